@@ -91,7 +91,7 @@ func TestEmulateTensorMistakes(t *testing.T) {
 		{"--arg tensor:16x48:0:u32:5", "u32:5 points to no matrix"},
 		{"--arg tensor:16x48:0:b.txt", "b.txt"},
 		{"--cluster 2,x", `--cluster 2,x: "x" is not a size`},
-		{"--cluster 3 --arg tensor:16x48:0:a.npy --arg tensor:16x48:0:out:f32:64x48:c.npy", "do not divide a grid of"},
+		{"--cluster 3 --arg tensor:16x48:0:a.npy --arg tensor:16x48:0:out:f32:64x48:c.npy", "want multiples of the cluster"},
 	} {
 		if _, stderr, code := emulateCopy(t, copyTensor, strings.Fields(c[0])...); code != 2 || !strings.Contains(stderr, c[1]) {
 			t.Errorf("%s: exit code %d, %q; want 2 and %q", c[0], code, stderr, c[1])

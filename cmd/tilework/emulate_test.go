@@ -143,8 +143,8 @@ func TestEmulateMistakes(t *testing.T) {
 		{"emulate empty.ptx", "no kernel"},
 		{"emulate matmul.ptx", "has 5 kernels: give --entry, one of"},
 		{"emulate matmul.ptx --entry foo", "foo: no such kernel"},
-		{tiled, "0 arguments, want 6"},
-		{tiled + "--arg a.npy --arg b.npy --arg a.npy --arg u64:48 --arg s32:48 --arg s32:48", "argument 3 is a uint64, want a .u32"},
+		{tiled, "0 arguments: want 6"},
+		{tiled + "--arg a.npy --arg b.npy --arg a.npy --arg u64:48 --arg s32:48 --arg s32:48", "argument 3 is a uint64: want a .u32"},
 		{tiled + "--arg s32:x", `"x" is no s32`},
 		{tiled + "--arg u8:256", `"256" is no u8`},
 		{tiled + "--arg out:f32:4:c.npy", "4: 1 dimension, want 64x32"},
@@ -164,7 +164,7 @@ func TestEmulateMistakes(t *testing.T) {
 		{tiled + "--checkers races", `unknown checker "races"`},
 		{tiled + "--workers -1", "--workers -1"},
 		{tiled + "--max-instructions -1", "--max-instructions -1"},
-		{"emulate loop.ptx --max-instructions 1000", "instruction budget used up"},
+		{"emulate loop.ptx --max-instructions 1000", "instruction limit exceeded"},
 	} {
 		_, stderr, code := run(t.Context(), strings.Fields(test.args)...)
 		if code != 2 || !strings.Contains(stderr, test.text) {
@@ -173,7 +173,7 @@ func TestEmulateMistakes(t *testing.T) {
 	}
 	for _, args := range []string{"--grid 99999,99999", "--block 33,33", "--smem 1MB"} {
 		_, stderr, code := emulateTiled(t, "matmul.ptx", strings.Fields(args)...)
-		if code != 2 || !strings.Contains(stderr, "bad launch") {
+		if code != 2 || !strings.Contains(stderr, "invalid launch") {
 			t.Errorf("%s: exit code %d, %q", args, code, stderr)
 		}
 	}

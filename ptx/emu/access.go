@@ -113,7 +113,7 @@ type target struct {
 	block    *block // owner of the shared memory
 }
 
-// shift returns the generic address of the first byte of t.
+// shift returns the address of the first byte of t. It is a generic address for a generic access.
 func (t *target) shift() uint64 { return t.window + t.base }
 
 // resolve sets t to the memory at addr. The region is empty if addr is not mapped.
@@ -333,10 +333,10 @@ func (w *warp) describeOutside(t *target, addr uint64, size int) string {
 	}
 	if t.space == ptx.Shared && t.block != w.block {
 		if t.block == nil {
-			return "the cluster has no such block"
+			return "the cluster has no block of this rank"
 		}
 		if t.block.done {
-			return fmt.Sprintf("block %v of the cluster has exited, and its shared memory is gone", t.block.index)
+			return fmt.Sprintf("block %v of the cluster has exited, which freed its shared memory", t.block.index)
 		}
 	}
 	what := map[ptx.Space]string{

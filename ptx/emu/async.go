@@ -99,7 +99,7 @@ func execCpAsync(w *warp, in *inst) {
 		for m := all; m != 0; m &= m - 1 {
 			i := firstLane(m)
 			if n[i] > uint32(c.size) {
-				w.misuse(in, "%d bytes to read of %d", n[i], c.size)
+				w.misuse(in, "cp.async reads %d bytes: want at most the copy size of %d", n[i], c.size)
 				return
 			}
 			a.bytes[i] = int(n[i])
@@ -210,7 +210,7 @@ func (d *decoder) arriveWithCopies() execFunc {
 		w.mbarriers(in, ac, func(lane int, word []byte, m *mbarrier, at mbarrierAt) error {
 			if counts {
 				if m.pending++; m.pending > mbarrierMax {
-					return fmt.Errorf("more than %d arrivals at an mbarrier", mbarrierMax)
+					return fmt.Errorf("the mbarrier has more than %d pending arrivals", mbarrierMax)
 				}
 				binary.LittleEndian.PutUint64(word, m.pack())
 			}
@@ -237,7 +237,7 @@ func (w *warp) copiesArrive(in *inst, at mbarrierAt, word []byte, before []*asyn
 		at.emit(MbarrierCopy, a.id)
 	}
 	m, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
-	err := fmt.Errorf("there is no mbarrier any more")
+	err := fmt.Errorf("the mbarrier no longer exists")
 	if ok {
 		err = m.arrive(1)
 	}

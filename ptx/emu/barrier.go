@@ -19,7 +19,7 @@ type barrier struct {
 	// for each warp that has.
 	parts [maxBlockThreads / lanes]uint32
 	whole uint32
-	// Threads whose predicate in the reduction is true and false.
+	// Number of threads whose predicate in the reduction is true and false.
 	ones, zeros int
 	waits       []*warp // to release
 	last        Origin
@@ -124,19 +124,19 @@ func (w *warp) barrier(in *inst, b *barrierInst) (s *barrier, expected int, ok b
 	lane := firstLane(w.active)
 	id := reg[uint32](w, b.id)[lane]
 	if id >= barrierCount {
-		w.misuse(in, "barrier %d, want 0 to %d", id, barrierCount-1)
+		w.misuse(in, "barrier number is %d: want 0 to %d", id, barrierCount-1)
 		return nil, 0, false
 	}
 	s = &w.block.barriers[id]
 	if b.counted {
 		expected = int(reg[uint32](w, b.count)[lane])
 		if expected%lanes != 0 || expected == 0 || expected > maxBlockThreads {
-			w.misuse(in, "barrier %d for %d threads, want a multiple of %d", id, expected, lanes)
+			w.misuse(in, "barrier %d for %d threads: want a positive multiple of %d up to %d", id, expected, lanes, maxBlockThreads)
 			return nil, 0, false
 		}
 	}
 	if s.arrived > 0 && s.expected != expected {
-		w.misuse(in, "barrier %d for %s, but for %s where others arrived", id, threadsText(expected), threadsText(s.expected))
+		w.misuse(in, "barrier %d for %s: other threads arrived at it for %s", id, threadsText(expected), threadsText(s.expected))
 		return nil, 0, false
 	}
 	return s, expected, true

@@ -159,7 +159,7 @@ func (m *bulkMove) resolve() bool {
 		m.bytes = int(reg[uint32](w, m.size)[m.lane])
 		m.row, m.pitch = m.bytes, m.bytes
 		if m.bytes%16 != 0 {
-			w.misuse(in, "a copy of %d bytes, which is no multiple of 16", m.bytes)
+			w.misuse(in, "copy size is %d bytes: want a multiple of 16", m.bytes)
 			return false
 		}
 		for _, ac := range []*access{m.from, m.to} {
@@ -194,7 +194,7 @@ func (m *bulkMove) resolve() bool {
 	to.mbarrier = at.off
 	if m.mask == always {
 		if to.block != at.block {
-			w.misuse(in, "a copy to block %v is told to an mbarrier of block %v", to.block.index, at.block.index)
+			w.misuse(in, "the copy writes to block %v and its mbarrier is in block %v: want the same block", to.block.index, at.block.index)
 			return false
 		}
 		m.targets = []sharedLocation{to}
@@ -206,7 +206,7 @@ func (m *bulkMove) resolve() bool {
 			continue
 		}
 		if n >= len(w.block.cluster.blocks) {
-			w.misuse(in, "a copy to the blocks %#x of a cluster of %d", mask, len(w.block.cluster.blocks))
+			w.misuse(in, "multicast mask is %#x in a cluster of %d blocks", mask, len(w.block.cluster.blocks))
 			return false
 		}
 		to.block = w.block.cluster.blocks[n]
@@ -228,16 +228,16 @@ func (m *bulkMove) resolveTensor() bool {
 	w.resolve(t, in, ac, addr)
 	off := addr - t.shift()
 	if off%ptx.TensorMapAlign != 0 || off >= t.span(ptx.TensorMapBytes) {
-		w.misuse(in, "a tensor map at %#x of %v memory, want 128 bytes at a multiple of 64", off, t.space)
+		w.misuse(in, "tensor map is at %#x of %v memory: want 128 bytes at a multiple of 64", off, t.space)
 		return false
 	}
 	tm, ok := decodeTensorMap(t.bytes(off, ptx.TensorMapBytes))
 	switch {
 	case !ok:
-		w.misuse(in, "there is no tensor map at %#x of %v memory", off, t.space)
+		w.misuse(in, "no tensor map at %#x of %v memory", off, t.space)
 		return false
 	case len(tm.Dims) != len(m.coords):
-		w.misuse(in, "%d coordinates of a tensor of %d dimensions", len(m.coords), len(tm.Dims))
+		w.misuse(in, "%d coordinates for a tensor of %d dimensions", len(m.coords), len(tm.Dims))
 		return false
 	}
 	coords := make([]int32, len(m.coords))
@@ -245,11 +245,11 @@ func (m *bulkMove) resolveTensor() bool {
 		coords[k] = int32(reg[uint32](w, slot)[m.lane])
 	}
 	if int(coords[0])*tm.Element.Bytes()%tensorPiece != 0 {
-		w.misuse(in, "a box whose rows begin at element %d of a tensor's, of %d bytes each: want a multiple of 16 bytes", coords[0], tm.Element.Bytes())
+		w.misuse(in, "the rows of the TMA box start at element %d of %d bytes each: want a multiple of 16 bytes", coords[0], tm.Element.Bytes())
 		return false
 	}
 	if m.mbarrier == nil && slices.Min(coords) < 0 {
-		w.misuse(in, "a box to be written at %v: want no negative coordinates", coords)
+		w.misuse(in, "the TMA store has coordinates %v: want no negative ones", coords)
 		return false
 	}
 	m.global, m.bytes, m.swizzle = segments(&tm, coords, m.mbarrier == nil), tm.BoxBytes(), tm.Swizzle
@@ -303,7 +303,7 @@ func (w *warp) sharedAddr(in *inst, ac *access, lane, n int, align uint64) (shar
 	f := &Fault{Origin: w.origin(in), Access: ac.kind, Space: ptx.Shared, Size: n, FirstAddr: off}
 	switch {
 	case t.space != ptx.Shared:
-		w.misuse(in, "an address in %v memory, want one in shared memory", t.space)
+		w.misuse(in, "the address is in %v memory: want shared memory", t.space)
 		return sharedLocation{}, false
 	case off >= t.span(uintptr(n)):
 		f.Kind, f.Detail = OutOfBounds, w.describeOutside(t, off, n)

@@ -57,7 +57,7 @@ func (m *bulkMove) writeShared(id uint64, to *sharedLocation) {
 func (to *sharedLocation) completeTx(w *warp, in *inst, lane int, id uint64, n int) {
 	word := to.block.shared.bytes()[to.mbarrier:][:mbarrierBytes]
 	bar, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
-	err := fmt.Errorf("there is no mbarrier at %#x of block %v's shared memory (mbarrier.init)", to.mbarrier, to.block.index)
+	err := fmt.Errorf("no mbarrier at %#x of block %v's shared memory (mbarrier.init)", to.mbarrier, to.block.index)
 	if ok {
 		err = bar.expect(-n)
 	}

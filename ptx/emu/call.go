@@ -96,7 +96,7 @@ func (d *decoder) passed(arg ptx.Operand, param *ptx.Var, result bool) passedVal
 // parameter returns the location of a parameter in the callee.
 func (d *decoder) parameter(v *ptx.Var, callee *function) passedValue {
 	if v.Type == ptx.Pred || v.Space == ptx.RegSpace && v.Vec > 0 {
-		d.fail(unsupported(v.Pos, "parameter %s of this type", v.Name))
+		d.fail(unsupported(v.Pos, "the type of parameter %s", v.Name))
 	}
 	if v.Space != ptx.RegSpace {
 		return passedValue{offset: callee.layout[v], size: uint64(v.Size())}
@@ -115,7 +115,7 @@ func execCall(w *warp, in *inst) {
 	c := in.x.(*call)
 	f := w.newFrame(c.fn, w.frame, w.active)
 	if f.local+c.fn.localSize > uint64(w.block.run.localSize) {
-		w.fail(w.siteError(ErrMisuse, in, "calls nest so deep that %s of local memory a thread are used up", bytesText(uint64(w.block.run.localSize))))
+		w.fail(w.siteError(ErrMisuse, in, "nested calls exceed the %s of local memory per thread", bytesText(uint64(w.block.run.localSize))))
 		return
 	}
 	f.call, f.next = in, w.pc

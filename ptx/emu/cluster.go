@@ -179,20 +179,20 @@ func (c *cluster) deadlock() error {
 // waitText describes why group g cannot run.
 func (w *warp) waitText(g *group, nameBlock bool) string {
 	in := &g.frame.fn.code[g.pc]
-	what := fmt.Sprintf("for lanes %#08x", g.need&w.live&^g.mask)
+	reason := fmt.Sprintf("for lanes %#08x", g.need&w.live&^g.mask)
 	switch g.state {
 	case atBarrier:
-		what = w.barrierText(g)
+		reason = w.barrierText(g)
 	case atWarpgroup:
-		what = "for the other warps of its warpgroup"
+		reason = "for the other warps of its warpgroup"
 	case atMbarrier:
-		what = w.mbarrierText(g)
+		reason = w.mbarrierText(g)
 	case atClusterBarrier:
-		what = fmt.Sprintf("at the cluster's barrier, where %d threads have not arrived", w.block.cluster.missing())
+		reason = fmt.Sprintf("at the cluster barrier, where %d threads have not arrived", w.block.cluster.missing())
 	}
 	of := ""
 	if nameBlock {
 		of = fmt.Sprintf(" of block %v", w.block.index)
 	}
-	return fmt.Sprintf("warp %d%s (lanes %#08x) at %v waits %s", w.index, of, g.mask, in.site, what)
+	return fmt.Sprintf("warp %d%s (lanes %#08x) at %v waits %s", w.index, of, g.mask, in.site, reason)
 }

@@ -35,7 +35,7 @@ type operand struct {
 
 // at returns the address of element (row, k).
 func (o *operand) at(row, k int) uint64 {
-	const core = 8                                        // rows of a core matrix
+	const core = 8                                           // rows of a core matrix
 	lineLen := choose(o.swizzle > 0, o.swizzle, 16) / o.size // contiguous elements
 	var group, alongK, line, inLine int
 	if o.mnMajor {

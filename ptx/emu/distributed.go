@@ -50,7 +50,7 @@ func decodeMapa(d *decoder) execFunc {
 		ranks := reg[uint32](w, in.b)
 		for m := w.active; m != 0; m &= m - 1 {
 			if n := ranks[firstLane(m)]; n >= uint32(len(w.block.cluster.blocks)) {
-				w.misuse(in, "rank %d in a cluster of %d", n, len(w.block.cluster.blocks))
+				w.misuse(in, "rank is %d in a cluster of %d blocks", n, len(w.block.cluster.blocks))
 				return
 			}
 		}
@@ -109,7 +109,7 @@ func decodeClusterBarrier(d *decoder) execFunc {
 func (w *warp) arriveCluster(in *inst, relaxed bool) {
 	l := &w.atCluster
 	if twice := l.open & w.active; twice != 0 {
-		w.misuse(in, "lanes %#08x arrive again and have not waited", twice)
+		w.misuse(in, "lanes %#08x arrive a second time without a wait", twice)
 		return
 	}
 	l.arrived |= w.active
@@ -121,7 +121,7 @@ func (w *warp) arriveCluster(in *inst, relaxed bool) {
 func (w *warp) waitCluster(in *inst) {
 	l := &w.atCluster
 	if early := w.active &^ l.open; early != 0 {
-		w.misuse(in, "lanes %#08x wait and have not arrived", early)
+		w.misuse(in, "lanes %#08x wait without an arrival", early)
 		return
 	}
 	if w.active&l.arrived != 0 {

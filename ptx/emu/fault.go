@@ -9,10 +9,10 @@ import (
 
 // Errors that the error of a launch wraps.
 var (
-	ErrLaunch   = errors.New("bad launch")                 // invalid grid, block, shared memory or parameters
-	ErrAccess   = errors.New("bad memory access")          // a *Fault
+	ErrLaunch   = errors.New("invalid launch")             // invalid grid, block, shared memory or parameters
+	ErrAccess   = errors.New("invalid memory access")      // a *Fault
 	ErrDeadlock = errors.New("deadlock")                   // no thread can continue
-	ErrBudget   = errors.New("instruction budget used up") // [Launch].MaxInstructions
+	ErrBudget   = errors.New("instruction limit exceeded") // [Launch].MaxInstructions
 	ErrAssert   = errors.New("assertion failed in kernel") // __assertfail
 	ErrTrap     = errors.New("trap")                       // trap, brkpt
 	ErrMisuse   = errors.New("instruction misused")        // undefined behavior that Verify does not catch

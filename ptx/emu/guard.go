@@ -29,11 +29,11 @@ func (w *warp) claimRegisters(in *inst, g *wgmma) bool {
 		h := &guard.held[r.index]
 		switch {
 		case guard.fences == 0:
-			w.misuse(in, "no wgmma.fence came before it")
+			w.misuse(in, "no wgmma.fence precedes this operation")
 		case guard.lastAccess[r.index] == guard.fences:
-			w.misuse(in, "register %s was accessed behind the last wgmma.fence", r.sym.Name)
+			w.misuse(in, "register %s was accessed after the last wgmma.fence", r.sym.Name)
 		case h.count > 0 && (h.position != position || h.total != total):
-			w.misuse(in, "register %s is used otherwise by a wgmma.mma_async under way (wgmma.wait_group)", r.sym.Name)
+			w.misuse(in, "register %s has a different use in a wgmma.mma_async in flight (wgmma.wait_group)", r.sym.Name)
 		default:
 			*h = heldRegister{h.count + 1, position, total}
 			return true
@@ -69,7 +69,7 @@ func (w *warp) guardRegisters(in *inst) {
 	for _, list := range [][]register{in.reads, in.writes} {
 		for _, r := range list {
 			if guard.held[r.index].count > 0 {
-				w.misuse(in, "register %s is in use by a wgmma.mma_async under way (wgmma.wait_group)", r.sym.Name)
+				w.misuse(in, "register %s is in use by a wgmma.mma_async in flight (wgmma.wait_group)", r.sym.Name)
 				return
 			}
 			guard.lastAccess[r.index] = guard.fences

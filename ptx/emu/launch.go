@@ -172,23 +172,23 @@ func (r *run) check() error {
 	l := r.launch
 	f := r.program.functions[l.Entry]
 	if f == nil || !f.Entry {
-		return fmt.Errorf("no such kernel (want one of %q)", r.program.Entries())
+		return fmt.Errorf("no such kernel: want one of %q", r.program.Entries())
 	}
 	r.entry = f
 	g, b := l.Grid, l.Block
 	switch {
 	case min(g.X, g.Y, g.Z) < 1 || g.X > maxGridX || max(g.Y, g.Z) > maxGridYZ:
-		return fmt.Errorf("grid %v, want sides from 1 to (%d,%d,%d)", g, maxGridX, maxGridYZ, maxGridYZ)
+		return fmt.Errorf("grid is %v: want sides from 1 to (%d,%d,%d)", g, maxGridX, maxGridYZ, maxGridYZ)
 	case min(b.X, b.Y, b.Z) < 1 || max(b.X, b.Y) > maxBlockXY || b.Z > maxBlockZ:
-		return fmt.Errorf("block %v, want sides from 1 to (%d,%d,%d)", b, maxBlockXY, maxBlockXY, maxBlockZ)
+		return fmt.Errorf("block is %v: want sides from 1 to (%d,%d,%d)", b, maxBlockXY, maxBlockXY, maxBlockZ)
 	case b.count() > maxBlockThreads:
-		return fmt.Errorf("block %v has %d threads, want at most %d", b, b.count(), maxBlockThreads)
+		return fmt.Errorf("block %v has %d threads: want at most %d", b, b.count(), maxBlockThreads)
 	case l.Shared < 0:
-		return fmt.Errorf("%d bytes of dynamic shared memory", l.Shared)
+		return fmt.Errorf("dynamic shared memory is %d bytes: want at least 0", l.Shared)
 	case l.Workers < 0:
-		return fmt.Errorf("%d workers", l.Workers)
+		return fmt.Errorf("Workers is %d: want at least 0", l.Workers)
 	case len(l.Params) != f.paramSize:
-		return fmt.Errorf("%d bytes of parameters, want %d", len(l.Params), f.paramSize)
+		return fmt.Errorf("%d bytes of parameters: want %d", len(l.Params), f.paramSize)
 	}
 	if g.X > math.MaxInt/g.Y/g.Z {
 		return fmt.Errorf("grid %v has too many blocks", g)
@@ -201,15 +201,15 @@ func (r *run) check() error {
 		}
 		switch {
 		case a.Name == "reqntid" && b != sides:
-			return fmt.Errorf("block %v, want %v (.reqntid)", b, sides)
+			return fmt.Errorf("block is %v: want %v (.reqntid)", b, sides)
 		case a.Name == "maxntid" && b.count() > sides.count():
-			return fmt.Errorf("block %v has %d threads, want at most %d (.maxntid)", b, b.count(), sides.count())
+			return fmt.Errorf("block %v has %d threads: want at most %d (.maxntid)", b, b.count(), sides.count())
 		case a.Name == "reqnctapercluster" && l.Cluster == Dim3{}:
 			r.cluster, r.explicit = sides, true
 		case a.Name == "reqnctapercluster" && l.Cluster != sides:
-			return fmt.Errorf("clusters of %v blocks, want %v (.reqnctapercluster)", l.Cluster, sides)
+			return fmt.Errorf("cluster is %v: want %v (.reqnctapercluster)", l.Cluster, sides)
 		case a.Name == "maxclusterrank" && l.Cluster.count() > a.Args[0]:
-			return fmt.Errorf("clusters of %v blocks, want at most %d (.maxclusterrank)", l.Cluster, a.Args[0])
+			return fmt.Errorf("cluster is %v: want at most %d blocks (.maxclusterrank)", l.Cluster, a.Args[0])
 		}
 	}
 	if err := r.checkCluster(); err != nil {
@@ -217,7 +217,7 @@ func (r *run) check() error {
 	}
 	r.localSize = r.entry.localBytes()
 	if r.localSize > maxLocal {
-		return fmt.Errorf("%d bytes of local memory a thread, want at most %d", r.localSize, maxLocal)
+		return fmt.Errorf("%d bytes of local memory per thread: want at most %d", r.localSize, maxLocal)
 	}
 	return r.placeShared()
 }
@@ -230,9 +230,9 @@ func (r *run) checkCluster() error {
 	g, c := r.launch.Grid, r.cluster
 	switch {
 	case min(c.X, c.Y, c.Z) < 1 || max(c.X, c.Y, c.Z) > maxCluster || c.count() > maxCluster:
-		return fmt.Errorf("clusters of %v blocks, want sides of at least 1 and %d blocks at most", c, maxCluster)
+		return fmt.Errorf("cluster is %v: want sides of at least 1 and at most %d blocks", c, maxCluster)
 	case g.X%c.X != 0 || g.Y%c.Y != 0 || g.Z%c.Z != 0:
-		return fmt.Errorf("clusters of %v blocks, which do not divide a grid of %v", c, g)
+		return fmt.Errorf("grid is %v: want multiples of the cluster %v", g, c)
 	}
 	return nil
 }
@@ -264,7 +264,7 @@ func (r *run) placeShared() error {
 	}
 	static := size
 	if size += uint64(r.launch.Shared); size > maxShared {
-		return fmt.Errorf("%d bytes of static and %d of dynamic shared memory, want at most %d together", static, r.launch.Shared, maxShared)
+		return fmt.Errorf("%d bytes of static and %d of dynamic shared memory: want a sum of at most %d", static, r.launch.Shared, maxShared)
 	}
 	r.sharedSize = int(size)
 	return nil

@@ -46,7 +46,7 @@ func unpackMbarrier(word uint64) (m mbarrier, ok bool) {
 // arrive subtracts n arrivals from the pending count.
 func (m *mbarrier) arrive(n int) error {
 	if n > m.pending {
-		return fmt.Errorf("%d arrivals at an mbarrier whose phase wants %d", n, m.pending)
+		return fmt.Errorf("%d arrivals at an mbarrier whose phase expects %d", n, m.pending)
 	}
 	m.pending -= n
 	return nil
@@ -55,7 +55,7 @@ func (m *mbarrier) arrive(n int) error {
 // expect adds n bytes to the transaction count. A negative n completes -n bytes.
 func (m *mbarrier) expect(n int) error {
 	if m.tx += n; m.tx < -mbarrierMax || m.tx > mbarrierMax {
-		return fmt.Errorf("an mbarrier waits for %d bytes, and can for %d at most", m.tx, mbarrierMax)
+		return fmt.Errorf("the mbarrier's transaction count is %d bytes: want at most %d", m.tx, mbarrierMax)
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (m *mbarrier) completePhase() bool {
 }
 
 func (m *mbarrier) String() string {
-	return fmt.Sprintf("whose phase of parity %d wants %d arrivals and %d bytes more", m.phase, m.pending, m.tx)
+	return fmt.Sprintf("whose phase of parity %d expects %d more arrivals and %d more bytes", m.phase, m.pending, m.tx)
 }
 
 func decodeMbarrier(d *decoder) execFunc {
@@ -168,7 +168,7 @@ func (c *cluster) wakeAll(state groupState) {
 func (w *warp) mbarrierWords(in *inst, ac *access, do func(lane int, word []byte, at mbarrierAt)) {
 	w.eachRegion(in, ac, 0, func(t *target, mask uint32) {
 		if t.block == nil {
-			w.misuse(in, "an mbarrier in %v memory, want one in shared memory", t.space)
+			w.misuse(in, "the mbarrier is in %v memory: want shared memory", t.space)
 			return
 		}
 		for m := mask; m != 0; m &= m - 1 {
@@ -186,7 +186,7 @@ func (w *warp) mbarriers(in *inst, ac *access, do func(lane int, word []byte, m 
 	w.mbarrierWords(in, ac, func(lane int, word []byte, at mbarrierAt) {
 		m, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
 		if !ok {
-			w.misuse(in, "there is no mbarrier at %#x of block %v's shared memory (mbarrier.init)", at.off, at.block.index)
+			w.misuse(in, "no mbarrier at %#x of block %v's shared memory (mbarrier.init)", at.off, at.block.index)
 			return
 		}
 		if err := do(lane, word, &m, at); err != nil {
@@ -201,10 +201,10 @@ func (w *warp) initMbarriers(in *inst, ac *access) {
 		_, there := unpackMbarrier(binary.LittleEndian.Uint64(word))
 		switch {
 		case n < 1 || n > mbarrierMax:
-			w.misuse(in, "an mbarrier for %d arrivals, want 1 to %d", n, mbarrierMax)
+			w.misuse(in, "mbarrier count is %d: want 1 to %d", n, mbarrierMax)
 			return
 		case there:
-			w.misuse(in, "there is an mbarrier at %#x already (mbarrier.inval)", at.off)
+			w.misuse(in, "%#x already contains an mbarrier (mbarrier.inval)", at.off)
 			return
 		}
 		m := mbarrier{pending: n, expected: n}
@@ -250,7 +250,7 @@ func (d *decoder) mbarrierArrive() execFunc {
 				return err
 			}
 			if stays && m.pending == 0 {
-				return fmt.Errorf("an arrival that must not complete the phase is its last one (.noComplete)")
+				return fmt.Errorf("the arrival completes the phase, which .noComplete forbids")
 			}
 			at.settle(word, m)
 			return nil

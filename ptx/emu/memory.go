@@ -13,7 +13,7 @@ import (
 // Errors of a [Memory].
 var (
 	ErrOutOfMemory = errors.New("out of device memory")
-	ErrAddress     = errors.New("bad device address")
+	ErrAddress     = errors.New("invalid device address")
 )
 
 const (
@@ -234,7 +234,7 @@ func (m *Memory) describe(addr uint64, n int) string {
 		return "nothing is allocated"
 	case best == 0:
 		over := addr - near.Base + uint64(n) - uint64(near.Size)
-		return fmt.Sprintf("it reaches %s past the end of %v", bytesText(over), near)
+		return fmt.Sprintf("it extends %s past the end of %v", bytesText(over), near)
 	case best > guardGap:
 		return "near no allocation"
 	case addr < near.Base:

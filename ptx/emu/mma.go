@@ -16,8 +16,8 @@ const (
 	// Hopper reproduces the results of an H200 to the last bit, as observed. Up to 16 products and
 	// the accumulator are aligned to the largest of them, truncated and added. The sum is truncated
 	// again to float32, or rounded to f16. Two forms of mma are composed of other operations: with
-	// 8-bit floats, of two sums in f16 arithmetic that are then added to the accumulator; and
-	// m8n8k4, of fused float32 operations. With 8-bit floats, wgmma adds 32 products and the
+	// 8-bit floats, of two f16 sums of the tensor core, which are then added to the accumulator;
+	// and m8n8k4, of fused float32 operations. With 8-bit floats, wgmma adds 32 products and the
 	// accumulator in 14 bits, and its float32 results have no more than 14 bits.
 	Hopper Accumulate = iota
 	// Nearest adds the products in float64 and rounds the sum to nearest once.
@@ -129,7 +129,7 @@ func aligned(do execFunc) execFunc {
 			return
 		}
 		if w.active != full {
-			w.misuse(in, "lanes %#08x of the warp are not there, and all must be", full&^w.active)
+			w.misuse(in, "lanes %#08x of the warp do not execute the instruction: want all lanes", full&^w.active)
 			return
 		}
 		w.emitWarpSync(in, false)

@@ -121,7 +121,7 @@ func (data *moduleData) symbol(p *Program, n *ptx.Name, offset int64) uint64 {
 }
 
 // ErrParams is wrapped by errors of [Program.Pack].
-var ErrParams = errors.New("wrong kernel parameters")
+var ErrParams = errors.New("invalid kernel parameters")
 
 // Pack encodes the arguments of a kernel for [Launch].Params. The accepted Go types depend on the
 // type of the parameter:
@@ -134,20 +134,20 @@ var ErrParams = errors.New("wrong kernel parameters")
 func (p *Program) Pack(entry string, args ...any) ([]byte, error) {
 	f := p.functions[entry]
 	if f == nil || !f.Entry {
-		return nil, fmt.Errorf("%w: %s: no such kernel (want one of %q)", ErrLaunch, entry, p.Entries())
+		return nil, fmt.Errorf("%w: %s: no such kernel: want one of %q", ErrLaunch, entry, p.Entries())
 	}
 	if len(args) != len(f.Params) {
 		want := make([]string, len(f.Params))
 		for k, v := range f.Params {
 			want[k] = v.Name + " (" + strings.TrimPrefix(paramText(v), "a ") + ")"
 		}
-		return nil, fmt.Errorf("%s: %d arguments, want %d: %s: %w", entry, len(args), len(f.Params), strings.Join(want, ", "), ErrParams)
+		return nil, fmt.Errorf("%s: %d arguments: want %d: %s: %w", entry, len(args), len(f.Params), strings.Join(want, ", "), ErrParams)
 	}
 	buf := make([]byte, f.paramSize)
 	for k, v := range f.Params {
 		b := buf[f.layout[v]:][:v.Size()]
 		if !packArgument(b, v, args[k]) {
-			return nil, fmt.Errorf("%s: argument %d is a %T, want %s for %s: %w", entry, k, args[k], paramText(v), v.Name, ErrParams)
+			return nil, fmt.Errorf("%s: argument %d is a %T: want %s for %s: %w", entry, k, args[k], paramText(v), v.Name, ErrParams)
 		}
 	}
 	return buf, nil

@@ -93,7 +93,7 @@ func (d *decoder) special(n *ptx.Name) uint32 {
 			return d.fill(fill{kind: fillSpecial, size: s.size, index: int32(k)})
 		}
 	}
-	d.fail(unsupported(d.i.Pos, "special register %s here", name))
+	d.fail(unsupported(d.i.Pos, "special register %s in this instruction", name))
 	return always
 }
 

@@ -25,7 +25,7 @@ func decodeStoreAsync(d *decoder) execFunc {
 				return
 			}
 			if dst.block != at.block {
-				w.misuse(in, "a store to block %v is told to an mbarrier of block %v", dst.block.index, at.block.index)
+				w.misuse(in, "the store is to block %v and its mbarrier in block %v: want the same block", dst.block.index, at.block.index)
 				return
 			}
 			dst.mbarrier = at.off

@@ -17,7 +17,7 @@ func strongLoad[M integer, R unsigned](mem unsafe.Pointer, off *[lanes]uint64, m
 			d[i] = R(M(atomic.LoadUint32((*uint32)(p))))
 		case 8:
 			d[i] = R(M(atomic.LoadUint64((*uint64)(p))))
-		default: // there are no narrower atomics, so other accesses are plain stores
+		default: // Go has no atomics for narrower types
 			d[i] = R(*(*M)(p))
 		}
 	}

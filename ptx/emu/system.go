@@ -21,7 +21,7 @@ var deviceFuncs = map[string]func(w *warp, in *inst, lane int, args []uint64) (r
 func (d *decoder) deviceCall(callee *function, results, args []ptx.Operand) execFunc {
 	exec := deviceFuncs[callee.Name]
 	if exec == nil {
-		d.fail(unsupported(d.i.Pos, "function %s, which is declared and not defined,", callee.Name))
+		d.fail(unsupported(d.i.Pos, "function %s, which is declared but not defined,", callee.Name))
 		return nil
 	}
 	c := &call{fn: callee}
@@ -53,7 +53,7 @@ func (d *decoder) deviceCall(callee *function, results, args []ptx.Operand) exec
 // deviceAssertFail implements __assertfail(message, file, line, function, charsize).
 func deviceAssertFail(w *warp, in *inst, lane int, args []uint64) uint64 {
 	if len(args) < 4 {
-		w.misuse(in, "__assertfail has %d arguments, want 5", len(args))
+		w.misuse(in, "__assertfail has %d arguments: want 5", len(args))
 		return 0
 	}
 	w.fail(fmt.Errorf("%v: thread %v of block %v: %s:%d: %s: assertion %q failed: %w", in.site, w.thread(lane), w.block.index,
@@ -89,7 +89,7 @@ func (w *warp) cString(in *inst, lane int, addr uint64) string {
 // other, each aligned to its size. The result is their number, or -1 if the list is not readable.
 func deviceVprintf(w *warp, in *inst, lane int, args []uint64) uint64 {
 	if len(args) != 2 {
-		w.misuse(in, "vprintf has %d arguments, want 2", len(args))
+		w.misuse(in, "vprintf has %d arguments: want 2", len(args))
 		return 0
 	}
 	at, count := args[1], 0

@@ -71,7 +71,7 @@ const (
 	yielded               // ready, but after other groups because it polls
 	converging            // waits for other lanes of the warp to reach the instruction
 	atBarrier             // waits at a barrier of the block
-	// The states from here on can end without other lanes of the warp.
+	// atClusterBarrier and the states after it can end without other lanes of the warp.
 	atClusterBarrier // waits at the cluster barrier
 	atMbarrier       // waits for a phase of an mbarrier
 	atWarpgroup      // waits for other warps of the warpgroup to start an operation

@@ -9,8 +9,8 @@ import (
 // groupWarps is the number of warps of a warpgroup.
 const groupWarps = 4
 
-// wgmma holds the operands of wgmma.mma_async: d = a·b or d += a·b, with 64 rows, of which each
-// warp has 16.
+// wgmma holds the operands of wgmma.mma_async: d = a·b or d += a·b. Each of the four warps computes
+// 16 of the 64 rows.
 type wgmma struct {
 	matrixProduct
 	scaleD         uint32 // slot of the predicate
@@ -126,7 +126,7 @@ func (g *wgmma) begin(w *warp, in *inst) {
 	b, mine := w.block, &w.matrices
 	number := w.index / groupWarps
 	if number >= len(b.groups) {
-		w.misuse(in, "warp %d is in no whole warpgroup of %d warps", w.index, groupWarps)
+		w.misuse(in, "warp %d is not in a complete warpgroup of %d warps", w.index, groupWarps)
 		return
 	}
 	if !w.claimRegisters(in, g) {
@@ -146,7 +146,7 @@ func (g *wgmma) begin(w *warp, in *inst) {
 	}
 	op := group.ops[n]
 	if op.site != in.site || op.a != descA || op.b != descB || op.accumulates != adds {
-		w.misuse(in, "the warps of a warpgroup differ: another one came to %v with descriptors %#x and %#x, this one has %#x and %#x", op.site, op.a, op.b, descA, descB)
+		w.misuse(in, "the warps of the warpgroup differ: another warp executed %v with descriptors %#x and %#x, this one has %#x and %#x", op.site, op.a, op.b, descA, descB)
 		return
 	}
 	member := w.index % groupWarps
