@@ -8,15 +8,15 @@ import (
 	"tilework/ptx"
 )
 
-// TestApproximations checks the .approx instructions against float64 within the errors that
-// the manual documents, where it documents one; sin and cos from -π to π.
-func TestApproximations(t *testing.T) {
+// TestApproxAccuracy compares the .approx instructions with float64 results, within the error
+// bounds of the manual. sin and cos are tested from -π to π, where they have a bound.
+func TestApproxAccuracy(t *testing.T) {
 	rng := seeded(t)
 	for _, c := range []struct {
 		op       string
 		want     func(x float64) float64
 		from, to float64
-		relative float64 // of the result
+		relative float64 // relative to the result
 		absolute float64
 	}{
 		{"rcp.approx", func(x float64) float64 { return 1 / x }, 0x1p-100, 0x1p100, 0x1p-23, 0},
@@ -48,8 +48,8 @@ func TestApproximations(t *testing.T) {
 	}
 }
 
-// TestApproximationsOfSpecialValues checks the tables of the manual.
-func TestApproximationsOfSpecialValues(t *testing.T) {
+// TestApproxSpecialValues checks the special values in the tables of the manual.
+func TestApproxSpecialValues(t *testing.T) {
 	inf, nan, tiny := math.Inf(1), math.NaN(), 0x1p-140
 	zero, minus := 0.0, math.Copysign(0, -1)
 	for op, table := range map[string][][2]float64{
@@ -104,8 +104,8 @@ func TestApproximationsOfSpecialValues(t *testing.T) {
 	}
 }
 
-// TestSigns checks min and max with .xorsign.abs, and copysign.
-func TestSigns(t *testing.T) {
+// TestCopySignAndXorSign checks copysign, and min and max with .xorsign.abs.
+func TestCopySignAndXorSign(t *testing.T) {
 	rng := seeded(t)
 	two := []ptx.Type{ptx.F32, ptx.F32}
 	check(t, rng, "copysign.f32 %d, %a, %b", ptx.F32, two, func(v []uint64) uint64 { return v[0]&(1<<31) | v[1]&^(1<<31) })

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// exchangeText has each thread of a block write a word of shared memory, wait as the given
-// lines say, and read the word of the thread 37 further.
-func exchangeText(wait string) string {
+// exchangeBody returns a kernel body in which each thread of a block writes a word of shared
+// memory, executes wait, and reads the word of the thread 37 positions further.
+func exchangeBody(wait string) string {
 	return `	.shared .b32 s[128]; .reg .b32 %a, %i, %v; .reg .b64 %o;
 	mov.u32 %a, s;
 	mad.lo.u32 %i, %t0, 4, %a;
@@ -25,8 +25,8 @@ func exchangeText(wait string) string {
 	st.global.u32 [%p], %v;`
 }
 
-// TestMissingBarrier checks that a program that lacks a barrier gives wrong results with
-// some seed, and one that has it never does.
+// TestMissingBarrier checks that a kernel without a required barrier computes wrong results for
+// some seed, and that a correct kernel never does.
 func TestMissingBarrier(t *testing.T) {
 	want := make([]uint32, 128)
 	for i := range want {
@@ -39,7 +39,7 @@ func TestMissingBarrier(t *testing.T) {
 	} {
 		wrong := 0
 		for seed := range uint64(20) {
-			got, _, err := runText(t, ".reg .pred %q;"+exchangeText(wait), make([]uint32, 128), Launch{Block: Dim3{128, 1, 1}, Seed: seed})
+			got, _, err := runBody(t, ".reg .pred %q;"+exchangeBody(wait), make([]uint32, 128), Launch{Block: Dim3{128, 1, 1}, Seed: seed})
 			if err != nil {
 				t.Fatalf("%q: %v", wait, err)
 			}
@@ -48,14 +48,14 @@ func TestMissingBarrier(t *testing.T) {
 			}
 		}
 		if right && wrong > 0 || !right && wrong == 0 {
-			t.Errorf("waiting by %q: %d of 20 results are wrong", wait, wrong)
+			t.Errorf("wait %q: %d of 20 results are wrong", wait, wrong)
 		}
 	}
 }
 
-// TestProducerAndConsumer has two warps fill a buffer of shared memory over and over and two
-// others read it, through barriers that the ones wait at and the others only arrive at.
-func TestProducerAndConsumer(t *testing.T) {
+// TestProducerConsumer has two warps that fill a shared memory buffer repeatedly and two warps that
+// read it. Each pair waits at one barrier and only arrives at the other.
+func TestProducerConsumer(t *testing.T) {
 	const rounds = 9
 	body := fmt.Sprintf(`	.shared .b32 s[64]; .reg .b32 %%a, %%n, %%v, %%sum; .reg .pred %%q;
 	and.b32 %%a, %%t0, 63;
@@ -83,7 +83,7 @@ CONSUME:	bar.arrive 2, 128;
 DONE:	mad.wide.u32 %%p, %%t0, 4, %%buf;
 	st.global.u32 [%%p], %%sum;`, rounds, rounds)
 	for seed := range uint64(10) {
-		got, _, err := runText(t, body, make([]uint32, 128), Launch{Block: Dim3{128, 1, 1}, Seed: seed})
+		got, _, err := runBody(t, body, make([]uint32, 128), Launch{Block: Dim3{128, 1, 1}, Seed: seed})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +111,7 @@ func TestBarrierReductions(t *testing.T) {
 	add.u32 %v, %v, %b;
 	mad.wide.u32 %p, %t0, 4, %buf;
 	st.global.u32 [%p], %v;`
-	got, _, err := runText(t, body, make([]uint32, 100), Launch{Block: Dim3{100, 1, 1}})
+	got, _, err := runBody(t, body, make([]uint32, 100), Launch{Block: Dim3{100, 1, 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -127,26 +127,26 @@ func TestBarrierMisuse(t *testing.T) {
 		body, want string
 		kind       error
 	}{
-		{"mov.u32 %v, 16; bar.sync %v;", "barrier 16, want 0 to 15", ErrMisuse},
-		{"mov.u32 %v, 48; bar.sync 1, %v;", "barrier 1 for 48 threads, want a multiple of 32", ErrMisuse},
-		{"setp.lt.u32 %q, %t0, 32; @%q bar.sync 1, 64; @!%q bar.sync 1, 96;", "where others arrived", ErrMisuse},
+		{"mov.u32 %v, 16; bar.sync %v;", "barrier number is 16: want 0 to 15", ErrMisuse},
+		{"mov.u32 %v, 48; bar.sync 1, %v;", "barrier 1 for 48 threads: want a positive multiple of 32", ErrMisuse},
+		{"setp.lt.u32 %q, %t0, 32; @%q bar.sync 1, 64; @!%q bar.sync 1, 96;", "threads: other threads arrived at it for", ErrMisuse},
 		{"bar.sync 1, 96;", "bar.sync waits at barrier 1, where 64 of 96 threads have arrived", ErrDeadlock},
 		{"setp.lt.u32 %q, %t0, 32; @%q bar.sync 1; @!%q bar.sync 2;", "waits at barrier 2, where 32 of 64 threads have arrived", ErrDeadlock},
 		{"setp.lt.u32 %q, %t0, 32; @%q bar.arrive 1, 64; @%q bra OUT; bar.sync 1, 96; OUT:", "", ErrMisuse},
 		{"setp.lt.u32 %q, %t0, 5; @%q bra LOW; bar.warp.sync 0xffffffff; bra ON; LOW: bar.sync 3, 64; ON:", "waits for lanes 0x0000001f", ErrDeadlock},
 		{"setp.lt.u32 %q, %t0, 5; @%q shfl.sync.idx.b32 %v, %v, 0, 31, 1;", "not in its own member mask 0x00000001", ErrMisuse},
 		{"setp.lt.u32 %q, %t0, 5; @%q movmatrix.sync.aligned.m8n8.trans.b16 %v, %v; @!%q bar.sync 1, 96;", "waits for lanes 0xffffffe0", ErrDeadlock},
-		{"setp.ge.u32 %q, %t0, 5; @%q exit; movmatrix.sync.aligned.m8n8.trans.b16 %v, %v;", "lanes 0xffffffe0 of the warp are not there", ErrMisuse},
+		{"setp.ge.u32 %q, %t0, 5; @%q exit; movmatrix.sync.aligned.m8n8.trans.b16 %v, %v;", "lanes 0xffffffe0 of the warp do not execute the instruction", ErrMisuse},
 	} {
-		_, _, err := runText(t, ".reg .pred %q; .reg .b32 %v; mov.u32 %v, 0;"+c.body, make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}})
+		_, _, err := runBody(t, ".reg .pred %q; .reg .b32 %v; mov.u32 %v, 0;"+c.body, make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}})
 		if !errors.Is(err, c.kind) || !strings.Contains(fmt.Sprint(err), c.want) {
 			t.Errorf("%s: got %v, want %q", c.body, err, c.want)
 		}
 	}
 }
 
-// TestDivergentBarriers checks that lanes which arrive apart are told of, and that threads
-// which have exited are not waited for.
+// TestDivergentBarriers checks that arrivals of diverged lanes are reported and that barriers do
+// not wait for exited threads.
 func TestDivergentBarriers(t *testing.T) {
 	for body, want := range map[string]int{
 		"bar.sync 0;": 0,
@@ -167,12 +167,12 @@ func TestDivergentBarriers(t *testing.T) {
 				}
 			}}
 		})
-		_, _, err := runText(t, ".reg .pred %q; .reg .b32 %v;"+body, make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}, Observers: []Observer{watch}})
+		_, _, err := runBody(t, ".reg .pred %q; .reg .b32 %v;"+body, make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}, Observers: []Observer{watch}})
 		if err != nil {
 			t.Errorf("%s: %v", body, err)
 		}
 		if divergent != want || complete == 0 {
-			t.Errorf("%s: %d arrivals diverged, want %d; %d completions", body, divergent, want, complete)
+			t.Errorf("%s: %d divergent arrivals, want %d; %d completions", body, divergent, want, complete)
 		}
 	}
 }

@@ -20,8 +20,8 @@ const bulkLoad = `	@%q mbarrier.arrive.expect_tx.shared.b64 _, [m], 128;
 
 const bulkWait = "LOOP:	mbarrier.try_wait.parity.shared.b64 %r, [m], 0;\n	@!%r bra LOOP;\n"
 
-// TestBulkCopies brings words to shared memory and back, with each wait or without it.
-func TestBulkCopies(t *testing.T) {
+// TestBulkCopy copies words to shared memory and back, with and without each required wait.
+func TestBulkCopy(t *testing.T) {
 	words := make([]uint32, 128)
 	want := slices.Clone(words)
 	for i := range 32 {
@@ -55,16 +55,16 @@ func TestBulkCopies(t *testing.T) {
 		name, wait, group, read string
 		right                   bool
 	}{
-		{"all waits", bulkWait, one, read, true},
+		{"all waits present", bulkWait, one, read, true},
 		{"no wait for the mbarrier", "", one, read, false},
 		{"no wait for the group", bulkWait, "", read, false},
-		{"no wait for what is read", bulkWait, one, "", false},
-		{"no wait for what the last one reads", bulkWait, one, "@%q cp.async.bulk.wait_group.read 1;", false},
-		{"a wait for all does", bulkWait, "", all, true},
+		{"no wait for the reads", bulkWait, one, "", false},
+		{"no wait for the last read", bulkWait, one, "@%q cp.async.bulk.wait_group.read 1;", false},
+		{"wait for completion instead of reads", bulkWait, "", all, true},
 	} {
 		wrong := 0
 		for seed := range uint64(30) {
-			got, _, err := runText(t, body(c.wait, c.group, c.read), words, Launch{Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
+			got, _, err := runBody(t, body(c.wait, c.group, c.read), words, Launch{Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
 			if err != nil && c.right {
 				t.Fatalf("%s: %v", c.name, err)
 			}
@@ -78,8 +78,8 @@ func TestBulkCopies(t *testing.T) {
 	}
 }
 
-// TestBulkReductions adds to global memory, and to another block's.
-func TestBulkReductions(t *testing.T) {
+// TestBulkReduction reduces into the shared memory of another block and into global memory.
+func TestBulkReduction(t *testing.T) {
 	body := bulkDecls + `	barrier.cluster.arrive; barrier.cluster.wait;
 	.reg .b32 %rank, %other, %to, %bar;
 	mov.u32 %rank, %cluster_ctarank;
@@ -107,14 +107,14 @@ func TestBulkReductions(t *testing.T) {
 		want[i], want[32+i], want[64+i] = 100+i, i+100+i, i+i
 	}
 	for seed := range uint64(10) {
-		got, _, err := runText(t, body, make([]uint32, 96), Launch{Grid: Dim3{2, 1, 1}, Cluster: Dim3{2, 1, 1}, Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
+		got, _, err := runBody(t, body, make([]uint32, 96), Launch{Grid: Dim3{2, 1, 1}, Cluster: Dim3{2, 1, 1}, Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
 		if err != nil || !slices.Equal(got, want) {
 			t.Fatalf("got %v %v", got, err)
 		}
 	}
 }
 
-// TestStoreAsync has each thread send a word to the next block.
+// TestStoreAsync has each thread store a word in the next block.
 func TestStoreAsync(t *testing.T) {
 	body := bulkDecls + `	.reg .b32 %rank, %other, %to, %bar;
 	@%q mbarrier.arrive.expect_tx.shared.b64 _, [m], 256;
@@ -134,7 +134,7 @@ func TestStoreAsync(t *testing.T) {
 	st.global.v2.u32 [%p], {%v, %c};
 	barrier.cluster.arrive; barrier.cluster.wait;`
 	for seed := range uint64(10) {
-		got, _, err := runText(t, body, make([]uint32, 128), Launch{Grid: Dim3{2, 1, 1}, Cluster: Dim3{2, 1, 1}, Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
+		got, _, err := runBody(t, body, make([]uint32, 128), Launch{Grid: Dim3{2, 1, 1}, Cluster: Dim3{2, 1, 1}, Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -156,13 +156,13 @@ func TestBulkMisuse(t *testing.T) {
 		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf], 1024, [m];", "past the end of the allocation", ErrAccess},
 		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf+4], 16, [m];", "multiple of 16 bytes", ErrAccess},
 		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a+512], [%buf], 32, [m];", "of the block's shared memory", ErrAccess},
-		{"mov.u32 %n, 24; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf], %n, [m];", "a copy of 24 bytes, which is no multiple of 16", ErrMisuse},
-		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf], 16, [s+256]; LOOP: bra LOOP;", "there is no mbarrier at 0x100", ErrMisuse},
-		{"mov.u16 %h, 3; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%a], [%buf], 16, [m], %h;", "a copy to the blocks 0x3 of a cluster of 1", ErrMisuse},
-		{"cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf, {%v}], [m];", "there is no tensor map at", ErrMisuse},
+		{"mov.u32 %n, 24; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf], %n, [m];", "copy size is 24 bytes: want a multiple of 16", ErrMisuse},
+		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf], 16, [s+256]; LOOP: bra LOOP;", "no mbarrier at 0x100", ErrMisuse},
+		{"mov.u16 %h, 3; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%a], [%buf], 16, [m], %h;", "multicast mask is 0x3 in a cluster of 1 blocks", ErrMisuse},
+		{"cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf, {%v}], [m];", "no tensor map at", ErrMisuse},
 		{"add.u64 %q0, %buf, 16; cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%q0, {%v}], [m];", "want 128 bytes at a multiple of 64", ErrMisuse},
 	} {
-		_, _, err := runText(t, bulkDecls+c.body, make([]uint32, 64), Launch{Block: Dim3{1, 1, 1}, MaxInstructions: 1 << 20})
+		_, _, err := runBody(t, bulkDecls+c.body, make([]uint32, 64), Launch{Block: Dim3{1, 1, 1}, MaxInstructions: 1 << 20})
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.body, err, c.want)
 		}

@@ -7,8 +7,8 @@ import (
 	"tilework/ptx"
 )
 
-// compared is the reference of a comparison; of floats the numbers decide.
-func compared(op string, ty ptx.Type, a, b uint64, ftz bool) bool {
+// compareReference computes a comparison with exact numbers.
+func compareReference(op string, ty ptx.Type, a, b uint64, ftz bool) bool {
 	var c int
 	unordered := false
 	if f, ok := floatFormats[ty]; ok {
@@ -20,7 +20,7 @@ func compared(op string, ty ptx.Type, a, b uint64, ftz bool) bool {
 		if !unordered {
 			c = choose(lessNumber(x, y), -1, choose(lessNumber(y, x), 1, 0))
 			if !x.inf && !y.inf && x.value.Sign() == 0 && y.value.Sign() == 0 {
-				c = 0 // of either sign
+				c = 0 // zeros of either sign are equal
 			}
 		}
 	} else {
@@ -60,40 +60,40 @@ func TestComparisons(t *testing.T) {
 		for _, op := range ops {
 			two := repeat(ty, 2)
 			check(t, rng, fmt.Sprintf("setp.%s.%v %%d, %%a, %%b", op, ty), ptx.Pred, two, func(v []uint64) uint64 {
-				return bit(compared(op, ty, v[0], v[1], false))
+				return bit(compareReference(op, ty, v[0], v[1], false))
 			})
 			if ty == ptx.F32 || ty == ptx.F16 {
 				check(t, rng, fmt.Sprintf("setp.%s.ftz.%v %%d, %%a, %%b", op, ty), ptx.Pred, two, func(v []uint64) uint64 {
-					return bit(compared(op, ty, v[0], v[1], true))
+					return bit(compareReference(op, ty, v[0], v[1], true))
 				})
 			}
 			three := append(two, ptx.Pred)
 			check(t, rng, fmt.Sprintf("setp.%s.xor.%v %%d, %%a, %%b, !%%c", op, ty), ptx.Pred, three, func(v []uint64) uint64 {
-				return bit(compared(op, ty, v[0], v[1], false) != (v[2] == 0))
+				return bit(compareReference(op, ty, v[0], v[1], false) != (v[2] == 0))
 			})
-			if ty == ptx.BF16 || ty == ptx.F16 { // have no second result here
+			if ty == ptx.BF16 || ty == ptx.F16 { // no second result for these types
 				continue
 			}
 			check(t, rng, fmt.Sprintf("{ .reg .pred %%q; setp.%s.or.%v %%q|%%d, %%a, %%b, %%c; }", op, ty), ptx.Pred, three, func(v []uint64) uint64 {
-				return bit(!compared(op, ty, v[0], v[1], false) || v[2] == 1)
+				return bit(!compareReference(op, ty, v[0], v[1], false) || v[2] == 1)
 			})
 			if ty.Bits() == 16 {
 				continue
 			}
 			check(t, rng, fmt.Sprintf("set.%s.u32.%v %%d, %%a, %%b", op, ty), ptx.U32, two, func(v []uint64) uint64 {
-				return full * bit(compared(op, ty, v[0], v[1], false))
+				return full * bit(compareReference(op, ty, v[0], v[1], false))
 			})
 			check(t, rng, fmt.Sprintf("set.%s.and.f32.%v %%d, %%a, %%b, %%c", op, ty), ptx.F32, three, func(v []uint64) uint64 {
-				return 0x3f800000 * bit(compared(op, ty, v[0], v[1], false) && v[2] == 1)
+				return 0x3f800000 * bit(compareReference(op, ty, v[0], v[1], false) && v[2] == 1)
 			})
 		}
 	}
 	pair := []ptx.Type{ptx.B32, ptx.B32}
 	check(t, rng, "{ .reg .pred %q; setp.lt.f16x2 %q|%d, %a, %b; }", ptx.Pred, pair, func(v []uint64) uint64 {
-		return bit(compared("lt", ptx.F16, v[0]>>16, v[1]>>16, false))
+		return bit(compareReference("lt", ptx.F16, v[0]>>16, v[1]>>16, false))
 	})
 	check(t, rng, "set.geu.f16x2.f16x2 %d, %a, %b", ptx.B32, pair, func(v []uint64) uint64 {
-		return 0x3c00*bit(compared("geu", ptx.F16, v[0]&0xffff, v[1]&0xffff, false)) | 0x3c000000*bit(compared("geu", ptx.F16, v[0]>>16, v[1]>>16, false))
+		return 0x3c00*bit(compareReference("geu", ptx.F16, v[0]&0xffff, v[1]&0xffff, false)) | 0x3c000000*bit(compareReference("geu", ptx.F16, v[0]>>16, v[1]>>16, false))
 	})
 	for _, ty := range []ptx.Type{ptx.B16, ptx.U32, ptx.F32, ptx.S64, ptx.F64} {
 		check(t, rng, fmt.Sprintf("selp.%v %%d, %%a, %%b, %%c", ty), ty, []ptx.Type{ty, ty, ptx.Pred}, func(v []uint64) uint64 {

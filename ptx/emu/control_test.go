@@ -12,8 +12,8 @@ import (
 	"tilework/ptx"
 )
 
-// kernelText is a kernel with a parameter buf, whose address it has in %buf.
-func kernelText(body string) string {
+// kernelSource returns a kernel with the parameter buf, which it loads to %buf.
+func kernelSource(body string) string {
 	return fmt.Sprintf(`.version 8.8
 .target sm_90
 .address_size 64
@@ -30,13 +30,13 @@ func kernelText(body string) string {
 `, body)
 }
 
-// runText runs kernelText's kernel on words of memory and returns what they become.
-func runText(t *testing.T, body string, words []uint32, l Launch) ([]uint32, Stats, error) {
+// runBody runs the kernel of kernelSource on words of memory and returns their new values.
+func runBody(t *testing.T, body string, words []uint32, l Launch) ([]uint32, Stats, error) {
 	t.Helper()
-	return runModule(t, kernelText(body), words, l)
+	return runModule(t, kernelSource(body), words, l)
 }
 
-// runModule is runText for a module with more than the kernel.
+// runModule does the same as runBody for a complete module.
 func runModule(t *testing.T, text string, words []uint32, l Launch) ([]uint32, Stats, error) {
 	t.Helper()
 	p := loadText(t, "k.ptx", text)
@@ -52,8 +52,8 @@ func runModule(t *testing.T, text string, words []uint32, l Launch) ([]uint32, S
 	return out, stats, err
 }
 
-// randomFlow is a program of n blocks in random order, each of which changes a number and
-// goes on to one of two blocks by a bit of it, until the fuel is used up.
+// randomFlow is a random control flow graph. Each basic block updates a number and continues at one
+// of two blocks depending on one of its bits, for a fixed number of steps.
 type randomFlow struct {
 	factor, term, bit []uint32
 	next              [][2]int
@@ -91,8 +91,8 @@ func (f *randomFlow) result(x uint32) uint32 {
 	return x
 }
 
-// TestRandomControlFlow compares diverging programs with their threads run one by one. The
-// barrier at the end is one that all lanes reach together.
+// TestRandomControlFlow compares divergent programs with a sequential execution of each thread. All
+// lanes must reconverge before the barrier at the end.
 func TestRandomControlFlow(t *testing.T) {
 	rng := seeded(t)
 	for range 60 {
@@ -110,7 +110,7 @@ func TestRandomControlFlow(t *testing.T) {
 			}}
 		})
 		text := f.text(rng)
-		got, _, err := runText(t, text, words, Launch{Block: Dim3{96, 1, 1}, Seed: rng.Uint64(), Observers: []Observer{watch}})
+		got, _, err := runBody(t, text, words, Launch{Block: Dim3{96, 1, 1}, Seed: rng.Uint64(), Observers: []Observer{watch}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,18 +120,18 @@ func TestRandomControlFlow(t *testing.T) {
 			}
 		}
 		if divergent > 0 {
-			t.Fatalf("%d arrivals at the barrier diverged in\n%s", divergent, text)
+			t.Fatalf("%d divergent arrivals at the barrier in\n%s", divergent, text)
 		}
 	}
 }
 
-// observer makes an Observer of what gives each block its hooks.
+// observer is an Observer that calls the function for each block.
 type observer func() *Hooks
 
 func (o observer) Block(*BlockInfo) *Hooks { return o() }
 
-// TestReconvergence counts how often instructions are executed: behind a branch, and in and
-// behind a loop that lanes leave at different times, all lanes must be together again.
+// TestReconvergence counts the executions of instructions. All lanes must reconverge after a
+// branch, in a loop, and after a loop that lanes leave at different times.
 func TestReconvergence(t *testing.T) {
 	body := `	.reg .b32 %x, %n; .reg .pred %q;
 	and.b32 %n, %t0, 7;
@@ -148,8 +148,8 @@ LOOP:	add.u32 %x, %x, 1;
 JOIN:	xor.b32 %x, %x, 1;
 	mad.wide.u32 %p, %t0, 4, %buf;
 	st.global.u32 [%p], %x;`
-	p := loadText(t, "k.ptx", kernelText(body))
-	_, stats, err := runText(t, body, make([]uint32, 32), Launch{Block: Dim3{32, 1, 1}})
+	p := loadText(t, "k.ptx", kernelSource(body))
+	_, stats, err := runBody(t, body, make([]uint32, 32), Launch{Block: Dim3{32, 1, 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,33 +161,33 @@ JOIN:	xor.b32 %x, %x, 1;
 	}
 }
 
-// TestOrder checks orders by their property: what a branch can reach without going through
-// where all paths meet stands before that.
-func TestOrder(t *testing.T) {
+// TestReconvergenceOrder checks that the blocks of a branch or loop precede the block where their
+// paths join.
+func TestReconvergenceOrder(t *testing.T) {
 	for _, c := range []struct {
 		name  string
 		succs [][]int32
-		want  [][2]int // the first must stand before the second
+		want  [][2]int // pairs of blocks in the required order
 	}{
 		{"if", [][]int32{{1, 2}, {2}, {}}, [][2]int{{0, 1}, {1, 2}}},
-		{"if, the other way round in the text", [][]int32{{2, 3}, {}, {1}, {1}}, [][2]int{{2, 1}, {3, 1}}},
-		{"loop whose exit stands first", [][]int32{{2}, {}, {3, 1}, {2}}, [][2]int{{2, 3}, {3, 1}}},
-		{"loop in a loop", [][]int32{{1}, {2, 5}, {3, 4}, {2}, {1}, {}}, [][2]int{{1, 2}, {2, 3}, {3, 4}, {4, 5}}},
-		{"loop with two heads", [][]int32{{1, 2}, {2}, {1, 3}, {}}, [][2]int{{1, 3}, {2, 3}}},
+		{"if in reverse source order", [][]int32{{2, 3}, {}, {1}, {1}}, [][2]int{{2, 1}, {3, 1}}},
+		{"loop with the exit first", [][]int32{{2}, {}, {3, 1}, {2}}, [][2]int{{2, 3}, {3, 1}}},
+		{"nested loop", [][]int32{{1}, {2, 5}, {3, 4}, {2}, {1}, {}}, [][2]int{{1, 2}, {2, 3}, {3, 4}, {4, 5}}},
+		{"loop with two entries", [][]int32{{1, 2}, {2}, {1, 3}, {}}, [][2]int{{1, 3}, {2, 3}}},
 	} {
 		rank := reconvergence(c.succs)
 		for _, w := range c.want {
 			if rank[w[0]] >= rank[w[1]] {
-				t.Errorf("%s: ranks %v: %d does not stand before %d", c.name, rank, w[0], w[1])
+				t.Errorf("%s: ranks are %v: want block %d before block %d", c.name, rank, w[0], w[1])
 			}
 		}
 	}
 }
 
-// TestSpinLock has lanes of one warp fight for a lock: the lane that holds it must go on
-// while the others spin.
+// TestSpinLock has lanes of one warp compete for a lock. The owner must make progress while the
+// others spin.
 func TestSpinLock(t *testing.T) {
-	got, _, err := runText(t, `	.reg .b32 %old, %v; .reg .pred %q;
+	got, _, err := runBody(t, `	.reg .b32 %old, %v; .reg .pred %q;
 SPIN:	atom.global.cas.b32 %old, [%buf], 0, 1;
 	setp.ne.u32 %q, %old, 0;
 	@%q bra SPIN;
@@ -200,34 +200,34 @@ SPIN:	atom.global.cas.b32 %old, [%buf], 0, 1;
 		t.Fatal(err)
 	}
 	if got[1] != 128 {
-		t.Errorf("%d threads had the lock, want 128", got[1])
+		t.Errorf("the lock was acquired %d times, want 128", got[1])
 	}
 }
 
-func TestLimitsOfTime(t *testing.T) {
+func TestInstructionLimitAndCancellation(t *testing.T) {
 	forever := "LOOP: bra LOOP;"
-	_, _, err := runText(t, forever, make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}, MaxInstructions: 50_000})
+	_, _, err := runBody(t, forever, make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}, MaxInstructions: 50_000})
 	if !errors.Is(err, ErrBudget) || !strings.Contains(err.Error(), "more than 50000 instructions") {
-		t.Errorf("got %v, want that the budget is used up", err)
+		t.Errorf("got %v, want ErrBudget", err)
 	}
-	// A launch that ends within it does not fail, one instruction less does.
+	// A launch may execute exactly the maximum number of instructions.
 	for budget, want := range map[int64]error{6: nil, 5: ErrBudget} {
-		_, stats, err := runText(t, "membar.cta; membar.cta;", make([]uint32, 1), Launch{Block: Dim3{32, 1, 1}, MaxInstructions: budget})
+		_, stats, err := runBody(t, "membar.cta; membar.cta;", make([]uint32, 1), Launch{Block: Dim3{32, 1, 1}, MaxInstructions: budget})
 		if !errors.Is(err, want) || stats.Instructions != 6 {
 			t.Errorf("budget %d: %d instructions, %v, want %v", budget, stats.Instructions, err, want)
 		}
 	}
-	p := loadText(t, "k.ptx", kernelText(forever))
+	p := loadText(t, "k.ptx", kernelSource(forever))
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	start := time.Now()
 	_, err = p.Run(ctx, NewMemory(MemoryOptions{}), Launch{Entry: "k", Grid: Dim3{100, 1, 1}, Block: Dim3{1024, 1, 1}, Params: make([]byte, 8)})
 	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
-		t.Errorf("got %v after %v, want the context's error at once", err, time.Since(start))
+		t.Errorf("got %v after %v, want the error of the context immediately", err, time.Since(start))
 	}
 }
 
-func TestRecursionHasAnEnd(t *testing.T) {
+func TestRecursionLimit(t *testing.T) {
 	text := `.version 8.0
 .target sm_90
 .address_size 64
@@ -243,21 +243,20 @@ func TestRecursionHasAnEnd(t *testing.T) {
 `
 	p := loadText(t, "k.ptx", text)
 	_, err := p.Run(context.Background(), NewMemory(MemoryOptions{}), Launch{Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{32, 1, 1}})
-	if !errors.Is(err, ErrMisuse) || !strings.Contains(err.Error(), "calls nest so deep") {
-		t.Errorf("got %v, want that calls nest too deep", err)
+	if !errors.Is(err, ErrMisuse) || !strings.Contains(err.Error(), "nested calls exceed") {
+		t.Errorf("got %v, want the limit of local memory", err)
 	}
 }
 
 func TestTrap(t *testing.T) {
-	_, _, err := runText(t, ".reg .pred %q; setp.eq.u32 %q, %t0, 37; @%q trap;", make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}, Grid: Dim3{4, 1, 1}, Workers: 2})
+	_, _, err := runBody(t, ".reg .pred %q; setp.eq.u32 %q, %t0, 37; @%q trap;", make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}, Grid: Dim3{4, 1, 1}, Workers: 2})
 	if !errors.Is(err, ErrTrap) || !strings.Contains(err.Error(), "block (0,0,0): thread (37,0,0)") {
-		t.Errorf("got %v, want a trap of thread 37 of the first block", err)
+		t.Errorf("got %v, want a trap of thread 37 in the first block", err)
 	}
 }
 
-// TestLaunchArguments gives launches that cannot be.
 func TestLaunchArguments(t *testing.T) {
-	text := strings.Replace(kernelText(".shared .b8 s[1024]; mov.u64 %p, s;"), "(.param .u64 buf)", "(.param .u64 buf)\n.maxntid 64, 2, 1", 1)
+	text := strings.Replace(kernelSource(".shared .b8 s[1024]; mov.u64 %p, s;"), "(.param .u64 buf)", "(.param .u64 buf)\n.maxntid 64, 2, 1", 1)
 	p := loadText(t, "k.ptx", text)
 	good := Launch{Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{32, 1, 1}, Params: make([]byte, 8)}
 	for _, c := range []struct {
@@ -265,16 +264,16 @@ func TestLaunchArguments(t *testing.T) {
 		want   string
 	}{
 		{func(*Launch) {}, ""},
-		{func(l *Launch) { l.Entry = "kk" }, `no such kernel (want one of ["k"])`},
-		{func(l *Launch) { l.Grid.Y = 0 }, "grid (1,0,1), want sides from 1"},
-		{func(l *Launch) { l.Grid.Z = 65536 }, "grid (1,1,65536), want sides"},
-		{func(l *Launch) { l.Block.Z = 65 }, "block (32,1,65), want sides"},
-		{func(l *Launch) { l.Block = Dim3{1024, 2, 1} }, "2048 threads, want at most 1024"},
-		{func(l *Launch) { l.Block = Dim3{64, 4, 1} }, "256 threads, want at most 128 (.maxntid)"},
-		{func(l *Launch) { l.Params = make([]byte, 12) }, "12 bytes of parameters, want 8"},
-		{func(l *Launch) { l.Shared = 227 << 10 }, "1024 bytes of static and 232448 of dynamic shared memory, want at most 232448"},
-		{func(l *Launch) { l.Shared = -1 }, "-1 bytes of dynamic shared memory"},
-		{func(l *Launch) { l.Workers = -1 }, "-1 workers"},
+		{func(l *Launch) { l.Entry = "kk" }, `no such kernel: want one of ["k"]`},
+		{func(l *Launch) { l.Grid.Y = 0 }, "grid is (1,0,1): want sides from 1"},
+		{func(l *Launch) { l.Grid.Z = 65536 }, "grid is (1,1,65536): want sides"},
+		{func(l *Launch) { l.Block.Z = 65 }, "block is (32,1,65): want sides"},
+		{func(l *Launch) { l.Block = Dim3{1024, 2, 1} }, "2048 threads: want at most 1024"},
+		{func(l *Launch) { l.Block = Dim3{64, 4, 1} }, "256 threads: want at most 128 (.maxntid)"},
+		{func(l *Launch) { l.Params = make([]byte, 12) }, "12 bytes of parameters: want 8"},
+		{func(l *Launch) { l.Shared = 227 << 10 }, "1024 bytes of static and 232448 of dynamic shared memory: want a sum of at most 232448"},
+		{func(l *Launch) { l.Shared = -1 }, "dynamic shared memory is -1 bytes: want at least 0"},
+		{func(l *Launch) { l.Workers = -1 }, "Workers is -1: want at least 0"},
 	} {
 		l := good
 		c.change(&l)
@@ -299,12 +298,12 @@ func TestPack(t *testing.T) {
 		args []any
 		want string
 	}{
-		{[]any{uint64(1)}, "1 arguments, want 5"},
-		{[]any{1.0, float32(1), int8(1), uint32(1), make([]byte, 6)}, "argument 0 is a float64, want a .u64 for a"},
-		{[]any{uint64(1), uint32(1), int8(1), uint32(1), make([]byte, 6)}, "argument 1 is a uint32, want a .f32 for b"},
-		{[]any{uint64(1), float32(1), int32(1), uint32(1), make([]byte, 6)}, "argument 2 is a int32, want a .u8 for c"},
-		{[]any{uint64(1), float32(1), int8(1), nil, make([]byte, 6)}, "argument 3 is a <nil>, want a .b32 for d"},
-		{[]any{uint64(1), float32(1), int8(1), uint32(1), make([]byte, 5)}, "argument 4 is a []uint8, want 6 bytes for e"},
+		{[]any{uint64(1)}, "1 arguments: want 5"},
+		{[]any{1.0, float32(1), int8(1), uint32(1), make([]byte, 6)}, "argument 0 is a float64: want a .u64 for a"},
+		{[]any{uint64(1), uint32(1), int8(1), uint32(1), make([]byte, 6)}, "argument 1 is a uint32: want a .f32 for b"},
+		{[]any{uint64(1), float32(1), int32(1), uint32(1), make([]byte, 6)}, "argument 2 is a int32: want a .u8 for c"},
+		{[]any{uint64(1), float32(1), int8(1), nil, make([]byte, 6)}, "argument 3 is a <nil>: want a .b32 for d"},
+		{[]any{uint64(1), float32(1), int8(1), uint32(1), make([]byte, 5)}, "argument 4 is a []uint8: want 6 bytes for e"},
 	} {
 		if _, err := p.Pack("k", c.args...); !errors.Is(err, ErrParams) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("got %v, want %q", err, c.want)
@@ -315,8 +314,8 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestEverySpecialRegister reads each special register that can be read, in each member.
-func TestEverySpecialRegister(t *testing.T) {
+// TestSpecialRegisters reads each supported special register and each of its members.
+func TestSpecialRegisters(t *testing.T) {
 	for _, name := range ptx.SpecialRegisters() {
 		supported := clocks[name] > 0
 		var members []string
@@ -341,13 +340,13 @@ func TestEverySpecialRegister(t *testing.T) {
 			if size == 0 {
 				reg, move = ".reg .pred %x;", fmt.Sprintf("mov.pred %%x, %s;", name)
 			}
-			if _, _, err := runText(t, reg+move, make([]uint32, 1), Launch{Block: Dim3{33, 2, 1}}); err != nil {
+			if _, _, err := runBody(t, reg+move, make([]uint32, 1), Launch{Block: Dim3{33, 2, 1}}); err != nil {
 				t.Error(err)
 			}
 		}
 		unsupported := map[string]bool{"%pm0": true, "%envreg0": true, "%current_graph_exec": true}
 		if !supported && !unsupported[name] && !strings.HasPrefix(name, "%pm") && !strings.HasPrefix(name, "%reserved_smem") {
-			t.Errorf("%s can neither be read nor is it known to be refused", name)
+			t.Errorf("%s is neither supported nor in the list of unsupported registers", name)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"tilework/ptx"
 )
 
-// convertNumber is the reference of cvt between number formats and integers.
-func convertNumber(to, from ptx.Type, mods string, bits uint64) uint64 {
+// convertReference computes cvt with exact numbers.
+func convertReference(to, from ptx.Type, mods string, bits uint64) uint64 {
 	has := func(m string) bool { return strings.Contains(mods+".", "."+m+".") }
 	r := nearest
 	for name, mode := range roundings {
@@ -20,14 +20,14 @@ func convertNumber(to, from ptx.Type, mods string, bits uint64) uint64 {
 		}
 	}
 	whole := has("rni") || has("rzi") || has("rmi") || has("rpi")
-	var n number
+	var n exactNumber
 	if f, ok := floatFormats[from]; ok {
 		if n = f.decode(bits); has("ftz") && from == ptx.F32 {
 			n = f.flushed(n)
 		}
 	} else {
 		v := asInt(from, bits)
-		n = number{neg: v.Sign() < 0, value: new(big.Rat).SetInt(v)}
+		n = exactNumber{neg: v.Sign() < 0, value: new(big.Rat).SetInt(v)}
 	}
 	if whole && !n.nan && !n.inf {
 		v := roundInt(new(big.Rat).Abs(n.value), n.neg, r)
@@ -61,9 +61,9 @@ func convertNumber(to, from ptx.Type, mods string, bits uint64) uint64 {
 	}
 	switch {
 	case has("sat") && (n.nan || n.neg), has("relu") && n.neg && !n.nan:
-		n = number{value: new(big.Rat)}
+		n = exactNumber{value: new(big.Rat)}
 	case has("sat") && (n.inf || n.value.Cmp(big.NewRat(1, 1)) > 0):
-		n = number{value: big.NewRat(1, 1)}
+		n = exactNumber{value: big.NewRat(1, 1)}
 	}
 	return f.encode(n, r)
 }
@@ -75,11 +75,11 @@ func TestConversions(t *testing.T) {
 	test := func(to, from ptx.Type, mods string) {
 		t.Helper()
 		text := fmt.Sprintf("cvt%s.%v.%v %%d, %%a", mods, to, from)
-		args := rows(rng, []ptx.Type{from})
+		args := sampleArgs(rng, []ptx.Type{from})
 		if floatFormats[to] != (floatFormat{}) && !strings.Contains(mods, "sat") {
-			args = slices.DeleteFunc(args, func(v []uint64) bool { return isNaN(from, v[0]) }) // see TestNaNs
+			args = slices.DeleteFunc(args, func(v []uint64) bool { return isNaN(from, v[0]) }) // tested by TestNaNs
 		}
-		checkRows(t, text, to, []ptx.Type{from}, args, func(v []uint64) uint64 { return convertNumber(to, from, mods, v[0]) })
+		checkRows(t, text, to, []ptx.Type{from}, args, func(v []uint64) uint64 { return convertReference(to, from, mods, v[0]) })
 	}
 	for _, to := range ints {
 		for _, from := range ints {
@@ -128,13 +128,13 @@ func TestConversions(t *testing.T) {
 	test(ptx.F64, ptx.BF16, "")
 }
 
-// isNaN tells the NaNs of a type; an integer is none.
+// isNaN reports whether bits is a NaN of type t. It returns false for integer types.
 func isNaN(t ptx.Type, bits uint64) bool {
 	f, ok := floatFormats[t]
 	return ok && f.decode(bits).nan
 }
 
-// TestNaNs pins the bits of NaN results to those that an H200 gave.
+// TestNaNs compares the bits of NaN results with those of an H200.
 func TestNaNs(t *testing.T) {
 	for _, c := range []struct {
 		text         string
@@ -168,21 +168,21 @@ func TestNaNs(t *testing.T) {
 	}
 }
 
-// fits tells whether every value of an integer type is one of another.
+// fits reports whether integer type to can represent all values of type from.
 func fits(to, from ptx.Type) bool {
 	lo, hi := integerLimits(to)
 	least, most := integerLimits(from)
 	return lo <= least && most <= hi
 }
 
-// TestRegistersWiderThanTypes converts, loads and stores through registers that are wider
-// than what the instruction names.
-func TestRegistersWiderThanTypes(t *testing.T) {
+// TestWideRegisters converts, loads and stores through registers that are wider than the type of
+// the operation.
+func TestWideRegisters(t *testing.T) {
 	rng := seeded(t)
 	check(t, rng, "cvt.s32.s8 %d, %a", ptx.S32, []ptx.Type{ptx.U32}, func(v []uint64) uint64 { return uint64(int64(int8(v[0]))) })
 	check(t, rng, "cvt.u8.u32 %d, %a", ptx.U64, []ptx.Type{ptx.U32}, func(v []uint64) uint64 { return v[0] & 0xff })
 	check(t, rng, "cvt.s16.u64 %d, %a", ptx.S64, []ptx.Type{ptx.U64}, func(v []uint64) uint64 { return uint64(int64(int16(v[0]))) })
-	check(t, rng, "cvt.rzi.s8.f32 %d, %a", ptx.S32, []ptx.Type{ptx.F32}, func(v []uint64) uint64 { return convertNumber(ptx.S8, ptx.F32, ".rzi", v[0]) })
+	check(t, rng, "cvt.rzi.s8.f32 %d, %a", ptx.S32, []ptx.Type{ptx.F32}, func(v []uint64) uint64 { return convertReference(ptx.S8, ptx.F32, ".rzi", v[0]) })
 	memory := "{ .local .b64 m; st.local.u64 [m], %a; "
 	check(t, rng, memory+"ld.local.s8 %d, [m+1]; }", ptx.S32, []ptx.Type{ptx.U64}, func(v []uint64) uint64 { return uint64(int64(int8(v[0] >> 8))) })
 	check(t, rng, memory+"ld.local.u16 %d, [m+2]; }", ptx.U64, []ptx.Type{ptx.U64}, func(v []uint64) uint64 { return v[0] >> 16 & 0xffff })
@@ -191,14 +191,14 @@ func TestRegistersWiderThanTypes(t *testing.T) {
 	})
 }
 
-// TestPackedConversions checks the conversions of several values in a register.
+// TestPackedConversions checks conversions of several values in one register.
 func TestPackedConversions(t *testing.T) {
 	rng := seeded(t)
 	f32 := []ptx.Type{ptx.F32, ptx.F32}
 	for pair, half := range map[ptx.Type]ptx.Type{ptx.F16x2: ptx.F16, ptx.BF16x2: ptx.BF16} {
 		for _, mods := range []string{".rn", ".rz", ".rn.relu"} {
 			check(t, rng, fmt.Sprintf("cvt%s.%v.f32 %%d, %%a, %%b", mods, pair), ptx.B32, f32, func(v []uint64) uint64 {
-				return convertNumber(half, ptx.F32, mods, v[0])<<16 | convertNumber(half, ptx.F32, mods, v[1])
+				return convertReference(half, ptx.F32, mods, v[0])<<16 | convertReference(half, ptx.F32, mods, v[1])
 			})
 		}
 	}
@@ -219,7 +219,7 @@ func TestPackedConversions(t *testing.T) {
 				}
 			}
 		}
-		// What is a value of the format comes back from f16 unchanged, infinities aside.
+		// A finite value of the format must survive the round trip through f16.
 		back := make([][]uint64, len(values))
 		for n := range values {
 			back[n] = []uint64{values[n]}
@@ -228,7 +228,7 @@ func TestPackedConversions(t *testing.T) {
 			for h := range 2 {
 				b := uint8(all[n][0] >> (8 * h))
 				if x := decode(b); x == x && x*0 == 0 && uint8(got>>(8*h)) != b {
-					t.Fatalf("%s %#x came back as %#x", name, b, uint8(got>>(8*h)))
+					t.Fatalf("%s: %#x became %#x after a round trip", name, b, uint8(got>>(8*h)))
 				}
 			}
 		}
@@ -245,7 +245,7 @@ func TestPackedConversions(t *testing.T) {
 		checkRows(t, text, ptx.B16, f32, [][]uint64{{floatFormats[ptx.F32].encodeFloat(c.x), 0}}, func([]uint64) uint64 { return c.want << 8 })
 	}
 	for name, mode := range map[string]rounding{"rna": awayTies, "rn": nearest, "rz": toZero} {
-		args := slices.DeleteFunc(rows(rng, f32[:1]), func(v []uint64) bool { return isNaN(ptx.F32, v[0]) })
+		args := slices.DeleteFunc(sampleArgs(rng, f32[:1]), func(v []uint64) bool { return isNaN(ptx.F32, v[0]) })
 		checkRows(t, "cvt."+name+".tf32.f32 %d, %a", ptx.B32, f32[:1], args, func(v []uint64) uint64 {
 			return floatFormat{8, 10}.encode(floatFormats[ptx.F32].decode(v[0]), mode) << 13
 		})

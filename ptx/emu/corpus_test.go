@@ -12,8 +12,8 @@ import (
 	"tilework/ptx"
 )
 
-// corpus calls do for each file of a source of the corpus.
-func corpus(t *testing.T, source string, do func(t *testing.T, p *Program)) {
+// forEachCorpusFile calls do for each compiled PTX file of a CUDA source in the corpus.
+func forEachCorpusFile(t *testing.T, source string, do func(t *testing.T, p *Program)) {
 	files, err := filepath.Glob("../testdata/nvcc/" + source + ".sm_*.ptx")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no files of %s.cu: %v", source, err)
@@ -23,10 +23,10 @@ func corpus(t *testing.T, source string, do func(t *testing.T, p *Program)) {
 	}
 }
 
-// runKernel runs the kernel whose name contains part on one block, unless l says otherwise.
+// runKernel runs the kernel whose name contains part. The default grid is one block.
 func runKernel(t *testing.T, p *Program, part string, mem *Memory, l Launch, args ...any) (Stats, error) {
 	t.Helper()
-	l.Entry = entry(t, p, part)
+	l.Entry = findKernel(t, p, part)
 	l.Params = pack(t, p, l.Entry, args...)
 	if l.Grid == (Dim3{}) {
 		l.Grid = Dim3{1, 1, 1}
@@ -35,7 +35,7 @@ func runKernel(t *testing.T, p *Program, part string, mem *Memory, l Launch, arg
 }
 
 func TestCalls(t *testing.T) {
-	corpus(t, "calls", func(t *testing.T, p *Program) {
+	forEachCorpusFile(t, "calls", func(t *testing.T, p *Program) {
 		mem := NewMemory(MemoryOptions{})
 		f := upload(t, mem, []float32{1, 2, 3})
 		i := upload(t, mem, []int32{0, 20, 5})
@@ -74,7 +74,7 @@ func TestCalls(t *testing.T) {
 }
 
 func TestPrintfAndAssert(t *testing.T) {
-	corpus(t, "calls", func(t *testing.T, p *Program) {
+	forEachCorpusFile(t, "calls", func(t *testing.T, p *Program) {
 		mem := NewMemory(MemoryOptions{})
 		x := upload(t, mem, []int32{42, 3})
 		var text bytes.Buffer
@@ -98,7 +98,7 @@ func TestPrintfAndAssert(t *testing.T) {
 }
 
 func TestMathematics(t *testing.T) {
-	corpus(t, "calls", func(t *testing.T, p *Program) {
+	forEachCorpusFile(t, "calls", func(t *testing.T, p *Program) {
 		f := make([]float32, 32)
 		for i := range f {
 			f[i] = float32(i) * 0.37
@@ -130,7 +130,7 @@ func TestMathematics(t *testing.T) {
 }
 
 func TestReduction(t *testing.T) {
-	corpus(t, "reduce", func(t *testing.T, p *Program) {
+	forEachCorpusFile(t, "reduce", func(t *testing.T, p *Program) {
 		mem := NewMemory(MemoryOptions{})
 		const n = 5000
 		x := make([]float32, n)
@@ -149,10 +149,10 @@ func TestReduction(t *testing.T) {
 		}
 		got := make([]float32, 1)
 		if download(t, mem, out, got); got[0] != want {
-			t.Errorf("the sum is %v, want %v", got[0], want)
+			t.Errorf("sum is %v, want %v", got[0], want)
 		}
 
-		// It calls __any_sync with masks that the callers do not stand in.
+		// The kernel calls __any_sync with masks that do not contain the calling lanes.
 		a := upload(t, mem, make([]int32, 64))
 		_, err = runKernel(t, p, "7atomics", mem, Launch{Block: Dim3{64, 1, 1}}, a, a, a, a)
 		if !errors.Is(err, ErrMisuse) || !strings.Contains(err.Error(), "member mask") {
@@ -163,7 +163,7 @@ func TestReduction(t *testing.T) {
 		} else {
 			text := make([]byte, 8)
 			if download(t, mem, addr, text); string(text) != "tilework" {
-				t.Errorf("letters hold %q", text)
+				t.Errorf("letters contains %q", text)
 			}
 		}
 	})
@@ -171,7 +171,7 @@ func TestReduction(t *testing.T) {
 
 func TestTensorCores(t *testing.T) {
 	rng := seeded(t)
-	corpus(t, "half", func(t *testing.T, p *Program) {
+	forEachCorpusFile(t, "half", func(t *testing.T, p *Program) {
 		const k = 48
 		a, b := make([]uint16, 16*k), make([]uint16, 16*k)
 		value := func() uint16 { return codecF16.encode(float64(rng.IntN(15) - 7)) }
@@ -203,14 +203,14 @@ func TestTensorCores(t *testing.T) {
 	})
 }
 
-// TestRefusals loads what the emulator does not execute: it says so, by name and place.
-func TestRefusals(t *testing.T) {
+// TestUnsupportedInstructions checks that the error names the unsupported feature and its position.
+func TestUnsupportedInstructions(t *testing.T) {
 	const head = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 	kernel := func(body string) string { return head + ".entry k () {\n" + body + "\nret;\n}\n" }
 	for _, c := range []struct{ text, want string }{
 		{kernel(".reg .b64 %a;\ndiscard.global.L2 [%a], 128;"), "x.ptx:6:1: emulator: discard.global.L2 (a cache line without its contents) is not supported"},
 		{kernel(".reg .b32 %r;\nmov.b32 %r, %reserved_smem_offset_begin;"), "special register %reserved_smem_offset_begin"},
-		{head + ".extern .func f ();\n" + ".entry k () {\ncall f;\nret;\n}\n", "function f, which is declared and not defined,"},
+		{head + ".extern .func f ();\n" + ".entry k () {\ncall f;\nret;\n}\n", "function f, which is declared but not defined,"},
 		{strings.Replace(kernel(""), "64", "32", 1), "address size 32 is not supported"},
 	} {
 		m, err := ptx.Parse("x.ptx", c.text)

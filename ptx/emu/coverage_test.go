@@ -14,10 +14,11 @@ import (
 	"tilework/ptx"
 )
 
-// TestEveryForm makes instructions of each row of the instruction table, with each
-// modifier of each slot, and runs each of them alone. All must run, or stand in the list
-// of what is refused; an error of the program itself, as a bad address, is none here.
-func TestEveryForm(t *testing.T) {
+// TestAllInstructionForms creates instructions of each row of the instruction table, with each
+// modifier in each position, and runs each instruction in a kernel of its own. Every instruction
+// must run or be in the refusals list. Errors that the isolated instruction causes, such as a
+// deadlock, are ignored.
+func TestAllInstructionForms(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -26,7 +27,7 @@ func TestEveryForm(t *testing.T) {
 		before := done["run"] + done["refused"]
 		for _, mods := range combinations(rng, f) {
 			text, name, err := sampleKernel(f, mods)
-			if errors.Is(err, ptx.ErrInvalid) { // modifiers that do not go together
+			if errors.Is(err, ptx.ErrInvalid) { // incompatible modifiers
 				continue
 			}
 			if err != nil {
@@ -52,24 +53,24 @@ func TestEveryForm(t *testing.T) {
 				continue
 			}
 			if isRefused(name) {
-				t.Errorf("%s runs, and is in the list of what is refused", name)
+				t.Errorf("%s is supported: want no entry in refusals", name)
 			}
 			mem := NewMemory(MemoryOptions{})
 			params := make([]byte, p.functions["k"].paramSize)
 			binary.LittleEndian.PutUint64(params, upload(t, mem, make([]byte, 4096)))
 			_, err = p.Run(context.Background(), mem, Launch{Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{32, 1, 1}, Shared: 4096, Params: params, MaxInstructions: 10000})
-			// Alone, an instruction may wait for others that are not there, or lack what they set up.
+			// An isolated instruction can wait for other threads or lack its setup.
 			if err != nil && !errors.Is(err, ErrTrap) && !errors.Is(err, ErrMisuse) && !errors.Is(err, ErrDeadlock) {
 				t.Errorf("%s: %v", name, err)
 			}
 			done["run"]++
 		}
 		if done["run"]+done["refused"] == before {
-			t.Errorf("%s: no instruction of this form came out", f.Text)
+			t.Errorf("%s: no instruction of this form was created", f.Text)
 		}
 	}
 	if done["run"] < 2000 || done["refused"] == 0 {
-		t.Errorf("%v instructions: too few to have seen all", done)
+		t.Errorf("only %v instructions were created", done)
 	}
 	t.Log(done)
 }
@@ -82,8 +83,8 @@ func isRefused(name string) bool {
 	return refused(i) != ""
 }
 
-// combinations are modifiers for each slot of a form: each value of each slot at least
-// once, and combinations at random.
+// combinations returns lists of modifiers for a form. They contain each value of each slot at least
+// once, in random combinations.
 func combinations(rng *rand.Rand, f *ptx.Form) [][]string {
 	values := func(s *ptx.Slot) []string {
 		if s.Optional {
@@ -121,7 +122,7 @@ func combinations(rng *rand.Rand, f *ptx.Form) [][]string {
 	return all
 }
 
-// sampleKernel is a kernel that executes an instruction of the form.
+// sampleKernel returns a kernel that executes an instruction of the form.
 func sampleKernel(f *ptx.Form, mods []string) (text, name string, err error) {
 	i := &ptx.Instr{Op: f.Op}
 	for _, m := range mods {
@@ -147,7 +148,7 @@ func sampleKernel(f *ptx.Form, mods []string) (text, name string, err error) {
 	if err := ptx.Bind(i); err != nil {
 		return "", i.Mnemonic(), err
 	}
-	// Now that the types are known, the registers get their names and values.
+	// Bind has determined the types of the registers.
 	var decls, sets strings.Builder
 	count := 0
 	register := func(t ptx.Type, value string) string {
@@ -176,7 +177,7 @@ func sampleKernel(f *ptx.Form, mods []string) (text, name string, err error) {
 		value := map[string]string{"mask": "-1"}[o.Name]
 		switch {
 		case o.Kind == ptx.AddressOperand:
-			// The addresses of memory of each kind.
+			// Addresses in each memory space.
 			base := map[ptx.Space]string{ptx.Shared: "sm", ptx.SharedCluster: "sm", ptx.Local: "lo", ptx.Param: "pa"}[i.Space(k)]
 			if i.Has("param::func") || i.Op == "st" && i.Space(k) == ptx.Param {
 				base = "out"
@@ -246,7 +247,7 @@ DONE:
 	return text, i.Mnemonic(), nil
 }
 
-// callee is the function of the right signature.
+// callee returns the name of a function with the signature that i requires.
 func callee(i *ptx.Instr) string {
 	result, args := false, false
 	for k := range i.Args {
@@ -257,23 +258,23 @@ func callee(i *ptx.Instr) string {
 	return choose(result, "g", "f") + choose(args, "1", "0")
 }
 
-// sampleOperand is an operand of the right kind, to find its type by Bind.
+// sampleOperand returns an operand of the required kind, from which Bind determines its type.
 func sampleOperand(o *ptx.OperandForm, slot func(string) string, n int) ptx.Operand {
 	name := &ptx.Name{Name: fmt.Sprintf("x%d", n)}
 	length := 0
-	switch what, by, _ := strings.Cut(o.Len, "/"); what {
+	switch size, divisor, _ := strings.Cut(o.Len, "/"); size {
 	case "":
 	case "vec", "num", "dim":
-		length, _ = strconv.Atoi(strings.Trim(slot(what), "vxd"))
+		length, _ = strconv.Atoi(strings.Trim(slot(size), "vxd"))
 	case "N":
 		_, cols, _ := strings.Cut(slot("shape"), "n")
 		cols, _, _ = strings.Cut(cols, "k")
 		length, _ = strconv.Atoi(cols)
-		if by, _ := strconv.Atoi(by); by > 0 {
-			length /= by
+		if n, _ := strconv.Atoi(divisor); n > 0 {
+			length /= n
 		}
 	default:
-		length, _ = strconv.Atoi(what)
+		length, _ = strconv.Atoi(size)
 	}
 	elems := func() *ptx.Vector {
 		v := &ptx.Vector{}

@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// neighbour has each thread of a block write a word of its own shared memory and read the
-// one of the same thread in the next block of the cluster, with the given lines between
-// the two and behind.
-func neighbour(between, behind string) string {
+// readNeighbor returns a kernel body in which each thread writes a word of its own shared memory,
+// executes between, and reads the word of the same thread in the next block of the cluster. It then
+// executes after and stores the word.
+func readNeighbor(between, after string) string {
 	return `	.shared .align 4 .b8 s[128]; .reg .b32 %a, %r, %c, %v, %n; .reg .b64 %o, %g;
 	mov.u32 %a, s;
 	mad.lo.u32 %a, %t0, 4, %a;
@@ -25,13 +25,13 @@ func neighbour(between, behind string) string {
 	rem.u32 %r, %r, %n;
 	mapa.shared::cluster.u32 %a, %a, %r;
 	ld.shared::cluster.u32 %v, [%a];
-` + behind + `
+` + after + `
 	mad.lo.u32 %c, %c, 32, %t0;
 	mad.wide.u32 %p, %c, 4, %buf;
 	st.global.u32 [%p], %v;`
 }
 
-const clusterBarrier2 = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
+const clusterSync = "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;"
 
 func TestDistributedSharedMemory(t *testing.T) {
 	launch := Launch{Grid: Dim3{6, 1, 1}, Block: Dim3{32, 1, 1}, Cluster: Dim3{3, 1, 1}}
@@ -40,10 +40,10 @@ func TestDistributedSharedMemory(t *testing.T) {
 		b := i / 32
 		want[i] = uint32((b/3*3+(b%3+1)%3)*1000 + i%32)
 	}
-	wrong := func(between, behind string) (n int, last error) {
+	wrong := func(between, after string) (n int, last error) {
 		for seed := range uint64(20) {
 			launch.Seed = seed
-			got, _, err := runText(t, neighbour(between, behind), make([]uint32, len(want)), launch)
+			got, _, err := runBody(t, readNeighbor(between, after), make([]uint32, len(want)), launch)
 			if err != nil {
 				n, last = n+1, err
 			} else if !slices.Equal(got, want) {
@@ -52,20 +52,20 @@ func TestDistributedSharedMemory(t *testing.T) {
 		}
 		return n, last
 	}
-	if n, err := wrong(clusterBarrier2, clusterBarrier2); n > 0 {
+	if n, err := wrong(clusterSync, clusterSync); n > 0 {
 		t.Errorf("%d of 20 runs are wrong: %v", n, err)
 	}
-	if n, _ := wrong("bar.sync 0;", clusterBarrier2); n == 0 {
-		t.Error("a barrier of the block alone does for the cluster")
+	if n, _ := wrong("bar.sync 0;", clusterSync); n == 0 {
+		t.Error("a barrier of the block synchronizes the cluster: want wrong results")
 	}
-	n, err := wrong(clusterBarrier2, "")
-	if n == 0 || !errors.Is(err, ErrAccess) || !strings.Contains(err.Error(), "of the cluster has exited, and its shared memory is gone") {
-		t.Errorf("%d of 20 runs show that a block exits early: %v", n, err)
+	n, err := wrong(clusterSync, "")
+	if n == 0 || !errors.Is(err, ErrAccess) || !strings.Contains(err.Error(), "of the cluster has exited, which freed its shared memory") {
+		t.Errorf("%d of 20 runs failed without the last barrier, with %v: want ErrAccess for an exited block", n, err)
 	}
 }
 
-// TestClusterPlaces has each block say where it is.
-func TestClusterPlaces(t *testing.T) {
+// TestClusterSpecialRegisters checks the cluster registers of each block.
+func TestClusterSpecialRegisters(t *testing.T) {
 	names := []string{
 		"%clusterid.x", "%clusterid.y", "%nclusterid.x", "%nclusterid.y", "%cluster_ctaid.x", "%cluster_ctaid.y",
 		"%cluster_nctaid.x", "%cluster_nctaid.y", "%cluster_ctarank", "%cluster_nctarank", "%ctaid.x", "%ctaid.y",
@@ -75,7 +75,7 @@ func TestClusterPlaces(t *testing.T) {
 	for k, name := range names {
 		body += fmt.Sprintf("\n\tmov.u32 %%v, %s; st.global.u32 [%%p+%d], %%v;", name, 4*k)
 	}
-	got, _, err := runText(t, body, make([]uint32, 8*16), Launch{Grid: Dim3{4, 2, 1}, Block: Dim3{1, 1, 1}, Cluster: Dim3{2, 2, 1}})
+	got, _, err := runBody(t, body, make([]uint32, 8*16), Launch{Grid: Dim3{4, 2, 1}, Block: Dim3{1, 1, 1}, Cluster: Dim3{2, 2, 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,8 +90,9 @@ func TestClusterPlaces(t *testing.T) {
 	}
 }
 
-// TestPeerAddresses: generic addresses too lead to other blocks, and tell whose they are.
-func TestPeerAddresses(t *testing.T) {
+// TestGenericClusterAddresses accesses other blocks through generic addresses and checks the rank
+// of each address.
+func TestGenericClusterAddresses(t *testing.T) {
 	body := `	.shared .align 8 .b8 s[64]; .reg .b32 %v, %r, %o; .reg .b64 %a, %g; .reg .pred %q;
 	mov.u32 %r, %cluster_ctarank;
 	xor.b32 %o, %r, 1;
@@ -112,7 +113,7 @@ func TestPeerAddresses(t *testing.T) {
 	isspacep.shared::cta %q, %g; selp.u32 %v, 1, 0, %q; st.global.u32 [%p+16], %v;
 	getctarank.u64 %v, %g; st.global.u32 [%p+20], %v;`
 	for seed := range uint64(10) {
-		got, _, err := runText(t, body, make([]uint32, 16), Launch{Grid: Dim3{2, 1, 1}, Block: Dim3{1, 1, 1}, Cluster: Dim3{2, 1, 1}, Seed: seed})
+		got, _, err := runBody(t, body, make([]uint32, 16), Launch{Grid: Dim3{2, 1, 1}, Block: Dim3{1, 1, 1}, Cluster: Dim3{2, 1, 1}, Seed: seed})
 		want := []uint32{41, 1, 0, 1, 1, 0, 0, 0, 40, 0, 0, 1, 1, 1, 0, 0}
 		if err != nil || !slices.Equal(got, want) {
 			t.Fatalf("got %v %v, want %v", got, err, want)
@@ -127,39 +128,39 @@ func TestClusterFaults(t *testing.T) {
 		want string
 		kind error
 	}{
-		{"barrier.cluster.wait;", "wait and have not arrived", ErrMisuse},
-		{"barrier.cluster.arrive; barrier.cluster.arrive;", "arrive again and have not waited", ErrMisuse},
-		{".reg .b32 %v; .shared .b32 s; mov.u32 %v, s; mapa.shared::cluster.u32 %v, %v, 2;", "rank 2 in a cluster of 2", ErrMisuse},
-		{".reg .b32 %v; mov.u32 %v, 0x3000000; ld.shared::cluster.u32 %v, [%v];", "the cluster has no such block", ErrAccess},
+		{"barrier.cluster.wait;", "wait without an arrival", ErrMisuse},
+		{"barrier.cluster.arrive; barrier.cluster.arrive;", "arrive a second time without a wait", ErrMisuse},
+		{".reg .b32 %v; .shared .b32 s; mov.u32 %v, s; mapa.shared::cluster.u32 %v, %v, 2;", "rank is 2 in a cluster of 2 blocks", ErrMisuse},
+		{".reg .b32 %v; mov.u32 %v, 0x3000000; ld.shared::cluster.u32 %v, [%v];", "the cluster has no block of this rank", ErrAccess},
 		{".reg .b32 %v; .reg .pred %q; mov.u32 %v, %ctaid.x; setp.eq.u32 %q, %v, 0; @%q bar.sync 1, 96; barrier.cluster.arrive; barrier.cluster.wait;",
-			"at the cluster's barrier, where 64 threads have not arrived", ErrDeadlock},
+			"at the cluster barrier, where 64 threads have not arrived", ErrDeadlock},
 	} {
-		_, _, err := runText(t, c.body, []uint32{0}, two)
+		_, _, err := runBody(t, c.body, []uint32{0}, two)
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.body, err, c.want)
 		}
 	}
-	// Threads that have exited are not waited for.
-	if _, _, err := runText(t, ".reg .pred %q; setp.lt.u32 %q, %t0, 40; @%q exit; barrier.cluster.arrive; barrier.cluster.wait;", []uint32{0}, two); err != nil {
+	// The cluster barrier does not wait for exited threads.
+	if _, _, err := runBody(t, ".reg .pred %q; setp.lt.u32 %q, %t0, 40; @%q exit; barrier.cluster.arrive; barrier.cluster.wait;", []uint32{0}, two); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestClusterSizes(t *testing.T) {
-	text := strings.Replace(kernelText(""), "(.param .u64 buf)", "(.param .u64 buf) .reqnctapercluster 2, 1, 1", 1)
+	text := strings.Replace(kernelSource(""), "(.param .u64 buf)", "(.param .u64 buf) .reqnctapercluster 2, 1, 1", 1)
 	for _, c := range []struct {
 		text string
 		grid Dim3
 		size Dim3
 		want string
 	}{
-		{kernelText(""), Dim3{4, 1, 1}, Dim3{2, 1, 1}, ""},
-		{kernelText(""), Dim3{4, 1, 1}, Dim3{3, 1, 1}, "clusters of (3,1,1) blocks, which do not divide a grid of (4,1,1)"},
-		{kernelText(""), Dim3{16, 1, 1}, Dim3{16, 1, 1}, "8 blocks at most"},
-		{kernelText(""), Dim3{16, 1, 1}, Dim3{2, 0, 1}, "sides of at least 1"},
+		{kernelSource(""), Dim3{4, 1, 1}, Dim3{2, 1, 1}, ""},
+		{kernelSource(""), Dim3{4, 1, 1}, Dim3{3, 1, 1}, "grid is (4,1,1): want multiples of the cluster (3,1,1)"},
+		{kernelSource(""), Dim3{16, 1, 1}, Dim3{16, 1, 1}, "at most 8 blocks"},
+		{kernelSource(""), Dim3{16, 1, 1}, Dim3{2, 0, 1}, "sides of at least 1"},
 		{text, Dim3{4, 1, 1}, Dim3{}, ""},
-		{text, Dim3{3, 1, 1}, Dim3{}, "which do not divide"},
-		{text, Dim3{4, 1, 1}, Dim3{4, 1, 1}, "want (2,1,1) (.reqnctapercluster)"},
+		{text, Dim3{3, 1, 1}, Dim3{}, "want multiples of the cluster (2,1,1)"},
+		{text, Dim3{4, 1, 1}, Dim3{4, 1, 1}, "cluster is (4,1,1): want (2,1,1) (.reqnctapercluster)"},
 	} {
 		p := loadText(t, "k.ptx", c.text)
 		mem := NewMemory(MemoryOptions{})

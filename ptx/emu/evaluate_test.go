@@ -13,8 +13,8 @@ import (
 	"tilework/ptx"
 )
 
-// evaluate runs an instruction, given with its operands as "add.u32 %d, %a, %b", once for
-// each row of args, and returns the results' bits. Predicates are words of 0 or 1.
+// evaluate runs an instruction such as "add.u32 %d, %a, %b" once for each row of args and returns
+// the bits of the results. Predicates are represented as 0 and 1.
 func evaluate(t testing.TB, text string, result ptx.Type, types []ptx.Type, args [][]uint64) []uint64 {
 	t.Helper()
 	program, stride := evaluator(text, result, types)
@@ -43,8 +43,8 @@ func evaluate(t testing.TB, text string, result ptx.Type, types []ptx.Type, args
 	return out
 }
 
-// evaluator is the kernel that evaluate runs, and the bytes of a row of its buffer: each
-// argument and the result in eight of them.
+// evaluator returns the kernel that evaluate runs, and the bytes per row of its buffer. A row
+// consists of eight bytes for each argument and for the result.
 func evaluator(text string, result ptx.Type, types []ptx.Type) (program string, stride int) {
 	stride = 8 * (len(types) + 1)
 	var body strings.Builder
@@ -92,8 +92,8 @@ func evaluator(text string, result ptx.Type, types []ptx.Type) (program string, 
 `, stride, stride-8, body.String()), stride
 }
 
-// interesting are bit patterns of a type that are worth a look, and some at random.
-func interesting(rng *rand.Rand, t ptx.Type) []uint64 {
+// sampleValues returns bit patterns of a type: special and boundary values, and some random ones.
+func sampleValues(rng *rand.Rand, t ptx.Type) []uint64 {
 	var v []uint64
 	add := func(bits ...uint64) { v = append(v, bits...) }
 	mask := ^uint64(0) >> (64 - t.Bits())
@@ -110,7 +110,7 @@ func interesting(rng *rand.Rand, t ptx.Type) []uint64 {
 			if rng.IntN(4) == 0 {
 				return rng.Uint64() & mask
 			}
-			// Near one another, so that sums cancel and round.
+			// Exponents are close together so that sums cancel and round.
 			return uint64(rng.Uint32()&0x807fffff | uint32(120+rng.IntN(16))<<23)
 		}
 	case ptx.F64:
@@ -137,13 +137,13 @@ func interesting(rng *rand.Rand, t ptx.Type) []uint64 {
 	return v
 }
 
-// rows are all combinations of interesting values, or some of them if there are many.
-func rows(rng *rand.Rand, types []ptx.Type) [][]uint64 {
+// sampleArgs returns all combinations of sample values, or a random selection if there are many.
+func sampleArgs(rng *rand.Rand, types []ptx.Type) [][]uint64 {
 	const most = 600
 	lists := make([][]uint64, len(types))
 	all := 1
 	for k, t := range types {
-		lists[k] = interesting(rng, t)
+		lists[k] = sampleValues(rng, t)
 		all *= len(lists[k])
 	}
 	var out [][]uint64
@@ -162,9 +162,9 @@ func rows(rng *rand.Rand, types []ptx.Type) [][]uint64 {
 	return out
 }
 
-// The references calculate with numbers of any size.
+// The reference implementations compute with arbitrary precision.
 
-// asInt is the value of an integer type's bits.
+// asInt returns the value of bits as integer type t.
 func asInt(t ptx.Type, bits uint64) *big.Int {
 	if t.Class() == ptx.Signed {
 		return big.NewInt(int64(extend(t, bits)))
@@ -172,13 +172,13 @@ func asInt(t ptx.Type, bits uint64) *big.Int {
 	return new(big.Int).SetUint64(extend(t, bits))
 }
 
-// wrapped is the low bits of v.
+// wrapped returns the low bits of v.
 func wrapped(t ptx.Type, v *big.Int) uint64 {
 	m := new(big.Int).Lsh(big.NewInt(1), uint(t.Bits()))
 	return new(big.Int).Mod(v, m).Uint64()
 }
 
-// saturated is v, or the nearest value of the type.
+// saturated returns the bits of v, clamped to the range of the type.
 func saturated(t ptx.Type, v *big.Int) uint64 {
 	lo, hi := integerLimits(t)
 	switch {
@@ -190,26 +190,26 @@ func saturated(t ptx.Type, v *big.Int) uint64 {
 	return wrapped(t, v)
 }
 
-// floatFormat is a format for the reference: widths of exponent and fraction.
+// floatFormat is a floating-point format, given by the widths of its exponent and fraction.
 type floatFormat struct{ exp, frac int }
 
 var floatFormats = map[ptx.Type]floatFormat{
 	ptx.F64: {11, 52}, ptx.F32: {8, 23}, ptx.F16: {5, 10}, ptx.BF16: {8, 7},
 }
 
-// number is a floating-point value of any size: NaN, an infinity, a zero with its sign, or
-// a rational number.
-type number struct {
+// exactNumber is a floating-point value of arbitrary precision: NaN, an infinity, a zero with a
+// sign, or a rational number.
+type exactNumber struct {
 	nan, inf, neg bool
 	value         *big.Rat
 }
 
 func (f floatFormat) bias() int { return 1<<(f.exp-1) - 1 }
 
-func (f floatFormat) decode(bits uint64) number {
+func (f floatFormat) decode(bits uint64) exactNumber {
 	frac := bits & (1<<f.frac - 1)
 	exp := int(bits>>f.frac) & (1<<f.exp - 1)
-	n := number{neg: bits>>(f.exp+f.frac)&1 != 0, value: new(big.Rat)}
+	n := exactNumber{neg: bits>>(f.exp+f.frac)&1 != 0, value: new(big.Rat)}
 	switch {
 	case exp == 1<<f.exp-1:
 		n.nan, n.inf = frac != 0, frac == 0
@@ -226,7 +226,7 @@ func (f floatFormat) decode(bits uint64) number {
 	return n
 }
 
-// scaled is v·2^exp.
+// scaled returns v·2^exp. It modifies v.
 func scaled(v *big.Rat, exp int) *big.Rat {
 	p := new(big.Int).Lsh(big.NewInt(1), uint(max(exp, -exp)))
 	if exp >= 0 {
@@ -235,7 +235,7 @@ func scaled(v *big.Rat, exp int) *big.Rat {
 	return v.Quo(v, new(big.Rat).SetInt(p))
 }
 
-// roundInt rounds |v| to a whole number; neg is v's sign, for the directed modes.
+// roundInt rounds |v| to an integer. neg is the sign of v, which matters in the directed modes.
 func roundInt(v *big.Rat, neg bool, r rounding) *big.Int {
 	q, rest := new(big.Int).QuoRem(v.Num(), v.Denom(), new(big.Int))
 	half := rest.Lsh(rest, 1).Cmp(v.Denom())
@@ -257,8 +257,8 @@ func roundInt(v *big.Rat, neg bool, r rounding) *big.Int {
 	return q
 }
 
-// encode rounds n once. A NaN becomes the format's canonical one.
-func (f floatFormat) encode(n number, r rounding) uint64 {
+// encode rounds n once and returns its bits. A NaN becomes the canonical NaN of the format.
+func (f floatFormat) encode(n exactNumber, r rounding) uint64 {
 	var sign uint64
 	if n.neg {
 		sign = 1 << (f.exp + f.frac)
@@ -275,7 +275,7 @@ func (f floatFormat) encode(n number, r rounding) uint64 {
 		return sign
 	}
 	v := new(big.Rat).Abs(n.value)
-	// 2^e ≤ v < 2^(e+1)
+	// Find e with 2^e ≤ v < 2^(e+1).
 	e := v.Num().BitLen() - v.Denom().BitLen()
 	if v.Cmp(scaled(big.NewRat(1, 1), e)) < 0 {
 		e--
@@ -299,7 +299,7 @@ func (f floatFormat) encode(n number, r rounding) uint64 {
 	return sign | bits
 }
 
-func TestEvaluatorEncodes(t *testing.T) {
+func TestReferenceEncode(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 10000 {
 		b := rng.Uint32()
@@ -316,7 +316,7 @@ func TestEvaluatorEncodes(t *testing.T) {
 	}
 }
 
-// encodeFloat is the bits of x.
+// encodeFloat returns the bits of x in format f.
 func (f floatFormat) encodeFloat(x float32) uint64 {
 	return f.encode(floatFormats[ptx.F32].decode(uint64(math.Float32bits(x))), nearest)
 }

@@ -12,19 +12,19 @@ import (
 	"tilework/ptx"
 )
 
-// The reference's operations on numbers; rounding is left to encode, but for the sign of
-// an exact zero.
+// Reference operations on exact numbers. encode does the rounding, except for the sign of an exact
+// zero.
 
-func addNumbers(x, y number, r rounding) number {
+func addNumbers(x, y exactNumber, r rounding) exactNumber {
 	switch {
 	case x.nan || y.nan || x.inf && y.inf && x.neg != y.neg:
-		return number{nan: true}
+		return exactNumber{nan: true}
 	case x.inf:
 		return x
 	case y.inf:
 		return y
 	}
-	z := number{value: new(big.Rat).Add(x.value, y.value)}
+	z := exactNumber{value: new(big.Rat).Add(x.value, y.value)}
 	z.neg = z.value.Sign() < 0
 	if z.value.Sign() == 0 {
 		z.neg = x.neg && y.neg || x.neg != y.neg && r == down
@@ -32,51 +32,51 @@ func addNumbers(x, y number, r rounding) number {
 	return z
 }
 
-func mulNumbers(x, y number) number {
+func mulNumbers(x, y exactNumber) exactNumber {
 	neg := x.neg != y.neg
 	switch {
 	case x.nan || y.nan || x.inf && !y.inf && y.value.Sign() == 0 || y.inf && !x.inf && x.value.Sign() == 0:
-		return number{nan: true}
+		return exactNumber{nan: true}
 	case x.inf || y.inf:
-		return number{inf: true, neg: neg}
+		return exactNumber{inf: true, neg: neg}
 	}
-	return number{neg: neg, value: new(big.Rat).Mul(x.value, y.value)}
+	return exactNumber{neg: neg, value: new(big.Rat).Mul(x.value, y.value)}
 }
 
-func divNumbers(x, y number) number {
+func divNumbers(x, y exactNumber) exactNumber {
 	neg := x.neg != y.neg
 	switch {
 	case x.nan || y.nan || x.inf && y.inf || !x.inf && !y.inf && x.value.Sign() == 0 && y.value.Sign() == 0:
-		return number{nan: true}
+		return exactNumber{nan: true}
 	case x.inf || !y.inf && y.value.Sign() == 0:
-		return number{inf: true, neg: neg}
+		return exactNumber{inf: true, neg: neg}
 	case y.inf:
-		return number{neg: neg, value: new(big.Rat)}
+		return exactNumber{neg: neg, value: new(big.Rat)}
 	}
-	return number{neg: neg, value: new(big.Rat).Quo(x.value, y.value)}
+	return exactNumber{neg: neg, value: new(big.Rat).Quo(x.value, y.value)}
 }
 
-// sqrtNumber is the root, or a number that rounds as the root does.
-func sqrtNumber(x number) number {
+// sqrtNumber returns the square root, or a number that rounds to the same value.
+func sqrtNumber(x exactNumber) exactNumber {
 	switch {
 	case x.nan || x.neg && (x.inf || x.value.Sign() != 0):
-		return number{nan: true}
+		return exactNumber{nan: true}
 	case x.inf || x.value.Sign() == 0:
 		return x
 	}
-	const bits = 1 << 11 // far more than any format has, and even the smallest root has some
+	const bits = 1 << 11 // precise enough for every format, even for the smallest root
 	n := scaled(new(big.Rat).Set(x.value), 2*bits)
 	whole := new(big.Int).Quo(n.Num(), n.Denom())
 	root := new(big.Int).Sqrt(whole)
 	y := new(big.Rat).SetInt(root)
 	if new(big.Rat).Mul(y, y).Cmp(n) != 0 {
-		y.Add(y, big.NewRat(1, 2)) // somewhere behind the last bit
+		y.Add(y, big.NewRat(1, 2)) // any value after the last bit makes the result inexact
 	}
-	return number{value: scaled(y, -bits)}
+	return exactNumber{value: scaled(y, -bits)}
 }
 
-func lessNumber(x, y number) bool {
-	rank := func(n number) *big.Rat {
+func lessNumber(x, y exactNumber) bool {
+	rank := func(n exactNumber) *big.Rat {
 		if n.inf {
 			return scaled(big.NewRat(choose[int64](n.neg, -1, 1), 1), 5000)
 		}
@@ -86,7 +86,7 @@ func lessNumber(x, y number) bool {
 	return c < 0 || c == 0 && x.neg && !y.neg
 }
 
-func minNumbers(x, y number) number {
+func minNumbers(x, y exactNumber) exactNumber {
 	switch {
 	case x.nan:
 		return y
@@ -98,7 +98,7 @@ func minNumbers(x, y number) number {
 	return y
 }
 
-func maxNumbers(x, y number) number {
+func maxNumbers(x, y exactNumber) exactNumber {
 	switch {
 	case x.nan:
 		return y
@@ -110,17 +110,17 @@ func maxNumbers(x, y number) number {
 	return x
 }
 
-// flushed is n, or a zero of its sign if it is subnormal in the format.
-func (f floatFormat) flushed(n number) number {
+// flushed returns n, or a zero of the same sign if n is subnormal in the format.
+func (f floatFormat) flushed(n exactNumber) exactNumber {
 	if !n.nan && !n.inf && n.value.Sign() != 0 && new(big.Rat).Abs(n.value).Cmp(scaled(big.NewRat(1, 1), 1-f.bias())) < 0 {
-		return number{neg: n.neg, value: new(big.Rat)}
+		return exactNumber{neg: n.neg, value: new(big.Rat)}
 	}
 	return n
 }
 
-// reference is an instruction's result by the reference: of the modifiers it knows
-// rounding, .ftz, .sat, .relu and .NaN.
-func reference(mods string, ty ptx.Type, args []uint64, op func(r rounding, v []number) number) uint64 {
+// floatReference computes an instruction with exact numbers. It supports the rounding modifiers,
+// .ftz, .sat, .relu and .NaN.
+func floatReference(mods string, ty ptx.Type, args []uint64, op func(r rounding, v []exactNumber) exactNumber) uint64 {
 	f := floatFormats[ty]
 	has := func(m string) bool { return strings.Contains(mods+".", "."+m+".") }
 	r := nearest
@@ -129,7 +129,7 @@ func reference(mods string, ty ptx.Type, args []uint64, op func(r rounding, v []
 			r = mode
 		}
 	}
-	v := make([]number, len(args))
+	v := make([]exactNumber, len(args))
 	anyNaN := false
 	for k := range args {
 		if v[k] = f.decode(args[k]); has("ftz") {
@@ -139,18 +139,18 @@ func reference(mods string, ty ptx.Type, args []uint64, op func(r rounding, v []
 	}
 	n := op(r, v)
 	if has("NaN") && anyNaN {
-		n = number{nan: true}
+		n = exactNumber{nan: true}
 	}
 	n = f.decode(f.encode(n, r))
 	if has("ftz") {
 		n = f.flushed(n)
 	}
-	zero := number{value: new(big.Rat)}
+	zero := exactNumber{value: new(big.Rat)}
 	switch {
 	case has("sat") && (n.nan || n.neg):
 		n = zero
 	case has("sat") && (n.inf || n.value.Cmp(big.NewRat(1, 1)) > 0):
-		n = number{value: big.NewRat(1, 1)}
+		n = exactNumber{value: big.NewRat(1, 1)}
 	case has("relu") && n.neg && !n.nan:
 		n = zero
 	}
@@ -161,32 +161,32 @@ var floatOps = []struct {
 	op   string
 	args int
 	mods map[ptx.Type][]string
-	do   func(r rounding, v []number) number
+	do   func(r rounding, v []exactNumber) exactNumber
 }{
-	{"add", 2, arithmeticMods, func(r rounding, v []number) number { return addNumbers(v[0], v[1], r) }},
-	{"sub", 2, arithmeticMods, func(r rounding, v []number) number {
+	{"add", 2, arithmeticMods, func(r rounding, v []exactNumber) exactNumber { return addNumbers(v[0], v[1], r) }},
+	{"sub", 2, arithmeticMods, func(r rounding, v []exactNumber) exactNumber {
 		v[1].neg = !v[1].neg
 		if v[1].value != nil {
 			v[1].value = new(big.Rat).Neg(v[1].value)
 		}
 		return addNumbers(v[0], v[1], r)
 	}},
-	{"mul", 2, arithmeticMods, func(_ rounding, v []number) number { return mulNumbers(v[0], v[1]) }},
+	{"mul", 2, arithmeticMods, func(_ rounding, v []exactNumber) exactNumber { return mulNumbers(v[0], v[1]) }},
 	{"fma", 3, map[ptx.Type][]string{
 		ptx.F32:  {".rn", ".rz", ".rm", ".rp", ".rn.ftz", ".rz.ftz", ".rn.sat", ".rp.ftz.sat"},
 		ptx.F64:  {".rn", ".rz", ".rm", ".rp"},
 		ptx.F16:  {".rn", ".rn.ftz", ".rn.sat", ".rn.ftz.relu", ".rn.relu"},
 		ptx.BF16: {".rn", ".rn.relu"},
-	}, func(r rounding, v []number) number {
+	}, func(r rounding, v []exactNumber) exactNumber {
 		return addNumbers(mulNumbers(v[0], v[1]), v[2], r)
 	}},
-	{"div", 2, divisionMods, func(_ rounding, v []number) number { return divNumbers(v[0], v[1]) }},
-	{"rcp", 1, divisionMods, func(_ rounding, v []number) number {
-		return divNumbers(number{value: big.NewRat(1, 1)}, v[0])
+	{"div", 2, divisionMods, func(_ rounding, v []exactNumber) exactNumber { return divNumbers(v[0], v[1]) }},
+	{"rcp", 1, divisionMods, func(_ rounding, v []exactNumber) exactNumber {
+		return divNumbers(exactNumber{value: big.NewRat(1, 1)}, v[0])
 	}},
-	{"sqrt", 1, divisionMods, func(_ rounding, v []number) number { return sqrtNumber(v[0]) }},
-	{"min", 2, extremeMods, func(_ rounding, v []number) number { return minNumbers(v[0], v[1]) }},
-	{"max", 2, extremeMods, func(_ rounding, v []number) number { return maxNumbers(v[0], v[1]) }},
+	{"sqrt", 1, divisionMods, func(_ rounding, v []exactNumber) exactNumber { return sqrtNumber(v[0]) }},
+	{"min", 2, extremeMods, func(_ rounding, v []exactNumber) exactNumber { return minNumbers(v[0], v[1]) }},
+	{"max", 2, extremeMods, func(_ rounding, v []exactNumber) exactNumber { return maxNumbers(v[0], v[1]) }},
 }
 
 var arithmeticMods = map[ptx.Type][]string{
@@ -212,13 +212,13 @@ func TestFloatArithmetic(t *testing.T) {
 		for ty, list := range o.mods {
 			for _, mods := range list {
 				operands := strings.Join([]string{"%a", "%b", "%c"}[:o.args], ", ")
-				want := func(v []uint64) uint64 { return reference(mods, ty, v, o.do) }
+				want := func(v []uint64) uint64 { return floatReference(mods, ty, v, o.do) }
 				check(t, rng, fmt.Sprintf("%s%s.%v %%d, %s", o.op, mods, ty, operands), ty, repeat(ty, o.args), want)
 				if ty.Bits() > 16 {
 					continue
 				}
 				pair := choose(ty == ptx.F16, ptx.F16x2, ptx.BF16x2)
-				args := rows(rng, repeat(ty, 2*o.args))
+				args := sampleArgs(rng, repeat(ty, 2*o.args))
 				for n, row := range args {
 					packed := make([]uint64, o.args)
 					for k := range packed {
@@ -238,10 +238,10 @@ func TestFloatArithmetic(t *testing.T) {
 	}
 }
 
-// TestHotLoops compares the loops for many lanes at once with those in Go.
-func TestHotLoops(t *testing.T) {
+// TestVectorLoops compares the AVX2 loops with the portable ones.
+func TestVectorLoops(t *testing.T) {
 	rng := seeded(t)
-	list := interesting(rng, ptx.F32)
+	list := sampleValues(rng, ptx.F32)
 	for range 20000 {
 		var a, b, c, got, want [lanes]float32
 		for i := range a {
@@ -289,17 +289,17 @@ func TestGather(t *testing.T) {
 			a[i] = 4*rng.Uint64N(64) - shift
 		}
 		want := true
-		if n%2 == 1 { // one lane goes wrong
+		if n%2 == 1 { // invalidate one lane
 			bad := []uint64{256, 1, 2, 255, 1 << 63, ^uint64(0), ^uint64(3), 1<<63 + 4}[rng.IntN(8)]
 			a[rng.IntN(lanes)], want = bad-shift, false
 		}
 		var d, plain [lanes]uint32
 		if got := gatherU32(&d, &a, shift, 253, ptr(words)); got != want {
-			t.Fatalf("%v, want %v of %#x + %#x", got, want, a, shift)
+			t.Fatalf("got %v, want %v for %#x + %#x", got, want, a, shift)
 		}
 		var off, offGo [lanes]uint64
 		if got := offsets(&off, &a, shift, 253, 3); got != want || offsetsGo(&offGo, &a, shift, 253, 3) != want || off != offGo {
-			t.Fatalf("%v %#x, want %v of %#x + %#x", got, off, want, a, shift)
+			t.Fatalf("got %v %#x, want %v for %#x + %#x", got, off, want, a, shift)
 		}
 		if gather[uint32](&plain, &a, shift, 253, ptr(words)) && plain != d {
 			t.Fatalf("%v, want %v", d, plain)

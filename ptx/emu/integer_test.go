@@ -12,10 +12,10 @@ import (
 	"tilework/ptx"
 )
 
-// check compares an instruction with a reference on interesting operands.
+// check compares an instruction with a reference on sample operands.
 func check(t *testing.T, rng *rand.Rand, text string, result ptx.Type, types []ptx.Type, want func(v []uint64) uint64) {
 	t.Helper()
-	args := rows(rng, types)
+	args := sampleArgs(rng, types)
 	checkRows(t, text, result, types, args, want)
 }
 
@@ -30,7 +30,7 @@ func checkRows(t *testing.T, text string, result ptx.Type, types []ptx.Type, arg
 	}
 }
 
-// isNaN64 tells the NaNs of float64, whose bits PTX leaves open.
+// isNaN64 reports whether bits is a float64 NaN. PTX does not define the payload of NaN results.
 func isNaN64(bits uint64) bool { return math.IsNaN(math.Float64frombits(bits)) }
 
 func seeded(t *testing.T) *rand.Rand {
@@ -139,7 +139,7 @@ func bigs(ty ptx.Type, v []uint64) []*big.Int {
 	return out
 }
 
-// TestCarry adds and subtracts numbers of several words through the carry flag.
+// TestCarry adds and subtracts multiword numbers with the carry flag.
 func TestCarry(t *testing.T) {
 	rng := seeded(t)
 	u := []ptx.Type{ptx.U64, ptx.U64}
@@ -161,7 +161,7 @@ func TestCarry(t *testing.T) {
 	})
 }
 
-func TestBits(t *testing.T) {
+func TestBitOperations(t *testing.T) {
 	rng := seeded(t)
 	for _, ty := range []ptx.Type{ptx.B16, ptx.B32, ptx.B64} {
 		for op, f := range map[string]func(a, b uint64) uint64{
@@ -261,7 +261,7 @@ func testWordOperations(t *testing.T, rng *rand.Rand) {
 			return y
 		})
 	}
-	for mode, picks := range map[string][4][4]int{ // the manual's tables, for each c, byte 3 first
+	for mode, picks := range map[string][4][4]int{ // from the tables of the manual, indexed by c, byte 3 first
 		"f4e": {{3, 2, 1, 0}, {4, 3, 2, 1}, {5, 4, 3, 2}, {6, 5, 4, 3}}, "b4e": {{5, 6, 7, 0}, {6, 7, 0, 1}, {7, 0, 1, 2}, {0, 1, 2, 3}},
 		"rc8": {{0, 0, 0, 0}, {1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 3, 3}}, "ecl": {{3, 2, 1, 0}, {3, 2, 1, 1}, {3, 2, 2, 2}, {3, 3, 3, 3}},
 		"ecr": {{0, 0, 0, 0}, {1, 1, 1, 0}, {2, 2, 1, 0}, {3, 2, 1, 0}}, "rc16": {{1, 0, 1, 0}, {3, 2, 3, 2}, {1, 0, 1, 0}, {3, 2, 3, 2}},

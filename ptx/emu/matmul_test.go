@@ -13,7 +13,7 @@ import (
 	"tilework/ptx"
 )
 
-// loadFile decodes a PTX file of the corpus.
+// loadFile loads a PTX file of the corpus.
 func loadFile(t testing.TB, name string) *Program {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "testdata", "nvcc", name))
@@ -36,8 +36,8 @@ func loadText(t testing.TB, name, text string) *Program {
 	return p
 }
 
-// entry is the kernel whose name contains part.
-func entry(t testing.TB, p *Program, part string) string {
+// findKernel returns the name of the kernel that contains part.
+func findKernel(t testing.TB, p *Program, part string) string {
 	t.Helper()
 	for _, name := range p.Entries() {
 		if strings.Contains(name, part) {
@@ -57,7 +57,7 @@ func pack(t testing.TB, p *Program, kernel string, args ...any) []byte {
 	return b
 }
 
-// upload allocates memory for values and writes them.
+// upload allocates memory and writes values to it.
 func upload(t testing.TB, mem *Memory, values any) uint64 {
 	t.Helper()
 	b, err := binary.Append(nil, binary.LittleEndian, values)
@@ -74,7 +74,7 @@ func upload(t testing.TB, mem *Memory, values any) uint64 {
 	return addr
 }
 
-// download reads values.
+// download reads values from memory.
 func download(t testing.TB, mem *Memory, addr uint64, values any) {
 	t.Helper()
 	b := make([]byte, binary.Size(values))
@@ -86,7 +86,7 @@ func download(t testing.TB, mem *Memory, addr uint64, values any) {
 	}
 }
 
-func randoms(rng *rand.Rand, n int) []float32 {
+func randomValues(rng *rand.Rand, n int) []float32 {
 	v := make([]float32, n)
 	for i := range v {
 		v[i] = rng.Float32()*2 - 1
@@ -94,8 +94,9 @@ func randoms(rng *rand.Rand, n int) []float32 {
 	return v
 }
 
-// product is A·B as the kernels calculate it: in the order of k, each step fused or not.
-func product(a, b []float32, m, n, k int, fused bool) []float32 {
+// matmulReference returns A·B with the operations of the kernels: in the order of K, with or
+// without fused multiply-add.
+func matmulReference(a, b []float32, m, n, k int, fused bool) []float32 {
 	c := make([]float32, m*n)
 	for i := range m {
 		for j := range n {
@@ -130,10 +131,10 @@ func TestMatmul(t *testing.T) {
 		}{{"naive", 8}, {"naive", 16}, {"tiledIfLi16", 16}} {
 			for _, s := range [][3]int{{16, 16, 16}, {33, 17, 20}, {1, 40, 3}, {5, 5, 0}} {
 				m, n, k := s[0], s[1], s[2]
-				a, b := randoms(rng, m*k), randoms(rng, k*n)
+				a, b := randomValues(rng, m*k), randomValues(rng, k*n)
 				mem := NewMemory(MemoryOptions{})
 				c := upload(t, mem, make([]float32, m*n))
-				name := entry(t, p, kernel.name)
+				name := findKernel(t, p, kernel.name)
 				_, err := p.Run(context.Background(), mem, Launch{
 					Entry: name, Seed: rng.Uint64(),
 					Grid: Dim3{(n + kernel.tile - 1) / kernel.tile, (m + kernel.tile - 1) / kernel.tile, 1}, Block: Dim3{kernel.tile, kernel.tile, 1},
@@ -142,7 +143,7 @@ func TestMatmul(t *testing.T) {
 				if err != nil {
 					t.Fatalf("%s: %s %v: %v", file, name, s, err)
 				}
-				got, want := make([]float32, m*n), product(a, b, m, n, k, !strings.Contains(file, "O0") && !strings.Contains(file, ".G."))
+				got, want := make([]float32, m*n), matmulReference(a, b, m, n, k, !strings.Contains(file, "O0") && !strings.Contains(file, ".G."))
 				download(t, mem, c, got)
 				for i := range want {
 					if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
@@ -154,17 +155,17 @@ func TestMatmul(t *testing.T) {
 	}
 }
 
-// benchNaive runs the naive kernel on matrices of n by n.
+// benchNaive runs the naive kernel on n×n matrices.
 func benchNaive(b *testing.B, n, workers int, observers ...Observer) {
 	p := loadFile(b, "matmul.sm_80.O3.ptx")
 	rng := rand.New(rand.NewPCG(1, 1))
 	mem := NewMemory(MemoryOptions{TrackWrites: len(observers) > 0})
 	c := upload(b, mem, make([]float32, n*n))
-	name := entry(b, p, "naive")
+	name := findKernel(b, p, "naive")
 	l := Launch{
 		Entry: name, Workers: workers, Observers: observers,
 		Grid: Dim3{n / 16, n / 16, 1}, Block: Dim3{16, 16, 1},
-		Params: pack(b, p, name, upload(b, mem, randoms(rng, n*n)), upload(b, mem, randoms(rng, n*n)), c, int32(n), int32(n), int32(n)),
+		Params: pack(b, p, name, upload(b, mem, randomValues(rng, n*n)), upload(b, mem, randomValues(rng, n*n)), c, int32(n), int32(n), int32(n)),
 	}
 	var done uint64
 	for b.Loop() {
@@ -180,7 +181,7 @@ func benchNaive(b *testing.B, n, workers int, observers ...Observer) {
 func BenchmarkNaive(b *testing.B)    { benchNaive(b, 256, 1) }
 func BenchmarkNaive256(b *testing.B) { benchNaive(b, 256, 2) }
 
-// BenchmarkNaiveObserved has an observer for every event, which only counts.
+// BenchmarkNaiveObserved has a hook for every event that only counts.
 func BenchmarkNaiveObserved(b *testing.B) {
 	benchNaive(b, 256, 1, observer(func() *Hooks {
 		events := 0

@@ -12,41 +12,41 @@ const mbarrierDecls = `	.shared .align 8 .b64 m; .shared .align 16 .b8 s[256]; .
 	setp.eq.u32 %q, %t0, 0;
 `
 
-// TestMbarrierPhases follows one mbarrier through its phases, in one thread.
+// TestMbarrierPhases follows one mbarrier through several phases in one thread.
 func TestMbarrierPhases(t *testing.T) {
 	next := 0
 	body := mbarrierDecls + "	mbarrier.init.shared.b64 [m], 3;\n"
 	var want []uint32
-	ask := func(what string, answer uint32) {
-		body += "\t" + what + "\n"
+	expect := func(query string, answer uint32) {
+		body += "\t" + query + "\n"
 		body += "\tst.global.u32 [%buf+" + strconv.Itoa(4*next) + "], %v;\n"
 		want = append(want, answer)
 		next++
 	}
 	complete := func(parity string, answer uint32) {
-		ask("mbarrier.test_wait.parity.shared.b64 %r, [m], "+parity+"; selp.u32 %v, 1, 0, %r;", answer)
+		expect("mbarrier.test_wait.parity.shared.b64 %r, [m], "+parity+"; selp.u32 %v, 1, 0, %r;", answer)
 	}
-	pending := func(answer uint32) { ask("mbarrier.pending_count.b64 %v, %st;", answer) }
+	pending := func(answer uint32) { expect("mbarrier.pending_count.b64 %v, %st;", answer) }
 	do := func(s string) { body += "\t" + s + "\n" }
 
 	complete("1", 1) // the phase before the first
 	complete("0", 0)
 	do("mbarrier.arrive.shared.b64 %st, [m];")
-	pending(3) // as it was before
+	pending(3) // arrive returns the state before the arrival
 	do("mbarrier.arrive.shared.b64 %st, [m], 2;")
 	pending(2)
 	complete("0", 1)
 	complete("1", 0)
-	ask("mbarrier.test_wait.shared.b64 %r, [m], %st; selp.u32 %v, 1, 0, %r;", 1)
-	// Bytes: announced by an arrival, then counted down, in any order.
+	expect("mbarrier.test_wait.shared.b64 %r, [m], %st; selp.u32 %v, 1, 0, %r;", 1)
+	// Bytes can be completed before they are expected.
 	do("mbarrier.arrive.expect_tx.shared.b64 %st, [m], 32;")
 	do("mbarrier.complete_tx.relaxed.cta.shared.b64 [m], 48;")
 	do("mbarrier.arrive.shared.b64 %st, [m], 2;")
-	ask("mbarrier.test_wait.shared.b64 %r, [m], %st; selp.u32 %v, 1, 0, %r;", 0)
+	expect("mbarrier.test_wait.shared.b64 %r, [m], %st; selp.u32 %v, 1, 0, %r;", 0)
 	do("mbarrier.expect_tx.relaxed.cta.shared.b64 [m], 16;")
-	ask("mbarrier.test_wait.shared.b64 %r, [m], %st; selp.u32 %v, 1, 0, %r;", 1)
+	expect("mbarrier.test_wait.shared.b64 %r, [m], %st; selp.u32 %v, 1, 0, %r;", 1)
 	complete("1", 1)
-	// Who drops out is not waited for again.
+	// Later phases do not wait for a thread that dropped out.
 	do("mbarrier.arrive_drop.shared.b64 %st, [m];")
 	do("mbarrier.arrive.noComplete.shared.b64 %st, [m], 1;")
 	complete("0", 0)
@@ -57,14 +57,15 @@ func TestMbarrierPhases(t *testing.T) {
 	do("mbarrier.inval.shared.b64 [m]; mbarrier.init.shared.b64 [m], 1;")
 	complete("0", 0)
 
-	got, _, err := runText(t, body, make([]uint32, len(want)), Launch{Block: Dim3{1, 1, 1}})
+	got, _, err := runBody(t, body, make([]uint32, len(want)), Launch{Block: Dim3{1, 1, 1}})
 	if err != nil || !slices.Equal(got, want) {
 		t.Errorf("got %v %v, want %v", got, err, want)
 	}
 }
 
-// handOver has warp 0 write words that warp 1 reads behind an mbarrier.
-func handOver(arrive, wait string) string {
+// transferWord returns a kernel body in which warp 0 writes words and warp 1 reads them after an
+// mbarrier.
+func transferWord(arrive, wait string) string {
 	return mbarrierDecls + `	@%q mbarrier.init.shared.b64 [m], 32;
 	bar.sync 0;
 	mov.u32 %a, s;
@@ -83,7 +84,7 @@ READ:	` + wait + `
 DONE:`
 }
 
-func TestMbarrierOrders(t *testing.T) {
+func TestMbarrierSynchronizes(t *testing.T) {
 	want := make([]uint32, 32)
 	for i := range want {
 		want[i] = uint32(i) + 5
@@ -95,12 +96,12 @@ func TestMbarrierOrders(t *testing.T) {
 		{"try_wait", "mbarrier.arrive.shared.b64 _, [m];", "LOOP: mbarrier.try_wait.parity.shared.b64 %r, [m], 0; @!%r bra LOOP;", true},
 		{"test_wait", "mbarrier.arrive.shared.b64 _, [m];", "LOOP: mbarrier.test_wait.parity.shared.b64 %r, [m], 0; @!%r bra LOOP;", true},
 		{"generic", "mov.u64 %p, m; cvta.shared.u64 %p, %p; mbarrier.arrive.b64 %st, [%p];", "LOOP: mbarrier.test_wait.parity.shared.b64 %r, [m], 0; @!%r bra LOOP;", true},
-		{"the wrong phase", "mbarrier.arrive.shared.b64 _, [m];", "LOOP: mbarrier.try_wait.parity.shared.b64 %r, [m], 1; @!%r bra LOOP;", false},
-		{"one look", "mbarrier.arrive.shared.b64 _, [m];", "mbarrier.try_wait.parity.shared.b64 %r, [m], 0;", false},
+		{"wait for the wrong parity", "mbarrier.arrive.shared.b64 _, [m];", "LOOP: mbarrier.try_wait.parity.shared.b64 %r, [m], 1; @!%r bra LOOP;", false},
+		{"no loop around try_wait", "mbarrier.arrive.shared.b64 _, [m];", "mbarrier.try_wait.parity.shared.b64 %r, [m], 0;", false},
 	} {
 		wrong := 0
 		for seed := range uint64(20) {
-			got, _, err := runText(t, handOver(c.arrive, c.wait), make([]uint32, 32), Launch{Block: Dim3{64, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
+			got, _, err := runBody(t, transferWord(c.arrive, c.wait), make([]uint32, 32), Launch{Block: Dim3{64, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
 			if err != nil && (c.right || !errors.Is(err, ErrDeadlock)) {
 				t.Fatalf("%s: %v", c.name, err)
 			}
@@ -120,19 +121,19 @@ func TestMbarrierMisuse(t *testing.T) {
 		want string
 		kind error
 	}{
-		{"mbarrier.arrive.shared.b64 _, [m];", "there is no mbarrier at 0x0 of block (0,0,0)'s shared memory", ErrMisuse},
-		{"mov.u32 %v, 0; mbarrier.init.shared.b64 [m], %v;", "an mbarrier for 0 arrivals", ErrMisuse},
-		{"mbarrier.init.shared.b64 [m], 1; mbarrier.init.shared.b64 [m], 1;", "there is an mbarrier at 0x0 already", ErrMisuse},
-		{"mbarrier.init.shared.b64 [m], 2; mbarrier.arrive.shared.b64 _, [m], 3;", "3 arrivals at an mbarrier whose phase wants 2", ErrMisuse},
-		{"mbarrier.init.shared.b64 [m], 2; mbarrier.arrive.noComplete.shared.b64 %st, [m], 2;", "is its last one (.noComplete)", ErrMisuse},
-		{"mbarrier.init.shared.b64 [m], 2; mbarrier.expect_tx.relaxed.cta.shared.b64 [m], 1048575; mbarrier.expect_tx.relaxed.cta.shared.b64 [m], 1;", "an mbarrier waits for 1048576 bytes", ErrMisuse},
-		{"mbarrier.init.shared.b64 [m], 2; st.shared.b64 [m], 7; mbarrier.arrive.shared.b64 _, [m];", "there is no mbarrier", ErrMisuse},
-		{"mbarrier.init.b64 [%buf], 2;", "an mbarrier in global memory", ErrMisuse},
+		{"mbarrier.arrive.shared.b64 _, [m];", "no mbarrier at 0x0 of block (0,0,0)'s shared memory", ErrMisuse},
+		{"mov.u32 %v, 0; mbarrier.init.shared.b64 [m], %v;", "mbarrier count is 0: want 1", ErrMisuse},
+		{"mbarrier.init.shared.b64 [m], 1; mbarrier.init.shared.b64 [m], 1;", "0x0 already contains an mbarrier", ErrMisuse},
+		{"mbarrier.init.shared.b64 [m], 2; mbarrier.arrive.shared.b64 _, [m], 3;", "3 arrivals at an mbarrier whose phase expects 2", ErrMisuse},
+		{"mbarrier.init.shared.b64 [m], 2; mbarrier.arrive.noComplete.shared.b64 %st, [m], 2;", "which .noComplete forbids", ErrMisuse},
+		{"mbarrier.init.shared.b64 [m], 2; mbarrier.expect_tx.relaxed.cta.shared.b64 [m], 1048575; mbarrier.expect_tx.relaxed.cta.shared.b64 [m], 1;", "transaction count is 1048576 bytes: want at most 1048575", ErrMisuse},
+		{"mbarrier.init.shared.b64 [m], 2; st.shared.b64 [m], 7; mbarrier.arrive.shared.b64 _, [m];", "no mbarrier", ErrMisuse},
+		{"mbarrier.init.b64 [%buf], 2;", "the mbarrier is in global memory: want shared memory", ErrMisuse},
 		{"mbarrier.init.shared.b64 [s+4], 2;", "multiple of 8 bytes", ErrAccess},
 		{"mbarrier.init.shared.b64 [m], 2; mbarrier.arrive.expect_tx.shared.b64 _, [m], 96; LOOP: mbarrier.try_wait.parity.shared.b64 %q, [m], 0; @!%q bra LOOP;",
-			"waits at the mbarrier at 0x0 of block (0,0,0)'s shared memory, whose phase of parity 0 wants 1 arrivals and 96 bytes more", ErrDeadlock},
+			"waits at the mbarrier at 0x0 of block (0,0,0)'s shared memory, whose phase of parity 0 expects 1 more arrivals and 96 more bytes", ErrDeadlock},
 	} {
-		_, _, err := runText(t, mbarrierDecls+c.body, []uint32{0, 0}, Launch{Block: Dim3{1, 1, 1}, MaxInstructions: 1 << 20})
+		_, _, err := runBody(t, mbarrierDecls+c.body, []uint32{0, 0}, Launch{Block: Dim3{1, 1, 1}, MaxInstructions: 1 << 20})
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got %v, want %q", c.body, err, c.want)
 		}
@@ -159,15 +160,15 @@ LOOP:	mbarrier.try_wait.parity.acquire.cluster.shared.b64 %r, [m], 0;
 	launch := Launch{Grid: Dim3{2, 1, 1}, Block: Dim3{32, 1, 1}, Cluster: Dim3{2, 1, 1}, MaxInstructions: 1 << 20}
 	for seed := range uint64(10) {
 		launch.Seed = seed
-		got, _, err := runText(t, body, make([]uint32, 64), launch)
+		got, _, err := runBody(t, body, make([]uint32, 64), launch)
 		if err != nil || slices.Contains(got, 0) {
 			t.Fatalf("%v: %v", got, err)
 		}
 	}
 }
 
-// TestCopiesArrive: an mbarrier learns when the copies of threads are done.
-func TestCopiesArrive(t *testing.T) {
+// TestCopyArrival checks that cp.async.mbarrier.arrive arrives after the thread's copies.
+func TestCopyArrival(t *testing.T) {
 	body := mbarrierDecls + `	@%q mbarrier.init.shared.b64 [m], COUNT;
 	bar.sync 0;
 	mov.u32 %a, s;
@@ -192,7 +193,7 @@ LOOP:	mbarrier.try_wait.parity.shared.b64 %r, [m], 0;
 	for _, c := range [][3]string{{"32", ".noinc", ""}, {"32", "", "mbarrier.arrive.shared.b64 _, [m];"}} {
 		text := strings.NewReplacer("COUNT", c[0], "INC", c[1], "OWN", c[2]).Replace(body)
 		for seed := range uint64(10) {
-			got, _, err := runText(t, text, words, Launch{Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
+			got, _, err := runBody(t, text, words, Launch{Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
 			if err != nil || !slices.Equal(got[32:], want) {
 				t.Fatalf("%v: %v %v", c, got[32:], err)
 			}
@@ -200,9 +201,9 @@ LOOP:	mbarrier.try_wait.parity.shared.b64 %r, [m], 0;
 	}
 }
 
-// TestSleepingLanesCome: lanes that wait at a barrier for one that sleeps at an mbarrier do
-// not take it for lost.
-func TestSleepingLanesCome(t *testing.T) {
+// TestBarrierWaitsForMbarrier checks that an aligned barrier waits for lanes of the warp that wait
+// at an mbarrier, instead of reporting divergence.
+func TestBarrierWaitsForMbarrier(t *testing.T) {
 	body := mbarrierDecls + `	.reg .b32 %i;
 	@%q mbarrier.init.shared.b64 [m], 1;
 	bar.sync 0;
@@ -226,8 +227,8 @@ MEET:	bar.sync 0;`
 		}}
 	})
 	for seed := range uint64(20) {
-		if _, _, err := runText(t, body, []uint32{0}, Launch{Block: Dim3{64, 1, 1}, Seed: seed, Observers: []Observer{watch}}); err != nil || divergent > 0 {
-			t.Fatalf("%d arrivals are divergent, %v", divergent, err)
+		if _, _, err := runBody(t, body, []uint32{0}, Launch{Block: Dim3{64, 1, 1}, Seed: seed, Observers: []Observer{watch}}); err != nil || divergent > 0 {
+			t.Fatalf("%d divergent arrivals, %v", divergent, err)
 		}
 	}
 }

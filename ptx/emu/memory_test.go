@@ -31,10 +31,10 @@ func TestMemory(t *testing.T) {
 	}
 	alloc := m.find(a)
 	if n := alloc.Unwritten(a+9, 7); n != 0 {
-		t.Errorf("byte %d was not written, want 0", n)
+		t.Errorf("first unwritten byte is %d, want 0", n)
 	}
 	if n := alloc.Unwritten(a+10, 6); n != 5 {
-		t.Errorf("byte %d was not written, want 5", n)
+		t.Errorf("first unwritten byte is %d, want 5", n)
 	}
 	if err := m.Fill(a+9, 'x', 7); err != nil || alloc.Unwritten(a+9, 7) != -1 {
 		t.Errorf("after a fill: %v", err)
@@ -49,7 +49,7 @@ func TestMemory(t *testing.T) {
 		n    int
 		want string
 	}{
-		{a + 599, 2, "it reaches 1 byte past the end of the allocation of 600 bytes"},
+		{a + 599, 2, "it extends 1 byte past the end of the allocation of 600 bytes"},
 		{a + 600, 4, "0 bytes past the end of the allocation of 600 bytes"},
 		{a + 604, 4, "4 bytes past the end of the allocation of 600 bytes"},
 		{a - 8, 4, "8 bytes before the allocation of 600 bytes"},
@@ -75,11 +75,11 @@ func TestMemory(t *testing.T) {
 		t.Error(err)
 	}
 	if c, err := m.Alloc(0); err != nil || c == b {
-		t.Errorf("allocation of nothing: %#x, %v", c, err)
+		t.Errorf("allocation of 0 bytes: address %#x, %v", c, err)
 	}
 }
 
-// TestFaults has kernels access what they must not. buf is 64 words.
+// TestFaults has kernels with invalid accesses. buf has 64 words.
 func TestFaults(t *testing.T) {
 	for _, c := range []struct {
 		body, want string
@@ -89,7 +89,7 @@ func TestFaults(t *testing.T) {
 		{"mad.wide.u32 %p, %t0, 8, %buf; st.global.u64 [%p+8], %p;", "thread (31,0,0)", OutOfBounds},
 		{"ld.global.u32 %v, [%buf+252];", "", 0},
 		{"ld.global.v2.u32 {%v, %v}, [%buf+4];", "must be a multiple of 8 bytes", Misaligned},
-		{"ld.global.u32 %v, [%buf+254];", "it reaches 2 bytes past the end", OutOfBounds},
+		{"ld.global.u32 %v, [%buf+254];", "it extends 2 bytes past the end", OutOfBounds},
 		{"ld.global.u32 %v, [%buf-4];", "4 bytes before the allocation", OutOfBounds},
 		{"add.u64 %p, %buf, 2; st.u32 [%p], %v;", "write of 4 bytes at global address 0x7f00000002: the address must be a multiple of 4 bytes", Misaligned},
 		{"atom.global.add.u32 %v, [%buf+256], %v;", "atomic access of 4 bytes", OutOfBounds},
@@ -102,7 +102,7 @@ func TestFaults(t *testing.T) {
 		{".shared .align 16 .b8 s[32]; mov.u64 %p, s; cp.async.ca.shared.global [%p+30], [%buf], 4;", "asynchronous write of 4 bytes at shared address 0x1e", OutOfBounds},
 	} {
 		text := ".reg .b32 %v; mov.u32 %v, 7;" + c.body
-		program := strings.Replace(kernelText(text), ".visible", ".const .b32 table[2] = {1, 2};\n.visible", 1)
+		program := strings.Replace(kernelSource(text), ".visible", ".const .b32 table[2] = {1, 2};\n.visible", 1)
 		p := loadText(t, "k.ptx", program)
 		mem := NewMemory(MemoryOptions{})
 		addr := upload(t, mem, make([]uint32, 64))
@@ -117,7 +117,7 @@ func TestFaults(t *testing.T) {
 		if !errors.As(err, &f) || !errors.Is(err, ErrAccess) || f.Kind != c.kind || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "k.ptx:12:") {
 			t.Errorf("%s: got %v, want %q", c.body, err, c.want)
 		}
-		// An observer can have the faults gathered.
+		// An observer can make the launch continue after faults.
 		faults := 0
 		watch := observer(func() *Hooks {
 			return &Hooks{Fault: func(g *Fault) bool { faults++; return g.Kind == c.kind }}
@@ -128,9 +128,8 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestFaultOfTheFirstBlock checks that the error is that of the first block that fails,
-// whatever the workers do.
-func TestFaultOfTheFirstBlock(t *testing.T) {
+// TestFirstFaultWins checks that the error is that of the first failed block, with several workers.
+func TestFirstFaultWins(t *testing.T) {
 	body := `.reg .b32 %v; .reg .pred %q;
 	mov.u32 %v, %ctaid.x;
 	setp.lt.u32 %q, %v, 20;
@@ -139,16 +138,16 @@ func TestFaultOfTheFirstBlock(t *testing.T) {
 	ld.global.u32 %v, [%p];
 DONE:`
 	for range 10 {
-		_, _, err := runText(t, body, make([]uint32, 8), Launch{Grid: Dim3{60, 1, 1}, Block: Dim3{32, 1, 1}, Workers: 4})
+		_, _, err := runBody(t, body, make([]uint32, 8), Launch{Grid: Dim3{60, 1, 1}, Block: Dim3{32, 1, 1}, Workers: 4})
 		if err == nil || !strings.Contains(err.Error(), "of block (20,0,0)") {
 			t.Fatalf("got %v, want the fault of block 20", err)
 		}
 	}
 }
 
-// TestWritesAreTracked looks at what kernels are known to have written.
-func TestWritesAreTracked(t *testing.T) {
-	p := loadText(t, "k.ptx", kernelText(`.reg .b32 %v; .reg .pred %q; .shared .align 16 .b8 s[16]; .reg .b64 %s;
+// TestTrackWrites checks the bytes that a kernel is recorded to have written.
+func TestTrackWrites(t *testing.T) {
+	p := loadText(t, "k.ptx", kernelSource(`.reg .b32 %v; .reg .pred %q; .shared .align 16 .b8 s[16]; .reg .b64 %s;
 	mov.u64 %s, s;
 	setp.eq.u32 %q, %t0, 3;
 	@%q st.global.u16 [%buf+6], %v;
@@ -173,8 +172,8 @@ func TestWritesAreTracked(t *testing.T) {
 	}
 }
 
-// TestGenericAddresses goes through generic addresses to all kinds of memory at once.
-func TestGenericAddresses(t *testing.T) {
+// TestGenericAddressing accesses all memory spaces by generic addresses in one instruction.
+func TestGenericAddressing(t *testing.T) {
 	body := `.reg .b32 %v, %k; .reg .b64 %g, %l, %s; .reg .pred %q, %in;
 	.shared .b32 s[2]; .local .b32 m[2];
 	mov.u64 %s, s; mov.u64 %l, m;
@@ -193,7 +192,7 @@ func TestGenericAddresses(t *testing.T) {
 	isspacep.global %in, %g; @%in add.u32 %v, %v, 4000;
 	mad.wide.u32 %p, %t0, 4, %buf;
 	st.global.u32 [%p+64], %v;`
-	p := loadText(t, "k.ptx", strings.Replace(kernelText(body), ".visible", ".const .b32 table[2] = {1, 22};\n.visible", 1))
+	p := loadText(t, "k.ptx", strings.Replace(kernelSource(body), ".visible", ".const .b32 table[2] = {1, 22};\n.visible", 1))
 	mem := NewMemory(MemoryOptions{})
 	words := make([]uint32, 48)
 	words[1] = 33
@@ -209,9 +208,9 @@ func TestGenericAddresses(t *testing.T) {
 	}
 }
 
-// TestInitialValues reads variables of a module, and changes one that stays changed from
-// launch to launch with the same memory.
-func TestInitialValues(t *testing.T) {
+// TestModuleVariables checks initial values, and that variables keep their values between launches
+// with the same memory.
+func TestModuleVariables(t *testing.T) {
 	p := loadText(t, "k.ptx", `.version 8.0
 .target sm_90
 .address_size 64
@@ -243,19 +242,19 @@ func TestInitialValues(t *testing.T) {
 	}
 	base, _, _ := mem.Global(p, "grid")
 	if got := read("grid", 24); !bytes.Equal(got, []byte{1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0}) {
-		t.Errorf("grid holds % x", got)
+		t.Errorf("grid contains % x", got)
 	}
 	if got := read("pairs", 4); !bytes.Equal(got, []byte{7, 0, 255, 255}) {
-		t.Errorf("pairs holds % x", got)
+		t.Errorf("pairs contains % x", got)
 	}
 	if got := read("bytes", 4); !bytes.Equal(got, []byte{byte(base), byte(base >> 8), 3, 0}) {
-		t.Errorf("bytes holds % x, of address %#x", got, base)
+		t.Errorf("bytes contains % x: want parts of address %#x", got, base)
 	}
 	if got := read("where", 8); got[0] != byte(base)+8 || got[1] != byte(base>>8) || got[4] != byte(base>>32) {
-		t.Errorf("where holds % x", got)
+		t.Errorf("where contains % x", got)
 	}
 	if got := read("f", 4); !bytes.Equal(got, []byte{0, 0, 0xc0, 0x3f}) {
-		t.Errorf("f holds % x", got)
+		t.Errorf("f contains % x", got)
 	}
 	for range 3 {
 		if _, err := runKernel(t, p, "k", mem, Launch{Block: Dim3{1, 1, 1}}); err != nil {
@@ -266,6 +265,6 @@ func TestInitialValues(t *testing.T) {
 		t.Errorf("grid[0] is %d after three launches, want 4", got[0])
 	}
 	if _, _, err := mem.Global(p, "nothing"); !errors.Is(err, ErrAddress) {
-		t.Errorf("got %v for a variable that is not there", err)
+		t.Errorf("got %v for an unknown variable, want ErrAddress", err)
 	}
 }

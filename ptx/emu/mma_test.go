@@ -15,18 +15,18 @@ import (
 	"tilework/ptx"
 )
 
-// matrixCase is a matrix instruction on the registers of one warp.
+// matrixCase is a matrix instruction and a kernel that executes it with one warp.
 type matrixCase struct {
 	form    *ptx.Form
-	text    string // the instruction's mnemonic
+	text    string // mnemonic of the instruction
 	program string
-	d, a, b ptx.Type // as the instruction names them
+	d, a, b ptx.Type // in the order of the mnemonic
 	c       ptx.Type
 	counts  [4]int // registers of d, a, b and c
 	types   [4]ptx.Type
 }
 
-// matrixCases makes one for each combination of types and layouts of the forms of mma.
+// matrixCases returns a case for each combination of types and layouts of mma.
 func matrixCases(t *testing.T) []*matrixCase {
 	t.Helper()
 	var cases []*matrixCase
@@ -103,12 +103,12 @@ func newMatrixCase(t *testing.T, f *ptx.Form, mods []string) *matrixCase {
 	return c
 }
 
-// stride is the bytes of a lane's part of the buffer: eight for each register, those of d
-// first.
+// stride returns the bytes per lane in the buffer: eight for each register, starting with those of
+// d.
 func (c *matrixCase) stride() int { return 8 * (c.counts[0] + c.counts[1] + c.counts[2] + c.counts[3]) }
 
-// fill makes the operands of a warp: elements are what element gives for a type.
-func (c *matrixCase) fill(element func(t ptx.Type) uint64) []byte {
+// operandBytes returns the operands of a warp, with elements from the function element.
+func (c *matrixCase) operandBytes(element func(t ptx.Type) uint64) []byte {
 	buf := make([]byte, lanes*c.stride())
 	for lane := range lanes {
 		at := lane*c.stride() + 8*c.counts[0]
@@ -143,8 +143,8 @@ func (c *matrixCase) run(t *testing.T, buf []byte, how Accumulate) []byte {
 	return out
 }
 
-// inputs of the captured vectors: small whole numbers, numbers of many sizes, or few numbers, most
-// of them subnormal, so that these are the largest of many sums.
+// inputs generates the elements of the recorded vectors: small integers, numbers of many
+// magnitudes, or mostly zeros and subnormals, so that a subnormal is the largest term of many sums.
 var inputs = map[string]func(rng *rand.Rand, c *matrixCase, t ptx.Type) uint64{
 	"whole": func(rng *rand.Rand, _ *matrixCase, t ptx.Type) uint64 {
 		return encodeElement(rng, t, float64(rng.IntN(7)-3))
@@ -158,7 +158,7 @@ var inputs = map[string]func(rng *rand.Rand, c *matrixCase, t ptx.Type) uint64{
 		switch {
 		case kind < 6:
 			return 0
-		case !ok: // an accumulator, or no floating-point number
+		case !ok: // an accumulator or an integer type
 			return encodeElement(rng, t, sign*math.Ldexp(1+rng.Float64(), rng.IntN(30)-20-60*rng.IntN(3)))
 		case kind < 9:
 			return encodeElement(rng, t, sign*math.Ldexp(float64(1+rng.IntN(1<<rng.IntN(f.precision)))/math.Ldexp(1, f.precision-1), f.minExp))
@@ -167,7 +167,8 @@ var inputs = map[string]func(rng *rand.Rand, c *matrixCase, t ptx.Type) uint64{
 	},
 }
 
-// encodeElement is v as an element of type t; of the small integers some bits at random.
+// encodeElement returns v as an element of type t. For integer types of 8 bits or fewer it returns
+// random bits.
 func encodeElement(rng *rand.Rand, t ptx.Type, v float64) uint64 {
 	switch t {
 	case ptx.BF16:
@@ -186,13 +187,13 @@ func encodeElement(rng *rand.Rand, t ptx.Type, v float64) uint64 {
 	return rng.Uint64()
 }
 
-// input is the operands of a captured vector.
+// input returns the operands of a recorded vector.
 func (c *matrixCase) input(kind string, seed uint64) []byte {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	return c.fill(func(t ptx.Type) uint64 { return inputs[kind](rng, c, t) })
+	return c.operandBytes(func(t ptx.Type) uint64 { return inputs[kind](rng, c, t) })
 }
 
-// results is the registers of d, lane by lane.
+// results returns the registers of d, lane by lane.
 func (c *matrixCase) results(buf []byte) []byte {
 	var out []byte
 	for lane := range lanes {
@@ -204,9 +205,9 @@ func (c *matrixCase) results(buf []byte) []byte {
 	return out
 }
 
-// TestMatrixVectors compares the matrix instructions with what an H200 gave: the places of
-// the elements, and every bit of the sums.
-func TestMatrixVectors(t *testing.T) {
+// TestMmaMatchesH200 compares mma with recorded results of an H200: the positions of the elements
+// and every bit of the sums.
+func TestMmaMatchesH200(t *testing.T) {
 	byText := map[string]*matrixCase{}
 	for _, c := range matrixCases(t) {
 		byText[c.text] = c
@@ -233,20 +234,20 @@ func TestMatrixVectors(t *testing.T) {
 	}
 	for text := range byText {
 		if !seen[text] {
-			t.Errorf("no vector of %s was captured", text)
+			t.Errorf("no recorded vector for %s", text)
 		}
 	}
 }
 
-// TestNearest checks that the other way to sum is no further from the exact sum than one
-// rounding.
-func TestNearest(t *testing.T) {
+// TestNearestAccumulation checks that the two accumulation modes differ by at most the rounding
+// error of a sum.
+func TestNearestAccumulation(t *testing.T) {
 	rng := seeded(t)
 	for _, c := range matrixCases(t) {
 		if c.d != ptx.F32 {
 			continue
 		}
-		in := c.fill(func(ty ptx.Type) uint64 { return inputs["sizes"](rng, c, ty) })
+		in := c.operandBytes(func(ty ptx.Type) uint64 { return inputs["sizes"](rng, c, ty) })
 		hopper, near := c.results(c.run(t, in, Hopper)), c.results(c.run(t, in, Nearest))
 		far := 0
 		for k := 0; k < len(near); k += 4 {
@@ -257,7 +258,7 @@ func TestNearest(t *testing.T) {
 			}
 		}
 		if far > 0 {
-			t.Errorf("%s: %d of %d elements are far apart", c.text, far, len(near)/4)
+			t.Errorf("%s: %d of %d elements differ by more than the rounding error", c.text, far, len(near)/4)
 		}
 	}
 }

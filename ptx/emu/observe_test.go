@@ -11,10 +11,10 @@ import (
 	"testing"
 )
 
-// recorder writes down what happens in a block.
-type recorder struct{ lines []string }
+// eventRecorder records the events of a block as text.
+type eventRecorder struct{ lines []string }
 
-func (r *recorder) Block(b *BlockInfo) *Hooks {
+func (r *eventRecorder) Block(b *BlockInfo) *Hooks {
 	r.add("block %v of %v, %d warps, %d bytes", b.Index, b.Grid, b.Warps, b.SharedSize)
 	who := func(o Origin) string { return fmt.Sprintf("%s %d lanes", o.Site.Opcode, bits.OnesCount32(o.Mask)) }
 	return &Hooks{
@@ -33,7 +33,7 @@ func (r *recorder) Block(b *BlockInfo) *Hooks {
 	}
 }
 
-func (r *recorder) add(format string, args ...any) {
+func (r *eventRecorder) add(format string, args ...any) {
 	r.lines = append(r.lines, fmt.Sprintf(format, args...))
 }
 
@@ -56,8 +56,8 @@ func TestEvents(t *testing.T) {
 	ld.acquire.gpu.global.u32 %v, [%buf+4];
 	@%q atom.add.u32 %old, [%buf], 1;`
 	body = strings.Replace(body, "add.u32 %v, %v, %buf", "add.u32 %v, %v, %never", 1)
-	r := &recorder{}
-	_, _, err := runText(t, ".reg .b32 %never;"+body, make([]uint32, 8), Launch{Block: Dim3{32, 1, 1}, Observers: []Observer{r}})
+	r := &eventRecorder{}
+	_, _, err := runBody(t, ".reg .b32 %never;"+body, make([]uint32, 8), Launch{Block: Dim3{32, 1, 1}, Observers: []Observer{r}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +97,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestAsyncCopies lacks, or has, the wait for a copy.
+// TestAsyncCopies runs a copy with and without the required wait.
 func TestAsyncCopies(t *testing.T) {
 	body := func(wait string) string {
 		return `	.reg .b32 %v, %a; .shared .align 16 .b8 s[256];
@@ -120,29 +120,28 @@ func TestAsyncCopies(t *testing.T) {
 	for wait, right := range map[string]bool{"cp.async.wait_group 1;": true, "cp.async.wait_group 0;": true, "cp.async.wait_all;": true, "cp.async.wait_group 2;": false, "": false} {
 		wrong := 0
 		for seed := range uint64(20) {
-			got, _, err := runText(t, body(wait), words, Launch{Block: Dim3{32, 1, 1}, Seed: seed})
+			got, _, err := runBody(t, body(wait), words, Launch{Block: Dim3{32, 1, 1}, Seed: seed})
 			if err != nil {
 				t.Fatal(err)
 			}
 			for i, v := range got {
-				if v != words[i]&0xffff { // two bytes are read, the others zeros
+				if v != words[i]&0xffff { // two bytes are copied, the other two are zero
 					wrong++
 				}
 			}
 		}
 		if right != (wrong == 0) {
-			t.Errorf("waiting by %q: %d words are wrong", wait, wrong)
+			t.Errorf("wait %q: %d words are wrong", wait, wrong)
 		}
 	}
 }
 
-// TestDeterminism runs a kernel that prints, observes and counts with different numbers of
-// workers.
+// TestDeterminism checks that the output and the counts do not depend on the number of workers.
 func TestDeterminism(t *testing.T) {
 	p := loadFile(t, "calls.sm_80.O3.ptx")
 	mem := NewMemory(MemoryOptions{})
 	x := upload(t, mem, []int32{5, 6})
-	name := entry(t, p, "4says")
+	name := findKernel(t, p, "4says")
 	run := func(workers int) (string, Stats) {
 		var text strings.Builder
 		stats, err := p.Run(context.Background(), mem, Launch{
@@ -156,7 +155,7 @@ func TestDeterminism(t *testing.T) {
 	text, stats := run(1)
 	for workers := 2; workers < 6; workers++ {
 		if again, s := run(workers); again != text || !reflect.DeepEqual(s, stats) {
-			t.Fatalf("%d workers give something else than one", workers)
+			t.Fatalf("the results of %d workers and one worker differ", workers)
 		}
 	}
 	failing := writer{errors.New("full")}
@@ -170,7 +169,7 @@ type writer struct{ err error }
 
 func (w writer) Write([]byte) (int, error) { return 0, w.err }
 
-// TestPrintfConversions formats as C does.
+// TestPrintfConversions compares vprintf with C's printf.
 func TestPrintfConversions(t *testing.T) {
 	text := `.version 8.0
 .target sm_90

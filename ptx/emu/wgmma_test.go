@@ -7,9 +7,9 @@ import (
 	"testing"
 )
 
-// matrices runs lines of a kernel of one warpgroup, or the given number of threads, which
-// has descriptors %da and %db of zeros in shared memory and sums %f0 to %f3.
-func matrices(t *testing.T, body string, threads int, seed uint64) error {
+// runWgmma runs a kernel body with the given number of threads. It provides descriptors %da and %db
+// of zero matrices in shared memory and accumulators %f0 to %f3.
+func runWgmma(t *testing.T, body string, threads int, seed uint64) error {
 	t.Helper()
 	text := `.version 8.0
 .target sm_90a
@@ -45,8 +45,8 @@ func matrices(t *testing.T, body string, threads int, seed uint64) error {
 	return err
 }
 
-// TestWgmmaRules breaks the rules that come with wgmma's asynchrony, one by one.
-func TestWgmmaRules(t *testing.T) {
+// TestWgmmaMisuse breaks the rules for asynchronous wgmma operations one at a time.
+func TestWgmmaMisuse(t *testing.T) {
 	const (
 		fence  = "wgmma.fence.sync.aligned;"
 		commit = "wgmma.commit_group.sync.aligned;"
@@ -63,38 +63,38 @@ func TestWgmmaRules(t *testing.T) {
 		want       string
 		kind       error
 	}{
-		{"all kept", lines(fence, product, product, commit, wait, "st.global.f32 [%buf], %f0;", fence, fromRegisters, commit, wait), 128, "", nil},
+		{"correct", lines(fence, product, product, commit, wait, "st.global.f32 [%buf], %f0;", fence, fromRegisters, commit, wait), 128, "", nil},
 		{"two groups", lines(fence, product, commit, product, commit, "wgmma.wait_group.sync.aligned 1;", wait, "st.global.f32 [%buf], %f0;"), 256, "", nil},
-		{"no fence", lines(product, commit, wait), 128, "no wgmma.fence came before it", ErrMisuse},
-		{"sums written behind the fence", lines(fence, "mov.f32 %f2, 0f00000000;", product), 128, "register %f2 was accessed behind the last wgmma.fence", ErrMisuse},
-		{"sums read behind the fence", lines(fence, "st.global.f32 [%buf], %f3;", product), 128, "register %f3 was accessed behind", ErrMisuse},
-		{"elements written behind the fence", lines(fence, "mov.b32 %x1, 1;", fromRegisters), 128, "register %x1 was accessed behind", ErrMisuse},
-		{"sums read too early", lines(fence, product, commit, "st.global.f32 [%buf], %f0;"), 128, "register %f0 is in use by a wgmma.mma_async under way", ErrMisuse},
-		{"sums of the last group", lines(fence, product, commit, "wgmma.wait_group.sync.aligned 1; st.global.f32 [%buf], %f0;"), 128, "register %f0 is in use", ErrMisuse},
+		{"no fence", lines(product, commit, wait), 128, "no wgmma.fence precedes this operation", ErrMisuse},
+		{"accumulator written after the fence", lines(fence, "mov.f32 %f2, 0f00000000;", product), 128, "register %f2 was accessed after the last wgmma.fence", ErrMisuse},
+		{"accumulator read after the fence", lines(fence, "st.global.f32 [%buf], %f3;", product), 128, "register %f3 was accessed after", ErrMisuse},
+		{"operand written after the fence", lines(fence, "mov.b32 %x1, 1;", fromRegisters), 128, "register %x1 was accessed after", ErrMisuse},
+		{"accumulator read before the wait", lines(fence, product, commit, "st.global.f32 [%buf], %f0;"), 128, "register %f0 is in use by a wgmma.mma_async in flight", ErrMisuse},
+		{"accumulator of the last group read", lines(fence, product, commit, "wgmma.wait_group.sync.aligned 1; st.global.f32 [%buf], %f0;"), 128, "register %f0 is in use", ErrMisuse},
 		{"no commit", lines(fence, product, wait, "st.global.f32 [%buf], %f0;"), 128, "register %f0 is in use", ErrMisuse},
-		{"elements overwritten", lines(fence, fromRegisters, commit, "mov.b32 %x0, 1;"), 128, "register %x0 is in use", ErrMisuse},
-		{"other sums in the same registers", lines(fence, product, other), 128, "is used otherwise by a wgmma.mma_async under way", ErrMisuse},
-		{"a warp alone", lines(fence, product), 160, "warp 4 is in no whole warpgroup", ErrMisuse},
-		{"warps that differ", lines("setp.lt.u32 %q, %t, 32; @%q add.u64 %db, %db, 8;", fence, product), 128, "the warps of a warpgroup differ", ErrMisuse},
-		{"half a warp", lines("setp.lt.u32 %q, %t, 16;", "@%q bra ON;", "bra ON2;", "ON:", fence, "ON2:"), 128, "lanes 0xffff0000 of the warp are not there", ErrMisuse},
-		{"a warp that does not come", lines("setp.lt.u32 %q, %t, 32; @%q bra OUT;", fence, product, commit, wait, "OUT:"), 128, "waits for the other warps of its warpgroup", ErrDeadlock},
-		{"a matrix outside", lines("add.u64 %da, %da, 0x200;", fence, product), 128, "not in the 4,096 bytes of the block's shared memory", ErrAccess},
-		{"an exit too early", lines(fence, product, commit), 128, "exits while this operation, which is under way", ErrMisuse},
+		{"operand overwritten before the wait", lines(fence, fromRegisters, commit, "mov.b32 %x0, 1;"), 128, "register %x0 is in use", ErrMisuse},
+		{"same registers in another order", lines(fence, product, other), 128, "has a different use in a wgmma.mma_async in flight", ErrMisuse},
+		{"incomplete warpgroup", lines(fence, product), 160, "warp 4 is not in a complete warpgroup", ErrMisuse},
+		{"different descriptors", lines("setp.lt.u32 %q, %t, 32; @%q add.u64 %db, %db, 8;", fence, product), 128, "the warps of the warpgroup differ", ErrMisuse},
+		{"diverged warp", lines("setp.lt.u32 %q, %t, 16;", "@%q bra ON;", "bra ON2;", "ON:", fence, "ON2:"), 128, "lanes 0xffff0000 of the warp do not execute the instruction", ErrMisuse},
+		{"missing warp", lines("setp.lt.u32 %q, %t, 32; @%q bra OUT;", fence, product, commit, wait, "OUT:"), 128, "waits for the other warps of its warpgroup", ErrDeadlock},
+		{"matrix out of bounds", lines("add.u64 %da, %da, 0x200;", fence, product), 128, "not in the 4,096 bytes of the block's shared memory", ErrAccess},
+		{"exit before the wait", lines(fence, product, commit), 128, "exits while this operation in flight", ErrMisuse},
 	} {
 		hits := 0
 		for seed := range uint64(10) {
-			err := matrices(t, c.body, c.threads, seed)
+			err := runWgmma(t, c.body, c.threads, seed)
 			if c.kind == nil && err != nil {
 				t.Errorf("%s: %v", c.name, err)
 			}
 			if errors.Is(err, c.kind) && err != nil && strings.Contains(err.Error(), c.want) {
 				hits++
-			} else if c.kind != nil && c.name != "an exit too early" {
+			} else if c.kind != nil && c.name != "exit before the wait" {
 				t.Errorf("%s: got %v, want %q", c.name, err, c.want)
 			}
 		}
 		if c.kind != nil && hits == 0 {
-			t.Errorf("%s: never found", c.name)
+			t.Errorf("%s: no run failed with the expected error", c.name)
 		}
 	}
 }
