@@ -258,7 +258,8 @@ func (w *warp) spaceAddresses(t *target) *[lanes]uint64 {
 	return &w.eventAddr
 }
 
-func (w *warp) emitAccess(in *inst, ac *access, space ptx.Space, rank int, alloc *Allocation, addr *[lanes]uint64, mask uint32, copy uint64) {
+func (w *warp) emitAccess(in *inst, ac *access, space ptx.Space, rank int, alloc *Allocation, addr *[lanes]uint64,
+	mask uint32, copy uint64) {
 	e := &w.event
 	e.Site, e.Warp, e.Mask = in.site, w.index, mask
 	e.Kind, e.Sem, e.Scope, e.Space, e.Size = ac.kind, ac.sem, ac.scope, space, ac.size

@@ -69,7 +69,8 @@ func TestApproxSpecialValues(t *testing.T) {
 	} {
 		for _, pair := range table {
 			x, want := pair[0], pair[1]
-			bits := evaluate(t, op+".f32 %d, %a", ptx.F32, []ptx.Type{ptx.F32}, [][]uint64{{uint64(math.Float32bits(float32(x)))}})
+			bits := evaluate(t, op+".f32 %d, %a", ptx.F32, []ptx.Type{ptx.F32},
+				[][]uint64{{uint64(math.Float32bits(float32(x)))}})
 			w := uint64(math.Float32bits(float32(want)))
 			if want != want {
 				w = nan32
@@ -80,14 +81,17 @@ func TestApproxSpecialValues(t *testing.T) {
 		}
 	}
 	f := func(x float64) uint64 { return uint64(math.Float32bits(float32(x))) }
-	for _, c := range [][3]float64{{6, 3, 2}, {1, 0x1p127, 0}, {-1, 0x1p127, minus}, {inf, 0x1p127, nan}, {1, inf, 0}, {1, minus, -inf}, {0, 0, nan}} {
-		bits := evaluate(t, "div.approx.f32 %d, %a, %b", ptx.F32, []ptx.Type{ptx.F32, ptx.F32}, [][]uint64{{f(c[0]), f(c[1])}})
+	for _, c := range [][3]float64{{6, 3, 2}, {1, 0x1p127, 0}, {-1, 0x1p127, minus}, {inf, 0x1p127, nan}, {1, inf, 0},
+		{1, minus, -inf}, {0, 0, nan}} {
+		bits := evaluate(t, "div.approx.f32 %d, %a, %b", ptx.F32, []ptx.Type{ptx.F32, ptx.F32},
+			[][]uint64{{f(c[0]), f(c[1])}})
 		if want := choose(c[2] != c[2], nan32, f(c[2])); bits[0] != want {
 			t.Errorf("div.approx of %v and %v is %#x, want %#x", c[0], c[1], bits[0], want)
 		}
 	}
 	for kind, want := range map[string][]float64{ // zeros are normal, as on an H200
-		"finite": {0, 1, tiny}, "infinite": {inf, -inf}, "number": {0, 1, inf, tiny}, "notanumber": {nan}, "normal": {0, 1}, "subnormal": {tiny},
+		"finite": {0, 1, tiny}, "infinite": {inf, -inf}, "number": {0, 1, inf, tiny}, "notanumber": {nan}, "normal": {0, 1},
+		"subnormal": {tiny},
 	} {
 		for _, x := range []float64{0, 1, inf, nan, tiny} {
 			is := uint64(0)

@@ -80,16 +80,16 @@ func (c *cluster) checkLeftovers(b *block) {
 	for _, w := range b.warps {
 		for _, o := range w.bulk.open {
 			if !o.read {
-				c.fail(fmt.Errorf("%v: warp %d of block %v exits without waiting until this copy has read its shared memory (cp.async.bulk.wait_group.read): %w",
-					o.origin.Site, w.index, b.index, ErrMisuse))
+				c.fail(fmt.Errorf("%v: warp %d of block %v exits without waiting until this copy has read its shared memory "+
+					"(cp.async.bulk.wait_group.read): %w", o.origin.Site, w.index, b.index, ErrMisuse))
 				return
 			}
 		}
 	}
 	for _, f := range c.asyncOps {
 		if len(f.parts) > 0 && slices.Contains(f.uses, b) {
-			c.fail(fmt.Errorf("%v: warp %d of block %v: block %v exits while this operation in flight uses its shared memory: %w",
-				f.origin.Site, f.origin.Warp, f.warp.block.index, b.index, ErrMisuse))
+			c.fail(fmt.Errorf("%v: warp %d of block %v: block %v exits while this operation in flight uses "+
+				"its shared memory: %w", f.origin.Site, f.origin.Warp, f.warp.block.index, b.index, ErrMisuse))
 			return
 		}
 	}

@@ -131,12 +131,14 @@ func (w *warp) barrier(in *inst, b *barrierInst) (s *barrier, expected int, ok b
 	if b.counted {
 		expected = int(reg[uint32](w, b.count)[lane])
 		if expected%lanes != 0 || expected == 0 || expected > maxBlockThreads {
-			w.misuse(in, "barrier %d for %d threads: want a positive multiple of %d up to %d", id, expected, lanes, maxBlockThreads)
+			w.misuse(in, "barrier %d for %d threads: want a positive multiple of %d up to %d", id, expected, lanes,
+				maxBlockThreads)
 			return nil, 0, false
 		}
 	}
 	if s.arrived > 0 && s.expected != expected {
-		w.misuse(in, "barrier %d for %s: other threads arrived at it for %s", id, threadsText(expected), threadsText(s.expected))
+		w.misuse(in, "barrier %d for %s: other threads arrived at it for %s", id, threadsText(expected),
+			threadsText(s.expected))
 		return nil, 0, false
 	}
 	return s, expected, true

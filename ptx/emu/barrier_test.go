@@ -33,13 +33,15 @@ func TestMissingBarrier(t *testing.T) {
 		want[i] = uint32((i + 37) % 128 * 3)
 	}
 	for wait, right := range map[string]bool{
-		"bar.sync 0;": true, "barrier.sync 3;": true, "bar.sync 2, 128;": true, "": false, "membar.cta;": false, "bar.warp.sync -1;": false,
+		"bar.sync 0;": true, "barrier.sync 3;": true, "bar.sync 2, 128;": true, "": false, "membar.cta;": false,
+		"bar.warp.sync -1;": false,
 		"setp.lt.u32 %q, %t0, 64; @%q bar.sync 0, 64; @!%q bar.sync 1, 64;":                false,
 		"setp.lt.u32 %q, %t0, 64; @%q bra LOW; bar.sync 0; bra ON;\nLOW: bar.sync 0;\nON:": true,
 	} {
 		wrong := 0
 		for seed := range uint64(20) {
-			got, _, err := runBody(t, ".reg .pred %q;"+exchangeBody(wait), make([]uint32, 128), Launch{Block: Dim3{128, 1, 1}, Seed: seed})
+			got, _, err := runBody(t, ".reg .pred %q;"+exchangeBody(wait), make([]uint32, 128),
+				Launch{Block: Dim3{128, 1, 1}, Seed: seed})
 			if err != nil {
 				t.Fatalf("%q: %v", wait, err)
 			}
@@ -129,16 +131,23 @@ func TestBarrierMisuse(t *testing.T) {
 	}{
 		{"mov.u32 %v, 16; bar.sync %v;", "barrier number is 16: want 0 to 15", ErrMisuse},
 		{"mov.u32 %v, 48; bar.sync 1, %v;", "barrier 1 for 48 threads: want a positive multiple of 32", ErrMisuse},
-		{"setp.lt.u32 %q, %t0, 32; @%q bar.sync 1, 64; @!%q bar.sync 1, 96;", "threads: other threads arrived at it for", ErrMisuse},
+		{"setp.lt.u32 %q, %t0, 32; @%q bar.sync 1, 64; @!%q bar.sync 1, 96;", "threads: other threads arrived at it for",
+			ErrMisuse},
 		{"bar.sync 1, 96;", "bar.sync waits at barrier 1, where 64 of 96 threads have arrived", ErrDeadlock},
-		{"setp.lt.u32 %q, %t0, 32; @%q bar.sync 1; @!%q bar.sync 2;", "waits at barrier 2, where 32 of 64 threads have arrived", ErrDeadlock},
+		{"setp.lt.u32 %q, %t0, 32; @%q bar.sync 1; @!%q bar.sync 2;",
+			"waits at barrier 2, where 32 of 64 threads have arrived", ErrDeadlock},
 		{"setp.lt.u32 %q, %t0, 32; @%q bar.arrive 1, 64; @%q bra OUT; bar.sync 1, 96; OUT:", "", ErrMisuse},
-		{"setp.lt.u32 %q, %t0, 5; @%q bra LOW; bar.warp.sync 0xffffffff; bra ON; LOW: bar.sync 3, 64; ON:", "waits for lanes 0x0000001f", ErrDeadlock},
-		{"setp.lt.u32 %q, %t0, 5; @%q shfl.sync.idx.b32 %v, %v, 0, 31, 1;", "not in its own member mask 0x00000001", ErrMisuse},
-		{"setp.lt.u32 %q, %t0, 5; @%q movmatrix.sync.aligned.m8n8.trans.b16 %v, %v; @!%q bar.sync 1, 96;", "waits for lanes 0xffffffe0", ErrDeadlock},
-		{"setp.ge.u32 %q, %t0, 5; @%q exit; movmatrix.sync.aligned.m8n8.trans.b16 %v, %v;", "lanes 0xffffffe0 of the warp do not execute the instruction", ErrMisuse},
+		{"setp.lt.u32 %q, %t0, 5; @%q bra LOW; bar.warp.sync 0xffffffff; bra ON; LOW: bar.sync 3, 64; ON:",
+			"waits for lanes 0x0000001f", ErrDeadlock},
+		{"setp.lt.u32 %q, %t0, 5; @%q shfl.sync.idx.b32 %v, %v, 0, 31, 1;", "not in its own member mask 0x00000001",
+			ErrMisuse},
+		{"setp.lt.u32 %q, %t0, 5; @%q movmatrix.sync.aligned.m8n8.trans.b16 %v, %v; @!%q bar.sync 1, 96;",
+			"waits for lanes 0xffffffe0", ErrDeadlock},
+		{"setp.ge.u32 %q, %t0, 5; @%q exit; movmatrix.sync.aligned.m8n8.trans.b16 %v, %v;",
+			"lanes 0xffffffe0 of the warp do not execute the instruction", ErrMisuse},
 	} {
-		_, _, err := runBody(t, ".reg .pred %q; .reg .b32 %v; mov.u32 %v, 0;"+c.body, make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}})
+		_, _, err := runBody(t, ".reg .pred %q; .reg .b32 %v; mov.u32 %v, 0;"+c.body, make([]uint32, 1),
+			Launch{Block: Dim3{64, 1, 1}})
 		if !errors.Is(err, c.kind) || !strings.Contains(fmt.Sprint(err), c.want) {
 			t.Errorf("%s: got %v, want %q", c.body, err, c.want)
 		}
@@ -167,7 +176,8 @@ func TestDivergentBarriers(t *testing.T) {
 				}
 			}}
 		})
-		_, _, err := runBody(t, ".reg .pred %q; .reg .b32 %v;"+body, make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}, Observers: []Observer{watch}})
+		_, _, err := runBody(t, ".reg .pred %q; .reg .b32 %v;"+body, make([]uint32, 1),
+			Launch{Block: Dim3{64, 1, 1}, Observers: []Observer{watch}})
 		if err != nil {
 			t.Errorf("%s: %v", body, err)
 		}

@@ -126,7 +126,8 @@ func (w *warp) misuse(in *inst, format string, args ...any) {
 
 // siteError returns an error that wraps kind and names the instruction, warp and block.
 func (w *warp) siteError(kind error, in *inst, format string, args ...any) error {
-	return fmt.Errorf("%v: warp %d of block %v: %s: %w", in.site, w.index, w.block.index, fmt.Sprintf(format, args...), kind)
+	return fmt.Errorf("%v: warp %d of block %v: %s: %w", in.site, w.index, w.block.index, fmt.Sprintf(format, args...),
+		kind)
 }
 
 func (r *region) bytes() []byte { return unsafe.Slice((*byte)(r.mem), r.size) }

@@ -194,7 +194,8 @@ func (m *bulkMove) resolve() bool {
 	to.mbarrier = at.off
 	if m.mask == always {
 		if to.block != at.block {
-			w.misuse(in, "the copy writes to block %v and its mbarrier is in block %v: want the same block", to.block.index, at.block.index)
+			w.misuse(in, "the copy writes to block %v and its mbarrier is in block %v: want the same block", to.block.index,
+				at.block.index)
 			return false
 		}
 		m.targets = []sharedLocation{to}
@@ -245,7 +246,8 @@ func (m *bulkMove) resolveTensor() bool {
 		coords[k] = int32(reg[uint32](w, slot)[m.lane])
 	}
 	if int(coords[0])*tm.Element.Bytes()%tensorPiece != 0 {
-		w.misuse(in, "the rows of the TMA box start at element %d of %d bytes each: want a multiple of 16 bytes", coords[0], tm.Element.Bytes())
+		w.misuse(in, "the rows of the TMA box start at element %d of %d bytes each: want a multiple of 16 bytes", coords[0],
+			tm.Element.Bytes())
 		return false
 	}
 	if m.mbarrier == nil && slices.Min(coords) < 0 {

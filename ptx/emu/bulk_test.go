@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-const bulkDecls = `	.shared .align 128 .b8 s[512]; .shared .align 8 .b64 m; .reg .b32 %v, %a, %b, %n, %c; .reg .b64 %q0; .reg .pred %q, %r; .reg .b16 %h;
+const bulkDecls = `	.shared .align 128 .b8 s[512]; .shared .align 8 .b64 m;
+	.reg .b32 %v, %a, %b, %n, %c; .reg .b64 %q0; .reg .pred %q, %r; .reg .b16 %h;
 	setp.eq.u32 %q, %t0, 0;
 	@%q mbarrier.init.shared.b64 [m], 1;
 	mov.u32 %a, s;
@@ -50,7 +51,8 @@ func TestBulkCopy(t *testing.T) {
 	bar.sync 0;
 	@%q cp.async.bulk.wait_group 0;`
 	}
-	const one, all, read = "@%q cp.async.bulk.wait_group 1;", "@%q cp.async.bulk.wait_group 0;", "@%q cp.async.bulk.wait_group.read 0;"
+	const one, all, read = "@%q cp.async.bulk.wait_group 1;", "@%q cp.async.bulk.wait_group 0;",
+		"@%q cp.async.bulk.wait_group.read 0;"
 	for _, c := range []struct {
 		name, wait, group, read string
 		right                   bool
@@ -64,7 +66,8 @@ func TestBulkCopy(t *testing.T) {
 	} {
 		wrong := 0
 		for seed := range uint64(30) {
-			got, _, err := runBody(t, body(c.wait, c.group, c.read), words, Launch{Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
+			got, _, err := runBody(t, body(c.wait, c.group, c.read), words,
+				Launch{Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
 			if err != nil && c.right {
 				t.Fatalf("%s: %v", c.name, err)
 			}
@@ -107,7 +110,8 @@ func TestBulkReduction(t *testing.T) {
 		want[i], want[32+i], want[64+i] = 100+i, i+100+i, i+i
 	}
 	for seed := range uint64(10) {
-		got, _, err := runBody(t, body, make([]uint32, 96), Launch{Grid: Dim3{2, 1, 1}, Cluster: Dim3{2, 1, 1}, Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
+		got, _, err := runBody(t, body, make([]uint32, 96), Launch{Grid: Dim3{2, 1, 1}, Cluster: Dim3{2, 1, 1},
+			Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
 		if err != nil || !slices.Equal(got, want) {
 			t.Fatalf("got %v %v", got, err)
 		}
@@ -134,7 +138,8 @@ func TestStoreAsync(t *testing.T) {
 	st.global.v2.u32 [%p], {%v, %c};
 	barrier.cluster.arrive; barrier.cluster.wait;`
 	for seed := range uint64(10) {
-		got, _, err := runBody(t, body, make([]uint32, 128), Launch{Grid: Dim3{2, 1, 1}, Cluster: Dim3{2, 1, 1}, Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
+		got, _, err := runBody(t, body, make([]uint32, 128), Launch{Grid: Dim3{2, 1, 1}, Cluster: Dim3{2, 1, 1},
+			Block: Dim3{32, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,14 +158,22 @@ func TestBulkMisuse(t *testing.T) {
 		want string
 		kind error
 	}{
-		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf], 1024, [m];", "past the end of the allocation", ErrAccess},
-		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf+4], 16, [m];", "multiple of 16 bytes", ErrAccess},
-		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a+512], [%buf], 32, [m];", "of the block's shared memory", ErrAccess},
-		{"mov.u32 %n, 24; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf], %n, [m];", "copy size is 24 bytes: want a multiple of 16", ErrMisuse},
-		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf], 16, [s+256]; LOOP: bra LOOP;", "no mbarrier at 0x100", ErrMisuse},
-		{"mov.u16 %h, 3; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%a], [%buf], 16, [m], %h;", "multicast mask is 0x3 in a cluster of 1 blocks", ErrMisuse},
-		{"cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf, {%v}], [m];", "no tensor map at", ErrMisuse},
-		{"add.u64 %q0, %buf, 16; cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%q0, {%v}], [m];", "want 128 bytes at a multiple of 64", ErrMisuse},
+		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf], 1024, [m];",
+			"past the end of the allocation", ErrAccess},
+		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf+4], 16, [m];", "multiple of 16 bytes",
+			ErrAccess},
+		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a+512], [%buf], 32, [m];",
+			"of the block's shared memory", ErrAccess},
+		{"mov.u32 %n, 24; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf], %n, [m];",
+			"copy size is 24 bytes: want a multiple of 16", ErrMisuse},
+		{"cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf], 16, [s+256]; LOOP: bra LOOP;",
+			"no mbarrier at 0x100", ErrMisuse},
+		{"mov.u16 %h, 3; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%a], " +
+			"[%buf], 16, [m], %h;", "multicast mask is 0x3 in a cluster of 1 blocks", ErrMisuse},
+		{"cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%buf, {%v}], [m];",
+			"no tensor map at", ErrMisuse},
+		{"add.u64 %q0, %buf, 16; cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%a], [%q0, " +
+			"{%v}], [m];", "want 128 bytes at a multiple of 64", ErrMisuse},
 	} {
 		_, _, err := runBody(t, bulkDecls+c.body, make([]uint32, 64), Launch{Block: Dim3{1, 1, 1}, MaxInstructions: 1 << 20})
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {

@@ -90,7 +90,8 @@ func (m *bulkMove) combine(to, data []byte) {
 		var old, b [8]byte
 		copy(old[:], to[at:][:size])
 		copy(b[:], data[at:][:size])
-		binary.LittleEndian.PutUint64(old[:], f(binary.LittleEndian.Uint64(old[:]), binary.LittleEndian.Uint64(b[:]), 0, false))
+		binary.LittleEndian.PutUint64(old[:], f(binary.LittleEndian.Uint64(old[:]), binary.LittleEndian.Uint64(b[:]), 0,
+			false))
 		copy(to[at:][:size], old[:])
 	}
 }

@@ -115,7 +115,8 @@ func execCall(w *warp, in *inst) {
 	c := in.x.(*call)
 	f := w.newFrame(c.fn, w.frame, w.active)
 	if f.local+c.fn.localSize > uint64(w.block.run.localSize) {
-		w.fail(w.siteError(ErrMisuse, in, "nested calls exceed the %s of local memory per thread", bytesText(uint64(w.block.run.localSize))))
+		w.fail(w.siteError(ErrMisuse, in, "nested calls exceed the %s of local memory per thread",
+			bytesText(uint64(w.block.run.localSize))))
 		return
 	}
 	f.call, f.next = in, w.pc

@@ -65,10 +65,14 @@ func (d *decoder) comparer(t ptx.Type) comparer {
 	name := d.i.Mod("cmp")
 	op := comparisons[name]
 	hot := map[string]map[ptx.Type]comparer{
-		"lt": {ptx.U32: lessLanes[uint32], ptx.S32: lessLanes[int32], ptx.U64: lessLanes[uint64], ptx.S64: lessLanes[int64], ptx.F32: lessLanes[float32]},
-		"ge": {ptx.U32: greaterEqualLanes[uint32], ptx.S32: greaterEqualLanes[int32], ptx.U64: greaterEqualLanes[uint64], ptx.S64: greaterEqualLanes[int64], ptx.F32: greaterEqualLanes[float32]},
-		"eq": {ptx.B32: equalLanes[uint32], ptx.U32: equalLanes[uint32], ptx.S32: equalLanes[uint32], ptx.S64: equalLanes[uint64], ptx.U64: equalLanes[uint64], ptx.B64: equalLanes[uint64]},
-		"ne": {ptx.B32: unequalLanes[uint32], ptx.U32: unequalLanes[uint32], ptx.S32: unequalLanes[uint32], ptx.S64: unequalLanes[uint64], ptx.U64: unequalLanes[uint64], ptx.B64: unequalLanes[uint64]},
+		"lt": {ptx.U32: lessLanes[uint32], ptx.S32: lessLanes[int32], ptx.U64: lessLanes[uint64], ptx.S64: lessLanes[int64],
+			ptx.F32: lessLanes[float32]},
+		"ge": {ptx.U32: greaterEqualLanes[uint32], ptx.S32: greaterEqualLanes[int32], ptx.U64: greaterEqualLanes[uint64],
+			ptx.S64: greaterEqualLanes[int64], ptx.F32: greaterEqualLanes[float32]},
+		"eq": {ptx.B32: equalLanes[uint32], ptx.U32: equalLanes[uint32], ptx.S32: equalLanes[uint32],
+			ptx.S64: equalLanes[uint64], ptx.U64: equalLanes[uint64], ptx.B64: equalLanes[uint64]},
+		"ne": {ptx.B32: unequalLanes[uint32], ptx.U32: unequalLanes[uint32], ptx.S32: unequalLanes[uint32],
+			ptx.S64: unequalLanes[uint64], ptx.U64: unequalLanes[uint64], ptx.B64: unequalLanes[uint64]},
 	}
 	ftz := d.i.Has("ftz")
 	if f := hot[name][t]; f != nil && !ftz {
@@ -201,7 +205,8 @@ func decodeSet(d *decoder) execFunc {
 
 func decodeSelp(d *decoder) execFunc {
 	d.operands()
-	return typed{ptx.U16: execSelp[uint16], ptx.U32: execSelp[uint32], ptx.U64: execSelp[uint64]}[unsignedOf(d.i.Type(0).Bits())]
+	return typed{ptx.U16: execSelp[uint16], ptx.U32: execSelp[uint32],
+		ptx.U64: execSelp[uint64]}[unsignedOf(d.i.Type(0).Bits())]
 }
 
 func execSelp[T unsigned](w *warp, in *inst) {

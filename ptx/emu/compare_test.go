@@ -42,7 +42,8 @@ func compareReference(op string, ty ptx.Type, a, b uint64, ftz bool) bool {
 		op = op[:2]
 	}
 	return map[string]bool{
-		"eq": c == 0, "ne": c != 0, "lt": c < 0, "lo": c < 0, "le": c <= 0, "ls": c <= 0, "gt": c > 0, "hi": c > 0, "ge": c >= 0, "hs": c >= 0,
+		"eq": c == 0, "ne": c != 0, "lt": c < 0, "lo": c < 0, "le": c <= 0, "ls": c <= 0, "gt": c > 0, "hi": c > 0,
+		"ge": c >= 0, "hs": c >= 0,
 	}[op]
 }
 
@@ -74,9 +75,10 @@ func TestComparisons(t *testing.T) {
 			if ty == ptx.BF16 || ty == ptx.F16 { // no second result for these types
 				continue
 			}
-			check(t, rng, fmt.Sprintf("{ .reg .pred %%q; setp.%s.or.%v %%q|%%d, %%a, %%b, %%c; }", op, ty), ptx.Pred, three, func(v []uint64) uint64 {
-				return bit(!compareReference(op, ty, v[0], v[1], false) || v[2] == 1)
-			})
+			check(t, rng, fmt.Sprintf("{ .reg .pred %%q; setp.%s.or.%v %%q|%%d, %%a, %%b, %%c; }", op, ty), ptx.Pred, three,
+				func(v []uint64) uint64 {
+					return bit(!compareReference(op, ty, v[0], v[1], false) || v[2] == 1)
+				})
 			if ty.Bits() == 16 {
 				continue
 			}
@@ -93,18 +95,22 @@ func TestComparisons(t *testing.T) {
 		return bit(compareReference("lt", ptx.F16, v[0]>>16, v[1]>>16, false))
 	})
 	check(t, rng, "set.geu.f16x2.f16x2 %d, %a, %b", ptx.B32, pair, func(v []uint64) uint64 {
-		return 0x3c00*bit(compareReference("geu", ptx.F16, v[0]&0xffff, v[1]&0xffff, false)) | 0x3c000000*bit(compareReference("geu", ptx.F16, v[0]>>16, v[1]>>16, false))
+		return 0x3c00*bit(compareReference("geu", ptx.F16, v[0]&0xffff, v[1]&0xffff, false)) |
+			0x3c000000*bit(compareReference("geu", ptx.F16, v[0]>>16, v[1]>>16, false))
 	})
 	for _, ty := range []ptx.Type{ptx.B16, ptx.U32, ptx.F32, ptx.S64, ptx.F64} {
-		check(t, rng, fmt.Sprintf("selp.%v %%d, %%a, %%b, %%c", ty), ty, []ptx.Type{ty, ty, ptx.Pred}, func(v []uint64) uint64 {
-			return choose(v[2] == 1, v[0], v[1])
-		})
-		check(t, rng, fmt.Sprintf("slct.%v.s32 %%d, %%a, %%b, %%c", ty), ty, []ptx.Type{ty, ty, ptx.S32}, func(v []uint64) uint64 {
-			return choose(int32(v[2]) >= 0, v[0], v[1])
-		})
-		check(t, rng, fmt.Sprintf("slct.ftz.%v.f32 %%d, %%a, %%b, %%c", ty), ty, []ptx.Type{ty, ty, ptx.F32}, func(v []uint64) uint64 {
-			n := floatFormats[ptx.F32].flushed(floatFormats[ptx.F32].decode(v[2]))
-			return choose(!n.nan && (!n.neg || !n.inf && n.value.Sign() == 0), v[0], v[1])
-		})
+		check(t, rng, fmt.Sprintf("selp.%v %%d, %%a, %%b, %%c", ty), ty, []ptx.Type{ty, ty, ptx.Pred},
+			func(v []uint64) uint64 {
+				return choose(v[2] == 1, v[0], v[1])
+			})
+		check(t, rng, fmt.Sprintf("slct.%v.s32 %%d, %%a, %%b, %%c", ty), ty, []ptx.Type{ty, ty, ptx.S32},
+			func(v []uint64) uint64 {
+				return choose(int32(v[2]) >= 0, v[0], v[1])
+			})
+		check(t, rng, fmt.Sprintf("slct.ftz.%v.f32 %%d, %%a, %%b, %%c", ty), ty, []ptx.Type{ty, ty, ptx.F32},
+			func(v []uint64) uint64 {
+				n := floatFormats[ptx.F32].flushed(floatFormats[ptx.F32].decode(v[2]))
+				return choose(!n.nan && (!n.neg || !n.inf && n.value.Sign() == 0), v[0], v[1])
+			})
 	}
 }

@@ -72,10 +72,13 @@ func newRandomFlow(rng *rand.Rand, n int) *randomFlow {
 
 func (f *randomFlow) text(rng *rand.Rand) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "\t.reg .b32 %%x, %%fuel, %%t; .reg .pred %%q, %%out;\n\tmad.wide.u32 %%p, %%t0, 4, %%buf;\n\tld.global.u32 %%x, [%%p];\n\tmov.u32 %%fuel, 40;\n\tbra B0;\n")
+	fmt.Fprintf(&b, "\t.reg .b32 %%x, %%fuel, %%t; .reg .pred %%q, %%out;\n\tmad.wide.u32 %%p, %%t0, 4, %%buf;\n"+
+		"\tld.global.u32 %%x, [%%p];\n\tmov.u32 %%fuel, 40;\n\tbra B0;\n")
 	for _, n := range rng.Perm(len(f.next)) {
-		fmt.Fprintf(&b, "B%d:\n\tmad.lo.u32 %%x, %%x, %d, %d;\n\tsub.u32 %%fuel, %%fuel, 1;\n", n, int32(f.factor[n]), int32(f.term[n]))
-		fmt.Fprintf(&b, "\tsetp.eq.u32 %%out, %%fuel, 0;\n\t@%%out bra DONE;\n\tshr.u32 %%t, %%x, %d;\n\tand.b32 %%t, %%t, 1;\n\tsetp.eq.u32 %%q, %%t, 1;\n", f.bit[n])
+		fmt.Fprintf(&b, "B%d:\n\tmad.lo.u32 %%x, %%x, %d, %d;\n\tsub.u32 %%fuel, %%fuel, 1;\n", n, int32(f.factor[n]),
+			int32(f.term[n]))
+		fmt.Fprintf(&b, "\tsetp.eq.u32 %%out, %%fuel, 0;\n\t@%%out bra DONE;\n\tshr.u32 %%t, %%x, %d;\n"+
+			"\tand.b32 %%t, %%t, 1;\n\tsetp.eq.u32 %%q, %%t, 1;\n", f.bit[n])
 		fmt.Fprintf(&b, "\t@%%q bra B%d;\n\tbra.uni B%d;\n", f.next[n][1], f.next[n][0])
 	}
 	b.WriteString("DONE:\n\tbar.sync 0;\n\tst.global.u32 [%p], %x;")
@@ -110,7 +113,8 @@ func TestRandomControlFlow(t *testing.T) {
 			}}
 		})
 		text := f.text(rng)
-		got, _, err := runBody(t, text, words, Launch{Block: Dim3{96, 1, 1}, Seed: rng.Uint64(), Observers: []Observer{watch}})
+		got, _, err := runBody(t, text, words, Launch{Block: Dim3{96, 1, 1}, Seed: rng.Uint64(),
+			Observers: []Observer{watch}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +157,8 @@ JOIN:	xor.b32 %x, %x, 1;
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := map[string]Count{"xor.b32": {1, 32}, "st.global.u32": {1, 32}, "setp.gt.u32": {1, 32}, "setp.lt.u32": {7, 4 * (1 + 1 + 2 + 3 + 4 + 5 + 6 + 7)}}
+	want := map[string]Count{"xor.b32": {1, 32}, "st.global.u32": {1, 32}, "setp.gt.u32": {1, 32},
+		"setp.lt.u32": {7, 4 * (1 + 1 + 2 + 3 + 4 + 5 + 6 + 7)}}
 	for n, c := range stats.Counts {
 		if w, ok := want[p.Sites()[n].Opcode]; ok && c != w {
 			t.Errorf("%s: %+v, want %+v", p.Sites()[n].Opcode, c, w)
@@ -212,7 +217,8 @@ func TestInstructionLimitAndCancellation(t *testing.T) {
 	}
 	// A launch may execute exactly the maximum number of instructions.
 	for budget, want := range map[int64]error{6: nil, 5: ErrBudget} {
-		_, stats, err := runBody(t, "membar.cta; membar.cta;", make([]uint32, 1), Launch{Block: Dim3{32, 1, 1}, MaxInstructions: budget})
+		_, stats, err := runBody(t, "membar.cta; membar.cta;", make([]uint32, 1),
+			Launch{Block: Dim3{32, 1, 1}, MaxInstructions: budget})
 		if !errors.Is(err, want) || stats.Instructions != 6 {
 			t.Errorf("budget %d: %d instructions, %v, want %v", budget, stats.Instructions, err, want)
 		}
@@ -221,7 +227,8 @@ func TestInstructionLimitAndCancellation(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	_, err = p.Run(ctx, NewMemory(MemoryOptions{}), Launch{Entry: "k", Grid: Dim3{100, 1, 1}, Block: Dim3{1024, 1, 1}, Params: make([]byte, 8)})
+	_, err = p.Run(ctx, NewMemory(MemoryOptions{}), Launch{Entry: "k", Grid: Dim3{100, 1, 1}, Block: Dim3{1024, 1, 1},
+		Params: make([]byte, 8)})
 	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
 		t.Errorf("got %v after %v, want the error of the context immediately", err, time.Since(start))
 	}
@@ -242,21 +249,24 @@ func TestRecursionLimit(t *testing.T) {
 .entry k () { call f, (5); ret; }
 `
 	p := loadText(t, "k.ptx", text)
-	_, err := p.Run(context.Background(), NewMemory(MemoryOptions{}), Launch{Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{32, 1, 1}})
+	_, err := p.Run(context.Background(), NewMemory(MemoryOptions{}),
+		Launch{Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{32, 1, 1}})
 	if !errors.Is(err, ErrMisuse) || !strings.Contains(err.Error(), "nested calls exceed") {
 		t.Errorf("got %v, want the limit of local memory", err)
 	}
 }
 
 func TestTrap(t *testing.T) {
-	_, _, err := runBody(t, ".reg .pred %q; setp.eq.u32 %q, %t0, 37; @%q trap;", make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}, Grid: Dim3{4, 1, 1}, Workers: 2})
+	_, _, err := runBody(t, ".reg .pred %q; setp.eq.u32 %q, %t0, 37; @%q trap;", make([]uint32, 1),
+		Launch{Block: Dim3{64, 1, 1}, Grid: Dim3{4, 1, 1}, Workers: 2})
 	if !errors.Is(err, ErrTrap) || !strings.Contains(err.Error(), "block (0,0,0): thread (37,0,0)") {
 		t.Errorf("got %v, want a trap of thread 37 in the first block", err)
 	}
 }
 
 func TestLaunchArguments(t *testing.T) {
-	text := strings.Replace(kernelSource(".shared .b8 s[1024]; mov.u64 %p, s;"), "(.param .u64 buf)", "(.param .u64 buf)\n.maxntid 64, 2, 1", 1)
+	text := strings.Replace(kernelSource(".shared .b8 s[1024]; mov.u64 %p, s;"), "(.param .u64 buf)",
+		"(.param .u64 buf)\n.maxntid 64, 2, 1", 1)
 	p := loadText(t, "k.ptx", text)
 	good := Launch{Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{32, 1, 1}, Params: make([]byte, 8)}
 	for _, c := range []struct {
@@ -271,14 +281,16 @@ func TestLaunchArguments(t *testing.T) {
 		{func(l *Launch) { l.Block = Dim3{1024, 2, 1} }, "2048 threads: want at most 1024"},
 		{func(l *Launch) { l.Block = Dim3{64, 4, 1} }, "256 threads: want at most 128 (.maxntid)"},
 		{func(l *Launch) { l.Params = make([]byte, 12) }, "12 bytes of parameters: want 8"},
-		{func(l *Launch) { l.Shared = 227 << 10 }, "1024 bytes of static and 232448 of dynamic shared memory: want a sum of at most 232448"},
+		{func(l *Launch) { l.Shared = 227 << 10 }, "1024 bytes of static and 232448 of dynamic shared memory: want a sum " +
+			"of at most 232448"},
 		{func(l *Launch) { l.Shared = -1 }, "dynamic shared memory is -1 bytes: want at least 0"},
 		{func(l *Launch) { l.Workers = -1 }, "Workers is -1: want at least 0"},
 	} {
 		l := good
 		c.change(&l)
 		_, err := p.Run(context.Background(), NewMemory(MemoryOptions{}), l)
-		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrLaunch) || !strings.Contains(err.Error(), c.want)) {
+		if c.want == "" && err != nil || c.want != "" &&
+			(!errors.Is(err, ErrLaunch) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("got %v, want %q", err, c.want)
 		}
 	}
@@ -291,7 +303,9 @@ func TestPack(t *testing.T) {
 .entry k (.param .u64 a, .param .f32 b, .param .u8 c, .param .b32 d, .param .align 16 .b8 e[6]) { ret; }
 `)
 	b, err := p.Pack("k", uint64(1), float32(1), int8(-1), float32(2), []byte("abcdef"))
-	if want := "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80\x3f\xff\x00\x00\x00\x00\x00\x00\x40\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00abcdef"; err != nil || string(b) != want {
+	want := "\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x80\x3f\xff\x00\x00\x00\x00\x00\x00\x40" +
+		"\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00abcdef"
+	if err != nil || string(b) != want {
 		t.Errorf("got %q, %v, want %q", b, err, want)
 	}
 	for _, c := range []struct {

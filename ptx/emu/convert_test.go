@@ -79,7 +79,8 @@ func TestConversions(t *testing.T) {
 		if floatFormats[to] != (floatFormat{}) && !strings.Contains(mods, "sat") {
 			args = slices.DeleteFunc(args, func(v []uint64) bool { return isNaN(from, v[0]) }) // tested by TestNaNs
 		}
-		checkRows(t, text, to, []ptx.Type{from}, args, func(v []uint64) uint64 { return convertReference(to, from, mods, v[0]) })
+		checkRows(t, text, to, []ptx.Type{from}, args,
+			func(v []uint64) uint64 { return convertReference(to, from, mods, v[0]) })
 	}
 	for _, to := range ints {
 		for _, from := range ints {
@@ -108,7 +109,8 @@ func TestConversions(t *testing.T) {
 		}
 	}
 	for _, mods := range []string{".rn", ".rz", ".rm", ".rp"} {
-		for _, pair := range [][2]ptx.Type{{ptx.F32, ptx.F64}, {ptx.F16, ptx.F64}, {ptx.F16, ptx.F32}, {ptx.BF16, ptx.F64}, {ptx.BF16, ptx.F16}, {ptx.F16, ptx.BF16}} {
+		for _, pair := range [][2]ptx.Type{{ptx.F32, ptx.F64}, {ptx.F16, ptx.F64}, {ptx.F16, ptx.F32}, {ptx.BF16, ptx.F64},
+			{ptx.BF16, ptx.F16}, {ptx.F16, ptx.BF16}} {
 			test(pair[0], pair[1], mods)
 		}
 		test(ptx.F32, ptx.F64, mods+".ftz.sat")
@@ -157,7 +159,8 @@ func TestNaNs(t *testing.T) {
 		{"abs.f64 %d, %a", ptx.B64, ptx.F64, 0xfffdeadbeef12345, 0xfffdeadbeef12345},
 		{"add.rn.f64 %d, %a, 0d7FF4123456789ABC", ptx.B64, ptx.F64, 0xfffdeadbeef12345, 0x7ffc123456789abc},
 		{"mul.rz.f64 %d, %a, 0d7FF4123456789ABC", ptx.B64, ptx.F64, 0x7ff8000000000000, 0x7ffc123456789abc},
-		{"fma.rn.f64 %d, 0d7FF0000000000000, 0d0000000000000000, %a", ptx.B64, ptx.F64, 0xfffdeadbeef12345, 0xfffdeadbeef12345},
+		{"fma.rn.f64 %d, 0d7FF0000000000000, 0d0000000000000000, %a", ptx.B64, ptx.F64, 0xfffdeadbeef12345,
+			0xfffdeadbeef12345},
 		{"sub.rn.f64 %d, %a, 0d7FF0000000000000", ptx.B64, ptx.F64, 0x7ff0000000000000, 0xfff8000000000000},
 		{"fma.rn.oob.f16 %d, %a, %a, %a", ptx.B16, ptx.F16, 0xfff7, 0},
 		{"fma.rn.oob.bf16 %d, %a, %a, %a", ptx.B16, ptx.BF16, 0x7fff, 0x7fff},
@@ -179,16 +182,22 @@ func fits(to, from ptx.Type) bool {
 // the operation.
 func TestWideRegisters(t *testing.T) {
 	rng := seeded(t)
-	check(t, rng, "cvt.s32.s8 %d, %a", ptx.S32, []ptx.Type{ptx.U32}, func(v []uint64) uint64 { return uint64(int64(int8(v[0]))) })
+	check(t, rng, "cvt.s32.s8 %d, %a", ptx.S32, []ptx.Type{ptx.U32},
+		func(v []uint64) uint64 { return uint64(int64(int8(v[0]))) })
 	check(t, rng, "cvt.u8.u32 %d, %a", ptx.U64, []ptx.Type{ptx.U32}, func(v []uint64) uint64 { return v[0] & 0xff })
-	check(t, rng, "cvt.s16.u64 %d, %a", ptx.S64, []ptx.Type{ptx.U64}, func(v []uint64) uint64 { return uint64(int64(int16(v[0]))) })
-	check(t, rng, "cvt.rzi.s8.f32 %d, %a", ptx.S32, []ptx.Type{ptx.F32}, func(v []uint64) uint64 { return convertReference(ptx.S8, ptx.F32, ".rzi", v[0]) })
+	check(t, rng, "cvt.s16.u64 %d, %a", ptx.S64, []ptx.Type{ptx.U64},
+		func(v []uint64) uint64 { return uint64(int64(int16(v[0]))) })
+	check(t, rng, "cvt.rzi.s8.f32 %d, %a", ptx.S32, []ptx.Type{ptx.F32},
+		func(v []uint64) uint64 { return convertReference(ptx.S8, ptx.F32, ".rzi", v[0]) })
 	memory := "{ .local .b64 m; st.local.u64 [m], %a; "
-	check(t, rng, memory+"ld.local.s8 %d, [m+1]; }", ptx.S32, []ptx.Type{ptx.U64}, func(v []uint64) uint64 { return uint64(int64(int8(v[0] >> 8))) })
-	check(t, rng, memory+"ld.local.u16 %d, [m+2]; }", ptx.U64, []ptx.Type{ptx.U64}, func(v []uint64) uint64 { return v[0] >> 16 & 0xffff })
-	check(t, rng, memory+"st.local.u8 [m+3], %b; ld.local.u64 %d, [m]; }", ptx.U64, []ptx.Type{ptx.U64, ptx.U32}, func(v []uint64) uint64 {
-		return v[0]&^(0xff<<24) | v[1]&0xff<<24
-	})
+	check(t, rng, memory+"ld.local.s8 %d, [m+1]; }", ptx.S32, []ptx.Type{ptx.U64},
+		func(v []uint64) uint64 { return uint64(int64(int8(v[0] >> 8))) })
+	check(t, rng, memory+"ld.local.u16 %d, [m+2]; }", ptx.U64, []ptx.Type{ptx.U64},
+		func(v []uint64) uint64 { return v[0] >> 16 & 0xffff })
+	check(t, rng, memory+"st.local.u8 [m+3], %b; ld.local.u64 %d, [m]; }", ptx.U64, []ptx.Type{ptx.U64, ptx.U32},
+		func(v []uint64) uint64 {
+			return v[0]&^(0xff<<24) | v[1]&0xff<<24
+		})
 }
 
 // TestPackedConversions checks conversions of several values in one register.
@@ -224,7 +233,8 @@ func TestPackedConversions(t *testing.T) {
 		for n := range values {
 			back[n] = []uint64{values[n]}
 		}
-		for n, got := range evaluate(t, fmt.Sprintf("cvt.rn.satfinite.%s.f16x2 %%d, %%a", name), ptx.B16, []ptx.Type{ptx.B32}, back) {
+		for n, got := range evaluate(t, fmt.Sprintf("cvt.rn.satfinite.%s.f16x2 %%d, %%a", name), ptx.B16, []ptx.Type{ptx.B32},
+			back) {
 			for h := range 2 {
 				b := uint8(all[n][0] >> (8 * h))
 				if x := decode(b); x == x && x*0 == 0 && uint8(got>>(8*h)) != b {
@@ -238,11 +248,14 @@ func TestPackedConversions(t *testing.T) {
 		x      float32
 		want   uint64
 	}{
-		{"e4m3x2", 448, 0x7e}, {"e4m3x2", 465, 0x7e}, {"e4m3x2", 1e9, 0x7e}, {"e4m3x2", -1e9, 0xfe}, {"e4m3x2", 0x1p-9, 1}, {"e4m3x2", 0x1p-10, 0},
-		{"e4m3x2", 0x1.8p-10, 1}, {"e4m3x2", 1.0625, 0x38}, {"e4m3x2", 1.1875, 0x3a}, {"e5m2x2", 57344, 0x7b}, {"e5m2x2", 1e9, 0x7b}, {"e5m2x2", 1.125, 0x3c}, {"e5m2x2", 1.375, 0x3e},
+		{"e4m3x2", 448, 0x7e}, {"e4m3x2", 465, 0x7e}, {"e4m3x2", 1e9, 0x7e}, {"e4m3x2", -1e9, 0xfe}, {"e4m3x2", 0x1p-9, 1},
+		{"e4m3x2", 0x1p-10, 0},
+		{"e4m3x2", 0x1.8p-10, 1}, {"e4m3x2", 1.0625, 0x38}, {"e4m3x2", 1.1875, 0x3a}, {"e5m2x2", 57344, 0x7b},
+		{"e5m2x2", 1e9, 0x7b}, {"e5m2x2", 1.125, 0x3c}, {"e5m2x2", 1.375, 0x3e},
 	} {
 		text := fmt.Sprintf("cvt.rn.satfinite.%s.f32 %%d, %%a, %%b", c.format)
-		checkRows(t, text, ptx.B16, f32, [][]uint64{{floatFormats[ptx.F32].encodeFloat(c.x), 0}}, func([]uint64) uint64 { return c.want << 8 })
+		checkRows(t, text, ptx.B16, f32, [][]uint64{{floatFormats[ptx.F32].encodeFloat(c.x), 0}},
+			func([]uint64) uint64 { return c.want << 8 })
 	}
 	for name, mode := range map[string]rounding{"rna": awayTies, "rn": nearest, "rz": toZero} {
 		args := slices.DeleteFunc(sampleArgs(rng, f32[:1]), func(v []uint64) bool { return isNaN(ptx.F32, v[0]) })

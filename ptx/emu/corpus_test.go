@@ -117,8 +117,10 @@ func TestMathematics(t *testing.T) {
 			name      string
 			got, want float64
 		}{
-			{"f[0]", float64(got[0]), math.Sin(x(1)) + math.Exp(x(2)) + math.Sqrt(x(3))/x(4) + 1/math.Sqrt(x(5)) + x(6)*x(7) + x(8)},
-			{"f[9]", float64(got[9]), x(10)/x(11) + min(x(12), x(13)) + math.Tanh(x(14)) + math.Log2(x(15)) + math.Floor(x(16)) + math.RoundToEven(x(17))},
+			{"f[0]", float64(got[0]), math.Sin(x(1)) + math.Exp(x(2)) + math.Sqrt(x(3))/x(4) + 1/math.Sqrt(x(5)) + x(6)*x(7) +
+				x(8)},
+			{"f[9]", float64(got[9]), x(10)/x(11) + min(x(12), x(13)) + math.Tanh(x(14)) + math.Log2(x(15)) + math.Floor(x(16)) +
+				math.RoundToEven(x(17))},
 			{"d[0]", gotD[0], math.Sqrt(2) + 3.0/7 + math.Exp(0.5) + x(18) + 1e9},
 			{"f[19]", float64(got[19]), -4.5 + 7 + 7},
 		} {
@@ -143,7 +145,8 @@ func TestReduction(t *testing.T) {
 			}
 		}
 		xa, out := upload(t, mem, x), upload(t, mem, []float32{0})
-		_, err := runKernel(t, p, "3sum", mem, Launch{Grid: Dim3{5, 1, 1}, Block: Dim3{128, 1, 1}, Shared: 128}, xa, out, int32(n))
+		_, err := runKernel(t, p, "3sum", mem, Launch{Grid: Dim3{5, 1, 1}, Block: Dim3{128, 1, 1}, Shared: 128}, xa, out,
+			int32(n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,7 +184,8 @@ func TestTensorCores(t *testing.T) {
 		mem := NewMemory(MemoryOptions{})
 		c := upload(t, mem, make([]float32, 256))
 		aa := upload(t, mem, a)
-		if _, err := runKernel(t, p, "6tensor", mem, Launch{Block: Dim3{32, 1, 1}}, aa, upload(t, mem, b), c, int32(16), int32(k)); err != nil {
+		if _, err := runKernel(t, p, "6tensor", mem, Launch{Block: Dim3{32, 1, 1}}, aa, upload(t, mem, b), c, int32(16),
+			int32(k)); err != nil {
 			t.Fatal(err)
 		}
 		got := make([]float32, 256)
@@ -208,9 +212,11 @@ func TestUnsupportedInstructions(t *testing.T) {
 	const head = ".version 8.0\n.target sm_90a\n.address_size 64\n"
 	kernel := func(body string) string { return head + ".entry k () {\n" + body + "\nret;\n}\n" }
 	for _, c := range []struct{ text, want string }{
-		{kernel(".reg .b64 %a;\ndiscard.global.L2 [%a], 128;"), "x.ptx:6:1: emulator: discard.global.L2 (a cache line without its contents) is not supported"},
+		{kernel(".reg .b64 %a;\ndiscard.global.L2 [%a], 128;"),
+			"x.ptx:6:1: emulator: discard.global.L2 (a cache line without its contents) is not supported"},
 		{kernel(".reg .b32 %r;\nmov.b32 %r, %reserved_smem_offset_begin;"), "special register %reserved_smem_offset_begin"},
-		{head + ".extern .func f ();\n" + ".entry k () {\ncall f;\nret;\n}\n", "function f, which is declared but not defined,"},
+		{head + ".extern .func f ();\n" + ".entry k () {\ncall f;\nret;\n}\n",
+			"function f, which is declared but not defined,"},
 		{strings.Replace(kernel(""), "64", "32", 1), "address size 32 is not supported"},
 	} {
 		m, err := ptx.Parse("x.ptx", c.text)

@@ -58,7 +58,8 @@ func TestAllInstructionForms(t *testing.T) {
 			mem := NewMemory(MemoryOptions{})
 			params := make([]byte, p.functions["k"].paramSize)
 			binary.LittleEndian.PutUint64(params, upload(t, mem, make([]byte, 4096)))
-			_, err = p.Run(context.Background(), mem, Launch{Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{32, 1, 1}, Shared: 4096, Params: params, MaxInstructions: 10000})
+			_, err = p.Run(context.Background(), mem, Launch{Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{32, 1, 1},
+				Shared: 4096, Params: params, MaxInstructions: 10000})
 			// An isolated instruction can wait for other threads or lack its setup.
 			if err != nil && !errors.Is(err, ErrTrap) && !errors.Is(err, ErrMisuse) && !errors.Is(err, ErrDeadlock) {
 				t.Errorf("%s: %v", name, err)

@@ -21,7 +21,8 @@ var descriptorSwizzles = [4]int{0, 128, 64, 32}
 func unpackDescriptor(word uint64) descriptor {
 	field := func(at int) uint64 { return word >> at & (1<<14 - 1) << 4 }
 	return descriptor{
-		start: field(0), leading: field(16), stride: field(32), base: word >> 49 & 7 << 7, swizzle: descriptorSwizzles[word>>62],
+		start: field(0), leading: field(16), stride: field(32), base: word >> 49 & 7 << 7,
+		swizzle: descriptorSwizzles[word>>62],
 	}
 }
 

@@ -58,7 +58,8 @@ func decodeMapa(d *decoder) execFunc {
 			return peerAddress(int(rank), (a-window)&(1<<peerShift-1)) + window
 		}
 		if narrow {
-			map2(dst[uint32](w, in), reg[uint32](w, in.a), ranks, func(a, rank uint32) uint32 { return uint32(at(uint64(a), rank)) })
+			map2(dst[uint32](w, in), reg[uint32](w, in.a), ranks,
+				func(a, rank uint32) uint32 { return uint32(at(uint64(a), rank)) })
 			return
 		}
 		map2(dst[uint64](w, in), reg[uint64](w, in.a), ranks, at)

@@ -59,7 +59,8 @@ func TestDistributedSharedMemory(t *testing.T) {
 		t.Error("a barrier of the block synchronizes the cluster: want wrong results")
 	}
 	n, err := wrong(clusterSync, "")
-	if n == 0 || !errors.Is(err, ErrAccess) || !strings.Contains(err.Error(), "of the cluster has exited, which freed its shared memory") {
+	if n == 0 || !errors.Is(err, ErrAccess) || !strings.Contains(err.Error(),
+		"of the cluster has exited, which freed its shared memory") {
 		t.Errorf("%d of 20 runs failed without the last barrier, with %v: want ErrAccess for an exited block", n, err)
 	}
 }
@@ -75,7 +76,8 @@ func TestClusterSpecialRegisters(t *testing.T) {
 	for k, name := range names {
 		body += fmt.Sprintf("\n\tmov.u32 %%v, %s; st.global.u32 [%%p+%d], %%v;", name, 4*k)
 	}
-	got, _, err := runBody(t, body, make([]uint32, 8*16), Launch{Grid: Dim3{4, 2, 1}, Block: Dim3{1, 1, 1}, Cluster: Dim3{2, 2, 1}})
+	got, _, err := runBody(t, body, make([]uint32, 8*16), Launch{Grid: Dim3{4, 2, 1}, Block: Dim3{1, 1, 1},
+		Cluster: Dim3{2, 2, 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,7 +115,8 @@ func TestGenericClusterAddresses(t *testing.T) {
 	isspacep.shared::cta %q, %g; selp.u32 %v, 1, 0, %q; st.global.u32 [%p+16], %v;
 	getctarank.u64 %v, %g; st.global.u32 [%p+20], %v;`
 	for seed := range uint64(10) {
-		got, _, err := runBody(t, body, make([]uint32, 16), Launch{Grid: Dim3{2, 1, 1}, Block: Dim3{1, 1, 1}, Cluster: Dim3{2, 1, 1}, Seed: seed})
+		got, _, err := runBody(t, body, make([]uint32, 16), Launch{Grid: Dim3{2, 1, 1}, Block: Dim3{1, 1, 1},
+			Cluster: Dim3{2, 1, 1}, Seed: seed})
 		want := []uint32{41, 1, 0, 1, 1, 0, 0, 0, 40, 0, 0, 1, 1, 1, 0, 0}
 		if err != nil || !slices.Equal(got, want) {
 			t.Fatalf("got %v %v, want %v", got, err, want)
@@ -130,9 +133,12 @@ func TestClusterFaults(t *testing.T) {
 	}{
 		{"barrier.cluster.wait;", "wait without an arrival", ErrMisuse},
 		{"barrier.cluster.arrive; barrier.cluster.arrive;", "arrive a second time without a wait", ErrMisuse},
-		{".reg .b32 %v; .shared .b32 s; mov.u32 %v, s; mapa.shared::cluster.u32 %v, %v, 2;", "rank is 2 in a cluster of 2 blocks", ErrMisuse},
-		{".reg .b32 %v; mov.u32 %v, 0x3000000; ld.shared::cluster.u32 %v, [%v];", "the cluster has no block of this rank", ErrAccess},
-		{".reg .b32 %v; .reg .pred %q; mov.u32 %v, %ctaid.x; setp.eq.u32 %q, %v, 0; @%q bar.sync 1, 96; barrier.cluster.arrive; barrier.cluster.wait;",
+		{".reg .b32 %v; .shared .b32 s; mov.u32 %v, s; mapa.shared::cluster.u32 %v, %v, 2;",
+			"rank is 2 in a cluster of 2 blocks", ErrMisuse},
+		{".reg .b32 %v; mov.u32 %v, 0x3000000; ld.shared::cluster.u32 %v, [%v];", "the cluster has no block of this rank",
+			ErrAccess},
+		{".reg .b32 %v; .reg .pred %q; mov.u32 %v, %ctaid.x; setp.eq.u32 %q, %v, 0; @%q bar.sync 1, 96; " +
+			"barrier.cluster.arrive; barrier.cluster.wait;",
 			"at the cluster barrier, where 64 threads have not arrived", ErrDeadlock},
 	} {
 		_, _, err := runBody(t, c.body, []uint32{0}, two)
@@ -141,7 +147,8 @@ func TestClusterFaults(t *testing.T) {
 		}
 	}
 	// The cluster barrier does not wait for exited threads.
-	if _, _, err := runBody(t, ".reg .pred %q; setp.lt.u32 %q, %t0, 40; @%q exit; barrier.cluster.arrive; barrier.cluster.wait;", []uint32{0}, two); err != nil {
+	if _, _, err := runBody(t, ".reg .pred %q; setp.lt.u32 %q, %t0, 40; @%q exit; barrier.cluster.arrive; "+
+		"barrier.cluster.wait;", []uint32{0}, two); err != nil {
 		t.Error(err)
 	}
 }
@@ -164,8 +171,10 @@ func TestClusterSizes(t *testing.T) {
 	} {
 		p := loadText(t, "k.ptx", c.text)
 		mem := NewMemory(MemoryOptions{})
-		_, err := p.Run(t.Context(), mem, Launch{Entry: "k", Grid: c.grid, Block: Dim3{1, 1, 1}, Cluster: c.size, Params: pack(t, p, "k", uint64(0))})
-		if c.want == "" && err != nil || c.want != "" && (!errors.Is(err, ErrLaunch) || !strings.Contains(err.Error(), c.want)) {
+		_, err := p.Run(t.Context(), mem, Launch{Entry: "k", Grid: c.grid, Block: Dim3{1, 1, 1}, Cluster: c.size,
+			Params: pack(t, p, "k", uint64(0))})
+		if c.want == "" && err != nil || c.want != "" &&
+			(!errors.Is(err, ErrLaunch) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("grid %v, clusters %v: got %v, want %q", c.grid, c.size, err, c.want)
 		}
 	}

@@ -102,7 +102,8 @@ func sampleValues(rng *rand.Rand, t ptx.Type) []uint64 {
 	case ptx.Pred:
 		return []uint64{0, 1}
 	case ptx.F32:
-		for _, f := range []float32{0, 1, 1.5, 0.1, 3, math.MaxFloat32, math.SmallestNonzeroFloat32, 0x1p-126, 0x0.fffffep-126, 0x1p-64, 0x1p64, 0x1p24, 0x1.000002p0, 0.5, 2.5} {
+		for _, f := range []float32{0, 1, 1.5, 0.1, 3, math.MaxFloat32, math.SmallestNonzeroFloat32, 0x1p-126,
+			0x0.fffffep-126, 0x1p-64, 0x1p64, 0x1p24, 0x1.000002p0, 0.5, 2.5} {
 			add(uint64(math.Float32bits(f)), uint64(math.Float32bits(-f)))
 		}
 		add(0x7f800000, 0xff800000, 0x7fc00000, 0xffc12345, 0x7f800001)
@@ -114,7 +115,8 @@ func sampleValues(rng *rand.Rand, t ptx.Type) []uint64 {
 			return uint64(rng.Uint32()&0x807fffff | uint32(120+rng.IntN(16))<<23)
 		}
 	case ptx.F64:
-		for _, f := range []float64{0, 1, 1.5, 0.1, 3, math.MaxFloat64, math.SmallestNonzeroFloat64, 0x1p-1022, 0x0.fffffffffffffp-1022, 0x1p53, 0x1.0000000000001p0, 1e300, 1e-300} {
+		for _, f := range []float64{0, 1, 1.5, 0.1, 3, math.MaxFloat64, math.SmallestNonzeroFloat64, 0x1p-1022,
+			0x0.fffffffffffffp-1022, 0x1p53, 0x1.0000000000001p0, 1e300, 1e-300} {
 			add(math.Float64bits(f), math.Float64bits(-f))
 		}
 		add(0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000, 0xfffdeadbeef12345, 0x7ff4123456789abc)

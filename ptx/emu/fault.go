@@ -47,7 +47,8 @@ type Fault struct {
 }
 
 func (f *Fault) Error() string {
-	verb := [...]string{Read: "read", Write: "write", Atomic: "atomic access", AsyncRead: "asynchronous read", AsyncWrite: "asynchronous write"}[f.Access]
+	verb := [...]string{Read: "read", Write: "write", Atomic: "atomic access", AsyncRead: "asynchronous read",
+		AsyncWrite: "asynchronous write"}[f.Access]
 	return fmt.Sprintf("%v: thread %v of block %v: %s of %s at %v address %#x: %s",
 		f.Site, f.Thread, f.Block, verb, bytesText(uint64(f.Size)), f.Space, f.FirstAddr, f.Detail)
 }

@@ -128,9 +128,10 @@ func execMulF64(w *warp, in *inst) {
 }
 
 func execFmaF64(w *warp, in *inst) {
-	map3(dst[float64](w, in), reg[float64](w, in.a), reg[float64](w, in.b), reg[float64](w, in.c), func(a, b, c float64) float64 {
-		return known64(math.FMA(a, b, c), a, c, b)
-	})
+	map3(dst[float64](w, in), reg[float64](w, in.a), reg[float64](w, in.b), reg[float64](w, in.c),
+		func(a, b, c float64) float64 {
+			return known64(math.FMA(a, b, c), a, c, b)
+		})
 }
 
 // known64 returns y, or the NaN of a GPU if y is NaN.

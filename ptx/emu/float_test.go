@@ -226,13 +226,14 @@ func TestFloatArithmetic(t *testing.T) {
 					}
 					args[n] = packed
 				}
-				checkRows(t, fmt.Sprintf("%s%s.%v %%d, %s", o.op, mods, pair, operands), ptx.B32, repeat(ptx.B32, o.args), args, func(v []uint64) uint64 {
-					lo, hi := make([]uint64, len(v)), make([]uint64, len(v))
-					for k := range v {
-						lo[k], hi[k] = v[k]&0xffff, v[k]>>16
-					}
-					return want(lo) | want(hi)<<16
-				})
+				checkRows(t, fmt.Sprintf("%s%s.%v %%d, %s", o.op, mods, pair, operands), ptx.B32, repeat(ptx.B32, o.args), args,
+					func(v []uint64) uint64 {
+						lo, hi := make([]uint64, len(v)), make([]uint64, len(v))
+						for k := range v {
+							lo[k], hi[k] = v[k]&0xffff, v[k]>>16
+						}
+						return want(lo) | want(hi)<<16
+					})
 			}
 		}
 	}
@@ -298,7 +299,8 @@ func TestGather(t *testing.T) {
 			t.Fatalf("got %v, want %v for %#x + %#x", got, want, a, shift)
 		}
 		var off, offGo [lanes]uint64
-		if got := offsets(&off, &a, shift, 253, 3); got != want || offsetsGo(&offGo, &a, shift, 253, 3) != want || off != offGo {
+		if got := offsets(&off, &a, shift, 253, 3); got != want || offsetsGo(&offGo, &a, shift, 253, 3) != want ||
+			off != offGo {
 			t.Fatalf("got %v %#x, want %v for %#x + %#x", got, off, want, a, shift)
 		}
 		if gather[uint32](&plain, &a, shift, 253, ptr(words)) && plain != d {

@@ -47,22 +47,31 @@ func integers(u16, u32, u64, s16, s32, s64 execFunc) typed {
 }
 
 var (
-	addInt   = typed{ptx.U16: op2(func(a, b uint16) uint16 { return a + b }), ptx.U32: execAddU32, ptx.U64: execAddU64}
-	subInt   = typed{ptx.U16: execSub[uint16], ptx.U32: execSub[uint32], ptx.U64: execSub[uint64]}
-	mulLo    = typed{ptx.U16: execMulLo[uint16], ptx.U32: execMulLo[uint32], ptx.U64: execMulLo[uint64]}
-	madLo    = typed{ptx.U16: execMadLo[uint16], ptx.U32: execMadLo[uint32], ptx.U64: execMadLo[uint64]}
-	mulWide  = typed{ptx.U16: execMulWide[uint16, uint32], ptx.U32: execMulWide[uint32, uint64], ptx.S16: execMulWide[int16, int32], ptx.S32: execMulWide[int32, int64]}
-	madWide  = typed{ptx.U16: execMadWide[uint16, uint32], ptx.U32: execMadWide[uint32, uint64], ptx.S16: execMadWide[int16, int32], ptx.S32: execMadWide[int32, int64]}
-	mulHiInt = integers(op2(mulHi16[uint16]), op2(mulHi32[uint32]), op2(mulHiU64), op2(mulHi16[int16]), op2(mulHi32[int32]), op2(mulHiS64))
-	madHiInt = integers(madHi(mulHi16[uint16]), madHi(mulHi32[uint32]), madHi(mulHiU64), madHi(mulHi16[int16]), madHi(mulHi32[int32]), madHi(mulHiS64))
+	addInt  = typed{ptx.U16: op2(func(a, b uint16) uint16 { return a + b }), ptx.U32: execAddU32, ptx.U64: execAddU64}
+	subInt  = typed{ptx.U16: execSub[uint16], ptx.U32: execSub[uint32], ptx.U64: execSub[uint64]}
+	mulLo   = typed{ptx.U16: execMulLo[uint16], ptx.U32: execMulLo[uint32], ptx.U64: execMulLo[uint64]}
+	madLo   = typed{ptx.U16: execMadLo[uint16], ptx.U32: execMadLo[uint32], ptx.U64: execMadLo[uint64]}
+	mulWide = typed{ptx.U16: execMulWide[uint16, uint32], ptx.U32: execMulWide[uint32, uint64],
+		ptx.S16: execMulWide[int16, int32], ptx.S32: execMulWide[int32, int64]}
+	madWide = typed{ptx.U16: execMadWide[uint16, uint32], ptx.U32: execMadWide[uint32, uint64],
+		ptx.S16: execMadWide[int16, int32], ptx.S32: execMadWide[int32, int64]}
+	mulHiInt = integers(op2(mulHi16[uint16]), op2(mulHi32[uint32]), op2(mulHiU64), op2(mulHi16[int16]),
+		op2(mulHi32[int32]), op2(mulHiS64))
+	madHiInt = integers(madHi(mulHi16[uint16]), madHi(mulHi32[uint32]), madHi(mulHiU64), madHi(mulHi16[int16]),
+		madHi(mulHi32[int32]), madHi(mulHiS64))
 
-	divInt = integers(op2(quotient[uint16]), op2(quotient[uint32]), op2(quotient[uint64]), op2(quotient[int16]), op2(quotient[int32]), op2(quotient[int64]))
-	remInt = integers(op2(remainder[uint16]), op2(remainder[uint32]), op2(remainder[uint64]), op2(remainder[int16]), op2(remainder[int32]), op2(remainder[int64]))
-	sadInt = integers(op3(sad[uint16]), op3(sad[uint32]), op3(sad[uint64]), op3(sad[int16]), op3(sad[int32]), op3(sad[int64]))
+	divInt = integers(op2(quotient[uint16]), op2(quotient[uint32]), op2(quotient[uint64]), op2(quotient[int16]),
+		op2(quotient[int32]), op2(quotient[int64]))
+	remInt = integers(op2(remainder[uint16]), op2(remainder[uint32]), op2(remainder[uint64]), op2(remainder[int16]),
+		op2(remainder[int32]), op2(remainder[int64]))
+	sadInt = integers(op3(sad[uint16]), op3(sad[uint32]), op3(sad[uint64]), op3(sad[int16]), op3(sad[int32]),
+		op3(sad[int64]))
 	absInt = typed{ptx.S16: op1(absolute[int16]), ptx.S32: op1(absolute[int32]), ptx.S64: op1(absolute[int64])}
 	negInt = typed{ptx.S16: op1(negate[int16]), ptx.S32: op1(negate[int32]), ptx.S64: op1(negate[int64])}
-	minInt = integers(op2(least[uint16]), op2(least[uint32]), op2(least[uint64]), op2(least[int16]), op2(least[int32]), op2(least[int64]))
-	maxInt = integers(op2(most[uint16]), op2(most[uint32]), op2(most[uint64]), op2(most[int16]), op2(most[int32]), op2(most[int64]))
+	minInt = integers(op2(least[uint16]), op2(least[uint32]), op2(least[uint64]), op2(least[int16]), op2(least[int32]),
+		op2(least[int64]))
+	maxInt = integers(op2(most[uint16]), op2(most[uint32]), op2(most[uint64]), op2(most[int16]), op2(most[int32]),
+		op2(most[int64]))
 )
 
 func mulHi16[T uint16 | int16](a, b T) T { return T(int32(a) * int32(b) >> 16) }
@@ -295,7 +304,8 @@ func decodeMax(d *decoder) execFunc {
 }
 
 // extreme decodes min and max.
-func (d *decoder) extreme(op *floatOp, ints typed, s16 func(a, b int16) int16, u16 func(a, b uint16) uint16, s32 func(a, b int32) int32) execFunc {
+func (d *decoder) extreme(op *floatOp, ints typed, s16 func(a, b int16) int16, u16 func(a, b uint16) uint16,
+	s32 func(a, b int32) int32) execFunc {
 	d.operands()
 	t, relu := d.mainType(), d.i.Has("relu")
 	switch {

@@ -19,7 +19,8 @@ func check(t *testing.T, rng *rand.Rand, text string, result ptx.Type, types []p
 	checkRows(t, text, result, types, args, want)
 }
 
-func checkRows(t *testing.T, text string, result ptx.Type, types []ptx.Type, args [][]uint64, want func(v []uint64) uint64) {
+func checkRows(t *testing.T, text string, result ptx.Type, types []ptx.Type, args [][]uint64,
+	want func(v []uint64) uint64) {
 	t.Helper()
 	mask := ^uint64(0) >> (64 - result.Bits())
 	for n, got := range evaluate(t, text, result, types, args) {
@@ -148,17 +149,19 @@ func TestCarry(t *testing.T) {
 		func(v []uint64) uint64 { return v[0] + v[1] })
 	check(t, rng, split+"sub.cc.u32 %al, %al, %bl; subc.u32 %ah, %ah, %bh; mov.b64 %d, {%al, %ah}; }", ptx.U64, u,
 		func(v []uint64) uint64 { return v[0] - v[1] })
-	check(t, rng, split+"mad.lo.cc.u32 %bl, %al, %al, %bl; madc.hi.u32 %bh, %al, %al, %bh; mov.b64 %d, {%bl, %bh}; }", ptx.U64, u,
+	check(t, rng, split+"mad.lo.cc.u32 %bl, %al, %al, %bl; madc.hi.u32 %bh, %al, %al, %bh; mov.b64 %d, {%bl, %bh}; }",
+		ptx.U64, u,
 		func(v []uint64) uint64 { return uint64(uint32(v[0]))*uint64(uint32(v[0])) + v[1] })
 	check(t, rng, "{ .reg .u64 %x; add.cc.u64 %x, %a, %b; addc.u64 %d, 0, 0; }", ptx.U64, u,
 		func(v []uint64) uint64 { _, c := bits.Add64(v[0], v[1], 0); return c })
 	check(t, rng, "{ .reg .u64 %x; sub.cc.u64 %x, %a, %b; subc.cc.u64 %d, 5, 2; }", ptx.U64, u,
 		func(v []uint64) uint64 { _, c := bits.Sub64(v[0], v[1], 0); return 3 - c })
-	check(t, rng, "{ .reg .u64 %x; mad.hi.cc.s64 %x, %a, %b, %a; madc.lo.s64 %d, %a, 3, 0; }", ptx.U64, u, func(v []uint64) uint64 {
-		p := new(big.Int).Mul(asInt(ptx.S64, v[0]), asInt(ptx.S64, v[1]))
-		_, c := bits.Add64(wrapped(ptx.U64, p.Rsh(p, 64)), v[0], 0)
-		return 3*v[0] + c
-	})
+	check(t, rng, "{ .reg .u64 %x; mad.hi.cc.s64 %x, %a, %b, %a; madc.lo.s64 %d, %a, 3, 0; }", ptx.U64, u,
+		func(v []uint64) uint64 {
+			p := new(big.Int).Mul(asInt(ptx.S64, v[0]), asInt(ptx.S64, v[1]))
+			_, c := bits.Add64(wrapped(ptx.U64, p.Rsh(p, 64)), v[0], 0)
+			return 3*v[0] + c
+		})
 }
 
 func TestBitOperations(t *testing.T) {
@@ -168,13 +171,16 @@ func TestBitOperations(t *testing.T) {
 			"and": func(a, b uint64) uint64 { return a & b }, "or": func(a, b uint64) uint64 { return a | b },
 			"xor": func(a, b uint64) uint64 { return a ^ b },
 		} {
-			check(t, rng, fmt.Sprintf("%s.%v %%d, %%a, %%b", op, ty), ty, repeat(ty, 2), func(v []uint64) uint64 { return f(v[0], v[1]) })
+			check(t, rng, fmt.Sprintf("%s.%v %%d, %%a, %%b", op, ty), ty, repeat(ty, 2),
+				func(v []uint64) uint64 { return f(v[0], v[1]) })
 		}
 		check(t, rng, fmt.Sprintf("not.%v %%d, %%a", ty), ty, repeat(ty, 1), func(v []uint64) uint64 { return ^v[0] })
-		check(t, rng, fmt.Sprintf("cnot.%v %%d, %%a", ty), ty, repeat(ty, 1), func(v []uint64) uint64 { return choose[uint64](v[0] == 0, 1, 0) })
+		check(t, rng, fmt.Sprintf("cnot.%v %%d, %%a", ty), ty, repeat(ty, 1),
+			func(v []uint64) uint64 { return choose[uint64](v[0] == 0, 1, 0) })
 	}
 	for op, f := range map[string]func(a, b uint64) uint64{
-		"and": func(a, b uint64) uint64 { return a & b }, "or": func(a, b uint64) uint64 { return a | b }, "xor": func(a, b uint64) uint64 { return a ^ b },
+		"and": func(a, b uint64) uint64 { return a & b }, "or": func(a, b uint64) uint64 { return a | b },
+		"xor": func(a, b uint64) uint64 { return a ^ b },
 	} {
 		check(t, rng, op+".pred %d, %a, %b", ptx.Pred, repeat(ptx.Pred, 2), func(v []uint64) uint64 { return f(v[0], v[1]) })
 	}
@@ -193,37 +199,42 @@ func TestBitOperations(t *testing.T) {
 	for _, ty := range []ptx.Type{ptx.B32, ptx.B64} {
 		n := ty.Bits()
 		one := []ptx.Type{ty}
-		check(t, rng, fmt.Sprintf("popc.%v %%d, %%a", ty), ptx.U32, one, func(v []uint64) uint64 { return uint64(bits.OnesCount64(v[0])) })
-		check(t, rng, fmt.Sprintf("clz.%v %%d, %%a", ty), ptx.U32, one, func(v []uint64) uint64 { return uint64(n - bits.Len64(v[0])) })
-		check(t, rng, fmt.Sprintf("brev.%v %%d, %%a", ty), ty, one, func(v []uint64) uint64 { return bits.Reverse64(v[0]) >> (64 - n) })
-		check(t, rng, fmt.Sprintf("bfi.%v %%d, %%a, %%b, %%c, %%e", ty), ty, []ptx.Type{ty, ty, ptx.U32, ptx.U32}, func(v []uint64) uint64 {
-			y := v[1]
-			for k := range min(v[3]&0xff, uint64(n)) {
-				if at := v[2]&0xff + k; at < uint64(n) {
-					y = y&^(1<<at) | v[0]>>k&1<<at
+		check(t, rng, fmt.Sprintf("popc.%v %%d, %%a", ty), ptx.U32, one,
+			func(v []uint64) uint64 { return uint64(bits.OnesCount64(v[0])) })
+		check(t, rng, fmt.Sprintf("clz.%v %%d, %%a", ty), ptx.U32, one,
+			func(v []uint64) uint64 { return uint64(n - bits.Len64(v[0])) })
+		check(t, rng, fmt.Sprintf("brev.%v %%d, %%a", ty), ty, one,
+			func(v []uint64) uint64 { return bits.Reverse64(v[0]) >> (64 - n) })
+		check(t, rng, fmt.Sprintf("bfi.%v %%d, %%a, %%b, %%c, %%e", ty), ty, []ptx.Type{ty, ty, ptx.U32, ptx.U32},
+			func(v []uint64) uint64 {
+				y := v[1]
+				for k := range min(v[3]&0xff, uint64(n)) {
+					if at := v[2]&0xff + k; at < uint64(n) {
+						y = y&^(1<<at) | v[0]>>k&1<<at
+					}
 				}
-			}
-			return y
-		})
+				return y
+			})
 	}
 	for _, ty := range []ptx.Type{ptx.U32, ptx.S32, ptx.U64, ptx.S64} {
 		n := uint64(ty.Bits())
 		signed := ty.Class() == ptx.Signed
-		check(t, rng, fmt.Sprintf("bfe.%v %%d, %%a, %%b, %%c", ty), ty, []ptx.Type{ty, ptx.U32, ptx.U32}, func(v []uint64) uint64 {
-			pos, length := v[1]&0xff, v[2]&0xff
-			var sign, y uint64
-			if signed && length > 0 {
-				sign = v[0] >> min(pos+length-1, n-1) & 1
-			}
-			for k := range n {
-				bit := sign
-				if k < length && pos+k < n {
-					bit = v[0] >> (pos + k) & 1
+		check(t, rng, fmt.Sprintf("bfe.%v %%d, %%a, %%b, %%c", ty), ty, []ptx.Type{ty, ptx.U32, ptx.U32},
+			func(v []uint64) uint64 {
+				pos, length := v[1]&0xff, v[2]&0xff
+				var sign, y uint64
+				if signed && length > 0 {
+					sign = v[0] >> min(pos+length-1, n-1) & 1
 				}
-				y |= bit << k
-			}
-			return y
-		})
+				for k := range n {
+					bit := sign
+					if k < length && pos+k < n {
+						bit = v[0] >> (pos + k) & 1
+					}
+					y |= bit << k
+				}
+				return y
+			})
 		for _, shift := range []string{"", ".shiftamt"} {
 			check(t, rng, fmt.Sprintf("bfind%s.%v %%d, %%a", shift, ty), ptx.U32, []ptx.Type{ty}, func(v []uint64) uint64 {
 				x := v[0]
@@ -262,9 +273,12 @@ func testWordOperations(t *testing.T, rng *rand.Rand) {
 		})
 	}
 	for mode, picks := range map[string][4][4]int{ // from the tables of the manual, indexed by c, byte 3 first
-		"f4e": {{3, 2, 1, 0}, {4, 3, 2, 1}, {5, 4, 3, 2}, {6, 5, 4, 3}}, "b4e": {{5, 6, 7, 0}, {6, 7, 0, 1}, {7, 0, 1, 2}, {0, 1, 2, 3}},
-		"rc8": {{0, 0, 0, 0}, {1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 3, 3}}, "ecl": {{3, 2, 1, 0}, {3, 2, 1, 1}, {3, 2, 2, 2}, {3, 3, 3, 3}},
-		"ecr": {{0, 0, 0, 0}, {1, 1, 1, 0}, {2, 2, 1, 0}, {3, 2, 1, 0}}, "rc16": {{1, 0, 1, 0}, {3, 2, 3, 2}, {1, 0, 1, 0}, {3, 2, 3, 2}},
+		"f4e": {{3, 2, 1, 0}, {4, 3, 2, 1}, {5, 4, 3, 2}, {6, 5, 4, 3}}, "b4e": {{5, 6, 7, 0}, {6, 7, 0, 1}, {7, 0, 1, 2},
+			{0, 1, 2, 3}},
+		"rc8": {{0, 0, 0, 0}, {1, 1, 1, 1}, {2, 2, 2, 2}, {3, 3, 3, 3}}, "ecl": {{3, 2, 1, 0}, {3, 2, 1, 1}, {3, 2, 2, 2},
+			{3, 3, 3, 3}},
+		"ecr": {{0, 0, 0, 0}, {1, 1, 1, 0}, {2, 2, 1, 0}, {3, 2, 1, 0}}, "rc16": {{1, 0, 1, 0}, {3, 2, 3, 2}, {1, 0, 1, 0},
+			{3, 2, 3, 2}},
 	} {
 		check(t, rng, "prmt.b32."+mode+" %d, %a, %b, %c", ptx.B32, u3, func(v []uint64) uint64 {
 			pair := v[1]<<32 | v[0]
@@ -305,14 +319,15 @@ func testWordOperations(t *testing.T, rng *rand.Rand) {
 	}
 	for _, ty := range []ptx.Type{ptx.U32, ptx.S32} {
 		for _, mode := range []string{"clamp", "wrap"} {
-			check(t, rng, fmt.Sprintf("szext.%s.%v %%d, %%a, %%b", mode, ty), ty, []ptx.Type{ty, ptx.U32}, func(v []uint64) uint64 {
-				n := choose(mode == "wrap", v[1]&31, min(v[1], 32))
-				y := v[0] & (1<<n - 1)
-				if ty == ptx.S32 && n > 0 && y>>(n-1) != 0 {
-					y |= ^uint64(0) << n
-				}
-				return y
-			})
+			check(t, rng, fmt.Sprintf("szext.%s.%v %%d, %%a, %%b", mode, ty), ty, []ptx.Type{ty, ptx.U32},
+				func(v []uint64) uint64 {
+					n := choose(mode == "wrap", v[1]&31, min(v[1], 32))
+					y := v[0] & (1<<n - 1)
+					if ty == ptx.S32 && n > 0 && y>>(n-1) != 0 {
+						y |= ^uint64(0) << n
+					}
+					return y
+				})
 		}
 	}
 	for _, types := range []string{"u32.u32", "u32.s32", "s32.u32", "s32.s32"} {
@@ -383,7 +398,8 @@ func testWordOperations(t *testing.T, rng *rand.Rand) {
 		return uint64(max(min(int32(v[0]), int32(v[1])), 0))
 	})
 	checkRows(t, "fns.b32 %d, %a, %b, %c", ptx.B32, u3, [][]uint64{
-		{0b10110, 0, 1}, {0b10110, 0, 3}, {0b10110, 2, 1}, {0b10110, 2, 0}, {0b10110, 3, 0}, {0b10110, 4, 0xffffffff}, {0b10110, 3, 0xfffffffe}, {0b10110, 0, 4}, {0, 0, 1},
+		{0b10110, 0, 1}, {0b10110, 0, 3}, {0b10110, 2, 1}, {0b10110, 2, 0}, {0b10110, 3, 0}, {0b10110, 4, 0xffffffff},
+		{0b10110, 3, 0xfffffffe}, {0b10110, 0, 4}, {0, 0, 1},
 	}, func() func(v []uint64) uint64 {
 		want := []uint64{1, 4, 2, 2, full, 4, 1, full, full}
 		n := -1

@@ -93,7 +93,8 @@ func map3[D, A, B, C any](d *[lanes]D, a *[lanes]A, b *[lanes]B, c *[lanes]C, f 
 	}
 }
 
-func map4[D, A, B, C, E any](d *[lanes]D, a *[lanes]A, b *[lanes]B, c *[lanes]C, e *[lanes]E, f func(a A, b B, c C, e E) D) {
+func map4[D, A, B, C, E any](d *[lanes]D, a *[lanes]A, b *[lanes]B, c *[lanes]C, e *[lanes]E,
+	f func(a A, b B, c C, e E) D) {
 	for i := range d {
 		d[i] = f(a[i], b[i], c[i], e[i])
 	}

@@ -264,7 +264,8 @@ func (r *run) placeShared() error {
 	}
 	static := size
 	if size += uint64(r.launch.Shared); size > maxShared {
-		return fmt.Errorf("%d bytes of static and %d of dynamic shared memory: want a sum of at most %d", static, r.launch.Shared, maxShared)
+		return fmt.Errorf("%d bytes of static and %d of dynamic shared memory: want a sum of at most %d", static,
+			r.launch.Shared, maxShared)
 	}
 	r.sharedSize = int(size)
 	return nil

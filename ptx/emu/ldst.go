@@ -165,8 +165,10 @@ func fastStore[M integer, R unsigned](w *warp, in *inst, r *region) bool {
 
 // movers holds all movers by the type in memory and the register width in bits.
 var movers = map[ptx.Type]map[int]*mover{
-	ptx.U8:  {8: moverOf[uint8, uint8](), 16: moverOf[uint8, uint16](), 32: moverOf[uint8, uint32](), 64: moverOf[uint8, uint64]()},
-	ptx.S8:  {8: moverOf[int8, uint8](), 16: moverOf[int8, uint16](), 32: moverOf[int8, uint32](), 64: moverOf[int8, uint64]()},
+	ptx.U8: {8: moverOf[uint8, uint8](), 16: moverOf[uint8, uint16](), 32: moverOf[uint8, uint32](),
+		64: moverOf[uint8, uint64]()},
+	ptx.S8: {8: moverOf[int8, uint8](), 16: moverOf[int8, uint16](), 32: moverOf[int8, uint32](),
+		64: moverOf[int8, uint64]()},
 	ptx.U16: {16: moverOf[uint16, uint16](), 32: moverOf[uint16, uint32](), 64: moverOf[uint16, uint64]()},
 	ptx.S16: {16: moverOf[int16, uint16](), 32: moverOf[int16, uint32](), 64: moverOf[int16, uint64]()},
 	ptx.U32: {32: moverOf[uint32, uint32](), 64: moverOf[uint32, uint64]()},

@@ -38,8 +38,9 @@ var (
 	clzBits = typed{ptx.U32: op1(func(a uint32) uint32 { return uint32(bits.LeadingZeros32(a)) }),
 		ptx.U64: op1(func(a uint64) uint32 { return uint32(bits.LeadingZeros64(a)) })}
 	brevBits = typed{ptx.U32: op1(bits.Reverse32), ptx.U64: op1(bits.Reverse64)}
-	bfeBits  = typed{ptx.U32: op3(field[uint32]), ptx.U64: op3(field[uint64]), ptx.S32: op3(signedField[int32](31)), ptx.S64: op3(signedField[int64](63))}
-	bfiBits  = typed{ptx.U32: op4(insert[uint32]), ptx.U64: op4(insert[uint64])}
+	bfeBits  = typed{ptx.U32: op3(field[uint32]), ptx.U64: op3(field[uint64]), ptx.S32: op3(signedField[int32](31)),
+		ptx.S64: op3(signedField[int64](63))}
+	bfiBits = typed{ptx.U32: op4(insert[uint32]), ptx.U64: op4(insert[uint64])}
 )
 
 func invert[T unsigned](a T) T { return ^a }

@@ -137,13 +137,15 @@ func TestMatmul(t *testing.T) {
 				name := findKernel(t, p, kernel.name)
 				_, err := p.Run(context.Background(), mem, Launch{
 					Entry: name, Seed: rng.Uint64(),
-					Grid: Dim3{(n + kernel.tile - 1) / kernel.tile, (m + kernel.tile - 1) / kernel.tile, 1}, Block: Dim3{kernel.tile, kernel.tile, 1},
+					Grid:   Dim3{(n + kernel.tile - 1) / kernel.tile, (m + kernel.tile - 1) / kernel.tile, 1},
+					Block:  Dim3{kernel.tile, kernel.tile, 1},
 					Params: pack(t, p, name, upload(t, mem, a), upload(t, mem, b), c, int32(m), int32(n), int32(k)),
 				})
 				if err != nil {
 					t.Fatalf("%s: %s %v: %v", file, name, s, err)
 				}
-				got, want := make([]float32, m*n), matmulReference(a, b, m, n, k, !strings.Contains(file, "O0") && !strings.Contains(file, ".G."))
+				got, want := make([]float32, m*n), matmulReference(a, b, m, n, k, !strings.Contains(file, "O0") &&
+					!strings.Contains(file, ".G."))
 				download(t, mem, c, got)
 				for i := range want {
 					if math.Float32bits(got[i]) != math.Float32bits(want[i]) {
@@ -165,7 +167,8 @@ func benchNaive(b *testing.B, n, workers int, observers ...Observer) {
 	l := Launch{
 		Entry: name, Workers: workers, Observers: observers,
 		Grid: Dim3{n / 16, n / 16, 1}, Block: Dim3{16, 16, 1},
-		Params: pack(b, p, name, upload(b, mem, randomValues(rng, n*n)), upload(b, mem, randomValues(rng, n*n)), c, int32(n), int32(n), int32(n)),
+		Params: pack(b, p, name, upload(b, mem, randomValues(rng, n*n)), upload(b, mem, randomValues(rng, n*n)), c, int32(n),
+			int32(n), int32(n)),
 	}
 	var done uint64
 	for b.Loop() {

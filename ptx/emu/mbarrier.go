@@ -330,5 +330,6 @@ func (w *warp) mbarrierText(g *group) string {
 	lane := firstLane(g.mask)
 	m, _ := w.mbarrierOf(in, in.access, lane)
 	w.base = base
-	return fmt.Sprintf("at the mbarrier at %#x of block %v's shared memory, %v", w.addr[lane]-w.at.shift(), w.at.block.index, &m)
+	return fmt.Sprintf("at the mbarrier at %#x of block %v's shared memory, %v", w.addr[lane]-w.at.shift(),
+		w.at.block.index, &m)
 }

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-const mbarrierDecls = `	.shared .align 8 .b64 m; .shared .align 16 .b8 s[256]; .reg .b64 %st; .reg .b32 %v, %a, %n; .reg .pred %q, %r;
+const mbarrierDecls = `	.shared .align 8 .b64 m; .shared .align 16 .b8 s[256];
+	.reg .b64 %st; .reg .b32 %v, %a, %n; .reg .pred %q, %r;
 	setp.eq.u32 %q, %t0, 0;
 `
 
@@ -93,15 +94,21 @@ func TestMbarrierSynchronizes(t *testing.T) {
 		name, arrive, wait string
 		right              bool
 	}{
-		{"try_wait", "mbarrier.arrive.shared.b64 _, [m];", "LOOP: mbarrier.try_wait.parity.shared.b64 %r, [m], 0; @!%r bra LOOP;", true},
-		{"test_wait", "mbarrier.arrive.shared.b64 _, [m];", "LOOP: mbarrier.test_wait.parity.shared.b64 %r, [m], 0; @!%r bra LOOP;", true},
-		{"generic", "mov.u64 %p, m; cvta.shared.u64 %p, %p; mbarrier.arrive.b64 %st, [%p];", "LOOP: mbarrier.test_wait.parity.shared.b64 %r, [m], 0; @!%r bra LOOP;", true},
-		{"wait for the wrong parity", "mbarrier.arrive.shared.b64 _, [m];", "LOOP: mbarrier.try_wait.parity.shared.b64 %r, [m], 1; @!%r bra LOOP;", false},
-		{"no loop around try_wait", "mbarrier.arrive.shared.b64 _, [m];", "mbarrier.try_wait.parity.shared.b64 %r, [m], 0;", false},
+		{"try_wait", "mbarrier.arrive.shared.b64 _, [m];",
+			"LOOP: mbarrier.try_wait.parity.shared.b64 %r, [m], 0; @!%r bra LOOP;", true},
+		{"test_wait", "mbarrier.arrive.shared.b64 _, [m];",
+			"LOOP: mbarrier.test_wait.parity.shared.b64 %r, [m], 0; @!%r bra LOOP;", true},
+		{"generic", "mov.u64 %p, m; cvta.shared.u64 %p, %p; mbarrier.arrive.b64 %st, [%p];",
+			"LOOP: mbarrier.test_wait.parity.shared.b64 %r, [m], 0; @!%r bra LOOP;", true},
+		{"wait for the wrong parity", "mbarrier.arrive.shared.b64 _, [m];",
+			"LOOP: mbarrier.try_wait.parity.shared.b64 %r, [m], 1; @!%r bra LOOP;", false},
+		{"no loop around try_wait", "mbarrier.arrive.shared.b64 _, [m];", "mbarrier.try_wait.parity.shared.b64 %r, [m], 0;",
+			false},
 	} {
 		wrong := 0
 		for seed := range uint64(20) {
-			got, _, err := runBody(t, transferWord(c.arrive, c.wait), make([]uint32, 32), Launch{Block: Dim3{64, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
+			got, _, err := runBody(t, transferWord(c.arrive, c.wait), make([]uint32, 32),
+				Launch{Block: Dim3{64, 1, 1}, Seed: seed, MaxInstructions: 1 << 20})
 			if err != nil && (c.right || !errors.Is(err, ErrDeadlock)) {
 				t.Fatalf("%s: %v", c.name, err)
 			}
@@ -124,14 +131,21 @@ func TestMbarrierMisuse(t *testing.T) {
 		{"mbarrier.arrive.shared.b64 _, [m];", "no mbarrier at 0x0 of block (0,0,0)'s shared memory", ErrMisuse},
 		{"mov.u32 %v, 0; mbarrier.init.shared.b64 [m], %v;", "mbarrier count is 0: want 1", ErrMisuse},
 		{"mbarrier.init.shared.b64 [m], 1; mbarrier.init.shared.b64 [m], 1;", "0x0 already contains an mbarrier", ErrMisuse},
-		{"mbarrier.init.shared.b64 [m], 2; mbarrier.arrive.shared.b64 _, [m], 3;", "3 arrivals at an mbarrier whose phase expects 2", ErrMisuse},
-		{"mbarrier.init.shared.b64 [m], 2; mbarrier.arrive.noComplete.shared.b64 %st, [m], 2;", "which .noComplete forbids", ErrMisuse},
-		{"mbarrier.init.shared.b64 [m], 2; mbarrier.expect_tx.relaxed.cta.shared.b64 [m], 1048575; mbarrier.expect_tx.relaxed.cta.shared.b64 [m], 1;", "transaction count is 1048576 bytes: want at most 1048575", ErrMisuse},
-		{"mbarrier.init.shared.b64 [m], 2; st.shared.b64 [m], 7; mbarrier.arrive.shared.b64 _, [m];", "no mbarrier", ErrMisuse},
+		{"mbarrier.init.shared.b64 [m], 2; mbarrier.arrive.shared.b64 _, [m], 3;",
+			"3 arrivals at an mbarrier whose phase expects 2", ErrMisuse},
+		{"mbarrier.init.shared.b64 [m], 2; mbarrier.arrive.noComplete.shared.b64 %st, [m], 2;", "which .noComplete forbids",
+			ErrMisuse},
+		{"mbarrier.init.shared.b64 [m], 2; mbarrier.expect_tx.relaxed.cta.shared.b64 [m], 1048575; " +
+			"mbarrier.expect_tx.relaxed.cta.shared.b64 [m], 1;", "transaction count is 1048576 bytes: want at most 1048575",
+			ErrMisuse},
+		{"mbarrier.init.shared.b64 [m], 2; st.shared.b64 [m], 7; mbarrier.arrive.shared.b64 _, [m];", "no mbarrier",
+			ErrMisuse},
 		{"mbarrier.init.b64 [%buf], 2;", "the mbarrier is in global memory: want shared memory", ErrMisuse},
 		{"mbarrier.init.shared.b64 [s+4], 2;", "multiple of 8 bytes", ErrAccess},
-		{"mbarrier.init.shared.b64 [m], 2; mbarrier.arrive.expect_tx.shared.b64 _, [m], 96; LOOP: mbarrier.try_wait.parity.shared.b64 %q, [m], 0; @!%q bra LOOP;",
-			"waits at the mbarrier at 0x0 of block (0,0,0)'s shared memory, whose phase of parity 0 expects 1 more arrivals and 96 more bytes", ErrDeadlock},
+		{"mbarrier.init.shared.b64 [m], 2; mbarrier.arrive.expect_tx.shared.b64 _, [m], 96; LOOP: " +
+			"mbarrier.try_wait.parity.shared.b64 %q, [m], 0; @!%q bra LOOP;",
+			"waits at the mbarrier at 0x0 of block (0,0,0)'s shared memory, whose phase of parity 0 expects 1 more arrivals " +
+				"and 96 more bytes", ErrDeadlock},
 	} {
 		_, _, err := runBody(t, mbarrierDecls+c.body, []uint32{0, 0}, Launch{Block: Dim3{1, 1, 1}, MaxInstructions: 1 << 20})
 		if !errors.Is(err, c.kind) || !strings.Contains(err.Error(), c.want) {
@@ -227,7 +241,8 @@ MEET:	bar.sync 0;`
 		}}
 	})
 	for seed := range uint64(20) {
-		if _, _, err := runBody(t, body, []uint32{0}, Launch{Block: Dim3{64, 1, 1}, Seed: seed, Observers: []Observer{watch}}); err != nil || divergent > 0 {
+		if _, _, err := runBody(t, body, []uint32{0},
+			Launch{Block: Dim3{64, 1, 1}, Seed: seed, Observers: []Observer{watch}}); err != nil || divergent > 0 {
 			t.Fatalf("%d divergent arrivals, %v", divergent, err)
 		}
 	}

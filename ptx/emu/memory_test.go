@@ -85,21 +85,29 @@ func TestFaults(t *testing.T) {
 		body, want string
 		kind       FaultKind
 	}{
-		{"mad.wide.u32 %p, %t0, 4, %buf; ld.global.u32 %v, [%p+140];", "thread (29,0,0) of block (0,0,0): read of 4 bytes at global address 0x7f00000100: 0 bytes past the end of the allocation of 256 bytes", OutOfBounds},
+		{"mad.wide.u32 %p, %t0, 4, %buf; ld.global.u32 %v, [%p+140];",
+			"thread (29,0,0) of block (0,0,0): read of 4 bytes at global address 0x7f00000100: 0 bytes past the end of the " +
+				"allocation of 256 bytes", OutOfBounds},
 		{"mad.wide.u32 %p, %t0, 8, %buf; st.global.u64 [%p+8], %p;", "thread (31,0,0)", OutOfBounds},
 		{"ld.global.u32 %v, [%buf+252];", "", 0},
 		{"ld.global.v2.u32 {%v, %v}, [%buf+4];", "must be a multiple of 8 bytes", Misaligned},
 		{"ld.global.u32 %v, [%buf+254];", "it extends 2 bytes past the end", OutOfBounds},
 		{"ld.global.u32 %v, [%buf-4];", "4 bytes before the allocation", OutOfBounds},
-		{"add.u64 %p, %buf, 2; st.u32 [%p], %v;", "write of 4 bytes at global address 0x7f00000002: the address must be a multiple of 4 bytes", Misaligned},
+		{"add.u64 %p, %buf, 2; st.u32 [%p], %v;", "write of 4 bytes at global address 0x7f00000002: the address must be a " +
+			"multiple of 4 bytes", Misaligned},
 		{"atom.global.add.u32 %v, [%buf+256], %v;", "atomic access of 4 bytes", OutOfBounds},
-		{".shared .b32 s[4]; mov.u32 %v, s; st.shared.u32 [%v+16], %v;", "shared address 0x10: not in the 16 bytes of the block's shared memory", OutOfBounds},
-		{".local .b32 m[4]; mov.u64 %p, m; st.local.u32 [%p+64], %v;", "local address 0x40: not in the 16 bytes of the thread's local memory", OutOfBounds},
-		{".shared .b32 s[4]; mov.u64 %p, s; cvta.shared.u64 %p, %p; ld.u64 %p, [%p+4];", "shared address 0x4: the address must be a multiple of 8", Misaligned},
+		{".shared .b32 s[4]; mov.u32 %v, s; st.shared.u32 [%v+16], %v;",
+			"shared address 0x10: not in the 16 bytes of the block's shared memory", OutOfBounds},
+		{".local .b32 m[4]; mov.u64 %p, m; st.local.u32 [%p+64], %v;",
+			"local address 0x40: not in the 16 bytes of the thread's local memory", OutOfBounds},
+		{".shared .b32 s[4]; mov.u64 %p, s; cvta.shared.u64 %p, %p; ld.u64 %p, [%p+4];",
+			"shared address 0x4: the address must be a multiple of 8", Misaligned},
 		{"mov.u64 %p, 0; ld.global.u8 %v, [%p];", "near no allocation", OutOfBounds},
 		{"mov.u64 %p, table; cvta.const.u64 %p, %p; st.u32 [%p], %v;", "the memory is read-only", ReadOnly},
-		{".shared .align 16 .b8 s[32]; mov.u64 %p, s; cp.async.ca.shared.global [%p], [%buf+256], 4;", "asynchronous read of 4 bytes", OutOfBounds},
-		{".shared .align 16 .b8 s[32]; mov.u64 %p, s; cp.async.ca.shared.global [%p+30], [%buf], 4;", "asynchronous write of 4 bytes at shared address 0x1e", OutOfBounds},
+		{".shared .align 16 .b8 s[32]; mov.u64 %p, s; cp.async.ca.shared.global [%p], [%buf+256], 4;",
+			"asynchronous read of 4 bytes", OutOfBounds},
+		{".shared .align 16 .b8 s[32]; mov.u64 %p, s; cp.async.ca.shared.global [%p+30], [%buf], 4;",
+			"asynchronous write of 4 bytes at shared address 0x1e", OutOfBounds},
 	} {
 		text := ".reg .b32 %v; mov.u32 %v, 7;" + c.body
 		program := strings.Replace(kernelSource(text), ".visible", ".const .b32 table[2] = {1, 2};\n.visible", 1)
@@ -114,7 +122,8 @@ func TestFaults(t *testing.T) {
 			continue
 		}
 		var f *Fault
-		if !errors.As(err, &f) || !errors.Is(err, ErrAccess) || f.Kind != c.kind || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "k.ptx:12:") {
+		if !errors.As(err, &f) || !errors.Is(err, ErrAccess) || f.Kind != c.kind || !strings.Contains(err.Error(), c.want) ||
+			!strings.HasPrefix(err.Error(), "k.ptx:12:") {
 			t.Errorf("%s: got %v, want %q", c.body, err, c.want)
 		}
 		// An observer can make the launch continue after faults.
@@ -122,7 +131,8 @@ func TestFaults(t *testing.T) {
 		watch := observer(func() *Hooks {
 			return &Hooks{Fault: func(g *Fault) bool { faults++; return g.Kind == c.kind }}
 		})
-		if _, err := runKernel(t, p, "k", mem, Launch{Block: Dim3{32, 1, 1}, Observers: []Observer{watch}}, addr); err != nil || faults != 1 {
+		if _, err := runKernel(t, p, "k", mem, Launch{Block: Dim3{32, 1, 1}, Observers: []Observer{watch}},
+			addr); err != nil || faults != 1 {
 			t.Errorf("%s: %v, %d faults", c.body, err, faults)
 		}
 	}
@@ -192,7 +202,8 @@ func TestGenericAddressing(t *testing.T) {
 	isspacep.global %in, %g; @%in add.u32 %v, %v, 4000;
 	mad.wide.u32 %p, %t0, 4, %buf;
 	st.global.u32 [%p+64], %v;`
-	p := loadText(t, "k.ptx", strings.Replace(kernelSource(body), ".visible", ".const .b32 table[2] = {1, 22};\n.visible", 1))
+	p := loadText(t, "k.ptx", strings.Replace(kernelSource(body), ".visible", ".const .b32 table[2] = {1, 22};\n.visible",
+		1))
 	mem := NewMemory(MemoryOptions{})
 	words := make([]uint32, 48)
 	words[1] = 33
@@ -241,7 +252,8 @@ func TestModuleVariables(t *testing.T) {
 		return b
 	}
 	base, _, _ := mem.Global(p, "grid")
-	if got := read("grid", 24); !bytes.Equal(got, []byte{1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0, 0, 0}) {
+	if got := read("grid", 24); !bytes.Equal(got, []byte{1, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6, 0,
+		0, 0}) {
 		t.Errorf("grid contains % x", got)
 	}
 	if got := read("pairs", 4); !bytes.Equal(got, []byte{7, 0, 255, 255}) {

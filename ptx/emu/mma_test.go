@@ -133,7 +133,8 @@ func (c *matrixCase) run(t *testing.T, buf []byte, how Accumulate) []byte {
 	mem := NewMemory(MemoryOptions{})
 	addr := upload(t, mem, buf)
 	_, err := p.Run(context.Background(), mem, Launch{
-		Entry: "k", Block: Dim3{lanes, 1, 1}, Grid: Dim3{1, 1, 1}, Params: pack(t, p, "k", addr, uint32(lanes)), Accumulate: how,
+		Entry: "k", Block: Dim3{lanes, 1, 1}, Grid: Dim3{1, 1, 1}, Params: pack(t, p, "k", addr, uint32(lanes)),
+		Accumulate: how,
 	})
 	if err != nil {
 		t.Fatalf("%s: %v", c.text, err)
@@ -154,16 +155,19 @@ var inputs = map[string]func(rng *rand.Rand, c *matrixCase, t ptx.Type) uint64{
 	},
 	"subnormal": func(rng *rand.Rand, _ *matrixCase, t ptx.Type) uint64 {
 		kind, sign := rng.IntN(10), float64(1-2*rng.IntN(2))
-		f, ok := map[ptx.Type]format{ptx.F16: formatF16, ptx.BF16: formatBF16, ptx.TF32: formatTF32, ptx.E4M3: formatE4M3, ptx.E5M2: formatE5M2}[t]
+		f, ok := map[ptx.Type]format{ptx.F16: formatF16, ptx.BF16: formatBF16, ptx.TF32: formatTF32, ptx.E4M3: formatE4M3,
+			ptx.E5M2: formatE5M2}[t]
 		switch {
 		case kind < 6:
 			return 0
 		case !ok: // an accumulator or an integer type
 			return encodeElement(rng, t, sign*math.Ldexp(1+rng.Float64(), rng.IntN(30)-20-60*rng.IntN(3)))
 		case kind < 9:
-			return encodeElement(rng, t, sign*math.Ldexp(float64(1+rng.IntN(1<<rng.IntN(f.precision)))/math.Ldexp(1, f.precision-1), f.minExp))
+			return encodeElement(rng, t, sign*math.Ldexp(float64(1+rng.IntN(1<<rng.IntN(f.precision)))/math.Ldexp(1,
+				f.precision-1), f.minExp))
 		}
-		return encodeElement(rng, t, sign*math.Ldexp(1+rng.Float64(), choose(f.minExp < -100, rng.IntN(110), rng.IntN(15)+f.minExp)))
+		return encodeElement(rng, t, sign*math.Ldexp(1+rng.Float64(),
+			choose(f.minExp < -100, rng.IntN(110), rng.IntN(15)+f.minExp)))
 	},
 }
 

@@ -30,7 +30,8 @@ func (m *Memory) module(p *Program) (*moduleData, error) {
 			continue
 		}
 		if v.Linkage == "extern" {
-			return nil, &ptx.Error{Pos: v.Pos, Kind: ptx.ErrUnsupported, Msg: fmt.Sprintf("%s is defined in another module", v.Name)}
+			return nil, &ptx.Error{Pos: v.Pos, Kind: ptx.ErrUnsupported, Msg: fmt.Sprintf("%s is defined in another module",
+				v.Name)}
 		}
 		a, err := m.alloc(v.Size(), v.Name)
 		if err != nil {
@@ -141,13 +142,15 @@ func (p *Program) Pack(entry string, args ...any) ([]byte, error) {
 		for k, v := range f.Params {
 			want[k] = v.Name + " (" + strings.TrimPrefix(paramText(v), "a ") + ")"
 		}
-		return nil, fmt.Errorf("%s: %d arguments: want %d: %s: %w", entry, len(args), len(f.Params), strings.Join(want, ", "), ErrParams)
+		return nil, fmt.Errorf("%s: %d arguments: want %d: %s: %w", entry, len(args), len(f.Params), strings.Join(want, ", "),
+			ErrParams)
 	}
 	buf := make([]byte, f.paramSize)
 	for k, v := range f.Params {
 		b := buf[f.layout[v]:][:v.Size()]
 		if !packArgument(b, v, args[k]) {
-			return nil, fmt.Errorf("%s: argument %d is a %T: want %s for %s: %w", entry, k, args[k], paramText(v), v.Name, ErrParams)
+			return nil, fmt.Errorf("%s: argument %d is a %T: want %s for %s: %w", entry, k, args[k], paramText(v), v.Name,
+				ErrParams)
 		}
 	}
 	return buf, nil

@@ -20,7 +20,8 @@ func (r *eventRecorder) Block(b *BlockInfo) *Hooks {
 	return &Hooks{
 		Access: func(a *Access) {
 			first := bits.TrailingZeros32(a.Mask)
-			r.add("%s: kind %d sem %d %v, %d bytes at %#x, copy %d", who(a.Origin), a.Kind, a.Sem, a.Space, a.Size, a.Addr[first]&0xffff, a.Copy)
+			r.add("%s: kind %d sem %d %v, %d bytes at %#x, copy %d", who(a.Origin), a.Kind, a.Sem, a.Space, a.Size,
+				a.Addr[first]&0xffff, a.Copy)
 		},
 		Barrier: func(b *Barrier) {
 			r.add("%s: kind %d of %d, %d of %d, generation %d", who(b.Origin), b.Kind, b.ID, b.Arrived, b.Expected, b.Generation)
@@ -57,7 +58,8 @@ func TestEvents(t *testing.T) {
 	@%q atom.add.u32 %old, [%buf], 1;`
 	body = strings.Replace(body, "add.u32 %v, %v, %buf", "add.u32 %v, %v, %never", 1)
 	r := &eventRecorder{}
-	_, _, err := runBody(t, ".reg .b32 %never;"+body, make([]uint32, 8), Launch{Block: Dim3{32, 1, 1}, Observers: []Observer{r}})
+	_, _, err := runBody(t, ".reg .b32 %never;"+body, make([]uint32, 8),
+		Launch{Block: Dim3{32, 1, 1}, Observers: []Observer{r}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +119,8 @@ func TestAsyncCopies(t *testing.T) {
 	for i := range words {
 		words[i] = uint32(i)<<24 | uint32(i) + 1
 	}
-	for wait, right := range map[string]bool{"cp.async.wait_group 1;": true, "cp.async.wait_group 0;": true, "cp.async.wait_all;": true, "cp.async.wait_group 2;": false, "": false} {
+	for wait, right := range map[string]bool{"cp.async.wait_group 1;": true, "cp.async.wait_group 0;": true,
+		"cp.async.wait_all;": true, "cp.async.wait_group 2;": false, "": false} {
 		wrong := 0
 		for seed := range uint64(20) {
 			got, _, err := runBody(t, body(wait), words, Launch{Block: Dim3{32, 1, 1}, Seed: seed})
@@ -145,7 +148,8 @@ func TestDeterminism(t *testing.T) {
 	run := func(workers int) (string, Stats) {
 		var text strings.Builder
 		stats, err := p.Run(context.Background(), mem, Launch{
-			Entry: name, Grid: Dim3{8, 2, 1}, Block: Dim3{96, 1, 1}, Seed: 3, Workers: workers, Printf: &text, Params: pack(t, p, name, x, int32(1)),
+			Entry: name, Grid: Dim3{8, 2, 1}, Block: Dim3{96, 1, 1}, Seed: 3, Workers: workers, Printf: &text,
+			Params: pack(t, p, name, x, int32(1)),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -159,7 +163,8 @@ func TestDeterminism(t *testing.T) {
 		}
 	}
 	failing := writer{errors.New("full")}
-	_, err := p.Run(context.Background(), mem, Launch{Entry: name, Grid: Dim3{1, 1, 1}, Block: Dim3{1, 1, 1}, Printf: failing, Params: pack(t, p, name, x, int32(1))})
+	_, err := p.Run(context.Background(), mem, Launch{Entry: name, Grid: Dim3{1, 1, 1}, Block: Dim3{1, 1, 1},
+		Printf: failing, Params: pack(t, p, name, x, int32(1))})
 	if !errors.Is(err, failing.err) {
 		t.Errorf("got %v, want the error of the writer", err)
 	}

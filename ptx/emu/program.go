@@ -181,5 +181,6 @@ func (p *Program) Entries() []string {
 func (p *Program) Sites() []*Site { return p.sites }
 
 func unsupported(at ptx.Pos, format string, args ...any) error {
-	return &ptx.Error{Pos: at, Kind: ptx.ErrUnsupported, Msg: "emulator: " + fmt.Sprintf(format, args...) + " is not supported"}
+	return &ptx.Error{Pos: at, Kind: ptx.ErrUnsupported, Msg: "emulator: " + fmt.Sprintf(format, args...) +
+		" is not supported"}
 }

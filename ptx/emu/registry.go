@@ -16,18 +16,21 @@ func init() {
 		"add": decodeAdd, "sub": decodeSub, "mul": decodeMul, "mad": decodeMad,
 		"addc": decodeAddc, "subc": decodeSubc, "madc": decodeMadc, "mul24": decodeMul24, "mad24": decodeMad24,
 		"sad": byType(sadInt), "rem": byType(remInt), "min": decodeMin, "max": decodeMax,
-		"popc": byType(popcBits), "clz": byType(clzBits), "brev": byType(brevBits), "bfe": byType(bfeBits), "bfi": byType(bfiBits),
+		"popc": byType(popcBits), "clz": byType(clzBits), "brev": byType(brevBits), "bfe": byType(bfeBits),
+		"bfi":   byType(bfiBits),
 		"bfind": decodeBfind, "fns": decodeFns, "szext": decodeSzext, "bmsk": decodeBmsk,
 		"dp4a": decodeDp4a, "dp2a": decodeDp2a, "prmt": decodePrmt,
 		// float.go, approx.go
 		"fma": unary(fmaFloat), "div": decodeDiv, "rcp": decodeRcp, "sqrt": decodeSqrt, "rsqrt": decodeRsqrt,
-		"sin": unary(sinFloat), "cos": unary(cosFloat), "lg2": unary(lg2Float), "ex2": unary(ex2Float), "tanh": unary(tanhFloat),
-		"abs": decodeAbs, "neg": decodeNeg, "copysign": decodeCopysign, "testp": decodeTestp,
+		"sin": unary(sinFloat), "cos": unary(cosFloat), "lg2": unary(lg2Float), "ex2": unary(ex2Float),
+		"tanh": unary(tanhFloat),
+		"abs":  decodeAbs, "neg": decodeNeg, "copysign": decodeCopysign, "testp": decodeTestp,
 		// compare.go
 		"set": decodeSet, "setp": decodeSetp, "selp": decodeSelp, "slct": decodeSlct,
 		// logic.go
-		"and": byType(andBits), "or": byType(orBits), "xor": byType(xorBits), "not": byType(notBits), "cnot": byType(cnotBits),
-		"shl": byType(shlBits), "shr": byType(shrBits), "shf": decodeShf, "lop3": decodeLop3,
+		"and": byType(andBits), "or": byType(orBits), "xor": byType(xorBits), "not": byType(notBits),
+		"cnot": byType(cnotBits),
+		"shl":  byType(shlBits), "shr": byType(shrBits), "shf": decodeShf, "lop3": decodeLop3,
 		// move.go, convert.go
 		"mov": decodeMov, "cvta": decodeCvta, "isspacep": decodeIsspacep, "cvt": decodeCvt,
 		// ldst.go, atomic.go, async.go, bulk.go, storeasync.go
@@ -35,12 +38,15 @@ func init() {
 		"fence": decodeFence, "membar": decodeFence, "cp": decodeCpAsync,
 		"prefetch": decodeNop, "prefetchu": decodeNop, "applypriority": decodeNop, "createpolicy": decodePolicy,
 		// control.go, call.go, barrier.go, mbarrier.go, distributed.go, warpops.go
-		"bra": decodeBranch, "call": decodeCall, "ret": decodeRet, "exit": decodeExit, "trap": decodeTrap, "brkpt": decodeTrap,
+		"bra": decodeBranch, "call": decodeCall, "ret": decodeRet, "exit": decodeExit, "trap": decodeTrap,
+		"brkpt":     decodeTrap,
 		"nanosleep": decodeNanosleep, "pmevent": decodeNop, "griddepcontrol": decodeNop, "setmaxnreg": decodeSetmaxnreg,
-		"bar": decodeBarrier, "barrier": decodeBarrier, "mbarrier": decodeMbarrier, "mapa": decodeMapa, "getctarank": decodeRank, "shfl": decodeShuffle, "vote": decodeVote, "match": decodeMatch,
+		"bar": decodeBarrier, "barrier": decodeBarrier, "mbarrier": decodeMbarrier, "mapa": decodeMapa,
+		"getctarank": decodeRank, "shfl": decodeShuffle, "vote": decodeVote, "match": decodeMatch,
 		"redux": decodeRedux, "activemask": decodeActivemask, "elect": decodeElect,
 		// mma.go, wgmma.go, matrixmem.go
-		"mma": decodeMma, "wmma": decodeWmma, "wgmma": decodeWgmma, "ldmatrix": decodeLdmatrix, "stmatrix": decodeStmatrix, "movmatrix": decodeMovmatrix,
+		"mma": decodeMma, "wmma": decodeWmma, "wgmma": decodeWgmma, "ldmatrix": decodeLdmatrix, "stmatrix": decodeStmatrix,
+		"movmatrix": decodeMovmatrix,
 	}
 }
 

@@ -25,7 +25,8 @@ func decodeStoreAsync(d *decoder) execFunc {
 				return
 			}
 			if dst.block != at.block {
-				w.misuse(in, "the store is to block %v and its mbarrier in block %v: want the same block", dst.block.index, at.block.index)
+				w.misuse(in, "the store is to block %v and its mbarrier in block %v: want the same block", dst.block.index,
+					at.block.index)
 				return
 			}
 			dst.mbarrier = at.off
@@ -45,7 +46,8 @@ func (w *warp) storeAsync(in *inst, tr *transfer, to *sharedLocation, lane, size
 	o := w.origin(in)
 	o.Mask = 1 << lane
 	w.emitBulk(&Bulk{
-		Origin: o, Kind: AsyncWrite, Space: ptx.Shared, Rank: to.block.rank, Spans: []Span{{to.off, size}}, Copy: id, Mbarrier: to.mbarrier, HasMbarrier: true,
+		Origin: o, Kind: AsyncWrite, Space: ptx.Shared, Rank: to.block.rank, Spans: []Span{{to.off, size}}, Copy: id,
+		Mbarrier: to.mbarrier, HasMbarrier: true,
 	})
 	c.startAsync(&asyncOp{id: id, origin: o, warp: w, uses: []*block{to.block}, parts: []func(){func() {
 		copy(to.block.shared.bytes()[to.off:], unsafe.Slice((*byte)(unsafe.Pointer(data)), size))

@@ -7,7 +7,8 @@ import (
 
 // strongLoad is the load function of a mover for strong accesses. Other host threads may access the
 // same memory at the same time.
-func strongLoad[M integer, R unsigned](mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
+func strongLoad[M integer, R unsigned](mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64,
+	r unsafe.Pointer) {
 	d := (*[lanes]R)(r)
 	for ; mask != 0; mask &= mask - 1 {
 		i := firstLane(mask)
@@ -24,7 +25,8 @@ func strongLoad[M integer, R unsigned](mem unsafe.Pointer, off *[lanes]uint64, m
 }
 
 // strongStore is the store function that corresponds to strongLoad.
-func strongStore[M integer, R unsigned](mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64, r unsafe.Pointer) {
+func strongStore[M integer, R unsigned](mem unsafe.Pointer, off *[lanes]uint64, mask uint32, at uint64,
+	r unsafe.Pointer) {
 	s := (*[lanes]R)(r)
 	for ; mask != 0; mask &= mask - 1 {
 		i := firstLane(mask)

@@ -56,7 +56,8 @@ func deviceAssertFail(w *warp, in *inst, lane int, args []uint64) uint64 {
 		w.misuse(in, "__assertfail has %d arguments: want 5", len(args))
 		return 0
 	}
-	w.fail(fmt.Errorf("%v: thread %v of block %v: %s:%d: %s: assertion %q failed: %w", in.site, w.thread(lane), w.block.index,
+	w.fail(fmt.Errorf("%v: thread %v of block %v: %s:%d: %s: assertion %q failed: %w", in.site, w.thread(lane),
+		w.block.index,
 		w.cString(in, lane, args[1]), uint32(args[2]), w.cString(in, lane, args[3]), w.cString(in, lane, args[0]), ErrAssert))
 	return 0
 }
@@ -143,7 +144,8 @@ func (w *warp) convert(in *inst, lane int, format string, next func(size int) ui
 	return spec, "" // the format ends within a conversion
 }
 
-func (w *warp) conversion(in *inst, lane int, verb byte, spec string, size int, precise bool, next func(size int) uint64) string {
+func (w *warp) conversion(in *inst, lane int, verb byte, spec string, size int, precise bool,
+	next func(size int) uint64) string {
 	signed := func() int64 {
 		if v := next(size); size == 8 {
 			return int64(v)

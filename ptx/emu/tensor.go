@@ -29,7 +29,8 @@ func EncodeTensorMap(m *ptx.TensorMap) (b [ptx.TensorMapBytes]byte, err error) {
 	if err := m.Check(); err != nil {
 		return b, fmt.Errorf("%w: %w", ErrLaunch, err)
 	}
-	e := encodedTensor{Magic: tensorMagic, Element: uint8(m.Element), Rank: uint8(len(m.Dims)), Swizzle: uint16(m.Swizzle), Base: m.Base}
+	e := encodedTensor{Magic: tensorMagic, Element: uint8(m.Element), Rank: uint8(len(m.Dims)), Swizzle: uint16(m.Swizzle),
+		Base: m.Base}
 	for i := range m.Dims {
 		e.Dims[i], e.Box[i] = uint64(m.Dims[i]), uint16(m.Box[i])
 		if i > 0 {

@@ -214,7 +214,8 @@ func (w *warp) join(n int) {
 	g := &w.groups[n]
 	for k := len(w.groups) - 1; k >= 0; k-- {
 		h := &w.groups[k]
-		if k != n && h.frame == g.frame && h.pc == g.pc && (h.state == ready || h.state == yielded) && h.passesBarrier == g.passesBarrier {
+		if k != n && h.frame == g.frame && h.pc == g.pc && (h.state == ready || h.state == yielded) &&
+			h.passesBarrier == g.passesBarrier {
 			g.mask |= h.mask
 			g.from = g.laterBranch(h)
 			n = w.remove(k, n)

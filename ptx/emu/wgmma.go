@@ -81,7 +81,8 @@ func decodeWgmma(d *decoder) execFunc {
 			types = append(types, t)
 		}
 	}
-	p.kind, p.d, p.c, p.a, p.b = types[0], elementTypes[types[0]], elementTypes[types[0]], elementTypes[types[1]], elementTypes[types[2]]
+	p.kind, p.d, p.c, p.a, p.b = types[0], elementTypes[types[0]], elementTypes[types[0]], elementTypes[types[1]],
+		elementTypes[types[2]]
 	p.bitOp, p.saturate, p.quadrants, p.isWgmma = i.Mod("op"), i.Has("satfinite"), 1, true
 	p.minExps = [2]int{minExponents[types[1]], minExponents[types[2]]}
 	p.m, p.n, p.k = shapeOf(i)
@@ -142,11 +143,13 @@ func (g *wgmma) begin(w *warp, in *inst) {
 	descB, adds := reg[uint64](w, g.descB)[0], *pred(w, g.scaleD)&1 != 0
 	if n == len(group.ops) {
 		b.cluster.operations++
-		group.ops = append(group.ops, &wgmmaOp{wgmma: g, id: b.cluster.operations, site: in.site, a: descA, b: descB, accumulates: adds})
+		group.ops = append(group.ops, &wgmmaOp{wgmma: g, id: b.cluster.operations, site: in.site, a: descA, b: descB,
+			accumulates: adds})
 	}
 	op := group.ops[n]
 	if op.site != in.site || op.a != descA || op.b != descB || op.accumulates != adds {
-		w.misuse(in, "the warps of the warpgroup differ: another warp executed %v with descriptors %#x and %#x, this one has %#x and %#x", op.site, op.a, op.b, descA, descB)
+		w.misuse(in, "the warps of the warpgroup differ: another warp executed %v with descriptors %#x and %#x, this one "+
+			"has %#x and %#x", op.site, op.a, op.b, descA, descB)
 		return
 	}
 	member := w.index % groupWarps
@@ -180,7 +183,8 @@ func (op *wgmmaOp) operandB() *operand {
 
 func (op *wgmmaOp) operand(word uint64, rows int, e *elementType, across bool) *operand {
 	size := max(e.bits/8, 1)
-	return &operand{descriptor: unpackDescriptor(word), rows: rows, k: op.k * e.bits / 8 / size, size: size, mnMajor: across}
+	return &operand{descriptor: unpackDescriptor(word), rows: rows, k: op.k * e.bits / 8 / size, size: size,
+		mnMajor: across}
 }
 
 // checkOperands checks the bounds of the shared memory that a warp's part of the operation reads,
@@ -193,14 +197,16 @@ func (op *wgmmaOp) checkOperands(w *warp, in *inst) bool {
 	}
 	for _, s := range spans {
 		if s.Addr+uint64(s.Size) > w.block.shared.size {
-			f := &Fault{Origin: w.origin(in), Access: AsyncRead, Space: ptx.Shared, Size: s.Size, FirstAddr: s.Addr, Kind: OutOfBounds}
+			f := &Fault{Origin: w.origin(in), Access: AsyncRead, Space: ptx.Shared, Size: s.Size, FirstAddr: s.Addr,
+				Kind: OutOfBounds}
 			f.Detail = "not in the " + bytesText(w.block.shared.size) + " of the block's shared memory"
 			w.raise(f)
 			return false
 		}
 	}
 	if len(w.block.bulk) > 0 {
-		w.emitBulk(&Bulk{Origin: w.origin(in), Kind: AsyncRead, Space: ptx.Shared, Rank: w.block.rank, Spans: spans, Copy: op.id})
+		w.emitBulk(&Bulk{Origin: w.origin(in), Kind: AsyncRead, Space: ptx.Shared, Rank: w.block.rank, Spans: spans,
+			Copy: op.id})
 	}
 	return true
 }

@@ -40,7 +40,8 @@ func runWgmma(t *testing.T, body string, threads int, seed uint64) error {
 	p := loadText(t, "k.ptx", text)
 	mem := NewMemory(MemoryOptions{})
 	_, err := p.Run(t.Context(), mem, Launch{
-		Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{threads, 1, 1}, Params: pack(t, p, "k", upload(t, mem, make([]uint32, 1024))), Seed: seed, MaxInstructions: 1 << 20,
+		Entry: "k", Grid: Dim3{1, 1, 1}, Block: Dim3{threads, 1, 1},
+		Params: pack(t, p, "k", upload(t, mem, make([]uint32, 1024))), Seed: seed, MaxInstructions: 1 << 20,
 	})
 	return err
 }
@@ -63,22 +64,35 @@ func TestWgmmaMisuse(t *testing.T) {
 		want       string
 		kind       error
 	}{
-		{"correct", lines(fence, product, product, commit, wait, "st.global.f32 [%buf], %f0;", fence, fromRegisters, commit, wait), 128, "", nil},
-		{"two groups", lines(fence, product, commit, product, commit, "wgmma.wait_group.sync.aligned 1;", wait, "st.global.f32 [%buf], %f0;"), 256, "", nil},
+		{"correct", lines(fence, product, product, commit, wait, "st.global.f32 [%buf], %f0;", fence, fromRegisters, commit,
+			wait), 128, "", nil},
+		{"two groups", lines(fence, product, commit, product, commit, "wgmma.wait_group.sync.aligned 1;", wait,
+			"st.global.f32 [%buf], %f0;"), 256, "", nil},
 		{"no fence", lines(product, commit, wait), 128, "no wgmma.fence precedes this operation", ErrMisuse},
-		{"accumulator written after the fence", lines(fence, "mov.f32 %f2, 0f00000000;", product), 128, "register %f2 was accessed after the last wgmma.fence", ErrMisuse},
-		{"accumulator read after the fence", lines(fence, "st.global.f32 [%buf], %f3;", product), 128, "register %f3 was accessed after", ErrMisuse},
-		{"operand written after the fence", lines(fence, "mov.b32 %x1, 1;", fromRegisters), 128, "register %x1 was accessed after", ErrMisuse},
-		{"accumulator read before the wait", lines(fence, product, commit, "st.global.f32 [%buf], %f0;"), 128, "register %f0 is in use by a wgmma.mma_async in flight", ErrMisuse},
-		{"accumulator of the last group read", lines(fence, product, commit, "wgmma.wait_group.sync.aligned 1; st.global.f32 [%buf], %f0;"), 128, "register %f0 is in use", ErrMisuse},
+		{"accumulator written after the fence", lines(fence, "mov.f32 %f2, 0f00000000;", product), 128,
+			"register %f2 was accessed after the last wgmma.fence", ErrMisuse},
+		{"accumulator read after the fence", lines(fence, "st.global.f32 [%buf], %f3;", product), 128,
+			"register %f3 was accessed after", ErrMisuse},
+		{"operand written after the fence", lines(fence, "mov.b32 %x1, 1;", fromRegisters), 128,
+			"register %x1 was accessed after", ErrMisuse},
+		{"accumulator read before the wait", lines(fence, product, commit, "st.global.f32 [%buf], %f0;"), 128,
+			"register %f0 is in use by a wgmma.mma_async in flight", ErrMisuse},
+		{"accumulator of the last group read", lines(fence, product, commit,
+			"wgmma.wait_group.sync.aligned 1; st.global.f32 [%buf], %f0;"), 128, "register %f0 is in use", ErrMisuse},
 		{"no commit", lines(fence, product, wait, "st.global.f32 [%buf], %f0;"), 128, "register %f0 is in use", ErrMisuse},
-		{"operand overwritten before the wait", lines(fence, fromRegisters, commit, "mov.b32 %x0, 1;"), 128, "register %x0 is in use", ErrMisuse},
-		{"same registers in another order", lines(fence, product, other), 128, "has a different use in a wgmma.mma_async in flight", ErrMisuse},
+		{"operand overwritten before the wait", lines(fence, fromRegisters, commit, "mov.b32 %x0, 1;"), 128,
+			"register %x0 is in use", ErrMisuse},
+		{"same registers in another order", lines(fence, product, other), 128,
+			"has a different use in a wgmma.mma_async in flight", ErrMisuse},
 		{"incomplete warpgroup", lines(fence, product), 160, "warp 4 is not in a complete warpgroup", ErrMisuse},
-		{"different descriptors", lines("setp.lt.u32 %q, %t, 32; @%q add.u64 %db, %db, 8;", fence, product), 128, "the warps of the warpgroup differ", ErrMisuse},
-		{"diverged warp", lines("setp.lt.u32 %q, %t, 16;", "@%q bra ON;", "bra ON2;", "ON:", fence, "ON2:"), 128, "lanes 0xffff0000 of the warp do not execute the instruction", ErrMisuse},
-		{"missing warp", lines("setp.lt.u32 %q, %t, 32; @%q bra OUT;", fence, product, commit, wait, "OUT:"), 128, "waits for the other warps of its warpgroup", ErrDeadlock},
-		{"matrix out of bounds", lines("add.u64 %da, %da, 0x200;", fence, product), 128, "not in the 4,096 bytes of the block's shared memory", ErrAccess},
+		{"different descriptors", lines("setp.lt.u32 %q, %t, 32; @%q add.u64 %db, %db, 8;", fence, product), 128,
+			"the warps of the warpgroup differ", ErrMisuse},
+		{"diverged warp", lines("setp.lt.u32 %q, %t, 16;", "@%q bra ON;", "bra ON2;", "ON:", fence, "ON2:"), 128,
+			"lanes 0xffff0000 of the warp do not execute the instruction", ErrMisuse},
+		{"missing warp", lines("setp.lt.u32 %q, %t, 32; @%q bra OUT;", fence, product, commit, wait, "OUT:"), 128,
+			"waits for the other warps of its warpgroup", ErrDeadlock},
+		{"matrix out of bounds", lines("add.u64 %da, %da, 0x200;", fence, product), 128,
+			"not in the 4,096 bytes of the block's shared memory", ErrAccess},
 		{"exit before the wait", lines(fence, product, commit), 128, "exits while this operation in flight", ErrMisuse},
 	} {
 		hits := 0
