@@ -318,11 +318,11 @@ func (w *warp) raiseFault(in *inst, ac *access, mask uint32) {
 // raise reports f to the observers and ends the launch unless one of them continues it.
 func (w *warp) raise(f *Fault) {
 	f.Block, f.Thread = w.block.index, w.thread(firstLane(f.Mask))
-	goOn := false
+	resume := false
 	for _, hook := range w.block.fault {
-		goOn = hook(f) || goOn
+		resume = hook(f) || resume
 	}
-	if !goOn {
+	if !resume {
 		w.fail(f)
 	}
 }

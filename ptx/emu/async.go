@@ -162,7 +162,7 @@ func (a *asyncCopy) move() {
 // waitCopies completes the copies of the active lanes except those of the last n groups.
 func (w *warp) waitCopies(in *inst, n int) {
 	q := &w.copies
-	var told []CopyLanes
+	var finished []CopyLanes
 	kept := q.open[:0]
 	for _, a := range q.open {
 		var mask uint32
@@ -175,7 +175,7 @@ func (w *warp) waitCopies(in *inst, n int) {
 			a.move() // lanes that have not waited yet allow the copy to happen now as well
 			a.mask &^= mask
 			if len(w.block.copyDone) > 0 {
-				told = append(told, CopyLanes{a.id, mask})
+				finished = append(finished, CopyLanes{a.id, mask})
 			}
 		}
 		if a.mask != 0 {
@@ -185,15 +185,15 @@ func (w *warp) waitCopies(in *inst, n int) {
 		}
 	}
 	q.open = kept
-	w.emitCopyDone(in, told, false)
+	w.emitCopyDone(in, finished, false)
 }
 
 // emitCopyDone reports that a wait completed copies, or only the reads of their sources.
-func (w *warp) emitCopyDone(in *inst, told []CopyLanes, read bool) {
-	if len(told) == 0 {
+func (w *warp) emitCopyDone(in *inst, finished []CopyLanes, read bool) {
+	if len(finished) == 0 {
 		return
 	}
-	e := CopyDone{Origin: w.origin(in), Copies: told, Read: read}
+	e := CopyDone{Origin: w.origin(in), Copies: finished, Read: read}
 	for _, f := range w.block.copyDone {
 		f(&e)
 	}

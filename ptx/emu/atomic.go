@@ -202,10 +202,10 @@ func decodeFence(d *decoder) execFunc {
 	return func(w *warp, in *inst) {
 		w.syncWorkers(SeqCst)
 		if len(w.block.fence) > 0 {
-			told := e
-			told.Origin = w.origin(in)
+			event := e
+			event.Origin = w.origin(in)
 			for _, f := range w.block.fence {
-				f(&told)
+				f(&event)
 			}
 		}
 	}

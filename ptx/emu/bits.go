@@ -124,11 +124,11 @@ func decodePrmt(d *decoder) execFunc {
 			if mode != "" {
 				pick, sign = permuted(mode, k, int(c&3)), false
 			}
-			byt := uint8(pair >> (8 * pick))
+			value := uint8(pair >> (8 * pick))
 			if sign { // replicate the sign bit
-				byt = uint8(int8(byt) >> 7)
+				value = uint8(int8(value) >> 7)
 			}
-			y |= uint32(byt) << (8 * k)
+			y |= uint32(value) << (8 * k)
 		}
 		return y
 	})

@@ -322,7 +322,7 @@ func (w *warp) sharedAddr(in *inst, ac *access, lane, n int, align uint64) (shar
 // set, it completes only the reads of their sources.
 func (w *warp) waitBulk(in *inst, n int, read bool) {
 	q := &w.bulk
-	var told []CopyLanes
+	var finished []CopyLanes
 	kept := q.open[:0]
 	for _, o := range q.open {
 		if w.active>>o.lane&1 == 0 || o.group >= q.groups[o.lane]-n {
@@ -330,7 +330,7 @@ func (w *warp) waitBulk(in *inst, n int, read bool) {
 			continue
 		}
 		if !read || !o.read {
-			told = append(told, CopyLanes{o.id, 1 << o.lane})
+			finished = append(finished, CopyLanes{o.id, 1 << o.lane})
 		}
 		if read {
 			o.runUntil(min(len(o.parts), 1))
@@ -342,5 +342,5 @@ func (w *warp) waitBulk(in *inst, n int, read bool) {
 	}
 	clear(q.open[len(kept):])
 	q.open = kept
-	w.emitCopyDone(in, told, read)
+	w.emitCopyDone(in, finished, read)
 }

@@ -181,16 +181,16 @@ func decodeSet(d *decoder) execFunc {
 			}
 		}
 	}
-	yes := map[ptx.Type]uint32{ptx.F32: math.Float32bits(1), ptx.F16: 0x3c00, ptx.BF16: 0x3f80}[t]
-	if yes == 0 {
-		yes = full
+	trueBits := map[ptx.Type]uint32{ptx.F32: math.Float32bits(1), ptx.F16: 0x3c00, ptx.BF16: 0x3f80}[t]
+	if trueBits == 0 {
+		trueBits = full
 	}
 	if t.Bits() == 16 {
 		return func(w *warp, in *inst) {
 			m := combine(w, low(w, in))
 			d := dst[uint16](w, in)
 			for i := range d {
-				d[i] = uint16(yes * (m >> i & 1))
+				d[i] = uint16(trueBits * (m >> i & 1))
 			}
 		}
 	}
@@ -198,7 +198,7 @@ func decodeSet(d *decoder) execFunc {
 		m := combine(w, low(w, in))
 		d := dst[uint32](w, in)
 		for i := range d {
-			d[i] = yes * (m >> i & 1)
+			d[i] = trueBits * (m >> i & 1)
 		}
 	}
 }

@@ -21,7 +21,7 @@ TEXT ·fmaF32AVX2(SB), NOSPLIT, $0-32
 	VFMADD213PS 32(CX), Y5, Y1
 	VFMADD213PS 64(CX), Y6, Y2
 	VFMADD213PS 96(CX), Y7, Y3
-	VCMPPS $3, Y0, Y0, Y4 // where Y0 is NaN
+	VCMPPS $3, Y0, Y0, Y4 // lanes where Y0 is NaN
 	VCMPPS $3, Y1, Y1, Y5
 	VCMPPS $3, Y2, Y2, Y6
 	VCMPPS $3, Y3, Y3, Y7
@@ -88,8 +88,8 @@ TEXT ·addU64AVX2(SB), NOSPLIT, $0-24
 	VZEROUPPER
 	RET
 
-// PLACES adds Y8 to the numbers at SI, into Y0 to Y7.
-#define PLACES \
+// OFFSETS sets Y0 to Y7 to the offsets at SI plus Y8.
+#define OFFSETS \
 	VPADDQ 0(SI), Y8, Y0   \
 	VPADDQ 32(SI), Y8, Y1  \
 	VPADDQ 64(SI), Y8, Y2  \
@@ -99,8 +99,8 @@ TEXT ·addU64AVX2(SB), NOSPLIT, $0-24
 	VPADDQ 192(SI), Y8, Y6 \
 	VPADDQ 224(SI), Y8, Y7
 
-// LESS sets AX to 15 if all of Y0 to Y7 are less than Y9 as signed numbers.
-#define LESS \
+// ALL_LESS sets AX to 15 if all of Y0 to Y7 are less than Y9 (signed).
+#define ALL_LESS \
 	VPCMPGTQ  Y0, Y9, Y10   \
 	VPCMPGTQ  Y1, Y9, Y11   \
 	VPCMPGTQ  Y2, Y9, Y12   \
@@ -118,8 +118,8 @@ TEXT ·addU64AVX2(SB), NOSPLIT, $0-24
 	VPAND     Y10, Y12, Y10 \
 	VMOVMSKPD Y10, AX
 
-// ANY sets Y10 to the or of Y0 to Y7.
-#define ANY \
+// OR_ALL sets Y10 to the bitwise OR of Y0 to Y7.
+#define OR_ALL \
 	VPOR Y0, Y1, Y10   \
 	VPOR Y2, Y3, Y11   \
 	VPOR Y4, Y5, Y12   \
@@ -135,7 +135,7 @@ TEXT ·offsetsAVX2(SB), NOSPLIT, $0-41
 	VPBROADCASTQ shift+16(FP), Y8
 	VPBROADCASTQ span+24(FP), Y9
 	VPBROADCASTQ bits+32(FP), Y14
-	PLACES
+	OFFSETS
 	VMOVDQU Y0, 0(DI)
 	VMOVDQU Y1, 32(DI)
 	VMOVDQU Y2, 64(DI)
@@ -144,8 +144,8 @@ TEXT ·offsetsAVX2(SB), NOSPLIT, $0-41
 	VMOVDQU Y5, 160(DI)
 	VMOVDQU Y6, 192(DI)
 	VMOVDQU Y7, 224(DI)
-	LESS
-	ANY
+	ALL_LESS
+	OR_ALL
 	VPTEST Y14, Y10 // zero if no bit is set
 	SETEQ  BX
 	CMPL   AX, $15
@@ -155,7 +155,7 @@ TEXT ·offsetsAVX2(SB), NOSPLIT, $0-41
 	VZEROUPPER
 	RET
 
-// WORD loads the word of a lane.
+// WORD loads the 32-bit word of one lane.
 #define WORD(lane) \
 	MOVQ (lane*8)(SI), AX \
 	MOVL (CX)(AX*1), AX   \
@@ -174,12 +174,12 @@ TEXT ·gatherU32AVX2(SB), NOSPLIT, $0-41
 	MOVQ mem+32(FP), CX
 	VPBROADCASTQ shift+16(FP), Y8
 	VPBROADCASTQ span+24(FP), Y9
-	PLACES
-	LESS
+	OFFSETS
+	ALL_LESS
 	CMPL AX, $15
 	JNE  no
-	ANY
-	MOVQ $0x8000000000000003, AX // neither negative nor misaligned
+	OR_ALL
+	MOVQ $0x8000000000000003, AX // sign bit and misalignment
 	MOVQ AX, X11
 	VPBROADCASTQ X11, Y11
 	VPTEST Y11, Y10

@@ -232,7 +232,7 @@ func (d *decoder) mbarrierArrive() execFunc {
 		state, wanted = d.result(0), true
 		d.writesResults()
 	}
-	drops, stays := i.Has("arrive_drop"), i.Has("noComplete")
+	drops, noComplete := i.Has("arrive_drop"), i.Has("noComplete")
 	return func(w *warp, in *inst) {
 		w.mbarriers(in, ac, func(lane int, word []byte, m *mbarrier, at mbarrierAt) error {
 			n := int(reg[uint32](w, count)[lane])
@@ -249,7 +249,7 @@ func (d *decoder) mbarrierArrive() execFunc {
 			if err := m.arrive(n); err != nil {
 				return err
 			}
-			if stays && m.pending == 0 {
+			if noComplete && m.pending == 0 {
 				return fmt.Errorf("the arrival completes the phase, which .noComplete forbids")
 			}
 			at.settle(word, m)

@@ -160,7 +160,7 @@ func (p *matrixProduct) exec(w *warp, _ *inst) {
 }
 
 // element returns the dot product of row and col plus c.
-func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) float64 {
+func (p *matrixProduct) element(mode Accumulate, row, col []float64, c float64) float64 {
 	switch {
 	case p.bitOp != "":
 		return wrap(c+popcount(p.bitOp, row, col), false)
@@ -174,7 +174,7 @@ func (p *matrixProduct) element(how Accumulate, row, col []float64, c float64) f
 			c = fma64(x, col[k], c, p.rnd)
 		}
 		return c
-	case how == Nearest:
+	case mode == Nearest:
 		for k, x := range row {
 			c += x * col[k]
 		}

@@ -127,14 +127,14 @@ func (c *matrixCase) operandBytes(element func(t ptx.Type) uint64) []byte {
 	return buf
 }
 
-func (c *matrixCase) run(t *testing.T, buf []byte, how Accumulate) []byte {
+func (c *matrixCase) run(t *testing.T, buf []byte, mode Accumulate) []byte {
 	t.Helper()
 	p := loadText(t, c.text, c.program)
 	mem := NewMemory(MemoryOptions{})
 	addr := upload(t, mem, buf)
 	_, err := p.Run(context.Background(), mem, Launch{
 		Entry: "k", Block: Dim3{lanes, 1, 1}, Grid: Dim3{1, 1, 1}, Params: pack(t, p, "k", addr, uint32(lanes)),
-		Accumulate: how,
+		Accumulate: mode,
 	})
 	if err != nil {
 		t.Fatalf("%s: %v", c.text, err)

@@ -124,7 +124,7 @@ func decodeWgmma(d *decoder) execFunc {
 
 // begin executes the operation for one warp. It starts when all four warps have executed it.
 func (g *wgmma) begin(w *warp, in *inst) {
-	b, mine := w.block, &w.matrices
+	b, state := w.block, &w.matrices
 	number := w.index / groupWarps
 	if number >= len(b.groups) {
 		w.misuse(in, "warp %d is not in a complete warpgroup of %d warps", w.index, groupWarps)
@@ -134,8 +134,8 @@ func (g *wgmma) begin(w *warp, in *inst) {
 		return
 	}
 	group := &b.groups[number]
-	n := mine.begun - group.first
-	mine.begun++
+	n := state.begun - group.first
+	state.begun++
 	var descA uint64
 	if g.descA != 0 {
 		descA = reg[uint64](w, g.descA)[0]
@@ -154,7 +154,7 @@ func (g *wgmma) begin(w *warp, in *inst) {
 	}
 	member := w.index % groupWarps
 	op.warps[member], op.frame[member] = w, w.frame
-	mine.using = append(mine.using, use{op.id, g})
+	state.using = append(state.using, use{op.id, g})
 	if !op.checkOperands(w, in) {
 		return
 	}
@@ -233,7 +233,7 @@ func (op *wgmmaOp) compute(b *block) {
 	if op.descA != 0 {
 		rows = op.operandA().read(memory, op.wgmma.a, op.signA)
 	}
-	how := b.run.launch.Accumulate
+	mode := b.run.launch.Accumulate
 	for n, w := range op.warps {
 		base := w.base
 		w.base = op.frame[n].base
@@ -253,7 +253,7 @@ func (op *wgmmaOp) compute(b *block) {
 		for i := range 16 {
 			for j := range op.n {
 				at := &d[i*op.n+j]
-				*at = op.element(how, a[i*op.k:][:op.k], cols[j*op.k:][:op.k], *at)
+				*at = op.element(mode, a[i*op.k:][:op.k], cols[j*op.k:][:op.k], *at)
 			}
 		}
 		w.scatterMatrix(d, op.fd, op.d, op.pd)
@@ -264,17 +264,17 @@ func (op *wgmmaOp) compute(b *block) {
 // waitMatrices completes the operations of the warpgroup except those in the last n groups that the
 // warp has committed.
 func (w *warp) waitMatrices(in *inst, n int) {
-	mine := &w.matrices
+	state := &w.matrices
 	bound := 0
-	if k := len(mine.commits) - 1 - n; k >= 0 {
-		bound = mine.commits[k]
-		mine.commits = slices.Delete(mine.commits, 0, k)
+	if k := len(state.commits) - 1 - n; k >= 0 {
+		bound = state.commits[k]
+		state.commits = slices.Delete(state.commits, 0, k)
 	}
-	if bound <= mine.completed {
+	if bound <= state.completed {
 		return
 	}
 	group := &w.block.groups[w.index/groupWarps]
-	var told []CopyLanes
+	var finished []CopyLanes
 	if last := bound - 1 - group.first; last >= 0 {
 		op := group.ops[last]
 		if op.async == nil { // other warps have not executed it
@@ -285,11 +285,11 @@ func (w *warp) waitMatrices(in *inst, n int) {
 		}
 		group.finish(w.block, op)
 	}
-	for _, u := range mine.using[:bound-mine.completed] {
-		mine.release(u.wgmma)
-		told = append(told, CopyLanes{u.id, full})
+	for _, u := range state.using[:bound-state.completed] {
+		state.release(u.wgmma)
+		finished = append(finished, CopyLanes{u.id, full})
 	}
-	mine.using = mine.using[bound-mine.completed:]
-	mine.completed = bound
-	w.emitCopyDone(in, told, false)
+	state.using = state.using[bound-state.completed:]
+	state.completed = bound
+	w.emitCopyDone(in, finished, false)
 }
