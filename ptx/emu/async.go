@@ -110,7 +110,7 @@ func execCpAsync(w *warp, in *inst) {
 	}
 	var refused uint32
 	for todo := w.active; todo != 0; todo &^= w.active {
-		from := *c.from // handles the lanes with the same number of bytes together
+		from := *c.from // each pass handles the lanes that read the same number of bytes
 		from.size, from.align = a.bytes[firstLane(todo)], c.size
 		w.active = 0
 		for m := todo; m != 0; m &= m - 1 {
@@ -172,7 +172,7 @@ func (w *warp) waitCopies(in *inst, n int) {
 			}
 		}
 		if mask != 0 {
-			a.move() // lanes that have not waited yet allow the copy to happen now as well
+			a.move() // also moves the bytes of lanes that have not waited yet
 			a.mask &^= mask
 			if len(w.block.copyDone) > 0 {
 				finished = append(finished, CopyLanes{a.id, mask})

@@ -31,9 +31,9 @@ func (c *cluster) startAsync(f *asyncOp) {
 
 func (c *cluster) delay() uint64 { return c.executed + 1<<c.rng.below(maxDelayLog2+1) }
 
-// runUntil runs parts of f until left parts remain.
-func (f *asyncOp) runUntil(left int) {
-	for len(f.parts) > left {
+// runUntil runs parts of f until only n parts remain.
+func (f *asyncOp) runUntil(n int) {
+	for len(f.parts) > n {
 		part := f.parts[0]
 		f.parts = f.parts[1:]
 		part()

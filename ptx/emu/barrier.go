@@ -23,7 +23,7 @@ type barrier struct {
 	ones, zeros int
 	waits       []*warp // to release
 	last        Origin
-	kernelPC    int32 // location of the last arrival in the kernel
+	kernelPC    int32 // position of the last arrival in the kernel
 	unaligned   bool  // not all arrivals were aligned instructions
 }
 

@@ -104,7 +104,7 @@ func (d *decoder) dotProduct(terms, first int) execFunc {
 	})
 }
 
-// element returns the width bits of a starting at bit at as a number.
+// element returns a bit field of a as a number. The field has the given width and starts at bit at.
 func element(a uint32, at, width int, signed bool) int32 {
 	a <<= 32 - at - width
 	if signed {

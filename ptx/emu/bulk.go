@@ -295,8 +295,8 @@ func (m *bulkMove) checkGlobal() bool {
 	return true
 }
 
-// sharedAddr resolves a lane's address in the shared memory of the cluster. It returns false after
-// raising a fault if n bytes do not fit there.
+// sharedAddr resolves a lane's address in the shared memory of the cluster. If there is no room for
+// n bytes at this address, it raises a fault and returns false.
 func (w *warp) sharedAddr(in *inst, ac *access, lane, n int, align uint64) (sharedLocation, bool) {
 	w.addresses(ac)
 	t := &w.at

@@ -31,10 +31,10 @@ func (m *bulkMove) read() {
 // sharedExtent returns the bytes of shared memory from the first to the last byte of the copy.
 func (m *bulkMove) sharedExtent() int { return (m.bytes/m.row-1)*m.pitch + m.row }
 
-// eachPiece calls move for each contiguous piece of the copy in shared memory: n bytes at addr,
-// which are at offset at of the data. off is the address of the copy. Without a swizzle there is
-// one piece; a swizzled copy consists of pieces of 16 bytes. The rows of a swizzled box are at
-// least m.swizzle bytes apart, even if they are shorter.
+// eachPiece calls move for each contiguous piece of shared memory that the copy accesses. off is
+// the address of the copy; a piece has n bytes at address addr and at offset at of the data.
+// Without a swizzle there is one piece. A swizzled copy consists of pieces of 16 bytes, and its
+// rows are at least m.swizzle bytes apart, even if they are shorter.
 func (m *bulkMove) eachPiece(off uint64, move func(addr uint64, at, n int)) {
 	if m.swizzle == 0 {
 		move(off, 0, m.bytes)
@@ -78,21 +78,21 @@ func (m *bulkMove) writeGlobal() {
 	}
 }
 
-// combine writes data to to, or the reduction of the two.
-func (m *bulkMove) combine(to, data []byte) {
+// combine copies data to dst, or reduces data into dst.
+func (m *bulkMove) combine(dst, data []byte) {
 	if m.op == "" {
-		copy(to, data)
+		copy(dst, data)
 		return
 	}
 	size := m.elem.Bytes()
 	f := updateOf(m.op, m.elem)
-	for at := 0; at < len(to); at += size {
+	for at := 0; at < len(dst); at += size {
 		var old, b [8]byte
-		copy(old[:], to[at:][:size])
+		copy(old[:], dst[at:][:size])
 		copy(b[:], data[at:][:size])
 		binary.LittleEndian.PutUint64(old[:], f(binary.LittleEndian.Uint64(old[:]), binary.LittleEndian.Uint64(b[:]), 0,
 			false))
-		copy(to[at:][:size], old[:])
+		copy(dst[at:][:size], old[:])
 	}
 }
 

@@ -9,8 +9,7 @@ import (
 // call holds the operands of a call instruction.
 type call struct {
 	fn *function
-	// Where the caller stores the arguments and where the callee expects them, and the same for the
-	// result.
+	// Locations of the arguments and the result in the caller, and in the callee.
 	args, params   []passedValue
 	result, target passedValue
 	returns        bool
@@ -33,7 +32,7 @@ func (p passedValue) bytes(w *warp, f *frame, lane int) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(&w.local[0])), len(w.local)*8)[at : at+p.size]
 }
 
-// pass copies the values of the active lanes from the caller's to the callee's location.
+// pass copies the values of the active lanes from a location in one frame to a location in another.
 func (w *warp) pass(to passedValue, callee *frame, from passedValue, caller *frame) {
 	for m := w.active; m != 0; m &= m - 1 {
 		lane := firstLane(m)

@@ -7,8 +7,8 @@ import (
 	"tilework/ptx"
 )
 
-// comparison combines the three outcomes of comparing two values. All three are false if one value
-// is NaN.
+// comparison returns the result of a comparison from the order of two values. less, equal and
+// greater are all false if one value is NaN.
 type comparison func(less, equal, greater bool) bool
 
 // comparisons is indexed by modifier. lo, ls, hi and hs compare unsigned numbers.

@@ -152,8 +152,8 @@ func converter(to, from ptx.Type, v variant) func(bits uint64) uint64 {
 	}
 }
 
-// convertNaN returns the result of a GPU for a NaN that does not become the canonical NaN, and 0
-// for others. It consists of the upper payload bits of a float64 or bf16 source.
+// convertNaN returns the NaN that a GPU converts a NaN to, or 0 if that is the canonical NaN.
+// Conversions from float64 and bf16 keep the upper payload bits.
 func convertNaN(to, from ptx.Type, ftz bool, b uint64) uint64 {
 	const quiet64 = 1 << 51
 	sign16 := b >> 63 << 15

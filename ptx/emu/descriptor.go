@@ -52,7 +52,7 @@ func (o *operand) at(row, k int) uint64 {
 	return swizzled(o.start+off, o.base, o.swizzle)
 }
 
-// spans returns the memory of rows from to to-1 as a sorted list of contiguous spans.
+// spans returns the memory of the rows in [from, to) as a sorted list of contiguous spans.
 func (o *operand) spans(from, to int) []Span {
 	each := 16 / o.size
 	var starts []uint64

@@ -25,7 +25,7 @@ const (
 	// OutOfBounds means that the bytes are not all in one allocation, in the block's shared memory
 	// or in the thread's local memory.
 	OutOfBounds FaultKind = iota
-	// Misaligned means that the address is not a multiple of the access size.
+	// Misaligned means that the address is not a multiple of the required alignment.
 	Misaligned
 	// ReadOnly means a write to constant memory or to a parameter.
 	ReadOnly

@@ -73,8 +73,8 @@ func loadShared[M integer, R unsigned](w *warp, in *inst) {
 	w.emitLoad(in, &w.block.shared)
 }
 
-// emitLoad emits the event of a load by a full warp from one region. The load has already happened,
-// which observers cannot notice because it is not ordered.
+// emitLoad emits the event of a load by a full warp from one region. It is called after the load,
+// which observers cannot notice because the load imposes no ordering.
 func (w *warp) emitLoad(in *inst, r *region) {
 	if len(w.block.access) == 0 {
 		return

@@ -307,8 +307,9 @@ func (a *Allocation) mark(off, n int) {
 	}
 }
 
-// bitsOf returns the index of the word of Allocation.written that holds the bit of byte at, the
-// number of that bit, and a mask of the bits in this word of n bytes starting at byte at.
+// bitsOf locates the bits of n bytes in Allocation.written, starting at byte at. It returns the
+// index of the first word, the number of the first bit in this word, and the mask of all of the
+// bytes' bits in this word.
 func bitsOf(at, n int) (word, from int, mask uint64) {
 	from = at % 64
 	return at / 64, from, ^uint64(0) >> (64 - min(n, 64-from)) << from

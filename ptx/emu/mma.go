@@ -46,7 +46,7 @@ type matrixProduct struct {
 	pa, pb     []uint32
 	pc, pd     []uint32
 	kind       ptx.Type // type of the accumulators
-	bitOp      string   // and or xor, for 1-bit elements
+	bitOp      string   // "and" or "xor", for 1-bit elements
 	saturate   bool
 	rnd        rounding
 	quadrants  int // 4 for m8n8k4, which computes 4 products at once; otherwise 1

@@ -55,7 +55,7 @@ func (d *decoder) orderBlocks() {
 	}
 }
 
-// ends returns whether in leaves the function and whether lanes can continue at the next
+// ends reports whether in leaves the function, and whether lanes can continue at the next
 // instruction.
 func (in *inst) ends() (leaves, falls bool) {
 	i := in.site.Instr

@@ -243,10 +243,11 @@ var (
 		}}
 )
 
-// decodeE5M2 returns the value of an 8-bit float (Micikevicius et al., "FP8 Formats for Deep
+// decodeE5M2 decodes an 8-bit float in format E5M2 (Micikevicius et al., "FP8 Formats for Deep
 // Learning", 2022).
 func decodeE5M2(b uint8) float64 { return dtype.Float16(uint16(b) << 8).Float64() }
 
+// decodeE4M3 decodes an 8-bit float in format E4M3, which has no infinities and one NaN per sign.
 func decodeE4M3(b uint8) float64 {
 	exp, frac := int(b>>3&15), float64(b&7)
 	v := math.Ldexp(8+frac, exp-10)
@@ -271,6 +272,7 @@ func encodeE5M2(x float64) uint8 {
 	return uint8(dtype.Float16From64(v) >> 8)
 }
 
+// encodeE4M3 rounds x to nearest, with saturation like encodeE5M2.
 func encodeE4M3(x float64) uint8 {
 	if x != x {
 		return 0x7f

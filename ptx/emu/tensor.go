@@ -106,8 +106,8 @@ func segments(m *ptx.TensorMap, coords []int32, store bool) []segment {
 	}
 }
 
-// clip returns the range of n elements starting at index at that is inside an array of dim
-// elements.
+// clip returns the elements of a range that are inside an array of dim elements. The range has n
+// elements and starts at index at; the result is relative to at.
 func clip(at, n, dim int) (from, to int) {
 	return max(0, -at), min(n, dim-at)
 }

@@ -33,7 +33,7 @@ type wgmmaOp struct {
 	id          uint64
 	site        *Site
 	a, b        uint64            // descriptors
-	warps       [groupWarps]*warp // that have executed it
+	warps       [groupWarps]*warp // warps that have executed the operation
 	frame       [groupWarps]*frame
 	accumulates bool
 	arrived     int
