@@ -29,6 +29,7 @@ var unconverted = []string{
 	"examples/...",
 	"gemmtest",
 	"gonumblas",
+	"internal/backend/...",
 	"internal/bench",
 	"internal/cache",
 	"internal/cpu",
