@@ -284,7 +284,7 @@ func TestLaunchArguments(t *testing.T) {
 		{func(l *Launch) { l.Shared = 227 << 10 }, "1024 bytes of static and 232448 of dynamic shared memory: want a sum " +
 			"of at most 232448"},
 		{func(l *Launch) { l.Shared = -1 }, "dynamic shared memory is -1 bytes: want at least 0"},
-		{func(l *Launch) { l.Workers = -1 }, "Workers is -1: want at least 0"},
+		{func(l *Launch) { l.Workers = -1 }, "-1 workers: want at least 0"},
 	} {
 		l := good
 		c.change(&l)

@@ -186,7 +186,7 @@ func (r *run) check() error {
 	case l.Shared < 0:
 		return fmt.Errorf("dynamic shared memory is %d bytes: want at least 0", l.Shared)
 	case l.Workers < 0:
-		return fmt.Errorf("Workers is %d: want at least 0", l.Workers)
+		return fmt.Errorf("%d workers: want at least 0", l.Workers)
 	case len(l.Params) != f.paramSize:
 		return fmt.Errorf("%d bytes of parameters: want %d", len(l.Params), f.paramSize)
 	}

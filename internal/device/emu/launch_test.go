@@ -96,7 +96,7 @@ func TestClusters(t *testing.T) {
 		t.Errorf("a cluster of two: %d, %v", met, err)
 	}
 	l.Cluster.X = 3
-	if _, err := meet(t, Options{}, l); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), "do not divide a grid") {
+	if _, err := meet(t, Options{}, l); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), "want multiples of the cluster") {
 		t.Errorf("clusters of three: %v", err)
 	}
 	l.Grid, l.Cluster = one, one
