@@ -7,14 +7,14 @@ import (
 	"strings"
 )
 
-// binding is what an instruction's form says about this instance of it.
+// binding is the result of matching an instruction with its form.
 type binding struct {
-	slots []string       // for each slot of the form, its modifier; empty if absent
-	args  []*OperandForm // for each argument
-	types []Type
+	slots []string       // modifier in each slot of the form; "" if absent
+	args  []*OperandForm // form of each argument
+	types []Type         // type of each argument
 }
 
-// Mnemonic is the opcode with its modifiers: "ld.global.f32".
+// Mnemonic returns the opcode with its modifiers, such as "ld.global.f32".
 func (i *Instr) Mnemonic() string {
 	if len(i.Mods) == 0 {
 		return i.Op
@@ -22,8 +22,8 @@ func (i *Instr) Mnemonic() string {
 	return i.Op + "." + strings.Join(i.Mods, ".")
 }
 
-// Mod is the modifier, without its dot, in the form's slot of that name; empty
-// if it is absent. The instruction must be bound.
+// Mod returns the modifier in the form's slot of the given name, without the dot. It returns ""
+// if the modifier is absent. The instruction must be bound.
 func (i *Instr) Mod(slot string) string {
 	for k := range i.Form.Slots {
 		if i.Form.Slots[k].Name == slot {
@@ -33,20 +33,19 @@ func (i *Instr) Mod(slot string) string {
 	return ""
 }
 
-// Has reports whether the modifier is present.
+// Has reports whether i has the modifier.
 func (i *Instr) Has(mod string) bool { return slices.Contains(i.Mods, mod) }
 
-// Type is the type that the form wants for argument k: of a vector, of each
-// element; NoType where a type has no meaning, as for an address or a label.
-// The instruction must be bound.
+// Type returns the type that the form requires of argument k. For a vector this is the type of
+// each element. For arguments without a type, such as addresses and labels, it is NoType. The
+// instruction must be bound.
 func (i *Instr) Type(k int) Type { return i.types[k] }
 
-// Operand is the form of argument k. The instruction must be bound.
+// Operand returns the form of argument k. The instruction must be bound.
 func (i *Instr) Operand(k int) *OperandForm { return i.args[k] }
 
-// Space is the state space that an address operand points to: what the operand's
-// form says, else the instruction's modifier, else Generic. The instruction must
-// be bound.
+// Space returns the state space of the address in argument k: that of the operand's form, else
+// that of the instruction's modifier, else Generic. The instruction must be bound.
 func (i *Instr) Space(k int) Space {
 	if s := i.args[k].Space; s != NoSpace {
 		return s
@@ -54,7 +53,7 @@ func (i *Instr) Space(k int) Space {
 	return i.space()
 }
 
-// space is the state space that i's modifiers name first, else Generic.
+// space returns the first state space among i's modifiers, or Generic if there is none.
 func (i *Instr) space() Space {
 	for _, mod := range i.slots {
 		if s, ok := spaces[mod]; ok {
@@ -64,18 +63,18 @@ func (i *Instr) space() Space {
 	return Generic
 }
 
-// Bind finds the form that i is an instance of, by its modifiers and by the
-// number and the kinds of its operands. It does not look at what names stand for.
+// Bind finds the form that matches i by its modifiers and by the number and kinds of its
+// operands. Bind does not resolve names.
 //
-// The errors wrap ErrUnsupported for an opcode that the table has not, and
-// ErrInvalid for modifiers or operands that no form of it takes.
+// The error wraps ErrUnsupported if the table does not contain the opcode, and ErrInvalid if no
+// form accepts the modifiers or the operands.
 func Bind(i *Instr) error {
 	forms := FormsOf(i.Op)
 	if len(forms) == 0 {
 		return &Error{i.Pos, ErrUnsupported, fmt.Sprintf("%s: instruction %q is not supported", i.Mnemonic(), i.Op)}
 	}
 	mods := manualOrder(i)
-	var fits *Form // the first whose modifiers fit
+	var fits *Form // the first form that accepts the modifiers
 	furthest := 0
 	for _, f := range forms {
 		slots := make([]string, len(f.Slots))
@@ -94,16 +93,16 @@ func Bind(i *Instr) error {
 		}
 	}
 	if fits != nil {
-		return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: the operands fit no form (want %s)", i.Mnemonic(), fits.Text)}
+		return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: the operands match no form (want %s)", i.Mnemonic(), fits.Text)}
 	}
 	if furthest < len(mods) {
-		return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: modifier .%s does not fit here", i.Mnemonic(), mods[furthest])}
+		return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: modifier .%s is not allowed here", i.Mnemonic(), mods[furthest])}
 	}
 	return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: a modifier is missing (forms: %s)", i.Mnemonic(), formTexts(forms))}
 }
 
-// manualOrder is i's modifiers in the order of the table. Compilers write the scope
-// of an atomic operation behind its state space, where the manual has it before.
+// manualOrder returns i's modifiers in the order of the table. Compilers write the scope of an
+// atomic operation after the state space. In the manual it comes first.
 func manualOrder(i *Instr) []string {
 	if i.Op != "atom" && i.Op != "red" {
 		return i.Mods
@@ -122,7 +121,7 @@ func isScope(mod string) bool {
 	return slices.Contains(strings.Fields(modifierSets["scope"]), mod)
 }
 
-// combination checks what no single row can say: which modifiers go together.
+// combination checks rules about combinations of modifiers, which rows cannot express.
 func (i *Instr) combination() error {
 	bad := func(format string, args ...any) error {
 		return &Error{i.Pos, ErrInvalid, i.Mnemonic() + ": " + fmt.Sprintf(format, args...)}
@@ -132,24 +131,25 @@ func (i *Instr) combination() error {
 		from, to := i.Type(1), i.Type(0)
 		same := from.Class() == to.Class() && from.Bits() <= to.Bits()
 		if same && to.Class() != Float || from.Class() == Unsigned && to.Class() == Signed && from.Bits() < to.Bits() {
-			return bad("modifier .sat has nothing to do: every .%v is a .%v", from, to)
+			return bad("modifier .sat is not allowed: every .%v is in the range of .%v", from, to)
 		}
 	}
 	for k, mod := range i.slots {
-		if globalOnly(mod) && space != Generic && !slices.Contains(i.slots, "global") { // of a copy, one of the two
-			return bad("modifier .%s is for global memory, not for .%v", mod, space)
+		if globalOnly(mod) && space != Generic && !slices.Contains(i.slots, "global") { // for a copy, source or destination
+			return bad("modifier .%s requires .global, not .%v", mod, space)
 		}
 		if i.Form.Slots[k].Name != "vec" || mod == "" {
 			continue
 		}
 		n, t := int(mod[1]-'0'), i.Form.mainType(i.slots)
 		if n*t.Bits() > 128 {
-			return bad("a vector of %d %v is more than 128 bits", n, t)
+			return bad("a vector of %d %v is larger than 128 bits", n, t)
 		}
 	}
 	return nil
 }
 
+// formTexts returns the first few of forms, for error messages.
 func formTexts(forms []*Form) string {
 	const few = 3
 	var texts []string
@@ -162,8 +162,8 @@ func formTexts(forms []*Form) string {
 	return strings.Join(texts, "; ")
 }
 
-// matchMods fits mods to the slots from the given one on. It returns how many of
-// mods it could place at the most.
+// matchMods assigns mods to the slots from index slot on and reports whether all fit. placed is
+// the maximum number of modifiers that fit.
 func (f *Form) matchMods(mods []string, slot int, out []string) (placed int, ok bool) {
 	if slot == len(f.Slots) {
 		return 0, len(mods) == 0
@@ -186,7 +186,7 @@ func (f *Form) matchMods(mods []string, slot int, out []string) (placed int, ok 
 
 func (f *Form) matchArgs(i *Instr, b *binding) bool {
 	absent := func(o *OperandForm) bool { return o.If != "" && !slices.Contains(b.slots, o.If) }
-	spare := len(i.Args) // arguments for the operands that may be left out
+	spare := len(i.Args) // arguments left for optional operands
 	for n := range f.Operands {
 		if o := &f.Operands[n]; !absent(o) && (!o.Optional || o.If != "") {
 			spare--
@@ -217,7 +217,7 @@ func (f *Form) matchArgs(i *Instr, b *binding) bool {
 	return k == len(i.Args)
 }
 
-// matchArg reports whether an operand is of the kind that o wants.
+// matchArg reports whether arg has the kind that o requires.
 func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 	switch a := arg.(type) {
 	case *Name:
@@ -246,7 +246,7 @@ func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 	return false
 }
 
-// typeOf resolves what a row says of an operand's type.
+// typeOf returns the type of operand o for the modifiers in slots.
 func (f *Form) typeOf(o *OperandForm, slots []string) Type {
 	if o.Kind != ValueOperand {
 		return NoType
@@ -267,7 +267,7 @@ func (f *Form) typeOf(o *OperandForm, slots []string) Type {
 	return t
 }
 
-// mainType is the type that an instruction works in: its slot "type", else its last type.
+// mainType returns the type in the slot "type", or else the last type among the modifiers.
 func (f *Form) mainType(slots []string) Type {
 	last := NoType
 	for k, mod := range slots {
@@ -281,7 +281,8 @@ func (f *Form) mainType(slots []string) Type {
 	return last
 }
 
-// vectorLen resolves what a row says of a vector's length; 0 is a scalar.
+// vectorLen returns the length of the vector operand o for the modifiers in slots, or 0 for a
+// scalar.
 func (f *Form) vectorLen(o *OperandForm, slots []string) int {
 	slot := func(name string) string {
 		for k := range f.Slots {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// corpus is what nvcc makes of the kernels in testdata/nvcc.
+// corpus returns the PTX that nvcc generated from the kernels in testdata/nvcc, by file name.
 func corpus(t testing.TB) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("testdata/nvcc/*.ptx")
@@ -37,7 +37,7 @@ func TestCorpusVerifies(t *testing.T) {
 			continue
 		}
 		if need := m.Need(); need.Version > m.Version || !m.Target.Has(need.Target) {
-			t.Errorf("%s: needs %v, %v, and says %v, %v", name, need.Version, need.Target, m.Version, m.Target)
+			t.Errorf("%s: requires %v, %v, more than its own %v, %v", name, need.Version, need.Target, m.Version, m.Target)
 		}
 		for _, f := range m.Funcs() {
 			for k, r := range f.Registers {
@@ -60,23 +60,23 @@ func TestCorpusRoundTrip(t *testing.T) {
 	}
 }
 
-// checkRoundTrip prints m and compares what is read back with m, places and
-// bindings aside.
+// checkRoundTrip prints m, parses the output and compares the result with m, except for positions
+// and bindings.
 func checkRoundTrip(t testing.TB, m *Module) {
 	t.Helper()
 	text := m.String()
 	again, err := Parse("printed", text)
 	if err != nil {
-		t.Fatalf("what was printed cannot be read: %v\n%s", err, text)
+		t.Fatalf("printed module does not parse: %v\n%s", err, text)
 	}
 	strip(reflect.ValueOf(m))
 	strip(reflect.ValueOf(again))
 	if !reflect.DeepEqual(m, again) {
-		t.Fatalf("what was read back differs:\n%s\n---\n%s", text, again)
+		t.Fatalf("module differs after a round trip: got\n%s\nwant\n%s", again, text)
 	}
 }
 
-// strip zeroes places and bindings, and makes empty lists nil.
+// strip clears positions and bindings, and makes empty slices nil.
 func strip(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -104,7 +104,6 @@ func strip(v reflect.Value) {
 	}
 }
 
-// The debug build says which line each instruction comes from.
 func TestSource(t *testing.T) {
 	m, err := Parse("k", corpus(t)["matmul.sm_90.lineinfo.ptx"])
 	if err != nil {
@@ -119,14 +118,13 @@ func TestSource(t *testing.T) {
 		})
 	}
 	if lines["matmul.cu"] == 0 {
-		t.Errorf("no line of matmul.cu: %v", lines)
+		t.Errorf("no .loc refers to matmul.cu; lines per file: %v", lines)
 	}
 }
 
-// Sixteen mebibytes are read in seconds, not in minutes.
-func TestLargeText(t *testing.T) {
+func TestParseLarge(t *testing.T) {
 	if testing.Short() {
-		t.Skip("reads 16 MiB; -short leaves it out")
+		t.Skip("parses 16 MiB")
 	}
 	line := "\tfma.rn.f32 %f1, %f2, 0f3F800000, %f3; // one of many\n"
 	var b strings.Builder

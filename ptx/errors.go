@@ -6,18 +6,18 @@ import (
 	"strings"
 )
 
-// What the errors of this package wrap.
+// Errors returned by this package wrap one of these.
 var (
-	ErrSyntax      = errors.New("not PTX")            // the text cannot be read
-	ErrInvalid     = errors.New("invalid PTX")        // it can, and breaks a rule
-	ErrUnsupported = errors.New("unsupported in PTX") // it may be right, and this package does not know it
-	ErrTarget      = errors.New("target too low")     // .version or .target lacks what is used
+	ErrSyntax      = errors.New("not PTX")         // the input does not match the grammar
+	ErrInvalid     = errors.New("invalid PTX")     // the input is well-formed but breaks a rule
+	ErrUnsupported = errors.New("unsupported PTX") // a feature that this package does not support
+	ErrTarget      = errors.New("target too low")  // an instruction requires a later .version or .target
 )
 
-// Error is one finding.
+// Error is an error at one position of a module.
 type Error struct {
 	Pos  Pos
-	Kind error // one of the sentinels above
+	Kind error // ErrSyntax, ErrInvalid, ErrUnsupported or ErrTarget
 	Msg  string
 }
 
@@ -30,10 +30,11 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Kind }
 
-// maxErrors is how many findings are gathered: what follows is mostly their echo.
+// maxErrors is the maximum number of errors collected for a module. Further errors are mostly
+// consequences of the first ones.
 const maxErrors = 20
 
-// Errors is every finding about one module, in order.
+// Errors is the list of all errors found in a module, in order.
 type Errors []*Error
 
 func (es Errors) Error() string {
@@ -47,7 +48,7 @@ func (es Errors) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Unwrap lets errors.Is and errors.As see each finding.
+// Unwrap returns the individual errors, for errors.Is and errors.As.
 func (es Errors) Unwrap() []error {
 	errs := make([]error, len(es))
 	for i, e := range es {
@@ -56,7 +57,7 @@ func (es Errors) Unwrap() []error {
 	return errs
 }
 
-// err is the findings as an error: nil if there are none.
+// err returns es as an error, or nil if es is empty.
 func (es Errors) err() error {
 	if len(es) == 0 {
 		return nil

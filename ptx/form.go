@@ -8,101 +8,101 @@ import (
 	"sync"
 )
 
-// Form is one row of the instruction table: an opcode, the modifiers that may
-// follow it, and its operands.
+// Form is one row of the instruction table: an opcode, the modifiers that can follow it, and its
+// operands.
 //
-// Rows are written as in the manual, with what its prose says about operands put
-// behind their names:
+// Rows use the notation of the manual, with annotations on the operands for rules that the manual
+// states in prose:
 //
 //	add{.rnd}{.ftz}{.sat}.f32 d, a, b
 //
-// A modifier slot is a literal (.f32), the name of a set (.rnd), alternatives of
-// both (.hi|lo), or a set under another name (.dtype=int); { } makes it optional,
-// or several slots together. An operand is
+// A modifier slot is a literal (.f32), the name of a set (.rnd), alternatives of both (.hi|lo),
+// or a set under another name (.dtype=int). Braces mark optional slots. Slots in the same braces
+// are present or absent together. An operand is one of the following:
 //
-//	d          a register; what is named d is written, all else is read
-//	           (wgmma.mma_async alone reads its d too)
+//	d          a register. The operand named d is written, all others are read;
+//	           wgmma.mma_async also reads d
 //	a          a register or an immediate of the instruction's type
-//	a:u32      … of another type: a type's name, or the slot that holds it,
-//	           or wide (twice the instruction's type)
-//	a:type+    … or a wider register
-//	a:type&    … or the address of a variable
-//	a:type%    … or a special register
-//	d_         may also be the sink
-//	a:f32*4    a vector of 4; *vec: as many as the slot vec says, *N/2: half of
-//	           the n in the shape, *dim: as many as the tensor has dimensions
-//	a=0..7     an immediate, and its range; a=4|8|16: one of these; a=0..64/8: every eighth
+//	a:u32      a register or an immediate of another type: the name of a type, or of the slot
+//	           that holds it, or "wide" for twice the width of the instruction's type
+//	a:type+    as a:type, and the register may be wider
+//	a:type&    as a:type, or the address of a variable
+//	a:type%    as a:type, or a special register
+//	d_         as d, or the sink
+//	a:f32*4    a vector of length 4. *vec takes the length from the slot vec, *N/2 is half of
+//	           the n in the shape, *dim the number of dimensions of the tensor
+//	a=0..7     an immediate in a range; a=4|8|16 one of three values; a=0..64/8 a multiple of 8
 //	a:u32=0..7 a register, or an immediate in the range
 //	d|p, d{|p} two results, the second a predicate
-//	!a:pred    a predicate that ! may negate
-//	[a]        an address in the slot space's state space, generic if there is none
-//	[a:shared] an address in that state space
-//	[a:global, c*dim]  the address of a tensor map and coordinates
+//	!a:pred    a predicate that can be negated with !
+//	[a]        an address in the state space of the slot space, generic without that slot
+//	[a:shared] an address in the given state space
+//	[a:global, c*dim]  the address of a tensor map, and coordinates
 //	f:func  t:label  (a):args   a function, a label, a list of arguments
-//	_          the sink and nothing else
-//	{, b}      optional
-//	a?x        present if and only if the modifier x is
+//	_          only the sink
+//	{, b}      an optional operand
+//	a?x        an operand that is present if and only if modifier x is
 type Form struct {
-	Index    int    // in Forms
+	Index    int    // index in Forms
 	Op       string // "ld"
-	Text     string // the row itself
+	Text     string // the row as written
 	Slots    []Slot
 	Operands []OperandForm
-	Need     Need   // what the form itself asks for; modifiers may ask for more
-	Doc      string // one line
+	Need     Need   // requirements of the form; modifiers can add to them
+	Doc      string // description in one line
 	Section  string // anchor in the manual
 }
 
-// Slot is a place for a modifier.
+// Slot is one position in the sequence of modifiers.
 type Slot struct {
-	Name     string   // of the set; of a literal or of alternatives, their text
-	Values   []string // in the table's order
+	Name     string   // name of the set, or the text of a literal or of alternatives
+	Values   []string // possible modifiers, in table order
 	Optional bool
-	Tied     bool // present if and only if the slot before is
+	Tied     bool // present if and only if the previous slot is
 }
 
-// OperandKind is what may stand in an operand's place.
+// OperandKind is the syntactic kind of an operand.
 type OperandKind uint8
 
 const (
-	ValueOperand   OperandKind = iota // register, immediate or vector of these
-	ConstOperand                      // immediate only
+	ValueOperand   OperandKind = iota // a register, an immediate, or a vector of these
+	ConstOperand                      // an immediate
 	AddressOperand                    // [a]
-	LabelOperand                      // of a branch
-	FuncOperand                       // of a call
+	LabelOperand                      // the target of a branch
+	FuncOperand                       // the callee of a call
 	ArgsOperand                       // (a, b)
 	SinkOperand                       // _
 )
 
-// OperandForm is one operand of a form.
+// OperandForm describes one operand of a form.
 type OperandForm struct {
 	Name           string
 	Kind           OperandKind
-	Dst            bool   // written rather than read
-	Type           string // of a value: type, slot, "wide"; empty for the instruction's type
-	Space          Space  // of an address: NoSpace leaves it to the instruction
-	Len            string // of a vector: a number, "vec", "dim", "N/2"; empty for a scalar
-	Wider          bool
-	Symbol         bool
-	Special        bool
-	Sink           bool   // of the first result; the second of a pair may always be the sink
-	Negated        bool   // ! may stand before it
-	Second         string // name of the second result, behind |
-	SecondOptional bool   // it may be left out
-	Coords         bool   // of a tensor's address
-	Optional       bool
-	If             string  // the modifier that the operand comes and goes with
-	Ranges         []Range // that an immediate is in; none leaves it to the type
+	Dst            bool    // the instruction writes the operand
+	Type           string  // type of a value: a type, a slot or "wide"; empty for the instruction's type
+	Space          Space   // state space of an address; NoSpace means that of the instruction
+	Len            string  // length of a vector: a number, "vec", "dim" or "N/2"; empty for a scalar
+	Wider          bool    // the register may be wider than Type
+	Symbol         bool    // the address of a variable is allowed
+	Special        bool    // a special register is allowed
+	Sink           bool    // the sink is allowed; it always is for the second result
+	Negated        bool    // the operand can be negated with !
+	Second         string  // name of the second result, after |
+	SecondOptional bool    // the second result can be omitted
+	Coords         bool    // the address has tensor coordinates
+	Optional       bool    // the operand can be omitted
+	If             string  // the operand is present if and only if this modifier is
+	Ranges         []Range // allowed values of an immediate; empty if only the type limits them
 }
 
-// Range is the values that an immediate may have: every Step from Lo to Hi.
+// Range is the set of integers Lo, Lo+Step, … up to Hi.
 type Range struct{ Lo, Hi, Step int64 }
 
-// Forms is the instruction table: every instruction that this package knows, as
-// everything else about instructions ranges over it. The caller must not change it.
+// Forms returns the instruction table with all supported instructions. The caller must not modify
+// it.
 func Forms() []*Form { return table().forms }
 
-// FormsOf lists the forms of an opcode.
+// FormsOf returns the forms of an opcode.
 func FormsOf(op string) []*Form { return table().byOp[op] }
 
 type formTable struct {
@@ -110,8 +110,7 @@ type formTable struct {
 	byOp  map[string][]*Form
 }
 
-// table reads the rows once. A row that cannot be read is a mistake in this
-// package, so it panics; the tests read them all.
+// table parses the rows of the table once. It panics on a malformed row. Tests parse all rows.
 var table = sync.OnceValue(func() *formTable {
 	t := &formTable{byOp: map[string][]*Form{}}
 	for _, text := range families {
@@ -136,7 +135,8 @@ var table = sync.OnceValue(func() *formTable {
 	return t
 })
 
-// parseForm reads "8.0 sm_90a wgmma.fence.sync.aligned": version, target, form.
+// parseForm parses a row, such as "8.0 sm_90a wgmma.fence.sync.aligned": version, target and
+// form.
 func parseForm(line string) (*Form, error) {
 	fields := strings.SplitN(strings.Join(strings.Fields(line), " "), " ", 3)
 	if len(fields) < 3 {
@@ -253,7 +253,7 @@ func (o *OperandForm) parse(s string) error {
 	}
 	s, o.Second, _ = strings.Cut(s, "|")
 	if before, values, ok := strings.Cut(s, "="); ok {
-		// The alternatives of a constant stand behind | too.
+		// The cut at | has split the alternatives of an immediate: join them again.
 		if o.Second != "" {
 			values, o.Second = values+"|"+o.Second, ""
 		}
@@ -313,7 +313,7 @@ func (o *OperandForm) parseRanges(values string) error {
 	return nil
 }
 
-// admits reports whether the immediate may be v.
+// admits reports whether v is an allowed value of the immediate.
 func (o *OperandForm) admits(v int64) bool {
 	return slices.ContainsFunc(o.Ranges, func(r Range) bool { return r.Lo <= v && v <= r.Hi && (v-r.Lo)%r.Step == 0 })
 }

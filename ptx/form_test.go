@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Every row is read as its text says: instructions made of it are bound to it and
-// to no other, its operands have types, and it says what it does.
+// TestForms checks that each row is parsed as written: instructions generated from a row match
+// this row and no other, and their operands have types.
 func TestForms(t *testing.T) {
 	seen := map[string]bool{}
 	for k, f := range Forms() {
@@ -17,7 +17,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s: no such target %v", f.Text, f.Need.Target)
 		}
 		if seen[f.Text] {
-			t.Errorf("%s: stands there twice", f.Text)
+			t.Errorf("%s: duplicate row", f.Text)
 		}
 		seen[f.Text] = true
 		s := newSampler(uint64(k))
@@ -28,7 +28,7 @@ func TestForms(t *testing.T) {
 				break
 			}
 			if i.Form != f {
-				t.Errorf("%s: %v is taken for %s", f.Text, i, i.Form.Text)
+				t.Errorf("%s: %v matches %s", f.Text, i, i.Form.Text)
 				break
 			}
 			for n := range i.Args {
@@ -44,8 +44,8 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// Every set and every exception is of use to some row.
-func TestNothingUnused(t *testing.T) {
+// TestUnused checks that each modifier set and each exception is used by some row.
+func TestUnused(t *testing.T) {
 	var all strings.Builder
 	mods := map[string]bool{}
 	for _, f := range Forms() {
@@ -85,7 +85,6 @@ func TestBadRows(t *testing.T) {
 	}
 }
 
-// What a bound instruction answers.
 func TestBinding(t *testing.T) {
 	m, err := Parse("k", body(`ld.global.nc.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1];
 		mul.wide.s32 %rd1, %r1, 5; setp.lt.and.f32 %p1|%p2, %f1, %f2, !%p3; cvt.rn.f32.u8 %f1, %h1;

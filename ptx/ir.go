@@ -1,28 +1,28 @@
-// Package ptx holds PTX, the assembly language that NVIDIA's driver compiles, as
-// data: modules, functions, statements and operands.
+// Package ptx represents PTX, the assembly language that NVIDIA's driver compiles, as data:
+// modules, functions, statements and operands.
 //
-// [Parse] reads text, [Module.Print] writes it, [Verify] checks a module and binds
-// each instruction to its [Form], and [Module.Need] tells the least .version and
-// .target that it asks for. What instructions there are stands in one table
-// ([Forms]), written in the notation of NVIDIA's manual (Parallel Thread Execution
-// ISA, docs.nvidia.com/cuda/parallel-thread-execution); the sections that comments
-// name are that manual's anchors.
+// [Parse] reads PTX source and [Module.Print] writes it. [Verify] checks a module and binds each
+// instruction to its [Form]. [Module.Need] returns the lowest .version and .target that can
+// compile the module. One table ([Forms]) lists all supported instructions in the notation of
+// NVIDIA's manual (Parallel Thread Execution ISA,
+// docs.nvidia.com/cuda/parallel-thread-execution). Section names in comments are anchors in that
+// manual.
 //
-// What PTX has and the table has not is refused by name with an error that wraps
-// [ErrUnsupported]: textures and surfaces, video instructions, sparse matrix
-// products, indirect calls and branches, and what architectures after Hopper add.
+// Unsupported features of PTX are textures and surfaces, video instructions, sparse matrix
+// products, indirect calls and branches, and all features newer than Hopper. Parse and Verify
+// report them by name, with an error that wraps [ErrUnsupported].
 package ptx
 
 import "fmt"
 
-// Pos is a place in a text: PTX that was parsed, or the Go source that built it.
-// The zero Pos is no place.
+// Pos is a position in a file: the PTX source that was parsed, or the Go source that built the
+// module. The zero Pos means that the position is unknown.
 type Pos struct {
 	File      string
-	Line, Col int // from 1; Col 0 is the whole line
+	Line, Col int // counted from 1; Col 0 stands for the whole line
 }
 
-// String is "file:line:col", as far as it is known.
+// String returns p as "file:line:col" without the parts that are unknown.
 func (p Pos) String() string {
 	s := p.File
 	if p.Line > 0 {
@@ -37,86 +37,89 @@ func (p Pos) String() string {
 	return s
 }
 
-// Module is one PTX text.
+// Module is one PTX module: the contents of a .ptx file.
 type Module struct {
 	Version     Version
 	Target      Target
-	Options     []string // what else .target lists: "debug"
+	Options     []string // names after the architecture in .target, such as "debug"
 	AddressSize int      // 32 or 64
 	Decls       []Decl
 }
 
-// Decl is what stands at the top of a module: *Var, *Func, *File, *Pragma or *Comment.
+// Decl is a top-level declaration of a module: *Var, *Func, *File, *Pragma or *Comment.
 type Decl interface{ decl() }
 
-// Stmt is what stands in a body: *Instr, *Label, *Var, *Loc, *Pragma, *Block or *Comment.
+// Stmt is a statement of a function body: *Instr, *Label, *Var, *Loc, *Pragma, *Block or
+// *Comment.
 type Stmt interface{ stmt() }
 
-// Operand is what an instruction works on: *Name, *Imm, *Vector, *Addr, *Sum,
-// *Pair, *Not, *Args or *Sink.
+// Operand is an operand of an instruction: *Name, *Imm, *Vector, *Addr, *Sum, *Pair, *Not, *Args
+// or *Sink.
 type Operand interface{ operand() }
 
-// Func is an .entry or a .func.
+// Func is a kernel (.entry) or a device function (.func).
 type Func struct {
 	Pos     Pos
-	Linkage string // "visible", "extern", "weak" or none
-	Entry   bool
+	Linkage string // "visible", "extern", "weak" or empty
+	Entry   bool   // true for .entry
 	Name    string
-	Results []*Var // of a .func; in this package's instructions at most one
+	Results []*Var // of a .func; Verify supports at most one
 	Params  []*Var
 	Attrs   []Attr
 	Body    *Block // nil for a declaration
 
-	// Registers are the registers that the body names, by their Index; Verify sets it.
+	// Registers lists the registers that the body uses, ordered by Index. Verify sets it.
 	Registers []*Symbol
 }
 
-// Attr is a directive between a function's parameters and its body: .maxntid 256, 1, 1.
+// Attr is a directive between a function's parameters and its body, such as .maxntid 256, 1, 1.
 type Attr struct {
 	Name string
 	Args []int
 }
 
-// Var declares variables of one name: registers, or memory in some state space.
+// Var declares a register or a variable in memory, or a numbered range of registers.
 type Var struct {
 	Pos     Pos
-	Linkage string // "visible", "extern", "weak", "common" or none
+	Linkage string // "visible", "extern", "weak", "common" or empty
 	Space   Space
-	Attr    string // argument of .attribute: "managed"
-	Align   int    // bytes; 0 is the type's own
+	Attr    string // argument of .attribute, such as "managed"
+	Align   int    // bytes; 0 means the type's natural alignment
 	Vec     int    // 2, 4 or 8 for .v2, .v4 and .v8; 0 for a scalar
 	Type    Type
 	Name    string // empty for an unnamed parameter of a declaration
-	Ptr     *Ptr   // of a kernel's parameter that is a pointer, where that is said
+	Ptr     *Ptr   // the .ptr attribute of a kernel parameter, or nil
 	Count   int    // n > 0 declares Name0 … Name(n-1), written Name<n>
-	Dims    []int  // array dimensions; -1 for the open first one of [] (its length is Init's)
+	Dims    []int  // array dimensions; -1 for [], whose length comes from Init
 	Init    *Init
 }
 
-// Ptr is what a kernel says about the memory that a parameter points to.
+// Ptr is the .ptr attribute of a kernel parameter. It describes the memory that the parameter
+// points to.
 type Ptr struct {
-	Space Space // Generic where not said
-	Align int   // bytes; 0 where not said
+	Space Space // Generic if not specified
+	Align int   // bytes; 0 if not specified
 }
 
-// Init is a variable's initial value: one value, or a list of them.
+// Init is the initial value of a variable: a single value, or a list for an array.
 type Init struct {
-	Value Operand // *Imm, *Sum or *Name; nil in a list
-	// Generic says that the value is the generic address of the symbol.
+	Value Operand // *Imm, *Sum or *Name; nil for a list
+	// Generic selects the generic address of the symbol in Value.
 	Generic bool
-	// Mask picks a byte of the value's address: 0xFF00 gives bits 8 to 15.
+	// Mask selects one byte of the address in Value: 0xFF00 selects bits 8 to 15. Zero selects
+	// the whole address.
 	Mask uint64
 	List []*Init
 }
 
-// File names a source file for .loc.
+// File is a .file directive. It gives the source file with the given index in .loc directives.
 type File struct {
 	Pos   Pos
 	Index int
 	Path  string
 }
 
-// Block is a { } scope: what it declares is known in it alone.
+// Block is a scope in braces. Names that it declares are visible only inside it.
 type Block struct {
 	Pos   Pos
 	Stmts []Stmt
@@ -125,102 +128,101 @@ type Block struct {
 // Instr is one instruction.
 type Instr struct {
 	Pos   Pos
-	Guard *Guard // nil for an instruction that always executes
+	Guard *Guard // nil for an instruction without a predicate
 	Op    string // "ld"
 	Mods  []string
 	Args  []Operand
 
-	// Form is the row of the table that the instruction is an instance of. Verify
-	// and Bind set it and what [Instr.Mod], [Instr.Has], [Instr.Type] and
-	// [Instr.Space] answer from.
+	// Form is the row of the instruction table that matches the instruction. Verify and Bind set
+	// it. [Instr.Mod], [Instr.Type] and [Instr.Space] need it.
 	Form *Form
 	*binding
 }
 
-// Guard is the predicate before an instruction: @p, or @!p if Neg.
+// Guard is the predicate of an instruction: @p, or @!p if Neg is set.
 type Guard struct {
 	Neg  bool
 	Pred *Name
 }
 
-// Label marks a place to branch to.
+// Label is the target of a branch.
 type Label struct {
 	Pos  Pos
 	Name string
 }
 
-// Loc says that what follows was compiled from a line of a source file.
+// Loc is a .loc directive: the statements after it were compiled from the given source line.
 type Loc struct {
 	Pos             Pos
 	File, Line, Col int
 }
 
-// Pragma is a hint to the assembler.
+// Pragma is a hint to the assembler, such as "nounroll".
 type Pragma struct {
 	Pos  Pos
-	Text string // without its quotes
+	Text string // without the quotes
 }
 
-// Comment is a comment of one line, without its slashes.
+// Comment is one line of a comment, without the comment marks.
 type Comment struct {
 	Pos  Pos
 	Text string
-	// Trailing puts the comment behind what stands before it, on the same line.
+	// Trailing places the comment on the same line as the preceding statement.
 	Trailing bool
 }
 
-// Name stands for a register, a special register, a variable, a function or a
-// label. Member is what follows a dot: x, y, z or w.
+// Name refers to a register, a special register, a variable, a function or a label. Member is the
+// suffix after a dot, such as the x of %tid.x.
 type Name struct {
 	Name   string
 	Member string
-	// Sym is what the name stands for; Verify sets it. Two operands are the same
-	// register if their Sym is the same.
+	// Sym is the declaration that the name refers to. Verify sets it. Two operands are the same
+	// register if and only if they have the same Sym.
 	Sym *Symbol
 }
 
-// ImmKind says how an immediate was written and so what it is.
+// ImmKind distinguishes the notations of an immediate.
 type ImmKind uint8
 
 const (
 	Int     ImmKind = iota // a 64-bit integer in two's complement
-	Uint                   // one above 1<<63 - 1
+	Uint                   // an unsigned integer above 1<<63 - 1
 	F32Bits                // 0f and eight hexadecimal digits
-	F64Bits                // 0d and sixteen, or a decimal number
+	F64Bits                // 0d and sixteen hexadecimal digits, or a decimal fraction
 )
 
-// Imm is a constant.
+// Imm is an immediate operand.
 type Imm struct {
 	Kind ImmKind
-	Bits uint64 // of an F32Bits in the low half
+	Bits uint64 // the low 32 bits hold the value of an F32Bits
 }
 
 // Vector is {a, b, c, d}.
 type Vector struct{ Elems []Operand }
 
-// Addr is [base + offset], or [base, {coordinates}] of a tensor.
+// Addr is an address: [base + offset], or [base, {coordinates}] for a tensor.
 type Addr struct {
 	Base   Operand // *Name or *Imm
 	Offset int64
 	Coords *Vector
 }
 
-// Sum is the address of a variable plus bytes, used as a value: array+16.
+// Sum is a variable's address plus an offset in bytes, used as a value: array+16.
 type Sum struct {
 	Base   *Name
 	Offset int64
 }
 
-// Pair is d|p: two results.
+// Pair is a pair of results, d|p.
 type Pair struct{ First, Second Operand }
 
-// Not is !p.
+// Not is a negated predicate, !p.
 type Not struct{ X *Name }
 
 // Args is the parenthesised list of a call's results or arguments.
 type Args struct{ List []Operand }
 
-// Sink is _, a result that nobody wants.
+// Sink is _, a placeholder for a result that is discarded.
 type Sink struct{}
 
 func (*Var) decl()     {}
@@ -247,7 +249,7 @@ func (*Not) operand()    {}
 func (*Args) operand()   {}
 func (*Sink) operand()   {}
 
-// Funcs lists the module's functions, declarations included, in order.
+// Funcs returns the module's functions in order, including those without a body.
 func (m *Module) Funcs() []*Func {
 	var fs []*Func
 	for _, d := range m.Decls {
@@ -258,8 +260,7 @@ func (m *Module) Funcs() []*Func {
 	return fs
 }
 
-// ParamBytes is what f's parameters take in memory, laid out in order, each at a
-// multiple of its alignment.
+// ParamBytes returns the size of f's parameters in memory, each aligned to its own alignment.
 func (f *Func) ParamBytes() int {
 	n := 0
 	for _, v := range f.Params {
@@ -268,7 +269,8 @@ func (f *Func) ParamBytes() int {
 	return n
 }
 
-// Source is where l points to, "matmul.cu:12:3", through the module's .file table.
+// Source returns the source position of l, such as matmul.cu:12:3. It looks up the file name in
+// the module's .file directives.
 func (m *Module) Source(l *Loc) Pos {
 	for _, d := range m.Decls {
 		if f, ok := d.(*File); ok && f.Index == l.File {
@@ -278,7 +280,7 @@ func (m *Module) Source(l *Loc) Pos {
 	return Pos{File: fmt.Sprintf("file %d", l.File), Line: l.Line, Col: l.Col}
 }
 
-// Walk calls f for each statement of b and of the blocks in it, in order.
+// Walk calls f for each statement of b and of its nested blocks, in order.
 func (b *Block) Walk(f func(Stmt)) {
 	for _, s := range b.Stmts {
 		f(s)
@@ -288,8 +290,8 @@ func (b *Block) Walk(f func(Stmt)) {
 	}
 }
 
-// Size is the number of bytes of v in memory; 0 for registers and for arrays
-// whose length is not known.
+// Size returns the size of v in memory, in bytes. It returns 0 for registers and for arrays of
+// unknown length.
 func (v *Var) Size() int {
 	if v.Space == RegSpace {
 		return 0
@@ -306,7 +308,7 @@ func (v *Var) Size() int {
 	return n
 }
 
-// Alignment is the number that v's address is a multiple of, in bytes.
+// Alignment returns the alignment of v in bytes.
 func (v *Var) Alignment() int {
 	if v.Align > 0 {
 		return v.Align

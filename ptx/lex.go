@@ -13,16 +13,16 @@ const (
 	dotted           // .f32, .L2::128B; text is without the dot
 	number           // 12, 0x1F, 0f3F800000, 1.5e-3
 	str              // "…"; text is without the quotes
-	remark           // a comment's line; text is without its marks
+	remark           // a line of a comment; text is without the comment marks
 	punct            // one character
-	broken           // what is no token; text says why
+	broken           // invalid input; text describes it
 )
 
 type token struct {
 	kind      tokenKind
 	text      string
 	line, col int
-	// glued says that nothing, not even a space, stands before the token.
+	// glued reports whether the token directly follows the previous one, without space.
 	glued bool
 }
 
@@ -40,16 +40,15 @@ func (t token) String() string {
 	return fmt.Sprintf("%q", t.text)
 }
 
-// lexer cuts text into tokens. It never fails: what it cannot read becomes a
-// broken token.
+// lexer splits the source into tokens. It never fails: invalid input becomes a broken token.
 type lexer struct {
 	src        string
 	pos        int
 	line       int
 	lineStart  int
 	glued      bool
-	inBlock    bool // within a /* */ comment
-	blockStart int  // its line, for the message if it never ends
+	inBlock    bool // inside a /* */ comment
+	blockStart int  // first line of that comment, for error messages
 }
 
 func isWordStart(c byte) bool {
@@ -101,7 +100,7 @@ func (l *lexer) next() token {
 		return l.take(number, scanNumber(rest))
 	case c == '.' && len(rest) > 1 && isWord(rest[1]):
 		n := scan(rest, 1, func(c byte) bool { return isWord(c) || c == ':' })
-		// A label's colon may stand behind a dotted word only as "::".
+		// A colon at the end is a separate token. Only "::" is part of a word.
 		for rest[n-1] == ':' {
 			n--
 		}
@@ -111,7 +110,7 @@ func (l *lexer) next() token {
 	case c == '"':
 		end := strings.IndexAny(rest[1:], "\"\n")
 		if end < 0 || rest[1+end] == '\n' {
-			t := l.token(broken, "a string without its closing quote")
+			t := l.token(broken, "an unterminated string")
 			l.pos += max(end+1, 1)
 			return t
 		}
@@ -162,13 +161,14 @@ func (l *lexer) blockComment() token {
 	}
 	l.inBlock = false
 	l.pos = len(l.src)
-	return l.token(broken, fmt.Sprintf("the comment of line %d without its end", l.blockStart))
+	return l.token(broken, fmt.Sprintf("an unterminated comment that starts at line %d", l.blockStart))
 }
 
-// cleanComment makes a comment's text such that it reads the same when it is
-// printed behind "// ".
+// cleanComment returns the text of a comment in the form that is read back unchanged after it has
+// been printed following "// ".
 func cleanComment(s string) string { return strings.TrimSpace(strings.ToValidUTF8(s, "?")) }
 
+// scan returns the end of the longest run of bytes in s, starting at from, that satisfy in.
 func scan(s string, from int, in func(byte) bool) int {
 	for from < len(s) && in(s[from]) {
 		from++
@@ -176,8 +176,8 @@ func scan(s string, from int, in func(byte) bool) int {
 	return from
 }
 
-// scanNumber returns the length of the number that s starts with. What is glued to
-// it is taken along, so that 12abc is one bad number and not a number and a word.
+// scanNumber returns the length of the number at the start of s. It includes letters that
+// directly follow, so that 12abc is one invalid number instead of a number and a word.
 func scanNumber(s string) int {
 	n := scan(s, 1, isWord)
 	decimal := len(s) < 2 || s[0] != '0' || !strings.ContainsRune("xXfFdDbB", rune(s[1]))

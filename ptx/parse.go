@@ -8,15 +8,15 @@ import (
 	"strings"
 )
 
-// maxDepth bounds the nesting of blocks and of initialisers.
+// maxDepth is the maximum nesting depth of blocks and of initializers.
 const maxDepth = 64
 
-// Parse reads PTX text. The file's name is for messages. Debug sections are left
-// out, and what a comment within a statement said; everything else is kept, with
-// its place.
+// Parse parses PTX source. The name of the file appears in positions and error messages. Parse
+// skips debug sections and comments inside statements. The module keeps everything else, with its
+// positions.
 //
-// The error is of type [Errors], at most a few dozen findings, which wrap
-// ErrSyntax or ErrUnsupported. Parse checks the grammar; [Verify] the rest.
+// Parse checks the grammar, and [Verify] all other rules. The error is of type [Errors]. It holds
+// a limited number of errors, which wrap ErrSyntax or ErrUnsupported.
 func Parse(file, text string) (*Module, error) {
 	p := &parser{lex: lexer{src: text, line: 1}, file: file, m: &Module{AddressSize: 32}}
 	p.advance()
@@ -33,14 +33,15 @@ type parser struct {
 	tok     token
 	m       *Module
 	errs    Errors
-	remarks []*Comment // that stand before tok
+	remarks []*Comment // comments directly before tok
 }
 
-// bail leaves a statement that cannot be read; the statement loops recover it.
+// bail is the panic value that abandons a statement with an error. The statement loops recover
+// it.
 type bail struct{}
 
-// advance moves to the next token and sets the comments before it aside. Those
-// that nobody took by then stood within a statement: they are dropped.
+// advance moves to the next token and collects the comments before it. Comments that have not
+// been taken by the next call are inside a statement: they are dropped.
 func (p *parser) advance() {
 	lastLine := p.tok.line
 	p.remarks = nil
@@ -65,7 +66,7 @@ func (p *parser) fail(at Pos, kind error, format string, args ...any) {
 
 func (p *parser) want(what string) { p.fail(p.pos(), ErrSyntax, "found %v, want %s", p.tok, what) }
 
-// try runs f and reports whether it got through.
+// try calls f and reports whether it returned without an error.
 func (p *parser) try(f func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -114,15 +115,15 @@ func (p *parser) text(kind tokenKind, what string) string {
 	return s
 }
 
-// takeRemarks hands over the comments that stand before the current token.
+// takeRemarks returns the comments before the current token and clears the list.
 func (p *parser) takeRemarks() []*Comment {
 	r := p.remarks
 	p.remarks = nil
 	return r
 }
 
-// statement hands the comments before a statement to keep and reads it with f. After
-// an error it skips to the statement's end.
+// statement passes the comments before a statement to keep, then parses the statement with f.
+// After an error it skips the rest of the statement.
 func (p *parser) statement(keep func(*Comment), f func()) {
 	for _, c := range p.takeRemarks() {
 		keep(c)
@@ -171,7 +172,7 @@ func isComment(x any) bool {
 	return ok
 }
 
-// header reads .version, .target and .address_size.
+// header parses .version, .target and .address_size.
 func (p *parser) header() {
 	if _, ok := p.acceptDot("version"); !ok {
 		p.want(`".version"`)
@@ -209,7 +210,7 @@ func (p *parser) decl() {
 	case "file":
 		p.advance()
 		f := &File{Pos: pos, Index: p.smallInt("a file's number"), Path: p.text(str, "a file's name")}
-		for p.accept(',') { // time stamp and size
+		for p.accept(',') { // timestamp and size
 			p.text(number, "a number")
 		}
 		p.m.Decls = append(p.m.Decls, f)
@@ -231,7 +232,7 @@ func (p *parser) decl() {
 	}
 }
 
-// section skips debugging information.
+// section skips a debug section.
 func (p *parser) section() {
 	p.advance()
 	for p.tok.kind == dotted || p.tok.kind == word {
@@ -256,7 +257,7 @@ func (p *parser) pragma() *Pragma {
 
 func (p *parser) function(f *Func) {
 	if _, ok := p.acceptDot("attribute"); ok {
-		p.fail(f.Pos, ErrUnsupported, "an .attribute of a function is not supported")
+		p.fail(f.Pos, ErrUnsupported, ".attribute is not supported for functions")
 	}
 	if !f.Entry && p.is('(') {
 		f.Results = p.params()
@@ -288,7 +289,8 @@ func (p *parser) function(f *Func) {
 	p.m.Decls = append(p.m.Decls, f)
 }
 
-// smallInt reads a number that is no operand: a size, a line.
+// smallInt parses an integer outside of operands, such as a size or a line number. what names it
+// in the error message.
 func (p *parser) smallInt(what string) int {
 	if p.tok.kind != number {
 		p.want(what)

@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// block reads { … }.
+// block parses a block, including its braces.
 func (p *parser) block(depth int) *Block {
 	b := &Block{Pos: p.pos()}
 	if depth > maxDepth {
-		p.fail(b.Pos, ErrSyntax, "blocks nest more than %d deep", maxDepth)
+		p.fail(b.Pos, ErrSyntax, "blocks are nested more than %d deep", maxDepth)
 	}
 	p.expect('{')
 	keep := func(c *Comment) {
@@ -54,7 +54,8 @@ func (p *parser) stmt(depth int) []Stmt {
 	return stmts
 }
 
-// unsupportedDirective names what only indirect calls and branches need.
+// unsupportedDirective fails if the current token is a directive that only unsupported features
+// use.
 func (p *parser) unsupportedDirective() {
 	switch p.tok.text {
 	case "branchtargets":
@@ -66,7 +67,7 @@ func (p *parser) unsupportedDirective() {
 	}
 }
 
-// loc reads .loc 1 12 3, and skips from where the line was inlined.
+// loc parses a .loc directive, such as .loc 1 12 3. It skips the inlining information.
 func (p *parser) loc() *Loc {
 	l := &Loc{Pos: p.pos()}
 	p.advance()
@@ -116,7 +117,7 @@ func (p *parser) instrOrLabel() Stmt {
 	return i
 }
 
-// name reads a name and its member.
+// name parses a name and its member, if any.
 func (p *parser) name(what string) *Name {
 	n := &Name{Name: p.text(word, what)}
 	if p.tok.kind == dotted && p.tok.glued {
@@ -126,7 +127,7 @@ func (p *parser) name(what string) *Name {
 	return n
 }
 
-// operand reads an operand; only at the top may it be a pair or a list.
+// operand parses an operand. Pairs, vectors, addresses and lists are accepted only if top is set.
 func (p *parser) operand(top bool) Operand {
 	switch {
 	case p.tok.kind == number || p.is('-'):
@@ -158,7 +159,7 @@ func (p *parser) operand(top bool) Operand {
 	return first
 }
 
-// scalar reads a register, a symbol, a sum or a sink.
+// scalar parses a register, a symbol, a sum or a sink.
 func (p *parser) scalar() Operand {
 	if p.tok.kind == word && p.tok.text == "_" {
 		p.advance()
@@ -167,7 +168,7 @@ func (p *parser) scalar() Operand {
 	return p.sum(p.name("a register"))
 }
 
-// sum reads the offset behind a variable, if there is one.
+// sum parses the offset after the name of a variable, if any.
 func (p *parser) sum(n *Name) Operand {
 	if off := p.offset(); off != 0 {
 		return &Sum{n, off}
@@ -179,7 +180,7 @@ func (p *parser) offset() int64 {
 	neg := false
 	switch {
 	case p.accept('+'):
-		neg = p.accept('-') // nvcc writes a+-4
+		neg = p.accept('-') // nvcc generates a+-4
 	case p.accept('-'):
 		neg = true
 	default:
@@ -187,7 +188,7 @@ func (p *parser) offset() int64 {
 	}
 	at, v := p.pos(), p.imm()
 	if v.Kind != Int || int64(v.Bits) < 0 {
-		p.fail(at, ErrSyntax, "found offset %s, want a whole number below 1<<63", v.text())
+		p.fail(at, ErrSyntax, "found offset %s, want an integer below 1<<63", v.text())
 	}
 	if neg {
 		return -int64(v.Bits)
@@ -227,7 +228,7 @@ func (p *parser) addr() *Addr {
 	return a
 }
 
-// imm reads a constant and its sign.
+// imm parses an immediate with an optional sign.
 func (p *parser) imm() *Imm {
 	at, neg := p.pos(), p.accept('-')
 	text := p.text(number, "a number")
@@ -244,7 +245,7 @@ func (p *parser) imm() *Imm {
 		}
 	}
 	if !ok {
-		p.fail(at, ErrSyntax, "found %q, want a number that 64 bits hold", text)
+		p.fail(at, ErrSyntax, "found %q, want a number of at most 64 bits", text)
 	}
 	return v
 }

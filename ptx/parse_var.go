@@ -15,14 +15,14 @@ func (p *parser) params() []*Var {
 	return vs
 }
 
-// vars reads a declaration to its semicolon: one Var for each name.
+// vars parses a declaration up to its semicolon. It returns a Var for each name.
 func (p *parser) vars(pos Pos, linkage string) []*Var {
 	head := p.varHead(pos, linkage)
 	var vs []*Var
 	for {
 		v := *head
 		v.Pos = p.pos()
-		if p.tok.kind != word || p.tok.text == "_" { // which names a parameter without a name
+		if p.tok.kind != word || p.tok.text == "_" { // _ is allowed only for parameters
 			p.want("a name")
 		}
 		p.varName(&v)
@@ -38,7 +38,7 @@ func (p *parser) vars(pos Pos, linkage string) []*Var {
 	return vs
 }
 
-// varHead reads what stands before a variable's name.
+// varHead parses the part of a declaration before the name.
 func (p *parser) varHead(pos Pos, linkage string) *Var {
 	v := &Var{Pos: pos, Linkage: linkage}
 	if p.tok.kind == dotted {
@@ -74,7 +74,7 @@ func (p *parser) varHead(pos Pos, linkage string) *Var {
 				if name == "texref" || name == "samplerref" || name == "surfref" {
 					p.fail(at, ErrUnsupported, "variables of type .%s are not supported", name)
 				}
-				p.want("a type that a variable can have")
+				p.want("a type that variables can have")
 			}
 			v.Type = t
 			p.advance()
@@ -100,10 +100,10 @@ func (p *parser) alignment() int {
 	return n
 }
 
-// varName reads a variable's name, its count and its dimensions.
+// varName parses a variable's name, count and dimensions.
 func (p *parser) varName(v *Var) {
 	if p.tok.kind != word {
-		return // a parameter of a declaration may have no name
+		return // parameters of a declaration can be unnamed
 	}
 	v.Name = p.text(word, "a name")
 	if v.Name == "_" {
@@ -128,7 +128,7 @@ func (p *parser) varName(v *Var) {
 
 func (p *parser) init(depth int) *Init {
 	if depth > maxDepth {
-		p.fail(p.pos(), ErrSyntax, "initialisers nest more than %d deep", maxDepth)
+		p.fail(p.pos(), ErrSyntax, "initializers are nested more than %d deep", maxDepth)
 	}
 	n := &Init{}
 	if p.accept('{') {

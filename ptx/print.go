@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Print writes m as PTX text. The same module gives the same text.
+// Print writes m as PTX source to w. The output is deterministic.
 func (m *Module) Print(w io.Writer) error {
 	p := &printer{w: bufio.NewWriter(w)}
 	p.printf(".version %v", m.Version)
@@ -38,15 +38,15 @@ func (m *Module) Print(w io.Writer) error {
 	return p.w.Flush()
 }
 
-// String is m as PTX text.
+// String returns m as PTX source.
 func (m *Module) String() string {
 	var b strings.Builder
-	m.Print(&b) // a Builder does not fail
+	m.Print(&b) // writes to a Builder cannot fail
 	return b.String()
 }
 
-// setApart reports whether an empty line goes before a declaration: around
-// functions, which keep the comments above them.
+// setApart reports whether an empty line precedes declaration i. Empty lines separate functions,
+// together with the comments above them.
 func (m *Module) setApart(i int) bool {
 	if c, ok := m.Decls[i].(*Comment); ok && c.Trailing {
 		return false
@@ -67,17 +67,18 @@ func isFunc(d Decl) bool {
 	return ok
 }
 
-// rawString prints between quotes as it is: PTX strings have no escapes.
+// rawString formats as a quoted string without escapes, because PTX strings have none.
 type rawString string
 
 func (s rawString) Format(f fmt.State, _ rune) { fmt.Fprint(f, `"`+string(s)+`"`) }
 
-// printer starts each line rather than ends it, so that a comment can still follow.
+// printer writes a newline before each line instead of after it, so that a trailing comment can
+// follow on the same line.
 type printer struct {
 	w *bufio.Writer
 }
 
-// printf writes; a bufio.Writer keeps its first error for Flush.
+// printf writes formatted text. The bufio.Writer keeps the first error until Flush.
 func (p *printer) printf(format string, args ...any) { fmt.Fprintf(p.w, format, args...) }
 
 func (p *printer) line(depth int, format string, args ...any) {
@@ -171,7 +172,7 @@ func (p *printer) stmts(depth int, stmts []Stmt) {
 	}
 }
 
-// String is the instruction as PTX text, its semicolon included.
+// String returns i as PTX source, including the semicolon.
 func (i *Instr) String() string {
 	var b strings.Builder
 	if i.Guard != nil {
@@ -192,7 +193,7 @@ func (i *Instr) String() string {
 	return b.String()
 }
 
-// Format is an operand as PTX text.
+// Format returns an operand as PTX source.
 func Format(o Operand) string {
 	switch o := o.(type) {
 	case *Name:
@@ -254,7 +255,7 @@ func (m *Imm) text() string {
 	return strconv.FormatInt(int64(m.Bits), 10)
 }
 
-// text is a declaration without its semicolon.
+// text returns the declaration of v without the semicolon.
 func (v *Var) text() string {
 	var b strings.Builder
 	word := func(format string, args ...any) {

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestSnapshots compares printed text with testdata/print, which TILEWORK_UPDATE=1
-// writes anew: read the difference before you commit it.
+// TestSnapshots compares printed modules with the files in testdata/print. Run it with
+// TILEWORK_UPDATE=1 to rewrite them, and review the difference before you commit it.
 func TestSnapshots(t *testing.T) {
 	inputs, err := filepath.Glob("testdata/print/*.in.ptx")
 	if err != nil || len(inputs) == 0 {
@@ -47,7 +47,7 @@ func TestSnapshots(t *testing.T) {
 	}
 }
 
-// TestRandomRoundTrip prints random modules, of every form, and reads them back.
+// TestRandomRoundTrip prints and parses random modules that contain all forms.
 func TestRandomRoundTrip(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -65,8 +65,7 @@ func TestRandomRoundTrip(t *testing.T) {
 	}
 }
 
-// decorate adds to a module what no instruction holds: declarations, comments,
-// scopes, guards, constants.
+// decorate adds declarations, comments, scopes, guards and constants to a module.
 func (s *sampler) decorate(m *Module) {
 	value := func() Operand {
 		switch s.rng.IntN(4) {
@@ -107,7 +106,7 @@ func (s *sampler) decorate(m *Module) {
 			}}})
 }
 
-// Numbers keep their bits, however they are written.
+// TestImmediates checks that immediates keep their bits in all notations.
 func TestImmediates(t *testing.T) {
 	for text, want := range map[string]Imm{
 		"0":                    {Int, 0},
@@ -134,7 +133,7 @@ func TestImmediates(t *testing.T) {
 		}
 		i := m.Funcs()[0].Body.Stmts[0].(*Instr)
 		if got := *i.Args[1].(*Imm); got != want {
-			t.Errorf("%s: read as %+v, want %+v", text, got, want)
+			t.Errorf("%s: parsed as %+v, want %+v", text, got, want)
 		}
 		checkRoundTrip(t, m)
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 )
 
-// findPtxas returns NVIDIA's assembler, to compare the table with.
+// findPtxas returns the path of NVIDIA's assembler. It skips the test if there is none.
 func findPtxas(t *testing.T) string {
 	t.Helper()
 	if path := os.Getenv("TILEWORK_PTXAS"); path != "" {
@@ -22,49 +22,49 @@ func findPtxas(t *testing.T) string {
 	}
 	path, err := exec.LookPath("ptxas")
 	if err != nil {
-		t.Skip("no ptxas: set TILEWORK_PTXAS or PATH to compare the instruction table with NVIDIA's assembler")
+		t.Skip("no ptxas: set TILEWORK_PTXAS or PATH to compare the instruction table with it")
 	}
 	return path
 }
 
-// ptxas assembles text, and text without the lines that it refuses until it
-// refuses none. It returns what it said about each line. An error is a refusal of
-// no line in particular.
+// ptxas assembles text. While lines are rejected, it removes them and assembles again. It returns
+// the assembler's message for each rejected line, or an error if the assembler fails without
+// naming a line.
 func ptxas(t *testing.T, path string, target Target, text string) (map[int]string, error) {
 	t.Helper()
 	dir := t.TempDir()
 	in, out := filepath.Join(dir, "in.ptx"), filepath.Join(dir, "out")
 	lines := strings.Split(text, "\n")
-	refused := map[int]string{}
+	rejected := map[int]string{}
 	for {
 		if err := os.WriteFile(in, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		said, err := exec.Command(path, "-arch="+target.String(), "-O0", "-o", out, in).CombinedOutput()
+		output, err := exec.Command(path, "-arch="+target.String(), "-O0", "-o", out, in).CombinedOutput()
 		if err == nil {
-			return refused, nil
+			return rejected, nil
 		}
-		before := len(refused)
-		for _, m := range lineError.FindAllSubmatch(said, -1) {
+		before := len(rejected)
+		for _, m := range lineError.FindAllSubmatch(output, -1) {
 			n, _ := strconv.Atoi(string(m[1]))
 			if n < 1 || n > len(lines) || lines[n-1] == "" {
 				continue
 			}
-			refused[n] = string(bytes.TrimSpace(m[2]))
+			rejected[n] = string(bytes.TrimSpace(m[2]))
 		}
-		for n := range refused {
+		for n := range rejected {
 			lines[n-1] = ""
 		}
-		if len(refused) == before {
-			return nil, fmt.Errorf("ptxas -arch=%v: %v\n%s", target, err, said)
+		if len(rejected) == before {
+			return nil, fmt.Errorf("ptxas -arch=%v: %v\n%s", target, err, output)
 		}
 	}
 }
 
 var lineError = regexp.MustCompile(`line (\d+); (?:error|fatal) *: (.*)`)
 
-// archOf is the architecture to assemble for: that of the module, or the oldest
-// that the assembler still knows, which runs what older ones do.
+// archOf returns the architecture to assemble for: target if it has a suffix, and otherwise the
+// oldest architecture that the assembler supports and that can run code for target.
 func archOf(t *testing.T, path string, target Target) Target {
 	t.Helper()
 	help, err := exec.Command(path, "--help").Output()
@@ -89,7 +89,7 @@ func archOf(t *testing.T, path string, target Target) Target {
 	return Target{}
 }
 
-// samples are instructions of every form, by what they need.
+// samples returns instructions of every form, grouped by their requirements.
 func samples(t *testing.T, perForm int) map[Need][]*Instr {
 	t.Helper()
 	byNeed := map[Need][]*Instr{}
@@ -100,13 +100,13 @@ func samples(t *testing.T, perForm int) map[Need][]*Instr {
 				if i.Form == nil {
 					t.Errorf("%s: %v", f.Text, err)
 				}
-				continue // a combination that no row can exclude
+				continue // Bind rejects the combination of modifiers, which rows cannot express
 			}
 			if i.Form != f {
-				t.Errorf("%s: %v is taken for %s", f.Text, i, i.Form.Text)
+				t.Errorf("%s: %v matches %s", f.Text, i, i.Form.Text)
 			}
 			if f.Op == "call" {
-				continue // needs declarations: the corpus has calls
+				continue // needs declarations; the corpus covers calls
 			}
 			need := i.Need()
 			if v, ok := need.Target.MinVersion(); ok {
@@ -120,41 +120,41 @@ func samples(t *testing.T, perForm int) map[Need][]*Instr {
 	return byNeed
 }
 
-// assemble puts instructions into one module for the given need and returns what the
-// assembler says about each that it refuses, by its index, and about other lines,
-// by their number negated.
+// assemble assembles instrs in one module with the given requirements. It returns the assembler's
+// message for each rejected instruction, by index, and for other lines, by negated line number.
 func (s *sampler) assemble(t *testing.T, path string, need Need, instrs []*Instr) map[int]string {
 	t.Helper()
 	text := s.module(need, instrs).String()
 	first := strings.Count(text[:strings.Index(text, "\n\t"+instrs[0].String())], "\n") + 2
 	lines, err := ptxas(t, path, archOf(t, path, need.Target), text)
-	refused := map[int]string{}
+	rejected := map[int]string{}
 	switch {
 	case err != nil && len(instrs) == 1:
 		return map[int]string{0: err.Error()}
 	case err != nil:
-		// One of them spoils all: find it by halves.
+		// An instruction makes the assembler fail without naming a line: bisect.
 		half := len(instrs) / 2
-		refused = s.assemble(t, path, need, instrs[:half])
-		for k, said := range s.assemble(t, path, need, instrs[half:]) {
+		rejected = s.assemble(t, path, need, instrs[:half])
+		for k, msg := range s.assemble(t, path, need, instrs[half:]) {
 			if k >= 0 {
 				k += half
 			}
-			refused[k] = said
+			rejected[k] = msg
 		}
-		return refused
+		return rejected
 	}
-	for line, said := range lines {
+	for line, msg := range lines {
 		if k := line - first; k >= 0 && k < len(instrs) {
-			refused[k] = fmt.Sprintf("%v: %s", instrs[k], said)
+			rejected[k] = fmt.Sprintf("%v: %s", instrs[k], msg)
 		} else {
-			refused[-line] = said // a declaration
+			rejected[-line] = msg // a declaration
 		}
 	}
-	return refused
+	return rejected
 }
 
-// assembleSamples is assemble on instructions whose registers some other module declares.
+// assembleSamples is like assemble, for instructions whose registers were declared for another
+// module. It generates them again.
 func assembleSamples(t *testing.T, path string, need Need, instrs []*Instr) map[int]string {
 	t.Helper()
 	s := newSampler(1)
@@ -165,33 +165,33 @@ func assembleSamples(t *testing.T, path string, need Need, instrs []*Instr) map[
 	return s.assemble(t, path, need, again)
 }
 
-// TestTableAgainstPtxas assembles samples of every form for the version and the
-// target that the table says it needs at least.
+// TestTableAgainstPtxas assembles samples of every form with the lowest version and target that
+// the table claims to suffice.
 func TestTableAgainstPtxas(t *testing.T) {
 	path := findPtxas(t)
 	for need, instrs := range samples(t, 60) {
 		t.Run(fmt.Sprintf("%v/%v", need.Version, need.Target), func(t *testing.T) {
-			for k, said := range assembleSamples(t, path, need, instrs) {
+			for k, msg := range assembleSamples(t, path, need, instrs) {
 				if k < 0 {
-					t.Errorf("line %d: %s", -k, said)
+					t.Errorf("line %d: %s", -k, msg)
 				} else {
-					t.Errorf("%s\n\tof %s", said, instrs[k].Form.Text)
+					t.Errorf("%s\n\tof %s", msg, instrs[k].Form.Text)
 				}
 			}
 		})
 	}
 }
 
-// TestNeedsAgainstPtxas assembles the same samples for the version, then for the
-// target, just below: each must be refused, or the table asks for too much.
+// TestNeedsAgainstPtxas assembles samples with the next lower version, and with the next lower
+// target. The assembler must reject them, or the requirements in the table are too high.
 func TestNeedsAgainstPtxas(t *testing.T) {
 	path := findPtxas(t)
 	for need, instrs := range samples(t, 30) {
 		for _, low := range below(need) {
 			t.Run(fmt.Sprintf("%v/%v below %v/%v", low.Version, low.Target, need.Version, need.Target), func(t *testing.T) {
-				refused := assembleSamples(t, path, low, instrs)
+				rejected := assembleSamples(t, path, low, instrs)
 				for k, i := range instrs {
-					if refused[k] == "" {
+					if rejected[k] == "" {
 						t.Errorf("%v: assembles\n\tof %s", i, i.Form.Text)
 					}
 				}
@@ -200,8 +200,8 @@ func TestNeedsAgainstPtxas(t *testing.T) {
 	}
 }
 
-// TestSpecialRegistersAgainstPtxas reads each special register with the least that
-// it needs, and one step below.
+// TestSpecialRegistersAgainstPtxas reads each special register with its lowest version and
+// target, and checks that the next lower ones are rejected.
 func TestSpecialRegistersAgainstPtxas(t *testing.T) {
 	path := findPtxas(t)
 	for name, row := range specials {
@@ -215,8 +215,8 @@ func TestSpecialRegistersAgainstPtxas(t *testing.T) {
 		if v, ok := need.Target.MinVersion(); ok {
 			need.Version = max(need.Version, v)
 		}
-		for _, said := range s.assemble(t, path, need, []*Instr{i}) {
-			t.Errorf("%v with %v, %v: %s", i, need.Version, need.Target, said)
+		for _, msg := range s.assemble(t, path, need, []*Instr{i}) {
+			t.Errorf("%v with %v, %v: %s", i, need.Version, need.Target, msg)
 		}
 		for _, low := range below(need) {
 			if len(s.assemble(t, path, low, []*Instr{i})) == 0 {
@@ -226,8 +226,8 @@ func TestSpecialRegistersAgainstPtxas(t *testing.T) {
 	}
 }
 
-// below are the needs that lack one step of the version or of the target, as far
-// as there is such a PTX.
+// below returns the requirements that are one step lower than need in version or in target, if
+// such a PTX exists.
 func below(need Need) []Need {
 	var lower []Need
 	least, _ := need.Target.MinVersion()
@@ -251,9 +251,9 @@ func below(need Need) []Need {
 	return lower
 }
 
-// TestOperandsAgainstPtxas puts registers of wrong types, immediates, sinks and
-// special registers in operands' places: what Verify lets through must assemble.
-// It may refuse more than the assembler does, which takes a predicate in a vector.
+// TestOperandsAgainstPtxas replaces operands by registers of other types, immediates, sinks and
+// special registers. Instructions that Verify accepts must assemble. Verify may reject more than
+// the assembler, which for example accepts a predicate in a vector.
 func TestOperandsAgainstPtxas(t *testing.T) {
 	path := findPtxas(t)
 	const trials, chunk = 3000, 250
@@ -270,21 +270,21 @@ func TestOperandsAgainstPtxas(t *testing.T) {
 	}
 	for at := 0; at < trials; at += chunk {
 		instrs := tried[at:min(at+chunk, trials)]
-		for k, said := range s.assemble(t, path, need, instrs) {
+		for k, msg := range s.assemble(t, path, need, instrs) {
 			switch {
 			case k < 0:
-				t.Errorf("line %d: %s", -k, said)
-			case strings.Contains(said, "signal:"):
+				t.Errorf("line %d: %s", -k, msg)
+			case strings.Contains(msg, "signal:"):
 				t.Logf("the assembler crashes on %v", instrs[k])
 			case !odd(instrs[k]):
-				t.Errorf("%s\n\tof %s", said, instrs[k].Form.Text)
+				t.Errorf("%s\n\tof %s", msg, instrs[k].Form.Text)
 			}
 		}
 	}
 }
 
-// odd reports what the assembler refuses against its own rules: constants where
-// their register would do, in places that no compiler puts them.
+// odd reports whether the assembler may reject i against its own rules: it rejects some
+// immediates where it accepts a register, in places where compilers do not use them.
 func odd(i *Instr) bool {
 	constant := slices.ContainsFunc(i.Args, func(o Operand) bool {
 		_, ok := o.(*Imm)

@@ -5,18 +5,18 @@ import (
 	"math/rand/v2"
 )
 
-// sampler makes instructions out of forms, with registers to stand in them.
+// sampler generates instructions from forms, and the registers that they use.
 type sampler struct {
 	rng  *rand.Rand
-	regs map[string]Type // that the instructions name
+	regs map[string]Type // registers used so far
 }
 
 func newSampler(seed uint64) *sampler {
 	return &sampler{rand.New(rand.NewPCG(seed, 0)), map[string]Type{}}
 }
 
-// expand returns instructions of f in which each modifier of each slot stands at
-// least once, and the slots are combined at random up to the number given.
+// expand returns instructions of form f. Each modifier of each slot occurs at least once, and
+// random combinations of slots fill up the result to most instructions.
 func (s *sampler) expand(f *Form, most int) []*Instr {
 	choices := make([][]string, len(f.Slots))
 	all := 1
@@ -42,7 +42,7 @@ func (s *sampler) expand(f *Form, most int) []*Instr {
 		out = append(out, s.instr(f, mods))
 	}
 	if all <= most {
-		// Count through every combination.
+		// Enumerate all combinations.
 		at := make([]int, len(choices))
 		for {
 			add(func(k int) int { return at[k] })
@@ -74,7 +74,8 @@ func (s *sampler) expand(f *Form, most int) []*Instr {
 	return out
 }
 
-// instr is the form with the given modifiers, on registers of just the right types.
+// instr returns an instruction of form f with the given modifiers and with registers of exactly
+// the right types.
 func (s *sampler) instr(f *Form, slots []string) *Instr {
 	i := &Instr{Op: f.Op}
 	present := map[string]bool{}
@@ -128,8 +129,8 @@ func (s *sampler) arg(f *Form, o *OperandForm, slots []string) Operand {
 	return first
 }
 
-// perturbed is a random instruction with one value replaced by something else that
-// might stand there; nil if there is nothing to replace.
+// perturbed returns a random instruction with one operand replaced by another one that is
+// plausible there. It returns nil if the instruction has no operand to replace.
 func (s *sampler) perturbed() *Instr {
 	f := Forms()[s.rng.IntN(len(Forms()))]
 	slots := make([]string, len(f.Slots))
@@ -159,7 +160,7 @@ func (s *sampler) perturbed() *Instr {
 	return i
 }
 
-// other is a random operand, near to what an operand of type t may be.
+// other returns a random operand that resembles one of type t.
 func (s *sampler) other(t Type) Operand {
 	switch s.rng.IntN(10) {
 	case 0:
@@ -176,7 +177,7 @@ func (s *sampler) other(t Type) Operand {
 		return &Imm{F64Bits, s.rng.Uint64()}
 	}
 	for {
-		// A register .f16x2 is what the assembler itself is of two minds about.
+		// The assembler is inconsistent about registers of type .f16x2.
 		other := Types()[s.rng.IntN(len(Types()))]
 		if other.Declarable() && other != F16x2 && (other.Bits() == t.Bits() || s.rng.IntN(4) == 0) {
 			return s.reg(other, 0)
@@ -198,7 +199,8 @@ func (s *sampler) reg(t Type, k int) *Name {
 	return &Name{Name: name}
 }
 
-// module wraps instructions, one a line, into a kernel that declares what they name.
+// module returns a module with a kernel that declares the registers used so far and executes
+// instrs, one per line.
 func (s *sampler) module(need Need, instrs []*Instr) *Module {
 	body := &Block{}
 	byType := map[Type]int{}

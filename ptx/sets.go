@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// modifierSets are the sets of modifiers that rows of the table name.
+// modifierSets holds the sets of modifiers that rows of the table refer to by name.
 var modifierSets = map[string]string{
 	"int": "u16 u32 u64 s16 s32 s64", "sint": "s16 s32 s64", "anyint": "u8 u16 u32 u64 s8 s16 s32 s64",
 	"int32": "u32 s32", "int64": "u64 s64", "int32_64": "u32 s32 u64 s64", "int16_32": "u16 s16 u32 s32",
@@ -42,8 +42,9 @@ var modifierSets = map[string]string{
 	"wgmmabit": shapes(256, integerCols...),
 }
 
-// The number of columns that wgmma takes: any multiple of 8 for floating point,
-// multiples of 16 above 32 for integers (manual: "asynchronous-warpgroup-level-matrix-shape").
+// everyEighth and integerCols are the numbers of columns of a wgmma: any multiple of 8 for
+// floating point, and only multiples of 16 above 32 for integers (manual:
+// "asynchronous-warpgroup-level-matrix-shape").
 var (
 	everyEighth = func() (cols []int) {
 		for n := 8; n <= 256; n += 8 {
@@ -61,6 +62,7 @@ var (
 	}()
 )
 
+// shapes returns the names of the wgmma shapes with the given k and numbers of columns.
 func shapes(k int, cols ...int) string {
 	names := make([]string, len(cols))
 	for i, n := range cols {
@@ -69,8 +71,8 @@ func shapes(k int, cols ...int) string {
 	return strings.Join(names, " ")
 }
 
-// modifierNeeds are the modifiers that ask for more than the rows that take them:
-// in every instruction, or otherwise in those of one opcode.
+// modifierNeeds holds the modifiers with higher requirements than the rows that accept them. A
+// key is a modifier, for all instructions, or an opcode and a modifier.
 var modifierNeeds = map[string]Need{
 	"shared::cta":         {78, Target{SM: 20}},
 	"shared::cluster":     {78, Target{SM: 90}},
@@ -109,8 +111,8 @@ var modifierNeeds = map[string]Need{
 	"mbarrier.release":    {80, Target{SM: 80}},
 }
 
-// functionAttrs are the directives that may stand between a function's parameters
-// and its body: the most numbers that each takes, and what it needs.
+// functionAttrs holds the directives that can appear between a function's parameters and its
+// body, each with the maximum number of its arguments and its requirements.
 var functionAttrs = map[string]struct {
 	args int
 	need Need
@@ -122,7 +124,7 @@ var functionAttrs = map[string]struct {
 	"explicitcluster":   {0, Need{78, Target{SM: 90}}},
 }
 
-// globalOnly reports whether a modifier makes sense for global memory alone.
+// globalOnly reports whether a modifier applies only to global memory.
 func globalOnly(mod string) bool {
 	return strings.HasPrefix(mod, "L1::") || mod == "L2::cache_hint" ||
 		mod == "L2::64B" || mod == "L2::128B" || mod == "L2::256B"

@@ -5,11 +5,11 @@ import (
 	"strings"
 )
 
-// special is a special register's row (manual: "special-registers").
+// special describes a special register (manual: "special-registers").
 type special struct {
-	name string // %envreg# stands for a number
+	name string // a final # stands for a number: %envreg#
 	typ  Type
-	vec  bool // has .x, .y, .z and .w
+	vec  bool // the register has members .x, .y, .z and .w
 	need Need
 }
 
@@ -55,8 +55,8 @@ var specials = func() map[string]*special {
 	return m
 }()
 
-// SpecialRegisters lists the special registers' names; one with an x, y, z and w
-// stands there once, and %envreg0 stands for all of its kind.
+// SpecialRegisters returns the names of the special registers. Vectors such as %tid appear
+// without their members, and %envreg0 represents all numbered registers of its kind.
 func SpecialRegisters() []string {
 	names := make([]string, len(specialTable))
 	for k, row := range specialTable {

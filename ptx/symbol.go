@@ -5,7 +5,7 @@ import (
 	"strconv"
 )
 
-// SymbolKind says what a name stands for.
+// SymbolKind is the kind of declaration that a name refers to.
 type SymbolKind uint8
 
 const (
@@ -20,35 +20,34 @@ func (k SymbolKind) String() string {
 	return [...]string{"register", "special register", "variable", "function", "label"}[k]
 }
 
-// Symbol is what a name stands for. There is one for each register, variable,
-// function and label of a verified module.
+// Symbol is the declaration that a name refers to. A verified module has one Symbol for each
+// register, variable, function and label.
 type Symbol struct {
 	Kind SymbolKind
 	Name string
-	Type Type // of a register or a variable
-	Vec  int  // of a register: 2 or 4; 0 for a scalar
-	// Index numbers a function's registers from 0, in the order in which they are
-	// first named.
+	Type Type // of a register or variable
+	Vec  int  // length of a vector register, 2 or 4; 0 for a scalar
+	// Index numbers the registers of a function from 0, in order of first use.
 	Index int
-	Var   *Var // the declaration of a variable or a register
+	Var   *Var // declaration of a variable or register
 	Func  *Func
 	Label *Label
-	need  Need // of a special register
+	need  Need // requirements of a special register
 }
 
-// scope is the names of one block, or of the module.
+// scope holds the names declared in one block, or at the top level of the module.
 type scope struct {
 	outer  *scope
 	names  map[string]*Symbol
-	ranges map[string]*Var // by prefix: %r<5> declares %r0 to %r4
+	ranges map[string]*Var // by name prefix: %r<5> declares %r0 to %r4
 }
 
 func newScope(outer *scope) *scope {
 	return &scope{outer: outer, names: map[string]*Symbol{}}
 }
 
-// find looks name up in s alone. The registers of a range get their symbol when
-// they are first looked up.
+// find returns the symbol called name that is declared in s itself, or nil. Registers of a range
+// get their Symbol at the first lookup.
 func (s *scope) find(name string) *Symbol {
 	if sym := s.names[name]; sym != nil || s.ranges == nil {
 		return sym
@@ -68,7 +67,8 @@ func (s *scope) find(name string) *Symbol {
 	return nil
 }
 
-// lookup finds name in s and the scopes around it.
+// lookup returns the symbol called name in s, in an enclosing scope or among the special
+// registers. It returns nil if there is none.
 func (s *scope) lookup(name string) *Symbol {
 	for ; s != nil; s = s.outer {
 		if sym := s.find(name); sym != nil {
@@ -85,20 +85,20 @@ func (s *scope) lookup(name string) *Symbol {
 	return nil
 }
 
-// declare adds sym and says what is wrong with that, if anything.
+// declare adds sym to s. It returns an error if the name is taken.
 func (s *scope) declare(sym *Symbol) error {
 	if specials[sym.Name] != nil {
 		return fmt.Errorf("%s is the name of a special register", sym.Name)
 	}
 	if old := s.find(sym.Name); old != nil && !old.completedBy(sym) {
-		return fmt.Errorf("%s is declared twice (before as a %v)", sym.Name, old.Kind)
+		return fmt.Errorf("%s is already declared, as a %v", sym.Name, old.Kind)
 	}
 	s.names[sym.Name] = sym
 	return nil
 }
 
-// completedBy reports whether later is the definition of what old only announced,
-// or announces it again.
+// completedBy reports whether later may declare the same variable or function as old: at least
+// one of them is a declaration without a definition, and their types match.
 func (old *Symbol) completedBy(later *Symbol) bool {
 	if old.Kind != later.Kind {
 		return false
@@ -128,24 +128,24 @@ func sameVars(a, b []*Var) bool {
 	return true
 }
 
-// declareRange adds registers that are declared by number.
+// declareRange adds a numbered range of registers to s.
 func (s *scope) declareRange(v *Var) error {
 	if s.ranges == nil {
 		s.ranges = map[string]*Var{}
 	}
 	if s.ranges[v.Name] != nil {
-		return fmt.Errorf("%s<%d> is declared twice", v.Name, v.Count)
+		return fmt.Errorf("%s<%d>: a range with this prefix is already declared", v.Name, v.Count)
 	}
 	for name := range s.names {
 		if digits, ok := cutPrefix(name, v.Name); ok && digits < v.Count {
-			return fmt.Errorf("%s is declared twice, the second time by %s<%d>", name, v.Name, v.Count)
+			return fmt.Errorf("%s<%d> redeclares %s", v.Name, v.Count, name)
 		}
 	}
 	s.ranges[v.Name] = v
 	return nil
 }
 
-// cutPrefix reads the number of a register of the given prefix.
+// cutPrefix returns the number that follows prefix in a register's name.
 func cutPrefix(name, prefix string) (n int, ok bool) {
 	if len(name) <= len(prefix) || name[:len(prefix)] != prefix {
 		return 0, false

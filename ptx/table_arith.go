@@ -1,8 +1,8 @@
 package ptx
 
-// families is the instruction table, in the notation that [Form] explains. A line
-// that starts with # names the manual's section and says what the instruction
-// does; the lines below it give the first .version and .target, then the form.
+// families is the instruction table, in the notation of [Form]. A line that starts with # gives
+// the manual's section and a description. Each of the following lines gives the first .version,
+// the first .target and a form.
 var families = []string{
 	integerForms, floatForms, halfForms, compareForms, logicForms,
 	moveForms, convertForms, memoryForms,
@@ -18,42 +18,42 @@ const integerForms = `
 # integer-arithmetic-instructions-sub: d = a - b
 2.3 sm_20 sub.type=int d, a, b
 2.3 sm_20 sub.sat.s32 d, a, b
-# extended-precision-arithmetic-instructions-add-cc: d = a + b, and the carry out
+# extended-precision-arithmetic-instructions-add-cc: d = a + b; sets the carry
 2.3 sm_20 add.cc.type=int32 d, a, b
 4.3 sm_20 add.cc.type=int64 d, a, b
-# extended-precision-arithmetic-instructions-addc: d = a + b + carry in
+# extended-precision-arithmetic-instructions-addc: d = a + b + carry
 2.3 sm_20 addc{.cc}.type=int32 d, a, b
 2.3 sm_20 addc.type=int64 d, a, b
 4.3 sm_20 addc.cc.type=int64 d, a, b
-# extended-precision-arithmetic-instructions-sub-cc: d = a - b, and the borrow out
+# extended-precision-arithmetic-instructions-sub-cc: d = a - b; sets the borrow
 2.3 sm_20 sub.cc.type=int32 d, a, b
 4.3 sm_20 sub.cc.type=int64 d, a, b
-# extended-precision-arithmetic-instructions-subc: d = a - b - borrow in
+# extended-precision-arithmetic-instructions-subc: d = a - b - borrow
 2.3 sm_20 subc{.cc}.type=int32 d, a, b
 2.3 sm_20 subc.type=int64 d, a, b
 4.3 sm_20 subc.cc.type=int64 d, a, b
-# extended-precision-arithmetic-instructions-mad-cc: d = half of a·b, + c, and the carry out
+# extended-precision-arithmetic-instructions-mad-cc: d = the low or high half of a·b, plus c; sets the carry
 3.0 sm_20 mad.half=lo|hi.cc.type=int32 d, a, b, c
 4.3 sm_20 mad.half=lo|hi.cc.type=int64 d, a, b, c
-# extended-precision-arithmetic-instructions-madc: d = half of a·b, + c + carry in
+# extended-precision-arithmetic-instructions-madc: d = the low or high half of a·b, plus c and the carry
 3.0 sm_20 madc.half=lo|hi{.cc}.type=int32 d, a, b, c
 3.0 sm_20 madc.half=lo|hi.type=int64 d, a, b, c
 4.3 sm_20 madc.half=lo|hi.cc.type=int64 d, a, b, c
-# integer-arithmetic-instructions-mul: d = half of a·b, or all of it
+# integer-arithmetic-instructions-mul: d = the low, high or full product of a and b
 2.3 sm_20 mul.half=lo|hi.type=int d, a, b
 2.3 sm_20 mul.wide.type=int16_32 d:wide, a, b
-# integer-arithmetic-instructions-mad: d = half of a·b, or all of it, + c
+# integer-arithmetic-instructions-mad: d = the low, high or full product of a and b, plus c
 2.3 sm_20 mad.half=lo|hi.type=int d, a, b, c
 2.3 sm_20 mad.hi.sat.s32 d, a, b, c
 2.3 sm_20 mad.wide.type=int16_32 d:wide, a, b, c:wide
-# integer-arithmetic-instructions-mul24: d = half of the 48-bit product of two 24-bit integers
+# integer-arithmetic-instructions-mul24: d = the low or high 32 bits of the 48-bit product of two 24-bit integers
 2.3 sm_20 mul24.half=lo|hi.type=int32 d, a, b
-# integer-arithmetic-instructions-mad24: d = half of the 48-bit product of two 24-bit integers, + c
+# integer-arithmetic-instructions-mad24: d = the low or high 32 bits of the 48-bit product of two 24-bit integers, plus c
 2.3 sm_20 mad24.half=lo|hi.type=int32 d, a, b, c
 2.3 sm_20 mad24.hi.sat.s32 d, a, b, c
 # integer-arithmetic-instructions-sad: d = |a - b| + c
 2.3 sm_20 sad.type=int d, a, b, c
-# integer-arithmetic-instructions-div: d = a / b, rounded to zero
+# integer-arithmetic-instructions-div: d = a / b, rounded toward zero
 2.3 sm_20 div.type=int d, a, b
 # integer-arithmetic-instructions-rem: d = a mod b
 2.3 sm_20 rem.type=int d, a, b
@@ -71,36 +71,36 @@ const integerForms = `
 8.0 sm_90 max.type=u16x2 d, a, b
 8.0 sm_90 max{.relu}.type=s16x2 d, a, b
 8.0 sm_90 max.relu.s32 d, a, b
-# integer-arithmetic-instructions-popc: d = the number of ones in a
+# integer-arithmetic-instructions-popc: d = the number of one bits in a
 2.3 sm_20 popc.type=bit32_64 d:u32, a
-# integer-arithmetic-instructions-clz: d = the number of zeros before the first one in a
+# integer-arithmetic-instructions-clz: d = the number of leading zero bits in a
 2.3 sm_20 clz.type=bit32_64 d:u32, a
-# integer-arithmetic-instructions-bfind: d = the place of the first bit of a that is no sign bit
+# integer-arithmetic-instructions-bfind: d = the position of the highest bit of a that is not a sign bit
 2.3 sm_20 bfind{.shiftamt}.type=int32_64 d:u32, a
-# integer-arithmetic-instructions-fns: d = the place of the n-th one in a, from a base
+# integer-arithmetic-instructions-fns: d = the position of the n-th one bit in a, counted from a base bit
 6.0 sm_30 fns.b32 d, a, base:b32, n:b32
-# integer-arithmetic-instructions-brev: d = the bits of a in reverse
+# integer-arithmetic-instructions-brev: d = a with its bits reversed
 2.3 sm_20 brev.type=bit32_64 d, a
-# integer-arithmetic-instructions-bfe: d = the field of a at bit b, c bits long
+# integer-arithmetic-instructions-bfe: d = the bit field of a that starts at bit b and has c bits
 2.3 sm_20 bfe.type=int32_64 d, a, b:u32=0..255, c:u32=0..255
-# integer-arithmetic-instructions-bfi: d = b with the low bits of a put at bit c, e bits long
+# integer-arithmetic-instructions-bfi: d = b with the low e bits of a inserted at bit c
 2.3 sm_20 bfi.type=bit32_64 d, a, b, c:u32=0..255, e:u32=0..255
-# integer-arithmetic-instructions-szext: d = the low b bits of a, extended by sign or by zeros
+# integer-arithmetic-instructions-szext: d = the low b bits of a, sign-extended or zero-extended
 7.6 sm_70 szext.mode=clamp|wrap.type=int32 d, a, b:u32
-# integer-arithmetic-instructions-bmsk: d = b ones from bit a on
+# integer-arithmetic-instructions-bmsk: d = a mask of b one bits that starts at bit a
 7.6 sm_70 bmsk.mode=clamp|wrap.b32 d:u32, a:u32, b:u32
-# integer-arithmetic-instructions-dp4a: d = c + the dot product of four bytes
+# integer-arithmetic-instructions-dp4a: d = c + the dot product of four bytes of a and four bytes of b
 5.0 sm_61 dp4a.u32.u32 d, a, b, c
 5.0 sm_61 dp4a.atype=u32.btype=s32 d:s32, a:atype, b:btype, c:s32
 5.0 sm_61 dp4a.atype=s32.btype=int32 d:s32, a:atype, b:btype, c:s32
-# integer-arithmetic-instructions-dp2a: d = c + the dot product of two halves and two bytes
+# integer-arithmetic-instructions-dp2a: d = c + the dot product of two 16-bit halves of a and two bytes of b
 5.0 sm_61 dp2a.half=lo|hi.u32.u32 d, a, b, c
 5.0 sm_61 dp2a.half=lo|hi.atype=u32.btype=s32 d:s32, a:atype, b:btype, c:s32
 5.0 sm_61 dp2a.half=lo|hi.atype=s32.btype=int32 d:s32, a:atype, b:btype, c:s32
 `
 
 const floatForms = `
-# floating-point-instructions-testp: d = whether a is of a kind
+# floating-point-instructions-testp: d = whether a belongs to a class of numbers, such as finite or subnormal
 2.3 sm_20 testp.kind=finite|infinite|number|notanumber|normal|subnormal.type=f32|f64 d:pred, a
 # floating-point-instructions-copysign: d = b with the sign of a
 2.3 sm_20 copysign.type=f32|f64 d, a, b
@@ -158,7 +158,7 @@ const floatForms = `
 2.3 sm_20 cos.approx{.ftz}.f32 d, a
 # floating-point-instructions-lg2: d = log₂ a
 2.3 sm_20 lg2.approx{.ftz}.f32 d, a
-# floating-point-instructions-ex2: d = 2 to the a
+# floating-point-instructions-ex2: d = 2 to the power of a
 2.3 sm_20 ex2.approx{.ftz}.f32 d, a
 # floating-point-instructions-tanh: d = tanh a
 7.0 sm_75 tanh.approx.f32 d, a
@@ -198,13 +198,13 @@ const halfForms = `
 # half-precision-floating-point-instructions-tanh: d = tanh a
 7.0 sm_75 tanh.approx.type=half d, a
 7.8 sm_90 tanh.approx.type=bhalf d, a
-# half-precision-floating-point-instructions-ex2: d = 2 to the a
+# half-precision-floating-point-instructions-ex2: d = 2 to the power of a
 7.0 sm_75 ex2.approx.type=half d, a
 7.8 sm_90 ex2.approx.ftz.type=bhalf d, a
 `
 
 const compareForms = `
-# comparison-and-selection-instructions-set: d = all ones, or 1.0, if a compares with b so, and maybe c
+# comparison-and-selection-instructions-set: d = all ones or 1.0 if a compared with b is true, combined with c if present, else 0
 2.3 sm_20 set.cmp=eq|ne.dtype=u32|s32|f32.type=bit16_64 d:dtype, a, b
 2.3 sm_20 set.cmp=cmpuint.dtype=u32|s32|f32.type=u16|u32|u64 d:dtype, a, b
 2.3 sm_20 set.cmp=cmpint.dtype=u32|s32|f32.type=s16|s32|s64 d:dtype, a, b
@@ -215,14 +215,14 @@ const compareForms = `
 2.3 sm_20 set.cmp=cmpint.bool.dtype=u32|s32|f32.type=s16|s32|s64 d:dtype, a, b, !c:pred
 2.3 sm_20 set.cmp=cmpfloat.bool{.ftz}.dtype=u32|s32|f32.type=f32 d:dtype, a, b, !c:pred
 2.3 sm_20 set.cmp=cmpfloat.bool.dtype=u32|s32|f32.type=f64 d:dtype, a, b, !c:pred
-# half-precision-comparison-instructions-set: d = all ones, or 1.0, if a compares with b so
+# half-precision-comparison-instructions-set: d = all ones or 1.0 if a compared with b is true, else 0
 4.2 sm_53 set.cmp=cmpfloat{.ftz}.dtype=f16.type=f16 d:dtype, a, b
 6.5 sm_53 set.cmp=cmpfloat{.ftz}.dtype=u16|s16|u32|s32.type=f16 d:dtype, a, b
 4.2 sm_53 set.cmp=cmpfloat{.ftz}.dtype=f16x2.type=f16x2 d:dtype, a, b
 6.5 sm_53 set.cmp=cmpfloat{.ftz}.dtype=u32|s32.type=f16x2 d:dtype, a, b
 7.8 sm_90 set.cmp=cmpfloat.dtype=bf16|u16|s16|u32|s32.type=bf16 d:dtype, a, b
 7.8 sm_90 set.cmp=cmpfloat.dtype=bf16x2|u32|s32.type=bf16x2 d:dtype, a, b
-# comparison-and-selection-instructions-setp: d = whether a compares with b so, and maybe c; p = the opposite
+# comparison-and-selection-instructions-setp: d = the result of comparing a with b, combined with c if present; p = its negation
 2.3 sm_20 setp.cmp=eq|ne.type=bit16_64 d_:pred{|p}, a, b
 2.3 sm_20 setp.cmp=cmpuint.type=u16|u32|u64 d_:pred{|p}, a, b
 2.3 sm_20 setp.cmp=cmpint.type=s16|s32|s64 d_:pred{|p}, a, b
@@ -233,7 +233,7 @@ const compareForms = `
 2.3 sm_20 setp.cmp=cmpint.bool.type=s16|s32|s64 d_:pred{|p}, a, b, !c:pred
 2.3 sm_20 setp.cmp=cmpfloat.bool{.ftz}.type=f32 d_:pred{|p}, a, b, !c:pred
 2.3 sm_20 setp.cmp=cmpfloat.bool.type=f64 d_:pred{|p}, a, b, !c:pred
-# half-precision-comparison-instructions-setp: d = whether a compares with b so; of a pair, d the low one and p the high
+# half-precision-comparison-instructions-setp: d = the result of comparing a with b; for packed pairs, d is that of the low half and p that of the high half
 4.2 sm_53 setp.cmp=cmpfloat{.ftz}.type=f16 d:pred, a, b
 4.2 sm_53 setp.cmp=cmpfloat.bool{.ftz}.type=f16 d:pred, a, b, !c:pred
 4.2 sm_53 setp.cmp=cmpfloat{.ftz}.type=f16x2 d_:pred|p, a, b
@@ -260,13 +260,13 @@ const logicForms = `
 2.3 sm_20 not.type=pred|bit16_64 d, a
 # logic-and-shift-instructions-cnot: d = 1 if a is 0, else 0
 2.3 sm_20 cnot.type=bit16_64 d, a
-# logic-and-shift-instructions-lop3: d = a function of a, b and c, bit by bit, given by its truth table; p = whether d ≠ 0, and or or q
+# logic-and-shift-instructions-lop3: d = a bitwise function of a, b and c, given by its truth table; p = whether d ≠ 0, combined with q by and or or
 4.3 sm_50 lop3.b32 d, a, b, c, lut=0..255
 8.2 sm_70 lop3.bool=and|or.b32 d_|p, a, b, c, lut=0..255, q:pred
-# logic-and-shift-instructions-shf: d = half of the pair b:a, shifted by c
+# logic-and-shift-instructions-shf: d = the high or low half of the pair b:a, shifted by c
 3.1 sm_32 shf.dir=l|r.mode=clamp|wrap.b32 d, a, b, c:u32
 # logic-and-shift-instructions-shl: d = a shifted left by b
 2.3 sm_20 shl.type=bit16_64 d, a, b:u32
-# logic-and-shift-instructions-shr: d = a shifted right by b, by sign or by zeros
+# logic-and-shift-instructions-shr: d = a shifted right by b, filled with the sign bit or with zeros
 2.3 sm_20 shr.type=bit16_64|int d, a, b:u32
 `

@@ -1,13 +1,13 @@
 package ptx
 
 const mmaForms = `
-# warp-level-matrix-instructions-ldmatrix: d = 8×8 matrices, whose rows' addresses the lanes give
+# warp-level-matrix-instructions-ldmatrix: d = 8×8 matrices from shared memory; the lanes supply the addresses of the rows
 6.5 sm_75 ldmatrix.sync.aligned.m8n8.num{.trans}{.space=ownshared}.b16 d:b32*num, [a]
-# warp-level-matrix-instructions-stmatrix: writes 8×8 matrices, whose rows' addresses the lanes give
+# warp-level-matrix-instructions-stmatrix: stores 8×8 matrices to shared memory; the lanes supply the addresses of the rows
 7.8 sm_90 stmatrix.sync.aligned.m8n8.num{.trans}{.space=ownshared}.b16 [a], b:b32*num
-# warp-level-matrix-instructions-movmatrix: d = the transpose of an 8×8 matrix that the warp holds
+# warp-level-matrix-instructions-movmatrix: d = the transpose of an 8×8 matrix in the registers of the warp
 7.8 sm_75 movmatrix.sync.aligned.m8n8.trans.b16 d:f16x2, a:f16x2
-# warp-level-matrix-instructions-mma: d = a·b + c, of matrices that the warp holds
+# warp-level-matrix-instructions-mma: d = a·b + c, for matrices in the registers of the warp
 6.4 sm_70 mma.sync.aligned.shape=m8n8k4.alayout=row|col.blayout=row|col.f16.f16.f16.f16 d:f16x2*4, a:f16x2*2, b:f16x2*2, c:f16x2*4
 6.4 sm_70 mma.sync.aligned.shape=m8n8k4.alayout=row|col.blayout=row|col.f32.f16.f16.f16 d:f32*8, a:f16x2*2, b:f16x2*2, c:f16x2*4
 6.4 sm_70 mma.sync.aligned.shape=m8n8k4.alayout=row|col.blayout=row|col.f32.f16.f16.f32 d:f32*8, a:f16x2*2, b:f16x2*2, c:f32*8
@@ -42,7 +42,7 @@ const mmaForms = `
 `
 
 const wmmaForms = `
-# warp-level-matrix-instructions-wmma-ld: d = the warp's part of a matrix in memory
+# warp-level-matrix-instructions-wmma-ld: d = the lane's fragment of a matrix in memory
 6.3 sm_70 wmma.load.a.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f16 d:f16x2*8, [a]{, stride:u32}
 6.3 sm_70 wmma.load.b.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f16 d:f16x2*8, [a]{, stride:u32}
 6.3 sm_70 wmma.load.c.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f16 d:f16x2*4, [a]{, stride:u32}
@@ -66,13 +66,13 @@ const wmmaForms = `
 6.3 sm_72 wmma.load.a.sync.aligned.layout=row|col.shape=m32n8k16{.space=ldspace}.type=u8|s8 d:u32*4, [a]{, stride:u32}
 6.3 sm_72 wmma.load.b.sync.aligned.layout=row|col.shape=m32n8k16{.space=ldspace}.type=u8|s8 d:u32*1, [a]{, stride:u32}
 6.3 sm_72 wmma.load.c.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=s32 d:s32*8, [a]{, stride:u32}
-# warp-level-matrix-instructions-wmma-st: writes the warp's part of a matrix to memory
+# warp-level-matrix-instructions-wmma-st: stores the lane's fragment of a matrix to memory
 6.3 sm_70 wmma.store.d.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f16 [a], b:f16x2*4{, stride:u32}
 6.3 sm_70 wmma.store.d.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=f32 [a], b:f32*8{, stride:u32}
 6.3 sm_72 wmma.store.d.sync.aligned.layout=row|col.shape=wmma16{.space=ldspace}.type=s32 [a], b:s32*8{, stride:u32}
 7.0 sm_80 wmma.store.d.sync.aligned.layout=row|col.shape=m16n16k8{.space=ldspace}.type=f32 [a], b:f32*8{, stride:u32}
 7.0 sm_80 wmma.store.d.sync.aligned.layout=row|col.shape=m8n8k4{.space=ldspace}.type=f64 [a], b:f64*2{, stride:u32}
-# warp-level-matrix-instructions-wmma-mma: d = a·b + c, of matrices that the warp holds
+# warp-level-matrix-instructions-wmma-mma: d = a·b + c, for matrices in the registers of the warp
 6.3 sm_70 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=wmma16.f16.f16 d:f16x2*4, a:f16x2*8, b:f16x2*8, c:f16x2*4
 6.3 sm_70 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=wmma16.f16.f32 d:f16x2*4, a:f16x2*8, b:f16x2*8, c:f32*8
 6.3 sm_70 wmma.mma.sync.aligned.alayout=row|col.blayout=row|col.shape=wmma16.f32.f16 d:f32*8, a:f16x2*8, b:f16x2*8, c:f16x2*4
@@ -93,11 +93,11 @@ const wmmaForms = `
 const wgmmaForms = `
 # asynchronous-warpgroup-level-matrix-instructions-wgmma-fence: orders register accesses before wgmma.mma_async
 8.0 sm_90a wgmma.fence.sync.aligned
-# asynchronous-warpgroup-level-matrix-instructions-wgmma-commit-group: ends a group of wgmma.mma_async
+# asynchronous-warpgroup-level-matrix-instructions-wgmma-commit-group: commits the preceding wgmma.mma_async as a group
 8.0 sm_90a wgmma.commit_group.sync.aligned
-# asynchronous-warpgroup-level-matrix-instructions-wgmma-wait-group: waits until n groups at most are under way
+# asynchronous-warpgroup-level-matrix-instructions-wgmma-wait-group: waits until at most n wgmma groups are pending
 8.0 sm_90a wgmma.wait_group.sync.aligned n=0..7
-# asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async: d = a·b, plus d if asked for, while the warpgroup goes on
+# asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async: d = a·b, or a·b + d, asynchronously
 8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma16.f16.f16.f16 d:f16x2*N/4, a:u64, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-a=0..1, trans-b=0..1
 8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma16.f16.f16.f16 d:f16x2*N/4, a:f16x2*4, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-b=0..1
 8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma16.f32.type=f16.f16 d:f32*N/2, a:u64, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-a=0..1, trans-b=0..1
@@ -123,26 +123,26 @@ const wgmmaForms = `
 `
 
 const controlForms = `
-# control-flow-instructions-bra: goes on at t
+# control-flow-instructions-bra: branches to t
 2.3 sm_20 bra{.uni} t:label
 # control-flow-instructions-call: calls a function
 2.3 sm_20 call{.uni} f:func
 2.3 sm_20 call{.uni} f:func, (a):args
 2.3 sm_20 call{.uni} (d):args, f:func
 2.3 sm_20 call{.uni} (d):args, f:func, (a):args
-# control-flow-instructions-ret: leaves a function
+# control-flow-instructions-ret: returns from a function
 2.3 sm_20 ret{.uni}
 # control-flow-instructions-exit: ends the thread
 2.3 sm_20 exit
-# miscellaneous-instructions-nanosleep: waits about a nanoseconds
+# miscellaneous-instructions-nanosleep: suspends the thread for about a nanoseconds
 6.3 sm_70 nanosleep.u32 a
-# miscellaneous-instructions-setmaxnreg: changes the number of registers of each thread of the warpgroup
+# miscellaneous-instructions-setmaxnreg: changes the number of registers per thread of the warpgroup
 8.0 sm_90a setmaxnreg.action=inc|dec.sync.aligned.u32 n=24..256/8
 # miscellaneous-instructions-pmevent: triggers performance monitor events
 2.3 sm_20 pmevent a=0..15
 3.0 sm_20 pmevent.mask a=0..65535
-# miscellaneous-instructions-brkpt: stops for a debugger
+# miscellaneous-instructions-brkpt: suspends execution for a debugger
 2.3 sm_20 brkpt
-# miscellaneous-instructions-trap: ends the grid with an error
+# miscellaneous-instructions-trap: aborts the grid with an error
 2.3 sm_20 trap
 `

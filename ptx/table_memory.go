@@ -5,7 +5,7 @@ const moveForms = `
 2.3 sm_20 mov.type=pred|b16|u16|s16|f32|f64 d, a:type%
 2.3 sm_20 mov.type=b32|b64|u32|u64|s32|s64 d, a:type&%
 8.3 sm_70 mov.b128 d, a
-# data-movement-and-conversion-instructions-mov-2: packs a vector into a scalar, or unpacks it
+# data-movement-and-conversion-instructions-mov-2: packs a vector into a scalar, or unpacks a scalar into a vector
 2.3 sm_20 mov.b16 d, a:b8*2
 2.3 sm_20 mov.b16 d:b8*2, a
 2.3 sm_20 mov.b32 d, a:b8*4
@@ -20,20 +20,20 @@ const moveForms = `
 8.3 sm_70 mov.b128 d:b32*4, a
 8.3 sm_70 mov.b128 d, a:b64*2
 8.3 sm_70 mov.b128 d:b64*2, a
-# data-movement-and-conversion-instructions-prmt: d = four bytes picked out of b:a by c
+# data-movement-and-conversion-instructions-prmt: d = four bytes of b:a, selected by c
 2.3 sm_20 prmt.b32{.mode=f4e|b4e|rc8|ecl|ecr|rc16} d, a, b, c
-# data-movement-and-conversion-instructions-isspacep: d = whether the generic address a points into a space
+# data-movement-and-conversion-instructions-isspacep: d = whether the generic address a is in a state space
 2.3 sm_20 isspacep.space=global|local|shared|shared::cta|shared::cluster d:pred, a:u64
 3.1 sm_20 isspacep.space=const d:pred, a:u64
 7.7 sm_70 isspacep.space=param|param::entry d:pred, a:u64
-# data-movement-and-conversion-instructions-cvta: d = a's generic address, or its address in a space
+# data-movement-and-conversion-instructions-cvta: converts the address a between a state space and generic addressing
 2.3 sm_20 cvta.space=global|local|shared|shared::cta|shared::cluster.type=u64 d, a:type&
 3.1 sm_20 cvta.space=const.type=u64 d, a:type&
 7.7 sm_70 cvta.space=param|param::entry.type=u64 d, a:type&
 2.3 sm_20 cvta.to.space=global|local|shared|shared::cta|shared::cluster.type=u64 d, a
 3.1 sm_20 cvta.to.space=const.type=u64 d, a
 7.7 sm_70 cvta.to.space=param|param::entry.type=u64 d, a
-# data-movement-and-conversion-instructions-mapa: d = a's address in the shared memory of block b of the cluster
+# data-movement-and-conversion-instructions-mapa: d = the address that corresponds to a in the shared memory of block b of the cluster
 7.8 sm_90 mapa.type=u64 d, a, b:u32
 7.8 sm_90 mapa.space=shared::cluster.type=u32|u64 d, a:type&, b:u32
 # data-movement-and-conversion-instructions-getctarank: d = the rank of the block whose shared memory a points to
@@ -42,7 +42,7 @@ const moveForms = `
 `
 
 const convertForms = `
-# data-movement-and-conversion-instructions-cvt: d = a in another type
+# data-movement-and-conversion-instructions-cvt: d = a converted to another type
 2.3 sm_20 cvt{.sat}.dtype=anyint.atype=anyint d:dtype+, a:atype+%
 2.3 sm_20 cvt.rnd{.ftz}{.sat}.dtype=f32.atype=anyint d:dtype, a:atype+
 2.3 sm_20 cvt.rnd{.sat}.dtype=f64.atype=anyint d:dtype, a:atype+
@@ -81,33 +81,33 @@ const convertForms = `
 `
 
 const memoryForms = `
-# data-movement-and-conversion-instructions-ld: d = what stands in memory at a
+# data-movement-and-conversion-instructions-ld: d = the value in memory at a
 2.3 sm_20 ld{.weak}{.space=loadspace}{.cache=cachein}{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint}
 7.4 sm_70 ld{.weak}{.space=loadspace}.l1{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint}
 2.3 sm_20 ld.sem=volatile{.space=volatilespace}{.prefetchsize}{.vec}.type=memory d:+*vec, [a]
 6.0 sm_70 ld.sem=relaxed|acquire.scope{.space=atomspace}{.l1}{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory d:+*vec, [a]{, policy:u64?L2::cache_hint}
 8.2 sm_70 ld.mmio.sem=relaxed.scope=sys{.space=global}.type=memory d:+, [a]
-# data-movement-and-conversion-instructions-ld-global-nc: d = what stands in global memory at a and does not change
+# data-movement-and-conversion-instructions-ld-global-nc: d = the value in global memory at a, through the non-coherent cache
 3.1 sm_32 ld.space=global{.cache=ca|cg|cs}.nc{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint}
 7.4 sm_70 ld.space=global.nc.l1{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint}
-# data-movement-and-conversion-instructions-ldu: d = what stands in global memory at a, the same for the whole warp
+# data-movement-and-conversion-instructions-ldu: d = the value in global memory at a, an address that is the same for the whole warp
 2.3 sm_20 ldu{.space=global}{.vec}.type=memory d:+*vec, [a]
-# data-movement-and-conversion-instructions-st: writes b to memory at a
+# data-movement-and-conversion-instructions-st: stores b to memory at a
 2.3 sm_20 st{.weak}{.space=storespace}{.cache=cacheout}{.L2::cache_hint}{.vec}.type=memory|b128 [a], b:+*vec{, policy:u64?L2::cache_hint}
 7.4 sm_70 st{.weak}{.space=storespace}.l1{.L2::cache_hint}{.vec}.type=memory|b128 [a], b:+*vec{, policy:u64?L2::cache_hint}
 2.3 sm_20 st.sem=volatile{.space=volatilespace}{.vec}.type=memory [a], b:+*vec
 6.0 sm_70 st.sem=relaxed|release.scope{.space=atomspace}{.l1}{.L2::cache_hint}{.vec}.type=memory [a], b:+*vec{, policy:u64?L2::cache_hint}
 8.2 sm_70 st.mmio.sem=relaxed.scope=sys{.space=global}.type=memory [a], b:+
-# data-movement-and-conversion-instructions-st-async: writes b to a block of the cluster and counts the bytes at an mbarrier
+# data-movement-and-conversion-instructions-st-async: stores b to shared memory of the cluster asynchronously and completes the bytes on an mbarrier
 8.1 sm_90 st.async{.weak}{.space=shared::cluster}.mbarrier::complete_tx::bytes{.vec}.type=b32|b64|u32|u64|s32|s64|f32|f64 [a:shared::cluster], b*vec, [mbar:shared::cluster]
-# data-movement-and-conversion-instructions-prefetch-prefetchu: brings the line at a into a cache
+# data-movement-and-conversion-instructions-prefetch-prefetchu: prefetches the cache line at a
 2.3 sm_20 prefetch{.space=global|local}.level=L1|L2 [a]
 7.4 sm_80 prefetch.space=global.level=L2::evict_last|L2::evict_normal [a]
 8.0 sm_90 prefetch{.space=const|param}.tensormap [a]
 2.3 sm_20 prefetchu.level=L1 [a]
-# data-movement-and-conversion-instructions-applypriority: changes how the line at a is evicted
+# data-movement-and-conversion-instructions-applypriority: changes the eviction priority of the cache line at a
 7.4 sm_80 applypriority{.space=global}.L2::evict_normal [a], size=128
-# data-movement-and-conversion-instructions-discard: drops the line at a from the cache without writing it back
+# data-movement-and-conversion-instructions-discard: discards the cache line at a without writing it back
 7.4 sm_80 discard{.space=global}.L2 [a], size=128
 # data-movement-and-conversion-instructions-createpolicy: d = a cache policy for L2::cache_hint
 7.4 sm_80 createpolicy.fractional.primary=L2::evict_last|L2::evict_normal|L2::evict_first|L2::evict_unchanged{.secondary=L2::evict_first|L2::evict_unchanged}.b64 d:u64{, a:f32}

@@ -1,7 +1,7 @@
 package ptx
 
 const atomicForms = `
-# parallel-synchronization-and-communication-instructions-atom: d = what stood at a, which becomes an operation of it and b
+# parallel-synchronization-and-communication-instructions-atom: combines the value at a with b atomically; d = the value before
 2.3 sm_20 atom{.sem}{.scope}{.space=atomspace}.op=and|or|xor|exch{.L2::cache_hint}.type=b32 d_, [a], b{, policy:u64?L2::cache_hint}
 3.1 sm_32 atom{.sem}{.scope}{.space=atomspace}.op=and|or|xor{.L2::cache_hint}.type=b64 d_, [a], b{, policy:u64?L2::cache_hint}
 2.3 sm_20 atom{.sem}{.scope}{.space=atomspace}.op=exch{.L2::cache_hint}.type=b64 d_, [a], b{, policy:u64?L2::cache_hint}
@@ -23,7 +23,7 @@ const atomicForms = `
 8.1 sm_90 atom{.sem}{.scope}{.space=global}.op=add{.L2::cache_hint}.vec.type=f32 d_*vec, [a], b*vec{, policy:u64?L2::cache_hint}
 8.1 sm_90 atom{.sem}{.scope}{.space=global}.op=add|min|max.noftz{.L2::cache_hint}.vec=v2|v4|v8.type=f16|bf16 d_*vec, [a], b*vec{, policy:u64?L2::cache_hint}
 8.1 sm_90 atom{.sem}{.scope}{.space=global}.op=add|min|max.noftz{.L2::cache_hint}.vec.type=f16x2|bf16x2 d_*vec, [a], b*vec{, policy:u64?L2::cache_hint}
-# parallel-synchronization-and-communication-instructions-red: what stands at a becomes an operation of it and b
+# parallel-synchronization-and-communication-instructions-red: combines the value at a with b atomically
 2.3 sm_20 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=and|or|xor{.L2::cache_hint}.type=b32 [a], b{, policy:u64?L2::cache_hint}
 3.1 sm_32 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=and|or|xor{.L2::cache_hint}.type=b64 [a], b{, policy:u64?L2::cache_hint}
 2.3 sm_20 red{.sem=relaxed|release}{.scope}{.space=atomspace}.op=add{.L2::cache_hint}.type=u32|s32 [a], b{, policy:u64?L2::cache_hint}
@@ -42,25 +42,25 @@ const atomicForms = `
 `
 
 const warpForms = `
-# data-movement-and-conversion-instructions-shfl-sync: d = a of another lane of the warp; p = whether it is in range
+# data-movement-and-conversion-instructions-shfl-sync: d = a of another lane of the warp; p = whether the index of that lane is in range
 6.0 sm_30 shfl.sync.mode=up|down|bfly|idx.b32 d{|p}, a, b:u32, c:u32, mask:u32
-# parallel-synchronization-and-communication-instructions-vote-sync: d = what the warp's lanes say about a
+# parallel-synchronization-and-communication-instructions-vote-sync: d = a vote of the lanes of the warp on the predicate a
 6.0 sm_30 vote.sync.mode=all|any|uni.pred d, !a, mask:u32
 6.0 sm_30 vote.sync.mode=ballot.b32 d, !a:pred, mask:u32
-# parallel-synchronization-and-communication-instructions-match-sync: d = the lanes whose a is the same; p = whether all are
+# parallel-synchronization-and-communication-instructions-match-sync: d = the mask of lanes with the same a; p = whether all lanes have the same a
 6.0 sm_70 match.mode=any.sync.type=bit32_64 d:u32, a, mask:u32
 6.0 sm_70 match.mode=all.sync.type=bit32_64 d_:u32{|p}, a, mask:u32
-# parallel-synchronization-and-communication-instructions-redux-sync: d = an operation of a over the warp's lanes
+# parallel-synchronization-and-communication-instructions-redux-sync: d = the reduction of a over the lanes of the warp
 7.0 sm_80 redux.sync.op=add|min|max.type=u32|s32 d, a, mask:u32
 7.0 sm_80 redux.sync.op=and|or|xor.type=b32 d:u32, a:u32, mask:u32
-# parallel-synchronization-and-communication-instructions-activemask: d = the lanes that execute this
+# parallel-synchronization-and-communication-instructions-activemask: d = the mask of active lanes
 6.2 sm_30 activemask.b32 d
-# parallel-synchronization-and-communication-instructions-elect-sync: d = one lane of the warp; p = whether it is this one
+# parallel-synchronization-and-communication-instructions-elect-sync: d = an elected lane of the warp; p = whether it is the executing one
 8.0 sm_90 elect.sync d_:u32|p, mask:u32
 `
 
 const barrierForms = `
-# parallel-synchronization-and-communication-instructions-bar: waits for, or tells, the block's other threads
+# parallel-synchronization-and-communication-instructions-bar: arrives at a barrier of the block, and waits for it unless the instruction is an arrive
 2.3 sm_20 bar{.cta}.sync a:u32=0..15{, b:u32=32..1024/32}
 2.3 sm_20 bar{.cta}.arrive a:u32=0..15, b:u32=32..1024/32
 2.3 sm_20 bar{.cta}.red.op=popc.u32 d, a:u32=0..15{, b:u32=32..1024/32}, !c:pred
@@ -69,9 +69,9 @@ const barrierForms = `
 6.0 sm_30 barrier{.cta}.arrive{.aligned} a:u32=0..15, b:u32=32..1024/32
 6.0 sm_30 barrier{.cta}.red.op=popc{.aligned}.u32 d, a:u32=0..15{, b:u32=32..1024/32}, !c:pred
 6.0 sm_30 barrier{.cta}.red.op=and|or{.aligned}.pred d, a:u32=0..15{, b:u32=32..1024/32}, !c:pred
-# parallel-synchronization-and-communication-instructions-bar-warp-sync: waits for the warp's other lanes
+# parallel-synchronization-and-communication-instructions-bar-warp-sync: waits for other lanes of the warp
 6.0 sm_30 bar.warp.sync mask:u32
-# parallel-synchronization-and-communication-instructions-barrier-cluster: waits for, or tells, the cluster's other threads
+# parallel-synchronization-and-communication-instructions-barrier-cluster: arrives at the barrier of the cluster, or waits for it
 7.8 sm_90 barrier.cluster.arrive{.sem=release|relaxed}{.aligned}
 7.8 sm_90 barrier.cluster.wait{.sem=acquire}{.aligned}
 # parallel-synchronization-and-communication-instructions-membar: orders memory accesses
@@ -83,18 +83,18 @@ const barrierForms = `
 8.3 sm_90 fence.proxy.kind=tensormap::generic.release.scope
 8.3 sm_90 fence.proxy.kind=tensormap::generic.acquire.scope [a], size=128
 7.5 sm_60 membar.proxy.kind=alias
-# parallel-synchronization-and-communication-instructions-griddepcontrol: lets the next grid start, or waits for the one before
+# parallel-synchronization-and-communication-instructions-griddepcontrol: lets dependent grids launch, or waits for prerequisite grids
 7.8 sm_90 griddepcontrol.action=launch_dependents|wait
 `
 
 const asyncForms = `
-# parallel-synchronization-and-communication-instructions-mbarrier-init: makes an mbarrier that waits for n arrivals
+# parallel-synchronization-and-communication-instructions-mbarrier-init: initializes an mbarrier to expect n arrivals per phase
 7.0 sm_80 mbarrier.init{.space=ownshared}.b64 [a], n:u32=1..1048575
-# parallel-synchronization-and-communication-instructions-mbarrier-inval: gives an mbarrier's memory back
+# parallel-synchronization-and-communication-instructions-mbarrier-inval: invalidates an mbarrier, so that its memory can be reused
 7.0 sm_80 mbarrier.inval{.space=ownshared}.b64 [a]
-# parallel-synchronization-and-communication-instructions-mbarrier-expect-tx: adds bytes to what an mbarrier waits for
+# parallel-synchronization-and-communication-instructions-mbarrier-expect-tx: increases the transaction count of an mbarrier
 8.0 sm_90 mbarrier.expect_tx{.sem=relaxed.scope=cta|cluster}{.space=anyshared}.b64 [a], n:u32
-# parallel-synchronization-and-communication-instructions-mbarrier-complete-tx: takes bytes from what an mbarrier waits for
+# parallel-synchronization-and-communication-instructions-mbarrier-complete-tx: decreases the transaction count of an mbarrier
 8.0 sm_90 mbarrier.complete_tx{.sem=relaxed.scope=cta|cluster}{.space=anyshared}.b64 [a], n:u32
 # parallel-synchronization-and-communication-instructions-mbarrier-arrive: arrives at an mbarrier; d = its state before
 7.0 sm_80 mbarrier.arrive{.sem=release.scope=cta|cluster}{.space=ownshared}.b64 d_:u64, [a]
@@ -103,7 +103,7 @@ const asyncForms = `
 8.0 sm_90 mbarrier.arrive{.sem=release.scope=cta|cluster}.space=shared::cluster.b64 _, [a]{, n:u32=1..1048575}
 8.0 sm_90 mbarrier.arrive.expect_tx{.sem=release.scope=cta|cluster}{.space=ownshared}.b64 d_:u64, [a], n:u32
 8.0 sm_90 mbarrier.arrive.expect_tx{.sem=release.scope=cta|cluster}.space=shared::cluster.b64 _, [a], n:u32
-# parallel-synchronization-and-communication-instructions-mbarrier-arrive-drop: arrives at an mbarrier and at none of its later phases
+# parallel-synchronization-and-communication-instructions-mbarrier-arrive-drop: arrives at an mbarrier and lowers the arrivals that its later phases expect
 7.0 sm_80 mbarrier.arrive_drop{.sem=release.scope=cta|cluster}{.space=ownshared}.b64 d_:u64, [a]
 7.8 sm_90 mbarrier.arrive_drop{.sem=release.scope=cta|cluster}{.space=ownshared}.b64 d_:u64, [a], n:u32=1..1048575
 7.0 sm_80 mbarrier.arrive_drop.noComplete{.sem=release.scope=cta}{.space=ownshared}.b64 d_:u64, [a], n:u32=1..1048575
@@ -113,33 +113,33 @@ const asyncForms = `
 # parallel-synchronization-and-communication-instructions-mbarrier-test-wait: d = whether a phase of an mbarrier is complete
 7.0 sm_80 mbarrier.test_wait{.sem=acquire.scope=cta|cluster}{.space=ownshared}.b64 d:pred, [a], state:u64
 7.1 sm_80 mbarrier.test_wait.parity{.sem=acquire.scope=cta|cluster}{.space=ownshared}.b64 d:pred, [a], phase:u32=0..1
-# parallel-synchronization-and-communication-instructions-mbarrier-try-wait: the same, after waiting for it a while
+# parallel-synchronization-and-communication-instructions-mbarrier-try-wait: d = whether a phase of an mbarrier is complete, after waiting for a limited time
 7.8 sm_90 mbarrier.try_wait{.sem=acquire.scope=cta|cluster}{.space=ownshared}.b64 d:pred, [a], state:u64{, ns:u32}
 7.8 sm_90 mbarrier.try_wait.parity{.sem=acquire.scope=cta|cluster}{.space=ownshared}.b64 d:pred, [a], phase:u32=0..1{, ns:u32}
-# parallel-synchronization-and-communication-instructions-mbarrier-pending-count: d = the arrivals that a state waits for
+# parallel-synchronization-and-communication-instructions-mbarrier-pending-count: d = the number of pending arrivals in an mbarrier state
 7.0 sm_80 mbarrier.pending_count.b64 d:u32, state:u64
-# data-movement-and-conversion-instructions-cp-async: copies to shared memory while the thread goes on
+# data-movement-and-conversion-instructions-cp-async: copies from global to shared memory asynchronously
 7.0 sm_80 cp.async.cache=ca.dst=ownshared.src=global{.L2::cache_hint}{.prefetchsize} [d:shared], [a:global], size=4|8|16{, n:u32=0..16}{, policy:u64?L2::cache_hint}
 7.0 sm_80 cp.async.cache=cg.dst=ownshared.src=global{.L2::cache_hint}{.prefetchsize} [d:shared], [a:global], size=16{, n:u32=0..16}{, policy:u64?L2::cache_hint}
-# data-movement-and-conversion-instructions-cp-async-commit-group: ends a group of copies
+# data-movement-and-conversion-instructions-cp-async-commit-group: commits the preceding cp.async as a group
 7.0 sm_80 cp.async.commit_group
-# data-movement-and-conversion-instructions-cp-async-wait-group: waits until n groups at most are under way
+# data-movement-and-conversion-instructions-cp-async-wait-group: waits until at most n cp.async groups are pending
 7.0 sm_80 cp.async.wait_group n=0..2147483647
 7.0 sm_80 cp.async.wait_all
-# parallel-synchronization-and-communication-instructions-cp-async-mbarrier-arrive: arrives at an mbarrier once the thread's copies are done
+# parallel-synchronization-and-communication-instructions-cp-async-mbarrier-arrive: arrives at an mbarrier when the thread's preceding cp.async are complete
 7.0 sm_80 cp.async.mbarrier.arrive{.noinc}{.space=shared}.b64 [a]
 7.8 sm_80 cp.async.mbarrier.arrive{.noinc}.space=shared::cta.b64 [a]
 `
 
 const bulkForms = `
-# data-movement-and-conversion-instructions-cp-async-bulk: copies n bytes while the thread goes on
+# data-movement-and-conversion-instructions-cp-async-bulk: copies n bytes asynchronously
 8.0 sm_90 cp.async.bulk.dst=shared::cluster.src=global.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint} [d:shared::cluster], [a:global], n:u32=0..1048560/16, [mbar:shared]{, mask:u16=0..65535?multicast::cluster}{, policy:u64?L2::cache_hint}
 8.6 sm_90 cp.async.bulk.dst=shared::cta.src=global.mbarrier::complete_tx::bytes{.L2::cache_hint} [d:shared], [a:global], n:u32=0..1048560/16, [mbar:shared]{, policy:u64?L2::cache_hint}
 8.0 sm_90 cp.async.bulk.dst=shared::cluster.src=shared::cta.mbarrier::complete_tx::bytes [d:shared::cluster], [a:shared], n:u32=0..1048560/16, [mbar:shared::cluster]
 8.0 sm_90 cp.async.bulk.dst=global.src=shared::cta.bulk_group{.L2::cache_hint} [d:global], [a:shared], n:u32=0..1048560/16{, policy:u64?L2::cache_hint}
-# data-movement-and-conversion-instructions-cp-async-bulk-prefetch: brings n bytes into L2
+# data-movement-and-conversion-instructions-cp-async-bulk-prefetch: prefetches n bytes into L2
 8.0 sm_90 cp.async.bulk.prefetch.L2.src=global{.L2::cache_hint} [a:global], n:u32=0..1048560/16{, policy:u64?L2::cache_hint}
-# data-movement-and-conversion-instructions-cp-reduce-async-bulk: combines n bytes with those at d while the thread goes on
+# data-movement-and-conversion-instructions-cp-reduce-async-bulk: reduces n bytes into those at d asynchronously
 8.0 sm_90 cp.reduce.async.bulk.dst=shared::cluster.src=shared::cta.mbarrier::complete_tx::bytes.op=add|inc|dec|min|max.type=u32 [d:shared::cluster], [a:shared], n:u32=0..1048560/16, [mbar:shared::cluster]
 8.0 sm_90 cp.reduce.async.bulk.dst=shared::cluster.src=shared::cta.mbarrier::complete_tx::bytes.op=add|min|max.type=s32 [d:shared::cluster], [a:shared], n:u32=0..1048560/16, [mbar:shared::cluster]
 8.0 sm_90 cp.reduce.async.bulk.dst=shared::cluster.src=shared::cta.mbarrier::complete_tx::bytes.op=add.type=u64 [d:shared::cluster], [a:shared], n:u32=0..1048560/16, [mbar:shared::cluster]
@@ -150,16 +150,16 @@ const bulkForms = `
 8.0 sm_90 cp.reduce.async.bulk.dst=global.src=shared::cta.bulk_group{.L2::cache_hint}.op=and|or|xor.type=b32|b64 [d:global], [a:shared], n:u32=0..1048560/16{, policy:u64?L2::cache_hint}
 8.0 sm_90 cp.reduce.async.bulk.dst=global.src=shared::cta.bulk_group{.L2::cache_hint}.op=add.type=f32|f64 [d:global], [a:shared], n:u32=0..1048560/16{, policy:u64?L2::cache_hint}
 8.0 sm_90 cp.reduce.async.bulk.dst=global.src=shared::cta.bulk_group{.L2::cache_hint}.op=add.noftz.type=f16|bf16 [d:global], [a:shared], n:u32=0..1048560/16{, policy:u64?L2::cache_hint}
-# data-movement-and-conversion-instructions-cp-async-bulk-tensor: copies a box of a tensor while the thread goes on
+# data-movement-and-conversion-instructions-cp-async-bulk-tensor: copies a box of a tensor asynchronously
 8.0 sm_90 cp.async.bulk.tensor.dim.dst=shared::cluster.src=global{.tile}.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint} [d:shared::cluster], [a:generic, c*dim], [mbar:shared]{, mask:u16=0..65535?multicast::cluster}{, policy:u64?L2::cache_hint}
 8.6 sm_90 cp.async.bulk.tensor.dim.dst=shared::cta.src=global{.tile}.mbarrier::complete_tx::bytes{.L2::cache_hint} [d:shared], [a:generic, c*dim], [mbar:shared]{, policy:u64?L2::cache_hint}
 8.0 sm_90 cp.async.bulk.tensor.dim.dst=global.src=shared::cta{.tile}.bulk_group{.L2::cache_hint} [d:generic, c*dim], [a:shared]{, policy:u64?L2::cache_hint}
-# data-movement-and-conversion-instructions-cp-async-bulk-prefetch-tensor: brings a box of a tensor into L2
+# data-movement-and-conversion-instructions-cp-async-bulk-prefetch-tensor: prefetches a box of a tensor into L2
 8.0 sm_90 cp.async.bulk.prefetch.tensor.dim.L2.src=global{.tile}{.L2::cache_hint} [a:generic, c*dim]{, policy:u64?L2::cache_hint}
-# data-movement-and-conversion-instructions-cp-reduce-async-bulk-tensor: combines a box with one of a tensor while the thread goes on
+# data-movement-and-conversion-instructions-cp-reduce-async-bulk-tensor: reduces a box in shared memory into a tensor asynchronously
 8.0 sm_90 cp.reduce.async.bulk.tensor.dim.dst=global.src=shared::cta.op=add|min|max|inc|dec|and|or|xor{.tile}.bulk_group{.L2::cache_hint} [d:generic, c*dim], [a:shared]{, policy:u64?L2::cache_hint}
-# data-movement-and-conversion-instructions-cp-async-bulk-commit-group: ends a group of bulk copies
+# data-movement-and-conversion-instructions-cp-async-bulk-commit-group: commits the preceding bulk copies as a group
 8.0 sm_90 cp.async.bulk.commit_group
-# data-movement-and-conversion-instructions-cp-async-bulk-wait-group: waits until n groups at most are under way, or have been read
+# data-movement-and-conversion-instructions-cp-async-bulk-wait-group: waits until at most n groups of bulk copies are pending, or have sources yet to be read
 8.0 sm_90 cp.async.bulk.wait_group{.read} n=0..2147483647
 `

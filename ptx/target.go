@@ -6,14 +6,14 @@ import (
 	"strings"
 )
 
-// Version is a PTX ISA version, ten times the major number plus the minor one:
-// 80 is `.version 8.0`.
+// Version is a PTX ISA version, encoded as ten times the major number plus the minor number: 80
+// is `.version 8.0`.
 type Version int
 
-// String is the version as .version takes it.
+// String returns v in the notation of .version, such as "8.0".
 func (v Version) String() string { return fmt.Sprintf("%d.%d", v/10, v%10) }
 
-// ParseVersion reads "8.0".
+// ParseVersion parses a version such as "8.0".
 func ParseVersion(s string) (Version, bool) {
 	major, minor, ok := strings.Cut(s, ".")
 	if !ok || len(minor) != 1 || len(major) == 0 || len(major) > 2 {
@@ -23,18 +23,18 @@ func ParseVersion(s string) (Version, bool) {
 	return Version(v), err == nil
 }
 
-// Target is a GPU architecture, or what an instruction needs of one.
+// Target is a GPU architecture, or the architecture that an instruction requires.
 type Target struct {
 	SM int // 90 is sm_90
-	// Suffix is "a" for the features of one architecture that no later one keeps
-	// ("sm_90a"), "f" for those of one family, and otherwise empty.
+	// Suffix is "a" for features that only this architecture has ("sm_90a"), "f" for those that
+	// only its family has, and otherwise empty.
 	Suffix string
 }
 
-// String is the target as .target takes it.
+// String returns t in the notation of .target, such as "sm_90a".
 func (t Target) String() string { return fmt.Sprintf("sm_%d%s", t.SM, t.Suffix) }
 
-// ParseTarget reads "sm_90a".
+// ParseTarget parses a target such as "sm_90a".
 func ParseTarget(s string) (Target, bool) {
 	digits, ok := strings.CutPrefix(s, "sm_")
 	if !ok {
@@ -48,7 +48,7 @@ func ParseTarget(s string) (Target, bool) {
 	return Target{SM: int(sm), Suffix: suffix}, err == nil
 }
 
-// Has reports whether code for t may use what need asks for.
+// Has reports whether code compiled for t can use features that require need.
 func (t Target) Has(need Target) bool {
 	if need.Suffix == "" {
 		return t.SM >= need.SM
@@ -56,9 +56,9 @@ func (t Target) Has(need Target) bool {
 	return t == need
 }
 
-// targets gives the first version of PTX that knows each architecture
-// (manual: "ptx-module-directives-target"), the oldest first. PTX 2.3 and sm_20, the
-// first with 64-bit addresses, stand for everything older too.
+// targets lists the supported architectures, oldest first, each with the first version of PTX
+// that supports it (manual: "ptx-module-directives-target"). The list starts with PTX 2.3 and
+// sm_20, the first with 64-bit addresses.
 var targets = []struct {
 	Target
 	Version Version
@@ -77,8 +77,8 @@ var targets = []struct {
 	{Target{SM: 121}, 88}, {Target{SM: 121, Suffix: "a"}, 88}, {Target{SM: 121, Suffix: "f"}, 88},
 }
 
-// MinVersion is the first version of PTX that knows t; ok is false for an
-// architecture that this package does not know.
+// MinVersion returns the first version of PTX that supports t. ok is false if t is not a
+// supported architecture.
 func (t Target) MinVersion() (v Version, ok bool) {
 	for _, row := range targets {
 		if row.Target == t {
@@ -88,13 +88,13 @@ func (t Target) MinVersion() (v Version, ok bool) {
 	return 0, false
 }
 
-// Need is the least version and architecture that something asks for.
+// Need is a requirement: the lowest version and architecture that support a feature.
 type Need struct {
 	Version Version
 	Target  Target
 }
 
-// and is what n and m ask for together.
+// and returns the requirement of code that uses the features of both n and m.
 func (n Need) and(m Need) Need {
 	n.Version = max(n.Version, m.Version)
 	if m.Target.SM > n.Target.SM || m.Target.SM == n.Target.SM && m.Target.Suffix != "" {

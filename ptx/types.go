@@ -1,7 +1,7 @@
 package ptx
 
-// Type is a fundamental type of PTX or one of the packed and alternate formats
-// that only instructions name (manual: "types", "alternate-floating-point-data-formats").
+// Type is a fundamental type of PTX, or a packed or alternate format that only instructions use
+// (manual: "types", "alternate-floating-point-data-formats").
 type Type uint8
 
 const (
@@ -12,7 +12,7 @@ const (
 	B32
 	B64
 	B128
-	B8x4 // four fp8 numbers in a register of a matrix
+	B8x4 // four fp8 numbers, packed in a register of a matrix operand
 	U4
 	U8
 	U16
@@ -39,28 +39,28 @@ const (
 	Pred
 )
 
-// Class says how the bits of a type are read.
+// Class is the interpretation of a type's bits.
 type Class uint8
 
 const (
 	NoClass  Class = iota
-	Bits           // untyped: agrees with every type of its width
-	Unsigned       // agrees with Signed of its width
+	Bits           // untyped: compatible with every type of the same width
+	Unsigned       // compatible with Signed of the same width
 	Signed
 	Float
 	Predicate
 )
 
-// TypeInfo is a type's row of the table.
+// TypeInfo describes a type.
 type TypeInfo struct {
 	Name  string
-	Bits  int // width; 1 for a predicate
+	Bits  int // width in bits; 1 for a predicate
 	Class Class
-	// Storage is the type of the register or the memory that holds a value. It
-	// differs from the type itself where no variable can be declared of the type,
-	// as the alternate floating-point formats live in untyped bits.
+	// Storage is the type of a register or variable that holds a value of this type. It differs
+	// from the type itself if no variable can have that type: the alternate floating-point
+	// formats are stored in untyped registers.
 	Storage Type
-	Need    Need // of a register or a variable of the type
+	Need    Need // requirements of a register or variable of this type
 }
 
 var types = [...]TypeInfo{
@@ -106,7 +106,7 @@ var typeNames = func() map[string]Type {
 	return m
 }()
 
-// Types lists the types in the order of the table.
+// Types returns all types in table order.
 func Types() []Type {
 	all := make([]Type, 0, len(types)-1)
 	for t := B1; int(t) < len(types); t++ {
@@ -115,13 +115,13 @@ func Types() []Type {
 	return all
 }
 
-// ParseType finds a type by its name without the dot: "f32".
+// ParseType returns the type with the given name, without the dot: "f32".
 func ParseType(name string) (Type, bool) {
 	t, ok := typeNames[name]
 	return t, ok
 }
 
-// Info returns t's row of the table.
+// Info returns the description of t.
 func (t Type) Info() *TypeInfo {
 	if int(t) >= len(types) {
 		return &types[NoType]
@@ -129,22 +129,22 @@ func (t Type) Info() *TypeInfo {
 	return &types[t]
 }
 
-// Bits is t's width in bits.
+// Bits returns t's width in bits.
 func (t Type) Bits() int { return t.Info().Bits }
 
-// Bytes is t's size in memory.
+// Bytes returns t's size in memory, in bytes.
 func (t Type) Bytes() int { return (t.Info().Bits + 7) / 8 }
 
-// Class says how t's bits are read.
+// Class returns the interpretation of t's bits.
 func (t Type) Class() Class { return t.Info().Class }
 
-// Declarable reports whether a variable or a register can be declared of type t.
+// Declarable reports whether a variable or a register can have type t.
 func (t Type) Declarable() bool { return t.Info().Storage == t && t != NoType }
 
-// String is t's name without the dot.
+// String returns t's name without the dot.
 func (t Type) String() string { return t.Info().Name }
 
-// wide is the integer type of twice t's width, the result type of mul.wide.
+// wide returns the integer type of twice t's width, the result type of mul.wide.
 func (t Type) wide() Type {
 	switch t {
 	case U16:
@@ -159,16 +159,16 @@ func (t Type) wide() Type {
 	return NoType
 }
 
-// agrees reports whether a register of type reg can stand where an instruction
-// wants type want; wider also admits registers that are wider, as ld, st and cvt do (manual: "operand-type-checking-rules",
-// "relaxed-type-checking-rules").
+// agrees reports whether a register of type reg can be an operand of type want. If wider is set,
+// the register may also be wider than the operand, as for ld, st and cvt (manual:
+// "operand-type-checking-rules", "relaxed-type-checking-rules").
 func agrees(reg, want Type, wider bool) bool {
 	r, w := reg.Info(), want.Info()
 	if reg == want {
 		return true
 	}
 	if w.Storage != want {
-		return reg == w.Storage // formats without registers of their own
+		return reg == w.Storage // no register has type want
 	}
 	switch {
 	case r.Class == Predicate || w.Class == Predicate:
@@ -184,7 +184,7 @@ type Space uint8
 
 const (
 	NoSpace Space = iota
-	Generic       // an address without a space: global, shared, local, const or param, by its value
+	Generic       // the value of the address determines its space: global, shared, local, const or param
 	RegSpace
 	Global
 	Const
@@ -194,8 +194,8 @@ const (
 	Param
 )
 
-// spaces holds the modifiers that name a state space. A space with a "::" says
-// more exactly which part of it is meant.
+// spaces maps modifiers to the state spaces that they name. A suffix after "::" selects a part of
+// the space.
 var spaces = map[string]Space{
 	"reg":             RegSpace,
 	"global":          Global,
@@ -213,7 +213,7 @@ var spaceNames = [...]string{
 	Shared: "shared", SharedCluster: "shared::cluster", Local: "local", Param: "param",
 }
 
-// String is the space's name without the dot.
+// String returns the name of s without the dot.
 func (s Space) String() string {
 	if int(s) >= len(spaceNames) {
 		return spaceNames[NoSpace]

@@ -5,13 +5,12 @@ import (
 	"slices"
 )
 
-// Verify checks m against what the table and the manual's rules of declaration say,
-// and binds it: each instruction gets its Form, each name its Symbol. After a nil
-// error every instruction of m is one that this package knows, on operands of the
-// right kinds, types and ranges, within what .version and .target offer.
+// Verify checks m against the instruction table and the manual's rules for declarations, and
+// binds it: it sets the Form of each instruction and the Symbol of each name. If it returns nil,
+// all instructions of m are supported, their operands have valid kinds, types and ranges, and the
+// module's .version and .target are sufficient for them.
 //
-// The error is of type [Errors]; the findings wrap ErrInvalid, ErrUnsupported or
-// ErrTarget.
+// The error is of type [Errors]. Its elements wrap ErrInvalid, ErrUnsupported or ErrTarget.
 func Verify(m *Module) error {
 	v := &verifier{m: m, globals: newScope(nil), have: Need{m.Version, m.Target}}
 	v.header()
@@ -26,8 +25,8 @@ func Verify(m *Module) error {
 	return v.errs.err()
 }
 
-// Need is the least .version and .target that m asks for. The module must be bound
-// by [Verify], whose complaints about m's own .version and .target do not matter.
+// Need returns the lowest .version and .target that can compile m. The module must have been
+// bound by [Verify]. Need is valid even if Verify has rejected m's own .version or .target.
 func (m *Module) Need() Need {
 	need := Need{targets[0].Version, targets[0].Target}
 	for _, f := range m.Funcs() {
@@ -60,8 +59,8 @@ func (f *Func) need() Need {
 	return need
 }
 
-// Need is what i asks for by its form, its modifiers and the special registers it
-// reads. The instruction must be bound.
+// Need returns the requirement of i, which depends on its form, its modifiers and the special
+// registers that it reads. The instruction must be bound.
 func (i *Instr) Need() Need {
 	need := i.Form.Need
 	for _, mod := range i.slots {
@@ -84,9 +83,8 @@ type verifier struct {
 	have    Need
 	globals *scope
 	errs    Errors
-	// Of the function that is being checked.
-	fn    *Func
-	instr *Instr
+	fn      *Func  // the function being checked
+	instr   *Instr // the instruction being checked
 }
 
 func (v *verifier) fail(at Pos, kind error, format string, args ...any) {
@@ -101,10 +99,10 @@ func (v *verifier) header() {
 	case !known:
 		v.fail(Pos{}, ErrUnsupported, "target %v is not supported", v.m.Target)
 	case v.m.Version < least:
-		v.fail(Pos{}, ErrTarget, "target %v needs .version %v, the module has %v", v.m.Target, least, v.m.Version)
+		v.fail(Pos{}, ErrTarget, "target %v requires .version %v, the module has %v", v.m.Target, least, v.m.Version)
 	}
 	if v.m.AddressSize != 64 {
-		v.fail(Pos{}, ErrUnsupported, "address size %d is not supported, 64 is", v.m.AddressSize)
+		v.fail(Pos{}, ErrUnsupported, "address size %d is not supported: want 64", v.m.AddressSize)
 	}
 }
 
@@ -112,12 +110,12 @@ func (v *verifier) global(d *Var) {
 	switch d.Space {
 	case Global, Const, Shared:
 	default:
-		v.fail(d.Pos, ErrInvalid, "%s: a variable outside of functions is in .global, .const or .shared, not in .%v", d.Name, d.Space)
+		v.fail(d.Pos, ErrInvalid, "%s: a variable outside functions is in .%v, want .global, .const or .shared", d.Name, d.Space)
 	}
 	v.variable(v.globals, d)
 }
 
-// variable checks a declaration and adds it to a scope.
+// variable checks a declaration and adds it to s.
 func (v *verifier) variable(s *scope, d *Var) {
 	bad := func(format string, args ...any) {
 		v.fail(d.Pos, ErrInvalid, "%s: %s", d.Name, fmt.Sprintf(format, args...))
@@ -125,22 +123,22 @@ func (v *verifier) variable(s *scope, d *Var) {
 	reg := d.Space == RegSpace
 	switch {
 	case d.Name == "":
-		bad("a variable without a name")
+		bad("the variable has no name")
 		return
 	case d.Type == Pred && !reg:
-		bad("a predicate lives in a register, not in .%v", d.Space)
+		bad("a predicate is declared in .%v, want .reg", d.Space)
 	case reg && (len(d.Dims) > 0 || d.Init != nil):
-		bad("a register is neither an array nor initialised")
+		bad("a register can be neither an array nor initialized")
 	case d.Count > 0 && !reg:
-		bad("only registers are declared by <%d>", d.Count)
+		bad("<%d> is valid only for registers", d.Count)
 	case d.Vec > 0 && d.Vec*d.Type.Bits() > 128:
-		bad("a vector of %d %v is more than 128 bits", d.Vec, d.Type)
+		bad("a vector of %d %v is larger than 128 bits", d.Vec, d.Type)
 	case d.Init != nil && d.Space != Global && d.Space != Const:
-		bad("only variables in .global and .const are initialised, not those in .%v", d.Space)
+		bad("an initialized variable is in .%v, want .global or .const", d.Space)
 	}
 	for i, n := range d.Dims {
 		if n < 0 && (i > 0 || d.Linkage != "extern" && d.Init == nil && d.Space != Param) {
-			bad("an array without a length is .extern or initialised")
+			bad("an array without a length must be .extern or initialized")
 		}
 	}
 	if d.Init != nil {
@@ -162,7 +160,7 @@ func (v *verifier) variable(s *scope, d *Var) {
 	}
 }
 
-// initial checks an initial value, n dimensions deep in the array.
+// initial checks an initial value. depth is the number of braces around it.
 func (v *verifier) initial(d *Var, n *Init, depth int) {
 	bad := func(format string, args ...any) {
 		v.fail(d.Pos, ErrInvalid, "%s: initial value: %s", d.Name, fmt.Sprintf(format, args...))
@@ -181,7 +179,7 @@ func (v *verifier) initial(d *Var, n *Init, depth int) {
 			bad("more braces than dimensions")
 			return
 		case length >= 0 && len(n.List) > length:
-			bad("%d values for %d elements", len(n.List), length)
+			bad("%d values, want at most %d", len(n.List), length)
 		}
 		for _, e := range n.List {
 			v.initial(d, e, depth+1)
@@ -198,7 +196,7 @@ func (v *verifier) initial(d *Var, n *Init, depth int) {
 	case *Sum:
 		v.initialSymbol(d, val.Base)
 	default:
-		bad("%s is no constant", Format(val))
+		bad("%s is not a constant", Format(val))
 	}
 }
 
@@ -219,21 +217,21 @@ func (v *verifier) function(f *Func) {
 	}
 	switch {
 	case f.Entry && len(f.Results) > 0:
-		v.fail(f.Pos, ErrInvalid, "%s: an .entry has no result", f.Name)
+		v.fail(f.Pos, ErrInvalid, "%s: an .entry cannot have results", f.Name)
 	case f.Entry && f.Body == nil:
 		v.fail(f.Pos, ErrUnsupported, "%s: an .entry without a body is not supported", f.Name)
 	case len(f.Results) > 1:
-		v.fail(f.Pos, ErrUnsupported, "%s: %d results are not supported, one is", f.Name, len(f.Results))
+		v.fail(f.Pos, ErrUnsupported, "%s: %d results are not supported: want at most 1", f.Name, len(f.Results))
 	}
 	s := newScope(v.globals)
 	for _, p := range slices.Concat(f.Results, f.Params) {
 		switch {
 		case p.Space != Param && (f.Entry || p.Space != RegSpace):
-			v.fail(p.Pos, ErrInvalid, "%s: a parameter in .%v, want one in .param", p.Name, p.Space)
+			v.fail(p.Pos, ErrInvalid, "%s: the parameter is in .%v, want .param", p.Name, p.Space)
 		case p.Name != "" && f.Body != nil:
 			v.variable(s, p)
 		case f.Body != nil:
-			v.fail(p.Pos, ErrInvalid, "%s: a parameter without a name", f.Name)
+			v.fail(p.Pos, ErrInvalid, "%s: a parameter has no name", f.Name)
 		}
 	}
 	if f.Body != nil {
@@ -241,8 +239,8 @@ func (v *verifier) function(f *Func) {
 	}
 }
 
-// block checks a body in the scope s, which is its own. Labels are known in the
-// whole of their block, everything else from its declaration on.
+// block checks the statements of b in scope s, which belongs to b alone. A label is visible in
+// its whole block, any other name only after its declaration.
 func (v *verifier) block(s *scope, b *Block) {
 	for _, st := range b.Stmts {
 		if l, ok := st.(*Label); ok {
@@ -255,7 +253,7 @@ func (v *verifier) block(s *scope, b *Block) {
 		switch st := st.(type) {
 		case *Var:
 			if st.Space == Const {
-				v.fail(st.Pos, ErrInvalid, "%s: a constant is declared outside of functions", st.Name)
+				v.fail(st.Pos, ErrInvalid, "%s: a variable in .const is declared inside a function, want it outside", st.Name)
 			}
 			v.variable(s, st)
 		case *Block:
@@ -266,12 +264,12 @@ func (v *verifier) block(s *scope, b *Block) {
 	}
 }
 
-// require checks that the module's version and target offer what is needed.
+// require checks that the module's version and target satisfy need.
 func (v *verifier) require(at Pos, what string, need Need) {
 	if need.Version > v.have.Version {
-		v.fail(at, ErrTarget, "%s: needs .version %v, the module has %v", what, need.Version, v.have.Version)
+		v.fail(at, ErrTarget, "%s: requires .version %v, the module has %v", what, need.Version, v.have.Version)
 	}
 	if need.Target.SM > 0 && !v.have.Target.Has(need.Target) {
-		v.fail(at, ErrTarget, "%s: needs .target %v, the module has %v", what, need.Target, v.have.Target)
+		v.fail(at, ErrTarget, "%s: requires .target %v, the module has %v", what, need.Target, v.have.Target)
 	}
 }

@@ -7,7 +7,7 @@ func (v *verifier) instruction(s *scope, i *Instr) {
 	v.instr = i
 	if i.Guard != nil {
 		if sym := v.resolve(s, i.Guard.Pred); sym != nil && (sym.Kind != RegisterSymbol || sym.Type != Pred || sym.Vec > 0) {
-			v.bad("the guard %s is a %s, want a predicate", i.Guard.Pred.Name, describe(sym))
+			v.bad("guard %s is a %s, want a predicate", i.Guard.Pred.Name, describe(sym))
 		}
 	}
 	if msg := unsupportedCall(s, i); msg != "" {
@@ -29,7 +29,8 @@ func (v *verifier) instruction(s *scope, i *Instr) {
 	v.require(i.Pos, i.Mnemonic(), i.Need())
 }
 
-// unsupportedCall names the control flow that the table has not.
+// unsupportedCall returns an error message if i is an indirect branch or call, which the table
+// does not contain, and otherwise "".
 func unsupportedCall(s *scope, i *Instr) string {
 	switch i.Op {
 	case "brx":
@@ -46,7 +47,7 @@ func unsupportedCall(s *scope, i *Instr) string {
 	return ""
 }
 
-// bad reports a finding about the current instruction.
+// bad reports an error in the current instruction.
 func (v *verifier) bad(format string, args ...any) {
 	v.fail(v.instr.Pos, ErrInvalid, "%s: %s", v.instr.Mnemonic(), fmt.Sprintf(format, args...))
 }
@@ -81,7 +82,7 @@ func (v *verifier) operand(s *scope, k int, arg Operand) {
 		m, ok := arg.(*Imm)
 		switch {
 		case !ok || m.Kind > Uint:
-			v.bad("operand %s is %s, want a whole number", o.Name, Format(arg))
+			v.bad("operand %s is %s, want an integer", o.Name, Format(arg))
 		case m.Kind == Uint || !o.admits(int64(m.Bits)):
 			v.bad("operand %s is %s, want %s", o.Name, m.text(), rangeText(o.Ranges))
 		}
@@ -129,8 +130,8 @@ func rangeText(ranges []Range) string {
 	return s
 }
 
-// vector checks {a, b, c, d}: memory and moves alone take immediates and sinks for
-// elements, and elements that are wider are all equally so.
+// vector checks the elements of {a, b, c, d}. Only moves and memory accesses accept immediates
+// and sinks as elements. Registers that are wider than the type must all have the same width.
 func (v *verifier) vector(s *scope, o *OperandForm, a *Vector, want Type) {
 	width := 0
 	for _, e := range a.Elems {
@@ -141,7 +142,8 @@ func (v *verifier) vector(s *scope, o *OperandForm, a *Vector, want Type) {
 				continue
 			}
 			if bits := e.Sym.Type.Bits(); width != 0 && bits != width {
-				v.bad("operand %s: %s has %d bits where others of the vector have %d", o.Name, Format(e), bits, width)
+				v.bad("operand %s: %s has %d bits, want %d as the previous elements of the vector",
+					o.Name, Format(e), bits, width)
 			} else {
 				width = bits
 			}
@@ -149,14 +151,14 @@ func (v *verifier) vector(s *scope, o *OperandForm, a *Vector, want Type) {
 			switch v.instr.Op {
 			case "mov", "ld", "ldu", "st", "atom", "red":
 			default:
-				v.bad("operand %s: %s in a vector, want a register", o.Name, Format(e))
+				v.bad("operand %s: vector element %s is not a register", o.Name, Format(e))
 			}
 		}
 	}
 }
 
-// value checks a register, an immediate or a symbol that stands for one value, or
-// for a vector of length vec.
+// value checks a register, an immediate or a symbol that represents one value, or a vector of
+// length vec if vec is not 0.
 func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec int) {
 	switch a := arg.(type) {
 	case *Imm:
@@ -173,7 +175,7 @@ func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec i
 		}
 	case *Sink:
 		if !o.Dst {
-			v.bad("operand %s is read: _ has no value", o.Name)
+			v.bad("operand %s is _, want a register to read", o.Name)
 		}
 	case *Name:
 		if sym := v.resolve(s, a); sym != nil {
@@ -203,10 +205,10 @@ func (v *verifier) register(o *OperandForm, n *Name, sym *Symbol, want Type, vec
 		v.bad("operand %s: %s is a variable in .%v, want a register", o.Name, n.Name, sym.Var.Space)
 	case sym.Kind == VarSymbol:
 		if space := v.instr.space(); space != Generic && !contains(space, sym.Var.Space) {
-			v.bad("operand %s: %s is in .%v, want one in .%v", o.Name, n.Name, sym.Var.Space, space)
+			v.bad("operand %s: %s is in .%v, want a variable in .%v", o.Name, n.Name, sym.Var.Space, space)
 		}
 	case sym.Kind == SpecialSymbol && !o.Special:
-		v.bad("operand %s: %s is a special register: only mov and cvt read it", o.Name, n.Name)
+		v.bad("operand %s: %s is a special register, which only mov and cvt can read", o.Name, n.Name)
 	case have != vec:
 		v.bad("operand %s: %s has %d elements, want %d", o.Name, n.Name, max(have, 1), max(vec, 1))
 	case !agrees(sym.Type, want, o.Wider):
@@ -214,7 +216,8 @@ func (v *verifier) register(o *OperandForm, n *Name, sym *Symbol, want Type, vec
 	}
 }
 
-// memberIndex is the element that .x, .y, .z or .w names, or .r, .g, .b or .a.
+// memberIndex returns the index of the vector element .x, .y, .z or .w (or .r, .g, .b or .a). It
+// returns -1 for other members.
 func memberIndex(member string) int {
 	switch member {
 	case "x", "r":
@@ -229,19 +232,19 @@ func memberIndex(member string) int {
 	return -1
 }
 
-// immediateFits says what is wrong with an immediate as a value of type t; nothing
-// if it is empty. An integer may be written with or without its sign: 255 and -1
-// are the same eight bits.
+// immediateFits checks that an immediate is a valid value of type t. It returns an error message,
+// or "" if it is valid. Integers can be written as signed or as unsigned: 255 and -1 are the same
+// eight bits.
 func immediateFits(m *Imm, t Type) string {
 	switch class, bits := t.Class(), t.Bits(); {
 	case bits > 64:
-		return fmt.Sprintf("%s: no constant is that wide", m.text())
+		return fmt.Sprintf("%s: a constant cannot have %d bits", m.text(), bits)
 	case t.Info().Storage != t:
-		return fmt.Sprintf("%s is no register of type .%v", m.text(), t.Info().Storage)
+		return fmt.Sprintf("%s is a constant, want a register of type .%v", m.text(), t.Info().Storage)
 	case m.Kind > Uint && (t == F32 || t == F64): // converted
 	case m.Kind == F32Bits && t == B32, m.Kind == F64Bits && t == B64:
 	case m.Kind > Uint || class == Float:
-		return fmt.Sprintf("%s is no value of type .%v", m.text(), t)
+		return fmt.Sprintf("%s is not a value of type .%v", m.text(), t)
 	case m.Kind == Uint && bits < 64, bits < 64 && !fitsIn(int64(m.Bits), bits):
 		return fmt.Sprintf("%s does not fit in %d bits", m.text(), bits)
 	}
@@ -266,9 +269,9 @@ func (v *verifier) address(s *scope, k int, a *Addr) {
 	base, ok := a.Base.(*Name)
 	if !ok {
 		if m, isImm := a.Base.(*Imm); !isImm || m.Kind > Uint {
-			v.bad("operand %s: %s is no address", o.Name, Format(a.Base))
+			v.bad("operand %s: %s is not an address", o.Name, Format(a.Base))
 		} else if i.Space(k) != Local {
-			v.bad("operand %s: an address that is a number is one in .local, not in .%v", o.Name, i.Space(k))
+			v.bad("operand %s: a constant address is allowed only in .local, not in .%v", o.Name, i.Space(k))
 		}
 		return
 	}
@@ -280,20 +283,20 @@ func (v *verifier) address(s *scope, k int, a *Addr) {
 	switch sym.Kind {
 	case VarSymbol:
 		if have := sym.Var.Space; !contains(space, have) {
-			v.bad("operand %s: %s is in .%v, want one in .%v", o.Name, base.Name, have, space)
+			v.bad("operand %s: %s is in .%v, want a variable in .%v", o.Name, base.Name, have, space)
 		}
 	case RegisterSymbol:
 		if i.Op == "st" && space == Param {
-			v.bad("operand %s: %s is a register, want a parameter by its name", o.Name, base.Name)
+			v.bad("operand %s: %s is a register, want the name of a parameter", o.Name, base.Name)
 		} else if !addressRegister(sym, space) || base.Member != "" {
-			v.bad("operand %s: %s is a %s, want an integer of 64 bits", o.Name, base.Name, describe(sym))
+			v.bad("operand %s: %s is a %s, want a 64-bit integer", o.Name, base.Name, describe(sym))
 		}
 	default:
 		v.bad("operand %s: %s is a %v, want a register or a variable", o.Name, base.Name, sym.Kind)
 	}
 }
 
-// contains reports whether an access to a space can name a variable in another.
+// contains reports whether an access to space can refer to a variable in the space variable.
 func contains(space, variable Space) bool {
 	switch space {
 	case Generic:
@@ -304,8 +307,8 @@ func contains(space, variable Space) bool {
 	return variable == space
 }
 
-// addressRegister reports whether a register can hold an address: an integer of
-// 64 bits. The spaces of a thread or a block take 32 bits too.
+// addressRegister reports whether a register can hold an address in space: a 64-bit integer, or
+// also a 32-bit integer unless the space is generic or global.
 func addressRegister(sym *Symbol, space Space) bool {
 	if sym.Vec > 0 || sym.Type.Class() == Float {
 		return false
@@ -313,7 +316,7 @@ func addressRegister(sym *Symbol, space Space) bool {
 	return sym.Type.Bits() == 64 || sym.Type.Bits() == 32 && space != Generic && space != Global
 }
 
-// call checks the lists of a call against the function's declaration.
+// call checks the results and arguments of a call against the callee's declaration.
 func (v *verifier) call(s *scope) {
 	var callee *Func
 	var results, args []Operand
@@ -335,7 +338,7 @@ func (v *verifier) call(s *scope) {
 		return
 	}
 	if callee.Entry {
-		v.bad("%s is an .entry: a kernel is launched, not called", callee.Name)
+		v.bad("%s is an .entry, want a .func", callee.Name)
 	}
 	v.callList(s, callee, "results", results, callee.Results)
 	v.callList(s, callee, "arguments", args, callee.Params)
@@ -358,7 +361,7 @@ func (v *verifier) callList(s *scope, callee *Func, what string, args []Operand,
 		case sym == nil:
 		case sym.Kind == VarSymbol && sym.Var.Space == Param:
 			if sym.Var.Size() != param.Size() {
-				v.bad("%s: %s has %d bytes where %s takes %d", what, n.Name, sym.Var.Size(), callee.Name, param.Size())
+				v.bad("%s: %s has %d bytes, want %d for %s", what, n.Name, sym.Var.Size(), param.Size(), callee.Name)
 			}
 		default:
 			v.register(&OperandForm{Name: what, Dst: what == "results"}, n, sym, param.Type, param.Vec)

@@ -250,7 +250,7 @@ func TestEndlessPTX(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{
-		"pipe.ptx": "no regular file", "/dev/zero": "no regular file", "large.ptx": "1099511627776 bytes, want at most 67108864", ".": "is a directory",
+		"pipe.ptx": "not a regular file", "/dev/zero": "not a regular file", "large.ptx": "1099511627776 bytes, want at most 67108864", ".": "is a directory",
 	} {
 		for _, args := range []string{"emulate " + file + " --entry k --grid 1 --block 1", "bench --device emu --kernels naive --sizes 8 --peers cuda:k:1x1/1x1 --peer-path cuda=" + file} {
 			if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 2 || !strings.Contains(stderr, want) {

@@ -1,5 +1,5 @@
-// Barriers that all threads of a block of 64 reach, and those that some do not: after an early
-// return, in an if and in a loop.
+// Barriers that all threads of a block of 64 reach, and barriers that some threads skip: after an
+// early return, in an if and in a loop.
 
 __global__ void all_reach(const float *x, float *y, int n) {
     __shared__ float s[64];

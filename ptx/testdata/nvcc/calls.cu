@@ -1,4 +1,4 @@
-// What needs a call: functions that are not inlined, printf, assert, local arrays.
+// Kernels with calls: functions that are not inlined, printf, assert, local arrays.
 #include <assert.h>
 #include <stdio.h>
 

@@ -1,4 +1,4 @@
-// What compute capability 9.0 adds: clusters, distributed shared memory, mbarriers.
+// Features of compute capability 9.0: clusters, distributed shared memory, mbarriers.
 #include <cooperative_groups.h>
 #include <cuda/barrier>
 

@@ -1,4 +1,4 @@
-// The two kernels that every course starts from, and their single-threaded loop.
+// The naive and the tiled matrix multiplication of CUDA courses.
 
 __global__ void naive(const float *a, const float *b, float *c, int m, int n, int k) {
     int row = blockIdx.y * blockDim.y + threadIdx.y;
@@ -30,7 +30,7 @@ template __global__ void tiled<float, 16>(const float *, const float *, float *,
 template __global__ void tiled<double, 8>(const double *, const double *, double *, int, int, int);
 template __global__ void tiled<int, 4>(const int *, const int *, int *, int, int, int);
 
-// Four outputs a thread, loads of 16 bytes.
+// Each thread computes four elements with 16-byte loads.
 __global__ void vectors(const float4 *a, const float4 *b, float4 *c, long n, float alpha) {
     for (long i = blockIdx.x * (long)blockDim.x + threadIdx.x; i < n; i += (long)gridDim.x * blockDim.x) {
         float4 x = a[i], y = __ldg(&b[i]);
