@@ -6,8 +6,8 @@ import (
 	"tilework/ptx"
 )
 
-// pair reads two operands of an operation and finds the type that it works in; both
-// are then of that type, or constants. NoType says that both are constants.
+// pair returns two operands converted to their common type t, or constants. t is NoType if both
+// are constants. what names the operation in error messages.
 func (k *Kernel) pair(what string, a, b Value) (x, y Reg, t ptx.Type) {
 	x, y = k.reg(a), k.reg(b)
 	if !x.ok() || !y.ok() {
@@ -20,8 +20,8 @@ func (k *Kernel) pair(what string, a, b Value) (x, y Reg, t ptx.Type) {
 	return k.widen(x, t), k.widen(y, t), t
 }
 
-// common is the type that operands meet in: that of the registers among them, the
-// wider where both are signed or both unsigned.
+// common returns the common type of operands: the type of the registers among them, and the
+// widest type if all are signed or all unsigned.
 func (k *Kernel) common(what string, xs ...Reg) (t ptx.Type, ok bool) {
 	for _, x := range xs {
 		if !x.ok() {
@@ -31,31 +31,31 @@ func (k *Kernel) common(what string, xs ...Reg) (t ptx.Type, ok bool) {
 		case u == ptx.NoType || u == t:
 		case t == ptx.NoType:
 			t = u
-		case u.Class() == t.Class() && whole(u) && u.Class() != ptx.Bits:
+		case u.Class() == t.Class() && isInteger(u) && u.Class() != ptx.Bits:
 			if u.Bits() > t.Bits() {
 				t = u
 			}
 		default:
-			k.fail("%s of .%v and .%v: convert one of them with To", what, t, u)
+			k.fail("%s of .%v and .%v: want the same type, convert one of them with To", what, t, u)
 			return ptx.NoType, false
 		}
 	}
 	for _, x := range xs {
 		if t != ptx.NoType && x.v.constant && !fits(x, t) {
-			k.fail("%s: the constant %s is no value of type .%v", what, x, t)
+			k.fail("%s: constant %s is not a value of type .%v", what, x, t)
 			return ptx.NoType, false
 		}
 	}
 	return t, true
 }
 
-// whole reports whether t is an integer, signed, unsigned or of untyped bits.
-func whole(t ptx.Type) bool {
+// isInteger reports whether t is an integer type: signed, unsigned or untyped bits.
+func isInteger(t ptx.Type) bool {
 	return t.Class() == ptx.Unsigned || t.Class() == ptx.Signed || t.Class() == ptx.Bits
 }
 
-// fits reports whether a constant is a value of type t. A negative one fits an
-// unsigned type, as it does in C: adding -1 subtracts 1.
+// fits reports whether a constant is a value of type t. Unsigned types accept negative constants,
+// as in C: adding -1 subtracts 1.
 func fits(x Reg, t ptx.Type) bool {
 	switch {
 	case t == ptx.Pred || x.v.typ == ptx.Pred:
@@ -70,7 +70,7 @@ func fits(x Reg, t ptx.Type) bool {
 	return x.v.i >= -(1<<(t.Bits()-1)) && x.v.i < 1<<t.Bits()
 }
 
-// widen converts a register to a type that it fits in.
+// widen converts a register to a type that can represent all its values.
 func (k *Kernel) widen(x Reg, t ptx.Type) Reg {
 	if x.v.constant || x.v.typ == t {
 		return x
@@ -78,8 +78,8 @@ func (k *Kernel) widen(x Reg, t ptx.Type) Reg {
 	return k.To(t, x)
 }
 
-// same is x as the result of an operation that changes nothing: a variable's value
-// of now, a register itself.
+// same returns x as the result of an operation that does not change it: x itself, or a copy of
+// the current value if x is a variable.
 func (k *Kernel) same(x Reg) Reg {
 	if !x.v.mutable {
 		return x
@@ -89,7 +89,7 @@ func (k *Kernel) same(x Reg) Reg {
 
 // compute emits an arithmetic operation in type t.
 func (k *Kernel) compute(t ptx.Type, op string, args ...Reg) Reg {
-	if whole(t) || t == ptx.Pred {
+	if isInteger(t) || t == ptx.Pred {
 		return k.pureOp(t, op+"."+t.String(), t, args...)
 	}
 	operands := make([]ptx.Operand, len(args))
@@ -99,8 +99,8 @@ func (k *Kernel) compute(t ptx.Type, op string, args ...Reg) Reg {
 	return k.result(t, op+"."+t.String(), operands...)
 }
 
-// rounded is the name of an operation in type t: of floating point rounded to
-// nearest, which also keeps the compiler from fusing it with another.
+// rounded returns the opcode of an operation in type t. Floating-point operations get an explicit
+// .rn, which also keeps the compiler from fusing them.
 func rounded(op string, t ptx.Type) string {
 	if t.Class() == ptx.Float {
 		return op + ".rn"
@@ -108,7 +108,7 @@ func rounded(op string, t ptx.Type) string {
 	return op
 }
 
-// fold computes with constants.
+// fold evaluates an operation on constants.
 func fold(x, y Reg, i func(a, b int64) int64, f func(a, b float64) float64) Reg {
 	if x.v.float || y.v.float {
 		return constFloat(f(x.number(), y.number()))
@@ -116,7 +116,7 @@ func fold(x, y Reg, i func(a, b int64) int64, f func(a, b float64) float64) Reg 
 	return constInt(i(x.v.i, y.v.i))
 }
 
-// Add is a + b.
+// Add returns a + b.
 func (k *Kernel) Add(a, b Value) Reg {
 	x, y, t := k.pair("Add", a, b)
 	switch {
@@ -124,9 +124,9 @@ func (k *Kernel) Add(a, b Value) Reg {
 		return x
 	case t == ptx.NoType:
 		return fold(x, y, func(a, b int64) int64 { return a + b }, func(a, b float64) float64 { return a + b })
-	case whole(t) && y.isInt(0):
+	case isInteger(t) && y.isInt(0):
 		return k.same(x)
-	case whole(t) && x.isInt(0):
+	case isInteger(t) && x.isInt(0):
 		return k.same(y)
 	case x.v.constant:
 		x, y = y, x
@@ -134,7 +134,7 @@ func (k *Kernel) Add(a, b Value) Reg {
 	return k.compute(arithmetic(t), rounded("add", t), x, y)
 }
 
-// Sub is a - b.
+// Sub returns a - b.
 func (k *Kernel) Sub(a, b Value) Reg {
 	x, y, t := k.pair("Sub", a, b)
 	switch {
@@ -142,13 +142,13 @@ func (k *Kernel) Sub(a, b Value) Reg {
 		return x
 	case t == ptx.NoType:
 		return fold(x, y, func(a, b int64) int64 { return a - b }, func(a, b float64) float64 { return a - b })
-	case whole(t) && y.isInt(0):
+	case isInteger(t) && y.isInt(0):
 		return k.same(x)
 	}
 	return k.compute(arithmetic(t), rounded("sub", t), x, y)
 }
 
-// Mul is a·b, of whole numbers the low half of it.
+// Mul returns a·b, or the low half of the product for integers.
 func (k *Kernel) Mul(a, b Value) Reg {
 	x, y, t := k.pair("Mul", a, b)
 	if !x.ok() {
@@ -157,7 +157,7 @@ func (k *Kernel) Mul(a, b Value) Reg {
 	if t == ptx.NoType {
 		return fold(x, y, func(a, b int64) int64 { return a * b }, func(a, b float64) float64 { return a * b })
 	}
-	if !whole(t) {
+	if !isInteger(t) {
 		return k.compute(t, "mul.rn", x, y)
 	}
 	if x.v.constant {
@@ -175,16 +175,16 @@ func (k *Kernel) Mul(a, b Value) Reg {
 	return k.compute(arithmetic(t), "mul.lo", x, y)
 }
 
-// Mad is a·b + c: of floating point fused, that is rounded once; of whole numbers
-// the low half of it. Whole numbers are widened to the widest of the three before
-// they are multiplied.
+// Mad returns a·b + c. For floating point this is a fused multiply-add with a single rounding.
+// For integers it is the low half, and the operands are widened to the widest of the three types
+// before the multiplication.
 func (k *Kernel) Mad(a, b, c Value) Reg {
 	x, y, z := k.reg(a), k.reg(b), k.reg(c)
 	t, ok := k.common("Mad", x, y, z)
 	switch {
 	case !ok:
 		return Reg{bad}
-	case t == ptx.NoType || whole(t) && (x.v.constant && y.v.constant || z.isInt(0) || simple(x) || simple(y)):
+	case t == ptx.NoType || isInteger(t) && (x.v.constant && y.v.constant || z.isInt(0) || trivialFactor(x) || trivialFactor(y)):
 		return k.Add(k.Mul(k.widen(x, t), k.widen(y, t)), z)
 	case t.Class() == ptx.Float:
 		return k.compute(t, "fma.rn", x, y, z)
@@ -198,10 +198,11 @@ func (k *Kernel) Mad(a, b, c Value) Reg {
 	return k.compute(arithmetic(t), "mad.lo", k.widen(x, t), k.widen(y, t), k.widen(z, t))
 }
 
-// simple reports whether a product with x is no product.
-func simple(x Reg) bool { return x.isInt(0) || x.isInt(1) }
+// trivialFactor reports whether multiplying by x needs no multiplication.
+func trivialFactor(x Reg) bool { return x.isInt(0) || x.isInt(1) }
 
-// narrow reports whether x is 32 bits wide.
+// narrow reports whether x can be an operand of mad.wide: a 32-bit register or a non-negative
+// constant below 1<<31.
 func narrow(x Reg) bool {
 	if n, ok := x.Int(); ok {
 		return n >= 0 && n < 1<<31
@@ -209,7 +210,7 @@ func narrow(x Reg) bool {
 	return x.v.typ.Bits() == 32
 }
 
-// arithmetic is the type in which untyped bits are added and multiplied.
+// arithmetic returns the type for arithmetic on values of type t: unsigned for untyped bits.
 func arithmetic(t ptx.Type) ptx.Type {
 	switch t {
 	case ptx.B16:
@@ -222,25 +223,27 @@ func arithmetic(t ptx.Type) ptx.Type {
 	return t
 }
 
-// FMA adds a·b to a variable: fused of floating point, the low half of whole numbers.
+// FMA adds a·b to a variable: as a fused multiply-add for floating point, and the low half of the
+// product for integers.
 func (k *Kernel) FMA(acc Reg, a, b Value) {
 	x, y, t := k.pair("FMA", a, b)
 	if !k.variable("FMA", acc) || !x.ok() {
 		return
 	}
 	if t != acc.v.typ && t != ptx.NoType {
-		k.fail("FMA of .%v into a variable of type .%v: convert with To", t, acc.v.typ)
+		k.fail("FMA of .%v into a variable of type .%v: want the same type, convert with To", t, acc.v.typ)
 		return
 	}
 	t = acc.v.typ
 	op := "fma.rn"
-	if whole(t) {
+	if isInteger(t) {
 		op = "mad.lo"
 	}
 	k.emit(op+"."+t.String(), acc.v.node, k.operand(x, t), k.operand(y, t), acc.v.node)
 }
 
-// Div is a / b: of whole numbers towards zero, of floating point rounded to nearest.
+// Div returns a / b, truncated toward zero for integers and rounded to nearest for floating
+// point.
 func (k *Kernel) Div(a, b Value) Reg {
 	x, y, t := k.pair("Div", a, b)
 	n, constant := y.Int()
@@ -251,7 +254,7 @@ func (k *Kernel) Div(a, b Value) Reg {
 		return k.fail("Div by zero")
 	case t == ptx.NoType:
 		return fold(x, y, func(a, b int64) int64 { return a / b }, func(a, b float64) float64 { return a / b })
-	case whole(t) && n == 1:
+	case isInteger(t) && n == 1:
 		return k.same(x)
 	case t.Class() == ptx.Unsigned && n > 0 && n&(n-1) == 0:
 		return k.Shr(x, bits.TrailingZeros64(uint64(n)))
@@ -259,7 +262,7 @@ func (k *Kernel) Div(a, b Value) Reg {
 	return k.compute(t, rounded("div", t), x, y)
 }
 
-// Rem is the remainder of a / b, of whole numbers.
+// Rem returns the remainder of a / b for integers.
 func (k *Kernel) Rem(a, b Value) Reg {
 	x, y, t := k.pair("Rem", a, b)
 	n, constant := y.Int()
@@ -267,7 +270,7 @@ func (k *Kernel) Rem(a, b Value) Reg {
 	case !x.ok():
 		return x
 	case t.Class() == ptx.Float || x.v.float || y.v.float:
-		return k.fail("Rem of floating-point numbers")
+		return k.fail("Rem of floating-point numbers: want integers")
 	case constant && n == 0:
 		return k.fail("Rem by zero")
 	case t == ptx.NoType:
@@ -280,8 +283,7 @@ func (k *Kernel) Rem(a, b Value) Reg {
 	return k.compute(t, "rem", x, y)
 }
 
-// CeilDiv is a / b rounded up, of whole numbers that are not negative. a + b must
-// fit their type.
+// CeilDiv returns a / b rounded up, for integers that are not negative. a + b must not overflow.
 func (k *Kernel) CeilDiv(a, b Value) Reg {
 	return k.Div(k.Add(a, k.Sub(b, 1)), b)
 }

@@ -1,5 +1,6 @@
-// Package build writes GPU kernels in Go: each call on a [Kernel] adds to it what
-// the same line of CUDA C would compile to, and [Kernel.Build] gives the PTX.
+// Package build generates PTX from GPU kernels written in Go. Each method of [Kernel] adds the
+// instructions that the same line of CUDA C would compile to, and [Kernel.Build] returns the
+// module.
 //
 //	k := build.New("axpy")
 //	k.Threads(256, 1, 1)
@@ -11,25 +12,25 @@
 //	})
 //	module, err := k.Build()
 //
-// A Go value is known when the kernel is written and a [Reg] when it runs: a Go
-// for unrolls, [Kernel.For] loops; a Go if chooses a text, [Kernel.If] branches.
+// Go values are compile-time constants of the kernel, and a [Reg] holds a run-time value. A Go
+// for loop is therefore unrolled, and a Go if statement selects code at compile time.
+// [Kernel.For] generates a loop, and [Kernel.If] a branch.
 //
 // # Registers
 //
-// A Reg holds one value for good: an operation returns a new one. What changes is
-// declared with [Kernel.Var] and written by [Kernel.Set] and [Kernel.FMA]. A Reg is
-// known in the block that made it and in the blocks inside, as a variable of C is.
+// The value of a Reg never changes: each operation returns a new Reg. Mutable variables are
+// declared with [Kernel.Var] and written by [Kernel.Set] and [Kernel.FMA]. A Reg is visible in
+// the block that created it and in nested blocks, like a variable in C.
 //
-// Because values do not change, whole-number arithmetic and comparisons need no
-// place of their own: the same operation on the same operands is emitted once, in
-// front of the outermost loop that computes none of its operands, and not at all if
-// nothing uses it. So m.Load(row, i) may stand in an inner loop as it would in C.
-// Floating-point operations, loads and stores stay where they are written.
+// Integer arithmetic and comparisons on immutable values are optimized. The builder emits each
+// distinct operation once, hoists it out of all loops in which its operands are invariant, and
+// removes it if nothing uses its result. An inner loop can thus call m.Load(row, i) at no extra
+// cost. Floating-point operations, loads and stores stay where they are written.
 //
 // # Errors
 //
-// No call returns an error. What is wrong is gathered, with the file and line of the
-// call outside this package, and comes out of Build.
+// Methods do not return errors. The Kernel collects errors, each with the file and line of the
+// call outside this package, and Build returns them.
 package build
 
 import (
@@ -42,24 +43,25 @@ import (
 	"tilework/ptx"
 )
 
-// Kernel is a kernel that is being written. Its methods are not for concurrent use.
+// Kernel is a kernel under construction. Its methods must not be called concurrently.
 type Kernel struct {
 	name    string
-	head    []*ptx.Comment // above the entry
+	head    []*ptx.Comment // comments above the entry
 	params  []*ptx.Var
 	attrs   []ptx.Attr
 	shared  []*ptx.Var
-	dynamic int  // bytes of dynamic shared memory laid out so far
-	tiles   bool // some of it is aligned to tileAlign
+	dynamic int  // bytes of dynamic shared memory allocated so far
+	tiles   bool // dynamic shared memory needs the alignment tileAlign
 
 	top, cur   *scope
-	constructs int // loops and branches so far
-	// pure holds the result of each instruction that may be left out if nothing
-	// uses it; values finds a register by its name.
+	constructs int // number of loops and branches so far
+	// pure maps each instruction that can be removed to its result. values maps a register name
+	// to its value.
 	pure   map[*ptx.Instr]*value
 	values map[*ptx.Name]*value
 	lines  bool
-	// callers is what is known of the places that calls come from, by their pc.
+	// callers caches the source position of each pc, or the zero Pos for a pc in this
+	// package.
 	callers map[uintptr]ptx.Pos
 
 	errs   ptx.Errors
@@ -67,7 +69,7 @@ type Kernel struct {
 	failed error
 }
 
-// New begins a kernel of that name. The text's first lines are the comments.
+// New returns an empty kernel with the given name. The PTX starts with the comments.
 func New(name string, comments ...string) *Kernel {
 	top := &scope{known: map[string]Reg{}}
 	k := &Kernel{
@@ -81,58 +83,58 @@ func New(name string, comments ...string) *Kernel {
 	return k
 }
 
-// floor is the least target that a kernel is built for, whatever it uses: the
-// compilers of current drivers know none that is older.
-var floor = ptx.Target{SM: 75}
+// minTarget is the lowest target of a built kernel, even if its instructions require less: the
+// compilers of current drivers support no older one.
+var minTarget = ptx.Target{SM: 75}
 
-// widest is more than any kernel needs: it is verified for that and then given
-// what it needs.
-var widest = ptx.Need{Version: 90, Target: ptx.Target{SM: 90, Suffix: "a"}}
+// maxNeed exceeds the requirements of every kernel. Build verifies a kernel with this version and
+// target, and then lowers both to the actual requirements.
+var maxNeed = ptx.Need{Version: 90, Target: ptx.Target{SM: 90, Suffix: "a"}}
 
-// Threads sets the size of a block; a launch with another one fails.
+// Threads sets the block size. Launches with another block size fail.
 func (k *Kernel) Threads(x, y, z int) {
 	for _, n := range []int{x, y, z} {
 		if n < 1 {
-			k.fail("Threads(%d, %d, %d): want at least 1 each way", x, y, z)
+			k.fail("Threads(%d, %d, %d): want at least 1 in each dimension", x, y, z)
 			return
 		}
 	}
 	if n := x * y * z; n > 1024 {
-		k.fail("a block of %d×%d×%d = %d threads: a block has at most 1024", x, y, z, n)
+		k.fail("Threads(%d, %d, %d): a block of %d threads, want at most 1024", x, y, z, n)
 		return
 	}
 	k.attrs = append(k.attrs, ptx.Attr{Name: "reqntid", Args: []int{x, y, z}})
 }
 
-// MinBlocks asks the compiler for so few registers that an SM can hold n blocks.
+// MinBlocks makes the compiler limit the registers per thread so that n blocks fit on an SM.
 func (k *Kernel) MinBlocks(n int) {
 	k.attrs = append(k.attrs, ptx.Attr{Name: "minnctapersm", Args: []int{n}})
 }
 
-// Lines puts the Go source line of each instruction into the text, as .loc, so that
-// a profiler or the emulator can name it.
+// Lines adds the Go source line of each instruction to the PTX as .loc directives, for profilers
+// and the emulator.
 func (k *Kernel) Lines() { k.lines = true }
 
-// Comment adds a line of comment to the text.
+// Comment adds a comment line to the PTX.
 func (k *Kernel) Comment(format string, args ...any) {
 	k.cur.stmts = append(k.cur.stmts, k.comment(fmt.Sprintf(format, args...)))
 }
 
-// comment is a comment of one line. Drivers before CUDA 13 refuse a text with other
-// characters than ASCII's, in comments too.
+// comment returns a comment of one line. Drivers before CUDA 13 reject PTX with non-ASCII
+// characters, even in comments.
 func (k *Kernel) comment(text string) *ptx.Comment {
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
-		k.fail("the comment %q: want one line of ASCII", text)
+		k.fail("comment %q: want a single line of ASCII", text)
 	}
 	return &ptx.Comment{Text: text}
 }
 
-// DynamicBytes is how much dynamic shared memory a launch must ask for.
+// DynamicBytes returns the dynamic shared memory that a launch must request, in bytes.
 func (k *Kernel) DynamicBytes() int { return k.dynamic }
 
-// Build returns the finished kernel as a module, verified, with the least .version
-// and .target that it needs, but at least sm_75. The error holds every finding, each
-// a *ptx.Error at the Go line that caused it.
+// Build returns the finished kernel as a verified module with the lowest .version and .target
+// that support it, and at least sm_75. The error is of type [ptx.Errors]. It holds all errors,
+// each with the Go line that caused it.
 func (k *Kernel) Build() (*ptx.Module, error) {
 	if k.built == nil && k.failed == nil {
 		k.built, k.failed = k.build()
@@ -142,14 +144,14 @@ func (k *Kernel) Build() (*ptx.Module, error) {
 
 func (k *Kernel) build() (*ptx.Module, error) {
 	if k.cur != k.top {
-		k.fail("Build inside of a block of the kernel")
+		k.fail("Build is called packagePrefix a block of the kernel")
 	}
 	if len(k.errs) > 0 {
 		return nil, k.errs
 	}
-	k.emit("ret").Pos = ptx.Pos{} // no line of the kernel's is its own
+	k.emit("ret").Pos = ptx.Pos{} // no source line corresponds to it
 	body := k.prune(k.top.stmts)
-	m := &ptx.Module{Version: widest.Version, Target: widest.Target, AddressSize: 64}
+	m := &ptx.Module{Version: maxNeed.Version, Target: maxNeed.Target, AddressSize: 64}
 	if k.lines {
 		body = k.locate(m, body)
 	}
@@ -179,8 +181,8 @@ func (k *Kernel) build() (*ptx.Module, error) {
 	}
 	need := m.Need()
 	m.Version, m.Target = need.Version, need.Target
-	if m.Target.SM < floor.SM {
-		m.Target = floor
+	if m.Target.SM < minTarget.SM {
+		m.Target = minTarget
 	}
 	if least, ok := m.Target.MinVersion(); ok {
 		m.Version = max(m.Version, least)
@@ -188,36 +190,39 @@ func (k *Kernel) build() (*ptx.Module, error) {
 	return m, nil
 }
 
-// fail gathers a finding about the caller's line. It returns the Reg that stands
-// for a result that there is not: what is computed from it adds no findings.
+// fail adds an error at the caller's line. It returns an invalid Reg for the missing result.
+// Operations on an invalid Reg add no further errors.
 func (k *Kernel) fail(format string, args ...any) Reg {
 	e := ptx.Error{Pos: k.caller(), Kind: ptx.ErrInvalid, Msg: fmt.Sprintf(format, args...)}
-	again := slices.ContainsFunc(k.errs, func(old *ptx.Error) bool { return *old == e }) // in a Go loop
-	if !again && len(k.errs) < maxErrors {
+	// A Go loop can repeat the same error.
+	duplicate := slices.ContainsFunc(k.errs, func(old *ptx.Error) bool { return *old == e })
+	if !duplicate && len(k.errs) < maxErrors {
 		k.errs = append(k.errs, &e)
 	}
 	return Reg{bad}
 }
 
-// maxErrors is how many findings are gathered: what follows is mostly their echo.
+// maxErrors is the maximum number of errors collected for a kernel. Further errors are mostly
+// consequences of the first ones.
 const maxErrors = 50
 
-var inside = reflect.TypeFor[Kernel]().PkgPath() + "."
+// packagePrefix is the prefix of the names of all functions in this package.
+var packagePrefix = reflect.TypeFor[Kernel]().PkgPath() + "."
 
-// caller is the line that called into this package. The stack is walked a few frames at
-// a time: each costs, for every instruction, and the line is seldom far.
+// caller returns the position of the innermost call from outside this package. It runs for every
+// instruction, so it walks the stack a few frames at a time: the call is usually close.
 func (k *Kernel) caller() ptx.Pos {
 	var pcs [6]uintptr
 	for skip := 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs[:])
 		for _, pc := range pcs[:n] {
-			at, ok := k.callers[pc]
+			pos, ok := k.callers[pc]
 			if !ok {
-				at = outside(pc)
-				k.callers[pc] = at
+				pos = outside(pc)
+				k.callers[pc] = pos
 			}
-			if at != (ptx.Pos{}) {
-				return at
+			if pos != (ptx.Pos{}) {
+				return pos
 			}
 		}
 		if n < len(pcs) {
@@ -226,13 +231,13 @@ func (k *Kernel) caller() ptx.Pos {
 	}
 }
 
-// outside is the line of pc that is not in this package; the zero Pos if there is
-// none. A pc stands for several lines where calls are inlined.
+// outside returns the position of pc, or the zero Pos if pc is in this package. With inlining, a
+// pc can represent several nested calls.
 func outside(pc uintptr) ptx.Pos {
 	frames := runtime.CallersFrames([]uintptr{pc})
 	for {
 		f, more := frames.Next()
-		if !strings.HasPrefix(f.Function, inside) {
+		if !strings.HasPrefix(f.Function, packagePrefix) {
 			return ptx.Pos{File: f.File, Line: f.Line}
 		}
 		if !more {

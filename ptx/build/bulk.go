@@ -6,16 +6,15 @@ import (
 	"tilework/ptx"
 )
 
-// Bulk copies, which one thread begins for all (sm_90).
-
-// Tensor is a tensor in global memory whose boxes are copied. A launch gets what the
-// device makes of its [ptx.TensorMap].
+// Tensor is a tensor in global memory that TMA copies boxes of (sm_90). The argument of a
+// launch is the device's encoding of a [ptx.TensorMap]. One thread issues a copy for the
+// whole block.
 type Tensor struct {
 	k      *Kernel
-	handle Reg // the address of the map
+	handle Reg // address of the tensor map
 }
 
-// Tensor declares a parameter that is a tensor map.
+// Tensor declares a tensor map as a parameter of the kernel.
 func (k *Kernel) Tensor(name string) Tensor {
 	if !k.identifier(name) {
 		return Tensor{k, Reg{bad}}
@@ -27,15 +26,15 @@ func (k *Kernel) Tensor(name string) Tensor {
 	return Tensor{k, k.Named(name+"_map", k.pureOp(ptx.U64, "cvta.param.u64", ptx.U64, at))}
 }
 
-// Prefetch brings the map on its way to where copies look for it.
+// Prefetch prefetches the tensor map, so that the first copy does not wait for it.
 func (t Tensor) Prefetch() {
 	if m := t.k.reg(t.handle); m.ok() {
 		t.k.Do("prefetch.tensormap", &ptx.Addr{Base: m.v.node})
 	}
 }
 
-// at is the address operand of the box that begins at the element of those coordinates,
-// innermost first.
+// at returns the address operand of the box that starts at the given coordinates, innermost
+// first.
 func (t Tensor) at(coords []Value) (a *ptx.Addr, ok bool) {
 	a = &ptx.Addr{Coords: &ptx.Vector{}}
 	for _, c := range coords {
@@ -53,8 +52,8 @@ func (t Tensor) at(coords []Value) (a *ptx.Addr, ok bool) {
 	return a, true
 }
 
-// Load copies a box to shared memory and tells the mbarrier its bytes, all of the box's
-// also where it reaches out of the tensor. dst is a multiple of 128 bytes, and of 1024 if
+// Load copies a box to shared memory and completes its bytes on the mbarrier. The count includes
+// the part of the box outside the tensor. dst must be aligned to 128 bytes, or to 1024 bytes if
 // the box is swizzled.
 func (t Tensor) Load(dst, mbarrier Ptr, coords ...Value) {
 	if at, ok := t.at(coords); ok {
@@ -62,8 +61,9 @@ func (t Tensor) Load(dst, mbarrier Ptr, coords ...Value) {
 	}
 }
 
-// LoadAll is Load to the same place in each block of the cluster whose rank has a bit in
-// ranks, of type u16; the mbarrier of each is told.
+// LoadAll is a multicast Load. It copies the box to the same offset in each block of the cluster
+// whose rank is set in the bit mask ranks, of type u16, and completes the bytes on the mbarrier
+// of each of these blocks.
 func (t Tensor) LoadAll(dst, mbarrier Ptr, ranks Value, coords ...Value) {
 	if at, ok := t.at(coords); ok {
 		t.k.Do(fmt.Sprintf("cp.async.bulk.tensor.%dd.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster", len(coords)), dst, at, mbarrier, ranks)
@@ -77,23 +77,23 @@ func (t Tensor) Store(src Ptr, coords ...Value) {
 	}
 }
 
-// BulkLoad copies bytes, a multiple of 16, from global to shared memory and tells the
-// mbarrier.
+// BulkLoad copies the given number of bytes, a multiple of 16, from global to shared memory and
+// completes them on the mbarrier.
 func (k *Kernel) BulkLoad(dst, src Ptr, bytes Value, mbarrier Ptr) {
 	k.Do("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes", dst, src, bytes, mbarrier)
 }
 
-// BulkStore copies bytes, a multiple of 16, from shared to global memory.
+// BulkStore copies the given number of bytes, a multiple of 16, from shared to global memory.
 func (k *Kernel) BulkStore(dst, src Ptr, bytes Value) {
 	k.Do("cp.async.bulk.global.shared::cta.bulk_group", dst, src, bytes)
 }
 
-// BulkCommit ends a group of the thread's stores.
+// BulkCommit commits the thread's preceding stores as a bulk group.
 func (k *Kernel) BulkCommit() { k.Do("cp.async.bulk.commit_group") }
 
-// BulkWait waits until at most n groups of the thread's stores are under way.
+// BulkWait waits until at most n bulk groups of the thread are pending.
 func (k *Kernel) BulkWait(n int) { k.Do("cp.async.bulk.wait_group", n) }
 
-// BulkWaitRead waits until all but n groups have read shared memory, which can then be
-// written again.
+// BulkWaitRead waits until at most n bulk groups of the thread have still to read their shared
+// memory, which can be overwritten afterwards.
 func (k *Kernel) BulkWaitRead(n int) { k.Do("cp.async.bulk.wait_group.read", n) }

@@ -2,95 +2,95 @@ package build
 
 import "tilework/ptx"
 
-// What blocks of a cluster do together, and what threads and copies wait for each other
-// by (sm_90).
-
-// Cluster sets the size of a cluster in blocks; a launch with another one fails.
+// Cluster sets the cluster size in blocks (sm_90). Launches with another cluster size fail.
 func (k *Kernel) Cluster(x, y, z int) {
 	if n := x * y * z; min(x, y, z) < 1 || n > 8 {
-		k.fail("a cluster of %d×%d×%d blocks: want 1 to 8", x, y, z)
+		k.fail("Cluster(%d, %d, %d): want 1 to 8 blocks", x, y, z)
 		return
 	}
 	k.attrs = append(k.attrs, ptx.Attr{Name: "reqnctapercluster", Args: []int{x, y, z}})
 }
 
-// ClusterRank is the block's place in its cluster, x fastest.
+// ClusterRank returns the rank of the block in its cluster, with x varying fastest.
 func (k *Kernel) ClusterRank() Reg {
 	return k.Named("rank", k.place(ptx.U32, "mov.u32", "%cluster_ctarank", []ptx.Operand{&ptx.Name{Name: "%cluster_ctarank"}}, nil))
 }
 
-// ClusterArrive tells the cluster's other threads that this one has come so far;
-// ClusterWait waits until all have told. What they did before they arrived, in shared
-// memory of the cluster too, can then be seen. A block must not end while another one
-// of its cluster still uses its shared memory.
+// ClusterArrive arrives at the barrier of the cluster, and ClusterWait waits until all threads of
+// the cluster have arrived. After the wait, their earlier writes are visible, including those to
+// shared memory of the cluster. A block must not exit while another block of the cluster can
+// still access its shared memory.
 func (k *Kernel) ClusterArrive() { k.Do("barrier.cluster.arrive.aligned") }
 
-// ClusterArriveRelaxed is ClusterArrive after which nothing need be seen that was written: it
-// does not wait for memory.
+// ClusterArriveRelaxed is like ClusterArrive, but does not make the thread's writes visible and
+// does not wait for them.
 func (k *Kernel) ClusterArriveRelaxed() { k.Do("barrier.cluster.arrive.relaxed.aligned") }
 
-// ClusterWait is the other half of ClusterArrive.
+// ClusterWait waits for the barrier of the cluster; see ClusterArrive.
 func (k *Kernel) ClusterWait() { k.Do("barrier.cluster.wait.aligned") }
 
-// Peer points to the same place in the shared memory of the block of that rank.
+// Peer returns the pointer that corresponds to p in the shared memory of the block with the given
+// rank.
 func (k *Kernel) Peer(p Ptr, rank Value) Ptr {
 	r := k.reg(rank)
 	if p.space != ptx.Shared || !r.ok() {
-		k.fail("the peer of a pointer to %v memory: want one to shared memory", p.space)
+		k.fail("Peer of a pointer to %v memory: want a pointer to shared memory", p.space)
 		return p
 	}
-	there := k.Fresh(ptx.U32)
-	k.Do("mapa.shared::cluster.u32", there, p.Address(), r)
-	return Ptr{k: k, space: ptx.SharedCluster, elem: p.elem, base: there}
+	peer := k.Fresh(ptx.U32)
+	k.Do("mapa.shared::cluster.u32", peer, p.Address(), r)
+	return Ptr{k: k, space: ptx.SharedCluster, elem: p.elem, base: peer}
 }
 
-// Mbarriers is an array of mbarriers in shared memory. A phase of one is complete when as
-// many arrivals have come as it was made for and as many bytes as they have announced.
+// Mbarriers is an array of mbarriers in shared memory (sm_90). The current phase of an mbarrier
+// completes when its pending arrivals and its pending bytes have both reached zero.
 type Mbarriers struct{ Ptr }
 
-// Mbarriers declares n mbarriers.
+// Mbarriers declares an array of n mbarriers.
 func (k *Kernel) Mbarriers(name string, n int) Mbarriers {
 	return Mbarriers{k.Shared(name, ptx.B64, n, 1).Ptr}
 }
 
-// Init makes mbarrier i, for that many arrivals a phase. One thread does; a
-// [Kernel.MbarrierFence] and a barrier of all who use it follow.
+// Init initializes mbarrier i with the number of arrivals per phase. A single thread calls it,
+// followed by [Kernel.MbarrierFence] and a barrier of all threads that use the mbarrier.
 func (b Mbarriers) Init(i, arrivals Value) {
 	b.k.Do("mbarrier.init.shared::cta.b64", b.At(i), arrivals)
 }
 
-// Arrive is an arrival at mbarrier i.
+// Arrive arrives at mbarrier i.
 func (b Mbarriers) Arrive(i Value) {
 	b.k.Do("mbarrier.arrive.shared::cta.b64", &ptx.Sink{}, b.At(i))
 }
 
-// ArrivePeer is an arrival at mbarrier i of the block of that rank. It says that the thread
-// has come so far, as to have read what will be overwritten; what it has written need not be
-// seen by that block.
+// ArrivePeer arrives at mbarrier i of the block with the given rank. It signals progress only,
+// for example that a buffer has been read and can be overwritten. It does not make the thread's
+// writes visible to that block.
 func (b Mbarriers) ArrivePeer(i, rank Value) {
 	b.k.Do("mbarrier.arrive.shared::cluster.b64", &ptx.Sink{}, b.k.Peer(b.At(i), rank))
 }
 
-// PublishPeer is ArrivePeer behind which that block's [Mbarriers.WaitPeers] sees what the
-// thread, and who met it at a barrier, have written. It waits for all of that to be seen by
-// the whole GPU: some 0.8 µs on an H200.
+// PublishPeer is like ArrivePeer with release semantics at cluster scope. After
+// [Mbarriers.WaitPeers], that block sees the earlier writes of this thread and of threads that it
+// has synchronized with. The arrival waits until these writes are visible to the whole GPU, about
+// 0.8 µs on an H200.
 func (b Mbarriers) PublishPeer(i, rank Value) {
 	b.k.Do("mbarrier.arrive.release.cluster.shared::cluster.b64", &ptx.Sink{}, b.k.Peer(b.At(i), rank))
 }
 
-// Expect is an arrival at mbarrier i that announces so many bytes.
+// Expect arrives at mbarrier i and adds the given number of bytes to its pending bytes.
 func (b Mbarriers) Expect(i, bytes Value) {
 	b.k.Do("mbarrier.arrive.expect_tx.shared::cta.b64", &ptx.Sink{}, b.At(i), bytes)
 }
 
-// Wait waits until mbarrier i is through with its phase of that parity, 0 or 1: phase n
-// has parity n mod 2. That of the phase before the first, 1, is complete from the start.
+// Wait waits until the phase of mbarrier i with the given parity, 0 or 1, is complete. Phase n
+// has parity n mod 2. Waiting for parity 1 on a new mbarrier returns at once.
 func (b Mbarriers) Wait(i, parity Value) {
 	b.wait("mbarrier.try_wait.parity.shared::cta.b64", i, parity)
 }
 
-// WaitPeers is Wait after which can be read what threads of other blocks have written to
-// shared memory of the cluster before they arrived.
+// WaitPeers is like Wait with acquire semantics at cluster scope. After it, the thread can read
+// values that threads of other blocks have written to shared memory of the cluster before they
+// arrived.
 func (b Mbarriers) WaitPeers(i, parity Value) {
 	b.wait("mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64", i, parity)
 }
@@ -105,32 +105,35 @@ func (b Mbarriers) wait(op string, i, parity Value) {
 	}, func() {})
 }
 
-// MbarrierFence lets the cluster's other threads and copies see mbarriers that this thread
-// has made.
+// MbarrierFence makes initialized mbarriers visible to the other threads of the cluster and to
+// asynchronous copies.
 func (k *Kernel) MbarrierFence() { k.Do("fence.mbarrier_init.release.cluster") }
 
-// AfterGrids waits until all that was launched before has ended, and what it has written can
-// be read; a launch says that the kernel may begin earlier. What is launched behind may then
-// begin as soon as this kernel leaves room.
+// AfterGrids executes griddepcontrol.wait and griddepcontrol.launch_dependents, for programmatic
+// dependent launch (PDL). It waits until all prerequisite grids have completed and their writes
+// are visible, then allows dependent grids to launch. Without the PDL launch attribute it does
+// not wait.
 func (k *Kernel) AfterGrids() {
 	k.Do("griddepcontrol.wait")
 	k.Do("griddepcontrol.launch_dependents")
 }
 
-// ProxyFence lets bulk copies and wgmma see what the thread has written to shared memory,
-// or knows to be written. A barrier follows if another thread begins them.
+// ProxyFence makes writes to shared memory that are visible to this thread visible to bulk copies
+// and wgmma. If another thread issues those, a barrier must follow.
 func (k *Kernel) ProxyFence() { k.Do("fence.proxy.async.shared::cta") }
 
-// Elect is a predicate that holds in one lane of a warp that is there as a whole.
+// Elect returns a predicate that is true in exactly one lane of the warp. All lanes of the warp
+// must be active.
 func (k *Kernel) Elect() Reg {
 	p := k.Fresh(ptx.Pred)
 	k.Do("elect.sync", &ptx.Pair{First: &ptx.Sink{}, Second: p.v.node}, -1)
 	return p
 }
 
-// MoreRegisters and FewerRegisters change how many registers each thread of the warpgroup
-// has: 24 to 256, in eights. All of its warps must come to it.
+// MoreRegisters and FewerRegisters set the number of registers per thread of the warpgroup
+// (setmaxnreg): a multiple of 8 from 24 to 256. All warps of the warpgroup must execute the same
+// instruction.
 func (k *Kernel) MoreRegisters(n int) { k.Do("setmaxnreg.inc.sync.aligned.u32", n) }
 
-// FewerRegisters is the other direction of MoreRegisters.
+// FewerRegisters lowers the number of registers per thread; see MoreRegisters.
 func (k *Kernel) FewerRegisters(n int) { k.Do("setmaxnreg.dec.sync.aligned.u32", n) }

@@ -2,8 +2,8 @@ package build
 
 import "tilework/ptx"
 
-// To is a in another type: a whole number keeps its low bits, floating point is
-// rounded to nearest, and towards zero where it becomes a whole number, as in C.
+// To converts a to type t, as C does: integers keep their low bits, floating-point numbers are
+// rounded to nearest, and conversions to integers truncate.
 func (k *Kernel) To(t ptx.Type, a Value) Reg {
 	x := k.reg(a)
 	if !x.ok() {
@@ -16,10 +16,10 @@ func (k *Kernel) To(t ptx.Type, a Value) Reg {
 	case x.v.constant:
 		return k.constantTo(t, x)
 	case t == ptx.Pred || from == ptx.Pred:
-		return k.fail("To between .%v and .%v: compare, or Select", from, t)
-	case whole(t) && whole(from) && t.Bits() == from.Bits():
+		return k.fail("To from .%v to .%v is not supported for predicates: use a comparison or Select", from, t)
+	case isInteger(t) && isInteger(from) && t.Bits() == from.Bits():
 		return k.alias(t, x)
-	case whole(t) && whole(from):
+	case isInteger(t) && isInteger(from):
 		return k.pureOp(t, "cvt."+integer(t)+"."+integer(from), t, x)
 	case t == ptx.BF16:
 		return k.toBF16(k.To(ptx.F32, x))
@@ -28,9 +28,9 @@ func (k *Kernel) To(t ptx.Type, a Value) Reg {
 	}
 	rnd := ""
 	switch {
-	case whole(t):
+	case isInteger(t):
 		rnd = ".rzi"
-	case whole(from), t.Bits() < from.Bits():
+	case isInteger(from), t.Bits() < from.Bits():
 		rnd = ".rn"
 	}
 	return k.result(t, "cvt"+rnd+"."+integer(t)+"."+integer(from), x.v.node)
@@ -39,25 +39,25 @@ func (k *Kernel) To(t ptx.Type, a Value) Reg {
 func (k *Kernel) constantTo(t ptx.Type, x Reg) Reg {
 	switch {
 	case !fits(x, t):
-		return k.fail("the constant %s is no value of type .%v", x, t)
+		return k.fail("constant %s is not a value of type .%v", x, t)
 	case t.Class() == ptx.Float:
 		return constFloat(x.number())
 	}
 	return x
 }
 
-// integer is the name of a type for cvt, which takes no untyped bits.
+// integer returns the name of t for cvt, which does not accept untyped bits.
 func integer(t ptx.Type) string { return arithmetic(t).String() }
 
-// alias is the same register under another type of its width: whole numbers and
-// untyped bits agree with each other in every instruction.
+// alias returns the same register with another type of the same width. Instructions accept all
+// integer and untyped registers of the right width.
 func (k *Kernel) alias(t ptx.Type, x Reg) Reg {
 	v := *k.same(x).v
 	v.typ = t
 	return Reg{&v}
 }
 
-// Bits is a's bits as a value of another type of its width.
+// Bits reinterprets the bits of a as type t, which must have the same width.
 func (k *Kernel) Bits(t ptx.Type, a Value) Reg {
 	x := k.reg(a)
 	switch {
@@ -67,29 +67,29 @@ func (k *Kernel) Bits(t ptx.Type, a Value) Reg {
 		return k.fail("Bits of %s as .%v: want a register of %d bits", x, t, t.Bits())
 	case x.v.typ == t:
 		return k.same(x)
-	case whole(t) && whole(x.v.typ):
+	case isInteger(t) && isInteger(x.v.typ):
 		return k.alias(t, x)
 	}
 	return k.result(t, "mov."+bitsOf(t).String(), x.v.node)
 }
 
-// Pack is two F32 values rounded to nearest in type t, F16 or BF16, side by side in a
-// register, lo in its lower half (sm_80).
+// Pack rounds two F32 values to nearest in type t, F16 or BF16, and packs them into one register
+// with lo in the low half (sm_80).
 func (k *Kernel) Pack(t ptx.Type, lo, hi Value) Reg {
 	d := k.Fresh(ptx.B32)
 	k.Do("cvt.rn."+t.String()+"x2.f32", d, hi, lo)
 	return d
 }
 
-// fromBF16 widens: a bfloat16 is the upper half of a float32. The instruction for
-// it came with sm_80, two shifts do everywhere.
+// fromBF16 converts BF16 to F32 by shifting its bits into the high half. This works on all
+// targets; the conversion instruction requires sm_80.
 func (k *Kernel) fromBF16(x Reg) Reg {
 	u := k.result(ptx.U32, "cvt.u32.u16", x.v.node)
 	return k.Bits(ptx.F32, k.Shl(u, 16))
 }
 
-// toBF16 rounds to nearest, ties to even: half a step less one, and one more where
-// the last bit that stays is odd. A NaN becomes the quiet one.
+// toBF16 rounds F32 to BF16, to nearest with ties to even: it adds just under half a unit in the
+// last place, plus one if the last remaining bit is odd. A NaN becomes the canonical NaN.
 func (k *Kernel) toBF16(x Reg) Reg {
 	u := k.Bits(ptx.U32, x)
 	odd := k.And(k.Shr(u, 16), 1)

@@ -7,8 +7,8 @@ import (
 	"tilework/ptx/build"
 )
 
-// A Go loop unrolls, the kernel's own loop stays one, and the address arithmetic
-// comes before it.
+// The Go loop is unrolled, the loop of the kernel remains a loop, and address arithmetic is
+// hoisted out of it.
 func ExampleKernel() {
 	k := build.New("sums")
 	k.Threads(32, 1, 1)

@@ -6,30 +6,30 @@ import (
 	"tilework/ptx"
 )
 
-// Barrier waits until every thread of the block has come here; what they have
-// written to shared memory can then be read.
+// Barrier waits until all threads of the block have arrived. Their earlier writes to shared
+// memory are then visible.
 func (k *Kernel) Barrier() { k.emit("bar.sync", &ptx.Imm{}) }
 
-// BarrierOf is a barrier of so many threads, whole warps, that come to the one of the 16
-// that id names. Barrier is number 0.
+// BarrierOf waits at the named barrier id, 0 to 15, until the given number of threads has
+// arrived. Whole warps take part. Barrier uses number 0.
 func (k *Kernel) BarrierOf(id Value, threads int) { k.Do("bar.sync", id, threads) }
 
-// Return ends the thread.
+// Return exits the thread.
 func (k *Kernel) Return() { k.emit("ret") }
 
-// Branch is an If that may still get an Else.
+// Branch is an If that can be followed by an Else.
 type Branch struct {
 	k     *Kernel
-	known bool   // the condition was a constant …
-	taken bool   // … and held
-	in    *scope // where the If stands
+	known bool   // the condition is a constant
+	taken bool   // value of a constant condition
+	in    *scope // block that contains the If
 	end   *ptx.Label
-	skip  *ptx.Instr // the branch past what runs if the condition holds
-	// number is the If's own, for its labels.
+	skip  *ptx.Instr // branch over the body
+	// number makes the names of the labels unique.
 	number int
 }
 
-// If runs then in the threads in which the predicate p holds.
+// If executes then in the threads whose predicate p is true.
 func (k *Kernel) If(p Value, then func()) *Branch {
 	c, ok := k.condition("If", p)
 	b := &Branch{k: k, in: k.cur}
@@ -52,7 +52,7 @@ func (k *Kernel) If(p Value, then func()) *Branch {
 	return b
 }
 
-// Else runs otherwise in the other threads. It follows its If directly.
+// Else executes otherwise in the remaining threads. It must directly follow its If.
 func (b *Branch) Else(otherwise func()) {
 	k := b.k
 	if b.known {
@@ -63,7 +63,7 @@ func (b *Branch) Else(otherwise func()) {
 	}
 	n := len(k.cur.stmts) - 1
 	if k.cur != b.in || n < 0 || k.cur.stmts[n] != ptx.Stmt(b.end) {
-		k.fail("Else does not follow its If")
+		k.fail("Else does not directly follow its If")
 		return
 	}
 	body := k.block(&scope{}, otherwise)
@@ -75,12 +75,12 @@ func (b *Branch) Else(otherwise func()) {
 	b.in = nil
 }
 
-// For runs body for i = from, from+1, … while i < to. i is of the type that from
-// and to meet in, u32 if both are constants; its largest value is at least to.
+// For executes body for i = from, from+1, … while i < to. i has the common type of from and to,
+// or u32 if both are constants.
 func (k *Kernel) For(from, to Value, body func(i Reg)) { k.ForStep(from, to, 1, body) }
 
-// ForStep runs body for i = from, from+step, … while i < to. to + step must be
-// a value of i's type.
+// ForStep executes body for i = from, from+step, … while i < to. to + step must not overflow i's
+// type.
 func (k *Kernel) ForStep(from, to, step Value, body func(i Reg)) {
 	x, y, t := k.pair("For", from, to)
 	z := k.reg(step)
@@ -90,12 +90,12 @@ func (k *Kernel) ForStep(from, to, step Value, body func(i Reg)) {
 	if t == ptx.NoType {
 		t = ptx.U32
 	}
-	if !whole(t) || x.v.float || y.v.float {
-		k.fail("For counts in whole numbers, not in .%v", t)
+	if !isInteger(t) || x.v.float || y.v.float {
+		k.fail("For: the bounds have type .%v, want integers", t)
 		return
 	}
 	if n, ok := z.Int(); !z.v.constant || !ok || n < 1 {
-		k.fail("For by steps of %s: want a positive constant", z)
+		k.fail("For: the step is %s, want a positive constant", z)
 		return
 	}
 	certain := x.v.constant && y.v.constant
@@ -103,7 +103,7 @@ func (k *Kernel) ForStep(from, to, step Value, body func(i Reg)) {
 		return
 	}
 	number := k.number()
-	loop := &scope{ahead: true}
+	loop := &scope{hoist: true}
 	i := Reg{k.newValue(t, loop)}
 	i.v.name = "i"
 	k.block(loop, func() {
@@ -125,18 +125,18 @@ func (k *Kernel) ForStep(from, to, step Value, body func(i Reg)) {
 	}
 }
 
-// While runs body as long as the predicate that cond computes holds.
+// While executes body while the predicate computed by cond is true.
 func (k *Kernel) While(cond func() Reg, body func()) {
 	if !k.mayBranch("While") {
 		return
 	}
 	number := k.number()
 	head, end := k.label(number, "loop"), k.label(number, "end")
-	loop := k.block(&scope{ahead: true}, func() {
+	loop := k.block(&scope{hoist: true}, func() {
 		if p, ok := k.condition("While", cond()); ok && !p.v.constant {
 			k.branchUnless(p, end)
 		} else if ok {
-			k.fail("While of a constant")
+			k.fail("While: the condition is a constant, want a predicate computed at run time")
 		}
 		body()
 		k.emit("bra", &ptx.Name{Name: head.Name})
@@ -144,16 +144,15 @@ func (k *Kernel) While(cond func() Reg, body func()) {
 	k.cur.stmts = append(append(append(k.cur.stmts, head), loop.stmts...), end)
 }
 
-// When executes each instruction of f under the predicate p, without a branch: for
-// a few instructions, in which the threads of a warp should not part. There are no
-// branches in it.
+// When predicates each instruction of f with p instead of branching. It is meant for a few
+// instructions on which the threads of a warp should not diverge. f must not contain branches.
 func (k *Kernel) When(p Value, f func()) {
 	c := k.reg(p)
 	switch {
 	case !c.ok():
 		return
 	case c.v.typ != ptx.Pred:
-		k.fail("When %s, which is no predicate", c)
+		k.fail("When: the condition is %s, want a predicate", c)
 		return
 	case c.v.constant:
 		if c.isBool(true) {
@@ -161,11 +160,11 @@ func (k *Kernel) When(p Value, f func()) {
 		}
 		return
 	}
-	s := k.block(&scope{ahead: true, guard: k.guarded(c)}, f)
+	s := k.block(&scope{hoist: true, guard: k.guarded(c)}, f)
 	k.cur.stmts = append(k.cur.stmts, s.stmts...)
 }
 
-// guarded is p and the predicate that the current block stands under.
+// guarded returns the conjunction of p and the predicate of the current block.
 func (k *Kernel) guarded(p Reg) Reg {
 	if k.cur.guard.v == nil {
 		return p
@@ -179,15 +178,16 @@ func (k *Kernel) condition(what string, p Value) (c Reg, ok bool) {
 	case !c.ok():
 		return c, false
 	case c.v.typ != ptx.Pred:
-		k.fail("%s %s, which is no predicate", what, c)
+		k.fail("%s: the condition is %s, want a predicate", what, c)
 		return c, false
 	}
 	return c, c.v.constant || k.mayBranch(what)
 }
 
+// mayBranch reports whether the current block can contain branches, and fails if it cannot.
 func (k *Kernel) mayBranch(what string) bool {
 	if k.cur.guard.v != nil {
-		k.fail("%s inside of When: use If instead of When", what)
+		k.fail("%s inside When: use If instead of When", what)
 		return false
 	}
 	return true
@@ -199,7 +199,7 @@ func (k *Kernel) branchUnless(p Reg, to *ptx.Label) *ptx.Instr {
 	return i
 }
 
-// number is the next construct's number, for its labels.
+// number returns a number for the labels of the next loop or branch.
 func (k *Kernel) number() int {
 	k.constructs++
 	return k.constructs

@@ -9,7 +9,7 @@ import (
 	"tilework/ptx/build"
 )
 
-// hopper uses every call that is for sm_90 once.
+// hopper returns a kernel that calls each method for sm_90 once.
 func hopper() *build.Kernel {
 	k := build.New("hopper", "one product of a cluster of two")
 	k.Threads(256, 1, 1)
@@ -64,11 +64,11 @@ func TestHopper(t *testing.T) {
 	k := hopper()
 	snapshot(t, "hopper", text(t, k))
 	if got, want := k.DynamicBytes(), 8192+8192+2048; got != want {
-		t.Errorf("%d dynamic bytes, want %d", got, want)
+		t.Errorf("DynamicBytes = %d, want %d", got, want)
 	}
 	m, _ := k.Build()
 	if m.Target.String() != "sm_90a" {
-		t.Errorf("the target is %v", m.Target)
+		t.Errorf("target is %v, want sm_90a", m.Target)
 	}
 	for _, s := range [][2]string{
 		{"f16x2 sums of e4m3", "wgmma.mma_async.sync.aligned.m64n16k32.f16.e4m3.e5m2"},
@@ -99,20 +99,20 @@ func TestHopperErrors(t *testing.T) {
 		want  string
 		write func(k *build.Kernel)
 	}{
-		{"a cluster of 3×3×1 blocks: want 1 to 8", func(k *build.Kernel) { k.Cluster(3, 3, 1) }},
-		{"the peer of a pointer to global memory: want one to shared memory", func(k *build.Kernel) { k.Peer(k.Pointer("p", ptx.F32), 0) }},
-		{"a matrix layout of {Stride:1000 Leading:0 Swizzle:128}: want multiples of 16", func(k *build.Kernel) {
+		{"Cluster(3, 3, 1): want 1 to 8 blocks", func(k *build.Kernel) { k.Cluster(3, 3, 1) }},
+		{"Peer of a pointer to global memory: want a pointer to shared memory", func(k *build.Kernel) { k.Peer(k.Pointer("p", ptx.F32), 0) }},
+		{"matrix layout {Stride:1000 Leading:0 Swizzle:128}: want multiples of 16", func(k *build.Kernel) {
 			k.Descriptor(k.Shared("s", ptx.F32, 8, 8).Ptr, build.MatrixLayout{Stride: 1000, Swizzle: 128})
 		}},
 		{"a swizzle of 0, 32, 64 or 128", func(k *build.Kernel) {
 			k.Descriptor(k.Shared("s", ptx.F32, 8, 8).Ptr, build.MatrixLayout{Swizzle: 16})
 		}},
-		{"Wgmma without a variable to add to", func(k *build.Kernel) { k.Wgmma(build.Wgmma{}, nil, nil, build.Reg{}, true) }},
-		{"operands fit no form", func(k *build.Kernel) {
+		{"Wgmma: sums is empty", func(k *build.Kernel) { k.Wgmma(build.Wgmma{}, nil, nil, build.Reg{}, true) }},
+		{"operands match no form", func(k *build.Kernel) {
 			d := k.Descriptor(k.Shared("s", ptx.BF16, 8, 8).Ptr, build.MatrixLayout{})
 			k.Wgmma(build.Wgmma{N: 16, A: ptx.BF16, B: ptx.BF16}, k.Vars("s", ptx.F32, 4, 0), d, d, true)
 		}},
-		{"the name \"a b\"", func(k *build.Kernel) { k.Tensor("a b").Store(k.Shared("s", ptx.F32, 8, 8).Ptr, 0) }},
+		{"name \"a b\"", func(k *build.Kernel) { k.Tensor("a b").Store(k.Shared("s", ptx.F32, 8, 8).Ptr, 0) }},
 	} {
 		k := build.New("k")
 		c.write(k)

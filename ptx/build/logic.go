@@ -2,10 +2,11 @@ package build
 
 import "tilework/ptx"
 
-// Shl is a shifted left by n bits.
+// Shl returns a shifted left by n bits.
 func (k *Kernel) Shl(a, n Value) Reg { return k.shift("Shl", "shl", a, n) }
 
-// Shr is a shifted right by n bits: by its sign where it is signed, else by zeros.
+// Shr returns a shifted right by n bits, arithmetically for signed types and logically for
+// others.
 func (k *Kernel) Shr(a, n Value) Reg { return k.shift("Shr", "shr", a, n) }
 
 func (k *Kernel) shift(what, op string, a, n Value) Reg {
@@ -18,9 +19,9 @@ func (k *Kernel) shift(what, op string, a, n Value) Reg {
 	case x.v.constant && y.v.constant:
 		return constInt(x.v.i >> uint(y.v.i))
 	case x.v.constant:
-		return k.fail("%s of a constant: give it a type with Var", what)
-	case !whole(x.v.typ):
-		return k.fail("%s of a value of type .%v", what, x.v.typ)
+		return k.fail("%s of a constant by a register: give the constant a type with Var", what)
+	case !isInteger(x.v.typ):
+		return k.fail("%s of a value of type .%v: want an integer", what, x.v.typ)
 	case y.isInt(0):
 		return k.same(x)
 	}
@@ -31,7 +32,7 @@ func (k *Kernel) shift(what, op string, a, n Value) Reg {
 	return k.pureOp(t, op+"."+t.String(), t, x, y)
 }
 
-// And is a ∧ b, of whole numbers bit by bit, or of predicates.
+// And returns a ∧ b: bitwise for integers, logical for predicates.
 func (k *Kernel) And(a, b Value) Reg {
 	x, y, t := k.pair("And", a, b)
 	switch {
@@ -47,7 +48,7 @@ func (k *Kernel) And(a, b Value) Reg {
 	return k.bitwise("And", "and", t, x, y)
 }
 
-// Or is a ∨ b, of whole numbers bit by bit, or of predicates.
+// Or returns a ∨ b: bitwise for integers, logical for predicates.
 func (k *Kernel) Or(a, b Value) Reg {
 	x, y, t := k.pair("Or", a, b)
 	switch {
@@ -63,7 +64,7 @@ func (k *Kernel) Or(a, b Value) Reg {
 	return k.bitwise("Or", "or", t, x, y)
 }
 
-// Xor is a ⊕ b, of whole numbers bit by bit.
+// Xor returns the bitwise a ⊕ b of integers.
 func (k *Kernel) Xor(a, b Value) Reg {
 	x, y, t := k.pair("Xor", a, b)
 	switch {
@@ -75,7 +76,7 @@ func (k *Kernel) Xor(a, b Value) Reg {
 	return k.bitwise("Xor", "xor", t, x, y)
 }
 
-// Not is ¬a, of a whole number bit by bit, or of a predicate.
+// Not returns ¬a: bitwise for an integer, logical for a predicate.
 func (k *Kernel) Not(a Value) Reg {
 	x := k.reg(a)
 	switch {
@@ -91,7 +92,7 @@ func (k *Kernel) Not(a Value) Reg {
 
 func (k *Kernel) bitwise(what, op string, t ptx.Type, args ...Reg) Reg {
 	if t.Class() == ptx.Float {
-		return k.fail("%s of a value of type .%v: take its Bits", what, t)
+		return k.fail("%s of a value of type .%v: want an integer, convert it with Bits", what, t)
 	}
 	in := t
 	if t != ptx.Pred {
@@ -100,7 +101,7 @@ func (k *Kernel) bitwise(what, op string, t ptx.Type, args ...Reg) Reg {
 	return k.pureOp(t, op+"."+in.String(), t, args...)
 }
 
-// comparison is a way to compare, with what it gives for constants.
+// comparison is a comparison operator. fold evaluates it for constants.
 type comparison struct {
 	what, op string
 	fold     func(a, b float64) bool
@@ -115,22 +116,22 @@ var (
 	ne = comparison{"Ne", "ne", func(a, b float64) bool { return a != b }}
 )
 
-// Lt is the predicate a < b; false if one of them is NaN, as in Go.
+// Lt returns the predicate a < b, which is false if a or b is NaN, as in Go.
 func (k *Kernel) Lt(a, b Value) Reg { return k.compare(lt, a, b) }
 
-// Le is the predicate a ≤ b; false if one of them is NaN.
+// Le returns the predicate a ≤ b, which is false if a or b is NaN.
 func (k *Kernel) Le(a, b Value) Reg { return k.compare(le, a, b) }
 
-// Gt is the predicate a > b; false if one of them is NaN.
+// Gt returns the predicate a > b, which is false if a or b is NaN.
 func (k *Kernel) Gt(a, b Value) Reg { return k.compare(gt, a, b) }
 
-// Ge is the predicate a ≥ b; false if one of them is NaN.
+// Ge returns the predicate a ≥ b, which is false if a or b is NaN.
 func (k *Kernel) Ge(a, b Value) Reg { return k.compare(ge, a, b) }
 
-// Eq is the predicate a = b; false if one of them is NaN.
+// Eq returns the predicate a = b, which is false if a or b is NaN.
 func (k *Kernel) Eq(a, b Value) Reg { return k.compare(eq, a, b) }
 
-// Ne is the predicate a ≠ b; true if one of them is NaN.
+// Ne returns the predicate a ≠ b, which is true if a or b is NaN.
 func (k *Kernel) Ne(a, b Value) Reg { return k.compare(ne, a, b) }
 
 func (k *Kernel) compare(c comparison, a, b Value) Reg {
@@ -141,7 +142,7 @@ func (k *Kernel) compare(c comparison, a, b Value) Reg {
 	case t == ptx.NoType:
 		return constBool(c.fold(x.number(), y.number()))
 	case t == ptx.Pred:
-		return k.fail("%s of predicates", c.what)
+		return k.fail("%s of predicates: want numbers", c.what)
 	}
 	op := c.op
 	if c.op == "ne" && t.Class() == ptx.Float {
@@ -150,7 +151,7 @@ func (k *Kernel) compare(c comparison, a, b Value) Reg {
 	return k.pureOp(ptx.Pred, "setp."+op+"."+t.String(), t, x, y)
 }
 
-// Select is a where the predicate p holds and b elsewhere.
+// Select returns a where the predicate p is true, and otherwise b.
 func (k *Kernel) Select(p, a, b Value) Reg {
 	c := k.reg(p)
 	x, y, t := k.pair("Select", a, b)
@@ -158,18 +159,18 @@ func (k *Kernel) Select(p, a, b Value) Reg {
 	case !c.ok() || !x.ok():
 		return Reg{bad}
 	case c.v.typ != ptx.Pred:
-		return k.fail("Select by %s, which is no predicate", c)
+		return k.fail("Select: the condition is %s, want a predicate", c)
 	case c.isBool(true):
 		return k.same(x)
 	case c.isBool(false):
 		return k.same(y)
 	case t == ptx.NoType || t == ptx.Pred:
-		return k.fail("Select among constants or predicates")
+		return k.fail("Select between constants or predicates: want at least one register of a numeric type")
 	}
 	return k.result(t, "selp."+moveType(t).String(), k.operand(x, t), k.operand(y, t), c.v.node)
 }
 
-// Min is the smaller of a and b; of floating point the one that is no NaN.
+// Min returns the smaller of a and b. If one of them is NaN, it returns the other.
 func (k *Kernel) Min(a, b Value) Reg {
 	x, y, t := k.pair("Min", a, b)
 	switch {
@@ -181,7 +182,7 @@ func (k *Kernel) Min(a, b Value) Reg {
 	return k.compute(arithmetic(t), "min", x, y)
 }
 
-// Max is the larger of a and b; of floating point the one that is no NaN.
+// Max returns the larger of a and b. If one of them is NaN, it returns the other.
 func (k *Kernel) Max(a, b Value) Reg {
 	x, y, t := k.pair("Max", a, b)
 	switch {
@@ -193,19 +194,18 @@ func (k *Kernel) Max(a, b Value) Reg {
 	return k.compute(arithmetic(t), "max", x, y)
 }
 
-// Neg is -a.
+// Neg returns -a.
 func (k *Kernel) Neg(a Value) Reg { return k.unary("Neg", "neg", a) }
 
-// Abs is |a|.
+// Abs returns |a|.
 func (k *Kernel) Abs(a Value) Reg { return k.unary("Abs", "abs", a) }
 
-// Exp2 is 2 to the a, of type F32, within 2 units in the last place, and 0 where that is
-// below the normal range.
+// Exp2 returns 2 to the power of a, of type F32, within 2 units in the last place. Results below
+// the normal range are flushed to 0.
 func (k *Kernel) Exp2(a Value) Reg { return k.unary("Exp2", "ex2.approx.ftz", a) }
 
-// Reciprocal is 1 / a, of type F32, within a unit in the last place; a quotient below the
-// normal range is 0, and so is that of such an a infinite. Unlike [Kernel.Div] it is one
-// instruction, which branches nowhere.
+// Reciprocal returns 1 / a, of type F32, within one unit in the last place. Subnormal operands
+// and results are flushed to 0. Unlike [Kernel.Div] it is a single instruction without branches.
 func (k *Kernel) Reciprocal(a Value) Reg { return k.unary("Reciprocal", "rcp.approx.ftz", a) }
 
 // unary emits an operation on one register.
@@ -215,7 +215,7 @@ func (k *Kernel) unary(what, op string, a Value) Reg {
 	case !x.ok():
 		return x
 	case x.v.constant:
-		return k.fail("%s of a constant", what)
+		return k.fail("%s of a constant: want a register", what)
 	}
 	return k.compute(x.v.typ, op, x)
 }

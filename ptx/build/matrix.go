@@ -2,29 +2,29 @@ package build
 
 import "tilework/ptx"
 
-// Matrix is a matrix in global memory: rows×cols elements, ld elements from the
-// start of a row to the start of the next, or the transpose of one.
+// Matrix is a row-major matrix in global memory, or the transpose of one. Consecutive rows are ld
+// elements apart.
 type Matrix struct {
-	Ptr        // to the first element
+	Ptr        // pointer to the first element
 	Rows, Cols Reg
-	pitch      Reg // bytes from a row to the next in memory, u64
+	pitch      Reg // bytes between consecutive rows in memory, of type u64
 	trans      bool
 }
 
-// Matrix is the rows×cols matrix at p. Addresses are computed in 64 bits, whatever
-// the indices have.
+// Matrix returns the rows×cols matrix at p with leading dimension ld. Addresses are computed in
+// 64 bits for all types of indices.
 func (k *Kernel) Matrix(p Ptr, rows, cols, ld Value) Matrix {
 	pitch := k.Mul(k.To(ptx.U64, ld), p.elem.Bytes())
 	return Matrix{Ptr: p, Rows: k.reg(rows), Cols: k.reg(cols), pitch: pitch}
 }
 
-// T is the transpose of m: the same memory with the indices in the other order.
+// T returns the transpose of m, which shares m's memory.
 func (m Matrix) T() Matrix {
 	m.Rows, m.Cols, m.trans = m.Cols, m.Rows, !m.trans
 	return m
 }
 
-// At points to element (i, j).
+// At returns a pointer to element (i, j).
 func (m Matrix) At(i, j Value) Ptr {
 	if m.trans {
 		i, j = j, i
@@ -32,7 +32,7 @@ func (m Matrix) At(i, j Value) Ptr {
 	return m.displaced(index{i, m.pitch}, index{j, constInt(int64(m.elem.Bytes()))})
 }
 
-// Apart is the bytes from an element to the one i rows down and j columns on.
+// Apart returns the distance in bytes between elements (0, 0) and (i, j).
 func (m Matrix) Apart(i, j Value) Reg {
 	if m.trans {
 		i, j = j, i
@@ -40,31 +40,31 @@ func (m Matrix) Apart(i, j Value) Reg {
 	return m.k.Mad(m.k.reg(i), m.pitch, m.k.Mul(j, m.elem.Bytes()))
 }
 
-// Inside is the predicate that m has an element (i, j).
+// Inside returns a predicate that reports whether (i, j) is in bounds.
 func (m Matrix) Inside(i, j Value) Reg {
 	return m.k.And(m.k.Lt(i, m.Rows), m.k.Lt(j, m.Cols))
 }
 
-// Load reads element (i, j).
+// Load loads element (i, j).
 func (m Matrix) Load(i, j Value) Reg { return m.At(i, j).Load() }
 
-// LoadOr0 reads element (i, j), which is 0 outside of the matrix.
+// LoadOr0 loads element (i, j), or returns 0 if it is out of bounds.
 func (m Matrix) LoadOr0(i, j Value) Reg { return m.At(i, j).LoadVecOr0(m.Inside(i, j), 1)[0] }
 
-// Store writes v to element (i, j).
+// Store stores v to element (i, j).
 func (m Matrix) Store(i, j, v Value) { m.At(i, j).Store(v) }
 
-// index is a position along a dimension and the bytes from one to the next.
+// index is an index along one dimension and the distance between its elements in bytes.
 type index struct {
 	at   Value
 	step Reg
 }
 
-// displaced is p moved along two dimensions. It begins with the index that is known
-// earlier, so that a loop over the other one adds to an address that stays.
+// displaced returns p advanced along two dimensions. It adds the index from the outer block
+// first, so that a loop over the other index adds to a loop-invariant address.
 func (p Ptr) displaced(a, b index) Ptr {
 	k := p.k
-	if k.reg(a.at).age() > k.reg(b.at).age() {
+	if k.reg(a.at).depth() > k.reg(b.at).depth() {
 		a, b = b, a
 	}
 	for _, ix := range []index{a, b} {
@@ -78,8 +78,9 @@ func (p Ptr) displaced(a, b index) Ptr {
 	return p
 }
 
-// age is how many blocks are around the one that made r; a variable is never old.
-func (r Reg) age() int {
+// depth returns the nesting depth of the block that created r. A variable counts as deeper than
+// any block, because it can change in all of them.
+func (r Reg) depth() int {
 	n := 0
 	if r.v == nil {
 		return n

@@ -6,21 +6,21 @@ import (
 	"tilework/ptx"
 )
 
-// Ptr points to elements of one type in global or shared memory.
+// Ptr is a pointer to elements of one type in global or shared memory.
 type Ptr struct {
 	k     *Kernel
 	space ptx.Space
 	elem  ptx.Type
-	base  Reg       // an address, u64 in global memory and u32 in shared
-	sym   *ptx.Name // or a shared array
-	off   int64     // bytes behind that
-	fixed bool      // what it points to does not change while the kernel runs
+	base  Reg       // address, of type u64 in global and u32 in shared memory
+	sym   *ptx.Name // shared array used instead of base, or nil
+	off   int64     // offset in bytes from base or sym
+	fixed bool      // the memory is read-only while the kernel runs
 }
 
 // Param declares a parameter of the kernel and returns its value.
 func (k *Kernel) Param(name string, t ptx.Type) Reg {
 	if !t.Declarable() || t == ptx.Pred {
-		return k.fail("a parameter of type .%v", t)
+		return k.fail("a parameter cannot have type .%v", t)
 	}
 	if !k.identifier(name) {
 		return Reg{bad}
@@ -36,32 +36,32 @@ func (k *Kernel) Pointer(name string, elem ptx.Type) Ptr {
 	return Ptr{k: k, space: ptx.Global, elem: elem, base: k.Named(name+"_g", k.pureOp(ptx.U64, "cvta.to.global.u64", ptx.U64, address))}
 }
 
-// ReadOnly is p for memory that nothing writes while the kernel runs: loads may go
-// through the read-only cache.
+// ReadOnly returns p as a pointer to memory that is not written while the kernel runs. Loads
+// through it use the read-only cache.
 func (p Ptr) ReadOnly() Ptr {
 	p.fixed = p.space == ptx.Global
 	return p
 }
 
-// As points to the same place, where elements of another type are.
+// As returns p as a pointer to elements of another type.
 func (p Ptr) As(elem ptx.Type) Ptr {
 	p.elem = elem
 	return p
 }
 
-// Elem is the type of the elements.
+// Elem returns the type of the elements.
 func (p Ptr) Elem() ptx.Type { return p.elem }
 
-// Loaded is the type in which the elements are loaded: bytes come as 32-bit integers.
+// Loaded returns the type of a loaded element: 8-bit elements are loaded as 32-bit integers.
 func (p Ptr) Loaded() ptx.Type { return loadedAs(p.elem) }
 
-// At points i elements further. i is at most 32 bits wide where p is shared.
+// At returns p advanced by i elements. In shared memory, i has at most 32 bits.
 func (p Ptr) At(i Value) Ptr { return p.plus(i, int64(p.elem.Bytes())) }
 
-// Skip points bytes further.
+// Skip returns p advanced by the given number of bytes.
 func (p Ptr) Skip(bytes Value) Ptr { return p.plus(bytes, 1) }
 
-// plus points i times bytes further.
+// plus returns p advanced by i times the given number of bytes.
 func (p Ptr) plus(i Value, bytes int64) Ptr {
 	k := p.k
 	r := k.reg(i)
@@ -70,7 +70,7 @@ func (p Ptr) plus(i Value, bytes int64) Ptr {
 		if p.off == int64(int32(p.off)) {
 			return p
 		}
-		r, p.off, bytes = constInt(p.off), 0, 1 // too far for an instruction's offset
+		r, p.off, bytes = constInt(p.off), 0, 1 // the offset of an instruction has 32 bits
 	}
 	if i, ok := r.previous(); ok {
 		return p.plus(i, bytes).plus(1, bytes)
@@ -80,7 +80,7 @@ func (p Ptr) plus(i Value, bytes int64) Ptr {
 	return p
 }
 
-// moved is the address i·step bytes behind p's base.
+// moved returns the address i·step bytes after p's base.
 func (p Ptr) moved(i, step Reg) Reg {
 	k := p.k
 	if before, ok := i.previous(); ok {
@@ -89,20 +89,20 @@ func (p Ptr) moved(i, step Reg) Reg {
 	switch {
 	case !i.ok() || !step.ok() || !p.start().ok():
 		return Reg{bad}
-	case i.v.typ != ptx.NoType && !whole(i.v.typ):
-		return k.fail("an index of type .%v: want a whole number", i.v.typ)
+	case i.v.typ != ptx.NoType && !isInteger(i.v.typ):
+		return k.fail("index has type .%v: want an integer", i.v.typ)
 	case i.v.typ.Class() == ptx.Signed && p.space == ptx.Global:
-		i = k.alias(ptx.U64, k.To(ptx.S64, i)) // extends the sign
+		i = k.alias(ptx.U64, k.To(ptx.S64, i)) // sign extension
 	case i.v.typ.Class() == ptx.Signed && i.v.typ.Bits() == 32:
 		i = k.alias(ptx.U32, i)
 	}
 	if p.space == ptx.Shared && i.v.typ.Bits() == 64 {
-		return k.fail("an index of 64 bits into shared memory: convert it with To")
+		return k.fail("index into shared memory has 64 bits: want at most 32, convert it with To")
 	}
 	return k.Mad(i, step, p.start())
 }
 
-// start is p's base as a register.
+// start returns p's base as a register.
 func (p Ptr) start() Reg {
 	if p.sym == nil {
 		return p.base
@@ -111,7 +111,7 @@ func (p Ptr) start() Reg {
 	return k.Named(p.sym.Name+"_s", k.place(ptx.U32, "mov.u32", "address "+p.sym.Name, []ptx.Operand{p.sym}, nil))
 }
 
-// Address is where p points to: a u64 in global memory, a u32 in shared.
+// Address returns the address in p, of type u64 in global and u32 in shared memory.
 func (p Ptr) Address() Reg {
 	return p.k.Add(p.start(), p.off)
 }
@@ -123,17 +123,16 @@ func (p Ptr) addr() *ptx.Addr {
 	return &ptx.Addr{Base: p.base.v.node, Offset: p.off}
 }
 
-// usable reports whether p can be accessed here.
+// usable reports whether p can be accessed in the current block.
 func (p Ptr) usable() bool {
 	return p.sym != nil || p.k.reg(p.base).ok()
 }
 
-// memoryType is the name of t for ld and st, which know the formats of half
-// precision by their bits.
+// memoryType returns the name of t for ld and st, which treat 16-bit floats as untyped.
 func memoryType(t ptx.Type) string { return moveType(t).String() }
 
-// loadedAs is the type of the register that a value of memory comes in: bytes are
-// extended, 8-bit floats as the bits that they are.
+// loadedAs returns the type of the register that holds a loaded value. Bytes are extended to 32
+// bits; 8-bit floats are loaded as untyped bytes.
 func loadedAs(t ptx.Type) ptx.Type {
 	switch t {
 	case ptx.S8:
@@ -158,11 +157,11 @@ func (p Ptr) mnemonic(op string, n int) string {
 	return s + "." + memoryType(p.elem)
 }
 
-// Load reads an element. Bytes come as 32-bit integers.
+// Load loads an element. Bytes are extended to 32-bit integers.
 func (p Ptr) Load() Reg { return p.LoadVec(1)[0] }
 
-// LoadVec reads n consecutive elements at once: 1, 2 or 4, of at most 16 bytes
-// together. The address must be a multiple of their size.
+// LoadVec loads n consecutive elements with one instruction: 1, 2 or 4 elements of at most 16
+// bytes in total. The address must be a multiple of the total size.
 func (p Ptr) LoadVec(n int) []Reg {
 	vs := p.destinations(n)
 	if vs != nil {
@@ -171,14 +170,14 @@ func (p Ptr) LoadVec(n int) []Reg {
 	return p.orBad(vs, n)
 }
 
-// LoadTo is LoadVec into variables.
+// LoadTo is like LoadVec, but loads into variables.
 func (p Ptr) LoadTo(vars ...Reg) {
 	for _, v := range vars {
 		if !p.k.variable("LoadTo", v) {
 			return
 		}
 		if v.v.typ != loadedAs(p.elem) {
-			p.k.fail("a load from memory of type .%v into %s", p.elem, v)
+			p.k.fail("LoadTo from memory of type .%v into %s: want a variable of type .%v", p.elem, v, loadedAs(p.elem))
 			return
 		}
 	}
@@ -187,8 +186,8 @@ func (p Ptr) LoadTo(vars ...Reg) {
 	}
 }
 
-// LoadVecOr0 is LoadVec where the predicate ok holds and zeros elsewhere, without a
-// branch.
+// LoadVecOr0 is like LoadVec where the predicate ok is true, and returns zeros elsewhere. It does
+// not branch.
 func (p Ptr) LoadVecOr0(ok Value, n int) []Reg {
 	k := p.k
 	c := k.reg(ok)
@@ -198,7 +197,7 @@ func (p Ptr) LoadVecOr0(ok Value, n int) []Reg {
 	case c.isBool(true):
 		return p.LoadVec(n)
 	case c.v.typ != ptx.Pred:
-		k.fail("a load under %s, which is no predicate", c)
+		k.fail("LoadVecOr0: the condition is %s, want a predicate", c)
 		return p.orBad(nil, n)
 	}
 	vs := p.destinations(n)
@@ -212,7 +211,7 @@ func (p Ptr) LoadVecOr0(ok Value, n int) []Reg {
 	return p.orBad(vs, n)
 }
 
-// destinations makes the registers of a load, unless there is something wrong with it.
+// destinations returns new registers for a load of n elements, or nil if the load is invalid.
 func (p Ptr) destinations(n int) []Reg {
 	if !p.usable() || !p.vectorOf(n) {
 		return nil
@@ -236,16 +235,16 @@ func (p Ptr) orBad(vs []Reg, n int) []Reg {
 
 func (p Ptr) vectorOf(n int) bool {
 	if n != 1 && n != 2 && n != 4 || n*p.elem.Bytes() > 16 {
-		p.k.fail("a vector of %d elements of type .%v: want 1, 2 or 4, in 16 bytes", n, p.elem)
+		p.k.fail("vector of %d elements of type .%v: want 1, 2 or 4 elements in at most 16 bytes", n, p.elem)
 		return false
 	}
 	return true
 }
 
-// Store writes v to an element.
+// Store stores v to an element.
 func (p Ptr) Store(v Value) { p.StoreVec(v) }
 
-// StoreVec writes consecutive elements at once, as [Ptr.LoadVec] reads them.
+// StoreVec stores consecutive elements with one instruction; see [Ptr.LoadVec] for the limits.
 func (p Ptr) StoreVec(vs ...Value) {
 	k := p.k
 	if !p.usable() || !p.vectorOf(len(vs)) {
@@ -261,7 +260,7 @@ func (p Ptr) StoreVec(vs ...Value) {
 		case r.v.constant && fits(r, want):
 			r = k.constant(want, r)
 		case r.v.typ != want:
-			k.fail("a store of %s to memory of type .%v: convert it with To", r, p.elem)
+			k.fail("store of %s to memory of type .%v: want a value of type .%v, convert it with To", r, p.elem, want)
 			return
 		}
 		operands[i] = r.v.node
@@ -269,8 +268,7 @@ func (p Ptr) StoreVec(vs ...Value) {
 	k.emit(p.mnemonic("st", len(vs)), p.addr(), vectorOf(operands))
 }
 
-// constant is a constant in a register, for instructions that take no immediate of
-// its type.
+// constant returns a constant in a register, for instructions that accept no immediate.
 func (k *Kernel) constant(t ptx.Type, r Reg) Reg {
 	mov := "mov." + moveType(t).String()
 	o := k.operand(r, moveType(t))
@@ -285,7 +283,8 @@ func vector(vs []Reg) ptx.Operand {
 	return vectorOf(operands)
 }
 
-// vectorOf is a list of operands as one: a single one stands for itself.
+// vectorOf returns a list of operands as one operand: a vector, or the operand itself if there is
+// only one.
 func vectorOf(operands []ptx.Operand) ptx.Operand {
 	if len(operands) == 1 {
 		return operands[0]
@@ -293,22 +292,22 @@ func vectorOf(operands []ptx.Operand) ptx.Operand {
 	return &ptx.Vector{Elems: operands}
 }
 
-// sharedAlign is what shared arrays are aligned to, in bytes: what the widest vector
-// access and ldmatrix ask for, and 128-byte swizzles.
+// sharedAlign is the alignment of shared arrays in bytes. It suffices for the widest vector
+// access, for ldmatrix and for 128-byte swizzles.
 const sharedAlign = 128
 
-// dynamicName is the variable that dynamic shared memory goes by.
+// dynamicName is the name of the variable for dynamic shared memory.
 const dynamicName = "dynamic_shared"
 
-// Array is a matrix in shared memory: rows×cols elements, row after row.
+// Array is a row-major matrix in shared memory.
 type Array struct {
 	Ptr
 	Rows, Cols int
-	pitch      int64 // bytes
+	pitch      int64 // bytes between consecutive rows
 }
 
-// Shared declares a matrix in shared memory. More columns than are used keep the
-// rows out of each other's banks.
+// Shared declares a matrix in static shared memory. Padding columns can prevent bank conflicts
+// between rows.
 func (k *Kernel) Shared(name string, elem ptx.Type, rows, cols int) Array {
 	if _, ok := k.sharedBytes(name, elem, rows, cols); ok {
 		k.shared = append(k.shared, &ptx.Var{Pos: k.caller(), Space: ptx.Shared, Align: sharedAlign, Type: bitsOf(elem), Name: name, Dims: []int{rows, cols}})
@@ -316,8 +315,8 @@ func (k *Kernel) Shared(name string, elem ptx.Type, rows, cols int) Array {
 	return k.array(&ptx.Name{Name: name}, elem, rows, cols, 0)
 }
 
-// SharedDynamic is [Kernel.Shared] in dynamic shared memory, of which a block can
-// have more than 48 KiB; see [Kernel.DynamicBytes].
+// SharedDynamic is like [Kernel.Shared], but uses dynamic shared memory, which can be larger than
+// 48 KiB; see [Kernel.DynamicBytes].
 func (k *Kernel) SharedDynamic(name string, elem ptx.Type, rows, cols int) Array {
 	at := k.dynamic
 	if bytes, ok := k.sharedBytes(name, elem, rows, cols); ok {
@@ -336,17 +335,18 @@ func (k *Kernel) sharedBytes(name string, elem ptx.Type, rows, cols int) (n int,
 		return 0, false
 	}
 	if rows < 1 || cols < 1 || elem.Bytes() < 1 || int64(rows)*int64(cols) > math.MaxInt32/16 {
-		k.fail("a shared array %s of %d×%d .%v", name, rows, cols, elem)
+		k.fail("shared array %s has %d×%d elements of type .%v: want at least 1×1, and fewer than 2^27 elements",
+			name, rows, cols, elem)
 		return 0, false
 	}
 	return rows * cols * elem.Bytes(), true
 }
 
-// At points to element (i, j).
+// At returns a pointer to element (i, j).
 func (a Array) At(i, j Value) Ptr { return a.From(i, j).Ptr }
 
-// From is the part of a that begins at element (i, j): with constant indices behind
-// it, an access needs no further arithmetic.
+// From returns the part of a that starts at element (i, j). Accesses to it with constant indices
+// need no further address arithmetic.
 func (a Array) From(i, j Value) Array {
 	rows := index{i, constInt(a.pitch)}
 	cols := index{j, constInt(int64(a.elem.Bytes()))}
@@ -354,11 +354,11 @@ func (a Array) From(i, j Value) Array {
 	return a
 }
 
-// Load reads element (i, j).
+// Load loads element (i, j).
 func (a Array) Load(i, j Value) Reg { return a.At(i, j).Load() }
 
-// LoadVec reads n elements from (i, j) on.
+// LoadVec loads n elements starting at (i, j).
 func (a Array) LoadVec(i, j Value, n int) []Reg { return a.At(i, j).LoadVec(n) }
 
-// Store writes v to element (i, j).
+// Store stores v to element (i, j).
 func (a Array) Store(i, j, v Value) { a.At(i, j).Store(v) }

@@ -9,18 +9,19 @@ import (
 	"tilework/ptx"
 )
 
-// scope is a block of the kernel: what is emitted in it and what it has computed.
+// scope is a block of the kernel, with the instructions emitted in it and the values computed so
+// far.
 type scope struct {
 	outer *scope
-	// ahead says that what needs nothing made in the block is emitted before it: the
-	// body of a loop, or instructions under a predicate.
-	ahead bool
-	guard Reg // the predicate that instructions of the block stand under, if any
+	// hoist reports whether operations on values from outside the block are emitted before
+	// it. It is set for loop bodies and for predicated instructions.
+	hoist bool
+	guard Reg // predicate of the instructions in the block, if any
 	stmts []ptx.Stmt
-	known map[string]Reg // the results of pure instructions, by their text
+	known map[string]Reg // results of pure instructions, by the keys of place
 }
 
-// within reports whether s is o or a block inside of it.
+// within reports whether s is o or nested inside o.
 func (s *scope) within(o *scope) bool {
 	for ; s != nil; s = s.outer {
 		if s == o {
@@ -30,7 +31,7 @@ func (s *scope) within(o *scope) bool {
 	return false
 }
 
-// block runs f in a new block and returns the block.
+// block calls f with s as the current block and returns s.
 func (k *Kernel) block(s *scope, f func()) *scope {
 	s.outer, s.known = k.cur, map[string]Reg{}
 	k.cur = s
@@ -39,7 +40,7 @@ func (k *Kernel) block(s *scope, f func()) *scope {
 	return s
 }
 
-// emit adds an instruction to the current block.
+// emit appends an instruction to the current block.
 func (k *Kernel) emit(mnemonic string, args ...ptx.Operand) *ptx.Instr {
 	return k.emitIn(k.cur, mnemonic, args...)
 }
@@ -54,15 +55,15 @@ func (k *Kernel) emitIn(s *scope, mnemonic string, args ...ptx.Operand) *ptx.Ins
 	return i
 }
 
-// result emits an instruction in place and returns what it computes.
+// result emits an instruction in the current block and returns its result.
 func (k *Kernel) result(t ptx.Type, mnemonic string, args ...ptx.Operand) Reg {
 	v := k.newValue(t, k.cur)
 	k.pure[k.emit(mnemonic, append([]ptx.Operand{v.node}, args...)...)] = v
 	return Reg{v}
 }
 
-// pureOp is an instruction that gives the same result wherever it stands: it is
-// emitted where [Kernel.home] says, unless it has been before.
+// pureOp returns the result of an instruction without side effects. It emits the instruction in
+// the block that [Kernel.home] selects, unless an equal one is already available.
 func (k *Kernel) pureOp(t ptx.Type, mnemonic string, in ptx.Type, args ...Reg) Reg {
 	operands := make([]ptx.Operand, len(args))
 	key := mnemonic
@@ -80,7 +81,7 @@ func (k *Kernel) pureOp(t ptx.Type, mnemonic string, in ptx.Type, args ...Reg) R
 	return k.place(t, mnemonic, key, operands, args)
 }
 
-// place emits a pure instruction, or finds it by its key.
+// place emits a pure instruction, or returns the result of an earlier one with the same key.
 func (k *Kernel) place(t ptx.Type, mnemonic, key string, operands []ptx.Operand, args []Reg) Reg {
 	if slices.ContainsFunc(args, func(a Reg) bool { return a.v.mutable }) {
 		return k.result(t, mnemonic, operands...)
@@ -98,23 +99,23 @@ func (k *Kernel) place(t ptx.Type, mnemonic, key string, operands []ptx.Operand,
 	return Reg{v}
 }
 
-// home is the block in which a pure operation on args is best emitted: the one
-// outside of all loops that make none of args.
+// home returns the block in which to emit a pure operation on args: outside all loops in which
+// args are invariant.
 func (k *Kernel) home(args []Reg) *scope {
 	home := k.cur
 	for s := k.cur; s.outer != nil; s = s.outer {
 		if slices.ContainsFunc(args, func(a Reg) bool { return a.v.scope == s }) {
 			break
 		}
-		if s.ahead {
+		if s.hoist {
 			home = s.outer
 		}
 	}
 	return home
 }
 
-// prune leaves out the pure instructions whose results nothing uses. Uses stand
-// behind what they use, so one pass from the end sees them first.
+// prune removes pure instructions whose results are unused. Uses follow definitions, so one
+// backward pass suffices.
 func (k *Kernel) prune(stmts []ptx.Stmt) []ptx.Stmt {
 	used := map[*value]bool{}
 	kept := make([]ptx.Stmt, 0, len(stmts))
@@ -132,7 +133,7 @@ func (k *Kernel) prune(stmts []ptx.Stmt) []ptx.Stmt {
 	return kept
 }
 
-// eachName calls f for each name that the instructions of body name, in order.
+// eachName calls f for each name in the instructions of body, in order.
 func eachName(body []ptx.Stmt, f func(*ptx.Name)) {
 	for _, s := range body {
 		if i, ok := s.(*ptx.Instr); ok {
@@ -173,9 +174,9 @@ func eachOperand(i *ptx.Instr, f func(*ptx.Name)) {
 	}
 }
 
-// locate puts a .loc before each instruction of another source line than the one
-// before it, and the files into m. Of a file's path only its name is kept, so that
-// the text does not depend on where it was written.
+// locate inserts a .loc before each instruction whose source line differs from the previous one,
+// and adds the .file directives to m. It keeps only the base name of a file, so that the PTX does
+// not depend on the directory of the source.
 func (k *Kernel) locate(m *ptx.Module, body []ptx.Stmt) []ptx.Stmt {
 	files := map[string]int{}
 	var out []ptx.Stmt

@@ -1,13 +1,13 @@
 package build
 
-// ForUnrolled is [Kernel.For] with n rounds of the body written one after the other,
-// whose loads can then be under way together, and a loop for the rounds that are left
-// over. to is no less than from.
+// ForUnrolled is like [Kernel.For] with the body unrolled n times, so that the loads of several
+// iterations can be in flight together. A second loop executes the remaining iterations. to must
+// be at least from.
 //
-// An address that is computed from i costs one addition a round, not a product.
+// Addresses computed from i cost one addition per unrolled iteration instead of a multiplication.
 func (k *Kernel) ForUnrolled(from, to Value, n int, body func(i Reg)) {
 	if n < 1 {
-		k.fail("ForUnrolled by %d: want at least 1", n)
+		k.fail("ForUnrolled(n = %d): want at least 1", n)
 		return
 	}
 	rest := k.Sub(to, k.Rem(k.Sub(to, from), n))
@@ -20,8 +20,8 @@ func (k *Kernel) ForUnrolled(from, to Value, n int, body func(i Reg)) {
 	k.For(rest, to, body)
 }
 
-// next is i + 1, where that is known not to wrap around: [Ptr.At] may go on from the
-// address of i.
+// next returns i + 1, which must not wrap around. [Ptr.At] then computes the address of i + 1
+// from the address of i.
 func (k *Kernel) next(i Reg) Reg {
 	n := k.Add(i, 1)
 	if n.ok() && !n.v.constant {
@@ -30,7 +30,7 @@ func (k *Kernel) next(i Reg) Reg {
 	return n
 }
 
-// previous is what [Kernel.next] made r of.
+// previous returns the i for which r was returned by [Kernel.next]. ok is false if there is none.
 func (r Reg) previous() (i Reg, ok bool) {
 	if r.v == nil || r.v.before == nil {
 		return Reg{}, false

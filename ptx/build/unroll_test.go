@@ -11,8 +11,8 @@ import (
 	"tilework/ptx/emu"
 )
 
-// gather is a kernel of one thread that copies rows from..to of a matrix's second
-// column, in rounds that are unrolled n times, and then the same out of shared memory.
+// gather returns a kernel for one thread that copies rows from..to of the second column of a
+// matrix, in a loop unrolled n times, and then reads them again from shared memory.
 func gather(n int, index ptx.Type, trans bool) *build.Kernel {
 	k := build.New("gather")
 	k.Threads(1, 1, 1)
@@ -35,7 +35,8 @@ func gather(n int, index ptx.Type, trans bool) *build.Kernel {
 	return k
 }
 
-// TestForUnrolled: however a loop is unrolled, each round runs, once and in its place.
+// TestForUnrolled checks that each iteration is executed once and at its index for all unroll
+// factors.
 func TestForUnrolled(t *testing.T) {
 	for _, index := range []ptx.Type{ptx.U32, ptx.U64, ptx.S32} {
 		for _, trans := range []bool{false, true} {
@@ -72,7 +73,7 @@ func parsed(t *testing.T, k *build.Kernel) *ptx.Module {
 	return m
 }
 
-// gathered runs the kernel on a matrix of 64×64 whose element (i, j) is 100·i + j.
+// gathered runs the kernel on a 64×64 matrix whose element (i, j) is 100·i + j.
 func gathered(t *testing.T, p *emu.Program, index ptx.Type, from, to int) []uint32 {
 	t.Helper()
 	memory := emu.NewMemory(emu.MemoryOptions{})
@@ -119,8 +120,8 @@ func gathered(t *testing.T, p *emu.Program, index ptx.Type, from, to int) []uint
 	return got
 }
 
-// TestForUnrolledAddresses: a round adds to the address of the one before, and an index
-// along a row costs nothing.
+// TestForUnrolledAddresses checks that an iteration adds to the address of the previous one, and
+// that an index along a row needs no instructions.
 func TestForUnrolledAddresses(t *testing.T) {
 	k := build.New("sum")
 	n, ld := k.Param("n", ptx.U32), k.Param("ld", ptx.U64)
@@ -141,7 +142,7 @@ func TestForUnrolledAddresses(t *testing.T) {
 func TestForUnrolledErrors(t *testing.T) {
 	k := build.New("k")
 	k.ForUnrolled(0, 4, 0, func(build.Reg) {})
-	if _, err := k.Build(); err == nil || !strings.Contains(err.Error(), "ForUnrolled by 0: want at least 1") {
-		t.Errorf("unrolled 0 times: %v", err)
+	if _, err := k.Build(); err == nil || !strings.Contains(err.Error(), "ForUnrolled(n = 0): want at least 1") {
+		t.Errorf("unrolling 0 times: got error %v", err)
 	}
 }

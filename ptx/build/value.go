@@ -10,22 +10,22 @@ import (
 	"tilework/ptx"
 )
 
-// Value is what an operand may be: a [Reg], or a Go integer, float or bool that is
-// the same in every thread. A Go number takes the type of the registers it meets.
+// Value is an operand: a [Reg], or a Go integer, float or bool, which is a constant. A Go number
+// takes the type of the registers that it is combined with.
 type Value = any
 
-// Reg is a value that a thread computes: a typed register, or a constant that
-// came out of operations on Go numbers. The zero Reg is none.
+// Reg is a run-time value of a thread: a typed register, or a constant computed from Go numbers.
+// The zero Reg has no value.
 type Reg struct{ v *value }
 
 type value struct {
 	typ  ptx.Type // NoType for a constant number
 	node *ptx.Name
-	name string // given by the kernel's author
-	// scope is the block that the value is made in.
+	name string // set by Named
+	// scope is the block that created the value.
 	scope   *scope
-	mutable bool // a variable
-	// before is the value that this is one more than, without wrapping around.
+	mutable bool // the value is a variable
+	// before is the value of which this one is the successor, without wraparound, or nil.
 	before *value
 
 	constant, float bool
@@ -33,10 +33,10 @@ type value struct {
 	f               float64
 }
 
-// bad is the value of an operation that failed.
+// bad is the value of every failed operation.
 var bad = &value{}
 
-// Type is the register's type; NoType for a constant number.
+// Type returns the type of r, or NoType for a numeric constant.
 func (r Reg) Type() ptx.Type {
 	if r.v == nil {
 		return ptx.NoType
@@ -44,7 +44,7 @@ func (r Reg) Type() ptx.Type {
 	return r.v.typ
 }
 
-// Int is the value of a constant whole number; ok is false for every other Reg.
+// Int returns the value of an integer constant. ok is false for any other Reg.
 func (r Reg) Int() (n int64, ok bool) {
 	if r.v == nil || !r.v.constant || r.v.float || r.v.typ == ptx.Pred {
 		return 0, false
@@ -73,7 +73,7 @@ func constBool(b bool) Reg {
 	return Reg{v}
 }
 
-// number is a constant as a float64.
+// number returns a constant as a float64.
 func (r Reg) number() float64 {
 	if r.v.float {
 		return r.v.f
@@ -81,15 +81,15 @@ func (r Reg) number() float64 {
 	return float64(r.v.i)
 }
 
-// reg is x as a Reg. It checks that x may be used here.
+// reg returns x as a Reg. It fails if x cannot be used in the current block.
 func (k *Kernel) reg(x Value) Reg {
 	switch x := x.(type) {
 	case Reg:
 		switch {
 		case x.v == nil:
-			return k.fail("an operand is a Reg without a value")
+			return k.fail("operand is a zero Reg")
 		case x.v.scope != nil && !k.cur.within(x.v.scope):
-			return k.fail("%s is used outside of the block that made it: declare it with Var before", x)
+			return k.fail("%s is used outside the block that created it: declare it with Var before the block", x)
 		}
 		return x
 	case int:
@@ -107,10 +107,10 @@ func (k *Kernel) reg(x Value) Reg {
 	case bool:
 		return constBool(x)
 	}
-	return k.fail("an operand is a %T: want a Reg or a Go number", x)
+	return k.fail("operand is a %T: want a Reg, a Go number or a bool", x)
 }
 
-// String is the register's name, or the constant's value.
+// String returns the name of a register or the value of a constant.
 func (r Reg) String() string {
 	switch v := r.v; {
 	case v == nil || v == bad:
@@ -128,7 +128,7 @@ func (r Reg) String() string {
 	}
 }
 
-// operand is r where an instruction wants type t.
+// operand returns r as an operand of type t.
 func (k *Kernel) operand(r Reg, t ptx.Type) ptx.Operand {
 	v := r.v
 	if !v.constant {
@@ -140,19 +140,19 @@ func (k *Kernel) operand(r Reg, t ptx.Type) ptx.Operand {
 	case t == ptx.F64:
 		return &ptx.Imm{Kind: ptx.F64Bits, Bits: math.Float64bits(r.number())}
 	case v.float:
-		k.fail("the constant %v where a value of type .%v is wanted", v.f, t)
+		k.fail("constant %v: want a value of type .%v", v.f, t)
 	}
 	return &ptx.Imm{Kind: ptx.Int, Bits: uint64(v.i)}
 }
 
-// newValue makes a register.
+// newValue returns a new register of type t in block s.
 func (k *Kernel) newValue(t ptx.Type, s *scope) *value {
 	v := &value{typ: t, node: &ptx.Name{}, scope: s}
 	k.values[v.node] = v
 	return v
 }
 
-// Named gives a register a name in the text; a constant has none.
+// Named sets the name of a register in the PTX and returns r. It has no effect on constants.
 func (k *Kernel) Named(name string, r Reg) Reg {
 	if k.identifier(name) && r.v != nil && r.v.node != nil {
 		r.v.name = name
@@ -160,20 +160,20 @@ func (k *Kernel) Named(name string, r Reg) Reg {
 	return r
 }
 
-// identifier reports whether a name can stand in the text.
+// identifier reports whether name is a valid identifier in PTX, and fails if it is not.
 func (k *Kernel) identifier(name string) bool {
 	ok := name != ""
 	for i, c := range name {
 		ok = ok && (c == '_' || c == '$' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && c >= '0' && c <= '9')
 	}
 	if !ok {
-		k.fail("the name %q: want letters, digits, _ and $, no digit first", name)
+		k.fail("name %q: want letters, digits, _ and $, not starting with a digit", name)
 	}
 	return ok
 }
 
-// Var declares a variable and gives it a value; Set and FMA write another one to it.
-// Without a name it gets a number.
+// Var declares a variable with an initial value. Set and FMA change it. If name is empty, the
+// variable gets a number.
 func (k *Kernel) Var(name string, t ptx.Type, init Value) Reg {
 	r := k.Fresh(t)
 	if name != "" {
@@ -183,7 +183,7 @@ func (k *Kernel) Var(name string, t ptx.Type, init Value) Reg {
 	return r
 }
 
-// Vars declares n variables, name0 to name(n-1).
+// Vars declares n variables called name0 to name(n-1).
 func (k *Kernel) Vars(name string, t ptx.Type, n int, init Value) []Reg {
 	vs := make([]Reg, n)
 	for i := range vs {
@@ -192,17 +192,17 @@ func (k *Kernel) Vars(name string, t ptx.Type, n int, init Value) []Reg {
 	return vs
 }
 
-// Fresh declares a variable that [Kernel.Do] is to write: it has no value before.
+// Fresh declares an uninitialized variable as a destination for [Kernel.Do].
 func (k *Kernel) Fresh(t ptx.Type) Reg {
 	if !t.Info().Storage.Declarable() {
-		return k.fail("a variable of type .%v", t)
+		return k.fail("a variable cannot have type .%v", t)
 	}
 	v := k.newValue(t, k.cur)
 	v.mutable = true
 	return Reg{v}
 }
 
-// Set writes x to a variable.
+// Set assigns x to a variable.
 func (k *Kernel) Set(v Reg, x Value) {
 	r := k.reg(x)
 	if !k.variable("Set", v) || !r.ok() {
@@ -216,12 +216,14 @@ func (k *Kernel) Set(v Reg, x Value) {
 	}
 }
 
+// variable reports whether v is a variable that can be used here, and fails if it is not. what
+// names the operation in the error message.
 func (k *Kernel) variable(what string, v Reg) bool {
 	switch {
 	case v.v == bad:
 		return false
 	case v.v == nil || !v.v.mutable:
-		k.fail("%s writes %s, which is no variable: declare it with Var", what, v)
+		k.fail("%s writes %s, which is not a variable: declare it with Var", what, v)
 		return false
 	case !k.reg(v).ok():
 		return false
@@ -229,7 +231,7 @@ func (k *Kernel) variable(what string, v Reg) bool {
 	return true
 }
 
-// moveType is the type that mov takes for a register of type t.
+// moveType returns the type of the mov instruction for a register of type t.
 func moveType(t ptx.Type) ptx.Type {
 	if t.Class() == ptx.Float && t != ptx.F32 && t != ptx.F64 {
 		return bitsOf(t)
@@ -237,7 +239,7 @@ func moveType(t ptx.Type) ptx.Type {
 	return t
 }
 
-// bitsOf is the untyped type of t's width.
+// bitsOf returns the untyped type of t's width.
 func bitsOf(t ptx.Type) ptx.Type {
 	switch t.Bits() {
 	case 8:
@@ -250,15 +252,15 @@ func bitsOf(t ptx.Type) ptx.Type {
 	return ptx.B64
 }
 
-// prefixes are what the names of registers without a name of their own begin with.
+// prefixes holds the prefix of unnamed registers of each type.
 var prefixes = map[ptx.Type]string{
 	ptx.Pred: "p", ptx.U16: "h", ptx.S16: "hs", ptx.B16: "hb", ptx.F16: "hf",
 	ptx.U32: "r", ptx.S32: "s", ptx.B32: "b", ptx.F16x2: "hh", ptx.F32: "f",
 	ptx.U64: "rd", ptx.S64: "sd", ptx.B64: "bd", ptx.F64: "fd", ptx.B128: "q",
 }
 
-// declare names the registers that the body uses and returns their declarations:
-// numbered ones by type, then those that the author named.
+// declare assigns names to the registers in body and returns their declarations: numbered
+// registers by type, followed by named ones.
 func (k *Kernel) declare(body []ptx.Stmt) []*ptx.Var {
 	var numbered, named []*ptx.Var
 	byType := map[ptx.Type]*ptx.Var{}
@@ -286,7 +288,7 @@ func (k *Kernel) declare(body []ptx.Stmt) []*ptx.Var {
 	return append(numbered, grouped(named)...)
 }
 
-// grouped puts declarations of name0, name1, … that follow each other into one.
+// grouped combines consecutive declarations of name0, name1, … into ranges.
 func grouped(vars []*ptx.Var) []*ptx.Var {
 	var out []*ptx.Var
 	for _, v := range vars {
@@ -302,10 +304,10 @@ func grouped(vars []*ptx.Var) []*ptx.Var {
 	return out
 }
 
-// unique is a name that no other register has.
+// unique returns name, with a suffix if another register already has that name.
 func unique(name string, taken map[string]bool) string {
 	if stem := strings.TrimRight(name, "0123456789"); stem != name && slices.Contains(slices.Collect(maps.Values(prefixes)), stem) {
-		name += "_" // as it would stand for a numbered register
+		name += "_" // avoids the names of numbered registers
 	}
 	free := name
 	for n := 2; taken[free]; n++ {

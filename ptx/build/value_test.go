@@ -12,21 +12,21 @@ import (
 	"tilework/ptx/emu"
 )
 
-// seed is that of TILEWORK_SEED, or a random one.
+// seed returns TILEWORK_SEED, or a random seed if it is not set.
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	n := rand.Uint64()
 	if s := os.Getenv("TILEWORK_SEED"); s != "" {
 		var err error
 		if n, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("TILEWORK_SEED=%q: want a whole number from 0", s)
+			t.Fatalf("TILEWORK_SEED=%q: want a non-negative integer", s)
 		}
 	}
 	t.Logf("TILEWORK_SEED=%d", n)
 	return n
 }
 
-// execute runs a kernel of one thread and returns the words that it wrote.
+// execute runs a kernel with one thread and returns the words that it wrote.
 func execute(t *testing.T, k *build.Kernel, words int, params ...uint64) []uint64 {
 	t.Helper()
 	m, err := ptx.Parse("kernel.ptx", text(t, k))
@@ -61,15 +61,14 @@ func execute(t *testing.T, k *build.Kernel, words int, params ...uint64) []uint6
 	return result
 }
 
-// expression is a random expression of the builder's beside the same in Go, on a
-// type of 64 or 32 bits, signed or not.
+// expression generates random expressions with the builder and evaluates them in Go, for integers
+// of 32 or 64 bits.
 type expression struct {
-	k   *build.Kernel
-	rng *rand.Rand
-	t   ptx.Type
-	// what it is made of: values that only the kernel knows, in a variable or not, …
-	regs  []build.Reg
-	known []uint64 // … and what they will be
+	k     *build.Kernel
+	rng   *rand.Rand
+	t     ptx.Type
+	regs  []build.Reg // operands that are unknown to the builder, some in variables
+	known []uint64    // values of regs
 }
 
 func (e *expression) wrap(v uint64) uint64 {
@@ -91,7 +90,7 @@ func (e *expression) less(a, b uint64) bool {
 	return a < b
 }
 
-// constant is a Go number as operand: mostly one that is treated apart.
+// constant returns a Go number as an operand, mostly one that the builder treats specially.
 func (e *expression) constant() (build.Value, uint64) {
 	n := []int{0, 1, 2, 3, 4, 8, 12, 1 << 20, 1<<31 - 1, e.rng.IntN(1000)}[e.rng.IntN(10)]
 	if e.signed() && e.rng.IntN(3) == 0 {
@@ -100,8 +99,8 @@ func (e *expression) constant() (build.Value, uint64) {
 	return n, uint64(n)
 }
 
-// register is an expression that is no constant. An operation on constants alone is
-// one of Go's int, and its result may be no value of the type any more.
+// register returns an expression that is not a constant. Operations on constants alone have the
+// type int, and their results can be outside the range of e.t.
 func (e *expression) register(depth int) (build.Value, uint64) {
 	if x, v := e.make(depth); isRegister(x) {
 		return x, v
@@ -179,8 +178,8 @@ func (e *expression) make(depth int) (build.Value, uint64) {
 	}
 }
 
-// TestExpressions: whatever is folded, reduced, shared and moved, the value is that
-// of the expression in Go.
+// TestExpressions checks that a kernel computes the same values as Go after constant folding,
+// strength reduction, and the sharing and moving of subexpressions.
 func TestExpressions(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed(t), 1))
 	for n := range 300 {

@@ -8,7 +8,7 @@ import (
 	"tilework/ptx"
 )
 
-// Axis is a dimension of a block or of the grid.
+// Axis is a dimension of a block or of a grid.
 type Axis byte
 
 // The axes.
@@ -18,19 +18,19 @@ const (
 	Z Axis = 'z'
 )
 
-// ThreadIdx is the thread's place in its block: CUDA's threadIdx, as u32.
+// ThreadIdx returns the index of the thread in its block, threadIdx in CUDA, of type u32.
 func (k *Kernel) ThreadIdx(a Axis) Reg { return k.special("tid", a) }
 
-// BlockIdx is the block's place in the grid.
+// BlockIdx returns the index of the block in the grid.
 func (k *Kernel) BlockIdx(a Axis) Reg { return k.special("ctaid", a) }
 
-// BlockDim is the number of threads of a block.
+// BlockDim returns the number of threads per block.
 func (k *Kernel) BlockDim(a Axis) Reg { return k.special("ntid", a) }
 
-// GridDim is the number of blocks of the grid.
+// GridDim returns the number of blocks in the grid.
 func (k *Kernel) GridDim(a Axis) Reg { return k.special("nctaid", a) }
 
-// LaneID is the thread's place in its warp, 0 to 31.
+// LaneID returns the index of the thread in its warp, 0 to 31.
 func (k *Kernel) LaneID() Reg {
 	return k.place(ptx.U32, "mov.u32", "%laneid", []ptx.Operand{&ptx.Name{Name: "%laneid"}}, nil)
 }
@@ -40,14 +40,14 @@ func (k *Kernel) special(name string, a Axis) Reg {
 	return k.Named(name+"_"+n.Member, k.place(ptx.U32, "mov.u32", ptx.Format(n), []ptx.Operand{n}, nil))
 }
 
-// CopyAsync copies bytes, 4, 8 or 16 of them, from global to shared memory while the
-// thread goes on (sm_80). Of valid bytes alone is what src points to read; the rest
-// are zeros. A valid that is a predicate stands for all of them or none, which costs
-// less. Both addresses are multiples of bytes.
+// CopyAsync copies 4, 8 or 16 bytes from global to shared memory asynchronously (sm_80). Both
+// addresses must be aligned to the size. Only the first valid bytes are read from src; the rest
+// of dst is filled with zeros. valid can be a number, or a predicate that selects all bytes or
+// none, which is cheaper.
 func (k *Kernel) CopyAsync(dst, src Ptr, bytes int, valid Value) {
 	cache := "ca"
 	if bytes == 16 {
-		cache = "cg" // past L1, whose lines the copy would only pass through
+		cache = "cg" // bypasses L1, where the data would not be reused
 	}
 	args := []any{dst, src, bytes}
 	v := k.reg(valid)
@@ -62,16 +62,16 @@ func (k *Kernel) CopyAsync(dst, src Ptr, bytes int, valid Value) {
 	k.Do("cp.async."+cache+".shared.global", args...)
 }
 
-// CopyCommit ends a group of the thread's copies.
+// CopyCommit commits the thread's preceding copies as a group.
 func (k *Kernel) CopyCommit() { k.Do("cp.async.commit_group") }
 
-// CopyWait waits until at most n groups of the thread's copies are under way. Other
-// threads see what it copied after a barrier.
+// CopyWait waits until at most n groups of the thread's copies are pending. Other threads see the
+// copied data after a barrier.
 func (k *Kernel) CopyWait(n int) { k.Do("cp.async.wait_group", n) }
 
-// LoadMatrices reads n 8×8 matrices of 16-bit elements, 1, 2 or 4, whose rows' 32
-// addresses the lanes give (sm_75): each lane gets its fragment of each, or of its
-// transpose (manual: ldmatrix).
+// LoadMatrices loads 1, 2 or 4 8×8 matrices of 16-bit elements with ldmatrix (sm_75). Each lane
+// supplies the address of one row of a matrix. It receives its fragment of each matrix, or of the
+// transpose of each matrix.
 func (k *Kernel) LoadMatrices(row Ptr, n int, trans bool) []Reg {
 	d := make([]Reg, n)
 	for i := range d {
@@ -81,7 +81,7 @@ func (k *Kernel) LoadMatrices(row Ptr, n int, trans bool) []Reg {
 	return d
 }
 
-// LoadMatricesTo is LoadMatrices into variables, one for each matrix.
+// LoadMatricesTo is like LoadMatrices, but loads into variables, one per matrix.
 func (k *Kernel) LoadMatricesTo(row Ptr, trans bool, d ...Reg) {
 	op := fmt.Sprintf("ldmatrix.sync.aligned.m8n8.x%d", len(d))
 	if trans {
@@ -90,12 +90,12 @@ func (k *Kernel) LoadMatricesTo(row Ptr, trans bool, d ...Reg) {
 	k.Do(op+".shared.b16", d, row)
 }
 
-// ShuffleXor is x of the lane whose number differs in the bits of mask. Of 4 or 8 bytes;
-// the whole warp takes part.
+// ShuffleXor returns x of the lane whose index is the own index XOR mask. x has 4 or 8 bytes. All
+// lanes of the warp must take part.
 func (k *Kernel) ShuffleXor(x Reg, mask int) Reg { return k.shuffle("bfly", x, mask, 0) }
 
-// Shuffle is x of the lane of that number, whose bits own are the asking lane's. Of 4 or 8 bytes;
-// the whole warp takes part.
+// Shuffle returns x of the given lane. The bits in the mask own are taken from the index of the
+// executing lane instead. x has 4 or 8 bytes. All lanes of the warp must take part.
 func (k *Kernel) Shuffle(x Reg, lane Value, own int) Reg { return k.shuffle("idx", x, lane, own) }
 
 func (k *Kernel) shuffle(mode string, x Reg, lane Value, own int) Reg {
@@ -112,28 +112,28 @@ func (k *Kernel) shuffle(mode string, x Reg, lane Value, own int) Reg {
 	return k.Bits(x.Type(), k.Or(k.Shl(k.To(ptx.U64, high), 32), k.To(ptx.U64, low)))
 }
 
-// StoreMatrices is the other direction of LoadMatrices (sm_90): the lanes' fragments, of 2
-// elements each, go to the matrices' rows.
+// StoreMatrices stores 8×8 matrices from the lanes' fragments with stmatrix (sm_90). Each
+// fragment holds 2 elements. Each lane supplies the address of one row, as for LoadMatrices.
 func (k *Kernel) StoreMatrices(row Ptr, fragments ...Reg) {
 	k.Do(fmt.Sprintf("stmatrix.sync.aligned.m8n8.x%d.shared.b16", len(fragments)), row, fragments)
 }
 
-// MMA adds the product of two matrices that the warp holds to the variables acc:
-// mma.sync of that shape, "m16n8k16", with operands of type t. The lanes hold
-// fragments as the manual lays them out.
+// MMA adds the product of two matrices in the registers of the warp to the variables acc, with
+// mma.sync of the given shape, such as "m16n8k16", and operands of type t. The layout of the
+// fragments is that of the manual.
 func (k *Kernel) MMA(shape string, t ptx.Type, acc, a, b []Reg) {
 	if len(acc) == 0 {
-		k.fail("MMA without a variable to add to")
+		k.fail("MMA: acc is empty, want accumulator variables")
 		return
 	}
 	sum, in := acc[0].Type().String(), t.String()
 	k.Do(strings.Join([]string{"mma.sync.aligned", shape, "row.col", sum, in, in, sum}, "."), acc, a, b, acc)
 }
 
-// Do adds any instruction of the table of package ptx, by its text without operands:
-// "shfl.sync.idx.b32". An argument is a Reg, a []Reg for a vector, a Ptr for an
-// address, an int, a float32 or a float64 for an immediate of that width, or any
-// ptx.Operand. What it writes must be variables; see [Kernel.Fresh].
+// Do emits any instruction of package ptx, given by its mnemonic, such as "shfl.sync.idx.b32". An
+// argument is a Reg, a []Reg for a vector, a Ptr for an address, an int, a float32 or float64 for
+// an immediate of that width, or any ptx.Operand. Destinations must be variables; see
+// [Kernel.Fresh].
 func (k *Kernel) Do(mnemonic string, args ...any) {
 	operands := make([]ptx.Operand, len(args))
 	written := make([][]Reg, len(args))

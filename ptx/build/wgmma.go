@@ -7,48 +7,47 @@ import (
 	"tilework/ptx"
 )
 
-// Matrices that a warpgroup, four warps, multiplies out of shared memory (sm_90a).
-
-// tileAlign is what swizzled tiles are aligned to: 8 rows of 128 bytes, after which the
-// swizzle repeats.
+// tileAlign is the alignment of swizzled tiles in bytes: 8 rows of 128 bytes, after which
+// the swizzle pattern repeats.
 const tileAlign = 1024
 
-// Tile declares a matrix in dynamic shared memory where swizzles begin, for bulk copies and
-// wgmma.
+// Tile declares a matrix in dynamic shared memory with the alignment that TMA and wgmma need for
+// swizzled tiles.
 func (k *Kernel) Tile(name string, elem ptx.Type, rows, cols int) Array {
 	k.dynamic = (k.dynamic + tileAlign - 1) / tileAlign * tileAlign
 	k.tiles = true
 	return k.SharedDynamic(name, elem, rows, cols)
 }
 
-// MatrixLayout says how a matrix lies in shared memory: the bytes from one group of 8 rows
-// or columns to the next, and the bytes of a swizzled row. What Stride and Leading lead
-// along depends on the swizzle and the order (manual: "asynchronous-warpgroup-level-
-// matrix-shared-memory-layout"). Of a matrix with neighbours along k side by side, in
-// swizzled rows, Stride leads from 8 rows to the next and Leading is not used.
+// MatrixLayout describes the layout of a matrix in shared memory for wgmma (sm_90a). Stride and
+// Leading are the distances in bytes between core matrices of 8 rows in the two dimensions.
+// Swizzle is the swizzle width in bytes. The meaning of Stride and Leading depends on the swizzle
+// and on the major dimension (manual: "asynchronous-warpgroup-level-matrix-shared-
+// memory-layout"). For a swizzled K-major matrix, Stride is the distance between groups of 8
+// rows, and Leading is unused.
 type MatrixLayout struct{ Stride, Leading, Swizzle int }
 
-// descriptorSwizzles is the swizzles as a descriptor has them.
+// descriptorSwizzles maps swizzle widths to their encoding in a descriptor.
 var descriptorSwizzles = map[int]int64{0: 0, 128: 1, 64: 2, 32: 3}
 
-// Descriptor describes the matrix at p for [Kernel.Wgmma]. To move it by bytes, a multiple
-// of 16, add bytes/16.
+// Descriptor returns the wgmma descriptor of the matrix at p. To advance it by a multiple of 16
+// bytes, add bytes/16.
 func (k *Kernel) Descriptor(p Ptr, l MatrixLayout) Reg {
 	mode, ok := descriptorSwizzles[l.Swizzle]
 	const field = 1<<14 - 1
 	if !ok || l.Stride%16 != 0 || l.Leading%16 != 0 || l.Stride>>4&^field != 0 || l.Leading>>4&^field != 0 {
-		return k.fail("a matrix layout of %+v: want multiples of 16 up to %d, and a swizzle of 0, 32, 64 or 128", l, field<<4)
+		return k.fail("matrix layout %+v: want multiples of 16 up to %d, and a swizzle of 0, 32, 64 or 128", l, field<<4)
 	}
-	// In a cluster the upper bits of an address are the block's rank, which would fall into
-	// the next field.
+	// In a cluster, the high bits of an address hold the rank of the block. The mask keeps
+	// them out of the next field.
 	start := k.Shr(k.And(p.Address(), field<<4), 4)
 	return k.Or(k.To(ptx.U64, start), int64(l.Leading>>4)<<16|int64(l.Stride>>4)<<32|mode<<62)
 }
 
-// Wgmma is a product of matrices of 64 rows and N columns, a multiple of 8 up to 256. A and
-// B are the types of their elements; ColumnsA and ColumnsB say, of 16-bit types, that
-// neighbours in memory are in one column of A, or in one row of B; NegateA and NegateB
-// change the sign, of floating-point types.
+// Wgmma describes a matrix product of 64 rows and N columns, a multiple of 8 up to 256. A and B
+// are the element types. ColumnsA and ColumnsB select MN-major operands in shared memory, for
+// 16-bit types; the default is K-major. NegateA and NegateB negate the operands, for
+// floating-point types.
 type Wgmma struct {
 	N                  int
 	A, B               ptx.Type
@@ -56,26 +55,27 @@ type Wgmma struct {
 	NegateA, NegateB   bool
 }
 
-// K is how many elements of a row of A a product takes: 32 bytes of them.
+// K returns the K extent of one instruction: 32 bytes of elements.
 func (w Wgmma) K() int { return 256 / max(w.A.Bits(), 1) }
 
-// WgmmaFence comes before the first product, and after every other access to the registers
-// of one.
+// WgmmaFence must precede the first Wgmma, and follow every other access to the registers of a
+// Wgmma before the next one.
 func (k *Kernel) WgmmaFence() { k.Do("wgmma.fence.sync.aligned") }
 
-// WgmmaCommit ends a group of products.
+// WgmmaCommit commits the preceding Wgmma instructions as a group.
 func (k *Kernel) WgmmaCommit() { k.Do("wgmma.commit_group.sync.aligned") }
 
-// WgmmaWait waits until at most n groups are under way. Before that their sums, and
-// registers of A, must be left alone.
+// WgmmaWait waits until at most n groups are pending. Before that, their accumulators and the
+// registers of A must not be accessed.
 func (k *Kernel) WgmmaWait(n int) { k.Do("wgmma.wait_group.sync.aligned", n) }
 
-// Wgmma begins a product of a and b, to which it adds sums if the predicate or bool add
-// holds. The sums are variables of type F32, S32 or, two a register, F16x2. b is the
-// descriptor of B, and a that of A, or a []Reg of 4 registers with the thread's fragment.
+// Wgmma issues an asynchronous product of a and b. The accumulators sums are added to it if add,
+// a predicate or bool, is true; otherwise they are overwritten. The sums are variables of type
+// F32, S32 or F16x2, which holds two elements per register. b is the descriptor of B. a is the
+// descriptor of A, or a []Reg with the thread's fragment of A in 4 registers.
 func (k *Kernel) Wgmma(w Wgmma, sums []Reg, a any, b Reg, add Value) {
 	if len(sums) == 0 {
-		k.fail("Wgmma without a variable to add to")
+		k.fail("Wgmma: sums is empty, want accumulator variables")
 		return
 	}
 	d := sums[0].Type()
