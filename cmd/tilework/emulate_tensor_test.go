@@ -76,7 +76,7 @@ func TestEmulateTensors(t *testing.T) {
 	// Without the wait the store may read what the load has not yet brought.
 	hasty := strings.Replace(copyTensor, "@!%q bra LOOP;", "", 1)
 	hasty = strings.Replace(hasty, "mbarrier.try_wait.parity.shared.b64 %q, [bar], 0;", "", 1)
-	if stdout, _, code := emulateCopy(t, hasty, args...); code != 1 || !strings.Contains(stdout, "may still be about to write") {
+	if stdout, _, code := emulateCopy(t, hasty, args...); code != 1 || !strings.Contains(stdout, "may still write") {
 		t.Errorf("without the wait: exit code %d, %q", code, stdout)
 	}
 }
@@ -87,7 +87,7 @@ func TestEmulateTensorMistakes(t *testing.T) {
 		{"--arg tensor:16x48:0", "want tensor:MxN:SWIZZLE:ARG"},
 		{"--arg tensor:16:0:a.npy", "16: 1 dimension, want 64x32"},
 		{"--arg tensor:16x48:none:a.npy", `"none" is no swizzle`},
-		{"--arg tensor:16x48:128:a.npy", "a swizzle of 128 takes no more than that"},
+		{"--arg tensor:16x48:128:a.npy", "want at most the swizzle width, 128"},
 		{"--arg tensor:16x48:0:u32:5", "u32:5 points to no matrix"},
 		{"--arg tensor:16x48:0:b.txt", "b.txt"},
 		{"--cluster 2,x", `--cluster 2,x: "x" is not a size`},

@@ -98,10 +98,10 @@ func TestEmulateFindsPlantedFaults(t *testing.T) {
 		text         string
 		more         []string
 	}{
-		{"no first barrier", barriers[0] + barriers[1] + "bar.sync 0;" + barriers[2], 1, "__syncthreads() missing between", nil},
-		{"no second barrier", barriers[0] + "bar.sync 0;" + barriers[1] + barriers[2], 1, "__syncthreads() missing after", nil},
-		{"no bound", bound, 1, "is a bound check missing", []string{"--grid", "4,3", "--workers", "1"}},
-		{"swapped indexes", swapped, 0, "are threadIdx.x and threadIdx.y swapped?", nil},
+		{"no first barrier", barriers[0] + barriers[1] + "bar.sync 0;" + barriers[2], 1, "want a __syncthreads() between", nil},
+		{"no second barrier", barriers[0] + "bar.sync 0;" + barriers[1] + barriers[2], 1, "want a __syncthreads() after", nil},
+		{"no bound", bound, 1, "want a bounds check", []string{"--grid", "4,3", "--workers", "1"}},
+		{"swapped indexes", swapped, 0, "check whether threadIdx.x and threadIdx.y are swapped", nil},
 		{"a conflicting layout", swapped, 0, "pad each row by one element", nil},
 	} {
 		if err := os.WriteFile("fault.ptx", []byte(text[:start]+test.kernel+text[end:]), 0o644); err != nil {
@@ -259,15 +259,15 @@ func TestEmulateFindsMissedBarriers(t *testing.T) {
 		text       string
 	}{
 		{"all threads", "\tbar.sync 0;\n", 0, "0 errors, 0 of advice"},
-		{"if", upTo + "\t@%p bra on;\n\tbar.sync 0;\non:\n", 1, "k.ptx:12:2: bar.sync: error: barrier: threads (0,0,0) to (39,0,0) reach this barrier, but threads (40,0,0) to (63,0,0) go past it"},
+		{"if", upTo + "\t@%p bra on;\n\tbar.sync 0;\non:\n", 1, "k.ptx:12:2: bar.sync: error: barrier: threads (0,0,0) to (39,0,0) reach this barrier, but threads (40,0,0) to (63,0,0) skip it"},
 		{"guard", upTo + "\t@!%p bar.sync 0;\n", 1, "k.ptx:11:2: bar.sync: error"},
-		{"whole warp", "\tsetp.ge.u32 %p, %t, 32;\n\t@%p bra on;\n\tbar.sync 0;\non:\n", 1, "threads (0,0,0) to (31,0,0) reach this barrier, but threads (32,0,0) to (63,0,0) go past it"},
+		{"whole warp", "\tsetp.ge.u32 %p, %t, 32;\n\t@%p bra on;\n\tbar.sync 0;\non:\n", 1, "threads (0,0,0) to (31,0,0) reach this barrier, but threads (32,0,0) to (63,0,0) skip it"},
 		{"uneven loop", "\tshr.u32 %n, %t, 5;\nagain:\n\tbar.sync 0;\n\tsub.u32 %n, %n, 1;\n\tsetp.ge.s32 %p, %n, 0;\n\t@%p bra again;\n", 1, "k.ptx:12:2: bar.sync: error"},
 		{"reduction", upTo + "\t@%p bra on;\n\tbar.red.popc.u32 %n, 0, %p;\non:\n", 1, "k.ptx:12:2: bar.red.popc.u32: error"},
 		{"arrival", upTo + "\t@%p bra on;\n\tbar.arrive 1, 96;\non:\n", 1, "k.ptx:12:2: bar.arrive: error"},
 		{"cluster", upTo + "\t@%p bra on;\n\tbarrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;\non:\n", 1, "k.ptx:12:2: barrier.cluster.arrive.aligned: error"},
 		{"two lines of a warp", upTo + "\t@%p bra other;\n\tbar.sync 0;\n\tbra on;\nother:\n\tbar.sync 0;\non:\n", 1, "of the same warp are at k.ptx:15"},
-		{"early return", upTo + "\t@%p ret;\n\tbar.sync 0;\n" + work, 0, "k.ptx:12:2: bar.sync: advice: barrier: threads (0,0,0) to (39,0,0) reach this barrier, but threads (40,0,0) to (63,0,0) leave the kernel at k.ptx:11 without it"},
+		{"early return", upTo + "\t@%p ret;\n\tbar.sync 0;\n" + work, 0, "k.ptx:12:2: bar.sync: advice: barrier: threads (0,0,0) to (39,0,0) reach this barrier, but threads (40,0,0) to (63,0,0) leave the kernel at k.ptx:11 without reaching it"},
 		{"not aligned", upTo + "\t@%p bra on;\n\tbarrier.sync 0;\non:\n", 0, "0 errors, 0 of advice"},
 		{"thread count", "\tsetp.ge.u32 %p, %t, 32;\n\t@%p ret;\n\tbar.sync 1, 32;\n", 0, "0 errors, 0 of advice"},
 	} {

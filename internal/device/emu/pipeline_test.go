@@ -335,18 +335,18 @@ func TestPipelineFaults(t *testing.T) {
 		says  []string // one of these
 		some  bool     // in some runs
 	}{
-		{"no proxy fence", []string{"is a fence.proxy.async missing"}, false},
-		{"no barrier before the store", []string{"with no barrier in between"}, false},
-		{"wrong phase", []string{"may still be about to write", "may still be about to read", "deadlock"}, false},
-		{"no wait for an empty stage", []string{"may still be about to read", "may still be about to write", "is a wait for an mbarrier missing", "arrivals at an mbarrier"}, false},
+		{"no proxy fence", []string{"want a fence.proxy.async"}, false},
+		{"no barrier before the store", []string{"without a barrier in between"}, false},
+		{"wrong phase", []string{"may still write", "may still read", "deadlock"}, false},
+		{"no wait for an empty stage", []string{"may still read", "may still write", "want a wait for its mbarrier", "arrivals at an mbarrier"}, false},
 		{"no wait before the stage is given back", []string{"a wgmma.wait_group", "(wgmma.wait_group)"}, false},
 		{"no wait for the matrices", []string{"is in use by a wgmma.mma_async in flight"}, false},
 		{"no wgmma.fence", []string{"no wgmma.fence precedes this operation"}, false},
-		{"no fence behind mbarrier.init", []string{"is a fence.proxy.async missing"}, false},
+		{"no fence behind mbarrier.init", []string{"want a fence.proxy.async"}, false},
 		{"too few bytes expected", []string{"deadlock", "wants"}, false},
 		{"no wait for the store", []string{"exits without waiting until this copy has read its shared memory"}, false},
 		{"early exit", []string{"has exited", "exits while this operation"}, true},
-		{"arrivals of one block", []string{"may still be about to read", "is a wait for an mbarrier missing"}, true},
+		{"arrivals of one block", []string{"may still read", "want a wait for its mbarrier"}, true},
 	} {
 		for _, p := range pipelines {
 			if p.cluster == 1 && (f.fault == "early exit" || f.fault == "arrivals of one block") {

@@ -6,31 +6,31 @@ import (
 	"tilework/ptx/emu"
 )
 
-// asyncs is what Hopper's means of synchronisation say about order: mbarriers, the
-// barrier of the cluster, fences between the proxies.
+// asyncs tracks the order created by the synchronization of sm_90: mbarriers, the barrier of the
+// cluster and proxy fences.
 type asyncs struct {
 	mbarriers map[agent]*phases
 	cluster   meeting
-	met       *clock // what was known at the last completion of the cluster's barrier
+	met       *clock // clock of the last completion of the cluster's barrier
 }
 
-// agent is what does asynchronous work: an mbarrier of a block's shared memory, for the
-// copies that are told to it, or a warpgroup, for its matrices.
+// agent executes asynchronous work: an mbarrier in a block's shared memory, for the copies that
+// complete on it, or a warpgroup, for its wgmma.
 type agent struct {
 	rank  int
-	addr  uint64 // of an mbarrier
-	group int    // from 1, of a warpgroup in the cluster; 0 for an mbarrier
+	addr  uint64 // address of the mbarrier
+	group int    // number of the warpgroup in the cluster, from 1; 0 for an mbarrier
 }
 
-// phases is what an mbarrier hands from those who arrive to those who wait.
+// phases is the order that an mbarrier passes from arriving to waiting threads.
 type phases struct {
 	arriving, complete *clock
-	// The copies that the phase under way was told of, and those of complete phases that
-	// nobody has seen yet.
+	// Copies that complete on the current phase, and copies of completed phases that no
+	// thread has waited for yet.
 	landing, landed []doneCopy
 }
 
-// doneCopy is lanes' part of a copy.
+// doneCopy is the part of a copy that belongs to some lanes.
 type doneCopy struct {
 	copy uint64
 	mask uint32
@@ -41,8 +41,8 @@ func (a *asyncs) reset() {
 	a.cluster, a.met = meeting{}, nil
 }
 
-// agentOf is an agent's number behind those of the threads. What there are more of than
-// an epoch can tell apart share the last one.
+// agentOf returns the number of an agent, after those of the threads. Agents beyond the range of
+// an epoch share the last number.
 func (o *order) agentOf(a agent) int {
 	n, ok := o.agents[a]
 	if !ok {
@@ -61,16 +61,16 @@ func (o *order) phasesOf(a agent) *phases {
 	return p
 }
 
-// at is the knowledge that an agent's work up to now is done.
+// at returns the clock that includes all work of an agent up to now.
 func (o *order) at(agent int) *clock {
 	p := part{block: o.self, upTo: make([]uint32, agent+1)}
 	p.upTo[agent] = o.now
 	return &clock{parts: []part{p}}
 }
 
-// learnAll gives lanes of a warp a clock's knowledge.
+// learnAll joins c into the clocks of lanes of a warp.
 func (o *order) learnAll(warp int, mask uint32, c *clock) {
-	var from, to *clock // mostly the lanes know the same
+	var from, to *clock // the lanes usually share one clock
 	lanesOf(mask, func(lane int) {
 		t := warp*32 + lane
 		old := o.clocks[t]
@@ -83,8 +83,8 @@ func (o *order) learnAll(warp int, mask uint32, c *clock) {
 	})
 }
 
-// mbarrier enters what happened at an mbarrier; land completes copies, which the agent has
-// done then.
+// mbarrier records an event at an mbarrier. It calls land to complete a copy as work of the given
+// agent.
 func (o *order) mbarrier(e *emu.Mbarrier, land func(doneCopy, int)) {
 	key := agent{rank: e.Rank, addr: e.Addr}
 	p := o.phasesOf(key)
@@ -118,8 +118,7 @@ func (o *order) mbarrier(e *emu.Mbarrier, land func(doneCopy, int)) {
 	}
 }
 
-// clusterSync enters an arrival at the cluster's barrier, its completion or the end of a
-// wait.
+// clusterSync records an arrival at the cluster's barrier, its completion, or the end of a wait.
 func (o *order) clusterSync(e *emu.ClusterSync) {
 	m := &o.cluster
 	m.open(len(o.warps))
@@ -138,8 +137,9 @@ func (o *order) clusterSync(e *emu.ClusterSync) {
 	}
 }
 
-// proxyFence lets the async proxy see what the threads know. That of mbarrier.init does so
-// for mbarriers alone; it stands at a kernel's start, before there is other data.
+// proxyFence makes all writes that are ordered before the lanes visible to the async proxy.
+// fence.mbarrier_init does so only for mbarriers, but it is treated alike, because it comes at
+// the start of a kernel, before other data is written.
 func (o *order) proxyFence(f *emu.Fence) {
 	if f.Proxy != "mbarrier_init" && !strings.HasPrefix(f.Proxy, "async") {
 		return
@@ -160,8 +160,8 @@ func (o *order) proxyFence(f *emu.Fence) {
 	})
 }
 
-// sees reports whether the async proxy, as thread t uses it now, sees the access e, which
-// is ordered before.
+// sees reports whether access e, which is ordered before thread t, is visible to the async proxy
+// as used by thread t.
 func (o *order) sees(e epoch, t int) bool {
 	c := o.clocks[t]
 	if e&proxied != 0 {

@@ -8,7 +8,7 @@ import (
 	"tilework/ptx/emu"
 )
 
-// cluster is two blocks of a fake that run together, as cluster n of the grid.
+// cluster returns cluster n of the grid: two blocks that run together.
 func (f *fake) cluster(n int) (a, b *block) {
 	infos := [2]*emu.BlockInfo{}
 	blocks := [2]*block{}
@@ -22,15 +22,15 @@ func (f *fake) cluster(n int) (a, b *block) {
 	return blocks[0], blocks[1]
 }
 
-// bulk lets a thread begin one half of a bulk copy of 64 bytes at an address of the
-// shared memory of the block of a rank.
+// bulk reports one half of a bulk copy of 64 bytes, issued by a thread, at an address in the
+// shared memory of the block with the given rank.
 func (b *block) bulk(site string, copy uint64, kind emu.AccessKind, thread, rank int, addr uint64) {
 	b.hooks.Bulk(&emu.Bulk{
 		Origin: b.by(site, thread), Kind: kind, Space: ptx.Shared, Rank: rank, Spans: []emu.Span{{Addr: addr, Size: 64}}, Copy: copy,
 	})
 }
 
-// by is one thread at an instruction.
+// by returns the origin of an event of one thread at an instruction.
 func (b *block) by(site string, thread int) emu.Origin {
 	return emu.Origin{Site: b.site(site), Warp: thread / 32, Mask: 1 << (thread % 32)}
 }
@@ -59,14 +59,14 @@ func TestAsyncRaces(t *testing.T) {
 		want string
 		says string
 	}{
-		{"who waits sees the copy", func(b *block) {
+		{"read by the waiting thread", func(b *block) {
 			b.bulk("load", 1, emu.AsyncWrite, 0, 0, 0)
 			b.mbarrier(emu.MbarrierCopy, 0, 1)
 			b.mbarrier(emu.MbarrierComplete, 0, 0)
 			b.mbarrier(emu.MbarrierWait, 40, 0)
 			b.do(ld, []int{40}, same)
 		}, "", ""},
-		{"so does who meets it then", func(b *block) {
+		{"read after wait and barrier", func(b *block) {
 			b.bulk("load", 1, emu.AsyncWrite, 0, 0, 0)
 			b.mbarrier(emu.MbarrierCopy, 0, 1)
 			b.mbarrier(emu.MbarrierComplete, 0, 0)
@@ -74,46 +74,46 @@ func TestAsyncRaces(t *testing.T) {
 			b.sync("bar", 0, b.all(), 0)
 			b.do(ld, []int{3}, same)
 		}, "", ""},
-		{"nobody waits, though the copy is done", func(b *block) {
+		{"no wait for a complete copy", func(b *block) {
 			b.bulk("load", 1, emu.AsyncWrite, 0, 0, 0)
 			b.mbarrier(emu.MbarrierCopy, 0, 1)
 			b.mbarrier(emu.MbarrierComplete, 0, 0)
 			b.sync("bar", 0, b.all(), 0)
 			b.do(ld, []int{0}, same)
-		}, "race ld load", "a wait for the copy (for its mbarrier's phase"},
-		{"another thread waits", func(b *block) {
+		}, "race ld load", "want a wait for the copy (on its mbarrier"},
+		{"wait of another thread", func(b *block) {
 			b.bulk("load", 1, emu.AsyncWrite, 0, 0, 0)
 			b.mbarrier(emu.MbarrierCopy, 0, 1)
 			b.mbarrier(emu.MbarrierComplete, 0, 0)
 			b.mbarrier(emu.MbarrierWait, 40, 0)
 			b.do(ld, []int{0}, same)
 		}, "race ld load", ""},
-		{"the phase is not that of the copy", func(b *block) {
+		{"wait for another phase", func(b *block) {
 			b.bulk("load", 1, emu.AsyncWrite, 0, 0, 0)
 			b.mbarrier(emu.MbarrierComplete, 0, 0)
 			b.mbarrier(emu.MbarrierCopy, 0, 1)
 			b.mbarrier(emu.MbarrierWait, 40, 0)
 			b.do(ld, []int{40}, same)
 		}, "race ld load", ""},
-		{"arrivals hand on what was written", func(b *block) {
+		{"write before arrival", func(b *block) {
 			b.do(st, []int{0}, same)
 			b.mbarrier(emu.MbarrierArrive, 0, 0)
 			b.mbarrier(emu.MbarrierComplete, 0, 0)
 			b.mbarrier(emu.MbarrierWait, 40, 0)
 			b.do(ld, []int{40}, same)
 		}, "", ""},
-		{"a write behind the arrival", func(b *block) {
+		{"write after arrival", func(b *block) {
 			b.mbarrier(emu.MbarrierArrive, 0, 0)
 			b.do(st, []int{0}, same)
 			b.mbarrier(emu.MbarrierComplete, 0, 0)
 			b.mbarrier(emu.MbarrierWait, 40, 0)
 			b.do(ld, []int{40}, same)
 		}, "race ld st", ""},
-		{"a copy overwrites what may be read", func(b *block) {
+		{"copy overwrites data being read", func(b *block) {
 			b.do(ld, []int{40}, same)
 			b.bulk("load", 1, emu.AsyncWrite, 0, 0, 0)
 		}, "race load ld", ""},
-		{"a copy of what a thread wrote and fenced", func(b *block) {
+		{"copy of fenced writes", func(b *block) {
 			b.do(st, b.all(), own)
 			for _, n := range b.all() {
 				b.proxyFence(n)
@@ -121,7 +121,7 @@ func TestAsyncRaces(t *testing.T) {
 			b.sync("bar", 0, b.all(), 0)
 			b.bulk("store", 1, emu.AsyncRead, 0, 0, 128)
 		}, "", ""},
-		{"the fence behind the barrier", func(b *block) {
+		{"fence after the barrier", func(b *block) {
 			b.do(st, b.all(), own)
 			b.sync("bar", 0, b.all(), 0)
 			b.proxyFence(0)
@@ -131,40 +131,40 @@ func TestAsyncRaces(t *testing.T) {
 			b.do(st, b.all(), own)
 			b.sync("bar", 0, b.all(), 0)
 			b.bulk("store", 1, emu.AsyncRead, 0, 0, 128)
-		}, "race store st", "is a fence.proxy.async missing between test.ptx:1 and the barrier behind it?"},
-		{"the fence of another thread", func(b *block) {
+		}, "race store st", "want a fence.proxy.async after test.ptx:1, before the barrier that follows it"},
+		{"fence of another thread", func(b *block) {
 			b.do(st, []int{40}, func(int) uint64 { return 128 })
 			b.proxyFence(0)
 			b.sync("bar", 0, b.all(), 0)
 			b.bulk("store", 1, emu.AsyncRead, 0, 0, 128)
 		}, "race store st", "fence.proxy.async"},
-		{"the fence before the write", func(b *block) {
+		{"fence before the write", func(b *block) {
 			b.proxyFence(0)
 			b.do(st, []int{0}, same)
 			b.bulk("store", 1, emu.AsyncRead, 0, 0, 0)
 		}, "race store st", "fence.proxy.async"},
-		{"what a copy brought needs none", func(b *block) {
+		{"copy of copied data without fence", func(b *block) {
 			b.bulk("load", 1, emu.AsyncWrite, 0, 0, 0)
 			b.mbarrier(emu.MbarrierCopy, 0, 1)
 			b.mbarrier(emu.MbarrierComplete, 0, 0)
 			b.mbarrier(emu.MbarrierWait, 0, 0)
 			b.bulk("store", 2, emu.AsyncRead, 0, 0, 0)
 		}, "", ""},
-		{"written while a copy reads", func(b *block) {
+		{"write while a copy reads", func(b *block) {
 			b.bulk("store", 1, emu.AsyncRead, 0, 0, 0)
 			b.do(st, []int{0}, same)
-		}, "race st store", "may still be about to read"},
-		{"written when it has read", func(b *block) {
+		}, "race st store", "may still read"},
+		{"write after the copy has read", func(b *block) {
 			b.bulk("store", 1, emu.AsyncRead, 0, 0, 0)
 			done(b, true)
 			b.do(st, []int{0}, same)
 		}, "", ""},
-		{"read where it has only read", func(b *block) {
+		{"wait for the reads of a copy only", func(b *block) {
 			b.bulk("copy", 1, emu.AsyncWrite, 0, 0, 0)
 			done(b, true)
 			b.do(ld, []int{0}, same)
 		}, "race ld copy", ""},
-		{"its own wait is for the thread alone", func(b *block) {
+		{"wait for a bulk group of another thread", func(b *block) {
 			b.bulk("copy", 1, emu.AsyncWrite, 0, 0, 0)
 			done(b, false)
 			b.do(ld, []int{0}, same)
@@ -178,13 +178,13 @@ func TestAsyncRaces(t *testing.T) {
 			b.hooks.End()
 			r, got := f.report(nil)
 			if s := strings.Join(got, ", "); s != c.want || !strings.Contains(r.String(), c.says) {
-				t.Errorf("found %q, want %q that says %q\n%v", s, c.want, c.says, r)
+				t.Errorf("found %q, want %q and a report that contains %q\n%v", s, c.want, c.says, r)
 			}
 		})
 	}
 }
 
-func TestRacesInACluster(t *testing.T) {
+func TestClusterRaces(t *testing.T) {
 	peer := func(b *block, o op, thread, rank int) {
 		addr := [32]uint64{}
 		a := &emu.Access{Origin: b.by(o.site, thread), Kind: o.kind, Space: ptx.Shared, Size: 4, Addr: &addr, Rank: rank}
@@ -196,15 +196,15 @@ func TestRacesInACluster(t *testing.T) {
 		want string
 		says string
 	}{
-		{"each its own", func(a, b *block) {
+		{"private shared memory", func(a, b *block) {
 			peer(a, st, 0, 0)
 			peer(b, st, 0, 1)
 		}, "", ""},
-		{"one reaches over", func(a, b *block) {
+		{"distributed shared memory", func(a, b *block) {
 			peer(a, st, 0, 0)
 			peer(b, ld, 5, 0)
-		}, "race ld st", "thread (5,0,0) of block (1,0,0) reads the 4 bytes at offset 0x0 of shared memory of block (0,0,0) that thread (0,0,0) of block (0,0,0) writes"},
-		{"behind the cluster's barrier", func(a, b *block) {
+		}, "race ld st", "thread (5,0,0) of block (1,0,0) reads 4 bytes at offset 0x0 of shared memory of block (0,0,0) that thread (0,0,0) of block (0,0,0) writes"},
+		{"after the cluster barrier", func(a, b *block) {
 			peer(a, st, 0, 0)
 			a.clusterSync(emu.ClusterArrive, false, 2)
 			b.clusterSync(emu.ClusterArrive, false, 2)
@@ -212,7 +212,7 @@ func TestRacesInACluster(t *testing.T) {
 			b.clusterSync(emu.ClusterWait, false, 2)
 			peer(b, ld, 5, 0)
 		}, "", ""},
-		{"behind the arrival", func(a, b *block) {
+		{"write after the arrival", func(a, b *block) {
 			a.clusterSync(emu.ClusterArrive, false, 2)
 			peer(a, st, 0, 0)
 			b.clusterSync(emu.ClusterArrive, false, 2)
@@ -220,7 +220,7 @@ func TestRacesInACluster(t *testing.T) {
 			b.clusterSync(emu.ClusterWait, false, 2)
 			peer(b, ld, 5, 0)
 		}, "race ld st", ""},
-		{"a relaxed arrival", func(a, b *block) {
+		{"relaxed arrival", func(a, b *block) {
 			peer(a, st, 0, 0)
 			a.clusterSync(emu.ClusterArrive, true, 2)
 			b.clusterSync(emu.ClusterArrive, false, 2)
@@ -228,13 +228,13 @@ func TestRacesInACluster(t *testing.T) {
 			b.clusterSync(emu.ClusterWait, false, 2)
 			peer(b, ld, 5, 0)
 		}, "race ld st", ""},
-		{"a barrier of one block", func(a, b *block) {
+		{"barriers of each block", func(a, b *block) {
 			peer(a, st, 0, 0)
 			a.sync("bar", 0, a.all(), 0)
 			b.sync("bar", 0, b.all(), 0)
 			peer(b, ld, 5, 0)
 		}, "race ld st", ""},
-		{"a barrier for its threads", func(a, b *block) {
+		{"barrier of the own block", func(a, b *block) {
 			peer(b, st, 0, 1)
 			b.sync("bar", 0, b.all(), 0)
 			peer(b, ld, 40, 1)
@@ -248,13 +248,14 @@ func TestRacesInACluster(t *testing.T) {
 			b.hooks.End()
 			r, got := f.report(nil)
 			if s := strings.Join(got, ", "); s != c.want || !strings.Contains(r.String(), c.says) {
-				t.Errorf("found %q, want %q that says %q\n%v", s, c.want, c.says, r)
+				t.Errorf("found %q, want %q and a report that contains %q\n%v", s, c.want, c.says, r)
 			}
 		})
 	}
 }
 
-// TestRacesBetweenClusters: what two clusters do to one word is told with their blocks.
+// TestRacesBetweenClusters checks that a race between clusters is reported with the blocks of the
+// threads.
 func TestRacesBetweenClusters(t *testing.T) {
 	f := newFake(t, Options{Only: []Checker{Race}}, 4, 64)
 	base := f.alloc(64)
@@ -266,7 +267,7 @@ func TestRacesBetweenClusters(t *testing.T) {
 		b.hooks.End()
 	}
 	r, got := f.report(nil)
-	const says = "thread (34,0,0) of block (3,0,0) writes the 4 bytes at offset 0x0 of the allocation of 64 bytes at 0x7f00000000 that thread (33,0,0) of block (0,0,0) writes"
+	const says = "thread (34,0,0) of block (3,0,0) writes 4 bytes at offset 0x0 of the allocation of 64 bytes at 0x7f00000000 that thread (33,0,0) of block (0,0,0) writes"
 	if strings.Join(got, ", ") != "race st st" || !strings.Contains(r.String(), says) {
 		t.Errorf("found %q\n%v", got, r)
 	}

@@ -7,27 +7,26 @@ import (
 	"tilework/ptx/emu"
 )
 
-// BankModel says how shared memory serves a warp: words of 4 bytes lie in Banks banks
-// in turn, and one wavefront reads or writes one word of each bank. Lanes that want
-// the same word share it. An access is served in phases of so many lanes as could at
-// best be served at once.
+// BankModel describes the banks of shared memory. Consecutive 4-byte words are in consecutive
+// banks, and one wavefront accesses one word of each bank. Lanes that access the same word share
+// it. An access is processed in phases of as many lanes as one wavefront can serve in the best
+// case.
 type BankModel struct {
-	Banks int // up to 32
-	Lanes int // the lanes that are served together if each wants 4 bytes or less
+	Banks int // number of banks, up to 32
+	Lanes int // lanes per phase for accesses of at most 4 bytes
 }
 
-// The models of the GPUs' generations (CUDA C++ Programming Guide, "Compute
-// Capabilities").
+// Bank models by compute capability (CUDA C++ Programming Guide, "Compute Capabilities").
 var (
-	// ModernBanks: since compute capability 2.0 a whole warp, so that 8-byte
-	// accesses go by half warps and 16-byte ones by quarters.
+	// ModernBanks is the model since compute capability 2.0. A phase is a whole warp, a half
+	// warp for 8-byte accesses, and a quarter warp for 16-byte accesses.
 	ModernBanks = BankModel{Banks: 32, Lanes: 32}
-	// HistoricBanks: of compute capability 1.x, by half warps.
+	// HistoricBanks is the model of compute capability 1.x. A phase is a half warp.
 	HistoricBanks = BankModel{Banks: 16, Lanes: 16}
 )
 
-// Wavefronts says how many wavefronts the access to size bytes at addr[i] by each lane
-// i of mask takes, and how many it would without conflicts.
+// Wavefronts returns the number of wavefronts of an access in which each lane i of mask accesses
+// size bytes at addr[i], and the number without bank conflicts.
 func (m BankModel) Wavefronts(addr *[32]uint64, mask uint32, size int) (actual, ideal int) {
 	perLane := max(size/4, 1)
 	lanes := min(m.Lanes, m.Banks/perLane)
@@ -40,7 +39,7 @@ func (m BankModel) Wavefronts(addr *[32]uint64, mask uint32, size int) (actual, 
 		if phase == 0 {
 			continue
 		}
-		// The different words that the phase wants, chained by bank, from 1.
+		// The distinct words of the phase, in linked lists by bank. Index 0 ends a list.
 		var words [33]uint64
 		var next, head, depth [33]uint8
 		n, worst := uint8(0), uint8(1)
@@ -67,15 +66,15 @@ func (m BankModel) Wavefronts(addr *[32]uint64, mask uint32, size int) (actual, 
 	return actual, ideal
 }
 
-// SharedStats measures an instruction's loads or stores of shared memory.
+// SharedStats measures an instruction's loads from or stores to shared memory.
 type SharedStats struct {
-	Requests   int64 // accesses of a warp
-	Wavefronts int64 // that they took
-	Ideal      int64 // that they had taken without conflicts
+	Requests   int64 // number of accesses by warps
+	Wavefronts int64 // total wavefronts of the requests
+	Ideal      int64 // total wavefronts without bank conflicts
 }
 
-// wavefronts returns the wavefronts of an access, which is cut into rs, on [ModernBanks]: none
-// for [Atomic].
+// wavefronts returns the wavefronts of an access, whose runs are rs, with [ModernBanks]. It
+// returns 0 for [Atomic].
 func (rs *runs) wavefronts(a *emu.Access) (actual, ideal int) {
 	switch {
 	case directionOf(a.Site, a.Kind) == Atomic:
@@ -86,7 +85,7 @@ func (rs *runs) wavefronts(a *emu.Access) (actual, ideal int) {
 	return ModernBanks.Wavefronts(a.Addr, a.Mask, a.Size)
 }
 
-// add counts one access, which has no wavefronts if ideal is 0.
+// add adds one access. It ignores accesses with an ideal of 0.
 func (s *SharedStats) add(wavefronts, ideal int) {
 	if ideal == 0 {
 		return
@@ -96,15 +95,14 @@ func (s *SharedStats) add(wavefronts, ideal int) {
 	s.Ideal += int64(ideal)
 }
 
-// oneWavefront reports whether an access plainly takes one wavefront, as that of a
-// tidy kernel does: whether the words of its runs are in different banks. A false says
-// nothing.
+// oneWavefront is a fast path. It returns true if the access takes one wavefront because the
+// words of its runs are in different banks. If it returns false, the access can take any number.
 func (r *runs) oneWavefront(size int) bool {
 	if size > 4 {
 		return false
 	}
 	var used uint32
-	end := uint64(0) // of the words that were looked at
+	end := uint64(0) // end of the words visited so far
 	for i := range r.byAddr[:r.n] {
 		cur := &r.byAddr[i]
 		first, last := max(cur.addr/4, end), (cur.addr+cur.bytes(size)-1)/4
@@ -121,7 +119,7 @@ func (r *runs) oneWavefront(size int) bool {
 	return true
 }
 
-// conflicts reports what exceeds the limit, in wavefronts a request.
+// conflicts returns a finding if the extra wavefronts per request exceed limit, or nil.
 func (s *SharedStats) conflicts(site *emu.Site, limit float64) *Finding {
 	extra := s.Wavefronts - s.Ideal
 	if limit < 0 || float64(extra) <= limit*float64(s.Requests) {
@@ -129,7 +127,8 @@ func (s *SharedStats) conflicts(site *emu.Site, limit float64) *Finding {
 	}
 	return &Finding{
 		Checker: Banks, Severity: Advice, Site: site, Count: int(s.Requests),
-		Message: fmt.Sprintf("bank conflicts: an access to shared memory takes %s wavefronts on average where %s would do: do the lanes of a warp go down a column? Let threadIdx.x run along the rows, or pad each row by one element",
+		Message: fmt.Sprintf("bank conflicts: an access to shared memory takes %s wavefronts on average, want %s: "+
+			"if the lanes of a warp access a column, let threadIdx.x run along rows, or pad each row by one element",
 			ratio(s.Wavefronts, s.Requests), ratio(s.Ideal, s.Requests)),
 	}
 }

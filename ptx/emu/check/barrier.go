@@ -7,47 +7,49 @@ import (
 	"tilework/ptx/emu"
 )
 
-// The kinds of findings about barriers.
+// Kinds of barrier findings.
 const (
-	divergent uint8 = iota
-	otherSite
-	skipped
-	returned
-	stuck
+	divergent uint8 = iota // lanes of a warp do not arrive together
+	otherSite              // threads arrive at different instructions
+	skipped                // threads have passed the barrier by another path
+	returned               // threads have returned before the barrier
+	stuck                  // the barrier never completes
 )
 
-// barriers finds aligned barriers that not all threads of a warp reach, and barriers of the
-// whole block that not all of its threads reach, or reach at different instructions. It also
-// finds barriers that never complete. A barrier that threads reach with different thread counts
-// ends the launch ([emu.ErrMisuse]).
+// barriers detects aligned barriers that not all threads of a warp reach, and barriers of the
+// whole block that not all of its threads reach, or that they reach at different instructions. It
+// also detects barriers that never complete. If threads reach a barrier with different thread
+// counts, the emulator ends the launch ([emu.ErrMisuse]).
 //
 // Threads that skip an aligned barrier are an error, as the PTX ISA says of bar and
-// barrier.cluster (version 9, "Parallel Synchronization and Communication Instructions"):
-// "In conditionally executed code, an aligned barrier instruction should only be used if it
-// is known that all threads in CTA evaluate the condition identically, otherwise behavior is
-// undefined". For barrier.cluster it says "in the warp".
+// barrier.cluster (version 9, "Parallel Synchronization and Communication Instructions"): "In
+// conditionally executed code, an aligned barrier instruction should only be used if it is known
+// that all threads in CTA evaluate the condition identically, otherwise behavior is undefined".
+// For barrier.cluster it says "in the warp".
 //
-// Threads that have returned before they could reach the barrier are advice. The same manual
-// says under exit that "Barriers exclusively waiting on arrivals from exited threads are
-// always released", and the CUDA Programming Guide that __syncthreads() waits "until all
-// non-exited threads in the thread block simultaneously reach the same __syncthreads*()
-// intrinsic call in the program or exit". An early return and an if around the rest of the
-// kernel are the same PTX. The deciding fact is whether the threads executed code that can run
-// after the barrier.
+// Threads that have returned before they could reach the barrier are advice. The same manual says
+// under exit that "Barriers exclusively waiting on arrivals from exited threads are always
+// released", and the CUDA Programming Guide that __syncthreads() waits "until all non-exited
+// threads in the thread block simultaneously reach the same __syncthreads*() intrinsic call in
+// the program or exit".
+//
+// An early return and an if around the rest of the kernel compile to the same PTX. Threads count
+// as skipping a barrier if they have executed code that can run after the barrier, and otherwise
+// as returning before it.
 type barriers struct {
 	*worker
-	open []openBarrier // by number, those of the cluster's first block first
+	open []openBarrier // by number, 16 for each block of the cluster
 }
 
-// openBarrier is a barrier at which threads have arrived.
+// openBarrier is a barrier that has not completed.
 type openBarrier struct {
-	arrival  // the first one; without a site: none yet
+	arrival  // the first arrival; its site is nil before that
 	aligned  bool
 	expected int
 	arrived  int
 	attendance
-	// mismatched reports that threads have passed the barrier at different instructions. They
-	// stay apart, so that those which one of them misses later are no news.
+	// mismatched reports that threads have passed the barrier at different instructions. From
+	// then on they miss further barriers, which are not reported.
 	mismatched bool
 }
 
@@ -66,8 +68,8 @@ type attendance struct {
 	skipped, returned absence
 }
 
-// absence holds threads that exited without a barrier, and the first instruction in the text
-// at which some of them left.
+// absence holds threads that exited without reaching a barrier, and the instruction with the
+// lowest index at which one of them exited.
 type absence struct {
 	threads
 	site *emu.Site
@@ -109,7 +111,7 @@ func (b *barriers) event(e *emu.Barrier) {
 	b.arrive(o, e)
 }
 
-// arrive enters threads that arrive at a barrier.
+// arrive records an arrival at a barrier.
 func (b *barriers) arrive(o *openBarrier, e *emu.Barrier) {
 	o.reached[e.Warp%b.block.Warps] |= e.Mask
 	o.arrived = e.Arrived
@@ -125,17 +127,18 @@ func (b *barriers) arrive(o *openBarrier, e *emu.Barrier) {
 		o.mismatched = true
 		there := o.arrival
 		if index(here.site) < index(there.site) {
-			here, there = there, here // the same finding in either order of arrival
+			here, there = there, here // the finding must not depend on the order of arrival
 		}
 		b.found.add(b.block, key{checker: Barrier, kind: otherSite, site: here.site, other: there.site}, func(f *Finding) {
 			f.Thread, f.OtherThread = b.threadOf(here), b.threadOf(there)
-			f.Message = fmt.Sprintf("thread %v waits for the whole block here while thread %v waits at %s: all threads must come to the same __syncthreads(), so it must not be in an if or a loop that only some of them take",
+			f.Message = fmt.Sprintf("thread %v waits for the whole block here while thread %v waits at %s: "+
+				"want all threads at the same __syncthreads(), outside of ifs and loops that only some of them enter",
 				f.Thread, f.OtherThread, line(there.site))
 		})
 	}
 }
 
-// divergent reports an aligned barrier that lanes reach while others of their warp wait
+// divergent reports an aligned barrier that lanes reach while other lanes of their warp wait
 // elsewhere.
 func (b *barriers) divergent(e *emu.Barrier) {
 	var here, elsewhere threads
@@ -149,13 +152,14 @@ func (b *barriers) divergent(e *emu.Barrier) {
 	}
 	b.found.add(b.block, key{checker: Barrier, kind: divergent, site: e.Site}, func(f *Finding) {
 		f.Thread, f.OtherThread = here.first(b.block), elsewhere.first(b.block)
-		f.Message = fmt.Sprintf("%s while %s of the same warp %s at %s: all threads of a warp must reach the barrier together, so it must not be in an if or a loop that only some of them take",
-			here.verb(b.block, "is here", "are here"), elsewhere.text(b.block), elsewhere.plural("is", "are"), line(at))
+		f.Message = fmt.Sprintf("%s at this barrier while %s of the same warp %s at %s: "+
+			"want all threads of a warp to reach the barrier together, outside of ifs and loops that only some of them enter",
+			here.verb(b.block, "is", "are"), elsewhere.text(b.block), elsewhere.plural("is", "are"), line(at))
 	})
 }
 
-// clusterSync reports an aligned instruction at the barrier of the cluster that lanes reach
-// without others of their warp.
+// clusterSync reports an aligned instruction for the barrier of the cluster that only some lanes
+// of a warp reach.
 func (b *barriers) clusterSync(e *emu.ClusterSync) {
 	if len(e.Missing) == 0 {
 		return
@@ -166,7 +170,7 @@ func (b *barriers) clusterSync(e *emu.ClusterSync) {
 	b.judge(b.block, &o)
 }
 
-// judge reports the threads that exited without the barrier.
+// judge reports the threads that exited without reaching the barrier.
 func (b *barriers) judge(of *emu.BlockInfo, o *openBarrier) {
 	if o.mismatched {
 		return
@@ -174,22 +178,26 @@ func (b *barriers) judge(of *emu.BlockInfo, o *openBarrier) {
 	if o.skipped.site != nil {
 		b.found.add(of, key{checker: Barrier, kind: skipped, site: o.site}, func(f *Finding) {
 			f.Thread, f.OtherThread = o.reached.first(of), o.skipped.first(of)
-			f.Message = fmt.Sprintf("%s this barrier, but %s past it and %s at %s: all threads of the %s must reach it, so it must not be in an if or a loop that only some of them take",
-				o.reached.verb(of, "reaches", "reach"), o.skipped.verb(of, "goes", "go"), o.skipped.plural("exits", "exit"), line(o.skipped.site), wanted(o.site))
+			f.Message = fmt.Sprintf("%s this barrier, but %s it and %s at %s: "+
+				"want all threads of the %s to reach it, outside of ifs and loops that only some of them enter",
+				o.reached.verb(of, "reaches", "reach"), o.skipped.verb(of, "skips", "skip"),
+				o.skipped.plural("exits", "exit"), line(o.skipped.site), wanted(o.site))
 		})
 	}
 	if o.returned.site != nil {
 		b.found.add(of, key{checker: Barrier, kind: returned, site: o.site}, func(f *Finding) {
 			f.Severity = Advice
 			f.Thread, f.OtherThread = o.reached.first(of), o.returned.first(of)
-			f.Message = fmt.Sprintf("%s this barrier, but %s the kernel at %s without it. It does not wait for threads that have exited, so this is correct only if no thread needs what they would have done before it. Otherwise let all threads of the %s reach it, and put the if around the work only",
+			f.Message = fmt.Sprintf("%s this barrier, but %s the kernel at %s without reaching it. "+
+				"A barrier does not wait for exited threads, so the kernel is correct only if no thread depends on their work: "+
+				"want all threads of the %s to reach the barrier, with only the work inside the if",
 				o.reached.verb(of, "reaches", "reach"), o.returned.verb(of, "leaves", "leave"), line(o.returned.site), wanted(o.site))
 		})
 	}
 }
 
-// wanted names the group whose threads must all reach a barrier: the block, or the warp if the
-// instruction has a thread count or is for the cluster.
+// wanted returns the group of threads that must all reach a barrier: "block", or "warp" if the
+// instruction specifies a thread count or is for the cluster.
 func wanted(s *emu.Site) string {
 	if counted(s) || s.Instr != nil && s.Instr.Has("cluster") {
 		return "warp"
@@ -197,8 +205,8 @@ func wanted(s *emu.Site) string {
 	return "block"
 }
 
-// end judges the barriers that have not completed. That threads still wait there counts only
-// if the launch ended in a deadlock.
+// end reports threads missing at barriers that have not completed. It also reports waiting
+// threads; the report keeps those findings only if the launch ended in a deadlock.
 func (b *barriers) end() {
 	for id := range b.open {
 		o := &b.open[id]
@@ -209,7 +217,8 @@ func (b *barriers) end() {
 		b.judge(of, o)
 		b.found.add(of, key{checker: Barrier, kind: stuck, site: o.site}, func(f *Finding) {
 			f.Thread = b.threadOf(o.arrival)
-			f.Message = fmt.Sprintf("deadlock: %d threads, thread %v of block %v among them, wait at barrier %d for %d to come, and the others never will: is its number of threads wrong, or does the barrier stand where not all of them pass?",
+			f.Message = fmt.Sprintf("deadlock: %d threads, including thread %v of block %v, wait at barrier %d, which expects %d threads: "+
+				"want a thread count that matches the threads that reach the barrier",
 				o.arrived, f.Thread, of.Index, id%barriersOfBlock, o.expected)
 		})
 	}

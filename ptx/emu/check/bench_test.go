@@ -9,9 +9,9 @@ import (
 	"tilework/ptx/emu"
 )
 
-// benchmarkKernel runs one of nvcc's kernels for a product of n×n matrices, on one
-// worker, without checkers or with some. What checking costs is the ratio of their
-// times; it must stay below 5 with all of them.
+// benchmarkKernel runs one of nvcc's kernels for an n×n matrix product on one worker, without
+// checkers and with different checkers. The ratio of the times is the cost of checking, which
+// must stay below 5 for all checkers together.
 func benchmarkKernel(b *testing.B, entry string, n int) {
 	text, err := os.ReadFile("../../testdata/nvcc/matmul.sm_80.O3.ptx")
 	if err != nil {
@@ -81,8 +81,8 @@ func benchmarkKernel(b *testing.B, entry string, n int) {
 func BenchmarkNaive(b *testing.B) { benchmarkKernel(b, "_Z5naivePKfS0_Pfiii", 256) }
 func BenchmarkTiled(b *testing.B) { benchmarkKernel(b, "_Z5tiledIfLi16EEvPKT_S2_PS0_iii", 256) }
 
-// BenchmarkAccess is what the checkers take for an access of a warp: of rows of 16
-// words, and of one word for each 16 lanes, as the naive kernel makes them.
+// BenchmarkAccess measures all checkers for one access of a warp, with the patterns of the naive
+// kernel (rows of 16 words, one word per 16 lanes) and others.
 func BenchmarkAccess(b *testing.B) {
 	for _, p := range []struct {
 		name string

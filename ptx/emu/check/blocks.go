@@ -10,44 +10,44 @@ import (
 	"tilework/ptx/emu"
 )
 
-// globals is what the blocks of a launch did to global memory, or its clusters, which
-// count as one block each. They run in any order and add to it when they end; what it
-// holds does not depend on that order.
+// globals holds the accesses of a launch to global memory by blocks, or by clusters, which count
+// as one block each. Blocks run in any order and are added when they end. The contents do not
+// depend on the order.
 type globals struct {
 	mu     sync.Mutex
 	allocs map[*emu.Allocation]*globalPages
 }
 
-// globalPages is an allocation's pages.
+// globalPages holds the pages of an allocation.
 type globalPages struct {
 	pages []globalPage
 }
 
 type globalPage struct {
 	mu sync.Mutex
-	// Reads and writes are apart because most memory is either read or written.
+	// Reads and writes are separate because most memory is either read or written.
 	reads, writes *page[pair]
-	// enough is a block such that reads of later blocks change nothing; 0 if there is
-	// none.
+	// enough is a block number, plus one, after which reads of further blocks change nothing.
+	// It is 0 if there is no such block.
 	enough uint32
 }
 
-// pair is one access each of two blocks: those of the lowest blocks, weak ones before
-// strong ones, as a strong one races with fewer others.
+// pair holds one access each of two blocks: the lowest blocks, with weak accesses before strong
+// ones, because a strong access races with fewer others.
 type pair [2]blockEpoch
 
-// blockEpoch is an epoch and its block, plus one; block 0 is no access.
+// blockEpoch is an epoch and the number of its block plus one. Block 0 means no access.
 type blockEpoch struct {
 	block uint32
 	epoch epoch
 }
 
-// strongBlocks is the flags of an access that is strong for other blocks.
+// strongBlocks holds the flags of an access that is strong with respect to other blocks.
 const strongBlocks = strong | wide
 
 func (b blockEpoch) strong() bool { return b.epoch&strongBlocks == strongBlocks }
 
-// less orders what a pair keeps.
+// less reports whether a pair prefers b to c.
 func (b blockEpoch) less(c blockEpoch) bool {
 	if b.strong() != c.strong() {
 		return c.strong()
@@ -55,8 +55,8 @@ func (b blockEpoch) less(c blockEpoch) bool {
 	return b.block < c.block
 }
 
-// add enters an access. Of a block's accesses one is kept, so that a pair is always
-// two blocks'.
+// add adds an access. It keeps at most one access per block, so that the two are of different
+// blocks.
 func (p *pair) add(b blockEpoch) {
 	if p[1].block != 0 && p[1].less(b) {
 		return
@@ -82,7 +82,7 @@ func (p *pair) sort() {
 	}
 }
 
-// add enters what a block did to an allocation.
+// add adds the accesses of a block to an allocation.
 func (g *globals) add(block int, alloc *emu.Allocation, reg *region) {
 	if len(reg.used) == 0 {
 		return
@@ -111,7 +111,7 @@ func (g *globalPage) add(block uint32, from *shadow) {
 	for i := range from.cells {
 		c := &from.cells[i]
 		if c.r[0] != 0 {
-			// The second one is of the same block, and is weak if the first is.
+			// Both reads are of the same block. If the first is weak, it suffices.
 			addTo(&g.reads, from.shift, i, block, c.r[0])
 			if c.r[0]&strong != 0 && c.r[1] != 0 {
 				addTo(&g.reads, from.shift, i, block, c.r[1])
@@ -142,7 +142,7 @@ func enough(p *page[pair]) uint32 {
 	return last
 }
 
-// addTo enters an access to cell i of a page whose cells stand for 1 << shift bytes.
+// addTo adds an access to cell i of a page whose cells represent 1 << shift bytes.
 func addTo(to **page[pair], shift uint8, i int, block uint32, e epoch) {
 	if p := *to; p != nil && p.shift == shift {
 		p.cells[i].add(blockEpoch{block, e})
@@ -159,7 +159,7 @@ func addTo(to **page[pair], shift uint8, i int, block uint32, e epoch) {
 	}
 }
 
-// betweenBlocks adds the races between blocks. c.mu is held.
+// betweenBlocks adds the races between blocks to all. c.mu must be held.
 func (c *Checks) betweenBlocks(known []*emu.Site, all findings) {
 	allocs := make([]*emu.Allocation, 0, len(c.global.allocs))
 	for a := range c.global.allocs {
@@ -203,7 +203,7 @@ func (c *Checks) betweenBlocks(known []*emu.Site, all findings) {
 	}
 }
 
-// unordered reports whether the accesses of two blocks race, if one of them is a write.
+// unordered reports whether the accesses of two blocks, at least one of them a write, race.
 func (c *Checks) unordered(a, b blockEpoch) bool {
 	if a.block == b.block || a.block == 0 || b.block == 0 || a.strong() && b.strong() {
 		return false
@@ -211,7 +211,7 @@ func (c *Checks) unordered(a, b blockEpoch) bool {
 	return !c.knew(a, b) && !c.knew(b, a)
 }
 
-// knew reports whether a's thread, when it did a, knew of b.
+// knew reports whether b is ordered before a.
 func (c *Checks) knew(a, b blockEpoch) bool {
 	for _, k := range c.logs[int(a.block)-1] {
 		if k.time <= a.epoch.time() && (k.thread == everyone || k.thread == a.epoch.thread()) &&
@@ -222,7 +222,7 @@ func (c *Checks) knew(a, b blockEpoch) bool {
 	return false
 }
 
-// blocksClash adds the race of w, a write, with x.
+// blocksClash adds the race between w, a write, and x.
 func (c *Checks) blocksClash(known []*emu.Site, all findings, alloc *emu.Allocation, at uint64, size int, w, x blockEpoch, xWrites bool) {
 	site, other := known[x.epoch.site()], known[w.epoch.site()]
 	info, second := c.blockOf(x)
@@ -230,18 +230,18 @@ func (c *Checks) blocksClash(known []*emu.Site, all findings, alloc *emu.Allocat
 	all.add(info, key{checker: Race, kind: blocksClash, site: site, other: other}, func(f *Finding) {
 		f.OtherBlock = first.Index
 		f.Thread, f.OtherThread = thread(info, second), thread(first, writer)
-		f.Message = fmt.Sprintf("thread %v of block %v %s the %s at %s that thread %v of block %v writes at %s, and nothing orders blocks: ",
+		f.Message = fmt.Sprintf("thread %v of block %v %s %s at %s that thread %v of block %v writes at %s, and blocks are not ordered: ",
 			f.Thread, f.Block, verb[xWrites], amount(size), place(ptx.Global, alloc.Base+at, alloc), f.OtherThread, f.OtherBlock, line(other))
 		if xWrites {
-			f.Message += "do two threads work on one element, by a wrong index or a missing bound?"
+			f.Message += "want a different element for each thread (check the index and the bounds)"
 			return
 		}
-		f.Message += "is a __threadfence() missing between the write and the atomic or flag that announces it, or between seeing the flag and the read?"
+		f.Message += "want a __threadfence() between the write and the atomic or flag that announces it, and one between reading the flag and the data"
 	})
 }
 
-// blockOf is the block of an access, and the number of its thread there. Asynchronous work
-// that has no thread counts as the first one's.
+// blockOf returns the block of an access and the number of its thread in the block. Asynchronous
+// work without a thread is attributed to thread 0.
 func (c *Checks) blockOf(b blockEpoch) (*emu.BlockInfo, int) {
 	cluster, n := int(b.block)-1, b.epoch.thread()
 	each := 32 * c.launch.Warps

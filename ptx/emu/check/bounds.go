@@ -6,7 +6,7 @@ import (
 	"tilework/ptx/emu"
 )
 
-// fault gathers accesses that memory refuses, and lets the launch go on.
+// fault reports an invalid access. It returns true, so that the launch continues.
 func (w *worker) fault(f *emu.Fault) bool {
 	k := key{checker: Bounds, kind: uint8(f.Kind), site: f.Site}
 	w.found.add(w.block, k, func(g *Finding) {
@@ -19,11 +19,11 @@ func (w *worker) fault(f *emu.Fault) bool {
 		}
 		switch f.Kind {
 		case emu.OutOfBounds:
-			g.Message += detail + ": is a bound check missing (as in `if (row < M && col < N)`), or an index wrong?"
+			g.Message += detail + ": want a bounds check such as `if (row < M && col < N)`, or another index"
 		case emu.Misaligned:
-			g.Message += fmt.Sprintf(", which is no multiple of %d: vectors of 8 and 16 bytes need rows that begin at multiples of as many", f.Size)
+			g.Message += fmt.Sprintf(": want a multiple of %d; for vector accesses, each row must start at such a multiple", f.Size)
 		default:
-			g.Message += detail + ": this memory cannot be written"
+			g.Message += detail + ": want an address in writable memory"
 		}
 	})
 	return true

@@ -1,12 +1,12 @@
-// Package check finds what is wrong with a kernel while the emulator runs it: races,
-// misused barriers, bad accesses, reads of what nobody wrote, bank conflicts and
-// scattered accesses to global memory; and it counts what the kernel does.
+// Package check detects faults in a kernel while the emulator runs it: races, misused barriers,
+// invalid accesses, reads of uninitialized registers and memory, bank conflicts and uncoalesced
+// accesses to global memory. It also counts instructions, operations and bytes.
 //
-// [New] makes the checkers for one launch; they go into the launch's observers, and
-// [Checks.Report] has all findings when it is over, those of one instruction merged.
-// A Finding of severity Error is a fault of the program. One of severity Advice is a
-// measurement above the limits of [Options], or a barrier that works only because the missing
-// threads have exited.
+// [New] returns the checkers for one launch, an [emu.Observer] of the launch. [Checks.Report]
+// returns the findings after the launch, with those of the same instruction merged. A Finding
+// with severity Error is a fault of the program. One with severity Advice is a measurement that
+// exceeds a limit of [Options], or a barrier that works only because the missing threads have
+// exited.
 package check
 
 import (
@@ -19,23 +19,23 @@ import (
 	"tilework/ptx/emu"
 )
 
-// Checker names one of the checkers.
+// Checker identifies a checker.
 type Checker uint8
 
 const (
-	Race     Checker = iota // two threads, the same bytes, a write, and no order
-	Barrier                 // barriers that not all threads reach together, and deadlock
-	Bounds                  // accesses that memory refuses
-	Uninit                  // reads of registers and of memory that nobody wrote
-	Banks                   // conflicts in shared memory
-	Coalesce                // scattered accesses to global memory
-	Count                   // instructions, operations and bytes; it finds nothing
+	Race     Checker = iota // unordered accesses of two threads to the same bytes, at least one a write
+	Barrier                 // barriers that not all threads reach together, and deadlocks
+	Bounds                  // accesses that are out of bounds, misaligned or to read-only memory
+	Uninit                  // reads of uninitialized registers and memory
+	Banks                   // bank conflicts in shared memory
+	Coalesce                // uncoalesced accesses to global memory
+	Count                   // counts instructions, operations and bytes; reports no findings
 	numCheckers
 )
 
 var checkerNames = [numCheckers]string{"race", "barrier", "bounds", "uninit", "banks", "coalesce", "count"}
 
-// String is the checker's name, as ParseChecker reads it.
+// String returns the checker's name in the form that ParseChecker accepts.
 func (c Checker) String() string {
 	if c >= numCheckers {
 		return fmt.Sprintf("Checker(%d)", uint8(c))
@@ -43,7 +43,7 @@ func (c Checker) String() string {
 	return checkerNames[c]
 }
 
-// Checkers lists the checkers.
+// Checkers returns all checkers.
 func Checkers() []Checker {
 	all := make([]Checker, numCheckers)
 	for i := range all {
@@ -52,68 +52,69 @@ func Checkers() []Checker {
 	return all
 }
 
-// ParseChecker reads a checker's name.
+// ParseChecker returns the checker with the given name.
 func ParseChecker(name string) (Checker, error) {
 	if i := slices.Index(checkerNames[:], name); i >= 0 {
 		return Checker(i), nil
 	}
-	return 0, fmt.Errorf("unknown checker %q (want one of %s)", name, strings.Join(checkerNames[:], ", "))
+	return 0, fmt.Errorf("unknown checker %q: want one of %s", name, strings.Join(checkerNames[:], ", "))
 }
 
-// Unlimited as a limit of [Options] leaves a measurement without findings.
+// Unlimited disables a limit of [Options], so that no measurement exceeds it.
 const Unlimited = -1
 
-// Options configure the checkers. The zero value runs all of them, with the limits
-// that a tidy kernel keeps.
+// Options configures the checkers. The zero value runs all of them, with limits that an efficient
+// kernel does not exceed.
 type Options struct {
 	// Only lists the checkers to run; empty means all.
 	Only []Checker
-	// MaxConflicts is how many wavefronts more than without bank conflicts an
-	// instruction's access to shared memory may take on average.
+	// MaxConflicts is the maximum number of extra wavefronts that bank conflicts may cause per
+	// access of an instruction to shared memory, on average.
 	MaxConflicts float64
-	// MaxScatter is how many times the sectors that its bytes need an
-	// instruction's access to global memory may fetch on average; 0 means 2.
-	// Accesses of 4 sectors, which 32 words side by side need, are always fine.
+	// MaxScatter is the maximum ratio of the sectors that an instruction's accesses to global
+	// memory fetch to the sectors that would hold the same bytes, on average. 0 means 2. Accesses
+	// of at most 4 sectors, the minimum for 32 consecutive words, never exceed it.
 	MaxScatter float64
-	// Place returns the name of the matrix or array at an address of global or shared memory.
-	// [Counts] has a row for each name. A nil Place gives all the empty name. Place is called
-	// from several goroutines at once.
+	// Place returns the name of the matrix or array at an address in global or shared memory.
+	// [Counts] has a row for each name. If Place is nil, all names are empty. Place must be safe
+	// for concurrent use.
 	Place func(space ptx.Space, addr uint64) string
-	// Historic adds the half-warps, transactions and wavefronts of the first GPUs to [Counts].
+	// Historic adds the half-warps, transactions and wavefronts of compute capability 1.x to
+	// [Counts].
 	Historic bool
 }
 
-// Checks are the checkers of one launch. It is an [emu.Observer].
+// Checks are the checkers of one launch. It implements [emu.Observer].
 type Checks struct {
-	opts Options
-	runs [numCheckers]bool
+	opts    Options
+	enabled [numCheckers]bool
 
-	vars   variables // what is released between blocks
-	global globals   // what blocks did to global memory
+	vars   variables // releases between blocks
+	global globals   // accesses of blocks to global memory
 
 	mu      sync.Mutex
-	workers []*worker       // all there are
-	idle    []*worker       // those without a cluster
-	active  map[int]*worker // by the number of their cluster
-	logs    map[int][]acquired
-	launch  *emu.BlockInfo               // of any block
-	blocks  map[blockRank]*emu.BlockInfo // those of clusters of several
+	workers []*worker                    // all workers
+	idle    []*worker                    // workers without a cluster
+	active  map[int]*worker              // workers by the number of their cluster
+	logs    map[int][]acquired           // by cluster
+	launch  *emu.BlockInfo               // info of some block, for the dimensions of the launch
+	blocks  map[blockRank]*emu.BlockInfo // blocks of clusters that have several
 }
 
-// New makes checkers for one launch.
+// New returns checkers for one launch.
 func New(o Options) *Checks {
 	c := &Checks{opts: o, logs: map[int][]acquired{}, active: map[int]*worker{}, blocks: map[blockRank]*emu.BlockInfo{}}
 	if c.opts.MaxScatter == 0 {
 		c.opts.MaxScatter = 2
 	}
 	for _, k := range Checkers() {
-		c.runs[k] = len(o.Only) == 0 || slices.Contains(o.Only, k)
+		c.enabled[k] = len(o.Only) == 0 || slices.Contains(o.Only, k)
 	}
 	c.vars.released = map[variable]*clock{}
 	return c
 }
 
-// blockRank names a block by its cluster and its rank there.
+// blockRank identifies a block by its cluster and its rank in the cluster.
 type blockRank struct{ cluster, rank int }
 
 // Block implements [emu.Observer].
@@ -141,19 +142,19 @@ func (c *Checks) Block(b *emu.BlockInfo) *emu.Hooks {
 	return w.hooksOf(b.Rank)
 }
 
-// worker watches one cluster after another: the blocks that run together, mostly one.
-// What it measures adds up over them. Warps, and with them threads, are numbered through
-// all blocks of a cluster.
+// worker checks one cluster at a time, and sums up measurements over its clusters. The blocks of
+// a cluster run together; without clusters, each block is a cluster of its own. Warps and threads
+// are numbered consecutively through all blocks of a cluster.
 type worker struct {
 	checks *Checks
 	hooks  []*emu.Hooks     // by rank
 	blocks []*emu.BlockInfo // by rank
-	block  *emu.BlockInfo   // whose event is under way
-	ended  int              // blocks
+	block  *emu.BlockInfo   // block of the current event
+	ended  int              // number of blocks that have ended
 	found  findings
 	runs   runs
 
-	instructions []instruction // by Index
+	instructions []instruction // by emu.Site.Index
 	bulkSites    map[int]*emu.Site
 	touched      touched
 
@@ -165,16 +166,16 @@ type worker struct {
 
 func newWorker(c *Checks) *worker {
 	w := &worker{checks: c, found: findings{}}
-	if c.runs[Race] {
+	if c.enabled[Race] {
 		w.race = newRacer(w)
 	}
-	if c.runs[Barrier] {
+	if c.enabled[Barrier] {
 		w.barriers = &barriers{worker: w}
 	}
-	if c.runs[Uninit] {
+	if c.enabled[Uninit] {
 		w.uninit = &uninit{worker: w}
 	}
-	if c.runs[Count] {
+	if c.enabled[Count] {
 		w.counter = &counter{opts: &c.opts}
 	}
 	return w
@@ -213,44 +214,46 @@ func (w *worker) access(a *emu.Access) {
 }
 
 func (w *worker) sharedAccess(a *emu.Access, in *instruction) {
-	runs := &w.checks.runs
-	if !runs[Banks] && !runs[Count] {
+	enabled := &w.checks.enabled
+	if !enabled[Banks] && !enabled[Count] {
 		return
 	}
 	wavefronts, ideal := w.runs.wavefronts(a)
-	if runs[Banks] {
+	if enabled[Banks] {
 		in.Shared.add(wavefronts, ideal)
 	}
-	if runs[Count] {
+	if enabled[Count] {
 		w.counter.sharedAccess(a, wavefronts, ideal)
 	}
 }
 
 func (w *worker) globalAccess(a *emu.Access, in *instruction) {
-	runs := &w.checks.runs
-	if !runs[Coalesce] && !runs[Count] {
+	enabled := &w.checks.enabled
+	if !enabled[Coalesce] && !enabled[Count] {
 		return
 	}
 	t := w.runs.traffic(a.Size)
-	if runs[Coalesce] {
+	if enabled[Coalesce] {
 		in.Global.access(t, w.checks.opts.MaxScatter)
 	}
-	if runs[Count] {
+	if enabled[Count] {
 		w.counter.globalAccess(a, t)
 		in.sectors.add(a, &w.runs)
 	}
 }
 
-// instruction is what a worker knows of one: its measurements, and what belongs to
-// the allocation that its last global access went to, as the next mostly goes there too.
+// instruction holds a worker's measurements of one instruction. It caches the state that belongs
+// to the allocation of the last access to global memory, because the next access usually goes to
+// the same allocation.
 type instruction struct {
 	AccessStats
 	alloc   *emu.Allocation
-	region  *region  // what the race checker remembers of it
-	sectors *sectors // that were touched
-	whole   bool     // whether it is known to be written from end to end
+	region  *region  // shadow memory of the race checker for alloc
+	sectors *sectors // sectors of alloc that have been accessed
+	whole   bool     // all bytes of alloc have been written
 }
 
+// instruction returns the state of the instruction that makes access a.
 func (w *worker) instruction(a *emu.Access) *instruction {
 	i := a.Site.Index
 	if i >= len(w.instructions) {
@@ -269,7 +272,7 @@ func (w *worker) instruction(a *emu.Access) *instruction {
 	return in
 }
 
-// site is the instruction of an index that has accessed memory.
+// site returns the instruction with the given index, or nil if it has not accessed memory.
 func (w *worker) site(index int) *emu.Site {
 	if s := w.bulkSites[index]; s != nil {
 		return s
@@ -298,7 +301,7 @@ func (w *worker) clusterSync(e *emu.ClusterSync) {
 	}
 }
 
-// end is called for each block, when all of the cluster have ended.
+// end is called for each block after all blocks of the cluster have ended.
 func (w *worker) end() {
 	c := w.checks
 	if w.ended++; w.ended < len(w.blocks) {

@@ -6,23 +6,23 @@ import (
 	"tilework/ptx/emu"
 )
 
-// The kinds of races, which findings are kept apart by.
+// Kinds of race findings.
 const (
-	lanesClash   uint8 = iota // in one instruction of a warp
-	threadsClash              // of a block
-	copyClash                 // with an asynchronous copy
-	blocksClash
-	proxyClash // with what the async proxy cannot see
+	lanesClash   uint8 = iota // between lanes in one store
+	threadsClash              // between threads of a block
+	copyClash                 // with an asynchronous operation
+	blocksClash               // between blocks
+	proxyClash                // between proxies, without a proxy fence
 )
 
 var verb = map[bool]string{false: "reads", true: "writes"}
 
-// clash reports that the access e of now races with p.
+// clash reports that the current access e races with p.
 func (r *racer) clash(p, e epoch, pWrites bool, off uint64) {
-	// One barrier is missing, and it shows in either order: the write may be seen
-	// before the read or after. Which of the two instructions comes first in a
-	// thread's own course, and so where the barrier belongs, is what the threads'
-	// warps have executed since the last barrier.
+	// The two accesses can be seen in either order. To tell where the barrier is missing,
+	// find out which of the two instructions comes first in the program. If a thread's warp
+	// has executed the other thread's instruction since the last barrier, the serial numbers
+	// give the order.
 	ran := func(e epoch, site int) uint64 {
 		if e.thread() >= r.threads {
 			return 0
@@ -52,29 +52,32 @@ func (r *racer) clash(p, e epoch, pWrites bool, off uint64) {
 	size, where := r.cur.size, r.where(off)
 	r.found.add(r.block, k, func(f *Finding) {
 		one, other := r.name(f, second.epoch, first.epoch)
-		f.Message = fmt.Sprintf("%s %s the %s at %s that %s %s", one, verb[second.writes], amount(size), where, other, verb[first.writes])
 		if kind == copyClash {
-			what, wait := "asynchronous copy", "a wait for the copy (cp.async.wait_group or wait_all), or the __syncthreads() behind it,"
+			what := "asynchronous copy"
+			wait := "a wait for the copy (cp.async.wait_group or cp.async.wait_all), followed by a __syncthreads(),"
 			switch {
 			case isMatrix(f.Other):
-				what, wait = "wgmma.mma_async", "a wgmma.wait_group, or the order between its warpgroup and this thread,"
+				what, wait = "wgmma.mma_async", "a wgmma.wait_group, and a barrier between its warpgroup and this thread,"
 			case p&proxied != 0:
-				wait = "a wait for the copy (for its mbarrier's phase, or by cp.async.bulk.wait_group), or the order between the thread that waited and this one,"
+				wait = "a wait for the copy (on its mbarrier, or cp.async.bulk.wait_group), and a barrier between the waiting thread and this one,"
 			}
-			f.Message = fmt.Sprintf("%s %s the %s at %s that the %s of %s at %s may still be about to %s: is %s missing before %s?",
-				one, verb[second.writes], amount(size), where, what, other, line(f.Other), map[bool]string{false: "read", true: "write"}[first.writes], wait, line(f.Site))
+			f.Message = fmt.Sprintf("%s %s %s at %s that the %s of %s at %s may still %s: want %s before %s",
+				one, verb[second.writes], amount(size), where, what, other, line(f.Other),
+				map[bool]string{false: "read", true: "write"}[first.writes], wait, line(f.Site))
 			return
 		}
+		f.Message = fmt.Sprintf("%s %s %s at %s that %s %s at %s", one, verb[second.writes], amount(size), where, other,
+			verb[first.writes], line(f.Other))
 		if first.thread() >= r.threads {
-			f.Message += fmt.Sprintf(" at %s, and is done, but %s has not learnt of it: is a wait for an mbarrier missing before %s, or does a thread arrive there before it has waited itself (wgmma.wait_group)?",
-				line(f.Other), one, line(f.Site))
+			f.Message += fmt.Sprintf(". The operation is complete, but %s has not synchronized with it: want a wait for its mbarrier before %s; "+
+				"a thread that arrives on the mbarrier must first wait for its own operations (wgmma.wait_group)", one, line(f.Site))
 			return
 		}
 		f.Message += r.advice(f, known, sameWarp(p, e))
 	})
 }
 
-// name sets the threads of a finding, and their blocks, and names them.
+// name sets the threads and blocks of a finding and returns their descriptions.
 func (r *racer) name(f *Finding, second, first epoch) (one, other string) {
 	set := func(e epoch, block, to *emu.Dim3) string {
 		n := e.thread()
@@ -90,45 +93,50 @@ func (r *racer) name(f *Finding, second, first epoch) (one, other string) {
 	return set(second, &f.Block, &f.Thread), set(first, &f.OtherBlock, &f.OtherThread)
 }
 
-// unseen reports that the async proxy, in the access e of now, may not see the write p.
+// unseen reports that the async proxy may not see the write p in the current access e.
 func (r *racer) unseen(p, e epoch, off uint64) {
 	size, where := r.cur.size, r.where(off)
 	r.found.add(r.block, key{checker: Race, kind: proxyClash, site: r.site(e.site()), other: r.site(p.site())}, func(f *Finding) {
 		one, other := r.name(f, e, p)
-		f.Message = fmt.Sprintf("the asynchronous operation of %s uses the %s at %s that %s writes at %s, and may not see it: is a fence.proxy.async missing between %s and the barrier behind it?",
+		f.Message = fmt.Sprintf("the asynchronous operation of %s accesses %s at %s and may not see the write of %s at %s: "+
+			"want a fence.proxy.async after %s, before the barrier that follows it",
 			one, amount(size), where, other, line(f.Other), line(f.Other))
 	})
 }
 
-// advice says what might be missing between the accesses of f.
+// advice returns the end of a race message: the missing synchronization between the accesses of
+// f. known reports whether f.Other comes first in the program; warp, whether both threads are in
+// the same warp.
 func (r *racer) advice(f *Finding, known, warp bool) string {
-	const barrier = "__syncthreads()"
 	note := ""
 	if warp {
-		note = " (These two are lanes of one warp, which do not run in step; __syncwarp() would order them.)"
+		note = " (the threads are lanes of one warp, which do not run in lockstep: __syncwarp() would also order them)"
 	}
 	switch {
 	case f.Site == f.Other:
-		return fmt.Sprintf(" at the same instruction, %s, with no barrier in between: do two threads work on one element, by a wrong index or a missing bound, or is a %s missing?", line(f.Site), barrier) + note
+		return " with the same instruction, without a barrier in between: " +
+			"want a different element for each thread (check the index and the bounds), or a __syncthreads()" + note
 	case !known:
-		return fmt.Sprintf(" at %s, with no barrier in between: is a %s missing between the two?", line(f.Other), barrier) + note
+		return " without a barrier in between: want a __syncthreads() between the two" + note
 	case f.Other.Index > f.Site.Index:
-		return fmt.Sprintf(" at %s, with no barrier in between: is a %s missing after %s, before the loop's next round comes to %s?", line(f.Other), barrier, line(f.Other), line(f.Site)) + note
+		return fmt.Sprintf(" without a barrier in between: want a __syncthreads() after %s, before the next iteration of the loop reaches %s",
+			line(f.Other), line(f.Site)) + note
 	}
-	return fmt.Sprintf(" at %s, with no barrier in between: is a %s missing between %s and %s?", line(f.Other), barrier, line(f.Other), line(f.Site)) + note
+	return fmt.Sprintf(" without a barrier in between: want a __syncthreads() between %s and %s", line(f.Other), line(f.Site)) + note
 }
 
-// clashWithin reports lanes i and j of one store, which write different bytes at addr.
+// clashWithin reports that lanes i and j of one store write different bytes to addr.
 func (r *racer) clashWithin(a *emu.Access, i, j int, addr uint64) {
 	where := r.where(addr - r.cur.base)
 	r.found.add(r.block, key{checker: Race, kind: lanesClash, site: a.Site, other: a.Site}, func(f *Finding) {
 		f.Thread, f.OtherThread = r.thread(a.Warp*32+i), r.thread(a.Warp*32+j)
-		f.Message = fmt.Sprintf("threads %v and %v write different values to %s in the same instruction, and either may win: do two threads work on one element, by a wrong index or a missing bound?",
+		f.Message = fmt.Sprintf("threads %v and %v write different values to %s in the same instruction, and either may remain: "+
+			"want a different element for each thread (check the index and the bounds)",
 			f.OtherThread, f.Thread, where)
 	})
 }
 
-// where names the bytes at off of what the access under way goes to.
+// where describes the location at offset off of the current access.
 func (r *racer) where(off uint64) string {
 	at := place(r.cur.space, off+r.cur.base, r.cur.alloc)
 	if r.cur.alloc == nil && len(r.blocks) > 1 {

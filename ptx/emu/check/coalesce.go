@@ -7,8 +7,8 @@ import (
 	"tilework/ptx/emu"
 )
 
-// AccessStats is what an instruction's accesses to global and to shared memory took;
-// an asynchronous copy has both.
+// AccessStats measures the accesses of an instruction to global and to shared memory. An
+// asynchronous copy has both.
 type AccessStats struct {
 	Site   *emu.Site
 	Global GlobalStats
@@ -17,34 +17,35 @@ type AccessStats struct {
 
 // GlobalStats measures an instruction's accesses to global memory.
 type GlobalStats struct {
-	Requests int64 // accesses of a warp
+	Requests int64 // number of accesses by warps
 	Traffic
-	allowed float64 // sectors that would be fine
+	allowed float64 // maximum of Sectors without a finding
 }
 
-// freeSectors is what an access of 32 words side by side takes.
+// freeSectors is the number of sectors of an access to 32 consecutive words.
 const freeSectors = 4
 
-// access counts an access of a warp that causes traffic t.
+// access adds an access of a warp with traffic t.
 func (g *GlobalStats) access(t Traffic, maxScatter float64) {
 	g.Requests++
 	g.Traffic.add(t)
 	g.allowed += max(freeSectors, maxScatter*float64(t.Ideal))
 }
 
-// scattered reports what exceeds the allowance.
+// scattered returns a finding if the sectors exceed the allowance, or nil.
 func (g *GlobalStats) scattered(site *emu.Site, limit float64) *Finding {
 	if limit < 0 || float64(g.Sectors) <= g.allowed {
 		return nil
 	}
 	return &Finding{
 		Checker: Coalesce, Severity: Advice, Site: site, Count: int(g.Requests),
-		Message: fmt.Sprintf("scattered access: a warp's access touches %s sectors of 32 bytes on average and uses %s bytes of them, which %s would hold: neighbouring threads should access neighbouring elements; are threadIdx.x and threadIdx.y swapped?",
+		Message: fmt.Sprintf("uncoalesced access: the accesses of a warp touch %s sectors of 32 bytes on average for %s bytes, want %s sectors: "+
+			"consecutive threads should access consecutive elements; check whether threadIdx.x and threadIdx.y are swapped",
 			ratio(g.Sectors, g.Requests), ratio(g.Bytes, g.Requests), ratio(g.Ideal, g.Requests)),
 	}
 }
 
-// advice is the findings about what was measured.
+// advice returns the findings about measurements.
 func (r *Report) advice(o *Options) findings {
 	fs := findings{}
 	for i := range r.Accesses {
@@ -58,7 +59,7 @@ func (r *Report) advice(o *Options) findings {
 	return fs
 }
 
-// mergeAccesses adds what a worker measured to the sum; both are by Index.
+// mergeAccesses adds the measurements of a worker to sum. Both are indexed by emu.Site.Index.
 func mergeAccesses(sum []AccessStats, of []instruction) []AccessStats {
 	if len(of) > len(sum) {
 		sum = append(sum, make([]AccessStats, len(of)-len(sum))...)
@@ -79,7 +80,7 @@ func mergeAccesses(sum []AccessStats, of []instruction) []AccessStats {
 	return sum
 }
 
-// ratio writes a/b with as much precision as helps.
+// ratio formats a/b, with one decimal place if it is not an integer.
 func ratio(a, b int64) string {
 	if a%b == 0 {
 		return grouped(a / b)
@@ -87,11 +88,10 @@ func ratio(a, b int64) string {
 	return fmt.Sprintf("%.1f", float64(a)/float64(b))
 }
 
-// touched is the sectors of each allocation of global memory that were accessed.
+// touched holds the sectors of each allocation of global memory that have been accessed.
 type touched map[*emu.Allocation]*sectors
 
-// sectors is those of an allocation that were read and those that were written, each
-// a set of bits.
+// sectors holds bit sets of the sectors of an allocation that were read and written.
 type sectors struct {
 	read, written []uint64
 }
@@ -123,7 +123,7 @@ func (s *sectors) add(a *emu.Access, rs *runs) {
 	}
 }
 
-// bulk adds the sectors of the half of a bulk copy in global memory.
+// bulk adds the sectors of the global-memory side of a bulk copy.
 func (s *sectors) bulk(b *emu.Bulk) {
 	for _, span := range b.Spans {
 		off := span.Addr - b.Alloc.Base
@@ -153,7 +153,7 @@ func (t *touched) merge(u touched) {
 	}
 }
 
-// count returns the sizes of the sets: of their union, of the sectors read and of those written.
+// count returns the number of sectors that were accessed, read and written.
 func (t touched) count() (distinct, read, written int64) {
 	for _, s := range t {
 		for i := range s.read {

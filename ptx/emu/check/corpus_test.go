@@ -10,8 +10,8 @@ import (
 	"tilework/ptx/emu"
 )
 
-// TestCompiledKernelsAreClean runs what nvcc made of correct kernels, with and without
-// optimisation, with all checkers: they find no error.
+// TestCompiledKernelsAreClean runs correct kernels compiled by nvcc, with and without
+// optimization, with all checkers. There must be no errors.
 func TestCompiledKernelsAreClean(t *testing.T) {
 	const m, n, k = 34, 49, 50
 	dim := func(x, y int) emu.Dim3 { return emu.Dim3{X: x, Y: y, Z: 1} }
@@ -50,8 +50,8 @@ func TestCompiledKernelsAreClean(t *testing.T) {
 	}
 }
 
-// TestCompiledKernelWithoutBarrier takes one barrier after the other out of nvcc's
-// tiled kernel: the findings name the lines of the CUDA source.
+// TestCompiledKernelWithoutBarrier removes each barrier of nvcc's tiled kernel in turn. The
+// findings must give the lines of the CUDA source.
 func TestCompiledKernelWithoutBarrier(t *testing.T) {
 	const file = "matmul.sm_90.lineinfo.ptx"
 	text, err := os.ReadFile("../../testdata/nvcc/" + file)
@@ -62,11 +62,11 @@ func TestCompiledKernelWithoutBarrier(t *testing.T) {
 	head, kernel, ok := strings.Cut(string(text), ".visible .entry _Z5tiledIfLi16EEvPKT_S2_PS0_iii(")
 	parts := strings.SplitN(kernel, barrier, 3)
 	if !ok || len(parts) < 3 {
-		t.Fatal("the corpus has changed")
+		t.Fatalf("%s: the tiled kernel does not have two barriers", file)
 	}
 	for i, want := range []string{
-		"__syncthreads() missing between matmul.cu:19 and matmul.cu:23?",
-		"__syncthreads() missing after matmul.cu:23, before the loop's next round comes to matmul.cu:19?",
+		"want a __syncthreads() between matmul.cu:19 and matmul.cu:23",
+		"want a __syncthreads() after matmul.cu:23, before the next iteration of the loop reaches matmul.cu:19",
 	} {
 		const n = 64
 		faulty := [][]string{{parts[0], "", parts[1], barrier, parts[2]}, {parts[0], barrier, parts[1], "", parts[2]}}[i]
@@ -78,12 +78,12 @@ func TestCompiledKernelWithoutBarrier(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.Contains(r.String(), want) {
-			t.Errorf("barrier %d: %q is not said in\n%v", i+1, want, r)
+			t.Errorf("barrier %d: report does not contain %q:\n%v", i+1, want, r)
 		}
 	}
 }
 
-// TestCompiledBarriers runs kernels from nvcc with barriers that only 40 of 64 threads reach,
+// TestCompiledBarriers runs kernels compiled by nvcc whose barriers only 40 of 64 threads reach,
 // under several schedules.
 func TestCompiledBarriers(t *testing.T) {
 	files, err := filepath.Glob("../../testdata/nvcc/barriers.*.ptx")
@@ -98,7 +98,7 @@ func TestCompiledBarriers(t *testing.T) {
 	for _, c := range []struct {
 		entry string
 		args  []any
-		want  string // severities that findings may have
+		want  string // allowed severities
 	}{
 		{"all_reach", []any{x, y, n}, ""},
 		{"early_returnP", []any{x, y, n}, "advice"},
@@ -108,7 +108,7 @@ func TestCompiledBarriers(t *testing.T) {
 		{"in_if_at_the_end", []any{y, n}, "error"},
 		{"in_if_with_work", []any{y, n}, "advice"}, // the same PTX as an early return
 		{"in_loop", []any{steps, y}, "error"},
-		{"grid_stride", []any{x, y, n}, "advice error"}, // error where the loop tests on top
+		{"grid_stride", []any{x, y, n}, "advice error"}, // error if the loop tests at the top
 		{"votes", []any{x, y, n}, "advice"},
 		{"in_functionP", []any{y, n}, "error"},
 		{"in_function_after_return", []any{y, n}, "advice"},
@@ -136,7 +136,7 @@ func TestCompiledBarriers(t *testing.T) {
 					}
 				}
 				if strings.Contains(p.file, "lineinfo") && c.entry == "in_ifP" && !strings.Contains(r.String(), "barriers.cu:51:5): bar.sync: error") {
-					t.Errorf("the line of the barrier is not named in\n%v", r)
+					t.Errorf("report does not give the source line of the barrier:\n%v", r)
 				}
 			}
 		}

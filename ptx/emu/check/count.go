@@ -11,32 +11,31 @@ import (
 	"tilework/ptx/emu"
 )
 
-// Counts are the counters of one launch, summed over its blocks. The figures of
-// `tilework bench --device emu` and of `tilework explain` are these counters.
+// Counts holds the counters of one launch, summed over its blocks. `tilework bench --device emu`
+// and `tilework explain` print them.
 type Counts struct {
-	// Opcodes are the instructions that were executed, by opcode.
+	// Opcodes counts the executed instructions by opcode.
 	Opcodes []OpcodeCount
-	// Flops is the number of floating-point operations issued, by threads and by tensor
-	// cores. An addition and a multiplication count as one each and a fused multiply-add as
-	// two, for each thread that executes it and for each half of a packed pair. A matrix
-	// instruction counts as 2·M·N·K. Operations on the zeros that pad a tile are included.
+	// Flops is the number of floating-point operations executed by threads and by tensor cores.
+	// Additions and multiplications count as one, fused multiply-adds as two, per thread and per
+	// half of a packed pair. A matrix instruction counts as 2·M·N·K. Operations on the zeros that
+	// pad a tile are included.
 	Flops int64
-	// IntegerOps is the same for integers: matrix instructions, dot products (dp4a, dp2a) and
-	// signed 32-bit multiply-adds (mad.lo.s32). Other integer instructions are not counted,
-	// since most of them compute addresses.
+	// IntegerOps is the number of integer operations of matrix instructions, dot products (dp4a,
+	// dp2a) and signed 32-bit multiply-adds (mad.lo.s32). Other integer instructions are not
+	// counted, because most of them compute addresses.
 	IntegerOps int64
-	// Global and Shared are the accesses to the two kinds of memory, by place and direction.
+	// Global and Shared count the accesses to global and shared memory, by place and direction.
 	Global []GlobalCounts
 	Shared []SharedCounts
-	// DistinctSectors is the number of different sectors of global memory that the launch
-	// accesses: the contents of a cache that forgets nothing. SectorsRead and SectorsWritten
-	// are the different sectors that are read and that are written. A sector that is both is
-	// in both. DistinctSectors is never more than the sectors of Global together.
+	// DistinctSectors is the number of distinct sectors of global memory that the launch
+	// accesses. It equals the traffic of a cache of unlimited size. SectorsRead and
+	// SectorsWritten are the numbers of distinct sectors that are read and written. A sector can
+	// be in both. DistinctSectors is at most the total of Sectors in Global.
 	DistinctSectors, SectorsRead, SectorsWritten int64
 }
 
-// Operations returns the operations issued in a launch that multiplies integers, or
-// floating-point numbers.
+// Operations returns IntegerOps if integers is set, and otherwise Flops.
 func (c *Counts) Operations(integers bool) int64 {
 	if integers {
 		return c.IntegerOps
@@ -44,8 +43,7 @@ func (c *Counts) Operations(integers bool) int64 {
 	return c.Flops
 }
 
-// OpcodeCount is the number of times that instructions of an opcode were executed: by warps,
-// and by threads.
+// OpcodeCount is the number of executions of an opcode, by warps and by threads.
 type OpcodeCount struct {
 	Opcode         string
 	Warps, Threads int64
@@ -77,48 +75,47 @@ func directionOf(s *emu.Site, k emu.AccessKind) Direction {
 	return Atomic
 }
 
-// isMbarrier reports whether an instruction is an operation on an mbarrier. A unit of its own
-// executes these, and how often a thread polls depends on the order in which warps run.
+// isMbarrier reports whether an instruction is an operation on an mbarrier. Dedicated hardware
+// executes these operations, and the number of polls depends on the order in which warps run.
 func isMbarrier(s *emu.Site) bool { return s.Instr != nil && s.Instr.Op == "mbarrier" }
 
-// Accesses are the accesses in one direction to one place.
+// Accesses counts the accesses to one place in one direction.
 type Accesses struct {
 	Place     string // from [Options].Place; empty without it
 	Direction Direction
-	// Requests is the number of accesses by warps. A bulk copy, which one thread starts for a
-	// whole tile, is one request.
+	// Requests is the number of accesses by warps. A bulk copy is one request.
 	Requests int64
-	// Asked is the number of bytes that all requests ask for. A byte counts once for each
-	// lane that accesses it.
+	// Asked is the total number of bytes requested. A byte counts once for each lane that
+	// accesses it.
 	Asked int64
 
 	first int // index of the first instruction, which orders the rows
 }
 
-// String returns the direction and the place: "load A".
+// String returns the direction and the place, such as "load A".
 func (a *Accesses) String() string { return strings.TrimSpace(a.Direction.String() + " " + a.Place) }
 
-// GlobalCounts measures accesses to global memory.
+// GlobalCounts counts accesses to global memory.
 type GlobalCounts struct {
 	Accesses
-	// Traffic is the sum over the requests: each request moves each sector of 32 bytes that
-	// it touches once. Those of a bulk copy (TMA) count in the same way.
+	// Traffic is the sum of the traffic of all requests, including bulk copies (TMA). A
+	// request moves each 32-byte sector that it touches once.
 	Traffic
-	// HalfWarps and Transactions are the same requests by the rules of the first GPUs, with
-	// [Options].Historic. Bulk copies have none.
+	// HalfWarps and Transactions count the same requests by the rules of compute capability
+	// 1.0, if [Options].Historic is set. They do not include bulk copies.
 	HalfWarps, Transactions int64
 }
 
-// SharedCounts measures accesses of warps to shared memory. The writes of bulk copies and the
-// reads of wgmma do not pass through the threads and are not counted.
+// SharedCounts counts accesses of warps to shared memory. It does not include the writes of bulk
+// copies and the reads of wgmma, which bypass the threads.
 type SharedCounts struct {
 	Accesses
-	// Wavefronts is the number of wavefronts that the requests take, each of at most one word
-	// from each of the 32 banks, and Ideal the number without bank conflicts. Atomics have
-	// none: how the units that execute them use the banks is not documented.
+	// Wavefronts is the number of wavefronts of the requests, and Ideal the number without bank
+	// conflicts. A wavefront accesses at most one word of each of the 32 banks. Atomics count
+	// as no wavefronts, because their use of the banks is undocumented.
 	Wavefronts, Ideal int64
-	// HistoricWavefronts and HistoricIdeal are the same with the 16 banks of the first GPUs,
-	// with [Options].Historic.
+	// HistoricWavefronts and HistoricIdeal are the same counts for the 16 banks of compute
+	// capability 1.x, if [Options].Historic is set.
 	HistoricWavefronts, HistoricIdeal int64
 }
 
@@ -129,7 +126,8 @@ type counter struct {
 	shared []SharedCounts
 }
 
-// row returns the row of rows for accesses like a, which it adds if there is none.
+// row returns the row of rows with the place and direction of a. It adds the row if there is
+// none.
 func row[R any](rows *[]R, accesses func(*R) *Accesses, a Accesses) *R {
 	for i := range *rows {
 		if r := accesses(&(*rows)[i]); r.Place == a.Place && r.Direction == a.Direction {
@@ -146,7 +144,7 @@ func row[R any](rows *[]R, accesses func(*R) *Accesses, a Accesses) *R {
 func ofGlobal(g *GlobalCounts) *Accesses { return &g.Accesses }
 func ofShared(s *SharedCounts) *Accesses { return &s.Accesses }
 
-// like returns the place and direction of an access at an address.
+// like returns the place and direction of an access.
 func (c *counter) like(site *emu.Site, d Direction, space ptx.Space, addr uint64) Accesses {
 	a := Accesses{Direction: d, first: site.Index}
 	if c.opts.Place != nil {
@@ -155,13 +153,13 @@ func (c *counter) like(site *emu.Site, d Direction, space ptx.Space, addr uint64
 	return a
 }
 
-// add counts one request.
+// add adds one request of the given number of bytes.
 func (a *Accesses) add(bytes int) {
 	a.Requests++
 	a.Asked += int64(bytes)
 }
 
-// globalAccess counts a warp's access to global memory, which causes traffic t.
+// globalAccess counts a warp's access to global memory with traffic t.
 func (c *counter) globalAccess(a *emu.Access, t Traffic) {
 	g := row(&c.global, ofGlobal, c.like(a.Site, directionOf(a.Site, a.Kind), a.Space, firstAddr(a)))
 	g.Accesses.add(bits.OnesCount32(a.Mask) * a.Size)
@@ -188,7 +186,7 @@ func (c *counter) sharedAccess(a *emu.Access, wavefronts, ideal int) {
 
 func firstAddr(a *emu.Access) uint64 { return a.Addr[bits.TrailingZeros32(a.Mask)] }
 
-// bulk counts the half of a bulk copy that accesses global memory.
+// bulk counts the global-memory side of a bulk copy.
 func (c *counter) bulk(b *emu.Bulk) {
 	if len(b.Spans) == 0 {
 		return
@@ -206,7 +204,7 @@ func (c *counter) bulk(b *emu.Bulk) {
 	g.Traffic.add(spanTraffic(b.Spans))
 }
 
-// merge adds a worker's counts.
+// merge adds the counts of a worker.
 func (c *Counts) merge(d *counter) {
 	for i := range d.global {
 		from := &d.global[i]
@@ -232,7 +230,7 @@ func (a *Accesses) merge(b *Accesses) {
 	a.Asked += b.Asked
 }
 
-// sort puts the rows in the order of their first instructions.
+// sort orders the rows by their first instructions.
 func (c *Counts) sort() {
 	order := func(a, b *Accesses) int {
 		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.Place, b.Place), cmp.Compare(a.Direction, b.Direction))
@@ -241,7 +239,7 @@ func (c *Counts) sort() {
 	slices.SortFunc(c.Shared, func(a, b SharedCounts) int { return order(&a.Accesses, &b.Accesses) })
 }
 
-// instructions adds the executions of each instruction.
+// instructions adds the executions of all instructions.
 func (c *Counts) instructions(sites []*emu.Site, counts []emu.Count) {
 	byOpcode := map[string]*OpcodeCount{}
 	for i, n := range counts {
@@ -270,15 +268,15 @@ func (c *Counts) instructions(sites []*emu.Site, counts []emu.Count) {
 	slices.SortFunc(c.Opcodes, func(a, b OpcodeCount) int { return cmp.Compare(a.Opcode, b.Opcode) })
 }
 
-// threadFlops is the floating-point operations on one element, by opcode. What only
-// moves, compares or selects has none.
+// threadFlops is the number of floating-point operations per element, by opcode. Opcodes that
+// only move, compare or select are not listed.
 var threadFlops = map[string]int64{
 	"add": 1, "sub": 1, "mul": 1, "fma": 2, "mad": 2, "div": 1, "rcp": 1, "sqrt": 1, "rsqrt": 1,
 	"sin": 1, "cos": 1, "lg2": 1, "ex2": 1, "tanh": 1,
 }
 
-// operations returns the operations of one execution of an instruction, as [Counts] defines
-// them: of the warp as a whole, and of each thread that takes part.
+// operations returns the operations of one execution of an instruction, as defined by [Counts]:
+// for the warp as a whole, and for each thread that takes part.
 func operations(i *ptx.Instr) (perWarp, perThread int64, integer bool) {
 	switch {
 	case i.Op == "mma" || i.Op == "wmma" && i.Has("mma"):
@@ -304,8 +302,7 @@ func operations(i *ptx.Instr) (perWarp, perThread int64, integer bool) {
 	return 0, perThread, false
 }
 
-// matrixOperations returns 2·M·N·K of a matrix instruction, or 0 for a shape that it does not
-// know.
+// matrixOperations returns 2·M·N·K of a matrix instruction, or 0 if its shape is unknown.
 func matrixOperations(i *ptx.Instr) int64 {
 	var m, n, k int64
 	if _, err := fmt.Sscanf(i.Mod("shape"), "m%dn%dk%d", &m, &n, &k); err != nil {

@@ -8,8 +8,7 @@ import (
 	"tilework/ptx/emu"
 )
 
-// bulkGlobal reports the half of a bulk copy in global memory: rows of some bytes, which begin
-// a pitch apart.
+// bulkGlobal reports the global-memory side of a bulk copy of rows that are pitch bytes apart.
 func (b *block) bulkGlobal(site string, kind emu.AccessKind, atomic bool, base uint64, rows, bytes, pitch int) {
 	e := &emu.Bulk{Origin: b.by(site, 0), Kind: kind, Atomic: atomic, Space: ptx.Global, Alloc: b.memory, Copy: 1}
 	for i := range rows {
@@ -18,8 +17,8 @@ func (b *block) bulkGlobal(site string, kind emu.AccessKind, atomic bool, base u
 	b.hooks.Bulk(e)
 }
 
-// TestBulkCopiesCount: a bulk copy is one request, which moves each of its sectors once.
-func TestBulkCopiesCount(t *testing.T) {
+// TestBulkCopyCounts checks that a bulk copy counts as one request that moves each sector once.
+func TestBulkCopyCounts(t *testing.T) {
 	for _, c := range []struct {
 		name               string
 		kind               emu.AccessKind
@@ -28,12 +27,12 @@ func TestBulkCopiesCount(t *testing.T) {
 		want               GlobalCounts
 		read, written      int64
 	}{
-		{"rows apart", emu.AsyncRead, false, 4, 64, 256, GlobalCounts{Accesses{Direction: Load, Requests: 1, Asked: 256}, Traffic{256, 8, 8, 4}, 0, 0}, 8, 0},
+		{"separate rows", emu.AsyncRead, false, 4, 64, 256, GlobalCounts{Accesses{Direction: Load, Requests: 1, Asked: 256}, Traffic{256, 8, 8, 4}, 0, 0}, 8, 0},
 		{"two rows in a sector", emu.AsyncRead, false, 4, 16, 16, GlobalCounts{Accesses{Direction: Load, Requests: 1, Asked: 64}, Traffic{64, 2, 2, 1}, 0, 0}, 2, 0},
 		{"half sectors", emu.AsyncWrite, false, 4, 16, 64, GlobalCounts{Accesses{Direction: Store, Requests: 1, Asked: 64}, Traffic{64, 4, 2, 2}, 0, 0}, 0, 4},
-		{"backwards", emu.AsyncWrite, false, 4, 16, -16, GlobalCounts{Accesses{Direction: Store, Requests: 1, Asked: 64}, Traffic{64, 3, 2, 2}, 0, 0}, 0, 3},
-		{"a reduction", emu.AsyncWrite, true, 1, 32, 0, GlobalCounts{Accesses{Direction: Atomic, Requests: 1, Asked: 32}, Traffic{32, 1, 1, 1}, 0, 0}, 1, 1},
-		{"outside of the tensor", emu.AsyncRead, false, 0, 16, 16, GlobalCounts{}, 0, 0},
+		{"descending rows", emu.AsyncWrite, false, 4, 16, -16, GlobalCounts{Accesses{Direction: Store, Requests: 1, Asked: 64}, Traffic{64, 3, 2, 2}, 0, 0}, 0, 3},
+		{"reduction", emu.AsyncWrite, true, 1, 32, 0, GlobalCounts{Accesses{Direction: Atomic, Requests: 1, Asked: 32}, Traffic{32, 1, 1, 1}, 0, 0}, 1, 1},
+		{"outside the tensor", emu.AsyncRead, false, 0, 16, 16, GlobalCounts{}, 0, 0},
 	} {
 		f := newFake(t, Options{Only: []Checker{Count}}, 1, 32)
 		base := f.alloc(4096) + 2048
@@ -54,9 +53,9 @@ func TestBulkCopiesCount(t *testing.T) {
 	}
 }
 
-// TestDistinctSectorsAreSectors counts random accesses and copies of all kinds: no sector is
-// touched that no request moved.
-func TestDistinctSectorsAreSectors(t *testing.T) {
+// TestDistinctSectorsBounds counts random accesses and copies of all kinds. The distinct sectors
+// must not exceed the sectors of all requests.
+func TestDistinctSectorsBounds(t *testing.T) {
 	r := seeded(t)
 	kinds := []emu.AccessKind{emu.Read, emu.Write, emu.Atomic, emu.AsyncRead, emu.AsyncWrite}
 	for range 500 {
@@ -84,7 +83,8 @@ func TestDistinctSectorsAreSectors(t *testing.T) {
 	}
 }
 
-// TestPlaces: the counts have a row for each name and direction, and atomics have no wavefronts.
+// TestPlaces checks that the counts have one row per place and direction, and that atomics have
+// no wavefronts.
 func TestPlaces(t *testing.T) {
 	name := func(space ptx.Space, addr uint64) string {
 		if space == ptx.Shared && addr >= 1024 {
@@ -113,7 +113,7 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestOperations counts one execution of each instruction by a warp.
+// TestOperations checks the operations of one execution by a warp.
 func TestOperations(t *testing.T) {
 	for text, want := range map[string]struct {
 		ops     int64

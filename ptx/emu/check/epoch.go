@@ -2,23 +2,23 @@ package check
 
 import "tilework/ptx/emu"
 
-// epoch is one access, packed: who, where in the program, and when. The time stands
-// highest, so that epochs of a block compare as their times do. 0 is no access.
+// epoch is a packed access: its time, thread, instruction and flags. The time is in the high
+// bits, so that the epochs of a block are ordered by time. 0 means no access.
 type epoch uint64
 
-// The fields, from the low end: four flags, 18 bits of site, 14 of thread, 28 of time.
-// Whatever a program has beyond 262,144 instructions, or a cluster beyond 268 million
-// synchronisations, counts as the last of them. Behind the threads of a cluster there
-// are agents: see [order].
+// The fields, from the low end, are four flags, 18 bits of instruction index, 14 bits of
+// thread and 28 bits of time. Instructions beyond 262,144 and synchronizations of a cluster
+// beyond 268 million share the last value. Thread numbers after those of the cluster's
+// threads denote agents; see [order].
 const (
-	// strong: an atomic or one with a memory ordering; two such are no race.
+	// strong marks an atomic, or an access with a memory ordering. Two of them do not race.
 	strong epoch = 1 << iota
-	// wide: strong for threads of other blocks too.
+	// wide marks a strong access whose scope includes other blocks.
 	wide
-	// async: an asynchronous copy under way. Its time is endless, as nothing but
-	// the copy's completion orders it.
+	// async marks an asynchronous copy in flight. It has the maximum time, because only its
+	// completion orders it.
 	async
-	// proxied: an access of the async proxy, by a bulk copy or a wgmma.
+	// proxied marks an access of the async proxy, by a bulk copy or a wgmma.
 	proxied
 
 	siteShift   = 4
@@ -39,14 +39,14 @@ func (e epoch) thread() int  { return int(e>>threadShift) & threadMask }
 func (e epoch) warp() int    { return int(e>>(threadShift+5)) & (threadMask >> 5) }
 func (e epoch) site() int    { return int(e>>siteShift) & siteMask }
 
-// sameWarp reports whether the threads of e and f are of one warp.
+// sameWarp reports whether e and f are accesses of the same warp.
 func sameWarp(e, f epoch) bool {
 	return (e^f)>>(threadShift+5)&(threadMask>>5) == 0
 }
 
 func sameThread(e, f epoch) bool { return (e^f)>>threadShift&threadMask == 0 }
 
-// flagsOf says how strong an access is.
+// flagsOf returns the flags strong and wide of an access.
 func flagsOf(a *emu.Access) epoch {
 	if a.Kind != emu.Atomic && a.Sem == emu.Weak {
 		return 0
@@ -57,18 +57,17 @@ func flagsOf(a *emu.Access) epoch {
 	return strong | wide
 }
 
-// cell is what the race checker remembers of a few bytes: of the writes and of the
-// reads the last one, and beside it another of a different thread, and of a different
-// warp if there was one. As long as barriers of the whole block are all that orders
-// threads, two are enough: if any access is unordered with a new one, one of them is.
-// After barriers of a part of the block, a third access may be forgotten, so
-// that a race is missed, but none is invented.
+// cell is the shadow state of a few bytes. For writes and for reads it holds the last access and
+// one more by a different thread, if possible of a different warp. If only barriers of the whole
+// block order threads, two accesses suffice: if any access is unordered with a new one, one of
+// these two is. With barriers of a part of the block, a third access may be lost. A race can then
+// be missed, but no false race is reported.
 type cell struct {
 	w, r [2]epoch
 }
 
-// note enters a read, or a strong write among strong writes, in its two slots. What
-// is older than base is ordered before everything that may still come.
+// note records a read, or a strong write after strong writes. Accesses before base are ordered
+// before all later ones and can be replaced.
 func note(s *[2]epoch, e, base epoch) {
 	if s[0] < base {
 		s[0], s[1] = s[1], 0
@@ -83,7 +82,7 @@ func note(s *[2]epoch, e, base epoch) {
 	}
 }
 
-// noteAsync enters a read that is under way, in the place of one that is not.
+// noteAsync records an asynchronous read in flight, if necessary in place of a completed read.
 func (c *cell) noteAsync(e, base epoch) {
 	s := &c.r
 	switch {
@@ -97,8 +96,8 @@ func (c *cell) noteAsync(e, base epoch) {
 	}
 }
 
-// noteWrite enters a write. After a weak one, what was before it need not be known:
-// who comes after the write comes after all that was ordered before it.
+// noteWrite records a write. A weak write replaces all earlier accesses: an access ordered after
+// it is also ordered after all accesses that were ordered before it.
 func (c *cell) noteWrite(e, base epoch) {
 	if e&strong == 0 {
 		*c = cell{w: [2]epoch{e}}
@@ -109,7 +108,7 @@ func (c *cell) noteWrite(e, base epoch) {
 		return
 	}
 	if c.w[1] != 0 && c.w[1]&strong == 0 {
-		c.w[0] = e // the weak one stays for the threads of other blocks
+		c.w[0] = e // keep the weak write, for comparison with other blocks
 		return
 	}
 	note(&c.w, e, base)

@@ -8,7 +8,7 @@ import (
 	"tilework/ptx/emu"
 )
 
-// fake stands for the emulator: tests tell it what happens, event by event.
+// fake replaces the emulator. Tests report events to its checkers one by one.
 type fake struct {
 	t      testing.TB
 	checks *Checks
@@ -16,7 +16,7 @@ type fake struct {
 	grid   emu.Dim3
 	dim    emu.Dim3
 	sites  map[string]*emu.Site
-	list   []*emu.Site // by Index
+	list   []*emu.Site // by emu.Site.Index
 }
 
 func newFake(t testing.TB, o Options, grid, dim int) *fake {
@@ -26,7 +26,8 @@ func newFake(t testing.TB, o Options, grid, dim int) *fake {
 	}
 }
 
-// site is the instruction of that name; the first to be named stands first.
+// site returns the instruction with the given name. Instructions are numbered in the order of
+// their first use.
 func (f *fake) site(name string) *emu.Site {
 	s := f.sites[name]
 	if s == nil {
@@ -38,13 +39,14 @@ func (f *fake) site(name string) *emu.Site {
 	return s
 }
 
-// alloc makes the allocation that global accesses go to, and returns its address.
+// alloc creates the allocation for accesses to global memory and returns its address.
 func (f *fake) alloc(n int) uint64 {
 	f.memory = &emu.Allocation{Base: 0x7f00000000, Size: n}
 	return f.memory.Base
 }
 
-// report is the findings, and each finding's checker with the sites' names: "race st ld".
+// report returns the report and a summary of each finding: the checker and the names of the
+// instructions, such as "race st ld".
 func (f *fake) report(err error) (*Report, []string) {
 	r := f.checks.report(f.list, nil, err)
 	var short []string
@@ -74,7 +76,7 @@ func (f *fake) block(n int) *block {
 	return &block{fake: f, info: info, hooks: f.checks.Block(info)}
 }
 
-// op is an access; what is left out is a weak one of 4 bytes to shared memory.
+// op is a kind of access. The zero values mean a weak access to 4 bytes of shared memory.
 type op struct {
 	site  string
 	kind  emu.AccessKind
@@ -85,7 +87,7 @@ type op struct {
 	copy  uint64
 }
 
-// do lets the warps' lanes of a mask access at(thread).
+// do reports an access of the given threads, in which each accesses the address at(thread).
 func (b *block) do(o op, threads []int, at func(thread int) uint64) {
 	if o.space == ptx.NoSpace {
 		o.space = ptx.Shared
@@ -115,8 +117,8 @@ func (b *block) do(o op, threads []int, at func(thread int) uint64) {
 	}
 }
 
-// sync lets threads meet at barrier id; n is what the instruction expects, 0 for one
-// that names no number.
+// sync reports that threads synchronize at barrier id. n is the thread count of the instruction,
+// or 0 if it has none.
 func (b *block) sync(site string, id int, threads []int, n int) {
 	s := b.site(site)
 	if n > 0 {
@@ -165,7 +167,7 @@ func (b *block) warpSync(warp int, mask uint32) {
 	b.hooks.WarpSync(&emu.WarpSync{Origin: emu.Origin{Site: b.site("warpsync"), Warp: warp, Mask: mask}, Orders: true})
 }
 
-// countedBarrier is a barrier instruction that names a number of threads.
+// countedBarrier returns a barrier instruction with a thread count.
 func countedBarrier(t testing.TB) *ptx.Instr {
 	t.Helper()
 	i := &ptx.Instr{Op: "bar", Mods: []string{"sync"}, Args: []ptx.Operand{&ptx.Imm{}, &ptx.Imm{Bits: 64}}}

@@ -12,9 +12,9 @@ import (
 	"tilework/ptx/emu"
 )
 
-// FuzzRun: whatever PTX the emulator is given, it and the checkers end, with a result or
-// an error. A text that is no module of its own becomes the body of a kernel with some
-// registers of each kind and some memory.
+// FuzzRun checks that the emulator and the checkers terminate for any PTX, with a result or an
+// error. Input that is not a module becomes the body of a kernel with registers of each kind and
+// some memory.
 func FuzzRun(f *testing.F) {
 	for _, file := range []string{"naive", "tiled"} {
 		text, err := os.ReadFile("../../../internal/gpu/testdata/" + file + ".ptx")
@@ -66,19 +66,18 @@ func FuzzRun(f *testing.F) {
 		size, ld := uint32(5), uint64(8)
 		for _, args := range [][]any{
 			{buf, size}, {}, {buf}, {buf, buf, buf, size, size, size},
-			{size, size, size, buf, ld, buf + 1024, ld, buf + 2048, ld, float32(1), float32(0), uint32(0)}, // of the seeds
+			{size, size, size, buf, ld, buf + 1024, ld, buf + 2048, ld, float32(1), float32(0), uint32(0)}, // parameters of the seeds
 		} {
 			if l.Params, err = p.Pack(l.Entry, args...); err == nil {
 				break
 			}
 		}
-		// Whoever runs a program can wait for its end, or say when that is.
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		checks := New(Options{})
 		l.Observers = []emu.Observer{checks}
 		stats, err := p.Run(ctx, mem, l)
-		if errors.Is(err, emu.ErrLaunch) { // the seeds want 16 × 16
+		if errors.Is(err, emu.ErrLaunch) { // the seeds require 16×16
 			l.Block = emu.Dim3{X: 16, Y: 16, Z: 1}
 			stats, err = p.Run(ctx, mem, l)
 		}

@@ -2,10 +2,10 @@ package check
 
 import "math/bits"
 
-// historicTransactions returns the half-warps of an access at compute capability 1.0 and the
-// memory transactions that it took. A half-warp took one transaction (two for 16-byte words)
-// if its thread k accessed word k of an aligned segment, in words of 4, 8 or 16 bytes, and
-// otherwise one for each thread (CUDA C Programming Guide 3.2, appendix G.3.2).
+// historicTransactions returns the number of half-warps and of memory transactions of an access
+// at compute capability 1.0. A half-warp takes one transaction, or two for 16-byte words, if its
+// thread k accesses word k of an aligned segment in words of 4, 8 or 16 bytes. Otherwise it takes
+// one transaction for each thread (CUDA C Programming Guide 3.2, appendix G.3.2).
 func historicTransactions(addr *[32]uint64, mask uint32, size int) (halves, transactions int64) {
 	for first := 0; first < 32; first += 16 {
 		half := mask >> first & 0xffff

@@ -2,7 +2,6 @@ package check
 
 import "testing"
 
-// TestHistoricTransactions compares accesses of a half-warp with the rule of compute capability 1.0.
 func TestHistoricTransactions(t *testing.T) {
 	lanes := func(f func(i int) uint64) (a [32]uint64) {
 		for i := range a {
@@ -17,15 +16,15 @@ func TestHistoricTransactions(t *testing.T) {
 		size                int
 		halves, transaction int64
 	}{
-		{"side by side", lanes(func(i int) uint64 { return uint64(4 * i) }), ^uint32(0), 4, 2, 2},
-		{"every other thread", lanes(func(i int) uint64 { return uint64(4 * i) }), 0xaaaaaaaa, 4, 2, 2},
-		{"not aligned", lanes(func(i int) uint64 { return uint64(4*i + 4) }), ^uint32(0), 4, 2, 32},
+		{"consecutive", lanes(func(i int) uint64 { return uint64(4 * i) }), ^uint32(0), 4, 2, 2},
+		{"every second thread", lanes(func(i int) uint64 { return uint64(4 * i) }), 0xaaaaaaaa, 4, 2, 2},
+		{"misaligned", lanes(func(i int) uint64 { return uint64(4*i + 4) }), ^uint32(0), 4, 2, 32},
 		{"swapped", lanes(func(i int) uint64 { return uint64(4 * (i ^ 1)) }), 0xffff, 4, 1, 16},
-		{"the same word", lanes(func(i int) uint64 { return 64 }), 0xffff0000, 4, 1, 16},
+		{"same word", lanes(func(i int) uint64 { return 64 }), 0xffff0000, 4, 1, 16},
 		{"doubles", lanes(func(i int) uint64 { return uint64(8 * i) }), ^uint32(0), 8, 2, 2},
 		{"16 bytes", lanes(func(i int) uint64 { return uint64(16 * i) }), ^uint32(0), 16, 2, 4},
 		{"bytes", lanes(func(i int) uint64 { return uint64(i) }), ^uint32(0), 1, 2, 32},
-		{"one thread", lanes(func(i int) uint64 { return uint64(4 * i) }), 1 << 20, 4, 1, 1},
+		{"single thread", lanes(func(i int) uint64 { return uint64(4 * i) }), 1 << 20, 4, 1, 1},
 	} {
 		if h, n := historicTransactions(&c.addr, c.mask, c.size); h != c.halves || n != c.transaction {
 			t.Errorf("%s: %d transactions of %d half-warps, want %d of %d", c.name, n, h, c.transaction, c.halves)

@@ -2,8 +2,8 @@ package check
 
 import "tilework/ptx/emu"
 
-// hooksOf is the hooks of the block of a rank. What they hand on has the warps' numbers in
-// the cluster.
+// hooksOf returns the hooks of the block with the given rank. They pass events on with warps
+// numbered in the cluster instead of in the block.
 func (w *worker) hooksOf(rank int) *emu.Hooks {
 	for len(w.hooks) <= rank {
 		w.hooks = append(w.hooks, w.newHooks(len(w.hooks)))
@@ -12,63 +12,63 @@ func (w *worker) hooksOf(rank int) *emu.Hooks {
 }
 
 func (w *worker) newHooks(rank int) *emu.Hooks {
-	runs := &w.checks.runs
+	enabled := &w.checks.enabled
 	h := &emu.Hooks{End: func() { w.enter(rank); w.end() }}
-	if runs[Race] {
+	if enabled[Race] {
 		r := w.race
-		h.WarpSync = func(e *emu.WarpSync) { moved := *e; moved.Warp += w.enter(rank); r.warpSync(&moved) }
-		h.Fence = func(e *emu.Fence) { moved := *e; moved.Warp += w.enter(rank); r.fence(&moved) }
-		h.CopyDone = func(e *emu.CopyDone) { moved := *e; moved.Warp += w.enter(rank); r.copyDone(&moved) }
-		h.Mbarrier = func(e *emu.Mbarrier) { moved := *e; moved.Warp += w.enter(rank); r.mbarrier(&moved) }
+		h.WarpSync = func(e *emu.WarpSync) { event := *e; event.Warp += w.enter(rank); r.warpSync(&event) }
+		h.Fence = func(e *emu.Fence) { event := *e; event.Warp += w.enter(rank); r.fence(&event) }
+		h.CopyDone = func(e *emu.CopyDone) { event := *e; event.Warp += w.enter(rank); r.copyDone(&event) }
+		h.Mbarrier = func(e *emu.Mbarrier) { event := *e; event.Warp += w.enter(rank); r.mbarrier(&event) }
 	}
-	if runs[Race] || runs[Barrier] {
+	if enabled[Race] || enabled[Barrier] {
 		h.Barrier = func(e *emu.Barrier) {
-			moved := *e
-			moved.Warp += w.enter(rank)
-			moved.ID += rank * barriersOfBlock
-			w.barrier(&moved)
+			event := *e
+			event.Warp += w.enter(rank)
+			event.ID += rank * barriersOfBlock
+			w.barrier(&event)
 		}
-		h.ClusterSync = func(e *emu.ClusterSync) { moved := *e; moved.Warp += w.enter(rank); w.clusterSync(&moved) }
+		h.ClusterSync = func(e *emu.ClusterSync) { event := *e; event.Warp += w.enter(rank); w.clusterSync(&event) }
 	}
-	if runs[Bounds] {
+	if enabled[Bounds] {
 		h.Fault = func(e *emu.Fault) bool { w.enter(rank); return w.fault(e) }
 	}
-	if runs[Uninit] {
-		h.UninitRead = func(e *emu.UninitRead) { moved := *e; moved.Warp += w.enter(rank); w.uninit.register(&moved) }
+	if enabled[Uninit] {
+		h.UninitRead = func(e *emu.UninitRead) { event := *e; event.Warp += w.enter(rank); w.uninit.register(&event) }
 	}
-	if runs[Race] || runs[Uninit] || runs[Banks] || runs[Coalesce] || runs[Count] {
+	if enabled[Race] || enabled[Uninit] || enabled[Banks] || enabled[Coalesce] || enabled[Count] {
 		h.Access = func(e *emu.Access) {
 			if first := w.enter(rank); first > 0 {
-				moved := *e
-				moved.Warp += first
-				e = &moved
+				event := *e
+				event.Warp += first
+				e = &event
 			}
 			w.access(e)
 		}
-		h.Bulk = func(e *emu.Bulk) { moved := *e; moved.Warp += w.enter(rank); w.bulk(&moved) }
+		h.Bulk = func(e *emu.Bulk) { event := *e; event.Warp += w.enter(rank); w.bulk(&event) }
 	}
 	return h
 }
 
-// barriersOfBlock is how many barriers a block has.
+// barriersOfBlock is the number of barriers per block.
 const barriersOfBlock = 16
 
-// enter makes the block of a rank the one whose event is under way, and returns the number
-// of its first warp in the cluster.
+// enter makes the block with the given rank the current one. It returns the number of the block's
+// first warp in the cluster.
 func (w *worker) enter(rank int) int {
 	w.block = w.blocks[rank]
 	return rank * w.block.Warps
 }
 
-// thread is a thread of the cluster, in its block.
+// thread returns the index in its block of thread n of the cluster.
 func (w *worker) thread(n int) emu.Dim3 {
 	return thread(w.blocks[0], n%(w.blocks[0].Warps*32))
 }
 
-// blockOf is the block of a thread of the cluster.
+// blockOf returns the block of thread n of the cluster.
 func (w *worker) blockOf(n int) *emu.BlockInfo { return w.blocks[n/(w.blocks[0].Warps*32)] }
 
-// bulk enters an access of the async proxy.
+// bulk records an access of the async proxy.
 func (w *worker) bulk(b *emu.Bulk) {
 	if w.race != nil {
 		w.race.bulk(b)

@@ -6,26 +6,25 @@ import (
 	"tilework/ptx/emu"
 )
 
-// Asynchronous accesses: under way from their beginning until a thread has seen them
-// complete.
+// Asynchronous accesses are in flight until a thread has observed their completion.
 
-// copyKey names one half of an asynchronous copy.
+// copyKey identifies one half of an asynchronous copy: its read or its write.
 type copyKey struct {
 	copy  uint64
 	write bool
 }
 
-// copyHalf is what a half touches until it is complete.
+// copyHalf is one half of a cp.async in flight.
 type copyHalf struct {
-	mask   uint32 // lanes under way
+	mask   uint32 // lanes in flight
 	addr   [32]uint64
 	size   int
-	epoch  epoch // of lane 0
+	epoch  epoch // epoch of lane 0
 	region *region
-	base   uint64 // that the region's offsets count from
+	base   uint64 // address of offset 0 of region
 }
 
-// bulkHalf is what a bulk copy or a wgmma touches until it is complete.
+// bulkHalf is one half of a bulk copy, or an operand of a wgmma, in flight.
 type bulkHalf struct {
 	epoch  epoch
 	region *region
@@ -34,7 +33,7 @@ type bulkHalf struct {
 	write  bool
 }
 
-// began notes an asynchronous copy that is under way from now on.
+// began records the start of a cp.async.
 func (r *racer) began(a *emu.Access) {
 	r.copies[copyKey{a.Copy, r.cur.write}] = &copyHalf{
 		mask: a.Mask, addr: *a.Addr, size: a.Size, region: r.cur.region, base: r.cur.base,
@@ -42,8 +41,8 @@ func (r *racer) began(a *emu.Access) {
 	}
 }
 
-// copyDone makes accesses of the threads that waited out of those of their copies, and
-// of a warpgroup's out of its matrices.
+// copyDone attributes the completed copies to the threads that waited for them, and the completed
+// wgmma to the agent of the warpgroup.
 func (r *racer) copyDone(d *emu.CopyDone) {
 	r.settle()
 	r.step()
@@ -62,10 +61,11 @@ func (r *racer) copyDone(d *emu.CopyDone) {
 	}
 }
 
-// none stands for the threads themselves, where an agent could do their work.
+// none means that a copy is attributed to its threads instead of an agent.
 const none = -1
 
-// landLanes completes lanes' parts of a cp.async, as an agent's work or the threads'.
+// landLanes completes the parts of a cp.async that belong to lanes, as work of an agent or of the
+// threads.
 func (r *racer) landLanes(done doneCopy, agent int) {
 	for _, write := range []bool{false, true} {
 		k := copyKey{done.copy, write}
@@ -87,8 +87,8 @@ func (r *racer) landLanes(done doneCopy, agent int) {
 	}
 }
 
-// land completes a bulk copy, or what a wgmma reads, as the work of a thread or an agent;
-// or only what it reads.
+// land completes a bulk copy or the reads of a wgmma as work of a thread or an agent. With
+// readOnly it completes only the read half.
 func (r *racer) land(copy uint64, by int, readOnly bool) {
 	halves := r.bulks[copy]
 	if halves == nil {
@@ -123,7 +123,7 @@ func (r *racer) clusterSync(e *emu.ClusterSync) {
 	r.order.clusterSync(e)
 }
 
-// landed makes the epoch of an access that is over out of that of one under way.
+// landed replaces the epoch of an access in flight with the epoch of its completion.
 func (r *racer) landed(region *region, off uint64, size int, under, landed epoch) {
 	for end := off + uint64(size); off < end; {
 		p := region.page(int(off>>pageShift), coarsest, &r.pool)
@@ -143,12 +143,12 @@ func (r *racer) landed(region *region, off uint64, size int, under, landed epoch
 	}
 }
 
-// bulk enters an access of the async proxy, which is under way from now on.
+// bulk checks an access of the async proxy, which is in flight from now on.
 func (r *racer) bulk(b *emu.Bulk) {
 	r.settle()
 	first := b.Warp*32 + bits.TrailingZeros32(b.Mask)
 	thread, flags := first, async|proxied
-	if isMatrix(b.Site) { // one operation of the warpgroup
+	if isMatrix(b.Site) { // the four warps of the group execute it as one operation
 		thread = b.Warp / groupWarps * groupWarps * 32
 	}
 	if b.Atomic {
@@ -178,7 +178,7 @@ func (r *racer) bulk(b *emu.Bulk) {
 	}
 }
 
-// tells checks that the mbarrier that a copy is told to was there before.
+// tells checks that the initialization of a copy's mbarrier is ordered before the copy.
 func (r *racer) tells(b *emu.Bulk, e epoch) {
 	r.cur.size = mbarrierBytes
 	p := r.shared[b.Rank].page(int(b.Mbarrier>>pageShift), grain(b.Mbarrier, mbarrierBytes), &r.pool)
@@ -196,11 +196,11 @@ func (r *racer) tells(b *emu.Bulk, e epoch) {
 	}
 }
 
-// mbarrierBytes is the size of an mbarrier, and groupWarps the warps of a warpgroup.
+// mbarrierBytes is the size of an mbarrier. groupWarps is the number of warps in a warpgroup.
 const (
 	mbarrierBytes = 8
 	groupWarps    = 4
 )
 
-// isMatrix tells the operands of wgmma from bulk copies.
+// isMatrix reports whether an access of the async proxy belongs to a wgmma instead of a copy.
 func isMatrix(s *emu.Site) bool { return s.Instr != nil && s.Instr.Op == "wgmma" }

@@ -11,8 +11,8 @@ import (
 	"tilework/ptx/emu"
 )
 
-// randomAccess makes addresses of the kinds that kernels have: side by side, one
-// address, rows, strides, permutations and anything at all.
+// randomAccess returns a random access pattern: consecutive, a single address, rows, strides,
+// permutations or random addresses.
 func randomAccess(r *rand.Rand) (addr [32]uint64, mask uint32, size int) {
 	size = 1 << r.IntN(5)
 	mask = ^uint32(0)
@@ -115,7 +115,7 @@ func TestBanksAgainstSets(t *testing.T) {
 	}
 }
 
-func TestMeasurementsBecomeAdvice(t *testing.T) {
+func TestAdvice(t *testing.T) {
 	row := func(t int) uint64 { return uint64(4 * t) }
 	column := func(t int) uint64 { return uint64(128 * t) }
 	padded := func(t int) uint64 { return uint64(132 * t) }
@@ -127,19 +127,19 @@ func TestMeasurementsBecomeAdvice(t *testing.T) {
 		want  string
 		says  string
 	}{
-		{"a row of shared memory", ptx.Shared, row, Options{}, "", ""},
-		{"one word of shared memory", ptx.Shared, same, Options{}, "", ""},
-		{"a column of shared memory", ptx.Shared, column, Options{}, "banks x", "32 wavefronts on average where 1 would do"},
-		{"a column that is padded", ptx.Shared, padded, Options{}, "", ""},
-		{"a column where that is allowed", ptx.Shared, column, Options{MaxConflicts: 31}, "", ""},
-		{"a column where one less is", ptx.Shared, column, Options{MaxConflicts: 30}, "banks x", ""},
-		{"a column without limit", ptx.Shared, column, Options{MaxConflicts: Unlimited}, "", ""},
-		{"a row of global memory", ptx.Global, row, Options{}, "", ""},
-		{"one word of global memory", ptx.Global, same, Options{}, "", ""},
-		{"a column of global memory", ptx.Global, column, Options{}, "coalesce x", "32 sectors of 32 bytes on average and uses 128 bytes"},
-		{"a column where that is allowed", ptx.Global, column, Options{MaxScatter: 8}, "", ""},
-		{"a column without limit", ptx.Global, column, Options{MaxScatter: Unlimited}, "", ""},
-		{"four rows of eight", ptx.Global, func(t int) uint64 { return uint64(4*(t%8) + 512*(t/8)) }, Options{}, "", ""},
+		{"shared memory, row", ptx.Shared, row, Options{}, "", ""},
+		{"shared memory, one word", ptx.Shared, same, Options{}, "", ""},
+		{"shared memory, column", ptx.Shared, column, Options{}, "banks x", "32 wavefronts on average, want 1"},
+		{"shared memory, padded column", ptx.Shared, padded, Options{}, "", ""},
+		{"shared memory, column at the limit", ptx.Shared, column, Options{MaxConflicts: 31}, "", ""},
+		{"shared memory, column above the limit", ptx.Shared, column, Options{MaxConflicts: 30}, "banks x", ""},
+		{"shared memory, column without limit", ptx.Shared, column, Options{MaxConflicts: Unlimited}, "", ""},
+		{"global memory, row", ptx.Global, row, Options{}, "", ""},
+		{"global memory, one word", ptx.Global, same, Options{}, "", ""},
+		{"global memory, column", ptx.Global, column, Options{}, "coalesce x", "32 sectors of 32 bytes on average for 128 bytes, want 4 sectors"},
+		{"global memory, column at the limit", ptx.Global, column, Options{MaxScatter: 8}, "", ""},
+		{"global memory, column without limit", ptx.Global, column, Options{MaxScatter: Unlimited}, "", ""},
+		{"global memory, four rows of eight words", ptx.Global, func(t int) uint64 { return uint64(4*(t%8) + 512*(t/8)) }, Options{}, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t, c.opts, 1, 32)
@@ -153,13 +153,13 @@ func TestMeasurementsBecomeAdvice(t *testing.T) {
 			r, got := f.report(nil)
 			got = slices.DeleteFunc(got, func(s string) bool { return strings.HasPrefix(s, "race") })
 			if s := strings.Join(got, ", "); s != c.want || !strings.Contains(r.String(), c.says) {
-				t.Errorf("found %q, want %q that says %q\n%v", s, c.want, c.says, r)
+				t.Errorf("found %q, want %q and a report that contains %q\n%v", s, c.want, c.says, r)
 			}
 		})
 	}
 }
 
-func TestMeasurementsAddUp(t *testing.T) {
+func TestMeasurements(t *testing.T) {
 	f := newFake(t, Options{}, 2, 32)
 	base := f.alloc(4096)
 	for n := range 2 {

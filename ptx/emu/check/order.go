@@ -7,44 +7,43 @@ import (
 	"tilework/ptx/emu"
 )
 
-// order knows which accesses of a block happened before which: it keeps the block's
-// time, which steps on whenever threads synchronise, and what each thread knows of
-// the others.
+// order is the happens-before relation of a cluster's accesses. It keeps a logical time, which
+// advances when threads synchronize, and for each thread the accesses of other threads that
+// happened before its next one.
 //
-// That is mostly one number: a barrier of the whole block makes everything before it
-// known to all. Beyond it there is what lanes of a warp know of one another through
-// bar.warp.sync, and clocks, which say for each thread of a block up to when it is
-// known, from barriers of a part of the block and from acquired releases.
+// For most kernels a single number is enough: a barrier of the whole block orders everything
+// before it. In addition there are the times between lanes of a warp, from bar.warp.sync, and
+// vector clocks, from barriers of a part of the block and from release and acquire.
 //
-// What is asynchronous is done by agents, which are numbered behind the threads: one for
-// each mbarrier and each warpgroup. An agent's accesses happen when a thread first
-// sees them complete.
+// Asynchronous work is attributed to agents, which are numbered after the threads: one agent for
+// each mbarrier and one for each warpgroup. An agent's accesses happen when a thread first
+// observes their completion.
 type order struct {
-	self     int // the cluster
-	threads  int // those that its warps have room for
-	agents   map[agent]int
+	self     int           // number of the cluster
+	threads  int           // 32 for each warp of the cluster
+	agents   map[agent]int // numbers of the agents
 	now      uint32
-	base     uint32 // what happened before it is known to all threads of the block
+	base     uint32 // accesses before base happened before every thread's next access
 	warps    []warpOrder
-	clocks   []*clock // for each thread; nil: nothing beyond base
-	special  int      // how many of them are not nil
+	clocks   []*clock // vector clock of each thread; nil if it adds nothing to base
+	special  int      // number of clocks that are not nil
 	meetings []meeting
 	asyncs
 	syncs
 }
 
-// warpOrder is what the lanes of a warp know of one another.
+// warpOrder is the order between the lanes of a warp.
 type warpOrder struct {
-	all   uint32 // the lanes that the warp has
-	base  uint32 // what happened before it is known to all of them
-	lanes *[32][32]uint32
+	all   uint32          // mask of the warp's lanes
+	base  uint32          // accesses of the warp before base happened before every lane's next access
+	lanes *[32][32]uint32 // lanes[i][j] is the time before which accesses of j are ordered before i's next
 }
 
-// meeting is the threads that have arrived at a barrier.
+// meeting holds the threads that have arrived at a barrier.
 type meeting struct {
-	arrived, waiting []uint32 // lanes, for each warp
-	times            []uint32 // of arrival, for each thread
-	counted          bool     // whether an arrival named a number of threads
+	arrived, waiting []uint32 // masks of lanes, by warp
+	times            []uint32 // time of arrival, by thread
+	counted          bool     // an arrival has specified the number of threads
 }
 
 func (m *meeting) open(warps int) {
@@ -53,25 +52,25 @@ func (m *meeting) open(warps int) {
 	}
 }
 
-// clock is what is known of blocks' threads. It does not change.
+// clock is an immutable vector clock over the threads of several clusters.
 type clock struct {
-	parts []part // in the order of their blocks
+	parts []part // ordered by block
 }
 
-// part says that of a cluster, or of a block without one, everything before base is
-// known, and of each thread everything before its upTo, where that is later; and that
-// what each thread did before its visible can be seen by the async proxy.
+// part is the part of a clock for one cluster, or for one block without clusters. Accesses before
+// base are ordered, and those of thread t before upTo[t], if that is later. Writes of thread t
+// before visible[t] are visible to the async proxy.
 type part struct {
 	block   int
 	base    uint32
-	upTo    []uint32 // nil, or short: nothing beyond base
-	visible []uint32 // nil, or short: nothing
+	upTo    []uint32 // missing elements count as base
+	visible []uint32 // missing elements count as 0
 }
 
 func (o *order) reset(info *emu.BlockInfo) {
 	ranks := max(info.Ranks, 1)
 	o.self = info.Cluster
-	o.now, o.base, o.special = 1, 1, 0 // an epoch of 0 is older than any access
+	o.now, o.base, o.special = 1, 1, 0 // time 0 is earlier than any access
 	o.warps = cleared(o.warps, info.Warps*ranks)
 	threads := info.BlockDim.X * info.BlockDim.Y * info.BlockDim.Z
 	for w := range o.warps {
@@ -85,8 +84,7 @@ func (o *order) reset(info *emu.BlockInfo) {
 	o.syncs.reset(o.threads)
 }
 
-// step lets the time go on, and returns it: what has happened is before it, what
-// will happen is not.
+// step advances the time and returns it. Accesses so far are before it, later ones are not.
 func (o *order) step() uint32 {
 	if o.now < maxTime-1 {
 		o.now++
@@ -94,11 +92,10 @@ func (o *order) step() uint32 {
 	return o.now
 }
 
-// stale is the epoch that everything known to all threads of the block lies below.
+// stale returns the epoch below which all accesses are ordered before those of every thread.
 func (o *order) stale() epoch { return epoch(o.base) << timeShift }
 
-// before reports whether the access e of this block is ordered before what thread t
-// does now.
+// before reports whether access e of this cluster is ordered before the next access of thread t.
 func (o *order) before(e epoch, t int) bool {
 	switch {
 	case e&async != 0:
@@ -127,7 +124,7 @@ func (c *clock) covers(block int, e epoch) bool {
 	return false
 }
 
-// join is what a and b know together.
+// join returns the least upper bound of a and b.
 func join(a, b *clock) *clock {
 	switch {
 	case a == nil || a == b:
@@ -155,7 +152,7 @@ func joinParts(a, b part) part {
 	return part{a.block, max(a.base, b.base), joinTimes(a.upTo, b.upTo), joinTimes(a.visible, b.visible)}
 }
 
-// joinTimes is the later ones of two lists.
+// joinTimes returns the element-wise maximum of a and b.
 func joinTimes(a, b []uint32) []uint32 {
 	if len(a) < len(b) {
 		a, b = b, a
@@ -170,7 +167,7 @@ func joinTimes(a, b []uint32) []uint32 {
 	return c
 }
 
-// of is up to when a thread or an agent is known, beyond base.
+// of returns the time of a thread or an agent in upTo.
 func (p *part) of(n int) uint32 {
 	if n >= len(p.upTo) {
 		return 0
@@ -178,12 +175,12 @@ func (p *part) of(n int) uint32 {
 	return p.upTo[n]
 }
 
-// learn gives thread t a clock's knowledge.
+// learn joins c into the clock of thread t.
 func (o *order) learn(t int, c *clock) {
 	o.set(t, join(o.clocks[t], c))
 }
 
-// set gives thread t a clock that knows all that its own does.
+// set sets the clock of thread t. c must include the previous clock.
 func (o *order) set(t int, c *clock) {
 	old := o.clocks[t]
 	if c == old {
@@ -196,8 +193,8 @@ func (o *order) set(t int, c *clock) {
 	o.record(t, c)
 }
 
-// knows is all that thread t knows of the block, what t itself did before upTo
-// included, and what it knows of other blocks.
+// knows returns everything that is ordered before the next access of thread t as a clock,
+// including its own accesses before upTo.
 func (o *order) knows(t int, upTo uint32) *clock {
 	p := part{block: o.self, base: o.base, upTo: make([]uint32, o.threads)}
 	o.addWarp(p.upTo, t)
@@ -205,7 +202,7 @@ func (o *order) knows(t int, upTo uint32) *clock {
 	return join(o.clocks[t], &clock{parts: []part{p}})
 }
 
-// addWarp enters what thread t knows of its warp.
+// addWarp adds the order between thread t and its warp to upTo.
 func (o *order) addWarp(upTo []uint32, t int) {
 	warp, first := &o.warps[t>>5], t&^31
 	for u := first; u < min(first+32, o.threads); u++ {
@@ -216,7 +213,7 @@ func (o *order) addWarp(upTo []uint32, t int) {
 	}
 }
 
-// warpSync orders the lanes of a warp that have waited for one another.
+// warpSync orders the lanes of a warp that have synchronized.
 func (o *order) warpSync(w int, mask uint32) {
 	warp := &o.warps[w]
 	now := o.step()
@@ -247,7 +244,7 @@ func (o *order) warpSync(w int, mask uint32) {
 	lanesOf(mask, func(lane int) { warp.lanes[lane] = row })
 }
 
-// arrive enters the arrival of threads at a barrier of the block.
+// arrive records an arrival at a barrier of the block.
 func (o *order) arrive(b *emu.Barrier) {
 	m := &o.meetings[b.ID]
 	m.open(len(o.warps))
@@ -259,19 +256,19 @@ func (o *order) arrive(b *emu.Barrier) {
 	o.come(m, b.Warp, b.Mask)
 }
 
-// come enters when lanes of a warp arrive.
+// come records the time at which lanes of a warp arrive.
 func (o *order) come(m *meeting, warp int, mask uint32) {
 	now := o.step()
 	lanesOf(mask, func(lane int) { m.times[warp*32+lane] = now })
 }
 
-// complete orders what the arrived threads did before what the waiting ones will do. It
+// complete orders accesses of the arrived threads before later ones of the waiting threads. It
 // reports whether these are all threads of the block.
 func (o *order) complete(id int) (whole bool) {
 	m := &o.meetings[id]
 	whole = len(o.meetings) == barriersOfBlock // the cluster is one block
 	for w := range m.waiting {
-		// Threads that do not come to a barrier of the whole block have exited.
+		// Threads that are missing at a barrier of the whole block have exited.
 		whole = whole && (m.waiting[w] == o.warps[w].all || !m.counted && m.waiting[w] == m.arrived[w])
 	}
 	if whole {
@@ -291,8 +288,8 @@ func (o *order) completeWhole() {
 	if o.special == 0 {
 		return
 	}
-	// What was known of the block is known to all now; what was known of other
-	// blocks passes on.
+	// base covers the order within the block. Keep the order with other blocks, and the
+	// visibility to the async proxy, for all threads.
 	var all, last *clock
 	for _, c := range o.clocks {
 		if c != last {
@@ -328,7 +325,8 @@ func (o *order) completePart(m *meeting) {
 	}
 }
 
-// known is what the threads that have arrived at a barrier knew then, together.
+// known returns the join of the clocks of the threads that have arrived at a barrier, as of their
+// arrival.
 func (o *order) known(m *meeting) *clock {
 	p := part{block: o.self, base: o.base, upTo: make([]uint32, o.threads)}
 	var all, last *clock
@@ -345,7 +343,7 @@ func (o *order) known(m *meeting) *clock {
 	return join(all, &clock{parts: []part{p}})
 }
 
-// counted reports whether a barrier instruction names a number of threads.
+// counted reports whether a barrier instruction specifies the number of threads.
 func counted(s *emu.Site) bool {
 	if s == nil || s.Instr == nil {
 		return false
@@ -358,7 +356,7 @@ func counted(s *emu.Site) bool {
 	return false
 }
 
-// cleared is a slice of n zeros, in s's memory if it has room.
+// cleared returns a slice of n zeros. It reuses the memory of s if it is large enough.
 func cleared[T any](s []T, n int) []T {
 	if cap(s) < n {
 		return make([]T, n)

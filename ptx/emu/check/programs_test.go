@@ -14,16 +14,16 @@ import (
 	"tilework/ptx/emu"
 )
 
-// out is an argument: a pointer to so many bytes that nobody has written.
+// out is a pointer argument to uninitialized memory of the given number of bytes.
 type out int
 
-// program is PTX to run with all checkers.
+// program is a PTX program to run with all checkers.
 type program struct {
 	text         string
-	file         string // that errors and findings name
-	entry        string // part of the kernel's name; empty for the first one
+	file         string // file name in errors and findings
+	entry        string // part of the kernel's name; empty for the first kernel
 	grid, block  emu.Dim3
-	args         []any // a slice, or out, is a pointer to it
+	args         []any // a slice or an out becomes a pointer
 	shared       int
 	options      Options
 	workers      int
@@ -31,7 +31,7 @@ type program struct {
 	instructions int64
 }
 
-// run returns the report, and the bytes of each pointer argument.
+// run returns the report, the contents of each pointer argument and the error of the launch.
 func (p *program) run(t testing.TB) (*Report, [][]byte, error) {
 	t.Helper()
 	m, err := ptx.Parse(cmp.Or(p.file, "test.ptx"), p.text)
@@ -99,7 +99,7 @@ func (p *program) run(t testing.TB) (*Report, [][]byte, error) {
 	return checks.Report(prog, stats, runErr), outs, runErr
 }
 
-// summary is each finding in short: checker and source line, and the other line.
+// summary returns the checker and the source lines of each finding.
 func summary(r *Report) string {
 	var lines []string
 	for _, f := range r.Findings {
@@ -119,7 +119,7 @@ func lineNumber(s *emu.Site) int {
 	return s.Pos.Line
 }
 
-// small is a kernel with a pointer p, in %p, and the thread's and the block's number.
+// small returns a kernel with pointer %p, the thread index %t and the block index %c.
 func small(body string) string {
 	return `
 .version 8.0
@@ -156,42 +156,42 @@ func TestSmallPrograms(t *testing.T) {
 		body   string
 		blocks int
 		dim    int
-		want   string // checkers that find something
+		want   string // checkers with findings
 		says   string
 		err    error
 	}{
-		{"reversed with a barrier", writeOwn + "bar.sync 0; sub.u32 %r2, 63, %t; mov.u32 %r3, s; mad.lo.u32 %r2, %r2, 4, %r3; ld.shared.u32 %r4, [%r2];", 1, 64, "", "", nil},
-		{"reversed without", writeOwn + "sub.u32 %r2, 63, %t; mov.u32 %r3, s; mad.lo.u32 %r2, %r2, 4, %r3; ld.shared.u32 %r4, [%r2];", 1, 64, "race", "", nil},
-		{"neighbours in a warp", writeOwn + "xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "race", "__syncwarp()", nil},
-		{"neighbours after bar.warp.sync", writeOwn + "bar.warp.sync 0xffffffff; xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "", "", nil},
-		{"neighbours after shfl", writeOwn + "shfl.sync.bfly.b32 %r5, %t, 1, 31, -1; xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "race", "", nil},
-		{"all lanes write one value", "st.shared.u32 [s], 5;", 1, 32, "", "", nil},
-		{"all lanes write their own", "st.shared.u32 [s], %t;", 1, 32, "race", "different values", nil},
-		{"all warps write one value", "st.shared.u32 [s], 5;", 1, 64, "race", "", nil},
-		{"half the warp at a barrier", "setp.lt.u32 %q0, %t, 16; @!%q0 bra on; bar.sync 0; on: bar.sync 0;", 1, 32, "barrier", "threads (16,0,0) to (31,0,0) of the same warp are at test.ptx:18", nil},
-		{"warps at different barriers", "setp.lt.u32 %q0, %t, 32; @!%q0 bra other; bar.sync 0; bra on; other: bar.sync 0; on: mov.u32 %r2, 0;", 1, 64, "barrier", "same __syncthreads()", nil},
-		{"a barrier for too many", "bar.sync 1, 96;", 1, 64, "barrier", "deadlock: 64 threads", emu.ErrDeadlock},
-		{"a barrier for a part", writeOwn + "setp.lt.u32 %q0, %t, 64; @!%q0 bra on; bar.sync 1, 64; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;", 1, 96, "", "", nil},
+		{"reversal with a barrier", writeOwn + "bar.sync 0; sub.u32 %r2, 63, %t; mov.u32 %r3, s; mad.lo.u32 %r2, %r2, 4, %r3; ld.shared.u32 %r4, [%r2];", 1, 64, "", "", nil},
+		{"reversal without a barrier", writeOwn + "sub.u32 %r2, 63, %t; mov.u32 %r3, s; mad.lo.u32 %r2, %r2, 4, %r3; ld.shared.u32 %r4, [%r2];", 1, 64, "race", "", nil},
+		{"exchange in a warp", writeOwn + "xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "race", "__syncwarp()", nil},
+		{"exchange after bar.warp.sync", writeOwn + "bar.warp.sync 0xffffffff; xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "", "", nil},
+		{"exchange after shfl", writeOwn + "shfl.sync.bfly.b32 %r5, %t, 1, 31, -1; xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "race", "", nil},
+		{"same value from all lanes", "st.shared.u32 [s], 5;", 1, 32, "", "", nil},
+		{"different values from all lanes", "st.shared.u32 [s], %t;", 1, 32, "race", "different values", nil},
+		{"same value from all warps", "st.shared.u32 [s], 5;", 1, 64, "race", "", nil},
+		{"half a warp at a barrier", "setp.lt.u32 %q0, %t, 16; @!%q0 bra on; bar.sync 0; on: bar.sync 0;", 1, 32, "barrier", "threads (16,0,0) to (31,0,0) of the same warp are at test.ptx:18", nil},
+		{"warps at different barrier instructions", "setp.lt.u32 %q0, %t, 32; @!%q0 bra other; bar.sync 0; bra on; other: bar.sync 0; on: mov.u32 %r2, 0;", 1, 64, "barrier", "same __syncthreads()", nil},
+		{"barrier with too large a thread count", "bar.sync 1, 96;", 1, 64, "barrier", "deadlock: 64 threads", emu.ErrDeadlock},
+		{"barrier of a part of the block", writeOwn + "setp.lt.u32 %q0, %t, 64; @!%q0 bra on; bar.sync 1, 64; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;", 1, 96, "", "", nil},
 		{"producer and consumer", "setp.lt.u32 %q0, %t, 32; @!%q0 bra consume; " + writeOwn + "bar.arrive 1, 64; bra on; consume: bar.sync 1, 64; sub.u32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;", 1, 64, "", "", nil},
-		{"a producer that is late", "setp.lt.u32 %q0, %t, 32; @!%q0 bra consume; bar.arrive 1, 64;" + writeOwn + "bra on; consume: bar.sync 1, 64; sub.u32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;", 1, 64, "race", "", nil},
-		{"shared memory that nobody wrote", "ld.shared.u32 %r3, [%r1];", 1, 32, "uninit", "no thread of the block has written", nil},
-		{"global memory that nobody wrote", "ld.global.u32 %r3, [%d1+1024];", 1, 32, "uninit", "neither the host nor a kernel", nil},
-		{"a register that nobody wrote", "add.u32 %r3, %r4, 1;", 1, 32, "uninit", "register %r4", nil},
-		{"behind the end", "ld.global.u32 %r3, [%d1+4096];", 1, 32, "bounds", "past the end", nil},
-		{"behind the end of shared memory", "st.shared.u32 [%r1+4092], 1;", 1, 32, "bounds", "", nil},
-		{"not aligned", "ld.global.u32 %r3, [%d1+2];", 1, 32, "bounds", "no multiple of 4", nil},
-		{"two blocks write one word", "st.global.u32 [%d1], 1;", 2, 32, "race", "nothing orders blocks", nil},
-		{"two blocks count", "red.global.add.u32 [%p], 1;", 2, 32, "", "", nil},
-		{"a message", role + store + fence + raise + "bra on; reader: " + wait + fence + load + "on: mov.u32 %r5, 0;", 2, 1, "", "", nil},
-		{"a message without the writer's fence", role + store + raise + "bra on; reader: " + wait + fence + load + "on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
-		{"a message without the reader's fence", role + store + fence + raise + "bra on; reader: " + wait + load + "on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
-		{"a copy, its wait and a barrier", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "", "", nil},
-		{"a copy without a wait", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race", "cp.async.wait_group", nil},
-		{"a copy with a wait for others", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; cp.async.wait_group 1; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race", "cp.async.wait_group", nil},
-		{"a copy without a barrier", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.wait_all; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race", "", nil},
+		{"producer that arrives before its write", "setp.lt.u32 %q0, %t, 32; @!%q0 bra consume; bar.arrive 1, 64;" + writeOwn + "bra on; consume: bar.sync 1, 64; sub.u32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;", 1, 64, "race", "", nil},
+		{"unwritten shared memory", "ld.shared.u32 %r3, [%r1];", 1, 32, "uninit", "no thread of the block has written", nil},
+		{"unwritten global memory", "ld.global.u32 %r3, [%d1+1024];", 1, 32, "uninit", "neither the host nor a kernel", nil},
+		{"unwritten register", "add.u32 %r3, %r4, 1;", 1, 32, "uninit", "register %r4", nil},
+		{"out of bounds", "ld.global.u32 %r3, [%d1+4096];", 1, 32, "bounds", "past the end", nil},
+		{"out of bounds in shared memory", "st.shared.u32 [%r1+4092], 1;", 1, 32, "bounds", "", nil},
+		{"misaligned", "ld.global.u32 %r3, [%d1+2];", 1, 32, "bounds", "want a multiple of 4", nil},
+		{"writes of two blocks to one word", "st.global.u32 [%d1], 1;", 2, 32, "race", "blocks are not ordered", nil},
+		{"atomics of two blocks", "red.global.add.u32 [%p], 1;", 2, 32, "", "", nil},
+		{"message", role + store + fence + raise + "bra on; reader: " + wait + fence + load + "on: mov.u32 %r5, 0;", 2, 1, "", "", nil},
+		{"message without fence of the writer", role + store + raise + "bra on; reader: " + wait + fence + load + "on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
+		{"message without fence of the reader", role + store + fence + raise + "bra on; reader: " + wait + load + "on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
+		{"copy with wait and barrier", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "", "", nil},
+		{"copy without wait", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race", "cp.async.wait_group", nil},
+		{"copy with a wait for older groups", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; cp.async.wait_group 1; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race", "cp.async.wait_group", nil},
+		{"copy without barrier", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.wait_all; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race", "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			data := make([]int32, 256) // 1,024 bytes that the host wrote
+			data := make([]int32, 256) // 1,024 bytes written by the host
 			p := &program{
 				text: small(c.body), grid: emu.Dim3{X: c.blocks, Y: 1, Z: 1}, block: emu.Dim3{X: c.dim, Y: 1, Z: 1},
 				args: []any{data}, instructions: 1 << 20,
@@ -215,17 +215,17 @@ func TestSmallPrograms(t *testing.T) {
 					maybe = maybe || w == k.String()+"?"
 				}
 				if found[k] != sure && !maybe {
-					t.Errorf("checker %v found something: %v, want %v\n%v", k, found[k], sure, r)
+					t.Errorf("checker %v has findings: %v, want %v\n%v", k, found[k], sure, r)
 				}
 			}
 			if !strings.Contains(r.String(), c.says) {
-				t.Errorf("%q is not said in\n%v", c.says, r)
+				t.Errorf("report does not contain %q:\n%v", c.says, r)
 			}
 		})
 	}
 }
 
-// TestMessageOnTwoWorkers lets blocks that speak to one another run at the same time.
+// TestMessageOnTwoWorkers runs blocks that communicate on two workers concurrently.
 func TestMessageOnTwoWorkers(t *testing.T) {
 	body := "setp.ne.u32 %q0, %c, 0; @%q0 bra reader;" +
 		"st.global.u32 [%d1], %t; bar.sync 0; setp.ne.u32 %q1, %t, 0; @%q1 bra on; fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%p+512], 1; bra on;" +
@@ -246,9 +246,9 @@ func TestMessageOnTwoWorkers(t *testing.T) {
 func TestOnlySomeCheckers(t *testing.T) {
 	for _, k := range Checkers() {
 		if got, err := ParseChecker(k.String()); got != k || err != nil {
-			t.Errorf("%v is read as %v, %v", k, got, err)
+			t.Errorf("ParseChecker(%q) = %v, %v, want %v", k.String(), got, err, k)
 		}
-		// A race, a register that was not set, and nothing else.
+		// The kernel has a race, an unset register and no other faults.
 		p := &program{
 			text: small("st.shared.u32 [s], %t; add.u32 %r3, %r4, 1;"), grid: emu.Dim3{X: 1, Y: 1, Z: 1}, block: emu.Dim3{X: 64, Y: 1, Z: 1},
 			args: []any{make([]int32, 64)}, options: Options{Only: []Checker{k}},
@@ -259,14 +259,14 @@ func TestOnlySomeCheckers(t *testing.T) {
 		}
 		for _, f := range r.Findings {
 			if f.Checker != k {
-				t.Errorf("only %v, but found %v", k, &f)
+				t.Errorf("checker %v: found %v of another checker", k, &f)
 			}
 		}
 		if want := k == Race || k == Uninit; len(r.Findings) > 0 != want {
-			t.Errorf("%v found %v, want something: %v", k, r, want)
+			t.Errorf("checker %v found %v, want findings: %v", k, r, want)
 		}
 	}
 	if _, err := ParseChecker("rces"); err == nil || !strings.Contains(err.Error(), "want one of race, barrier") {
-		t.Errorf("error %v", err)
+		t.Errorf("ParseChecker: error %v, want the list of checkers", err)
 	}
 }

@@ -7,26 +7,25 @@ import (
 	"tilework/ptx/emu"
 )
 
-// racer finds two accesses of the same bytes by different threads of a block, or of the
-// blocks of a cluster, one of them a write, that nothing orders: no barrier, no
-// bar.warp.sync between lanes of a warp, no mbarrier, no release and acquire. Lanes of a
-// warp are threads like any others, as there is no lockstep since Volta. What the
-// cluster does to global memory goes on to [globals], which compares the clusters.
+// racer detects races in a cluster: two accesses to the same bytes by different threads, at least
+// one of them a write, that are not ordered by a barrier, a bar.warp.sync between lanes of a
+// warp, an mbarrier, or a release and an acquire. Lanes of a warp count as independent threads,
+// because warps do not run in lockstep since Volta. At the end of a cluster, its accesses to
+// global memory are passed to [globals], which compares clusters.
 //
-// Bulk copies and wgmma reach memory through the async proxy. What they read or
-// overwrite and threads have written must also be behind a fence.proxy.async.
+// Bulk copies and wgmma access memory through the async proxy. If they read or overwrite data
+// written by threads, a fence.proxy.async is needed as well.
 //
-// It knows accesses to a cell apart as [cell] says, so that it may miss a race where
-// threads synchronise in parts of a block, but it does not invent one.
+// The shadow memory keeps a limited number of accesses per [cell]. The detector can therefore
+// miss a race where threads synchronize in parts of a block, but it reports no false races.
 type racer struct {
 	*worker
 	order
 	pool   pool
 	shared []*region // by rank
 	allocs map[*emu.Allocation]*region
-	// ran is for each warp and instruction which access of the block its last
-	// execution was; those up to opened came before the last barrier of the whole
-	// block.
+	// ran holds the serial number of the last execution of each instruction by each warp.
+	// Numbers up to opened precede the last barrier of the whole block.
 	ran            [][]uint64
 	serial, opened uint64
 	copies         map[copyKey]*copyHalf
@@ -34,18 +33,18 @@ type racer struct {
 	cur            current
 }
 
-// current is the access under way.
+// current is the access being checked.
 type current struct {
 	space  ptx.Space
-	alloc  *emu.Allocation // of global memory
+	alloc  *emu.Allocation // allocation in global memory, or nil
 	size   int
 	write  bool
-	stale  epoch // what lies below is ordered before it
-	from   epoch // what lies below need not be looked at: for threads, the same
-	by     int   // of the async proxy: the thread that began it
-	rank   int   // whose shared memory it is
+	stale  epoch // accesses below this epoch are ordered before the current one
+	from   epoch // accesses below this epoch are not compared; equals stale for accesses of threads
+	by     int   // for the async proxy: the thread that issued the operation
+	rank   int   // rank of the block that owns the shared memory
 	region *region
-	base   uint64 // address that the region's offsets count from
+	base   uint64 // address of offset 0 of region
 }
 
 func newRacer(w *worker) *racer {
@@ -124,7 +123,7 @@ func (r *racer) executed(a emu.Origin) {
 	sites[a.Site.Index] = r.serial
 }
 
-// regionOf is what is remembered of an allocation.
+// regionOf returns the shadow memory of an allocation.
 func (r *racer) regionOf(a *emu.Allocation) *region {
 	reg := r.allocs[a]
 	if reg == nil {
@@ -134,7 +133,7 @@ func (r *racer) regionOf(a *emu.Allocation) *region {
 	return reg
 }
 
-// run enters the accesses of a run of lanes; e is lane 0's.
+// run checks the accesses of a run of lanes. e is the epoch of lane 0.
 func (r *racer) run(cur *run, e epoch) {
 	e += epoch(cur.lane) << threadShift
 	off, size := cur.addr-r.cur.base, r.cur.size
@@ -152,11 +151,11 @@ func (r *racer) run(cur *run, e epoch) {
 	}
 }
 
-// oneLane is more than any lane accesses.
+// oneLane exceeds the bytes of any access of a lane.
 const oneLane = 1 << 30
 
-// span enters an access of n bytes at off, of which each lane has perLane. If several
-// lanes share them, which then read, two are entered, and the others are like them.
+// span checks an access to n bytes at off, perLane bytes for each lane. If shared is set, several
+// lanes read the same bytes. Two of them are recorded, which represent the others.
 func (r *racer) span(off uint64, n int, e epoch, perLane int, shared bool) {
 	shift := grain(off, min(n, perLane))
 	for {
@@ -180,8 +179,8 @@ func (r *racer) span(off uint64, n int, e epoch, perLane int, shared bool) {
 	}
 }
 
-// read enters reads of n cells of a page from cell k on. After each perLane of them
-// the next lane's begin. This is where the checker spends its time.
+// read checks reads of n cells of a page starting at cell k. Each lane reads perLane cells. Most
+// of the checker's time is spent here.
 func (r *racer) read(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 	stale := r.cur.stale
 	if p.since != stale {
@@ -212,7 +211,7 @@ func (r *racer) read(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 	}
 }
 
-// write is the same for writes.
+// write checks writes of n cells in the same way.
 func (r *racer) write(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 	stale, from := r.cur.stale, r.cur.from
 	p.wrote = max(p.wrote, e)
@@ -238,7 +237,7 @@ func (r *racer) write(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 	}
 }
 
-// compare reports those of two earlier accesses that race with e.
+// compare reports the accesses among earlier that race with e.
 func (r *racer) compare(earlier *[2]epoch, writes bool, e epoch, off uint64) {
 	by := e.thread()
 	if e&proxied != 0 {
@@ -255,8 +254,9 @@ func (r *racer) compare(earlier *[2]epoch, writes bool, e epoch, off uint64) {
 	}
 }
 
-// withinOne looks at a store whose lanes meet in memory. It returns the lanes that
-// count: one of those that write the same to the same place, which does no harm.
+// withinOne checks a store whose lanes overlap in memory. It returns the mask of the lanes to
+// check further: one of each group of lanes that write the same value to the same address, which
+// is harmless.
 func (r *racer) withinOne(a *emu.Access) uint32 {
 	var kept uint32
 	lanesOf(a.Mask, func(i int) {

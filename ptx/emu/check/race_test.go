@@ -14,20 +14,21 @@ var (
 	st = op{site: "st", kind: emu.Write}
 )
 
-// own is each thread's own word, next its neighbour's, and same one word for all.
+// own returns the address of a thread's word, next that of the next thread's word, and same
+// the same address for all threads.
 func own(t int) uint64  { return uint64(4 * t) }
 func next(t int) uint64 { return uint64(4 * ((t + 1) % 64)) }
 func same(int) uint64   { return 0 }
 
-func TestRacesInABlock(t *testing.T) {
+func TestBlockRaces(t *testing.T) {
 	const threads = 64
 	for _, c := range []struct {
 		name string
 		run  func(b *block)
 		want string // findings; empty for none
-		says string // part of the first message
+		says string // part of the report
 	}{
-		{"own words only", func(b *block) {
+		{"private words", func(b *block) {
 			b.do(st, b.all(), own)
 			b.do(ld, b.all(), own)
 		}, "", ""},
@@ -39,21 +40,21 @@ func TestRacesInABlock(t *testing.T) {
 		{"no barrier between write and read", func(b *block) {
 			b.do(st, b.all(), own)
 			b.do(ld, b.all(), next)
-		}, "race ld st", "__syncthreads() missing between test.ptx:1 and test.ptx:2?"},
-		{"the read first, as the warps happen to run", func(b *block) {
+		}, "race ld st", "want a __syncthreads() between test.ptx:1 and test.ptx:2"},
+		{"no barrier, read executed before write", func(b *block) {
 			b.do(st, span(0, 32), own)
 			b.do(ld, span(0, 32), next)
 			b.do(st, span(32, 64), own)
 			b.do(ld, span(32, 64), next)
-		}, "race ld st", "missing between test.ptx:1 and test.ptx:2?"},
-		{"no barrier before the loop's next round", func(b *block) {
+		}, "race ld st", "want a __syncthreads() between test.ptx:1 and test.ptx:2"},
+		{"no barrier before next loop iteration", func(b *block) {
 			for range 3 {
 				b.do(st, b.all(), own)
 				b.sync("bar", 0, b.all(), 0)
 				b.do(ld, b.all(), next)
 			}
-		}, "race st ld", "missing after test.ptx:3, before the loop's next round comes to test.ptx:1?"},
-		{"a barrier on both sides", func(b *block) {
+		}, "race st ld", "want a __syncthreads() after test.ptx:3, before the next iteration of the loop reaches test.ptx:1"},
+		{"two barriers per loop iteration", func(b *block) {
 			for range 3 {
 				b.do(st, b.all(), own)
 				b.sync("bar", 0, b.all(), 0)
@@ -61,22 +62,22 @@ func TestRacesInABlock(t *testing.T) {
 				b.sync("bar2", 0, b.all(), 0)
 			}
 		}, "", ""},
-		{"two warps write one word", func(b *block) {
+		{"writes of two warps to one word", func(b *block) {
 			b.do(st, []int{0}, same)
 			b.do(st, []int{32}, same)
-		}, "race st st", "do two threads work on one element"},
-		{"half of a word each", func(b *block) {
+		}, "race st st", "want a different element for each thread"},
+		{"adjacent half words", func(b *block) {
 			o := st
 			o.size = 2
 			b.do(o, b.all(), func(t int) uint64 { return uint64(2 * t) })
 		}, "", ""},
-		{"a vector over words", func(b *block) {
+		{"vector load over a written word", func(b *block) {
 			b.do(st, []int{40}, func(int) uint64 { return 12 })
 			o := ld
 			o.size = 16
 			b.do(o, []int{1}, same)
 		}, "race ld st", ""},
-		{"a byte of a vector", func(b *block) {
+		{"byte load from a written vector", func(b *block) {
 			o := st
 			o.size = 16
 			b.do(o, []int{1}, same)
@@ -84,7 +85,7 @@ func TestRacesInABlock(t *testing.T) {
 			o.size = 1
 			b.do(o, []int{40}, func(int) uint64 { return 15 })
 		}, "race ld st", ""},
-		{"lanes in step", func(b *block) {
+		{"lanes of one warp", func(b *block) {
 			b.do(st, span(0, 32), own)
 			b.do(ld, span(0, 31), next)
 		}, "race ld st", "__syncwarp()"},
@@ -93,28 +94,28 @@ func TestRacesInABlock(t *testing.T) {
 			b.warpSync(0, ^uint32(0))
 			b.do(ld, span(0, 31), next)
 		}, "", ""},
-		{"bar.warp.sync of too few", func(b *block) {
+		{"bar.warp.sync of half the warp", func(b *block) {
 			b.do(st, span(0, 32), own)
 			b.warpSync(0, 0xffff)
 			b.do(ld, span(0, 31), next)
 		}, "race ld st", ""},
-		{"bar.warp.sync of enough", func(b *block) {
+		{"bar.warp.sync of the accessing lanes", func(b *block) {
 			b.do(st, span(0, 32), own)
 			b.warpSync(0, 0xffff)
 			b.do(ld, span(0, 15), next)
 		}, "", ""},
-		{"through a third lane", func(b *block) {
+		{"bar.warp.sync through a third lane", func(b *block) {
 			b.do(st, []int{0}, same)
 			b.warpSync(0, 0b011)
 			b.warpSync(0, 0b110)
 			b.do(ld, []int{2}, same)
 		}, "", ""},
-		{"barrier of two of the warps", func(b *block) {
+		{"barrier of both warps", func(b *block) {
 			b.do(st, span(0, 32), own)
 			b.sync("bar", 1, span(0, 64), 64)
 			b.do(ld, span(32, 64), func(t int) uint64 { return uint64(4 * (t - 32)) })
 		}, "", ""},
-		{"barrier of the other warp alone", func(b *block) {
+		{"barrier of the reading warp only", func(b *block) {
 			b.do(st, span(0, 32), own)
 			b.sync("bar", 1, span(32, 64), 32)
 			b.do(ld, span(32, 64), func(t int) uint64 { return uint64(4 * (t - 32)) })
@@ -123,7 +124,7 @@ func TestRacesInABlock(t *testing.T) {
 			o := op{site: "atom", kind: emu.Atomic, sem: emu.Relaxed, scope: emu.GPU}
 			b.do(o, b.all(), same)
 		}, "", ""},
-		{"an atomic and a plain read", func(b *block) {
+		{"atomic and weak read", func(b *block) {
 			b.do(op{site: "atom", kind: emu.Atomic, sem: emu.Relaxed, scope: emu.GPU}, []int{1}, same)
 			b.do(ld, []int{40}, same)
 		}, "race ld atom", ""},
@@ -141,16 +142,16 @@ func TestRacesInABlock(t *testing.T) {
 			b.do(op{site: "acq", kind: emu.Read, sem: emu.Acquire, scope: emu.CTA}, []int{40}, flag)
 			b.do(ld, []int{40}, same)
 		}, "race ld st", ""},
-		{"read of a copy under way", func(b *block) {
+		{"read of a copy in flight", func(b *block) {
 			b.do(op{site: "cp", kind: emu.AsyncWrite, copy: 1}, []int{0}, same)
 			b.do(ld, []int{0}, same)
 		}, "race ld cp", "cp.async.wait_group"},
-		{"a barrier is no wait for a copy", func(b *block) {
+		{"barrier without wait for the copy", func(b *block) {
 			b.do(op{site: "cp", kind: emu.AsyncWrite, copy: 1}, []int{0}, same)
 			b.sync("bar", 0, b.all(), 0)
 			b.do(ld, []int{40}, same)
 		}, "race ld cp", ""},
-		{"wait, but no barrier", func(b *block) {
+		{"wait without barrier", func(b *block) {
 			b.do(op{site: "cp", kind: emu.AsyncWrite, copy: 1}, []int{0}, same)
 			b.done(1, 0, 1)
 			b.do(ld, []int{0}, same)
@@ -173,13 +174,13 @@ func TestRacesInABlock(t *testing.T) {
 				t.Fatalf("found %q, want %q\n%v", s, c.want, r)
 			}
 			if !strings.Contains(r.String(), c.says) {
-				t.Errorf("%q does not say %q", r.String(), c.says)
+				t.Errorf("report %q, want it to contain %q", r.String(), c.says)
 			}
 		})
 	}
 }
 
-// done lets a wait of a warp see a copy complete.
+// done reports that a wait of a warp observes the completion of a copy.
 func (b *block) done(copy uint64, warp int, mask uint32) {
 	b.hooks.CopyDone(&emu.CopyDone{
 		Origin: emu.Origin{Site: b.site("wait"), Warp: warp, Mask: mask},
@@ -199,23 +200,23 @@ func TestRacesBetweenBlocks(t *testing.T) {
 		run  func(a, b *block, data, flag func(int) uint64)
 		want string
 	}{
-		{"nothing in common", func(a, b *block, data, flag func(int) uint64) {
+		{"disjoint", func(a, b *block, data, flag func(int) uint64) {
 			a.do(store, a.all(), data)
 			b.do(store, b.all(), func(t int) uint64 { return data(t) + 256 })
 		}, ""},
-		{"both read", func(a, b *block, data, flag func(int) uint64) {
+		{"two reads", func(a, b *block, data, flag func(int) uint64) {
 			a.do(load, a.all(), data)
 			b.do(load, b.all(), data)
 		}, ""},
-		{"both write", func(a, b *block, data, flag func(int) uint64) {
+		{"two writes", func(a, b *block, data, flag func(int) uint64) {
 			a.do(store, a.all(), data)
 			b.do(store, b.all(), data)
 		}, "race store store"},
-		{"one writes, one reads", func(a, b *block, data, flag func(int) uint64) {
+		{"write and read", func(a, b *block, data, flag func(int) uint64) {
 			a.do(store, a.all(), data)
 			b.do(load, b.all(), data)
 		}, "race load store"},
-		{"a barrier does not reach the other block", func(a, b *block, data, flag func(int) uint64) {
+		{"barriers of each block", func(a, b *block, data, flag func(int) uint64) {
 			a.do(store, a.all(), data)
 			a.sync("bar", 0, a.all(), 0)
 			b.sync("bar", 0, b.all(), 0)
@@ -225,7 +226,7 @@ func TestRacesBetweenBlocks(t *testing.T) {
 			a.do(atom, a.all(), data)
 			b.do(atom, b.all(), data)
 		}, ""},
-		{"atomics of the block only", func(a, b *block, data, flag func(int) uint64) {
+		{"atomics at block scope", func(a, b *block, data, flag func(int) uint64) {
 			o := atom
 			o.scope = emu.CTA
 			a.do(o, a.all(), data)
@@ -239,7 +240,7 @@ func TestRacesBetweenBlocks(t *testing.T) {
 			b.fence(one, emu.GPU)
 			b.do(load, one, data)
 		}, ""},
-		{"message of a whole block", func(a, b *block, data, flag func(int) uint64) {
+		{"message of all threads", func(a, b *block, data, flag func(int) uint64) {
 			a.do(store, a.all(), data)
 			a.sync("bar", 0, a.all(), 0)
 			a.fence(one, emu.GPU)
@@ -249,14 +250,14 @@ func TestRacesBetweenBlocks(t *testing.T) {
 			b.sync("bar", 0, b.all(), 0)
 			b.do(load, b.all(), data)
 		}, ""},
-		{"message without the writer's fence", func(a, b *block, data, flag func(int) uint64) {
+		{"message without fence of the writer", func(a, b *block, data, flag func(int) uint64) {
 			a.do(store, one, data)
 			a.do(raise, one, flag)
 			b.do(poll, one, flag)
 			b.fence(one, emu.GPU)
 			b.do(load, one, data)
 		}, "race load store"},
-		{"message with a fence of the block only", func(a, b *block, data, flag func(int) uint64) {
+		{"message with fence at block scope", func(a, b *block, data, flag func(int) uint64) {
 			a.do(store, one, data)
 			a.fence(one, emu.CTA)
 			a.do(raise, one, flag)
@@ -264,30 +265,30 @@ func TestRacesBetweenBlocks(t *testing.T) {
 			b.fence(one, emu.GPU)
 			b.do(load, one, data)
 		}, "race load store"},
-		{"message without the reader's fence", func(a, b *block, data, flag func(int) uint64) {
+		{"message without fence of the reader", func(a, b *block, data, flag func(int) uint64) {
 			a.do(store, one, data)
 			a.fence(one, emu.GPU)
 			a.do(raise, one, flag)
 			b.do(poll, one, flag)
 			b.do(load, one, data)
 		}, "race load store"},
-		{"message read too early", func(a, b *block, data, flag func(int) uint64) {
+		{"message read before the flag", func(a, b *block, data, flag func(int) uint64) {
 			a.do(store, one, data)
 			a.fence(one, emu.GPU)
 			a.do(raise, one, flag)
 			b.do(load, one, data)
-			b.do(poll, one, flag)
-			b.fence(one, emu.GPU)
-		}, "race load store"},
-		{"message changed after the flag", func(a, b *block, data, flag func(int) uint64) {
-			a.fence(one, emu.GPU)
-			a.do(raise, one, flag)
-			a.do(store, one, data)
 			b.do(poll, one, flag)
 			b.fence(one, emu.GPU)
+		}, "race load store"},
+		{"message written after the flag", func(a, b *block, data, flag func(int) uint64) {
+			a.fence(one, emu.GPU)
+			a.do(raise, one, flag)
+			a.do(store, one, data)
+			b.do(poll, one, flag)
+			b.fence(one, emu.GPU)
 			b.do(load, one, data)
 		}, "race load store"},
-		{"message by release and acquire", func(a, b *block, data, flag func(int) uint64) {
+		{"message with release and acquire", func(a, b *block, data, flag func(int) uint64) {
 			o := raise
 			o.sem = emu.Release
 			a.do(store, one, data)
@@ -297,13 +298,13 @@ func TestRacesBetweenBlocks(t *testing.T) {
 			b.do(o, one, flag)
 			b.do(load, one, data)
 		}, ""},
-		{"a plain flag", func(a, b *block, data, flag func(int) uint64) {
+		{"weak flag", func(a, b *block, data, flag func(int) uint64) {
 			a.do(store, one, flag)
 			b.do(load, one, flag)
 		}, "race load store"},
-		{"the last block sums up", func(a, b *block, data, flag func(int) uint64) {
-			// Each block's first thread writes a partial sum, and whoever counts last
-			// reads them all, behind no more than a barrier.
+		{"reduction in the last block", func(a, b *block, data, flag func(int) uint64) {
+			// The first thread of each block writes a partial sum. The block that increments
+			// the counter last reads all sums, after a barrier without a fence.
 			a.do(store, one, data)
 			a.fence(one, emu.GPU)
 			a.do(atom, one, flag)
@@ -314,7 +315,7 @@ func TestRacesBetweenBlocks(t *testing.T) {
 			b.sync("bar", 0, b.all(), 0)
 			b.do(load, b.all(), func(t int) uint64 { return data(0) + uint64(t%2*4) })
 		}, ""},
-		{"each thread fences, one counts", func(a, b *block, data, flag func(int) uint64) {
+		{"fence of each thread before atomic of one", func(a, b *block, data, flag func(int) uint64) {
 			a.do(store, a.all(), data)
 			a.fence(a.all(), emu.GPU)
 			a.sync("bar", 0, a.all(), 0)
@@ -323,7 +324,7 @@ func TestRacesBetweenBlocks(t *testing.T) {
 			b.sync("bar", 0, b.all(), 0)
 			b.do(load, b.all(), data)
 		}, ""},
-		{"no thread fences, one counts", func(a, b *block, data, flag func(int) uint64) {
+		{"no fence before atomic of one", func(a, b *block, data, flag func(int) uint64) {
 			a.do(store, a.all(), data)
 			a.sync("bar", 0, a.all(), 0)
 			a.do(atom, one, flag)
@@ -360,7 +361,8 @@ func TestRacesBetweenBlocks(t *testing.T) {
 	}
 }
 
-// TestOrderOfBlocks lets blocks that race come in any order: the report is the same.
+// TestOrderOfBlocks checks that the report does not depend on the order in which racing blocks
+// run.
 func TestOrderOfBlocks(t *testing.T) {
 	r := seeded(t)
 	var first string
@@ -395,7 +397,7 @@ func TestOrderOfBlocks(t *testing.T) {
 			}
 		}
 		if got := report.String(); got != first {
-			t.Fatalf("one order gives\n%s\nand another\n%s", got, first)
+			t.Fatalf("report depends on the order of blocks: got\n%s\nwant\n%s", got, first)
 		}
 	}
 }

@@ -2,6 +2,6 @@
 
 package check
 
-// underRaceDetector: a kernel with a race between blocks is one of Go too when its
-// blocks run at once, so the tests run them one after the other.
+// underRaceDetector makes tests run blocks sequentially. A kernel with a race between blocks that
+// run concurrently would also be a data race in the Go program.
 const underRaceDetector = true

@@ -6,10 +6,10 @@ import (
 	"tilework/ptx/emu"
 )
 
-// reference knows the order exactly, with a full vector clock for each thread, and
-// remembers every access.
+// reference is an exact race detector, with a vector clock per thread and a record of all
+// accesses.
 type reference struct {
-	clocks   [][]int // what each thread knows of each; its own entry is its time
+	clocks   [][]int // vector clock of each thread; its own entry is its time
 	flags    map[uint64][]int
 	accesses []refAccess
 }
@@ -37,7 +37,7 @@ func joinInts(into, from []int) {
 	}
 }
 
-// meet orders what some threads did before what they do next.
+// meet synchronizes threads with each other.
 func (r *reference) meet(threads []int) {
 	all := make([]int, len(r.clocks))
 	for _, t := range threads {
@@ -72,9 +72,9 @@ func (r *reference) access(t int, addr uint64, size int, write bool) bool {
 	return races
 }
 
-// TestRacesAgainstVectorClocks lets threads do random things until the first race.
-// With barriers of the whole block only, the checker must see it when it happens; with
-// all that orders threads it may miss some but must not invent any.
+// TestRacesAgainstVectorClocks runs random events up to the first race. If only barriers of the
+// whole block synchronize threads, the checker must report every race when it happens. With all
+// kinds of synchronization it may miss some races, but must not report false ones.
 func TestRacesAgainstVectorClocks(t *testing.T) {
 	r := seeded(t)
 	const threads = 96
@@ -134,7 +134,7 @@ func TestRacesAgainstVectorClocks(t *testing.T) {
 				}
 				if len(f.checks.workers[0].found) > 0 {
 					_, got := f.report(nil)
-					t.Fatalf("whole %v: found %q where there is no race", whole, got)
+					t.Fatalf("whole %v: found %q, want no race", whole, got)
 				}
 			}
 		raced:
@@ -143,9 +143,9 @@ func TestRacesAgainstVectorClocks(t *testing.T) {
 				seen++
 			}
 		}
-		t.Logf("whole %v: saw %d of %d races", whole, seen, races)
+		t.Logf("whole %v: found %d of %d races", whole, seen, races)
 		if races < 500 || whole && seen != races || seen < races*9/10 {
-			t.Errorf("whole %v: saw %d of %d races", whole, seen, races)
+			t.Errorf("whole %v: found %d of %d races, want all, or 90 %% for parts of a block", whole, seen, races)
 		}
 	}
 }

@@ -12,40 +12,39 @@ import (
 	"tilework/ptx/emu"
 )
 
-// Severity says what a finding means.
+// Severity is the severity of a finding.
 type Severity uint8
 
 const (
-	Error  Severity = iota // the program is wrong
-	Advice                 // it may be right, and is slow or suspicious
+	Error  Severity = iota // the program is faulty
+	Advice                 // the program may be correct, but is slow or suspicious
 )
 
 func (s Severity) String() string { return [...]string{Error: "error", Advice: "advice"}[s] }
 
-// Finding is what a checker found at one place, or at a pair of them, in the whole
-// launch. Block and threads are those of its first occurrence, in the order
-// of the blocks.
+// Finding is a fault or a measurement at one instruction, or at a pair of instructions, in the
+// whole launch. Block and Thread are those of the first occurrence in the order of blocks.
 type Finding struct {
 	Checker  Checker
 	Severity Severity
 	Site     *emu.Site
 	Block    emu.Dim3
 	Thread   emu.Dim3
-	// Other is the second instruction, of a race or of barriers that do not match,
-	// with its block and thread; nil if there is none.
+	// Other is the second instruction of a race or of a barrier mismatch, or nil.
+	// OtherBlock and OtherThread belong to it.
 	Other       *emu.Site
 	OtherBlock  emu.Dim3
 	OtherThread emu.Dim3
-	// Count is the number of occurrences: accesses of threads, or, between blocks, places in
-	// memory; for Advice about memory, accesses of warps; for barriers, completions. The
-	// instructions of one source line share a finding.
+	// Count is the number of occurrences. It counts accesses of threads, or memory locations for
+	// races between blocks, accesses of warps for Advice about memory, and completions for
+	// barriers. Instructions that were compiled from the same source line share a finding.
 	Count int
-	// Message is a sentence that says what is wrong and, where that can be guessed,
-	// why.
+	// Message states the fault, with threads, addresses and lines, and the correct usage or the
+	// likely fix.
 	Message string
 }
 
-// String is the finding in a line: place, severity, checker and message.
+// String returns the finding on one line: position, severity, checker and message.
 func (f *Finding) String() string {
 	s := fmt.Sprintf("%s: %v: %v: %s", f.Site, f.Severity, f.Checker, f.Message)
 	if f.Count > 1 {
@@ -54,25 +53,26 @@ func (f *Finding) String() string {
 	return s
 }
 
-// key is what findings are merged by.
+// key identifies findings to merge.
 type key struct {
 	checker     Checker
-	kind        uint8 // of the checker's own
+	kind        uint8 // constant defined by the checker
 	site, other *emu.Site
-	name        string
+	name        string // register, for Uninit
 }
 
-// findings are those of one worker. Which blocks a worker gets is chance, so that the
-// lowest block's words count.
+// findings holds the findings of one worker. Workers get blocks in a random order. For a
+// deterministic report, the message of the lowest block is kept.
 type findings map[key]*ranked
 
+// ranked is a finding with the linear index of its block.
 type ranked struct {
 	Finding
 	block int
 }
 
-// add counts one occurrence. describe is called for the first one of a block, if no
-// lower block has it: it fills in all but Checker, Site, Other, Block and Count.
+// add counts one occurrence of the finding k in block b. It calls describe, to set the severity,
+// threads and message, if there is no occurrence in the same or a lower block yet.
 func (fs findings) add(b *emu.BlockInfo, k key, describe func(*Finding)) {
 	f := fs[k]
 	if f == nil {
@@ -101,9 +101,9 @@ func (fs findings) merge(k key, f *ranked) {
 	old.Count = n
 }
 
-// byLine merges the findings of instructions that were compiled from one line, as
-// those of an unrolled loop are, and keeps the first one's words. It drops what only
-// follows from another finding.
+// byLine merges the findings of instructions that were compiled from the same source line, as in
+// unrolled loops. It keeps the message of the first instruction. It drops findings that are
+// consequences of others.
 func (fs findings) byLine() []Finding {
 	lines := map[lineKey]*Finding{}
 	for k, f := range fs {
@@ -130,8 +130,8 @@ func (fs findings) byLine() []Finding {
 	}
 	merged := make([]Finding, 0, len(lines))
 	for l, f := range lines {
-		// Who reads before the write, for want of a barrier, may also read what nobody
-		// has written yet: that is one fault, not two.
+		// A thread that reads before the write, because a barrier is missing, can also
+		// read unwritten memory. This is one fault, not two.
 		if l.checker == Uninit && l.kind == unsetShared && raced[lineKey{source: l.source, site: l.site}] {
 			continue
 		}
@@ -140,7 +140,7 @@ func (fs findings) byLine() []Finding {
 	return merged
 }
 
-// lineKey is a key with lines of the source for instructions, where they are known.
+// lineKey is a key with source lines instead of instructions, if the lines are known.
 type lineKey struct {
 	checker             Checker
 	kind                uint8
@@ -156,18 +156,18 @@ func sourceLine(s *emu.Site) (ptx.Pos, *emu.Site) {
 	return ptx.Pos{File: s.Source.File, Line: s.Source.Line}, nil
 }
 
-// Report is what the checkers have to say about a launch.
+// Report is the result of checking a launch.
 type Report struct {
-	// Findings stand in the order of their instructions.
+	// Findings are ordered by instruction.
 	Findings []Finding
-	// Accesses are the measurements at each instruction that accesses global or
-	// shared memory, in the same order.
+	// Accesses holds the measurements of each instruction that accesses global or shared memory,
+	// in the same order.
 	Accesses []AccessStats
-	// Counts are the launch's counters, without the checker Count all zero.
+	// Counts holds the counters of the launch. They are zero without the checker Count.
 	Counts Counts
 }
 
-// Errors is the number of findings that are errors.
+// Errors returns the number of findings with severity Error.
 func (r *Report) Errors() int {
 	n := 0
 	for i := range r.Findings {
@@ -178,7 +178,7 @@ func (r *Report) Errors() int {
 	return n
 }
 
-// String is the findings, one a line.
+// String returns the findings, one per line.
 func (r *Report) String() string {
 	var b strings.Builder
 	for i := range r.Findings {
@@ -187,9 +187,9 @@ func (r *Report) String() string {
 	return b.String()
 }
 
-// Report gathers what was found once a launch of p is over. It takes what
-// [emu.Program.Run] returned: the instructions' counts, and the error, which shows
-// whether there was a deadlock; any other error is the caller's to tell.
+// Report returns the results after a launch of p has ended. stats and runErr are the results of
+// [emu.Program.Run]. runErr shows whether there was a deadlock; the caller has to handle all
+// other errors.
 func (c *Checks) Report(p *emu.Program, stats emu.Stats, runErr error) *Report {
 	return c.report(p.Sites(), stats.Counts, runErr)
 }
@@ -213,12 +213,12 @@ func (c *Checks) report(sites []*emu.Site, counts []emu.Count, runErr error) *Re
 			r.Counts.merge(w.counter)
 		}
 	}
-	if c.runs[Count] {
+	if c.enabled[Count] {
 		r.Counts.instructions(sites, counts)
 		r.Counts.sort()
 		r.Counts.DistinctSectors, r.Counts.SectorsRead, r.Counts.SectorsWritten = unique.count()
 	}
-	if c.runs[Race] && c.launch != nil {
+	if c.enabled[Race] && c.launch != nil {
 		c.betweenBlocks(sites, all)
 	}
 	r.Accesses = slices.DeleteFunc(r.Accesses, func(s AccessStats) bool { return s.Site == nil })
@@ -240,11 +240,11 @@ func index(s *emu.Site) int {
 	return s.Index
 }
 
-// line names an instruction's line in prose: in the source it was compiled from, if
-// that is known.
+// line returns the line of an instruction for use in messages: that of the source, if known, or
+// of the PTX.
 func line(s *emu.Site) string {
 	if s == nil {
-		return "an unknown place"
+		return "an unknown line"
 	}
 	at := s.Source
 	if at == (ptx.Pos{}) {
@@ -258,13 +258,13 @@ func line(s *emu.Site) string {
 	return at.String()
 }
 
-// thread is a thread of a block in three dimensions.
+// thread returns the index of a thread from its linear index in the block.
 func thread(b *emu.BlockInfo, linear int) emu.Dim3 {
 	d := b.BlockDim
 	return emu.Dim3{X: linear % d.X, Y: linear / d.X % d.Y, Z: linear / (d.X * d.Y)}
 }
 
-// place names bytes in memory.
+// place describes a location in memory for messages.
 func place(space ptx.Space, addr uint64, alloc *emu.Allocation) string {
 	switch {
 	case space == ptx.Shared:
@@ -275,7 +275,7 @@ func place(space ptx.Space, addr uint64, alloc *emu.Allocation) string {
 	return fmt.Sprintf("offset %#x of %v", addr-alloc.Base, alloc)
 }
 
-// grouped writes a number with commas: 1,024.
+// grouped formats a number with commas: 1,024.
 func grouped(n int64) string {
 	s := fmt.Sprint(n)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -284,7 +284,7 @@ func grouped(n int64) string {
 	return s
 }
 
-// amount writes a number of bytes.
+// amount formats a number of bytes.
 func amount(n int) string {
 	if n == 1 {
 		return "1 byte"

@@ -8,27 +8,27 @@ import (
 	"tilework/ptx/emu"
 )
 
-// run is a stretch of lanes, without gaps, that access one address or addresses
-// side by side. What a warp does to memory is mostly one or two of them, and so the
-// checkers range over runs rather than over lanes.
+// run is a sequence of consecutive lanes that access the same address or consecutive addresses.
+// Most accesses of a warp consist of one or two runs, so the checkers iterate over runs instead
+// of lanes.
 type run struct {
-	addr  uint64 // of the first lane
-	lane  int    // the first lane
-	lanes int
-	step  uint64 // from lane to lane: 0 or the access's size
+	addr  uint64 // address of the first lane
+	lane  int    // first lane
+	lanes int    // number of lanes
+	step  uint64 // distance between lanes: 0 or the size of the access
 }
 
-// bytes is how much memory the run covers from its address on.
+// bytes returns the number of bytes that the run covers.
 func (r *run) bytes(size int) uint64 { return uint64(r.lanes-1)*r.step + uint64(size) }
 
-// runs is an access cut up, in the order of the lanes and in that of the addresses.
+// runs holds the runs of an access, ordered by lane and by address.
 type runs struct {
 	byLane [32]run
 	byAddr [32]run
 	n      int
 }
 
-// split cuts the access of the lanes in mask up.
+// split computes the runs of an access of the lanes in mask.
 func (r *runs) split(addr *[32]uint64, mask uint32, size int) {
 	r.n = 0
 	if mask == ^uint32(0) && r.halves(addr, uint64(size)) {
@@ -64,8 +64,8 @@ func (r *runs) split(addr *[32]uint64, mask uint32, size int) {
 	r.sort()
 }
 
-// halves does the work where each half of the lanes is a run, as in blocks of 16 and
-// more threads a row.
+// halves is a fast path for accesses in which each half of the warp is one run, as in blocks with
+// rows of at least 16 threads. It reports whether it applied.
 func (r *runs) halves(addr *[32]uint64, size uint64) bool {
 	low, high := (*[16]uint64)(addr[:16]), (*[16]uint64)(addr[16:])
 	d, e := low[1]-low[0], high[1]-high[0]
@@ -87,7 +87,7 @@ func (r *runs) halves(addr *[32]uint64, size uint64) bool {
 	return true
 }
 
-// even reports whether each address is d more than the one before it.
+// even reports whether consecutive addresses differ by d.
 func even(addr *[16]uint64, d uint64) bool {
 	var odd uint64
 	for i := 1; i < len(addr); i++ {
@@ -96,7 +96,8 @@ func even(addr *[16]uint64, d uint64) bool {
 	return odd == 0
 }
 
-// sort orders byAddr. Insertion is quick here: there are few runs, or they ascend.
+// sort orders byAddr. Insertion sort is fast here, because there are few runs or they are already
+// sorted.
 func (r *runs) sort() {
 	for i, cur := range r.byLane[:r.n] {
 		k := i
@@ -107,12 +108,12 @@ func (r *runs) sort() {
 	}
 }
 
-// Traffic is what an access of a warp, or many of them, asks of global memory.
+// Traffic is the global-memory traffic of one or more accesses.
 type Traffic struct {
-	Bytes   int64 // different bytes that the lanes access
-	Sectors int64 // of 32 bytes that hold them, the unit that memory moves
-	Ideal   int64 // sectors that as many bytes need at the least
-	Lines   int64 // of 128 bytes that hold them, the unit that the L1 cache looks up
+	Bytes   int64 // distinct bytes
+	Sectors int64 // 32-byte sectors that contain them, the unit of transfers
+	Ideal   int64 // minimum number of sectors for this number of bytes
+	Lines   int64 // 128-byte lines that contain them, the unit of L1 lookups
 }
 
 func (t *Traffic) add(u Traffic) {
@@ -127,7 +128,7 @@ const (
 	lineBytes   = 128
 )
 
-// traffic returns the traffic that the access causes in global memory.
+// traffic returns the global-memory traffic of an access of the given size per lane.
 func (r *runs) traffic(size int) Traffic {
 	var m meter
 	for i := range r.byAddr[:r.n] {
@@ -137,8 +138,8 @@ func (r *runs) traffic(size int) Traffic {
 	return m.total()
 }
 
-// spanTraffic returns the traffic of one bulk copy: each sector once, though rows of a tile
-// may share it.
+// spanTraffic returns the traffic of one bulk copy. A sector shared by several rows of a tile
+// counts once.
 func spanTraffic(spans []emu.Span) Traffic {
 	byAddr := func(a, b emu.Span) int { return cmp.Compare(a.Addr, b.Addr) }
 	if !slices.IsSortedFunc(spans, byAddr) {
@@ -152,14 +153,14 @@ func spanTraffic(spans []emu.Span) Traffic {
 	return m.total()
 }
 
-// meter measures the traffic of stretches of memory, which are added in the order of their
-// addresses and may overlap.
+// meter measures the traffic of address ranges, which are added in ascending order and may
+// overlap.
 type meter struct {
 	sum                         Traffic
-	endByte, endSector, endLine uint64 // up to which bytes, sectors and lines are counted
+	endByte, endSector, endLine uint64 // end of the bytes, sectors and lines counted so far
 }
 
-// add counts the bytes from addr up to end.
+// add adds the bytes from addr to end.
 func (m *meter) add(addr, end uint64) {
 	if end <= m.endByte {
 		return
@@ -181,15 +182,15 @@ func (m *meter) total() Traffic {
 	return m.sum
 }
 
-// trafficOf returns the traffic of one access of a warp to global memory: lane i of mask
-// accesses the size bytes from addr[i].
+// trafficOf returns the traffic of one access of a warp to global memory, in which each lane i of
+// mask accesses size bytes at addr[i].
 func trafficOf(addr *[32]uint64, mask uint32, size int) Traffic {
 	var r runs
 	r.split(addr, mask, size)
 	return r.traffic(size)
 }
 
-// overlap reports whether two lanes access a byte in common.
+// overlap reports whether two lanes access the same byte.
 func (r *runs) overlap(size int) bool {
 	var end uint64
 	for i := range r.byAddr[:r.n] {
@@ -202,7 +203,7 @@ func (r *runs) overlap(size int) bool {
 	return false
 }
 
-// lanesOf calls f for each lane that the mask has.
+// lanesOf calls f for each lane in mask.
 func lanesOf(mask uint32, f func(lane int)) {
 	for ; mask != 0; mask &= mask - 1 {
 		f(bits.TrailingZeros32(mask))

@@ -5,19 +5,19 @@ import "math/bits"
 const (
 	pageShift = 8 // pages of 256 bytes
 	pageBytes = 1 << pageShift
-	// coarsest is the largest number of bytes that a cell stands for, as a shift.
+	// coarsest is the log2 of the maximum number of bytes per cell.
 	coarsest = 4
 )
 
-// page is the cells of 256 bytes. A cell stands for 1 << shift bytes: as many as the
-// smallest piece that was accessed, so that float4 needs a sixteenth of the cells
-// that bytes do.
+// page holds the cells for 256 bytes of memory. Each cell represents 1 << shift bytes, the
+// smallest unit that has been accessed. A page accessed by float4 thus needs a sixteenth of the
+// cells of a page accessed by bytes.
 type page[C any] struct {
 	shift uint8
 	cells []C
 }
 
-// split makes the cells stand for no more than 1 << shift bytes.
+// split makes the cells represent at most 1 << shift bytes each.
 func (p *page[C]) split(shift uint8) {
 	if shift >= p.shift {
 		return
@@ -29,19 +29,20 @@ func (p *page[C]) split(shift uint8) {
 	}
 }
 
-// shadow is a page of what a block does, with what spares looking at its cells.
+// shadow is a page of shadow memory for one block. The fields besides the page allow most
+// accesses to skip the cells.
 type shadow struct {
 	page[cell]
-	wrote   epoch // not before any write
-	pending int   // cells that an asynchronous copy is to write
-	// settled are the cells, by bit, that have two readers of different warps from
-	// since on, so that there is nothing more to note of reads. Pages of more than 64
-	// cells do without.
+	wrote   epoch // at least the latest write
+	pending int   // number of cells that asynchronous copies in flight will write
+	// settled is a bit mask of the cells with two reads by different warps at or after
+	// since. Further reads of these cells need not be recorded. It is unused in pages of
+	// more than 64 cells.
 	settled uint64
 	since   epoch
 }
 
-// bits is the cells k to k+n-1 as settled has them, 0 if it does without.
+// bits returns the mask of cells k to k+n-1 in settled, or 0 if settled is unused.
 func (p *shadow) bits(k, n int) uint64 {
 	if p.shift < pageShift-6 {
 		return 0
@@ -49,20 +50,20 @@ func (p *shadow) bits(k, n int) uint64 {
 	return (1<<n - 1) << k
 }
 
-// skips reports whether there is nothing to do for a read of the n cells from k on.
+// skips reports whether a read of n cells starting at k can be skipped.
 func (p *shadow) skips(k, n int, stale epoch) bool {
 	bits := p.bits(k, n)
 	return p.wrote < stale && p.since == stale && bits != 0 && bits&^p.settled == 0
 }
 
-// region is the pages of one memory: of a block's shared memory, or of what one block
-// does to an allocation of global memory.
+// region is the shadow memory of one block's shared memory, or of the accesses of one block to an
+// allocation of global memory.
 type region struct {
 	pages []*shadow
-	used  []int32 // indexes of pages that are not nil
+	used  []int32 // indices of the pages that are not nil
 }
 
-// pool keeps pages for use in later blocks. Their cells are zero.
+// pool holds zeroed pages for reuse by later blocks.
 type pool struct {
 	free [coarsest + 1][]*shadow
 }
@@ -82,7 +83,7 @@ func (l *pool) put(p *shadow) {
 	l.free[p.shift] = append(l.free[p.shift], p)
 }
 
-// page is the page of index i, with cells of at most 1 << shift bytes.
+// page returns page i, with cells of at most 1 << shift bytes.
 func (g *region) page(i int, shift uint8, l *pool) *shadow {
 	if i >= len(g.pages) {
 		g.pages = append(g.pages, make([]*shadow, i+1-len(g.pages))...)
@@ -100,7 +101,7 @@ func (g *region) page(i int, shift uint8, l *pool) *shadow {
 	return p
 }
 
-// reset forgets everything.
+// reset returns all pages to the pool.
 func (g *region) reset(l *pool) {
 	for _, i := range g.used {
 		l.put(g.pages[i])
@@ -109,8 +110,8 @@ func (g *region) reset(l *pool) {
 	g.used = g.used[:0]
 }
 
-// grain is the largest piece, as a shift, that an access of size bytes at off can be
-// cut into without cutting through a cell.
+// grain returns the log2 of the largest cell size for which an access of size bytes at off
+// consists of whole cells.
 func grain(off uint64, size int) uint8 {
 	return uint8(min(bits.TrailingZeros64(off|uint64(size)), coarsest))
 }

@@ -7,54 +7,54 @@ import (
 	"tilework/ptx/emu"
 )
 
-// syncs is what a block's fences and strong accesses say about order, after the
-// manual's memory consistency model (section "memory-consistency-model"): a
-// release is a strong write with .release, or any strong write behind a fence, an
-// acquire a strong read with .acquire, or any strong read before a fence. If the read
-// sees the write, what the releasing thread knew is known to the acquiring one.
+// syncs tracks the order created by fences and strong accesses, after the manual's memory
+// consistency model (section "memory-consistency-model"). A release is a strong write with
+// .release, or any strong write after a fence. An acquire is a strong read with .acquire, or any
+// strong read before a fence. If the read observes the write, everything ordered before the
+// release is ordered before the acquiring thread.
 //
-// Where programs rely on more than the model promises and get it, the checker is
-// lenient rather than loud: a barrier of the block does what a fence would for reads
-// before it, and passes on which writes have been fenced, as the "last block"
-// reduction does; a value that was overwritten still counts as seen.
+// The checker is lenient where programs rely on more than the model guarantees. A barrier of the
+// block acts as a fence for reads before it, and passes fenced writes on to all threads of the
+// block, as reductions in the last block need. A strong read also synchronizes with values that
+// have been overwritten.
 type syncs struct {
-	fences  [2][]fenced   // by reach, for each thread: its last fence
-	seen    [2][]*clock   // by reach, for each thread: what strong reads saw and no fence has acquired
-	pending []pendingRead // strong reads whose value was not yet read when they were reported
-	passed  *clock        // what was fenced before the last barrier of the block
-	fenced  bool          // whether there was a fence since
-	own     map[variable]*clock
+	fences  [2][]fenced         // last fence, by reach and thread
+	seen    [2][]*clock         // observed by strong reads but not acquired by a fence, by reach and thread
+	pending []pendingRead       // strong reads to resolve at the next event
+	passed  *clock              // accesses fenced before the last barrier of the block
+	fenced  bool                // a fence was executed since that barrier
+	own     map[variable]*clock // releases within the block
 	log     []acquired
 	vars    *variables
 }
 
-// A reach says to whom a fence or a strong access speaks.
+// The reach of a fence or strong access: the threads of the block, or all threads.
 const (
 	toBlock = iota
 	toAll
 )
 
-// fenced is a fence of a thread: what the thread knew there may be released behind it.
+// fenced is a fence of a thread. A later strong write releases the accesses ordered before it.
 type fenced struct {
 	time, base uint32
 	clock      *clock
 }
 
-// variable is what threads synchronise through.
+// variable is a memory location used for synchronization.
 type variable struct {
 	space ptx.Space
 	addr  uint64
 }
 
-// variables is what has been released in global memory to threads of all blocks.
+// variables holds the releases in global memory to threads of all blocks.
 type variables struct {
 	mu       sync.Mutex
 	released map[variable]*clock
 }
 
-// pendingRead is a strong read. The emulator reports accesses before they happen, so
-// what it sees is looked up at the block's next event: a release that it does see was
-// reported by then.
+// pendingRead is a strong read. The emulator reports accesses before they happen. The releases
+// that the read observes are therefore looked up at the next event of the block, when they have
+// been reported.
 type pendingRead struct {
 	v       variable
 	thread  int
@@ -62,14 +62,15 @@ type pendingRead struct {
 	acquire bool
 }
 
-// acquired is knowledge about other blocks that a thread, or everyone in the block,
-// has from some time on.
+// acquired is the order with other blocks that a thread, or every thread of the block, has from
+// the given time on.
 type acquired struct {
 	time   uint32
 	thread int
 	clock  *clock
 }
 
+// everyone stands for all threads of the block in [acquired].
 const everyone = -1
 
 func (s *syncs) reset(threads int) {
@@ -83,7 +84,7 @@ func (s *syncs) reset(threads int) {
 	s.log = nil
 }
 
-// record notes what is known of other blocks, for the comparison of blocks at the end.
+// record logs a clock that includes other blocks, for the comparison of blocks at the end.
 func (o *order) record(t int, c *clock) {
 	for _, p := range c.parts {
 		if p.block != o.self {
@@ -93,7 +94,7 @@ func (o *order) record(t int, c *clock) {
 	}
 }
 
-// fence orders what each lane did before against what it does after.
+// fence records a fence of the lanes in f.Mask.
 func (o *order) fence(f *emu.Fence) {
 	if f.Proxy != "" {
 		o.proxyFence(f)
@@ -120,7 +121,7 @@ func (o *order) acquireSeen(t, reach int) {
 	}
 }
 
-// strongAccess is what an access with flag strong means for the order.
+// strongAccess records the releases and acquires of a strong access.
 func (o *order) strongAccess(a *emu.Access) {
 	reach := toAll
 	if a.Space != ptx.Global || a.Scope == emu.CTA {
@@ -150,7 +151,7 @@ func (o *order) strongAccess(a *emu.Access) {
 	}
 }
 
-// fencedBy is what a strong write of thread t releases without being a release itself.
+// fencedBy returns the clock that a strong write of thread t without .release passes on.
 func (o *order) fencedBy(t, reach int) *clock {
 	f := &o.fences[reach][t]
 	if f.time == 0 {
@@ -162,7 +163,7 @@ func (o *order) fencedBy(t, reach int) *clock {
 	return join(o.passed, join(f.clock, &clock{parts: []part{p}}))
 }
 
-// release lets whoever sees the variable's value know c.
+// release joins c into the clock that readers of v acquire.
 func (o *order) release(v variable, reach int, c *clock) {
 	switch {
 	case c == nil:
@@ -178,7 +179,7 @@ func (o *order) release(v variable, reach int, c *clock) {
 	}
 }
 
-// settle looks up what the strong reads before now have seen.
+// settle resolves the pending strong reads.
 func (o *order) settle() {
 	for _, r := range o.pending {
 		for reach := toBlock; reach <= r.reach; reach++ {
@@ -203,7 +204,7 @@ func (o *order) settle() {
 	o.pending = o.pending[:0]
 }
 
-// includes reports whether all that d says is known to c.
+// includes reports whether c is at least d.
 func (c *clock) includes(d *clock) bool {
 	if c == nil {
 		return false
@@ -237,8 +238,8 @@ func (p *part) includes(q *part) bool {
 	return true
 }
 
-// passOn does at a barrier of the block what syncs promises. It runs before the
-// barrier's own effect.
+// passOn gives a barrier of the block the effect of a fence, as described at syncs. It must run
+// before the barrier's own effect.
 func (o *order) passOn() {
 	for reach := range o.seen {
 		for t, c := range o.seen[reach] {

@@ -7,11 +7,10 @@ import (
 	"tilework/ptx/emu"
 )
 
-// threads is a set of threads of a block, as masks of lanes by warp.
+// threads is a set of threads of a block, as lane masks by warp.
 type threads [32]uint32
 
-// bounds returns the numbers of the first and the last thread of a set that is not empty,
-// and how many it has.
+// bounds returns the first and the last thread of a non-empty set, and its size.
 func (s *threads) bounds() (first, last, count int) {
 	first = -1
 	for warp, mask := range s {
@@ -33,7 +32,7 @@ func (s *threads) first(b *emu.BlockInfo) emu.Dim3 {
 	return thread(b, n)
 }
 
-// text names the threads: "thread (3,0,0)", "threads (0,0,0) to (7,0,0)".
+// text describes the threads: "thread (3,0,0)", "threads (0,0,0) to (7,0,0)".
 func (s *threads) text(b *emu.BlockInfo) string {
 	first, last, count := s.bounds()
 	switch from, to := thread(b, first), thread(b, last); {
@@ -46,7 +45,7 @@ func (s *threads) text(b *emu.BlockInfo) string {
 	}
 }
 
-// plural returns the form of a verb that goes with the number of threads.
+// plural returns one if the set has one thread, and otherwise many.
 func (s *threads) plural(one, many string) string {
 	if _, _, count := s.bounds(); count == 1 {
 		return one
@@ -54,7 +53,7 @@ func (s *threads) plural(one, many string) string {
 	return many
 }
 
-// verb returns the threads' text with a verb in the right number.
+// verb returns the description of the threads followed by the verb in the right number.
 func (s *threads) verb(b *emu.BlockInfo, one, many string) string {
 	return s.text(b) + " " + s.plural(one, many)
 }

@@ -10,8 +10,8 @@ import (
 	"tilework/ptx/emu"
 )
 
-// tiledParts are what can be replaced by a fault in tiledText, the tiled product with
-// tiles of 16. Its .loc lines point into this source:
+// tiledParts holds the parts of tiledText that tests replace to plant faults. tiledText is the
+// tiled matrix product with 16×16 tiles. Its .loc lines refer to this source:
 //
 //	10  as[ty][tx] = row < m && p + tx < k ? a[row * k + p + tx] : 0;
 //	11  bs[ty][tx] = p + ty < k && col < n ? b[(p + ty) * n + col] : 0;
@@ -107,7 +107,7 @@ done:
 }
 `
 
-// tiled is the kernel's text with some of its parts replaced.
+// tiled returns the kernel with some of its parts replaced.
 func tiled(faults map[string]string) string {
 	parts := map[string]string{}
 	for name, text := range tiledParts {
@@ -134,7 +134,7 @@ func tiled(faults map[string]string) string {
 	return text
 }
 
-// product is a launch of a kernel with tiled's parameters for an m×k by k×n product.
+// product returns a launch of a kernel with tiled's parameters for an m×k by k×n product.
 func product(text string, m, n, k int) *program {
 	a, b := make([]float32, m*k), make([]float32, k*n)
 	for i := range a {
@@ -149,7 +149,7 @@ func product(text string, m, n, k int) *program {
 	}
 }
 
-// correct reports whether the product came out right.
+// correct reports whether c is the exact product.
 func (p *program) correct(c []byte) bool {
 	a, b := p.args[0].([]float32), p.args[1].([]float32)
 	m, n, k := int(p.args[3].(uint32)), int(p.args[4].(uint32)), int(p.args[5].(uint32))
@@ -176,35 +176,35 @@ func TestTiledProduct(t *testing.T) {
 		want    string
 		says    []string
 	}{
-		{"as it should be", nil, 32, 48, 64, "", nil},
-		{"as it should be, ragged", nil, 33, 47, 50, "", nil},
+		{"correct", nil, 32, 48, 64, "", nil},
+		{"correct, partial tiles", nil, 33, 47, 50, "", nil},
 		{
 			"no first barrier", map[string]string{"BARRIER 1": ""}, 32, 32, 64, "race 14 10, race 14 11",
-			[]string{"is a __syncthreads() missing between tiled.cu:10 and tiled.cu:14?", "is a __syncthreads() missing between tiled.cu:11 and tiled.cu:14?"},
+			[]string{"want a __syncthreads() between tiled.cu:10 and tiled.cu:14", "want a __syncthreads() between tiled.cu:11 and tiled.cu:14"},
 		},
 		{
 			"no second barrier", map[string]string{"BARRIER 2": ""}, 32, 32, 64, "race 10 14, race 11 14",
-			[]string{"is a __syncthreads() missing after tiled.cu:14, before the loop's next round comes to tiled.cu:10?"},
+			[]string{"want a __syncthreads() after tiled.cu:14, before the next iteration of the loop reaches tiled.cu:10"},
 		},
 		{
-			"no bound on rows", map[string]string{"ROW BOUND": "setp.lt.u32 %p2, %row, 0xffffffff;"}, 33, 32, 32, "bounds 10, bounds 17",
-			[]string{"past the end of the allocation", "is a bound check missing"},
+			"no bounds check for rows", map[string]string{"ROW BOUND": "setp.lt.u32 %p2, %row, 0xffffffff;"}, 33, 32, 32, "bounds 10, bounds 17",
+			[]string{"past the end of the allocation", "want a bounds check"},
 		},
 		{
-			"no bound on columns", map[string]string{"COL BOUND": "setp.lt.u32 %p3, %col, 0xffffffff;"}, 32, 33, 32, "bounds 11, race 17 17, bounds 17",
-			[]string{"nothing orders blocks: do two threads work on one element, by a wrong index or a missing bound?"},
+			"no bounds check for columns", map[string]string{"COL BOUND": "setp.lt.u32 %p3, %col, 0xffffffff;"}, 32, 33, 32, "bounds 11, race 17 17, bounds 17",
+			[]string{"blocks are not ordered: want a different element for each thread"},
 		},
 		{
-			"no bound on k", map[string]string{"K BOUND A": "mov.pred %p4, %p2;"}, 32, 32, 33, "bounds 10",
+			"no bounds check for k", map[string]string{"K BOUND A": "mov.pred %p4, %p2;"}, 32, 32, 33, "bounds 10",
 			[]string{"past the end of the allocation"},
 		},
 		{
-			"threads' indexes swapped", map[string]string{"TX": "%tid.y", "TY": "%tid.x"}, 32, 32, 32, "coalesce 10, banks 10, coalesce 11, banks 11, banks 14, coalesce 17",
-			[]string{"are threadIdx.x and threadIdx.y swapped?"},
+			"swapped thread indices", map[string]string{"TX": "%tid.y", "TY": "%tid.x"}, 32, 32, 32, "coalesce 10, banks 10, coalesce 11, banks 11, banks 14, coalesce 17",
+			[]string{"check whether threadIdx.x and threadIdx.y are swapped"},
 		},
 		{
-			"the tile of A in columns", map[string]string{"A ROW": "4", "A COL": "64"}, 32, 32, 32, "banks 10",
-			[]string{"bank conflicts: an access to shared memory takes 8 wavefronts on average where 1 would do"},
+			"column-major tile of A", map[string]string{"A ROW": "4", "A COL": "64"}, 32, 32, 32, "banks 10",
+			[]string{"bank conflicts: an access to shared memory takes 8 wavefronts on average, want 1"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -219,11 +219,11 @@ func TestTiledProduct(t *testing.T) {
 			}
 			for _, s := range c.says {
 				if !strings.Contains(r.String(), s) {
-					t.Errorf("%q is not said in\n%v", s, r)
+					t.Errorf("report does not contain %q:\n%v", s, r)
 				}
 			}
 			if c.faults == nil && !p.correct(outs[2]) {
-				t.Error("the product is wrong")
+				t.Error("wrong product")
 			}
 		})
 	}
@@ -236,9 +236,10 @@ func TestTiledProductCounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := int64(2 * 32 * 48 * 64); r.Counts.Flops != want || r.Counts.IntegerOps != 0 {
-		t.Errorf("%d FLOPs and %d integer operations, want %d and 0", r.Counts.Flops, r.Counts.IntegerOps, want)
+		t.Errorf("%d FLOP and %d integer operations, want %d and 0", r.Counts.Flops, r.Counts.IntegerOps, want)
 	}
-	// Each of the 2·3 blocks loads a strip of A and one of B once, and stores its tile.
+	// Each of the 2·3 blocks loads a block row of A and a block column of B once, and stores
+	// its tile.
 	asked := map[Direction]int64{}
 	for _, g := range r.Counts.Global {
 		asked[g.Direction] += g.Asked
@@ -258,7 +259,8 @@ func TestTiledProductCounts(t *testing.T) {
 	}
 }
 
-// TestReportIsDeterministic runs a faulty program on one worker and on several.
+// TestReportIsDeterministic checks that the report of a faulty kernel does not depend on the
+// number of workers.
 func TestReportIsDeterministic(t *testing.T) {
 	var first string
 	for workers := 1; workers <= 4; workers++ {
@@ -272,10 +274,10 @@ func TestReportIsDeterministic(t *testing.T) {
 			first = r.String()
 		}
 		if got := r.String(); got != first {
-			t.Errorf("with %d workers\n%s\nand with one\n%s", workers, got, first)
+			t.Errorf("%d workers: got\n%s\nwant the report of 1 worker\n%s", workers, got, first)
 		}
 	}
 	if !strings.Contains(first, "race") || !strings.Contains(first, "banks") {
-		t.Errorf("found only\n%s", first)
+		t.Errorf("want findings of race and banks, got\n%s", first)
 	}
 }

@@ -8,21 +8,20 @@ import (
 	"tilework/ptx/emu"
 )
 
-// The kinds of findings about what nobody wrote.
+// Kinds of uninit findings.
 const (
 	unsetRegister uint8 = iota
 	unsetShared
 	unsetGlobal
 )
 
-// uninit finds reads of registers, of shared and of global memory that nothing has
-// written. For global memory the emulated memory must track writes
-// ([emu.MemoryOptions]).
+// uninit detects reads of uninitialized registers, shared memory and global memory. For global
+// memory, the emulated memory must track writes ([emu.MemoryOptions]).
 type uninit struct {
 	*worker
-	written [][]uint64 // by rank, a bit for each byte of shared memory
-	// partial are allocations that were looked at in this block and found not to be
-	// written from end to end.
+	written [][]uint64 // by rank, one bit per byte of shared memory
+	// partial holds allocations that were found not to be completely written in this
+	// block.
 	partial map[*emu.Allocation]bool
 }
 
@@ -36,8 +35,8 @@ func (u *uninit) start(b *emu.BlockInfo) {
 	clear(u.partial)
 }
 
-// isWhole reports whether the allocation that an access goes to is written from end to
-// end, as most are: then single accesses need not be looked at.
+// isWhole reports whether the allocation of an access is completely written, as most are. If so,
+// individual accesses need no check.
 func (u *uninit) isWhole(in *instruction) bool {
 	if !in.whole && !u.partial[in.alloc] {
 		in.whole = in.alloc.Unwritten(in.alloc.Base, in.alloc.Size) < 0
@@ -54,7 +53,8 @@ func (u *uninit) isWhole(in *instruction) bool {
 func (u *uninit) register(r *emu.UninitRead) {
 	u.found.add(u.block, key{checker: Uninit, kind: unsetRegister, site: r.Site, name: r.Register}, func(f *Finding) {
 		f.Thread = u.thread(r.Warp*32 + bits.TrailingZeros32(r.Mask))
-		f.Message = fmt.Sprintf("thread %v reads register %s, which it has not written: is a variable used before it is set, or set in one branch only?", f.Thread, r.Register)
+		f.Message = fmt.Sprintf("thread %v reads register %s, which it has not written: want the variable set on all paths before its use",
+			f.Thread, r.Register)
 	})
 }
 
@@ -80,7 +80,7 @@ func (u *uninit) access(a *emu.Access, rs *runs, in *instruction) {
 	}
 }
 
-// bulk is access for the async proxy.
+// bulk checks an access of the async proxy.
 func (u *uninit) bulk(b *emu.Bulk) {
 	for _, s := range b.Spans {
 		if b.Kind == emu.AsyncRead {
@@ -94,8 +94,8 @@ func (u *uninit) bulk(b *emu.Bulk) {
 	}
 }
 
-// unwritten is the offset of the first of n bytes at addr that nothing has written, in an
-// allocation or, without one, in the shared memory of the block of a rank; or -1.
+// unwritten returns the offset of the first unwritten byte among the n bytes at addr, or -1. addr
+// is in alloc, or in the shared memory of the block with the given rank if alloc is nil.
 func (u *uninit) unwritten(alloc *emu.Allocation, rank int, addr uint64, n int) int {
 	if alloc != nil {
 		return alloc.Unwritten(addr, n)
@@ -132,11 +132,11 @@ func (u *uninit) report(site *emu.Site, reader int, alloc *emu.Allocation, addr 
 	u.found.add(u.block, key{checker: Uninit, kind: kind, site: site}, func(f *Finding) {
 		f.Thread = u.thread(reader)
 		if kind == unsetShared {
-			f.Message = fmt.Sprintf("thread %v of block %v reads %s, which no thread of the block has written: does the loop read more of a tile than was loaded, or before it was loaded?",
+			f.Message = fmt.Sprintf("thread %v of block %v reads %s, which no thread of the block has written: want each element of a tile stored before it is read",
 				f.Thread, f.Block, place(ptx.Shared, addr, nil))
 			return
 		}
-		f.Message = fmt.Sprintf("thread %v of block %v reads %s, which neither the host nor a kernel has written: was it never copied to the device, or is the index wrong?",
+		f.Message = fmt.Sprintf("thread %v of block %v reads %s, which neither the host nor a kernel has written: want it copied to the device first, or another index",
 			f.Thread, f.Block, place(ptx.Global, addr, alloc))
 	})
 }
