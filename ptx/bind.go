@@ -93,12 +93,17 @@ func Bind(i *Instr) error {
 		}
 	}
 	if fits != nil {
-		return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: the operands match no form (want %s)", i.Mnemonic(), fits.Text)}
+		return i.invalid("the operands match no form (want %s)", fits.Text)
 	}
 	if furthest < len(mods) {
-		return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: modifier .%s is not allowed here", i.Mnemonic(), mods[furthest])}
+		return i.invalid("modifier .%s is not allowed here", mods[furthest])
 	}
-	return &Error{i.Pos, ErrInvalid, fmt.Sprintf("%s: a modifier is missing (forms: %s)", i.Mnemonic(), formTexts(forms))}
+	return i.invalid("a modifier is missing (forms: %s)", formTexts(forms))
+}
+
+// invalid returns an error about i that wraps ErrInvalid.
+func (i *Instr) invalid(format string, args ...any) error {
+	return &Error{i.Pos, ErrInvalid, i.Mnemonic() + ": " + fmt.Sprintf(format, args...)}
 }
 
 // manualOrder returns i's modifiers in the order of the table. Compilers write the scope of an
@@ -123,27 +128,25 @@ func isScope(mod string) bool {
 
 // combination checks rules about combinations of modifiers, which rows cannot express.
 func (i *Instr) combination() error {
-	bad := func(format string, args ...any) error {
-		return &Error{i.Pos, ErrInvalid, i.Mnemonic() + ": " + fmt.Sprintf(format, args...)}
-	}
 	space := i.space()
 	if i.Op == "cvt" && i.Has("sat") {
 		from, to := i.Type(1), i.Type(0)
 		same := from.Class() == to.Class() && from.Bits() <= to.Bits()
 		if same && to.Class() != Float || from.Class() == Unsigned && to.Class() == Signed && from.Bits() < to.Bits() {
-			return bad("modifier .sat is not allowed: every .%v is in the range of .%v", from, to)
+			return i.invalid("modifier .sat is not allowed: every .%v is in the range of .%v", from, to)
 		}
 	}
 	for k, mod := range i.slots {
-		if globalOnly(mod) && space != Generic && !slices.Contains(i.slots, "global") { // for a copy, source or destination
-			return bad("modifier .%s requires .global, not .%v", mod, space)
+		toGlobal := space == Generic || slices.Contains(i.slots, "global") // for a copy, source or destination
+		if globalOnly(mod) && !toGlobal {
+			return i.invalid("modifier .%s requires .global, not .%v", mod, space)
 		}
 		if i.Form.Slots[k].Name != "vec" || mod == "" {
 			continue
 		}
 		n, t := int(mod[1]-'0'), i.Form.mainType(i.slots)
 		if n*t.Bits() > 128 {
-			return bad("a vector of %d %v is larger than 128 bits", n, t)
+			return i.invalid("a vector of %d %v is larger than 128 bits", n, t)
 		}
 	}
 	return nil
@@ -221,7 +224,8 @@ func (f *Form) matchArgs(i *Instr, b *binding) bool {
 func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 	switch a := arg.(type) {
 	case *Name:
-		return o.Kind == ValueOperand && (o.Second == "" || o.SecondOptional) || o.Kind == LabelOperand || o.Kind == FuncOperand
+		return o.Kind == ValueOperand && (o.Second == "" || o.SecondOptional) ||
+			o.Kind == LabelOperand || o.Kind == FuncOperand
 	case *Imm:
 		return o.Kind == ConstOperand || o.Kind == ValueOperand && !o.Dst && f.vectorLen(o, slots) == 0
 	case *Vector:

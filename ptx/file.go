@@ -23,7 +23,8 @@ func ReadFile(path string) (string, error) {
 	case !info.Mode().IsRegular():
 		return "", &fs.PathError{Op: "read", Path: path, Err: errors.New("not a regular file")}
 	case info.Size() > MaxFileBytes:
-		return "", &fs.PathError{Op: "read", Path: path, Err: fmt.Errorf("%d bytes, want at most %d", info.Size(), MaxFileBytes)}
+		err := fmt.Errorf("%d bytes, want at most %d", info.Size(), MaxFileBytes)
+		return "", &fs.PathError{Op: "read", Path: path, Err: err}
 	}
 	text, err := os.ReadFile(path)
 	return string(text), err

@@ -105,7 +105,8 @@ func (old *Symbol) completedBy(later *Symbol) bool {
 	}
 	switch old.Kind {
 	case VarSymbol:
-		return (old.Var.Linkage == "extern" || later.Var.Linkage == "extern") && old.Var.Space == later.Var.Space && old.Type == later.Type
+		return (old.Var.Linkage == "extern" || later.Var.Linkage == "extern") &&
+			old.Var.Space == later.Var.Space && old.Type == later.Type
 	case FuncSymbol:
 		return (old.Func.Body == nil || later.Func.Body == nil) && old.Func.sameSignature(later.Func)
 	}

@@ -42,7 +42,8 @@ func (m *TensorMap) Check() error {
 	n := len(m.Dims)
 	switch {
 	case !tensorElements[m.Element]:
-		return fmt.Errorf("tensor elements are .%v: want an integer or floating-point type that TMA supports", m.Element)
+		return fmt.Errorf("tensor elements are .%v: want an integer or floating-point type that TMA supports",
+			m.Element)
 	case n < 1 || n > 5 || len(m.Box) != n || len(m.Strides) != n-1:
 		return fmt.Errorf("tensor has %d dimensions, %d strides and a box of %d dimensions: "+
 			"want 1 to 5 dimensions, one stride fewer, and a box of as many dimensions", n, len(m.Strides), len(m.Box))

@@ -174,7 +174,8 @@ func agrees(reg, want Type, wider bool) bool {
 	case r.Class == Predicate || w.Class == Predicate:
 		return false
 	case r.Bits != w.Bits:
-		return wider && r.Bits > w.Bits && r.Bits <= 64 && (r.Class == Bits || w.Class == Bits || r.Class != Float && w.Class != Float)
+		return wider && r.Bits > w.Bits && r.Bits <= 64 &&
+			(r.Class == Bits || w.Class == Bits || r.Class != Float && w.Class != Float)
 	}
 	return r.Class == Bits || w.Class == Bits || r.Class != Float && w.Class != Float
 }

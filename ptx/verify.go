@@ -110,7 +110,8 @@ func (v *verifier) global(d *Var) {
 	switch d.Space {
 	case Global, Const, Shared:
 	default:
-		v.fail(d.Pos, ErrInvalid, "%s: a variable outside functions is in .%v, want .global, .const or .shared", d.Name, d.Space)
+		v.fail(d.Pos, ErrInvalid, "%s: a variable outside functions is in .%v, want .global, .const or .shared",
+			d.Name, d.Space)
 	}
 	v.variable(v.globals, d)
 }
@@ -253,7 +254,8 @@ func (v *verifier) block(s *scope, b *Block) {
 		switch st := st.(type) {
 		case *Var:
 			if st.Space == Const {
-				v.fail(st.Pos, ErrInvalid, "%s: a variable in .const is declared inside a function, want it outside", st.Name)
+				v.fail(st.Pos, ErrInvalid, "%s: a variable in .const is declared inside a function, want it outside",
+					st.Name)
 			}
 			v.variable(s, st)
 		case *Block:

@@ -6,7 +6,8 @@ import "fmt"
 func (v *verifier) instruction(s *scope, i *Instr) {
 	v.instr = i
 	if i.Guard != nil {
-		if sym := v.resolve(s, i.Guard.Pred); sym != nil && (sym.Kind != RegisterSymbol || sym.Type != Pred || sym.Vec > 0) {
+		if sym := v.resolve(s, i.Guard.Pred); sym != nil && (sym.Kind != RegisterSymbol || sym.Type != Pred ||
+			sym.Vec > 0) {
 			v.bad("guard %s is a %s, want a predicate", i.Guard.Pred.Name, describe(sym))
 		}
 	}

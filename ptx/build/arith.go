@@ -184,7 +184,8 @@ func (k *Kernel) Mad(a, b, c Value) Reg {
 	switch {
 	case !ok:
 		return Reg{bad}
-	case t == ptx.NoType || isInteger(t) && (x.v.constant && y.v.constant || z.isInt(0) || trivialFactor(x) || trivialFactor(y)):
+	case t == ptx.NoType || isInteger(t) &&
+		(x.v.constant && y.v.constant || z.isInt(0) || trivialFactor(x) || trivialFactor(y)):
 		return k.Add(k.Mul(k.widen(x, t), k.widen(y, t)), z)
 	case t.Class() == ptx.Float:
 		return k.compute(t, "fma.rn", x, y, z)

@@ -167,7 +167,8 @@ func (k *Kernel) build() (*ptx.Module, error) {
 		align = tileAlign
 	}
 	if k.dynamic > 0 {
-		m.Decls = append(m.Decls, &ptx.Var{Linkage: "extern", Space: ptx.Shared, Align: align, Type: ptx.B8, Name: dynamicName, Dims: []int{-1}})
+		m.Decls = append(m.Decls, &ptx.Var{Linkage: "extern", Space: ptx.Shared, Align: align, Type: ptx.B8,
+			Name: dynamicName, Dims: []int{-1}})
 	}
 	for _, c := range k.head {
 		m.Decls = append(m.Decls, c)

@@ -20,7 +20,8 @@ func (k *Kernel) Tensor(name string) Tensor {
 		return Tensor{k, Reg{bad}}
 	}
 	k.params = append(k.params, &ptx.Var{
-		Pos: k.caller(), Space: ptx.Param, Align: ptx.TensorMapAlign, Type: ptx.B8, Name: name, Dims: []int{ptx.TensorMapBytes},
+		Pos: k.caller(), Space: ptx.Param, Align: ptx.TensorMapAlign, Type: ptx.B8, Name: name,
+		Dims: []int{ptx.TensorMapBytes},
 	})
 	at := k.place(ptx.U64, "mov.u64", "address "+name, []ptx.Operand{&ptx.Name{Name: name}}, nil)
 	return Tensor{k, k.Named(name+"_map", k.pureOp(ptx.U64, "cvta.param.u64", ptx.U64, at))}
@@ -57,7 +58,8 @@ func (t Tensor) at(coords []Value) (a *ptx.Addr, ok bool) {
 // the box is swizzled.
 func (t Tensor) Load(dst, mbarrier Ptr, coords ...Value) {
 	if at, ok := t.at(coords); ok {
-		t.k.Do(fmt.Sprintf("cp.async.bulk.tensor.%dd.shared::cluster.global.mbarrier::complete_tx::bytes", len(coords)), dst, at, mbarrier)
+		const op = "cp.async.bulk.tensor.%dd.shared::cluster.global.mbarrier::complete_tx::bytes"
+		t.k.Do(fmt.Sprintf(op, len(coords)), dst, at, mbarrier)
 	}
 }
 
@@ -66,7 +68,8 @@ func (t Tensor) Load(dst, mbarrier Ptr, coords ...Value) {
 // of each of these blocks.
 func (t Tensor) LoadAll(dst, mbarrier Ptr, ranks Value, coords ...Value) {
 	if at, ok := t.at(coords); ok {
-		t.k.Do(fmt.Sprintf("cp.async.bulk.tensor.%dd.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster", len(coords)), dst, at, mbarrier, ranks)
+		const op = "cp.async.bulk.tensor.%dd.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
+		t.k.Do(fmt.Sprintf(op, len(coords)), dst, at, mbarrier, ranks)
 	}
 }
 

@@ -13,7 +13,8 @@ func (k *Kernel) Cluster(x, y, z int) {
 
 // ClusterRank returns the rank of the block in its cluster, with x varying fastest.
 func (k *Kernel) ClusterRank() Reg {
-	return k.Named("rank", k.place(ptx.U32, "mov.u32", "%cluster_ctarank", []ptx.Operand{&ptx.Name{Name: "%cluster_ctarank"}}, nil))
+	return k.Named("rank", k.place(ptx.U32, "mov.u32", "%cluster_ctarank",
+		[]ptx.Operand{&ptx.Name{Name: "%cluster_ctarank"}}, nil))
 }
 
 // ClusterArrive arrives at the barrier of the cluster, and ClusterWait waits until all threads of

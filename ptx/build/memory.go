@@ -33,7 +33,8 @@ func (k *Kernel) Param(name string, t ptx.Type) Reg {
 // Pointer declares a parameter that points to elements in global memory.
 func (k *Kernel) Pointer(name string, elem ptx.Type) Ptr {
 	address := k.Param(name, ptx.U64)
-	return Ptr{k: k, space: ptx.Global, elem: elem, base: k.Named(name+"_g", k.pureOp(ptx.U64, "cvta.to.global.u64", ptx.U64, address))}
+	base := k.Named(name+"_g", k.pureOp(ptx.U64, "cvta.to.global.u64", ptx.U64, address))
+	return Ptr{k: k, space: ptx.Global, elem: elem, base: base}
 }
 
 // ReadOnly returns p as a pointer to memory that is not written while the kernel runs. Loads
@@ -310,7 +311,8 @@ type Array struct {
 // between rows.
 func (k *Kernel) Shared(name string, elem ptx.Type, rows, cols int) Array {
 	if _, ok := k.sharedBytes(name, elem, rows, cols); ok {
-		k.shared = append(k.shared, &ptx.Var{Pos: k.caller(), Space: ptx.Shared, Align: sharedAlign, Type: bitsOf(elem), Name: name, Dims: []int{rows, cols}})
+		k.shared = append(k.shared, &ptx.Var{Pos: k.caller(), Space: ptx.Shared, Align: sharedAlign,
+			Type: bitsOf(elem), Name: name, Dims: []int{rows, cols}})
 	}
 	return k.array(&ptx.Name{Name: name}, elem, rows, cols, 0)
 }

@@ -164,7 +164,8 @@ func (k *Kernel) Named(name string, r Reg) Reg {
 func (k *Kernel) identifier(name string) bool {
 	ok := name != ""
 	for i, c := range name {
-		ok = ok && (c == '_' || c == '$' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || i > 0 && c >= '0' && c <= '9')
+		ok = ok && (c == '_' || c == '$' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' ||
+			i > 0 && c >= '0' && c <= '9')
 	}
 	if !ok {
 		k.fail("name %q: want letters, digits, _ and $, not starting with a digit", name)
@@ -292,7 +293,8 @@ func (k *Kernel) declare(body []ptx.Stmt) []*ptx.Var {
 func grouped(vars []*ptx.Var) []*ptx.Var {
 	var out []*ptx.Var
 	for _, v := range vars {
-		if n := len(out) - 1; n >= 0 && out[n].Type == v.Type && v.Name == out[n].Name+fmt.Sprint(out[n].Count) && out[n].Count > 0 {
+		if n := len(out) - 1; n >= 0 && out[n].Type == v.Type && v.Name == out[n].Name+fmt.Sprint(out[n].Count) &&
+			out[n].Count > 0 {
 			out[n].Count++
 			continue
 		}
@@ -306,7 +308,8 @@ func grouped(vars []*ptx.Var) []*ptx.Var {
 
 // unique returns name, with a suffix if another register already has that name.
 func unique(name string, taken map[string]bool) string {
-	if stem := strings.TrimRight(name, "0123456789"); stem != name && slices.Contains(slices.Collect(maps.Values(prefixes)), stem) {
+	if stem := strings.TrimRight(name, "0123456789"); stem != name &&
+		slices.Contains(slices.Collect(maps.Values(prefixes)), stem) {
 		name += "_" // avoids the names of numbered registers
 	}
 	free := name

@@ -53,7 +53,8 @@ func (k *Kernel) CopyAsync(dst, src Ptr, bytes int, valid Value) {
 	v := k.reg(valid)
 	if v.ok() && v.v.typ == ptx.Pred {
 		if v = k.To(ptx.U32, bytes); !k.reg(valid).isBool(true) {
-			v = k.result(ptx.U32, "selp.u32", k.operand(v, ptx.U32), k.operand(constInt(0), ptx.U32), k.reg(valid).v.node)
+			v = k.result(ptx.U32, "selp.u32", k.operand(v, ptx.U32), k.operand(constInt(0), ptx.U32),
+				k.reg(valid).v.node)
 		}
 	}
 	if n, ok := v.Int(); !ok || n != int64(bytes) {

@@ -36,7 +36,8 @@ func (k *Kernel) Descriptor(p Ptr, l MatrixLayout) Reg {
 	mode, ok := descriptorSwizzles[l.Swizzle]
 	const field = 1<<14 - 1
 	if !ok || l.Stride%16 != 0 || l.Leading%16 != 0 || l.Stride>>4&^field != 0 || l.Leading>>4&^field != 0 {
-		return k.fail("matrix layout %+v: want multiples of 16 up to %d, and a swizzle of 0, 32, 64 or 128", l, field<<4)
+		return k.fail("matrix layout %+v: want multiples of 16 up to %d, and a swizzle of 0, 32, 64 or 128",
+			l, field<<4)
 	}
 	// In a cluster, the high bits of an address hold the rank of the block. The mask keeps
 	// them out of the next field.
@@ -94,5 +95,6 @@ func (k *Kernel) Wgmma(w Wgmma, sums []Reg, a any, b Reg, add Value) {
 		args = append(args, flag[w.ColumnsB])
 	}
 	shape := fmt.Sprintf("m64n%dk%d", w.N, w.K())
-	k.Do(strings.Join([]string{"wgmma.mma_async.sync.aligned", shape, d.String(), w.A.String(), w.B.String()}, "."), args...)
+	k.Do(strings.Join([]string{"wgmma.mma_async.sync.aligned", shape, d.String(), w.A.String(), w.B.String()}, "."),
+		args...)
 }

@@ -6,12 +6,12 @@ import (
 	"tilework/ptx/emu"
 )
 
-// asyncs tracks the order created by the synchronization of sm_90: mbarriers, the barrier of the
-// cluster and proxy fences.
-type asyncs struct {
-	mbarriers map[agent]*phases
-	cluster   meeting
-	met       *clock // clock of the last completion of the cluster's barrier
+// asyncOrder tracks the order created by the synchronization of sm_90: mbarriers, the barrier of
+// the cluster and proxy fences.
+type asyncOrder struct {
+	mbarriers    map[agent]*phases
+	cluster      arrivalSet
+	clusterClock *clock // clock of the last completion of the cluster's barrier
 }
 
 // agent executes asynchronous work: an mbarrier in a block's shared memory, for the copies that
@@ -27,18 +27,18 @@ type phases struct {
 	arriving, complete *clock
 	// Copies that complete on the current phase, and copies of completed phases that no
 	// thread has waited for yet.
-	landing, landed []doneCopy
+	phaseCopies, doneCopies []copyPart
 }
 
-// doneCopy is the part of a copy that belongs to some lanes.
-type doneCopy struct {
+// copyPart is the part of a copy that belongs to some lanes.
+type copyPart struct {
 	copy uint64
 	mask uint32
 }
 
-func (a *asyncs) reset() {
+func (a *asyncOrder) reset() {
 	a.mbarriers = map[agent]*phases{}
-	a.cluster, a.met = meeting{}, nil
+	a.cluster, a.clusterClock = arrivalSet{}, nil
 }
 
 // agentOf returns the number of an agent, after those of the threads. Agents beyond the range of
@@ -68,8 +68,8 @@ func (o *order) at(agent int) *clock {
 	return &clock{parts: []part{p}}
 }
 
-// learnAll joins c into the clocks of lanes of a warp.
-func (o *order) learnAll(warp int, mask uint32, c *clock) {
+// joinLanes joins c into the clocks of lanes of a warp.
+func (o *order) joinLanes(warp int, mask uint32, c *clock) {
 	var from, to *clock // the lanes usually share one clock
 	lanesOf(mask, func(lane int) {
 		t := warp*32 + lane
@@ -85,7 +85,7 @@ func (o *order) learnAll(warp int, mask uint32, c *clock) {
 
 // mbarrier records an event at an mbarrier. It calls land to complete a copy as work of the given
 // agent.
-func (o *order) mbarrier(e *emu.Mbarrier, land func(doneCopy, int)) {
+func (o *order) mbarrier(e *emu.Mbarrier, land func(copyPart, int)) {
 	key := agent{rank: e.Rank, addr: e.Addr}
 	p := o.phasesOf(key)
 	switch e.Kind {
@@ -93,27 +93,27 @@ func (o *order) mbarrier(e *emu.Mbarrier, land func(doneCopy, int)) {
 		*p = phases{}
 	case emu.MbarrierArrive:
 		now := o.step()
-		lanesOf(e.Mask, func(lane int) { p.arriving = join(p.arriving, o.knows(e.Warp*32+lane, now)) })
+		lanesOf(e.Mask, func(lane int) { p.arriving = join(p.arriving, o.clockOf(e.Warp*32+lane, now)) })
 	case emu.MbarrierCopy:
-		p.landing = append(p.landing, doneCopy{e.Copy, e.Mask})
+		p.phaseCopies = append(p.phaseCopies, copyPart{e.Copy, e.Mask})
 	case emu.MbarrierComplete:
 		p.complete = join(p.complete, p.arriving)
-		p.landed = append(p.landed, p.landing...)
-		p.arriving, p.landing = nil, nil
+		p.doneCopies = append(p.doneCopies, p.phaseCopies...)
+		p.arriving, p.phaseCopies = nil, nil
 	case emu.MbarrierWait:
-		if len(p.landed) > 0 {
+		if len(p.doneCopies) > 0 {
 			o.step()
 			n := o.agentOf(key)
-			for _, c := range p.landed {
+			for _, c := range p.doneCopies {
 				land(c, n)
 			}
-			p.landed = nil
+			p.doneCopies = nil
 			o.step()
 			p.complete = join(p.complete, o.at(n))
 		}
 		if p.complete != nil {
 			o.step()
-			o.learnAll(e.Warp, e.Mask, p.complete)
+			o.joinLanes(e.Warp, e.Mask, p.complete)
 		}
 	}
 }
@@ -126,14 +126,14 @@ func (o *order) clusterSync(e *emu.ClusterSync) {
 	case emu.ClusterArrive:
 		if !e.Relaxed {
 			m.arrived[e.Warp] |= e.Mask
-			o.come(m, e.Warp, e.Mask)
+			o.recordTimes(m, e.Warp, e.Mask)
 		}
 	case emu.ClusterComplete:
-		o.met = o.known(m)
+		o.clusterClock = o.arrivedClock(m)
 		clear(m.arrived)
 		o.step()
 	case emu.ClusterWait:
-		o.learnAll(e.Warp, e.Mask, o.met)
+		o.joinLanes(e.Warp, e.Mask, o.clusterClock)
 	}
 }
 
@@ -147,7 +147,7 @@ func (o *order) proxyFence(f *emu.Fence) {
 	now := o.step()
 	lanesOf(f.Mask, func(lane int) {
 		t := f.Warp*32 + lane
-		for _, p := range o.knows(t, now).parts {
+		for _, p := range o.clockOf(t, now).parts {
 			if p.block != o.self {
 				continue
 			}
@@ -155,14 +155,14 @@ func (o *order) proxyFence(f *emu.Fence) {
 			for u := range seen.visible {
 				seen.visible[u] = max(p.base, p.upTo[u])
 			}
-			o.learn(t, &clock{parts: []part{seen}})
+			o.joinClock(t, &clock{parts: []part{seen}})
 		}
 	})
 }
 
-// sees reports whether access e, which is ordered before thread t, is visible to the async proxy
-// as used by thread t.
-func (o *order) sees(e epoch, t int) bool {
+// visibleToProxy reports whether access e, which is ordered before thread t, is visible to the
+// async proxy as used by thread t.
+func (o *order) visibleToProxy(e epoch, t int) bool {
 	c := o.clocks[t]
 	if e&proxied != 0 {
 		return true

@@ -104,7 +104,7 @@ func (b *barriers) event(e *emu.Barrier) {
 	o := &b.open[e.ID]
 	o.absent(e.Missing)
 	if e.Kind == emu.BarrierComplete {
-		b.judge(b.block, o)
+		b.reportMissing(b.block, o)
 		*o = openBarrier{mismatched: o.mismatched}
 		return
 	}
@@ -129,12 +129,13 @@ func (b *barriers) arrive(o *openBarrier, e *emu.Barrier) {
 		if index(here.site) < index(there.site) {
 			here, there = there, here // the finding must not depend on the order of arrival
 		}
-		b.found.add(b.block, key{checker: Barrier, kind: otherSite, site: here.site, other: there.site}, func(f *Finding) {
-			f.Thread, f.OtherThread = b.threadOf(here), b.threadOf(there)
-			f.Message = fmt.Sprintf("thread %v waits for the whole block here while thread %v waits at %s: "+
-				"want all threads at the same __syncthreads(), outside of ifs and loops that only some of them enter",
-				f.Thread, f.OtherThread, line(there.site))
-		})
+		b.found.add(b.block, key{checker: Barrier, kind: otherSite, site: here.site, other: there.site},
+			func(f *Finding) {
+				f.Thread, f.OtherThread = b.threadOf(here), b.threadOf(there)
+				f.Message = fmt.Sprintf("thread %v waits for the whole block here while thread %v waits at %s: "+
+					"want all threads at the same __syncthreads(), outside of ifs and loops that only some of them enter",
+					f.Thread, f.OtherThread, line(there.site))
+			})
 	}
 }
 
@@ -153,7 +154,8 @@ func (b *barriers) divergent(e *emu.Barrier) {
 	b.found.add(b.block, key{checker: Barrier, kind: divergent, site: e.Site}, func(f *Finding) {
 		f.Thread, f.OtherThread = here.first(b.block), elsewhere.first(b.block)
 		f.Message = fmt.Sprintf("%s at this barrier while %s of the same warp %s at %s: "+
-			"want all threads of a warp to reach the barrier together, outside of ifs and loops that only some of them enter",
+			"want all threads of a warp to reach the barrier together, outside of ifs and loops that only some of "+
+			"them enter",
 			here.verb(b.block, "is", "are"), elsewhere.text(b.block), elsewhere.plural("is", "are"), line(at))
 	})
 }
@@ -167,11 +169,11 @@ func (b *barriers) clusterSync(e *emu.ClusterSync) {
 	o := openBarrier{arrival: arrival{site: e.Site}}
 	o.reached[e.Warp%b.block.Warps] = e.Mask
 	o.absent(e.Missing)
-	b.judge(b.block, &o)
+	b.reportMissing(b.block, &o)
 }
 
-// judge reports the threads that exited without reaching the barrier.
-func (b *barriers) judge(of *emu.BlockInfo, o *openBarrier) {
+// reportMissing reports the threads that exited without reaching the barrier.
+func (b *barriers) reportMissing(of *emu.BlockInfo, o *openBarrier) {
 	if o.mismatched {
 		return
 	}
@@ -181,7 +183,7 @@ func (b *barriers) judge(of *emu.BlockInfo, o *openBarrier) {
 			f.Message = fmt.Sprintf("%s this barrier, but %s it and %s at %s: "+
 				"want all threads of the %s to reach it, outside of ifs and loops that only some of them enter",
 				o.reached.verb(of, "reaches", "reach"), o.skipped.verb(of, "skips", "skip"),
-				o.skipped.plural("exits", "exit"), line(o.skipped.site), wanted(o.site))
+				o.skipped.plural("exits", "exit"), line(o.skipped.site), requiredGroup(o.site))
 		})
 	}
 	if o.returned.site != nil {
@@ -189,16 +191,18 @@ func (b *barriers) judge(of *emu.BlockInfo, o *openBarrier) {
 			f.Severity = Advice
 			f.Thread, f.OtherThread = o.reached.first(of), o.returned.first(of)
 			f.Message = fmt.Sprintf("%s this barrier, but %s the kernel at %s without reaching it. "+
-				"A barrier does not wait for exited threads, so the kernel is correct only if no thread depends on their work: "+
+				"A barrier does not wait for exited threads, so the kernel is correct only if no thread depends "+
+				"on their work: "+
 				"want all threads of the %s to reach the barrier, with only the work inside the if",
-				o.reached.verb(of, "reaches", "reach"), o.returned.verb(of, "leaves", "leave"), line(o.returned.site), wanted(o.site))
+				o.reached.verb(of, "reaches", "reach"), o.returned.verb(of, "leaves", "leave"),
+				line(o.returned.site), requiredGroup(o.site))
 		})
 	}
 }
 
-// wanted returns the group of threads that must all reach a barrier: "block", or "warp" if the
-// instruction specifies a thread count or is for the cluster.
-func wanted(s *emu.Site) string {
+// requiredGroup returns the group of threads that must all reach a barrier: "block", or "warp" if
+// the instruction specifies a thread count or is for the cluster.
+func requiredGroup(s *emu.Site) string {
 	if counted(s) || s.Instr != nil && s.Instr.Has("cluster") {
 		return "warp"
 	}
@@ -214,10 +218,11 @@ func (b *barriers) end() {
 			continue
 		}
 		of := b.blockOf(o.warp * 32)
-		b.judge(of, o)
+		b.reportMissing(of, o)
 		b.found.add(of, key{checker: Barrier, kind: stuck, site: o.site}, func(f *Finding) {
 			f.Thread = b.threadOf(o.arrival)
-			f.Message = fmt.Sprintf("deadlock: %d threads, including thread %v of block %v, wait at barrier %d, which expects %d threads: "+
+			f.Message = fmt.Sprintf("deadlock: %d threads, including thread %v of block %v, wait at barrier %d, "+
+				"which expects %d threads: "+
 				"want a thread count that matches the threads that reach the barrier",
 				o.arrived, f.Thread, of.Index, id%barriersOfBlock, o.expected)
 		})

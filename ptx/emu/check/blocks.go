@@ -159,8 +159,8 @@ func addTo(to **page[pair], shift uint8, i int, block uint32, e epoch) {
 	}
 }
 
-// betweenBlocks adds the races between blocks to all. c.mu must be held.
-func (c *Checks) betweenBlocks(known []*emu.Site, all findings) {
+// reportBlockRaces adds the races between blocks to all. c.mu must be held.
+func (c *Checks) reportBlockRaces(known []*emu.Site, all findings) {
 	allocs := make([]*emu.Allocation, 0, len(c.global.allocs))
 	for a := range c.global.allocs {
 		allocs = append(allocs, a)
@@ -186,7 +186,7 @@ func (c *Checks) betweenBlocks(known []*emu.Site, all findings) {
 				at := uint64(i*pageBytes + k<<g.writes.shift)
 				size := 1 << g.writes.shift
 				if c.unordered(w[0], w[1]) {
-					c.blocksClash(known, all, alloc, at, size, w[0], w[1], true)
+					c.reportBlockRace(known, all, alloc, at, size, w[0], w[1], true)
 					continue
 				}
 				if g.reads == nil {
@@ -194,7 +194,7 @@ func (c *Checks) betweenBlocks(known []*emu.Site, all findings) {
 				}
 				for _, pick := range [][2]int{{0, 0}, {0, 1}, {1, 0}, {1, 1}} {
 					if a, b := w[pick[0]], g.reads.cells[k][pick[1]]; c.unordered(a, b) {
-						c.blocksClash(known, all, alloc, at, size, a, b, false)
+						c.reportBlockRace(known, all, alloc, at, size, a, b, false)
 						break
 					}
 				}
@@ -208,11 +208,11 @@ func (c *Checks) unordered(a, b blockEpoch) bool {
 	if a.block == b.block || a.block == 0 || b.block == 0 || a.strong() && b.strong() {
 		return false
 	}
-	return !c.knew(a, b) && !c.knew(b, a)
+	return !c.orderedBefore(a, b) && !c.orderedBefore(b, a)
 }
 
-// knew reports whether b is ordered before a.
-func (c *Checks) knew(a, b blockEpoch) bool {
+// orderedBefore reports whether b is ordered before a.
+func (c *Checks) orderedBefore(a, b blockEpoch) bool {
 	for _, k := range c.logs[int(a.block)-1] {
 		if k.time <= a.epoch.time() && (k.thread == everyone || k.thread == a.epoch.thread()) &&
 			k.clock.covers(int(b.block)-1, b.epoch) {
@@ -222,21 +222,26 @@ func (c *Checks) knew(a, b blockEpoch) bool {
 	return false
 }
 
-// blocksClash adds the race between w, a write, and x.
-func (c *Checks) blocksClash(known []*emu.Site, all findings, alloc *emu.Allocation, at uint64, size int, w, x blockEpoch, xWrites bool) {
+// reportBlockRace adds the race between w, a write, and x.
+func (c *Checks) reportBlockRace(
+	known []*emu.Site, all findings, alloc *emu.Allocation, at uint64, size int, w, x blockEpoch, xWrites bool,
+) {
 	site, other := known[x.epoch.site()], known[w.epoch.site()]
 	info, second := c.blockOf(x)
 	first, writer := c.blockOf(w)
-	all.add(info, key{checker: Race, kind: blocksClash, site: site, other: other}, func(f *Finding) {
+	all.add(info, key{checker: Race, kind: blockRace, site: site, other: other}, func(f *Finding) {
 		f.OtherBlock = first.Index
 		f.Thread, f.OtherThread = thread(info, second), thread(first, writer)
-		f.Message = fmt.Sprintf("thread %v of block %v %s %s at %s that thread %v of block %v writes at %s, and blocks are not ordered: ",
-			f.Thread, f.Block, verb[xWrites], amount(size), place(ptx.Global, alloc.Base+at, alloc), f.OtherThread, f.OtherBlock, line(other))
+		f.Message = fmt.Sprintf("thread %v of block %v %s %s at %s that thread %v of block %v writes at %s, and "+
+			"blocks are not ordered: ",
+			f.Thread, f.Block, verb[xWrites], amount(size), place(ptx.Global, alloc.Base+at, alloc), f.OtherThread,
+			f.OtherBlock, line(other))
 		if xWrites {
 			f.Message += "want a different element for each thread (check the index and the bounds)"
 			return
 		}
-		f.Message += "want a __threadfence() between the write and the atomic or flag that announces it, and one between reading the flag and the data"
+		f.Message += "want a __threadfence() between the write and the atomic or flag that announces it, and one " +
+			"between reading the flag and the data"
 	})
 }
 

@@ -11,8 +11,10 @@ func (w *worker) fault(f *emu.Fault) bool {
 	k := key{checker: Bounds, kind: uint8(f.Kind), site: f.Site}
 	w.found.add(w.block, k, func(g *Finding) {
 		g.Thread = f.Thread
-		does := [...]string{emu.Read: "reads", emu.Write: "writes", emu.Atomic: "reads and writes", emu.AsyncRead: "copies from", emu.AsyncWrite: "copies to"}[f.Access]
-		g.Message = fmt.Sprintf("thread %v of block %v %s %s at %v address %#x", f.Thread, f.Block, does, amount(f.Size), f.Space, f.FirstAddr)
+		does := [...]string{emu.Read: "reads", emu.Write: "writes", emu.Atomic: "reads and writes",
+			emu.AsyncRead: "copies from", emu.AsyncWrite: "copies to"}[f.Access]
+		g.Message = fmt.Sprintf("thread %v of block %v %s %s at %v address %#x", f.Thread, f.Block, does,
+			amount(f.Size), f.Space, f.FirstAddr)
 		detail := ""
 		if f.Detail != "" {
 			detail = ", " + f.Detail
@@ -21,7 +23,8 @@ func (w *worker) fault(f *emu.Fault) bool {
 		case emu.OutOfBounds:
 			g.Message += detail + ": want a bounds check such as `if (row < M && col < N)`, or another index"
 		case emu.Misaligned:
-			g.Message += fmt.Sprintf(": want a multiple of %d; for vector accesses, each row must start at such a multiple", f.Size)
+			g.Message += fmt.Sprintf(": want a multiple of %d; for vector accesses, each row must start at such a "+
+				"multiple", f.Size)
 		default:
 			g.Message += detail + ": want an address in writable memory"
 		}

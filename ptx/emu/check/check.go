@@ -158,7 +158,7 @@ type worker struct {
 	bulkSites    map[int]*emu.Site
 	touched      touched
 
-	race     *racer
+	race     *raceDetector
 	barriers *barriers
 	uninit   *uninit
 	counter  *counter

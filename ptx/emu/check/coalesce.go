@@ -39,8 +39,10 @@ func (g *GlobalStats) scattered(site *emu.Site, limit float64) *Finding {
 	}
 	return &Finding{
 		Checker: Coalesce, Severity: Advice, Site: site, Count: int(g.Requests),
-		Message: fmt.Sprintf("uncoalesced access: the accesses of a warp touch %s sectors of 32 bytes on average for %s bytes, want %s sectors: "+
-			"consecutive threads should access consecutive elements; check whether threadIdx.x and threadIdx.y are swapped",
+		Message: fmt.Sprintf("uncoalesced access: the accesses of a warp touch %s sectors of 32 bytes on average "+
+			"for %s bytes, want %s sectors: "+
+			"consecutive threads should access consecutive elements; check whether threadIdx.x and threadIdx.y "+
+			"are swapped",
 			ratio(g.Sectors, g.Requests), ratio(g.Bytes, g.Requests), ratio(g.Ideal, g.Requests)),
 	}
 }
@@ -50,7 +52,8 @@ func (r *Report) advice(o *Options) findings {
 	fs := findings{}
 	for i := range r.Accesses {
 		s := &r.Accesses[i]
-		for _, f := range []*Finding{s.Global.scattered(s.Site, o.MaxScatter), s.Shared.conflicts(s.Site, o.MaxConflicts)} {
+		global, shared := s.Global.scattered(s.Site, o.MaxScatter), s.Shared.conflicts(s.Site, o.MaxConflicts)
+		for _, f := range []*Finding{global, shared} {
 			if f != nil {
 				fs[key{checker: f.Checker, site: f.Site}] = &ranked{Finding: *f}
 			}

@@ -233,7 +233,8 @@ func (a *Accesses) merge(b *Accesses) {
 // sort orders the rows by their first instructions.
 func (c *Counts) sort() {
 	order := func(a, b *Accesses) int {
-		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.Place, b.Place), cmp.Compare(a.Direction, b.Direction))
+		return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.Place, b.Place),
+			cmp.Compare(a.Direction, b.Direction))
 	}
 	slices.SortFunc(c.Global, func(a, b GlobalCounts) int { return order(&a.Accesses, &b.Accesses) })
 	slices.SortFunc(c.Shared, func(a, b SharedCounts) int { return order(&a.Accesses, &b.Accesses) })

@@ -19,17 +19,17 @@ import (
 // each mbarrier and one for each warpgroup. An agent's accesses happen when a thread first
 // observes their completion.
 type order struct {
-	self     int           // number of the cluster
-	threads  int           // 32 for each warp of the cluster
-	agents   map[agent]int // numbers of the agents
-	now      uint32
-	base     uint32 // accesses before base happened before every thread's next access
-	warps    []warpOrder
-	clocks   []*clock // vector clock of each thread; nil if it adds nothing to base
-	special  int      // number of clocks that are not nil
-	meetings []meeting
-	asyncs
-	syncs
+	self        int           // number of the cluster
+	threads     int           // 32 for each warp of the cluster
+	agents      map[agent]int // numbers of the agents
+	now         uint32
+	base        uint32 // accesses before base happened before every thread's next access
+	warps       []warpOrder
+	clocks      []*clock // vector clock of each thread; nil if it adds nothing to base
+	special     int      // number of clocks that are not nil
+	arrivalSets []arrivalSet
+	asyncOrder
+	fenceOrder
 }
 
 // warpOrder is the order between the lanes of a warp.
@@ -39,14 +39,14 @@ type warpOrder struct {
 	lanes *[32][32]uint32 // lanes[i][j] is the time before which accesses of j are ordered before i's next
 }
 
-// meeting holds the threads that have arrived at a barrier.
-type meeting struct {
+// arrivalSet holds the threads that have arrived at a barrier.
+type arrivalSet struct {
 	arrived, waiting []uint32 // masks of lanes, by warp
 	times            []uint32 // time of arrival, by thread
 	counted          bool     // an arrival has specified the number of threads
 }
 
-func (m *meeting) open(warps int) {
+func (m *arrivalSet) open(warps int) {
 	if m.arrived == nil {
 		m.arrived, m.waiting, m.times = make([]uint32, warps), make([]uint32, warps), make([]uint32, 32*warps)
 	}
@@ -78,10 +78,10 @@ func (o *order) reset(info *emu.BlockInfo) {
 	}
 	o.threads = 32 * len(o.warps)
 	o.clocks = cleared(o.clocks, o.threads)
-	o.meetings = cleared(o.meetings, barriersOfBlock*ranks)
+	o.arrivalSets = cleared(o.arrivalSets, barriersOfBlock*ranks)
 	o.agents = map[agent]int{}
-	o.asyncs.reset()
-	o.syncs.reset(o.threads)
+	o.asyncOrder.reset()
+	o.fenceOrder.reset(o.threads)
 }
 
 // step advances the time and returns it. Accesses so far are before it, later ones are not.
@@ -175,8 +175,8 @@ func (p *part) of(n int) uint32 {
 	return p.upTo[n]
 }
 
-// learn joins c into the clock of thread t.
-func (o *order) learn(t int, c *clock) {
+// joinClock joins c into the clock of thread t.
+func (o *order) joinClock(t int, c *clock) {
 	o.set(t, join(o.clocks[t], c))
 }
 
@@ -193,9 +193,9 @@ func (o *order) set(t int, c *clock) {
 	o.record(t, c)
 }
 
-// knows returns everything that is ordered before the next access of thread t as a clock,
+// clockOf returns everything that is ordered before the next access of thread t as a clock,
 // including its own accesses before upTo.
-func (o *order) knows(t int, upTo uint32) *clock {
+func (o *order) clockOf(t int, upTo uint32) *clock {
 	p := part{block: o.self, base: o.base, upTo: make([]uint32, o.threads)}
 	o.addWarp(p.upTo, t)
 	p.upTo[t] = upTo
@@ -246,18 +246,18 @@ func (o *order) warpSync(w int, mask uint32) {
 
 // arrive records an arrival at a barrier of the block.
 func (o *order) arrive(b *emu.Barrier) {
-	m := &o.meetings[b.ID]
+	m := &o.arrivalSets[b.ID]
 	m.open(len(o.warps))
 	m.counted = m.counted || counted(b.Site)
 	m.arrived[b.Warp] |= b.Mask
 	if b.Kind == emu.BarrierSync {
 		m.waiting[b.Warp] |= b.Mask
 	}
-	o.come(m, b.Warp, b.Mask)
+	o.recordTimes(m, b.Warp, b.Mask)
 }
 
-// come records the time at which lanes of a warp arrive.
-func (o *order) come(m *meeting, warp int, mask uint32) {
+// recordTimes records the time at which lanes of a warp arrive.
+func (o *order) recordTimes(m *arrivalSet, warp int, mask uint32) {
 	now := o.step()
 	lanesOf(mask, func(lane int) { m.times[warp*32+lane] = now })
 }
@@ -265,8 +265,8 @@ func (o *order) come(m *meeting, warp int, mask uint32) {
 // complete orders accesses of the arrived threads before later ones of the waiting threads. It
 // reports whether these are all threads of the block.
 func (o *order) complete(id int) (whole bool) {
-	m := &o.meetings[id]
-	whole = len(o.meetings) == barriersOfBlock // the cluster is one block
+	m := &o.arrivalSets[id]
+	whole = len(o.arrivalSets) == barriersOfBlock // the cluster is one block
 	for w := range m.waiting {
 		// Threads that are missing at a barrier of the whole block have exited.
 		whole = whole && (m.waiting[w] == o.warps[w].all || !m.counted && m.waiting[w] == m.arrived[w])
@@ -283,7 +283,7 @@ func (o *order) complete(id int) (whole bool) {
 }
 
 func (o *order) completeWhole() {
-	o.passOn()
+	o.fenceAtBarrier()
 	o.base = o.step()
 	if o.special == 0 {
 		return
@@ -317,17 +317,17 @@ func (o *order) completeWhole() {
 	}
 }
 
-func (o *order) completePart(m *meeting) {
-	all := o.known(m)
+func (o *order) completePart(m *arrivalSet) {
+	all := o.arrivedClock(m)
 	o.step()
 	for w, mask := range m.waiting {
 		lanesOf(mask, func(lane int) { o.set(w*32+lane, join(o.clocks[w*32+lane], all)) })
 	}
 }
 
-// known returns the join of the clocks of the threads that have arrived at a barrier, as of their
-// arrival.
-func (o *order) known(m *meeting) *clock {
+// arrivedClock returns the join of the clocks of the threads that have arrived at a barrier, as
+// of their arrival.
+func (o *order) arrivedClock(m *arrivalSet) *clock {
 	p := part{block: o.self, base: o.base, upTo: make([]uint32, o.threads)}
 	var all, last *clock
 	for w, mask := range m.arrived {

@@ -7,18 +7,18 @@ import (
 	"tilework/ptx/emu"
 )
 
-// racer detects races in a cluster: two accesses to the same bytes by different threads, at least
-// one of them a write, that are not ordered by a barrier, a bar.warp.sync between lanes of a
-// warp, an mbarrier, or a release and an acquire. Lanes of a warp count as independent threads,
-// because warps do not run in lockstep since Volta. At the end of a cluster, its accesses to
-// global memory are passed to [globals], which compares clusters.
+// raceDetector detects races in a cluster: two accesses to the same bytes by different threads,
+// at least one of them a write, that are not ordered by a barrier, a bar.warp.sync between lanes
+// of a warp, an mbarrier, or a release and an acquire. Lanes of a warp count as independent
+// threads, because warps do not run in lockstep since Volta. At the end of a cluster, its
+// accesses to global memory are passed to [globals], which compares clusters.
 //
 // Bulk copies and wgmma access memory through the async proxy. If they read or overwrite data
 // written by threads, a fence.proxy.async is needed as well.
 //
 // The shadow memory keeps a limited number of accesses per [cell]. The detector can therefore
 // miss a race where threads synchronize in parts of a block, but it reports no false races.
-type racer struct {
+type raceDetector struct {
 	*worker
 	order
 	pool   pool
@@ -28,8 +28,8 @@ type racer struct {
 	// Numbers up to opened precede the last barrier of the whole block.
 	ran            [][]uint64
 	serial, opened uint64
-	copies         map[copyKey]*copyHalf
-	bulks          map[uint64][]bulkHalf
+	copies         map[copyKey]*pendingCopy
+	bulks          map[uint64][]pendingBulk
 	cur            current
 }
 
@@ -47,13 +47,14 @@ type current struct {
 	base   uint64 // address of offset 0 of region
 }
 
-func newRacer(w *worker) *racer {
-	r := &racer{worker: w, allocs: map[*emu.Allocation]*region{}, copies: map[copyKey]*copyHalf{}, bulks: map[uint64][]bulkHalf{}}
+func newRacer(w *worker) *raceDetector {
+	r := &raceDetector{worker: w, allocs: map[*emu.Allocation]*region{}, copies: map[copyKey]*pendingCopy{},
+		bulks: map[uint64][]pendingBulk{}}
 	r.order.vars = &w.checks.vars
 	return r
 }
 
-func (r *racer) start(b *emu.BlockInfo) {
+func (r *raceDetector) start(b *emu.BlockInfo) {
 	r.order.reset(b)
 	for len(r.ran) < len(r.warps) {
 		r.ran = append(r.ran, nil)
@@ -69,8 +70,8 @@ func (r *racer) start(b *emu.BlockInfo) {
 	r.serial, r.opened = 0, 0
 }
 
-func (r *racer) end() {
-	r.settle()
+func (r *raceDetector) end() {
+	r.resolveReads()
 	for alloc, reg := range r.allocs {
 		r.checks.global.add(r.self, alloc, reg)
 		reg.reset(&r.pool)
@@ -80,10 +81,11 @@ func (r *racer) end() {
 	}
 }
 
-func (r *racer) access(a *emu.Access, rs *runs, in *instruction) {
-	r.settle()
+func (r *raceDetector) access(a *emu.Access, rs *runs, in *instruction) {
+	r.resolveReads()
 	flags := flagsOf(a)
-	r.cur = current{space: a.Space, alloc: a.Alloc, rank: a.Rank, region: in.region, size: a.Size, write: isWrite(a.Kind), stale: r.stale(), from: r.stale()}
+	r.cur = current{space: a.Space, alloc: a.Alloc, rank: a.Rank, region: in.region, size: a.Size,
+		write: isWrite(a.Kind), stale: r.stale(), from: r.stale()}
 	if a.Alloc != nil {
 		r.cur.base = a.Alloc.Base
 	} else {
@@ -92,7 +94,7 @@ func (r *racer) access(a *emu.Access, rs *runs, in *instruction) {
 	time := r.now
 	if a.Kind == emu.AsyncRead || a.Kind == emu.AsyncWrite {
 		flags, time = async, maxTime
-		r.began(a)
+		r.startCopy(a)
 	}
 	e := makeEpoch(time, a.Warp*32, a.Site.Index, flags)
 	r.executed(a.Origin)
@@ -100,9 +102,11 @@ func (r *racer) access(a *emu.Access, rs *runs, in *instruction) {
 	case r.cur.write && rs.overlap(a.Size):
 		mask := a.Mask
 		if flags == 0 && a.Kind == emu.Write {
-			mask = r.withinOne(a)
+			mask = r.checkLanes(a)
 		}
-		lanesOf(mask, func(lane int) { r.span(a.Addr[lane]-r.cur.base, a.Size, e+epoch(lane)<<threadShift, oneLane, false) })
+		lanesOf(mask, func(lane int) {
+			r.span(a.Addr[lane]-r.cur.base, a.Size, e+epoch(lane)<<threadShift, oneLane, false)
+		})
 	default:
 		for i := range rs.byLane[:rs.n] {
 			r.run(&rs.byLane[i], e)
@@ -113,7 +117,7 @@ func (r *racer) access(a *emu.Access, rs *runs, in *instruction) {
 	}
 }
 
-func (r *racer) executed(a emu.Origin) {
+func (r *raceDetector) executed(a emu.Origin) {
 	sites := r.ran[a.Warp]
 	if a.Site.Index >= len(sites) {
 		sites = append(sites, make([]uint64, a.Site.Index+1-len(sites))...)
@@ -124,7 +128,7 @@ func (r *racer) executed(a emu.Origin) {
 }
 
 // regionOf returns the shadow memory of an allocation.
-func (r *racer) regionOf(a *emu.Allocation) *region {
+func (r *raceDetector) regionOf(a *emu.Allocation) *region {
 	reg := r.allocs[a]
 	if reg == nil {
 		reg = &region{}
@@ -134,7 +138,7 @@ func (r *racer) regionOf(a *emu.Allocation) *region {
 }
 
 // run checks the accesses of a run of lanes. e is the epoch of lane 0.
-func (r *racer) run(cur *run, e epoch) {
+func (r *raceDetector) run(cur *run, e epoch) {
 	e += epoch(cur.lane) << threadShift
 	off, size := cur.addr-r.cur.base, r.cur.size
 	switch {
@@ -156,7 +160,7 @@ const oneLane = 1 << 30
 
 // span checks an access to n bytes at off, perLane bytes for each lane. If shared is set, several
 // lanes read the same bytes. Two of them are recorded, which represent the others.
-func (r *racer) span(off uint64, n int, e epoch, perLane int, shared bool) {
+func (r *raceDetector) span(off uint64, n int, e epoch, perLane int, shared bool) {
 	shift := grain(off, min(n, perLane))
 	for {
 		p := r.cur.region.page(int(off>>pageShift), shift, &r.pool)
@@ -181,7 +185,7 @@ func (r *racer) span(off uint64, n int, e epoch, perLane int, shared bool) {
 
 // read checks reads of n cells of a page starting at cell k. Each lane reads perLane cells. Most
 // of the checker's time is spent here.
-func (r *racer) read(p *shadow, k, n int, e epoch, perLane int, off uint64) {
+func (r *raceDetector) read(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 	stale := r.cur.stale
 	if p.since != stale {
 		p.since, p.settled = stale, 0
@@ -212,7 +216,7 @@ func (r *racer) read(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 }
 
 // write checks writes of n cells in the same way.
-func (r *racer) write(p *shadow, k, n int, e epoch, perLane int, off uint64) {
+func (r *raceDetector) write(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 	stale, from := r.cur.stale, r.cur.from
 	p.wrote = max(p.wrote, e)
 	p.settled &^= p.bits(k, n)
@@ -238,7 +242,7 @@ func (r *racer) write(p *shadow, k, n int, e epoch, perLane int, off uint64) {
 }
 
 // compare reports the accesses among earlier that race with e.
-func (r *racer) compare(earlier *[2]epoch, writes bool, e epoch, off uint64) {
+func (r *raceDetector) compare(earlier *[2]epoch, writes bool, e epoch, off uint64) {
 	by := e.thread()
 	if e&proxied != 0 {
 		by = r.cur.by
@@ -247,17 +251,17 @@ func (r *racer) compare(earlier *[2]epoch, writes bool, e epoch, off uint64) {
 		switch {
 		case p < r.cur.from || p&e&strong != 0:
 		case !r.before(p, by):
-			r.clash(p, e, writes, off)
-		case e&proxied != 0 && writes && !r.sees(p, by):
-			r.unseen(p, e, off)
+			r.reportRace(p, e, writes, off)
+		case e&proxied != 0 && writes && !r.visibleToProxy(p, by):
+			r.reportProxyRace(p, e, off)
 		}
 	}
 }
 
-// withinOne checks a store whose lanes overlap in memory. It returns the mask of the lanes to
+// checkLanes checks a store whose lanes overlap in memory. It returns the mask of the lanes to
 // check further: one of each group of lanes that write the same value to the same address, which
 // is harmless.
-func (r *racer) withinOne(a *emu.Access) uint32 {
+func (r *raceDetector) checkLanes(a *emu.Access) uint32 {
 	var kept uint32
 	lanesOf(a.Mask, func(i int) {
 		meets := false
@@ -273,7 +277,7 @@ func (r *racer) withinOne(a *emu.Access) uint32 {
 				return
 			}
 			meets = true
-			r.clashWithin(a, i, j, lo)
+			r.reportLaneRace(a, i, j, lo)
 		})
 		if !meets {
 			kept |= 1 << i
@@ -282,8 +286,8 @@ func (r *racer) withinOne(a *emu.Access) uint32 {
 	return kept
 }
 
-func (r *racer) barrier(b *emu.Barrier) {
-	r.settle()
+func (r *raceDetector) barrier(b *emu.Barrier) {
+	r.resolveReads()
 	if b.Kind == emu.BarrierComplete {
 		if r.complete(b.ID) {
 			r.opened = r.serial
@@ -293,14 +297,14 @@ func (r *racer) barrier(b *emu.Barrier) {
 	r.arrive(b)
 }
 
-func (r *racer) warpSync(s *emu.WarpSync) {
-	r.settle()
+func (r *raceDetector) warpSync(s *emu.WarpSync) {
+	r.resolveReads()
 	if s.Orders {
 		r.order.warpSync(s.Warp, s.Mask)
 	}
 }
 
-func (r *racer) fence(f *emu.Fence) {
-	r.settle()
+func (r *raceDetector) fence(f *emu.Fence) {
+	r.resolveReads()
 	r.order.fence(f)
 }

@@ -82,7 +82,8 @@ func (fs findings) add(b *emu.BlockInfo, k key, describe func(*Finding)) {
 	f.Count++
 	if b.Linear < f.block {
 		f.block = b.Linear
-		f.Finding = Finding{Checker: k.checker, Site: k.site, Other: k.other, Block: b.Index, OtherBlock: b.Index, Count: f.Count}
+		f.Finding = Finding{Checker: k.checker, Site: k.site, Other: k.other, Block: b.Index, OtherBlock: b.Index,
+			Count: f.Count}
 		describe(&f.Finding)
 	}
 }
@@ -219,7 +220,7 @@ func (c *Checks) report(sites []*emu.Site, counts []emu.Count, runErr error) *Re
 		r.Counts.DistinctSectors, r.Counts.SectorsRead, r.Counts.SectorsWritten = unique.count()
 	}
 	if c.enabled[Race] && c.launch != nil {
-		c.betweenBlocks(sites, all)
+		c.reportBlockRaces(sites, all)
 	}
 	r.Accesses = slices.DeleteFunc(r.Accesses, func(s AccessStats) bool { return s.Site == nil })
 	for k, f := range r.advice(&c.opts) {

@@ -7,7 +7,7 @@ import (
 	"tilework/ptx/emu"
 )
 
-// syncs tracks the order created by fences and strong accesses, after the manual's memory
+// fenceOrder tracks the order created by fences and strong accesses, after the manual's memory
 // consistency model (section "memory-consistency-model"). A release is a strong write with
 // .release, or any strong write after a fence. An acquire is a strong read with .acquire, or any
 // strong read before a fence. If the read observes the write, everything ordered before the
@@ -17,7 +17,7 @@ import (
 // block acts as a fence for reads before it, and passes fenced writes on to all threads of the
 // block, as reductions in the last block need. A strong read also synchronizes with values that
 // have been overwritten.
-type syncs struct {
+type fenceOrder struct {
 	fences  [2][]fenced         // last fence, by reach and thread
 	seen    [2][]*clock         // observed by strong reads but not acquired by a fence, by reach and thread
 	pending []pendingRead       // strong reads to resolve at the next event
@@ -73,7 +73,7 @@ type acquired struct {
 // everyone stands for all threads of the block in [acquired].
 const everyone = -1
 
-func (s *syncs) reset(threads int) {
+func (s *fenceOrder) reset(threads int) {
 	for reach := range s.fences {
 		s.fences[reach] = cleared(s.fences[reach], threads)
 		s.seen[reach] = cleared(s.seen[reach], threads)
@@ -117,7 +117,7 @@ func (o *order) acquireSeen(t, reach int) {
 	if c := o.seen[reach][t]; c != nil {
 		o.seen[reach][t] = nil
 		o.step()
-		o.learn(t, c)
+		o.joinClock(t, c)
 	}
 }
 
@@ -137,7 +137,7 @@ func (o *order) strongAccess(a *emu.Access) {
 			for r := toBlock; r <= reach; r++ {
 				c := o.fencedBy(t, r)
 				if releases && r == reach {
-					c = o.knows(t, o.now)
+					c = o.clockOf(t, o.now)
 				}
 				o.release(v, r, c)
 			}
@@ -146,7 +146,8 @@ func (o *order) strongAccess(a *emu.Access) {
 	if a.Kind == emu.Read || a.Kind == emu.Atomic {
 		acquires := a.Sem == emu.Acquire || a.Sem == emu.AcqRel || a.Sem == emu.SeqCst
 		lanesOf(a.Mask, func(lane int) {
-			o.pending = append(o.pending, pendingRead{variable{a.Space, a.Addr[lane]}, a.Warp*32 + lane, reach, acquires})
+			v := variable{a.Space, a.Addr[lane]}
+			o.pending = append(o.pending, pendingRead{v, a.Warp*32 + lane, reach, acquires})
 		})
 	}
 }
@@ -179,8 +180,8 @@ func (o *order) release(v variable, reach int, c *clock) {
 	}
 }
 
-// settle resolves the pending strong reads.
-func (o *order) settle() {
+// resolveReads resolves the pending strong reads.
+func (o *order) resolveReads() {
 	for _, r := range o.pending {
 		for reach := toBlock; reach <= r.reach; reach++ {
 			var c *clock
@@ -195,7 +196,7 @@ func (o *order) settle() {
 			case c == nil || o.seen[reach][r.thread] == c || o.clocks[r.thread].includes(c):
 			case r.acquire:
 				o.step()
-				o.learn(r.thread, c)
+				o.joinClock(r.thread, c)
 			default:
 				o.seen[reach][r.thread] = join(o.seen[reach][r.thread], c)
 			}
@@ -238,9 +239,9 @@ func (p *part) includes(q *part) bool {
 	return true
 }
 
-// passOn gives a barrier of the block the effect of a fence, as described at syncs. It must run
-// before the barrier's own effect.
-func (o *order) passOn() {
+// fenceAtBarrier gives a barrier of the block the effect of a fence, as described at fenceOrder.
+// It must run before the barrier's own effect.
+func (o *order) fenceAtBarrier() {
 	for reach := range o.seen {
 		for t, c := range o.seen[reach] {
 			if c != nil {

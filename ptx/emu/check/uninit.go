@@ -53,7 +53,8 @@ func (u *uninit) isWhole(in *instruction) bool {
 func (u *uninit) register(r *emu.UninitRead) {
 	u.found.add(u.block, key{checker: Uninit, kind: unsetRegister, site: r.Site, name: r.Register}, func(f *Finding) {
 		f.Thread = u.thread(r.Warp*32 + bits.TrailingZeros32(r.Mask))
-		f.Message = fmt.Sprintf("thread %v reads register %s, which it has not written: want the variable set on all paths before its use",
+		f.Message = fmt.Sprintf("thread %v reads register %s, which it has not written: want the variable set on "+
+			"all paths before its use",
 			f.Thread, r.Register)
 	})
 }
@@ -132,11 +133,13 @@ func (u *uninit) report(site *emu.Site, reader int, alloc *emu.Allocation, addr 
 	u.found.add(u.block, key{checker: Uninit, kind: kind, site: site}, func(f *Finding) {
 		f.Thread = u.thread(reader)
 		if kind == unsetShared {
-			f.Message = fmt.Sprintf("thread %v of block %v reads %s, which no thread of the block has written: want each element of a tile stored before it is read",
+			f.Message = fmt.Sprintf("thread %v of block %v reads %s, which no thread of the block has written: "+
+				"want each element of a tile stored before it is read",
 				f.Thread, f.Block, place(ptx.Shared, addr, nil))
 			return
 		}
-		f.Message = fmt.Sprintf("thread %v of block %v reads %s, which neither the host nor a kernel has written: want it copied to the device first, or another index",
+		f.Message = fmt.Sprintf("thread %v of block %v reads %s, which neither the host nor a kernel has written: "+
+			"want it copied to the device first, or another index",
 			f.Thread, f.Block, place(ptx.Global, addr, alloc))
 	})
 }

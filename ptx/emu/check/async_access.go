@@ -14,8 +14,8 @@ type copyKey struct {
 	write bool
 }
 
-// copyHalf is one half of a cp.async in flight.
-type copyHalf struct {
+// pendingCopy is one half of a cp.async in flight.
+type pendingCopy struct {
 	mask   uint32 // lanes in flight
 	addr   [32]uint64
 	size   int
@@ -24,8 +24,8 @@ type copyHalf struct {
 	base   uint64 // address of offset 0 of region
 }
 
-// bulkHalf is one half of a bulk copy, or an operand of a wgmma, in flight.
-type bulkHalf struct {
+// pendingBulk is one half of a bulk copy, or an operand of a wgmma, in flight.
+type pendingBulk struct {
 	epoch  epoch
 	region *region
 	base   uint64
@@ -33,9 +33,9 @@ type bulkHalf struct {
 	write  bool
 }
 
-// began records the start of a cp.async.
-func (r *racer) began(a *emu.Access) {
-	r.copies[copyKey{a.Copy, r.cur.write}] = &copyHalf{
+// startCopy records the start of a cp.async.
+func (r *raceDetector) startCopy(a *emu.Access) {
+	r.copies[copyKey{a.Copy, r.cur.write}] = &pendingCopy{
 		mask: a.Mask, addr: *a.Addr, size: a.Size, region: r.cur.region, base: r.cur.base,
 		epoch: makeEpoch(maxTime, a.Warp*32, a.Site.Index, async),
 	}
@@ -43,30 +43,30 @@ func (r *racer) began(a *emu.Access) {
 
 // copyDone attributes the completed copies to the threads that waited for them, and the completed
 // wgmma to the agent of the warpgroup.
-func (r *racer) copyDone(d *emu.CopyDone) {
-	r.settle()
+func (r *raceDetector) copyDone(d *emu.CopyDone) {
+	r.resolveReads()
 	r.step()
 	if isMatrix(d.Site) {
 		n := r.agentOf(agent{group: d.Warp/groupWarps + 1})
 		for _, done := range d.Copies {
-			r.land(done.Copy, n, false)
+			r.completeBulk(done.Copy, n, false)
 		}
 		r.step()
-		r.learnAll(d.Warp, d.Mask, r.at(n))
+		r.joinLanes(d.Warp, d.Mask, r.at(n))
 		return
 	}
 	for _, done := range d.Copies {
-		r.landLanes(doneCopy{done.Copy, done.Mask}, none)
-		lanesOf(done.Mask, func(lane int) { r.land(done.Copy, d.Warp*32+lane, d.Read) })
+		r.completeCopy(copyPart{done.Copy, done.Mask}, none)
+		lanesOf(done.Mask, func(lane int) { r.completeBulk(done.Copy, d.Warp*32+lane, d.Read) })
 	}
 }
 
 // none means that a copy is attributed to its threads instead of an agent.
 const none = -1
 
-// landLanes completes the parts of a cp.async that belong to lanes, as work of an agent or of the
-// threads.
-func (r *racer) landLanes(done doneCopy, agent int) {
+// completeCopy completes the parts of a cp.async that belong to lanes, as work of an agent or of
+// the threads.
+func (r *raceDetector) completeCopy(done copyPart, agent int) {
 	for _, write := range []bool{false, true} {
 		k := copyKey{done.copy, write}
 		h := r.copies[k]
@@ -79,7 +79,7 @@ func (r *racer) landLanes(done doneCopy, agent int) {
 			if agent != none {
 				by = agent
 			}
-			r.landed(h.region, h.addr[lane]-h.base, h.size, under, makeEpoch(r.now, by, under.site(), 0))
+			r.retire(h.region, h.addr[lane]-h.base, h.size, under, makeEpoch(r.now, by, under.site(), 0))
 		})
 		if h.mask &^= done.mask; h.mask == 0 {
 			delete(r.copies, k)
@@ -87,14 +87,14 @@ func (r *racer) landLanes(done doneCopy, agent int) {
 	}
 }
 
-// land completes a bulk copy or the reads of a wgmma as work of a thread or an agent. With
+// completeBulk completes a bulk copy or the reads of a wgmma as work of a thread or an agent. With
 // readOnly it completes only the read half.
-func (r *racer) land(copy uint64, by int, readOnly bool) {
+func (r *raceDetector) completeBulk(copy uint64, by int, readOnly bool) {
 	halves := r.bulks[copy]
 	if halves == nil {
 		return
 	}
-	var left []bulkHalf
+	var left []pendingBulk
 	for _, h := range halves {
 		if h.write && readOnly {
 			left = append(left, h)
@@ -102,7 +102,7 @@ func (r *racer) land(copy uint64, by int, readOnly bool) {
 		}
 		after := makeEpoch(r.now, by, h.epoch.site(), h.epoch&(strong|wide|proxied))
 		for _, s := range h.spans {
-			r.landed(h.region, s.Addr-h.base, s.Size, h.epoch, after)
+			r.retire(h.region, s.Addr-h.base, s.Size, h.epoch, after)
 		}
 	}
 	if delete(r.bulks, copy); left != nil {
@@ -110,21 +110,21 @@ func (r *racer) land(copy uint64, by int, readOnly bool) {
 	}
 }
 
-func (r *racer) mbarrier(e *emu.Mbarrier) {
-	r.settle()
-	r.order.mbarrier(e, func(c doneCopy, agent int) {
-		r.landLanes(c, agent)
-		r.land(c.copy, agent, false)
+func (r *raceDetector) mbarrier(e *emu.Mbarrier) {
+	r.resolveReads()
+	r.order.mbarrier(e, func(c copyPart, agent int) {
+		r.completeCopy(c, agent)
+		r.completeBulk(c.copy, agent, false)
 	})
 }
 
-func (r *racer) clusterSync(e *emu.ClusterSync) {
-	r.settle()
+func (r *raceDetector) clusterSync(e *emu.ClusterSync) {
+	r.resolveReads()
 	r.order.clusterSync(e)
 }
 
-// landed replaces the epoch of an access in flight with the epoch of its completion.
-func (r *racer) landed(region *region, off uint64, size int, under, landed epoch) {
+// retire replaces the epoch of an access in flight with the epoch of its completion.
+func (r *raceDetector) retire(region *region, off uint64, size int, under, landed epoch) {
 	for end := off + uint64(size); off < end; {
 		p := region.page(int(off>>pageShift), coarsest, &r.pool)
 		c := &p.cells[int(off%pageBytes)>>p.shift]
@@ -144,8 +144,8 @@ func (r *racer) landed(region *region, off uint64, size int, under, landed epoch
 }
 
 // bulk checks an access of the async proxy, which is in flight from now on.
-func (r *racer) bulk(b *emu.Bulk) {
-	r.settle()
+func (r *raceDetector) bulk(b *emu.Bulk) {
+	r.resolveReads()
 	first := b.Warp*32 + bits.TrailingZeros32(b.Mask)
 	thread, flags := first, async|proxied
 	if isMatrix(b.Site) { // the four warps of the group execute it as one operation
@@ -156,7 +156,8 @@ func (r *racer) bulk(b *emu.Bulk) {
 	}
 	e := makeEpoch(maxTime, thread, b.Site.Index, flags)
 	r.cur = current{
-		space: b.Space, alloc: b.Alloc, rank: b.Rank, write: b.Kind == emu.AsyncWrite, stale: r.stale(), from: 1 << timeShift, by: first,
+		space: b.Space, alloc: b.Alloc, rank: b.Rank, write: b.Kind == emu.AsyncWrite, stale: r.stale(),
+		from: 1 << timeShift, by: first,
 	}
 	if b.Alloc != nil {
 		r.cur.region, r.cur.base = r.regionOf(b.Alloc), b.Alloc.Base
@@ -172,14 +173,14 @@ func (r *racer) bulk(b *emu.Bulk) {
 		r.cur.size = s.Size
 		r.span(s.Addr-r.cur.base, s.Size, e, oneLane, false)
 	}
-	r.bulks[b.Copy] = append(r.bulks[b.Copy], bulkHalf{e, r.cur.region, r.cur.base, b.Spans, r.cur.write})
+	r.bulks[b.Copy] = append(r.bulks[b.Copy], pendingBulk{e, r.cur.region, r.cur.base, b.Spans, r.cur.write})
 	if b.HasMbarrier {
-		r.tells(b, e)
+		r.checkMbarrier(b, e)
 	}
 }
 
-// tells checks that the initialization of a copy's mbarrier is ordered before the copy.
-func (r *racer) tells(b *emu.Bulk, e epoch) {
+// checkMbarrier checks that the initialization of a copy's mbarrier is ordered before the copy.
+func (r *raceDetector) checkMbarrier(b *emu.Bulk, e epoch) {
 	r.cur.size = mbarrierBytes
 	p := r.shared[b.Rank].page(int(b.Mbarrier>>pageShift), grain(b.Mbarrier, mbarrierBytes), &r.pool)
 	k := int(b.Mbarrier%pageBytes) >> p.shift

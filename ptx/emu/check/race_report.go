@@ -8,17 +8,17 @@ import (
 
 // Kinds of race findings.
 const (
-	lanesClash   uint8 = iota // between lanes in one store
-	threadsClash              // between threads of a block
-	copyClash                 // with an asynchronous operation
-	blocksClash               // between blocks
-	proxyClash                // between proxies, without a proxy fence
+	laneRace   uint8 = iota // between lanes in one store
+	threadRace              // between threads of a block
+	asyncRace               // with an asynchronous operation
+	blockRace               // between blocks
+	proxyRace               // between proxies, without a proxy fence
 )
 
 var verb = map[bool]string{false: "reads", true: "writes"}
 
-// clash reports that the current access e races with p.
-func (r *racer) clash(p, e epoch, pWrites bool, off uint64) {
+// reportRace reports that the current access e races with p.
+func (r *raceDetector) reportRace(p, e epoch, pWrites bool, off uint64) {
 	// The two accesses can be seen in either order. To tell where the barrier is missing,
 	// find out which of the two instructions comes first in the program. If a thread's warp
 	// has executed the other thread's instruction since the last barrier, the serial numbers
@@ -44,22 +44,24 @@ func (r *racer) clash(p, e epoch, pWrites bool, off uint64) {
 			first, second = second, first
 		}
 	}
-	kind := threadsClash
+	kind := threadRace
 	if p&async != 0 {
-		kind, first, second = copyClash, access{p, pWrites}, access{e, r.cur.write}
+		kind, first, second = asyncRace, access{p, pWrites}, access{e, r.cur.write}
 	}
 	k := key{checker: Race, kind: kind, site: r.site(second.site()), other: r.site(first.site())}
-	size, where := r.cur.size, r.where(off)
+	size, where := r.cur.size, r.location(off)
 	r.found.add(r.block, k, func(f *Finding) {
 		one, other := r.name(f, second.epoch, first.epoch)
-		if kind == copyClash {
+		if kind == asyncRace {
 			what := "asynchronous copy"
 			wait := "a wait for the copy (cp.async.wait_group or cp.async.wait_all), followed by a __syncthreads(),"
 			switch {
 			case isMatrix(f.Other):
-				what, wait = "wgmma.mma_async", "a wgmma.wait_group, and a barrier between its warpgroup and this thread,"
+				what, wait = "wgmma.mma_async", "a wgmma.wait_group, and a barrier between its warpgroup and this "+
+					"thread,"
 			case p&proxied != 0:
-				wait = "a wait for the copy (on its mbarrier, or cp.async.bulk.wait_group), and a barrier between the waiting thread and this one,"
+				wait = "a wait for the copy (on its mbarrier, or cp.async.bulk.wait_group), and a barrier between " +
+					"the waiting thread and this one,"
 			}
 			f.Message = fmt.Sprintf("%s %s %s at %s that the %s of %s at %s may still %s: want %s before %s",
 				one, verb[second.writes], amount(size), where, what, other, line(f.Other),
@@ -69,8 +71,10 @@ func (r *racer) clash(p, e epoch, pWrites bool, off uint64) {
 		f.Message = fmt.Sprintf("%s %s %s at %s that %s %s at %s", one, verb[second.writes], amount(size), where, other,
 			verb[first.writes], line(f.Other))
 		if first.thread() >= r.threads {
-			f.Message += fmt.Sprintf(". The operation is complete, but %s has not synchronized with it: want a wait for its mbarrier before %s; "+
-				"a thread that arrives on the mbarrier must first wait for its own operations (wgmma.wait_group)", one, line(f.Site))
+			f.Message += fmt.Sprintf(". The operation is complete, but %s has not synchronized with it: want a "+
+				"wait for its mbarrier before %s; "+
+				"a thread that arrives on the mbarrier must first wait for its own operations (wgmma.wait_group)",
+				one, line(f.Site))
 			return
 		}
 		f.Message += r.advice(f, known, sameWarp(p, e))
@@ -78,7 +82,7 @@ func (r *racer) clash(p, e epoch, pWrites bool, off uint64) {
 }
 
 // name sets the threads and blocks of a finding and returns their descriptions.
-func (r *racer) name(f *Finding, second, first epoch) (one, other string) {
+func (r *raceDetector) name(f *Finding, second, first epoch) (one, other string) {
 	set := func(e epoch, block, to *emu.Dim3) string {
 		n := e.thread()
 		if n >= r.threads {
@@ -93,21 +97,23 @@ func (r *racer) name(f *Finding, second, first epoch) (one, other string) {
 	return set(second, &f.Block, &f.Thread), set(first, &f.OtherBlock, &f.OtherThread)
 }
 
-// unseen reports that the async proxy may not see the write p in the current access e.
-func (r *racer) unseen(p, e epoch, off uint64) {
-	size, where := r.cur.size, r.where(off)
-	r.found.add(r.block, key{checker: Race, kind: proxyClash, site: r.site(e.site()), other: r.site(p.site())}, func(f *Finding) {
-		one, other := r.name(f, e, p)
-		f.Message = fmt.Sprintf("the asynchronous operation of %s accesses %s at %s and may not see the write of %s at %s: "+
-			"want a fence.proxy.async after %s, before the barrier that follows it",
-			one, amount(size), where, other, line(f.Other), line(f.Other))
-	})
+// reportProxyRace reports that the async proxy may not see the write p in the current access e.
+func (r *raceDetector) reportProxyRace(p, e epoch, off uint64) {
+	size, where := r.cur.size, r.location(off)
+	r.found.add(r.block, key{checker: Race, kind: proxyRace, site: r.site(e.site()), other: r.site(p.site())},
+		func(f *Finding) {
+			one, other := r.name(f, e, p)
+			f.Message = fmt.Sprintf("the asynchronous operation of %s accesses %s at %s and may not see the write of "+
+				"%s at %s: "+
+				"want a fence.proxy.async after %s, before the barrier that follows it",
+				one, amount(size), where, other, line(f.Other), line(f.Other))
+		})
 }
 
 // advice returns the end of a race message: the missing synchronization between the accesses of
 // f. known reports whether f.Other comes first in the program; warp, whether both threads are in
 // the same warp.
-func (r *racer) advice(f *Finding, known, warp bool) string {
+func (r *raceDetector) advice(f *Finding, known, warp bool) string {
 	note := ""
 	if warp {
 		note = " (the threads are lanes of one warp, which do not run in lockstep: __syncwarp() would also order them)"
@@ -119,25 +125,28 @@ func (r *racer) advice(f *Finding, known, warp bool) string {
 	case !known:
 		return " without a barrier in between: want a __syncthreads() between the two" + note
 	case f.Other.Index > f.Site.Index:
-		return fmt.Sprintf(" without a barrier in between: want a __syncthreads() after %s, before the next iteration of the loop reaches %s",
+		return fmt.Sprintf(" without a barrier in between: want a __syncthreads() after %s, before the next "+
+			"iteration of the loop reaches %s",
 			line(f.Other), line(f.Site)) + note
 	}
-	return fmt.Sprintf(" without a barrier in between: want a __syncthreads() between %s and %s", line(f.Other), line(f.Site)) + note
+	return fmt.Sprintf(" without a barrier in between: want a __syncthreads() between %s and %s",
+		line(f.Other), line(f.Site)) + note
 }
 
-// clashWithin reports that lanes i and j of one store write different bytes to addr.
-func (r *racer) clashWithin(a *emu.Access, i, j int, addr uint64) {
-	where := r.where(addr - r.cur.base)
-	r.found.add(r.block, key{checker: Race, kind: lanesClash, site: a.Site, other: a.Site}, func(f *Finding) {
+// reportLaneRace reports that lanes i and j of one store write different bytes to addr.
+func (r *raceDetector) reportLaneRace(a *emu.Access, i, j int, addr uint64) {
+	where := r.location(addr - r.cur.base)
+	r.found.add(r.block, key{checker: Race, kind: laneRace, site: a.Site, other: a.Site}, func(f *Finding) {
 		f.Thread, f.OtherThread = r.thread(a.Warp*32+i), r.thread(a.Warp*32+j)
-		f.Message = fmt.Sprintf("threads %v and %v write different values to %s in the same instruction, and either may remain: "+
+		f.Message = fmt.Sprintf("threads %v and %v write different values to %s in the same instruction, and "+
+			"either may remain: "+
 			"want a different element for each thread (check the index and the bounds)",
 			f.OtherThread, f.Thread, where)
 	})
 }
 
-// where describes the location at offset off of the current access.
-func (r *racer) where(off uint64) string {
+// location describes the location at offset off of the current access.
+func (r *raceDetector) location(off uint64) string {
 	at := place(r.cur.space, off+r.cur.base, r.cur.alloc)
 	if r.cur.alloc == nil && len(r.blocks) > 1 {
 		at += fmt.Sprintf(" of block %v", r.blocks[r.cur.rank].Index)
