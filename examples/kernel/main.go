@@ -33,7 +33,7 @@ const tile = 32
 // This is Go that runs when the kernel is written: pad and barrier choose between texts.
 func transpose(pad int, barrier bool) (*ptx.Module, error) {
 	k := build.New("transpose")
-	k.Lines() // so that findings are told with the lines of this file
+	k.LineInfo() // so that findings are told with the lines of this file
 	k.Threads(tile, tile, 1)
 	rows, cols := k.Param("rows", ptx.U32), k.Param("cols", ptx.U32)
 	in := k.Matrix(k.Pointer("in", ptx.F32).ReadOnly(), rows, cols, cols)
@@ -47,7 +47,7 @@ func transpose(pad int, barrier bool) (*ptx.Module, error) {
 		k.Barrier() // all of the tile is there
 	}
 	row, col := k.Add(col0, ty), k.Add(row0, tx)
-	k.If(out.Inside(row, col), func() {
+	k.If(out.InBounds(row, col), func() {
 		out.At(row, col).Store(staged.Load(tx, ty)) // down a column: 32 banks, or one
 	})
 	return k.Build()

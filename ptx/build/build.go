@@ -111,9 +111,9 @@ func (k *Kernel) MinBlocks(n int) {
 	k.attrs = append(k.attrs, ptx.Attr{Name: "minnctapersm", Args: []int{n}})
 }
 
-// Lines adds the Go source line of each instruction to the PTX as .loc directives, for profilers
+// LineInfo adds the Go source line of each instruction to the PTX as .loc directives, for profilers
 // and the emulator.
-func (k *Kernel) Lines() { k.lines = true }
+func (k *Kernel) LineInfo() { k.lines = true }
 
 // Comment adds a comment line to the PTX.
 func (k *Kernel) Comment(format string, args ...any) {

@@ -152,7 +152,7 @@ var snapshots = []struct {
 	}},
 	{"lines", func() *build.Kernel {
 		k := build.New("lines")
-		k.Lines()
+		k.LineInfo()
 		out := k.Pointer("out", ptx.U32)
 		out.Store(k.ThreadIdx(build.Z))
 		return k

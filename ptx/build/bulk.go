@@ -63,10 +63,10 @@ func (t Tensor) Load(dst, mbarrier Ptr, coords ...Value) {
 	}
 }
 
-// LoadAll is a multicast Load. It copies the box to the same offset in each block of the cluster
-// whose rank is set in the bit mask ranks, of type u16, and completes the bytes on the mbarrier
-// of each of these blocks.
-func (t Tensor) LoadAll(dst, mbarrier Ptr, ranks Value, coords ...Value) {
+// LoadMulticast is a multicast Load. It copies the box to the same offset in each block of the
+// cluster whose rank is set in the bit mask ranks, of type u16, and completes the bytes on the
+// mbarrier of each of these blocks.
+func (t Tensor) LoadMulticast(dst, mbarrier Ptr, ranks Value, coords ...Value) {
 	if at, ok := t.at(coords); ok {
 		const op = "cp.async.bulk.tensor.%dd.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster"
 		t.k.Do(fmt.Sprintf(op, len(coords)), dst, at, mbarrier, ranks)

@@ -70,16 +70,16 @@ func (b Mbarriers) ArrivePeer(i, rank Value) {
 	b.k.Do("mbarrier.arrive.shared::cluster.b64", &ptx.Sink{}, b.k.Peer(b.At(i), rank))
 }
 
-// PublishPeer is like ArrivePeer with release semantics at cluster scope. After
-// [Mbarriers.WaitPeers], that block sees the earlier writes of this thread and of threads that it
+// ArrivePeerRelease is like ArrivePeer with release semantics at cluster scope. After
+// [Mbarriers.WaitAcquire], that block sees the earlier writes of this thread and of threads that it
 // has synchronized with. The arrival waits until these writes are visible to the whole GPU, about
 // 0.8 µs on an H200.
-func (b Mbarriers) PublishPeer(i, rank Value) {
+func (b Mbarriers) ArrivePeerRelease(i, rank Value) {
 	b.k.Do("mbarrier.arrive.release.cluster.shared::cluster.b64", &ptx.Sink{}, b.k.Peer(b.At(i), rank))
 }
 
-// Expect arrives at mbarrier i and adds the given number of bytes to its pending bytes.
-func (b Mbarriers) Expect(i, bytes Value) {
+// ArriveExpectTx arrives at mbarrier i and adds the given number of bytes to its pending bytes.
+func (b Mbarriers) ArriveExpectTx(i, bytes Value) {
 	b.k.Do("mbarrier.arrive.expect_tx.shared::cta.b64", &ptx.Sink{}, b.At(i), bytes)
 }
 
@@ -89,10 +89,10 @@ func (b Mbarriers) Wait(i, parity Value) {
 	b.wait("mbarrier.try_wait.parity.shared::cta.b64", i, parity)
 }
 
-// WaitPeers is like Wait with acquire semantics at cluster scope. After it, the thread can read
+// WaitAcquire is like Wait with acquire semantics at cluster scope. After it, the thread can read
 // values that threads of other blocks have written to shared memory of the cluster before they
 // arrived.
-func (b Mbarriers) WaitPeers(i, parity Value) {
+func (b Mbarriers) WaitAcquire(i, parity Value) {
 	b.wait("mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64", i, parity)
 }
 
@@ -110,11 +110,11 @@ func (b Mbarriers) wait(op string, i, parity Value) {
 // asynchronous copies.
 func (k *Kernel) MbarrierFence() { k.Do("fence.mbarrier_init.release.cluster") }
 
-// AfterGrids executes griddepcontrol.wait and griddepcontrol.launch_dependents, for programmatic
-// dependent launch (PDL). It waits until all prerequisite grids have completed and their writes
-// are visible, then allows dependent grids to launch. Without the PDL launch attribute it does
-// not wait.
-func (k *Kernel) AfterGrids() {
+// GridDependencySync executes griddepcontrol.wait and griddepcontrol.launch_dependents, for
+// programmatic dependent launch (PDL). It waits until all prerequisite grids have completed and
+// their writes are visible, then allows dependent grids to launch. Without the PDL launch
+// attribute it does not wait.
+func (k *Kernel) GridDependencySync() {
 	k.Do("griddepcontrol.wait")
 	k.Do("griddepcontrol.launch_dependents")
 }
@@ -131,10 +131,10 @@ func (k *Kernel) Elect() Reg {
 	return p
 }
 
-// MoreRegisters and FewerRegisters set the number of registers per thread of the warpgroup
+// WarpgroupRegAlloc and WarpgroupRegDealloc set the number of registers per thread of the warpgroup
 // (setmaxnreg): a multiple of 8 from 24 to 256. All warps of the warpgroup must execute the same
 // instruction.
-func (k *Kernel) MoreRegisters(n int) { k.Do("setmaxnreg.inc.sync.aligned.u32", n) }
+func (k *Kernel) WarpgroupRegAlloc(n int) { k.Do("setmaxnreg.inc.sync.aligned.u32", n) }
 
-// FewerRegisters lowers the number of registers per thread; see MoreRegisters.
-func (k *Kernel) FewerRegisters(n int) { k.Do("setmaxnreg.dec.sync.aligned.u32", n) }
+// WarpgroupRegDealloc lowers the number of registers per thread; see WarpgroupRegAlloc.
+func (k *Kernel) WarpgroupRegDealloc(n int) { k.Do("setmaxnreg.dec.sync.aligned.u32", n) }

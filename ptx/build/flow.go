@@ -10,9 +10,9 @@ import (
 // memory are then visible.
 func (k *Kernel) Barrier() { k.emit("bar.sync", &ptx.Imm{}) }
 
-// BarrierOf waits at the named barrier id, 0 to 15, until the given number of threads has
+// NamedBarrier waits at the named barrier id, 0 to 15, until the given number of threads has
 // arrived. Whole warps take part. Barrier uses number 0.
-func (k *Kernel) BarrierOf(id Value, threads int) { k.Do("bar.sync", id, threads) }
+func (k *Kernel) NamedBarrier(id Value, threads int) { k.Do("bar.sync", id, threads) }
 
 // Return exits the thread.
 func (k *Kernel) Return() { k.emit("ret") }

@@ -28,23 +28,23 @@ func hopper() *build.Kernel {
 	k.ClusterArrive()
 	k.ClusterWait()
 	k.If(k.Ge(k.ThreadIdx(build.X), 128), func() {
-		k.FewerRegisters(40)
+		k.WarpgroupRegDealloc(40)
 		k.If(k.Elect(), func() {
-			bars.Expect(0, 16384+128)
-			a.LoadAll(as.Ptr, bars.At(0), k.To(ptx.U16, 3), 0, k.Mul(k.ClusterRank(), 32))
+			bars.ArriveExpectTx(0, 16384+128)
+			a.LoadMulticast(as.Ptr, bars.At(0), k.To(ptx.U16, 3), 0, k.Mul(k.ClusterRank(), 32))
 			b.Load(bs.Ptr, bars.At(0), 0, k.BlockIdx(build.X))
 			k.BulkLoad(row.Ptr, bias, 128, bars.At(0))
 		})
 		k.Return()
 	})
-	k.MoreRegisters(232)
+	k.WarpgroupRegAlloc(232)
 	bars.Wait(0, 0)
 	bars.Arrive(1)
 	bars.ArrivePeer(1, k.Xor(k.ClusterRank(), 1))
 	sums := k.Vars("sum", ptx.F32, 4, 0)
 	db := k.Descriptor(bs.Ptr, build.MatrixLayout{Stride: 1024, Leading: 4096, Swizzle: 128})
 	k.WgmmaFence()
-	w := build.Wgmma{N: 8, A: ptx.BF16, B: ptx.BF16, ColumnsB: true, NegateA: true}
+	w := build.Wgmma{N: 8, A: ptx.BF16, B: ptx.BF16, MNMajorB: true, NegateA: true}
 	k.Wgmma(w, sums, k.Descriptor(as.Ptr, build.MatrixLayout{Stride: 1024, Swizzle: 128}), db, false)
 	k.Wgmma(w, sums, k.LoadMatrices(as.Ptr, 4, false), k.Add(db, 2048/16), true)
 	k.WgmmaCommit()

@@ -32,16 +32,16 @@ func (m Matrix) At(i, j Value) Ptr {
 	return m.displaced(index{i, m.pitch}, index{j, constInt(int64(m.elem.Bytes()))})
 }
 
-// Apart returns the distance in bytes between elements (0, 0) and (i, j).
-func (m Matrix) Apart(i, j Value) Reg {
+// ByteOffset returns the distance in bytes between elements (0, 0) and (i, j).
+func (m Matrix) ByteOffset(i, j Value) Reg {
 	if m.trans {
 		i, j = j, i
 	}
 	return m.k.Mad(m.k.reg(i), m.pitch, m.k.Mul(j, m.elem.Bytes()))
 }
 
-// Inside returns a predicate that reports whether (i, j) is in bounds.
-func (m Matrix) Inside(i, j Value) Reg {
+// InBounds returns a predicate that reports whether (i, j) is in bounds.
+func (m Matrix) InBounds(i, j Value) Reg {
 	return m.k.And(m.k.Lt(i, m.Rows), m.k.Lt(j, m.Cols))
 }
 
@@ -49,7 +49,7 @@ func (m Matrix) Inside(i, j Value) Reg {
 func (m Matrix) Load(i, j Value) Reg { return m.At(i, j).Load() }
 
 // LoadOr0 loads element (i, j), or returns 0 if it is out of bounds.
-func (m Matrix) LoadOr0(i, j Value) Reg { return m.At(i, j).LoadVecOr0(m.Inside(i, j), 1)[0] }
+func (m Matrix) LoadOr0(i, j Value) Reg { return m.At(i, j).LoadVecOr0(m.InBounds(i, j), 1)[0] }
 
 // Store stores v to element (i, j).
 func (m Matrix) Store(i, j, v Value) { m.At(i, j).Store(v) }

@@ -46,13 +46,13 @@ func (k *Kernel) Descriptor(p Ptr, l MatrixLayout) Reg {
 }
 
 // Wgmma describes a matrix product of 64 rows and N columns, a multiple of 8 up to 256. A and B
-// are the element types. ColumnsA and ColumnsB select MN-major operands in shared memory, for
+// are the element types. MNMajorA and MNMajorB select MN-major operands in shared memory, for
 // 16-bit types; the default is K-major. NegateA and NegateB negate the operands, for
 // floating-point types.
 type Wgmma struct {
 	N                  int
 	A, B               ptx.Type
-	ColumnsA, ColumnsB bool
+	MNMajorA, MNMajorB bool
 	NegateA, NegateB   bool
 }
 
@@ -90,9 +90,9 @@ func (k *Kernel) Wgmma(w Wgmma, sums []Reg, a any, b Reg, add Value) {
 	}
 	if w.A.Bits() == 16 {
 		if _, registers := a.([]Reg); !registers {
-			args = append(args, flag[w.ColumnsA])
+			args = append(args, flag[w.MNMajorA])
 		}
-		args = append(args, flag[w.ColumnsB])
+		args = append(args, flag[w.MNMajorB])
 	}
 	shape := fmt.Sprintf("m64n%dk%d", w.N, w.K())
 	k.Do(strings.Join([]string{"wgmma.mma_async.sync.aligned", shape, d.String(), w.A.String(), w.B.String()}, "."),

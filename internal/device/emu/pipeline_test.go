@@ -85,11 +85,11 @@ func (p pipeline) emit() (*ptx.Module, int, error) {
 		if p.has("too few bytes expected") {
 			bytes -= 128
 		}
-		full.Expect(stage, bytes)
+		full.ArriveExpectTx(stage, bytes)
 		rows := 64 / p.cluster
 		if p.cluster > 1 {
 			first := k.Mul(k.ClusterRank(), rows)
-			a.LoadAll(as.At(k.Mad(stage, 64, first), 0), full.At(stage), k.To(ptx.U16, 1<<p.cluster-1), k.Mul(i, 64), k.Add(m0, first))
+			a.LoadMulticast(as.At(k.Mad(stage, 64, first), 0), full.At(stage), k.To(ptx.U16, 1<<p.cluster-1), k.Mul(i, 64), k.Add(m0, first))
 		} else {
 			a.Load(as.At(k.Mul(stage, 64), 0), full.At(stage), k.Mul(i, 64), m0)
 		}
@@ -157,10 +157,10 @@ func (p pipeline) emit() (*ptx.Module, int, error) {
 		finish()
 	} else {
 		k.If(k.Lt(t, 128), func() {
-			k.FewerRegisters(40)
+			k.WarpgroupRegDealloc(40)
 			k.If(k.Eq(t, 0), func() { k.For(0, tiles, produce) })
 		}).Else(func() {
-			k.MoreRegisters(232)
+			k.WarpgroupRegAlloc(232)
 			k.For(0, tiles, consume)
 			finish()
 		})

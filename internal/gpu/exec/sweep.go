@@ -215,7 +215,7 @@ func (k *sweeper) alongRows(vec int) {
 			for i, x := range row.As(memory).LoadVecOr0(k.And(inside, k.Gt(there, r)), n) {
 				k.Set(held[patch][r][i], x)
 			}
-			row = row.Skip(a.Apart(1, 0))
+			row = row.Skip(a.ByteOffset(1, 0))
 		}
 	}
 	begin := k.Var("begin", ptx.U32, 0)
@@ -374,7 +374,7 @@ func (v *vectorChunks) fetch(number build.Reg) {
 		k.When(k.Lt(k.Add(row, n), k.read()), func() {
 			k.CopyAsync(to, from, k.num.Bytes(), k.Lt(p, k.cols))
 		})
-		from, to = from.Skip(b.Apart(threads/v.chunk, 0)), to.At(threads)
+		from, to = from.Skip(b.ByteOffset(threads/v.chunk, 0)), to.At(threads)
 	}
 	k.CopyCommit()
 }

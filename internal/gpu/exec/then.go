@@ -107,7 +107,7 @@ func writeApply(k *build.Kernel, c kernel.Config) {
 	for i := range applyRows {
 		row := k.Add(row0, k.Mad(i, applyWarps, k.ThreadIdx(build.Y)))
 		rows, cols = append(rows, row), append(cols, col)
-		loaded = append(loaded, g.C.At(row, col).LoadVecOr0(g.C.Inside(row, col), c.VecC))
+		loaded = append(loaded, g.C.At(row, col).LoadVecOr0(g.C.InBounds(row, col), c.VecC))
 	}
 	for _, vector := range loaded {
 		for i, x := range vector {

@@ -145,7 +145,7 @@ func (b *Boxes) Load(stage build.Reg, full build.Ptr, first, p build.Value, rank
 			from = append(from, b.matrix)
 		}
 		if s.Shared > 1 {
-			b.tensor.LoadAll(to, full, k.To(ptx.U16, 1<<s.Shared-1), from...)
+			b.tensor.LoadMulticast(to, full, k.To(ptx.U16, 1<<s.Shared-1), from...)
 		} else {
 			b.tensor.Load(to, full, from...)
 		}

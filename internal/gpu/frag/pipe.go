@@ -49,7 +49,7 @@ func (t *Turn) Full() build.Ptr { return t.full.At(t.stage) }
 // WaitEmpty waits until the stage can be loaded, and announces so many bytes.
 func (t *Turn) WaitEmpty(bytes int) {
 	t.empty.Wait(t.stage, t.k.Xor(t.phase, 1))
-	t.full.Expect(t.stage, bytes)
+	t.full.ArriveExpectTx(t.stage, bytes)
 }
 
 // WaitFull waits until the stage's tiles are there.

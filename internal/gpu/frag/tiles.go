@@ -142,7 +142,7 @@ type place struct {
 func NewTiles(k *build.Kernel, name string, m build.Matrix, first build.Reg, from, to build.Value, s Shape, vec, threads int) *Tiles {
 	count, length := s.lines()
 	t := &Tiles{
-		k: k, shape: s, vec: vec, ahead: m.Apart(0, s.Depth), spare: true,
+		k: k, shape: s, vec: vec, ahead: m.ByteOffset(0, s.Depth), spare: true,
 		array: k.SharedDynamic(name, s.Elem, s.Stages*count, s.pitch()),
 		along: k.Var("along"+name, m.Cols.Type(), k.Sub(to, from)), behind: k.Var("behind"+name, ptx.U64, 0),
 	}
@@ -159,10 +159,10 @@ func NewTiles(k *build.Kernel, name string, m build.Matrix, first build.Reg, fro
 		t.to = append(t.to, place{s.at(k, k.Add(t.line, n), t.element), 0})
 	}
 	at, p := k.Add(first, t.line), t.element
-	t.apart = m.Apart(t.step, 0)
+	t.apart = m.ByteOffset(t.step, 0)
 	if !s.AlongK {
 		at, p = k.Add(first, t.element), t.line
-		t.apart = m.Apart(0, t.step)
+		t.apart = m.ByteOffset(0, t.step)
 	}
 	t.from = m.At(at, k.Add(p, from))
 	// A variable, as what it is compared with later would otherwise be compared once,

@@ -32,7 +32,7 @@ func (g *Writer) storeRow(row build.Reg, cols []build.Reg, vectors [][]build.Reg
 func (g *Writer) StoreAll(rows, cols []build.Reg, vectors [][]build.Reg) {
 	inside, values := make([]build.Reg, len(cols)), make([][]build.Reg, len(cols))
 	for i, sums := range vectors {
-		inside[i], values[i] = g.C.Inside(rows[i], cols[i]), g.ScaledByAlpha(sums)
+		inside[i], values[i] = g.C.InBounds(rows[i], cols[i]), g.ScaledByAlpha(sums)
 	}
 	g.If(g.ReadC, func() {
 		old := make([][]build.Reg, len(cols))

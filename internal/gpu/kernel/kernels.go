@@ -189,11 +189,11 @@ func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
 	}
 	b := build.New(k.Entry(), fmt.Sprintf("%s: %s", k.Name, k.Adds), c.String())
 	if c.Lines {
-		b.Lines()
+		b.LineInfo()
 	}
 	c.SM = max(c.SM, k.SM)
 	if c.PDL && !k.WaitsForGrids {
-		b.AfterGrids()
+		b.GridDependencySync()
 	}
 	k.Write(b, c)
 	m, err := b.Build()

@@ -449,7 +449,7 @@ func (w *warp) store(row, col build.Reg) {
 					side = append(side, w.acc[i][p.Row][2*r+p.Col])
 				}
 				if w.Config.Tile.SplitK > 1 { // they stay side by side until the parts are added
-					w.If(w.C.Inside(at, c), func() { w.StoreSums(at, c, side) })
+					w.If(w.C.InBounds(at, c), func() { w.StoreSums(at, c, side) })
 					continue
 				}
 				for d := 0; d < len(side); d += vec {

@@ -42,7 +42,7 @@ func writeNaive(k *build.Kernel, c Config) {
 	row0, col0 := g.TileOrigin()
 	row := k.Named("row", k.Add(row0, k.ThreadIdx(build.Y)))
 	col := k.Named("col", k.Add(col0, k.ThreadIdx(build.X)))
-	k.If(g.C.Inside(row, col), func() {
+	k.If(g.C.InBounds(row, col), func() {
 		sum := k.Var("sum", g.AccType, 0)
 		k.ForUnrolled(0, g.K, naiveUnroll, func(p build.Reg) {
 			k.FMA(sum, g.elementA(row, p), g.elementB(p, col))

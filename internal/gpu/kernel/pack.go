@@ -273,7 +273,7 @@ func (w *packWriter) tile() func() {
 		k.Comment("neighbouring threads read neighbours")
 		row, col := k.Add(w.row0, k.To(ptx.U64, i)), k.Add(w.col0, k.To(ptx.U64, j))
 		left := k.Select(k.Lt(row, w.rows), w.left(col, w.cols), 0)
-		at, step := w.source.At(row, col), w.source.Apart(0, read)
+		at, step := w.source.At(row, col), w.source.ByteOffset(0, read)
 		values := make([]build.Reg, PackSide/read)
 		for n := range values {
 			values[n] = at.LoadVecOr0(k.Gt(left, n*read), 1)[0]
@@ -287,7 +287,7 @@ func (w *packWriter) tile() func() {
 		k.Comment("each thread writes 16 bytes")
 		row, col = k.Add(w.row0, k.To(ptx.U64, to)), k.Add(w.col0, k.To(ptx.U64, vector))
 		left = k.Select(k.Lt(col, w.cols), w.left(row, w.rows), 0)
-		at, step = w.target.At(row, k.Div(col, WordBytes/size)), w.target.Apart(write, 0)
+		at, step = w.target.At(row, k.Div(col, WordBytes/size)), w.target.ByteOffset(write, 0)
 		for n := 0; n < PackSide; n += write {
 			from := tile.From(k.Add(to, n), vector)
 			words := make([]build.Value, MaxVectorBytes/WordBytes)

@@ -96,7 +96,7 @@ func (x *panel) depart(stage build.Value) (pieces []func(), arrive func()) {
 	pieces = append(pieces, func() {
 		depth := g.Config.Tile.K
 		g.Set(x.next, g.Add(x.next, depth))
-		g.Set(x.apart, g.Add(x.apart, x.m.Apart(0, depth)))
+		g.Set(x.apart, g.Add(x.apart, x.m.ByteOffset(0, depth)))
 	})
 	return pieces, func() {
 		if !x.async {

@@ -263,7 +263,7 @@ func writeSkinny(k *build.Kernel, c Config) {
 		i, j = j, i
 	}
 	row, col := k.Add(row0, i), k.Add(col0, j)
-	k.If(k.And(k.Lt(tid, slim*long), g.C.Inside(row, col)), func() {
+	k.If(k.And(k.Lt(tid, slim*long), g.C.InBounds(row, col)), func() {
 		total := k.Var("total", g.AccType, shares.Load(0, tid))
 		for n := 1; n < warps; n++ {
 			k.Set(total, k.Add(total, shares.Load(n, tid)))

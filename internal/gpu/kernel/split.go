@@ -119,7 +119,7 @@ func writeSum(k *build.Kernel, c Config) {
 	share := k.Rem(warp, s.K)
 
 	total := k.Vars("sum", g.AccType, c.VecC, 0)
-	inside := g.C.Inside(row, col)
+	inside := g.C.InBounds(row, col)
 	parts := k.CeilDiv(g.K, g.SplitLen)
 	k.For(0, k.CeilDiv(parts, s.K*SplitKSumLoads), func(round build.Reg) {
 		var vectors [][]build.Reg

@@ -40,7 +40,7 @@ func (g *Writer) storeTile(acc [][]build.Reg, row0, col0, ty, tx build.Reg) {
 				r, c := k.Div(at, cols), k.Rem(at, cols)
 				row := k.Add(top, k.Add(k.Mul(r, width), place(i, s.M, s.RowsPerThread, width)))
 				col := k.Add(left, k.Add(c, place(j, s.N, s.ColsPerThread, width)))
-				k.If(g.C.Inside(row, col), func() { g.StoreSums(row, col, g.unchanged(patch, r, c, vec)) })
+				k.If(g.C.InBounds(row, col), func() { g.StoreSums(row, col, g.unchanged(patch, r, c, vec)) })
 			}
 		}
 	}

@@ -55,7 +55,7 @@ func writeTiled(k *build.Kernel, c Config) {
 		}
 		k.Barrier() // and nobody needs them any more
 	})
-	k.If(g.C.Inside(row, col), func() { g.store(row, col, acc) })
+	k.If(g.C.InBounds(row, col), func() { g.store(row, col, acc) })
 }
 
 // padding is the columns that nobody uses in a tile that is stored down its columns.

@@ -113,7 +113,7 @@ func (o *output) load(n int, row, col build.Reg) {
 	elements := frag.SwizzleBytes / o.Config.Out.Size()
 	across := o.Config.ColumnsOfC() / elements
 	at := k.Mad(o.group, slots, n%slots)
-	o.came.Expect(at, rowsOfTile(o.Config.Tile)*frag.SwizzleBytes)
+	o.came.ArriveExpectTx(at, rowsOfTile(o.Config.Tile)*frag.SwizzleBytes)
 	o.residue.Load(o.patch(n%slots).Ptr, o.came.At(at), k.Add(col, n%across*elements), k.Add(row, n/across*WarpgroupRows))
 }
 
@@ -189,20 +189,20 @@ func (o *output) storeTogether(row, col build.Reg, sums [][]build.Reg) {
 	k, blocks := o.Kernel, o.Config.Tile.ClusterK
 	barrier := k.Add(o.group, 1)
 	toPeers := func(arrive func(i, rank build.Value)) {
-		k.BarrierOf(barrier, WarpgroupThreads)
+		k.NamedBarrier(barrier, WarpgroupThreads)
 		k.If(k.Lt(o.lane, blocks), func() { arrive(o.group, o.lane) })
 	}
 	width := frag.SwizzleBytes / o.AccType.Bytes() // columns of a patch
 	across := len(sums[0]) * 2 / width
 	k.Comment("once all have read what was there")
-	o.added.WaitPeers(o.group, k.Xor(o.round, 1))
+	o.added.WaitAcquire(o.group, k.Xor(o.round, 1))
 	for m := range sums {
 		for n := range across {
 			o.writeWords(o.patch(m*across+n), sums[m][n*width/2:][:width/2])
 		}
 	}
-	toPeers(o.summed.PublishPeer)
-	o.summed.WaitPeers(o.group, o.round)
+	toPeers(o.summed.ArrivePeerRelease)
+	o.summed.WaitAcquire(o.group, o.round)
 	k.Set(o.round, k.Xor(o.round, 1))
 
 	var peers []build.Ptr
@@ -252,7 +252,7 @@ func (o *output) deliverPairs(row, col build.Reg, sums []build.Reg) {
 
 // inside says whether an element of the thread's is one of C, and of the tile.
 func (o *output) inside(row, col build.Reg) build.Reg {
-	in := o.C.Inside(row, col)
+	in := o.C.InBounds(row, col)
 	if rowsOfTile(o.Config.Tile) < WarpgroupRows {
 		in = o.And(in, o.mine)
 	}
@@ -290,7 +290,7 @@ func (o *output) storePatch(down, across int, row, col build.Reg, sums []build.R
 	} else {
 		k.Comment("once the copy that was there is read")
 		k.If(o.leader, func() { k.BulkWaitRead(slots - 1) })
-		k.BarrierOf(barrier, WarpgroupThreads)
+		k.NamedBarrier(barrier, WarpgroupThreads)
 	}
 	if o.Config.Out.Size() == 2 {
 		o.writeHalves(patch, values)
@@ -298,7 +298,7 @@ func (o *output) storePatch(down, across int, row, col build.Reg, sums []build.R
 		o.writeWords(patch, values)
 	}
 	k.ProxyFence()
-	k.BarrierOf(barrier, WarpgroupThreads)
+	k.NamedBarrier(barrier, WarpgroupThreads)
 	k.If(o.leader, func() {
 		o.tensor.Store(patch.Ptr, o.box(row, col)...)
 		k.BulkCommit()

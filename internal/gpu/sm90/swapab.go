@@ -101,7 +101,7 @@ func (o *output) storeTurned(row, col build.Reg, sums []build.Reg) {
 		}
 		if o.Config.Tile.SplitK > 1 {
 			for i, x := range part {
-				k.If(o.C.Inside(rows[i], cols[i]), func() { o.StoreSums(rows[i], cols[i], []build.Reg{x}) })
+				k.If(o.C.InBounds(rows[i], cols[i]), func() { o.StoreSums(rows[i], cols[i], []build.Reg{x}) })
 			}
 			continue
 		}
@@ -110,17 +110,17 @@ func (o *output) storeTurned(row, col build.Reg, sums []build.Reg) {
 			k.Comment("once the copies that were there are read")
 			k.If(o.leader, func() { k.BulkWaitRead(1 - times%2) })
 		}
-		k.BarrierOf(barrier, WarpgroupThreads)
+		k.NamedBarrier(barrier, WarpgroupThreads)
 		for i, x := range part {
 			o.turnedPlace(n%2, i).Store(x)
 		}
 		if !o.bulk {
-			k.BarrierOf(barrier, WarpgroupThreads)
+			k.NamedBarrier(barrier, WarpgroupThreads)
 			o.storeLines(n%2, 2*len(part), row, col)
 			continue
 		}
 		k.ProxyFence()
-		k.BarrierOf(barrier, WarpgroupThreads)
+		k.NamedBarrier(barrier, WarpgroupThreads)
 		k.If(o.leader, func() {
 			for half := range 2 {
 				o.tensor.Store(o.turnedPatch(n%2, half).Ptr, o.box(row, k.Add(col, half*turnedRows))...)
@@ -140,7 +140,7 @@ func (o *output) finishedAlone(rows, cols, sums []build.Reg) []build.Reg {
 		for first := 0; first < len(values); first += ahead {
 			var old []build.Reg
 			for i := first; i < first+ahead; i++ {
-				old = append(old, o.C.At(rows[i], cols[i]).LoadVecOr0(o.C.Inside(rows[i], cols[i]), 1)...)
+				old = append(old, o.C.At(rows[i], cols[i]).LoadVecOr0(o.C.InBounds(rows[i], cols[i]), 1)...)
 			}
 			o.AddBetaC(values[first:][:ahead], old)
 		}

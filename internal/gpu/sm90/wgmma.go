@@ -390,14 +390,14 @@ func write(k *build.Kernel, c kernel.Config) {
 		k.Barrier()
 	}
 	if c.PDL {
-		k.AfterGrids()
+		k.GridDependencySync()
 	}
 	fewer, more := warpgroupRegisters(c)
 	k.If(k.Lt(w.tid, WarpgroupThreads), func() {
-		k.FewerRegisters(fewer)
+		k.WarpgroupRegDealloc(fewer)
 		k.If(first, w.produce)
 	}).Else(func() {
-		k.MoreRegisters(more)
+		k.WarpgroupRegAlloc(more)
 		w.consume()
 	})
 	if w.clusters() {
@@ -477,7 +477,7 @@ func (w *writer) consume() {
 	}
 	x := &mainloop{
 		writer: w, lane: lane,
-		op:   build.Wgmma{N: s.N, A: w.Elem, B: w.Elem, ColumnsA: !shapeA.AlongK, ColumnsB: !shapeB.AlongK},
+		op:   build.Wgmma{N: s.N, A: w.Elem, B: w.Elem, MNMajorA: !shapeA.AlongK, MNMajorB: !shapeB.AlongK},
 		sums: make([][]build.Reg, rows/WarpgroupRows), fromA: make([]build.Reg, rows/WarpgroupRows),
 	}
 	for m := range x.sums {

@@ -133,7 +133,8 @@ func (b *barriers) arrive(o *openBarrier, e *emu.Barrier) {
 			func(f *Finding) {
 				f.Thread, f.OtherThread = b.threadOf(here), b.threadOf(there)
 				f.Message = fmt.Sprintf("thread %v waits for the whole block here while thread %v waits at %s: "+
-					"want all threads at the same __syncthreads(), outside of ifs and loops that only some of them enter",
+					"want all threads at the same __syncthreads(), outside of ifs and loops that only some of "+
+					"them enter",
 					f.Thread, f.OtherThread, line(there.site))
 			})
 	}
