@@ -98,9 +98,9 @@ func compareWithExplain(t *testing.T, r *bench.Record, args []string) {
 	for _, a := range m.Global {
 		switch {
 		case strings.HasPrefix(a.What, "load"):
-			got.LoadBytes += a.Asked
+			got.LoadBytes += a.RequestedBytes
 		case strings.HasPrefix(a.What, "store"):
-			got.StoreBytes += a.Asked
+			got.StoreBytes += a.RequestedBytes
 		}
 		got.Sectors += a.Sectors
 		got.IdealSectors += a.Ideal

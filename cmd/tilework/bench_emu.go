@@ -92,9 +92,9 @@ func (t *tally) add(s emu.Stats, counts *check.Counts) {
 		g := &counts.Global[i]
 		switch g.Direction {
 		case check.Load:
-			c.LoadBytes += g.Asked
+			c.LoadBytes += g.RequestedBytes
 		case check.Store:
-			c.StoreBytes += g.Asked
+			c.StoreBytes += g.RequestedBytes
 		}
 		c.Sectors += g.Sectors
 		c.IdealSectors += g.Ideal

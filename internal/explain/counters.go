@@ -104,7 +104,7 @@ func measured(p *gemm.Problem, instructions uint64, report *check.Report) Measur
 	for i := range c.Global {
 		g := &c.Global[i]
 		x.Global = append(x.Global, GlobalAccess{
-			What: g.String(), Requests: g.Requests, Asked: g.Asked, Sectors: g.Sectors, Ideal: g.Ideal,
+			What: g.String(), Requests: g.Requests, Asked: g.RequestedBytes, Sectors: g.Sectors, Ideal: g.Ideal,
 			HalfWarps: g.HalfWarps, Transactions: g.Transactions,
 		})
 	}

@@ -85,9 +85,9 @@ type Accesses struct {
 	Direction Direction
 	// Requests is the number of accesses by warps. A bulk copy is one request.
 	Requests int64
-	// Asked is the total number of bytes requested. A byte counts once for each lane that
+	// RequestedBytes is the total number of bytes requested. A byte counts once for each lane that
 	// accesses it.
-	Asked int64
+	RequestedBytes int64
 
 	first int // index of the first instruction, which orders the rows
 }
@@ -156,7 +156,7 @@ func (c *counter) like(site *emu.Site, d Direction, space ptx.Space, addr uint64
 // add adds one request of the given number of bytes.
 func (a *Accesses) add(bytes int) {
 	a.Requests++
-	a.Asked += int64(bytes)
+	a.RequestedBytes += int64(bytes)
 }
 
 // globalAccess counts a warp's access to global memory with traffic t.
@@ -227,7 +227,7 @@ func (c *Counts) merge(d *counter) {
 
 func (a *Accesses) merge(b *Accesses) {
 	a.Requests += b.Requests
-	a.Asked += b.Asked
+	a.RequestedBytes += b.RequestedBytes
 }
 
 // sort orders the rows by their first instructions.

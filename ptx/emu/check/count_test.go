@@ -27,11 +27,11 @@ func TestBulkCopyCounts(t *testing.T) {
 		want               GlobalCounts
 		read, written      int64
 	}{
-		{"separate rows", emu.AsyncRead, false, 4, 64, 256, GlobalCounts{Accesses{Direction: Load, Requests: 1, Asked: 256}, Traffic{256, 8, 8, 4}, 0, 0}, 8, 0},
-		{"two rows in a sector", emu.AsyncRead, false, 4, 16, 16, GlobalCounts{Accesses{Direction: Load, Requests: 1, Asked: 64}, Traffic{64, 2, 2, 1}, 0, 0}, 2, 0},
-		{"half sectors", emu.AsyncWrite, false, 4, 16, 64, GlobalCounts{Accesses{Direction: Store, Requests: 1, Asked: 64}, Traffic{64, 4, 2, 2}, 0, 0}, 0, 4},
-		{"descending rows", emu.AsyncWrite, false, 4, 16, -16, GlobalCounts{Accesses{Direction: Store, Requests: 1, Asked: 64}, Traffic{64, 3, 2, 2}, 0, 0}, 0, 3},
-		{"reduction", emu.AsyncWrite, true, 1, 32, 0, GlobalCounts{Accesses{Direction: Atomic, Requests: 1, Asked: 32}, Traffic{32, 1, 1, 1}, 0, 0}, 1, 1},
+		{"separate rows", emu.AsyncRead, false, 4, 64, 256, GlobalCounts{Accesses{Direction: Load, Requests: 1, RequestedBytes: 256}, Traffic{256, 8, 8, 4}, 0, 0}, 8, 0},
+		{"two rows in a sector", emu.AsyncRead, false, 4, 16, 16, GlobalCounts{Accesses{Direction: Load, Requests: 1, RequestedBytes: 64}, Traffic{64, 2, 2, 1}, 0, 0}, 2, 0},
+		{"half sectors", emu.AsyncWrite, false, 4, 16, 64, GlobalCounts{Accesses{Direction: Store, Requests: 1, RequestedBytes: 64}, Traffic{64, 4, 2, 2}, 0, 0}, 0, 4},
+		{"descending rows", emu.AsyncWrite, false, 4, 16, -16, GlobalCounts{Accesses{Direction: Store, Requests: 1, RequestedBytes: 64}, Traffic{64, 3, 2, 2}, 0, 0}, 0, 3},
+		{"reduction", emu.AsyncWrite, true, 1, 32, 0, GlobalCounts{Accesses{Direction: Atomic, Requests: 1, RequestedBytes: 32}, Traffic{32, 1, 1, 1}, 0, 0}, 1, 1},
 		{"outside the tensor", emu.AsyncRead, false, 0, 16, 16, GlobalCounts{}, 0, 0},
 	} {
 		f := newFake(t, Options{Only: []Checker{Count}}, 1, 32)

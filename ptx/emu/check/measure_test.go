@@ -190,13 +190,13 @@ func TestMeasurements(t *testing.T) {
 		t.Errorf("shared: %+v", s)
 	}
 	wantGlobal := []GlobalCounts{
-		{Accesses: Accesses{Direction: Load, Requests: 2, Asked: 256, first: 0}, Traffic: g.Traffic},
-		{Accesses: Accesses{Direction: Store, Requests: 2, Asked: 64, first: 1}, Traffic: h.Traffic},
+		{Accesses: Accesses{Direction: Load, Requests: 2, RequestedBytes: 256, first: 0}, Traffic: g.Traffic},
+		{Accesses: Accesses{Direction: Store, Requests: 2, RequestedBytes: 64, first: 1}, Traffic: h.Traffic},
 	}
 	if got := r.Counts.Global; !slices.Equal(got, wantGlobal) {
 		t.Errorf("global memory: %+v, want %+v", got, wantGlobal)
 	}
-	wantShared := []SharedCounts{{Accesses: Accesses{Direction: Store, Requests: 2, Asked: 64, first: 2}, Wavefronts: 2, Ideal: 2}}
+	wantShared := []SharedCounts{{Accesses: Accesses{Direction: Store, Requests: 2, RequestedBytes: 64, first: 2}, Wavefronts: 2, Ideal: 2}}
 	if got := r.Counts.Shared; !slices.Equal(got, wantShared) {
 		t.Errorf("shared memory: %+v, want %+v", got, wantShared)
 	}

@@ -242,7 +242,7 @@ func TestTiledProductCounts(t *testing.T) {
 	// its tile.
 	asked := map[Direction]int64{}
 	for _, g := range r.Counts.Global {
-		asked[g.Direction] += g.Asked
+		asked[g.Direction] += g.RequestedBytes
 	}
 	if load, store := int64(2*3*2*16*64*4), int64(32*48*4); asked[Load] != load || asked[Store] != store {
 		t.Errorf("%d bytes loaded and %d stored, want %d and %d", asked[Load], asked[Store], load, store)
