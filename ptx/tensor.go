@@ -4,8 +4,8 @@ import "fmt"
 
 // TensorMap describes a tensor in global memory for TMA (sm_90). cp.async.bulk.tensor copies
 // boxes between the tensor and shared memory. Dimensions are listed innermost first. Each device
-// has its own encoding of a map, 128 bytes that a kernel takes as a parameter `.align 64
-// .b8[128]`.
+// has its own encoding of a map into 128 bytes, the argument of a kernel's parameter of type
+// .b8[128] with alignment 64.
 //
 // A box may extend beyond the tensor on any side. TMA fills the outside part with zeros when it
 // loads, and skips it when it stores. As measured on an H200, a store writes whole 16-byte units:
@@ -13,14 +13,16 @@ import "fmt"
 // last unit. The rows of a box must start at a multiple of 16 bytes from the start of the
 // tensor's rows. A store does not support negative coordinates.
 type TensorMap struct {
-	Element Type   // U8, U16, U32, S32, U64, S64, F16, BF16, F32, F64, or TF32, which rounds float32 elements while copying
+	// Element is U8, U16, U32, S32, U64, S64, F16, BF16, F32, F64 or TF32. TF32 rounds float32
+	// elements while it copies them.
+	Element Type
 	Base    uint64 // address of the first element, a multiple of 16
 	Dims    []int  // elements in each of 1 to 5 dimensions
 	Strides []int  // bytes between consecutive indices of all dimensions but the innermost, multiples of 16
 	Box     []int  // elements of a box in each dimension, up to 256; its rows are a multiple of 16 bytes
 	// Swizzle is the swizzle width: 32, 64 or 128 bytes, or 0 for none. With a swizzle, each row
 	// of a box occupies this number of bytes in shared memory, and its 16-byte units are permuted
-	// so that a column of them has no bank conflicts. Without, the rows are contiguous.
+	// so that a column of them has no bank conflicts. Without a swizzle the rows are contiguous.
 	Swizzle int
 }
 

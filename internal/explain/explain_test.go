@@ -123,7 +123,7 @@ func TestCluster(t *testing.T) {
 	}
 	asked := 0.0
 	for _, a := range counts.Global {
-		asked += float64(a.Asked)
+		asked += float64(a.RequestedBytes)
 	}
 	if want := x.Traffic[len(x.Traffic)-1].Bytes; asked != want {
 		t.Errorf("%v bytes asked, by the formula %v: %+v", asked, want, counts.Global)

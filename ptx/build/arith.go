@@ -7,13 +7,13 @@ import (
 )
 
 // pair returns two operands converted to their common type t, or constants. t is NoType if both
-// are constants. what names the operation in error messages.
-func (k *Kernel) pair(what string, a, b Value) (x, y Reg, t ptx.Type) {
+// are constants. Error messages start with the name of the calling method.
+func (k *Kernel) pair(method string, a, b Value) (x, y Reg, t ptx.Type) {
 	x, y = k.reg(a), k.reg(b)
 	if !x.ok() || !y.ok() {
 		return Reg{bad}, Reg{bad}, ptx.NoType
 	}
-	t, ok := k.common(what, x, y)
+	t, ok := k.common(method, x, y)
 	if !ok {
 		return Reg{bad}, Reg{bad}, ptx.NoType
 	}
@@ -22,7 +22,7 @@ func (k *Kernel) pair(what string, a, b Value) (x, y Reg, t ptx.Type) {
 
 // common returns the common type of operands: the type of the registers among them, and the
 // widest type if all are signed or all unsigned.
-func (k *Kernel) common(what string, xs ...Reg) (t ptx.Type, ok bool) {
+func (k *Kernel) common(method string, xs ...Reg) (t ptx.Type, ok bool) {
 	for _, x := range xs {
 		if !x.ok() {
 			return ptx.NoType, false
@@ -36,13 +36,13 @@ func (k *Kernel) common(what string, xs ...Reg) (t ptx.Type, ok bool) {
 				t = u
 			}
 		default:
-			k.fail("%s of .%v and .%v: want the same type, convert one of them with To", what, t, u)
+			k.fail("%s of .%v and .%v: want the same type, convert one of them with To", method, t, u)
 			return ptx.NoType, false
 		}
 	}
 	for _, x := range xs {
 		if t != ptx.NoType && x.v.constant && !fits(x, t) {
-			k.fail("%s: constant %s is not a value of type .%v", what, x, t)
+			k.fail("%s: constant %s is not a value of type .%v", method, x, t)
 			return ptx.NoType, false
 		}
 	}

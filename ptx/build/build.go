@@ -60,8 +60,7 @@ type Kernel struct {
 	pure   map[*ptx.Instr]*value
 	values map[*ptx.Name]*value
 	lines  bool
-	// callers caches the source position of each pc, or the zero Pos for a pc in this
-	// package.
+	// callers caches the source position of each pc. It is the zero Pos for a pc in this package.
 	callers map[uintptr]ptx.Pos
 
 	errs   ptx.Errors

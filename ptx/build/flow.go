@@ -172,22 +172,22 @@ func (k *Kernel) guarded(p Reg) Reg {
 	return k.And(p, k.cur.guard)
 }
 
-func (k *Kernel) condition(what string, p Value) (c Reg, ok bool) {
+func (k *Kernel) condition(method string, p Value) (c Reg, ok bool) {
 	c = k.reg(p)
 	switch {
 	case !c.ok():
 		return c, false
 	case c.v.typ != ptx.Pred:
-		k.fail("%s: the condition is %s, want a predicate", what, c)
+		k.fail("%s: the condition is %s, want a predicate", method, c)
 		return c, false
 	}
-	return c, c.v.constant || k.mayBranch(what)
+	return c, c.v.constant || k.mayBranch(method)
 }
 
 // mayBranch reports whether the current block can contain branches, and fails if it cannot.
-func (k *Kernel) mayBranch(what string) bool {
+func (k *Kernel) mayBranch(method string) bool {
 	if k.cur.guard.v != nil {
-		k.fail("%s inside When: use If instead of When", what)
+		k.fail("%s inside When: use If instead of When", method)
 		return false
 	}
 	return true
@@ -205,6 +205,6 @@ func (k *Kernel) number() int {
 	return k.constructs
 }
 
-func (k *Kernel) label(number int, what string) *ptx.Label {
-	return &ptx.Label{Pos: k.caller(), Name: fmt.Sprintf("L%d_%s", number, what)}
+func (k *Kernel) label(number int, suffix string) *ptx.Label {
+	return &ptx.Label{Pos: k.caller(), Name: fmt.Sprintf("L%d_%s", number, suffix)}
 }

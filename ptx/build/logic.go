@@ -9,7 +9,7 @@ func (k *Kernel) Shl(a, n Value) Reg { return k.shift("Shl", "shl", a, n) }
 // others.
 func (k *Kernel) Shr(a, n Value) Reg { return k.shift("Shr", "shr", a, n) }
 
-func (k *Kernel) shift(what, op string, a, n Value) Reg {
+func (k *Kernel) shift(method, op string, a, n Value) Reg {
 	x, y := k.reg(a), k.reg(n)
 	switch {
 	case !x.ok() || !y.ok():
@@ -19,9 +19,9 @@ func (k *Kernel) shift(what, op string, a, n Value) Reg {
 	case x.v.constant && y.v.constant:
 		return constInt(x.v.i >> uint(y.v.i))
 	case x.v.constant:
-		return k.fail("%s of a constant by a register: give the constant a type with Var", what)
+		return k.fail("%s of a constant by a register: give the constant a type with Var", method)
 	case !isInteger(x.v.typ):
-		return k.fail("%s of a value of type .%v: want an integer", what, x.v.typ)
+		return k.fail("%s of a value of type .%v: want an integer", method, x.v.typ)
 	case y.isInt(0):
 		return k.same(x)
 	}
@@ -90,9 +90,9 @@ func (k *Kernel) Not(a Value) Reg {
 	return k.bitwise("Not", "not", x.v.typ, x)
 }
 
-func (k *Kernel) bitwise(what, op string, t ptx.Type, args ...Reg) Reg {
+func (k *Kernel) bitwise(method, op string, t ptx.Type, args ...Reg) Reg {
 	if t.Class() == ptx.Float {
-		return k.fail("%s of a value of type .%v: want an integer, convert it with Bits", what, t)
+		return k.fail("%s of a value of type .%v: want an integer, convert it with Bits", method, t)
 	}
 	in := t
 	if t != ptx.Pred {
@@ -103,7 +103,7 @@ func (k *Kernel) bitwise(what, op string, t ptx.Type, args ...Reg) Reg {
 
 // comparison is a comparison operator. fold evaluates it for constants.
 type comparison struct {
-	what, op string
+	method, op string
 	fold     func(a, b float64) bool
 }
 
@@ -135,14 +135,14 @@ func (k *Kernel) Eq(a, b Value) Reg { return k.compare(eq, a, b) }
 func (k *Kernel) Ne(a, b Value) Reg { return k.compare(ne, a, b) }
 
 func (k *Kernel) compare(c comparison, a, b Value) Reg {
-	x, y, t := k.pair(c.what, a, b)
+	x, y, t := k.pair(c.method, a, b)
 	switch {
 	case !x.ok():
 		return x
 	case t == ptx.NoType:
 		return constBool(c.fold(x.number(), y.number()))
 	case t == ptx.Pred:
-		return k.fail("%s of predicates: want numbers", c.what)
+		return k.fail("%s of predicates: want numbers", c.method)
 	}
 	op := c.op
 	if c.op == "ne" && t.Class() == ptx.Float {
@@ -209,13 +209,13 @@ func (k *Kernel) Exp2(a Value) Reg { return k.unary("Exp2", "ex2.approx.ftz", a)
 func (k *Kernel) Reciprocal(a Value) Reg { return k.unary("Reciprocal", "rcp.approx.ftz", a) }
 
 // unary emits an operation on one register.
-func (k *Kernel) unary(what, op string, a Value) Reg {
+func (k *Kernel) unary(method, op string, a Value) Reg {
 	x := k.reg(a)
 	switch {
 	case !x.ok():
 		return x
 	case x.v.constant:
-		return k.fail("%s of a constant: want a register", what)
+		return k.fail("%s of a constant: want a register", method)
 	}
 	return k.compute(x.v.typ, op, x)
 }

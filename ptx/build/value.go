@@ -25,7 +25,7 @@ type value struct {
 	// scope is the block that created the value.
 	scope   *scope
 	mutable bool // the value is a variable
-	// before is the value of which this one is the successor, without wraparound, or nil.
+	// before is v if this value was computed as v + 1 without wraparound, and otherwise nil.
 	before *value
 
 	constant, float bool
@@ -217,14 +217,13 @@ func (k *Kernel) Set(v Reg, x Value) {
 	}
 }
 
-// variable reports whether v is a variable that can be used here, and fails if it is not. what
-// names the operation in the error message.
-func (k *Kernel) variable(what string, v Reg) bool {
+// variable reports whether v is a variable that can be used here, and fails if it is not.
+func (k *Kernel) variable(method string, v Reg) bool {
 	switch {
 	case v.v == bad:
 		return false
 	case v.v == nil || !v.v.mutable:
-		k.fail("%s writes %s, which is not a variable: declare it with Var", what, v)
+		k.fail("%s writes %s, which is not a variable: declare it with Var", method, v)
 		return false
 	case !k.reg(v).ok():
 		return false

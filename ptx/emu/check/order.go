@@ -84,7 +84,7 @@ func (o *order) reset(info *emu.BlockInfo) {
 	o.fenceOrder.reset(o.threads)
 }
 
-// step advances the time and returns it. Accesses so far are before it, later ones are not.
+// step advances the time and returns the new time. All accesses so far have an earlier time.
 func (o *order) step() uint32 {
 	if o.now < maxTime-1 {
 		o.now++
@@ -124,7 +124,7 @@ func (c *clock) covers(block int, e epoch) bool {
 	return false
 }
 
-// join returns the least upper bound of a and b.
+// join returns the clock that orders every access that a or b orders.
 func join(a, b *clock) *clock {
 	switch {
 	case a == nil || a == b:

@@ -205,7 +205,7 @@ func (o *order) resolveReads() {
 	o.pending = o.pending[:0]
 }
 
-// includes reports whether c is at least d.
+// includes reports whether c orders every access that d orders.
 func (c *clock) includes(d *clock) bool {
 	if c == nil {
 		return false
