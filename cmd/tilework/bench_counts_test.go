@@ -98,9 +98,9 @@ func compareWithExplain(t *testing.T, r *bench.Record, args []string) {
 	for _, a := range m.Global {
 		switch {
 		case strings.HasPrefix(a.What, "load"):
-			got.LoadBytes += a.RequestedBytes
+			got.LoadBytes += a.Asked
 		case strings.HasPrefix(a.What, "store"):
-			got.StoreBytes += a.RequestedBytes
+			got.StoreBytes += a.Asked
 		}
 		got.Sectors += a.Sectors
 		got.IdealSectors += a.Ideal

@@ -104,7 +104,7 @@ func (k *Kernel) bitwise(method, op string, t ptx.Type, args ...Reg) Reg {
 // comparison is a comparison operator. fold evaluates it for constants.
 type comparison struct {
 	method, op string
-	fold     func(a, b float64) bool
+	fold       func(a, b float64) bool
 }
 
 var (
