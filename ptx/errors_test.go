@@ -52,7 +52,7 @@ func TestParseErrors(t *testing.T) {
 		} else if first, _, _ := strings.Cut(err.Error(), "\n"); first != c.want {
 			t.Errorf("%q:\n got %s\nwant %s", c.text, first, c.want)
 		} else if !errors.Is(err, ErrSyntax) && !errors.Is(err, ErrUnsupported) {
-			t.Errorf("%q: %v wraps no sentinel", c.text, err)
+			t.Errorf("%q: error %v, want one that wraps ErrSyntax or ErrUnsupported", c.text, err)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func TestForms(t *testing.T) {
 				break
 			}
 			if i.Form != f {
-				t.Errorf("%s: %v matches %s", f.Text, i, i.Form.Text)
+				t.Errorf("%s: %v matches %s instead", f.Text, i, i.Form.Text)
 				break
 			}
 			for n := range i.Args {

@@ -103,7 +103,7 @@ func samples(t *testing.T, perForm int) map[Need][]*Instr {
 				continue // Bind rejects the combination of modifiers, which rows cannot express
 			}
 			if i.Form != f {
-				t.Errorf("%s: %v matches %s", f.Text, i, i.Form.Text)
+				t.Errorf("%s: %v matches %s instead", f.Text, i, i.Form.Text)
 			}
 			if f.Op == "call" {
 				continue // needs declarations; the corpus covers calls
@@ -175,7 +175,7 @@ func TestTableAgainstPtxas(t *testing.T) {
 				if k < 0 {
 					t.Errorf("line %d: %s", -k, msg)
 				} else {
-					t.Errorf("%s\n\tof %s", msg, instrs[k].Form.Text)
+					t.Errorf("%s\n\tform %s", msg, instrs[k].Form.Text)
 				}
 			}
 		})
@@ -192,7 +192,7 @@ func TestNeedsAgainstPtxas(t *testing.T) {
 				rejected := assembleSamples(t, path, low, instrs)
 				for k, i := range instrs {
 					if rejected[k] == "" {
-						t.Errorf("%v: assembles\n\tof %s", i, i.Form.Text)
+						t.Errorf("%v assembles, want it rejected\n\tform %s", i, i.Form.Text)
 					}
 				}
 			})
@@ -220,7 +220,7 @@ func TestSpecialRegistersAgainstPtxas(t *testing.T) {
 		}
 		for _, low := range below(need) {
 			if len(s.assemble(t, path, low, []*Instr{i})) == 0 {
-				t.Errorf("%v assembles with %v, %v", i, low.Version, low.Target)
+				t.Errorf("%v assembles with %v, %v, want it rejected", i, low.Version, low.Target)
 			}
 		}
 	}
@@ -277,7 +277,7 @@ func TestOperandsAgainstPtxas(t *testing.T) {
 			case strings.Contains(msg, "signal:"):
 				t.Logf("the assembler crashes on %v", instrs[k])
 			case !odd(instrs[k]):
-				t.Errorf("%s\n\tof %s", msg, instrs[k].Form.Text)
+				t.Errorf("%s\n\tform %s", msg, instrs[k].Form.Text)
 			}
 		}
 	}

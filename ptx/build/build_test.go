@@ -373,7 +373,7 @@ func TestElse(t *testing.T) {
 		k := build.New("k")
 		write(k, k.Param("n", ptx.U32))
 		if _, err := k.Build(); err == nil || !strings.Contains(err.Error(), "Else does not directly follow its If") {
-			t.Errorf("%s: got %v", name, err)
+			t.Errorf("%s: got error %v, want one about Else", name, err)
 		}
 	}
 }

@@ -43,7 +43,7 @@ func TestBulkCopyCounts(t *testing.T) {
 		got := r.Counts
 		if c.rows == 0 {
 			if len(got.Global) > 0 {
-				t.Errorf("%s: %+v", c.name, got.Global)
+				t.Errorf("%s: %+v, want no accesses", c.name, got.Global)
 			}
 			continue
 		}
@@ -78,7 +78,7 @@ func TestDistinctSectorsBounds(t *testing.T) {
 			sectors += g.Sectors
 		}
 		if c.DistinctSectors > sectors || c.DistinctSectors < max(c.SectorsRead, c.SectorsWritten) || c.DistinctSectors > c.SectorsRead+c.SectorsWritten {
-			t.Fatalf("%+v", c)
+			t.Fatalf("distinct sectors exceed the sectors of the requests, %d, or do not fit those read and written: %+v", sectors, c)
 		}
 	}
 }
@@ -144,7 +144,7 @@ func TestOperations(t *testing.T) {
 			}
 			perWarp, perThread, integer := operations(i)
 			if got := perWarp + 32*perThread; got != want.ops || got > 0 && integer != want.integer {
-				t.Errorf("%s: %d operations, of integers: %v, want %+v", text, got, integer, want)
+				t.Errorf("%s: %d operations, integer %v, want %+v", text, got, integer, want)
 			}
 		})
 	}

@@ -78,7 +78,7 @@ func TestBounds(t *testing.T) {
 	}
 	r, got := f.report(nil)
 	if s := strings.Join(got, ", "); s != "bounds ld, bounds ld" || r.Errors() != 2 {
-		t.Fatalf("found %q", s)
+		t.Fatalf("found %q, want two bounds errors", s)
 	}
 	for _, want := range []string{
 		"thread (1,0,0) of block (0,0,0) reads 4 bytes at global address 0x7f00000404, 4 bytes past the end of it: want a bounds check",

@@ -181,13 +181,13 @@ func TestMeasurements(t *testing.T) {
 	}
 	g, h, s := r.Accesses[0].Global, r.Accesses[1].Global, r.Accesses[2].Shared
 	if want := (Traffic{Bytes: 256, Sectors: 8, Ideal: 8, Lines: 2}); g.Requests != 2 || g.Traffic != want {
-		t.Errorf("load: %+v", g)
+		t.Errorf("load: %+v, want 2 requests with %+v", g, want)
 	}
 	if want := (Traffic{Bytes: 64, Sectors: 2, Ideal: 2, Lines: 2}); h.Requests != 2 || h.Traffic != want {
-		t.Errorf("store: %+v", h)
+		t.Errorf("store: %+v, want 2 requests with %+v", h, want)
 	}
 	if want := (SharedStats{Requests: 2, Wavefronts: 2, Ideal: 2}); s != want {
-		t.Errorf("shared: %+v", s)
+		t.Errorf("shared: %+v, want %+v", s, want)
 	}
 	wantGlobal := []GlobalCounts{
 		{Accesses: Accesses{Direction: Load, Requests: 2, RequestedBytes: 256, first: 0}, Traffic: g.Traffic},
