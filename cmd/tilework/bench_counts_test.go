@@ -93,7 +93,7 @@ func compareWithExplain(t *testing.T, r *bench.Record, args []string) {
 	m := &x.Measured
 	got := bench.Counts{
 		Instructions: r.Counts.Instructions, Flops: m.Flops, Issued: m.Issued,
-		DistinctSectors: m.DistinctSectors, SharedRequests: r.Counts.SharedRequests, Then: new(bench.ThenCounts),
+		DistinctSectors: m.DistinctSectors, SharedRequests: r.Counts.SharedRequests, Historic: new(bench.HistoricCounts),
 	}
 	for _, a := range m.Global {
 		switch {
@@ -104,14 +104,14 @@ func compareWithExplain(t *testing.T, r *bench.Record, args []string) {
 		}
 		got.Sectors += a.Sectors
 		got.IdealSectors += a.Ideal
-		got.Then.HalfWarps += a.HalfWarps
-		got.Then.Transactions += a.Transactions
+		got.Historic.HalfWarps += a.HalfWarps
+		got.Historic.Transactions += a.Transactions
 	}
 	for _, a := range m.Shared {
 		got.Wavefronts += a.Wavefronts
 		got.IdealWavefronts += a.Ideal
-		got.Then.Wavefronts += a.Then
-		got.Then.IdealWavefronts += a.ThenIdeal
+		got.Historic.Wavefronts += a.Then
+		got.Historic.IdealWavefronts += a.ThenIdeal
 	}
 	want := *r.Counts
 	if x.Launch.Packed != nil {
@@ -120,10 +120,10 @@ func compareWithExplain(t *testing.T, r *bench.Record, args []string) {
 		}
 		return
 	}
-	if *got.Then != *want.Then {
-		t.Errorf("%q: then %+v, bench counts %+v", args, *got.Then, *want.Then)
+	if *got.Historic != *want.Historic {
+		t.Errorf("%q: then %+v, bench counts %+v", args, *got.Historic, *want.Historic)
 	}
-	if got.Then, want.Then = nil, nil; got != want {
+	if got.Historic, want.Historic = nil, nil; got != want {
 		t.Errorf("%q: %+v, bench counts %+v", args, got, want)
 	}
 }

@@ -54,7 +54,7 @@ type tally struct {
 func (t *tally) counter(p *gemm.Problem) bench.Counter {
 	return func(product func() error) (*bench.Counts, error) {
 		t.mu.Lock()
-		t.sum = bench.Counts{Then: new(bench.ThenCounts)}
+		t.sum = bench.Counts{Historic: new(bench.HistoricCounts)}
 		t.integers = p.Accum().Info().Integer
 		t.mu.Unlock()
 		if err := product(); err != nil {
@@ -98,8 +98,8 @@ func (t *tally) add(s emu.Stats, counts *check.Counts) {
 		}
 		c.Sectors += g.Sectors
 		c.IdealSectors += g.Ideal
-		c.Then.HalfWarps += g.HalfWarps
-		c.Then.Transactions += g.Transactions
+		c.Historic.HalfWarps += g.HalfWarps
+		c.Historic.Transactions += g.Transactions
 	}
 	for i := range counts.Shared {
 		s := &counts.Shared[i]
@@ -108,7 +108,7 @@ func (t *tally) add(s emu.Stats, counts *check.Counts) {
 		}
 		c.Wavefronts += s.Wavefronts
 		c.IdealWavefronts += s.Ideal
-		c.Then.Wavefronts += s.HistoricWavefronts
-		c.Then.IdealWavefronts += s.HistoricIdeal
+		c.Historic.Wavefronts += s.HistoricWavefronts
+		c.Historic.IdealWavefronts += s.HistoricIdeal
 	}
 }

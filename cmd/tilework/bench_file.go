@@ -60,7 +60,7 @@ func readResumed(path string) (*resumed, error) {
 	if start := bytes.TrimSpace(text); len(start) > 0 && start[0] == '[' {
 		return nil, fmt.Errorf("--resume: %s is an array of records: want one record a line, as -o writes them", path)
 	}
-	whole, lacks := bench.Mend(text)
+	whole, lacks := bench.TrimPartial(text)
 	records, err := bench.ReadRecords(bytes.NewReader(whole))
 	if err != nil {
 		return nil, fmt.Errorf("--resume: %s: no file of records: %w", path, err)

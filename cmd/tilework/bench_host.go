@@ -45,7 +45,7 @@ func (f *benchFlags) onProcessor(_ context.Context, device backend.Device, probl
 		return bencher{}, err
 	}
 	options := f.options()
-	options.Peak, options.Laid = newPeaks().rate, f.packed
+	options.Peak, options.Packs = newPeaks().rate, f.packed
 	return bencher{
 		subjects: names(kernels, others), options: options,
 		kase: func(p gemm.Problem) bench.Case {

@@ -30,8 +30,8 @@ func (s *packedSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm
 	}, nil
 }
 
-// Lay packs a B, as a caller would who multiplies by it many times.
-func (s *packedSubject) Lay(ctx context.Context, b gemm.Buffers) error {
+// PackB packs B once for many products.
+func (s *packedSubject) PackB(ctx context.Context, b gemm.Buffers) error {
 	request := s.request
 	packed, err := dispatch.Pack(ctx, request.Problem.B, b.B, request)
 	if err != nil {
@@ -59,7 +59,7 @@ type readSubject struct{ threads int }
 
 func (readSubject) Name() string   { return readPeer }
 func (readSubject) String() string { return "B's bytes, each once" }
-func (readSubject) ComputesElse()  {}
+func (readSubject) Unchecked()     {}
 
 func (s readSubject) Prepare(ctx context.Context, _ *gemm.Problem) (func(gemm.Buffers) error, error) {
 	const piece = 1 << 18
@@ -76,7 +76,7 @@ const plainPeer = "plain"
 
 type plainSubject struct{ subject }
 
-func (*plainSubject) ComputesElse() {}
+func (*plainSubject) Unchecked() {}
 
 func (s *plainSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
 	if p.Epilogue == (gemm.Epilogue{}) {
@@ -90,7 +90,7 @@ func (s *plainSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.
 }
 
 var (
-	_ bench.Laying    = (*packedSubject)(nil)
-	_ bench.Different = readSubject{}
-	_ bench.Different = (*plainSubject)(nil)
+	_ bench.Packer    = (*packedSubject)(nil)
+	_ bench.Unchecked = readSubject{}
+	_ bench.Unchecked = (*plainSubject)(nil)
 )

@@ -153,8 +153,8 @@ func TestBenchCounts(t *testing.T) {
 		if tile == 1 {
 			transactions += 15 * n * n * n / 16
 		}
-		if c.Then == nil || c.Then.HalfWarps != halves || c.Then.Transactions != transactions || c.Then.Wavefronts != c.Then.IdealWavefronts {
-			t.Errorf("tile %d: then %+v, want %d half-warps and %d transactions", tile, c.Then, halves, transactions)
+		if c.Historic == nil || c.Historic.HalfWarps != halves || c.Historic.Transactions != transactions || c.Historic.Wavefronts != c.Historic.IdealWavefronts {
+			t.Errorf("tile %d: then %+v, want %d half-warps and %d transactions", tile, c.Historic, halves, transactions)
 		}
 		if c.Flops < 2*n*n*n || c.Flops > 2*n*n*n+4*n*n || c.DistinctSectors != 3*n*n*4/32 {
 			t.Errorf("tile %d: %+v", tile, c)

@@ -285,7 +285,7 @@ func TestMistakes(t *testing.T) {
 		{"bench --threads -2", 2, "--threads -2"},
 		{"bench --sizes 8 --min-time -1s", 2, "--min-time -1s: want 0 or more"},
 		{"bench --format xml", 2, "--format xml"},
-		{"bench --suite fp33", 2, "--suite: no suite \"fp33\""},
+		{"bench --suite fp33", 2, "--suite: unknown suite \"fp33\""},
 		{"bench --cold=maybe", 2, "--cold"},
 		{"bench --transfers", 2, "--transfers: there are no copies to time on cpu"},
 		{"bench --kernels none", 2, "nothing to measure"},

@@ -10,8 +10,8 @@ import (
 	"tilework/internal/host"
 )
 
-// column is a row of the table of columns. CSV has them all. The table for reading has those
-// with a text, which is short and may be empty.
+// column is a column of the output. CSV has all columns. The table has those with a text function,
+// whose result is short and may be empty.
 type column struct {
 	name  string
 	value func(r *Record) any
@@ -81,10 +81,10 @@ var columns = []column{
 	{"wavefronts", counted(func(c *Counts) any { return c.Wavefronts }), "wavefronts", countText(func(c *Counts) string { return strconv.FormatInt(c.Wavefronts, 10) })},
 	{"ideal_wavefronts", counted(func(c *Counts) any { return c.IdealWavefronts }), "", nil},
 	{"bank_conflicts", counted(func(c *Counts) any { return c.Conflicts() }), "conflicts", countText(func(c *Counts) string { return strconv.FormatInt(c.Conflicts(), 10) })},
-	{"then_half_warps", thenCounted(func(t *ThenCounts) int64 { return t.HalfWarps }), "", nil},
-	{"then_transactions", thenCounted(func(t *ThenCounts) int64 { return t.Transactions }), "", nil},
-	{"then_wavefronts", thenCounted(func(t *ThenCounts) int64 { return t.Wavefronts }), "", nil},
-	{"then_ideal_wavefronts", thenCounted(func(t *ThenCounts) int64 { return t.IdealWavefronts }), "", nil},
+	{"then_half_warps", historicCount(func(t *HistoricCounts) int64 { return t.HalfWarps }), "", nil},
+	{"then_transactions", historicCount(func(t *HistoricCounts) int64 { return t.Transactions }), "", nil},
+	{"then_wavefronts", historicCount(func(t *HistoricCounts) int64 { return t.Wavefronts }), "", nil},
+	{"then_ideal_wavefronts", historicCount(func(t *HistoricCounts) int64 { return t.IdealWavefronts }), "", nil},
 	{"verified", func(r *Record) any { return r.Verified }, "", nil},
 	{"error_ratio", func(r *Record) any { return r.ErrorRatio }, "error/bound", errorRatio},
 	{"error", func(r *Record) any { return r.Error }, "", nil},
@@ -109,14 +109,14 @@ var columns = []column{
 	{"command", func(r *Record) any { return r.Environment.Command }, "", nil},
 }
 
-// dropped lists the titles of the columns that a narrow table leaves out, the first to go first.
-// The subject, the shape, its time and rate, and the ratios always stay.
+// dropped lists the titles of the columns that a narrow table omits, in the order of omission. The
+// subject, the shape, its time and rate, and the ratios always stay.
 var dropped = []string{
 	"error/bound", "reps", "cache", "distinct", "clock", "stored", "issued", "compile", "FLOP/byte", "spread", "wavefronts", "device", "of peak",
 	"allocate + upload + compute + download", "conflicts", "threads", "sectors (ideal)", "loaded", "transfers", "type", "trans", "GB/s",
 }
 
-// dropRank returns how early the table leaves out a column, as table.Column has it.
+// dropRank returns the Drop rank of a column for table.Column.
 func dropRank(title string) int {
 	i := slices.Index(dropped, title)
 	if i < 0 {
@@ -125,7 +125,7 @@ func dropRank(title string) int {
 	return len(dropped) - i
 }
 
-// Types is the types of A and B and, where it is another, of C: "int8→int32".
+// Types returns the type of A and B, followed by the type of C if it differs: "int8→int32".
 func (r *Record) Types() string { return typeNames(r.In, r.Out) }
 
 func typeNames(in, out string) string {
@@ -135,7 +135,7 @@ func typeNames(in, out string) string {
 	return in + "→" + out
 }
 
-// load is a part of the record's Load, 0 where it has none.
+// load returns a column value from the record's Load, or 0 if it has none.
 func load(part func(*Load) float64) func(*Record) any {
 	return func(r *Record) any {
 		if r.Load == nil {
@@ -145,7 +145,7 @@ func load(part func(*Load) float64) func(*Record) any {
 	}
 }
 
-// step is a part of the record's Steps, 0 where it has none.
+// step returns a column value from the record's Steps, or 0 if it has none.
 func step(part func(*Steps) float64) func(*Record) any {
 	return func(r *Record) any {
 		if r.Steps == nil {
@@ -155,7 +155,7 @@ func step(part func(*Steps) float64) func(*Record) any {
 	}
 }
 
-// steps is what the steps take: allocate, upload, compute, download.
+// steps returns the durations of allocation, upload, computation and download.
 func steps(r *Record) string {
 	s := r.Steps
 	if s == nil || r.Error != "" {
@@ -164,7 +164,7 @@ func steps(r *Record) string {
 	return fmt.Sprintf("%s + %s + %s + %s", Duration(s.Allocate), Duration(s.Upload), Duration(s.Compute), Duration(s.Download))
 }
 
-// setup is what a caller pays once for a product with transfers: to compile its kernel.
+// setup returns the duration of compiling the kernel, for products with transfers.
 func setup(r *Record) string {
 	if r.Steps == nil || r.Error != "" {
 		return ""
@@ -172,7 +172,7 @@ func setup(r *Record) string {
 	return Duration(r.Setup)
 }
 
-// counted is one of the record's Counts, 0 where it has none.
+// counted returns a column value from the record's Counts, or 0 if it has none.
 func counted(part func(*Counts) any) func(*Record) any {
 	return func(r *Record) any {
 		if r.Counts == nil {
@@ -182,17 +182,17 @@ func counted(part func(*Counts) any) func(*Record) any {
 	}
 }
 
-// thenCounted is one of the counts of how it was, 0 where there are none.
-func thenCounted(part func(*ThenCounts) int64) func(*Record) any {
+// historicCount returns a column value from the record's historic counts, or 0 if it has none.
+func historicCount(part func(*HistoricCounts) int64) func(*Record) any {
 	return func(r *Record) any {
-		if r.Counts == nil || r.Counts.Then == nil {
+		if r.Counts == nil || r.Counts.Historic == nil {
 			return 0
 		}
-		return part(r.Counts.Then)
+		return part(r.Counts.Historic)
 	}
 }
 
-// countText is the record's Counts in words.
+// countText returns a table cell from the record's Counts, or the empty string if it has none.
 func countText(part func(*Counts) string) func(*Record) string {
 	return func(r *Record) string {
 		if r.Counts == nil {
@@ -202,7 +202,7 @@ func countText(part func(*Counts) string) func(*Record) string {
 	}
 }
 
-// cacheText is what the operands came from.
+// cacheText returns the state of the cache before each product.
 func cacheText(r *Record) string {
 	if r.Cold {
 		return "cold"
@@ -210,7 +210,7 @@ func cacheText(r *Record) string {
 	return "warm"
 }
 
-// clockRate is what the device's clock was, mostly.
+// clockRate returns the median clock rate of the device.
 func clockRate(r *Record) string {
 	if r.Load == nil || r.Load.SMClock.Median == 0 {
 		return ""
@@ -218,7 +218,7 @@ func clockRate(r *Record) string {
 	return fmt.Sprintf("%.0f MHz", r.Load.SMClock.Median)
 }
 
-// Transposes is BLAS's two letters, "NT" for A·Bᵀ.
+// Transposes returns the transpose letters of BLAS: "NT" for A·Bᵀ.
 func (r *Record) Transposes() string {
 	letter := map[bool]string{false: "N", true: "T"}
 	return letter[r.TransA] + letter[r.TransB]
@@ -250,17 +250,17 @@ func percentOfPeak(r *Record) string {
 	return fmt.Sprintf("%.1f%%", percent)
 }
 
-// bandwidth is how fast the matrices are gone through, where few rows or columns stand against
-// a large one and that is what takes the time.
+// bandwidth returns the bandwidth in GB/s, or the empty string if the product is not skinny enough
+// to be limited by memory.
 func bandwidth(r *Record) string {
-	const much = 64
-	if !r.onlyReads() && min(r.M, r.N)*much > max(r.M, r.N) {
+	const skinnyRatio = 64
+	if !r.onlyReads() && min(r.M, r.N)*skinnyRatio > max(r.M, r.N) {
 		return ""
 	}
 	return fmt.Sprintf("%.3g", r.Bandwidth()/1e9)
 }
 
-// notable is f's text unless it is the usual one.
+// notable returns f's text, or the empty string if it equals usual.
 func notable(f func(*Record) string, usual string) func(*Record) string {
 	return func(r *Record) string {
 		if s := f(r); s != usual {
@@ -279,7 +279,7 @@ func yes(f func(*Record) bool) func(*Record) string {
 	}
 }
 
-// timed is f's text where the record has times.
+// timed returns f's text if the record has times, and otherwise the empty string.
 func timed(f func(*Record) string) func(*Record) string {
 	return func(r *Record) string {
 		if !r.Timed() {
@@ -289,7 +289,7 @@ func timed(f func(*Record) string) func(*Record) string {
 	}
 }
 
-// errorRatio returns the largest error of a result that was checked.
+// errorRatio returns the largest error ratio of a verified result.
 func errorRatio(r *Record) string {
 	if !r.Verified {
 		return ""
@@ -297,7 +297,7 @@ func errorRatio(r *Record) string {
 	return fmt.Sprintf("%.2g", r.ErrorRatio)
 }
 
-// Duration is a number of seconds with four digits and a unit.
+// Duration formats a number of seconds with four digits and a unit.
 func Duration(seconds float64) string {
 	for _, u := range []struct {
 		unit string
@@ -310,7 +310,7 @@ func Duration(seconds float64) string {
 	return fmt.Sprintf("%.4g ns", seconds*1e9)
 }
 
-// plain is a value without rounding.
+// plain formats a value without rounding.
 func plain(v any) string {
 	if f, ok := v.(float64); ok {
 		return strconv.FormatFloat(f, 'g', -1, 64)

@@ -9,8 +9,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// TestCountOn: each subject computes one product, which is verified and counted; what
-// goes wrong leaves no counts.
+// TestCountOn checks that each subject computes one product, which is verified and counted, and
+// that a failed subject has no counts.
 func TestCountOn(t *testing.T) {
 	boom := errors.New("boom")
 	c := new(clock)
@@ -28,27 +28,27 @@ func TestCountOn(t *testing.T) {
 	o.Cold = true
 	records, err := CountOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{good, wrong, fails}, []DeviceSubject{other}, count, o)
 	if !errors.Is(err, gemm.ErrVerify) || !errors.Is(err, boom) || errors.Is(err, gemm.ErrUnsupported) {
-		t.Errorf("error %v", err)
+		t.Errorf("got error %v, want ErrVerify and boom, without ErrUnsupported", err)
 	}
-	l.clean(t)
+	l.checkFreed(t)
 	if good.calls != 1 || wrong.calls != 1 {
-		t.Errorf("%d and %d products, want one each", good.calls, wrong.calls)
+		t.Errorf("good computed %d products and wrong %d, want 1 each", good.calls, wrong.calls)
 	}
 	if len(records) != 4 {
-		t.Fatalf("%d records", len(records))
+		t.Fatalf("got %d records, want 4", len(records))
 	}
 	for i, r := range records {
 		if err := r.check(); err != nil {
-			t.Errorf("%s would not be read back: %v", r.Subject, err)
+			t.Errorf("the record of %s is invalid: %v", r.Subject, err)
 		}
 		if ok := i == 0; ok != (r.Counts != nil) || ok != r.Verified || ok != (r.Error == "") || r.Timed() || r.Cold {
-			t.Errorf("record %+v", r)
+			t.Errorf("record %+v: want counts only if it succeeded", r)
 		}
 		if r.Unsupported != (r.Subject == "other") {
-			t.Errorf("%s is unsupported: %v", r.Subject, r.Unsupported)
+			t.Errorf("%s: Unsupported is %v", r.Subject, r.Unsupported)
 		}
 	}
 	if n := records[0].Counts.Instructions; n != 1 {
-		t.Errorf("%d instructions, want those of the first product", n)
+		t.Errorf("got %d instructions, want 1, the count of the first product", n)
 	}
 }

@@ -11,39 +11,36 @@ import (
 	"tilework/internal/gemm"
 )
 
-// DeviceSubject is something that multiplies matrices that are on a device.
+// DeviceSubject is an implementation that multiplies matrices in the memory of a device. Like a
+// [Subject], it may be a fmt.Stringer.
 type DeviceSubject interface {
 	Name() string
-	// Prepare does once what a caller who multiplies many times would do once. The
-	// function that it returns asks the device for p on the matrices that it is given
-	// and does not wait. ErrUnsupported means that the subject does not do such
-	// products, which is no failure. A subject may be a fmt.Stringer, as a [Subject].
-	//
-	// One that has a choice can try: try says how many seconds a product takes in the
-	// way of the measurement.
+	// Prepare does the work that is needed once for many products like p. The function it returns
+	// enqueues p and does not wait for it. ErrUnsupported means that the subject does not support
+	// p, and is not reported as a failure. A subject with several algorithms can use try to time
+	// them in the same way as the measurement does.
 	Prepare(ctx context.Context, p *gemm.Problem, try Try) (Enqueue, error)
 }
 
-// Enqueue asks a device for a product.
+// Enqueue enqueues a product on a device.
 type Enqueue func(ctx context.Context, m Matrices) error
 
-// Try times a product, in seconds.
+// Try returns the duration of a product in seconds.
 type Try func(run Enqueue) (seconds float64, err error)
 
-// Matrices are where a problem's matrices are on a device.
+// Matrices holds the device addresses of a problem's matrices.
 type Matrices struct {
 	A, B, C, Bias device.Ptr
-	Ends          device.Ptr              // of groups of rows: of each the first row behind it, an int32
-	Extras        [gemm.Extras]device.Ptr // what else the epilogue reads
+	Ends          device.Ptr              // int32 end row of each group, exclusive
+	Extras        [gemm.Extras]device.Ptr // other operands of the epilogue
 }
 
-// MeasureOn is [Measure] on a device: the matrices stay there, with the problem's
-// layouts, and the device's own events tell the time. Cold is from a memory twice as
-// large as o.Environment.GPUCache. An emulated device's events are this machine's
-// clock.
+// MeasureOn is [Measure] for matrices in the memory of a device. They have the problem's layouts,
+// and times come from events of the device. With Cold, the sets of operands exceed twice
+// o.Environment.GPUCache. The events of an emulated device use the host's clock.
 func MeasureOn(ctx context.Context, d device.Device, c Case, kernels, peers []DeviceSubject, o Options) ([]Record, error) {
 	if o.Warmup == 0 {
-		o.Warmup = 200 * time.Millisecond // a GPU's clock follows its power, and that its work
+		o.Warmup = 200 * time.Millisecond // a GPU's clock rate settles under load
 	}
 	o = o.withDefaults()
 	runs, err := newRuns(c, kernels, peers)
@@ -54,7 +51,7 @@ func MeasureOn(ctx context.Context, d device.Device, c Case, kernels, peers []De
 		return nil, err
 	}
 	if o.Lead == 0 && len(runs) > 1 {
-		o.Lead = 200 * time.Microsecond // brings the kernel back into the caches for instructions
+		o.Lead = 200 * time.Microsecond // reloads the kernel into the instruction caches
 	}
 	if s, ok := d.(device.Sensing); ok {
 		o.sense = s.Sensors
@@ -64,7 +61,7 @@ func MeasureOn(ctx context.Context, d device.Device, c Case, kernels, peers []De
 	})
 }
 
-// deviceSite is a device's memory and its clock.
+// deviceSite is a site in the memory of a device, timed by its events.
 type deviceSite struct {
 	device   device.Device
 	subjects []DeviceSubject
@@ -74,12 +71,12 @@ type deviceSite struct {
 	data     *operands
 	order    *rotation
 	holder   *holder
-	// asking is the most that it took lately to ask the device for a product.
-	asking time.Duration
+	// enqueueing is the recent maximum of the host time to enqueue a product.
+	enqueueing time.Duration
 }
 
-// deviceAlign is where matrices begin: at multiples of what [device.Device.Alloc]
-// promises, so that each copy of them is as good as the first.
+// deviceAlign is the alignment of matrices in bytes. [device.Device.Alloc] guarantees the same, so
+// all sets of operands are aligned like the first.
 const deviceAlign = 256
 
 func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *operands, subjects []DeviceSubject, o Options) (_ site, err error) {
@@ -91,7 +88,7 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 	}()
 	host := [...][]byte{data.A, data.B, data.C, data.Bias, data.ends, 4 + gemm.Extras: nil}
 	copy(host[5:], data.Extras[:])
-	size := 0 // of a set
+	size := 0 // of one set
 	var offsets [len(host)]int
 	for i, b := range host {
 		offsets[i] = size
@@ -120,10 +117,10 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 	return s, err
 }
 
-// upload fills the sets of matrices, many small ones with one copy.
+// upload fills the sets of matrices. It copies many small sets at once.
 func (s *deviceSite) upload(ctx context.Context, host [][]byte, offsets []int, size int) error {
-	const enough = 4 << 20
-	if size > enough {
+	const blockBytes = 4 << 20
+	if size > blockBytes {
 		for _, m := range s.copies {
 			for i, b := range host {
 				if err := s.device.CopyIn(ctx, m.A+device.Ptr(offsets[i]), b, device.Whole(len(b))); err != nil {
@@ -133,7 +130,7 @@ func (s *deviceSite) upload(ctx context.Context, host [][]byte, offsets []int, s
 		}
 		return nil
 	}
-	together := min(len(s.copies), enough/size)
+	together := min(len(s.copies), blockBytes/size)
 	block := make([]byte, together*size)
 	for i, b := range host {
 		for set := range together {
@@ -160,7 +157,8 @@ func (s *deviceSite) prepare(ctx context.Context, i int) (product, error) {
 	return bind(run), nil
 }
 
-// try is the median of a few timings, each of as many products as are worth timing.
+// try returns the median of a few timings in seconds per product. Each timing runs enough products
+// to be accurate.
 func (s *deviceSite) try(ctx context.Context, run product) (float64, error) {
 	if _, err := s.time(ctx, run, 1); err != nil {
 		return 0, err
@@ -173,7 +171,7 @@ func (s *deviceSite) try(ctx context.Context, run product) (float64, error) {
 	_, most := s.batch()
 	n, timings := min(int(enough/max(once, 1))+1, most), 5
 	if once > slow {
-		timings = 1 // which hardly differ
+		timings = 1 // long timings vary little
 	}
 	var times []float64
 	for range timings {
@@ -199,39 +197,39 @@ func (s *deviceSite) result(ctx context.Context, run product) ([]byte, time.Dura
 	return c, took, s.device.CopyOut(ctx, c, at, device.Whole(len(c)))
 }
 
-// time holds the device until all products are asked for, so that it never waits for
-// the host between two of them. Where the asking took longer than the holding, as when
-// the driver loads a kernel just then, the time is not the device's, and is taken again.
+// time holds the device until all products are enqueued, so that it does not wait for the host
+// between two of them. If enqueueing took longer than the hold, for example because the driver
+// loaded a kernel, the timing includes waiting and is repeated.
 func (s *deviceSite) time(ctx context.Context, run product, n int) (took time.Duration, err error) {
 	const tries = 4
 	for range tries {
-		held, err := s.holder.hold(ctx, time.Duration(n)*s.asking)
+		held, err := s.holder.hold(ctx, time.Duration(n)*s.enqueueing)
 		if err != nil {
 			return 0, err
 		}
 		start := time.Now()
-		asked := time.Duration(0)
+		enqueued := time.Duration(0)
 		took, err = s.between(ctx, func() error {
 			for range n {
 				if err := run(ctx, s.order.next()); err != nil {
 					return err
 				}
 			}
-			asked = time.Since(start)
+			enqueued = time.Since(start)
 			return nil
 		})
 		if err != nil {
 			return 0, err
 		}
-		s.asking = max(asked/time.Duration(n), s.asking/2)
-		if asked <= held {
+		s.enqueueing = max(enqueued/time.Duration(n), s.enqueueing/2)
+		if enqueued <= held {
 			break
 		}
 	}
 	return took, nil
 }
 
-// between is the device's time for what f asks of it.
+// between returns the device time of the work that f enqueues.
 func (s *deviceSite) between(ctx context.Context, f func() error) (took time.Duration, err error) {
 	from, err := s.device.Record()
 	if err != nil {
@@ -249,8 +247,8 @@ func (s *deviceSite) between(ctx context.Context, f func() error) (took time.Dur
 	return to.Since(ctx, from)
 }
 
-// batch is long beside the pauses between two timings, in which the device would cool
-// down, where that does not take more launches than a driver lets queue up.
+// batch returns a shortest timing that is much longer than the pauses between timings, in which the
+// GPU's clock would change, and a largest number of launches that a driver can queue.
 func (s *deviceSite) batch() (time.Duration, int) { return 10 * time.Millisecond, 64 }
 func (s *deviceSite) sets() int                   { return len(s.copies) }
 
@@ -259,7 +257,7 @@ func (s *deviceSite) steps(int) (*Steps, error) { return nil, nil }
 func (s *deviceSite) close() error {
 	err := errors.Join(s.device.Free(s.memory), s.holder.close())
 	if err != nil {
-		return fmt.Errorf("giving the measurement's memory back: %w", err)
+		return fmt.Errorf("freeing the memory of the measurement: %w", err)
 	}
 	return nil
 }

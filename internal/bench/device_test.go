@@ -15,17 +15,17 @@ import (
 	"tilework/internal/gemm"
 )
 
-// lab is a device whose time is a clock's. Its memory is the emulator's, and every
-// kernel that it is given is the holder's.
+// lab is a device whose events read a fake clock. Its memory is that of the emulator. It does not
+// run the holder's kernel, the only kernel it is given.
 type lab struct {
 	*emu.Device
 	clock  *clock
 	info   device.Info
 	held   []time.Duration
-	events int // that were not freed
-	loaded int // modules that were not unloaded
+	events int // not freed yet
+	loaded int // modules not unloaded yet
 	sensed int
-	asked  []Matrices // in the order of the products
+	runs   []Matrices // operands of each product, in order
 	fail   func(call string) error
 }
 
@@ -110,20 +110,20 @@ func (e labEvent) Since(_ context.Context, earlier device.Event) (time.Duration,
 
 func (e labEvent) Free() error { e.events--; return nil }
 
-// clean says what a measurement has left behind.
-func (l *lab) clean(t *testing.T) {
+// checkFreed fails the test if a measurement has not freed its memory, events and modules.
+func (l *lab) checkFreed(t *testing.T) {
 	t.Helper()
 	if l.Used() != 0 || l.events != 0 || l.loaded != 0 {
-		t.Errorf("left on the device: %d bytes, %d events, %d modules", l.Used(), l.events, l.loaded)
+		t.Errorf("not freed on the device: %d bytes, %d events, %d modules", l.Used(), l.events, l.loaded)
 	}
 }
 
-// onLab is a fake that multiplies on a lab.
+// onLab is a fake subject that multiplies on a lab.
 type onLab struct {
 	fake
-	lab   *lab
-	ways  []time.Duration // that it tries, if any
-	tried []float64
+	lab    *lab
+	trials []time.Duration // durations of the algorithms that it tries
+	tried  []float64
 }
 
 func (f *onLab) Prepare(ctx context.Context, p *gemm.Problem, try Try) (Enqueue, error) {
@@ -131,9 +131,9 @@ func (f *onLab) Prepare(ctx context.Context, p *gemm.Problem, try Try) (Enqueue,
 	if err != nil {
 		return nil, err
 	}
-	for _, cost := range f.ways {
+	for _, cost := range f.trials {
 		took, err := try(func(_ context.Context, m Matrices) error {
-			f.lab.asked = append(f.lab.asked, m)
+			f.lab.runs = append(f.lab.runs, m)
 			f.lab.clock.t += cost
 			return nil
 		})
@@ -143,13 +143,13 @@ func (f *onLab) Prepare(ctx context.Context, p *gemm.Problem, try Try) (Enqueue,
 		f.tried = append(f.tried, took)
 	}
 	return func(ctx context.Context, m Matrices) error {
-		f.lab.asked = append(f.lab.asked, m)
+		f.lab.runs = append(f.lab.runs, m)
 		b := gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}
 		first := b.C[:p.C.Type.Size()]
 		if err := f.lab.Device.CopyOut(ctx, first, m.C, device.Whole(len(first))); err != nil {
 			return err
 		}
-		if !untouched(p, first) { // it is not looked at
+		if !untouched(p, first) { // the result is not checked
 			return multiply(b)
 		}
 		for _, x := range []struct {
@@ -171,7 +171,7 @@ func TestMeasureOn(t *testing.T) {
 	c := new(clock)
 	l := newLab(t, c)
 	kernel := &onLab{lab: l, fake: fake{name: "kernel", clock: c, cost: every(300 * time.Microsecond)}}
-	peer := &onLab{lab: l, ways: []time.Duration{time.Millisecond, 10 * time.Microsecond}, fake: fake{name: "peer", clock: c, cost: every(30 * time.Microsecond)}}
+	peer := &onLab{lab: l, trials: []time.Duration{time.Millisecond, 10 * time.Microsecond}, fake: fake{name: "peer", clock: c, cost: every(30 * time.Microsecond)}}
 	o := quick(c)
 	o.Lead, o.Cold = 0, true
 	o.Environment.GPUCache = 1 << 20
@@ -179,7 +179,7 @@ func TestMeasureOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.clean(t)
+	l.checkFreed(t)
 	k, p := records[0], records[1]
 	for i, want := range []struct {
 		name    string
@@ -191,56 +191,56 @@ func TestMeasureOn(t *testing.T) {
 			t.Errorf("%s: %v", want.name, err)
 		}
 		if r.Subject != want.name || !near(r.Seconds.Median, want.seconds) || r.Batch != want.batch || !r.Verified || !r.Cold {
-			t.Errorf("record %+v", r)
+			t.Errorf("record %+v: want %+v, verified and cold", r, want)
 		}
 	}
 	if v, ok := k.RatioTo("peer"); !ok || !near(v.Speed, 0.1) {
-		t.Errorf("the kernel is %v times as fast as the peer, want 0.1", v.Speed)
+		t.Errorf("the kernel's speed relative to the peer is %v, want 0.1", v.Speed)
 	}
 	if p.Setup <= 0 || len(peer.tried) != 2 || !near(peer.tried[0], 1e-3) || !near(peer.tried[1], 10e-6) {
-		t.Errorf("the peer tried %v in %v s", peer.tried, p.Setup)
+		t.Errorf("the peer measured trials of %v s in a setup of %v s, want 1e-3 and 10e-6", peer.tried, p.Setup)
 	}
 	if k.Load == nil || k.Load.Samples < 1 || k.Load.SMClock.Min <= 1000 || k.Load.PowerLimit != 700 || k.Load.Power.Median != 500 {
-		t.Errorf("load %+v", k.Load)
+		t.Errorf("got load %+v, want the sensors' values", k.Load)
 	}
 	if k.Buffers*3*128*128*4 < 2<<20 {
-		t.Errorf("%d sets of operands do not outgrow 1 MiB twice", k.Buffers)
+		t.Errorf("%d sets of operands are smaller than twice the cache of 1 MiB", k.Buffers)
 	}
-	// Of all subjects, in the rounds: the products that are checked use the first set.
-	rounds := len(l.asked) - 2
-	asked := l.asked[rounds-8*k.Buffers : rounds]
-	for i := range len(asked) - k.Buffers + 1 {
+	// The products of the rounds. Verified products, before and after them, use the first set.
+	rounds := len(l.runs) - 2
+	used := l.runs[rounds-8*k.Buffers : rounds]
+	for i := range len(used) - k.Buffers + 1 {
 		window := map[Matrices]bool{}
-		for _, m := range asked[i : i+k.Buffers] {
+		for _, m := range used[i : i+k.Buffers] {
 			window[m] = true
 		}
 		if len(window) != k.Buffers {
 			t.Fatalf("products %d to %d used %d sets of operands, want %d", i, i+k.Buffers, len(window), k.Buffers)
 		}
 	}
-	for _, m := range asked {
+	for _, m := range used {
 		for _, at := range []device.Ptr{m.A, m.B, m.C} {
 			if at%deviceAlign != 0 {
-				t.Fatalf("a matrix at %#x", at)
+				t.Fatalf("matrix at %#x: want a multiple of %d", at, deviceAlign)
 			}
 		}
 	}
-	if slices.Min(l.held) < 30*time.Microsecond || slices.Max(l.held) > mostHeld {
-		t.Errorf("the device was held for %v to %v", slices.Min(l.held), slices.Max(l.held))
+	if slices.Min(l.held) < 30*time.Microsecond || slices.Max(l.held) > maxHold {
+		t.Errorf("the device was held for %v to %v, want 30 µs to maxHold", slices.Min(l.held), slices.Max(l.held))
 	}
 }
 
-// TestLateHost: a timing that the host was late for is taken again with the device held
-// for longer, and what was an exception is soon forgotten.
+// TestLateHost checks that a timing with late enqueueing is repeated with a longer hold, and that
+// the hold shrinks again afterwards.
 func TestLateHost(t *testing.T) {
 	c := new(clock)
 	l := newLab(t, c)
 	a := &onLab{lab: l, fake: fake{name: "a", clock: c}}
-	late := 40 // the number of the call
+	late := 40 // index of the slow call
 	a.cost = func(call int) time.Duration {
 		if call == late {
 			time.Sleep(3 * time.Millisecond)
-			return 3 * time.Millisecond // as a device that waits for the host
+			return 3 * time.Millisecond // like a device that waits for the host
 		}
 		return 200 * time.Microsecond
 	}
@@ -252,14 +252,14 @@ func TestLateHost(t *testing.T) {
 		t.Errorf("the late timing was kept: %+v", s)
 	}
 	if longest := slices.Max(l.held); longest < 3*time.Millisecond {
-		t.Errorf("the device was held for %v at most", longest)
+		t.Errorf("the longest hold is %v, want at least 3 ms", longest)
 	}
 	if last := l.held[len(l.held)-1]; last > time.Millisecond {
-		t.Errorf("it is held for %v at last", last)
+		t.Errorf("the last hold is %v, want at most 1 ms", last)
 	}
 }
 
-// TestMeasureOnFailures: whatever fails is reported, and nothing stays on the device.
+// TestMeasureOnFailures checks that each failure is reported and leaves nothing on the device.
 func TestMeasureOnFailures(t *testing.T) {
 	boom := fmt.Errorf("%w: boom", device.ErrLost)
 	for _, call := range []string{"Alloc", "CopyIn", "CopyOut", "Load", "Function", "Launch", "Record", "Since"} {
@@ -281,13 +281,13 @@ func TestMeasureOnFailures(t *testing.T) {
 				b := &onLab{lab: l, fake: fake{name: "b", clock: c, cost: every(time.Millisecond)}}
 				_, err := MeasureOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a, b}, nil, quick(c))
 				if failed != errors.Is(err, boom) {
-					t.Errorf("failed is %v, error %v", failed, err)
+					t.Errorf("the device failed: %v; got error %v", failed, err)
 				}
-				l.clean(t)
+				l.checkFreed(t)
 			})
 		}
 	}
-	t.Run("a wrong result", func(t *testing.T) {
+	t.Run("wrong result", func(t *testing.T) {
 		c := new(clock)
 		l := newLab(t, c)
 		a := &onLab{lab: l, fake: fake{name: "a", clock: c, spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}}
@@ -295,9 +295,9 @@ func TestMeasureOnFailures(t *testing.T) {
 		if !errors.Is(err, gemm.ErrVerify) {
 			t.Errorf("error %v", err)
 		}
-		l.clean(t)
+		l.checkFreed(t)
 	})
-	t.Run("more than the device's memory", func(t *testing.T) {
+	t.Run("out of device memory", func(t *testing.T) {
 		c := new(clock)
 		l := newLab(t, c)
 		l.info.Memory = 1000
@@ -307,27 +307,27 @@ func TestMeasureOnFailures(t *testing.T) {
 			t.Errorf("error %v", err)
 		}
 	})
-	t.Run("an interruption", func(t *testing.T) {
+	t.Run("interruption", func(t *testing.T) {
 		c := new(clock)
 		l := newLab(t, c)
 		ctx, cancel := context.WithCancel(t.Context())
 		a := &onLab{lab: l, fake: fake{name: "a", clock: c, cost: every(time.Millisecond)}}
 		a.seen = func(gemm.Buffers) {
-			if a.calls == 2000 { // a busy machine makes a timing late, which is then taken again
+			if a.calls == 2000 { // leaves room for timings that are repeated because enqueueing was late
 				cancel()
 			}
 		}
 		l.fail = func(call string) error { return ctx.Err() }
 		o := quick(c)
-		o.MinTime, o.MaxTime = time.Hour, time.Hour // it is not done by then
+		o.MinTime, o.MaxTime = time.Hour, time.Hour // longer than the test
 		records, err := MeasureOn(ctx, l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, o)
 		if !errors.Is(err, context.Canceled) || len(records) != 1 || records[0].Error != "" || records[0].Reps < 5 || !records[0].Interrupted {
-			t.Errorf("error %v, records %+v", err, records)
+			t.Errorf("got error %v, records %+v; want Canceled and one interrupted record", err, records)
 		}
 	})
 }
 
-// TestHold: a real device takes the kernel's text, and the emulator can run it.
+// TestHold checks that an emulated device is not held, and that the emulator can run the kernel.
 func TestHold(t *testing.T) {
 	d, err := emu.Open(emu.Options{MaxInstructions: 1e6})
 	if err != nil {
@@ -335,9 +335,9 @@ func TestHold(t *testing.T) {
 	}
 	h, err := newHolder(t.Context(), d)
 	if err != nil || h.function != nil {
-		t.Errorf("an emulated device is held: %v, %v", h, err)
+		t.Errorf("newHolder on an emulated device: %v, error %v; want no function", h, err)
 	}
-	m, err := d.Load(t.Context(), holdText)
+	m, err := d.Load(t.Context(), holdPTX)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,6 +346,6 @@ func TestHold(t *testing.T) {
 		t.Fatal(err)
 	}
 	if held, err := h.hold(t.Context(), 100*time.Microsecond); err != nil || held < 100*time.Microsecond {
-		t.Error(held, err)
+		t.Errorf("held for %v, error %v; want at least 100 µs", held, err)
 	}
 }

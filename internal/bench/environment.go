@@ -15,34 +15,34 @@ import (
 	"tilework/internal/host"
 )
 
-// Environment is where and with what a measurement was made. It names no host.
+// Environment describes the machine and software of a measurement. It does not contain the host's
+// name.
 type Environment struct {
 	Date       time.Time `json:"date"`
 	OS         string    `json:"os"`
 	Arch       string    `json:"arch"`
 	CPU        string    `json:"cpu,omitempty"`
-	Features   []string  `json:"features,omitempty"` // the instruction sets that matter to products
-	CPUClock   float64   `json:"cpu_mhz,omitempty"`  // of one core, as the system tells it before the measurement
-	Cores      int       `json:"cores"`              // logical processors that the process may use
+	Features   []string  `json:"features,omitempty"` // instruction sets that affect the kernels
+	CPUClock   float64   `json:"cpu_mhz,omitempty"`  // of one core, read before the measurement
+	Cores      int       `json:"cores"`              // logical cores available to the process
 	GOMAXPROCS int       `json:"gomaxprocs"`
 	Cache      int64     `json:"cache_bytes,omitempty"` // the last-level cache
 	Memory     int64     `json:"memory_bytes,omitempty"`
 	Go         string    `json:"go"`
 	Version    string    `json:"version,omitempty"`         // of tilework
-	Commit     string    `json:"commit,omitempty"`          // that it was built from
-	Modified   bool      `json:"modified,omitempty"`        // there were changes on top of the commit
-	GPU        string    `json:"gpu,omitempty"`             // set, with the rest, by whoever measures on one
+	Commit     string    `json:"commit,omitempty"`          // of the build
+	Modified   bool      `json:"modified,omitempty"`        // the build had uncommitted changes
+	GPU        string    `json:"gpu,omitempty"`             // GPU, GPUCache and Driver are set by the caller
 	GPUCache   int64     `json:"gpu_cache_bytes,omitempty"` // its L2
 	Driver     string    `json:"driver,omitempty"`
-	Command    string    `json:"command,omitempty"` // that measured, as a shell reads it
-	// What copies between the host's memory and a device go through: so many threads
-	// and so much pinned memory, each way.
+	Command    string    `json:"command,omitempty"` // command line of the measurement, quoted for a shell
+	// StagingThreads is the number of threads that copy between the host's memory and a device, and
+	// StagingBytes the size of the pinned memory in between, per direction.
 	StagingThreads int   `json:"staging_threads,omitempty"`
 	StagingBytes   int64 `json:"staging_bytes,omitempty"`
 }
 
-// Host describes this process and its machine. What the system does not tell is
-// left empty.
+// Host describes this process and its machine. Values that the system does not report are empty.
 func Host() Environment {
 	e := Environment{
 		Date: time.Now().UTC().Truncate(time.Second),
@@ -65,7 +65,7 @@ func Host() Environment {
 	return e
 }
 
-// build is the version of tilework, with its commit where that is not in it already.
+// build returns the version of tilework, with the commit if the version does not contain it.
 func (e *Environment) build() string {
 	text := e.Version
 	if short := e.Commit[:min(12, len(e.Commit))]; !strings.Contains(text, short) {
@@ -77,7 +77,7 @@ func (e *Environment) build() string {
 	return text
 }
 
-// String is the environment in a line: devices, system, versions and date.
+// String returns a line with the devices, system, versions and date.
 func (e *Environment) String() string {
 	cpu := cmp.Or(e.CPU, e.Arch)
 	if e.CPUClock > 0 {
@@ -100,8 +100,7 @@ func (e *Environment) String() string {
 	return strings.Join(append(facts, e.Date.UTC().Format(time.DateOnly)), "; ")
 }
 
-// commandLine is a command that a shell splits into args, the program without its
-// folder.
+// commandLine returns the shell command for args, with the base name of the program.
 func commandLine(args []string) string {
 	words := slices.Clone(args)
 	for i, w := range words {
@@ -116,7 +115,7 @@ func commandLine(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// needsQuotes reports whether a shell might read more into c than c.
+// needsQuotes reports whether c may have a special meaning in a shell.
 func needsQuotes(c rune) bool {
 	return !unicode.IsLetter(c) && !unicode.IsDigit(c) && !strings.ContainsRune("-_=+,.:/@%", c)
 }

@@ -7,16 +7,16 @@ import (
 	"testing"
 )
 
-// TestCommandLine asks a shell what it makes of the command.
+// TestCommandLine checks the quoting with a real shell.
 func TestCommandLine(t *testing.T) {
 	sh, err := exec.LookPath("sh")
 	if err != nil {
-		t.Skip("there is no shell to ask")
+		t.Skip("no shell")
 	}
 	args := []string{"/a b/tilework", "bench", "--sizes", "64:1024:*2", "--peer-path", "cublaslt=/x y/lib's.so", "", "$HOME", `a\b"c`, "#1", "~", "a;b", "ü"}
 	command := commandLine(args)
 	if !strings.HasPrefix(command, "tilework bench --sizes '64:1024:*2' ") {
-		t.Errorf("the command is %s", command)
+		t.Errorf("got command %s", command)
 	}
 	_, rest, _ := strings.Cut(command, " ")
 	out, err := exec.Command(sh, "-c", `printf '%s\n' `+rest).Output()
@@ -24,6 +24,6 @@ func TestCommandLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n"); !slices.Equal(got, args[1:]) {
-		t.Errorf("of %q a shell makes %q", command, got)
+		t.Errorf("the shell parses %q as %q, want %q", command, got, args[1:])
 	}
 }

@@ -11,17 +11,17 @@ import (
 	"tilework/internal/gemm"
 )
 
-// clock stands still until somebody moves it.
+// clock is a clock that only tests advance.
 type clock struct{ t time.Duration }
 
 func (c *clock) now() time.Duration { return c.t }
 
-// fake multiplies correctly unless told otherwise, and moves the clock by its cost.
+// fake is a subject that multiplies correctly by default and advances the clock by its cost.
 type fake struct {
 	name   string
 	clock  *clock
 	cost   func(call int) time.Duration
-	spoil  func(p *gemm.Problem, b gemm.Buffers) // what it does wrong
+	spoil  func(p *gemm.Problem, b gemm.Buffers) // corrupts the result
 	fail   func(call int) error
 	refuse error // from Prepare
 	seen   func(b gemm.Buffers)
@@ -46,7 +46,7 @@ func (f *fake) Prepare(_ context.Context, p *gemm.Problem) (func(gemm.Buffers) e
 				return err
 			}
 		}
-		if p.Beta != 0 || untouched(p, b.C) { // others are not looked at
+		if p.Beta != 0 || untouched(p, b.C) { // other results are not checked
 			multiply(p, b)
 			if f.spoil != nil {
 				f.spoil(p, b)
@@ -59,15 +59,15 @@ func (f *fake) Prepare(_ context.Context, p *gemm.Problem) (func(gemm.Buffers) e
 	}, nil
 }
 
-// untouched reports whether C is as it was before any product.
+// untouched reports whether C still has its initial value.
 func untouched(p *gemm.Problem, c []byte) bool {
 	clean := make([]byte, p.C.Type.Size())
 	poison(p.C.Type, clean)
 	return bytes.Equal(c[:len(clean)], clean)
 }
 
-// multiply is the loop of the definition, rounded after each step to the type that
-// sums are kept in, as a plain kernel would.
+// multiply computes p by its definition. It rounds to the accumulator type after each step, like a
+// simple kernel.
 func multiply(p *gemm.Problem, b gemm.Buffers) {
 	rounding := func(t dtype.Type) func(float64) float64 {
 		if t == dtype.I32 {
@@ -104,7 +104,7 @@ func multiply(p *gemm.Problem, b gemm.Buffers) {
 	}
 }
 
-// every is a cost that does not change.
+// every returns a constant cost.
 func every(d time.Duration) func(int) time.Duration { return func(int) time.Duration { return d } }
 
 func shape(t *testing.T, s Shape, in, out dtype.Type) Case {
@@ -116,7 +116,7 @@ func shape(t *testing.T, s Shape, in, out dtype.Type) Case {
 	return Case{Problem: p, Device: "cpu", Threads: 2}
 }
 
-// quick measures on a fake clock, on a machine with 1 MiB of cache.
+// quick returns options for a fake clock and a machine with 1 MiB of cache.
 func quick(c *clock) Options {
 	return Options{Lead: -1,
 		MinReps: 5, MinTime: 100 * time.Millisecond, MaxTime: time.Second, Warmup: 10 * time.Millisecond,
@@ -129,7 +129,7 @@ func measure(t *testing.T, c Case, o Options, subjects ...Subject) ([]Record, er
 	records, err := Measure(context.Background(), c, subjects, nil, o)
 	for i := range records {
 		if err := records[i].check(); err != nil {
-			t.Errorf("record %d would not be read back: %v", i, err)
+			t.Errorf("record %d is invalid: %v", i, err)
 		}
 	}
 	return records, err

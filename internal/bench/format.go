@@ -12,29 +12,28 @@ import (
 	"tilework/internal/table"
 )
 
-// Format is a form in which records are written.
+// Format is an output format for records.
 type Format struct {
 	Name  string
 	About string // in a few words
-	// Write writes records and returns w's error. A table is fitted to a width in
-	// characters, without a limit if it is 0; the other formats ignore it. jsonl and bench
-	// write two lists, one after the other, as they write both in one.
+	// Write writes records and returns w's error. A table is fitted to width characters, or not
+	// limited if width is 0; other formats ignore width. In the formats jsonl and bench, writing
+	// two lists one after the other has the same result as writing both at once.
 	Write func(w io.Writer, records []Record, width int) error
 }
 
-// formats holds one row for each.
 var formats = []Format{
-	{"table", "columns to look at", writeTable},
+	{"table", "aligned columns for reading", writeTable},
 	{"json", "an array of records", writeJSON},
-	{"jsonl", "one record a line", writeJSONL},
+	{"jsonl", "one record per line", writeJSONL},
 	{"csv", "all columns, for spreadsheets and plots", writeCSV},
 	{"bench", "Go's benchmark format, for benchstat", writeBench},
 }
 
-// Formats lists the formats.
+// Formats returns the output formats.
 func Formats() []Format { return slices.Clone(formats) }
 
-// FindFormat returns the format of that name.
+// FindFormat returns the format with the given name.
 func FindFormat(name string) (Format, error) {
 	var known []string
 	for _, f := range formats {
@@ -43,7 +42,7 @@ func FindFormat(name string) (Format, error) {
 		}
 		known = append(known, f.Name)
 	}
-	return Format{}, fmt.Errorf("unknown format %q (want one of %s)", name, strings.Join(known, ", "))
+	return Format{}, fmt.Errorf("unknown format %q: want one of %s", name, strings.Join(known, ", "))
 }
 
 func writeJSONL(w io.Writer, records []Record, _ int) error {
@@ -58,7 +57,7 @@ func writeJSONL(w io.Writer, records []Record, _ int) error {
 
 func writeJSON(w io.Writer, records []Record, _ int) error {
 	if records == nil {
-		records = []Record{} // an array, not null
+		records = []Record{} // encoded as [], not null
 	}
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
@@ -103,8 +102,8 @@ func writeCSV(w io.Writer, records []Record, _ int) error {
 	return out.Error()
 }
 
-// writeTable writes times and counts as a table each, the summaries of the times, the
-// footnotes, and where all was measured.
+// writeTable writes a table of the times, a table of the counts, the summaries, the footnotes and
+// the environments.
 func writeTable(w io.Writer, records []Record, width int) error {
 	var times, counts []Record
 	for _, r := range records {
@@ -134,7 +133,7 @@ func writeTable(w io.Writer, records []Record, width int) error {
 	return nil
 }
 
-// writeRows leaves out the columns that are empty in every row.
+// writeRows writes a table without the columns that are empty in every row.
 func writeRows(w io.Writer, records []Record, width int) error {
 	var shown []table.Column
 	rows := make([][]string, len(records))
@@ -170,23 +169,22 @@ func writeRows(w io.Writer, records []Record, width int) error {
 	return table.Write(w, width, shown, rows)
 }
 
-// environmentLines describes the machines and versions that the records were measured
-// with, each once.
+// environmentLines describes each environment of the records once.
 func environmentLines(records []Record) (lines []string) {
-	var told []string
+	var seen []string
 	for i := range records {
 		e := records[i].Environment
 		line := e.String()
-		if e.CPUClock = 0; slices.Contains(told, e.String()) {
-			continue // another clock rate is no other environment
+		if e.CPUClock = 0; slices.Contains(seen, e.String()) {
+			continue // ignores differences of the clock rate alone
 		}
-		told = append(told, e.String())
+		seen = append(seen, e.String())
 		lines = append(lines, line)
 	}
 	return lines
 }
 
-// summaryLines describes the summaries of several cases.
+// summaryLines describes the summaries of at least two cases.
 func summaryLines(records []Record) (lines []string) {
 	for _, s := range Summarize(records) {
 		if s.Cases < 2 {
@@ -206,7 +204,7 @@ func summaryLines(records []Record) (lines []string) {
 	return lines
 }
 
-// peersOf lists the peers that records are compared with, as they first appear.
+// peersOf returns the peers that records are compared with, in the order of first appearance.
 func peersOf(records []Record) []string {
 	var peers []string
 	for i := range records {
@@ -219,18 +217,18 @@ func peersOf(records []Record) []string {
 	return peers
 }
 
-// units says of the units that benchstat does not know which way is better.
+// units lists the direction of improvement for the units that benchstat does not know.
 var units = []struct{ name, better string }{
 	{"GFLOP/s", "higher"}, {"warp-instructions", "lower"}, {"FLOP", "lower"}, {"B-loaded", "lower"}, {"B-stored", "lower"},
 	{"sectors", "lower"}, {"wavefronts", "lower"}, {"conflicts", "lower"},
 }
 
-// writeBench writes a line for each sample, named by its case
-// (golang.org/design/14313-benchmark-format). Records without times or counts are
-// comments. So are the versions, and the date: benchstat compares only what was measured
-// with the same configuration, which these must not be part of.
+// writeBench writes one line per sample, named after its case
+// (golang.org/design/14313-benchmark-format). Records without times or counts become comments. So
+// do the versions and the date, because benchstat only compares results with equal configuration
+// lines.
 func writeBench(w io.Writer, records []Record, _ int) error {
-	out := bufio.NewWriter(w) // it keeps the first error
+	out := bufio.NewWriter(w) // keeps the first error
 	for _, u := range units {
 		fmt.Fprintf(out, "Unit %s better=%s\n", u.name, u.better)
 	}
@@ -264,7 +262,8 @@ func writeBench(w io.Writer, records []Record, _ int) error {
 	return out.Flush()
 }
 
-// benchName has the parts that benchstat can group and filter by: /subject, /in …
+// benchName returns a benchmark name whose parts, such as /subject and /in, benchstat can filter
+// by.
 func benchName(r *Record) string {
 	b := new(strings.Builder)
 	fmt.Fprintf(b, "BenchmarkGemm/subject=%s/in=%s/out=%s/M=%d/N=%d/K=%d/trans=%s/threads=%d", benchWord(r.Subject), r.In, r.Out, r.M, r.N, r.K, r.Transposes(), r.Threads)
@@ -277,10 +276,10 @@ func benchName(r *Record) string {
 	return b.String()
 }
 
-// oneLine is s with each run of white space, ends of lines among it, as one space.
+// oneLine replaces each run of white space, including line ends, by one space.
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// benchWord replaces what would end a name or a part of it.
+// benchWord replaces the characters that would end a benchmark name or a part of it.
 func benchWord(s string) string {
 	return strings.Map(func(c rune) rune {
 		if c <= ' ' || c == '/' || c == '=' || c == 0x7f {

@@ -20,8 +20,8 @@ import (
 	"tilework/internal/testkit"
 )
 
-// examples are a kernel, a peer and one that failed, on one case, the kernel again on
-// another, and what an emulator counted.
+// examples returns the records of a kernel, a peer and a failed subject on one case, of the same
+// kernel on another case, and of an emulated kernel.
 func examples(t *testing.T) []Record {
 	t.Helper()
 	env := Environment{Date: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), OS: "linux", Arch: "amd64", CPU: "R3000, 33 MHz", Cores: 2, GOMAXPROCS: 2, Go: "go1.26"}
@@ -41,7 +41,7 @@ func examples(t *testing.T) []Record {
 	p := record(c, "openblas", 5e-6)
 	p.Peer = true
 	bad := newRecord(&c)
-	bad.Subject, bad.Environment, bad.Error = "naive", env, "verification failed: it is off, \"much\""
+	bad.Subject, bad.Environment, bad.Error = "naive", env, "verification failed: off by \"much\""
 
 	q, _, err := gemm.New(1, gemm.Dense(dtype.BF16, 5, 4).T(), gemm.Dense(dtype.BF16, 5, 6), 1, gemm.Dense(dtype.F32, 4, 6), gemm.Epilogue{Bias: gemm.BiasCol, Activation: gemm.ActReLU})
 	if err != nil {
@@ -54,7 +54,7 @@ func examples(t *testing.T) []Record {
 	emulated.Verified, emulated.ErrorRatio = true, 0.25
 	emulated.Counts = &Counts{
 		Instructions: 700, Flops: 20_000, Issued: 20_200, LoadBytes: 80_000, StoreBytes: 800, Sectors: 3000, IdealSectors: 2600,
-		DistinctSectors: 90, SharedRequests: 10, Wavefronts: 12, IdealWavefronts: 10, Then: &ThenCounts{HalfWarps: 20, Transactions: 170, Wavefronts: 40, IdealWavefronts: 40},
+		DistinctSectors: 90, SharedRequests: 10, Wavefronts: 12, IdealWavefronts: 10, Historic: &HistoricCounts{HalfWarps: 20, Transactions: 170, Wavefronts: 40, IdealWavefronts: 40},
 	}
 	return []Record{a, p, bad, last, emulated}
 }
@@ -77,7 +77,7 @@ func TestTable(t *testing.T) {
 subject   device  type              M×N×K     trans  bias    activation  threads  transfers  cache  reps  median   spread  GFLOP/s   of peak  error/bound  × openblas  note
 tile 8/x  cpu     float32           10×20×50                             2                   warm   3     2 µs?    120.0%  10?       50.0%    0.12         2.50
 openblas  cpu     float32           10×20×50                             2                   warm   1     5 µs?    0.0%    4?                 0.12
-naive     cpu     float32           10×20×50                             2                                                                                             verification failed: it is off, "much"
+naive     cpu     float32           10×20×50                             2                                                                                             verification failed: off by "much"
 tile 8/x  gpu:0   bfloat16→float32  4×6×5     TN     column  relu                 yes        cold   1     250 ms?  0.0%    9.6e-07?           0.12
 subject  device  type     M×N×K     instructions  FLOP   issued  loaded    FLOP/byte  stored     sectors (ideal)  distinct  wavefronts  conflicts  error/bound
 naive    emu     float32  10×20×50  700           20000  20200   78.1 KiB  0.25       800 bytes  3000 (2600)      90        12          2          0.25
@@ -96,7 +96,7 @@ func trimLines(s string) string {
 	return b.String()
 }
 
-// TestNarrowTable checks that a table fits its width, and that it keeps the figures that matter.
+// TestNarrowTable checks that a table fits its width and keeps the essential columns.
 func TestNarrowTable(t *testing.T) {
 	f, err := FindFormat("table")
 	if err != nil {
@@ -110,7 +110,7 @@ func TestNarrowTable(t *testing.T) {
 		}
 		for line := range strings.Lines(b.String()) {
 			if n := utf8.RuneCountInString(strings.TrimSpace(line)); n > width {
-				t.Errorf("width %d: a line of %d characters: %q", width, n, line)
+				t.Errorf("width %d: got a line of %d characters: %q", width, n, line)
 			}
 		}
 		for _, title := range []string{"subject", "M×N×K", "median", "GFLOP/s", "× openblas"} {
@@ -119,12 +119,12 @@ func TestNarrowTable(t *testing.T) {
 			}
 		}
 		if !strings.Contains(b.String(), "cache warm") {
-			t.Errorf("width %d: no word about the cache, which is the same in all rows:\n%s", width, &b)
+			t.Errorf("width %d: the cache, equal in all rows, is not stated:\n%s", width, &b)
 		}
 	}
 }
 
-// TestDropped checks that every column in the list exists.
+// TestDropped checks that every title in dropped is a column.
 func TestDropped(t *testing.T) {
 	for _, title := range dropped {
 		if !slices.ContainsFunc(columns, func(c column) bool { return c.text != nil && c.title == title }) {
@@ -155,7 +155,7 @@ func TestCSV(t *testing.T) {
 	}{
 		{0, "subject", "tile 8/x"}, {0, "m", "10"}, {0, "seconds", "2e-06"}, {0, "gflops", "10"}, {0, "speed_over_openblas", "2.5"},
 		{1, "peer", "true"}, {1, "speed_over_openblas", ""}, {1, "cpu", "R3000, 33 MHz"},
-		{2, "error", `verification failed: it is off, "much"`},
+		{2, "error", `verification failed: off by "much"`},
 		{3, "trans", "TN"}, {3, "beta", "1"}, {3, "bias", "column"}, {3, "device", "gpu:0"}, {3, "date", "2026-11-21T01:02:03Z"},
 		{3, "cores", "2"}, {3, "instructions", "0"}, {4, "instructions", "700"}, {4, "bank_conflicts", "2"}, {4, "flops_per_byte", "0.25"},
 	} {
@@ -166,13 +166,13 @@ func TestCSV(t *testing.T) {
 	names := map[string]bool{}
 	for _, name := range rows[0] {
 		if names[name] {
-			t.Errorf("two columns %q", name)
+			t.Errorf("duplicate column %q", name)
 		}
 		names[name] = true
 	}
 }
 
-// TestBench has Go's own parser read what is written.
+// TestBench parses the output with golang.org/x/perf/benchfmt.
 func TestBench(t *testing.T) {
 	records := examples(t)
 	text := write(t, "bench", records)
@@ -241,7 +241,7 @@ func TestBench(t *testing.T) {
 		t.Errorf("%d results, want %d", len(results), want)
 	}
 	if !strings.Contains(text, `# BenchmarkGemm/subject=naive`) {
-		t.Error("the failed subject is not mentioned")
+		t.Error("the failed subject is missing")
 	}
 }
 
@@ -254,48 +254,48 @@ func TestRoundTrip(t *testing.T) {
 				t.Fatalf("%s: %v", format, err)
 			}
 			if len(got) != n || n > 0 && !reflect.DeepEqual(got, want) {
-				t.Errorf("%s: %d records came back as\n%+v\nwant\n%+v", format, n, got, want)
+				t.Errorf("%s: got %d records\n%+v\nwant\n%+v", format, len(got), got, want)
 			}
 		}
 	}
 }
 
-func TestReadRecordsRefuses(t *testing.T) {
+func TestReadRecordsErrors(t *testing.T) {
 	good := strings.TrimSpace(write(t, "jsonl", examples(t)[:1]))
 	swap := func(old, new string) string {
 		t.Helper()
 		if strings.Count(good, old) != 1 {
-			t.Fatalf("%q is not once in %s", old, good)
+			t.Fatalf("want %q exactly once in %s", old, good)
 		}
 		return good + "\n" + strings.Replace(good, old, new, 1)
 	}
 	for _, c := range []struct{ name, text, want string }{
 		{"another schema", swap(`"schema":1`, `"schema":2`), "record 2: schema 2, want 1"},
-		{"an unknown field", swap(`"peak_gflops"`, `"peek"`), `record 2: json: unknown field "peek"`},
+		{"unknown field", swap(`"peak_gflops"`, `"peek"`), `record 2: json: unknown field "peek"`},
 		{"no subject", swap(`"subject":"tile 8/x"`, `"subject":""`), "record 2: no subject"},
-		{"an unknown type", swap(`"in":"float32"`, `"in":"float31"`), `record 2: in: unknown element type "float31"`},
-		{"no size", swap(`"n":20`, `"n":0`), "record 2: shape 10×0×50"},
-		{"a size that overflows", swap(`"n":20`, `"n":99999999999999999999`), "record 2: json: "},
-		{"no reps", swap(`"reps":3`, `"reps":0`), "record 2: 0 reps"},
+		{"unknown type", swap(`"in":"float32"`, `"in":"float31"`), `record 2: in: unknown element type "float31"`},
+		{"no size", swap(`"n":20`, `"n":0`), "record 2: shape 10×0×50: want"},
+		{"size overflow", swap(`"n":20`, `"n":99999999999999999999`), "record 2: json: "},
+		{"no reps", swap(`"reps":3`, `"reps":0`), "record 2: reps 0, "},
 		{"times out of order", swap(`"min":0.000001`, `"min":1`), "record 2: seconds "},
-		{"a negative time", swap(`"min":0.000001`, `"min":-1`), "record 2: seconds "},
-		{"a rate that is another", swap(`"gflops":10,`, `"gflops":11,`), "record 2: gflops 11, but 10×20×50 in 2e-06 s is 10"},
-		{"no samples", swap(`"samples":[0.000001,0.000002,0.000004]`, `"samples":null`), "record 2: 0 samples of 3 reps"},
-		{"a sample of no time", swap(`"samples":[0.000001,`, `"samples":[0,`), "record 2: a sample of 0 seconds"},
-		{"a ratio of nothing", swap(`"speed":2.5`, `"speed":0`), "record 2: versus "},
-		{"a string for a number", swap(`"m":10`, `"m":"10"`), "record 2: json: "},
-		{"counts of nothing", countsLine(t, func(c *Counts) { c.Instructions = 0 }), "record 2: 0 instructions"},
-		{"a negative count", countsLine(t, func(c *Counts) { c.StoreBytes = -1 }), "record 2: -1 store_bytes"},
-		{"fewer than the ideal", countsLine(t, func(c *Counts) { c.Sectors = 1 }), "record 2: less than the ideal"},
-		{"operations that the product has not", countsLine(t, func(c *Counts) { c.Flops = 20_200 }), "record 2: counts of 20200 flops, want 20000"},
-		{"more distinct sectors than sectors", countsLine(t, func(c *Counts) { c.DistinctSectors = 3001 }), "record 2: counts of 3001 distinct sectors, want at most 3000"},
-		{"a record cut short", good + good[:100], "record 2: unexpected EOF"},
-		{"an array cut short", "[" + good, "after record 1: unexpected EOF"},
-		{"an array cut in a record", "[" + good + "," + good[:100], "record 2: unexpected EOF"},
-		{"more behind an array", "[" + good + "]" + good, "after record 1: there is more"},
-		{"no JSON", "subject,m,n,k\n", "record 1: invalid character 's'"},
+		{"negative time", swap(`"min":0.000001`, `"min":-1`), "record 2: seconds "},
+		{"wrong rate", swap(`"gflops":10,`, `"gflops":11,`), "record 2: gflops 11: want 10 for 10×20×50 in 2e-06 s"},
+		{"no samples", swap(`"samples":[0.000001,0.000002,0.000004]`, `"samples":null`), "record 2: 0 samples: want 1 to 3, the number of reps"},
+		{"sample of zero", swap(`"samples":[0.000001,`, `"samples":[0,`), "record 2: sample of 0 s"},
+		{"ratio of zero", swap(`"speed":2.5`, `"speed":0`), "record 2: versus "},
+		{"string instead of a number", swap(`"m":10`, `"m":"10"`), "record 2: json: "},
+		{"no instructions", countsLine(t, func(c *Counts) { c.Instructions = 0 }), "record 2: instructions 0"},
+		{"negative count", countsLine(t, func(c *Counts) { c.StoreBytes = -1 }), "record 2: store_bytes -1"},
+		{"fewer sectors than the ideal", countsLine(t, func(c *Counts) { c.Sectors = 1 }), "record 2: counts "},
+		{"wrong number of operations", countsLine(t, func(c *Counts) { c.Flops = 20_200 }), "record 2: flops 20200: want 20000"},
+		{"more distinct sectors than sectors", countsLine(t, func(c *Counts) { c.DistinctSectors = 3001 }), "record 2: distinct_sectors 3001: want at most sectors, 3000"},
+		{"truncated record", good + good[:100], "record 2: unexpected EOF"},
+		{"truncated array", "[" + good, "after record 1: unexpected EOF"},
+		{"truncated record in an array", "[" + good + "," + good[:100], "record 2: unexpected EOF"},
+		{"data after an array", "[" + good + "]" + good, "after record 1: found more data"},
+		{"not JSON", "subject,m,n,k\n", "record 1: invalid character 's'"},
 		{"null", "null", "record 1: schema 0"},
-		{"a number", "1", "record 1: json: "},
+		{"number", "1", "record 1: json: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			records, err := ReadRecords(strings.NewReader(c.text))
@@ -303,16 +303,16 @@ func TestReadRecordsRefuses(t *testing.T) {
 				t.Errorf("error %v, want %q", err, c.want)
 			}
 			if strings.Contains(c.want, "record 2") && len(records) != 1 {
-				t.Errorf("%d records before the bad one, want 1", len(records))
+				t.Errorf("got %d records before the invalid one, want 1", len(records))
 			}
 		})
 	}
 	if records, err := ReadRecords(strings.NewReader(" \n\t")); err != nil || len(records) != 0 {
-		t.Errorf("an empty file gives %d records and error %v", len(records), err)
+		t.Errorf("empty file: got %d records, error %v", len(records), err)
 	}
 }
 
-// countsLine is a good record and one of counts that were changed.
+// countsLine returns a valid record and a record with modified counts as jsonl.
 func countsLine(t *testing.T, change func(*Counts)) string {
 	t.Helper()
 	all := examples(t)
@@ -336,20 +336,20 @@ func FuzzReadRecords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var records []Record
 		var err error
-		// A record of the fewest fields takes some hundred bytes of text.
+		// A record with the fewest fields has about a hundred bytes of text.
 		testkit.Cheap(t, len(text), 64, func() { records, err = ReadRecords(bytes.NewReader(text)) })
 		if err != nil {
 			return
 		}
 		for _, format := range Formats() {
 			if err := format.Write(new(bytes.Buffer), records, 0); err != nil {
-				t.Errorf("what was read cannot be written as %s: %v", format.Name, err)
+				t.Errorf("writing the records that were read, as %s: %v", format.Name, err)
 			}
 		}
 	})
 }
 
-// full refuses to take more than n bytes.
+// full is a writer that fails after n bytes.
 type full struct{ n int }
 
 var errFull = errors.New("no space left")
@@ -361,27 +361,27 @@ func (f *full) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// TestWriteErrors: a disk that fills up anywhere is noticed by every format.
+// TestWriteErrors checks that every format reports a write error at any offset.
 func TestWriteErrors(t *testing.T) {
 	records := examples(t)
 	for _, f := range Formats() {
 		size := len(write(t, f.Name, records))
 		for n := 0; n < size; n += 7 {
 			if err := f.Write(&full{n}, records, 0); !errors.Is(err, errFull) {
-				t.Fatalf("%s of %d bytes into %d: error %v", f.Name, size, n, err)
+				t.Fatalf("%s: %d bytes with space for %d: got error %v", f.Name, size, n, err)
 			}
 		}
 		if err := f.Write(&full{size}, records, 0); err != nil {
 			t.Errorf("%s: %v", f.Name, err)
 		}
 	}
-	if _, err := FindFormat("xml"); err == nil || err.Error() != `unknown format "xml" (want one of table, json, jsonl, csv, bench)` {
+	if _, err := FindFormat("xml"); err == nil || err.Error() != `unknown format "xml": want one of table, json, jsonl, csv, bench` {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestGatedRecord: a gated product is recorded by its own name, with the operations of both
-// products.
+// TestGatedRecord checks that the record of a gated product names its epilogue and counts the
+// operations of both products.
 func TestGatedRecord(t *testing.T) {
 	l := gemm.Dense(dtype.BF16, 8, 8)
 	p, _, err := gemm.New(1, l, l, 0, l, gemm.Epilogue{Gated: true, Activation: gemm.ActSiLU, Residual: true})
@@ -389,6 +389,6 @@ func TestGatedRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := newRecord(&Case{Problem: p}); r.Epilogue != "swiglu+residual" || r.Activation != "" || r.flops() != p.Flops() || p.Flops() != 2*2*8*8*8 {
-		t.Errorf("%q, %q and %v operations, want those of %v", r.Epilogue, r.Activation, r.flops(), p.Flops())
+		t.Errorf("got epilogue %q, activation %q and %v operations, want swiglu+residual, none and %v", r.Epilogue, r.Activation, r.flops(), p.Flops())
 	}
 }

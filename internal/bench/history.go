@@ -2,15 +2,15 @@ package bench
 
 import "fmt"
 
-// History is records that were measured before.
+// History holds records of earlier measurements.
 type History struct{ records []Record }
 
-// NewHistory takes over records.
+// NewHistory returns a History of records, which it keeps.
 func NewHistory(records []Record) *History { return &History{records} }
 
-// Differs says what keeps the records from being continued with a measurement here, on
-// a device of that name: the machine, the versions, the device or its driver. It is
-// empty where nothing does.
+// Differs compares the environments of the records with here, for measurements on the given device.
+// It returns the first difference that prevents continuing the records: the machine, a version, the
+// device or its driver. It returns the empty string if there is none.
 func (h *History) Differs(here *Environment, device string) string {
 	for i := range h.records {
 		r := &h.records[i]
@@ -19,28 +19,29 @@ func (h *History) Differs(here *Environment, device string) string {
 				continue
 			}
 			if was, is := f.text(&r.Environment), f.text(here); was != is {
-				return fmt.Sprintf("its record %d was measured with %s %s, and this is %s", i+1, f.name, told(was), told(is))
+				return fmt.Sprintf("its record %d was measured with %s %s, but this is %s", i+1, f.name, orUnknown(was), orUnknown(is))
 			}
 		}
 	}
 	return ""
 }
 
-func told(value string) string {
+func orUnknown(value string) string {
 	if value == "" {
 		return "unknown"
 	}
 	return value
 }
 
-// conditions is what two measurements have in common where one continues the other:
-// all that changes times. The facts of a device count only on that device.
+// conditions are the parts of an environment that affect times. They must be equal if one
+// measurement is to continue another. Those with device set matter only for records of the same
+// device.
 var conditions = []struct {
 	name   string
 	device bool
 	text   func(e *Environment) string
 }{
-	{"processor", false, func(e *Environment) string { return e.CPU }},
+	{"CPU", false, func(e *Environment) string { return e.CPU }},
 	{"cores", false, func(e *Environment) string { return fmt.Sprint(e.Cores) }},
 	{"GOMAXPROCS", false, func(e *Environment) string { return fmt.Sprint(e.GOMAXPROCS) }},
 	{"system", false, func(e *Environment) string { return e.OS + "/" + e.Arch }},
@@ -50,10 +51,10 @@ var conditions = []struct {
 	{"driver", true, func(e *Environment) string { return e.Driver }},
 }
 
-// Find returns the records of a case, measured with these options, if each of the
-// subjects has one: its latest, that is neither interrupted nor a failure. What a
-// subject does not do is no failure. Subjects are compared in turns, so that a case of
-// which one is missing has to be measured as a whole.
+// Find returns the latest record of each subject for a case measured with these options. all is
+// false if any subject has none, or one that failed or was interrupted; an unsupported product is
+// not a failure. The subjects take turns, so a case that lacks one subject must be measured as a
+// whole.
 func (h *History) Find(c Case, o Options, subjects []string) (found []Record, all bool) {
 	want := newRecord(&c)
 	want.Cold, want.Seed = o.Cold, o.Seed
@@ -71,7 +72,7 @@ func (h *History) Find(c Case, o Options, subjects []string) (found []Record, al
 	return found, true
 }
 
-// identity is what was measured, as against what came out.
+// identity describes a measured case and subject, without the results.
 type identity struct {
 	subject, device, in, out string
 	m, n, k, lda, ldb, ldc   int

@@ -8,8 +8,8 @@ import (
 	"tilework/internal/device"
 )
 
-// holdText is a kernel that ends after so many nanoseconds.
-const holdText = `.version 6.4
+// holdPTX is a kernel that spins for the given number of nanoseconds.
+const holdPTX = `.version 6.4
 .target sm_75
 .address_size 64
 
@@ -28,39 +28,39 @@ wait:
 }
 `
 
-// holder keeps a device busy with nothing.
+// holder keeps a device busy with a spinning kernel.
 type holder struct {
 	device   device.Device
 	module   device.Module
 	function device.Function
 }
 
-// newHolder compiles the kernel. An emulated device, which does at once what it is
-// asked for, needs none.
+// newHolder compiles the kernel. An emulated device needs none, because it runs each call
+// synchronously.
 func newHolder(ctx context.Context, d device.Device) (*holder, error) {
 	h := &holder{device: d}
 	if d.Info().Emulated {
 		return h, nil
 	}
 	var err error
-	if h.module, err = d.Load(ctx, holdText); err == nil {
+	if h.module, err = d.Load(ctx, holdPTX); err == nil {
 		h.function, err = h.module.Function("hold")
 	}
 	return h, err
 }
 
-// mostHeld bounds how long the device is held: a product that takes so long to ask
-// for that this is not enough takes much longer to compute.
-const mostHeld = 5 * time.Millisecond
+// maxHold limits how long the device is held. A product that takes longer to enqueue takes much
+// longer still to compute.
+const maxHold = 5 * time.Millisecond
 
-// hold has the device do nothing for as long as the host is thought to take to ask for
-// something, and then some, and says how long that is. An emulated device is held for
-// good: nothing is late there.
-func (h *holder) hold(ctx context.Context, asking time.Duration) (time.Duration, error) {
+// hold keeps the device busy for the expected duration of enqueueing, with a margin, and returns
+// how long that is. For an emulated device it returns the largest duration, because its timings
+// never include waiting for the host.
+func (h *holder) hold(ctx context.Context, enqueueing time.Duration) (time.Duration, error) {
 	if h.function == nil {
 		return math.MaxInt64, nil
 	}
-	held := min(asking*5/4+30*time.Microsecond, mostHeld)
+	held := min(enqueueing*5/4+30*time.Microsecond, maxHold)
 	var args device.Params
 	args.U64(uint64(held))
 	one := device.Dim3{X: 1, Y: 1, Z: 1}

@@ -8,7 +8,7 @@ import (
 	"tilework/internal/gemm"
 )
 
-// hostSite is the host's memory, and a clock of its own.
+// hostSite is a site in the host's memory.
 type hostSite struct {
 	subjects []Subject
 	problem  *gemm.Problem
@@ -43,9 +43,9 @@ func (h *hostSite) prepare(ctx context.Context, i int) (product, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s, ok := h.subjects[i].(Laying); ok {
+	if s, ok := h.subjects[i].(Packer); ok {
 		for _, b := range h.copies {
-			if err := s.Lay(ctx, b); err != nil {
+			if err := s.PackB(ctx, b); err != nil {
 				return nil, err
 			}
 		}
@@ -70,15 +70,15 @@ func (h *hostSite) time(ctx context.Context, run product, n int) (time.Duration,
 	return h.now() - start, nil
 }
 
-// Stepwise is a [Subject] whose products go to a device and back.
+// Stepwise is a [Subject] whose products copy their operands to a device and the result back.
 type Stepwise interface {
-	// Steps computes the product that was prepared last one step after the other, and
-	// says how long each took.
+	// Steps computes the most recently prepared product one step after the other, and returns the
+	// duration of each step.
 	Steps(b gemm.Buffers) (Steps, error)
 }
 
-// Steps are the times of a product's steps, in seconds, each begun when the one before
-// had ended. A product may overlap them, and so take less than their sum.
+// Steps holds the durations of a product's steps in seconds. Each step starts after the end of the
+// previous one. A product that overlaps them takes less than their sum.
 type Steps struct {
 	Allocate float64 `json:"allocate"`
 	Upload   float64 `json:"upload"`
@@ -106,7 +106,7 @@ func (h *hostSite) steps(i int) (*Steps, error) {
 	return &Steps{Allocate: median(0), Upload: median(1), Compute: median(2), Download: median(3)}, nil
 }
 
-// batch bounds the repetitions for where the clock stands still.
+// batch limits the number of products for a clock that does not advance.
 func (h *hostSite) batch() (time.Duration, int) { return 20 * time.Microsecond, 1 << 20 }
 func (h *hostSite) sets() int                   { return len(h.copies) }
 func (h *hostSite) close() error                { return nil }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Load is how a device fared while its subjects were timed, from samples that were
-// taken all through. What the device does not tell is 0.
+// Load summarizes the sensors of a device, sampled while its subjects were timed. Values that the
+// device does not report are 0.
 type Load struct {
 	Samples     int     `json:"samples"`
 	SMClock     Span    `json:"sm_mhz"`
@@ -17,7 +17,7 @@ type Load struct {
 	Temperature Span    `json:"celsius"`
 }
 
-// Span sums up the samples of one sensor.
+// Span summarizes the samples of one sensor.
 type Span struct {
 	Min    float64 `json:"min"`
 	Median float64 `json:"median"`
@@ -29,12 +29,12 @@ func span(values []float64) Span {
 	return Span{Min: values[0], Median: quantile(values, 0.5), Max: values[len(values)-1]}
 }
 
-// sensePause lies between two samples: a driver renews its readings no oftener than
-// every few milliseconds.
-const sensePause = 20 * time.Millisecond
+// sensorInterval is the time between two samples. A driver updates its readings every few
+// milliseconds at most.
+const sensorInterval = 20 * time.Millisecond
 
-// watch reads the sensors until the function that it returns is called, which sums up
-// what they said: nil where there are none.
+// watch samples the sensors until the returned function is called, which returns the summary, or
+// nil if the device has no sensors.
 func (o *Options) watch(ctx context.Context) func() *Load {
 	if o.sense == nil {
 		return func() *Load { return nil }
@@ -63,7 +63,7 @@ func (o *Options) gather(ctx context.Context) *Load {
 		select {
 		case <-ctx.Done():
 			return &Load{Samples: len(all[0]), SMClock: span(all[0]), MemoryClock: span(all[1]), Power: span(all[2]), PowerLimit: limit, Temperature: span(all[3])}
-		case <-time.After(sensePause):
+		case <-time.After(sensorInterval):
 		}
 	}
 }

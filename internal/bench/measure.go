@@ -13,62 +13,58 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Subject is something that multiplies.
+// Subject is an implementation of matrix multiplication. If it is a fmt.Stringer, String returns
+// details for the record, such as its version or the kernels it selected.
 type Subject interface {
 	Name() string
-	// Prepare does once what a caller who multiplies many times would do once. The
-	// function that it returns computes p on the buffers that it is given; they are
-	// timed together, so that it returns when C is complete; one that takes long may
-	// return when ctx ends, with its error. ErrUnsupported means that the subject does
-	// not do such products, which is no failure.
-	//
-	// A subject that is a fmt.Stringer tells with String more about itself, for the
-	// record: its version, the kernels that it picked for the product.
+	// Prepare does the work that is needed once for many products like p. The function it returns
+	// computes p on its buffers and returns when C is complete. A slow one may return ctx's error
+	// when ctx ends. ErrUnsupported means that the subject does not support p, and is not reported
+	// as a failure.
 	Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error)
 }
 
-// Inexact is a subject that rounds A and B to a shorter type before it multiplies.
+// Inexact is a [Subject] that rounds A and B to a shorter type before it multiplies them.
 type Inexact interface{ Precision() Precision }
 
-// Loading is a subject that knows how much it asks global memory for: the operations
-// for each byte of A and B that its threads load in the product that was prepared last,
-// 0 if that is not known.
-type Loading interface{ Intensity() float64 }
+// IntensityReporter is a [Subject] that knows its global memory traffic. Intensity returns the
+// operations per byte of A and B that the threads load in the most recently prepared product, or 0
+// if that is not known.
+type IntensityReporter interface{ Intensity() float64 }
 
-// Laying is a [Subject] that lays out B once, as a caller would who multiplies by it many
-// times: Lay is called after Prepare with each set of operands, and the function that
-// Prepare returned is then called with no others.
-type Laying interface {
+// Packer is a [Subject] that packs B once and multiplies by it many times. After Prepare, PackB is
+// called with each set of operands. The function that Prepare returned is then called with these
+// sets only.
+type Packer interface {
 	Subject
-	Lay(ctx context.Context, b gemm.Buffers) error
+	PackB(ctx context.Context, b gemm.Buffers) error
 }
 
-// Different is a [Subject] that computes something else, to show how long that takes: its C is
-// not checked.
-type Different interface {
+// Unchecked is a [Subject] that does not compute the problem, and is timed for comparison only. Its
+// C is not checked.
+type Unchecked interface {
 	Subject
-	ComputesElse()
+	Unchecked()
 }
 
-// Precision is the arithmetic of an [Inexact] subject; the zero value is that of the
-// element type.
+// Precision describes how an [Inexact] subject rounds A and B. The zero value means no rounding.
 type Precision struct {
 	Name     string  // "tf32"
-	Roundoff float64 // the most that an element of A or B changes, relative to it
+	Roundoff float64 // largest relative change of an element of A or B
 }
 
-// Case is what is measured. The last three say how the subjects were set up by
-// whoever made them; Measure writes them down.
+// Case describes the problem to measure. Device, Threads and Transfers describe how the caller set
+// up the subjects; Measure copies them into the records.
 type Case struct {
 	Problem   gemm.Problem
 	Device    string
 	Threads   int
 	Transfers bool
-	// Groups are the rows of each group, where the problem is of such.
+	// Groups holds the number of rows of each group if the problem is grouped.
 	Groups []int
 }
 
-// ends are the rows behind each group.
+// ends returns the end row of each group, exclusive.
 func (c *Case) ends() []int32 {
 	var ends []int32
 	end := 0
@@ -79,40 +75,39 @@ func (c *Case) ends() []int32 {
 	return ends
 }
 
-// Options says how to measure; the zero value is a good start.
+// Options configures a measurement. The zero value is ready to use.
 type Options struct {
-	MinReps int           // timings of each subject, at least; 0 is 7
-	MinTime time.Duration // in which it is timed, at least; 0 is 200 ms
-	MaxTime time.Duration // after which it is not timed any more; 0 is 10 s
-	Warmup  time.Duration // in which it runs before it is timed; 0 is 20 ms, and 200 ms on a device
-	Seed    uint64        // of the operands' values
+	MinReps int           // least number of timings of each subject; 0 means 7
+	MinTime time.Duration // least total time of its timings; 0 means 200 ms
+	MaxTime time.Duration // total time after which its timings end; 0 means 10 s
+	Warmup  time.Duration // duration of untimed runs; 0 means 20 ms, or 200 ms on a device
+	Seed    uint64        // of the random operands
 
-	// Cold has every product read its operands from memory, as in a program that
-	// did something else before; otherwise they are those of the product before.
+	// Cold makes each product read its operands from memory. Otherwise consecutive products use the
+	// same operands, which may be in a cache.
 	Cold bool
 
-	// Laid says that there are subjects that are [Laying], and need memory for as many B.
-	Laid bool
+	// Packs reports that some subjects are a [Packer] and need memory for a packed copy of each B.
+	Packs bool
 
-	// Lead is how long a subject runs untimed whenever its turn comes. The threads of
-	// a library spin for some time after a product, for OpenBLAS 26 ms, and take the
-	// cores from whoever comes next. 0 is 40 ms where subjects with several threads
-	// take turns, and nothing elsewhere; less than 0 is nothing.
+	// Lead is the duration of untimed runs at the start of each turn. It lets the threads of the
+	// previous subject go idle: those of OpenBLAS spin for 26 ms after a product and keep the cores
+	// busy. 0 means 40 ms if multithreaded subjects take turns on the host, 200 µs if subjects take
+	// turns on a device, and no lead otherwise. A negative value means no lead.
 	Lead time.Duration
 
-	// Verify checks each subject's result, before it is timed and after; nil is all of a small one, and
-	// Sampled(8, Seed) of others.
+	// Verify checks the results of each subject before and after its timings. nil checks all of C
+	// for small problems, and 8 rows and 8 columns of C for others.
 	Verify Verifier
-	// Peak, if not nil, is the rate in 10⁹ operations a second that so many threads
-	// could reach at most on operands of that type, in a [Precision] of that name;
-	// 0 where it is not known.
+	// Peak, if not nil, returns the peak rate in GFLOP/s of the given number of threads on operands
+	// of type in, rounded to the [Precision] of that name. It returns 0 if the peak is not known.
 	Peak func(in dtype.Type, precision string, threads int) float64
-	// Environment, if not nil, stands in the records in place of Host's.
+	// Environment, if not nil, replaces the result of Host in the records.
 	Environment *Environment
 
-	now   func() time.Duration // a monotonic clock; tests bring their own
+	now   func() time.Duration // monotonic clock; tests replace it
 	sense func() (device.Sensors, error)
-	count Counter // in place of times
+	count Counter // if not nil, counts instead of timing
 }
 
 func (o Options) withDefaults() Options {
@@ -141,17 +136,17 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Measure times kernels and peers on one case, in rounds in which each has its turn
-// and another begins each time, and compares each with every peer. The rounds end
-// when each subject has had MinReps and MinTime, or has used up MaxTime.
+// Measure times kernels and peers on one case and compares each subject with every peer. In each
+// round every subject has one turn; the order changes from round to round. The rounds end when each
+// subject has reached MinReps and MinTime, or has used up MaxTime.
 //
-// A result of each is checked before its timings, and, unless it takes a good part of
-// MaxTime, another after them.
+// One result of each subject is checked before its timings. Another one is checked after them,
+// unless the subject takes more than a quarter of MaxTime per product.
 //
-// There is a record for each subject, in the order given, kernels first. One that
-// failed has its error in its record and no times; the error that Measure returns
-// joins those, ErrUnsupported left out. A wrong result is gemm.ErrVerify. When ctx
-// is done, Measure returns its error and records of what was timed until then.
+// The result has one record per subject, in the given order, kernels first. The record of a failed
+// subject holds its error and no times. The returned error joins these errors, except
+// ErrUnsupported. A wrong result is a gemm.ErrVerify. When ctx ends, Measure returns its error and
+// the records of the timings so far.
 func Measure(ctx context.Context, c Case, kernels, peers []Subject, o Options) ([]Record, error) {
 	o = o.withDefaults()
 	runs, err := newRuns(c, kernels, peers)
@@ -169,11 +164,11 @@ func Measure(ctx context.Context, c Case, kernels, peers []Subject, o Options) (
 	})
 }
 
-// measureAt measures on the site that open makes, of operands that it may keep.
+// measureAt runs a measurement on the site that open creates. The site may keep the operands.
 func measureAt(ctx context.Context, c Case, runs []*run, o Options, open func(*operands) (site, error)) (records []Record, err error) {
 	p := &c.Problem
 	if p.K < 1 || p.Empty() {
-		return nil, fmt.Errorf("%w: nothing to measure in %d×%d×%d", gemm.ErrShape, p.M, p.N, p.K)
+		return nil, fmt.Errorf("%w: %d×%d×%d has no operations to measure", gemm.ErrShape, p.M, p.N, p.K)
 	}
 	data := newOperands(&c, o.Seed)
 	s, err := open(data)
@@ -191,10 +186,10 @@ func measureAt(ctx context.Context, c Case, runs []*run, o Options, open func(*o
 			r.err = m.begin(ctx, i, r, check)
 		}
 		if ctx.Err() != nil {
-			r.err = nil // interrupted, and no failure of its own
+			r.err = nil // an interruption, not a failure of the subject
 		}
 	}
-	runtime.GC() // now, and not in the middle of somebody's timing
+	runtime.GC() // so that it does not run during a timing
 	sensed := o.watch(ctx)
 	if o.count == nil {
 		m.rounds(ctx)
@@ -208,21 +203,23 @@ func measureAt(ctx context.Context, c Case, runs []*run, o Options, open func(*o
 	return records, errors.Join(errs...)
 }
 
-// site is where a measurement happens: it has the subjects, in the order of the runs,
-// and the operands, and it keeps the time.
+// site is the memory and the clock of a measurement. It holds the operands and the subjects, which
+// have the same indices as the runs.
 type site interface {
-	// prepare readies subject i.
+	// prepare prepares subject i.
 	prepare(ctx context.Context, i int) (product, error)
-	// result computes a product on the operands as they were at first. It returns C's
-	// memory, and about how long the product took.
+	// result computes a product on the initial operands. It returns C's memory, and about how long
+	// the product took.
 	result(ctx context.Context, run product) (c []byte, took time.Duration, err error)
-	// time is how long n products take, each on the next of the sets of operands.
+	// time returns the duration of n products, which rotate through the sets of operands.
 	time(ctx context.Context, run product, n int) (time.Duration, error)
-	// batch is the shortest time that is measured, so that the clock's own cost and
-	// steps do not show, and how many products are put into one timing at most.
+	// batch returns the shortest timing that hides the cost and the resolution of the clock, and
+	// the largest number of products per timing.
 	batch() (least time.Duration, most int)
-	// steps times the steps of what subject i was prepared for; nil where it has none.
+	// steps times the steps of the product that subject i prepared. It returns nil if subject i has
+	// no steps.
 	steps(i int) (*Steps, error)
+	// sets returns the number of sets of operands.
 	sets() int
 	close() error
 }

@@ -14,8 +14,7 @@ import (
 	"tilework/internal/gemm"
 )
 
-// TestMeasure: a machine that is slower by another factor in each round must not
-// change what the ratios say.
+// TestMeasure checks that a slowdown of a whole round does not change the ratios.
 func TestMeasure(t *testing.T) {
 	c := new(clock)
 	var order []string
@@ -27,10 +26,10 @@ func TestMeasure(t *testing.T) {
 	}
 	a, b, p := noisy("a", 6*time.Millisecond), noisy("b", 12*time.Millisecond), noisy("p", 18*time.Millisecond)
 	o := quick(c)
-	o.Warmup = 1 // one call, so that a subject calls twice before the rounds
+	o.Warmup = 1 // one call: each subject is called twice before the rounds
 	o.Peak = func(in dtype.Type, _ string, threads int) float64 {
 		if in != dtype.F32 || threads != 2 {
-			t.Errorf("asked for the peak of %d threads on %v", threads, in)
+			t.Errorf("Peak(%v) with %d threads, want float32 with 2", in, threads)
 		}
 		return 1
 	}
@@ -38,9 +37,9 @@ func TestMeasure(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	timed := order[6 : len(order)-3] // each is checked before and after
+	timed := order[6 : len(order)-3] // without the verified products before and after
 	if len(timed)%3 != 0 {
-		t.Fatalf("the rounds are not whole: %v", timed)
+		t.Fatalf("the rounds are incomplete: %v", timed)
 	}
 	for round := range len(timed) / 3 {
 		var want []string
@@ -64,10 +63,10 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("record %+v", r)
 		}
 		if r.Reps < 5 || float64(r.Reps)*r.Seconds.Min < 0.1/4 || r.Reps != len(timed)/3 {
-			t.Errorf("%s: %d reps", want.name, r.Reps)
+			t.Errorf("%s: got %d reps, want %d", want.name, r.Reps, len(timed)/3)
 		}
 		if v, ok := r.RatioTo("p"); ok == want.peer || !near(v.Speed, want.speed) && !want.peer {
-			t.Errorf("%s is %v times as fast as p, want %v", want.name, v.Speed, want.speed)
+			t.Errorf("%s: speed over p is %v, want %v", want.name, v.Speed, want.speed)
 		}
 		if percent, known := r.PercentOfPeak(); !known || !near(percent, 100*r.GFLOPS) || !near(r.GFLOPS, 12000/r.Seconds.Median/1e9) {
 			t.Errorf("%s: %v GFLOP/s is %v %% of the peak", want.name, r.GFLOPS, percent)
@@ -83,12 +82,12 @@ func TestShortProductsAreBatched(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := records[0]; r.Batch != 32 || !near(r.Seconds.Median, 1e-6) || r.Seconds.Spread > 1e-9 {
-		t.Errorf("batches of %d products of %v s, want 32 of 1 µs", r.Batch, r.Seconds.Median)
+		t.Errorf("got batches of %d products of %v s, want 32 of 1 µs", r.Batch, r.Seconds.Median)
 	}
 }
 
-// TestOldC: each subject is checked against the C that was there before all of them.
-func TestOldC(t *testing.T) {
+// TestVerifyWithInitialC checks that each subject is verified against the initial C.
+func TestVerifyWithInitialC(t *testing.T) {
 	c := new(clock)
 	v := shape(t, Cube(8), dtype.F32, dtype.F32)
 	v.Problem.Beta = 1
@@ -99,12 +98,12 @@ func TestOldC(t *testing.T) {
 		t.Fatal(err)
 	}
 	if records[0].ErrorRatio != records[1].ErrorRatio || records[0].ErrorRatio == 0 {
-		t.Errorf("equal results are off by %v and %v", records[0].ErrorRatio, records[1].ErrorRatio)
+		t.Errorf("equal results have error ratios %v and %v", records[0].ErrorRatio, records[1].ErrorRatio)
 	}
 }
 
-// TestStandingClock: where no time passes the measurement ends all the same.
-func TestStandingClock(t *testing.T) {
+// TestStoppedClock checks that a measurement ends although the clock does not advance.
+func TestStoppedClock(t *testing.T) {
 	c := new(clock)
 	f := &fake{name: "f", clock: c}
 	o := quick(c)
@@ -114,8 +113,8 @@ func TestStandingClock(t *testing.T) {
 	}
 }
 
-// TestSlowSubject: what takes longer than MaxTime is timed once and does not keep
-// the others from their time.
+// TestSlowSubject checks that a subject slower than MaxTime is timed once, and that the others
+// still reach MinTime.
 func TestSlowSubject(t *testing.T) {
 	c := new(clock)
 	slow := &fake{name: "slow", clock: c, cost: every(3 * time.Second)}
@@ -125,20 +124,21 @@ func TestSlowSubject(t *testing.T) {
 		t.Fatal(err)
 	}
 	if slow.calls != 2 || records[0].Reps != 1 {
-		t.Errorf("slow ran %d times and was timed %d times, want 2 and 1", slow.calls, records[0].Reps)
+		t.Errorf("slow ran %d times with %d reps, want 2 and 1", slow.calls, records[0].Reps)
 	}
 	if n := records[1].Reps * records[1].MedianOf; n < 100 {
-		t.Errorf("fast was timed %d times, want 100 in 100 ms", n)
+		t.Errorf("fast has %d timings, want 100 in 100 ms", n)
 	}
 }
 
-// TestUnequals: the slow one of two does not run until the fast one has had its time.
-func TestUnequals(t *testing.T) {
+// TestBalance checks that a fast subject takes the median of several timings, so that a slow one
+// need not run until the fast one has reached MinTime.
+func TestBalance(t *testing.T) {
 	c := new(clock)
 	slow := &fake{name: "slow", clock: c, cost: every(40 * time.Millisecond)}
 	fast := &fake{name: "fast", clock: c, cost: func(call int) time.Duration {
 		if call%10 == 0 {
-			return 5 * time.Millisecond // somebody disturbs it
+			return 5 * time.Millisecond // a disturbance
 		}
 		return 100 * time.Microsecond
 	}}
@@ -147,7 +147,7 @@ func TestUnequals(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s, f := records[0], records[1]; s.Reps != 5 || s.MedianOf != 1 || f.Reps != 5 || f.MedianOf != 200 || f.Seconds.Max > 101e-6 {
-		t.Errorf("slow: %d of %d, fast: %d of %d, %+v", s.Reps, s.MedianOf, f.Reps, f.MedianOf, f.Seconds)
+		t.Errorf("slow: %d reps of %d timings; fast: %d reps of %d timings, %+v", s.Reps, s.MedianOf, f.Reps, f.MedianOf, f.Seconds)
 	}
 }
 
@@ -158,25 +158,25 @@ func TestFailures(t *testing.T) {
 		name string
 		f    fake
 		want string
-		is   error // nil for what is no failure
+		is   error // nil if it is not a failure
 	}{
-		{"an element is wrong", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}, "times what is allowed", gemm.ErrVerify},
-		{"an element is missing", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { poison(p.C.Type, b.C[:4]) }}, "NaN times", gemm.ErrVerify},
-		{"an element is wrong in the end", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) {
+		{"wrong element", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}, "times its bound", gemm.ErrVerify},
+		{"missing element", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { poison(p.C.Type, b.C[:4]) }}, "NaN times", gemm.ErrVerify},
+		{"wrong element after the timings", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) {
 			if spoiled++; spoiled > 1 {
 				p.C.Type.Set(b.C, 5, 1e3)
 			}
-		}}, "after it was timed", gemm.ErrVerify},
-		{"it is unsupported", fake{refuse: fmt.Errorf("%w: such products", gemm.ErrUnsupported)}, "such products", nil},
-		{"it cannot prepare", fake{refuse: boom}, "boom and smoke", boom},
-		{"it fails at once", fake{fail: func(int) error { return boom }}, "boom", boom},
-		{"it fails while it warms up", fake{fail: func(call int) error {
+		}}, "after the timings", gemm.ErrVerify},
+		{"unsupported", fake{refuse: fmt.Errorf("%w: such products", gemm.ErrUnsupported)}, "such products", nil},
+		{"preparation", fake{refuse: boom}, "boom and smoke", boom},
+		{"first product", fake{fail: func(int) error { return boom }}, "boom", boom},
+		{"warm-up", fake{fail: func(call int) error {
 			if call == 1 {
 				return boom
 			}
 			return nil
 		}}, "boom", boom},
-		{"it fails while it is timed", fake{fail: func(call int) error {
+		{"timing", fake{fail: func(call int) error {
 			if call == 30 {
 				return boom
 			}
@@ -205,13 +205,13 @@ func TestFailures(t *testing.T) {
 				t.Errorf("the failed subject's record: %+v", b)
 			}
 			if err := b.check(); err != nil {
-				t.Errorf("it would not be read back: %v", err)
+				t.Errorf("its record is invalid: %v", err)
 			}
 		})
 	}
 }
 
-func TestMeasureRefuses(t *testing.T) {
+func TestMeasureErrors(t *testing.T) {
 	c := new(clock)
 	f := &fake{name: "f", clock: c, cost: every(time.Millisecond)}
 	small := quick(c)
@@ -226,22 +226,22 @@ func TestMeasureRefuses(t *testing.T) {
 		is       error
 		want     string
 	}{
-		{"nothing", shape(t, Shape{0, 1, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrShape, "0×1×1"},
-		{"two of a name", shape(t, Cube(1), dtype.F32, dtype.F32), quick(c), []Subject{f, f}, nil, `two subjects have the name "f"`},
-		{"more than the memory", shape(t, Cube(30), dtype.F32, dtype.F32), small, []Subject{f}, gemm.ErrOutOfMemory, "take 0.0 GiB, and this machine has 0.0 GiB"},
-		{"more than any memory", shape(t, Shape{1 << 30, 1 << 30, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrOutOfMemory, "take 8589934600.0 GiB, and this machine has 1.0 GiB"},
-		{"a check that cannot be", shape(t, Cube(1), dtype.F32, dtype.F32), failing, []Subject{f}, gemm.ErrOutOfMemory, "preparing the check"},
+		{"empty", shape(t, Shape{0, 1, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrShape, "0×1×1"},
+		{"duplicate name", shape(t, Cube(1), dtype.F32, dtype.F32), quick(c), []Subject{f, f}, nil, `two subjects have the name "f"`},
+		{"more than the memory", shape(t, Cube(30), dtype.F32, dtype.F32), small, []Subject{f}, gemm.ErrOutOfMemory, "need 0.0 GiB, and this machine has 0.0 GiB"},
+		{"more than any memory", shape(t, Shape{1 << 30, 1 << 30, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrOutOfMemory, "need 8589934600.0 GiB, and this machine has 1.0 GiB"},
+		{"failing verifier", shape(t, Cube(1), dtype.F32, dtype.F32), failing, []Subject{f}, gemm.ErrOutOfMemory, "preparing the check"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			records, err := Measure(context.Background(), v.c, v.subjects, nil, v.o)
 			if err == nil || records != nil || v.is != nil && !errors.Is(err, v.is) || !strings.Contains(err.Error(), v.want) {
-				t.Errorf("%d records, error %v, want %q", len(records), err, v.want)
+				t.Errorf("got %d records, error %v, want %q", len(records), err, v.want)
 			}
 		})
 	}
 }
 
-// TestCancel: whenever the context ends, what was timed until then is kept.
+// TestCancel checks that the timings before the context ends are kept.
 func TestCancel(t *testing.T) {
 	for _, after := range []int{0, 1, 2, 10, 40, 41, 60} {
 		t.Run(fmt.Sprint(after), func(t *testing.T) {
@@ -263,15 +263,15 @@ func TestCancel(t *testing.T) {
 				t.Errorf("error %v, want %v", err, context.Canceled)
 			}
 			if calls > after {
-				t.Errorf("%d products after the end", calls-after)
+				t.Errorf("%d products ran after the context ended", calls-after)
 			}
-			const before = 2 * 11 // each: one to check, ten to warm up
+			const before = 2 * 11 // for each subject: one verified product, ten to warm up
 			reps := 0
 			for i := range records {
 				reps += records[i].Reps
-				// Either has enough after 100 timings of a millisecond.
+				// 100 timings of 1 ms reach MinTime.
 				if r := &records[i]; r.Interrupted != (r.Reps < 100) {
-					t.Errorf("%d timings are interrupted: %v", r.Reps, r.Interrupted)
+					t.Errorf("%d timings: Interrupted is %v", r.Reps, r.Interrupted)
 				}
 				if err := records[i].check(); err != nil {
 					t.Error(err)
@@ -284,15 +284,15 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestCold: the operands together outgrow the caches twice, and no set comes again
-// before all the others have.
+// TestCold checks that the sets of operands exceed the cache size twice, and that a product uses a
+// set again only after all other sets.
 func TestCold(t *testing.T) {
 	c := new(clock)
 	var seen []uintptr
 	f := &fake{name: "f", clock: c, cost: every(time.Millisecond), seen: func(b gemm.Buffers) {
 		for _, m := range [][]byte{b.A, b.B, b.C} {
 			if uintptr(unsafe.Pointer(&m[0]))%align != 0 {
-				t.Error("a matrix does not begin at a cache line")
+				t.Error("a matrix is not aligned to a cache line")
 			}
 		}
 		seen = append(seen, uintptr(unsafe.Pointer(&b.A[0])))
@@ -305,9 +305,9 @@ func TestCold(t *testing.T) {
 	}
 	n := records[0].Buffers
 	if bytes := n * 3 * 128 * 128 * 4; bytes < 2<<20 || !records[0].Cold {
-		t.Errorf("%d sets of operands hold %d bytes, the caches %d", n, bytes, 1<<20)
+		t.Errorf("%d sets of operands have %d bytes, want twice the cache size %d", n, bytes, 1<<20)
 	}
-	seen = seen[1 : len(seen)-1] // the others are the checks'
+	seen = seen[1 : len(seen)-1] // without the verified products
 	for i := range len(seen) - n + 1 {
 		if distinct := slices.Compact(slices.Sorted(slices.Values(seen[i : i+n]))); len(distinct) != n {
 			t.Fatalf("products %d to %d used %d sets of operands, want %d", i, i+n, len(distinct), n)
@@ -315,12 +315,12 @@ func TestCold(t *testing.T) {
 	}
 	order := slices.IsSorted(seen[:n])
 	if order {
-		t.Error("the sets come in the order of their addresses")
+		t.Error("the sets are used in the order of their addresses")
 	}
 }
 
-// With several threads a turn begins with a lead that is not timed, in which a
-// subject that is slow while the others' threads still spin recovers.
+// TestLead checks that the lead hides the slowdown at the start of a turn for multithreaded
+// subjects.
 func TestLead(t *testing.T) {
 	c := new(clock)
 	last := ""
@@ -353,8 +353,9 @@ func TestLead(t *testing.T) {
 	}
 }
 
-// TestInTurn: in each round each has one turn, all come first equally often, and of three or
-// more nobody has the same one before it more than half of the time.
+// TestInTurn checks that each subject has one turn per round, that all subjects are first equally
+// often, and that with three or more, none follows the same subject in more than half of the
+// rounds.
 func TestInTurn(t *testing.T) {
 	for n := 1; n <= 9; n++ {
 		rounds := 8 * n
@@ -365,7 +366,7 @@ func TestInTurn(t *testing.T) {
 			for i := range n {
 				k := inTurn(round, i, n)
 				if seen[k] {
-					t.Errorf("%d has two turns in round %d of %d", k, round, n)
+					t.Errorf("%d subjects: subject %d has two turns in round %d", n, k, round)
 				}
 				seen[k] = true
 				order = append(order, k)
@@ -378,45 +379,45 @@ func TestInTurn(t *testing.T) {
 		}
 		for k := range n {
 			if first[k] != 8 {
-				t.Errorf("%d of %d comes first in %d rounds of %d", k, n, first[k], rounds)
+				t.Errorf("subject %d of %d is first in %d of %d rounds", k, n, first[k], rounds)
 			}
 			for other := range n {
 				if b := before[[2]int{other, k}]; n > 2 && b > rounds/2+1 {
-					t.Errorf("of %d, %d comes after %d in %d rounds of %d", n, k, other, b, rounds)
+					t.Errorf("%d subjects: %d follows %d in %d of %d rounds", n, k, other, b, rounds)
 				}
 			}
 		}
 	}
 }
 
-// laying is a fake that wants to be given each set of operands before it multiplies any.
-type laying struct {
+// packing is a fake [Packer].
+type packing struct {
 	fake
-	laid map[*byte]bool
+	packed map[*byte]bool
 }
 
-func (l *laying) Lay(_ context.Context, b gemm.Buffers) error {
-	l.laid[&b.B[0]] = true
+func (l *packing) PackB(_ context.Context, b gemm.Buffers) error {
+	l.packed[&b.B[0]] = true
 	return nil
 }
 
-// idle is a fake that multiplies nothing.
+// idle is a fake [Unchecked] subject that multiplies nothing.
 type idle struct{ fake }
 
-func (*idle) ComputesElse() {}
+func (*idle) Unchecked() {}
 
 func (f *idle) Prepare(context.Context, *gemm.Problem) (func(gemm.Buffers) error, error) {
 	return func(gemm.Buffers) error { f.clock.t += time.Millisecond; return nil }, nil
 }
 
-// TestLayingAndDifferent: what lays out B has seen every set of operands before its first product,
-// which is checked as any other's; what computes something else is timed and not checked.
-func TestLayingAndDifferent(t *testing.T) {
+// TestPackerAndUnchecked checks that a Packer receives every set of operands before its first
+// product and is verified, and that an Unchecked subject is timed and not verified.
+func TestPackerAndUnchecked(t *testing.T) {
 	c := new(clock)
-	l := &laying{fake: fake{name: "laying", clock: c, cost: every(2 * time.Millisecond)}, laid: map[*byte]bool{}}
+	l := &packing{fake: fake{name: "packing", clock: c, cost: every(2 * time.Millisecond)}, packed: map[*byte]bool{}}
 	unknown := 0
 	l.seen = func(b gemm.Buffers) {
-		if !l.laid[&b.B[0]] {
+		if !l.packed[&b.B[0]] {
 			unknown++
 		}
 	}
@@ -427,28 +428,28 @@ func TestLayingAndDifferent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := records[0]; unknown > 0 || len(l.laid) != r.Buffers || r.Buffers < 2 || !r.Verified {
-		t.Errorf("%d products of operands that were not laid out; %d of %d sets were, verified: %v", unknown, len(l.laid), r.Buffers, r.Verified)
+	if r := records[0]; unknown > 0 || len(l.packed) != r.Buffers || r.Buffers < 2 || !r.Verified {
+		t.Errorf("%d products without PackB, %d of %d sets packed, verified %v", unknown, len(l.packed), r.Buffers, r.Verified)
 	}
 	if v, ok := records[0].RatioTo("idle"); !ok || !near(v.Speed, 0.5) || records[1].Verified {
-		t.Errorf("the ratio to what takes half of the time is %v, that one is verified: %v", v.Speed, records[1].Verified)
+		t.Errorf("got speed %v over idle and verified %v, want 0.5 and false", v.Speed, records[1].Verified)
 	}
 	l.spoil = func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e6) }
 	if _, err := Measure(t.Context(), shape(t, Cube(64), dtype.F32, dtype.F32), []Subject{l}, nil, o); !errors.Is(err, gemm.ErrVerify) {
-		t.Errorf("a wrong product of what was laid out: %v", err)
+		t.Errorf("wrong product with packed B: got error %v, want ErrVerify", err)
 	}
 }
 
-// TestBandwidth: the bytes of A, B and C, of all products and groups, over the time.
+// TestBandwidth checks the bytes of A, B and C for single, batched and grouped products.
 func TestBandwidth(t *testing.T) {
 	r := Record{In: "int8", Out: "int32", M: 2, N: 3, K: 5, Reps: 1, Seconds: Timing{Median: 0.5}}
 	if got := r.Bandwidth(); got != 2*(2*5+5*3+4*2*3) {
-		t.Errorf("one product: %v bytes a second", got)
+		t.Errorf("one product: got %v B/s", got)
 	}
 	if r.Products = 4; r.Bandwidth() != 4*2*(2*5+5*3+4*2*3) {
-		t.Errorf("four products: %v bytes a second", r.Bandwidth())
+		t.Errorf("four products: got %v B/s", r.Bandwidth())
 	}
 	if r.Products, r.Groups = 0, []int{1, 1}; r.Bandwidth() != 2*(2*5+2*5*3+4*2*3) {
-		t.Errorf("two groups: %v bytes a second", r.Bandwidth())
+		t.Errorf("two groups: got %v B/s", r.Bandwidth())
 	}
 }

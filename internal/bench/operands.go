@@ -9,21 +9,20 @@ import (
 	"tilework/internal/gemm"
 )
 
-// unknownCache stands for the size of the last-level cache where the system does
-// not tell it.
+// unknownCache is the assumed size in bytes of a last-level cache that the system does not report.
 const unknownCache = 64 << 20
 
-// operands are a problem's matrices as they are before any product.
+// operands holds the initial matrices of a problem.
 type operands struct {
 	gemm.Buffers
-	ends  []byte // of groups, as int32
+	ends  []byte // end rows of the groups, as int32
 	order *rand.Rand
 }
 
-// newOperands fills the matrices: A, B and what the epilogue reads with values that are uniform
-// in [-1, 1], or in ±127 for integers; C too if it is read, and otherwise with
-// what no product leaves there, NaN or the least integer. Groups have equal B, each in its
-// own memory, so that they can be compared with one product.
+// newOperands fills A, B and the epilogue's operands with uniform random values in [-1, 1], or in
+// ±127 for integers. C is filled in the same way if the product reads it, and otherwise with NaN or
+// the least integer, which no product stores. All groups have an equal B, each at its own address,
+// so that one ungrouped product can verify them.
 func newOperands(c *Case, seed uint64) *operands {
 	p := &c.Problem
 	o := &operands{order: rand.New(rand.NewPCG(seed, 0)), ends: dtype.Bytes(c.ends())}
@@ -53,7 +52,7 @@ func newOperands(c *Case, seed uint64) *operands {
 	return o
 }
 
-// matrixBytes are the sizes of A, B, C, the bias and what else the epilogue reads.
+// matrixBytes returns the sizes of A, B, C, the bias and the other operands of the epilogue.
 func matrixBytes(p *gemm.Problem) [4 + gemm.Extras]int {
 	of := p.Bytes()
 	sizes := [...]int{of[0], of[1], of[2], p.BiasLen() * p.C.Type.Size(), 3 + gemm.Extras: 0}
@@ -63,9 +62,9 @@ func matrixBytes(p *gemm.Problem) [4 + gemm.Extras]int {
 	return sizes
 }
 
-// copies is how many sets of operands, of so many bytes each, a measurement hands out
-// in turns: one for times from warm caches, and for cold ones as many as outgrow a
-// cache twice, and one more.
+// copies returns the number of operand sets, of the given size, that a measurement rotates through.
+// It is 1 for a warm cache. For a cold one the sets together exceed the cache size twice, plus one
+// set.
 func copies(bytes float64, cold bool, cache int64) int {
 	if !cold {
 		return 1
@@ -76,7 +75,7 @@ func copies(bytes float64, cold bool, cache int64) int {
 	return int(max(2, math.Ceil(2*float64(cache)/bytes)+1))
 }
 
-// rotation hands out the numbers below n, in an order that no prefetcher guesses.
+// rotation cycles through the numbers below n in a random order, which no prefetcher predicts.
 type rotation struct {
 	order []int
 	at    int
@@ -92,7 +91,8 @@ func (r *rotation) next() int {
 	return i
 }
 
-// align is a cache line: rows that straddle two would favour nobody in particular.
+// align is the size of a cache line. Matrices start at multiples of it, so that all subjects have
+// the same alignment.
 const align = 64
 
 func aligned(n int) []byte {
@@ -101,11 +101,11 @@ func aligned(n int) []byte {
 	return b[skip : skip+n : skip+n]
 }
 
-// fillGrain is how many elements come from one random sequence, so that the values
-// do not depend on how many threads draw them.
+// fillGrain is the number of elements drawn from one random sequence, so that the values do not
+// depend on the number of threads.
 const fillGrain = 1 << 16
 
-// fill draws the elements of matrix number m.
+// fill sets b, the memory of matrix number m, to random values.
 func fill(seed, m uint64, t dtype.Type, b []byte) {
 	in := t.Info()
 	top := int(min(in.Exact, math.MaxInt8))
@@ -124,6 +124,7 @@ func fill(seed, m uint64, t dtype.Type, b []byte) {
 	})
 }
 
+// poison fills b with NaN, or with the least integer.
 func poison(t dtype.Type, b []byte) {
 	v := math.NaN()
 	if t.Info().Integer {
@@ -133,7 +134,7 @@ func poison(t dtype.Type, b []byte) {
 		return
 	}
 	t.Set(b, 0, v)
-	for n := t.Size(); n < len(b); n *= 2 { // doubling what is there already
+	for n := t.Size(); n < len(b); n *= 2 { // doubles the filled part
 		copy(b[n:], b[:n])
 	}
 }

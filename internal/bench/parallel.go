@@ -5,8 +5,7 @@ import (
 	"sync"
 )
 
-// parallel cuts the numbers below n into stretches and calls f for each, at the same
-// time.
+// parallel splits the numbers below n into ranges and calls f for each range concurrently.
 func parallel(n int, f func(from, to int)) {
 	workers := min(n, runtime.GOMAXPROCS(0))
 	if workers <= 1 {

@@ -11,7 +11,7 @@ import (
 	"tilework/internal/peers"
 )
 
-// TestPeers measures the installed libraries beside each other on the real clock.
+// TestPeers measures the installed libraries with the real clock.
 func TestPeers(t *testing.T) {
 	var subjects []bench.Subject
 	threads := 0
@@ -19,11 +19,11 @@ func TestPeers(t *testing.T) {
 		if p, err := peers.Open(l.Name, peers.Options{}); err == nil {
 			subjects, threads = append(subjects, p), p.Threads()
 		} else {
-			t.Logf("left out: %v", err)
+			t.Logf("skipped: %v", err)
 		}
 	}
 	if len(subjects) == 0 {
-		t.Skip("no BLAS library is installed to measure")
+		t.Skip("no BLAS library is installed")
 	}
 	var all []bench.Record
 	for _, c := range []struct {
@@ -47,7 +47,7 @@ func TestPeers(t *testing.T) {
 		for _, r := range records {
 			supported := r.Subject != "onednn" || c.in != dtype.F64
 			if timing := r.Seconds.Max * float64(r.Batch); supported && timing < 5e-6 {
-				t.Errorf("%s was timed over %v s only", r.Subject, timing)
+				t.Errorf("%s: timing of %v s, want at least 5 µs", r.Subject, timing)
 			}
 		}
 		all = append(all, records...)
@@ -67,11 +67,11 @@ func TestPeers(t *testing.T) {
 	}
 	records, err := bench.Measure(context.Background(), bench.Case{Problem: f8, Device: "cpu"}, subjects, nil, bench.Options{})
 	if err != nil {
-		t.Fatalf("what is unsupported is a failure: %v", err)
+		t.Fatalf("an unsupported type is reported as a failure: %v", err)
 	}
 	for _, r := range records {
 		if r.Error == "" {
-			t.Errorf("%s multiplied 8-bit floats", r.Subject)
+			t.Errorf("%s: got no error for 8-bit floats", r.Subject)
 		}
 	}
 }

@@ -6,18 +6,18 @@ import (
 	"slices"
 )
 
-// Ratio compares a subject with a peer that was timed in turns with it. Speed is the median, over
-// the rounds that both ran, of the peer's time divided by the subject's time in the same round:
-// above 1 the subject is faster.
+// Ratio compares a subject with a peer that took turns with it. Speed is the median, over the
+// rounds of both, of the peer's time divided by the subject's time in the same round. The subject
+// is faster if Speed is above 1.
 //
-// A disturbance that lasts for several rounds, such as a drifting clock or another program, slows
-// both and cancels. It does not cancel in the quotient of two medians: where times have two modes,
-// each subject's median falls into either of them. So Speed can differ from that quotient, and
-// it is Speed that every table, summary and page shows.
+// A disturbance that lasts for several rounds, such as a drifting clock rate or another program,
+// slows both subjects and cancels. It does not cancel in the quotient of two medians: if times have
+// two modes, the two medians may fall into different modes. Speed can therefore differ from that
+// quotient. Every table, summary and page shows Speed.
 type Ratio struct {
 	Peer  string  `json:"peer"`
 	Speed float64 `json:"speed"`
-	P10   float64 `json:"p10"` // percentiles of the rounds' ratios
+	P10   float64 `json:"p10"` // percentiles of the ratios of the rounds
 	P90   float64 `json:"p90"`
 	// Low and High bound a 95 % confidence interval of Speed; both are 0 if there
 	// are fewer than three rounds. See interval.
@@ -25,25 +25,24 @@ type Ratio struct {
 	High float64 `json:"high,omitempty"`
 }
 
-// Texts under a table or chart that shows ratios or marks figures as uncertain; see Footnotes.
+// These texts are footnotes of tables and charts; see Footnotes.
 const (
 	RatioNote = "× is the peer's time divided by the kernel's in the same round, as a median over all rounds. " +
-		"Disturbances of both cancel, so it can differ from the quotient of the two medians."
+		"Disturbances of both cancel, so it can differ from the quotient of the medians."
 	UncertainNote = UncertainMark + " marks a figure whose 95 % confidence interval is wider than ±10 %, or that has fewer than three timings."
 	UncertainMark = "?"
 )
 
-// maxUncertainty is half the width, relative to the median, that a confidence interval may have
-// before the figure is marked as uncertain.
+// maxUncertainty is the largest half-width of a confidence interval, relative to the median, of a
+// figure that is not marked as uncertain.
 const maxUncertainty = 0.10
 
-// Uncertain reports whether Speed is too uncertain to rely on: its confidence interval is wider
-// than ±10 %, or there is none.
+// Uncertain reports whether the confidence interval of Speed is wider than ±10 % or missing.
 func (v Ratio) Uncertain() bool { return uncertain(v.Low, v.Speed, v.High) }
 
-// Uncertain reports whether the median time, and the rates computed from it, are too uncertain to
-// rely on, by the same criterion as for a ratio. The ratios of the same record may be certain:
-// noise that slows all subjects alike cancels in them.
+// Uncertain reports whether the confidence interval of the median time, and thus of the rates
+// computed from it, is wider than ±10 % or missing. The ratios of the same record may be certain,
+// because noise that slows all subjects cancels in them.
 func (r *Record) Uncertain() bool {
 	low, high := interval(r.Seconds.P10, r.Seconds.Median, r.Seconds.P90, r.Reps)
 	return r.Timed() && uncertain(low, r.Seconds.Median, high)
@@ -53,7 +52,7 @@ func uncertain(low, median, high float64) bool {
 	return high == 0 || high-low > 2*maxUncertainty*median
 }
 
-// Marked returns text, with UncertainMark after it if uncertain.
+// Marked returns text, followed by UncertainMark if uncertain is true.
 func Marked(text string, uncertain bool) string {
 	if uncertain {
 		return text + UncertainMark
@@ -61,7 +60,7 @@ func Marked(text string, uncertain bool) string {
 	return text
 }
 
-// Text returns Speed with two decimals, or two digits below 0.1, marked if it is uncertain.
+// Text returns Speed with two decimals, or two significant digits below 0.1, marked if uncertain.
 func (v Ratio) Text() string {
 	format := "%.2f"
 	if v.Speed < 0.1 {
@@ -70,7 +69,7 @@ func (v Ratio) Text() string {
 	return Marked(fmt.Sprintf(format, v.Speed), v.Uncertain())
 }
 
-// Footnotes returns those of RatioNote and UncertainNote that a table of records needs.
+// Footnotes returns RatioNote and UncertainNote if a table of the records needs them.
 func Footnotes(records []Record) (notes []string) {
 	ratios, doubts := false, false
 	for i := range records {
@@ -95,7 +94,7 @@ func (r *Record) RatioTo(peer string) (v Ratio, ok bool) {
 	return r.Versus[i], true
 }
 
-// versus compares times with a peer's round by round, over the rounds that both ran.
+// versus compares times with peerTimes round by round, over the rounds of both.
 func versus(peer string, times, peerTimes []float64) Ratio {
 	ratios := make([]float64, min(len(times), len(peerTimes)))
 	for i := range ratios {
@@ -110,12 +109,12 @@ func versus(peer string, times, peerTimes []float64) Ratio {
 func (v *Ratio) setInterval(rounds int) { v.Low, v.High = interval(v.P10, v.Speed, v.P90, rounds) }
 
 // interval returns a 95 % confidence interval of a median of n values, given their 10th and 90th
-// percentiles, and zeros if n < 3.
+// percentiles. It returns zeros if n < 3.
 //
 // The standard error of a normal sample's median is 1.2533 σ/√n, and P90 − P10 is 2.5631 σ. The
-// factor n/(n−2) makes up for the percentiles of few values, which underestimate the spread, and for
-// Student's t; TestInterval measures the coverage. Timings that follow each other are correlated,
-// so that more than maxSamples count as maxSamples independent stretches.
+// factor n/(n−2) corrects for the percentiles of few values, which underestimate the spread, and
+// for Student's t; TestInterval measures the coverage. Consecutive timings are correlated, so more
+// than maxSamples of them count as maxSamples independent ones.
 func interval(p10, median, p90 float64, n int) (low, high float64) {
 	n = min(n, maxSamples)
 	if n < 3 {

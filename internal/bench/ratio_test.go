@@ -39,25 +39,25 @@ func TestInterval(t *testing.T) {
 		}
 	}
 	if low, high := interval(1, 1, 1, 2); low != 0 || high != 0 {
-		t.Errorf("two values have the interval %v to %v, want none", low, high)
+		t.Errorf("two values: got interval %v to %v, want none", low, high)
 	}
 	if low, high := interval(1, 2, 3, 20); low >= 2 || high <= 2 {
 		t.Errorf("interval %v to %v around 2", low, high)
 	} else if l, h := interval(1, 2, 3, 1000); l != low || h != high {
-		t.Errorf("1000 timings that follow each other narrow the interval to %v to %v, want %v to %v", l, h, low, high)
+		t.Errorf("1000 timings: got interval %v to %v, want %v to %v as for 20", l, h, low, high)
 	}
 }
 
 func TestVersus(t *testing.T) {
-	// The peer left after three rounds, and the machine was ten times slower in the second.
+	// The peer ran in three rounds only, and the machine was ten times slower in the second one.
 	got := versus("p", []float64{1, 10, 1, 7, 7}, []float64{2, 20, 3})
 	if got.Peer != "p" || got.Speed != 2 || got.P10 != 2 || !near(got.P90, 2.8) {
 		t.Errorf("%+v", got)
 	}
 }
 
-// TestRatioCancelsDrift has a machine with a fast and a slow state, in which the median of one
-// subject falls into the fast state and that of the other into the slow one.
+// TestRatioCancelsDrift simulates a machine with a fast and a slow state. The medians of the two
+// subjects fall into different states.
 func TestRatioCancelsDrift(t *testing.T) {
 	const kernel, peer, slow = 1.0, 1.05, 1.5
 	var times, peerTimes []float64
@@ -71,7 +71,7 @@ func TestRatioCancelsDrift(t *testing.T) {
 	times[10] = kernel // the state changed between the two turns of a round
 	quotient := summarize(peerTimes).Median / summarize(times).Median
 	if quotient < 1.2 {
-		t.Fatalf("the quotient of the medians is %v, want an example with a misleading one", quotient)
+		t.Fatalf("the quotient of the medians is %v, want a misleading example", quotient)
 	}
 	v := versus("p", times, peerTimes)
 	if !near(v.Speed, peer/kernel) || v.Uncertain() {
@@ -104,7 +104,7 @@ func TestUncertain(t *testing.T) {
 	}
 }
 
-// TestOldRatios reads a record without the interval, as earlier versions wrote it.
+// TestOldRatios reads a record without a confidence interval, as earlier versions wrote it.
 func TestOldRatios(t *testing.T) {
 	records := examples(t)[:2]
 	want := records[0].Versus[0]
@@ -119,8 +119,7 @@ func TestOldRatios(t *testing.T) {
 	}
 }
 
-// TestReadingHasNoRate checks that the peer that only reads B has a bandwidth, and no rate in
-// any format.
+// TestReadingHasNoRate checks that the peer Reading has a bandwidth, and no rate in any format.
 func TestReadingHasNoRate(t *testing.T) {
 	clock := new(clock)
 	o := quick(clock)
@@ -136,10 +135,10 @@ func TestReadingHasNoRate(t *testing.T) {
 		t.Error(err)
 	}
 	if rate, ok := r.Rate(); ok || rate != 0 || r.Peak != 0 {
-		t.Errorf("it has a rate of %v GFLOP/s and a peak of %v", rate, r.Peak)
+		t.Errorf("got a rate of %v GFLOP/s and a peak of %v, want none", rate, r.Peak)
 	}
 	if got, want := r.Bandwidth(), 64*100*4/r.Seconds.Median; !near(got, want) {
-		t.Errorf("%v bytes a second, want %v", got, want)
+		t.Errorf("got %v B/s, want %v", got, want)
 	}
 	if _, ok := records[0].Rate(); !ok {
 		t.Error("the kernel has no rate")
@@ -147,11 +146,11 @@ func TestReadingHasNoRate(t *testing.T) {
 	table := strings.Split(write(t, "table", records), "\n")
 	column := strings.Index(table[0], "GFLOP/s")
 	if column < 0 || !strings.HasPrefix(table[2], Reading) || strings.TrimSpace(table[2][column:column+len("GFLOP/s")]) != "" {
-		t.Errorf("the table has a rate for it:\n%s", strings.Join(table, "\n"))
+		t.Errorf("the table has a rate for Reading:\n%s", strings.Join(table, "\n"))
 	}
 	for line := range strings.Lines(write(t, "bench", records)) {
 		if strings.Contains(line, "subject="+Reading) && strings.Contains(line, "GFLOP/s") {
-			t.Errorf("the benchmark format has a rate for it: %s", line)
+			t.Errorf("the bench format has a rate for Reading: %s", line)
 		}
 	}
 
@@ -159,6 +158,6 @@ func TestReadingHasNoRate(t *testing.T) {
 	r.GFLOPS, r.Peak = 123, 100
 	old, err := ReadRecords(strings.NewReader(write(t, "jsonl", records)))
 	if err != nil || old[1].GFLOPS != 0 || old[1].Peak != 0 {
-		t.Errorf("read %v GFLOP/s of %v, error %v", old[1].GFLOPS, old[1].Peak, err)
+		t.Errorf("got %v GFLOP/s and a peak of %v, error %v; want 0", old[1].GFLOPS, old[1].Peak, err)
 	}
 }

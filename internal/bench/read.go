@@ -9,11 +9,10 @@ import (
 	"io"
 )
 
-// ReadRecords reads records as the formats jsonl and json write them: one JSON
-// object after the other, or an array of them. It is strict: an unknown field,
-// another schema, or numbers that contradict each other are errors, which name
-// the record by its number, from 1 on. The records before it are returned too.
-// Records of earlier versions get the figures that those did not write.
+// ReadRecords reads records in the formats jsonl and json: a sequence of JSON objects, or an array
+// of them. It is strict: an unknown field, another schema, or contradictory numbers are errors that
+// state the number of the record, counted from 1. The records before the error are returned too.
+// Records of earlier versions are upgraded.
 func ReadRecords(r io.Reader) ([]Record, error) {
 	in := bufio.NewReader(r)
 	array, err := startsArray(in)
@@ -47,14 +46,14 @@ func ReadRecords(r io.Reader) ([]Record, error) {
 		return records, fmt.Errorf("after record %d: %w", len(records), unexpected(err))
 	}
 	if _, err := d.Token(); err != io.EOF {
-		return records, fmt.Errorf("after record %d: there is more behind the array's end", len(records))
+		return records, fmt.Errorf("after record %d: found more data after the end of the array", len(records))
 	}
 	return records, nil
 }
 
-// Mend is for a file of records, one a line, whose writer may have been stopped in the
-// midst of one: it returns what is whole, and what that lacks to end with a line.
-func Mend(text []byte) (whole []byte, lacks string) {
+// TrimPartial returns the complete records of a jsonl file whose writer may have been stopped in
+// the middle of one. missing is the line end that the last record lacks, if any.
+func TrimPartial(text []byte) (complete []byte, missing string) {
 	end := bytes.LastIndexByte(text, '\n') + 1
 	if json.Valid(text[end:]) {
 		return text, "\n"
@@ -62,7 +61,7 @@ func Mend(text []byte) (whole []byte, lacks string) {
 	return text[:end], ""
 }
 
-// startsArray looks at the first byte that is no white space.
+// startsArray reports whether the first byte that is not white space is '['.
 func startsArray(in *bufio.Reader) (bool, error) {
 	for {
 		b, err := in.ReadByte()

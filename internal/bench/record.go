@@ -1,17 +1,15 @@
-// Package bench measures things that multiply, one beside the other, and keeps
-// what it measured as records.
+// Package bench times matrix products of several implementations side by side and stores the
+// measurements as records.
 //
-// [Measure] times subjects on one [Case] in turns, so that whatever disturbs the
-// machine disturbs them all, and checks each result before it times anything;
-// [MeasureOn] does so on matrices that are on a device, and [CountOn] counts what an
-// emulated one does. A [Record] is one subject's
-// measurement with all that is needed to judge and to repeat it. [Formats] is the
-// table of the forms in which records are written; [ReadRecords] reads them back,
-// [Summarize] sums them up, and [NewHistory] finds in them what need not be measured
-// again. [ParseSizes], [ParseShapes] and [Suite] say what to
-// measure.
+// [Measure] times subjects (kernels and peers) on one [Case]. The subjects take turns, so that a
+// disturbance of the machine affects all of them, and each result is checked before it is timed.
+// [MeasureOn] does the same with matrices in the memory of a device, and [CountOn] collects the
+// counters of an emulated device instead of times. A [Record] holds the measurement of one subject
+// with the data needed to judge and repeat it. [Formats] lists the output formats, [ReadRecords]
+// reads records back, [Summarize] computes geometric means, and [NewHistory] finds cases that need
+// no second measurement. [ParseSizes], [ParseShapes] and [Suite] return the shapes to measure.
 //
-// The package knows no backend: whoever calls it passes the subjects in.
+// The package depends on no backend: the caller passes the subjects in.
 package bench
 
 import (
@@ -22,31 +20,31 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Schema is the version of the records' form. A field that changes its meaning
-// or goes away raises it.
+// Schema is the version of the record format. It increases when a field changes its meaning or is
+// removed.
 const Schema = 1
 
-// Record is one subject's measurement on one case. Where Error or Counts is set the
-// subject has no times. Times are in seconds, rates in 10⁹ operations a second,
-// an operation being a multiplication or an addition.
+// Record is the measurement of one subject on one case. A record with Error or Counts set has no
+// times. Times are in seconds. Rates are in 10⁹ operations per second, where a multiplication and
+// an addition are one operation each.
 type Record struct {
 	Schema int `json:"schema"`
 
-	Subject string `json:"subject"`          // what multiplied: "openblas"
-	Detail  string `json:"detail,omitempty"` // more about it: version, kernels
-	Peer    bool   `json:"peer,omitempty"`   // it is what others are compared with
-	Device  string `json:"device"`           // where it ran: "cpu", "gpu:0"
+	Subject string `json:"subject"`          // the implementation: "openblas"
+	Detail  string `json:"detail,omitempty"` // its version or the kernels it used
+	Peer    bool   `json:"peer,omitempty"`   // the others are compared with it
+	Device  string `json:"device"`           // "cpu", "gpu:0"
 
-	// Precision is that of a subject that rounds A and B before it multiplies: "tf32".
+	// Precision is the type that the subject rounds A and B to before it multiplies them: "tf32".
 	Precision string `json:"precision,omitempty"`
 
-	In         string  `json:"in"` // the types of A and B, and of C
-	Out        string  `json:"out"`
+	In         string  `json:"in"`  // type of A and B
+	Out        string  `json:"out"` // type of C
 	M          int     `json:"m"`
 	N          int     `json:"n"`
 	K          int     `json:"k"`
-	Products   int     `json:"products,omitempty"` // of a batch
-	Groups     []int   `json:"groups,omitempty"`   // the rows of groups that have a B each
+	Products   int     `json:"products,omitempty"` // products of a strided batch
+	Groups     []int   `json:"groups,omitempty"`   // rows of each group of a grouped product
 	TransA     bool    `json:"trans_a"`
 	TransB     bool    `json:"trans_b"`
 	LDA        int     `json:"lda"`
@@ -56,52 +54,51 @@ type Record struct {
 	Beta       float64 `json:"beta"`
 	Bias       string  `json:"bias,omitempty"` // "row" or "column"
 	Activation string  `json:"activation,omitempty"`
-	// Epilogue is what else is done to C's elements: "residual+saturate".
+	// Epilogue lists the other operations of the epilogue: "residual+saturate".
 	Epilogue string `json:"epilogue,omitempty"`
-	// BlockScales are the elements of A, and of B, that share a scale: "1x128+128x128".
+	// BlockScales holds the block sizes of A and B that share one scale: "1x128+128x128".
 	BlockScales string `json:"block_scales,omitempty"`
 
-	Threads   int    `json:"threads"`   // 0: the subject's own choice
-	Transfers bool   `json:"transfers"` // copies to and from the device are in the times
-	Cold      bool   `json:"cold"`      // each product's operands come from memory, not from cache
-	Buffers   int    `json:"buffers"`   // the sets of operands that were rotated
-	Seed      uint64 `json:"seed"`      // of the operands' values
+	Threads   int    `json:"threads"`   // 0: chosen by the subject
+	Transfers bool   `json:"transfers"` // times include copies to and from the device
+	Cold      bool   `json:"cold"`      // each product reads its operands from memory, not from a cache
+	Buffers   int    `json:"buffers"`   // sets of operands that the products rotate through
+	Seed      uint64 `json:"seed"`      // of the random operands
 
-	// Intensity is how many operations the subject does for each byte of A and B that
-	// its threads load, whatever answers them; see Loading.
+	// Intensity is the number of operations per byte of A and B that the subject's threads load,
+	// whether from a cache or from memory; see IntensityReporter.
 	Intensity float64 `json:"intensity,omitempty"`
-	// Setup is what a caller pays once: compiling, or trying algorithms, in seconds.
+	// Setup is the one-time cost in seconds, such as compiling a kernel or trying algorithms.
 	Setup float64 `json:"setup_seconds,omitempty"`
-	Steps *Steps  `json:"steps,omitempty"` // of a product with transfers
-	// Reps are the timings that were kept, each the median of MedianOf timings (0 is 1)
-	// of Batch products.
+	Steps *Steps  `json:"steps,omitempty"` // only of a product with transfers
+	// Reps is the number of timings that the record sums up. Each is the median of MedianOf timings
+	// (0 means 1) of Batch products.
 	Reps     int       `json:"reps"`
 	MedianOf int       `json:"median_of,omitempty"`
 	Batch    int       `json:"batch"`
 	Seconds  Timing    `json:"seconds"` // of one product
 	Samples  []float64 `json:"samples"` // see maxSamples
-	// Interrupted says that it was timed less than it should have been.
+	// Interrupted reports that the subject was timed for less than the options require.
 	Interrupted bool    `json:"interrupted,omitempty"`
 	GFLOPS      float64 `json:"gflops"` // at the median time; see Rate
 	Peak        float64 `json:"peak_gflops,omitempty"`
-	// Counts stand in place of times where a device is emulated.
+	// Counts replace the times if the device is emulated.
 	Counts *Counts `json:"counts,omitempty"`
 
-	Verified   bool    `json:"verified"`    // its result was checked before it was timed
-	ErrorRatio float64 `json:"error_ratio"` // the largest error, as a part of what is allowed
+	Verified   bool    `json:"verified"`    // the result was checked
+	ErrorRatio float64 `json:"error_ratio"` // largest error divided by its bound
 	Versus     []Ratio `json:"versus,omitempty"`
 	Error      string  `json:"error,omitempty"`
-	// Unsupported says that the error is no failure: the subject does not do such
-	// products.
+	// Unsupported reports that Error is not a failure: the subject does not support the problem.
 	Unsupported bool `json:"unsupported,omitempty"`
 
-	Load        *Load       `json:"load,omitempty"` // the device's
+	Load        *Load       `json:"load,omitempty"` // of the device
 	Environment Environment `json:"environment"`
 }
 
 var biasNames = [...]string{gemm.BiasNone: "", gemm.BiasRow: "row", gemm.BiasCol: "column"}
 
-// newRecord is a record of c without a measurement.
+// newRecord returns a record that describes c and holds no measurement.
 func newRecord(c *Case) Record {
 	p := &c.Problem
 	r := Record{
@@ -133,8 +130,8 @@ func newRecord(c *Case) Record {
 // Timed reports whether the record has times.
 func (r *Record) Timed() bool { return r.Error == "" && r.Counts == nil }
 
-// Reading is the name of the peer that reads B once and multiplies nothing. It has a bandwidth, and
-// neither a rate nor a peak.
+// Reading is the name of the peer that reads B once and multiplies nothing. It has a bandwidth, but
+// no rate and no peak.
 const Reading = "reading"
 
 func (r *Record) onlyReads() bool { return r.Peer && r.Subject == Reading }
@@ -145,7 +142,7 @@ func (r *Record) Rate() (gflops float64, ok bool) {
 	return r.GFLOPS, r.Timed() && !r.onlyReads()
 }
 
-// PercentOfPeak is the rate as a part of the peak, and whether both are known.
+// PercentOfPeak returns the rate in percent of the peak, and whether both are known.
 func (r *Record) PercentOfPeak() (percent float64, known bool) {
 	rate, ok := r.Rate()
 	if !ok || r.Peak == 0 {
@@ -154,8 +151,8 @@ func (r *Record) PercentOfPeak() (percent float64, known bool) {
 	return 100 * rate / r.Peak, true
 }
 
-// upgrade adds to a record the figures that earlier versions did not write, and removes
-// those that they should not have written.
+// upgrade computes the values that earlier versions did not record, and clears those that they
+// should not have recorded.
 func (r *Record) upgrade() {
 	for i := range r.Versus {
 		if v := &r.Versus[i]; v.High == 0 {
@@ -167,8 +164,8 @@ func (r *Record) upgrade() {
 	}
 }
 
-// Bandwidth returns the bytes of A, B and C, each once, divided by the median time. For the
-// peer Reading these are the bytes of B alone.
+// Bandwidth returns the bytes of A, B and C, each counted once, divided by the median time. For the
+// peer Reading it counts the bytes of B alone.
 func (r *Record) Bandwidth() float64 {
 	in, errIn := dtype.Parse(r.In)
 	out, errOut := dtype.Parse(r.Out)
@@ -183,7 +180,7 @@ func (r *Record) Bandwidth() float64 {
 	return (as*m*k*float64(in.Size()) + bs*k*n*float64(in.Size()) + as*m*n*float64(out.Size())) / r.Seconds.Median
 }
 
-// check refuses a record that Measure cannot have written.
+// check returns an error if Measure cannot have written r.
 func (r *Record) check() error {
 	if r.Schema != Schema {
 		return fmt.Errorf("schema %d, want %d", r.Schema, Schema)
@@ -197,7 +194,7 @@ func (r *Record) check() error {
 		}
 	}
 	if r.M < 1 || r.N < 1 || r.K < 1 {
-		return fmt.Errorf("shape %d×%d×%d", r.M, r.N, r.K)
+		return fmt.Errorf("shape %d×%d×%d: want sizes of at least 1", r.M, r.N, r.K)
 	}
 	if r.Error != "" {
 		return nil
@@ -206,35 +203,35 @@ func (r *Record) check() error {
 		return r.Counts.check(r.flops())
 	}
 	if r.Reps < 1 || r.Batch < 1 || r.Buffers < 1 || r.MedianOf < 0 {
-		return fmt.Errorf("%d reps of %d products on %d buffers, want at least one of each", r.Reps, r.Batch, r.Buffers)
+		return fmt.Errorf("reps %d, batch %d, buffers %d: want at least 1 each", r.Reps, r.Batch, r.Buffers)
 	}
 	s := r.Seconds
 	if !(0 < s.Min && s.Min <= s.P10 && s.P10 <= s.Median && s.Median <= s.P90 && s.P90 <= s.Max && s.Spread >= 0) {
-		return fmt.Errorf("seconds %+v are out of order", s)
+		return fmt.Errorf("seconds %+v: want 0 < min ≤ p10 ≤ median ≤ p90 ≤ max", s)
 	}
 	if rate := r.flops() / s.Median / 1e9; !r.onlyReads() && math.Abs(r.GFLOPS-rate) > 1e-6*rate {
-		return fmt.Errorf("gflops %v, but %d×%d×%d in %v s is %v", r.GFLOPS, r.M, r.N, r.K, s.Median, rate)
+		return fmt.Errorf("gflops %v: want %v for %d×%d×%d in %v s", r.GFLOPS, rate, r.M, r.N, r.K, s.Median)
 	}
 	if r.Intensity < 0 {
-		return fmt.Errorf("an intensity of %v operations a byte", r.Intensity)
+		return fmt.Errorf("intensity %v: want at least 0", r.Intensity)
 	}
 	if n := len(r.Samples); n < 1 || n > r.Reps {
-		return fmt.Errorf("%d samples of %d reps", n, r.Reps)
+		return fmt.Errorf("%d samples: want 1 to %d, the number of reps", n, r.Reps)
 	}
 	for _, s := range r.Samples {
 		if !(s > 0) {
-			return fmt.Errorf("a sample of %v seconds", s)
+			return fmt.Errorf("sample of %v s: want a positive time", s)
 		}
 	}
 	for _, v := range r.Versus {
 		if v.Peer == "" || !(v.Speed > 0) || v.High != 0 && !(0 <= v.Low && v.Low <= v.Speed && v.Speed <= v.High) {
-			return fmt.Errorf("versus %+v", v)
+			return fmt.Errorf("versus %+v: want a peer, and a positive speed between low and high", v)
 		}
 	}
 	return nil
 }
 
-// flops is as gemm.Problem.Flops.
+// flops returns the operations of all products of the record, as gemm.Problem.Flops counts them.
 func (r *Record) flops() float64 {
 	products := max(r.Products, 1)
 	if e, err := gemm.ParseEpilogue(r.Epilogue); err == nil && e.Gated {

@@ -10,20 +10,20 @@ import (
 	"tilework/internal/gemm"
 )
 
-// product computes C on a set of operands.
+// product computes C of one set of operands.
 type product func(ctx context.Context, set int) error
 
-// run is one subject's part in a measurement.
+// run holds the state of one subject in a measurement.
 type run struct {
 	subject   named
 	multiply  product
 	batch     int
 	precision Precision
-	spent     time.Duration // on its timings
-	last      time.Duration // the latest timing
-	best      time.Duration // the shortest one of that batch
-	often     int           // timings that make one that is kept
-	times     []float64     // seconds of one product, in each timing that is kept
+	spent     time.Duration // total of its timings
+	last      time.Duration // latest timing
+	best      time.Duration // shortest timing of the current batch size
+	medianOf  int           // timings whose median is kept as one entry of times
+	times     []float64     // kept timings, in seconds per product
 	record    Record
 	err       error
 }
@@ -59,7 +59,7 @@ type measurement struct {
 	load *Load
 }
 
-// begin prepares subject i, checks one result of it, and warms it up.
+// begin prepares subject i, checks its first result, and warms it up.
 func (m *measurement) begin(ctx context.Context, i int, r *run, check Check) error {
 	var err error
 	start := m.o.now()
@@ -93,14 +93,14 @@ func (m *measurement) begin(ctx context.Context, i int, r *run, check Check) err
 	}
 	if took >= m.o.MaxTime {
 		r.last, r.best = took, took
-		return nil // nothing that takes so long needs to be warm
+		return nil // one product takes all the time: no warm-up
 	}
 	return m.warmUp(ctx, r)
 }
 
-// verify holds a result against what it must be.
+// verify checks a result and records its error ratio.
 func (r *run) verify(c []byte, check Check) error {
-	if _, ok := r.subject.(Different); ok {
+	if _, ok := r.subject.(Unchecked); ok {
 		return nil
 	}
 	ratio, err := check(c, r.precision.Roundoff)
@@ -108,14 +108,14 @@ func (r *run) verify(c []byte, check Check) error {
 		return fmt.Errorf("checking the result: %w", err)
 	}
 	if !(ratio <= 1) {
-		return fmt.Errorf("%w: the largest error is %.3g times what is allowed", gemm.ErrVerify, ratio)
+		return fmt.Errorf("%w: the largest error is %.3g times its bound", gemm.ErrVerify, ratio)
 	}
 	r.record.Verified, r.record.ErrorRatio = true, max(r.record.ErrorRatio, ratio)
 	return nil
 }
 
-// verifyAgain checks a result of each subject after its timings, when its caches, threads
-// and buffers are as they were in these; of one that takes long, the first has to do.
+// verifyAgain checks a result of each subject after its timings, when its caches, threads and
+// buffers are in the same state as during the timings. It skips slow subjects to save time.
 func (m *measurement) verifyAgain(ctx context.Context, check Check) {
 	for _, r := range m.runs {
 		if r.err != nil || len(r.times) == 0 || r.best >= m.o.MaxTime/4 || ctx.Err() != nil {
@@ -126,13 +126,13 @@ func (m *measurement) verifyAgain(ctx context.Context, check Check) {
 			err = r.verify(c, check)
 		}
 		if r.err = failure(ctx, err); r.err != nil {
-			r.err = fmt.Errorf("after it was timed: %w", r.err)
+			r.err = fmt.Errorf("after the timings: %w", r.err)
 		}
 	}
 }
 
-// warmUp runs a subject until its caches, threads and clock rate have settled, and
-// finds how many products make a timing.
+// warmUp runs a subject until its caches, threads and clock rate have settled, and doubles the
+// number of products per timing until a timing is long enough.
 func (m *measurement) warmUp(ctx context.Context, r *run) error {
 	least, most := m.site.batch()
 	for start := m.o.now(); ctx.Err() == nil; {
@@ -143,7 +143,7 @@ func (m *measurement) warmUp(ctx context.Context, r *run) error {
 		switch {
 		case took < least && r.batch < most:
 			r.batch, r.best = 2*r.batch, 0
-		case m.o.now()-start >= m.o.Warmup, r.batch == most && m.o.now() == start: // the clock stands still
+		case m.o.now()-start >= m.o.Warmup, r.batch == most && m.o.now() == start: // the clock does not advance
 			return nil
 		}
 	}
@@ -162,15 +162,16 @@ func (m *measurement) timeBatch(ctx context.Context, r *run) (time.Duration, err
 	return r.last, nil
 }
 
-// rounds times the subjects in turns. All stay in until the last has enough, so
-// that each round compares; only one that is out of time leaves before.
+// rounds times the subjects in rounds with one turn each. A subject with enough timings goes on
+// until all have enough, so that each round compares all subjects. Only a subject that has used up
+// its time stops earlier.
 //
-// A device that its power has slowed down is slow for the next subject's turn, too. So
-// who comes first changes, and every second round goes the other way: nobody always comes
-// after the same one.
+// A GPU that reached its power limit in one turn still runs slower in the next one. The order
+// therefore rotates, and every second round is reversed, so that no subject always follows the same
+// one.
 func (m *measurement) rounds(ctx context.Context) {
 	timings := m.timingsPerTurn()
-	m.evenOut()
+	m.balance()
 	for round := 0; ; round++ {
 		done := true
 		for i := range m.runs {
@@ -191,7 +192,7 @@ func (m *measurement) rounds(ctx context.Context) {
 	}
 }
 
-// inTurn is whose turn of n is the i-th of a round.
+// inTurn returns the index of the subject with the i-th turn of a round, out of n.
 func inTurn(round, i, n int) int {
 	first := round / 2
 	if round%2 == 1 {
@@ -200,16 +201,15 @@ func inTurn(round, i, n int) int {
 	return (first + i) % n
 }
 
-// enough reports whether a subject was timed as often and as long as it was asked to, or
-// had all the time that it may have.
+// enough reports whether r has reached MinReps and MinTime, or has used up MaxTime.
 func (m *measurement) enough(r *run) bool {
 	return len(r.times) >= m.o.MinReps && r.spent >= m.o.MinTime || m.outOfTime(r)
 }
 
 func (m *measurement) outOfTime(r *run) bool { return len(r.times) > 0 && r.spent >= m.o.MaxTime }
 
-// turn lets a subject run for the lead, once at least, and then times it. A subject
-// that takes much longer needs no lead: the start of its own product is one.
+// turn runs a subject for the lead and then times it. A product that takes more than ten times the
+// lead needs none: its own start has the same effect.
 func (m *measurement) turn(ctx context.Context, r *run, timings int) error {
 	for start := m.o.now(); r.last < 10*m.o.Lead && m.o.now()-start < m.o.Lead && ctx.Err() == nil; {
 		if _, err := m.timeBatch(ctx, r); err != nil {
@@ -221,7 +221,7 @@ func (m *measurement) turn(ctx context.Context, r *run, timings int) error {
 			return nil
 		}
 		var times []float64
-		for range r.often {
+		for range r.medianOf {
 			if ctx.Err() != nil && len(times) > 0 {
 				break
 			}
@@ -239,7 +239,7 @@ func (m *measurement) turn(ctx context.Context, r *run, timings int) error {
 	return nil
 }
 
-// failure is err, unless that is an interruption's.
+// failure returns err, or nil if ctx has ended.
 func failure(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return nil
@@ -247,11 +247,12 @@ func failure(ctx context.Context, err error) error {
 	return err
 }
 
-// timingsPerTurn is the same for all subjects, so that their timings pair up: one,
-// or after a lead as many as take the slowest a quarter of its time.
+// timingsPerTurn returns the number of timings in each turn. It is the same for all subjects, so
+// that their timings pair up: 1, or after a lead the number that takes the slowest subject a
+// quarter of the lead.
 func (m *measurement) timingsPerTurn() int { return int(max(m.o.Lead/4/m.slowest(), 1)) }
 
-// slowest is the longest timing.
+// slowest returns the longest of the subjects' best timings.
 func (m *measurement) slowest() time.Duration {
 	slowest := time.Duration(1)
 	for _, r := range m.runs {
@@ -260,22 +261,21 @@ func (m *measurement) slowest() time.Duration {
 	return slowest
 }
 
-// evenOut has a turn of a subject that is much faster than another take as long as that
-// one's, as far as its time needs that: of several timings it keeps the median. The slow
-// one, which may take a thousand times as long, would otherwise run for minutes until
-// the fast one has had its time.
-func (m *measurement) evenOut() {
+// balance makes a fast subject take the median of several timings where a slow one takes one
+// timing. Otherwise a slow subject, which may take a thousand times as long, would run for minutes
+// until the fast one has reached MinTime.
+func (m *measurement) balance() {
 	const much = 8
 	turn := min(m.slowest(), m.o.MinTime/time.Duration(m.o.MinReps))
 	for _, r := range m.runs {
-		r.often = 1
+		r.medianOf = 1
 		if r.best > 0 && turn/r.best >= much {
-			r.often = int(turn / r.best)
+			r.medianOf = int(turn / r.best)
 		}
 	}
 }
 
-// records are those of the subjects whose turn came, and their failures.
+// records returns the records of the subjects that ran or failed, and the failures.
 func (m *measurement) records() ([]Record, []error) {
 	var records []Record
 	var errs []error
@@ -304,7 +304,7 @@ func (m *measurement) failed(r *run) Record {
 
 func (m *measurement) measured(r *run) Record {
 	rec := m.common(r)
-	rec.Reps, rec.MedianOf, rec.Batch, rec.Interrupted = len(r.times), r.often, r.batch, !m.enough(r)
+	rec.Reps, rec.MedianOf, rec.Batch, rec.Interrupted = len(r.times), r.medianOf, r.batch, !m.enough(r)
 	rec.Seconds, rec.Samples = summarize(r.times), samples(r.times)
 	if !rec.onlyReads() {
 		rec.GFLOPS = rec.flops() / rec.Seconds.Median / 1e9
@@ -327,7 +327,7 @@ func (m *measurement) common(r *run) Record {
 	if d, ok := r.subject.(fmt.Stringer); ok {
 		rec.Detail = d.String()
 	}
-	if l, ok := r.subject.(Loading); ok {
+	if l, ok := r.subject.(IntensityReporter); ok {
 		rec.Intensity = l.Intensity()
 	}
 	return rec

@@ -10,18 +10,18 @@ import (
 	"tilework/internal/gemm"
 )
 
-// maxSizes bounds what one list may unfold to: more is a slip of the pen.
+// maxSizes limits the length of one list, because a longer one is most likely a typing error.
 const maxSizes = 10_000
 
-// Shape is a product's M, N and K.
+// Shape holds the M, N and K of a product.
 type Shape struct{ M, N, K int }
 
-// Cube is the shape of a product of two n×n matrices.
+// Cube returns the shape of a product of two n×n matrices.
 func Cube(n int) Shape { return Shape{n, n, n} }
 
 func (s Shape) String() string { return fmt.Sprintf("%dx%dx%d", s.M, s.N, s.K) }
 
-// Problem is the plain product of that shape, C ← op(A)·op(B), of dense matrices.
+// Problem returns the product C ← op(A)·op(B) of that shape, with dense matrices and no epilogue.
 // The errors are those of [gemm.New].
 func (s Shape) Problem(in, out dtype.Type, transA, transB bool) (gemm.Problem, error) {
 	operand := func(rows, cols int, trans bool) gemm.Layout {
@@ -34,10 +34,9 @@ func (s Shape) Problem(in, out dtype.Type, transA, transB bool) (gemm.Problem, e
 	return p, err
 }
 
-// ParseSizes reads a list of sizes separated by commas. Each item is a number or a range
-// that ends at or before last: first..lastxF multiplies by F, and first..last+D adds D.
-// "7,64..512x2" is 7, 64, 128, 256, 512. No character is special to a shell. Sizes are
-// at least 1.
+// ParseSizes parses a comma-separated list of sizes. An item is a number of at least 1 or a range.
+// The range first..lastxF multiplies by F, first..last+D adds D, and both end at or before last:
+// "7,64..512x2" is 7, 64, 128, 256, 512. None of the characters needs quoting in a shell.
 func ParseSizes(list string) ([]int, error) {
 	var sizes []int
 	for item := range strings.SplitSeq(list, ",") {
@@ -46,7 +45,7 @@ func ParseSizes(list string) ([]int, error) {
 			return nil, err
 		}
 		if len(sizes) > maxSizes {
-			return nil, fmt.Errorf("sizes %q: more than %d sizes", list, maxSizes)
+			return nil, fmt.Errorf("sizes %q: want at most %d sizes", list, maxSizes)
 		}
 	}
 	return sizes, nil
@@ -72,10 +71,10 @@ func appendRange(sizes []int, item string) ([]int, error) {
 	first, last, step := v[0], v[1], v[2]
 	times := rest[operator] == 'x'
 	if first > last {
-		return nil, fmt.Errorf("range %q: %d is above %d", item, first, last)
+		return nil, fmt.Errorf("range %q: %d is greater than %d", item, first, last)
 	}
 	if times && step == 1 {
-		return nil, fmt.Errorf("range %q: a factor of 1 never ends", item)
+		return nil, fmt.Errorf("range %q: factor 1: want at least 2", item)
 	}
 	for n := first; len(sizes) <= maxSizes; {
 		sizes = append(sizes, n)
@@ -92,8 +91,8 @@ func appendRange(sizes []int, item string) ([]int, error) {
 	return sizes, nil
 }
 
-// ParseShapes reads a list of shapes with commas between them, each MxNxK or one
-// size for a cube: "1x768x3072,1024".
+// ParseShapes parses a comma-separated list of shapes. A shape is MxNxK, or one size for a cube:
+// "1x768x3072,1024".
 func ParseShapes(list string) ([]Shape, error) {
 	var shapes []Shape
 	for item := range strings.SplitSeq(list, ",") {
@@ -114,20 +113,20 @@ func ParseShapes(list string) ([]Shape, error) {
 		}
 		shapes = append(shapes, Shape{v[0], v[1], v[2]})
 		if len(shapes) > maxSizes {
-			return nil, fmt.Errorf("more than %d shapes", maxSizes)
+			return nil, fmt.Errorf("too many shapes: want at most %d", maxSizes)
 		}
 	}
 	return shapes, nil
 }
 
-// parseSize reads digits only: a sign or a space is a slip of the pen.
+// parseSize parses decimal digits. It rejects signs and spaces.
 func parseSize(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	switch {
 	case err != nil && text != "" && strings.Trim(text, "0123456789") == "":
 		return 0, fmt.Errorf("size %s is too large", text)
 	case err != nil:
-		return 0, fmt.Errorf("size %q is no number", text)
+		return 0, fmt.Errorf("size %q: want a number", text)
 	case n < 1:
 		return 0, fmt.Errorf("size %s: want at least 1", text)
 	case n > math.MaxInt:

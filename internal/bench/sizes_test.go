@@ -38,21 +38,21 @@ func TestParseSizes(t *testing.T) {
 		{"64:128", nil, `size "64:128": want a number, or a range such as 64..1024x2 or 64..512+64`},
 		{"64:1024:*2", nil, `size "64:1024:*2": want a number, or a range such as 64..1024x2`},
 		{"64..128", nil, `size "64..128": want a number, or a range`},
-		{"64..128x", nil, `range "64..128x": size "" is no number`},
+		{"64..128x", nil, `range "64..128x": size "": want a number`},
 		{"64..128*2", nil, `size "64..128*2": want a number, or a range`},
-		{"64..128x2:3", nil, `range "64..128x2:3": size "2:3" is no number`},
-		{"64..128x2..256x4", nil, `range "64..128x2..256x4": size "2..256x4" is no number`},
-		{"..128x2", nil, `range "..128x2": size "" is no number`},
-		{"128..64x2", nil, `range "128..64x2": 128 is above 64`},
-		{"64..128x1", nil, `range "64..128x1": a factor of 1 never ends`},
+		{"64..128x2:3", nil, `range "64..128x2:3": size "2:3": want a number`},
+		{"64..128x2..256x4", nil, `range "64..128x2..256x4": size "2..256x4": want a number`},
+		{"..128x2", nil, `range "..128x2": size "": want a number`},
+		{"128..64x2", nil, `range "128..64x2": 128 is greater than 64`},
+		{"64..128x1", nil, `range "64..128x1": factor 1: want at least 2`},
 		{"64..128+0", nil, `range "64..128+0": size 0: want at least 1`},
-		{"64..y+1", nil, `range "64..y+1": size "y" is no number`},
-		{"1..1000000000000+1", nil, `sizes "1..1000000000000+1": more than 10000 sizes`},
-		{"1..9000+1,1..9000+1", nil, `sizes "1..9000+1,1..9000+1": more than 10000 sizes`},
+		{"64..y+1", nil, `range "64..y+1": size "y": want a number`},
+		{"1..1000000000000+1", nil, `sizes "1..1000000000000+1": want at most 10000 sizes`},
+		{"1..9000+1,1..9000+1", nil, `sizes "1..9000+1,1..9000+1": want at most 10000 sizes`},
 	} {
 		got, err := ParseSizes(c.list)
 		if !matches(err, c.err) || !slices.Equal(got, c.want) {
-			t.Errorf("%q: %v, error %v; want %v, %q", c.list, got, err, c.want, c.err)
+			t.Errorf("%q: got %v, error %v; want %v, %q", c.list, got, err, c.want, c.err)
 		}
 	}
 	if got, err := ParseSizes("1..10000+1"); err != nil || len(got) != maxSizes {
@@ -71,18 +71,18 @@ func TestParseShapes(t *testing.T) {
 		{"64x64", nil, `shape "64x64": want MxNxK, such as 64x128x256`},
 		{"1x2x3x4", nil, `shape "1x2x3x4": want MxNxK`},
 		{"1x0x3", nil, `shape "1x0x3": size 0: want at least 1`},
-		{"1x2xy", nil, `shape "1x2xy": size "y" is no number`},
-		{"1X2X3", nil, `shape "1X2X3": size "1X2X3" is no number`},
-		{"", nil, `shape "": size "" is no number`},
-		{strings.Repeat("1,", maxSizes) + "1", nil, "more than 10000 shapes"},
+		{"1x2xy", nil, `shape "1x2xy": size "y": want a number`},
+		{"1X2X3", nil, `shape "1X2X3": size "1X2X3": want a number`},
+		{"", nil, `shape "": size "": want a number`},
+		{strings.Repeat("1,", maxSizes) + "1", nil, "too many shapes: want at most 10000"},
 	} {
 		got, err := ParseShapes(c.list)
 		if !matches(err, c.err) || !slices.Equal(got, c.want) {
-			t.Errorf("%q: %v, error %v; want %v, %q", c.list, got, err, c.want, c.err)
+			t.Errorf("%q: got %v, error %v; want %v, %q", c.list, got, err, c.want, c.err)
 		}
 		for _, s := range got {
 			if back, err := ParseShapes(s.String()); err != nil || back[0] != s {
-				t.Errorf("%v does not read back: %v, %v", s, back, err)
+				t.Errorf("parsing %v: got %v, error %v", s, back, err)
 			}
 		}
 	}
@@ -106,9 +106,9 @@ func TestShapeProblem(t *testing.T) {
 		}
 	}
 	if _, err := Cube(1<<40).Problem(dtype.F32, dtype.F32, false, false); !errors.Is(err, gemm.ErrShape) {
-		t.Errorf("a matrix of 2⁸⁰ elements: error %v", err)
+		t.Errorf("matrix of 2⁸⁰ elements: got error %v, want ErrShape", err)
 	}
 	if _, err := Cube(1).Problem(dtype.I32, dtype.I32, false, false); !errors.Is(err, gemm.ErrUnsupported) {
-		t.Errorf("a product of int32: error %v", err)
+		t.Errorf("product of int32: got error %v, want ErrUnsupported", err)
 	}
 }

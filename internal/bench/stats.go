@@ -2,8 +2,8 @@ package bench
 
 import "slices"
 
-// Timing sums up the times of one product, in seconds. Percentiles are
-// interpolated linearly between the two nearest order statistics.
+// Timing summarizes the times of one product in seconds. Percentiles are interpolated linearly
+// between the two nearest order statistics.
 type Timing struct {
 	Median float64 `json:"median"`
 	Min    float64 `json:"min"`
@@ -13,9 +13,8 @@ type Timing struct {
 	Spread float64 `json:"spread"` // (P90 − P10) / Median
 }
 
-// maxSamples is the most times that a record keeps one by one, for tools that
-// want to test for significance. Of more rounds, each sample is the median of an
-// equal stretch of them, in the order in which they ran.
+// maxSamples is the largest number of times that a record keeps individually, for significance
+// tests. With more rounds, each sample is the median of consecutive rounds, in order.
 const maxSamples = 20
 
 func summarize(times []float64) Timing {
@@ -31,14 +30,14 @@ func summarize(times []float64) Timing {
 	return t
 }
 
-// quantile is the q-quantile of sorted values, at least one.
+// quantile returns the q-quantile of at least one sorted value.
 func quantile(sorted []float64, q float64) float64 {
 	at := q * float64(len(sorted)-1)
 	i := int(at)
 	if i+1 >= len(sorted) {
 		return sorted[len(sorted)-1]
 	}
-	// Written so that two equal values give that value, without rounding.
+	// For two equal values, this form returns them without rounding.
 	return sorted[i] + (at-float64(i))*(sorted[i+1]-sorted[i])
 }
 

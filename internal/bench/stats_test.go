@@ -40,14 +40,14 @@ func TestSamples(t *testing.T) {
 		}
 		got := samples(times)
 		if len(got) != min(n, maxSamples) || !slices.IsSorted(got) || slices.Min(got) < 0 || slices.Max(got) >= float64(n) {
-			t.Errorf("%d times give %v", n, got)
+			t.Errorf("%d times: got samples %v", n, got)
 		}
 		if n <= maxSamples && !slices.Equal(got, times) {
-			t.Errorf("%d times give %v, want them all", n, got)
+			t.Errorf("%d times: got samples %v, want all times", n, got)
 		}
 	}
 	if got := samples([]float64{1, 9, 1, 2, 2, 2, 3, 0, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7, 8, 8, 8, 9, 9, 9, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7, 8, 8, 8, 9, 9, 9, 1, 1, 1, 2, 2, 2}); !slices.Equal(got, []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2}) {
-		t.Errorf("medians of stretches of three: %v", got)
+		t.Errorf("60 times: got samples %v, want the medians of three", got)
 	}
 }
 
@@ -68,6 +68,6 @@ func TestHost(t *testing.T) {
 	}
 	t.Logf("%s", text)
 	if name, err := os.Hostname(); err == nil && len(name) > 4 && strings.Contains(string(text), name) {
-		t.Errorf("the host's name, %s, is in %s", name, text)
+		t.Errorf("found the host's name %s in %s", name, text)
 	}
 }

@@ -6,21 +6,21 @@ import (
 	"strings"
 )
 
-// Sample is a shape of a suite and why it is there, in a word or two.
+// Sample is a shape of a suite, with the reason for its choice in a few words.
 type Sample struct {
 	Shape
 	Why string
 }
 
-// suites are the lists of shapes that claims of speed are made on. A suite is chosen
-// before anything is tuned for it and does not change after: a claim on a list that
-// followed the measurements would be worth nothing.
+// suites are the lists of shapes that published speeds refer to. A suite is chosen before any
+// tuning for it and does not change afterwards. Otherwise the results could decide which shapes it
+// contains.
 var suites = []struct {
 	name   string
 	shapes []Sample
 }{
 	{"fp32", float32Suite},
-	{"cpu", processorSuite},
+	{"cpu", cpuSuite},
 	{"tensor", slices.Concat(float32Suite, decoder())},
 }
 
@@ -80,7 +80,7 @@ var float32Suite = []Sample{
 	{Shape{1024, 1024, 65536}, "long K"},
 }
 
-var processorSuite = []Sample{
+var cpuSuite = []Sample{
 	{Cube(8), "square"},
 	{Cube(16), "square"},
 	{Cube(32), "square"},
@@ -159,8 +159,8 @@ var processorSuite = []Sample{
 	{Shape{512, 4096, 4096}, "prefill out"},
 }
 
-// decoder is the products of a decoder's layers of the sizes that are in use, for 1 to 256
-// tokens at once: the weights are 4096 wide on one side.
+// decoder returns the products of transformer decoder layers in common sizes, with hidden size
+// 4096, for 1 to 256 tokens.
 func decoder() []Sample {
 	var all []Sample
 	for _, w := range []struct {
@@ -183,12 +183,12 @@ func Suites() []string {
 	return names
 }
 
-// Suite is the list of shapes of that name.
+// Suite returns the shapes of the suite with the given name.
 func Suite(name string) ([]Sample, error) {
 	for _, s := range suites {
 		if s.name == name {
 			return s.shapes, nil
 		}
 	}
-	return nil, fmt.Errorf("no suite %q (there are %s)", name, strings.Join(Suites(), ", "))
+	return nil, fmt.Errorf("unknown suite %q: want one of %s", name, strings.Join(Suites(), ", "))
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestTensorSuite: the suite of the tensor cores has that of float32 and decoders' layers.
+// TestTensorSuite checks that the tensor suite is the fp32 suite followed by decoder layers.
 func TestTensorSuite(t *testing.T) {
 	cases, err := Suite("tensor")
 	if err != nil {
@@ -25,25 +25,26 @@ func TestTensorSuite(t *testing.T) {
 		}
 	}
 	if len(cases) != len(base)+45 || len(tokens) != 9 || !tokens[1] || !tokens[256] {
-		t.Errorf("%d shapes, %d numbers of tokens", len(cases)-len(base), len(tokens))
+		t.Errorf("got %d decoder shapes with %d numbers of tokens, want 45 and 9", len(cases)-len(base), len(tokens))
 	}
 }
 
-// coverage is what a list of shapes has of each kind.
+// coverage counts the shapes of each kind in a suite.
 type coverage struct {
 	shapes, odd, deep int
-	skinny            [3]int // along M, N and K
+	skinny            [3]int // with a small M, N and K
 	squares           map[int]bool
 }
 
-// What the suites promise to cover is there, each shape once and with a reason.
+// TestSuites checks that the suites cover each kind of shape, and that each shape is unique and has
+// a reason.
 func TestSuites(t *testing.T) {
 	for _, want := range []struct {
 		suite       string
-		shapes, odd int // at least
-		skinny      int // along each of M, N and K, at least
-		deep        int // with a K of 4096 and more that outgrows M and N 60 times
-		first, last int // squares of the powers of two from here to there
+		shapes, odd int // least numbers
+		skinny      int // least number with a small M, N and K each
+		deep        int // least number with K ≥ 4096 and K ≥ 60·max(M, N)
+		first, last int // powers of two in between have a square shape
 	}{
 		{"fp32", 40, 10, 2, 2, 64, 16384},
 		{"cpu", 60, 16, 6, 2, 8, 4096},
@@ -55,15 +56,15 @@ func TestSuites(t *testing.T) {
 		got := cover(t, samples)
 		for n := want.first; n <= want.last; n *= 2 {
 			if !got.squares[n] {
-				t.Errorf("%s: the square of %d is not there", want.suite, n)
+				t.Errorf("%s: the square of size %d is missing", want.suite, n)
 			}
 		}
 		if got.shapes < want.shapes || got.odd < want.odd || slices.Min(got.skinny[:]) < want.skinny || got.deep < want.deep {
 			t.Errorf("%s covers %+v, want at least %+v", want.suite, got, want)
 		}
 	}
-	if _, err := Suite("fp31"); err == nil || err.Error() != `no suite "fp31" (there are fp32, cpu, tensor)` {
-		t.Errorf("an unknown suite: %v", err)
+	if _, err := Suite("fp31"); err == nil || err.Error() != `unknown suite "fp31": want one of fp32, cpu, tensor` {
+		t.Errorf("unknown suite: got error %v", err)
 	}
 }
 
@@ -73,7 +74,7 @@ func cover(t *testing.T, samples []Sample) coverage {
 	seen := map[Shape]bool{}
 	for _, s := range samples {
 		if seen[s.Shape] {
-			t.Errorf("%v stands there twice", s.Shape)
+			t.Errorf("duplicate shape %v", s.Shape)
 		}
 		if s.Why == "" {
 			t.Errorf("%v has no reason", s.Shape)

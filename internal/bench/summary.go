@@ -2,12 +2,11 @@ package bench
 
 import "math"
 
-// Summary is how a subject compares with a peer over all the cases that both were
-// timed on.
+// Summary compares a subject with a peer over all cases for which both have times.
 type Summary struct {
 	Subject, Peer, Device string
 	In, Out               string
-	Threads               int // 0: all
+	Threads               int // 0: chosen by the subject
 	Cases                 int
 	Uncertain             int     // cases whose ratio is uncertain; see Ratio
 	Mean                  float64 // geometric, of the speeds over the peer
@@ -15,8 +14,7 @@ type Summary struct {
 	WorstShape            Shape
 }
 
-// Summarize sums up the records of kernels that have a peer, in the order in which subjects and
-// peers first appear.
+// Summarize returns a summary for each kernel and peer, in the order of their first appearance.
 func Summarize(records []Record) []Summary {
 	type key struct {
 		subject, peer, device, in, out string

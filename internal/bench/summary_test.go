@@ -24,7 +24,7 @@ func TestSummaries(t *testing.T) {
 	add(8, "b", false, map[string]float64{"p": 1})
 	add(8, "p", true, map[string]float64{"q": 1})
 	add(9, "a", false, map[string]float64{"p": 0.5})
-	add(9, "b", false, nil) // which failed
+	add(9, "b", false, nil) // failed
 	add(10, "a", false, map[string]float64{"p": 8})
 	records[len(records)-1].Versus[0].High = 10
 	got := Summarize(records)

@@ -10,31 +10,30 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Verifier prepares the check of results of p: in holds what the product reads,
-// with C as it is before the product.
+// Verifier prepares a check of the results of p. in holds the operands, with C as it is before the
+// product.
 type Verifier func(p *gemm.Problem, in gemm.Buffers) (Check, error)
 
-// Check tells how far a result, C's memory after the product, is off: the largest
-// error as a part of what is allowed, so that above 1, or NaN, it is wrong. The
-// subject has changed elements of A and B by as much as roundoff, relative to them,
-// before it multiplied them.
+// Check returns the largest error of a result divided by its bound. The result is wrong if the
+// ratio exceeds 1 or is NaN. got is C's memory after the product. roundoff is the largest relative
+// change of an element of A or B by the subject's own rounding.
 type Check func(got []byte, roundoff float64) (ratio float64, err error)
 
-// thorough is what verifies where nobody says what should: all of C where that takes less
-// than timing the product does, and otherwise 8 rows and columns of it.
+// thorough is the default Verifier. It checks all of C for small problems, and 8 rows and 8 columns
+// of C for others, where checking all would take longer than timing the product.
 func thorough(seed uint64) Verifier {
-	const enough = 1 << 24 // multiplications
+	const maxMultiplications = 1 << 24
 	return func(p *gemm.Problem, in gemm.Buffers) (Check, error) {
 		n := 8
-		if float64(p.M)*float64(p.N)*float64(p.K) <= enough {
+		if float64(p.M)*float64(p.N)*float64(p.K) <= maxMultiplications {
 			n = max(n, p.M)
 		}
 		return Sampled(n, seed)(p, in)
 	}
 }
 
-// ofBatch verifies some products of a batch as v does one, and looks for NaN in all. Groups,
-// whose B are equal here, are one product.
+// ofBatch returns a Verifier that applies v to some products of a batch and searches all products
+// for NaN. Groups, which have an equal B here, are verified as one product.
 func ofBatch(v Verifier, seed uint64) Verifier {
 	return func(p *gemm.Problem, in gemm.Buffers) (Check, error) {
 		switch p.Batch.Kind {
@@ -61,7 +60,7 @@ func ofBatch(v Verifier, seed uint64) Verifier {
 				if err != nil {
 					return 0, err
 				}
-				worst = max(worst, ratio) // NaN wins
+				worst = max(worst, ratio) // max returns NaN if either is NaN
 			}
 			for n := range p.Batch.Count {
 				if _, at := p.Product(n); hasNaN(p.C, got[at[2]:]) {
@@ -73,16 +72,15 @@ func ofBatch(v Verifier, seed uint64) Verifier {
 	}
 }
 
-// Sampled verifies n random rows and n random columns of C, all of them where
-// there are no more, against sums in twice float64's precision, and looks for NaN
-// in the rest. An element may be off by
+// Sampled verifies n random rows and n random columns of C, or all of C if it has no more than
+// that, against sums in twice the precision of float64. It searches the rest of C for NaN. The
+// bound of an element's error is
 //
 //	γ(k+3)·(|α|·|A|·|B| + |β|·|C| + |bias|) + u·|c|
 //
-// where γ(n) = n·u′/(1 − n·u′), u′ is the roundoff of the type that is summed in
-// and u that of C (Higham, Accuracy and Stability, §3.1); by what an activation
-// can make of that; and by what underflow loses. Integers have to be equal, modulo
-// 2³².
+// where γ(n) = n·u′/(1 − n·u′), u′ is the roundoff of the accumulator type and u the roundoff of
+// C's type (Higham, Accuracy and Stability, §3.1). The bound is scaled by the steepest slope of the
+// activation and increased by the error of underflow. Integers must be equal modulo 2³².
 func Sampled(n int, seed uint64) Verifier {
 	return func(p *gemm.Problem, in gemm.Buffers) (Check, error) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -90,7 +88,7 @@ func Sampled(n int, seed uint64) Verifier {
 		rows := choose(rng, p.M, n)
 		scaleA, scaleB := p.ScalesOf(&in)
 		a, b := factor{p.A, in.A, scaleA}, factor{p.B.T(), in.B, scaleB}
-		up := factor{Layout: p.Up.T(), data: in.Extras[gemm.Up]} // of a gated product
+		up := factor{Layout: p.Up.T(), data: in.Extras[gemm.Up]} // only of a gated product
 		other := make([]sum, p.N*len(rows))
 		if p.Epilogue.Gated {
 			other = rowSums(p, a, up, rows)
@@ -114,7 +112,7 @@ func Sampled(n int, seed uint64) Verifier {
 		return func(got []byte, roundoff float64) (float64, error) {
 			worst := 0.0
 			for _, e := range want {
-				worst = max(worst, e.ratio(c.Type.At(got, e.index), roundoff)) // NaN wins
+				worst = max(worst, e.ratio(c.Type.At(got, e.index), roundoff)) // max returns NaN if either is NaN
 			}
 			if hasNaN(c, got) {
 				worst = math.NaN()
@@ -124,12 +122,12 @@ func Sampled(n int, seed uint64) Verifier {
 	}
 }
 
-// element is what one element of C must be, and how far it may be off.
+// element is the expected value of one element of C, with the bound of its error.
 type element struct {
 	index       int
 	want, bound float64
-	products    float64 // by how much more for each unit of the operands' roundoff
-	most        float64 // the largest finite value of C's type
+	products    float64 // additional error per unit of the operands' roundoff
+	max         float64 // largest finite value of C's type
 }
 
 func (e element) ratio(got, roundoff float64) float64 {
@@ -139,14 +137,14 @@ func (e element) ratio(got, roundoff float64) float64 {
 	return math.Abs(got-e.want) / (e.bound + roundoff*e.products)
 }
 
-// overflows reports whether the element may be an infinity in C's type.
-func (e element) overflows() bool { return math.Abs(e.want)+e.bound > e.most }
+// overflows reports whether the element may be infinite in C's type.
+func (e element) overflows() bool { return math.Abs(e.want)+e.bound > e.max }
 
-// sum is a sum of products, hi + lo, and the sum of their magnitudes.
+// sum is a sum of products, hi + lo, with the sum of their magnitudes.
 type sum struct{ hi, lo, abs float64 }
 
-// add adds x·y, and to lo what float64 rounds off (Ogita, Rump and Oishi,
-// "Accurate sum and dot product", algorithm 5.3).
+// add adds x·y. It adds the rounding errors of float64 to lo (Ogita, Rump and Oishi, "Accurate sum
+// and dot product", algorithm 5.3).
 func (s *sum) add(x, y float64) {
 	p := x * y
 	hi := s.hi + p
@@ -163,7 +161,7 @@ func addProducts(sums []sum, x []float64, y float64) {
 	}
 }
 
-// factor is op(A) or op(B)ᵀ, whose rows lie along K, with its block scales.
+// factor is op(A) or op(B)ᵀ, with K as its columns, and its block scales.
 type factor struct {
 	gemm.Layout
 	data   []byte
@@ -178,8 +176,8 @@ func (f *factor) at(i, k int) float64 {
 	return v
 }
 
-// rowSums computes the given rows of X·Yᵀ: element (rows[s], j) is at j·len(rows) + s. It
-// reads Y once, in the order of its memory.
+// rowSums computes the given rows of X·Yᵀ. Element (rows[s], j) is at index j·len(rows) + s. It
+// reads Y once, in memory order.
 func rowSums(p *gemm.Problem, x, y factor, rows []int) []sum {
 	n := len(rows)
 	sums := make([]sum, y.OpRows()*n)
@@ -193,7 +191,7 @@ func rowSums(p *gemm.Problem, x, y factor, rows []int) []sum {
 		}
 	}
 	parallel(y.OpRows(), func(from, to int) {
-		if !y.Trans { // a row of Y is one of its memory
+		if !y.Trans { // rows of Y are contiguous
 			for j := from; j < to; j++ {
 				for q := range p.K {
 					addProducts(sums[j*n:(j+1)*n], xs[q*n:], y.at(j, q))
@@ -210,19 +208,20 @@ func rowSums(p *gemm.Problem, x, y factor, rows []int) []sum {
 	return sums
 }
 
-// expect is element (i, j) of C, of the sum s of products and, if p is gated, that of the other one.
+// expect returns the expected element (i, j) of C, given the sum s of its products and, for a gated
+// problem, the sum other of the products with Up.
 func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	acc, out, act := p.ScaleType().Info(), p.C.Type.Info(), p.Epilogue.Activation.Info()
 	extra := func(x gemm.Extra, i, j int) float64 {
 		l := p.Extra(x)
 		return l.Type.At(in.Extras[x], l.Index(i, j))
 	}
-	terms := float64(p.K) // that are rounded
+	terms := float64(p.K) // rounded terms
 	if p.Converts() {
 		terms = 1 // the conversion
 		s, other = wrapped(p, s), wrapped(p, other)
 	}
-	e := element{index: p.C.Index(i, j), most: out.Max}
+	e := element{index: p.C.Index(i, j), max: out.Max}
 	v := p.Alpha * (s.hi + s.lo)
 	magnitude := math.Abs(p.Alpha) * s.abs
 	if p.Beta != 0 {
@@ -235,7 +234,7 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 		return e
 	}
 	short := p.A.Type.Size() == 1 && !p.Converts()
-	// How much an error of v is magnified, and what is added to it.
+	// weight and gain magnify an error of v before and after the activation; late is added after it.
 	weight, gain, late := 1.0, 1.0, 0.0
 	if p.Epilogue.RowScale {
 		weight *= math.Abs(extra(gemm.RowScale, 0, i))
@@ -249,7 +248,7 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	if p.Epilogue.Residual {
 		late = math.Abs(extra(gemm.Residual, i, j))
 	}
-	// Two factors, each off by its roundoff.
+	// Each factor of a product has its own roundoff, hence 2.
 	e.products = gain * weight * act.Slope * 2 * math.Abs(p.Alpha) * s.abs
 	magnitude *= weight
 	switch p.Epilogue.Bias {
@@ -264,22 +263,22 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 			k++
 		}
 	}
-	behind := magnitude // how large the element is behind the activation, at the most
+	activated := magnitude // bound of the element after the activation
 	if p.Epilogue.Gated {
-		behind *= math.Abs(p.Alpha) * other.abs
+		activated *= math.Abs(p.Alpha) * other.abs
 	}
-	if p.Epilogue.Residual || p.Epilogue.OutScale { // rounded again there
-		e.bound = gain * (2*acc.Roundoff*(late+behind) + acc.Tiny)
+	if p.Epilogue.Residual || p.Epilogue.OutScale { // each rounds once more
+		e.bound = gain * (2*acc.Roundoff*(late+activated) + acc.Tiny)
 	}
 	gamma := math.Inf(1)
 	if k*acc.Roundoff < 1 {
 		gamma = k * acc.Roundoff / (1 - k*acc.Roundoff)
 	}
 	if p.Epilogue.Activation != gemm.ActNone {
-		e.bound += 8 * acc.Roundoff * (math.Abs(e.want) + gain*late) // its own evaluation
+		e.bound += 8 * acc.Roundoff * (math.Abs(e.want) + gain*late) // error of evaluating the activation
 	}
 	if p.Epilogue.Gated {
-		// Each factor is off by its error, and magnifies the other's.
+		// The error of each factor is magnified by the other factor.
 		size := math.Abs(p.Alpha) * other.abs
 		off := gamma*size + k*acc.Tiny
 		if short {
@@ -290,7 +289,7 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 		e.products = e.products*math.Abs(up) + gate*2*size
 		gain *= math.Abs(up) + off
 	}
-	u64 := dtype.F64.Info().Roundoff // of the reference's own last steps
+	u64 := dtype.F64.Info().Roundoff // for the last steps of the reference
 	e.bound += gain*act.Slope*(gamma*magnitude+k*max(1, weight)*acc.Tiny) +
 		(out.Roundoff+4*u64)*math.Abs(e.want) + 4*u64*magnitude + out.Tiny
 	if short {
@@ -299,20 +298,21 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	return e
 }
 
-// wrapped returns an integer sum as the product holds it before it is converted: exactly.
+// wrapped returns an integer sum with the value that the accumulator holds before the conversion.
+// It is exact.
 func wrapped(p *gemm.Problem, s sum) sum {
 	w := p.Wrapped(s.hi + s.lo)
 	return sum{hi: w, abs: math.Abs(w)}
 }
 
-// shortSums is what tensor cores leave off that sum up 8-bit floats in 14 bits, 128 of them at the
-// least.
+// shortSums is the relative error of tensor cores that accumulate 8-bit floats with 14 bits, for at
+// least 128 products.
 const shortSums = 0x1p-12
 
-// choose returns min(n, of) of the numbers below of, in order.
-func choose(rng *rand.Rand, of, n int) []int {
-	if of <= n {
-		all := make([]int, of)
+// choose returns min(n, total) different numbers below total in increasing order.
+func choose(rng *rand.Rand, total, n int) []int {
+	if total <= n {
+		all := make([]int, total)
 		for i := range all {
 			all[i] = i
 		}
@@ -320,7 +320,7 @@ func choose(rng *rand.Rand, of, n int) []int {
 	}
 	var chosen []int
 	for len(chosen) < n {
-		if i := rng.IntN(of); !slices.Contains(chosen, i) {
+		if i := rng.IntN(total); !slices.Contains(chosen, i) {
 			chosen = append(chosen, i)
 		}
 	}

@@ -11,8 +11,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// TestSampled lets through what a plain kernel computes, for every type, transpose,
-// scalar and epilogue, and finds one element that is off by twice what is allowed.
+// TestSampled checks that the result of a simple kernel passes for every type, transpose, scalar
+// and epilogue, and that an element with twice the allowed error fails.
 func TestSampled(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -23,7 +23,7 @@ func TestSampled(t *testing.T) {
 			for range 60 {
 				p := randomProblem(t, rng, in, out)
 				data := newOperands(&Case{Problem: p}, rng.Uint64())
-				// Few enough to miss some elements, or enough for all.
+				// From a few sampled rows up to all.
 				n := 1 + rng.IntN(12)
 				check, err := Sampled(n, rng.Uint64())(&p, data.Buffers)
 				if err != nil {
@@ -59,12 +59,12 @@ func TestSampled(t *testing.T) {
 				}
 				out.Set(got.C, e.index, e.want+shift)
 				if ratio, _ := check(got.C, 0); ratio <= 1 {
-					t.Fatalf("%v: C[%d,%d] = %v instead of %v ± %v passes with %v", &p, i, j, e.want+shift, e.want, e.bound, ratio)
+					t.Fatalf("%v: C[%d,%d] = %v instead of %v ± %v passes with ratio %v", &p, i, j, e.want+shift, e.want, e.bound, ratio)
 				}
 			}
 		}
 	}
-	t.Logf("the largest errors, as a part of what is allowed: %v", worst)
+	t.Logf("largest error ratios: %v", worst)
 }
 
 func randomProblem(t *testing.T, rng *rand.Rand, in, out dtype.Type) gemm.Problem {
@@ -95,7 +95,7 @@ func randomProblem(t *testing.T, rng *rand.Rand, in, out dtype.Type) gemm.Proble
 	return p
 }
 
-// TestSumsAreExact: cancellation that leaves nothing of float64's precision.
+// TestSumsAreExact adds terms that cancel beyond the precision of float64.
 func TestSumsAreExact(t *testing.T) {
 	var s sum
 	for _, f := range [][2]float64{{1e100, 1}, {1, 1}, {-1e100, 1}, {1 + 0x1p-30, 1 + 0x1p-30}, {-1, 1}} {
@@ -106,8 +106,8 @@ func TestSumsAreExact(t *testing.T) {
 	}
 }
 
-// TestBound compares what Sampled says of an error with the bound worked out by
-// hand: 61 products of 1·1, so that γ(64) = 64·2⁻²⁴/(1 − 64·2⁻²⁴).
+// TestBound compares the bound of Sampled with one computed by hand: for 61 products of 1·1, γ(64)
+// = 64·2⁻²⁴/(1 − 64·2⁻²⁴).
 func TestBound(t *testing.T) {
 	for _, c := range []struct {
 		name        string
@@ -118,7 +118,7 @@ func TestBound(t *testing.T) {
 		{"plain", 1, 0, gemm.Epilogue{}, 61, 61*0x1p-18/(1-0x1p-18) + 61*0x1p-24},
 		{"α and β", -2, 4, gemm.Epilogue{}, -118, 126*0x1p-18/(1-0x1p-18) + 118*0x1p-24},
 		{"bias", 1, 0, gemm.Epilogue{Bias: gemm.BiasCol}, 62, 62*0x1p-18/(1-0x1p-18) + 62*0x1p-24},
-		{"nothing read", 0, 0, gemm.Epilogue{}, 0, 64*0x1p-149 + 0x1p-149},
+		{"no products", 0, 0, gemm.Epilogue{}, 0, 64*0x1p-149 + 0x1p-149},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p, _, err := gemm.New(c.alpha, gemm.Dense(dtype.F32, 1, 61), gemm.Dense(dtype.F32, 61, 1), c.beta, gemm.Dense(dtype.F32, 1, 1), c.e)
@@ -139,16 +139,16 @@ func TestBound(t *testing.T) {
 			got := make([]byte, 4)
 			shift := math.Max(math.Abs(c.want)*0x1p-20, 0x1p-140)
 			dtype.F32.Set(got, 0, c.want+shift)
-			shift = dtype.F32.At(got, 0) - c.want // as float32 holds it
+			shift = dtype.F32.At(got, 0) - c.want // rounded to float32
 			if ratio, _ := check(got, 0); math.Abs(ratio-shift/c.bound) > 1e-6*ratio {
-				t.Errorf("an error of %v is %v times what is allowed, want %v", shift, ratio, shift/c.bound)
+				t.Errorf("error %v: got ratio %v, want %v", shift, ratio, shift/c.bound)
 			}
 		})
 	}
 }
 
-// TestRoundedOperands: what a subject rounds its operands by is allowed on top, and no
-// more than that.
+// TestRoundedOperands checks that the rounding of A and B by a subject increases the bound by the
+// right amount.
 func TestRoundedOperands(t *testing.T) {
 	p, err := Shape{5, 6, 7}.Problem(dtype.F32, dtype.F32, false, false)
 	if err != nil {
@@ -160,7 +160,7 @@ func TestRoundedOperands(t *testing.T) {
 		t.Fatal(err)
 	}
 	const u = 0x1p-10
-	for i, m := range [][]byte{data.A, data.B} { // one always up, the other to nearest
+	for i, m := range [][]byte{data.A, data.B} { // A is rounded up by u, B is exact
 		for j := range len(m) / 4 {
 			v := dtype.F32.At(m, j)
 			dtype.F32.Set(m, j, v*(1+float64(1-i)*u))
@@ -168,17 +168,17 @@ func TestRoundedOperands(t *testing.T) {
 	}
 	multiply(&p, data.Buffers)
 	if ratio, err := check(data.C, u); err != nil || ratio > 1 || ratio < 0.01 {
-		t.Errorf("ratio %v, error %v, of operands off by what is allowed", ratio, err)
+		t.Errorf("operands within the bound: got ratio %v, error %v", ratio, err)
 	}
 	if ratio, _ := check(data.C, u/8); ratio <= 1 {
-		t.Errorf("operands off by 8 times what is allowed pass with %v", ratio)
+		t.Errorf("operands off by 8 times their bound pass with ratio %v", ratio)
 	}
 	if ratio, _ := check(data.C, 0); ratio <= 1 {
-		t.Errorf("rounded operands pass as they are with %v", ratio)
+		t.Errorf("rounded operands pass with ratio %v and a roundoff of 0", ratio)
 	}
 }
 
-// TestUnwritten finds an element that nobody wrote wherever it is.
+// TestUnwritten checks that a NaN in any element is found.
 func TestUnwritten(t *testing.T) {
 	p, err := Cube(30).Problem(dtype.F32, dtype.F32, false, false)
 	if err != nil {
@@ -204,7 +204,7 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
-// TestThorough: of a small product every single element is looked at.
+// TestThorough checks that an error in any element of a small product is found.
 func TestThorough(t *testing.T) {
 	p, err := Shape{23, 31, 5}.Problem(dtype.F32, dtype.F32, false, false)
 	if err != nil {
@@ -223,14 +223,14 @@ func TestThorough(t *testing.T) {
 		right := dtype.F32.At(data.C, i)
 		dtype.F32.Set(data.C, i, right+1e-3)
 		if ratio, _ := check(data.C, 0); ratio <= 1 {
-			t.Errorf("element %d is wrong and passes with %v", i, ratio)
+			t.Errorf("element %d is wrong and passes with ratio %v", i, ratio)
 		}
 		dtype.F32.Set(data.C, i, right)
 	}
 }
 
-// TestBatches: of a batch some products are looked at closely, and all for what nobody wrote; of
-// groups all rows.
+// TestBatches checks that ofBatch verifies four products of a batch and all rows of groups, and
+// finds NaN in every product.
 func TestBatches(t *testing.T) {
 	one, err := Cube(6).Problem(dtype.F32, dtype.F32, false, false)
 	if err != nil {
@@ -251,7 +251,7 @@ func TestBatches(t *testing.T) {
 			t.Fatal(err)
 		}
 		if ratio, err := check(data.C, 0); err != nil || !math.IsNaN(ratio) {
-			t.Errorf("%v: what nobody wrote passes with %v, error %v", &c.Problem, ratio, err)
+			t.Errorf("%v: an unwritten C has ratio %v, error %v", &c.Problem, ratio, err)
 		}
 		for n := range c.Problem.Products() {
 			product, at := c.Problem.Product(n)
@@ -273,15 +273,15 @@ func TestBatches(t *testing.T) {
 			}
 			dtype.F32.Set(data.C[at[2]:], 0, math.NaN())
 			if ratio, _ := check(data.C, 0); ratio <= 1 {
-				t.Errorf("%v: an element of product %d that is NaN passes", &c.Problem, n)
+				t.Errorf("%v: a NaN in product %d passes", &c.Problem, n)
 			}
 			dtype.F32.Set(data.C[at[2]:], 0, right)
 		}
 		if want := min(c.Problem.Products(), 4); found != want {
-			t.Errorf("%v: %d products were looked at closely, want %d", &c.Problem, found, want)
+			t.Errorf("%v: %d products were verified, want %d", &c.Problem, found, want)
 		}
 		if want := []int32{2, 6}; c.Groups != nil && !slices.Equal(dtype.View[int32](data.ends), want) {
-			t.Errorf("groups end at %v, want %v", dtype.View[int32](data.ends), want)
+			t.Errorf("got group ends %v, want %v", dtype.View[int32](data.ends), want)
 		}
 	}
 }

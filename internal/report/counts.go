@@ -42,8 +42,8 @@ func countChart(c *Chart, rows []row) *Chart {
 	for _, r := range rows {
 		n := r.Counts
 		transactions, conflicts := words(""), words("")
-		if per, known := n.Then.PerHalfWarp(); known {
-			transactions, conflicts = figure(digits(per), per), integer(n.Then.Wavefronts-n.Then.IdealWavefronts)
+		if per, known := n.Historic.PerHalfWarp(); known {
+			transactions, conflicts = figure(digits(per), per), integer(n.Historic.Wavefronts-n.Historic.IdealWavefronts)
 		}
 		c.Table.add(words(shape(r.Record)), words(r.Subject), integer(n.Instructions), integer(n.Flops), integer(n.Issued), integer(n.LoadBytes), figure(digits(n.Intensity()), n.Intensity()),
 			integer(n.Sectors), integer(n.IdealSectors), integer(n.DistinctSectors), integer(n.Wavefronts), integer(n.Conflicts()), transactions, conflicts)
@@ -65,7 +65,7 @@ func countChart(c *Chart, rows []row) *Chart {
 		bars.Rows = append(bars.Rows, Row{Name: r.Subject, End: end, Values: []Value{
 			value(0, n.IdealSectors, "needed for the bytes"), value(1, n.Sectors-n.IdealSectors, "extra"),
 		}})
-		if per, known := n.Then.PerHalfWarp(); known {
+		if per, known := n.Historic.PerHalfWarp(); known {
 			then = append(then, r.Subject+" "+digits(per))
 		}
 		if n.Conflicts() > 0 {

@@ -139,8 +139,8 @@ func TestCounts(t *testing.T) {
 		count("naive", 64, 1<<21, 4000, 3000, 0), count("tiled:16", 64, 1<<17, 400, 400, 0),
 		count("naive", 32, 1<<18, 500, 400, 0), count("padless", 64, 1<<17, 400, 400, 25),
 	}
-	counted[0].Counts.Then = &bench.ThenCounts{HalfWarps: 100, Transactions: 850}
-	counted[3].Counts.Then = &bench.ThenCounts{HalfWarps: 50, Transactions: 50, Wavefronts: 30, IdealWavefronts: 20}
+	counted[0].Counts.Historic = &bench.HistoricCounts{HalfWarps: 100, Transactions: 850}
+	counted[3].Counts.Historic = &bench.HistoricCounts{HalfWarps: 50, Transactions: 50, Wavefronts: 30, IdealWavefronts: 20}
 	r := newReport(t, Source{"r", append(cpu, counted...)})
 	if r.Title != "Matrix multiplication on Example CPU" {
 		t.Errorf("the title is %q", r.Title)
