@@ -387,7 +387,7 @@ type kernelSubject struct{ *peers.Kernel }
 func (s kernelSubject) Name() string { return kernelPeer + ":" + s.Entry }
 
 func (s kernelSubject) Prepare(_ context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
-	if err := s.Supports(p); err != nil {
+	if err := s.CheckSupported(p); err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, m bench.Matrices) error { return s.Enqueue(ctx, p, m.A, m.B, m.C) }, nil

@@ -292,7 +292,7 @@ func TestMistakes(t *testing.T) {
 		{"bench --device emu --kernels warp", 2, `no kernel "warp" on emu`},
 		{"bench --device emu --kernels tiled:33", 2, "at most 1024 threads"},
 		{"bench --device emu --peers openblas", 2, `unknown peer "openblas" on emu (want one of cublaslt`},
-		{"bench --device emu --peers cublaslt", 2, "cublaslt: not supported: it brings machine code, which h200 does not run"},
+		{"bench --device emu --peers cublaslt", 2, "cublaslt: not supported: the library contains machine code, which h200 does not run"},
 		{"bench --device emu --peers cuda:k:1x1/1x1", 2, "want its file: --peer-path cuda=FILE.ptx"},
 		{"bench --device emu --peers cuda:k --peer-path cuda=x.ptx", 2, `kernel "k": want ENTRY:ROWSxCOLS/XxY`},
 		{"bench --device emu --peers cuda:k:1x1/1x1 --peer-path cuda=x.ptx", 2, "cuda: x.ptx: no such file"},

@@ -12,25 +12,25 @@ import (
 	"tilework/internal/gemm"
 )
 
-// fakeLt stands in for the library. It decodes arguments by the offsets of cublasLt.h
-// and not by this package's types.
+// fakeLt replaces the library. It decodes arguments by the offsets in cublasLt.h, independently of
+// this package's types.
 type fakeLt struct {
 	t       *testing.T
-	failAt  int // the number of the call that fails, from 1
+	failAt  int // number of the call that fails, counted from 1
 	calls   int
 	failed  string
-	handles map[uintptr]string // what was created, and not destroyed
+	handles map[uintptr]string // kinds of the handles not destroyed yet
 	next    uintptr
-	trans   map[uintptr]int32 // and the epilogue, by attribute
+	trans   map[uintptr]int32 // matmul attributes such as transposes and the epilogue
 	bias    uintptr
-	scales  [2]uintptr // of its A and B
+	scales  [2]uintptr // of the library's A and B
 	layouts map[uintptr][4]uintptr
-	batches map[uintptr][2]int64 // of layouts: how many matrices, and how far apart
+	batches map[uintptr][2]int64 // number of matrices and stride of each layout
 	compute [2]uintptr
 	found   int
 	matmul  []uintptr
 
-	reductions uint32 // the mask of those allowed
+	reductions uint32 // mask of the allowed reductions
 }
 
 func newFakeLt(t *testing.T) (*fakeLt, *CuBLASLt) {
@@ -53,7 +53,7 @@ func (f *fakeLt) create(kind string, to uintptr) uintptr {
 
 func (f *fakeLt) destroy(kind string, handle uintptr) {
 	if f.handles[handle] != kind {
-		f.t.Errorf("destroying %#x as %s, and it is %q", handle, kind, f.handles[handle])
+		f.t.Errorf("destroying %#x as %s: it is %q", handle, kind, f.handles[handle])
 	}
 	delete(f.handles, handle)
 }
@@ -70,7 +70,7 @@ func (f *fakeLt) run(proc uintptr, a ...uintptr) uintptr {
 	if f.calls++; f.calls == f.failAt {
 		f.failed = name
 		if strings.Contains(name, "Destroy") {
-			delete(f.handles, a[0]) // it fails, and is gone all the same
+			delete(f.handles, a[0]) // destroyed although the call fails
 		}
 		return 14 // CUBLAS_STATUS_INTERNAL_ERROR
 	}
@@ -93,7 +93,7 @@ func (f *fakeLt) run(proc uintptr, a ...uintptr) uintptr {
 		case a[1] != descBias && a[3] == 4:
 			f.trans[a[1]] = *pointTo[int32](a[2])
 		default:
-			f.t.Errorf("attribute %d of %d bytes", a[1], a[3])
+			f.t.Errorf("matmul attribute %d has %d bytes", a[1], a[3])
 		}
 	case ltLayoutCreate:
 		f.layouts[f.create("layout", a[0])] = [4]uintptr(a[1:])
@@ -107,7 +107,7 @@ func (f *fakeLt) run(proc uintptr, a ...uintptr) uintptr {
 		case a[1] == 6 && a[3] == 8:
 			b[1] = *pointTo[int64](a[2])
 		default:
-			f.t.Errorf("attribute %d of a layout, of %d bytes", a[1], a[3])
+			f.t.Errorf("layout attribute %d has %d bytes", a[1], a[3])
 		}
 		f.batches[a[0]] = b
 	case ltPreferenceCreate:
@@ -120,7 +120,7 @@ func (f *fakeLt) run(proc uintptr, a ...uintptr) uintptr {
 		case a[1] == 3 && a[3] == 4:
 			f.reductions = *pointTo[uint32](a[2])
 		default:
-			f.t.Errorf("preference %d of %d bytes", a[1], a[3])
+			f.t.Errorf("preference %d has %d bytes", a[1], a[3])
 		}
 	case ltHeuristic:
 		const size, workspace, status = 96, 64, 72
@@ -160,8 +160,7 @@ func fakeProblem(t *testing.T, in dtype.Type, transA, transB bool) *gemm.Problem
 	return &p
 }
 
-// TestLtEpilogue: the library is told of an epilogue that it has, and where the bias is, and
-// one that it has not is refused.
+// TestLtEpilogue checks the attributes of supported epilogues, and that others are rejected.
 func TestLtEpilogue(t *testing.T) {
 	f, l := newFakeLt(t)
 	p := fakeProblem(t, dtype.BF16, false, false)
@@ -174,7 +173,7 @@ func TestLtEpilogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.trans[descEpilogue] != 36 || f.bias != 0xd {
-		t.Errorf("epilogue %d with a bias at %#x", f.trans[descEpilogue], f.bias)
+		t.Errorf("got epilogue %d with a bias at %#x, want 36 and 0xd", f.trans[descEpilogue], f.bias)
 	}
 	if err := pl.Close(); err != nil {
 		t.Error(err)
@@ -188,19 +187,19 @@ func TestLtEpilogue(t *testing.T) {
 	}
 	m := f.matmul
 	if beta := p.Accum().At(unsafe.Slice(pointTo[byte](m[7]), 8), 0); m[8] != 0xe || m[10] != 0xc || beta != 1 || f.layouts[m[9]] != [4]uintptr{14, 5, 2, 5} {
-		t.Errorf("a residual at %#x times %v, layout %v, for C at %#x", m[8], beta, f.layouts[m[9]], m[10])
+		t.Errorf("got source %#x times %v, layout %v, and C at %#x; want the residual 0xe times 1 and C at 0xc", m[8], beta, f.layouts[m[9]], m[10])
 	}
 	if err := pl.Close(); err != nil {
 		t.Error(err)
 	}
 	p.Epilogue, p.Residual = gemm.Epilogue{Bias: gemm.BiasRow}, gemm.Layout{}
 	if _, err := l.Plan(p, Native); !errors.Is(err, gemm.ErrUnsupported) {
-		t.Errorf("a bias along rows: %v", err)
+		t.Errorf("row bias: got error %v, want ErrUnsupported", err)
 	}
 }
 
-// TestLtScales: the library is told of block scales and where they are, its A being our B, and
-// those that lie as it does not take them are refused.
+// TestLtScales checks the attributes of block scales, whose A is our B, and that unsupported
+// layouts are rejected.
 func TestLtScales(t *testing.T) {
 	f, l := newFakeLt(t)
 	const m, n, k = 6, 130, 600
@@ -212,14 +211,14 @@ func TestLtScales(t *testing.T) {
 	rows := gemm.Dense(dtype.F32, 5, m)
 	blocks := gemm.Dense(dtype.F32, 2, 5)
 	if _, err := p.Scaled(rows, blocks.T(), false); !errors.Is(err, gemm.ErrShape) {
-		t.Errorf("scales of rows that are turned: %v", err)
+		t.Errorf("transposed row scales: got error %v, want ErrShape", err)
 	}
 	q, err := p.Scaled(rows.T(), blocks.T(), false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Plan(&q, Native); !errors.Is(err, gemm.ErrUnsupported) {
-		t.Errorf("rows of 6 and of 5 elements: %v", err)
+		t.Errorf("leading dimensions 6 and 5: got error %v, want ErrUnsupported", err)
 	}
 	rows.LD, blocks.LD = 8, 8
 	if q, err = p.Scaled(rows.T(), blocks.T(), false); err != nil {
@@ -233,18 +232,17 @@ func TestLtScales(t *testing.T) {
 		t.Fatal(err)
 	}
 	if f.trans[31] != 5 || f.trans[32] != 4 || f.scales != [2]uintptr{0x1b, 0x1a} {
-		t.Errorf("modes %d and %d, scales at %#x", f.trans[31], f.trans[32], f.scales)
+		t.Errorf("got modes %d and %d, scales at %#x; want 5, 4, 0x1b and 0x1a", f.trans[31], f.trans[32], f.scales)
 	}
 	if err := pl.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestLtBatch: the library is told how many products there are, and how far apart each operand's
-// matrices are; groups it does not do.
+// TestLtBatch checks the batch attributes of each layout, and that groups are rejected.
 func TestLtBatch(t *testing.T) {
 	f, l := newFakeLt(t)
-	if err := l.begin(); err != nil {
+	if err := l.init(); err != nil {
 		t.Fatal(err)
 	}
 	single := fakeProblem(t, dtype.F32, false, false)
@@ -259,24 +257,24 @@ func TestLtBatch(t *testing.T) {
 	if err := pl.Enqueue(t.Context(), LtMemory{A: 0xa, B: 0xb, C: 0xc}); err != nil {
 		t.Fatal(err)
 	}
-	for i, apart := range map[int]int64{6: 8, 4: 0, 9: 100, 11: 100} {
-		if got, want := f.batches[f.matmul[i]], [2]int64{7, apart}; got != want {
-			t.Errorf("argument %d is a layout of %v matrices and elements, want %v", i, got, want)
+	for i, stride := range map[int]int64{6: 8, 4: 0, 9: 100, 11: 100} {
+		if got, want := f.batches[f.matmul[i]], [2]int64{7, stride}; got != want {
+			t.Errorf("argument %d: got count and stride %v, want %v", i, got, want)
 		}
 	}
 	if err := errors.Join(pl.Close(), l.Close()); err != nil || len(f.handles) != 0 {
-		t.Errorf("closed: %v, left %v", err, f.handles)
+		t.Errorf("closing: error %v, handles left %v", err, f.handles)
 	}
 	grouped, err := single.Grouped(2, 15)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := l.Plan(&grouped, Native); !errors.Is(err, gemm.ErrUnsupported) {
-		t.Errorf("groups: %v", err)
+		t.Errorf("groups: got error %v, want ErrUnsupported", err)
 	}
 }
 
-// TestLtArguments: the library is told of the transposed product, B before A.
+// TestLtArguments checks that all arguments describe the transposed product, with B before A.
 func TestLtArguments(t *testing.T) {
 	for _, c := range []struct {
 		in             dtype.Type
@@ -293,7 +291,7 @@ func TestLtArguments(t *testing.T) {
 		{dtype.F8E4M3, false, true, Native, [2]uintptr{68, 0}, [4]uintptr{28, 3, 2, 4}, [4]uintptr{28, 3, 5, 5}, [4]uintptr{0, 5, 2, 8}},
 	} {
 		f, l := newFakeLt(t)
-		if err := l.begin(); err != nil {
+		if err := l.init(); err != nil {
 			t.Fatal(err)
 		}
 		p := fakeProblem(t, c.in, c.transA, c.transB)
@@ -302,17 +300,17 @@ func TestLtArguments(t *testing.T) {
 			t.Fatal(err)
 		}
 		if f.compute != c.compute {
-			t.Errorf("%v: arithmetic %v, want %v", p, f.compute, c.compute)
+			t.Errorf("%v: got compute type %v, want %v", p, f.compute, c.compute)
 		}
 		if want := map[bool]uint32{true: 7, false: 2}[p.C.Type == p.Accum()]; f.reductions != want {
 			t.Errorf("%v: reductions %#x, want %#x", p, f.reductions, want)
 		}
 		number := map[bool]int32{true: 1}
 		if f.trans[3] != number[c.transB] || f.trans[4] != number[c.transA] {
-			t.Errorf("%v: operations %v", p, f.trans)
+			t.Errorf("%v: got transposes %v", p, f.trans)
 		}
 		if pl.Algorithms() != 2 {
-			t.Errorf("%d algorithms, want the 2 of 3 that are valid", pl.Algorithms())
+			t.Errorf("got %d algorithms, want the 2 valid ones of 3", pl.Algorithms())
 		}
 		pl.chosen = 1
 		if err := pl.Enqueue(t.Context(), LtMemory{A: 0xa, B: 0xb, C: 0xc}); err != nil {
@@ -320,21 +318,21 @@ func TestLtArguments(t *testing.T) {
 		}
 		m := f.matmul
 		if m[3] != 0xb || m[5] != 0xa || m[8] != 0xc || m[10] != 0xc || m[13] != uintptr(l.workspace) || m[14] != 256<<20 {
-			t.Errorf("%v: arguments %#x", p, m)
+			t.Errorf("%v: got arguments %#x", p, m)
 		}
 		for i, want := range map[int][4]uintptr{6: c.a, 4: c.b, 9: c.c, 11: c.c} {
 			if f.layouts[m[i]] != want {
-				t.Errorf("%v: argument %d is a layout %v, want %v", p, i, f.layouts[m[i]], want)
+				t.Errorf("%v: argument %d: got layout %v, want %v", p, i, f.layouts[m[i]], want)
 			}
 		}
 		sums := p.Accum()
 		for i, want := range map[int]float64{2: 2, 7: 3} {
 			if got := sums.At(unsafe.Slice(pointTo[byte](m[i]), 8), 0); got != want {
-				t.Errorf("%v: argument %d points to %v, want %v", p, i, got, want)
+				t.Errorf("%v: argument %d: got value %v, want %v", p, i, got, want)
 			}
 		}
 		if *pointTo[uint64](m[12]) != 102 {
-			t.Errorf("algorithm %d", *pointTo[uint64](m[12]))
+			t.Errorf("got algorithm %d, want 102", *pointTo[uint64](m[12]))
 		}
 		want := "cuBLASLt 13.1.0"
 		if c.arithmetic.Name != "" {
@@ -342,22 +340,22 @@ func TestLtArguments(t *testing.T) {
 		}
 		want += ", heuristic 2 of 2: algorithm 102, tile 103, stages 108, split 104, workspace 2 MiB"
 		if pl.String() != want {
-			t.Errorf("%q, want %q", pl, want)
+			t.Errorf("got %q, want %q", pl, want)
 		}
 		if err := errors.Join(pl.Close(), l.Close()); err != nil || len(f.handles) != 0 {
-			t.Errorf("closing: %v; left %v", err, f.handles)
+			t.Errorf("closing: error %v, handles left %v", err, f.handles)
 		}
 	}
 }
 
-// TestLtFaults fails each call in turn: it is reported with its name, and nothing is
-// left behind.
+// TestLtFaults fails each call in turn and checks that the error names it and that all handles and
+// memory are freed.
 func TestLtFaults(t *testing.T) {
 	for failAt := 1; ; failAt++ {
 		f, l := newFakeLt(t)
 		f.failAt = failAt
 		err := func() (err error) {
-			if err := l.begin(); err != nil {
+			if err := l.init(); err != nil {
 				return err
 			}
 			defer func() { err = errors.Join(err, l.Close()) }()
@@ -370,16 +368,16 @@ func TestLtFaults(t *testing.T) {
 		}()
 		if f.failed == "" {
 			if err != nil {
-				t.Errorf("nothing failed: %v", err)
+				t.Errorf("no call failed: got error %v", err)
 			}
 			break
 		}
-		// One of the two algorithms may be refused.
+		// A plan may skip one of its two algorithms.
 		if f.failed != ltMatmul && (err == nil || !strings.Contains(err.Error(), f.failed+": status 14 (14)")) {
-			t.Errorf("call %d, %s: error %v", failAt, f.failed, err)
+			t.Errorf("call %d, %s: got error %v", failAt, f.failed, err)
 		}
 		if len(f.handles) != 0 {
-			t.Errorf("call %d, %s: left %v", failAt, f.failed, f.handles)
+			t.Errorf("call %d, %s: handles left %v", failAt, f.failed, f.handles)
 		}
 		if used := l.gpu.(hollow).Device.(interface{ Used() int64 }).Used(); used != 0 {
 			t.Errorf("call %d, %s: %d bytes left on the device", failAt, f.failed, used)
@@ -388,6 +386,6 @@ func TestLtFaults(t *testing.T) {
 	f, l := newFakeLt(t)
 	f.found = 0
 	if _, err := l.Plan(fakeProblem(t, dtype.F32, false, false), Native); !errors.Is(err, gemm.ErrUnsupported) || len(f.handles) != 0 {
-		t.Errorf("no algorithm: error %v, left %v", err, f.handles)
+		t.Errorf("no algorithm: got error %v, handles left %v", err, f.handles)
 	}
 }

@@ -11,19 +11,19 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Heuristics is how many algorithms a plan asks the library for.
+// Heuristics is the number of algorithms that a plan requests from the heuristic.
 const Heuristics = 8
 
-// LtPlan is a product that cuBLASLt has algorithms for, the first of which is the one
-// that it holds for the fastest. It is for one goroutine.
+// LtPlan is a product with the algorithms of cuBLASLt for it, ordered by the library's estimate of
+// their speed. It must not be used concurrently.
 type LtPlan struct {
 	library     *CuBLASLt
 	arithmetic  Arithmetic
 	desc        uintptr // cublasLtMatmulDesc_t
-	a, b, c, d  uintptr // cublasLtMatrixLayout_t of our A, B, C and residual
-	biased      bool    // whether the product has a bias
-	scaled      bool    // whether it has block scales
-	alpha, beta [8]byte // in the type that is summed in
+	a, b, c, d  uintptr // cublasLtMatrixLayout_t of A, B, C and the residual
+	biased      bool    // the product has a bias
+	scaled      bool    // the product has block scales
+	alpha, beta [8]byte // in the accumulator type
 	algorithms  []heuristicResult
 	chosen      int
 }
@@ -37,7 +37,7 @@ type heuristicResult struct {
 	_         [4]int32
 }
 
-// Attributes, by the enums of cublasLt.h: cublasLtMatmulDescAttributes_t,
+// Attributes, from the enums of cublasLt.h: cublasLtMatmulDescAttributes_t,
 // cublasLtMatrixLayoutAttribute_t, cublasLtMatmulPreferenceAttributes_t and
 // cublasLtMatmulAlgoConfigAttributes_t.
 const (
@@ -59,32 +59,31 @@ const (
 	algoStages             = 6
 )
 
-// What has a scale of its own (cublasLtMatmulMatrixScale_t): 128 elements along K, or those of
-// as many rows or columns.
+// scaleModes holds the cublasLtMatmulMatrixScale_t for each block size: vectors of 128 elements
+// along K, and blocks of 128×128 elements.
 var scaleModes = map[int]int32{1: 4, gemm.ScaleBlock: 5}
 
-// What algorithms that split K may do with the parts' sums (cublasLtReductionScheme_t).
+// Reductions of split-K algorithms (cublasLtReductionScheme_t).
 const (
-	reduceInPlace   = 1 // add them in C
-	reduceAsSummed  = 2 // add them in the type of the arithmetic
-	reduceAsResults = 4 // add them in C's type
+	reduceInPlace = 1 // in C
+	reduceCompute = 2 // in the accumulator type
+	reduceOutput  = 4 // in C's type
 )
 
-// reductions are those that leave a result within its bound: a sum whose parts were
-// rounded to 16 bits is not.
+// reductions returns the mask of reductions whose results stay within the error bound. Partial sums
+// rounded to 16 bits would not.
 func reductions(p *gemm.Problem) uint32 {
 	if p.C.Type != p.Accum() {
-		return reduceAsSummed
+		return reduceCompute
 	}
-	return reduceInPlace | reduceAsSummed | reduceAsResults
+	return reduceInPlace | reduceCompute | reduceOutput
 }
 
-// Plan asks the library how p can be computed. The matrices have p's layouts on the
-// GPU, each at a multiple of 256 bytes. The error is ErrUnsupported where the library
-// has no algorithm, as for int8 and 8-bit floats unless A is plain and B transposed, and for
-// e5m2 on both sides.
+// Plan queries algorithms for p. The matrices must have p's layouts on the GPU and be aligned to
+// 256 bytes. The error is ErrUnsupported if the library has no algorithm for p. It has none for
+// int8 and 8-bit floats unless A is not transposed and B is, and none for e5m2 in both A and B.
 func (l *CuBLASLt) Plan(p *gemm.Problem, a Arithmetic) (*LtPlan, error) {
-	if err := supported(p); err != nil {
+	if err := checkSupported(p); err != nil {
 		return nil, err
 	}
 	compute, err := a.computeType(p)
@@ -102,10 +101,10 @@ func (l *CuBLASLt) Plan(p *gemm.Problem, a Arithmetic) (*LtPlan, error) {
 		if err := l.call(ltDescCreate, uintptr(unsafe.Pointer(&pl.desc)), uintptr(compute), uintptr(dataTypes[sums])); err != nil {
 			return err
 		}
-		return errors.Join(pl.describe(p), pl.ask(reductions(p)))
+		return errors.Join(pl.describe(p), pl.queryHeuristic(reductions(p)))
 	})
 	if err == nil && len(pl.algorithms) == 0 {
-		err = fmt.Errorf("%w: none of its algorithms", gemm.ErrUnsupported)
+		err = fmt.Errorf("%w: the library has no algorithm", gemm.ErrUnsupported)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("cublaslt: %v: %w", p, err), pl.Close())
@@ -113,8 +112,8 @@ func (l *CuBLASLt) Plan(p *gemm.Problem, a Arithmetic) (*LtPlan, error) {
 	return pl, nil
 }
 
-// describe tells the library of the matrices. It takes them as column-major, and so
-// each as its transpose: what it computes is Cᵀ = op(B)ᵀ·op(A)ᵀ, its A being our B.
+// describe sets the attributes and layouts of the matrices. The library takes them as column-major,
+// that is as their transposes, and computes Cᵀ = op(B)ᵀ·op(A)ᵀ. Its A is our B.
 func (pl *LtPlan) describe(p *gemm.Problem) error {
 	l := pl.library
 	for _, x := range []struct {
@@ -165,7 +164,7 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 	return nil
 }
 
-// describeScales tells the library of block scales. Its A is our B.
+// describeScales sets the modes of the block scales. The library's A is our B.
 func (pl *LtPlan) describeScales(p *gemm.Problem) error {
 	l := pl.library
 	ours, theirs := p.ScaleSides()
@@ -181,11 +180,11 @@ func (pl *LtPlan) describeScales(p *gemm.Problem) error {
 			return err
 		}
 	}
-	return pl.pointScales(l.workspace, l.workspace) // or nothing is proposed
+	return pl.setScales(l.workspace, l.workspace) // without pointers the heuristic proposes nothing
 }
 
-// pointScales tells the library where the block scales of our A and B are.
-func (pl *LtPlan) pointScales(a, b device.Ptr) error {
+// setScales sets the addresses of the block scales of our A and B.
+func (pl *LtPlan) setScales(a, b device.Ptr) error {
 	l := pl.library
 	if err := l.call(ltDescSet, pl.desc, descScaleA, uintptr(unsafe.Pointer(&b)), unsafe.Sizeof(b)); err != nil {
 		return err
@@ -193,22 +192,22 @@ func (pl *LtPlan) pointScales(a, b device.Ptr) error {
 	return l.call(ltDescSet, pl.desc, descScaleB, uintptr(unsafe.Pointer(&a)), unsafe.Sizeof(a))
 }
 
-// ask fills in the algorithms, of those with one of these reductions if they split K.
-func (pl *LtPlan) ask(reductions uint32) error {
+// queryHeuristic sets pl.algorithms. Split-K algorithms are limited to the given reductions.
+func (pl *LtPlan) queryHeuristic(reductions uint32) error {
 	l := pl.library
 	var preference uintptr
 	if err := l.call(ltPreferenceCreate, uintptr(unsafe.Pointer(&preference))); err != nil {
 		return err
 	}
-	most := uint64(workspaceBytes)
+	maxWorkspace := uint64(workspaceBytes)
 	var found [Heuristics]heuristicResult
 	var n int32
-	err := l.call(ltPreferenceSet, preference, preferenceMaxWorkspace, uintptr(unsafe.Pointer(&most)), unsafe.Sizeof(most))
+	err := l.call(ltPreferenceSet, preference, preferenceMaxWorkspace, uintptr(unsafe.Pointer(&maxWorkspace)), unsafe.Sizeof(maxWorkspace))
 	if err == nil {
 		err = l.call(ltPreferenceSet, preference, preferenceReduction, uintptr(unsafe.Pointer(&reductions)), unsafe.Sizeof(reductions))
 	}
 	if err == nil {
-		err = l.call(ltHeuristic, l.handle, pl.desc, pl.b, pl.a, pl.old(), pl.c, preference,
+		err = l.call(ltHeuristic, l.handle, pl.desc, pl.b, pl.a, pl.source(), pl.c, preference,
 			Heuristics, uintptr(unsafe.Pointer(&found)), uintptr(unsafe.Pointer(&n)))
 	}
 	for _, h := range found[:max(0, min(n, Heuristics))] {
@@ -219,7 +218,7 @@ func (pl *LtPlan) ask(reductions uint32) error {
 	return errors.Join(err, l.call(ltPreferenceDestroy, preference))
 }
 
-// Close gives the descriptions back.
+// Close destroys the library's descriptors.
 func (pl *LtPlan) Close() error {
 	var errs []error
 	for _, x := range []struct {
@@ -234,9 +233,8 @@ func (pl *LtPlan) Close() error {
 	return errors.Join(errs...)
 }
 
-// Choose times the algorithms and keeps the fastest: time runs a product as often as
-// it likes and says how many seconds one took. An algorithm that the library refuses
-// to run is passed over.
+// Choose times the algorithms and selects the fastest. time runs the product any number of times
+// and returns the seconds per product. Algorithms that the library fails to run are skipped.
 func (pl *LtPlan) Choose(time func(run LtEnqueue) (float64, error)) error {
 	best, least := -1, 0.0
 	var refused error
@@ -255,37 +253,36 @@ func (pl *LtPlan) Choose(time func(run LtEnqueue) (float64, error)) error {
 		}
 	}
 	if best < 0 {
-		return fmt.Errorf("%w: cublaslt runs none of its algorithms: %w", gemm.ErrUnsupported, refused)
+		return fmt.Errorf("%w: cublaslt: every algorithm failed: %w", gemm.ErrUnsupported, refused)
 	}
 	pl.chosen = best
 	return nil
 }
 
-// old is the layout of what β is multiplied with: C's, or the residual's, which the library
-// takes in C's place.
-func (pl *LtPlan) old() uintptr {
+// source returns the layout of the matrix that β scales: C's, or the residual's, which replaces C.
+func (pl *LtPlan) source() uintptr {
 	if pl.d != 0 {
 		return pl.d
 	}
 	return pl.c
 }
 
-// LtMemory is where a product's matrices are on the GPU, and its bias, its residual and its block
+// LtMemory holds the device addresses of a product's matrices, and of its bias, residual and block
 // scales if it has them.
 type LtMemory struct{ A, B, C, Bias, Residual, ScaleA, ScaleB device.Ptr }
 
-// LtEnqueue is [LtPlan.Enqueue].
+// LtEnqueue is the type of [LtPlan.Enqueue].
 type LtEnqueue func(ctx context.Context, m LtMemory) error
 
-// Enqueue starts the product, and does not wait for its end.
+// Enqueue enqueues the product and does not wait for it.
 func (pl *LtPlan) Enqueue(ctx context.Context, m LtMemory) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	l, algorithm := pl.library, &pl.algorithms[pl.chosen]
-	old := m.C
+	source := m.C
 	if pl.d != 0 {
-		old = m.Residual
+		source = m.Residual
 	}
 	return l.gpu.Foreign(func(stream uintptr) error {
 		if pl.biased {
@@ -294,27 +291,27 @@ func (pl *LtPlan) Enqueue(ctx context.Context, m LtMemory) error {
 			}
 		}
 		if pl.scaled {
-			if err := pl.pointScales(m.ScaleA, m.ScaleB); err != nil {
+			if err := pl.setScales(m.ScaleA, m.ScaleB); err != nil {
 				return err
 			}
 		}
 		return l.call(ltMatmul, l.handle, pl.desc,
 			uintptr(unsafe.Pointer(&pl.alpha)), uintptr(m.B), pl.b, uintptr(m.A), pl.a,
-			uintptr(unsafe.Pointer(&pl.beta)), uintptr(old), pl.old(), uintptr(m.C), pl.c,
+			uintptr(unsafe.Pointer(&pl.beta)), uintptr(source), pl.source(), uintptr(m.C), pl.c,
 			uintptr(unsafe.Pointer(&algorithm.algo)), uintptr(l.workspace), workspaceBytes, stream)
 	})
 }
 
-// Algorithms is how many algorithms the library proposed.
+// Algorithms returns the number of algorithms that the library proposed.
 func (pl *LtPlan) Algorithms() int { return len(pl.algorithms) }
 
-// String tells what runs: "cuBLASLt 13.1.0, heuristic 2 of 8: algorithm 67, tile 20,
-// stages 7, split 1, workspace 4 MiB", the numbers being those of cublasLt.h.
+// String describes the selected algorithm, with the numbers of cublasLt.h: "cuBLASLt 13.1.0,
+// heuristic 2 of 8: algorithm 67, tile 20, stages 7, split 1, workspace 4 MiB".
 func (pl *LtPlan) String() string {
 	algorithm := &pl.algorithms[pl.chosen]
 	attribute := func(name uintptr) int32 {
 		value, written := int32(-1), uintptr(0)
-		// An attribute that this release does not tell stays -1.
+		// An attribute that this release does not support stays -1.
 		_ = pl.library.call(ltAlgoGet, uintptr(unsafe.Pointer(&algorithm.algo)), name,
 			uintptr(unsafe.Pointer(&value)), unsafe.Sizeof(value), uintptr(unsafe.Pointer(&written)))
 		return value

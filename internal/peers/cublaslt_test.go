@@ -18,8 +18,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// openLt opens cuBLASLt on the first GPU. Without either the test is skipped, or
-// fails where TILEWORK_REQUIRE_GPU is set.
+// openLt opens cuBLASLt on the first GPU. If either is missing, the test is skipped, or fails if
+// TILEWORK_REQUIRE_GPU is set.
 func openLt(t *testing.T) (device.Device, *CuBLASLt) {
 	t.Helper()
 	required := os.Getenv("TILEWORK_REQUIRE_GPU") != ""
@@ -50,8 +50,8 @@ func openLt(t *testing.T) (device.Device, *CuBLASLt) {
 	return d, l
 }
 
-// TestLtProducts compares every algorithm that is proposed, on random products of
-// every type, transpose and leading dimension, with sums in float64.
+// TestLtProducts compares every proposed algorithm with sums in float64, for random products of
+// every type, transpose and leading dimension.
 func TestLtProducts(t *testing.T) {
 	d, l := openLt(t)
 	t.Logf("%v, %s", l, l.Path)
@@ -80,14 +80,14 @@ func TestLtProducts(t *testing.T) {
 			algorithms += n
 		}
 		if done == 0 {
-			t.Errorf("%v to %v, %s: all products were refused", c.in, c.out, c.arithmetic.Name)
+			t.Errorf("%v to %v, %s: every product is unsupported", c.in, c.out, c.arithmetic.Name)
 		}
 	}
 	t.Logf("%d algorithms", algorithms)
 }
 
-// randomProblem has sizes and leading dimensions that are multiples of 16 bytes,
-// without which there is nothing for int8.
+// randomProblem returns a problem whose sizes and leading dimensions are multiples of 16 bytes, as
+// the algorithms for int8 require.
 func randomProblem(t *testing.T, rng *rand.Rand, in, out dtype.Type, transA, transB bool) gemm.Problem {
 	t.Helper()
 	unit := 16 / in.Size()
@@ -112,8 +112,8 @@ func randomProblem(t *testing.T, rng *rand.Rand, in, out dtype.Type, transA, tra
 	return p
 }
 
-// checkLt computes p with each algorithm and says how many there are: none where the
-// library does not do such products.
+// checkLt verifies p with each algorithm and returns the number of algorithms, or 0 if the library
+// does not support p.
 func checkLt(ctx context.Context, rng *rand.Rand, d device.Device, l *CuBLASLt, p *gemm.Problem, a Arithmetic) (int, error) {
 	pl, err := l.Plan(p, a)
 	if errors.Is(err, gemm.ErrUnsupported) {
@@ -161,7 +161,7 @@ func checkLt(ctx context.Context, rng *rand.Rand, d device.Device, l *CuBLASLt, 
 	return pl.Algorithms(), errors.Join(err, pl.Close())
 }
 
-// compareLt holds C against the definition.
+// compareLt verifies C against sums in float64.
 func compareLt(p *gemm.Problem, host [3][]byte, got []byte, a Arithmetic) error {
 	acc, out := p.Accum().Info(), p.C.Type.Info()
 	for i := range p.M {
@@ -174,7 +174,7 @@ func compareLt(p *gemm.Problem, host [3][]byte, got []byte, a Arithmetic) error 
 			at := p.C.Index(i, j)
 			old := p.C.Type.At(host[2], at)
 			want := p.Alpha*sum + p.Beta*old
-			// The tensor cores cut where they add: twice the roundoff, and some.
+			// Tensor cores truncate when they add: at least twice the roundoff.
 			u := 4*float64(p.K+3)*acc.Roundoff + 2*a.Roundoff
 			bound := u*(math.Abs(p.Alpha)*abs+math.Abs(p.Beta*old)) + 2*out.Roundoff*math.Abs(want) + out.Tiny
 			if v := p.C.Type.At(got, at); !(math.Abs(v-want) <= bound) {
@@ -185,8 +185,7 @@ func compareLt(p *gemm.Problem, host [3][]byte, got []byte, a Arithmetic) error 
 	return nil
 }
 
-// TestLtChoice: the algorithm that was the fastest is kept, and one that is refused is
-// passed over.
+// TestLtChoice checks that the fastest algorithm is selected and failing ones are skipped.
 func TestLtChoice(t *testing.T) {
 	took := []float64{3, 1, 2}
 	for refused, want := range map[int]int{-1: 1, 1: 2} {
@@ -198,7 +197,7 @@ func TestLtChoice(t *testing.T) {
 			return took[pl.chosen], nil
 		})
 		if err != nil || pl.chosen != want {
-			t.Errorf("algorithm %d refused: chose %d, error %v, want %d", refused, pl.chosen, err, want)
+			t.Errorf("algorithm %d fails: chose %d, error %v, want %d", refused, pl.chosen, err, want)
 		}
 	}
 	pl := &LtPlan{algorithms: make([]heuristicResult, 2)}
@@ -208,17 +207,17 @@ func TestLtChoice(t *testing.T) {
 			return 0, failure
 		})
 		if !errors.Is(err, failure) {
-			t.Errorf("error %v, want %v", err, failure)
+			t.Errorf("got error %v, want %v", err, failure)
 		}
 	}
 }
 
-// hollow is a GPU that does nothing.
+// hollow is an emulated device that passes for a GPU.
 type hollow struct{ device.Device }
 
 func (hollow) Foreign(f func(uintptr) error) error { return f(0) }
 
-func TestLtRefuses(t *testing.T) {
+func TestLtErrors(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -234,9 +233,9 @@ func TestLtRefuses(t *testing.T) {
 		is   error
 		want string
 	}{
-		{"an emulated GPU", d, "", gemm.ErrUnsupported, "machine code"},
-		{"no such file", hollow{d}, text + ".none", ErrNotFound, "no file"},
-		{"a text file", hollow{d}, text, nil, "libcublasLt.so.13"},
+		{"emulated GPU", d, "", gemm.ErrUnsupported, "machine code"},
+		{"missing file", hollow{d}, text + ".none", ErrNotFound, "no file"},
+		{"text file", hollow{d}, text, nil, "libcublasLt.so.13"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.path == text {
@@ -244,7 +243,7 @@ func TestLtRefuses(t *testing.T) {
 			}
 			_, err := OpenCuBLASLt(c.d, c.path)
 			if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("error %v, want one line with %q", err, c.want)
+				t.Errorf("got error %v, want one line with %q", err, c.want)
 			}
 		})
 	}
@@ -266,17 +265,17 @@ func TestLtRefuses(t *testing.T) {
 		p    *gemm.Problem
 		a    Arithmetic
 	}{
-		{"an activation that it has not", dense(dtype.F32, 2, 2, 2, gemm.Epilogue{Activation: gemm.ActSiLU}), Native},
+		{"unsupported activation", dense(dtype.F32, 2, 2, 2, gemm.Epilogue{Activation: gemm.ActSiLU}), Native},
 		{"float32 rounded to 16 bits", as(dtype.F16, dense(dtype.F32, 2, 2, 2, gemm.Epilogue{})), Native},
 		{"int8 converted to float32", as(dtype.F32, dense(dtype.I8, 2, 2, 2, gemm.Epilogue{})), Native},
 		{"no rows", dense(dtype.F32, 0, 2, 2, gemm.Epilogue{}), Native},
-		{"33 bits of rows", dense(dtype.F32, 1<<32, 1, 1, gemm.Epilogue{}), Native},
-		{"tf32 of float64", dense(dtype.F64, 2, 2, 2, gemm.Epilogue{}), TF32},
+		{"33-bit number of rows", dense(dtype.F32, 1<<32, 1, 1, gemm.Epilogue{}), Native},
+		{"tf32 with float64", dense(dtype.F64, 2, 2, 2, gemm.Epilogue{}), TF32},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := &CuBLASLt{gpu: hollow{d}}
 			if _, err := l.Plan(c.p, c.a); !errors.Is(err, gemm.ErrUnsupported) {
-				t.Errorf("error %v, want %v", err, gemm.ErrUnsupported)
+				t.Errorf("got error %v, want %v", err, gemm.ErrUnsupported)
 			}
 		})
 	}

@@ -9,13 +9,13 @@ import (
 	"tilework/internal/gemm"
 )
 
-// No library can be opened here, so that nothing else is ever called.
+// This platform cannot open libraries. dlopen always fails, so the other functions are never called.
 
 func dlopen(string, scope) (uintptr, error) {
-	return 0, fmt.Errorf("%w: this program for %s/%s was built without support for comparison libraries (it needs linux or darwin on amd64 or arm64, and no build tag nogpu)",
+	return 0, fmt.Errorf("%w: this build for %s/%s cannot open libraries for comparison: want linux or darwin on amd64 or arm64, without the build tag nogpu",
 		gemm.ErrUnsupported, runtime.GOOS, runtime.GOARCH)
 }
 
-func dlsym(uintptr, string) (uintptr, error) { return dlopen("", alone) }
+func dlsym(uintptr, string) (uintptr, error) { return dlopen("", localScope) }
 func fileOf(uintptr) string                  { return "" }
 func invoke(uintptr, ...uintptr) uintptr     { return 0 }

@@ -10,30 +10,30 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// dlopen loads a file. The reason for a failure is asked for in a call of its own, and kept for
-// the thread that failed.
+// dlopen loads a file. purego fetches the error of a failed call with a second call, dlerror, which
+// returns the last error of the same OS thread.
 func dlopen(file string, s scope) (uintptr, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	const deepBind = 8 // RTLD_DEEPBIND of Linux; macOS's loader knows for each symbol whose it is
+	const rtldDeepBind = 8 // RTLD_DEEPBIND on Linux; macOS binds each symbol to a library
 	mode := purego.RTLD_LAZY | purego.RTLD_LOCAL
 	switch {
-	case s == shared:
+	case s == globalScope:
 		mode = purego.RTLD_LAZY | purego.RTLD_GLOBAL
-	case s == ownFirst && runtime.GOOS == "linux":
-		mode |= deepBind
+	case s == deepBind && runtime.GOOS == "linux":
+		mode |= rtldDeepBind
 	}
 	return purego.Dlopen(file, mode)
 }
 
-// dlsym is the address of a function, never zero without an error.
+// dlsym returns the address of a function, which is never zero without an error.
 func dlsym(handle uintptr, name string) (uintptr, error) {
-	runtime.LockOSThread() // as in dlopen
+	runtime.LockOSThread() // see dlopen
 	defer runtime.UnlockOSThread()
 	return purego.Dlsym(handle, name)
 }
 
-// fileOf is the file that the function at addr was loaded from, or empty.
+// fileOf returns the file that the function at addr was loaded from, or the empty string.
 func fileOf(addr uintptr) string {
 	dladdr, err := purego.Dlsym(purego.RTLD_DEFAULT, "dladdr")
 	if err != nil {
@@ -50,8 +50,8 @@ func fileOf(addr uintptr) string {
 	return name
 }
 
-// invoke calls a C function of integers and pointers. What the arguments point
-// to stays alive and in place until it returns.
+// invoke calls a C function with integer and pointer arguments. The memory that the arguments point
+// to stays alive and does not move until invoke returns.
 //
 //go:uintptrescapes
 func invoke(fn uintptr, args ...uintptr) uintptr {

@@ -8,16 +8,16 @@ import (
 	"testing"
 )
 
-// TestWhyNotLoaded: a library that is not there is named, whichever thread each of the
-// loader's functions is called on.
-func TestWhyNotLoaded(t *testing.T) {
+// TestLoadErrorNamesFile checks that the error of a missing library names it, even if goroutines
+// move between OS threads.
+func TestLoadErrorNamesFile(t *testing.T) {
 	const file = "/nowhere/libnone.so"
 	var all sync.WaitGroup
 	for range 16 {
 		all.Go(func() {
 			for range 500 {
-				if _, err := dlopen(file, alone); err == nil || !strings.Contains(err.Error(), file) {
-					t.Errorf("the error is %q", err)
+				if _, err := dlopen(file, localScope); err == nil || !strings.Contains(err.Error(), file) {
+					t.Errorf("got error %q, want one that names %s", err, file)
 					return
 				}
 			}

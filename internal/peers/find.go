@@ -10,29 +10,28 @@ import (
 	"tilework/internal/host"
 )
 
-// source is where a library's file comes from.
+// source describes where to find a library's file.
 type source struct {
-	Env     string // the variable that may name the file
-	Install string // how to get it, in a few words
+	Env     string // environment variable that may name the file
+	Install string // how to install it, in a few words
 
-	// The files are lib<stem>.so.<version>, or the platform's like; the earlier
-	// are preferred. An empty version is the file without one.
+	// The files are lib<stem>.so.<version>, or the equivalent of the platform. Earlier entries are
+	// preferred. An empty version means a file name without a version.
 	stems, versions []string
 	scope           scope
 }
 
-// scope is whose symbols a library finds, and who finds its own.
+// scope is the symbol scope of a loaded library, as in dlopen(3).
 type scope int
 
 const (
-	alone    scope = iota // it finds those of shared libraries, then those of its own needs; nobody finds its
-	shared                // the same, and libraries loaded later find its
-	ownFirst              // its own needs come first: two libraries may need an OpenMP runtime each
+	localScope  scope = iota // RTLD_LOCAL: other libraries do not see its symbols
+	globalScope              // RTLD_GLOBAL: libraries loaded later see its symbols
+	deepBind                 // RTLD_DEEPBIND: its own dependencies, such as an OpenMP runtime, take precedence
 )
 
-// load opens the file that path, the library's variable or the search names, in
-// that order. A file that was named and cannot be opened is an error: no other
-// is tried in its place.
+// load opens the file named by path, by the library's variable, or by the search, in that order. A
+// named file that cannot be opened is an error: no other file is tried.
 func (s *source) load(path string) (uintptr, error) {
 	if path != "" {
 		return s.loadFile(path)
@@ -52,7 +51,7 @@ func (s *source) load(path string) (uintptr, error) {
 }
 
 func (s *source) loadFile(path string) (uintptr, error) {
-	path, err := filepath.Abs(path) // without a slash the loader would search for it
+	path, err := filepath.Abs(path) // the loader would search for a name without a slash
 	if err != nil {
 		return 0, err
 	}
@@ -62,14 +61,13 @@ func (s *source) loadFile(path string) (uintptr, error) {
 	case err != nil:
 		return 0, err
 	case !info.Mode().IsRegular():
-		return 0, fmt.Errorf("%s is not a file", path)
+		return 0, fmt.Errorf("%s: want a regular file", path)
 	}
 	return dlopen(path, s.scope)
 }
 
-// search tries each file name in each directory, "" standing for the loader's
-// own search. What is there and does not load is worth more to the user than
-// what is not there.
+// search tries each file name in each directory. The directory "" stands for the loader's own
+// search. If a file exists but cannot be loaded, its error takes precedence over ErrNotFound.
 func (s *source) search() (uintptr, error) {
 	var broken error
 	for _, dir := range searchDirs {
@@ -102,8 +100,8 @@ func (s *source) search() (uintptr, error) {
 	return 0, fmt.Errorf("%w: install it (%s) or name its file with %s", ErrNotFound, s.Install, s.Env)
 }
 
-// searchDirs lists where libraries lie. macOS's loader, unlike Linux's, would
-// look into the working directory too, and so is given full names only.
+// searchDirs lists the directories of libraries. macOS's loader, unlike Linux's, would also search
+// the working directory, and is therefore given absolute paths only.
 var searchDirs = func() []string {
 	if runtime.GOOS == "darwin" {
 		return []string{"/opt/homebrew/opt/openblas/lib", "/opt/homebrew/lib", "/usr/local/opt/openblas/lib", "/usr/local/lib", "/opt/local/lib"}
@@ -111,7 +109,7 @@ var searchDirs = func() []string {
 	return []string{"", "/opt/intel/oneapi/mkl/latest/lib", "/opt/intel/oneapi/mkl/latest/lib/intel64", "/usr/local/cuda/lib64"}
 }()
 
-// fileName is the platform's name for a library's file.
+// fileName returns the platform's file name of a library.
 func fileName(stem, version string) string {
 	name := "lib" + stem
 	switch {
@@ -125,11 +123,11 @@ func fileName(stem, version string) string {
 	return name + ".so"
 }
 
-// safeSearch refuses the loader's own search where LD_LIBRARY_PATH would lead it
-// into the working directory.
+// safeSearch returns an error if the loader's search would include the working directory because of
+// LD_LIBRARY_PATH.
 func safeSearch() error {
 	if dirs := host.RelativeLibraryDirs(); len(dirs) > 0 {
-		return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q: libraries are not searched for in the working directory", dirs[0])
+		return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q: want absolute paths only, so that the working directory is not searched", dirs[0])
 	}
 	return nil
 }

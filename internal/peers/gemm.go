@@ -21,13 +21,14 @@ func (p *Peer) Gemm(pr *gemm.Problem, b gemm.Buffers) error {
 	return run(b)
 }
 
-// Prepare returns what computes pr with the library, any number of times and
-// concurrently. It takes the types of the library's row without an epilogue, and sizes
-// that fit 32 bits; the rest is ErrUnsupported. What it returns checks the buffers'
-// lengths and overlap, with the errors of [gemm.Buffers.Check], before the
-// library sees them. A library cannot be interrupted.
+// Prepare returns a function that computes pr with the library. The function may be called
+// repeatedly and concurrently. Before each product it checks the lengths and the overlap of the
+// buffers, with the errors of [gemm.Buffers.Check]. A running product cannot be interrupted.
+//
+// The error is ErrUnsupported for an epilogue, for sizes of more than 32 bits, and for types that
+// the library does not support.
 func (p *Peer) Prepare(_ context.Context, pr *gemm.Problem) (func(gemm.Buffers) error, error) {
-	err := p.Library.takes(pr)
+	err := p.Library.checkSupported(pr)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", p.Library.Name, err)
 	}
@@ -51,36 +52,36 @@ func (p *Peer) Prepare(_ context.Context, pr *gemm.Problem) (func(gemm.Buffers) 
 	}, nil
 }
 
-// takes refuses what the library does not compute.
-func (l *Library) takes(pr *gemm.Problem) error {
+// checkSupported returns ErrUnsupported if the library cannot compute pr.
+func (l *Library) checkSupported(pr *gemm.Problem) error {
 	if pr.Epilogue != (gemm.Epilogue{}) {
-		return fmt.Errorf("%w: a bias or activation", gemm.ErrUnsupported)
+		return fmt.Errorf("%w: epilogue %v: want none", gemm.ErrUnsupported, pr.Epilogue)
 	}
 	for _, n := range []int{pr.M, pr.N, pr.K, pr.A.LD, pr.B.LD, pr.C.LD} {
 		if n > math.MaxInt32 {
-			return fmt.Errorf("%w: size %d (want at most %d)", gemm.ErrUnsupported, n, math.MaxInt32)
+			return fmt.Errorf("%w: size %d: want at most %d", gemm.ErrUnsupported, n, math.MaxInt32)
 		}
 	}
 	if !slices.Contains(l.types, pr.A.Type) {
-		return fmt.Errorf("%w: %v (want %v)", gemm.ErrUnsupported, pr, l.types)
+		return fmt.Errorf("%w: %v: want A and B of one of the types %v", gemm.ErrUnsupported, pr, l.types)
 	}
-	if !common(pr) {
-		return fmt.Errorf("%w: %v (want the usual type of result)", gemm.ErrUnsupported, pr)
+	if !hasUsualTypes(pr) {
+		return fmt.Errorf("%w: %v: want a result of the accumulator type, or of A's type", gemm.ErrUnsupported, pr)
 	}
-	if l.plain && (pr.K == 0 || pr.Alpha != 1 || pr.Beta != 0) {
-		return fmt.Errorf("%w: anything but A·B", gemm.ErrUnsupported)
+	if l.onlyAB && (pr.K == 0 || pr.Alpha != 1 || pr.Beta != 0) {
+		return fmt.Errorf("%w: α %v, β %v, K %d: want α 1, β 0 and K at least 1", gemm.ErrUnsupported, pr.Alpha, pr.Beta, pr.K)
 	}
 	return nil
 }
 
-// common reports whether libraries have p's pair of types: not integer sums that are
-// converted, and not float32 sums that are rounded to 16 bits.
-func common(p *gemm.Problem) bool {
+// hasUsualTypes reports whether p has a combination of types that libraries support. They do not
+// convert integer sums, and do not round float32 sums of float32 products to 16 bits.
+func hasUsualTypes(p *gemm.Problem) bool {
 	return !p.Converts() && (p.A.Type != dtype.F32 || p.C.Type == dtype.F32)
 }
 
-// blas is the face of a BLAS.
-var blas = &face{
+// blas is the Fortran interface of a BLAS.
+var blas = &api{
 	procs: []string{"sgemm_", "dgemm_"},
 	types: []dtype.Type{dtype.F32, dtype.F64},
 	product: func(p *Peer, pr *gemm.Problem) (func(gemm.Buffers) error, error) {
@@ -97,13 +98,13 @@ var blas = &face{
 
 // call holds the arguments of sgemm_ or dgemm_, which C reads through pointers.
 //
-// BLAS is column-major. A row-major matrix is, column-major, its transpose, so
-// the call computes Cᵀ = op(B)ᵀ·op(A)ᵀ: M and N change places, and so do A and B,
-// and neither is transposed unless its layout says so.
+// BLAS is column-major. A row-major matrix is the transpose of the column-major matrix in the same
+// memory, so the call computes Cᵀ = op(B)ᵀ·op(A)ᵀ. It exchanges M with N and A with B, and
+// transposes a matrix only if its layout says so.
 type call struct {
 	n, m, k        int64
 	ldb, lda, ldc  int64
-	alpha, beta    [8]byte // in the matrices' type
+	alpha, beta    [8]byte // in the type of the matrices
 	transB, transA byte    // 'N' or 'T'
 }
 
@@ -125,8 +126,8 @@ func trans(l gemm.Layout) byte {
 	return 'N'
 }
 
-// run calls sgemm_ or dgemm_. The last two arguments are the lengths of the two
-// strings, which Fortran passes behind the rest.
+// run calls sgemm_ or dgemm_. The last two arguments are the lengths of the two strings, which
+// Fortran passes after all others.
 func (c *call) run(proc uintptr, b gemm.Buffers) {
 	invoke(proc,
 		uintptr(unsafe.Pointer(&c.transB)), uintptr(unsafe.Pointer(&c.transA)),

@@ -14,27 +14,27 @@ import (
 	"tilework/ptx"
 )
 
-// Kernel is a kernel of somebody's own, such as nvcc writes in PTX, for comparison
-// with one of ours. It is declared like
+// Kernel is an external kernel in PTX, for example compiled by nvcc, for comparison with the
+// kernels of this module. Its declaration must be
 //
 //	extern "C" __global__ void name(const T *A, const T *B, T *C,
 //	                                int m, int n, int k, int lda, int ldb, int ldc, S alpha, S beta)
 //
-// on row-major matrices, with S the type of alpha and beta that dtype's table has for T and
-// C's type. Nothing is known about its results: verify them.
+// The matrices are row-major. S is the type of alpha and beta that package dtype lists for T and
+// C's type. The caller must verify the results.
 type Kernel struct {
 	Entry      string
-	Rows, Cols int         // the part of C that a block computes
-	Block      device.Dim3 // threads
+	Rows, Cols int         // tile of C per block
+	Block      device.Dim3 // threads per block
 
 	device   device.Device
 	module   device.Module
 	function device.Function
 }
 
-// OpenKernel compiles a file of PTX for a device. The kernel is named with its
-// launch, "tiled16:16x16/16x16": the entry, the rows and columns of C that a block
-// computes, and the threads of a block along x and y.
+// OpenKernel compiles a PTX file for a device. spec names the kernel and its launch, such as
+// "tiled16:16x16/16x16": the entry, the rows and columns of C per block, and the threads of a block
+// in x and y.
 func OpenKernel(ctx context.Context, d device.Device, file, spec string) (*Kernel, error) {
 	k, err := parseKernel(spec)
 	if err != nil {
@@ -57,7 +57,7 @@ func OpenKernel(ctx context.Context, d device.Device, file, spec string) (*Kerne
 func parseKernel(spec string) (*Kernel, error) {
 	k := &Kernel{Block: device.Dim3{Z: 1}}
 	bad := func() (*Kernel, error) {
-		return nil, fmt.Errorf("kernel %q: want ENTRY:ROWSxCOLS/XxY, the part of C that a block computes and its threads, such as tiled16:16x16/16x16", spec)
+		return nil, fmt.Errorf("kernel %q: want ENTRY:ROWSxCOLS/XxY, with the tile of C and the threads of a block, such as tiled16:16x16/16x16", spec)
 	}
 	entry, launch, ok := strings.Cut(spec, ":")
 	if !ok || entry == "" {
@@ -75,21 +75,20 @@ func parseKernel(spec string) (*Kernel, error) {
 // Close unloads the kernel.
 func (k *Kernel) Close() error { return k.module.Unload() }
 
-// Supports refuses what cannot be said to the kernel. The error is ErrUnsupported.
-func (k *Kernel) Supports(p *gemm.Problem) error {
+// CheckSupported returns ErrUnsupported if the kernel's parameters cannot express p.
+func (k *Kernel) CheckSupported(p *gemm.Problem) error {
 	if p.Epilogue != (gemm.Epilogue{}) {
-		return fmt.Errorf("%w: kernel %s: bias or activation", gemm.ErrUnsupported, k.Entry)
+		return fmt.Errorf("%w: kernel %s: epilogue %v: want none", gemm.ErrUnsupported, k.Entry, p.Epilogue)
 	}
 	for _, n := range []int{p.M, p.N, p.K, p.A.LD, p.B.LD, p.C.LD} {
 		if n > math.MaxInt32 {
-			return fmt.Errorf("%w: kernel %s: size %d (want at most %d)", gemm.ErrUnsupported, k.Entry, n, math.MaxInt32)
+			return fmt.Errorf("%w: kernel %s: size %d: want at most %d", gemm.ErrUnsupported, k.Entry, n, math.MaxInt32)
 		}
 	}
 	return nil
 }
 
-// Enqueue starts the kernel on matrices that are on the device, and does not wait for
-// its end.
+// Enqueue launches the kernel on matrices in the device's memory and does not wait for it.
 func (k *Kernel) Enqueue(ctx context.Context, p *gemm.Problem, a, b, c device.Ptr) error {
 	var args device.Params
 	for _, at := range []device.Ptr{a, b, c} {

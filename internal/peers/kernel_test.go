@@ -13,8 +13,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// plainPTX is `C[row,col] = alpha*sum + beta*C[row,col]` for one thread an element, as
-// nvcc would declare it.
+// plainPTX computes C[row,col] = alpha*sum + beta*C[row,col] with one thread per element, with the
+// parameters that nvcc would declare.
 const plainPTX = `.version 8.0
 .target sm_90
 .address_size 64
@@ -66,7 +66,7 @@ func ptxFile(t *testing.T, text string) string {
 	return file
 }
 
-// TestKernel: all arguments arrive, and the grid covers C.
+// TestKernel checks that the kernel receives all arguments and that the grid covers C.
 func TestKernel(t *testing.T) {
 	d, ctx := emulator(t), t.Context()
 	k, err := OpenKernel(ctx, d, ptxFile(t, plainPTX), "plain:4x8/8x4")
@@ -95,7 +95,7 @@ func TestKernel(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := k.Supports(&p); err != nil {
+	if err := k.CheckSupported(&p); err != nil {
 		t.Fatal(err)
 	}
 	if err := k.Enqueue(ctx, &p, at[0], at[1], at[2]); err != nil {
@@ -119,25 +119,25 @@ func TestKernel(t *testing.T) {
 	}
 }
 
-func TestKernelRefuses(t *testing.T) {
+func TestKernelErrors(t *testing.T) {
 	d := emulator(t)
 	good := ptxFile(t, plainPTX)
 	for _, c := range []struct{ name, file, spec, want string }{
 		{"no launch", good, "plain", "want ENTRY:ROWSxCOLS/XxY"},
 		{"no entry", good, ":4x4/4x4", "want ENTRY:ROWSxCOLS/XxY"},
-		{"half a launch", good, "plain:4x4", "want ENTRY:ROWSxCOLS/XxY"},
+		{"incomplete launch", good, "plain:4x4", "want ENTRY:ROWSxCOLS/XxY"},
 		{"no threads", good, "plain:4x4/0x4", "want ENTRY:ROWSxCOLS/XxY"},
-		{"a negative tile", good, "plain:-4x4/4x4", "want ENTRY:ROWSxCOLS/XxY"},
-		{"too much", good, "plain:4x4/4x4x1", "want ENTRY:ROWSxCOLS/XxY"},
-		{"another entry", good, "fancy:4x4/4x4", `"fancy"`},
+		{"negative tile", good, "plain:-4x4/4x4", "want ENTRY:ROWSxCOLS/XxY"},
+		{"extra dimension", good, "plain:4x4/4x4x1", "want ENTRY:ROWSxCOLS/XxY"},
+		{"missing entry", good, "fancy:4x4/4x4", `"fancy"`},
 		{"no file", good + ".none", "plain:4x4/4x4", "no such file"},
-		{"a folder", filepath.Dir(good), "plain:4x4/4x4", "is a directory"},
-		{"no PTX", ptxFile(t, "\x7fELF\x00"), "plain:4x4/4x4", "cuda: "},
+		{"directory", filepath.Dir(good), "plain:4x4/4x4", "is a directory"},
+		{"not PTX", ptxFile(t, "\x7fELF\x00"), "plain:4x4/4x4", "cuda: "},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := OpenKernel(t.Context(), d, c.file, c.spec)
 			if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("error %v, want one line with %q", err, c.want)
+				t.Errorf("got error %v, want one line with %q", err, c.want)
 			}
 		})
 	}
@@ -147,8 +147,8 @@ func TestKernelRefuses(t *testing.T) {
 		"33 bits of rows": {M: 1 << 32, N: 1, K: 1, A: big, B: small, C: big},
 		"an activation":   {M: 1, N: 1, K: 1, A: small, B: small, C: small, Epilogue: gemm.Epilogue{Activation: gemm.ActReLU}},
 	} {
-		if err := k.Supports(p); !errors.Is(err, gemm.ErrUnsupported) {
-			t.Errorf("%s: error %v", name, err)
+		if err := k.CheckSupported(p); !errors.Is(err, gemm.ErrUnsupported) {
+			t.Errorf("%s: got error %v, want ErrUnsupported", name, err)
 		}
 	}
 }

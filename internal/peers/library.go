@@ -15,48 +15,48 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Library is a row of the table of libraries.
+// Library describes a library.
 type Library struct {
-	Name    string // as users write it: "openblas"
-	Title   string // as its authors write it: "OpenBLAS"
-	CoreEnv string // the variable that picks its kernels, if it has one
-	// restEnv is the variable that says how long its threads spin once they have no work,
-	// and rest a short time: they take the cores from whoever's turn is next.
-	restEnv, rest string
+	Name    string // in flags: "openblas"
+	Title   string // in texts: "OpenBLAS"
+	CoreEnv string // environment variable that selects its kernels, if any
+	// spinEnv is the environment variable for the time that idle threads spin. It is set to the
+	// short time spin, because spinning threads keep the cores busy in the next subject's turn.
+	spinEnv, spin string
 	source
 
-	*face
-	procs                  []string // the functions used, beside those of the face
-	setThreads, getThreads string   // those of procs that set and get the number of threads
+	*api
+	procs                  []string // functions in addition to those of api
+	setThreads, getThreads string   // functions in procs that set and get the number of threads
 
-	prepare  func(*Peer) error  // before the first call: what would kill the process otherwise
-	describe func(*Peer)        // fills in Version, Config, Core and threadsPerCaller
+	prepare  func(*Peer) error  // runs before the first call, which could otherwise end the process
+	describe func(*Peer)        // sets Version, Config, Core and threadsPerCaller
 	caveat   func(*Peer) string // see Peer.Caveat
 }
 
-// face is how a library is asked for a product.
-type face struct {
-	// procs are the functions. The first one tells which file has been loaded.
+// api is the programming interface for products, which several libraries may share.
+type api struct {
+	// procs are the functions. The loaded file is identified by the first one.
 	procs []string
-	types []dtype.Type // of the elements of A and B
-	// plain says that only α = 1 and β = 0 are offered.
-	plain   bool
+	types []dtype.Type // supported types of A and B
+	// onlyAB reports that only α = 1 and β = 0 are supported.
+	onlyAB  bool
 	product func(*Peer, *gemm.Problem) (func(gemm.Buffers) error, error)
 }
 
-// libraries holds one row for each; everything else ranges over it.
+// libraries lists all libraries. Everything else is derived from it.
 var libraries = []*Library{
 	{
 		Name: "openblas", Title: "OpenBLAS", CoreEnv: "OPENBLAS_CORETYPE",
-		restEnv: "OPENBLAS_THREAD_TIMEOUT", rest: "20", // 2²⁰ cycles, half a millisecond, instead of 2²⁶ or 2²⁸
+		spinEnv: "OPENBLAS_THREAD_TIMEOUT", spin: "20", // 2²⁰ cycles, about 0.5 ms; the default is 2²⁶ or 2²⁸
 		source: source{
 			Env:     "TILEWORK_OPENBLAS",
 			Install: "apt install libopenblas0-pthread, or pip's scipy-openblas64",
-			// Fedora's libopenblas is serial and its libopenblasp has threads.
+			// On Fedora, libopenblas is serial and libopenblasp is multithreaded.
 			stems:    []string{"openblasp", "openblas", "openblas64", "scipy_openblas64_"},
 			versions: []string{"0", ""},
 		},
-		face:       blas,
+		api:        blas,
 		procs:      []string{"openblas_set_num_threads", "openblas_get_num_threads", "openblas_get_config", "openblas_get_corename", "openblas_get_parallel"},
 		setThreads: "openblas_set_num_threads", getThreads: "openblas_get_num_threads",
 		describe: describeOpenBLAS,
@@ -68,7 +68,7 @@ var libraries = []*Library{
 			Env: "TILEWORK_BLIS", Install: "apt install libblis4-pthread",
 			stems: []string{"blis", "blis-mt"}, versions: []string{"5", "4", "3", ""},
 		},
-		face:       blas,
+		api:        blas,
 		procs:      []string{"bli_thread_set_num_threads", "bli_thread_get_num_threads", "bli_init", "bli_info_get_version_str", "bli_arch_query_id", "bli_arch_string"},
 		setThreads: "bli_thread_set_num_threads", getThreads: "bli_thread_get_num_threads",
 		describe: describeBLIS,
@@ -76,12 +76,12 @@ var libraries = []*Library{
 	},
 	{
 		Name: "mkl", Title: "MKL",
-		restEnv: "KMP_BLOCKTIME", rest: "1", // ms, instead of 200
+		spinEnv: "KMP_BLOCKTIME", spin: "1", // ms; the default is 200
 		source: source{
 			Env: "TILEWORK_MKL", Install: "pip's mkl with intel-openmp",
 			stems: []string{"mkl_rt"}, versions: []string{"3", "2", "1", ""},
 		},
-		face:       blas,
+		api:        blas,
 		procs:      []string{"MKL_Set_Num_Threads", "MKL_Get_Max_Threads", "MKL_Get_Version", "MKL_Get_Version_String"},
 		setThreads: "MKL_Set_Num_Threads", getThreads: "MKL_Get_Max_Threads",
 		prepare:  prepareMKL,
@@ -89,13 +89,13 @@ var libraries = []*Library{
 	},
 	{
 		Name: "onednn", Title: "oneDNN",
-		restEnv: "GOMP_SPINCOUNT", rest: "10000", // pauses, half a millisecond, instead of 300,000
+		spinEnv: "GOMP_SPINCOUNT", spin: "10000", // iterations, about 0.5 ms; the default is 300,000
 		source: source{
 			Env: "TILEWORK_ONEDNN", Install: "apt install libdnnl3, or pip's onednn-cpu-gomp",
-			stems: []string{"dnnl"}, versions: []string{"3", ""}, scope: ownFirst,
+			stems: []string{"dnnl"}, versions: []string{"3", ""}, scope: deepBind,
 		},
-		face: matmul,
-		// Its builds for OpenMP leave the number of threads to that.
+		api: matmul,
+		// The OpenMP builds of oneDNN take the number of threads from OpenMP.
 		procs:      []string{"dnnl_version", "dnnl_get_effective_cpu_isa", "omp_set_num_threads", "omp_get_max_threads"},
 		setThreads: "omp_set_num_threads", getThreads: "omp_get_max_threads",
 		prepare:  prepareOneDNN,
@@ -103,10 +103,10 @@ var libraries = []*Library{
 	},
 }
 
-// Libraries lists the libraries that can be compared with.
+// Libraries returns the supported libraries.
 func Libraries() []*Library { return append([]*Library(nil), libraries...) }
 
-// Find returns the row of that name.
+// Find returns the library with the given name.
 func Find(name string) (*Library, error) {
 	var known []string
 	for _, l := range libraries {
@@ -115,21 +115,21 @@ func Find(name string) (*Library, error) {
 		}
 		known = append(known, l.Name)
 	}
-	return nil, fmt.Errorf("unknown peer %q (want one of %s)", name, strings.Join(known, ", "))
+	return nil, fmt.Errorf("unknown peer %q: want one of %s", name, strings.Join(known, ", "))
 }
 
-// decoration is what a build puts around the names of its functions.
-type decoration struct{ prefix, suffix string }
+// affix is a prefix and suffix that a build adds to the names of its functions.
+type affix struct{ prefix, suffix string }
 
-func (d decoration) of(name string) string { return d.prefix + name + d.suffix }
+func (a affix) symbol(name string) string { return a.prefix + name + a.suffix }
 
-// decorations lists those in use: none, that of builds with 64-bit integers
-// (sgemm_64_), and those of SciPy's own builds (scipy_sgemm_64_).
-var decorations = []decoration{{"", ""}, {"", "64_"}, {"scipy_", "64_"}, {"scipy_", ""}}
+// affixes lists those of common builds: none, of builds with 64-bit integers (sgemm_64_), and of
+// SciPy's builds (scipy_sgemm_64_).
+var affixes = []affix{{"", ""}, {"", "64_"}, {"scipy_", "64_"}, {"scipy_", ""}}
 
-// describeOpenBLAS reads "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH … MAX_THREADS=64".
+// describeOpenBLAS parses "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH … MAX_THREADS=64".
 func describeOpenBLAS(p *Peer) {
-	const openMP = 2 // openblas_get_parallel: 0 is serial, 1 threads of its own
+	const openMP = 2 // openblas_get_parallel: 0 is serial, 1 is pthreads
 	p.Config = goString(p.call("openblas_get_config"))
 	if fields := strings.Fields(p.Config); len(fields) > 1 && fields[0] == "OpenBLAS" {
 		p.Version = fields[1]
@@ -138,43 +138,43 @@ func describeOpenBLAS(p *Peer) {
 	p.threadsPerCaller = int32(p.call("openblas_get_parallel")) == openMP
 }
 
-// describeBLIS: releases since 1.0 and AMD's keep the number of threads for each
-// OS thread, earlier ones for the process, and nothing tells which this is.
+// describeBLIS assumes that the number of threads is stored per OS thread. That holds for releases
+// since 1.0 and for AMD's. Earlier ones store it per process, and no function tells them apart.
 func describeBLIS(p *Peer) {
-	p.call("bli_init") // or asking for the core aborts where BLIS_ARCH_TYPE is set
+	p.call("bli_init") // otherwise bli_arch_query_id aborts if BLIS_ARCH_TYPE is set
 	p.Version = goString(p.call("bli_info_get_version_str"))
 	p.Core = goString(p.call("bli_arch_string", p.call("bli_arch_query_id")))
 	p.threadsPerCaller = true
 }
 
-// prepareMKL loads the OpenMP runtime that MKL's default threading layer needs:
-// without it, or without the files beside it, MKL's first call ends the process.
+// prepareMKL loads the OpenMP runtime that MKL's default threading layer needs. Without the
+// runtime, or without the other libraries of MKL, MKL's first call ends the process.
 func prepareMKL(p *Peer) error {
 	dir := filepath.Dir(p.Path)
-	if beside(dir, "mkl_core") == "" {
-		return fmt.Errorf("%s has no libmkl_core beside it, which it needs", p.Path)
+	if findIn(dir, "mkl_core") == "" {
+		return fmt.Errorf("%s: found no libmkl_core in the same directory", p.Path)
 	}
 	switch layer := os.Getenv("MKL_THREADING_LAYER"); strings.ToUpper(layer) {
 	case "", "INTEL":
 	default:
-		return nil // the user chose another, and answers for it
+		return nil // set by the user, who is responsible for it
 	}
-	file := beside(dir, "iomp5")
+	file := findIn(dir, "iomp5")
 	if file == "" {
 		if err := safeSearch(); err != nil {
 			return err
 		}
 		file = fileName("iomp5", "")
 	}
-	if _, err := dlopen(file, shared); err != nil {
-		return fmt.Errorf("%s needs Intel's OpenMP runtime (pip's intel-openmp) beside it: %w", p.Path, err)
+	if _, err := dlopen(file, globalScope); err != nil {
+		return fmt.Errorf("%s needs Intel's OpenMP runtime (pip's intel-openmp) in the same directory: %w", p.Path, err)
 	}
 	return nil
 }
 
-// describeMKL reads "Intel(R) oneAPI Math Kernel Library Version 2026.2-Product
-// Build 20260915 …" and, of the structure MKLVersion in mkl_types.h, "… (Intel(R)
-// AVX-512) … enabled processors".
+// describeMKL parses "Intel(R) oneAPI Math Kernel Library Version 2026.2-Product Build 20260915 …",
+// and the field "… (Intel(R) AVX-512) … enabled processors" of the structure MKLVersion in
+// mkl_types.h.
 func describeMKL(p *Peer) {
 	text := make([]byte, 512)
 	p.call("MKL_Get_Version_String", uintptr(unsafe.Pointer(unsafe.SliceData(text))), uintptr(len(text)-1))
@@ -193,9 +193,8 @@ func describeMKL(p *Peer) {
 	}
 }
 
-// caveatAVX512 warns where the library runs kernels without AVX-512 on a CPU that
-// has it, and so at half its speed: older releases take a CPU that they do not
-// know for the nearest that they do.
+// caveatAVX512 returns a caveat for a library that runs kernels without AVX-512 on a CPU that has
+// it, at half its speed. Older releases run the kernels of the nearest CPU that they know.
 func caveatAVX512(without ...string) func(*Peer) string {
 	return func(p *Peer) string {
 		if !cpu.X86.HasAVX512 || !slices.Contains(without, p.Core) {
@@ -209,8 +208,8 @@ func caveatAVX512(without ...string) func(*Peer) string {
 	}
 }
 
-// beside finds lib<stem> of any version in dir.
-func beside(dir, stem string) string {
+// findIn returns the path of lib<stem> of any version in dir, or the empty string.
+func findIn(dir, stem string) string {
 	for _, pattern := range []string{fileName(stem, ""), fileName(stem, "*")} {
 		if found, _ := filepath.Glob(filepath.Join(dir, pattern)); len(found) > 0 {
 			return found[0]
@@ -224,7 +223,7 @@ func goString(p uintptr) string {
 	if p == 0 {
 		return ""
 	}
-	at := *(*unsafe.Pointer)(unsafe.Pointer(&p)) // p is C's memory, which does not move
+	at := *(*unsafe.Pointer)(unsafe.Pointer(&p)) // p points to memory of C, which does not move
 	n := 0
 	for *(*byte)(unsafe.Add(at, n)) != 0 {
 		n++

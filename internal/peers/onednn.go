@@ -10,26 +10,26 @@ import (
 	"tilework/internal/gemm"
 )
 
-// matmul is the face of oneDNN 3: a primitive is made for a product, and run on objects
-// that say where its matrices are.
-var matmul = &face{
+// matmul is the interface of oneDNN 3. It compiles a primitive for each problem and executes it
+// with memory objects, which hold the addresses of the matrices.
+var matmul = &api{
 	procs: []string{
 		dnnlMatmul, dnnlEngine, dnnlStream, dnnlLayout, dnnlAttr, dnnlScratchpad, dnnlScratchpadOf, dnnlPrimitive, dnnlMemory, dnnlMemoryAt,
 		dnnlExecute, dnnlFreeLayout, dnnlFreeAttr, dnnlFreePlan, dnnlFreePrimitive, dnnlFreeMemory,
 	},
 	types:   []dtype.Type{dtype.F32, dtype.F16, dtype.BF16, dtype.I8},
-	plain:   true,
+	onlyAB:  true,
 	product: func(p *Peer, pr *gemm.Problem) (func(gemm.Buffers) error, error) { return p.newMatmul(pr) },
 }
 
-// Its functions, which answer with a dnnl_status_t.
+// Functions of oneDNN. They return a dnnl_status_t.
 const (
 	dnnlEngine        = "dnnl_engine_create"
 	dnnlStream        = "dnnl_stream_create"
 	dnnlLayout        = "dnnl_memory_desc_create_with_strides"
 	dnnlAttr          = "dnnl_primitive_attr_create"
 	dnnlScratchpad    = "dnnl_primitive_attr_set_scratchpad_mode"
-	dnnlScratchpadOf  = "dnnl_primitive_desc_query_md" // which answers with a layout
+	dnnlScratchpadOf  = "dnnl_primitive_desc_query_md" // returns a memory descriptor
 	dnnlMatmul        = "dnnl_matmul_primitive_desc_create"
 	dnnlPrimitive     = "dnnl_primitive_create"
 	dnnlMemory        = "dnnl_memory_create"
@@ -42,43 +42,43 @@ const (
 	dnnlFreeMemory    = "dnnl_memory_destroy"
 )
 
-// The constants of its headers that are used here.
+// Constants of oneDNN's headers.
 const (
-	dnnlUnimplemented  = 3           // a dnnl_status_t
-	dnnlProcessor      = 1           // a dnnl_engine_kind_t
-	dnnlInOrder        = 1           // a dnnl_stream_flags_t
-	dnnlByCaller       = 1           // a dnnl_scratchpad_mode_t
-	dnnlScratchpadWhat = 136         // the dnnl_query_t that asks for the scratchpad's layout
-	dnnlNowhere        = 0           // memory that is told its place later
-	dnnlAllocate       = ^uintptr(0) // memory that the library is to allocate
+	dnnlUnimplemented = 3           // a dnnl_status_t
+	dnnlCPU           = 1           // a dnnl_engine_kind_t
+	dnnlInOrder       = 1           // a dnnl_stream_flags_t
+	dnnlByCaller      = 1           // a dnnl_scratchpad_mode_t
+	dnnlScratchpadMD  = 136         // the dnnl_query_t of the scratchpad's memory descriptor
+	dnnlNoAddress     = 0           // memory whose address is set later
+	dnnlAllocate      = ^uintptr(0) // memory allocated by the library
 )
 
-// dnnlTypes are the values of dnnl_data_type_t.
+// dnnlTypes holds the values of dnnl_data_type_t.
 var dnnlTypes = map[dtype.Type]uintptr{dtype.F16: 1, dtype.BF16: 2, dtype.F32: 3, dtype.I32: 4, dtype.I8: 5}
 
-// dnnlCores are the values of dnnl_cpu_isa_t, as the library's own messages write them.
+// dnnlCores names the values of dnnl_cpu_isa_t as the library's log messages do.
 var dnnlCores = map[uintptr]string{
 	0x1: "sse41", 0x3: "avx", 0x7: "avx2", 0xf: "avx2_vnni", 0x1f: "avx2_vnni_2", 0x27: "avx512_core", 0x67: "avx512_core_vnni",
 	0xe7: "avx512_core_bf16", 0x1ef: "avx512_core_fp16", 0xfef: "avx512_core_amx", 0x1fef: "avx512_core_amx_fp16",
 }
 
-// prepareOneDNN makes the engine and the stream of all products. A stream of the processor
-// keeps nothing of what runs in it.
+// prepareOneDNN creates one engine and one stream for all products. A CPU stream holds no state of
+// the primitives that it runs.
 func prepareOneDNN(p *Peer) error {
-	if err := p.dnnl(dnnlEngine, uintptr(unsafe.Pointer(&p.engine)), dnnlProcessor, 0); err != nil {
+	if err := p.dnnl(dnnlEngine, uintptr(unsafe.Pointer(&p.engine)), dnnlCPU, 0); err != nil {
 		return err
 	}
 	return p.dnnl(dnnlStream, uintptr(unsafe.Pointer(&p.stream)), p.engine, dnnlInOrder)
 }
 
-// describeOneDNN reads the structure dnnl_version_t. OpenMP keeps the number of threads for
-// each OS thread.
+// describeOneDNN reads the structure dnnl_version_t. OpenMP stores the number of threads per OS
+// thread.
 func describeOneDNN(p *Peer) {
 	at := p.call("dnnl_version")
 	v := *(**struct {
 		major, minor, patch int32
 		hash                uintptr
-	})(unsafe.Pointer(&at)) // the library's memory, which does not move
+	})(unsafe.Pointer(&at)) // memory of the library, which does not move
 	p.Version, p.Config = fmt.Sprintf("%d.%d.%d", v.major, v.minor, v.patch), goString(v.hash)
 	isa := p.call("dnnl_get_effective_cpu_isa")
 	if p.Core = dnnlCores[isa]; p.Core == "" {
@@ -87,7 +87,7 @@ func describeOneDNN(p *Peer) {
 	p.threadsPerCaller = true
 }
 
-// dnnl calls a function that answers with a dnnl_status_t.
+// dnnl calls a function that returns a dnnl_status_t.
 //
 //go:uintptrescapes
 func (p *Peer) dnnl(name string, args ...uintptr) error {
@@ -95,33 +95,33 @@ func (p *Peer) dnnl(name string, args ...uintptr) error {
 	case 0:
 		return nil
 	case dnnlUnimplemented:
-		return fmt.Errorf("%w: by this build on this processor", gemm.ErrUnsupported)
+		return fmt.Errorf("%w: by this build of oneDNN on this CPU", gemm.ErrUnsupported)
 	default:
-		return fmt.Errorf("%s answers %d", name, status)
+		return fmt.Errorf("%s: status %d", name, status)
 	}
 }
 
-// primitive is a product that the library has made code for.
+// primitive is a product that the library has compiled.
 type primitive struct {
 	peer    *Peer
 	handle  uintptr
-	layouts [4]uintptr // of A, B, C and the scratchpad, which is the plan's
+	layouts [4]uintptr // of A, B, C and the scratchpad, which belongs to plan
 	plan    uintptr
 
 	mu   sync.Mutex
 	idle []*arguments
 }
 
-// arguments are what one run of a primitive is given: an array of dnnl_exec_arg_t.
+// arguments holds the arguments of one execution: an array of dnnl_exec_arg_t.
 type arguments [4]struct {
 	index  int32 // DNNL_ARG_SRC, _WEIGHTS, _DST, _SCRATCHPAD
 	memory uintptr
 }
 
-// argumentOf are the indices, in the order of [primitive].layouts.
-var argumentOf = [4]int32{1, 33, 17, 80}
+// argumentIndex holds the index of each argument, in the order of [primitive].layouts.
+var argumentIndex = [4]int32{1, 33, 17, 80}
 
-// newMatmul makes a primitive, which is freed when nobody can run it any more.
+// newMatmul creates a primitive. A finalizer frees it once the returned function is unreachable.
 func (p *Peer) newMatmul(pr *gemm.Problem) (func(gemm.Buffers) error, error) {
 	x := &primitive{peer: p}
 	runtime.SetFinalizer(x, (*primitive).free)
@@ -135,7 +135,7 @@ func (p *Peer) newMatmul(pr *gemm.Problem) (func(gemm.Buffers) error, error) {
 			return nil, err
 		}
 	}
-	// A scratchpad of its own may be used by one thread alone; ours go with the arguments.
+	// A primitive's own scratchpad allows one execution at a time, so each set of arguments has one.
 	var attr uintptr
 	if err := p.dnnl(dnnlAttr, uintptr(unsafe.Pointer(&attr))); err != nil {
 		return nil, err
@@ -147,7 +147,7 @@ func (p *Peer) newMatmul(pr *gemm.Problem) (func(gemm.Buffers) error, error) {
 	if err := p.dnnl(dnnlMatmul, uintptr(unsafe.Pointer(&x.plan)), p.engine, x.layouts[0], x.layouts[1], 0, x.layouts[2], attr); err != nil {
 		return nil, err
 	}
-	x.layouts[3] = p.call(dnnlScratchpadOf, x.plan, dnnlScratchpadWhat, 0)
+	x.layouts[3] = p.call(dnnlScratchpadOf, x.plan, dnnlScratchpadMD, 0)
 	return x.run, p.dnnl(dnnlPrimitive, uintptr(unsafe.Pointer(&x.handle)), x.plan)
 }
 
@@ -169,7 +169,7 @@ func (x *primitive) run(b gemm.Buffers) error {
 	return err
 }
 
-// arguments are some that nobody uses.
+// arguments returns a set of arguments that is not in use.
 func (x *primitive) arguments() (*arguments, error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -180,12 +180,12 @@ func (x *primitive) arguments() (*arguments, error) {
 	}
 	args := new(arguments)
 	for i := range args {
-		place := uintptr(dnnlNowhere)
-		if argumentOf[i] == argumentOf[3] {
-			place = dnnlAllocate
+		address := uintptr(dnnlNoAddress)
+		if argumentIndex[i] == argumentIndex[3] {
+			address = dnnlAllocate
 		}
-		args[i].index = argumentOf[i]
-		if err := x.peer.dnnl(dnnlMemory, uintptr(unsafe.Pointer(&args[i].memory)), x.layouts[i], x.peer.engine, place); err != nil {
+		args[i].index = argumentIndex[i]
+		if err := x.peer.dnnl(dnnlMemory, uintptr(unsafe.Pointer(&args[i].memory)), x.layouts[i], x.peer.engine, address); err != nil {
 			return nil, err
 		}
 	}

@@ -1,16 +1,14 @@
-// Package peers opens the libraries that are installed on the machine (OpenBLAS, BLIS,
-// MKL, oneDNN) and multiplies with them, for comparison only.
+// Package peers opens the BLAS libraries that are installed on the machine (OpenBLAS, BLIS, MKL,
+// oneDNN) and multiplies with them, for comparison only.
 //
-// The libraries are opened with dlopen, without cgo, and are not needed to
-// build or run anything else. [Libraries] is the table of them, and [Open] opens
-// one. On a GPU [OpenCuBLASLt] opens cuBLASLt, and
-// [OpenKernel] a kernel of a file of PTX, such as nvcc's.
+// The libraries are opened with dlopen, without cgo. Nothing else needs them to build or run.
+// [Libraries] lists them and [Open] opens one. On a GPU, [OpenCuBLASLt] opens cuBLASLt, and
+// [OpenKernel] opens a kernel from a PTX file, such as one compiled by nvcc.
 //
-// A product is handed to a BLAS through the Fortran entry points sgemm_ and dgemm_,
-// whose arguments are all pointers. That makes a call about four times cheaper
-// than cblas_sgemm with its floats in registers (0.4 against 1.5 µs), and an
-// integer stored in eight little-endian bytes reads the same to a library with
-// 32-bit integers and to one with 64-bit integers.
+// Products use the Fortran entry points sgemm_ and dgemm_, whose arguments are all pointers. Such a
+// call is about four times cheaper than cblas_sgemm with its floats in registers (0.4 against 1.5
+// µs). An integer in eight little-endian bytes also reads the same in libraries with 32-bit and
+// with 64-bit integers.
 package peers
 
 import (
@@ -25,43 +23,41 @@ import (
 	"tilework/internal/gemm"
 )
 
-// ErrNotFound tells that a library is not installed where it is looked for.
+// ErrNotFound reports that a library is not installed at the expected places.
 var ErrNotFound = errors.New("library not found")
 
-// Options says which file to open and how it shall run.
+// Options selects the library file and how it runs.
 type Options struct {
-	// Path is the library's file. If empty, the file named by the library's
-	// environment variable is opened; if that is empty too, the system's library
-	// directories are searched, never the working directory.
+	// Path is the library's file. If it is empty, the library's environment variable names the
+	// file. If that is empty too, the system's library directories are searched, but never the
+	// working directory.
 	Path string
-	// Threads is how many threads a product may use; 0 stands for GOMAXPROCS.
+	// Threads is the number of threads per product; 0 means GOMAXPROCS.
 	Threads int
-	// Core is the kernel family to run, where the library lets one choose it, as
-	// OpenBLAS's "SKYLAKEX". Empty leaves the choice to the library. It is fixed
-	// when the process opens the library first.
+	// Core is the kernel family to run, such as OpenBLAS's "SKYLAKEX", if the library offers a
+	// choice. If it is empty, the library chooses. The first Open of a library in the process fixes
+	// it.
 	Core string
 }
 
-// Peer is an open library. It stays loaded until the process ends: its worker
-// threads do not survive an unloading. Its number of threads is the library's
-// own, and so shared by all Peers of the same file; products may be computed
-// concurrently, but not while SetThreads runs.
+// Peer is an open library. It stays loaded until the process ends, because its worker threads would
+// not survive unloading. The number of threads is a setting of the library, shared by all Peers of
+// the same file. Products may run concurrently with each other, but not with SetThreads.
 type Peer struct {
-	Library *Library // its row of the table
-	Path    string   // the file that was loaded, symbolic links resolved
+	Library *Library // its entry in Libraries
+	Path    string   // the loaded file, with symbolic links resolved
 	Version string   // "0.3.34"
-	Config  string   // what the library says about its build
-	Core    string   // the kernel family it picked for this CPU: "SkylakeX"
+	Config  string   // the library's build configuration
+	Core    string   // the kernel family selected for this CPU: "SkylakeX"
 
 	procs            map[string]uintptr
-	engine, stream   uintptr // oneDNN's
+	engine, stream   uintptr // of oneDNN
 	threads          atomic.Int64
 	threadsPerCaller bool
 }
 
-// Open loads the library of that name. The errors are ErrNotFound, ErrUnsupported
-// where this platform or the library cannot do what o asks for, and those of the
-// dynamic loader.
+// Open loads the library with the given name. The errors are ErrNotFound, ErrUnsupported if the
+// platform or the library does not support o, and those of the dynamic loader.
 func Open(name string, o Options) (*Peer, error) {
 	l, err := Find(name)
 	if err != nil {
@@ -76,16 +72,16 @@ func Open(name string, o Options) (*Peer, error) {
 
 func (l *Library) open(o Options) (*Peer, error) {
 	if o.Threads < 0 {
-		return nil, fmt.Errorf("%w: %d threads", gemm.ErrUnsupported, o.Threads)
+		return nil, fmt.Errorf("%w: %d threads: want at least 0", gemm.ErrUnsupported, o.Threads)
 	}
 	if o.Core != "" {
 		if l.CoreEnv == "" {
-			return nil, fmt.Errorf("%w: choosing its kernels by name (wanted %q)", gemm.ErrUnsupported, o.Core)
+			return nil, fmt.Errorf("%w: core %q: the library has no choice of kernels", gemm.ErrUnsupported, o.Core)
 		}
 		defer setenv(l.CoreEnv, o.Core)()
 	}
-	if _, said := os.LookupEnv(l.restEnv); l.restEnv != "" && !said {
-		defer setenv(l.restEnv, l.rest)()
+	if _, set := os.LookupEnv(l.spinEnv); l.spinEnv != "" && !set {
+		defer setenv(l.spinEnv, l.spin)()
 	}
 	handle, err := l.load(o.Path)
 	if err != nil {
@@ -102,7 +98,7 @@ func (l *Library) open(o Options) (*Peer, error) {
 	}
 	l.describe(p)
 	if o.Core != "" && !strings.EqualFold(o.Core, p.Core) {
-		return nil, fmt.Errorf("%w: %s runs the %s kernels where %s=%s asks for others", gemm.ErrUnsupported, p.Path, p.Core, l.CoreEnv, o.Core)
+		return nil, fmt.Errorf("%w: %s runs the %s kernels despite %s=%s", gemm.ErrUnsupported, p.Path, p.Core, l.CoreEnv, o.Core)
 	}
 	n := o.Threads
 	if n == 0 {
@@ -114,53 +110,53 @@ func (l *Library) open(o Options) (*Peer, error) {
 	return p, nil
 }
 
-// bind looks up all that the row names, so that a file which is not the library
-// is refused before anything in it runs.
+// bind looks up all functions of the library, so that a wrong file is rejected before any of its
+// code runs.
 func (p *Peer) bind(handle uintptr) error {
-	var d decoration
+	var a affix
 	var addr uintptr
-	first := p.Library.face.procs[0]
-	for _, d = range decorations {
-		if addr, _ = dlsym(handle, d.of(first)); addr != 0 {
+	first := p.Library.api.procs[0]
+	for _, a = range affixes {
+		if addr, _ = dlsym(handle, a.symbol(first)); addr != 0 {
 			break
 		}
 	}
 	if addr == 0 {
-		return fmt.Errorf("the file has no %s under any of its usual names", first)
+		return fmt.Errorf("the file has no function %s, with or without the usual prefixes and suffixes", first)
 	}
 	p.Path = fileOf(addr)
-	for _, name := range slices.Concat(p.Library.face.procs, p.Library.procs) {
+	for _, name := range slices.Concat(p.Library.api.procs, p.Library.procs) {
 		var err error
-		if p.procs[name], err = dlsym(handle, d.of(name)); err != nil {
-			return fmt.Errorf("%s has no %s: is it %s?", p.Path, d.of(name), p.Library.Title)
+		if p.procs[name], err = dlsym(handle, a.symbol(name)); err != nil {
+			return fmt.Errorf("%s has no function %s: want the library %s", p.Path, a.symbol(name), p.Library.Title)
 		}
 	}
 	return nil
 }
 
-// SetThreads lets a product use n threads. A library that takes another number
-// than asked for is an error, ErrUnsupported.
+// SetThreads sets the number of threads per product. The error is ErrUnsupported if the library
+// uses a different number.
 func (p *Peer) SetThreads(n int) error {
 	if n < 1 || n > 1<<16 {
-		return fmt.Errorf("%s: %w: %d threads", p.Library.Name, gemm.ErrUnsupported, n)
+		return fmt.Errorf("%s: %w: %d threads: want 1 to 65536", p.Library.Name, gemm.ErrUnsupported, n)
 	}
-	runtime.LockOSThread() // some libraries keep the number for each OS thread
+	runtime.LockOSThread() // some libraries store the number per OS thread
 	defer runtime.UnlockOSThread()
 	p.call(p.Library.setThreads, uintptr(n))
 	if got := int(int32(p.call(p.Library.getThreads))); got != n {
-		return fmt.Errorf("%s: %w: %d threads (it takes %d)", p.Library.Name, gemm.ErrUnsupported, n, got)
+		return fmt.Errorf("%s: %w: %d threads: the library uses %d", p.Library.Name, gemm.ErrUnsupported, n, got)
 	}
 	p.threads.Store(int64(n))
 	return nil
 }
 
-// Threads is how many threads a product may use.
+// Threads returns the number of threads per product.
 func (p *Peer) Threads() int { return int(p.threads.Load()) }
 
-// Name is the library's name in the table.
+// Name returns the library's name in Libraries.
 func (p *Peer) Name() string { return p.Library.Name }
 
-// String tells what would be compared with: "OpenBLAS 0.3.34, SkylakeX kernels".
+// String returns the title, version and kernels: "OpenBLAS 0.3.34, SkylakeX kernels".
 func (p *Peer) String() string {
 	s := p.Library.Title + " " + p.Version
 	if p.Core != "" {
@@ -169,8 +165,8 @@ func (p *Peer) String() string {
 	return s
 }
 
-// Caveat is one line on why a comparison with p as it stands would be unfair, or
-// empty.
+// Caveat returns a line on why a comparison with p in its present configuration is unfair, or the
+// empty string.
 func (p *Peer) Caveat() string {
 	if p.Library.caveat == nil {
 		return ""
@@ -178,12 +174,12 @@ func (p *Peer) Caveat() string {
 	return p.Library.caveat(p)
 }
 
-// call calls the library's function of that name, as [invoke] does.
+// call calls the library's function with the given name; see [invoke].
 //
 //go:uintptrescapes
 func (p *Peer) call(name string, args ...uintptr) uintptr { return invoke(p.procs[name], args...) }
 
-// setenv sets a variable for the C library too, and returns what undoes it.
+// setenv sets a variable for Go and for the C library, and returns a function that restores it.
 func setenv(name, value string) (undo func()) {
 	old, was := os.LookupEnv(name)
 	os.Setenv(name, value)

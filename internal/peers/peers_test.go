@@ -20,16 +20,16 @@ import (
 	"tilework/internal/gemm"
 )
 
-// needsLoader skips a test of libraries where none can be opened.
+// needsLoader skips a test on platforms that cannot open libraries.
 func needsLoader(t *testing.T) {
 	t.Helper()
-	if _, err := dlopen("", alone); errors.Is(err, gemm.ErrUnsupported) {
+	if _, err := dlopen("", localScope); errors.Is(err, gemm.ErrUnsupported) {
 		t.Skip(err)
 	}
 }
 
-// open opens a library for a test. One that is not installed skips the test, or
-// fails it where TILEWORK_REQUIRE_PEERS ("openblas,mkl") names it.
+// open opens a library. If it is not installed, the test is skipped, or fails if
+// TILEWORK_REQUIRE_PEERS ("openblas,mkl") names it.
 func open(t *testing.T, name string, o Options) *Peer {
 	t.Helper()
 	needsLoader(t)
@@ -49,26 +49,25 @@ func TestLibrariesDescribeThemselves(t *testing.T) {
 			p := open(t, l.Name, Options{})
 			t.Logf("%v; %s; %s; %d threads; caveat %q", p, p.Path, p.Config, p.Threads(), p.Caveat())
 			if p.Version == "" || p.Version[0] < '0' || p.Version[0] > '9' {
-				t.Errorf("version %q, want a number", p.Version)
+				t.Errorf("got version %q, want a number", p.Version)
 			}
 			if p.Core == "" {
-				t.Error("no core type")
+				t.Error("got no core type")
 			}
 			if !filepath.IsAbs(p.Path) {
-				t.Errorf("path %q is not absolute", p.Path)
+				t.Errorf("got path %q, want an absolute one", p.Path)
 			}
 			if p.Threads() != runtime.GOMAXPROCS(0) {
-				t.Errorf("%d threads, want GOMAXPROCS, %d", p.Threads(), runtime.GOMAXPROCS(0))
+				t.Errorf("got %d threads, want GOMAXPROCS, %d", p.Threads(), runtime.GOMAXPROCS(0))
 			}
 			if p.Name() != l.Name || !strings.HasPrefix(p.String(), l.Title+" ") {
-				t.Errorf("names %q and %q", p.Name(), p)
+				t.Errorf("got name %q and description %q", p.Name(), p)
 			}
 		})
 	}
 }
 
-// TestGemm compares products of random shapes, transposes and leading dimensions
-// with sums in float64, the padding poisoned with NaN.
+// TestGemm compares random products with sums in float64. The padding of the matrices is NaN.
 func TestGemm(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -109,7 +108,7 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 	c.LD += rng.IntN(4)
 	scalars := []float64{0, 1, -0.5}
 	alpha, beta := scalars[rng.IntN(3)], scalars[rng.IntN(3)]
-	if p.Library.plain {
+	if p.Library.onlyAB {
 		k, alpha, beta = k+1, 1, 0
 	}
 	pr, _, err := gemm.New(alpha, layout(m, k), layout(k, n), beta, c, gemm.Epilogue{})
@@ -138,7 +137,7 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 			}
 		}
 	}
-	for i := range max(m-1, 0) * min(n, 1) { // the padding behind each row but the last
+	for i := range max(m-1, 0) * min(n, 1) { // the padding after each row but the last
 		for j := n; j < pr.C.LD; j++ {
 			at := (i*pr.C.LD + j) * out.Size()
 			if !bytes.Equal(b.C[at:][:out.Size()], before[at:][:out.Size()]) {
@@ -149,8 +148,8 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 	return nil
 }
 
-// random fills a matrix with values in [-1, 1], or of integers up to 100, and its padding with
-// what would show, NaN or the largest.
+// random returns a matrix of random values in [-1, 1], or up to 100 for integers. Its padding is
+// NaN or the largest integer.
 func random(rng *rand.Rand, l gemm.Layout) []byte {
 	b := make([]byte, l.Bytes())
 	scale, poison := 1.0, math.NaN()
@@ -167,8 +166,8 @@ func random(rng *rand.Rand, l gemm.Layout) []byte {
 	return b
 }
 
-// TestConcurrentCallers sets the number of threads on one OS thread and
-// multiplies on others, where some libraries would go on with their own default.
+// TestConcurrentCallers sets the number of threads on one OS thread and multiplies on others, for
+// which some libraries would use their default number.
 func TestConcurrentCallers(t *testing.T) {
 	for _, l := range Libraries() {
 		t.Run(l.Name, func(t *testing.T) {
@@ -187,7 +186,7 @@ func TestConcurrentCallers(t *testing.T) {
 						}
 					}
 					if got := int32(p.call(l.getThreads)); got != 1 {
-						errs <- fmt.Errorf("a product ran with %d threads, want 1", got)
+						errs <- fmt.Errorf("a product used %d threads, want 1", got)
 					}
 				})
 			}
@@ -200,7 +199,7 @@ func TestConcurrentCallers(t *testing.T) {
 	}
 }
 
-func TestGemmRefuses(t *testing.T) {
+func TestGemmErrors(t *testing.T) {
 	for _, l := range Libraries() {
 		t.Run(l.Name, func(t *testing.T) {
 			p := open(t, l.Name, Options{})
@@ -228,28 +227,28 @@ func TestGemmRefuses(t *testing.T) {
 				b    gemm.Buffers
 				want error
 			}{
-				{"a type that is not the row's", problem(other, other, 2, 0, gemm.Epilogue{}), good, gemm.ErrUnsupported},
-				{"an activation", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{Activation: gemm.ActReLU}), good, gemm.ErrUnsupported},
-				{"a bias", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{Bias: gemm.BiasRow}), good, gemm.ErrUnsupported},
-				{"a leading dimension of 33 bits", problem(dtype.F32, dtype.F32, 2, 1<<32, gemm.Epilogue{}), good, gemm.ErrUnsupported},
-				{"a short buffer", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{}), short, gemm.ErrShape},
-				{"an overlap", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{}), overlap, gemm.ErrOverlap},
-				{"nothing wrong", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{}), good, nil},
+				{"unsupported type", problem(other, other, 2, 0, gemm.Epilogue{}), good, gemm.ErrUnsupported},
+				{"activation", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{Activation: gemm.ActReLU}), good, gemm.ErrUnsupported},
+				{"bias", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{Bias: gemm.BiasRow}), good, gemm.ErrUnsupported},
+				{"33-bit leading dimension", problem(dtype.F32, dtype.F32, 2, 1<<32, gemm.Epilogue{}), good, gemm.ErrUnsupported},
+				{"short buffer", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{}), short, gemm.ErrShape},
+				{"overlap", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{}), overlap, gemm.ErrOverlap},
+				{"valid", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{}), good, nil},
 			} {
 				if err := p.Gemm(&c.pr, c.b); !errors.Is(err, c.want) || (c.want == nil) != (err == nil) {
-					t.Errorf("%s: error %v, want %v", c.name, err, c.want)
+					t.Errorf("%s: got error %v, want %v", c.name, err, c.want)
 				}
 			}
 			for _, n := range []int{-1, 0, 1 << 20} {
 				if err := p.SetThreads(n); !errors.Is(err, gemm.ErrUnsupported) {
-					t.Errorf("%d threads: error %v, want %v", n, err, gemm.ErrUnsupported)
+					t.Errorf("%d threads: got error %v, want %v", n, err, gemm.ErrUnsupported)
 				}
 			}
 		})
 	}
 }
 
-func TestOpenRefuses(t *testing.T) {
+func TestOpenErrors(t *testing.T) {
 	dir := t.TempDir()
 	text := filepath.Join(dir, "libopenblas.so.0")
 	if err := os.WriteFile(text, []byte("no library\n"), 0o644); err != nil {
@@ -259,25 +258,25 @@ func TestOpenRefuses(t *testing.T) {
 		name, lib string
 		o         Options
 		env       map[string]string
-		want      string // a part of the message
+		want      string // part of the message
 		is        error
 	}{
-		{name: "an unknown name", lib: "atlas", want: `unknown peer "atlas" (want one of openblas, blis, mkl, onednn)`},
-		{name: "no such file", lib: "blis", o: Options{Path: filepath.Join(dir, "none.so")}, want: "no file " + dir, is: ErrNotFound},
-		{name: "a folder", lib: "mkl", o: Options{Path: dir}, want: "is not a file"},
-		{name: "a text file", lib: "openblas", o: Options{Path: text}, want: "libopenblas.so.0"},
-		{name: "a text file in the variable", lib: "openblas", env: map[string]string{"TILEWORK_OPENBLAS": text}, want: "TILEWORK_OPENBLAS: " + text},
-		{name: "a relative variable", lib: "openblas", env: map[string]string{"TILEWORK_OPENBLAS": "libopenblas.so.0"}, want: "want an absolute path"},
-		{name: "a relative search path", lib: "openblas", env: map[string]string{"LD_LIBRARY_PATH": "/usr/lib:lib"}, want: `relative entry "lib"`},
-		{name: "an empty search path entry", lib: "openblas", env: map[string]string{"LD_LIBRARY_PATH": "/usr/lib:"}, want: `relative entry ""`},
-		{name: "no cores to choose", lib: "blis", o: Options{Core: "zen4"}, want: "choosing its kernels", is: gemm.ErrUnsupported},
+		{name: "unknown name", lib: "atlas", want: `unknown peer "atlas": want one of openblas, blis, mkl, onednn`},
+		{name: "missing file", lib: "blis", o: Options{Path: filepath.Join(dir, "none.so")}, want: "no file " + dir, is: ErrNotFound},
+		{name: "directory", lib: "mkl", o: Options{Path: dir}, want: "want a regular file"},
+		{name: "text file", lib: "openblas", o: Options{Path: text}, want: "libopenblas.so.0"},
+		{name: "text file in the variable", lib: "openblas", env: map[string]string{"TILEWORK_OPENBLAS": text}, want: "TILEWORK_OPENBLAS: " + text},
+		{name: "relative path in the variable", lib: "openblas", env: map[string]string{"TILEWORK_OPENBLAS": "libopenblas.so.0"}, want: "want an absolute path"},
+		{name: "relative search path", lib: "openblas", env: map[string]string{"LD_LIBRARY_PATH": "/usr/lib:lib"}, want: `relative entry "lib"`},
+		{name: "empty search path entry", lib: "openblas", env: map[string]string{"LD_LIBRARY_PATH": "/usr/lib:"}, want: `relative entry ""`},
+		{name: "no choice of cores", lib: "blis", o: Options{Core: "zen4"}, want: "no choice of kernels", is: gemm.ErrUnsupported},
 		{name: "negative threads", lib: "blis", o: Options{Threads: -2}, want: "-2 threads", is: gemm.ErrUnsupported},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if runtime.GOOS != "linux" && c.env["LD_LIBRARY_PATH"] != "" {
 				t.Skip("only Linux's loader reads LD_LIBRARY_PATH")
 			}
-			if strings.HasPrefix(c.name, "a text file") {
+			if strings.HasPrefix(c.name, "text file") {
 				needsLoader(t)
 			}
 			t.Setenv("TILEWORK_OPENBLAS", "")
@@ -289,31 +288,32 @@ func TestOpenRefuses(t *testing.T) {
 				t.Fatalf("opened %v", p.Path)
 			}
 			if !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("error %q, want one line with %q", err, c.want)
+				t.Errorf("got error %q, want one line with %q", err, c.want)
 			}
 			if c.is != nil && !errors.Is(err, c.is) {
-				t.Errorf("error %v is not %v", err, c.is)
+				t.Errorf("got error %v, want %v", err, c.is)
 			}
 		})
 	}
 }
 
-// TestWrongLibrary opens files that are libraries, but not those asked for.
+// TestWrongLibrary opens libraries as if they were OpenBLAS.
 func TestWrongLibrary(t *testing.T) {
 	blis := open(t, "blis", Options{})
-	if _, err := Open("openblas", Options{Path: blis.Path}); err == nil || !strings.Contains(err.Error(), "is it OpenBLAS?") {
-		t.Errorf("BLIS opened as OpenBLAS: error %v", err)
+	if _, err := Open("openblas", Options{Path: blis.Path}); err == nil || !strings.Contains(err.Error(), "want the library OpenBLAS") {
+		t.Errorf("BLIS opened as OpenBLAS: got error %v", err)
 	}
 	libc, _ := filepath.Glob("/lib/*/libm.so.6")
 	if len(libc) == 0 {
-		t.Skip("no libm at its usual place")
+		t.Skip("no libm in the usual directories")
 	}
-	if _, err := Open("openblas", Options{Path: libc[0]}); err == nil || !strings.Contains(err.Error(), "has no sgemm_") {
-		t.Errorf("libm opened as OpenBLAS: error %v", err)
+	if _, err := Open("openblas", Options{Path: libc[0]}); err == nil || !strings.Contains(err.Error(), "has no function sgemm_") {
+		t.Errorf("libm opened as OpenBLAS: got error %v", err)
 	}
 }
 
-// TestMKLWithoutItsFiles: MKL would end the process where files it needs are missing.
+// TestMKLWithoutItsFiles checks that missing files of MKL are an error. MKL itself would end the
+// process.
 func TestMKLWithoutItsFiles(t *testing.T) {
 	mkl := open(t, "mkl", Options{})
 	dir := t.TempDir()
@@ -325,13 +325,13 @@ func TestMKLWithoutItsFiles(t *testing.T) {
 	if err := os.WriteFile(alone, data, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open("mkl", Options{Path: alone}); err == nil || !strings.Contains(err.Error(), "no libmkl_core beside it") {
+	if _, err := Open("mkl", Options{Path: alone}); err == nil || !strings.Contains(err.Error(), "no libmkl_core in the same directory") {
 		t.Errorf("error %v", err)
 	}
 }
 
-// TestCore runs itself again for each kernel family, as a process opens a
-// library once.
+// TestCore runs the test binary once per kernel family, because a process opens a library only
+// once.
 func TestCore(t *testing.T) {
 	const env = "TILEWORK_TEST_CORE"
 	if core := os.Getenv(env); core != "" {
@@ -345,27 +345,27 @@ func TestCore(t *testing.T) {
 	}
 	open(t, "openblas", Options{})
 	if runtime.GOARCH != "amd64" {
-		t.Skip("the names are those of x86 cores")
+		t.Skip("the core names are for x86")
 	}
 	for core, want := range map[string]string{
 		"haswell":     "core=Haswell",
 		"SANDYBRIDGE": "core=Sandybridge",
-		"nonesuch":    "OPENBLAS_CORETYPE=nonesuch asks for others",
+		"nonesuch":    "despite OPENBLAS_CORETYPE=nonesuch",
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestCore$")
 		cmd.Env = append(os.Environ(), env+"="+core)
 		out, _ := cmd.CombinedOutput()
 		t.Logf("%s", out)
 		if !strings.Contains(string(out), want) {
-			t.Errorf("core %s: printed %q, want %q", core, out, want)
+			t.Errorf("core %s: got %q, want %q", core, out, want)
 		}
 		if strings.Contains(want, "core=") && !strings.Contains(string(out), `env=""`) {
-			t.Errorf("core %s: the variable was left set: %q", core, out)
+			t.Errorf("core %s: the variable is still set: %q", core, out)
 		}
 	}
 }
 
-// BenchmarkCall is what a call costs: a product of almost nothing.
+// BenchmarkCall measures the overhead of a call with a tiny product.
 func BenchmarkCall(b *testing.B) {
 	for _, l := range Libraries() {
 		b.Run(l.Name, func(b *testing.B) {
