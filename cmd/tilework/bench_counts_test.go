@@ -98,9 +98,9 @@ func compareWithExplain(t *testing.T, r *bench.Record, args []string) {
 	for _, a := range m.Global {
 		switch {
 		case strings.HasPrefix(a.What, "load"):
-			got.LoadBytes += a.Asked
+			got.LoadBytes += a.RequestedBytes
 		case strings.HasPrefix(a.What, "store"):
-			got.StoreBytes += a.Asked
+			got.StoreBytes += a.RequestedBytes
 		}
 		got.Sectors += a.Sectors
 		got.IdealSectors += a.Ideal
@@ -110,8 +110,8 @@ func compareWithExplain(t *testing.T, r *bench.Record, args []string) {
 	for _, a := range m.Shared {
 		got.Wavefronts += a.Wavefronts
 		got.IdealWavefronts += a.Ideal
-		got.Historic.Wavefronts += a.Then
-		got.Historic.IdealWavefronts += a.ThenIdeal
+		got.Historic.Wavefronts += a.Historic
+		got.Historic.IdealWavefronts += a.HistoricIdeal
 	}
 	want := *r.Counts
 	if x.Launch.Packed != nil {

@@ -10,77 +10,77 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// Measured are the emulator's counters of a product that the kernel computes while the
-// checkers watch. [check.Counts] defines them.
+// Measured holds the emulator's counters of a product that runs with all checkers. [check.Counts]
+// defines the counters.
 type Measured struct {
-	// The product's sizes: those asked about, or as many whole tiles as give a small
-	// one whose rows lie in memory in the same way.
+	// M, N and K are the sizes of the explained product, or for a large one those of a few whole
+	// tiles with equally aligned rows.
 	M int `json:"m"`
 	N int `json:"n"`
 	K int `json:"k"`
 
-	Instructions uint64        `json:"instructions"` // executed by warps
-	Opcodes      []OpcodeCount `json:"opcodes"`      // the most frequent first
-	// Flops is the number of operations of the product, 2·M·N·K, and Issued the number that
-	// threads and tensor cores execute for it: with those that fill tiles and finish C.
-	// Both are of integers where the product is.
+	Instructions uint64        `json:"instructions"` // warp instructions
+	Opcodes      []OpcodeCount `json:"opcodes"`      // in order of decreasing count
+	// Flops is the number of operations of the product, 2·M·N·K. Issued is the number of operations
+	// that threads and tensor cores execute, including zero padding and the epilogue. Both count
+	// integer operations if the product has integers.
 	Flops  int64          `json:"flops"`
 	Issued int64          `json:"issued_flops"`
 	Global []GlobalAccess `json:"global"`
 	Shared []SharedAccess `json:"shared,omitempty"`
-	// DistinctSectors is the number of different sectors of global memory that are accessed;
-	// SectorsRead and SectorsWritten are those that are read and those that are written.
+	// DistinctSectors is the number of different sectors of global memory that are accessed.
+	// SectorsRead and SectorsWritten count those that are read and those that are written.
 	DistinctSectors int64 `json:"distinct_sectors"`
 	SectorsRead     int64 `json:"sectors_read"`
 	SectorsWritten  int64 `json:"sectors_written"`
-	// Findings is the faults that the checkers saw.
+	// Findings lists the faults that the checkers found.
 	Findings []string `json:"findings,omitempty"`
 }
 
-// OpcodeCount is the number of times that warps executed an instruction.
+// OpcodeCount is the number of warp instructions with an opcode.
 type OpcodeCount struct {
 	Opcode string `json:"opcode"`
 	Warps  int64  `json:"warps"`
 }
 
-// GlobalAccess is all loads or stores of one matrix, counted as in [check.GlobalCounts].
+// GlobalAccess counts the loads or stores of one matrix, as defined by [check.GlobalCounts].
 type GlobalAccess struct {
-	What     string `json:"what"`     // "load A"
-	Requests int64  `json:"requests"` // of warps; a bulk copy is one
-	Asked    int64  `json:"asked"`    // bytes, of all threads together
-	Sectors  int64  `json:"sectors"`  // each once a request
-	Ideal    int64  `json:"ideal"`    // the fewest that hold as many different bytes
-	// HalfWarps and Transactions are those at compute capability 1.0.
+	What           string `json:"what"`     // "load A"
+	Requests       int64  `json:"requests"` // by warps; a TMA copy is one request
+	RequestedBytes int64  `json:"asked"`    // summed over all threads
+	Sectors        int64  `json:"sectors"`  // each counted once per request
+	Ideal          int64  `json:"ideal"`    // least number that holds the different bytes of each request
+	// HalfWarps and Transactions are the counts by the rules of compute capability 1.0.
 	HalfWarps    int64 `json:"half_warps"`
 	Transactions int64 `json:"transactions"`
 }
 
-// SharedAccess is all loads or stores of one array in shared memory, counted as in
+// SharedAccess counts the loads or stores of one array in shared memory, as defined by
 // [check.SharedCounts].
 type SharedAccess struct {
 	What       string `json:"what"`       // "store As"
-	Requests   int64  `json:"requests"`   // of warps
-	Wavefronts int64  `json:"wavefronts"` // of 32 banks; none of atomics
-	Ideal      int64  `json:"ideal"`      // without bank conflicts
-	// Then and ThenIdeal are the same for the 16 banks of compute capability 1.x, which
-	// served half-warps.
-	Then      int64 `json:"then"`
-	ThenIdeal int64 `json:"then_ideal"`
+	Requests   int64  `json:"requests"`   // by warps
+	Wavefronts int64  `json:"wavefronts"` // passes over the 32 banks; 0 for atomics
+	Ideal      int64  `json:"ideal"`      // wavefronts without bank conflicts
+	// Historic and HistoricIdeal are the wavefronts on the 16 banks of compute capability 1.x,
+	// which served half-warps.
+	Historic      int64 `json:"then"`
+	HistoricIdeal int64 `json:"then_ideal"`
 }
 
 // measure runs the kernel on a product like p that is small enough for the emulator.
 func measure(ctx context.Context, j *job, p *gemm.Problem) (Measured, error) {
-	small, err := j.on(smaller(p, j.config.Tile))
+	small, err := j.withProblem(smaller(p, j.config.Tile))
 	if err != nil {
 		return Measured{}, err
 	}
-	m, err := small.load(digits(small.problem.A.Type, small.problem.K), backwards(small.problem.B.Type, small.problem.N))
+	m, err := small.load(digits(small.problem.A.Type, small.problem.K), reversedDigits(small.problem.B.Type, small.problem.N))
 	if err != nil {
 		return Measured{}, err
 	}
-	// What the accesses take is shown for each; only faults are findings.
+	// Inefficient accesses are counted and not findings.
 	checks := check.New(check.Options{
-		MaxConflicts: check.Unlimited, MaxScatter: check.Unlimited, Place: m.placeName, Historic: true,
+		MaxConflicts: check.Unlimited, MaxScatter: check.Unlimited, Place: m.rangeName, Historic: true,
 	})
 	stats, err := m.run(ctx, checks)
 	if err != nil {
@@ -89,7 +89,7 @@ func measure(ctx context.Context, j *job, p *gemm.Problem) (Measured, error) {
 	return measured(&m.problem, stats.Instructions, checks.Report(m.program, stats, nil)), nil
 }
 
-// measured returns the counters of p's launch.
+// measured returns the counters of the launch for p.
 func measured(p *gemm.Problem, instructions uint64, report *check.Report) Measured {
 	c := &report.Counts
 	x := Measured{
@@ -104,7 +104,7 @@ func measured(p *gemm.Problem, instructions uint64, report *check.Report) Measur
 	for i := range c.Global {
 		g := &c.Global[i]
 		x.Global = append(x.Global, GlobalAccess{
-			What: g.String(), Requests: g.Requests, Asked: g.RequestedBytes, Sectors: g.Sectors, Ideal: g.Ideal,
+			What: g.String(), Requests: g.Requests, RequestedBytes: g.RequestedBytes, Sectors: g.Sectors, Ideal: g.Ideal,
 			HalfWarps: g.HalfWarps, Transactions: g.Transactions,
 		})
 	}
@@ -112,7 +112,7 @@ func measured(p *gemm.Problem, instructions uint64, report *check.Report) Measur
 		s := &c.Shared[i]
 		x.Shared = append(x.Shared, SharedAccess{
 			What: s.String(), Requests: s.Requests, Wavefronts: s.Wavefronts, Ideal: s.Ideal,
-			Then: s.HistoricWavefronts, ThenIdeal: s.HistoricIdeal,
+			Historic: s.HistoricWavefronts, HistoricIdeal: s.HistoricIdeal,
 		})
 	}
 	for i := range report.Findings {
@@ -121,16 +121,16 @@ func measured(p *gemm.Problem, instructions uint64, report *check.Report) Measur
 	return x
 }
 
-// ldPeriod is a number of elements that whole lines of the cache have, of every type:
-// a leading dimension that is larger by it puts rows at the same places in lines.
+// ldPeriod is a number of elements that fills whole cache lines for every type. Increasing a
+// leading dimension by a multiple of it does not change the alignment of the rows.
 const ldPeriod = 128
 
-// smaller is p, or where it is large a product of whole tiles of it. The distance of
-// rows is as before, modulo ldPeriod.
+// smaller returns p, or for a large p a product of a few whole tiles. The padding of the rows stays
+// the same modulo ldPeriod.
 func smaller(p *gemm.Problem, s kernel.Tile) *gemm.Problem {
-	const enough = 64 // elements of a side
+	const maxSide = 64 // elements
 	side := func(n, tile int) int {
-		if most := max(enough/tile, 1) * tile; n > most {
+		if most := max(maxSide/tile, 1) * tile; n > most {
 			return most
 		}
 		return n
@@ -150,12 +150,11 @@ func smaller(p *gemm.Problem, s kernel.Tile) *gemm.Problem {
 	return &q
 }
 
-// moved is how many bytes of sectors were moved for each byte that threads asked for,
-// in accesses of that name.
+// moved returns the bytes of sectors per requested byte, for the accesses named what.
 func (x *Measured) moved(what string) float64 {
 	for _, a := range x.Global {
 		if a.What == what {
-			return float64(a.Sectors*sectorBytes) / float64(a.Asked)
+			return float64(a.Sectors*sectorBytes) / float64(a.RequestedBytes)
 		}
 	}
 	return 0
@@ -163,8 +162,8 @@ func (x *Measured) moved(what string) float64 {
 
 const sectorBytes = 32
 
-// placeName returns the name of the matrix or array at an address.
-func (m *machine) placeName(space ptx.Space, addr uint64) string {
-	name, _ := m.place(space, addr)
+// rangeName returns the name of the matrix or array at an address.
+func (m *machine) rangeName(space ptx.Space, addr uint64) string {
+	name, _ := m.locate(space, addr)
 	return name
 }

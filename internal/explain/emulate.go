@@ -12,17 +12,17 @@ import (
 	"tilework/ptx/emu"
 )
 
-// machine is a job in an emulated GPU's memory, ready to run.
+// machine is a job with its operands in the memory of the emulator.
 type machine struct {
 	*job
 	program *emu.Program
 	memory  *emu.Memory
-	places  map[ptx.Space][]array // where the matrices and the shared arrays are
+	places  map[ptx.Space][]array // the matrices and the shared arrays
 	c       uint64                // address of C
 }
 
-// on is the same text, launched for another product.
-func (j *job) on(p *gemm.Problem) (*job, error) {
+// withProblem returns the same kernel with a launch for another product.
+func (j *job) withProblem(p *gemm.Problem) (*job, error) {
 	other := *j
 	other.problem = j.kernel.Packed(p, j.config.Tile)
 	var err error
@@ -30,8 +30,8 @@ func (j *job) on(p *gemm.Problem) (*job, error) {
 	return &other, err
 }
 
-// load puts the operands into a memory of their own: element(i, j) of op(A) is
-// a(i, j) and of op(B) b(i, j). C and the bias are zeros.
+// load stores the operands in a new memory. Element (i, j) is a(i, j) for op(A), b(i, j) for op(B),
+// and 0 for C and the bias.
 func (j *job) load(a, b func(i, j int) float64) (*machine, error) {
 	own := *j
 	m := &machine{job: &own, memory: emu.NewMemory(emu.MemoryOptions{TrackWrites: true})}
@@ -70,7 +70,7 @@ func (j *job) load(a, b func(i, j int) float64) (*machine, error) {
 	return m, err
 }
 
-// run runs the kernel, block by block, with the observers watching.
+// run runs the kernel block by block with the given observers.
 func (m *machine) run(ctx context.Context, observers ...emu.Observer) (emu.Stats, error) {
 	dim := func(d device.Dim3) emu.Dim3 { return emu.Dim3{X: d.X, Y: d.Y, Z: d.Z} }
 	stats, err := m.program.Run(ctx, m.memory, emu.Launch{
@@ -83,7 +83,7 @@ func (m *machine) run(ctx context.Context, observers ...emu.Observer) (emu.Stats
 	return stats, nil
 }
 
-// result is C after a run.
+// result returns the elements of C after a run.
 func (m *machine) result() (func(i, j int) float64, error) {
 	l := m.problem.C
 	data := make([]byte, l.Bytes())
@@ -93,8 +93,8 @@ func (m *machine) result() (func(i, j int) float64, error) {
 	return func(i, j int) float64 { return l.Type.At(data, l.Index(i, j)) }, nil
 }
 
-// place is what lies at an address: the matrix or the array, and the byte in it.
-func (m *machine) place(space ptx.Space, addr uint64) (name string, offset int) {
+// locate returns the name of the matrix or array at an address, and the byte offset in it.
+func (m *machine) locate(space ptx.Space, addr uint64) (name string, offset int) {
 	for _, a := range m.places[space] {
 		if at := int(addr) - a.start; at >= 0 && at < a.size {
 			return a.name, at
@@ -103,12 +103,12 @@ func (m *machine) place(space ptx.Space, addr uint64) (name string, offset int) 
 	return "", 0
 }
 
-// operand is the layout of a matrix by its name.
+// operand returns the layout of the matrix with the given name.
 func (m *machine) operand(name string) gemm.Layout {
 	return map[string]gemm.Layout{"A": m.problem.A, "B": m.problem.B, "C": m.problem.C}[name]
 }
 
-// element is the row and column of op(matrix) that lies at an offset in bytes.
+// element returns the row and column of op(matrix) at a byte offset.
 func element(l gemm.Layout, offset int) (row, col int) {
 	row, col = offset/l.Type.Size()/l.LD, offset/l.Type.Size()%l.LD
 	if l.Trans {
@@ -117,18 +117,19 @@ func element(l gemm.Layout, offset int) (row, col int) {
 	return row, col
 }
 
-// digits are the whole numbers from 1 to 9, or as many as a type of few bits has room for,
-// along the rows of a matrix with so many columns. Sums of 16 of their products are exact.
+// digits returns a matrix of cols columns whose elements count from 1 to 9 repeatedly, or to the
+// largest integer that a smaller type represents exactly. A sum of 16 products of such elements is
+// exact.
 func digits(t dtype.Type, cols int) func(i, j int) float64 {
-	most := lastDigit(t)
-	if cols%most == 0 {
-		cols++ // or all rows would be the same
+	last := lastDigit(t)
+	if cols%last == 0 {
+		cols++ // otherwise all rows would be equal
 	}
-	return func(i, j int) float64 { return float64((i*cols+j)%most + 1) }
+	return func(i, j int) float64 { return float64((i*cols+j)%last + 1) }
 }
 
-// backwards are those from the last to 1, so that B is told from A.
-func backwards(t dtype.Type, cols int) func(i, j int) float64 {
+// reversedDigits is like digits, but counts down, to distinguish B from A.
+func reversedDigits(t dtype.Type, cols int) func(i, j int) float64 {
 	forwards := digits(t, cols)
 	return func(i, j int) float64 { return float64(lastDigit(t)+1) - forwards(i, j) }
 }

@@ -1,12 +1,11 @@
-// Package explain is the study of a kernel: what it does for one product on one GPU,
-// in numbers with their arithmetic.
+// Package explain analyses a kernel: its loads, operations, occupancy and memory accesses for one
+// product on one GPU.
 //
-// [New] makes an [Explanation]. Its analytic part (operations, loads, bytes, roofline,
-// occupancy, padding) follows from the shape of the kernel's tiles by one formula; its
-// measured part ([Measured]) is what the emulator counts while it runs the same text on
-// a small product. [NewTrace] follows a tiny product element by element: who loads
-// what, and what each partial sum is made of. Both are plain data with names for JSON,
-// and their Text is for a reader who knows what a thread and a block are.
+// [New] returns an [Explanation]. Its analytic part (operations, loads, bytes, roofline, occupancy,
+// padding) is computed from the shape of the kernel's tiles. Its measured part ([Measured]) holds
+// the emulator's counters of the same kernel on a small product. [NewTrace] follows each element of
+// a tiny product from the load to the partial sums. Both results are plain data that can be encoded
+// as JSON. Their Text methods are for readers who know threads and blocks.
 package explain
 
 import (
@@ -24,79 +23,79 @@ import (
 	"tilework/ptx/emu"
 )
 
-// Explanation is what there is to say of a kernel that computes one product on one GPU.
+// Explanation describes how a kernel computes one product on one GPU.
 type Explanation struct {
 	Kernel string `json:"kernel"`
-	Adds   string `json:"adds"`   // what this rung adds to the one before it
-	Config string `json:"config"` // as [gpu.Config] prints it
-	Tile   string `json:"tile"`   // as [gpu.Kernel.ParseShape] reads it
+	Adds   string `json:"adds"`   // what the kernel adds to the previous one of the ladder
+	Config string `json:"config"` // [gpu.Config] as text
+	Tile   string `json:"tile"`   // in the format of [gpu.Kernel.ParseShape]
 	GPU    string `json:"gpu"`
 
 	Product  Product  `json:"product"`
 	Launch   Launch   `json:"launch"`
 	Phase    Phase    `json:"phase"`
 	Roof     *Roof    `json:"roof,omitempty"`
-	NoRoof   string   `json:"no_roof,omitempty"` // why there is none
+	NoRoof   string   `json:"no_roof,omitempty"` // the reason if Roof is nil
 	Traffic  []Volume `json:"traffic"`
 	Fit      Fit      `json:"fit"`
 	Padding  Padding  `json:"padding"`
 	Measured Measured `json:"measured"`
 }
 
-// Product is the product that is computed.
+// Product describes the product.
 type Product struct {
 	M     int    `json:"m"`
 	N     int    `json:"n"`
 	K     int    `json:"k"`
 	In    string `json:"in"`
-	Accum string `json:"accum"` // the type that it is summed in
-	Sums  string `json:"sums"`  // how, in words
+	Accum string `json:"accum"` // accumulator type
+	Sums  string `json:"sums"`  // accuracy of the sums, as text
 	Out   string `json:"out"`
-	// Precision is the arithmetic of the products where that is not the elements' own.
+	// Precision is the type that the elements are converted to before they are multiplied, if any.
 	Precision string  `json:"precision,omitempty"`
 	TransA    bool    `json:"transpose_a"`
 	TransB    bool    `json:"transpose_b"`
 	Flops     float64 `json:"flops"` // 2·M·N·K
-	Unit      string  `json:"unit"`  // of one of them: "FLOP", or "OP" of whole numbers
+	Unit      string  `json:"unit"`  // of an operation: "FLOP", or "OP" for integers
 }
 
-// Launch is the grid that computes it.
+// Launch describes the kernel launch.
 type Launch struct {
-	Tiles [2]int `json:"tiles"` // of C: in a column and in a row of them
-	// Packed are the operands that a launch before it packs, as the kernel reads them.
+	Tiles [2]int `json:"tiles"` // tiles of C along M and along N
+	// Packed lists the operands that a preceding launch packs into the kernel's layout.
 	Packed  []string `json:"packed,omitempty"`
-	Grid    [3]int   `json:"grid"`  // blocks along x, y and z
-	Block   [3]int   `json:"block"` // threads along x, y and z
+	Grid    [3]int   `json:"grid"`  // blocks in x, y and z
+	Block   [3]int   `json:"block"` // threads in x, y and z
 	Blocks  int      `json:"blocks"`
-	Threads int      `json:"threads"` // of a block
+	Threads int      `json:"threads"` // per block
 }
 
-// Fit is how many blocks an SM holds at once, and how the grid passes over the GPU.
+// Fit describes the number of blocks that an SM holds, and the waves of the grid.
 type Fit struct {
 	Occupancy model.Occupancy `json:"occupancy"`
 	TwoBlocks bool            `json:"two_blocks"` // at least two blocks fit
-	// Barriers reports whether the kernel's text has a barrier of the block.
+	// Barriers reports whether the kernel uses block barriers.
 	Barriers bool `json:"barriers"`
-	// Specialised says that the block's warpgroups have one job each and meet at no barrier,
-	// so that a second block has nothing to fill.
+	// Specialised reports whether the kernel is warp-specialized: its warpgroups have different
+	// roles and do not meet at barriers, so a second block has no idle time to fill.
 	Specialised bool `json:"specialised"`
-	// RegistersCounted is false where nobody said how many registers a thread takes:
-	// the assembler decides that, and there may be fewer blocks than Occupancy says.
+	// RegistersCounted is false if the number of registers per thread is not known, because the
+	// assembler determines it. The SM may then hold fewer blocks than Occupancy states.
 	RegistersCounted bool         `json:"registers_counted"`
-	Waves            *model.Waves `json:"waves,omitempty"` // nil where the GPU is an architecture
+	Waves            *model.Waves `json:"waves,omitempty"` // nil if GPU is an architecture
 }
 
-// Options of an explanation; the zero value is fine.
+// Options configures an explanation. The zero value is ready to use.
 type Options struct {
-	// Registers of a thread, as an assembler tells them; 0 is not known.
+	// Registers is the number of registers per thread that the assembler reports; 0 is unknown.
 	Registers int
 }
 
-// New explains how the kernel computes p with tiles of shape s on m. It runs the kernel
-// on the emulator, on a product of at most some million operations, until ctx ends.
+// New explains how the kernel computes p with tiles of shape s on m. It runs the kernel on the
+// emulator, on a product of at most a few million operations, until ctx ends.
 //
-// The errors are ErrShape for an empty product, ErrUnsupported for a kernel that cannot
-// compute p or run on m, the occupancy's for a block that no SM holds, and the context's.
+// The errors are ErrShape for an empty product, ErrUnsupported if the kernel cannot compute p or
+// run on m, or if no SM can hold a block, and the context's error.
 func New(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, m *model.Model, opt Options) (*Explanation, error) {
 	target, err := targetOf(k, m)
 	if err != nil {
@@ -137,17 +136,17 @@ func New(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, 
 	return x, err
 }
 
-// targetOf is what the kernel is written for on m. The error is ErrUnsupported.
+// targetOf returns the PTX target for the kernel on m. The error is ErrUnsupported.
 func targetOf(k *kernel.Kernel, m *model.Model) (ptx.Target, error) {
 	target := ptx.Target{SM: m.Arch.SM, Suffix: k.Target().Suffix}
 	if !target.Has(k.Target()) {
-		return target, fmt.Errorf("%w: kernel %s needs %v, and %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), m.Name, m.Arch)
+		return target, fmt.Errorf("%w: kernel %s needs %v, but %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), m.Name, m.Arch)
 	}
 	return target, nil
 }
 
-// Tile is the tile with which the kernel computes p on m where nobody names one, of those
-// that leave K in one piece. The error is ErrUnsupported.
+// Tile returns the tile with which the kernel computes p on m by default, among those without
+// split-K. The error is ErrUnsupported.
 func Tile(k *kernel.Kernel, p *gemm.Problem, m *model.Model) (kernel.Tile, error) {
 	target, err := targetOf(k, m)
 	if err != nil {
@@ -162,10 +161,10 @@ func Tile(k *kernel.Kernel, p *gemm.Problem, m *model.Model) (kernel.Tile, error
 			return c.Tile, nil
 		}
 	}
-	return kernel.Tile{}, fmt.Errorf("%w: kernel %s has no tile for that product on %s", gemm.ErrUnsupported, k.Name, m.Name)
+	return kernel.Tile{}, fmt.Errorf("%w: kernel %s has no tile for %v on %s", gemm.ErrUnsupported, k.Name, p, m.Name)
 }
 
-// job is a kernel's text and its launch for a product.
+// job is a kernel's PTX with its launch for a product.
 type job struct {
 	problem gemm.Problem
 	kernel  *kernel.Kernel
@@ -175,7 +174,7 @@ type job struct {
 	launch  device.Launch // without the addresses of the matrices
 }
 
-// emulated is the GPU that a launch is made for.
+// emulated is the GPU for which a launch is computed.
 type emulated struct{ info device.Info }
 
 // Info implements [gpu.Host].
@@ -186,11 +185,11 @@ func (emulated) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, err
 	return emu.EncodeTensorMap(m)
 }
 
-// newJob checks and writes the kernel for p and a GPU of so many SMs. The errors are
-// ErrShape and ErrUnsupported.
+// newJob emits the kernel for p and a GPU with the given number of SMs. The errors are ErrShape and
+// ErrUnsupported.
 func newJob(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, t ptx.Target, sms int) (*job, error) {
 	if p.M < 1 || p.N < 1 || p.K < 1 {
-		return nil, fmt.Errorf("%w: a product of %d×%d×%d has no elements or no terms to study", gemm.ErrShape, p.M, p.N, p.K)
+		return nil, fmt.Errorf("%w: %d×%d×%d: want sizes of at least 1", gemm.ErrShape, p.M, p.N, p.K)
 	}
 	if err := k.Supports(p); err != nil {
 		return nil, err
@@ -204,7 +203,7 @@ func newJob(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, t ptx.Target, sms 
 	return j, err
 }
 
-// launchOf is the launch of a job for p.
+// launchOf returns the description of j's launch, where p is the product without packing.
 func launchOf(j *job, p *gemm.Problem) Launch {
 	g, b, s := j.launch.Grid, j.launch.Block, j.config.Tile
 	l := Launch{
@@ -220,13 +219,13 @@ func launchOf(j *job, p *gemm.Problem) Launch {
 	return l
 }
 
-// places is the blocks that the tiles would have if none of them stayed for another tile.
-func (l *Launch) places() int { return max(l.Blocks, l.Tiles[0]*l.Tiles[1]) }
+// tileBlocks returns the number of blocks that the grid would have without persistent blocks.
+func (l *Launch) tileBlocks() int { return max(l.Blocks, l.Tiles[0]*l.Tiles[1]) }
 
-// usesWarpgroups reports whether the text multiplies with wgmma.
+// usesWarpgroups reports whether the kernel uses wgmma.
 func (j *job) usesWarpgroups() bool { return j.uses("wgmma") }
 
-// uses reports whether the text has one of these operations, apart from barriers of a warp.
+// uses reports whether the kernel contains one of these operations, except barriers of a warp.
 func (j *job) uses(ops ...string) (found bool) {
 	for _, f := range j.module.Funcs() {
 		f.Body.Walk(func(s ptx.Stmt) {
@@ -237,14 +236,14 @@ func (j *job) uses(ops ...string) (found bool) {
 	return found
 }
 
-// array is a variable of a kernel in shared memory.
+// array is a named range of memory: a variable of a kernel in shared memory, or a matrix.
 type array struct {
 	name        string
-	start, size int // bytes from the start of the block's shared memory
+	start, size int // bytes; start is an offset in shared memory, or an address
 }
 
-// shared lays out the kernel's variables in shared memory: in the order of the text,
-// each at a multiple of its alignment. The second result is the size of all.
+// shared returns the kernel's variables in shared memory and their total size. They are stored in
+// the order of declaration, each at a multiple of its alignment.
 func (j *job) shared() (list []array, size int) {
 	for _, f := range j.module.Funcs() {
 		f.Body.Walk(func(s ptx.Stmt) {
@@ -268,7 +267,7 @@ func fitOf(m *model.Model, j *job, l *Launch, opt Options) (f Fit, err error) {
 	}
 	f = Fit{Occupancy: o, TwoBlocks: o.Blocks >= 2, Barriers: j.uses("bar", "barrier"), Specialised: j.usesWarpgroups(), RegistersCounted: opt.Registers > 0}
 	if !m.Generic() {
-		w, err := m.Waves(l.places(), o.Blocks)
+		w, err := m.Waves(l.tileBlocks(), o.Blocks)
 		if err != nil {
 			return f, err
 		}
@@ -277,22 +276,21 @@ func fitOf(m *model.Model, j *job, l *Launch, opt Options) (f Fit, err error) {
 	return f, nil
 }
 
-// tensorRates are what tensor cores do with elements of a type, and ordinaryRates what the
-// other units do, by the type that products are summed in. The table of GPUs has no rate of
-// the ordinary integer units.
+// tensorRates holds the rates of the tensor cores by element type, and cudaCoreRates those of the
+// CUDA cores by accumulator type. The table of GPUs has no integer rates of the CUDA cores.
 var (
 	tensorRates = map[dtype.Type]model.Rate{
 		dtype.F64: model.FP64Tensor, dtype.F16: model.FP16, dtype.BF16: model.BF16,
 		dtype.F8E4M3: model.FP8, dtype.F8E5M2: model.FP8, dtype.I8: model.INT8,
 	}
-	ordinaryRates = map[dtype.Type]model.Rate{dtype.F32: model.FP32, dtype.F64: model.FP64}
+	cudaCoreRates = map[dtype.Type]model.Rate{dtype.F32: model.FP32, dtype.F64: model.FP64}
 )
 
-// splitProducts is how many products of bfloat16 a product in [gemm.F32x3] is made of.
+// splitProducts is the number of bfloat16 products in a product with [gemm.F32x3].
 const splitProducts = 6
 
-// Rates are those of the units that products of elements of a type can run on, the fastest
-// first, and how many products of theirs make one.
+// Rates returns the rates of the units that can multiply elements of type t, the fastest first, and
+// the number of their products that make one product.
 func Rates(t dtype.Type, p gemm.Precision) (all []model.Rate, products int) {
 	switch p {
 	case gemm.TF32:
@@ -303,21 +301,21 @@ func Rates(t dtype.Type, p gemm.Precision) (all []model.Rate, products int) {
 	if r, ok := tensorRates[t]; ok {
 		all = append(all, r)
 	}
-	if r, ok := ordinaryRates[t.Info().Accum]; ok {
+	if r, ok := cudaCoreRates[t.Info().Accum]; ok {
 		all = append(all, r)
 	}
 	return all, 1
 }
 
-// rateOf is the rate of the units that k computes p on, and how many products of theirs make
-// one.
+// rateOf returns the rate of the units on which k computes p, and the number of their products that
+// make one product.
 func rateOf(k *kernel.Kernel, p *gemm.Problem) (rate model.Rate, products int, err error) {
 	if !k.Tensor {
-		if r, ok := ordinaryRates[p.Accum()]; ok {
+		if r, ok := cudaCoreRates[p.Accum()]; ok {
 			return r, 1, nil
 		}
-		return 0, 0, fmt.Errorf("no rate of %v arithmetic on the ordinary units is known", p.Accum())
+		return 0, 0, fmt.Errorf("the %v rate of the CUDA cores is not known", p.Accum())
 	}
 	rates, products := Rates(p.A.Type, p.Precision)
-	return rates[0], products, nil // all that tensor cores multiply are in the table
+	return rates[0], products, nil // the table has all types of the tensor cores
 }

@@ -21,7 +21,7 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// problem is the plain product of dense matrices.
+// problem returns the product of dense matrices without epilogue.
 func problem(t *testing.T, in dtype.Type, m, n, k int, transA, transB bool) *gemm.Problem {
 	t.Helper()
 	a, b := gemm.Dense(in, m, k), gemm.Dense(in, k, n)
@@ -38,7 +38,8 @@ func problem(t *testing.T, in dtype.Type, m, n, k int, transA, transB bool) *gem
 	return &p
 }
 
-// findKernel finds a kernel and a shape of its tiles; the empty tile is its largest.
+// findKernel returns a kernel and the shape of its tiles. An empty tile selects the first shape, which
+// is the largest.
 func findKernel(t *testing.T, name, tile string) (*kernel.Kernel, kernel.Tile) {
 	t.Helper()
 	k, err := choose.Find(name)
@@ -74,7 +75,8 @@ func explain(t *testing.T, name, tile, on string, p *gemm.Problem) *Explanation 
 	return x
 }
 
-// TestPhase: the textbook's numbers, and the blocked kernel's by the same formula.
+// TestPhase checks the loads and operations against the textbook's values for tiled kernels, and by
+// the same formula for others.
 func TestPhase(t *testing.T) {
 	for _, c := range []struct {
 		kernel, tile string
@@ -87,18 +89,18 @@ func TestPhase(t *testing.T) {
 		{"tiled", "32", dtype.F32, Phase{Sharer: "block", M: 32, N: 32, K: 32, Step: 32, Count: 32, Cluster: 1, Loads: 2048, FMAs: 32768, Operations: 65536, PerLoad: 32, Intensity: 8, SharedLoads: 65536}},
 		{"skinny", "1x32x128/1x4", dtype.F32, Phase{Sharer: "thread", M: 1, N: 4, K: 4, Step: 128, Count: 8, Cluster: 1, Loads: 20, FMAs: 16, Operations: 32, PerLoad: 1.6, Intensity: 0.4, SharedLoads: 0}},
 		{"blocked", "128x128x8/8x8/3", dtype.F32, Phase{Sharer: "block", M: 128, N: 128, K: 8, Step: 8, Count: 125, Cluster: 1, Loads: 2048, FMAs: 131072, Operations: 262144, PerLoad: 128, Intensity: 32, SharedLoads: 32768, Stages: 3, StageBytes: 8192}},
-		// Two warpgroups of 64 rows, whose tensor cores read those rows of A and all of B.
+		// Two warpgroups of 64 rows. The tensor cores read these rows of A and all of B.
 		{"wgmma", "128x256x64/2x64/4", dtype.BF16, Phase{Sharer: "block", M: 128, N: 256, K: 64, Step: 64, Count: 16, Cluster: 1, Loads: 24576, FMAs: 2097152, Operations: 4194304, PerLoad: 512 / 3., Intensity: 256 / 3., SharedLoads: 2 * (64 + 256) * 64, TensorReads: true, Stages: 4, StageBytes: 49152}},
 		{"wgmma", "128x256x64/2x64/4c2", dtype.BF16, Phase{Sharer: "block", M: 128, N: 256, K: 64, Step: 64, Count: 16, Cluster: 2, Loads: 16384, FMAs: 2097152, Operations: 4194304, PerLoad: 256, Intensity: 128, SharedLoads: 2 * (64 + 256) * 64, TensorReads: true, Stages: 4, StageBytes: 49152}},
 	} {
 		x := explain(t, c.kernel, c.tile, "h200", problem(t, c.in, 1000, 1000, 1000, false, false))
 		if x.Phase != c.want {
-			t.Errorf("%s %s %v: %+v, want %+v", c.kernel, c.tile, c.in, x.Phase, c.want)
+			t.Errorf("%s %s %v: got %+v, want %+v", c.kernel, c.tile, c.in, x.Phase, c.want)
 		}
 	}
 }
 
-// TestCluster: blocks of a cluster load B for each other, which the emulator counts once.
+// TestCluster checks that the multicast loads of a cluster are counted once.
 func TestCluster(t *testing.T) {
 	p := problem(t, dtype.BF16, 256, 256, 128, false, false)
 	k, s := findKernel(t, "wgmma", "64x128x64/2x32/8c2")
@@ -107,7 +109,7 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, err := j.load(digits(p.A.Type, p.K), backwards(p.B.Type, p.N))
+	whole, err := j.load(digits(p.A.Type, p.K), reversedDigits(p.B.Type, p.N))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,17 +123,16 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	asked := 0.0
+	requested := 0.0
 	for _, a := range counts.Global {
-		asked += float64(a.RequestedBytes)
+		requested += float64(a.RequestedBytes)
 	}
-	if want := x.Traffic[len(x.Traffic)-1].Bytes; asked != want {
-		t.Errorf("%v bytes asked, by the formula %v: %+v", asked, want, counts.Global)
+	if want := x.Traffic[len(x.Traffic)-1].Bytes; requested != want {
+		t.Errorf("requested %v bytes, want %v by the formula: %+v", requested, want, counts.Global)
 	}
 }
 
-// TestTile: where nobody names a tile it is the one that would be chosen, and blocks that stay
-// are fewer than the tiles that they compute.
+// TestTile checks the default tile, and that persistent blocks are fewer than their tiles.
 func TestTile(t *testing.T) {
 	for _, v := range []struct {
 		kernel, on string
@@ -147,56 +148,56 @@ func TestTile(t *testing.T) {
 		k, _ := findKernel(t, v.kernel, "")
 		s, err := Tile(k, v.p, gpuModel(t, v.on))
 		if err != nil || v.want != "" && s.String() != v.want {
-			t.Errorf("%s of %v: %v, %v, want %s", v.kernel, v.p, s, err, v.want)
+			t.Errorf("%s, %v: got tile %v, error %v, want %s", v.kernel, v.p, s, err, v.want)
 			continue
 		}
 		x := explain(t, v.kernel, s.String(), v.on, v.p)
 		tiles := ceilDiv(v.p.M, s.M) * ceilDiv(v.p.N, s.N)
 		if x.Launch.Blocks != v.blocks || x.Launch.Tiles[0]*x.Launch.Tiles[1] != tiles || strings.Contains(x.Text(), "tile after tile") != (v.blocks < tiles) {
-			t.Errorf("%s of %v in %v: %+v, want %d tiles of %d blocks", v.kernel, v.p, s, x.Launch, tiles, v.blocks)
+			t.Errorf("%s, %v, tile %v: got %+v, want %d tiles in %d blocks", v.kernel, v.p, s, x.Launch, tiles, v.blocks)
 		}
 		if strings.Contains(x.Text(), "NaN") {
-			t.Errorf("%s of %v: NaN in\n%s", v.kernel, v.p, x.Text())
+			t.Errorf("%s, %v: found NaN in\n%s", v.kernel, v.p, x.Text())
 		}
 	}
 	k, _ := findKernel(t, "wgmma", "")
 	if s, err := Tile(k, problem(t, dtype.F64, 64, 64, 64, false, false), gpuModel(t, "h200")); !errors.Is(err, gemm.ErrUnsupported) {
-		t.Errorf("tile %v, %v for what the kernel does not multiply", s, err)
+		t.Errorf("float64: got tile %v, error %v, want ErrUnsupported", s, err)
 	}
 }
 
-// TestFit: how many blocks an SM holds, and the roofline.
+// TestFit checks the number of blocks per SM and the roofline.
 func TestFit(t *testing.T) {
 	p := problem(t, dtype.F32, 1024, 1024, 1024, false, false)
 	x := explain(t, "tiled", "32", "rtx3090", p)
 	if x.Fit.TwoBlocks || x.Fit.Occupancy.Blocks != 1 || !strings.Contains(x.Text(), "Do at least two blocks fit? No: 1.") {
-		t.Errorf("two blocks of 1,024 threads on an SM of 1,536: %+v", x.Fit)
+		t.Errorf("blocks of 1,024 threads on an SM of 1,536: got %+v, want one", x.Fit)
 	}
 	x = explain(t, "tiled", "16", "t4", p)
 	if !x.Fit.TwoBlocks || x.Fit.Occupancy.Blocks != 4 || x.Fit.Occupancy.Launch.SharedBytes != 2048 || x.Fit.Waves.Count != 26 {
-		t.Errorf("tile 16 on a T4: %+v", x.Fit)
+		t.Errorf("tile 16 on a T4: got %+v", x.Fit)
 	}
-	// 8.1 TFLOP/s and 320 GB/s: A and B go through memory 64 times each, C once.
+	// The T4 has 8.1 TFLOP/s and 320 GB/s. A and B are loaded 64 times each, C is stored once.
 	v := x.Traffic[len(x.Traffic)-1]
 	want := (2*64 + 1) * 1024 * 1024 * 4.0
 	if v.Bytes != want || v.Bound.By != model.Memory || math.Abs(v.Bound.Seconds/(want/320e9)-1) > 1e-9 {
-		t.Errorf("asked: %+v, want %v bytes, bound by memory", v, want)
+		t.Errorf("requested: got %+v, want %v bytes, bound by memory", v, want)
 	}
 	if v := x.Traffic[0]; v.Bytes != 3*1024*1024*4 || v.Bound.By != model.Compute || math.Abs(v.Bound.Seconds/(p.Flops()/8.1e12)-1) > 1e-9 {
-		t.Errorf("once: %+v", v)
+		t.Errorf("minimum: got %+v, want 12 MiB, bound by compute", v)
 	}
 	if x.Roof.Ridge != 8.1e12/320e9 {
-		t.Errorf("ridge %v", x.Roof.Ridge)
+		t.Errorf("got ridge %v, want %v", x.Roof.Ridge, 8.1e12/320e9)
 	}
 	k, s := findKernel(t, "blocked", "")
 	x, err := New(t.Context(), k, s, p, gpuModel(t, "h200"), Options{Registers: 128})
 	if err != nil || x.Fit.Occupancy.Binding[0] != model.Registers || !x.Fit.RegistersCounted {
-		t.Errorf("128 registers: %+v, %v", x.Fit, err)
+		t.Errorf("128 registers: got %+v, error %v; want registers to bind", x.Fit, err)
 	}
 }
 
-// TestBarriers: an explanation speaks of barriers where the kernel's text has one, and else says
-// why its threads need not wait.
+// TestBarriers checks that the text mentions barriers only if the kernel has one, and otherwise
+// explains why its threads need not wait.
 func TestBarriers(t *testing.T) {
 	for _, k := range choose.Kernels() {
 		shapes := k.Tiles
@@ -204,12 +205,12 @@ func TestBarriers(t *testing.T) {
 		unsynchronised := k.Name == "naive"
 		text := x.Text()
 		if x.Fit.Barriers == unsynchronised || strings.Contains(text, "barrier") == unsynchronised || strings.Contains(text, "never wait for each other") != unsynchronised {
-			t.Errorf("%s: barriers: %v\n%s", k.Name, x.Fit.Barriers, text)
+			t.Errorf("%s: Barriers is %v\n%s", k.Name, x.Fit.Barriers, text)
 		}
 	}
 }
 
-// TestRateOf: the roof of a kernel is that of the units it computes on.
+// TestRateOf checks that the peak rate of a kernel is that of the units it uses.
 func TestRateOf(t *testing.T) {
 	for _, v := range []struct {
 		kernel    string
@@ -232,12 +233,12 @@ func TestRateOf(t *testing.T) {
 			products = 6
 		}
 		if got, n, err := rateOf(k, &p); err != nil || got != v.want || n != products {
-			t.Errorf("%s on %v in %v: %d of %v, %v, want %v", v.kernel, v.in, v.precision, n, got, err, v.want)
+			t.Errorf("%s on %v in %v: got %d products of %v, error %v, want %v", v.kernel, v.in, v.precision, n, got, err, v.want)
 		}
 	}
 	k, _ := findKernel(t, "naive", "")
 	if got, _, err := rateOf(k, problem(t, dtype.I8, 256, 256, 256, false, false)); err == nil {
-		t.Errorf("ordinary units on int8: %v, which the table does not have", got)
+		t.Errorf("int8 on CUDA cores: got %v, want an error", got)
 	}
 }
 
@@ -246,21 +247,21 @@ func TestPadding(t *testing.T) {
 	want := [3]float64{(112*48 - 100*33) * 4, (48*64 - 33*50) * 4, (112*64 - 100*50) * 4}
 	for i, o := range x.Matrices {
 		if o.ExtraBytes != want[i] {
-			t.Errorf("%+v, want %v bytes more", o, want[i])
+			t.Errorf("got %+v, want %v extra bytes", o, want[i])
 		}
 	}
 	total := (100*33 + 33*50 + 100*50) * 4.0
 	if x.M != 112 || x.N != 64 || x.K != 48 || math.Abs(x.Extra-(want[0]+want[1]+want[2])/total) > 1e-12 {
-		t.Errorf("%+v", x)
+		t.Errorf("got %+v", x)
 	}
 	if x := explain(t, "naive", "16", "h200", problem(t, dtype.F32, 32, 16, 7, false, false)).Padding; x.ExtraBytes != 0 {
-		t.Errorf("naive pads nothing along K: %+v", x)
+		t.Errorf("naive does not pad K: got %+v", x)
 	}
 }
 
-// TestMeasuredIsAsked: what the emulator counts on products with ragged edges is what
-// the formulas say, and no checker finds a fault.
-func TestMeasuredIsAsked(t *testing.T) {
+// TestCountersMatchFormulas checks, for products with partial tiles, that the emulator counts the
+// bytes and operations of the formulas, and that no checker finds a fault.
+func TestCountersMatchFormulas(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -281,7 +282,7 @@ func TestMeasuredIsAsked(t *testing.T) {
 			p.Precision = precision
 			on := "a100-sxm-80gb"
 			if k.SM > 80 {
-				on, s = "h200", k.Tiles[len(k.Tiles)-1-rng.IntN(2)] // which are emulated fast
+				on, s = "h200", k.Tiles[len(k.Tiles)-1-rng.IntN(2)] // small tiles are emulated faster
 			}
 			if k.Supports(p) != nil || k.Fits(p, s) != nil || k.SharedBytes(k.Config(p, s)) > 160<<10 {
 				continue
@@ -290,63 +291,60 @@ func TestMeasuredIsAsked(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			asked, what := 0.0, fmt.Sprintf("%s %v, %v (%v %v)", k.Name, s, p, p.A.Trans, p.B.Trans)
+			requested, what := 0.0, fmt.Sprintf("%s %v, %v (%v %v)", k.Name, s, p, p.A.Trans, p.B.Trans)
 			for _, a := range x.Measured.Global {
-				asked += float64(a.Asked)
+				requested += float64(a.RequestedBytes)
 				if a.Sectors < a.Ideal || a.Transactions < a.HalfWarps {
-					t.Errorf("%s: fewer than can be: %+v", what, a)
+					t.Errorf("%s: counts below the ideal: %+v", what, a)
 				}
 			}
-			if want := x.Traffic[len(x.Traffic)-1].Bytes; x.Measured.M == p.M && x.Measured.N == p.N && x.Measured.K == p.K && asked != want {
-				t.Errorf("%s: %v bytes asked, by the formula %v", what, asked, want)
+			if want := x.Traffic[len(x.Traffic)-1].Bytes; x.Measured.M == p.M && x.Measured.N == p.N && x.Measured.K == p.K && requested != want {
+				t.Errorf("%s: requested %v bytes, want %v by the formula", what, requested, want)
 			}
 			if len(x.Measured.Findings) > 0 {
 				t.Errorf("%s: %s", what, strings.Join(x.Measured.Findings, "\n"))
 			}
 			if m := x.Measured; m.Flops != int64(2*m.M*m.N*m.K) || m.Issued < m.Flops {
-				t.Errorf("%s: %d operations, %d issued for %d×%d×%d", what, m.Flops, m.Issued, m.M, m.N, m.K)
+				t.Errorf("%s: got %d operations, %d issued, for %d×%d×%d", what, m.Flops, m.Issued, m.M, m.N, m.K)
 			}
 		}
 	}
 }
 
-// TestThenAndNow: what a warp's accesses take, in kernels where it can be told by hand.
-func TestThenAndNow(t *testing.T) {
+// TestHistoricCounters checks sectors and transactions of accesses that can be counted by hand.
+func TestHistoricCounters(t *testing.T) {
 	p := problem(t, dtype.F32, 64, 64, 64, false, false)
-	global := func(x *Explanation, what string) (now, then float64) {
+	global := func(x *Explanation, what string) (sectors, transactions float64) {
 		for _, a := range x.Measured.Global {
 			if a.What == what {
 				return float64(a.Sectors) / float64(a.Requests), float64(a.Transactions) / float64(a.HalfWarps)
 			}
 		}
-		t.Errorf("nothing is known of %s", what)
+		t.Errorf("no counters of %s", what)
 		return 0, 0
 	}
 	for _, c := range []struct {
-		kernel, what string
-		now, then    float64
+		kernel, what          string
+		sectors, transactions float64
 	}{
 		{"tiled", "load A", 4, 1}, {"tiled", "load B", 4, 1}, {"tiled", "store C", 4, 1},
-		// The threads of a half-warp want the same word of A, which once was no sequence.
+		// The threads of a half-warp load the same word of A, which was not coalesced at 1.0.
 		{"naive", "load A", 2, 16}, {"naive", "load B", 2, 1},
 	} {
-		if now, then := global(explain(t, c.kernel, "16", "h200", p), c.what); now != c.now || then != c.then {
-			t.Errorf("%s, %s: %v sectors and %v transactions, want %v and %v", c.kernel, c.what, now, then, c.now, c.then)
+		if s, n := global(explain(t, c.kernel, "16", "h200", p), c.what); s != c.sectors || n != c.transactions {
+			t.Errorf("%s, %s: got %v sectors and %v transactions, want %v and %v", c.kernel, c.what, s, n, c.sectors, c.transactions)
 		}
 	}
-	// Matrices that are transposed are stored down the columns of tiles, which are a
-	// column wider for that.
+	// Transposed matrices are stored along the columns of tiles. Padding of the tiles' rows
+	// avoids bank conflicts.
 	for _, a := range explain(t, "tiled", "32", "h200", problem(t, dtype.F32, 64, 64, 64, true, true)).Measured.Shared {
 		if a.Wavefronts != a.Ideal {
-			t.Errorf("%+v: bank conflicts", a)
+			t.Errorf("bank conflicts: %+v", a)
 		}
 	}
 }
 
-func TestCoalescedThen(t *testing.T) {
-}
-
-// TestText: one explanation for a person to read, and the width of all of them.
+// TestText compares one explanation with testdata/tiled16.txt and checks the line length of others.
 func TestText(t *testing.T) {
 	got := explain(t, "tiled", "16", "t4", problem(t, dtype.F32, 1000, 1000, 1000, false, false)).Text()
 	path := filepath.Join("testdata", "tiled16.txt")
@@ -360,7 +358,7 @@ func TestText(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got != string(want) {
-		t.Errorf("%s has changed (TILEWORK_UPDATE=1 writes it anew):\n%s", path, got)
+		t.Errorf("%s differs (TILEWORK_UPDATE=1 updates it):\n%s", path, got)
 	}
 	for _, k := range choose.Kernels() {
 		for _, in := range []dtype.Type{dtype.F64, dtype.BF16, dtype.I8} {
@@ -369,9 +367,9 @@ func TestText(t *testing.T) {
 				if k.Supports(p) != nil {
 					continue
 				}
-				smallest := k.Tiles[len(k.Tiles)-1] // which any GPU holds
+				smallest := k.Tiles[len(k.Tiles)-1] // fits every GPU
 				if testing.Short() && (in != dtype.BF16 || on != "h200") {
-					continue // the long test has more of the same
+					continue // covered by the long test
 				}
 				if k.Fits(p, smallest) != nil || k.Target().Suffix != "" && on != "h200" {
 					continue
@@ -379,7 +377,7 @@ func TestText(t *testing.T) {
 				x := explain(t, k.Name, smallest.String(), on, p)
 				for line := range strings.Lines(x.Text()) {
 					if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width || strings.Contains(line, "%!") {
-						t.Errorf("%s %v: a line of %d columns: %s", k.Name, in, n, line)
+						t.Errorf("%s %v: got a line of %d columns: %s", k.Name, in, n, line)
 					}
 				}
 			}
@@ -399,10 +397,10 @@ func TestJSON(t *testing.T) {
 	}
 	again, err := json.Marshal(&y)
 	if err != nil || string(again) != string(first) {
-		t.Errorf("read back, %v:\n%s\nwant\n%s", err, again, first)
+		t.Errorf("round trip: got error %v,\n%s\nwant\n%s", err, again, first)
 	}
 	if y.Phase != x.Phase || y.Padding != x.Padding || len(y.Measured.Global) != len(x.Measured.Global) || *y.Roof != *x.Roof {
-		t.Errorf("%+v", y)
+		t.Errorf("round trip: got %+v", y)
 	}
 }
 
@@ -421,7 +419,7 @@ func TestBadInput(t *testing.T) {
 		want error
 		text string
 	}{
-		{"empty", problem(t, dtype.F32, 0, 4, 4, false, false), m, Options{}, s, gemm.ErrShape, "0×4×4"},
+		{"empty", problem(t, dtype.F32, 0, 4, 4, false, false), m, Options{}, s, gemm.ErrShape, "0×4×4: want sizes of at least 1"},
 		{"no terms", problem(t, dtype.F32, 4, 4, 0, false, false), m, Options{}, s, gemm.ErrShape, "4×4×0"},
 		{"old GPU", fine, &old, Options{}, s, gemm.ErrUnsupported, "needs sm_75"},
 		{"registers", fine, m, Options{Registers: 256}, s, gemm.ErrUnsupported, "at most 255 registers"},
@@ -429,7 +427,7 @@ func TestBadInput(t *testing.T) {
 		{"grid", problem(t, dtype.F32, 1<<37, 1, 1, false, false), m, Options{}, kernel.Tile{M: 2, N: 2, K: 2, RowsPerThread: 1, ColsPerThread: 1}, gemm.ErrUnsupported, "more blocks than a grid has"},
 	} {
 		if _, err := New(t.Context(), k, c.s, c.p, c.m, c.opt); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
-			t.Errorf("%s: %v, want %v with %q", c.name, err, c.want, c.text)
+			t.Errorf("%s: got error %v, want %v with %q", c.name, err, c.want, c.text)
 		}
 	}
 }

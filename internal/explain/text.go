@@ -9,12 +9,12 @@ import (
 	"tilework/internal/table"
 )
 
-// Text is the explanation for a reader, in lines of at most 100 columns.
+// Text returns the explanation as text with lines of at most 100 columns.
 func (x *Explanation) Text() string {
 	var d document
 	p := &x.Product
 	d.line("%s, %s: %d×%d · %d×%d on %s", x.Kernel, x.Config, p.M, p.K, p.K, p.N, x.GPU)
-	d.line("What it adds: %s.", x.Adds)
+	d.line("Technique: %s.", x.Adds)
 	x.work(&d)
 	x.Phase.text(&d, p, x.Launch.Threads)
 	x.traffic(&d)
@@ -35,18 +35,18 @@ func (x *Explanation) work(d *document) {
 	case l.Blocks == tiles:
 		d.row("grid", "%s%s of %s", cut, model.Count(l.Blocks, "block"), threads)
 	case l.Blocks > tiles:
-		d.row("grid", "%s%s, for each of them %s of %s", cut, model.Commas(tiles), model.Count(l.Blocks/tiles, "block"), threads)
+		d.row("grid", "%s%s, each computed by %s of %s", cut, model.Commas(tiles), model.Count(l.Blocks/tiles, "block"), threads)
 	default:
-		d.row("grid", "%s%s, for %s of %s, which stay and compute tile after tile", cut, model.Commas(tiles), model.Count(l.Blocks, "block"), threads)
+		d.row("grid", "%s%s, computed by %s of %s, which are persistent and compute tile after tile", cut, model.Commas(tiles), model.Count(l.Blocks, "block"), threads)
 	}
 	in := p.In
 	if p.Precision != "" {
-		in += ", multiplied in " + p.Precision
+		in += ", multiplied as " + p.Precision
 	}
-	d.row("types", "elements of %s, C in %s", in, p.Out)
+	d.row("types", "elements of A and B in %s, C in %s", in, p.Out)
 	d.row("summed", "%s", p.Sums)
 	if l.Packed != nil {
-		d.row("packed", "%s, by a launch before this one, as the kernel reads it", strings.Join(l.Packed, " and "))
+		d.row("packed", "%s, by a preceding launch, into the layout of the kernel", strings.Join(l.Packed, " and "))
 	}
 	d.flush()
 }
@@ -56,13 +56,13 @@ func (x *Phase) text(d *document, p *Product, threads int) {
 	switch {
 	case x.Cluster > 1:
 		sides = fmt.Sprintf("(%d + %d / %d) × %d", x.M, x.N, x.Cluster, x.K)
-		ofB = fmt.Sprintf(", which the %d blocks of a cluster load for each other", x.Cluster)
+		ofB = fmt.Sprintf(", shared by multicast among the %d blocks of a cluster", x.Cluster)
 	case x.M == x.N && x.N == x.K:
 		sides = fmt.Sprintf("2 × %d²", x.M)
 	}
 	switch x.Sharer {
 	case "thread":
-		d.heading("One step along K, each thread for itself")
+		d.heading("One step of a thread along K")
 		d.row("loads", "%d of A and %d of B = %s from global memory", x.M*x.K, x.N*x.K, model.Count(x.Loads, "element"))
 		d.row("operations", "%s, counted 2 each: %s operations", model.Count(x.FMAs, "FMA"), model.Commas(x.Operations))
 	default:
@@ -70,17 +70,17 @@ func (x *Phase) text(d *document, p *Product, threads int) {
 		d.row("loads", "%s = %s from global memory: %d×%d of A, %d×%d of B%s",
 			sides, model.Count(x.Loads, "element"), x.M, x.K, x.K, x.N, ofB)
 		d.row("operations", "%d × %d × %d = %s FMAs, counted 2 each: %s operations", x.M, x.N, x.K, model.Commas(x.FMAs), model.Commas(x.Operations))
-		who := "loads of its " + model.Count(threads, "thread")
+		who := "loads by its " + model.Count(threads, "thread")
 		if x.TensorReads {
-			who = "elements that the tensor cores read there themselves"
+			who = "elements that the tensor cores read directly"
 		}
-		d.row("shared memory", "%s %s: %.3g for each FMA", model.Commas(x.SharedLoads), who, float64(x.SharedLoads)/float64(x.FMAs))
+		d.row("shared memory", "%s %s: %.3g per FMA", model.Commas(x.SharedLoads), who, float64(x.SharedLoads)/float64(x.FMAs))
 		if x.Stages > 1 {
-			d.row("stages", "%d of %s: while one is multiplied, up to %d more are on their way", x.Stages, model.Count(x.StageBytes, "byte"), x.Stages-1)
+			d.row("stages", "%d of %s: up to %d are loaded while one is multiplied", x.Stages, model.Count(x.StageBytes, "byte"), x.Stages-1)
 		}
 	}
 	d.row("per load", "%s operations / %s loads = %.4g", model.Commas(x.Operations), model.Commas(x.Loads), x.PerLoad)
-	d.row("intensity", "%.4g operations a load / %s = %.4g %s/byte", x.PerLoad, model.Count(int(x.PerLoad/x.Intensity), "byte"), x.Intensity, p.Unit)
+	d.row("intensity", "%.4g operations per load / %s = %.4g %s/byte", x.PerLoad, model.Count(int(x.PerLoad/x.Intensity), "byte"), x.Intensity, p.Unit)
 	rounded := ""
 	if p.K%x.Step != 0 {
 		rounded = ", rounded up"
@@ -107,9 +107,9 @@ func (x *Explanation) traffic(d *document) {
 	unit := x.Product.Unit
 	rate := x.Roof.Rate
 	if x.Roof.Products > 1 {
-		rate = fmt.Sprintf("%s, %d products of which make one", rate, x.Roof.Products)
+		rate = fmt.Sprintf("%s, %d products per product of the kernel", rate, x.Roof.Products)
 	}
-	d.line("The roofline of %s: %s%s/s (%s), %sB/s; they meet at %.3g %s/byte.",
+	d.line("The roofline of %s: %s%s/s (%s) and %sB/s, with the ridge at %.3g %s/byte.",
 		x.GPU, si(x.Roof.Peak), unit, rate, si(x.Roof.Bandwidth), x.Roof.Ridge, unit)
 	for _, v := range x.Traffic {
 		d.row(v.What, "%.4g %s/byte: at least %s, bound by %s, at most %s%s/s",
@@ -129,76 +129,76 @@ func (x *Fit) text(d *document, l *Launch) {
 	}
 	d.line("Do at least two blocks fit? %s: %d.", answer, x.Occupancy.Blocks)
 	if !x.RegistersCounted {
-		d.line("Registers are not counted: the assembler gives them out, and they may allow fewer blocks.")
+		d.line("Registers are not counted, because the assembler allocates them. They may allow fewer blocks.")
 	}
 	if w := x.Waves; w != nil {
 		what := "block"
-		if l.Blocks < l.places() {
+		if l.Blocks < l.tileBlocks() {
 			what = "tile"
 		}
-		d.line("%s over %s at a time: %s, the last with %s; %.3g %% of all places have a %s.",
-			model.Count(l.places(), what), model.Commas(w.Slots), model.Count(w.Count, "wave"), model.Commas(w.Last), 100*w.Efficiency, what)
+		d.line("%s, %s at a time: %s, the last with %s; efficiency %.3g %%.",
+			model.Count(l.tileBlocks(), what), model.Commas(w.Slots), model.Count(w.Count, "wave"), model.Commas(w.Last), 100*w.Efficiency)
 	}
 }
 
-// waiting returns why the kernel does or does not profit from a second block on the SM.
+// waiting explains whether the kernel profits from a second block on the SM.
 func (x *Fit) waiting() string {
 	switch {
 	case !x.Barriers:
-		return "Its threads share no data and never wait for each other, only for their own loads: the more warps fit, the more loads are in flight.\n"
+		return "Its threads share no data and never wait for each other, only for their own loads. More resident warps keep more loads in flight.\n"
 	case x.Specialised:
-		return "It needs no second block: its warpgroups meet at no barrier while they multiply, and while one waits for a stage the copy engine " +
-			"and the tensor cores go on.\n"
+		return "It needs no second block: its warpgroups meet at no barrier while they multiply, and while one waits for a stage, " +
+			"TMA and the tensor cores continue.\n"
 	}
 	return x.Occupancy.Advice()
 }
 
 func (x *Padding) text(d *document) {
-	d.heading("If the matrices were padded to whole tiles instead")
+	d.heading("Padding the matrices to whole tiles")
 	if x.ExtraBytes == 0 {
-		d.line("It would cost nothing: the sizes are multiples of the tile's already.")
+		d.line("It would cost nothing: the sizes are multiples of the tile's.")
 		return
 	}
 	for _, o := range x.Matrices {
 		d.row(o.Name, "%d×%d → %d×%d\t+%s", o.Rows, o.Cols, o.Padded[0], o.Padded[1], bytesText(o.ExtraBytes))
 	}
 	d.flush()
-	d.line("Together %s more, %.3g %%: of memory on the GPU, and of the time to copy there and back.", bytesText(x.ExtraBytes), 100*x.Extra)
+	d.line("Together %s more, %.3g %%, in GPU memory and in transfers.", bytesText(x.ExtraBytes), 100*x.Extra)
 }
 
 func (x *Measured) text(d *document, of *Explanation) {
 	p, packed := &of.Product, of.Launch.Packed
-	d.heading("Counted by the emulator")
+	d.heading("Counters of the emulator")
 	if x.M == p.M && x.N == p.N && x.K == p.K {
-		d.line("The whole product, run with the checkers on.")
+		d.line("The whole product, with all checkers.")
 	} else {
-		d.line("The same text on %d×%d · %d×%d (rows as far apart as asked, modulo %d elements), with the checkers on.",
+		d.line("The same kernel on %d×%d · %d×%d, with all checkers (leading dimensions are equal modulo %d elements).",
 			x.M, x.K, x.K, x.N, ldPeriod)
 	}
 	if packed != nil {
-		d.line("The launch before it, which packs %s, is not counted here; bench --device emu counts both.", strings.Join(packed, " and "))
+		d.line("The preceding launch, which packs %s, is not counted here; bench --device emu counts both.", strings.Join(packed, " and "))
 	}
 	d.line("")
-	d.line("Global memory. Now a request of a warp moves each sector of %d bytes that it touches, once. Then (compute capability 1.0) "+
-		"a half-warp took 1 transaction if its thread k accessed word k of an aligned segment, else 1 for each thread.", sectorBytes)
-	d.row("access", "requests\tbytes asked\tsectors\ta request\tat best\tthen: transactions a half-warp")
+	d.line("Global memory. A request of a warp transfers each sector of %d bytes that it touches once. At compute capability 1.0, "+
+		"a half-warp took 1 transaction if its thread k accessed word k of an aligned segment, and otherwise 1 per thread.", sectorBytes)
+	d.row("access", "requests\tbytes\tsectors\tper request\tideal\tCC 1.0: transactions per half-warp")
 	for _, a := range x.Global {
-		d.row(a.What, "%s\t%s\t%s\t%s\t%s\t%s", commas(a.Requests), commas(a.Asked), commas(a.Sectors),
+		d.row(a.What, "%s\t%s\t%s\t%s\t%s\t%s", commas(a.Requests), commas(a.RequestedBytes), commas(a.Sectors),
 			per(a.Sectors, a.Requests), per(a.Ideal, a.Requests), per(a.Transactions, a.HalfWarps))
 	}
 	d.flush()
 	if len(x.Shared) > 0 {
 		d.line("")
-		d.line("Shared memory. Now 32 banks serve a warp in one wavefront, unless threads want different words of the same bank. Then " +
-			"16 banks served a half-warp. Of atomics and operations on mbarriers only the requests are counted.")
-		d.row("access", "requests\twavefronts\ta request\tat best\tthen: times what is best")
+		d.line("Shared memory. The 32 banks serve a warp in one wavefront, unless threads access different words of the same bank. At " +
+			"compute capability 1.x, 16 banks served a half-warp. Atomics and mbarrier operations have no wavefronts here.")
+		d.row("access", "requests\twavefronts\tper request\tideal\tCC 1.x: relative to ideal")
 		for _, a := range x.Shared {
 			if a.Ideal == 0 { // atomics
 				d.row(a.What, "%s\t–\t–\t–\t–", commas(a.Requests))
 				continue
 			}
 			d.row(a.What, "%s\t%s\t%s\t%s\t%s", commas(a.Requests), commas(a.Wavefronts),
-				per(a.Wavefronts, a.Requests), per(a.Ideal, a.Requests), per(a.Then, a.ThenIdeal))
+				per(a.Wavefronts, a.Requests), per(a.Ideal, a.Requests), per(a.Historic, a.HistoricIdeal))
 		}
 		d.flush()
 	}
@@ -206,16 +206,16 @@ func (x *Measured) text(d *document, of *Explanation) {
 	x.totals(d, of)
 }
 
-// totals are the counters of the whole run.
+// totals writes the counters of the whole run.
 func (x *Measured) totals(d *document, of *Explanation) {
-	const most = 6
+	const maxOpcodes = 6
 	var frequent []string
-	for _, o := range x.Opcodes[:min(most, len(x.Opcodes))] {
+	for _, o := range x.Opcodes[:min(maxOpcodes, len(x.Opcodes))] {
 		frequent = append(frequent, fmt.Sprintf("%s %s", o.Opcode, commas(o.Warps)))
 	}
-	d.row("instructions", "%s by warps; most often %s", commas(int64(x.Instructions)), strings.Join(frequent, ", "))
-	d.row("operations", "2·M·N·K = %s %s of the product; %s issued: the rest fills tiles and finishes C", commas(x.Flops), of.Product.Unit, commas(x.Issued))
-	d.row("touched", "%s different sectors, %s read and %s written: what moves if the cache forgets nothing",
+	d.row("instructions", "%s by warps; most frequently %s", commas(int64(x.Instructions)), strings.Join(frequent, ", "))
+	d.row("operations", "2·M·N·K = %s %s of the product; %s issued, including padding of tiles and the epilogue", commas(x.Flops), of.Product.Unit, commas(x.Issued))
+	d.row("distinct", "%s different sectors, %s read and %s written: the traffic with an unlimited cache",
 		commas(x.DistinctSectors), commas(x.SectorsRead), commas(x.SectorsWritten))
 	if len(x.Findings) == 0 {
 		barriers := ""
@@ -230,7 +230,7 @@ func (x *Measured) totals(d *document, of *Explanation) {
 	d.flush()
 }
 
-// seconds is a time in words: "265 µs"; of seconds nobody makes kiloseconds.
+// seconds formats a time: "265 µs". Times from 1,000 s on have no prefix.
 func seconds(s float64) string {
 	if s >= 1000 {
 		return model.Commas(int(s)) + " s"
@@ -238,8 +238,7 @@ func seconds(s float64) string {
 	return si(s) + "s"
 }
 
-// per is a ratio in words; of nothing there is none, as of half-warps where the copy engine
-// reads.
+// per formats the ratio a/b, or "–" if b is 0, such as half-warps of TMA loads.
 func per(a, b int64) string {
 	if b == 0 {
 		return "–"
@@ -249,28 +248,28 @@ func per(a, b int64) string {
 
 func commas(n int64) string { return model.Commas(int(n)) }
 
-// document is a text under headings, with aligned rows.
+// document builds a text with headings and aligned rows.
 type document struct {
 	strings.Builder
-	rows [][]string // not yet written: label and cells
+	rows [][]string // label and cells of the rows not written yet
 }
 
-// width is the columns that lines of prose keep to.
+// width is the maximum line length in columns.
 const width = 100
 
 func (d *document) heading(text string) { d.line("\n%s\n", strings.ToUpper(text)) }
 
-// line writes a line, broken where it is too long.
+// line writes a line and breaks it if it is too long.
 func (d *document) line(format string, args ...any) {
 	d.WriteString(table.Continue(fmt.Sprintf(format, args...), width) + "\n")
 }
 
-// row adds a row to the table that flush writes; tabs part its cells.
+// row adds a row to the table that flush writes. Tabs separate its cells.
 func (d *document) row(label, format string, args ...any) {
 	d.rows = append(d.rows, append([]string{label}, strings.Split(fmt.Sprintf(format, args...), "\t")...))
 }
 
-// flush writes the rows. What is too long goes on below its cell.
+// flush writes the rows with aligned cells. Long cells continue on the next line below their start.
 func (d *document) flush() {
 	var aligned strings.Builder
 	w := tabwriter.NewWriter(&aligned, 0, 0, 2, ' ', 0)

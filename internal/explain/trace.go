@@ -11,10 +11,10 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
-// MaxTrace is the largest M, N and K that are traced: more is no reading matter.
+// MaxTrace is the largest M, N and K of a trace. A larger trace would be too long to read.
 const MaxTrace = 16
 
-// Trace is what each thread of a kernel does to compute a tiny product of whole numbers.
+// Trace holds the work of each thread of a kernel that computes a tiny product of integers.
 type Trace struct {
 	Kernel string       `json:"kernel"`
 	Config string       `json:"config"`
@@ -24,20 +24,21 @@ type Trace struct {
 	Blocks []TraceBlock `json:"blocks"`
 }
 
-// TraceBlock is one block's phases.
+// TraceBlock holds the phases of a block.
 type TraceBlock struct {
 	Index  [3]int       `json:"index"` // x, y, z
 	Phases []TracePhase `json:"phases"`
 }
 
-// TracePhase is what a block does up to the barrier behind which sums have grown, or
-// one step of k where there are no barriers.
+// TracePhase is the work of a block up to the barrier after the sums, or one step along K for
+// kernels without barriers.
 type TracePhase struct {
 	Loads []TraceLoad `json:"loads"`
-	// Before and After are the barriers between Loads and Sums, and behind Sums.
+	// Before is the number of barriers between Loads and Sums, After the number of barriers after
+	// Sums.
 	Before int        `json:"barriers_before"`
 	Sums   []TraceSum `json:"sums"`
-	// Ahead is loaded for the next phase while the sums grow.
+	// Ahead holds the loads for the next phase that are issued with the sums (prefetching).
 	Ahead []TraceLoad `json:"ahead,omitempty"`
 	After int         `json:"barriers_after"`
 }
@@ -46,53 +47,53 @@ type TracePhase struct {
 type TraceLoad struct {
 	Thread [3]int  `json:"thread"` // x, y, z
 	Matrix string  `json:"matrix"` // "A" or "B"
-	Row    int     `json:"row"`    // of op(matrix)
+	Row    int     `json:"row"`    // in op(matrix)
 	Col    int     `json:"col"`
 	Value  float64 `json:"value"`
-	// Shared is where the thread puts it in shared memory: "As[0][1]"; empty for a
-	// kernel that multiplies it at once.
+	// Shared is the element of shared memory that receives the value, such as "As[0][1]". It is
+	// empty if the thread multiplies the value directly.
 	Shared string `json:"shared,omitempty"`
 }
 
-// TraceSum is what a thread adds to one element of C in a phase.
+// TraceSum is a thread's contribution to one element of C in a phase.
 type TraceSum struct {
 	Thread [3]int      `json:"thread"`
 	Row    int         `json:"row"`
 	Col    int         `json:"col"`
 	Terms  []TraceTerm `json:"terms"`
 	Added  float64     `json:"added"`
-	Sum    float64     `json:"sum"` // with those of the phases before
+	Sum    float64     `json:"sum"` // including the previous phases
 }
 
-// TraceTerm is A[row][K]·B[K][col].
+// TraceTerm is the product A[row][K]·B[K][col].
 type TraceTerm struct {
 	K int     `json:"k"`
 	A float64 `json:"a"`
 	B float64 `json:"b"`
 }
 
-// NewTrace runs the kernel for p with tiles of shape s on the emulator, which tells of
-// every access to memory, and maps what it tells back to the matrices. That the partial
-// sums it derives give the C that the kernel wrote is checked.
+// NewTrace runs the kernel for p with tiles of shape s on the emulator and maps each memory access
+// to an element of the matrices. It checks that the traced sums equal the C that the kernel
+// computes.
 //
-// The errors are those of [New], and ErrUnsupported for a product that is larger than
-// [MaxTrace] or more than op(A)·op(B).
+// The errors are those of [New], and ErrUnsupported if p is larger than [MaxTrace] or is not a
+// plain product op(A)·op(B), or if the kernel cannot be traced.
 func NewTrace(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) (*Trace, error) {
 	switch {
 	case max(p.M, p.N, p.K) > MaxTrace:
-		return nil, fmt.Errorf("%w: a trace of %d×%d×%d: want at most %d in each", gemm.ErrUnsupported, p.M, p.N, p.K, MaxTrace)
+		return nil, fmt.Errorf("%w: a trace of %d×%d×%d: want at most %d for M, N and K", gemm.ErrUnsupported, p.M, p.N, p.K, MaxTrace)
 	case k.Tensor:
-		return nil, fmt.Errorf("%w: a trace of kernel %s: a warp's threads multiply together, and none has a term of its own", gemm.ErrUnsupported, k.Name)
+		return nil, fmt.Errorf("%w: a trace of kernel %s: tensor cores do not assign terms to threads", gemm.ErrUnsupported, k.Name)
 	case k.KPerThread > 0:
-		return nil, fmt.Errorf("%w: a trace of kernel %s: its threads share out K and exchange what they have summed", gemm.ErrUnsupported, k.Name)
+		return nil, fmt.Errorf("%w: a trace of kernel %s: its threads partition K and exchange partial sums", gemm.ErrUnsupported, k.Name)
 	case p.Alpha != 1 || p.Beta != 0 || p.Epilogue != gemm.Epilogue{}:
-		return nil, fmt.Errorf("%w: a trace of a product with alpha, beta, bias or activation", gemm.ErrUnsupported)
+		return nil, fmt.Errorf("%w: a trace of a product with alpha %v, beta %v and epilogue %q: want alpha 1, beta 0 and no epilogue", gemm.ErrUnsupported, p.Alpha, p.Beta, p.Epilogue.String())
 	}
 	j, err := newJob(k, s, p, k.Target(), 1)
 	if err != nil {
 		return nil, err
 	}
-	a, b := digits(p.A.Type, p.K), backwards(p.B.Type, p.N)
+	a, b := digits(p.A.Type, p.K), reversedDigits(p.B.Type, p.N)
 	m, err := j.load(a, b)
 	if err != nil {
 		return nil, err
@@ -121,7 +122,7 @@ func elements(rows, cols int, element func(i, j int) float64) [][]float64 {
 	return all
 }
 
-// check compares the sums that the trace arrived at with C, as rounded to its type.
+// check compares the traced sums, rounded to C's type, with C.
 func (t *Trace) check(p *gemm.Problem) error {
 	sums := map[[2]int]float64{}
 	for _, b := range t.Blocks {
@@ -136,23 +137,23 @@ func (t *Trace) check(p *gemm.Problem) error {
 		for j, c := range row {
 			p.C.Type.Set(one, 0, sums[[2]int{i, j}])
 			if got := p.C.Type.At(one, 0); got != c {
-				return fmt.Errorf("kernel %s (%s) computes in a way that cannot be traced: C[%d][%d] is %v, and its loads give %v", t.Kernel, t.Config, i, j, c, got)
+				return fmt.Errorf("the trace of kernel %s (%s) is incomplete: C[%d][%d] is %v, but the traced loads sum to %v", t.Kernel, t.Config, i, j, c, got)
 			}
 		}
 	}
 	return nil
 }
 
-// cell is an element of A or B.
+// cell is an element of A, B or C.
 type cell struct {
 	matrix   string
 	row, col int
 }
 
-// section is what happens between two barriers.
+// section holds the accesses between two barriers.
 type section struct {
 	loads []TraceLoad
-	reads map[int]map[cell]bool // by thread: what it multiplies
+	reads map[int]map[cell]bool // the elements that each thread multiplies
 }
 
 func newSection() *section { return &section{reads: map[int]map[cell]bool{}} }
@@ -164,8 +165,8 @@ func (s *section) read(thread int, c cell) {
 	s.reads[thread][c] = true
 }
 
-// phases adds up a block's sections, which barriers may part: owner says which thread
-// stored which element of C.
+// phases combines the sections of a block into phases. barriers reports whether barriers separate
+// the sections. owner is the thread that stored each element of C.
 func (t *Trace) phases(sections []*section, barriers bool, owner map[cell]int, thread func(int) [3]int) []TracePhase {
 	var list []TracePhase
 	sums := map[cell]float64{}
@@ -214,8 +215,8 @@ func (t *Trace) phases(sections []*section, barriers bool, owner map[cell]int, t
 	return list
 }
 
-// summedBy is the thread that summed element c of C: the one that stored it or, where
-// sums change hands before they are stored, the first that multiplied what c is made of.
+// summedBy returns the thread that summed element c of C: the thread that stored it, or, if threads
+// exchange sums before the store, the first thread that multiplied the operands of c.
 func summedBy(sections []*section, storer int, c cell) int {
 	multiplied := func(s *section, thread int) bool {
 		for x := range s.reads[thread] {
@@ -240,12 +241,12 @@ func summedBy(sections []*section, storer int, c cell) int {
 	return storer
 }
 
-// compareThreads orders threads, or blocks, by their numbers.
+// compareThreads orders the indices of threads, or of blocks.
 func compareThreads(a, b [3]int) int {
 	return cmp.Or(cmp.Compare(a[2], b[2]), cmp.Compare(a[1], b[1]), cmp.Compare(a[0], b[0]))
 }
 
-// byStep makes a section for each k of one whose loads are multiplied at once.
+// byStep splits a section of a kernel without barriers into one section for each step along K.
 func (s *section) byStep(depth int) []*section {
 	steps := make([]*section, depth)
 	for i := range steps {

@@ -24,21 +24,21 @@ func trace(t *testing.T, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) *Trac
 	return x
 }
 
-// TestTraceTextbook: the exercise with 4×4 matrices and a tile of 2, whose first block
-// is written out in every textbook.
+// TestTraceTextbook traces the textbook exercise with 4×4 matrices and tiles of 2, whose first
+// block is known.
 func TestTraceTextbook(t *testing.T) {
 	k, s := findKernel(t, "tiled", "2")
 	x := trace(t, k, s, problem(t, dtype.F32, 4, 4, 4, false, false))
 	if len(x.Blocks) != 4 {
-		t.Fatalf("%d blocks, want 4", len(x.Blocks))
+		t.Fatalf("got %d blocks, want 4", len(x.Blocks))
 	}
 	b := x.Blocks[0]
 	if b.Index != [3]int{} || len(b.Phases) != 2 {
-		t.Fatalf("block %v with %d phases, want (0,0,0) with 2", b.Index, len(b.Phases))
+		t.Fatalf("got block %v with %d phases, want (0,0,0) with 2", b.Index, len(b.Phases))
 	}
 	for phase, ph := range b.Phases {
 		if len(ph.Loads) != 8 || len(ph.Sums) != 4 || ph.Before != 1 || ph.After != 1 || ph.Ahead != nil {
-			t.Fatalf("phase %d: %+v", phase, ph)
+			t.Fatalf("phase %d: got %+v, want 8 loads, 4 sums and 2 barriers", phase, ph)
 		}
 		for i, l := range ph.Loads {
 			ty, tx := i/2/2, i/2%2
@@ -48,24 +48,24 @@ func TestTraceTextbook(t *testing.T) {
 			}
 			want.Value = map[string][][]float64{"A": x.A, "B": x.B}[want.Matrix][want.Row][want.Col]
 			if l != want {
-				t.Errorf("phase %d: %+v, want %+v", phase, l, want)
+				t.Errorf("phase %d: got %+v, want %+v", phase, l, want)
 			}
 		}
 	}
 	// A's first row is 1 2 3 4, B's first column 9 5 1 6.
 	want := TraceSum{Thread: [3]int{}, Terms: []TraceTerm{{0, 1, 9}, {1, 2, 5}}, Added: 19, Sum: 19}
 	if got := b.Phases[0].Sums[0]; !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 	want = TraceSum{Thread: [3]int{}, Terms: []TraceTerm{{2, 3, 1}, {3, 4, 6}}, Added: 27, Sum: 46}
 	if got := b.Phases[1].Sums[0]; !reflect.DeepEqual(got, want) {
-		t.Errorf("%+v, want %+v", got, want)
+		t.Errorf("got %+v, want %+v", got, want)
 	}
 	text := x.Text()
 	for _, want := range []string{
 		"thread (1,0)  loads A[1][0] = 5 → As[1][0], B[1][0] = 5 → Bs[1][0]\n",
 		"thread (0,0)  C[0][0] += A[0][2]·B[2][0] + A[0][3]·B[3][0] = 3·1 + 4·6 = 27, now 46\n",
-		"BLOCK (1,0)", "barrier: all that was loaded is there",
+		"BLOCK (1,0)", "barrier: all loads are complete",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the text lacks %q:\n%s", want, text)
@@ -73,10 +73,9 @@ func TestTraceTextbook(t *testing.T) {
 	}
 }
 
-// TestTraceIsTheProduct: of every kernel and type, whole and ragged: each element of C
-// is the sum of all of its terms, each once and in order, and only the elements that
-// are there are loaded.
-func TestTraceIsTheProduct(t *testing.T) {
+// TestTraceSums checks the traces of every kernel and type, with full and partial tiles: each
+// element of C is the sum of all its terms, once each and in order, and no load is out of bounds.
+func TestTraceSums(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -89,7 +88,7 @@ func TestTraceIsTheProduct(t *testing.T) {
 		if k.Tensor || k.KPerThread > 0 {
 			p := problem(t, k.Types()[0], 4, 4, 4, false, false)
 			if _, err := NewTrace(t.Context(), k, k.Tiles[0], p); !errors.Is(err, gemm.ErrUnsupported) {
-				t.Errorf("a trace of %s: %v", k.Name, err)
+				t.Errorf("a trace of %s: got error %v, want ErrUnsupported", k.Name, err)
 			}
 			continue
 		}
@@ -111,20 +110,20 @@ func checkTrace(t *testing.T, x *Trace, p *gemm.Problem) {
 			for _, l := range append(ph.Loads, ph.Ahead...) {
 				m := map[string][][]float64{"A": x.A, "B": x.B}[l.Matrix]
 				if l.Row >= len(m) || l.Col >= len(m[0]) || m[l.Row][l.Col] != l.Value {
-					t.Errorf("%s: %+v", what, l)
+					t.Errorf("%s: wrong load %+v", what, l)
 				}
 			}
 			for _, s := range ph.Sums {
 				c := [2]int{s.Row, s.Col}
 				for _, term := range s.Terms {
 					if term.K != terms[c] {
-						t.Errorf("%s: C%v has term %d where %d is next", what, c, term.K, terms[c])
+						t.Errorf("%s: C%v: got term %d, want term %d", what, c, term.K, terms[c])
 					}
 					terms[c]++
 					sums[c] += x.A[s.Row][term.K] * x.B[term.K][s.Col]
 				}
 				if s.Sum != sums[c] {
-					t.Errorf("%s: C%v is %v, by its terms %v", what, c, s.Sum, sums[c])
+					t.Errorf("%s: C%v is %v, want %v, the sum of its terms", what, c, s.Sum, sums[c])
 				}
 			}
 		}
@@ -132,20 +131,20 @@ func checkTrace(t *testing.T, x *Trace, p *gemm.Problem) {
 	for i := range p.M {
 		for j := range p.N {
 			if terms[[2]int{i, j}] != p.K {
-				t.Errorf("%s: C[%d][%d] has %d terms", what, i, j, terms[[2]int{i, j}])
+				t.Errorf("%s: C[%d][%d] has %d terms, want %d", what, i, j, terms[[2]int{i, j}], p.K)
 			}
 		}
 	}
 }
 
-// TestTraceCheck: a C that the loads do not explain is an error.
+// TestTraceCheck checks that a C that differs from the traced sums is an error.
 func TestTraceCheck(t *testing.T) {
 	k, s := findKernel(t, "tiled", "2")
 	p := problem(t, dtype.F32, 4, 4, 4, false, false)
 	x := trace(t, k, s, p)
 	x.C[3][2]++
 	if err := x.check(p); err == nil || !strings.Contains(err.Error(), "C[3][2]") {
-		t.Errorf("a wrong C: %v", err)
+		t.Errorf("wrong C[3][2]: got error %v", err)
 	}
 }
 
@@ -158,11 +157,11 @@ func TestTraceJSON(t *testing.T) {
 	}
 	var y Trace
 	if err := json.Unmarshal(text, &y); err != nil || !reflect.DeepEqual(&y, x) {
-		t.Errorf("read back, %v:\n%+v\nwant\n%+v", err, y, x)
+		t.Errorf("round trip: got error %v,\n%+v\nwant\n%+v", err, y, x)
 	}
 }
 
-func TestTraceRefuses(t *testing.T) {
+func TestTraceErrors(t *testing.T) {
 	k, s := findKernel(t, "tiled", "2")
 	scaled := problem(t, dtype.F32, 4, 4, 4, false, false)
 	scaled.Alpha = 2
@@ -174,7 +173,7 @@ func TestTraceRefuses(t *testing.T) {
 		{scaled, "alpha"},
 	} {
 		if _, err := NewTrace(t.Context(), k, s, c.p); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%v, want %q", err, c.want)
+			t.Errorf("got error %v, want %q", err, c.want)
 		}
 	}
 }

@@ -5,15 +5,15 @@ import (
 	"strings"
 )
 
-// Text is the trace for a reader, in lines of at most 100 columns.
+// Text returns the trace as text with lines of at most 100 columns.
 func (t *Trace) Text() string {
 	var d document
 	d.line("%s, %s: %d×%d · %d×%d, step by step", t.Kernel, t.Config, len(t.A), len(t.B), len(t.B), len(t.B[0]))
-	d.line("Threads are written as blocks are, (y,x); M[i][j] is row i, column j.")
+	d.line("Threads and blocks are written as (y,x). M[i][j] is row i, column j.")
 	d.matrix("A", t.A)
 	d.matrix("B", t.B)
 	for _, b := range t.Blocks {
-		d.heading("Block " + place(b.Index))
+		d.heading("Block " + indexText(b.Index))
 		for i, ph := range b.Phases {
 			d.line("Phase %d", i)
 			ph.text(&d)
@@ -38,7 +38,7 @@ func (d *document) matrix(name string, rows [][]float64) {
 func (ph *TracePhase) text(d *document) {
 	loadLines(d, "loads", ph.Loads)
 	if ph.Before > 0 {
-		d.line("  barrier: all that was loaded is there")
+		d.line("  barrier: all loads are complete")
 	}
 	for _, s := range ph.Sums {
 		var symbols, values []string
@@ -46,17 +46,17 @@ func (ph *TracePhase) text(d *document) {
 			symbols = append(symbols, fmt.Sprintf("A[%d][%d]·B[%d][%d]", s.Row, term.K, term.K, s.Col))
 			values = append(values, fmt.Sprintf("%v·%v", term.A, term.B))
 		}
-		d.row("thread "+place(s.Thread), "C[%d][%d] += %s = %s = %v, now %v",
+		d.row("thread "+indexText(s.Thread), "C[%d][%d] += %s = %s = %v, now %v",
 			s.Row, s.Col, strings.Join(symbols, " + "), strings.Join(values, " + "), s.Added, s.Sum)
 	}
 	d.flush()
 	loadLines(d, "loads ahead", ph.Ahead)
 	if ph.After > 0 {
-		d.line("  barrier: all that was there has been multiplied")
+		d.line("  barrier: all threads have finished with these tiles")
 	}
 }
 
-// loadLines has a line for all that a thread loads.
+// loadLines writes one row for the loads of each thread.
 func loadLines(d *document, verb string, list []TraceLoad) {
 	var order [][3]int
 	loads := map[[3]int][]string{}
@@ -71,13 +71,13 @@ func loadLines(d *document, verb string, list []TraceLoad) {
 		loads[l.Thread] = append(loads[l.Thread], text)
 	}
 	for _, thread := range order {
-		d.row("thread "+place(thread), "%s %s", verb, strings.Join(loads[thread], ", "))
+		d.row("thread "+indexText(thread), "%s %s", verb, strings.Join(loads[thread], ", "))
 	}
 	d.flush()
 }
 
-// place is an index as matrices have them, rows first; z is left out where it is 0.
-func place(at [3]int) string {
+// indexText formats an index with y before x, like a row and column. It omits z if z is 0.
+func indexText(at [3]int) string {
 	if at[2] == 0 {
 		return fmt.Sprintf("(%d,%d)", at[1], at[0])
 	}

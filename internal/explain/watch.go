@@ -9,19 +9,19 @@ import (
 	"tilework/ptx/emu"
 )
 
-// watcher is an observer that follows the elements of A and B from global memory
-// through registers and shared memory to the threads that multiply them.
+// watcher is an observer that follows the elements of A and B from global memory through registers
+// and shared memory to the threads that multiply them.
 type watcher struct {
 	machine *machine
 	trace   *Trace
 	aliases map[string]string
 }
 
-// aliases says of each register that another one's value is moved or converted to,
-// which one that is. A bfloat16 is converted by a shift, 8-bit floats by shifts, masks, a
-// product with a constant and a choice between that and a NaN.
+// aliases maps each register that holds a moved or converted value to the register of the original
+// value. A bfloat16 is converted by a shift. 8-bit floats are converted by shifts, masks, a
+// multiplication by a constant, and a selection between the result and NaN.
 func aliases(m *ptx.Module) map[string]string {
-	of := map[string]string{}
+	sources := map[string]string{}
 	for _, f := range m.Funcs() {
 		f.Body.Walk(func(s ptx.Stmt) {
 			i, ok := s.(*ptx.Instr)
@@ -31,18 +31,18 @@ func aliases(m *ptx.Module) map[string]string {
 			to := registers(i.Args[0])
 			for _, source := range i.Args[1:] {
 				if from := registers(source); len(to) == 1 && len(from) == 1 {
-					of[to[0]] = from[0]
+					sources[to[0]] = from[0]
 					return
 				}
 			}
 		})
 	}
-	return of
+	return sources
 }
 
 var conversions = []string{"mov", "cvt", "shl", "and", "or", "mul", "selp"}
 
-// registers are the names of an operand's registers, in order.
+// registers returns the names of an operand's registers, in order.
 func registers(o ptx.Operand) []string {
 	switch o := o.(type) {
 	case *ptx.Name:
@@ -57,9 +57,9 @@ func registers(o ptx.Operand) []string {
 	return nil
 }
 
-// origin is the register that a value was loaded to.
+// origin returns the register into which a value was loaded.
 func (w *watcher) origin(register string) string {
-	for range len(w.aliases) { // an alias of itself ends too
+	for range len(w.aliases) { // terminates even for a cycle
 		from, ok := w.aliases[register]
 		if !ok {
 			break
@@ -69,42 +69,42 @@ func (w *watcher) origin(register string) string {
 	return register
 }
 
-// held is a register of a thread.
-type held struct {
+// threadRegister is a register of a thread.
+type threadRegister struct {
 	thread   int
 	register string
 }
 
-// walk is one block's.
-type walk struct {
+// blockWatcher follows the accesses of one block.
+type blockWatcher struct {
 	*watcher
 	info     *emu.BlockInfo
 	sections []*section
-	loaded   map[held]int // index of the load in its section, for what waits in a register
-	from     map[held]*section
-	shared   map[int]cell // by offset: what lies there; nothing for a zero beyond the edge
-	owner    map[cell]int // by element of C: the thread that stores it
+	loaded   map[threadRegister]int // index, in its section, of the load whose value is in the register
+	from     map[threadRegister]*section
+	shared   map[int]cell // the element at each offset; none for zero padding
+	owner    map[cell]int // the thread that stores each element of C
 }
 
 // Block implements [emu.Observer].
 func (w *watcher) Block(b *emu.BlockInfo) *emu.Hooks {
-	x := &walk{watcher: w, info: b, sections: []*section{newSection()}, loaded: map[held]int{}, from: map[held]*section{}, shared: map[int]cell{}, owner: map[cell]int{}}
+	x := &blockWatcher{watcher: w, info: b, sections: []*section{newSection()}, loaded: map[threadRegister]int{}, from: map[threadRegister]*section{}, shared: map[int]cell{}, owner: map[cell]int{}}
 	return &emu.Hooks{Access: x.access, Barrier: x.barrier, End: x.end}
 }
 
-func (x *walk) now() *section { return x.sections[len(x.sections)-1] }
+func (x *blockWatcher) current() *section { return x.sections[len(x.sections)-1] }
 
-func (x *walk) barrier(b *emu.Barrier) {
+func (x *blockWatcher) barrier(b *emu.Barrier) {
 	if b.Kind == emu.BarrierComplete {
 		x.sections = append(x.sections, newSection())
 	}
 }
 
-func (x *walk) access(a *emu.Access) {
+func (x *blockWatcher) access(a *emu.Access) {
 	for mask := a.Mask; mask != 0; mask &= mask - 1 {
 		lane := bits.TrailingZeros32(mask)
 		thread := 32*a.Warp + lane
-		name, offset := x.machine.place(a.Space, a.Addr[lane])
+		name, offset := x.machine.locate(a.Space, a.Addr[lane])
 		switch {
 		case a.Space == ptx.Global && a.Kind == emu.Read && (name == "A" || name == "B"):
 			x.load(thread, name, offset, registers(a.Site.Instr.Args[0]))
@@ -115,42 +115,42 @@ func (x *walk) access(a *emu.Access) {
 				x.owner[cell{"C", row, col}] = thread
 			}
 		case a.Space == ptx.Shared && a.Kind == emu.Write:
-			x.put(thread, name, int(a.Addr[lane]), offset, a.Size, registers(a.Site.Instr.Args[1]))
+			x.store(thread, name, int(a.Addr[lane]), offset, a.Size, registers(a.Site.Instr.Args[1]))
 		case a.Space == ptx.Shared && a.Kind == emu.Read:
 			size := a.Size / max(len(registers(a.Site.Instr.Args[0])), 1)
 			for at := int(a.Addr[lane]); at < int(a.Addr[lane])+a.Size; at += size {
 				if c, ok := x.shared[at]; ok {
-					x.now().read(thread, c)
+					x.current().read(thread, c)
 				}
 			}
 		}
 	}
 }
 
-// load notes that a thread has loaded an element to each of the registers.
-func (x *walk) load(thread int, matrix string, offset int, to []string) {
+// load records that a thread loads consecutive elements into the given registers.
+func (x *blockWatcher) load(thread int, matrix string, offset int, to []string) {
 	l := x.machine.operand(matrix)
-	s := x.now()
+	s := x.current()
 	for i, r := range to {
 		row, col := element(l, offset+i*l.Type.Size())
-		at := held{thread, r}
+		at := threadRegister{thread, r}
 		x.loaded[at], x.from[at] = len(s.loads), s
 		value := x.trace.A
 		if matrix == "B" {
 			value = x.trace.B
 		}
 		s.loads = append(s.loads, TraceLoad{Thread: x.thread(thread), Matrix: matrix, Row: row, Col: col, Value: value[row][col]})
-		// Unless it goes to shared memory, the thread multiplies it itself.
+		// The thread multiplies the element itself unless it stores it in shared memory; see store.
 		s.read(thread, cell{matrix, row, col})
 	}
 }
 
-// put notes that a thread has stored its registers in an array in shared memory.
-func (x *walk) put(thread int, name string, addr, offset, bytes int, from []string) {
+// store records that a thread stores its registers in an array in shared memory.
+func (x *blockWatcher) store(thread int, name string, addr, offset, bytes int, from []string) {
 	size := bytes / max(len(from), 1)
 	for i, r := range from {
 		delete(x.shared, addr+i*size)
-		at := held{thread, x.origin(r)}
+		at := threadRegister{thread, x.origin(r)}
 		s := x.from[at]
 		if s == nil {
 			continue
@@ -165,7 +165,8 @@ func (x *walk) put(thread int, name string, addr, offset, bytes int, from []stri
 	}
 }
 
-// index writes element n of an array of the kernel's as the kernel's text declares it.
+// index returns the expression for element n of a shared array, with the dimensions that the kernel
+// declares.
 func (m *machine) index(name string, n int) string {
 	for _, f := range m.module.Funcs() {
 		f.Body.Walk(func(s ptx.Stmt) {
@@ -177,13 +178,13 @@ func (m *machine) index(name string, n int) string {
 	return name
 }
 
-// thread is a thread's place in the block by its number.
-func (x *walk) thread(n int) [3]int {
+// thread returns the index of thread number n in the block.
+func (x *blockWatcher) thread(n int) [3]int {
 	d := x.info.BlockDim
 	return [3]int{n % d.X, n / d.X % d.Y, n / d.X / d.Y}
 }
 
-func (x *walk) end() {
+func (x *blockWatcher) end() {
 	sections := x.sections
 	barriers := len(sections) > 1
 	if !barriers {

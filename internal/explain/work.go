@@ -10,40 +10,40 @@ import (
 	"tilework/internal/model"
 )
 
-// Phase is one step along K of those who share what they load: a block that keeps tiles
-// in shared memory, or a thread of a kernel that has none. For M×N elements of C they
-// load M×K elements of A and K×N of B from global memory.
+// Phase is one step along K of a sharer: a block that keeps tiles in shared memory, or a thread of
+// a kernel without shared memory. For M×N elements of C, a sharer loads M×K elements of A and K×N
+// elements of B from global memory.
 type Phase struct {
 	Sharer     string  `json:"sharer"` // "block" or "thread"
 	M          int     `json:"m"`
 	N          int     `json:"n"`
 	K          int     `json:"k"`
-	Step       int     `json:"step"`       // along K from a phase to the next: K, unless threads share that out
-	Count      int     `json:"count"`      // phases
-	Cluster    int     `json:"cluster"`    // blocks that load tiles of B for each other; 1 is none
-	Loads      int     `json:"loads"`      // elements: (M + N/Cluster)·K
+	Step       int     `json:"step"`       // along K to the next phase; larger than K if threads partition K
+	Count      int     `json:"count"`      // number of phases
+	Cluster    int     `json:"cluster"`    // blocks that share the loads of B by multicast; 1 without cluster
+	Loads      int     `json:"loads"`      // loaded elements: (M + N/Cluster)·K
 	FMAs       int     `json:"fmas"`       // M·N·K
 	Operations int     `json:"operations"` // 2·M·N·K
 	PerLoad    float64 `json:"operations_per_load"`
-	Intensity  float64 `json:"intensity"` // operations a byte loaded
-	// SharedLoads is the elements that are read from shared memory in a phase: by the
-	// block's threads, or where TensorReads says so by the tensor cores themselves.
+	Intensity  float64 `json:"intensity"` // operations per byte loaded
+	// SharedLoads is the number of elements that a phase reads from shared memory: by the tensor
+	// cores directly if TensorReads is set, and otherwise by the block's threads.
 	SharedLoads int  `json:"shared_loads"`
 	TensorReads bool `json:"tensor_reads"`
-	// Stages is how many phases' tiles shared memory has room for, StageBytes what one takes;
-	// 0 where the kernel leaves no choice.
+	// Stages is the number of pipeline stages in shared memory, and StageBytes the size of one.
+	// Both are 0 if the kernel has a fixed number of stages.
 	Stages     int `json:"stages,omitempty"`
 	StageBytes int `json:"stage_bytes,omitempty"`
 }
 
-// Intensity is how many operations a kernel with such tiles does for each byte of A and
-// B that its threads load from global memory.
+// Intensity returns the operations per byte of A and B that the threads load from global memory,
+// for a kernel with tiles of shape s.
 func Intensity(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) float64 {
 	return phaseOf(k, s, p).Intensity
 }
 
-// phaseOf is a phase by the shape of the tiles: one without steps along K shares
-// nothing, so that each thread goes along K by one and loads for its own elements.
+// phaseOf returns the phase for tiles of shape s. Without a K in the shape, each thread goes along
+// K in steps of one and loads its own elements.
 func phaseOf(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) Phase {
 	x := Phase{Sharer: "block", M: s.M, N: s.N, K: s.K, Cluster: max(s.ClusterM, 1)}
 	switch {
@@ -62,19 +62,19 @@ func phaseOf(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) Phase {
 	return x
 }
 
-// elementBytes is what a kernel loads for an element of A or B.
+// elementBytes returns the bytes that a kernel loads for an element of A or B.
 func elementBytes(p *gemm.Problem) int {
 	if p.Precision == gemm.F32x3 {
-		return 3 * dtype.BF16.Size() // its parts
+		return 3 * dtype.BF16.Size() // three parts
 	}
 	return p.A.Type.Size()
 }
 
-// warpgroupRows is the rows of C that one wgmma multiplies.
+// warpgroupRows is the number of rows of C that one wgmma computes.
 const warpgroupRows = 64
 
-// readShared counts what a phase of j reads from shared memory. Tensor cores share what a warp
-// has loaded among its threads, or read there themselves, for each 64 rows of C once.
+// readShared counts the elements that a phase of j reads from shared memory. The threads of a warp
+// load the operands of mma jointly. wgmma reads shared memory directly, once for each 64 rows of C.
 func (x *Phase) readShared(j *job) {
 	s, threads := j.config.Tile, j.launch.Block.Count()
 	if x.Sharer == "thread" {
@@ -94,13 +94,13 @@ func (x *Phase) readShared(j *job) {
 	}
 }
 
-// Roof is what bounds any kernel on the GPU.
+// Roof holds the roofline of the GPU, which bounds any kernel.
 type Roof struct {
 	Rate      string  `json:"rate"`
-	Products  int     `json:"products"`  // of the units, for each of the kernel's: 6 in f32x3
-	Peak      float64 `json:"peak"`      // operations a second, of the kernel's products
-	Bandwidth float64 `json:"bandwidth"` // bytes a second
-	Ridge     float64 `json:"ridge"`     // operations a byte at which the two meet
+	Products  int     `json:"products"`  // products of the units per product of the kernel: 6 for f32x3
+	Peak      float64 `json:"peak"`      // operations of the kernel per second
+	Bandwidth float64 `json:"bandwidth"` // bytes per second
+	Ridge     float64 `json:"ridge"`     // operations per byte at which the two bounds meet
 }
 
 func roofOf(k *kernel.Kernel, m *model.Model, p *gemm.Problem) (*Roof, error) {
@@ -116,26 +116,26 @@ func roofOf(k *kernel.Kernel, m *model.Model, p *gemm.Problem) (*Roof, error) {
 	return &Roof{Rate: rate.String(), Products: products, Peak: peak, Bandwidth: m.MemBandwidth, Ridge: peak / m.MemBandwidth}, nil
 }
 
-// Volume is a number of bytes that global memory might move for the whole product, and
-// what the roofline model makes of it.
+// Volume is a possible amount of global memory traffic for the whole product, with its roofline
+// bound.
 type Volume struct {
 	What      string  `json:"what"`
-	Why       string  `json:"why"` // the arithmetic, in words
+	Why       string  `json:"why"` // the arithmetic, as text
 	Bytes     float64 `json:"bytes"`
-	Intensity float64 `json:"intensity"` // operations a byte
-	// Bound is the roofline's, nil where the GPU has no roof.
+	Intensity float64 `json:"intensity"` // operations per byte
+	// Bound is the bound of the roofline, nil if Explanation.Roof is nil.
 	Bound *Bound `json:"bound,omitempty"`
 }
 
-// Bound is the least time that so many operations and bytes take.
+// Bound is the least time for the operations and bytes of a Volume.
 type Bound struct {
 	Seconds float64     `json:"seconds"`
 	By      model.Bound `json:"by"`
-	Attain  float64     `json:"attain"` // operations a second
+	Attain  float64     `json:"attain"` // operations per second
 }
 
-// volumes are the least bytes that any kernel moves, those that the threads ask for
-// and those that the warps move for that, by what the emulator measured.
+// volumes returns the least traffic of any kernel, the traffic in whole sectors as measured by the
+// emulator, and the bytes that the threads request.
 func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error) {
 	in, out := float64(p.A.Type.Size()), float64(p.C.Type.Size())
 	rows, cols, depth := float64(p.M), float64(p.N), float64(p.K)
@@ -143,16 +143,16 @@ func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error)
 	if p.Beta != 0 {
 		c *= 2 // read and written
 	}
-	// A is loaded once for each sharer's columns of C, B once for each one's rows, or a
-	// cluster's.
+	// A is loaded once for each Phase.N columns of C. B is loaded once for each Phase.M rows of C,
+	// or for the rows of a cluster.
 	timesA, timesB := ceilDiv(p.N, x.Phase.N), ceilDiv(p.M, x.Phase.M*x.Phase.Cluster)
 	wider := float64(elementBytes(p)) / in
 	loadsA, loadsB := a*wider*float64(timesA), b*wider*float64(timesB)
 	moved := x.Measured.moved("load A")*loadsA + x.Measured.moved("load B")*loadsB + x.Measured.moved("store C")*c
 	list := []Volume{
-		{What: "once", Bytes: a + b + c, Why: fmt.Sprintf("A %s + B %s + C %s: the least that any kernel moves", bytesText(a), bytesText(b), bytesText(c))},
-		{What: "moved", Bytes: moved, Why: fmt.Sprintf("in sectors of %d bytes, each once for a warp's threads, as measured below: what memory moves if no cache helps", sectorBytes)},
-		{What: "asked", Bytes: loadsA + loadsB + c, Why: fmt.Sprintf("by the threads: A %s, B %s, C once", times(timesA), times(timesB))},
+		{What: "minimum", Bytes: a + b + c, Why: fmt.Sprintf("A %s + B %s + C %s: each matrix once", bytesText(a), bytesText(b), bytesText(c))},
+		{What: "sectors", Bytes: moved, Why: fmt.Sprintf("sectors of %d bytes, counted once per request of a warp, as measured below: the traffic without caches", sectorBytes)},
+		{What: "requested", Bytes: loadsA + loadsB + c, Why: fmt.Sprintf("by the threads: A %s, B %s, C once", times(timesA), times(timesB))},
 	}
 	for i := range list {
 		list[i].Intensity = p.Flops() / list[i].Bytes
@@ -176,7 +176,7 @@ func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error)
 	return list, nil
 }
 
-// times is how often, in words.
+// times formats a count: "once", "63 times".
 func times(n int) string {
 	if n == 1 {
 		return "once"
@@ -184,20 +184,20 @@ func times(n int) string {
 	return model.Commas(n) + " times"
 }
 
-// Padding is what it would cost to make the matrices as large as whole tiles, instead
-// of having the kernel look where they end.
+// Padding describes the cost of padding the matrices to whole tiles instead of checking bounds in
+// the kernel.
 type Padding struct {
 	M          int              `json:"m"` // the padded sizes
 	N          int              `json:"n"`
 	K          int              `json:"k"`
 	Matrices   [3]PaddedOperand `json:"matrices"` // A, B and C
 	ExtraBytes float64          `json:"extra_bytes"`
-	// Extra is the share of bytes that would be added, in memory and in the transfers
-	// of A and B to the GPU and of C back.
+	// Extra is ExtraBytes relative to the bytes of the matrices. It applies to memory and to the
+	// transfers to and from the GPU.
 	Extra float64 `json:"extra"`
 }
 
-// PaddedOperand is a matrix before and after.
+// PaddedOperand is a matrix before and after padding.
 type PaddedOperand struct {
 	Name   string `json:"name"`
 	Rows   int    `json:"rows"`
@@ -230,7 +230,7 @@ func paddingOf(s kernel.Tile, p *gemm.Problem) Padding {
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
-// bytesText is a number of bytes in words: "512 bytes", "4.19 MB" (of 1000).
+// bytesText formats a number of bytes with decimal prefixes: "512 bytes", "4.19 MB".
 func bytesText(n float64) string {
 	if n < 1e4 {
 		return fmt.Sprintf("%.0f bytes", n)
@@ -238,7 +238,7 @@ func bytesText(n float64) string {
 	return si(n) + "B"
 }
 
-// si is a number with three figures and the prefix of its size: "4.19 M".
+// si formats a number with three significant digits and an SI prefix: "4.19 M".
 func si(x float64) string {
 	prefixes := []string{"n", "µ", "m", "", "k", "M", "G", "T", "P", "E", "Z"}
 	i := 3
