@@ -278,7 +278,7 @@ func TestBenchRefuses(t *testing.T) {
 		"--preset quick --device auto":         "--device auto: name one (cpu, gpu, gpu:N, emu)",
 		"--preset stduy":                       `--preset stduy: no such preset (did you mean "study"?)`,
 		"--peers openblsa":                     `--peers: unknown library "openblsa" (did you mean "openblas"?)`,
-		"--sizes 1000000":                      "out of memory: the matrices to measure 1000000×1000000 · 1000000×1000000 float32 take 14901.2 GiB, and this machine has",
+		"--sizes 1000000":                      "out of memory: the matrices to measure 1000000×1000000 · 1000000×1000000 float32 need 14901.2 GiB, and this machine has",
 		"--device emu --cold":                  "--cold: the emulator has no caches",
 		"--device emu --transfers":             "--transfers: there are no copies to time on emu",
 		"--peers mkl --peer-path mkl=no.so":    "no.so",

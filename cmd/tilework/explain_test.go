@@ -72,7 +72,7 @@ func TestExplainRefuses(t *testing.T) {
 		{"tiled --dtype float128", "--dtype"},
 		{"tiled --dtype int32", "matrices of int32 cannot be multiplied"},
 		{"tiled --regs -1", "--regs -1"},
-		{"tiled --regs 300", "at most 255 registers"},
+		{"tiled --regs 300", "want at most 255"},
 		{"tiled --trace --shape 64x64x64", "a trace of 64×64×64: want at most 16"},
 		{"tiled --trace --ptx", "--trace and --ptx: give one or the other"},
 		{"tiled --ptx --format json", "one form"},

@@ -14,7 +14,7 @@ import (
 // defines the counters.
 type Measured struct {
 	// M, N and K are the sizes of the explained product, or for a large one those of a few whole
-	// tiles with equally aligned rows.
+	// tiles with the same row padding.
 	M int `json:"m"`
 	N int `json:"n"`
 	K int `json:"k"`
@@ -150,10 +150,10 @@ func smaller(p *gemm.Problem, s kernel.Tile) *gemm.Problem {
 	return &q
 }
 
-// moved returns the bytes of sectors per requested byte, for the accesses named what.
-func (x *Measured) moved(what string) float64 {
+// moved returns the bytes of sectors per requested byte, for the accesses with the given name.
+func (x *Measured) moved(name string) float64 {
 	for _, a := range x.Global {
-		if a.What == what {
+		if a.What == name {
 			return float64(a.Sectors*sectorBytes) / float64(a.RequestedBytes)
 		}
 	}

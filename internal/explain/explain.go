@@ -26,7 +26,7 @@ import (
 // Explanation describes how a kernel computes one product on one GPU.
 type Explanation struct {
 	Kernel string `json:"kernel"`
-	Adds   string `json:"adds"`   // what the kernel adds to the previous one of the ladder
+	Adds   string `json:"adds"`   // technique added to the previous kernel of the ladder
 	Config string `json:"config"` // [gpu.Config] as text
 	Tile   string `json:"tile"`   // in the format of [gpu.Kernel.ParseShape]
 	GPU    string `json:"gpu"`

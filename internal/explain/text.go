@@ -172,7 +172,7 @@ func (x *Measured) text(d *document, of *Explanation) {
 	if x.M == p.M && x.N == p.N && x.K == p.K {
 		d.line("The whole product, with all checkers.")
 	} else {
-		d.line("The same kernel on %d×%d · %d×%d, with all checkers (leading dimensions are equal modulo %d elements).",
+		d.line("The same kernel on %d×%d · %d×%d, with all checkers. The row padding is equal modulo %d elements.",
 			x.M, x.K, x.K, x.N, ldPeriod)
 	}
 	if packed != nil {

@@ -1,12 +1,11 @@
-// Package model knows GPUs by name: how many blocks an SM holds and what limits
-// it, how fast a GPU can calculate and read at best, and which of the two bounds
-// a kernel.
+// Package model describes GPUs: the number of blocks that an SM holds and the resource that limits
+// it, the peak rates of arithmetic and memory, and the roofline.
 //
-// There are two tables. An [Arch] is what all GPUs of one compute capability
-// share, and [Arch.Occupancy] works on it alone; a [Model] is one product, with
-// its number of SMs, its memory and its peak rates. [Lookup] finds either by
-// name. [Textbook] makes an SM from the numbers of an exercise. Nothing here
-// asks a device; the tables say where each figure is from.
+// There are two tables. An [Arch] holds the limits that all GPUs of one compute capability share,
+// which suffice for [Arch.Occupancy]. A [Model] is one GPU product with its number of SMs, its
+// memory and its peak rates. [Lookup] finds either by name. [Textbook] returns an SM with the
+// numbers of an exercise. The package accesses no device. The tables state the source of each
+// figure.
 package model
 
 import (
@@ -14,15 +13,14 @@ import (
 	"math"
 )
 
-// Arch is what all GPUs of one compute capability share: the limits of a
-// streaming multiprocessor (SM) and the units in which it gives out what it has.
-// Sizes are in bytes, registers are of 32 bits. On an SM made by [Textbook], a
-// limit of zero is no limit.
+// Arch holds the limits and allocation units of a streaming multiprocessor (SM), which all GPUs of
+// one compute capability share. Sizes are in bytes, registers have 32 bits. For an SM made by
+// [Textbook], a limit of zero means no limit.
 type Arch struct {
 	SM    int    // 90 is compute capability 9.0; 0 is a textbook SM
-	Title string // the architecture's name: "Hopper"
+	Title string // name of the architecture: "Hopper"
 
-	WarpSize           int // threads that get their slots and registers together
+	WarpSize           int // threads that are allocated together
 	MaxThreadsPerBlock int
 	MaxThreadsPerSM    int
 	MaxBlocksPerSM     int
@@ -30,22 +28,21 @@ type Arch struct {
 	RegistersPerSM   int
 	MaxRegsPerThread int
 	RegAllocUnit     int // a warp's registers are rounded up to a multiple of this
-	Partitions       int // parts of the SM, each with its share of the registers; a warp lives in one
+	Partitions       int // of the SM, each with an equal part of the registers; a warp belongs to one
 
 	SharedPerSM         int
-	SharedPerBlock      int // what a block may have without asking
-	SharedPerBlockOptIn int // what it may have when the kernel's attribute is raised
-	SharedReserved      int // what the system takes of each block's allocation
+	SharedPerBlock      int // default maximum per block
+	SharedPerBlockOptIn int // maximum per block if the kernel's attribute is set
+	SharedReserved      int // used by the system in each block's allocation
 	SharedAllocUnit     int // a block's allocation is rounded up to a multiple of this
 
 	Banks       int // shared memory banks, each 4 bytes wide
-	SectorBytes int // smallest piece of global memory that is moved
+	SectorBytes int // unit of transfers from and to global memory
 }
 
-// arches is the table of compute capabilities. The limits are those of the CUDA
-// C++ Programming Guide 13, "Technical Specifications per Compute Capability";
-// the units and the reserved kilobyte those of NVIDIA's occupancy calculator
-// (cuda_occupancy.h of CUDA 13), which also has the rows 10.3 and 12.1.
+// arches is the table of compute capabilities. The limits are from the CUDA C++ Programming Guide
+// 13, "Technical Specifications per Compute Capability". The units, the reserved kilobyte, and the
+// rows 10.3 and 12.1 are from NVIDIA's occupancy calculator (cuda_occupancy.h of CUDA 13).
 var arches = []*Arch{
 	cuda(Arch{SM: 75, Title: "Turing", MaxThreadsPerSM: 1024, MaxBlocksPerSM: 16, SharedPerSM: 64 << 10, SharedAllocUnit: 256}),
 	cuda(Arch{SM: 80, Title: "Ampere", MaxThreadsPerSM: 2048, MaxBlocksPerSM: 32, SharedPerSM: 164 << 10, SharedAllocUnit: 128, SharedReserved: 1 << 10}),
@@ -60,7 +57,7 @@ var arches = []*Arch{
 	cuda(Arch{SM: 121, Title: "Blackwell", MaxThreadsPerSM: 1536, MaxBlocksPerSM: 24, SharedPerSM: 100 << 10, SharedAllocUnit: 128, SharedReserved: 1 << 10}),
 }
 
-// cuda completes a row with what has been the same since Turing.
+// cuda completes a row with the values that are the same for all rows.
 func cuda(a Arch) *Arch {
 	a.WarpSize = 32
 	a.MaxThreadsPerBlock = 1024
@@ -75,10 +72,9 @@ func cuda(a Arch) *Arch {
 	return &a
 }
 
-// Textbook is an SM by the rules of an exercise: nothing is rounded up, nothing
-// is reserved, and a block may have all that the SM has. It holds so many
-// threads, bytes of shared memory, blocks and registers; zero is no limit, which
-// the threads need, since occupancy is a share of them.
+// Textbook returns an SM by the rules of an exercise: nothing is rounded up or reserved, and a
+// block may use the whole SM. Zero means no limit. The number of threads must have a limit, because
+// occupancy is relative to it.
 func Textbook(threads, sharedBytes, blocks, registers int) (*Arch, error) {
 	if threads < 1 || threads > math.MaxInt32 {
 		return nil, fmt.Errorf("an SM with %s: want 1 to %s", Count(threads, "thread"), Commas(math.MaxInt32))
@@ -88,7 +84,7 @@ func Textbook(threads, sharedBytes, blocks, registers int) (*Arch, error) {
 		value int
 	}{{"bytes of shared memory", sharedBytes}, {"blocks", blocks}, {"registers", registers}} {
 		if limit.value < 0 || limit.value > math.MaxInt32 {
-			return nil, fmt.Errorf("an SM with %s %s: want 0, which is no limit, to %s", Commas(limit.value), limit.what, Commas(math.MaxInt32))
+			return nil, fmt.Errorf("an SM with %s %s: want 0 (no limit) to %s", Commas(limit.value), limit.what, Commas(math.MaxInt32))
 		}
 	}
 	return &Arch{
@@ -110,15 +106,15 @@ func Textbook(threads, sharedBytes, blocks, registers int) (*Arch, error) {
 	}, nil
 }
 
-// Arches lists the compute capabilities in the order of the table. The rows are
-// shared: read them only.
+// Arches returns the compute capabilities in the order of the table. The rows are shared and must
+// not be modified.
 func Arches() []*Arch { return append([]*Arch(nil), arches...) }
 
-// MaxWarpsPerSM is the number of warps that an SM holds at once; on a textbook
-// SM, which knows no warps, the number of threads.
+// MaxWarpsPerSM returns the number of warps that an SM holds, or for a textbook SM, which has no
+// warps, the number of threads.
 func (a *Arch) MaxWarpsPerSM() int { return a.MaxThreadsPerSM / a.WarpSize }
 
-// String is the architecture as a compiler's target, "sm_90".
+// String returns the compilation target, "sm_90".
 func (a *Arch) String() string {
 	if a.SM == 0 {
 		return "textbook SM"

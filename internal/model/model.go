@@ -5,18 +5,17 @@ import (
 	"strings"
 )
 
-// Rate is a kind of arithmetic that a GPU has a peak rate for. A fused
-// multiply-add counts as two operations; tensor rates are dense, and sum in
-// float32 (int32 for int8, float64 for float64).
+// Rate is a kind of arithmetic with a peak rate. A fused multiply-add counts as two operations.
+// Tensor rates are dense and accumulate in float32 (int32 for int8, float64 for float64).
 type Rate uint8
 
-// The rates, in the order in which a list shows them.
+// The rates, in the order of lists.
 const (
-	FP64       Rate = iota // float64 on the ordinary units
+	FP64       Rate = iota // float64 on the CUDA cores
 	FP64Tensor             // float64 on the tensor cores
-	FP32                   // float32 on the ordinary units
-	TF32                   // float32 in, rounded to 10 fraction bits, on the tensor cores
-	BF16                   // the others are all on the tensor cores
+	FP32                   // float32 on the CUDA cores
+	TF32                   // float32 rounded to 10 bits of fraction, on the tensor cores
+	BF16                   // this and the following on the tensor cores
 	FP16
 	FP8
 	INT8
@@ -28,7 +27,7 @@ var rateNames = [numRates]string{
 	BF16: "bf16", FP16: "fp16", FP8: "fp8", INT8: "int8",
 }
 
-// Rates lists the rates.
+// Rates returns all rates.
 func Rates() []Rate {
 	all := make([]Rate, numRates)
 	for i := range all {
@@ -37,7 +36,7 @@ func Rates() []Rate {
 	return all
 }
 
-// String is the rate's name, as [ParseRate] reads it.
+// String returns the rate's name in the format of [ParseRate].
 func (r Rate) String() string {
 	if r >= numRates {
 		return fmt.Sprintf("Rate(%d)", uint8(r))
@@ -45,41 +44,41 @@ func (r Rate) String() string {
 	return rateNames[r]
 }
 
-// ParseRate reads a rate's name.
+// ParseRate returns the rate with the given name.
 func ParseRate(name string) (Rate, error) {
 	for _, r := range Rates() {
 		if r.String() == name {
 			return r, nil
 		}
 	}
-	return 0, fmt.Errorf("unknown rate %q (want one of %s)", name, strings.Join(rateNames[:], ", "))
+	return 0, fmt.Errorf("unknown rate %q: want one of %s", name, strings.Join(rateNames[:], ", "))
 }
 
-// Peaks are a GPU's peak rates in operations a second; zero is a rate that the
-// GPU has no units for.
+// Peaks holds the peak rates of a GPU in operations per second. Zero means that the GPU has no
+// units for a rate.
 type Peaks [numRates]float64
 
-// Model is one GPU, by its data sheet. A model found under an architecture's
-// name stands for any GPU of it and has the Arch only: see [Model.Generic].
+// Model describes a GPU by its data sheet. A model found under the name of an architecture has the
+// Arch only; see [Model.Generic].
 type Model struct {
 	Name   string // "h100-sxm"
-	Device string // as the driver names it: "NVIDIA H100 80GB HBM3"
+	Device string // name reported by the driver: "NVIDIA H100 80GB HBM3"
 	Arch   *Arch
 
 	SMs          int
-	ClockHz      float64 // boost clock, which the fp32 peak belongs to
+	ClockHz      float64 // boost clock, at which the fp32 peak is reached
 	MemBytes     int64   // installed; the driver reports a little less
-	MemBandwidth float64 // bytes a second
+	MemBandwidth float64 // bytes per second
 	L2Bytes      int64
-	Peak         Peaks // tensor rates may belong to a lower clock
+	Peak         Peaks // tensor rates may refer to a lower clock
 }
 
-// Generic reports whether the model is an architecture and not one GPU, so that
-// it has neither SMs nor peak rates.
+// Generic reports whether the model is an architecture, which has no number of SMs and no peak
+// rates.
 func (m *Model) Generic() bool { return m.SMs == 0 }
 
-// PeakRate is the GPU's peak in operations a second. It is an error when the GPU
-// has no units for that rate, or when m is no single GPU.
+// PeakRate returns the GPU's peak in operations per second. It returns an error if the GPU has no
+// units for the rate, or if m is an architecture.
 func (m *Model) PeakRate(r Rate) (float64, error) {
 	switch {
 	case m.Generic():
@@ -91,11 +90,10 @@ func (m *Model) PeakRate(r Rate) (float64, error) {
 }
 
 func (m *Model) errGeneric(what string) error {
-	return fmt.Errorf("%s is an architecture and has no %s: name a GPU, one of %s", m.Name, what, strings.Join(names(), ", "))
+	return fmt.Errorf("%s is an architecture and has no %s: want a GPU, one of %s", m.Name, what, strings.Join(names(), ", "))
 }
 
-// Models lists the GPUs in the order of the table. The rows are shared: read
-// them only.
+// Models returns the GPUs in the order of the table. The rows are shared and must not be modified.
 func Models() []*Model {
 	all := make([]*Model, len(models))
 	for i := range models {
@@ -112,10 +110,9 @@ func names() []string {
 	return all
 }
 
-// Lookup finds a GPU by its name in the table ("h200"), by the driver's name for
-// it ("NVIDIA H200"), or by an architecture ("sm_90", also "sm_90a"), in any
-// case of letters. A name that stands for several GPUs is an error that lists
-// them.
+// Lookup finds a GPU by its name in the table ("h200"), by the driver's name ("NVIDIA H200"), or by
+// an architecture ("sm_90", "sm_90a"). It ignores case. A name that matches several GPUs is an
+// error that lists them.
 func Lookup(name string) (*Model, error) {
 	var similar []string
 	for i := range models {
@@ -128,7 +125,7 @@ func Lookup(name string) (*Model, error) {
 		}
 	}
 	if similar != nil {
-		return nil, fmt.Errorf("GPU %q is made as %s: name one of them", name, strings.Join(similar, ", "))
+		return nil, fmt.Errorf("GPU %q is ambiguous: want one of %s", name, strings.Join(similar, ", "))
 	}
 	targets := make([]string, len(arches))
 	for i, a := range arches {
@@ -137,5 +134,5 @@ func Lookup(name string) (*Model, error) {
 			return &Model{Name: targets[i], Arch: a}, nil
 		}
 	}
-	return nil, fmt.Errorf("unknown GPU %q (want one of %s, or an architecture: %s)", name, strings.Join(names(), ", "), strings.Join(targets, ", "))
+	return nil, fmt.Errorf("unknown GPU %q: want one of %s, or an architecture: %s", name, strings.Join(names(), ", "), strings.Join(targets, ", "))
 }

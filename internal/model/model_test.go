@@ -6,22 +6,22 @@ import (
 	"testing"
 )
 
-// TestModelsComplete: every row says everything, and offers exactly the rates
-// that its architecture has units for.
+// TestModelsComplete checks that every row is complete and has exactly the rates of its
+// architecture's units.
 func TestModelsComplete(t *testing.T) {
 	seen := map[string]bool{}
 	for _, m := range Models() {
 		if m.Arch == nil {
-			t.Errorf("%s: its architecture is not in the table", m.Name)
+			t.Errorf("%s: the architecture is not in the table", m.Name)
 			continue
 		}
 		if m.Name == "" || m.Name != strings.ToLower(m.Name) || m.Device == "" || m.SMs < 1 || m.ClockHz < 5e8 || m.ClockHz > 4e9 ||
 			m.MemBytes < 1<<30 || m.MemBandwidth < 1e11 || m.L2Bytes < 1<<20 || m.L2Bytes > 1<<28 || m.Generic() {
-			t.Errorf("incomplete or out of all proportion: %+v", m)
+			t.Errorf("incomplete or implausible: %+v", m)
 		}
 		for _, name := range []string{m.Name, strings.ToLower(m.Device)} {
 			if seen[name] {
-				t.Errorf("%q stands for two rows", name)
+				t.Errorf("%q names two rows", name)
 			}
 			seen[name] = true
 		}
@@ -38,34 +38,33 @@ func TestModelsComplete(t *testing.T) {
 		}
 		for _, r := range Rates() {
 			if (m.Peak[r] > 0) != (has[r] > 0) {
-				t.Errorf("%s: %v is %g, has %v: %v", m.Name, r, m.Peak[r], r, has[r] > 0)
+				t.Errorf("%s: %v is %g, but units for %v: %v", m.Name, r, m.Peak[r], r, has[r] > 0)
 			}
 			if got, err := m.PeakRate(r); (err == nil) != (has[r] > 0) || got != m.Peak[r] {
-				t.Errorf("%s: PeakRate(%v) = %g, %v", m.Name, r, got, err)
+				t.Errorf("%s: PeakRate(%v) = %g, error %v", m.Name, r, got, err)
 			}
 		}
 	}
 }
 
-// TestPeaksAgree recomputes what a data sheet's figures say of one another: a
-// typing error in one of them shows.
+// TestPeaksAgree checks that the figures of a data sheet are consistent, to find typing errors.
 func TestPeaksAgree(t *testing.T) {
 	near := func(m *Model, what string, got, want float64) {
 		if math.Abs(got/want-1) > 0.02 {
-			t.Errorf("%s: %s is %.4g, by the other figures %.4g", m.Name, what, got, want)
+			t.Errorf("%s: %s is %.4g, want %.4g according to the other figures", m.Name, what, got, want)
 		}
 	}
 	for _, m := range Models() {
 		p := m.Peak
 		// Programming Guide, throughput of native arithmetic instructions: 32-bit
-		// multiply-adds a clock and SM.
+		// multiply-adds per clock and SM.
 		units := 128.0
 		if m.Arch.SM < 86 {
 			units = 64
 		}
 		near(m, "fp32", p[FP32], float64(m.SMs)*m.ClockHz*units*2)
 		if p[INT8] < 1.99*p[FP16] {
-			t.Errorf("%s: int8 is %.4g, below the double of fp16", m.Name, p[INT8])
+			t.Errorf("%s: int8 is %.4g, want at least twice fp16", m.Name, p[INT8])
 		}
 		if m.Arch.SM >= 80 {
 			near(m, "bf16", p[BF16], p[FP16])
@@ -119,7 +118,7 @@ func TestRateNames(t *testing.T) {
 		t.Errorf("fp33: got %v, want an error that lists the rates", err)
 	}
 	if got := numRates.String(); got != "Rate(8)" {
-		t.Errorf("a rate that is none prints as %q", got)
+		t.Errorf("got name %q of an invalid rate", got)
 	}
 }
 
@@ -141,12 +140,12 @@ func TestRoofline(t *testing.T) {
 		ops, bytes float64
 		want       Roof
 	}{
-		// Two float32 loads for each multiply-add, as the naive kernel has it.
+		// Two float32 loads per multiply-add, as in the naive kernel.
 		{"naive", FP32, 2 * n * n * n, 8 * n * n * n, Roof{8 * n * n * n / 4.8e12, Memory, 0.25, 66.9 / 4.8, 1.2e12}},
 		{"tile 16", FP32, 4e12, 1e12, Roof{1e12 / 4.8e12, Memory, 4, 66.9 / 4.8, 19.2e12}},
 		{"each matrix once", BF16, 2 * n * n * n, 6 * n * n, Roof{2 * n * n * n / 989.4e12, Compute, n / 3.0, 989.4 / 4.8, 989.4e12}},
 		{"at the ridge", FP32, 66.9e12, 4.8e12, Roof{1, Compute, 66.9 / 4.8, 66.9 / 4.8, 66.9e12}},
-		{"a copy", FP32, 0, 4.8e12, Roof{1, Memory, 0, 66.9 / 4.8, 0}},
+		{"copy", FP32, 0, 4.8e12, Roof{1, Memory, 0, 66.9 / 4.8, 0}},
 		{"in registers", FP32, 66.9e12, 0, Roof{1, Compute, math.Inf(1), 66.9 / 4.8, 66.9e12}},
 		{"nothing", FP32, 0, 0, Roof{0, Memory, 0, 66.9 / 4.8, 0}},
 	} {
@@ -202,8 +201,8 @@ func TestWaves(t *testing.T) {
 		grid, perSM int
 		want        string
 	}{
-		{h200, 0, 1, "at least 1 block"},
-		{h200, 1, 0, "0 blocks on an SM of sm_90, want 1 to 32"},
+		{h200, 0, 1, "want at least 1"},
+		{h200, 1, 0, "0 blocks on an SM of sm_90: want 1 to 32"},
 		{h200, 1, math.MaxInt, "want 1 to 32"},
 		{lookup(t, "sm_80"), 1, 1, "no number of SMs"},
 	} {

@@ -6,17 +6,17 @@ import (
 	"sort"
 )
 
-// Launch is what one block of a kernel takes.
+// Launch holds the resources of one block of a kernel.
 type Launch struct {
-	Threads       int `json:"threads"`         // in the block
-	SharedBytes   int `json:"shared_bytes"`    // static and dynamic together, without what the system reserves
-	RegsPerThread int `json:"regs_per_thread"` // 0: not known, registers are not counted
+	Threads       int `json:"threads"`         // per block
+	SharedBytes   int `json:"shared_bytes"`    // static and dynamic, without the system's part
+	RegsPerThread int `json:"regs_per_thread"` // 0: unknown, registers are not counted
 }
 
-// Resource is something that an SM has a limited number of.
+// Resource is a limited resource of an SM.
 type Resource string
 
-// The resources, in the order in which an [Occupancy] lists them.
+// The resources, in the order of Occupancy.Limits.
 const (
 	Threads   Resource = "threads"
 	Registers Resource = "registers"
@@ -24,35 +24,33 @@ const (
 	Blocks    Resource = "blocks"
 )
 
-// Limit is how many blocks one resource would allow if it were the only one.
+// Limit is the number of blocks that one resource alone allows.
 type Limit struct {
 	Resource Resource `json:"resource"`
 	Blocks   int      `json:"blocks"`
-	Why      string   `json:"why"` // the arithmetic, in words
+	Why      string   `json:"why"` // the arithmetic, as text
 }
 
-// Occupancy is how many blocks of a launch an SM holds at once, and why.
+// Occupancy describes how many blocks of a launch an SM holds, and the limits.
 type Occupancy struct {
 	Arch   *Arch  `json:"-"`
 	Launch Launch `json:"launch"`
 
-	Blocks  int `json:"blocks"`  // resident blocks, the least of the limits
-	Warps   int `json:"warps"`   // the warps of those blocks, a started one counting whole
-	Threads int `json:"threads"` // the threads of those blocks
-	// Fraction is Threads over the threads that the SM holds. WarpFraction is the same of
-	// warps, NVIDIA's measure: it is larger where the last warp of a block is not full.
+	Blocks  int `json:"blocks"`  // resident blocks, the minimum of the limits
+	Warps   int `json:"warps"`   // resident warps, including partial ones
+	Threads int `json:"threads"` // resident threads
+	// Fraction is Threads relative to the SM's maximum. WarpFraction is Warps relative to the
+	// maximum, the measure of NVIDIA's tools. It is larger if the last warp of a block is partial.
 	Fraction     float64 `json:"fraction"`
 	WarpFraction float64 `json:"warp_fraction"`
 
-	Limits  []Limit    `json:"limits"`  // one for each resource that counts
-	Binding []Resource `json:"binding"` // those that allow no more than Blocks
+	Limits  []Limit    `json:"limits"`  // one per limited resource
+	Binding []Resource `json:"binding"` // the resources that allow no more than Blocks
 }
 
-// Occupancy is how many blocks of l an SM holds at once. The rules are those of
-// NVIDIA's occupancy calculator (cuda_occupancy.h, the CUDA runtime's
-// cudaOccupancyMaxActiveBlocksPerMultiprocessor), with the SM's memory split in
-// favour of shared memory. A launch that no SM can hold is an error that says
-// what it asks too much of.
+// Occupancy computes how many blocks of l an SM holds. The rules are those of NVIDIA's occupancy
+// calculator (cuda_occupancy.h, cudaOccupancyMaxActiveBlocksPerMultiprocessor), with the largest
+// shared memory carveout. If an SM cannot hold one block, the error names the resource.
 func (a *Arch) Occupancy(l Launch) (Occupancy, error) {
 	if err := a.check(l); err != nil {
 		return Occupancy{}, err
@@ -85,10 +83,10 @@ func (a *Arch) Occupancy(l Launch) (Occupancy, error) {
 	return o, nil
 }
 
-// Largest is the most of r that each block may take, the rest of l as it is, for
-// an SM to hold at least so many blocks: threads in the block, registers of a
-// thread, or bytes of shared memory. It is false when no amount will do, and when
-// the SM sets r no limit.
+// Largest returns the largest amount of r per block for which an SM holds at least the given number
+// of blocks, with the rest of l unchanged. The amount is in threads per block, registers per
+// thread, or bytes of shared memory. It returns false if no amount suffices, or if the SM does not
+// limit r.
 func (a *Arch) Largest(l Launch, r Resource, blocks int) (int, bool) {
 	var amount *int
 	least, most := 1, 0
@@ -113,40 +111,39 @@ func (a *Arch) Largest(l Launch, r Resource, blocks int) (int, bool) {
 	return least + n - 1, n > 0
 }
 
-// check refuses what no SM is asked about: each quantity against the limit that
-// a single block or thread has.
+// check returns an error if l exceeds the limits of a single block or thread.
 func (a *Arch) check(l Launch) error {
 	switch {
 	case l.Threads < 1:
-		return fmt.Errorf("a block has at least 1 thread, got %s", Commas(l.Threads))
+		return fmt.Errorf("a block with %s threads: want at least 1", Commas(l.Threads))
 	case l.Threads > a.MaxThreadsPerBlock:
-		return fmt.Errorf("a block has at most %s threads, got %s", Commas(a.MaxThreadsPerBlock), square(l.Threads))
+		return fmt.Errorf("a block with %s threads: want at most %s", square(l.Threads), Commas(a.MaxThreadsPerBlock))
 	case l.RegsPerThread < 0:
-		return fmt.Errorf("a thread with %s registers (0 is not known)", Commas(l.RegsPerThread))
+		return fmt.Errorf("a thread with %s registers: want at least 1, or 0 for unknown", Commas(l.RegsPerThread))
 	case a.MaxRegsPerThread > 0 && l.RegsPerThread > a.MaxRegsPerThread:
-		return fmt.Errorf("a thread has at most %s registers on %v, got %s", Commas(a.MaxRegsPerThread), a, Commas(l.RegsPerThread))
+		return fmt.Errorf("a thread with %s registers: want at most %s on %v", Commas(l.RegsPerThread), Commas(a.MaxRegsPerThread), a)
 	case l.SharedBytes < 0:
-		return fmt.Errorf("a block with %s bytes of shared memory", Commas(l.SharedBytes))
+		return fmt.Errorf("a block with %s bytes of shared memory: want at least 0", Commas(l.SharedBytes))
 	case a.SharedPerBlockOptIn > 0 && l.SharedBytes > a.SharedPerBlockOptIn:
-		return fmt.Errorf("a block has at most %s bytes of shared memory on %v, got %s", Commas(a.SharedPerBlockOptIn), a, Commas(l.SharedBytes))
+		return fmt.Errorf("a block with %s bytes of shared memory: want at most %s on %v", Commas(l.SharedBytes), Commas(a.SharedPerBlockOptIn), a)
 	}
 	return nil
 }
 
-// warps is the number of warps of a block.
+// warps returns the number of warps of a block.
 func (a *Arch) warps(l Launch) int { return ceilDiv(l.Threads, a.WarpSize) }
 
 func (a *Arch) threadLimit(l Launch) Limit {
 	slots := a.warps(l) * a.WarpSize
 	each := fmt.Sprintf("each block needs %s", Count(l.Threads, "thread"))
 	if slots != l.Threads {
-		each = fmt.Sprintf("each block of %s takes the slots of %s, whole warps of %d", Count(l.Threads, "thread"), Commas(slots), a.WarpSize)
+		each = fmt.Sprintf("each block of %s needs %s, whole warps of %d", Count(l.Threads, "thread"), Commas(slots), a.WarpSize)
 	}
 	return Limit{Threads, a.MaxThreadsPerSM / slots, fmt.Sprintf("%s; the SM holds %s", each, Commas(a.MaxThreadsPerSM))}
 }
 
-// registerLimit counts warps for each partition of the SM first: a warp's
-// registers lie in one partition, so what is left over in two does not add up.
+// registerLimit first counts the warps of each partition of the SM, because the registers of a warp
+// are in one partition.
 func (a *Arch) registerLimit(l Launch) Limit {
 	if a.WarpSize == 1 {
 		each := l.Threads * l.RegsPerThread
@@ -176,7 +173,7 @@ func (a *Arch) sharedLimit(l Launch) Limit {
 	}
 	why += fmt.Sprintf("; the SM has %s", Commas(a.SharedPerSM))
 	if l.SharedBytes > a.SharedPerBlock {
-		why += fmt.Sprintf(" (above %s the kernel has to ask for it)", Commas(a.SharedPerBlock))
+		why += fmt.Sprintf(" (the kernel must request more than %s)", Commas(a.SharedPerBlock))
 	}
 	return Limit{Shared, a.SharedPerSM / each, why}
 }

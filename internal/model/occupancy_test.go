@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// newRand is a source whose seed is printed when the test fails.
+// newRand returns a source whose seed is logged.
 func newRand(t *testing.T) *rand.Rand {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// TestGuide holds the table against the CUDA C++ Programming Guide 13,
-// "Technical Specifications per Compute Capability"; 10.3 and 12.1, which the
-// guide leaves out, against cuda_occupancy.h of CUDA 13.
+// TestGuide compares the table with the CUDA C++ Programming Guide 13, "Technical Specifications
+// per Compute Capability", and for 10.3 and 12.1, which the guide omits, with cuda_occupancy.h of
+// CUDA 13.
 func TestGuide(t *testing.T) {
 	guide := []struct{ sm, blocks, warps, threads, sharedKB, blockKB int }{
 		{75, 16, 32, 1024, 64, 64},
@@ -33,7 +33,7 @@ func TestGuide(t *testing.T) {
 		{121, 24, 48, 1536, 100, 99},
 	}
 	if len(guide) != len(Arches()) {
-		t.Errorf("%d architectures are held against the guide, the table has %d", len(guide), len(Arches()))
+		t.Errorf("the test has %d architectures, the table has %d", len(guide), len(Arches()))
 	}
 	for _, want := range guide {
 		a := archOf(t, want.sm)
@@ -41,10 +41,10 @@ func TestGuide(t *testing.T) {
 		got.blocks, got.warps, got.threads = a.MaxBlocksPerSM, a.MaxWarpsPerSM(), a.MaxThreadsPerSM
 		got.sharedKB, got.blockKB = a.SharedPerSM>>10, a.SharedPerBlockOptIn>>10
 		if got != want {
-			t.Errorf("%v: got %+v, the guide says %+v", a, got, want)
+			t.Errorf("%v: got %+v, want %+v as in the guide", a, got, want)
 		}
 		if a.Title == "" || a.RegistersPerSM != 64<<10 || a.MaxRegsPerThread != 255 || a.MaxThreadsPerBlock != 1024 || a.SharedPerBlock != 48<<10 || a.Banks != 32 || a.SectorBytes != 32 {
-			t.Errorf("%v: not what the guide says of every GPU: %+v", a, a)
+			t.Errorf("%v: got %+v, want the common limits of the guide", a, a)
 		}
 	}
 	if _, err := Lookup("sm_70"); err == nil || !strings.Contains(err.Error(), "sm_70") || !strings.Contains(err.Error(), "sm_121") {
@@ -52,7 +52,7 @@ func TestGuide(t *testing.T) {
 	}
 }
 
-// archOf is the row of a compute capability, given as 90 for 9.0.
+// archOf returns the row of a compute capability, given as 90 for 9.0.
 func archOf(t *testing.T, sm int) *Arch {
 	t.Helper()
 	m, err := Lookup(fmt.Sprintf("sm_%d", sm))
@@ -62,7 +62,7 @@ func archOf(t *testing.T, sm int) *Arch {
 	return m.Arch
 }
 
-// letters is what binds, in the notation of the tables below.
+// letters formats the blocks and the binding resources in the notation of the tables below.
 func letters(o Occupancy) string {
 	s := fmt.Sprint(o.Blocks)
 	for _, r := range o.Binding {
@@ -71,10 +71,9 @@ func letters(o Occupancy) string {
 	return s
 }
 
-// TestCalculator holds the rules against what NVIDIA's occupancy calculator
-// (cuda_occupancy.h of CUDA 13.0, with an opt-in of as much as the launch asks
-// for) answers for the same launch on each architecture: the blocks, and which
-// of threads, registers, shared memory and blocks bind. A dash is no block.
+// TestCalculator compares the results with NVIDIA's occupancy calculator (cuda_occupancy.h of CUDA
+// 13.0, with an opt-in of the launch's shared memory): the number of blocks, and which of threads
+// (t), registers (r), shared memory (s) and blocks (b) bind. A dash means no block.
 func TestCalculator(t *testing.T) {
 	launches := []Launch{
 		{256, 2048, 0}, {1024, 8192, 32}, {256, 16384, 96}, {128, 33000, 168}, {384, 200000, 168},
@@ -96,7 +95,7 @@ func TestCalculator(t *testing.T) {
 	for _, a := range Arches() {
 		want := strings.Fields(answers[a.SM])
 		if len(want) != len(launches) {
-			t.Errorf("%v: the calculator has answered %d launches of %d", a, len(want), len(launches))
+			t.Errorf("%v: the table has %d results for %d launches", a, len(want), len(launches))
 			continue
 		}
 		for i, l := range launches {
@@ -105,15 +104,15 @@ func TestCalculator(t *testing.T) {
 				got = letters(o)
 			}
 			if got != want[i] {
-				t.Errorf("%v, %v: got %s, the calculator says %s", a, l, got, want[i])
+				t.Errorf("%v, %v: got %s, want %s as in the calculator", a, l, got, want[i])
 			}
 		}
 	}
 }
 
-// TestDevice holds the rules against what a GPU's own driver says: an H200,
-// driver 580, cuOccupancyMaxActiveBlocksPerMultiprocessor on kernels of various
-// register counts.
+// TestDevice compares the results with those of a driver:
+// cuOccupancyMaxActiveBlocksPerMultiprocessor of driver 580 on an H200, for kernels with various
+// numbers of registers.
 func TestDevice(t *testing.T) {
 	hopper := archOf(t, 90)
 	for _, c := range []struct {
@@ -147,12 +146,12 @@ func TestDevice(t *testing.T) {
 	} {
 		o, err := hopper.Occupancy(c.l)
 		if err != nil || o.Blocks != c.want {
-			t.Errorf("%v: got %d blocks (%v), the driver says %d", c.l, o.Blocks, err, c.want)
+			t.Errorf("%v: got %d blocks (error %v), want %d as from the driver", c.l, o.Blocks, err, c.want)
 		}
 	}
 }
 
-// TestTextbook asks the exercise's questions: an SM of 48 KB, 2,048 threads and 16 blocks.
+// TestTextbook checks exercises with an SM of 48 KB, 2,048 threads and 16 blocks.
 func TestTextbook(t *testing.T) {
 	for _, c := range []struct {
 		name                                    string
@@ -164,7 +163,7 @@ func TestTextbook(t *testing.T) {
 		{"tile 32", 2048, 48 << 10, 16, 0, Launch{1024, 8 << 10, 0}, "2t"},
 		{"tile 8", 2048, 48 << 10, 16, 0, Launch{64, 512, 0}, "16b"},
 		{"half the threads", 1024, 48 << 10, 16, 0, Launch{256, 2 << 10, 0}, "4t"},
-		{"a fat block", 2048, 48 << 10, 16, 0, Launch{256, 16 << 10, 0}, "3s"},
+		{"large block", 2048, 48 << 10, 16, 0, Launch{256, 16 << 10, 0}, "3s"},
 		{"registers", 2048, 48 << 10, 16, 64 << 10, Launch{256, 2 << 10, 40}, "6r"},
 		{"two bind", 2048, 16 << 10, 16, 0, Launch{256, 2 << 10, 0}, "8ts"},
 		{"no warps", 2048, 0, 0, 0, Launch{100, 1 << 20, 255}, "20t"},
@@ -177,7 +176,7 @@ func TestTextbook(t *testing.T) {
 		}
 		o, err := a.Occupancy(c.l)
 		if err != nil || letters(o) != c.want {
-			t.Errorf("%s: got %s (%v), want %s", c.name, letters(o), err, c.want)
+			t.Errorf("%s: got %s (error %v), want %s", c.name, letters(o), err, c.want)
 		}
 	}
 	for _, c := range []struct {
@@ -191,7 +190,7 @@ func TestTextbook(t *testing.T) {
 		{[4]int{1, 1, 1, 1 << 60}, "registers"},
 	} {
 		if _, err := Textbook(c.limits[0], c.limits[1], c.limits[2], c.limits[3]); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("Textbook%v: got %v, want an error about %s", c.limits, err, c.want)
+			t.Errorf("Textbook%v: got error %v, want one about %s", c.limits, err, c.want)
 		}
 	}
 }
@@ -207,22 +206,22 @@ func TestLaunchErrors(t *testing.T) {
 		l    Launch
 		want string
 	}{
-		{hopper, Launch{0, 0, 0}, "a block has at least 1 thread, got 0"},
-		{hopper, Launch{-5, 0, 0}, "a block has at least 1 thread, got -5"},
-		{hopper, Launch{1089, 0, 0}, "a block has at most 1,024 threads, got 1,089 (33×33)"},
-		{hopper, Launch{1025, 0, 0}, "a block has at most 1,024 threads, got 1,025 "},
+		{hopper, Launch{0, 0, 0}, "a block with 0 threads: want at least 1"},
+		{hopper, Launch{-5, 0, 0}, "a block with -5 threads: want at least 1"},
+		{hopper, Launch{1089, 0, 0}, "a block with 1,089 (33×33) threads: want at most 1,024"},
+		{hopper, Launch{1025, 0, 0}, "a block with 1,025 threads: want at most 1,024"},
 		{hopper, Launch{32, -1, 0}, "-1 bytes of shared memory"},
-		{hopper, Launch{32, 232449, 0}, "at most 232,448 bytes of shared memory on sm_90, got 232,449"},
-		{hopper, Launch{32, 0, 256}, "at most 255 registers on sm_90, got 256"},
+		{hopper, Launch{32, 232449, 0}, "232,449 bytes of shared memory: want at most 232,448 on sm_90"},
+		{hopper, Launch{32, 0, 256}, "256 registers: want at most 255 on sm_90"},
 		{hopper, Launch{32, 0, -1}, "-1 registers"},
 		{hopper, Launch{1024, 0, 65}, "too many registers for one block on sm_90"},
 		{small, Launch{512, 0, 0}, "too many threads for one block on textbook SM: each block needs 512 threads; the SM holds 256"},
-		{small, Launch{32, 2048, 0}, "at most 1,024 bytes of shared memory on textbook SM, got 2,048"},
+		{small, Launch{32, 2048, 0}, "2,048 bytes of shared memory: want at most 1,024 on textbook SM"},
 		{small, Launch{256, 0, 17}, "too many registers for one block on textbook SM: each block needs 256 × 17 = 4,352 registers; the SM has 4,096"},
 	} {
 		_, err := c.a.Occupancy(c.l)
 		if err == nil || !strings.Contains(err.Error()+" ", c.want) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%v on %v: got %v, want %q", c.l, c.a, err, c.want)
+			t.Errorf("%v on %v: got error %v, want %q", c.l, c.a, err, c.want)
 		}
 	}
 }
@@ -231,8 +230,8 @@ func randomLaunch(r *rand.Rand, a *Arch) Launch {
 	return Launch{1 + r.IntN(a.MaxThreadsPerBlock), r.IntN(a.SharedPerBlockOptIn + 1), r.IntN(a.MaxRegsPerThread + 1)}
 }
 
-// TestMonotone: whoever takes more of anything never gets more blocks, and no SM
-// holds more than it has.
+// TestMonotone checks that a larger launch never gets more blocks, and that blocks never exceed the
+// SM's resources.
 func TestMonotone(t *testing.T) {
 	r := newRand(t)
 	for range 20000 {
@@ -243,7 +242,7 @@ func TestMonotone(t *testing.T) {
 			shared := o.Blocks * (l.SharedBytes + a.SharedReserved)
 			if o.Blocks < 1 || o.Blocks > a.MaxBlocksPerSM || o.Warps > a.MaxWarpsPerSM() || o.Threads*l.RegsPerThread > a.RegistersPerSM ||
 				l.SharedBytes > 0 && shared > a.SharedPerSM || o.Fraction <= 0 || o.Fraction > 1 || len(o.Binding) == 0 {
-				t.Fatalf("%v on %v: more than the SM has: %+v", l, a, o)
+				t.Fatalf("%v on %v: %+v exceeds the SM", l, a, o)
 			}
 		}
 		more := l
@@ -256,12 +255,12 @@ func TestMonotone(t *testing.T) {
 			more.RegsPerThread += 1 + r.IntN(16)
 		}
 		if p, errMore := a.Occupancy(more); errMore == nil && (err != nil || p.Blocks > o.Blocks) {
-			t.Fatalf("%v: %v gets %d blocks and %v gets %d (%v)", a, l, o.Blocks, more, p.Blocks, err)
+			t.Fatalf("%v: %v has %d blocks, but %v has %d (error %v)", a, l, o.Blocks, more, p.Blocks, err)
 		}
 	}
 }
 
-// TestLargest: the amount found will do, and one more will not.
+// TestLargest checks that the result suffices and that one more does not.
 func TestLargest(t *testing.T) {
 	r := newRand(t)
 	for range 3000 {
@@ -280,12 +279,12 @@ func TestLargest(t *testing.T) {
 				return err == nil && o.Blocks >= blocks
 			}
 			if !ok {
-				most = 0 // which is no amount of threads, and unknown registers
+				most = 0 // not a number of threads, and unknown registers
 				if c.r == Shared && fits(0) || c.r != Shared && fits(1) {
-					t.Fatalf("%v: %d blocks of %v fit with less %s, and Largest says none do", a, blocks, l, c.r)
+					t.Fatalf("%v: %d blocks of %v fit with less %s, but Largest found no amount", a, blocks, l, c.r)
 				}
 			} else if !fits(most) || fits(most+1) {
-				t.Fatalf("%v: %d is not the most %s for %d blocks of %v", a, most, c.r, blocks, l)
+				t.Fatalf("%v: got %d as the largest %s for %d blocks of %v", a, most, c.r, blocks, l)
 			}
 			*c.v = was
 		}
@@ -293,10 +292,10 @@ func TestLargest(t *testing.T) {
 	if a, err := Textbook(2048, 0, 16, 0); err != nil {
 		t.Error(err)
 	} else if v, ok := a.Largest(Launch{Threads: 256}, Shared, 2); ok {
-		t.Errorf("an SM that does not limit shared memory has %d as the most", v)
+		t.Errorf("unlimited shared memory: got %d, want none", v)
 	}
 	if v, ok := Arches()[0].Largest(Launch{Threads: 256}, Blocks, 2); ok {
-		t.Errorf("a block takes %d blocks", v)
+		t.Errorf("got %d blocks per block, want none", v)
 	}
 }
 
@@ -323,18 +322,18 @@ on a textbook SM with 2,048 threads, 49,152 bytes of shared memory, 16 blocks.
 While one block waits at a barrier, another can work.
 `},
 		{hopper, Launch{1000, 50000, 61}, `
-A block of 1,000 threads, 50,000 bytes of shared memory, 61 registers a thread,
+A block of 1,000 threads, 50,000 bytes of shared memory, 61 registers per thread,
 on an SM of sm_90 (Hopper) with 2,048 threads, 65,536 registers, 233,472 bytes of shared memory, 32 blocks.
 
-  threads        2 blocks            each block of 1,000 threads takes the slots of 1,024, whole warps of 32; the SM holds 2,048
+  threads        2 blocks            each block of 1,000 threads needs 1,024, whole warps of 32; the SM holds 2,048
   registers      1 block    ← binds  each warp needs 32 × 61 = 1,952 registers, 2,048 in units of 256; each of the SM's 4 partitions has 16,384, so the SM holds 32 warps; a block has 32
-  shared memory  4 blocks            each block needs 50,000 bytes and 1,024 for the system, 51,072 in units of 128; the SM has 233,472 (above 49,152 the kernel has to ask for it)
+  shared memory  4 blocks            each block needs 50,000 bytes and 1,024 for the system, 51,072 in units of 128; the SM has 233,472 (the kernel must request more than 49,152)
   blocks         32 blocks           the SM holds at most 32 blocks, however small
 
 1 block per SM, bound by registers: 1,000 threads of 2,048, occupancy 48.83 %.
-In warps, which NVIDIA's tools count, it is 32 of 64, 50 %: the last warp of each block has 8 threads of 32.
-Only one block fits: while its threads wait at a barrier, the SM has nothing else to do.
-Two would fit with at most 512 threads a block, or with at most 32 registers a thread.
+NVIDIA's tools count warps: 32 of 64, 50 %. The last warp of each block has 8 threads of 32.
+Only one block fits: while its threads wait at a barrier, the SM is idle.
+Two would fit with at most 512 threads per block, or with at most 32 registers per thread.
 `},
 	} {
 		o, err := c.a.Occupancy(c.l)
@@ -346,7 +345,8 @@ Two would fit with at most 512 threads a block, or with at most 32 registers a t
 	}
 }
 
-// TestFraction: occupancy is the share of threads, and 100 % is all of them.
+// TestFraction checks that occupancy is the fraction of threads, and that only all threads are 100
+// %.
 func TestFraction(t *testing.T) {
 	exercise, err := Textbook(1024, 0, 0, 0)
 	if err != nil {
@@ -377,8 +377,8 @@ func TestFraction(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := o.Text()
-		if !strings.Contains(text, c.want) || o.WarpFraction != c.warps || strings.Contains(text, "In warps") != (o.WarpFraction != o.Fraction) {
-			t.Errorf("%d threads on %v: %v of warps, want %q and %v\n%s", c.threads, c.a, o.WarpFraction, c.want, c.warps, text)
+		if !strings.Contains(text, c.want) || o.WarpFraction != c.warps || strings.Contains(text, "tools count warps") != (o.WarpFraction != o.Fraction) {
+			t.Errorf("%d threads on %v: got warp fraction %v, want %q and %v\n%s", c.threads, c.a, o.WarpFraction, c.want, c.warps, text)
 		}
 	}
 	r := newRand(t)
@@ -386,7 +386,7 @@ func TestFraction(t *testing.T) {
 		a := Arches()[r.IntN(len(Arches()))]
 		o, err := a.Occupancy(randomLaunch(r, a))
 		if err == nil && strings.Contains(o.Text(), "occupancy 100 %") != (o.Threads == a.MaxThreadsPerSM) {
-			t.Fatalf("%d threads of %d\n%s", o.Threads, a.MaxThreadsPerSM, o.Text())
+			t.Fatalf("%d of %d threads:\n%s", o.Threads, a.MaxThreadsPerSM, o.Text())
 		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"math"
 )
 
-// Bound says which of a GPU's two speeds a kernel waits for.
+// Bound is the resource that limits a kernel.
 type Bound string
 
 // The two bounds of the roofline model.
@@ -14,26 +14,25 @@ const (
 	Memory  Bound = "memory"
 )
 
-// Roof is what the roofline model (Williams, Waterman and Patterson, CACM 52(4),
-// 2009) says of a kernel: no implementation that does so many operations and
-// moves so many bytes is faster.
+// Roof is the bound of the roofline model (Williams, Waterman and Patterson, CACM 52(4), 2009): no
+// implementation with this number of operations and bytes is faster.
 type Roof struct {
-	Seconds   float64 // the least time
-	Bound     Bound   // what that time is spent on
-	Intensity float64 // operations a byte; +Inf when no byte is moved
-	Ridge     float64 // the intensity at which the two bounds meet
-	Attain    float64 // operations a second at this intensity
+	Seconds   float64 // least time
+	Bound     Bound   // resource that determines it
+	Intensity float64 // operations per byte; +Inf if no byte is transferred
+	Ridge     float64 // intensity at which the two bounds meet
+	Attain    float64 // attainable operations per second at this intensity
 }
 
-// Roofline bounds the time of a kernel on m that does so many operations at rate
-// r and moves so many bytes between the GPU and its memory.
+// Roofline bounds the time of a kernel on m with ops operations at rate r and bytes transferred
+// between the GPU and its memory.
 func Roofline(m *Model, r Rate, ops, bytes float64) (Roof, error) {
 	for _, q := range []struct {
 		what  string
 		value float64
 	}{{"operations", ops}, {"bytes", bytes}} {
 		if !(q.value >= 0) || math.IsInf(q.value, 1) {
-			return Roof{}, fmt.Errorf("a kernel with %v %s", q.value, q.what)
+			return Roof{}, fmt.Errorf("a kernel with %v %s: want a finite number of at least 0", q.value, q.what)
 		}
 	}
 	peak, err := m.PeakRate(r)
@@ -53,27 +52,26 @@ func Roofline(m *Model, r Rate, ops, bytes float64) (Roof, error) {
 	return roof, nil
 }
 
-// Waves is how a grid passes over a GPU: as many blocks at a time as it holds,
-// the last wave perhaps not full.
+// Waves describes how a grid passes over a GPU in waves of as many blocks as the GPU holds. The
+// last wave may be partial.
 type Waves struct {
 	Slots int `json:"slots"` // blocks that the GPU holds at once
-	Count int `json:"count"` // waves, the last one included
+	Count int `json:"count"` // waves, including the last one
 	Last  int `json:"last"`  // blocks in the last wave
-	// Efficiency is the share of the waves' slots that have a block, 1 when the
-	// last wave is full: what a grid of equal blocks loses to its tail.
+	// Efficiency is the fraction of the slots of all waves that have a block. It is 1 if the last
+	// wave is full.
 	Efficiency float64 `json:"efficiency"`
 }
 
-// Waves is how a grid of so many blocks passes over m, when each SM holds so
-// many ([Occupancy.Blocks]).
+// Waves returns the waves of a grid on m. blocksPerSM is [Occupancy.Blocks].
 func (m *Model) Waves(grid, blocksPerSM int) (Waves, error) {
 	switch {
 	case m.Generic():
 		return Waves{}, m.errGeneric("number of SMs")
 	case grid < 1:
-		return Waves{}, fmt.Errorf("a grid has at least 1 block, got %s", Commas(grid))
+		return Waves{}, fmt.Errorf("a grid of %s blocks: want at least 1", Commas(grid))
 	case blocksPerSM < 1 || blocksPerSM > m.Arch.MaxBlocksPerSM:
-		return Waves{}, fmt.Errorf("%s on an SM of %v, want 1 to %d", Count(blocksPerSM, "block"), m.Arch, m.Arch.MaxBlocksPerSM)
+		return Waves{}, fmt.Errorf("%s on an SM of %v: want 1 to %d", Count(blocksPerSM, "block"), m.Arch, m.Arch.MaxBlocksPerSM)
 	}
 	slots := m.SMs * blocksPerSM
 	full, last := grid/slots, grid%slots

@@ -8,14 +8,14 @@ const (
 	gib = 1 << 30
 )
 
-// GPUs that differ in memory only share their peaks.
+// GPUs that differ in their memory only have the same peaks.
 var (
 	a100  = Peaks{FP64: 9.7 * tf, FP64Tensor: 19.5 * tf, FP32: 19.5 * tf, TF32: 156 * tf, BF16: 312 * tf, FP16: 312 * tf, INT8: 624 * tf}
 	gh100 = Peaks{FP64: 33.5 * tf, FP64Tensor: 66.9 * tf, FP32: 66.9 * tf, TF32: 494.7 * tf, BF16: 989.4 * tf, FP16: 989.4 * tf, FP8: 1978.9 * tf, INT8: 1978.9 * tf}
 )
 
-// models is the table of GPUs. Each row says what it is taken from; where a data
-// sheet prints only the rate with sparsity, the dense one is half of it.
+// models is the table of GPUs. Each row states its source. If a data sheet has the rate with
+// sparsity only, the dense rate is half of it.
 var models = []Model{
 	// NVIDIA Turing GPU Architecture whitepaper, appendix on Tesla T4; T4 data sheet.
 	{Name: "t4", Device: "Tesla T4", Arch: sm(75), SMs: 40, ClockHz: 1590 * mhz,
@@ -65,8 +65,8 @@ var models = []Model{
 		Peak: Peaks{FP64: 1.29 * tf, FP32: 82.6 * tf, TF32: 82.6 * tf, BF16: 165.2 * tf, FP16: 165.2 * tf, FP8: 330.3 * tf, INT8: 660.6 * tf}},
 
 	// NVIDIA H100 Tensor Core GPU Architecture whitepaper (tensor rates at 1,830 MHz
-	// for SXM, 1,620 MHz for PCIe); H100 and H200 data sheets; the H200's L2 as its
-	// driver reports it.
+	// for SXM, 1,620 MHz for PCIe); H100 and H200 data sheets. The H200's L2 size is the
+	// driver's.
 	{Name: "h100-sxm", Device: "NVIDIA H100 80GB HBM3", Arch: sm(90), SMs: 132, ClockHz: 1980 * mhz,
 		MemBytes: 80 * gib, MemBandwidth: 3350 * gbs, L2Bytes: 50 * mib, Peak: gh100},
 	{Name: "h100-pcie", Device: "NVIDIA H100 PCIe", Arch: sm(90), SMs: 114, ClockHz: 1755 * mhz,
@@ -78,8 +78,8 @@ var models = []Model{
 	{Name: "h200", Device: "NVIDIA H200", Arch: sm(90), SMs: 132, ClockHz: 1980 * mhz,
 		MemBytes: 141 * gib, MemBandwidth: 4800 * gbs, L2Bytes: 60 * mib, Peak: gh100},
 
-	// NVIDIA HGX B200 data sheet, an eighth of the board. It leaves out the SMs, the
-	// clock and the L2: these are what is generally reported of the GPU.
+	// NVIDIA HGX B200 data sheet, one eighth of the board. It does not state the SMs,
+	// the clock and the L2, which are the commonly reported values.
 	{Name: "b200", Device: "NVIDIA B200", Arch: sm(100), SMs: 148, ClockHz: 1965 * mhz,
 		MemBytes: 180 * gib, MemBandwidth: 8000 * gbs, L2Bytes: 126 * mib,
 		Peak: Peaks{FP64: 37 * tf, FP64Tensor: 37 * tf, FP32: 75 * tf, TF32: 1125 * tf, BF16: 2250 * tf, FP16: 2250 * tf, FP8: 4500 * tf, INT8: 4500 * tf}},
@@ -90,7 +90,7 @@ var models = []Model{
 		Peak: Peaks{FP64: 1.64 * tf, FP32: 104.8 * tf, TF32: 104.8 * tf, BF16: 209.5 * tf, FP16: 209.5 * tf, FP8: 419 * tf, INT8: 838 * tf}},
 }
 
-// sm is the row of arches for the table above; a test makes sure that each is there.
+// sm returns the row of arches for a compute capability. A test checks that each exists.
 func sm(n int) *Arch {
 	for _, a := range arches {
 		if a.SM == n {

@@ -8,12 +8,12 @@ import (
 	"text/tabwriter"
 )
 
-// Text explains the occupancy to a reader who knows threads and blocks: [Occupancy.Summary],
-// then [Occupancy.Advice].
+// Text returns [Occupancy.Summary] followed by [Occupancy.Advice], for readers who know threads and
+// blocks.
 func (o *Occupancy) Text() string { return o.Summary() + o.Advice() }
 
 // Summary returns the needs of the block, the limits of the SM, the number of blocks that each
-// resource allows, and which resource binds.
+// resource allows, and the resource that binds.
 func (o *Occupancy) Summary() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "A block of %s,\non %s.\n\n", o.Launch, o.Arch.describe())
@@ -36,14 +36,14 @@ func (o *Occupancy) Summary() string {
 		Count(o.Blocks, "block"), strings.Join(binding, " and "),
 		Count(o.Threads, "thread"), Commas(o.Arch.MaxThreadsPerSM), percent(o.Fraction))
 	if o.WarpFraction != o.Fraction {
-		fmt.Fprintf(&b, "In warps, which NVIDIA's tools count, it is %s of %s, %s: the last warp of each block has %s of %d.\n",
+		fmt.Fprintf(&b, "NVIDIA's tools count warps: %s of %s, %s. The last warp of each block has %s of %d.\n",
 			Commas(o.Warps), Commas(o.Arch.MaxWarpsPerSM()), percent(o.WarpFraction),
 			Count(o.Launch.Threads%o.Arch.WarpSize, "thread"), o.Arch.WarpSize)
 	}
 	return b.String()
 }
 
-// percent returns a part with four digits, as "78.12 %". Only a whole is "100 %".
+// percent formats a fraction with four digits, such as "78.12 %". Only 1 is "100 %".
 func percent(part float64) string {
 	text := fmt.Sprintf("%.4g", 100*part)
 	if part < 1 && text == "100" {
@@ -52,7 +52,8 @@ func percent(part float64) string {
 	return text + " %"
 }
 
-// Advice returns whether a second block fits, and by which single change it would.
+// Advice returns a sentence on whether a second block fits, and which single change would make it
+// fit.
 func (o *Occupancy) Advice() string {
 	if o.Blocks >= 2 {
 		return "While one block waits at a barrier, another can work.\n"
@@ -65,33 +66,33 @@ func (o *Occupancy) Advice() string {
 		}
 		switch limit.Resource {
 		case Threads:
-			changes = append(changes, fmt.Sprintf("at most %s a block", Count(most, "thread")))
+			changes = append(changes, fmt.Sprintf("at most %s per block", Count(most, "thread")))
 		case Registers:
-			changes = append(changes, fmt.Sprintf("at most %s a thread", Count(most, "register")))
+			changes = append(changes, fmt.Sprintf("at most %s per thread", Count(most, "register")))
 		case Shared:
-			changes = append(changes, fmt.Sprintf("at most %s of shared memory a block", Count(most, "byte")))
+			changes = append(changes, fmt.Sprintf("at most %s of shared memory per block", Count(most, "byte")))
 		}
 	}
-	text := "Only one block fits: while its threads wait at a barrier, the SM has nothing else to do.\n"
+	text := "Only one block fits: while its threads wait at a barrier, the SM is idle.\n"
 	if len(changes) > 0 {
 		text += "Two would fit with " + strings.Join(changes, ", or with ") + ".\n"
 	}
 	return text
 }
 
-// String is what a block takes, in words.
+// String returns the resources of a block as text.
 func (l Launch) String() string {
 	s := Count(l.Threads, "thread")
 	if l.SharedBytes > 0 {
 		s += ", " + Count(l.SharedBytes, "byte") + " of shared memory"
 	}
 	if l.RegsPerThread > 0 {
-		s += ", " + Count(l.RegsPerThread, "register") + " a thread"
+		s += ", " + Count(l.RegsPerThread, "register") + " per thread"
 	}
 	return s
 }
 
-// describe is what an SM has, in words.
+// describe returns the limits of an SM as text.
 func (a *Arch) describe() string {
 	name := "a textbook SM"
 	if a.SM != 0 {
@@ -110,7 +111,7 @@ func (a *Arch) describe() string {
 	return name + " with " + strings.Join(has, ", ")
 }
 
-// Count is a number of things: "1 block", "2,048 threads".
+// Count formats a number of things: "1 block", "2,048 threads".
 func Count(n int, thing string) string {
 	if n != 1 {
 		thing += "s"
@@ -118,7 +119,7 @@ func Count(n int, thing string) string {
 	return Commas(n) + " " + thing
 }
 
-// Commas is n with its digits in groups of three.
+// Commas formats n with its digits in groups of three.
 func Commas(n int) string {
 	s := strconv.Itoa(n)
 	sign := ""
@@ -131,8 +132,8 @@ func Commas(n int) string {
 	return sign + s
 }
 
-// square is n, and the tile that it is the square of where there is one: whoever
-// asks for 1,089 threads has asked for a tile of 33.
+// square formats n, followed by its square root if n is a square: 1,089 threads are most likely a
+// tile of 33×33.
 func square(n int) string {
 	if r := int(math.Sqrt(float64(n))); r*r == n {
 		return fmt.Sprintf("%s (%d×%d)", Commas(n), r, r)
