@@ -2,14 +2,14 @@ package report
 
 import "math"
 
-// Axis is one direction of a drawing.
+// Axis is a horizontal or vertical axis of a drawing.
 type Axis struct {
 	Label string // the quantity and its unit
 	Log   bool
 	// Binary places the ticks of a logarithmic axis at powers of two.
 	Binary bool
-	Text   func(float64) string // a tick's label
-	// To is the least upper end of an axis that starts at zero, one that is not logarithmic.
+	Text   func(float64) string // label of a tick
+	// To is the least upper end of a linear axis, which starts at zero.
 	To float64
 }
 
@@ -44,8 +44,8 @@ func (s scale) at(v float64) float64 {
 	return s.from + part*(s.to-s.from)
 }
 
-// most returns the number of ticks with labels that fit side by side.
-func (s scale) most() int {
+// maxTicks returns the number of ticks whose labels fit side by side.
+func (s scale) maxTicks() int {
 	const gap = 18
 	room := 0.0
 	for _, v := range s.ticks(6) {
@@ -54,15 +54,15 @@ func (s scale) most() int {
 	return min(int((s.to-s.from)/room), 10)
 }
 
-// ticks returns round values, at most about most of them.
-func (s scale) ticks(most int) []float64 {
-	most = max(most, 2)
+// ticks returns about max round values at limit.
+func (s scale) ticks(limit int) []float64 {
+	limit = max(limit, 2)
 	if s.Log {
-		return s.powers(most)
+		return s.powers(limit)
 	}
-	step := math.Pow10(int(math.Floor(math.Log10((s.high - s.low) / float64(most)))))
+	step := math.Pow10(int(math.Floor(math.Log10((s.high - s.low) / float64(limit)))))
 	for _, factor := range []float64{1, 2, 2.5, 5, 10} {
-		if (s.high-s.low)/(step*factor) <= float64(most) {
+		if (s.high-s.low)/(step*factor) <= float64(limit) {
 			step *= factor
 			break
 		}
@@ -74,9 +74,9 @@ func (s scale) ticks(most int) []float64 {
 	return all
 }
 
-// powers returns the powers of 10 or 2 in the range, every n-th if they are too many. A short
-// range gets round values between the powers of 10.
-func (s scale) powers(most int) []float64 {
+// powers returns the powers of 10 or 2 in the range, or every n-th if there are more than max. A
+// short range gets round values between the powers of 10.
+func (s scale) powers(limit int) []float64 {
 	base := 10.0
 	if s.Binary {
 		base = 2
@@ -93,13 +93,13 @@ func (s scale) powers(most int) []float64 {
 					}
 				}
 			}
-			if len(all) <= most {
+			if len(all) <= limit {
 				return all
 			}
 		}
 	}
 	var all []float64
-	step := max(1, math.Ceil((last-first+1)/float64(most)))
+	step := max(1, math.Ceil((last-first+1)/float64(limit)))
 	for e := first; e <= last; e += step {
 		all = append(all, math.Pow(base, e))
 	}

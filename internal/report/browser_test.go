@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// harness shows the page in frames of several widths and measures it there. The width of
-// a frame, unlike that of a window, can be as small as a phone's.
+// harness shows the page in frames of several widths and measures it there. A frame, unlike a
+// window, can be as narrow as a phone.
 const harness = `<!DOCTYPE html>
 <body style="margin:0">
 <iframe src="/page" width="320" height="800"></iframe>
@@ -80,7 +80,7 @@ addEventListener("load", () => {
 });
 </script>`
 
-// seen is the page in one frame.
+// seen holds the measurements of the page in one frame.
 type seen struct {
 	Width, Needed, Figures, Tables, Drawings int
 	Tips, Outside, Hidden, Shown, Sorted     int
@@ -88,7 +88,7 @@ type seen struct {
 	Paper, Ink                               string
 }
 
-// browse opens the page in Chromium and returns the frames and Chromium's log.
+// browse opens the page in Chromium and returns the measurements of the frames and Chromium's log.
 func browse(t *testing.T, page string, flags ...string) ([]seen, string) {
 	t.Helper()
 	var path string
@@ -129,7 +129,7 @@ func browse(t *testing.T, page string, flags ...string) ([]seen, string) {
 	}
 	found := regexp.MustCompile(`(?s)<pre id="seen">(.+?)</pre>`).FindSubmatch(dom)
 	if found == nil {
-		t.Fatalf("the harness found nothing\n%s", log.String())
+		t.Fatalf("the harness returned no measurements\n%s", log.String())
 	}
 	var all []seen
 	if err := json.Unmarshal([]byte(html.UnescapeString(string(found[1]))), &all); err != nil {
@@ -139,10 +139,10 @@ func browse(t *testing.T, page string, flags ...string) ([]seen, string) {
 }
 
 // TestBrowser opens the page at the widths of phones and screens, in light and dark mode, and uses
-// its controls. Without a browser it is skipped, unless TILEWORK_REQUIRE_BROWSER is set.
+// its controls. It is skipped without a browser, unless TILEWORK_REQUIRE_BROWSER is set.
 func TestBrowser(t *testing.T) {
 	if testing.Short() {
-		t.Skip("not in short mode: a browser takes seconds to start")
+		t.Skip("skipped in short mode: a browser takes seconds to start")
 	}
 	r := newReport(t,
 		Source{"before", newMachine(1, "NVIDIA H200", 1).sweep()},
@@ -158,34 +158,34 @@ func TestBrowser(t *testing.T) {
 		t.Run(mode.name, func(t *testing.T) {
 			frames, log := browse(t, page, mode.flag)
 			if len(frames) != 4 {
-				t.Fatalf("the frames are %+v", frames)
+				t.Fatalf("got frames %+v", frames)
 			}
 			for _, s := range frames {
 				if s.Needed > s.Width {
-					t.Errorf("at %d pixels the page is %d pixels wide: it scrolls sideways", s.Width, s.Needed)
+					t.Errorf("width %d: the page is %d pixels wide and scrolls horizontally", s.Width, s.Needed)
 				}
 				if s.Figures != charts || s.Drawings != charts || s.Tables != charts {
-					t.Errorf("at %d pixels there are %d figures, %d drawings and %d tables, want %d", s.Width, s.Figures, s.Drawings, s.Tables, charts)
+					t.Errorf("width %d: got %d figures, %d drawings and %d tables, want %d", s.Width, s.Figures, s.Drawings, s.Tables, charts)
 				}
 				if s.Smallest < 12 {
-					t.Errorf("at %d pixels text in a drawing is %.2f pixels high, want 12", s.Width, s.Smallest)
+					t.Errorf("width %d: text in a drawing is %.2f pixels high, want 12", s.Width, s.Smallest)
 				}
 				if s.Tips != 2*charts || s.Outside != 0 {
-					t.Errorf("at %d pixels %d of %d places show their values, %d outside of the page", s.Width, s.Tips, 2*charts, s.Outside)
+					t.Errorf("width %d: %d of %d spots show a tooltip, %d outside the page", s.Width, s.Tips, 2*charts, s.Outside)
 				}
 				if s.Hidden != charts || s.Shown != charts || s.Sorted != charts {
-					t.Errorf("at %d pixels the first entry of a legend hides its series in %d and shows it in %d of %d charts, and %d tables are sorted by a click", s.Width, s.Hidden, s.Shown, charts, s.Sorted)
+					t.Errorf("width %d: the first legend entry hides its series in %d and shows it in %d of %d charts, and a click sorts %d tables", s.Width, s.Hidden, s.Shown, charts, s.Sorted)
 				}
 				rgb := func(p *paint) string {
 					c := mode.color(p)
 					return fmt.Sprintf("rgb(%d, %d, %d)", c>>16, c>>8&0xFF, c&0xFF)
 				}
 				if s.Paper != rgb(paper) || s.Ink != rgb(ink) {
-					t.Errorf("the paper is %s and the ink %s, want %s and %s", s.Paper, s.Ink, rgb(paper), rgb(ink))
+					t.Errorf("got paper %s and ink %s, want %s and %s", s.Paper, s.Ink, rgb(paper), rgb(ink))
 				}
 			}
 			if said := regexp.MustCompile(`.*CONSOLE.*`).FindAllString(log, -1); said != nil {
-				t.Errorf("the console has\n%s", strings.Join(said, "\n"))
+				t.Errorf("console output:\n%s", strings.Join(said, "\n"))
 			}
 		})
 	}

@@ -37,9 +37,9 @@ type canvas struct {
 	layers        []layer
 }
 
-// layer is elements that one set of legend entries shows and hides.
+// layer holds elements that the same legend entries show and hide.
 type layer struct {
-	keys     string // CSS classes, one for each entry; empty: always visible
+	keys     string // CSS classes, one per entry; empty if always visible
 	elements []element
 }
 
@@ -64,14 +64,14 @@ type (
 		color   *paint
 		opacity float64
 	}
-	// disc is a circle, filled or with a hole in the color of the paper.
+	// disc is a circle, filled or hollow.
 	disc struct {
 		at     point
 		radius float64
 		color  *paint
 		hollow bool
 	}
-	// label is a line of text. At is the middle of its height.
+	// label is a line of text. at is at the middle of its height.
 	label struct {
 		at    point
 		text  string
@@ -80,7 +80,7 @@ type (
 		bold  bool
 		halo  bool // separates the text from lines below it
 	}
-	// spot is an area with a description for a reader who points at it.
+	// spot is an area with a tooltip.
 	spot struct {
 		box
 		text string
@@ -96,7 +96,7 @@ const (
 	alignEnd
 )
 
-// on starts the layer of the legend's entries with these indexes.
+// on starts the layer of the legend entries with the given indices.
 func (c *canvas) on(keys ...int) {
 	var classes []string
 	for _, k := range keys {
@@ -113,11 +113,12 @@ func (c *canvas) add(elements ...element) {
 	l.elements = append(l.elements, elements...)
 }
 
-// hline and vline add straight lines.
+// hline adds a horizontal line.
 func (c *canvas) hline(x1, x2, y float64, p *paint, width float64, dash ...float64) {
 	c.add(stroke{[]point{{x1, y}, {x2, y}}, p, width, dash})
 }
 
+// vline adds a vertical line.
 func (c *canvas) vline(x, y1, y2 float64, p *paint, width float64, dash ...float64) {
 	c.add(stroke{[]point{{x, y1}, {x, y2}}, p, width, dash})
 }
@@ -127,7 +128,7 @@ func (c *canvas) rect(b box, p *paint, opacity float64) {
 	c.add(fill{[]point{{b.x, b.y}, {b.x + b.w, b.y}, {b.x + b.w, b.y + b.h}, {b.x, b.y + b.h}}, p, opacity})
 }
 
-// markers are the forms of points, as polygons around the origin. The first is a disc.
+// markers are the shapes of points, as polygons around the origin. The first is a disc.
 var markers = [][]point{
 	nil,
 	{{-3.3, -3.3}, {3.3, -3.3}, {3.3, 3.3}, {-3.3, 3.3}},
@@ -138,7 +139,7 @@ var markers = [][]point{
 
 const markerRadius = 3.6
 
-// marker adds a point of the form with that number.
+// marker adds a point with the shape of the given number.
 func (c *canvas) marker(form int, at point, p *paint, hollow bool) {
 	form %= len(markers)
 	if form == 0 || hollow {
@@ -148,7 +149,7 @@ func (c *canvas) marker(form int, at point, p *paint, hollow bool) {
 	c.add(fill{moved(markers[form], at.x, at.y), p, 1})
 }
 
-// svg returns the drawing as an SVG element with these attributes.
+// svg returns the drawing as an SVG element with the given attributes.
 func (c *canvas) svg(attributes, style string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" %s>`, num(c.width), num(c.height), attributes)
@@ -169,13 +170,13 @@ func (c *canvas) svg(attributes, style string) string {
 	return b.String()
 }
 
-// num formats a coordinate to a tenth of a pixel.
+// num formats a coordinate with a precision of a tenth of a pixel.
 func num(v float64) string {
 	s := strconv.FormatFloat(v, 'f', 1, 64)
 	return strings.TrimSuffix(s, ".0")
 }
 
-// path returns points as the data of a path element.
+// path returns the data of a path element through points.
 func path(points []point) string {
 	var b strings.Builder
 	for i, p := range points {
@@ -251,14 +252,14 @@ func (d disc) moved(dx, dy float64) element   { d.at = d.at.plus(dx, dy); return
 func (l label) moved(dx, dy float64) element  { l.at = l.at.plus(dx, dy); return l }
 func (s spot) moved(dx, dy float64) element   { s.x, s.y = s.x+dx, s.y+dy; return s }
 
-// within moves a label to the left or right so that it is inside of a width.
+// within moves a label left or right so that it is inside the given width.
 func (l label) within(width float64) label {
 	a := l.area()
 	l.at.x += max(0, -a.x) - max(0, a.x+a.w-width)
 	return l
 }
 
-// shorten cuts text to a width.
+// shorten truncates text to a width.
 func shorten(text string, width float64) string {
 	const ellipsis = "…"
 	short := []rune(text)
@@ -269,7 +270,7 @@ func shorten(text string, width float64) string {
 	return text
 }
 
-// area returns the box that the label covers.
+// area returns the bounding box of the label.
 func (l label) area() box {
 	w := textWidth(l.text, l.bold)
 	return box{l.at.x - w*float64(l.align)/2, l.at.y - 0.5*textSize, w, textSize}

@@ -11,21 +11,21 @@ import (
 	"tilework/internal/bench"
 )
 
-// change is one measurement in two sources.
+// change compares one measurement in two sources.
 type change struct {
 	old, new row
-	speed    float64 // the old time divided by the new one: above 1 it became faster
-	p        float64 // the probability of such a difference by chance
-	few      bool    // there are too few samples to be sure of any difference
+	speed    float64 // old time divided by new time; above 1 means faster
+	p        float64 // probability of such a difference by chance
+	few      bool    // too few samples to detect any difference
 }
 
-// sure reports whether the difference is more than chance.
+// sure reports whether the difference is statistically significant.
 func (c change) sure() bool { return c.p < benchmath.DefaultThresholds.CompareAlpha }
 
 func (c change) faster() bool { return c.sure() && c.speed > 1 }
 func (c change) slower() bool { return c.sure() && c.speed < 1 }
 
-// slight is the change below which one that is more than chance still matters little.
+// slight is the relative change below which a significant change is reported as small.
 const slight = 0.02
 
 // compareTimes tests whether times differ, without assuming a distribution (Mann-Whitney U test).
@@ -37,7 +37,7 @@ func compareTimes(old, new row) change {
 	return change{old, new, old.Seconds.Median / new.Seconds.Median, test.P, len(test.Warnings) > 0}
 }
 
-// changesTo returns the measurements that a source has in common with the first.
+// changesTo returns the measurements that a source has in common with the first source.
 func (s *study) changesTo(source int) []change {
 	base := map[string]row{}
 	var all []change
@@ -60,7 +60,7 @@ func changes(s *study) ([]*Chart, string) {
 		return nil, ""
 	}
 	var all []*Chart
-	var others []string // without a measurement in common
+	var others []string // sources without a common measurement
 	for source := 1; source < len(s.sources); source++ {
 		found := s.changesTo(source)
 		if len(found) == 0 {
@@ -85,8 +85,8 @@ func changes(s *study) ([]*Chart, string) {
 	return all, ""
 }
 
-// mostRows is the largest number of rows that a chart of points shows.
-const mostRows = 32
+// maxRows is the largest number of rows in a chart of points.
+const maxRows = 32
 
 func (s *study) changeChart(source int, kind string, changes []change) *Chart {
 	c := &Chart{ID: "change-" + word(s.sources[source]) + "-" + word(kind), Title: fmt.Sprintf("From %s to %s: %s", s.sources[0], s.sources[source], kind)}
@@ -109,13 +109,13 @@ func (s *study) changeChart(source int, kind string, changes []change) *Chart {
 	for i, x := range changes {
 		c.Table.add(words(x.new.Subject), words(cases.of(x.new, shape(x.new.Record))), timeCell(x.old), timeCell(x.new),
 			figure(times(x.speed), x.speed), figure(fmt.Sprintf("%.3f", x.p), x.p), words(x.verdict()))
-		if n := len(changes); n > mostRows && i >= mostRows/2 && i < n-mostRows/2 {
+		if n := len(changes); n > maxRows && i >= maxRows/2 && i < n-maxRows/2 {
 			continue
 		}
 		drawing.Rows = append(drawing.Rows, x.row(names.of(x.new, shape(x.new.Record)), s.sources[0], s.sources[source]))
 	}
-	if n := len(changes); n > mostRows {
-		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d largest gains and the %d largest losses. The table has all %d measurements.", mostRows/2, mostRows/2, n))
+	if n := len(changes); n > maxRows {
+		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d largest gains and the %d largest losses. The table has all %d measurements.", maxRows/2, maxRows/2, n))
 	}
 	return c
 }
@@ -134,8 +134,8 @@ func (x change) verdict() string {
 	return "no change beyond chance"
 }
 
-// row has the noise of the old times around 1, and the new time and its noise relative to the
-// old median.
+// row returns a row with the noise of the old times around 1, and the new time and its noise
+// relative to the old median.
 func (x change) row(name, before, after string) Row {
 	relative := func(key int, r row, source string, hollow bool) Value {
 		m := x.old.Seconds.Median
@@ -149,7 +149,7 @@ func (x change) row(name, before, after string) Row {
 	return Row{Name: name, End: end, Values: []Value{relative(0, x.old, before, false), relative(1, x.new, after, !x.sure())}}
 }
 
-// sumUp returns the answer and the notes about changes.
+// sumUp returns the answer and the notes for changes.
 func sumUp(changes []change) (answer string, notes []string) {
 	var faster, slower, little, few int
 	for _, x := range changes {
@@ -174,7 +174,7 @@ func sumUp(changes []change) (answer string, notes []string) {
 	if few > 0 {
 		notes = append(notes, count(few, "measurement")+" with too few samples to distinguish any difference from chance: let bench run longer (--min-time).")
 	}
-	return answer, append(notes, "A hollow point or ~ is no change beyond chance: Mann-Whitney U test on the samples of both records, p < 0.05 for each measurement alone. A bar spans the 10th to the 90th percentile. Samples of one run share its clock rates and memory placement, so confirm an important difference with several runs.")
+	return answer, append(notes, "A hollow point or ~ means no change beyond chance: Mann-Whitney U test on the samples of both records, p < 0.05 for each measurement alone. A bar spans the 10th to the 90th percentile. Samples of one run share its clock rates and memory placement, so confirm an important difference with several runs.")
 }
 
 func meanSpeed(changes []change) float64 {

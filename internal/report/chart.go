@@ -18,8 +18,7 @@ type Section struct {
 	Charts   []*Chart
 }
 
-// Chart answers a question for one device and element type: in a sentence, in a drawing and
-// in a table.
+// Chart answers a question for one device and element type with a sentence, a drawing and a table.
 type Chart struct {
 	ID      string // for links and file names: "rate-gpu-float32"
 	Title   string
@@ -56,7 +55,7 @@ const (
 	markBlock             // a bar
 )
 
-// Table is the figures of a drawing. The first columns name the row.
+// Table holds the figures of a drawing. The first columns name the row.
 type Table struct {
 	Columns []Column
 	Rows    [][]Cell
@@ -65,7 +64,7 @@ type Table struct {
 // Column is a heading. Unit is the unit of the numbers in a CSV file.
 type Column struct{ Name, Unit string }
 
-// Heading returns the name and the unit, unless the cells have it.
+// Heading returns the name with the unit, or the name alone if the cells contain the unit.
 func (c Column) Heading() string {
 	switch c.Unit {
 	case "", "s", "%", "×":

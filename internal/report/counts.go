@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// emulated returns the name of the GPU that was emulated.
+// emulated returns the name of the emulated GPU.
 func emulated(r row) string {
 	return strings.TrimSuffix(cmp.Or(r.Environment.GPU, r.Device), ", emulated")
 }
@@ -30,13 +30,13 @@ func counts(s *study) ([]*Chart, string) {
 	return all, ""
 }
 
-// countChart draws the largest product, and lists all.
+// countChart returns a chart that draws the largest product and has a table of all.
 func countChart(c *Chart, rows []row) *Chart {
 	rows = bySize(rows)
 	work := strings.TrimSuffix(rows[0].unit(), "/s")
 	c.Table.Columns = []Column{
-		{"M×N×K", ""}, {"kernel", ""}, {"instructions", ""}, {work, ""}, {work + " with padding", ""}, {"loaded", "bytes"}, {work + "/byte", ""}, {"sectors", ""}, {"needed sectors", ""}, {"different sectors", ""},
-		{"wavefronts", ""}, {"bank conflicts", ""}, {"1st generation: transactions per half-warp", ""}, {"1st generation: bank conflicts", ""},
+		{"M×N×K", ""}, {"kernel", ""}, {"instructions", ""}, {work, ""}, {work + " with padding", ""}, {"loaded", "bytes"}, {work + "/byte", ""}, {"sectors", ""}, {"ideal sectors", ""}, {"distinct sectors", ""},
+		{"wavefronts", ""}, {"bank conflicts", ""}, {"compute capability 1.0: transactions per half-warp", ""}, {"compute capability 1.0: bank conflicts", ""},
 	}
 	integer := func(n int64) Cell { return figure(number(n), float64(n)) }
 	for _, r := range rows {
@@ -51,10 +51,10 @@ func countChart(c *Chart, rows []row) *Chart {
 	rows = largestShape(rows)
 	last := shape(rows[0].Record)
 	bars := &Rows{X: Axis{Label: "sectors of 32 bytes at " + last, Text: func(v float64) string { return number(int64(v)) }}, Stacked: true, Legend: []Key{
-		{Name: "needed for the bytes", Mark: markBlock, Color: palette[0]}, {Name: "extra, because accesses are scattered", Mark: markBlock, Color: palette[1]},
+		{Name: "ideal for the requested bytes", Mark: markBlock, Color: palette[0]}, {Name: "additional, because of uncoalesced accesses", Mark: markBlock, Color: palette[1]},
 	}}
 	c.Drawing = bars
-	var conflicts, then []string
+	var conflicts, historic []string
 	for _, r := range rows {
 		n := r.Counts
 		value := func(key int, sectors int64, text string) Value {
@@ -63,10 +63,10 @@ func countChart(c *Chart, rows []row) *Chart {
 		}
 		end := digits(n.Intensity()) + " " + work + "/byte"
 		bars.Rows = append(bars.Rows, Row{Name: r.Subject, End: end, Values: []Value{
-			value(0, n.IdealSectors, "needed for the bytes"), value(1, n.Sectors-n.IdealSectors, "extra"),
+			value(0, n.IdealSectors, "ideal for the requested bytes"), value(1, n.Sectors-n.IdealSectors, "additional"),
 		}})
 		if per, known := n.Historic.PerHalfWarp(); known {
-			then = append(then, r.Subject+" "+digits(per))
+			historic = append(historic, r.Subject+" "+digits(per))
 		}
 		if n.Conflicts() > 0 {
 			conflicts = append(conflicts, fmt.Sprintf("%s (%s more wavefronts)", r.Subject, percent(float64(n.Conflicts())/float64(n.IdealWavefronts))))
@@ -74,10 +74,10 @@ func countChart(c *Chart, rows []row) *Chart {
 	}
 	c.Answer = countAnswer(rows, last, work, conflicts)
 	c.Notes = append(c.Notes, "Counts of an emulated GPU, not times.")
-	if then != nil {
-		c.Notes = append(c.Notes, "A warp's request moves each sector that it touches once, and 32 banks serve shared memory. The first GPUs served half-warps: "+
-			"one transaction if thread k accessed word k of an aligned segment, otherwise one for each thread, and 16 banks. "+
-			"Transactions per half-warp by their rule: "+list(then)+". tilework explain KERNEL shows each access by both rules.")
+	if historic != nil {
+		c.Notes = append(c.Notes, "A request of a warp transfers each sector that it touches once, and shared memory has 32 banks. GPUs of compute capability 1.0 served half-warps: "+
+			"one transaction if thread k accessed word k of an aligned segment, and otherwise one per thread; shared memory had 16 banks. "+
+			"Transactions per half-warp by this rule: "+list(historic)+". tilework explain KERNEL shows each access by both rules.")
 	}
 	return c
 }
@@ -91,7 +91,7 @@ func largestShape(rows []row) []row {
 func countAnswer(rows []row, at, work string, conflicts []string) string {
 	byIntensity := func(a, b row) int { return cmp.Compare(a.Counts.Intensity(), b.Counts.Intensity()) }
 	least, most := slices.MinFunc(rows, byIntensity), slices.MaxFunc(rows, byIntensity)
-	text := fmt.Sprintf("At %s %s does %s %s for each byte that it loads", at, least.Subject, digits(least.Counts.Intensity()), work)
+	text := fmt.Sprintf("At %s, %s does %s %s per byte loaded", at, least.Subject, digits(least.Counts.Intensity()), work)
 	if most != least {
 		text += fmt.Sprintf(", and %s does %s", most.Subject, digits(most.Counts.Intensity()))
 	}

@@ -4,7 +4,7 @@ import (
 	"slices"
 )
 
-// curve is the rows of one subject with the same settings, from one source, sorted by size.
+// curve holds the rows of one subject with the same settings, from one source, sorted by size.
 type curve struct {
 	name   string // without the source
 	source int
@@ -12,7 +12,7 @@ type curve struct {
 	rows   []row
 }
 
-// curves groups rows by the attributes that differ among them, except for the excluded ones.
+// curves groups rows by the attributes that differ among them, except those in without.
 func (s *study) curves(rows []row, without ...string) []curve {
 	naming := s.naming(rows, append(without, "source")...)
 	var all []curve
@@ -33,7 +33,7 @@ func (s *study) label(name string, source int) string {
 	return name
 }
 
-// peerDashes distinguish libraries, which have one color.
+// peerDashes distinguishes the lines of libraries, which share a color.
 var peerDashes = [][]float64{{6, 4}, {2, 3}, {9, 3, 2, 3}}
 
 // lines returns a series for each curve, with the points of its rows, and the legend. In a
@@ -41,7 +41,7 @@ var peerDashes = [][]float64{{6, 4}, {2, 3}, {9, 3, 2, 3}}
 // curve has a color, and libraries share one.
 func (s *study) lines(curves []curve, place func(c curve, r row) Point) *Lines {
 	l := &Lines{}
-	var sources []int // those with curves
+	var sources []int // sources with at least one curve
 	for _, c := range curves {
 		if s.compares() && !slices.Contains(sources, c.source) {
 			sources = append(sources, c.source)
@@ -101,7 +101,7 @@ func (l *Lines) limit(name, text string, points ...Point) {
 // sizeAxis is the axis of square products.
 func sizeAxis() Axis { return Axis{Label: "N (N×N matrices)", Log: true, Binary: true, Text: tick} }
 
-// sizeTable has a row for each N and a column for each curve.
+// sizeTable returns a table with a row for each N and a column for each curve.
 func (s *study) sizeTable(curves []curve, unit string, cell func(row) Cell) Table {
 	t := Table{Columns: []Column{{"N", ""}}}
 	cells := map[int][]Cell{}
@@ -124,7 +124,8 @@ func (s *study) sizeTable(curves []curve, unit string, cell func(row) Cell) Tabl
 }
 
 // aside reports whether a size was measured to show the cost of one element more or less than a
-// round size, like 63 and 65 beside 64. A line shows the growth with the size and skips it.
+// round size, such as 63 and 65 next to 64. A line shows the growth with the size and skips such
+// points.
 func aside(rows []row, n int) bool {
 	measured := func(n int) bool { return slices.ContainsFunc(rows, func(r row) bool { return r.N == n }) }
 	const round = 8

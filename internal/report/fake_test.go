@@ -9,21 +9,20 @@ import (
 	"tilework/internal/bench"
 )
 
-// machine makes records as a machine with a CPU and perhaps a GPU would give them:
-// each kernel has a rate that it nears as products grow, and a time that each product
-// costs at least.
+// machine generates records of a machine with a CPU and optionally a GPU. The rate of each kernel
+// approaches a maximum as products grow, and each product has a fixed minimum time.
 type machine struct {
 	random *rand.Rand
 	gpu    string
-	speed  float64 // of everything, 1 being usual
+	speed  float64 // factor of all speeds, usually 1
 }
 
 func newMachine(seed uint64, gpu string, speed float64) *machine {
 	return &machine{rand.New(rand.NewPCG(seed, 1)), gpu, speed}
 }
 
-// pace is one subject: its rate in 10⁹ operations a second, seconds a product, and
-// operations for each byte that its threads load.
+// pace models one subject: its rate in GFLOP/s, its minimum time in seconds, and its operations per
+// byte that the threads load.
 type pace struct {
 	subject            string
 	peer               bool
@@ -37,7 +36,7 @@ var (
 
 var day = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
-// record is one subject on one shape.
+// record returns the record of one subject on one shape.
 func (m *machine) record(on pace, device string, shape bench.Shape, transfers bool) bench.Record {
 	flops := 2 * float64(shape.M) * float64(shape.N) * float64(shape.K)
 	seconds := (on.start + flops/on.rate/1e9) / m.speed
@@ -67,7 +66,7 @@ func (m *machine) record(on pace, device string, shape bench.Shape, transfers bo
 	return r
 }
 
-// compete measures models beside each other.
+// compete returns the records of several subjects with their ratios.
 func (m *machine) compete(models []pace, device string, shape bench.Shape) []bench.Record {
 	var all []bench.Record
 	for _, on := range models {
@@ -84,7 +83,7 @@ func (m *machine) compete(models []pace, device string, shape bench.Shape) []ben
 	return all
 }
 
-// sweep is a sweep over sizes on everything that the machine has, and some shapes.
+// sweep returns the records of all subjects over many sizes and some shapes.
 func (m *machine) sweep() []bench.Record {
 	var all []bench.Record
 	for n := 64; n <= 4096; n *= 2 {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// ladders compares our kernels at one size with the same settings, among them the number of threads.
+// ladders compares our kernels at one size with the same settings, including the number of threads.
 // Libraries are lines.
 func ladders(s *study) ([]*Chart, string) {
 	var all []*Chart
@@ -85,10 +85,10 @@ func (s *study) ladder(g group) *Chart {
 	return c
 }
 
-// refDash is the pattern of lines that bars are compared with.
+// refDash is the dash pattern of the lines for comparison.
 var refDash = []float64{5, 3}
 
-// barKeys returns the legend of the bars of curves, one entry for each source, and their sources.
+// barKeys returns the legend of the bars of curves, with one entry per source, and the sources.
 func (s *study) barKeys(curves []curve) (keys []Key, sources []int) {
 	for _, c := range curves {
 		if slices.Contains(sources, c.source) {
@@ -104,7 +104,7 @@ func (s *study) barKeys(curves []curve) (keys []Key, sources []int) {
 	return keys, sources
 }
 
-// commonSize returns the N that most rows have, the largest of several.
+// commonSize returns the most frequent N of rows, and the largest one in case of a tie.
 func commonSize(rows []row) int {
 	at, best := map[int]int{}, 0
 	for _, r := range rows {
@@ -124,7 +124,7 @@ func gainCell(before, r row) Cell {
 	return figure(times(gain), gain)
 }
 
-// climb says for each source how much the last rung gains over the first, and its ratio to a
+// climb returns, for each source, the gain of the last rung over the first, and its ratio to a
 // library.
 func (s *study) climb(n int, first, last map[int]row) string {
 	var parts []string

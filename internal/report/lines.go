@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// Lines is series of points on two axes.
+// Lines holds series of points on two axes.
 type Lines struct {
 	X, Y   Axis
 	Legend []Key
@@ -14,10 +14,10 @@ type Lines struct {
 	Marks  []Mark
 }
 
-// Series is the points of one subject, in the order of their X.
+// Series holds the points of one subject in the order of their X.
 type Series struct {
-	Name   string // written beside the line
-	Keys   []int  // the entries of the legend that show and hide it
+	Name   string // text next to the line
+	Keys   []int  // legend entries that show and hide it
 	Color  *paint
 	Label  *paint // the color of the name
 	Marker int
@@ -27,14 +27,14 @@ type Series struct {
 	Points []Point
 }
 
-// Point is a measurement. Low and High bound its noise; they are Y if there is none.
+// Point is a measurement. Low and High bound its noise, or equal Y if there is none.
 type Point struct {
 	X, Y, Low, High float64
-	Text            string // for a reader who points at it
-	Aside           bool   // the line does not pass through it
+	Text            string // tooltip
+	Aside           bool   // the line skips it
 }
 
-// Mark is a notable place on the X axis.
+// Mark is a notable position on the X axis.
 type Mark struct {
 	X    float64
 	Text string
@@ -42,7 +42,7 @@ type Mark struct {
 
 func (l *Lines) keys() []Key { return l.Legend }
 
-// The sizes of a drawing's parts.
+// Sizes of the parts of a drawing.
 const (
 	tickGap   = 8.0  // between an axis and its labels
 	labelGap  = 10.0 // between the end of a line and its name
@@ -96,7 +96,7 @@ func (l *Lines) drawAxes(c *canvas, x, y scale, rows []float64) {
 		c.hline(x.from, x.to, y.at(v), rule, thin)
 		c.add(label{at: point{x.from - tickGap, y.at(v)}, text: l.Y.Text(v), color: faint, align: alignEnd})
 	}
-	for _, v := range x.ticks(x.most()) {
+	for _, v := range x.ticks(x.maxTicks()) {
 		c.vline(x.at(v), y.from, y.from+4, rule, thin)
 		c.add(label{at: point{x.at(v), y.from + tickGap + lineHeight/2}, text: l.X.Text(v), color: faint, align: alignMiddle})
 	}
@@ -104,7 +104,7 @@ func (l *Lines) drawAxes(c *canvas, x, y scale, rows []float64) {
 	c.add(label{at: point{(x.from + x.to) / 2, c.height - lineHeight/2}, text: l.X.Label, color: faint, align: alignMiddle}.within(c.width))
 }
 
-// drawMarks draws a line for each mark, with its text in a row of its own above the data.
+// drawMarks draws a line for each mark. Each text has a row of its own above the data.
 func (l *Lines) drawMarks(c *canvas, x, y scale) {
 	for i, m := range l.Marks {
 		at, row := x.at(m.X), lineHeight*(float64(i)+1.5)
@@ -154,7 +154,7 @@ func (s *Series) draw(c *canvas, x, y scale) {
 	}
 }
 
-// line returns the points that the line passes through.
+// line returns the points through which the line passes.
 func (s *Series) line(x, y scale) []point {
 	var all []point
 	for _, p := range s.Points {
@@ -165,7 +165,7 @@ func (s *Series) line(x, y scale) []point {
 	return all
 }
 
-// names returns the series that have a name beside them: one of each name.
+// names returns the labeled series, one for each name.
 func (l *Lines) names() []*Series {
 	var all []*Series
 	seen := map[string]bool{}
@@ -179,10 +179,10 @@ func (l *Lines) names() []*Series {
 	return all
 }
 
-// namedAtEnd reports whether the name can be to the right of the drawing, beside the line's end.
+// namedAtEnd reports whether the name may be at the right of the drawing, next to the line's end.
 func (s *Series) namedAtEnd() bool { return !s.Bare && !s.Loose }
 
-// namesRoom returns the width of the names at the right.
+// namesRoom returns the width for the names at the right.
 func namesRoom(names []*Series) float64 {
 	room := 0.0
 	for _, s := range names {
@@ -193,8 +193,8 @@ func namesRoom(names []*Series) float64 {
 	return room
 }
 
-// drawNames writes the names of the series that end at the right beside their ends, moved
-// apart, and those of the others near their last points, if there is free space.
+// drawNames writes names next to the right ends of their lines, moved apart so that they do not
+// overlap. Names of other series are written near their last points if there is free space.
 func (l *Lines) drawNames(c *canvas, x, y scale, names []*Series) {
 	var taken []box
 	type name struct {
@@ -246,8 +246,8 @@ func (l *Lines) drawNames(c *canvas, x, y scale, names []*Series) {
 	}
 }
 
-// free reports whether a name can cover a place: one inside the drawing, without another name,
-// a point or a line.
+// free reports whether a name fits at a: inside the drawing and without covering another name, a
+// point or a line.
 func (l *Lines) free(a box, taken []box, x, y scale) bool {
 	if a.x < x.from || a.x+a.w > x.to || a.y < y.to-lineHeight || a.y+a.h > y.from {
 		return false
@@ -290,8 +290,8 @@ func (b box) crosses(p, q point) bool {
 	return false
 }
 
-// spread returns places as near as possible to the wanted ones, which are sorted, with at least
-// a gap between neighbors and, if they fit, between low and high.
+// spread returns positions that are as near as possible to the sorted wanted positions, at least
+// gap apart and, if they fit, between low and high.
 func spread(wanted []float64, gap, low, high float64) []float64 {
 	all := slices.Clone(wanted)
 	for range 200 {

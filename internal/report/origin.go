@@ -16,16 +16,16 @@ type Origin struct {
 	Facts    []Fact
 	Summary  string   // the number of records and the date
 	Commands []string // the commands that measured them
-	Failures []string // the subjects without a time, and why
+	Failures []string // subjects without a time, with the error
 }
 
-// Fact is a property of an origin and its different values.
+// Fact is a property of an origin with its different values.
 type Fact struct {
 	Name   string
 	Values []string
 }
 
-// facts is the list of properties. Empty values are left out.
+// facts lists the properties. Empty values are omitted.
 var facts = []struct {
 	name  string
 	value func(r *bench.Record) string
@@ -72,8 +72,8 @@ var facts = []struct {
 	}},
 }
 
-// mostValues bounds how many different values of one fact are listed.
-const mostValues = 6
+// maxValues is the largest number of values listed for one fact.
+const maxValues = 6
 
 // clocks returns the lowest and the highest clock rate of the GPU, or zeros.
 func clocks(records []bench.Record) (low, high float64) {
@@ -99,8 +99,8 @@ func originOf(s Source) Origin {
 				values = append(values, v)
 			}
 		}
-		if n := len(values); n > mostValues {
-			values = append(values[:mostValues-1], fmt.Sprintf("and %d more", n-mostValues+1))
+		if n := len(values); n > maxValues {
+			values = append(values[:maxValues-1], fmt.Sprintf("and %d more", n-maxValues+1))
 		}
 		if len(values) > 0 {
 			o.Facts = append(o.Facts, Fact{f.name, values})

@@ -40,7 +40,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	}{r, template.CSS(variables() + classes() + r.toggles() + pageCSS), template.JS(pageJS)})
 }
 
-// toggles returns the rules that hide the shapes of a legend's entry whose box is not checked.
+// toggles returns the rules that hide the shapes of a legend entry while its box is not checked.
 func (r *Report) toggles() string {
 	most := 0
 	for _, c := range r.Charts() {

@@ -47,13 +47,13 @@ func TestPageStandsAlone(t *testing.T) {
 		t.Error("the page contains a record's text as HTML")
 	}
 	for _, address := range regexp.MustCompile(`(?i)(https?:)?//[a-z0-9.-]+\.[a-z]+[^\s"'<]*`).FindAllString(page, -1) {
-		if !strings.HasPrefix(address, "http://www.w3.org/") { // the name of a namespace
-			t.Errorf("the page has the address %s", address)
+		if !strings.HasPrefix(address, "http://www.w3.org/") { // a namespace
+			t.Errorf("the page contains the address %s", address)
 		}
 	}
 	for _, reference := range []string{"src=", "url(", "@import", "<link", "fetch(", "import("} {
 		if strings.Contains(page, reference) {
-			t.Errorf("the page has %s", reference)
+			t.Errorf("the page contains %s", reference)
 		}
 	}
 	checkPage(t, page)
@@ -63,14 +63,14 @@ func TestPageStandsAlone(t *testing.T) {
 type node struct {
 	name       string
 	attributes map[string]string
-	text       string // without that of inner elements
+	text       string // without the text of inner elements
 }
 
 func (n *node) class(name string) bool {
 	return slices.Contains(strings.Fields(n.attributes["class"]), name)
 }
 
-// parse returns the elements of a page, and fails the test if tags do not match.
+// parse returns the elements of a page. It fails the test if tags do not match.
 func parse(t *testing.T, page string) []*node {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader(page))
@@ -105,7 +105,7 @@ func parse(t *testing.T, page string) []*node {
 // checkPage checks the structure of a page.
 func checkPage(t *testing.T, page string) {
 	t.Helper()
-	// The parser is for XML: it needs values of attributes, and no text that looks like tags.
+	// The parser is for XML: it requires attribute values, and no text that looks like tags.
 	page = regexp.MustCompile(`(?s)<(script|style)>.*?</(script|style)>`).ReplaceAllString(page, "")
 	page = strings.NewReplacer("<!DOCTYPE html>", "", " checked ", ` checked="" `, " hidden>", ` hidden="">`).Replace(page)
 	page = regexp.MustCompile(`<(meta|input)( [^>]*)>`).ReplaceAllString(page, "<$1$2/>")
@@ -122,19 +122,19 @@ func checkPage(t *testing.T, page string) {
 	for _, n := range all {
 		if id := n.attributes["id"]; id != "" {
 			if ids[id] {
-				t.Errorf("the ID %s is there twice", id)
+				t.Errorf("duplicate ID %s", id)
 			}
 			ids[id] = true
 		}
 		if n.name == "p" || n.name == "h2" || n.name == "h3" || n.name == "li" {
 			if strings.TrimSpace(n.text) == "" && !n.class("tile") && n.attributes["class"] != "" {
-				t.Errorf("there is an empty %s of class %s", n.name, n.attributes["class"])
+				t.Errorf("empty %s of class %s", n.name, n.attributes["class"])
 			}
 		}
 	}
 	for _, n := range find("a") {
 		if target := n.attributes["href"]; strings.HasPrefix(target, "#") && !ids[target[1:]] {
-			t.Errorf("the link %s leads nowhere", target)
+			t.Errorf("the link %s has no target", target)
 		}
 	}
 	charts, tables := 0, len(find("table"))
@@ -144,7 +144,7 @@ func checkPage(t *testing.T, page string) {
 		}
 	}
 	if figures := len(find("figure")); figures != charts || tables != charts {
-		t.Errorf("%d charts have %d figures and %d tables", charts, figures, tables)
+		t.Errorf("got %d charts with %d figures and %d tables", charts, figures, tables)
 	}
 	links := 0
 	for _, n := range find("a") {
@@ -155,14 +155,14 @@ func checkPage(t *testing.T, page string) {
 		data, ok := strings.CutPrefix(n.attributes["href"], "data:text/csv;charset=utf-8,")
 		text, err := url.PathUnescape(data)
 		if !ok || err != nil || n.attributes["download"] == "" {
-			t.Errorf("the link of a table is %.60s", n.attributes["href"])
+			t.Errorf("got link %.60s of a table", n.attributes["href"])
 		}
 		if rows, err := csv.NewReader(strings.NewReader(text)).ReadAll(); err != nil || len(rows) < 2 {
-			t.Errorf("a table as CSV has %d rows: %v", len(rows), err)
+			t.Errorf("got %d rows of a table as CSV, error %v", len(rows), err)
 		}
 	}
 	if links != tables {
-		t.Errorf("%d tables have %d links to CSV", tables, links)
+		t.Errorf("got %d tables with %d links to CSV", tables, links)
 	}
 	for _, n := range find("svg") {
 		if n.attributes["role"] != "img" && n.attributes["aria-hidden"] != "true" || n.attributes["role"] == "img" && n.attributes["aria-label"] == "" {
@@ -184,20 +184,20 @@ func TestPages(t *testing.T) {
 			page := write(t, r)
 			checkPage(t, page)
 			if r.Lead == nil || len(r.Lead.Charts) != 1 {
-				t.Error("the page does not begin with one chart")
+				t.Error("the lead does not have exactly one chart")
 			}
 			if n := len(r.Tiles); n < 3 || n > 4 {
-				t.Errorf("the page begins with %d figures, want 3 or 4: %+v", n, r.Tiles)
+				t.Errorf("got %d tiles, want 3 or 4: %+v", n, r.Tiles)
 			}
 			for _, s := range r.Sections {
 				if len(s.Charts) == 0 || s.Question == "" {
-					t.Errorf("the section %s has %d charts and the question %q", s.ID, len(s.Charts), s.Question)
+					t.Errorf("section %s has %d charts and the question %q", s.ID, len(s.Charts), s.Question)
 				}
 			}
 			for _, c := range r.Charts() {
 				for i := range c.Legend() {
 					if rule := fmt.Sprintf(".figure:has(.t%[1]d:not(:checked)) g.k%[1]d{display:none}", i); !strings.Contains(page, rule) {
-						t.Errorf("%s: no rule hides entry %d of the legend", c.ID, i)
+						t.Errorf("%s: no rule hides legend entry %d", c.ID, i)
 					}
 				}
 			}
@@ -205,8 +205,8 @@ func TestPages(t *testing.T) {
 	}
 }
 
-// TestComparisonColors checks that two sources have two colors, the same in all charts, and that
-// each of them has an entry in the legends.
+// TestComparisonColors checks that two sources have two colors, the same in all charts, and entries
+// in the legends.
 func TestComparisonColors(t *testing.T) {
 	r := newReport(t, Source{"before", newMachine(1, "", 1).sweep()}, Source{"after", newMachine(2, "", 1.1).sweep()})
 	for _, c := range r.Charts() {
@@ -219,19 +219,19 @@ func TestComparisonColors(t *testing.T) {
 			}
 		}
 		if !slices.Equal(colors, palette[:2]) {
-			t.Errorf("the legend of %s has the colors %v, want the first two of the palette", c.ID, colors)
+			t.Errorf("%s: got legend colors %v, want the first two of the palette", c.ID, colors)
 		}
 		if l, ok := c.Drawing.(*Lines); ok {
 			for _, s := range l.Series {
 				if s.Color != palette[0] && s.Color != palette[1] && s.Color != peer {
-					t.Errorf("%s: %s has the color %s", c.ID, s.Name, s.Color.name)
+					t.Errorf("%s: got color of %s: %s", c.ID, s.Name, s.Color.name)
 				}
 			}
 		}
 	}
 }
 
-// TestLadder checks that the bars are kernels of tilework at one number of threads, and that
+// TestLadder checks that bars are kernels of tilework with the same number of threads, and that
 // libraries are lines.
 func TestLadder(t *testing.T) {
 	all := newMachine(1, "", 1).sweep()
@@ -248,14 +248,14 @@ func TestLadder(t *testing.T) {
 		names = append(names, r.Name)
 	}
 	if !slices.Equal(names, []string{"portable", "avx512"}) {
-		t.Errorf("the rungs are %v", names)
+		t.Errorf("got rungs %v", names)
 	}
 	if len(ladder.Refs) != 1 || !strings.HasPrefix(ladder.Refs[0].Name, "openblas ") {
-		t.Errorf("the lines are %v", ladder.Refs)
+		t.Errorf("got lines %v", ladder.Refs)
 	}
 }
 
-// TestReading checks that the peer that multiplies nothing has no rate.
+// TestReading checks that charts of rates do not contain the peer that only reads.
 func TestReading(t *testing.T) {
 	m := newMachine(1, "", 1)
 	var all []bench.Record
@@ -269,13 +269,13 @@ func TestReading(t *testing.T) {
 		if !strings.HasPrefix(c.ID, "ratio") {
 			for _, k := range c.Legend() {
 				if strings.Contains(k.Name, bench.Reading) {
-					t.Errorf("%s shows %s", c.ID, k.Name)
+					t.Errorf("%s contains %s", c.ID, k.Name)
 				}
 			}
 		}
 	}
-	if notes := strings.Join(r.chart(t, "ratio-cpu").Notes, " "); !strings.Contains(notes, "multiplies nothing") {
-		t.Errorf("the notes are %q", notes)
+	if notes := strings.Join(r.chart(t, "ratio-cpu").Notes, " "); !strings.Contains(notes, "does not multiply") {
+		t.Errorf("got notes %q", notes)
 	}
 }
 
@@ -300,7 +300,7 @@ func TestUncertain(t *testing.T) {
 		}
 	}
 	if marked != 1 || hollow != 1 {
-		t.Errorf("%d ratios are marked and %d points are hollow, want 1 and 1", marked, hollow)
+		t.Errorf("got %d marked ratios and %d hollow points, want 1 and 1", marked, hollow)
 	}
 }
 
@@ -341,8 +341,8 @@ func luminance(rgb uint32) float64 {
 	return 0.2126*c[0] + 0.7152*c[1] + 0.0722*c[2]
 }
 
-// lab returns a color in CIELAB, as a reader with deuteranopia (Machado, Oliveira and Fernandes
-// 2009, severity 1) sees it if deficient.
+// lab returns a color in CIELAB, if deficient as seen with deuteranopia (Machado, Oliveira and
+// Fernandes 2009, severity 1).
 func lab(rgb uint32, deficient bool) [3]float64 {
 	c := linear(rgb)
 	if deficient {
@@ -362,7 +362,7 @@ func lab(rgb uint32, deficient bool) [3]float64 {
 	return [3]float64{116*y - 16, 500 * (x - y), 200 * (y - z)}
 }
 
-// TestPalette checks that text and series are readable on the paper, and that the first five series
+// TestPalette checks that text and series have enough contrast, and that the first five series
 // differ for readers with and without a color vision deficiency, in light and in dark mode.
 func TestPalette(t *testing.T) {
 	for i, mode := range []func(*paint) uint32{func(p *paint) uint32 { return p.light }, func(p *paint) uint32 { return p.dark }} {
@@ -372,7 +372,7 @@ func TestPalette(t *testing.T) {
 				least = 4.5
 			}
 			if c := contrast(mode(p), mode(paper)); c < least {
-				t.Errorf("mode %d: %s has a contrast of %.1f, want %v", i, p.name, c, least)
+				t.Errorf("mode %d: %s has a contrast of %.1f, want at least %v", i, p.name, c, least)
 			}
 		}
 		for a := range 5 {
@@ -380,7 +380,7 @@ func TestPalette(t *testing.T) {
 				for _, deficient := range []bool{false, true} {
 					x, y := lab(mode(palette[a]), deficient), lab(mode(palette[b]), deficient)
 					if d := math.Hypot(math.Hypot(x[0]-y[0], x[1]-y[1]), x[2]-y[2]); d < 12 {
-						t.Errorf("mode %d, deuteranopia %v: %s and %s differ by %.0f, want 12", i, deficient, palette[a].name, palette[b].name, d)
+						t.Errorf("mode %d, deuteranopia %v: %s and %s differ by %.0f, want at least 12", i, deficient, palette[a].name, palette[b].name, d)
 					}
 				}
 			}
@@ -388,22 +388,22 @@ func TestPalette(t *testing.T) {
 	}
 }
 
-// check checks each drawing of a report at both widths and as a picture.
+// check checks each drawing of a report in both layouts and as a picture.
 func check(t *testing.T, r *Report, pictures bool) {
 	t.Helper()
 	ids := map[string]bool{}
 	for _, c := range r.Charts() {
 		if ids[c.ID] || c.ID == "" || c.ID != word(c.ID) {
-			t.Errorf("the ID %q is not good for a file, or there twice", c.ID)
+			t.Errorf("the ID %q is not a valid file name, or a duplicate", c.ID)
 		}
 		ids[c.ID] = true
 		for _, row := range c.Table.Rows {
 			if len(row) != len(c.Table.Columns) {
-				t.Errorf("%s: a row of %d cells under %d headings: %v", c.ID, len(row), len(c.Table.Columns), row)
+				t.Errorf("%s: a row has %d cells and %d headings: %v", c.ID, len(row), len(c.Table.Columns), row)
 			}
 		}
 		if c.Answer == "" || len(c.Table.Rows) == 0 || len(c.Legend()) == 0 {
-			t.Errorf("%s has the answer %q, %d rows and %d entries in its legend", c.ID, c.Answer, len(c.Table.Rows), len(c.Legend()))
+			t.Errorf("%s: got answer %q, %d rows and %d legend entries", c.ID, c.Answer, len(c.Table.Rows), len(c.Legend()))
 		}
 		for _, width := range []float64{wide, narrow} {
 			checkCanvas(t, c, c.Drawing.draw(width))
@@ -413,7 +413,7 @@ func check(t *testing.T, r *Report, pictures bool) {
 			t.Fatal(err)
 		}
 		if strings.Contains(svg.String(), "NaN") || strings.Contains(svg.String(), "Inf") {
-			t.Errorf("%s: the drawing has coordinates that are no numbers", c.ID)
+			t.Errorf("%s: the drawing has NaN coordinates", c.ID)
 		}
 		parse(t, svg.String())
 		if pictures {
@@ -422,8 +422,8 @@ func check(t *testing.T, r *Report, pictures bool) {
 	}
 }
 
-// checkCanvas checks that all series have an entry in the legend, and that text is inside the
-// drawing and does not overlap.
+// checkCanvas checks that all series have a legend entry, and that text is inside the drawing and
+// does not overlap.
 func checkCanvas(t *testing.T, c *Chart, drawing *canvas) {
 	t.Helper()
 	entry := regexp.MustCompile(`^k(\d+)$`)
@@ -431,7 +431,7 @@ func checkCanvas(t *testing.T, c *Chart, drawing *canvas) {
 	for _, l := range drawing.layers {
 		for _, class := range strings.Fields(l.keys) {
 			if i, err := strconv.Atoi(entry.FindStringSubmatch(class)[1]); err != nil || i >= len(c.Legend()) {
-				t.Errorf("%s: a series has the entry %s of a legend with %d", c.ID, class, len(c.Legend()))
+				t.Errorf("%s: a series has legend entry %s of %d", c.ID, class, len(c.Legend()))
 			}
 		}
 		for _, e := range l.elements {
@@ -441,12 +441,12 @@ func checkCanvas(t *testing.T, c *Chart, drawing *canvas) {
 			}
 			a := text.area()
 			if a.x < -1 || a.x+a.w > drawing.width+1 || a.y < -1 || a.y+a.h > drawing.height+1 {
-				t.Errorf("%s, %v wide: %q is outside of the drawing", c.ID, drawing.width, text.text)
+				t.Errorf("%s, width %v: %q is outside the drawing", c.ID, drawing.width, text.text)
 			}
 			a.x, a.w, a.y, a.h = a.x+1, a.w-2, a.y+1, a.h-2
 			for _, other := range taken {
 				if a.overlaps(other.area()) {
-					t.Errorf("%s, %v wide: %q overlaps %q", c.ID, drawing.width, text.text, other.text)
+					t.Errorf("%s, width %v: %q overlaps %q", c.ID, drawing.width, text.text, other.text)
 				}
 			}
 			taken = append(taken, text)
@@ -465,17 +465,17 @@ func checkPNG(t *testing.T, c *Chart) {
 		t.Fatal(err)
 	}
 	colors := map[[3]uint32]bool{}
-	for y := 0; y < im.Bounds().Dy(); y += 3 { // a third of the lines
+	for y := 0; y < im.Bounds().Dy(); y += 3 { // every third line
 		for x := range im.Bounds().Dx() {
 			r, g, b, a := im.At(x, y).RGBA()
 			if a != 0xFFFF {
-				t.Fatalf("%s: the picture is transparent", c.ID)
+				t.Fatalf("%s: the picture has transparent pixels", c.ID)
 			}
 			colors[[3]uint32{r, g, b}] = true
 		}
 	}
 	if im.Bounds().Dx() < 1500 || len(colors) < 10 {
-		t.Errorf("%s: a picture of %v with %d colors", c.ID, im.Bounds(), len(colors))
+		t.Errorf("%s: got a picture of %v with %d colors", c.ID, im.Bounds(), len(colors))
 	}
 }
 
@@ -484,7 +484,7 @@ func TestPictures(t *testing.T) {
 	check(t, newReport(t, Source{"before", newMachine(1, "NVIDIA H200", 1).sweep()}, Source{"after", newMachine(2, "NVIDIA H200", 1.1).sweep()}), false)
 }
 
-// TestTextSize checks that text is at least 12 pixels high at each width of the page: the style
+// TestTextSize checks that text is at least 12 pixels high at each width of the page. The style
 // sheet shows a drawing only at these scales or larger ones.
 func TestTextSize(t *testing.T) {
 	for _, drawing := range []struct {
@@ -496,12 +496,12 @@ func TestTextSize(t *testing.T) {
 			t.Fatal(err)
 		}
 		if size := textSize * least / drawing.width; size < 12 {
-			t.Errorf("text of the drawing for %v pixels is %.1f pixels high", drawing.width, size)
+			t.Errorf("text of the layout for %v pixels is %.1f pixels high, want 12", drawing.width, size)
 		}
 	}
 	for _, size := range regexp.MustCompile(`font-size: ([\d.]+)rem`).FindAllStringSubmatch(pageCSS, -1) {
 		if rem, err := strconv.ParseFloat(size[1], 64); err != nil || rem*16 < 12 {
-			t.Errorf("the style sheet has a font size of %s rem", size[1])
+			t.Errorf("the style sheet has the font size %s rem", size[1])
 		}
 	}
 }

@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// The widths that drawings are laid out for: a screen's and a phone's.
+// Widths of the layouts of a drawing, for screens and for phones.
 const (
 	wide   = 720.0
 	narrow = 320.0
 )
 
-// figureSVG returns the drawing at both widths, as elements of the page. The style sheet shows one.
+// figureSVG returns the drawing in both layouts. The style sheet shows one of them.
 func (c *Chart) figureSVG() string {
 	text := html.EscapeString(c.Title + ". " + c.Answer)
 	var b strings.Builder
@@ -26,7 +26,7 @@ func (c *Chart) figureSVG() string {
 	return b.String()
 }
 
-// sampleSVG returns the sample of a legend's entry.
+// sampleSVG returns the sample of a legend entry.
 func (k Key) sampleSVG() string {
 	c := &canvas{width: sampleWidth, height: lineHeight}
 	k.draw(c, 0, lineHeight/2)
@@ -35,7 +35,7 @@ func (k Key) sampleSVG() string {
 
 const sampleWidth = 28.0
 
-// draw draws the sample with the middle of its left side at x, y.
+// draw draws the sample. The middle of its left side is at x, y.
 func (k Key) draw(c *canvas, x, y float64) {
 	if k.Mark == markBlock {
 		c.rect(box{x + 6, y - 6, 16, 12}, k.Color, 1)
@@ -49,7 +49,7 @@ func (k Key) draw(c *canvas, x, y float64) {
 	}
 }
 
-// picture returns the drawing with its title and legend, for use outside of the page.
+// picture returns the drawing with its title and legend, for use outside the page.
 func (c *Chart) picture() *canvas {
 	const margin, titleHeight = 20.0, 30.0
 	drawing := c.Drawing.draw(wide)
@@ -81,10 +81,10 @@ func (c *Chart) picture() *canvas {
 	return p
 }
 
-// WritePNG writes the drawing as a picture for slides and pages, in the light colors.
+// WritePNG writes the drawing as a PNG image in the light colors.
 func (c *Chart) WritePNG(w io.Writer) error { return c.picture().writePNG(w) }
 
-// WriteSVG writes the drawing as a file that follows the reader's light or dark mode.
+// WriteSVG writes the drawing as an SVG file that follows the reader's light or dark mode.
 func (c *Chart) WriteSVG(w io.Writer) error {
 	p := c.picture()
 	style := "<style>" + variables() + classes() + "svg{background:var(--paper)}</style>\n"

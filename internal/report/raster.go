@@ -14,16 +14,16 @@ import (
 	"golang.org/x/image/vector"
 )
 
-// pngScale is the number of a PNG's pixels for one of the drawing's.
+// pngScale is the number of PNG pixels per pixel of the drawing.
 const pngScale = 2
 
-// raster draws elements as pixels, in the light colors.
+// raster draws elements as pixels in the light colors.
 type raster struct {
 	image *image.RGBA
 	faces [2]font.Face // regular and bold
 }
 
-// writePNG draws the canvas on paper.
+// writePNG draws the canvas on a background in the color of paper.
 func (c *canvas) writePNG(w io.Writer) error {
 	r := &raster{image: image.NewRGBA(image.Rect(0, 0, int(c.width*pngScale), int(c.height*pngScale)))}
 	for i := range r.faces {
@@ -42,7 +42,7 @@ func (c *canvas) writePNG(w io.Writer) error {
 	return png.Encode(w, r.image)
 }
 
-// polygons fills closed polygons, each given clockwise or each counterclockwise.
+// polygons fills closed polygons with the same orientation.
 func (r *raster) polygons(c color.Color, all ...[]point) {
 	area := image.Rectangle{}
 	for _, points := range all {
@@ -69,7 +69,7 @@ func (r *raster) polygons(c color.Color, all ...[]point) {
 
 func (f fill) draw(r *raster) { r.polygons(f.color.rgba(f.opacity), f.points) }
 
-// circle returns a polygon that looks like a circle.
+// circle returns a polygon that approximates a circle.
 func circle(at point, radius float64) []point {
 	points := make([]point, 24)
 	for i := range points {
@@ -88,7 +88,7 @@ func (d disc) draw(r *raster) {
 	r.polygons(paper.rgba(1), circle(d.at, d.radius-0.8))
 }
 
-// draw fills a rectangle along each segment, and a disc at each joint.
+// draw fills a rectangle along each segment and a disc at each joint.
 func (s stroke) draw(r *raster) {
 	var all [][]point
 	for _, line := range dashes(s.points, s.dash) {
@@ -109,7 +109,7 @@ func (s stroke) draw(r *raster) {
 	r.polygons(s.color.rgba(1), all...)
 }
 
-// dashes cuts a line into the parts that a pattern of lengths, on and off, leaves visible.
+// dashes splits a line into the visible parts of a dash pattern.
 func dashes(points []point, pattern []float64) [][]point {
 	if len(pattern) == 0 || len(points) < 2 {
 		return [][]point{points}

@@ -10,7 +10,7 @@ import (
 	"tilework/internal/bench"
 )
 
-// hasRate reports whether a row has a rate. The peer that only reads has none.
+// hasRate reports whether a row has a rate. The peer that only reads B has none.
 func hasRate(r row) bool {
 	_, ok := r.Rate()
 	return ok
@@ -48,7 +48,7 @@ func sizeCharts(s *study) ([]*Chart, string) {
 	for _, g := range groupBy(filter(s.rows, isSquare, hasRate, not(copies)), func(r row) string { return r.kind() + ", " + r.Types() }) {
 		curves := s.curves(g.rows, "kind", "type")
 		if len(subjects(filter(g.rows, not(isPeer)))) < 3 || fewSizes(g.rows) {
-			continue // the charts of rates and of the crossover show as much
+			continue // the charts of rates and of the crossover suffice
 		}
 		drawn := fastestCurves(curves)
 		lines := s.lines(drawn, timePoint)
@@ -58,7 +58,7 @@ func sizeCharts(s *study) ([]*Chart, string) {
 		fast, slow := end[0], end[len(end)-1]
 		c := &Chart{
 			ID: "sizes-" + word(g.name), Title: "Time by size: " + g.name, Drawing: lines,
-			Answer: fmt.Sprintf("At %s %s takes %s and %s %s.", shape(fast.Record), s.label(slow.Subject, slow.source), bench.Duration(slow.Seconds.Median), s.label(fast.Subject, fast.source), bench.Duration(fast.Seconds.Median)),
+			Answer: fmt.Sprintf("At %s, %s takes %s and %s takes %s.", shape(fast.Record), s.label(slow.Subject, slow.source), bench.Duration(slow.Seconds.Median), s.label(fast.Subject, fast.source), bench.Duration(fast.Seconds.Median)),
 			Table:  s.sizeTable(curves, "s", timeCell),
 		}
 		c.noteLeftOut(drawn, curves)
@@ -118,7 +118,7 @@ func (s *study) rateChart(g group) *Chart {
 	})
 	c.Answer = fmt.Sprintf("%s reaches %s%s at %s.", s.nameIn(curves, top), top.rate(), ofPeak(top), shape(top.Record))
 	if best := fastestOurs(g.rows); best.Record != nil && best != top {
-		c.Answer = fmt.Sprintf("Of our kernels %s reaches %s%s at %s; %s reaches %s%s at %s.",
+		c.Answer = fmt.Sprintf("Our fastest kernel, %s, reaches %s%s at %s; %s reaches %s%s at %s.",
 			s.nameIn(curves, best), best.rate(), ofPeak(best), shape(best.Record), s.nameIn(curves, top), top.rate(), ofPeak(top), shape(top.Record))
 	}
 	c.noteLeftOut(drawn, curves)
@@ -126,19 +126,19 @@ func (s *study) rateChart(g group) *Chart {
 	return c
 }
 
-// noteLeftOut tells how many curves are not drawn.
+// noteLeftOut adds a note about curves that are not drawn.
 func (c *Chart) noteLeftOut(drawn, all []curve) {
 	if len(drawn) < len(all) {
 		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d fastest of %d series. The table has all.", len(drawn), len(all)))
 	}
 }
 
-// mostCurves is the largest number of series in a chart of lines.
-const mostCurves = 10
+// maxCurves is the largest number of series in a chart of lines.
+const maxCurves = 10
 
-// fastestCurves returns the curves with the highest rates, in their order.
+// fastestCurves returns the maxCurves curves with the highest rates, in their order.
 func fastestCurves(curves []curve) []curve {
-	if len(curves) <= mostCurves {
+	if len(curves) <= maxCurves {
 		return curves
 	}
 	top := func(c curve) float64 {
@@ -149,7 +149,7 @@ func fastestCurves(curves []curve) []curve {
 		rates = append(rates, top(c))
 	}
 	slices.Sort(rates)
-	least := rates[len(rates)-mostCurves]
+	least := rates[len(rates)-maxCurves]
 	return slices.DeleteFunc(slices.Clone(curves), func(c curve) bool { return top(c) < least })
 }
 
@@ -170,12 +170,12 @@ func fastestOurs(rows []row) row {
 	return best
 }
 
-// addPeaks draws the peaks of the devices as lines. A peak far above all rates would flatten them
-// and is left to the percentages.
+// addPeaks draws the peaks of the devices as lines. A peak far above all rates would flatten the
+// curves and is stated in a note instead.
 func (c *Chart) addPeaks(lines *Lines, rows []row, factor float64) {
 	known := groupBy(filter(rows, func(r row) bool { return r.Peak > 0 }), func(r row) string { return "peak " + rate(r.Peak, r.unit()) })
 	if len(known) == 0 {
-		c.Notes = append(c.Notes, "The records have no peak of this device, so there are no percentages.")
+		c.Notes = append(c.Notes, "The records do not contain the peak of this device, so there are no percentages.")
 		return
 	}
 	all := bySize(rows)
@@ -183,18 +183,18 @@ func (c *Chart) addPeaks(lines *Lines, rows []row, factor float64) {
 	for _, g := range known {
 		y := g.rows[0].Peak * factor
 		if y > 2.5*lines.Y.To {
-			c.Notes = append(c.Notes, "The "+g.name+" is above the chart.")
+			c.Notes = append(c.Notes, "The "+g.name+" is above the range of the chart.")
 			continue
 		}
 		lines.Y.To = max(lines.Y.To, 1.08*y)
 		lines.limit(g.name, g.name+" of "+g.rows[0].device(), Point{X: from, Y: y}, Point{X: to, Y: y})
 	}
 	if rows[0].kind() == onCPU {
-		c.Notes = append(c.Notes, "The peak of a CPU is the rate of one core with multiply-adds on registers only, times the threads. It is out of reach where threads share a core or the clock slows down under load.")
+		c.Notes = append(c.Notes, "The peak of a CPU is the rate of one core with multiply-adds on registers only, times the number of threads. It cannot be reached if threads share a core or the clock rate drops under load.")
 	}
 }
 
-// rateBars has a bar for each row.
+// rateBars returns a chart with a bar for each row.
 func (s *study) rateBars(g group) *Chart {
 	names := s.naming(g.rows, "kind", "source")
 	unit, factor := rateUnit(g.rows)
@@ -228,10 +228,10 @@ func (s *study) rateBars(g group) *Chart {
 		row.End = ratesOf(row.Values)
 		c.Table.add(words(s.label(name, r.source)), rateCell(r, factor), peakCell(r), timeCell(r), figure(fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), 100*r.Seconds.Spread))
 	}
-	if n := len(drawing.Rows); n > mostRows {
+	if n := len(drawing.Rows); n > maxRows {
 		slices.SortStableFunc(drawing.Rows, func(a, b Row) int { return cmp.Compare(b.Values[0].V, a.Values[0].V) })
-		drawing.Rows = drawing.Rows[:mostRows]
-		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d fastest of %d rows. The table has all.", mostRows, n))
+		drawing.Rows = drawing.Rows[:maxRows]
+		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d fastest of %d rows. The table has all.", maxRows, n))
 	}
 	c.Answer = fmt.Sprintf("%s reaches %s%s at %s in %s.", top.Subject, top.rate(), ofPeak(top), shape(top.Record), top.Types())
 	return c

@@ -9,27 +9,28 @@ import (
 	"tilework/internal/bench"
 )
 
-// duel is a row's ratio to one of its peers.
-type duel struct {
+// peerRatio is a row with its ratio to one of its peers.
+type peerRatio struct {
 	row
 	bench.Ratio
 }
 
-// Uncertain reports whether the ratio is, not the row's time.
-func (d duel) Uncertain() bool { return d.Ratio.Uncertain() }
+// Uncertain reports whether the ratio, not the row's time, is uncertain.
+func (d peerRatio) Uncertain() bool { return d.Ratio.Uncertain() }
 
-func (d duel) text() string { return bench.Marked(times(d.Speed), d.Uncertain()) }
+func (d peerRatio) text() string { return bench.Marked(times(d.Speed), d.Uncertain()) }
 
-// rival is the ratios of our fastest kernel of each case to one peer, in one facet and source.
-type rival struct {
+// comparison holds the ratios of our fastest kernel of each case to one peer, in one facet and
+// source.
+type comparison struct {
 	facet  string
 	peer   string
 	source int
 	cases  []string
-	duels  []duel // one for each case
+	ratios []peerRatio // one per case
 }
 
-// precision returns the precision that a peer rounds the operands of r to, or "".
+// precision returns the type to which a peer rounds the operands of r, or "".
 func (s *study) precision(r row, peer string) string {
 	for _, p := range s.rows {
 		if p.Peer && p.Subject == peer && p.kind() == r.kind() && p.Types() == r.Types() {
@@ -39,8 +40,8 @@ func (s *study) precision(r row, peer string) string {
 	return ""
 }
 
-// distance returns how far a peer's arithmetic is from a kernel's: 0 if they are the same, 1 if
-// the peer is more exact, and 2 if it rounds its operands differently.
+// distance returns how different a peer's arithmetic is from that of r: 0 if they are the same, 1
+// if the peer does not round its operands, and 2 if it rounds them differently.
 func (s *study) distance(r row, peer string) int {
 	switch s.precision(r, peer) {
 	case r.Precision:
@@ -51,16 +52,16 @@ func (s *study) distance(r row, peer string) int {
 	return 2
 }
 
-// rivals returns the ratios by facet, peer and source. Peers whose arithmetic is farther from
-// ours than another's are left out.
-func (s *study) rivals(rows []row) []rival {
+// comparisons returns the ratios by facet, peer and source. It omits peers if the arithmetic of
+// another peer is closer to ours.
+func (s *study) comparisons(rows []row) []comparison {
 	type key struct {
 		facet, peer string
 		source      int
 	}
 	at := map[key]int{}
 	nearest := map[string]int{}
-	var all []rival
+	var all []comparison
 	names := s.naming(rows, "subject", "kind", "type", "source")
 	for _, r := range bySize(rows) {
 		f, name := r.kind()+", "+arithmetic(r), names.of(r, shape(r.Record))
@@ -68,49 +69,49 @@ func (s *study) rivals(rows []row) []rival {
 			k := key{f, v.Peer, r.source}
 			if _, known := at[k]; !known {
 				at[k] = len(all)
-				all = append(all, rival{facet: f, peer: v.Peer, source: r.source})
+				all = append(all, comparison{facet: f, peer: v.Peer, source: r.source})
 			}
 			x := &all[at[k]]
 			i := slices.Index(x.cases, name)
 			switch {
 			case i < 0:
-				x.cases, x.duels = append(x.cases, name), append(x.duels, duel{r, v})
-			case v.Speed > x.duels[i].Speed:
-				x.duels[i] = duel{r, v}
+				x.cases, x.ratios = append(x.cases, name), append(x.ratios, peerRatio{r, v})
+			case v.Speed > x.ratios[i].Speed:
+				x.ratios[i] = peerRatio{r, v}
 			}
 			if d, known := nearest[f]; !known || s.distance(r, v.Peer) < d {
 				nearest[f] = s.distance(r, v.Peer)
 			}
 		}
 	}
-	return slices.DeleteFunc(all, func(x rival) bool { return s.distance(x.duels[0].row, x.peer) > nearest[x.facet] })
+	return slices.DeleteFunc(all, func(x comparison) bool { return s.distance(x.ratios[0].row, x.peer) > nearest[x.facet] })
 }
 
-// opponent names the peer, and its rounding where ours does not round like that.
-func (s *study) opponent(x *rival) string {
+// peerName returns the name of the peer, and its rounding if ours is different.
+func (s *study) peerName(x *comparison) string {
 	name := s.label(x.peer, x.source)
-	if r := x.duels[0].row; s.distance(r, x.peer) == 2 {
-		name += ", which rounds A and B to " + s.precision(r, x.peer) + " where ours does not,"
+	if r := x.ratios[0].row; s.distance(r, x.peer) == 2 {
+		name += ", which, unlike ours, rounds A and B to " + s.precision(r, x.peer) + ","
 	}
 	return name
 }
 
 // mean returns the geometric mean of the ratios.
-func (x *rival) mean() float64 {
+func (x *comparison) mean() float64 {
 	var speeds []float64
-	for _, d := range x.duels {
+	for _, d := range x.ratios {
 		speeds = append(speeds, d.Speed)
 	}
 	return geometricMean(speeds)
 }
 
-func (x *rival) worst() duel { return slices.MinFunc(x.duels, bySpeed) }
-func (x *rival) best() duel  { return slices.MaxFunc(x.duels, bySpeed) }
+func (x *comparison) worst() peerRatio { return slices.MinFunc(x.ratios, bySpeed) }
+func (x *comparison) best() peerRatio  { return slices.MaxFunc(x.ratios, bySpeed) }
 
 // slower returns the number of cases in which the library is faster.
-func (x *rival) slower() int {
+func (x *comparison) slower() int {
 	n := 0
-	for _, d := range x.duels {
+	for _, d := range x.ratios {
 		if d.Speed < 1 {
 			n++
 		}
@@ -118,20 +119,20 @@ func (x *rival) slower() int {
 	return n
 }
 
-func bySpeed(a, b duel) int { return cmp.Compare(a.Speed, b.Speed) }
+func bySpeed(a, b peerRatio) int { return cmp.Compare(a.Speed, b.Speed) }
 
-// scope describes the cases of a mean.
-func (x *rival) scope() string {
-	if len(x.duels) == 1 {
+// scope describes the cases of the mean.
+func (x *comparison) scope() string {
+	if len(x.ratios) == 1 {
 		return "at " + shape(x.worst().Record)
 	}
 	worst, best := x.worst(), x.best()
-	return fmt.Sprintf("in the geometric mean of %s, from %s at %s to %s at %s", count(len(x.duels), "case"), worst.text(), shape(worst.Record), best.text(), shape(best.Record))
+	return fmt.Sprintf("in the geometric mean of %s, from %s at %s to %s at %s", count(len(x.ratios), "case"), worst.text(), shape(worst.Record), best.text(), shape(best.Record))
 }
 
 // nearest returns the ratio of a row to the fastest peer in the nearest arithmetic.
-func (s *study) nearest(r row) (duel, bool) {
-	var best duel
+func (s *study) nearest(r row) (peerRatio, bool) {
+	var best peerRatio
 	for _, v := range r.Versus {
 		if v.Peer == bench.Reading {
 			continue
@@ -141,7 +142,7 @@ func (s *study) nearest(r row) (duel, bool) {
 			b = s.distance(r, best.Peer)
 		}
 		if best.Record == nil || a < b || a == b && v.Speed < best.Speed {
-			best = duel{r, v}
+			best = peerRatio{r, v}
 		}
 	}
 	return best, best.Record != nil
@@ -155,21 +156,21 @@ func ratios(s *study) ([]*Chart, string) {
 	}
 	var all []*Chart
 	for _, g := range groupBy(rows, row.kind) {
-		rivals := s.rivals(g.rows)
-		if s.onlySizes(rivals) {
-			all = append(all, s.ratioLines(g.name, rivals))
+		comparisons := s.comparisons(g.rows)
+		if s.onlySizes(comparisons) {
+			all = append(all, s.ratioLines(g.name, comparisons))
 			continue
 		}
-		for _, facet := range facets(rivals) {
-			all = append(all, s.ratioDots(facet, slices.DeleteFunc(slices.Clone(rivals), func(x rival) bool { return x.facet != facet })))
+		for _, facet := range facets(comparisons) {
+			all = append(all, s.ratioDots(facet, slices.DeleteFunc(slices.Clone(comparisons), func(x comparison) bool { return x.facet != facet })))
 		}
 	}
 	return all, ""
 }
 
-func facets(rivals []rival) []string {
+func facets(comparisons []comparison) []string {
 	var all []string
-	for _, x := range rivals {
+	for _, x := range comparisons {
 		if !slices.Contains(all, x.facet) {
 			all = append(all, x.facet)
 		}
@@ -177,16 +178,15 @@ func facets(rivals []rival) []string {
 	return all
 }
 
-// onlySizes reports whether the cases are square products of several sizes and nothing else, so
-// that lines can show them.
-func (s *study) onlySizes(rivals []rival) bool {
-	for _, x := range rivals {
-		for i, d := range x.duels {
+// onlySizes reports whether all cases are square products of several sizes, which lines can show.
+func (s *study) onlySizes(comparisons []comparison) bool {
+	for _, x := range comparisons {
+		for i, d := range x.ratios {
 			if !d.square() || x.cases[i] != shape(d.Record) {
 				return false
 			}
 		}
-		if len(x.duels) < 3 {
+		if len(x.ratios) < 3 {
 			return false
 		}
 	}
@@ -198,20 +198,20 @@ func ratioAxis() Axis {
 	return Axis{Label: "speed relative to the library (1× = equal)", Log: true, Text: timesTick}
 }
 
-func (s *study) ratioLines(kind string, rivals []rival) *Chart {
-	// Libraries with rounded operands do not answer which exact product is faster.
-	like := slices.DeleteFunc(slices.Clone(rivals), func(x rival) bool { return s.distance(x.duels[0].row, x.peer) == 2 })
+func (s *study) ratioLines(kind string, comparisons []comparison) *Chart {
+	// Libraries that round differently are in the table only.
+	like := slices.DeleteFunc(slices.Clone(comparisons), func(x comparison) bool { return s.distance(x.ratios[0].row, x.peer) == 2 })
 	if len(like) == 0 {
-		like = rivals
+		like = comparisons
 	}
 	var curves []curve
-	ratio := map[*bench.Record]map[string]duel{}
+	ratio := map[*bench.Record]map[string]peerRatio{}
 	for _, x := range like {
 		c := curve{name: strings.TrimPrefix(x.facet, kind+", ") + " vs " + x.peer, source: x.source}
-		for _, d := range x.duels {
+		for _, d := range x.ratios {
 			c.rows = append(c.rows, d.row)
 			if ratio[d.Record] == nil {
-				ratio[d.Record] = map[string]duel{}
+				ratio[d.Record] = map[string]peerRatio{}
 			}
 			ratio[d.Record][c.name] = d
 		}
@@ -228,22 +228,22 @@ func (s *study) ratioLines(kind string, rivals []rival) *Chart {
 	}
 	all = bySize(all)
 	lines.limit("equal speed", "equal speed", Point{X: float64(all[0].N), Y: 1}, Point{X: float64(all[len(all)-1].N), Y: 1})
-	return s.ratioChart("Against the libraries: "+kind, lines, like, rivals)
+	return s.ratioChart("Against the libraries: "+kind, lines, like, comparisons)
 }
 
-// ratioDots has a row for each case, sorted by the ratio to the strongest peer.
-func (s *study) ratioDots(facet string, rivals []rival) *Chart {
+// ratioDots returns a chart with a row for each case, sorted by the ratio to the strongest peer.
+func (s *study) ratioDots(facet string, comparisons []comparison) *Chart {
 	drawing := &Rows{X: ratioAxis(), Refs: []Ref{{X: 1}}, Dots: true}
 	at := map[string]int{}
-	strongest := strongest(rivals)
-	for i := range rivals {
-		x := &rivals[i]
+	strongest := strongest(comparisons)
+	for i := range comparisons {
+		x := &comparisons[i]
 		key := Key{Name: s.label(x.peer, x.source), Mark: markPoint, Color: palette[i%len(palette)], Marker: i}
 		if s.compares() {
 			key.Color = sourceColor(x.source)
 		}
 		drawing.Legend = append(drawing.Legend, key)
-		for j, d := range x.duels {
+		for j, d := range x.ratios {
 			name := x.cases[j]
 			if _, known := at[name]; !known {
 				at[name] = len(drawing.Rows)
@@ -253,7 +253,7 @@ func (s *study) ratioDots(facet string, rivals []rival) *Chart {
 			row.Values = append(row.Values, Value{Key: i, V: d.Speed, Low: min(d.P10, d.Speed), High: max(d.P90, d.Speed), Hollow: d.Uncertain(), Text: describe(name+": "+d.Subject, d.row)})
 		}
 	}
-	place := func(r Row) float64 { // the ratio to the strongest peer, or to the first there is
+	place := func(r Row) float64 { // the ratio to the strongest peer, or else to the first one
 		for _, v := range r.Values {
 			if v.Key == strongest {
 				return v.V
@@ -262,33 +262,34 @@ func (s *study) ratioDots(facet string, rivals []rival) *Chart {
 		return r.Values[0].V
 	}
 	slices.SortStableFunc(drawing.Rows, func(a, b Row) int { return cmp.Compare(place(a), place(b)) })
-	c := s.ratioChart("Against the libraries: "+facet, drawing, rivals, rivals)
-	if n := len(drawing.Rows); n > mostRows {
-		drawing.Rows = slices.Delete(drawing.Rows, mostRows/2, n-mostRows/2)
-		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d lowest and the %d highest ratios. The table has all %d cases.", mostRows/2, mostRows/2, n))
+	c := s.ratioChart("Against the libraries: "+facet, drawing, comparisons, comparisons)
+	if n := len(drawing.Rows); n > maxRows {
+		drawing.Rows = slices.Delete(drawing.Rows, maxRows/2, n-maxRows/2)
+		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d lowest and the %d highest ratios. The table has all %d cases.", maxRows/2, maxRows/2, n))
 	}
 	return c
 }
 
-// strongest returns the index of the library with the lowest mean.
-func strongest(rivals []rival) int {
+// strongest returns the index of the library with the lowest mean ratio.
+func strongest(comparisons []comparison) int {
 	best := 0
-	for i := range rivals {
-		reads, bestReads := rivals[i].peer == bench.Reading, rivals[best].peer == bench.Reading
-		if bestReads && !reads || bestReads == reads && rivals[i].mean() < rivals[best].mean() {
+	for i := range comparisons {
+		reads, bestReads := comparisons[i].peer == bench.Reading, comparisons[best].peer == bench.Reading
+		if bestReads && !reads || bestReads == reads && comparisons[i].mean() < comparisons[best].mean() {
 			best = i
 		}
 	}
 	return best
 }
 
-// ratioChart adds the answer and the table of rivals to a drawing of those that are drawn.
-func (s *study) ratioChart(title string, drawing Drawing, drawn, rivals []rival) *Chart {
+// ratioChart returns a chart of a drawing, with the answer about the comparisons in drawn and the
+// table of all comparisons.
+func (s *study) ratioChart(title string, drawing Drawing, drawn, comparisons []comparison) *Chart {
 	c := &Chart{ID: "ratio-" + word(strings.TrimPrefix(title, "Against the libraries: ")), Title: title, Drawing: drawing}
 	c.Table.Columns = []Column{{"case", ""}, {"type", ""}, {"library", ""}, {"kernel", ""}, {"speed", "×"}, {"10th percentile", "×"}, {"90th percentile", "×"}, {"time", "s"}}
 	uncertain := 0
-	for _, x := range rivals {
-		for i, d := range x.duels {
+	for _, x := range comparisons {
+		for i, d := range x.ratios {
 			c.Table.add(words(x.cases[i]), words(x.facet), words(s.label(x.peer, x.source)), words(d.Subject), figure(d.text(), d.Speed),
 				figure(times(d.P10), d.P10), figure(times(d.P90), d.P90), timeCell(d.row))
 			if d.Uncertain() {
@@ -303,33 +304,33 @@ func (s *study) ratioChart(title string, drawing Drawing, drawn, rivals []rival)
 		if len(facets(drawn)) > 1 {
 			name = x.facet[strings.Index(x.facet, ", ")+2:] + " "
 		}
-		parts = append(parts, fmt.Sprintf("%s%s the speed of %s (slower in %d of %d)", name, times(x.mean()), s.opponent(x), x.slower(), len(x.duels)))
+		parts = append(parts, fmt.Sprintf("%s%s the speed of %s (slower in %d of %d)", name, times(x.mean()), s.peerName(x), x.slower(), len(x.ratios)))
 	}
 	c.Answer = "Geometric means of our fastest kernel: " + strings.Join(parts, "; ") + "."
 	switch x := &drawn[0]; {
 	case len(drawn) == 1:
-		c.Answer = fmt.Sprintf("Our fastest kernel runs at %s the speed of %s %s, and is slower in %d of %d.", times(x.mean()), s.opponent(x), x.scope(), x.slower(), len(x.duels))
+		c.Answer = fmt.Sprintf("Our fastest kernel runs at %s the speed of %s %s, and is slower in %d of %d.", times(x.mean()), s.peerName(x), x.scope(), x.slower(), len(x.ratios))
 	}
 	c.Notes = append(c.Notes, bench.RatioNote)
 	if uncertain > 0 {
 		c.Notes = append(c.Notes, fmt.Sprintf("%s of %d ratios: %s", number(int64(uncertain)), len(c.Table.Rows), bench.UncertainNote))
 	}
-	for _, x := range rivals {
+	for _, x := range comparisons {
 		if x.peer == bench.Reading {
-			c.Notes = append(c.Notes, "The peer reading reads B once and multiplies nothing: 1× is the speed of memory.")
+			c.Notes = append(c.Notes, "The peer reading reads B once and does not multiply: 1× is the speed of memory.")
 			break
 		}
 	}
-	c.Notes = append(c.Notes, s.rounding(rivals)...)
+	c.Notes = append(c.Notes, s.rounding(comparisons)...)
 	return c
 }
 
-// rounding returns a note for each peer of the cases that rounds its operands: the time that this
-// saves at the largest product that another peer was timed on too.
-func (s *study) rounding(rivals []rival) []string {
+// rounding returns a note for each peer that rounds its operands, with the time that rounding saves
+// at the largest product that another peer also computed.
+func (s *study) rounding(comparisons []comparison) []string {
 	var notes, done []string
-	for _, x := range rivals {
-		like := x.duels[0].row
+	for _, x := range comparisons {
+		like := x.ratios[0].row
 		peers := bySize(filter(s.rows, isPeer, hasRate, func(r row) bool { return r.kind() == like.kind() && r.Types() == like.Types() }))
 		for _, r := range slices.Backward(peers) {
 			if r.Precision == "" || slices.Contains(done, r.Subject) {

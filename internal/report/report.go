@@ -23,18 +23,18 @@ type Source struct {
 	Records []bench.Record
 }
 
-// Report is the answers from records.
+// Report holds the answers from the records of one or more sources.
 type Report struct {
 	Title    string
 	Tiles    []Tile
 	Lead     *Section // the most important question, with one chart
 	Sections []*Section
-	Missing  []string // the questions that the records cannot answer
-	Notes    []string // the records that were left out
+	Missing  []string // why some questions have no answer
+	Notes    []string // the records that were ignored, and why
 	Origins  []Origin // one for each source
 }
 
-// question is a row of the list of questions. Answer returns charts, or the reason why the
+// question is an entry of the list of questions. answer returns charts, or the reason why the
 // records do not answer it.
 type question struct {
 	id, title string
@@ -44,10 +44,10 @@ type question struct {
 
 func always(text string) func(*study) string { return func(*study) string { return text } }
 
-// questions is in the order of the page.
+// questions are in the order of the page.
 var questions = []question{
 	{"change", "What changed", always("What became faster or slower, and is that more than chance?"), changes},
-	{"time", "Time", timeQuestion, raceCharts},
+	{"time", "Time", timeQuestion, timeCharts},
 	{"ladder", "The ladder", always("What does each kernel gain over the previous one?"), ladders},
 	{"sizes", "Time by size", always("How does the time of each kernel grow with the size?"), sizeCharts},
 	{"rate", "Rate", always("How much of the device does each kernel use?"), rates},
@@ -57,10 +57,10 @@ var questions = []question{
 	{"transfers", "Where the time goes", always("What do the copies to the GPU and back cost?"), transfers},
 }
 
-// leads are the questions that can come first, the best one first.
+// leads lists the questions that can be at the top of the page, the most important one first.
 var leads = []string{"change", "ladder", "ratio", "time", "counts", "rate"}
 
-// New answers the questions from the records. It is an error if there are no records.
+// New answers the questions from the records. It returns an error if there are no records.
 func New(sources []Source) (*Report, error) {
 	r := &Report{}
 	total := 0

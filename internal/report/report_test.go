@@ -19,7 +19,7 @@ func newReport(t *testing.T, sources ...Source) *Report {
 	return r
 }
 
-// chart is the one of that ID.
+// chart returns the chart with the given ID.
 func (r *Report) chart(t *testing.T, id string) *Chart {
 	t.Helper()
 	var ids []string
@@ -29,40 +29,40 @@ func (r *Report) chart(t *testing.T, id string) *Chart {
 		}
 		ids = append(ids, c.ID)
 	}
-	t.Fatalf("there is no chart %s; there are %v", id, ids)
+	t.Fatalf("got charts %v, want %s", ids, id)
 	return nil
 }
 
-// TestAnswers holds the sentences against what the machine was made to do.
+// TestAnswers compares the sentences with the speeds of the simulated machine.
 func TestAnswers(t *testing.T) {
 	r := newReport(t, Source{"h200", newMachine(1, "NVIDIA H200", 1).sweep()})
 	if r.Title != "Matrix multiplication on Example CPU and NVIDIA H200" {
-		t.Errorf("the title is %q", r.Title)
+		t.Errorf("got title %q", r.Title)
 	}
 	for id, want := range map[string]string{
-		// 2·N³/110e9 s on the CPU meet some 90 µs of copies and starts.
+		// The crossover is at the N for which 2·N³/110e9 s equals about 90 µs of copies and launches.
 		"time-float32":                     `^The GPU, copies included, overtakes the fastest CPU kernel at N ≈ (19\d|20\d); at N = 1024 it is 1\d\.\d× as fast\.$`,
 		"time-large-float32":               `^The GPU, copies included, is faster than the fastest CPU kernel at every common size; at N = 4096 it is 6\d\.\d× as fast\.$`,
 		"ladder-cpu-float32-all-threads":   `^At 1024³, avx512 is 9\d\.\d× as fast as loop and runs at 0\.9\d× the speed of openblas\.$`,
 		"ladder-gpu-float32":               `^At 8192³, blocked is 8\.\d\d× as fast as naive and runs at (0\.9\d|1\.00)× the speed of cublaslt\.$`,
-		"sizes-gpu-float32":                `^At 8192³ naive takes 19\d(\.\d)? ms and cublaslt 21\.\d+ ms\.$`,
-		"rate-gpu-float32":                 `^Of our kernels blocked reaches 50\.\d TFLOP/s \(76 % of peak\) at 8192³; cublaslt reaches 51\.\d TFLOP/s \(77 % of peak\) at 8192³\.$`,
-		"rate-cpu-float32":                 `^Of our kernels avx512 reaches 1[01]\d GFLOP/s \(7\d % of peak\) at \d+³; openblas reaches 11\d GFLOP/s \(7\d % of peak\) at \d+³\.$`,
+		"sizes-gpu-float32":                `^At 8192³, naive takes 19\d(\.\d)? ms and cublaslt takes 21\.\d+ ms\.$`,
+		"rate-gpu-float32":                 `^Our fastest kernel, blocked, reaches 50\.\d TFLOP/s \(76 % of peak\) at 8192³; cublaslt reaches 51\.\d TFLOP/s \(77 % of peak\) at 8192³\.$`,
+		"rate-cpu-float32":                 `^Our fastest kernel, avx512, reaches 1[01]\d GFLOP/s \(7\d % of peak\) at \d+³; openblas reaches 11\d GFLOP/s \(7\d % of peak\) at \d+³\.$`,
 		"ratio-gpu-float32":                `^Our fastest kernel runs at 0\.9\d× the speed of cublaslt in the geometric mean of 12 cases, from 0\.8\d× at [0-9×³]+ to 1\.2\d× at 64³, and is slower in \d+ of 12\.$`,
 		"ratio-cpu":                        `^Our fastest kernel runs at 0\.9\d× the speed of openblas in the geometric mean of 7 cases, .* and is slower in 7 of 7\.$`,
 		"roofline-nvidia-h200":             `^blocked reaches 7\d\.\d % of the limit set by arithmetic at 8192³, with 1365 operations per byte; memory limits 4 of the 12 points, arithmetic the others\.$`,
-		"transfers-float32-on-nvidia-h200": `^At 8192³ the product itself is 2\d\.\d % of the time from host memory to host memory\.$`,
+		"transfers-float32-on-nvidia-h200": `^At 8192³, the multiplication takes 2\d\.\d % of the time from host memory to host memory\.$`,
 	} {
 		if c := r.chart(t, id); !regexp.MustCompile(want).MatchString(c.Answer) {
-			t.Errorf("%s says\n%s\nwant\n%s", id, c.Answer, want)
+			t.Errorf("%s: got answer\n%s\nwant\n%s", id, c.Answer, want)
 		}
 	}
 	if marks := r.chart(t, "time-float32").Drawing.(*Lines).Marks; len(marks) != 1 || marks[0].X < 190 || marks[0].X > 210 {
-		t.Errorf("the crossover's marks are %v", marks)
+		t.Errorf("got marks %v, want one at the crossover", marks)
 	}
 }
 
-// TestMissing checks that the report names the questions that it cannot answer, and has no section
+// TestMissing checks that the report states the questions that it cannot answer, and has no section
 // for them.
 func TestMissing(t *testing.T) {
 	cpu := newMachine(1, "", 1).sweep()
@@ -80,11 +80,11 @@ func TestMissing(t *testing.T) {
 	}{
 		{cpu, "time-float32", "No GPU records: no crossover."},
 		{gpu, "time-float32", "No CPU records: no crossover."},
-		{both, "time-float32", "the crossover leaves them out"},
+		{both, "time-float32", "the crossover excludes copies"},
 	} {
 		c := newReport(t, Source{"r", test.records}).chart(t, test.id)
 		if notes := strings.Join(c.Notes, " "); !strings.Contains(notes, test.want) {
-			t.Errorf("the notes of %s are %q, want %q", test.id, notes, test.want)
+			t.Errorf("%s: got notes %q, want %q", test.id, notes, test.want)
 		}
 	}
 	for _, test := range []struct {
@@ -101,29 +101,29 @@ func TestMissing(t *testing.T) {
 	} {
 		r := newReport(t, Source{"r", test.records})
 		if all := strings.Join(r.Missing, " "); !strings.Contains(all, test.want) {
-			t.Errorf("the missing answers are %q, want %q", all, test.want)
+			t.Errorf("got missing answers %q, want %q", all, test.want)
 		}
 		if slices.ContainsFunc(r.Sections, func(s *Section) bool { return s.ID == test.section }) {
-			t.Errorf("there is a section %s without charts", test.section)
+			t.Errorf("got section %s, want none", test.section)
 		}
 	}
 	for question, records := range map[string][]bench.Record{"How long does a product take?": cpu, "From which size is the GPU faster?": both} {
 		r := newReport(t, Source{"r", records})
 		if !slices.ContainsFunc(r.Sections, func(s *Section) bool { return s.Question == question }) {
-			t.Errorf("no section asks %q", question)
+			t.Errorf("no section has the question %q", question)
 		}
 	}
-	for want, records := range map[string][]bench.Record{"of an emulated GPU": emulated, "without a time": failed, "that a later record": append(slices.Clone(cpu), cpu...)} {
+	for want, records := range map[string][]bench.Record{"of an emulated GPU": emulated, "without a time": failed, "replaced by a later record": append(slices.Clone(cpu), cpu...)} {
 		if notes := strings.Join(newReport(t, Source{"r", records}).Notes, " "); !strings.Contains(notes, want) {
-			t.Errorf("the report notes %q, want %q", notes, want)
+			t.Errorf("got notes %q, want %q", notes, want)
 		}
 	}
 	if _, err := New([]Source{{"nothing", nil}}); err == nil {
-		t.Error("a report of no records is no error")
+		t.Error("no records: got no error")
 	}
 }
 
-// TestCounts: what was counted is a chart of its own, and no time.
+// TestCounts checks that counts have a chart of their own and are not treated as times.
 func TestCounts(t *testing.T) {
 	cpu := newMachine(1, "", 1).sweep()
 	count := func(subject string, n int, loaded, sectors, ideal, conflicts int64) bench.Record {
@@ -143,33 +143,33 @@ func TestCounts(t *testing.T) {
 	counted[3].Counts.Historic = &bench.HistoricCounts{HalfWarps: 50, Transactions: 50, Wavefronts: 30, IdealWavefronts: 20}
 	r := newReport(t, Source{"r", append(cpu, counted...)})
 	if r.Title != "Matrix multiplication on Example CPU" {
-		t.Errorf("the title is %q", r.Title)
+		t.Errorf("got title %q", r.Title)
 	}
 	c := r.chart(t, "counts-float32-for-t4")
-	const want = "At 64³ naive does 0.250 FLOP for each byte that it loads, and tiled:16 does 4.00; bank conflicts: padless (25.0 % more wavefronts)."
+	const want = "At 64³, naive does 0.250 FLOP per byte loaded, and tiled:16 does 4.00; bank conflicts: padless (25.0 % more wavefronts)."
 	if c.Answer != want {
-		t.Errorf("it says\n%s\nwant\n%s", c.Answer, want)
+		t.Errorf("got answer\n%s\nwant\n%s", c.Answer, want)
 	}
 	bars := c.Drawing.(*Rows).Rows
 	if len(bars) != 3 || bars[0].Values[0].V != 3000 || bars[0].Values[1].V != 1000 || bars[1].Values[0].V != 400 || bars[1].Values[1].V != 0 {
-		t.Errorf("the bars are %+v", bars)
+		t.Errorf("got bars %+v", bars)
 	}
-	if notes := strings.Join(c.Notes, " "); !strings.Contains(notes, "Transactions per half-warp by their rule: naive 8.50 and padless 1.00.") {
-		t.Errorf("it notes %q", notes)
+	if notes := strings.Join(c.Notes, " "); !strings.Contains(notes, "Transactions per half-warp by this rule: naive 8.50 and padless 1.00.") {
+		t.Errorf("got notes %q", notes)
 	}
 	if row := c.Table.Rows[3]; row[12].Text != "1.00" || row[13].Number != 10 {
-		t.Errorf("the last row is %v", row)
+		t.Errorf("got last row %v", row)
 	}
 	if len(c.Table.Rows) != 4 || c.Table.Rows[1][3] != (Cell{"524,288", 524288}) {
-		t.Errorf("the table is %v", c.Table.Rows)
+		t.Errorf("got table %v", c.Table.Rows)
 	}
 	if r := newReport(t, Source{"r", counted}); r.Title != "Matrix multiplication, counted for t4" || len(r.Notes) != 0 {
-		t.Errorf("of counts alone the title is %q, the notes %q", r.Title, r.Notes)
+		t.Errorf("counts alone: got title %q, notes %q", r.Title, r.Notes)
 	}
 }
 
-// TestRounding checks that ratios are to the peer that does not round its operands, if there is
-// one, and that a note tells the time that rounding saves.
+// TestRounding checks that ratios refer to a peer that does not round its operands, if there is
+// one, and that a note states the time that rounding saves.
 func TestRounding(t *testing.T) {
 	m := newMachine(1, "NVIDIA H200", 1)
 	tensor := pace{"cublaslt-tf32", true, 410_000, 5e-6, 0}
@@ -185,24 +185,24 @@ func TestRounding(t *testing.T) {
 	}
 	c := newReport(t, Source{"h200", all}).chart(t, "ratio-gpu")
 	if want := regexp.MustCompile(`^Our fastest kernel runs at 0\.9\d× the speed of cublaslt in `); !want.MatchString(c.Answer) {
-		t.Errorf("the answer is %q", c.Answer)
+		t.Errorf("got answer %q", c.Answer)
 	}
 	alone := m.compete([]pace{gpuModels[2], tensor}, "gpu:0", bench.Cube(1024))
 	alone[1].Precision = "tf32"
 	alone = append(alone, m.compete([]pace{gpuModels[2], tensor}, "gpu:0", bench.Cube(2048))...)
 	alone[3].Precision = "tf32"
 	beside := newReport(t, Source{"h200", alone}).chart(t, "ratio-gpu-float32")
-	if want := "the speed of cublaslt-tf32, which rounds A and B to tf32 where ours does not, in the geometric mean of 2 cases"; !strings.Contains(beside.Answer, want) {
-		t.Errorf("beside a peer that rounds the answer is %q, want %q", beside.Answer, want)
+	if want := "the speed of cublaslt-tf32, which, unlike ours, rounds A and B to tf32, in the geometric mean of 2 cases"; !strings.Contains(beside.Answer, want) {
+		t.Errorf("with a peer that rounds: got answer %q, want %q", beside.Answer, want)
 	}
 	want := regexp.MustCompile(`^cublaslt-tf32 rounds A and B to tf32 for the tensor cores: 3\d\d(\.\d)? µs at 4096³; cublaslt, which does not round, takes 2\.6\d+ ms\.$`)
 	if !slices.ContainsFunc(c.Notes, want.MatchString) {
-		t.Errorf("the notes are %q", c.Notes)
+		t.Errorf("got notes %q", c.Notes)
 	}
 }
 
-// TestInexact checks that a kernel that rounds its operands has a ladder of its own, is not in
-// the charts of exact products, and is compared with the peer that rounds like it.
+// TestInexact checks that a kernel that rounds its operands has a ladder of its own, is not in the
+// charts of exact products, and is compared with a peer that rounds in the same way.
 func TestInexact(t *testing.T) {
 	m := newMachine(1, "NVIDIA H200", 1)
 	models := append(slices.Clone(gpuModels), pace{"mma-tf32", false, 150_000, 5e-6, 0}, pace{"wgmma-tf32", false, 380_000, 5e-6, 0}, pace{"cublaslt-tf32", true, 400_000, 5e-6, 0})
@@ -226,29 +226,29 @@ func TestInexact(t *testing.T) {
 		"ratio-gpu":                  `^Geometric means of our fastest kernel: float32 (0\.9\d|1\.00)× the speed of cublaslt \(slower in \d of 7\); float32 in tf32 (0\.9\d|1\.0\d)× the speed of cublaslt-tf32 \(slower in \d of 7\)\.$`,
 	} {
 		if c := r.chart(t, id); !regexp.MustCompile(want).MatchString(c.Answer) {
-			t.Errorf("%s says\n%s\nwant\n%s", id, c.Answer, want)
+			t.Errorf("%s: got answer\n%s\nwant\n%s", id, c.Answer, want)
 		}
 	}
 	for _, row := range r.chart(t, "time-large-float32").Table.Rows {
 		if strings.HasSuffix(row[2].Text, "-tf32") {
-			t.Errorf("%v ran in the race of float32", row)
+			t.Errorf("the times of float32 contain %v", row)
 		}
 	}
 	for _, c := range r.Charts() {
 		if strings.HasPrefix(c.ID, "time") && strings.HasSuffix(c.ID, "bfloat16") {
-			t.Errorf("%s is a race of one", c.ID)
+			t.Errorf("%s has one curve only", c.ID)
 		}
 	}
 }
 
-// TestLaterRecord wants the last of two records of one measurement, and both of two
+// TestLaterRecord checks that the last of two records of one measurement is kept, and both of two
 // that differ.
 func TestLaterRecord(t *testing.T) {
 	m := newMachine(1, "", 1)
 	first, last := m.record(cpuModels[2], "cpu", bench.Cube(64), false), m.record(cpuModels[2], "cpu", bench.Cube(64), false)
 	s := newStudy([]Source{{"r", []bench.Record{first, last}}})
 	if len(s.rows) != 1 || s.rows[0].Seconds != last.Seconds {
-		t.Errorf("of two records there are %d, not the last alone", len(s.rows))
+		t.Errorf("got %d records, want the last one", len(s.rows))
 	}
 	for name, change := range map[string]func(*bench.Record){
 		"threads": func(r *bench.Record) { r.Threads = 1 }, "trans": func(r *bench.Record) { r.TransA = true },
@@ -260,12 +260,12 @@ func TestLaterRecord(t *testing.T) {
 		change(&other)
 		s := newStudy([]Source{{"r", []bench.Record{first, other}}})
 		if len(s.rows) != 2 {
-			t.Errorf("two records that differ in %s are one", name)
+			t.Errorf("%s: got one of two different records", name)
 			continue
 		}
 		n := s.naming(s.rows)
 		if a, b := n.of(s.rows[0]), n.of(s.rows[1]); a == b || strings.Contains(a, "avx512") {
-			t.Errorf("two records that differ in %s are called %q and %q", name, a, b)
+			t.Errorf("%s: got names %q and %q for different records", name, a, b)
 		}
 	}
 }
@@ -299,7 +299,7 @@ func TestOvertakes(t *testing.T) {
 		{curve(cubic, 64, 1024), curve(square, 64, 280, 320, 1024), 300, 1024},
 		{nil, curve(square, 65), 0, 0},
 		{curve(cubic, 300), curve(square, 300), 0, 300},
-		{curve(cubic, 50, 150, 400), curve(twice, 50, 150, 400), 150 * math.Sqrt(400./150), 400}, // the last time, not the first
+		{curve(cubic, 50, 150, 400), curve(twice, 50, 150, 400), 150 * math.Sqrt(400./150), 400}, // the last crossing, not the first
 	} {
 		at, last := overtakes(test.a, test.b)
 		if last != test.last || !(at == test.at || math.Abs(at-test.at) < 1e-6*test.at) {
@@ -308,7 +308,7 @@ func TestOvertakes(t *testing.T) {
 	}
 }
 
-// TestCrossings: both of the CPU's curves are overtaken, the loop first.
+// TestCrossings checks that the GPU overtakes both curves of the CPU, the loop first.
 func TestCrossings(t *testing.T) {
 	curve := func(rate, start float64) []row {
 		var rows []row
@@ -321,25 +321,25 @@ func TestCrossings(t *testing.T) {
 	}
 	slow, fast, gpu := curve(1, 0), curve(100, 0), curve(10_000, 200e-6)
 	for _, v := range []struct {
-		race race
-		want string
-		loop float64
+		curves timeCurves
+		want   string
+		loop   float64
 	}{
-		{race{loop: slow, cpu: fast, copied: gpu}, `^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d and the fastest CPU kernel at N ≈ 2\d\d; at N = 1024 it is 5\d\.\d× as fast$`, 46},
-		{race{loop: slow, copied: gpu}, `^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d; at N = 1024 it is \d+× as fast$`, 0},
-		{race{loop: slow, cpu: curve(1e5, 0), copied: gpu}, `^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d and is slower than the fastest CPU kernel at N = 1024, with 0\.0\d+× its speed$`, 46},
+		{timeCurves{loop: slow, cpu: fast, copied: gpu}, `^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d and the fastest CPU kernel at N ≈ 2\d\d; at N = 1024 it is 5\d\.\d× as fast$`, 46},
+		{timeCurves{loop: slow, copied: gpu}, `^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d; at N = 1024 it is \d+× as fast$`, 0},
+		{timeCurves{loop: slow, cpu: curve(1e5, 0), copied: gpu}, `^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d and is slower than the fastest CPU kernel at N = 1024, at 0\.0\d+× its speed$`, 46},
 	} {
-		say, missing := v.race.answer()
-		if !regexp.MustCompile(v.want).MatchString(say) || missing != nil {
-			t.Errorf("%q, %q, want %q", say, missing, v.want)
+		sentence, missing := v.curves.answer()
+		if !regexp.MustCompile(v.want).MatchString(sentence) || missing != nil {
+			t.Errorf("got %q, missing %q, want %q", sentence, missing, v.want)
 		}
-		if at := v.race.crossingLoop(); math.Abs(at-v.loop) > 2 {
-			t.Errorf("the loop is overtaken at %v, want %v", at, v.loop)
+		if at := v.curves.crossingLoop(); math.Abs(at-v.loop) > 2 {
+			t.Errorf("got crossing with the loop at %v, want %v", at, v.loop)
 		}
 	}
 }
 
-// TestOneSize checks that a single size gives bars and no lines.
+// TestOneSize checks that a single size has bars and no lines.
 func TestOneSize(t *testing.T) {
 	m := newMachine(1, "", 1)
 	one := m.record(cpuModels[2], "cpu", bench.Cube(512), false)
@@ -348,15 +348,14 @@ func TestOneSize(t *testing.T) {
 	r := newReport(t, Source{"r", []bench.Record{one, other}})
 	c := r.chart(t, "rate-cpu-few-sizes")
 	if b := c.Drawing.(*Rows); len(b.Rows) != 2 || !strings.Contains(c.Answer, "avx512 reaches") || len(c.Table.Rows) != 2 {
-		t.Errorf("bars %+v under %q", b, c.Answer)
+		t.Errorf("got bars %+v with the answer %q", b, c.Answer)
 	}
 	if all := r.Charts(); len(all) != 1 {
-		t.Errorf("one size has %d charts, want 1", len(all))
+		t.Errorf("got %d charts, want 1", len(all))
 	}
 }
 
-// TestAside checks that a line passes by the points that were measured beside round sizes, and by
-// none in a run of sizes.
+// TestAside checks that a line skips the points measured next to round sizes, and no others.
 func TestAside(t *testing.T) {
 	m := newMachine(1, "", 1)
 	for _, test := range []struct{ sizes, line []float64 }{
@@ -376,7 +375,7 @@ func TestAside(t *testing.T) {
 			along = append(along, math.Round(p.x))
 		}
 		if !slices.Equal(along, test.line) || len(series.Points) != len(test.sizes) {
-			t.Errorf("of %v the line passes through %v, and there are %d points", test.sizes, along, len(series.Points))
+			t.Errorf("sizes %v: the line passes through %v of %d points", test.sizes, along, len(series.Points))
 		}
 	}
 }
@@ -395,7 +394,7 @@ func TestChanges(t *testing.T) {
 		old, new := newMachine(1, "", 1).sweep(), newMachine(2, "", test.speed).sweep()
 		c := newReport(t, Source{"old", old}, Source{"new", new}).chart(t, "change-new-cpu-float32")
 		if !regexp.MustCompile(test.want).MatchString(c.Answer) {
-			t.Errorf("at the speed %v: %s", test.speed, c.Answer)
+			t.Errorf("speed %v: got answer %s", test.speed, c.Answer)
 		}
 	}
 	old, new := newMachine(1, "", 1).sweep(), newMachine(2, "", 2).sweep()
@@ -405,22 +404,22 @@ func TestChanges(t *testing.T) {
 	}
 	newReport(t, Source{"old", old[:1]}, Source{"new", new[:1]})
 	if !slices.Equal(before, old[0].Samples) {
-		t.Error("comparing changed the samples of a record")
+		t.Error("the comparison modified the samples of a record")
 	}
 	few := old[0]
 	few.Samples = few.Samples[:1]
 	r := newReport(t, Source{"old", []bench.Record{few}}, Source{"new", new[:1]})
 	if c := r.chart(t, "change-new-cpu-float32"); !strings.Contains(strings.Join(c.Notes, " "), "too few samples") || !strings.Contains(c.Answer, "0 became faster") {
-		t.Errorf("of one sample each: %q, %q", c.Answer, c.Notes)
+		t.Errorf("one sample each: got answer %q, notes %q", c.Answer, c.Notes)
 	}
 	third := newReport(t, Source{"old", old[:1]}, Source{"new", new[:1]}, Source{"else", old[1:]})
 	if missing := strings.Join(third.Missing, " "); !strings.Contains(missing, "No measurement of else is also in old.") {
-		t.Errorf("without a common measurement the missing answers are %q", missing)
+		t.Errorf("no common measurement: got missing answers %q", missing)
 	}
 }
 
-// TestParts wants sources that have nothing in common to be one study, whose crossover
-// lies between them.
+// TestParts checks that sources without a common measurement become one study with a crossover
+// between them.
 func TestParts(t *testing.T) {
 	all := newMachine(1, "NVIDIA H200", 1).sweep()
 	onCPU := func(r bench.Record) bool { return r.Device == "cpu" }
@@ -428,11 +427,11 @@ func TestParts(t *testing.T) {
 	gpu := slices.DeleteFunc(slices.Clone(all), onCPU)
 	whole, parts := newReport(t, Source{"all", all}), newReport(t, Source{"cpu", cpu}, Source{"gpu", gpu})
 	if len(parts.Origins) != 2 || len(parts.Charts()) != len(whole.Charts()) {
-		t.Fatalf("%d origins and %d charts, want 2 and %d", len(parts.Origins), len(parts.Charts()), len(whole.Charts()))
+		t.Fatalf("got %d origins and %d charts, want 2 and %d", len(parts.Origins), len(parts.Charts()), len(whole.Charts()))
 	}
 	for i, c := range whole.Charts() {
 		if parts.Charts()[i].Answer != c.Answer {
-			t.Errorf("%s says %q, and of parts %q", c.ID, c.Answer, parts.Charts()[i].Answer)
+			t.Errorf("%s: got answer %q from the parts, want %q", c.ID, parts.Charts()[i].Answer, c.Answer)
 		}
 	}
 }
@@ -440,7 +439,7 @@ func TestParts(t *testing.T) {
 func TestTick(t *testing.T) {
 	for v, want := range map[float64]string{16384: "16384", 0.25: "0.25", 65536: "65536", 1e9: "1e+09", 33.333333: "33.33", 0: "0"} {
 		if got := tick(v); got != want {
-			t.Errorf("%v: %q, want %q", v, got, want)
+			t.Errorf("%v: got %q, want %q", v, got, want)
 		}
 	}
 }

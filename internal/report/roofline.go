@@ -31,12 +31,12 @@ func bandwidth(r row) float64 {
 	return 0
 }
 
-// intensity returns the operations per byte that the product must move: A and B read once, C
-// written once and, with a beta, read.
+// intensity returns the operations per byte of compulsory traffic: A and B are read once, C is
+// written once and, if beta is not 0, read once.
 func intensity(r row) float64 {
 	size := func(name string) float64 {
 		t, err := dtype.Parse(name)
-		if err != nil { // records with unknown types are refused on reading
+		if err != nil { // cannot happen: ReadRecords rejects unknown types
 			return math.NaN()
 		}
 		return float64(t.Size())
@@ -49,7 +49,7 @@ func intensity(r row) float64 {
 	return 2 * m * n * k / ((m*k+k*n)*size(r.In) + c)
 }
 
-// rung is a row of a roofline and its place along X.
+// rung is a row of a roofline with its position on the X axis.
 type rung struct {
 	row
 	name string
@@ -57,8 +57,9 @@ type rung struct {
 }
 
 // rungs returns the points of a roofline and the label of their X axis. If several kernels were
-// timed on squares only, each is at the operations per byte that its threads load, at its largest
-// size. Otherwise the fastest kernel of each shape is at those of the product.
+// timed on squares only, each one is shown at the operations per byte that its threads load, at its
+// largest size. Otherwise the fastest kernel of each shape is shown at the intensity of the
+// product.
 func (s *study) rungs(rows []row) (all []rung, label string) {
 	loads := filter(rows, not(isPeer), func(r row) bool { return r.Intensity > 0 })
 	if curves := s.curves(loads, "kind", "type"); len(curves) > 1 && !slices.ContainsFunc(rows, not(isSquare)) {
@@ -123,17 +124,18 @@ func (s *study) roofline(g group) *Chart {
 	for i, peak := range slices.Backward(peaks) {
 		points := []Point{{X: peak / memory, Y: peak}, {X: high, Y: peak}}
 		name := rate(peak, rungs[0].unit())
-		if i == len(peaks)-1 { // the highest one has the slope, which all share
+		if i == len(peaks)-1 { // the slope, which all share, is part of the highest limit
 			points = append([]Point{{X: low, Y: low * memory}}, points...)
 		}
 		lines.limit("limit "+name, fmt.Sprintf("%s, and %s GB/s of memory", name, digits(memory)), points...)
 	}
 	c.Answer = roofAnswer(rungs, memory)
-	c.Notes = append(c.Notes, fmt.Sprintf("The slope is the memory's %s TB/s, a flat line the peak of an arithmetic. A point above the slope gets its operands from caches.", digits(memory/1000)))
+	c.Notes = append(c.Notes, fmt.Sprintf("The slope is the memory bandwidth of %s TB/s. A flat line is the peak of one kind of arithmetic. A point above the slope reads operands from caches.", digits(memory/1000)))
 	return c
 }
 
-// roofAnswer says which kernels memory would limit, and how close the best is to its limit.
+// roofAnswer returns a sentence on the kernel closest to its limit, and on the number of points
+// that memory limits.
 func roofAnswer(rungs []rung, memory float64) string {
 	limit := func(r rung) float64 { return min(r.Peak, r.x*memory) }
 	best := slices.MaxFunc(rungs, func(a, b rung) int { return cmp.Compare(a.GFLOPS/a.Peak, b.GFLOPS/b.Peak) })

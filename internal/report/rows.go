@@ -5,33 +5,33 @@ import (
 	"slices"
 )
 
-// Rows is a chart with a row for each kernel, shape or size, and values along X: bars from zero,
-// one below the other or end to end, or points with their noise.
+// Rows is a chart with a row for each kernel, shape or size and values along the X axis. The values
+// are bars from zero, side by side or stacked, or points with their noise.
 type Rows struct {
 	X       Axis
 	Legend  []Key
 	Rows    []Row
 	Refs    []Ref
-	Stacked bool // bars are drawn end to end
+	Stacked bool // bars are stacked
 	Dots    bool // points instead of bars
 }
 
-// Row is the values of one name, each of its own color.
+// Row holds the values of one name.
 type Row struct {
 	Name   string
 	Values []Value
-	End    string // written at the right
+	End    string // text at the right
 }
 
-// Value is a bar or a point. Low and High bound its noise; they are V if there is none.
+// Value is a bar or a point. Low and High bound its noise, or equal V if there is none.
 type Value struct {
 	Key          int // the entry of the legend
 	V, Low, High float64
 	Hollow       bool   // a point that is uncertain
-	Text         string // for a reader who points at it
+	Text         string // tooltip
 }
 
-// Ref is a line that rows are compared with. One without a name is drawn without a label.
+// Ref is a line for comparison. It is drawn without a label if its name is empty.
 type Ref struct {
 	X    float64
 	Name string
@@ -46,10 +46,10 @@ const (
 	rowGap    = 8.0
 )
 
-// layout is the geometry of a drawing of Rows.
+// layout holds the geometry of a drawing of Rows.
 type layout struct {
 	x      scale
-	above  bool // the names are above their rows, not to the left
+	above  bool // names are above the rows instead of at the left
 	top    float64
 	row    float64 // the height of a row
 	bars   float64 // the height of its values
@@ -110,7 +110,7 @@ func (r *Rows) layout(width float64) layout {
 func (r *Rows) draw(width float64) *canvas {
 	l := r.layout(width)
 	c := &canvas{width: width, height: l.bottom + 2*lineHeight + tickGap}
-	for _, v := range l.x.ticks(l.x.most()) {
+	for _, v := range l.x.ticks(l.x.maxTicks()) {
 		at := l.x.at(v)
 		c.vline(at, l.top, l.bottom, rule, thin)
 		c.add(label{at: point{at, l.bottom + tickGap + lineHeight/2}, text: r.X.Text(v), color: faint, align: alignMiddle}.within(width))
@@ -182,7 +182,7 @@ func (r *Rows) drawNoise(c *canvas, l layout, v Value, bar box) {
 	c.vline(high, middle-3, middle+3, ink, 1.2)
 }
 
-// drawRefs draws the lines to compare with, each name in a row of its own.
+// drawRefs draws the lines for comparison. Each name has a row of its own.
 func (r *Rows) drawRefs(c *canvas, l layout) {
 	row := 0.0
 	refs := slices.Clone(r.Refs)

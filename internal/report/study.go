@@ -15,7 +15,7 @@ type row struct {
 	source int
 }
 
-// The kinds of devices.
+// The kinds of device.
 const (
 	onCPU = "CPU"
 	onGPU = "GPU"
@@ -45,20 +45,20 @@ var plainName = strings.NewReplacer("(R)", "", "(TM)", "", "(tm)", "")
 
 func (r row) square() bool { return r.M == r.N && r.N == r.K }
 
-// study is the records that charts are made from.
+// study holds the records that charts are made from.
 type study struct {
 	sources []string // short names
 	rows    []row    // records with times
 	counted []row    // records with counts
-	notes   []string // the records that were left out, and why
+	notes   []string // the records that were ignored, and why
 }
 
-// compares reports whether the sources are compared, instead of being parts of one study.
+// compares reports whether the sources are compared with each other. Otherwise they are parts of
+// one study.
 func (s *study) compares() bool { return len(s.sources) > 1 }
 
-// newStudy keeps the records with times or counts, without the times of emulated GPUs. Of
-// several records of one measurement it keeps the last. Sources without a common measurement
-// become one study.
+// newStudy keeps the records with times or counts, except times of emulated GPUs. It keeps the last
+// of several records of one measurement. Sources without a common measurement become one study.
 func newStudy(sources []Source) *study {
 	s := &study{}
 	var failed, emulated, again int
@@ -102,8 +102,8 @@ func newStudy(sources []Source) *study {
 		why   string
 	}{
 		{failed, "without a time, because the kernel failed or does not support the product (listed below)"},
-		{emulated, "of an emulated GPU, whose time is the emulator's"},
-		{again, "that a later record of the same measurement replaces"},
+		{emulated, "of an emulated GPU, which has no meaningful times"},
+		{again, "replaced by a later record of the same measurement"},
 	} {
 		if n.count > 0 {
 			s.notes = append(s.notes, count(n.count, "record")+" "+n.why+".")
@@ -174,7 +174,7 @@ var attributes = []attribute{
 	{"block scales", func(r row) string { return cmp.Or(r.BlockScales, "no block scales") }},
 }
 
-// key is the same for two records of the same measurement.
+// key returns a string that is equal for two records of the same measurement.
 func (r row) key() string {
 	parts := []string{shape(r.Record)}
 	for _, a := range attributes {
@@ -186,14 +186,14 @@ func (r row) key() string {
 	return strings.Join(parts, "\x00")
 }
 
-// naming is the attributes that differ among rows. Their values make up a row's name.
+// naming selects the attributes whose values make up a row's name.
 type naming struct {
 	study   *study
 	sources bool
 	parts   []int // of attributes
 }
 
-// naming returns the attributes that differ among rows, except for the excluded ones.
+// naming selects the attributes that differ among rows, except those in without.
 func (s *study) naming(rows []row, without ...string) naming {
 	n := naming{study: s}
 	for i, a := range attributes {
@@ -211,7 +211,7 @@ func (s *study) naming(rows []row, without ...string) naming {
 	return n
 }
 
-// add includes an attribute that is the same in all rows, unless they ran on a GPU.
+// add selects an attribute although it is the same in all rows, unless they ran on a GPU.
 func (n *naming) add(name string, rows []row) {
 	i := slices.IndexFunc(attributes, func(a attribute) bool { return a.name == name })
 	if !slices.Contains(n.parts, i) && rows[0].kind() == onCPU {
@@ -219,8 +219,8 @@ func (n *naming) add(name string, rows []row) {
 	}
 }
 
-// of returns the name of a row: the words of first, then the attributes that differ. If there
-// are none, it is the subject.
+// of returns the name of a row: the words of first, then the selected attributes. If there are
+// none, it is the subject.
 func (n naming) of(r row, first ...string) string {
 	words := slices.Clone(first)
 	for _, i := range n.parts {
@@ -236,7 +236,7 @@ func (n naming) of(r row, first ...string) string {
 	return name
 }
 
-// group is rows that share a name.
+// group holds the rows that share a name.
 type group struct {
 	name string
 	rows []row

@@ -39,7 +39,7 @@ func rateTick(unit string) func(giga float64) string {
 	}
 }
 
-// digits formats v with three significant digits, and an exponent only where v is tiny.
+// digits formats v with three significant digits, and with an exponent only if v is tiny.
 func digits(v float64) string {
 	if v == 0 || math.IsInf(v, 0) || math.IsNaN(v) {
 		return fmt.Sprint(v)
@@ -105,7 +105,7 @@ func list(words []string) string {
 	return strings.Join(words, "")
 }
 
-// word returns the letters and digits of s with dashes between them, for links and file names.
+// word returns the letters and digits of s separated by dashes, for links and file names.
 func word(s string) string {
 	return strings.Join(strings.FieldsFunc(strings.ToLower(s), func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }), "-")
 }

@@ -12,8 +12,8 @@ import (
 // Tile is one of the large figures at the top of the page.
 type Tile struct{ Value, Unit, Label string }
 
-// mostTiles is the number of tiles on the page.
-const mostTiles = 4
+// maxTiles is the number of tiles on the page.
+const maxTiles = 4
 
 // tiles returns the most important figures.
 func (s *study) tiles() []Tile {
@@ -23,14 +23,14 @@ func (s *study) tiles() []Tile {
 	var all []Tile
 	rows := s.mainRows()
 	for _, tile := range []func([]row) (Tile, bool){s.rateTile, s.ratioTile, s.crossoverTile, s.gainTile, s.countTile, s.intensityTile, s.conflictTile, s.timeTile, s.recordTile} {
-		if t, ok := tile(rows); ok && len(all) < mostTiles {
+		if t, ok := tile(rows); ok && len(all) < maxTiles {
 			all = append(all, t)
 		}
 	}
 	return all
 }
 
-// mainRows returns the rows that the tiles are about.
+// mainRows returns the rows that the tiles describe.
 func (s *study) mainRows() []row {
 	main := s.mainFacet()
 	return filter(s.rows, hasRate, not(copies), func(r row) bool { return facet(r) == main })
@@ -50,25 +50,25 @@ func (s *study) rateTile(rows []row) (Tile, bool) {
 }
 
 func (s *study) ratioTile(rows []row) (Tile, bool) {
-	rivals := s.rivals(filter(rows, not(isPeer)))
-	if len(rivals) == 0 {
+	comparisons := s.comparisons(filter(rows, not(isPeer)))
+	if len(comparisons) == 0 {
 		return Tile{}, false
 	}
-	x := &rivals[strongest(rivals)]
-	return Tile{bench.Marked(ratioText(x.mean()), len(x.duels) == 1 && x.duels[0].Uncertain()), "×", fmt.Sprintf("the speed of %s %s", s.opponent(x), x.scope())}, true
+	x := &comparisons[strongest(comparisons)]
+	return Tile{bench.Marked(ratioText(x.mean()), len(x.ratios) == 1 && x.ratios[0].Uncertain()), "×", fmt.Sprintf("the speed of %s %s", s.peerName(x), x.scope())}, true
 }
 
 func (s *study) crossoverTile(rows []row) (Tile, bool) {
 	if len(rows) == 0 {
 		return Tile{}, false
 	}
-	r := newRace(filter(s.raceRows(), func(r row) bool { return r.Types() == rows[0].Types() }))
-	_, _, who, how := r.rivals()
+	r := newTimeCurves(filter(s.timeRows(), func(r row) bool { return r.Types() == rows[0].Types() }))
+	_, _, who, how := r.compared()
 	at, _ := r.crossing()
 	if at <= 0 || math.IsInf(at, 0) {
 		return Tile{}, false
 	}
-	return Tile{fmt.Sprintf("N ≈ %.0f", at), "", fmt.Sprintf("from here the GPU, %s, is faster than %s", how, who)}, true
+	return Tile{fmt.Sprintf("N ≈ %.0f", at), "", fmt.Sprintf("the size from which the GPU, %s, is faster than %s", how, who)}, true
 }
 
 func (s *study) gainTile(rows []row) (Tile, bool) {
@@ -134,7 +134,7 @@ func (s *study) recordTile([]row) (Tile, bool) {
 	return Tile{fmt.Sprintf("%d of %d", verified, n), "", "results checked against a float64 reference"}, true
 }
 
-// changeTiles sums up a comparison.
+// changeTiles summarizes a comparison of sources.
 func (s *study) changeTiles() []Tile {
 	var all []change
 	for source := 1; source < len(s.sources); source++ {

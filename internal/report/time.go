@@ -10,7 +10,7 @@ import (
 	"tilework/internal/bench"
 )
 
-// largeSize ends the chart of small sizes and begins the chart of large ones.
+// largeSize is the last size in the chart of small sizes and the first in the chart of large sizes.
 const largeSize = 1024
 
 func timeQuestion(s *study) string {
@@ -20,18 +20,18 @@ func timeQuestion(s *study) string {
 	return "How long does a product take?"
 }
 
-// raceCharts compares the CPU with the GPU, at small and at large sizes.
-func raceCharts(s *study) ([]*Chart, string) {
-	small, reason := s.raceCharts("time", "Time at small sizes", 1, func(r row) bool { return r.N <= largeSize })
-	large, _ := s.raceCharts("time-large", "Time at large sizes", largeSize+1, func(r row) bool { return r.N >= largeSize })
+// timeCharts compares the times of the CPU and the GPU at small and at large sizes.
+func timeCharts(s *study) ([]*Chart, string) {
+	small, reason := s.timeChartsFor("time", "Time at small sizes", 1, func(r row) bool { return r.N <= largeSize })
+	large, _ := s.timeChartsFor("time-large", "Time at large sizes", largeSize+1, func(r row) bool { return r.N >= largeSize })
 	if all := append(small, large...); len(all) > 0 {
 		return all, ""
 	}
 	return nil, reason
 }
 
-// contenders are the curves of a race: our fastest kernel of each kind at each size.
-var contenders = []struct {
+// curveKinds are the curves of a chart of times: our fastest kernel of each kind at each size.
+var curveKinds = []struct {
 	name string
 	keep []func(row) bool
 }{
@@ -44,18 +44,18 @@ var contenders = []struct {
 // isLoop reports whether the subject is the textbook's three loops.
 func isLoop(r row) bool { return r.Subject == "loop" }
 
-// race is the fastest rows of each contender by N, from one source.
-type race struct{ loop, cpu, gpu, copied []row }
+// timeCurves holds the fastest rows of each kind by N, from one source.
+type timeCurves struct{ loop, cpu, gpu, copied []row }
 
-func newRace(rows []row) race {
-	curve := func(i int) []row { return fastest(filter(rows, contenders[i].keep...)) }
-	return race{curve(0), curve(1), curve(2), curve(3)}
+func newTimeCurves(rows []row) timeCurves {
+	curve := func(i int) []row { return fastest(filter(rows, curveKinds[i].keep...)) }
+	return timeCurves{curve(0), curve(1), curve(2), curve(3)}
 }
 
-// raceCharts has a chart for each element type, of the square products that satisfy keep. A type
-// counts if it has an N of least or more.
-func (s *study) raceCharts(id, title string, least int, keep func(row) bool) ([]*Chart, string) {
-	rows := filter(s.raceRows(), keep)
+// timeChartsFor returns a chart for each element type, of the square products that satisfy keep. It
+// omits types without an N of at least least.
+func (s *study) timeChartsFor(id, title string, least int, keep func(row) bool) ([]*Chart, string) {
+	rows := filter(s.timeRows(), keep)
 	large := func(r row) bool { return r.N >= least }
 	if len(filter(rows, large)) == 0 {
 		return nil, "No kernel was timed on square products in the arithmetic of their elements."
@@ -63,20 +63,20 @@ func (s *study) raceCharts(id, title string, least int, keep func(row) bool) ([]
 	types := groupBy(rows, func(r row) string { return r.Types() })
 	var all []*Chart
 	for _, g := range types {
-		if contested(filter(g.rows, large)) && sizes(g.rows) > 1 {
-			all = append(all, s.raceChart(&Chart{ID: id + "-" + word(g.name), Title: title + ", " + g.name}, g.rows))
+		if hasSeveralKinds(filter(g.rows, large)) && sizes(g.rows) > 1 {
+			all = append(all, s.timeChart(&Chart{ID: id + "-" + word(g.name), Title: title + ", " + g.name}, g.rows))
 		}
 	}
 	return all, "Only one of the textbook loop, the kernels of the CPU and those of the GPU was timed on several sizes, so there is no crossover."
 }
 
-// raceRows returns the rows of square products of ours in the arithmetic of their elements.
-func (s *study) raceRows() []row { return filter(s.rows, isSquare, not(isPeer), not(isInexact)) }
+// timeRows returns our kernels on square products that do not round the elements.
+func (s *study) timeRows() []row { return filter(s.rows, isSquare, not(isPeer), not(isInexact)) }
 
-// contested reports whether rows have several contenders.
-func contested(rows []row) bool {
+// hasSeveralKinds reports whether rows have several of the curveKinds.
+func hasSeveralKinds(rows []row) bool {
 	n := 0
-	for _, c := range contenders {
+	for _, c := range curveKinds {
 		if len(filter(rows, c.keep...)) > 0 {
 			n++
 		}
@@ -84,21 +84,21 @@ func contested(rows []row) bool {
 	return n > 1
 }
 
-func (s *study) raceChart(c *Chart, rows []row) *Chart {
+func (s *study) timeChart(c *Chart, rows []row) *Chart {
 	c.Table.Columns = []Column{{"series", ""}, {"N", ""}, {"kernel", ""}, {"time", "s"}, {"spread", "%"}, {"rate", "G" + rows[0].unit()}}
 	var curves []curve
 	var marks []Mark
 	var answers []string
-	absent := map[string][]string{} // the sources without a kind of records
+	absent := map[string][]string{} // the sources that lack a kind of record
 	for source, name := range s.sources {
-		r := newRace(filter(rows, func(r row) bool { return r.source == source }))
+		r := newTimeCurves(filter(rows, func(r row) bool { return r.source == source }))
 		for i, rows := range [][]row{r.loop, r.cpu, r.gpu, r.copied} {
 			if len(rows) == 0 {
 				continue
 			}
-			curves = append(curves, curve{name: contenders[i].name, source: source, rows: rows})
+			curves = append(curves, curve{name: curveKinds[i].name, source: source, rows: rows})
 			for _, r := range rows {
-				c.Table.add(words(s.label(contenders[i].name, source)), sizeCell(r.N), words(r.Subject), timeCell(r),
+				c.Table.add(words(s.label(curveKinds[i].name, source)), sizeCell(r.N), words(r.Subject), timeCell(r),
 					figure(fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), 100*r.Seconds.Spread), figure(digits(r.GFLOPS), r.GFLOPS))
 			}
 		}
@@ -133,9 +133,9 @@ func (s *study) raceChart(c *Chart, rows []row) *Chart {
 	return c
 }
 
-// rivals returns the two curves of the crossover and their names: the CPU's fastest kernel or
-// else the textbook's loop, and the GPU with its copies or else without.
-func (r race) rivals() (cpu, gpu []row, who, how string) {
+// compared returns the two curves of the crossover with their names: the fastest CPU kernel, or
+// else the textbook loop, and the GPU with copies, or else without.
+func (r timeCurves) compared() (cpu, gpu []row, who, how string) {
 	cpu, who = r.cpu, "the fastest CPU kernel"
 	if len(cpu) == 0 {
 		cpu, who = r.loop, "the textbook loop"
@@ -147,15 +147,15 @@ func (r race) rivals() (cpu, gpu []row, who, how string) {
 	return cpu, gpu, who, how
 }
 
-func (r race) crossing() (at float64, last int) {
-	cpu, gpu, _, _ := r.rivals()
+func (r timeCurves) crossing() (at float64, last int) {
+	cpu, gpu, _, _ := r.compared()
 	return overtakes(cpu, gpu)
 }
 
-// crossingLoop returns the N from which the GPU is faster than the textbook's loop. It is 0 if
-// there is none, or if the loop is one of the rivals.
-func (r race) crossingLoop() float64 {
-	_, gpu, _, _ := r.rivals()
+// crossingLoop returns the N from which the GPU is faster than the textbook loop. It returns 0 if
+// there is none, or if the loop is one of the compared curves.
+func (r timeCurves) crossingLoop() float64 {
+	_, gpu, _, _ := r.compared()
 	if len(r.loop) == 0 || len(r.cpu) == 0 {
 		return 0
 	}
@@ -163,10 +163,10 @@ func (r race) crossingLoop() float64 {
 	return max(at, 0)
 }
 
-// answer returns a sentence about the crossover and the missing kinds of records, without full
+// answer returns a sentence about the crossover, and the missing kinds of records, without full
 // stops.
-func (r race) answer() (say string, missing []string) {
-	cpu, gpu, who, how := r.rivals()
+func (r timeCurves) answer() (sentence string, missing []string) {
+	cpu, gpu, who, how := r.compared()
 	at, last := r.crossing()
 	switch {
 	case len(gpu) == 0 && len(cpu) == 0:
@@ -175,10 +175,10 @@ func (r race) answer() (say string, missing []string) {
 		return r.gain(), []string{"No GPU records: no crossover"}
 	case len(cpu) == 0:
 		end := gpu[len(gpu)-1]
-		say = fmt.Sprintf("At %s the GPU, %s, takes %s", shape(end.Record), how, bench.Duration(end.Seconds.Median))
-		return say, []string{"No CPU records: no crossover"}
+		sentence = fmt.Sprintf("At %s the GPU, %s, takes %s", shape(end.Record), how, bench.Duration(end.Seconds.Median))
+		return sentence, []string{"No CPU records: no crossover"}
 	case len(r.copied) == 0:
-		missing = append(missing, "No GPU records with the copies (bench --transfers): the crossover leaves them out")
+		missing = append(missing, "No GPU records with copies (bench --transfers): the crossover excludes copies")
 	}
 	if last == 0 {
 		return "The CPU and the GPU have no timed size in common", missing
@@ -191,29 +191,29 @@ func (r race) answer() (say string, missing []string) {
 	}
 	switch {
 	case at == 0:
-		say = fmt.Sprintf("The GPU, %s, %sis slower than %s at N = %d, with %s its speed", how, alsoOvertakes, who, last, times(ratio))
+		sentence = fmt.Sprintf("The GPU, %s, %sis slower than %s at N = %d, at %s its speed", how, alsoOvertakes, who, last, times(ratio))
 	case math.IsInf(at, -1):
-		say = fmt.Sprintf("The GPU, %s, %sis faster than %s at every common size; at N = %d it is %s as fast", how, alsoOvertakes, who, last, times(ratio))
+		sentence = fmt.Sprintf("The GPU, %s, %sis faster than %s at every common size; at N = %d it is %s as fast", how, alsoOvertakes, who, last, times(ratio))
 	default:
-		say = fmt.Sprintf("The GPU, %s, overtakes %s%s at N ≈ %.0f; at N = %d it is %s as fast", how, overtaken, who, at, last, times(ratio))
+		sentence = fmt.Sprintf("The GPU, %s, overtakes %s%s at N ≈ %.0f; at N = %d it is %s as fast", how, overtaken, who, at, last, times(ratio))
 	}
-	return say, missing
+	return sentence, missing
 }
 
 // gain compares the fastest kernel with the textbook loop at the largest common size.
-func (r race) gain() string {
+func (r timeCurves) gain() string {
 	for _, best := range slices.Backward(r.cpu) {
 		if l := atSize(r.loop, best.N); l.Record != nil {
 			return fmt.Sprintf("At %s, %s takes %s: it is %s as fast as the textbook loop", shape(best.Record), best.Subject,
 				bench.Duration(best.Seconds.Median), times(l.Seconds.Median/best.Seconds.Median))
 		}
 	}
-	cpu, _, _, _ := r.rivals()
+	cpu, _, _, _ := r.compared()
 	end := cpu[len(cpu)-1]
 	return fmt.Sprintf("At %s, %s takes %s", shape(end.Record), end.Subject, bench.Duration(end.Seconds.Median))
 }
 
-// atSize returns the row of that N. Its Record is nil if there is none.
+// atSize returns the row with that N. Its Record is nil if there is none.
 func atSize(rows []row, n int) row {
 	if i := slices.IndexFunc(rows, func(r row) bool { return r.N == n }); i >= 0 {
 		return rows[i]
@@ -222,8 +222,8 @@ func atSize(rows []row, n int) row {
 }
 
 // overtakes returns the size from which b is faster than a, interpolated linearly on logarithmic
-// axes. It is 0 if b is slower at the end, and -Inf if b is faster from the start. The range is from
-// the first to the last common size; last is the latter, or 0 if there is none.
+// axes. It is 0 if b is slower at the end, and -Inf if b is faster from the start. The range is
+// from the first to the last common size. last is the last common size, or 0 if there is none.
 func overtakes(a, b []row) (at float64, last int) {
 	var sizes []int
 	first := 0
@@ -257,7 +257,7 @@ func overtakes(a, b []row) (at float64, last int) {
 	return math.Inf(-1), last
 }
 
-// logSeconds returns the logarithm of a curve's time at n, which must be in its range.
+// logSeconds returns the logarithm of a curve's time at n, which must be in the curve's range.
 func logSeconds(rows []row, n int) float64 {
 	for i, r := range rows {
 		y := math.Log(r.Seconds.Median)

@@ -30,8 +30,8 @@ func transfers(s *study) ([]*Chart, string) {
 	return all, ""
 }
 
-// compileTime returns the time to compile a row's kernel. Only the first product with a kernel has
-// it, which may be one without copies.
+// compileTime returns the time to compile a row's kernel. Only the first record with a kernel has
+// it, which may be a record without copies.
 func (s *study) compileTime(r row) float64 {
 	longest := 0.0
 	for _, x := range s.rows {
@@ -68,8 +68,8 @@ func (s *study) stepChart(c *Chart, rows []row) *Chart {
 		}
 		bars.Rows = append(bars.Rows, bar)
 		c.Table.add(append(cells, seconds(sum), seconds(r.Seconds.Median), seconds(s.compileTime(r)))...)
-		c.Answer = fmt.Sprintf("At %s the product itself is %s of the time from host memory to host memory.", shape(r.Record), percent(r.Steps.Compute/sum))
+		c.Answer = fmt.Sprintf("At %s, the multiplication takes %s of the time from host memory to host memory.", shape(r.Record), percent(r.Steps.Compute/sum))
 	}
-	c.Notes = append(c.Notes, "The steps were timed one after the other. A product from host to host overlaps them (column overlapped). Compiling happens once per process and is not in the bars.")
+	c.Notes = append(c.Notes, "The steps were timed one after the other. A product from host to host overlaps them (column overlapped). Kernels are compiled once per process, which the bars do not include.")
 	return c
 }

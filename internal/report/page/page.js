@@ -1,6 +1,6 @@
 "use strict";
-// Drawings have areas with a title. The area nearest to the pointer is described in a box that
-// also works for touch, instead of the browser's own.
+// Drawings have areas with a title. The title of the area nearest to the pointer is shown in a box,
+// instead of the browser's tooltip, so that it also works for touch.
 const tip = document.getElementById("tip");
 const reach = 24; // the largest distance from the pointer to an area, in pixels
 let shown = null;
@@ -15,7 +15,7 @@ function distance(box, x, y) {
 	const dx = Math.max(box.left - x, x - box.right, 0);
 	const dy = Math.max(box.top - y, y - box.bottom, 0);
 	const inside = Math.hypot(x - (box.left + box.right) / 2, y - (box.top + box.bottom) / 2);
-	return Math.hypot(dx, dy) + inside / 1000; // of two that overlap, the one with the nearer middle
+	return Math.hypot(dx, dy) + inside / 1000; // of two overlapping areas, the one with the nearer center wins
 }
 
 function show(svg, event) {
@@ -51,7 +51,7 @@ for (const svg of document.querySelectorAll(".figure > svg")) {
 	svg.addEventListener("pointerleave", hide);
 }
 
-// A heading of a table sorts its column: numbers by value, words alphabetically, empty cells last.
+// A table heading sorts its column: numbers by value, words alphabetically, empty cells last.
 function sort(th) {
 	const body = th.closest("table").tBodies[0], at = th.cellIndex;
 	const down = th.getAttribute("aria-sort") === "ascending";
@@ -76,7 +76,7 @@ for (const th of document.querySelectorAll("thead th")) {
 	th.replaceChildren(button);
 }
 
-// Tables are printed, open or not.
+// All tables are printed, even closed ones.
 let folded = [];
 window.addEventListener("beforeprint", () => {
 	folded = [...document.querySelectorAll("details:not([open])")];
