@@ -54,7 +54,7 @@ func (s scale) maxTicks() int {
 	return min(int((s.to-s.from)/room), 10)
 }
 
-// ticks returns about max round values at limit.
+// ticks returns at most about limit round values.
 func (s scale) ticks(limit int) []float64 {
 	limit = max(limit, 2)
 	if s.Log {
