@@ -14,11 +14,11 @@ import (
 func TestCountOn(t *testing.T) {
 	boom := errors.New("boom")
 	c := new(clock)
-	l := newLab(t, c)
-	good := &onLab{lab: l, fake: fake{name: "good", clock: c}}
-	wrong := &onLab{lab: l, fake: fake{name: "wrong", clock: c, spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}}
-	fails := &onLab{lab: l, fake: fake{name: "fails", clock: c, fail: func(int) error { return boom }}}
-	other := &onLab{lab: l, fake: fake{name: "other", clock: c, refuse: fmt.Errorf("%w: such products", gemm.ErrUnsupported)}}
+	l := newFakeDevice(t, c)
+	good := &fakeDeviceSubject{device: l, fake: fake{name: "good", clock: c}}
+	wrong := &fakeDeviceSubject{device: l, fake: fake{name: "wrong", clock: c, spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}}
+	fails := &fakeDeviceSubject{device: l, fake: fake{name: "fails", clock: c, fail: func(int) error { return boom }}}
+	other := &fakeDeviceSubject{device: l, fake: fake{name: "other", clock: c, refuse: fmt.Errorf("%w: such products", gemm.ErrUnsupported)}}
 	counted := int64(0)
 	count := func(product func() error) (*Counts, error) {
 		counted++

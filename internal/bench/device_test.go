@@ -15,9 +15,9 @@ import (
 	"tilework/internal/gemm"
 )
 
-// lab is a device whose events read a fake clock. Its memory is that of the emulator. It does not
+// fakeDevice is a device whose events read a fake clock. Its memory is that of the emulator. It does not
 // run the holder's kernel, the only kernel it is given.
-type lab struct {
+type fakeDevice struct {
 	*emu.Device
 	clock  *clock
 	info   device.Info
@@ -29,112 +29,112 @@ type lab struct {
 	fail   func(call string) error
 }
 
-func newLab(t *testing.T, c *clock) *lab {
+func newFakeDevice(t *testing.T, c *clock) *fakeDevice {
 	t.Helper()
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &lab{Device: d, clock: c, info: *d.Info(), fail: func(string) error { return nil }}
+	l := &fakeDevice{Device: d, clock: c, info: *d.Info(), fail: func(string) error { return nil }}
 	l.info.Emulated = false
 	return l
 }
 
-func (l *lab) Info() *device.Info { return &l.info }
+func (l *fakeDevice) Info() *device.Info { return &l.info }
 
-func (l *lab) Load(context.Context, string) (device.Module, error) {
+func (l *fakeDevice) Load(context.Context, string) (device.Module, error) {
 	if err := l.fail("Load"); err != nil {
 		return nil, err
 	}
 	l.loaded++
-	return labModule{l}, nil
+	return fakeModule{l}, nil
 }
 
-func (l *lab) Launch(_ context.Context, _ device.Function, g device.Launch) error {
+func (l *fakeDevice) Launch(_ context.Context, _ device.Function, g device.Launch) error {
 	l.held = append(l.held, time.Duration(binary.LittleEndian.Uint64(g.Params)))
 	return l.fail("Launch")
 }
 
-func (l *lab) Record() (device.Event, error) {
+func (l *fakeDevice) Record() (device.Event, error) {
 	if err := l.fail("Record"); err != nil {
 		return nil, err
 	}
 	l.events++
-	return labEvent{l, l.clock.t}, nil
+	return fakeEvent{l, l.clock.t}, nil
 }
 
-func (l *lab) Alloc(n int) (device.Ptr, error) {
+func (l *fakeDevice) Alloc(n int) (device.Ptr, error) {
 	if err := l.fail("Alloc"); err != nil {
 		return 0, err
 	}
 	return l.Device.Alloc(n)
 }
 
-func (l *lab) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
+func (l *fakeDevice) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
 	if err := l.fail("CopyIn"); err != nil {
 		return err
 	}
 	return l.Device.CopyIn(ctx, dst, src, rows)
 }
 
-func (l *lab) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
+func (l *fakeDevice) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
 	if err := l.fail("CopyOut"); err != nil {
 		return err
 	}
 	return l.Device.CopyOut(ctx, dst, src, rows)
 }
 
-func (l *lab) Sensors() (device.Sensors, error) {
+func (l *fakeDevice) Sensors() (device.Sensors, error) {
 	l.sensed++
 	return device.Sensors{SMClock: 1000 + float64(l.sensed), Power: 500, PowerLimit: 700, Temperature: 40}, nil
 }
 
-type labModule struct{ *lab }
+type fakeModule struct{ *fakeDevice }
 
-func (m labModule) Function(string) (device.Function, error) {
-	return labFunction{}, m.fail("Function")
+func (m fakeModule) Function(string) (device.Function, error) {
+	return fakeFunction{}, m.fail("Function")
 }
-func (m labModule) Log() string   { return "" }
-func (m labModule) Unload() error { m.loaded--; return nil }
+func (m fakeModule) Log() string   { return "" }
+func (m fakeModule) Unload() error { m.loaded--; return nil }
 
-type labFunction struct{ device.Function }
+type fakeFunction struct{ device.Function }
 
-type labEvent struct {
-	*lab
+type fakeEvent struct {
+	*fakeDevice
 	at time.Duration
 }
 
-func (e labEvent) Since(_ context.Context, earlier device.Event) (time.Duration, error) {
-	return e.at - earlier.(labEvent).at, e.fail("Since")
+func (e fakeEvent) Since(_ context.Context, earlier device.Event) (time.Duration, error) {
+	return e.at - earlier.(fakeEvent).at, e.fail("Since")
 }
 
-func (e labEvent) Free() error { e.events--; return nil }
+func (e fakeEvent) Free() error { e.events--; return nil }
 
 // checkFreed fails the test if a measurement has not freed its memory, events and modules.
-func (l *lab) checkFreed(t *testing.T) {
+func (l *fakeDevice) checkFreed(t *testing.T) {
 	t.Helper()
 	if l.Used() != 0 || l.events != 0 || l.loaded != 0 {
 		t.Errorf("not freed on the device: %d bytes, %d events, %d modules", l.Used(), l.events, l.loaded)
 	}
 }
 
-// onLab is a fake subject that multiplies on a lab.
-type onLab struct {
+// fakeDeviceSubject is a subject that multiplies on a fakeDevice.
+type fakeDeviceSubject struct {
 	fake
-	lab    *lab
+	device *fakeDevice
 	trials []time.Duration // durations of the algorithms that it tries
 	tried  []float64
 }
 
-func (f *onLab) Prepare(ctx context.Context, p *gemm.Problem, try Try) (Enqueue, error) {
+func (f *fakeDeviceSubject) Prepare(ctx context.Context, p *gemm.Problem, try Try) (Enqueue, error) {
 	multiply, err := f.fake.Prepare(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	for _, cost := range f.trials {
 		took, err := try(func(_ context.Context, m Matrices) error {
-			f.lab.runs = append(f.lab.runs, m)
-			f.lab.clock.t += cost
+			f.device.runs = append(f.device.runs, m)
+			f.device.clock.t += cost
 			return nil
 		})
 		if err != nil {
@@ -143,10 +143,10 @@ func (f *onLab) Prepare(ctx context.Context, p *gemm.Problem, try Try) (Enqueue,
 		f.tried = append(f.tried, took)
 	}
 	return func(ctx context.Context, m Matrices) error {
-		f.lab.runs = append(f.lab.runs, m)
+		f.device.runs = append(f.device.runs, m)
 		b := gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}
 		first := b.C[:p.C.Type.Size()]
-		if err := f.lab.Device.CopyOut(ctx, first, m.C, device.Whole(len(first))); err != nil {
+		if err := f.device.Device.CopyOut(ctx, first, m.C, device.Whole(len(first))); err != nil {
 			return err
 		}
 		if !untouched(p, first) { // the result is not checked
@@ -156,22 +156,22 @@ func (f *onLab) Prepare(ctx context.Context, p *gemm.Problem, try Try) (Enqueue,
 			to []byte
 			at device.Ptr
 		}{{b.A, m.A}, {b.B, m.B}, {b.C, m.C}} {
-			if err := f.lab.Device.CopyOut(ctx, x.to, x.at, device.Whole(len(x.to))); err != nil {
+			if err := f.device.Device.CopyOut(ctx, x.to, x.at, device.Whole(len(x.to))); err != nil {
 				return err
 			}
 		}
 		if err := multiply(b); err != nil {
 			return err
 		}
-		return f.lab.Device.CopyIn(ctx, m.C, b.C, device.Whole(len(b.C)))
+		return f.device.Device.CopyIn(ctx, m.C, b.C, device.Whole(len(b.C)))
 	}, nil
 }
 
 func TestMeasureOn(t *testing.T) {
 	c := new(clock)
-	l := newLab(t, c)
-	kernel := &onLab{lab: l, fake: fake{name: "kernel", clock: c, cost: every(300 * time.Microsecond)}}
-	peer := &onLab{lab: l, trials: []time.Duration{time.Millisecond, 10 * time.Microsecond}, fake: fake{name: "peer", clock: c, cost: every(30 * time.Microsecond)}}
+	l := newFakeDevice(t, c)
+	kernel := &fakeDeviceSubject{device: l, fake: fake{name: "kernel", clock: c, cost: every(300 * time.Microsecond)}}
+	peer := &fakeDeviceSubject{device: l, trials: []time.Duration{time.Millisecond, 10 * time.Microsecond}, fake: fake{name: "peer", clock: c, cost: every(30 * time.Microsecond)}}
 	o := quick(c)
 	o.Lead, o.Cold = 0, true
 	o.Environment.GPUCache = 1 << 20
@@ -234,8 +234,8 @@ func TestMeasureOn(t *testing.T) {
 // the hold shrinks again afterwards.
 func TestLateHost(t *testing.T) {
 	c := new(clock)
-	l := newLab(t, c)
-	a := &onLab{lab: l, fake: fake{name: "a", clock: c}}
+	l := newFakeDevice(t, c)
+	a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c}}
 	late := 40 // index of the slow call
 	a.cost = func(call int) time.Duration {
 		if call == late {
@@ -249,7 +249,7 @@ func TestLateHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := records[0].Seconds; !near(s.Max, 200e-6) {
-		t.Errorf("the late timing was kept: %+v", s)
+		t.Errorf("got seconds %+v, want none from the late timing", s)
 	}
 	if longest := slices.Max(l.held); longest < 3*time.Millisecond {
 		t.Errorf("the longest hold is %v, want at least 3 ms", longest)
@@ -266,7 +266,7 @@ func TestMeasureOnFailures(t *testing.T) {
 		for nth := range 4 {
 			t.Run(fmt.Sprintf("%s %d", call, nth), func(t *testing.T) {
 				c := new(clock)
-				l := newLab(t, c)
+				l := newFakeDevice(t, c)
 				calls, failed := 0, false
 				l.fail = func(which string) error {
 					if which == call {
@@ -277,8 +277,8 @@ func TestMeasureOnFailures(t *testing.T) {
 					}
 					return nil
 				}
-				a := &onLab{lab: l, fake: fake{name: "a", clock: c, cost: every(time.Millisecond)}}
-				b := &onLab{lab: l, fake: fake{name: "b", clock: c, cost: every(time.Millisecond)}}
+				a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c, cost: every(time.Millisecond)}}
+				b := &fakeDeviceSubject{device: l, fake: fake{name: "b", clock: c, cost: every(time.Millisecond)}}
 				_, err := MeasureOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a, b}, nil, quick(c))
 				if failed != errors.Is(err, boom) {
 					t.Errorf("the device failed: %v; got error %v", failed, err)
@@ -289,29 +289,29 @@ func TestMeasureOnFailures(t *testing.T) {
 	}
 	t.Run("wrong result", func(t *testing.T) {
 		c := new(clock)
-		l := newLab(t, c)
-		a := &onLab{lab: l, fake: fake{name: "a", clock: c, spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}}
+		l := newFakeDevice(t, c)
+		a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c, spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}}
 		_, err := MeasureOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, quick(c))
 		if !errors.Is(err, gemm.ErrVerify) {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v, want ErrVerify", err)
 		}
 		l.checkFreed(t)
 	})
 	t.Run("out of device memory", func(t *testing.T) {
 		c := new(clock)
-		l := newLab(t, c)
+		l := newFakeDevice(t, c)
 		l.info.Memory = 1000
-		a := &onLab{lab: l, fake: fake{name: "a", clock: c}}
+		a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c}}
 		_, err := MeasureOn(t.Context(), l, shape(t, Cube(30), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, quick(c))
 		if !errors.Is(err, gemm.ErrOutOfMemory) {
-			t.Errorf("error %v", err)
+			t.Errorf("got error %v, want ErrOutOfMemory", err)
 		}
 	})
 	t.Run("interruption", func(t *testing.T) {
 		c := new(clock)
-		l := newLab(t, c)
+		l := newFakeDevice(t, c)
 		ctx, cancel := context.WithCancel(t.Context())
-		a := &onLab{lab: l, fake: fake{name: "a", clock: c, cost: every(time.Millisecond)}}
+		a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c, cost: every(time.Millisecond)}}
 		a.seen = func(gemm.Buffers) {
 			if a.calls == 2000 { // leaves room for timings that are repeated because enqueueing was late
 				cancel()

@@ -115,7 +115,7 @@ func TestNarrowTable(t *testing.T) {
 		}
 		for _, title := range []string{"subject", "M×N×K", "median", "GFLOP/s", "× openblas"} {
 			if head, _, _ := strings.Cut(b.String(), "\n"); !strings.Contains(head, title) {
-				t.Errorf("width %d: no column %s in %q", width, title, head)
+				t.Errorf("width %d: column %s is missing in %q", width, title, head)
 			}
 		}
 		if !strings.Contains(b.String(), "cache warm") {
@@ -128,7 +128,7 @@ func TestNarrowTable(t *testing.T) {
 func TestDropped(t *testing.T) {
 	for _, title := range dropped {
 		if !slices.ContainsFunc(columns, func(c column) bool { return c.text != nil && c.title == title }) {
-			t.Errorf("no column %q", title)
+			t.Errorf("dropped title %q is not a column", title)
 		}
 	}
 }
@@ -140,12 +140,12 @@ func TestCSV(t *testing.T) {
 		t.Fatal(err)
 	}
 	if len(rows) != len(records)+1 {
-		t.Fatalf("%d rows, want %d", len(rows), len(records)+1)
+		t.Fatalf("got %d rows, want %d", len(rows), len(records)+1)
 	}
 	cell := func(row int, name string) string {
 		at := slices.Index(rows[0], name)
 		if at < 0 {
-			t.Fatalf("no column %q in %q", name, rows[0])
+			t.Fatalf("column %q is missing in %q", name, rows[0])
 		}
 		return rows[row+1][at]
 	}
@@ -160,7 +160,7 @@ func TestCSV(t *testing.T) {
 		{3, "cores", "2"}, {3, "instructions", "0"}, {4, "instructions", "700"}, {4, "bank_conflicts", "2"}, {4, "flops_per_byte", "0.25"},
 	} {
 		if got := cell(c.row, c.name); got != c.want {
-			t.Errorf("row %d, %s: %q, want %q", c.row, c.name, got, c.want)
+			t.Errorf("row %d, %s: got %q, want %q", c.row, c.name, got, c.want)
 		}
 	}
 	names := map[string]bool{}
@@ -184,10 +184,10 @@ func TestBench(t *testing.T) {
 			results = append(results, r.Clone())
 		case *benchfmt.UnitMetadata:
 			if r.Key != "better" || (r.OrigUnit == "GFLOP/s") != (r.Value == "higher") {
-				t.Errorf("unit %+v", r)
+				t.Errorf("got unit %+v", r)
 			}
 		default:
-			t.Errorf("%v", r)
+			t.Errorf("got unexpected line %v", r)
 		}
 	}
 	if in.Err() != nil {
@@ -200,45 +200,45 @@ func TestBench(t *testing.T) {
 			res := results[want]
 			want++
 			if n, ok := res.Value("warp-instructions"); !ok || n != float64(c.Instructions) {
-				t.Errorf("%s: %v instructions, want %d", res.Name, n, c.Instructions)
+				t.Errorf("%s: got %v instructions, want %d", res.Name, n, c.Instructions)
 			}
 			if n, ok := res.Value("conflicts"); !ok || n != float64(c.Conflicts()) {
-				t.Errorf("%s: %v conflicts, want %d", res.Name, n, c.Conflicts())
+				t.Errorf("%s: got %v conflicts, want %d", res.Name, n, c.Conflicts())
 			}
 		}
 		for _, s := range r.Samples {
 			if want >= len(results) {
-				t.Fatalf("%d results from\n%s", len(results), text)
+				t.Fatalf("got only %d results from\n%s", len(results), text)
 			}
 			res := results[want]
 			want++
 			_, parts := res.Name.Parts()
 			if got := string(parts[0]); got != "/subject="+benchWord(r.Subject) {
-				t.Errorf("part %q, want subject %q", got, r.Subject)
+				t.Errorf("got part %q, want subject %q", got, r.Subject)
 			}
 			if !slices.ContainsFunc(parts, func(p []byte) bool { return string(p) == fmt.Sprintf("/N=%d", r.N) }) {
-				t.Errorf("no /N=%d in %s", r.N, res.Name)
+				t.Errorf("/N=%d is missing in %s", r.N, res.Name)
 			}
 			// The reader turns ns/op into sec/op.
 			if sec, ok := res.Value("sec/op"); !ok || !near(sec, s) {
-				t.Errorf("%s: %v s, want %v", res.Name, sec, s)
+				t.Errorf("%s: got %v s, want %v", res.Name, sec, s)
 			}
 			if rate, ok := res.Value("GFLOP/s"); !ok || !near(rate, r.flops()/s/1e9) {
-				t.Errorf("%s: %v GFLOP/s, want %v", res.Name, rate, r.flops()/s/1e9)
+				t.Errorf("%s: got %v GFLOP/s, want %v", res.Name, rate, r.flops()/s/1e9)
 			}
 			if res.Iters != r.Batch*r.Reps/len(r.Samples) {
-				t.Errorf("%s: %d iterations", res.Name, res.Iters)
+				t.Errorf("%s: got %d iterations, want %d", res.Name, res.Iters, r.Batch*r.Reps/len(r.Samples))
 			}
 			if got := res.GetConfig("cpu"); got != r.Environment.CPU {
-				t.Errorf("cpu %q, want %q", got, r.Environment.CPU)
+				t.Errorf("got cpu %q, want %q", got, r.Environment.CPU)
 			}
 			if got := res.GetConfig("device"); got != r.Device {
-				t.Errorf("device %q, want %q", got, r.Device)
+				t.Errorf("got device %q, want %q", got, r.Device)
 			}
 		}
 	}
 	if len(results) != want {
-		t.Errorf("%d results, want %d", len(results), want)
+		t.Errorf("got %d results, want %d", len(results), want)
 	}
 	if !strings.Contains(text, `# BenchmarkGemm/subject=naive`) {
 		t.Error("the failed subject is missing")
@@ -300,7 +300,7 @@ func TestReadRecordsErrors(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			records, err := ReadRecords(strings.NewReader(c.text))
 			if err == nil || !strings.HasPrefix(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("error %v, want %q", err, c.want)
+				t.Errorf("got error %v, want one line with prefix %q", err, c.want)
 			}
 			if strings.Contains(c.want, "record 2") && len(records) != 1 {
 				t.Errorf("got %d records before the invalid one, want 1", len(records))
@@ -376,7 +376,7 @@ func TestWriteErrors(t *testing.T) {
 		}
 	}
 	if _, err := FindFormat("xml"); err == nil || err.Error() != `unknown format "xml": want one of table, json, jsonl, csv, bench` {
-		t.Errorf("error %v", err)
+		t.Errorf("unknown format: got error %v", err)
 	}
 }
 

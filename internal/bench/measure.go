@@ -123,7 +123,7 @@ func (o Options) withDefaults() Options {
 		o.MinReps = 7
 	}
 	if o.Verify == nil {
-		o.Verify = thorough(o.Seed)
+		o.Verify = defaultVerifier(o.Seed)
 	}
 	if o.Environment == nil {
 		e := Host()
@@ -176,7 +176,7 @@ func measureAt(ctx context.Context, c Case, runs []*run, o Options, open func(*o
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	check, err := ofBatch(o.Verify, o.Seed)(p, data.Buffers)
+	check, err := batchVerifier(o.Verify, o.Seed)(p, data.Buffers)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the check of %v: %w", p, err)
 	}

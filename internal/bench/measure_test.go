@@ -47,7 +47,7 @@ func TestMeasure(t *testing.T) {
 			want = append(want, []string{"a", "b", "p"}[inTurn(round, i, 3)])
 		}
 		if got := timed[3*round : 3*round+3]; !slices.Equal(got, want) {
-			t.Errorf("round %d is %v, want %v", round, got, want)
+			t.Errorf("round %d: got order %v, want %v", round, got, want)
 		}
 	}
 	for i, want := range []struct {
@@ -60,7 +60,7 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("%s: %v", want.name, err)
 		}
 		if r.Subject != want.name || r.Peer != want.peer || r.Detail != want.name+" 1.0" || !r.Verified || r.Batch != 1 || r.Buffers != 1 || r.Seed != 7 || r.Environment.CPU != "R3000" {
-			t.Errorf("record %+v", r)
+			t.Errorf("got record %+v", r)
 		}
 		if r.Reps < 5 || float64(r.Reps)*r.Seconds.Min < 0.1/4 || r.Reps != len(timed)/3 {
 			t.Errorf("%s: got %d reps, want %d", want.name, r.Reps, len(timed)/3)
@@ -69,7 +69,7 @@ func TestMeasure(t *testing.T) {
 			t.Errorf("%s: speed over p is %v, want %v", want.name, v.Speed, want.speed)
 		}
 		if percent, known := r.PercentOfPeak(); !known || !near(percent, 100*r.GFLOPS) || !near(r.GFLOPS, 12000/r.Seconds.Median/1e9) {
-			t.Errorf("%s: %v GFLOP/s is %v %% of the peak", want.name, r.GFLOPS, percent)
+			t.Errorf("%s: got %v GFLOP/s as %v %% of the peak", want.name, r.GFLOPS, percent)
 		}
 	}
 }
@@ -189,20 +189,20 @@ func TestFailures(t *testing.T) {
 			bad.name, bad.clock, bad.cost = "bad", clk, every(time.Millisecond)
 			records, err := Measure(context.Background(), shape(t, Cube(6), dtype.F32, dtype.F32), []Subject{good}, []Subject{&bad}, quick(clk))
 			if !errors.Is(err, c.is) || (err == nil) != (c.is == nil) {
-				t.Errorf("error %v, want %v", err, c.is)
+				t.Errorf("got error %v, want %v", err, c.is)
 			}
 			if err != nil && !strings.HasPrefix(err.Error(), "bad: ") {
-				t.Errorf("error %q does not name the subject", err)
+				t.Errorf("got error %q, want the prefix \"bad: \"", err)
 			}
 			if len(records) != 2 {
-				t.Fatalf("%d records, want 2", len(records))
+				t.Fatalf("got %d records, want 2", len(records))
 			}
 			g, b := records[0], records[1]
 			if g.Error != "" || g.Reps < 5 || len(g.Versus) != 0 {
-				t.Errorf("the other subject's record: %+v", g)
+				t.Errorf("the other subject: got record %+v, want timings", g)
 			}
 			if !strings.Contains(b.Error, c.want) || strings.Contains(b.Error, "\n") || b.Verified || b.Reps != 0 || b.GFLOPS != 0 || b.Samples != nil || b.Seconds != (Timing{}) {
-				t.Errorf("the failed subject's record: %+v", b)
+				t.Errorf("the failed subject: got record %+v, want an error alone", b)
 			}
 			if err := b.check(); err != nil {
 				t.Errorf("its record is invalid: %v", err)
@@ -260,7 +260,7 @@ func TestCancel(t *testing.T) {
 			b := &fake{name: "b", clock: c, cost: every(time.Millisecond), seen: count}
 			records, err := Measure(ctx, shape(t, Cube(4), dtype.F32, dtype.F32), []Subject{a, b}, nil, quick(c))
 			if !errors.Is(err, context.Canceled) {
-				t.Errorf("error %v, want %v", err, context.Canceled)
+				t.Errorf("got error %v, want %v", err, context.Canceled)
 			}
 			if calls > after {
 				t.Errorf("%d products ran after the context ended", calls-after)
@@ -278,7 +278,7 @@ func TestCancel(t *testing.T) {
 				}
 			}
 			if want := max(0, after-before); reps != want {
-				t.Errorf("%d timings were kept, want %d", reps, want)
+				t.Errorf("got %d timings, want %d", reps, want)
 			}
 		})
 	}
@@ -347,7 +347,7 @@ func TestLead(t *testing.T) {
 		}
 		for _, r := range records {
 			if got := time.Duration(r.Seconds.Median * 1e9); got.Round(time.Microsecond) != want {
-				t.Errorf("%d threads: %s took %v, want %v", threads, r.Subject, got, want)
+				t.Errorf("%d threads: %s: got a median of %v, want %v", threads, r.Subject, got, want)
 			}
 		}
 	}

@@ -42,7 +42,7 @@ func TestInterval(t *testing.T) {
 		t.Errorf("two values: got interval %v to %v, want none", low, high)
 	}
 	if low, high := interval(1, 2, 3, 20); low >= 2 || high <= 2 {
-		t.Errorf("interval %v to %v around 2", low, high)
+		t.Errorf("got interval %v to %v, want it around 2", low, high)
 	} else if l, h := interval(1, 2, 3, 1000); l != low || h != high {
 		t.Errorf("1000 timings: got interval %v to %v, want %v to %v as for 20", l, h, low, high)
 	}
@@ -52,7 +52,7 @@ func TestVersus(t *testing.T) {
 	// The peer ran in three rounds only, and the machine was ten times slower in the second one.
 	got := versus("p", []float64{1, 10, 1, 7, 7}, []float64{2, 20, 3})
 	if got.Peer != "p" || got.Speed != 2 || got.P10 != 2 || !near(got.P90, 2.8) {
-		t.Errorf("%+v", got)
+		t.Errorf("got %+v, want speed 2", got)
 	}
 }
 
@@ -75,7 +75,7 @@ func TestRatioCancelsDrift(t *testing.T) {
 	}
 	v := versus("p", times, peerTimes)
 	if !near(v.Speed, peer/kernel) || v.Uncertain() {
-		t.Errorf("the ratio is %+v, uncertain: %v; want %v, certain", v, v.Uncertain(), peer/kernel)
+		t.Errorf("got ratio %+v, uncertain %v; want %v, certain", v, v.Uncertain(), peer/kernel)
 	}
 	c := shape(t, Cube(64), dtype.F32, dtype.F32)
 	r := newRecord(&c)
@@ -99,7 +99,7 @@ func TestUncertain(t *testing.T) {
 		{versus("p", []float64{1, 1, 1, 1, 1}, []float64{0.5, 2, 1, 0.6, 1.8}), "1.00?"},
 	} {
 		if got := c.v.Text(); got != c.want {
-			t.Errorf("%+v: %s, want %s", c.v, got, c.want)
+			t.Errorf("%+v: got %s, want %s", c.v, got, c.want)
 		}
 	}
 }
@@ -115,7 +115,7 @@ func TestOldRatios(t *testing.T) {
 	}
 	got, err := ReadRecords(strings.NewReader(text))
 	if err != nil || got[0].Versus[0] != want || want.High == 0 {
-		t.Errorf("read %+v, error %v; want %+v", got[0].Versus, err, want)
+		t.Errorf("got %+v, error %v; want %+v", got[0].Versus, err, want)
 	}
 }
 

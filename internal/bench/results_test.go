@@ -19,7 +19,7 @@ func TestCommittedRecords(t *testing.T) {
 		}
 		records, err := ReadRecords(f)
 		if err != nil || len(records) == 0 {
-			t.Errorf("%s: %d records, %v", file, len(records), err)
+			t.Errorf("%s: got %d records, error %v", file, len(records), err)
 		}
 		for _, r := range records {
 			// These two peers do not compute the problem and are not verified.

@@ -124,13 +124,13 @@ func parseSize(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 63)
 	switch {
 	case err != nil && text != "" && strings.Trim(text, "0123456789") == "":
-		return 0, fmt.Errorf("size %s is too large", text)
+		return 0, fmt.Errorf("size %s: want at most %d", text, math.MaxInt)
 	case err != nil:
 		return 0, fmt.Errorf("size %q: want a number", text)
 	case n < 1:
 		return 0, fmt.Errorf("size %s: want at least 1", text)
 	case n > math.MaxInt:
-		return 0, fmt.Errorf("size %s is too large", text)
+		return 0, fmt.Errorf("size %s: want at most %d", text, math.MaxInt)
 	}
 	return int(n), nil
 }

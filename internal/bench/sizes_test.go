@@ -34,7 +34,7 @@ func TestParseSizes(t *testing.T) {
 		{"-4", nil, `size "-4": want a number, or a range`},
 		{"+4", nil, `size "+4": want a number, or a range`},
 		{"1e3", nil, `size "1e3": want a number, or a range`},
-		{"99999999999999999999", nil, "size 99999999999999999999 is too large"},
+		{"99999999999999999999", nil, "size 99999999999999999999: want at most 9223372036854775807"},
 		{"64:128", nil, `size "64:128": want a number, or a range such as 64..1024x2 or 64..512+64`},
 		{"64:1024:*2", nil, `size "64:1024:*2": want a number, or a range such as 64..1024x2`},
 		{"64..128", nil, `size "64..128": want a number, or a range`},
@@ -56,7 +56,7 @@ func TestParseSizes(t *testing.T) {
 		}
 	}
 	if got, err := ParseSizes("1..10000+1"); err != nil || len(got) != maxSizes {
-		t.Errorf("%d sizes, error %v; want %d", len(got), err, maxSizes)
+		t.Errorf("got %d sizes, error %v; want %d", len(got), err, maxSizes)
 	}
 }
 
@@ -102,7 +102,7 @@ func TestShapeProblem(t *testing.T) {
 			t.Fatal(err)
 		}
 		if p.M != 2 || p.N != 3 || p.K != 4 || p.A.Trans != trans[0] || p.B.Trans != trans[1] || p.C.Type != dtype.F32 || p.Alpha != 1 || p.Beta != 0 {
-			t.Errorf("%+v", p)
+			t.Errorf("got problem %+v", p)
 		}
 	}
 	if _, err := Cube(1<<40).Problem(dtype.F32, dtype.F32, false, false); !errors.Is(err, gemm.ErrShape) {

@@ -23,7 +23,7 @@ func TestSummarize(t *testing.T) {
 		got := summarize(c.times)
 		for _, f := range [][2]float64{{got.Median, c.want.Median}, {got.Min, c.want.Min}, {got.Max, c.want.Max}, {got.P10, c.want.P10}, {got.P90, c.want.P90}, {got.Spread, c.want.Spread}} {
 			if !near(f[0], f[1]) {
-				t.Errorf("%v: %+v, want %+v", c.times, got, c.want)
+				t.Errorf("%v: got %+v, want %+v", c.times, got, c.want)
 			}
 		}
 		if !slices.Equal(c.times, before) {
@@ -54,13 +54,13 @@ func TestSamples(t *testing.T) {
 func TestHost(t *testing.T) {
 	e := Host()
 	if e.OS != runtime.GOOS || e.Arch != runtime.GOARCH || e.Cores < 1 || e.GOMAXPROCS < 1 || e.Go == "" || e.Date.IsZero() {
-		t.Errorf("%+v", e)
+		t.Errorf("got incomplete environment %+v", e)
 	}
 	if runtime.GOOS == "linux" && (e.Memory < 1<<20 || e.Cache < 0) {
-		t.Errorf("%d bytes of memory, %d of cache", e.Memory, e.Cache)
+		t.Errorf("got %d bytes of memory and %d bytes of cache", e.Memory, e.Cache)
 	}
 	if runtime.GOOS == "linux" && runtime.GOARCH == "amd64" && (e.CPU == "" || !slices.Contains(e.Features, "avx") && len(e.Features) > 0) {
-		t.Errorf("CPU %q with %v", e.CPU, e.Features)
+		t.Errorf("got CPU %q with features %v", e.CPU, e.Features)
 	}
 	text, err := json.Marshal(e)
 	if err != nil {

@@ -18,7 +18,7 @@ func TestTensorSuite(t *testing.T) {
 	tokens := map[int]bool{}
 	for i, c := range cases {
 		if i < len(base) && c != base[i] {
-			t.Errorf("shape %d is %v, want %v", i, c, base[i])
+			t.Errorf("shape %d: got %v, want %v", i, c, base[i])
 		}
 		if i >= len(base) {
 			tokens[c.M] = true
@@ -60,7 +60,7 @@ func TestSuites(t *testing.T) {
 			}
 		}
 		if got.shapes < want.shapes || got.odd < want.odd || slices.Min(got.skinny[:]) < want.skinny || got.deep < want.deep {
-			t.Errorf("%s covers %+v, want at least %+v", want.suite, got, want)
+			t.Errorf("%s: got %+v, want at least %+v", want.suite, got, want)
 		}
 	}
 	if _, err := Suite("fp31"); err == nil || err.Error() != `unknown suite "fp31": want one of fp32, cpu, tensor` {

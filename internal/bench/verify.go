@@ -19,9 +19,9 @@ type Verifier func(p *gemm.Problem, in gemm.Buffers) (Check, error)
 // change of an element of A or B by the subject's own rounding.
 type Check func(got []byte, roundoff float64) (ratio float64, err error)
 
-// thorough is the default Verifier. It checks all of C for small problems, and 8 rows and 8 columns
+// defaultVerifier is the default Verifier. It checks all of C for small problems, and 8 rows and 8 columns
 // of C for others, where checking all would take longer than timing the product.
-func thorough(seed uint64) Verifier {
+func defaultVerifier(seed uint64) Verifier {
 	const maxMultiplications = 1 << 24
 	return func(p *gemm.Problem, in gemm.Buffers) (Check, error) {
 		n := 8
@@ -32,9 +32,9 @@ func thorough(seed uint64) Verifier {
 	}
 }
 
-// ofBatch returns a Verifier that applies v to some products of a batch and searches all products
+// batchVerifier returns a Verifier that applies v to some products of a batch and searches all products
 // for NaN. Groups, which have an equal B here, are verified as one product.
-func ofBatch(v Verifier, seed uint64) Verifier {
+func batchVerifier(v Verifier, seed uint64) Verifier {
 	return func(p *gemm.Problem, in gemm.Buffers) (Check, error) {
 		switch p.Batch.Kind {
 		case gemm.Single:

@@ -102,7 +102,7 @@ func TestSumsAreExact(t *testing.T) {
 		s.add(f[0], f[1])
 	}
 	if got, want := s.hi+s.lo, 1+0x1p-29+0x1p-60; math.Abs(got-want) > 0x1p-52 {
-		t.Errorf("sum %v, want %v", got, want)
+		t.Errorf("got sum %v, want %v", got, want)
 	}
 }
 
@@ -191,7 +191,7 @@ func TestUnwritten(t *testing.T) {
 	}
 	b := data.Buffers
 	if !hasNaN(p.C, b.C) {
-		t.Fatal("C is not poisoned")
+		t.Fatal("the initial C has no NaN")
 	}
 	multiply(&p, b)
 	good := slices.Clone(b.C)
@@ -204,14 +204,14 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
-// TestThorough checks that an error in any element of a small product is found.
-func TestThorough(t *testing.T) {
+// TestDefaultVerifier checks that an error in any element of a small product is found.
+func TestDefaultVerifier(t *testing.T) {
 	p, err := Shape{23, 31, 5}.Problem(dtype.F32, dtype.F32, false, false)
 	if err != nil {
 		t.Fatal(err)
 	}
 	data := newOperands(&Case{Problem: p}, 1)
-	check, err := thorough(1)(&p, data.Buffers)
+	check, err := defaultVerifier(1)(&p, data.Buffers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +229,7 @@ func TestThorough(t *testing.T) {
 	}
 }
 
-// TestBatches checks that ofBatch verifies four products of a batch and all rows of groups, and
+// TestBatches checks that batchVerifier verifies four products of a batch and all rows of groups, and
 // finds NaN in every product.
 func TestBatches(t *testing.T) {
 	one, err := Cube(6).Problem(dtype.F32, dtype.F32, false, false)
@@ -246,7 +246,7 @@ func TestBatches(t *testing.T) {
 	}
 	for _, c := range []Case{{Problem: p}, {Problem: grouped, Groups: []int{2, 4}}} {
 		data := newOperands(&c, 1)
-		check, err := ofBatch(thorough(1), 1)(&c.Problem, data.Buffers)
+		check, err := batchVerifier(defaultVerifier(1), 1)(&c.Problem, data.Buffers)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -27,8 +27,8 @@ import (
 type Explanation struct {
 	Kernel string `json:"kernel"`
 	Adds   string `json:"adds"`   // technique added to the previous kernel of the ladder
-	Config string `json:"config"` // [gpu.Config] as text
-	Tile   string `json:"tile"`   // in the format of [gpu.Kernel.ParseShape]
+	Config string `json:"config"` // [kernel.Config] as text
+	Tile   string `json:"tile"`   // in the format of [kernel.Kernel.ParseTile]
 	GPU    string `json:"gpu"`
 
 	Product  Product  `json:"product"`
@@ -177,10 +177,10 @@ type job struct {
 // emulated is the GPU for which a launch is computed.
 type emulated struct{ info device.Info }
 
-// Info implements [gpu.Host].
+// Info implements [kernel.Host].
 func (e emulated) Info() *device.Info { return &e.info }
 
-// EncodeTensorMap implements [gpu.Host].
+// EncodeTensorMap implements [kernel.Host].
 func (emulated) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
 	return emu.EncodeTensorMap(m)
 }

@@ -35,7 +35,7 @@ type fakeLt struct {
 
 func newFakeLt(t *testing.T) (*fakeLt, *CuBLASLt) {
 	f := &fakeLt{t: t, handles: map[uintptr]string{}, trans: map[uintptr]int32{}, layouts: map[uintptr][4]uintptr{}, batches: map[uintptr][2]int64{}, next: 0x1000, found: 3}
-	l := &CuBLASLt{gpu: hollow{emulator(t)}, procs: map[string]uintptr{}, run: f.run}
+	l := &CuBLASLt{gpu: fakeGPU{emulator(t)}, procs: map[string]uintptr{}, run: f.run}
 	for i, name := range cublasLtProcs {
 		l.procs[name] = uintptr(i + 1)
 	}
@@ -379,7 +379,7 @@ func TestLtFaults(t *testing.T) {
 		if len(f.handles) != 0 {
 			t.Errorf("call %d, %s: handles left %v", failAt, f.failed, f.handles)
 		}
-		if used := l.gpu.(hollow).Device.(interface{ Used() int64 }).Used(); used != 0 {
+		if used := l.gpu.(fakeGPU).Device.(interface{ Used() int64 }).Used(); used != 0 {
 			t.Errorf("call %d, %s: %d bytes left on the device", failAt, f.failed, used)
 		}
 	}

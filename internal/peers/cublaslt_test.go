@@ -212,10 +212,10 @@ func TestLtChoice(t *testing.T) {
 	}
 }
 
-// hollow is an emulated device that passes for a GPU.
-type hollow struct{ device.Device }
+// fakeGPU is an emulated device that passes for a GPU.
+type fakeGPU struct{ device.Device }
 
-func (hollow) Foreign(f func(uintptr) error) error { return f(0) }
+func (fakeGPU) Foreign(f func(uintptr) error) error { return f(0) }
 
 func TestLtErrors(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
@@ -234,8 +234,8 @@ func TestLtErrors(t *testing.T) {
 		want string
 	}{
 		{"emulated GPU", d, "", gemm.ErrUnsupported, "machine code"},
-		{"missing file", hollow{d}, text + ".none", ErrNotFound, "no file"},
-		{"text file", hollow{d}, text, nil, "libcublasLt.so.13"},
+		{"missing file", fakeGPU{d}, text + ".none", ErrNotFound, "no file"},
+		{"text file", fakeGPU{d}, text, nil, "libcublasLt.so.13"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.path == text {
@@ -273,7 +273,7 @@ func TestLtErrors(t *testing.T) {
 		{"tf32 with float64", dense(dtype.F64, 2, 2, 2, gemm.Epilogue{}), TF32},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			l := &CuBLASLt{gpu: hollow{d}}
+			l := &CuBLASLt{gpu: fakeGPU{d}}
 			if _, err := l.Plan(c.p, c.a); !errors.Is(err, gemm.ErrUnsupported) {
 				t.Errorf("got error %v, want %v", err, gemm.ErrUnsupported)
 			}

@@ -74,7 +74,7 @@ func (s scale) ticks(limit int) []float64 {
 	return all
 }
 
-// powers returns the powers of 10 or 2 in the range, or every n-th if there are more than max. A
+// powers returns the powers of 10 or 2 in the range, or every n-th if there are more than limit. A
 // short range gets round values between the powers of 10.
 func (s scale) powers(limit int) []float64 {
 	base := 10.0

@@ -276,8 +276,8 @@ func (l label) area() box {
 	return box{l.at.x - w*float64(l.align)/2, l.at.y - 0.5*textSize, w, textSize}
 }
 
-// regular and bold are the fonts that text is measured and, in a PNG, drawn in. A browser uses
-// a font of fontStack, which is not wider.
+// regular and bold are the fonts for measuring text and for PNG files. Browsers use fontStack,
+// whose fonts are not wider.
 var (
 	regular = sync.OnceValue(func() *opentype.Font { return parseFont(goregular.TTF) })
 	bold    = sync.OnceValue(func() *opentype.Font { return parseFont(gobold.TTF) })
@@ -300,7 +300,7 @@ func fontOf(isBold bool) *opentype.Font {
 
 // textWidth returns the width of a line of text.
 func textWidth(s string, isBold bool) float64 {
-	const precision = 64 // of pixels, for the sum of the advances
+	const precision = 64 // fractions of a pixel, for the sum of the advances
 	var buffer sfnt.Buffer
 	width := fixed.Int26_6(0)
 	for _, c := range s {

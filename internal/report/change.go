@@ -90,7 +90,7 @@ const maxRows = 32
 
 func (s *study) changeChart(source int, kind string, changes []change) *Chart {
 	c := &Chart{ID: "change-" + word(s.sources[source]) + "-" + word(kind), Title: fmt.Sprintf("From %s to %s: %s", s.sources[0], s.sources[source], kind)}
-	c.Answer, c.Notes = sumUp(changes)
+	c.Answer, c.Notes = changeAnswer(changes)
 	var rows []row
 	for _, x := range changes {
 		rows = append(rows, x.new)
@@ -107,8 +107,8 @@ func (s *study) changeChart(source int, kind string, changes []change) *Chart {
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(b.speed, a.speed) })
 	cases := s.naming(rows, "subject", "kind", "type")
 	for i, x := range changes {
-		c.Table.add(words(x.new.Subject), words(cases.of(x.new, shape(x.new.Record))), timeCell(x.old), timeCell(x.new),
-			figure(times(x.speed), x.speed), figure(fmt.Sprintf("%.3f", x.p), x.p), words(x.verdict()))
+		c.Table.add(textCell(x.new.Subject), textCell(cases.of(x.new, shape(x.new.Record))), timeCell(x.old), timeCell(x.new),
+			numberCell(times(x.speed), x.speed), numberCell(fmt.Sprintf("%.3f", x.p), x.p), textCell(x.verdict()))
 		if n := len(changes); n > maxRows && i >= maxRows/2 && i < n-maxRows/2 {
 			continue
 		}
@@ -149,8 +149,8 @@ func (x change) row(name, before, after string) Row {
 	return Row{Name: name, End: end, Values: []Value{relative(0, x.old, before, false), relative(1, x.new, after, !x.sure())}}
 }
 
-// sumUp returns the answer and the notes for changes.
-func sumUp(changes []change) (answer string, notes []string) {
+// changeAnswer returns the answer and the notes for changes.
+func changeAnswer(changes []change) (answer string, notes []string) {
 	var faster, slower, little, few int
 	for _, x := range changes {
 		switch {
@@ -190,4 +190,4 @@ func spreadText(r row) string {
 	return fmt.Sprintf("%s ± %.1f %%", bench.Duration(r.Seconds.Median), 50*r.Seconds.Spread)
 }
 
-func timeCell(r row) Cell { return figure(spreadText(r), r.Seconds.Median) }
+func timeCell(r row) Cell { return numberCell(spreadText(r), r.Seconds.Median) }

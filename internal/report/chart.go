@@ -41,18 +41,18 @@ type Key struct {
 	Name   string
 	Mark   mark
 	Color  *paint
-	Marker int // a form of points
+	Marker int // index in markers
 	Dash   []float64
 }
 
-// mark is the kind of a key's sample.
+// mark is the kind of sample of a legend entry.
 type mark int
 
 const (
-	markLine  mark = iota // a line with points
-	markBare              // a line
-	markPoint             // a point
-	markBlock             // a bar
+	markLine     mark = iota // a line with points
+	markLineOnly             // a line
+	markPoint                // a point
+	markBar                  // a bar
 )
 
 // Table holds the figures of a drawing. The first columns name the row.
@@ -79,9 +79,9 @@ type Cell struct {
 	Number float64
 }
 
-func words(s string) Cell { return Cell{s, math.NaN()} }
+func textCell(s string) Cell { return Cell{s, math.NaN()} }
 
-func figure(text string, number float64) Cell { return Cell{text, number} }
+func numberCell(text string, number float64) Cell { return Cell{text, number} }
 
 // IsNumber reports whether the cell is sorted, aligned and written to CSV as a number.
 func (c Cell) IsNumber() bool { return !math.IsNaN(c.Number) }
@@ -132,7 +132,7 @@ func (t *Table) writeCSV(w io.Writer) error {
 	return c.WriteAll(records)
 }
 
-// CSV returns the table as a link that needs no network.
+// CSV returns the table as a data URL, which needs no network.
 func (t *Table) CSV() (string, error) {
 	var b strings.Builder
 	if err := t.writeCSV(&b); err != nil {

@@ -38,20 +38,20 @@ func countChart(c *Chart, rows []row) *Chart {
 		{"M×N×K", ""}, {"kernel", ""}, {"instructions", ""}, {work, ""}, {work + " with padding", ""}, {"loaded", "bytes"}, {work + "/byte", ""}, {"sectors", ""}, {"ideal sectors", ""}, {"distinct sectors", ""},
 		{"wavefronts", ""}, {"bank conflicts", ""}, {"compute capability 1.0: transactions per half-warp", ""}, {"compute capability 1.0: bank conflicts", ""},
 	}
-	integer := func(n int64) Cell { return figure(number(n), float64(n)) }
+	integer := func(n int64) Cell { return numberCell(number(n), float64(n)) }
 	for _, r := range rows {
 		n := r.Counts
-		transactions, conflicts := words(""), words("")
+		transactions, conflicts := textCell(""), textCell("")
 		if per, known := n.Historic.PerHalfWarp(); known {
-			transactions, conflicts = figure(digits(per), per), integer(n.Historic.Wavefronts-n.Historic.IdealWavefronts)
+			transactions, conflicts = numberCell(digits(per), per), integer(n.Historic.Wavefronts-n.Historic.IdealWavefronts)
 		}
-		c.Table.add(words(shape(r.Record)), words(r.Subject), integer(n.Instructions), integer(n.Flops), integer(n.Issued), integer(n.LoadBytes), figure(digits(n.Intensity()), n.Intensity()),
+		c.Table.add(textCell(shape(r.Record)), textCell(r.Subject), integer(n.Instructions), integer(n.Flops), integer(n.Issued), integer(n.LoadBytes), numberCell(digits(n.Intensity()), n.Intensity()),
 			integer(n.Sectors), integer(n.IdealSectors), integer(n.DistinctSectors), integer(n.Wavefronts), integer(n.Conflicts()), transactions, conflicts)
 	}
 	rows = largestShape(rows)
 	last := shape(rows[0].Record)
 	bars := &Rows{X: Axis{Label: "sectors of 32 bytes at " + last, Text: func(v float64) string { return number(int64(v)) }}, Stacked: true, Legend: []Key{
-		{Name: "ideal for the requested bytes", Mark: markBlock, Color: palette[0]}, {Name: "additional, because of uncoalesced accesses", Mark: markBlock, Color: palette[1]},
+		{Name: "ideal for the requested bytes", Mark: markBar, Color: palette[0]}, {Name: "additional, because of uncoalesced accesses", Mark: markBar, Color: palette[1]},
 	}}
 	c.Drawing = bars
 	var conflicts, historic []string

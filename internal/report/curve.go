@@ -45,7 +45,7 @@ func (s *study) lines(curves []curve, place func(c curve, r row) Point) *Lines {
 	for _, c := range curves {
 		if s.compares() && !slices.Contains(sources, c.source) {
 			sources = append(sources, c.source)
-			l.Legend = append(l.Legend, Key{Name: s.sources[c.source], Mark: markBare, Color: sourceColor(c.source)})
+			l.Legend = append(l.Legend, Key{Name: s.sources[c.source], Mark: markLineOnly, Color: sourceColor(c.source)})
 		}
 	}
 	ours := 0
@@ -79,7 +79,7 @@ func (s *study) lines(curves []curve, place func(c curve, r row) Point) *Lines {
 		}
 		for _, r := range c.rows {
 			p := place(c, r)
-			p.Aside = aside(c.rows, r.N)
+			p.Skipped = besideRound(c.rows, r.N)
 			series.Points = append(series.Points, p)
 		}
 		l.Series = append(l.Series, series)
@@ -91,11 +91,11 @@ func sourceColor(i int) *paint { return palette[i%len(palette)] }
 
 // limit adds a line without points, with an entry in the legend, over the range of the X axis.
 func (l *Lines) limit(name, text string, points ...Point) {
-	l.Legend = append(l.Legend, Key{Name: name, Mark: markBare, Color: peer, Dash: []float64{1, 3}})
+	l.Legend = append(l.Legend, Key{Name: name, Mark: markLineOnly, Color: peer, Dash: []float64{1, 3}})
 	for i := range points {
 		points[i].Low, points[i].High, points[i].Text = points[i].Y, points[i].Y, text
 	}
-	l.Series = append(l.Series, Series{Name: name, Keys: []int{len(l.Legend) - 1}, Color: peer, Label: peer, Dash: []float64{1, 3}, Bare: true, Points: points})
+	l.Series = append(l.Series, Series{Name: name, Keys: []int{len(l.Legend) - 1}, Color: peer, Label: peer, Dash: []float64{1, 3}, LineOnly: true, Points: points})
 }
 
 // sizeAxis is the axis of square products.
@@ -110,7 +110,7 @@ func (s *study) sizeTable(curves []curve, unit string, cell func(row) Cell) Tabl
 		t.Columns = append(t.Columns, Column{s.label(c.name, c.source), unit})
 		for _, r := range c.rows {
 			if cells[r.N] == nil {
-				cells[r.N] = slices.Repeat([]Cell{words("")}, len(curves))
+				cells[r.N] = slices.Repeat([]Cell{textCell("")}, len(curves))
 				sizes = append(sizes, r.N)
 			}
 			cells[r.N][i] = cell(r)
@@ -123,10 +123,10 @@ func (s *study) sizeTable(curves []curve, unit string, cell func(row) Cell) Tabl
 	return t
 }
 
-// aside reports whether a size was measured to show the cost of one element more or less than a
+// besideRound reports whether a size was measured to show the cost of one element more or less than a
 // round size, such as 63 and 65 next to 64. A line shows the growth with the size and skips such
 // points.
-func aside(rows []row, n int) bool {
+func besideRound(rows []row, n int) bool {
 	measured := func(n int) bool { return slices.ContainsFunc(rows, func(r row) bool { return r.N == n }) }
 	const round = 8
 	return n > round && (measured(n-1) && (n-1)%round == 0 && !measured(n+1) || measured(n+1) && (n+1)%round == 0 && !measured(n-1))

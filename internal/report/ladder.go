@@ -54,7 +54,7 @@ func (s *study) ladder(g group) *Chart {
 			names = append(names, rung.name)
 			drawing.Rows = append(drawing.Rows, Row{Name: rung.name})
 		}
-		gain, total := words(""), words("")
+		gain, total := textCell(""), textCell("")
 		if before, ok := last[rung.source]; ok {
 			gain, total = gainCell(before, r), gainCell(first[rung.source], r)
 		} else {
@@ -66,7 +66,7 @@ func (s *study) ladder(g group) *Chart {
 			Key: slices.Index(sources, rung.source), V: r.GFLOPS * factor, Low: r.slowRate() * factor, High: r.fastRate() * factor, Text: describe(s.label(rung.name, rung.source), r),
 		})
 		row.End = strings.TrimSuffix(ratesOf(row.Values)+" · "+gain.Text, " · ")
-		c.Table.add(words(s.label(rung.name, rung.source)), rateCell(r, factor), peakCell(r), timeCell(r), gain, total)
+		c.Table.add(textCell(s.label(rung.name, rung.source)), rateCell(r, factor), peakCell(r), timeCell(r), gain, total)
 	}
 	for _, p := range curves {
 		if !p.peer {
@@ -74,11 +74,11 @@ func (s *study) ladder(g group) *Chart {
 		}
 		r := p.rows[0]
 		name := s.label(p.name, p.source)
-		drawing.Legend = append(drawing.Legend, Key{Name: name, Mark: markBare, Color: peer, Dash: refDash})
+		drawing.Legend = append(drawing.Legend, Key{Name: name, Mark: markLineOnly, Color: peer, Dash: refDash})
 		drawing.Refs = append(drawing.Refs, Ref{r.GFLOPS * factor, name + " " + digits(r.GFLOPS*factor), []int{len(drawing.Legend) - 1}})
-		c.Table.add(words(name), rateCell(r, factor), peakCell(r), timeCell(r), words(""), words(""))
+		c.Table.add(textCell(name), rateCell(r, factor), peakCell(r), timeCell(r), textCell(""), textCell(""))
 	}
-	c.Answer = s.climb(n, first, last)
+	c.Answer = s.ladderAnswer(n, first, last)
 	if len(drawing.Refs) > 0 {
 		c.Notes = append(c.Notes, "A dashed line is a library in the same arithmetic. After a bar: its rate, and the gain over the bar above.")
 	}
@@ -99,7 +99,7 @@ func (s *study) barKeys(curves []curve) (keys []Key, sources []int) {
 		if s.compares() {
 			name = s.sources[c.source]
 		}
-		keys = append(keys, Key{Name: name, Mark: markBlock, Color: sourceColor(c.source)})
+		keys = append(keys, Key{Name: name, Mark: markBar, Color: sourceColor(c.source)})
 	}
 	return keys, sources
 }
@@ -121,12 +121,12 @@ func commonSize(rows []row) int {
 // gainCell returns the speed of r relative to that of before.
 func gainCell(before, r row) Cell {
 	gain := before.Seconds.Median / r.Seconds.Median
-	return figure(times(gain), gain)
+	return numberCell(times(gain), gain)
 }
 
-// climb returns, for each source, the gain of the last rung over the first, and its ratio to a
+// ladderAnswer returns, for each source, the gain of the last rung over the first, and its ratio to a
 // library.
-func (s *study) climb(n int, first, last map[int]row) string {
+func (s *study) ladderAnswer(n int, first, last map[int]row) string {
 	var parts []string
 	for source := range s.sources {
 		a, b := first[source], last[source]

@@ -16,22 +16,22 @@ type Lines struct {
 
 // Series holds the points of one subject in the order of their X.
 type Series struct {
-	Name   string // text next to the line
-	Keys   []int  // legend entries that show and hide it
-	Color  *paint
-	Label  *paint // the color of the name
-	Marker int
-	Dash   []float64
-	Bare   bool // a line without points, for a limit
-	Loose  bool // points without a line
-	Points []Point
+	Name       string // text next to the line
+	Keys       []int  // legend entries that show and hide it
+	Color      *paint
+	Label      *paint // the color of the name
+	Marker     int
+	Dash       []float64
+	LineOnly   bool // a line without points, for a limit
+	PointsOnly bool // points without a line
+	Points     []Point
 }
 
 // Point is a measurement. Low and High bound its noise, or equal Y if there is none.
 type Point struct {
 	X, Y, Low, High float64
 	Text            string // tooltip
-	Aside           bool   // the line skips it
+	Skipped         bool   // the line skips it
 }
 
 // Mark is a notable position on the X axis.
@@ -121,13 +121,13 @@ func (l *Lines) drawMarks(c *canvas, x, y scale) {
 func (s *Series) drawBand(c *canvas, x, y scale) {
 	var upper, lower []point
 	for _, p := range s.Points {
-		if p.Aside {
+		if p.Skipped {
 			continue
 		}
 		upper = append(upper, point{x.at(p.X), y.at(p.High)})
 		lower = append(lower, point{x.at(p.X), y.at(p.Low)})
 	}
-	if s.Bare || s.Loose || len(upper) < 2 {
+	if s.LineOnly || s.PointsOnly || len(upper) < 2 {
 		return
 	}
 	slices.Reverse(lower)
@@ -137,9 +137,9 @@ func (s *Series) drawBand(c *canvas, x, y scale) {
 
 func (s *Series) draw(c *canvas, x, y scale) {
 	c.on(s.Keys...)
-	if line := s.line(x, y); !s.Loose && len(line) > 1 {
+	if line := s.line(x, y); !s.PointsOnly && len(line) > 1 {
 		width := 2.0
-		if s.Bare {
+		if s.LineOnly {
 			width = 1.2
 		}
 		c.add(stroke{line, s.Color, width, s.Dash})
@@ -147,7 +147,7 @@ func (s *Series) draw(c *canvas, x, y scale) {
 	const reach = 6
 	for _, p := range s.Points {
 		at := point{x.at(p.X), y.at(p.Y)}
-		if !s.Bare {
+		if !s.LineOnly {
 			c.marker(s.Marker, at, s.Color, false)
 		}
 		c.add(spot{box{at.x - reach, at.y - reach, 2 * reach, 2 * reach}, p.Text})
@@ -158,7 +158,7 @@ func (s *Series) draw(c *canvas, x, y scale) {
 func (s *Series) line(x, y scale) []point {
 	var all []point
 	for _, p := range s.Points {
-		if !p.Aside {
+		if !p.Skipped {
 			all = append(all, point{x.at(p.X), y.at(p.Y)})
 		}
 	}
@@ -180,7 +180,7 @@ func (l *Lines) names() []*Series {
 }
 
 // namedAtEnd reports whether the name may be at the right of the drawing, next to the line's end.
-func (s *Series) namedAtEnd() bool { return !s.Bare && !s.Loose }
+func (s *Series) namedAtEnd() bool { return !s.LineOnly && !s.PointsOnly }
 
 // namesRoom returns the width for the names at the right.
 func namesRoom(names []*Series) float64 {
@@ -263,12 +263,12 @@ func (l *Lines) free(a box, taken []box, x, y scale) bool {
 	for i := range l.Series {
 		s := &l.Series[i]
 		for _, p := range s.Points {
-			if at := (point{x.at(p.X), y.at(p.Y)}); !s.Bare && a.overlaps(box{at.x - markerRadius, at.y - markerRadius, 2 * markerRadius, 2 * markerRadius}) {
+			if at := (point{x.at(p.X), y.at(p.Y)}); !s.LineOnly && a.overlaps(box{at.x - markerRadius, at.y - markerRadius, 2 * markerRadius, 2 * markerRadius}) {
 				return false
 			}
 		}
 		line := s.line(x, y)
-		for i := 1; i < len(line) && !s.Loose; i++ {
+		for i := 1; i < len(line) && !s.PointsOnly; i++ {
 			if a.crosses(line[i-1], line[i]) {
 				return false
 			}

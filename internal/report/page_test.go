@@ -307,8 +307,8 @@ func TestUncertain(t *testing.T) {
 // TestCSV checks that a table as CSV has plain numbers, with their units in the header.
 func TestCSV(t *testing.T) {
 	table := Table{Columns: []Column{{"kernel", ""}, {"time", "s"}}}
-	table.add(words("a, b"), figure("1.5 ms ± 2 %", 0.0015))
-	table.add(words("c"), figure("2,000,000 s", 2e6))
+	table.add(textCell("a, b"), numberCell("1.5 ms ± 2 %", 0.0015))
+	table.add(textCell("c"), numberCell("2,000,000 s", 2e6))
 	var b strings.Builder
 	if err := table.writeCSV(&b); err != nil {
 		t.Fatal(err)

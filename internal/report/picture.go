@@ -37,14 +37,14 @@ const sampleWidth = 28.0
 
 // draw draws the sample. The middle of its left side is at x, y.
 func (k Key) draw(c *canvas, x, y float64) {
-	if k.Mark == markBlock {
+	if k.Mark == markBar {
 		c.rect(box{x + 6, y - 6, 16, 12}, k.Color, 1)
 		return
 	}
 	if k.Mark != markPoint {
 		c.hline(x+1, x+sampleWidth-1, y, k.Color, 2, k.Dash...)
 	}
-	if k.Mark != markBare {
+	if k.Mark != markLineOnly {
 		c.marker(k.Marker, point{x + sampleWidth/2, y}, k.Color, false)
 	}
 }

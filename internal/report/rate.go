@@ -30,17 +30,17 @@ func rateUnit(rows []row) (unit string, factor float64) {
 }
 
 func rateCell(r row, factor float64) Cell {
-	return figure(bench.Marked(digits(r.GFLOPS*factor), r.Uncertain()), r.GFLOPS*factor)
+	return numberCell(bench.Marked(digits(r.GFLOPS*factor), r.Uncertain()), r.GFLOPS*factor)
 }
 
 func peakCell(r row) Cell {
 	if p, known := r.PercentOfPeak(); known {
-		return figure(fmt.Sprintf("%.1f %%", p), p)
+		return numberCell(fmt.Sprintf("%.1f %%", p), p)
 	}
-	return words("")
+	return textCell("")
 }
 
-func sizeCell(n int) Cell { return figure(strconv.Itoa(n), float64(n)) }
+func sizeCell(n int) Cell { return numberCell(strconv.Itoa(n), float64(n)) }
 
 // sizeCharts draws the time of each kernel against the size.
 func sizeCharts(s *study) ([]*Chart, string) {
@@ -114,7 +114,7 @@ func (s *study) rateChart(g group) *Chart {
 	lines.X, lines.Y = sizeAxis(), Axis{Label: unit, Text: tick, To: 1.05 * top.GFLOPS * factor}
 	c := &Chart{ID: "rate-" + word(g.name), Title: "Rate: " + g.name, Drawing: lines}
 	c.Table = s.sizeTable(curves, unit, func(r row) Cell {
-		return figure(bench.Marked(digits(r.GFLOPS*factor), r.Uncertain())+ofPeak(r), r.GFLOPS*factor)
+		return numberCell(bench.Marked(digits(r.GFLOPS*factor), r.Uncertain())+ofPeak(r), r.GFLOPS*factor)
 	})
 	c.Answer = fmt.Sprintf("%s reaches %s%s at %s.", s.nameIn(curves, top), top.rate(), ofPeak(top), shape(top.Record))
 	if best := fastestOurs(g.rows); best.Record != nil && best != top {
@@ -206,7 +206,7 @@ func (s *study) rateBars(g group) *Chart {
 	drawing.Legend, sources = s.barKeys(s.curves(g.rows))
 	libraries := len(drawing.Legend)
 	if !s.compares() && slices.ContainsFunc(g.rows, isPeer) {
-		drawing.Legend = append(drawing.Legend, Key{Name: "libraries", Mark: markBlock, Color: peer})
+		drawing.Legend = append(drawing.Legend, Key{Name: "libraries", Mark: markBar, Color: peer})
 	}
 	c.Table.Columns = []Column{{"kernel", ""}, {"rate", unit}, {"of peak", "%"}, {"time", "s"}, {"spread", "%"}}
 	at := map[string]int{}
@@ -226,7 +226,7 @@ func (s *study) rateBars(g group) *Chart {
 		}
 		row.Values = append(row.Values, Value{Key: key, V: r.GFLOPS * factor, Low: r.slowRate() * factor, High: r.fastRate() * factor, Text: describe(name, r)})
 		row.End = ratesOf(row.Values)
-		c.Table.add(words(s.label(name, r.source)), rateCell(r, factor), peakCell(r), timeCell(r), figure(fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), 100*r.Seconds.Spread))
+		c.Table.add(textCell(s.label(name, r.source)), rateCell(r, factor), peakCell(r), timeCell(r), numberCell(fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), 100*r.Seconds.Spread))
 	}
 	if n := len(drawing.Rows); n > maxRows {
 		slices.SortStableFunc(drawing.Rows, func(a, b Row) int { return cmp.Compare(b.Values[0].V, a.Values[0].V) })

@@ -290,8 +290,8 @@ func (s *study) ratioChart(title string, drawing Drawing, drawn, comparisons []c
 	uncertain := 0
 	for _, x := range comparisons {
 		for i, d := range x.ratios {
-			c.Table.add(words(x.cases[i]), words(x.facet), words(s.label(x.peer, x.source)), words(d.Subject), figure(d.text(), d.Speed),
-				figure(times(d.P10), d.P10), figure(times(d.P90), d.P90), timeCell(d.row))
+			c.Table.add(textCell(x.cases[i]), textCell(x.facet), textCell(s.label(x.peer, x.source)), textCell(d.Subject), numberCell(d.text(), d.Speed),
+				numberCell(times(d.P10), d.P10), numberCell(times(d.P90), d.P90), timeCell(d.row))
 			if d.Uncertain() {
 				uncertain++
 			}

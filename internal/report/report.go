@@ -17,7 +17,7 @@ import (
 	"tilework/internal/bench"
 )
 
-// Source is the records of a file.
+// Source holds the records of a file.
 type Source struct {
 	Name    string // short, for legends
 	Records []bench.Record
@@ -80,7 +80,7 @@ func New(sources []Source) (*Report, error) {
 			r.Missing = append(r.Missing, missing)
 		}
 		for _, c := range charts {
-			if ids[c.ID]++; ids[c.ID] > 1 { // two names that differ in punctuation only
+			if ids[c.ID]++; ids[c.ID] > 1 { // for names that differ in punctuation only
 				c.ID = fmt.Sprintf("%s-%d", c.ID, ids[c.ID])
 			}
 		}

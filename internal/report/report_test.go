@@ -279,7 +279,7 @@ func TestOvertakes(t *testing.T) {
 		return rows
 	}
 	cubic := func(n float64) float64 { return n * n * n }
-	square := func(n float64) float64 { return 300 * n * n } // they meet at 300
+	square := func(n float64) float64 { return 300 * n * n } // intersects cubic at 300
 	twice := func(n float64) float64 {
 		if n < 100 || n > 200 {
 			return 0.5 * cubic(n)
@@ -303,7 +303,7 @@ func TestOvertakes(t *testing.T) {
 	} {
 		at, last := overtakes(test.a, test.b)
 		if last != test.last || !(at == test.at || math.Abs(at-test.at) < 1e-6*test.at) {
-			t.Errorf("overtakes at %v, last %d; want %v, %d", at, last, test.at, test.last)
+			t.Errorf("got crossing at %v, last %d; want %v, %d", at, last, test.at, test.last)
 		}
 	}
 }
@@ -355,8 +355,8 @@ func TestOneSize(t *testing.T) {
 	}
 }
 
-// TestAside checks that a line skips the points measured next to round sizes, and no others.
-func TestAside(t *testing.T) {
+// TestBesideRound checks that a line skips the points measured next to round sizes, and no others.
+func TestBesideRound(t *testing.T) {
 	m := newMachine(1, "", 1)
 	for _, test := range []struct{ sizes, line []float64 }{
 		{[]float64{4, 63, 64, 65, 100, 511, 512, 513}, []float64{4, 64, 100, 512}},

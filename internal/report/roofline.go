@@ -109,15 +109,15 @@ func (s *study) roofline(g group) *Chart {
 			lines.Legend = append(lines.Legend, Key{Name: types[key], Mark: markPoint, Color: palette[key%len(palette)], Marker: key})
 		}
 		limit := min(r.Peak, r.x*memory)
-		series := Series{Keys: []int{key}, Color: lines.Legend[key].Color, Label: ink, Marker: key, Loose: true}
+		series := Series{Keys: []int{key}, Color: lines.Legend[key].Color, Label: ink, Marker: key, PointsOnly: true}
 		if len(rungs) <= 12 {
 			series.Name = r.name
 		}
 		series.Points = []Point{{X: r.x, Y: r.GFLOPS, Low: r.GFLOPS, High: r.GFLOPS, Text: describe(r.name, r.row) + fmt.Sprintf("\n%s operations per byte", digits(r.x))}}
 		lines.Series = append(lines.Series, series)
 		low, high = min(low, r.x), max(high, r.x)
-		c.Table.add(words(r.Subject), words(shape(r.Record)), words(r.Types()), figure(digits(r.x), r.x), figure(digits(r.GFLOPS), r.GFLOPS),
-			figure(digits(limit), limit), figure(percent(r.GFLOPS/limit), 100*r.GFLOPS/limit))
+		c.Table.add(textCell(r.Subject), textCell(shape(r.Record)), textCell(r.Types()), numberCell(digits(r.x), r.x), numberCell(digits(r.GFLOPS), r.GFLOPS),
+			numberCell(digits(limit), limit), numberCell(percent(r.GFLOPS/limit), 100*r.GFLOPS/limit))
 	}
 	slices.Sort(peaks)
 	low, high = min(low, peaks[0]/memory/2), max(high, peaks[len(peaks)-1]/memory*2)

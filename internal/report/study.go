@@ -339,13 +339,14 @@ func sizes(rows []row) int {
 // fewSizes reports whether rows have too few sizes for lines.
 func fewSizes(rows []row) bool { return sizes(rows) < 3 }
 
-// facet returns a key of rows that can share a chart of rates: of one kind of device and one
-// element type, and either exact or not.
+// facet returns a key that is equal for rows that can share a chart of rates: those of one kind of
+// device and one element type, and with either exact or rounded operands.
 func facet(r row) string {
 	return fmt.Sprintf("%s, %s, %v", r.kind(), r.Types(), isInexact(r))
 }
 
-// arithmetic returns the element type and, if it is another, the precision of the multiplication.
+// arithmetic returns the element type, followed by the precision of the multiplication if it
+// differs.
 func arithmetic(r row) string {
 	if isInexact(r) {
 		return r.Types() + " in " + r.Precision
@@ -353,8 +354,8 @@ func arithmetic(r row) string {
 	return r.Types()
 }
 
-// mainFacet returns the facet with the most rows of ours, on a GPU if there is one, and in exact
-// arithmetic if there is any.
+// mainFacet returns the facet with the most rows of our kernels. It prefers GPUs and exact
+// operands.
 func (s *study) mainFacet() string {
 	groups := groupBy(filter(s.rows, hasRate, not(copies), not(isPeer)), facet)
 	if len(groups) == 0 {
@@ -366,8 +367,8 @@ func (s *study) mainFacet() string {
 	}).name
 }
 
-// byFacet groups rows by facet, the main one first, and names the groups for readers: "GPU, float32
-// in tf32 and f32x3".
+// byFacet groups rows by facet, starting with the main one, and names the groups for readers, such
+// as "GPU, float32 in tf32 and f32x3".
 func (s *study) byFacet(rows []row) []group {
 	all := groupBy(rows, facet)
 	if i := slices.IndexFunc(all, func(g group) bool { return g.name == s.mainFacet() }); i > 0 {

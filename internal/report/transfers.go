@@ -17,7 +17,7 @@ var steps = []struct {
 	{"download", func(s *bench.Steps) float64 { return s.Download }},
 }
 
-// transfers shows the cost of the copies beside the product.
+// transfers shows the cost of the copies relative to the multiplication.
 func transfers(s *study) ([]*Chart, string) {
 	rows := filter(s.rows, of(onGPU), not(isPeer), isSquare, func(r row) bool { return r.Steps != nil })
 	if len(rows) == 0 {
@@ -47,17 +47,17 @@ func (s *study) stepChart(c *Chart, rows []row) *Chart {
 	c.Drawing = bars
 	c.Table.Columns = []Column{{"N", ""}, {"kernel", ""}}
 	for i, p := range steps {
-		bars.Legend = append(bars.Legend, Key{Name: p.name, Mark: markBlock, Color: palette[i]})
+		bars.Legend = append(bars.Legend, Key{Name: p.name, Mark: markBar, Color: palette[i]})
 		c.Table.Columns = append(c.Table.Columns, Column{p.name, "s"})
 	}
 	c.Table.Columns = append(c.Table.Columns, Column{"all steps", "s"}, Column{"overlapped", "s"}, Column{"compile, once", "s"})
-	seconds := func(t float64) Cell { return figure(bench.Duration(t), t) }
+	seconds := func(t float64) Cell { return numberCell(bench.Duration(t), t) }
 	for _, r := range rows {
 		sum := 0.0
 		for _, p := range steps {
 			sum += p.seconds(r.Steps)
 		}
-		cells := []Cell{sizeCell(r.N), words(r.Subject)}
+		cells := []Cell{sizeCell(r.N), textCell(r.Subject)}
 		bar := Row{Name: "N = " + tick(float64(r.N)), End: bench.Duration(sum)}
 		for i, p := range steps {
 			t := p.seconds(r.Steps)
