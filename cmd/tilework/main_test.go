@@ -301,7 +301,7 @@ func TestMistakes(t *testing.T) {
 		{"occupancy --threads 256", 2, "which SM?"},
 		{"occupancy --threads 0 --gpu h200", 2, "--threads 0"},
 		{"occupancy --threads 16xx --gpu h200", 2, "--threads 16xx"},
-		{"occupancy --threads 33x33 --gpu h200", 2, "at most 1,024 threads, got 1,089"},
+		{"occupancy --threads 33x33 --gpu h200", 2, "a block with 1,089 (33×33) threads: want at most 1,024"},
 		{"occupancy --threads 256 --gpu h300", 2, `unknown GPU "h300"`},
 		{"occupancy --threads 256 --gpu h200 --sm-blocks 3", 2, "one or the other"},
 		{"occupancy --threads 256 --smem 2GB --gpu h200", 2, "--smem 2GB: want bytes"},

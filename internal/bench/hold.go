@@ -53,9 +53,9 @@ func newHolder(ctx context.Context, d device.Device) (*holder, error) {
 // longer still to compute.
 const maxHold = 5 * time.Millisecond
 
-// hold keeps the device busy for the expected duration of enqueueing, with a margin, and returns
-// how long that is. For an emulated device it returns the largest duration, because its timings
-// never include waiting for the host.
+// hold keeps the device busy for the expected duration of enqueueing, plus a margin, and returns
+// how long that is. For an emulated device, whose timings never include waiting for the host, it
+// returns the largest possible duration.
 func (h *holder) hold(ctx context.Context, enqueueing time.Duration) (time.Duration, error) {
 	if h.function == nil {
 		return math.MaxInt64, nil

@@ -99,8 +99,9 @@ type Options struct {
 	// Verify checks the results of each subject before and after its timings. nil checks all of C
 	// for small problems, and 8 rows and 8 columns of C for others.
 	Verify Verifier
-	// Peak, if not nil, returns the peak rate in GFLOP/s of the given number of threads on operands
-	// of type in, rounded to the [Precision] of that name. It returns 0 if the peak is not known.
+	// Peak, if not nil, returns the peak rate in GFLOP/s for the given number of threads and
+	// operands of type in that are rounded to the named [Precision]. It returns 0 if the peak is
+	// not known.
 	Peak func(in dtype.Type, precision string, threads int) float64
 	// Environment, if not nil, replaces the result of Host in the records.
 	Environment *Environment

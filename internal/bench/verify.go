@@ -19,8 +19,9 @@ type Verifier func(p *gemm.Problem, in gemm.Buffers) (Check, error)
 // change of an element of A or B by the subject's own rounding.
 type Check func(got []byte, roundoff float64) (ratio float64, err error)
 
-// defaultVerifier is the default Verifier. It checks all of C for small problems, and 8 rows and 8 columns
-// of C for others, where checking all would take longer than timing the product.
+// defaultVerifier returns the Verifier for a nil Options.Verify. It checks all of C for small
+// problems, and 8 rows and 8 columns of C for others, where checking all of C would take longer
+// than timing the product.
 func defaultVerifier(seed uint64) Verifier {
 	const maxMultiplications = 1 << 24
 	return func(p *gemm.Problem, in gemm.Buffers) (Check, error) {
@@ -32,8 +33,8 @@ func defaultVerifier(seed uint64) Verifier {
 	}
 }
 
-// batchVerifier returns a Verifier that applies v to some products of a batch and searches all products
-// for NaN. Groups, which have an equal B here, are verified as one product.
+// batchVerifier returns a Verifier that applies v to some products of a batch and searches all
+// products for NaN. It verifies groups, whose B are equal here, as one product.
 func batchVerifier(v Verifier, seed uint64) Verifier {
 	return func(p *gemm.Problem, in gemm.Buffers) (Check, error) {
 		switch p.Batch.Kind {
@@ -305,8 +306,8 @@ func wrapped(p *gemm.Problem, s sum) sum {
 	return sum{hi: w, abs: math.Abs(w)}
 }
 
-// shortSums is the relative error of tensor cores that accumulate 8-bit floats with 14 bits, for at
-// least 128 products.
+// shortSums bounds the relative error of tensor cores that accumulate products of 8-bit floats with
+// 14 bits. They accumulate 128 products or more in this way.
 const shortSums = 0x1p-12
 
 // choose returns min(n, total) different numbers below total in increasing order.
