@@ -42,8 +42,7 @@ var cublasLt = source{
 // This size excludes no algorithm.
 const workspaceBytes = 256 << 20
 
-// Functions of cuBLASLt, available since CUDA 11.4. They return a
-// cublasStatus_t.
+// Functions of cuBLASLt, available since CUDA 11.4. They return a cublasStatus_t.
 const (
 	ltCreate            = "cublasLtCreate"
 	ltDestroy           = "cublasLtDestroy"
@@ -161,7 +160,7 @@ func (e *statusError) Is(target error) bool {
 	return target == gemm.ErrUnsupported && e.status == statusNotSupported
 }
 
-// Arithmetic is the precision in which cuBLASLt multiplies float32 matrices.
+// Arithmetic is the precision of the products. Only float32 matrices have a choice.
 type Arithmetic struct {
 	Name string // "tf32"; empty for Native
 	// Roundoff is the largest relative change of an element of A or B by rounding before the
