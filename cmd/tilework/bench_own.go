@@ -65,7 +65,7 @@ func (s readSubject) Prepare(ctx context.Context, _ *gemm.Problem) (func(gemm.Bu
 	const piece = 1 << 18
 	needle := []byte{1}
 	return func(b gemm.Buffers) error {
-		return cpu.Share(ctx, (len(b.B)+piece-1)/piece, s.threads, func(i int) {
+		return cpu.ParallelFor(ctx, (len(b.B)+piece-1)/piece, s.threads, func(i int) {
 			bytes.Count(b.B[i*piece:min((i+1)*piece, len(b.B))], needle)
 		})
 	}, nil

@@ -66,10 +66,10 @@ func (k *Kernel) with(o *Config, p *gemm.Problem) (*Kernel, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	if in := p.A.Type; k.textbook || !k.Multiplies(in) {
+	if in := p.A.Type; k.naive || !k.Multiplies(in) {
 		return nil, fmt.Errorf("%w: kernel %s with blocks, for matrices of %v", gemm.ErrUnsupported, k.Name, in)
 	}
-	if blocks := k.blocker(p.Accum()); c.Packing != "" && c.Packing != blocks.usual(p) && !slices.Contains(blocks.packings(p), c.Packing) {
+	if blocks := k.blocking(p.Accum()); c.Packing != "" && c.Packing != blocks.defaultPacking(p) && !slices.Contains(blocks.packings(p), c.Packing) {
 		return nil, fmt.Errorf("%w: %v by kernel %s with packing %q", gemm.ErrUnsupported, p, k.Name, c.Packing)
 	}
 	c.Threads = 0 // which is the plan's matter
@@ -91,7 +91,7 @@ func (k *Kernel) with(o *Config, p *gemm.Problem) (*Kernel, error) {
 }
 
 // with is the micro-kernel with the blocks and the packing of c; nil for none.
-func (mk *micro[T]) with(c Config) *micro[T] {
+func (mk *microKernel[T]) with(c Config) *microKernel[T] {
 	if mk == nil {
 		return nil
 	}
@@ -112,7 +112,7 @@ type Candidate struct {
 // below it, what is packed, and how many goroutines share the work.
 func Routes(p *gemm.Problem, workers int) []Candidate {
 	var routes []Candidate
-	best, err := chooseHere("", p.A.Type)
+	best, err := chooseCached("", p.A.Type)
 	if err != nil {
 		return nil
 	}
@@ -120,13 +120,13 @@ func Routes(p *gemm.Problem, workers int) []Candidate {
 	taken := 0
 	for i := last; i >= 0 && taken < 2; i-- {
 		k := kernels[i]
-		if k.textbook || !k.Available() || !k.Multiplies(p.A.Type) {
+		if k.naive || !k.Available() || !k.Multiplies(p.A.Type) {
 			continue
 		}
 		taken++
-		blocks := k.blocker(p.Accum())
+		blocks := k.blocking(p.Accum())
 		for _, packing := range blocks.packings(p) {
-			if packing == blocks.usual(p) {
+			if packing == blocks.defaultPacking(p) {
 				packing = "" // by itself
 			}
 			for _, n := range threadCounts(p, workers) {
@@ -141,11 +141,11 @@ func Routes(p *gemm.Problem, workers int) []Candidate {
 // cut p into the same blocks as another.
 func Blockings(p *gemm.Problem, route Candidate) []Candidate {
 	i, ok := find(route.Kernel)
-	if !ok || kernels[i].textbook {
+	if !ok || kernels[i].naive {
 		return nil
 	}
-	blocks := kernels[i].blocker(p.Accum())
-	packing := cmp.Or(route.Config.Packing, blocks.usual(p))
+	blocks := kernels[i].blocking(p.Accum())
+	packing := cmp.Or(route.Config.Packing, blocks.defaultPacking(p))
 	var all []Candidate
 	seen := map[[2]int]bool{}
 	for _, kc := range []int{128, 192, 256, 384, 512, 768, 1024} {
@@ -168,14 +168,14 @@ func Blockings(p *gemm.Problem, route Candidate) []Candidate {
 }
 
 // blocker is a [micro] of any type.
-type blocker interface {
+type blocking interface {
 	rows() int
-	usual(p *gemm.Problem) Packing
+	defaultPacking(p *gemm.Problem) Packing
 	packings(p *gemm.Problem) []Packing
 }
 
 // blocker is the kernel's for sums of a type.
-func (k *Kernel) blocker(sums dtype.Type) blocker {
+func (k *Kernel) blocking(sums dtype.Type) blocking {
 	switch sums {
 	case dtype.F32:
 		return k.f32
@@ -185,12 +185,12 @@ func (k *Kernel) blocker(sums dtype.Type) blocker {
 	return k.i32
 }
 
-func (mk *micro[T]) rows() int { return mk.MR }
+func (mk *microKernel[T]) rows() int { return mk.MR }
 
 // usual is what of p is packed unless that is decided.
-func (mk *micro[T]) usual(p *gemm.Problem) Packing {
+func (mk *microKernel[T]) defaultPacking(p *gemm.Problem) Packing {
 	switch {
-	case mk.way(p) != blocked:
+	case mk.algorithm(p) != algoBlocked:
 		return PackNothing
 	case mk.readsInPlace(p):
 		return PackB
@@ -199,7 +199,7 @@ func (mk *micro[T]) usual(p *gemm.Problem) Packing {
 }
 
 // packings lists what may be packed of p.
-func (mk *micro[T]) packings(p *gemm.Problem) []Packing {
+func (mk *microKernel[T]) packings(p *gemm.Problem) []Packing {
 	all := []Packing{PackBoth}
 	if mk.canReadInPlace(p) {
 		all = append(all, PackB)
@@ -207,7 +207,7 @@ func (mk *micro[T]) packings(p *gemm.Problem) []Packing {
 	// Without packing one goroutine computes its part at one go: what takes long could
 	// not be cancelled.
 	const most = 3e8
-	if mk.canGoDirect(p) && (p.M <= len(mk.Direct) || p.Flops() <= most) {
+	if mk.canRunDirect(p) && (p.M <= len(mk.Direct) || p.Flops() <= most) {
 		all = append(all, PackNothing)
 	}
 	return all

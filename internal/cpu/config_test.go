@@ -40,7 +40,7 @@ func TestCandidates(t *testing.T) {
 			t.Fatal(err)
 		}
 		fill := func(l gemm.Layout) []byte {
-			b := aligned(l.Bytes())
+			b := allocAligned(l.Bytes())
 			for i := range l.Len() {
 				l.Type.Set(b, i, float64(random.IntN(9)-4))
 			}
@@ -53,7 +53,7 @@ func TestCandidates(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v with %+v: %v", &p, o, err)
 			}
-			buf.C = aligned(p.C.Bytes())
+			buf.C = allocAligned(p.C.Bytes())
 			if err := pl.Run(context.Background(), &buf); err != nil {
 				t.Fatal(err)
 			}
@@ -64,7 +64,7 @@ func TestCandidates(t *testing.T) {
 		var packings []Packing
 		for _, r := range routes {
 			i, _ := find(r.Kernel)
-			packing := cmp.Or(r.Config.Packing, kernels[i].blocker(p.Accum()).usual(&p))
+			packing := cmp.Or(r.Config.Packing, kernels[i].blocking(p.Accum()).defaultPacking(&p))
 			if !slices.Contains(packings, packing) {
 				packings = append(packings, packing)
 			}
@@ -96,7 +96,7 @@ func TestConfigThreads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	buf := gemm.Buffers{A: aligned(p.A.Bytes()), B: aligned(p.B.Bytes())}
+	buf := gemm.Buffers{A: allocAligned(p.A.Bytes()), B: allocAligned(p.B.Bytes())}
 	for _, b := range [][]byte{buf.A, buf.B} {
 		for i := range len(b) / 4 {
 			dtype.F32.Set(b, i, random.Float64()-0.5)
@@ -109,7 +109,7 @@ func TestConfigThreads(t *testing.T) {
 			t.Fatal(err)
 		}
 		pl.Threads = threads // on a machine with fewer processors too
-		buf.C = aligned(p.C.Bytes())
+		buf.C = allocAligned(p.C.Bytes())
 		if err := pl.Run(context.Background(), &buf); err != nil {
 			t.Fatal(err)
 		}

@@ -35,7 +35,7 @@ func TestKernelsConform(t *testing.T) {
 // work shared out between threads.
 func TestBlocksConform(t *testing.T) {
 	for _, k := range Kernels() {
-		if k.textbook || !k.Available() {
+		if k.naive || !k.Available() {
 			continue
 		}
 		small := *k
@@ -46,7 +46,7 @@ func TestBlocksConform(t *testing.T) {
 
 // shrunk is the micro-kernel with blocks so small that products of some tens have
 // many, and without the path for small products.
-func shrunk[T scalar](mk *micro[T]) *micro[T] {
+func shrunk[T scalar](mk *microKernel[T]) *microKernel[T] {
 	if mk == nil {
 		return nil
 	}
@@ -83,7 +83,7 @@ func implementation(k *Kernel, threads int) gemmtest.Implementation {
 func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16)) // helpers for all of them
 	for _, k := range Kernels() {
-		if k.textbook || !k.Available() {
+		if k.naive || !k.Available() {
 			continue
 		}
 		for _, typ := range k.Types() {
@@ -159,6 +159,6 @@ func TestChoose(t *testing.T) {
 
 // plan decides how k computes p, whatever is faster.
 func (k *Kernel) plan(p *gemm.Problem, o Options) (pl Plan, err error) {
-	err = pl.by(k, p, &o)
+	err = pl.decideFor(k, p, &o)
 	return pl, err
 }

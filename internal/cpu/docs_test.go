@@ -32,7 +32,7 @@ func TestDocumentedKernels(t *testing.T) {
 
 // appendRow appends the row of a micro-kernel, unless this architecture has no assembly
 // for it, and so no tile to tell of.
-func appendRow[T scalar](rows []string, k *Kernel, sums string, mk *micro[T]) []string {
+func appendRow[T scalar](rows []string, k *Kernel, sums string, mk *microKernel[T]) []string {
 	if mk == nil || mk.MR == 0 {
 		return rows
 	}

@@ -26,17 +26,17 @@ type Kernel struct {
 	Adds string // one line: what this rung adds to the one before it
 	ISA  string // the instruction sets it needs; empty: none beyond Go's own
 
-	has func() bool // whether this processor has them
+	isAvailable func() bool // whether this processor has them
 	// textbook says that the kernel is the triple loop, for any type; the others are
 	// their micro-kernels.
-	textbook bool
-	f32      *micro[float32]
-	f64      *micro[float64]
-	i32      *micro[int32]
+	naive bool
+	f32   *microKernel[float32]
+	f64   *microKernel[float64]
+	i32   *microKernel[int32]
 
-	only    []dtype.Type // the element types that it multiplies, if not all that are summed in its types
-	slower  func() bool  // whether a kernel before it in the list is faster on this processor; nil: never
-	flushes bool         // whether numbers below the normal range are zero to it
+	onlyTypes []dtype.Type // the element types that it multiplies, if not all that are summed in its types
+	slower    func() bool  // whether a kernel before it in the list is faster on this processor; nil: never
+	flushes   bool         // whether numbers below the normal range are zero to it
 }
 
 // scalar is what products are summed in on the processor.
@@ -49,111 +49,111 @@ type scalar interface{ float32 | float64 | int32 }
 // for Rapidly Instantiating BLAS Functionality", 2015). kc is chosen so that a
 // panel of B stays in the L1 cache, mc so that an mc×kc block of A stays in L2,
 // and ms×kc and kc×ns, what is packed at a time, in L3.
-type micro[T scalar] struct {
+type microKernel[T scalar] struct {
 	asm.Kernels[T]
 	mc, kc int // kc counts steps, which for int8 multiply several values of K
 	ms, ns int
 
 	// How panels are made, and how halves become what sums are of and sums halves; what has
 	// no form is done in plain Go.
-	formsA, formsB, wide forms
+	packersA, packersB, wideners packers
 
 	// floats finishes integer sums that are converted to float32; nil for plain Go.
-	floats *micro[float32]
+	floatEpilogue *microKernel[float32]
 
 	packing Packing // what a [Config] decided
 }
 
 // forms are those of the element types, by the types.
-type forms []asm.Form
+type packers []asm.Packer
 
 // of is that of a type, none where it has none.
-func (f forms) of(t dtype.Type) asm.Form {
+func (f packers) of(t dtype.Type) asm.Packer {
 	if int(t) < len(f) {
 		return f[t]
 	}
-	return asm.Form{}
+	return asm.Packer{}
 }
 
 var (
-	floatForms = forms{dtype.F32: asm.FormF32, dtype.F16: asm.FormF16, dtype.BF16: asm.FormBF16}
-	doubles    = forms{dtype.F64: asm.FormF64}
-	quads      = forms{dtype.I8: asm.FormI8x4}
-	uquads     = forms{dtype.I8: asm.FormU8x4}
-	pairs      = forms{dtype.I8: asm.FormI8x2}
-	halves     = forms{dtype.BF16: asm.FormBF16x2}
+	floatPackers   = packers{dtype.F32: asm.PackerF32, dtype.F16: asm.PackerF16, dtype.BF16: asm.PackerBF16}
+	float64Packers = packers{dtype.F64: asm.PackerF64}
+	int8x4Packers  = packers{dtype.I8: asm.PackerI8x4}
+	uint8x4Packers = packers{dtype.I8: asm.PackerU8x4}
+	int8x2Packers  = packers{dtype.I8: asm.PackerI8x2}
+	bf16x2Packers  = packers{dtype.BF16: asm.PackerBF16x2}
 )
 
 // The micro-kernels of float32, which also finish the sums of int8 that are converted.
 var (
-	f32AVX2   = &micro[float32]{Kernels: asm.F32AVX2, mc: 96, kc: 512, ms: 4096, ns: 4096, formsA: floatForms, formsB: floatForms, wide: floatForms}
-	f32AVX512 = &micro[float32]{Kernels: asm.F32AVX512, mc: 144, kc: 768, ms: 4096, ns: 4096, formsA: floatForms, formsB: floatForms, wide: floatForms}
+	f32AVX2   = &microKernel[float32]{Kernels: asm.F32AVX2, mc: 96, kc: 512, ms: 4096, ns: 4096, packersA: floatPackers, packersB: floatPackers, wideners: floatPackers}
+	f32AVX512 = &microKernel[float32]{Kernels: asm.F32AVX512, mc: 144, kc: 768, ms: 4096, ns: 4096, packersA: floatPackers, packersB: floatPackers, wideners: floatPackers}
 )
 
 // kernels is the one list: dispatch, tests, bench and the docs range over it.
 // Later rows are faster.
 var kernels = []*Kernel{
 	{
-		Name:     "loop",
-		Adds:     "the textbook: three loops, one thread, a sum for each element of C",
-		has:      func() bool { return true },
-		textbook: true,
+		Name:        "loop",
+		Adds:        "the textbook: three loops, one thread, a sum for each element of C",
+		isAvailable: func() bool { return true },
+		naive:       true,
 	},
 	{
-		Name: "portable",
-		Adds: "blocks that fit the caches, packed operands, 4×4 tiles in registers, all cores; plain Go",
-		has:  func() bool { return true },
-		f32:  &micro[float32]{Kernels: portable[float32](), mc: 128, kc: 256, ms: 2048, ns: 2048},
-		f64:  &micro[float64]{Kernels: portable[float64](), mc: 64, kc: 256, ms: 2048, ns: 2048},
-		i32:  &micro[int32]{Kernels: portable[int32](), mc: 128, kc: 256, ms: 2048, ns: 2048},
+		Name:        "portable",
+		Adds:        "blocks that fit the caches, packed operands, 4×4 tiles in registers, all cores; plain Go",
+		isAvailable: func() bool { return true },
+		f32:         &microKernel[float32]{Kernels: portable[float32](), mc: 128, kc: 256, ms: 2048, ns: 2048},
+		f64:         &microKernel[float64]{Kernels: portable[float64](), mc: 64, kc: 256, ms: 2048, ns: 2048},
+		i32:         &microKernel[int32]{Kernels: portable[int32](), mc: 128, kc: 256, ms: 2048, ns: 2048},
 	},
 	{
-		Name: "avx2",
-		Adds: "6×16 tiles (float64: 6×8, int8: 4×16) in 256-bit registers with fused multiply-add",
-		ISA:  "AVX2+FMA",
-		has:  func() bool { return asm.F32AVX2.ISA.Supported },
-		f32:  f32AVX2,
-		f64:  &micro[float64]{Kernels: asm.F64AVX2, mc: 48, kc: 512, ms: 4096, ns: 2048, formsA: doubles, formsB: doubles},
-		i32:  &micro[int32]{Kernels: asm.I8AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, formsA: pairs, formsB: pairs, floats: f32AVX2},
+		Name:        "avx2",
+		Adds:        "6×16 tiles (float64: 6×8, int8: 4×16) in 256-bit registers with fused multiply-add",
+		ISA:         "AVX2+FMA",
+		isAvailable: func() bool { return asm.F32AVX2.ISA.Supported },
+		f32:         f32AVX2,
+		f64:         &microKernel[float64]{Kernels: asm.F64AVX2, mc: 48, kc: 512, ms: 4096, ns: 2048, packersA: float64Packers, packersB: float64Packers},
+		i32:         &microKernel[int32]{Kernels: asm.I8AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, packersA: int8x2Packers, packersB: int8x2Packers, floatEpilogue: f32AVX2},
 	},
 	{
-		Name: "avx512",
-		Adds: "12×32 tiles (float64: 12×16) in 512-bit registers, edges under masks",
-		ISA:  "AVX-512 F, DQ, BW, VL",
-		has:  func() bool { return asm.F32AVX512.ISA.Supported },
-		f32:  f32AVX512,
-		f64:  &micro[float64]{Kernels: asm.F64AVX512, mc: 144, kc: 384, ms: 4096, ns: 2048, formsA: doubles, formsB: doubles},
+		Name:        "avx512",
+		Adds:        "12×32 tiles (float64: 12×16) in 512-bit registers, edges under masks",
+		ISA:         "AVX-512 F, DQ, BW, VL",
+		isAvailable: func() bool { return asm.F32AVX512.ISA.Supported },
+		f32:         f32AVX512,
+		f64:         &microKernel[float64]{Kernels: asm.F64AVX512, mc: 144, kc: 384, ms: 4096, ns: 2048, packersA: float64Packers, packersB: float64Packers},
 	},
 	{
-		Name: "vnni",
-		Adds: "int8 alone: 8×32 tiles, four products and their sum in one step of each 32 bits",
-		ISA:  "AVX-512 VNNI",
-		has:  func() bool { return asm.I8VNNI.ISA.Supported },
-		i32:  &micro[int32]{Kernels: asm.I8VNNI, mc: 192, kc: 512, ms: 4096, ns: 4096, formsA: uquads, formsB: quads, floats: f32AVX512},
+		Name:        "vnni",
+		Adds:        "int8 alone: 8×32 tiles, four products and their sum in one step of each 32 bits",
+		ISA:         "AVX-512 VNNI",
+		isAvailable: func() bool { return asm.I8VNNI.ISA.Supported },
+		i32:         &microKernel[int32]{Kernels: asm.I8VNNI, mc: 192, kc: 512, ms: 4096, ns: 4096, packersA: uint8x4Packers, packersB: int8x4Packers, floatEpilogue: f32AVX512},
 	},
 	{
-		Name: "avx512bf16",
-		Adds: "bfloat16 alone: 12×32 tiles, two products and their sum in one step of each 32 bits",
-		ISA:  "AVX-512 BF16",
-		has:  func() bool { return asm.BF16AVX512.ISA.Supported },
-		f32:  &micro[float32]{Kernels: asm.BF16AVX512, mc: 144, kc: 512, ms: 4096, ns: 4096, formsA: halves, formsB: halves, wide: floatForms},
-		only: []dtype.Type{dtype.BF16}, slower: fusesFaster, flushes: true,
+		Name:        "avx512bf16",
+		Adds:        "bfloat16 alone: 12×32 tiles, two products and their sum in one step of each 32 bits",
+		ISA:         "AVX-512 BF16",
+		isAvailable: func() bool { return asm.BF16AVX512.ISA.Supported },
+		f32:         &microKernel[float32]{Kernels: asm.BF16AVX512, mc: 144, kc: 512, ms: 4096, ns: 4096, packersA: bf16x2Packers, packersB: bf16x2Packers, wideners: floatPackers},
+		onlyTypes:   []dtype.Type{dtype.BF16}, slower: fmaBeatsBF16, flushes: true,
 	},
 	{
-		Name: "amx",
-		Adds: "int8 and bfloat16 alone: 32×32 tiles, 16 steps of 16×16 words in one instruction",
-		ISA:  "AMX with INT8 and BF16, on Linux",
-		has:  func() bool { return asm.I8AMX.ISA.Supported && asm.AllowTiles() },
-		f32:  &micro[float32]{Kernels: asm.BF16AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096, formsA: halves, formsB: halves, wide: floatForms},
-		i32:  &micro[int32]{Kernels: asm.I8AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096, formsA: quads, formsB: quads, floats: f32AVX512},
-		only: []dtype.Type{dtype.I8, dtype.BF16}, flushes: true,
+		Name:        "amx",
+		Adds:        "int8 and bfloat16 alone: 32×32 tiles, 16 steps of 16×16 words in one instruction",
+		ISA:         "AMX with INT8 and BF16, on Linux",
+		isAvailable: func() bool { return asm.I8AMX.ISA.Supported && asm.AllowTiles() },
+		f32:         &microKernel[float32]{Kernels: asm.BF16AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096, packersA: bf16x2Packers, packersB: bf16x2Packers, wideners: floatPackers},
+		i32:         &microKernel[int32]{Kernels: asm.I8AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096, packersA: int8x4Packers, packersB: int8x4Packers, floatEpilogue: f32AVX512},
+		onlyTypes:   []dtype.Type{dtype.I8, dtype.BF16}, flushes: true,
 	},
 }
 
 // fusesFaster reports whether multiply-adds of float32 do more operations a second than
 // dot products of bfloat16: an Emerald Rapids begins four of the former in the time of one
 // of the latter, a Zen 5 as many.
-var fusesFaster = sync.OnceValue(func() bool {
+var fmaBeatsBF16 = sync.OnceValue(func() bool {
 	return asm.BF16AVX512.ISA.Supported && peak(asm.F32AVX512, 5) > peak(asm.BF16AVX512, 5)
 })
 
@@ -168,21 +168,21 @@ var environment = sync.OnceValue(func() string { return os.Getenv(EnvISA) })
 func Kernels() []*Kernel { return kernels }
 
 // Available reports whether this processor can run k.
-func (k *Kernel) Available() bool { return k.has() }
+func (k *Kernel) Available() bool { return k.isAvailable() }
 
 // Multiplies reports whether k has arithmetic for products of matrices of t.
 func (k *Kernel) Multiplies(t dtype.Type) bool {
 	in := t.Info()
-	if len(in.Results) == 0 || k.only != nil && !slices.Contains(k.only, t) {
+	if len(in.Results) == 0 || k.onlyTypes != nil && !slices.Contains(k.onlyTypes, t) {
 		return false
 	}
 	switch in.Accum {
 	case dtype.F32:
-		return k.textbook || k.f32 != nil
+		return k.naive || k.f32 != nil
 	case dtype.F64:
-		return k.textbook || k.f64 != nil
+		return k.naive || k.f64 != nil
 	default:
-		return k.textbook || k.i32 != nil
+		return k.naive || k.i32 != nil
 	}
 }
 
@@ -215,7 +215,7 @@ func (k *Kernel) Tiles() []int {
 	return slices.Compact(sizes)
 }
 
-func appendTiles[T scalar](sizes []int, mk *micro[T]) []int {
+func appendTiles[T scalar](sizes []int, mk *microKernel[T]) []int {
 	if mk == nil {
 		return sizes
 	}
@@ -249,11 +249,11 @@ type choice struct {
 
 // chooseHere is [choose] with what the environment allows. Without a name that depends on
 // nothing but the type, and takes no time again.
-func chooseHere(name string, in dtype.Type) (choice, error) {
+func chooseCached(name string, in dtype.Type) (choice, error) {
 	if name != "" {
 		return choose(name, "", in)
 	}
-	kept := &usual[in]
+	kept := &cachedChoices[in]
 	if c := kept.Load(); c != nil {
 		return *c, nil
 	}
@@ -264,7 +264,7 @@ func chooseHere(name string, in dtype.Type) (choice, error) {
 	return c, err
 }
 
-var usual [256]atomic.Pointer[choice] // a choice for each type
+var cachedChoices [256]atomic.Pointer[choice] // a choice for each type
 
 // choose returns the kernel of that name, or, without a name, the fastest one for matrices
 // of type in that this processor can run and limit, if it names one, allows.

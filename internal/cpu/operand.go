@@ -31,14 +31,14 @@ type operand[T scalar] struct {
 	block  int   // steps that a panel is cut into, if it is; see [asm.Kernels]
 	group  int   // elements to a word
 	offset int32 // what is added to each of them, if they are more than one
-	form   asm.Form
+	packer asm.Packer
 }
 
 // operandA and operandB make the operands of a product. A row of op(A) runs
 // along K as stored; a column of op(B) does when B is transposed.
-func operandA[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) operand[T] {
-	o := newOperand[T](p.A, b.A, !p.A.Trans, p.K, mk.Group, mk.formsA)
-	if mk.Start != nil {
+func operandA[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *microKernel[T]) operand[T] {
+	o := newOperand[T](p.A, b.A, !p.A.Trans, p.K, mk.Group, mk.packersA)
+	if mk.Compensate != nil {
 		o.offset = 128
 	}
 	o.block = mk.Block
@@ -46,21 +46,21 @@ func operandA[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) operand[
 	return o
 }
 
-func operandB[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) operand[T] {
-	o := newOperand[T](p.B, b.B, p.B.Trans, p.K, mk.Group, mk.formsB)
+func operandB[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *microKernel[T]) operand[T] {
+	o := newOperand[T](p.B, b.B, p.B.Trans, p.K, mk.Group, mk.packersB)
 	_, o.scales = p.ScalesOf(b)
 	return o
 }
 
-func newOperand[T scalar](l gemm.Layout, b []byte, alongK bool, depth, group int, f forms) operand[T] {
+func newOperand[T scalar](l gemm.Layout, b []byte, alongK bool, depth, group int, f packers) operand[T] {
 	var o operand[T]
 	o.describe(l, b, alongK, depth, group, f)
 	return o
 }
 
 // describe is [newOperand] for an operand of zeros.
-func (o *operand[T]) describe(l gemm.Layout, b []byte, alongK bool, depth, group int, f forms) {
-	o.raw, o.from, o.ld, o.alongK, o.depth, o.group, o.form = b, l.Type, l.LD, alongK, depth, group, f.of(l.Type)
+func (o *operand[T]) describe(l gemm.Layout, b []byte, alongK bool, depth, group int, f packers) {
+	o.raw, o.from, o.ld, o.alongK, o.depth, o.group, o.packer = b, l.Type, l.LD, alongK, depth, group, f.of(l.Type)
 	if l.Type == dtype.Of[T]() {
 		o.data = dtype.View[T](b)
 	} else {
@@ -90,8 +90,8 @@ func (o *operand[T]) at(x, p int) T {
 
 // runAlong is run for elements along K, from (x, p) on, runAcross for those of neighbouring rows
 // at p: with their scales, if there are any.
-func (o *operand[T]) runAlong(dst []T, x, p int) {
-	o.run(dst, o.index(x, p))
+func (o *operand[T]) copyAlongK(dst []T, x, p int) {
+	o.copyRun(dst, o.index(x, p))
 	if !o.scales.Any() {
 		return
 	}
@@ -104,8 +104,8 @@ func (o *operand[T]) runAlong(dst []T, x, p int) {
 	}
 }
 
-func (o *operand[T]) runAcross(dst []T, x, p int) {
-	o.run(dst, o.index(x, p))
+func (o *operand[T]) copyAcrossRows(dst []T, x, p int) {
+	o.copyRun(dst, o.index(x, p))
 	if o.scales.Any() {
 		for i := range dst {
 			dst[i] *= T(o.scales.At(x+i, p))
@@ -114,27 +114,27 @@ func (o *operand[T]) runAcross(dst []T, x, p int) {
 }
 
 // run copies consecutive elements in memory, from the element at on, to dst.
-func (o *operand[T]) run(dst []T, at int) {
+func (o *operand[T]) copyRun(dst []T, at int) {
 	if o.widen == nil {
 		copy(dst, o.data[at:])
 		return
 	}
-	if whole := len(dst) &^ 7; o.form.Lay != nil && whole > 0 {
-		o.form.Lay(1, whole, word(dst), whole, o.bytes(at), 0)
+	if whole := len(dst) &^ 7; o.packer.Lay != nil && whole > 0 {
+		o.packer.Lay(1, whole, wordAddr(dst), whole, o.addr(at), 0)
 		dst, at = dst[whole:], at+whole
 	}
 	o.widen(dst, o.raw, at)
 }
 
 // word is where dst starts, as the word that its elements are where there are forms.
-func word[T scalar](dst []T) *uint32 { return (*uint32)(unsafe.Pointer(unsafe.SliceData(dst))) }
+func wordAddr[T scalar](dst []T) *uint32 { return (*uint32)(unsafe.Pointer(unsafe.SliceData(dst))) }
 
 // bytes is where the element at stands.
-func (o *operand[T]) bytes(at int) *byte { return &o.raw[at*o.from.Size()] }
+func (o *operand[T]) addr(at int) *byte { return &o.raw[at*o.from.Size()] }
 
 // grouped sets dst to the word of x at a step: the elements of the group side by side,
 // the first in the lowest bits. Beyond the end of K they are zero.
-func (o *operand[T]) grouped(dst *T, x, step int) {
+func (o *operand[T]) packWord(dst *T, x, step int) {
 	bits := 32 / o.group
 	var w uint32
 	for i := range o.group {

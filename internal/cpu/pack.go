@@ -30,9 +30,9 @@ func (o *operand[T]) pack(dst []T, r, x0, n, p0, k int, tmp []T) {
 		}
 		return
 	}
-	rows, steps := o.form8(dst, r, x0, n, p0, k)
-	o.plain(dst, r, x0, 0, rows, p0, steps, k, tmp)
-	o.plain(dst, r, x0, rows, n, p0, 0, k, tmp)
+	rows, steps := o.packVectors(dst, r, x0, n, p0, k)
+	o.packScalar(dst, r, x0, 0, rows, p0, steps, k, tmp)
+	o.packScalar(dst, r, x0, rows, n, p0, 0, k, tmp)
 }
 
 // packBlock packs one block of steps, from p0 on: of n rows, one after the other.
@@ -40,10 +40,10 @@ func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
 	left := min(o.block*o.group, o.depth-p0*o.group) // elements along K
 	first := 0                                       // of the rows that are left to be packed word by word
 	switch ld := o.ld * o.from.Size(); {
-	case o.form.Lay == nil:
+	case o.packer.Lay == nil:
 	case o.alongK: // the words are there already
 		if left == o.block*o.group {
-			asm.FormF32.Lay(n, o.block, word(dst), o.block, o.bytes(o.index(x0, p0*o.group)), ld)
+			asm.PackerF32.Lay(n, o.block, wordAddr(dst), o.block, o.addr(o.index(x0, p0*o.group)), ld)
 			return
 		}
 		for i := range n {
@@ -56,48 +56,48 @@ func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
 		first = n &^ 7
 		whole := left / o.group
 		if whole > 0 {
-			o.form.Lay(whole, first, word(tmp), first, o.bytes(o.index(x0, p0*o.group)), ld)
+			o.packer.Lay(whole, first, wordAddr(tmp), first, o.addr(o.index(x0, p0*o.group)), ld)
 		}
 		clear(tmp[whole*first : o.block*first])
 		for p := 0; p < o.block; p += 8 {
-			asm.FormF32.Zip(first, word(dst[p:]), o.block, (*byte)(unsafe.Pointer(word(tmp[p*first:]))), first*4)
+			asm.PackerF32.Zip(first, wordAddr(dst[p:]), o.block, (*byte)(unsafe.Pointer(wordAddr(tmp[p*first:]))), first*4)
 		}
 		if left%o.group > 0 {
 			for i := range first {
-				o.grouped(&dst[i*o.block+whole], x0+i, p0+whole)
+				o.packWord(&dst[i*o.block+whole], x0+i, p0+whole)
 			}
 		}
 	}
 	for i := first; i < n; i++ {
 		for p := range o.block {
-			o.grouped(&dst[i*o.block+p], x0+i, p0+p)
+			o.packWord(&dst[i*o.block+p], x0+i, p0+p)
 		}
 	}
 }
 
 // form8 packs what the operand's form can, eight rows and along K eight steps at a
 // time, and returns how many rows and steps of them these are.
-func (o *operand[T]) form8(dst []T, r, x0, n, p0, k int) (rows, steps int) {
+func (o *operand[T]) packVectors(dst []T, r, x0, n, p0, k int) (rows, steps int) {
 	steps = min(k, o.depth/o.group-p0)
-	if o.form.Zip == nil || n < 8 || steps == 0 || steps < 8 && o.alongK {
+	if o.packer.Zip == nil || n < 8 || steps == 0 || steps < 8 && o.alongK {
 		return 0, 0
 	}
 	ld, words := o.ld*o.from.Size(), int(unsafe.Sizeof(dst[0]))/4 // of 32 bits, which the forms count
 	if !o.alongK {
 		rows = n &^ 7
-		o.form.Lay(steps, rows*words, word(dst), r*words, o.bytes(o.index(x0, p0*o.group)), ld)
+		o.packer.Lay(steps, rows*words, wordAddr(dst), r*words, o.addr(o.index(x0, p0*o.group)), ld)
 		return rows, steps
 	}
 	steps &^= 7
 	for i := 0; i < n; i += 8 {
 		i := min(i, n-8) // some rows twice, rather than one by one
-		o.form.Zip(steps, word(dst[i:]), r*words, o.bytes(o.index(x0+i, p0*o.group)), ld)
+		o.packer.Zip(steps, wordAddr(dst[i:]), r*words, o.addr(o.index(x0+i, p0*o.group)), ld)
 	}
 	return n, steps
 }
 
 // plain packs the rows from i0 to n, and of each the steps from q0 to k.
-func (o *operand[T]) plain(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
+func (o *operand[T]) packScalar(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
 	if i0 >= n || q0 >= k {
 		return
 	}
@@ -106,14 +106,14 @@ func (o *operand[T]) plain(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
 		clear(dst[end*r:])
 		for p := q0; p < end; p++ {
 			for i := i0; i < n; i++ {
-				o.grouped(&dst[p*r+i], x0+i, p0+p)
+				o.packWord(&dst[p*r+i], x0+i, p0+p)
 			}
 		}
 		return
 	}
 	if !o.alongK {
 		for p := q0; p < k; p++ {
-			o.runAcross(dst[p*r+i0:p*r+n], x0+i0, p0+p)
+			o.copyAcrossRows(dst[p*r+i0:p*r+n], x0+i0, p0+p)
 		}
 		return
 	}
@@ -137,7 +137,7 @@ func (o *operand[T]) plain(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
 	}
 	for ; i < n; i++ {
 		tmp := tmp[:k-q0]
-		o.runAlong(tmp, x0+i, p0+q0)
+		o.copyAlongK(tmp, x0+i, p0+q0)
 		for p, v := range tmp {
 			from[p*r+i] = v
 		}

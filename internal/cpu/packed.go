@@ -39,7 +39,7 @@ func Pack(ctx context.Context, l gemm.Layout, b []byte, o Options) (*Packed, err
 	if err != nil {
 		return nil, err
 	}
-	c, err := chooseHere(o.Kernel, p.A.Type)
+	c, err := chooseCached(o.Kernel, p.A.Type)
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +50,8 @@ func Pack(ctx context.Context, l gemm.Layout, b []byte, o Options) (*Packed, err
 func (k *Kernel) pack(ctx context.Context, p *gemm.Problem, b []byte, threads int) (*Packed, error) {
 	switch {
 	case !k.Multiplies(p.A.Type):
-		return nil, k.noArithmetic(p.A.Type)
-	case k.textbook:
+		return nil, k.errNoArithmetic(p.A.Type)
+	case k.naive:
 		return nil, fmt.Errorf("%w: kernel %s packs nothing", gemm.ErrUnsupported, k.Name)
 	case p.Accum() == dtype.F32:
 		return pack(ctx, k, k.f32, p, b, threads)
@@ -70,15 +70,15 @@ func resultOf(in dtype.Type) dtype.Type {
 }
 
 // prepacked is how a kernel cuts a B of K steps and N columns.
-type prepacked struct {
+type packedLayout struct {
 	k, kc   int // steps, and those of a block
 	columns int // N, rounded up to whole panels
 	size    int // bytes of a word
 }
 
-func (mk *micro[T]) prepacked(p *gemm.Problem) prepacked {
+func (mk *microKernel[T]) newPackedLayout(p *gemm.Problem) packedLayout {
 	k := mk.steps(p.K)
-	cut := prepacked{k: k, kc: mk.blockOf(k), columns: ceilDiv(p.N, mk.NR) * mk.NR, size: p.B.Type.Size()}
+	cut := packedLayout{k: k, kc: mk.blockOf(k), columns: ceilDiv(p.N, mk.NR) * mk.NR, size: p.B.Type.Size()}
 	if mk.Group > 1 || cut.size == 1 {
 		cut.size = int(unsafe.Sizeof(*new(T)))
 	}
@@ -87,33 +87,33 @@ func (mk *micro[T]) prepacked(p *gemm.Problem) prepacked {
 
 // at is where the panel of column j begins in the block from step p0 on, in words; top
 // rows stand above the first step of each panel.
-func (c *prepacked) at(p0, j, top int) int {
+func (c *packedLayout) at(p0, j, top int) int {
 	return p0/c.kc*(top+c.kc)*c.columns + j*(top+min(c.kc, c.k-p0))
 }
 
-func pack[T scalar](ctx context.Context, k *Kernel, mk *micro[T], p *gemm.Problem, b []byte, threads int) (*Packed, error) {
-	cut, top := mk.prepacked(p), mk.top()
+func pack[T scalar](ctx context.Context, k *Kernel, mk *microKernel[T], p *gemm.Problem, b []byte, threads int) (*Packed, error) {
+	cut, top := mk.newPackedLayout(p), mk.headerRows()
 	blocks, panels := ceilDiv(cut.k, cut.kc), cut.columns/mk.NR
 	bytes := (blocks*top + cut.k) * cut.columns * cut.size
 	if err := host.CheckMemory(bytes, fmt.Sprintf("the packed %v matrix", p.B)); err != nil {
 		return nil, err
 	}
-	packed := &Packed{layout: p.B, kernel: k, data: aligned(bytes)}
+	packed := &Packed{layout: p.B, kernel: k, data: allocAligned(bytes)}
 	o := operandB(p, &gemm.Buffers{B: b}, mk)
 	halves := cut.size < int(unsafe.Sizeof(*new(T)))
-	err := Share(ctx, blocks*panels, threads, func(i int) {
+	err := ParallelFor(ctx, blocks*panels, threads, func(i int) {
 		p0, j := i/panels*cut.kc, i%panels*mk.NR
 		deep := min(cut.kc, cut.k-p0)
-		m := borrow(bytesFor[T](deep) + bytesFor[T]((top+deep)*mk.NR))
-		defer m.giveBack()
-		tmp, panel := take[T](&m, deep), take[T](&m, (top+deep)*mk.NR)
+		m := getWorkspace(allocBytes[T](deep) + allocBytes[T]((top+deep)*mk.NR))
+		defer m.put()
+		tmp, panel := alloc[T](&m, deep), alloc[T](&m, (top+deep)*mk.NR)
 		at := cut.at(p0, j, top)
 		if !halves {
 			panel = dtype.View[T](packed.data)[at:][:len(panel)]
 		}
 		o.pack(panel[top*mk.NR:], mk.NR, j, min(mk.NR, p.N-j), p0, deep, tmp)
 		if top > 0 {
-			mk.Start(deep, &panel[0])
+			mk.Compensate(deep, &panel[0])
 		}
 		if halves {
 			narrowing[T](p.B.Type)(packed.data, at, panel)
@@ -127,45 +127,45 @@ func pack[T scalar](ctx context.Context, k *Kernel, mk *micro[T], p *gemm.Proble
 
 // fewRows is how many rows of A halves of B are widened for again and again. (Above, they
 // are widened once for all rows of a tile.)
-const fewRows = 32
+const widenPerTileRows = 32
 
 // rowsInPlace is how many rows of A are read where they lie beside a B that was packed before,
 // which comes from memory: a packed one, of whole tiles, takes as much of L1 as rows of B do.
-const rowsInPlace = 16
+const packedInPlaceRows = 16
 
 // takePacked has the product use a B that was packed before.
-func (d *product[T]) takePacked(p *gemm.Problem, packed *Packed) {
-	d.cut = d.prepacked(p)
-	d.whole = dtype.View[T](packed.data)
-	if d.m <= rowsInPlace && d.canReadInPlace(p) {
+func (d *blocked[T]) usePacked(p *gemm.Problem, packed *Packed) {
+	d.packedLayout = d.newPackedLayout(p)
+	d.packedB = dtype.View[T](packed.data)
+	if d.m <= packedInPlaceRows && d.canReadInPlace(p) {
 		d.packsA = false
 	}
-	if d.halves = d.cut.size < dtype.Of[T]().Size(); d.halves {
+	if d.halves = d.packedLayout.size < dtype.Of[T]().Size(); d.halves {
 		d.b.raw = packed.data
 		switch {
-		case d.m > fewRows:
+		case d.m > widenPerTileRows:
 		case p.B.Type == dtype.F16:
-			d.direct = d.PackedF16
+			d.halfKernel = d.PackedF16
 		case p.B.Type == dtype.BF16:
-			d.direct = d.PackedBF16
+			d.halfKernel = d.PackedBF16
 		}
 	}
 }
 
 // panel is where the block's panel of column j begins, and what is read after it.
-func (d *product[T]) panel(w *place, j, slot int) (b *T, ahead []T) {
-	deep, all := d.top()+w.deep, d.bPack
+func (d *blocked[T]) panel(w *phaseState, j, worker int) (b *T, ahead []T) {
+	deep, all := d.headerRows()+w.deep, d.bPack
 	at := j * deep
-	if d.whole != nil {
-		at, all = d.cut.at(w.p0, w.j0+j, d.top()), d.whole
+	if d.packedB != nil {
+		at, all = d.packedLayout.at(w.p0, w.j0+j, d.headerRows()), d.packedB
 		switch {
-		case d.direct != nil:
+		case d.halfKernel != nil:
 			halves := dtype.View[T](d.b.raw[2*at:])
 			return unsafe.SliceData(halves), halves[min(d.NR*deep/2, len(halves)-1):]
 		case d.halves:
-			panel := d.panelOf(slot)[:w.deep*d.NR]
-			d.b.run(panel, at)
-			return unsafe.SliceData(panel), d.whole[min((at+d.NR*deep)/2, len(d.whole)-1):]
+			panel := d.panelOf(worker)[:w.deep*d.NR]
+			d.b.copyRun(panel, at)
+			return unsafe.SliceData(panel), d.packedB[min((at+d.NR*deep)/2, len(d.packedB)-1):]
 		}
 	}
 	if b, ahead = &all[at], all[at:]; j+d.NR < w.cols {

@@ -19,7 +19,7 @@ func TestPackedSameBits(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for _, k := range Kernels() {
-		if k.textbook || !k.Available() {
+		if k.naive || !k.Available() {
 			continue
 		}
 		small := *k
@@ -58,7 +58,7 @@ func TestPackedSameBits(t *testing.T) {
 
 // noise is memory for l with random values.
 func noise(rng *rand.Rand, l gemm.Layout) []byte {
-	b := aligned(l.Bytes())
+	b := allocAligned(l.Bytes())
 	for i := range l.Len() {
 		v := rng.NormFloat64()
 		if l.Type.Info().Integer {
@@ -79,8 +79,8 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 			t.Fatal(err)
 		}
 		pl.Threads = threads
-		if pl.way > blocked || pl.way == unpacked && hasOwnOrder(k, p) {
-			pl.way = blocked // products bound by memory, and small or narrow ones, are summed in another order
+		if pl.algorithm > algoBlocked || pl.algorithm == algoDirect && hasOwnOrder(k, p) {
+			pl.algorithm = algoBlocked // products bound by memory, and small or narrow ones, are summed in another order
 		}
 		if err := pl.Run(t.Context(), &b); err != nil {
 			t.Fatal(err)
@@ -102,16 +102,16 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 func hasOwnOrder(k *Kernel, p *gemm.Problem) bool {
 	switch p.Accum() {
 	case dtype.F32:
-		return k.f32.ends(p) > 0 || k.f32.starves(p)
+		return k.f32.edgeColumns(p) > 0 || k.f32.isLatencyBound(p)
 	case dtype.F64:
-		return k.f64.ends(p) > 0 || k.f64.starves(p)
+		return k.f64.edgeColumns(p) > 0 || k.f64.isLatencyBound(p)
 	}
 	return false
 }
 
 func TestPackErrors(t *testing.T) {
 	f32 := gemm.Dense(dtype.F32, 8, 8)
-	data := aligned(f32.Bytes())
+	data := allocAligned(f32.Bytes())
 	if _, err := Pack(t.Context(), f32, data, Options{Kernel: "loop"}); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("packed for the loop: %v", err)
 	}

@@ -16,7 +16,7 @@ func Peak(t dtype.Type) float64 {
 		return 0
 	}
 	switch k := c.kernel; {
-	case k.textbook:
+	case k.naive:
 		return 0
 	case t.Info().Accum == dtype.F32:
 		return peak(k.f32.Kernels, 50)

@@ -37,33 +37,33 @@ type Plan struct {
 	Kernel  *Kernel
 	Threads int
 
-	packed   *Packed
-	tile     func(i, j, rows, cols int)
-	way      way
-	named    bool   // whether the kernel was asked for
-	limit    string // what the environment allows, if it says so
-	progress func(done, total int64)
-	trace    *trace // nil outside of tests
+	packed    *Packed
+	onTile    func(i, j, rows, cols int)
+	algorithm algorithm
+	named     bool   // whether the kernel was asked for
+	limit     string // what the environment allows, if it says so
+	progress  func(done, total int64)
+	trace     *trace // nil outside of tests
 }
 
 // way is one of the ways to multiply.
-type way uint8
+type algorithm uint8
 
 const (
-	byTheBook way = iota // the triple loop
-	unpacked             // micro-kernels on A and B where they lie
-	blocked              // the five loops
-	turned               // unpacked, of the transposed product
-	alongN               // along the rows of B and C
-	alongM               // the same for the transposed product
-	dotsOfB              // rows of A times rows of B, of which there are many
-	dotsOfA              // the same, A having the many rows
-	cutAlongK            // K in pieces that are products of their own
+	algoNaive        algorithm = iota // the triple loop
+	algoDirect                        // micro-kernels on A and B where they lie
+	algoBlocked                       // the five loops
+	algoDirectSwapAB                  // unpacked, of the transposed product
+	algoAxpy                          // along the rows of B and C
+	algoAxpySwapAB                    // the same for the transposed product
+	algoDotB                          // rows of A times rows of B, of which there are many
+	algoDotA                          // the same, A having the many rows
+	algoSplitK                        // K in pieces that are products of their own
 )
 
 // leastFlops is the work, for each thread, that makes a helper pay: about 15 µs at the
 // speed of one core with AVX-512, when to wake a helper costs its caller 3.5 µs.
-const leastFlops = 2e6
+const minFlopsPerThread = 2e6
 
 // NewPlan decides how p is computed. The error is ErrUnsupported.
 func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
@@ -75,7 +75,7 @@ func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
 // Decide is [NewPlan] for a plan that is there already, and has nothing: to hand one over takes
 // as long as to decide.
 func (pl *Plan) Decide(p *gemm.Problem, o *Options) error {
-	c, err := chooseHere(o.Kernel, p.A.Type)
+	c, err := chooseCached(o.Kernel, p.A.Type)
 	if err != nil {
 		return err
 	}
@@ -91,100 +91,100 @@ func (pl *Plan) Decide(p *gemm.Problem, o *Options) error {
 		return err
 	}
 	pl.named, pl.limit = c.named, c.limit
-	return pl.by(c.kernel, p, o)
+	return pl.decideFor(c.kernel, p, o)
 }
 
 // by decides how k computes p.
-func (pl *Plan) by(k *Kernel, p *gemm.Problem, o *Options) error {
+func (pl *Plan) decideFor(k *Kernel, p *gemm.Problem, o *Options) error {
 	if !k.Multiplies(p.A.Type) {
-		return k.noArithmetic(p.A.Type)
+		return k.errNoArithmetic(p.A.Type)
 	}
-	pl.Problem, pl.Kernel, pl.Threads = p, k, threads(p, o.Threads)
-	pl.packed, pl.tile, pl.progress = o.Packed, o.Tile, o.Progress
+	pl.Problem, pl.Kernel, pl.Threads = p, k, threadCount(p, o.Threads)
+	pl.packed, pl.onTile, pl.progress = o.Packed, o.Tile, o.Progress
 	if n := o.Config.Threads; n > 0 {
 		pl.Threads = min(n, Workers(o.Threads))
 	}
 	switch {
-	case k.textbook:
+	case k.naive:
 		pl.Threads = 1
 	case o.Packed != nil:
-		pl.way = blocked
+		pl.algorithm = algoBlocked
 	case p.Accum() == dtype.F32:
-		pl.way = k.f32.way(p)
+		pl.algorithm = k.f32.algorithm(p)
 	case p.Accum() == dtype.F64:
-		pl.way = k.f64.way(p)
+		pl.algorithm = k.f64.algorithm(p)
 	default:
-		pl.way = k.i32.way(p)
+		pl.algorithm = k.i32.algorithm(p)
 	}
 	return nil
 }
 
-func (k *Kernel) noArithmetic(in dtype.Type) error {
+func (k *Kernel) errNoArithmetic(in dtype.Type) error {
 	return fmt.Errorf("%w: kernel %s has no arithmetic for matrices of %v", gemm.ErrUnsupported, k.Name, in)
 }
 
 // threads is the number of goroutines for p, asked being what the caller allows.
-func threads(p *gemm.Problem, asked int) int {
+func threadCount(p *gemm.Problem, asked int) int {
 	if splits(p) {
 		return min(Workers(asked), ceilDiv(p.K, pieceDepth(p)))
 	}
-	if p.Flops() < 2*leastFlops {
+	if p.Flops() < 2*minFlopsPerThread {
 		return 1
 	}
-	return int(min(float64(Workers(asked)), p.Flops()/leastFlops))
+	return int(min(float64(Workers(asked)), p.Flops()/minFlopsPerThread))
 }
 
 // way decides between no packing, packing, and the ways of products bound by memory.
-func (mk *micro[T]) way(p *gemm.Problem) way {
-	byDots, xIsA := mk.goesByDots(p)
+func (mk *microKernel[T]) algorithm(p *gemm.Problem) algorithm {
+	byDots, xIsA := mk.usesDots(p)
 	switch {
 	case mk.packing == PackB || mk.packing == PackBoth:
-		return blocked
+		return algoBlocked
 	case mk.packing == "" && splits(p):
-		return cutAlongK
+		return algoSplitK
 	case byDots && xIsA:
-		return dotsOfA
+		return algoDotA
 	case byDots:
-		return dotsOfB
+		return algoDotB
 	case !mk.native(p):
-		return mk.wayOfHalves(p)
-	case mk.flips(p):
-		return turned
-	case mk.goesDirect(p):
-		return unpacked
-	case sweeps(p):
-		return alongN
-	case sweepsFlipped(p):
-		return alongM
+		return mk.algorithmForHalves(p)
+	case mk.usesDirectSwapAB(p):
+		return algoDirectSwapAB
+	case mk.usesDirect(p):
+		return algoDirect
+	case usesAxpy(p):
+		return algoAxpy
+	case usesAxpySwapAB(p):
+		return algoAxpySwapAB
 	case p.B.Trans && isThin(p.M, p.N, p.K, dotsRows):
-		return dotsOfB
-	case !p.A.Trans && isThin(p.N, p.M, p.K, dotsColumns):
-		return dotsOfA
+		return algoDotB
+	case !p.A.Trans && isThin(p.N, p.M, p.K, dotsCols):
+		return algoDotA
 	case mk.packing == PackNothing:
-		return unpacked
+		return algoDirect
 	}
-	return blocked
+	return algoBlocked
 }
 
 // wayOfHalves is way where elements must be widened: to pack them costs as much, but for
 // the large operand of a product bound by memory.
-func (mk *micro[T]) wayOfHalves(p *gemm.Problem) way {
-	rows := sweepRows
+func (mk *microKernel[T]) algorithmForHalves(p *gemm.Problem) algorithm {
+	rows := axpyRows
 	if mk.Group > 1 {
-		rows = wordRows
+		rows = axpyRowsGrouped
 	}
 	switch {
-	case mk.wide.of(p.A.Type).Lay == nil || len(mk.Update) == 0 || !p.ReadsAB() || p.BlockScaled():
+	case mk.wideners.of(p.A.Type).Lay == nil || len(mk.Update) == 0 || !p.ReadsAB() || p.BlockScaled():
 	case !p.B.Trans && isThin(p.M, p.N, p.K, rows):
-		return alongN
+		return algoAxpy
 	case p.A.Trans && isThin(p.N, p.M, p.K, rows):
-		return alongM
+		return algoAxpySwapAB
 	case p.B.Trans && isThin(p.M, p.N, p.K, min(rows, dotsRows)):
-		return dotsOfB
+		return algoDotB
 	case !p.A.Trans && isThin(p.N, p.M, p.K, min(rows, dotsRows)):
-		return dotsOfA
+		return algoDotA
 	}
-	return blocked
+	return algoBlocked
 }
 
 // Why says what decided for the kernel.
@@ -201,7 +201,7 @@ func (pl *Plan) Why() string {
 // Detail is the blocking, in words.
 func (pl *Plan) Detail() string {
 	switch k := pl.Kernel; {
-	case pl.way == byTheBook:
+	case pl.algorithm == algoNaive:
 		return "one thread, nothing blocked or packed"
 	case pl.Problem.Accum() == dtype.F32:
 		return k.f32.detail(pl)
@@ -212,21 +212,21 @@ func (pl *Plan) Detail() string {
 	}
 }
 
-func (mk *micro[T]) detail(pl *Plan) string {
-	switch pl.way {
-	case unpacked:
+func (mk *microKernel[T]) detail(pl *Plan) string {
+	switch pl.algorithm {
+	case algoDirect:
 		packed := "nothing"
 		if mk.packsWhole(pl.Problem) {
 			packed = "B"
 		}
 		return fmt.Sprintf("%d×%d tiles, %s packed", len(mk.Direct), mk.NR, packed)
-	case turned:
+	case algoDirectSwapAB:
 		return fmt.Sprintf("%d×%d tiles of the transposed product, nothing packed", len(mk.Direct), mk.NR)
-	case alongN, alongM:
-		return fmt.Sprintf("along whole rows, %d steps of K at a time", sweepDepth)
-	case dotsOfB, dotsOfA:
+	case algoAxpy, algoAxpySwapAB:
+		return fmt.Sprintf("along whole rows, %d steps of K at a time", axpyDepth)
+	case algoDotB, algoDotA:
 		return fmt.Sprintf("rows times rows, %d at a time", asm.DotRows)
-	case cutAlongK:
+	case algoSplitK:
 		return mk.detailOfPieces(pl)
 	}
 	packed := "packed"
@@ -242,9 +242,9 @@ func (mk *micro[T]) detail(pl *Plan) string {
 }
 
 // detailOfPieces describes a product that is cut along K.
-func (mk *micro[T]) detailOfPieces(pl *Plan) string {
+func (mk *microKernel[T]) detailOfPieces(pl *Plan) string {
 	piece := pieceOf(pl.Problem, pieceDepth(pl.Problem))
-	one := Plan{Problem: &piece, Kernel: pl.Kernel, way: mk.way(&piece)}
+	one := Plan{Problem: &piece, Kernel: pl.Kernel, algorithm: mk.algorithm(&piece)}
 	return fmt.Sprintf("split-K, %d steps of K at a time: %s", piece.K, mk.detail(&one))
 }
 
@@ -266,7 +266,7 @@ func (pl *Plan) Run(ctx context.Context, b *gemm.Buffers) error {
 func (pl *Plan) runGated(ctx context.Context, b *gemm.Buffers) error {
 	other := pl.Problem.Other()
 	var first Plan
-	if err := first.by(pl.Kernel, &other, &Options{Threads: pl.Threads, Progress: halfOf(pl.progress, 0)}); err != nil {
+	if err := first.decideFor(pl.Kernel, &other, &Options{Threads: pl.Threads, Progress: halfProgress(pl.progress, 0)}); err != nil {
 		return err
 	}
 	sums := dtype.Bytes(make([]float64, (other.C.Bytes()+7)/8))
@@ -276,12 +276,12 @@ func (pl *Plan) runGated(ctx context.Context, b *gemm.Buffers) error {
 	with := *b
 	with.Extras[gemm.Up] = sums
 	second := *pl
-	second.progress = halfOf(pl.progress, 1)
+	second.progress = halfProgress(pl.progress, 1)
 	return second.multiply(ctx, &with)
 }
 
 // halfOf is the progress of the first or of the second of two products of equal work.
-func halfOf(f func(done, total int64), n int64) func(done, total int64) {
+func halfProgress(f func(done, total int64), n int64) func(done, total int64) {
 	if f == nil {
 		return nil
 	}
@@ -292,98 +292,98 @@ func halfOf(f func(done, total int64), n int64) func(done, total int64) {
 func (pl *Plan) multiply(ctx context.Context, b *gemm.Buffers) error {
 	switch k := pl.Kernel; pl.Problem.Accum() {
 	case dtype.F32:
-		return carryOut(ctx, pl, k.f32, b, func(r *run) *jobs[float32] { return &r.f32 })
+		return execute(ctx, pl, k.f32, b, func(r *execution) *gemmJobs[float32] { return &r.f32 })
 	case dtype.F64:
-		return carryOut(ctx, pl, k.f64, b, func(r *run) *jobs[float64] { return &r.f64 })
+		return execute(ctx, pl, k.f64, b, func(r *execution) *gemmJobs[float64] { return &r.f64 })
 	default:
-		return carryOut(ctx, pl, k.i32, b, func(r *run) *jobs[int32] { return &r.i32 })
+		return execute(ctx, pl, k.i32, b, func(r *execution) *gemmJobs[int32] { return &r.i32 })
 	}
 }
 
 // run is what a product under way needs besides its plan, kept for the next one.
-type run struct {
-	crew   crew
-	memory memory
-	places []place // one for each slot
-	f32    jobs[float32]
-	f64    jobs[float64]
-	i32    jobs[int32]
+type execution struct {
+	executor  executor
+	workspace workspace
+	states    []phaseState // one for each slot
+	f32       gemmJobs[float32]
+	f64       gemmJobs[float64]
+	i32       gemmJobs[int32]
 }
 
-var runs = sync.Pool{New: func() any { return new(run) }}
+var executions = sync.Pool{New: func() any { return new(execution) }}
 
 // jobs has room for a product in each of the ways to multiply.
-type jobs[T scalar] struct {
-	textbook textbook[T]
-	direct   direct[T]
-	flipped  flipped[T]
-	sweep    sweep[T]
-	dots     dots[T]
-	splitK   splitK[T]
-	product  product[T]
+type gemmJobs[T scalar] struct {
+	naive   naive[T]
+	direct  direct[T]
+	swapAB  swapAB[T]
+	axpy    axpy[T]
+	dots    dots[T]
+	splitK  splitK[T]
+	blocked blocked[T]
 }
 
 // job is a task that computes a product, and needs memory for that.
-type job interface {
-	task
+type gemmJob interface {
+	job
 	bytes() int
-	use(m *memory, places []place)
+	bind(m *workspace, states []phaseState)
 	reset() // forgets the product, and so the caller's memory
 }
 
 // carryOut computes the product in the way that was decided.
-func carryOut[T scalar](ctx context.Context, pl *Plan, mk *micro[T], b *gemm.Buffers, jobsOf func(*run) *jobs[T]) error {
-	if pl.way == unpacked {
+func execute[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gemm.Buffers, jobsOf func(*execution) *gemmJobs[T]) error {
+	if pl.algorithm == algoDirect {
 		var d direct[T]
 		d.prepare(pl, mk, b)
 		if pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
 			// The smallest products: what the rest of this function costs is worth sparing.
 			n := d.bytes()
 			if n == 0 {
-				return d.alone(ctx)
+				return d.runSerial(ctx)
 			}
-			m := borrow(n)
-			d.use(&m, nil)
-			err := d.alone(ctx)
-			m.giveBack()
+			m := getWorkspace(n)
+			d.bind(&m, nil)
+			err := d.runSerial(ctx)
+			m.put()
 			return err
 		}
-		r := runs.Get().(*run)
-		defer runs.Put(r)
+		r := executions.Get().(*execution)
+		defer executions.Put(r)
 		own := &jobsOf(r).direct
 		*own = d
 		return r.execute(ctx, pl, own)
 	}
-	r := runs.Get().(*run)
-	defer runs.Put(r)
+	r := executions.Get().(*execution)
+	defer executions.Put(r)
 	return r.execute(ctx, pl, jobsOf(r).prepare(pl, mk, b))
 }
 
 // prepare lays out the product in the way that was decided. The smallest products, which are
 // unpacked, are laid out by [carryOut] itself.
-func (at *jobs[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) job {
-	switch pl.way {
-	case byTheBook:
-		at.textbook = newTextbook[T](pl, b)
-		return &at.textbook
-	case unpacked:
+func (at *gemmJobs[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) gemmJob {
+	switch pl.algorithm {
+	case algoNaive:
+		at.naive = newNaive[T](pl, b)
+		return &at.naive
+	case algoDirect:
 		at.direct.prepare(pl, mk, b)
 		return &at.direct
-	case turned:
-		at.flipped.prepare(pl, mk, b)
-		return &at.flipped
-	case alongN, alongM:
-		at.sweep.prepare(pl, mk, b, pl.way == alongM)
-		return &at.sweep
-	case dotsOfB, dotsOfA:
-		at.dots.prepare(pl, mk, b, pl.way == dotsOfA)
+	case algoDirectSwapAB:
+		at.swapAB.prepare(pl, mk, b)
+		return &at.swapAB
+	case algoAxpy, algoAxpySwapAB:
+		at.axpy.prepare(pl, mk, b, pl.algorithm == algoAxpySwapAB)
+		return &at.axpy
+	case algoDotB, algoDotA:
+		at.dots.prepare(pl, mk, b, pl.algorithm == algoDotA)
 		return &at.dots
-	case cutAlongK:
+	case algoSplitK:
 		at.splitK.prepare(pl, mk, b)
 		return &at.splitK
 	default:
-		at.product = newProduct(pl, mk, b)
-		return &at.product
+		at.blocked = newBlocked(pl, mk, b)
+		return &at.blocked
 	}
 }
 
@@ -400,28 +400,28 @@ func (pl *Plan) Memory() int {
 	}
 	switch k := pl.Kernel; p.Accum() {
 	case dtype.F32:
-		return n + workspace(pl, k.f32)
+		return n + planWorkspaceBytes(pl, k.f32)
 	case dtype.F64:
-		return n + workspace(pl, k.f64)
+		return n + planWorkspaceBytes(pl, k.f64)
 	default:
-		return n + workspace(pl, k.i32)
+		return n + planWorkspaceBytes(pl, k.i32)
 	}
 }
 
 // workspace returns the bytes of a product's workspace, which do not depend on its buffers.
-func workspace[T scalar](pl *Plan, mk *micro[T]) int {
-	var at jobs[T]
+func planWorkspaceBytes[T scalar](pl *Plan, mk *microKernel[T]) int {
+	var at gemmJobs[T]
 	return at.prepare(pl, mk, &gemm.Buffers{}).bytes() + 2*hugePage
 }
 
 // execute computes j with the memory that it needs, and resets it.
-func (r *run) execute(ctx context.Context, pl *Plan, j job) error {
+func (r *execution) execute(ctx context.Context, pl *Plan, j gemmJob) error {
 	defer j.reset() // also if a function of the caller's panics
-	r.crew.trace = pl.trace
-	r.memory = borrow(j.bytes())
-	r.places = slices.Grow(r.places[:0], pl.Threads)[:pl.Threads]
-	j.use(&r.memory, r.places)
-	err := r.crew.execute(ctx, j, pl.Threads, pl.progress)
-	r.memory.giveBack()
+	r.executor.trace = pl.trace
+	r.workspace = getWorkspace(j.bytes())
+	r.states = slices.Grow(r.states[:0], pl.Threads)[:pl.Threads]
+	j.bind(&r.workspace, r.states)
+	err := r.executor.run(ctx, j, pl.Threads, pl.progress)
+	r.workspace.put()
 	return err
 }

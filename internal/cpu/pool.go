@@ -17,42 +17,42 @@ import (
 // Go scheduler takes 60 µs and more for a channel's receiver and wakes one thread at a
 // time, so that the fifteenth would come after a millisecond (measured on two cores of
 // a Xeon, in a virtual machine).
-var helpers struct {
+var pool struct {
 	sync.Mutex
-	idle    []*helper // those without work, the last to have become so at the end
+	idle    []*poolWorker // those without work, the last to have become so at the end
 	started int
 }
 
-type helper struct {
-	job  atomic.Pointer[crew] // the crew that wants it
-	slot int                  // that it has there
+type poolWorker struct {
+	assigned atomic.Pointer[executor] // the crew that wants it
+	index    int                      // that it has there
 	sleeper
 	_ [2 * cacheLine]byte
 }
 
 const (
-	spinTime = 100 * time.Microsecond
-	pauses   = 8 // between two looks: 0.2 to 0.5 µs
+	spinTime   = 100 * time.Microsecond
+	spinPauses = 8 // between two looks: 0.2 to 0.5 µs
 )
 
 // recruit appends up to n helpers to list, idle ones or new ones: there are never more
 // than GOMAXPROCS less one.
-func recruit(list []*helper, n int) []*helper {
+func acquireWorkers(list []*poolWorker, n int) []*poolWorker {
 	if n == 0 {
 		return list
 	}
 	most := runtime.GOMAXPROCS(0) - 1
 	n = min(n, most)
-	helpers.Lock()
-	defer helpers.Unlock()
-	for range min(n, len(helpers.idle)) {
-		last := len(helpers.idle) - 1
-		list = append(list, helpers.idle[last])
-		helpers.idle = helpers.idle[:last]
+	pool.Lock()
+	defer pool.Unlock()
+	for range min(n, len(pool.idle)) {
+		last := len(pool.idle) - 1
+		list = append(list, pool.idle[last])
+		pool.idle = pool.idle[:last]
 	}
-	for len(list) < n && helpers.started < most {
-		helpers.started++
-		h := new(helper)
+	for len(list) < n && pool.started < most {
+		pool.started++
+		h := new(poolWorker)
 		go h.run()
 		list = append(list, h)
 	}
@@ -60,48 +60,48 @@ func recruit(list []*helper, n int) []*helper {
 }
 
 // release makes helpers that have no job idle.
-func release(list []*helper) {
+func releaseWorkers(list []*poolWorker) {
 	if len(list) == 0 {
 		return
 	}
-	helpers.Lock()
-	helpers.idle = append(helpers.idle, list...)
-	helpers.Unlock()
+	pool.Lock()
+	pool.idle = append(pool.idle, list...)
+	pool.Unlock()
 }
 
 // callUp wakes those two of the list whom slot has to wake: each wakes two, so that all
 // are awake after as many steps as a tree has levels.
-func callUp(list []*helper, slot int) {
-	for _, child := range [2]int{2*slot + 1, 2*slot + 2} {
+func wakeChildren(list []*poolWorker, worker int) {
+	for _, child := range [2]int{2*worker + 1, 2*worker + 2} {
 		if child <= len(list) {
 			list[child-1].wake()
 		}
 	}
 }
 
-func (h *helper) run() {
+func (h *poolWorker) run() {
 	for {
-		c := h.rest()
-		if h.job.CompareAndSwap(c, nil) { // or it was taken back
-			c.came.Add(1)
-			callUp(c.helpers, h.slot)
-			c.trace.arrive(h.slot)
-			c.work(h.slot)
+		c := h.waitForJob()
+		if h.assigned.CompareAndSwap(c, nil) { // or it was taken back
+			c.joined.Add(1)
+			wakeChildren(c.workers, h.index)
+			c.trace.join(h.index)
+			c.runPhases(h.index)
 			c.left.Add(1)
 		}
 	}
 }
 
 // rest returns when there is a job.
-func (h *helper) rest() *crew {
+func (h *poolWorker) waitForJob() *executor {
 	for {
-		for start := time.Now(); time.Since(start) < spinTime; asm.Pause(pauses) {
-			if c := h.job.Load(); c != nil {
+		for start := time.Now(); time.Since(start) < spinTime; asm.Pause(spinPauses) {
+			if c := h.assigned.Load(); c != nil {
 				return c
 			}
 		}
-		h.lieDown()
-		if h.job.Load() == nil {
+		h.prepareSleep()
+		if h.assigned.Load() == nil {
 			h.sleep()
 		}
 	}

@@ -30,17 +30,17 @@ type phased struct {
 
 func (p *phased) phases() int { return len(p.sizes) }
 
-func (p *phased) enter(phase, slot int) int {
-	p.at[slot].Store(int64(phase))
+func (p *phased) enter(phase, worker int) int {
+	p.at[worker].Store(int64(phase))
 	return p.sizes[phase]
 }
 
-func (p *phased) do(_, slot int) {
-	at := int(p.at[slot].Load())
-	if !p.taken[slot].CompareAndSwap(false, true) {
+func (p *phased) do(_, worker int) {
+	at := int(p.at[worker].Load())
+	if !p.taken[worker].CompareAndSwap(false, true) {
 		p.shared.Add(1)
 	}
-	defer p.taken[slot].Store(false)
+	defer p.taken[worker].Store(false)
 	now := p.running.Add(1)
 	for most := p.most.Load(); now > most && !p.most.CompareAndSwap(most, now); most = p.most.Load() {
 	}
@@ -60,7 +60,7 @@ func TestPhasesFollowEachOther(t *testing.T) {
 	for _, threads := range []int{1, 2, 8} {
 		p := &phased{sizes: []int{3, 0, 1, 50, 7, 0}, whileBusy: runtime.Gosched}
 		p.done = make([]atomic.Int64, len(p.sizes))
-		if err := new(crew).execute(t.Context(), p, threads, nil); err != nil {
+		if err := new(executor).run(t.Context(), p, threads, nil); err != nil {
 			t.Fatal(err)
 		}
 		for phase, want := range p.sizes {
@@ -82,11 +82,11 @@ func TestPhasesFollowEachOther(t *testing.T) {
 
 // However many tasks run at once, there are never more helpers than GOMAXPROCS
 // less one, and none is left with a task that has ended.
-func TestHelpersAreBounded(t *testing.T) {
+func TestWorkersAreBounded(t *testing.T) {
 	before := runtime.NumGoroutine()
-	helpers.Lock()
-	limit := max(helpers.started, runtime.GOMAXPROCS(0)-1) // there were more processors before
-	helpers.Unlock()
+	pool.Lock()
+	limit := max(pool.started, runtime.GOMAXPROCS(0)-1) // there were more processors before
+	pool.Unlock()
 	const callers = 20
 	var wg sync.WaitGroup
 	for range callers {
@@ -94,16 +94,16 @@ func TestHelpersAreBounded(t *testing.T) {
 			for range 20 {
 				p := &phased{sizes: []int{5, 5}}
 				p.done = make([]atomic.Int64, 2)
-				if err := new(crew).execute(context.Background(), p, 4, nil); err != nil {
+				if err := new(executor).run(context.Background(), p, 4, nil); err != nil {
 					t.Error(err)
 				}
 			}
 		})
 	}
 	wg.Wait()
-	helpers.Lock()
-	started := helpers.started
-	helpers.Unlock()
+	pool.Lock()
+	started := pool.started
+	pool.Unlock()
 	if started > limit {
 		t.Errorf("%d helpers, want at most %d", started, limit)
 	}
@@ -115,13 +115,13 @@ func TestHelpersAreBounded(t *testing.T) {
 }
 
 // A task that is cancelled returns only when nothing of it runs any more.
-func TestCancelledTaskLeavesNothingRunning(t *testing.T) {
+func TestCancelledJobLeavesNothingRunning(t *testing.T) {
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := &phased{sizes: []int{1000}, whileBusy: func() { time.Sleep(10 * time.Microsecond) }}
 		p.done = make([]atomic.Int64, 1)
 		time.AfterFunc(200*time.Microsecond, cancel)
-		err := new(crew).execute(ctx, p, 4, nil)
+		err := new(executor).run(ctx, p, 4, nil)
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("error %v, want context.Canceled", err)
 		}
@@ -145,7 +145,7 @@ func TestPanicLeavesNothingRunning(t *testing.T) {
 				t.Error("no panic")
 			}
 		}()
-		_ = new(crew).execute(t.Context(), p, 4, func(done, _ int64) {
+		_ = new(executor).run(t.Context(), p, 4, func(done, _ int64) {
 			if done > 10 {
 				panic("enough")
 			}
@@ -154,17 +154,17 @@ func TestPanicLeavesNothingRunning(t *testing.T) {
 	if n := p.running.Load(); n != 0 {
 		t.Errorf("%d items still run", n)
 	}
-	helpers.Lock()
-	defer helpers.Unlock()
-	if len(helpers.idle) != helpers.started {
-		t.Errorf("%d helpers of %d are idle", len(helpers.idle), helpers.started)
+	pool.Lock()
+	defer pool.Unlock()
+	if len(pool.idle) != pool.started {
+		t.Errorf("%d helpers of %d are idle", len(pool.idle), pool.started)
 	}
 }
 
 // However late helpers come, and however often a crew is used again, each item is done
 // once, by one goroutine at a time in each slot. The rests between tasks are about as
 // long as helpers look out for work, so that some spin and some sleep, or are about to.
-func TestHelpersComeAtAnyTime(t *testing.T) {
+func TestWorkersJoinAtAnyTime(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -172,7 +172,7 @@ func TestHelpersComeAtAnyTime(t *testing.T) {
 	if testing.Short() {
 		rounds = 100
 	}
-	var c crew
+	var c executor
 	for range rounds {
 		p := &phased{sizes: []int{random.IntN(20), random.IntN(20), random.IntN(20)}}
 		p.done = make([]atomic.Int64, len(p.sizes))
@@ -180,7 +180,7 @@ func TestHelpersComeAtAnyTime(t *testing.T) {
 			p.whileBusy = runtime.Gosched
 		}
 		threads := 1 + random.IntN(8)
-		if err := c.execute(t.Context(), p, threads, nil); err != nil {
+		if err := c.run(t.Context(), p, threads, nil); err != nil {
 			t.Fatal(err)
 		}
 		for phase, want := range p.sizes {
@@ -198,19 +198,19 @@ func TestHelpersComeAtAnyTime(t *testing.T) {
 }
 
 // A share is drawn to its end and no further, from whichever phase.
-func TestShareIsDrawnOnce(t *testing.T) {
-	var s share
+func TestQueuePopsEachTaskOnce(t *testing.T) {
+	var s taskQueue
 	for _, phase := range [][2]int64{{0, 3}, {3, 3}, {10, 12}} {
 		for want := phase[0]; want < phase[1]; want++ {
-			if got, ok := s.draw(phase[0], phase[1]); !ok || got != want {
+			if got, ok := s.pop(phase[0], phase[1]); !ok || got != want {
 				t.Errorf("in %v: %d, %v, want %d", phase, got, ok, want)
 			}
 		}
-		if got, ok := s.draw(phase[0], phase[1]); ok {
+		if got, ok := s.pop(phase[0], phase[1]); ok {
 			t.Errorf("beyond %v: %d", phase, got)
 		}
 	}
-	if got, ok := s.draw(0, 3); ok {
+	if got, ok := s.pop(0, 3); ok {
 		t.Errorf("of a phase that is over: %d", got)
 	}
 }
@@ -222,10 +222,10 @@ func TestTilesCoverC(t *testing.T) {
 			p, b := random(t, dtype.F32, size[0], size[1], size[2])
 			mk := *kernels[1].f32 // the one in plain Go
 			mk.mc, mk.kc, mk.ms, mk.ns = 16, 64, 80, 96
-			d := newProduct(&Plan{Problem: &p, Threads: threads}, &mk, &b)
-			var m memory
-			m.free = aligned(d.bytes())
-			d.use(&m, make([]place, threads))
+			d := newBlocked(&Plan{Problem: &p, Threads: threads}, &mk, &b)
+			var m workspace
+			m.free = allocAligned(d.bytes())
+			d.bind(&m, make([]phaseState, threads))
 			sum := make([]int, len(d.c)) // how often each element was computed
 			d.Packed = func(_ int, _, _, c, _ *float32, ldc, m, n int, _, _ float32) {
 				at := int(uintptr(unsafe.Pointer(c))-uintptr(unsafe.Pointer(&d.c[0]))) / 4
@@ -236,11 +236,11 @@ func TestTilesCoverC(t *testing.T) {
 				}
 			}
 			for phase := range d.phases() {
-				for slot := range threads {
-					d.enter(phase, slot)
+				for worker := range threads {
+					d.enter(phase, worker)
 				}
-				for item := range d.enter(phase, 0) {
-					d.do(item, item%threads)
+				for task := range d.enter(phase, 0) {
+					d.do(task, task%threads)
 				}
 			}
 			for i, n := range sum {
@@ -254,10 +254,10 @@ func TestTilesCoverC(t *testing.T) {
 
 // What lies idle is bounded, what is borrowed is whole, and a second loan of the same
 // size takes what the first gave back.
-func TestMemoryIsBounded(t *testing.T) {
-	var loans []memory
+func TestWorkspaceIsBounded(t *testing.T) {
+	var loans []workspace
 	for range 20 {
-		m := borrow(8 << 20)
+		m := getWorkspace(8 << 20)
 		if len(m.all) < 8<<20 || len(m.free) != len(m.all) {
 			t.Fatalf("%d bytes, %d of them free", len(m.all), len(m.free))
 		}
@@ -265,28 +265,28 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 	last := &loans[len(loans)-1].all[0]
 	for i := range loans {
-		loans[i].giveBack()
+		loans[i].put()
 	}
-	idle.Lock()
+	freeList.Lock()
 	total := 0
-	for _, m := range idle.list {
+	for _, m := range freeList.list {
 		total += len(m.all)
 	}
-	if total != idle.bytes || total > maxIdle {
-		t.Errorf("%d bytes lie idle, %d by the books, want at most %d", total, idle.bytes, maxIdle)
+	if total != freeList.bytes || total > maxFreeBytes {
+		t.Errorf("%d bytes lie idle, %d by the books, want at most %d", total, freeList.bytes, maxFreeBytes)
 	}
-	idle.Unlock()
-	again := borrow(1 << 20)
+	freeList.Unlock()
+	again := getWorkspace(1 << 20)
 	if &again.all[0] != last {
 		t.Error("what was given back last is not lent first")
 	}
-	again.giveBack()
-	large := borrow(maxIdle + 1)
-	large.giveBack()
-	idle.Lock()
-	defer idle.Unlock()
-	if idle.bytes > maxIdle {
-		t.Errorf("%d bytes lie idle", idle.bytes)
+	again.put()
+	large := getWorkspace(maxFreeBytes + 1)
+	large.put()
+	freeList.Lock()
+	defer freeList.Unlock()
+	if freeList.bytes > maxFreeBytes {
+		t.Errorf("%d bytes lie idle", freeList.bytes)
 	}
 }
 

@@ -56,10 +56,10 @@ func TestSchedule(t *testing.T) {
 func checkSchedule(t *testing.T) {
 	const threads = 3
 	_, tr := scheduleOf(t, 300, threads, 0)
-	var items int
-	for i, s := range tr.slots {
-		items += s.items
-		if s.busy+s.waiting > s.last+tr.took || s.items > 0 && (s.first > s.last || s.stolen > s.items) {
+	var tasks int
+	for i, s := range tr.workers {
+		tasks += s.tasks
+		if s.busy+s.waiting > s.last+tr.took || s.tasks > 0 && (s.first > s.last || s.stolen > s.tasks) {
 			t.Errorf("slot %d of %d in %v: %+v", i, threads, tr.took, s)
 		}
 	}
@@ -74,8 +74,8 @@ func checkSchedule(t *testing.T) {
 	if err := pl.Run(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
-	if int64(items) != want {
-		t.Errorf("%d items, want %d", items, want)
+	if int64(tasks) != want {
+		t.Errorf("%d items, want %d", tasks, want)
 	}
 }
 
@@ -111,9 +111,9 @@ func (t *trace) String() string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "  %4s %10s %10s %10s %10s %10s %6s %6s\n", "slot", "came", "first", "last", "busy", "waiting", "items", "others")
 	us := func(d time.Duration) string { return fmt.Sprintf("%.1fµs", float64(d.Nanoseconds())/1e3) }
-	for i := range t.slots {
-		x := &t.slots[i]
-		fmt.Fprintf(&s, "  %4d %10s %10s %10s %10s %10s %6d %6d\n", i, us(x.arrived), us(x.first), us(x.last), us(x.busy), us(x.waiting), x.items, x.stolen)
+	for i := range t.workers {
+		x := &t.workers[i]
+		fmt.Fprintf(&s, "  %4d %10s %10s %10s %10s %10s %6d %6d\n", i, us(x.joined), us(x.first), us(x.last), us(x.busy), us(x.waiting), x.tasks, x.stolen)
 	}
 	return s.String()
 }

@@ -11,7 +11,7 @@ import (
 type sleeper struct{ down atomic.Uint32 }
 
 // lieDown says that sleep may follow: from here on, wake ends it.
-func (s *sleeper) lieDown() { s.down.Store(1) }
+func (s *sleeper) prepareSleep() { s.down.Store(1) }
 
 // sleep returns when wake was called after lieDown.
 func (s *sleeper) sleep() {

@@ -11,14 +11,14 @@ type sleeper struct {
 	down bool
 }
 
-// lieDown says that sleep may follow: from here on, wake ends it.
-func (s *sleeper) lieDown() {
+// prepareSleep says that sleep may follow: from here on, wake ends it.
+func (s *sleeper) prepareSleep() {
 	s.mu.Lock()
 	s.down, s.cond.L = true, &s.mu
 	s.mu.Unlock()
 }
 
-// sleep returns when wake was called after lieDown.
+// sleep returns when wake was called after prepareSleep.
 func (s *sleeper) sleep() {
 	s.mu.Lock()
 	for s.down {

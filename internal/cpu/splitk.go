@@ -14,10 +14,10 @@ import (
 // The first phase sums parts, runs of consecutive pieces, each beside C. The second adds the sums
 // of the parts in order. The cuts depend on the shape alone, and so do the bits of C.
 type splitK[T scalar] struct {
-	*micro[T]
+	*microKernel[T]
 	kernel       *Kernel
 	piece        gemm.Problem // the first piece
-	way          way          // of each piece
+	algorithm    algorithm    // of each piece
 	k            int
 	a, b         []byte
 	stepA, stepB int // bytes from one step of K to the next
@@ -25,9 +25,9 @@ type splitK[T scalar] struct {
 	sums         []T // M×N for each part
 	c            target[T]
 	alpha, beta  T
-	memory       []T // finishing elements for each slot
+	scratch      []T // finishing elements for each slot
 	threads      int
-	places       []place
+	states       []phaseState
 }
 
 const (
@@ -70,12 +70,12 @@ func setDepth(p *gemm.Problem, k int) {
 }
 
 // prepare lays out the product for a d of zeros.
-func (d *splitK[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
+func (d *splitK[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	p := pl.Problem
 	depth := pieceDepth(p)
-	d.micro, d.kernel, d.k, d.alpha, d.threads = mk, pl.Kernel, p.K, alphaOf[T](p), pl.Threads
+	d.microKernel, d.kernel, d.k, d.alpha, d.threads = mk, pl.Kernel, p.K, alphaOf[T](p), pl.Threads
 	d.piece = pieceOf(p, depth)
-	d.way = mk.way(&d.piece)
+	d.algorithm = mk.algorithm(&d.piece)
 	d.a, d.stepA = b.A, p.A.Type.Size()
 	if p.A.Trans {
 		d.stepA *= p.A.LD
@@ -85,7 +85,7 @@ func (d *splitK[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers) {
 		d.stepB *= p.B.LD
 	}
 	d.c.prepare(pl, mk, b, false)
-	d.beta = d.c.old(T(p.Beta))
+	d.beta = d.c.beta(T(p.Beta))
 	d.deep = ceilDiv(ceilDiv(p.K, depth), maxParts) * depth
 	d.parts = ceilDiv(p.K, d.deep)
 }
@@ -94,31 +94,31 @@ func (d *splitK[T]) reset() { *d = splitK[T]{} }
 
 func (d *splitK[T]) bytes() int {
 	m, n := d.piece.M, d.piece.N
-	return bytesFor[T](d.parts*m*n) + d.c.bytes(m, n) + bytesFor[T](d.threads*finishing)
+	return allocBytes[T](d.parts*m*n) + d.c.bytes(m, n) + allocBytes[T](d.threads*epilogueCols)
 }
 
-func (d *splitK[T]) use(m *memory, places []place) {
-	d.places = places
-	d.sums = take[T](m, d.parts*d.piece.M*d.piece.N)
-	d.c.use(m, d.piece.M, d.piece.N)
-	d.memory = take[T](m, d.threads*finishing)
+func (d *splitK[T]) bind(m *workspace, states []phaseState) {
+	d.states = states
+	d.sums = alloc[T](m, d.parts*d.piece.M*d.piece.N)
+	d.c.bind(m, d.piece.M, d.piece.N)
+	d.scratch = alloc[T](m, d.threads*epilogueCols)
 }
 
 func (d *splitK[T]) phases() int { return 2 }
 
-func (d *splitK[T]) enter(phase, slot int) (items int) {
-	d.places[slot].computing = phase == 0
+func (d *splitK[T]) enter(phase, worker int) (tasks int) {
+	d.states[worker].computing = phase == 0
 	if phase == 0 {
 		return d.parts
 	}
 	return ceilDiv(d.piece.M, splitRows)
 }
 
-func (d *splitK[T]) do(item, slot int) {
-	if d.places[slot].computing {
-		d.sum(item)
+func (d *splitK[T]) do(task, worker int) {
+	if d.states[worker].computing {
+		d.sum(task)
 	} else {
-		d.add(item*splitRows, d.memory[slot*finishing:][:finishing])
+		d.add(task*splitRows, d.scratch[worker*epilogueCols:][:epilogueCols])
 	}
 }
 
@@ -136,7 +136,7 @@ func (d *splitK[T]) sum(part int) {
 	q := pieces.Get().(*piece)
 	defer pieces.Put(q)
 	q.problem = d.piece
-	q.plan = Plan{Problem: &q.problem, Kernel: d.kernel, Threads: 1, way: d.way}
+	q.plan = Plan{Problem: &q.problem, Kernel: d.kernel, Threads: 1, algorithm: d.algorithm}
 	size := d.piece.M * d.piece.N
 	q.buffers.C = dtype.Bytes(d.sums[part*size:][:size])
 	first, end := part*d.deep, min((part+1)*d.deep, d.k)
@@ -159,7 +159,7 @@ func (d *splitK[T]) add(i int, tmp []T) {
 	for r := range rows {
 		d.c.add(i+r, 0, sums[r*n:][:n], d.alpha, d.beta)
 	}
-	d.c.done(i, 0, rows, n, tmp)
+	d.c.finish(i, 0, rows, n, tmp)
 }
 
 // accumulate adds src to dst.

@@ -15,7 +15,7 @@ func TestSplitK(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for _, k := range Kernels() {
-		if k.textbook || !k.Available() {
+		if k.naive || !k.Available() {
 			continue
 		}
 		for _, typ := range []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.I8} {
@@ -31,9 +31,9 @@ func TestSplitK(t *testing.T) {
 						if (testing.Short() || typ != dtype.F32 || n > 0) && trans != i%4 {
 							continue
 						}
-						p, b := thin(t, rng, typ, out, [3]int{side[0], side[1], splitDepth(side[0], side[1], typ) + rng.IntN(999)}, trans)
-						if way := checkThin(t, k, &p, b, 1+rng.IntN(8)); way != cutAlongK {
-							t.Errorf("%s: %v: way %d, want split-K", k.Name, &p, way)
+						p, b := thinProblem(t, rng, typ, out, [3]int{side[0], side[1], splitDepth(side[0], side[1], typ) + rng.IntN(999)}, trans)
+						if algorithm := checkAgainstNaive(t, k, &p, b, 1+rng.IntN(8)); algorithm != algoSplitK {
+							t.Errorf("%s: %v: way %d, want split-K", k.Name, &p, algorithm)
 						}
 					}
 				}
@@ -66,7 +66,7 @@ func TestPieces(t *testing.T) {
 		if got := ceilDiv(s.k, pieceDepth(&p)); got != s.pieces {
 			t.Errorf("%v: %d pieces, want %d", &p, got, s.pieces)
 		}
-		if got, want := threads(&p, 0), min(Workers(0), s.pieces); got != want {
+		if got, want := threadCount(&p, 0), min(Workers(0), s.pieces); got != want {
 			t.Errorf("%v: %d threads, want %d", &p, got, want)
 		}
 		pl, err := NewPlan(&p, Options{})
@@ -74,7 +74,7 @@ func TestPieces(t *testing.T) {
 			t.Fatal(err)
 		}
 		var d splitK[float32]
-		d.prepare(&pl, pl.Kernel.f32, &gemm.Buffers{C: aligned(p.C.Bytes())})
+		d.prepare(&pl, pl.Kernel.f32, &gemm.Buffers{C: allocAligned(p.C.Bytes())})
 		if d.parts > maxParts || d.parts*d.deep < s.k || (d.parts-1)*d.deep >= s.k {
 			t.Errorf("%v: %d parts of %d steps, want at most %d that cover K", &p, d.parts, d.deep, maxParts)
 		}
@@ -84,17 +84,17 @@ func TestPieces(t *testing.T) {
 // TestWaysOfSmallC checks the way of products with a small C and some hundred steps of K: dot
 // products where both operands are stored along K or tiles would leave most lanes idle, otherwise
 // tiles, of the transposed product where it has fewer vectors of sums.
-func TestWaysOfSmallC(t *testing.T) {
+func TestAlgorithmsOfSmallC(t *testing.T) {
 	for _, k := range Kernels() {
 		if k.f32 == nil || len(k.f32.Dot) == 0 || !k.Available() || !k.Multiplies(dtype.F32) {
 			continue
 		}
 		for _, s := range []struct {
 			m, n, k, trans int
-			want           way
+			want           algorithm
 		}{
-			{1, 1, 300, 0, dotsOfA}, {1, 1, 300, 3, dotsOfA}, {1, 1, 200, 0, unpacked}, {40, 1, 300, 0, dotsOfA}, {1, 40, 300, 2, dotsOfB}, {4, 4, 300, 2, dotsOfA},
-			{4, 4, 300, 0, unpacked}, {4, 4, 300, 1, unpacked}, {40, 2, 300, 0, dotsOfA}, {2, 40, 300, 3, dotsOfB}, {40, 2, 300, 1, turned}, {2, 40, 300, 1, unpacked},
+			{1, 1, 300, 0, algoDotA}, {1, 1, 300, 3, algoDotA}, {1, 1, 200, 0, algoDirect}, {40, 1, 300, 0, algoDotA}, {1, 40, 300, 2, algoDotB}, {4, 4, 300, 2, algoDotA},
+			{4, 4, 300, 0, algoDirect}, {4, 4, 300, 1, algoDirect}, {40, 2, 300, 0, algoDotA}, {2, 40, 300, 3, algoDotB}, {40, 2, 300, 1, algoDirectSwapAB}, {2, 40, 300, 1, algoDirect},
 		} {
 			a, b := gemm.Dense(dtype.F32, s.m, s.k), gemm.Dense(dtype.F32, s.k, s.n)
 			if s.trans&1 != 0 {
@@ -107,7 +107,7 @@ func TestWaysOfSmallC(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := k.f32.way(&p); got != s.want {
+			if got := k.f32.algorithm(&p); got != s.want {
 				t.Errorf("%s: %v, transposed %d: way %d, want %d", k.Name, &p, s.trans, got, s.want)
 			}
 		}

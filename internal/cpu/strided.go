@@ -37,25 +37,25 @@ func (s strided[T]) add(i, j int, sums []T, alpha, beta T) {
 
 // asItLies describes a matrix as an operand that is read in pieces, along its rows in memory. o is
 // of zeros.
-func (mk *micro[T]) asItLies(o *operand[T], l gemm.Layout, b []byte) {
-	o.describe(l, b, !l.Trans, 0, 1, mk.wide)
+func (mk *microKernel[T]) describeStored(o *operand[T], l gemm.Layout, b []byte) {
+	o.describe(l, b, !l.Trans, 0, 1, mk.wideners)
 }
 
 // besideBytes is the memory for all of a matrix beside it, where that must be widened.
-func besideBytes[T scalar](l gemm.Layout) int {
+func widenedBytes[T scalar](l gemm.Layout) int {
 	if l.Type == dtype.Of[T]() {
 		return 0
 	}
-	return bytesFor[T](l.Rows * l.Cols)
+	return allocBytes[T](l.Rows * l.Cols)
 }
 
 // beside is all of the matrix of layout l: where it lies, or widened.
-func (o *operand[T]) beside(l gemm.Layout, m *memory) strided[T] {
+func (o *operand[T]) widenAll(l gemm.Layout, m *workspace) strided[T] {
 	if o.widen == nil {
 		return stridedOf[T](l, o.raw)
 	}
-	s := strided[T]{take[T](m, l.Rows*l.Cols), l.Cols, 1}
-	o.piece(0, 0, l.Rows, l.Cols, s.data)
+	s := strided[T]{alloc[T](m, l.Rows*l.Cols), l.Cols, 1}
+	o.readBlock(0, 0, l.Rows, l.Cols, s.data)
 	if l.Trans {
 		return s.t()
 	}
@@ -64,17 +64,17 @@ func (o *operand[T]) beside(l gemm.Layout, m *memory) strided[T] {
 
 // piece is rows×cols elements as they stand in memory, in row i and column j there the
 // first, and how far its rows are apart: where they lie, or widened to tmp.
-func (o *operand[T]) piece(i, j, rows, cols int, tmp []T) (*T, int) {
+func (o *operand[T]) readBlock(i, j, rows, cols int, tmp []T) (*T, int) {
 	at := i*o.ld + j
 	if o.widen == nil {
 		return &o.data[at], o.ld
 	}
 	whole := cols &^ 7
-	if o.form.Lay == nil {
+	if o.packer.Lay == nil {
 		whole = 0
 	}
 	if whole > 0 {
-		o.form.Lay(rows, whole, word(tmp), cols, o.bytes(at), o.ld*o.from.Size())
+		o.packer.Lay(rows, whole, wordAddr(tmp), cols, o.addr(at), o.ld*o.from.Size())
 	}
 	if whole < cols {
 		for r := range rows {
@@ -87,44 +87,44 @@ func (o *operand[T]) piece(i, j, rows, cols int, tmp []T) (*T, int) {
 // target is C, or with flipped its transpose, and what is done to a part that is summed.
 type target[T scalar] struct {
 	strided[T]
-	flipped bool
-	sums    bool // it is memory beside a C of halves, which finish fills
-	finish  finisher[T]
-	tile    func(i, j, rows, cols int) // see product
+	transposed bool
+	scratch    bool // it is memory beside a C of halves, which finish fills
+	epilogue   epilogue[T]
+	onTile     func(i, j, rows, cols int) // see product
 }
 
 // prepare readies a c of zeros for the C of a product, or with flipped for its transpose.
-func (c *target[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers, flipped bool) {
+func (c *target[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, swapped bool) {
 	p := pl.Problem
-	c.flipped, c.sums, c.tile = flipped, p.C.Type != dtype.Of[T](), pl.tile
-	c.finish.prepare(p, b, mk)
-	if c.sums {
+	c.transposed, c.scratch, c.onTile = swapped, p.C.Type != dtype.Of[T](), pl.onTile
+	c.epilogue.prepare(p, b, mk)
+	if c.scratch {
 		c.strided = strided[T]{nil, p.N, 1}
 	} else {
 		c.strided = stridedOf[T](p.C, b.C)
 	}
-	if flipped {
+	if swapped {
 		c.strided = c.t()
 	}
 }
 
 // bytes is what m×n sums take beside C, if that is where they are.
 func (c *target[T]) bytes(m, n int) int {
-	if !c.sums {
+	if !c.scratch {
 		return 0
 	}
-	return bytesFor[T](m * n)
+	return allocBytes[T](m * n)
 }
 
-func (c *target[T]) use(m *memory, rows, cols int) {
-	if c.sums {
-		c.data = take[T](m, rows*cols)
+func (c *target[T]) bind(m *workspace, rows, cols int) {
+	if c.scratch {
+		c.data = alloc[T](m, rows*cols)
 	}
 }
 
 // old is β, for what is added to sums: finish adds a C of halves.
-func (c *target[T]) old(beta T) T {
-	if c.sums {
+func (c *target[T]) beta(beta T) T {
+	if c.scratch {
 		return 0
 	}
 	return beta
@@ -132,15 +132,15 @@ func (c *target[T]) old(beta T) T {
 
 // done finishes rows×cols elements from (i, j) on, and tells of them. tmp is memory for
 // [finishing] elements where C is of halves.
-func (c *target[T]) done(i, j, rows, cols int, tmp []T) {
+func (c *target[T]) finish(i, j, rows, cols int, tmp []T) {
 	s := c.strided
-	if c.flipped {
+	if c.transposed {
 		s, i, j, rows, cols = s.t(), j, i, cols, rows
 	}
-	if c.finish.needed {
-		c.finish.tile(s.data[i*s.rs+j:], s.rs, i, j, rows, cols, tmp)
+	if c.epilogue.needed {
+		c.epilogue.apply(s.data[i*s.rs+j:], s.rs, i, j, rows, cols, tmp)
 	}
-	if c.tile != nil {
-		c.tile(i, j, rows, cols)
+	if c.onTile != nil {
+		c.onTile(i, j, rows, cols)
 	}
 }

@@ -57,7 +57,7 @@ func RunBatch(ctx context.Context, batch []Product) error {
 	}
 	if len(small) > 0 {
 		threads := batch[small[0]].Request.Threads
-		if err := cpu.Share(ctx, len(small), threads, func(i int) {
+		if err := cpu.ParallelFor(ctx, len(small), threads, func(i int) {
 			p := &batch[small[i]].cpu
 			shared := p.Threads
 			p.Threads = 1

@@ -10,7 +10,7 @@ import (
 
 // TestCopyAround: what is copied is there, and nothing else is touched, wherever both begin and
 // end; what is only fetched may lie anywhere.
-func TestCopyAround(t *testing.T) {
+func TestCopyNonTemporal(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))

@@ -159,12 +159,12 @@ func testActivations[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 func TestHalves(t *testing.T) {
 	for _, h := range []struct {
 		name string
-		form Form
+		form Packer
 		from func(float32) uint16
 		to   func(uint16) float32
 	}{
-		{"float16", FormF16, func(f float32) uint16 { return uint16(dtype.Float16From32(f)) }, func(h uint16) float32 { return dtype.Float16(h).Float32() }},
-		{"bfloat16", FormBF16, func(f float32) uint16 { return uint16(dtype.BFloat16From32(f)) }, func(h uint16) float32 { return dtype.BFloat16(h).Float32() }},
+		{"float16", PackerF16, func(f float32) uint16 { return uint16(dtype.Float16From32(f)) }, func(h uint16) float32 { return dtype.Float16(h).Float32() }},
+		{"bfloat16", PackerBF16, func(f float32) uint16 { return uint16(dtype.BFloat16From32(f)) }, func(h uint16) float32 { return dtype.BFloat16(h).Float32() }},
 	} {
 		t.Run(h.name, func(t *testing.T) {
 			if h.form.Narrow == nil {
@@ -226,7 +226,7 @@ func TestPackedHalves(t *testing.T) {
 	for _, ks := range F32 {
 		t.Run(ks.ISA.Name, func(t *testing.T) {
 			require(t, ks.ISA)
-			if FormF16.Zip == nil {
+			if PackerF16.Zip == nil {
 				t.Skip("this processor has no F16C")
 			}
 			seed := rand.Uint64()

@@ -82,7 +82,7 @@ func TestInt8(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 0))
 			as, bs, cs := newArena[int32](t, 1<<15), newArena[int32](t, 1<<14), newArena[int32](t, 1<<14)
 			top := 0 // rows of B's panel above the first step
-			if ks.Start != nil {
+			if ks.Compensate != nil {
 				top = 1
 			}
 			for _, k := range depths(ks.Kernels) {
@@ -124,9 +124,9 @@ func TestInt8(t *testing.T) {
 	}
 }
 
-func TestStart(t *testing.T) {
+func TestCompensate(t *testing.T) {
 	for _, ks := range integerKernels {
-		if ks.Start == nil {
+		if ks.Compensate == nil {
 			continue
 		}
 		require(t, ks.ISA)
@@ -143,7 +143,7 @@ func TestStart(t *testing.T) {
 				}
 				want[j] = -want[j]
 			}
-			if fault := faults(func() { ks.Start(k, &b[0]) }); fault != nil {
+			if fault := faults(func() { ks.Compensate(k, &b[0]) }); fault != nil {
 				t.Fatalf("k = %d: %v", k, fault)
 			}
 			if !slices.Equal(b, want) {
@@ -154,7 +154,7 @@ func TestStart(t *testing.T) {
 }
 
 // TestForms compares the copies into panels with one word after another.
-func TestForms(t *testing.T) {
+func TestPackers(t *testing.T) {
 	int8x2 := func(b ...byte) uint32 { return uint32(uint16(int8(b[0]))) | uint32(uint16(int8(b[1])))<<16 }
 	int8x4 := func(b ...byte) uint32 {
 		return uint32(b[0]) | uint32(b[1])<<8 | uint32(b[2])<<16 | uint32(b[3])<<24
@@ -163,18 +163,18 @@ func TestForms(t *testing.T) {
 	float := func(f float32) uint32 { return *(*uint32)(unsafe.Pointer(&f)) }
 	for _, f := range []struct {
 		name        string
-		form        Form
+		form        Packer
 		bytes, rows int // of a word along K; that make a word of a column
 		word        func(b ...byte) uint32
 	}{
-		{"f32", FormF32, 4, 1, int8x4},
-		{"f16", FormF16, 2, 1, func(b ...byte) uint32 { return float(dtype.Float16(half(b...)).Float32()) }},
+		{"f32", PackerF32, 4, 1, int8x4},
+		{"f16", PackerF16, 2, 1, func(b ...byte) uint32 { return float(dtype.Float16(half(b...)).Float32()) }},
 		// A NaN is left as it is: the arithmetic makes it quiet.
-		{"bf16", FormBF16, 2, 1, func(b ...byte) uint32 { return uint32(half(b...)) << 16 }},
-		{"bf16x2", FormBF16x2, 4, 2, int8x4},
-		{"i8x4", FormI8x4, 4, 4, int8x4},
-		{"u8x4", FormU8x4, 4, 4, func(b ...byte) uint32 { return int8x4(b...) ^ 0x80808080 }},
-		{"i8x2", FormI8x2, 2, 2, int8x2},
+		{"bf16", PackerBF16, 2, 1, func(b ...byte) uint32 { return uint32(half(b...)) << 16 }},
+		{"bf16x2", PackerBF16x2, 4, 2, int8x4},
+		{"i8x4", PackerI8x4, 4, 4, int8x4},
+		{"u8x4", PackerU8x4, 4, 4, func(b ...byte) uint32 { return int8x4(b...) ^ 0x80808080 }},
+		{"i8x2", PackerI8x2, 2, 2, int8x2},
 	} {
 		t.Run(f.name, func(t *testing.T) {
 			if f.form.Zip == nil {

@@ -83,9 +83,9 @@ type Kernels[T any] struct {
 
 	// Start, where it is not nil, writes what sums start from into the first NR
 	// elements of a panel of B, whose k steps follow. Without it a panel has no such row.
-	Start func(k int, b *T)
+	Compensate func(k int, b *T)
 
-	Finish[T]
+	Epilogue[T]
 
 	// Peak runs n ≥ 0 rounds of PeakFlops operations each, multiply-adds in
 	// registers only: the most that one core can do.
@@ -114,7 +114,7 @@ const DotRows = 4
 // Finish is what is done to an m×n tile of C, whose rows are ldc elements apart, while
 // it is in the cache. An element's bits do not depend on where in a tile it stands.
 // Functions that there are not are nil.
-type Finish[T any] struct {
+type Epilogue[T any] struct {
 	// BiasRow adds v[i] to every element of row i, BiasCol v[j] to every one of column j.
 	BiasRow, BiasCol func(m, n int, c *T, ldc int, v *T)
 	// ScaleRow multiplies every element of row i by v[i], ScaleCol every one of column j by v[j].
@@ -132,7 +132,7 @@ type Finish[T any] struct {
 
 // Form is how the elements of a matrix become the words of 32 bits that panels hold.
 // Its functions are nil where the processor lacks the instructions.
-type Form struct {
+type Packer struct {
 	// Zip copies eight rows that run along K, ld bytes apart, to a panel r words wide:
 	// dst[p*r+i] is word p of row i, for p < k. k is a multiple of eight.
 	Zip func(k int, dst *uint32, r int, src *byte, ld int)

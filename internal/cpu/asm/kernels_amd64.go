@@ -36,7 +36,7 @@ var F32AVX512 = Kernels[float32]{
 		{DotF32AVX512x3x1, DotF32AVX512x3x2, DotF32AVX512x3x3, DotF32AVX512x3x4},
 		{DotF32AVX512x4x1, DotF32AVX512x4x2, DotF32AVX512x4x3, DotF32AVX512x4x4},
 	},
-	Finish: Finish[float32]{
+	Epilogue: Epilogue[float32]{
 		BiasRow: BiasRowF32AVX512, BiasCol: BiasColF32AVX512, ScaleRow: ScaleRowF32AVX512, ScaleCol: ScaleColF32AVX512,
 		Scale: ScaleF32AVX512, FromInt32: FromInt32F32AVX512, Add: AddF32AVX512, Times: TimesF32AVX512,
 		ReLU: ReLUF32AVX512, GELU: GELUF32AVX512, GELUTanh: GELUTanhF32AVX512, SiLU: SiLUF32AVX512,
@@ -69,7 +69,7 @@ var F64AVX512 = Kernels[float64]{
 		{DotF64AVX512x3x1, DotF64AVX512x3x2, DotF64AVX512x3x3, DotF64AVX512x3x4},
 		{DotF64AVX512x4x1, DotF64AVX512x4x2, DotF64AVX512x4x3, DotF64AVX512x4x4},
 	},
-	Finish: Finish[float64]{
+	Epilogue: Epilogue[float64]{
 		BiasRow: BiasRowF64AVX512, BiasCol: BiasColF64AVX512, ScaleRow: ScaleRowF64AVX512, ScaleCol: ScaleColF64AVX512,
 		Scale: ScaleF64AVX512, Add: AddF64AVX512, Times: TimesF64AVX512,
 		ReLU: ReLUF64AVX512, GELU: GELUF64AVX512, GELUTanh: GELUTanhF64AVX512, SiLU: SiLUF64AVX512,
@@ -99,7 +99,7 @@ var F32AVX2 = Kernels[float32]{
 		{DotF32AVX2x3x1, DotF32AVX2x3x2},
 		{DotF32AVX2x4x1, DotF32AVX2x4x2},
 	},
-	Finish: Finish[float32]{
+	Epilogue: Epilogue[float32]{
 		BiasRow: BiasRowF32AVX2, BiasCol: BiasColF32AVX2, ScaleRow: ScaleRowF32AVX2, ScaleCol: ScaleColF32AVX2,
 		Scale: ScaleF32AVX2, FromInt32: FromInt32F32AVX2, Add: AddF32AVX2, Times: TimesF32AVX2,
 		ReLU: ReLUF32AVX2, GELU: GELUF32AVX2, GELUTanh: GELUTanhF32AVX2, SiLU: SiLUF32AVX2,
@@ -129,7 +129,7 @@ var F64AVX2 = Kernels[float64]{
 		{DotF64AVX2x3x1, DotF64AVX2x3x2},
 		{DotF64AVX2x4x1, DotF64AVX2x4x2},
 	},
-	Finish: Finish[float64]{
+	Epilogue: Epilogue[float64]{
 		BiasRow: BiasRowF64AVX2, BiasCol: BiasColF64AVX2, ScaleRow: ScaleRowF64AVX2, ScaleCol: ScaleColF64AVX2,
 		Scale: ScaleF64AVX2, Add: AddF64AVX2, Times: TimesF64AVX2,
 		ReLU: ReLUF64AVX2, GELU: GELUF64AVX2, GELUTanh: GELUTanhF64AVX2, SiLU: SiLUF64AVX2,
@@ -140,17 +140,17 @@ var F64AVX2 = Kernels[float64]{
 // I8VNNI is the int8 kernels for AVX-512 with its dot products of four bytes.
 var I8VNNI = Kernels[int32]{
 	ISA: VNNI, MR: 8, NR: 32,
-	Packed: PackedI8VNNI, Group: 4, Start: StartI8VNNI,
-	Finish: Finish[int32]{BiasRow: BiasRowI8VNNI, BiasCol: BiasColI8VNNI, Add: AddI8VNNI, ReLU: ReLUI8VNNI},
-	Peak:   PeakI8VNNI, PeakFlops: 2048,
+	Packed: PackedI8VNNI, Group: 4, Compensate: StartI8VNNI,
+	Epilogue: Epilogue[int32]{BiasRow: BiasRowI8VNNI, BiasCol: BiasColI8VNNI, Add: AddI8VNNI, ReLU: ReLUI8VNNI},
+	Peak:     PeakI8VNNI, PeakFlops: 2048,
 }
 
 // I8AVX2 is the int8 kernels for AVX2.
 var I8AVX2 = Kernels[int32]{
 	ISA: AVX2, MR: 4, NR: 16,
 	Packed: PackedI8AVX2, Group: 2,
-	Finish: Finish[int32]{BiasRow: BiasRowI8AVX2, BiasCol: BiasColI8AVX2, Add: AddI8AVX2, ReLU: ReLUI8AVX2},
-	Peak:   PeakI8AVX2, PeakFlops: 384,
+	Epilogue: Epilogue[int32]{BiasRow: BiasRowI8AVX2, BiasCol: BiasColI8AVX2, Add: AddI8AVX2, ReLU: ReLUI8AVX2},
+	Peak:     PeakI8AVX2, PeakFlops: 384,
 }
 
 // BF16AVX512 is the bfloat16 kernels for AVX-512 with its dot products of two.
@@ -158,8 +158,8 @@ var BF16AVX512 = Kernels[float32]{
 	ISA: BF16, MR: 12, NR: 32,
 	Packed: PackedBF16AVX512, Group: 2,
 	Update: F32AVX512.Update, Dot: F32AVX512.Dot, // of what is widened
-	Finish: F32AVX512.Finish,
-	Peak:   PeakBF16AVX512, PeakFlops: 1024,
+	Epilogue: F32AVX512.Epilogue,
+	Peak:     PeakBF16AVX512, PeakFlops: 1024,
 }
 
 // BF16AMX is the bfloat16 kernels for AMX.
@@ -167,34 +167,34 @@ var BF16AMX = Kernels[float32]{
 	ISA: AMX, MR: 32, NR: 32,
 	Packed: PackedBF16AMX, Group: 2, Block: 16,
 	Update: F32AVX512.Update, Dot: F32AVX512.Dot, // of what is widened
-	Finish: F32AVX512.Finish,
-	Peak:   PeakBF16AMX, PeakFlops: 65536,
+	Epilogue: F32AVX512.Epilogue,
+	Peak:     PeakBF16AMX, PeakFlops: 65536,
 }
 
 // I8AMX is the int8 kernels for AMX.
 var I8AMX = Kernels[int32]{
 	ISA: AMX, MR: 32, NR: 32,
 	Packed: PackedI8AMX, Group: 4, Block: 16,
-	Finish: I8VNNI.Finish,
-	Peak:   PeakI8AMX, PeakFlops: 131072,
+	Epilogue: I8VNNI.Epilogue,
+	Peak:     PeakI8AMX, PeakFlops: 131072,
 }
 
 // The forms.
 var (
-	FormF32    = form(Form{Zip: ZipF32, Lay: LayF32})
-	FormF64    = form(Form{Zip: ZipF64, Lay: LayF32}) // an element is two words
-	FormF16    = form(Form{ZipF16, LayF16, NarrowF16, AddOldF16})
-	FormBF16   = form(Form{ZipBF16, LayBF16, NarrowBF16, AddOldBF16})
-	FormBF16x2 = form(Form{Zip: ZipBF16x2, Lay: LayBF16x2})
-	FormI8x4   = form(Form{Zip: ZipI8x4, Lay: LayI8x4}) // B's words for I8VNNI
-	FormU8x4   = form(Form{Zip: ZipU8x4, Lay: LayU8x4}) // A's, with 128 added to each byte
-	FormI8x2   = form(Form{Zip: ZipI8x2, Lay: LayI8x2}) // both operands' for I8AVX2
+	PackerF32    = packer(Packer{Zip: ZipF32, Lay: LayF32})
+	PackerF64    = packer(Packer{Zip: ZipF64, Lay: LayF32}) // an element is two words
+	PackerF16    = packer(Packer{ZipF16, LayF16, NarrowF16, AddOldF16})
+	PackerBF16   = packer(Packer{ZipBF16, LayBF16, NarrowBF16, AddOldBF16})
+	PackerBF16x2 = packer(Packer{Zip: ZipBF16x2, Lay: LayBF16x2})
+	PackerI8x4   = packer(Packer{Zip: ZipI8x4, Lay: LayI8x4}) // B's words for I8VNNI
+	PackerU8x4   = packer(Packer{Zip: ZipU8x4, Lay: LayU8x4}) // A's, with 128 added to each byte
+	PackerI8x2   = packer(Packer{Zip: ZipI8x2, Lay: LayI8x2}) // both operands' for I8AVX2
 )
 
 // form is f where the processor has what all forms need.
-func form(f Form) Form {
+func packer(f Packer) Packer {
 	if !AVX2.Supported || !cpu.X86.HasF16C {
-		return Form{}
+		return Packer{}
 	}
 	return f
 }

@@ -11,7 +11,7 @@ var (
 	F64AVX512, F64AVX2                      Kernels[float64]
 	I8VNNI, I8AVX2, I8AMX                   Kernels[int32]
 
-	FormF32, FormF64, FormF16, FormBF16, FormBF16x2, FormI8x4, FormU8x4, FormI8x2 Form
+	PackerF32, PackerF64, PackerF16, PackerBF16, PackerBF16x2, PackerI8x4, PackerU8x4, PackerI8x2 Packer
 )
 
 // Copy copies len(dst) bytes of src; next is for processors that fetch it meanwhile.

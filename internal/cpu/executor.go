@@ -14,46 +14,46 @@ import (
 //
 // Which goroutine does which item never shows in the result: an item always computes
 // the same thing from the same inputs.
-type task interface {
+type job interface {
 	// phases is the number of phases.
 	phases() int
 	// enter brings a slot to a phase and returns how many items that has. A slot is a
 	// number below the task's threads, which one goroutine has.
-	enter(phase, slot int) (items int)
+	enter(phase, worker int) (tasks int)
 	// do carries out an item of the phase that the slot is in, numbered from 0. Items
 	// that follow each other use the same memory: they go to one goroutine where that is
 	// possible.
-	do(item, slot int)
+	do(task, worker int)
 }
 
 // crew is one task under way. A phase's items are cut into as many shares as there are
 // slots, each of items that follow each other: whoever has the slot does that share,
 // and then helps with the others', so that a helper who is late or never comes holds
 // nobody up. Nobody waits but for items that somebody has begun.
-type crew struct {
-	task     task
+type executor struct {
+	job      job
 	progress func(done, total int64)
 	ctx      context.Context // nil if it never ends
 	total    int64           // items of all phases; counted for progress alone
-	shares   []share
-	helpers  []*helper // helpers[i] has slot i+1, once it comes
-	trace    *trace    // nil outside of tests
+	queues   []taskQueue
+	workers  []*poolWorker // helpers[i] has slot i+1, once it comes
+	trace    *trace        // nil outside of tests
 
 	// Items are numbered on from phase to phase and from task to task, so that no
 	// counter that another core has written last must be set back.
 	first, end int64 // the task's first number, and the next task's once this is done
 
 	// What all write is kept on cache lines of its own.
-	_          [cacheLine]byte
-	done       atomic.Int64 // the items that are done, those of a share counted together
-	_          [cacheLine]byte
-	came, left atomic.Int64 // helpers
-	_          [cacheLine]byte
-	stop       atomic.Bool // leave after the item in hand
+	_            [cacheLine]byte
+	done         atomic.Int64 // the items that are done, those of a share counted together
+	_            [cacheLine]byte
+	joined, left atomic.Int64 // helpers
+	_            [cacheLine]byte
+	stop         atomic.Bool // leave after the item in hand
 }
 
 // share is how far one share of the items has got: the number of its item that is next.
-type share struct {
+type taskQueue struct {
 	next atomic.Int64
 	_    [2*cacheLine - 8]byte // lines are fetched in pairs
 }
@@ -62,26 +62,26 @@ type share struct {
 // returns when nothing of it runs any more. progress, if any, is called from this
 // goroutine with the items done and their total. When ctx ends, execute leaves what is
 // undone and returns its error.
-func (c *crew) execute(ctx context.Context, t task, threads int, progress func(done, total int64)) error {
+func (c *executor) run(ctx context.Context, t job, threads int, progress func(done, total int64)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if threads == 1 && progress == nil && c.trace == nil {
-		return alone(ctx, t)
+		return runSerial(ctx, t)
 	}
-	c.task, c.progress = t, progress
+	c.job, c.progress = t, progress
 	if ctx.Done() != nil {
 		c.ctx = ctx
 	}
-	c.begin(threads)
-	defer c.dismiss() // also if progress panics
-	c.helpers = recruit(c.helpers, threads-1)
-	for i, h := range c.helpers {
-		h.slot = i + 1
-		h.job.Store(c)
+	c.start(threads)
+	defer c.finish() // also if progress panics
+	c.workers = acquireWorkers(c.workers, threads-1)
+	for i, h := range c.workers {
+		h.index = i + 1
+		h.assigned.Store(c)
 	}
-	callUp(c.helpers, 0)
-	end := c.work(0)
+	wakeChildren(c.workers, 0)
+	end := c.runPhases(0)
 	if c.stop.Load() {
 		return ctx.Err()
 	}
@@ -93,11 +93,11 @@ func (c *crew) execute(ctx context.Context, t task, threads int, progress func(d
 }
 
 // alone is execute without a crew: it costs nothing.
-func alone(ctx context.Context, t task) error {
+func runSerial(ctx context.Context, t job) error {
 	ends := ctx.Done() != nil
 	for phase := range t.phases() {
-		for item := range t.enter(phase, 0) {
-			t.do(item, 0)
+		for task := range t.enter(phase, 0) {
+			t.do(task, 0)
 			if ends && ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -107,34 +107,34 @@ func alone(ctx context.Context, t task) error {
 }
 
 // begin readies the counters.
-func (c *crew) begin(threads int) {
-	if threads > cap(c.shares) {
-		c.shares = make([]share, threads)
+func (c *executor) start(threads int) {
+	if threads > cap(c.queues) {
+		c.queues = make([]taskQueue, threads)
 	}
-	c.shares, c.helpers, c.end = c.shares[:threads], c.helpers[:0], c.first
-	c.came.Store(0)
+	c.queues, c.workers, c.end = c.queues[:threads], c.workers[:0], c.first
+	c.joined.Store(0)
 	c.left.Store(0)
 	c.stop.Store(false)
 	if c.total = 0; c.progress != nil {
-		for phase := range c.task.phases() {
-			c.total += int64(c.task.enter(phase, 0))
+		for phase := range c.job.phases() {
+			c.total += int64(c.job.enter(phase, 0))
 		}
 	}
 }
 
 // work goes through the phases and does what there is to do for a slot. Slot 0 is the
 // caller's. It returns the number after the last item's.
-func (c *crew) work(slot int) (end int64) {
+func (c *executor) runPhases(worker int) (end int64) {
 	first := c.first // the number of the phase's first item
-	for phase := range c.task.phases() {
-		n := c.task.enter(phase, slot)
+	for phase := range c.job.phases() {
+		n := c.job.enter(phase, worker)
 		if end := first + int64(n); c.done.Load() < end {
-			for i := range c.shares {
-				if c.done.Load() >= end || !c.help(first, n, (slot+i)%len(c.shares), slot) {
+			for i := range c.queues {
+				if c.done.Load() >= end || !c.drain(first, n, (worker+i)%len(c.queues), worker) {
 					break
 				}
 			}
-			c.await(end, slot)
+			c.await(end, worker)
 		}
 		if c.stop.Load() {
 			break
@@ -146,20 +146,20 @@ func (c *crew) work(slot int) (end int64) {
 
 // help does what is left of share s of the n items of a phase, or reports false if all
 // is to stop.
-func (c *crew) help(first int64, n, s, slot int) bool {
-	low, high := part(n, s, len(c.shares))
+func (c *executor) drain(first int64, n, s, worker int) bool {
+	low, high := part(n, s, len(c.queues))
 	var done int64
 	for {
-		item, ok := c.shares[s].draw(first+int64(low), first+int64(high))
+		task, ok := c.queues[s].pop(first+int64(low), first+int64(high))
 		if !ok {
 			break
 		}
-		c.trace.begin(slot)
-		c.task.do(int(item-first), slot)
-		c.trace.end(slot, s)
+		c.trace.begin(worker)
+		c.job.do(int(task-first), worker)
+		c.trace.end(worker, s)
 		done++
-		if slot == 0 {
-			c.attend(done)
+		if worker == 0 {
+			c.poll(done)
 		}
 		if c.stop.Load() {
 			return false
@@ -172,22 +172,22 @@ func (c *crew) help(first int64, n, s, slot int) bool {
 }
 
 // draw takes the next item of a share that reaches from low to high in this phase.
-func (s *share) draw(low, high int64) (item int64, ok bool) {
+func (s *taskQueue) pop(low, high int64) (task int64, ok bool) {
 	for {
 		next := s.next.Load()
-		item = max(next, low) // the first to come in a phase finds the count of the one before
-		if item >= high {
+		task = max(next, low) // the first to come in a phase finds the count of the one before
+		if task >= high {
 			return 0, false
 		}
-		if s.next.CompareAndSwap(next, item+1) {
-			return item, true
+		if s.next.CompareAndSwap(next, task+1) {
+			return task, true
 		}
 	}
 }
 
 // attend is what the caller does between items, of which that many are not counted as
 // done yet.
-func (c *crew) attend(uncounted int64) {
+func (c *executor) poll(uncounted int64) {
 	if c.ctx != nil && c.ctx.Err() != nil {
 		c.stop.Store(true)
 	}
@@ -197,55 +197,55 @@ func (c *crew) attend(uncounted int64) {
 }
 
 // await returns when n items are done, or all is to stop.
-func (c *crew) await(n int64, slot int) {
+func (c *executor) await(n int64, worker int) {
 	if c.done.Load() >= n {
 		return
 	}
-	c.trace.begin(slot)
-	for w := (wait{}); c.done.Load() < n && !c.stop.Load(); w.pause() {
+	c.trace.begin(worker)
+	for w := (spinWait{}); c.done.Load() < n && !c.stop.Load(); w.pause() {
 	}
-	c.trace.waited(slot)
+	c.trace.waited(worker)
 }
 
 // dismiss takes the task back from helpers that have not begun, and returns when the
 // others have left.
-func (c *crew) dismiss() {
+func (c *executor) finish() {
 	undone := c.end == c.first
 	if undone {
 		c.stop.Store(true)
 	}
-	came := c.came.Load()
-	if came < int64(len(c.helpers)) {
+	came := c.joined.Load()
+	if came < int64(len(c.workers)) {
 		came = 0
-		for _, h := range c.helpers {
-			if !h.job.CompareAndSwap(c, nil) {
+		for _, h := range c.workers {
+			if !h.assigned.CompareAndSwap(c, nil) {
 				came++
 			}
 		}
 	}
-	for w := (wait{}); c.left.Load() < came; w.pause() {
+	for w := (spinWait{}); c.left.Load() < came; w.pause() {
 	}
-	release(c.helpers)
+	releaseWorkers(c.workers)
 	if c.first = c.end; undone {
 		c.first = 0
 		c.done.Store(0)
-		for i := range c.shares[:cap(c.shares)] {
-			c.shares[:cap(c.shares)][i].next.Store(0)
+		for i := range c.queues[:cap(c.queues)] {
+			c.queues[:cap(c.queues)][i].next.Store(0)
 		}
 	}
-	c.task, c.progress, c.ctx, c.trace = nil, nil, nil, nil
+	c.job, c.progress, c.ctx, c.trace = nil, nil, nil, nil
 }
 
 // wait is a wait for another goroutine, which is expected to take microseconds: it
 // spins. After some tens of them it lets others have the processor now and then: the
 // scheduler's lock is not to be fought for by all who wait, and [runtime.Gosched] wakes
 // another thread where there is an idle processor.
-type wait struct{ turns int }
+type spinWait struct{ turns int }
 
-func (w *wait) pause() {
+func (w *spinWait) pause() {
 	const patience = 64
 	w.turns++
-	asm.Pause(min(w.turns, pauses))
+	asm.Pause(min(w.turns, spinPauses))
 	if w.turns%patience == 0 {
 		yieldThread()
 		runtime.Gosched()
@@ -254,19 +254,19 @@ func (w *wait) pause() {
 
 // Share calls f(0) … f(n-1) from up to [Workers](threads) goroutines, the caller's
 // included. When ctx ends, the rest is left out and its error returned.
-func Share(ctx context.Context, n, threads int, f func(i int)) error {
-	var c crew
-	return c.execute(ctx, &calls{n, f}, Workers(threads), nil)
+func ParallelFor(ctx context.Context, n, threads int, f func(i int)) error {
+	var c executor
+	return c.run(ctx, &forLoop{n, f}, Workers(threads), nil)
 }
 
-type calls struct {
+type forLoop struct {
 	n int
 	f func(i int)
 }
 
-func (c *calls) phases() int        { return 1 }
-func (c *calls) enter(_, _ int) int { return c.n }
-func (c *calls) do(item, _ int)     { c.f(item) }
+func (c *forLoop) phases() int        { return 1 }
+func (c *forLoop) enter(_, _ int) int { return c.n }
+func (c *forLoop) do(task, _ int)     { c.f(task) }
 
 // Workers is the number of goroutines that compute for a caller who allows that
 // many: 0 or less is GOMAXPROCS, which is also the most.

@@ -14,25 +14,25 @@ func TestTilesConform(t *testing.T) {
 	at, _ := find("amx")
 	k := *kernels[at]
 	k.f32, k.i32 = shrunk(k.f32), shrunk(k.i32)
-	k.f32.Kernels = tilesInGo(2, func(a, b, sum float32) float32 {
+	k.f32.Kernels = amxInGo(2, func(a, b, sum float32) float32 {
 		for _, shift := range []int{0, 16} {
-			half := func(w float32) float32 { return dtype.BFloat16(*word([]float32{w}) >> shift).Float32() }
+			half := func(w float32) float32 { return dtype.BFloat16(*wordAddr([]float32{w}) >> shift).Float32() }
 			sum += float32(half(a) * half(b))
 		}
 		return sum
 	})
-	k.i32.Kernels = tilesInGo(4, func(a, b, sum int32) int32 {
+	k.i32.Kernels = amxInGo(4, func(a, b, sum int32) int32 {
 		for shift := 0; shift < 32; shift += 8 {
 			sum += int32(int8(a>>shift)) * int32(int8(b>>shift))
 		}
 		return sum
 	})
-	k.i32.floats = nil // whose functions take AVX-512
+	k.i32.floatEpilogue = nil // whose functions take AVX-512
 	gemmtest.Run(t, implementation(&k, 3))
 }
 
 // tilesInGo is AMX's micro-kernel, dot being what a step adds to a sum.
-func tilesInGo[T scalar](group int, dot func(a, b, sum T) T) asm.Kernels[T] {
+func amxInGo[T scalar](group int, dot func(a, b, sum T) T) asm.Kernels[T] {
 	const mr, nr, block = 32, 32, 16
 	packed := func(k int, a, b, c, _ *T, ldc, m, n int, alpha, beta T) {
 		as, bs := slice(a, ceilDiv(m, mr)*mr*k), slice(b, k*nr)

@@ -19,9 +19,9 @@ func TestThinProducts(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	seen := map[way]int{}
+	seen := map[algorithm]int{}
 	for _, k := range Kernels() {
-		if k.textbook || !k.Available() {
+		if k.naive || !k.Available() {
 			continue
 		}
 		for _, typ := range []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16} {
@@ -39,8 +39,8 @@ func TestThinProducts(t *testing.T) {
 						if (testing.Short() || typ.Size() == 2 || n > 0) && trans != i%4 {
 							continue
 						}
-						p, b := thin(t, rng, typ, out, s, trans)
-						seen[checkThin(t, k, &p, b, 1+rng.IntN(3))]++
+						p, b := thinProblem(t, rng, typ, out, s, trans)
+						seen[checkAgainstNaive(t, k, &p, b, 1+rng.IntN(3))]++
 					}
 				}
 			}
@@ -49,7 +49,7 @@ func TestThinProducts(t *testing.T) {
 	if !slices.ContainsFunc(Kernels(), func(k *Kernel) bool { return k.ISA != "" && k.Available() }) {
 		return // only the others have these ways
 	}
-	for w := blocked + 1; w <= dotsOfA; w++ {
+	for w := algoBlocked + 1; w <= algoDotA; w++ {
 		if seen[w] < 3 {
 			t.Errorf("way %d was gone %d times", w, seen[w])
 		}
@@ -57,7 +57,7 @@ func TestThinProducts(t *testing.T) {
 }
 
 // thin is a product of small whole numbers; bit 0 of trans is for A, bit 1 for B.
-func thin(t *testing.T, rng *rand.Rand, typ, out dtype.Type, s [3]int, trans int) (gemm.Problem, gemm.Buffers) {
+func thinProblem(t *testing.T, rng *rand.Rand, typ, out dtype.Type, s [3]int, trans int) (gemm.Problem, gemm.Buffers) {
 	t.Helper()
 	operand := func(typ dtype.Type, rows, cols int, trans bool) gemm.Layout {
 		l := gemm.Dense(typ, rows, cols)
@@ -77,7 +77,7 @@ func thin(t *testing.T, rng *rand.Rand, typ, out dtype.Type, s [3]int, trans int
 		t.Fatal(swapped, err)
 	}
 	fill := func(typ dtype.Type, n int) []byte {
-		b := aligned(n * typ.Size())
+		b := allocAligned(n * typ.Size())
 		for i := range n {
 			typ.Set(b, i, float64(rng.IntN(9)-4))
 		}
@@ -87,7 +87,7 @@ func thin(t *testing.T, rng *rand.Rand, typ, out dtype.Type, s [3]int, trans int
 }
 
 // checkThin compares a product with the textbook's and returns which way it went.
-func checkThin(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads int) way {
+func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads int) algorithm {
 	t.Helper()
 	want := b
 	want.C = slices.Clone(b.C)
@@ -110,28 +110,28 @@ func checkThin(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads
 		t.Fatal(err)
 	}
 	pl.Threads = threads
-	if pl.way == unpacked && sweeps(p) && area(p.B) <= rereadBytes {
-		pl.way = alongN // as it would be with a larger B
+	if pl.algorithm == algoDirect && usesAxpy(p) && layoutBytes(p.B) <= rereadBytes {
+		pl.algorithm = algoAxpy // as it would be with a larger B
 	}
 	if err := pl.Run(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(b.C, want.C) {
 		t.Errorf("%s: %v, leading dimensions %d, %d, %d, α = %v, β = %v, %+v, %d threads, way %d: C differs",
-			k.Name, p, p.A.LD, p.B.LD, p.C.LD, p.Alpha, p.Beta, p.Epilogue, threads, pl.way)
+			k.Name, p, p.A.LD, p.B.LD, p.C.LD, p.Alpha, p.Beta, p.Epilogue, threads, pl.algorithm)
 	}
 	for i := range told {
 		if n := told[i].Load(); n != 1 {
-			t.Errorf("%s: %v, way %d: element %d was told of %d times", k.Name, p, pl.way, i, n)
+			t.Errorf("%s: %v, way %d: element %d was told of %d times", k.Name, p, pl.algorithm, i, n)
 			break
 		}
 	}
-	return pl.way
+	return pl.algorithm
 }
 
 // A product with few steps of K may pack B, and may store C around the caches: what comes out
 // is the textbook's product all the same, on one goroutine and on several.
-func TestFlatProducts(t *testing.T) {
+func TestSmallK(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -144,7 +144,7 @@ func TestFlatProducts(t *testing.T) {
 			packs, streams bool
 		}{{101, 1024, 8, false, false}, {101, 1024, 64, true, false}, {1030, 1024, 9, true, true}, {1030, 1032, 3, false, true}, {1030, 1031, 5, false, false}} {
 			fill := func(l gemm.Layout) []byte {
-				b := aligned(l.Bytes())
+				b := allocAligned(l.Bytes())
 				for i := range l.Len() {
 					l.Type.Set(b, i, float64(rng.IntN(9)-4))
 				}
@@ -154,7 +154,7 @@ func TestFlatProducts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := gemm.Buffers{A: fill(p.A), B: fill(p.B), C: aligned(p.C.Bytes())}
+			b := gemm.Buffers{A: fill(p.A), B: fill(p.B), C: allocAligned(p.C.Bytes())}
 			book, err := kernels[0].plan(&p, Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -168,8 +168,8 @@ func TestFlatProducts(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, pl.Threads = range []int{1, 3} {
-				if d := directOf(&pl, k.f64, b); pl.way != unpacked || d.packs() != s.packs || d.streams != s.streams {
-					t.Errorf("%s: %v: way %d, packs %v, streams %v, want %v and %v", k.Name, &p, pl.way, d.packs(), d.streams, s.packs, s.streams)
+				if d := directOf(&pl, k.f64, b); pl.algorithm != algoDirect || d.packs() != s.packs || d.nonTemporal != s.streams {
+					t.Errorf("%s: %v: way %d, packs %v, streams %v, want %v and %v", k.Name, &p, pl.algorithm, d.packs(), d.nonTemporal, s.packs, s.streams)
 				}
 				clear(b.C)
 				if err := pl.Run(t.Context(), &b); err != nil {
@@ -187,7 +187,7 @@ func TestFlatProducts(t *testing.T) {
 // few rows against a still larger one tiles go along stretches of its rows, and with few
 // columns against such an A along A's, or if that is transposed along rows of the transposed product. What comes out is the textbook's product, in pieces of K
 // too, whose last is shorter, with A as it is and transposed, and with a last panel that is not whole.
-func TestFewAgainstMany(t *testing.T) {
+func TestSkinnyProducts(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -204,34 +204,34 @@ func TestFewAgainstMany(t *testing.T) {
 			{37 + rng.IntN(9), 170 + rng.IntN(9), 801, 1, true, false, k.f64.kc},
 			{5 + rng.IntN(12), 1293, 1301, 0, false, false, stripDepthThin},
 			{17 + rng.IntN(15), 1293, 1301, 1, false, false, stripDepth},
-			{1293, dotsColumns + 1 + rng.IntN(downColumns-dotsColumns), 1301, 0, false, true, k.f64.kc},
-			{1293, dotsColumns + 1 + rng.IntN(downColumns-dotsColumns), 1301, 2, false, true, k.f64.kc},
+			{1293, dotsCols + 1 + rng.IntN(streamAMaxN-dotsCols), 1301, 0, false, true, k.f64.kc},
+			{1293, dotsCols + 1 + rng.IntN(streamAMaxN-dotsCols), 1301, 2, false, true, k.f64.kc},
 		} {
-			p, b := thin(t, rng, dtype.F64, dtype.F64, [3]int{s.m, s.n, s.k}, s.trans)
+			p, b := thinProblem(t, rng, dtype.F64, dtype.F64, [3]int{s.m, s.n, s.k}, s.trans)
 			pl, err := k.plan(&p, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := directOf(&pl, k.f64, b); pl.way != unpacked || d.copies != s.copies || d.down != s.down || d.deep != s.deep {
-				t.Errorf("%s: %v: way %d, copies %v, goes down %v, %d steps at a time, want %v, %v and %d", k.Name, &p, pl.way, d.copies, d.down, d.deep, s.copies, s.down, s.deep)
+			if d := directOf(&pl, k.f64, b); pl.algorithm != algoDirect || d.copies != s.copies || d.streamsA != s.down || d.depth != s.deep {
+				t.Errorf("%s: %v: way %d, copies %v, goes down %v, %d steps at a time, want %v, %v and %d", k.Name, &p, pl.algorithm, d.copies, d.streamsA, d.depth, s.copies, s.down, s.deep)
 			}
-			checkThin(t, k, &p, b, 1+2*s.trans)
+			checkAgainstNaive(t, k, &p, b, 1+2*s.trans)
 		}
-		p, b := thin(t, rng, dtype.F64, dtype.F64, [3]int{1293, 5 + rng.IntN(27), 1301}, 1+2*rng.IntN(2))
-		if way := checkThin(t, k, &p, b, 1+rng.IntN(3)); way != turned {
-			t.Errorf("%s: %v: way %d, want the transposed product's", k.Name, &p, way)
+		p, b := thinProblem(t, rng, dtype.F64, dtype.F64, [3]int{1293, 5 + rng.IntN(27), 1301}, 1+2*rng.IntN(2))
+		if algorithm := checkAgainstNaive(t, k, &p, b, 1+rng.IntN(3)); algorithm != algoDirectSwapAB {
+			t.Errorf("%s: %v: way %d, want the transposed product's", k.Name, &p, algorithm)
 		}
 	}
 }
 
-func directOf(pl *Plan, mk *micro[float64], b gemm.Buffers) (d direct[float64]) {
+func directOf(pl *Plan, mk *microKernel[float64], b gemm.Buffers) (d direct[float64]) {
 	d.prepare(pl, mk, &b)
 	return d
 }
 
 // The last columns of a small product, computed without tiles, are the textbook's for every
 // layout of A and B, on one goroutine and on several.
-func TestEnds(t *testing.T) {
+func TestEdgeColumns(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -240,11 +240,11 @@ func TestEnds(t *testing.T) {
 			continue
 		}
 		for range 60 {
-			last := 1 + rng.IntN(k.f64.dotted())
-			s := [3]int{asm.DotRows + rng.IntN(40), rng.IntN(5)*k.f64.NR + last, endsFirst + rng.IntN(60)}
-			p, b := thin(t, rng, dtype.F64, dtype.F64, s, rng.IntN(4))
-			way := checkThin(t, k, &p, b, 1+rng.IntN(3))
-			if n := k.f64.ends(&p); way == unpacked && n != last {
+			last := 1 + rng.IntN(k.f64.maxDotCols())
+			s := [3]int{asm.DotRows + rng.IntN(40), rng.IntN(5)*k.f64.NR + last, edgeMinK + rng.IntN(60)}
+			p, b := thinProblem(t, rng, dtype.F64, dtype.F64, s, rng.IntN(4))
+			algorithm := checkAgainstNaive(t, k, &p, b, 1+rng.IntN(3))
+			if n := k.f64.edgeColumns(&p); algorithm == algoDirect && n != last {
 				t.Errorf("%s: %v: %d columns at the end, want %d", k.Name, &p, n, last)
 			}
 		}

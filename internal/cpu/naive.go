@@ -10,28 +10,28 @@ import (
 // cache line, M·N·K times.
 //
 // It is a task of one phase, whose items are the rows of C.
-type textbook[T scalar] struct {
+type naive[T scalar] struct {
 	m, n, k     int
 	a, b        operand[T]
 	c           []T // nil where C holds another type; finish converts then
 	ldc         int
 	alpha, beta T
-	finish      finisher[T]
-	tile        func(i, j, rows, cols int) // see product
+	epilogue    epilogue[T]
+	onTile      func(i, j, rows, cols int) // see product
 	sums        []T                        // a row of C
 	old         []T                        // what was there, for finish
 }
 
-func newTextbook[T scalar](pl *Plan, b *gemm.Buffers) textbook[T] {
+func newNaive[T scalar](pl *Plan, b *gemm.Buffers) naive[T] {
 	p := pl.Problem
-	t := textbook[T]{
+	t := naive[T]{
 		m: p.M, n: p.N, k: p.K,
 		a: newOperand[T](p.A, b.A, !p.A.Trans, p.K, 1, nil), b: newOperand[T](p.B, b.B, p.B.Trans, p.K, 1, nil),
 		alpha: alphaOf[T](p), beta: T(p.Beta),
-		tile: pl.tile,
+		onTile: pl.onTile,
 	}
 	t.a.scales, t.b.scales = p.ScalesOf(b)
-	t.finish.prepare(p, b, nil)
+	t.epilogue.prepare(p, b, nil)
 	if !p.ReadsAB() {
 		t.k, t.alpha = 0, 0
 	}
@@ -41,17 +41,17 @@ func newTextbook[T scalar](pl *Plan, b *gemm.Buffers) textbook[T] {
 	return t
 }
 
-func (t *textbook[T]) reset() { *t = textbook[T]{} }
+func (t *naive[T]) reset() { *t = naive[T]{} }
 
-func (t *textbook[T]) phases() int                { return 1 }
-func (t *textbook[T]) enter(_, _ int) (items int) { return t.m }
-func (t *textbook[T]) bytes() int                 { return bytesFor[T](t.n) + bytesFor[T](finishing) }
+func (t *naive[T]) phases() int                { return 1 }
+func (t *naive[T]) enter(_, _ int) (tasks int) { return t.m }
+func (t *naive[T]) bytes() int                 { return allocBytes[T](t.n) + allocBytes[T](epilogueCols) }
 
-func (t *textbook[T]) use(m *memory, _ []place) {
-	t.sums, t.old = take[T](m, t.n), take[T](m, finishing)
+func (t *naive[T]) bind(m *workspace, _ []phaseState) {
+	t.sums, t.old = alloc[T](m, t.n), alloc[T](m, epilogueCols)
 }
 
-func (t *textbook[T]) do(i, _ int) {
+func (t *naive[T]) do(i, _ int) {
 	for j := range t.sums {
 		t.sums[j] = T(t.alpha * t.dot(i, j))
 	}
@@ -60,19 +60,19 @@ func (t *textbook[T]) do(i, _ int) {
 			t.sums[j] += T(t.beta * old)
 		}
 	}
-	if t.finish.needed {
-		t.finish.tile(t.sums, t.n, i, 0, 1, t.n, t.old)
+	if t.epilogue.needed {
+		t.epilogue.apply(t.sums, t.n, i, 0, 1, t.n, t.old)
 	}
 	if t.c != nil {
 		copy(t.c[i*t.ldc:], t.sums)
 	}
-	if t.tile != nil {
-		t.tile(i, 0, 1, t.n)
+	if t.onTile != nil {
+		t.onTile(i, 0, 1, t.n)
 	}
 }
 
 // dot is the sum over p of op(A)'s element (i, p) times op(B)'s element (p, j).
-func (t *textbook[T]) dot(i, j int) T {
+func (t *naive[T]) dot(i, j int) T {
 	var sum T
 	if t.a.widen != nil {
 		for p := range t.k {

@@ -10,7 +10,7 @@ import (
 
 // TestMemory: a plan knows the memory that its run allocates, in every way to multiply.
 func TestMemory(t *testing.T) {
-	ways, vectors := map[way]bool{}, false
+	ways, vectors := map[algorithm]bool{}, false
 	for _, types := range [][2]dtype.Type{{dtype.F64, dtype.F64}, {dtype.F32, dtype.F32}, {dtype.F32, dtype.F16}, {dtype.F16, dtype.F16}, {dtype.I8, dtype.I32}, {dtype.I8, dtype.F32}} {
 		in, out := types[0], types[1]
 		for _, shape := range [][3]int{{8, 8, 8}, {200, 180, 190}, {1, 2048, 300}, {2048, 1, 300}, {2, 2000, 400}, {2000, 3, 400}, {12, 16, 3000}, {64, 600, 64}, {1500, 1500, 1}, {8, 8, 60000}} {
@@ -34,11 +34,11 @@ func TestMemory(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					ways[pl.way] = true
+					ways[pl.algorithm] = true
 					vectors = vectors || pl.Kernel.ISA != ""
-					idle.Lock()
-					idle.list, idle.bytes = nil, 0 // so that it must allocate
-					idle.Unlock()
+					freeList.Lock()
+					freeList.list, freeList.bytes = nil, 0 // so that it must allocate
+					freeList.Unlock()
 					buffers := gemm.Buffers{A: make([]byte, a.Bytes()), B: make([]byte, b.Bytes()), C: make([]byte, p.C.Bytes())}
 					const slack = 1 << 20 // of other allocations, such as goroutines
 					took := int(testkit.Allocated(func() { err = pl.Run(t.Context(), &buffers) }))

@@ -12,23 +12,23 @@ import (
 // not add it, the epilogue, and the rounding to C's type. It works on a tile of
 // C that was just computed and so is still in the cache, in vectors where the kernel
 // has them for it and otherwise in plain Go.
-type finisher[T scalar] struct {
-	needed   bool // false: there is nothing to finish
-	epilogue gemm.Epilogue
-	bias     []byte
-	biasT    []T // where it is of the type of the sums
+type epilogue[T scalar] struct {
+	needed bool // false: there is nothing to finish
+	spec   gemm.Epilogue
+	bias   []byte
+	biasT  []T // where it is of the type of the sums
 	// What else the epilogue reads: scales in the type of the sums, the residual in C's.
 	rowScale, colScale, outScale []T
 	residual                     []byte
-	ldd                          int
+	ldr                          int
 	up                           []T // of a gated product the other one, ldup apart
 	ldup                         int
-	vectors                      *asm.Finish[T]
+	vectors                      *asm.Epilogue[T]
 	act                          func(m, n int, c *T, ldc int) // the activation in vectors, if there is one
 
 	// floats finishes integer sums that are converted: its sums are theirs, converted in
 	// place and multiplied by the factor.
-	floats *finisher[float32]
+	floats *epilogue[float32]
 	factor []T // a single element; empty where sums are of type T already
 
 	// For a C of another type than the sums, also if these are converted: its memory and the
@@ -37,17 +37,17 @@ type finisher[T scalar] struct {
 	raw    []byte
 	ld     int
 	beta   T
-	form   asm.Form
+	packer asm.Packer
 	widen  func(dst []T, raw []byte, at int)
 	narrow func(raw []byte, at int, src []T)
 }
 
 // prepare readies an f of zeros, for sums in T, for p and the kernel mk. The textbook kernel has
 // no mk.
-func (f *finisher[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) {
+func (f *epilogue[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *microKernel[T]) {
 	if p.ScaleType() != dtype.Of[T]() {
-		f.needed, f.floats = true, new(finisher[float32])
-		f.floats.prepare(p, b, mk.finishing())
+		f.needed, f.floats = true, new(epilogue[float32])
+		f.floats.prepare(p, b, mk.floatKernel())
 		f.floats.factor = []float32{float32(p.Alpha)}
 		if !p.ReadsAB() {
 			f.floats.factor[0] = 0 // an infinite alpha multiplies no sum
@@ -58,16 +58,16 @@ func (f *finisher[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *micro[T]) {
 	if !converts && p.Epilogue == (gemm.Epilogue{}) {
 		return
 	}
-	f.needed, f.epilogue, f.bias, f.to = true, p.Epilogue, b.Bias, p.C.Type
+	f.needed, f.spec, f.bias, f.to = true, p.Epilogue, b.Bias, p.C.Type
 	if mk == nil {
-		f.vectors = &asm.Finish[T]{}
+		f.vectors = &asm.Epilogue[T]{}
 	} else {
-		f.vectors, f.form = &mk.Finish, mk.wide.of(p.C.Type)
+		f.vectors, f.packer = &mk.Epilogue, mk.wideners.of(p.C.Type)
 	}
 	f.act = activation(f.vectors, p.Epilogue.Activation)
 	f.rowScale, f.colScale = dtype.View[T](b.Extras[gemm.RowScale]), dtype.View[T](b.Extras[gemm.ColScale])
 	f.outScale = dtype.View[T](b.Extras[gemm.OutScale])
-	f.residual, f.ldd = b.Extras[gemm.Residual], p.Residual.LD
+	f.residual, f.ldr = b.Extras[gemm.Residual], p.Residual.LD
 	if p.Epilogue.Gated {
 		f.up, f.ldup = dtype.View[T](b.Extras[gemm.Up]), p.N // which Run has put there
 	}
@@ -90,11 +90,11 @@ func alphaOf[T scalar](p *gemm.Problem) T {
 
 // finishing returns the kernel that finishes mk's sums once they are converted to float32, nil
 // for plain Go.
-func (mk *micro[T]) finishing() *micro[float32] {
+func (mk *microKernel[T]) floatKernel() *microKernel[float32] {
 	if mk == nil {
 		return nil
 	}
-	return mk.floats
+	return mk.floatEpilogue
 }
 
 // Finish finishes sums, M×N of α·op(A)·op(B) + β·C in the problem's ScaleType without padding,
@@ -105,21 +105,21 @@ func (pl *Plan) Finish(sums []byte, b gemm.Buffers) {
 	p.Beta = 0
 	switch t := p.ScaleType(); {
 	case p.Converts():
-		finish(&p, &b, k.i32.finishing(), dtype.View[float32](sums))
+		applyEpilogue(&p, &b, k.i32.floatKernel(), dtype.View[float32](sums))
 	case t == dtype.F32:
-		finish(&p, &b, k.f32, dtype.View[float32](sums))
+		applyEpilogue(&p, &b, k.f32, dtype.View[float32](sums))
 	case t == dtype.F64:
-		finish(&p, &b, k.f64, dtype.View[float64](sums))
+		applyEpilogue(&p, &b, k.f64, dtype.View[float64](sums))
 	default:
-		finish(&p, &b, k.i32, dtype.View[int32](sums))
+		applyEpilogue(&p, &b, k.i32, dtype.View[int32](sums))
 	}
 }
 
-func finish[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *micro[T], sums []T) {
-	var f finisher[T]
+func applyEpilogue[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *microKernel[T], sums []T) {
+	var f epilogue[T]
 	f.prepare(p, b, mk)
 	if f.needed {
-		f.tile(sums, p.N, 0, 0, p.M, p.N, make([]T, finishing))
+		f.apply(sums, p.N, 0, 0, p.M, p.N, make([]T, epilogueCols))
 	}
 	if f.raw != nil {
 		return
@@ -131,7 +131,7 @@ func finish[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *micro[T], sums []T) 
 }
 
 // activation is the function of v that computes a, nil where it has none.
-func activation[T scalar](v *asm.Finish[T], a gemm.Activation) func(m, n int, c *T, ldc int) {
+func activation[T scalar](v *asm.Epilogue[T], a gemm.Activation) func(m, n int, c *T, ldc int) {
 	switch a {
 	case gemm.ActReLU:
 		return v.ReLU
@@ -149,80 +149,80 @@ func activation[T scalar](v *asm.Finish[T], a gemm.Activation) func(m, n int, c 
 // that calls cost little, and so few that they stay in L1. finishing is how many columns
 // that is of, and how many elements of memory it takes where C is converted.
 const (
-	finishing    = 256
-	finishedRows = 12
+	epilogueCols = 256
+	epilogueRows = 12
 )
 
 // tile finishes rows×cols sums at c, which belong at (i0, j0) of C. tmp is memory for
 // [finishing] elements.
-func (f *finisher[T]) tile(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
+func (f *epilogue[T]) apply(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	if f.floats != nil {
-		f.floats.tile(floats(c), ldc, i0, j0, rows, cols, floats(tmp))
+		f.floats.apply(asFloat32(c), ldc, i0, j0, rows, cols, asFloat32(tmp))
 		return
 	}
-	for j := 0; j < cols; j += finishing {
-		n := min(finishing, cols-j)
-		for i := 0; i < rows; i += finishedRows {
-			m := min(finishedRows, rows-i)
+	for j := 0; j < cols; j += epilogueCols {
+		n := min(epilogueCols, cols-j)
+		for i := 0; i < rows; i += epilogueRows {
+			m := min(epilogueRows, rows-i)
 			if below := i + m; below < rows {
-				f.fetch(i0+below, j0+j, min(finishedRows, rows-below), n)
+				f.prefetch(i0+below, j0+j, min(epilogueRows, rows-below), n)
 			}
-			f.part(c[i*ldc+j:], ldc, i0+i, j0+j, m, n, tmp)
+			f.applyBlock(c[i*ldc+j:], ldc, i0+i, j0+j, m, n, tmp)
 		}
 	}
 }
 
 // fetch has come to the cache what rows×cols elements at (i0, j0) are finished with: it is
 // called while they are computed.
-func (f *finisher[T]) fetch(i0, j0, rows, cols int) {
+func (f *epilogue[T]) prefetch(i0, j0, rows, cols int) {
 	if f.floats != nil {
-		f.floats.fetch(i0, j0, rows, cols)
+		f.floats.prefetch(i0, j0, rows, cols)
 		return
 	}
-	if f.epilogue.Residual {
+	if f.spec.Residual {
 		size := f.to.Size()
-		asm.FetchRows(rows, cols*size, &f.residual[(i0*f.ldd+j0)*size], f.ldd*size)
+		asm.FetchRows(rows, cols*size, &f.residual[(i0*f.ldr+j0)*size], f.ldr*size)
 	}
-	if f.epilogue.Gated {
+	if f.spec.Gated {
 		size := dtype.Of[T]().Size()
 		asm.FetchRows(rows, cols*size, (*byte)(unsafe.Pointer(&f.up[i0*f.ldup+j0])), f.ldup*size)
 	}
 }
 
 // part does all steps for no more than [finishedRows] rows and [finishing] columns.
-func (f *finisher[T]) part(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
+func (f *epilogue[T]) applyBlock(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	var t sums[T] // a literal would be written in words and copied in vectors, which wait for those
 	t.c, t.ldc, t.rows, t.cols = c, ldc, rows, cols
-	v, e := f.vectors, &f.epilogue
+	v, e := f.vectors, &f.spec
 	if len(f.factor) > 0 {
 		t.convert(v.FromInt32, f.factor)
 	}
 	if f.raw != nil && f.beta != 0 {
-		f.addOld(c, ldc, i0, j0, rows, cols, tmp)
+		f.addBetaC(c, ldc, i0, j0, rows, cols, tmp)
 	}
 	if len(f.rowScale) > 0 {
-		t.each(v.ScaleRow, times, f.rowScale[i0:], 1, 0)
+		t.zipVector(v.ScaleRow, times, f.rowScale[i0:], 1, 0)
 	}
 	if len(f.colScale) > 0 {
-		t.each(v.ScaleCol, times, f.colScale[j0:], 0, 1)
+		t.zipVector(v.ScaleCol, times, f.colScale[j0:], 0, 1)
 	}
 	switch e.Bias {
 	case gemm.BiasRow:
-		t.each(v.BiasRow, plus, f.biases(i0, rows, tmp), 1, 0)
+		t.zipVector(v.BiasRow, plus, f.biases(i0, rows, tmp), 1, 0)
 	case gemm.BiasCol:
-		t.each(v.BiasCol, plus, f.biases(j0, cols, tmp), 0, 1)
+		t.zipVector(v.BiasCol, plus, f.biases(j0, cols, tmp), 0, 1)
 	}
 	if e.Activation != gemm.ActNone {
-		f.activate(&t)
+		f.applyActivation(&t)
 	}
 	if e.Gated {
-		t.with(v.Times, times, f.up[i0*f.ldup+j0:], f.ldup)
+		t.zipMatrix(v.Times, times, f.up[i0*f.ldup+j0:], f.ldup)
 	}
 	if e.Residual {
 		f.addResidual(&t, i0, j0)
 	}
 	if e.OutScale {
-		t.each(v.Scale, times, f.outScale, 0, 0)
+		t.zipVector(v.Scale, times, f.outScale, 0, 0)
 	}
 	if e.Saturate {
 		f.saturate(&t)
@@ -243,7 +243,7 @@ func times[T scalar](x, y T) T { return x * y }
 
 // each does an operation to each element (i, j) and v[i*down+j*across], in vectors if there is
 // a function for that.
-func (t *sums[T]) each(vectors func(m, n int, c *T, ldc int, v *T), op func(x, y T) T, v []T, down, across int) {
+func (t *sums[T]) zipVector(vectors func(m, n int, c *T, ldc int, v *T), op func(x, y T) T, v []T, down, across int) {
 	if vectors != nil {
 		vectors(t.rows, t.cols, &t.c[0], t.ldc, &v[0])
 		return
@@ -272,21 +272,21 @@ func (t *sums[T]) convert(vectors func(m, n int, c *T, ldc int, v *T), factor []
 }
 
 // with is each with a matrix whose rows are ldv apart.
-func (t *sums[T]) with(vectors func(m, n int, c *T, ldc int, v *T, ldv int), op func(x, y T) T, v []T, ldv int) {
+func (t *sums[T]) zipMatrix(vectors func(m, n int, c *T, ldc int, v *T, ldv int), op func(x, y T) T, v []T, ldv int) {
 	if vectors != nil {
 		vectors(t.rows, t.cols, &t.c[0], t.ldc, &v[0], ldv)
 		return
 	}
-	t.each(nil, op, v, ldv, 1)
+	t.zipVector(nil, op, v, ldv, 1)
 }
 
 // activate does the activation.
-func (f *finisher[T]) activate(t *sums[T]) {
+func (f *epilogue[T]) applyActivation(t *sums[T]) {
 	if f.act != nil {
 		f.act(t.rows, t.cols, &t.c[0], t.ldc)
 		return
 	}
-	apply := f.epilogue.Activation.Info().F
+	apply := f.spec.Activation.Info().F
 	for i := range t.rows {
 		row := t.c[i*t.ldc:][:t.cols]
 		for j, x := range row {
@@ -296,27 +296,27 @@ func (f *finisher[T]) activate(t *sums[T]) {
 }
 
 // addResidual adds a matrix of C's type; one of halves is widened as it is added.
-func (f *finisher[T]) addResidual(t *sums[T], i0, j0 int) {
-	at := i0*f.ldd + j0
+func (f *epilogue[T]) addResidual(t *sums[T], i0, j0 int) {
+	at := i0*f.ldr + j0
 	if f.to == dtype.Of[T]() {
-		t.with(f.vectors.Add, plus, dtype.View[T](f.residual)[at:], f.ldd)
+		t.zipMatrix(f.vectors.Add, plus, dtype.View[T](f.residual)[at:], f.ldr)
 		return
 	}
 	whole := 0
-	if f.form.AddOld != nil {
+	if f.packer.AddOld != nil {
 		if whole = t.cols &^ 7; whole > 0 {
-			f.form.AddOld(t.rows, whole, single(t.c), t.ldc, half(f.residual, at), f.ldd, 1)
+			f.packer.AddOld(t.rows, whole, floatAddr(t.c), t.ldc, halfAddr(f.residual, at), f.ldr, 1)
 		}
 	}
 	for i := range t.rows {
 		for j := whole; j < t.cols; j++ {
-			t.c[i*t.ldc+j] += T(f.to.At(f.residual, at+i*f.ldd+j))
+			t.c[i*t.ldc+j] += T(f.to.At(f.residual, at+i*f.ldr+j))
 		}
 	}
 }
 
 // saturate has what C's type cannot hold become its largest value; NaN stays.
-func (f *finisher[T]) saturate(t *sums[T]) {
+func (f *epilogue[T]) saturate(t *sums[T]) {
 	most := T(f.to.Info().Max)
 	for i := range t.rows {
 		row := t.c[i*t.ldc:][:t.cols]
@@ -327,11 +327,11 @@ func (f *finisher[T]) saturate(t *sums[T]) {
 }
 
 // addOld adds β times the old C.
-func (f *finisher[T]) addOld(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
+func (f *epilogue[T]) addBetaC(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	whole := 0
-	if f.form.AddOld != nil {
+	if f.packer.AddOld != nil {
 		if whole = cols &^ 7; whole > 0 {
-			f.form.AddOld(rows, whole, single(c), ldc, half(f.raw, i0*f.ld+j0), f.ld, float32(f.beta))
+			f.packer.AddOld(rows, whole, floatAddr(c), ldc, halfAddr(f.raw, i0*f.ld+j0), f.ld, float32(f.beta))
 		}
 	}
 	for i := range rows {
@@ -345,11 +345,11 @@ func (f *finisher[T]) addOld(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 }
 
 // round writes the finished elements to C.
-func (f *finisher[T]) round(c []T, ldc, i0, j0, rows, cols int) {
+func (f *epilogue[T]) round(c []T, ldc, i0, j0, rows, cols int) {
 	whole := 0
-	if f.form.Narrow != nil {
+	if f.packer.Narrow != nil {
 		if whole = cols &^ 7; whole > 0 {
-			f.form.Narrow(rows, whole, half(f.raw, i0*f.ld+j0), f.ld, single(c), ldc)
+			f.packer.Narrow(rows, whole, halfAddr(f.raw, i0*f.ld+j0), f.ld, floatAddr(c), ldc)
 		}
 	}
 	if whole == cols {
@@ -362,22 +362,22 @@ func (f *finisher[T]) round(c []T, ldc, i0, j0, rows, cols int) {
 
 // half is where an element of a matrix of 16 bits stands, single the sums where they are
 // float32, as they are for a C of such.
-func half(raw []byte, at int) *uint16 { return (*uint16)(unsafe.Pointer(&raw[2*at])) }
+func halfAddr(raw []byte, at int) *uint16 { return (*uint16)(unsafe.Pointer(&raw[2*at])) }
 
-func single[T scalar](c []T) *float32 { return (*float32)(unsafe.Pointer(unsafe.SliceData(c))) }
+func floatAddr[T scalar](c []T) *float32 { return (*float32)(unsafe.Pointer(unsafe.SliceData(c))) }
 
 // floats is the memory of int32 sums as float32.
-func floats[T scalar](c []T) []float32 { return dtype.View[float32](dtype.Bytes(c)) }
+func asFloat32[T scalar](c []T) []float32 { return dtype.View[float32](dtype.Bytes(c)) }
 
 // biases are n of the bias's elements, from the one at on, in the type of the sums.
-func (f *finisher[T]) biases(at, n int, tmp []T) []T {
+func (f *epilogue[T]) biases(at, n int, tmp []T) []T {
 	if f.raw == nil {
 		return f.biasT[at : at+n]
 	}
 	whole := 0
-	if f.form.Lay != nil {
+	if f.packer.Lay != nil {
 		whole = n &^ 7
-		f.form.Lay(1, whole, word(tmp), whole, &f.bias[at*f.to.Size()], 0)
+		f.packer.Lay(1, whole, wordAddr(tmp), whole, &f.bias[at*f.to.Size()], 0)
 	}
 	f.widen(tmp[whole:n], f.bias, at+whole)
 	return tmp[:n]

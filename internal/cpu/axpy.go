@@ -15,8 +15,8 @@ import (
 //
 // A product with few columns is the transpose of one with few rows. B is then the
 // transpose of A, and C's rows, whose elements are not neighbours, are summed beside it.
-type sweep[T scalar] struct {
-	*micro[T]
+type axpy[T scalar] struct {
+	*microKernel[T]
 	m, n, k     int
 	small       operand[T] // A as it lies,
 	layout      gemm.Layout
@@ -26,27 +26,27 @@ type sweep[T scalar] struct {
 	c           target[T]
 	nc          int // columns of C for an item
 	threads     int
-	memory      []T // for each slot; see room
+	scratch     []T // for each slot; see room
 }
 
 const (
-	sweepRows  = 16        // the most rows of C that B is read for
-	sweepFirst = 4         // and up to which nothing else is faster, where B is not small
-	sweepDepth = 8         // the steps of k between two visits of an element of C
-	sweepReach = 256 << 10 // bytes of C that an item goes over again and again: they stay in L2
-	sweepSums  = 4096      // elements of C that are summed beside it
-	sweepWide  = 2048      // elements of a row of B that are widened at once: with the other rows they stay in L2
-	wordRows   = 8         // sweepRows where the other way packs words of several values
+	axpyRows        = 16        // the most rows of C that B is read for
+	axpyBestRows    = 4         // and up to which nothing else is faster, where B is not small
+	axpyDepth       = 8         // the steps of k between two visits of an element of C
+	axpyCBytes      = 256 << 10 // bytes of C that an item goes over again and again: they stay in L2
+	axpySums        = 4096      // elements of C that are summed beside it
+	axpyWidenedCols = 2048      // elements of a row of B that are widened at once: with the other rows they stay in L2
+	axpyRowsGrouped = 8         // sweepRows where the other way packs words of several values
 )
 
 // sweeps reports whether p goes along the rows of B and C.
-func sweeps(p *gemm.Problem) bool {
-	return !p.B.Trans && isThin(p.M, p.N, p.K, sweepRows)
+func usesAxpy(p *gemm.Problem) bool {
+	return !p.B.Trans && isThin(p.M, p.N, p.K, axpyRows)
 }
 
 // sweepsFlipped reports whether p's transpose goes along the columns of A as rows.
-func sweepsFlipped(p *gemm.Problem) bool {
-	return p.A.Trans && isThin(p.N, p.M, p.K, sweepRows)
+func usesAxpySwapAB(p *gemm.Problem) bool {
+	return p.A.Trans && isThin(p.N, p.M, p.K, axpyRows)
 }
 
 // isThin reports whether few rows of C, at most limit, stand against so much of the large
@@ -56,68 +56,68 @@ func isThin(few, many, k, limit int) bool {
 }
 
 // prepare lays out the product, or with flipped its transpose, for a d of zeros.
-func (d *sweep[T]) prepare(pl *Plan, mk *micro[T], b *gemm.Buffers, flipped bool) {
+func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, swapped bool) {
 	p, threads := pl.Problem, pl.Threads
-	d.micro, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), threads
+	d.microKernel, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), threads
 	small, large := &d.small, &d.b
 	d.m, d.n, d.layout = p.M, p.N, p.A
-	if flipped {
+	if swapped {
 		small, large = large, small
 		d.m, d.n, d.layout = p.N, p.M, p.B.T()
 	}
-	mk.asItLies(small, p.A, b.A)
-	mk.asItLies(large, p.B, b.B)
-	d.c.prepare(pl, mk, b, flipped)
-	d.beta = d.c.old(T(p.Beta))
-	d.nc = equalParts(d.n, sweepReach/(d.m*dtype.Of[T]().Size()), d.NR)
+	mk.describeStored(small, p.A, b.A)
+	mk.describeStored(large, p.B, b.B)
+	d.c.prepare(pl, mk, b, swapped)
+	d.beta = d.c.beta(T(p.Beta))
+	d.nc = equalParts(d.n, axpyCBytes/(d.m*dtype.Of[T]().Size()), d.NR)
 	if d.c.cs != 1 {
-		d.nc = equalParts(d.n, sweepSums/d.m, d.NR)
+		d.nc = equalParts(d.n, axpySums/d.m, d.NR)
 	}
 	if d.b.widen != nil {
-		d.nc = equalParts(d.n, min(d.nc, sweepWide), d.NR)
+		d.nc = equalParts(d.n, min(d.nc, axpyWidenedCols), d.NR)
 	}
 	if threads > 1 {
 		d.nc = equalParts(d.n, min(d.nc, max(d.n/(4*threads), 512)), d.NR)
 	}
 }
 
-func (d *sweep[T]) reset() { *d = sweep[T]{} }
+func (d *axpy[T]) reset() { *d = axpy[T]{} }
 
-func (d *sweep[T]) phases() int                { return 1 }
-func (d *sweep[T]) enter(_, _ int) (items int) { return ceilDiv(d.n, d.nc) }
+func (d *axpy[T]) phases() int                { return 1 }
+func (d *axpy[T]) enter(_, _ int) (tasks int) { return ceilDiv(d.n, d.nc) }
 
 // room is what a slot has memory for: sums whose places in C are not neighbours, a piece of
 // B that is widened, and what finishing takes.
-func (d *sweep[T]) room() (sums, piece, spare int) {
+func (d *axpy[T]) scratchSizes() (sums, piece, spare int) {
 	if d.c.cs != 1 {
-		sums = sweepSums
+		sums = axpySums
 	}
 	if d.b.widen != nil {
-		piece = sweepDepth * d.nc
+		piece = axpyDepth * d.nc
 	}
-	if d.c.sums {
-		spare = finishing
+	if d.c.scratch {
+		spare = epilogueCols
 	}
 	return sums, piece, spare
 }
 
-func (d *sweep[T]) bytes() int {
-	sums, piece, spare := d.room()
-	return besideBytes[T](d.layout) + d.c.bytes(d.m, d.n) + bytesFor[T](d.threads*(sums+piece+spare))
+func (d *axpy[T]) bytes() int {
+	sums, piece, spare := d.scratchSizes()
+	return widenedBytes[T](d.layout) + d.c.bytes(d.m, d.n) + allocBytes[T](d.threads*(sums+piece+spare))
 }
 
-func (d *sweep[T]) use(m *memory, _ []place) {
-	sums, piece, spare := d.room()
-	d.a = d.small.beside(d.layout, m)
-	d.c.use(m, d.m, d.n)
-	d.memory = take[T](m, d.threads*(sums+piece+spare))
+func (d *axpy[T]) bind(m *workspace, _ []phaseState) {
+	sums, piece, spare := d.scratchSizes()
+	d.a = d.small.widenAll(d.layout, m)
+	d.c.bind(m, d.m, d.n)
+	d.scratch = alloc[T](m, d.threads*(sums+piece+spare))
 }
 
-func (d *sweep[T]) do(item, slot int) {
-	j0 := item * d.nc
+func (d *axpy[T]) do(task, worker int) {
+	j0 := task * d.nc
 	cols := min(d.nc, d.n-j0)
-	ofSums, ofPiece, spare := d.room()
-	memory := d.memory[slot*(ofSums+ofPiece+spare):][:ofSums+ofPiece+spare]
+	ofSums, ofPiece, spare := d.scratchSizes()
+	memory := d.scratch[worker*(ofSums+ofPiece+spare):][:ofSums+ofPiece+spare]
 	sums, piece, tmp := memory[:ofSums], memory[ofSums:][:ofPiece], memory[ofSums+ofPiece:]
 	if d.c.cs == 1 {
 		d.sum(j0, cols, d.c.data[j0:], d.c.rs, d.alpha, d.beta, piece)
@@ -127,15 +127,15 @@ func (d *sweep[T]) do(item, slot int) {
 			d.c.add(i, j0, sums[i*cols:][:cols], d.alpha, d.beta)
 		}
 	}
-	d.c.done(0, j0, d.m, cols, tmp)
+	d.c.finish(0, j0, d.m, cols, tmp)
 }
 
 // sum adds the products of A and columns of B to c. piece is memory for some rows of B, if
 // they are widened.
-func (d *sweep[T]) sum(j0, cols int, c []T, ldc int, alpha, beta T, piece []T) {
-	for p0 := 0; p0 < d.k; p0 += sweepDepth {
-		depth := min(sweepDepth, d.k-p0)
-		b, ldb := d.b.piece(p0, j0, depth, cols, piece)
+func (d *axpy[T]) sum(j0, cols int, c []T, ldc int, alpha, beta T, piece []T) {
+	for p0 := 0; p0 < d.k; p0 += axpyDepth {
+		depth := min(axpyDepth, d.k-p0)
+		b, ldb := d.b.readBlock(p0, j0, depth, cols, piece)
 		for i := 0; i < d.m; {
 			x := min(bits.Len(uint(d.m-i)), len(d.Update)) - 1
 			beta := beta
