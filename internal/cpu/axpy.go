@@ -7,55 +7,54 @@ import (
 	"tilework/internal/gemm"
 )
 
-// sweep is a product that takes as long as reading B takes, because M is small. It goes
-// along the rows of B and C with a few steps of k at a time, so that memory is gone
-// through a line after the other, and what those steps have of A stays in registers.
-// Tiles of C, down a narrow piece of many rows of B, would touch another page with each
-// step.
+// axpy computes a product with few rows, which takes as long as reading B. It is a fused AXPY
+// (BLIS: axpyf): it goes along the rows of B and C and adds a few steps of K at a time, with the
+// elements of A for these steps in registers. Memory is thus read sequentially. Tiles of C would
+// instead read a few columns of many rows of B and touch another page with every step of K.
 //
-// A product with few columns is the transpose of one with few rows. B is then the
-// transpose of A, and C's rows, whose elements are not neighbours, are summed beside it.
+// A product with few columns is computed as its transpose, which swaps A and B. The rows of that C
+// are not contiguous, so their sums go to scratch memory first.
 type axpy[T scalar] struct {
 	*microKernel[T]
 	m, n, k     int
-	small       operand[T] // A as it lies,
+	small       operand[T] // A as stored
 	layout      gemm.Layout
-	a           strided[T] // and all of it as numbers
+	a           strided[T] // all of A, widened
 	b           operand[T]
 	alpha, beta T
 	c           target[T]
-	nc          int // columns of C for an item
+	nc          int // columns of C per task
 	threads     int
-	scratch     []T // for each slot; see room
+	scratch     []T // for each worker; see scratchSizes
 }
 
 const (
-	axpyRows        = 16        // the most rows of C that B is read for
-	axpyBestRows    = 4         // and up to which nothing else is faster, where B is not small
-	axpyDepth       = 8         // the steps of k between two visits of an element of C
-	axpyCBytes      = 256 << 10 // bytes of C that an item goes over again and again: they stay in L2
-	axpySums        = 4096      // elements of C that are summed beside it
-	axpyWidenedCols = 2048      // elements of a row of B that are widened at once: with the other rows they stay in L2
-	axpyRowsGrouped = 8         // sweepRows where the other way packs words of several values
+	axpyRows        = 16        // the maximum number of rows of C
+	axpyBestRows    = 4         // the maximum for which axpy beats all other algorithms, unless B is small
+	axpyDepth       = 8         // the steps of K that one pass over C adds
+	axpyCBytes      = 256 << 10 // bytes of C per task, which each pass reads again: they stay in L2
+	axpySums        = 4096      // elements of C per task if their sums go to scratch memory
+	axpyWidenedCols = 2048      // elements of a row of B widened at a time: axpyDepth such rows stay in L2
+	axpyRowsGrouped = 8         // axpyRows for micro-kernels with Group > 1, whose blocked algorithm is faster
 )
 
-// sweeps reports whether p goes along the rows of B and C.
+// usesAxpy reports whether axpy suits p.
 func usesAxpy(p *gemm.Problem) bool {
 	return !p.B.Trans && isThin(p.M, p.N, p.K, axpyRows)
 }
 
-// sweepsFlipped reports whether p's transpose goes along the columns of A as rows.
+// usesAxpySwapAB reports whether axpy suits the transpose of p.
 func usesAxpySwapAB(p *gemm.Problem) bool {
 	return p.A.Trans && isThin(p.N, p.M, p.K, axpyRows)
 }
 
-// isThin reports whether few rows of C, at most limit, stand against so much of the large
-// operand that reading it takes the time.
+// isThin reports whether C has so few rows (at most limit) that reading the large operand
+// determines the time of the product.
 func isThin(few, many, k, limit int) bool {
 	return few <= limit && many >= 8*few && many >= 64 && k >= 32
 }
 
-// prepare lays out the product, or with flipped its transpose, for a d of zeros.
+// prepare sets up the product, or with swapped its transpose. d must be zero.
 func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, swapped bool) {
 	p, threads := pl.Problem, pl.Threads
 	d.microKernel, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), threads
@@ -86,8 +85,8 @@ func (d *axpy[T]) reset() { *d = axpy[T]{} }
 func (d *axpy[T]) phases() int                { return 1 }
 func (d *axpy[T]) enter(_, _ int) (tasks int) { return ceilDiv(d.n, d.nc) }
 
-// room is what a slot has memory for: sums whose places in C are not neighbours, a piece of
-// B that is widened, and what finishing takes.
+// scratchSizes returns the elements of scratch memory per worker: for sums of a C without
+// contiguous rows, for widened elements of B, and for the epilogue.
 func (d *axpy[T]) scratchSizes() (sums, piece, spare int) {
 	if d.c.cs != 1 {
 		sums = axpySums
@@ -130,8 +129,7 @@ func (d *axpy[T]) do(task, worker int) {
 	d.c.finish(0, j0, d.m, cols, tmp)
 }
 
-// sum adds the products of A and columns of B to c. piece is memory for some rows of B, if
-// they are widened.
+// sum adds the product of A and cols columns of B to c. piece is memory for widened rows of B.
 func (d *axpy[T]) sum(j0, cols int, c []T, ldc int, alpha, beta T, piece []T) {
 	for p0 := 0; p0 < d.k; p0 += axpyDepth {
 		depth := min(axpyDepth, d.k-p0)

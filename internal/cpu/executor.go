@@ -8,96 +8,92 @@ import (
 	"tilework/internal/cpu/asm"
 )
 
-// A task is work cut into items that several goroutines do together. The items form
-// phases; those of one phase may run at once, and none starts before all of the phase
-// before it are done.
+// A job is work divided into phases, and each phase into tasks. The tasks of one phase may run at
+// the same time. A phase starts only when all tasks of the previous phase are done.
 //
-// Which goroutine does which item never shows in the result: an item always computes
-// the same thing from the same inputs.
+// A task computes the same result whichever worker runs it.
 type job interface {
-	// phases is the number of phases.
+	// phases returns the number of phases.
 	phases() int
-	// enter brings a slot to a phase and returns how many items that has. A slot is a
-	// number below the task's threads, which one goroutine has.
+	// enter prepares a worker for a phase and returns the number of tasks in it. Workers are
+	// numbered from 0 to threads-1, and each number belongs to one goroutine.
 	enter(phase, worker int) (tasks int)
-	// do carries out an item of the phase that the slot is in, numbered from 0. Items
-	// that follow each other use the same memory: they go to one goroutine where that is
-	// possible.
+	// do runs one task, numbered from 0, of the phase that the worker has entered. Consecutive
+	// tasks share memory, so the executor gives them to the same worker where it can.
 	do(task, worker int)
 }
 
-// crew is one task under way. A phase's items are cut into as many shares as there are
-// slots, each of items that follow each other: whoever has the slot does that share,
-// and then helps with the others', so that a helper who is late or never comes holds
-// nobody up. Nobody waits but for items that somebody has begun.
+// executor runs one job at a time on the calling goroutine and workers of the pool. It divides the
+// tasks of each phase into one queue per worker, each holding consecutive tasks. A worker first
+// empties its own queue and then steals from the others. A worker that is late, or never joins,
+// therefore delays nobody: the others wait only for tasks that have already started.
 type executor struct {
 	job      job
 	progress func(done, total int64)
-	ctx      context.Context // nil if it never ends
-	total    int64           // items of all phases; counted for progress alone
+	ctx      context.Context // nil if it can never be done
+	total    int64           // tasks of all phases; counted only for progress
 	queues   []taskQueue
-	workers  []*poolWorker // helpers[i] has slot i+1, once it comes
-	trace    *trace        // nil outside of tests
+	workers  []*poolWorker // workers[i] is worker i+1, once it joins
+	trace    *trace        // nil except in tests
 
-	// Items are numbered on from phase to phase and from task to task, so that no
-	// counter that another core has written last must be set back.
-	first, end int64 // the task's first number, and the next task's once this is done
+	// Task numbers continue from phase to phase and from job to job. No counter that another core
+	// wrote last then needs a reset.
+	first, end int64 // the job's first task number, and the number after its last task once it is done
 
-	// What all write is kept on cache lines of its own.
+	// Each of the following shared counters has cache lines of its own.
 	_            [cacheLine]byte
-	done         atomic.Int64 // the items that are done, those of a share counted together
+	done         atomic.Int64 // finished tasks; a worker adds the tasks of a queue together
 	_            [cacheLine]byte
-	joined, left atomic.Int64 // helpers
+	joined, left atomic.Int64 // pool workers
 	_            [cacheLine]byte
-	stop         atomic.Bool // leave after the item in hand
+	stop         atomic.Bool // set to make workers leave after their current task
 }
 
-// share is how far one share of the items has got: the number of its item that is next.
+// taskQueue is a range of consecutive tasks of a phase. next is the number of its next task.
 type taskQueue struct {
 	next atomic.Int64
-	_    [2*cacheLine - 8]byte // lines are fetched in pairs
+	_    [2*cacheLine - 8]byte // the hardware prefetches cache lines in pairs
 }
 
-// execute does the task with up to threads goroutines, the caller being one, and
-// returns when nothing of it runs any more. progress, if any, is called from this
-// goroutine with the items done and their total. When ctx ends, execute leaves what is
-// undone and returns its error.
-func (c *executor) run(ctx context.Context, t job, threads int, progress func(done, total int64)) error {
+// run executes the job with up to threads goroutines, the caller included, and returns when all of
+// them have left it. It calls progress, unless nil, from the calling goroutine with the number of
+// finished tasks and their total. If ctx ends, run skips the remaining tasks and returns its error.
+func (e *executor) run(ctx context.Context, j job, threads int, progress func(done, total int64)) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if threads == 1 && progress == nil && c.trace == nil {
-		return runSerial(ctx, t)
+	if threads == 1 && progress == nil && e.trace == nil {
+		return runSerial(ctx, j)
 	}
-	c.job, c.progress = t, progress
+	e.job, e.progress = j, progress
 	if ctx.Done() != nil {
-		c.ctx = ctx
+		e.ctx = ctx
 	}
-	c.start(threads)
-	defer c.finish() // also if progress panics
-	c.workers = acquireWorkers(c.workers, threads-1)
-	for i, h := range c.workers {
-		h.index = i + 1
-		h.assigned.Store(c)
+	e.start(threads)
+	defer e.finish() // also if progress panics
+	e.workers = acquireWorkers(e.workers, threads-1)
+	for i, w := range e.workers {
+		w.index = i + 1
+		w.assigned.Store(e)
 	}
-	wakeChildren(c.workers, 0)
-	end := c.runPhases(0)
-	if c.stop.Load() {
+	wakeChildren(e.workers, 0)
+	end := e.runPhases(0)
+	if e.stop.Load() {
 		return ctx.Err()
 	}
-	c.end = end
+	e.end = end
 	if progress != nil {
-		progress(c.total, c.total) // others may have done the last items, or all of them
+		progress(e.total, e.total) // other workers may have run the last tasks, or all of them
 	}
 	return nil
 }
 
-// alone is execute without a crew: it costs nothing.
-func runSerial(ctx context.Context, t job) error {
+// runSerial executes the job on the calling goroutine, without an executor.
+func runSerial(ctx context.Context, j job) error {
 	ends := ctx.Done() != nil
-	for phase := range t.phases() {
-		for task := range t.enter(phase, 0) {
-			t.do(task, 0)
+	for phase := range j.phases() {
+		for task := range j.enter(phase, 0) {
+			j.do(task, 0)
 			if ends && ctx.Err() != nil {
 				return ctx.Err()
 			}
@@ -106,37 +102,37 @@ func runSerial(ctx context.Context, t job) error {
 	return nil
 }
 
-// begin readies the counters.
-func (c *executor) start(threads int) {
-	if threads > cap(c.queues) {
-		c.queues = make([]taskQueue, threads)
+// start resets the counters for a job.
+func (e *executor) start(threads int) {
+	if threads > cap(e.queues) {
+		e.queues = make([]taskQueue, threads)
 	}
-	c.queues, c.workers, c.end = c.queues[:threads], c.workers[:0], c.first
-	c.joined.Store(0)
-	c.left.Store(0)
-	c.stop.Store(false)
-	if c.total = 0; c.progress != nil {
-		for phase := range c.job.phases() {
-			c.total += int64(c.job.enter(phase, 0))
+	e.queues, e.workers, e.end = e.queues[:threads], e.workers[:0], e.first
+	e.joined.Store(0)
+	e.left.Store(0)
+	e.stop.Store(false)
+	if e.total = 0; e.progress != nil {
+		for phase := range e.job.phases() {
+			e.total += int64(e.job.enter(phase, 0))
 		}
 	}
 }
 
-// work goes through the phases and does what there is to do for a slot. Slot 0 is the
-// caller's. It returns the number after the last item's.
-func (c *executor) runPhases(worker int) (end int64) {
-	first := c.first // the number of the phase's first item
-	for phase := range c.job.phases() {
-		n := c.job.enter(phase, worker)
-		if end := first + int64(n); c.done.Load() < end {
-			for i := range c.queues {
-				if c.done.Load() >= end || !c.drain(first, n, (worker+i)%len(c.queues), worker) {
+// runPhases runs tasks of every phase as the given worker; worker 0 is the caller. It returns the
+// number after the last task's.
+func (e *executor) runPhases(worker int) (end int64) {
+	first := e.first // the number of the phase's first task
+	for phase := range e.job.phases() {
+		n := e.job.enter(phase, worker)
+		if end := first + int64(n); e.done.Load() < end {
+			for i := range e.queues {
+				if e.done.Load() >= end || !e.drain(first, n, (worker+i)%len(e.queues), worker) {
 					break
 				}
 			}
-			c.await(end, worker)
+			e.await(end, worker)
 		}
-		if c.stop.Load() {
+		if e.stop.Load() {
 			break
 		}
 		first += int64(n)
@@ -144,102 +140,101 @@ func (c *executor) runPhases(worker int) (end int64) {
 	return first
 }
 
-// help does what is left of share s of the n items of a phase, or reports false if all
-// is to stop.
-func (c *executor) drain(first int64, n, s, worker int) bool {
-	low, high := part(n, s, len(c.queues))
+// drain runs the remaining tasks of queue q in a phase of n tasks. It reports whether the job
+// continues.
+func (e *executor) drain(first int64, n, q, worker int) bool {
+	low, high := part(n, q, len(e.queues))
 	var done int64
 	for {
-		task, ok := c.queues[s].pop(first+int64(low), first+int64(high))
+		task, ok := e.queues[q].pop(first+int64(low), first+int64(high))
 		if !ok {
 			break
 		}
-		c.trace.begin(worker)
-		c.job.do(int(task-first), worker)
-		c.trace.end(worker, s)
+		e.trace.begin(worker)
+		e.job.do(int(task-first), worker)
+		e.trace.end(worker, q)
 		done++
 		if worker == 0 {
-			c.poll(done)
+			e.poll(done)
 		}
-		if c.stop.Load() {
+		if e.stop.Load() {
 			return false
 		}
 	}
 	if done > 0 {
-		c.done.Add(done)
+		e.done.Add(done)
 	}
 	return true
 }
 
-// draw takes the next item of a share that reaches from low to high in this phase.
-func (s *taskQueue) pop(low, high int64) (task int64, ok bool) {
+// pop takes the next task of a queue that holds the tasks from low to high-1 in this phase.
+func (q *taskQueue) pop(low, high int64) (task int64, ok bool) {
 	for {
-		next := s.next.Load()
-		task = max(next, low) // the first to come in a phase finds the count of the one before
+		next := q.next.Load()
+		task = max(next, low) // next may still belong to an earlier phase
 		if task >= high {
 			return 0, false
 		}
-		if s.next.CompareAndSwap(next, task+1) {
+		if q.next.CompareAndSwap(next, task+1) {
 			return task, true
 		}
 	}
 }
 
-// attend is what the caller does between items, of which that many are not counted as
-// done yet.
-func (c *executor) poll(uncounted int64) {
-	if c.ctx != nil && c.ctx.Err() != nil {
-		c.stop.Store(true)
+// poll checks the context and calls progress. The caller runs it after each of its tasks, with the
+// number of tasks that it has not yet added to done.
+func (e *executor) poll(uncounted int64) {
+	if e.ctx != nil && e.ctx.Err() != nil {
+		e.stop.Store(true)
 	}
-	if c.progress != nil {
-		c.progress(c.done.Load()-c.first+uncounted, c.total)
+	if e.progress != nil {
+		e.progress(e.done.Load()-e.first+uncounted, e.total)
 	}
 }
 
-// await returns when n items are done, or all is to stop.
-func (c *executor) await(n int64, worker int) {
-	if c.done.Load() >= n {
+// await spins until n tasks are done or the job stops.
+func (e *executor) await(n int64, worker int) {
+	if e.done.Load() >= n {
 		return
 	}
-	c.trace.begin(worker)
-	for w := (spinWait{}); c.done.Load() < n && !c.stop.Load(); w.pause() {
+	e.trace.begin(worker)
+	for w := (spinWait{}); e.done.Load() < n && !e.stop.Load(); w.pause() {
 	}
-	c.trace.waited(worker)
+	e.trace.waited(worker)
 }
 
-// dismiss takes the task back from helpers that have not begun, and returns when the
-// others have left.
-func (c *executor) finish() {
-	undone := c.end == c.first
+// finish withdraws the job from workers that have not joined, waits until the others have left, and
+// returns all of them to the pool.
+func (e *executor) finish() {
+	undone := e.end == e.first
 	if undone {
-		c.stop.Store(true)
+		e.stop.Store(true)
 	}
-	came := c.joined.Load()
-	if came < int64(len(c.workers)) {
-		came = 0
-		for _, h := range c.workers {
-			if !h.assigned.CompareAndSwap(c, nil) {
-				came++
+	joined := e.joined.Load()
+	if joined < int64(len(e.workers)) {
+		joined = 0
+		for _, w := range e.workers {
+			if !w.assigned.CompareAndSwap(e, nil) {
+				joined++
 			}
 		}
 	}
-	for w := (spinWait{}); c.left.Load() < came; w.pause() {
+	for w := (spinWait{}); e.left.Load() < joined; w.pause() {
 	}
-	releaseWorkers(c.workers)
-	if c.first = c.end; undone {
-		c.first = 0
-		c.done.Store(0)
-		for i := range c.queues[:cap(c.queues)] {
-			c.queues[:cap(c.queues)][i].next.Store(0)
+	releaseWorkers(e.workers)
+	if e.first = e.end; undone {
+		e.first = 0
+		e.done.Store(0)
+		for i := range e.queues[:cap(e.queues)] {
+			e.queues[:cap(e.queues)][i].next.Store(0)
 		}
 	}
-	c.job, c.progress, c.ctx, c.trace = nil, nil, nil, nil
+	e.job, e.progress, e.ctx, e.trace = nil, nil, nil, nil
 }
 
-// wait is a wait for another goroutine, which is expected to take microseconds: it
-// spins. After some tens of them it lets others have the processor now and then: the
-// scheduler's lock is not to be fought for by all who wait, and [runtime.Gosched] wakes
-// another thread where there is an idle processor.
+// spinWait waits for another goroutine that should need only microseconds. It spins, and yields the
+// thread after every 64 pauses. More frequent yields would make all waiting threads contend for the
+// scheduler's lock, and [runtime.Gosched] wakes another thread if a processor is idle.
 type spinWait struct{ turns int }
 
 func (w *spinWait) pause() {
@@ -252,11 +247,11 @@ func (w *spinWait) pause() {
 	}
 }
 
-// Share calls f(0) … f(n-1) from up to [Workers](threads) goroutines, the caller's
-// included. When ctx ends, the rest is left out and its error returned.
+// ParallelFor calls f(0), …, f(n-1) from up to [Workers](threads) goroutines, the caller's
+// included. If ctx ends, it skips the remaining calls and returns the context's error.
 func ParallelFor(ctx context.Context, n, threads int, f func(i int)) error {
-	var c executor
-	return c.run(ctx, &forLoop{n, f}, Workers(threads), nil)
+	var e executor
+	return e.run(ctx, &forLoop{n, f}, Workers(threads), nil)
 }
 
 type forLoop struct {
@@ -264,12 +259,12 @@ type forLoop struct {
 	f func(i int)
 }
 
-func (c *forLoop) phases() int        { return 1 }
-func (c *forLoop) enter(_, _ int) int { return c.n }
-func (c *forLoop) do(task, _ int)     { c.f(task) }
+func (l *forLoop) phases() int        { return 1 }
+func (l *forLoop) enter(_, _ int) int { return l.n }
+func (l *forLoop) do(task, _ int)     { l.f(task) }
 
-// Workers is the number of goroutines that compute for a caller who allows that
-// many: 0 or less is GOMAXPROCS, which is also the most.
+// Workers returns the number of goroutines for a caller that allows up to asked of them. GOMAXPROCS
+// is the limit, and the result for asked ≤ 0.
 func Workers(asked int) int {
 	n := runtime.GOMAXPROCS(0)
 	if asked > 0 {

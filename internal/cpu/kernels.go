@@ -1,10 +1,10 @@
-// Package cpu multiplies on the processor: the one list of its kernels, the five
-// loops around a micro-kernel ([blocked.go]), packing, and the helpers that
-// share the work.
+// Package cpu multiplies matrices on the CPU. It holds the list of CPU kernels, the algorithms that
+// drive their micro-kernels (the blocked algorithm of BLIS and several for small or skinny
+// matrices), packing, and the worker pool.
 //
-// A kernel is either a whole algorithm of its own (the textbook's triple loop) or a
-// set of micro-kernels, one for each type that products are summed in; the rest
-// (loops, packing, edges, conversions, epilogues, threads) all of those share.
+// A kernel is either a complete algorithm (the naive triple loop) or a set of micro-kernels, one
+// for each accumulator type. All kernels with micro-kernels share the loops, packing, edge
+// handling, type conversions, epilogues and threading.
 package cpu
 
 import (
@@ -20,54 +20,52 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Kernel is a row of the list.
+// Kernel is one entry of the kernel list.
 type Kernel struct {
 	Name string
-	Adds string // one line: what this rung adds to the one before it
-	ISA  string // the instruction sets it needs; empty: none beyond Go's own
+	Adds string // one line: what this kernel adds to the one before it
+	ISA  string // the required instruction sets; empty if plain Go is enough
 
-	isAvailable func() bool // whether this processor has them
-	// textbook says that the kernel is the triple loop, for any type; the others are
-	// their micro-kernels.
+	isAvailable func() bool // reports whether this CPU supports ISA
+	// naive marks the triple loop, which handles every type and has no micro-kernels.
 	naive bool
 	f32   *microKernel[float32]
 	f64   *microKernel[float64]
 	i32   *microKernel[int32]
 
-	onlyTypes []dtype.Type // the element types that it multiplies, if not all that are summed in its types
-	slower    func() bool  // whether a kernel before it in the list is faster on this processor; nil: never
-	flushes   bool         // whether numbers below the normal range are zero to it
+	onlyTypes []dtype.Type // the supported element types; nil for all with a micro-kernel for their accumulator
+	slower    func() bool  // reports whether a kernel earlier in the list is faster on this CPU; nil for never
+	flushes   bool         // whether subnormal numbers are flushed to zero
 }
 
-// scalar is what products are summed in on the processor.
+// scalar lists the accumulator types of the CPU kernels.
 type scalar interface{ float32 | float64 | int32 }
 
-// micro is a micro-kernel for one type and the sizes of the blocks around it.
+// microKernel is a micro-kernel for one accumulator type and its block sizes.
 //
-// The micro-kernel computes an mr×nr tile of C, held in registers, from a panel
-// of A and one of B (BLIS's names: Van Zee and van de Geijn, "BLIS: A Framework
-// for Rapidly Instantiating BLAS Functionality", 2015). kc is chosen so that a
-// panel of B stays in the L1 cache, mc so that an mc×kc block of A stays in L2,
-// and ms×kc and kc×ns, what is packed at a time, in L3.
+// The micro-kernel computes an MR×NR tile of C, held in registers, from a panel of A and a panel of
+// B (names as in Van Zee and van de Geijn, "BLIS: A Framework for Rapidly Instantiating BLAS
+// Functionality", 2015). kc is chosen so that a panel of B stays in the L1 cache, mc so that an
+// mc×kc block of A stays in L2, and ms×kc and kc×ns, which are packed at a time, in L3.
 type microKernel[T scalar] struct {
 	asm.Kernels[T]
-	mc, kc int // kc counts steps, which for int8 multiply several values of K
+	mc, kc int // kc counts steps; a step of int8 multiplies several values of K
 	ms, ns int
 
-	// How panels are made, and how halves become what sums are of and sums halves; what has
-	// no form is done in plain Go.
+	// packersA and packersB fill the panels. wideners convert 16-bit elements to the accumulator
+	// type and back. Types without an entry use plain Go.
 	packersA, packersB, wideners packers
 
-	// floats finishes integer sums that are converted to float32; nil for plain Go.
+	// floatEpilogue runs the epilogue on integer sums converted to float32; nil selects plain Go.
 	floatEpilogue *microKernel[float32]
 
-	packing Packing // what a [Config] decided
+	packing Packing // forced by a [Config]; empty for the default
 }
 
-// forms are those of the element types, by the types.
+// packers holds one packer per element type, indexed by the type.
 type packers []asm.Packer
 
-// of is that of a type, none where it has none.
+// of returns the packer for t, or one without functions if there is none.
 func (f packers) of(t dtype.Type) asm.Packer {
 	if int(t) < len(f) {
 		return f[t]
@@ -84,14 +82,14 @@ var (
 	bf16x2Packers  = packers{dtype.BF16: asm.PackerBF16x2}
 )
 
-// The micro-kernels of float32, which also finish the sums of int8 that are converted.
+// The float32 micro-kernels also run the epilogue of int8 sums that are converted to float32.
 var (
 	f32AVX2   = &microKernel[float32]{Kernels: asm.F32AVX2, mc: 96, kc: 512, ms: 4096, ns: 4096, packersA: floatPackers, packersB: floatPackers, wideners: floatPackers}
 	f32AVX512 = &microKernel[float32]{Kernels: asm.F32AVX512, mc: 144, kc: 768, ms: 4096, ns: 4096, packersA: floatPackers, packersB: floatPackers, wideners: floatPackers}
 )
 
-// kernels is the one list: dispatch, tests, bench and the docs range over it.
-// Later rows are faster.
+// kernels lists all CPU kernels, slowest first. Dispatch, tests, benchmarks and docs iterate over
+// it.
 var kernels = []*Kernel{
 	{
 		Name:        "loop",
@@ -150,16 +148,15 @@ var kernels = []*Kernel{
 	},
 }
 
-// fusesFaster reports whether multiply-adds of float32 do more operations a second than
-// dot products of bfloat16: an Emerald Rapids begins four of the former in the time of one
-// of the latter, a Zen 5 as many.
+// fmaBeatsBF16 reports whether float32 FMAs reach more operations per second than bfloat16 dot
+// products. An Emerald Rapids issues four FMAs in the time of one dot product, a Zen 5 issues as
+// many of each.
 var fmaBeatsBF16 = sync.OnceValue(func() bool {
 	return asm.BF16AVX512.ISA.Supported && peak(asm.F32AVX512, 5) > peak(asm.BF16AVX512, 5)
 })
 
-// EnvISA is the environment variable that names the fastest kernel to be chosen
-// unasked, so that a slower path can be tested on a processor that has more. It is read
-// once.
+// EnvISA is the environment variable that names the fastest kernel for automatic selection. It lets
+// tests run a slower kernel on a CPU that supports a faster one. It is read once.
 const EnvISA = "TILEWORK_CPU"
 
 var environment = sync.OnceValue(func() string { return os.Getenv(EnvISA) })
@@ -167,10 +164,10 @@ var environment = sync.OnceValue(func() string { return os.Getenv(EnvISA) })
 // Kernels lists the kernels, slowest first.
 func Kernels() []*Kernel { return kernels }
 
-// Available reports whether this processor can run k.
+// Available reports whether this CPU can run k.
 func (k *Kernel) Available() bool { return k.isAvailable() }
 
-// Multiplies reports whether k has arithmetic for products of matrices of t.
+// Multiplies reports whether k multiplies matrices of element type t.
 func (k *Kernel) Multiplies(t dtype.Type) bool {
 	in := t.Info()
 	if len(in.Results) == 0 || k.onlyTypes != nil && !slices.Contains(k.onlyTypes, t) {
@@ -186,7 +183,7 @@ func (k *Kernel) Multiplies(t dtype.Type) bool {
 	}
 }
 
-// Accuracy is how k computes p.
+// Accuracy describes the rounding of k when it computes p.
 func (k *Kernel) Accuracy(p *gemm.Problem) gemm.Accuracy {
 	acc := gemm.AccuracyOf(p)
 	acc.FlushesToZero = k.flushes && !p.Accum().Info().Integer
@@ -204,8 +201,7 @@ func (k *Kernel) Types() []dtype.Type {
 	return types
 }
 
-// Tiles lists the sizes at which k's blocks begin anew, for tests of what happens
-// around them.
+// Tiles lists the tile and block sizes of k. Tests try sizes around them.
 func (k *Kernel) Tiles() []int {
 	var sizes []int
 	sizes = appendTiles(sizes, k.f32)
@@ -222,7 +218,7 @@ func appendTiles[T scalar](sizes []int, mk *microKernel[T]) []int {
 	return append(sizes, mk.MR, mk.NR, mk.mc, mk.kc*mk.Group)
 }
 
-// names is the list in words, for messages.
+// names returns the names of all kernels, for error messages.
 func names() string {
 	var s []string
 	for _, k := range kernels {
@@ -240,15 +236,15 @@ func find(name string) (int, bool) {
 	return 0, false
 }
 
-// choice is a kernel and what decided for it.
+// choice is a kernel and the reason for its selection.
 type choice struct {
 	kernel *Kernel
-	named  bool   // it was asked for by name
-	limit  string // what the environment allows, if it says so
+	named  bool   // the caller requested it by name
+	limit  string // the value of EnvISA, or empty
 }
 
-// chooseHere is [choose] with what the environment allows. Without a name that depends on
-// nothing but the type, and takes no time again.
+// chooseCached is [choose] with the limit from the environment. A choice without a name depends on
+// the type alone and is cached.
 func chooseCached(name string, in dtype.Type) (choice, error) {
 	if name != "" {
 		return choose(name, "", in)
@@ -264,10 +260,10 @@ func chooseCached(name string, in dtype.Type) (choice, error) {
 	return c, err
 }
 
-var cachedChoices [256]atomic.Pointer[choice] // a choice for each type
+var cachedChoices [256]atomic.Pointer[choice] // indexed by element type
 
-// choose returns the kernel of that name, or, without a name, the fastest one for matrices
-// of type in that this processor can run and limit, if it names one, allows.
+// choose returns the kernel called name. For an empty name it returns the fastest kernel for
+// matrices of type in that this CPU supports, and no faster one than limit unless limit is empty.
 func choose(name, limit string, in dtype.Type) (choice, error) {
 	if name != "" {
 		i, ok := find(name)
@@ -275,7 +271,7 @@ func choose(name, limit string, in dtype.Type) (choice, error) {
 		case !ok:
 			return choice{}, fmt.Errorf("%w: no CPU kernel %q (there are %s)", gemm.ErrUnsupported, name, names())
 		case !k.Available():
-			return choice{}, fmt.Errorf("%w: kernel %s needs %s, which this processor lacks", gemm.ErrUnsupported, name, k.ISA)
+			return choice{}, fmt.Errorf("%w: kernel %s needs %s, which this CPU lacks", gemm.ErrUnsupported, name, k.ISA)
 		default:
 			return choice{kernel: k, named: true}, nil
 		}
@@ -287,7 +283,7 @@ func choose(name, limit string, in dtype.Type) (choice, error) {
 			return choice{}, fmt.Errorf("%w: %s=%s: no such CPU kernel (there are %s)", gemm.ErrUnsupported, EnvISA, limit, names())
 		}
 		if !kernels[i].Available() {
-			return choice{}, fmt.Errorf("%w: %s=%s: the kernel needs %s, which this processor lacks", gemm.ErrUnsupported, EnvISA, limit, kernels[i].ISA)
+			return choice{}, fmt.Errorf("%w: %s=%s: the kernel needs %s, which this CPU lacks", gemm.ErrUnsupported, EnvISA, limit, kernels[i].ISA)
 		}
 		last = i
 	}
@@ -300,5 +296,5 @@ func choose(name, limit string, in dtype.Type) (choice, error) {
 			return choice{kernel: k, limit: limit}, nil
 		}
 	}
-	return choice{kernel: kernels[0], limit: limit}, nil // the loop multiplies everything
+	return choice{kernel: kernels[0], limit: limit}, nil // the naive loop multiplies every type
 }

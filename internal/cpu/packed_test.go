@@ -133,7 +133,7 @@ func TestPackErrors(t *testing.T) {
 	if want := "portable"; err != nil || pl.Kernel.Name != want {
 		t.Errorf("kernel %v, error %v, want %s", pl.Kernel, err, want)
 	}
-	if got, want := fmt.Sprint(pl.Detail()), "4×4 tiles, MC 128, KC 256, A packed, B before"; got != want {
+	if got, want := fmt.Sprint(pl.Detail()), "4×4 tiles, MC 128, KC 256, A packed, B prepacked"; got != want {
 		t.Errorf("detail %q, want %q", got, want)
 	}
 }

@@ -11,69 +11,67 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Options say how a product is to be computed. The zero value leaves everything
-// to the plan.
+// Options configure a plan. The zero value leaves every choice to the planner.
 type Options struct {
-	Kernel  string // a name of the list; empty: the fastest that fits
-	Threads int    // at most so many goroutines; 0 or less: GOMAXPROCS, never more than that
-	// Packed is B, if it is packed already: its kernel is the one to be used, and the
-	// product has no other memory of B.
+	Kernel  string // a name from the kernel list; empty for the fastest that supports the types
+	Threads int    // the maximum number of goroutines; 0 or less for GOMAXPROCS, which is also the upper limit
+	// Packed is B if it is already packed. The plan then uses the kernel that B was packed for, and
+	// Run ignores the B of its buffers.
 	Packed *Packed
-	// Tile is called for each tile of C, rows×cols from (i, j) on, once that is final, by
-	// the goroutine that computed it.
+	// Tile is called once for each tile of C, rows×cols elements from (i, j) on, after its elements
+	// are final. The goroutine that computed the tile calls it.
 	Tile func(i, j, rows, cols int)
-	// Progress is called now and then, from the caller's goroutine, with how much
-	// of the work is done.
+	// Progress is called from the caller's goroutine from time to time, with the finished and the
+	// total amount of work.
 	Progress func(done, total int64)
-	// Config is what is not left to the plan.
+	// Config overrides the planner's block sizes, packing and thread count.
 	Config Config
 }
 
-// Plan is a product on the processor, decided but not computed. It is a value, and its
-// words are only made when they are asked for: to plan and to run one allocates nothing.
-// Any number of goroutines may run one at once.
+// Plan is a planned product on the CPU. It is a value and formats its texts on demand, so that
+// planning and running allocate nothing. Several goroutines may run one plan at the same time.
 type Plan struct {
-	Problem *gemm.Problem // which must stay as it is
+	Problem *gemm.Problem // must not change after planning
 	Kernel  *Kernel
 	Threads int
 
 	packed    *Packed
 	onTile    func(i, j, rows, cols int)
 	algorithm algorithm
-	named     bool   // whether the kernel was asked for
-	limit     string // what the environment allows, if it says so
+	named     bool   // whether the caller requested the kernel by name
+	limit     string // the value of EnvISA, or empty
 	progress  func(done, total int64)
-	trace     *trace // nil outside of tests
+	trace     *trace // nil except in tests
 }
 
-// way is one of the ways to multiply.
+// algorithm is one of the algorithms of package cpu.
 type algorithm uint8
 
 const (
 	algoNaive        algorithm = iota // the triple loop
-	algoDirect                        // micro-kernels on A and B where they lie
-	algoBlocked                       // the five loops
-	algoDirectSwapAB                  // unpacked, of the transposed product
-	algoAxpy                          // along the rows of B and C
-	algoAxpySwapAB                    // the same for the transposed product
-	algoDotB                          // rows of A times rows of B, of which there are many
-	algoDotA                          // the same, A having the many rows
-	algoSplitK                        // K in pieces that are products of their own
+	algoDirect                        // micro-kernels on unpacked A and B
+	algoBlocked                       // the five loops of BLIS around a micro-kernel
+	algoDirectSwapAB                  // algoDirect for the transposed product
+	algoAxpy                          // adds multiples of rows of B to rows of C (fused AXPY)
+	algoAxpySwapAB                    // algoAxpy for the transposed product
+	algoDotB                          // dot products; op(B) is the large operand
+	algoDotA                          // dot products; op(A) is the large operand
+	algoSplitK                        // split-K: independent products of slices of K
 )
 
-// leastFlops is the work, for each thread, that makes a helper pay: about 15 µs at the
-// speed of one core with AVX-512, when to wake a helper costs its caller 3.5 µs.
+// minFlopsPerThread is the least work that justifies another thread: about 15 µs at the speed of
+// one core with AVX-512. Waking a worker costs its caller 3.5 µs.
 const minFlopsPerThread = 2e6
 
-// NewPlan decides how p is computed. The error is ErrUnsupported.
+// NewPlan plans p. Its errors wrap ErrUnsupported.
 func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
 	var pl Plan
 	err := pl.Decide(p, &o)
 	return pl, err
 }
 
-// Decide is [NewPlan] for a plan that is there already, and has nothing: to hand one over takes
-// as long as to decide.
+// Decide plans p as [NewPlan] does, but in place: pl must be zero. Returning a Plan takes as long
+// as planning.
 func (pl *Plan) Decide(p *gemm.Problem, o *Options) error {
 	c, err := chooseCached(o.Kernel, p.A.Type)
 	if err != nil {
@@ -84,7 +82,7 @@ func (pl *Plan) Decide(p *gemm.Problem, o *Options) error {
 			return fmt.Errorf("%w: kernel %s for a B that was packed for kernel %s", gemm.ErrUnsupported, o.Kernel, o.Packed.kernel.Name)
 		}
 		if p.BlockScaled() {
-			return fmt.Errorf("%w: block scales of a B that was packed before", gemm.ErrUnsupported)
+			return fmt.Errorf("%w: block scales with a packed B", gemm.ErrUnsupported)
 		}
 		c.kernel = o.Packed.kernel
 	} else if c.kernel, err = c.kernel.with(&o.Config, p); err != nil {
@@ -94,7 +92,7 @@ func (pl *Plan) Decide(p *gemm.Problem, o *Options) error {
 	return pl.decideFor(c.kernel, p, o)
 }
 
-// by decides how k computes p.
+// decideFor plans p for kernel k.
 func (pl *Plan) decideFor(k *Kernel, p *gemm.Problem, o *Options) error {
 	if !k.Multiplies(p.A.Type) {
 		return k.errNoArithmetic(p.A.Type)
@@ -120,10 +118,10 @@ func (pl *Plan) decideFor(k *Kernel, p *gemm.Problem, o *Options) error {
 }
 
 func (k *Kernel) errNoArithmetic(in dtype.Type) error {
-	return fmt.Errorf("%w: kernel %s has no arithmetic for matrices of %v", gemm.ErrUnsupported, k.Name, in)
+	return fmt.Errorf("%w: kernel %s does not multiply matrices of %v", gemm.ErrUnsupported, k.Name, in)
 }
 
-// threads is the number of goroutines for p, asked being what the caller allows.
+// threadCount returns the number of goroutines for p if the caller allows up to asked.
 func threadCount(p *gemm.Problem, asked int) int {
 	if splits(p) {
 		return min(Workers(asked), ceilDiv(p.K, pieceDepth(p)))
@@ -134,7 +132,7 @@ func threadCount(p *gemm.Problem, asked int) int {
 	return int(min(float64(Workers(asked)), p.Flops()/minFlopsPerThread))
 }
 
-// way decides between no packing, packing, and the ways of products bound by memory.
+// algorithm selects the algorithm for p.
 func (mk *microKernel[T]) algorithm(p *gemm.Problem) algorithm {
 	byDots, xIsA := mk.usesDots(p)
 	switch {
@@ -166,8 +164,8 @@ func (mk *microKernel[T]) algorithm(p *gemm.Problem) algorithm {
 	return algoBlocked
 }
 
-// wayOfHalves is way where elements must be widened: to pack them costs as much, but for
-// the large operand of a product bound by memory.
+// algorithmForHalves selects the algorithm for a p whose elements must be widened. Packing widens
+// at no extra cost, except for the large operand of a product that is bound by memory.
 func (mk *microKernel[T]) algorithmForHalves(p *gemm.Problem) algorithm {
 	rows := axpyRows
 	if mk.Group > 1 {
@@ -187,7 +185,7 @@ func (mk *microKernel[T]) algorithmForHalves(p *gemm.Problem) algorithm {
 	return algoBlocked
 }
 
-// Why says what decided for the kernel.
+// Why returns the reason for the choice of the kernel.
 func (pl *Plan) Why() string {
 	switch {
 	case pl.named:
@@ -195,10 +193,10 @@ func (pl *Plan) Why() string {
 	case pl.limit != "":
 		return "the fastest kernel for this type that " + EnvISA + "=" + pl.limit + " allows"
 	}
-	return "the fastest kernel for this type that this processor can run"
+	return "the fastest kernel for this type that this CPU can run"
 }
 
-// Detail is the blocking, in words.
+// Detail describes the algorithm and its block sizes.
 func (pl *Plan) Detail() string {
 	switch k := pl.Kernel; {
 	case pl.algorithm == algoNaive:
@@ -223,34 +221,34 @@ func (mk *microKernel[T]) detail(pl *Plan) string {
 	case algoDirectSwapAB:
 		return fmt.Sprintf("%d×%d tiles of the transposed product, nothing packed", len(mk.Direct), mk.NR)
 	case algoAxpy, algoAxpySwapAB:
-		return fmt.Sprintf("along whole rows, %d steps of K at a time", axpyDepth)
+		return fmt.Sprintf("fused AXPY on whole rows, %d steps of K at a time", axpyDepth)
 	case algoDotB, algoDotA:
-		return fmt.Sprintf("rows times rows, %d at a time", asm.DotRows)
+		return fmt.Sprintf("dot products of rows, %d at a time", asm.DotRows)
 	case algoSplitK:
 		return mk.detailOfPieces(pl)
 	}
 	packed := "packed"
 	switch inPlace := mk.readsInPlace(pl.Problem); {
 	case pl.packed != nil && inPlace:
-		packed = "B packed before"
+		packed = "B prepacked"
 	case pl.packed != nil:
-		packed = "A packed, B before"
+		packed = "A packed, B prepacked"
 	case inPlace:
 		packed = "B packed"
 	}
 	return fmt.Sprintf("%d×%d tiles, MC %d, KC %d, %s", mk.MR, mk.NR, mk.mc, mk.kc, packed)
 }
 
-// detailOfPieces describes a product that is cut along K.
+// detailOfPieces describes a split-K product.
 func (mk *microKernel[T]) detailOfPieces(pl *Plan) string {
 	piece := pieceOf(pl.Problem, pieceDepth(pl.Problem))
 	one := Plan{Problem: &piece, Kernel: pl.Kernel, algorithm: mk.algorithm(&piece)}
 	return fmt.Sprintf("split-K, %d steps of K at a time: %s", piece.K, mk.detail(&one))
 }
 
-// Run computes the product. The buffers are p's; [gemm.Buffers.Check] has
-// accepted them. When ctx ends first, Run returns its error, C holds anything,
-// and nothing uses the buffers any more.
+// Run computes the product. [gemm.Buffers.Check] must have accepted the buffers for the problem. If
+// ctx ends first, Run returns its error, the contents of C are undefined, and nothing uses the
+// buffers any more.
 func (pl *Plan) Run(ctx context.Context, b *gemm.Buffers) error {
 	if pl.Problem.M == 0 || pl.Problem.N == 0 {
 		return ctx.Err()
@@ -261,8 +259,8 @@ func (pl *Plan) Run(ctx context.Context, b *gemm.Buffers) error {
 	return pl.multiply(ctx, b)
 }
 
-// runGated computes the other product first, into memory of its own, and multiplies by it where
-// tiles are finished: it is read once, from a cache that has C's tile anyway.
+// runGated first computes the up projection into memory of its own. The epilogue of the gate
+// projection then multiplies by it while the tile of C is still in the cache.
 func (pl *Plan) runGated(ctx context.Context, b *gemm.Buffers) error {
 	other := pl.Problem.Other()
 	var first Plan
@@ -280,7 +278,8 @@ func (pl *Plan) runGated(ctx context.Context, b *gemm.Buffers) error {
 	return second.multiply(ctx, &with)
 }
 
-// halfOf is the progress of the first or of the second of two products of equal work.
+// halfProgress maps the progress of the first (n = 0) or second (n = 1) of two products of equal
+// work to the progress of both.
 func halfProgress(f func(done, total int64), n int64) func(done, total int64) {
 	if f == nil {
 		return nil
@@ -288,7 +287,7 @@ func halfProgress(f func(done, total int64), n int64) func(done, total int64) {
 	return func(done, total int64) { f(n*total+done, 2*total) }
 }
 
-// multiply computes the product itself.
+// multiply computes a single product.
 func (pl *Plan) multiply(ctx context.Context, b *gemm.Buffers) error {
 	switch k := pl.Kernel; pl.Problem.Accum() {
 	case dtype.F32:
@@ -300,11 +299,11 @@ func (pl *Plan) multiply(ctx context.Context, b *gemm.Buffers) error {
 	}
 }
 
-// run is what a product under way needs besides its plan, kept for the next one.
+// execution is the reusable state of a product that is being computed.
 type execution struct {
 	executor  executor
 	workspace workspace
-	states    []phaseState // one for each slot
+	states    []phaseState // one per worker
 	f32       gemmJobs[float32]
 	f64       gemmJobs[float64]
 	i32       gemmJobs[int32]
@@ -312,7 +311,7 @@ type execution struct {
 
 var executions = sync.Pool{New: func() any { return new(execution) }}
 
-// jobs has room for a product in each of the ways to multiply.
+// gemmJobs holds the state of every algorithm, so that executing one allocates nothing.
 type gemmJobs[T scalar] struct {
 	naive   naive[T]
 	direct  direct[T]
@@ -323,21 +322,22 @@ type gemmJobs[T scalar] struct {
 	blocked blocked[T]
 }
 
-// job is a task that computes a product, and needs memory for that.
+// gemmJob is a job that computes a product in a workspace.
 type gemmJob interface {
 	job
 	bytes() int
 	bind(m *workspace, states []phaseState)
-	reset() // forgets the product, and so the caller's memory
+	reset() // drops all references to the caller's memory
 }
 
-// carryOut computes the product in the way that was decided.
+// execute computes the product with the planned algorithm.
 func execute[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gemm.Buffers, jobsOf func(*execution) *gemmJobs[T]) error {
 	if pl.algorithm == algoDirect {
 		var d direct[T]
 		d.prepare(pl, mk, b)
 		if pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
-			// The smallest products: what the rest of this function costs is worth sparing.
+			// For the smallest products the rest of this function takes a noticeable part of the
+			// time.
 			n := d.bytes()
 			if n == 0 {
 				return d.runSerial(ctx)
@@ -359,8 +359,8 @@ func execute[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gem
 	return r.execute(ctx, pl, jobsOf(r).prepare(pl, mk, b))
 }
 
-// prepare lays out the product in the way that was decided. The smallest products, which are
-// unpacked, are laid out by [carryOut] itself.
+// prepare sets up the planned algorithm. Only [execute] runs the smallest direct products, which it
+// sets up itself.
 func (at *gemmJobs[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) gemmJob {
 	switch pl.algorithm {
 	case algoNaive:
@@ -387,8 +387,8 @@ func (at *gemmJobs[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) ge
 	}
 }
 
-// Memory returns the bytes that Run allocates: the workspace that it packs into and, of a gated
-// product, the other product.
+// Memory returns the number of bytes that Run allocates: the workspace and, for a gated product,
+// the sums of the second product.
 func (pl *Plan) Memory() int {
 	p := pl.Problem
 	if p.M == 0 || p.N == 0 {
@@ -408,15 +408,15 @@ func (pl *Plan) Memory() int {
 	}
 }
 
-// workspace returns the bytes of a product's workspace, which do not depend on its buffers.
+// planWorkspaceBytes returns the size of a product's workspace. It does not depend on the buffers.
 func planWorkspaceBytes[T scalar](pl *Plan, mk *microKernel[T]) int {
 	var at gemmJobs[T]
 	return at.prepare(pl, mk, &gemm.Buffers{}).bytes() + 2*hugePage
 }
 
-// execute computes j with the memory that it needs, and resets it.
+// execute runs j in a workspace from the free list and then resets it.
 func (r *execution) execute(ctx context.Context, pl *Plan, j gemmJob) error {
-	defer j.reset() // also if a function of the caller's panics
+	defer j.reset() // also if a callback panics
 	r.executor.trace = pl.trace
 	r.workspace = getWorkspace(j.bytes())
 	r.states = slices.Grow(r.states[:0], pl.Threads)[:pl.Threads]

@@ -9,34 +9,33 @@ import (
 	"tilework/internal/cpu/asm"
 )
 
-// The helpers are goroutines that outlive the task they came for. One without work
-// looks out for some for spinTime and then sleeps until it is woken.
+// pool holds the worker goroutines, which outlive the jobs that they run. A worker without a job
+// spins for spinTime and then sleeps.
 //
-// It sleeps on a word of memory, and not on a channel, where the system can do that
-// (Linux's futex): whoever wakes it pays 3.5 µs, and it runs 2.5 µs later, where the
-// Go scheduler takes 60 µs and more for a channel's receiver and wakes one thread at a
-// time, so that the fifteenth would come after a millisecond (measured on two cores of
-// a Xeon, in a virtual machine).
+// On Linux it sleeps on a futex. Waking it costs the caller 3.5 µs, and the worker runs 2.5 µs
+// later. The Go scheduler needs 60 µs or more to wake the receiver of a channel, and wakes one
+// thread at a time, so that the fifteenth worker would start after a millisecond (measured on two
+// cores of a Xeon in a virtual machine).
 var pool struct {
 	sync.Mutex
-	idle    []*poolWorker // those without work, the last to have become so at the end
+	idle    []*poolWorker // workers without a job, most recently used last
 	started int
 }
 
 type poolWorker struct {
-	assigned atomic.Pointer[executor] // the crew that wants it
-	index    int                      // that it has there
+	assigned atomic.Pointer[executor] // the executor whose job it is to run
+	index    int                      // its worker number in that executor
 	sleeper
 	_ [2 * cacheLine]byte
 }
 
 const (
 	spinTime   = 100 * time.Microsecond
-	spinPauses = 8 // between two looks: 0.2 to 0.5 µs
+	spinPauses = 8 // between two checks for a job: 0.2 to 0.5 µs
 )
 
-// recruit appends up to n helpers to list, idle ones or new ones: there are never more
-// than GOMAXPROCS less one.
+// acquireWorkers appends up to n pool workers to list and starts new ones if too few are idle. The
+// pool has at most GOMAXPROCS-1 workers.
 func acquireWorkers(list []*poolWorker, n int) []*poolWorker {
 	if n == 0 {
 		return list
@@ -52,14 +51,14 @@ func acquireWorkers(list []*poolWorker, n int) []*poolWorker {
 	}
 	for len(list) < n && pool.started < most {
 		pool.started++
-		h := new(poolWorker)
-		go h.run()
-		list = append(list, h)
+		w := new(poolWorker)
+		go w.run()
+		list = append(list, w)
 	}
 	return list
 }
 
-// release makes helpers that have no job idle.
+// releaseWorkers returns workers without a job to the pool.
 func releaseWorkers(list []*poolWorker) {
 	if len(list) == 0 {
 		return
@@ -69,8 +68,8 @@ func releaseWorkers(list []*poolWorker) {
 	pool.Unlock()
 }
 
-// callUp wakes those two of the list whom slot has to wake: each wakes two, so that all
-// are awake after as many steps as a tree has levels.
+// wakeChildren wakes the two workers below the given one in a binary tree, so that waking all takes
+// a number of steps logarithmic in their number.
 func wakeChildren(list []*poolWorker, worker int) {
 	for _, child := range [2]int{2*worker + 1, 2*worker + 2} {
 		if child <= len(list) {
@@ -79,30 +78,30 @@ func wakeChildren(list []*poolWorker, worker int) {
 	}
 }
 
-func (h *poolWorker) run() {
+func (w *poolWorker) run() {
 	for {
-		c := h.waitForJob()
-		if h.assigned.CompareAndSwap(c, nil) { // or it was taken back
-			c.joined.Add(1)
-			wakeChildren(c.workers, h.index)
-			c.trace.join(h.index)
-			c.runPhases(h.index)
-			c.left.Add(1)
+		e := w.waitForJob()
+		if w.assigned.CompareAndSwap(e, nil) { // otherwise the executor has withdrawn the job
+			e.joined.Add(1)
+			wakeChildren(e.workers, w.index)
+			e.trace.join(w.index)
+			e.runPhases(w.index)
+			e.left.Add(1)
 		}
 	}
 }
 
-// rest returns when there is a job.
-func (h *poolWorker) waitForJob() *executor {
+// waitForJob spins, then sleeps, until an executor assigns a job.
+func (w *poolWorker) waitForJob() *executor {
 	for {
 		for start := time.Now(); time.Since(start) < spinTime; asm.Pause(spinPauses) {
-			if c := h.assigned.Load(); c != nil {
-				return c
+			if e := w.assigned.Load(); e != nil {
+				return e
 			}
 		}
-		h.prepareSleep()
-		if h.assigned.Load() == nil {
-			h.sleep()
+		w.prepareSleep()
+		if w.assigned.Load() == nil {
+			w.sleep()
 		}
 	}
 }

@@ -8,17 +8,16 @@ import (
 	"tilework/dtype"
 )
 
-// memory is what a product packs into: at most ms·kc + kc·ns elements and, where C
-// holds a narrower type than the sums, some 1024·ns sums, with a row of K for each thread.
-// The largest rows of the kernel list make that 16 and 16 MiB.
+// workspace is the memory that a product packs into. The blocked algorithm needs up to ms·kc +
+// kc·ns elements and, if C is narrower than the accumulators, about 1024·ns sums and one row along
+// K per thread. With the largest block sizes of the kernel list these are 16 MiB and 16 MiB.
 type workspace struct {
 	all, free []byte
 }
 
-// idle holds memory to be used again, what was given back last at the end: no more
-// than maxIdle bytes of it. (A sync.Pool loses what a goroutine gives back that has
-// moved to another processor meanwhile, and to fill megabytes with zeros again costs
-// more than a small product.)
+// freeList holds unused workspaces, at most maxFreeBytes, the most recently used last. A sync.Pool
+// would lose the workspace of a goroutine that has moved to another processor meanwhile, and
+// clearing megabytes of new memory takes longer than a small product.
 var freeList struct {
 	sync.Mutex
 	list  []workspace
@@ -27,8 +26,8 @@ var freeList struct {
 
 const maxFreeBytes = 64 << 20
 
-// borrow returns n bytes of memory; give it back when nothing uses it. What it holds is
-// arbitrary.
+// getWorkspace returns a workspace of n bytes with arbitrary contents. Call put when nothing uses
+// it any more.
 func getWorkspace(n int) workspace {
 	if n == 0 {
 		return workspace{}
@@ -47,7 +46,7 @@ func getWorkspace(n int) workspace {
 	return workspace{all, all}
 }
 
-// giveBack ends a loan. Of what lies idle the oldest is let go where it is too much.
+// put returns the workspace to the free list and drops the oldest ones beyond maxFreeBytes.
 func (m *workspace) put() {
 	if n := len(m.all); 0 < n && n <= maxFreeBytes {
 		freeList.Lock()
@@ -61,12 +60,12 @@ func (m *workspace) put() {
 	*m = workspace{}
 }
 
-// bytesFor is the memory that n elements take.
+// allocBytes returns the number of bytes that n elements take in a workspace.
 func allocBytes[T scalar](n int) int {
 	return (n*int(unsafe.Sizeof(*new(T))) + cacheLine - 1) &^ (cacheLine - 1)
 }
 
-// take returns n elements of the memory, starting on a cache line.
+// alloc returns n elements of the workspace, starting on a cache line.
 func alloc[T scalar](m *workspace, n int) []T {
 	bytes := allocBytes[T](n)
 	s := dtype.View[T](m.free[:bytes])[:n]
@@ -76,8 +75,8 @@ func alloc[T scalar](m *workspace, n int) []T {
 
 const cacheLine = 64
 
-// spacious is aligned for memory that is gone through again and again: on huge pages, as
-// far as the system has some.
+// allocHuge is allocAligned for memory that is read many times: it uses huge pages if the system
+// provides them.
 func allocHuge(n int) []byte {
 	if n < hugePage/2 {
 		return allocAligned(n)
@@ -91,11 +90,11 @@ func allocHuge(n int) []byte {
 
 const hugePage = 2 << 20
 
-// aligned allocates n bytes that start on a cache line.
+// allocAligned allocates n bytes, starting on a cache line.
 func allocAligned(n int) []byte {
 	b := make([]byte, n+cacheLine)
 	return b[-uintptr(unsafe.Pointer(unsafe.SliceData(b)))%cacheLine:][:n:n]
 }
 
-// slice is the n elements at p.
+// slice returns the n elements at p.
 func slice[T scalar](p *T, n int) []T { return unsafe.Slice(p, n) }
