@@ -67,7 +67,7 @@ func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, swapped
 	mk.describeStored(small, p.A, b.A)
 	mk.describeStored(large, p.B, b.B)
 	d.c.prepare(pl, mk, b, swapped)
-	d.beta = d.c.beta(T(p.Beta))
+	d.beta = d.c.betaForSums(T(p.Beta))
 	d.nc = equalParts(d.n, axpyCBytes/(d.m*dtype.Of[T]().Size()), d.NR)
 	if d.c.cs != 1 {
 		d.nc = equalParts(d.n, axpySums/d.m, d.NR)

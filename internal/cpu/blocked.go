@@ -6,58 +6,60 @@ import (
 	"tilework/internal/gemm"
 )
 
-// product is one product by five loops around a micro-kernel, numbered from the outermost:
+// blocked computes a product with the five loops of BLIS around a micro-kernel, here numbered from
+// the outermost:
 //
 //	1  K, kc at a time
 //	2  columns of C, ns at a time: pack kc×ns of B
 //	·  rows of C, ms at a time: pack ms×kc of A, if it pays
-//	3  rows of C, mc at a time               ┐ an item: a tile of C,
-//	4  columns of the tile, nr at a time     │ which one goroutine
-//	5  rows of the tile, mr at a time        ┘ computes
+//	3  rows of C, mc at a time               ┐ a task: a tile of C,
+//	4  columns of the tile, nr at a time     │ computed by one worker
+//	5  rows of the tile, mr at a time        ┘
 //	·  the micro-kernel: an mr×nr tile of C in registers, over kc
 //
-// The BLIS papers number the loops from the innermost and have K inside of the columns: these
-// are their loops 4, 5, 3, 2 and 1.
+// The BLIS papers number the loops from the innermost and put the loop over K inside the loop over
+// columns: these are their loops 4, 5, 3, 2 and 1.
 //
-// Loop 1 is serial: an element of C is summed over K in one order by any number of
-// threads, so that its bits depend on the shape alone. It is the outermost, so that a block is
-// packed once that all columns, or all rows, are multiplied with; where sums are kept
-// beside C, which there is memory for one block of, it comes within the two after it. These
-// three loops are the phases of a task, and packing and computing are a phase each.
+// Loop 1 is serial. Each element of C is therefore summed over K in the same order for any number
+// of threads, and its bits depend on the shape alone. It is the outermost loop, so that a packed
+// block is multiplied with all columns, or all rows, before the next one is packed. If the sums go
+// to scratch memory, which holds a single ms×ns block of C, loop 1 moves inside the other two. The
+// outer three loops are phases of the job: each block has one phase for packing and one for
+// computing.
 type blocked[T scalar] struct {
 	*microKernel[T]
-	m, n, k     int // k in steps: of an element each, or of int8 several
+	m, n, k     int // k counts steps: one element each, or Group elements
 	a, b        operand[T]
 	alpha, beta T
 
-	// Where the sums go: C itself or, when C holds another type, a scratch of
-	// ms×ns, from which finish converts.
+	// c receives the sums. It is C itself or, if C has another type than the sums, a scratch block
+	// of ms×ns from which the epilogue converts.
 	c        []T
 	ldc      int
 	scratch  bool
 	epilogue epilogue[T]
-	onTile   func(i, j, rows, cols int) // is told of tiles of C that are final, if not nil
+	onTile   func(i, j, rows, cols int) // called with each final tile of C, unless nil
 
-	ms, ns, kc int // the micro-kernel's, cut to equal parts of this product
+	ms, ns, kc int // the micro-kernel's block sizes, made equal for this product
 	packsA     bool
 	aPack      []T
 	bPack      []T
-	// B where it was packed before: in words, or in halves, which b.run widens.
+	// B if it was packed in advance, in words or in 16-bit elements that b.copyRun widens.
 	packedLayout packedLayout
 	packedB      []T
 	halves       bool
-	// direct multiplies by a panel of halves as it is, if there is such a micro-kernel and
-	// there are so few rows that to widen it first would take longer.
+	// halfKernel multiplies by panels of 16-bit elements. It is set if the kernel has one and if
+	// widening each panel first would take longer, because there are few rows.
 	halfKernel func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)
 
 	threads int
 	grid    grid
-	states  []phaseState // where each slot is
-	rows    []T          // for each slot, a row under conversion
+	states  []phaseState // the block of each worker
+	rows    []T          // for each worker, elements under conversion
 }
 
-// newProduct lays out the blocks for the plan's number of threads. Only who computes
-// what depends on that number, never the order of a sum.
+// newBlocked sets up the product. The division into tasks depends on the number of threads; the
+// order of summation does not.
 func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked[T] {
 	p, packed := pl.Problem, pl.packed
 	d := blocked[T]{
@@ -78,7 +80,7 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 	d.ms = equalParts(d.m, ms, mk.MR)
 	d.ns = equalParts(d.n, ns, mk.NR)
 	if d.scratch {
-		d.ldc = d.ns + cacheLine/dtype.Of[T]().Size() // that rows do not crowd
+		d.ldc = d.ns + cacheLine/dtype.Of[T]().Size() // not a power of two, to avoid set conflicts
 	} else {
 		d.c, d.ldc = dtype.View[T](b.C), p.C.LD
 	}
@@ -89,14 +91,13 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 	return d
 }
 
-// blocks are the largest sizes of what is packed at a time. What is soon done with is
-// packed in parts that L2 holds until they are multiplied: B where there are few rows, A
-// where there are few columns or, as long as nobody else waits for it, always. L2 is taken
-// to hold two blocks of A.
+// blocks returns the largest block sizes to pack at a time. A block that is soon done with is
+// packed in parts that stay in L2 until they are multiplied: B for few rows, A for few columns or,
+// on a single thread, always. L2 is assumed to hold two blocks of A.
 func (d *blocked[T]) blocks() (ms, ns int) {
 	ms, ns = d.microKernel.ms, d.microKernel.ns
 	if d.scratch {
-		if d.k <= d.kc { // no sums wait there for the next block of K: L2 holds all
+		if d.k <= d.kc { // no sums wait in scratch memory for the next block of K, so L2 holds them all
 			ms = min(ms, d.threads*d.mc)
 		}
 		return min(ms, 1024), ns
@@ -110,8 +111,8 @@ func (d *blocked[T]) blocks() (ms, ns int) {
 	return ms, ns
 }
 
-// row is how many elements each slot has: what is under conversion or to finish with,
-// and a panel of B.
+// rowElems returns the size of a worker's scratch memory: elements under conversion and a widened
+// panel of B.
 func (d *blocked[T]) rowElems() int {
 	if d.halves {
 		return d.tmpElems() + d.kc*d.NR
@@ -119,15 +120,15 @@ func (d *blocked[T]) rowElems() int {
 	return d.tmpElems()
 }
 
-// spare is what is under conversion at most: a row along K, one to finish with, or the
-// steps of a block of A.
+// tmpElems returns the maximum number of elements under conversion: a row along K, the columns of
+// an epilogue, or the steps of a block of A.
 func (d *blocked[T]) tmpElems() int { return max(d.kc, epilogueCols, d.Block*d.MR) }
 
-// tmp is a slot's memory for what is under conversion, panelOf that for a panel of B.
+// tmp returns a worker's memory for elements under conversion, panelOf its memory for a panel of B.
 func (d *blocked[T]) tmp(worker int) []T     { return d.rows[worker*d.rowElems():][:d.tmpElems()] }
 func (d *blocked[T]) panelOf(worker int) []T { return d.rows[worker*d.rowElems()+d.tmpElems():] }
 
-// The sizes of what is packed and summed at a time.
+// sizes returns the number of elements packed of A and B and summed in scratch memory at a time.
 func (d *blocked[T]) sizes() (a, b, c int) {
 	if d.packsA {
 		a = d.ms * d.kc
@@ -155,14 +156,16 @@ func (d *blocked[T]) bind(m *workspace, states []phaseState) {
 	d.rows, d.states = alloc[T](m, d.threads*d.rowElems()), states
 }
 
-// steps is how many steps k terms are, blockOf how many of them a block has at most.
+// steps returns the number of steps for k terms, rounded up to whole blocks of A. blockOf returns
+// the number of steps in a block of K.
 func (mk *microKernel[T]) steps(k int) int {
 	unit := max(mk.Block, 1)
 	return ceilDiv(ceilDiv(k, mk.Group), unit) * unit
 }
 func (mk *microKernel[T]) blockOf(steps int) int { return equalParts(steps, mk.kc, max(mk.Block, 8)) }
 
-// top is the number of rows of a panel of B before the first step.
+// headerRows returns the number of rows of a panel of B before its first step: 1 if the panel
+// starts with a row of compensation.
 func (mk *microKernel[T]) headerRows() int {
 	if mk.Compensate != nil {
 		return 1
@@ -170,24 +173,24 @@ func (mk *microKernel[T]) headerRows() int {
 	return 0
 }
 
-// crowding is a distance of a matrix's rows, in bytes, whose multiples fall on one set
-// of an L1 cache with 64 of them, and on a few of an L2 cache: rows evict each other.
+// conflictStride is a distance between rows, in bytes, at which they evict each other. Its
+// multiples map to a single set of an L1 cache with 64 sets, and to a few sets of an L2 cache.
 const conflictStride = 4 << 10
 
-// crowds reports whether a matrix's rows do.
+// hasSetConflicts reports whether the rows of a matrix evict each other.
 func hasSetConflicts(l gemm.Layout) bool { return l.LD*l.Type.Size()%conflictStride == 0 }
 
-// inPlaceBytes is how large A may be to be read where it lies, again for each panel of B:
-// beyond, its rows are on more pages than the processor knows the addresses of.
-// It takes as long to pack A as to read it badly for so many columns, however large it is.
+// inPlaceBytes is the largest A that is read unpacked, once for each panel of B. A larger one spans
+// more pages than the TLB holds. For up to inPlaceCols columns packing A takes at least as long as
+// reading it unpacked, whatever its size.
 const (
 	inPlaceBytes = 2 << 20
 	inPlaceCols  = 64
 )
 
-// readsInPlace reports whether the micro-kernel may as well read A where it lies: its
-// rows run along K, which is the order in which panels would have them, and do not
-// crowd, unless all that is soon over.
+// readsInPlace reports whether the blocked algorithm reads A unpacked. Rows of A must be stored
+// along K, which is the order of a panel. They must also not conflict, unless there are few
+// columns.
 func (mk *microKernel[T]) readsInPlace(p *gemm.Problem) bool {
 	if mk.packing != "" {
 		return mk.packing == PackB
@@ -195,38 +198,37 @@ func (mk *microKernel[T]) readsInPlace(p *gemm.Problem) bool {
 	return mk.canReadInPlace(p) && (p.N <= inPlaceCols || layoutBytes(p.A) <= inPlaceBytes && !hasSetConflicts(p.A))
 }
 
-// canReadInPlace reports whether A need not be packed.
+// canReadInPlace reports whether the micro-kernels can read A unpacked.
 func (mk *microKernel[T]) canReadInPlace(p *gemm.Problem) bool {
 	return len(mk.Direct) > 0 && p.ReadsAB() && p.A.Type == dtype.Of[T]() && !p.A.Trans
 }
 
-// place is the phase that a slot is in: a block of the product, to be packed or computed.
+// phaseState is the phase that a worker has entered: a block of the product to pack or to compute.
 type phaseState struct {
 	computing        bool
-	transposing      bool // see flipped
-	i0, j0, p0       int  // the block: rows i0…, columns j0…, p0… of K
-	rows, cols, deep int  // and its size
+	transposing      bool // see swapAB
+	i0, j0, p0       int  // the block starts at row i0, column j0 and step p0
+	rows, cols, deep int  // and has this size
 
-	// Of a phase that computes: an item's tile of C, and how many a share has, across
-	// and in all.
+	// For a computing phase: the size of a task's tile of C, the tiles from left to right, and the
+	// tasks per queue.
 	mc, nc, tilesAcross, perQueue int
 
-	// Of one that packs: how much of K an item packs, of how many panels there are and
-	// how many parts each has, of A and of B.
+	// For a packing phase: the division of A's and B's panels into tasks.
 	a, b panels
 
 	_ [cacheLine]byte
 }
 
-// panels are the items of a phase that packs one operand.
+// panels describes the tasks of a phase that pack one operand.
 type panels struct {
-	count, parts int // panels, and parts of each
-	deep         int // a part's share of K
-	perQueue     int // items of a share
-	// rowwise says that items go through all panels before the next part of K: along rows
-	// that are pages apart, each of which is then visited once.
+	count, parts int // panels, and parts of each along K
+	deep         int // steps of K in a part
+	perQueue     int // tasks per queue
+	// rowwise orders tasks by K first: all panels pack their first part before any packs its
+	// second. If rows are pages apart, each page is then visited once.
 	rowwise    bool
-	headerRows int // rows of a panel before the first step; a panel that has one is not cut
+	headerRows int // rows of a panel before its first step; a panel with one is not divided
 }
 
 func (d *blocked[T]) reset() { *d = blocked[T]{} }
@@ -249,7 +251,7 @@ func (d *blocked[T]) enter(phase, worker int) (tasks int) {
 		w.mc, w.nc, w.tilesAcross, w.perQueue = d.taskTile(w)
 		return d.threads * w.perQueue
 	}
-	// Panels may be those of the block before, if that was of the same part of K.
+	// The previous block's panels remain valid if it covered the same part of K.
 	same := !d.scratch || deep == 1
 	if d.packsA && !(same && down == 1 && col > 0) {
 		w.a = d.panels(&d.a, ceilDiv(w.rows, d.MR), w.deep, 0)
@@ -260,10 +262,10 @@ func (d *blocked[T]) enter(phase, worker int) (tasks int) {
 	return d.threads * (w.a.perQueue + w.b.perQueue)
 }
 
-// panels cuts the packing of so many panels: into whole ones, or parts if they are too
-// few for the threads.
+// panels divides the packing of count panels into tasks: whole panels, or parts if there are too
+// few panels for the threads.
 func (d *blocked[T]) panels(o *operand[T], count, deep, top int) panels {
-	const least = 32 // steps of K, some 2 to 4 KiB
+	const least = 32 // steps of K, 2 to 4 KiB
 	p := panels{count: count, parts: 1, deep: deep, headerRows: top}
 	switch {
 	case deep <= least || top > 0:
@@ -278,16 +280,16 @@ func (d *blocked[T]) panels(o *operand[T], count, deep, top int) panels {
 	return p
 }
 
-// The work of an item, in multiply-adds: below least it is over in less than 2 µs, above
-// most in 40 µs or more at the speed of a core with AVX-512.
+// The range of a task's work, in multiply-adds. On a core with AVX-512 the minimum takes less than
+// 2 µs and the maximum 40 µs or more.
 const (
 	minTaskOps = 1 << 17
 	maxTaskOps = 1 << 21
 )
 
-// item chooses what one item computes. A share has at least four, so that others can
-// help, and consecutive ones lie side by side: they use the same rows of A.
-func (d *blocked[T]) taskTile(w *phaseState) (mc, nc, across, each int) {
+// taskTile chooses the tile of C that one task computes. A queue has at least four tasks, so that
+// other workers can steal some. Consecutive tasks are side by side and use the same rows of A.
+func (d *blocked[T]) taskTile(w *phaseState) (mc, nc, across, perQueue int) {
 	rows := ceilDiv(ceilDiv(w.rows, d.MR), d.grid.down) * d.MR
 	cols := ceilDiv(ceilDiv(w.cols, d.NR), d.grid.across) * d.NR
 	deep := max(w.deep, 1)
@@ -307,8 +309,8 @@ func (d *blocked[T]) taskTile(w *phaseState) (mc, nc, across, each int) {
 func (d *blocked[T]) do(task, worker int) {
 	w := &d.states[worker]
 	if !w.computing {
-		each := w.a.perQueue + w.b.perQueue
-		queue, task := task/each, task%each
+		perQueue := w.a.perQueue + w.b.perQueue
+		queue, task := task/perQueue, task%perQueue
 		if task < w.b.perQueue {
 			d.pack(d.bPack, &d.b, d.NR, w.j0, w.cols, w.b, queue, task, w, worker)
 		} else {
@@ -326,8 +328,8 @@ func (d *blocked[T]) do(task, worker int) {
 	}
 }
 
-// pack packs one of a share's items: a part of a panel, of r rows, of the n rows of o
-// from x0 on.
+// pack runs one packing task of a queue: it packs a part of a panel of r rows, from the n rows of o
+// that start at x0.
 func (d *blocked[T]) pack(dst []T, o *operand[T], r, x0, n int, ps panels, queue, task int, w *phaseState, worker int) {
 	first, end := part(ps.count*ps.parts, queue, d.threads)
 	if task += first; task >= end {
@@ -344,15 +346,15 @@ func (d *blocked[T]) pack(dst []T, o *operand[T], r, x0, n int, ps panels, queue
 	}
 }
 
-// compute runs loops 4 and 5 for the rows×cols tile of C at (i, j) of the block. While a
-// panel of B is multiplied the next one comes from L3, a part with each call of the
-// micro-kernel.
+// compute runs loops 4 and 5 for the rows×cols tile at (i, j) of the block of C. While it
+// multiplies one panel of B, each call of the micro-kernel prefetches a part of the next panel from
+// L3.
 func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 	k, beta := w.deep, T(1)
 	if w.p0 == 0 {
 		beta = d.beta
 		if d.scratch {
-			beta = 0 // finish adds β·C
+			beta = 0 // the epilogue adds β·C
 		}
 	}
 	c, at := d.c, i*d.ldc+j
@@ -361,7 +363,7 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 	}
 	last := w.p0+k >= d.k
 	line := asm.Line / dtype.Of[T]().Size() // elements
-	fetched := k / asm.Ahead * line         // by one call
+	fetched := k / asm.Ahead * line         // elements prefetched by one call
 	if !d.packsA {
 		fetched = k / asm.DirectAhead * line
 	}
@@ -370,7 +372,7 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 	case d.Block > 0:
 		high = epilogueCols / d.MR * d.MR
 	case !d.packsA:
-		high = equalParts(rows, d.MR, 1) // no tile of a few rows at the end
+		high = equalParts(rows, d.MR, 1) // equal heights, without a tile of a few rows at the end
 	}
 	finishes := last && d.epilogue.needed
 	for jr := 0; jr < cols; jr += d.NR {
@@ -388,7 +390,7 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 			case !d.packsA:
 				row := &d.a.data[d.a.index(w.i0+i+ir, w.p0)]
 				d.Direct[m-1](k, row, d.a.ld, 1, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
-			case m < len(d.Direct): // no more rows than there are
+			case m < len(d.Direct): // skip the rows that are padding
 				d.Direct[m-1](k, &d.aPack[(i+ir)*k], 1, d.MR, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
 			default:
 				d.Packed(k, &d.aPack[(i+ir)*k], b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
@@ -403,41 +405,39 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 	}
 }
 
-// grid is how C is shared out: a part for each thread, the shares numbered down the
-// columns, so that those with the same columns of B, which pack them too, follow each
-// other.
+// grid divides C into down×across parts, one for each thread. Parts are numbered down the columns,
+// so that neighbouring threads use, and pack, the same columns of B.
 type grid struct{ down, across int }
 
-// newGrid finds the grid for a C of so many tiles. What a share takes is the product of
-// its sides, its operations, and their sum, what it reads of A and B.
+// newGrid returns the best grid for a C of rows×cols tiles of mr×nr. The cost of a part is its
+// multiply-adds (the product of its sides) plus its reads of A and B (their sum).
 func newGrid(threads, rows, mr, cols, nr int) (best grid) {
-	// An element that another core has packed takes as long to come as some 24
-	// multiply-adds: 0.4 ns, where a core does 60 to 130 operations in a nanosecond.
+	// Fetching an element that another core packed takes as long as about 24 multiply-adds: 0.4 ns,
+	// at 60 to 130 operations per nanosecond and core.
 	const fetch = 24
-	least := 0
+	leastCost := 0
 	for down := 1; down <= threads; down++ {
 		if threads%down != 0 {
 			continue
 		}
 		r, c := ceilDiv(rows, down)*mr, ceilDiv(cols, threads/down)*nr
-		if cost := r*c + fetch*(r+c); down == 1 || cost < least {
-			best, least = grid{down, threads / down}, cost
+		if cost := r*c + fetch*(r+c); down == 1 || cost < leastCost {
+			best, leastCost = grid{down, threads / down}, cost
 		}
 	}
 	return best
 }
 
-// part is where the i'th of parts begins and ends that n are cut into, as equal as can
-// be.
+// part returns the bounds of part i if n is divided into parts of nearly equal size.
 func part(n, i, parts int) (first, end int) { return i * n / parts, (i + 1) * n / parts }
 
-// equalParts cuts n into the fewest parts of at most size, all multiples of unit
-// but the last, and as equal as that allows: it returns their size.
+// equalParts divides n into the fewest parts of at most size and returns their size. All parts but
+// the last are equal multiples of unit.
 func equalParts(n, size, unit int) int {
 	switch {
 	case n <= unit:
 		return unit
-	case n <= size-unit: // it is one part, and divisions take time where products are small
+	case n <= size-unit: // a shortcut for one part, because divisions take noticeable time in small products
 		return ceilDiv(n, unit) * unit
 	case n <= size && unit == 1:
 		return n

@@ -9,94 +9,92 @@ import (
 	"tilework/internal/gemm"
 )
 
-// direct is a product without packing: the micro-kernels read A and B where they
-// lie (but for a B that is transposed, and a flat one whose rows evict each other). It is for
-// small products, whose packing would cost as much as their arithmetic, and for those with
-// so few rows, or steps of K, that what is packed would hardly be read again. A may lie
-// either way.
+// direct computes a product without packing: the micro-kernels read A and B as stored. Only a
+// transposed B, and a B with few rows that evict each other from L1, are packed. It serves small
+// products, whose packing would take as long as their arithmetic, and products with so few rows or
+// steps of K that packed data would hardly be reused. A may be transposed.
 type direct[T scalar] struct {
 	*microKernel[T]
 	m, n, k     int
 	a, b, c     []T
-	rsa, csa    int // A's strides from row to row and along K
+	rsa, csa    int // A's strides between rows and along K
 	ldb, ldc    int
 	alpha, beta T
 	epilogue    epilogue[T]
-	onTile      func(i, j, rows, cols int) // see product
+	onTile      func(i, j, rows, cols int) // see blocked
 	threads     int
-	mc, nc      int        // an item's tile of C
-	depth       int        // steps of K at a time: as where B is packed, for the same bits, unless memory takes the time
-	nonTemporal bool       // whether whole tiles are stored around the caches
-	packing     operand[T] // B, if all of it is packed, and …
-	panels      []T        // … where to, K×NR after K×NR,
-	panelCols   int        // or one of the few columns that there are
-	streamsA    bool       // whether it goes down A, whose next rows are fetched, and not B's
-	copies      bool       // whether the first tile of a panel of B copies it for those below
-	copyBuf     []T        // for each slot, such a panel
+	mc, nc      int        // a task's tile of C
+	depth       int        // steps of K at a time: as in the blocked algorithm, for the same bits, except in strips
+	nonTemporal bool       // whether whole tiles are written with non-temporal stores
+	packing     operand[T] // B, if all of it is packed
+	panels      []T        // the packed B: panels of K×panelCols
+	panelCols   int        // columns in a panel: NR, or N if that is less
+	streamsA    bool       // see [microKernel.shouldStreamA]
+	copies      bool       // whether the first tile of a panel of B copies the panel for the tiles below
+	copyBuf     []T        // for each worker, a copied panel
 	transB      bool       // whether B is transposed
-	deepKernels bool       // whether its kernels keep several sums for each element; see [micro.starves]
-	edgeCols    int        // columns at the end of C that no tiles compute; see [direct.end]
-	edgeScratch []T        // for each slot, memory for that
+	deepKernels bool       // whether to use the Deep kernels; see [microKernel.isLatencyBound]
+	edgeCols    int        // columns at the right edge that tiles do not cover; see [direct.computeEdge]
+	edgeScratch []T        // scratch memory for them, for each worker
 	states      []phaseState
 }
 
 const (
-	// directBytes is how large A, B and C may be together, whatever their shape: L2 holds
-	// them, or most of them.
+	// directMaxBytes is the maximum size of A, B and C together for which nothing is packed,
+	// whatever the shape: L2 holds all or most of them.
 	directMaxBytes = 5 << 19
-	// turnedBytes is the same where B, not A, is transposed: it is packed either way, but A too
-	// by the five loops if that is.
+	// directMaxBytesTransB is the same limit for a transposed B and an A that is not. B is packed
+	// in either algorithm, but the blocked one may pack A too.
 	directMaxBytesTransB = 384 << 10
-	// flatDepth is up to what K is flat: an element of C is not worth more than reading
-	// and writing it.
+	// smallK is the K up to which the time goes into reading and writing C.
 	smallK = 64
-	// flatTiles is how many tiles, one below the other, a flat product goes along C with:
-	// all read the same of B, from L1.
+	// smallKTiles is the height, in tiles, of a task with small K: all its tiles read the same part
+	// of B, from L1.
 	smallKTiles = 4
-	// flatReach is how many bytes of B a flat product reads again and again, from L2, while
-	// it goes along rows of C.
+	// smallKBBytes is the size of the part of B that a task with small K reads repeatedly, from L2.
 	smallKBBytes = 256 << 10
-	// crowd is how many of B's rows, if they crowd, L1 holds while it holds A's too: a flat
-	// product packs more.
+	// conflictRows is the number of conflicting rows of B that L1 holds along with those of A. A
+	// product with small K packs B if there are more.
 	conflictRows = 8
-	// streamBytes is from where on a C goes around the caches, which could not hold it: that
-	// saves to read it before it is overwritten.
+	// nonTemporalBytes is the size from which C is written with non-temporal stores. No cache could
+	// hold it, and the stores avoid reading C before it is overwritten.
 	nonTemporalBytes = 8 << 20
-	// Of larger ones with at most so many tiles, one below the other, B is not packed if it
-	// takes no more than rereadBytes: to pack it would cost as much as to read it from a
-	// cache for most of them.
+	// B stays unpacked for up to rereadTiles rows of tiles if it takes at most rereadBytes: packing
+	// it would take as long as reading it, mostly from a cache, for each of them.
 	rereadTiles = 12
 	rereadBytes = 12 << 20
-	// crowdedTiles is how many tiles that are where B's rows crowd.
+	// rereadTilesConflicting replaces rereadTiles if B's rows conflict.
 	rereadTilesConflicting = 3
-	// From so many tiles and bytes on a panel of B is copied by the first tile that reads it:
-	// the others then find it in L2 whatever lies between its rows.
-	// The rows of a long B are short. A panel of it falls on few sets of L1, which cannot hold it.
+	// From copyTiles rows of tiles and copyBytes of B on, the first tile that reads a panel of B
+	// copies it, and the other tiles read the copy from L2, free of set conflicts. A B with at
+	// least copyLong rows per column is copied from copyLongBytes on: its rows are so short that a
+	// panel maps to few sets of L1, which cannot hold it.
 	copyTiles     = 3
 	copyBytes     = 1 << 20
 	copyLongBytes = 256 << 10
-	copyLong      = 16 // steps of K for each column
-	// With so few rows, in tiles and in bytes of a column of C, against a B larger than
-	// rereadBytes it is memory that takes the time: stretches of a few of B's rows come one after
-	// the other, stay in L2 while the tiles go along them, and are gone through once. There are
-	// fewer rows in a stretch where its columns are soon done with.
+	copyLong      = 16 // rows of B per column
+	// Products with up to stripTiles rows of tiles, and stripMaxCBytes in a column of C, whose B
+	// exceeds rereadBytes are bound by memory. They read B once, in strips of stripDepth rows and
+	// stripCols columns that stay in L2 while all tiles use them. Products of up to axpyRows rows
+	// finish a strip sooner and use stripDepthThin.
 	stripTiles     = 6
 	stripMaxCBytes = 256
 	stripCols      = 2048
 	stripDepth     = 32
 	stripDepthThin = 16
-	// The same for so many columns against a large A: a tile's rows are gone through to their
-	// ends, which leaves time to have the next tile's come to L2.
+	// streamAMaxN is the maximum number of columns for streaming a large A: a tile reads its rows
+	// of A from end to end, which leaves time to prefetch the next tile's rows into L2.
 	streamAMaxN = 64
-	// starvedRows is up to how many rows two vectors of columns are too few chains.
+	// latencyBoundRows is the largest number of rows for which tiles two vectors wide have too few
+	// independent accumulators.
 	latencyBoundRows = 3
-	// downBytes is up to how many bytes of B stay in L2 while tiles go down the rows of A.
+	// streamAMaxBBytes is the maximum size of B for streaming A: B must stay in L2.
 	streamAMaxBBytes = 2 << 20
-	// copyReach is how many bytes of C go over all of K at once.
+	// copyCBytes is the size of the part of C that runs through all of K at once if B is copied.
 	copyCBytes = 256 << 10
 )
 
-// goesDirect reports whether p is better not packed.
+// usesDirect reports whether p is faster without packing.
 func (mk *microKernel[T]) usesDirect(p *gemm.Problem) bool {
 	switch {
 	case !mk.native(p):
@@ -106,7 +104,8 @@ func (mk *microKernel[T]) usesDirect(p *gemm.Problem) bool {
 		if p.A.Trans {
 			most = directMaxBytes
 		}
-		small := layoutBytes(p.A)+layoutBytes(p.B)+layoutBytes(p.C) <= most || p.K <= smallK && layoutBytes(p.C) >= nonTemporalBytes || mk.streamsA(p)
+		small := layoutBytes(p.A)+layoutBytes(p.B)+layoutBytes(p.C) <= most ||
+			p.K <= smallK && layoutBytes(p.C) >= nonTemporalBytes || mk.shouldStreamA(p)
 		return small && !isThin(p.M, p.N, p.K, dotsRows)
 	}
 	tiles := rereadTiles
@@ -116,44 +115,47 @@ func (mk *microKernel[T]) usesDirect(p *gemm.Problem) bool {
 	if usesAxpy(p) && p.M <= axpyBestRows && layoutBytes(p.B) > directMaxBytes {
 		return false
 	}
-	few := p.M <= tiles*len(mk.Direct) && (layoutBytes(p.B) <= rereadBytes || mk.copiesB(p)) || mk.usesStrips(p) || mk.streamsA(p)
+	few := p.M <= tiles*len(mk.Direct) && (layoutBytes(p.B) <= rereadBytes || mk.copiesB(p)) ||
+		mk.usesStrips(p) || mk.shouldStreamA(p)
 	return few || p.K <= smallK || layoutBytes(p.A)+layoutBytes(p.B)+layoutBytes(p.C) <= directMaxBytes
 }
 
-// goesInStrips reports whether p, if it goes direct, goes along stretches of B's rows.
+// usesStrips reports whether a direct p reads B in strips.
 func (mk *microKernel[T]) usesStrips(p *gemm.Problem) bool {
 	return !p.B.Trans && p.M > axpyBestRows && p.M <= stripTiles*mk.MR && p.M*p.C.Type.Size() <= stripMaxCBytes &&
 		layoutBytes(p.B) > rereadBytes && p.K > smallK
 }
 
-// goesDown reports whether p, if it goes direct, goes down a few columns along the rows of A.
-func (mk *microKernel[T]) streamsA(p *gemm.Problem) bool {
-	return !p.A.Trans && dotsCols < p.N && p.N <= streamAMaxN && layoutBytes(p.A) > rereadBytes && layoutBytes(p.B) <= streamAMaxBBytes && p.K > smallK
+// shouldStreamA reports whether a direct p streams A: it has few columns and a large A.
+func (mk *microKernel[T]) shouldStreamA(p *gemm.Problem) bool {
+	return !p.A.Trans && dotsCols < p.N && p.N <= streamAMaxN && p.K > smallK &&
+		layoutBytes(p.A) > rereadBytes && layoutBytes(p.B) <= streamAMaxBBytes
 }
 
-// copiesB reports whether p, if it goes direct, copies panels of B.
+// copiesB reports whether a direct p copies panels of B.
 func (mk *microKernel[T]) copiesB(p *gemm.Problem) bool {
 	least := float64(copyBytes)
 	if p.K >= copyLong*p.N {
 		least = copyLongBytes
 	}
-	return !mk.usesStrips(p) && p.K > smallK && !p.B.Trans && p.N >= mk.NR && p.M >= copyTiles*mk.MR && layoutBytes(p.B) >= least && !hasSetConflicts(p.B)
+	return !mk.usesStrips(p) && p.K > smallK && !p.B.Trans && p.N >= mk.NR && p.M >= copyTiles*mk.MR &&
+		layoutBytes(p.B) >= least && !hasSetConflicts(p.B)
 }
 
-// area is a matrix's size in bytes, as a number that does not overflow.
+// layoutBytes returns the size of a matrix in bytes, as a float64 to avoid overflow.
 func layoutBytes(l gemm.Layout) float64 {
 	return float64(l.Rows) * float64(l.Cols) * float64(l.Type.Size())
 }
 
-// canGoDirect reports whether p can be computed without packing at all.
+// canRunDirect reports whether p can be computed without any packing.
 func (mk *microKernel[T]) canRunDirect(p *gemm.Problem) bool { return mk.native(p) && !p.B.Trans }
 
-// native reports whether micro-kernels can read and write p's matrices where they lie.
+// native reports whether the micro-kernels can read and write p's matrices as stored.
 func (mk *microKernel[T]) native(p *gemm.Problem) bool {
 	return len(mk.Direct) > 0 && p.A.Type == p.Accum() && p.C.Type == p.A.Type && p.ReadsAB()
 }
 
-// prepare lays out the product for a d of zeros, which is too large to be handed over.
+// prepare sets up the product. d must be zero; it is too large to return.
 func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	p, threads := pl.Problem, pl.Threads
 	d.microKernel, d.m, d.n, d.k = mk, p.M, p.N, p.K
@@ -172,22 +174,23 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	}
 	d.deepKernels = mk.isLatencyBound(p)
 	switch {
-	case d.deepKernels: // one item: tiles must not depend on the number of threads
-	case threads == 1 && d.m*d.n*d.k <= maxTaskOps/4: // one item: the divisions below take as long as 8³
+	case d.deepKernels: // a single task: tiles must not depend on the number of threads
+	case threads == 1 && d.m*d.n*d.k <= maxTaskOps/4: // a single task: the divisions below take as long as 8³
 	case d.k <= smallK:
 		d.mc = equalParts(d.m, smallKTiles*len(d.Direct), len(d.Direct))
 		d.nc = equalParts(d.n, smallKBBytes/(d.k*dtype.Of[T]().Size()), d.NR)
 		if d.m < 4*threads*d.mc {
 			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
 		}
-		d.nonTemporal = layoutBytes(p.C) >= nonTemporalBytes && d.beta == 0 && d.k <= d.kc && !d.epilogue.needed && d.onTile == nil && d.isLineAligned()
+		d.nonTemporal = layoutBytes(p.C) >= nonTemporalBytes && d.beta == 0 && d.k <= d.kc &&
+			!d.epilogue.needed && d.onTile == nil && d.isLineAligned()
 	case mk.usesStrips(p):
 		d.depth = stripDepth
 		if p.M <= axpyRows {
 			d.depth = stripDepthThin
 		}
 		d.nc = equalParts(d.n, min(stripCols, ceilDiv(d.n, 2*threads)), d.NR)
-	case mk.streamsA(p):
+	case mk.shouldStreamA(p):
 		d.streamsA, d.mc = true, len(d.Direct)
 	case mk.copiesB(p):
 		d.copies = true
@@ -202,18 +205,19 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 
 func (d *direct[T]) reset() { *d = direct[T]{} }
 
-// starves reports whether p has too few vectors of sums in a tile: each is one chain of dependent
-// multiply-adds, and fewer than eight chains leave the units idle.
+// isLatencyBound reports whether tiles of p have too few independent accumulators. Each vector of
+// sums is one chain of dependent FMAs, and fewer than eight chains leave the FMA units idle.
 func (mk *microKernel[T]) isLatencyBound(p *gemm.Problem) bool {
 	return (p.M <= latencyBoundRows || p.N <= mk.lanes()) && p.M+p.N <= splitSides && p.K >= dotsDepth
 }
 
-// packsWhole reports whether p, if it goes direct, packs all of B.
+// packsWhole reports whether a direct p packs all of B.
 func (mk *microKernel[T]) packsWhole(p *gemm.Problem) bool {
-	return p.B.Trans || mk.streamsA(p) && p.N > mk.NR || conflictRows < p.K && p.K <= smallK && hasSetConflicts(p.B) && p.M > smallKTiles*len(mk.Direct)
+	return p.B.Trans || mk.shouldStreamA(p) && p.N > mk.NR ||
+		conflictRows < p.K && p.K <= smallK && hasSetConflicts(p.B) && p.M > smallKTiles*len(mk.Direct)
 }
 
-// inLines reports whether C's rows begin with a cache line.
+// isLineAligned reports whether every row of C starts on a cache line.
 func (d *direct[T]) isLineAligned() bool {
 	size := unsafe.Sizeof(*new(T))
 	return uintptr(unsafe.Pointer(unsafe.SliceData(d.c)))%cacheLine == 0 && uintptr(d.ldc)*size%cacheLine == 0
@@ -222,8 +226,8 @@ func (d *direct[T]) isLineAligned() bool {
 // packs reports whether B is packed.
 func (d *direct[T]) packs() bool { return d.packing.raw != nil }
 
-// A direct product is one phase, whose items are tiles of C, after another if it packs,
-// whose items are panels of B.
+// The job of a direct product has one phase, whose tasks are tiles of C. If B is packed, a phase
+// whose tasks are the panels of B comes first.
 
 func (d *direct[T]) phases() int {
 	if d.packs() {
@@ -240,7 +244,7 @@ func (d *direct[T]) enter(phase, worker int) (tasks int) {
 	return d.tileCount()
 }
 
-// count is the number of B's panels.
+// panelCount returns the number of panels of B.
 func (d *direct[T]) panelCount() int { return ceilDiv(d.n-d.edgeCols, d.NR) }
 
 func (d *direct[T]) tileCount() int { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
@@ -252,7 +256,7 @@ func (d *direct[T]) panelElems() int {
 	return d.k * d.panelCount() * d.NR
 }
 
-// copySize is the memory for what each slot copies.
+// copyElems returns the number of elements of all workers' copied panels.
 func (d *direct[T]) copyElems() int {
 	if !d.copies {
 		return 0
@@ -269,7 +273,8 @@ func (d *direct[T]) bind(m *workspace, states []phaseState) {
 	d.edgeScratch = alloc[T](m, d.threads*d.edgeScratchSize())
 }
 
-// alone does the product on one goroutine, and allocates nothing even where d is on a stack.
+// runSerial computes the product on the calling goroutine. It allocates nothing, even if d is on
+// the stack.
 func (d *direct[T]) runSerial(ctx context.Context) error {
 	if d.packs() {
 		for panel := range d.panelCount() {
@@ -309,27 +314,27 @@ func (d *direct[T]) pack(panel int) {
 	d.packing.pack(d.panels[j*d.k:], d.panelCols, j, min(d.NR, d.n-j), 0, d.k, nil)
 }
 
-// item computes a tile of C.
+// computeTask computes a task's tile of C.
 func (d *direct[T]) computeTask(task, worker int) {
 	down := ceilDiv(d.m, d.mc)
 	i0, j0 := task%down*d.mc, task/down*d.nc
 	d.compute(i0, j0, min(d.mc, d.m-i0), min(d.nc, d.n-j0), worker)
 }
 
-// compute does the tile of C of rows×cols at (i0, j0).
+// compute computes the rows×cols tile of C at (i0, j0).
 func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
-	across := cols // in tiles
+	tiledCols := cols // columns computed in tiles
 	if j0+cols == d.n {
-		across -= d.edgeCols
+		tiledCols -= d.edgeCols
 	}
 	line := asm.Line / int(unsafe.Sizeof(d.alpha)) // elements
 	beta, kc := d.beta, equalParts(d.k, d.depth, 8)
-	below := (i0 + rows) * d.rsa               // where the next rows of A begin
-	even := equalParts(rows, len(d.Direct), 1) // no tile of a few rows at the end
+	below := (i0 + rows) * d.rsa                 // the start of the rows of A below this tile
+	height := equalParts(rows, len(d.Direct), 1) // equal heights, without a tile of a few rows at the end
 	for p := 0; p < d.k; p += kc {
 		k := min(kc, d.k-p)
-		for j := j0; j < j0+across; j += d.NR {
-			n := min(d.NR, j0+across-j)
+		for j := j0; j < j0+tiledCols; j += d.NR {
+			n := min(d.NR, j0+tiledCols-j)
 			var b *T
 			ldb := d.ldb
 			if d.packs() {
@@ -337,13 +342,13 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 			} else {
 				b = &d.b[p*d.ldb+j]
 			}
-			// While one panel of B is multiplied the next one comes to L2, its rows' first lines
-			// and then the others.
+			// While one panel of B is multiplied, prefetch the next one into L2: the first cache
+			// line of all its rows, then their second lines.
 			next, fetched, each := 0, 0, 0
 			if d.k > smallK && !d.packs() {
 				next, each = p*d.ldb+j, k/asm.DirectAhead
 				switch {
-				case j+d.NR < j0+across:
+				case j+d.NR < j0+tiledCols:
 					next += d.NR
 				case p+k < d.k:
 					next = (p+k)*d.ldb + j0
@@ -351,7 +356,7 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 					next = j0 + cols
 				}
 			}
-			i, high := i0, even
+			i, high := i0, height
 			if d.copies && n == d.NR {
 				panel := &d.copyBuf[worker*d.kc*d.NR]
 				d.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], panel, 0, d.ldc, n, d.alpha, beta)
@@ -381,7 +386,7 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 		}
 		beta = 1
 	}
-	if across < cols {
+	if tiledCols < cols {
 		d.computeEdge(i0, rows, d.edgeScratch[worker*d.edgeScratchSize():])
 	}
 	if d.nonTemporal {

@@ -6,37 +6,37 @@ import (
 	"tilework/internal/gemm"
 )
 
-// dots is a product that takes as long as reading a large matrix takes whose rows lie
-// along k: B transposed where M is small, A where N is. Each element of C is the product
-// of two rows.
+// dots computes a product whose elements are dot products of rows of x and y, both stored along K.
+// It suits products that take as long as reading one large matrix x: B transposed for small M, or A
+// for small N.
 type dots[T scalar] struct {
 	*microKernel[T]
-	l, s, k     int        // rows of x and of y
-	x           operand[T] // along k
-	small       operand[T] // y as it lies,
+	l, s, k     int        // rows of x, rows of y, and K
+	x           operand[T] // stored along K
+	small       operand[T] // y as stored
 	layout      gemm.Layout
-	y           strided[T] // and along k
-	c           target[T]  // element (i, j) is x's row i times y's row j
+	y           strided[T] // y along K
+	c           target[T]  // element (i, j) is the dot product of rows i of x and j of y
 	alpha, beta T
-	rows        int // rows of x for a call
-	lc          int // rows of x for an item
-	kc          int // steps of k in one call
+	rows        int // rows of x per call of a kernel
+	lc          int // rows of x per task
+	kc          int // steps of K per call of a kernel
 	threads     int
-	scratch     []T // for each slot: the sums of four rows, and of a part of K, and more; see room
+	scratch     []T // for each worker; see scratchSize
 }
 
 const (
-	dotsRows            = 16       // the most rows of y
-	dotsCols            = 8        // the same where they are columns of B: tiles read A where it lies as well
-	dotsRowBytes        = 4 << 10  // bytes of a row in one call: four of x's and of y's stay in L1 until y is through
-	dotsRowBytesOnePass = 64 << 10 // the same where one call computes all of C
-	copyCostLanes       = 24       // lanes of multiply-adds in the time that copying an element along K takes
-	dotsDepth           = 256      // of K at least: fewer steps cost less than laying out the product
+	dotsRows            = 16       // the maximum number of rows of y
+	dotsCols            = 8        // the same if they are columns of B, because tiles also read A as stored
+	dotsRowBytes        = 4 << 10  // bytes of a row per call: four rows of x and of y stay in L1 while y is read
+	dotsRowBytesOnePass = 64 << 10 // the same if one call computes all of C
+	copyCostLanes       = 24       // multiply-adds of single lanes in the time of copying one element
+	dotsDepth           = 256      // the minimum K: for fewer steps the setup takes longer than the gain
 )
 
-// goesByDots reports whether p is computed fastest as dot products of rows of op(A) and columns of
-// op(B), and whether the rows of op(A) are x. That is so where C is small and both are stored along
-// K, and where C or its transpose has too few columns to fill the lanes of a tile.
+// usesDots reports whether p is fastest as dot products of rows of op(A) and columns of op(B), and
+// whether the rows of op(A) are x. This is so for a small C if both are stored along K, and if C or
+// its transpose has too few columns to fill the lanes of a tile.
 func (mk *microKernel[T]) usesDots(p *gemm.Problem) (yes, xIsA bool) {
 	if len(mk.Dot) == 0 || !p.ReadsAB() || p.BlockScaled() || p.A.Type != p.Accum() && mk.wideners.of(p.A.Type).Lay == nil {
 		return false, false
@@ -52,8 +52,8 @@ func (mk *microKernel[T]) usesDots(p *gemm.Problem) (yes, xIsA bool) {
 	return false, false
 }
 
-// idles reports whether the lanes that a tile of few columns leaves idle in many rows cost more
-// time than a copy of the columns in which they run along K.
+// wastesLanes reports whether a tile of few columns and many rows loses more time to unused lanes
+// than it takes to copy the columns so that they are stored along K.
 func (mk *microKernel[T]) wastesLanes(many, few, k int) bool {
 	return few < mk.lanes() && k >= dotsDepth && many*(mk.lanes()-few) > copyCostLanes*few
 }
@@ -61,7 +61,7 @@ func (mk *microKernel[T]) wastesLanes(many, few, k int) bool {
 // alongK reports whether the rows of l, a layout of op(A), are stored along K.
 func alongK(l gemm.Layout) bool { return !asRow(l).Trans }
 
-// asRow returns the layout of a transposed row for a dense column, which has the same elements in
+// asRow returns the layout of a transposed row for a dense column. Both have the same elements in
 // the same memory. It returns any other layout unchanged.
 func asRow(l gemm.Layout) gemm.Layout {
 	if l.Cols == 1 && l.LD == 1 {
@@ -70,8 +70,8 @@ func asRow(l gemm.Layout) gemm.Layout {
 	return l
 }
 
-// isLong reports whether p has a small C and a long K. Both operands are stored along K, so that
-// tiles would have to transpose one of them.
+// hasLongK reports whether p has a small C and a long K. Tiles would have to transpose one of the
+// operands, which are both stored along K.
 func (mk *microKernel[T]) hasLongK(p *gemm.Problem) bool {
 	few, many, most := min(p.M, p.N), max(p.M, p.N), dotsRows
 	if mk.Group > 1 {
@@ -80,7 +80,7 @@ func (mk *microKernel[T]) hasLongK(p *gemm.Problem) bool {
 	return few <= most && many <= 4*dotsRows && p.K >= max(dotsDepth, 16*many)
 }
 
-// prepare lays out the product for a d of zeros.
+// prepare sets up the product. d must be zero.
 func (d *dots[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, xIsA bool) {
 	p := pl.Problem
 	size := dtype.Of[T]().Size()
@@ -94,7 +94,7 @@ func (d *dots[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, xIsA bo
 	mk.describeStored(&d.x, x, ofX)
 	mk.describeStored(&d.small, d.layout, ofY)
 	d.c.prepare(pl, mk, b, !xIsA)
-	d.beta = d.c.beta(T(p.Beta))
+	d.beta = d.c.betaForSums(T(p.Beta))
 	d.rows = min(d.l, asm.DotRows)
 	d.kc = dotsRowBytes / size
 	if d.s <= mk.maxDotCols() && d.x.widen == nil {
@@ -105,11 +105,11 @@ func (d *dots[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, xIsA bo
 
 func (d *dots[T]) reset() { *d = dots[T]{} }
 
-// slotSums is how many sums a slot has memory for.
+// workerSums is the number of sums that a worker has memory for.
 const workerSums = 2 * dotsRows * asm.DotRows
 
-// room returns the size of a slot's memory: for sums, and for widened rows of x or the
-// elements that a tile is finished with, whichever are more.
+// scratchSize returns the elements of scratch memory per worker: sums, plus either widened rows of
+// x or the columns of an epilogue, whichever are more.
 func (d *dots[T]) scratchSize() int {
 	spare := 0
 	if d.c.scratch {
@@ -121,7 +121,8 @@ func (d *dots[T]) scratchSize() int {
 	return workerSums + spare
 }
 
-// bytes is what the slots take, and y where it must be copied to lie along k.
+// bytes returns the size of the workspace: the scratch memory of all workers, and a copy of y if y
+// is not stored along K.
 func (d *dots[T]) bytes() int {
 	n := widenedBytes[T](d.layout) + d.c.bytes(d.l, d.s) + allocBytes[T](d.threads*d.scratchSize())
 	if d.layout.Trans {
@@ -139,7 +140,7 @@ func (d *dots[T]) bind(m *workspace, _ []phaseState) {
 	}
 }
 
-// packed is the matrix of rows×cols, copied so that rows lie along memory.
+// copyRows copies the rows×cols matrix to memory, row by row, and returns the copy.
 func (s strided[T]) copyRows(rows, cols int, to []T) strided[T] {
 	for i := range rows {
 		row, at := to[i*cols:][:cols], i*s.rs
@@ -159,16 +160,16 @@ func (d *dots[T]) do(task, worker int) {
 	first := task * d.lc
 	rows := min(d.lc, d.l-first)
 	for i := first; i < first+rows; i += asm.DotRows {
-		d.four(min(i, d.l-d.rows), i, memory[:workerSums], memory[workerSums:])
+		d.computeRows(min(i, d.l-d.rows), i, memory[:workerSums], memory[workerSums:])
 	}
 	d.c.finish(first, 0, rows, d.s, memory[workerSums:])
 }
 
-// four computes the elements of C for up to DotRows rows of x from row i on. Rows before from
-// belong to the previous call, which the last call overlaps. The first half of memory holds the sums
-// over the first kc steps of K. Each further kc steps are summed in the second half and added. piece
-// is memory for rows of x that are widened.
-func (d *dots[T]) four(i, from int, memory, piece []T) {
+// computeRows computes the elements of C for up to DotRows rows of x from row i on. Rows before
+// from belong to the previous call, which the last call overlaps. The first half of memory holds
+// the sums over the first kc steps of K. Each further kc steps are summed in the second half and
+// added. piece is memory for widened rows of x.
+func (d *dots[T]) computeRows(i, from int, memory, piece []T) {
 	sums, part, dot := memory[:workerSums/2], memory[workerSums/2:], d.Dot[d.rows-1]
 	for p := 0; p < d.k; p += d.kc {
 		k := min(d.kc, d.k-p)
@@ -191,7 +192,7 @@ func (d *dots[T]) four(i, from int, memory, piece []T) {
 	}
 }
 
-// dotted returns the largest number of rows of y that a dot kernel reads at once.
+// maxDotCols returns the largest number of rows of y that a dot kernel reads at once.
 func (mk *microKernel[T]) maxDotCols() int {
 	if len(mk.Dot) == 0 {
 		return 0
@@ -199,5 +200,5 @@ func (mk *microKernel[T]) maxDotCols() int {
 	return len(mk.Dot[asm.DotRows-1])
 }
 
-// lanes returns the number of elements in a vector: tiles are two vectors wide.
+// lanes returns the number of elements in a vector. Tiles are two vectors wide.
 func (mk *microKernel[T]) lanes() int { return mk.NR / 2 }

@@ -5,17 +5,17 @@ import (
 	"tilework/internal/gemm"
 )
 
-// A tile of one column takes half the time of one of 32, as each element of A still has to be
-// brought to a whole vector. So the last columns of a small C, where they are no more than a
-// [asm.Dot] computes at once, are rows of A times columns of B, along K; and with A transposed
-// they are rows of the transposed product, whose vectors lie along A's.
+// A tile of one column takes half the time of a tile of 32, because each element of A still has to
+// be broadcast to a vector. The last columns of a small C, if a dot kernel can compute them
+// together, are therefore dot products of rows of A and columns of B. If A is transposed, they are
+// rows of the transposed product, whose vectors lie along the rows of A in memory.
 const (
-	edgeMinK = 24  // from so many steps of K on, with fewer columns of sums to add up than products
-	edgeMaxK = 256 // and up to so many, whose columns of B are copied for each item
-	edgeMaxN = 512 // of C: of more, the last ones count for little
+	edgeMinK = 24  // below it, adding up the lanes takes longer than the products
+	edgeMaxK = 256 // the maximum, because each task copies the columns of B
+	edgeMaxN = 512 // the maximum number of columns of C; the edge of a wider C takes little time
 )
 
-// ends is how many columns of p, if it goes direct, are computed so.
+// edgeColumns returns the number of columns of a direct p that are computed without tiles.
 func (mk *microKernel[T]) edgeColumns(p *gemm.Problem) int {
 	few := p.N % mk.NR
 	if few > mk.maxDotCols() || p.M < asm.DotRows || p.N > edgeMaxN || p.K < edgeMinK || p.K > edgeMaxK {
@@ -24,15 +24,15 @@ func (mk *microKernel[T]) edgeColumns(p *gemm.Problem) int {
 	return few
 }
 
-// endSize is a slot's memory for sums, and for columns of B.
+// edgeScratchSize returns the size of a worker's memory for sums and columns of B.
 func (d *direct[T]) edgeScratchSize() int { return d.edgeCols * (d.NR + d.k) }
 
-// end computes the last columns of rows of C.
+// computeEdge computes the last columns of rows of C.
 func (d *direct[T]) computeEdge(i0, rows int, memory []T) {
 	j := d.n - d.edgeCols
 	c := strided[T]{d.c, d.ldc, 1}.t()
 	sums, columns := memory[:d.edgeCols*d.NR], memory[d.edgeCols*d.NR:]
-	rsb, csb := 1, d.ldb // of op(B)'s transpose
+	rsb, csb := 1, d.ldb // strides of the transpose of op(B)
 	if d.transB {
 		rsb, csb = d.ldb, 1
 	}
@@ -47,7 +47,7 @@ func (d *direct[T]) computeEdge(i0, rows int, memory []T) {
 		b = b.copyRows(d.edgeCols, d.k, columns)
 	}
 	for i := i0; i < i0+rows; i += asm.DotRows {
-		from := min(i, d.m-asm.DotRows) // a row of another item's is computed again
+		from := min(i, d.m-asm.DotRows) // recomputes rows of the previous task rather than computing fewer
 		d.Dot[asm.DotRows-1][d.edgeCols-1](d.k, &d.a[from*d.rsa], d.rsa, b.at(0, 0), b.rs, &sums[0])
 		for x := range d.edgeCols {
 			c.add(j+x, i, sums[x*asm.DotRows:][i-from:min(asm.DotRows, i0+rows-from)], d.alpha, d.beta)
@@ -55,8 +55,8 @@ func (d *direct[T]) computeEdge(i0, rows int, memory []T) {
 	}
 }
 
-// endAlongA computes the last columns of n rows by a tile of the transposed product: the sums
-// are those of any tile.
+// computeEdgeAlongA computes the last columns of n rows as a tile of the transposed product, with
+// the order of summation of any other tile.
 func (d *direct[T]) computeEdgeAlongA(c strided[T], i, j, n int, b strided[T], sums []T) {
 	if d.beta != 0 {
 		for x := range d.edgeCols {

@@ -8,11 +8,12 @@ import (
 	"tilework/internal/gemm"
 )
 
-// splitK is a product with a small C and a long K, cut along K into pieces that fit in L2. Each
-// piece is a product of its own, whose way depends on its shape.
+// splitK computes a product with a small C and a long K. It cuts K into pieces that fit L2, each a
+// product of its own with the algorithm for its shape.
 //
-// The first phase sums parts, runs of consecutive pieces, each beside C. The second adds the sums
-// of the parts in order. The cuts depend on the shape alone, and so do the bits of C.
+// The first phase computes parts, runs of consecutive pieces, each into sums of its own. The second
+// phase adds the sums of the parts in order. The cuts, and with them the bits of C, depend on the
+// shape alone.
 type splitK[T scalar] struct {
 	*microKernel[T]
 	kernel       *Kernel
@@ -21,21 +22,21 @@ type splitK[T scalar] struct {
 	k            int
 	a, b         []byte
 	stepA, stepB int // bytes from one step of K to the next
-	deep, parts  int // steps of K in a part, and the number of parts
+	deep, parts  int // steps of K per part, and the number of parts
 	sums         []T // M×N for each part
 	c            target[T]
 	alpha, beta  T
-	scratch      []T // finishing elements for each slot
+	scratch      []T // epilogueCols elements for each worker
 	threads      int
 	states       []phaseState
 }
 
 const (
 	pieceBytes = 1 << 20 // of A and B in a piece
-	minPieces  = 2       // of K; a product of fewer is computed at once
-	maxParts   = 64      // that have memory for their sums
+	minPieces  = 2       // a product with fewer pieces is not split
+	maxParts   = 64      // parts with their own sums
 	splitSides = 128     // the largest M + N
-	splitRows  = 16      // rows of C that an item of the second phase adds
+	splitRows  = 16      // rows of C that a task of the second phase adds
 )
 
 // splits reports whether p is cut along K.
@@ -46,10 +47,12 @@ func splits(p *gemm.Problem) bool {
 // stepBytes returns the size of the elements of A and B in a step of K.
 func stepBytes(p *gemm.Problem) int { return (p.M + p.N) * p.A.Type.Size() }
 
-// pieceDepth returns the number of steps of K in a piece of p: whole blocks of any micro-kernel.
+// pieceDepth returns the number of steps of K in a piece of p, a multiple of the block of every
+// micro-kernel.
 func pieceDepth(p *gemm.Problem) int { return equalParts(p.K, pieceBytes/stepBytes(p), 64) }
 
-// pieceOf returns the first k steps of p, without its epilogue, as a product of the sums' type.
+// pieceOf returns the first k steps of p, without the epilogue, as a product of the accumulator
+// type.
 func pieceOf(p *gemm.Problem, k int) gemm.Problem {
 	q := gemm.Problem{M: p.M, N: p.N, A: p.A, B: p.B, C: gemm.Dense(p.Accum(), p.M, p.N), Alpha: 1}
 	setDepth(&q, k)
@@ -69,7 +72,7 @@ func setDepth(p *gemm.Problem, k int) {
 	*alongA, *alongB = k, k
 }
 
-// prepare lays out the product for a d of zeros.
+// prepare sets up the product. d must be zero.
 func (d *splitK[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	p := pl.Problem
 	depth := pieceDepth(p)
@@ -85,7 +88,7 @@ func (d *splitK[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 		d.stepB *= p.B.LD
 	}
 	d.c.prepare(pl, mk, b, false)
-	d.beta = d.c.beta(T(p.Beta))
+	d.beta = d.c.betaForSums(T(p.Beta))
 	d.deep = ceilDiv(ceilDiv(p.K, depth), maxParts) * depth
 	d.parts = ceilDiv(p.K, d.deep)
 }
@@ -122,7 +125,7 @@ func (d *splitK[T]) do(task, worker int) {
 	}
 }
 
-// piece is the product of one piece. It is pooled because its plan holds a pointer to its problem.
+// piece is the product of one piece. It is pooled because its plan points to its problem.
 type piece struct {
 	problem gemm.Problem
 	plan    Plan
@@ -131,7 +134,7 @@ type piece struct {
 
 var pieces = sync.Pool{New: func() any { return new(piece) }}
 
-// sum computes the sums of a part, a piece after the other.
+// sum computes the sums of a part, one piece after the other.
 func (d *splitK[T]) sum(part int) {
 	q := pieces.Get().(*piece)
 	defer pieces.Put(q)
@@ -146,7 +149,7 @@ func (d *splitK[T]) sum(part int) {
 		_ = q.plan.multiply(context.Background(), &q.buffers) // nil: the context never ends
 		q.problem.Beta = 1
 	}
-	*q = piece{} // it refers to the caller's memory
+	*q = piece{} // drops references to the caller's memory
 }
 
 // add adds the sums of all parts for splitRows rows of C from row i on.

@@ -22,7 +22,7 @@ func stridedOf[T scalar](l gemm.Layout, b []byte) strided[T] {
 func (s strided[T]) t() strided[T]  { return strided[T]{s.data, s.cs, s.rs} }
 func (s strided[T]) at(i, j int) *T { return &s.data[i*s.rs+j*s.cs] }
 
-// add stores α·sums + β·s at row i from column j on; β = 0 leaves s unread.
+// add stores α·sums + β·s at row i from column j on. β = 0 leaves s unread.
 func (s strided[T]) add(i, j int, sums []T, alpha, beta T) {
 	at := i*s.rs + j*s.cs
 	for _, v := range sums {
@@ -35,13 +35,13 @@ func (s strided[T]) add(i, j int, sums []T, alpha, beta T) {
 	}
 }
 
-// asItLies describes a matrix as an operand that is read in pieces, along its rows in memory. o is
-// of zeros.
+// describeStored describes a matrix as an operand that is read in blocks along its stored rows. o
+// must be zero.
 func (mk *microKernel[T]) describeStored(o *operand[T], l gemm.Layout, b []byte) {
 	o.describe(l, b, !l.Trans, 0, 1, mk.wideners)
 }
 
-// besideBytes is the memory for all of a matrix beside it, where that must be widened.
+// widenedBytes returns the memory for a widened copy of a matrix, or 0 if it needs no widening.
 func widenedBytes[T scalar](l gemm.Layout) int {
 	if l.Type == dtype.Of[T]() {
 		return 0
@@ -49,7 +49,7 @@ func widenedBytes[T scalar](l gemm.Layout) int {
 	return allocBytes[T](l.Rows * l.Cols)
 }
 
-// beside is all of the matrix of layout l: where it lies, or widened.
+// widenAll returns the whole matrix of layout l, widened if its type is not T.
 func (o *operand[T]) widenAll(l gemm.Layout, m *workspace) strided[T] {
 	if o.widen == nil {
 		return stridedOf[T](l, o.raw)
@@ -62,8 +62,8 @@ func (o *operand[T]) widenAll(l gemm.Layout, m *workspace) strided[T] {
 	return s
 }
 
-// piece is rows×cols elements as they stand in memory, in row i and column j there the
-// first, and how far its rows are apart: where they lie, or widened to tmp.
+// readBlock returns a pointer to rows×cols stored elements from (i, j) on, and their row stride. It
+// widens them to tmp if their type is not T.
 func (o *operand[T]) readBlock(i, j, rows, cols int, tmp []T) (*T, int) {
 	at := i*o.ld + j
 	if o.widen == nil {
@@ -84,16 +84,16 @@ func (o *operand[T]) readBlock(i, j, rows, cols int, tmp []T) (*T, int) {
 	return &tmp[0], cols
 }
 
-// target is C, or with flipped its transpose, and what is done to a part that is summed.
+// target is C or its transpose, with the steps that follow the summation.
 type target[T scalar] struct {
 	strided[T]
 	transposed bool
-	scratch    bool // it is memory beside a C of halves, which finish fills
+	scratch    bool // whether strided is scratch memory, from which the epilogue converts to C
 	epilogue   epilogue[T]
-	onTile     func(i, j, rows, cols int) // see product
+	onTile     func(i, j, rows, cols int) // see blocked
 }
 
-// prepare readies a c of zeros for the C of a product, or with flipped for its transpose.
+// prepare sets up the C of a product, or with swapped its transpose. c must be zero.
 func (c *target[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, swapped bool) {
 	p := pl.Problem
 	c.transposed, c.scratch, c.onTile = swapped, p.C.Type != dtype.Of[T](), pl.onTile
@@ -108,7 +108,7 @@ func (c *target[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, swapp
 	}
 }
 
-// bytes is what m×n sums take beside C, if that is where they are.
+// bytes returns the memory for m×n sums if they go to scratch memory.
 func (c *target[T]) bytes(m, n int) int {
 	if !c.scratch {
 		return 0
@@ -122,16 +122,17 @@ func (c *target[T]) bind(m *workspace, rows, cols int) {
 	}
 }
 
-// old is β, for what is added to sums: finish adds a C of halves.
-func (c *target[T]) beta(beta T) T {
+// betaForSums returns the β with which sums are added to the target. It is 0 for scratch memory,
+// where the epilogue adds β·C.
+func (c *target[T]) betaForSums(beta T) T {
 	if c.scratch {
 		return 0
 	}
 	return beta
 }
 
-// done finishes rows×cols elements from (i, j) on, and tells of them. tmp is memory for
-// [finishing] elements where C is of halves.
+// finish runs the epilogue on rows×cols elements from (i, j) on and reports them with onTile. tmp
+// is memory for [epilogueCols] elements if C is narrower than the sums.
 func (c *target[T]) finish(i, j, rows, cols int, tmp []T) {
 	s := c.strided
 	if c.transposed {

@@ -2,80 +2,80 @@ package cpu
 
 import "tilework/internal/gemm"
 
-// flipped is a product whose transpose goes direct: with A transposed, rows of A in memory are
-// rows of what that one has for its B, and lie as tiles want them. It is computed beside C and
-// then turned, as the last phase; C is small beside what is read.
+// swapAB computes a product as the direct product of its transpose. If A is transposed, then A is
+// the B of that product and stored as its tiles read it. The transposed C goes to scratch memory,
+// and a last phase transposes it. It is small in comparison with the operands.
 type swapAB[T scalar] struct {
 	direct[T]
-	problem gemm.Problem // the transposed one
+	problem gemm.Problem // the transposed product
 	plan    Plan
-	sums    []T // its C, N×M
+	sums    []T // the N×M transposed C
 	to      target[T]
 	beta    T
 }
 
-// flippedRows is how many rows of C an item turns.
+// transposeRows is the number of rows of the transposed C per task of the last phase.
 const transposeRows = 64
 
-// flips reports whether p is better computed as the transposed product.
+// usesDirectSwapAB reports whether p is faster as the direct product of its transpose.
 func (mk *microKernel[T]) usesDirectSwapAB(p *gemm.Problem) bool {
 	if !p.A.Trans || !mk.native(p) || p.K <= smallK {
 		return false
 	}
 	q := transposed(p)
-	if !p.B.Trans && mk.isLatencyBound(&q) && mk.vectors(&q) < mk.vectors(p) {
+	if !p.B.Trans && mk.isLatencyBound(&q) && mk.vectorCount(&q) < mk.vectorCount(p) {
 		return true
 	}
 	return mk.usesStrips(&q) || p.B.Trans && p.K >= 2*p.M && mk.usesDirect(&q)
 }
 
-// vectors returns the number of vectors that C has in registers.
-func (mk *microKernel[T]) vectors(p *gemm.Problem) int { return p.M * ceilDiv(p.N, mk.lanes()) }
+// vectorCount returns the number of vectors that C takes in registers.
+func (mk *microKernel[T]) vectorCount(p *gemm.Problem) int { return p.M * ceilDiv(p.N, mk.lanes()) }
 
-// transposed is the product Cᵀ ← α·op(B)ᵀ·op(A)ᵀ.
+// transposed returns the problem Cᵀ ← α·op(B)ᵀ·op(A)ᵀ.
 func transposed(p *gemm.Problem) gemm.Problem {
 	return gemm.Problem{M: p.N, N: p.M, K: p.K, A: p.B.T(), B: p.A.T(), C: gemm.Dense(p.C.Type, p.N, p.M), Alpha: p.Alpha}
 }
 
-// prepare lays out the product for an f of zeros.
-func (f *swapAB[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
-	f.problem = transposed(pl.Problem)
-	f.plan = Plan{Problem: &f.problem, Kernel: pl.Kernel, Threads: pl.Threads}
-	f.direct.prepare(&f.plan, mk, &gemm.Buffers{A: b.B, B: b.A})
-	f.to.prepare(pl, mk, b, true)
-	f.beta = T(pl.Problem.Beta)
+// prepare sets up the product. s must be zero.
+func (s *swapAB[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
+	s.problem = transposed(pl.Problem)
+	s.plan = Plan{Problem: &s.problem, Kernel: pl.Kernel, Threads: pl.Threads}
+	s.direct.prepare(&s.plan, mk, &gemm.Buffers{A: b.B, B: b.A})
+	s.to.prepare(pl, mk, b, true)
+	s.beta = T(pl.Problem.Beta)
 }
 
-func (f *swapAB[T]) reset() { *f = swapAB[T]{} }
+func (s *swapAB[T]) reset() { *s = swapAB[T]{} }
 
-func (f *swapAB[T]) bytes() int { return f.direct.bytes() + allocBytes[T](f.m*f.n) }
+func (s *swapAB[T]) bytes() int { return s.direct.bytes() + allocBytes[T](s.m*s.n) }
 
-func (f *swapAB[T]) bind(m *workspace, states []phaseState) {
-	f.direct.bind(m, states)
-	f.c = alloc[T](m, f.m*f.n)
-	f.sums = f.c
+func (s *swapAB[T]) bind(m *workspace, states []phaseState) {
+	s.direct.bind(m, states)
+	s.c = alloc[T](m, s.m*s.n)
+	s.sums = s.c
 }
 
-func (f *swapAB[T]) phases() int { return f.direct.phases() + 1 }
+func (s *swapAB[T]) phases() int { return s.direct.phases() + 1 }
 
-func (f *swapAB[T]) enter(phase, worker int) (tasks int) {
-	if phase < f.direct.phases() {
-		f.states[worker].transposing = false
-		return f.direct.enter(phase, worker)
+func (s *swapAB[T]) enter(phase, worker int) (tasks int) {
+	if phase < s.direct.phases() {
+		s.states[worker].transposing = false
+		return s.direct.enter(phase, worker)
 	}
-	f.states[worker].transposing = true
-	return ceilDiv(f.n, transposeRows)
+	s.states[worker].transposing = true
+	return ceilDiv(s.n, transposeRows)
 }
 
-func (f *swapAB[T]) do(task, worker int) {
-	if !f.states[worker].transposing {
-		f.direct.do(task, worker)
+func (s *swapAB[T]) do(task, worker int) {
+	if !s.states[worker].transposing {
+		s.direct.do(task, worker)
 		return
 	}
 	i := task * transposeRows
-	rows := min(transposeRows, f.n-i)
-	for j := range f.m {
-		f.to.add(j, i, f.sums[j*f.n+i:][:rows], 1, f.beta)
+	rows := min(transposeRows, s.n-i)
+	for j := range s.m {
+		s.to.add(j, i, s.sums[j*s.n+i:][:rows], 1, s.beta)
 	}
-	f.to.finish(0, i, f.m, rows, nil)
+	s.to.finish(0, i, s.m, rows, nil)
 }

@@ -2,22 +2,22 @@ package cpu
 
 import "time"
 
-// trace is what a test learns of one task under way; nil notes nothing.
+// trace records the timeline of one job for tests. A nil trace records nothing.
 type trace struct {
 	start   time.Time
 	took    time.Duration
 	workers []workerTrace
 }
 
-// slotTrace is what the goroutine that had a slot did, in time since the start.
+// workerTrace records one worker's part. Times are relative to the start of the job.
 type workerTrace struct {
-	joined  time.Duration // 0 for the caller and whoever did not come
-	first   time.Duration // when it began its first item
-	last    time.Duration // when it ended its last one
-	busy    time.Duration // in items
-	waiting time.Duration // for others' items
+	joined  time.Duration // 0 for the caller and for workers that did not join
+	first   time.Duration // the start of its first task
+	last    time.Duration // the end of its last task
+	busy    time.Duration // time in tasks
+	waiting time.Duration // time spent waiting for others' tasks
 	tasks   int
-	stolen  int // of other shares
+	stolen  int // tasks from other queues
 	since   time.Duration
 	_       [2 * cacheLine]byte
 }
@@ -32,14 +32,14 @@ func (t *trace) join(worker int) {
 	}
 }
 
-// begin notes that a slot begins an item or a wait.
+// begin records that a worker starts a task or a wait.
 func (t *trace) begin(worker int) {
 	if t != nil {
 		t.workers[worker].since = time.Since(t.start)
 	}
 }
 
-// end notes that it ends an item, of a share.
+// end records that a worker has finished a task of a queue.
 func (t *trace) end(worker, queue int) {
 	if t == nil {
 		return
@@ -56,7 +56,7 @@ func (t *trace) end(worker, queue int) {
 	}
 }
 
-// waited notes that it ends a wait.
+// waited records that a worker has finished waiting.
 func (t *trace) waited(worker int) {
 	if t != nil {
 		s := &t.workers[worker]
