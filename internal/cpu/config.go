@@ -10,33 +10,32 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Config is how a kernel computes a product, as far as that is a choice. What is zero
-// is left to the plan. KC and Packing decide in which order an element is summed, MC
-// and Threads do not.
+// Config sets parameters of a plan. Zero fields are left to the planner. KC and Packing change the
+// order of summation; MC and Threads do not.
 type Config struct {
-	// MC and KC are the sizes of blocks, in rows of C and in terms of K.
+	// MC and KC are block sizes: rows of C, and steps of K.
 	MC int `json:"mc,omitempty"`
 	KC int `json:"kc,omitempty"`
-	// Packing says what is copied into the order in which it is read.
+	// Packing selects the operands to pack.
 	Packing Packing `json:"packing,omitempty"`
-	// Threads is the most goroutines, where the caller allows more.
+	// Threads lowers the number of goroutines that the caller allows.
 	Threads int `json:"threads,omitempty"`
 }
 
-// Packing is what of a product is packed.
+// Packing is the set of packed operands.
 type Packing string
 
 const (
-	PackNothing Packing = "nothing" // both operands are read where they lie
-	PackB       Packing = "B"       // A is
+	PackNothing Packing = "nothing" // both operands are read as stored
+	PackB       Packing = "B"       // A is read as stored
 	PackBoth    Packing = "both"
 )
 
-// maxBlock bounds the sides of blocks: a micro-kernel's call takes no longer than
-// assembly, which cannot be preempted, may.
+// maxBlock is the maximum MC and KC. It bounds the time of one call of a micro-kernel, because
+// assembly cannot be preempted.
 const maxBlock = 2048
 
-// check refuses what no plan can do; the error is ErrUnsupported.
+// check returns an error that wraps ErrUnsupported if no plan can use c.
 func (c Config) check() error {
 	known := []Packing{"", PackNothing, PackB, PackBoth}
 	if min(c.MC, c.KC, c.Threads) < 0 || max(c.MC, c.KC) > maxBlock || !slices.Contains(known, c.Packing) {
@@ -45,8 +44,8 @@ func (c Config) check() error {
 	return nil
 }
 
-// configured are the kernels that plans were given another configuration of, so that to
-// plan such a product again allocates nothing.
+// configured caches kernels with changed block sizes, so that planning with the same Config again
+// allocates nothing.
 var configured struct {
 	sync.Mutex
 	kernels map[configuredKey]*Kernel
@@ -57,7 +56,7 @@ type configuredKey struct {
 	config Config
 }
 
-// with is the kernel as c would have it for p.
+// with returns k with the parameters of o, for the problem p.
 func (k *Kernel) with(o *Config, p *gemm.Problem) (*Kernel, error) {
 	if *o == (Config{}) {
 		return k, nil
@@ -72,7 +71,7 @@ func (k *Kernel) with(o *Config, p *gemm.Problem) (*Kernel, error) {
 	if blocks := k.blocking(p.Accum()); c.Packing != "" && c.Packing != blocks.defaultPacking(p) && !slices.Contains(blocks.packings(p), c.Packing) {
 		return nil, fmt.Errorf("%w: %v by kernel %s with packing %q", gemm.ErrUnsupported, p, k.Name, c.Packing)
 	}
-	c.Threads = 0 // which is the plan's matter
+	c.Threads = 0 // does not depend on the kernel
 	configured.Lock()
 	defer configured.Unlock()
 	key := configuredKey{k, c}
@@ -90,7 +89,7 @@ func (k *Kernel) with(o *Config, p *gemm.Problem) (*Kernel, error) {
 	return own, nil
 }
 
-// with is the micro-kernel with the blocks and the packing of c; nil for none.
+// with returns mk with the block sizes and packing of c. It returns nil for a nil mk.
 func (mk *microKernel[T]) with(c Config) *microKernel[T] {
 	if mk == nil {
 		return nil
@@ -101,15 +100,14 @@ func (mk *microKernel[T]) with(c Config) *microKernel[T] {
 	return &own
 }
 
-// Candidate is a way to compute a product.
+// Candidate is a kernel and its parameters.
 type Candidate struct {
 	Kernel string
 	Config Config
 }
 
-// Routes lists the ways to compute p with up to workers goroutines that differ in more
-// than the sizes of blocks: the fastest kernel that may be chosen unasked and the one
-// below it, what is packed, and how many goroutines share the work.
+// Routes lists candidates for p with up to workers goroutines that differ in kernel, packing or
+// number of goroutines. The kernels are the default one and the next slower one.
 func Routes(p *gemm.Problem, workers int) []Candidate {
 	var routes []Candidate
 	best, err := chooseCached("", p.A.Type)
@@ -127,7 +125,7 @@ func Routes(p *gemm.Problem, workers int) []Candidate {
 		blocks := k.blocking(p.Accum())
 		for _, packing := range blocks.packings(p) {
 			if packing == blocks.defaultPacking(p) {
-				packing = "" // by itself
+				packing = "" // the default
 			}
 			for _, n := range threadCounts(p, workers) {
 				routes = append(routes, Candidate{k.Name, Config{Packing: packing, Threads: n}})
@@ -137,8 +135,8 @@ func Routes(p *gemm.Problem, workers int) []Candidate {
 	return routes
 }
 
-// Blockings lists variants of a route with other sizes of blocks, those left out that
-// cut p into the same blocks as another.
+// Blockings lists variants of a candidate with other block sizes. It omits sizes that divide p into
+// the same blocks as an earlier variant.
 func Blockings(p *gemm.Problem, route Candidate) []Candidate {
 	i, ok := find(route.Kernel)
 	if !ok || kernels[i].naive {
@@ -151,9 +149,9 @@ func Blockings(p *gemm.Problem, route Candidate) []Candidate {
 	for _, kc := range []int{128, 192, 256, 384, 512, 768, 1024} {
 		for _, mc := range []int{48, 96, 144, 192, 288, 384} {
 			if packing == PackNothing {
-				mc = 0 // it has none
+				mc = 0 // not used
 			}
-			// Equal blocks of K, and of the rows, as plans cut them.
+			// Plans divide K and the rows into blocks of equal size.
 			cut := [2]int{equalParts(p.K, kc, 1), equalParts(p.M, max(mc, 1), blocks.rows())}
 			if seen[cut] {
 				continue
@@ -167,14 +165,14 @@ func Blockings(p *gemm.Problem, route Candidate) []Candidate {
 	return all
 }
 
-// blocker is a [micro] of any type.
+// blocking describes the block sizes and packing of a [microKernel] of any type.
 type blocking interface {
 	rows() int
 	defaultPacking(p *gemm.Problem) Packing
 	packings(p *gemm.Problem) []Packing
 }
 
-// blocker is the kernel's for sums of a type.
+// blocking returns the micro-kernel for an accumulator type.
 func (k *Kernel) blocking(sums dtype.Type) blocking {
 	switch sums {
 	case dtype.F32:
@@ -187,7 +185,7 @@ func (k *Kernel) blocking(sums dtype.Type) blocking {
 
 func (mk *microKernel[T]) rows() int { return mk.MR }
 
-// usual is what of p is packed unless that is decided.
+// defaultPacking returns the operands of p that are packed by default.
 func (mk *microKernel[T]) defaultPacking(p *gemm.Problem) Packing {
 	switch {
 	case mk.algorithm(p) != algoBlocked:
@@ -198,13 +196,13 @@ func (mk *microKernel[T]) defaultPacking(p *gemm.Problem) Packing {
 	return PackBoth
 }
 
-// packings lists what may be packed of p.
+// packings lists the possible packings for p.
 func (mk *microKernel[T]) packings(p *gemm.Problem) []Packing {
 	all := []Packing{PackBoth}
 	if mk.canReadInPlace(p) {
 		all = append(all, PackB)
 	}
-	// Without packing one goroutine computes its part at one go: what takes long could
+	// Without packing each goroutine computes its part in a single task, so a long product could
 	// not be cancelled.
 	const most = 3e8
 	if mk.canRunDirect(p) && (p.M <= len(mk.Direct) || p.Flops() <= most) {
@@ -213,8 +211,8 @@ func (mk *microKernel[T]) packings(p *gemm.Problem) []Packing {
 	return all
 }
 
-// threadCounts lists powers of two and all, for what is neither too small to be shared
-// nor so large that all are best.
+// threadCounts lists the numbers of threads to try for p: one for a small product, all for a large
+// one, otherwise all and the powers of two below.
 func threadCounts(p *gemm.Problem, workers int) []int {
 	const small, large = 1e6, 1e10 // operations
 	switch flops := p.Flops(); {

@@ -8,32 +8,31 @@ import (
 	"tilework/internal/gemm"
 )
 
-// finisher turns sums into what C is to hold: β·C where the micro-kernels could
-// not add it, the epilogue, and the rounding to C's type. It works on a tile of
-// C that was just computed and so is still in the cache, in vectors where the kernel
-// has them for it and otherwise in plain Go.
+// epilogue turns the sums of a tile into elements of C: it adds β·C if the micro-kernels could not,
+// applies the operations of gemm.Epilogue, and rounds to C's type. It works on a tile that was just
+// computed and is still in the cache, in vectors if the kernel has functions for it and otherwise
+// in plain Go.
 type epilogue[T scalar] struct {
-	needed bool // false: there is nothing to finish
+	needed bool // false if there is nothing to do
 	spec   gemm.Epilogue
 	bias   []byte
-	biasT  []T // where it is of the type of the sums
-	// What else the epilogue reads: scales in the type of the sums, the residual in C's.
+	biasT  []T // bias, if its type is T
+	// Operands of the epilogue: scales of type T, and a residual of C's type.
 	rowScale, colScale, outScale []T
 	residual                     []byte
 	ldr                          int
-	up                           []T // of a gated product the other one, ldup apart
+	up                           []T // the second product of a gated one, rows ldup apart
 	ldup                         int
 	vectors                      *asm.Epilogue[T]
-	act                          func(m, n int, c *T, ldc int) // the activation in vectors, if there is one
+	act                          func(m, n int, c *T, ldc int) // the activation in vectors, or nil
 
-	// floats finishes integer sums that are converted: its sums are theirs, converted in
-	// place and multiplied by the factor.
-	floats *epilogue[float32]
-	factor []T // a single element; empty where sums are of type T already
+	// floatEpilogue runs on integer sums that are converted to float32. They are converted in place
+	// and multiplied by the factor.
+	floatEpilogue *epilogue[float32]
+	factor        []T // a single element; empty if the sums need no conversion
 
-	// For a C of another type than the sums, also if these are converted: its memory and the
-	// conversions.
-	to     dtype.Type
+	// C's memory and conversions, if C has another type than the sums.
+	cType  dtype.Type
 	raw    []byte
 	ld     int
 	beta   T
@@ -42,15 +41,15 @@ type epilogue[T scalar] struct {
 	narrow func(raw []byte, at int, src []T)
 }
 
-// prepare readies an f of zeros, for sums in T, for p and the kernel mk. The textbook kernel has
-// no mk.
+// prepare sets up the epilogue of p for sums of type T and the kernel mk, which is nil for the
+// naive kernel. f must be zero.
 func (f *epilogue[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *microKernel[T]) {
 	if p.ScaleType() != dtype.Of[T]() {
-		f.needed, f.floats = true, new(epilogue[float32])
-		f.floats.prepare(p, b, mk.floatKernel())
-		f.floats.factor = []float32{float32(p.Alpha)}
+		f.needed, f.floatEpilogue = true, new(epilogue[float32])
+		f.floatEpilogue.prepare(p, b, mk.floatKernel())
+		f.floatEpilogue.factor = []float32{float32(p.Alpha)}
 		if !p.ReadsAB() {
-			f.floats.factor[0] = 0 // an infinite alpha multiplies no sum
+			f.floatEpilogue.factor[0] = 0 // 0 even if alpha is infinite
 		}
 		return
 	}
@@ -58,7 +57,7 @@ func (f *epilogue[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *microKernel[
 	if !converts && p.Epilogue == (gemm.Epilogue{}) {
 		return
 	}
-	f.needed, f.spec, f.bias, f.to = true, p.Epilogue, b.Bias, p.C.Type
+	f.needed, f.spec, f.bias, f.cType = true, p.Epilogue, b.Bias, p.C.Type
 	if mk == nil {
 		f.vectors = &asm.Epilogue[T]{}
 	} else {
@@ -69,7 +68,7 @@ func (f *epilogue[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *microKernel[
 	f.outScale = dtype.View[T](b.Extras[gemm.OutScale])
 	f.residual, f.ldr = b.Extras[gemm.Residual], p.Residual.LD
 	if p.Epilogue.Gated {
-		f.up, f.ldup = dtype.View[T](b.Extras[gemm.Up]), p.N // which Run has put there
+		f.up, f.ldup = dtype.View[T](b.Extras[gemm.Up]), p.N // Run has put it there
 	}
 	if !converts {
 		f.biasT = dtype.View[T](b.Bias)
@@ -79,7 +78,7 @@ func (f *epilogue[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *microKernel[
 	}
 }
 
-// alphaOf returns the factor that the micro-kernels apply to sums in T: alpha, or 1 where the
+// alphaOf returns the factor that the micro-kernels apply to sums of type T: alpha, or 1 if the
 // sums are converted first.
 func alphaOf[T scalar](p *gemm.Problem) T {
 	if p.ScaleType() != dtype.Of[T]() {
@@ -88,8 +87,8 @@ func alphaOf[T scalar](p *gemm.Problem) T {
 	return T(p.Alpha)
 }
 
-// finishing returns the kernel that finishes mk's sums once they are converted to float32, nil
-// for plain Go.
+// floatKernel returns the micro-kernel whose epilogue finishes mk's sums after their conversion to
+// float32. nil selects plain Go.
 func (mk *microKernel[T]) floatKernel() *microKernel[float32] {
 	if mk == nil {
 		return nil
@@ -97,9 +96,9 @@ func (mk *microKernel[T]) floatKernel() *microKernel[float32] {
 	return mk.floatEpilogue
 }
 
-// Finish finishes sums, M×N of α·op(A)·op(B) + β·C in the problem's ScaleType without padding,
-// as the product would have been: it applies the epilogue, with the operands in b, and writes
-// the C there. For a gated product Up holds the second product's sums. The sums are lost.
+// Finish applies the epilogue to sums, which hold M×N elements of α·op(A)·op(B) + β·C in the
+// problem's ScaleType without padding, and writes C. The operands are in b. For a gated product
+// b.Extras[Up] holds the second product's sums. Finish overwrites sums.
 func (pl *Plan) Finish(sums []byte, b gemm.Buffers) {
 	p, k := *pl.Problem, pl.Kernel
 	p.Beta = 0
@@ -130,7 +129,7 @@ func applyEpilogue[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *microKernel[T
 	}
 }
 
-// activation is the function of v that computes a, nil where it has none.
+// activation returns v's function for a, or nil if it has none.
 func activation[T scalar](v *asm.Epilogue[T], a gemm.Activation) func(m, n int, c *T, ldc int) {
 	switch a {
 	case gemm.ActReLU:
@@ -145,19 +144,19 @@ func activation[T scalar](v *asm.Epilogue[T], a gemm.Activation) func(m, n int, 
 	return nil
 }
 
-// A tile is finished some rows at a time, which take all steps before the next ones do: so many
-// that calls cost little, and so few that they stay in L1. finishing is how many columns
-// that is of, and how many elements of memory it takes where C is converted.
+// The epilogue processes a tile in blocks of epilogueRows×epilogueCols: large enough that the calls
+// take little time, and small enough to stay in L1 from one step to the next. A block with
+// conversions needs epilogueCols elements of memory.
 const (
 	epilogueCols = 256
 	epilogueRows = 12
 )
 
-// tile finishes rows×cols sums at c, which belong at (i0, j0) of C. tmp is memory for
-// [finishing] elements.
+// apply runs the epilogue on rows×cols sums at c, which belong at (i0, j0) of C. tmp is memory for
+// [epilogueCols] elements.
 func (f *epilogue[T]) apply(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
-	if f.floats != nil {
-		f.floats.apply(asFloat32(c), ldc, i0, j0, rows, cols, asFloat32(tmp))
+	if f.floatEpilogue != nil {
+		f.floatEpilogue.apply(asFloat32(c), ldc, i0, j0, rows, cols, asFloat32(tmp))
 		return
 	}
 	for j := 0; j < cols; j += epilogueCols {
@@ -172,15 +171,15 @@ func (f *epilogue[T]) apply(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	}
 }
 
-// fetch has come to the cache what rows×cols elements at (i0, j0) are finished with: it is
-// called while they are computed.
+// prefetch fetches the matrix operands of rows×cols elements at (i0, j0) into the cache while their
+// sums are computed.
 func (f *epilogue[T]) prefetch(i0, j0, rows, cols int) {
-	if f.floats != nil {
-		f.floats.prefetch(i0, j0, rows, cols)
+	if f.floatEpilogue != nil {
+		f.floatEpilogue.prefetch(i0, j0, rows, cols)
 		return
 	}
 	if f.spec.Residual {
-		size := f.to.Size()
+		size := f.cType.Size()
 		asm.FetchRows(rows, cols*size, &f.residual[(i0*f.ldr+j0)*size], f.ldr*size)
 	}
 	if f.spec.Gated {
@@ -189,9 +188,9 @@ func (f *epilogue[T]) prefetch(i0, j0, rows, cols int) {
 	}
 }
 
-// part does all steps for no more than [finishedRows] rows and [finishing] columns.
+// applyBlock runs all steps on at most [epilogueRows] rows and [epilogueCols] columns.
 func (f *epilogue[T]) applyBlock(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
-	var t sums[T] // a literal would be written in words and copied in vectors, which wait for those
+	var t sums[T] // field by field: a composite literal stalls on store forwarding
 	t.c, t.ldc, t.rows, t.cols = c, ldc, rows, cols
 	v, e := f.vectors, &f.spec
 	if len(f.factor) > 0 {
@@ -232,7 +231,7 @@ func (f *epilogue[T]) applyBlock(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	}
 }
 
-// sums are rows×cols of them, whose rows are ldc apart.
+// sums is a block of rows×cols sums, rows ldc apart.
 type sums[T scalar] struct {
 	c               []T
 	ldc, rows, cols int
@@ -241,8 +240,8 @@ type sums[T scalar] struct {
 func plus[T scalar](x, y T) T  { return x + y }
 func times[T scalar](x, y T) T { return x * y }
 
-// each does an operation to each element (i, j) and v[i*down+j*across], in vectors if there is
-// a function for that.
+// zipVector applies op to each element (i, j) and v[i*down+j*across]. It uses the given vector
+// function unless it is nil.
 func (t *sums[T]) zipVector(vectors func(m, n int, c *T, ldc int, v *T), op func(x, y T) T, v []T, down, across int) {
 	if vectors != nil {
 		vectors(t.rows, t.cols, &t.c[0], t.ldc, &v[0])
@@ -256,8 +255,8 @@ func (t *sums[T]) zipVector(vectors func(m, n int, c *T, ldc int, v *T), op func
 	}
 }
 
-// convert replaces sums that hold int32 by float32 times a factor, in vectors if there is a
-// function for that.
+// convert replaces int32 sums by float32 numbers times a factor. It uses the given vector function
+// unless it is nil.
 func (t *sums[T]) convert(vectors func(m, n int, c *T, ldc int, v *T), factor []T) {
 	if vectors != nil {
 		vectors(t.rows, t.cols, &t.c[0], t.ldc, &factor[0])
@@ -271,7 +270,7 @@ func (t *sums[T]) convert(vectors func(m, n int, c *T, ldc int, v *T), factor []
 	}
 }
 
-// with is each with a matrix whose rows are ldv apart.
+// zipMatrix is zipVector for a matrix with rows ldv apart.
 func (t *sums[T]) zipMatrix(vectors func(m, n int, c *T, ldc int, v *T, ldv int), op func(x, y T) T, v []T, ldv int) {
 	if vectors != nil {
 		vectors(t.rows, t.cols, &t.c[0], t.ldc, &v[0], ldv)
@@ -280,7 +279,7 @@ func (t *sums[T]) zipMatrix(vectors func(m, n int, c *T, ldc int, v *T, ldv int)
 	t.zipVector(nil, op, v, ldv, 1)
 }
 
-// activate does the activation.
+// applyActivation applies the activation to the sums.
 func (f *epilogue[T]) applyActivation(t *sums[T]) {
 	if f.act != nil {
 		f.act(t.rows, t.cols, &t.c[0], t.ldc)
@@ -295,10 +294,10 @@ func (f *epilogue[T]) applyActivation(t *sums[T]) {
 	}
 }
 
-// addResidual adds a matrix of C's type; one of halves is widened as it is added.
+// addResidual adds a matrix of C's type and widens it if necessary.
 func (f *epilogue[T]) addResidual(t *sums[T], i0, j0 int) {
 	at := i0*f.ldr + j0
-	if f.to == dtype.Of[T]() {
+	if f.cType == dtype.Of[T]() {
 		t.zipMatrix(f.vectors.Add, plus, dtype.View[T](f.residual)[at:], f.ldr)
 		return
 	}
@@ -310,14 +309,14 @@ func (f *epilogue[T]) addResidual(t *sums[T], i0, j0 int) {
 	}
 	for i := range t.rows {
 		for j := whole; j < t.cols; j++ {
-			t.c[i*t.ldc+j] += T(f.to.At(f.residual, at+i*f.ldr+j))
+			t.c[i*t.ldc+j] += T(f.cType.At(f.residual, at+i*f.ldr+j))
 		}
 	}
 }
 
-// saturate has what C's type cannot hold become its largest value; NaN stays.
+// saturate clamps the sums to the finite range of C's type. NaN stays NaN.
 func (f *epilogue[T]) saturate(t *sums[T]) {
-	most := T(f.to.Info().Max)
+	most := T(f.cType.Info().Max)
 	for i := range t.rows {
 		row := t.c[i*t.ldc:][:t.cols]
 		for j, x := range row {
@@ -326,7 +325,7 @@ func (f *epilogue[T]) saturate(t *sums[T]) {
 	}
 }
 
-// addOld adds β times the old C.
+// addBetaC adds β times the old C.
 func (f *epilogue[T]) addBetaC(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
 	whole := 0
 	if f.packer.AddOld != nil {
@@ -360,16 +359,16 @@ func (f *epilogue[T]) round(c []T, ldc, i0, j0, rows, cols int) {
 	}
 }
 
-// half is where an element of a matrix of 16 bits stands, single the sums where they are
-// float32, as they are for a C of such.
+// halfAddr returns the address of an element of a 16-bit matrix. floatAddr returns that of the
+// sums, which are float32 if C is a 16-bit matrix.
 func halfAddr(raw []byte, at int) *uint16 { return (*uint16)(unsafe.Pointer(&raw[2*at])) }
 
 func floatAddr[T scalar](c []T) *float32 { return (*float32)(unsafe.Pointer(unsafe.SliceData(c))) }
 
-// floats is the memory of int32 sums as float32.
+// asFloat32 returns the memory of int32 sums as float32.
 func asFloat32[T scalar](c []T) []float32 { return dtype.View[float32](dtype.Bytes(c)) }
 
-// biases are n of the bias's elements, from the one at on, in the type of the sums.
+// biases returns n elements of the bias, from element at on, converted to T.
 func (f *epilogue[T]) biases(at, n int, tmp []T) []T {
 	if f.raw == nil {
 		return f.biasT[at : at+n]
@@ -377,13 +376,13 @@ func (f *epilogue[T]) biases(at, n int, tmp []T) []T {
 	whole := 0
 	if f.packer.Lay != nil {
 		whole = n &^ 7
-		f.packer.Lay(1, whole, wordAddr(tmp), whole, &f.bias[at*f.to.Size()], 0)
+		f.packer.Lay(1, whole, wordAddr(tmp), whole, &f.bias[at*f.cType.Size()], 0)
 	}
 	f.widen(tmp[whole:n], f.bias, at+whole)
 	return tmp[:n]
 }
 
-// The conversions, made once: to make a function of one costs memory.
+// The conversions are created once, because creating one allocates memory.
 var narrowings = map[dtype.Type]func(raw []byte, at int, src []float32){
 	dtype.F32:    func(raw []byte, at int, src []float32) { copy(dtype.View[float32](raw)[at:], src) },
 	dtype.F16:    narrowWith(dtype.Float16From32),
@@ -392,7 +391,7 @@ var narrowings = map[dtype.Type]func(raw []byte, at int, src []float32){
 	dtype.F8E5M2: narrowWith(dtype.Float8E5M2From32),
 }
 
-// narrowing is the conversion from what was summed to an element type of C.
+// narrowing returns the conversion from the accumulator type to an element type of C.
 func narrowing[T scalar](to dtype.Type) (f func(raw []byte, at int, src []T)) {
 	f, _ = any(narrowings[to]).(func([]byte, int, []T))
 	return f

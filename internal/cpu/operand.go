@@ -8,34 +8,34 @@ import (
 	"tilework/internal/gemm"
 )
 
-// operand is a factor as packing sees it: a matrix whose element (x, p) belongs
-// to row x of op(A) or column x of op(B), and p counts along K. In memory either
-// consecutive p are neighbours (alongK: A as it is, B transposed) or consecutive
-// x are.
+// operand describes A or B for packing. Its element (x, p) belongs to row x of op(A) or column x of
+// op(B), and p counts along K. In memory either consecutive p are adjacent (alongK: A as it is, B
+// transposed) or consecutive x are.
 //
-// A panel holds a word for each step along K. It is an element, widened to T, or for
-// kernels that multiply several at once the next group of them, in int32.
+// A panel holds one word for each step of K: an element widened to T, or, for kernels that multiply
+// several elements at once, the next group of them in 32 bits.
 type operand[T scalar] struct {
 	raw    []byte
-	from   dtype.Type // of the elements
+	from   dtype.Type // the element type
 	ld     int
 	alongK bool
 	depth  int // elements along K
 
-	data  []T // the elements, where they are of type T already; otherwise
+	// data holds the elements if they are of type T. Otherwise widen converts len(dst) elements of
+	// raw, starting with element at.
+	data  []T
 	widen func(dst []T, raw []byte, at int)
-	// widen converts as many as dst takes from the element at on.
 
-	scales gemm.BlockScales // by which elements are multiplied as they are packed, if there are any
+	scales gemm.BlockScales // multiply the elements as they are packed, if there are any
 
-	block  int   // steps that a panel is cut into, if it is; see [asm.Kernels]
-	group  int   // elements to a word
-	offset int32 // what is added to each of them, if they are more than one
+	block  int   // steps per block of a panel, or 0; see [asm.Kernels]
+	group  int   // elements per word
+	offset int32 // added to each element of a group
 	packer asm.Packer
 }
 
-// operandA and operandB make the operands of a product. A row of op(A) runs
-// along K as stored; a column of op(B) does when B is transposed.
+// operandA and operandB return the operands of a product. A row of op(A) is stored along K if A is
+// not transposed, a column of op(B) if B is.
 func operandA[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *microKernel[T]) operand[T] {
 	o := newOperand[T](p.A, b.A, !p.A.Trans, p.K, mk.Group, mk.packersA)
 	if mk.Compensate != nil {
@@ -58,7 +58,7 @@ func newOperand[T scalar](l gemm.Layout, b []byte, alongK bool, depth, group int
 	return o
 }
 
-// describe is [newOperand] for an operand of zeros.
+// describe sets up an operand, which must be zero.
 func (o *operand[T]) describe(l gemm.Layout, b []byte, alongK bool, depth, group int, f packers) {
 	o.raw, o.from, o.ld, o.alongK, o.depth, o.group, o.packer = b, l.Type, l.LD, alongK, depth, group, f.of(l.Type)
 	if l.Type == dtype.Of[T]() {
@@ -68,7 +68,7 @@ func (o *operand[T]) describe(l gemm.Layout, b []byte, alongK bool, depth, group
 	}
 }
 
-// index is where element (x, p) stands.
+// index returns the position of element (x, p) in memory, in elements.
 func (o *operand[T]) index(x, p int) int {
 	if o.alongK {
 		return x*o.ld + p
@@ -76,7 +76,7 @@ func (o *operand[T]) index(x, p int) int {
 	return p*o.ld + x
 }
 
-// at is element (x, p).
+// at returns element (x, p).
 func (o *operand[T]) at(x, p int) T {
 	if o.widen == nil {
 		return o.data[o.index(x, p)]
@@ -88,8 +88,8 @@ func (o *operand[T]) at(x, p int) T {
 	return v
 }
 
-// runAlong is run for elements along K, from (x, p) on, runAcross for those of neighbouring rows
-// at p: with their scales, if there are any.
+// copyAlongK copies elements along K, from (x, p) on, and applies their block scales.
+// copyAcrossRows does the same for the elements of consecutive rows at p.
 func (o *operand[T]) copyAlongK(dst []T, x, p int) {
 	o.copyRun(dst, o.index(x, p))
 	if !o.scales.Any() {
@@ -113,7 +113,7 @@ func (o *operand[T]) copyAcrossRows(dst []T, x, p int) {
 	}
 }
 
-// run copies consecutive elements in memory, from the element at on, to dst.
+// copyRun copies elements that are consecutive in memory, starting with element at.
 func (o *operand[T]) copyRun(dst []T, at int) {
 	if o.widen == nil {
 		copy(dst, o.data[at:])
@@ -126,14 +126,14 @@ func (o *operand[T]) copyRun(dst []T, at int) {
 	o.widen(dst, o.raw, at)
 }
 
-// word is where dst starts, as the word that its elements are where there are forms.
+// wordAddr returns the address of dst as 32-bit words, which packers write.
 func wordAddr[T scalar](dst []T) *uint32 { return (*uint32)(unsafe.Pointer(unsafe.SliceData(dst))) }
 
-// bytes is where the element at stands.
+// addr returns the address of element at.
 func (o *operand[T]) addr(at int) *byte { return &o.raw[at*o.from.Size()] }
 
-// grouped sets dst to the word of x at a step: the elements of the group side by side,
-// the first in the lowest bits. Beyond the end of K they are zero.
+// packWord packs the word of row x at a step: a group of elements, the first in the lowest bits.
+// Elements beyond the end of K are zero.
 func (o *operand[T]) packWord(dst *T, x, step int) {
 	bits := 32 / o.group
 	var w uint32
@@ -151,7 +151,7 @@ func (o *operand[T]) packWord(dst *T, x, step int) {
 	*(*uint32)(unsafe.Pointer(dst)) = w
 }
 
-// The conversions, made once: to make a function of one costs memory.
+// The conversions are created once, because creating one allocates memory.
 var (
 	fromF16    = widenWith(dtype.Float16.Float32)
 	fromBF16   = widenWith(dtype.BFloat16.Float32)
@@ -161,8 +161,7 @@ var (
 	fromF32    = func(dst []float32, raw []byte, at int) { copy(dst, dtype.View[float32](raw)[at:]) }
 )
 
-// widening returns the conversion of an element type to T, in which it is summed or added to
-// sums.
+// widening returns the conversion of an element type to T.
 func widening[T scalar](from dtype.Type) (f func(dst []T, raw []byte, at int)) {
 	switch from {
 	case dtype.F32:

@@ -6,19 +6,18 @@ import (
 	"tilework/internal/cpu/asm"
 )
 
-// pack copies rows x0…x0+n-1 of an operand, for the k steps from p0 on, into a panel of
-// r rows (n ≤ r) as the micro-kernels read it:
+// pack copies rows x0…x0+n-1 of an operand, for the k steps from p0 on, into a panel of r ≥ n rows:
 //
-//	dst[p·r + i] = word of x0+i at step p0+p     zero for i ≥ n
+//	dst[p·r + i] = word of row x0+i at step p0+p     zero for i ≥ n
 //
-// or, where the operand is cut into blocks of so many steps, k being a multiple,
+// If the operand is cut into blocks of steps, k is a multiple of the block and the panel is
 //
-//	dst[p/block·block·r + i·block + p%block] = word of x0+i at step p0+p
+//	dst[p/block·block·r + i·block + p%block] = word of row x0+i at step p0+p
 //
-// tmp is for conversions: k elements, or block·r.
+// tmp is memory for conversions: k elements, or block·r.
 func (o *operand[T]) pack(dst []T, r, x0, n, p0, k int, tmp []T) {
 	if k == 0 {
-		return // A or B is not read, and need not be there
+		return // A or B is not read and may be nil
 	}
 	dst = dst[:k*r]
 	if n < r {
@@ -35,13 +34,13 @@ func (o *operand[T]) pack(dst []T, r, x0, n, p0, k int, tmp []T) {
 	o.packScalar(dst, r, x0, rows, n, p0, 0, k, tmp)
 }
 
-// packBlock packs one block of steps, from p0 on: of n rows, one after the other.
+// packBlock packs one block of steps, from p0 on, for n rows that follow each other.
 func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
 	left := min(o.block*o.group, o.depth-p0*o.group) // elements along K
-	first := 0                                       // of the rows that are left to be packed word by word
+	first := 0                                       // the first row to pack word by word
 	switch ld := o.ld * o.from.Size(); {
 	case o.packer.Lay == nil:
-	case o.alongK: // the words are there already
+	case o.alongK: // the stored bytes are the words
 		if left == o.block*o.group {
 			asm.PackerF32.Lay(n, o.block, wordAddr(dst), o.block, o.addr(o.index(x0, p0*o.group)), ld)
 			return
@@ -75,14 +74,14 @@ func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
 	}
 }
 
-// form8 packs what the operand's form can, eight rows and along K eight steps at a
-// time, and returns how many rows and steps of them these are.
+// packVectors packs eight rows, and along K eight steps, at a time with the operand's packer. It
+// returns the number of rows and steps that it has packed.
 func (o *operand[T]) packVectors(dst []T, r, x0, n, p0, k int) (rows, steps int) {
 	steps = min(k, o.depth/o.group-p0)
 	if o.packer.Zip == nil || n < 8 || steps == 0 || steps < 8 && o.alongK {
 		return 0, 0
 	}
-	ld, words := o.ld*o.from.Size(), int(unsafe.Sizeof(dst[0]))/4 // of 32 bits, which the forms count
+	ld, words := o.ld*o.from.Size(), int(unsafe.Sizeof(dst[0]))/4 // 32-bit words per element of T
 	if !o.alongK {
 		rows = n &^ 7
 		o.packer.Lay(steps, rows*words, wordAddr(dst), r*words, o.addr(o.index(x0, p0*o.group)), ld)
@@ -90,13 +89,13 @@ func (o *operand[T]) packVectors(dst []T, r, x0, n, p0, k int) (rows, steps int)
 	}
 	steps &^= 7
 	for i := 0; i < n; i += 8 {
-		i := min(i, n-8) // some rows twice, rather than one by one
+		i := min(i, n-8) // repacks some rows rather than packing them one by one
 		o.packer.Zip(steps, wordAddr(dst[i:]), r*words, o.addr(o.index(x0+i, p0*o.group)), ld)
 	}
 	return n, steps
 }
 
-// plain packs the rows from i0 to n, and of each the steps from q0 to k.
+// packScalar packs the rows from i0 to n-1, and of each the steps from q0 to k-1.
 func (o *operand[T]) packScalar(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
 	if i0 >= n || q0 >= k {
 		return
@@ -117,8 +116,8 @@ func (o *operand[T]) packScalar(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
 		}
 		return
 	}
-	// Transpose, as many rows at a time as the panel has: it is then written from
-	// its first byte to its last, once.
+	// Transpose as many rows at a time as the panel has, so that the panel is written once, from
+	// its first byte to its last.
 	i, from := i0, dst[q0*r:]
 	if o.widen == nil {
 		row := func(i int) []T { return o.data[o.index(x0+i, p0+q0):][:k-q0] }
@@ -144,7 +143,7 @@ func (o *operand[T]) packScalar(dst []T, r, x0, i0, n, p0, q0, k int, tmp []T) {
 	}
 }
 
-// zip8 stores s0[p] … s7[p] at dst[p·r:]. All sources are equally long.
+// zip8 stores s0[p] … s7[p] at dst[p·r:]. All sources have the same length.
 func zip8[T scalar](dst []T, r int, s0, s1, s2, s3, s4, s5, s6, s7 []T) {
 	for p, v := range s0 {
 		d := dst[p*r:][:8]

@@ -10,31 +10,30 @@ import (
 	"tilework/internal/host"
 )
 
-// Packed is a B of products on the processor, laid out once as a kernel's micro-kernels
-// read it. It may be used by any number of products at once.
+// Packed is a B packed in advance for the micro-kernels of one kernel. Any number of products may
+// use it at the same time.
 //
-// It holds blocks of kc steps of K, each with all of N in panels of NR columns, in B's
-// own type: what a product would pack for itself, halves aside, which it widens panel by
-// panel as they come. kc depends on K alone, as in any product by tiles, and so the bits
-// of a result are the same. (Products with few rows or columns, or with a small C and a long K,
-// are summed in another order where B is not packed.)
+// It consists of blocks of kc steps of K. Each block holds all columns in panels of NR, in the
+// words that a product would pack for itself, except that 16-bit floats stay 16 bits wide and are
+// widened panel by panel. kc depends on K alone, as in the blocked algorithm, and so the results
+// have the same bits. (Products with few rows or columns, or with a small C and a long K, are
+// summed in another order if B is not packed.)
 type Packed struct {
 	layout gemm.Layout
 	kernel *Kernel
 	data   []byte
 }
 
-// Layout is that of the matrix it was made from, Bytes how much memory it takes: as much
-// as that matrix, K and N rounded up to whole steps and panels.
+// Layout returns the layout of the matrix. Bytes returns the memory of the packed matrix: that of
+// the original with K and N rounded up to whole steps and panels.
 func (b *Packed) Layout() gemm.Layout { return b.layout }
 func (b *Packed) Bytes() int          { return len(b.data) }
 func (b *Packed) Kernel() *Kernel     { return b.kernel }
 
-// Pack lays out the matrix of layout l at b, which is not used afterwards. Of the options
-// it heeds the kernel and the threads. The errors are ErrUnsupported, ErrOutOfMemory
-// and the context's.
+// Pack packs the matrix of layout l at b, which is not used afterwards. It uses the kernel and
+// threads of o. Its errors are or wrap ErrUnsupported, ErrOutOfMemory and the context's error.
 func Pack(ctx context.Context, l gemm.Layout, b []byte, o Options) (*Packed, error) {
-	// Any product with this B has the kernel that this one has.
+	// The kernel does not depend on the shape, so a problem with one row selects the right one.
 	p, _, err := gemm.New(1, gemm.Dense(l.Type, 1, l.OpRows()), l, 0, gemm.Dense(resultOf(l.Type), 1, l.OpCols()), gemm.Epilogue{})
 	if err != nil {
 		return nil, err
@@ -66,14 +65,14 @@ func resultOf(in dtype.Type) dtype.Type {
 	if r := in.Info().Results; len(r) > 0 {
 		return r[0]
 	}
-	return in // gemm.New refuses it
+	return in // gemm.New reports the error
 }
 
-// prepacked is how a kernel cuts a B of K steps and N columns.
+// packedLayout describes the division of a packed B into blocks and panels.
 type packedLayout struct {
-	k, kc   int // steps, and those of a block
+	k, kc   int // steps of K in all, and in a block
 	columns int // N, rounded up to whole panels
-	size    int // bytes of a word
+	size    int // bytes per word
 }
 
 func (mk *microKernel[T]) newPackedLayout(p *gemm.Problem) packedLayout {
@@ -85,8 +84,8 @@ func (mk *microKernel[T]) newPackedLayout(p *gemm.Problem) packedLayout {
 	return cut
 }
 
-// at is where the panel of column j begins in the block from step p0 on, in words; top
-// rows stand above the first step of each panel.
+// at returns the position, in words, of column j's panel in the block that starts at step p0. Each
+// panel has top rows before its first step.
 func (c *packedLayout) at(p0, j, top int) int {
 	return p0/c.kc*(top+c.kc)*c.columns + j*(top+min(c.kc, c.k-p0))
 }
@@ -125,15 +124,16 @@ func pack[T scalar](ctx context.Context, k *Kernel, mk *microKernel[T], p *gemm.
 	return packed, nil
 }
 
-// fewRows is how many rows of A halves of B are widened for again and again. (Above, they
-// are widened once for all rows of a tile.)
+// widenPerTileRows is the maximum number of rows of A for which 16-bit elements of B are widened
+// again for each use. With more rows they are widened once for all rows of a tile.
 const widenPerTileRows = 32
 
-// rowsInPlace is how many rows of A are read where they lie beside a B that was packed before,
-// which comes from memory: a packed one, of whole tiles, takes as much of L1 as rows of B do.
+// packedInPlaceRows is the maximum number of rows of A that are read unpacked if B is packed in
+// advance and read from memory. A packed A consists of whole tiles and takes as much of L1 as rows
+// of B do.
 const packedInPlaceRows = 16
 
-// takePacked has the product use a B that was packed before.
+// usePacked sets up the product for a B that was packed in advance.
 func (d *blocked[T]) usePacked(p *gemm.Problem, packed *Packed) {
 	d.packedLayout = d.newPackedLayout(p)
 	d.packedB = dtype.View[T](packed.data)
@@ -152,7 +152,7 @@ func (d *blocked[T]) usePacked(p *gemm.Problem, packed *Packed) {
 	}
 }
 
-// panel is where the block's panel of column j begins, and what is read after it.
+// panel returns the block's panel of column j, and the elements to prefetch next.
 func (d *blocked[T]) panel(w *phaseState, j, worker int) (b *T, ahead []T) {
 	deep, all := d.headerRows()+w.deep, d.bPack
 	at := j * deep

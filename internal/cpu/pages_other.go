@@ -2,5 +2,5 @@
 
 package cpu
 
-// preferHugePages leaves it to the system.
+// preferHugePages does nothing on this system.
 func preferHugePages([]byte) {}

@@ -7,9 +7,9 @@ import (
 	"tilework/internal/cpu/asm"
 )
 
-// Peak measures how many 10⁹ operations a second one core can do at most in products of
-// matrices of t, with the kernel that is chosen for them: multiply-adds on registers
-// alone. It takes some milliseconds, and is 0 where there is no assembly kernel.
+// Peak measures the maximum speed of one core, in 10⁹ operations per second, for products of
+// matrices of t with the default kernel. It runs multiply-adds on registers only, for some
+// milliseconds. It returns 0 if there is no assembly kernel.
 func Peak(t dtype.Type) float64 {
 	c, err := choose("", "", t)
 	if err != nil {
@@ -27,8 +27,8 @@ func Peak(t dtype.Type) float64 {
 	}
 }
 
-// peak is the best of so many measurements, each of some 100 µs: in less time a preemption
-// shows less often.
+// peak returns the best of several measurements of about 100 µs each. Longer ones would be
+// preempted more often.
 func peak[T scalar](k asm.Kernels[T], measurements int) float64 {
 	if k.Peak == nil {
 		return 0

@@ -2,22 +2,21 @@ package cpu
 
 import "tilework/internal/cpu/asm"
 
-// portable is the micro-kernel in plain Go, for any type and any processor: a
-// 4×4 tile, as many sums as most have registers for.
+// portable returns the micro-kernel in plain Go, for any type and CPU. Its 4×4 tile has as many
+// sums as most CPUs have registers for.
 func portable[T scalar]() asm.Kernels[T] {
 	return asm.Kernels[T]{MR: 4, NR: 4, Packed: packed4x4[T], Group: 1}
 }
 
-// packed4x4 is, for i < m and j < n,
+// packed4x4 computes, for i < m and j < n,
 //
 //	C[i·ldc+j] = β·C[i·ldc+j] + α·Σ_p a[p·4+i]·b[p·4+j],  p = 0…k-1
 //
-// and does not read C when β = 0. The products are rounded before they are
-// added (the conversions to T forbid the compiler to fuse them), so that every
-// processor gives the same bits.
+// and does not read C if β = 0. It rounds the products before it adds them, so that every CPU gives
+// the same bits: the conversions to T keep the compiler from fusing.
 func packed4x4[T scalar](k int, a, b, c, _ *T, ldc, m, n int, alpha, beta T) {
 	var sum [4][4]T
-	for _, p := range [2][2]int{{0, 2}, {2, 4}} { // two rows at a time: eight sums stay in registers
+	for _, p := range [2][2]int{{0, 2}, {2, 4}} { // two rows at a time, so that the eight sums stay in registers
 		i := p[0]
 		var s00, s01, s02, s03, s10, s11, s12, s13 T
 		as, bs := slice(a, 4*k), slice(b, 4*k)

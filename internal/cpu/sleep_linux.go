@@ -6,37 +6,37 @@ import (
 	"unsafe"
 )
 
-// sleeper is a goroutine that sleeps until it is woken: in the kernel, on a word of
-// memory (futex(2)).
+// sleeper lets a goroutine sleep until it is woken, blocking its thread on a word of memory
+// (futex(2)).
 type sleeper struct{ down atomic.Uint32 }
 
-// lieDown says that sleep may follow: from here on, wake ends it.
+// prepareSleep announces a sleep. A wake after it ends the sleep, even if the sleep has not begun.
 func (s *sleeper) prepareSleep() { s.down.Store(1) }
 
-// sleep returns when wake was called after lieDown.
+// sleep returns once wake has been called after prepareSleep.
 func (s *sleeper) sleep() {
 	for s.down.Load() == 1 {
-		s.futex(futexWait, 1) // no longer if the word is not 1
+		s.futex(futexWait, 1) // returns at once if the word is not 1
 	}
 }
 
-// wake ends a sleep, if there is one or is about to be.
+// wake ends a sleep that has begun or was announced.
 func (s *sleeper) wake() {
 	if s.down.Load() == 1 && s.down.CompareAndSwap(1, 0) {
 		s.futex(futexWake, 1)
 	}
 }
 
-// The operations of linux/futex.h, for a word that no other process knows.
+// The operations of linux/futex.h for a word that is private to this process.
 const (
 	futexWait = 0 | 128
 	futexWake = 1 | 128
 )
 
 func (s *sleeper) futex(op, value uintptr) {
-	// What it returns does not matter: whoever sleeps looks at the word again.
+	// The result does not matter: the sleeper checks the word again.
 	_, _, _ = syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(&s.down)), op, value, 0, 0, 0)
 }
 
-// yieldThread lets another thread have the processor.
+// yieldThread lets another thread run on this processor.
 func yieldThread() { _, _, _ = syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) }

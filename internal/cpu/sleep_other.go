@@ -4,21 +4,21 @@ package cpu
 
 import "sync"
 
-// sleeper is a goroutine that sleeps until it is woken.
+// sleeper lets a goroutine sleep until it is woken.
 type sleeper struct {
 	mu   sync.Mutex
 	cond sync.Cond
 	down bool
 }
 
-// prepareSleep says that sleep may follow: from here on, wake ends it.
+// prepareSleep announces a sleep. A wake after it ends the sleep, even if the sleep has not begun.
 func (s *sleeper) prepareSleep() {
 	s.mu.Lock()
 	s.down, s.cond.L = true, &s.mu
 	s.mu.Unlock()
 }
 
-// sleep returns when wake was called after prepareSleep.
+// sleep returns once wake has been called after prepareSleep.
 func (s *sleeper) sleep() {
 	s.mu.Lock()
 	for s.down {
@@ -27,7 +27,7 @@ func (s *sleeper) sleep() {
 	s.mu.Unlock()
 }
 
-// wake ends a sleep, if there is one or is about to be.
+// wake ends a sleep that has begun or was announced.
 func (s *sleeper) wake() {
 	s.mu.Lock()
 	if s.down {
@@ -37,5 +37,5 @@ func (s *sleeper) wake() {
 	s.mu.Unlock()
 }
 
-// yieldThread lets another thread have the processor: there is no way to say so.
+// yieldThread does nothing on this system.
 func yieldThread() {}
