@@ -2,7 +2,7 @@
 
 package asm
 
-// PackedBF16AMX computes rows of C from packed panels, for m ≥ 1, 1 ≤ n ≤ 32 and a k that is a multiple of 16:
+// PackedBF16AMX computes m×n elements of C, n ≤ 32, from packed panels. k is a multiple of 16:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -18,15 +18,15 @@ package asm
 //		}
 //	}
 //
-// dot2 of sixteen steps, from a p that is a multiple of sixteen on, is one: the products of
-// the first bfloat16 of each step are summed up, those of the second are, with fused
-// multiply-adds, and then the sum of both is added to sum. What is below the normal range
-// is taken for zero, and becomes zero.
+// The hardware computes dot2 for blocks of sixteen steps, each from a p that is a multiple of
+// sixteen. It sums the products of the first bfloat16 of each step and those of the second
+// separately, with fused multiply-adds, then adds both sums to sum. Subnormal inputs and results
+// are flushed to zero.
 //
 //go:noescape
 func PackedBF16AMX(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PeakBF16AMX runs n times 4 independent products of tiles, 65536 operations, in registers only.
+// PeakBF16AMX runs n rounds of 4 independent tile products (65536 operations) on registers.
 //
 //go:noescape
 func PeakBF16AMX(n int)

@@ -2,7 +2,7 @@
 
 package asm
 
-// PackedBF16AVX512 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 12 and 1 ≤ n ≤ 32:
+// PackedBF16AVX512 computes m×n elements of C, m ≤ 12 and n ≤ 32, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -18,14 +18,13 @@ package asm
 //		}
 //	}
 //
-// dot2 adds to the sum the product of the second bfloat16 of a and b and then that of the
-// first, rounding to nearest each time. What is below the normal range is taken for zero,
-// and becomes zero.
+// dot2 adds the product of the second bfloat16 of a and b to the sum, then that of the first,
+// and rounds to nearest each time. Subnormal inputs and results are flushed to zero.
 //
 //go:noescape
 func PackedBF16AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PeakBF16AVX512 runs n times 16 independent vector multiply-adds, 1024 operations, in registers only.
+// PeakBF16AVX512 runs n rounds of 16 independent vector FMAs (1024 operations) on registers.
 //
 //go:noescape
 func PeakBF16AVX512(n int)

@@ -2,9 +2,9 @@
 
 package asm
 
-// CopyLines copies lines ≥ 1 times [Line] bytes around the caches, with AVX2: dst starts at a multiple of
-// [Line]. As many lines from next on are fetched meanwhile: they are to be copied next, and need not be.
-// Before others are told of the copy there is a [Fence].
+// CopyLines copies lines ≥ 1 times [Line] bytes with non-temporal AVX2 stores. dst is a multiple
+// of [Line]. It also prefetches as many lines from next on, which the caller should copy next.
+// A [Fence] must follow before another thread learns of the copy.
 //
 //go:noescape
 func CopyLines(dst *byte, src *byte, next uintptr, lines int)

@@ -2,7 +2,7 @@
 
 package asm
 
-// PackedF32AVX2 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 6 and 1 ≤ n ≤ 16:
+// PackedF32AVX2 computes m×n elements of C, m ≤ 6 and n ≤ 16, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -21,7 +21,7 @@ package asm
 //go:noescape
 func PackedF32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedF16F32AVX2 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 6 and 1 ≤ n ≤ 16:
+// PackedF16F32AVX2 computes m×n elements of C, m ≤ 6 and n ≤ 16, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -37,12 +37,12 @@ func PackedF32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc
 //		}
 //	}
 //
-// The elements of b are of 16 bits: a float16 as float32 each.
+// The elements of b are float16 and widened as they are loaded.
 //
 //go:noescape
 func PackedF16F32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedBF16F32AVX2 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 6 and 1 ≤ n ≤ 16:
+// PackedBF16F32AVX2 computes m×n elements of C, m ≤ 6 and n ≤ 16, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -58,12 +58,12 @@ func PackedF16F32AVX2(k int, a *float32, b *float32, c *float32, next *float32, 
 //		}
 //	}
 //
-// The elements of b are of 16 bits: a bfloat16 as float32 each.
+// The elements of b are bfloat16 and widened as they are loaded.
 //
 //go:noescape
 func PackedBF16F32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// DirectF32AVX2x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF32AVX2x1 computes 1×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -82,7 +82,7 @@ func PackedBF16F32AVX2(k int, a *float32, b *float32, c *float32, next *float32,
 //go:noescape
 func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX2x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF32AVX2x2 computes 2×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -101,7 +101,7 @@ func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX2x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF32AVX2x3 computes 3×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 3; i++ {
 //		for j := 0; j < n; j++ {
@@ -120,7 +120,7 @@ func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX2x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF32AVX2x4 computes 4×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -139,7 +139,7 @@ func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX2x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF32AVX2x5 computes 5×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 5; i++ {
 //		for j := 0; j < n; j++ {
@@ -158,7 +158,7 @@ func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX2x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF32AVX2x6 computes 6×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 6; i++ {
 //		for j := 0; j < n; j++ {
@@ -177,7 +177,7 @@ func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX2x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DeepF32AVX2x1 computes 1×n elements of C, n ≤ 16, from matrices:
 //
 //	sets, unroll := 8, 8
 //	if n > 8 {
@@ -209,7 +209,7 @@ func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DeepF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX2x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DeepF32AVX2x2 computes 2×n elements of C, n ≤ 16, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 8 {
@@ -241,7 +241,7 @@ func DeepF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //go:noescape
 func DeepF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX2x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DeepF32AVX2x3 computes 3×n elements of C, n ≤ 16, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 8 {
@@ -273,7 +273,7 @@ func DeepF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //go:noescape
 func DeepF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX2x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DeepF32AVX2x4 computes 4×n elements of C, n ≤ 16, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
@@ -305,7 +305,7 @@ func DeepF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //go:noescape
 func DeepF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX2x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DeepF32AVX2x5 computes 5×n elements of C, n ≤ 16, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
@@ -337,7 +337,7 @@ func DeepF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //go:noescape
 func DeepF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX2x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DeepF32AVX2x6 computes 6×n elements of C, n ≤ 16, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
@@ -369,7 +369,7 @@ func DeepF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //go:noescape
 func DeepF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// CopyF32AVX2 computes a tile of C with n = 16 from matrices, strides in elements:
+// CopyF32AVX2 computes an 6×16 tile of C (n = 16) from matrices:
 //
 //	for i := 0; i < 6; i++ {
 //		for j := 0; j < n; j++ {
@@ -385,12 +385,12 @@ func DeepF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //		}
 //	}
 //
-// and copies the rows of b: next[p*16+j] = b[p*ldb+j].
+// It also copies the rows of b: next[p*16+j] = b[p*ldb+j].
 //
 //go:noescape
 func CopyF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// StreamF32AVX2 computes a whole tile of C, with n = 16 and beta = 0, from matrices, strides in elements:
+// StreamF32AVX2 computes an 6×16 tile of C (n = 16, beta = 0) from matrices:
 //
 //	for i := 0; i < 6; i++ {
 //		for j := 0; j < n; j++ {
@@ -409,7 +409,7 @@ func CopyF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *fl
 //go:noescape
 func StreamF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX2x1x1 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX2x1x1 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -428,7 +428,7 @@ func StreamF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //go:noescape
 func UpdateF32AVX2x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX2x1x2 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX2x1x2 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -447,7 +447,7 @@ func UpdateF32AVX2x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //go:noescape
 func UpdateF32AVX2x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX2x1x4 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX2x1x4 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -466,7 +466,7 @@ func UpdateF32AVX2x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //go:noescape
 func UpdateF32AVX2x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX2x1x8 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX2x1x8 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -485,7 +485,7 @@ func UpdateF32AVX2x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //go:noescape
 func UpdateF32AVX2x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX2x2x1 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX2x2x1 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -504,7 +504,7 @@ func UpdateF32AVX2x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //go:noescape
 func UpdateF32AVX2x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX2x2x2 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX2x2x2 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -523,7 +523,7 @@ func UpdateF32AVX2x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //go:noescape
 func UpdateF32AVX2x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX2x2x4 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX2x2x4 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -542,7 +542,7 @@ func UpdateF32AVX2x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //go:noescape
 func UpdateF32AVX2x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX2x4x1 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX2x4x1 computes 4×n elements of C from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -561,7 +561,7 @@ func UpdateF32AVX2x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //go:noescape
 func UpdateF32AVX2x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX2x4x2 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX2x4x2 computes 4×n elements of C from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -788,67 +788,79 @@ func DotF32AVX2x4x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float
 //go:noescape
 func DotF32AVX2x4x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// PeakF32AVX2 runs n times 16 independent vector multiply-adds, 256 operations, in registers only.
+// PeakF32AVX2 runs n rounds of 16 independent vector FMAs (256 operations) on registers.
 //
 //go:noescape
 func PeakF32AVX2(n int)
 
-// BiasColF32AVX2 adds v[j] to every element of column j of an m×n tile of C, whose rows are ldc elements apart.
+// BiasColF32AVX2 adds v[j] to every element of column j.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func BiasColF32AVX2(m int, n int, c *float32, ldc int, v *float32)
 
-// BiasRowF32AVX2 adds v[i] to every element of row i of an m×n tile of C, whose rows are ldc elements apart.
+// BiasRowF32AVX2 adds v[i] to every element of row i.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func BiasRowF32AVX2(m int, n int, c *float32, ldc int, v *float32)
 
-// AddF32AVX2 adds v[i*ldv+j] to every element of an m×n tile of C, whose rows are ldc elements apart.
+// AddF32AVX2 adds v[i*ldv+j] to every element.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func AddF32AVX2(m int, n int, c *float32, ldc int, v *float32, ldv int)
 
-// ReLUF32AVX2 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
+// ReLUF32AVX2 replaces every element x by max(x, 0).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ReLUF32AVX2(m int, n int, c *float32, ldc int)
 
-// ScaleColF32AVX2 multiplies every element of column j by v[j] of an m×n tile of C, whose rows are ldc elements apart.
+// ScaleColF32AVX2 multiplies every element of column j by v[j].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ScaleColF32AVX2(m int, n int, c *float32, ldc int, v *float32)
 
-// ScaleRowF32AVX2 multiplies every element of row i by v[i] of an m×n tile of C, whose rows are ldc elements apart.
+// ScaleRowF32AVX2 multiplies every element of row i by v[i].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ScaleRowF32AVX2(m int, n int, c *float32, ldc int, v *float32)
 
-// ScaleF32AVX2 multiplies every element by v[0] of an m×n tile of C, whose rows are ldc elements apart.
+// ScaleF32AVX2 multiplies every element by v[0].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ScaleF32AVX2(m int, n int, c *float32, ldc int, v *float32)
 
-// FromInt32F32AVX2 makes every element, which holds an int32 in its bits, that number times v[0] of an m×n tile of C, whose rows are ldc elements apart.
+// FromInt32F32AVX2 replaces every element, the bits of an int32, by that number times v[0].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func FromInt32F32AVX2(m int, n int, c *float32, ldc int, v *float32)
 
-// TimesF32AVX2 multiplies every element by v[i*ldv+j] of an m×n tile of C, whose rows are ldc elements apart.
+// TimesF32AVX2 multiplies every element by v[i*ldv+j].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func TimesF32AVX2(m int, n int, c *float32, ldc int, v *float32, ldv int)
 
-// GELUF32AVX2 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
+// GELUF32AVX2 replaces every element x by x·Φ(x), Φ the normal distribution function.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func GELUF32AVX2(m int, n int, c *float32, ldc int)
 
-// GELUTanhF32AVX2 makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) of an m×n tile of C, whose rows are ldc elements apart.
+// GELUTanhF32AVX2 replaces every element x by x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func GELUTanhF32AVX2(m int, n int, c *float32, ldc int)
 
-// SiLUF32AVX2 makes every element x/(1 + e⁻ˣ) of an m×n tile of C, whose rows are ldc elements apart.
+// SiLUF32AVX2 replaces every element x by x/(1 + e⁻ˣ).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func SiLUF32AVX2(m int, n int, c *float32, ldc int)

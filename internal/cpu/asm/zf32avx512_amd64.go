@@ -2,7 +2,7 @@
 
 package asm
 
-// PackedF32AVX512 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 12 and 1 ≤ n ≤ 32:
+// PackedF32AVX512 computes m×n elements of C, m ≤ 12 and n ≤ 32, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -21,7 +21,7 @@ package asm
 //go:noescape
 func PackedF32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedF16F32AVX512 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 12 and 1 ≤ n ≤ 32:
+// PackedF16F32AVX512 computes m×n elements of C, m ≤ 12 and n ≤ 32, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -37,12 +37,12 @@ func PackedF32AVX512(k int, a *float32, b *float32, c *float32, next *float32, l
 //		}
 //	}
 //
-// The elements of b are of 16 bits: a float16 as float32 each.
+// The elements of b are float16 and widened as they are loaded.
 //
 //go:noescape
 func PackedF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// PackedBF16F32AVX512 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 12 and 1 ≤ n ≤ 32:
+// PackedBF16F32AVX512 computes m×n elements of C, m ≤ 12 and n ≤ 32, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -58,12 +58,12 @@ func PackedF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float32
 //		}
 //	}
 //
-// The elements of b are of 16 bits: a bfloat16 as float32 each.
+// The elements of b are bfloat16 and widened as they are loaded.
 //
 //go:noescape
 func PackedBF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DirectF32AVX512x1 computes 1×n elements of C, n ≤ 32, from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -82,7 +82,7 @@ func PackedBF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float3
 //go:noescape
 func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DirectF32AVX512x2 computes 2×n elements of C, n ≤ 32, from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -101,7 +101,7 @@ func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //go:noescape
 func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DirectF32AVX512x3 computes 3×n elements of C, n ≤ 32, from matrices:
 //
 //	for i := 0; i < 3; i++ {
 //		for j := 0; j < n; j++ {
@@ -120,7 +120,7 @@ func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //go:noescape
 func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DirectF32AVX512x4 computes 4×n elements of C, n ≤ 32, from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -139,7 +139,7 @@ func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //go:noescape
 func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DirectF32AVX512x5 computes 5×n elements of C, n ≤ 32, from matrices:
 //
 //	for i := 0; i < 5; i++ {
 //		for j := 0; j < n; j++ {
@@ -158,7 +158,7 @@ func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //go:noescape
 func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DirectF32AVX512x6 computes 6×n elements of C, n ≤ 32, from matrices:
 //
 //	for i := 0; i < 6; i++ {
 //		for j := 0; j < n; j++ {
@@ -177,7 +177,7 @@ func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //go:noescape
 func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x7 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DirectF32AVX512x7 computes 7×n elements of C, n ≤ 32, from matrices:
 //
 //	for i := 0; i < 7; i++ {
 //		for j := 0; j < n; j++ {
@@ -196,7 +196,7 @@ func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //go:noescape
 func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x8 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DirectF32AVX512x8 computes 8×n elements of C, n ≤ 32, from matrices:
 //
 //	for i := 0; i < 8; i++ {
 //		for j := 0; j < n; j++ {
@@ -215,7 +215,7 @@ func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //go:noescape
 func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x9 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DirectF32AVX512x9 computes 9×n elements of C, n ≤ 32, from matrices:
 //
 //	for i := 0; i < 9; i++ {
 //		for j := 0; j < n; j++ {
@@ -234,7 +234,7 @@ func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //go:noescape
 func DirectF32AVX512x9(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x10 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DirectF32AVX512x10 computes 10×n elements of C, n ≤ 32, from matrices:
 //
 //	for i := 0; i < 10; i++ {
 //		for j := 0; j < n; j++ {
@@ -253,7 +253,7 @@ func DirectF32AVX512x9(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //go:noescape
 func DirectF32AVX512x10(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x11 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DirectF32AVX512x11 computes 11×n elements of C, n ≤ 32, from matrices:
 //
 //	for i := 0; i < 11; i++ {
 //		for j := 0; j < n; j++ {
@@ -272,7 +272,7 @@ func DirectF32AVX512x10(k int, a *float32, rsa int, csa int, b *float32, ldb int
 //go:noescape
 func DirectF32AVX512x11(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x12 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DirectF32AVX512x12 computes 12×n elements of C, n ≤ 32, from matrices:
 //
 //	for i := 0; i < 12; i++ {
 //		for j := 0; j < n; j++ {
@@ -291,7 +291,7 @@ func DirectF32AVX512x11(k int, a *float32, rsa int, csa int, b *float32, ldb int
 //go:noescape
 func DirectF32AVX512x12(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DeepF32AVX512x1 computes 1×n elements of C, n ≤ 32, from matrices:
 //
 //	sets, unroll := 8, 8
 //	if n > 16 {
@@ -323,7 +323,7 @@ func DirectF32AVX512x12(k int, a *float32, rsa int, csa int, b *float32, ldb int
 //go:noescape
 func DeepF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DeepF32AVX512x2 computes 2×n elements of C, n ≤ 32, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 16 {
@@ -355,7 +355,7 @@ func DeepF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DeepF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DeepF32AVX512x3 computes 3×n elements of C, n ≤ 32, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 16 {
@@ -387,7 +387,7 @@ func DeepF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DeepF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DeepF32AVX512x4 computes 4×n elements of C, n ≤ 32, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 16 {
@@ -419,7 +419,7 @@ func DeepF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DeepF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DeepF32AVX512x5 computes 5×n elements of C, n ≤ 32, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 16 {
@@ -451,7 +451,7 @@ func DeepF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DeepF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DeepF32AVX512x6 computes 6×n elements of C, n ≤ 32, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 16 {
@@ -483,7 +483,7 @@ func DeepF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DeepF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x7 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 32:
+// DeepF32AVX512x7 computes 7×n elements of C, n ≤ 32, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 16 {
@@ -515,7 +515,7 @@ func DeepF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DeepF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// CopyF32AVX512 computes a tile of C with n = 32 from matrices, strides in elements:
+// CopyF32AVX512 computes an 12×32 tile of C (n = 32) from matrices:
 //
 //	for i := 0; i < 12; i++ {
 //		for j := 0; j < n; j++ {
@@ -531,12 +531,12 @@ func DeepF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //		}
 //	}
 //
-// and copies the rows of b: next[p*32+j] = b[p*ldb+j].
+// It also copies the rows of b: next[p*32+j] = b[p*ldb+j].
 //
 //go:noescape
 func CopyF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// StreamF32AVX512 computes a whole tile of C, with n = 32 and beta = 0, from matrices, strides in elements:
+// StreamF32AVX512 computes an 12×32 tile of C (n = 32, beta = 0) from matrices:
 //
 //	for i := 0; i < 12; i++ {
 //		for j := 0; j < n; j++ {
@@ -555,7 +555,7 @@ func CopyF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //go:noescape
 func StreamF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX512x1x1 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX512x1x1 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -574,7 +574,7 @@ func StreamF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func UpdateF32AVX512x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX512x1x2 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX512x1x2 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -593,7 +593,7 @@ func UpdateF32AVX512x1x1(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //go:noescape
 func UpdateF32AVX512x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX512x1x4 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX512x1x4 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -612,7 +612,7 @@ func UpdateF32AVX512x1x2(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //go:noescape
 func UpdateF32AVX512x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX512x1x8 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX512x1x8 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -631,7 +631,7 @@ func UpdateF32AVX512x1x4(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //go:noescape
 func UpdateF32AVX512x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX512x2x1 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX512x2x1 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -650,7 +650,7 @@ func UpdateF32AVX512x1x8(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //go:noescape
 func UpdateF32AVX512x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX512x2x2 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX512x2x2 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -669,7 +669,7 @@ func UpdateF32AVX512x2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //go:noescape
 func UpdateF32AVX512x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX512x2x4 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX512x2x4 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -688,7 +688,7 @@ func UpdateF32AVX512x2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //go:noescape
 func UpdateF32AVX512x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX512x2x8 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX512x2x8 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -707,7 +707,7 @@ func UpdateF32AVX512x2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //go:noescape
 func UpdateF32AVX512x2x8(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX512x4x1 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX512x4x1 computes 4×n elements of C from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -726,7 +726,7 @@ func UpdateF32AVX512x2x8(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //go:noescape
 func UpdateF32AVX512x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX512x4x2 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX512x4x2 computes 4×n elements of C from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -745,7 +745,7 @@ func UpdateF32AVX512x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //go:noescape
 func UpdateF32AVX512x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// UpdateF32AVX512x4x4 computes rows of C from matrices, strides in elements:
+// UpdateF32AVX512x4x4 computes 4×n elements of C from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -1180,67 +1180,79 @@ func DotF32AVX512x4x3(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //go:noescape
 func DotF32AVX512x4x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// PeakF32AVX512 runs n times 16 independent vector multiply-adds, 512 operations, in registers only.
+// PeakF32AVX512 runs n rounds of 16 independent vector FMAs (512 operations) on registers.
 //
 //go:noescape
 func PeakF32AVX512(n int)
 
-// BiasColF32AVX512 adds v[j] to every element of column j of an m×n tile of C, whose rows are ldc elements apart.
+// BiasColF32AVX512 adds v[j] to every element of column j.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func BiasColF32AVX512(m int, n int, c *float32, ldc int, v *float32)
 
-// BiasRowF32AVX512 adds v[i] to every element of row i of an m×n tile of C, whose rows are ldc elements apart.
+// BiasRowF32AVX512 adds v[i] to every element of row i.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func BiasRowF32AVX512(m int, n int, c *float32, ldc int, v *float32)
 
-// AddF32AVX512 adds v[i*ldv+j] to every element of an m×n tile of C, whose rows are ldc elements apart.
+// AddF32AVX512 adds v[i*ldv+j] to every element.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func AddF32AVX512(m int, n int, c *float32, ldc int, v *float32, ldv int)
 
-// ReLUF32AVX512 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
+// ReLUF32AVX512 replaces every element x by max(x, 0).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ReLUF32AVX512(m int, n int, c *float32, ldc int)
 
-// ScaleColF32AVX512 multiplies every element of column j by v[j] of an m×n tile of C, whose rows are ldc elements apart.
+// ScaleColF32AVX512 multiplies every element of column j by v[j].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ScaleColF32AVX512(m int, n int, c *float32, ldc int, v *float32)
 
-// ScaleRowF32AVX512 multiplies every element of row i by v[i] of an m×n tile of C, whose rows are ldc elements apart.
+// ScaleRowF32AVX512 multiplies every element of row i by v[i].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ScaleRowF32AVX512(m int, n int, c *float32, ldc int, v *float32)
 
-// ScaleF32AVX512 multiplies every element by v[0] of an m×n tile of C, whose rows are ldc elements apart.
+// ScaleF32AVX512 multiplies every element by v[0].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ScaleF32AVX512(m int, n int, c *float32, ldc int, v *float32)
 
-// FromInt32F32AVX512 makes every element, which holds an int32 in its bits, that number times v[0] of an m×n tile of C, whose rows are ldc elements apart.
+// FromInt32F32AVX512 replaces every element, the bits of an int32, by that number times v[0].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func FromInt32F32AVX512(m int, n int, c *float32, ldc int, v *float32)
 
-// TimesF32AVX512 multiplies every element by v[i*ldv+j] of an m×n tile of C, whose rows are ldc elements apart.
+// TimesF32AVX512 multiplies every element by v[i*ldv+j].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func TimesF32AVX512(m int, n int, c *float32, ldc int, v *float32, ldv int)
 
-// GELUF32AVX512 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
+// GELUF32AVX512 replaces every element x by x·Φ(x), Φ the normal distribution function.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func GELUF32AVX512(m int, n int, c *float32, ldc int)
 
-// GELUTanhF32AVX512 makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) of an m×n tile of C, whose rows are ldc elements apart.
+// GELUTanhF32AVX512 replaces every element x by x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func GELUTanhF32AVX512(m int, n int, c *float32, ldc int)
 
-// SiLUF32AVX512 makes every element x/(1 + e⁻ˣ) of an m×n tile of C, whose rows are ldc elements apart.
+// SiLUF32AVX512 replaces every element x by x/(1 + e⁻ˣ).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func SiLUF32AVX512(m int, n int, c *float32, ldc int)

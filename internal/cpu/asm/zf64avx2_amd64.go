@@ -2,7 +2,7 @@
 
 package asm
 
-// PackedF64AVX2 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 6 and 1 ≤ n ≤ 8:
+// PackedF64AVX2 computes m×n elements of C, m ≤ 6 and n ≤ 8, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -21,7 +21,7 @@ package asm
 //go:noescape
 func PackedF64AVX2(k int, a *float64, b *float64, c *float64, next *float64, ldc int, m int, n int, alpha float64, beta float64)
 
-// DirectF64AVX2x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
+// DirectF64AVX2x1 computes 1×n elements of C, n ≤ 8, from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -40,7 +40,7 @@ func PackedF64AVX2(k int, a *float64, b *float64, c *float64, next *float64, ldc
 //go:noescape
 func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX2x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
+// DirectF64AVX2x2 computes 2×n elements of C, n ≤ 8, from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -59,7 +59,7 @@ func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX2x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
+// DirectF64AVX2x3 computes 3×n elements of C, n ≤ 8, from matrices:
 //
 //	for i := 0; i < 3; i++ {
 //		for j := 0; j < n; j++ {
@@ -78,7 +78,7 @@ func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX2x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
+// DirectF64AVX2x4 computes 4×n elements of C, n ≤ 8, from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -97,7 +97,7 @@ func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX2x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
+// DirectF64AVX2x5 computes 5×n elements of C, n ≤ 8, from matrices:
 //
 //	for i := 0; i < 5; i++ {
 //		for j := 0; j < n; j++ {
@@ -116,7 +116,7 @@ func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX2x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
+// DirectF64AVX2x6 computes 6×n elements of C, n ≤ 8, from matrices:
 //
 //	for i := 0; i < 6; i++ {
 //		for j := 0; j < n; j++ {
@@ -135,7 +135,7 @@ func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX2x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
+// DeepF64AVX2x1 computes 1×n elements of C, n ≤ 8, from matrices:
 //
 //	sets, unroll := 8, 8
 //	if n > 4 {
@@ -167,7 +167,7 @@ func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DeepF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX2x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
+// DeepF64AVX2x2 computes 2×n elements of C, n ≤ 8, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 4 {
@@ -199,7 +199,7 @@ func DeepF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //go:noescape
 func DeepF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX2x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
+// DeepF64AVX2x3 computes 3×n elements of C, n ≤ 8, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 4 {
@@ -231,7 +231,7 @@ func DeepF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //go:noescape
 func DeepF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX2x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
+// DeepF64AVX2x4 computes 4×n elements of C, n ≤ 8, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 4 {
@@ -263,7 +263,7 @@ func DeepF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //go:noescape
 func DeepF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX2x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
+// DeepF64AVX2x5 computes 5×n elements of C, n ≤ 8, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 4 {
@@ -295,7 +295,7 @@ func DeepF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //go:noescape
 func DeepF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX2x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 8:
+// DeepF64AVX2x6 computes 6×n elements of C, n ≤ 8, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 4 {
@@ -327,7 +327,7 @@ func DeepF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //go:noescape
 func DeepF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// CopyF64AVX2 computes a tile of C with n = 8 from matrices, strides in elements:
+// CopyF64AVX2 computes an 6×8 tile of C (n = 8) from matrices:
 //
 //	for i := 0; i < 6; i++ {
 //		for j := 0; j < n; j++ {
@@ -343,12 +343,12 @@ func DeepF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //		}
 //	}
 //
-// and copies the rows of b: next[p*8+j] = b[p*ldb+j].
+// It also copies the rows of b: next[p*8+j] = b[p*ldb+j].
 //
 //go:noescape
 func CopyF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// StreamF64AVX2 computes a whole tile of C, with n = 8 and beta = 0, from matrices, strides in elements:
+// StreamF64AVX2 computes an 6×8 tile of C (n = 8, beta = 0) from matrices:
 //
 //	for i := 0; i < 6; i++ {
 //		for j := 0; j < n; j++ {
@@ -367,7 +367,7 @@ func CopyF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *fl
 //go:noescape
 func StreamF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX2x1x1 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX2x1x1 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -386,7 +386,7 @@ func StreamF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //go:noescape
 func UpdateF64AVX2x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX2x1x2 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX2x1x2 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -405,7 +405,7 @@ func UpdateF64AVX2x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //go:noescape
 func UpdateF64AVX2x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX2x1x4 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX2x1x4 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -424,7 +424,7 @@ func UpdateF64AVX2x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //go:noescape
 func UpdateF64AVX2x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX2x1x8 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX2x1x8 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -443,7 +443,7 @@ func UpdateF64AVX2x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //go:noescape
 func UpdateF64AVX2x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX2x2x1 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX2x2x1 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -462,7 +462,7 @@ func UpdateF64AVX2x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //go:noescape
 func UpdateF64AVX2x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX2x2x2 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX2x2x2 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -481,7 +481,7 @@ func UpdateF64AVX2x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //go:noescape
 func UpdateF64AVX2x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX2x2x4 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX2x2x4 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -500,7 +500,7 @@ func UpdateF64AVX2x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //go:noescape
 func UpdateF64AVX2x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX2x4x1 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX2x4x1 computes 4×n elements of C from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -519,7 +519,7 @@ func UpdateF64AVX2x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //go:noescape
 func UpdateF64AVX2x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX2x4x2 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX2x4x2 computes 4×n elements of C from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -746,62 +746,73 @@ func DotF64AVX2x4x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float
 //go:noescape
 func DotF64AVX2x4x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// PeakF64AVX2 runs n times 16 independent vector multiply-adds, 128 operations, in registers only.
+// PeakF64AVX2 runs n rounds of 16 independent vector FMAs (128 operations) on registers.
 //
 //go:noescape
 func PeakF64AVX2(n int)
 
-// BiasColF64AVX2 adds v[j] to every element of column j of an m×n tile of C, whose rows are ldc elements apart.
+// BiasColF64AVX2 adds v[j] to every element of column j.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func BiasColF64AVX2(m int, n int, c *float64, ldc int, v *float64)
 
-// BiasRowF64AVX2 adds v[i] to every element of row i of an m×n tile of C, whose rows are ldc elements apart.
+// BiasRowF64AVX2 adds v[i] to every element of row i.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func BiasRowF64AVX2(m int, n int, c *float64, ldc int, v *float64)
 
-// AddF64AVX2 adds v[i*ldv+j] to every element of an m×n tile of C, whose rows are ldc elements apart.
+// AddF64AVX2 adds v[i*ldv+j] to every element.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func AddF64AVX2(m int, n int, c *float64, ldc int, v *float64, ldv int)
 
-// ReLUF64AVX2 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
+// ReLUF64AVX2 replaces every element x by max(x, 0).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ReLUF64AVX2(m int, n int, c *float64, ldc int)
 
-// ScaleColF64AVX2 multiplies every element of column j by v[j] of an m×n tile of C, whose rows are ldc elements apart.
+// ScaleColF64AVX2 multiplies every element of column j by v[j].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ScaleColF64AVX2(m int, n int, c *float64, ldc int, v *float64)
 
-// ScaleRowF64AVX2 multiplies every element of row i by v[i] of an m×n tile of C, whose rows are ldc elements apart.
+// ScaleRowF64AVX2 multiplies every element of row i by v[i].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ScaleRowF64AVX2(m int, n int, c *float64, ldc int, v *float64)
 
-// ScaleF64AVX2 multiplies every element by v[0] of an m×n tile of C, whose rows are ldc elements apart.
+// ScaleF64AVX2 multiplies every element by v[0].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ScaleF64AVX2(m int, n int, c *float64, ldc int, v *float64)
 
-// TimesF64AVX2 multiplies every element by v[i*ldv+j] of an m×n tile of C, whose rows are ldc elements apart.
+// TimesF64AVX2 multiplies every element by v[i*ldv+j].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func TimesF64AVX2(m int, n int, c *float64, ldc int, v *float64, ldv int)
 
-// GELUF64AVX2 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
+// GELUF64AVX2 replaces every element x by x·Φ(x), Φ the normal distribution function.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func GELUF64AVX2(m int, n int, c *float64, ldc int)
 
-// GELUTanhF64AVX2 makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) of an m×n tile of C, whose rows are ldc elements apart.
+// GELUTanhF64AVX2 replaces every element x by x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func GELUTanhF64AVX2(m int, n int, c *float64, ldc int)
 
-// SiLUF64AVX2 makes every element x/(1 + e⁻ˣ) of an m×n tile of C, whose rows are ldc elements apart.
+// SiLUF64AVX2 replaces every element x by x/(1 + e⁻ˣ).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func SiLUF64AVX2(m int, n int, c *float64, ldc int)

@@ -2,7 +2,7 @@
 
 package asm
 
-// PackedF64AVX512 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 12 and 1 ≤ n ≤ 16:
+// PackedF64AVX512 computes m×n elements of C, m ≤ 12 and n ≤ 16, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -21,7 +21,7 @@ package asm
 //go:noescape
 func PackedF64AVX512(k int, a *float64, b *float64, c *float64, next *float64, ldc int, m int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF64AVX512x1 computes 1×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -40,7 +40,7 @@ func PackedF64AVX512(k int, a *float64, b *float64, c *float64, next *float64, l
 //go:noescape
 func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF64AVX512x2 computes 2×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -59,7 +59,7 @@ func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //go:noescape
 func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF64AVX512x3 computes 3×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 3; i++ {
 //		for j := 0; j < n; j++ {
@@ -78,7 +78,7 @@ func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //go:noescape
 func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF64AVX512x4 computes 4×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -97,7 +97,7 @@ func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //go:noescape
 func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF64AVX512x5 computes 5×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 5; i++ {
 //		for j := 0; j < n; j++ {
@@ -116,7 +116,7 @@ func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //go:noescape
 func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF64AVX512x6 computes 6×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 6; i++ {
 //		for j := 0; j < n; j++ {
@@ -135,7 +135,7 @@ func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //go:noescape
 func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x7 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF64AVX512x7 computes 7×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 7; i++ {
 //		for j := 0; j < n; j++ {
@@ -154,7 +154,7 @@ func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //go:noescape
 func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x8 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF64AVX512x8 computes 8×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 8; i++ {
 //		for j := 0; j < n; j++ {
@@ -173,7 +173,7 @@ func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //go:noescape
 func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x9 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF64AVX512x9 computes 9×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 9; i++ {
 //		for j := 0; j < n; j++ {
@@ -192,7 +192,7 @@ func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //go:noescape
 func DirectF64AVX512x9(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x10 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF64AVX512x10 computes 10×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 10; i++ {
 //		for j := 0; j < n; j++ {
@@ -211,7 +211,7 @@ func DirectF64AVX512x9(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //go:noescape
 func DirectF64AVX512x10(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x11 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF64AVX512x11 computes 11×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 11; i++ {
 //		for j := 0; j < n; j++ {
@@ -230,7 +230,7 @@ func DirectF64AVX512x10(k int, a *float64, rsa int, csa int, b *float64, ldb int
 //go:noescape
 func DirectF64AVX512x11(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x12 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DirectF64AVX512x12 computes 12×n elements of C, n ≤ 16, from matrices:
 //
 //	for i := 0; i < 12; i++ {
 //		for j := 0; j < n; j++ {
@@ -249,7 +249,7 @@ func DirectF64AVX512x11(k int, a *float64, rsa int, csa int, b *float64, ldb int
 //go:noescape
 func DirectF64AVX512x12(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x1 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DeepF64AVX512x1 computes 1×n elements of C, n ≤ 16, from matrices:
 //
 //	sets, unroll := 8, 8
 //	if n > 8 {
@@ -281,7 +281,7 @@ func DirectF64AVX512x12(k int, a *float64, rsa int, csa int, b *float64, ldb int
 //go:noescape
 func DeepF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x2 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DeepF64AVX512x2 computes 2×n elements of C, n ≤ 16, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 8 {
@@ -313,7 +313,7 @@ func DeepF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DeepF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x3 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DeepF64AVX512x3 computes 3×n elements of C, n ≤ 16, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 8 {
@@ -345,7 +345,7 @@ func DeepF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DeepF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x4 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DeepF64AVX512x4 computes 4×n elements of C, n ≤ 16, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
@@ -377,7 +377,7 @@ func DeepF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DeepF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x5 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DeepF64AVX512x5 computes 5×n elements of C, n ≤ 16, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
@@ -409,7 +409,7 @@ func DeepF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DeepF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x6 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DeepF64AVX512x6 computes 6×n elements of C, n ≤ 16, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
@@ -441,7 +441,7 @@ func DeepF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DeepF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x7 computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ 16:
+// DeepF64AVX512x7 computes 7×n elements of C, n ≤ 16, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
@@ -473,7 +473,7 @@ func DeepF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DeepF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// CopyF64AVX512 computes a tile of C with n = 16 from matrices, strides in elements:
+// CopyF64AVX512 computes an 12×16 tile of C (n = 16) from matrices:
 //
 //	for i := 0; i < 12; i++ {
 //		for j := 0; j < n; j++ {
@@ -489,12 +489,12 @@ func DeepF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //		}
 //	}
 //
-// and copies the rows of b: next[p*16+j] = b[p*ldb+j].
+// It also copies the rows of b: next[p*16+j] = b[p*ldb+j].
 //
 //go:noescape
 func CopyF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// StreamF64AVX512 computes a whole tile of C, with n = 16 and beta = 0, from matrices, strides in elements:
+// StreamF64AVX512 computes an 12×16 tile of C (n = 16, beta = 0) from matrices:
 //
 //	for i := 0; i < 12; i++ {
 //		for j := 0; j < n; j++ {
@@ -513,7 +513,7 @@ func CopyF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //go:noescape
 func StreamF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX512x1x1 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX512x1x1 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -532,7 +532,7 @@ func StreamF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func UpdateF64AVX512x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX512x1x2 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX512x1x2 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -551,7 +551,7 @@ func UpdateF64AVX512x1x1(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //go:noescape
 func UpdateF64AVX512x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX512x1x4 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX512x1x4 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -570,7 +570,7 @@ func UpdateF64AVX512x1x2(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //go:noescape
 func UpdateF64AVX512x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX512x1x8 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX512x1x8 computes 1×n elements of C from matrices:
 //
 //	for i := 0; i < 1; i++ {
 //		for j := 0; j < n; j++ {
@@ -589,7 +589,7 @@ func UpdateF64AVX512x1x4(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //go:noescape
 func UpdateF64AVX512x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX512x2x1 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX512x2x1 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -608,7 +608,7 @@ func UpdateF64AVX512x1x8(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //go:noescape
 func UpdateF64AVX512x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX512x2x2 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX512x2x2 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -627,7 +627,7 @@ func UpdateF64AVX512x2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //go:noescape
 func UpdateF64AVX512x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX512x2x4 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX512x2x4 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -646,7 +646,7 @@ func UpdateF64AVX512x2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //go:noescape
 func UpdateF64AVX512x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX512x2x8 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX512x2x8 computes 2×n elements of C from matrices:
 //
 //	for i := 0; i < 2; i++ {
 //		for j := 0; j < n; j++ {
@@ -665,7 +665,7 @@ func UpdateF64AVX512x2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //go:noescape
 func UpdateF64AVX512x2x8(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX512x4x1 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX512x4x1 computes 4×n elements of C from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -684,7 +684,7 @@ func UpdateF64AVX512x2x8(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //go:noescape
 func UpdateF64AVX512x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX512x4x2 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX512x4x2 computes 4×n elements of C from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -703,7 +703,7 @@ func UpdateF64AVX512x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //go:noescape
 func UpdateF64AVX512x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// UpdateF64AVX512x4x4 computes rows of C from matrices, strides in elements:
+// UpdateF64AVX512x4x4 computes 4×n elements of C from matrices:
 //
 //	for i := 0; i < 4; i++ {
 //		for j := 0; j < n; j++ {
@@ -1138,62 +1138,73 @@ func DotF64AVX512x4x3(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //go:noescape
 func DotF64AVX512x4x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// PeakF64AVX512 runs n times 16 independent vector multiply-adds, 256 operations, in registers only.
+// PeakF64AVX512 runs n rounds of 16 independent vector FMAs (256 operations) on registers.
 //
 //go:noescape
 func PeakF64AVX512(n int)
 
-// BiasColF64AVX512 adds v[j] to every element of column j of an m×n tile of C, whose rows are ldc elements apart.
+// BiasColF64AVX512 adds v[j] to every element of column j.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func BiasColF64AVX512(m int, n int, c *float64, ldc int, v *float64)
 
-// BiasRowF64AVX512 adds v[i] to every element of row i of an m×n tile of C, whose rows are ldc elements apart.
+// BiasRowF64AVX512 adds v[i] to every element of row i.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func BiasRowF64AVX512(m int, n int, c *float64, ldc int, v *float64)
 
-// AddF64AVX512 adds v[i*ldv+j] to every element of an m×n tile of C, whose rows are ldc elements apart.
+// AddF64AVX512 adds v[i*ldv+j] to every element.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func AddF64AVX512(m int, n int, c *float64, ldc int, v *float64, ldv int)
 
-// ReLUF64AVX512 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
+// ReLUF64AVX512 replaces every element x by max(x, 0).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ReLUF64AVX512(m int, n int, c *float64, ldc int)
 
-// ScaleColF64AVX512 multiplies every element of column j by v[j] of an m×n tile of C, whose rows are ldc elements apart.
+// ScaleColF64AVX512 multiplies every element of column j by v[j].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ScaleColF64AVX512(m int, n int, c *float64, ldc int, v *float64)
 
-// ScaleRowF64AVX512 multiplies every element of row i by v[i] of an m×n tile of C, whose rows are ldc elements apart.
+// ScaleRowF64AVX512 multiplies every element of row i by v[i].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ScaleRowF64AVX512(m int, n int, c *float64, ldc int, v *float64)
 
-// ScaleF64AVX512 multiplies every element by v[0] of an m×n tile of C, whose rows are ldc elements apart.
+// ScaleF64AVX512 multiplies every element by v[0].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ScaleF64AVX512(m int, n int, c *float64, ldc int, v *float64)
 
-// TimesF64AVX512 multiplies every element by v[i*ldv+j] of an m×n tile of C, whose rows are ldc elements apart.
+// TimesF64AVX512 multiplies every element by v[i*ldv+j].
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func TimesF64AVX512(m int, n int, c *float64, ldc int, v *float64, ldv int)
 
-// GELUF64AVX512 makes every element x·Φ(x), Φ the normal distribution of an m×n tile of C, whose rows are ldc elements apart.
+// GELUF64AVX512 replaces every element x by x·Φ(x), Φ the normal distribution function.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func GELUF64AVX512(m int, n int, c *float64, ldc int)
 
-// GELUTanhF64AVX512 makes every element x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))) of an m×n tile of C, whose rows are ldc elements apart.
+// GELUTanhF64AVX512 replaces every element x by x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func GELUTanhF64AVX512(m int, n int, c *float64, ldc int)
 
-// SiLUF64AVX512 makes every element x/(1 + e⁻ˣ) of an m×n tile of C, whose rows are ldc elements apart.
+// SiLUF64AVX512 replaces every element x by x/(1 + e⁻ˣ).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func SiLUF64AVX512(m int, n int, c *float64, ldc int)

@@ -2,7 +2,7 @@
 
 package asm
 
-// PackedI8AMX computes rows of C from packed panels, for m ≥ 1, 1 ≤ n ≤ 32 and a k that is a multiple of 16:
+// PackedI8AMX computes m×n elements of C, n ≤ 32, from packed panels. k is a multiple of 16:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -18,12 +18,12 @@ package asm
 //		}
 //	}
 //
-// dot4 adds the products of the four bytes of a and b, signed, to the sum.
+// dot4 adds the products of the four bytes of a and b (signed) to the sum.
 //
 //go:noescape
 func PackedI8AMX(k int, a *int32, b *int32, c *int32, next *int32, ldc int, m int, n int, alpha int32, beta int32)
 
-// PeakI8AMX runs n times 4 independent products of tiles, 131072 operations, in registers only.
+// PeakI8AMX runs n rounds of 4 independent tile products (131072 operations) on registers.
 //
 //go:noescape
 func PeakI8AMX(n int)

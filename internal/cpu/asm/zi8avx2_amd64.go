@@ -2,7 +2,7 @@
 
 package asm
 
-// PackedI8AVX2 computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 4 and 1 ≤ n ≤ 16:
+// PackedI8AVX2 computes m×n elements of C, m ≤ 4 and n ≤ 16, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -18,32 +18,36 @@ package asm
 //		}
 //	}
 //
-// dot2 adds the products of the two 16-bit halves of a and b, signed, to the sum.
+// dot2 adds the products of the two 16-bit halves of a and b (signed) to the sum.
 //
 //go:noescape
 func PackedI8AVX2(k int, a *int32, b *int32, c *int32, next *int32, ldc int, m int, n int, alpha int32, beta int32)
 
-// PeakI8AVX2 runs n times 12 independent vector multiply-adds, 384 operations, in registers only.
+// PeakI8AVX2 runs n rounds of 12 independent vector FMAs (384 operations) on registers.
 //
 //go:noescape
 func PeakI8AVX2(n int)
 
-// BiasColI8AVX2 adds v[j] to every element of column j of an m×n tile of C, whose rows are ldc elements apart.
+// BiasColI8AVX2 adds v[j] to every element of column j.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func BiasColI8AVX2(m int, n int, c *int32, ldc int, v *int32)
 
-// BiasRowI8AVX2 adds v[i] to every element of row i of an m×n tile of C, whose rows are ldc elements apart.
+// BiasRowI8AVX2 adds v[i] to every element of row i.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func BiasRowI8AVX2(m int, n int, c *int32, ldc int, v *int32)
 
-// AddI8AVX2 adds v[i*ldv+j] to every element of an m×n tile of C, whose rows are ldc elements apart.
+// AddI8AVX2 adds v[i*ldv+j] to every element.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func AddI8AVX2(m int, n int, c *int32, ldc int, v *int32, ldv int)
 
-// ReLUI8AVX2 makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
+// ReLUI8AVX2 replaces every element x by max(x, 0).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ReLUI8AVX2(m int, n int, c *int32, ldc int)

@@ -2,7 +2,7 @@
 
 package asm
 
-// PackedI8VNNI computes a part of a tile of C from packed panels, for 1 ≤ m ≤ 8 and 1 ≤ n ≤ 32:
+// PackedI8VNNI computes m×n elements of C, m ≤ 8 and n ≤ 32, from packed panels:
 //
 //	for i := 0; i < m; i++ {
 //		for j := 0; j < n; j++ {
@@ -18,38 +18,42 @@ package asm
 //		}
 //	}
 //
-// dot4 adds the products of the four bytes of a, unsigned, and those of b, signed, to the sum.
+// dot4 adds the products of the four bytes of a (unsigned) and b (signed) to the sum.
 //
 //go:noescape
 func PackedI8VNNI(k int, a *int32, b *int32, c *int32, next *int32, ldc int, m int, n int, alpha int32, beta int32)
 
-// StartI8VNNI sets the first row of a panel of B, b[0] … b[31], to -128 times the sums of
-// the bytes of each of its columns in the k rows below.
+// StartI8VNNI sets the first row of a panel of B, b[0] … b[31], to -128 times the sum of
+// the bytes of each column in the k rows below it.
 //
 //go:noescape
 func StartI8VNNI(k int, b *int32)
 
-// PeakI8VNNI runs n times 16 independent vector multiply-adds, 2048 operations, in registers only.
+// PeakI8VNNI runs n rounds of 16 independent vector FMAs (2048 operations) on registers.
 //
 //go:noescape
 func PeakI8VNNI(n int)
 
-// BiasColI8VNNI adds v[j] to every element of column j of an m×n tile of C, whose rows are ldc elements apart.
+// BiasColI8VNNI adds v[j] to every element of column j.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func BiasColI8VNNI(m int, n int, c *int32, ldc int, v *int32)
 
-// BiasRowI8VNNI adds v[i] to every element of row i of an m×n tile of C, whose rows are ldc elements apart.
+// BiasRowI8VNNI adds v[i] to every element of row i.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func BiasRowI8VNNI(m int, n int, c *int32, ldc int, v *int32)
 
-// AddI8VNNI adds v[i*ldv+j] to every element of an m×n tile of C, whose rows are ldc elements apart.
+// AddI8VNNI adds v[i*ldv+j] to every element.
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func AddI8VNNI(m int, n int, c *int32, ldc int, v *int32, ldv int)
 
-// ReLUI8VNNI makes every element max(x, 0) of an m×n tile of C, whose rows are ldc elements apart.
+// ReLUI8VNNI replaces every element x by max(x, 0).
+// c is a tile of m×n elements, in rows ldc elements apart.
 //
 //go:noescape
 func ReLUI8VNNI(m int, n int, c *int32, ldc int)

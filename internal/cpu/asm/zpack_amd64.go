@@ -2,116 +2,123 @@
 
 package asm
 
-// ZipF32 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p
-// of row i, the float32, for p < k. k is a multiple of eight.
+// ZipF32 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
+// row i (a float32), for p < k. k is a multiple of eight.
 //
 //go:noescape
 func ZipF32(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayF32 copies n columns of rows that are ld bytes apart to a panel r words wide:
-// dst[p*r+j] is element j of row p, the float32, for p < k and j < n. n is a multiple of eight.
+// LayF32 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// element j of row p (a float32),
+// for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
 func LayF32(k int, n int, dst *uint32, r int, src *byte, ld int)
 
-// ZipF16 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p
-// of row i, a float16 as float32, for p < k. k is a multiple of eight.
+// ZipF16 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
+// row i (a float16 as float32), for p < k. k is a multiple of eight.
 //
 //go:noescape
 func ZipF16(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayF16 copies n columns of rows that are ld bytes apart to a panel r words wide:
-// dst[p*r+j] is element j of row p, a float16 as float32, for p < k and j < n. n is a multiple of eight.
+// LayF16 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// element j of row p (a float16 as float32),
+// for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
 func LayF16(k int, n int, dst *uint32, r int, src *byte, ld int)
 
-// NarrowF16 rounds m rows of n elements, to nearest with ties to even: src's are lds elements apart,
-// dst's ldd. n is a multiple of eight.
+// NarrowF16 rounds m rows of n elements to nearest, ties to even. Rows of src are lds elements
+// apart, rows of dst ldd. n is a multiple of eight.
 //
 //go:noescape
 func NarrowF16(m int, n int, dst *uint16, ldd int, src *float32, lds int)
 
-// AddOldF16 adds beta times m rows of n elements, lds elements apart, to sums that are ldd elements apart.
-// Products are rounded before they are added. n is a multiple of eight.
+// AddOldF16 adds beta times m rows of n elements of src to dst and rounds each product before
+// it adds it. Rows of src are lds elements apart, rows of dst ldd. n is a multiple of eight.
 //
 //go:noescape
 func AddOldF16(m int, n int, dst *float32, ldd int, src *uint16, lds int, beta float32)
 
-// ZipBF16 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p
-// of row i, a bfloat16 as float32, for p < k. k is a multiple of eight.
+// ZipBF16 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
+// row i (a bfloat16 as float32), for p < k. k is a multiple of eight.
 //
 //go:noescape
 func ZipBF16(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayBF16 copies n columns of rows that are ld bytes apart to a panel r words wide:
-// dst[p*r+j] is element j of row p, a bfloat16 as float32, for p < k and j < n. n is a multiple of eight.
+// LayBF16 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// element j of row p (a bfloat16 as float32),
+// for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
 func LayBF16(k int, n int, dst *uint32, r int, src *byte, ld int)
 
-// NarrowBF16 rounds m rows of n elements, to nearest with ties to even: src's are lds elements apart,
-// dst's ldd. n is a multiple of eight.
+// NarrowBF16 rounds m rows of n elements to nearest, ties to even. Rows of src are lds elements
+// apart, rows of dst ldd. n is a multiple of eight.
 //
 //go:noescape
 func NarrowBF16(m int, n int, dst *uint16, ldd int, src *float32, lds int)
 
-// AddOldBF16 adds beta times m rows of n elements, lds elements apart, to sums that are ldd elements apart.
-// Products are rounded before they are added. n is a multiple of eight.
+// AddOldBF16 adds beta times m rows of n elements of src to dst and rounds each product before
+// it adds it. Rows of src are lds elements apart, rows of dst ldd. n is a multiple of eight.
 //
 //go:noescape
 func AddOldBF16(m int, n int, dst *float32, ldd int, src *uint16, lds int, beta float32)
 
-// ZipBF16x2 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p
-// of row i, two bfloat16, for p < k. k is a multiple of eight.
+// ZipBF16x2 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
+// row i (two bfloat16), for p < k. k is a multiple of eight.
 //
 //go:noescape
 func ZipBF16x2(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayBF16x2 copies n columns of rows that are ld bytes apart to a panel r words wide:
-// dst[p*r+j] is elements j of the rows 2·p to 2·p+1, two bfloat16, for p < k and j < n. n is a multiple of eight.
+// LayBF16x2 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// elements j of rows 2·p to 2·p+1 (two bfloat16),
+// for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
 func LayBF16x2(k int, n int, dst *uint32, r int, src *byte, ld int)
 
-// ZipI8x4 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p
-// of row i, four int8, for p < k. k is a multiple of eight.
+// ZipI8x4 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
+// row i (four int8), for p < k. k is a multiple of eight.
 //
 //go:noescape
 func ZipI8x4(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayI8x4 copies n columns of rows that are ld bytes apart to a panel r words wide:
-// dst[p*r+j] is elements j of the rows 4·p to 4·p+3, four int8, for p < k and j < n. n is a multiple of eight.
+// LayI8x4 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// elements j of rows 4·p to 4·p+3 (four int8),
+// for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
 func LayI8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 
-// ZipU8x4 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p
-// of row i, four int8, 128 added to each, for p < k. k is a multiple of eight.
+// ZipU8x4 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
+// row i (four int8, 128 added to each), for p < k. k is a multiple of eight.
 //
 //go:noescape
 func ZipU8x4(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayU8x4 copies n columns of rows that are ld bytes apart to a panel r words wide:
-// dst[p*r+j] is elements j of the rows 4·p to 4·p+3, four int8, 128 added to each, for p < k and j < n. n is a multiple of eight.
+// LayU8x4 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// elements j of rows 4·p to 4·p+3 (four int8, 128 added to each),
+// for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
 func LayU8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 
-// ZipI8x2 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p
-// of row i, two int8, each as 16 bits, for p < k. k is a multiple of eight.
+// ZipI8x2 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
+// row i (two int8, each as 16 bits), for p < k. k is a multiple of eight.
 //
 //go:noescape
 func ZipI8x2(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayI8x2 copies n columns of rows that are ld bytes apart to a panel r words wide:
-// dst[p*r+j] is elements j of the rows 2·p to 2·p+1, two int8, each as 16 bits, for p < k and j < n. n is a multiple of eight.
+// LayI8x2 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// elements j of rows 2·p to 2·p+1 (two int8, each as 16 bits),
+// for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
 func LayI8x2(k int, n int, dst *uint32, r int, src *byte, ld int)
 
-// ZipF64 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+2*i] and the word
-// after it are element p of row i, the float64, for p < k. k is a multiple of four.
+// ZipF64 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+2*i] and the next
+// word are element p of row i (a float64), for p < k. k is a multiple of four.
 //
 //go:noescape
 func ZipF64(k int, dst *uint32, r int, src *byte, ld int)

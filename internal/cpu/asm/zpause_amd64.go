@@ -2,15 +2,15 @@
 
 package asm
 
-// Fence has what was stored around the caches be seen before any later store.
+// Fence orders earlier non-temporal stores before all later stores.
 func Fence()
 
-// Pause tells the core n ≥ 1 times that the thread waits for another one, and so
-// lasts n times some tens of nanoseconds.
+// Pause executes n ≥ 1 PAUSE instructions of some tens of nanoseconds each. Use it in loops that
+// wait for another thread.
 func Pause(n int)
 
-// FetchRows has m ≥ 1 rows of n ≥ 1 bytes, ld bytes apart, come to the L1 cache: they are to be
-// read soon, and need not be.
+// FetchRows prefetches m ≥ 1 rows of n ≥ 1 bytes, ld bytes apart, into the L1 cache. It reads
+// nothing and never faults.
 //
 //go:noescape
 func FetchRows(m int, n int, p *byte, ld int)

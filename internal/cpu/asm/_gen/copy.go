@@ -7,7 +7,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// writeCopy writes the copy of what is not read again here soon.
+// writeCopy writes CopyLines.
 func writeCopy(dir string) error {
 	const line, vector = 64, 32
 	c := build.NewContext()
@@ -15,9 +15,9 @@ func writeCopy(dir string) error {
 	c.Attributes(attr.NOSPLIT)
 	c.SignatureExpr("func(dst, src *byte, next uintptr, lines int)")
 	c.Pragma("noescape")
-	c.Doc("CopyLines copies lines ≥ 1 times [Line] bytes around the caches, with AVX2: dst starts at a multiple of",
-		"[Line]. As many lines from next on are fetched meanwhile: they are to be copied next, and need not be.",
-		"Before others are told of the copy there is a [Fence].")
+	c.Doc("CopyLines copies lines ≥ 1 times [Line] bytes with non-temporal AVX2 stores. dst is a multiple",
+		"of [Line]. It also prefetches as many lines from next on, which the caller should copy next.",
+		"A [Fence] must follow before another thread learns of the copy.")
 	dst, src := c.Load(c.Param("dst"), c.GP64()), c.Load(c.Param("src"), c.GP64())
 	next, lines := c.Load(c.Param("next"), c.GP64()), c.Load(c.Param("lines"), c.GP64())
 	at := func(base reg.Register, offset int) operand.Mem { return operand.Mem{Base: base, Disp: offset} }

@@ -12,15 +12,14 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// encoding is how the bytes of an instruction come about that Go's assembler has no name
-// for, as the manual writes it (Intel's, volume 2): VEX.128 or EVEX.512, the prefix, 0F38.W0
-// and the opcode.
+// encoding describes the encoding of an instruction that Go's assembler lacks, as in Intel's
+// manual, volume 2: VEX.128 or EVEX.512, the prefix, 0F38.W0 and the opcode.
 type encoding struct {
 	evex   bool
-	prefix byte // noPrefix …
+	prefix byte // noPrefix, prefixF3 or prefixF2
 	opcode byte
-	// fields says where each operand stands, in Go's order, the destination last: r and m
-	// are ModRM's register and register or memory, v is the prefix's vvvv.
+	// fields holds the position of each operand, in Go's order with the destination last: r and m
+	// are ModRM's register and register-or-memory fields, v is the prefix's vvvv.
 	fields string
 }
 
@@ -42,8 +41,8 @@ var encodings = map[string]encoding{
 	"TDPBSSD":     {false, prefixF2, 0x5e, "vmr"},
 }
 
-// unnamed appends an instruction of the table above. A tile is its number, an operand.U8.
-func unnamed(name string) instruction {
+// encoded returns an instruction of the table above. A tile operand is its number, an operand.U8.
+func encoded(name string) instruction {
 	return func(c *build.Context, ops ...operand.Op) {
 		i := &ir.Instruction{Opcode: name, Operands: ops, Inputs: ops}
 		if last := ops[max(len(ops)-1, 0):]; len(last) > 0 && isRegister(last[0]) {
@@ -55,7 +54,7 @@ func unnamed(name string) instruction {
 
 func isRegister(o operand.Op) bool { _, ok := o.(reg.Register); return ok }
 
-// encode puts the bytes in place of these instructions, once their registers are decided.
+// encode replaces these instructions by their bytes once registers are allocated.
 var encode = pass.InstructionPass(func(i *ir.Instruction) error {
 	e, ok := encodings[i.Opcode]
 	if !ok {
@@ -69,11 +68,11 @@ var encode = pass.InstructionPass(func(i *ir.Instruction) error {
 		}
 	}
 	i.Opcode = strings.TrimSpace(fmt.Sprintf("%s // %s %s", directives(e.bytes(i.Operands)), i.Opcode, strings.Join(names, ", ")))
-	i.Operands = nil // they are in the text
+	i.Operands = nil // the text contains them
 	return nil
 })
 
-// directives are bytes as the assembler takes them.
+// directives returns the assembler directives for bytes.
 func directives(b []byte) string {
 	var all []string
 	for len(b) > 0 {
@@ -89,9 +88,9 @@ func directives(b []byte) string {
 	return strings.Join(all, "; ")
 }
 
-// bytes is the instruction with these operands.
+// bytes returns the encoding of the instruction with the given operands.
 func (e encoding) bytes(ops []operand.Op) []byte {
-	var number = map[byte]byte{} // of the register in a field; what has none is 0
+	var number = map[byte]byte{} // register number by field; 0 for an unused field
 	var at *operand.Mem
 	for i, o := range ops {
 		if m, ok := o.(operand.Mem); ok {
@@ -111,7 +110,7 @@ func (e encoding) bytes(ops []operand.Op) []byte {
 		x, b = index>>3, base>>3
 		tail = append([]byte{e.opcode}, memory(r, base, index, at.Scale, at.Disp)...)
 	}
-	// What is beyond three bits of a number stands in the prefix, inverted.
+	// Register number bits above the third are stored in the prefix, inverted.
 	not := func(n byte, shift int) byte { return (^n & 1) << shift }
 	p0 := not(r>>3, 7) | not(x, 6) | not(b, 5) | 2 // 0F38
 	p1 := ^v&15<<3 | e.prefix
@@ -121,13 +120,13 @@ func (e encoding) bytes(ops []operand.Op) []byte {
 	return append([]byte{0xc4, p0, p1}, tail...)
 }
 
-// noIndex is the number, rsp's, that stands in an address for no index.
+// noIndex is rsp's number, which encodes an address without an index.
 const noIndex = 4
 
-// memory is the address base + index·scale + disp: ModRM, SIB and the displacement.
+// memory returns ModRM, SIB and displacement of the address base + index·scale + disp.
 func memory(r, base, index, scale byte, disp int) []byte {
 	sib := byte(log2(int(max(scale, 1))))<<6 | index&7<<3 | base&7
-	const direct = 5 // base rbp or r13 with no displacement stands for something else
+	const direct = 5 // without a displacement, rbp and r13 as base have another meaning
 	switch {
 	case disp == 0 && base&7 != direct:
 		return []byte{r&7<<3 | 4, sib}
@@ -137,7 +136,7 @@ func memory(r, base, index, scale byte, disp int) []byte {
 	return binary.LittleEndian.AppendUint32([]byte{0x80 | r&7<<3 | 4, sib}, uint32(disp))
 }
 
-// registerNumber is the processor's number of a register or a tile.
+// registerNumber returns the hardware number of a register or a tile.
 func registerNumber(o operand.Op) byte {
 	if n, ok := o.(operand.U8); ok {
 		return byte(n)

@@ -8,8 +8,7 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// TestEncode compares with what LLVM's assembler makes of the same instructions, its order
-// of operands being Go's:
+// TestEncode compares encodings with those of LLVM's assembler, whose operand order is Go's:
 //
 //	llvm-mc -show-encoding -mattr=+amx-tile,+amx-int8,+amx-bf16,+avx512bf16
 func TestEncode(t *testing.T) {
@@ -33,7 +32,7 @@ func TestEncode(t *testing.T) {
 		{"VDPBF16PS", []operand.Op{reg.Z1, reg.Z2, reg.Z28}, []byte{0x62, 0x62, 0x6e, 0x48, 0x52, 0xe1}},
 	} {
 		if got := encodings[test.name].bytes(test.ops); !bytes.Equal(got, test.want) {
-			t.Errorf("%s %v is % x, want % x", test.name, test.ops, got, test.want)
+			t.Errorf("%s %v = % x, want % x", test.name, test.ops, got, test.want)
 		}
 	}
 }

@@ -7,18 +7,18 @@ import (
 	"github.com/mmcloughlin/avo/operand"
 )
 
-// int8 is multiplied several values of K at a time: what a panel holds are words of
-// 32 bits, each with that many values of a row of A or a column of B.
+// Kernels for int8 multiply several values of K at a time: a panel holds 32-bit words, each with
+// that many values of a row of A or a column of B.
 //
-// quads are four bytes, those of A with 128 added, as VPDPBUSD multiplies unsigned
-// bytes by signed ones. Sums then start from what that adds to them, −128·Σb, which is
-// the first row of B's panel. pairs are two values of 16 bits. Neither saturates: a
-// product of quads fits 16 bits, a sum of two products of pairs 32, and sums wrap.
+// quads are four bytes. Those of A have 128 added, because VPDPBUSD multiplies unsigned bytes by
+// signed ones. The sums therefore start from the compensation −128·Σb, which is the first row of
+// B's panel. pairs are two 16-bit values. Neither saturates: a product of quads fits 16 bits, and a
+// sum of two products of pairs fits 32. The sums wrap.
 var (
 	quads = integer("I8", 4, "b[j]", "dot4", "(p+1)*NR+j", (*build.Context).VPDPBUSD,
-		"dot4 adds the products of the four bytes of a, unsigned, and those of b, signed, to the sum.")
+		"dot4 adds the products of the four bytes of a (unsigned) and b (signed) to the sum.")
 	pairs = integer("I8", 2, "0", "dot2", "p*NR+j", multiplyPairs,
-		"dot2 adds the products of the two 16-bit halves of a and b, signed, to the sum.")
+		"dot2 adds the products of the two 16-bit halves of a and b (signed) to the sum.")
 
 	vnni = func() isa { v := avx512; v.name = "VNNI"; return v }()
 )
@@ -37,8 +37,8 @@ func integer(name string, group int, start, step, panel string, dot instruction,
 			g.CMPL(at, operand.Imm(0))
 			g.JEQ(operand.LabelRef(label))
 		},
-		group: group, starts: start != "0",
-		words: words{start: start, step: step, update: "alpha*sum + beta*c[i*ldc+j]", panel: panel, more: []string{"", more}},
+		group: group, compensates: start != "0",
+		words: docWords{start: start, step: step, update: "alpha*sum + beta*c[i*ldc+j]", panel: panel, notes: []string{"", more}},
 	}
 }
 
@@ -60,12 +60,12 @@ func moveWords(c *build.Context, ops ...operand.Op) {
 	c.VMOVDQU32(ops...)
 }
 
-// start writes the function that computes what sums start from.
-func (g *generator) start() {
+// compensation writes the function that computes the first row of a panel of B.
+func (g *generator) compensation() {
 	name := "Start" + g.suffix()
 	g.function(name, "k int, b *T",
-		fmt.Sprintf("%s sets the first row of a panel of B, b[0] … b[%d], to -128 times the sums of", name, g.nr-1),
-		"the bytes of each of its columns in the k rows below.")
+		fmt.Sprintf("%s sets the first row of a panel of B, b[0] … b[%d], to -128 times the sum of", name, g.nr-1),
+		"the bytes of each column in the k rows below it.")
 	k, b := g.param("k"), g.param("b")
 	at := func(v int) operand.Mem { return operand.Mem{Base: b, Disp: v * g.vectorBytes} }
 	first := g.GP64()

@@ -7,12 +7,12 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// instruction appends an instruction to the function being written; operands
-// are in Go's order, the destination last.
+// instruction appends an instruction to the current function. Its operands are in Go's order, the
+// destination last.
 type instruction func(c *build.Context, ops ...operand.Op)
 
-// element is an element type and its forms of the instructions used. What the
-// kernels of floating-point types call fma may take several values of a step at once.
+// element is an element type with the instructions for it. An fma may multiply several values of a
+// step at once.
 type element struct {
 	name, goType string
 	size         int // bytes
@@ -21,27 +21,27 @@ type element struct {
 	add, max, moveScalar      instruction
 	*maths                    // nil for integers
 	moveZ, maskMove           func(c *build.Context, src, mask, dst operand.Op)
-	stream                    func(c *build.Context, src, dst operand.Op) // stores around the caches
+	stream                    func(c *build.Context, src, dst operand.Op) // non-temporal store
 
-	// addScaled adds alpha·sum to t; sum is lost.
+	// addScaled adds alpha·sum to t. It overwrites sum.
 	addScaled func(c *build.Context, alpha, sum, t operand.Op)
-	// jumpIfZero goes to a label where the scalar at an address is zero.
+	// jumpIfZero jumps to a label if the scalar at an address is zero.
 	jumpIfZero func(g *generator, at operand.Mem, label string)
 
-	group  int    // values of K that a step multiplies at once
-	starts bool   // whether sums start from the first row of B's panel, not from zero
-	tiles  string // the instruction that multiplies AMX's tiles, if that is what multiplies
-	words  words
+	group       int    // values of K that a step multiplies at once
+	compensates bool   // whether panels of B start with a row of compensation, from which the sums start
+	tiles       string // the instruction that multiplies AMX tiles; empty for vectors
+	words       docWords
 }
 
-// words are what a micro-kernel's doc comment says of an element type.
-type words struct {
+// docWords are the parts of a micro-kernel's doc comment that depend on the element type.
+type docWords struct {
 	start, step, update string
-	panel               string   // where a panel of B has its element
-	more                []string // below the loop
+	panel               string   // the index of an element in a panel of B
+	notes               []string // lines below the loop
 }
 
-var floatWords = words{start: "0", step: "fma", update: "fma(alpha, sum, beta*c[i*ldc+j])", panel: "p*NR+j"}
+var floatWords = docWords{start: "0", step: "fma", update: "fma(alpha, sum, beta*c[i*ldc+j])", panel: "p*NR+j"}
 
 var (
 	f32 = element{
@@ -66,8 +66,8 @@ func scaledByFMA(fma instruction) func(c *build.Context, alpha, sum, t operand.O
 	return func(c *build.Context, alpha, sum, t operand.Op) { fma(c, alpha, sum, t) }
 }
 
-// jumpIfZeroFloat: −0 equals zero too; a NaN, which compares as equal with the parity
-// flag set, does not.
+// jumpIfZeroFloat returns a jumpIfZero for floating-point numbers. −0 counts as zero. A NaN does
+// not: it compares as equal but sets the parity flag.
 func jumpIfZeroFloat(compare func(c *build.Context, x, y operand.Op)) func(g *generator, at operand.Mem, label string) {
 	return func(g *generator, at operand.Mem, label string) {
 		zero, not := g.XMM(), label+"_not"
@@ -79,28 +79,27 @@ func jumpIfZeroFloat(compare func(c *build.Context, x, y operand.Op)) func(g *ge
 	}
 }
 
-// isa is an instruction set: its vectors, and how it moves only the first
-// elements of one. Elements left out are not touched, not even where their page
-// is unmapped, and read as zero.
+// isa is an instruction set: its vectors, and its masked loads and stores of the first elements of
+// a vector. Elements outside the mask are not accessed, even on an unmapped page, and load as zero.
 type isa struct {
 	name        string
 	vectorBytes int
-	registers   int // that hold a vector
+	registers   int // number of vector registers
 	vector      func(*build.Context) reg.VecVirtual
-	// fetchB says to fetch panels of B ahead: one as wide as two of the vectors,
-	// times the usual 256 steps, does not stay in an L1 of 32 KiB.
+	// fetchB enables prefetching of panels of B. A panel as wide as two 512-bit vectors, with the
+	// usual 256 steps, does not stay in an L1 of 32 KiB.
 	fetchB bool
-	// abreast is how many rows an activation is computed of at once, as many as there are
-	// registers for, and light how many of them are finished otherwise.
-	abreast, light int
+	// activationRows is the number of rows that an activation processes at once, as many as there
+	// are registers for. lightRows is the number for all other epilogue functions.
+	activationRows, lightRows int
 
-	mask  func(g *generator, count reg.GPVirtual) reg.Register // of the first count elements; count is lost
+	mask  func(g *generator, count reg.GPVirtual) reg.Register // selects the first count elements; overwrites count
 	load  func(g *generator, src operand.Mem, mask, dst reg.Register)
 	store func(g *generator, src, mask reg.Register, dst operand.Mem)
 }
 
 var avx512 = isa{
-	name: "AVX512", vectorBytes: 64, registers: 32, vector: (*build.Context).ZMM, fetchB: true, abreast: 4, light: 8,
+	name: "AVX512", vectorBytes: 64, registers: 32, vector: (*build.Context).ZMM, fetchB: true, activationRows: 4, lightRows: 8,
 	mask: func(g *generator, count reg.GPVirtual) reg.Register {
 		bits, mask := g.GP64(), g.K()
 		g.MOVQ(count, reg.RCX)
@@ -115,7 +114,7 @@ var avx512 = isa{
 }
 
 var avx2 = isa{
-	name: "AVX2", vectorBytes: 32, registers: 16, vector: (*build.Context).YMM, abreast: 1, light: 4,
+	name: "AVX2", vectorBytes: 32, registers: 16, vector: (*build.Context).YMM, activationRows: 1, lightRows: 4,
 	mask: func(g *generator, count reg.GPVirtual) reg.Register {
 		window, mask := g.GP64(), g.YMM()
 		g.LEAQ(g.maskTable().Offset(32), window)
@@ -127,8 +126,8 @@ var avx2 = isa{
 	store: func(g *generator, src, mask reg.Register, dst operand.Mem) { g.maskMove(g.Context, src, mask, dst) },
 }
 
-// maskTable is a vector of ones followed by one of zeros: what is loaded n
-// elements before its middle selects the first n.
+// maskTable returns a vector of ones followed by a vector of zeros. A load n elements before its
+// middle selects the first n.
 func (g *generator) maskTable() operand.Mem {
 	if g.masks.Base == nil {
 		g.masks = g.StaticGlobal("masks")

@@ -20,13 +20,13 @@ type generator struct {
 	constants map[uint64]operand.Mem
 }
 
-// A body is a micro-kernel for the tiles of one kind of width. Only the last
-// vector of a row can be partial, so one mask is enough.
+// body is a micro-kernel for tiles of one range of widths. Only the last vector of a row can be
+// partial, so one mask is enough.
 type body struct {
 	name    string
-	vectors int  // in a row of the tile
-	partial bool // whether n may end within the last of them
-	sets    int  // of sums, over which steps of k take turns; a power of two
+	vectors int  // per row of the tile
+	partial bool // whether n may end within the last vector
+	sets    int  // of sums, used by steps of k in turn; a power of two
 }
 
 var (
@@ -35,8 +35,9 @@ var (
 	narrow = body{"narrow", 1, true, 1}
 )
 
-// deepened returns b with enough sets of sums to keep the units busy in a tile of that many rows.
-func (b body) deepened(rows int) body {
+// withSets returns b with enough sets of sums to hide the latency of the FMA in a tile of that many
+// rows.
+func (b body) withSets(rows int) body {
 	b.sets = setsFor(rows * b.vectors)
 	return b
 }
@@ -44,8 +45,8 @@ func (b body) deepened(rows int) body {
 // unroll returns the number of steps of k in b's main loop.
 func (b body) unroll() int { return max(minUnroll, b.sets) }
 
-// bodies writes a micro-kernel of the given rows: a choice by n, then each of the bodies, wide,
-// narrow and whole. With limitRows only the first m rows of C are stored.
+// bodies writes a micro-kernel of the given rows: a branch on n, then the given bodies. With
+// limitRows it stores only the first m rows of C.
 func (g *generator) bodies(rows int, open func(rows int) operands, limitRows bool, bodies ...body) {
 	n := g.param("n")
 	g.CMPQ(n, operand.I32(g.nr))
@@ -69,11 +70,10 @@ func (g *generator) bodies(rows int, open func(rows int) operands, limitRows boo
 	}
 }
 
-// sumOverK writes the loop over k and returns the sums, one register for each
-// vector of the tile.
+// sumOverK writes the loop over k and returns the sums, one register for each vector of the tile.
 func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register) [][]reg.Register {
 	g.Comment(fmt.Sprintf("%d×%d sums.", rows, b.vectors*g.lanes()))
-	sets := make([][]reg.Register, b.sets) // of each set, vector v of row i at i*b.vectors+v
+	sets := make([][]reg.Register, b.sets) // vector v of row i is at i*b.vectors+v of each set
 	for u := range sets {
 		sets[u] = g.vectors(rows * b.vectors)
 		for at, sum := range sets[u] {
@@ -85,7 +85,7 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 		}
 	}
 	if from.start != nil {
-		from.begin()
+		from.skipHeader()
 	}
 	row := g.vectors(b.vectors)
 	elem := g.vector(g.Context)
@@ -149,7 +149,7 @@ func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, li
 	}
 	overwrite, done := b.name+"_overwrite", b.name+"_done"
 
-	// rowsOfC ends at row m: as the rows are unrolled, by a jump out of them.
+	// rowsOfC stops at row m. The rows are unrolled, so it jumps out of them.
 	rowsOfC := func(update func(sum reg.Register, v int, at operand.Mem)) {
 		g.rowsOfC(sums, c, ldc, update, func() {
 			if limitRows {
@@ -180,7 +180,7 @@ func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, li
 	g.Label(done)
 }
 
-// streamC writes α·sums to the tile, around the caches.
+// streamC writes α·sums to the tile with non-temporal stores.
 func (g *generator) streamC(sums [][]reg.Register) {
 	alpha := g.vector(g.Context)
 	g.broadcast(g.Context, g.address("alpha"), alpha)
@@ -190,7 +190,7 @@ func (g *generator) streamC(sums [][]reg.Register) {
 	}, func() {})
 }
 
-// rowsOfC goes through the vectors of the tile at c, and calls next between its rows.
+// rowsOfC calls update for each vector of the tile at c, and next between two rows.
 func (g *generator) rowsOfC(sums [][]reg.Register, c, ldc reg.Register, update func(sum reg.Register, v int, at operand.Mem), next func()) {
 	for i := range sums {
 		for v, sum := range sums[i] {
@@ -203,9 +203,9 @@ func (g *generator) rowsOfC(sums [][]reg.Register, c, ldc reg.Register, update f
 	}
 }
 
-// fetchTile returns what asks for one row of C's tile each time, so that all have arrived
-// when the sums are done, without holding up the operands: there are some ten misses at a
-// time. After the last row it begins again. Rows beyond m are asked for too: a prefetch
+// fetchTile returns a function that prefetches one row of C's tile per call and starts over after
+// the last row. The tile has then arrived when the sums are done, without delaying the operands: a
+// core has about ten outstanding misses. Prefetching rows beyond m is harmless, because a prefetch
 // never faults.
 func (g *generator) fetchTile() func() { return g.fetchTileAt(g.param("c"), g.stride("ldc")) }
 
@@ -222,7 +222,7 @@ func (g *generator) fetchTileAt(c, ldc reg.Register) func() {
 	}
 }
 
-// prefetchC asks for all of the lines of C's tile at once.
+// prefetchC prefetches all lines of C's tile at once.
 func (g *generator) prefetchC() {
 	c, ldc := g.param("c"), g.stride("ldc")
 	for i := range g.mr {
@@ -233,7 +233,8 @@ func (g *generator) prefetchC() {
 	}
 }
 
-// fetchRowOfC asks for a row of C's tile. One that begins within a line ends in one more.
+// fetchRowOfC prefetches a row of C's tile. A row that does not start on a cache line spans one
+// more.
 func (g *generator) fetchRowOfC(at reg.Register) {
 	width := g.nr * g.size
 	for line := 0; line < width; line += lineBytes {
@@ -242,15 +243,15 @@ func (g *generator) fetchRowOfC(at reg.Register) {
 	g.PREFETCHT0(operand.Mem{Base: at, Disp: width - 1})
 }
 
-// peak writes a loop that does nothing but multiply and add in registers.
+// peak writes a loop of multiply-adds on registers only.
 func (g *generator) peak() {
 	chains := 16 // more than two units with a latency of five cycles keep in flight
 	if g.goType == pairs.goType && g.group == pairs.group {
-		chains = 12 // products take a register too
+		chains = 12 // each product takes a register too
 	}
 	name := "Peak" + g.suffix()
 	g.function(name, "n int",
-		fmt.Sprintf("%s runs n times %d independent vector multiply-adds, %d operations, in registers only.", name, chains, chains*g.lanes()*g.group*2))
+		fmt.Sprintf("%s runs n rounds of %d independent vector FMAs (%d operations) on registers.", name, chains, chains*g.lanes()*g.group*2))
 	sums := g.vectors(chains)
 	for _, sum := range sums {
 		g.zero(sum)
@@ -264,7 +265,7 @@ func (g *generator) peak() {
 	g.RET()
 }
 
-// loop repeats the body count times, not at all for zero; count is lost.
+// loop repeats the body count times, possibly zero times. It overwrites count.
 func (g *generator) loop(name string, count reg.Register, body func()) {
 	g.TESTQ(count, count)
 	g.JZ(operand.LabelRef(name + "_end"))
@@ -275,7 +276,7 @@ func (g *generator) loop(name string, count reg.Register, body func()) {
 	g.Label(name + "_end")
 }
 
-// loadVector loads vector v of a row, the last one masked if need be.
+// loadVector loads vector v of a row, with the mask if it is partial.
 func (g *generator) loadVector(b body, src operand.Mem, v int, maskTail bool, mask, dst reg.Register) {
 	if maskTail && b.partial && v == b.vectors-1 {
 		g.load(g, src, mask, dst)
@@ -284,7 +285,7 @@ func (g *generator) loadVector(b body, src operand.Mem, v int, maskTail bool, ma
 	g.move(g.Context, src, dst)
 }
 
-// storeVector stores vector v of a row, the last one masked if need be.
+// storeVector stores vector v of a row, with the mask if it is partial.
 func (g *generator) storeVector(b body, src reg.Register, v int, mask reg.Register, dst operand.Mem) {
 	if b.partial && v == b.vectors-1 {
 		g.store(g, src, mask, dst)
@@ -293,7 +294,7 @@ func (g *generator) storeVector(b body, src reg.Register, v int, mask reg.Regist
 	g.move(g.Context, src, dst)
 }
 
-// lanes is the number of elements of a vector.
+// lanes returns the number of elements in a vector.
 func (g *generator) lanes() int { return g.vectorBytes / g.size }
 
 func (g *generator) vectors(count int) []reg.Register {
@@ -314,18 +315,18 @@ func (g *generator) param(name string) reg.GPVirtual {
 	return r
 }
 
-// stride loads a parameter that counts elements, as bytes.
+// stride loads a parameter that counts elements and converts it to bytes.
 func (g *generator) stride(name string) reg.GPVirtual {
 	r := g.param(name)
 	g.SHLQ(operand.U8(log2(g.size)), r)
 	return r
 }
 
-// address is where a parameter lies in the frame.
+// address returns the address of a parameter in the frame.
 func (g *generator) address(name string) operand.Mem {
 	at, err := g.Param(name).Resolve()
 	if err != nil {
-		panic(err) // the name is not one of this function's parameters
+		panic(err) // the function has no parameter of that name
 	}
 	return at.Addr
 }

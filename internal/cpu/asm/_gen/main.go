@@ -1,20 +1,19 @@
-// Command _gen writes the micro-kernels of package asm into the folder above: for
-// each instruction set and element type of its table one assembly file and one
-// file of Go stubs.
+// Command _gen writes the micro-kernels of package asm into the parent directory: an assembly file
+// and a file of Go stubs for each instruction set and element type in its table.
 //
-//	main.go     the table, and what is written for each of its rows
-//	isa.go      what the instruction sets and the element types differ in
-//	kernel.go   the micro-kernels: the loop over k, then C's tile
-//	stream.go   the kernels for products that are bound by memory
-//	integer.go  what int8 differs in
-//	bfloat.go   what bfloat16 differs in where the processor multiplies it
+//	main.go     the table, and the functions written for each of its rows
+//	isa.go      the instruction sets and the element types
+//	kernel.go   the micro-kernels: the loop over k, then the update of C
+//	stream.go   the kernels for products bound by memory
+//	integer.go  the int8 element types
+//	bfloat.go   bfloat16 for CPUs that multiply it
 //	tiles.go    the micro-kernels for AMX
-//	encode.go   the instructions that Go's assembler does not know
-//	finish.go   what is done to a tile of C before it leaves the cache
-//	narrow.go   what a C of 16 bits needs of that
-//	pack.go     the copies into panels, conversions included
-//	copy.go     the copy around the caches
-//	operands.go where a micro-kernel finds A and B: packed panels or matrices
+//	encode.go   the instructions that Go's assembler lacks
+//	epilogue.go the epilogue functions for a tile of C in the cache
+//	narrow.go   the conversions to and from a C of 16-bit elements
+//	pack.go     the copies into panels, with conversions
+//	copy.go     the copy with non-temporal stores
+//	operands.go the addresses of A and B: packed panels or matrices
 package main
 
 import (
@@ -34,27 +33,27 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// variant is one instruction set multiplying one element type.
+// variant is an instruction set that multiplies one element type.
 type variant struct {
 	isa
 	element
 	mr, nr int // the tile of C; nr is two vectors
 }
 
-// The tiles: two vectors wide, and as many rows as the registers have room for sums: 12
-// of 16 (2 of B, 1 of A, 1 mask), 24 of 32. What a step loads from the caches is the less
-// for each operation the higher a tile is; more than 12 rows leave more of a tile unused
-// at the lower edge than that brings.
+// The tiles are two vectors wide and as high as the accumulator registers allow: 12 of the 16
+// registers of AVX2 (2 more hold B, 1 A, 1 the mask) and 24 of the 32 of AVX-512. A higher tile
+// loads less from the caches per operation. Beyond 12 rows this gains less than the unused part of
+// tiles at the lower edge of C loses.
 var variants = []variant{
 	{avx512, f32, 12, 32},
 	{avx512, f64, 12, 16},
 	{avx2, f32, 6, 16},
 	{avx2, f64, 6, 8},
 	{vnni, quads, 8, 32},
-	{avx2, pairs, 4, 16}, // a product and a sum are two instructions, with a register between them
+	{avx2, pairs, 4, 16}, // a product and a sum take two instructions and a register between them
 	{avx512, bf16, 12, 32},
-	{amx, tiled(quads, "TDPBSSD", signedQuads), 32, 32},
-	{amx, tiled(bf16, "TDPBF16PS", separateSums), 32, 32},
+	{amx, tiled(quads, "TDPBSSD", int8TileDoc), 32, 32},
+	{amx, tiled(bf16, "TDPBF16PS", bf16TileDoc), 32, 32},
 }
 
 func main() {
@@ -71,20 +70,20 @@ func main() {
 	}
 }
 
-// writePause writes the functions that are not for a variant.
+// writePause writes Fence, Pause and FetchRows, which do not depend on the variant.
 func writePause(dir string) error {
 	c := build.NewContext()
 	c.Function("Fence")
 	c.Attributes(attr.NOSPLIT)
-	c.Doc("Fence has what was stored around the caches be seen before any later store.")
+	c.Doc("Fence orders earlier non-temporal stores before all later stores.")
 	c.SignatureExpr("func()")
 	c.SFENCE()
 	c.RET()
 
 	c.Function("Pause")
 	c.Attributes(attr.NOSPLIT)
-	c.Doc("Pause tells the core n ≥ 1 times that the thread waits for another one, and so",
-		"lasts n times some tens of nanoseconds.")
+	c.Doc("Pause executes n ≥ 1 PAUSE instructions of some tens of nanoseconds each. Use it in loops that",
+		"wait for another thread.")
 	c.SignatureExpr("func(n int)")
 	n := c.Load(c.Param("n"), c.GP64())
 	c.Label("again")
@@ -95,8 +94,8 @@ func writePause(dir string) error {
 
 	c.Function("FetchRows")
 	c.Attributes(attr.NOSPLIT)
-	c.Doc("FetchRows has m ≥ 1 rows of n ≥ 1 bytes, ld bytes apart, come to the L1 cache: they are to be",
-		"read soon, and need not be.")
+	c.Doc("FetchRows prefetches m ≥ 1 rows of n ≥ 1 bytes, ld bytes apart, into the L1 cache. It reads",
+		"nothing and never faults.")
 	c.SignatureExpr("func(m, n int, p *byte, ld int)")
 	c.Pragma("noescape")
 	m, last, p, ld := param(c, "m"), param(c, "n"), param(c, "p"), param(c, "ld")
@@ -108,7 +107,7 @@ func writePause(dir string) error {
 	c.PREFETCHT0(operand.Mem{Base: p, Index: at, Scale: 1})
 	c.SUBQ(operand.I32(lineBytes), at)
 	c.JGE(operand.LabelRef("line"))
-	c.PREFETCHT0(operand.Mem{Base: p}) // a row may begin in a line of its own
+	c.PREFETCHT0(operand.Mem{Base: p}) // the end of a row that spans one more line
 	c.ADDQ(ld, p)
 	c.DECQ(m)
 	c.JNZ(operand.LabelRef("row"))
@@ -116,7 +115,7 @@ func writePause(dir string) error {
 	return write(dir, "zpause_amd64", c)
 }
 
-// suffix is what the names of v's functions end in.
+// suffix returns the suffix of the names of v's functions.
 func (v variant) suffix() string { return v.element.name + v.isa.name }
 
 func (v variant) write(dir string) error {
@@ -125,16 +124,16 @@ func (v variant) write(dir string) error {
 	return write(dir, "z"+strings.ToLower(v.suffix())+"_amd64", g.Context)
 }
 
-// functions writes what there is of a variant.
+// functions writes all functions of a variant.
 func (g *generator) functions() {
 	if g.tiles != "" {
 		g.packedTiles()
-		g.peakOfTiles()
+		g.peakTiles()
 		return
 	}
 	g.packed()
 	if g.goType == "float32" && g.group == 1 {
-		for _, f := range forms {
+		for _, f := range packers {
 			if halves[f.name] != nil {
 				g.packedHalves(f)
 			}
@@ -144,30 +143,30 @@ func (g *generator) functions() {
 		for rows := 1; rows <= g.mr; rows++ {
 			g.direct(rows)
 		}
-		for rows := 1; rows <= g.deeps(); rows++ {
+		for rows := 1; rows <= g.maxDeepRows(); rows++ {
 			g.deep(rows)
 		}
-		g.copying()
-		g.streaming()
-		for _, shape := range g.updates() {
+		g.copyKernel()
+		g.streamKernel()
+		for _, shape := range g.updateShapes() {
 			g.update(shape[0], shape[1])
 		}
 		for rows := 1; rows <= maxDotRows; rows++ {
-			for count := 1; count <= g.dots(); count++ {
+			for count := 1; count <= g.maxDotCols(); count++ {
 				g.dot(rows, count)
 			}
 		}
 	}
-	if g.starts {
-		g.start()
+	if g.compensates {
+		g.compensation()
 	}
 	g.peak()
-	if g.goType != "float32" || g.group == 1 { // else sums are finished as those of float32 are
-		g.finishers()
+	if g.goType != "float32" || g.group == 1 { // other variants with float32 sums share the functions of float32
+		g.epilogueFuncs()
 	}
 }
 
-// write writes a context's functions and their stubs as dir/name.s and dir/name.go.
+// write writes a context's functions to dir/name.s and their stubs to dir/name.go.
 func write(dir, name string, c *build.Context) error {
 	file, err := c.Result()
 	if err != nil {
@@ -188,8 +187,8 @@ func write(dir, name string, c *build.Context) error {
 		if err != nil {
 			return err
 		}
-		if avx512 := with32.MatchString(name); !avx512 && beyond15.Match(text) {
-			return fmt.Errorf("%s: a register that only AVX-512 has: too many are in use at once", name)
+		if avx512 := hasAVX512.MatchString(name); !avx512 && avx512Only.Match(text) {
+			return fmt.Errorf("%s uses a register that only AVX-512 has: want at most 16 live vector registers", name)
 		}
 		if err := os.WriteFile(filepath.Join(dir, name+out.ext), text, 0o644); err != nil {
 			return err
@@ -198,14 +197,15 @@ func write(dir, name string, c *build.Context) error {
 	return nil
 }
 
-// with32 are the files of instruction sets that have AVX-512.
-var with32 = regexp.MustCompile(`avx512|vnni|amx`)
+// hasAVX512 matches the names of files whose instruction sets include AVX-512.
+var hasAVX512 = regexp.MustCompile(`avx512|vnni|amx`)
 
-// beyond15 is a vector register that AVX2 does not have. Avo takes them as they come.
-var beyond15 = regexp.MustCompile(`\b[XY](1[6-9]|2[0-9]|3[01])\b`)
+// avx512Only matches vector registers that AVX2 lacks. Avo allocates registers beyond 15 if it
+// needs them.
+var avx512Only = regexp.MustCompile(`\b[XY](1[6-9]|2[0-9]|3[01])\b`)
 
-// function opens a function of v whose parameters are written with T for the
-// element type. Nothing it is given escapes, and none of them calls another.
+// function starts a function of v. T in params stands for the element type. Its arguments do not
+// escape, and it calls no other function.
 func (g *generator) function(name, params string, doc ...string) {
 	g.Function(name)
 	g.Attributes(attr.NOSPLIT)
@@ -218,45 +218,45 @@ func (g *generator) function(name, params string, doc ...string) {
 func (g *generator) packed() {
 	name := "Packed" + g.suffix()
 	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
-		g.docLoop(name, "a part of a tile of C from packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p < k", "p*MR+i", g.words.panel)...)
+		g.docLoop(name, "m×n elements of C, m ≤ MR and n ≤ NR, from packed panels", "i < m", "p < k", "p*MR+i", g.words.panel)...)
 	g.bodies(g.mr, g.panels, true, wide, narrow, whole)
 }
 
-// packedHalves writes that for panels of B of 16 bits.
-func (g *generator) packedHalves(f form) {
+// packedHalves writes the micro-kernel for panels of B with 16-bit elements.
+func (g *generator) packedHalves(f packer) {
 	name := "Packed" + f.name + g.suffix()
 	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
-		append(g.docLoop(name, "a part of a tile of C from packed panels, for 1 ≤ m ≤ MR and 1 ≤ n ≤ NR", "i < m", "p < k", "p*MR+i", g.words.panel),
-			"", "The elements of b are of 16 bits: "+f.says+" each.")...)
+		append(g.docLoop(name, "m×n elements of C, m ≤ MR and n ≤ NR, from packed panels", "i < m", "p < k", "p*MR+i", g.words.panel),
+			"", "The elements of b are "+strings.Fields(f.desc)[1]+" and widened as they are loaded.")...)
 	g.bodies(g.mr, func(int) operands {
 		return g.panelsOf(2, func(b operand.Mem, dst reg.Register) { f.widen(g.Context, b, dst) })
 	}, true, wide, narrow, whole)
 }
 
-// direct writes the micro-kernel that reads rows of A and B where they are.
+// direct writes the micro-kernel that reads A and B as stored.
 func (g *generator) direct(rows int) {
 	name := fmt.Sprintf("Direct%sx%d", g.suffix(), rows)
 	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
-		g.docLoop(name, "a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ NR", fmt.Sprintf("i < %d", rows), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
+		g.docLoop(name, fmt.Sprintf("%d×n elements of C, n ≤ NR, from matrices", rows), fmt.Sprintf("i < %d", rows), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
 	if rows == g.mr {
 		g.prefetchC()
 	}
 	g.bodies(rows, g.matrices, false, wide, narrow, whole)
 }
 
-// deep writes direct for few rows and many steps of k, with several sets of sums.
+// deep writes a direct kernel for few rows and many steps of k, with several sets of sums.
 func (g *generator) deep(rows int) {
 	name := fmt.Sprintf("Deep%sx%d", g.suffix(), rows)
-	narrow, wide, whole := narrow.deepened(rows), wide.deepened(rows), whole.deepened(rows)
+	narrow, wide, whole := narrow.withSets(rows), wide.withSets(rows), whole.withSets(rows)
 	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
 		g.deepDoc(name, rows, narrow, wide)...)
 	g.bodies(rows, g.matrices, false, wide, narrow, whole)
 }
 
-// deepDoc is the doc comment of a deep kernel: the loop that it computes.
+// deepDoc returns the doc comment of a deep kernel: the loop that it computes.
 func (g *generator) deepDoc(name string, rows int, narrow, wide body) []string {
 	return []string{
-		fmt.Sprintf("%s computes a part of a tile of C from matrices, strides in elements, for 1 ≤ n ≤ %d:", name, g.nr),
+		fmt.Sprintf("%s computes %d×n elements of C, n ≤ %d, from matrices:", name, rows, g.nr),
 		"",
 		fmt.Sprintf("\tsets, unroll := %d, %d", narrow.sets, narrow.unroll()),
 		fmt.Sprintf("\tif n > %d {", g.lanes()),
@@ -287,15 +287,15 @@ func (g *generator) deepDoc(name string, rows int, narrow, wide body) []string {
 	}
 }
 
-// deeps returns up to how many rows deep kernels differ from direct ones.
-func (v variant) deeps() int { return min(v.mr, minChains-1) }
+// maxDeepRows returns the largest number of rows for which deep kernels differ from direct ones.
+func (v variant) maxDeepRows() int { return min(v.mr, minChains-1) }
 
-// copying writes the micro-kernel that copies what it reads of B.
-func (g *generator) copying() {
+// copyKernel writes the micro-kernel that copies the rows of B that it reads.
+func (g *generator) copyKernel() {
 	name := "Copy" + g.suffix()
 	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
-		append(g.docLoop(name, "a tile of C with n = NR from matrices, strides in elements", fmt.Sprintf("i < %d", g.mr), "p < k", "i*rsa+p*csa", "p*ldb+j"),
-			"", fmt.Sprintf("and copies the rows of b: next[p*%d+j] = b[p*ldb+j].", g.nr))...)
+		append(g.docLoop(name, "an MR×NR tile of C (n = NR) from matrices", fmt.Sprintf("i < %d", g.mr), "p < k", "i*rsa+p*csa", "p*ldb+j"),
+			"", fmt.Sprintf("It also copies the rows of b: next[p*%d+j] = b[p*ldb+j].", g.nr))...)
 	from := g.matrices(g.mr)
 	from.fetchNext, from.copyTo = func() {}, g.param("next")
 	g.updateC(whole, g.sumOverK(whole, from, g.mr, nil), nil, false)
@@ -303,21 +303,21 @@ func (g *generator) copying() {
 	g.RET()
 }
 
-// streaming writes the micro-kernel whose tile goes around the caches.
-func (g *generator) streaming() {
+// streamKernel writes the micro-kernel that stores its tile with non-temporal stores.
+func (g *generator) streamKernel() {
 	name := "Stream" + g.suffix()
 	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
-		g.docLoop(name, "a whole tile of C, with n = NR and beta = 0, from matrices, strides in elements", fmt.Sprintf("i < %d", g.mr), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
+		g.docLoop(name, "an MR×NR tile of C (n = NR, beta = 0) from matrices", fmt.Sprintf("i < %d", g.mr), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
 	from := g.matrices(g.mr)
-	// What is to come: k is small, and it would be beyond B's end.
+	// No prefetches: k is small, and they would be beyond the end of B.
 	from.fetch, from.fetchNext = func(int, int) {}, func() {}
 	g.streamC(g.sumOverK(whole, from, g.mr, nil))
 	g.VZEROUPPER()
 	g.RET()
 }
 
-// docLoop is the doc comment of a micro-kernel: the loop that it computes. MR and
-// NR in the texts become the tile's.
+// docLoop returns the doc comment of a micro-kernel: the loop that it computes. It replaces MR and
+// NR by the size of the tile.
 func (g *generator) docLoop(name, from, rows, steps, a, b string) []string {
 	tile := strings.NewReplacer("MR", strconv.Itoa(g.mr), "NR", strconv.Itoa(g.nr))
 	return append([]string{
@@ -336,5 +336,5 @@ func (g *generator) docLoop(name, from, rows, steps, a, b string) []string {
 		"\t\t\t}",
 		"\t\t}",
 		"\t}",
-	}, g.words.more...)
+	}, g.words.notes...)
 }

@@ -7,15 +7,15 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// halves are the forms of 16 bits, with how eight float32 are rounded to them.
+// halves holds, for each packer of 16-bit elements, the code that rounds eight float32 to them.
 var halves = map[string]func(c *build.Context, x reg.Register) (half reg.Register){
 	"F16": func(c *build.Context, x reg.Register) reg.Register {
 		half := c.XMM()
 		c.VCVTPS2PH(operand.U8(0), x, half) // to nearest, ties to even
 		return half
 	},
-	// To nearest, ties to even: half a step less one, and one more for an odd last bit,
-	// is added to the bits and the lower half cut off. A NaN is cut off and made quiet.
+	// Rounds to nearest, ties to even: it adds 0x7fff, plus one if the last bit to keep is odd, and
+	// drops the lower 16 bits. It truncates a NaN and makes it quiet.
 	"BF16": func(c *build.Context, x reg.Register) reg.Register {
 		nan, up, ones, quiet := c.YMM(), c.YMM(), c.YMM(), c.YMM()
 		c.VCMPPS(operand.U8(3), x, x, nan)
@@ -31,15 +31,16 @@ var halves = map[string]func(c *build.Context, x reg.Register) (half reg.Registe
 		c.VPOR(x, quiet, quiet)
 		c.VBLENDVPS(nan, quiet, up, up)
 		c.VPSRLD(operand.U8(16), up, up)
-		// Words to halves, within each half of the register; then the halves' first parts.
+		// Pack words to 16 bits within each half of the register, then join the low parts of both
+		// halves.
 		c.VPACKUSDW(up, up, up)
 		c.VPERMQ(operand.U8(0b1000), up, up)
 		return up.AsX()
 	},
 }
 
-// narrow writes the function that rounds sums to a form of 16 bits.
-func (f form) narrow(c *build.Context) {
+// narrow writes the function that rounds sums to 16-bit elements.
+func (f packer) narrow(c *build.Context) {
 	round, ok := halves[f.name]
 	if !ok {
 		return
@@ -49,20 +50,20 @@ func (f form) narrow(c *build.Context) {
 	c.Attributes(attr.NOSPLIT)
 	c.SignatureExpr("func(m, n int, dst *uint16, ldd int, src *float32, lds int)")
 	c.Pragma("noescape")
-	c.Doc(name+" rounds m rows of n elements, to nearest with ties to even: src's are lds elements apart,",
-		"dst's ldd. n is a multiple of eight.")
+	c.Doc(name+" rounds m rows of n elements to nearest, ties to even. Rows of src are lds elements",
+		"apart, rows of dst ldd. n is a multiple of eight.")
 	m, n, dst, ldd, src, lds := param(c, "m"), param(c, "n"), param(c, "dst"), param(c, "ldd"), param(c, "src"), param(c, "lds")
 	c.SHLQ(operand.U8(1), ldd)
 	c.SHLQ(operand.U8(2), lds)
-	eights(c, m, n, []line{{dst, ldd, 16}, {src, lds, 32}}, func(at []operand.Mem) {
+	forEachEight(c, m, n, []strideOver{{dst, ldd, 16}, {src, lds, 32}}, func(at []operand.Mem) {
 		x := c.YMM()
 		c.VMOVUPS(at[1], x)
 		c.VMOVDQU(round(c, x), at[0])
 	})
 }
 
-// addOld writes the function that adds β·C to sums, C being of 16 bits.
-func (f form) addOld(c *build.Context) {
+// addOld writes the function that adds β·C to sums for a C of 16-bit elements.
+func (f packer) addOld(c *build.Context) {
 	if _, ok := halves[f.name]; !ok {
 		return
 	}
@@ -71,18 +72,18 @@ func (f form) addOld(c *build.Context) {
 	c.Attributes(attr.NOSPLIT)
 	c.SignatureExpr("func(m, n int, dst *float32, ldd int, src *uint16, lds int, beta float32)")
 	c.Pragma("noescape")
-	c.Doc(name+" adds beta times m rows of n elements, lds elements apart, to sums that are ldd elements apart.",
-		"Products are rounded before they are added. n is a multiple of eight.")
+	c.Doc(name+" adds beta times m rows of n elements of src to dst and rounds each product before",
+		"it adds it. Rows of src are lds elements apart, rows of dst ldd. n is a multiple of eight.")
 	m, n, dst, ldd, src, lds := param(c, "m"), param(c, "n"), param(c, "dst"), param(c, "ldd"), param(c, "src"), param(c, "lds")
 	at, err := c.Param("beta").Resolve()
 	if err != nil {
-		panic(err) // the signature above has it
+		panic(err) // the signature above declares it
 	}
 	beta := c.YMM()
 	c.VBROADCASTSS(at.Addr, beta)
 	c.SHLQ(operand.U8(2), ldd)
 	c.SHLQ(operand.U8(1), lds)
-	eights(c, m, n, []line{{dst, ldd, 32}, {src, lds, 16}}, func(at []operand.Mem) {
+	forEachEight(c, m, n, []strideOver{{dst, ldd, 32}, {src, lds, 16}}, func(at []operand.Mem) {
 		x := c.YMM()
 		f.widen(c, at[1], x)
 		c.VMULPS(x, beta, x)
@@ -91,16 +92,16 @@ func (f form) addOld(c *build.Context) {
 	})
 }
 
-// line is a matrix to walk along: its start, the bytes from row to row, and those that
+// strideOver is a matrix to iterate over: its start, the bytes between rows, and the bytes that
 // eight elements take.
-type line struct {
+type strideOver struct {
 	start, ld reg.GPVirtual
 	eight     int
 }
 
-// eights goes along the rows of several matrices at once, eight elements at a time, and
+// forEachEight iterates over the rows of several matrices together, eight elements at a time, and
 // returns from the function.
-func eights(c *build.Context, m, n reg.GPVirtual, lines []line, do func(at []operand.Mem)) {
+func forEachEight(c *build.Context, m, n reg.GPVirtual, lines []strideOver, do func(at []operand.Mem)) {
 	c.SHRQ(operand.U8(3), n)
 	c.TESTQ(n, n)
 	c.JZ(operand.LabelRef("end"))

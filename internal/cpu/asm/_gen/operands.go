@@ -5,36 +5,35 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// operands says where a micro-kernel finds A and B.
+// operands describes how a micro-kernel accesses A and B.
 type operands struct {
-	a         func(u, i int) operand.Mem            // the element in row i of A, u steps of k ahead
-	b         func(u, v int) operand.Mem            // vector v of the row of B, u steps of k ahead
-	widen     func(b operand.Mem, dst reg.Register) // loads a vector of B that is of halves
-	start     func(v int) operand.Mem               // vector v of what the sums start from; nil for zero
-	begin     func()                                // goes from there to the first step
-	fetch     func(u, i int)                        // may ask for what is read later, after row i of step u
-	step      func()                                // ends a step
-	advance   func(steps int)                       // ends a group of steps
-	fetchC    func()                                // ends a group of the main loop, if there is one
-	fetchNext func()                                // so does this: it has what is at next come to L2
-	copyTo    reg.Register                          // where B's rows are copied to, one behind the other, if anywhere
-	maskTail  bool                                  // whether B may not be read beyond its first n columns
+	a          func(u, i int) operand.Mem            // the element of A in row i, u steps of k ahead
+	b          func(u, v int) operand.Mem            // vector v of the row of B, u steps of k ahead
+	widen      func(b operand.Mem, dst reg.Register) // loads and widens a vector of B; nil if B has full width
+	start      func(v int) operand.Mem               // vector v of the initial sums; nil for zero
+	skipHeader func()                                // skips the initial sums
+	fetch      func(u, i int)                        // may prefetch operands after row i of step u
+	step       func()                                // ends a step
+	advance    func(steps int)                       // ends a group of steps
+	fetchC     func()                                // prefetches C, once per iteration of the main loop; may be nil
+	fetchNext  func()                                // prefetches from next into L2, once per iteration of the main loop
+	copyTo     reg.Register                          // the destination for copied rows of B, or nil
+	maskTail   bool                                  // whether B must not be read beyond its first n columns
 }
 
-// How far ahead operands are fetched into L1. On a Cascade Lake the hardware alone
-// loses a tenth of the speed on panels and, as it does not look beyond a page,
-// half on a B of long rows. Distances of half and twice these differ by less than
-// 3 %.
+// Prefetch distances into L1. Without prefetches a Cascade Lake loses a tenth of the speed on
+// panels, and half on a B of long rows, because its hardware prefetcher stops at page boundaries.
+// Half and twice these distances differ by less than 3 %.
 const (
-	panelSteps = 4   // of a panel of B
-	panelBytes = 512 // of a panel of A
-	matrixRows = 8   // of a matrix B; a scale that an address can have
+	panelSteps = 4   // for a panel of B
+	panelBytes = 512 // for a panel of A
+	matrixRows = 8   // for a matrix B; a scale that an address supports
 )
 
 const lineBytes = 64 // of a cache line
 
-// panels are packed operands: mr values of A and nr of B follow one another for
-// each step of k, so every address is a constant away from two pointers.
+// panels returns packed operands. Each step of k takes mr values of A and nr of B, so every address
+// is a constant offset from one of two pointers.
 func (g *generator) panels(int) operands { return g.panelsOf(g.size, nil) }
 
 // panelsOf is panels with elements of B of another size, to be widened.
@@ -64,15 +63,14 @@ func (g *generator) panelsOf(sizeB int, widen func(b operand.Mem, dst reg.Regist
 			g.ADDQ(operand.I32(steps*bStep), b)
 		},
 	}
-	if g.starts {
+	if g.compensates {
 		panels.start = func(v int) operand.Mem { return operand.Mem{Base: b, Disp: v * g.vectorBytes} }
-		panels.begin = func() { g.ADDQ(operand.I32(bStep), b) }
+		panels.skipHeader = func() { g.ADDQ(operand.I32(bStep), b) }
 	}
 	return panels
 }
 
-// matrices are operands as they lie in memory: rows of A any distance apart, and
-// rows of B.
+// matrices returns operands as stored: rows of A with any strides, and rows of B.
 func (g *generator) matrices(rows int) operands {
 	a, b := g.param("a"), g.param("b")
 	csa, ldb := g.stride("csa"), g.stride("ldb")
@@ -99,9 +97,9 @@ func (g *generator) matrices(rows int) operands {
 	}
 }
 
-// rowsAt is where each of a number of rows begins that are stride bytes apart. An address
-// takes one index times 1, 2, 4 or 8: row i is one of these times an odd multiple of the
-// stride, and only odd multiples need registers.
+// rowsAt returns the addresses of rows that are stride bytes apart. An address has one index, times
+// 1, 2, 4 or 8. Row i is such a power of two times an odd multiple of the stride, so that only odd
+// multiples need registers.
 func (g *generator) rowsAt(base, stride reg.Register, rows int) func(i int) operand.Mem {
 	odd := map[int]reg.Register{1: stride}
 	for n := 3; n < rows; n += 2 {
@@ -117,8 +115,8 @@ func (g *generator) rowsAt(base, stride reg.Register, rows int) func(i int) oper
 	}
 }
 
-// fetchRow fetches B's row at the address, a line after every second row of the
-// tile: between other loads, so that these need not queue.
+// fetchRow prefetches a row of B, one line after every second row of the tile. Between other loads
+// a prefetch delays none of them.
 func (g *generator) fetchRow(i, rows int, at operand.Mem) {
 	for line := range g.nr * g.size / lineBytes {
 		if i == min(2*line, rows-1) {

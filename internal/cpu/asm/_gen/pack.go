@@ -9,37 +9,36 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// form is a way in which elements in memory become the words of 32 bits that panels
-// are made of.
-type form struct {
-	name, says string
-	bytes      int // that eight words of a row are made from
-	// widen loads eight words from where they run along a row.
+// packer describes the conversion of stored elements to the 32-bit words of panels.
+type packer struct {
+	name, desc string
+	bytes      int // bytes of a row that make eight words
+	// widen loads eight words from consecutive elements of a row.
 	widen func(c *build.Context, src operand.Mem, dst reg.Register)
-	// rows is how many rows make a word of each column; join loads eight such words
-	// from as many rows, in two halves. A single row needs no join.
+	// rows is the number of rows that make a word of each column. join loads eight such words from
+	// as many rows, in two halves. A single row needs no join.
 	rows int
 	join func(c *build.Context, row []operand.Mem) (low, high reg.Register)
 }
 
-var forms = []form{
-	{name: "F32", says: "the float32", bytes: 32, rows: 1, widen: loadWords},
-	{name: "F16", says: "a float16 as float32", bytes: 16, rows: 1,
+var packers = []packer{
+	{name: "F32", desc: "a float32", bytes: 32, rows: 1, widen: loadWords},
+	{name: "F16", desc: "a float16 as float32", bytes: 16, rows: 1,
 		widen: func(c *build.Context, src operand.Mem, dst reg.Register) { c.VCVTPH2PS(src, dst) }},
-	{name: "BF16", says: "a bfloat16 as float32", bytes: 16, rows: 1,
+	{name: "BF16", desc: "a bfloat16 as float32", bytes: 16, rows: 1,
 		widen: func(c *build.Context, src operand.Mem, dst reg.Register) {
 			c.VPMOVZXWD(src, dst)
 			c.VPSLLD(operand.U8(16), dst, dst)
 		}},
-	{name: "BF16x2", says: "two bfloat16", bytes: 32, rows: 2, widen: loadWords,
+	{name: "BF16x2", desc: "two bfloat16", bytes: 32, rows: 2, widen: loadWords,
 		join: func(c *build.Context, row []operand.Mem) (low, high reg.Register) {
 			x, y := c.XMM(), c.XMM()
 			c.VMOVDQU(row[0], x)
 			c.VMOVDQU(row[1], y)
 			return joinHalves(c, x, y)
 		}},
-	{name: "I8x4", says: "four int8", bytes: 32, rows: 4, widen: loadWords, join: joinQuads},
-	{name: "U8x4", says: "four int8, 128 added to each", bytes: 32, rows: 4,
+	{name: "I8x4", desc: "four int8", bytes: 32, rows: 4, widen: loadWords, join: joinQuads},
+	{name: "U8x4", desc: "four int8, 128 added to each", bytes: 32, rows: 4,
 		widen: func(c *build.Context, src operand.Mem, dst reg.Register) {
 			loadWords(c, src, dst)
 			c.VPXOR(signBits(c, c.YMM()), dst, dst)
@@ -51,7 +50,7 @@ var forms = []form{
 			c.VPXOR(flip, high, high)
 			return low, high
 		}},
-	{name: "I8x2", says: "two int8, each as 16 bits", bytes: 16, rows: 2,
+	{name: "I8x2", desc: "two int8, each as 16 bits", bytes: 16, rows: 2,
 		widen: func(c *build.Context, src operand.Mem, dst reg.Register) { c.VPMOVSXBW(src, dst) },
 		join: func(c *build.Context, row []operand.Mem) (low, high reg.Register) {
 			x, y := c.XMM(), c.XMM()
@@ -61,7 +60,7 @@ var forms = []form{
 		}},
 }
 
-// joinHalves makes words of eight halves of each of two rows.
+// joinHalves joins eight 16-bit elements of each of two rows to words.
 func joinHalves(c *build.Context, x, y reg.Register) (low, high reg.Register) {
 	low, high = c.XMM(), c.XMM()
 	c.VPUNPCKLWD(y, x, low)
@@ -79,7 +78,7 @@ func signBits(c *build.Context, v reg.Register) reg.Register {
 	return v
 }
 
-// joinQuads makes words of the bytes of four rows, eight of each.
+// joinQuads joins eight bytes of each of four rows to words.
 func joinQuads(c *build.Context, row []operand.Mem) (low, high reg.Register) {
 	x := make([]reg.Register, 4)
 	for i := range x {
@@ -95,16 +94,16 @@ func joinQuads(c *build.Context, row []operand.Mem) (low, high reg.Register) {
 	return low, high
 }
 
-// writePack writes the functions that fill panels.
+// writePack writes the packing functions.
 func writePack(dir string) error {
 	c := build.NewContext()
-	for _, f := range forms {
+	for _, f := range packers {
 		f.zip(c)
 		f.lay(c)
 		f.narrow(c)
 		f.addOld(c)
 	}
-	zipDoubles(c)
+	zipFloat64(c)
 	return write(dir, "zpack_amd64", c)
 }
 
@@ -118,7 +117,7 @@ func packFunction(c *build.Context, name, counts string, doc ...string) {
 	c.Doc(doc...)
 }
 
-// strides are addresses of rows a distance apart, up to eight of them.
+// strides returns the addresses of up to eight rows, step bytes apart.
 func strides(c *build.Context, base, step reg.GPVirtual, rows int) []operand.Mem {
 	odd := map[int]reg.Register{1: step}
 	for n := 3; n < rows; n += 2 {
@@ -140,13 +139,13 @@ func param(c *build.Context, name string) reg.GPVirtual {
 	return r
 }
 
-// zip writes the function for operands that run along K: eight rows become the rows
-// of a panel's transpose, eight words of each at a time.
-func (f form) zip(c *build.Context) {
+// zip writes the Zip function for operands stored along K. It transposes eight rows, eight
+// words of each at a time.
+func (f packer) zip(c *build.Context) {
 	name := "Zip" + f.name
 	packFunction(c, name, "k",
-		fmt.Sprintf("%s copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p", name),
-		fmt.Sprintf("of row i, %s, for p < k. k is a multiple of eight.", f.says))
+		fmt.Sprintf("%s copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of", name),
+		fmt.Sprintf("row i (%s), for p < k. k is a multiple of eight.", f.desc))
 	k, dst, r, src, ld := param(c, "k"), param(c, "dst"), param(c, "r"), param(c, "src"), param(c, "ld")
 	c.SHRQ(operand.U8(3), k)
 	c.SHLQ(operand.U8(2), r)
@@ -154,7 +153,7 @@ func (f form) zip(c *build.Context) {
 	c.TESTQ(k, k)
 	c.JZ(operand.LabelRef("end"))
 	c.Label("eight")
-	for p, column := range f.columns(c, from) {
+	for p, column := range f.transpose8(c, from) {
 		c.VMOVDQU(column, to[p])
 	}
 	c.ADDQ(operand.I32(f.bytes), src)
@@ -166,11 +165,11 @@ func (f form) zip(c *build.Context) {
 	c.RET()
 }
 
-// columns are those of eight words by eight, from rows in memory. Words of 32 bits come in
-// halves of rows, two to a register: what is loaded into an upper half needs no shuffle, of
-// which the processor does one in a cycle.
-func (f form) columns(c *build.Context, from []operand.Mem) []reg.Register {
-	var half [2][4]reg.Register // words 0 to 3 and 4 to 7, of rows i and i+4
+// transpose8 returns the columns of eight words of each of eight rows in memory. It loads 32-bit
+// words as half rows, two to a register: a load into the upper half needs no shuffle, and a core
+// executes only one shuffle per cycle.
+func (f packer) transpose8(c *build.Context, from []operand.Mem) []reg.Register {
+	var half [2][4]reg.Register // words 0 to 3 and 4 to 7 of rows i and i+4
 	if f.rows == 1 && f.bytes == 32 {
 		for h := range half {
 			for i := range half[h] {
@@ -208,11 +207,11 @@ func (f form) columns(c *build.Context, from []operand.Mem) []reg.Register {
 	return columns
 }
 
-// zipDoubles is zip for float64, each of which is two words.
-func zipDoubles(c *build.Context) {
+// zipFloat64 is zip for float64 elements, which take two words.
+func zipFloat64(c *build.Context) {
 	packFunction(c, "ZipF64", "k",
-		"ZipF64 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+2*i] and the word",
-		"after it are element p of row i, the float64, for p < k. k is a multiple of four.")
+		"ZipF64 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+2*i] and the next",
+		"word are element p of row i (a float64), for p < k. k is a multiple of four.")
 	k, dst, r, src, ld := param(c, "k"), param(c, "dst"), param(c, "r"), param(c, "src"), param(c, "ld")
 	c.SHRQ(operand.U8(2), k)
 	c.SHLQ(operand.U8(2), r)
@@ -222,7 +221,7 @@ func zipDoubles(c *build.Context) {
 	c.Label("four")
 	for i := 0; i < 8; i += 4 {
 		for p := 0; p < 4; p += 2 {
-			var pair [2]reg.Register // elements p and p+1 of rows x and x+2, as in columns
+			var pair [2]reg.Register // elements p and p+1 of rows x and x+2, as in transpose8
 			for x := range pair {
 				v := c.YMM()
 				c.VBROADCASTI128(from[i+x].Offset(8*p), v)
@@ -245,16 +244,16 @@ func zipDoubles(c *build.Context) {
 	c.RET()
 }
 
-// lay writes the function for operands whose columns lie side by side.
-func (f form) lay(c *build.Context) {
+// lay writes the Lay function for operands whose columns are adjacent in memory.
+func (f packer) lay(c *build.Context) {
 	name := "Lay" + f.name
 	word := "element j of row p"
 	if f.rows > 1 {
-		word = fmt.Sprintf("elements j of the rows %d·p to %d·p+%d", f.rows, f.rows, f.rows-1)
+		word = fmt.Sprintf("elements j of rows %d·p to %d·p+%d", f.rows, f.rows, f.rows-1)
 	}
 	packFunction(c, name, "k, n",
-		fmt.Sprintf("%s copies n columns of rows that are ld bytes apart to a panel r words wide:", name),
-		fmt.Sprintf("dst[p*r+j] is %s, %s, for p < k and j < n. n is a multiple of eight.", word, f.says))
+		fmt.Sprintf("%s copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is", name),
+		fmt.Sprintf("%s (%s),", word, f.desc), "for p < k and j < n. n is a multiple of eight.")
 	k, n, dst, r, src, ld := param(c, "k"), param(c, "n"), param(c, "dst"), param(c, "r"), param(c, "src"), param(c, "ld")
 	c.SHRQ(operand.U8(3), n)
 	c.SHLQ(operand.U8(2), r)

@@ -7,13 +7,13 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// What follows is for products that do as much reading and writing as computing: of a
-// matrix with a vector or a few, and of a few columns with a few rows. They go through
-// the large matrix as it lies in memory, once, a line after the other.
+// The following kernels are for products whose time goes into memory accesses: of a matrix and one
+// or a few vectors, and of a few columns and a few rows. They read the large matrix as stored, once
+// and sequentially.
 
-// updates lists the rows of C and the steps of k that an update kernel exists for: what
-// A has there stays in registers, up to half of them.
-func (v variant) updates() (shapes [][2]int) {
+// updateShapes lists the rows of C and steps of k of the update kernels. The elements of A stay in
+// registers and take up to half of them.
+func (v variant) updateShapes() (shapes [][2]int) {
 	for rows := 1; rows <= maxUpdateRows; rows *= 2 {
 		for depth := 1; depth <= maxUpdateDepth && rows*depth <= v.registers/2; depth *= 2 {
 			shapes = append(shapes, [2]int{rows, depth})
@@ -27,23 +27,23 @@ const (
 	maxUpdateDepth = 8
 )
 
-// How far ahead the rows of a large matrix are fetched, in bytes: a Zen 4 reads 20 % slower with 1024,
-// a Xeon as fast.
+// streamBytes is the prefetch distance for rows of a large matrix. With 1024 bytes a Zen 4 reads 20
+// % slower and a Xeon as fast.
 const streamBytes = 256
 
-// update writes the kernel that adds to whole rows of C what a few steps of k bring.
+// update writes the kernel that adds a few steps of k to whole rows of C.
 func (g *generator) update(rows, depth int) {
 	name := fmt.Sprintf("Update%sx%dx%d", g.suffix(), rows, depth)
 	g.function(name, "a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T",
-		g.docLoop(name, "rows of C from matrices, strides in elements", fmt.Sprintf("i < %d", rows), fmt.Sprintf("p < %d", depth), "i*rsa+p*csa", "p*ldb+j")...)
+		g.docLoop(name, fmt.Sprintf("%d×n elements of C from matrices", rows), fmt.Sprintf("i < %d", rows), fmt.Sprintf("p < %d", depth), "i*rsa+p*csa", "p*ldb+j")...)
 
-	a := g.elementsOfA(rows, depth)
+	a := g.broadcastA(rows, depth)
 	b, c := g.param("b"), g.param("c")
 	rowOfB, rowOfC := g.rowsAt(b, g.stride("ldb"), depth), g.rowsAt(c, g.stride("ldc"), rows)
 	alpha, beta := g.vector(g.Context), g.vector(g.Context)
 	g.broadcast(g.Context, g.address("alpha"), alpha)
 
-	// sums computes a vector of each row; a nil mask is a whole one.
+	// sum computes a vector of each row; a nil mask selects whole vectors.
 	row := g.vector(g.Context)
 	sums := g.vectors(rows)
 	sum := func(mask reg.Register) {
@@ -60,7 +60,7 @@ func (g *generator) update(rows, depth int) {
 			}
 		}
 	}
-	// pass goes along the rows, a vector at a time, and ends with a partial one.
+	// pass iterates over the rows, one vector at a time, and ends with a partial one.
 	pass := func(label string, finish func(s reg.Register, i int, mask reg.Register)) {
 		n := g.param("n")
 		g.SHRQ(operand.U8(log2(g.lanes())), n)
@@ -104,8 +104,8 @@ func (g *generator) update(rows, depth int) {
 	g.RET()
 }
 
-// elementsOfA spreads A's elements over a vector each.
-func (g *generator) elementsOfA(rows, depth int) [][]reg.Register {
+// broadcastA loads the elements of A, each broadcast to a vector.
+func (g *generator) broadcastA(rows, depth int) [][]reg.Register {
 	row, rsa, csa := g.param("a"), g.stride("rsa"), g.stride("csa")
 	at := g.GP64()
 	all := make([][]reg.Register, rows)
@@ -125,19 +125,19 @@ func (g *generator) elementsOfA(rows, depth int) [][]reg.Register {
 	return all
 }
 
-// maxDotRows is the largest number of rows of x that a dot kernel reads at once: their lines
-// often share a set of the L1 cache, with those of y.
+// maxDotRows is the largest number of rows of x that a dot kernel reads at once. Their lines often
+// share a set of the L1 cache, also with those of y.
 const maxDotRows = 4
 
-// dots is the largest number of rows of y: at maxDotRows a sum for each pair of rows stays in
-// a register, up to half of them.
-func (v variant) dots() int { return v.registers / 2 / maxDotRows }
+// maxDotCols is the largest number of rows of y. At maxDotRows, a sum for each pair of rows stays
+// in a register, and the sums take up to half of the registers.
+func (v variant) maxDotCols() int { return v.registers / 2 / maxDotRows }
 
-// minChains is the number of independent chains of multiply-adds that keeps two units with a
-// latency of four cycles busy.
+// minChains is the number of independent chains of FMAs that keeps two units with a latency of four
+// cycles busy.
 const minChains = 8
 
-// setsFor returns the number of sets of sums over which steps of k take turns: the least power of
+// setsFor returns the number of sets of sums that steps of k use in turn. It is the least power of
 // two that gives minChains chains, one for each vector of each set.
 func setsFor(vectors int) int {
 	sets := 1
@@ -147,16 +147,16 @@ func setsFor(vectors int) int {
 	return sets
 }
 
-// dot writes the kernel that sums along the rows of both matrices.
+// dot writes the kernel that computes dot products of rows of both matrices.
 func (g *generator) dot(rows, count int) {
 	name := fmt.Sprintf("Dot%sx%dx%d", g.suffix(), rows, count)
 	lanes, sets := g.lanes(), setsFor(rows*count)
-	steps := max(sets, lineBytes/g.vectorBytes) // vectors in a turn of the main loop: whole cache lines
+	steps := max(sets, lineBytes/g.vectorBytes) // vectors per iteration of the main loop: whole cache lines
 	g.function(name, "k int, x *T, ldx int, y *T, ldy int, sums *T", dotDoc(name, rows, count, lanes, sets, steps)...)
 
 	k, x, y := g.param("k"), g.param("x"), g.param("y")
 	rowOfX, rowOfY := g.rowsAt(x, g.stride("ldx"), rows), g.rowsAt(y, g.stride("ldy"), count)
-	sums := make([][]reg.Register, sets) // of each set, the pair (i, j) at j*rows+i
+	sums := make([][]reg.Register, sets) // the sum of the pair (i, j) is at j*rows+i of each set
 	for u := range sums {
 		sums[u] = g.vectors(count * rows)
 		for _, s := range sums[u] {
@@ -220,7 +220,7 @@ func (g *generator) dot(rows, count int) {
 	g.RET()
 }
 
-// dotDoc is the doc comment of a dot kernel: the loop that it computes.
+// dotDoc returns the doc comment of a dot kernel: the loop that it computes.
 func dotDoc(name string, rows, count, lanes, sets, steps int) []string {
 	return []string{
 		name + " computes the products of rows of x with rows of y:",
@@ -248,7 +248,7 @@ func dotDoc(name string, rows, count, lanes, sets, steps int) []string {
 	}
 }
 
-// addSets adds the upper half of the sets of sums to the lower one until one set is left.
+// addSets adds the upper half of the sets of sums to the lower half until one set is left.
 func (g *generator) addSets(sums [][]reg.Register) {
 	for half := len(sums) / 2; half > 0; half /= 2 {
 		for u := range half {
@@ -259,7 +259,7 @@ func (g *generator) addSets(sums [][]reg.Register) {
 	}
 }
 
-// reduce adds the upper half of s to the lower one until one element is left; t is lost.
+// reduce adds the upper half of s to the lower half until one element is left. It overwrites t.
 func (g *generator) reduce(s, t reg.Register) {
 	half := asXMM(t)
 	if g.vectorBytes == 64 {
@@ -281,7 +281,7 @@ func (g *generator) reduce(s, t reg.Register) {
 func asXMM(r reg.Register) reg.Register { return r.(reg.Vec).AsX() }
 func asYMM(r reg.Register) reg.Register { return r.(reg.Vec).AsY() }
 
-// loadMasked loads a vector, of which a mask that is not nil selects the first elements.
+// loadMasked loads a vector, or its first elements if mask is not nil.
 func (g *generator) loadMasked(src operand.Mem, mask, dst reg.Register) {
 	if mask == nil {
 		g.move(g.Context, src, dst)
@@ -290,7 +290,7 @@ func (g *generator) loadMasked(src operand.Mem, mask, dst reg.Register) {
 	g.load(g, src, mask, dst)
 }
 
-// storeMasked stores a vector, of which a mask that is not nil selects the first elements.
+// storeMasked stores a vector, or its first elements if mask is not nil.
 func (g *generator) storeMasked(src, mask reg.Register, dst operand.Mem) {
 	if mask == nil {
 		g.move(g.Context, src, dst)

@@ -9,48 +9,47 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// AMX has eight tiles, registers of 16 rows of 64 bytes. An instruction adds the product of
-// two tiles to a third: of 16×16 words of A, a row after the other, and as many of B, a step
-// of K after the other. The micro-kernel has sums of 2×2 tiles, and two tiles each of A
-// and B.
+// AMX has eight tile registers of 16 rows of 64 bytes. One instruction adds the product of two
+// tiles to a third: 16×16 words of A, stored by rows, times 16×16 words of B, stored by steps of K.
+// The micro-kernel uses 2×2 tiles for sums, and two tiles each for A and B.
 //
-// Tiles are set up and given back within one call, in which no goroutine is preempted, so
-// that there are none that the scheduler would have to know of.
+// One call configures and releases the tiles. No goroutine is preempted within it, so the scheduler
+// never has to save them.
 const (
-	tileSide  = 16                   // rows of a tile, and words of a row
-	tileBytes = tileSide * lineBytes // of a whole one
-	tilesA    = 4                    // the first tile of A; those before are sums
+	tileSide  = 16                   // rows of a tile, and words in a row
+	tileBytes = tileSide * lineBytes // size of a whole tile
+	tilesA    = 4                    // the first tile of A; the sums come before
 	tilesB    = 6
 )
 
 var amx = func() isa { v := avx512; v.name = "AMX"; return v }()
 
-const signedQuads = "dot4 adds the products of the four bytes of a and b, signed, to the sum."
+const int8TileDoc = "dot4 adds the products of the four bytes of a and b (signed) to the sum."
 
-// tiled is an element type whose tiles an instruction multiplies.
+// tiled returns e with an instruction that multiplies tiles of it, and its description.
 func tiled(e element, multiply, says string) element {
-	e.tiles, e.starts = multiply, false
+	e.tiles, e.compensates = multiply, false
 	e.words.start, e.words.panel = "0", "p*NR+j"
-	e.words.more = append([]string{""}, strings.Split(says, "\n")...)
+	e.words.notes = append([]string{""}, strings.Split(says, "\n")...)
 	return e
 }
 
-// packedTiles writes the micro-kernel. Unlike others it has a frame, for the sums on their
-// way from tiles to vectors, and goes through as many panels of A as there are: to set up
-// tiles takes as long as a few products of them.
+// packedTiles writes the micro-kernel. Unlike others it has a frame, in which the sums move from
+// tiles to vectors. It also loops over the panels of A, because configuring the tiles takes as long
+// as a few tile products.
 func (g *generator) packedTiles() {
 	name := "Packed" + g.suffix()
 	g.Function(name)
 	g.SignatureExpr(strings.ReplaceAll("func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)", "T", g.goType))
 	g.Pragma("noescape")
-	g.Doc(g.docLoop(name, "rows of C from packed panels, for m ≥ 1, 1 ≤ n ≤ NR and a k that is a multiple of 16",
+	g.Doc(g.docLoop(name, "m×n elements of C, n ≤ NR, from packed panels. k is a multiple of 16",
 		"i < m", "p < k", "i/MR*MR*k+p/16*MR*16+i%MR*16+p%16", g.words.panel)...)
 
 	sums, line := g.GP64(), g.GP64()
 	g.LEAQ(g.AllocLocal(g.mr*g.nr*g.size+lineBytes).Offset(lineBytes-1), sums)
 	g.ANDQ(operand.I32(-lineBytes), sums)
 	g.MOVQ(operand.I32(lineBytes), line)
-	masks := g.masksOfRow()
+	masks := g.rowMasks()
 	a, next, c, ldc, m := g.param("a"), g.param("next"), g.param("c"), g.stride("ldc"), g.param("m")
 
 	g.configureTiles()
@@ -59,37 +58,37 @@ func (g *generator) packedTiles() {
 	rowOfSums := g.nr * g.size
 	for i := range 2 {
 		for j := range 2 {
-			unnamed("TILESTORED")(g.Context, operand.U8(2*i+j),
+			encoded("TILESTORED")(g.Context, operand.U8(2*i+j),
 				operand.Mem{Base: sums, Index: line, Scale: uint8(rowOfSums / lineBytes), Disp: i*tileSide*rowOfSums + j*lineBytes})
 		}
 	}
 	g.updateRows(sums, c, ldc, m, masks)
 	g.SUBQ(operand.I32(g.mr), m)
 	g.JGT(operand.LabelRef("panel"))
-	unnamed("TILERELEASE")(g.Context)
+	encoded("TILERELEASE")(g.Context)
 	g.VZEROUPPER()
 	g.RET()
 }
 
-// multiplyTiles sums the products of a panel of A and that of B; a and next end behind what
-// was read and fetched.
+// multiplyTiles sums the products of one panel of A and one of B. It advances a and next past the
+// data that it reads and prefetches.
 func (g *generator) multiplyTiles(a, next, line reg.Register, fetchC func()) {
 	for i := range tilesA {
-		unnamed("TILEZERO")(g.Context, operand.U8(i))
+		encoded("TILEZERO")(g.Context, operand.U8(i))
 	}
 	b, blocks := g.param("b"), g.param("k")
 	g.SHRQ(operand.U8(log2(tileSide)), blocks)
 	g.loop("blocks", blocks, func() {
-		load := func(at operand.Mem, tile int) { unnamed("TILELOADD")(g.Context, at, operand.U8(tile)) }
+		load := func(at operand.Mem, tile int) { encoded("TILELOADD")(g.Context, at, operand.U8(tile)) }
 		loadA := func(i int) { load(operand.Mem{Base: a, Index: line, Scale: 1, Disp: i * tileBytes}, tilesA+i) }
 		loadB := func(j int) {
 			load(operand.Mem{Base: b, Index: line, Scale: uint8(g.nr / tileSide), Disp: j * lineBytes}, tilesB+j)
 		}
-		// Between products a quarter of the next block comes to L1 each: the processor does
-		// not see by itself where tiles are loaded from.
+		// After each product, prefetch a quarter of the next block into L1. The hardware prefetcher
+		// does not follow tile loads.
 		fetched := 0
 		multiply := func(i, j int) {
-			unnamed(g.tiles)(g.Context, operand.U8(tilesB+j), operand.U8(tilesA+i), operand.U8(2*i+j))
+			encoded(g.tiles)(g.Context, operand.U8(tilesB+j), operand.U8(tilesA+i), operand.U8(2*i+j))
 			for range tileSide / 2 {
 				g.PREFETCHT0(operand.Mem{Base: a, Disp: g.mr*lineBytes + fetched})
 				g.PREFETCHT0(operand.Mem{Base: b, Disp: g.nr/tileSide*tileBytes + fetched})
@@ -104,7 +103,7 @@ func (g *generator) multiplyTiles(a, next, line reg.Register, fetchC func()) {
 		loadA(1)
 		multiply(1, 0)
 		multiply(1, 1)
-		for at := 0; at < tileSide/minUnroll; at++ { // as many lines as other kernels fetch
+		for at := 0; at < tileSide/minUnroll; at++ { // as many lines as other kernels prefetch
 			g.PREFETCHT1(operand.Mem{Base: next, Disp: at * lineBytes})
 		}
 		g.ADDQ(operand.I32(tileSide/minUnroll*lineBytes), next)
@@ -116,8 +115,8 @@ func (g *generator) multiplyTiles(a, next, line reg.Register, fetchC func()) {
 	})
 }
 
-// masksOfRow select the first n elements of two vectors.
-func (g *generator) masksOfRow() []reg.Register {
+// rowMasks returns masks that select the first n elements of two vectors.
+func (g *generator) rowMasks() []reg.Register {
 	masks := make([]reg.Register, 2)
 	bound, left := g.GP64(), g.param("n")
 	for v := range masks {
@@ -135,8 +134,8 @@ func (g *generator) masksOfRow() []reg.Register {
 	return masks
 }
 
-// updateRows writes α·sums + β·C to the panel's rows of C, m of them at most; c ends behind
-// the last.
+// updateRows writes α·sums + β·C to at most m rows of the panel's rows of C and advances c past the
+// last one.
 func (g *generator) updateRows(sums, c, ldc, m reg.Register, masks []reg.Register) {
 	from, count := g.GP64(), g.GP64()
 	g.MOVQ(sums, from)
@@ -172,13 +171,13 @@ func (g *generator) updateRows(sums, c, ldc, m reg.Register, masks []reg.Registe
 	g.Label("updated")
 }
 
-// configureTiles makes all tiles whole ones.
+// configureTiles configures all tiles with 16 rows of 64 bytes.
 func (g *generator) configureTiles() {
 	if g.masks.Base == nil {
 		g.masks = g.StaticGlobal("wholeTiles")
 		g.DataAttributes(attr.RODATA | attr.NOPTR)
 		words := [8]uint64{0: 1} // the palette
-		for i := 2; i < 4; i++ { // bytes of a row, 16 bits each
+		for i := 2; i < 4; i++ { // bytes per row, 16 bits each
 			words[i] = lineBytes * (1<<48 + 1<<32 + 1<<16 + 1)
 		}
 		words[6] = tileSide * 0x0101010101010101 // rows
@@ -188,24 +187,24 @@ func (g *generator) configureTiles() {
 	}
 	at := g.GP64()
 	g.LEAQ(g.masks, at)
-	unnamed("LDTILECFG")(g.Context, operand.Mem{Base: at})
+	encoded("LDTILECFG")(g.Context, operand.Mem{Base: at})
 }
 
-// peakOfTiles writes a loop that does nothing but multiply tiles.
-func (g *generator) peakOfTiles() {
+// peakTiles writes a loop that only multiplies tiles.
+func (g *generator) peakTiles() {
 	name := "Peak" + g.suffix()
 	g.function(name, "n int",
-		fmt.Sprintf("%s runs n times %d independent products of tiles, %d operations, in registers only.", name, tilesA, tilesA*2*tileSide*tileSide*tileSide*g.group))
+		fmt.Sprintf("%s runs n rounds of %d independent tile products (%d operations) on registers.", name, tilesA, tilesA*2*tileSide*tileSide*tileSide*g.group))
 	n := g.param("n")
 	g.configureTiles()
 	for i := range tilesB + 2 {
-		unnamed("TILEZERO")(g.Context, operand.U8(i))
+		encoded("TILEZERO")(g.Context, operand.U8(i))
 	}
 	g.loop("products", n, func() {
 		for i := range tilesA {
-			unnamed(g.tiles)(g.Context, operand.U8(tilesB), operand.U8(tilesA), operand.U8(i))
+			encoded(g.tiles)(g.Context, operand.U8(tilesB), operand.U8(tilesA), operand.U8(i))
 		}
 	})
-	unnamed("TILERELEASE")(g.Context)
+	encoded("TILERELEASE")(g.Context)
 	g.RET()
 }
