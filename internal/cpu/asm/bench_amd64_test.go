@@ -10,16 +10,16 @@ import (
 	"time"
 )
 
-// BenchmarkPacked measures the packed kernels on whole tiles with one panel of B
-// and a block of A in the caches, as the loops around them have it, in turns with
-// the register-only loop: peak is its GFLOP/s and %peak the ratio of the two.
+// BenchmarkPacked measures the packed kernels on whole tiles, with one panel of B and a block of A
+// in the caches as in the blocked algorithm. It alternates with the register-only loop: peak is the
+// GFLOP/s of that loop and %peak the ratio of the two.
 func BenchmarkPacked(b *testing.B) {
 	benchmarkAll(b, F32, packedRun)
 	benchmarkAll(b, F64, packedRun)
 }
 
-// BenchmarkDirect measures the direct kernels of the most rows on as many columns
-// of matrices that lie row by row.
+// BenchmarkDirect measures the direct kernels with the most rows, on row-major matrices with one
+// tile of columns.
 func BenchmarkDirect(b *testing.B) {
 	benchmarkAll(b, F32, directRun)
 	benchmarkAll(b, F64, directRun)
@@ -60,15 +60,16 @@ func directRun[T float32 | float64](ks *Kernels[T], k int) (run func(), flops in
 	}, 2 * panels * rows * ks.NR * k
 }
 
-// benchData is written memory: what nobody wrote is one page of zeros in L1.
+// benchData returns n random elements. Memory that was never written would all map to one page of
+// zeros in L1.
 func benchData[T float32 | float64](n int) []T {
 	s := make([]T, n)
 	fill(s, rand.New(rand.NewPCG(1, 1)), func(r *rand.Rand) T { return T(r.Float64() - 0.5) })
 	return s
 }
 
-// besidePeak times run and the peak loop in turns and reports the medians, which
-// a neighbour on the machine moves less than means.
+// besidePeak alternates run with the peak loop and reports medians, which other load on the machine
+// affects less than means.
 func besidePeak[T float32 | float64](b *testing.B, ks *Kernels[T], run func(), flops int) {
 	var rates, peaks []float64
 	for b.Loop() {
@@ -83,7 +84,7 @@ func besidePeak[T float32 | float64](b *testing.B, ks *Kernels[T], run func(), f
 	slices.Sort(rates)
 	slices.Sort(peaks)
 	rate, peak := rates[len(rates)/2], peaks[len(peaks)/2]
-	b.ReportMetric(0, "ns/op") // of both together: says nothing
+	b.ReportMetric(0, "ns/op") // the time of both together has no meaning
 	b.ReportMetric(rate, "GFLOP/s")
 	b.ReportMetric(peak, "peak")
 	b.ReportMetric(100*rate/peak, "%peak")

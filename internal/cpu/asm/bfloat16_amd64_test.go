@@ -12,8 +12,8 @@ import (
 	"tilework/dtype"
 )
 
-// bfloat16Kernels are the kernels for words of two bfloat16, with what some steps of K
-// add to a sum: a block of them, or one.
+// bfloat16Kernels lists the kernels for words of two bfloat16. Each has a function that adds a
+// number of steps of K to a sum: a block of steps, or one.
 var bfloat16Kernels = []struct {
 	*Kernels[float32]
 	steps func(a, b []float32, sum float32) float32
@@ -35,12 +35,12 @@ var bfloat16Kernels = []struct {
 	}},
 }
 
-// half is one of the two bfloat16 of a word; what is below the normal range is zero.
+// half returns one of the two bfloat16 of a word as float32, and 0 for a subnormal one.
 func half(word float32, i int) float32 {
 	return flushed(dtype.BFloat16(math.Float32bits(word) >> (16 * i)).Float32())
 }
 
-// flushed is v, or the zero of its sign where it is below the normal range.
+// flushed returns v, or a zero of its sign if v is subnormal.
 func flushed(v float32) float32 {
 	if math.Abs(float64(v)) < 0x1p-126 {
 		return float32(math.Copysign(0, float64(v)))
@@ -48,7 +48,7 @@ func flushed(v float32) float32 {
 	return v
 }
 
-// halves fills s with random words: of numbers around 1, or now and then of any bits.
+// halves fills s with random words of numbers around 1, and sometimes of arbitrary bits.
 func halves(s []float32, r *rand.Rand) {
 	any := r.IntN(4) == 0
 	for i := range s {
@@ -60,7 +60,7 @@ func halves(s []float32, r *rand.Rand) {
 	}
 }
 
-// TestBFloat16 compares the micro-kernels with the loops of their doc comments, bit for bit.
+// TestBFloat16 compares the micro-kernels with the loops in their doc comments, bit for bit.
 func TestBFloat16(t *testing.T) {
 	for _, ks := range bfloat16Kernels {
 		t.Run(ks.ISA.Name, func(t *testing.T) {

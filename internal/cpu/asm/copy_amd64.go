@@ -2,9 +2,10 @@ package asm
 
 import "unsafe"
 
-// Copy copies len(dst) bytes of src, and around the caches what is whole lines of dst: for
-// what is not read here again soon. As many bytes of next are fetched meanwhile, which are to
-// be copied next, if it is not nil. Before others are told of the copy there is a [Fence].
+// Copy copies len(dst) bytes from src. It writes whole cache lines of dst with non-temporal stores,
+// for data that this core will not read soon. Unless next is nil, it also prefetches as many bytes
+// from next, which the caller should copy next. A [Fence] must follow before another thread learns
+// of the copy.
 func Copy(dst, src, next []byte) {
 	head := int(-uintptr(unsafe.Pointer(unsafe.SliceData(dst))) % Line)
 	if !AVX2.Supported || len(dst) < head+Line {
@@ -12,7 +13,7 @@ func Copy(dst, src, next []byte) {
 		return
 	}
 	copy(dst[:head], src)
-	const most = 2048 // lines, some 10 µs
+	const most = 2048 // lines: about 10 µs
 	if next == nil {
 		next = src
 	}

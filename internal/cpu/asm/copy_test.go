@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestCopyAround: what is copied is there, and nothing else is touched, wherever both begin and
-// end; what is only fetched may lie anywhere.
+// TestCopyNonTemporal checks Copy at various offsets: it copies all bytes, writes no others, and
+// never faults on next.
 func TestCopyNonTemporal(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -20,7 +20,7 @@ func TestCopyNonTemporal(t *testing.T) {
 	}
 	for _, n := range []int{0, 1, 63, 64, 65, 127, 128, 1000, 4096, 5*Line + 3, 200<<10 + 5} {
 		for range 20 {
-			// Both against the upper guard, or wherever.
+			// Either both next to the upper guard page or both anywhere.
 			s, d := len(from.mem)-n, len(to.mem)-n
 			if rng.IntN(2) == 0 {
 				s, d = rng.IntN(s+1), rng.IntN(d+1)
@@ -33,10 +33,10 @@ func TestCopyNonTemporal(t *testing.T) {
 			Copy(to.mem[d:][:n], from.mem[s:][:n], next)
 			Fence()
 			if !bytes.Equal(to.mem[d:][:n], from.mem[s:][:n]) {
-				t.Fatalf("%d bytes from %d to %d are others", n, s, d)
+				t.Fatalf("copy of %d bytes from %d to %d: the copy differs from the source", n, s, d)
 			}
 			if zero := make([]byte, len(to.mem)); !bytes.Equal(to.mem[:d], zero[:d]) || !bytes.Equal(to.mem[d+n:], zero[d+n:]) {
-				t.Fatalf("%d bytes from %d to %d: more were written", n, s, d)
+				t.Fatalf("copy of %d bytes from %d to %d wrote outside the destination", n, s, d)
 			}
 		}
 	}

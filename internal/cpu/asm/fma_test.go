@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// fma is x·y + z with one rounding.
+// fma returns x·y + z with one rounding.
 func fma[T float32 | float64](x, y, z T) T {
 	if _, ok := any(x).(float64); ok {
 		return T(math.FMA(float64(x), float64(y), float64(z)))
@@ -15,9 +15,9 @@ func fma[T float32 | float64](x, y, z T) T {
 	return T(fma32(float32(x), float32(y), float32(z)))
 }
 
-// fma32 rounds the sum to float64 to odd: then rounding that to float32, which
-// has less than half the bits, is as rounding once (Boldo and Melquiond,
-// "Emulation of FMA and correctly rounded sums").
+// fma32 rounds the float64 sum to odd. Rounding that to float32, which has less than half the bits,
+// then equals a single rounding (Boldo and Melquiond, "Emulation of FMA and correctly rounded
+// sums").
 func fma32(x, y, z float32) float32 {
 	p, c := float64(x)*float64(y), float64(z) // both exact
 	s := p + c

@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// require skips a test of an instruction set that this processor lacks, or fails
-// it where TILEWORK_REQUIRE_ISA, a comma-separated list, names it.
+// require skips a test if this CPU lacks an instruction set. It fails the test instead if the
+// comma-separated list TILEWORK_REQUIRE_ISA contains the instruction set.
 func require(tb testing.TB, isa ISA) {
 	tb.Helper()
 	if isa.Supported && (isa != AMX || AllowTiles()) {
@@ -22,26 +22,26 @@ func require(tb testing.TB, isa ISA) {
 	const variable = "TILEWORK_REQUIRE_ISA"
 	for name := range strings.SplitSeq(os.Getenv(variable), ",") {
 		if strings.TrimSpace(name) == isa.Name {
-			tb.Fatalf("this processor has no %s, which %s requires", isa.Name, variable)
+			tb.Fatalf("this CPU lacks %s, which %s requires", isa.Name, variable)
 		}
 	}
-	tb.Skipf("this processor has no %s", isa.Name)
+	tb.Skipf("this CPU lacks %s", isa.Name)
 }
 
-// arena is memory between two pages that must not be touched.
+// arena is memory between two inaccessible pages.
 type arena[T any] struct {
 	mem   []T
-	guard *T // the first element of the upper page
+	guard *T // the start of the upper page
 }
 
-// newArena has room for at least n elements.
+// newArena returns an arena for at least n elements.
 func newArena[T any](t *testing.T, n int) *arena[T] {
 	t.Helper()
 	page, size := unix.Getpagesize(), int(unsafe.Sizeof(*new(T)))
 	bytes := (n*size + page - 1) / page * page
 	mem, err := unix.Mmap(-1, 0, bytes+2*page, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_ANON|unix.MAP_PRIVATE)
 	if err != nil {
-		t.Fatalf("no memory for the test: %v", err)
+		t.Fatalf("cannot map memory: %v", err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Munmap(mem); err != nil {
@@ -50,7 +50,7 @@ func newArena[T any](t *testing.T, n int) *arena[T] {
 	})
 	for _, guard := range [][]byte{mem[:page], mem[page+bytes:]} {
 		if err := unix.Mprotect(guard, unix.PROT_NONE); err != nil {
-			t.Fatalf("no guard page: %v", err)
+			t.Fatalf("cannot protect a guard page: %v", err)
 		}
 	}
 	return &arena[T]{
@@ -59,13 +59,13 @@ func newArena[T any](t *testing.T, n int) *arena[T] {
 	}
 }
 
-// last and first are n elements, right before the upper guard page and right
-// after the lower one.
+// last returns the n elements just below the upper guard page, first the n elements just above the
+// lower one.
 func (a *arena[T]) last(n int) []T  { return a.mem[len(a.mem)-n:] }
 func (a *arena[T]) first(n int) []T { return a.mem[:n:n] }
 
-// start points to s, a part of the arena, or where s is empty, and so must not be
-// read, to a guard page.
+// start returns the address of s, a part of the arena. For an empty s, which must not be read, it
+// returns the address of a guard page.
 func (a *arena[T]) start(s []T) *T {
 	if len(s) == 0 {
 		return a.guard
@@ -73,7 +73,7 @@ func (a *arena[T]) start(s []T) *T {
 	return &s[0]
 }
 
-// faults is the memory fault that f dies of, or nil.
+// faults runs f and returns its memory fault, or nil.
 func faults(f func()) (fault any) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { fault = recover() }()
@@ -81,8 +81,8 @@ func faults(f func()) (fault any) {
 	return nil
 }
 
-// TestFaultIsFound shows that the guard pages find what they are for.
-func TestFaultIsFound(t *testing.T) {
+// TestGuardPagesFault checks that guard pages detect writes outside an arena.
+func TestGuardPagesFault(t *testing.T) {
 	a := newArena[float32](t, 8)
 	for _, c := range []struct {
 		where string
@@ -92,7 +92,7 @@ func TestFaultIsFound(t *testing.T) {
 		{"before", unsafe.Add(unsafe.Pointer(&a.first(1)[0]), -4)},
 	} {
 		if faults(func() { *(*float32)(c.at) = 1 }) == nil {
-			t.Errorf("a write right %s the arena is not found", c.where)
+			t.Errorf("a write just %s the arena does not fault", c.where)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 	"tilework/dtype"
 )
 
-// integerKernels are the int8 kernels with what one step adds to a sum, of which a
-// and b are the words.
+// integerKernels lists the int8 kernels. Each has a function that adds one step, of the words a and
+// b, to a sum.
 var integerKernels = []struct {
 	*Kernels[int32]
 	step func(a, b, sum int32) int32
@@ -35,7 +35,7 @@ var integerKernels = []struct {
 	}},
 }
 
-// inPanel is where panels of A, of k steps, have word p of row i.
+// inPanel returns the position of word p of row i in panels of A with k steps.
 func inPanel[T any](ks *Kernels[T], i, p, k int) int {
 	if b := ks.Block; b > 0 {
 		return i/ks.MR*ks.MR*k + p/b*b*ks.MR + i%ks.MR*b + p%b
@@ -43,8 +43,7 @@ func inPanel[T any](ks *Kernels[T], i, p, k int) int {
 	return p*ks.MR + i
 }
 
-// heights are the numbers of rows that micro-kernels are tried with, panels those that the
-// rows of A stand in.
+// heights returns the numbers of rows to test. panels returns the number of panels for rows of A.
 func heights[T any](ks *Kernels[T]) []int {
 	all := upTo(ks.MR)[1:]
 	if ks.Block > 0 {
@@ -55,7 +54,7 @@ func heights[T any](ks *Kernels[T]) []int {
 
 func panels[T any](ks *Kernels[T], rows int) int { return (rows + ks.MR - 1) / ks.MR }
 
-// depths are the numbers of steps that micro-kernels are tried with.
+// depths returns the numbers of steps to test.
 func depths[T any](ks *Kernels[T]) []int {
 	if b := ks.Block; b > 0 {
 		return []int{0, b, 2 * b, 3 * b, 256}
@@ -63,7 +62,7 @@ func depths[T any](ks *Kernels[T]) []int {
 	return append(upTo(2*unroll+1), 67, 256)
 }
 
-// words fills s with random words, now and then of the extreme bytes only.
+// words fills s with random words, sometimes with the extreme bytes only.
 func words[T int32 | uint32 | uint64 | byte](s []T, r *rand.Rand) {
 	extreme := r.IntN(3) == 0
 	for i := range s {
@@ -81,7 +80,7 @@ func TestInt8(t *testing.T) {
 			t.Logf("seed %d", seed)
 			r := rand.New(rand.NewPCG(seed, 0))
 			as, bs, cs := newArena[int32](t, 1<<15), newArena[int32](t, 1<<14), newArena[int32](t, 1<<14)
-			top := 0 // rows of B's panel above the first step
+			top := 0 // rows of B's panel before its first step
 			if ks.Compensate != nil {
 				top = 1
 			}
@@ -115,7 +114,7 @@ func TestInt8(t *testing.T) {
 							t.Fatalf("%s: %v", what, fault)
 						}
 						if !slices.Equal(c, want) {
-							t.Fatalf("%s: C is not what the loop gives", what)
+							t.Fatalf("%s: C differs from the reference loop", what)
 						}
 					}
 				}
@@ -147,13 +146,13 @@ func TestCompensate(t *testing.T) {
 				t.Fatalf("k = %d: %v", k, fault)
 			}
 			if !slices.Equal(b, want) {
-				t.Errorf("k = %d: the first row is %v, want %v", k, b[:ks.NR], want[:ks.NR])
+				t.Errorf("k = %d: compensation %v, want %v", k, b[:ks.NR], want[:ks.NR])
 			}
 		}
 	}
 }
 
-// TestForms compares the copies into panels with one word after another.
+// TestPackers compares packing in vectors with packing word by word.
 func TestPackers(t *testing.T) {
 	int8x2 := func(b ...byte) uint32 { return uint32(uint16(int8(b[0]))) | uint32(uint16(int8(b[1])))<<16 }
 	int8x4 := func(b ...byte) uint32 {
@@ -163,13 +162,13 @@ func TestPackers(t *testing.T) {
 	float := func(f float32) uint32 { return *(*uint32)(unsafe.Pointer(&f)) }
 	for _, f := range []struct {
 		name        string
-		form        Packer
-		bytes, rows int // of a word along K; that make a word of a column
+		packer      Packer
+		bytes, rows int // bytes per word along K, and rows per word of a column
 		word        func(b ...byte) uint32
 	}{
 		{"f32", PackerF32, 4, 1, int8x4},
 		{"f16", PackerF16, 2, 1, func(b ...byte) uint32 { return float(dtype.Float16(half(b...)).Float32()) }},
-		// A NaN is left as it is: the arithmetic makes it quiet.
+		// A NaN keeps its bits: only arithmetic makes it quiet.
 		{"bf16", PackerBF16, 2, 1, func(b ...byte) uint32 { return uint32(half(b...)) << 16 }},
 		{"bf16x2", PackerBF16x2, 4, 2, int8x4},
 		{"i8x4", PackerI8x4, 4, 4, int8x4},
@@ -177,9 +176,9 @@ func TestPackers(t *testing.T) {
 		{"i8x2", PackerI8x2, 2, 2, int8x2},
 	} {
 		t.Run(f.name, func(t *testing.T) {
-			if f.form.Zip == nil {
+			if f.packer.Zip == nil {
 				require(t, AVX2)
-				t.Skip("this processor has no F16C")
+				t.Skip("this CPU lacks F16C")
 			}
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
@@ -193,7 +192,7 @@ func TestPackers(t *testing.T) {
 				}
 				k, n, wide := r.IntN(20), 8*r.IntN(5), r.IntN(9)
 
-				// Along K: eight rows of so many steps, a multiple of eight.
+				// Stored along K: eight rows of a multiple of eight steps.
 				zipped := k / 8 * 8
 				ld := zipped*f.bytes + r.IntN(9)*element
 				from, to := take(src, span(8, ld, zipped*f.bytes, 1)), dst.last(span(zipped, 8+wide, 8, 1))
@@ -205,14 +204,14 @@ func TestPackers(t *testing.T) {
 						want[p*(8+wide)+i] = f.word(from[i*ld+p*f.bytes:][:f.bytes]...)
 					}
 				}
-				if fault := faults(func() { f.form.Zip(zipped, dst.start(to), 8+wide, src.start(from), ld) }); fault != nil {
+				if fault := faults(func() { f.packer.Zip(zipped, dst.start(to), 8+wide, src.start(from), ld) }); fault != nil {
 					t.Fatalf("zip of %d: %v", zipped, fault)
 				}
 				if !slices.Equal(to, want) {
 					t.Fatalf("zip of %d words, 8+%d wide, rows %d bytes apart:\n%x, want\n%x", zipped, wide, ld, to, want)
 				}
 
-				// Side by side.
+				// Adjacent columns.
 				ld = n*element + r.IntN(9)*element
 				from, to = take(src, span(k*f.rows, ld, n*element, 1)), dst.last(span(k, n+wide, n, 1))
 				words(from, r)
@@ -227,18 +226,18 @@ func TestPackers(t *testing.T) {
 						want[p*(n+wide)+j] = f.word(b...)
 					}
 				}
-				if fault := faults(func() { f.form.Lay(k, n, dst.start(to), n+wide, src.start(from), ld) }); fault != nil {
+				if fault := faults(func() { f.packer.Lay(k, n, dst.start(to), n+wide, src.start(from), ld) }); fault != nil {
 					t.Fatalf("lay of %d×%d: %v", k, n, fault)
 				}
 				if !slices.Equal(to, want) {
-					t.Fatalf("lay of %d×%d words, %d wide, rows %d bytes apart: wrong", k, n, n+wide, ld)
+					t.Fatalf("lay of %d×%d words, %d wide, rows %d bytes apart: the panel differs from the reference", k, n, n+wide, ld)
 				}
 			}
 		})
 	}
 }
 
-// TestZipF64 compares the copies of float64 into panels with one element after another.
+// TestZipF64 compares packing of float64 in vectors with packing element by element.
 func TestZipF64(t *testing.T) {
 	require(t, AVX2)
 	seed := rand.Uint64()
@@ -268,7 +267,7 @@ func TestZipF64(t *testing.T) {
 			t.Fatalf("zip of %d: %v", k, fault)
 		}
 		if !slices.Equal(to, want) {
-			t.Fatalf("zip of %d, %d wide, rows %d apart: wrong", k, wide, ld)
+			t.Fatalf("zip of %d, %d wide, rows %d apart: the panel differs from the reference", k, wide, ld)
 		}
 	}
 }

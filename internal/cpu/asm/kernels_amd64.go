@@ -2,7 +2,7 @@ package asm
 
 import "golang.org/x/sys/cpu"
 
-// The instruction sets that there are kernels for.
+// The instruction sets with kernels.
 var (
 	AVX512 = ISA{"avx512", cpu.X86.HasAVX512F && cpu.X86.HasAVX512DQ && cpu.X86.HasAVX512BW && cpu.X86.HasAVX512VL}
 	VNNI   = ISA{"vnni", AVX512.Supported && cpu.X86.HasAVX512VNNI}
@@ -11,7 +11,7 @@ var (
 	AMX    = ISA{"amx", AVX512.Supported && cpu.X86.HasAMXTile && cpu.X86.HasAMXInt8 && cpu.X86.HasAMXBF16}
 )
 
-// F32AVX512 is the float32 kernels for AVX-512.
+// F32AVX512 holds the float32 kernels for AVX-512.
 var F32AVX512 = Kernels[float32]{
 	ISA: AVX512, MR: 12, NR: 32,
 	Packed: PackedF32AVX512, Group: 1, PackedF16: PackedF16F32AVX512, PackedBF16: PackedBF16F32AVX512,
@@ -44,7 +44,7 @@ var F32AVX512 = Kernels[float32]{
 	Peak: PeakF32AVX512, PeakFlops: 512,
 }
 
-// F64AVX512 is the float64 kernels for AVX-512.
+// F64AVX512 holds the float64 kernels for AVX-512.
 var F64AVX512 = Kernels[float64]{
 	ISA: AVX512, MR: 12, NR: 16,
 	Packed: PackedF64AVX512, Group: 1,
@@ -77,7 +77,7 @@ var F64AVX512 = Kernels[float64]{
 	Peak: PeakF64AVX512, PeakFlops: 256,
 }
 
-// F32AVX2 is the float32 kernels for AVX2 with FMA.
+// F32AVX2 holds the float32 kernels for AVX2 with FMA.
 var F32AVX2 = Kernels[float32]{
 	ISA: AVX2, MR: 6, NR: 16,
 	Packed: PackedF32AVX2, Group: 1, PackedF16: PackedF16F32AVX2, PackedBF16: PackedBF16F32AVX2,
@@ -107,7 +107,7 @@ var F32AVX2 = Kernels[float32]{
 	Peak: PeakF32AVX2, PeakFlops: 256,
 }
 
-// F64AVX2 is the float64 kernels for AVX2 with FMA.
+// F64AVX2 holds the float64 kernels for AVX2 with FMA.
 var F64AVX2 = Kernels[float64]{
 	ISA: AVX2, MR: 6, NR: 8,
 	Packed: PackedF64AVX2, Group: 1,
@@ -137,7 +137,7 @@ var F64AVX2 = Kernels[float64]{
 	Peak: PeakF64AVX2, PeakFlops: 128,
 }
 
-// I8VNNI is the int8 kernels for AVX-512 with its dot products of four bytes.
+// I8VNNI holds the int8 kernels for AVX-512 VNNI.
 var I8VNNI = Kernels[int32]{
 	ISA: VNNI, MR: 8, NR: 32,
 	Packed: PackedI8VNNI, Group: 4, Compensate: StartI8VNNI,
@@ -145,7 +145,7 @@ var I8VNNI = Kernels[int32]{
 	Peak:     PeakI8VNNI, PeakFlops: 2048,
 }
 
-// I8AVX2 is the int8 kernels for AVX2.
+// I8AVX2 holds the int8 kernels for AVX2.
 var I8AVX2 = Kernels[int32]{
 	ISA: AVX2, MR: 4, NR: 16,
 	Packed: PackedI8AVX2, Group: 2,
@@ -153,25 +153,25 @@ var I8AVX2 = Kernels[int32]{
 	Peak:     PeakI8AVX2, PeakFlops: 384,
 }
 
-// BF16AVX512 is the bfloat16 kernels for AVX-512 with its dot products of two.
+// BF16AVX512 holds the bfloat16 kernels for AVX-512 BF16.
 var BF16AVX512 = Kernels[float32]{
 	ISA: BF16, MR: 12, NR: 32,
 	Packed: PackedBF16AVX512, Group: 2,
-	Update: F32AVX512.Update, Dot: F32AVX512.Dot, // of what is widened
+	Update: F32AVX512.Update, Dot: F32AVX512.Dot, // for widened elements
 	Epilogue: F32AVX512.Epilogue,
 	Peak:     PeakBF16AVX512, PeakFlops: 1024,
 }
 
-// BF16AMX is the bfloat16 kernels for AMX.
+// BF16AMX holds the bfloat16 kernels for AMX.
 var BF16AMX = Kernels[float32]{
 	ISA: AMX, MR: 32, NR: 32,
 	Packed: PackedBF16AMX, Group: 2, Block: 16,
-	Update: F32AVX512.Update, Dot: F32AVX512.Dot, // of what is widened
+	Update: F32AVX512.Update, Dot: F32AVX512.Dot, // for widened elements
 	Epilogue: F32AVX512.Epilogue,
 	Peak:     PeakBF16AMX, PeakFlops: 65536,
 }
 
-// I8AMX is the int8 kernels for AMX.
+// I8AMX holds the int8 kernels for AMX.
 var I8AMX = Kernels[int32]{
 	ISA: AMX, MR: 32, NR: 32,
 	Packed: PackedI8AMX, Group: 4, Block: 16,
@@ -179,19 +179,19 @@ var I8AMX = Kernels[int32]{
 	Peak:     PeakI8AMX, PeakFlops: 131072,
 }
 
-// The forms.
+// The packers.
 var (
 	PackerF32    = packer(Packer{Zip: ZipF32, Lay: LayF32})
-	PackerF64    = packer(Packer{Zip: ZipF64, Lay: LayF32}) // an element is two words
+	PackerF64    = packer(Packer{Zip: ZipF64, Lay: LayF32}) // an element takes two words
 	PackerF16    = packer(Packer{ZipF16, LayF16, NarrowF16, AddOldF16})
 	PackerBF16   = packer(Packer{ZipBF16, LayBF16, NarrowBF16, AddOldBF16})
 	PackerBF16x2 = packer(Packer{Zip: ZipBF16x2, Lay: LayBF16x2})
-	PackerI8x4   = packer(Packer{Zip: ZipI8x4, Lay: LayI8x4}) // B's words for I8VNNI
-	PackerU8x4   = packer(Packer{Zip: ZipU8x4, Lay: LayU8x4}) // A's, with 128 added to each byte
-	PackerI8x2   = packer(Packer{Zip: ZipI8x2, Lay: LayI8x2}) // both operands' for I8AVX2
+	PackerI8x4   = packer(Packer{Zip: ZipI8x4, Lay: LayI8x4}) // for B of I8VNNI
+	PackerU8x4   = packer(Packer{Zip: ZipU8x4, Lay: LayU8x4}) // for A of I8VNNI, with 128 added to each byte
+	PackerI8x2   = packer(Packer{Zip: ZipI8x2, Lay: LayI8x2}) // for both operands of I8AVX2
 )
 
-// form is f where the processor has what all forms need.
+// packer returns f if the CPU has the instructions that all packers need.
 func packer(f Packer) Packer {
 	if !AVX2.Supported || !cpu.X86.HasF16C {
 		return Packer{}

@@ -10,7 +10,7 @@ import (
 	"unsafe"
 )
 
-// What is tested: the micro-kernels of each element type.
+// The floating-point micro-kernels under test.
 var (
 	F32 = []*Kernels[float32]{&F32AVX512, &F32AVX2}
 	F64 = []*Kernels[float64]{&F64AVX512, &F64AVX2}
@@ -19,7 +19,7 @@ var (
 // unroll is the number of steps of k in the kernels' main loop.
 const unroll = 4
 
-// eachKernel runs a test of every variant that this processor supports.
+// eachKernel runs a test on every variant that this CPU supports.
 func eachKernel(t *testing.T, f32 func(*testing.T, *Kernels[float32]), f64 func(*testing.T, *Kernels[float64])) {
 	for _, ks := range F32 {
 		t.Run("float32/"+ks.ISA.Name, func(t *testing.T) { require(t, ks.ISA); f32(t, ks) })
@@ -85,8 +85,8 @@ func testDeep[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	}
 }
 
-// testRows compares a direct kernel of m rows to the loop in its doc comment, with sets of sums by
-// the number of columns.
+// testRows compares a direct kernel of m rows with the loop in its doc comment. sets returns the
+// number of sets of sums for n columns.
 func testRows[T float32 | float64](tt *tester[T], ks *Kernels[T], name string, direct Direct[T], m, k int, sets func(n int) int) {
 	for n := 1; n <= ks.NR; n++ {
 		if someEdges(k) && n%7 != 0 && n != ks.NR {
@@ -125,7 +125,7 @@ func testCopy[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 					ks.Copy(k, a, rsa, csa, b, ldb, c, panels.start(panel), 0, ldc, ks.NR, alpha, beta)
 					for p := range k {
 						if row := unsafe.Slice(b, (k-1)*ldb+ks.NR)[p*ldb:][:ks.NR]; !sameAll(row, panel[p*ks.NR:]) {
-							t.Fatalf("%d steps, ldb %d: row %d is copied as %v, want %v", k, ldb, p, panel[p*ks.NR:][:ks.NR], row)
+							t.Fatalf("%d steps, ldb %d: copy of row %d = %v, want %v", k, ldb, p, panel[p*ks.NR:][:ks.NR], row)
 						}
 					}
 				},
@@ -154,11 +154,11 @@ func testStream[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	Fence()
 }
 
-// someEdges reports whether sums of k steps need no more than some of a tile's edges: all
-// of them are tried with none, one, and as many steps as go through each loop.
+// someEdges reports whether to test only some tile edges for sums of k steps. No step, one step,
+// and a number of steps that runs each loop are tested with all of them.
 func someEdges(k int) bool { return k > 1 && k != 2*unroll+1 }
 
-// upTo is 0, 1, …, n.
+// upTo returns 0, 1, …, n.
 func upTo(n int) []int {
 	all := make([]int, n+1)
 	for i := range all {
@@ -167,7 +167,7 @@ func upTo(n int) []int {
 	return all
 }
 
-// span is the number of elements from the first of a matrix to its last.
+// span returns the number of elements from the first of a matrix to its last.
 func span(rows, rs, cols, cs int) int {
 	if rows == 0 || cols == 0 {
 		return 0
@@ -175,8 +175,8 @@ func span(rows, rs, cols, cs int) int {
 	return (rows-1)*rs + (cols-1)*cs + 1
 }
 
-// matrix is where an operand's elements are: how many it spans, and the steps
-// from row to row and from column to column.
+// matrix describes the elements of an operand: their span, and the strides between rows and
+// columns.
 type matrix struct{ span, rs, cs int }
 
 // tile is one call of a micro-kernel.
@@ -184,12 +184,12 @@ type tile[T float32 | float64] struct {
 	name         string
 	m, n, k, ldc int
 	a, b         matrix
-	sets         int  // of sums, over which steps of k take turns; 0 for one
+	sets         int  // of sums, which steps of k use in turn; 0 counts as 1
 	overwrites   bool // whether β is 0
 	run          func(a, b, c *T, alpha, beta T)
 }
 
-// tester compares micro-kernels with the loop of their doc comments.
+// tester compares micro-kernels with the loops in their doc comments.
 type tester[T float32 | float64] struct {
 	*testing.T
 	rand    *rand.Rand
@@ -207,9 +207,8 @@ func newTester[T float32 | float64](t *testing.T) *tester[T] {
 	}
 }
 
-// check runs the tile with each kind of β, next to one guard page or the other
-// in turns, on usual values and now and then on odd ones. The result must be the
-// same bits and everything around it unchanged.
+// check runs the tile with each kind of β, next to either guard page, on ordinary and sometimes on
+// special values. The results must have the same bits, and no other memory may change.
 func (tt *tester[T]) check(x tile[T]) {
 	tt.Helper()
 	negZero, nan := T(math.Copysign(0, -1)), T(math.NaN())
@@ -276,7 +275,7 @@ func reference[T float32 | float64](x tile[T], a, b, old []T, alpha, beta T) []T
 	return c
 }
 
-// pairwise adds the upper half of the sums to the lower one until one is left.
+// pairwise adds the upper half of the sums to the lower half until one is left.
 func pairwise[T float32 | float64](sums []T) T {
 	for half := len(sums) / 2; half > 0; half /= 2 {
 		for u := range half {
@@ -286,8 +285,8 @@ func pairwise[T float32 | float64](sums []T) T {
 	return sums[0]
 }
 
-// setsFor returns the number of sets of sums over which steps of k take turns: the least power of
-// two that gives eight independent chains, one for each vector of each set.
+// setsFor returns the number of sets of sums that steps of k use in turn: the least power of two
+// that gives eight independent chains, one for each vector of each set.
 func setsFor(vectors int) int {
 	sets := 1
 	for vectors*sets < 8 {
@@ -296,7 +295,7 @@ func setsFor(vectors int) int {
 	return sets
 }
 
-// same is equality of bits, all NaNs being one.
+// same reports whether x and y have the same bits or are both NaN.
 func same[T float32 | float64](x, y T) bool {
 	return x == y && math.Signbit(float64(x)) == math.Signbit(float64(y)) || x != x && y != y
 }

@@ -4,8 +4,7 @@ package asm
 
 import "sync/atomic"
 
-// There are no micro-kernels for this architecture: their instruction sets are
-// not supported.
+// No micro-kernels exist for this architecture: all instruction sets are unsupported.
 var (
 	F32AVX512, F32AVX2, BF16AVX512, BF16AMX Kernels[float32]
 	F64AVX512, F64AVX2                      Kernels[float64]
@@ -14,16 +13,16 @@ var (
 	PackerF32, PackerF64, PackerF16, PackerBF16, PackerBF16x2, PackerI8x4, PackerU8x4, PackerI8x2 Packer
 )
 
-// Copy copies len(dst) bytes of src; next is for processors that fetch it meanwhile.
+// Copy copies len(dst) bytes from src. It ignores next.
 func Copy(dst, src, next []byte) { copy(dst, src) }
 
-// Fence is for stores around the caches, which there are none of.
+// Fence does nothing: Copy has no non-temporal stores.
 func Fence() {}
 
-// FetchRows has memory come to a cache on processors that are told so.
+// FetchRows does nothing.
 func FetchRows(m, n int, p *byte, ld int) {}
 
-// Pause lets some time pass, n ≥ 1 times a few nanoseconds.
+// Pause waits for n ≥ 1 times a few nanoseconds.
 func Pause(n int) {
 	for i := range n {
 		spin.Store(int64(i))

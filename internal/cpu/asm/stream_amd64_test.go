@@ -36,7 +36,7 @@ func testUpdate[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 func testDot[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	tt := newTester[T](t)
 	if len(ks.Dot) != DotRows {
-		t.Fatalf("dots of up to %d rows, want %d", len(ks.Dot), DotRows)
+		t.Fatalf("dot kernels for %d rows, want %d", len(ks.Dot), DotRows)
 	}
 	for r, dots := range ks.Dot {
 		for s, dot := range dots {
@@ -45,8 +45,8 @@ func testDot[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	}
 }
 
-// testDotOf compares a dot kernel of r rows with s others to the loop in its doc comment, for
-// each k up to two turns of its main loop and one element more.
+// testDotOf compares a dot kernel of r rows with s others to the loop in its doc comment, for each
+// k up to two iterations of its main loop and one element.
 func testDotOf[T float32 | float64](tt *tester[T], lanes, r, s int, dot Dot[T]) {
 	sets := setsFor(r * s)
 	steps := max(sets, Line/(lanes*int(unsafe.Sizeof(*new(T)))))
@@ -88,8 +88,8 @@ func testDotOf[T float32 | float64](tt *tester[T], lanes, r, s int, dot Dot[T]) 
 	}
 }
 
-// lanewise returns the sum in the doc comments of the dot kernels: of vectors of lanes, which go
-// to the sets in turn where there are steps of them, and to the first set after that.
+// lanewise computes the sum in the doc comments of the dot kernels. Vectors go to the sets in turn
+// during the main loop, and to the first set after it.
 func lanewise[T float32 | float64](x, y []T, lanes, sets, steps int) T {
 	lane := make([]T, sets*lanes)
 	for p := 0; p < (len(x)+lanes-1)/lanes*lanes; p++ {

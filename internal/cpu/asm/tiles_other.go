@@ -2,6 +2,5 @@
 
 package asm
 
-// AllowTiles asks the operating system whether this process may use AMX's tiles: none but
-// Linux is asked.
+// AllowTiles reports false: tiles are supported on Linux only.
 func AllowTiles() bool { return false }

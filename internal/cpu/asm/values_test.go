@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// finite is a random number, mostly near 1 and now and then so large or so small
-// that products of them overflow or underflow.
+// finite returns a random number, mostly near 1 and sometimes so large or small that products of
+// such numbers overflow or underflow.
 func finite[T float32 | float64](r *rand.Rand) T {
 	exp := r.IntN(17) - 8
 	if r.IntN(32) == 0 {
@@ -16,7 +16,7 @@ func finite[T float32 | float64](r *rand.Rand) T {
 	return T(math.Ldexp(2*r.Float64()-1, exp))
 }
 
-// wide is how much larger the exponents of T are than those of float32.
+// wide returns the ratio of T's exponent range to that of float32.
 func wide[T float32 | float64]() int {
 	if unsafe.Sizeof(*new(T)) == 8 {
 		return 8
@@ -24,8 +24,7 @@ func wide[T float32 | float64]() int {
 	return 1
 }
 
-// special is often a number as finite has it, otherwise one of those that
-// arithmetic treats in ways of their own.
+// special returns a number from finite, or in 7 of 64 cases a zero, an infinity, NaN, 1 or -1.
 func special[T float32 | float64](r *rand.Rand) T {
 	odd := []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN(), 1, -1}
 	if n := r.IntN(64); n < len(odd) {
@@ -34,7 +33,7 @@ func special[T float32 | float64](r *rand.Rand) T {
 	return finite[T](r)
 }
 
-// fill sets all of s.
+// fill sets all elements of s.
 func fill[T float32 | float64](s []T, r *rand.Rand, value func(*rand.Rand) T) {
 	for i := range s {
 		s[i] = value(r)

@@ -13,16 +13,17 @@ import (
 	"tilework/internal/gemm"
 )
 
-// TestFinish: biases, scales and activations of every kernel set, at every width of a tile, write
-// the tile alone, and what an element becomes does not depend on where it stands.
-func TestFinish(t *testing.T) {
-	eachKernel(t, testFinish[float32], testFinish[float64])
+// TestEpilogue runs biases, scales and other epilogue functions of every kernel set at every tile
+// width. They must write the tile only, and the result for an element must not depend on its
+// position.
+func TestEpilogue(t *testing.T) {
+	eachKernel(t, testEpilogue[float32], testEpilogue[float64])
 	for _, ks := range integerKernels {
-		t.Run("int32/"+ks.ISA.Name, func(t *testing.T) { require(t, ks.ISA); testFinish(t, ks.Kernels) })
+		t.Run("int32/"+ks.ISA.Name, func(t *testing.T) { require(t, ks.ISA); testEpilogue(t, ks.Kernels) })
 	}
 }
 
-func testFinish[T float32 | float64 | int32](t *testing.T, ks *Kernels[T]) {
+func testEpilogue[T float32 | float64 | int32](t *testing.T, ks *Kernels[T]) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
@@ -33,7 +34,7 @@ func testFinish[T float32 | float64 | int32](t *testing.T, ks *Kernels[T]) {
 		}
 		return T(r.Uint32())
 	}
-	// What belongs to an element (i, j) is v[i*down+j*across], and of a matrix, v[i*ldv+j].
+	// The operand of element (i, j) is v[i*down+j*across], or v[i*ldv+j] for a matrix.
 	type call struct {
 		name         string
 		down, across int
@@ -101,8 +102,8 @@ func testFinish[T float32 | float64 | int32](t *testing.T, ks *Kernels[T]) {
 	}
 }
 
-// TestActivations compares them with the table's functions: to a few roundoffs of the
-// argument everywhere, to some digits of the value itself, and at the odd numbers.
+// TestActivations compares the activations with the reference functions: to a few roundoffs of the
+// argument, to some digits of the value, and for zeros, infinities and NaN.
 func TestActivations(t *testing.T) {
 	eachKernel(t, testActivations[float32], testActivations[float64])
 }
@@ -110,13 +111,13 @@ func TestActivations(t *testing.T) {
 func testActivations[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	roundoff, relative, most := 0x1p-24, 1e-4, 3.0
 	if _, ok := any(T(0)).(float64); ok {
-		roundoff, relative, most = 0x1p-53, 1e-11, 10 // of which the table's functions, in float64 too, have some
+		roundoff, relative, most = 0x1p-53, 1e-11, 10 // the reference functions, also in float64, err by some roundoffs themselves
 	}
 	for act, f := range map[gemm.Activation]func(m, n int, c *T, ldc int){
 		gemm.ActReLU: ks.ReLU, gemm.ActGELU: ks.GELU, gemm.ActGELUTanh: ks.GELUTanh, gemm.ActSiLU: ks.SiLU,
 	} {
 		want := act.Info().F
-		if act == gemm.ActGELUTanh { // as written, 1 + tanh cancels on the left
+		if act == gemm.ActGELUTanh { // the reference formula 1 + tanh cancels for negative arguments
 			want = func(x float64) float64 { return x / (1 + math.Exp(-2*math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x))) }
 		}
 		var xs []T
@@ -140,9 +141,9 @@ func testActivations[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 				break
 			}
 		}
-		t.Logf("%v is off by up to %.2f roundoffs of its argument, at %v", act, worst, at)
+		t.Logf("%v errs by up to %.2f roundoffs of its argument, at %v", act, worst, at)
 		if worst > most {
-			t.Errorf("%v(%v) is off by %.3g roundoffs of its argument", act, at, worst)
+			t.Errorf("%v(%v) errs by %.3g roundoffs of its argument, want at most %v", act, at, worst, most)
 		}
 		for _, x := range []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN()} {
 			v := T(x)
@@ -154,22 +155,21 @@ func testActivations[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	}
 }
 
-// TestHalves: all rows and columns are rounded as package dtype rounds them, and
-// nothing else is written.
+// TestHalves checks that Narrow and AddOld round as package dtype does, and write the tile only.
 func TestHalves(t *testing.T) {
 	for _, h := range []struct {
-		name string
-		form Packer
-		from func(float32) uint16
-		to   func(uint16) float32
+		name   string
+		packer Packer
+		from   func(float32) uint16
+		to     func(uint16) float32
 	}{
 		{"float16", PackerF16, func(f float32) uint16 { return uint16(dtype.Float16From32(f)) }, func(h uint16) float32 { return dtype.Float16(h).Float32() }},
 		{"bfloat16", PackerBF16, func(f float32) uint16 { return uint16(dtype.BFloat16From32(f)) }, func(h uint16) float32 { return dtype.BFloat16(h).Float32() }},
 	} {
 		t.Run(h.name, func(t *testing.T) {
-			if h.form.Narrow == nil {
+			if h.packer.Narrow == nil {
 				require(t, AVX2)
-				t.Skip("this processor has no F16C")
+				t.Skip("this CPU lacks F16C")
 			}
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
@@ -181,7 +181,7 @@ func TestHalves(t *testing.T) {
 				wide, narrow := wides.last(span(m, lds, n, 1)), narrows.last(span(m, ldd, n, 1))
 				for i := range wide {
 					switch wide[i] = math.Float32frombits(r.Uint32()); r.IntN(4) {
-					case 0: // at and around the middle between two
+					case 0: // at and around the midpoint of two neighbours
 						wide[i] = math.Float32frombits(r.Uint32()&^0xffff | 0x7fff + uint32(r.IntN(3)))
 					case 1:
 						wide[i] = math.Float32frombits(uint32(0x33000000+r.IntN(0x14800000))&^0x1fff | 0xfff + uint32(r.IntN(3)))
@@ -191,7 +191,7 @@ func TestHalves(t *testing.T) {
 					narrow[i] = uint16(r.Uint32())
 				}
 				old, sums := slices.Clone(narrow), slices.Clone(wide)
-				if fault := faults(func() { h.form.Narrow(m, n, narrows.start(narrow), ldd, wides.start(wide), lds) }); fault != nil {
+				if fault := faults(func() { h.packer.Narrow(m, n, narrows.start(narrow), ldd, wides.start(wide), lds) }); fault != nil {
 					t.Fatalf("round %d: %v", round, fault)
 				}
 				for i := range narrow {
@@ -204,7 +204,7 @@ func TestHalves(t *testing.T) {
 					}
 				}
 				beta := finite[float32](r)
-				if fault := faults(func() { h.form.AddOld(m, n, wides.start(wide), lds, narrows.start(narrow), ldd, beta) }); fault != nil {
+				if fault := faults(func() { h.packer.AddOld(m, n, wides.start(wide), lds, narrows.start(narrow), ldd, beta) }); fault != nil {
 					t.Fatalf("round %d: %v", round, fault)
 				}
 				for i := range wide {
@@ -221,13 +221,13 @@ func TestHalves(t *testing.T) {
 	}
 }
 
-// TestPackedHalves: a panel of halves gives the bits that it gives widened.
+// TestPackedHalves checks that a panel of 16-bit elements gives the same bits as its widened copy.
 func TestPackedHalves(t *testing.T) {
 	for _, ks := range F32 {
 		t.Run(ks.ISA.Name, func(t *testing.T) {
 			require(t, ks.ISA)
 			if PackerF16.Zip == nil {
-				t.Skip("this processor has no F16C")
+				t.Skip("this CPU lacks F16C")
 			}
 			seed := rand.Uint64()
 			t.Logf("seed %d", seed)
