@@ -11,10 +11,10 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Products with few rows, columns or steps of K go other ways than by tiles. In whole
-// numbers, which are exact, they come to what the textbook's loop comes to: for every way
-// that A and B may lie, with rows of C apart, which stay as they were in between, with and
-// without an epilogue, shared out or not, and every element is told of once.
+// TestThinProducts compares products with few rows, columns or steps of K, which use special
+// algorithms, with the naive loop. In integers the results are exact. It varies the transposes,
+// strides, epilogue and number of threads, and checks that nothing is written between rows of C and
+// that onTile reports every element once.
 func TestThinProducts(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -47,16 +47,16 @@ func TestThinProducts(t *testing.T) {
 		}
 	}
 	if !slices.ContainsFunc(Kernels(), func(k *Kernel) bool { return k.ISA != "" && k.Available() }) {
-		return // only the others have these ways
+		return // only assembly kernels have these algorithms
 	}
 	for w := algoBlocked + 1; w <= algoDotA; w++ {
 		if seen[w] < 3 {
-			t.Errorf("way %d was gone %d times", w, seen[w])
+			t.Errorf("%v ran %d times, want at least 3", w, seen[w])
 		}
 	}
 }
 
-// thin is a product of small whole numbers; bit 0 of trans is for A, bit 1 for B.
+// thinProblem returns a product of small integers. Bit 0 of trans transposes A, bit 1 transposes B.
 func thinProblem(t *testing.T, rng *rand.Rand, typ, out dtype.Type, s [3]int, trans int) (gemm.Problem, gemm.Buffers) {
 	t.Helper()
 	operand := func(typ dtype.Type, rows, cols int, trans bool) gemm.Layout {
@@ -86,23 +86,23 @@ func thinProblem(t *testing.T, rng *rand.Rand, typ, out dtype.Type, s [3]int, tr
 	return p, gemm.Buffers{A: fill(typ, p.A.Len()), B: fill(typ, p.B.Len()), C: fill(c.Type, p.C.Len()), Bias: fill(c.Type, max(s[0], s[1]))}
 }
 
-// checkThin compares a product with the textbook's and returns which way it went.
+// checkAgainstNaive compares a product with the naive loop's and returns its algorithm.
 func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads int) algorithm {
 	t.Helper()
 	want := b
 	want.C = slices.Clone(b.C)
-	book, err := kernels[0].plan(p, Options{})
+	naive, err := kernels[0].plan(p, Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := book.Run(t.Context(), &want); err != nil {
+	if err := naive.Run(t.Context(), &want); err != nil {
 		t.Fatal(err)
 	}
-	told := make([]atomic.Int32, p.M*p.N)
+	reported := make([]atomic.Int32, p.M*p.N)
 	pl, err := k.plan(p, Options{Tile: func(i, j, rows, cols int) {
 		for x := range rows {
 			for y := range cols {
-				told[(i+x)*p.N+j+y].Add(1)
+				reported[(i+x)*p.N+j+y].Add(1)
 			}
 		}
 	}})
@@ -111,26 +111,26 @@ func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers,
 	}
 	pl.Threads = threads
 	if pl.algorithm == algoDirect && usesAxpy(p) && layoutBytes(p.B) <= rereadBytes {
-		pl.algorithm = algoAxpy // as it would be with a larger B
+		pl.algorithm = algoAxpy // as for a larger B
 	}
 	if err := pl.Run(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(b.C, want.C) {
-		t.Errorf("%s: %v, leading dimensions %d, %d, %d, α = %v, β = %v, %+v, %d threads, way %d: C differs",
+		t.Errorf("%s: %v, leading dimensions %d, %d, %d, α = %v, β = %v, %+v, %d threads, %v: C differs from the naive loop's",
 			k.Name, p, p.A.LD, p.B.LD, p.C.LD, p.Alpha, p.Beta, p.Epilogue, threads, pl.algorithm)
 	}
-	for i := range told {
-		if n := told[i].Load(); n != 1 {
-			t.Errorf("%s: %v, way %d: element %d was told of %d times", k.Name, p, pl.algorithm, i, n)
+	for i := range reported {
+		if n := reported[i].Load(); n != 1 {
+			t.Errorf("%s: %v, %v: Tile reported element %d %d times, want once", k.Name, p, pl.algorithm, i, n)
 			break
 		}
 	}
 	return pl.algorithm
 }
 
-// A product with few steps of K may pack B, and may store C around the caches: what comes out
-// is the textbook's product all the same, on one goroutine and on several.
+// TestSmallK compares products with few steps of K, which may pack B or use non-temporal stores for
+// C, with the naive loop, on one thread and on several.
 func TestSmallK(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -155,11 +155,11 @@ func TestSmallK(t *testing.T) {
 				t.Fatal(err)
 			}
 			b := gemm.Buffers{A: fill(p.A), B: fill(p.B), C: allocAligned(p.C.Bytes())}
-			book, err := kernels[0].plan(&p, Options{})
+			naive, err := kernels[0].plan(&p, Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := book.Run(t.Context(), &b); err != nil {
+			if err := naive.Run(t.Context(), &b); err != nil {
 				t.Fatal(err)
 			}
 			want := slices.Clone(b.C)
@@ -169,24 +169,23 @@ func TestSmallK(t *testing.T) {
 			}
 			for _, pl.Threads = range []int{1, 3} {
 				if d := directOf(&pl, k.f64, b); pl.algorithm != algoDirect || d.packs() != s.packs || d.nonTemporal != s.streams {
-					t.Errorf("%s: %v: way %d, packs %v, streams %v, want %v and %v", k.Name, &p, pl.algorithm, d.packs(), d.nonTemporal, s.packs, s.streams)
+					t.Errorf("%s: %v: %v, packs %v, non-temporal %v, want %v and %v", k.Name, &p, pl.algorithm, d.packs(), d.nonTemporal, s.packs, s.streams)
 				}
 				clear(b.C)
 				if err := pl.Run(t.Context(), &b); err != nil {
 					t.Fatal(err)
 				}
 				if !slices.Equal(b.C, want) {
-					t.Errorf("%s: %v on %d goroutines: C differs", k.Name, &p, pl.Threads)
+					t.Errorf("%s: %v on %d threads: C differs from the naive loop's", k.Name, &p, pl.Threads)
 				}
 			}
 		}
 	}
 }
 
-// With some tiles of rows against a large B the first tile copies B's panels for the others. With
-// few rows against a still larger one tiles go along stretches of its rows, and with few
-// columns against such an A along A's, or if that is transposed along rows of the transposed product. What comes out is the textbook's product, in pieces of K
-// too, whose last is shorter, with A as it is and transposed, and with a last panel that is not whole.
+// TestSkinnyProducts compares products with a small and a large operand with the naive loop. They
+// cover copies of B's panels by the first tile, strips of B, streaming of A, and the transposed
+// product. K ends with a shorter block, A is transposed or not, and the last panel is partial.
 func TestSkinnyProducts(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -213,13 +212,13 @@ func TestSkinnyProducts(t *testing.T) {
 				t.Fatal(err)
 			}
 			if d := directOf(&pl, k.f64, b); pl.algorithm != algoDirect || d.copies != s.copies || d.streamsA != s.down || d.depth != s.deep {
-				t.Errorf("%s: %v: way %d, copies %v, goes down %v, %d steps at a time, want %v, %v and %d", k.Name, &p, pl.algorithm, d.copies, d.streamsA, d.depth, s.copies, s.down, s.deep)
+				t.Errorf("%s: %v: %v, copies B %v, streams A %v, %d steps at a time, want %v, %v and %d", k.Name, &p, pl.algorithm, d.copies, d.streamsA, d.depth, s.copies, s.down, s.deep)
 			}
 			checkAgainstNaive(t, k, &p, b, 1+2*s.trans)
 		}
 		p, b := thinProblem(t, rng, dtype.F64, dtype.F64, [3]int{1293, 5 + rng.IntN(27), 1301}, 1+2*rng.IntN(2))
 		if algorithm := checkAgainstNaive(t, k, &p, b, 1+rng.IntN(3)); algorithm != algoDirectSwapAB {
-			t.Errorf("%s: %v: way %d, want the transposed product's", k.Name, &p, algorithm)
+			t.Errorf("%s: %v: %v, want direct-swapAB", k.Name, &p, algorithm)
 		}
 	}
 }
@@ -229,8 +228,8 @@ func directOf(pl *Plan, mk *microKernel[float64], b gemm.Buffers) (d direct[floa
 	return d
 }
 
-// The last columns of a small product, computed without tiles, are the textbook's for every
-// layout of A and B, on one goroutine and on several.
+// TestEdgeColumns compares small products, whose last columns are computed without tiles, with the
+// naive loop for every layout of A and B, on one thread and on several.
 func TestEdgeColumns(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -245,8 +244,13 @@ func TestEdgeColumns(t *testing.T) {
 			p, b := thinProblem(t, rng, dtype.F64, dtype.F64, s, rng.IntN(4))
 			algorithm := checkAgainstNaive(t, k, &p, b, 1+rng.IntN(3))
 			if n := k.f64.edgeColumns(&p); algorithm == algoDirect && n != last {
-				t.Errorf("%s: %v: %d columns at the end, want %d", k.Name, &p, n, last)
+				t.Errorf("%s: %v: %d edge columns, want %d", k.Name, &p, n, last)
 			}
 		}
 	}
+}
+
+// String returns the name of an algorithm, for test failures.
+func (a algorithm) String() string {
+	return [...]string{"naive", "direct", "blocked", "direct-swapAB", "axpy", "axpy-swapAB", "dot-B", "dot-A", "split-K"}[a]
 }

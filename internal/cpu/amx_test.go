@@ -8,8 +8,8 @@ import (
 	"tilework/internal/cpu/asm"
 )
 
-// What AMX's micro-kernels find in panels is right on any processor: those of its row of
-// the list conform with micro-kernels in plain Go in their place.
+// TestTilesConform runs the suite on the amx entry of the kernel list with micro-kernels in plain
+// Go. It checks the packing for AMX on any CPU.
 func TestTilesConform(t *testing.T) {
 	at, _ := find("amx")
 	k := *kernels[at]
@@ -27,11 +27,11 @@ func TestTilesConform(t *testing.T) {
 		}
 		return sum
 	})
-	k.i32.floatEpilogue = nil // whose functions take AVX-512
+	k.i32.floatEpilogue = nil // its functions need AVX-512
 	gemmtest.Run(t, implementation(&k, 3))
 }
 
-// tilesInGo is AMX's micro-kernel, dot being what a step adds to a sum.
+// amxInGo returns the micro-kernel of AMX in plain Go. dot adds one step to a sum.
 func amxInGo[T scalar](group int, dot func(a, b, sum T) T) asm.Kernels[T] {
 	const mr, nr, block = 32, 32, 16
 	packed := func(k int, a, b, c, _ *T, ldc, m, n int, alpha, beta T) {

@@ -13,8 +13,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// TestCandidates: every way to compute a product that tuning may choose gives the exact
-// product of whole numbers, and the same bits at any number of threads.
+// TestCandidates checks every candidate that tuning may choose: with integers it gives the exact
+// product, the same on any number of threads.
 func TestCandidates(t *testing.T) {
 	const seed = 20261121
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -22,7 +22,7 @@ func TestCandidates(t *testing.T) {
 		in, out   dtype.Type
 		m, n, k   int
 		transA    bool
-		packings  []Packing // that there are
+		packings  []Packing // the possible packings
 		blockings int       // at least
 	}{
 		{dtype.F32, dtype.F32, 70, 65, 300, false, []Packing{PackBoth, PackB, PackNothing}, 6},
@@ -70,25 +70,25 @@ func TestCandidates(t *testing.T) {
 			}
 			blockings := Blockings(&p, r)
 			if len(blockings) == 0 || packing == PackBoth && len(blockings) < c.blockings {
-				t.Errorf("%v on route %+v: %d blockings", &p, r, len(blockings))
+				t.Errorf("%v with %+v: %d blockings, want at least %d", &p, r, len(blockings), c.blockings)
 			}
 			for i, b := range append(blockings, r) {
 				if testing.Short() && i%5 > 0 {
 					continue
 				}
 				if got := compute(Options{Kernel: b.Kernel, Config: b.Config}); !bytes.Equal(got, want) {
-					t.Errorf("%v with %+v is wrong (seed %d)", &p, b, seed)
+					t.Errorf("%v with %+v: C differs from the naive loop's (seed %d)", &p, b, seed)
 				}
 			}
 		}
-		// Only micro-kernels in assembly read operands where they lie.
+		// Only assembly micro-kernels read unpacked operands.
 		if routes[0].Kernel != "portable" && !slices.Equal(packings, c.packings) {
 			t.Errorf("%v: packings %v, want %v", &p, packings, c.packings)
 		}
 	}
 }
 
-// TestConfigThreads: how many goroutines share a tuned product shows in no bit.
+// TestConfigThreads checks that the number of threads does not change the bits of a tuned product.
 func TestConfigThreads(t *testing.T) {
 	const seed = 7
 	random := rand.New(rand.NewPCG(seed, 0))
@@ -108,7 +108,7 @@ func TestConfigThreads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pl.Threads = threads // on a machine with fewer processors too
+		pl.Threads = threads // also on a machine with fewer processors
 		buf.C = allocAligned(p.C.Bytes())
 		if err := pl.Run(context.Background(), &buf); err != nil {
 			t.Fatal(err)
@@ -117,12 +117,12 @@ func TestConfigThreads(t *testing.T) {
 			want = buf.C
 		}
 		if !bytes.Equal(buf.C, want) {
-			t.Errorf("%d threads: other bits than one (seed %d)", threads, seed)
+			t.Errorf("%d threads: bits differ from those of one thread (seed %d)", threads, seed)
 		}
 	}
 }
 
-// TestBadConfig: what no plan can do is refused.
+// TestBadConfig checks that impossible configurations return ErrUnsupported.
 func TestBadConfig(t *testing.T) {
 	p, _, err := gemm.New(1, gemm.Dense(dtype.BF16, 8, 8), gemm.Dense(dtype.BF16, 8, 8), 0, gemm.Dense(dtype.F32, 8, 8), gemm.Epilogue{})
 	if err != nil {

@@ -14,25 +14,26 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Every kernel that the processor can run passes the suite. TILEWORK_REQUIRE_ISA
-// names those that must not be left out, "avx2,avx512".
+// TestKernelsConform runs the suite on every kernel that this CPU supports. TILEWORK_REQUIRE_ISA,
+// for example "avx2,avx512", names kernels that must not be skipped.
 func TestKernelsConform(t *testing.T) {
 	required := strings.Split(os.Getenv("TILEWORK_REQUIRE_ISA"), ",")
 	for _, k := range Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
 			if !k.Available() {
 				if slices.Contains(required, k.Name) {
-					t.Fatalf("this processor lacks %s", k.ISA)
+					t.Fatalf("this CPU lacks %s", k.ISA)
 				}
-				t.Skipf("this processor lacks %s", k.ISA)
+				t.Skipf("this CPU lacks %s", k.ISA)
 			}
 			gemmtest.Run(t, implementation(k, 0))
 		})
 	}
 }
 
-// What small products never reach: several blocks of K, rows and columns, and
-// work shared out between threads.
+// TestBlocksConform runs the suite with tiny blocks and several threads, to reach what small
+// products otherwise never do: several blocks of K, rows and columns, and work shared between
+// threads.
 func TestBlocksConform(t *testing.T) {
 	for _, k := range Kernels() {
 		if k.naive || !k.Available() {
@@ -44,8 +45,8 @@ func TestBlocksConform(t *testing.T) {
 	}
 }
 
-// shrunk is the micro-kernel with blocks so small that products of some tens have
-// many, and without the path for small products.
+// shrunk returns mk with blocks so small that products of size 50 have many, and without the
+// kernels for small products.
 func shrunk[T scalar](mk *microKernel[T]) *microKernel[T] {
 	if mk == nil {
 		return nil
@@ -56,8 +57,8 @@ func shrunk[T scalar](mk *microKernel[T]) *microKernel[T] {
 	return &s
 }
 
-// implementation is k as the suite sees it, at a number of threads even where
-// one would do; 0 leaves the number to the plan.
+// implementation adapts k to the suite. threads > 0 sets the number of threads even for small
+// products; 0 leaves it to the planner.
 func implementation(k *Kernel, threads int) gemmtest.Implementation {
 	var pairs []gemmtest.Pair
 	for _, p := range gemmtest.Pairs() {
@@ -81,7 +82,7 @@ func implementation(k *Kernel, threads int) gemmtest.Implementation {
 }
 
 func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16)) // helpers for all of them
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16)) // workers for all threads
 	for _, k := range Kernels() {
 		if k.naive || !k.Available() {
 			continue
@@ -103,7 +104,7 @@ func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
 					if want == nil {
 						want = slices.Clone(b.C)
 					} else if !slices.Equal(want, b.C) {
-						t.Errorf("%s, %v: %d threads give other bits than one", k.Name, &p, threads)
+						t.Errorf("%s, %v: %d threads: bits differ from those of one thread", k.Name, &p, threads)
 					}
 				}
 			}
@@ -111,7 +112,7 @@ func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
 	}
 }
 
-// random is a product of random values with memory for it.
+// random returns a product with buffers of random values.
 func random(t *testing.T, typ dtype.Type, m, n, k int) (gemm.Problem, gemm.Buffers) {
 	t.Helper()
 	p, _, err := gemm.New(1, gemm.Dense(typ, m, k), gemm.Dense(typ, k, n), 0, gemm.Dense(typ.Info().Results[0], m, n), gemm.Epilogue{})
@@ -136,7 +137,7 @@ func TestChoose(t *testing.T) {
 	for _, test := range []struct {
 		env, name string
 		in        dtype.Type
-		want      string // the kernel, or what the error says
+		want      string // the kernel, or a part of the error
 		err       error
 	}{
 		{env: "portable", in: dtype.F32, want: "portable"},
@@ -149,15 +150,15 @@ func TestChoose(t *testing.T) {
 		c, err := choose(test.name, test.env, test.in)
 		if test.err != nil {
 			if !errors.Is(err, test.err) || !strings.Contains(err.Error(), test.want) {
-				t.Errorf("%+v: error %v", test, err)
+				t.Errorf("%+v: error %v, want %v with %q", test, err, test.err, test.want)
 			}
 		} else if err != nil || c.kernel.Name != test.want {
-			t.Errorf("%+v: %v, error %v", test, c.kernel, err)
+			t.Errorf("%+v: kernel %v, error %v", test, c.kernel, err)
 		}
 	}
 }
 
-// plan decides how k computes p, whatever is faster.
+// plan plans p for k even if another kernel is faster.
 func (k *Kernel) plan(p *gemm.Problem, o Options) (pl Plan, err error) {
 	err = pl.decideFor(k, p, &o)
 	return pl, err

@@ -8,7 +8,8 @@ import (
 	"testing"
 )
 
-// The table of micro-kernels in docs/cpu.md has the rows that the list of kernels has.
+// TestDocumentedKernels checks that the table of micro-kernels in docs/cpu.md matches the kernel
+// list.
 func TestDocumentedKernels(t *testing.T) {
 	text, err := os.ReadFile("../../docs/cpu.md")
 	if err != nil {
@@ -26,12 +27,11 @@ func TestDocumentedKernels(t *testing.T) {
 		}
 	}
 	if got := strings.Count(string(text), "\n| `"); got != len(rows) && runtime.GOARCH == "amd64" {
-		t.Errorf("docs/cpu.md has %d rows of micro-kernels, the list %d", got, len(rows))
+		t.Errorf("docs/cpu.md has %d rows of micro-kernels, want %d", got, len(rows))
 	}
 }
 
-// appendRow appends the row of a micro-kernel, unless this architecture has no assembly
-// for it, and so no tile to tell of.
+// appendRow appends the row of a micro-kernel, unless this architecture has no assembly for it.
 func appendRow[T scalar](rows []string, k *Kernel, sums string, mk *microKernel[T]) []string {
 	if mk == nil || mk.MR == 0 {
 		return rows

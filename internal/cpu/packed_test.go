@@ -12,8 +12,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// A product with a B that was packed before has the bits of one by tiles that was not, for
-// every kernel and type, either way B lies, with and without an epilogue.
+// TestPackedSameBits checks that a packed B gives the same bits as the blocked algorithm with an
+// unpacked B, for every kernel, type and layout of B, with and without an epilogue.
 func TestPackedSameBits(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -56,7 +56,7 @@ func TestPackedSameBits(t *testing.T) {
 	}
 }
 
-// noise is memory for l with random values.
+// noise returns memory for l with random values.
 func noise(rng *rand.Rand, l gemm.Layout) []byte {
 	b := allocAligned(l.Bytes())
 	for i := range l.Len() {
@@ -80,7 +80,7 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 		}
 		pl.Threads = threads
 		if pl.algorithm > algoBlocked || pl.algorithm == algoDirect && hasOwnOrder(k, p) {
-			pl.algorithm = algoBlocked // products bound by memory, and small or narrow ones, are summed in another order
+			pl.algorithm = algoBlocked // other algorithms may use another order of summation
 		}
 		if err := pl.Run(t.Context(), &b); err != nil {
 			t.Fatal(err)
@@ -94,11 +94,11 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 	}
 	b.B = nil
 	if got := run(Options{Packed: packed}, b); !slices.Equal(got, want) {
-		t.Errorf("%s: %v, α = %v, β = %v, %+v, %d threads: other bits with B packed before", k.Name, p, p.Alpha, p.Beta, p.Epilogue, threads)
+		t.Errorf("%s: %v, α = %v, β = %v, %+v, %d threads: a packed B changes the bits", k.Name, p, p.Alpha, p.Beta, p.Epilogue, threads)
 	}
 }
 
-// hasOwnOrder reports whether p, which goes direct, is summed in another order than by the five loops.
+// hasOwnOrder reports whether a direct p is summed in another order than by the blocked algorithm.
 func hasOwnOrder(k *Kernel, p *gemm.Problem) bool {
 	switch p.Accum() {
 	case dtype.F32:
@@ -113,21 +113,21 @@ func TestPackErrors(t *testing.T) {
 	f32 := gemm.Dense(dtype.F32, 8, 8)
 	data := allocAligned(f32.Bytes())
 	if _, err := Pack(t.Context(), f32, data, Options{Kernel: "loop"}); !errors.Is(err, gemm.ErrUnsupported) {
-		t.Errorf("packed for the loop: %v", err)
+		t.Errorf("Pack for the naive kernel: error %v, want ErrUnsupported", err)
 	}
 	packed, err := Pack(t.Context(), f32, data, Options{Kernel: "portable"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if packed.Bytes() != f32.Bytes() {
-		t.Errorf("an 8×8 matrix takes %d bytes packed for 4×4 tiles, want %d", packed.Bytes(), f32.Bytes())
+		t.Errorf("8×8 matrix packed for 4×4 tiles: %d bytes, want %d", packed.Bytes(), f32.Bytes())
 	}
 	p, _, err := gemm.New(1, f32, f32, 0, f32, gemm.Epilogue{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, err := NewPlan(&p, Options{Kernel: "loop", Packed: packed}); !errors.Is(err, gemm.ErrUnsupported) {
-		t.Errorf("another kernel than B was packed for: %v", err)
+		t.Errorf("B packed for another kernel: error %v, want ErrUnsupported", err)
 	}
 	pl, err := NewPlan(&p, Options{Packed: packed})
 	if want := "portable"; err != nil || pl.Kernel.Name != want {

@@ -14,15 +14,14 @@ import (
 	"tilework/dtype"
 )
 
-// phased is a task of many phases, each item of which checks that all of the
-// phases before are done.
+// phased is a job of many phases. Each task checks that all earlier phases are done.
 type phased struct {
 	sizes     []int
-	done      []atomic.Int64 // items done, of each phase
+	done      []atomic.Int64 // finished tasks of each phase
 	running   atomic.Int64
-	most      atomic.Int64 // that ran at once
-	early     atomic.Int64 // items that began before their time
-	shared    atomic.Int64 // items that met another in their slot
+	most      atomic.Int64 // the maximum of running
+	early     atomic.Int64 // tasks that started before the earlier phases were done
+	shared    atomic.Int64 // tasks that started while another task ran on their worker
 	at        [16]atomic.Int64
 	taken     [16]atomic.Bool
 	whileBusy func()
@@ -65,27 +64,27 @@ func TestPhasesFollowEachOther(t *testing.T) {
 		}
 		for phase, want := range p.sizes {
 			if got := p.done[phase].Load(); got != int64(want) {
-				t.Errorf("%d threads: %d items of phase %d were done, want %d", threads, got, phase, want)
+				t.Errorf("%d threads: %d tasks of phase %d ran, want %d", threads, got, phase, want)
 			}
 		}
 		if p.early.Load() > 0 {
-			t.Errorf("%d threads: %d items began before the phase before them was done", threads, p.early.Load())
+			t.Errorf("%d threads: %d tasks started before the previous phase was done", threads, p.early.Load())
 		}
 		if p.shared.Load() > 0 {
-			t.Errorf("%d threads: %d items began in a slot that another one had", threads, p.shared.Load())
+			t.Errorf("%d threads: %d tasks ran on a busy worker", threads, p.shared.Load())
 		}
 		if most := p.most.Load(); most > int64(threads) || most > int64(runtime.GOMAXPROCS(0)) {
-			t.Errorf("%d threads: %d items ran at once", threads, most)
+			t.Errorf("%d threads: %d tasks ran at the same time, want at most %d", threads, most, threads)
 		}
 	}
 }
 
-// However many tasks run at once, there are never more helpers than GOMAXPROCS
-// less one, and none is left with a task that has ended.
+// TestWorkersAreBounded checks that the pool never has more than GOMAXPROCS-1 workers, however many
+// jobs run at the same time, and that no other goroutines remain.
 func TestWorkersAreBounded(t *testing.T) {
 	before := runtime.NumGoroutine()
 	pool.Lock()
-	limit := max(pool.started, runtime.GOMAXPROCS(0)-1) // there were more processors before
+	limit := max(pool.started, runtime.GOMAXPROCS(0)-1) // an earlier test may have raised GOMAXPROCS
 	pool.Unlock()
 	const callers = 20
 	var wg sync.WaitGroup
@@ -105,16 +104,17 @@ func TestWorkersAreBounded(t *testing.T) {
 	started := pool.started
 	pool.Unlock()
 	if started > limit {
-		t.Errorf("%d helpers, want at most %d", started, limit)
+		t.Errorf("%d workers, want at most %d", started, limit)
 	}
 	for deadline := time.Now().Add(time.Second); runtime.NumGoroutine() > before+started; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, %d before and %d helpers", runtime.NumGoroutine(), before, started)
+			t.Fatalf("%d goroutines, want at most the %d before and %d workers", runtime.NumGoroutine(), before, started)
 		}
 	}
 }
 
-// A task that is cancelled returns only when nothing of it runs any more.
+// TestCancelledJobLeavesNothingRunning checks that no task runs any more when a cancelled job
+// returns.
 func TestCancelledJobLeavesNothingRunning(t *testing.T) {
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -126,23 +126,23 @@ func TestCancelledJobLeavesNothingRunning(t *testing.T) {
 			t.Fatalf("error %v, want context.Canceled", err)
 		}
 		if p.running.Load() != 0 {
-			t.Fatalf("%d items still run after the task has returned", p.running.Load())
+			t.Fatalf("%d tasks still run after the job has returned", p.running.Load())
 		}
 		if p.done[0].Load() == 1000 {
-			t.Fatal("the task was carried out to its end")
+			t.Fatal("the cancelled job ran to its end")
 		}
 	}
 }
 
-// A caller whose progress function panics finds nothing running, and the helpers free
-// for the next task.
+// TestPanicLeavesNothingRunning checks that a panic in the progress function leaves no task running
+// and all workers idle.
 func TestPanicLeavesNothingRunning(t *testing.T) {
 	p := &phased{sizes: []int{100, 100}, whileBusy: func() { time.Sleep(10 * time.Microsecond) }}
 	p.done = make([]atomic.Int64, 2)
 	func() {
 		defer func() {
 			if recover() == nil {
-				t.Error("no panic")
+				t.Error("progress did not panic")
 			}
 		}()
 		_ = new(executor).run(t.Context(), p, 4, func(done, _ int64) {
@@ -152,18 +152,18 @@ func TestPanicLeavesNothingRunning(t *testing.T) {
 		})
 	}()
 	if n := p.running.Load(); n != 0 {
-		t.Errorf("%d items still run", n)
+		t.Errorf("%d tasks still run", n)
 	}
 	pool.Lock()
 	defer pool.Unlock()
 	if len(pool.idle) != pool.started {
-		t.Errorf("%d helpers of %d are idle", len(pool.idle), pool.started)
+		t.Errorf("%d workers of %d are idle, want all", len(pool.idle), pool.started)
 	}
 }
 
-// However late helpers come, and however often a crew is used again, each item is done
-// once, by one goroutine at a time in each slot. The rests between tasks are about as
-// long as helpers look out for work, so that some spin and some sleep, or are about to.
+// TestWorkersJoinAtAnyTime checks that each task runs once, and that one goroutine at a time acts
+// as each worker, however late workers join and however often an executor is reused. The pauses
+// between jobs are close to spinTime, so that workers are spinning, asleep, or about to sleep.
 func TestWorkersJoinAtAnyTime(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	seed := rand.Uint64()
@@ -185,11 +185,11 @@ func TestWorkersJoinAtAnyTime(t *testing.T) {
 		}
 		for phase, want := range p.sizes {
 			if got := p.done[phase].Load(); got != int64(want) {
-				t.Fatalf("seed %d: %d items of phase %d were done by %d threads, want %d", seed, got, phase, threads, want)
+				t.Fatalf("seed %d: %d tasks of phase %d ran on %d threads, want %d", seed, got, phase, threads, want)
 			}
 		}
 		if p.early.Load()+p.shared.Load() > 0 {
-			t.Fatalf("seed %d: %d items too early, %d in a slot that was taken", seed, p.early.Load(), p.shared.Load())
+			t.Fatalf("seed %d: %d tasks too early, %d on a busy worker", seed, p.early.Load(), p.shared.Load())
 		}
 		for rest, start := time.Duration(random.IntN(250))*time.Microsecond, time.Now(); time.Since(start) < rest; {
 			runtime.Gosched()
@@ -197,36 +197,38 @@ func TestWorkersJoinAtAnyTime(t *testing.T) {
 	}
 }
 
-// A share is drawn to its end and no further, from whichever phase.
+// TestQueuePopsEachTaskOnce checks that a queue yields every task of a phase once, in order, and no
+// task of an earlier phase.
 func TestQueuePopsEachTaskOnce(t *testing.T) {
 	var s taskQueue
 	for _, phase := range [][2]int64{{0, 3}, {3, 3}, {10, 12}} {
 		for want := phase[0]; want < phase[1]; want++ {
 			if got, ok := s.pop(phase[0], phase[1]); !ok || got != want {
-				t.Errorf("in %v: %d, %v, want %d", phase, got, ok, want)
+				t.Errorf("phase %v: pop = %d, %v, want %d", phase, got, ok, want)
 			}
 		}
 		if got, ok := s.pop(phase[0], phase[1]); ok {
-			t.Errorf("beyond %v: %d", phase, got)
+			t.Errorf("phase %v: pop = %d after the last task", phase, got)
 		}
 	}
 	if got, ok := s.pop(0, 3); ok {
-		t.Errorf("of a phase that is over: %d", got)
+		t.Errorf("pop = %d for an earlier phase", got)
 	}
 }
 
-// Every tile of C belongs to one share and one item, whatever the size and the threads.
+// TestTilesCoverC checks that every element of C is computed once per block of K, for any size and
+// number of threads.
 func TestTilesCoverC(t *testing.T) {
 	for _, threads := range []int{1, 2, 3, 5, 7, 8, 12, 16} {
 		for _, size := range [][3]int{{1, 1, 1}, {9, 33, 4}, {64, 64, 64}, {100, 37, 600}, {13, 700, 20}, {700, 13, 20}} {
 			p, b := random(t, dtype.F32, size[0], size[1], size[2])
-			mk := *kernels[1].f32 // the one in plain Go
+			mk := *kernels[1].f32 // the portable kernel
 			mk.mc, mk.kc, mk.ms, mk.ns = 16, 64, 80, 96
 			d := newBlocked(&Plan{Problem: &p, Threads: threads}, &mk, &b)
 			var m workspace
 			m.free = allocAligned(d.bytes())
 			d.bind(&m, make([]phaseState, threads))
-			sum := make([]int, len(d.c)) // how often each element was computed
+			sum := make([]int, len(d.c)) // number of computations of each element
 			d.Packed = func(_ int, _, _, c, _ *float32, ldc, m, n int, _, _ float32) {
 				at := int(uintptr(unsafe.Pointer(c))-uintptr(unsafe.Pointer(&d.c[0]))) / 4
 				for i := range m {
@@ -245,27 +247,27 @@ func TestTilesCoverC(t *testing.T) {
 			}
 			for i, n := range sum {
 				if n != ceilDiv(size[2], d.kc) {
-					t.Fatalf("%v on %d threads: element %d is computed %d times, in %d blocks of K", size, threads, i, n, ceilDiv(size[2], d.kc))
+					t.Fatalf("%v on %d threads: element %d is computed %d times, want %d", size, threads, i, n, ceilDiv(size[2], d.kc))
 				}
 			}
 		}
 	}
 }
 
-// What lies idle is bounded, what is borrowed is whole, and a second loan of the same
-// size takes what the first gave back.
+// TestWorkspaceIsBounded checks that the free list is bounded, that workspaces have the requested
+// size, and that the most recently used one is returned first.
 func TestWorkspaceIsBounded(t *testing.T) {
-	var loans []workspace
+	var workspaces []workspace
 	for range 20 {
 		m := getWorkspace(8 << 20)
 		if len(m.all) < 8<<20 || len(m.free) != len(m.all) {
-			t.Fatalf("%d bytes, %d of them free", len(m.all), len(m.free))
+			t.Fatalf("workspace of %d bytes, %d of them free, want %d", len(m.all), len(m.free), 8<<20)
 		}
-		loans = append(loans, m)
+		workspaces = append(workspaces, m)
 	}
-	last := &loans[len(loans)-1].all[0]
-	for i := range loans {
-		loans[i].put()
+	last := &workspaces[len(workspaces)-1].all[0]
+	for i := range workspaces {
+		workspaces[i].put()
 	}
 	freeList.Lock()
 	total := 0
@@ -273,12 +275,12 @@ func TestWorkspaceIsBounded(t *testing.T) {
 		total += len(m.all)
 	}
 	if total != freeList.bytes || total > maxFreeBytes {
-		t.Errorf("%d bytes lie idle, %d by the books, want at most %d", total, freeList.bytes, maxFreeBytes)
+		t.Errorf("%d bytes are free, %d by the counter, want both equal and at most %d", total, freeList.bytes, maxFreeBytes)
 	}
 	freeList.Unlock()
 	again := getWorkspace(1 << 20)
 	if &again.all[0] != last {
-		t.Error("what was given back last is not lent first")
+		t.Error("getWorkspace does not return the most recently used workspace")
 	}
 	again.put()
 	large := getWorkspace(maxFreeBytes + 1)
@@ -286,7 +288,7 @@ func TestWorkspaceIsBounded(t *testing.T) {
 	freeList.Lock()
 	defer freeList.Unlock()
 	if freeList.bytes > maxFreeBytes {
-		t.Errorf("%d bytes lie idle", freeList.bytes)
+		t.Errorf("%d bytes are free, want at most %d", freeList.bytes, maxFreeBytes)
 	}
 }
 
@@ -299,7 +301,7 @@ func TestEqualParts(t *testing.T) {
 					t.Fatalf("equalParts(%d, %d, %d) = %d", n, size, unit, part)
 				}
 				if fewest := ceilDiv(n, max(size/unit*unit, unit)); ceilDiv(n, part) > fewest {
-					t.Fatalf("equalParts(%d, %d, %d) = %d makes %d parts where %d do", n, size, unit, part, ceilDiv(n, part), fewest)
+					t.Fatalf("equalParts(%d, %d, %d) = %d makes %d parts, want %d", n, size, unit, part, ceilDiv(n, part), fewest)
 				}
 			}
 		}

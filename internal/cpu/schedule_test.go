@@ -13,18 +13,17 @@ import (
 	"tilework/dtype"
 )
 
-// What TestSchedule shows is for a machine with many cores:
+// The report of TestSchedule is for a machine with many cores:
 //
 //	go test -c -o cpu.test ./internal/cpu
 //	./cpu.test -test.run Schedule -test.v -schedule 128,256,512,1024,2048 -threads 16
 var (
-	scheduleSizes   = flag.String("schedule", "", "sizes of the squares whose schedule TestSchedule shows")
-	scheduleThreads = flag.Int("threads", 0, "goroutines that share them; 0 is GOMAXPROCS")
+	scheduleSizes   = flag.String("schedule", "", "sizes of square products for TestSchedule to report, separated by commas")
+	scheduleThreads = flag.Int("threads", 0, "number of threads (0: GOMAXPROCS)")
 )
 
-// TestSchedule runs products that note who does what. It checks that what was noted is
-// the whole, and shows it if asked: when each helper came, what it did, how long it
-// waited for others, and how much faster the whole is than one thread.
+// TestSchedule traces products and checks the traces. With -schedule it reports them instead: when
+// each worker joined, its tasks, its time spent waiting, and the speedup over one thread.
 func TestSchedule(t *testing.T) {
 	if *scheduleSizes == "" {
 		checkSchedule(t)
@@ -39,20 +38,21 @@ func TestSchedule(t *testing.T) {
 		}
 		one, _ := scheduleOf(t, n, 1, 0)
 		for _, rest := range []time.Duration{0, 3 * time.Millisecond} {
-			name := "hot: one after the other"
+			name := "back to back"
 			if rest > 0 {
-				name = "cold: helpers sleep before"
+				name = "with sleeping workers"
 			}
 			all, best := scheduleOf(t, n, threads, rest)
 			flops := 2 * math.Pow(float64(n), 3)
 			rate := func(d time.Duration) float64 { return flops / float64(d.Nanoseconds()) }
-			t.Logf("%d³ %s\n  least %v, quartile %v, median %v: %.0f GFLOP/s at the least, %.2f × the %.0f of one thread\n%s",
+			t.Logf("%d³ %s\n  minimum %v, quartile %v, median %v: %.0f GFLOP/s at the minimum, %.2f × the %.0f of one thread\n%s",
 				n, name, all[0], all[len(all)/4], all[len(all)/2], rate(all[0]), float64(one[0])/float64(all[0]), rate(one[0]), best)
 		}
 	}
 }
 
-// checkSchedule: all items are counted once, and nobody is busy for longer than it took.
+// checkSchedule checks that the trace counts every task once and that no worker is busy for longer
+// than the product took.
 func checkSchedule(t *testing.T) {
 	const threads = 3
 	_, tr := scheduleOf(t, 300, threads, 0)
@@ -60,7 +60,7 @@ func checkSchedule(t *testing.T) {
 	for i, s := range tr.workers {
 		tasks += s.tasks
 		if s.busy+s.waiting > s.last+tr.took || s.tasks > 0 && (s.first > s.last || s.stolen > s.tasks) {
-			t.Errorf("slot %d of %d in %v: %+v", i, threads, tr.took, s)
+			t.Errorf("worker %d of %d in %v: %+v", i, threads, tr.took, s)
 		}
 	}
 	p, b := random(t, dtype.F32, 300, 300, 300)
@@ -75,12 +75,12 @@ func checkSchedule(t *testing.T) {
 		t.Fatal(err)
 	}
 	if int64(tasks) != want {
-		t.Errorf("%d items, want %d", tasks, want)
+		t.Errorf("%d tasks, want %d", tasks, want)
 	}
 }
 
-// scheduleOf runs a product of n³ many times, each after a rest, and returns the times,
-// the least first, and what was noted in the fastest.
+// scheduleOf runs a product of n³ many times, each after a rest. It returns the sorted times and
+// the trace of the fastest run.
 func scheduleOf(t *testing.T, n, threads int, rest time.Duration) (times []time.Duration, best *trace) {
 	p, b := random(t, dtype.F32, n, n, n)
 	pl, err := NewPlan(&p, Options{Threads: threads})
@@ -106,14 +106,14 @@ func scheduleOf(t *testing.T, n, threads int, rest time.Duration) (times []time.
 	return times, best
 }
 
-// String is a row for each slot.
+// String formats one row per worker.
 func (t *trace) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "  %4s %10s %10s %10s %10s %10s %6s %6s\n", "slot", "came", "first", "last", "busy", "waiting", "items", "others")
+	fmt.Fprintf(&s, "  %6s %10s %10s %10s %10s %10s %6s %6s\n", "worker", "joined", "first", "last", "busy", "waiting", "tasks", "stolen")
 	us := func(d time.Duration) string { return fmt.Sprintf("%.1fµs", float64(d.Nanoseconds())/1e3) }
 	for i := range t.workers {
 		x := &t.workers[i]
-		fmt.Fprintf(&s, "  %4d %10s %10s %10s %10s %10s %6d %6d\n", i, us(x.joined), us(x.first), us(x.last), us(x.busy), us(x.waiting), x.tasks, x.stolen)
+		fmt.Fprintf(&s, "  %6d %10s %10s %10s %10s %10s %6d %6d\n", i, us(x.joined), us(x.first), us(x.last), us(x.busy), us(x.waiting), x.tasks, x.stolen)
 	}
 	return s.String()
 }

@@ -8,8 +8,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// TestSplitK compares products with a small C and a long K, in whole numbers, to the textbook's
-// loop: for every kernel, element type and layout, with and without β and an epilogue.
+// TestSplitK compares products with a small C and a long K, in integers, with the naive loop: for
+// every kernel, element type and layout, with and without β and an epilogue.
 func TestSplitK(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -33,7 +33,7 @@ func TestSplitK(t *testing.T) {
 						}
 						p, b := thinProblem(t, rng, typ, out, [3]int{side[0], side[1], splitDepth(side[0], side[1], typ) + rng.IntN(999)}, trans)
 						if algorithm := checkAgainstNaive(t, k, &p, b, 1+rng.IntN(8)); algorithm != algoSplitK {
-							t.Errorf("%s: %v: way %d, want split-K", k.Name, &p, algorithm)
+							t.Errorf("%s: %v: %v, want split-K", k.Name, &p, algorithm)
 						}
 					}
 				}
@@ -42,13 +42,13 @@ func TestSplitK(t *testing.T) {
 	}
 }
 
-// splitDepth returns the least K from which a product of m×n is cut along K.
+// splitDepth returns the least K for which an m×n product is split.
 func splitDepth(m, n int, typ dtype.Type) int {
 	return minPieces*pieceBytes/((m+n)*typ.Size()) + 1
 }
 
-// TestPieces checks the number of pieces by shape, that each of them may have a thread, and that
-// the parts cover K.
+// TestPieces checks the number of pieces by shape, that each piece may have a thread, and that the
+// parts cover K.
 func TestPieces(t *testing.T) {
 	for _, s := range []struct{ m, n, k, pieces int }{
 		{1, 1, 262144, 0}, {1, 1, 262145, 3}, {1, 1, 10_000_000, 77}, {64, 64, 4096, 0}, {64, 64, 10_000, 5}, {64, 64, 100_000, 49}, {64, 65, 100_000, 0},
@@ -58,7 +58,7 @@ func TestPieces(t *testing.T) {
 			t.Fatal(err)
 		}
 		if splits(&p) != (s.pieces > 0) {
-			t.Errorf("%v: cut along K: %v, want %d pieces", &p, splits(&p), s.pieces)
+			t.Errorf("%v: splits = %v, want %d pieces", &p, splits(&p), s.pieces)
 		}
 		if !splits(&p) {
 			continue
@@ -81,9 +81,9 @@ func TestPieces(t *testing.T) {
 	}
 }
 
-// TestWaysOfSmallC checks the way of products with a small C and some hundred steps of K: dot
-// products where both operands are stored along K or tiles would leave most lanes idle, otherwise
-// tiles, of the transposed product where it has fewer vectors of sums.
+// TestAlgorithmsOfSmallC checks the algorithm for products with a small C and some hundred steps of
+// K: dot products if both operands are stored along K or tiles would leave most lanes idle,
+// otherwise tiles. The product is transposed if its transpose takes fewer vectors of sums.
 func TestAlgorithmsOfSmallC(t *testing.T) {
 	for _, k := range Kernels() {
 		if k.f32 == nil || len(k.f32.Dot) == 0 || !k.Available() || !k.Multiplies(dtype.F32) {
@@ -108,7 +108,7 @@ func TestAlgorithmsOfSmallC(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := k.f32.algorithm(&p); got != s.want {
-				t.Errorf("%s: %v, transposed %d: way %d, want %d", k.Name, &p, s.trans, got, s.want)
+				t.Errorf("%s: %v, transposed %d: %v, want %v", k.Name, &p, s.trans, got, s.want)
 			}
 		}
 	}
