@@ -29,9 +29,12 @@ func TestThinProducts(t *testing.T) {
 				continue
 			}
 			for i, s := range [][3]int{
-				{1, 70, 40}, {1, 333, 1000}, {2, 300, 33}, {3, 2100, 37}, {5, 129, 200}, {7, 70, 4500}, {8, 64, 64}, {21, 200, 47}, {32, 300, 35},
-				{70, 1, 40}, {65, 2, 33}, {333, 3, 1000}, {2100, 5, 37}, {67, 8, 5000}, {300, 19, 50}, {259, 32, 41}, {16, 16, 1000}, {13, 5, 333}, {4, 3, 70}, {37, 41, 300},
-				{1, 1, 257}, {2, 2, 400}, {1, 5, 300}, {3, 1, 530}, {4, 4, 260}, {16, 2, 300}, {2, 16, 300}, {33, 5, 257}, {9, 30, 271},
+				{1, 70, 40}, {1, 333, 1000}, {2, 300, 33}, {3, 2100, 37}, {5, 129, 200}, {7, 70, 4500}, {8, 64, 64},
+				{21, 200, 47}, {32, 300, 35},
+				{70, 1, 40}, {65, 2, 33}, {333, 3, 1000}, {2100, 5, 37}, {67, 8, 5000}, {300, 19, 50}, {259, 32, 41},
+				{16, 16, 1000}, {13, 5, 333}, {4, 3, 70}, {37, 41, 300},
+				{1, 1, 257}, {2, 2, 400}, {1, 5, 300}, {3, 1, 530}, {4, 4, 260}, {16, 2, 300}, {2, 16, 300},
+				{33, 5, 257}, {9, 30, 271},
 				{64, 70, 1}, {129, 1100, 2}, {100, 100, 3}, {333, 65, 4}, {70, 300, 7}, {65, 129, 8},
 			} {
 				for n, out := range typ.Info().Results {
@@ -72,7 +75,8 @@ func thinProblem(t *testing.T, rng *rand.Rand, typ, out dtype.Type, s [3]int, tr
 	if rng.IntN(2) == 0 {
 		e.Activation = gemm.ActReLU
 	}
-	p, swapped, err := gemm.New(float64(1+rng.IntN(2)), operand(typ, s[0], s[2], trans&1 != 0), operand(typ, s[2], s[1], trans&2 != 0), float64(rng.IntN(3)), c, e)
+	p, swapped, err := gemm.New(float64(1+rng.IntN(2)), operand(typ, s[0], s[2], trans&1 != 0),
+		operand(typ, s[2], s[1], trans&2 != 0), float64(rng.IntN(3)), c, e)
 	if err != nil || swapped {
 		t.Fatal(swapped, err)
 	}
@@ -83,7 +87,8 @@ func thinProblem(t *testing.T, rng *rand.Rand, typ, out dtype.Type, s [3]int, tr
 		}
 		return b
 	}
-	return p, gemm.Buffers{A: fill(typ, p.A.Len()), B: fill(typ, p.B.Len()), C: fill(c.Type, p.C.Len()), Bias: fill(c.Type, max(s[0], s[1]))}
+	return p, gemm.Buffers{A: fill(typ, p.A.Len()), B: fill(typ, p.B.Len()), C: fill(c.Type, p.C.Len()),
+		Bias: fill(c.Type, max(s[0], s[1]))}
 }
 
 // checkAgainstNaive compares a product with the naive loop's and returns its algorithm.
@@ -142,7 +147,8 @@ func TestSmallK(t *testing.T) {
 		for _, s := range []struct {
 			m, n, k        int
 			packs, streams bool
-		}{{101, 1024, 8, false, false}, {101, 1024, 64, true, false}, {1030, 1024, 9, true, true}, {1030, 1032, 3, false, true}, {1030, 1031, 5, false, false}} {
+		}{{101, 1024, 8, false, false}, {101, 1024, 64, true, false}, {1030, 1024, 9, true, true},
+			{1030, 1032, 3, false, true}, {1030, 1031, 5, false, false}} {
 			fill := func(l gemm.Layout) []byte {
 				b := allocAligned(l.Bytes())
 				for i := range l.Len() {
@@ -150,7 +156,8 @@ func TestSmallK(t *testing.T) {
 				}
 				return b
 			}
-			p, _, err := gemm.New(1, gemm.Dense(dtype.F64, s.m, s.k), gemm.Dense(dtype.F64, s.k, s.n), 0, gemm.Dense(dtype.F64, s.m, s.n), gemm.Epilogue{})
+			p, _, err := gemm.New(1, gemm.Dense(dtype.F64, s.m, s.k), gemm.Dense(dtype.F64, s.k, s.n), 0,
+				gemm.Dense(dtype.F64, s.m, s.n), gemm.Epilogue{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -168,8 +175,10 @@ func TestSmallK(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, pl.Threads = range []int{1, 3} {
-				if d := directOf(&pl, k.f64, b); pl.algorithm != algoDirect || d.packs() != s.packs || d.nonTemporal != s.streams {
-					t.Errorf("%s: %v: %v, packs %v, non-temporal %v, want %v and %v", k.Name, &p, pl.algorithm, d.packs(), d.nonTemporal, s.packs, s.streams)
+				if d := directOf(&pl, k.f64, b); pl.algorithm != algoDirect || d.packs() != s.packs ||
+					d.nonTemporal != s.streams {
+					t.Errorf("%s: %v: %v, packs %v, non-temporal %v, want %v and %v", k.Name, &p, pl.algorithm,
+						d.packs(), d.nonTemporal, s.packs, s.streams)
 				}
 				clear(b.C)
 				if err := pl.Run(t.Context(), &b); err != nil {
@@ -211,8 +220,10 @@ func TestSkinnyProducts(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if d := directOf(&pl, k.f64, b); pl.algorithm != algoDirect || d.copies != s.copies || d.streamsA != s.down || d.depth != s.deep {
-				t.Errorf("%s: %v: %v, copies B %v, streams A %v, %d steps at a time, want %v, %v and %d", k.Name, &p, pl.algorithm, d.copies, d.streamsA, d.depth, s.copies, s.down, s.deep)
+			if d := directOf(&pl, k.f64, b); pl.algorithm != algoDirect || d.copies != s.copies ||
+				d.streamsA != s.down || d.depth != s.deep {
+				t.Errorf("%s: %v: %v, copies B %v, streams A %v, %d steps at a time, want %v, %v and %d", k.Name, &p,
+					pl.algorithm, d.copies, d.streamsA, d.depth, s.copies, s.down, s.deep)
 			}
 			checkAgainstNaive(t, k, &p, b, 1+2*s.trans)
 		}
@@ -252,5 +263,6 @@ func TestEdgeColumns(t *testing.T) {
 
 // String returns the name of an algorithm, for test failures.
 func (a algorithm) String() string {
-	return [...]string{"naive", "direct", "blocked", "direct-swapAB", "axpy", "axpy-swapAB", "dot-B", "dot-A", "split-K"}[a]
+	return [...]string{"naive", "direct", "blocked", "direct-swapAB", "axpy", "axpy-swapAB", "dot-B", "dot-A",
+		"split-K"}[a]
 }

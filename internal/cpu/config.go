@@ -39,7 +39,8 @@ const maxBlock = 2048
 func (c Config) check() error {
 	known := []Packing{"", PackNothing, PackB, PackBoth}
 	if min(c.MC, c.KC, c.Threads) < 0 || max(c.MC, c.KC) > maxBlock || !slices.Contains(known, c.Packing) {
-		return fmt.Errorf("%w: blocks of MC %d and KC %d (at most %d), packing %q, %d threads", gemm.ErrUnsupported, c.MC, c.KC, maxBlock, c.Packing, c.Threads)
+		return fmt.Errorf("%w: blocks of MC %d and KC %d (at most %d), packing %q, %d threads", gemm.ErrUnsupported,
+			c.MC, c.KC, maxBlock, c.Packing, c.Threads)
 	}
 	return nil
 }
@@ -68,7 +69,8 @@ func (k *Kernel) with(o *Config, p *gemm.Problem) (*Kernel, error) {
 	if in := p.A.Type; k.naive || !k.Multiplies(in) {
 		return nil, fmt.Errorf("%w: kernel %s with blocks, for matrices of %v", gemm.ErrUnsupported, k.Name, in)
 	}
-	if blocks := k.blocking(p.Accum()); c.Packing != "" && c.Packing != blocks.defaultPacking(p) && !slices.Contains(blocks.packings(p), c.Packing) {
+	if blocks := k.blocking(p.Accum()); c.Packing != "" && c.Packing != blocks.defaultPacking(p) &&
+		!slices.Contains(blocks.packings(p), c.Packing) {
 		return nil, fmt.Errorf("%w: %v by kernel %s with packing %q", gemm.ErrUnsupported, p, k.Name, c.Packing)
 	}
 	c.Threads = 0 // does not depend on the kernel

@@ -92,7 +92,8 @@ func TestCandidates(t *testing.T) {
 func TestConfigThreads(t *testing.T) {
 	const seed = 7
 	random := rand.New(rand.NewPCG(seed, 0))
-	p, _, err := gemm.New(1, gemm.Dense(dtype.F32, 150, 700), gemm.Dense(dtype.F32, 700, 90), 0, gemm.Dense(dtype.F32, 150, 90), gemm.Epilogue{})
+	p, _, err := gemm.New(1, gemm.Dense(dtype.F32, 150, 700), gemm.Dense(dtype.F32, 700, 90), 0,
+		gemm.Dense(dtype.F32, 150, 90), gemm.Epilogue{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -124,12 +125,14 @@ func TestConfigThreads(t *testing.T) {
 
 // TestBadConfig checks that impossible configurations return ErrUnsupported.
 func TestBadConfig(t *testing.T) {
-	p, _, err := gemm.New(1, gemm.Dense(dtype.BF16, 8, 8), gemm.Dense(dtype.BF16, 8, 8), 0, gemm.Dense(dtype.F32, 8, 8), gemm.Epilogue{})
+	p, _, err := gemm.New(1, gemm.Dense(dtype.BF16, 8, 8), gemm.Dense(dtype.BF16, 8, 8), 0,
+		gemm.Dense(dtype.F32, 8, 8), gemm.Epilogue{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, o := range []Options{
-		{Config: Config{KC: -1}}, {Config: Config{MC: maxBlock + 1}}, {Config: Config{KC: 1 << 40}}, {Config: Config{Threads: -1}},
+		{Config: Config{KC: -1}}, {Config: Config{MC: maxBlock + 1}}, {Config: Config{KC: 1 << 40}},
+		{Config: Config{Threads: -1}},
 		{Config: Config{Packing: "A"}}, {Config: Config{Packing: PackB}}, {Config: Config{Packing: PackNothing}},
 		{Kernel: "loop", Config: Config{KC: 8}},
 	} {

@@ -88,7 +88,8 @@ func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
 			continue
 		}
 		for _, typ := range k.Types() {
-			for _, s := range [][3]int{{37, 41, 29}, {8, 700, 90}, {130, 150, 600}, {5, 3, 300}, {2, 3, splitDepth(2, 3, typ)}, {24, 10, splitDepth(24, 10, typ)}} {
+			for _, s := range [][3]int{{37, 41, 29}, {8, 700, 90}, {130, 150, 600}, {5, 3, 300},
+				{2, 3, splitDepth(2, 3, typ)}, {24, 10, splitDepth(24, 10, typ)}} {
 				p, b := random(t, typ, s[0], s[1], s[2])
 				var want []byte
 				for _, threads := range []int{1, 2, 3, 7, 8, 16} {
@@ -115,7 +116,8 @@ func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
 // random returns a product with buffers of random values.
 func random(t *testing.T, typ dtype.Type, m, n, k int) (gemm.Problem, gemm.Buffers) {
 	t.Helper()
-	p, _, err := gemm.New(1, gemm.Dense(typ, m, k), gemm.Dense(typ, k, n), 0, gemm.Dense(typ.Info().Results[0], m, n), gemm.Epilogue{})
+	p, _, err := gemm.New(1, gemm.Dense(typ, m, k), gemm.Dense(typ, k, n), 0, gemm.Dense(typ.Info().Results[0], m, n),
+		gemm.Epilogue{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,8 @@ func TestConverted(t *testing.T) {
 				a, b = append(a, x.a), append(b, x.b)
 			}
 		}
-		p, _, err := gemm.New(tc.alpha, gemm.Dense(dtype.I8, 1, len(a)), gemm.Dense(dtype.I8, len(b), 1), tc.beta, gemm.Dense(dtype.F32, 1, 1), gemm.Epilogue{})
+		p, _, err := gemm.New(tc.alpha, gemm.Dense(dtype.I8, 1, len(a)), gemm.Dense(dtype.I8, len(b), 1), tc.beta,
+			gemm.Dense(dtype.F32, 1, 1), gemm.Epilogue{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -48,7 +49,8 @@ func TestConverted(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := []float32{8}
-			if err := pl.Run(t.Context(), &gemm.Buffers{A: dtype.Bytes(a), B: dtype.Bytes(b), C: dtype.Bytes(c)}); err != nil || c[0] != tc.want {
+			if err := pl.Run(t.Context(), &gemm.Buffers{A: dtype.Bytes(a), B: dtype.Bytes(b),
+				C: dtype.Bytes(c)}); err != nil || c[0] != tc.want {
 				t.Errorf("%s, %s: %v (%v), want %v", tc.name, k.Name, c[0], err, tc.want)
 			}
 		}

@@ -359,7 +359,8 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 			i, high := i0, height
 			if d.copies && n == d.NR {
 				panel := &d.copyBuf[worker*d.kc*d.NR]
-				d.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], panel, 0, d.ldc, n, d.alpha, beta)
+				d.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], panel, 0, d.ldc, n, d.alpha,
+					beta)
 				i += d.MR
 				b, ldb = panel, d.NR
 				high = equalParts(i0+rows-i, len(d.Direct), 1)
@@ -378,7 +379,8 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 					ahead, apart = &d.a[min(below, len(d.a)-1)], line
 					below += k / asm.DirectAhead * line
 				}
-				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], ahead, apart, d.ldc, n, d.alpha, beta)
+				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], ahead, apart, d.ldc, n,
+					d.alpha, beta)
 				if fetched += each; fetched >= k {
 					next, fetched = next+line, 0
 				}

@@ -38,7 +38,8 @@ const (
 // whether the rows of op(A) are x. This is so for a small C if both are stored along K, and if C or
 // its transpose has too few columns to fill the lanes of a tile.
 func (mk *microKernel[T]) usesDots(p *gemm.Problem) (yes, xIsA bool) {
-	if len(mk.Dot) == 0 || !p.ReadsAB() || p.BlockScaled() || p.A.Type != p.Accum() && mk.wideners.of(p.A.Type).Lay == nil {
+	if len(mk.Dot) == 0 || !p.ReadsAB() || p.BlockScaled() ||
+		p.A.Type != p.Accum() && mk.wideners.of(p.A.Type).Lay == nil {
 		return false, false
 	}
 	switch a, b := alongK(p.A), alongK(p.B.T()); {

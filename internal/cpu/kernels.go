@@ -84,8 +84,10 @@ var (
 
 // The float32 micro-kernels also run the epilogue of int8 sums that are converted to float32.
 var (
-	f32AVX2   = &microKernel[float32]{Kernels: asm.F32AVX2, mc: 96, kc: 512, ms: 4096, ns: 4096, packersA: floatPackers, packersB: floatPackers, wideners: floatPackers}
-	f32AVX512 = &microKernel[float32]{Kernels: asm.F32AVX512, mc: 144, kc: 768, ms: 4096, ns: 4096, packersA: floatPackers, packersB: floatPackers, wideners: floatPackers}
+	f32AVX2 = &microKernel[float32]{Kernels: asm.F32AVX2, mc: 96, kc: 512, ms: 4096, ns: 4096,
+		packersA: floatPackers, packersB: floatPackers, wideners: floatPackers}
+	f32AVX512 = &microKernel[float32]{Kernels: asm.F32AVX512, mc: 144, kc: 768, ms: 4096, ns: 4096,
+		packersA: floatPackers, packersB: floatPackers, wideners: floatPackers}
 )
 
 // kernels lists all CPU kernels, slowest first. Dispatch, tests, benchmarks and docs iterate over
@@ -111,8 +113,10 @@ var kernels = []*Kernel{
 		ISA:         "AVX2+FMA",
 		isAvailable: func() bool { return asm.F32AVX2.ISA.Supported },
 		f32:         f32AVX2,
-		f64:         &microKernel[float64]{Kernels: asm.F64AVX2, mc: 48, kc: 512, ms: 4096, ns: 2048, packersA: float64Packers, packersB: float64Packers},
-		i32:         &microKernel[int32]{Kernels: asm.I8AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096, packersA: int8x2Packers, packersB: int8x2Packers, floatEpilogue: f32AVX2},
+		f64: &microKernel[float64]{Kernels: asm.F64AVX2, mc: 48, kc: 512, ms: 4096, ns: 2048,
+			packersA: float64Packers, packersB: float64Packers},
+		i32: &microKernel[int32]{Kernels: asm.I8AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096,
+			packersA: int8x2Packers, packersB: int8x2Packers, floatEpilogue: f32AVX2},
 	},
 	{
 		Name:        "avx512",
@@ -120,31 +124,36 @@ var kernels = []*Kernel{
 		ISA:         "AVX-512 F, DQ, BW, VL",
 		isAvailable: func() bool { return asm.F32AVX512.ISA.Supported },
 		f32:         f32AVX512,
-		f64:         &microKernel[float64]{Kernels: asm.F64AVX512, mc: 144, kc: 384, ms: 4096, ns: 2048, packersA: float64Packers, packersB: float64Packers},
+		f64: &microKernel[float64]{Kernels: asm.F64AVX512, mc: 144, kc: 384, ms: 4096, ns: 2048,
+			packersA: float64Packers, packersB: float64Packers},
 	},
 	{
 		Name:        "vnni",
 		Adds:        "int8 alone: 8×32 tiles, four products and their sum in one step of each 32 bits",
 		ISA:         "AVX-512 VNNI",
 		isAvailable: func() bool { return asm.I8VNNI.ISA.Supported },
-		i32:         &microKernel[int32]{Kernels: asm.I8VNNI, mc: 192, kc: 512, ms: 4096, ns: 4096, packersA: uint8x4Packers, packersB: int8x4Packers, floatEpilogue: f32AVX512},
+		i32: &microKernel[int32]{Kernels: asm.I8VNNI, mc: 192, kc: 512, ms: 4096, ns: 4096,
+			packersA: uint8x4Packers, packersB: int8x4Packers, floatEpilogue: f32AVX512},
 	},
 	{
 		Name:        "avx512bf16",
 		Adds:        "bfloat16 alone: 12×32 tiles, two products and their sum in one step of each 32 bits",
 		ISA:         "AVX-512 BF16",
 		isAvailable: func() bool { return asm.BF16AVX512.ISA.Supported },
-		f32:         &microKernel[float32]{Kernels: asm.BF16AVX512, mc: 144, kc: 512, ms: 4096, ns: 4096, packersA: bf16x2Packers, packersB: bf16x2Packers, wideners: floatPackers},
-		onlyTypes:   []dtype.Type{dtype.BF16}, slower: fmaBeatsBF16, flushes: true,
+		f32: &microKernel[float32]{Kernels: asm.BF16AVX512, mc: 144, kc: 512, ms: 4096, ns: 4096,
+			packersA: bf16x2Packers, packersB: bf16x2Packers, wideners: floatPackers},
+		onlyTypes: []dtype.Type{dtype.BF16}, slower: fmaBeatsBF16, flushes: true,
 	},
 	{
 		Name:        "amx",
 		Adds:        "int8 and bfloat16 alone: 32×32 tiles, 16 steps of 16×16 words in one instruction",
 		ISA:         "AMX with INT8 and BF16, on Linux",
 		isAvailable: func() bool { return asm.I8AMX.ISA.Supported && asm.AllowTiles() },
-		f32:         &microKernel[float32]{Kernels: asm.BF16AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096, packersA: bf16x2Packers, packersB: bf16x2Packers, wideners: floatPackers},
-		i32:         &microKernel[int32]{Kernels: asm.I8AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096, packersA: int8x4Packers, packersB: int8x4Packers, floatEpilogue: f32AVX512},
-		onlyTypes:   []dtype.Type{dtype.I8, dtype.BF16}, flushes: true,
+		f32: &microKernel[float32]{Kernels: asm.BF16AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096,
+			packersA: bf16x2Packers, packersB: bf16x2Packers, wideners: floatPackers},
+		i32: &microKernel[int32]{Kernels: asm.I8AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096,
+			packersA: int8x4Packers, packersB: int8x4Packers, floatEpilogue: f32AVX512},
+		onlyTypes: []dtype.Type{dtype.I8, dtype.BF16}, flushes: true,
 	},
 }
 
@@ -271,7 +280,8 @@ func choose(name, limit string, in dtype.Type) (choice, error) {
 		case !ok:
 			return choice{}, fmt.Errorf("%w: no CPU kernel %q (there are %s)", gemm.ErrUnsupported, name, names())
 		case !k.Available():
-			return choice{}, fmt.Errorf("%w: kernel %s needs %s, which this CPU lacks", gemm.ErrUnsupported, name, k.ISA)
+			return choice{}, fmt.Errorf("%w: kernel %s needs %s, which this CPU lacks", gemm.ErrUnsupported, name,
+				k.ISA)
 		default:
 			return choice{kernel: k, named: true}, nil
 		}
@@ -280,10 +290,12 @@ func choose(name, limit string, in dtype.Type) (choice, error) {
 	if limit != "" {
 		i, ok := find(limit)
 		if !ok {
-			return choice{}, fmt.Errorf("%w: %s=%s: no such CPU kernel (there are %s)", gemm.ErrUnsupported, EnvISA, limit, names())
+			return choice{}, fmt.Errorf("%w: %s=%s: no such CPU kernel (there are %s)", gemm.ErrUnsupported, EnvISA,
+				limit, names())
 		}
 		if !kernels[i].Available() {
-			return choice{}, fmt.Errorf("%w: %s=%s: the kernel needs %s, which this CPU lacks", gemm.ErrUnsupported, EnvISA, limit, kernels[i].ISA)
+			return choice{}, fmt.Errorf("%w: %s=%s: the kernel needs %s, which this CPU lacks", gemm.ErrUnsupported,
+				EnvISA, limit, kernels[i].ISA)
 		}
 		last = i
 	}

@@ -59,7 +59,8 @@ func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
 		}
 		clear(tmp[whole*first : o.block*first])
 		for p := 0; p < o.block; p += 8 {
-			asm.PackerF32.Zip(first, wordAddr(dst[p:]), o.block, (*byte)(unsafe.Pointer(wordAddr(tmp[p*first:]))), first*4)
+			asm.PackerF32.Zip(first, wordAddr(dst[p:]), o.block, (*byte)(unsafe.Pointer(wordAddr(tmp[p*first:]))),
+				first*4)
 		}
 		if left%o.group > 0 {
 			for i := range first {

@@ -34,7 +34,8 @@ func (b *Packed) Kernel() *Kernel     { return b.kernel }
 // threads of o. Its errors are or wrap ErrUnsupported, ErrOutOfMemory and the context's error.
 func Pack(ctx context.Context, l gemm.Layout, b []byte, o Options) (*Packed, error) {
 	// The kernel does not depend on the shape, so a problem with one row selects the right one.
-	p, _, err := gemm.New(1, gemm.Dense(l.Type, 1, l.OpRows()), l, 0, gemm.Dense(resultOf(l.Type), 1, l.OpCols()), gemm.Epilogue{})
+	p, _, err := gemm.New(1, gemm.Dense(l.Type, 1, l.OpRows()), l, 0, gemm.Dense(resultOf(l.Type), 1, l.OpCols()),
+		gemm.Epilogue{})
 	if err != nil {
 		return nil, err
 	}
@@ -90,7 +91,8 @@ func (c *packedLayout) at(p0, j, top int) int {
 	return p0/c.kc*(top+c.kc)*c.columns + j*(top+min(c.kc, c.k-p0))
 }
 
-func pack[T scalar](ctx context.Context, k *Kernel, mk *microKernel[T], p *gemm.Problem, b []byte, threads int) (*Packed, error) {
+func pack[T scalar](ctx context.Context, k *Kernel, mk *microKernel[T], p *gemm.Problem, b []byte,
+	threads int) (*Packed, error) {
 	cut, top := mk.newPackedLayout(p), mk.headerRows()
 	blocks, panels := ceilDiv(cut.k, cut.kc), cut.columns/mk.NR
 	bytes := (blocks*top + cut.k) * cut.columns * cut.size

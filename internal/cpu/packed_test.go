@@ -48,7 +48,8 @@ func TestPackedSameBits(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					buf := gemm.Buffers{A: noise(rng, p.A), B: noise(rng, p.B), C: noise(rng, p.C), Bias: noise(rng, gemm.Dense(pair.Out, 1, max(m, n)))}
+					buf := gemm.Buffers{A: noise(rng, p.A), B: noise(rng, p.B), C: noise(rng, p.C),
+						Bias: noise(rng, gemm.Dense(pair.Out, 1, max(m, n)))}
 					checkPacked(t, k, &p, buf, 1+rng.IntN(3))
 				}
 			}
@@ -94,7 +95,8 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 	}
 	b.B = nil
 	if got := run(Options{Packed: packed}, b); !slices.Equal(got, want) {
-		t.Errorf("%s: %v, α = %v, β = %v, %+v, %d threads: a packed B changes the bits", k.Name, p, p.Alpha, p.Beta, p.Epilogue, threads)
+		t.Errorf("%s: %v, α = %v, β = %v, %+v, %d threads: a packed B changes the bits", k.Name, p, p.Alpha, p.Beta,
+			p.Epilogue, threads)
 	}
 }
 

@@ -79,7 +79,8 @@ func (pl *Plan) Decide(p *gemm.Problem, o *Options) error {
 	}
 	if o.Packed != nil {
 		if c.named && c.kernel != o.Packed.kernel {
-			return fmt.Errorf("%w: kernel %s for a B that was packed for kernel %s", gemm.ErrUnsupported, o.Kernel, o.Packed.kernel.Name)
+			return fmt.Errorf("%w: kernel %s for a B that was packed for kernel %s", gemm.ErrUnsupported, o.Kernel,
+				o.Packed.kernel.Name)
 		}
 		if p.BlockScaled() {
 			return fmt.Errorf("%w: block scales with a packed B", gemm.ErrUnsupported)
@@ -264,7 +265,8 @@ func (pl *Plan) Run(ctx context.Context, b *gemm.Buffers) error {
 func (pl *Plan) runGated(ctx context.Context, b *gemm.Buffers) error {
 	other := pl.Problem.Other()
 	var first Plan
-	if err := first.decideFor(pl.Kernel, &other, &Options{Threads: pl.Threads, Progress: halfProgress(pl.progress, 0)}); err != nil {
+	if err := first.decideFor(pl.Kernel, &other, &Options{Threads: pl.Threads,
+		Progress: halfProgress(pl.progress, 0)}); err != nil {
 		return err
 	}
 	sums := dtype.Bytes(make([]float64, (other.C.Bytes()+7)/8))
@@ -331,7 +333,8 @@ type gemmJob interface {
 }
 
 // execute computes the product with the planned algorithm.
-func execute[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gemm.Buffers, jobsOf func(*execution) *gemmJobs[T]) error {
+func execute[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gemm.Buffers,
+	jobsOf func(*execution) *gemmJobs[T]) error {
 	if pl.algorithm == algoDirect {
 		var d direct[T]
 		d.prepare(pl, mk, b)

@@ -108,7 +108,8 @@ func TestWorkersAreBounded(t *testing.T) {
 	}
 	for deadline := time.Now().Add(time.Second); runtime.NumGoroutine() > before+started; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines, want at most the %d before and %d workers", runtime.NumGoroutine(), before, started)
+			t.Fatalf("%d goroutines, want at most the %d before and %d workers", runtime.NumGoroutine(), before,
+				started)
 		}
 	}
 }
@@ -220,7 +221,8 @@ func TestQueuePopsEachTaskOnce(t *testing.T) {
 // number of threads.
 func TestTilesCoverC(t *testing.T) {
 	for _, threads := range []int{1, 2, 3, 5, 7, 8, 12, 16} {
-		for _, size := range [][3]int{{1, 1, 1}, {9, 33, 4}, {64, 64, 64}, {100, 37, 600}, {13, 700, 20}, {700, 13, 20}} {
+		for _, size := range [][3]int{{1, 1, 1}, {9, 33, 4}, {64, 64, 64}, {100, 37, 600}, {13, 700, 20},
+			{700, 13, 20}} {
 			p, b := random(t, dtype.F32, size[0], size[1], size[2])
 			mk := *kernels[1].f32 // the portable kernel
 			mk.mc, mk.kc, mk.ms, mk.ns = 16, 64, 80, 96
@@ -247,7 +249,8 @@ func TestTilesCoverC(t *testing.T) {
 			}
 			for i, n := range sum {
 				if n != ceilDiv(size[2], d.kc) {
-					t.Fatalf("%v on %d threads: element %d is computed %d times, want %d", size, threads, i, n, ceilDiv(size[2], d.kc))
+					t.Fatalf("%v on %d threads: element %d is computed %d times, want %d", size, threads, i, n,
+						ceilDiv(size[2], d.kc))
 				}
 			}
 		}
@@ -275,7 +278,8 @@ func TestWorkspaceIsBounded(t *testing.T) {
 		total += len(m.all)
 	}
 	if total != freeList.bytes || total > maxFreeBytes {
-		t.Errorf("%d bytes are free, %d by the counter, want both equal and at most %d", total, freeList.bytes, maxFreeBytes)
+		t.Errorf("%d bytes are free, %d by the counter, want both equal and at most %d", total, freeList.bytes,
+			maxFreeBytes)
 	}
 	freeList.Unlock()
 	again := getWorkspace(1 << 20)
@@ -301,7 +305,8 @@ func TestEqualParts(t *testing.T) {
 					t.Fatalf("equalParts(%d, %d, %d) = %d", n, size, unit, part)
 				}
 				if fewest := ceilDiv(n, max(size/unit*unit, unit)); ceilDiv(n, part) > fewest {
-					t.Fatalf("equalParts(%d, %d, %d) = %d makes %d parts, want %d", n, size, unit, part, ceilDiv(n, part), fewest)
+					t.Fatalf("equalParts(%d, %d, %d) = %d makes %d parts, want %d", n, size, unit, part,
+						ceilDiv(n, part), fewest)
 				}
 			}
 		}

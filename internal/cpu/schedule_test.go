@@ -46,7 +46,8 @@ func TestSchedule(t *testing.T) {
 			flops := 2 * math.Pow(float64(n), 3)
 			rate := func(d time.Duration) float64 { return flops / float64(d.Nanoseconds()) }
 			t.Logf("%d³ %s\n  minimum %v, quartile %v, median %v: %.0f GFLOP/s at the minimum, %.2f × the %.0f of one thread\n%s",
-				n, name, all[0], all[len(all)/4], all[len(all)/2], rate(all[0]), float64(one[0])/float64(all[0]), rate(one[0]), best)
+				n, name, all[0], all[len(all)/4], all[len(all)/2], rate(all[0]), float64(one[0])/float64(all[0]),
+				rate(one[0]), best)
 		}
 	}
 }
@@ -109,11 +110,13 @@ func scheduleOf(t *testing.T, n, threads int, rest time.Duration) (times []time.
 // String formats one row per worker.
 func (t *trace) String() string {
 	var s strings.Builder
-	fmt.Fprintf(&s, "  %6s %10s %10s %10s %10s %10s %6s %6s\n", "worker", "joined", "first", "last", "busy", "waiting", "tasks", "stolen")
+	fmt.Fprintf(&s, "  %6s %10s %10s %10s %10s %10s %6s %6s\n", "worker", "joined", "first", "last", "busy",
+		"waiting", "tasks", "stolen")
 	us := func(d time.Duration) string { return fmt.Sprintf("%.1fµs", float64(d.Nanoseconds())/1e3) }
 	for i := range t.workers {
 		x := &t.workers[i]
-		fmt.Fprintf(&s, "  %6d %10s %10s %10s %10s %10s %6d %6d\n", i, us(x.joined), us(x.first), us(x.last), us(x.busy), us(x.waiting), x.tasks, x.stolen)
+		fmt.Fprintf(&s, "  %6d %10s %10s %10s %10s %10s %6d %6d\n", i, us(x.joined), us(x.first), us(x.last),
+			us(x.busy), us(x.waiting), x.tasks, x.stolen)
 	}
 	return s.String()
 }

@@ -31,7 +31,8 @@ func TestSplitK(t *testing.T) {
 						if (testing.Short() || typ != dtype.F32 || n > 0) && trans != i%4 {
 							continue
 						}
-						p, b := thinProblem(t, rng, typ, out, [3]int{side[0], side[1], splitDepth(side[0], side[1], typ) + rng.IntN(999)}, trans)
+						p, b := thinProblem(t, rng, typ, out,
+							[3]int{side[0], side[1], splitDepth(side[0], side[1], typ) + rng.IntN(999)}, trans)
 						if algorithm := checkAgainstNaive(t, k, &p, b, 1+rng.IntN(8)); algorithm != algoSplitK {
 							t.Errorf("%s: %v: %v, want split-K", k.Name, &p, algorithm)
 						}
@@ -51,9 +52,11 @@ func splitDepth(m, n int, typ dtype.Type) int {
 // parts cover K.
 func TestPieces(t *testing.T) {
 	for _, s := range []struct{ m, n, k, pieces int }{
-		{1, 1, 262144, 0}, {1, 1, 262145, 3}, {1, 1, 10_000_000, 77}, {64, 64, 4096, 0}, {64, 64, 10_000, 5}, {64, 64, 100_000, 49}, {64, 65, 100_000, 0},
+		{1, 1, 262144, 0}, {1, 1, 262145, 3}, {1, 1, 10_000_000, 77}, {64, 64, 4096, 0}, {64, 64, 10_000, 5},
+		{64, 64, 100_000, 49}, {64, 65, 100_000, 0},
 	} {
-		p, _, err := gemm.New(1, gemm.Dense(dtype.F32, s.m, s.k), gemm.Dense(dtype.F32, s.k, s.n), 0, gemm.Dense(dtype.F32, s.m, s.n), gemm.Epilogue{})
+		p, _, err := gemm.New(1, gemm.Dense(dtype.F32, s.m, s.k), gemm.Dense(dtype.F32, s.k, s.n), 0,
+			gemm.Dense(dtype.F32, s.m, s.n), gemm.Epilogue{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,8 +96,10 @@ func TestAlgorithmsOfSmallC(t *testing.T) {
 			m, n, k, trans int
 			want           algorithm
 		}{
-			{1, 1, 300, 0, algoDotA}, {1, 1, 300, 3, algoDotA}, {1, 1, 200, 0, algoDirect}, {40, 1, 300, 0, algoDotA}, {1, 40, 300, 2, algoDotB}, {4, 4, 300, 2, algoDotA},
-			{4, 4, 300, 0, algoDirect}, {4, 4, 300, 1, algoDirect}, {40, 2, 300, 0, algoDotA}, {2, 40, 300, 3, algoDotB}, {40, 2, 300, 1, algoDirectSwapAB}, {2, 40, 300, 1, algoDirect},
+			{1, 1, 300, 0, algoDotA}, {1, 1, 300, 3, algoDotA}, {1, 1, 200, 0, algoDirect}, {40, 1, 300, 0, algoDotA},
+			{1, 40, 300, 2, algoDotB}, {4, 4, 300, 2, algoDotA},
+			{4, 4, 300, 0, algoDirect}, {4, 4, 300, 1, algoDirect}, {40, 2, 300, 0, algoDotA},
+			{2, 40, 300, 3, algoDotB}, {40, 2, 300, 1, algoDirectSwapAB}, {2, 40, 300, 1, algoDirect},
 		} {
 			a, b := gemm.Dense(dtype.F32, s.m, s.k), gemm.Dense(dtype.F32, s.k, s.n)
 			if s.trans&1 != 0 {

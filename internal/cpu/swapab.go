@@ -34,7 +34,8 @@ func (mk *microKernel[T]) vectorCount(p *gemm.Problem) int { return p.M * ceilDi
 
 // transposed returns the problem Cᵀ ← α·op(B)ᵀ·op(A)ᵀ.
 func transposed(p *gemm.Problem) gemm.Problem {
-	return gemm.Problem{M: p.N, N: p.M, K: p.K, A: p.B.T(), B: p.A.T(), C: gemm.Dense(p.C.Type, p.N, p.M), Alpha: p.Alpha}
+	return gemm.Problem{M: p.N, N: p.M, K: p.K, A: p.B.T(), B: p.A.T(), C: gemm.Dense(p.C.Type, p.N, p.M),
+		Alpha: p.Alpha}
 }
 
 // prepare sets up the product. s must be zero.

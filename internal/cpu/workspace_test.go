@@ -11,9 +11,11 @@ import (
 // TestMemory checks that a plan predicts the memory that Run allocates, for every algorithm.
 func TestMemory(t *testing.T) {
 	algorithms, vectors := map[algorithm]bool{}, false
-	for _, types := range [][2]dtype.Type{{dtype.F64, dtype.F64}, {dtype.F32, dtype.F32}, {dtype.F32, dtype.F16}, {dtype.F16, dtype.F16}, {dtype.I8, dtype.I32}, {dtype.I8, dtype.F32}} {
+	for _, types := range [][2]dtype.Type{{dtype.F64, dtype.F64}, {dtype.F32, dtype.F32}, {dtype.F32, dtype.F16},
+		{dtype.F16, dtype.F16}, {dtype.I8, dtype.I32}, {dtype.I8, dtype.F32}} {
 		in, out := types[0], types[1]
-		for _, shape := range [][3]int{{8, 8, 8}, {200, 180, 190}, {1, 2048, 300}, {2048, 1, 300}, {2, 2000, 400}, {2000, 3, 400}, {12, 16, 3000}, {64, 600, 64}, {1500, 1500, 1}, {8, 8, 60000}} {
+		for _, shape := range [][3]int{{8, 8, 8}, {200, 180, 190}, {1, 2048, 300}, {2048, 1, 300}, {2, 2000, 400},
+			{2000, 3, 400}, {12, 16, 3000}, {64, 600, 64}, {1500, 1500, 1}, {8, 8, 60000}} {
 			for _, trans := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
 				for _, kernel := range []string{"", "loop"} {
 					if kernel == "loop" && shape[0] > 8 {
@@ -39,14 +41,16 @@ func TestMemory(t *testing.T) {
 					freeList.Lock()
 					freeList.list, freeList.bytes = nil, 0 // so that Run must allocate
 					freeList.Unlock()
-					buffers := gemm.Buffers{A: make([]byte, a.Bytes()), B: make([]byte, b.Bytes()), C: make([]byte, p.C.Bytes())}
+					buffers := gemm.Buffers{A: make([]byte, a.Bytes()), B: make([]byte, b.Bytes()),
+						C: make([]byte, p.C.Bytes())}
 					const slack = 1 << 20 // for other allocations, such as goroutines
 					took := int(testkit.Allocated(func() { err = pl.Run(t.Context(), &buffers) }))
 					if err != nil {
 						t.Fatal(err)
 					}
 					if planned := pl.Memory(); took > planned+slack {
-						t.Errorf("%v by %s: allocated %d bytes, want at most the planned %d", &p, pl.Detail(), took, planned)
+						t.Errorf("%v by %s: allocated %d bytes, want at most the planned %d", &p, pl.Detail(), took,
+							planned)
 					}
 				}
 			}

@@ -25,7 +25,8 @@ func BenchmarkDirect(b *testing.B) {
 	benchmarkAll(b, F64, directRun)
 }
 
-func benchmarkAll[T float32 | float64](b *testing.B, all []*Kernels[T], prepare func(ks *Kernels[T], k int) (run func(), flops int)) {
+func benchmarkAll[T float32 | float64](b *testing.B, all []*Kernels[T],
+	prepare func(ks *Kernels[T], k int) (run func(), flops int)) {
 	for _, ks := range all {
 		for _, k := range []int{64, 128, 256, 384} {
 			b.Run(fmt.Sprintf("%T/%s/k=%d", *new(T), ks.ISA.Name, k), func(b *testing.B) {

@@ -101,7 +101,9 @@ func TestBFloat16(t *testing.T) {
 							}
 						}
 						what := fmt.Sprintf("%d×%d×%d, ldc %d, α = %v, β = %v", m, n, k, ldc, alpha, beta)
-						if fault := faults(func() { ks.Packed(k, as.start(a), bs.start(b), &c[0], bs.start(b), ldc, m, n, alpha, beta) }); fault != nil {
+						if fault := faults(func() {
+							ks.Packed(k, as.start(a), bs.start(b), &c[0], bs.start(b), ldc, m, n, alpha, beta)
+						}); fault != nil {
 							t.Fatalf("%s: %v", what, fault)
 						}
 						for i := range want {

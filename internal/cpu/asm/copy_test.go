@@ -35,7 +35,8 @@ func TestCopyNonTemporal(t *testing.T) {
 			if !bytes.Equal(to.mem[d:][:n], from.mem[s:][:n]) {
 				t.Fatalf("copy of %d bytes from %d to %d: the copy differs from the source", n, s, d)
 			}
-			if zero := make([]byte, len(to.mem)); !bytes.Equal(to.mem[:d], zero[:d]) || !bytes.Equal(to.mem[d+n:], zero[d+n:]) {
+			if zero := make([]byte, len(to.mem)); !bytes.Equal(to.mem[:d], zero[:d]) ||
+				!bytes.Equal(to.mem[d+n:], zero[d+n:]) {
 				t.Fatalf("copy of %d bytes from %d to %d wrote outside the destination", n, s, d)
 			}
 		}

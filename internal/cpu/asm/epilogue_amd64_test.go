@@ -61,7 +61,8 @@ func testEpilogue[T float32 | float64 | int32](t *testing.T, ks *Kernels[T]) {
 			call{name: "scale of columns", across: 1, run: ks.ScaleCol, one: times},
 			call{name: "scale of all", run: ks.Scale, one: times},
 			call{name: "product with a matrix", matrix: ks.Times, one: times},
-			alone("gelu", ks.GELU, itself(ks.GELU)), alone("gelu-tanh", ks.GELUTanh, itself(ks.GELUTanh)), alone("silu", ks.SiLU, itself(ks.SiLU)))
+			alone("gelu", ks.GELU, itself(ks.GELU)), alone("gelu-tanh", ks.GELUTanh, itself(ks.GELUTanh)),
+			alone("silu", ks.SiLU, itself(ks.SiLU)))
 	}
 	if ks.FromInt32 != nil {
 		calls = append(calls, call{name: "conversion of int32", run: ks.FromInt32, one: func(x, v T) T {
@@ -148,7 +149,8 @@ func testActivations[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 		for _, x := range []float64{0, math.Copysign(0, -1), math.Inf(1), math.Inf(-1), math.NaN()} {
 			v := T(x)
 			f(1, 1, &v, 1)
-			if y := act.Info().F(x); math.Abs(float64(v)-y) > 1e-30 || (v != v) != (y != y) || math.IsInf(y, 0) && float64(v) != y {
+			if y := act.Info().F(x); math.Abs(float64(v)-y) > 1e-30 || (v != v) != (y != y) ||
+				math.IsInf(y, 0) && float64(v) != y {
 				t.Errorf("%v(%v) = %v, want %v", act, x, v, y)
 			}
 		}
@@ -163,8 +165,10 @@ func TestHalves(t *testing.T) {
 		from   func(float32) uint16
 		to     func(uint16) float32
 	}{
-		{"float16", PackerF16, func(f float32) uint16 { return uint16(dtype.Float16From32(f)) }, func(h uint16) float32 { return dtype.Float16(h).Float32() }},
-		{"bfloat16", PackerBF16, func(f float32) uint16 { return uint16(dtype.BFloat16From32(f)) }, func(h uint16) float32 { return dtype.BFloat16(h).Float32() }},
+		{"float16", PackerF16, func(f float32) uint16 { return uint16(dtype.Float16From32(f)) },
+			func(h uint16) float32 { return dtype.Float16(h).Float32() }},
+		{"bfloat16", PackerBF16, func(f float32) uint16 { return uint16(dtype.BFloat16From32(f)) },
+			func(h uint16) float32 { return dtype.BFloat16(h).Float32() }},
 	} {
 		t.Run(h.name, func(t *testing.T) {
 			if h.packer.Narrow == nil {
@@ -191,7 +195,9 @@ func TestHalves(t *testing.T) {
 					narrow[i] = uint16(r.Uint32())
 				}
 				old, sums := slices.Clone(narrow), slices.Clone(wide)
-				if fault := faults(func() { h.packer.Narrow(m, n, narrows.start(narrow), ldd, wides.start(wide), lds) }); fault != nil {
+				if fault := faults(func() {
+					h.packer.Narrow(m, n, narrows.start(narrow), ldd, wides.start(wide), lds)
+				}); fault != nil {
 					t.Fatalf("round %d: %v", round, fault)
 				}
 				for i := range narrow {
@@ -200,11 +206,14 @@ func TestHalves(t *testing.T) {
 						want = h.from(wide[i/ldd*lds+i%ldd])
 					}
 					if narrow[i] != want {
-						t.Fatalf("%d×%d, ldd %d, lds %d: element %d is %#x, want %#x", m, n, ldd, lds, i, narrow[i], want)
+						t.Fatalf("%d×%d, ldd %d, lds %d: element %d is %#x, want %#x", m, n, ldd, lds, i, narrow[i],
+							want)
 					}
 				}
 				beta := finite[float32](r)
-				if fault := faults(func() { h.packer.AddOld(m, n, wides.start(wide), lds, narrows.start(narrow), ldd, beta) }); fault != nil {
+				if fault := faults(func() {
+					h.packer.AddOld(m, n, wides.start(wide), lds, narrows.start(narrow), ldd, beta)
+				}); fault != nil {
 					t.Fatalf("round %d: %v", round, fault)
 				}
 				for i := range wide {
@@ -213,7 +222,8 @@ func TestHalves(t *testing.T) {
 						want += float32(beta * h.to(narrow[i/lds*ldd+i%lds]))
 					}
 					if !same(wide[i], want) {
-						t.Fatalf("%d×%d, ldd %d, lds %d, β = %v: sum %d is %v, want %v", m, n, ldd, lds, beta, i, wide[i], want)
+						t.Fatalf("%d×%d, ldd %d, lds %d, β = %v: sum %d is %v, want %v", m, n, ldd, lds, beta, i,
+							wide[i], want)
 					}
 				}
 			}
@@ -255,7 +265,9 @@ func TestPackedHalves(t *testing.T) {
 							alpha, beta := finite[float32](r), finite[float32](r)
 							ks.Packed(k, as.start(a), &wide[0], &want[0], &wide[0], n, m, n, alpha, beta)
 							start := (*float32)(unsafe.Pointer(bs.start(b)))
-							if fault := faults(func() { h.packed(k, as.start(a), start, &c[0], start, n, m, n, alpha, beta) }); fault != nil {
+							if fault := faults(func() {
+								h.packed(k, as.start(a), start, &c[0], start, n, m, n, alpha, beta)
+							}); fault != nil {
 								t.Fatalf("%d×%d×%d: %v", m, n, k, fault)
 							}
 							if !sameAll(c, want) {

@@ -110,7 +110,9 @@ func TestInt8(t *testing.T) {
 							}
 						}
 						what := fmt.Sprintf("%d×%d×%d, ldc %d, α = %d, β = %d", m, n, k, ldc, alpha, beta)
-						if fault := faults(func() { ks.Packed(k, as.start(a), bs.start(b), &c[0], bs.start(b), ldc, m, n, alpha, beta) }); fault != nil {
+						if fault := faults(func() {
+							ks.Packed(k, as.start(a), bs.start(b), &c[0], bs.start(b), ldc, m, n, alpha, beta)
+						}); fault != nil {
 							t.Fatalf("%s: %v", what, fault)
 						}
 						if !slices.Equal(c, want) {
@@ -204,11 +206,14 @@ func TestPackers(t *testing.T) {
 						want[p*(8+wide)+i] = f.word(from[i*ld+p*f.bytes:][:f.bytes]...)
 					}
 				}
-				if fault := faults(func() { f.packer.Zip(zipped, dst.start(to), 8+wide, src.start(from), ld) }); fault != nil {
+				if fault := faults(func() {
+					f.packer.Zip(zipped, dst.start(to), 8+wide, src.start(from), ld)
+				}); fault != nil {
 					t.Fatalf("zip of %d: %v", zipped, fault)
 				}
 				if !slices.Equal(to, want) {
-					t.Fatalf("zip of %d words, 8+%d wide, rows %d bytes apart:\n%x, want\n%x", zipped, wide, ld, to, want)
+					t.Fatalf("zip of %d words, 8+%d wide, rows %d bytes apart:\n%x, want\n%x", zipped, wide, ld, to,
+						want)
 				}
 
 				// Adjacent columns.
@@ -226,11 +231,14 @@ func TestPackers(t *testing.T) {
 						want[p*(n+wide)+j] = f.word(b...)
 					}
 				}
-				if fault := faults(func() { f.packer.Lay(k, n, dst.start(to), n+wide, src.start(from), ld) }); fault != nil {
+				if fault := faults(func() {
+					f.packer.Lay(k, n, dst.start(to), n+wide, src.start(from), ld)
+				}); fault != nil {
 					t.Fatalf("lay of %d×%d: %v", k, n, fault)
 				}
 				if !slices.Equal(to, want) {
-					t.Fatalf("lay of %d×%d words, %d wide, rows %d bytes apart: the panel differs from the reference", k, n, n+wide, ld)
+					t.Fatalf("lay of %d×%d words, %d wide, rows %d bytes apart: the panel differs from the reference",
+						k, n, n+wide, ld)
 				}
 			}
 		})

@@ -87,7 +87,8 @@ func testDeep[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 
 // testRows compares a direct kernel of m rows with the loop in its doc comment. sets returns the
 // number of sets of sums for n columns.
-func testRows[T float32 | float64](tt *tester[T], ks *Kernels[T], name string, direct Direct[T], m, k int, sets func(n int) int) {
+func testRows[T float32 | float64](tt *tester[T], ks *Kernels[T], name string, direct Direct[T], m, k int,
+	sets func(n int) int) {
 	for n := 1; n <= ks.NR; n++ {
 		if someEdges(k) && n%7 != 0 && n != ks.NR {
 			continue
@@ -125,7 +126,8 @@ func testCopy[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 					ks.Copy(k, a, rsa, csa, b, ldb, c, panels.start(panel), 0, ldc, ks.NR, alpha, beta)
 					for p := range k {
 						if row := unsafe.Slice(b, (k-1)*ldb+ks.NR)[p*ldb:][:ks.NR]; !sameAll(row, panel[p*ks.NR:]) {
-							t.Fatalf("%d steps, ldb %d: copy of row %d = %v, want %v", k, ldb, p, panel[p*ks.NR:][:ks.NR], row)
+							t.Fatalf("%d steps, ldb %d: copy of row %d = %v, want %v", k, ldb, p,
+								panel[p*ks.NR:][:ks.NR], row)
 						}
 					}
 				},
@@ -147,7 +149,9 @@ func testStream[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 				name: fmt.Sprintf("stream %d steps, rsa %d, csa %d, ldb %d, ldc %d", k, rsa, csa, ldb, ldc),
 				m:    ks.MR, n: ks.NR, k: k, ldc: ldc, overwrites: true,
 				a: matrix{span(ks.MR, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, ks.NR, 1), ldb, 1},
-				run: func(a, b, c *T, alpha, beta T) { ks.Stream(k, a, rsa, csa, b, ldb, c, a, ldc, ldc, ks.NR, alpha, beta) },
+				run: func(a, b, c *T, alpha, beta T) {
+					ks.Stream(k, a, rsa, csa, b, ldb, c, a, ldc, ldc, ks.NR, alpha, beta)
+				},
 			})
 		}
 	}
@@ -242,7 +246,8 @@ func (tt *tester[T]) check(x tile[T]) {
 		}
 		for i := range want {
 			if !same(c[i], want[i]) {
-				tt.Fatalf("%s, α = %v, β = %v: c[%d·ldc+%d] = %v, want %v", x.name, alpha, beta, i/x.ldc, i%x.ldc, c[i], want[i])
+				tt.Fatalf("%s, α = %v, β = %v: c[%d·ldc+%d] = %v, want %v", x.name, alpha, beta, i/x.ldc, i%x.ldc,
+					c[i], want[i])
 			}
 		}
 		if !sameAll(a, oldA) || !sameAll(b, oldB) {

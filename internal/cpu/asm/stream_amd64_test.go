@@ -51,7 +51,8 @@ func testDotOf[T float32 | float64](tt *tester[T], lanes, r, s int, dot Dot[T]) 
 	sets := setsFor(r * s)
 	steps := max(sets, Line/(lanes*int(unsafe.Sizeof(*new(T)))))
 	for _, k := range append(upTo(2*steps*lanes+1), 300) {
-		for _, value := range []func() T{func() T { return finite[T](tt.rand) }, func() T { return special[T](tt.rand) }} {
+		for _, value := range []func() T{func() T { return finite[T](tt.rand) },
+			func() T { return special[T](tt.rand) }} {
 			ldx, ldy := k+tt.rand.IntN(9), k+tt.rand.IntN(9)
 			take := (*arena[T]).last
 			if tt.round++; tt.round%3 == 0 {

@@ -67,7 +67,8 @@ var encode = pass.InstructionPass(func(i *ir.Instruction) error {
 			names[n] = fmt.Sprintf("TMM%d", tile)
 		}
 	}
-	i.Opcode = strings.TrimSpace(fmt.Sprintf("%s // %s %s", directives(e.bytes(i.Operands)), i.Opcode, strings.Join(names, ", ")))
+	i.Opcode = strings.TrimSpace(fmt.Sprintf("%s // %s %s", directives(e.bytes(i.Operands)), i.Opcode,
+		strings.Join(names, ", ")))
 	i.Operands = nil // the text contains them
 	return nil
 })

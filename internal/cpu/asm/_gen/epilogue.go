@@ -12,26 +12,37 @@ import (
 
 // epilogueFuncs writes the functions for the epilogue, which run on a tile of C in the cache.
 func (g *generator) epilogueFuncs() {
-	g.epilogueFunc("BiasCol", perCol, "adds v[j] to every element of column j", g.lightRows, func(x, v group) { g.each(g.add, v, x, x) })
-	g.epilogueFunc("BiasRow", perRow, "adds v[i] to every element of row i", g.lightRows, func(x, v group) { g.each(g.add, v, x, x) })
-	g.epilogueFunc("Add", perElement, "adds v[i*ldv+j] to every element", rowsOfTwoMatrices, func(x, v group) { g.each(g.add, v, x, x) })
-	g.epilogueFunc("ReLU", noInput, "replaces every element x by max(x, 0)", g.lightRows, func(x, _ group) { g.relu(x) })
+	g.epilogueFunc("BiasCol", perCol, "adds v[j] to every element of column j", g.lightRows,
+		func(x, v group) { g.each(g.add, v, x, x) })
+	g.epilogueFunc("BiasRow", perRow, "adds v[i] to every element of row i", g.lightRows,
+		func(x, v group) { g.each(g.add, v, x, x) })
+	g.epilogueFunc("Add", perElement, "adds v[i*ldv+j] to every element", rowsOfTwoMatrices,
+		func(x, v group) { g.each(g.add, v, x, x) })
+	g.epilogueFunc("ReLU", noInput, "replaces every element x by max(x, 0)", g.lightRows,
+		func(x, _ group) { g.relu(x) })
 	if g.maths == nil {
 		return
 	}
-	g.epilogueFunc("ScaleCol", perCol, "multiplies every element of column j by v[j]", g.lightRows, func(x, v group) { g.each(g.mul, v, x, x) })
-	g.epilogueFunc("ScaleRow", perRow, "multiplies every element of row i by v[i]", g.lightRows, func(x, v group) { g.each(g.mul, v, x, x) })
-	g.epilogueFunc("Scale", scalarInput, "multiplies every element by v[0]", g.lightRows, func(x, v group) { g.each(g.mul, v, x, x) })
+	g.epilogueFunc("ScaleCol", perCol, "multiplies every element of column j by v[j]", g.lightRows,
+		func(x, v group) { g.each(g.mul, v, x, x) })
+	g.epilogueFunc("ScaleRow", perRow, "multiplies every element of row i by v[i]", g.lightRows,
+		func(x, v group) { g.each(g.mul, v, x, x) })
+	g.epilogueFunc("Scale", scalarInput, "multiplies every element by v[0]", g.lightRows,
+		func(x, v group) { g.each(g.mul, v, x, x) })
 	if g.fromInt32 != nil {
 		g.epilogueFunc("FromInt32", scalarInput, "replaces every element, the bits of an int32, by that number times v[0]", g.lightRows, func(x, v group) {
 			g.each(g.fromInt32, x, x)
 			g.each(g.mul, v, x, x)
 		})
 	}
-	g.epilogueFunc("Times", perElement, "multiplies every element by v[i*ldv+j]", rowsOfTwoMatrices, func(x, v group) { g.each(g.mul, v, x, x) })
-	g.epilogueFunc("GELU", noInput, "replaces every element x by x·Φ(x), Φ the normal distribution function", g.activationRows, func(x, _ group) { g.gelu(x) })
-	g.epilogueFunc("GELUTanh", noInput, "replaces every element x by x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))", g.activationRows, func(x, _ group) { g.geluTanh(x) })
-	g.epilogueFunc("SiLU", noInput, "replaces every element x by x/(1 + e⁻ˣ)", g.activationRows, func(x, _ group) { g.silu(x) })
+	g.epilogueFunc("Times", perElement, "multiplies every element by v[i*ldv+j]", rowsOfTwoMatrices,
+		func(x, v group) { g.each(g.mul, v, x, x) })
+	g.epilogueFunc("GELU", noInput, "replaces every element x by x·Φ(x), Φ the normal distribution function",
+		g.activationRows, func(x, _ group) { g.gelu(x) })
+	g.epilogueFunc("GELUTanh", noInput, "replaces every element x by x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))",
+		g.activationRows, func(x, _ group) { g.geluTanh(x) })
+	g.epilogueFunc("SiLU", noInput, "replaces every element x by x/(1 + e⁻ˣ)", g.activationRows,
+		func(x, _ group) { g.silu(x) })
 }
 
 // sideInput is the set of numbers that an epilogue function receives besides the tile.
@@ -200,7 +211,8 @@ type maths struct {
 
 var (
 	maths32 = &maths{
-		min: (*build.Context).VMINPS, sub: (*build.Context).VSUBPS, div: (*build.Context).VDIVPS, and: (*build.Context).VANDPS,
+		min: (*build.Context).VMINPS, sub: (*build.Context).VSUBPS, div: (*build.Context).VDIVPS,
+		and:   (*build.Context).VANDPS,
 		shift: (*build.Context).VPSLLD, addBits: (*build.Context).VPADDD,
 		mulAdd: (*build.Context).VFMADD213PS, negMulAdd: (*build.Context).VFNMADD231PS,
 		negMulSub:    (*build.Context).VFNMSUB231PS,
@@ -208,7 +220,8 @@ var (
 		fractionBits: 23, expTerms: 7, erfcTerms: 10, minExp: -70, maxExp: 80,
 	}
 	maths64 = &maths{
-		min: (*build.Context).VMINPD, sub: (*build.Context).VSUBPD, div: (*build.Context).VDIVPD, and: (*build.Context).VANDPD,
+		min: (*build.Context).VMINPD, sub: (*build.Context).VSUBPD, div: (*build.Context).VDIVPD,
+		and:   (*build.Context).VANDPD,
 		shift: (*build.Context).VPSLLQ, addBits: (*build.Context).VPADDQ,
 		mulAdd: (*build.Context).VFMADD213PD, negMulAdd: (*build.Context).VFNMADD231PD,
 		negMulSub:    (*build.Context).VFNMSUB231PD,

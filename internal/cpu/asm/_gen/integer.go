@@ -38,7 +38,8 @@ func integer(name string, group int, start, step, panel string, dot instruction,
 			g.JEQ(operand.LabelRef(label))
 		},
 		group: group, compensates: start != "0",
-		words: docWords{start: start, step: step, update: "alpha*sum + beta*c[i*ldc+j]", panel: panel, notes: []string{"", more}},
+		words: docWords{start: start, step: step, update: "alpha*sum + beta*c[i*ldc+j]", panel: panel,
+			notes: []string{"", more}},
 	}
 }
 

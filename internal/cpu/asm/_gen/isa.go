@@ -46,19 +46,23 @@ var floatWords = docWords{start: "0", step: "fma", update: "fma(alpha, sum, beta
 var (
 	f32 = element{
 		name: "F32", goType: "float32", size: 4,
-		broadcast: (*build.Context).VBROADCASTSS, mul: (*build.Context).VMULPS, fma: (*build.Context).VFMADD231PS, move: (*build.Context).VMOVUPS, stream: (*build.Context).VMOVNTPS,
+		broadcast: (*build.Context).VBROADCASTSS, mul: (*build.Context).VMULPS, fma: (*build.Context).VFMADD231PS,
+		move: (*build.Context).VMOVUPS, stream: (*build.Context).VMOVNTPS,
 		moveZ: (*build.Context).VMOVUPS_Z, maskMove: (*build.Context).VMASKMOVPS,
 		moveScalar: (*build.Context).VMOVSS,
 		add:        (*build.Context).VADDPS, max: (*build.Context).VMAXPS, maths: maths32,
-		addScaled: scaledByFMA((*build.Context).VFMADD231PS), jumpIfZero: jumpIfZeroFloat((*build.Context).VUCOMISS), group: 1, words: floatWords,
+		addScaled: scaledByFMA((*build.Context).VFMADD231PS), jumpIfZero: jumpIfZeroFloat((*build.Context).VUCOMISS),
+		group: 1, words: floatWords,
 	}
 	f64 = element{
 		name: "F64", goType: "float64", size: 8,
-		broadcast: (*build.Context).VBROADCASTSD, mul: (*build.Context).VMULPD, fma: (*build.Context).VFMADD231PD, move: (*build.Context).VMOVUPD, stream: (*build.Context).VMOVNTPD,
+		broadcast: (*build.Context).VBROADCASTSD, mul: (*build.Context).VMULPD, fma: (*build.Context).VFMADD231PD,
+		move: (*build.Context).VMOVUPD, stream: (*build.Context).VMOVNTPD,
 		moveZ: (*build.Context).VMOVUPD_Z, maskMove: (*build.Context).VMASKMOVPD,
 		moveScalar: (*build.Context).VMOVSD,
 		add:        (*build.Context).VADDPD, max: (*build.Context).VMAXPD, maths: maths64,
-		addScaled: scaledByFMA((*build.Context).VFMADD231PD), jumpIfZero: jumpIfZeroFloat((*build.Context).VUCOMISD), group: 1, words: floatWords,
+		addScaled: scaledByFMA((*build.Context).VFMADD231PD), jumpIfZero: jumpIfZeroFloat((*build.Context).VUCOMISD),
+		group: 1, words: floatWords,
 	}
 )
 
@@ -99,7 +103,8 @@ type isa struct {
 }
 
 var avx512 = isa{
-	name: "AVX512", vectorBytes: 64, registers: 32, vector: (*build.Context).ZMM, fetchB: true, activationRows: 4, lightRows: 8,
+	name: "AVX512", vectorBytes: 64, registers: 32, vector: (*build.Context).ZMM, fetchB: true, activationRows: 4,
+	lightRows: 8,
 	mask: func(g *generator, count reg.GPVirtual) reg.Register {
 		bits, mask := g.GP64(), g.K()
 		g.MOVQ(count, reg.RCX)

@@ -191,7 +191,8 @@ func (g *generator) streamC(sums [][]reg.Register) {
 }
 
 // rowsOfC calls update for each vector of the tile at c, and next between two rows.
-func (g *generator) rowsOfC(sums [][]reg.Register, c, ldc reg.Register, update func(sum reg.Register, v int, at operand.Mem), next func()) {
+func (g *generator) rowsOfC(sums [][]reg.Register, c, ldc reg.Register,
+	update func(sum reg.Register, v int, at operand.Mem), next func()) {
 	for i := range sums {
 		for v, sum := range sums[i] {
 			update(sum, v, operand.Mem{Base: c, Disp: v * g.vectorBytes})
@@ -251,7 +252,8 @@ func (g *generator) peak() {
 	}
 	name := "Peak" + g.suffix()
 	g.function(name, "n int",
-		fmt.Sprintf("%s runs n rounds of %d independent vector FMAs (%d operations) on registers.", name, chains, chains*g.lanes()*g.group*2))
+		fmt.Sprintf("%s runs n rounds of %d independent vector FMAs (%d operations) on registers.", name, chains,
+			chains*g.lanes()*g.group*2))
 	sums := g.vectors(chains)
 	for _, sum := range sums {
 		g.zero(sum)

@@ -63,7 +63,8 @@ func main() {
 			log.Fatalf("%s: %v", v.suffix(), err)
 		}
 	}
-	for name, write := range map[string]func(dir string) error{"pause": writePause, "pack": writePack, "copy": writeCopy} {
+	for name, write := range map[string]func(dir string) error{"pause": writePause, "pack": writePack,
+		"copy": writeCopy} {
 		if err := write(".."); err != nil {
 			log.Fatalf("%s: %v", name, err)
 		}
@@ -218,7 +219,8 @@ func (g *generator) function(name, params string, doc ...string) {
 func (g *generator) packed() {
 	name := "Packed" + g.suffix()
 	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
-		g.docLoop(name, "m×n elements of C, m ≤ MR and n ≤ NR, from packed panels", "i < m", "p < k", "p*MR+i", g.words.panel)...)
+		g.docLoop(name, "m×n elements of C, m ≤ MR and n ≤ NR, from packed panels", "i < m", "p < k", "p*MR+i",
+			g.words.panel)...)
 	g.bodies(g.mr, g.panels, true, wide, narrow, whole)
 }
 
@@ -226,7 +228,8 @@ func (g *generator) packed() {
 func (g *generator) packedHalves(f packer) {
 	name := "Packed" + f.name + g.suffix()
 	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
-		append(g.docLoop(name, "m×n elements of C, m ≤ MR and n ≤ NR, from packed panels", "i < m", "p < k", "p*MR+i", g.words.panel),
+		append(g.docLoop(name, "m×n elements of C, m ≤ MR and n ≤ NR, from packed panels", "i < m", "p < k", "p*MR+i",
+			g.words.panel),
 			"", "The elements of b are "+strings.Fields(f.desc)[1]+" and widened as they are loaded.")...)
 	g.bodies(g.mr, func(int) operands {
 		return g.panelsOf(2, func(b operand.Mem, dst reg.Register) { f.widen(g.Context, b, dst) })
@@ -237,7 +240,8 @@ func (g *generator) packedHalves(f packer) {
 func (g *generator) direct(rows int) {
 	name := fmt.Sprintf("Direct%sx%d", g.suffix(), rows)
 	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
-		g.docLoop(name, fmt.Sprintf("%d×n elements of C, n ≤ NR, from matrices", rows), fmt.Sprintf("i < %d", rows), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
+		g.docLoop(name, fmt.Sprintf("%d×n elements of C, n ≤ NR, from matrices", rows), fmt.Sprintf("i < %d", rows),
+			"p < k", "i*rsa+p*csa", "p*ldb+j")...)
 	if rows == g.mr {
 		g.prefetchC()
 	}
@@ -294,7 +298,8 @@ func (v variant) maxDeepRows() int { return min(v.mr, minChains-1) }
 func (g *generator) copyKernel() {
 	name := "Copy" + g.suffix()
 	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
-		append(g.docLoop(name, "an MR×NR tile of C (n = NR) from matrices", fmt.Sprintf("i < %d", g.mr), "p < k", "i*rsa+p*csa", "p*ldb+j"),
+		append(g.docLoop(name, "an MR×NR tile of C (n = NR) from matrices", fmt.Sprintf("i < %d", g.mr), "p < k",
+			"i*rsa+p*csa", "p*ldb+j"),
 			"", fmt.Sprintf("It also copies the rows of b: next[p*%d+j] = b[p*ldb+j].", g.nr))...)
 	from := g.matrices(g.mr)
 	from.fetchNext, from.copyTo = func() {}, g.param("next")
@@ -307,7 +312,8 @@ func (g *generator) copyKernel() {
 func (g *generator) streamKernel() {
 	name := "Stream" + g.suffix()
 	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
-		g.docLoop(name, "an MR×NR tile of C (n = NR, beta = 0) from matrices", fmt.Sprintf("i < %d", g.mr), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
+		g.docLoop(name, "an MR×NR tile of C (n = NR, beta = 0) from matrices", fmt.Sprintf("i < %d", g.mr), "p < k",
+			"i*rsa+p*csa", "p*ldb+j")...)
 	from := g.matrices(g.mr)
 	// No prefetches: k is small, and they would be beyond the end of B.
 	from.fetch, from.fetchNext = func(int, int) {}, func() {}

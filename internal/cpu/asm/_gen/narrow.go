@@ -52,7 +52,8 @@ func (f packer) narrow(c *build.Context) {
 	c.Pragma("noescape")
 	c.Doc(name+" rounds m rows of n elements to nearest, ties to even. Rows of src are lds elements",
 		"apart, rows of dst ldd. n is a multiple of eight.")
-	m, n, dst, ldd, src, lds := param(c, "m"), param(c, "n"), param(c, "dst"), param(c, "ldd"), param(c, "src"), param(c, "lds")
+	m, n, dst, ldd, src, lds := param(c, "m"), param(c, "n"), param(c, "dst"), param(c, "ldd"), param(c, "src"),
+		param(c, "lds")
 	c.SHLQ(operand.U8(1), ldd)
 	c.SHLQ(operand.U8(2), lds)
 	forEachEight(c, m, n, []strideOver{{dst, ldd, 16}, {src, lds, 32}}, func(at []operand.Mem) {
@@ -74,7 +75,8 @@ func (f packer) addOld(c *build.Context) {
 	c.Pragma("noescape")
 	c.Doc(name+" adds beta times m rows of n elements of src to dst and rounds each product before",
 		"it adds it. Rows of src are lds elements apart, rows of dst ldd. n is a multiple of eight.")
-	m, n, dst, ldd, src, lds := param(c, "m"), param(c, "n"), param(c, "dst"), param(c, "ldd"), param(c, "src"), param(c, "lds")
+	m, n, dst, ldd, src, lds := param(c, "m"), param(c, "n"), param(c, "dst"), param(c, "ldd"), param(c, "src"),
+		param(c, "lds")
 	at, err := c.Param("beta").Resolve()
 	if err != nil {
 		panic(err) // the signature above declares it

@@ -254,7 +254,8 @@ func (f packer) lay(c *build.Context) {
 	packFunction(c, name, "k, n",
 		fmt.Sprintf("%s copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is", name),
 		fmt.Sprintf("%s (%s),", word, f.desc), "for p < k and j < n. n is a multiple of eight.")
-	k, n, dst, r, src, ld := param(c, "k"), param(c, "n"), param(c, "dst"), param(c, "r"), param(c, "src"), param(c, "ld")
+	k, n, dst, r, src, ld := param(c, "k"), param(c, "n"), param(c, "dst"), param(c, "r"), param(c, "src"),
+		param(c, "ld")
 	c.SHRQ(operand.U8(3), n)
 	c.SHLQ(operand.U8(2), r)
 	from, to, left := c.GP64(), c.GP64(), c.GP64()

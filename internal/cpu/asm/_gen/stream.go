@@ -35,7 +35,8 @@ const streamBytes = 256
 func (g *generator) update(rows, depth int) {
 	name := fmt.Sprintf("Update%sx%dx%d", g.suffix(), rows, depth)
 	g.function(name, "a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T",
-		g.docLoop(name, fmt.Sprintf("%d×n elements of C from matrices", rows), fmt.Sprintf("i < %d", rows), fmt.Sprintf("p < %d", depth), "i*rsa+p*csa", "p*ldb+j")...)
+		g.docLoop(name, fmt.Sprintf("%d×n elements of C from matrices", rows), fmt.Sprintf("i < %d", rows),
+			fmt.Sprintf("p < %d", depth), "i*rsa+p*csa", "p*ldb+j")...)
 
 	a := g.broadcastA(rows, depth)
 	b, c := g.param("b"), g.param("c")

@@ -59,7 +59,8 @@ func (g *generator) packedTiles() {
 	for i := range 2 {
 		for j := range 2 {
 			encoded("TILESTORED")(g.Context, operand.U8(2*i+j),
-				operand.Mem{Base: sums, Index: line, Scale: uint8(rowOfSums / lineBytes), Disp: i*tileSide*rowOfSums + j*lineBytes})
+				operand.Mem{Base: sums, Index: line, Scale: uint8(rowOfSums / lineBytes),
+					Disp: i*tileSide*rowOfSums + j*lineBytes})
 		}
 	}
 	g.updateRows(sums, c, ldc, m, masks)
@@ -194,7 +195,8 @@ func (g *generator) configureTiles() {
 func (g *generator) peakTiles() {
 	name := "Peak" + g.suffix()
 	g.function(name, "n int",
-		fmt.Sprintf("%s runs n rounds of %d independent tile products (%d operations) on registers.", name, tilesA, tilesA*2*tileSide*tileSide*tileSide*g.group))
+		fmt.Sprintf("%s runs n rounds of %d independent tile products (%d operations) on registers.", name, tilesA,
+			tilesA*2*tileSide*tileSide*tileSide*g.group))
 	n := g.param("n")
 	g.configureTiles()
 	for i := range tilesB + 2 {
