@@ -12,14 +12,14 @@ import (
 // elements of A for these steps in registers. Memory is thus read sequentially. Tiles of C would
 // instead read a few columns of many rows of B and touch another page with every step of K.
 //
-// A product with few columns is computed as its transpose, which swaps A and B. The rows of that C
-// are not contiguous, so their sums go to scratch memory first.
+// A product with few columns is computed as its transpose, which swaps A and B. The rows of the
+// transposed C are not contiguous in memory, so their sums go to scratch memory first.
 type axpy[T scalar] struct {
 	*microKernel[T]
 	m, n, k     int
 	small       operand[T] // A as stored
 	layout      gemm.Layout
-	a           strided[T] // all of A, widened
+	a           strided[T] // all of A, widened if necessary
 	b           operand[T]
 	alpha, beta T
 	c           target[T]

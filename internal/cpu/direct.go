@@ -9,10 +9,11 @@ import (
 	"tilework/internal/gemm"
 )
 
-// direct computes a product without packing: the micro-kernels read A and B as stored. Only a
-// transposed B, and a B with few rows that evict each other from L1, are packed. It serves small
-// products, whose packing would take as long as their arithmetic, and products with so few rows or
-// steps of K that packed data would hardly be reused. A may be transposed.
+// direct computes a product without packing: the micro-kernels read A and B as stored. It serves
+// small products, whose packing would take as long as their arithmetic, and products with so few
+// rows, columns or steps of K that packed data would hardly be reused. A may be transposed. B is
+// packed if it is transposed, if its rows evict each other from L1, or if A is streamed and a row of
+// B exceeds one tile; see [microKernel.packsWhole].
 type direct[T scalar] struct {
 	*microKernel[T]
 	m, n, k     int
@@ -46,7 +47,7 @@ const (
 	// directMaxBytesTransB is the same limit for a transposed B and an A that is not. B is packed
 	// in either algorithm, but the blocked one may pack A too.
 	directMaxBytesTransB = 384 << 10
-	// smallK is the K up to which the time goes into reading and writing C.
+	// smallK is the largest K for which reading and writing C takes most of the time.
 	smallK = 64
 	// smallKTiles is the height, in tiles, of a task with small K: all its tiles read the same part
 	// of B, from L1.
@@ -66,17 +67,17 @@ const (
 	// rereadTilesConflicting replaces rereadTiles if B's rows conflict.
 	rereadTilesConflicting = 3
 	// From copyTiles rows of tiles and copyBytes of B on, the first tile that reads a panel of B
-	// copies it, and the other tiles read the copy from L2, free of set conflicts. A B with at
-	// least copyLong rows per column is copied from copyLongBytes on: its rows are so short that a
+	// copies it, and the other tiles read the copy from L2, free of set conflicts. A long B, with at
+	// least copyLong rows per column, is copied from copyLongBytes on: its rows are so short that a
 	// panel maps to few sets of L1, which cannot hold it.
 	copyTiles     = 3
 	copyBytes     = 1 << 20
 	copyLongBytes = 256 << 10
 	copyLong      = 16 // rows of B per column
-	// Products with up to stripTiles rows of tiles, and stripMaxCBytes in a column of C, whose B
-	// exceeds rereadBytes are bound by memory. They read B once, in strips of stripDepth rows and
-	// stripCols columns that stay in L2 while all tiles use them. Products of up to axpyRows rows
-	// finish a strip sooner and use stripDepthThin.
+	// A product is bound by memory if it has at most stripTiles rows of tiles, at most
+	// stripMaxCBytes in a column of C, and a B larger than rereadBytes. It reads B once, in strips
+	// of stripDepth rows and stripCols columns, which stay in L2 while all tiles use them. A
+	// product of up to axpyRows rows finishes a strip sooner and uses stripDepthThin.
 	stripTiles     = 6
 	stripMaxCBytes = 256
 	stripCols      = 2048

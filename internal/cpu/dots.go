@@ -30,7 +30,7 @@ const (
 	dotsCols            = 8        // the same if they are columns of B, because tiles also read A as stored
 	dotsRowBytes        = 4 << 10  // bytes of a row per call: four rows of x and of y stay in L1 while y is read
 	dotsRowBytesOnePass = 64 << 10 // the same if one call computes all of C
-	copyCostLanes       = 24       // multiply-adds of single lanes in the time of copying one element
+	copyCostLanes       = 24       // lane multiply-adds that take as long as copying one element along K
 	dotsDepth           = 256      // the minimum K: for fewer steps the setup takes longer than the gain
 )
 
@@ -141,7 +141,7 @@ func (d *dots[T]) bind(m *workspace, _ []phaseState) {
 	}
 }
 
-// copyRows copies the rows×cols matrix to memory, row by row, and returns the copy.
+// copyRows copies the rows×cols matrix to the given memory, row by row, and returns the copy.
 func (s strided[T]) copyRows(rows, cols int, to []T) strided[T] {
 	for i := range rows {
 		row, at := to[i*cols:][:cols], i*s.rs

@@ -190,7 +190,7 @@ func (f *epilogue[T]) prefetch(i0, j0, rows, cols int) {
 
 // applyBlock runs all steps on at most [epilogueRows] rows and [epilogueCols] columns.
 func (f *epilogue[T]) applyBlock(c []T, ldc, i0, j0, rows, cols int, tmp []T) {
-	var t sums[T] // field by field: a composite literal stalls on store forwarding
+	var t sums[T] // set field by field: a composite literal causes store-forwarding stalls
 	t.c, t.ldc, t.rows, t.cols = c, ldc, rows, cols
 	v, e := f.vectors, &f.spec
 	if len(f.factor) > 0 {

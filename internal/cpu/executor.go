@@ -26,7 +26,7 @@ type job interface {
 // executor runs one job at a time on the calling goroutine and workers of the pool. It divides the
 // tasks of each phase into one queue per worker, each holding consecutive tasks. A worker first
 // empties its own queue and then steals from the others. A worker that is late, or never joins,
-// therefore delays nobody: the others wait only for tasks that have already started.
+// does not delay the others: they wait only for tasks that have already started.
 type executor struct {
 	job      job
 	progress func(done, total int64)
@@ -36,8 +36,8 @@ type executor struct {
 	workers  []*poolWorker // workers[i] is worker i+1, once it joins
 	trace    *trace        // nil except in tests
 
-	// Task numbers continue from phase to phase and from job to job. No counter that another core
-	// wrote last then needs a reset.
+	// Task numbers continue from phase to phase and from job to job, so that no counter last
+	// written by another core needs a reset.
 	first, end int64 // the job's first task number, and the number after its last task once it is done
 
 	// Each of the following shared counters has cache lines of its own.

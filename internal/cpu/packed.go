@@ -24,14 +24,18 @@ type Packed struct {
 	data   []byte
 }
 
-// Layout returns the layout of the matrix. Bytes returns the memory of the packed matrix: that of
-// the original with K and N rounded up to whole steps and panels.
+// Layout returns the layout of the original matrix.
 func (b *Packed) Layout() gemm.Layout { return b.layout }
-func (b *Packed) Bytes() int          { return len(b.data) }
-func (b *Packed) Kernel() *Kernel     { return b.kernel }
+
+// Bytes returns the size of the packed matrix: that of the original with K and N rounded up to whole
+// steps and panels.
+func (b *Packed) Bytes() int { return len(b.data) }
+
+// Kernel returns the kernel for which the matrix is packed.
+func (b *Packed) Kernel() *Kernel { return b.kernel }
 
 // Pack packs the matrix of layout l at b, which is not used afterwards. It uses the kernel and
-// threads of o. Its errors are or wrap ErrUnsupported, ErrOutOfMemory and the context's error.
+// threads of o. An error wraps ErrUnsupported or ErrOutOfMemory, or is the context's error.
 func Pack(ctx context.Context, l gemm.Layout, b []byte, o Options) (*Packed, error) {
 	// The kernel does not depend on the shape, so a problem with one row selects the right one.
 	p, _, err := gemm.New(1, gemm.Dense(l.Type, 1, l.OpRows()), l, 0, gemm.Dense(resultOf(l.Type), 1, l.OpCols()),

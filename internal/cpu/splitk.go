@@ -33,8 +33,8 @@ type splitK[T scalar] struct {
 
 const (
 	pieceBytes = 1 << 20 // of A and B in a piece
-	minPieces  = 2       // a product with fewer pieces is not split
-	maxParts   = 64      // parts with their own sums
+	minPieces  = 2       // a product of at most this many pieces is not split
+	maxParts   = 64      // the maximum number of parts, which need memory for their sums
 	splitSides = 128     // the largest M + N
 	splitRows  = 16      // rows of C that a task of the second phase adds
 )

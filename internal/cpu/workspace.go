@@ -10,7 +10,8 @@ import (
 
 // workspace is the memory that a product packs into. The blocked algorithm needs up to ms·kc +
 // kc·ns elements and, if C is narrower than the accumulators, about 1024·ns sums and one row along
-// K per thread. With the largest block sizes of the kernel list these are 16 MiB and 16 MiB.
+// K per thread. With the largest block sizes of the kernel list (AMX), A, B and the sums take up to
+// 16 MiB each.
 type workspace struct {
 	all, free []byte
 }
