@@ -181,8 +181,8 @@ const conflictStride = 4 << 10
 func hasSetConflicts(l gemm.Layout) bool { return l.LD*l.Type.Size()%conflictStride == 0 }
 
 // inPlaceBytes is the largest A that is read unpacked, once for each panel of B. A larger one spans
-// more pages than the TLB holds. For up to inPlaceCols columns packing A takes at least as long as
-// reading it unpacked, whatever its size.
+// more pages than the TLB holds. For up to inPlaceCols columns, packing an A of any size takes at
+// least as long as reading it unpacked.
 const (
 	inPlaceBytes = 2 << 20
 	inPlaceCols  = 64

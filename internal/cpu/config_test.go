@@ -109,7 +109,7 @@ func TestConfigThreads(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		pl.Threads = threads // also on a machine with fewer processors
+		pl.Threads = threads // also on a machine with fewer cores
 		buf.C = allocAligned(p.C.Bytes())
 		if err := pl.Run(context.Background(), &buf); err != nil {
 			t.Fatal(err)

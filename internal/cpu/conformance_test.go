@@ -31,9 +31,8 @@ func TestKernelsConform(t *testing.T) {
 	}
 }
 
-// TestBlocksConform runs the suite with tiny blocks and several threads, to reach what small
-// products otherwise never do: several blocks of K, rows and columns, and work shared between
-// threads.
+// TestBlocksConform runs the suite with tiny blocks and several threads. Its small products then
+// have several blocks of K, rows and columns, shared between threads.
 func TestBlocksConform(t *testing.T) {
 	for _, k := range Kernels() {
 		if k.naive || !k.Available() {

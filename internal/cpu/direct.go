@@ -41,8 +41,8 @@ type direct[T scalar] struct {
 }
 
 const (
-	// directMaxBytes is the maximum size of A, B and C together for which nothing is packed,
-	// whatever the shape: L2 holds all or most of them.
+	// directMaxBytes is the maximum size of A, B and C together for which nothing is packed, for
+	// any shape: L2 holds all or most of them.
 	directMaxBytes = 5 << 19
 	// directMaxBytesTransB is the same limit for a transposed B and an A that is not. B is packed
 	// in either algorithm, but the blocked one may pack A too.

@@ -8,7 +8,7 @@ import (
 // A tile of one column takes half the time of a tile of 32, because each element of A still has to
 // be broadcast to a vector. The last columns of a small C, if a dot kernel can compute them
 // together, are therefore dot products of rows of A and columns of B. If A is transposed, they are
-// rows of the transposed product, whose vectors lie along the rows of A in memory.
+// rows of the transposed product, whose vectors follow the rows of A in memory.
 const (
 	edgeMinK = 24  // below it, adding up the lanes takes longer than the products
 	edgeMaxK = 256 // the maximum, because each task copies the columns of B

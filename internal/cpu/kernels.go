@@ -23,7 +23,7 @@ import (
 // Kernel is one entry of the kernel list.
 type Kernel struct {
 	Name string
-	Adds string // one line: what this kernel adds to the one before it
+	Adds string // the improvement over the kernel before it, in one line
 	ISA  string // the required instruction sets; empty if plain Go is enough
 
 	isAvailable func() bool // reports whether this CPU supports ISA

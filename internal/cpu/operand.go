@@ -9,8 +9,8 @@ import (
 )
 
 // operand describes A or B for packing. Its element (x, p) belongs to row x of op(A) or column x of
-// op(B), and p counts along K. In memory either consecutive p are adjacent (alongK: A as it is, B
-// transposed) or consecutive x are.
+// op(B), and p counts along K. In memory, consecutive p are adjacent (alongK: A not transposed, B
+// transposed), or else consecutive x.
 //
 // A panel holds one word for each step of K: an element widened to T, or, for kernels that multiply
 // several elements at once, the next group of them in 32 bits.

@@ -6,8 +6,8 @@ import (
 	"unsafe"
 )
 
-// finite returns a random number, mostly near 1 and sometimes so large or small that products of
-// such numbers overflow or underflow.
+// finite returns a random number, mostly near 1. About 1 in 32 is large or small enough for
+// products to overflow or underflow.
 func finite[T float32 | float64](r *rand.Rand) T {
 	exp := r.IntN(17) - 8
 	if r.IntN(32) == 0 {

@@ -244,7 +244,7 @@ func zipFloat64(c *build.Context) {
 	c.RET()
 }
 
-// lay writes the Lay function for operands whose columns are adjacent in memory.
+// lay writes the Lay function, for operands whose columns are adjacent in memory.
 func (f packer) lay(c *build.Context) {
 	name := "Lay" + f.name
 	word := "element j of row p"
