@@ -1,11 +1,11 @@
-// Package device is the seam between the kernels and what runs them: one small
-// interface that the CUDA driver and the emulator implement alike, so that every
-// path above it is tested on machines without a GPU.
+// Package device defines the interface between kernels and the hardware that runs them.
+// The CUDA driver (package cuda) and the emulator (package emu) both implement it, so all
+// code above it can be tested on machines without a GPU.
 //
-// Work is asked of a [Stream], which takes it in order: a copy or a launch begins when
-// what the stream was asked for before it is done. A device is a stream itself, and can
-// have others, so that copies both ways and kernels run at once; what one stream does
-// is ordered with what another does by [Stream.Record] and [Stream.Wait] alone.
+// Work is enqueued on a [Stream] and runs in order: a copy or launch starts when all earlier
+// work of the same stream has finished. A device has a default stream, which is the Device
+// itself, and can create more, so that copies in both directions overlap with kernels. Only
+// [Stream.Record] and [Stream.Wait] order the work of different streams.
 package device
 
 import (
@@ -17,154 +17,153 @@ import (
 	"tilework/ptx"
 )
 
-// The errors of every device; the messages that wrap them say what was asked for and
-// what the driver or the emulator answered.
+// The errors that all devices return. The errors that wrap them describe the request and the
+// answer of the driver or emulator.
 var (
 	ErrNoDevice    = errors.New("no such device")
 	ErrOutOfMemory = errors.New("out of device memory")
 	ErrCompile     = errors.New("kernel does not compile")
-	// ErrLaunch is a launch that the device refused, or a kernel that it ended:
-	// a bad size, a bad address.
+	// ErrLaunch reports that the device rejected a launch (such as an invalid block size) or
+	// aborted a kernel (such as one that accessed an invalid address).
 	ErrLaunch = errors.New("launch failed")
-	// ErrLost is a device that answers nothing any more. It stays lost.
+	// ErrLost reports that the device no longer accepts work. It stays lost.
 	ErrLost = errors.New("device lost")
 )
 
-// Stream is an order of work on a device. Its methods may be called from several
-// goroutines at once.
+// Stream is a queue of work on a device, like a CUDA stream. Its methods are safe for concurrent
+// use.
 type Stream interface {
-	// CopyIn and CopyOut copy between the host's memory and the device's. CopyIn returns
-	// when it has read the host's memory, CopyOut when it has written it: a failure of
-	// the device may come out of a later CopyOut or Sync. A context that ends while they
-	// copy ends them with its error, as soon as nothing in flight uses the host's memory
-	// any more.
+	// CopyIn copies from host memory to device memory and returns when it has read all host
+	// memory. CopyOut copies from device memory to host memory and returns when it has written
+	// all host memory. A device failure may be reported by a later CopyOut or Sync. If ctx ends
+	// during a copy, the copy returns the context's error as soon as no transfer in flight
+	// uses the host memory.
 	CopyIn(ctx context.Context, dst Ptr, src []byte, rows Rows) error
 	CopyOut(ctx context.Context, dst []byte, src Ptr, rows Rows) error
 
-	// Launch starts a kernel. What fails while it runs comes out of Launch itself, of
-	// the next Sync or of the next CopyOut, also of a stream that waits for it. A GPU
-	// runs a kernel to its end; the emulator ends it when the context ends.
+	// Launch starts a kernel. An error of the running kernel is returned by Launch itself or by
+	// the next Sync or CopyOut, of this stream or of a stream that waits for it. A GPU always
+	// runs a kernel to its end; the emulator aborts it when ctx ends.
 	Launch(ctx context.Context, f Function, l Launch) error
-	// Sync waits until all that was asked for is done.
+	// Sync waits until all work enqueued on the stream has finished.
 	Sync(ctx context.Context) error
-	// Record marks the place between what was asked for so far and what will be.
+	// Record enqueues an event, which completes when all work enqueued before it has finished.
 	Record() (Event, error)
-	// Wait keeps what is asked for from now on until the device has come to e, a place
-	// in any of its streams. Wait itself returns at once.
+	// Wait makes all work that is enqueued after this call wait for e, an event of any stream of
+	// the same device. Wait itself returns immediately.
 	Wait(e Event) error
 
-	// Close waits for what is in flight and gives the stream back. It must not be used
-	// after that.
+	// Close waits for work in flight and destroys the stream, which must not be used afterwards.
 	Close() error
 }
 
-// Device is one GPU, real or emulated. Its methods may be called from several
-// goroutines at once.
+// Device is one GPU, real or emulated. Its methods are safe for concurrent use.
 type Device interface {
-	// Stream is the device's own, to which Alloc and Free belong too. Its Close closes
-	// the device: that waits for what is in flight and gives everything back.
+	// Stream is the default stream, which also orders Alloc and Free. Its Close closes the
+	// device: it waits for work in flight and releases all resources.
 	Stream
+	// Info returns the properties of the device.
 	Info() *Info
 
-	// Alloc reserves n bytes, at an address that is a multiple of 256. What they hold
-	// is undefined. A stream besides the device's own may use them once it has waited
-	// for an event that the device has recorded since. The errors are ErrOutOfMemory and
-	// ErrLost.
+	// Alloc allocates n bytes at an address that is a multiple of 256. Their contents are
+	// undefined. Another stream may use the memory once it waits for an event recorded on the
+	// default stream after Alloc. The error is ErrOutOfMemory or ErrLost.
 	Alloc(n int) (Ptr, error)
-	// Free gives memory of Alloc back once what the device's own stream was asked for
-	// is done: let it wait for whoever else still uses the memory. Freeing the zero Ptr
-	// does nothing.
+	// Free releases memory from Alloc once all work enqueued on the default stream has
+	// finished. If other streams still use the memory, the default stream must first wait for
+	// them. Freeing the zero Ptr does nothing.
 	Free(p Ptr) error
 
-	// EncodeTensorMap encodes a tensor map as kernels on this device take it: a parameter
+	// EncodeTensorMap encodes m as the 128 bytes that a kernel takes as a parameter
 	// `.align 64 .b8[128]`. The error is ErrLaunch.
 	EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error)
-	// Load compiles PTX text. The error is ErrCompile, with the compiler's messages.
+	// Load compiles PTX. The error is ErrCompile, with the compiler's messages.
 	Load(ctx context.Context, text string) (Module, error)
 
-	// NewStream makes a stream beside the device's own.
+	// NewStream creates an additional stream.
 	NewStream() (Stream, error)
 }
 
-// Ptr is an address in a device's memory. The zero Ptr is none.
+// Ptr is an address in device memory. The zero Ptr is a null pointer.
 type Ptr uint64
 
 // Info describes a device.
 type Info struct {
-	Name     string // as the driver spells it: "NVIDIA H200"
+	Name     string // as the driver reports it: "NVIDIA H200"
 	Emulated bool
-	// Target is the most that a kernel may be written for: sm_90a on an H200.
+	// Target is the highest target of kernels that the device runs, such as sm_90a on an H200.
 	Target ptx.Target
 	SMs    int
 	Memory int64 // bytes
 
-	// What one launch may ask for.
-	MaxThreads int  // in a block
-	MaxShared  int  // bytes of shared memory of a block, static and dynamic
-	MaxGrid    Dim3 // blocks
+	// Limits of a launch.
+	MaxThreads int  // threads per block
+	MaxShared  int  // bytes of shared memory per block, static and dynamic
+	MaxGrid    Dim3 // blocks per grid
 
 	Staging Staging
 }
 
-// Staging is how a device copies from and to memory of the host that it cannot reach
-// itself; zero where it has no need to.
+// Staging describes how a device copies from and to pageable host memory through pinned
+// buffers. It is zero for a device that uses no pinned buffers.
 type Staging struct {
-	Threads int // that fill or empty the pinned memory of a copy
-	Ring    int // bytes of that memory, for each direction
+	Threads int // host threads that fill or empty the pinned buffers of one copy
+	Ring    int // bytes of pinned buffers per direction
 }
 
-// Rows are the bytes that a copy moves: Count rows of Width bytes, the start of one
-// Host bytes behind the start of the one before in the host's memory, and Device
-// bytes in the device's.
+// Rows describes the bytes of a strided copy: Count rows of Width bytes. Consecutive rows
+// start Host bytes apart in host memory and Device bytes apart in device memory.
 type Rows struct{ Count, Width, Host, Device int }
 
-// Whole is n bytes in one piece.
+// Whole returns the Rows of a contiguous copy of n bytes.
 func Whole(n int) Rows { return Rows{Count: 1, Width: n, Host: n, Device: n} }
 
-// Check refuses rows that overlap or that leave the host's n bytes.
+// Check returns an error if rows overlap or exceed n bytes of host memory.
 func (r Rows) Check(n int) error {
 	switch {
 	case r.Count < 0 || r.Width < 0:
-		return fmt.Errorf("a copy of %d rows of %d bytes", r.Count, r.Width)
+		return fmt.Errorf("copy has %d rows of %d bytes: want no negative size", r.Count, r.Width)
 	case r.Count > 1 && (r.Host < r.Width || r.Device < r.Width):
-		return fmt.Errorf("a copy of rows of %d bytes that are %d and %d bytes apart", r.Width, r.Host, r.Device)
+		return fmt.Errorf("rows of %d bytes are %d bytes apart on the host and %d on the device: want at least %d",
+			r.Width, r.Host, r.Device, r.Width)
 	case r.Count > 0 && (r.Width > n || r.Count > 1 && (r.Count-1) > (n-r.Width)/r.Host):
-		return fmt.Errorf("a copy of %d rows of %d bytes, %d bytes apart, of %d bytes of memory", r.Count, r.Width, r.Host, n)
+		return fmt.Errorf("%d rows of %d bytes, %d bytes apart, exceed %d bytes of host memory", r.Count, r.Width, r.Host, n)
 	}
 	return nil
 }
 
-// Dim3 is the size of a grid in blocks, or of a block in threads.
+// Dim3 is the size of a grid in blocks, of a block in threads, or of a cluster in blocks.
 type Dim3 struct{ X, Y, Z int }
 
-// String is "16×16×1".
+// String returns a string of the form "16×16×1".
 func (d Dim3) String() string { return fmt.Sprintf("%d×%d×%d", d.X, d.Y, d.Z) }
 
-// Count is the number of blocks or threads.
+// Count returns the total number of blocks or threads.
 func (d Dim3) Count() int { return d.X * d.Y * d.Z }
 
-// Launch is one run of a kernel.
+// Launch holds the configuration and arguments of a kernel launch.
 type Launch struct {
 	Grid, Block Dim3
-	Shared      int // bytes of dynamic shared memory of a block
-	// Cluster is how many blocks form a cluster, dividing the grid (sm_90 and later);
-	// zero for none.
+	Shared      int // bytes of dynamic shared memory per block
+	// Cluster is the cluster size in blocks (sm_90 and later). Each dimension must divide the
+	// grid's. Zero launches without clusters.
 	Cluster Dim3
-	// Cooperative asks that all blocks run at once, so that they may wait for each
+	// Cooperative requires all blocks to be resident at once, so that they can wait for each
 	// other.
 	Cooperative bool
-	// Overlaps says that the kernel may begin while those launched before it run: it waits
-	// for them itself (sm_90, griddepcontrol.wait), before it touches memory.
+	// Overlaps enables programmatic dependent launch: the kernel may start while earlier kernels
+	// of the stream are still running. It must execute griddepcontrol.wait before it touches
+	// memory that they use.
 	Overlaps bool
-	// Params are the arguments, laid out as the kernel declares its parameters.
+	// Params holds the arguments in the layout of the kernel's parameters. See [Params].
 	Params []byte
 }
 
-// Module is a compiled text.
+// Module is a compiled PTX module.
 type Module interface {
-	// Function finds a kernel by its name.
+	// Function returns the kernel with the given name.
 	Function(name string) (Function, error)
-	// Log is what the compiler had to say.
+	// Log returns the messages of the compiler.
 	Log() string
 	Unload() error
 }
@@ -175,18 +174,17 @@ type Function interface {
 	Resources() Resources
 }
 
-// Resources is what the compiled kernel takes. An emulator, which allots no
-// registers, leaves those at 0.
+// Resources describes the resources that a compiled kernel uses. The emulator does not
+// allocate registers and leaves Registers and Spilled at 0.
 type Resources struct {
-	Registers int // of a thread
-	Spilled   int // bytes of a thread's local memory
-	Shared    int // bytes of a block's static shared memory
+	Registers int // per thread
+	Spilled   int // bytes of local memory per thread
+	Shared    int // bytes of static shared memory per block
 }
 
-// Event is a place in the order of a stream's work.
+// Event marks a position in a stream.
 type Event interface {
-	// Since is the time that the device took from an earlier event to this one. It
-	// waits until the device has come here.
+	// Since waits for e to complete and returns the device time between earlier and e.
 	Since(ctx context.Context, earlier Event) (time.Duration, error)
 	Free() error
 }

@@ -17,16 +17,16 @@ func TestRowsCheck(t *testing.T) {
 		{Whole(0), 0, ""},
 		{Rows{Count: 3, Width: 4, Host: 8, Device: 16}, 20, ""},
 		{Rows{Count: 0, Width: 4}, 0, ""},
-		{Whole(11), 10, "of 10 bytes of memory"},
-		{Rows{Count: 3, Width: 4, Host: 8, Device: 16}, 19, "of 19 bytes of memory"},
-		{Rows{Count: 3, Width: 8, Host: 4, Device: 8}, 100, "4 and 8 bytes apart"},
-		{Rows{Count: 3, Width: 8, Host: 8, Device: 4}, 100, "8 and 4 bytes apart"},
-		{Rows{Count: -1, Width: 8}, 100, "a copy of -1 rows"},
-		{Rows{Count: math.MaxInt, Width: 1, Host: math.MaxInt, Device: math.MaxInt}, 100, "of 100 bytes of memory"},
+		{Whole(11), 10, "exceed 10 bytes"},
+		{Rows{Count: 3, Width: 4, Host: 8, Device: 16}, 19, "exceed 19 bytes"},
+		{Rows{Count: 3, Width: 8, Host: 4, Device: 8}, 100, "4 bytes apart on the host and 8"},
+		{Rows{Count: 3, Width: 8, Host: 8, Device: 4}, 100, "8 bytes apart on the host and 4"},
+		{Rows{Count: -1, Width: 8}, 100, "copy has -1 rows"},
+		{Rows{Count: math.MaxInt, Width: 1, Host: math.MaxInt, Device: math.MaxInt}, 100, "exceed 100 bytes"},
 	} {
 		err := c.rows.Check(c.n)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%+v of %d bytes: %v, want an error with %q", c.rows, c.n, err, c.want)
+			t.Errorf("%+v.Check(%d) = %v, want an error containing %q", c.rows, c.n, err, c.want)
 		}
 	}
 }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// Also makes an error one of another kind too, without a word more: the error's own
-// say enough.
+// Also returns an error that matches both kind and err with [errors.Is] and has the message of
+// err.
 func Also(kind, err error) error { return &also{err, kind} }
 
 type also struct {
@@ -16,10 +16,10 @@ type also struct {
 
 func (e *also) Unwrap() []error { return []error{e.error, e.kind} }
 
-// Join is [errors.Join] on one line. Of a lost device only the first error is kept, as
-// all that come after say the same.
+// Join is like [errors.Join] but formats the errors on one line. It keeps only the first error
+// that matches ErrLost, because all later ones repeat it.
 func Join(errs ...error) error {
-	kept := joined(nil).and(errs)
+	kept := joined(nil).add(errs)
 	switch len(kept) {
 	case 0:
 		return nil
@@ -29,14 +29,16 @@ func Join(errs ...error) error {
 	return kept
 }
 
+// joined is the error that Join returns for several errors.
 type joined []error
 
-func (j joined) and(errs []error) joined {
+// add appends errs to j, with each joined error flattened.
+func (j joined) add(errs []error) joined {
 	for _, err := range errs {
 		switch more, several := err.(joined); {
 		case err == nil, errors.Is(err, ErrLost) && !several && errors.Is(j, ErrLost):
 		case several:
-			j = j.and(more)
+			j = j.add(more)
 		default:
 			j = append(j, err)
 		}
@@ -45,11 +47,11 @@ func (j joined) and(errs []error) joined {
 }
 
 func (j joined) Error() string {
-	words := make([]string, len(j))
+	messages := make([]string, len(j))
 	for i, err := range j {
-		words[i] = err.Error()
+		messages[i] = err.Error()
 	}
-	return strings.Join(words, "; then ")
+	return strings.Join(messages, "; then ")
 }
 
 func (j joined) Unwrap() []error { return j }

@@ -9,7 +9,7 @@ func TestAlso(t *testing.T) {
 	kind, cause := errors.New("a kind"), errors.New("a cause")
 	err := Also(kind, cause)
 	if !errors.Is(err, kind) || !errors.Is(err, cause) || err.Error() != "a cause" {
-		t.Errorf("%v is of its kind: %v, has its cause: %v", err, errors.Is(err, kind), errors.Is(err, cause))
+		t.Errorf("got %v, which matches kind: %v, cause: %v; want %v, which matches both", err, errors.Is(err, kind), errors.Is(err, cause), cause)
 	}
 }
 
@@ -29,10 +29,10 @@ func TestJoin(t *testing.T) {
 	} {
 		err := Join(c.errs...)
 		if (err == nil) != (c.want == "") || err != nil && err.Error() != c.want {
-			t.Errorf("%v joined are %v, want %q", c.errs, err, c.want)
+			t.Errorf("Join(%v) = %v, want %q", c.errs, err, c.want)
 		}
 	}
 	if err := Join(a, b, lost); !errors.Is(err, a) || !errors.Is(err, b) || !errors.Is(err, ErrLost) {
-		t.Errorf("%v is none of what it joins", err)
+		t.Errorf("%v does not match all errors that it joins", err)
 	}
 }

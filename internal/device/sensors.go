@@ -1,13 +1,14 @@
 package device
 
-// Sensing is a [Device] that tells of its state.
+// Sensing is a [Device] with sensors.
 type Sensing interface {
-	// Sensors reads the sensors. The error is errors.ErrUnsupported where there are
+	// Sensors reads the sensors. The error is errors.ErrUnsupported if the system provides
 	// none.
 	Sensors() (Sensors, error)
 }
 
-// Sensors is a device's state at one moment. What the device does not tell is 0.
+// Sensors holds the sensor readings of a device at one moment. A reading that the device does
+// not provide is 0.
 type Sensors struct {
 	SMClock, MemoryClock float64 // MHz
 	Power, PowerLimit    float64 // W

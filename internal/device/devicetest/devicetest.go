@@ -1,4 +1,4 @@
-// Package devicetest has tests use memory of a device.
+// Package devicetest provides helpers for tests that use device memory.
 package devicetest
 
 import (
@@ -8,8 +8,8 @@ import (
 	"tilework/internal/device"
 )
 
-// Run has f use copies of pieces of memory on a device, one behind each of which
-// nothing is, and copies the one of number result back.
+// Run copies each piece to an allocation of its own, calls f with the addresses and copies
+// pieces[result] back. The address of an empty piece is 0.
 func Run(ctx context.Context, d device.Device, result int, pieces [][]byte, f func(at []device.Ptr) error) (err error) {
 	at := make([]device.Ptr, len(pieces))
 	defer func() {
