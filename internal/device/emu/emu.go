@@ -1,12 +1,11 @@
-// Package emu is an emulated GPU behind the seam of package device: the very text
-// that a driver would compile runs on the processor, so that every GPU path works,
-// and is tested, where there is no GPU.
+// Package emu provides an emulated GPU that implements [device.Device]. It runs the same PTX
+// that the CUDA driver would compile, so every GPU code path works and can be tested without a
+// GPU.
 //
-// A launch runs to its end, or its context's, before Launch returns; what goes wrong in
-// it is Launch's own error. That changes while there are streams beside the device's
-// own: work then runs late, in an order that is decided by chance wherever the waits
-// between the streams leave it open. Unlike a GPU, the device goes on after a kernel's
-// fault.
+// While the device has no stream but its default one, Launch runs the kernel to its end and
+// returns its error. With more streams, work is deferred and runs in a pseudo-random order that
+// respects only the waits between the streams. Unlike a GPU, the device stays usable after a
+// kernel fault.
 package emu
 
 import (
@@ -25,32 +24,31 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// Options configure the emulated GPU; the zero value is an H200 that nobody watches.
+// Options configures the emulated GPU. The zero value emulates an H200 without observers.
 type Options struct {
 	Model *model.Model // nil for an H200
-	// Memory is how many bytes can be allocated, of this machine's memory; 0 stands
-	// for 4 GiB, or what the model has if that is less.
+	// Memory limits the bytes that can be allocated. They come from host memory. 0 selects
+	// 4 GiB or the memory of the model, if that is smaller.
 	Memory int64
-	// Seed decides the order in which warps run. Each launch gets one of its own
-	// from it.
+	// Seed determines the order in which warps run. Each launch derives its own seed from it.
 	Seed uint64
-	// Workers is how many blocks run at a time; 0 leaves it to the emulator.
+	// Workers is the number of blocks that run concurrently. 0 lets the emulator choose.
 	Workers int
-	// MaxInstructions ends a launch that executes more; 0 sets no bound.
+	// MaxInstructions aborts a launch that executes more instructions. 0 sets no limit.
 	MaxInstructions int64
-	// Watch, if set, is called before each launch, which it may give observers, and
-	// what it returns after it, with the launch's outcome: the error that this
-	// returns is the launch's. See [Checking].
+	// Watch, if set, is called before each launch and may add observers to it. The Done that
+	// it returns is called after the launch; the error of Done is the error of the launch. See
+	// [Checking].
 	Watch func(l *emu.Launch) Done
-	// Printf gets what kernels print; nil drops it.
+	// Printf receives the output of printf in kernels. nil discards it.
 	Printf io.Writer
 }
 
-// Done takes the outcome of a launch.
+// Done receives the outcome of a launch and returns the error that Launch reports.
 type Done func(p *emu.Program, s emu.Stats, err error) error
 
-// Checking is a Watch that runs all checkers over each launch, hands on what they
-// report and fails the launch if a finding is an error.
+// Checking returns a function for [Options].Watch that runs all checkers on each launch and
+// passes their reports to report. A launch fails if a checker finds an error.
 func Checking(o check.Options, report func(*check.Report)) func(l *emu.Launch) Done {
 	return func(l *emu.Launch) Done {
 		checks := check.New(o)
@@ -59,7 +57,7 @@ func Checking(o check.Options, report func(*check.Report)) func(l *emu.Launch) D
 			r := checks.Report(p, s, err)
 			report(r)
 			if n := r.Errors(); n > 0 && err == nil {
-				err = fmt.Errorf("the checkers found %d errors in %s", n, l.Entry)
+				err = fmt.Errorf("checkers found %d errors in %s", n, l.Entry)
 			}
 			return err
 		}
@@ -73,21 +71,21 @@ const (
 
 // Device is an emulated GPU.
 type Device struct {
-	*stream  // its own
+	*stream  // the default stream
 	opt      Options
 	info     device.Info
 	memory   *emu.Memory
 	launches atomic.Uint64
 
-	turn    chan struct{} // holds an element while somebody uses what follows
-	streams []*stream     // its own first
-	ahead   *stream       // whose turn it is
+	mu      chan struct{} // capacity 1; held while it contains an element; guards the fields below
+	streams []*stream     // the default stream first
+	running *stream       // the stream that step prefers
 	rng     *rand.Rand
 }
 
 var _ device.Device = (*Device)(nil)
 
-// Open makes an emulated GPU.
+// Open returns a new emulated GPU.
 func Open(opt Options) (*Device, error) {
 	if opt.Model == nil {
 		m, err := model.Lookup(defaultModel)
@@ -102,7 +100,7 @@ func Open(opt Options) (*Device, error) {
 		target.Suffix = ""
 	}
 	if _, ok := target.MinVersion(); !ok {
-		return nil, fmt.Errorf("%w: the emulator knows no GPU of %v", device.ErrNoDevice, target)
+		return nil, fmt.Errorf("%w: the emulator does not support %v", device.ErrNoDevice, target)
 	}
 	if opt.Memory == 0 {
 		opt.Memory = defaultMemory
@@ -117,9 +115,9 @@ func Open(opt Options) (*Device, error) {
 			MaxThreads: m.Arch.MaxThreadsPerBlock, MaxShared: m.Arch.SharedPerBlockOptIn,
 			MaxGrid: device.Dim3{X: 1<<31 - 1, Y: 1<<16 - 1, Z: 1<<16 - 1},
 		},
-		// What was not written is only of interest to those who watch.
+		// Only observers use the record of the written bytes.
 		memory: emu.NewMemory(emu.MemoryOptions{Limit: opt.Memory, TrackWrites: opt.Watch != nil}),
-		turn:   make(chan struct{}, 1),
+		mu:     make(chan struct{}, 1),
 		rng:    rand.New(rand.NewPCG(opt.Seed, 0)),
 	}
 	d.stream = &stream{device: d}
@@ -127,31 +125,31 @@ func Open(opt Options) (*Device, error) {
 	return d, nil
 }
 
-// Info describes the GPU.
+// Info returns the properties of the emulated GPU.
 func (d *Device) Info() *device.Info { return &d.info }
 
-// Alloc reserves n bytes.
+// Alloc allocates n bytes.
 func (d *Device) Alloc(n int) (device.Ptr, error) {
 	addr, err := d.memory.Alloc(n)
 	if errors.Is(err, emu.ErrOutOfMemory) {
-		d.finish() // what is to be freed may be put off
+		d.finish() // deferred work may include Free
 		addr, err = d.memory.Alloc(n)
 	}
 	return device.Ptr(addr), typed(err)
 }
 
-// Free gives memory back.
+// Free releases memory.
 func (d *Device) Free(p device.Ptr) error {
-	return d.ask(context.Background(), work{do: func() error { return typed(d.memory.Free(uint64(p))) }})
+	return d.enqueue(context.Background(), work{do: func() error { return typed(d.memory.Free(uint64(p))) }})
 }
 
-// Used is the number of bytes that are allocated.
+// Used returns the number of allocated bytes.
 func (d *Device) Used() int64 {
 	d.finish()
 	return d.memory.Used()
 }
 
-// EncodeTensorMap encodes a map in the emulator's own form.
+// EncodeTensorMap encodes m in the emulator's own format.
 func (d *Device) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
 	b, err := emu.EncodeTensorMap(m)
 	if err != nil {
@@ -160,14 +158,14 @@ func (d *Device) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, er
 	return b, err
 }
 
-// Load decodes PTX text.
+// Load parses and decodes PTX.
 func (d *Device) Load(_ context.Context, text string) (device.Module, error) {
 	m, err := ptx.Parse("kernel.ptx", text)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", device.ErrCompile, err)
 	}
 	if !d.info.Target.Has(m.Target) {
-		return nil, fmt.Errorf("%w: it is written for %v, and %s is %v", device.ErrCompile, m.Target, d.info.Name, d.info.Target)
+		return nil, fmt.Errorf("%w: the PTX targets %v and %s supports up to %v", device.ErrCompile, m.Target, d.info.Name, d.info.Target)
 	}
 	p, err := emu.Load(m)
 	if err != nil {
@@ -181,14 +179,14 @@ type module struct {
 	text    *ptx.Module
 }
 
-// Function finds a kernel.
+// Function returns the kernel with the given name.
 func (m *module) Function(name string) (device.Function, error) {
 	for _, f := range m.text.Funcs() {
 		if f.Entry && f.Name == name {
 			return &function{m.program, f}, nil
 		}
 	}
-	return nil, fmt.Errorf("%w: no kernel %q (there are %q)", device.ErrCompile, name, m.program.Entries())
+	return nil, fmt.Errorf("%w: no kernel %q: want one of %q", device.ErrCompile, name, m.program.Entries())
 }
 
 func (m *module) Log() string   { return "" }
@@ -201,7 +199,7 @@ type function struct {
 
 func (f *function) Name() string { return f.entry.Name }
 
-// Resources is the shared memory that the kernel declares.
+// Resources returns the shared memory that the kernel declares.
 func (f *function) Resources() device.Resources {
 	r := device.Resources{}
 	f.entry.Body.Walk(func(s ptx.Stmt) {
@@ -217,10 +215,10 @@ func (s *stream) Launch(ctx context.Context, f device.Function, l device.Launch)
 	d := s.device
 	fn, ok := f.(*function)
 	if !ok {
-		return fmt.Errorf("%w: a function of another device (%T)", device.ErrLaunch, f)
+		return fmt.Errorf("%w: function of type %T does not belong to an emulated GPU", device.ErrLaunch, f)
 	}
 	if l.Shared < 0 || l.Shared+fn.Resources().Shared > d.info.MaxShared {
-		return fmt.Errorf("%w: %s: %d bytes of static and %d of dynamic shared memory, and a block of %s has at most %d",
+		return fmt.Errorf("%w: %s: block uses %d bytes of static and %d of dynamic shared memory: %s has at most %d per block",
 			device.ErrLaunch, fn.Name(), fn.Resources().Shared, l.Shared, d.info.Name, d.info.MaxShared)
 	}
 	workers := d.opt.Workers
@@ -228,10 +226,10 @@ func (s *stream) Launch(ctx context.Context, f device.Function, l device.Launch)
 		if err := d.checkResident(fn, l); err != nil {
 			return fmt.Errorf("%w: %s: %w", device.ErrLaunch, fn.Name(), err)
 		}
-		workers = l.Grid.Count() // blocks that wait for each other must all run
+		workers = l.Grid.Count() // blocks may wait for each other, so all must run
 	}
 	l.Params = slices.Clone(l.Params)
-	return s.ask(ctx, work{do: func() error { return d.launch(ctx, fn, l, workers) }})
+	return s.enqueue(ctx, work{do: func() error { return d.launch(ctx, fn, l, workers) }})
 }
 
 func (d *Device) launch(ctx context.Context, fn *function, l device.Launch, workers int) error {
@@ -248,26 +246,26 @@ func (d *Device) launch(ctx context.Context, fn *function, l device.Launch, work
 	if done != nil {
 		err = done(fn.program, stats, err)
 	}
-	if err == nil || ended(err) {
+	if err == nil || isContextError(err) {
 		return err
 	}
 	return fmt.Errorf("%w: %w", device.ErrLaunch, typed(err))
 }
 
-// checkResident refuses a cooperative launch of more blocks than the GPU holds at once.
-// Registers do not count here, so that a GPU may hold fewer.
+// checkResident returns an error if a cooperative launch has more blocks than the GPU can hold at
+// once. It ignores registers, so a real GPU may hold fewer.
 func (d *Device) checkResident(fn *function, l device.Launch) error {
 	o, err := d.opt.Model.Arch.Occupancy(model.Launch{Threads: l.Block.Count(), SharedBytes: l.Shared + fn.Resources().Shared})
 	if err != nil {
 		return err
 	}
-	if most := o.Blocks * d.info.SMs; l.Grid.X > most || l.Grid.Y > most || l.Grid.Z > most || l.Grid.Count() > most {
-		return fmt.Errorf("a cooperative grid of %v blocks, and %s holds %d at once", l.Grid, d.info.Name, most)
+	if limit := o.Blocks * d.info.SMs; l.Grid.X > limit || l.Grid.Y > limit || l.Grid.Z > limit || l.Grid.Count() > limit {
+		return fmt.Errorf("cooperative grid has %v blocks: %s holds %d at once", l.Grid, d.info.Name, limit)
 	}
 	return nil
 }
 
-// typed makes an error of the emulator's memory one of package device's.
+// typed converts an error of the emulator's memory to one of package device.
 func typed(err error) error {
 	if errors.Is(err, emu.ErrOutOfMemory) {
 		return device.Also(device.ErrOutOfMemory, err)

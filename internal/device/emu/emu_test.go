@@ -24,7 +24,7 @@ func open(t *testing.T, opt Options) *Device {
 	return d
 }
 
-// load compiles a kernel of one thread that the function writes.
+// load compiles a kernel of one thread whose body write emits.
 func load(t *testing.T, d *Device, write func(k *build.Kernel, out build.Ptr)) device.Function {
 	t.Helper()
 	k := build.New("k")
@@ -45,8 +45,8 @@ func load(t *testing.T, d *Device, write func(k *build.Kernel, out build.Ptr)) d
 	return f
 }
 
-// on is a launch of one thread with a pointer.
-func on(p device.Ptr) device.Launch {
+// singleThread returns a launch of one thread with argument p.
+func singleThread(p device.Ptr) device.Launch {
 	var args device.Params
 	args.Ptr(p)
 	one := device.Dim3{X: 1, Y: 1, Z: 1}
@@ -72,26 +72,26 @@ func TestCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := []byte("abc\x00\x00def\x00\x00ghi"); !bytes.Equal(whole, want) {
-		t.Errorf("on the device stands %q, want %q", whole, want)
+		t.Errorf("device memory is %q, want %q", whole, want)
 	}
 	back := []byte("-----------")
 	if err := d.CopyOut(t.Context(), back, p, rows); err != nil {
 		t.Fatal(err)
 	}
 	if want := "abc-def-ghi"; string(back) != want {
-		t.Errorf("came back %q, want %q", back, want)
+		t.Errorf("CopyOut wrote %q, want %q", back, want)
 	}
 	if err := d.CopyIn(t.Context(), p, host, device.Whole(12)); err == nil {
-		t.Error("a copy of more than the host's memory is accepted")
+		t.Error("CopyIn of more bytes than the host slice succeeded, want an error")
 	}
 	if err := d.CopyOut(t.Context(), make([]byte, 65), p, device.Whole(65)); !errors.Is(err, emu.ErrAddress) {
-		t.Errorf("a copy of more than the device's memory: %v", err)
+		t.Errorf("CopyOut beyond the allocation: got error %v, want %v", err, emu.ErrAddress)
 	}
 	if err := d.Free(p); err != nil || d.Used() != 0 {
-		t.Errorf("free: %v, %d bytes in use", err, d.Used())
+		t.Errorf("Free: error %v, %d bytes in use; want no error and 0 bytes", err, d.Used())
 	}
 	if err := d.Free(0); err != nil {
-		t.Errorf("free of nothing: %v", err)
+		t.Errorf("Free(0): %v", err)
 	}
 }
 
@@ -108,7 +108,7 @@ func TestOutOfMemory(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := d.Alloc(200); err != nil {
-		t.Errorf("after a free: %v", err)
+		t.Errorf("Alloc after Free: %v", err)
 	}
 }
 
@@ -123,7 +123,7 @@ func TestInfo(t *testing.T) {
 		}
 		in := open(t, Options{Model: m}).Info()
 		if in.Target.String() != c.target || in.SMs != c.sms || !in.Emulated || in.MaxThreads != 1024 || in.Name != c.model {
-			t.Errorf("%s: %+v", c.model, *in)
+			t.Errorf("%s: got %+v, want target %s and %d SMs", c.model, *in, c.target, c.sms)
 		}
 	}
 }
@@ -134,21 +134,21 @@ func TestLoadErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []struct{ name, text, want string }{
-		{"no PTX", "int main() {}", "kernel.ptx:1:1"},
-		{"wrong", ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { mov.u32 %r1, 0; ret; }", "%r1 is not declared"},
-		{"newer", ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }", "written for sm_80, and t4 is sm_75"},
+		{"not PTX", "int main() {}", "kernel.ptx:1:1"},
+		{"undeclared register", ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { mov.u32 %r1, 0; ret; }", "%r1 is not declared"},
+		{"newer target", ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }", "the PTX targets sm_80 and t4 supports up to sm_75"},
 	} {
 		_, err := open(t, Options{Model: turing}).Load(t.Context(), c.text)
 		if !errors.Is(err, device.ErrCompile) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			t.Errorf("%s: got error %v, want one containing %q", c.name, err, c.want)
 		}
 	}
 	m, err := open(t, Options{}).Load(t.Context(), ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := m.Function("l"); err == nil || !strings.Contains(err.Error(), `no kernel "l" (there are ["k"])`) {
-		t.Errorf("got %v", err)
+	if _, err := m.Function("l"); err == nil || !strings.Contains(err.Error(), `no kernel "l": want one of ["k"]`) {
+		t.Errorf("Function(\"l\"): got error %v, want one that names the kernel k", err)
 	}
 }
 
@@ -166,13 +166,13 @@ func TestLaunch(t *testing.T) {
 		out.Store(7)
 	})
 	if got := good.Resources().Shared; got != 32 {
-		t.Errorf("%d bytes of shared memory, want 32", got)
+		t.Errorf("Resources().Shared = %d, want 32", got)
 	}
 	bad := load(t, d, func(k *build.Kernel, out build.Ptr) { out.At(1).Store(7) })
 	endless := load(t, d, func(k *build.Kernel, out build.Ptr) {
 		k.While(func() build.Reg { return k.Lt(out.Load(), 100) }, func() {})
 	})
-	wide, large := on(p), on(p)
+	wide, large := singleThread(p), singleThread(p)
 	wide.Block.X = 2
 	large.Shared = 227<<10 - 31
 	for _, c := range []struct {
@@ -181,25 +181,25 @@ func TestLaunch(t *testing.T) {
 		l    device.Launch
 		want string
 	}{
-		{"block", good, wide, "block"},
-		{"shared memory", good, large, "32 bytes of static and 232417 of dynamic shared memory, and a block of h200 has at most 232448"},
-		{"no parameters", good, device.Launch{Grid: on(p).Grid, Block: on(p).Block}, "parameters"},
-		{"out of bounds", bad, on(p), "past the end"},
-		{"endless", endless, on(p), "instructions"},
-		{"foreign", nil, on(p), "a function of another device"},
+		{"block too large", good, wide, "block"},
+		{"too much shared memory", good, large, "32 bytes of static and 232417 of dynamic shared memory: h200 has at most 232448"},
+		{"no parameters", good, device.Launch{Grid: singleThread(p).Grid, Block: singleThread(p).Block}, "parameters"},
+		{"out of bounds", bad, singleThread(p), "past the end"},
+		{"endless loop", endless, singleThread(p), "instructions"},
+		{"function of another device", nil, singleThread(p), "does not belong to an emulated GPU"},
 	} {
 		if err := d.Launch(t.Context(), c.f, c.l); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			t.Errorf("%s: got error %v, want one containing %q", c.name, err, c.want)
 		}
 	}
-	// The device goes on.
+	// The device stays usable after the faults.
 	before, _ := d.Record()
-	if err := d.Launch(t.Context(), good, on(p)); err != nil {
+	if err := d.Launch(t.Context(), good, singleThread(p)); err != nil {
 		t.Fatal(err)
 	}
 	after, _ := d.Record()
 	if took, err := after.Since(t.Context(), before); err != nil || took <= 0 {
-		t.Errorf("the launch took %v, %v", took, err)
+		t.Errorf("launch took %v, error %v; want a positive time", took, err)
 	}
 	got := make([]byte, 4)
 	if err := d.CopyOut(t.Context(), got, p, device.Whole(4)); err != nil || got[0] != 7 {
@@ -207,8 +207,7 @@ func TestLaunch(t *testing.T) {
 	}
 }
 
-// TestCancel: an emulated kernel that would never end ends with its context.
-func TestCancel(t *testing.T) {
+func TestCancelEndlessKernel(t *testing.T) {
 	d := open(t, Options{})
 	p, err := d.Alloc(4)
 	if err != nil {
@@ -223,10 +222,10 @@ func TestCancel(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	start := time.Now()
-	if err := d.Launch(ctx, endless, on(p)); !errors.Is(err, context.DeadlineExceeded) {
+	if err := d.Launch(ctx, endless, singleThread(p)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v, want %v", err, context.DeadlineExceeded)
 	}
 	if took := time.Since(start); took > 5*time.Second {
-		t.Errorf("it took %v", took)
+		t.Errorf("Launch returned after %v, want less than 5 s", took)
 	}
 }

@@ -15,20 +15,20 @@ import (
 	"tilework/ptx"
 )
 
-// hopperCase is a kernel with input and output that an H200 has run. Its parameters are the
-// addresses of the two and, if there is one, a tensor map, of the input or the output.
+// hopperCase is a kernel whose output on an H200 was recorded. Its parameters are the addresses of
+// the input and the output and, optionally, a tensor map of one of them.
 type hopperCase struct {
 	name    string
 	text    string
 	threads int
 	shared  int // dynamic bytes
 	in      []byte
-	out     int // bytes, which begin as 0xee
+	out     int // bytes of output, initialised to 0xee
 	tensor  *ptx.TensorMap
-	store   bool // the tensor is the output
+	store   bool // the tensor map describes the output instead of the input
 }
 
-// run is what the case writes on a device.
+// run runs the kernel on d and returns its output.
 func (c *hopperCase) run(t *testing.T, d device.Device) ([]byte, error) {
 	t.Helper()
 	ctx := t.Context()
@@ -65,8 +65,8 @@ func (c *hopperCase) run(t *testing.T, d device.Device) ([]byte, error) {
 	return result, errors.Join(d.Launch(ctx, f, l), d.CopyOut(ctx, result, out, device.Whole(c.out)), m.Unload(), d.Free(in), d.Free(out))
 }
 
-// kernel is a kernel whose body finds the number of its thread in %t, the addresses in %in
-// and %out, that of the tensor map in %map, and s, its dynamic shared memory.
+// kernel returns the PTX of a kernel with the given body. The body can use the thread index %t,
+// the addresses %in and %out, the address %map of the tensor map and the dynamic shared memory s.
 func kernel(decls, body string, tensor bool) string {
 	param, load := "", ""
 	if tensor {
@@ -89,8 +89,8 @@ func kernel(decls, body string, tensor bool) string {
 `
 }
 
-// fillShared copies n bytes of the input to shared memory, 4 bytes a thread and step, and
-// lets the async proxy see them.
+// fillShared returns PTX that copies n bytes of the input to shared memory, 4 bytes per thread and
+// iteration, and makes them visible to the async proxy.
 func fillShared(n, threads int) string {
 	return fmt.Sprintf(`	mov.u32 %%i, %%t;
 FILL:	mul.wide.u32 %%p, %%i, 4;
@@ -107,7 +107,7 @@ FILL:	mul.wide.u32 %%p, %%i, 4;
 `, threads, n/4)
 }
 
-// dumpShared is the reverse, to the output.
+// dumpShared returns PTX that copies n bytes of shared memory to the output.
 func dumpShared(n, threads int) string {
 	return fmt.Sprintf(`	bar.sync 0;
 	mov.u32 %%i, %%t;
@@ -123,47 +123,48 @@ DUMP:	mov.u32 %%a, s;
 `, threads, n/4)
 }
 
-// matrixShared is the shared memory that descriptors of the cases lead into.
+// matrixShared is the size in bytes of the shared memory that the matrix descriptors refer to.
 const matrixShared = 32 << 10
 
-// layout is a descriptor's fields.
+// layout holds the fields of a wgmma matrix descriptor. Offsets are in bytes.
 type layout struct {
 	start, leading, stride, base int
 	swizzle                      int
 }
 
+// word returns the encoded descriptor.
 func (l layout) word() uint64 {
 	mode := map[int]uint64{0: 0, 128: 1, 64: 2, 32: 3}[l.swizzle]
 	return uint64(l.start>>4) | uint64(l.leading>>4)<<16 | uint64(l.stride>>4)<<32 | uint64(l.base)<<49 | mode<<62
 }
 
-// matrixCase multiplies once for each pair of layouts, one after the other into the same
-// sums, which begin as numbers of the input.
+// matrixCase executes one wgmma per pair of layouts of A and B. All of them add to the same
+// accumulators, which are loaded from the input.
 type matrixCase struct {
 	name      string
 	n, k      int
 	d, a, b   string
 	layouts   [][2]layout
-	registers bool   // A is in registers: the first words of the input
-	trans     [2]int // of 16-bit types
-	signs     [2]int
-	suffix    string // of integers and bits
-	fresh     bool   // the sums begin at zero, by scale-d
+	registers bool   // A is in registers instead of shared memory
+	trans     [2]int // tnspA and tnspB, for 16-bit types
+	signs     [2]int // 1 negates A or B
+	suffix    string // "satfinite" or empty
+	fresh     bool   // the first wgmma overwrites the accumulators (scale-d 0)
 	numbers   numbers
 	seed      uint64
 }
 
-// numbers are what matrices are of.
+// numbers selects the distribution of matrix elements.
 type numbers int
 
 const (
-	whole     numbers = iota // from -3 to 3
-	sizes                    // of many sizes: the sums are inexact, and their order and where they are cut off show
-	subnormal                // few, most of them subnormal, so that these are the largest of many sums
+	whole     numbers = iota // integers from -3 to 3
+	sizes                    // normal numbers of varied magnitude: results depend on summation order and truncation
+	subnormal                // mostly zeros and subnormals, so that subnormals are the largest terms of many sums
 )
 
-// build makes the case: shared memory is full of elements, A's in the first half and B's
-// in the second, so that each descriptor leads to a matrix, in whatever layout.
+// build returns the kernel and input of the case. The first half of shared memory is filled with
+// elements of A and the second with elements of B, so every descriptor refers to a matrix.
 func (m *matrixCase) build() *hopperCase {
 	sums := m.n / 2
 	reg, size := "b32", 4
@@ -220,7 +221,7 @@ func (m *matrixCase) build() *hopperCase {
 	}
 }
 
-// element is random bits of a type.
+// element returns the bits of a random element of type t.
 func element(rng *rand.Rand, t string, of numbers) uint64 {
 	if of == subnormal {
 		return sparse(rng, t)
@@ -237,7 +238,7 @@ func element(rng *rand.Rand, t string, of numbers) uint64 {
 	case "tf32", "f32":
 		return uint64(math.Float32bits(float32(v)))
 	case "e4m3", "e5m2":
-		// Sign, and of the magnitude's bits those of 0 to 3 or any of moderate size.
+		// A random sign and the magnitude 0, 1, 2 or 3, or any moderate magnitude for sizes.
 		e4m3 := t == "e4m3"
 		bits := map[bool][4]int{true: {0, 0x38, 0x40, 0x44}, false: {0, 0x3c, 0x40, 0x42}}[e4m3][rng.IntN(4)]
 		if of == sizes {
@@ -250,19 +251,19 @@ func element(rng *rand.Rand, t string, of numbers) uint64 {
 	return rng.Uint64()
 }
 
-// sparse is the bits of a number that is zero, subnormal or, now and then, neither.
+// sparse returns the bits of a number that is usually zero or subnormal.
 func sparse(rng *rand.Rand, t string) uint64 {
-	fraction, exponents := 0, 15 // bits, and how many exponents above the least there are
+	fraction, exponents := 0, 15 // fraction bits and range of biased exponents
 	switch t {
 	case "f16":
 		fraction = 10
-	case "bf16", "tf32": // of tf32 the bits below are not looked at
+	case "bf16", "tf32": // tf32 ignores the lower bits
 		fraction, exponents = 7, 110
 	case "e4m3":
 		fraction = 3
 	case "e5m2":
 		fraction = 2
-	case "f32": // sums, of which some are of the size of bfloat16's, subnormal among them
+	case "f32": // accumulators, some in the range of subnormal bfloat16 products
 		return rng.Uint64N(2) * uint64(math.Float32bits(float32(rng.NormFloat64()*math.Ldexp(1, rng.IntN(30)-20-60*rng.IntN(3)))))
 	default:
 		return rng.Uint64()
@@ -284,7 +285,7 @@ func sparse(rng *rand.Rand, t string) uint64 {
 
 var elementBytes = map[string]int{"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1, "b1": 1, "s32": 4}
 
-// elements is n bytes of elements of type t.
+// elements returns n bytes of random elements of type t.
 func elements(rng *rand.Rand, n int, t string, of numbers) []byte {
 	var b []byte
 	for size := elementBytes[t]; len(b) < n; {

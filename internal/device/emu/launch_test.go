@@ -9,7 +9,7 @@ import (
 	"tilework/internal/device"
 )
 
-// meeting is a kernel whose blocks wait for each other, and each of which then counts.
+// meeting is a kernel whose blocks wait for each other and then increment a counter.
 const meeting = `.version 7.0
 .target sm_75
 .address_size 64
@@ -30,6 +30,7 @@ again:
 }
 `
 
+// meet launches meeting and returns its counter.
 func meet(t *testing.T, opt Options, l device.Launch) (met uint32, err error) {
 	t.Helper()
 	d := open(t, opt)
@@ -48,7 +49,7 @@ func meet(t *testing.T, opt Options, l device.Launch) (met uint32, err error) {
 	if err := d.CopyIn(t.Context(), p, make([]byte, 8), device.Whole(8)); err != nil {
 		t.Fatal(err)
 	}
-	l.Params = on(p).Params
+	l.Params = singleThread(p).Params
 	if err := d.Launch(t.Context(), f, l); err != nil {
 		return 0, err
 	}
@@ -59,17 +60,17 @@ func meet(t *testing.T, opt Options, l device.Launch) (met uint32, err error) {
 	return binary.LittleEndian.Uint32(b[4:]), nil
 }
 
-// TestCooperative: the blocks of a cooperative launch all run at once, however many the
-// emulator would run otherwise, and more than the GPU holds are refused.
+// TestCooperative checks that all blocks of a cooperative launch run at once for any value of
+// Options.Workers, and that a grid larger than the GPU can hold is rejected.
 func TestCooperative(t *testing.T) {
 	one := device.Dim3{X: 1, Y: 1, Z: 1}
 	l := device.Launch{Grid: device.Dim3{X: 40, Y: 1, Z: 1}, Block: one, Cooperative: true}
 	if met, err := meet(t, Options{Workers: 1}, l); err != nil || met != 40 {
-		t.Errorf("%d blocks met, %v", met, err)
+		t.Errorf("cooperative launch: %d blocks met, error %v; want 40", met, err)
 	}
 	l.Cooperative = false
 	if met, err := meet(t, Options{Workers: 1, MaxInstructions: 1e5}, l); !errors.Is(err, device.ErrLaunch) {
-		t.Errorf("one after the other %d blocks met, %v", met, err)
+		t.Errorf("plain launch with one worker: %d blocks met, error %v; want %v", met, err, device.ErrLaunch)
 	}
 	for _, c := range []struct {
 		blocks, threads, shared int
@@ -83,24 +84,23 @@ func TestCooperative(t *testing.T) {
 		l := device.Launch{Grid: one, Block: one, Shared: c.shared, Cooperative: true}
 		l.Grid.X, l.Block.X = c.blocks, c.threads
 		if _, err := meet(t, Options{}, l); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%d blocks of %d threads with %d bytes: %v, want %q", c.blocks, c.threads, c.shared, err, c.want)
+			t.Errorf("%d blocks of %d threads with %d bytes of shared memory: got error %v, want one containing %q", c.blocks, c.threads, c.shared, err, c.want)
 		}
 	}
 }
 
-// TestClusters: blocks are launched in clusters, which must divide the grid.
 func TestClusters(t *testing.T) {
 	one := device.Dim3{X: 1, Y: 1, Z: 1}
 	l := device.Launch{Grid: device.Dim3{X: 2, Y: 1, Z: 1}, Block: one, Cluster: device.Dim3{X: 2, Y: 1, Z: 1}}
 	if met, err := meet(t, Options{}, l); err != nil || met != 2 {
-		t.Errorf("a cluster of two: %d, %v", met, err)
+		t.Errorf("cluster of two: %d blocks met, error %v; want 2", met, err)
 	}
 	l.Cluster.X = 3
 	if _, err := meet(t, Options{}, l); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), "want multiples of the cluster") {
-		t.Errorf("clusters of three: %v", err)
+		t.Errorf("clusters of three in a grid of two: got error %v, want one about the grid", err)
 	}
 	l.Grid, l.Cluster = one, one
 	if met, err := meet(t, Options{}, l); err != nil || met != 1 {
-		t.Errorf("a cluster of one: %d, %v", met, err)
+		t.Errorf("cluster of one: %d blocks met, error %v; want 1", met, err)
 	}
 }

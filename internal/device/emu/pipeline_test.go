@@ -16,15 +16,15 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// pipeline is a product of bf16 matrices in tiles of 64×tileN×64, as Hopper's kernels have
-// it: a producer copies tiles into stages, a warpgroup multiplies them, and what comes
-// out goes to C by a bulk copy. A is M×K, B N×K, C M×N of float32, all row-major.
+// pipeline is a bf16 GEMM kernel with 64×tileN×64 tiles, structured like the Hopper kernels: a
+// producer loads tiles into stages with TMA, a warpgroup multiplies them with wgmma, and a TMA
+// store writes C. A is M×K, B is N×K and C is M×N in float32, all row-major.
 type pipeline struct {
 	name    string
-	cluster int // blocks along N that share the tile of A, of which each loads its part for all
-	// alone leaves the producer's work to a thread of the warpgroup that multiplies.
-	alone bool
-	fault string // what is wrong with it; empty for nothing
+	cluster int // blocks along N that share a tile of A; each multicasts its part to all
+	// oneWarpgroup makes a thread of the consumer warpgroup the producer.
+	oneWarpgroup bool
+	fault        string // the fault to inject; empty for none
 }
 
 const (
@@ -37,7 +37,7 @@ func (p pipeline) has(fault string) bool { return p.fault == fault }
 func (p pipeline) emit() (*ptx.Module, int, error) {
 	k := build.New("pipeline")
 	threads := 256
-	if p.alone {
+	if p.oneWarpgroup {
 		threads = 128
 	}
 	k.Threads(threads, 1, 1)
@@ -60,7 +60,7 @@ func (p pipeline) emit() (*ptx.Module, int, error) {
 			}
 			empty.Init(s, arrivals)
 		}
-		if !p.has("no fence behind mbarrier.init") {
+		if !p.has("no fence after mbarrier.init") {
 			k.MbarrierFence()
 		}
 	})
@@ -95,7 +95,7 @@ func (p pipeline) emit() (*ptx.Module, int, error) {
 		}
 		b.Load(bs.At(k.Mul(stage, tileN), 0), full.At(stage), k.Mul(i, 64), n0)
 	}
-	lane := k.Rem(t, 128) // in the warpgroup
+	lane := k.Rem(t, 128) // thread index within the warpgroup
 	sums := k.Vars("sum", ptx.F32, tileN/2, 0)
 	rows := build.MatrixLayout{Stride: 1024, Swizzle: 128}
 	da, db := k.Descriptor(as.Ptr, rows), k.Descriptor(bs.Ptr, rows)
@@ -113,7 +113,7 @@ func (p pipeline) emit() (*ptx.Module, int, error) {
 				k.Add(k.To(ptx.U64, k.Mul(stage, 64*128/16)), k.Add(da, 2*step)), k.Add(k.To(ptx.U64, k.Mul(stage, tileN*128/16)), k.Add(db, 2*step)), true)
 		}
 		k.WgmmaCommit()
-		if !p.has("no wait for the matrices") && !p.has("no wait before the stage is given back") {
+		if !p.has("no wgmma wait") && !p.has("wgmma wait after the stage is released") {
 			k.WgmmaWait(0)
 		}
 		k.If(k.Eq(lane, 0), func() {
@@ -122,7 +122,7 @@ func (p pipeline) emit() (*ptx.Module, int, error) {
 				empty.ArrivePeer(stage, k.Rem(k.Add(k.ClusterRank(), other), p.cluster))
 			}
 		})
-		if p.has("no wait before the stage is given back") {
+		if p.has("wgmma wait after the stage is released") {
 			k.WgmmaWait(0)
 		}
 	}
@@ -147,7 +147,7 @@ func (p pipeline) emit() (*ptx.Module, int, error) {
 			}
 		})
 	}
-	if p.alone {
+	if p.oneWarpgroup {
 		k.If(k.Eq(t, 0), func() { produce(k.Var("first", ptx.U32, 0)) })
 		k.For(0, tiles, func(i build.Reg) {
 			next := k.Add(i, 1)
@@ -172,10 +172,10 @@ func (p pipeline) emit() (*ptx.Module, int, error) {
 	return m, k.DynamicBytes(), err
 }
 
-// What the pipelines multiply: C reaches over the last tiles' ends.
+// The shape of the test products. None of the sizes is a multiple of the tile.
 const pipeM, pipeN, pipeK = 60, 30, 300
 
-// run multiplies on a device and returns C.
+// run multiplies a and b on d and returns C.
 func (p pipeline) run(t *testing.T, d device.Device, a, b []dtype.BFloat16) ([]float32, error) {
 	t.Helper()
 	m, shared, err := p.emit()
@@ -225,7 +225,7 @@ func (p pipeline) run(t *testing.T, d device.Device, a, b []dtype.BFloat16) ([]f
 	}
 	params.U32((pipeK + 63) / 64)
 	threads := 256
-	if p.alone {
+	if p.oneWarpgroup {
 		threads = 128
 	}
 	l := device.Launch{
@@ -248,12 +248,12 @@ func (p pipeline) run(t *testing.T, d device.Device, a, b []dtype.BFloat16) ([]f
 }
 
 var pipelines = []pipeline{
-	{name: "one warpgroup", cluster: 1, alone: true},
+	{name: "one warpgroup", cluster: 1, oneWarpgroup: true},
 	{name: "producer and consumer", cluster: 1},
-	{name: "a cluster of two", cluster: 2},
+	{name: "cluster of two", cluster: 2},
 }
 
-// operands are whole numbers, whose sums are exact, and the product.
+// pipelineOperands returns matrices of small integers, whose sums are exact, and their product.
 func pipelineOperands(rng *rand.Rand) (a, b []dtype.BFloat16, c []float32) {
 	whole := func(n int) []dtype.BFloat16 {
 		m := make([]dtype.BFloat16, n)
@@ -271,7 +271,8 @@ func pipelineOperands(rng *rand.Rand) (a, b []dtype.BFloat16, c []float32) {
 	return a, b, c
 }
 
-func differ(got, want []float32) int {
+// countDifferences returns the number of elements that differ.
+func countDifferences(got, want []float32) int {
 	n := 0
 	for i := range want {
 		if got[i] != want[i] {
@@ -281,17 +282,17 @@ func differ(got, want []float32) int {
 	return n
 }
 
-// watched runs a pipeline on the emulator with all checkers, and returns what is wrong:
-// the error, the findings and the elements of C that are.
-func (p pipeline) watched(t *testing.T, seed uint64, a, b []dtype.BFloat16, c []float32) string {
+// runChecked runs the pipeline on the emulator with all checkers and describes all problems: the
+// findings of the checkers, the error, and the number of wrong elements of C.
+func (p pipeline) runChecked(t *testing.T, seed uint64, a, b []dtype.BFloat16, c []float32) string {
 	t.Helper()
 	var found string
 	d := open(t, Options{Seed: seed, MaxInstructions: 1 << 22, Watch: Checking(check.Options{MaxConflicts: check.Unlimited, MaxScatter: check.Unlimited}, func(r *check.Report) { found = r.String() })})
 	got, err := p.run(t, d, a, b)
 	if err != nil {
 		found += err.Error()
-	} else if n := differ(got, c); n > 0 {
-		found += fmt.Sprintf("%d elements are wrong", n)
+	} else if n := countDifferences(got, c); n > 0 {
+		found += fmt.Sprintf("%d elements of C are wrong", n)
 	}
 	return found
 }
@@ -307,24 +308,24 @@ func TestPipelines(t *testing.T) {
 	for _, p := range pipelines {
 		t.Run(p.name, func(t *testing.T) {
 			for n := range runs {
-				if found := p.watched(t, seed+n, a, b, c); found != "" {
-					t.Fatalf("with seed %d: %s", seed+n, found)
+				if found := p.runChecked(t, seed+n, a, b, c); found != "" {
+					t.Fatalf("seed %d: %s", seed+n, found)
 				}
 			}
-			card, err := cuda.Open(0)
+			gpu, err := cuda.Open(0)
 			if err != nil {
 				return
 			}
-			defer card.Close()
-			if got, err := p.run(t, card, a, b); err != nil || differ(got, c) > 0 {
-				t.Errorf("on %s: %d elements are wrong, %v", card.Info().Name, differ(got, c), err)
+			defer gpu.Close()
+			if got, err := p.run(t, gpu, a, b); err != nil || countDifferences(got, c) > 0 {
+				t.Errorf("on %s: %d elements of C are wrong, error %v", gpu.Info().Name, countDifferences(got, c), err)
 			}
 		})
 	}
 }
 
-// TestPipelineFaults plants a fault in each pipeline that can have it. It must be found in
-// every run, by its name; one that needs the warps to run in a certain order in some.
+// TestPipelineFaults injects each fault into each pipeline that can have it. The checkers must
+// find it in every run, or in some runs if it shows only with a certain order of warps.
 func TestPipelineFaults(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -332,17 +333,17 @@ func TestPipelineFaults(t *testing.T) {
 	const runs = uint64(8)
 	for _, f := range []struct {
 		fault string
-		says  []string // one of these
-		some  bool     // in some runs
+		want  []string // the report must contain one of these
+		some  bool     // the fault shows only in some runs
 	}{
 		{"no proxy fence", []string{"want a fence.proxy.async"}, false},
 		{"no barrier before the store", []string{"without a barrier in between"}, false},
 		{"wrong phase", []string{"may still write", "may still read", "deadlock"}, false},
 		{"no wait for an empty stage", []string{"may still read", "may still write", "want a wait for its mbarrier", "arrivals at an mbarrier"}, false},
-		{"no wait before the stage is given back", []string{"a wgmma.wait_group", "(wgmma.wait_group)"}, false},
-		{"no wait for the matrices", []string{"is in use by a wgmma.mma_async in flight"}, false},
+		{"wgmma wait after the stage is released", []string{"a wgmma.wait_group", "(wgmma.wait_group)"}, false},
+		{"no wgmma wait", []string{"is in use by a wgmma.mma_async in flight"}, false},
 		{"no wgmma.fence", []string{"no wgmma.fence precedes this operation"}, false},
-		{"no fence behind mbarrier.init", []string{"want a fence.proxy.async"}, false},
+		{"no fence after mbarrier.init", []string{"want a fence.proxy.async"}, false},
 		{"too few bytes expected", []string{"deadlock", "wants"}, false},
 		{"no wait for the store", []string{"exits without waiting until this copy has read its shared memory"}, false},
 		{"early exit", []string{"has exited", "exits while this operation"}, true},
@@ -352,16 +353,16 @@ func TestPipelineFaults(t *testing.T) {
 			if p.cluster == 1 && (f.fault == "early exit" || f.fault == "arrivals of one block") {
 				continue
 			}
-			// Who copies has waited for the warpgroup's matrices itself there.
-			if p.alone && (f.fault == "no wait for an empty stage" || f.fault == "no wait before the stage is given back") {
+			// Here the producer thread itself waits for the wgmma of its warpgroup.
+			if p.oneWarpgroup && (f.fault == "no wait for an empty stage" || f.fault == "wgmma wait after the stage is released") {
 				continue
 			}
 			p.fault = f.fault
 			t.Run(f.fault+", "+p.name, func(t *testing.T) {
 				hits, other := uint64(0), ""
 				for n := range runs {
-					found, hit := p.watched(t, seed+n, a, b, c), false
-					for _, s := range f.says {
+					found, hit := p.runChecked(t, seed+n, a, b, c), false
+					for _, s := range f.want {
 						hit = hit || strings.Contains(found, s)
 					}
 					if hit {
@@ -371,9 +372,9 @@ func TestPipelineFaults(t *testing.T) {
 					}
 				}
 				if hits == 0 || hits < runs && !f.some {
-					t.Errorf("%d of %d runs say so; another says %q", hits, runs, other)
+					t.Errorf("%d of %d runs report the fault; another reports %q", hits, runs, other)
 				} else if f.some {
-					t.Logf("%d of %d runs say so", hits, runs)
+					t.Logf("%d of %d runs report the fault", hits, runs)
 				}
 			})
 		}

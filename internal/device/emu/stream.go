@@ -10,80 +10,81 @@ import (
 	"tilework/internal/device"
 )
 
-// stream is an order of work. As long as a device has no stream but its own, it does at
-// once what it is asked for. With others beside it, work is put off until somebody waits
-// for it, and whose turn it is then the device's seed decides among all that the waits
-// between the streams allow: where one is missing, results change.
+// stream implements [device.Stream]. While a device has only its default stream, work runs
+// immediately. With several streams, work is deferred until a caller waits for it and then runs
+// in an order drawn from the device's seed, limited only by the waits between the streams. A
+// missing wait thus changes results.
 type stream struct {
 	device *Device
 	queue  []work
-	fault  *fault // of what was done here or waited for
+	fault  *fault // of work of this stream or of a stream that it waited for; nil if none
 }
 
-// fault is work that failed. Sync and CopyOut of its stream report it, and of every
-// stream that waits for a place behind it; once it is reported, places that its stream
-// comes to later have nothing to do with it.
+// fault is the failure of deferred work. Sync and CopyOut report it, on its own stream and on
+// every stream that waits for an event after it. Events that complete after it was reported no
+// longer carry it.
 type fault struct {
 	err      error
 	reported bool
 }
 
-// work is something to be done, or a place to wait for, or one to mark.
+// work is one entry of a stream's queue: an operation, an event to wait for or an event to
+// complete. Exactly one field is set.
 type work struct {
 	do   func() error
 	wait *event
 	mark *event
 }
 
-// event is a place in a stream.
+// event is a position in a stream.
 type event struct {
-	past  bool
-	at    time.Time
-	fault *fault
+	complete bool
+	at       time.Time // of completion
+	fault    *fault    // unreported failure of earlier work; nil if none
 }
 
-// lock makes the device's streams the caller's, unless the context ends before.
+// lock acquires the device's streams. It returns the context's error if ctx ends first.
 func (d *Device) lock(ctx context.Context) error {
 	select {
-	case d.turn <- struct{}{}:
+	case d.mu <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-func (d *Device) unlock() { <-d.turn }
+func (d *Device) unlock() { <-d.mu }
 
-// single says that there is no stream but the device's own, with nothing put off.
+// single reports whether the default stream is the only one and has no deferred work.
 func (d *Device) single() bool { return len(d.streams) == 1 && d.stream.done() }
 
-// NewStream makes a stream beside the device's own.
+// NewStream creates an additional stream.
 func (d *Device) NewStream() (device.Stream, error) {
-	d.turn <- struct{}{}
+	d.mu <- struct{}{}
 	defer d.unlock()
 	s := &stream{device: d}
 	d.streams = append(d.streams, s)
 	return s, nil
 }
 
-// Close does what was put off, and takes the stream out of the device.
+// Close runs the deferred work and removes the stream from the device.
 func (s *stream) Close() error {
 	d := s.device
 	err := s.Sync(context.Background())
-	d.turn <- struct{}{}
+	d.mu <- struct{}{}
 	defer d.unlock()
 	d.streams = slices.DeleteFunc(d.streams, func(x *stream) bool { return x == s && s != d.stream })
 	return err
 }
 
-// ask does work, or puts it off. Its error is that of work that was done at once.
-func (s *stream) ask(ctx context.Context, w work) error {
+// enqueue runs w immediately or defers it. The error is that of work that ran immediately.
+func (s *stream) enqueue(ctx context.Context, w work) error {
 	d := s.device
 	if err := d.lock(ctx); err != nil {
 		return err
 	}
 	if d.single() && w.do != nil {
-		d.unlock() // so that callers' kernels run side by side
+		d.unlock() // kernels of concurrent callers run concurrently
 		return w.do()
 	}
 	defer d.unlock()
@@ -99,12 +100,13 @@ func (s *stream) ask(ctx context.Context, w work) error {
 	return nil
 }
 
+// perform runs, completes or waits for w, which must be ready.
 func (s *stream) perform(w work) error {
 	switch {
 	case w.do != nil:
 		return w.do()
 	case w.mark != nil:
-		w.mark.past, w.mark.at = true, time.Now()
+		w.mark.complete, w.mark.at = true, time.Now()
 		if s.fault != nil && !s.fault.reported {
 			w.mark.fault = s.fault
 		}
@@ -114,41 +116,41 @@ func (s *stream) perform(w work) error {
 	return nil
 }
 
-// step does a piece of the work that was put off, of a stream by chance, and says
-// whether there was any.
+// step performs one deferred entry of a random stream. It reports whether one was ready.
 func (d *Device) step() bool {
 	var ready []*stream
 	for _, s := range d.streams {
-		if len(s.queue) > 0 && (s.queue[0].wait == nil || s.queue[0].wait.past) {
+		if len(s.queue) > 0 && (s.queue[0].wait == nil || s.queue[0].wait.complete) {
 			ready = append(ready, s)
 		}
 	}
 	if len(ready) == 0 {
 		return false
 	}
-	// One stream runs far ahead of the others, and then another one: that finds more
-	// than turns that are fair.
-	if !slices.Contains(ready, d.ahead) || d.rng.IntN(16) == 0 {
-		d.ahead = ready[d.rng.IntN(len(ready))]
+	// Letting one stream run far ahead of the others, and then another, exposes more missing
+	// waits than fair scheduling.
+	if !slices.Contains(ready, d.running) || d.rng.IntN(16) == 0 {
+		d.running = ready[d.rng.IntN(len(ready))]
 	}
-	s := d.ahead
+	s := d.running
 	w := s.queue[0]
 	s.queue = s.queue[1:]
-	// A launch that its own context ended is that caller's affair, who knows.
-	if err := s.perform(w); err != nil && !ended(err) {
+	// The caller of a launch knows when its own context has ended, so this is no fault.
+	if err := s.perform(w); err != nil && !isContextError(err) {
 		s.fault = &fault{err: err}
 	}
 	return true
 }
 
-func ended(err error) bool {
+// isContextError reports whether err comes from a context that has ended.
+func isContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// settle does what was put off until that is so. There is always something to do until
-// then: a stream can only be told to wait for a place that was marked before.
-func (d *Device) settle(ctx context.Context, until func() bool) error {
-	for !until() {
+// runUntil performs deferred work until done returns true. Some entry is always ready until then,
+// because a stream can wait only for events that are already in a queue or complete.
+func (d *Device) runUntil(ctx context.Context, done func() bool) error {
+	for !done() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -157,19 +159,20 @@ func (d *Device) settle(ctx context.Context, until func() bool) error {
 	return nil
 }
 
-// finish does all that was put off.
+// finish performs all deferred work.
 func (d *Device) finish() {
-	d.turn <- struct{}{}
+	d.mu <- struct{}{}
 	defer d.unlock()
 	for d.step() {
 	}
 }
 
+// done reports whether the queue is empty.
 func (s *stream) done() bool { return len(s.queue) == 0 }
 
-// come waits until all that the stream was asked for is done, and reports its fault.
-func (s *stream) come(ctx context.Context) error {
-	if err := s.device.settle(ctx, s.done); err != nil {
+// drain performs all work of the stream and returns its fault, which is reported only once.
+func (s *stream) drain(ctx context.Context) error {
+	if err := s.device.runUntil(ctx, s.done); err != nil {
 		return err
 	}
 	f := s.fault
@@ -181,7 +184,7 @@ func (s *stream) come(ctx context.Context) error {
 	return f.err
 }
 
-// Sync waits until all that was asked for is done.
+// Sync waits until all work of the stream has finished.
 func (s *stream) Sync(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -190,7 +193,7 @@ func (s *stream) Sync(ctx context.Context) error {
 		return err
 	}
 	defer s.device.unlock()
-	return s.come(ctx)
+	return s.drain(ctx)
 }
 
 // CopyIn copies rows to the device.
@@ -205,7 +208,7 @@ func (s *stream) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows de
 		}
 		read = append(read, src[i*rows.Host:][:rows.Width]...)
 	}
-	return s.ask(ctx, work{do: func() error {
+	return s.enqueue(ctx, work{do: func() error {
 		for i := range rows.Count {
 			at := uint64(dst) + uint64(i)*uint64(rows.Device)
 			if err := s.device.memory.Write(at, read[i*rows.Width:][:rows.Width]); err != nil {
@@ -226,7 +229,7 @@ func (s *stream) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows d
 		return err
 	}
 	defer d.unlock()
-	if err := s.come(ctx); err != nil {
+	if err := s.drain(ctx); err != nil {
 		return err
 	}
 	for i := range rows.Count {
@@ -240,39 +243,38 @@ func (s *stream) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows d
 	return nil
 }
 
-// Record marks a place.
+// Record enqueues an event.
 func (s *stream) Record() (device.Event, error) {
 	e := &event{}
-	return &mark{s.device, e}, s.ask(context.Background(), work{mark: e})
+	return &mark{s.device, e}, s.enqueue(context.Background(), work{mark: e})
 }
 
-// Wait puts off what is asked for from now on until the device has come to a place.
+// Wait makes all work that is enqueued after this call wait for e.
 func (s *stream) Wait(e device.Event) error {
 	m, ok := e.(*mark)
 	if !ok || m.device != s.device {
-		return fmt.Errorf("waiting for an event of another device than %s (%T)", s.device.info.Name, e)
+		return fmt.Errorf("cannot wait for an event of type %T: want an event of this %s", e, s.device.info.Name)
 	}
-	return s.ask(context.Background(), work{wait: m.event})
+	return s.enqueue(context.Background(), work{wait: m.event})
 }
 
-// mark is an event and whose it is.
+// mark implements [device.Event]: an event and its device.
 type mark struct {
 	device *Device
 	*event
 }
 
-// Since is the time that passed on this machine: what an emulated kernel took, not
-// what the GPU would have.
+// Since returns the elapsed time of the emulation, not an estimate of the time on the GPU.
 func (m *mark) Since(ctx context.Context, earlier device.Event) (time.Duration, error) {
 	from, ok := earlier.(*mark)
 	if !ok || from.device != m.device {
-		return 0, fmt.Errorf("an event of another device (%T)", earlier)
+		return 0, fmt.Errorf("cannot measure from an event of type %T: want an event of this %s", earlier, m.device.info.Name)
 	}
 	if err := m.device.lock(ctx); err != nil {
 		return 0, err
 	}
 	defer m.device.unlock()
-	err := m.device.settle(ctx, func() bool { return m.past && from.past })
+	err := m.device.runUntil(ctx, func() bool { return m.complete && from.complete })
 	return m.at.Sub(from.at), err
 }
 

@@ -10,7 +10,7 @@ import (
 	"tilework/ptx/build"
 )
 
-// twoStreams is a device with a word of 5 on it, and two streams beside its own.
+// twoStreams returns a device with two additional streams and a device word that holds 5.
 func twoStreams(t *testing.T, seed uint64) (d *Device, p device.Ptr, s [2]device.Stream) {
 	t.Helper()
 	d = open(t, Options{Seed: seed})
@@ -29,7 +29,7 @@ func twoStreams(t *testing.T, seed uint64) (d *Device, p device.Ptr, s [2]device
 	return d, p, s
 }
 
-// read is the word as a stream finds it.
+// read returns the word at p as a copy on stream s reads it.
 func read(t *testing.T, s device.Stream, p device.Ptr) (byte, error) {
 	t.Helper()
 	b := make([]byte, 4)
@@ -37,14 +37,15 @@ func read(t *testing.T, s device.Stream, p device.Ptr) (byte, error) {
 	return b[0], err
 }
 
-// TestStreams: what streams do is in order where one waits for another, and only there.
-func TestStreams(t *testing.T) {
+// TestStreamOrder checks that the device orders the work of two streams only if one waits for the
+// other.
+func TestStreamOrder(t *testing.T) {
 	for _, waits := range []bool{true, false} {
-		late := 0
+		stale := 0
 		for seed := range uint64(50) {
 			d, p, s := twoStreams(t, seed)
 			k := load(t, d, func(k *build.Kernel, out build.Ptr) { out.Store(k.Add(out.Load(), 2)) })
-			if err := s[0].Launch(t.Context(), k, on(p)); err != nil {
+			if err := s[0].Launch(t.Context(), k, singleThread(p)); err != nil {
 				t.Fatal(err)
 			}
 			e, err := s[0].Record()
@@ -55,30 +56,30 @@ func TestStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got, err := read(t, s[1], p); err != nil || got != 5 && got != 7 {
-				t.Fatalf("read %d, %v", got, err)
+				t.Fatalf("read %d, error %v; want 5 or 7", got, err)
 			} else if got == 5 {
-				late++
+				stale++
 			}
 			if err := errors.Join(s[0].Close(), s[1].Close()); err != nil {
 				t.Fatal(err)
 			}
 			if got, err := read(t, d, p); err != nil || got != 7 {
-				t.Errorf("after the streams are closed: read %d, %v", got, err)
+				t.Errorf("after closing the streams: read %d, error %v; want 7", got, err)
 			}
 		}
-		if waits == (late > 0) {
-			t.Errorf("waiting: %v, and the word was old in %d runs", waits, late)
+		if waits == (stale > 0) {
+			t.Errorf("with waits %v, %d of 50 runs read the old word", waits, stale)
 		}
 	}
 }
 
-// TestStreamFaults: a kernel's fault comes out of the streams that wait for it and of its
-// own, once, and not of others.
+// TestStreamFaults checks that a kernel fault is reported once, by its own stream and by the
+// streams that wait for it, and by no other stream.
 func TestStreamFaults(t *testing.T) {
 	for seed := range uint64(20) {
 		d, p, s := twoStreams(t, seed)
 		bad := load(t, d, func(k *build.Kernel, out build.Ptr) { out.At(1).Store(7) })
-		if err := s[0].Launch(t.Context(), bad, on(p)); err != nil {
+		if err := s[0].Launch(t.Context(), bad, singleThread(p)); err != nil {
 			t.Fatal(err)
 		}
 		e, err := s[0].Record()
@@ -89,24 +90,24 @@ func TestStreamFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := read(t, d, p); err != nil || got != 5 {
-			t.Errorf("a stream that does not wait: %d, %v", got, err)
+			t.Errorf("stream without a wait: read %d, error %v; want 5", got, err)
 		}
 		if _, err := read(t, s[1], p); !errors.Is(err, device.ErrLaunch) {
-			t.Errorf("a stream that waits: %v", err)
+			t.Errorf("stream that waits: got error %v, want %v", err, device.ErrLaunch)
 		}
 		if err := s[0].Sync(t.Context()); !errors.Is(err, device.ErrLaunch) {
-			t.Errorf("the stream itself: %v", err)
+			t.Errorf("stream of the fault: got error %v, want %v", err, device.ErrLaunch)
 		}
 		for i := range s {
 			if err := s[i].Sync(t.Context()); err != nil {
-				t.Errorf("once more: %v", err)
+				t.Errorf("fault reported twice: %v", err)
 			}
 		}
 	}
 }
 
-// TestStreamCancel: a kernel that would never end ends with its own context, and is
-// nobody else's error.
+// TestStreamCancel checks that the context of an endless kernel aborts it and that other streams
+// report no error.
 func TestStreamCancel(t *testing.T) {
 	d, p, s := twoStreams(t, 1)
 	endless := load(t, d, func(k *build.Kernel, out build.Ptr) {
@@ -114,13 +115,13 @@ func TestStreamCancel(t *testing.T) {
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if err := s[0].Launch(ctx, endless, on(p)); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+	if err := s[0].Launch(ctx, endless, singleThread(p)); err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatal(err)
 	}
 	if err := s[0].Sync(ctx); err != nil && !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("its own: %v", err)
+		t.Errorf("stream of the kernel: got error %v, want %v", err, context.DeadlineExceeded)
 	}
 	if err := errors.Join(s[0].Sync(t.Context()), s[1].Sync(t.Context()), d.Sync(t.Context())); err != nil {
-		t.Errorf("another's: %v", err)
+		t.Errorf("Sync with another context: %v", err)
 	}
 }

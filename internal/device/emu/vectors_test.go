@@ -19,7 +19,7 @@ import (
 	"tilework/ptx"
 )
 
-// hopperCases are all cases that were captured, each named once.
+// hopperCases returns all recorded cases. Their names are unique.
 func hopperCases() (all []*hopperCase) {
 	for _, m := range matrixCases() {
 		all = append(all, m.build())
@@ -27,22 +27,22 @@ func hopperCases() (all []*hopperCase) {
 	return append(all, tensorCases()...)
 }
 
-// matrixCases are wgmma.mma_async of each kind, in each layout that it can have.
+// matrixCases returns cases for wgmma.mma_async with every type and every supported layout.
 func matrixCases() (all []*matrixCase) {
 	add := func(m matrixCase) {
 		m.seed = uint64(len(all) + 1)
 		all = append(all, &m)
 	}
-	// rowMajor and columnMajor are layouts of both operands with strides that no other
-	// interpretation would give the same elements.
-	byRows := func(swizzle int) [2]layout {
+	// kMajor and mnMajor return layouts of both operands. Their strides are chosen so that a
+	// misinterpreted descriptor selects different elements.
+	kMajor := func(swizzle int) [2]layout {
 		pitch := map[int]int{0: 128, 32: 256, 64: 512, 128: 1024}[swizzle]
 		return [2]layout{
 			{start: 1024, leading: 2048 + 128, stride: pitch, swizzle: swizzle},
 			{start: 2048, leading: 4096 + 256, stride: 2 * pitch, swizzle: swizzle},
 		}
 	}
-	byColumns := func(swizzle int) [2]layout {
+	mnMajor := func(swizzle int) [2]layout {
 		return [2]layout{
 			{start: 1024, leading: 4096, stride: 1024, swizzle: swizzle},
 			{start: 0, leading: 2048, stride: 4096, swizzle: swizzle},
@@ -61,24 +61,24 @@ func matrixCases() (all []*matrixCase) {
 		name := strings.Join([]string{k.d, k.a, k.b}, " ")
 		for _, swizzle := range []int{0, 32, 64, 128} {
 			m := base
-			m.name, m.layouts = fmt.Sprintf("%s by rows, swizzle %d", name, swizzle), [][2]layout{byRows(swizzle)}
+			m.name, m.layouts = fmt.Sprintf("%s K-major, swizzle %d", name, swizzle), [][2]layout{kMajor(swizzle)}
 			m.signs = [2]int{n & 1, n >> 1 & 1}
 			if n > 2 && swizzle%64 != 0 {
-				continue // the layouts are one of bytes, whatever they hold
+				continue // layouts depend on bytes only, so two swizzles suffice for the other types
 			}
 			add(m)
 			if k.a == "f16" && k.d == "f32" || k.a == "bf16" {
-				m.layouts = [][2]layout{byColumns(swizzle)}
-				m.name, m.trans = fmt.Sprintf("%s by columns, swizzle %d", name, swizzle), [2]int{1, 1}
+				m.layouts = [][2]layout{mnMajor(swizzle)}
+				m.name, m.trans = fmt.Sprintf("%s MN-major, swizzle %d", name, swizzle), [2]int{1, 1}
 				add(m)
 			}
 		}
 		m := base
-		m.n, m.registers, m.layouts = 24, true, [][2]layout{byRows(128)}
+		m.n, m.registers, m.layouts = 24, true, [][2]layout{kMajor(128)}
 		if k.d == "s32" {
 			m.n = 32
 		}
-		m.name = name + " of registers"
+		m.name = name + " A in registers"
 		add(m)
 		m = base
 		m.n, m.fresh, m.numbers = 64, true, sizes
@@ -89,19 +89,19 @@ func matrixCases() (all []*matrixCase) {
 		m.name = name + " inexact"
 		add(m)
 		m.fresh = false
-		m.name += ", with sums"
+		m.name += ", accumulate"
 		for step := range 3 {
 			at := 2048 * (step + 1)
 			m.layouts = append(m.layouts, [2]layout{{start: at, leading: 128, stride: 256}, {start: at, leading: 128, stride: 256}})
 		}
 		add(m)
 	}
-	// Along k the start of a swizzled matrix moves on within its rows.
-	add(matrixCase{name: "second step along k", n: 8, k: 16, d: "f32", a: "bf16", b: "bf16", layouts: [][2]layout{{
+	// The second K step starts within the rows of a swizzled matrix.
+	add(matrixCase{name: "second K step", n: 8, k: 16, d: "f32", a: "bf16", b: "bf16", layouts: [][2]layout{{
 		{start: 32, leading: 16, stride: 1024, swizzle: 128}, {start: 32, leading: 16, stride: 512, swizzle: 64}}}})
-	// Rows that begin at no multiple of 1024, with and without the base offset that says so.
+	// Swizzle patterns that do not start at a multiple of 1024 bytes, with and without base offset.
 	for base := range 2 {
-		add(matrixCase{name: fmt.Sprintf("a start between, base offset %d", base), n: 8, k: 16, d: "f32", a: "bf16", b: "bf16", layouts: [][2]layout{{
+		add(matrixCase{name: fmt.Sprintf("unaligned start, base offset %d", base), n: 8, k: 16, d: "f32", a: "bf16", b: "bf16", layouts: [][2]layout{{
 			{start: 128, leading: 16, stride: 1024, swizzle: 128, base: base}, {start: 128, leading: 16, stride: 1024, swizzle: 128, base: base}}}})
 	}
 	add(matrixCase{name: "largest", n: 256, k: 16, d: "f32", a: "bf16", b: "bf16", fresh: true, numbers: sizes, layouts: [][2]layout{{
@@ -115,13 +115,13 @@ func matrixCases() (all []*matrixCase) {
 		m.layouts = [][2]layout{{{leading: 128, stride: 256}, {leading: 128, stride: 256}}}
 		add(m)
 		m.fresh = false
-		m.name += ", with sums"
+		m.name += ", accumulate"
 		add(m)
 	}
 	return all
 }
 
-// tensorCases are loads and stores of boxes of tensors.
+// tensorCases returns cases for TMA loads and stores.
 func tensorCases() (all []*hopperCase) {
 	type box struct {
 		name    string
@@ -139,15 +139,15 @@ func tensorCases() (all []*hopperCase) {
 		{"2d, swizzle 128", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 24}, 128, []int{32, 5}, 1024},
 		{"2d, swizzle 64", ptx.F16, []int{200, 40}, []int{416}, []int{32, 24}, 64, []int{32, 5}, 1024},
 		{"2d, swizzle 32", ptx.U16, []int{200, 40}, []int{416}, []int{16, 24}, 32, []int{32, 5}, 1024},
-		{"2d, swizzle 128, between", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 24}, 128, []int{32, 5}, 384},
+		{"2d, swizzle 128, unaligned", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 24}, 128, []int{32, 5}, 384},
 		{"2d, short rows of swizzle 128", ptx.BF16, []int{200, 40}, []int{416}, []int{16, 24}, 128, []int{32, 5}, 1024},
 		{"2d, short rows of swizzle 64", ptx.BF16, []int{200, 40}, []int{416}, []int{8, 24}, 64, []int{32, 5}, 1024},
-		{"2d, out at the end", ptx.F32, []int{50, 20}, []int{208}, []int{32, 16}, 128, []int{40, 10}, 0},
-		{"2d, out at the end, no swizzle", ptx.F32, []int{49, 20}, []int{208}, []int{32, 16}, 0, []int{40, 10}, 0},
-		{"2d, out at the end of bytes", ptx.U8, []int{77, 20}, []int{112}, []int{64, 16}, 64, []int{48, 10}, 0},
-		{"2d, out at the end of halves", ptx.BF16, []int{75, 20}, []int{160}, []int{16, 16}, 32, []int{64, 10}, 0},
-		{"2d, out at the start", ptx.S32, []int{50, 20}, []int{208}, []int{32, 16}, 0, []int{-8, -3}, 0},
-		{"2d, outside", ptx.F32, []int{50, 20}, []int{208}, []int{32, 16}, 0, []int{52, 0}, 0},
+		{"2d, past the end", ptx.F32, []int{50, 20}, []int{208}, []int{32, 16}, 128, []int{40, 10}, 0},
+		{"2d, past the end, no swizzle", ptx.F32, []int{49, 20}, []int{208}, []int{32, 16}, 0, []int{40, 10}, 0},
+		{"2d, past the end, bytes", ptx.U8, []int{77, 20}, []int{112}, []int{64, 16}, 64, []int{48, 10}, 0},
+		{"2d, past the end, halves", ptx.BF16, []int{75, 20}, []int{160}, []int{16, 16}, 32, []int{64, 10}, 0},
+		{"2d, before the start", ptx.S32, []int{50, 20}, []int{208}, []int{32, 16}, 0, []int{-8, -3}, 0},
+		{"2d, fully out of bounds", ptx.F32, []int{50, 20}, []int{208}, []int{32, 16}, 0, []int{52, 0}, 0},
 		{"tf32", ptx.TF32, []int{60, 20}, []int{240}, []int{32, 16}, 128, []int{4, 1}, 0},
 		{"3d", ptx.F64, []int{20, 6, 5}, []int{160, 960}, []int{8, 4, 3}, 64, []int{4, 4, 3}, 2048},
 		{"4d", ptx.U8, []int{64, 6, 5, 4}, []int{80, 480, 2400}, []int{32, 3, 2, 2}, 32, []int{-16, 2, 4, 1}, 512},
@@ -174,7 +174,7 @@ WAIT:	mbarrier.try_wait.parity.shared.b64 %%q2, [bar], 0;
 	@!%%q2 bra WAIT;
 `, tm.BoxBytes(), len(b.dims), b.to, coords) + dumpShared(shared, 32)
 		all = append(all, &hopperCase{name: "load " + b.name, text: kernel("", load, true), threads: 32, shared: shared, in: in, out: shared, tensor: tm})
-		if b.elem == ptx.TF32 || slices.Min(b.at) < 0 { // these cannot be stored
+		if b.elem == ptx.TF32 || slices.Min(b.at) < 0 { // these boxes cannot be stored
 			continue
 		}
 		store := fillShared(shared, 32) + fmt.Sprintf(`	setp.ne.u32 %%q0, %%t, 0;
@@ -190,8 +190,8 @@ DONE:
 	return all
 }
 
-// tf32Elements is float32 numbers, many of them halfway between two of tf32, and what has
-// no neighbours.
+// tf32Elements returns float32 numbers, many of them halfway between two tf32 numbers, and special
+// values: infinities, NaNs, and the largest and smallest magnitudes.
 func tf32Elements(rng *rand.Rand) []byte {
 	b := elements(rng, 16<<10, "f32", sizes)
 	special := []uint32{0x7f800000, 0xff800000, 0x7fc00001, 0x7f800001, 0x7f7fffff, 0xff7fefff, 0x00000001, 0x00001000, 0x80003000, 0x00001001}
@@ -210,9 +210,9 @@ func tf32Elements(rng *rand.Rand) []byte {
 
 const vectorFile = "testdata/hopper-h200.txt"
 
-// TestHopperVectors compares matrices, copies of tensors and their swizzles with what an
-// H200 gave, byte by byte. Where there is a card it is asked again; TILEWORK_CAPTURE names
-// a folder that gets its answers, and the lines of the file of vectors.
+// TestHopperVectors checks that wgmma and TMA in the emulator give the same bytes as an H200. If
+// the machine has a GPU, the cases also run there. TILEWORK_CAPTURE names a folder to which the
+// GPU's outputs and the lines of vectorFile are written.
 func TestHopperVectors(t *testing.T) {
 	captured := map[string]string{}
 	if text, err := os.ReadFile(vectorFile); err == nil {
@@ -222,9 +222,9 @@ func TestHopperVectors(t *testing.T) {
 			}
 		}
 	}
-	var card device.Device
+	var gpu device.Device
 	if d, err := cuda.Open(0); err == nil {
-		card = d
+		gpu = d
 		defer d.Close()
 	} else if os.Getenv("TILEWORK_REQUIRE_GPU") != "" {
 		t.Fatal(err)
@@ -237,17 +237,17 @@ func TestHopperVectors(t *testing.T) {
 			if err != nil {
 				t.Error(err)
 			} else if digest(got) != captured[c.name] {
-				t.Errorf("the emulator differs from the H200's vector %q", captured[c.name])
+				t.Errorf("the emulator's output differs from the recorded digest %q", captured[c.name])
 			}
-			if card == nil {
+			if gpu == nil {
 				return
 			}
-			want, err := c.run(t, card)
+			want, err := c.run(t, gpu)
 			if err != nil {
-				t.Fatalf("the card: %v", err)
+				t.Fatalf("on the GPU: %v", err)
 			}
 			if !bytes.Equal(got, want) {
-				t.Errorf("the emulator differs from the card")
+				t.Errorf("the emulator's output differs from the GPU's")
 			}
 			if folder != "" {
 				name := filepath.Join(folder, fmt.Sprintf("%03d", n))
@@ -260,7 +260,7 @@ func TestHopperVectors(t *testing.T) {
 	}
 }
 
-// digest is enough of the SHA-256 of b to tell it from any other.
+// digest returns the first 8 bytes of the SHA-256 of b in hexadecimal.
 func digest(b []byte) string {
 	sum := sha256.Sum256(b)
 	return hex.EncodeToString(sum[:8])
