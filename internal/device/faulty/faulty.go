@@ -1,10 +1,8 @@
-// Package faulty is a [device.Device] for tests: it hands everything on to another one,
-// fails the call that it is told to, and keeps account of what was taken and not given
-// back.
+// Package faulty provides a [device.Device] for tests that injects failures. It forwards all calls
+// to another device, fails a chosen call and tracks resources that were not released.
 //
-// A call that takes something fails instead of being made; one that gives something
-// back is made and then fails, as with a driver that reports the failure of earlier
-// work.
+// A call that fails is not forwarded, unless it releases a resource: then it is forwarded and fails
+// afterwards, like a driver call that reports the failure of earlier work.
 package faulty
 
 import (
@@ -20,9 +18,9 @@ import (
 	"tilework/ptx"
 )
 
-// Device is the device. Its methods may be called from several goroutines at once.
+// Device wraps another device and injects failures. Its methods are safe for concurrent use.
 type Device struct {
-	stream // its own
+	stream // the default stream
 	inner  device.Device
 
 	mu     sync.Mutex
@@ -30,44 +28,45 @@ type Device struct {
 	failAt int
 	err    error
 	failed string
-	taken  map[any]string // allocations by address, modules, events and streams by identity
+	held   map[any]string // descriptions of resources: allocations by address, others by pointer
 	closed bool
 }
 
-// New wraps a device. Nothing fails yet.
+// New returns a Device that forwards to inner. No call fails until [Device.Fail] is called.
 func New(inner device.Device) *Device {
-	d := &Device{inner: inner, taken: map[any]string{}}
+	d := &Device{inner: inner, held: map[any]string{}}
 	d.stream = stream{d, inner}
 	return d
 }
 
-// Fail has the n-th call from now, counted from 1, fail with an error that wraps err,
-// and all calls after it too if that is [device.ErrLost]. 0 has none fail.
+// Fail makes the n-th call from now, counted from 1, return an error that wraps err. If err is
+// [device.ErrLost], all later calls fail as well. If n is 0, no call fails.
 func (d *Device) Fail(n int, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls, d.failAt, d.err, d.failed = 0, n, err, ""
 }
 
-// Failed names the call that failed, empty if none has.
+// Failed returns a description of the call that failed, or an empty string.
 func (d *Device) Failed() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.failed
 }
 
-// Calls is the number of calls since Fail.
+// Calls returns the number of calls since Fail.
 func (d *Device) Calls() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.calls
 }
 
-// Left lists in words what was taken and not given back, be the device closed or not.
+// Left returns descriptions of all resources that were not released. Closing the device releases
+// none of them.
 func (d *Device) Left() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return slices.Sorted(maps.Values(d.taken))
+	return slices.Sorted(maps.Values(d.held))
 }
 
 // Closed reports whether the device has been closed.
@@ -77,36 +76,38 @@ func (d *Device) Closed() bool {
 	return d.closed
 }
 
-// call counts a call and decides its fate.
+// call counts a call and returns the error that it must fail with, or nil.
 func (d *Device) call(name string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.calls++
 	switch {
 	case d.closed:
-		return fmt.Errorf("%s of a device that has been closed", name)
+		return fmt.Errorf("%s on a closed device", name)
 	case d.calls == d.failAt:
 		d.failed = fmt.Sprintf("%s, call %d", name, d.calls)
 		return fmt.Errorf("%s: %w", d.failed, d.err)
 	case d.failed != "" && errors.Is(d.err, device.ErrLost):
-		return fmt.Errorf("%s, since %s: %w", name, d.failed, d.err)
+		return fmt.Errorf("%s after failure of %s: %w", name, d.failed, d.err)
 	}
 	return nil
 }
 
-func (d *Device) take(key any, what string) {
+// acquire records a resource.
+func (d *Device) acquire(key any, description string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.taken[key] = what
+	d.held[key] = description
 }
 
-func (d *Device) give(key any) {
+// release forgets a resource.
+func (d *Device) release(key any) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.taken, key)
+	delete(d.held, key)
 }
 
-// Info is not a call that fails.
+// Info forwards to the wrapped device. It never fails and is not counted.
 func (d *Device) Info() *device.Info { return d.inner.Info() }
 
 func (d *Device) Alloc(n int) (device.Ptr, error) {
@@ -115,17 +116,17 @@ func (d *Device) Alloc(n int) (device.Ptr, error) {
 	}
 	p, err := d.inner.Alloc(n)
 	if err == nil && p != 0 {
-		d.take(p, fmt.Sprintf("%d bytes", n))
+		d.acquire(p, fmt.Sprintf("%d bytes", n))
 	}
 	return p, err
 }
 
 func (d *Device) Free(p device.Ptr) error {
 	err := d.call("Free")
-	if real := d.inner.Free(p); real != nil {
-		return real
+	if innerErr := d.inner.Free(p); innerErr != nil {
+		return innerErr
 	}
-	d.give(p)
+	d.release(p)
 	return err
 }
 
@@ -138,7 +139,7 @@ func (d *Device) Load(ctx context.Context, text string) (device.Module, error) {
 		return nil, err
 	}
 	m := &module{d, inner}
-	d.take(m, "a module")
+	d.acquire(m, "module")
 	return m, nil
 }
 
@@ -158,15 +159,15 @@ func (d *Device) NewStream() (device.Stream, error) {
 		return nil, err
 	}
 	s := &stream{d, inner}
-	d.take(s, "a stream")
+	d.acquire(s, "stream")
 	return s, nil
 }
 
-// Close closes the device, after which every call is an error.
+// Close closes the device. All later calls return an error.
 func (d *Device) Close() error {
 	err := d.call("Close")
-	if real := d.inner.Close(); real != nil {
-		return real
+	if innerErr := d.inner.Close(); innerErr != nil {
+		return innerErr
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -174,7 +175,7 @@ func (d *Device) Close() error {
 	return err
 }
 
-// stream is a device's own or one beside it.
+// stream wraps the default stream or an additional one.
 type stream struct {
 	device *Device
 	inner  device.Stream
@@ -217,7 +218,7 @@ func (s *stream) Record() (device.Event, error) {
 		return nil, err
 	}
 	e := &event{s.device, inner}
-	s.device.take(e, "an event")
+	s.device.acquire(e, "event")
 	return e, nil
 }
 
@@ -227,18 +228,18 @@ func (s *stream) Wait(e device.Event) error {
 	}
 	x, ok := e.(*event)
 	if !ok {
-		return fmt.Errorf("an event of another device (%T)", e)
+		return fmt.Errorf("cannot wait for an event of type %T: want an event of this device", e)
 	}
 	return s.inner.Wait(x.inner)
 }
 
-// Close gives back a stream beside the device's own.
+// Close closes an additional stream.
 func (s *stream) Close() error {
 	err := s.device.call("Stream.Close")
-	if real := s.inner.Close(); real != nil {
-		return real
+	if innerErr := s.inner.Close(); innerErr != nil {
+		return innerErr
 	}
-	s.device.give(s)
+	s.device.release(s)
 	return err
 }
 
@@ -258,10 +259,10 @@ func (m *module) Log() string { return m.inner.Log() }
 
 func (m *module) Unload() error {
 	err := m.device.call("Unload")
-	if real := m.inner.Unload(); real != nil {
-		return real
+	if innerErr := m.inner.Unload(); innerErr != nil {
+		return innerErr
 	}
-	m.device.give(m)
+	m.device.release(m)
 	return err
 }
 
@@ -276,24 +277,24 @@ func (e *event) Since(ctx context.Context, earlier device.Event) (time.Duration,
 	}
 	from, ok := earlier.(*event)
 	if !ok {
-		return 0, fmt.Errorf("an event of another device (%T)", earlier)
+		return 0, fmt.Errorf("cannot measure from an event of type %T: want an event of this device", earlier)
 	}
 	return e.inner.Since(ctx, from.inner)
 }
 
 func (e *event) Free() error {
 	err := e.device.call("Event.Free")
-	if real := e.inner.Free(); real != nil {
-		return real
+	if innerErr := e.inner.Free(); innerErr != nil {
+		return innerErr
 	}
-	e.device.give(e)
+	e.device.release(e)
 	return err
 }
 
-// EveryCall runs f again and again, each time on a device of its own, and fails
-// another call each time with an error that wraps err: the first, the second and so
-// on, from the n-th on only some, ever rarer, until f makes so few calls that none
-// fails.
+// EveryCall runs f repeatedly, each time on a new device, and makes one call per run fail with an
+// error that wraps err: the first call in the first run, the second call in the second run, and so
+// on. After the n-th call it skips calls at growing intervals. It returns after the first run in
+// which no call failed.
 func EveryCall(n int, err error, open func() (device.Device, error), f func(*Device)) error {
 	for failAt := 1; ; failAt++ {
 		if failAt > n {

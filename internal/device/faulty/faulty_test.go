@@ -11,19 +11,19 @@ import (
 
 func open() (device.Device, error) { return emu.Open(emu.Options{}) }
 
-// TestEveryCall: each call fails in its turn, the last run is whole, and what a user
-// forgets to give back after one failure alone is found.
+// TestEveryCall checks that each call fails once, that no call fails in the last run, and that Left
+// reports a resource that leaks after only one of the failures.
 func TestEveryCall(t *testing.T) {
 	var failed, leaks []string
 	err := EveryCall(100, device.ErrLaunch, open, func(d *Device) {
 		p, err := d.Alloc(100)
 		if err == nil {
-			if err = d.Sync(t.Context()); err == nil { // the planted fault: no Free after a failed Sync
+			if err = d.Sync(t.Context()); err == nil { // intended leak: no Free after a failed Sync
 				err = d.Free(p)
 			}
 		}
 		if (err == nil) != (d.Failed() == "") || err != nil && !errors.Is(err, device.ErrLaunch) {
-			t.Errorf("%q failed: %v", d.Failed(), err)
+			t.Errorf("got error %v, want one only if a call failed (failed call %q)", err, d.Failed())
 		}
 		failed = append(failed, d.Failed())
 		leaks = append(leaks, d.Left()...)
@@ -32,15 +32,14 @@ func TestEveryCall(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := []string{"Alloc, call 1", "Sync, call 2", "Free, call 3", ""}; !slices.Equal(failed, want) {
-		t.Errorf("failed are %q, want %q", failed, want)
+		t.Errorf("failed calls are %q, want %q", failed, want)
 	}
 	if want := []string{"100 bytes"}; !slices.Equal(leaks, want) {
-		t.Errorf("left are %q, want %q", leaks, want)
+		t.Errorf("leaks are %q, want %q", leaks, want)
 	}
 }
 
-// TestRarer: from the call on that is named only some fail, and still one run is whole.
-func TestRarer(t *testing.T) {
+func TestEveryCallSkipsLateCalls(t *testing.T) {
 	runs := 0
 	err := EveryCall(10, device.ErrLaunch, open, func(d *Device) {
 		runs++
@@ -51,13 +50,13 @@ func TestRarer(t *testing.T) {
 		}
 	})
 	if err != nil || runs < 15 || runs > 60 {
-		t.Errorf("%d runs: %v", runs, err)
+		t.Errorf("%d runs, error %v; want 15 to 60 runs", runs, err)
 	}
 }
 
-// TestLost: a device that is lost stays so, and takes back what it gave; one that is
-// closed answers nothing.
-func TestLost(t *testing.T) {
+// TestLostAndClosed checks that a lost device stays lost but accepts Free, and that calls on a closed
+// device fail.
+func TestLostAndClosed(t *testing.T) {
 	inner, err := open()
 	if err != nil {
 		t.Fatal(err)
@@ -70,17 +69,17 @@ func TestLost(t *testing.T) {
 	d.Fail(1, device.ErrLost)
 	for range 2 {
 		if err := d.Sync(t.Context()); !errors.Is(err, device.ErrLost) {
-			t.Errorf("Sync: %v", err)
+			t.Errorf("Sync: got error %v, want %v", err, device.ErrLost)
 		}
 	}
 	if err := d.Free(p); !errors.Is(err, device.ErrLost) || len(d.Left()) > 0 {
-		t.Errorf("Free: %v, left are %v", err, d.Left())
+		t.Errorf("Free: got error %v and leaks %v, want %v and no leaks", err, d.Left(), device.ErrLost)
 	}
 	d.Fail(0, nil)
 	if err := d.Close(); err != nil || !d.Closed() {
-		t.Errorf("Close: %v", err)
+		t.Errorf("Close: error %v", err)
 	}
 	if _, err := d.Alloc(1); err == nil {
-		t.Error("a closed device gives memory")
+		t.Error("Alloc on a closed device succeeded, want an error")
 	}
 }
