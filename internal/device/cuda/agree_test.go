@@ -22,30 +22,30 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// TestCardAgrees: every kernel, with every shape of its list, type and transpose, gives
-// the same bits on the card as on the emulator, from random fractions.
-func TestCardAgrees(t *testing.T) {
-	g := card(t)
+// TestGPUAgrees checks that every kernel, in every listed tile, with every type and transpose, computes
+// the same bits on the GPU as on the emulator. The inputs are random fractions.
+func TestGPUAgrees(t *testing.T) {
+	g := openGPU(t)
 	agree(t, g, emulated(t, 1))
 	t.Logf("on %s, driver for %s, and the emulator", g.Info().Name, g.Details().Driver)
 }
 
-// TestCardRepeats: a second time it gives the same bits. The emulator has no part in it, so
-// that compute-sanitizer can be run over every text of every kernel.
-func TestCardRepeats(t *testing.T) {
-	g := card(t)
+// TestGPURepeats checks that every kernel computes the same bits twice. It does not use the emulator, so
+// compute-sanitizer can run over all kernels.
+func TestGPURepeats(t *testing.T) {
+	g := openGPU(t)
 	agree(t, g, g)
 }
 
-// TestOrdersAgree: so does the emulator with itself, whatever order its warps run in.
+// TestOrdersAgree checks that the order in which the emulator runs warps does not change any bits.
 func TestOrdersAgree(t *testing.T) {
 	if testing.Short() {
-		t.Skip("two emulations of every kernel take a while")
+		t.Skip("emulates every kernel twice")
 	}
 	agree(t, emulated(t, 1), emulated(t, 2))
 }
 
-// TestDisagreementShows: one bit that is wrong in one product is found.
+// TestDisagreementShows checks that the comparison detects a single wrong bit.
 func TestDisagreementShows(t *testing.T) {
 	k := choose.Kernels()[0]
 	c := agreement{k, k.Tiles[0], gemmtest.Pairs()[0], gemm.Native, 0, 5, 6, 7}
@@ -53,11 +53,11 @@ func TestDisagreementShows(t *testing.T) {
 		t.Error(err)
 	}
 	if err := c.check(t.Context(), stream.New(emulated(t, 1)), stream.New(&flipping{emulated(t, 1)}), 1); err == nil {
-		t.Error("a flipped bit is not found")
+		t.Error("check did not detect a flipped bit")
 	}
 }
 
-// flipping is a device that delivers a wrong bit.
+// flipping is an emulated GPU whose CopyOut flips the last byte's lowest bit.
 type flipping struct{ *emu.Device }
 
 func (d *flipping) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
@@ -66,6 +66,7 @@ func (d *flipping) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows
 	return err
 }
 
+// emulated returns an emulated H200.
 func emulated(t *testing.T, seed uint64) *emu.Device {
 	t.Helper()
 	d, err := emu.Open(emu.Options{Seed: seed})
@@ -75,7 +76,7 @@ func emulated(t *testing.T, seed uint64) *emu.Device {
 	return d
 }
 
-// agreement is a product that two devices are to compute alike.
+// agreement is a product that two devices must compute with the same bits.
 type agreement struct {
 	kernel    *gpukernel.Kernel
 	shape     gpukernel.Tile
@@ -89,15 +90,18 @@ func (c agreement) String() string {
 	return fmt.Sprintf("%s:%v, %v → %v in %v, %d×%d×%d, transposes %02b", c.kernel.Name, c.shape, c.types.In, c.types.Out, c.precision, c.m, c.n, c.k, c.trans)
 }
 
-// agreements are the products of a kernel that are compared: of one tile and a bit, whose
-// rows begin anywhere, and of whole tiles, which are moved in vectors. Each shape has each
-// type in each transpose; in a short test, and on the emulator, in one of them, but for the
-// last shape for a type, and on tensor cores, whose emulation is slow, one type.
+// agreements returns the products to compare for a kernel. Some are slightly larger than one tile, with
+// unaligned rows; others consist of whole tiles, which use vector copies.
+//
+// Each tile is tested with each type and each transpose, with two exceptions. With -short and on
+// the emulator, a tile and type are tested with one transpose, unless the tile is the last that
+// supports the type. On tensor cores, whose emulation is slow, all but the last tile are tested
+// with one type.
 func agreements(k *gpukernel.Kernel, d *device.Info) []agreement {
 	var all []agreement
 	for i, s := range k.Tiles {
 		if d.Emulated && k.Target().Suffix != "" && s.M*s.N > 64*64 {
-			continue // whole warpgroups' tiles take the emulator long
+			continue // emulating large warpgroup tiles takes too long
 		}
 		var fitting []agreement
 		for _, pair := range gemmtest.Pairs() {
@@ -135,18 +139,17 @@ func agreements(k *gpukernel.Kernel, d *device.Info) []agreement {
 			}
 		}
 	}
-	// How much shared memory C takes depends on where its rows begin.
+	// The shared memory for C depends on the alignment of its rows.
 	return slices.DeleteFunc(all, func(c agreement) bool { return !c.fits(d) })
 }
 
-// agree checks all products of each kernel on two devices, several at a time. Each is
-// compiled for itself and then forgotten: together the texts, decoded for the emulator,
-// fill gigabytes.
+// agree checks all products of each kernel on two devices, several concurrently. Each product compiles
+// its own kernel and unloads it, because all decoded kernels together would take gigabytes.
 func agree(t *testing.T, a, b device.Device) {
 	for _, k := range choose.Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
 			if in := a.Info(); !in.Target.Has(k.Target()) {
-				t.Skipf("the kernel needs %v, and %s is %v", k.Target(), in.Name, in.Target)
+				t.Skipf("the kernel requires %v and %s is %v", k.Target(), in.Name, in.Target)
 			}
 			all, seed := agreements(k, a.Info()), rand.Uint64()
 			t.Logf("%d products, seed %d", len(all), seed)
@@ -158,7 +161,7 @@ func agree(t *testing.T, a, b device.Device) {
 						x, y := stream.New(a), stream.New(b)
 						err := all[i].check(t.Context(), x, y, seed+uint64(i))
 						if err := errors.Join(err, x.Close(), y.Close()); err != nil {
-							t.Errorf("%v (number %d): %v", all[i], i, err)
+							t.Errorf("%v (product %d): %v", all[i], i, err)
 						}
 					}
 				})
@@ -172,8 +175,8 @@ func agree(t *testing.T, a, b device.Device) {
 	}
 }
 
-// check computes the product on both devices and compares C to the last bit. Its
-// epilogue has all that is exact: alpha, beta, a bias and a rectifier.
+// check computes the product on both devices and compares all bits of C. The epilogue contains all exact
+// operations: alpha, beta, a bias and ReLU.
 func (c agreement) check(ctx context.Context, x, y *stream.Backend, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	epilogue := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}
@@ -181,7 +184,7 @@ func (c agreement) check(ctx context.Context, x, y *stream.Backend, seed uint64)
 		epilogue.Activation = gemm.ActReLU
 	}
 	p, err := c.problem(epilogue)
-	if err == nil && c.kernel.Fits(p, c.shape) != nil { // its threads have registers for their sums alone
+	if err == nil && c.kernel.Fits(p, c.shape) != nil { // no registers are left for the bias
 		p, err = c.problem(gemm.Epilogue{Activation: epilogue.Activation})
 	}
 	if err != nil {
@@ -204,7 +207,7 @@ func (c agreement) check(ctx context.Context, x, y *stream.Backend, seed uint64)
 	return c.compare(results)
 }
 
-// compare finds elements that differ.
+// compare returns an error if elements of the results differ.
 func (c agreement) compare(results [2][]byte) error {
 	wrong, first, out := 0, 0, c.types.Out
 	for i := range c.m * c.n {
@@ -216,19 +219,19 @@ func (c agreement) compare(results [2][]byte) error {
 		}
 	}
 	if wrong > 0 {
-		return fmt.Errorf("%d elements differ, the first in row %d, column %d: %v and %v", wrong, first/c.n, first%c.n,
+		return fmt.Errorf("%d elements differ, the first at row %d, column %d: %v and %v", wrong, first/c.n, first%c.n,
 			out.At(results[0], first), out.At(results[1], first))
 	}
 	return nil
 }
 
-// fits says whether a device can compute the product with the kernel's shape.
+// fits reports whether a device can compute the product with the kernel's tile.
 func (c agreement) fits(d *device.Info) bool {
 	p, err := c.problem(gemm.Epilogue{})
 	return err == nil && gputest.Way{Kernel: c.kernel, Precision: c.precision, Shape: c.shape}.Takes(p, d)
 }
 
-// problem is the product.
+// problem returns the product with the given epilogue.
 func (c agreement) problem(e gemm.Epilogue) (*gemm.Problem, error) {
 	a, b := gemm.Dense(c.types.In, c.m, c.k), gemm.Dense(c.types.In, c.k, c.n)
 	if c.trans&1 != 0 {
@@ -248,8 +251,8 @@ func (c agreement) problem(e gemm.Epilogue) (*gemm.Problem, error) {
 	return &p, err
 }
 
-// fractions are random elements: numbers of very different size, denormals now and
-// then, and whole ones of types that have no others.
+// fractions returns random elements: fractions of widely varying magnitude and some subnormals, or
+// integers for integer types.
 func fractions(rng *rand.Rand, l gemm.Layout) []byte {
 	b := make([]byte, l.Bytes())
 	for i := range l.Rows * l.Cols {
@@ -267,5 +270,5 @@ func fractions(rng *rand.Rand, l gemm.Layout) []byte {
 	return b
 }
 
-// smallest is of a size that a type only has denormals of.
+// smallest gives a magnitude in the subnormal range of each type.
 var smallest = map[dtype.Type]float64{dtype.F64: 0x1p-1030, dtype.F32: 0x1p-130, dtype.BF16: 0x1p-130, dtype.F16: 0x1p-15, dtype.F8E4M3: 0x1p-8, dtype.F8E5M2: 0x1p-15}

@@ -12,13 +12,12 @@ import (
 	"tilework/internal/device"
 )
 
-// TestContextEnds: whatever waits on a device that never answers returns when its
-// context ends; the caller's memory is then his own; and when the device answers
-// again all is as before.
+// TestContextEnds checks that calls that wait for a hanging device return when their context ends and do
+// not touch the caller's memory afterwards. When the device continues, copies work again.
 func TestContextEnds(t *testing.T) {
 	f := newFake()
 	g := opened(t, f, 0)
-	data := make([]byte, 2*slotBytes+5)
+	data := make([]byte, 2*bufferBytes+5)
 	for i := range data {
 		data[i] = byte(i % 251)
 	}
@@ -50,11 +49,11 @@ func TestContextEnds(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		start := time.Now()
 		if err := c.call(ctx); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%s: %v", c.name, err)
+			t.Errorf("%s: got error %v, want %v", c.name, err, context.DeadlineExceeded)
 		}
 		cancel()
 		if took := time.Since(start); took > 5*time.Second {
-			t.Errorf("%s took %v to return", c.name, took)
+			t.Errorf("%s returned after %v, want less than 5 s", c.name, took)
 		}
 		if c.name == "CopyOut" {
 			for i := range out {
@@ -69,7 +68,7 @@ func TestContextEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(out, bytes.Repeat([]byte{0xee}, len(out))) {
-		t.Error("a copy that was left wrote to the caller's memory")
+		t.Error("an abandoned copy wrote to the caller's memory")
 	}
 	if err := g.CopyIn(t.Context(), p, data, whole); err != nil {
 		t.Fatal(err)
@@ -78,11 +77,10 @@ func TestContextEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(out, data) {
-		t.Error("after copies that were left, a copy brings other bytes")
+		t.Error("a copy after abandoned copies read back wrong bytes")
 	}
 }
 
-// TestContextHasEnded: no work begins under a context that has ended.
 func TestContextHasEnded(t *testing.T) {
 	f := newFake()
 	g := opened(t, f, 0)
@@ -93,18 +91,17 @@ func TestContextHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := g.CopyIn(ctx, p, make([]byte, 10), device.Whole(10)); !errors.Is(err, context.Canceled) {
-		t.Errorf("CopyIn: %v", err)
+		t.Errorf("CopyIn: got error %v, want %v", err, context.Canceled)
 	}
 	if _, err := g.Load(ctx, "text"); !errors.Is(err, context.Canceled) {
-		t.Errorf("Load: %v", err)
+		t.Errorf("Load: got error %v, want %v", err, context.Canceled)
 	}
 	if err := g.Launch(ctx, &kernel{}, device.Launch{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("Launch: %v", err)
+		t.Errorf("Launch: got error %v, want %v", err, context.Canceled)
 	}
 }
 
-// TestConcurrent: several goroutines on two devices, each with memory and a kernel of
-// its own, in random order.
+// TestConcurrent runs several goroutines on two devices, each with its own memory and kernels.
 func TestConcurrent(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -119,7 +116,7 @@ func TestConcurrent(t *testing.T) {
 		rng := rand.New(rand.NewPCG(seed, uint64(i)))
 		go func() {
 			for range 10 {
-				if err := oneOfMany(devices[rng.IntN(len(devices))], rng); err != nil {
+				if err := incrementRandom(devices[rng.IntN(len(devices))], rng); err != nil {
 					done <- err
 					return
 				}
@@ -134,8 +131,8 @@ func TestConcurrent(t *testing.T) {
 	}
 }
 
-// oneOfMany copies random bytes in, adds 1 to each, and copies them out.
-func oneOfMany(g *GPU, rng *rand.Rand) (err error) {
+// incrementRandom copies random bytes in, adds 1 to each and copies them out.
+func incrementRandom(g *GPU, rng *rand.Rand) (err error) {
 	ctx := context.Background()
 	data := make([]byte, 1+rng.IntN(3000))
 	for i := range data {

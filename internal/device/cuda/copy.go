@@ -13,7 +13,7 @@ import (
 	"tilework/internal/device"
 )
 
-// transfer is one copy.
+// transfer is one copy between host and device.
 type transfer struct {
 	*queue
 	in   bool // from the host to the device
@@ -22,78 +22,79 @@ type transfer struct {
 	rows device.Rows
 }
 
-// CopyIn copies to the device, at the speed of the link.
+// CopyIn copies to the device through pinned buffers.
 func (s *queue) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
 	t := &transfer{queue: s, in: true, host: src, at: dst, rows: rows}
 	return t.run(ctx, s.gpu.stagingIn)
 }
 
-// CopyOut copies from the device, at the speed of the link.
+// CopyOut copies from the device through pinned buffers.
 func (s *queue) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
 	t := &transfer{queue: s, host: dst, at: src, rows: rows}
 	return t.run(ctx, s.gpu.stagingOut)
 }
 
-// run shares the pieces of a copy out to goroutines, each with a lane of its own. The
-// first error ends them all.
-func (t *transfer) run(ctx context.Context, ring *staging) error {
+// run cuts the copy into pieces and distributes them to goroutines, each with its own buffers. The
+// first error ends the copy.
+func (t *transfer) run(ctx context.Context, s *staging) error {
 	if err := t.check(); err != nil {
 		return err
 	}
-	if err := ring.enter(ctx); err != nil {
+	if err := s.acquire(ctx); err != nil {
 		return err
 	}
-	defer ring.leave()
-	cut := t.cut()
+	defer s.release()
+	pieces := t.partition()
 	var next atomic.Int64
 	var once sync.Once
 	var failed error
-	work := func(l *lane) {
-		if err := t.work(ctx, l, cut, &next); err != nil {
+	work := func(d *doubleBuffer) {
+		if err := t.work(ctx, d, pieces, &next); err != nil {
 			once.Do(func() { failed = err })
-			next.Store(int64(cut.count))
+			next.Store(int64(pieces.count))
 		}
 	}
-	var helpers helpers
-	for i := 1; i < min(t.gpu.info.Staging.Threads, cut.count); i++ {
-		t.gpu.crew.help(&helpers, func() { work(&ring.lanes[i]) })
+	var group taskGroup
+	for i := 1; i < min(t.gpu.info.Staging.Threads, pieces.count); i++ {
+		t.gpu.workers.run(&group, func() { work(&s.workers[i]) })
 	}
-	work(&ring.lanes[0])
-	helpers.end()
+	work(&s.workers[0])
+	group.close()
 	return failed
 }
 
-// work moves pieces until there are none left. What comes in is then on its way, what
-// goes out is in its place.
-func (t *transfer) work(ctx context.Context, l *lane, c cut, next *atomic.Int64) error {
+// work copies pieces until none are left. When it returns, pieces to the device are enqueued and
+// pieces from the device are in host memory.
+func (t *transfer) work(ctx context.Context, d *doubleBuffer, pieces partition, next *atomic.Int64) error {
 	for {
 		i := int(next.Add(1)) - 1
-		if i >= c.count {
+		if i >= pieces.count {
 			break
 		}
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		s := l.next()
-		if err := t.settle(ctx, s); err != nil {
+		b := d.next()
+		if err := t.complete(ctx, b); err != nil {
 			return err
 		}
-		if err := t.start(s, c.piece(i)); err != nil {
+		if err := t.start(b, pieces.piece(i)); err != nil {
 			return err
 		}
 	}
 	if t.in {
 		return nil
 	}
-	for range laneSlots {
-		if err := t.settle(ctx, l.next()); err != nil {
+	for range buffersPerWorker {
+		if err := t.complete(ctx, d.next()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// check refuses what would leave the memory on either side.
+// check returns an error if the copy exceeds the host slice or the device allocation. It merges
+// contiguous rows into one.
 func (t *transfer) check() error {
 	if err := t.rows.Check(len(t.host)); err != nil {
 		return err
@@ -109,90 +110,93 @@ func (t *transfer) check() error {
 	hi, lo := bits.Mul64(uint64(r.Count-1), uint64(r.Device))
 	n := lo + uint64(r.Width)
 	if hi != 0 || n < lo || n > math.MaxInt {
-		return fmt.Errorf("a copy of %d rows that are %d bytes apart is more bytes than 63 bits count", r.Count, r.Device)
+		return fmt.Errorf("%d rows that are %d bytes apart on the device: want less than 2^63 bytes in total", r.Count, r.Device)
 	}
-	return t.gpu.owns(t.at, int(n))
+	return t.gpu.checkOwned(t.at, int(n))
 }
 
-// piece is a rectangle of a copy's rows that fits in a slot, where its rows stand
-// side by side.
+// piece is a rectangle of a copy that fits in one buffer, where its rows are contiguous. col and
+// width are in bytes.
 type piece struct{ row, count, col, width int }
 
-// cut is how a copy's rows are cut into pieces: each so many rows whole, or, where a row
-// is more than a piece, so many bytes of one.
-type cut struct {
-	rows       device.Rows
-	high, wide int
-	across     int // pieces side by side
-	count      int
+// partition divides the rows of a copy into pieces of several whole rows, or into parts of a row
+// if a row is longer than a piece.
+type partition struct {
+	rows         device.Rows
+	pieceRows    int
+	pieceBytes   int // of each row
+	piecesPerRow int
+	count        int // number of pieces
 }
 
-func (t *transfer) cut() cut {
+// partition divides the copy. Pieces are as large as a buffer unless the copy is too small to fill
+// all buffers.
+func (t *transfer) partition() partition {
 	r := t.rows
 	if r.Count == 0 {
-		return cut{}
+		return partition{}
 	}
-	// The host has all of the rows' bytes, so that an int counts them.
-	n := max(leastPiece, min(slotBytes, r.Count*r.Width/(laneCount*laneSlots)))
-	c := cut{rows: r, high: max(1, n/r.Width), wide: min(n, r.Width)}
+	// r.Count*r.Width cannot overflow, because all these bytes are in a host slice.
+	n := max(minPieceBytes, min(bufferBytes, r.Count*r.Width/(maxCopyWorkers*buffersPerWorker)))
+	p := partition{rows: r, pieceRows: max(1, n/r.Width), pieceBytes: min(n, r.Width)}
 	if r.Device > t.gpu.info.maxPitch {
-		c.high = 1
+		p.pieceRows = 1
 	}
-	c.across = (r.Width-1)/c.wide + 1
-	c.count = ((r.Count-1)/c.high + 1) * c.across
-	return c
-}
-
-func (c cut) piece(i int) piece {
-	p := piece{row: i / c.across * c.high, col: i % c.across * c.wide}
-	p.count, p.width = min(c.high, c.rows.Count-p.row), min(c.wide, c.rows.Width-p.col)
+	p.piecesPerRow = (r.Width-1)/p.pieceBytes + 1
+	p.count = ((r.Count-1)/p.pieceRows + 1) * p.piecesPerRow
 	return p
 }
 
-// start has the device begin with a piece.
-func (t *transfer) start(s *slot, p piece) error {
+// piece returns the i-th piece.
+func (p partition) piece(i int) piece {
+	x := piece{row: i / p.piecesPerRow * p.pieceRows, col: i % p.piecesPerRow * p.pieceBytes}
+	x.count, x.width = min(p.pieceRows, p.rows.Count-x.row), min(p.pieceBytes, p.rows.Width-x.col)
+	return x
+}
+
+// start enqueues the copy of p through buffer b.
+func (t *transfer) start(b *buffer, p piece) error {
 	g := t.gpu
-	if err := s.open(g); err != nil {
+	if err := b.open(g); err != nil {
 		return err
 	}
 	if t.in {
-		t.move(s, p)
+		t.move(b, p)
 	}
 	return g.within(func() error {
-		s.state, s.stream = begun, t.stream
+		b.state, b.stream = issued, t.stream
 		if !t.in {
-			s.landing = &p
+			b.pending = &p
 		}
-		if err := t.issue(s, p); err != nil {
+		if err := t.issue(b, p); err != nil {
 			return err
 		}
-		if err := g.call(cuEventRecord, s.event, t.stream); err != nil {
+		if err := g.call(cuEventRecord, b.event, t.stream); err != nil {
 			return err
 		}
-		s.state = marked
+		b.state = recorded
 		return nil
 	})
 }
 
-// settle waits until the device has done with a slot, and takes what landed there to
-// its place.
-func (t *transfer) settle(ctx context.Context, s *slot) error {
+// complete waits until the GPU no longer uses b and moves a pending piece to the caller's memory.
+func (t *transfer) complete(ctx context.Context, b *buffer) error {
 	var err error
-	switch s.state {
+	switch b.state {
 	case idle:
 		return nil
-	case begun:
-		err = t.gpu.wait(ctx, cuStreamQuery, s.stream)
-	case marked:
-		err = t.gpu.wait(ctx, cuEventQuery, s.event)
+	case issued:
+		err = t.gpu.wait(ctx, cuStreamQuery, b.stream)
+	case recorded:
+		err = t.gpu.wait(ctx, cuEventQuery, b.event)
 	}
 	if err != nil {
 		return err
 	}
-	if s.landing != nil {
-		t.move(s, *s.landing)
+	if b.pending != nil {
+		t.move(b, *b.pending)
 	}
-	s.state, s.landing = idle, nil
+	b.state, b.pending = idle, nil
 	return nil
 }
 
@@ -202,7 +206,7 @@ type memcpy2D struct {
 	width, height uintptr
 }
 
-// side2D is where a copy of rows comes from or goes to.
+// side2D is the source or the destination of a memcpy2D.
 type side2D struct {
 	x, y         uintptr
 	kind         uint32
@@ -215,18 +219,18 @@ const (
 	onDevice = 2 // CU_MEMORYTYPE_DEVICE
 )
 
-// issue asks the device for a piece.
-func (t *transfer) issue(s *slot, p piece) error {
+// issue enqueues the copy of p between b and device memory.
+func (t *transfer) issue(b *buffer, p piece) error {
 	at := uintptr(t.at) + uintptr(p.row)*uintptr(t.rows.Device) + uintptr(p.col)
 	if p.count == 1 || t.rows.Device == p.width {
 		n := uintptr(p.count) * uintptr(p.width)
 		if t.in {
-			return t.gpu.call(cuMemcpyIn, at, s.address, n, t.stream)
+			return t.gpu.call(cuMemcpyIn, at, b.address, n, t.stream)
 		}
-		return t.gpu.call(cuMemcpyOut, s.address, at, n, t.stream)
+		return t.gpu.call(cuMemcpyOut, b.address, at, n, t.stream)
 	}
 	c := memcpy2D{width: uintptr(p.width), height: uintptr(p.count)}
-	c.src = side2D{kind: onHost, host: s.address, pitch: uintptr(p.width)}
+	c.src = side2D{kind: onHost, host: b.address, pitch: uintptr(p.width)}
 	c.dst = side2D{kind: onDevice, device: at, pitch: uintptr(t.rows.Device)}
 	if !t.in {
 		c.src, c.dst = c.dst, c.src
@@ -234,17 +238,17 @@ func (t *transfer) issue(s *slot, p piece) error {
 	return t.gpu.call(cuMemcpy2D, uintptr(unsafe.Pointer(&c)), t.stream)
 }
 
-// move copies a piece between its slot and the caller's memory: around the caches, for
-// neither is read here again, and what was there would have to be read first.
-func (t *transfer) move(s *slot, p piece) {
-	slot, r := s.memory(), t.rows
+// move copies p between b and the caller's memory with non-temporal stores: the CPU does not read
+// the destination soon, and ordinary stores would first read its cache lines.
+func (t *transfer) move(b *buffer, p piece) {
+	pinned, r := b.memory(), t.rows
 	row := func(i int) []byte { return t.host[(p.row+i)*r.Host+p.col:][:p.width] }
 	for i := range p.count {
-		here, there := slot[i*p.width:][:p.width], row(i)
+		part := pinned[i*p.width:][:p.width]
 		if t.in {
-			asm.Copy(here, there, row(min(i+1, p.count-1)))
+			asm.Copy(part, row(i), row(min(i+1, p.count-1)))
 		} else {
-			asm.Copy(there, here, nil)
+			asm.Copy(row(i), part, nil)
 		}
 	}
 	asm.Fence()

@@ -1,14 +1,13 @@
-// Package cuda is a [device.Device] on an NVIDIA GPU: the driver's own library,
-// loaded when it is first asked for and called without cgo.
+// Package cuda implements [device.Device] on an NVIDIA GPU with the CUDA driver API. It loads the
+// driver library on first use and calls it without cgo.
 //
-// Nothing but the driver is needed, and where that is missing [Open] and [List] say
-// so. The functions of the driver are a table in driver.go; every call goes through
-// one place, where tests put a double. A device's primary context is shared with
-// whatever else in the process uses the GPU, and each method makes that context current
-// on a thread of its own for as long as it runs.
+// The package needs only the driver. Without one, [Open] and [List] return an error. driver.go
+// lists the driver functions in one table, and all calls go through one method, which tests
+// replace. A GPU uses the device's primary context, which it shares with other users in the
+// process. Each method locks its goroutine to an OS thread and makes the context current there.
 //
-// The build tag nogpu leaves the driver out: the program is then static, and Open
-// fails. The driver itself obeys CUDA_VISIBLE_DEVICES.
+// The build tag nogpu excludes the driver: the program is statically linked and Open fails. The
+// driver itself honours CUDA_VISIBLE_DEVICES.
 package cuda
 
 import (
@@ -23,66 +22,66 @@ import (
 	"tilework/ptx"
 )
 
-// Info is what the driver tells of a GPU without beginning to use it. What it does
-// not tell is zero.
+// Info describes a GPU. The driver reports all of it without creating a context. A value that it
+// does not report is zero.
 type Info struct {
 	device.Info
-	Index       int    // as Open takes it
+	Index       int    // the argument of Open
 	UUID        string // "GPU-" and 32 hexadecimal digits in groups
 	PCI         string // "0000:1b:00.0"
-	Link        string // "32.0 GT/s PCIe x16", where the system tells
-	Driver      string // the driver's version: "CUDA 13.0"
-	Clock       int    // the SMs' highest, in MHz
+	Link        string // "32.0 GT/s PCIe x16"; Linux only
+	Driver      string // CUDA version of the driver: "CUDA 13.0"
+	Clock       int    // maximum SM clock in MHz
 	MemoryClock int    // MHz
 	MemoryBus   int    // bits
 	L2          int    // bytes
 
 	handle   uintptr // the CUdevice
-	maxPitch int     // bytes between the rows of a copy
-	pools    bool    // whether memory can be reserved in the stream's order
+	maxPitch int     // maximum pitch of a 2D copy in bytes
+	pools    bool    // supports memory pools (stream-ordered allocation)
 }
 
-var theLibrary = sync.OnceValues(openLibrary)
+var sharedLibrary = sync.OnceValues(openLibrary)
 
-var theDriver = sync.OnceValues(func() (*driver, error) {
-	lib, err := theLibrary()
+var sharedDriver = sync.OnceValues(func() (*driver, error) {
+	lib, err := sharedLibrary()
 	if err != nil {
 		return nil, err
 	}
 	return newDriver(lib)
 })
 
-// Present finds out whether there is a driver, which takes no time, without beginning
-// with it, which does. The error is ErrNoDevice, with what was looked for.
+// Present returns an error if no driver is installed. It only loads the library, which is fast, and
+// does not initialise it, which is slow. The error is ErrNoDevice and lists the files searched.
 func Present() error {
-	_, err := theLibrary()
+	_, err := sharedLibrary()
 	return err
 }
 
-// List lists the GPUs that the driver shows. The error is ErrNoDevice, with what was
-// looked for; without an error there is at least one.
+// List returns the visible GPUs, at least one. If there is none, the error is ErrNoDevice and states
+// the reason.
 func List() ([]Info, error) {
-	d, err := theDriver()
+	d, err := sharedDriver()
 	if err != nil {
 		return nil, err
 	}
 	return d.list()
 }
 
-// Open begins to use a GPU, by its number from 0. The errors are ErrNoDevice and, as
-// a context takes some, ErrOutOfMemory.
+// Open creates a context on the GPU with the given index, counted from 0. The error is ErrNoDevice
+// or, because a context uses device memory, ErrOutOfMemory.
 func Open(index int) (device.Device, error) {
-	d, err := theDriver()
+	d, err := sharedDriver()
 	if err != nil {
 		return nil, err
 	}
 	return d.open(index)
 }
 
-// Find is the number of the GPU whose UUID begins so: "GPU-3f2a". The error is
-// ErrNoDevice, also where several do.
+// Find returns the index of the GPU whose UUID starts with uuid, such as "GPU-3f2a". The error is
+// ErrNoDevice if no GPU or several GPUs match.
 func Find(uuid string) (index int, err error) {
-	d, err := theDriver()
+	d, err := sharedDriver()
 	if err != nil {
 		return 0, err
 	}
@@ -94,10 +93,10 @@ func (d *driver) find(uuid string) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	var there, found []string
+	var uuids, found []string
 	index := 0
 	for _, in := range all {
-		there = append(there, in.UUID)
+		uuids = append(uuids, in.UUID)
 		if strings.HasPrefix(in.UUID, uuid) {
 			index = in.Index
 			found = append(found, in.UUID)
@@ -105,11 +104,11 @@ func (d *driver) find(uuid string) (int, error) {
 	}
 	switch len(found) {
 	case 0:
-		return 0, fmt.Errorf("%w: GPU %s: the NVIDIA driver shows %s%s", device.ErrNoDevice, uuid, strings.Join(there, ", "), visible())
+		return 0, fmt.Errorf("%w: GPU %s: the NVIDIA driver shows %s%s", device.ErrNoDevice, uuid, strings.Join(uuids, ", "), visibleDevicesNote())
 	case 1:
 		return index, nil
 	}
-	return 0, fmt.Errorf("%w: GPU %s: it may be any of %s", device.ErrNoDevice, uuid, strings.Join(found, ", "))
+	return 0, fmt.Errorf("%w: GPU %s is ambiguous: want one of %s", device.ErrNoDevice, uuid, strings.Join(found, ", "))
 }
 
 func (d *driver) list() ([]Info, error) {
@@ -126,20 +125,20 @@ func (d *driver) list() ([]Info, error) {
 	return all, nil
 }
 
-// count is how many GPUs there are, never 0 without an error.
+// count returns the number of visible GPUs. It is at least 1 unless there is an error.
 func (d *driver) count() (int, error) {
 	var n int32
 	if err := d.call(cuDeviceCount, uintptr(unsafe.Pointer(&n))); err != nil {
 		return 0, noDevice(err)
 	}
 	if n <= 0 {
-		return 0, fmt.Errorf("%w: the NVIDIA driver shows no GPU%s", device.ErrNoDevice, visible())
+		return 0, fmt.Errorf("%w: the NVIDIA driver shows no GPU%s", device.ErrNoDevice, visibleDevicesNote())
 	}
 	return int(n), nil
 }
 
-// visible is what hides devices, for a message.
-func visible() string {
+// visibleDevicesNote returns a note on CUDA_VISIBLE_DEVICES for error messages, or an empty string.
+func visibleDevicesNote() string {
 	if v, ok := os.LookupEnv("CUDA_VISIBLE_DEVICES"); ok {
 		return fmt.Sprintf(" (CUDA_VISIBLE_DEVICES is %q)", v)
 	}
@@ -160,17 +159,18 @@ const (
 	attrL2          = 38
 	attrMajor       = 75
 	attrMinor       = 76
-	attrMaxShared   = 97 // what a kernel can be allowed, above the usual 48 KiB
+	attrMaxShared   = 97 // opt-in maximum per block, above the default of 48 KiB
 	attrPools       = 115
 )
 
+// info queries the properties of the GPU with the given index.
 func (d *driver) info(index int) (Info, error) {
 	n, err := d.count()
 	if err != nil {
 		return Info{}, err
 	}
 	if index < 0 || index >= n {
-		return Info{}, fmt.Errorf("%w: GPU %d: the NVIDIA driver shows %d, numbered from 0%s", device.ErrNoDevice, index, n, visible())
+		return Info{}, fmt.Errorf("%w: GPU %d: the NVIDIA driver shows %d, numbered from 0%s", device.ErrNoDevice, index, n, visibleDevicesNote())
 	}
 	var handle int32
 	if err := d.call(cuDeviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(index)); err != nil {
@@ -224,18 +224,18 @@ func (d *driver) info(index int) (Info, error) {
 	return in, nil
 }
 
-// target is the most that kernels may be written for. The features of one
-// architecture alone, sm_90a, need a driver that knows a PTX with them.
+// target returns the highest PTX target for a compute capability. Architecture-specific targets such
+// as sm_90a require a driver for CUDA 12.0 or later.
 func target(major, minor int, v version) ptx.Target {
 	t := ptx.Target{SM: 10*major + minor}
-	special := ptx.Target{SM: t.SM, Suffix: "a"}
-	if _, known := special.MinVersion(); known && v >= 12000 {
-		return special
+	specific := ptx.Target{SM: t.SM, Suffix: "a"}
+	if _, known := specific.MinVersion(); known && v >= 12000 {
+		return specific
 	}
 	return t
 }
 
-// describe adds what only people ask for, and what may be missing.
+// describe sets the UUID, the PCI address and the link of in, as far as they are available.
 func (d *driver) describe(in *Info) {
 	var id [16]byte
 	if d.call(cuDeviceUUID, uintptr(unsafe.Pointer(&id)), in.handle) == nil {
@@ -248,7 +248,8 @@ func (d *driver) describe(in *Info) {
 	}
 }
 
-// link is the PCIe link of a device. The driver does not tell; Linux does.
+// link returns the PCIe link of a device as Linux reports it, or an empty string. The driver API does
+// not provide it.
 func link(pci string) string {
 	dir := filepath.Join("/sys/bus/pci/devices", pci)
 	speed, err := os.ReadFile(filepath.Join(dir, "current_link_speed"))
@@ -262,7 +263,7 @@ func link(pci string) string {
 	return strings.TrimSpace(string(speed)) + " x" + strings.TrimSpace(string(width))
 }
 
-// cString is the bytes up to the first that is zero.
+// cString returns the bytes before the first zero byte as a string.
 func cString(b []byte) string {
 	s, _, _ := strings.Cut(string(b), "\x00")
 	return s

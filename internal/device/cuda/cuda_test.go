@@ -11,7 +11,7 @@ import (
 	"tilework/ptx"
 )
 
-// TestLayouts: the structures are those of cuda.h 13.0 on 64-bit systems.
+// TestLayouts checks structure layouts against cuda.h 13.0 on 64-bit systems.
 func TestLayouts(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -56,12 +56,12 @@ func TestFind(t *testing.T) {
 	}
 	for want, in := range all {
 		if got, err := d.find(in.UUID); err != nil || got != want {
-			t.Errorf("%s is GPU %d, %v", in.UUID, got, err)
+			t.Errorf("find(%q) = %d, error %v; want %d", in.UUID, got, err, in.Index)
 		}
 	}
-	for uuid, want := range map[string]string{"GPU-": "it may be any of " + all[0].UUID, "GPU-none": "shows " + all[0].UUID} {
+	for uuid, want := range map[string]string{"GPU-": "is ambiguous: want one of " + all[0].UUID, "GPU-none": "shows " + all[0].UUID} {
 		if _, err := d.find(uuid); !errors.Is(err, device.ErrNoDevice) || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s: %v, want %q", uuid, err, want)
+			t.Errorf("find(%q): got error %v, want one containing %q", uuid, err, want)
 		}
 	}
 }
@@ -73,7 +73,7 @@ func TestList(t *testing.T) {
 	}
 	all, err := d.list()
 	if err != nil || len(all) != 2 {
-		t.Fatalf("%d devices, %v", len(all), err)
+		t.Fatalf("list() returned %d devices, error %v", len(all), err)
 	}
 	got := all[1]
 	got.handle, got.maxPitch, got.pools = 0, 0, false
@@ -104,12 +104,12 @@ func TestTarget(t *testing.T) {
 		{19, 0, 20000, "sm_190"},
 	} {
 		if got := target(c.major, c.minor, c.driver).String(); got != c.want {
-			t.Errorf("%d.%d on %v: %s, want %s", c.major, c.minor, c.driver, got, c.want)
+			t.Errorf("compute capability %d.%d with a driver for %v: target %s, want %s", c.major, c.minor, c.driver, got, c.want)
 		}
 	}
 }
 
-// TestNoDevice: what is missing is said, in one line.
+// TestNoDevice checks that errors name the missing part on one line.
 func TestNoDevice(t *testing.T) {
 	t.Setenv("CUDA_VISIBLE_DEVICES", "7")
 	try := func(f *fake, index int) error {
@@ -135,35 +135,35 @@ func TestNoDevice(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"none", try(none, 0), `shows no GPU (CUDA_VISIBLE_DEVICES is "7")`},
-		{"negative", try(newFake(), -1), "GPU -1: the NVIDIA driver shows 2"},
-		{"too many", try(newFake(), 2), "GPU 2: the NVIDIA driver shows 2"},
-		{"cuInit finds none", try(fails(100), 0), "cuInit: error 100"},
-		{"mismatch", try(fails(803), 0), "cuInit: error 803"},
-		{"old", try(old, 0), "lacks cuDevicePrimaryCtxRelease_v2: it is older than CUDA 11.0"},
+		{"no GPU", try(none, 0), `shows no GPU (CUDA_VISIBLE_DEVICES is "7")`},
+		{"negative index", try(newFake(), -1), "GPU -1: the NVIDIA driver shows 2"},
+		{"index too large", try(newFake(), 2), "GPU 2: the NVIDIA driver shows 2"},
+		{"cuInit without a GPU", try(fails(100), 0), "cuInit: fake error 100"},
+		{"version mismatch", try(fails(803), 0), "cuInit: fake error 803"},
+		{"old driver", try(old, 0), "lacks cuDevicePrimaryCtxRelease_v2: want a driver for CUDA 11.0 or later"},
 	} {
 		if !errors.Is(c.err, device.ErrNoDevice) || !strings.Contains(c.err.Error(), c.want) || strings.Contains(c.err.Error(), "\n") {
-			t.Errorf("%s: %v, want a line with %q", c.name, c.err, c.want)
+			t.Errorf("%s: got error %v, want one line containing %q", c.name, c.err, c.want)
 		}
 	}
 }
 
-// TestNoDriver: the real library, where there is none.
+// TestNoDriver uses the real library on a machine without a driver.
 func TestNoDriver(t *testing.T) {
 	if _, err := openLibrary(); err == nil {
 		t.Skip("this machine has the driver")
 	} else if !errors.Is(err, device.ErrNoDevice) || strings.Contains(err.Error(), "\n") {
-		t.Errorf("%v, want a line that wraps ErrNoDevice", err)
+		t.Errorf("openLibrary: got error %v, want one line that wraps ErrNoDevice", err)
 	}
 	if _, err := Open(0); !errors.Is(err, device.ErrNoDevice) {
-		t.Errorf("Open: %v", err)
+		t.Errorf("Open: got error %v, want %v", err, device.ErrNoDevice)
 	}
 	if _, err := List(); !errors.Is(err, device.ErrNoDevice) {
-		t.Errorf("List: %v", err)
+		t.Errorf("List: got error %v, want %v", err, device.ErrNoDevice)
 	}
 }
 
-// TestClosed: a closed device says so; closing again does nothing.
+// TestClosed checks that calls on a closed device fail and that closing again does nothing.
 func TestClosed(t *testing.T) {
 	f := newFake()
 	g := opened(t, f, 0)
@@ -181,12 +181,12 @@ func TestClosed(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := g.Alloc(10); !errors.Is(err, device.ErrNoDevice) || !strings.Contains(err.Error(), "closed") {
-		t.Errorf("Alloc: %v", err)
+		t.Errorf("Alloc: got error %v, want %v", err, device.ErrNoDevice)
 	}
 	if err := e.Free(); !errors.Is(err, device.ErrNoDevice) {
-		t.Errorf("Free: %v", err)
+		t.Errorf("Free: got error %v, want %v", err, device.ErrNoDevice)
 	}
 	if len(f.objects) > 0 || len(f.leaks) > 0 {
-		t.Errorf("left %v", f.leaks)
+		t.Errorf("leaked %v", f.leaks)
 	}
 }

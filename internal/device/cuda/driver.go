@@ -8,21 +8,21 @@ import (
 	"tilework/internal/device"
 )
 
-// symbol is a function of the driver's library.
+// symbol is a function of the driver library.
 type symbol struct {
-	name  string // as the library exports it
-	since version
-	index int
+	name  string  // exported name
+	since version // CUDA version that introduced it
+	index int     // position in symbols
 }
 
-// oldest is the least driver that this package works with: it has every symbol
-// whose since is no later, and those are required of it.
+// oldest is the oldest supported driver version. Every symbol that it provides is required.
 const oldest version = 11000
 
-// symbols lists what is looked up, in the order of the variables below. It is the
-// one table of the driver's functions; cuda.h documents them.
+// symbols lists all driver functions that this package uses, in the order of the variables below.
+// cuda.h documents them.
 var symbols []*symbol
 
+// lookup adds a function to symbols.
 func lookup(name string, since version) *symbol {
 	s := &symbol{name, since, len(symbols)}
 	symbols = append(symbols, s)
@@ -88,31 +88,32 @@ var (
 	cuTensorMapEncodeTiled = lookup("cuTensorMapEncodeTiled", 12000)
 )
 
-// version is a version of CUDA as the driver counts: 12040 is 12.4.
+// version is a CUDA version in the encoding of cuDriverGetVersion: 12040 is CUDA 12.4.
 type version int
 
 func (v version) String() string { return fmt.Sprintf("CUDA %d.%d", v/1000, v%1000/10) }
 
-// library is the driver's library, or what stands in for it in a test.
+// library is the driver library or a test double.
 type library interface {
+	// has reports whether the library exports a function.
 	has(*symbol) bool
-	// invoke calls a function that the library has. What the arguments point to
-	// stays alive and in place until it returns.
+	// invoke calls a function that the library exports. The caller keeps all memory that the
+	// arguments point to alive and unmoved until invoke returns.
 	invoke(s *symbol, args []uintptr) (result uintptr)
 }
 
-// driver is a library whose version is known.
+// driver is an initialised library with its version.
 type driver struct {
 	library
 	version version
 }
 
-// newDriver makes a library ready for use. The error is ErrNoDevice.
+// newDriver initialises a driver library. The error is ErrNoDevice.
 func newDriver(lib library) (*driver, error) {
 	d := &driver{library: lib}
 	for _, s := range symbols {
 		if s.since == oldest && !lib.has(s) {
-			return nil, fmt.Errorf("%w: the NVIDIA driver lacks %s: it is older than %v, update it", device.ErrNoDevice, s.name, oldest)
+			return nil, fmt.Errorf("%w: the NVIDIA driver lacks %s: want a driver for %v or later", device.ErrNoDevice, s.name, oldest)
 		}
 	}
 	var v int32
@@ -121,13 +122,13 @@ func newDriver(lib library) (*driver, error) {
 	}
 	d.version = version(v)
 	if err := d.call(cuInit, 0); err != nil {
-		return nil, fmt.Errorf("%w%s", noDevice(err), visible())
+		return nil, fmt.Errorf("%w%s", noDevice(err), visibleDevicesNote())
 	}
 	return d, nil
 }
 
-// call calls the driver. The arguments are integers and, written as
-// uintptr(unsafe.Pointer(&x)) in the call itself, pointers. The error is an *Error.
+// call calls a driver function. Arguments are integers or pointers; a pointer must be converted
+// with uintptr(unsafe.Pointer(&x)) in the argument list itself. The error is an *Error.
 //
 //go:uintptrescapes
 func (d *driver) call(s *symbol, args ...uintptr) error {
@@ -137,7 +138,7 @@ func (d *driver) call(s *symbol, args ...uintptr) error {
 	return nil
 }
 
-// result is call without the words.
+// result is like call but returns the result code. It returns newerDriver if the driver lacks s.
 //
 //go:uintptrescapes
 func (d *driver) result(s *symbol, args ...uintptr) code {
@@ -147,28 +148,28 @@ func (d *driver) result(s *symbol, args ...uintptr) code {
 	return code(int32(d.invoke(s, args)))
 }
 
-// newError says in the driver's words what a code means.
+// newError returns the error for result c of a call to s, with the driver's description.
 func (d *driver) newError(s *symbol, c code) *Error {
-	e := &Error{Call: s.name, Code: int(c), Name: d.words(cuGetErrorName, c), Text: d.words(cuGetErrorString, c)}
+	e := &Error{Call: s.name, Code: int(c), Name: d.errorText(cuGetErrorName, c), Text: d.errorText(cuGetErrorString, c)}
 	if c == newerDriver && !d.has(s) {
-		e.Text = fmt.Sprintf("needs a driver for %v or later, this one is for %v", s.since, d.version)
+		e.Text = fmt.Sprintf("driver is for %v: want %v or later", d.version, s.since)
 	}
 	return e
 }
 
-func (d *driver) words(s *symbol, c code) string {
+// errorText returns the name or the description of c, depending on s.
+func (d *driver) errorText(s *symbol, c code) string {
 	var text uintptr
 	if d.result(s, uintptr(c), uintptr(unsafe.Pointer(&text))) != success || text == 0 {
-		return "an error that the driver has no words for"
+		return "unknown error"
 	}
 	return goString(text)
 }
 
-// pointer makes a pointer of an address that a library gave, in memory that Go's
-// collector knows nothing of.
+// pointer converts an address of memory outside the Go heap to a pointer.
 func pointer(address uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&address)) }
 
-// goString copies a string of C.
+// goString copies the C string at address.
 func goString(address uintptr) string {
 	p, n := pointer(address), 0
 	for *(*byte)(unsafe.Add(p, n)) != 0 && n < math.MaxInt16 {

@@ -14,16 +14,16 @@ import (
 	"tilework/internal/ref"
 )
 
-// TestErrors: products in F32x3 are no less accurate than those of float32 units.
+// TestErrors checks that F32x3 products are at least as accurate as float32 products.
 func TestErrors(t *testing.T) { compareErrors(t, emulated(t, 1), 32, 64, 512) }
 
-// TestCardErrors is TestErrors on the card, along K as far as anybody goes.
-func TestCardErrors(t *testing.T) {
-	compareErrors(t, card(t), 128, 64, 256, 1024, 4096, 16384, 65536)
+// TestGPUErrors is like TestErrors on the GPU, for K up to 65,536.
+func TestGPUErrors(t *testing.T) {
+	compareErrors(t, openGPU(t), 128, 64, 256, 1024, 4096, 16384, 65536)
 }
 
-// compareErrors multiplies n rows and columns along K of those depths in float32, F32x3 and
-// tf32, and tells their errors, relative to |A|·|B|, in units of float32's roundoff.
+// compareErrors computes n×n products with each K of depths in float32, F32x3 and tf32. It logs their
+// RMS errors relative to |A|·|B| in units of the float32 roundoff.
 func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 	t.Helper()
 	b := stream.New(d)
@@ -41,8 +41,8 @@ func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 		{"in [-1, 1]", signed},
 		{"in [0, 1]", rng.Float64},
 		{"normal", rng.NormFloat64},
-		{"of 2^-20 to 2^20", func() float64 { return math.Ldexp(signed(), rng.IntN(41)-20) }},
-		{"of 2^-70", func() float64 { return math.Ldexp(signed(), -70) }},
+		{"2^-20 to 2^20", func() float64 { return math.Ldexp(signed(), rng.IntN(41)-20) }},
+		{"around 2^-70", func() float64 { return math.Ldexp(signed(), -70) }},
 	} {
 		for _, depth := range depths {
 			l, r := gemm.Dense(dtype.F32, n, depth), gemm.Dense(dtype.F32, depth, n)
@@ -66,7 +66,7 @@ func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 				gemm.Precision
 				kernel, shape string
 			}{
-				{gemm.Native, "blocked", "64x64x8/8x4/4"}, // which sums up all of K in its order
+				{gemm.Native, "blocked", "64x64x8/8x4/4"}, // sums along K in order
 				{gemm.F32x3, "wgmma", ""},
 				{gemm.TF32, "wgmma", ""},
 			} {
@@ -91,7 +91,7 @@ func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 				text += fmt.Sprintf("  %v %.3f (%.2f)", way.Precision, errors[i], largest)
 			}
 			if t.Log(text); errors[1] > errors[0] {
-				t.Errorf("%s: in F32x3 the error is larger than in float32", text)
+				t.Errorf("%s: the error of F32x3 exceeds that of float32", text)
 			}
 		}
 	}

@@ -9,13 +9,13 @@ import (
 	"tilework/internal/device"
 )
 
-// event is a place in a stream, with the time.
+// event implements [device.Event] with a CUDA event.
 type event struct {
 	gpu    *GPU
 	handle uintptr
 }
 
-// Record marks a place in the stream.
+// Record records an event in the stream.
 func (s *queue) Record() (device.Event, error) {
 	g := s.gpu
 	e := &event{gpu: g}
@@ -23,28 +23,28 @@ func (s *queue) Record() (device.Event, error) {
 		if err := g.call(cuEventCreate, uintptr(unsafe.Pointer(&e.handle)), 0); err != nil {
 			return err
 		}
-		// Known before it is recorded, so that it is given back whatever happens then.
+		// Register the event first, so that it is destroyed even if recording fails.
 		g.mu.Lock()
 		g.events[e] = struct{}{}
 		g.mu.Unlock()
 		return g.call(cuEventRecord, e.handle, s.stream)
 	})
 	if err != nil {
-		_ = e.Free() // the error of the event that could not be had says more
+		_ = e.Free() // err is more informative than an error of Free
 		return nil, err
 	}
 	return e, nil
 }
 
-// Since is the GPU's own measurement, to half a microsecond.
+// Since returns the time measured by the GPU. Its resolution is half a microsecond.
 func (e *event) Since(ctx context.Context, earlier device.Event) (time.Duration, error) {
 	from, ok := earlier.(*event)
 	if !ok || from.gpu != e.gpu {
-		return 0, fmt.Errorf("the time since an event of another device than %s", e.gpu.info.Name)
+		return 0, fmt.Errorf("cannot measure from event of type %T: want an event of this %s", earlier, e.gpu.info.Name)
 	}
 	for _, x := range []*event{from, e} {
 		if !x.alive() {
-			return 0, fmt.Errorf("the time between events of %s of which one was freed", e.gpu.info.Name)
+			return 0, fmt.Errorf("cannot measure between events of %s: one was freed", e.gpu.info.Name)
 		}
 		if err := e.gpu.wait(ctx, cuEventQuery, x.handle); err != nil {
 			return 0, err
@@ -57,6 +57,7 @@ func (e *event) Since(ctx context.Context, earlier device.Event) (time.Duration,
 	return time.Duration(float64(ms) * float64(time.Millisecond)), err
 }
 
+// alive reports whether the event has not been freed.
 func (e *event) alive() bool {
 	e.gpu.mu.Lock()
 	defer e.gpu.mu.Unlock()
@@ -64,7 +65,7 @@ func (e *event) alive() bool {
 	return alive
 }
 
-// Free gives the event back; a second time does nothing.
+// Free destroys the event. Freeing it again does nothing.
 func (e *event) Free() error {
 	if !e.alive() {
 		return nil

@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// do is what each function of the driver does.
+// do performs the driver function s.
 func (f *fake) do(s *symbol, a []uintptr) code {
 	switch s {
 	case cuInit, cuMemPoolSetAttribute, cuMemPoolTrimTo:
@@ -87,7 +87,7 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		if e == nil || f.find("stream", a[1]) == nil {
 			return fakeHandle
 		}
-		e.pending, e.asked = true, false
+		e.pending, e.queried = true, false
 		f.enqueue(a[1], queued{event: e})
 	case cuEventQuery:
 		e := f.find("event", a[0])
@@ -147,7 +147,7 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		*at[int32](a[0]) = map[uintptr]int32{0: 512, 1: 1 << 10, 3: 16, 4: 40}[a[1]]
 	case cuFuncSetAttribute:
 		f.objects[a[0]].dynamic = int32(a[2])
-	case cuFuncGetParamInfo: // of an address, a tensor map and a number
+	case cuFuncGetParamInfo: // for the parameters u64, tensor map, u32
 		*at[uintptr](a[2]), *at[uintptr](a[3]) = [...]uintptr{0, 48, 176}[a[1]], [...]uintptr{8, 128, 4}[a[1]]
 	case cuLaunchKernel:
 		return f.launch(a[8], a[0], launched{shared: uint32(a[7])}, a[10])
@@ -160,12 +160,12 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		at[[128]byte](a[0])[0] = byte(at[[5]uint64](a[4])[0])
 		at[[128]byte](a[0])[127] = byte(a[9])
 	default:
-		panic("the fake lacks " + s.name)
+		panic("the fake does not implement " + s.name)
 	}
 	return success
 }
 
-// launchEx reads a CUlaunchConfig and its attributes of 72 bytes.
+// launchEx decodes a CUlaunchConfig and its attributes of 72 bytes each.
 func (f *fake) launchEx(a []uintptr) code {
 	l := launched{shared: *at[uint32](a[0] + 24)}
 	attributes := *at[uintptr](a[0] + 40)
@@ -177,7 +177,7 @@ func (f *fake) launchEx(a []uintptr) code {
 		case 4:
 			l.cluster = *at[[3]uint32](attribute + 8)
 		case 6:
-			l.overlaps = *at[uint32](attribute + 8) == 1
+			l.pdl = *at[uint32](attribute + 8) == 1
 		default:
 			return invalidValue
 		}
@@ -185,22 +185,23 @@ func (f *fake) launchEx(a []uintptr) code {
 	return f.launch(*at[uintptr](a[0] + 32), a[1], l, a[3])
 }
 
-// query answers the first time that a thing is not done, and the second time does it.
+// query reports notReady on the first query of an object. On the second it performs the pending work
+// and reports success.
 func (f *fake) query(o *object, stream uintptr, until *object) code {
 	switch {
 	case o == nil:
 		return fakeHandle
-	case f.stuck, !o.asked && (until == nil || o.pending):
-		o.asked = true
+	case f.stuck, !o.queried && (until == nil || o.pending):
+		o.queried = true
 		return notReady
 	case until == nil || o.pending:
 		f.run(stream, until)
 	}
-	o.asked = false
+	o.queried = false
 	return success
 }
 
-// streamOf is the stream in which an event is pending.
+// streamOf returns the stream in which an event is pending.
 func (f *fake) streamOf(e *object) uintptr {
 	for stream, queue := range f.queues {
 		if slices.ContainsFunc(queue, func(q queued) bool { return q.event == e }) {

@@ -12,16 +12,15 @@ import (
 	"unsafe"
 )
 
-// TestMain has copies take several lanes, however few processors there are.
+// TestMain raises GOMAXPROCS so that copies use several workers on any machine.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(max(6, runtime.GOMAXPROCS(0)))
 	os.Exit(m.Run())
 }
 
-// fake stands in for the driver's library. Its streams are lazy: what is asked for is
-// done when somebody asks a second time whether it is, so that memory which is given
-// back or used again too early shows in the results. It decodes structures by the
-// offsets of cuda.h, not by this package's types.
+// fake is a test double of the driver library. Its streams are lazy: work runs when its completion is
+// queried a second time, so memory that is freed or reused too early changes results. The fake
+// decodes structures by the offsets of cuda.h instead of this package's types.
 type fake struct {
 	mu sync.Mutex
 
@@ -30,11 +29,11 @@ type fake struct {
 	pools   bool
 	lacks   map[*symbol]bool
 
-	failAt   int // the number of the call that fails, from 1
+	failAt   int // number of the call that fails, counted from 1
 	failWith code
-	stuck    bool // nothing is ever done
-	// compiling, if set, gets a value from each load when that begins, and one more
-	// when it may end.
+	stuck    bool // no work ever completes
+	// compiling, if set, receives a value from each load when compilation starts. The load ends
+	// when a second value is received.
 	compiling chan struct{}
 
 	calls    int
@@ -43,29 +42,29 @@ type fake struct {
 	next     uintptr
 	retained map[uintptr]int      // users of each device's context
 	current  map[int]uintptr      // contexts by thread
-	objects  map[uintptr]*object  // what was come by and not given back
-	words    map[string]uintptr   // strings of C
-	keep     [][]byte             // their memory
+	objects  map[uintptr]*object  // live objects by handle
+	words    map[string]uintptr   // C strings by content
+	keep     [][]byte             // memory of the C strings
 	queues   map[uintptr][]queued // by stream
-	leaks    []string             // what a context still had when it was released
+	leaks    []string             // live objects of contexts that were released
 	launches []launched
 }
 
-// object is what a handle or an address stands for.
+// object is a driver object or a memory allocation.
 type object struct {
 	kind    string
 	context uintptr
-	data    []byte // of memory, or the text of a module
+	data    []byte // contents of memory or PTX of a module
 	name    string // of a function
 	dynamic int32
-	pending bool // an event that has not come
-	asked   bool
+	pending bool // the event has not completed
+	queried bool // notReady was reported once
 }
 
 type queued struct {
 	do    func()
 	event *object
-	wait  *object // an event of another stream
+	wait  *object // event of another stream to wait for
 }
 
 type launched struct {
@@ -73,7 +72,7 @@ type launched struct {
 	shared         uint32
 	cluster        [3]uint32
 	cooperative    bool
-	overlaps       bool
+	pdl            bool
 	bufferedParams int
 }
 
@@ -87,7 +86,7 @@ func newFake() *fake {
 
 func (f *fake) has(s *symbol) bool { return !f.lacks[s] }
 
-// at is what an argument points to.
+// at returns the address as a *T.
 func at[T any](address uintptr) *T { return (*T)(pointer(address)) }
 
 const (
@@ -97,8 +96,8 @@ const (
 	fakeNotFound code = 500
 )
 
-// thorough are the functions that do their work even where they report a failure.
-var thorough = []*symbol{cuStreamSynchronize, cuStreamDestroy, cuEventDestroy, cuMemFree, cuMemFreeHost, cuMemFreeAsync, cuMemPoolDestroy, cuModuleUnload, cuPrimaryCtxRelease}
+// completing lists the functions that do their work even if they report a failure.
+var completing = []*symbol{cuStreamSynchronize, cuStreamDestroy, cuEventDestroy, cuMemFree, cuMemFreeHost, cuMemFreeAsync, cuMemPoolDestroy, cuModuleUnload, cuPrimaryCtxRelease}
 
 func (f *fake) invoke(s *symbol, a []uintptr) uintptr {
 	f.mu.Lock()
@@ -108,7 +107,7 @@ func (f *fake) invoke(s *symbol, a []uintptr) uintptr {
 		*at[uintptr](a[1]) = f.cString(fmt.Sprintf("CUDA_ERROR_%d", a[0]))
 		return 0
 	case cuGetErrorString:
-		*at[uintptr](a[1]) = f.cString(fmt.Sprintf("error %d of the fake", a[0]))
+		*at[uintptr](a[1]) = f.cString(fmt.Sprintf("fake error %d", a[0]))
 		return 0
 	}
 	f.calls++
@@ -117,12 +116,12 @@ func (f *fake) invoke(s *symbol, a []uintptr) uintptr {
 		if kinds[f.failWith] != nil && (&Error{Code: int(f.failWith)}).sticky() {
 			f.lost = f.failWith
 		}
-		if slices.Contains(thorough, s) {
+		if slices.Contains(completing, s) {
 			f.do(s, a)
 		}
 		return uintptr(f.failWith)
 	}
-	if f.lost != 0 && s.index >= cuCtxSetCurrent.index && !slices.Contains(thorough, s) {
+	if f.lost != 0 && s.index >= cuCtxSetCurrent.index && !slices.Contains(completing, s) {
 		return uintptr(f.lost)
 	}
 	return uintptr(f.do(s, a))
@@ -137,7 +136,7 @@ func (f *fake) cString(text string) uintptr {
 	return f.words[text]
 }
 
-// make makes an object of the present context.
+// make creates an object of the current context and stores its handle at to.
 func (f *fake) make(kind string, to uintptr) *object {
 	f.next += 1 << 20
 	return f.makeAt(kind, f.next, to)
@@ -150,7 +149,7 @@ func (f *fake) makeAt(kind string, handle, to uintptr) *object {
 	return o
 }
 
-// find is the object of a handle, in the present context.
+// find returns the object with the given handle in the current context, or nil.
 func (f *fake) find(kind string, handle uintptr) *object {
 	o := f.objects[handle]
 	if o == nil || o.kind != kind || o.context != f.current[thread()] {
@@ -159,17 +158,17 @@ func (f *fake) find(kind string, handle uintptr) *object {
 	return o
 }
 
-// bytes are n bytes of the device's memory.
+// bytes returns n bytes of device memory.
 func (f *fake) bytes(address, n uintptr) []byte {
 	for start, o := range f.objects {
 		if o.kind == "memory" && start <= address && address+n <= start+uintptr(len(o.data)) {
 			return o.data[address-start:][:n]
 		}
 	}
-	panic(fmt.Sprintf("the fake device has no %d bytes at %#x", n, address))
+	panic(fmt.Sprintf("fake device: %d bytes at %#x are not allocated", n, address))
 }
 
-// run does what is queued, up to an event or all of it.
+// run performs the queued work of a stream up to the event until, or all of it if until is nil.
 func (f *fake) run(stream uintptr, until *object) {
 	for len(f.queues[stream]) > 0 {
 		q := f.queues[stream][0]
@@ -193,7 +192,7 @@ func (f *fake) enqueue(stream uintptr, q queued) {
 	f.queues[stream] = append(f.queues[stream], q)
 }
 
-// release ends a device's context with its last user.
+// release drops one reference to a device's context and destroys it with the last.
 func (f *fake) release(device uintptr) code {
 	if f.retained[device] == 0 {
 		return fakeContext
@@ -215,7 +214,7 @@ func (f *fake) release(device uintptr) code {
 
 func contextOf(device uintptr) uintptr { return 0xc0 + device }
 
-// launch queues a kernel. "increment" adds 1 to each of n bytes; others do nothing.
+// launch enqueues a kernel. The kernel "increment" adds 1 to each of n bytes; others do nothing.
 func (f *fake) launch(stream, function uintptr, l launched, extra uintptr) code {
 	o := f.objects[function]
 	if o == nil || o.kind != "function" {
@@ -224,7 +223,7 @@ func (f *fake) launch(stream, function uintptr, l launched, extra uintptr) code 
 	if int32(l.shared) > max(o.dynamic, 48<<10) {
 		return invalidValue
 	}
-	// 1, the arguments, 2, where their number is, 0
+	// CU_LAUNCH_PARAM_BUFFER_POINTER, arguments, CU_LAUNCH_PARAM_BUFFER_SIZE, address of size, end
 	args := at[[5]uintptr](extra)
 	if args[0] != 1 || args[2] != 2 || args[4] != 0 {
 		return invalidValue
@@ -244,8 +243,7 @@ func (f *fake) launch(stream, function uintptr, l launched, extra uintptr) code 
 	return success
 }
 
-// load compiles a text: one with the word "wrong" not at all, one with "setmaxnreg"
-// otherwise than it says.
+// load compiles PTX. PTX with the word "wrong" fails, and PTX with "setmaxnreg" produces a warning.
 func (f *fake) load(a []uintptr) code {
 	text := goString(a[1])
 	if a[2] != 5 || *at[[5]int32](a[3]) != [5]int32{3, 4, 5, 6, 12} {
@@ -272,7 +270,7 @@ func (f *fake) load(a []uintptr) code {
 	return success
 }
 
-// copy2D queues a copy of rows.
+// copy2D enqueues the 2D copy that the CUDA_MEMCPY2D at c describes.
 func (f *fake) copy2D(c, stream uintptr) {
 	word := func(offset uintptr) uintptr { return *at[uintptr](c + offset) }
 	kind := func(offset uintptr) uint32 { return *at[uint32](c + offset) }

@@ -14,25 +14,26 @@ import (
 	"tilework/ptx"
 )
 
-// big is more than one slot, and bigger what the kernel of a test makes of it: three
-// times in turn it adds 1 to the bytes around the slots' border.
-var big, bigger = func() (in, out []byte) {
-	in = make([]byte, slotBytes+1000)
+// input is larger than one pinned buffer. output is the result of a kernel that adds 1 three times to the
+// bytes around the border between the buffers.
+var input, output = func() (in, out []byte) {
+	in = make([]byte, bufferBytes+1000)
 	for i := range in {
 		in[i] = byte(i * 7)
 	}
 	out = bytes.Clone(in)
-	for i := slotBytes - border; i < slotBytes+border; i++ {
+	for i := bufferBytes - border; i < bufferBytes+border; i++ {
 		out[i] += 3
 	}
 	return in, out
 }()
 
+// border is the number of bytes on either side of the buffer border that the kernel changes.
 const border = 500
 
-// all is a use of everything that a device does. It gives back what it took, as far
-// as it came; the error joins the first failure with those of giving back.
-func all(f *fake) (err error) {
+// useAll uses every feature of a device and releases all resources, also after a failure. The error
+// joins the first failure with the failures to release.
+func useAll(f *fake) (err error) {
 	d, err := newDriver(f)
 	if err != nil {
 		return err
@@ -47,12 +48,12 @@ func all(f *fake) (err error) {
 	defer func() { err = errors.Join(err, g.Close()) }()
 	ctx := context.Background()
 
-	p, err := g.Alloc(len(big))
+	p, err := g.Alloc(len(input))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, g.Free(p)) }()
-	if err := copyBeside(ctx, g, p); err != nil {
+	if err := copyInOtherStream(ctx, g, p); err != nil {
 		return err
 	}
 
@@ -66,7 +67,7 @@ func all(f *fake) (err error) {
 		return err
 	}
 	if r := k.Resources(); r != (device.Resources{Registers: 40, Spilled: 16, Shared: 1024}) {
-		return fmt.Errorf("resources %+v", r)
+		return fmt.Errorf("unexpected resources %+v", r)
 	}
 	from, err := g.Record()
 	if err != nil {
@@ -80,7 +81,7 @@ func all(f *fake) (err error) {
 	} {
 		l.Grid, l.Block = device.Dim3{X: 4, Y: 1, Z: 1}, device.Dim3{X: 32, Y: 1, Z: 1}
 		var args device.Params
-		args.Ptr(p + slotBytes - border)
+		args.Ptr(p + bufferBytes - border)
 		args.U32(2 * border)
 		l.Params = args.Bytes()
 		if err := g.Launch(ctx, k, l); err != nil {
@@ -93,7 +94,7 @@ func all(f *fake) (err error) {
 	}
 	defer func() { err = errors.Join(err, to.Free()) }()
 	if took, err := to.Since(ctx, from); err != nil || took != 1500*time.Microsecond {
-		return fmt.Errorf("time %v: %w", took, err)
+		return fmt.Errorf("Since = %v: %w", took, err)
 	}
 	if err := g.Sync(ctx); err != nil {
 		return err
@@ -102,15 +103,15 @@ func all(f *fake) (err error) {
 		return err
 	}
 
-	got := make([]byte, len(big))
+	got := make([]byte, len(input))
 	if err := g.CopyOut(ctx, got, p, device.Whole(len(got))); err != nil {
 		return err
 	}
-	if !bytes.Equal(got, bigger) {
-		return errors.New("what comes back is not what the kernel made of what went in")
+	if !bytes.Equal(got, output) {
+		return errors.New("CopyOut did not return the output of the kernel")
 	}
 	rows := device.Rows{Count: 5, Width: 30, Host: 40, Device: 100}
-	if err := g.CopyIn(ctx, p+8, big[:190], rows); err != nil {
+	if err := g.CopyIn(ctx, p+8, input[:190], rows); err != nil {
 		return err
 	}
 	clear(got)
@@ -118,54 +119,54 @@ func all(f *fake) (err error) {
 		return err
 	}
 	for i := range 190 {
-		if want := big[i]; i%40 < 30 && got[i] != want || i%40 >= 30 && got[i] != 0 {
-			return fmt.Errorf("of rows, byte %d is %d", i, got[i])
+		if want := input[i]; i%40 < 30 && got[i] != want || i%40 >= 30 && got[i] != 0 {
+			return fmt.Errorf("strided copy: byte %d is %d", i, got[i])
 		}
 	}
 	return nil
 }
 
-// copyBeside copies big to the GPU in a stream that the GPU's own then waits for.
-func copyBeside(ctx context.Context, g *GPU, p device.Ptr) (err error) {
+// copyInOtherStream copies input to p in an additional stream, for which the default stream then waits.
+func copyInOtherStream(ctx context.Context, g *GPU, p device.Ptr) (err error) {
 	s, err := g.NewStream()
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, s.Close()) }()
-	there, err := g.Record()
+	allocated, err := g.Record()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, there.Free()) }()
-	if err := s.Wait(there); err != nil {
+	defer func() { err = errors.Join(err, allocated.Free()) }()
+	if err := s.Wait(allocated); err != nil {
 		return err
 	}
-	if err := s.CopyIn(ctx, p, big, device.Whole(len(big))); err != nil {
+	if err := s.CopyIn(ctx, p, input, device.Whole(len(input))); err != nil {
 		return err
 	}
-	arrived, err := s.Record()
+	copied, err := s.Record()
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, arrived.Free()) }()
-	return g.Wait(arrived)
+	defer func() { err = errors.Join(err, copied.Free()) }()
+	return g.Wait(copied)
 }
 
-// absorbed are the functions whose failure may leave everything in order: they tell
-// what is not needed, or are tried again.
-var absorbed = []*symbol{cuDeviceAttribute, cuDeviceUUID, cuDevicePCIBusID}
+// optional lists the functions whose failure need not cause an error, because they only query optional
+// properties.
+var optional = []*symbol{cuDeviceAttribute, cuDeviceUUID, cuDevicePCIBusID}
 
-// TestEveryCallFails: whichever call to the driver fails, and however, the error says
-// so, and nothing is left behind. With -short, one call in seven fails.
+// TestEveryCallFails makes each driver call fail in turn, with several codes. The error must describe
+// the failure, and no resource may leak. With -short, it tests one call in seven.
 func TestEveryCallFails(t *testing.T) {
 	for i, mode := range []struct {
 		name string
 		with code
-		kind error // what the error is besides an *Error
-		bare bool  // a driver without pools and without what came late
+		kind error // the error of package device that must match
+		old  bool  // a driver without memory pools and newer functions
 	}{
 		{name: "unknown", with: 999},
-		{name: "unknown, old driver", with: 999, bare: true},
+		{name: "unknown, old driver", with: 999, old: true},
 		{name: "out of memory", with: 2, kind: device.ErrOutOfMemory},
 		{name: "illegal address", with: 700, kind: device.ErrLost},
 		{name: "ECC", with: 214, kind: device.ErrLost},
@@ -173,7 +174,7 @@ func TestEveryCallFails(t *testing.T) {
 		t.Run(mode.name, func(t *testing.T) {
 			prepare := func() *fake {
 				f := newFake()
-				if mode.bare {
+				if mode.old {
 					f.pools = false
 					f.lacks[cuDeviceUUID] = true
 				}
@@ -186,7 +187,7 @@ func TestEveryCallFails(t *testing.T) {
 			for ; ; n += step {
 				f := prepare()
 				f.failAt, f.failWith = n, mode.with
-				err := all(f)
+				err := useAll(f)
 				if f.failed == nil {
 					if err != nil {
 						t.Fatalf("no call failed: %v", err)
@@ -196,35 +197,35 @@ func TestEveryCallFails(t *testing.T) {
 				retried := mode.with == outOfMemory && f.failed == cuMemAllocFromPool
 				var e *Error
 				switch {
-				case err == nil && (slices.Contains(absorbed, f.failed) || retried):
-				case mode.kind == device.ErrLost && slices.Contains(absorbed, f.failed) && errors.Is(err, mode.kind):
-					// What is not needed failed, and with it what was.
+				case err == nil && (slices.Contains(optional, f.failed) || retried):
+				case mode.kind == device.ErrLost && slices.Contains(optional, f.failed) && errors.Is(err, mode.kind):
+					// The optional call failed with a code that made the whole device unusable.
 				case !errors.As(err, &e):
-					t.Errorf("call %d, %s: the error is %v, no *Error", n, f.failed.name, err)
-				// Of a device that is lost, whoever asks next may be the first to tell.
+					t.Errorf("call %d, %s: got error %v, want an *Error", n, f.failed.name, err)
+				// A lost device may be reported by a later call first.
 				case e.Call != f.failed.name && mode.kind != device.ErrLost || code(e.Code) != mode.with || e.Name == "" || e.Text == "":
-					t.Errorf("call %d, %s: the error is %+v", n, f.failed.name, e)
+					t.Errorf("call %d, %s: got error %+v, want code and text of the failed call", n, f.failed.name, e)
 				case mode.kind != nil && !errors.Is(err, mode.kind):
-					t.Errorf("call %d, %s: %v is not %v", n, f.failed.name, err, mode.kind)
+					t.Errorf("call %d, %s: got error %v, want %v", n, f.failed.name, err, mode.kind)
 				}
 				if len(f.leaks) > 0 {
-					t.Errorf("call %d, %s: left %v", n, f.failed.name, f.leaks)
+					t.Errorf("call %d, %s: leaked %v", n, f.failed.name, f.leaks)
 				}
 				for dev, users := range f.retained {
 					if users != 0 {
-						t.Errorf("call %d, %s: the context of device %d has %d users", n, f.failed.name, dev, users)
+						t.Errorf("call %d, %s: the context of device %d has %d users left", n, f.failed.name, dev, users)
 					}
 				}
 			}
-			t.Logf("one in %d of %d calls failed in turn", step, n-1)
+			t.Logf("injected a failure into one in %d of %d calls", step, n-1)
 			if n < 100 {
-				t.Errorf("only %d calls", n-1)
+				t.Errorf("%d calls, want at least 99", n-1)
 			}
 		})
 	}
 }
 
-// opened is a device of a fake, closed with the test, and what it must not leave.
+// opened returns a GPU of a fake. When the test ends, it closes the GPU and checks for leaks.
 func opened(t *testing.T, f *fake, index int) *GPU {
 	t.Helper()
 	d, err := newDriver(f)
@@ -240,14 +241,14 @@ func opened(t *testing.T, f *fake, index int) *GPU {
 			t.Errorf("Close: %v", err)
 		}
 		if len(f.leaks) > 0 {
-			t.Errorf("left: %v", f.leaks)
+			t.Errorf("leaked %v", f.leaks)
 		}
 	})
 	return g
 }
 
-// TestLost: after a kernel's bad address every method says that the device is lost,
-// and a device opened anew is not.
+// TestLost checks that every method reports a lost device after an invalid address in a kernel, and that
+// the device can be opened again.
 func TestLost(t *testing.T) {
 	f := newFake()
 	g := opened(t, f, 0)
@@ -266,9 +267,9 @@ func TestLost(t *testing.T) {
 	}
 	f.lost = 700
 	if err := g.Sync(ctx); !errors.Is(err, device.ErrLost) || !errors.Is(err, device.ErrLaunch) {
-		t.Errorf("first: %v", err)
+		t.Errorf("first Sync: got error %v, want %v and %v", err, device.ErrLost, device.ErrLaunch)
 	}
-	f.lost = 0 // the device remembers without the driver
+	f.lost = 0 // the GPU must report the loss without a driver call
 	host := make([]byte, 10)
 	for name, call := range map[string]func() error{
 		"Alloc":    func() error { _, err := g.Alloc(1); return err },
@@ -287,14 +288,14 @@ func TestLost(t *testing.T) {
 	} {
 		before := f.calls
 		if name == "CopyIn" {
-			p = 0x1 // what Free forgot is checked before
+			p = 0x1 // Free removed the allocation, which CopyIn checks first
 			g.memory.add(region{p, 10})
 		}
 		if err := call(); !errors.Is(err, device.ErrLost) || !strings.Contains(err.Error(), "cuCtxSetCurrent") {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want %v with the failed call", name, err, device.ErrLost)
 		}
 		if f.calls != before {
-			t.Errorf("%s asked the driver", name)
+			t.Errorf("%s called the driver", name)
 		}
 	}
 	f.lost = 700
@@ -303,15 +304,14 @@ func TestLost(t *testing.T) {
 	}
 	again := opened(t, f, 0)
 	if err := again.Sync(ctx); err != nil {
-		t.Errorf("opened anew: %v", err)
+		t.Errorf("opening the device again: %v", err)
 	}
 }
 
-// TestOutOfMemoryIsRecoverable: a device that lacked memory goes on.
 func TestOutOfMemoryIsRecoverable(t *testing.T) {
 	g := opened(t, newFake(), 0)
-	if _, err := g.Alloc(2 << 30); !errors.Is(err, device.ErrOutOfMemory) || !strings.Contains(err.Error(), "reserving 2147483648 bytes on Fake GPU, which has 1000 of its 2000 free: cuMem") {
-		t.Errorf("2 GiB of 1: %v", err)
+	if _, err := g.Alloc(2 << 30); !errors.Is(err, device.ErrOutOfMemory) || !strings.Contains(err.Error(), "allocating 2147483648 bytes on Fake GPU (1000 of 2000 free): cuMem") {
+		t.Errorf("Alloc of 2 GiB with 1 GiB free: got error %v", err)
 	}
 	p, err := g.Alloc(1 << 20)
 	if err != nil {

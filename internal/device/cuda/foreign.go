@@ -1,11 +1,11 @@
 package cuda
 
-// Foreign runs f where the GPU's context is current, for libraries that bring kernels
-// of their own. What they put in the stream, a CUstream, is in order with everything
-// else that the GPU does. f must not leave anything running outside of it.
+// Foreign calls f with the GPU's context current, so that f can use other libraries that launch
+// kernels, such as cuBLAS. stream is the CUstream of the default stream. Work that f enqueues on it
+// is ordered with all other work of the stream. f must not leave work in flight on other streams.
 //
-// The errors are f's, and those of a device that is closed or lost; what fails in a
-// kernel of the library's comes out of what is asked next, as after [GPU.Launch].
+// The error is that of f, or reports that the device is closed or lost. A failure of a library's
+// kernel is reported by a later call, as after [GPU.Launch].
 func (g *GPU) Foreign(f func(stream uintptr) error) error {
 	return g.within(func() error { return f(g.stream) })
 }

@@ -7,12 +7,12 @@ import (
 	"tilework/internal/device"
 )
 
-// TestForeign: a foreign library finds the GPU's context current and its stream, until
-// the GPU is closed.
+// TestForeign checks that f runs with the context current and the default stream, and does not run
+// after Close.
 func TestForeign(t *testing.T) {
 	f := newFake()
 	g := opened(t, f, 1)
-	own := errors.New("the library's own")
+	own := errors.New("library error")
 	err := g.Foreign(func(stream uintptr) error {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -30,7 +30,7 @@ func TestForeign(t *testing.T) {
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Foreign(func(uintptr) error { t.Error("called on a closed GPU"); return nil }); !errors.Is(err, device.ErrNoDevice) {
-		t.Errorf("closed: error %v", err)
+	if err := g.Foreign(func(uintptr) error { t.Error("f was called on a closed GPU"); return nil }); !errors.Is(err, device.ErrNoDevice) {
+		t.Errorf("on a closed GPU: got error %v, want ErrNoDevice", err)
 	}
 }

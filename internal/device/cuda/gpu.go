@@ -15,47 +15,48 @@ import (
 
 // GPU is a [device.Device].
 type GPU struct {
-	*queue  // its own
+	*queue  // the default stream
 	driver  *driver
 	info    Info
-	context uintptr // the device's primary one
-	pool    uintptr // where memory comes from; 0: where the driver has none
+	context uintptr // the primary context
+	pool    uintptr // the CUmemoryPool of Alloc; 0 if the driver does not support pools
 
 	stagingIn, stagingOut *staging
-	crew                  *crew
+	workers               *workerPool
 
-	// lost is the error after which the driver answers nothing else.
+	// lost is the first error that made the context unusable.
 	lost atomic.Pointer[Error]
 
-	// closing is held, shared, by every method while it uses the driver.
+	// closing is held for reading by every method while it uses the driver.
 	closing sync.RWMutex
 	closed  bool
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	memory  regions
-	streams map[*queue]struct{} // but its own
+	streams map[*queue]struct{} // without the default stream
 	events  map[*event]struct{}
 	modules map[digest]*compiled
 }
 
 var _ device.Device = (*GPU)(nil)
 
+// open creates a GPU with the given index.
 func (d *driver) open(index int) (*GPU, error) {
 	info, err := d.info(index)
 	if err != nil {
 		return nil, err
 	}
-	lanes := lanesHere()
-	info.Staging = device.Staging{Threads: lanes, Ring: lanes * laneSlots * slotBytes}
+	workers := copyWorkers()
+	info.Staging = device.Staging{Threads: workers, Ring: workers * buffersPerWorker * bufferBytes}
 	g := &GPU{
 		driver: d, info: info, stagingIn: newStaging(), stagingOut: newStaging(),
-		crew: newCrew(2 * (lanes - 1)), // for copies both ways
+		workers: newWorkerPool(2 * (workers - 1)), // for concurrent copies in both directions
 
 		streams: map[*queue]struct{}{}, events: map[*event]struct{}{}, modules: map[digest]*compiled{},
 	}
 	g.queue = &queue{gpu: g}
 	if err := g.call(cuPrimaryCtxRetain, uintptr(unsafe.Pointer(&g.context)), info.handle); err != nil {
-		return nil, as(device.ErrNoDevice, err)
+		return nil, withKind(device.ErrNoDevice, err)
 	}
 	err = g.within(func() error {
 		if err := g.queue.open(); err != nil {
@@ -64,40 +65,40 @@ func (d *driver) open(index int) (*GPU, error) {
 		return g.openPool()
 	})
 	if err != nil {
-		return nil, errors.Join(as(device.ErrNoDevice, err), g.Close())
+		return nil, errors.Join(withKind(device.ErrNoDevice, err), g.Close())
 	}
 	return g, nil
 }
 
-// Info describes the GPU.
+// Info returns the properties of the GPU.
 func (g *GPU) Info() *device.Info { return &g.info.Info }
 
-// Details is all that is known of the GPU.
+// Details returns all known properties of the GPU.
 func (g *GPU) Details() Info { return g.info }
 
-// stopCopies waits until no copy is under way, and lets none begin until what it
-// returns is called.
-func (g *GPU) stopCopies() (resume func()) {
-	for _, ring := range g.rings() {
-		ring.mine <- struct{}{}
+// lockCopies waits until no copy is in flight and blocks new copies until the caller calls resume.
+func (g *GPU) lockCopies() (resume func()) {
+	for _, s := range g.stagings() {
+		s.busy <- struct{}{}
 	}
 	return func() {
-		for _, ring := range g.rings() {
-			ring.leave()
+		for _, s := range g.stagings() {
+			s.release()
 		}
 	}
 }
 
-// within runs f on a thread on which the GPU's context is current. Only f may call
-// the driver with anything of that context.
+// within runs f on an OS thread on which the GPU's context is current. Driver calls that use
+// resources of the context must be made within f. It returns an error without calling f if the GPU
+// is closed or lost.
 func (g *GPU) within(f func() error) error {
 	g.closing.RLock()
 	defer g.closing.RUnlock()
 	if g.closed {
-		return fmt.Errorf("%w: %s has been closed", device.ErrNoDevice, g.info.Name)
+		return fmt.Errorf("%w: %s is closed", device.ErrNoDevice, g.info.Name)
 	}
 	if e := g.lost.Load(); e != nil {
-		return fmt.Errorf("%w: %s, since %w", device.ErrLost, g.info.Name, e)
+		return fmt.Errorf("%w: %s failed earlier: %w", device.ErrLost, g.info.Name, e)
 	}
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -107,13 +108,14 @@ func (g *GPU) within(f func() error) error {
 	return f()
 }
 
-// call calls the driver and remembers when that says that the device is lost.
+// call calls the driver. It records an error that makes the context unusable.
 //
 //go:uintptrescapes
 func (g *GPU) call(s *symbol, args ...uintptr) error {
 	return g.check(s, g.driver.result(s, args...))
 }
 
+// check converts the result c of a call to s to an error, and records that the GPU is lost.
 func (g *GPU) check(s *symbol, c code) error {
 	if c == success {
 		return nil
@@ -125,30 +127,28 @@ func (g *GPU) check(s *symbol, c code) error {
 	return e
 }
 
-// rings are the pinned memory of both directions, in the order in which they are to be
-// entered.
-func (g *GPU) rings() []*staging { return []*staging{g.stagingIn, g.stagingOut} }
+// stagings returns the pinned buffers of both directions in lock order.
+func (g *GPU) stagings() []*staging { return []*staging{g.stagingIn, g.stagingOut} }
 
-// wait waits until a query, of an event or of a stream, says that it is done. It asks
-// again and again, rather than leave a thread in the driver that nothing can call back:
-// with pauses that are short beside the time that has passed, and at first without giving
-// up the processor. To ask without a pause would keep the driver's locks from those who
-// have work for the device.
-func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
+// wait polls query on handle, an event or a stream, until it reports completion or ctx ends. A
+// blocking driver call could not be cancelled. The interval between polls grows with the elapsed
+// time, so it adds little latency. wait spins for spinLimit and then sleeps between polls. It never
+// polls without an interval, because each poll takes driver locks that enqueuing threads need.
+func (g *GPU) wait(ctx context.Context, query *symbol, handle uintptr) error {
 	const (
-		eager = 100 * time.Microsecond
-		most  = time.Millisecond
+		spinLimit = 100 * time.Microsecond
+		maxPause  = time.Millisecond
 	)
 	start := time.Now()
 	for {
 		done := false
 		err := g.within(func() error {
-			answer := g.driver.result(query, of)
-			if answer == notReady {
+			result := g.driver.result(query, handle)
+			if result == notReady {
 				return nil
 			}
 			done = true
-			return g.check(query, answer)
+			return g.check(query, result)
 		})
 		if err != nil || done {
 			return err
@@ -157,8 +157,8 @@ func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
 			return err
 		}
 		waited := time.Since(start)
-		if waited >= eager {
-			pause(min(waited/16, most))
+		if waited >= spinLimit {
+			pause(min(waited/16, maxPause))
 			continue
 		}
 		for until := waited + max(waited/8, time.Microsecond); time.Since(start) < until; {
@@ -166,22 +166,22 @@ func (g *GPU) wait(ctx context.Context, query *symbol, of uintptr) error {
 	}
 }
 
-// Close waits for what is in flight and gives everything back, the context last. Of
-// a device that is lost, only that is left to give.
+// Close waits for work in flight, destroys all resources and releases the context. If the device
+// is lost, it only releases the context.
 func (g *GPU) Close() error {
-	defer g.stopCopies()()
+	defer g.lockCopies()()
 	g.closing.Lock()
 	defer g.closing.Unlock()
 	if g.closed {
 		return nil
 	}
 	g.closed = true
-	g.crew.close()
+	g.workers.close()
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	var errs []error
 	if g.lost.Load() == nil {
-		errs = append(errs, g.giveBack()...)
+		errs = append(errs, g.destroyResources()...)
 	}
 	lost := g.lost.Load() != nil
 	if err := g.call(cuPrimaryCtxRelease, g.info.handle); err != nil && !lost {
@@ -190,8 +190,9 @@ func (g *GPU) Close() error {
 	return errors.Join(errs...)
 }
 
-// giveBack returns everything but the context, as far as it was come by.
-func (g *GPU) giveBack() (errs []error) {
+// destroyResources destroys everything but the context. It skips resources that were not created and
+// stops calling the driver when the device is lost.
+func (g *GPU) destroyResources() (errs []error) {
 	try := func(s *symbol, handle uintptr) {
 		if handle != 0 && g.lost.Load() == nil {
 			if err := g.call(s, handle); err != nil {
@@ -200,7 +201,7 @@ func (g *GPU) giveBack() (errs []error) {
 		}
 	}
 	try(cuCtxSetCurrent, g.context)
-	if len(errs) > 0 { // once more: a thread that is new to the context can give nothing back without it
+	if len(errs) > 0 { // retry, because no resource can be destroyed while the context is not current
 		try(cuCtxSetCurrent, g.context)
 	}
 	for s := range g.streams {
@@ -217,10 +218,10 @@ func (g *GPU) giveBack() (errs []error) {
 	for _, r := range g.memory {
 		try(cuMemFree, uintptr(r.start))
 	}
-	for _, ring := range g.rings() {
-		for s := range ring.slots() {
-			try(cuEventDestroy, s.event)
-			try(cuMemFreeHost, s.address)
+	for _, s := range g.stagings() {
+		for b := range s.buffers() {
+			try(cuEventDestroy, b.event)
+			try(cuMemFreeHost, b.address)
 		}
 	}
 	try(cuMemPoolDestroy, g.pool)

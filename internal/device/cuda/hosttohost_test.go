@@ -19,21 +19,21 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// The driver's plain copies, for the function that is measured against.
+// Driver functions for synchronous copies, which textbook uses.
 var (
 	cuMemcpyInPlain  = lookup("cuMemcpyHtoD_v2", 11010)
 	cuMemcpyOutPlain = lookup("cuMemcpyDtoH_v2", 11010)
 )
 
-// TestHostToHost prints how long float32 products of matrices of the host take, beside
-// what they cannot be faster than, the link or the kernel, and beside the function of the
-// textbook: allocate, copy, launch the naive kernel, copy back, free. The matrices of the
-// host have been touched before, and are used again and again.
+// TestHostToHost logs the time of float32 products of host matrices, next to two other times: the lower
+// bound, which is the time of the transfers or of the kernel, and the time of a textbook
+// implementation that allocates, copies, launches the naive kernel, copies back and frees. All runs
+// use the same host matrices, whose pages are already mapped.
 func TestHostToHost(t *testing.T) {
 	if os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
 		t.Skip("set TILEWORK_REQUIRE_GPU=1 to measure")
 	}
-	g := card(t)
+	g := openGPU(t)
 	b := stream.New(g)
 	defer func() {
 		if err := b.Close(); err != nil {
@@ -41,7 +41,7 @@ func TestHostToHost(t *testing.T) {
 		}
 	}()
 	in, out := g.linkRates(t)
-	t.Logf("link: %.1f GB/s in, %.1f GB/s out, pinned; staging: %d threads and a ring of %d MiB each way; GOMAXPROCS %d",
+	t.Logf("link: %.1f GB/s in, %.1f GB/s out, pinned; staging: %d threads and %d MiB of buffers per direction; GOMAXPROCS %d",
 		in/1e9, out/1e9, g.info.Staging.Threads, g.info.Staging.Ring>>20, runtime.GOMAXPROCS(0))
 	const largest = 10_000
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -85,7 +85,7 @@ func TestHostToHost(t *testing.T) {
 	}
 }
 
-// linkRates are the bytes a second that pinned memory is read and written with.
+// linkRates returns the rates of copies from and to pinned memory in bytes per second.
 func (g *GPU) linkRates(t *testing.T) (in, out float64) {
 	t.Helper()
 	const n = 256 << 20
@@ -113,7 +113,7 @@ func (g *GPU) linkRates(t *testing.T) (in, out float64) {
 	return in, out
 }
 
-// textbook is the host function of every introduction.
+// textbook returns a function that runs and times the textbook implementation.
 func (g *GPU) textbook(t *testing.T, p *gemm.Problem, m gemm.Buffers) func() time.Duration {
 	t.Helper()
 	naive, err := choose.Find("naive")
@@ -158,7 +158,7 @@ func (g *GPU) textbook(t *testing.T, p *gemm.Problem, m gemm.Buffers) func() tim
 	return func() time.Duration { return took(t, func() error { return g.within(call) }) }
 }
 
-// kernelTime is the time on the GPU of the plan's product on matrices that are there.
+// kernelTime returns the GPU time of the plan with matrices in device memory.
 func (g *GPU) kernelTime(t *testing.T, plan *stream.Plan) time.Duration {
 	t.Helper()
 	p := plan.Problem()
@@ -190,7 +190,7 @@ func (g *GPU) kernelTime(t *testing.T, plan *stream.Plan) time.Duration {
 	return d
 }
 
-// checkCorners computes the corners of C again, and overwrites them.
+// checkCorners checks the corners of C and overwrites them.
 func checkCorners(t *testing.T, host [3][]float32, n int) {
 	t.Helper()
 	for _, i := range []int{0, n / 2, n - 1} {

@@ -19,25 +19,25 @@ const (
 	kernelMaxDynamic = 8
 )
 
-// usualShared is what a block may have of shared memory without asking for more.
-const usualShared = 48 << 10
+// defaultMaxShared is the maximum shared memory of a block in bytes without an opt-in.
+const defaultMaxShared = 48 << 10
 
-// kernel is a function of a module.
+// kernel implements [device.Function].
 type kernel struct {
 	module     *compiled
 	name       string
 	handle     uintptr
 	resources  device.Resources
 	maxThreads int
-	params     int // bytes of its parameters; -1 where the text does not tell
-	places     []place
-	dynamic    int // bytes of dynamic shared memory that it may have; guarded by the GPU's mutex
+	params     int // bytes of all parameters; -1 if unknown
+	moves      []paramMove
+	maxDynamic int // current limit of dynamic shared memory in bytes; guarded by the GPU's mutex
 }
 
 func (k *kernel) Name() string                { return k.name }
 func (k *kernel) Resources() device.Resources { return k.resources }
 
-// Function finds a kernel and what it takes.
+// Function returns the kernel with the given name.
 func (m *module) Function(name string) (device.Function, error) {
 	g := m.gpu
 	g.mu.Lock()
@@ -45,9 +45,9 @@ func (m *module) Function(name string) (device.Function, error) {
 	g.mu.Unlock()
 	switch {
 	case unloaded:
-		return nil, fmt.Errorf("kernel %q of a module that has been unloaded", name)
+		return nil, fmt.Errorf("kernel %q: module was unloaded", name)
 	case strings.Contains(name, "\x00"):
-		return nil, fmt.Errorf("no kernel has the name %q", name)
+		return nil, fmt.Errorf("kernel name %q contains a zero byte", name)
 	case k != nil:
 		return k, nil
 	}
@@ -64,6 +64,7 @@ func (m *module) Function(name string) (device.Function, error) {
 	return k, nil
 }
 
+// find looks up the function and queries its resources and parameters.
 func (k *kernel) find() error {
 	g, name := k.module.gpu, append([]byte(k.name), 0)
 	if err := g.call(cuModuleGetFunction, uintptr(unsafe.Pointer(&k.handle)), k.module.handle, uintptr(unsafe.Pointer(unsafe.SliceData(name)))); err != nil {
@@ -84,15 +85,15 @@ func (k *kernel) find() error {
 		}
 		*a.to = int(v)
 	}
-	k.dynamic = max(0, usualShared-k.resources.Shared)
+	k.maxDynamic = max(0, defaultMaxShared-k.resources.Shared)
 	f := k.module.params.entry(k.name)
 	if k.params = paramBytes(f); f == nil {
 		return nil
 	}
-	return k.findPlaces(f)
+	return k.findParamLayout(f)
 }
 
-// paramBytes is what an entry's parameters take together; -1 if that cannot be told.
+// paramBytes returns the size of all parameters of f in bytes, or -1 if f is nil.
 func paramBytes(f *ptx.Func) int {
 	if f == nil {
 		return -1
@@ -100,14 +101,14 @@ func paramBytes(f *ptx.Func) int {
 	return f.ParamBytes()
 }
 
-// signatures are the parameters that a text's entries declare, by the entry's name.
+// signatures maps the name of each kernel in a PTX module to its parameter list.
 type signatures map[string]string
 
 var entry = regexp.MustCompile(`\.entry\s+([\w$%]+)\s*\(([^)]*)\)`)
 
-// newSignatures finds the entries of a text. The driver tells of a kernel's parameters
-// too, but where they end only by failing.
-func newSignatures(text string) signatures {
+// parseSignatures returns the signatures of the kernels in PTX. The driver can report single
+// parameters, but it reports their number only through an error after the last.
+func parseSignatures(text string) signatures {
 	s := signatures{}
 	for _, m := range entry.FindAllStringSubmatch(text, -1) {
 		s[m[1]] = m[2]
@@ -115,13 +116,14 @@ func newSignatures(text string) signatures {
 	return s
 }
 
-// entry is an entry with its parameters alone; nil if they cannot be told.
+// entry returns the kernel with the given name, without its body, or nil if it is unknown or its
+// parameters cannot be parsed.
 func (s signatures) entry(name string) *ptx.Func {
 	params, ok := s[name]
 	if !ok {
 		return nil
 	}
-	// Parsed without the body, which may be long, and of a target that has it all.
+	// Leave out the body, which can be long, and use a target that supports all parameter types.
 	m, err := ptx.Parse(name, ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry "+name+"("+params+") { ret; }")
 	if err != nil {
 		return nil

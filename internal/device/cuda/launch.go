@@ -8,7 +8,7 @@ import (
 	"tilework/internal/device"
 )
 
-// Launch starts a kernel; it does not wait, and nothing ends the kernel early.
+// Launch enqueues a kernel and does not wait for it. A running kernel cannot be cancelled.
 func (s *queue) Launch(ctx context.Context, f device.Function, l device.Launch) error {
 	g := s.gpu
 	if err := ctx.Err(); err != nil {
@@ -16,73 +16,73 @@ func (s *queue) Launch(ctx context.Context, f device.Function, l device.Launch) 
 	}
 	k, ok := f.(*kernel)
 	if !ok || k.module.gpu != g {
-		return fmt.Errorf("%w: a kernel of another device than %s", device.ErrLaunch, g.info.Name)
+		return fmt.Errorf("%w: function of type %T: want a kernel of this %s", device.ErrLaunch, f, g.info.Name)
 	}
 	if err := k.check(l); err != nil {
 		return fmt.Errorf("%w: kernel %s: %w", device.ErrLaunch, k.name, err)
 	}
 	err := g.within(func() error {
-		if err := k.allow(l.Shared); err != nil {
+		if err := k.raiseSharedLimit(l.Shared); err != nil {
 			return err
 		}
 		return k.launch(s.stream, l)
 	})
 	if err != nil {
-		return fmt.Errorf("kernel %s, grid of %v blocks of %v threads: %w", k.name, l.Grid, l.Block, as(device.ErrLaunch, err))
+		return fmt.Errorf("kernel %s, grid of %v blocks of %v threads: %w", k.name, l.Grid, l.Block, withKind(device.ErrLaunch, err))
 	}
 	return nil
 }
 
-// check refuses what the driver would, in words, and arguments of another length than
-// the parameters, beyond whose end the driver would read.
+// check returns a descriptive error for launches that the driver would reject, and for arguments
+// that are shorter or longer than the parameters: the driver would read past their end.
 func (k *kernel) check(l device.Launch) error {
 	g := k.module.gpu
-	most := g.info.MaxGrid
+	limit := g.info.MaxGrid
 	g.mu.Lock()
 	used := k.module.users > 0
 	g.mu.Unlock()
 	switch {
 	case !used:
-		return fmt.Errorf("its module has been unloaded")
+		return fmt.Errorf("module was unloaded")
 	case l.Grid.X < 1 || l.Grid.Y < 1 || l.Grid.Z < 1:
-		return fmt.Errorf("a grid of %v blocks", l.Grid)
-	case l.Grid.X > most.X || l.Grid.Y > most.Y || l.Grid.Z > most.Z:
-		return fmt.Errorf("a grid of %v blocks, and %s takes %v", l.Grid, g.info.Name, most)
+		return fmt.Errorf("grid has %v blocks: want at least 1 in each dimension", l.Grid)
+	case l.Grid.X > limit.X || l.Grid.Y > limit.Y || l.Grid.Z > limit.Z:
+		return fmt.Errorf("grid has %v blocks: %s supports at most %v", l.Grid, g.info.Name, limit)
 	case l.Block.X < 1 || l.Block.Y < 1 || l.Block.Z < 1:
-		return fmt.Errorf("a block of %v threads", l.Block)
+		return fmt.Errorf("block has %v threads: want at least 1 in each dimension", l.Block)
 	case max(l.Block.X, l.Block.Y, l.Block.Z) > k.maxThreads || l.Block.Count() > k.maxThreads:
-		return fmt.Errorf("a block of %v threads, and as compiled the kernel takes %d", l.Block, k.maxThreads)
+		return fmt.Errorf("block has %v threads: the compiled kernel supports at most %d", l.Block, k.maxThreads)
 	case l.Shared < 0 || l.Shared > g.info.MaxShared-k.resources.Shared:
-		return fmt.Errorf("%d bytes of dynamic shared memory beside %d static ones, and %s has %d for a block",
+		return fmt.Errorf("block uses %d bytes of dynamic and %d of static shared memory: %s supports at most %d",
 			l.Shared, k.resources.Shared, g.info.Name, g.info.MaxShared)
 	case k.params >= 0 && len(l.Params) != k.params:
-		return fmt.Errorf("%d bytes of arguments, and its parameters take %d", len(l.Params), k.params)
+		return fmt.Errorf("arguments have %d bytes: want %d", len(l.Params), k.params)
 	}
 	if c := l.Cluster; c != (device.Dim3{}) {
 		if c.X < 1 || c.Y < 1 || c.Z < 1 || l.Grid.X%c.X != 0 || l.Grid.Y%c.Y != 0 || l.Grid.Z%c.Z != 0 {
-			return fmt.Errorf("clusters of %v blocks, which do not divide a grid of %v", c, l.Grid)
+			return fmt.Errorf("clusters of %v blocks do not divide a grid of %v", c, l.Grid)
 		}
 	}
 	return nil
 }
 
-// allow lets the kernel have more shared memory than is usual.
-func (k *kernel) allow(shared int) error {
+// raiseSharedLimit raises the limit of dynamic shared memory to at least shared bytes.
+func (k *kernel) raiseSharedLimit(shared int) error {
 	g := k.module.gpu
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if shared <= k.dynamic {
+	if shared <= k.maxDynamic {
 		return nil
 	}
 	if err := g.call(cuFuncSetAttribute, k.handle, kernelMaxDynamic, uintptr(shared)); err != nil {
 		return err
 	}
-	k.dynamic = shared
+	k.maxDynamic = shared
 	return nil
 }
 
-// extra is how arguments are given that are laid out already: pairs of a name and a
-// value, and an end.
+// extra is the "extra" argument of cuLaunchKernel, which passes arguments as one buffer: a list of
+// names and values with an end marker.
 type extra struct {
 	pointerName uintptr
 	pointer     unsafe.Pointer
@@ -117,11 +117,13 @@ type launchAttribute struct {
 const (
 	launchCooperative = 2
 	launchCluster     = 4
-	launchOverlaps    = 6 // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+	launchPDL         = 6 // CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 )
 
+// launch enqueues the kernel. It uses cuLaunchKernelEx only if the launch has attributes, because
+// older drivers lack it.
 func (k *kernel) launch(stream uintptr, l device.Launch) error {
-	g, args := k.module.gpu, newExtra(k.arranged(l.Params))
+	g, args := k.module.gpu, newExtra(k.driverParams(l.Params))
 	var attributes []launchAttribute
 	if l.Cooperative {
 		attributes = append(attributes, launchAttribute{id: launchCooperative, value: [16]uint32{1}})
@@ -130,7 +132,7 @@ func (k *kernel) launch(stream uintptr, l device.Launch) error {
 		attributes = append(attributes, launchAttribute{id: launchCluster, value: [16]uint32{uint32(c.X), uint32(c.Y), uint32(c.Z)}})
 	}
 	if l.Overlaps {
-		attributes = append(attributes, launchAttribute{id: launchOverlaps, value: [16]uint32{1}})
+		attributes = append(attributes, launchAttribute{id: launchPDL, value: [16]uint32{1}})
 	}
 	if len(attributes) == 0 {
 		return g.call(cuLaunchKernel, k.handle,

@@ -17,12 +17,12 @@ func TestLoad(t *testing.T) {
 	g := opened(t, f, 0)
 	ctx := t.Context()
 	for _, c := range []struct{ text, want string }{
-		{"wrong", "cuModuleLoadDataEx: error 218 of the fake (CUDA_ERROR_218, 218): ptxas line 1; error : wrong; ptxas fatal : aborted"},
+		{"wrong", "cuModuleLoadDataEx: fake error 218 (CUDA_ERROR_218, 218): ptxas line 1; error : wrong; ptxas fatal : aborted"},
 		{"setmaxnreg", "(C7508) 'setmaxnreg' ignored"},
 		{"a\x00b", "zero byte"},
 	} {
 		if _, err := g.Load(ctx, c.text); !errors.Is(err, device.ErrCompile) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%q: %v, want %q", c.text, err, c.want)
+			t.Errorf("PTX %q: got error %v, want one containing %q", c.text, err, c.want)
 		}
 	}
 	modules := func() (n int) {
@@ -34,7 +34,7 @@ func TestLoad(t *testing.T) {
 		return n
 	}
 	if modules() != 0 {
-		t.Errorf("refused texts left %d modules", modules())
+		t.Errorf("failed compilations left %d modules loaded", modules())
 	}
 
 	load := func(text string) device.Module {
@@ -49,30 +49,30 @@ func TestLoad(t *testing.T) {
 		t.Errorf("%d modules, want 2", modules())
 	}
 	if !strings.Contains(a.Log(), "compiled in") {
-		t.Errorf("log %q", a.Log())
+		t.Errorf("Log() = %q, want the compile time", a.Log())
 	}
 	ka, err := a.Function("k")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if kb, err := b.Function("k"); err != nil || kb != ka {
-		t.Errorf("the same text has two kernels, %v", err)
+		t.Errorf("modules with the same PTX: got two kernels, error %v", err)
 	}
 	if _, err := c.Function("missing"); err == nil || !strings.Contains(err.Error(), `kernel "missing": cuModuleGetFunction`) {
-		t.Errorf("missing: %v", err)
+		t.Errorf("Function(\"missing\"): got error %v", err)
 	}
-	for range 2 { // the second time does nothing
+	for range 2 { // the second call does nothing
 		if err := a.Unload(); err != nil {
 			t.Error(err)
 		}
 	}
 	if _, err := a.Function("k"); err == nil {
-		t.Error("a function of an unloaded module")
+		t.Error("Function on an unloaded module succeeded, want an error")
 	}
 	one := device.Dim3{X: 1, Y: 1, Z: 1}
 	l := device.Launch{Grid: one, Block: one, Params: make([]byte, 12)}
 	if err := g.Launch(ctx, ka, l); err != nil {
-		t.Errorf("while another still has the module: %v", err)
+		t.Errorf("Launch while another module holds the same PTX: %v", err)
 	}
 	if err := b.Unload(); err != nil {
 		t.Error(err)
@@ -81,16 +81,16 @@ func TestLoad(t *testing.T) {
 		t.Errorf("%d modules, want 1", modules())
 	}
 	if err := g.Launch(ctx, ka, l); !errors.Is(err, device.ErrLaunch) {
-		t.Errorf("of an unloaded module: %v", err)
+		t.Errorf("Launch of a kernel of an unloaded module: got error %v", err)
 	}
 }
 
-// TestSignatures: how long a kernel's arguments must be, as the driver would have it.
+// TestSignatures checks the sizes of parameter lists against the driver's rules.
 func TestSignatures(t *testing.T) {
-	s := newSignatures(`
+	s := parseSignatures(`
 .visible .entry none() { ret; }
 .visible .entry mixed(
-	.param .u8 small, // the next stands at 8
+	.param .u8 small, // the next parameter is at offset 8
 	.param .u64 .ptr .global .align 16 p,
 	.param .f32 x
 )
@@ -106,8 +106,8 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// TestLoadContextEnds: Load returns when its context ends, while the driver compiles;
-// what that brings goes to whoever loads the text next, or back.
+// TestLoadContextEnds checks that Load returns when its context ends during compilation. A later Load
+// uses the result; otherwise it is unloaded.
 func TestLoadContextEnds(t *testing.T) {
 	f := newFake()
 	g := opened(t, f, 0)
@@ -121,7 +121,7 @@ func TestLoadContextEnds(t *testing.T) {
 		}
 		return n
 	}
-	leave := func() {
+	abandon := func() {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		f.compiling = make(chan struct{})
@@ -130,7 +130,7 @@ func TestLoadContextEnds(t *testing.T) {
 			t.Fatalf("Load: %v", err)
 		}
 	}
-	leave()
+	abandon()
 	<-f.compiling
 	g.mu.Lock()
 	for _, c := range g.modules {
@@ -138,13 +138,13 @@ func TestLoadContextEnds(t *testing.T) {
 		<-c.ready
 		g.mu.Lock()
 	}
-	left := len(g.modules)
+	cached := len(g.modules)
 	g.mu.Unlock()
-	if left != 0 || modules() != 0 {
-		t.Errorf("nobody wanted it: %d texts, %d modules", left, modules())
+	if cached != 0 || modules() != 0 {
+		t.Errorf("abandoned compilation: %d cached, %d modules loaded; want none", cached, modules())
 	}
 
-	leave()
+	abandon()
 	next := make(chan device.Module)
 	go func() {
 		m, err := g.Load(t.Context(), "text")
@@ -153,7 +153,7 @@ func TestLoadContextEnds(t *testing.T) {
 		}
 		next <- m
 	}()
-	for { // until the second has joined the first
+	for { // until the second Load waits for the first compilation
 		g.mu.Lock()
 		users := 0
 		for _, c := range g.modules {
@@ -169,10 +169,10 @@ func TestLoadContextEnds(t *testing.T) {
 	m := <-next
 	f.compiling = nil
 	if m == nil || modules() != 1 {
-		t.Fatalf("the next one got %v, of %d modules", m, modules())
+		t.Fatalf("second Load: got %v with %d modules loaded, want 1", m, modules())
 	}
 	if err := m.Unload(); err != nil || modules() != 0 {
-		t.Errorf("Unload: %v, %d modules", err, modules())
+		t.Errorf("Unload: error %v, %d modules loaded; want none", err, modules())
 	}
 }
 
@@ -196,49 +196,49 @@ func TestLaunch(t *testing.T) {
 		name   string
 		change func(*device.Launch)
 		kernel device.Function
-		want   string // of the error; empty for none
+		want   string // part of the error; empty for none
 	}{
 		{"plain", func(l *device.Launch) {}, k, ""},
-		{"much shared memory", func(l *device.Launch) { l.Shared = 226 << 10 }, k, ""},
-		{"too much", func(l *device.Launch) { l.Shared = 226<<10 + 1 }, k, "231425 bytes of dynamic shared memory beside 1024"},
-		{"less than none", func(l *device.Launch) { l.Shared = -1 }, k, "-1 bytes"},
-		{"no block", func(l *device.Launch) { l.Grid.Z = 0 }, k, "a grid of 8×4×0 blocks"},
-		{"rows", func(l *device.Launch) { l.Grid.Y = 65536 }, k, "takes 2147483647×65535×65535"},
-		{"threads", func(l *device.Launch) { l.Block.X = 33 }, k, "a block of 33×16×1 threads, and as compiled the kernel takes 512"},
-		{"overflow", func(l *device.Launch) { l.Block = device.Dim3{X: 1 << 32, Y: 1 << 32, Z: 1} }, k, "takes 512"},
-		{"negative threads", func(l *device.Launch) { l.Block = device.Dim3{X: -1, Y: -1, Z: 1} }, k, "a block of -1×-1×1 threads"},
-		{"arguments", func(l *device.Launch) { l.Params = l.Params[:8] }, k, "8 bytes of arguments, and its parameters take 12"},
+		{"maximum shared memory", func(l *device.Launch) { l.Shared = 226 << 10 }, k, ""},
+		{"too much shared memory", func(l *device.Launch) { l.Shared = 226<<10 + 1 }, k, "231425 bytes of dynamic and 1024 of static shared memory"},
+		{"negative shared memory", func(l *device.Launch) { l.Shared = -1 }, k, "-1 bytes"},
+		{"empty grid", func(l *device.Launch) { l.Grid.Z = 0 }, k, "grid has 8×4×0 blocks"},
+		{"grid too large", func(l *device.Launch) { l.Grid.Y = 65536 }, k, "supports at most 2147483647×65535×65535"},
+		{"too many threads", func(l *device.Launch) { l.Block.X = 33 }, k, "block has 33×16×1 threads: the compiled kernel supports at most 512"},
+		{"thread count overflows", func(l *device.Launch) { l.Block = device.Dim3{X: 1 << 32, Y: 1 << 32, Z: 1} }, k, "supports at most 512"},
+		{"negative threads", func(l *device.Launch) { l.Block = device.Dim3{X: -1, Y: -1, Z: 1} }, k, "block has -1×-1×1 threads"},
+		{"too few arguments", func(l *device.Launch) { l.Params = l.Params[:8] }, k, "arguments have 8 bytes: want 12"},
 		{"cluster", func(l *device.Launch) { l.Cluster = device.Dim3{X: 2, Y: 4, Z: 1}; l.Cooperative = true }, k, ""},
-		{"while others run", func(l *device.Launch) { l.Overlaps = true }, k, ""},
-		{"cluster that does not fit", func(l *device.Launch) { l.Cluster = device.Dim3{X: 3, Y: 1, Z: 1} }, k, "clusters of 3×1×1 blocks"},
-		{"half a cluster", func(l *device.Launch) { l.Cluster = device.Dim3{X: 2} }, k, "clusters of 2×0×0 blocks"},
-		{"other device", func(l *device.Launch) {}, kernelOf(other), "another device"},
-		{"no kernel", func(l *device.Launch) {}, nil, "another device"},
+		{"programmatic dependent launch", func(l *device.Launch) { l.Overlaps = true }, k, ""},
+		{"cluster does not divide grid", func(l *device.Launch) { l.Cluster = device.Dim3{X: 3, Y: 1, Z: 1} }, k, "clusters of 3×1×1 blocks"},
+		{"empty cluster", func(l *device.Launch) { l.Cluster = device.Dim3{X: 2} }, k, "clusters of 2×0×0 blocks"},
+		{"other device", func(l *device.Launch) {}, kernelOf(other), "want a kernel of this"},
+		{"nil kernel", func(l *device.Launch) {}, nil, "want a kernel of this"},
 	} {
 		l := good
 		c.change(&l)
 		err := g.Launch(t.Context(), c.kernel, l)
 		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%s: %v, want %q", c.name, err, c.want)
+			t.Errorf("%s: got error %v, want one containing %q", c.name, err, c.want)
 		}
 	}
 	want := []launched{
 		{name: "k", bufferedParams: 12},
 		{name: "k", bufferedParams: 12, shared: 226 << 10},
 		{name: "k", bufferedParams: 12, cluster: [3]uint32{2, 4, 1}, cooperative: true},
-		{name: "k", bufferedParams: 12, overlaps: true},
+		{name: "k", bufferedParams: 12, pdl: true},
 	}
 	if fmt.Sprint(f.launches) != fmt.Sprint(want) {
 		t.Errorf("the driver got %+v, want %+v", f.launches, want)
 	}
 	f.failAt, f.failWith = f.calls+2, 1
 	if err := g.Launch(t.Context(), k, good); !errors.Is(err, device.ErrLaunch) || errors.Is(err, device.ErrLost) {
-		t.Errorf("refused by the driver: %v", err)
+		t.Errorf("launch rejected by the driver: got error %v", err)
 	}
 	f.lacks[cuLaunchKernelEx] = true
 	good.Cooperative = true
-	if err := g.Launch(t.Context(), k, good); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), "needs a driver for CUDA 11.8 or later, this one is for CUDA 13.0") {
-		t.Errorf("without cuLaunchKernelEx: %v", err)
+	if err := g.Launch(t.Context(), k, good); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), "driver is for CUDA 13.0: want CUDA 11.8 or later") {
+		t.Errorf("without cuLaunchKernelEx: got error %v", err)
 	}
 }
 
@@ -247,32 +247,33 @@ func TestEncode(t *testing.T) {
 	good := ptx.TensorMap{Element: ptx.BF16, Base: 1 << 20, Dims: []int{77, 64}, Strides: []int{160}, Box: []int{64, 128}, Swizzle: 128}
 	m, err := g.EncodeTensorMap(&good)
 	if err != nil || m[0] != 77 || m[127] != 3 {
-		t.Errorf("dimension %d, swizzle %d, %v", m[0], m[127], err)
+		t.Errorf("encoded dimension %d and swizzle %d, error %v; want 77 and 3", m[0], m[127], err)
 	}
 	for name, change := range map[string]func(*ptx.TensorMap){
-		"no dimensions":  func(m *ptx.TensorMap) { m.Dims = nil },
-		"six dimensions": func(m *ptx.TensorMap) { m.Dims, m.Strides, m.Box = make([]int, 6), make([]int, 5), make([]int, 6) },
-		"strides":        func(m *ptx.TensorMap) { m.Strides = nil },
-		"box":            func(m *ptx.TensorMap) { m.Box = []int{64} },
-		"large box":      func(m *ptx.TensorMap) { m.Box = []int{64, 257} },
-		"empty":          func(m *ptx.TensorMap) { m.Dims = []int{0, 64} },
-		"stride":         func(m *ptx.TensorMap) { m.Strides = []int{168} },
-		"base":           func(m *ptx.TensorMap) { m.Base++ },
-		"type":           func(m *ptx.TensorMap) { m.Element = ptx.E4M3 },
-		"swizzle":        func(m *ptx.TensorMap) { m.Swizzle = 3 },
-		"long rows":      func(m *ptx.TensorMap) { m.Swizzle = 64 },
-		"odd rows":       func(m *ptx.TensorMap) { m.Box = []int{36, 128} },
-		"negative":       func(m *ptx.TensorMap) { m.Strides = []int{-160} },
+		"no dimensions":                       func(m *ptx.TensorMap) { m.Dims = nil },
+		"six dimensions":                      func(m *ptx.TensorMap) { m.Dims, m.Strides, m.Box = make([]int, 6), make([]int, 5), make([]int, 6) },
+		"no strides":                          func(m *ptx.TensorMap) { m.Strides = nil },
+		"1D box":                              func(m *ptx.TensorMap) { m.Box = []int{64} },
+		"box too large":                       func(m *ptx.TensorMap) { m.Box = []int{64, 257} },
+		"empty tensor":                        func(m *ptx.TensorMap) { m.Dims = []int{0, 64} },
+		"odd stride":                          func(m *ptx.TensorMap) { m.Strides = []int{168} },
+		"odd base":                            func(m *ptx.TensorMap) { m.Base++ },
+		"element type":                        func(m *ptx.TensorMap) { m.Element = ptx.E4M3 },
+		"swizzle 3":                           func(m *ptx.TensorMap) { m.Swizzle = 3 },
+		"box rows exceed swizzle":             func(m *ptx.TensorMap) { m.Swizzle = 64 },
+		"box rows not a multiple of 16 bytes": func(m *ptx.TensorMap) { m.Box = []int{36, 128} },
+		"negative stride":                     func(m *ptx.TensorMap) { m.Strides = []int{-160} },
 	} {
 		m := good
 		change(&m)
 		if _, err := g.EncodeTensorMap(&m); !errors.Is(err, device.ErrLaunch) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: got error %v, want %v", name, err, device.ErrLaunch)
 		}
 	}
 }
 
-// TestTensorMapArguments: the driver wants tensor maps elsewhere than the text has them.
+// TestTensorMapArguments checks that arguments are moved to the driver's offsets, which differ from the
+// PTX layout.
 func TestTensorMapArguments(t *testing.T) {
 	f := newFake()
 	g := opened(t, f, 0)
@@ -288,12 +289,12 @@ func TestTensorMapArguments(t *testing.T) {
 	params.U64(1)
 	params.TensorMap([ptx.TensorMapBytes]byte{2, ptx.TensorMapBytes - 1: 3})
 	params.U32(4)
-	there := fn.(*kernel).arranged(params.Bytes())
-	if len(params.Bytes()) != 196 || len(there) != 180 || there[0] != 1 || there[48] != 2 || there[175] != 3 || there[176] != 4 {
-		t.Errorf("%d bytes become % x", len(params.Bytes()), there)
+	moved := fn.(*kernel).driverParams(params.Bytes())
+	if len(params.Bytes()) != 196 || len(moved) != 180 || moved[0] != 1 || moved[48] != 2 || moved[175] != 3 || moved[176] != 4 {
+		t.Errorf("driverParams of %d bytes = % x", len(params.Bytes()), moved)
 	}
 	l := device.Launch{Grid: device.Dim3{X: 1, Y: 1, Z: 1}, Block: device.Dim3{X: 1, Y: 1, Z: 1}, Params: params.Bytes()}
-	if err := g.Launch(t.Context(), fn, l); err != nil || f.launches[0].bufferedParams != len(there) {
-		t.Errorf("%d bytes were launched, %v", f.launches[0].bufferedParams, err)
+	if err := g.Launch(t.Context(), fn, l); err != nil || f.launches[0].bufferedParams != len(moved) {
+		t.Errorf("launched with %d bytes of arguments, error %v", f.launches[0].bufferedParams, err)
 	}
 }

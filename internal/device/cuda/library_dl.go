@@ -13,20 +13,19 @@ import (
 	"tilework/internal/host"
 )
 
-// loaded is the library in this process.
+// loaded is the driver library loaded into this process.
 type loaded struct {
-	addresses []uintptr // of the symbols, 0 for those that it lacks
+	addresses []uintptr // of symbols; 0 for missing ones
 }
 
-// planted refuses to search where LD_LIBRARY_PATH leads the loader into the working
-// directory, or beneath it, and libraries lie there: one of the driver's name, or of
-// those that it loads itself, would run in its place. A colon too many is common, and
-// does no harm where there is nothing to find.
-func planted() error {
+// checkLibraryPath returns an error if LD_LIBRARY_PATH contains a relative directory with libraries
+// in it. A library there could replace the driver or one of its dependencies. Relative entries
+// without libraries, which often result from a surplus colon, are accepted.
+func checkLibraryPath() error {
 	for _, dir := range host.RelativeLibraryDirs() {
 		found, err := filepath.Glob(filepath.Join(dir, "*.so*"))
 		if err == nil && len(found) > 0 {
-			return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q, where %s lies: libraries are not loaded from the working directory", dir, found[0])
+			return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q, which contains %s: want absolute directories only", dir, found[0])
 		}
 	}
 	return nil
@@ -34,7 +33,7 @@ func planted() error {
 
 // openLibrary loads the driver. The error is ErrNoDevice.
 func openLibrary() (library, error) {
-	if err := planted(); err != nil {
+	if err := checkLibraryPath(); err != nil {
 		return nil, fmt.Errorf("%w: %w", device.ErrNoDevice, err)
 	}
 	var handle uintptr
@@ -51,7 +50,7 @@ func openLibrary() (library, error) {
 		reasons = append(reasons, reason)
 	}
 	if handle == 0 {
-		return nil, fmt.Errorf("%w: no NVIDIA driver: looked for %s", device.ErrNoDevice, strings.Join(reasons, "; "))
+		return nil, fmt.Errorf("%w: no NVIDIA driver found: %s", device.ErrNoDevice, strings.Join(reasons, "; "))
 	}
 	l := &loaded{addresses: make([]uintptr, len(symbols))}
 	for _, s := range symbols {
@@ -69,14 +68,14 @@ func (l *loaded) invoke(s *symbol, args []uintptr) uintptr {
 	return r
 }
 
-// openManagement loads NVIDIA's management library.
-func openManagement() (*management, error) {
-	if err := planted(); err != nil {
+// openNVML loads the NVML library.
+func openNVML() (*nvml, error) {
+	if err := checkLibraryPath(); err != nil {
 		return nil, err
 	}
 	var handle uintptr
 	var err error
-	for _, file := range managementFiles {
+	for _, file := range nvmlFiles {
 		if handle, err = dlopen(file); err == nil {
 			break
 		}
@@ -84,7 +83,7 @@ func openManagement() (*management, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := &management{procs: map[string]uintptr{}, invoke: invokeC}
+	m := &nvml{procs: map[string]uintptr{}, invoke: invokeC}
 	for _, name := range nvmlProcs {
 		if m.procs[name], err = dlsym(handle, name); err != nil {
 			return nil, err

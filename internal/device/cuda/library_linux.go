@@ -8,15 +8,14 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// libraryFiles are where the driver is, the usual place first: the second is the
-// one that Windows gives a Linux that runs in it.
+// libraryFiles lists the names of the driver library in search order. The second is used by WSL.
 var libraryFiles = []string{"libcuda.so.1", "/usr/lib/wsl/lib/libcuda.so.1"}
 
-// managementFiles are where the driver's management library is.
-var managementFiles = []string{"libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"}
+// nvmlFiles lists the names of the NVML library in search order.
+var nvmlFiles = []string{"libnvidia-ml.so.1", "/usr/lib/wsl/lib/libnvidia-ml.so.1"}
 
 func dlopen(file string) (uintptr, error) {
-	// Why it failed is asked for in a second call, of the same thread.
+	// dlerror must run on the same OS thread as dlopen.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	return purego.Dlopen(file, purego.RTLD_NOW|purego.RTLD_LOCAL)

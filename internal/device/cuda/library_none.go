@@ -9,11 +9,11 @@ import (
 	"tilework/internal/device"
 )
 
-// openLibrary has nothing to load.
+// openLibrary always fails.
 func openLibrary() (library, error) {
-	return nil, fmt.Errorf("%w: this program for %s/%s was built without support for NVIDIA GPUs (it needs linux or windows on amd64 or arm64, and no build tag nogpu)",
+	return nil, fmt.Errorf("%w: this program for %s/%s was built without support for NVIDIA GPUs: want linux or windows on amd64 or arm64, without the build tag nogpu",
 		device.ErrNoDevice, runtime.GOOS, runtime.GOARCH)
 }
 
-// openManagement has nothing to load.
-func openManagement() (*management, error) { return nil, device.ErrNoDevice }
+// openNVML always fails.
+func openNVML() (*nvml, error) { return nil, device.ErrNoDevice }

@@ -11,9 +11,9 @@ import (
 	"tilework/internal/device"
 )
 
-// TestPlanted: where LD_LIBRARY_PATH leads into a folder of libraries by a relative
-// entry, the driver is not looked for at all; where nothing lies there it is.
-func TestPlanted(t *testing.T) {
+// TestRelativeLibraryPath checks that libraries are not loaded if a relative entry of
+// LD_LIBRARY_PATH contains libraries. Without libraries there, the entry is ignored.
+func TestRelativeLibraryPath(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
 	if err := os.Mkdir("lib", 0o755); err != nil {
@@ -21,8 +21,8 @@ func TestPlanted(t *testing.T) {
 	}
 	for _, path := range []string{".", "/usr/lib:", ":/usr/lib", "lib", "/usr/lib;lib"} {
 		t.Setenv("LD_LIBRARY_PATH", path)
-		if err := planted(); err != nil {
-			t.Errorf("%q, with nothing there: %v", path, err)
+		if err := checkLibraryPath(); err != nil {
+			t.Errorf("LD_LIBRARY_PATH=%q, no libraries there: %v", path, err)
 		}
 	}
 	for _, file := range []string{"libnvidia-ptxjitcompiler.so.1", "lib/libcuda.so.1"} {
@@ -34,16 +34,16 @@ func TestPlanted(t *testing.T) {
 		t.Setenv("LD_LIBRARY_PATH", path)
 		_, err := openLibrary()
 		if !errors.Is(err, device.ErrNoDevice) || !strings.Contains(err.Error(), "relative entry") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%q: %v", path, err)
+			t.Errorf("LD_LIBRARY_PATH=%q: driver: got error %v, want one about the relative entry", path, err)
 		}
-		if _, err := openManagement(); err == nil || !strings.Contains(err.Error(), "relative entry") {
-			t.Errorf("%q: management: %v", path, err)
+		if _, err := openNVML(); err == nil || !strings.Contains(err.Error(), "relative entry") {
+			t.Errorf("LD_LIBRARY_PATH=%q: NVML: got error %v, want one about the relative entry", path, err)
 		}
 	}
 	for _, path := range []string{"", "/usr/lib", dir} {
 		t.Setenv("LD_LIBRARY_PATH", path)
-		if err := planted(); err != nil {
-			t.Errorf("%q: %v", path, err)
+		if err := checkLibraryPath(); err != nil {
+			t.Errorf("LD_LIBRARY_PATH=%q: %v", path, err)
 		}
 	}
 }

@@ -4,12 +4,12 @@ package cuda
 
 import "golang.org/x/sys/windows"
 
-// libraryFiles are where the driver is: in the system's own folder, never in that
-// of the program.
+// libraryFiles lists the names of the driver library. It is loaded only from the system folder, never
+// from the program's.
 var libraryFiles = []string{"nvcuda.dll"}
 
-// managementFiles are where the driver's management library is.
-var managementFiles = []string{"nvml.dll"}
+// nvmlFiles lists the names of the NVML library.
+var nvmlFiles = []string{"nvml.dll"}
 
 func dlopen(file string) (uintptr, error) {
 	handle, err := windows.LoadLibraryEx(file, 0, windows.LOAD_LIBRARY_SEARCH_SYSTEM32)

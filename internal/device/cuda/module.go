@@ -13,13 +13,14 @@ import (
 	"tilework/internal/device"
 )
 
+// digest is the SHA-256 of PTX.
 type digest [sha256.Size]byte
 
-// compiled is a text that the driver compiled, or is compiling, for all who load it.
+// compiled is PTX that the driver compiled or is compiling. All modules with the same PTX share it.
 type compiled struct {
 	gpu   *GPU
 	text  digest
-	ready chan struct{} // closed once the fields of the next group are set
+	ready chan struct{} // closed when compilation ends; the next four fields are set by then
 
 	params signatures
 	handle uintptr
@@ -28,20 +29,19 @@ type compiled struct {
 
 	// Guarded by the GPU's mutex.
 	users   int
-	loaded  bool // compiled, for its last user to unload
+	loaded  bool // compiled; the last user unloads it
 	kernels map[string]*kernel
 }
 
-// module is one user of a compiled text.
+// module is one user of a compiled module.
 type module struct {
 	*compiled
 	unloaded bool // guarded by the GPU's mutex
 }
 
-// Load compiles PTX text, once however often it is loaded before it is unloaded as
-// often. The driver cannot be called back from compiling: when ctx ends, Load returns
-// and what was begun goes on, for whoever asks for the same text next. If nobody has
-// by its end, it is given back.
+// Load compiles PTX. Concurrent modules with the same PTX share one compilation. The driver cannot
+// abort a compilation: when ctx ends, Load returns and compilation continues. A later Load of the
+// same PTX uses its result. Without one, the result is unloaded when compilation ends.
 func (g *GPU) Load(ctx context.Context, text string) (device.Module, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -63,10 +63,10 @@ func (g *GPU) Load(ctx context.Context, text string) (device.Module, error) {
 	select {
 	case <-c.ready:
 	case <-ctx.Done():
-		if m.release() { // it has come at the same time
+		if m.release() { // compilation ended at the same time
 			return nil, errors.Join(ctx.Err(), g.within(c.unload))
 		}
-		return nil, ctx.Err() // without asking the driver, which is busy
+		return nil, ctx.Err() // without a driver call, which would block while it compiles
 	}
 	if c.err != nil {
 		return nil, c.err
@@ -74,18 +74,17 @@ func (g *GPU) Load(ctx context.Context, text string) (device.Module, error) {
 	return m, nil
 }
 
-// compile has the text compiled, and gives the result back if nobody waits for it any
-// more.
+// compile compiles PTX and unloads the result if no user waits for it any longer.
 func (c *compiled) compile(text string) {
 	defer close(c.ready)
 	g := c.gpu
-	c.params = newSignatures(text)
+	c.params = parseSignatures(text)
 	c.err = g.within(func() error {
 		err := g.compile(c, text)
 		g.mu.Lock()
 		c.loaded = err == nil && c.users > 0
 		if !c.loaded {
-			c.forget()
+			c.removeFromCache()
 		}
 		g.mu.Unlock()
 		if c.loaded || c.handle == 0 {
@@ -97,35 +96,37 @@ func (c *compiled) compile(text string) {
 	})
 	if c.err != nil {
 		g.mu.Lock()
-		c.forget()
+		c.removeFromCache()
 		g.mu.Unlock()
 	}
 }
 
-// forget lets the next who loads the text begin anew. The GPU's mutex is held.
-func (c *compiled) forget() {
+// removeFromCache makes the next Load of the same PTX compile it again. The caller holds the GPU's
+// mutex.
+func (c *compiled) removeFromCache() {
 	if c.gpu.modules[c.text] == c {
 		delete(c.gpu.modules, c.text)
 	}
 }
 
-// logBytes is what the compiler may say, of each kind.
+// logBytes is the size of the buffers for the compiler's information and error logs.
 const logBytes = 64 << 10
 
-// ignored finds the messages with which the compiler says that it did not do what
-// the text asks for: a setmaxnreg ignored, a wgmma serialised.
+// ignored matches warnings that the compiler did not follow the PTX, such as an ignored setmaxnreg
+// or serialised wgmma.
 var ignored = regexp.MustCompile(`\bC75\d\d\b`)
 
-// compile has the driver compile a text, with cuModuleLoadDataEx: the linker's
-// functions compile it as relocatable, which is slower code.
+// compile compiles PTX with cuModuleLoadDataEx. The linker API (cuLinkAddData) compiles relocatable
+// code, which runs slower.
 func (g *GPU) compile(c *compiled, text string) error {
 	if strings.Contains(text, "\x00") {
-		return fmt.Errorf("%w: the text has a zero byte", device.ErrCompile)
+		return fmt.Errorf("%w: the PTX contains a zero byte", device.ErrCompile)
 	}
-	// One zero ends the text; more, because the driver first looks for other formats.
+	// PTX ends at the first zero byte. The driver reads further bytes because it first checks for
+	// binary formats.
 	image := append([]byte(text), make([]byte, 16)...)
 	// CU_JIT_INFO_LOG_BUFFER and its size, CU_JIT_ERROR_LOG_BUFFER and its size,
-	// CU_JIT_LOG_VERBOSE; the values are void*, be they pointers or not.
+	// CU_JIT_LOG_VERBOSE. All values have the type void*, whether they are pointers or numbers.
 	options := []int32{3, 4, 5, 6, 12}
 	var info, problems [logBytes]byte
 	values := struct {
@@ -143,26 +144,24 @@ func (g *GPU) compile(c *compiled, text string) error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.Log = cString(problems[:])
 		if code(e.Code) == oldDriver {
-			e.Text += fmt.Sprintf(" (the driver is for %v: update it)", g.driver.version)
+			e.Text += fmt.Sprintf(" (the driver is for %v: want a newer one)", g.driver.version)
 		}
-		return as(device.ErrCompile, e)
+		return withKind(device.ErrCompile, e)
 	}
 	if err != nil {
 		return err
 	}
 	if ignored.MatchString(c.log) {
-		return fmt.Errorf("%w: the driver compiled it otherwise than it is written: %s", device.ErrCompile, oneLine(c.log))
+		return fmt.Errorf("%w: the driver did not compile the PTX as written: %s", device.ErrCompile, oneLine(c.log))
 	}
 	return nil
 }
 
-// Log is what the compiler said, and how long it took. The driver keeps what it has
-// compiled on disk, and of a text that an earlier process had compiled it says
-// nothing: to see what it ignores, set CUDA_CACHE_DISABLE=1.
+// Log returns the compiler's messages and the compile time. The driver caches compiled PTX on disk
+// and reports no messages for cached PTX. To see all warnings, set CUDA_CACHE_DISABLE=1.
 func (m *module) Log() string { return m.log }
 
-// Unload gives the compiled text back when nobody else uses it; a second time does
-// nothing.
+// Unload unloads the compiled module when its last user unloads it. Unloading it again does nothing.
 func (m *module) Unload() error {
 	return m.gpu.within(func() error {
 		if m.release() {
@@ -174,7 +173,7 @@ func (m *module) Unload() error {
 
 func (c *compiled) unload() error { return c.gpu.call(cuModuleUnload, c.handle) }
 
-// release ends m's use of the compiled text and says whether that is to be unloaded.
+// release ends m's use of the compiled module. It reports whether the caller must unload it.
 func (m *module) release() bool {
 	g := m.gpu
 	g.mu.Lock()
@@ -186,6 +185,6 @@ func (m *module) release() bool {
 	if m.users--; m.users > 0 || !m.loaded {
 		return false
 	}
-	m.forget()
+	m.removeFromCache()
 	return true
 }

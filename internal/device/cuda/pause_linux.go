@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// pause sleeps for little more than d. What waits for a time in Go's own way wakes at
-// whole milliseconds where the process has nothing else to do.
+// pause sleeps for d with microsecond resolution. The timers of an idle Go process can round sleeps
+// up to whole milliseconds.
 func pause(d time.Duration) {
 	t := syscall.NsecToTimespec(int64(d))
-	_ = syscall.Nanosleep(&t, nil) // a signal ends it early, and the caller looks again
+	_ = syscall.Nanosleep(&t, nil) // a signal ends it early; the caller polls again anyway
 }

@@ -4,4 +4,5 @@ package cuda
 
 import "time"
 
+// pause sleeps for at least d.
 func pause(d time.Duration) { time.Sleep(d) }

@@ -9,10 +9,10 @@ import (
 	"tilework/internal/device"
 )
 
-// management is NVIDIA's management library, NVML, in this process. Its functions
-// are documented in nvml.h, and answer 0 when all is well.
-type management struct {
-	driver string // "580.159.04"
+// nvml is the NVIDIA Management Library (NVML). nvml.h documents its functions, which return 0 on
+// success.
+type nvml struct {
+	driver string // driver release: "580.159.04"
 	procs  map[string]uintptr
 	invoke func(proc uintptr, args ...uintptr) uintptr
 }
@@ -29,16 +29,17 @@ const (
 
 var nvmlProcs = []string{nvmlInit, nvmlDriverVersion, nvmlByUUID, nvmlClock, nvmlPower, nvmlPowerLimit, nvmlTemperature}
 
-// theManagement is opened when it is first asked for.
-var theManagement = sync.OnceValues(func() (*management, error) {
-	m, err := openManagement()
+// sharedNVML loads and initialises NVML on first use.
+var sharedNVML = sync.OnceValues(func() (*nvml, error) {
+	m, err := openNVML()
 	if err != nil {
-		return nil, fmt.Errorf("%w: NVIDIA's management library: %w", errors.ErrUnsupported, err)
+		return nil, fmt.Errorf("%w: NVML: %w", errors.ErrUnsupported, err)
 	}
 	return m, m.begin()
 })
 
-func (m *management) begin() error {
+// begin initialises the library.
+func (m *nvml) begin() error {
 	if err := m.call(nvmlInit); err != nil {
 		return err
 	}
@@ -51,41 +52,40 @@ func (m *management) begin() error {
 }
 
 //go:uintptrescapes
-func (m *management) call(name string, args ...uintptr) error {
+func (m *nvml) call(name string, args ...uintptr) error {
 	if code := int32(m.invoke(m.procs[name], args...)); code != 0 {
-		return fmt.Errorf("%w: %s answers %d", errors.ErrUnsupported, name, code)
+		return fmt.Errorf("%w: %s returned %d", errors.ErrUnsupported, name, code)
 	}
 	return nil
 }
 
-// Sensors reads the GPU's clocks, power and temperature, where NVIDIA's management
-// library is installed: it comes with the driver.
+// Sensors reads the GPU's clocks, power and temperature from NVML, which is part of the driver.
 func (g *GPU) Sensors() (device.Sensors, error) {
-	m, err := theManagement()
+	m, err := sharedNVML()
 	if err != nil {
 		return device.Sensors{}, err
 	}
 	return m.sensors(g.info.UUID)
 }
 
-// DriverRelease is the driver's own version, "580.159.04", and empty where NVIDIA's
-// management library does not tell it.
+// DriverRelease returns the release of the driver, such as "580.159.04", or an empty string if NVML
+// is not available.
 func DriverRelease() string {
-	m, err := theManagement()
+	m, err := sharedNVML()
 	if err != nil {
 		return ""
 	}
 	return m.driver
 }
 
-func (m *management) sensors(uuid string) (device.Sensors, error) {
+func (m *nvml) sensors(uuid string) (device.Sensors, error) {
 	id := append([]byte(uuid), 0)
 	var handle uintptr
 	if err := m.call(nvmlByUUID, uintptr(unsafe.Pointer(unsafe.SliceData(id))), uintptr(unsafe.Pointer(&handle))); err != nil {
 		return device.Sensors{}, err
 	}
 	const smClock, memoryClock = 1, 2 // nvmlClockType_t
-	// What a sensor does not tell is 0.
+	// A sensor that fails reads as 0.
 	read := func(name string) float64 {
 		var v uint32
 		if m.call(name, handle, uintptr(unsafe.Pointer(&v))) != nil {

@@ -8,9 +8,9 @@ import (
 	"tilework/internal/device"
 )
 
-// fakeManagement answers as NVML would for one GPU, but for what it lacks.
-func fakeManagement(lacks ...string) *management {
-	m := &management{procs: map[string]uintptr{}}
+// newFakeNVML returns an NVML double with one GPU that fails the functions named by lacks.
+func newFakeNVML(lacks ...string) *nvml {
+	m := &nvml{procs: map[string]uintptr{}}
 	for i, name := range nvmlProcs {
 		m.procs[name] = uintptr(i + 1)
 	}
@@ -43,7 +43,7 @@ func fakeManagement(lacks ...string) *management {
 }
 
 func TestSensors(t *testing.T) {
-	m := fakeManagement()
+	m := newFakeNVML()
 	if err := m.begin(); err != nil || m.driver != "580.159.04" {
 		t.Errorf("driver %q, error %v", m.driver, err)
 	}
@@ -52,20 +52,20 @@ func TestSensors(t *testing.T) {
 		t.Errorf("%+v, error %v, want %+v", s, err, want)
 	}
 	if _, err := m.sensors("GPU-2"); !errors.Is(err, errors.ErrUnsupported) {
-		t.Errorf("another GPU: error %v", err)
+		t.Errorf("unknown GPU: got error %v", err)
 	}
-	if s, err := fakeManagement(nvmlPower).sensors("GPU-1"); err != nil || s.Power != 0 || s.SMClock != 1000 {
-		t.Errorf("without a power sensor: %+v, error %v", s, err)
+	if s, err := newFakeNVML(nvmlPower).sensors("GPU-1"); err != nil || s.Power != 0 || s.SMClock != 1000 {
+		t.Errorf("without a power sensor: got %+v, error %v", s, err)
 	}
 	for _, call := range []string{nvmlInit, nvmlDriverVersion} {
-		if err := fakeManagement(call).begin(); !errors.Is(err, errors.ErrUnsupported) {
+		if err := newFakeNVML(call).begin(); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("without %s: error %v", call, err)
 		}
 	}
 }
 
-func TestCardSensors(t *testing.T) {
-	g := card(t)
+func TestGPUSensors(t *testing.T) {
+	g := openGPU(t)
 	s, err := g.Sensors()
 	if err != nil || s.SMClock <= 0 || s.Power <= 0 || s.PowerLimit < s.Power/2 || s.Temperature <= 0 || DriverRelease() == "" {
 		t.Errorf("driver %q: %+v, error %v", DriverRelease(), s, err)

@@ -16,10 +16,9 @@ import (
 	gpukernel "tilework/internal/gpu/kernel"
 )
 
-// TestSpeed prints how fast the first GPU is, and what it costs to use: copies,
-// launches, compiling, and each kernel and shape on square float32 products. The
-// matrices stay where they are between runs, so that those of 1024 come from the L2
-// cache.
+// TestSpeed logs the speed of the first GPU: copies, launches, compilation, and each kernel and tile on
+// square float32 products. All runs use the same matrices, so those of size 1024 are read from the
+// L2 cache.
 func TestSpeed(t *testing.T) {
 	if os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
 		t.Skip("set TILEWORK_REQUIRE_GPU=1 to measure")
@@ -30,26 +29,27 @@ func TestSpeed(t *testing.T) {
 	t.Run("kernels", s.kernels)
 }
 
-// speed is a device with matrices on it.
+// speed is a GPU with matrices in its memory.
 type speed struct {
 	gpu  *GPU
 	host [2][]float32 // A and B of the largest product
 	at   gpukernel.Memory
 }
 
+// newSpeed allocates matrices for products up to largest×largest and fills A and B.
 func newSpeed(t *testing.T, largest int) *speed {
-	s := &speed{gpu: card(t)}
+	s := &speed{gpu: openGPU(t)}
 	rng := rand.New(rand.NewPCG(1, 2))
-	place := func(to *device.Ptr) {
+	alloc := func(to *device.Ptr) {
 		p, err := s.gpu.Alloc(4 * largest * largest)
 		if err != nil {
 			t.Fatal(err)
 		}
 		*to = p
 	}
-	place(&s.at.C)
+	alloc(&s.at.C)
 	for i, to := range []*device.Ptr{&s.at.A, &s.at.B} {
-		place(to)
+		alloc(to)
 		s.host[i] = make([]float32, largest*largest)
 		for j := range s.host[i] {
 			s.host[i][j] = 2*rng.Float32() - 1
@@ -88,7 +88,7 @@ func (s *speed) launches(t *testing.T) {
 	took(t, sync)
 
 	const n = 1000
-	var asking time.Duration
+	var enqueueTime time.Duration
 	perLaunch := s.events(t, func() error {
 		start := time.Now()
 		for range n {
@@ -96,7 +96,7 @@ func (s *speed) launches(t *testing.T) {
 				return err
 			}
 		}
-		asking = time.Since(start)
+		enqueueTime = time.Since(start)
 		return nil
 	}) / n
 	round := median(99, func() time.Duration {
@@ -108,8 +108,8 @@ func (s *speed) launches(t *testing.T) {
 			return errors.Join(err, s.gpu.Free(p))
 		})
 	})
-	t.Logf("%s at 64³: %v to ask for a launch, %v from one to the next on the GPU, %v for a launch and Sync; Alloc and Free of 1 MiB %v",
-		k.Name, asking/n, perLaunch, round, alloc)
+	t.Logf("%s at 64³: %v host time per launch, %v GPU time per launch, %v for a launch and Sync; %v for Alloc and Free of 1 MiB",
+		k.Name, enqueueTime/n, perLaunch, round, alloc)
 }
 
 func (s *speed) kernels(t *testing.T) {
@@ -130,7 +130,7 @@ func (s *speed) kernels(t *testing.T) {
 	}
 }
 
-// load compiles a kernel and says how long that took.
+// load compiles a kernel and logs the time.
 func (s *speed) load(t *testing.T, k *gpukernel.Kernel, c gpukernel.Config, p *gemm.Problem) (device.Function, device.Launch) {
 	t.Helper()
 	text, err := k.Emit(c)
@@ -139,7 +139,7 @@ func (s *speed) load(t *testing.T, k *gpukernel.Kernel, c gpukernel.Config, p *g
 	}
 	start := time.Now()
 	f := find(t, s.gpu, text.String(), k.Entry())
-	if d := time.Since(start); d > 2*time.Millisecond { // else it was there
+	if d := time.Since(start); d > 2*time.Millisecond { // otherwise it came from the driver's cache
 		t.Logf("%-8s %-16v compiled in %v", k.Name, c.Tile, d)
 	}
 	l, err := k.Launch(c, p, s.at, s.gpu)
@@ -149,7 +149,7 @@ func (s *speed) load(t *testing.T, k *gpukernel.Kernel, c gpukernel.Config, p *g
 	return f, l
 }
 
-// events is the GPU's time for what f asks of it.
+// events returns the GPU time of the work that f enqueues.
 func (s *speed) events(t *testing.T, f func() error) time.Duration {
 	t.Helper()
 	from, err := s.gpu.Record()
@@ -170,7 +170,7 @@ func (s *speed) events(t *testing.T, f func() error) time.Duration {
 	return d
 }
 
-// verify computes the corners of C again.
+// verify checks the corners of C.
 func (s *speed) verify(t *testing.T, kernel string, n int) {
 	t.Helper()
 	c := make([]float32, n*n)
@@ -191,7 +191,7 @@ func (s *speed) verify(t *testing.T, kernel string, n int) {
 	}
 }
 
-// square is a product of float32 matrices of n×n.
+// square returns the product of two n×n float32 matrices.
 func square(t *testing.T, n int) *gemm.Problem {
 	t.Helper()
 	m := gemm.Dense(dtype.F32, n, n)

@@ -6,84 +6,88 @@ import (
 	"unsafe"
 )
 
-// A copy goes through pinned memory, which the device reads and writes itself: several
-// times as fast as from the caller's memory, and the device never touches that, so that
-// a copy can be left at any time. A goroutine fills or empties two slots in turn, one
-// while the device moves the other.
+// A copy goes through pinned host buffers, which the GPU accesses by DMA. This is several times as
+// fast as a copy from pageable memory. The GPU never accesses the caller's memory, so a copy can be
+// abandoned at any time. Each worker has two buffers: it fills or empties one while the GPU copies
+// the other.
 //
-// On hosts of an H200 (PCIe 5 ×16, 55 GB/s) eight goroutines bring in 37 to 49 GB/s, and 26
-// of rows that are apart, of 2 KiB; they take out 41. Slots of 1 MiB instead of 2 do as well on
-// the way in, and a fifth less on the way out.
+// On hosts of an H200 (PCIe 5.0 x16, 55 GB/s), eight workers copy in at 37 to 49 GB/s, or at
+// 26 GB/s with strided rows of 2 KiB, and copy out at 41 GB/s. With buffers of 1 MiB instead of
+// 2 MiB, copies in are as fast and copies out a fifth slower.
 const (
-	slotBytes = 2 << 20
-	laneSlots = 2
-	laneCount = 8
-	// A copy that is smaller than the ring is cut into smaller pieces, for all lanes to
-	// have some, but not below this: each piece costs the device 2 µs besides its bytes.
-	leastPiece = 512 << 10
+	bufferBytes      = 2 << 20
+	buffersPerWorker = 2
+	maxCopyWorkers   = 8
+	// minPieceBytes is the minimum size of the pieces of a copy. A copy that does not fill all
+	// buffers is cut into smaller pieces so that all workers take part. Each piece costs the GPU
+	// 2 µs on top of its bytes.
+	minPieceBytes = 512 << 10
 )
 
-// lanesHere is how many goroutines a copy is shared among: half of the processors are
-// left to others, as those who wait for copies and for work do not sleep at once.
-func lanesHere() int { return max(1, min(laneCount, runtime.GOMAXPROCS(0)/2)) }
+// copyWorkers returns the number of goroutines that share a copy. It is at most half of
+// GOMAXPROCS, because goroutines that wait for copies and workers that wait for tasks spin before
+// they sleep.
+func copyWorkers() int { return max(1, min(maxCopyWorkers, runtime.GOMAXPROCS(0)/2)) }
 
-// staging is the pinned memory of one direction.
+// staging holds the pinned buffers of one copy direction. One copy uses it at a time.
 type staging struct {
-	mine  chan struct{} // holds one element while a copy uses the lanes
-	lanes [laneCount]lane
+	busy    chan struct{} // contains one element while a copy uses the buffers
+	workers [maxCopyWorkers]doubleBuffer
 }
 
-// lane is what one goroutine of a copy uses.
-type lane struct {
-	slots [laneSlots]slot
-	turn  int
+// doubleBuffer holds the buffers of one worker.
+type doubleBuffer struct {
+	buffers [buffersPerWorker]buffer
+	last    int // index of the buffer used last, modulo buffersPerWorker
 }
 
-// slot is a piece of pinned memory, which comes with its first use.
-type slot struct {
+// buffer is a pinned buffer of bufferBytes. Its memory is allocated on first use.
+type buffer struct {
 	address uintptr
-	event   uintptr // when the device has done with it
-	state   slotState
-	stream  uintptr // which the device uses it in
-	// landing is the piece that the device writes here for the copy under way, which
-	// then takes it to its place; nil for a copy in, and once the copy has been left.
-	landing *piece
+	event   uintptr // completes when the GPU no longer uses the buffer
+	state   bufferState
+	stream  uintptr // CUstream in which the GPU uses it
+	// pending is the piece that the GPU copies into the buffer and that the copy in flight must
+	// still move to the caller's memory. It is nil for a copy to the GPU and after the copy has
+	// been abandoned.
+	pending *piece
 }
 
-type slotState int
+// bufferState describes the use of a buffer by the GPU.
+type bufferState int
 
 const (
-	idle   slotState = iota
-	begun            // the device uses it until nobody knows when
-	marked           // the device uses it until its event
+	idle     bufferState = iota
+	issued               // in use, event not recorded: wait for the whole stream
+	recorded             // in use until the event completes
 )
 
-func newStaging() *staging { return &staging{mine: make(chan struct{}, 1)} }
+func newStaging() *staging { return &staging{busy: make(chan struct{}, 1)} }
 
-// enter makes the lanes the caller's, until he leaves.
-func (s *staging) enter(ctx context.Context) error {
+// acquire waits for exclusive use of the buffers, until release.
+func (s *staging) acquire(ctx context.Context) error {
 	select {
-	case s.mine <- struct{}{}:
+	case s.busy <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 }
 
-// leave ends a copy, done or not.
-func (s *staging) leave() {
-	for x := range s.slots() {
-		x.landing = nil
+// release ends a copy, complete or abandoned.
+func (s *staging) release() {
+	for x := range s.buffers() {
+		x.pending = nil
 	}
-	<-s.mine
+	<-s.busy
 }
 
-// slots ranges over the slots of all lanes.
-func (s *staging) slots() func(yield func(*slot) bool) {
-	return func(yield func(*slot) bool) {
-		for i := range s.lanes {
-			for j := range s.lanes[i].slots {
-				if !yield(&s.lanes[i].slots[j]) {
+// buffers ranges over the buffers of all workers.
+func (s *staging) buffers() func(yield func(*buffer) bool) {
+	return func(yield func(*buffer) bool) {
+		for i := range s.workers {
+			for j := range s.workers[i].buffers {
+				if !yield(&s.workers[i].buffers[j]) {
 					return
 				}
 			}
@@ -91,26 +95,27 @@ func (s *staging) slots() func(yield func(*slot) bool) {
 	}
 }
 
-// next is the lane's slot that was used longest ago.
-func (l *lane) next() *slot {
-	l.turn++
-	return &l.slots[l.turn%laneSlots]
+// next returns the least recently used buffer.
+func (d *doubleBuffer) next() *buffer {
+	d.last++
+	return &d.buffers[d.last%buffersPerWorker]
 }
 
-func (s *slot) memory() []byte { return unsafe.Slice((*byte)(pointer(s.address)), slotBytes) }
+// memory returns the buffer's memory, which Go's garbage collector does not manage.
+func (b *buffer) memory() []byte { return unsafe.Slice((*byte)(pointer(b.address)), bufferBytes) }
 
-// open gives a slot its memory and its event.
-func (s *slot) open(g *GPU) error {
-	if s.event != 0 {
+// open allocates the buffer's memory and event, unless it has them.
+func (b *buffer) open(g *GPU) error {
+	if b.event != 0 {
 		return nil
 	}
 	return g.within(func() error {
-		if s.address == 0 {
-			if err := g.call(cuMemHostAlloc, uintptr(unsafe.Pointer(&s.address)), slotBytes, 0); err != nil {
+		if b.address == 0 {
+			if err := g.call(cuMemHostAlloc, uintptr(unsafe.Pointer(&b.address)), bufferBytes, 0); err != nil {
 				return err
 			}
 		}
 		const disableTiming = 2 // CU_EVENT_DISABLE_TIMING
-		return g.call(cuEventCreate, uintptr(unsafe.Pointer(&s.event)), disableTiming)
+		return g.call(cuEventCreate, uintptr(unsafe.Pointer(&b.event)), disableTiming)
 	})
 }

@@ -8,13 +8,13 @@ import (
 	"tilework/internal/device"
 )
 
-// queue is a [device.Stream]: the GPU's own or one beside it.
+// queue implements [device.Stream] with a CUDA stream.
 type queue struct {
 	gpu    *GPU
 	stream uintptr // the CUstream
 }
 
-// NewStream makes a stream beside the GPU's own.
+// NewStream creates an additional stream.
 func (g *GPU) NewStream() (device.Stream, error) {
 	s := &queue{gpu: g}
 	err := g.within(func() error {
@@ -32,16 +32,16 @@ func (g *GPU) NewStream() (device.Stream, error) {
 	return s, nil
 }
 
+// open creates the CUDA stream.
 func (s *queue) open() error {
-	const nonBlocking = 1 // CU_STREAM_NON_BLOCKING: no waiting for others' work in the process
+	const nonBlocking = 1 // CU_STREAM_NON_BLOCKING: no implicit synchronisation with the legacy default stream
 	return s.gpu.call(cuStreamCreate, uintptr(unsafe.Pointer(&s.stream)), nonBlocking)
 }
 
-// Close waits for what is in flight and gives the stream back; a second time does
-// nothing.
+// Close waits for work in flight and destroys the stream. Closing it again does nothing.
 func (s *queue) Close() error {
 	g := s.gpu
-	defer g.stopCopies()()
+	defer g.lockCopies()()
 	return g.within(func() error {
 		g.mu.Lock()
 		_, alive := g.streams[s]
@@ -51,10 +51,10 @@ func (s *queue) Close() error {
 			return nil
 		}
 		err := device.Join(g.call(cuStreamSynchronize, s.stream), g.call(cuStreamDestroy, s.stream))
-		for _, ring := range g.rings() {
-			for x := range ring.slots() {
-				if x.stream == s.stream {
-					x.state, x.stream = idle, 0
+		for _, staging := range g.stagings() {
+			for b := range staging.buffers() {
+				if b.stream == s.stream {
+					b.state, b.stream = idle, 0
 				}
 			}
 		}
@@ -62,17 +62,17 @@ func (s *queue) Close() error {
 	})
 }
 
-// Sync waits until all that was asked for is done.
+// Sync waits until all work enqueued on the stream has finished.
 func (s *queue) Sync(ctx context.Context) error { return s.gpu.wait(ctx, cuStreamQuery, s.stream) }
 
-// Wait puts off what is asked for from now on until the GPU has come to an event.
+// Wait makes all work that is enqueued after this call wait for e.
 func (s *queue) Wait(e device.Event) error {
 	x, ok := e.(*event)
 	switch {
 	case !ok || x.gpu != s.gpu:
-		return fmt.Errorf("waiting for an event of another device than %s", s.gpu.info.Name)
+		return fmt.Errorf("cannot wait for event of type %T: want an event of this %s", e, s.gpu.info.Name)
 	case !x.alive():
-		return fmt.Errorf("waiting for an event of %s that was freed", s.gpu.info.Name)
+		return fmt.Errorf("cannot wait for an event of %s that was freed", s.gpu.info.Name)
 	}
 	return s.gpu.within(func() error { return s.gpu.call(cuStreamWaitEvent, s.stream, x.handle, 0) })
 }

@@ -11,8 +11,8 @@ import (
 	"tilework/internal/device"
 )
 
-// TestStreams: work of different streams is in order where one waits for another. The
-// fake does nothing before somebody asks, so that without waiting the bytes are old.
+// TestStreams checks that a wait orders the work of two streams. The fake defers all work until it is
+// queried, so without the wait the copy reads old bytes.
 func TestStreams(t *testing.T) {
 	for _, waits := range []bool{true, false} {
 		g := opened(t, newFake(), 0)
@@ -31,7 +31,7 @@ func TestStreams(t *testing.T) {
 		if err := s[0].CopyIn(ctx, p, in, device.Whole(100)); err != nil {
 			t.Fatal(err)
 		}
-		clear(in) // which has been read
+		clear(in) // CopyIn has read it
 		e, err := s[0].Record()
 		if err == nil && waits {
 			err = s[1].Wait(e)
@@ -43,16 +43,16 @@ func TestStreams(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := out[0] == 7 && out[99] == 7; got != waits {
-			t.Errorf("waiting: %v, new bytes: %v", waits, got)
+			t.Errorf("with wait %v: read new bytes %v", waits, got)
 		}
 		if err := e.Free(); err != nil {
 			t.Fatal(err)
 		}
 		if err := s[1].Wait(e); err == nil || !strings.Contains(err.Error(), "was freed") {
-			t.Errorf("waiting for an event that was freed: %v", err)
+			t.Errorf("Wait for a freed event: got error %v", err)
 		}
-		if err := s[1].Wait(nil); err == nil || !strings.Contains(err.Error(), "another device") {
-			t.Errorf("waiting for no event: %v", err)
+		if err := s[1].Wait(nil); err == nil || !strings.Contains(err.Error(), "want an event of this") {
+			t.Errorf("Wait(nil): got error %v", err)
 		}
 		if err := errors.Join(s[0].Close(), s[0].Close(), g.Free(p)); err != nil { // s[1] is closed with the device
 			t.Fatal(err)
@@ -60,9 +60,9 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestCopiesAtOnce: goroutines that copy both ways, each in a stream of its own, get what
-// they put there.
-func TestCopiesAtOnce(t *testing.T) {
+// TestConcurrentCopies checks that concurrent copies in both directions, one stream per goroutine, keep
+// their bytes apart.
+func TestConcurrentCopies(t *testing.T) {
 	g := opened(t, newFake(), 0)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -76,7 +76,7 @@ func TestCopiesAtOnce(t *testing.T) {
 				return
 			}
 			for range 25 {
-				n := 1 + rng.IntN(3*leastPiece)
+				n := 1 + rng.IntN(3*minPieceBytes)
 				in, out := noise(rng, n), make([]byte, n)
 				p, err := g.Alloc(n)
 				if err == nil {
@@ -86,7 +86,7 @@ func TestCopiesAtOnce(t *testing.T) {
 						g.Free(p))
 				}
 				if err != nil || !bytes.Equal(in, out) {
-					t.Errorf("%d bytes: %v, the same: %v", n, err, bytes.Equal(in, out))
+					t.Errorf("%d bytes: error %v, read back unchanged: %v", n, err, bytes.Equal(in, out))
 					return
 				}
 			}

@@ -18,21 +18,20 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// TestSweep64 measures configurations of a kernel on float64 products, to choose the
-// shapes in its list by: TILEWORK_SWEEP64 is a line for each set of products,
+// TestSweep64 measures tiles of a kernel on float64 products, to choose the tiles to list for it.
+// TILEWORK_SWEEP64 has one line per set of products,
 //
 //	KERNEL TILE,TILE,… MxNxK,MxNxK,… [NN|NT|TN|TT]
 //
-// with ';' for a new line; the tile "auto" leaves the choice to the kernel. Operands are
-// random in [-1, 1) and lie one behind the other in memory, so many sets of them that the
-// L2 cache has forgotten one when its turn comes. Of each product some elements are
-// computed again here.
+// with ';' as the line separator. The tile "auto" lets the kernel choose. Operands are random in
+// [-1, 1). Runs cycle through several sets of operands, so that none is in the L2 cache when it is
+// used again. Some elements of each product are verified.
 func TestSweep64(t *testing.T) {
 	sweep := os.Getenv("TILEWORK_SWEEP64")
 	if sweep == "" {
 		t.Skip("set TILEWORK_SWEEP64 to lines of KERNEL TILES SHAPES to measure")
 	}
-	s := &sweeper64{gpu: card(t), rng: rand.New(rand.NewPCG(1, 2))}
+	s := &sweeper64{gpu: openGPU(t), rng: rand.New(rand.NewPCG(1, 2))}
 	s.backend = stream.New(s.gpu)
 	defer func() {
 		if err := s.backend.Close(); err != nil {
@@ -56,7 +55,7 @@ func TestSweep64(t *testing.T) {
 	for line := range strings.SplitSeq(sweep, ";") {
 		f := append(strings.Fields(line), "NN")
 		if len(f) < 4 {
-			t.Fatalf("cannot read %q", line)
+			t.Fatalf("line %q: want KERNEL TILES SHAPES [TRANSPOSES]", line)
 		}
 		for shape := range strings.SplitSeq(f[2], ",") {
 			var m, n, depth int
@@ -71,6 +70,7 @@ func TestSweep64(t *testing.T) {
 	}
 }
 
+// sweep64Pool is the size in bytes of the memory for operands and of that for results.
 const sweep64Pool = 1 << 30
 
 type sweeper64 struct {
@@ -113,7 +113,7 @@ func (s *sweeper64) measure(t *testing.T, kernel, tile string, p *gemm.Problem) 
 	up := func(n int) int { return (n + align - 1) / align * align }
 	a, b, out := up(p.A.Bytes()), up(p.B.Bytes()), up(p.C.Bytes())
 	if a+b > sweep64Pool || out > sweep64Pool {
-		t.Fatalf("%v is more than a pool of %d bytes holds", p, sweep64Pool)
+		t.Fatalf("%v exceeds a pool of %d bytes", p, sweep64Pool)
 	}
 	sets := make([]gpukernel.Memory, min(sweep64Pool/(a+b), sweep64Pool/out, 1+(128<<20)/(a+b+out)))
 	for i := range sets {
@@ -137,8 +137,7 @@ func (s *sweeper64) measure(t *testing.T, kernel, tile string, p *gemm.Problem) 
 	s.verify(t, p, a)
 }
 
-// verify computes some elements of the product of the first set again, whose B begins at
-// byte b.
+// verify checks some elements of the product of the first set of operands. Its B starts at byte b.
 func (s *sweeper64) verify(t *testing.T, p *gemm.Problem, b int) {
 	t.Helper()
 	at := func(l gemm.Layout, i, j int) int {

@@ -8,18 +8,17 @@ import (
 	"tilework/ptx"
 )
 
-// tensorElements is CUtensorMapDataType of cuda.h.
+// tensorElements maps element types to CUtensorMapDataType of cuda.h.
 var tensorElements = map[ptx.Type]uintptr{
 	ptx.U8: 0, ptx.U16: 1, ptx.U32: 2, ptx.S32: 3, ptx.U64: 4, ptx.S64: 5,
 	ptx.F16: 6, ptx.F32: 7, ptx.F64: 8, ptx.BF16: 9, ptx.TF32: 11,
 }
 
-// tensorSwizzles is CUtensorMapSwizzle of cuda.h; that of wgmma's descriptors counts the
-// other way round.
+// tensorSwizzles maps swizzle widths in bytes to CUtensorMapSwizzle of cuda.h. The encoding in wgmma
+// descriptors is the reverse.
 var tensorSwizzles = map[int]uintptr{0: 0, 32: 1, 64: 2, 128: 3}
 
-// EncodeTensorMap encodes a map. For a driver before CUDA 12.0 or a GPU before sm_90 the
-// error is what the driver answers.
+// EncodeTensorMap encodes t. It fails with a driver before CUDA 12.0 or a GPU before sm_90.
 func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
 	if err := t.Check(); err != nil {
 		return [ptx.TensorMapBytes]byte{}, fmt.Errorf("%w: %w", device.ErrLaunch, err)
@@ -32,10 +31,10 @@ func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error
 			strides[i-1] = uint64(t.Strides[i-1])
 		}
 	}
-	// The driver wants an alignment that Go does not promise.
-	// To have the L2 cache fetch 256 bytes at once costs 4 % where memory is the limit, and more
-	// where rows begin within its lines.
+	// L2 promotion to 256 bytes would cost 4 % in memory-bound kernels, and more if rows are not
+	// aligned to cache lines.
 	const interleaveNone, promoteL2To128, zerosOutside = 0, 2, 0
+	// The driver requires an alignment of 64 bytes, which Go does not guarantee.
 	memory := make([]byte, ptx.TensorMapBytes+ptx.TensorMapAlign)
 	start := -uintptr(unsafe.Pointer(unsafe.SliceData(memory))) % ptx.TensorMapAlign
 	aligned := memory[start:][:ptx.TensorMapBytes]
@@ -44,5 +43,5 @@ func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error
 			uintptr(unsafe.Pointer(&dims)), uintptr(unsafe.Pointer(&strides)), uintptr(unsafe.Pointer(&box)), uintptr(unsafe.Pointer(&steps)),
 			interleaveNone, tensorSwizzles[t.Swizzle], promoteL2To128, zerosOutside)
 	})
-	return [ptx.TensorMapBytes]byte(aligned), as(device.ErrLaunch, err)
+	return [ptx.TensorMapBytes]byte(aligned), withKind(device.ErrLaunch, err)
 }

@@ -15,14 +15,14 @@ import (
 	"tilework/internal/testkit"
 )
 
-// TestCardTerms: each term counts once, in every tile of float64 on tensor cores, however the operands
-// lie: rows of either begin where 16 bytes can be copied at once, or 8.
-func TestCardTerms(t *testing.T) {
-	g := card(t)
+// TestGPUTerms checks that every float64 tile on tensor cores adds each term along K exactly once, for
+// all operand layouts, with rows aligned to 16 bytes and to 8 bytes.
+func TestGPUTerms(t *testing.T) {
+	g := openGPU(t)
 	testTerms(t, g, waysOf(t, "mma"))
 }
 
-// TestTerms: on the emulator, in the smallest of them.
+// TestTerms is like TestGPUTerms on the emulator, with the smallest tile.
 func TestTerms(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
@@ -58,18 +58,18 @@ func testTerms(t *testing.T, d device.Device, ways []gputest.Way) {
 	}
 }
 
-// countTerms multiplies ones by powers of two, so that an element of C says which terms are in it, and
-// how often: the first 50, and then the others.
+// countTerms multiplies a matrix of ones by powers of two, so that the bits of each element of C show
+// which terms it contains and how often. It tests 50 terms per product.
 func countTerms(t *testing.T, b *stream.Backend, w gputest.Way, p *gemm.Problem) error {
-	const atOnce = 50
+	const termsPerProduct = 50
 	x, y, c := make([]float64, p.A.Len()), make([]float64, p.B.Len()), make([]float64, p.C.Len())
 	for i := range x {
 		x[i] = 1
 	}
-	for from := 0; from < p.K; from += atOnce {
+	for from := 0; from < p.K; from += termsPerProduct {
 		clear(y)
 		var want float64
-		for k := from; k < min(from+atOnce, p.K); k++ {
+		for k := from; k < min(from+termsPerProduct, p.K); k++ {
 			v := math.Exp2(float64(k - from))
 			want += v
 			for j := range p.N {
@@ -81,7 +81,7 @@ func countTerms(t *testing.T, b *stream.Backend, w gputest.Way, p *gemm.Problem)
 		}
 		for _, got := range c {
 			if got != want {
-				return fmt.Errorf("of terms %d and on there are %050b, want %050b", from, int64(got), int64(want))
+				return fmt.Errorf("terms from %d: C is %050b, want %050b", from, int64(got), int64(want))
 			}
 		}
 	}

@@ -2,5 +2,5 @@ package cuda
 
 import "syscall"
 
-// thread is the operating system's thread, to which a current context belongs.
+// thread returns the id of the OS thread. A CUDA context is current on one thread.
 func thread() int { return syscall.Gettid() }

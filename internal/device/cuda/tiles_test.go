@@ -17,10 +17,10 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// TestTiles times tiles of the blocked kernel on float32 products, to tune it by. The
-// file that TILEWORK_TILES names has a line for each product: M, N, K and the tiles, of
-// which "auto" is the one that would be chosen. Matrices come from memory, not from
-// the L2 cache; some elements of each result are computed again.
+// TestTiles measures tiles of the blocked kernel on float32 products, for tuning. TILEWORK_TILES names a
+// file with one product per line: M, N, K and a list of tiles, where "auto" selects the default
+// tile. The matrices are read from DRAM, not from the L2 cache. Some elements of each result are
+// verified.
 func TestTiles(t *testing.T) {
 	path := os.Getenv("TILEWORK_TILES")
 	if path == "" {
@@ -34,7 +34,7 @@ func TestTiles(t *testing.T) {
 	for line := range strings.Lines(string(text)) {
 		words := strings.Fields(line)
 		if len(words) < 4 {
-			t.Fatalf("%s: %q: want M N K tile…", path, line)
+			t.Fatalf("%s: line %q: want M N K TILE...", path, line)
 		}
 		p := s.product(words[:3])
 		for _, tile := range words[3:] {
@@ -44,17 +44,17 @@ func TestTiles(t *testing.T) {
 	}
 }
 
-// tiles is a device with random data that A and B are taken from.
+// tiles is a GPU with random data for A and B.
 type tiles struct {
 	speed
 	t        *testing.T
-	data     []float32 // what the operands' memory holds, over and over
-	size     int       // bytes of that memory
+	data     []float32 // contents of the operand memory, repeated
+	size     int       // bytes of operand memory
 	operands device.Ptr
 }
 
 func newTiles(t *testing.T) *tiles {
-	s := &tiles{speed: speed{gpu: card(t)}, t: t, data: make([]float32, 16<<20), size: 3 << 30}
+	s := &tiles{speed: speed{gpu: openGPU(t)}, t: t, data: make([]float32, 16<<20), size: 3 << 30}
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range s.data {
 		s.data[i] = 2*rng.Float32() - 1
@@ -88,7 +88,7 @@ func (s *tiles) product(sizes []string) *gemm.Problem {
 	return &p
 }
 
-// time is how long p takes with a tile, and which that was.
+// time returns the time of p with a tile and the name of the selected tile.
 func (s *tiles) time(p *gemm.Problem, tile string) (time.Duration, string) {
 	t := s.t
 	b := stream.New(s.gpu)
@@ -101,8 +101,8 @@ func (s *tiles) time(p *gemm.Problem, tile string) (time.Duration, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const unit, cold = 256, 150 << 20 // an alignment; more than twice an L2 cache
-	up := func(n int) int { return (n + unit - 1) / unit * unit }
+	const align, cold = 256, 150 << 20 // bytes; cold is more than twice the L2 cache
+	up := func(n int) int { return (n + align - 1) / align * align }
 	c, err := s.gpu.Alloc(up(p.C.Bytes()))
 	if err != nil {
 		t.Fatal(err)
@@ -137,8 +137,8 @@ func (s *tiles) time(p *gemm.Problem, tile string) (time.Duration, string) {
 	return took, plan.Config.Tile.String()
 }
 
-// verify computes some elements of C anew, whose B begins that many elements behind A.
-func (s *tiles) verify(p *gemm.Problem, at device.Ptr, behind int) {
+// verify checks some elements of the C at at. B starts offsetB elements after A.
+func (s *tiles) verify(p *gemm.Problem, at device.Ptr, offsetB int) {
 	t := s.t
 	c := make([]float32, p.M*p.N)
 	if err := s.gpu.CopyOut(t.Context(), dtype.Bytes(c), at, device.Whole(4*len(c))); err != nil {
@@ -147,14 +147,14 @@ func (s *tiles) verify(p *gemm.Problem, at device.Ptr, behind int) {
 	element := func(i int) float64 { return float64(s.data[i%len(s.data)]) }
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	places := [][2]int{{0, 0}, {p.M - 1, p.N - 1}, {0, p.N - 1}, {p.M - 1, 0}}
+	positions := [][2]int{{0, 0}, {p.M - 1, p.N - 1}, {0, p.N - 1}, {p.M - 1, 0}}
 	for range 50 {
-		places = append(places, [2]int{rng.IntN(p.M), rng.IntN(p.N)})
+		positions = append(positions, [2]int{rng.IntN(p.M), rng.IntN(p.N)})
 	}
-	for _, x := range places {
+	for _, x := range positions {
 		var want, size float64
 		for k := range p.K {
-			term := element(x[0]*p.K+k) * element(behind+k*p.N+x[1])
+			term := element(x[0]*p.K+k) * element(offsetB+k*p.N+x[1])
 			want, size = want+term, size+math.Abs(term)
 		}
 		if got := float64(c[x[0]*p.N+x[1]]); !(math.Abs(got-want) <= size*float64(p.K+3)*0x1p-24) {

@@ -18,9 +18,9 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// card is the first GPU of this machine. Without one the test is skipped, or fails
-// where TILEWORK_REQUIRE_GPU is set.
-func card(t *testing.T) *GPU {
+// openGPU returns the first GPU of the machine. Without one, it skips the test, or fails it if
+// TILEWORK_REQUIRE_GPU is set.
+func openGPU(t *testing.T) *GPU {
 	t.Helper()
 	d, err := Open(0)
 	if err != nil {
@@ -37,8 +37,8 @@ func card(t *testing.T) *GPU {
 	return d.(*GPU)
 }
 
-func TestCardList(t *testing.T) {
-	g := card(t)
+func TestGPUList(t *testing.T) {
+	g := openGPU(t)
 	all, err := List()
 	if err != nil {
 		t.Fatal(err)
@@ -47,27 +47,27 @@ func TestCardList(t *testing.T) {
 		t.Logf("%+v", in)
 	}
 	in := g.Details()
-	all[0].Staging = in.Staging // which comes with opening
+	all[0].Staging = in.Staging // set by Open only
 	if in != all[0] || in.Memory <= 0 || in.SMs <= 0 || in.MaxShared < 48<<10 || in.UUID == "" {
-		t.Errorf("opened: %+v", in)
+		t.Errorf("Details() = %+v, want %+v", in, all[0])
 	}
 }
 
-// TestCardCopies: what goes in comes out, whole and in rows, and what lies between
-// rows stays.
-func TestCardCopies(t *testing.T) {
-	g := card(t)
+// TestGPUCopies checks contiguous and strided copies in both directions. Bytes between rows must not
+// change.
+func TestGPUCopies(t *testing.T) {
+	g := openGPU(t)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	ctx := t.Context()
 	for _, r := range []device.Rows{
-		device.Whole(1), device.Whole(4096), device.Whole(slotBytes - 1), device.Whole(slotBytes), device.Whole(5*slotBytes + 3),
+		device.Whole(1), device.Whole(4096), device.Whole(bufferBytes - 1), device.Whole(bufferBytes), device.Whole(5*bufferBytes + 3),
 		{Count: 7, Width: 3, Host: 5, Device: 16},
 		{Count: 100, Width: 1000, Host: 1000, Device: 1024},
 		{Count: 100, Width: 1000, Host: 1100, Device: 1000},
 		{Count: 5000, Width: 4001, Host: 4001, Device: 4016},
-		{Count: 3, Width: slotBytes + 77, Host: slotBytes + 100, Device: slotBytes + 256},
+		{Count: 3, Width: bufferBytes + 77, Host: bufferBytes + 100, Device: bufferBytes + 256},
 		{Count: 200_000, Width: 4, Host: 4, Device: 16},
 	} {
 		hostLen, deviceLen := (r.Count-1)*r.Host+r.Width, (r.Count-1)*r.Device+r.Width
@@ -82,7 +82,7 @@ func TestCardCopies(t *testing.T) {
 			t.Fatal(err)
 		}
 		if uint64(p)%256 != 0 {
-			t.Errorf("memory at %#x", uint64(p))
+			t.Errorf("Alloc returned %#x, want a multiple of 256", uint64(p))
 		}
 		there := make([]byte, deviceLen)
 		err = errors.Join(
@@ -95,9 +95,9 @@ func TestCardCopies(t *testing.T) {
 		case err != nil:
 			t.Fatalf("%+v: %v", r, err)
 		case !bytes.Equal(there, want):
-			t.Errorf("%+v: the device holds other bytes", r)
+			t.Errorf("%+v: device memory is wrong", r)
 		case !bytes.Equal(out, wantHost):
-			t.Errorf("%+v: other bytes come out", r)
+			t.Errorf("%+v: host memory after CopyOut is wrong", r)
 		}
 	}
 }
@@ -110,15 +110,15 @@ func noise(rng *rand.Rand, n int) []byte {
 	return b[:n]
 }
 
-func TestCardOutOfMemory(t *testing.T) {
-	g := card(t)
+func TestGPUOutOfMemory(t *testing.T) {
+	g := openGPU(t)
 	memory := int(g.Info().Memory)
 	_, err := g.Alloc(2 * memory)
 	if !errors.Is(err, device.ErrOutOfMemory) {
-		t.Errorf("twice what there is: %v", err)
+		t.Errorf("Alloc of twice the device memory: got error %v", err)
 	}
 	t.Log(err)
-	// Together more than there is: what the first leaves must be had again.
+	// The sizes exceed the device memory together, so freed memory must be reused.
 	for _, n := range []int{memory / 20 * 9, memory / 10 * 6, memory / 20 * 9} {
 		p, err := g.Alloc(n)
 		if err != nil {
@@ -130,13 +130,13 @@ func TestCardOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestCardLost: a kernel that writes to an address of nobody loses the device, and
-// everything says so. It loses the process's context, hence one of its own.
-func TestCardLost(t *testing.T) {
+// TestGPULost checks that all calls report a lost device after a kernel wrote to an invalid address. It
+// runs in a child process, because the process's context becomes unusable.
+func TestGPULost(t *testing.T) {
 	const child = "TILEWORK_CUDA_CHILD"
 	if os.Getenv(child) == "" {
-		card(t)
-		cmd := exec.Command(os.Args[0], "-test.run=^TestCardLost$", "-test.v")
+		openGPU(t)
+		cmd := exec.Command(os.Args[0], "-test.run=^TestGPULost$", "-test.v")
 		cmd.Env = append(os.Environ(), child+"=1")
 		out, err := cmd.CombinedOutput()
 		t.Logf("%s", out)
@@ -145,9 +145,9 @@ func TestCardLost(t *testing.T) {
 		}
 		return
 	}
-	g := card(t)
+	g := openGPU(t)
 	ctx := t.Context()
-	poke := find(t, g, texts, "poke")
+	poke := find(t, g, kernelsPTX, "poke")
 	p, _ := word(t, g)
 	var args device.Params
 	args.U64(16)
@@ -174,9 +174,9 @@ func TestCardLost(t *testing.T) {
 	t.Log(err)
 }
 
-// TestCardConformance: each kernel, the way products take, in each precision that it has, and
-// in the shapes with clusters, which no small product takes.
-func TestCardConformance(t *testing.T) {
+// TestGPUConformance runs the conformance suite with each kernel in each supported precision, and in the
+// tiles with clusters, which small products do not select.
+func TestGPUConformance(t *testing.T) {
 	for _, k := range choose.Kernels() {
 		for _, precision := range append([]gemm.Precision{gemm.Native}, k.Precisions()...) {
 			name := k.Name
@@ -188,39 +188,39 @@ func TestCardConformance(t *testing.T) {
 	}
 }
 
-// TestCardBatches: each kernel computes batches and groups of rows, in its largest shape, its
-// smallest and in those with clusters.
-func TestCardBatches(t *testing.T) {
+// TestGPUBatches runs batched and grouped products with each kernel in its largest tile, its smallest
+// tile and all tiles with clusters.
+func TestGPUBatches(t *testing.T) {
 	for _, k := range choose.Kernels() {
 		for i, s := range k.Tiles {
 			if i > 0 && i < len(k.Tiles)-1 && s.ClusterM < 2 && s.ClusterK < 2 {
 				continue
 			}
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
-				g := cardFor(t, k)
+				g := openGPUFor(t, k)
 				backend, seed := stream.New(g), rand.Uint64()
 				report := gemmtest.Check(t.Context(), gputest.Way{Kernel: k, Shape: s}.On(backend), gemmtest.Options{Cases: 20, Only: "batch", Seed: seed})
 				if err := errors.Join(report.Err(), backend.Close()); err != nil {
 					t.Errorf("seed %d: %v", seed, err)
 				}
-				t.Logf("%d cases, %d left out", report.Checks[0].Cases, report.Checks[0].LeftOut)
+				t.Logf("%d cases, %d skipped", report.Checks[0].Cases, report.Checks[0].LeftOut)
 			})
 		}
 	}
 }
 
-// cardFor is the card, if it runs the kernel.
-func cardFor(t *testing.T, k *gpukernel.Kernel) *GPU {
-	g := card(t)
+// openGPUFor returns the GPU and skips the test if it does not support the kernel.
+func openGPUFor(t *testing.T, k *gpukernel.Kernel) *GPU {
+	g := openGPU(t)
 	if !g.Info().Target.Has(k.Target()) {
-		t.Skipf("the kernel needs %v, and %s is %v", k.Target(), g.Info().Name, g.Info().Target)
+		t.Skipf("the kernel requires %v and %s is %v", k.Target(), g.Info().Name, g.Info().Target)
 	}
 	return g
 }
 
-// conform runs the suite with a kernel, on products in a precision.
+// conform runs the conformance suite with a kernel and a precision.
 func conform(t *testing.T, k *gpukernel.Kernel, precision gemm.Precision) {
-	backend := stream.New(cardFor(t, k))
+	backend := stream.New(openGPUFor(t, k))
 	defer func() {
 		if err := backend.Close(); err != nil {
 			t.Error(err)

@@ -12,8 +12,8 @@ import (
 	"tilework/ptx"
 )
 
-// texts are kernels that write a number where their first argument points.
-const texts = `.version 6.3
+// kernelsPTX contains kernels that write a number to the address in their first argument.
+const kernelsPTX = `.version 6.3
 .target sm_75
 .address_size 64
 .extern .shared .align 16 .b8 dynamic[];
@@ -56,8 +56,8 @@ again:
 }
 `
 
-// clusterText writes how many blocks a cluster has along x.
-const clusterText = `.version 7.8
+// clusterPTX contains a kernel that writes the number of blocks of a cluster along x.
+const clusterPTX = `.version 7.8
 .target sm_90
 .address_size 64
 .visible .entry cluster(.param .u64 at)
@@ -73,14 +73,14 @@ const clusterText = `.version 7.8
 
 var one = device.Dim3{X: 1, Y: 1, Z: 1}
 
-// find loads a text for the length of the test.
+// find loads PTX until the test ends and returns a kernel of it.
 func find(t *testing.T, g *GPU, text, name string) device.Function {
 	t.Helper()
 	m, err := g.Load(t.Context(), text)
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = m.Unload() }) // a lost device says so elsewhere
+	t.Cleanup(func() { _ = m.Unload() }) // the test itself reports a lost device
 	k, err := m.Function(name)
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func find(t *testing.T, g *GPU, text, name string) device.Function {
 	return k
 }
 
-// word is a word of the device's memory, and how to read it.
+// word allocates a 32-bit word of device memory and returns a function that reads it.
 func word(t *testing.T, g *GPU) (p device.Ptr, read func() uint32) {
 	t.Helper()
 	p, err := g.Alloc(4)
@@ -105,8 +105,8 @@ func word(t *testing.T, g *GPU) (p device.Ptr, read func() uint32) {
 	}
 }
 
-func TestCardLaunch(t *testing.T) {
-	g := card(t)
+func TestGPULaunch(t *testing.T) {
+	g := openGPU(t)
 	p, read := word(t, g)
 	launch := func(text, name string, l device.Launch, args func(*device.Params)) error {
 		var params device.Params
@@ -120,88 +120,88 @@ func TestCardLaunch(t *testing.T) {
 		}
 		return g.Launch(t.Context(), find(t, g, text, name), l)
 	}
-	check := func(what string, want uint32, err error) {
+	check := func(name string, want uint32, err error) {
 		t.Helper()
 		if err != nil {
-			t.Errorf("%s: %v", what, err)
+			t.Errorf("%s: %v", name, err)
 		} else if got := read(); got != want {
-			t.Errorf("%s: %d, want %d", what, got, want)
+			t.Errorf("%s: kernel wrote %d, want %d", name, got, want)
 		}
 	}
-	check("arguments", 12345, launch(texts, "poke", device.Launch{}, func(a *device.Params) { a.U32(12345) }))
-	check("no shared memory beyond the usual", 40<<10, launch(texts, "shared", device.Launch{Shared: 40 << 10}, nil))
-	most := g.Info().MaxShared
-	check("all shared memory", uint32(most), launch(texts, "shared", device.Launch{Shared: most}, nil))
-	if err := launch(texts, "shared", device.Launch{Shared: most + 1}, nil); !errors.Is(err, device.ErrLaunch) {
-		t.Errorf("more shared memory than there is: %v", err)
+	check("arguments", 12345, launch(kernelsPTX, "poke", device.Launch{}, func(a *device.Params) { a.U32(12345) }))
+	check("shared memory below the default limit", 40<<10, launch(kernelsPTX, "shared", device.Launch{Shared: 40 << 10}, nil))
+	maxShared := g.Info().MaxShared
+	check("maximum shared memory", uint32(maxShared), launch(kernelsPTX, "shared", device.Launch{Shared: maxShared}, nil))
+	if err := launch(kernelsPTX, "shared", device.Launch{Shared: maxShared + 1}, nil); !errors.Is(err, device.ErrLaunch) {
+		t.Errorf("more than the maximum shared memory: got error %v", err)
 	}
-	check("cooperative", 9, launch(texts, "poke", device.Launch{Cooperative: true}, func(a *device.Params) { a.U32(9) }))
-	if err := launch(texts, "poke", device.Launch{Cooperative: true, Grid: device.Dim3{X: 1 << 20, Y: 1, Z: 1}}, func(a *device.Params) { a.U32(9) }); !errors.Is(err, device.ErrLaunch) {
-		t.Errorf("cooperative and too large: %v", err)
+	check("cooperative", 9, launch(kernelsPTX, "poke", device.Launch{Cooperative: true}, func(a *device.Params) { a.U32(9) }))
+	if err := launch(kernelsPTX, "poke", device.Launch{Cooperative: true, Grid: device.Dim3{X: 1 << 20, Y: 1, Z: 1}}, func(a *device.Params) { a.U32(9) }); !errors.Is(err, device.ErrLaunch) {
+		t.Errorf("cooperative launch that is too large: got error %v", err)
 	}
-	if err := launch(texts, "poke", device.Launch{}, nil); !errors.Is(err, device.ErrLaunch) {
-		t.Errorf("too few arguments: %v", err)
+	if err := launch(kernelsPTX, "poke", device.Launch{}, nil); !errors.Is(err, device.ErrLaunch) {
+		t.Errorf("too few arguments: got error %v", err)
 	}
 	if g.Info().Target.SM >= 90 {
-		check("cluster", 2, launch(clusterText, "cluster", device.Launch{Grid: device.Dim3{X: 4, Y: 1, Z: 1}, Cluster: device.Dim3{X: 2, Y: 1, Z: 1}}, nil))
+		check("cluster", 2, launch(clusterPTX, "cluster", device.Launch{Grid: device.Dim3{X: 4, Y: 1, Z: 1}, Cluster: device.Dim3{X: 2, Y: 1, Z: 1}}, nil))
 		m, err := g.EncodeTensorMap(&ptx.TensorMap{Element: ptx.BF16, Base: uint64(p), Dims: []int{64, 128}, Strides: []int{128}, Box: []int{64, 64}, Swizzle: 128})
 		if err != nil || m == [128]byte{} {
-			t.Errorf("tensor map % x, %v", m, err)
+			t.Errorf("tensor map % x, error %v", m, err)
 		}
 		if _, err := g.EncodeTensorMap(&ptx.TensorMap{Element: ptx.BF16, Base: uint64(p), Dims: []int{64, 128}, Strides: []int{130}, Box: []int{64, 64}}); !errors.Is(err, device.ErrLaunch) {
-			t.Errorf("a stride of 130 bytes: %v", err)
+			t.Errorf("tensor map with a stride of 130 bytes: got error %v", err)
 		}
 	}
 	if err := g.Sync(t.Context()); err != nil {
-		t.Errorf("after refused launches: %v", err)
+		t.Errorf("Sync after rejected launches: %v", err)
 	}
 }
 
-func TestCardCompile(t *testing.T) {
-	g := card(t)
+func TestGPUCompile(t *testing.T) {
+	g := openGPU(t)
 	for name, text := range map[string]string{
-		"syntax":      strings.Replace(texts, "ret;", "retire;", 1),
-		"new PTX":     strings.Replace(texts, ".version 6.3", ".version 29.0", 1),
-		"another GPU": strings.Replace(strings.Replace(texts, "sm_75", "sm_100a", 1), "6.3", "8.6", 1),
+		"syntax":      strings.Replace(kernelsPTX, "ret;", "retire;", 1),
+		"new PTX":     strings.Replace(kernelsPTX, ".version 6.3", ".version 29.0", 1),
+		"another GPU": strings.Replace(strings.Replace(kernelsPTX, "sm_75", "sm_100a", 1), "6.3", "8.6", 1),
 		"no PTX":      "hello",
 		"empty":       "",
 	} {
 		_, err := g.Load(t.Context(), text)
 		if !errors.Is(err, device.ErrCompile) || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v, want a line that wraps ErrCompile", name, err)
+			t.Errorf("%s: got error %v, want one line that wraps ErrCompile", name, err)
 		}
 		t.Logf("%s: %v", name, err)
 	}
 	start := time.Now()
-	first := find(t, g, texts, "poke")
+	first := find(t, g, kernelsPTX, "poke")
 	cold := time.Since(start)
 	start = time.Now()
-	if again := find(t, g, texts, "poke"); again != first {
-		t.Error("the same text was compiled twice")
+	if again := find(t, g, kernelsPTX, "poke"); again != first {
+		t.Error("the same PTX was compiled twice")
 	}
 	t.Logf("loaded in %v, and again in %v; %+v", cold, time.Since(start), first.Resources())
-	m, err := g.Load(t.Context(), texts)
+	m, err := g.Load(t.Context(), kernelsPTX)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Logf("log:\n%s", m.Log())
 	if _, err := m.Function("nobody"); err == nil {
-		t.Error("found a kernel that is not there")
+		t.Error("Function succeeded for an unknown name, want an error")
 	} else {
 		t.Log(err)
 	}
 }
 
-// TestCardContextEnds: a copy behind a kernel that runs for long can be left, and
-// what is left does not write to the caller's memory.
-func TestCardContextEnds(t *testing.T) {
-	g := card(t)
+// TestGPUContextEnds checks that a copy after a long-running kernel can be cancelled and does not write
+// to the caller's memory afterwards.
+func TestGPUContextEnds(t *testing.T) {
+	g := openGPU(t)
 	p, read := word(t, g)
 	const runs = 400 * time.Millisecond
 	var args device.Params
 	args.Ptr(p)
 	args.U64(uint64(runs))
-	spin := find(t, g, texts, "spin")
+	spin := find(t, g, kernelsPTX, "spin")
 	start := time.Now()
 	from, err := g.Record()
 	if err != nil {
@@ -216,23 +216,23 @@ func TestCardContextEnds(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	var left [4]byte
-	if err := g.CopyOut(ctx, left[:], p, device.Whole(4)); !errors.Is(err, context.DeadlineExceeded) {
+	var abandoned [4]byte
+	if err := g.CopyOut(ctx, abandoned[:], p, device.Whole(4)); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("CopyOut: %v", err)
 	}
 	if err := g.Sync(ctx); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("Sync: %v", err)
 	}
 	if took := time.Since(start); took > runs {
-		t.Errorf("returned after %v", took)
+		t.Errorf("CopyOut and Sync returned after %v, want less than the run time of the kernel", took)
 	}
 	if got := read(); got != 7 {
-		t.Errorf("the kernel wrote %d", got)
+		t.Errorf("the kernel wrote %d, want 7", got)
 	}
-	if left != [4]byte{} {
-		t.Errorf("a copy that was left wrote % x", left)
+	if abandoned != [4]byte{} {
+		t.Errorf("an abandoned copy wrote % x", abandoned)
 	}
 	if took, err := to.Since(t.Context(), from); err != nil || took < runs || took > 2*runs {
-		t.Errorf("events: %v, %v", took, err)
+		t.Errorf("Since = %v, error %v; want about %v", took, err, runs)
 	}
 }

@@ -15,11 +15,10 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// TestCardOverlap: a product that goes through the card in many steps has the bits of the
-// one that is computed in one launch, in whole numbers, and leaves what lies between C's
-// rows alone.
-func TestCardOverlap(t *testing.T) {
-	g := card(t)
+// TestGPUOverlap checks that a product that is streamed through the GPU in many steps has the same bits
+// as a single launch, for integer values, and leaves the bytes between rows of C unchanged.
+func TestGPUOverlap(t *testing.T) {
+	g := openGPU(t)
 	b := stream.New(g)
 	defer func() {
 		if err := b.Close(); err != nil {
@@ -54,26 +53,26 @@ func TestCardOverlap(t *testing.T) {
 			return x
 		}
 		m := gemm.Buffers{A: whole(la), B: whole(lb), C: whole(lc), Bias: whole(gemm.Dense(c.out, 1, c.m))}
-		// A kernel that reads the matrices as they lie: where they are packed first, all of it is one step.
+		// The blocked kernel reads matrices in place. Kernels with packed operands use a single step.
 		plan, err := b.Plan(&p, exec.Options{Kernel: "blocked"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if !strings.Contains(plan.Detail(), "expected") {
-			t.Errorf("%v in one step", &p)
+			t.Errorf("%v runs in one step, want several", &p)
 		}
-		want := atOnce(t, g, plan, &p, m)
+		want := singleLaunch(t, g, plan, &p, m)
 		if err := plan.Run(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
 		if !bytes.Equal(m.C, want) {
-			t.Errorf("%v, %s: other bits", &p, plan.Detail())
+			t.Errorf("%v, %s: C differs from a single launch", &p, plan.Detail())
 		}
 	}
 }
 
-// atOnce is C as one launch makes it, in the host's layout.
-func atOnce(t *testing.T, g *GPU, plan *stream.Plan, p *gemm.Problem, m gemm.Buffers) []byte {
+// singleLaunch returns C computed by one launch, in the host layout.
+func singleLaunch(t *testing.T, g *GPU, plan *stream.Plan, p *gemm.Problem, m gemm.Buffers) []byte {
 	t.Helper()
 	ctx, d := t.Context(), plan.Problem()
 	var at gpukernel.Memory
