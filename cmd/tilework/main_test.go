@@ -224,7 +224,7 @@ func TestMistakes(t *testing.T) {
 		{"mul a32.npy b.npy -o c.npy", 2, "a32.npy holds float32 and b.npy holds float64; --dtype"},
 		{"mul cut.npy b.npy -o c.npy", 2, "cut.npy: malformed"},
 		{"mul text.npy b.npy -o c.npy", 2, "text.npy: malformed"},
-		{"mul . b.npy -o c.npy", 2, "a folder, want a file"},
+		{"mul . b.npy -o c.npy", 2, "is a folder: want a file"},
 		{"mul i32.npy i32.npy -o c.npy", 2, "int32 cannot be multiplied"},
 		{"mul a.npy b.npy -o c.txt", 2, `-o: c.txt: not supported: extension ".txt"`},
 		{"mul a.npy b.npy -o no/c.npy", 2, "-o: stat no: no such file"},

@@ -41,8 +41,8 @@ func TestInputChanged(t *testing.T) {
 			code   int
 			text   string
 		}{
-			{"truncated", func() error { return os.Truncate("a.npy", 5) }, 2, "tilework: a.npy: changed while it was used: it had "},
-			{"rewritten", rewrite, 2, "tilework: a.npy: changed while it was used: it was written to at "},
+			{"truncated", func() error { return os.Truncate("a.npy", 5) }, 2, "tilework: a.npy: changed while it was used: size was "},
+			{"rewritten", rewrite, 2, "tilework: a.npy: changed while it was used: modified at "},
 			{"replaced", replaceFile, 0, "computed in"},
 		} {
 			if err := errors.Join(os.RemoveAll("c.npy"), os.RemoveAll("a.npy")); err != nil {

@@ -102,7 +102,7 @@ func TestMulRefusesOverflow(t *testing.T) {
 		"large.npy one.csv", "one.csv large.npy", "one.csv one.csv --beta 1 --c large.npy", "one.csv one.csv --bias large.npy", "one.csv one.csv --row-scale large.npy",
 		"one.csv one.csv --col-scale large.npy", "one.csv one.csv --residual large.npy", "one.csv one.csv --activation relu --up large.npy", "one.csv larger.csv",
 	} {
-		const refusal = "is too large for float32, whose largest number is 3.4028234663852886e+38"
+		const refusal = "is too large for float32: want at most 3.4028234663852886e+38"
 		line := strings.Fields("mul " + args + " -o c.npy --dtype float32 --device cpu")
 		_, stderr, code := run(t.Context(), line...)
 		if code != 2 || !strings.Contains(stderr, ": overflow: row 1, column 1: 1e") || !strings.Contains(stderr, refusal+"; --allow-overflow reads it as an infinity") {
@@ -124,7 +124,7 @@ func TestMulRefusesOverflow(t *testing.T) {
 	}
 	writeText(t, "fraction.csv", "1.5\n")
 	if _, stderr, code := run(t.Context(), strings.Fields("mul fraction.csv one.csv -o c.npy --dtype int8 --allow-overflow")...); code != 2 ||
-		!strings.Contains(stderr, "fraction.csv: out of range: row 1, column 1: 1.5 in line 1, and int8 takes whole numbers of -128 to 127") {
+		!strings.Contains(stderr, "fraction.csv: out of range: row 1, column 1: 1.5 in line 1 is out of range for int8: want an integer from -128 to 127") {
 		t.Errorf("a fraction as an integer: exit code %d, %q", code, stderr)
 	}
 }
@@ -197,7 +197,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("exit code %d, %v, %q", code, err, stdout)
 	}
 	for args, want := range map[string]string{
-		"files": "files takes files", "files none.npy": "none.npy: no such file", "files w.npz::w1": "want a whole file", "files text.npy": "malformed",
+		"files": "files takes files", "files none.npy": "none.npy: no such file", "files w.npz::w1": "cannot list a member", "files text.npy": "malformed",
 	} {
 		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q", args, code, stderr)

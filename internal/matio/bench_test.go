@@ -8,7 +8,7 @@ import (
 	"tilework/internal/gemm"
 )
 
-// The benchmarks count the bytes of the matrix, not of the file.
+// The benchmarks measure bytes of the matrix, not of the file.
 
 func BenchmarkWrite(b *testing.B) {
 	for name, l := range layouts(dtype.F32, 1000, 1000) {
@@ -27,7 +27,7 @@ func BenchmarkWrite(b *testing.B) {
 	}
 }
 
-// BenchmarkRead reads as it is and converts to float64.
+// BenchmarkRead reads matrices without conversion and converts them to float64.
 func BenchmarkRead(b *testing.B) {
 	l := gemm.Dense(dtype.F32, 1000, 1000)
 	data := fill(l)

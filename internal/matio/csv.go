@@ -13,32 +13,32 @@ import (
 
 var csvTypes = textTypes(dtype.Type.String)
 
-// maxField is the most bytes of a field: room for the 770 digits or so that the
-// exact value of a float64 can take.
+// maxField is the maximum length of a field in bytes. The exact value of a float64 takes up to
+// about 770 digits.
 const maxField = 4 << 10
 
-// blanks may surround a number. A line of blanks is skipped.
+// blanks are the characters that may surround a number. Lines of blanks are skipped.
 const blanks = " \t\r\n"
 
-// CSV describes the text of .csv files.
+// CSV holds options for reading .csv files.
 type CSV struct {
-	Header    bool // whether the first line that is not blank is skipped
-	Delimiter byte // between numbers; ' ' is any blanks, and 0 the delimiter of the first line of numbers
+	Header    bool // skip the first line that is not blank
+	Delimiter byte // between numbers; ' ' is any number of blanks, 0 detects the delimiter from the first line
 }
 
-// csvReader reads the fields of a CSV file one after the other.
+// csvReader reads the fields of a CSV file.
 type csvReader struct {
 	*source
 	in  *bufio.Reader
 	sep byte
 	raw []byte
 
-	line, column int  // of the field last read, from 1
-	last         bool // whether that field ends its line
+	line, column int  // of the field last read, counted from 1
+	last         bool // the field last read ends its line
 }
 
-// readCSV reads the file twice: first to count its lines, so that the matrix has
-// its size from the start, then for the numbers.
+// readCSV reads the file twice: first to count rows and columns, so that the matrix is allocated
+// once, then to parse the numbers.
 func readCSV(s *source) (*Matrix, error) {
 	c := &csvReader{source: s, sep: s.opt.CSV.Delimiter}
 	rows, cols, err := c.measure()
@@ -52,8 +52,8 @@ func readCSV(s *source) (*Matrix, error) {
 	if err := c.rewind(); err != nil {
 		return nil, err
 	}
-	// A number takes a digit and a separator, except for the last: a file whose
-	// lines are shorter than its first cannot need more.
+	// Each number takes at least a digit and a separator, except for the last. This bounds the
+	// memory for a file with one long line and many short ones.
 	room := min(l.Len(), int(s.size/2)+1)
 	if err := s.room(l); err != nil {
 		return nil, err
@@ -74,9 +74,9 @@ func readCSV(s *source) (*Matrix, error) {
 		case err != nil:
 			return nil, err
 		case c.column > cols:
-			return nil, s.fail(ErrFormat, "line %d has more than the %d columns of the first", c.line, cols)
+			return nil, s.fail(ErrFormat, "line %d has more than %d columns, the number in the first line", c.line, cols)
 		case c.last && c.column < cols:
-			return nil, s.fail(ErrFormat, "line %d: the number of columns is %d, in the first line %d", c.line, c.column, cols)
+			return nil, s.fail(ErrFormat, "line %d has %d columns: want %d as in the first line", c.line, c.column, cols)
 		case n == room:
 			return nil, s.fail(ErrFormat, "the file changed while it was read")
 		}
@@ -88,29 +88,30 @@ func readCSV(s *source) (*Matrix, error) {
 	return &Matrix{Layout: l, Data: data}, nil
 }
 
+// listCSV lists the matrix without parsing its numbers.
 func listCSV(s *source) ([]Entry, error) {
 	c := &csvReader{source: s, sep: s.opt.CSV.Delimiter}
 	rows, cols, err := c.measure()
 	return []Entry{{Type: textEntry, Shape: []uint64{uint64(rows), uint64(cols)}}}, err
 }
 
-// number returns the value of the field last read, which is in a row counted from 0.
+// number parses the field last read. Its row is counted from 0.
 func (c *csvReader) number(field []byte, t dtype.Type, row int) (float64, error) {
 	v, ok := parseNumber(field, t)
 	switch {
 	case len(field) == 0:
 		return 0, c.fail(ErrFormat, "line %d, column %d is empty", c.line, c.column)
 	case !ok && row == 0 && !c.opt.CSV.Header:
-		return 0, c.fail(ErrFormat, "line %d, column %d: %s is no number (--csv-header skips a header line)", c.line, c.column, shorten(field))
+		return 0, c.fail(ErrFormat, "line %d, column %d: %s is not a number (--csv-header skips a header line)", c.line, c.column, shorten(field))
 	case !ok:
-		return 0, c.fail(ErrFormat, "line %d, column %d: %s is no number", c.line, c.column, shorten(field))
+		return 0, c.fail(ErrFormat, "line %d, column %d: %s is not a number", c.line, c.column, shorten(field))
 	case !v.fits(t):
 		return v.float, c.refuse(t, row, c.column-1, v.String(field, c.line))
 	}
 	return v.float, nil
 }
 
-// rewind goes to the start of the file, after its byte order mark and its header line.
+// rewind moves to the start of the file, after the byte order mark and the header line.
 func (c *csvReader) rewind() error {
 	c.in = bufio.NewReaderSize(c.section(0, c.size), 64<<10)
 	c.line, c.column, c.last = 1, 0, false
@@ -138,14 +139,14 @@ func (c *csvReader) rewind() error {
 	return nil
 }
 
-// measure counts the lines that are not blank and the columns of the first of
-// them, and finds the delimiter of that line unless the options give one.
+// measure counts the non-blank lines and the columns of the first one. It detects the delimiter
+// from that line unless the options give one.
 func (c *csvReader) measure() (rows, cols int, err error) {
 	if err := c.rewind(); err != nil {
 		return 0, 0, err
 	}
 	var first firstLine
-	blank := true // so far, of this line
+	blank := true // only blanks so far in this line
 	for err != io.EOF {
 		var part []byte
 		part, err = c.in.ReadSlice('\n')
@@ -176,9 +177,10 @@ func (c *csvReader) measure() (rows, cols int, err error) {
 type firstLine struct {
 	bytes [256]int
 	words int
-	word  bool // whether the last byte was one of a word
+	word  bool // the last byte belongs to a word
 }
 
+// add counts a part of the line.
 func (f *firstLine) add(part []byte) {
 	for _, b := range part {
 		f.bytes[b]++
@@ -190,7 +192,8 @@ func (f *firstLine) add(part []byte) {
 	}
 }
 
-// delimiter returns the byte that separates numbers. A comma beside semicolons is none.
+// delimiter returns the byte that separates numbers. In a line with semicolons, commas are not
+// delimiters.
 func (f *firstLine) delimiter() byte {
 	for _, sep := range []byte{';', ',', '\t'} {
 		if f.bytes[sep] > 0 {
@@ -203,6 +206,7 @@ func (f *firstLine) delimiter() byte {
 	return ','
 }
 
+// columns returns the number of columns of the line.
 func (f *firstLine) columns(sep byte) int {
 	if sep == ' ' {
 		return f.words
@@ -212,8 +216,8 @@ func (f *firstLine) columns(sep byte) int {
 
 func isBlank(b byte) bool { return strings.IndexByte(blanks, b) >= 0 }
 
-// next reads a field, without the blanks around it. Blank lines are skipped;
-// after the last line, the error is io.EOF.
+// next reads a field without surrounding blanks. It skips blank lines and returns io.EOF after the
+// last line.
 func (c *csvReader) next() ([]byte, error) {
 	if c.last {
 		c.line, c.column, c.last = c.line+1, 0, false
@@ -250,7 +254,7 @@ func (c *csvReader) next() ([]byte, error) {
 	}
 }
 
-// skipBlanks skips the blanks after a field, and the end of the line if it follows.
+// skipBlanks skips the blanks after a field and a newline that follows them.
 func (c *csvReader) skipBlanks() error {
 	for {
 		b, err := c.in.ReadByte()
@@ -268,7 +272,7 @@ func (c *csvReader) skipBlanks() error {
 
 func writeCSV(w io.Writer, _ string, l gemm.Layout, data []byte) error {
 	if l.Rows == 0 || l.Cols == 0 {
-		return fmt.Errorf("%w: CSV cannot say that a matrix is %d×%d", gemm.ErrUnsupported, l.OpRows(), l.OpCols())
+		return fmt.Errorf("%w: CSV cannot represent a %d×%d matrix", gemm.ErrUnsupported, l.OpRows(), l.OpCols())
 	}
 	return writeNumbers(w, l, data, ',')
 }

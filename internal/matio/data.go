@@ -14,10 +14,10 @@ import (
 	"tilework/internal/gemm"
 )
 
-// alloc is n zeroed bytes, aligned for every element type.
+// alloc returns n zeroed bytes, aligned for every element type.
 func alloc(n int) []byte { return dtype.Bytes(make([]float64, (n+7)/8))[:n:n] }
 
-// target returns the type that elements of the file are read as.
+// target returns the type to which elements of the file are converted.
 func (s *source) target(e element) (dtype.Type, error) {
 	switch {
 	case s.opt.Type != dtype.Invalid:
@@ -28,8 +28,8 @@ func (s *source) target(e element) (dtype.Type, error) {
 	return e.native, nil
 }
 
-// layout returns the layout of a matrix read from an array of the given shape. A 1-D array
-// is a vector or the matrix that the options make of it.
+// layout returns the layout of the matrix for an array of the given shape. The options determine
+// how a 1-D array is read. fortran selects column-major order.
 func (s *source) layout(e element, shape []uint64, fortran bool) (gemm.Layout, error) {
 	switch {
 	case len(shape) == 1 && (s.opt.Vector || s.opt.OneD == Row):
@@ -37,16 +37,16 @@ func (s *source) layout(e element, shape []uint64, fortran bool) (gemm.Layout, e
 	case len(shape) == 1 && s.opt.OneD == Column:
 		shape = []uint64{shape[0], 1}
 	case len(shape) == 1 && !s.opt.Vector:
-		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "an array of 1 dimensions, shape %s, want 2 dimensions, as (1, n) or (n, 1) of a vector", tuple(shape))
+		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "array has shape %s: want 2 dimensions, (1, n) or (n, 1) for a vector", tuple(shape))
 	case len(shape) != 2:
-		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "an array of %d dimensions, shape %s, want 2", len(shape), tuple(shape))
+		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "array has %d dimensions, shape %s: want 2", len(shape), tuple(shape))
 	}
 	rows, cols := shape[0], shape[1]
 	switch {
 	case s.opt.Vector && rows != 1 && cols != 1:
-		return gemm.Layout{}, s.fail(gemm.ErrShape, "a %d×%d matrix, want a vector", rows, cols)
+		return gemm.Layout{}, s.fail(gemm.ErrShape, "got a %d×%d matrix, want a vector", rows, cols)
 	case max(rows, cols) > math.MaxInt:
-		return gemm.Layout{}, s.fail(ErrFormat, "shape %s is beyond this machine's integers", tuple(shape))
+		return gemm.Layout{}, s.fail(ErrFormat, "shape %s exceeds the integers of this machine", tuple(shape))
 	}
 	t, err := s.target(e)
 	if err != nil {
@@ -57,13 +57,14 @@ func (s *source) layout(e element, shape []uint64, fortran bool) (gemm.Layout, e
 		l = gemm.Dense(t, int(cols), int(rows)).T()
 	}
 	if l.Check("") != nil || l.Len() > math.MaxInt/e.size {
-		return gemm.Layout{}, s.fail(ErrFormat, "shape %s of %s is more bytes than 63 bits count", tuple(shape), e.name)
+		return gemm.Layout{}, s.fail(ErrFormat, "shape %s of %s has 2^63 or more bytes", tuple(shape), e.name)
 	}
 	return l, nil
 }
 
-// rank ranks an array for [source.pick]: a matrix before a 1-D array, and each before one of
-// that many dimensions that needs a conversion. An array that cannot be read has rank 0.
+// rank returns the rank of an array for [source.pick]. Matrices have a higher rank than 1-D arrays.
+// Among arrays of the same dimension, those that need a conversion have a lower rank. Arrays that
+// cannot be read have rank 0.
 func (s *source) rank(e element, shape []uint64) int {
 	dims := len(shape)
 	if s.opt.Vector {
@@ -80,7 +81,7 @@ func (s *source) rank(e element, shape []uint64) int {
 	return 2 * dims
 }
 
-// tuple is a shape as Python writes it.
+// tuple formats a shape like a Python tuple.
 func tuple(shape []uint64) string {
 	if len(shape) == 1 {
 		return fmt.Sprintf("(%d,)", shape[0])
@@ -88,7 +89,7 @@ func tuple(shape []uint64) string {
 	return "(" + strings.Join(strings.Fields(strings.Trim(fmt.Sprint(shape), "[]")), ", ") + ")"
 }
 
-// checkSize returns an error unless the elements of l fill the bytes that the file has for them.
+// checkSize returns an error unless the elements of l take exactly have bytes.
 func (s *source) checkSize(l gemm.Layout, e element, have int64) error {
 	if want := int64(l.Len()) * int64(e.size); want != have {
 		return s.fail(ErrFormat, "%d×%d %s takes %d bytes, the file holds %d", l.OpRows(), l.OpCols(), e.name, want, have)
@@ -96,22 +97,23 @@ func (s *source) checkSize(l gemm.Layout, e element, have int64) error {
 	return nil
 }
 
-// readError returns the error of a failed read: the operating system's error, the context's, or
-// ErrFormat where a decoder did not accept the content.
+// readError converts the error of a failed read. Errors of the operating system and of the context
+// are kept; all others come from decoders and become ErrFormat.
 func (s *source) readError(err error) error {
 	var system *fs.PathError
 	switch {
 	case isEOF(err):
-		return s.fail(ErrFormat, "the file ends too early")
+		return s.fail(ErrFormat, "file ends too early")
 	case errors.As(err, &system), s.ctx.Err() != nil && errors.Is(err, s.ctx.Err()):
 		return fmt.Errorf("%s: %w", oneLine(s.spec), err)
 	}
 	return s.fail(ErrFormat, "%v", err)
 }
 
+// isEOF reports whether err is io.EOF or io.ErrUnexpectedEOF.
 func isEOF(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }
 
-// swapBytes turns elements of size bytes from one byte order into the other.
+// swapBytes reverses the byte order of elements of size bytes.
 func swapBytes(b []byte, size int) {
 	switch size {
 	case 2:

@@ -13,15 +13,16 @@ import (
 
 // element describes the elements of a file.
 type element struct {
-	name   string     // as NumPy spells it
+	name   string     // name in NumPy
 	size   int        // bytes
-	native dtype.Type // the type whose elements are stored so; Invalid if they must be converted
+	native dtype.Type // the type with the same representation; Invalid if elements must be converted
 	load   func(dst []float64, b []byte)
 }
 
+// nativeElement returns the element of a dtype.
 func nativeElement(t dtype.Type) element { return element{t.String(), t.Size(), t, t.Load} }
 
-// foreign are the elements that are only read with a conversion, with their spellings.
+// foreign lists the elements that must be converted, with their spellings.
 var foreign = []struct {
 	element
 	npy, safetensors string
@@ -35,7 +36,7 @@ var foreign = []struct {
 	{element{"bool", 1, dtype.Invalid, loadBools}, "b1", "BOOL"},
 }
 
-// npyForeign and safetensorsForeign are the foreign elements by their spellings.
+// npyForeign and safetensorsForeign map spellings to foreign elements.
 var npyForeign, safetensorsForeign = func() (npy, safetensors map[string]element) {
 	npy, safetensors = map[string]element{}, map[string]element{}
 	for _, f := range foreign {
@@ -44,7 +45,7 @@ var npyForeign, safetensorsForeign = func() (npy, safetensors map[string]element
 	return npy, safetensors
 }()
 
-// converted returns the element of a Go type that is none of a matrix.
+// converted returns the element of a Go type that matrices cannot have.
 func converted[T int16 | int64 | uint8 | uint16 | uint32 | uint64](name string) element {
 	size := int(unsafe.Sizeof(*new(T)))
 	return element{name, size, dtype.Invalid, func(dst []float64, b []byte) {
@@ -54,7 +55,7 @@ func converted[T int16 | int64 | uint8 | uint16 | uint32 | uint64](name string) 
 	}}
 }
 
-// loadBools reads a byte that is not 0 as 1.
+// loadBools converts each nonzero byte to 1.
 func loadBools(dst []float64, b []byte) {
 	for i := range dst {
 		dst[i] = 0
@@ -64,12 +65,13 @@ func loadBools(dst []float64, b []byte) {
 	}
 }
 
-// batch is the number of elements that are read at a time.
+// batch is the number of elements that load reads at a time.
 const batch = 32 << 10
 
 // load reads the elements of l from r, where they are stored as e in the given byte order, and
-// converts them to l's type. A compressed stream of packed bytes may claim more elements than
-// it holds: memory then grows with the elements. Of one that is not compressed, packed is 0.
+// converts them to the type of l. packed is the size of a compressed stream, or 0 for other
+// streams. A compressed stream may hold fewer elements than its header claims, so memory grows with
+// the elements read.
 func (s *source) load(r io.Reader, l gemm.Layout, e element, big bool, packed int) (*Matrix, error) {
 	if err := s.room(l); err != nil {
 		return nil, err
@@ -99,7 +101,7 @@ func (s *source) load(r io.Reader, l gemm.Layout, e element, big bool, packed in
 		}
 		k, err := io.ReadFull(r, in)
 		if isEOF(err) {
-			return nil, s.fail(ErrFormat, "the elements take %d bytes, the member ends after %d", l.Len()*e.size, n*e.size+k)
+			return nil, s.fail(ErrFormat, "elements take %d bytes, the member ends after %d", l.Len()*e.size, n*e.size+k)
 		}
 		if err != nil {
 			return nil, s.readError(err)
@@ -118,10 +120,10 @@ func (s *source) load(r io.Reader, l gemm.Layout, e element, big bool, packed in
 	return &Matrix{Layout: l, Data: data}, nil
 }
 
-// store rounds values to l's type and stores them as the elements from first on.
+// store rounds values to the type of l and stores them, starting at element first.
 func (s *source) store(l gemm.Layout, data []byte, first int, values []float64) error {
 	for i, v := range values {
-		if takes(l.Type, v) {
+		if fitsType(l.Type, v) {
 			continue
 		}
 		row, col := (first+i)/l.LD, (first+i)%l.LD
@@ -136,9 +138,9 @@ func (s *source) store(l gemm.Layout, data []byte, first int, values []float64) 
 	return nil
 }
 
-// takes reports whether t takes v. A floating-point type rounds v, but not to an infinity or
-// a NaN unless v is one; an integer type holds v exactly.
-func takes(t dtype.Type, v float64) bool {
+// fitsType reports whether t can hold v. An integer type must hold v exactly. A floating-point type
+// rounds v, but a finite v must not become an infinity or a NaN.
+func fitsType(t dtype.Type, v float64) bool {
 	in := t.Info()
 	if in.Integer {
 		return t.Round(v) == v
@@ -150,15 +152,15 @@ func takes(t dtype.Type, v float64) bool {
 	return r == r && math.IsInf(r, 0) == math.IsInf(v, 0)
 }
 
-// refuse returns the error for an element, in a row and column counted from 0, that t does
-// not take, or counts it where overflow is accepted.
+// refuse returns the error for an element that t cannot hold. If overflow is accepted, it counts
+// the element instead. Row and column are counted from 0.
 func (s *source) refuse(t dtype.Type, row, col int, value string) error {
 	in := t.Info()
 	if in.Integer {
-		return s.fail(ErrRange, "row %d, column %d: %s, and %v takes whole numbers of %.0f to %.0f", row+1, col+1, value, t, -in.Max-1, in.Max)
+		return s.fail(ErrRange, "row %d, column %d: %s is out of range for %v: want an integer from %.0f to %.0f", row+1, col+1, value, t, -in.Max-1, in.Max)
 	}
 	if s.overflows == 0 {
-		s.firstOverflow = s.fail(ErrOverflow, "row %d, column %d: %s is too large for %v, whose largest number is %v", row+1, col+1, value, t, in.Max)
+		s.firstOverflow = s.fail(ErrOverflow, "row %d, column %d: %s is too large for %v: want at most %v", row+1, col+1, value, t, in.Max)
 	}
 	if s.opt.Overflow == nil {
 		return s.firstOverflow
@@ -167,5 +169,5 @@ func (s *source) refuse(t dtype.Type, row, col int, value string) error {
 	return nil
 }
 
-// bigEndian is the machine's byte order.
+// bigEndian reports whether the machine is big-endian.
 var bigEndian = binary.NativeEndian.Uint16([]byte{0, 1}) == 1

@@ -10,27 +10,26 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Format is a file format's row of the table.
+// Format describes a file format.
 type Format struct {
 	Ext string // ".npy"
-	Doc string // one line for a reader of help text
+	Doc string // one line of help text
 
-	archive  bool   // whether a file holds several arrays, chosen by "::name"
-	reserved string // the member name that a file cannot have
-	// spelling holds the format's names of the types that it can write; foreign names the
-	// elements that it can only be read with.
+	archive  bool   // a file holds several arrays, selected by "::name"
+	reserved string // a name that no member can have
+	// spelling maps the types that the format can store to their names in a file. foreign maps
+	// the names of further types, which can only be read.
 	spelling map[dtype.Type]string
 	foreign  map[string]element
 	read     func(*source) (*Matrix, error)
 	list     func(*source) ([]Entry, error)
-	// write writes the file's bytes. The layout and the data are known to fit.
+	// write writes a file. The caller has checked the type, the layout and the data.
 	write func(w io.Writer, member string, l gemm.Layout, data []byte) error
-	// size returns the least and the most bytes of a file.
+	// size returns bounds on the size of a file in bytes.
 	size func(l gemm.Layout) (least, most int64)
 }
 
-// formats is the one list of formats; reading, writing, messages and help text
-// range over it.
+// formats lists all formats. Reading, writing, messages and help text use this list.
 var formats = []Format{
 	{
 		Ext:      ".npy",
@@ -40,14 +39,14 @@ var formats = []Format{
 	},
 	{
 		Ext:      ".npz",
-		Doc:      "zip archive of NumPy arrays, stored or deflated; written with one",
+		Doc:      "zip archive of NumPy arrays, stored or deflated; files written hold one array",
 		archive:  true,
 		spelling: npyTypes, foreign: npyForeign,
 		read: readNpz, list: listNpz, write: writeNpz, size: binarySize,
 	},
 	{
 		Ext:     ".safetensors",
-		Doc:     "named tensors; written with one",
+		Doc:     "named tensors; files written hold one tensor",
 		archive: true, reserved: safetensorsMetadata,
 		spelling: safetensorsTypes, foreign: safetensorsForeign,
 		read: readSafetensors, list: listSafetensors, write: writeSafetensors, size: binarySize,
@@ -66,21 +65,21 @@ var formats = []Format{
 	},
 }
 
-// binarySize is the size of a file of elements and a header.
+// binarySize returns bounds on the size of a file with elements and a header.
 func binarySize(l gemm.Layout) (least, most int64) {
 	elements := int64(l.Rows) * int64(l.Cols) * int64(l.Type.Size())
 	return elements, elements + 1<<10
 }
 
-// Formats lists the formats in the order of the table.
+// Formats returns all formats.
 func Formats() []Format { return slices.Clone(formats) }
 
-// Types lists the element types that the format can hold.
+// Types returns the element types that the format can store.
 func (f *Format) Types() []dtype.Type {
 	return slices.DeleteFunc(dtype.All(), func(t dtype.Type) bool { return f.spelling[t] == "" })
 }
 
-// element returns the element that the format spells so.
+// element returns the element with the given spelling in the format.
 func (f *Format) element(spelling string) (element, bool) {
 	for _, t := range f.Types() {
 		if f.spelling[t] == spelling {
@@ -91,7 +90,7 @@ func (f *Format) element(spelling string) (element, bool) {
 	return e, ok
 }
 
-// elementNames lists the elements that the format can be read with: "float64, int8".
+// elementNames returns the names of all elements that the format can be read with: "float64, int8".
 func (f *Format) elementNames() string {
 	names := typeNames(f.Types())
 	for _, e := range foreign {
@@ -100,7 +99,7 @@ func (f *Format) elementNames() string {
 	return names
 }
 
-// formatOf returns the format that a path's extension names, or nil.
+// formatOf returns the format for the extension of path, or nil.
 func formatOf(path string) *Format {
 	ext := strings.ToLower(filepath.Ext(path))
 	for i := range formats {
@@ -111,7 +110,7 @@ func formatOf(path string) *Format {
 	return nil
 }
 
-// typeNames lists types for a message: "float64, int8".
+// typeNames joins the names of types for a message: "float64, int8".
 func typeNames(types []dtype.Type) string {
 	all := make([]string, len(types))
 	for i, t := range types {

@@ -12,27 +12,28 @@ import (
 	"tilework/internal/testkit"
 )
 
-// The fuzz targets, one for each format, list and read any bytes. They want no panic, an error
-// of one line, at most a second and memory within a multiple of the input, plus a
-// constant. A matrix that was read is written and read again. They start from the files in
-// testdata and from the bad ones.
+// The fuzz targets, one per format, list and read arbitrary bytes. They check that nothing panics,
+// that errors are one line, that a read takes at most one second, and that its memory is at most a
+// multiple of the input plus a constant. A matrix that can be read is written and read again. The
+// seeds are the files in testdata and badFiles.
 
-// Binary elements take their own size; the rest is for messages and for headers,
-// whose tokens are garbage as soon as they are read.
+// FuzzNpy allows twice the input: once for the elements, and once for messages and for the tokens
+// of the header, which become garbage immediately.
 func FuzzNpy(f *testing.F) { fuzz(f, ".npy", 2) }
 
-// A deflated byte may stand for maxDeflate, and growing takes twice what came.
+// FuzzNpz allows three times the maximum decompressed size, because growing a buffer keeps the old
+// one while it copies.
 func FuzzNpz(f *testing.F) { fuzz(f, ".npz", 3*maxDeflate) }
 
 func FuzzSafetensors(f *testing.F) { fuzz(f, ".safetensors", 2) }
 
-// Coordinates may become fuzzFloor bytes, or denseRatio times the file.
+// FuzzMatrixMarket allows the limit for coordinate files, denseRatio times the file.
 func FuzzMatrixMarket(f *testing.F) { fuzz(f, ".mtx", denseRatio) }
 
-// A digit and a comma become eight bytes.
+// FuzzCSV allows four times the input, because two bytes of text can become eight bytes of float64.
 func FuzzCSV(f *testing.F) { fuzz(f, ".csv", 4) }
 
-// fuzzFloor stands for denseFloor, which is too much to take a thousand times a second.
+// fuzzFloor replaces denseFloor, which is too much memory for a fuzz target.
 const fuzzFloor = 1 << 18
 
 func fuzz(f *testing.F, ext string, most uint64) {
@@ -59,7 +60,7 @@ func fuzz(f *testing.F, ext string, most uint64) {
 		checkMessage := func(err error) {
 			t.Helper()
 			if text := err.Error(); strings.ContainsAny(text, "\n\r") || !strings.HasPrefix(strings.TrimPrefix(text, `"`), "fuzzed"+ext) {
-				t.Errorf("bad message %q", text)
+				t.Errorf("got error %q, want one line that starts with the file name", text)
 			}
 		}
 		s, err := bytesSource(ext, content, ReadOptions{})
@@ -70,7 +71,7 @@ func fuzz(f *testing.F, ext string, most uint64) {
 		if err != nil {
 			checkMessage(err)
 		}
-		// A converted matrix may take 8 bytes for each of the file's.
+		// A converted matrix takes up to 8 bytes per byte of the file.
 		converted := ReadOptions{Type: dtype.F64, OneD: Column, Overflow: func(error, int) {}, CSV: CSV{Header: true}}
 		testkit.Cheap(t, len(content), 8*most, func() { _, err = readBytes(ext, content, converted) })
 		if err != nil {
@@ -82,7 +83,7 @@ func fuzz(f *testing.F, ext string, most uint64) {
 			return
 		}
 		if m.OpRows() == 0 || m.OpCols() == 0 {
-			return // some formats cannot hold it
+			return // some formats cannot store the matrix
 		}
 		var written bytes.Buffer
 		if err := formatOf(ext).write(&written, defaultMember, m.Layout, m.Data); err != nil {
@@ -96,13 +97,13 @@ func fuzz(f *testing.F, ext string, most uint64) {
 	})
 }
 
-// bytesSource is a file that is only in memory.
+// bytesSource returns a source that reads content from memory.
 func bytesSource(ext string, content []byte, o ReadOptions) (*source, error) {
 	p, err := parseSpec("fuzzed" + ext)
 	return &source{ctx: context.Background(), place: p, r: bytes.NewReader(content), size: int64(len(content)), opt: o, denseFloor: fuzzFloor}, err
 }
 
-// readBytes reads a file that is only in memory.
+// readBytes reads a matrix from content in memory.
 func readBytes(ext string, content []byte, o ReadOptions) (*Matrix, error) {
 	s, err := bytesSource(ext, content, o)
 	if err != nil {

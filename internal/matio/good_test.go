@@ -14,20 +14,20 @@ import (
 	"tilework/dtype"
 )
 
-// TestVariants reads spellings that are right, if not those of the usual writers.
+// TestVariants reads files that are valid but differ from those of common writers.
 func TestVariants(t *testing.T) {
-	small := float64(math.Float32frombits(0x01010101)) // what npy and safe fill with
+	small := float64(math.Float32frombits(0x01010101)) // the elements that npy and safe write
 	mtx := "%%MatrixMarket matrix "
 	for _, c := range []struct {
 		name, ext, content string
 		rows, cols         int
 		want               []float64 // row after row
 	}{
-		{"other order of keys", ".npy", npy("{'shape': (1, 2), 'fortran_order': False, 'descr': '<f4'}", 8), 1, 2, []float64{small, small}},
+		{"keys in another order", ".npy", npy("{'shape': (1, 2), 'fortran_order': False, 'descr': '<f4'}", 8), 1, 2, []float64{small, small}},
 		{"much white space", ".npy", npy("\n{ \"descr\" :\t\"<f4\" ,\r\n'shape':( 1 , 2 , ) ,'fortran_order' : True }  ", 8), 1, 2, []float64{small, small}},
 		{"no white space", ".npy", npy("{'descr':'<f4','fortran_order':False,'shape':(1,2),}", 8), 1, 2, []float64{small, small}},
 		{"numbers of Python 2", ".npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1L, 2L)}", 8), 1, 2, []float64{small, small}},
-		{"an array beside a text", ".npz", archive(member{name: "x.npy", content: npy(npyHeaderOf("(1, 2)"), 8)}, member{name: "readme.txt", content: "x"}), 1, 2, []float64{small, small}},
+		{"an array and a text file", ".npz", archive(member{name: "x.npy", content: npy(npyHeaderOf("(1, 2)"), 8)}, member{name: "readme.txt", content: "x"}), 1, 2, []float64{small, small}},
 		{"keys in another order, escaped name", ".safetensors", safe(`{"\u0061":{"data_offsets":[0,8],"shape":[1,2],"dtype":"F32"},"__metadata__":{"a":"b"}}   `, 8), 1, 2, []float64{small, small}},
 		{"capitals, comments, blank lines, tabs", ".mtx", strings.ToUpper(mtx+"coordinate real general\n") + "% a\n\n%b\n 2\t2  2 \r\n\n1 \t1  +1.5e0\r\n%c\n2 2 -INFINITY", 2, 2, []float64{1.5, 0, 0, math.Inf(-1)}},
 		{"symmetric sums", ".mtx", mtx + "coordinate integer symmetric\n2 2 3\n2 1 3\n2 1 4\n1 1 1\n", 2, 2, []float64{1, 7, 7, 0}},
@@ -63,12 +63,12 @@ func TestLongLine(t *testing.T) {
 	checkMatrix(t, m, dtype.I8, 2, cols, func(int, int) float64 { return 7 })
 }
 
-// TestGrowth reads a member that packs so well that its memory has to grow.
+// TestGrowth reads a member with such a high compression ratio that its memory must grow.
 func TestGrowth(t *testing.T) {
 	const side = 1000
 	content := archive(member{name: "a.npy", content: npy(npyHeaderOf("(1000, 1000)"), 4*side*side)})
 	if len(content) > side*side/10 {
-		t.Fatalf("%d bytes are not packed well", len(content))
+		t.Fatalf("member has %d compressed bytes, want fewer", len(content))
 	}
 	m, err := readBytes(".npz", []byte(content), ReadOptions{})
 	if err != nil {
@@ -77,8 +77,8 @@ func TestGrowth(t *testing.T) {
 	checkMatrix(t, m, dtype.F32, side, side, func(int, int) float64 { return float64(math.Float32frombits(0x01010101)) })
 }
 
-// TestTruncated cuts every file at every byte. Of text, the last digits of a number
-// or a newline can be missing without harm; binary files miss each byte.
+// TestTruncated truncates every file at every byte. Text can still be valid without the last digits
+// or the last newline. Every truncated binary file must be rejected.
 func TestTruncated(t *testing.T) {
 	for _, f := range Formats() {
 		files, err := filepath.Glob("testdata/*" + f.Ext)
@@ -93,17 +93,17 @@ func TestTruncated(t *testing.T) {
 			for n := range content {
 				err := errOf(f.Ext, content[:n])
 				if err == nil && f.Ext != ".csv" && f.Ext != ".mtx" {
-					t.Errorf("the first %d bytes of %s are read", n, file)
+					t.Errorf("reading the first %d bytes of %s succeeded, want an error", n, file)
 				}
 				if err != nil && strings.Contains(err.Error(), "\n") {
-					t.Errorf("the first %d bytes of %s: %q", n, file, err)
+					t.Errorf("the first %d bytes of %s: got error %q, want one line", n, file, err)
 				}
 			}
 		}
 	}
 }
 
-// failingReader fails from some offset on, as a bad disk does.
+// failingReader fails at and after an offset, like a defective disk.
 type failingReader struct {
 	*bytes.Reader
 	from int64
@@ -116,8 +116,7 @@ func (r failingReader) ReadAt(b []byte, off int64) (int, error) {
 	return r.Reader.ReadAt(b, off)
 }
 
-// TestFailingReads wants the disk's error, and not one about the content,
-// wherever in a file it comes.
+// TestFailingReads checks that a read error at any offset is returned unchanged, not as ErrFormat.
 func TestFailingReads(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.*")
 	if err != nil {
@@ -127,7 +126,7 @@ func TestFailingReads(t *testing.T) {
 	for _, file := range files {
 		f := formatOf(file)
 		if f == nil {
-			continue // the scripts
+			continue // not a matrix file
 		}
 		content, err := os.ReadFile(file)
 		if err != nil {
@@ -138,7 +137,7 @@ func TestFailingReads(t *testing.T) {
 			if _, err := s.read(); errors.Is(err, syscall.EIO) {
 				failed[f.Ext]++
 			} else if errors.Is(err, ErrFormat) && !errors.Is(errOf(f.Ext, content), ErrFormat) {
-				t.Fatalf("%s failing from byte %d: %v", file, from, err)
+				t.Fatalf("%s failing from byte %d: got error %v", file, from, err)
 			}
 		}
 	}
@@ -149,7 +148,7 @@ func TestFailingReads(t *testing.T) {
 	}
 }
 
-// errOf is the error of reading these bytes.
+// errOf returns the error of reading content.
 func errOf(ext string, content []byte) error {
 	_, err := readBytes(ext, content, ReadOptions{})
 	return err

@@ -13,7 +13,7 @@ import (
 	"tilework/internal/gemm"
 )
 
-// rule is element (i, j) of the matrices that testdata/make.py describes.
+// rule returns element (i, j) of the matrices that testdata/make.py writes.
 func rule(t dtype.Type, i, j int) float64 {
 	v := float64((7*i+3*j)%23 - 11)
 	if !t.Info().Integer {
@@ -25,10 +25,10 @@ func rule(t dtype.Type, i, j int) float64 {
 func integerRule(i, j int) float64 { return rule(dtype.I32, i, j) }
 func floatRule(i, j int) float64   { return rule(dtype.F64, i, j) }
 
-// at is element (i, j) of op(m).
+// at returns element (i, j) of op(m).
 func at(m *Matrix, i, j int) float64 { return m.Type.At(m.Data, m.Index(i, j)) }
 
-// checkMatrix compares every element of op(m), with the signs of zeros.
+// checkMatrix compares every element of op(m), including the signs of zeros.
 func checkMatrix(t *testing.T, m *Matrix, typ dtype.Type, rows, cols int, want func(i, j int) float64) {
 	t.Helper()
 	if m.Type != typ || m.OpRows() != rows || m.OpCols() != cols {
@@ -46,7 +46,7 @@ func checkMatrix(t *testing.T, m *Matrix, typ dtype.Type, rows, cols int, want f
 	}
 }
 
-// same compares values: all NaNs are one, the zeros are two.
+// same reports whether values are equal. All NaNs are equal, and zeros of different sign differ.
 func same(a, b float64) bool {
 	return a == b && math.Signbit(a) == math.Signbit(b) || a != a && b != b
 }
@@ -132,7 +132,7 @@ func TestReadWhatOthersWrote(t *testing.T) {
 			m := mustRead(t, "testdata/"+r.spec, ReadOptions{})
 			checkMatrix(t, m, r.typ, r.rows, r.cols, r.want)
 			if m.Trans != (strings.Contains(r.spec, "fortran") || strings.HasSuffix(r.spec, "::b") || strings.Contains(r.spec, "array-") || r.spec == "special.mtx") {
-				t.Errorf("Trans is %v", m.Trans)
+				t.Errorf("Trans is %v, want the opposite", m.Trans)
 			}
 		})
 	}
@@ -161,7 +161,7 @@ func TestConvert(t *testing.T) {
 	for _, from := range []string{"i32-be-fortran.npy", "integer.csv", "coordinate-integer.mtx", "array-integer.mtx"} {
 		for _, to := range dtype.All() {
 			if to.Info().Exact < 16 {
-				continue // it cannot hold 11
+				continue // the type cannot represent 11
 			}
 			m := mustRead(t, "testdata/"+from, ReadOptions{Type: to})
 			checkMatrix(t, m, to, 3, 5, integerRule)
@@ -169,9 +169,9 @@ func TestConvert(t *testing.T) {
 	}
 }
 
-// TestOthersReadWhatWeWrite needs a Python with the packages of testdata/make.py:
-// the one that TILEWORK_PYTHON names, or python3.
-func TestOthersReadWhatWeWrite(t *testing.T) {
+// TestPythonReadsOutput reads written files with Python. It uses the interpreter in
+// TILEWORK_PYTHON, or python3, which needs the packages of testdata/make.py.
+func TestPythonReadsOutput(t *testing.T) {
 	python := os.Getenv("TILEWORK_PYTHON")
 	if python == "" {
 		python = "python3"
@@ -199,7 +199,7 @@ func TestOthersReadWhatWeWrite(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	if want := fmt.Sprintf("%d files", files); lastLine(out) != want {
-		t.Errorf("Python has read %q, want %q", lastLine(out), want)
+		t.Errorf("Python printed %q, want %q", lastLine(out), want)
 	}
 }
 
@@ -208,7 +208,7 @@ func lastLine(out []byte) string {
 	return lines[len(lines)-1]
 }
 
-// layouts are the ways in which a rows×cols matrix may lie in memory.
+// layouts returns all kinds of layouts of a rows×cols matrix.
 func layouts(t dtype.Type, rows, cols int) map[string]gemm.Layout {
 	padded, transposed := gemm.Dense(t, rows, cols), gemm.Dense(t, cols, rows).T()
 	padded.LD += 3
@@ -217,7 +217,7 @@ func layouts(t dtype.Type, rows, cols int) map[string]gemm.Layout {
 	return map[string]gemm.Layout{"dense": gemm.Dense(t, rows, cols), "padded": padded, "transposed": transposed, "both": both}
 }
 
-// fill is memory for l that holds the rule's values, and in the padding others.
+// fill returns memory for l with the values of rule and other values in the padding.
 func fill(l gemm.Layout) []byte {
 	data := alloc(l.Bytes())
 	for n := range l.Len() {

@@ -1,19 +1,17 @@
 // Package matio reads matrices from files and writes them to files.
 //
-// A file is named by its path, and one matrix of an archive as "path::member":
-// "a.npy", "w.npz::name", "model.safetensors::layer.0.weight", "m.mtx", "m.csv".
-// The extension, in either case, names the format; [Formats] lists them. An
-// archive needs no member when exactly one of its arrays is a matrix.
+// A spec names a matrix. It is the path of a file, or "path::member" for one matrix of an archive:
+// "a.npy", "w.npz::name", "model.safetensors::layer.0.weight", "m.mtx", "m.csv". The extension
+// selects the format, case-insensitively; [Formats] lists the formats. The member may be omitted if
+// exactly one array of the archive is a matrix. "-" is standard input or output.
 //
-// Headers are not trusted: sizes are checked, without overflow, against the size of
-// the file before memory is allocated. Binary formats take the matrix's own size,
-// which is at most the file's, or the size of the data in a compressed member; text
-// takes one element for two bytes of text or more. The one exception is a sparse
-// Matrix Market file, whose zeros take no text: see [ErrTooSparse].
+// Headers are not trusted. Sizes are checked against the size of the file, without overflow, before
+// memory is allocated. For binary formats, memory is bounded by the size of the file or of the
+// decompressed member. For text formats, it is one element per two bytes of text. The only
+// exception is a sparse Matrix Market file, which does not store zeros: see [ErrTooSparse].
 //
-// A file is read once, into memory of its own, so that later changes of the file do
-// not change the matrix. A file that is written to while it is read is refused; see
-// also [Matrix.CheckUnchanged]. "-" is standard input or output.
+// A file is read into separate memory, so later changes of the file do not change the matrix.
+// Reading fails if the file is modified meanwhile; see also [Matrix.CheckUnchanged].
 package matio
 
 import (
@@ -30,41 +28,40 @@ import (
 	"tilework/internal/gemm"
 )
 
-// The sentinel errors of this package. Others are the operating system's, and
-// [gemm.ErrUnsupported] for a well-formed array that is no matrix.
+// The sentinel errors of this package. Functions also return errors of the operating system, and
+// [gemm.ErrUnsupported] for a well-formed array that is not a matrix.
 var (
 	ErrFormat = errors.New("malformed")
 	ErrMember = errors.New("member not found")
-	// ErrTooSparse refuses a coordinate file whose dense matrix would take more
-	// than 1 GiB and more than 64 times the file.
-	ErrTooSparse = fmt.Errorf("%w: too sparse to be made dense", gemm.ErrOutOfMemory)
-	// ErrOverflow refuses a finite number that is an infinity or a NaN in the floating-point
-	// type that is read; see [ReadOptions.Overflow].
+	// ErrTooSparse reports a coordinate file whose dense matrix would take more than 1 GiB and
+	// more than 64 times the size of the file.
+	ErrTooSparse = fmt.Errorf("%w: too sparse for a dense matrix", gemm.ErrOutOfMemory)
+	// ErrOverflow reports a finite number that would become an infinity or a NaN in the requested
+	// floating-point type. See [ReadOptions.Overflow].
 	ErrOverflow = errors.New("overflow")
-	// ErrRange refuses a number that the integer type that is read cannot hold: one with a
-	// fraction, or out of range.
+	// ErrRange reports a number that the requested integer type cannot hold, because it is out of
+	// range or has a fraction.
 	ErrRange = errors.New("out of range")
-	// ErrNeedsType refuses elements that no product takes without a conversion, such as
-	// int64: [ReadOptions.Type] converts them.
+	// ErrNeedsType reports elements that must be converted before use, such as int64. Set
+	// [ReadOptions.Type] to convert them.
 	ErrNeedsType = errors.New("not supported without a conversion")
-	// ErrChanged refuses a file that was written to while it was used.
+	// ErrChanged reports a file that was modified while it was used.
 	ErrChanged = errors.New("changed while it was used")
 )
 
-// Matrix is a matrix from a file. A matrix that the file stores in column order has
-// Trans set: its elements are not rearranged.
+// Matrix is a matrix read from a file. A matrix that the file stores in column-major order keeps
+// that order and has Trans set.
 type Matrix struct {
 	gemm.Layout
 	// Data holds the elements in the machine's byte order, aligned for the type.
 	Data []byte
 
 	path string
-	info fs.FileInfo // of the file when it was opened; nil for standard input
+	info fs.FileInfo // state of the file when it was opened; nil for standard input
 }
 
-// CheckUnchanged returns an error if the file has been written to or truncated since it was
-// opened, as its size and its modification time tell. A file that took its place under the
-// same name is another file, and no error.
+// CheckUnchanged returns an error if the size or the modification time of the file has changed
+// since it was opened. It returns nil if the file was replaced by another one of the same name.
 func (m *Matrix) CheckUnchanged() error {
 	if m.info == nil {
 		return nil
@@ -80,52 +77,52 @@ func (m *Matrix) CheckUnchanged() error {
 func checkUnchanged(path string, before, after fs.FileInfo) error {
 	switch {
 	case before.Size() != after.Size():
-		return fmt.Errorf("%s: %w: it had %d bytes and has %d now", oneLine(path), ErrChanged, before.Size(), after.Size())
+		return fmt.Errorf("%s: %w: size was %d bytes and is now %d", oneLine(path), ErrChanged, before.Size(), after.Size())
 	case !before.ModTime().Equal(after.ModTime()):
-		return fmt.Errorf("%s: %w: it was written to at %s", oneLine(path), ErrChanged, after.ModTime().Format("15:04:05.000"))
+		return fmt.Errorf("%s: %w: modified at %s", oneLine(path), ErrChanged, after.ModTime().Format("15:04:05.000"))
 	}
 	return nil
 }
 
-// OneD names the matrix that a 1-D array is read as.
+// OneD selects how a 1-D array is read.
 type OneD uint8
 
-// A 1-D array of n elements is refused, or read as a matrix of 1×n or n×1.
+// NoMatrix rejects 1-D arrays. Row and Column read n elements as a 1×n or n×1 matrix.
 const (
 	NoMatrix OneD = iota
 	Row
 	Column
 )
 
-// ReadOptions control how a matrix is read. The zero value reads a matrix unchanged.
+// ReadOptions controls how a matrix is read. The zero value reads it without conversion.
 type ReadOptions struct {
-	// Type is the element type wanted; Invalid keeps the file's own, which is float64
-	// for text. Each value is rounded to nearest, with ties to even; the 16-bit and 8-bit
-	// types are reached from text, and integers of 64 bits in each type, by way of float64.
+	// Type is the element type of the result. Invalid keeps the type of the file, which is
+	// float64 for text. Values are rounded to nearest, ties to even. Conversions of text to 16-bit
+	// and 8-bit types, and of 64-bit integers to any type, first round to float64.
 	Type dtype.Type
-	// Overflow, if set, accepts numbers that are too large for a floating-point type: they
-	// are read as infinities, or as NaNs where the type has no infinity. It is called once,
-	// after reading, with the error for the first of them and their number.
+	// Overflow, if set, accepts numbers that are too large for a floating-point type. They become
+	// infinities, or NaNs in types without infinity. If there are any, Overflow is called once
+	// after reading, with the error for the first one and their count.
 	Overflow func(first error, count int)
-	// Vector accepts a vector: a 1-D array, or a matrix of one row or one column.
-	// It is returned as 1×n.
+	// Vector requires a 1-D array or a matrix with one row or one column. It is returned as 1×n.
 	Vector bool
-	// OneD is the matrix that a 1-D array becomes.
+	// OneD selects how a 1-D array is read.
 	OneD OneD
-	// CSV describes .csv files.
+	// CSV holds the options for .csv files.
 	CSV CSV
-	// Stdin is the source of "-"; nil refuses it.
+	// Stdin is read for "-". If it is nil, "-" is an error.
 	Stdin io.Reader
-	// Room, if set, is called before memory is allocated for a matrix, with its bytes and,
-	// for a message, its name. An error ends the reading.
+	// Room, if set, is called before memory for a matrix is allocated, with the number of bytes
+	// and a description for messages. If it returns an error, reading fails with it.
 	Room func(bytes int, what string) error
 }
 
-// room calls Room for a matrix of the layout.
+// room calls Room for a matrix with layout l.
 func (s *source) room(l gemm.Layout) error {
 	return s.opt.room(l.Bytes(), fmt.Sprintf("the %d×%d %v matrix of %s", l.OpRows(), l.OpCols(), l.Type, oneLine(s.spec)))
 }
 
+// room calls Room if it is set.
 func (o *ReadOptions) room(bytes int, what string) error {
 	if o.Room == nil {
 		return nil
@@ -135,8 +132,8 @@ func (o *ReadOptions) room(bytes int, what string) error {
 
 // Read reads the matrix that spec names. Errors wrap [ErrFormat], [ErrMember], [ErrTooSparse],
 // [ErrOverflow], [ErrRange], [ErrNeedsType], [ErrChanged], [gemm.ErrUnsupported], [gemm.ErrShape]
-// or the operating system's error; each is one line that names the file. When ctx ends first, the
-// error is ctx's.
+// or an error of the operating system. Each message is one line that contains the file name. If ctx
+// ends first, Read returns its error.
 func Read(ctx context.Context, spec string, o ReadOptions) (*Matrix, error) {
 	s, err := openSource(ctx, spec, o)
 	if err != nil {
@@ -159,14 +156,14 @@ func Read(ctx context.Context, spec string, o ReadOptions) (*Matrix, error) {
 
 // Entry describes an array of a file.
 type Entry struct {
-	Member string   `json:"member,omitempty"` // in an archive
-	Type   string   `json:"type"`             // of the elements, as the file spells it
+	Member string   `json:"member,omitempty"` // name in an archive
+	Type   string   `json:"type"`             // element type as spelled in the file
 	Shape  []uint64 `json:"shape"`
-	Error  string   `json:"error,omitempty"` // why it cannot be read, if the type and the shape do not tell
+	Error  string   `json:"error,omitempty"` // reason why the header cannot be read
 }
 
-// List lists the arrays of the file that spec names, matrices or not. Its errors are those
-// of [Read].
+// List returns all arrays of the file that spec names, including those that are not matrices. It
+// returns the same errors as [Read].
 func List(ctx context.Context, spec string, o ReadOptions) ([]Entry, error) {
 	s, err := openSource(ctx, spec, o)
 	if err != nil {
@@ -174,7 +171,7 @@ func List(ctx context.Context, spec string, o ReadOptions) ([]Entry, error) {
 	}
 	defer s.close()
 	if s.member != "" {
-		return nil, s.fail(ErrMember, "want a whole file, as all of its arrays are listed")
+		return nil, s.fail(ErrMember, "cannot list a member: want a file")
 	}
 	if err := s.checkEmpty(); err != nil {
 		return nil, err
@@ -186,8 +183,8 @@ func List(ctx context.Context, spec string, o ReadOptions) ([]Entry, error) {
 type source struct {
 	ctx context.Context
 	place
-	file       *os.File    // nil where there is none
-	info       fs.FileInfo // of the file when it was opened
+	file       *os.File    // nil for standard input and in tests
+	info       fs.FileInfo // state of the file when it was opened
 	r          io.ReaderAt
 	size       int64
 	opt        ReadOptions
@@ -214,13 +211,14 @@ func openSource(ctx context.Context, spec string, o ReadOptions) (*source, error
 	return s, nil
 }
 
+// close closes the file, if there is one.
 func (s *source) close() {
 	if s.file != nil {
 		s.file.Close()
 	}
 }
 
-// checkUnchanged returns an error if the file was written to since it was opened.
+// checkUnchanged returns an error if the file was modified after it was opened.
 func (s *source) checkUnchanged() error {
 	if s.file == nil || s.ctx.Err() != nil {
 		return nil
@@ -232,6 +230,7 @@ func (s *source) checkUnchanged() error {
 	return checkUnchanged(s.path, s.info, now)
 }
 
+// checkEmpty returns an error if the file is empty.
 func (s *source) checkEmpty() error {
 	if s.size == 0 {
 		return s.fail(ErrFormat, "the file is empty")
@@ -239,24 +238,25 @@ func (s *source) checkEmpty() error {
 	return nil
 }
 
-// section is a part of the file, which can be read until the context ends.
+// section returns a reader for n bytes at offset off. Reads fail once the context has ended.
 func (s *source) section(off, n int64) *io.SectionReader {
-	return io.NewSectionReader(endingReader{s.ctx, s.r}, off, n)
+	return io.NewSectionReader(contextReaderAt{s.ctx, s.r}, off, n)
 }
 
-// endingReader is a reader that fails when its context has ended.
-type endingReader struct {
+// contextReaderAt fails when its context has ended.
+type contextReaderAt struct {
 	ctx context.Context
 	io.ReaderAt
 }
 
-func (r endingReader) ReadAt(p []byte, off int64) (int, error) {
+func (r contextReaderAt) ReadAt(p []byte, off int64) (int, error) {
 	if err := r.ctx.Err(); err != nil {
 		return 0, err
 	}
 	return r.ReaderAt.ReadAt(p, off)
 }
 
+// read reads the matrix.
 func (s *source) read() (*Matrix, error) {
 	if err := s.checkEmpty(); err != nil {
 		return nil, err
@@ -265,15 +265,15 @@ func (s *source) read() (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.opt.Vector { // which has one row or one column
+	if s.opt.Vector { // layout has checked that there is one row or one column
 		m.Layout = gemm.Dense(m.Type, 1, m.Rows*m.Cols)
 	}
 	return m, nil
 }
 
-// pick returns the index of the member to read: the one that the spec names, the only one, or
-// the only one of the highest rank, where rank 0 is unusable. Its name completes the spec that
-// errors show.
+// pick returns the index of the member to read: the one that the spec names, the only one, or the
+// only one with the highest rank, where rank 0 marks unusable members. It adds the name of the
+// member to the spec that appears in errors.
 func (s *source) pick(names []string, rank func(i int) int) (int, error) {
 	if s.member != "" {
 		if i := slices.Index(names, s.member); i >= 0 {
@@ -300,7 +300,7 @@ func (s *source) pick(names []string, rank func(i int) int) (int, error) {
 		case len(candidates) == 0:
 			return 0, s.fail(ErrMember, "none of the file's arrays is a matrix: %s", list(names))
 		case len(candidates) > 1:
-			return 0, s.fail(ErrMember, "none is named, and the file holds %s: want %s::NAME", list(candidates), oneLine(s.path))
+			return 0, s.fail(ErrMember, "no member is named and the file holds %s: want %s::NAME", list(candidates), oneLine(s.path))
 		}
 	}
 	s.member = names[found]
@@ -308,7 +308,7 @@ func (s *source) pick(names []string, rank func(i int) int) (int, error) {
 	return found, nil
 }
 
-// list is up to ten names, quoted.
+// list returns up to ten quoted names.
 func list(names []string) string {
 	if len(names) == 0 {
 		return "nothing"

@@ -13,7 +13,7 @@ import (
 	"tilework/internal/gemm"
 )
 
-// mtxTypes is the field that a file of each type is written with.
+// mtxTypes maps each type to the field of the files that it is written to.
 var mtxTypes = textTypes(func(t dtype.Type) string {
 	if t.Info().Integer {
 		return "integer"
@@ -21,35 +21,35 @@ var mtxTypes = textTypes(func(t dtype.Type) string {
 	return "real"
 })
 
-// A coordinate file's matrix may take denseFloor bytes, or denseRatio times the
-// file if that is more.
+// The dense matrix of a coordinate file may take denseFloor bytes or denseRatio times the size of
+// the file, whichever is more.
 const (
 	denseFloor = 1 << 30
 	denseRatio = 64
 )
 
-// maxLine is the most bytes of a line; the format's own limit is 1024.
+// maxLine is the maximum length of a line in bytes. The limit of the format itself is 1024.
 const maxLine = 64 << 10
 
-// mtxReader reads a Matrix Market file line by line. (Boisvert, Pozo and
-// Remington, "The Matrix Market Exchange Formats", NISTIR 5935.)
+// mtxReader reads a Matrix Market file line by line (Boisvert, Pozo and Remington, "The Matrix
+// Market Exchange Formats: Initial Design", NISTIR 5935).
 type mtxReader struct {
 	*source
 	in   *bufio.Reader
-	line int // last read, from 1
+	line int // number of the line last read, counted from 1
 
 	coordinate bool
 	integer    bool
-	pattern    bool // entries have no value, and count as 1
-	// mirror is what an entry's mirror image is multiplied by: 1 in symmetric
-	// matrices, -1 in skew-symmetric ones, 0 in general ones.
+	pattern    bool // entries have no value and count as 1
+	// mirror is the factor of the mirrored entry: 1 in symmetric matrices, -1 in skew-symmetric
+	// ones, and 0 in general ones.
 	mirror float64
 
 	m *Matrix
 }
 
-// readMtx reads an array, or a coordinate file made dense. Coordinate entries of
-// one place are added up, in the type that is read, as SciPy does.
+// readMtx reads an array file, or a coordinate file into a dense matrix. Entries with the same
+// coordinates are summed in the element type that is read, as in SciPy.
 func readMtx(s *source) (*Matrix, error) {
 	r, n, err := openMtx(s)
 	if err != nil {
@@ -68,7 +68,7 @@ func readMtx(s *source) (*Matrix, error) {
 	}
 	switch _, err := r.next(); {
 	case err == nil:
-		return nil, r.wrong("more than the %d entries that the matrix has", entries)
+		return nil, r.wrong("want only %d entries", entries)
 	case err != io.EOF:
 		return nil, err
 	}
@@ -86,6 +86,7 @@ func openMtx(s *source) (*mtxReader, []uint64, error) {
 	return r, n, err
 }
 
+// listMtx lists the matrix without reading its entries.
 func listMtx(s *source) ([]Entry, error) {
 	_, n, err := openMtx(s)
 	if err != nil {
@@ -94,8 +95,8 @@ func listMtx(s *source) ([]Entry, error) {
 	return []Entry{{Type: textEntry, Shape: n[:2]}}, nil
 }
 
-// next reads a line that is neither blank nor a comment; the first line, which
-// looks like one, is none.
+// next reads the next line that is neither blank nor a comment. The first line is the banner, not a
+// comment.
 func (r *mtxReader) next() ([]byte, error) {
 	for {
 		line, err := r.in.ReadSlice('\n')
@@ -115,7 +116,7 @@ func (r *mtxReader) next() ([]byte, error) {
 	}
 }
 
-// wrong is an error about the line last read.
+// wrong returns an error about the line last read.
 func (r *mtxReader) wrong(format string, args ...any) error {
 	return r.fail(ErrFormat, "line %d: %s", r.line, fmt.Sprintf(format, args...))
 }
@@ -128,7 +129,7 @@ func (r *mtxReader) banner() error {
 	}
 	words := strings.Fields(strings.ToLower(string(line)))
 	if r.line != 1 || len(words) != 5 || words[0] != "%%matrixmarket" || words[1] != "matrix" {
-		return r.fail(ErrFormat, "it starts with %s, want %%%%MatrixMarket matrix FORMAT FIELD SYMMETRY", shorten(line))
+		return r.fail(ErrFormat, "file starts with %s, want %%%%MatrixMarket matrix FORMAT FIELD SYMMETRY", shorten(line))
 	}
 	format, field, symmetry := words[2], words[3], words[4]
 	r.coordinate = format == "coordinate"
@@ -140,7 +141,7 @@ func (r *mtxReader) banner() error {
 	case field != "real" && !r.integer && !r.pattern:
 		return r.fail(gemm.ErrUnsupported, "field %.40q, want real, integer or pattern", field)
 	case r.pattern && !r.coordinate:
-		return r.fail(ErrFormat, "an array whose field is pattern has no values")
+		return r.fail(ErrFormat, "array with field pattern has no values: want coordinate")
 	case symmetry == "symmetric":
 		r.mirror = 1
 	case symmetry == "skew-symmetric":
@@ -151,7 +152,7 @@ func (r *mtxReader) banner() error {
 	return nil
 }
 
-// sizeLine reads the sizes: rows, columns and, of a coordinate file, entries.
+// sizeLine reads the sizes: rows, columns and, in a coordinate file, entries.
 func (r *mtxReader) sizeLine() ([]uint64, error) {
 	line, err := r.next()
 	if err == io.EOF {
@@ -177,32 +178,32 @@ func (r *mtxReader) sizeLine() ([]uint64, error) {
 	return n, nil
 }
 
-// sizes allocates the matrix of the sizes n if the file can fill it, and returns the number
-// of entries to come.
+// sizes allocates a matrix with the sizes n if the file is large enough for it. It returns the
+// number of entries that follow.
 func (r *mtxReader) sizes(n []uint64) (entries uint64, err error) {
-	// The file stores an array column after column.
+	// An array is stored in column-major order.
 	l, err := r.layout(nativeElement(r.textType()), n[:2], !r.coordinate)
 	if err != nil {
 		return 0, err
 	}
 	if r.mirror != 0 && l.Rows != l.Cols {
-		return 0, r.wrong("%d×%d and symmetric, want a square", l.OpRows(), l.OpCols())
+		return 0, r.wrong("symmetric matrix is %d×%d: want a square matrix", l.OpRows(), l.OpCols())
 	}
-	least := uint64(2) // bytes that an entry takes: a digit, a line's end
+	least := uint64(2) // minimum bytes of an entry: a digit and a newline
 	switch side := uint64(l.Rows); {
 	case r.coordinate:
 		entries = n[2]
-		least = 4 // a digit and a space more
+		least = 4 // two indices, each with a separator
 	case r.mirror == 0:
 		entries = uint64(l.Len())
 	default:
 		entries = side * (side + 1) / 2
 		if r.mirror < 0 {
-			entries -= side // zero, and left out
+			entries -= side // the diagonal is zero and not stored
 		}
 	}
 	if most := (uint64(r.size) + 1) / least; entries > most {
-		return 0, r.wrong("%d entries, which take at least %d bytes each: the file holds %d bytes", entries, least, r.size)
+		return 0, r.wrong("%d entries take at least %d bytes each: the file has only %d bytes", entries, least, r.size)
 	}
 	if bytes := int64(l.Bytes()); r.coordinate && bytes > r.denseFloor && bytes/denseRatio > r.size {
 		return 0, r.fail(ErrTooSparse, "%d×%d %v takes %d bytes, the file %d; want at most %d bytes or %d times the file",
@@ -215,9 +216,10 @@ func (r *mtxReader) sizes(n []uint64) (entries uint64, err error) {
 	return entries, nil
 }
 
+// readArray reads the entries of an array file.
 func (r *mtxReader) readArray() error {
 	if r.m.Len() == 0 {
-		return nil // of how many columns it may be without a row
+		return nil // without rows, the number of columns is not limited by the size of the file
 	}
 	for j := range r.m.OpCols() {
 		top := 0
@@ -240,6 +242,7 @@ func (r *mtxReader) readArray() error {
 	return nil
 }
 
+// readCoordinates reads the entries of a coordinate file.
 func (r *mtxReader) readCoordinates(entries uint64) error {
 	for range entries {
 		line, err := r.entry()
@@ -255,7 +258,7 @@ func (r *mtxReader) readCoordinates(entries uint64) error {
 			return err
 		}
 		if r.mirror > 0 && j > i || r.mirror < 0 && j >= i {
-			return r.wrong("entry (%d, %d), want only those below the diagonal as the matrix is symmetric", i+1, j+1)
+			return r.wrong("entry (%d, %d): want only the lower triangle of a symmetric matrix, without the diagonal if skew-symmetric", i+1, j+1)
 		}
 		if err := r.add(i, j, line); err != nil {
 			return err
@@ -264,6 +267,7 @@ func (r *mtxReader) readCoordinates(entries uint64) error {
 	return nil
 }
 
+// entry reads the line of the next entry.
 func (r *mtxReader) entry() ([]byte, error) {
 	line, err := r.next()
 	if err == io.EOF {
@@ -272,7 +276,7 @@ func (r *mtxReader) entry() ([]byte, error) {
 	return line, err
 }
 
-// index reads a number of 1 to n from the start of line, and returns it less 1.
+// index reads a number from 1 to n at the start of line and returns it minus 1.
 func (r *mtxReader) index(line []byte, what string, n int) (i int, rest []byte, err error) {
 	word := line
 	if end := bytes.IndexAny(line, " \t"); end >= 0 {
@@ -280,12 +284,12 @@ func (r *mtxReader) index(line []byte, what string, n int) (i int, rest []byte, 
 	}
 	i, err = strconv.Atoi(string(word))
 	if err != nil || i < 1 || i > n {
-		return 0, nil, r.wrong("%s %s, want a number of 1 to %d", what, shorten(word), n)
+		return 0, nil, r.wrong("%s %s, want a number from 1 to %d", what, shorten(word), n)
 	}
 	return i - 1, rest, nil
 }
 
-// add adds the entry (i, j) of the given value, and its mirror image.
+// add adds a value to the element (i, j) and to its mirror image.
 func (r *mtxReader) add(i, j int, text []byte) error {
 	v, ok := number{float: 1}, len(text) == 0
 	if !r.pattern {
@@ -294,7 +298,7 @@ func (r *mtxReader) add(i, j int, text []byte) error {
 	}
 	if !ok {
 		if r.pattern {
-			return r.wrong("%s after the indices, want nothing as the field is pattern", shorten(text))
+			return r.wrong("%s after the indices, want nothing because the field is pattern", shorten(text))
 		}
 		return r.wrong("%s, want one number", shorten(text))
 	}
@@ -306,6 +310,7 @@ func (r *mtxReader) add(i, j int, text []byte) error {
 	return err
 }
 
+// addTo adds v to the element (i, j).
 func (r *mtxReader) addTo(i, j int, v number, text []byte) error {
 	t, n := r.m.Type, r.m.Index(i, j)
 	if old := t.At(r.m.Data, n); old != 0 { // 0 + v would lose the sign of a zero

@@ -10,13 +10,13 @@ import (
 	"tilework/internal/gemm"
 )
 
-// npyTypes are the spellings of the types in a NumPy header, without the byte order.
-// (numpy.lib.format describes the file, numpy.dtype.str the spelling.)
+// npyTypes maps types to their spellings in a NumPy header, without the byte order. See
+// numpy.lib.format for the file format and numpy.dtype.str for the spellings.
 var npyTypes = map[dtype.Type]string{
 	dtype.F64: "f8", dtype.F32: "f4", dtype.F16: "f2", dtype.I8: "i1", dtype.I32: "i4",
 }
 
-// npyKinds names what the other letters of a spelling stand for.
+// npyKinds maps the first letter of a spelling to a description for messages.
 var npyKinds = map[byte]string{
 	'b': "booleans", 'i': "integers", 'u': "unsigned integers", 'f': "floating-point numbers", 'c': "complex numbers",
 	'm': "time differences", 'M': "dates", 'O': "Python objects", 'S': "byte strings", 'a': "byte strings", 'U': "text", 'V': "raw memory",
@@ -27,14 +27,15 @@ const (
 	npyMaxHeader = 64 << 10
 )
 
-// npyHeader precedes the elements.
+// npyHeader is the header of an array file.
 type npyHeader struct {
 	npyDict
 	element element
-	big     bool  // byte order of the elements
-	length  int64 // of the header, in bytes, magic included
+	big     bool  // the elements are big-endian
+	length  int64 // length of the header in bytes, including the magic string
 }
 
+// readNpy reads an array file.
 func readNpy(s *source) (*Matrix, error) {
 	h, err := s.npyHeader(s.section(0, s.size), s.size)
 	if err != nil {
@@ -56,6 +57,7 @@ func (s *source) npyLayout(h npyHeader, size int64) (gemm.Layout, error) {
 	return l, err
 }
 
+// listNpy lists the array of an array file.
 func listNpy(s *source) ([]Entry, error) {
 	d, _, err := s.npyDict(s.section(0, s.size), s.size)
 	return []Entry{{Type: d.descr, Shape: d.shape}}, err
@@ -69,15 +71,15 @@ func (s *source) npyHeader(r io.Reader, size int64) (h npyHeader, err error) {
 	return h, err
 }
 
-// npyDict reads the header's dictionary, and returns the header's length too.
+// npyDict reads the dictionary of the header and returns the length of the header in bytes.
 func (s *source) npyDict(r io.Reader, size int64) (d npyDict, length int64, err error) {
 	var start [12]byte
-	pre := start[:10] // what is missing of a short file stays zero, and is found by the checks below
+	pre := start[:10] // missing bytes of a short file stay zero and fail the checks below
 	if _, err := io.ReadFull(r, pre); err != nil && !isEOF(err) {
 		return d, 0, s.readError(err)
 	}
 	if string(pre[:6]) != npyMagic {
-		return d, 0, s.fail(ErrFormat, "it starts with %q, want %q", pre[:6], npyMagic)
+		return d, 0, s.fail(ErrFormat, "file starts with %q, want %q", pre[:6], npyMagic)
 	}
 	text := int64(binary.LittleEndian.Uint16(pre[8:]))
 	switch pre[6] {
@@ -94,9 +96,9 @@ func (s *source) npyDict(r io.Reader, size int64) (d npyDict, length int64, err 
 	length = int64(len(pre)) + text
 	switch {
 	case text > npyMaxHeader:
-		return d, 0, s.fail(ErrFormat, "a header of %d bytes, want at most %d", text, npyMaxHeader)
+		return d, 0, s.fail(ErrFormat, "header has %d bytes: want at most %d", text, npyMaxHeader)
 	case length > size:
-		return d, 0, s.fail(ErrFormat, "a header of %d bytes, the file holds %d", length, size)
+		return d, 0, s.fail(ErrFormat, "header has %d bytes, the file only %d", length, size)
 	}
 	header := make([]byte, text)
 	if _, err := io.ReadFull(r, header); err != nil {
@@ -108,7 +110,7 @@ func (s *source) npyDict(r io.Reader, size int64) (d npyDict, length int64, err 
 	return d, length, nil
 }
 
-// npyElement reads a spelling such as "<f4": byte order, kind, bytes.
+// npyElement parses a spelling such as "<f4", which consists of byte order, kind and bytes.
 func (s *source) npyElement(descr string) (e element, big bool, err error) {
 	order, spelling := byte('|'), descr
 	if len(descr) > 0 && strings.IndexByte("<>|=", descr[0]) >= 0 {
@@ -116,11 +118,11 @@ func (s *source) npyElement(descr string) (e element, big bool, err error) {
 	}
 	e, ok := s.format.element(spelling)
 	if !ok {
-		what := ""
+		kind := ""
 		if spelling != "" && npyKinds[spelling[0]] != "" {
-			what = " (" + npyKinds[spelling[0]] + ")"
+			kind = " (" + npyKinds[spelling[0]] + ")"
 		}
-		return e, false, s.fail(gemm.ErrUnsupported, "elements of type %.40q%s, want %s", descr, what, s.format.elementNames())
+		return e, false, s.fail(gemm.ErrUnsupported, "elements of type %.40q%s, want %s", descr, kind, s.format.elementNames())
 	}
 	switch {
 	case order == '<', order == '>':
@@ -128,9 +130,10 @@ func (s *source) npyElement(descr string) (e element, big bool, err error) {
 	case order == '|' && e.size == 1:
 		return e, bigEndian, nil
 	}
-	return e, false, s.fail(ErrFormat, "elements of type %q, without a byte order", descr)
+	return e, false, s.fail(ErrFormat, "elements of type %q: want a byte order", descr)
 }
 
+// writeNpy writes an array file in the byte order of the machine.
 func writeNpy(w io.Writer, _ string, l gemm.Layout, data []byte) error {
 	order := '<'
 	switch {
@@ -140,9 +143,9 @@ func writeNpy(w io.Writer, _ string, l gemm.Layout, data []byte) error {
 		order = '>'
 	}
 	header := fmt.Sprintf("{'descr': '%c%s', 'fortran_order': False, 'shape': (%d, %d), }", order, npyTypes[l.Type], l.OpRows(), l.OpCols())
-	// The elements start at a multiple of 64 bytes, for readers that map the file.
-	const before = len(npyMagic) + 4
-	header += strings.Repeat(" ", 63-(before+len(header))%64) + "\n"
+	// Align the elements to 64 bytes, for readers that map the file.
+	const prefix = len(npyMagic) + 4
+	header += strings.Repeat(" ", 63-(prefix+len(header))%64) + "\n"
 	start := append([]byte(npyMagic), 1, 0)
 	start = binary.LittleEndian.AppendUint16(start, uint16(len(header)))
 	if _, err := w.Write(append(start, header...)); err != nil {

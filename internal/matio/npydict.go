@@ -15,8 +15,8 @@ type npyDict struct {
 	shape   []uint64
 }
 
-// parseNpyDict reads a dictionary literal with exactly the three keys that a
-// header has, in any order. Nothing else of Python is understood, or evaluated.
+// parseNpyDict parses a dictionary literal with exactly the three keys of a header, in any order.
+// It evaluates no Python.
 func parseNpyDict(text string) (npyDict, error) {
 	var d npyDict
 	p := pyParser{text: text}
@@ -39,7 +39,7 @@ func parseNpyDict(text string) (npyDict, error) {
 		switch key {
 		case "descr":
 			if c := p.peek(); c == '[' || c == '(' {
-				return d, fmt.Errorf("%w: elements of a structured type, want numbers", gemm.ErrUnsupported)
+				return d, fmt.Errorf("%w: elements have a structured type: want numbers", gemm.ErrUnsupported)
 			}
 			if d.descr, ok = p.str(); !ok {
 				return d, p.wrong("a type such as '<f4'")
@@ -67,26 +67,27 @@ func parseNpyDict(text string) (npyDict, error) {
 	}
 	for _, key := range []string{"descr", "fortran_order", "shape"} {
 		if !seen[key] {
-			return d, fmt.Errorf("%w: the header lacks the key %q", ErrFormat, key)
+			return d, fmt.Errorf("%w: header lacks the key %q", ErrFormat, key)
 		}
 	}
 	return d, nil
 }
 
-// pyParser walks over Python literals. Each method skips white space first, and
-// stays where it is if what it looks for is not there.
+// pyParser parses Python literals. Each method first skips white space. If the input does not
+// match, it reports false and does not advance further.
 type pyParser struct {
 	text string
 	pos  int
 }
 
+// space skips white space.
 func (p *pyParser) space() {
 	for p.pos < len(p.text) && strings.IndexByte(" \t\r\n", p.text[p.pos]) >= 0 {
 		p.pos++
 	}
 }
 
-// peek is the next character, or 0 at the end.
+// peek returns the next character, or 0 at the end.
 func (p *pyParser) peek() byte {
 	p.space()
 	if p.pos == len(p.text) {
@@ -95,6 +96,7 @@ func (p *pyParser) peek() byte {
 	return p.text[p.pos]
 }
 
+// accept consumes the character c.
 func (p *pyParser) accept(c byte) bool {
 	if p.peek() != c || p.pos == len(p.text) {
 		return false
@@ -103,6 +105,7 @@ func (p *pyParser) accept(c byte) bool {
 	return true
 }
 
+// word consumes the word w.
 func (p *pyParser) word(w string) bool {
 	p.space()
 	if !strings.HasPrefix(p.text[p.pos:], w) {
@@ -112,7 +115,7 @@ func (p *pyParser) word(w string) bool {
 	return true
 }
 
-// str reads a quoted string. No string of a header needs a backslash.
+// str parses a quoted string. It rejects backslashes, which no valid header contains.
 func (p *pyParser) str() (string, bool) {
 	quote := p.peek()
 	if quote != '\'' && quote != '"' {
@@ -127,8 +130,7 @@ func (p *pyParser) str() (string, bool) {
 	return rest[:end], true
 }
 
-// tuple reads a tuple of integers that are not negative; one element needs its
-// comma, as in Python.
+// tuple parses a tuple of non-negative integers. As in Python, a single element needs a comma.
 func (p *pyParser) tuple() ([]uint64, bool) {
 	if !p.accept('(') {
 		return nil, false
@@ -146,7 +148,7 @@ func (p *pyParser) tuple() ([]uint64, bool) {
 	return shape, len(shape) != 1 || comma
 }
 
-// integer reads a decimal number; Python 2 wrote some with a trailing L.
+// integer parses a decimal number. It accepts the trailing L that Python 2 wrote.
 func (p *pyParser) integer() (uint64, bool) {
 	p.space()
 	end := p.pos
@@ -164,11 +166,11 @@ func (p *pyParser) integer() (uint64, bool) {
 	return n, true
 }
 
-// wrong is the error that at this place of the header something else is wanted.
+// wrong returns an error that describes the text found at the current position and the text wanted.
 func (p *pyParser) wrong(want string) error {
 	p.space()
 	if p.pos == len(p.text) {
-		return fmt.Errorf("%w: the header ends where %s is wanted", ErrFormat, want)
+		return fmt.Errorf("%w: header ends early, want %s", ErrFormat, want)
 	}
 	return fmt.Errorf("%w: header has %.24q at byte %d, want %s", ErrFormat, p.text[p.pos:], p.pos, want)
 }

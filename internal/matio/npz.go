@@ -10,14 +10,14 @@ import (
 	"tilework/internal/gemm"
 )
 
-// maxDeflate is how many bytes one byte of a deflate stream can become: two bits
-// can stand for a copy of 258 bytes (RFC 1951, §3.2.5).
+// maxDeflate is the maximum compression ratio of deflate: two bits can encode a copy of 258 bytes
+// (RFC 1951, section 3.2.5).
 const maxDeflate = 1032
 
-// openNpz opens the archive. The member asked for may be named with its file's ".npy".
+// openNpz opens the archive. The member in the spec may have the extension ".npy".
 func (s *source) openNpz() (*zip.Reader, error) {
 	s.member = strings.TrimSuffix(s.member, ".npy")
-	// A section answers a negative offset of the directory with an early end.
+	// A section reader handles negative offsets in the directory: it returns an error.
 	archive, err := zip.NewReader(s.section(0, s.size), s.size)
 	if err != nil {
 		return nil, s.readError(err)
@@ -46,6 +46,7 @@ func (s *source) npzArrays() (files []*zip.File, names []string, err error) {
 	return files, names, nil
 }
 
+// listNpz lists the arrays of the archive.
 func listNpz(s *source) ([]Entry, error) {
 	files, names, err := s.npzArrays()
 	if err != nil {
@@ -63,6 +64,7 @@ func listNpz(s *source) ([]Entry, error) {
 	return entries, nil
 }
 
+// memberDict reads the dictionary of a member's header.
 func (s *source) memberDict(f *zip.File) (npyDict, error) {
 	r, err := s.openMember(f)
 	if err != nil {
@@ -73,6 +75,7 @@ func (s *source) memberDict(f *zip.File) (npyDict, error) {
 	return d, err
 }
 
+// readNpz reads an array of the archive.
 func readNpz(s *source) (*Matrix, error) {
 	files, names, err := s.npzArrays()
 	if err != nil {
@@ -96,20 +99,20 @@ func readNpz(s *source) (*Matrix, error) {
 	return s.readMember(files[i])
 }
 
-// openMember opens a member, if the sizes that the directory gives for it are possible.
+// openMember opens a member after checking the sizes in the directory.
 func (s *source) openMember(f *zip.File) (io.ReadCloser, error) {
 	packed, size := f.CompressedSize64, f.UncompressedSize64
 	switch {
 	case f.Flags&1 != 0:
-		return nil, s.fail(gemm.ErrUnsupported, "the member is encrypted")
+		return nil, s.fail(gemm.ErrUnsupported, "member is encrypted: want an unencrypted one")
 	case f.Method != zip.Store && f.Method != zip.Deflate:
 		return nil, s.fail(gemm.ErrUnsupported, "compression method %d, want stored (0) or deflated (8)", f.Method)
 	case packed > uint64(s.size):
-		return nil, s.fail(ErrFormat, "a member of %d packed bytes, the file holds %d", packed, s.size)
+		return nil, s.fail(ErrFormat, "member has %d compressed bytes, the file has only %d", packed, s.size)
 	case size > math.MaxInt64,
 		f.Method == zip.Store && size != packed,
 		f.Method == zip.Deflate && size/maxDeflate > packed:
-		return nil, s.fail(ErrFormat, "a member of %d bytes, which %d packed bytes cannot be", size, packed)
+		return nil, s.fail(ErrFormat, "member has %d bytes: impossible for %d compressed bytes", size, packed)
 	}
 	r, err := f.Open()
 	if err != nil {
@@ -118,7 +121,7 @@ func (s *source) openMember(f *zip.File) (io.ReadCloser, error) {
 	return r, nil
 }
 
-// readMember reads a member, whose header and directory must agree on its size.
+// readMember reads a member. Its header and the directory must agree on its size.
 func (s *source) readMember(f *zip.File) (*Matrix, error) {
 	r, err := s.openMember(f)
 	if err != nil {
@@ -142,15 +145,15 @@ func (s *source) readMember(f *zip.File) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	// At the end, the archive checks the checksum.
+	// The checksum is verified at the end of the member.
 	if _, err := io.Copy(io.Discard, r); err != nil {
 		return nil, s.readError(err)
 	}
 	return m, nil
 }
 
-// writeNpz writes an archive of one stored member, as numpy.savez does. Its date
-// is the first that zip knows: the same matrix gives the same bytes.
+// writeNpz writes an archive with one stored member, like numpy.savez. The date is the earliest
+// that zip can represent, so that the same matrix gives the same bytes.
 func writeNpz(w io.Writer, member string, l gemm.Layout, data []byte) error {
 	archive := zip.NewWriter(w)
 	f, err := archive.CreateHeader(&zip.FileHeader{

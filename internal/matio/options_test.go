@@ -21,8 +21,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// TestOverflow: a finite number that is an infinity in the type that is read is refused in every
-// format, with its place, and read where that is accepted. Infinities and NaNs stay.
+// TestOverflow checks finite numbers that become infinities in the requested type. In every format,
+// the error gives their position, and Overflow accepts them. Infinities and NaNs are kept.
 func TestOverflow(t *testing.T) {
 	float64s := func(values ...float64) string {
 		b := []byte{}
@@ -42,8 +42,8 @@ func TestOverflow(t *testing.T) {
 		".csv":         "\n1,inf\nnan,-1e300\n",
 	}
 	large := map[dtype.Type]string{
-		dtype.F32: "float32, whose largest number is 3.4028234663852886e+38", dtype.F16: "float16, whose largest number is 65504",
-		dtype.BF16: "bfloat16, whose largest number is 3.3895313892515355e+38", dtype.F8E5M2: "float8_e5m2, whose largest number is 57344",
+		dtype.F32: "float32: want at most 3.4028234663852886e+38", dtype.F16: "float16: want at most 65504",
+		dtype.BF16: "bfloat16: want at most 3.3895313892515355e+38", dtype.F8E5M2: "float8_e5m2: want at most 57344",
 	}
 	for _, f := range Formats() {
 		for typ, text := range large {
@@ -61,10 +61,10 @@ func TestOverflow(t *testing.T) {
 			want := []float64{1, math.Inf(1), math.NaN(), math.Inf(-1)}
 			checkMatrix(t, m, typ, 2, 2, func(i, j int) float64 { return want[2*i+j] })
 			if s.overflows != 1 {
-				t.Errorf("%s as %v: %d overflows, want 1", f.Ext, typ, s.overflows)
+				t.Errorf("%s as %v: counted %d overflows, want 1", f.Ext, typ, s.overflows)
 			}
 		}
-		// The largest numbers fit, and so does a number that is rounded to one of them.
+		// The largest numbers fit, as do numbers that round to them.
 		if f.Ext == ".csv" {
 			for typ, text := range map[dtype.Type]string{dtype.F32: "3.4028235677e38", dtype.F16: "65519", dtype.F8E4M3: "463", dtype.F64: "1.7976931348623157e308"} {
 				if m, err := readBytes(f.Ext, []byte(text), ReadOptions{Type: typ}); err != nil || at(m, 0, 0) != typ.Info().Max {
@@ -77,11 +77,11 @@ func TestOverflow(t *testing.T) {
 		ext, content, message string
 		typ                   dtype.Type
 	}{
-		{".csv", "1,1e400\n", "row 1, column 2: 1e400 in line 1 is too large for float64, whose largest number is 1.7976931348623157e+308", dtype.Invalid},
+		{".csv", "1,1e400\n", "row 1, column 2: 1e400 in line 1 is too large for float64: want at most 1.7976931348623157e+308", dtype.Invalid},
 		{".csv", "a\n\n1\n-1e39\n", "row 2, column 1: -1e39 in line 4 is too large for float32", dtype.F32},
 		{".csv", "65520", "65520 in line 1 is too large for float16", dtype.F16},
-		{".csv", "465", "465 in line 1 is too large for float8_e4m3fn, whose largest number is 448", dtype.F8E4M3},
-		{".csv", "inf", "inf in line 1 is too large for float8_e4m3fn", dtype.F8E4M3}, // which has no infinity
+		{".csv", "465", "465 in line 1 is too large for float8_e4m3fn: want at most 448", dtype.F8E4M3},
+		{".csv", "inf", "inf in line 1 is too large for float8_e4m3fn", dtype.F8E4M3}, // the type has no infinity
 		{".mtx", mtx + "1 1\n-1e400\n", "row 1, column 1: -1e400 in line 3", dtype.Invalid},
 		{".mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n2 1 1e308\n2 1 1e308\n", "row 2, column 1: +Inf in line 4", dtype.Invalid},
 	} {
@@ -90,7 +90,7 @@ func TestOverflow(t *testing.T) {
 	}
 }
 
-// TestOverflowReported: Read reports how many numbers were too large, and the first of them.
+// TestOverflowReported checks that Read reports the first number that is too large and their count.
 func TestOverflowReported(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a.csv")
 	if err := os.WriteFile(path, []byte("1,1e39,2\n-1e40,1e41,3\n"), 0o600); err != nil {
@@ -101,15 +101,15 @@ func TestOverflowReported(t *testing.T) {
 		calls++
 		checkError(t, first, ErrOverflow, path, "row 1, column 2: 1e39 in line 1")
 		if count != 3 {
-			t.Errorf("%d numbers, want 3", count)
+			t.Errorf("reported %d numbers, want 3", count)
 		}
 	}})
 	if calls != 1 {
-		t.Errorf("called %d times", calls)
+		t.Errorf("Overflow was called %d times, want 1", calls)
 	}
 }
 
-// TestForeign reads the elements that are no types of a matrix, with a conversion and without.
+// TestForeign reads element types that matrices cannot have, with and without a conversion.
 func TestForeign(t *testing.T) {
 	bits := func(values ...uint64) []uint64 { return values }
 	minus1 := ^uint64(0)
@@ -165,10 +165,10 @@ func TestForeign(t *testing.T) {
 				}
 				continue
 			}
-			checkError(t, err, ErrRange, ext, "and int8 takes whole numbers of -128 to 127")
+			checkError(t, err, ErrRange, ext, "is out of range for int8: want an integer from -128 to 127")
 		}
 	}
-	// An archive's only matrix of a type that needs no conversion is taken before others.
+	// The only matrix that needs no conversion is preferred to others in the archive.
 	both := archive(
 		member{name: "ids.npy", content: npy("{'descr': '<i8', 'fortran_order': False, 'shape': (1, 1), }", 8)},
 		member{name: "w.npy", content: npy(npyHeaderOf("(1, 2)"), 8)})
@@ -178,20 +178,20 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestOneD reads 1-D arrays as the rows or columns that NumPy's matmul makes of them.
+// TestOneD reads 1-D arrays as rows or columns, like NumPy's matmul.
 func TestOneD(t *testing.T) {
 	for _, spec := range []string{"vector.npy", "bias.npz::bias", "bias.safetensors::bias", "all.safetensors::layer.0.bias"} {
 		spec = "testdata/" + spec
 		_, err := Read(t.Context(), spec, ReadOptions{})
-		checkError(t, err, gemm.ErrUnsupported, spec, "1 dimensions, shape (5,)")
+		checkError(t, err, gemm.ErrUnsupported, spec, "array has shape (5,)")
 		checkMatrix(t, mustRead(t, spec, ReadOptions{OneD: Row, Type: dtype.F64}), dtype.F64, 1, 5, floatRule)
 		checkMatrix(t, mustRead(t, spec, ReadOptions{OneD: Column, Type: dtype.F64}), dtype.F64, 5, 1, func(i, _ int) float64 { return floatRule(0, i) })
 	}
-	// Beside a matrix the 1-D array must be named.
+	// In an archive with a matrix, the 1-D array must be named.
 	checkMatrix(t, mustRead(t, "testdata/bias.npz", ReadOptions{OneD: Column}), dtype.F32, 3, 5, floatRule)
 }
 
-// TestStdin reads files of every format from standard input, which the first bytes tell.
+// TestStdin reads files of every format from standard input and detects the format.
 func TestStdin(t *testing.T) {
 	for _, c := range []struct {
 		file, spec string
@@ -231,8 +231,8 @@ func TestStdin(t *testing.T) {
 	}{
 		{"-", "", "standard input: malformed: the file is empty", ErrFormat},
 		{"-", "hello", "standard input: malformed: line 1, column 1", ErrFormat},
-		{"-.npy", "1,2", "standard input.npy: malformed: it starts with", ErrFormat},
-		{"-::w", "1,2", "standard input::w: member not found: it is a .csv file", ErrMember},
+		{"-.npy", "1,2", "standard input.npy: malformed: file starts with", ErrFormat},
+		{"-::w", "1,2", "standard input::w: member not found: a .csv file holds one matrix", ErrMember},
 		{"-", archive(manyMembers(2)...), "want -::NAME", ErrMember},
 	} {
 		_, err := Read(t.Context(), c.spec, ReadOptions{Stdin: strings.NewReader(c.content)})
@@ -252,13 +252,13 @@ func TestStdin(t *testing.T) {
 		return nil
 	}})
 	checkError(t, err, full, "", "")
-	// A context ends the wait for input.
+	// Read returns when the context ends, even if no input arrives.
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	in, out := io.Pipe()
 	defer out.Close()
 	if _, err := Read(ctx, "-", ReadOptions{Stdin: in}); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("reading what nobody writes: %v", err)
+		t.Errorf("reading without input: got error %v", err)
 	}
 }
 
@@ -281,7 +281,7 @@ func TestStdout(t *testing.T) {
 				want = ".npy"
 			}
 			if got := recognise(out.Bytes()).Ext; got != want {
-				t.Errorf("%s writes %s, want %s", spec, got, want)
+				t.Errorf("Write to %s produced %s, want %s", spec, got, want)
 			}
 		}
 	}
@@ -289,7 +289,7 @@ func TestStdout(t *testing.T) {
 	checkError(t, CheckOutput("-", dtype.BF16, WriteOptions{}), gemm.ErrUnsupported, "-", "cannot hold bfloat16")
 }
 
-// TestChangedWhileRead changes a file after it was opened and before it is read.
+// TestChangedWhileRead changes a file between opening and reading it.
 func TestChangedWhileRead(t *testing.T) {
 	folder := t.TempDir()
 	l := gemm.Dense(dtype.F64, 200, 200)
@@ -298,7 +298,7 @@ func TestChangedWhileRead(t *testing.T) {
 			change func(path string) error
 			want   string
 		}{
-			"truncated": {func(path string) error { return os.Truncate(path, 3000) }, "bytes and has 3000 now"},
+			"truncated": {func(path string) error { return os.Truncate(path, 3000) }, "bytes and is now 3000"},
 			"longer": {func(path string) error {
 				file, err := os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0)
 				if err != nil {
@@ -306,7 +306,7 @@ func TestChangedWhileRead(t *testing.T) {
 				}
 				_, err = file.WriteString("1\n")
 				return errors.Join(err, file.Close())
-			}, "changed while it was used: it had"},
+			}, "changed while it was used: size was"},
 			"written to": {func(path string) error {
 				content, err := os.ReadFile(path)
 				if err != nil {
@@ -314,7 +314,7 @@ func TestChangedWhileRead(t *testing.T) {
 				}
 				later := time.Now().Add(time.Second)
 				return errors.Join(os.WriteFile(path, content, 0), os.Chtimes(path, later, later))
-			}, "changed while it was used: it was written to at "},
+			}, "changed while it was used: modified at "},
 		} {
 			path := filepath.Join(folder, name+f.Ext)
 			if err := Write(t.Context(), path, l, fill(l), replace); err != nil {
@@ -356,10 +356,10 @@ func TestList(t *testing.T) {
 		t.Errorf("%+v, %v", got, err)
 	}
 	_, err = List(t.Context(), "testdata/bias.npz::w", ReadOptions{})
-	checkError(t, err, ErrMember, "bias.npz", "want a whole file")
+	checkError(t, err, ErrMember, "bias.npz", "cannot list a member")
 }
 
-// TestOutputSize: a file's size is within the bounds that are given before it is written.
+// TestOutputSize checks that the size of a written file is within the bounds of OutputSize.
 func TestOutputSize(t *testing.T) {
 	folder := t.TempDir()
 	for _, f := range Formats() {
@@ -377,7 +377,7 @@ func TestOutputSize(t *testing.T) {
 				}
 				info, err := os.Stat(path)
 				if err != nil || info.Size() < least || info.Size() > most || in != folder {
-					t.Errorf("%v in a %s file: %d bytes, want %d to %d in %s, %v", l, f.Ext, info.Size(), least, most, in, err)
+					t.Errorf("%v in a %s file: %d bytes, want %d to %d in folder %s, error %v", l, f.Ext, info.Size(), least, most, in, err)
 				}
 			}
 		}

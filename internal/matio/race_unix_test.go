@@ -12,10 +12,9 @@ import (
 	"tilework/internal/gemm"
 )
 
-// TestOutputSwapped puts a symbolic link in the target's place while the output is
-// written: the link is replaced, and what it leads to is not touched. Temporary files
-// have random names and are never opened if they are there, so that none can be laid
-// out beforehand.
+// TestOutputSwapped replaces the target by a symbolic link while the output is written. The link
+// must be replaced and the file that it points to must not change. Temporary files have random
+// names and are opened exclusively, so an attacker cannot create one in advance.
 func TestOutputSwapped(t *testing.T) {
 	folder := t.TempDir()
 	target, victim := filepath.Join(folder, "c.npy"), filepath.Join(folder, "victim")
@@ -46,11 +45,11 @@ func TestOutputSwapped(t *testing.T) {
 		}
 		for path, want := range map[string]string{target: "new", victim: "precious"} {
 			if got, err := os.ReadFile(path); err != nil || string(got) != want {
-				t.Errorf("%s holds %q, want %q: %v", path, got, want, err)
+				t.Errorf("%s contains %q, want %q: %v", path, got, want, err)
 			}
 		}
 		if info, err := os.Lstat(target); err != nil || !info.Mode().IsRegular() {
-			t.Errorf("the target is %v, %v", info.Mode(), err)
+			t.Errorf("the target has mode %v, error %v", info.Mode(), err)
 		}
 		if err := os.Remove(target); err != nil {
 			t.Fatal(err)
@@ -59,9 +58,9 @@ func TestOutputSwapped(t *testing.T) {
 	checkNoLitter(t, folder, "victim")
 }
 
-// TestOutputsAtOnce: of several that write one file at once each writes all of it, and a
-// reader finds the whole file of one of them at any time.
-func TestOutputsAtOnce(t *testing.T) {
+// TestConcurrentOutputs writes one file from several goroutines. A reader must find the complete
+// file of one of them at any time.
+func TestConcurrentOutputs(t *testing.T) {
 	folder := t.TempDir()
 	path := filepath.Join(folder, "c.npz")
 	write := func(n int) {
@@ -99,7 +98,7 @@ func TestOutputsAtOnce(t *testing.T) {
 			for i := range m.Rows {
 				for j := range m.Cols {
 					if got := at(m, i, j); got != float64(m.Rows) {
-						t.Errorf("element (%d, %d) of a matrix of %d rows is %v", i, j, m.Rows, got)
+						t.Errorf("element (%d, %d) of a matrix with %d rows is %v", i, j, m.Rows, got)
 						return
 					}
 				}

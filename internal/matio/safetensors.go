@@ -16,8 +16,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// safetensorsTypes are the spellings of the types in a safetensors header. (The format is
-// described at https://huggingface.co/docs/safetensors.)
+// safetensorsTypes maps types to their spellings in a safetensors header. See
+// https://huggingface.co/docs/safetensors for the format.
 var safetensorsTypes = map[dtype.Type]string{
 	dtype.F64: "F64", dtype.F32: "F32", dtype.F16: "F16", dtype.BF16: "BF16", dtype.I8: "I8", dtype.I32: "I32",
 	dtype.F8E4M3: "F8_E4M3", dtype.F8E5M2: "F8_E5M2",
@@ -25,17 +25,18 @@ var safetensorsTypes = map[dtype.Type]string{
 
 const (
 	safetensorsMaxHeader = 100_000_000
-	safetensorsMetadata  = "__metadata__" // the one key that names no tensor
+	safetensorsMetadata  = "__metadata__" // the only key that is not the name of a tensor
 )
 
-// tensor is one entry of the header; its bytes are [start, end) after the header.
+// tensor is one entry of the header. Its data are the bytes [start, end) after the header.
 type tensor struct {
 	name, dtype string
 	shape       []uint64
 	start, end  uint64
 }
 
-// tensors reads the header: the tensors, in their order, and the offset of their bytes.
+// tensors reads the header. It returns the tensors in the order of their data, and the file offset
+// of the data.
 func (s *source) tensors() ([]tensor, int64, error) {
 	var start [8]byte
 	if _, err := io.ReadFull(s.section(0, s.size), start[:]); err != nil {
@@ -44,9 +45,9 @@ func (s *source) tensors() ([]tensor, int64, error) {
 	length := binary.LittleEndian.Uint64(start[:])
 	switch {
 	case length > safetensorsMaxHeader:
-		return nil, 0, s.fail(ErrFormat, "a header of %d bytes, want at most %d", length, safetensorsMaxHeader)
+		return nil, 0, s.fail(ErrFormat, "header has %d bytes: want at most %d", length, safetensorsMaxHeader)
 	case int64(length) > s.size-8:
-		return nil, 0, s.fail(ErrFormat, "a header of %d bytes, the file holds %d", length, s.size-8)
+		return nil, 0, s.fail(ErrFormat, "header has %d bytes, the file only %d", length, s.size-8)
 	}
 	off := 8 + int64(length)
 	tensors, err := parseTensors(s.section(8, int64(length)))
@@ -59,6 +60,7 @@ func (s *source) tensors() ([]tensor, int64, error) {
 	return tensors, off, nil
 }
 
+// listSafetensors lists the tensors of the file.
 func listSafetensors(s *source) ([]Entry, error) {
 	tensors, _, err := s.tensors()
 	var entries []Entry
@@ -68,6 +70,7 @@ func listSafetensors(s *source) ([]Entry, error) {
 	return entries, err
 }
 
+// readSafetensors reads a tensor of the file.
 func readSafetensors(s *source) (*Matrix, error) {
 	tensors, off, err := s.tensors()
 	if err != nil {
@@ -103,8 +106,8 @@ func readSafetensors(s *source) (*Matrix, error) {
 	return s.load(s.section(off+int64(t.start), length), l, e, false, 0)
 }
 
-// checkTensors wants the tensors to have different names and to cover the data
-// without gaps or overlaps. It sorts them by their place.
+// checkTensors returns an error unless the tensors have different names and cover the data without
+// gaps or overlaps. It sorts them by offset.
 func checkTensors(tensors []tensor, size uint64) error {
 	slices.SortFunc(tensors, func(a, b tensor) int { return strings.Compare(a.name, b.name) })
 	for i := 1; i < len(tensors); i++ {
@@ -119,7 +122,7 @@ func checkTensors(tensors []tensor, size uint64) error {
 	for i := range tensors {
 		switch t := &tensors[i]; {
 		case t.start != at || t.end < t.start:
-			return fmt.Errorf("%w: tensor %.60q has bytes %d to %d, want them to start at %d, where the one before ends", ErrFormat, t.name, t.start, t.end, at)
+			return fmt.Errorf("%w: tensor %.60q has bytes %d to %d, want them to start at %d, after the previous tensor", ErrFormat, t.name, t.start, t.end, at)
 		case t.end > size:
 			return fmt.Errorf("%w: tensor %.60q ends at byte %d, the file holds %d", ErrFormat, t.name, t.end, size)
 		default:
@@ -132,14 +135,14 @@ func checkTensors(tensors []tensor, size uint64) error {
 	return nil
 }
 
-// headerReader reads the header's JSON token by token: unlike a decoder into
-// structs, it sees a key that stands twice. After an error, which it keeps, its
-// methods do nothing.
+// headerReader parses the JSON of the header token by token. Unlike decoding into structs, this
+// detects duplicate keys. It keeps the first error, after which its methods do nothing.
 type headerReader struct {
 	dec *json.Decoder
 	err error
 }
 
+// parseTensors parses the header.
 func parseTensors(r io.Reader) ([]tensor, error) {
 	h := headerReader{dec: json.NewDecoder(r)}
 	h.dec.UseNumber()
@@ -165,12 +168,13 @@ func parseTensors(r io.Reader) ([]tensor, error) {
 	})
 	if h.err == nil {
 		if _, err := h.dec.Token(); err != io.EOF {
-			h.fail("something follows the header's object")
+			h.fail("unexpected data after the header's object")
 		}
 	}
 	return tensors, h.err
 }
 
+// tensor parses the entry of a tensor.
 func (h *headerReader) tensor(name string) tensor {
 	t := tensor{name: name}
 	var offsets []uint64
@@ -192,7 +196,7 @@ func (h *headerReader) tensor(name string) tensor {
 		}
 	})
 	if h.err == nil && (len(seen) != 3 || len(offsets) != 2) {
-		h.fail("tensor %.60q wants dtype, shape and two data_offsets", name)
+		h.fail("tensor %.60q: want dtype, shape and two data_offsets", name)
 		return t
 	}
 	if h.err == nil {
@@ -201,7 +205,7 @@ func (h *headerReader) tensor(name string) tensor {
 	return t
 }
 
-// object reads {"key": value, …}; the function reads each value.
+// object parses {"key": value, …} and calls value to parse each value.
 func (h *headerReader) object(value func(key string)) {
 	h.delim('{')
 	for h.err == nil && h.dec.More() {
@@ -210,7 +214,7 @@ func (h *headerReader) object(value func(key string)) {
 	h.delim('}')
 }
 
-// integers reads a list of integers that are not negative.
+// integers parses a list of non-negative integers.
 func (h *headerReader) integers() []uint64 {
 	var all []uint64
 	h.delim('[')
@@ -218,7 +222,7 @@ func (h *headerReader) integers() []uint64 {
 		number, _ := h.token().(json.Number)
 		n, err := strconv.ParseUint(string(number), 10, 64)
 		if err != nil {
-			h.fail("%.40q among integers of 0 to 2^64 - 1", number)
+			h.fail("%.40q found, want an integer from 0 to 2^64-1", number)
 		}
 		all = append(all, n)
 	}
@@ -226,22 +230,24 @@ func (h *headerReader) integers() []uint64 {
 	return all
 }
 
+// str parses a string.
 func (h *headerReader) str() string {
 	token := h.token()
 	text, ok := token.(string)
 	if !ok {
-		h.fail("%s where a string is wanted", shown(token))
+		h.fail("found %s, want a string", shown(token))
 	}
 	return text
 }
 
+// delim parses a delimiter.
 func (h *headerReader) delim(want json.Delim) {
 	if token := h.token(); token != want {
-		h.fail("%s where %v is wanted", shown(token), want)
+		h.fail("found %s, want %v", shown(token), want)
 	}
 }
 
-// shown is a token in a message: a string quoted and cut, for it may hold anything.
+// shown formats a token for a message. Strings are quoted and shortened.
 func shown(token json.Token) string {
 	switch token := token.(type) {
 	case string:
@@ -252,7 +258,7 @@ func shown(token json.Token) string {
 	return fmt.Sprintf("%.40v", token)
 }
 
-// token is the next token, or nil after an error.
+// token returns the next token, or nil after an error.
 func (h *headerReader) token() json.Token {
 	if h.err != nil {
 		return nil
@@ -263,7 +269,7 @@ func (h *headerReader) token() json.Token {
 	case err == nil:
 		return token
 	case isEOF(err):
-		h.fail("its JSON ends too early")
+		h.fail("JSON ends too early")
 	case errors.As(err, &syntax):
 		h.fail("%v", err)
 	default:
@@ -272,16 +278,17 @@ func (h *headerReader) token() json.Token {
 	return nil
 }
 
-// fail keeps the first error.
+// fail records an error unless there is one.
 func (h *headerReader) fail(format string, args ...any) {
 	if h.err == nil {
 		h.err = fmt.Errorf("%w: header at byte %d: %s", ErrFormat, h.dec.InputOffset(), fmt.Sprintf(format, args...))
 	}
 }
 
+// writeSafetensors writes a file with one tensor.
 func writeSafetensors(w io.Writer, member string, l gemm.Layout, data []byte) error {
 	header := &bytes.Buffer{}
-	header.Write(make([]byte, 8)) // its length, below
+	header.Write(make([]byte, 8)) // the length of the header, set below
 	encoder := json.NewEncoder(header)
 	encoder.SetEscapeHTML(false)
 	err := encoder.Encode(map[string]any{member: struct {
@@ -295,7 +302,7 @@ func writeSafetensors(w io.Writer, member string, l gemm.Layout, data []byte) er
 		return err
 	}
 	header.Truncate(header.Len() - 1) // the encoder's newline
-	// The elements start at a multiple of 8 bytes, for readers that map the file.
+	// Align the elements to 8 bytes, for readers that map the file.
 	header.WriteString(strings.Repeat(" ", (8-header.Len()%8)%8))
 	binary.LittleEndian.PutUint64(header.Bytes(), uint64(header.Len()-8))
 	if _, err := w.Write(header.Bytes()); err != nil {

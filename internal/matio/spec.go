@@ -20,13 +20,13 @@ const stdName = "-"
 // place is a parsed spec.
 type place struct {
 	spec, path, member string
-	format             *Format // nil for a standard input of unknown format
+	format             *Format // nil if the format of standard input or output is not given
 	std                bool    // standard input or output
 }
 
-// open opens the file, which must be a regular one, and returns its state.
+// open opens a regular file and returns its state.
 func (p *place) open() (*os.File, fs.FileInfo, error) {
-	// Stat comes first, because opening a pipe waits for a writer.
+	// Check the type first, because opening a named pipe would block.
 	info, err := os.Stat(p.path)
 	switch {
 	case err != nil:
@@ -34,7 +34,7 @@ func (p *place) open() (*os.File, fs.FileInfo, error) {
 	case info.IsDir():
 		return nil, nil, &fs.PathError{Op: "read", Path: p.path, Err: syscall.EISDIR}
 	case !info.Mode().IsRegular():
-		return nil, nil, p.fail(gemm.ErrUnsupported, "it is no regular file; - reads standard input")
+		return nil, nil, p.fail(gemm.ErrUnsupported, "not a regular file: use - to read standard input")
 	}
 	f, err := os.Open(p.path)
 	if err != nil {
@@ -53,7 +53,7 @@ func IsStd(spec string) bool {
 	return err == nil && p.std
 }
 
-// SameFile reports whether two specs name one file, or members of one. The file need not exist.
+// SameFile reports whether two specs name the same file or members of it. The file need not exist.
 func SameFile(spec, other string) bool {
 	p, err := parseSpec(spec)
 	if err != nil {
@@ -71,7 +71,7 @@ func SameFile(spec, other string) bool {
 	if !errors.Is(errOne, fs.ErrNotExist) || !errors.Is(errTwo, fs.ErrNotExist) {
 		return false
 	}
-	// Files that do not exist are one if they would have one name in one folder.
+	// Files that do not exist are the same if they have the same name in the same folder.
 	toOne, errOne := resolve(p.path)
 	toTwo, errTwo := resolve(q.path)
 	if errOne != nil || errTwo != nil || filepath.Base(toOne) != filepath.Base(toTwo) {
@@ -82,8 +82,8 @@ func SameFile(spec, other string) bool {
 	return errOne == nil && errTwo == nil && os.SameFile(one, two)
 }
 
-// parseSpec splits a spec at the first "::" that follows a known extension, so that
-// paths and members may themselves hold colons.
+// parseSpec splits a spec at the first "::" after a known extension, so paths and members may
+// contain colons.
 func parseSpec(spec string) (place, error) {
 	p := place{spec: spec}
 	for at := 0; ; {
@@ -107,7 +107,7 @@ func parseSpec(spec string) (place, error) {
 		return p, nil
 	}
 	if info, err := os.Stat(spec); err == nil && info.IsDir() {
-		return p, p.fail(gemm.ErrUnsupported, "a folder, want a file")
+		return p, p.fail(gemm.ErrUnsupported, "is a folder: want a file")
 	}
 	var known []string
 	for _, f := range formats {
@@ -116,7 +116,8 @@ func parseSpec(spec string) (place, error) {
 	return p, p.fail(gemm.ErrUnsupported, "extension %q, want one of %s", filepath.Ext(spec), strings.Join(known, ", "))
 }
 
-// setPath sets the path and the format that its extension names. It reports whether it could.
+// setPath sets the path and the format of its extension. It reports false if the extension is
+// unknown.
 func (p *place) setPath(path string) bool {
 	format := formatOf(path)
 	std := path == stdName || format != nil && strings.EqualFold(path, stdName+format.Ext)
@@ -127,12 +128,13 @@ func (p *place) setPath(path string) bool {
 	return true
 }
 
-// fail returns an error of one of the sentinel kinds about this file.
+// fail returns an error about the file that wraps the sentinel error kind.
 func (p *place) fail(kind error, format string, args ...any) error {
 	return fmt.Errorf("%s: %w: %s", oneLine(p.spec), kind, fmt.Sprintf(format, args...))
 }
 
-// oneLine returns a name for a message, quoted where control characters would break the line.
+// oneLine returns a file name for a message. It quotes empty names and names with control
+// characters.
 func oneLine(name string) string {
 	if name == "" || strings.ContainsFunc(name, unicode.IsControl) {
 		return strconv.Quote(name)

@@ -9,8 +9,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// openStdin reads standard input to its end and, where the spec names no format, recognises
-// it by its first bytes.
+// openStdin reads standard input to its end. If the spec gives no format, it detects the format
+// from the first bytes.
 func (s *source) openStdin() error {
 	if s.opt.Stdin == nil {
 		return s.fail(gemm.ErrUnsupported, "want a file")
@@ -24,14 +24,14 @@ func (s *source) openStdin() error {
 	if s.format == nil {
 		s.format = recognise(content)
 		if s.member != "" && !s.format.archive {
-			return s.fail(ErrMember, "it is a %s file, which holds one matrix", s.format.Ext)
+			return s.fail(ErrMember, "a %s file holds one matrix: want no member", s.format.Ext)
 		}
 	}
 	return nil
 }
 
-// spool reads standard input to its end, or until the context ends. A read that waits for
-// input then goes on waiting, in a goroutine of its own.
+// spool reads standard input until its end or until the context ends. In the second case, a
+// goroutine that is blocked in a read is left behind.
 func (s *source) spool() ([]byte, error) {
 	type result struct {
 		content []byte
@@ -50,7 +50,7 @@ func (s *source) spool() ([]byte, error) {
 	}
 }
 
-// spoolAll reads standard input to its end. Its memory doubles as the input grows.
+// spoolAll reads standard input to its end into a buffer that doubles as needed.
 func (s *source) spoolAll() ([]byte, error) {
 	content := alloc(64 << 10)
 	for n := 0; ; {
@@ -71,7 +71,7 @@ func (s *source) spoolAll() ([]byte, error) {
 	}
 }
 
-// recognise returns the format of a file by its first bytes. Text without a mark is CSV.
+// recognise returns the format of a file from its first bytes. Text without a known prefix is CSV.
 func recognise(content []byte) *Format {
 	ext := ".csv"
 	switch {

@@ -12,8 +12,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// textTypes is what text can hold: numbers of every type. Their type itself is
-// not written down.
+// textTypes returns the spellings of all types for a text format. Text can store numbers of every
+// type but does not record the type.
 func textTypes(spelling func(dtype.Type) string) map[dtype.Type]string {
 	types := map[dtype.Type]string{}
 	for _, t := range dtype.All() {
@@ -22,7 +22,7 @@ func textTypes(spelling func(dtype.Type) string) map[dtype.Type]string {
 	return types
 }
 
-// textType is the type that text is read as.
+// textType returns the type to which text is converted.
 func (s *source) textType() dtype.Type {
 	if s.opt.Type == dtype.Invalid {
 		return dtype.F64
@@ -30,48 +30,48 @@ func (s *source) textType() dtype.Type {
 	return s.opt.Type
 }
 
-// textEntry is the type of the elements of text in a list.
+// textEntry is the type of text elements in an Entry.
 const textEntry = "text"
 
 // number is a number that was parsed for a type.
 type number struct {
 	float float64
-	large bool // beyond the largest number that the parser knows
+	large bool // exceeds the range of the parser
 }
 
-// fits reports whether t takes the number.
-func (n number) fits(t dtype.Type) bool { return !n.large && takes(t, n.float) }
+// fits reports whether t can hold the number.
+func (n number) fits(t dtype.Type) bool { return !n.large && fitsType(t, n.float) }
 
-// String returns the number as it is spelled in a line, for a message.
+// String returns the spelling and the line of the number for a message.
 func (number) String(text []byte, line int) string {
 	return fmt.Sprintf("%.40s in line %d", text, line)
 }
 
-// parseNumber reads a decimal number, an infinity or a NaN for type t. A number that is
-// too large is an infinity.
+// parseNumber parses a decimal number, an infinity or a NaN for type t. A number that is too large
+// becomes an infinity.
 func parseNumber(text []byte, t dtype.Type) (n number, ok bool) {
-	if bytes.ContainsAny(text, "xX_") { // hexadecimal and grouped digits are Go's own
+	if bytes.ContainsAny(text, "xX_") { // reject Go's hexadecimal numbers and digit separators
 		return n, false
 	}
 	bits := 64
 	if t == dtype.F32 {
-		bits = 32 // rounded to float32 at once
+		bits = 32 // avoid double rounding
 	}
 	v, err := strconv.ParseFloat(string(text), bits)
 	large := errors.Is(err, strconv.ErrRange)
 	return number{v, large}, err == nil || large
 }
 
-// textSize bounds the size of a file of numbers in text: each takes a digit and a separator,
-// or all its digits with a sign, a point and an exponent.
+// textSize returns bounds on the size of a text file in bytes. A number takes at least a digit and
+// a separator, and at most all its digits with a sign, a point and an exponent.
 func textSize(l gemm.Layout) (least, most int64) {
 	n := int64(l.Rows) * int64(l.Cols)
 	longest := map[int]int64{8: 25, 4: 16, 2: 12, 1: 9}[l.Type.Size()] // such as -1.7976931348623157e+308
 	return 2 * n, longest*n + 1<<10
 }
 
-// appendNumber appends v, a value of type t, in the fewest digits that
-// parseNumber makes v of again.
+// appendNumber appends v, a value of type t, with the fewest digits from which parseNumber restores
+// it.
 func appendNumber(b []byte, t dtype.Type, v float64) []byte {
 	switch {
 	case v != v:
@@ -87,8 +87,8 @@ func appendNumber(b []byte, t dtype.Type, v float64) []byte {
 	case t == dtype.F32:
 		return strconv.AppendFloat(b, v, 'g', -1, 32)
 	}
-	// strconv knows no 16-bit types: add digits until they round back to v, which
-	// 17 do for any number.
+	// strconv does not support smaller types. Add digits until they round back to v; 17 digits
+	// suffice for any number.
 	for digits := 1; ; digits++ {
 		text := strconv.AppendFloat(b, v, 'g', digits, 64)
 		if back, ok := parseNumber(text[len(b):], t); ok && t.Round(back.float) == v {
@@ -97,7 +97,7 @@ func appendNumber(b []byte, t dtype.Type, v float64) []byte {
 	}
 }
 
-// shorten is a field as a message shows it.
+// shorten quotes at most 40 bytes of text for a message.
 func shorten(text []byte) string {
 	if len(text) > 40 {
 		return strconv.Quote(string(text[:40])) + "…"
@@ -105,8 +105,7 @@ func shorten(text []byte) string {
 	return strconv.Quote(string(text))
 }
 
-// writeNumbers writes op(matrix) row after row, a line each, with sep between the
-// numbers of a row.
+// writeNumbers writes op(matrix) with one row per line and sep between the numbers of a row.
 func writeNumbers(w io.Writer, l gemm.Layout, data []byte, sep byte) error {
 	cols, size := l.OpCols(), l.Type.Size()
 	var line []byte

@@ -18,27 +18,27 @@ import (
 	"tilework/internal/gemm"
 )
 
-// defaultMember is the name of a matrix in an archive when the spec has none.
+// defaultMember is the name of a matrix in an archive if the spec names no member.
 const defaultMember = "c"
 
-// WriteOptions control how a file is written. The zero value writes new files.
+// WriteOptions controls how a file is written. The zero value only creates new files.
 type WriteOptions struct {
-	// Replace allows a file that exists to be replaced. An archive is replaced as a whole.
+	// Replace allows replacing an existing file. An archive is replaced as a whole.
 	Replace bool
-	// Stdout is the target of "-"; nil refuses it.
+	// Stdout is written for "-". If it is nil, "-" is an error.
 	Stdout io.Writer
 }
 
-// Write writes op(matrix) to the file that spec names, row after row (Matrix
-// Market: column after column).
+// Write writes op(matrix) to the file that spec names, in row-major order (column-major for Matrix
+// Market).
 //
-// The bytes go to a temporary file in the target's folder, which is then renamed to the
-// target and has its permissions: after an error, the old file is untouched. A
-// symbolic link stays one, and the file that it leads to is replaced; another
-// hard link to that file keeps the old content.
+// It writes a temporary file in the folder of the target, with the permissions of an existing
+// target, and renames it to the target. After an error, an existing file is unchanged. If the
+// target is a symbolic link, the file that it points to is replaced. Other hard links to that file
+// keep the old content.
 //
 // Errors wrap [fs.ErrExist], [gemm.ErrUnsupported], [gemm.ErrShape], [ErrMember], the context's
-// error or the operating system's; each is one line that names the file.
+// error or an error of the operating system. Each message is one line that contains the file name.
 func Write(ctx context.Context, spec string, l gemm.Layout, data []byte, o WriteOptions) error {
 	if err := l.Check(oneLine(spec)); err != nil {
 		return err
@@ -64,12 +64,12 @@ func Write(ctx context.Context, spec string, l gemm.Layout, data []byte, o Write
 	return p.writeError(out.commit())
 }
 
-// writeTo writes the format's bytes to w.
+// writeTo writes the file contents to w.
 func (p *place) writeTo(ctx context.Context, w io.Writer, l gemm.Layout, data []byte) error {
 	if w == nil {
 		return p.fail(gemm.ErrUnsupported, "want a file")
 	}
-	b := bufio.NewWriterSize(interruptible{ctx, w}, 64<<10)
+	b := bufio.NewWriterSize(contextWriter{ctx, w}, 64<<10)
 	err := p.format.write(b, p.member, l, data)
 	if err == nil {
 		err = b.Flush()
@@ -77,7 +77,7 @@ func (p *place) writeTo(ctx context.Context, w io.Writer, l gemm.Layout, data []
 	return p.writeError(err)
 }
 
-// WriteFile writes a file that is no matrix in the same way: whole, or not at all.
+// WriteFile writes content to a file atomically, like [Write].
 func WriteFile(path string, content []byte, o WriteOptions) error {
 	out, err := newOutput(path, o.Replace)
 	if err != nil {
@@ -90,8 +90,8 @@ func WriteFile(path string, content []byte, o WriteOptions) error {
 	return out.commit()
 }
 
-// CheckReplace returns an error that wraps [fs.ErrExist] if the file exists and replace is
-// false. It is the one rule for the files that commands write.
+// CheckReplace returns an error that wraps [fs.ErrExist] if the file exists and replace is false.
+// All commands that write files use it.
 func CheckReplace(path string, replace bool) error {
 	if _, err := os.Stat(path); err != nil || replace {
 		return nil
@@ -99,24 +99,24 @@ func CheckReplace(path string, replace bool) error {
 	return fmt.Errorf("%s: %w: name another file, or replace it with --force", oneLine(path), fs.ErrExist)
 }
 
-// interruptible is a writer that fails when its context has ended.
-type interruptible struct {
+// contextWriter fails when its context has ended.
+type contextWriter struct {
 	ctx context.Context
 	io.Writer
 }
 
-func (w interruptible) Write(p []byte) (int, error) {
+func (w contextWriter) Write(p []byte) (int, error) {
 	if err := w.ctx.Err(); err != nil {
 		return 0, err
 	}
 	return w.Writer.Write(p)
 }
 
-// CheckOutput returns, before there is anything to write, the error that [Write] would
-// return for a matrix of type t: an unknown extension, a type that the format cannot hold, a
-// folder that does not exist or is not writable (a temporary file is made in it and removed),
-// a target that exists and is not to be replaced, is no regular file or not writable. While the
-// type is unknown, t is Invalid.
+// CheckOutput returns the error that [Write] would return for a matrix of type t, without writing
+// one. It detects an unknown extension, a type that the format cannot store, a folder that does not
+// exist or is not writable (it creates and removes a temporary file), and a target that is not a
+// regular file, is not writable, or exists and must not be replaced. Use Invalid if the type is not
+// known yet.
 func CheckOutput(spec string, t dtype.Type, o WriteOptions) error {
 	p, err := parseOutput(spec, t)
 	if err != nil || p.std {
@@ -130,7 +130,7 @@ func CheckOutput(spec string, t dtype.Type, o WriteOptions) error {
 	return nil
 }
 
-// OutputSize returns bounds on the size of the file that [Write] makes of a matrix, and its
+// OutputSize returns bounds on the size of the file that [Write] would write, in bytes, and its
 // folder, which is empty for standard output.
 func OutputSize(spec string, l gemm.Layout) (least, most int64, folder string, err error) {
 	p, err := parseOutput(spec, l.Type)
@@ -145,7 +145,7 @@ func OutputSize(spec string, l gemm.Layout) (least, most int64, folder string, e
 	return least, most, filepath.Dir(target), err
 }
 
-// parseOutput parses the spec of a file to be written with elements of type t.
+// parseOutput parses the spec of an output file with elements of type t.
 func parseOutput(spec string, t dtype.Type) (place, error) {
 	p, err := parseSpec(spec)
 	if err != nil {
@@ -175,7 +175,7 @@ func parseOutput(spec string, t dtype.Type) (place, error) {
 	return p, nil
 }
 
-// writeError names the target where the operating system named the temporary file.
+// writeError replaces the name of the temporary file in err by the target.
 func (p *place) writeError(err error) error {
 	var system *fs.PathError
 	if errors.As(err, &system) {
@@ -187,14 +187,14 @@ func (p *place) writeError(err error) error {
 	return nil
 }
 
-// output is a temporary file that may take the place of the target.
+// output is a temporary file that commit renames to the target.
 type output struct {
-	file   *os.File // nil when done with
+	file   *os.File // nil after commit
 	target string
 }
 
-// newOutput makes the temporary file, with the permissions that the target has
-// or, being new, should have.
+// newOutput creates the temporary file with the permissions of an existing target, or with 0644
+// less the umask.
 func newOutput(path string, replace bool) (*output, error) {
 	target, err := resolve(path)
 	if err != nil {
@@ -206,12 +206,12 @@ func newOutput(path string, replace bool) (*output, error) {
 	case err != nil:
 		return nil, err
 	case !old.Mode().IsRegular():
-		return nil, fmt.Errorf("%s: %w: it exists and is no regular file", oneLine(path), gemm.ErrUnsupported)
+		return nil, fmt.Errorf("%s: %w: exists and is not a regular file", oneLine(path), gemm.ErrUnsupported)
 	default:
 		if err := CheckReplace(path, replace); err != nil {
 			return nil, err
 		}
-		// Renaming over a read-only file would work, against its owner's wish.
+		// A rename would replace even a read-only file, so check that it is writable.
 		f, err := os.OpenFile(target, os.O_WRONLY, 0)
 		if err != nil {
 			return nil, err
@@ -244,10 +244,9 @@ func newOutput(path string, replace bool) (*output, error) {
 	}
 }
 
-// resolve follows the symbolic links at the end of path, to a file that need not
-// exist.
+// resolve follows symbolic links in the last element of path. The resulting file need not exist.
 func resolve(path string) (string, error) {
-	for range 40 { // as many as Linux follows
+	for range 40 { // the limit on Linux
 		info, err := os.Lstat(path)
 		if err != nil || info.Mode()&fs.ModeSymlink == 0 {
 			return path, nil
@@ -268,7 +267,7 @@ func resolve(path string) (string, error) {
 	return "", fmt.Errorf("%s: %w: too many symbolic links", oneLine(path), gemm.ErrUnsupported)
 }
 
-// commit gives the file the target's name.
+// commit renames the temporary file to the target.
 func (o *output) commit() error {
 	if err := o.file.Close(); err != nil {
 		return err
@@ -280,7 +279,7 @@ func (o *output) commit() error {
 	return nil
 }
 
-// discard removes the file unless it was committed.
+// discard removes the temporary file unless it was committed.
 func (o *output) discard() {
 	if o.file != nil {
 		o.file.Close()
@@ -288,12 +287,12 @@ func (o *output) discard() {
 	}
 }
 
-// panelBytes bounds what is written at once, and so the memory that a transpose
-// is gathered in; its panels are at most 64 rows, which use all elements of the
-// cache lines that they read.
+// panelBytes limits the bytes that are written at once and thus the buffer for a transpose. Panels
+// of a transpose have at most 64 rows, enough to use all elements of the cache lines that they
+// read.
 const panelBytes = 4 << 20
 
-// panels yields op(matrix) without padding, some whole rows at a time.
+// panels yields op(matrix) without padding, several whole rows at a time.
 func panels(l gemm.Layout, data []byte, yield func(rows []byte) error) error {
 	rows, cols, size := l.OpRows(), l.OpCols(), l.Type.Size()
 	if rows == 0 || cols == 0 {
@@ -330,7 +329,7 @@ func panels(l gemm.Layout, data []byte, yield func(rows []byte) error) error {
 	return nil
 }
 
-// writeRows writes op(matrix) row after row, in the byte order asked for.
+// writeRows writes op(matrix) in row-major order and the given byte order.
 func writeRows(w io.Writer, l gemm.Layout, data []byte, big bool) error {
 	return panels(l, data, func(rows []byte) error {
 		if big != bigEndian {

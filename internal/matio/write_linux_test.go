@@ -13,8 +13,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// TestNotAllowed runs as a user whom permissions bind: root's thread takes
-// another's identity for its file accesses.
+// TestNotAllowed accesses files without permission. If it runs as root, its thread switches to the
+// file access identity of another user.
 func TestNotAllowed(t *testing.T) {
 	folder := t.TempDir()
 	locked := filepath.Join(folder, "locked")
@@ -52,7 +52,7 @@ func TestNotAllowed(t *testing.T) {
 	for _, c := range []struct{ spec, message string }{
 		{filepath.Join(locked, "new.npy"), "create a file in " + locked + ": permission denied"},
 		{filepath.Join(locked, "c.npy"), "permission denied"},
-		{filepath.Join(folder, "c.npy"), "permission denied"}, // the folder would allow it
+		{filepath.Join(folder, "c.npy"), "permission denied"}, // the folder itself is writable
 	} {
 		checkError(t, CheckOutput(c.spec, dtype.F32, replace), fs.ErrPermission, filepath.Dir(c.spec), c.message)
 		checkError(t, Write(t.Context(), c.spec, one, alloc(4), replace), fs.ErrPermission, filepath.Dir(c.spec), c.message)

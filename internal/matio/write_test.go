@@ -21,7 +21,7 @@ import (
 
 var replace = WriteOptions{Replace: true}
 
-// checkNoLitter wants a folder to hold exactly these files.
+// checkNoLitter checks that a folder holds exactly these files.
 func checkNoLitter(t *testing.T, folder string, want ...string) {
 	t.Helper()
 	entries, err := os.ReadDir(folder)
@@ -34,12 +34,12 @@ func checkNoLitter(t *testing.T, folder string, want ...string) {
 	}
 	slices.Sort(want)
 	if !slices.Equal(got, want) {
-		t.Errorf("the folder holds %q, want %q", got, want)
+		t.Errorf("folder contains %q, want %q", got, want)
 	}
 }
 
-// TestReadEnds: reading looks at its context and ends with its error, or else with the
-// matrix; a file of this size that is in the machine's own form is mapped, and not read.
+// TestReadEnds lets the context end at each of its checks. Read must return the context's error, or
+// the matrix if it was complete.
 func TestReadEnds(t *testing.T) {
 	folder := t.TempDir()
 	l := gemm.Dense(dtype.F64, 100, 200)
@@ -60,17 +60,17 @@ func TestReadEnds(t *testing.T) {
 			case err == nil:
 				checkMatrix(t, m, l.Type, l.Rows, l.Cols, func(i, j int) float64 { return l.Type.At(data, l.Index(i, j)) })
 			case !ctx.Ended() || !errors.Is(err, context.Canceled):
-				t.Errorf("%s, end %d: %v", f.Ext, ends, err)
+				t.Errorf("%s, context ended at check %d: got error %v", f.Ext, ends, err)
 			}
 		})
 		if ends < 2 {
-			t.Errorf("%s: nothing looks at the context", f.Ext)
+			t.Errorf("%s: Read did not check the context", f.Ext)
 		}
 	}
 }
 
-// TestRoundTrip writes random bits of every type in every format and layout and
-// wants them back, NaNs aside, which need only stay NaNs.
+// TestRoundTrip writes random bits of every type in every format and layout and checks that reading
+// restores them. NaNs need only stay NaNs.
 func TestRoundTrip(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -87,7 +87,7 @@ func TestRoundTrip(t *testing.T) {
 					spec := filepath.Join(folder, "m"+f.Ext)
 					err := Write(t.Context(), spec, l, data, replace)
 					if f.Ext == ".csv" && size[0]*size[1] == 0 {
-						checkError(t, err, gemm.ErrUnsupported, spec, "CSV cannot say")
+						checkError(t, err, gemm.ErrUnsupported, spec, "CSV cannot represent")
 						continue
 					}
 					if err != nil {
@@ -106,7 +106,7 @@ func TestRoundTrip(t *testing.T) {
 	checkNoLitter(t, folder, "m.csv", "m.mtx", "m.npy", "m.npz", "m.safetensors")
 }
 
-// TestNarrowText writes every value of the types of 16 and 8 bits as text, and reads it.
+// TestNarrowText writes every value of the 16-bit and 8-bit types as text and reads it.
 func TestNarrowText(t *testing.T) {
 	for _, typ := range []dtype.Type{dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2} {
 		longest := 0
@@ -121,9 +121,9 @@ func TestNarrowText(t *testing.T) {
 			}
 			longest = max(longest, len(strings.TrimLeft(strings.Split(string(text), "e")[0], "-0.")))
 		}
-		// Five digits, and perhaps a point, tell any two of them apart.
+		// Five digits and a point distinguish all values.
 		if longest > 6 {
-			t.Errorf("%v takes up to %d digits", typ, longest)
+			t.Errorf("%v takes up to %d characters", typ, longest)
 		}
 	}
 }
@@ -150,8 +150,8 @@ func TestShortestText(t *testing.T) {
 	}
 }
 
-// TestReplacedInput: a matrix stays as it was read when its file is replaced, as by its own
-// product, when it is written to and when it is truncated. The last two are reported.
+// TestReplacedInput checks that a matrix does not change when its file is replaced, for example by
+// a product of the matrix, modified or truncated. CheckUnchanged must report the last two.
 func TestReplacedInput(t *testing.T) {
 	const side = 1100 // more than panelBytes
 	folder := t.TempDir()
@@ -172,8 +172,8 @@ func TestReplacedInput(t *testing.T) {
 				}
 				_, err = file.WriteAt(make([]byte, 4096), 2048)
 				return errors.Join(err, file.Close(), os.Chtimes(spec, time.Time{}, time.Now().Add(time.Second)))
-			}, "changed while it was used: it was written to at "},
-			{func() error { return os.Truncate(spec, 100) }, "bytes and has 100 now"},
+			}, "changed while it was used: modified at "},
+			{func() error { return os.Truncate(spec, 100) }, "bytes and is now 100"},
 			{func() error { return Write(t.Context(), spec, gemm.Dense(dtype.F32, 1, 1), alloc(4), replace) }, ""},
 		} {
 			if err := Write(t.Context(), spec, l, fill(l), replace); err != nil {
@@ -196,8 +196,8 @@ func TestReplacedInput(t *testing.T) {
 	}
 }
 
-// TestUnalignedElements reads elements that do not start at a multiple of
-// their size, and others in the byte order that is not the machine's.
+// TestUnalignedElements reads elements whose offset is not a multiple of their size, and elements
+// in the other byte order.
 func TestUnalignedElements(t *testing.T) {
 	const side = 600
 	l := gemm.Dense(dtype.F32, side, side)
@@ -246,7 +246,7 @@ func TestWriteRefuses(t *testing.T) {
 		{"c.npz::", dtype.F32, ErrMember, "no name"},
 		{"c.npz::\xff", dtype.F32, ErrMember, "not UTF-8"},
 		{"c.safetensors::__metadata__", dtype.F32, ErrMember, "reserved"},
-		{"folder.npy", dtype.F32, gemm.ErrUnsupported, "no regular file"},
+		{"folder.npy", dtype.F32, gemm.ErrUnsupported, "not a regular file"},
 		{"none/c.npy", dtype.F32, fs.ErrNotExist, "none"},
 	} {
 		spec := filepath.Join(folder, c.spec)
@@ -278,11 +278,11 @@ func TestCheckOutputLeavesNothing(t *testing.T) {
 	}
 	checkNoLitter(t, folder, "old.npy")
 	if content, err := os.ReadFile(old); err != nil || string(content) != "old" {
-		t.Errorf("the old file holds %q, %v", content, err)
+		t.Errorf("the existing file now contains %q, error %v", content, err)
 	}
 }
 
-// TestReplace: a file that exists, even an empty one, is replaced only where the options say so.
+// TestReplace checks that an existing file, even an empty one, is replaced only with Replace set.
 func TestReplace(t *testing.T) {
 	folder := t.TempDir()
 	one := gemm.Dense(dtype.F32, 1, 1)
@@ -298,7 +298,7 @@ func TestReplace(t *testing.T) {
 			checkError(t, Write(t.Context(), spec, one, alloc(4), WriteOptions{}), fs.ErrExist, path, want)
 			checkError(t, WriteFile(path, nil, WriteOptions{}), fs.ErrExist, path, want)
 			if now, err := os.ReadFile(path); err != nil || string(now) != content {
-				t.Errorf("%s holds %q now, %v", path, now, err)
+				t.Errorf("%s now contains %q, error %v", path, now, err)
 			}
 			if err := CheckOutput(spec, dtype.F32, replace); err != nil {
 				t.Error(err)
@@ -311,8 +311,8 @@ func TestReplace(t *testing.T) {
 	checkNoLitter(t, folder, "c.csv", "c.mtx", "c.npy", "c.npz", "c.safetensors")
 }
 
-// TestWriteFails lets the write fail half-way, in the format's own code: what was
-// there stays, and nothing else does.
+// TestWriteFails makes a write fail in the middle of the file. The existing file must stay
+// unchanged and no other file may remain.
 func TestWriteFails(t *testing.T) {
 	folder := t.TempDir()
 	spec := filepath.Join(folder, "c.csv")
@@ -321,11 +321,11 @@ func TestWriteFails(t *testing.T) {
 	}
 	checkError(t, Write(t.Context(), spec, gemm.Dense(dtype.F32, 0, 3), nil, replace), gemm.ErrUnsupported, spec, "0×3")
 	if content, err := os.ReadFile(spec); err != nil || string(content) != "old" {
-		t.Errorf("the old file holds %q, %v", content, err)
+		t.Errorf("the existing file now contains %q, error %v", content, err)
 	}
 	checkNoLitter(t, folder, "c.csv")
 
-	// Every format hands on the error of any of its writes.
+	// Every format must return the error of any of its writes.
 	l := gemm.Dense(dtype.F32, 40, 40).T()
 	data := fill(l)
 	for _, f := range Formats() {
@@ -335,7 +335,7 @@ func TestWriteFails(t *testing.T) {
 		}
 		for _, left := range []int{0, 1, whole.wrote / 2, whole.wrote - 1} {
 			if err := f.write(&limitedWriter{left: left}, "c", l, data); !errors.Is(err, errFull) {
-				t.Errorf("%s with room for %d bytes of %d: %v", f.Ext, left, whole.wrote, err)
+				t.Errorf("%s with room for %d of %d bytes: got error %v", f.Ext, left, whole.wrote, err)
 			}
 		}
 	}
@@ -343,7 +343,7 @@ func TestWriteFails(t *testing.T) {
 
 var errFull = errors.New("full")
 
-// limitedWriter fails after some bytes.
+// limitedWriter fails after a number of bytes.
 type limitedWriter struct{ left, wrote int }
 
 func (w *limitedWriter) Write(b []byte) (int, error) {
@@ -368,12 +368,12 @@ func TestFormats(t *testing.T) {
 	}
 	for _, typ := range dtype.All() {
 		if !held[typ] {
-			t.Errorf("no format holds %v", typ)
+			t.Errorf("no format can store %v", typ)
 		}
 	}
 }
 
-// An interruption while writing leaves what was there, and nothing beside it.
+// An interrupted write must keep the existing file and leave no other file.
 func TestWriteInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -389,7 +389,7 @@ func TestWriteInterrupted(t *testing.T) {
 		}
 		entries, err := os.ReadDir(folder)
 		if text, _ := os.ReadFile(path); err != nil || len(entries) != 1 || string(text) != "old" {
-			t.Errorf("%s: the folder holds %v, the file %q (%v)", f.Ext, entries, text, err)
+			t.Errorf("%s: folder contains %v, the file contains %q (%v)", f.Ext, entries, text, err)
 		}
 	}
 }

@@ -22,7 +22,7 @@ func TestPermissions(t *testing.T) {
 	one := gemm.Dense(dtype.F32, 1, 1)
 	for _, c := range []struct {
 		name      string
-		old, want os.FileMode // old 0: a new file
+		old, want os.FileMode // old 0 means that there is no file
 	}{
 		{"new.npy", 0, 0o640},
 		{"private.npy", 0o600, 0o600},
@@ -53,7 +53,7 @@ func TestSymbolicLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Joined as text, up/../data would be a folder beside this one.
+	// Lexically, up/../data would be a sibling of this folder.
 	for link, to := range map[string]string{
 		"links/old.npy":      "../data/old.npy",
 		"links/again.npy":    "old.npy",
@@ -76,7 +76,7 @@ func TestSymbolicLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 		if info, err := os.Lstat(path); err != nil || info.Mode()&os.ModeSymlink == 0 {
-			t.Errorf("%s is no link any more: %v", link, err)
+			t.Errorf("%s is no longer a symbolic link: %v", link, err)
 		}
 		mustRead(t, filepath.Join(folder, "data", target), ReadOptions{})
 	}
@@ -84,20 +84,20 @@ func TestSymbolicLinks(t *testing.T) {
 	checkError(t, CheckOutput(filepath.Join(folder, "loop.npy"), dtype.F32, replace), gemm.ErrUnsupported, "loop.npy", "too many symbolic links")
 }
 
-// TestPipe must not wait for whoever would write to the pipe.
+// TestPipe checks that reading a named pipe fails instead of waiting for a writer.
 func TestPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe.csv")
 	if err := unix.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	_, err := Read(t.Context(), path, ReadOptions{})
-	checkError(t, err, gemm.ErrUnsupported, path, "no regular file")
-	checkError(t, CheckOutput(path, dtype.F32, replace), gemm.ErrUnsupported, path, "no regular file")
+	checkError(t, err, gemm.ErrUnsupported, path, "not a regular file")
+	checkError(t, CheckOutput(path, dtype.F32, replace), gemm.ErrUnsupported, path, "not a regular file")
 }
 
-// TestDiskFull writes more than the process may: as on a full disk, the write
-// fails after a part, and neither the part nor a change of the old file stays.
-// The limit holds for all of a process, so it is another one that gets it.
+// TestDiskFull writes a file beyond the file size limit of the process, so the write fails halfway,
+// as on a full disk. No partial file may remain, and the existing file must not change. The limit
+// applies to a whole process, so the test uses a child process.
 func TestDiskFull(t *testing.T) {
 	const inner = "TILEWORK_TEST_DISK_FULL"
 	if os.Getenv(inner) == "" {
@@ -120,7 +120,7 @@ func TestDiskFull(t *testing.T) {
 		}
 		checkError(t, Write(t.Context(), path, l, fill(l), replace), syscall.EFBIG, "write "+path, "")
 		if content, err := os.ReadFile(path); err != nil || string(content) != "old" {
-			t.Errorf("%s: the old file holds %d bytes, %v", f.Ext, len(content), err)
+			t.Errorf("%s: the existing file now has %d bytes, error %v", f.Ext, len(content), err)
 		}
 	}
 	checkNoLitter(t, folder, "c.csv", "c.mtx", "c.npy", "c.npz", "c.safetensors")
