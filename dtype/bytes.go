@@ -6,13 +6,13 @@ import (
 	"unsafe"
 )
 
-// Bytes is the memory of s, in the machine's byte order, shared and not copied.
+// Bytes returns the memory of s as bytes in the byte order of the machine. It does not copy.
 func Bytes[T Element](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(*new(T))))
 }
 
-// View is b as elements of type T, shared and not copied; a trailing part of an
-// element is left off. It panics when b is not aligned for T.
+// View returns b as a slice of elements of type T. It does not copy. It ignores an incomplete last
+// element and panics if b is not aligned for T.
 func View[T Element](b []byte) []T {
 	p := unsafe.Pointer(unsafe.SliceData(b))
 	size := unsafe.Sizeof(*new(T))
@@ -22,7 +22,7 @@ func View[T Element](b []byte) []T {
 	return unsafe.Slice((*T)(p), len(b)/int(size))
 }
 
-// ToFloat64 is v's value; every element type's values are float64 values.
+// ToFloat64 converts v to float64, which is exact for every element type.
 func ToFloat64[T Element](v T) float64 {
 	switch v := any(v).(type) {
 	case float64:
@@ -44,9 +44,8 @@ func ToFloat64[T Element](v T) float64 {
 	}
 }
 
-// FromFloat64 is v in type T: rounded once, to nearest with ties to even, for
-// the floating types; for the integer types rounded likewise and then saturated,
-// NaN becoming zero.
+// FromFloat64 converts v to T. It rounds once, to nearest with ties to even. Integer types saturate
+// after rounding and convert NaN to 0.
 func FromFloat64[T Element](v float64) T {
 	var out T
 	switch p := any(&out).(type) {
@@ -70,6 +69,7 @@ func FromFloat64[T Element](v float64) T {
 	return out
 }
 
+// saturate rounds v to an integer in [lo, hi].
 func saturate(v, lo, hi float64) float64 {
 	if v != v {
 		return 0
@@ -80,7 +80,7 @@ func saturate(v, lo, hi float64) float64 {
 func load[T Element](p unsafe.Pointer) float64     { return ToFloat64(*(*T)(p)) }
 func store[T Element](p unsafe.Pointer, v float64) { *(*T)(p) = FromFloat64[T](v) }
 
-// At is element i of b, which holds elements of type t.
+// At returns element i of b, which holds elements of type t.
 func (t Type) At(b []byte, i int) float64 {
 	in := t.Info()
 	return in.load(unsafe.Pointer(&b[i*in.Size : (i+1)*in.Size][0]))
@@ -92,7 +92,8 @@ func (t Type) Load(dst []float64, b []byte) {
 	in.loadAll(dst, b[:len(dst)*in.Size])
 }
 
-// loadAll chooses the type once for the whole slice, not once an element.
+// loadAll converts the elements of b to float64. It selects the type once per slice, not per
+// element.
 func loadAll[T Element](dst []float64, b []byte) {
 	switch s := any(View[T](b)).(type) {
 	case []float64:
@@ -128,13 +129,13 @@ func loadAll[T Element](dst []float64, b []byte) {
 	}
 }
 
-// Set stores v, converted as by [FromFloat64], as element i of b.
+// Set converts v like [FromFloat64] and stores it as element i of b.
 func (t Type) Set(b []byte, i int, v float64) {
 	in := t.Info()
 	in.store(unsafe.Pointer(&b[i*in.Size : (i+1)*in.Size][0]), v)
 }
 
-// Round is v as t holds it: converted to t and back.
+// Round converts v to t and back.
 func (t Type) Round(v float64) float64 {
 	var buf [8]byte
 	in := t.Info()
@@ -143,6 +144,7 @@ func (t Type) Round(v float64) float64 {
 	return in.load(p)
 }
 
+// storeAll converts src to T and stores it in b.
 func storeAll[T Element](b []byte, src []float64) {
 	dst := View[T](b)[:len(src)]
 	for i, v := range src {
@@ -150,6 +152,6 @@ func storeAll[T Element](b []byte, src []float64) {
 	}
 }
 
-// Store stores src, converted as by [FromFloat64], as the first elements of b,
-// which is aligned for t. It is [Type.Set] for many.
+// Store converts src like [FromFloat64] and stores it as the first elements of b, which must be
+// aligned for t. It is faster than [Type.Set] for many elements.
 func (t Type) Store(b []byte, src []float64) { t.Info().storeAll(b, src) }

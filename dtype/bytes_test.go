@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TestLoadStore compares the loops over many elements with the access to one.
+// TestLoadStore compares Load and Store with At and Set.
 func TestLoadStore(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
@@ -17,7 +17,7 @@ func TestLoadStore(t *testing.T) {
 		src = append(src, r.NormFloat64()*math.Ldexp(1, r.IntN(80)-40))
 	}
 	for _, typ := range All() {
-		// One element more than is stored, which must stay.
+		// The last element is not stored and must not change.
 		many, one := Bytes(make([]float64, len(src)+1)), Bytes(make([]float64, len(src)+1))
 		typ.Store(many, src)
 		for i, v := range src {
@@ -30,7 +30,7 @@ func TestLoadStore(t *testing.T) {
 		typ.Load(got, many)
 		for i, v := range got {
 			if want := typ.At(one, i); math.Float64bits(v) != math.Float64bits(want) {
-				t.Errorf("%v: element %d is loaded as %v, want %v", typ, i, v, want)
+				t.Errorf("%v: Load returned %[3]v for element %[2]d, want %[4]v", typ, i, v, want)
 			}
 		}
 	}

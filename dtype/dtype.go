@@ -1,8 +1,8 @@
-// Package dtype is the one table of element types: what a matrix may hold, how
-// each type is read and rounded, and what a product of it accumulates in.
+// Package dtype defines the element types of matrices. For each type it specifies size, conversion
+// and rounding, and the accumulator and result types of products.
 //
-// The Go types are float64, float32, [Float16], [BFloat16], [Float8E4M3], [Float8E5M2],
-// int8 and int32; [Type] names them at run time and [Type.Info] is their row of the table.
+// The Go types are float64, float32, [Float16], [BFloat16], [Float8E4M3], [Float8E5M2], int8 and
+// int32. [Type] identifies them at run time, and [Type.Info] returns their properties.
 package dtype
 
 import (
@@ -12,7 +12,7 @@ import (
 	"unsafe"
 )
 
-// Type names an element type at run time. The zero value is Invalid.
+// Type identifies an element type at run time. The zero value is Invalid.
 type Type uint8
 
 // The element types, in the order of the table.
@@ -33,27 +33,27 @@ type Element interface {
 	float64 | float32 | Float16 | BFloat16 | Float8E4M3 | Float8E5M2 | int8 | int32
 }
 
-// Info is a type's row of the table.
+// Info holds the properties of an element type.
 type Info struct {
-	Name    string // as NumPy spells it, or its extension ml_dtypes: "float32"
-	Short   string // short form: "f32"
-	Size    int    // bytes an element
-	Integer bool   // two's complement; sums wrap
+	Name    string // name in NumPy or its extension ml_dtypes: "float32"
+	Short   string // short name: "f32"
+	Size    int    // bytes per element
+	Integer bool   // two's complement; sums wrap around
 
-	// Roundoff is the unit roundoff u: rounding to nearest changes a value by at
-	// most u·|value| in the normal range (Higham, Accuracy and Stability, §2.1).
-	// Zero for integers.
+	// Roundoff is the unit roundoff u. In the normal range, rounding to nearest changes a value
+	// by at most u·|value| (Higham, Accuracy and Stability of Numerical Algorithms, section 2.1).
+	// It is 0 for integers.
 	Roundoff float64
-	// Tiny is the smallest positive subnormal: half of it bounds what rounding
-	// can change below the normal range. Zero for integers.
+	// Tiny is the smallest positive subnormal number. Below the normal range, rounding changes a
+	// value by at most Tiny/2. It is 0 for integers.
 	Tiny float64
 	// Max is the largest finite value; Exact is the largest n such that every
 	// integer in [-n, n] is representable.
 	Max, Exact float64
 
-	// Accum is the type that products of this one are summed in, and Results are
-	// the types that a product may have, the usual one first. A type without
-	// results is not multiplied: it only holds them. See also [Info.ScaleType].
+	// Accum is the accumulator type of products of this type. Results lists the types that such a
+	// product can have, the default first. A type without Results can hold products but cannot be
+	// multiplied. See also [Info.ScaleType].
 	Accum   Type
 	Results []Type
 
@@ -64,7 +64,7 @@ type Info struct {
 	storeAll func(b []byte, src []float64)
 }
 
-// table holds one row for each type; every other list of types ranges over it.
+// table holds the properties of all types. Every other list of types is derived from it.
 var table = [...]Info{
 	F64: {
 		Name: "float64", Short: "f64", Size: 8,
@@ -124,10 +124,9 @@ var table = [...]Info{
 	},
 }
 
-// ScaleType returns the type of alpha, beta and the rest of the epilogue for products of this
-// type with results of type out. cuBLASLt calls it the scale type. It is the type of the
-// sums, except that integer sums with a result of another type are first converted to
-// float32, to nearest with ties to even.
+// ScaleType returns the type of alpha, beta and the epilogue for products of this type with results
+// of type out (the scale type of cuBLASLt). It is the accumulator type, with one exception: integer
+// sums with a non-integer result are first converted to float32, to nearest with ties to even.
 func (in *Info) ScaleType(out Type) Type {
 	if table[in.Accum].Integer && out != in.Accum {
 		return F32
@@ -135,7 +134,7 @@ func (in *Info) ScaleType(out Type) Type {
 	return in.Accum
 }
 
-// All lists the element types in the order of the table.
+// All returns all element types in the order of the table.
 func All() []Type {
 	all := make([]Type, 0, len(table)-1)
 	for t := Invalid + 1; int(t) < len(table); t++ {
@@ -144,10 +143,10 @@ func All() []Type {
 	return all
 }
 
-// Valid reports whether t is a type of the table.
+// Valid reports whether t is an element type.
 func (t Type) Valid() bool { return t > Invalid && int(t) < len(table) }
 
-// Info returns t's row of the table. It panics unless t.Valid().
+// Info returns the properties of t. It panics unless t.Valid().
 func (t Type) Info() *Info {
 	if !t.Valid() {
 		noSuchType(t)
@@ -155,13 +154,15 @@ func (t Type) Info() *Info {
 	return &table[t]
 }
 
+// noSuchType panics. It is separate from Info so that Info can be inlined.
+//
 //go:noinline
 func noSuchType(t Type) { panic(fmt.Sprintf("dtype: no such type %d", uint8(t))) }
 
-// Size is the number of bytes of one element, 0 for Invalid.
+// Size returns the number of bytes of one element, or 0 for Invalid.
 func (t Type) Size() int { return table[t].Size }
 
-// String is the type's name, as Parse reads it.
+// String returns the name of the type, which Parse accepts.
 func (t Type) String() string {
 	if !t.Valid() {
 		return fmt.Sprintf("Type(%d)", uint8(t))
@@ -169,7 +170,7 @@ func (t Type) String() string {
 	return table[t].Name
 }
 
-// Parse reads a type's name in either spelling, "float32" or "f32".
+// Parse returns the type with the given name or short name, such as "float32" or "f32".
 func Parse(name string) (Type, error) {
 	var known []string
 	for _, t := range All() {
@@ -178,12 +179,12 @@ func Parse(name string) (Type, error) {
 		}
 		known = append(known, t.String())
 	}
-	return Invalid, fmt.Errorf("unknown element type %q (want one of %s)", name, strings.Join(known, ", "))
+	return Invalid, fmt.Errorf("unknown element type %q: want one of %s", name, strings.Join(known, ", "))
 }
 
-// Of is the run-time name of the Go type T.
+// Of returns the Type of the Go type T.
 func Of[T Element]() Type {
-	switch one := T(1); { // where this suffices the compiler knows the answer
+	switch one := T(1); { // the compiler can evaluate these cases
 	case unsafe.Sizeof(one) == 8:
 		return F64
 	case unsafe.Sizeof(one) == 4 && one/2 != 0:

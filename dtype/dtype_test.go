@@ -5,27 +5,27 @@ import (
 	"testing"
 )
 
-// TestTable holds each row's figures to what the type does.
+// TestTable checks the properties of each type against its conversions.
 func TestTable(t *testing.T) {
 	for _, ty := range All() {
 		in := ty.Info()
 		for _, name := range []string{in.Name, in.Short} {
 			if got, err := Parse(name); got != ty || err != nil {
-				t.Errorf("%q is read as %v, %v", name, got, err)
+				t.Errorf("Parse(%q) = %v, error %v", name, got, err)
 			}
 		}
 		if ty.Round(in.Max) != in.Max {
-			t.Errorf("%v does not hold its largest value %v", ty, in.Max)
+			t.Errorf("%v cannot represent Max = %v", ty, in.Max)
 		}
 		if ty.Round(in.Exact) != in.Exact || ty.Round(in.Exact-1) != in.Exact-1 {
-			t.Errorf("%v does not hold %v", ty, in.Exact)
+			t.Errorf("%v cannot represent Exact = %v", ty, in.Exact)
 		}
 		if !in.Accum.Valid() || in.Accum.Info().Size < in.Size {
-			t.Errorf("%v is summed in %v", ty, in.Accum)
+			t.Errorf("%v has accumulator %v", ty, in.Accum)
 		}
 		for _, r := range in.Results {
 			if s := in.ScaleType(r); r.Info().Integer && !in.Integer || s.Info().Integer != r.Info().Integer || s.Info().Roundoff > r.Info().Roundoff {
-				t.Errorf("a product of %v is given in %v, from %v", ty, r, s)
+				t.Errorf("a product of %v has result type %v and scale type %v", ty, r, s)
 			}
 		}
 		if in.Integer {
@@ -36,24 +36,24 @@ func TestTable(t *testing.T) {
 		}
 		u := in.Roundoff
 		if next := 1 + 2*u; next == 1 || ty.Round(next) != next || ty.Round(1+u) != 1 {
-			t.Errorf("%v has no unit roundoff of %v", ty, u)
+			t.Errorf("%v does not have unit roundoff %v", ty, u)
 		}
 		if ty.Round(in.Tiny) != in.Tiny || ty.Round(in.Tiny/2) != 0 {
-			t.Errorf("%v's smallest value is not %v", ty, in.Tiny)
+			t.Errorf("the smallest value of %v is not Tiny = %v", ty, in.Tiny)
 		}
 		if ty != F64 && ty.Round(in.Max*(1+u)) <= math.MaxFloat64 {
-			t.Errorf("%v holds more than %v", ty, in.Max)
+			t.Errorf("%v can represent more than Max = %v", ty, in.Max)
 		}
 		if next := in.Exact + 1; ty != F64 && ty.Round(next) == next {
-			t.Errorf("%v holds %v, and Exact is %v", ty, next, in.Exact)
+			t.Errorf("%v can represent %v: want Exact above %v", ty, next, in.Exact)
 		}
 	}
 	if _, err := Parse("float9"); err == nil {
-		t.Error("an unknown type is read")
+		t.Error("Parse of an unknown type succeeded, want an error")
 	}
 }
 
-// TestAccess: Set, At and Load see the same memory as a slice of the Go type.
+// TestAccess checks that Set, At and Load access the same memory as a slice of the Go type.
 func TestAccess(t *testing.T) {
 	testAccess[float64](t)
 	testAccess[float32](t)
@@ -70,7 +70,7 @@ func testAccess[T Element](t *testing.T) {
 	s := make([]T, 9)
 	b := Bytes(s)
 	if len(b) != 9*ty.Size() {
-		t.Errorf("9 elements of %v are %d bytes", ty, len(b))
+		t.Errorf("9 elements of %v have %d bytes", ty, len(b))
 	}
 	for i := range s {
 		ty.Set(b, i, float64(4*i-16))
@@ -80,7 +80,7 @@ func testAccess[T Element](t *testing.T) {
 	for i, v := range View[T](b[:len(b)-ty.Size()+1]) {
 		want := float64(4*i - 16)
 		if v != s[i] || ToFloat64(v) != want || ty.At(b, i) != want || all[i] != want || FromFloat64[T](want) != v {
-			t.Errorf("%v %d: %v, %v, %v, want %v", ty, i, ToFloat64(v), ty.At(b, i), all[i], want)
+			t.Errorf("%v, element %d: got %v, %v, %v, want %v", ty, i, ToFloat64(v), ty.At(b, i), all[i], want)
 		}
 	}
 	ty.Load(nil, nil)
@@ -89,7 +89,7 @@ func testAccess[T Element](t *testing.T) {
 	}
 	defer func() {
 		if recover() == nil {
-			t.Errorf("a misaligned view of %v is given", ty)
+			t.Errorf("View of misaligned %v did not panic", ty)
 		}
 	}()
 	View[T](b[1:])

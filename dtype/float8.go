@@ -2,27 +2,27 @@ package dtype
 
 import "math"
 
-// Float8E4M3 holds 1 sign, 4 exponent and 3 fraction bits, the OCP's E4M3 (Micikevicius
-// et al., "FP8 formats for deep learning", 2022): it has no infinities, and of the largest
-// exponent's values only the largest is a NaN.
+// Float8E4M3 holds an OCP E4M3 number: 1 sign, 4 exponent and 3 fraction bits (Micikevicius et al.,
+// "FP8 formats for deep learning", 2022). It has no infinities, and only the pattern with all
+// exponent and fraction bits set is a NaN.
 type Float8E4M3 uint8
 
 // Float8E5M2 holds the upper half of a [Float16]: 1 sign, 5 exponent and 2 fraction bits.
 type Float8E5M2 uint8
 
-// Float32 is the exact value of x; a NaN keeps its sign and becomes quiet.
+// Float32 returns the exact value of x. A NaN keeps its sign and becomes quiet.
 func (x Float8E4M3) Float32() float32 { return valuesE4M3[x] }
 
-// Float64 is the exact value of x.
+// Float64 returns the exact value of x.
 func (x Float8E4M3) Float64() float64 { return float64(valuesE4M3[x]) }
 
-// Float32 is the exact value of x; a NaN keeps its sign and payload and becomes quiet.
+// Float32 returns the exact value of x. A NaN keeps its sign and payload and becomes quiet.
 func (x Float8E5M2) Float32() float32 { return Float16(uint16(x) << 8).Float32() }
 
-// Float64 is the exact value of x.
+// Float64 returns the exact value of x.
 func (x Float8E5M2) Float64() float64 { return float64(x.Float32()) }
 
-// valuesE4M3 is the value of each pattern.
+// valuesE4M3 holds the value of each pattern.
 var valuesE4M3 = func() (values [256]float32) {
 	for p := range values {
 		sign, exp, frac := uint32(p>>7)<<31, p>>3&0xf, uint32(p&7)
@@ -38,15 +38,15 @@ var valuesE4M3 = func() (values [256]float32) {
 	return values
 }()
 
-// Float8E4M3From64 rounds f once, to nearest with ties to even. What is too large, which
-// 464 is not yet, becomes a NaN, as there is no infinity; so does an infinity.
+// Float8E4M3From64 rounds f once, to nearest with ties to even. An infinity or a magnitude above
+// 464 becomes a NaN, because the type has no infinity.
 func Float8E4M3From64(f float64) Float8E4M3 { return Float8E4M3From32(toOdd32(f)) }
 
-// Float8E5M2From64 rounds f once, to nearest with ties to even. What is too large becomes
+// Float8E5M2From64 rounds f once, to nearest with ties to even. A value that is too large becomes
 // an infinity.
 func Float8E5M2From64(f float64) Float8E5M2 { return Float8E5M2From32(toOdd32(f)) }
 
-// Float8E4M3From32 is [Float8E4M3From64] of a float32.
+// Float8E4M3From32 is like [Float8E4M3From64] for a float32.
 func Float8E4M3From32(f float32) Float8E4M3 {
 	sign := Float8E4M3(math.Float32bits(f) >> 24 & 0x80)
 	if f != f {
@@ -55,7 +55,8 @@ func Float8E4M3From32(f float32) Float8E4M3 {
 	return sign | Float8E4M3(min(byteOf(f, 4, 3), 0x7f))
 }
 
-// Float8E5M2From32 is [Float8E5M2From64] of a float32; a NaN keeps the top of its payload.
+// Float8E5M2From32 is like [Float8E5M2From64] for a float32. A NaN keeps the top bit of its
+// payload.
 func Float8E5M2From32(f float32) Float8E5M2 {
 	bits := math.Float32bits(f)
 	sign := Float8E5M2(bits >> 24 & 0x80)
@@ -65,18 +66,19 @@ func Float8E5M2From32(f float32) Float8E5M2 {
 	return sign | Float8E5M2(min(byteOf(f, 5, 2), 0x7c))
 }
 
-// byteOf is |f|, which is no NaN, rounded to a format of so many bits of exponent and
-// fraction, as its pattern; one that the format has no room for is larger than all others.
+// byteOf rounds |f| to a format with exp exponent bits and frac fraction bits and returns the bit
+// pattern. f must not be NaN. The pattern of a value that is too large exceeds that of the largest
+// finite value.
 func byteOf(f float32, exp, frac int) uint32 {
 	mag := math.Float32bits(f) &^ (1 << 31)
 	bias := 1<<(exp-1) - 1
 	if mag < uint32(127+1-bias)<<23 { // subnormal or zero
-		// The sum's unit in the last place is the format's smallest step, so that the
-		// addition does the rounding.
+		// The unit in the last place of the sum is the smallest step of the format, so the
+		// addition rounds.
 		step := math.Float32frombits(uint32(127+1-bias-frac+23) << 23)
 		return math.Float32bits(math.Float32frombits(mag)+step) - math.Float32bits(step)
 	}
 	drop := 23 - frac
-	mag += 1<<(drop-1) - 1 + mag>>drop&1 // half a step less one, and one more for an odd last bit
+	mag += 1<<(drop-1) - 1 + mag>>drop&1 // round to nearest: half a step minus one, plus one for an odd last bit
 	return (mag - uint32(127-bias)<<23) >> drop
 }

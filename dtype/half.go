@@ -8,7 +8,7 @@ type Float16 uint16
 // BFloat16 holds the upper half of a float32: 1 sign, 8 exponent and 7 fraction bits.
 type BFloat16 uint16
 
-// Float32 is the exact value of h; a NaN keeps its sign and payload and becomes quiet.
+// Float32 returns the exact value of h. A NaN keeps its sign and payload and becomes quiet.
 func (h Float16) Float32() float32 {
 	sign := uint32(h&0x8000) << 16
 	exp := uint32(h>>10) & 0x1f
@@ -25,10 +25,10 @@ func (h Float16) Float32() float32 {
 	return math.Float32frombits(sign | (exp+127-15)<<23 | frac<<13)
 }
 
-// Float64 is the exact value of h.
+// Float64 returns the exact value of h.
 func (h Float16) Float64() float64 { return float64(h.Float32()) }
 
-// Float32 is the exact value of b; a NaN becomes quiet.
+// Float32 returns the exact value of b. A NaN becomes quiet.
 func (b BFloat16) Float32() float32 {
 	bits := uint32(b) << 16
 	if bits&0x7fffffff > 0x7f800000 {
@@ -37,11 +37,11 @@ func (b BFloat16) Float32() float32 {
 	return math.Float32frombits(bits)
 }
 
-// Float64 is the exact value of b.
+// Float64 returns the exact value of b.
 func (b BFloat16) Float64() float64 { return float64(b.Float32()) }
 
-// Float16From32 rounds f to binary16, to nearest with ties to even. What is too
-// large becomes an infinity, a NaN stays one.
+// Float16From32 rounds f to binary16, to nearest with ties to even. A value that is too large
+// becomes an infinity. A NaN stays a NaN.
 func Float16From32(f float32) Float16 {
 	bits := math.Float32bits(f)
 	sign := Float16(bits >> 16 & 0x8000)
@@ -57,7 +57,7 @@ func Float16From32(f float32) Float16 {
 		sum := math.Float32frombits(mag) + 0.5
 		return sign | Float16(math.Float32bits(sum)-math.Float32bits(0.5))
 	}
-	mag += 0xfff + mag>>13&1 // half a step less one, and one more for an odd last bit
+	mag += 0xfff + mag>>13&1 // round to nearest: half a step minus one, plus one for an odd last bit
 	return sign | Float16((mag-(127-15)<<23)>>13)
 }
 
@@ -76,10 +76,10 @@ func Float16From64(f float64) Float16 { return Float16From32(toOdd32(f)) }
 // BFloat16From64 rounds f to bfloat16 once, to nearest with ties to even.
 func BFloat16From64(f float64) BFloat16 { return BFloat16From32(toOdd32(f)) }
 
-// toOdd32 rounds f to float32 by truncation and sets the last bit when that
-// was inexact. A second rounding, to a format at least two bits narrower, then
-// gives what one rounding of f would have (Boldo and Melquiond, "Emulation of
-// FMA and correctly rounded sums: proved algorithms using rounding to odd").
+// toOdd32 rounds f to float32 with rounding to odd: it truncates f and sets the last bit if that
+// was inexact. A second rounding, to a format at least two bits narrower, then has the same result
+// as rounding f once (Boldo and Melquiond, "Emulation of FMA and correctly rounded sums: proved
+// algorithms using rounding to odd").
 func toOdd32(f float64) float32 {
 	n := float32(f)
 	if float64(n) == f || f != f {

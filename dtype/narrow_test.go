@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// narrow is one of the formats of 16 or 8 bits, described apart from its code: bits of
-// exponent and of fraction, from which reference computes values by arithmetic.
+// narrow describes a 16-bit or 8-bit format by its exponent and fraction bits, independently of the
+// code under test. reference computes values from this description.
 type narrow struct {
 	name      string
 	exp, frac int
-	finite    bool // no infinities: in the place of the first is the only NaN
+	finite    bool // no infinities; the pattern after the largest finite value is the only NaN
 	value     func(uint16) float64
 	from32    func(float32) uint16
 	from64    func(float64) uint16
@@ -37,7 +37,7 @@ var formats = []narrow{
 		func(f float64) uint16 { return uint16(Float8E5M2From64(f)) }},
 }
 
-// infinity is the pattern of what is too large: +Inf, behind which are the NaNs, or a NaN.
+// infinity returns the pattern for values that are too large: +Inf, or the NaN of a finite format.
 func (h narrow) infinity() uint16 {
 	if h.finite {
 		return h.sign() - 1
@@ -45,11 +45,11 @@ func (h narrow) infinity() uint16 {
 	return (1<<h.exp - 1) << h.frac
 }
 
-// sign is the bit of the sign.
+// sign returns the sign bit.
 func (h narrow) sign() uint16 { return 1 << (h.exp + h.frac) }
 
-// reference is the value of a finite pattern, by the definition of the format. The
-// pattern of the infinity gives 2^(emax+1), the value that rounding takes it for.
+// reference returns the value of a finite pattern by the definition of the format. For the pattern
+// of infinity it returns 2^(emax+1), the value that infinity represents in rounding.
 func (h narrow) reference(p uint16) float64 {
 	sign := 1.0
 	if p&h.sign() != 0 {
@@ -64,12 +64,13 @@ func (h narrow) reference(p uint16) float64 {
 	return sign * math.Ldexp(f+float64(int(1)<<h.frac), e-bias-h.frac)
 }
 
+// isNaN reports whether the pattern is a NaN.
 func (h narrow) isNaN(p uint16) bool {
 	p &^= h.sign()
 	return p > h.infinity() || p == h.infinity() && h.finite
 }
 
-// TestNarrowPatterns reads and writes back all patterns of each format.
+// TestNarrowPatterns converts all patterns of each format to float64 and back.
 func TestNarrowPatterns(t *testing.T) {
 	for _, h := range formats {
 		for n := range 2 * int(h.sign()) {
@@ -79,7 +80,7 @@ func TestNarrowPatterns(t *testing.T) {
 			case h.isNaN(p):
 				quiet := p | 1<<(h.frac-1)
 				if !math.IsNaN(v) || h.from32(float32(v)) != quiet || h.from64(v) != quiet {
-					t.Fatalf("%s %#04x is %v and %#04x, %#04x back; want NaN and %#04x", h.name, p, v, h.from32(float32(v)), h.from64(v), quiet)
+					t.Fatalf("%s %#04x has value %v and converts back to %#04x and %#04x; want NaN and %#04x", h.name, p, v, h.from32(float32(v)), h.from64(v), quiet)
 				}
 				continue
 			case p&^h.sign() == h.infinity():
@@ -90,20 +91,19 @@ func TestNarrowPatterns(t *testing.T) {
 				t.Fatalf("%s %#04x is %v, want %v", h.name, p, v, h.reference(p))
 			}
 			if h.from32(float32(v)) != p || h.from64(v) != p {
-				t.Fatalf("%s %#04x comes back as %#04x and %#04x", h.name, p, h.from32(float32(v)), h.from64(v))
+				t.Fatalf("%s %#04x converts back to %#04x and %#04x", h.name, p, h.from32(float32(v)), h.from64(v))
 			}
 		}
 	}
 }
 
-// TestNarrowRounding rounds, between each two neighbours, their midpoint and the
-// float32 and float64 next to it on either side: one that is off by a little in
-// float64 alone shows whether float64 is rounded twice.
+// TestNarrowRounding rounds the midpoint between any two neighbours and the adjacent float32 and
+// float64 numbers. A float64 number that rounds to the midpoint in float32 detects double rounding.
 func TestNarrowRounding(t *testing.T) {
 	for _, h := range formats {
 		for p := uint16(0); p < h.infinity(); p++ {
 			lo, hi := h.reference(p), h.reference(p+1)
-			mid := lo + (hi-lo)/2 // exact: it has one bit more
+			mid := lo + (hi-lo)/2 // exact: needs one more bit
 			even := p + p&1
 			for _, tc := range []struct {
 				v    float64
@@ -126,7 +126,7 @@ func TestNarrowRounding(t *testing.T) {
 			}
 			m := float32(mid)
 			if float64(m) != mid {
-				continue // below float32's own range: only bfloat16's last subnormals
+				continue // below the range of float32: only the last subnormals of bfloat16
 			}
 			for _, tc := range []struct {
 				v    float32
@@ -153,8 +153,8 @@ func TestNarrowRounding(t *testing.T) {
 	}
 }
 
-// TestNarrowRandom compares the rounding of random float64 with a search for the
-// nearest value in exact arithmetic.
+// TestNarrowRandom compares the rounding of random float64 numbers with a search for the nearest
+// value in exact arithmetic.
 func TestNarrowRandom(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -162,7 +162,7 @@ func TestNarrowRandom(t *testing.T) {
 	for _, h := range formats {
 		for range 20000 {
 			v := math.Ldexp(1+rng.Float64(), rng.IntN(2<<(h.exp-1)+40)-(1<<(h.exp-1)+30))
-			lo, hi := uint16(0), h.infinity() // the neighbours of v
+			lo, hi := uint16(0), h.infinity() // become the neighbours of v
 			for hi-lo > 1 {
 				if m := (lo + hi) / 2; h.reference(m) <= v {
 					lo = m

@@ -2,16 +2,16 @@ package dtype
 
 import "fmt"
 
-// MarshalText is the type's name, "float32", as JSON and flags have it. The error is
-// that of the zero Type and of numbers that are no type.
+// MarshalText returns the name of the type, such as "float32", for JSON and flags. It fails if t is
+// not valid.
 func (t Type) MarshalText() ([]byte, error) {
 	if !t.Valid() {
-		return nil, fmt.Errorf("element type %d has no name", int(t))
+		return nil, fmt.Errorf("invalid element type %d", int(t))
 	}
 	return []byte(t.String()), nil
 }
 
-// UnmarshalText reads a name as [Parse] does.
+// UnmarshalText parses a name like [Parse].
 func (t *Type) UnmarshalText(text []byte) (err error) {
 	*t, err = Parse(string(text))
 	return err

@@ -6,7 +6,7 @@ import (
 	"gonum.org/v1/gonum/blas/testblas"
 )
 
-// gonum's own tests of level 3; they call float64 only.
+// The level 3 tests of gonum, which cover float64 only.
 func TestDgemm(t *testing.T)  { testblas.TestDgemm(t, Implementation{}) }
 func TestDsymm(t *testing.T)  { testblas.DsymmTest(t, Implementation{}) }
 func TestDsyrk(t *testing.T)  { testblas.DsyrkTest(t, Implementation{}) }

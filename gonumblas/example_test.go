@@ -9,7 +9,7 @@ import (
 )
 
 func Example() {
-	gonumblas.Use() // once; everything below is gonum as before
+	gonumblas.Use() // once; the rest is ordinary gonum code
 	a := mat.NewDense(2, 3, []float64{1, 2, 3, 4, 5, 6})
 	var c mat.Dense
 	c.Mul(a, a.T())

@@ -1,13 +1,13 @@
-// Package gonumblas makes gonum multiply with tilework: after [Use], gonum's mat,
-// blas32, blas64 and lapack64 run their matrix products on tilework's kernels.
+// Package gonumblas provides a gonum BLAS implementation that uses tilework. After [Use], gonum's
+// mat, blas32, blas64 and lapack64 run their matrix products on tilework's CPU kernels.
 //
-// GEMM goes to them whole. SYMM, SYRK, SYR2K, TRMM and TRSM are halved, and halved
-// again, until most of their work is GEMM; what remains along the diagonal is small.
-// Everything else is gonum's own [gonum.Implementation], and so are the panics: a call
-// with bad arguments is handed to gonum's routine, which refuses it in its own words.
+// GEMM calls map directly to tilework. SYMM, SYRK, SYR2K, TRMM and TRSM are split recursively until
+// most of their work is GEMM; only small blocks along the diagonal remain. All other routines are
+// those of [gonum.Implementation]. Calls with invalid arguments are forwarded to gonum, so the
+// panics are the same.
 //
-// A product of tilework propagates every NaN and infinity, where gonum's skips the
-// terms whose element of A is zero: 0·NaN is NaN here and nothing there.
+// tilework propagates every NaN and infinity. gonum skips terms whose element of A is zero, so
+// 0·NaN contributes NaN with tilework and nothing with gonum.
 package gonumblas
 
 import (
@@ -17,15 +17,15 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// Use puts an [Implementation] into blas32 and blas64. It may be called at any time
-// that none of their routines runs.
+// Use registers an [Implementation] with blas32 and blas64. It must not be called while their
+// routines run.
 func Use() {
 	blas32.Use(Implementation{})
 	blas64.Use(Implementation{})
 }
 
-// Implementation is gonum's BLAS with the level 3 of float32 and float64 on tilework.
-// Its methods may be called from several goroutines at once.
+// Implementation is gonum's BLAS with the level 3 routines for float32 and float64 replaced. Its
+// methods are safe for concurrent use.
 type Implementation struct{ gonum.Implementation }
 
 var (
@@ -44,64 +44,64 @@ var (
 	}
 )
 
-// Sgemm computes C ← α·op(A)·op(B) + β·C for a C of m×n.
+// Sgemm computes C ← α·op(A)·op(B) + β·C for an m×n matrix C.
 func (Implementation) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
 	single.product(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
-// Dgemm computes C ← α·op(A)·op(B) + β·C for a C of m×n.
+// Dgemm computes C ← α·op(A)·op(B) + β·C for an m×n matrix C.
 func (Implementation) Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
 	double.product(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
-// Ssymm computes C ← α·A·B + β·C or C ← α·B·A + β·C for a symmetric A and a C of m×n.
+// Ssymm computes C ← α·A·B + β·C or C ← α·B·A + β·C for a symmetric A and an m×n matrix C.
 func (Implementation) Ssymm(s blas.Side, ul blas.Uplo, m, n int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
 	single.symmetric(s, ul, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
-// Dsymm computes C ← α·A·B + β·C or C ← α·B·A + β·C for a symmetric A and a C of m×n.
+// Dsymm computes C ← α·A·B + β·C or C ← α·B·A + β·C for a symmetric A and an m×n matrix C.
 func (Implementation) Dsymm(s blas.Side, ul blas.Uplo, m, n int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
 	double.symmetric(s, ul, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
-// Ssyrk computes a triangle of C ← α·op(A)·op(A)ᵀ + β·C for a C of n×n.
+// Ssyrk computes a triangle of C ← α·op(A)·op(A)ᵀ + β·C for an n×n matrix C.
 func (Implementation) Ssyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float32, a []float32, lda int, beta float32, c []float32, ldc int) {
 	single.rankK(ul, t, n, k, alpha, a, lda, beta, c, ldc)
 }
 
-// Dsyrk computes a triangle of C ← α·op(A)·op(A)ᵀ + β·C for a C of n×n.
+// Dsyrk computes a triangle of C ← α·op(A)·op(A)ᵀ + β·C for an n×n matrix C.
 func (Implementation) Dsyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64, a []float64, lda int, beta float64, c []float64, ldc int) {
 	double.rankK(ul, t, n, k, alpha, a, lda, beta, c, ldc)
 }
 
-// Ssyr2k computes a triangle of C ← α·op(A)·op(B)ᵀ + α·op(B)·op(A)ᵀ + β·C for a C of n×n.
+// Ssyr2k computes a triangle of C ← α·op(A)·op(B)ᵀ + α·op(B)·op(A)ᵀ + β·C for an n×n matrix C.
 func (Implementation) Ssyr2k(ul blas.Uplo, t blas.Transpose, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
 	single.rank2K(ul, t, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
-// Dsyr2k computes a triangle of C ← α·op(A)·op(B)ᵀ + α·op(B)·op(A)ᵀ + β·C for a C of n×n.
+// Dsyr2k computes a triangle of C ← α·op(A)·op(B)ᵀ + α·op(B)·op(A)ᵀ + β·C for an n×n matrix C.
 func (Implementation) Dsyr2k(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
 	double.rank2K(ul, t, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
-// Strmm computes B ← α·op(A)·B or B ← α·B·op(A) for a triangular A and a B of m×n.
+// Strmm computes B ← α·op(A)·B or B ← α·B·op(A) for a triangular A and an m×n matrix B.
 func (Implementation) Strmm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha float32, a []float32, lda int, b []float32, ldb int) {
 	single.triangularProduct(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 }
 
-// Dtrmm computes B ← α·op(A)·B or B ← α·B·op(A) for a triangular A and a B of m×n.
+// Dtrmm computes B ← α·op(A)·B or B ← α·B·op(A) for a triangular A and an m×n matrix B.
 func (Implementation) Dtrmm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int, b []float64, ldb int) {
 	double.triangularProduct(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 }
 
-// Strsm solves op(A)·X = α·B or X·op(A) = α·B for a triangular A and a B of m×n, which
-// becomes X.
+// Strsm solves op(A)·X = α·B or X·op(A) = α·B for a triangular A and an m×n matrix B. X
+// overwrites B.
 func (Implementation) Strsm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha float32, a []float32, lda int, b []float32, ldb int) {
 	single.triangularSolve(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 }
 
-// Dtrsm solves op(A)·X = α·B or X·op(A) = α·B for a triangular A and a B of m×n, which
-// becomes X.
+// Dtrsm solves op(A)·X = α·B or X·op(A) = α·B for a triangular A and an m×n matrix B. X
+// overwrites B.
 func (Implementation) Dtrsm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int, b []float64, ldb int) {
 	double.triangularSolve(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 }

@@ -10,8 +10,8 @@ import (
 	"gonum.org/v1/gonum/mat"
 )
 
-// TestMat runs what gonum builds on level 3 (the product of dense matrices and their
-// transposes, LU, QR, Cholesky and solving with them) before and after Use.
+// TestMat runs operations of gonum that use level 3 routines before and after Use: products of
+// dense matrices and their transposes, and LU, QR and Cholesky factorisations and solves.
 func TestMat(t *testing.T) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -58,7 +58,7 @@ func TestMat(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !mat.EqualApprox(&before, &after, 1e-10) {
-			t.Errorf("%s (seed %d): the results differ", name, seed)
+			t.Errorf("%s (seed %d): results before and after Use differ", name, seed)
 		}
 	}
 }

@@ -10,19 +10,19 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// level3 is one routine on one set of arguments, called through ours or gonum's.
+// level3 is a call of one routine, which can run with this package or with gonum.
 type level3[T float32 | float64] struct {
 	name string
 	call func(r *routines[T], a, b, c []T)
-	out  byte // which of the three it overwrites: 'b' or 'c'
+	out  byte // the overwritten argument: 'b' or 'c'
 }
 
-// methods gives ours the form of gonum's.
+// methods returns the routines of this package as a routines value.
 func (r *routines[T]) methods() *routines[T] {
 	return &routines[T]{r.product, r.symmetric, r.rankK, r.rank2K, r.triangularProduct, r.triangularSolve}
 }
 
-// draw is a random call of each routine, with matrices of n rows and lines ld apart.
+// draw returns a random call of each routine. All matrices have leading dimension ld.
 func draw[T float32 | float64](rng *rand.Rand, m, n, k, ld int) []level3[T] {
 	pick := func(n int) int { return rng.IntN(n) }
 	trans := []blas.Transpose{blas.NoTrans, blas.Trans, blas.ConjTrans}
@@ -42,8 +42,8 @@ func draw[T float32 | float64](rng *rand.Rand, m, n, k, ld int) []level3[T] {
 	}
 }
 
-// TestAgainstGonum compares every routine with gonum's on sizes on both sides of where
-// they are split.
+// TestAgainstGonum compares every routine with gonum's, on sizes below and above the limit for
+// splitting.
 func TestAgainstGonum(t *testing.T) {
 	t.Run("float32", func(t *testing.T) { againstGonum(t, &single, 1e-4) })
 	t.Run("float64", func(t *testing.T) { againstGonum(t, &double, 1e-12) })
@@ -59,7 +59,7 @@ func againstGonum[T float32 | float64](t *testing.T, r *routines[T], tol float64
 		ld := max(m, n, k) + rng.IntN(3)
 		a, b, c := values[T](rng, ld), values[T](rng, ld), values[T](rng, ld)
 		for i := range a {
-			a[i] /= T(ld) // a unit triangle of larger ones has a huge inverse
+			a[i] /= T(ld) // otherwise the inverse of a unit triangle is huge
 		}
 		for i := range ld {
 			a[i*ld+i] = 2
@@ -81,7 +81,7 @@ func againstGonum[T float32 | float64](t *testing.T, r *routines[T], tol float64
 	}
 }
 
-// values are ld×ld elements in [-1, 1].
+// values returns ld×ld random elements in [-1, 1].
 func values[T float32 | float64](rng *rand.Rand, ld int) []T {
 	v := make([]T, ld*ld)
 	for i := range v {
@@ -96,12 +96,12 @@ func equal[T float32 | float64](t *testing.T, name string, seed uint64, got, wan
 	t.Helper()
 	for i := range want {
 		if diff := math.Abs(float64(got[i] - want[i])); !(diff <= tol*max(1, math.Abs(float64(want[i])))) {
-			t.Fatalf("%s (seed %d): element %d is %v, gonum has %v", name, seed, i, got[i], want[i])
+			t.Fatalf("%s (seed %d): element %d is %v, want %v as in gonum", name, seed, i, got[i], want[i])
 		}
 	}
 }
 
-// TestPanics gives every routine bad arguments: ours panics with gonum's message.
+// TestPanics checks that invalid arguments cause the same panics as in gonum.
 func TestPanics(t *testing.T) {
 	const n = 2 * leaf
 	long := make([]float64, n*n)
@@ -161,10 +161,10 @@ func TestPanics(t *testing.T) {
 	for name, call := range calls {
 		want := panicOf(func() { call(gonum.Implementation{}) })
 		if want == nil {
-			t.Fatalf("%s: gonum does not panic", name)
+			t.Fatalf("%s: gonum did not panic", name)
 		}
 		if got := panicOf(func() { call(Implementation{}) }); got != want {
-			t.Errorf("%s: panic %v, gonum's is %v", name, got, want)
+			t.Errorf("%s: panic %v, want %v as in gonum", name, got, want)
 		}
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"tilework"
 )
 
-// routines are gonum's own, for what is too small to be split and for bad arguments.
+// routines holds gonum's routines, which handle small problems and invalid arguments.
 type routines[T float32 | float64] struct {
 	gemm  func(tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int)
 	symm  func(s blas.Side, ul blas.Uplo, m, n int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int)
@@ -16,11 +16,12 @@ type routines[T float32 | float64] struct {
 	trsm  inPlace[T]
 }
 
-// Each method below takes its matrices as views. Where one of them is bad, or the work
-// is so little that splitting it does not pay, gonum's routine gets the call as it came.
+// The methods below convert their arguments to views. If an argument is invalid or the problem is
+// too small to benefit from splitting, they forward the call to gonum's routine.
 
+// product implements GEMM.
 func (r *routines[T]) product(tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
-	v := &views{bad: m*n*k < tiny}
+	v := &views{bad: m*n*k < minTerms}
 	va, vb, vc := operand(v, tA, m, k, lda, a), operand(v, tB, k, n, ldb, b), view(v, m, n, ldc, c)
 	if v.bad {
 		r.gemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
@@ -29,6 +30,7 @@ func (r *routines[T]) product(tA, tB blas.Transpose, m, n, k int, alpha T, a []T
 	gemm(alpha, va, vb, beta, vc)
 }
 
+// symmetric implements SYMM.
 func (r *routines[T]) symmetric(s blas.Side, ul blas.Uplo, m, n int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
 	v := &views{}
 	side := v.side(s, m, n)
@@ -44,6 +46,7 @@ func (r *routines[T]) symmetric(s blas.Side, ul blas.Uplo, m, n int, alpha T, a 
 	symm(alpha, va, vb, beta, vc, scratch[T]())
 }
 
+// rankK implements SYRK.
 func (r *routines[T]) rankK(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, beta T, c []T, ldc int) {
 	v := &views{}
 	va, vc := operand(v, t, n, k, lda, a), triangle[T]{Matrix: view(v, n, n, ldc, c), lower: v.lower(ul)}
@@ -56,6 +59,7 @@ func (r *routines[T]) rankK(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a
 	})
 }
 
+// rank2K implements SYR2K.
 func (r *routines[T]) rank2K(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
 	v := &views{}
 	va, vb := operand(v, t, n, k, lda, a), operand(v, t, n, k, ldb, b)
@@ -70,6 +74,7 @@ func (r *routines[T]) rank2K(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, 
 	})
 }
 
+// triangularProduct implements TRMM.
 func (r *routines[T]) triangularProduct(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T, a []T, lda int, b []T, ldb int) {
 	va, vb, ok := triangular(s, ul, t, d, m, n, a, lda, b, ldb)
 	if !ok || alpha == 0 {
@@ -79,6 +84,7 @@ func (r *routines[T]) triangularProduct(s blas.Side, ul blas.Uplo, t blas.Transp
 	trmm(alpha, va, vb, r.trmm)
 }
 
+// triangularSolve implements TRSM.
 func (r *routines[T]) triangularSolve(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T, a []T, lda int, b []T, ldb int) {
 	va, vb, ok := triangular(s, ul, t, d, m, n, a, lda, b, ldb)
 	if !ok || alpha == 0 {
@@ -88,7 +94,8 @@ func (r *routines[T]) triangularSolve(s blas.Side, ul blas.Uplo, t blas.Transpos
 	trsm(alpha, va, vb, r.trsm)
 }
 
-// triangular are op(A) and B such that A stands left of B.
+// triangular returns views of op(A) and B. If A is on the right, it returns their transposes, so
+// that A is always on the left. It reports false if an argument is invalid.
 func triangular[T float32 | float64](s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, a []T, lda int, b []T, ldb int) (triangle[T], tilework.Matrix[T], bool) {
 	v := &views{bad: d != blas.NonUnit && d != blas.Unit}
 	side := v.side(s, m, n)
@@ -100,13 +107,13 @@ func triangular[T float32 | float64](s blas.Side, ul blas.Uplo, t blas.Transpose
 	return va, vb, !v.bad
 }
 
-// views makes views of a routine's arguments, and notes whether one was bad.
+// views creates views of arguments and records whether one of them was invalid.
 type views struct{ bad bool }
 
-// view is a matrix as BLAS describes it.
+// view returns a row-major matrix with leading dimension ld.
 func view[T float32 | float64](v *views, rows, cols, ld int, data []T) tilework.Matrix[T] {
 	if rows < 1 || cols < 1 || ld < cols {
-		v.bad = true // or empty, which gonum's routine returns from at once
+		v.bad = true // an empty matrix is valid, but gonum's routine handles it
 		return tilework.Matrix[T]{}
 	}
 	m := tilework.FromStrided(rows, cols, ld, data)
@@ -114,7 +121,7 @@ func view[T float32 | float64](v *views, rows, cols, ld int, data []T) tilework.
 	return m
 }
 
-// operand is op(X) of rows×cols.
+// operand returns the rows×cols matrix op(X).
 func operand[T float32 | float64](v *views, t blas.Transpose, rows, cols, ld int, data []T) tilework.Matrix[T] {
 	switch t {
 	case blas.NoTrans:
@@ -126,7 +133,7 @@ func operand[T float32 | float64](v *views, t blas.Transpose, rows, cols, ld int
 	return tilework.Matrix[T]{}
 }
 
-// side is the size of the square matrix that stands on that side of an m×n one.
+// side returns the size of a square matrix that multiplies an m×n matrix from side s.
 func (v *views) side(s blas.Side, m, n int) int {
 	switch s {
 	case blas.Left:
@@ -138,6 +145,7 @@ func (v *views) side(s blas.Side, m, n int) int {
 	return 0
 }
 
+// lower reports whether ul selects the lower triangle.
 func (v *views) lower(ul blas.Uplo) bool {
 	v.bad = v.bad || ul != blas.Lower && ul != blas.Upper
 	return ul == blas.Lower

@@ -9,26 +9,26 @@ import (
 	"tilework"
 )
 
-// leaf is the size of the blocks along a diagonal that are not split any more. It is
-// larger than a GEMM needs to be fast, and small beside the matrices that matter.
+// leaf is the size of the blocks along the diagonal at which splitting stops. It is large enough
+// for a fast GEMM and small compared with matrices whose speed matters.
 const leaf = 64
 
-// tiny is the number of terms below which gonum has multiplied before tilework has
-// planned.
-const tiny = 12 * 12 * 12
+// minTerms is the product m·n·k below which gonum is faster, because tilework takes longer to plan.
+const minTerms = 12 * 12 * 12
 
-// triangle is a square matrix of which one triangle counts.
+// triangle is a square matrix of which only one triangle is read or written.
 type triangle[T float32 | float64] struct {
 	tilework.Matrix[T]
-	lower bool // as it is seen, that is, after transposition
+	lower bool // the triangle after a transposition of the view
 	diag  blas.Diag
 }
 
+// t returns the transpose.
 func (a triangle[T]) t() triangle[T] { return triangle[T]{a.Matrix.T(), !a.lower, a.diag} }
 
-// halves splits a triangle into two along the diagonal, the first of size h, and the
-// rectangle that stands below the first, left of the second. Where the upper triangle
-// counts that is the transpose of the one which is there.
+// halves splits a triangle into two triangles along the diagonal, the first of size h, and the
+// rectangle below the first and left of the second. For an upper triangle, it returns the transpose
+// of the rectangle right of the first and above the second.
 func (a triangle[T]) halves() (h int, first, second triangle[T], below tilework.Matrix[T]) {
 	n := a.Rows()
 	h = (n/2 + leaf - 1) / leaf * leaf
@@ -40,7 +40,7 @@ func (a triangle[T]) halves() (h int, first, second triangle[T], below tilework.
 	return h, first, second, a.Sub(0, h, h, n-h).T()
 }
 
-// rows splits a matrix after its h-th row.
+// rows splits a matrix after its first h rows.
 func rows[T float32 | float64](x tilework.Matrix[T], h int) (first, second tilework.Matrix[T]) {
 	return x.Sub(0, 0, h, x.Cols()), x.Sub(h, 0, x.Rows()-h, x.Cols())
 }
@@ -49,11 +49,11 @@ func rows[T float32 | float64](x tilework.Matrix[T], h int) (first, second tilew
 func gemm[T float32 | float64](alpha T, a, b tilework.Matrix[T], beta T, c tilework.Matrix[T]) {
 	err := tilework.Gemm(context.Background(), float64(alpha), a, b, float64(beta), c, tilework.WithDevice("cpu"))
 	if err != nil {
-		panic(fmt.Sprintf("gonumblas: %v", err)) // the shapes fit: C shares memory with A or B
+		panic(fmt.Sprintf("gonumblas: %v", err)) // the shapes match, so C must share memory with A or B
 	}
 }
 
-// scratch is room for one leaf.
+// scratch allocates a leaf×leaf matrix.
 func scratch[T float32 | float64]() tilework.Matrix[T] { return tilework.New[T](leaf, leaf) }
 
 // symm computes C ← α·A·B + β·C for a symmetric A.
@@ -82,8 +82,8 @@ func symm[T float32 | float64](alpha T, a triangle[T], b tilework.Matrix[T], bet
 	gemm(alpha, below, b1, 1, c2)
 }
 
-// rankUpdate computes a triangle of C ← P + β·C, where P is a symmetric product. part
-// computes a part of it, of rows×cols from (i, j) on: part ← P(i, j) + β·part.
+// rankUpdate computes a triangle of C ← P + β·C, where P is a symmetric product. part computes the
+// rows×cols block of P at (i, j): c ← P(i, j) + β·c.
 func rankUpdate[T float32 | float64](beta T, c triangle[T], room tilework.Matrix[T], part func(beta T, i, j, rows, cols int, c tilework.Matrix[T])) {
 	n := c.Rows()
 	if n <= leaf {
@@ -150,11 +150,10 @@ func trsm[T float32 | float64](alpha T, a triangle[T], b tilework.Matrix[T], nat
 	trsm(1, a1, b1, native)
 }
 
-// inPlace is gonum's TRMM or TRSM.
+// inPlace is the type of gonum's TRMM and TRSM.
 type inPlace[T float32 | float64] func(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T, a []T, lda int, b []T, ldb int)
 
-// on calls it for an A that stands left of B, each a matrix as it is stored or the
-// transpose of one.
+// on calls f for A on the left of B. Both can be transposed views.
 func (f inPlace[T]) on(alpha T, a triangle[T], b tilework.Matrix[T]) {
 	side := blas.Left
 	if b.Transposed() { // (A·Bᵀ)ᵀ is B·Aᵀ
