@@ -7,15 +7,16 @@ import (
 	"tilework/internal/ref"
 )
 
-// batch is one case of a batch: products in memory that they share. Each product's operands
-// also stand alone, for the reference.
+// batch is one case of a batched or grouped product, with all matrices in shared memory. parts
+// holds a separate copy of the operands of each product for the reference.
 type batch struct {
 	p             Problem
-	ends          []int32 // of groups
+	ends          []int32 // of a grouped product: the first row after each group
 	parts         []*operands
-	a, b, c, bias *matrix // of the whole batch: one row of all that lies in between, too
+	a, b, c, bias *matrix // of the whole batch, each as one row that includes the gaps between products
 }
 
+// batch computes a random batched or grouped product.
 func (t *trial) batch() error {
 	o, err := t.product(kind{epilogue: func(Pair) Epilogue { return Epilogue{Bias: choose(t, BiasNone, BiasNone, BiasRow, BiasCol)} }})
 	if err != nil {
@@ -29,13 +30,13 @@ func (t *trial) batch() error {
 		err = t.stride(x)
 	}
 	if err != nil {
-		return fmt.Errorf("drew a batch that is none: %w", err)
+		return fmt.Errorf("gemmtest drew an invalid batch: %w", err)
 	}
 	t.what = fmt.Sprintf("%s; %+v, ends %v", describe(&x.p), x.p.Batch, x.ends)
-	if !t.impl.takes(&x.p) {
+	if !t.impl.supports(&x.p) {
 		return errLeftOut
 	}
-	t.lay(x, o)
+	t.layOut(x, o)
 	want := make([]*ref.Result, len(x.parts))
 	for i, part := range x.parts {
 		want[i] = ref.Values(&part.p, part.buffers())
@@ -54,21 +55,21 @@ func (t *trial) batch() error {
 		}
 	}
 	for _, m := range x.matrices() {
-		if err := m.untouched(false); err != nil {
+		if err := m.checkUntouched(false); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// mostProducts is the most that a case has.
-const mostProducts = 4
+// maxProducts is the maximum number of products of a case.
+const maxProducts = 4
 
-// stride makes the product a batch of some like it: each behind the other, side by side in
-// rows that are long enough, or with an operand that all share.
+// stride turns the product into a strided batch. Matrices follow each other, or share rows side by
+// side, or an operand is shared by all products.
 func (t *trial) stride(x *batch) (err error) {
-	count := t.rng.IntN(mostProducts + 1)
-	unit := choose(t, 1, 1, 16, 64) // what leading dimensions and distances are multiples of
+	count := t.rng.IntN(maxProducts + 1)
+	unit := choose(t, 1, 1, 16, 64) // leading dimensions and strides are multiples of unit
 	var b gemm.Batch
 	for _, m := range []struct {
 		l      *Layout
@@ -80,7 +81,7 @@ func (t *trial) stride(x *batch) (err error) {
 		switch {
 		case t.rng.IntN(4) == 0:
 			*m.stride = roundUp(m.l.Cols, unit)
-			m.l.LD = max(m.l.LD, mostProducts**m.stride)
+			m.l.LD = max(m.l.LD, maxProducts**m.stride)
 		case !m.result && t.rng.IntN(4) == 0:
 			*m.stride = 0
 		}
@@ -89,10 +90,10 @@ func (t *trial) stride(x *batch) (err error) {
 	return err
 }
 
-// group makes the product one of groups of rows, some of them empty, perhaps with rows left
-// that are nobody's.
+// group turns the product into a grouped product. Groups can be empty, and rows after the last
+// group belong to no group.
 func (t *trial) group(x *batch) (err error) {
-	count, end := 1+t.rng.IntN(mostProducts), 0
+	count, end := 1+t.rng.IntN(maxProducts), 0
 	for range count {
 		end += t.rng.IntN(x.p.M - end + 1)
 		if t.rng.IntN(4) == 0 {
@@ -108,10 +109,12 @@ func (t *trial) group(x *batch) (err error) {
 	return err
 }
 
+// roundUp rounds n up to a multiple of unit.
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// lay makes the products, of numbers like those of o, and the memory that has them all.
-func (t *trial) lay(x *batch, o *operands) {
+// layOut creates the products with elements drawn from those of o, and the shared memory of the
+// batch.
+func (t *trial) layOut(x *batch, o *operands) {
 	x.bias = o.bias
 	whole := func(name string, l Layout, stride int) *matrix {
 		n, err := l.Span(max(x.p.Batch.Count, 1), stride, name)
@@ -153,14 +156,14 @@ func (t *trial) lay(x *batch, o *operands) {
 	}
 }
 
-// The operands, as indices.
+// Indices of the operands.
 const (
 	inA = iota
 	inB
 	inC
 )
 
-// rows are those of group i.
+// rows returns the first row of group i and the first row after it.
 func (x *batch) rows(i int) (from, to int) {
 	if i > 0 {
 		from = int(x.ends[i-1])
@@ -168,7 +171,7 @@ func (x *batch) rows(i int) (from, to int) {
 	return from, int(x.ends[i])
 }
 
-// at is where an operand of product i begins in the batch's memory, in elements.
+// at returns the offset of an operand of product i in the shared memory, in elements.
 func (x *batch) at(operand, i int) int {
 	stride := [3]int{x.p.Batch.A, x.p.Batch.B, x.p.Batch.C}[operand]
 	if x.ends != nil && operand != inB {
@@ -178,8 +181,8 @@ func (x *batch) at(operand, i int) int {
 	return i * stride
 }
 
-// move copies a product's matrix to its place in the batch's memory, or takes it from there
-// and leaves what was there before.
+// move copies the matrix of a product to offset at of the shared memory. If back is set, it copies
+// the matrix from there instead and restores the earlier contents of the shared memory.
 func (x *batch) move(m, whole *matrix, at int, back bool) {
 	size := m.layout.Type.Size()
 	for i := range m.layout.OpRows() {
@@ -196,4 +199,5 @@ func (x *batch) move(m, whole *matrix, at int, back bool) {
 	}
 }
 
+// matrices returns the matrices in shared memory.
 func (x *batch) matrices() []*matrix { return []*matrix{x.a, x.b, x.c, x.bias} }

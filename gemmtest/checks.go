@@ -8,55 +8,55 @@ import (
 	"tilework/internal/gemm"
 )
 
-// CheckInfo is what a check is called and about.
+// CheckInfo holds the name and the description of a check.
 type CheckInfo struct{ Name, About string }
 
 // check is one property that every implementation must have.
 type check struct {
 	CheckInfo
-	share float64            // of Options.Cases
+	share float64            // fraction of Options.Cases
 	trial func(*trial) error // one case
-	// declared, if set, tells whether the implementation claims the property at all.
+	// declared, if set, reports whether the implementation declares the property.
 	declared func(*Implementation) bool
 }
 
 // checks is the suite.
 var checks = []check{
-	{CheckInfo: CheckInfo{"exact", "on whole numbers that every sum holds exactly, C is the reference's bit for bit, zeros' signs aside"},
+	{CheckInfo: CheckInfo{"exact", "with integers small enough for exact sums, C equals the reference except for the signs of zeros"},
 		share: 1, trial: (*trial).exact},
-	{CheckInfo: CheckInfo{"wrap", "integer sums that leave int32 wrap"},
+	{CheckInfo: CheckInfo{"wrap", "integer sums that overflow int32 wrap around"},
 		share: 0.05, trial: (*trial).wrap},
-	{CheckInfo: CheckInfo{"bound", "on random numbers each element is within its error bound, and errors are no larger than rounding explains"},
+	{CheckInfo: CheckInfo{"bound", "with random numbers, each element is within its error bound, and the RMS error is within that of rounding"},
 		share: 0.15, trial: (*trial).bound},
-	{CheckInfo: CheckInfo{"unread", "alpha = 0 leaves A and B unread, beta = 0 the old C, NaN or not"},
+	{CheckInfo: CheckInfo{"unread", "alpha = 0 does not read A and B, and beta = 0 does not read C, even if they hold NaNs"},
 		share: 0.05, trial: (*trial).unread},
-	{CheckInfo: CheckInfo{"nonfinite", "NaN and infinities reach the elements that they should and no others; zeros are not skipped"},
+	{CheckInfo: CheckInfo{"nonfinite", "NaNs and infinities propagate to exactly the right elements; zeros are not skipped"},
 		share: 0.1, trial: (*trial).nonfinite},
-	{CheckInfo: CheckInfo{"memory", "only C's elements are written, its padding and surroundings are not, and inputs stay as they are (every other check sees to that too)"},
+	{CheckInfo: CheckInfo{"memory", "only elements of C are written: no padding, no memory around C and no inputs (every other check tests this too)"},
 		share: 0.05, trial: (*trial).memory},
-	{CheckInfo: CheckInfo{"repeat", "the same product gives the same bits again"},
+	{CheckInfo: CheckInfo{"repeat", "repeating a product gives the same bits"},
 		share: 0.02, trial: (*trial).repeat},
-	{CheckInfo: CheckInfo{"transpose", "(AB)ᵀ = BᵀAᵀ on whole numbers"},
+	{CheckInfo: CheckInfo{"transpose", "(AB)ᵀ = BᵀAᵀ, with integers"},
 		share: 0.05, trial: (*trial).transpose},
-	{CheckInfo: CheckInfo{"split", "a product put together from blocks of M, N and K is the whole product, on whole numbers"},
+	{CheckInfo: CheckInfo{"split", "a product assembled from blocks of M, N and K equals the whole product, with integers"},
 		share: 0.05, trial: (*trial).split},
-	{CheckInfo: CheckInfo{"linear", "A(B₁ + B₂) = AB₁ + AB₂ on whole numbers"},
+	{CheckInfo: CheckInfo{"linear", "A(B₁ + B₂) = AB₁ + AB₂, with integers"},
 		share: 0.05, trial: (*trial).linear},
 	{CheckInfo: CheckInfo{"epilogue", "scales, a bias along rows or columns, each activation, a gate, a residual and saturation"},
 		share: 0.15, trial: (*trial).epilogues},
-	{CheckInfo: CheckInfo{"scales", "block scales of 8-bit floats, of rows, of columns and of blocks of both, however they lie"},
+	{CheckInfo: CheckInfo{"scales", "block scales of 8-bit floats: per row, per column and per block, in all layouts"},
 		share: 0.1, trial: (*trial).scales},
-	{CheckInfo: CheckInfo{"batch", "of many products in one call, strided or of groups of rows, each is the reference's bit for bit, and nothing between them is written"},
+	{CheckInfo: CheckInfo{"batch", "strided batches and grouped products: each product equals the reference, and no memory between them is written"},
 		share: 0.15, trial: (*trial).batch, declared: func(i *Implementation) bool { return i.Batch != nil }},
-	{CheckInfo: CheckInfo{"refuse", "what lies outside the declared limits is refused with ErrUnsupported, and C left alone"},
+	{CheckInfo: CheckInfo{"refuse", "problems outside the declared limits return ErrUnsupported and leave C unchanged"},
 		share: 0.05, trial: (*trial).refuse},
-	{CheckInfo: CheckInfo{"concurrent", "several goroutines' products do not disturb each other"},
+	{CheckInfo: CheckInfo{"concurrent", "concurrent products of several goroutines are independent"},
 		share: 0.01, trial: (*trial).concurrent, declared: func(i *Implementation) bool { return i.Concurrent }},
-	{CheckInfo: CheckInfo{"cancel", "a cancelled context ends the product soon, and what has returned writes no more"},
+	{CheckInfo: CheckInfo{"cancel", "a cancelled context ends the product soon, and nothing is written after the return"},
 		share: 0.01, trial: (*trial).cancel, declared: func(i *Implementation) bool { return i.Cancels }},
 }
 
-// Checks lists the checks in their order.
+// Checks returns all checks in the order in which they run.
 func Checks() []CheckInfo {
 	all := make([]CheckInfo, len(checks))
 	for i, c := range checks {
@@ -65,6 +65,7 @@ func Checks() []CheckInfo {
 	return all
 }
 
+// exact computes a product of small integers.
 func (t *trial) exact() error {
 	o, err := t.product(kind{})
 	if err != nil {
@@ -74,6 +75,7 @@ func (t *trial) exact() error {
 	return t.exactly(o)
 }
 
+// wrap computes a product whose integer sums overflow.
 func (t *trial) wrap() error {
 	factors := []float64{1, -1, 3, 65537, math.MaxInt32, -math.MaxInt32}
 	o, err := t.product(kind{integers: true, nonempty: true, alpha: factors, beta: append(factors, 0)})
@@ -90,6 +92,7 @@ func (t *trial) wrap() error {
 	return t.exactly(o)
 }
 
+// bound computes a product of random numbers.
 func (t *trial) bound() error {
 	o, err := t.product(kind{floats: true, alpha: []float64{1, 1, 1, -1, 0.1, 1.7}, beta: []float64{0, 0, 1, 0.3, -0.7}})
 	if err != nil {
@@ -102,12 +105,12 @@ func (t *trial) bound() error {
 // fillRandom sets the inputs to random numbers of one of several distributions.
 func (t *trial) fillRandom(o *operands) {
 	in := o.p.A.Type.Info()
-	whole := choose(t, 1, 8, in.Max) // of integer operands; a short result overflows if all are large
+	whole := choose(t, 1, 8, in.Max) // limit of integer operands; small, because narrow results overflow if all operands are large
 	if in.Integer {
 		in = o.p.ScaleType().Info()
 	}
-	// wide and deep are exponents: products within 2^±wide stay clear of overflow in
-	// sums of any length here, products of 2^deep come out below the normal range.
+	// wide and deep are exponents. Sums of products of numbers within 2^±wide do not overflow.
+	// Products of numbers near 2^deep are below the normal range.
 	wide := int(math.Log2(math.Sqrt(min(in.Max, o.p.C.Type.Info().Max)))/2) - 2
 	if o.p.Epilogue.Gated {
 		wide /= 2
@@ -117,7 +120,7 @@ func (t *trial) fillRandom(o *operands) {
 	number := choose(t,
 		uniform,
 		uniform,
-		t.rng.Float64, // positive: sums drift
+		t.rng.Float64, // positive, so sums grow
 		t.rng.NormFloat64,
 		func() float64 { return math.Ldexp(uniform(), t.rng.IntN(2*wide+1)-wide) },
 		func() float64 { return math.Ldexp(uniform(), deep+t.rng.IntN(9)-4) },
@@ -130,6 +133,7 @@ func (t *trial) fillRandom(o *operands) {
 	})
 }
 
+// unread computes a product with alpha or beta 0 and poison in the operands that must not be read.
 func (t *trial) unread() error {
 	o, err := t.product(kind{alpha: []float64{0, 0, 1, -2}, beta: []float64{0, 0, 1, 2}})
 	if err != nil {
@@ -143,6 +147,7 @@ func (t *trial) unread() error {
 	return t.exactly(o)
 }
 
+// nonfinite computes a product with NaNs and infinities.
 func (t *trial) nonfinite() error {
 	nan, inf := math.NaN(), math.Inf(1)
 	o, err := t.product(kind{
@@ -172,8 +177,8 @@ func (t *trial) nonfinite() error {
 	return t.exactly(o)
 }
 
-// memory runs a product on random bits, padding and guards included: whatever they
-// are, only C may change, and no value written by mistake is there already.
+// memory computes a product with random bits in all memory, including padding and guards. A write
+// of any value outside C then changes memory.
 func (t *trial) memory() error {
 	o, err := t.product(kind{nonempty: true})
 	if err != nil {
@@ -187,6 +192,7 @@ func (t *trial) memory() error {
 	return t.call(t.ctx, o)
 }
 
+// repeat computes a product four times.
 func (t *trial) repeat() error {
 	o, err := t.product(kind{nonempty: true, large: t.n%8 == 0})
 	if err != nil {
@@ -200,7 +206,7 @@ func (t *trial) repeat() error {
 		}
 		again := append([]byte(nil), o.c.bytes()...)
 		if n > 0 && string(again) != string(first) {
-			return fmt.Errorf("run %d gave other bits than the first", n+1)
+			return fmt.Errorf("the bits of run %d differ from the first run", n+1)
 		}
 		first = again
 		o.c.restore()
@@ -208,6 +214,7 @@ func (t *trial) repeat() error {
 	return nil
 }
 
+// transpose compares a product with the product of the transposed operands.
 func (t *trial) transpose() error {
 	o, err := t.product(kind{})
 	if err != nil {
@@ -215,7 +222,7 @@ func (t *trial) transpose() error {
 	}
 	t.fillExact(o)
 	q := &operands{p: newProblem(o.p.Alpha, o.p.B.T(), o.p.A.T(), o.p.Beta, t.layout(o.p.C.Type, o.p.N, o.p.M, false), Epilogue{}), a: o.b, b: o.a, bias: o.bias}
-	if !t.impl.takes(&q.p) {
+	if !t.impl.supports(&q.p) {
 		return errLeftOut
 	}
 	q.c = newMatrix(t.rng, "C", q.p.C)
@@ -224,24 +231,25 @@ func (t *trial) transpose() error {
 		return err
 	}
 	if err := t.call(t.ctx, q); err != nil {
-		return fmt.Errorf("transposed: %w", err)
+		return fmt.Errorf("transposed product: %w", err)
 	}
-	return same(o.c, func(i, j int) float64 { return q.c.at(j, i) }, "the transposed product has")
+	return same(o.c, func(i, j int) float64 { return q.c.at(j, i) }, "the transposed product")
 }
 
-// same compares C with other values.
-func same(c *matrix, other func(i, j int) float64, who string) error {
+// same compares C with the values of another product, which name describes.
+func same(c *matrix, other func(i, j int) float64, name string) error {
 	for i := range c.layout.Rows {
 		for j := range c.layout.Cols {
 			x, y := c.at(i, j), other(i, j)
 			if x != y && (x == x || y == y) {
-				return fmt.Errorf("C(%d,%d) is %v where %s %v", i, j, x, who, y)
+				return fmt.Errorf("C[%d,%d] is %v, in %s it is %v", i, j, x, name, y)
 			}
 		}
 	}
 	return nil
 }
 
+// split compares a product with one assembled from blocks.
 func (t *trial) split() error {
 	o, err := t.product(kind{})
 	if err != nil {
@@ -267,7 +275,7 @@ func (t *trial) split() error {
 				b, bb := block(o.b, terms, cols)
 				c, cb := block(o.c, rows, cols)
 				part := newProblem(p.Alpha, a, b, beta, c, Epilogue{})
-				if !t.impl.takes(&part) {
+				if !t.impl.supports(&part) {
 					return errLeftOut
 				}
 				if err := t.gemm(t.ctx, &part, Buffers{A: ab, B: bb, C: cb}); err != nil {
@@ -277,13 +285,13 @@ func (t *trial) split() error {
 			}
 		}
 	}
-	if err := o.c.untouched(true); err != nil {
+	if err := o.c.checkUntouched(true); err != nil {
 		return err
 	}
-	return same(o.c, whole.c.at, "the whole product has")
+	return same(o.c, whole.c.at, "the whole product")
 }
 
-// block is part of op(matrix) and its memory.
+// block returns the layout and the memory of a block of op(matrix).
 func block(m *matrix, rows, cols [2]int) (Layout, []byte) {
 	if m.layout.Trans {
 		rows, cols = cols, rows
@@ -297,6 +305,7 @@ func block(m *matrix, rows, cols [2]int) (Layout, []byte) {
 	return l, b[:l.Bytes():l.Bytes()]
 }
 
+// linear compares a product with the sum of two products.
 func (t *trial) linear() error {
 	o, err := t.product(kind{beta: []float64{0}})
 	if err != nil {
@@ -305,13 +314,13 @@ func (t *trial) linear() error {
 	t.fillExact(o)
 	p1, p2 := *o, *o
 	p2.p.Beta = 1
-	if !t.impl.takes(&p2.p) {
+	if !t.impl.supports(&p2.p) {
 		return errLeftOut
 	}
 	p1.b, p2.b = newMatrix(t.rng, "B₁", o.p.B), newMatrix(t.rng, "B₂", o.p.B)
 	p1.c = newMatrix(t.rng, "C", o.p.C)
 	p2.c = p1.c
-	if o.p.ReadsAB() { // neither part of an element is larger than it, so that sums stay exact
+	if o.p.ReadsAB() { // the parts of an element do not exceed it, so sums stay exact
 		p1.b.fill(func(i, j int) float64 { return math.Trunc(o.b.at(i, j) * t.rng.Float64()) })
 		p2.b.fill(func(i, j int) float64 { return o.b.at(i, j) - p1.b.at(i, j) })
 	}
@@ -320,9 +329,10 @@ func (t *trial) linear() error {
 			return err
 		}
 	}
-	return same(o.c, p2.c.at, "the sum of two products has")
+	return same(o.c, p2.c.at, "the sum of two products")
 }
 
+// epilogues computes a product with a random epilogue.
 func (t *trial) epilogues() error {
 	o, err := t.product(kind{
 		nonempty: true, alpha: []float64{1, 1, -1}, beta: []float64{0, 1},
@@ -339,6 +349,7 @@ func (t *trial) epilogues() error {
 	return t.within(o)
 }
 
+// scales computes a product with block scales.
 func (t *trial) scales() error {
 	k := kind{scales: true, alpha: []float64{1, 1, -1, 0}, beta: []float64{0, 0, 1, -0.5}}
 	if t.rng.IntN(4) == 0 {
@@ -357,14 +368,14 @@ func (t *trial) scales() error {
 	return t.within(o)
 }
 
-// refuse draws from all types and epilogues and keeps what is not declared.
+// refuse calls the implementation with a product that it does not support.
 func (t *trial) refuse() error {
 	pairs := Pairs()
 	for range draws {
 		p := t.draw(kind{epilogue: func(Pair) Epilogue {
 			return Epilogue{Bias: choose(t, BiasNone, BiasRow, BiasCol), Activation: choose(t, gemm.ActNone, gemm.ActReLU)}
 		}}, pairs, t.rng.IntN(4*len(pairs)))
-		if t.impl.takes(&p) {
+		if t.impl.supports(&p) {
 			continue
 		}
 		t.what = describe(&p)
@@ -372,9 +383,9 @@ func (t *trial) refuse() error {
 		t.fillExact(o)
 		err := t.call(t.ctx, o)
 		if !errors.Is(err, ErrUnsupported) {
-			return fmt.Errorf("undeclared, and answered with %v, want ErrUnsupported", err)
+			return fmt.Errorf("product outside the declared limits: got error %v, want ErrUnsupported", err)
 		}
-		return o.c.untouched(false)
+		return o.c.checkUntouched(false)
 	}
 	return errLeftOut
 }

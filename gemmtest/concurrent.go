@@ -10,9 +10,10 @@ import (
 	"tilework/internal/ref"
 )
 
-// callers is how many goroutines call at once.
+// callers is the number of concurrent goroutines.
 const callers = 4
 
+// concurrent calls Gemm from several goroutines on different products.
 func (t *trial) concurrent() error {
 	trials := make([]*operands, callers)
 	wants := make([]*ref.Result, callers)
@@ -41,13 +42,15 @@ func (t *trial) concurrent() error {
 	return nil
 }
 
-// soon is how long a product may go on after its context is cancelled: far more
-// than it should take, as a loaded machine must not fail it.
-const soon = 5 * time.Second
+// cancelLimit is the maximum time between cancellation and return. It is generous, so that the
+// check passes on a loaded machine.
+const cancelLimit = 5 * time.Second
 
-// watched is how long the memory is watched once a cancelled product has returned.
-const watched = 2 * time.Millisecond
+// watchTime is the time for which the check looks for writes after a cancelled product has
+// returned.
+const watchTime = 2 * time.Millisecond
 
+// cancel cancels the context before or during a product.
 func (t *trial) cancel() error {
 	o, err := t.product(kind{large: true})
 	if err != nil {
@@ -71,24 +74,24 @@ func (t *trial) cancel() error {
 	returned := time.Now()
 	switch {
 	case err == nil && already:
-		return errors.New("a context that was cancelled beforehand gave no error")
+		return errors.New("got no error with a cancelled context, want the context's error")
 	case err != nil && (ctx.Err() == nil || !errors.Is(err, context.Canceled)):
-		return fmt.Errorf("answered with %w, want the context's error", err)
+		return fmt.Errorf("got error %w, want the context's error", err)
 	}
 	select {
 	case at := <-cancelled:
-		if late := returned.Sub(at); late > soon {
-			return fmt.Errorf("returned %v after it was cancelled", late)
+		if late := returned.Sub(at); late > cancelLimit {
+			return fmt.Errorf("returned %v after cancellation, want at most %v", late, cancelLimit)
 		}
-	default: // it was done first
+	default: // the product completed before the cancellation
 	}
 	if err == nil {
 		return want.Exactly(o.c.bytes())
 	}
 	o.c.remember()
-	time.Sleep(watched)
-	if err := o.c.untouched(false); err != nil {
-		return fmt.Errorf("after a cancelled product had returned: %w", err)
+	time.Sleep(watchTime)
+	if err := o.c.checkUntouched(false); err != nil {
+		return fmt.Errorf("after a cancelled product returned: %w", err)
 	}
 	return nil
 }

@@ -1,5 +1,5 @@
-// Package gemmtest is a conformance suite for anything that multiplies matrices:
-// a CPU backend, one GPU kernel on an emulator, a library behind an adapter.
+// Package gemmtest is a conformance suite for GEMM implementations, such as a CPU backend, a single
+// GPU kernel on an emulator, or an adapter for another library.
 //
 // A test describes the implementation and runs the suite:
 //
@@ -11,9 +11,9 @@
 //		})
 //	}
 //
-// [Checks] lists what is checked. Cases are random and reproducible: a failure names
-// its seed, and TILEWORK_SEED=… repeats it. TILEWORK_CASES=… sets how many there
-// are. [Check] is the same without a testing.T.
+// [Checks] lists the checks. Cases are random but reproducible: a failure reports its seed, and
+// setting TILEWORK_SEED to it repeats the run. TILEWORK_CASES sets the number of cases. [Check]
+// runs the suite without a testing.T.
 package gemmtest
 
 import (
@@ -38,45 +38,46 @@ import (
 	"tilework/internal/ref"
 )
 
-// The vocabulary in which products are described.
+// Types that describe products.
 type (
-	// Problem is C ← epilogue(α·op(A)·op(B) + β·C) without its data. Element (i, j)
-	// of op(A) is element p.A.Index(i, j) of its buffer, and so for B and C, whose
-	// types are p.A.Type, p.B.Type and p.C.Type; C is never transposed. An
-	// implementation must not read A and B unless p.ReadsAB(), nor C when Beta is 0.
+	// Problem describes C ← epilogue(α·op(A)·op(B) + β·C) without its data. Element (i, j) of op(A)
+	// is element p.A.Index(i, j) of its buffer, which holds elements of type p.A.Type. The same
+	// applies to B and C. C is never transposed. An implementation must not read A and B unless
+	// p.ReadsAB() is true, and must not read C if Beta is 0.
 	Problem = gemm.Problem
-	// Buffers are the bytes of A, B, C, the bias and what else the epilogue reads. dtype.View reads them as slices.
+	// Buffers holds the bytes of A, B, C, the bias and the other epilogue operands. dtype.View
+	// converts them to slices.
 	Buffers = gemm.Buffers
-	// Layout says where the elements of a matrix are.
+	// Layout describes the positions of the elements of a matrix.
 	Layout = gemm.Layout
-	// Epilogue is what happens to each element; p.Finish defines it, p.BiasLen and p.Extra
-	// say how long its operands are.
+	// Epilogue describes the operations on each element after the product. p.Finish defines
+	// them; p.BiasLen and p.Extra return the sizes of their operands.
 	Epilogue = gemm.Epilogue
-	// Accuracy is the arithmetic that an implementation declares.
+	// Accuracy describes the arithmetic of an implementation.
 	Accuracy = ref.Accuracy
 )
 
-// What the bias of an Epilogue runs along.
+// Directions of the bias of an Epilogue.
 const (
 	BiasNone = gemm.BiasNone
 	BiasRow  = gemm.BiasRow
 	BiasCol  = gemm.BiasCol
 )
 
-// ErrUnsupported is what an implementation returns, wrapped or not, for a problem
-// that it does not take.
+// ErrUnsupported is the error that an implementation must return, possibly wrapped, for a problem
+// that it does not support.
 var ErrUnsupported = gemm.ErrUnsupported
 
-// ErrFailed is what [Report.Err] wraps.
+// ErrFailed is wrapped by the error of [Report.Err] if a case failed.
 var ErrFailed = gemm.ErrVerify
 
-// Pair is the element type of A and B and that of C.
+// Pair is the element type of A and B and the element type of C.
 type Pair struct{ In, Out dtype.Type }
 
-// integer reports whether alpha, beta and the epilogue of its products are integers.
+// integer reports whether alpha, beta and the epilogue are computed in integers.
 func (p Pair) integer() bool { return p.In.Info().ScaleType(p.Out).Info().Integer }
 
-// Pairs lists the pairs that dtype's table has.
+// Pairs returns all pairs of element types that products can have.
 func Pairs() []Pair {
 	var all []Pair
 	for _, in := range dtype.All() {
@@ -87,46 +88,46 @@ func Pairs() []Pair {
 	return all
 }
 
-// Implementation is what is tested, with the limits that it declares. What lies
-// outside them it must refuse with ErrUnsupported, leaving C alone: that is checked
-// too. The cases left out for a limit are counted in the report.
+// Implementation describes the implementation under test and its declared limits. It must reject
+// problems outside these limits with ErrUnsupported and leave C unchanged, which the suite checks
+// as well. The report counts the cases that are skipped because of a limit.
 type Implementation struct {
 	Name string
-	// Gemm computes p. It may be called with any context, and b is long enough.
+	// Gemm computes p. All buffers in b have sufficient length.
 	Gemm func(ctx context.Context, p *Problem, b Buffers) error
-	// Batch, if not nil, computes p, which is a batch, on memory that has all of its
-	// matrices; of groups, ends says of each which row is the first behind it.
+	// Batch, if not nil, computes the batch p. b holds the matrices of all its products. For a
+	// grouped product, ends[i] is the first row after group i; otherwise ends is nil.
 	Batch func(ctx context.Context, p *Problem, ends []int32, b Buffers) error
 
-	// Types are the pairs that it takes, nil for all.
+	// Types lists the supported pairs. nil supports all.
 	Types []Pair
-	// Supports tells the problems that it takes from others of those types; nil
-	// stands for all.
+	// Supports reports whether a problem with supported types is supported. nil supports all.
 	Supports func(p *Problem) bool
-	// Tiles are the sizes at which its blocking changes; sizes one below, at and one
-	// above each are tried more often than others.
+	// Tiles lists the sizes at which the blocking changes. The suite tests these sizes and their
+	// neighbours more often than others.
 	Tiles []int
-	// Volume is the largest M·N·K of a case, for implementations that are slow; 0
-	// stands for 2^20.
+	// Volume is the maximum M·N·K of a case. Slow implementations can reduce it. 0 selects 2^20.
 	Volume int
-	// Cases is Options.Cases where those do not say, for implementations that are slow.
+	// Cases is the default for Options.Cases, for slow implementations.
 	Cases int
-	// Accuracy is how it computes p; nil stands for rounding to nearest in the type
-	// that p is summed in.
+	// Accuracy returns the arithmetic used for p. If it is nil, the suite assumes rounding to
+	// nearest in the accumulator type.
 	Accuracy func(p *Problem) Accuracy
-	// Concurrent says that several goroutines may call Gemm at once, which cases then do.
+	// Concurrent declares that Gemm is safe for concurrent use. Cases then run concurrently.
 	Concurrent bool
-	// Cancels says that Gemm returns the context's error once that is cancelled.
+	// Cancels declares that Gemm returns the context's error after a cancellation.
 	Cancels bool
 }
 
-func (impl *Implementation) takes(p *Problem) bool {
+// supports reports whether p is within the declared limits.
+func (impl *Implementation) supports(p *Problem) bool {
 	if impl.Types != nil && !slices.Contains(impl.Types, Pair{p.A.Type, p.C.Type}) {
 		return false
 	}
 	return impl.Supports == nil || impl.Supports(p)
 }
 
+// accuracy returns the declared or the default arithmetic for p.
 func (impl *Implementation) accuracy(p *Problem) Accuracy {
 	if impl.Accuracy == nil {
 		return ref.AccuracyOf(p)
@@ -134,20 +135,20 @@ func (impl *Implementation) accuracy(p *Problem) Accuracy {
 	return impl.Accuracy(p)
 }
 
-// Options of a run; the zero value takes the defaults.
+// Options configures a run. The zero value selects the defaults.
 type Options struct {
-	// Cases is the number of cases of the check "exact", 2000 when 0. Every other
-	// check runs its share of that.
+	// Cases is the number of cases of the check "exact". Other checks run a fraction of it. 0
+	// selects Implementation.Cases, or 2000.
 	Cases int
-	// Only, if not empty, is the one check to run; Cases are then its own.
+	// Only, if not empty, selects a single check, which then runs all Cases.
 	Only string
 	Seed uint64
-	// Part of Parts is the part of the cases to run, counted from 0: of the same list, every
-	// so manyth one, so that several processes run it together. 0 of 0 stands for all.
+	// Part and Parts divide the cases among several processes: a run includes every Parts-th case,
+	// starting with case Part, which counts from 0. If Parts is 0, it includes all cases.
 	Part, Parts int
 	// Progress, if set, is called after each case.
 	Progress func(check string, done, total int)
-	// Logf, if set, is called with each failure as it is found.
+	// Logf, if set, is called with each failure immediately.
 	Logf func(format string, args ...any)
 }
 
@@ -156,42 +157,44 @@ type Report struct {
 	Implementation string
 	Seed           uint64
 	Checks         []CheckReport
-	// Stopped is the context's error if that ended the run early.
+	// Stopped is the context's error if it ended the run early.
 	Stopped error
 }
 
 // CheckReport is the outcome of one check.
 type CheckReport struct {
 	Name string `json:"check"`
-	// Cases is how many were run, LeftOut how many more lay outside the declared limits.
+	// Cases counts the cases run. LeftOut counts the cases skipped because they are outside the
+	// declared limits.
 	Cases   int `json:"cases"`
 	LeftOut int `json:"left_out"`
-	// Failures is how many cases failed; Lines describes the first few so that each
-	// can be run again. A check ends after 10 failures.
+	// Failures counts the failed cases. Lines describes the first few, with everything needed to
+	// repeat them. A check ends after 10 failures.
 	Failures int      `json:"failures"`
 	Lines    []string `json:"lines,omitempty"`
-	// Worst is the largest error in units of its bound, and Alarm the largest RMS in
-	// units of what rounding comes to, where the check measures them.
+	// Worst is the largest error relative to its bound. Alarm is the largest RMS error of a product
+	// relative to the RMS expected from rounding. Both are 0 if the check does not measure errors.
 	Worst float64 `json:"worst"`
 	Alarm float64 `json:"alarm"`
-	// ByType is the same for each pair of types, where the check measures errors.
+	// ByType holds the errors for each pair of types, if the check measures errors.
 	ByType []TypeErrors `json:"by_type,omitempty"`
 }
 
-// TypeErrors is how far the results of one pair of types were off.
+// TypeErrors holds the errors of the results for one pair of types.
 type TypeErrors struct {
 	In    string `json:"in"`
 	Out   string `json:"out"`
 	Cases int    `json:"cases"`
-	// Worst and Alarm are those of [CheckReport]. BLAS is the largest ratio that the
-	// reference BLAS's test programs compute, in units of what they let pass; sums of
-	// more terms than theirs are left out.
+	// Worst and Alarm are defined as in [CheckReport]. BLAS is the largest error ratio as computed by
+	// the test programs of the reference BLAS, relative to their threshold. It excludes sums with
+	// more terms than those programs test.
 	Worst float64 `json:"worst"`
 	BLAS  float64 `json:"blas"`
 	Alarm float64 `json:"alarm"`
 }
 
-// record notes how far a result was off: by a number in any case, as JSON has no others.
+// record adds the errors of a result. It replaces infinities and NaNs, which JSON cannot represent,
+// by the largest float64.
 func (r *CheckReport) record(p *Problem, c ref.Comparison) {
 	for _, v := range []*float64{&c.Ratio, &c.RMS, &c.BLAS} {
 		if !(*v < math.MaxFloat64) {
@@ -207,7 +210,7 @@ func (r *CheckReport) record(p *Problem, c ref.Comparison) {
 	}
 }
 
-// Add takes in another part of the same check.
+// Add merges the report of another part of the same check into r.
 func (r *CheckReport) Add(other CheckReport) {
 	r.Cases, r.LeftOut, r.Failures = r.Cases+other.Cases, r.LeftOut+other.LeftOut, r.Failures+other.Failures
 	r.Lines = append(r.Lines, other.Lines[:min(len(other.Lines), max(0, maxLines-len(r.Lines)))]...)
@@ -219,7 +222,7 @@ func (r *CheckReport) Add(other CheckReport) {
 	}
 }
 
-// byType is the entry of a pair of types, which is made if there is none.
+// byType returns the entry for a pair of types and adds one if necessary.
 func (r *CheckReport) byType(in, out string) *TypeErrors {
 	i := slices.IndexFunc(r.ByType, func(e TypeErrors) bool { return e.In == in && e.Out == out })
 	if i < 0 {
@@ -229,8 +232,8 @@ func (r *CheckReport) byType(in, out string) *TypeErrors {
 	return &r.ByType[i]
 }
 
-// Err is nil when every case passed, and otherwise the first failure or what
-// stopped the run.
+// Err returns nil if all cases passed. Otherwise it returns an error with the first failure, or the
+// error that stopped the run.
 func (r Report) Err() error {
 	failed, first := 0, ""
 	for _, c := range r.Checks {
@@ -239,7 +242,7 @@ func (r Report) Err() error {
 		}
 	}
 	if failed > 0 {
-		return fmt.Errorf("%w: %s: %d cases; the first: %s", ErrFailed, r.Implementation, failed, first)
+		return fmt.Errorf("%w: %s: %d cases failed; the first: %s", ErrFailed, r.Implementation, failed, first)
 	}
 	return r.Stopped
 }
@@ -247,11 +250,11 @@ func (r Report) Err() error {
 const (
 	defaultCases  = 2000
 	defaultVolume = 1 << 20
-	maxLines      = 5
-	maxFailures   = 10
+	maxLines      = 5  // of a CheckReport
+	maxFailures   = 10 // after which a check ends
 )
 
-// Check runs the suite. It ends early, with what it has, when ctx is cancelled.
+// Check runs the suite. If ctx ends, it returns the results so far.
 func Check(ctx context.Context, impl Implementation, opt Options) Report {
 	r := Report{Implementation: impl.Name, Seed: opt.Seed}
 	for i := range checks {
@@ -266,9 +269,9 @@ func Check(ctx context.Context, impl Implementation, opt Options) Report {
 	return r
 }
 
-// Run runs the suite as a subtest for each check. The seed is random, or
-// TILEWORK_SEED; there are 2000 exact cases, a tenth of that with -short, or
-// TILEWORK_CASES.
+// Run runs the suite with one subtest per check. TILEWORK_SEED sets the seed, which is random by
+// default. TILEWORK_CASES sets the number of exact cases; the default is impl.Cases, or 2000, or
+// 200 with -short.
 func Run(t *testing.T, impl Implementation) {
 	t.Helper()
 	opt := Options{Cases: impl.Cases, Seed: rand.Uint64()}
@@ -290,39 +293,39 @@ func Run(t *testing.T, impl Implementation) {
 				t.Error(line)
 			}
 			if more := r.Failures - len(r.Lines); more > 0 {
-				t.Errorf("and %d more", more)
+				t.Errorf("and %d more failures", more)
 			}
-			t.Logf("%d cases, %d left out as undeclared", r.Cases, r.LeftOut)
+			t.Logf("%d cases, %d skipped as undeclared", r.Cases, r.LeftOut)
 			if r.Worst > 0 {
-				t.Logf("largest error %.2g of its bound, RMS %.2g of what rounding comes to", r.Worst, r.Alarm)
+				t.Logf("largest error %.2g of its bound, RMS %.2g of the RMS expected from rounding", r.Worst, r.Alarm)
 			}
 		})
 	}
 }
 
-// environment takes what the environment sets.
+// environment sets options from TILEWORK_SEED and TILEWORK_CASES.
 func (o *Options) environment() error {
 	if s := os.Getenv("TILEWORK_SEED"); s != "" {
 		v, err := strconv.ParseUint(s, 10, 64)
 		if err != nil {
-			return fmt.Errorf("TILEWORK_SEED=%q: want a whole number from 0", s)
+			return fmt.Errorf("TILEWORK_SEED=%q: want a non-negative integer", s)
 		}
 		o.Seed = v
 	}
 	if s := os.Getenv("TILEWORK_CASES"); s != "" {
 		v, err := strconv.Atoi(s)
 		if err != nil || v <= 0 {
-			return fmt.Errorf("TILEWORK_CASES=%q: want a whole number from 1", s)
+			return fmt.Errorf("TILEWORK_CASES=%q: want a positive integer", s)
 		}
 		o.Cases = v
 	}
 	return nil
 }
 
-// run runs one check's cases, several at once where the implementation allows it: on a GPU
-// most of a case's time is its kernel's compilation. Each case's random numbers depend on
-// the seed, the check and the case's number alone, and the report takes the cases in their
-// order, so that it is the same however many run at once.
+// run runs the cases of the check, concurrently if the implementation allows it: on a GPU, most of
+// the time of a case is spent on compiling its kernel. The random numbers of a case depend only on
+// the seed, the check and the case number, and results are reported in order, so the report does
+// not depend on the concurrency.
 func (c *check) run(ctx context.Context, impl *Implementation, opt Options) CheckReport {
 	r := CheckReport{Name: c.Name}
 	cases := cmp.Or(opt.Cases, impl.Cases, defaultCases)
@@ -353,7 +356,7 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 		switch {
 		case errors.Is(t.err, errLeftOut):
 			r.LeftOut++
-		case t.err != nil && ctx.Err() != nil: // it was the run that was cancelled
+		case t.err != nil && ctx.Err() != nil: // the run was cancelled
 			return r
 		case t.err != nil:
 			r.Cases++
@@ -380,8 +383,8 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 	return r
 }
 
-// inOrder gives f(0), f(1), … one after the other, while so many goroutines compute them, a
-// few ahead. When the loop over it is left, they have ended.
+// inOrder yields f(0), f(1), …, f(total-1) in order, while workers goroutines compute up to
+// 2·workers results ahead. All goroutines have ended when the iteration ends.
 func inOrder[T any](total, workers int, f func(n int) T) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		results := make([]chan T, 2*workers)

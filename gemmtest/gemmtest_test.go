@@ -20,31 +20,31 @@ import (
 	"tilework/internal/gemm"
 )
 
-// declared is a full implementation but for its Gemm.
+// declared returns an Implementation with the given Gemm that declares everything else.
 func declared(gemm func(context.Context, *Problem, Buffers) error) Implementation {
 	return Implementation{Name: "planted", Gemm: gemm, Tiles: []int{24}, Concurrent: true, Cancels: true}
 }
 
 func TestPlainLoopPasses(t *testing.T) {
 	impl := declared(new(plain).multiply)
-	impl.Batch = new(plain).batch(places)
+	impl.Batch = new(plain).batch(offsets)
 	Run(t, impl)
 }
 
-// TestLimits: an implementation with limits passes when it declares them.
+// TestLimits checks that an implementation that declares its limits passes.
 func TestLimits(t *testing.T) {
 	var f plain
 	impl := declared(nil)
 	impl.Concurrent, impl.Cancels, impl.Volume = false, false, 1000
 	impl.Types = []Pair{{dtype.F32, dtype.F32}, {dtype.I8, dtype.I32}}
 	impl.Supports = func(p *Problem) bool {
-		return !p.A.Trans && p.Epilogue == (Epilogue{}) && p.Beta == 0 // so nothing can be accumulated
+		return !p.A.Trans && p.Epilogue == (Epilogue{}) && p.Beta == 0 // so products cannot be accumulated
 	}
 	impl.Gemm = func(ctx context.Context, p *Problem, b Buffers) error {
 		if p.M*p.N*p.K > impl.Volume {
-			t.Errorf("%v is larger than the declared volume", p)
+			t.Errorf("%v exceeds the declared volume", p)
 		}
-		if !impl.takes(p) {
+		if !impl.supports(p) {
 			return ErrUnsupported
 		}
 		return f.multiply(ctx, p, b)
@@ -56,14 +56,14 @@ func TestLimits(t *testing.T) {
 	for _, c := range r.Checks {
 		idle := slices.Contains([]string{"concurrent", "cancel", "linear", "split", "scales", "batch"}, c.Name)
 		if (c.Cases == 0) != idle || c.Cases == 0 && c.LeftOut == 0 {
-			t.Errorf("%s: %d cases, %d left out", c.Name, c.Cases, c.LeftOut)
+			t.Errorf("%s: %d cases, %d skipped", c.Name, c.Cases, c.LeftOut)
 		}
 	}
 }
 
-// planted are wrong implementations and the check that must find each with the
-// default number of cases.
-var planted = []struct {
+// faults lists faulty implementations and the check that must detect each one with the default
+// number of cases.
+var faults = []struct {
 	check, fault string
 	gemm         func(context.Context, *Problem, Buffers) error
 }{
@@ -90,7 +90,7 @@ var planted = []struct {
 			p.C.Type.Set(b.C, p.C.Index(p.M-1, 24), 0)
 		}
 	})},
-	{"exact", "beta is taken for 1", func(ctx context.Context, p *Problem, b Buffers) error {
+	{"exact", "beta is treated as 1", func(ctx context.Context, p *Problem, b Buffers) error {
 		q := *p
 		if q.Beta != 0 {
 			q.Beta = 1
@@ -122,7 +122,7 @@ var planted = []struct {
 	{"unread", "A and B are read though alpha is 0", (&plain{readAB: true}).multiply},
 	{"nonfinite", "zeros in A are skipped", (&plain{skip: func(a, _ float64) bool { return a == 0 }}).multiply},
 	{"nonfinite", "zeros in B are skipped", (&plain{skip: func(_, b float64) bool { return b == 0 }}).multiply},
-	{"nonfinite", "relu makes a NaN zero", (&plain{act: func(a gemm.Activation, x float64) float64 {
+	{"nonfinite", "relu converts NaN to zero", (&plain{act: func(a gemm.Activation, x float64) float64 {
 		if a == gemm.ActReLU && !(x > 0) {
 			return 0
 		}
@@ -139,7 +139,7 @@ var planted = []struct {
 	})},
 	{"memory", "A is modified", after(func(p *Problem, b Buffers) { b.A[0]++ })},
 	{"repeat", "the order of the terms changes", (&plain{order: rand.Perm}).multiply},
-	{"transpose", "products of three rows are taken for two", after(func(p *Problem, b Buffers) {
+	{"transpose", "products with three rows lose one", after(func(p *Problem, b Buffers) {
 		if p.M == 3 {
 			p.C.Type.Set(b.C, p.C.Index(2, 0), 0)
 		}
@@ -149,8 +149,8 @@ var planted = []struct {
 			p.C.Type.Set(b.C, 0, 0)
 		}
 	})},
-	{"linear", "products above 20 are cut", (&plain{sum: func(_ *Problem, s float64) float64 { return min(s, 20) }}).multiply},
-	{"epilogue", "the bias runs the other way", (&plain{bias: func(p *Problem, i, j int) int {
+	{"linear", "sums above 20 are clamped", (&plain{sum: func(_ *Problem, s float64) float64 { return min(s, 20) }}).multiply},
+	{"epilogue", "the bias has the wrong direction", (&plain{bias: func(p *Problem, i, j int) int {
 		if p.Epilogue.Bias == BiasRow {
 			i = j
 		}
@@ -162,7 +162,7 @@ var planted = []struct {
 		}
 		return v
 	}}).multiply},
-	{"epilogue", "scales have lost their signs", (&plain{extra: func(_ *Problem, x gemm.Extra, v float64) float64 {
+	{"epilogue", "scales lose their signs", (&plain{extra: func(_ *Problem, x gemm.Extra, v float64) float64 {
 		if x != gemm.Residual {
 			v = math.Abs(v)
 		}
@@ -181,7 +181,7 @@ var planted = []struct {
 		}
 		return a.Info().F(x)
 	}}).multiply},
-	{"scales", "the first block's scales are taken for all of K", (&plain{block: func(int) int { return 0 }}).multiply},
+	{"scales", "the scales of the first block are used for all of K", (&plain{block: func(int) int { return 0 }}).multiply},
 	{"scales", "a block of K ends a term early", (&plain{block: func(k int) int { return k / 127 * 127 }}).multiply},
 	{"concurrent", "callers share their operands' memory", sharing()},
 	{"cancel", "the context is ignored", (&plain{ignoreContext: true}).multiply},
@@ -194,7 +194,7 @@ var planted = []struct {
 	}},
 }
 
-// steps is 0, 1, …, k-1.
+// steps returns 0, 1, …, k-1.
 func steps(k int) []int {
 	s := make([]int, k)
 	for i := range s {
@@ -203,16 +203,16 @@ func steps(k int) []int {
 	return s
 }
 
-// poke writes a byte next to memory, as a bad pointer would.
+// poke writes the byte at offset at from b, which may be out of bounds.
 func poke(b []byte, at int, v byte) {
 	*(*byte)(unsafe.Add(unsafe.Pointer(unsafe.SliceData(b)), at)) ^= v | 1
 }
 
-// late writes to memory that its caller no longer has. The race is its fault.
+// late writes to memory after Gemm has returned. The data race is intended.
 //
 //go:norace
 func late(b []byte) {
-	time.Sleep(watched / 4)
+	time.Sleep(watchTime / 4)
 	b[0]++
 }
 
@@ -237,8 +237,8 @@ func saturating(ctx context.Context, p *Problem, b Buffers) error {
 	return nil
 }
 
-// sharing multiplies by the A of whoever called last, if that is long enough. It
-// waits a little, so that another caller comes in between.
+// sharing returns a Gemm that uses the A of the last caller, if it is long enough. It waits briefly
+// so that another caller can intervene.
 func sharing() func(context.Context, *Problem, Buffers) error {
 	var mu sync.Mutex
 	var last Buffers
@@ -257,15 +257,15 @@ func sharing() func(context.Context, *Problem, Buffers) error {
 }
 
 func TestPlantedFaults(t *testing.T) {
-	for _, tc := range planted {
+	for _, tc := range faults {
 		t.Run(tc.check+"/"+strings.ReplaceAll(tc.fault, " ", "_"), func(t *testing.T) {
 			seed := rand.Uint64()
 			impl := declared(tc.gemm)
 			i := slices.IndexFunc(checks, func(c check) bool { return c.Name == tc.check })
 			if r := checks[i].run(t.Context(), &impl, Options{Seed: seed}); r.Failures == 0 {
-				t.Errorf("not found in %d cases of seed %d", r.Cases, seed)
+				t.Errorf("fault not found in %d cases of seed %d", r.Cases, seed)
 			} else if _, err := json.Marshal(r); err != nil {
-				t.Errorf("the report is not to be written: %v", err)
+				t.Errorf("marshalling the report: %v", err)
 			} else if testing.Verbose() {
 				t.Log(r.Lines[0])
 			}
@@ -273,28 +273,28 @@ func TestPlantedFaults(t *testing.T) {
 	}
 }
 
-// plantedBatches are wrong places of products' matrices.
-var plantedBatches = map[string]func(p *Problem, ends []int32, n int) (a, b, c, from, to int){
-	"all have the first B": func(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
-		a, _, c, from, to = places(p, ends, n)
+// batchFaults lists functions that return wrong offsets of the matrices in a batch.
+var batchFaults = map[string]func(p *Problem, ends []int32, n int) (a, b, c, from, to int){
+	"all products use the first B": func(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
+		a, _, c, from, to = offsets(p, ends, n)
 		return a, 0, c, from, to
 	},
-	"a shared A is taken for many": func(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
-		a, b, c, from, to = places(p, ends, n)
+	"a shared A is treated as strided": func(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
+		a, b, c, from, to = offsets(p, ends, n)
 		if ends == nil && p.Batch.A == 0 && p.A.Len() > 1 && n == 1 {
 			a = 1
 		}
 		return a, b, c, from, to
 	},
 	"a group begins a row late": func(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
-		a, b, c, from, to = places(p, ends, n)
+		a, b, c, from, to = offsets(p, ends, n)
 		if ends != nil && to > from+1 {
 			a, c, from = a+p.A.LD, c+p.C.LD, from+1
 		}
 		return a, b, c, from, to
 	},
 	"a group ends a row late": func(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
-		a, b, c, from, to = places(p, ends, n)
+		a, b, c, from, to = offsets(p, ends, n)
 		if ends != nil && n == len(ends)-1 {
 			to = min(to+1, p.M)
 		}
@@ -303,20 +303,20 @@ var plantedBatches = map[string]func(p *Problem, ends []int32, n int) (a, b, c, 
 }
 
 func TestPlantedBatches(t *testing.T) {
-	for fault, at := range plantedBatches {
+	for fault, at := range batchFaults {
 		t.Run(strings.ReplaceAll(fault, " ", "_"), func(t *testing.T) {
 			seed := rand.Uint64()
 			impl := declared(nil)
 			impl.Batch = new(plain).batch(at)
 			r := Check(t.Context(), impl, Options{Seed: seed, Only: "batch", Cases: 300})
 			if r.Err() == nil {
-				t.Errorf("not found in %d cases of seed %d", r.Checks[0].Cases, seed)
+				t.Errorf("fault not found in %d cases of seed %d", r.Checks[0].Cases, seed)
 			}
 		})
 	}
 }
 
-// TestUndeclared: an implementation that takes what it does not declare is found.
+// TestUndeclared checks that accepting products outside the declared limits is detected.
 func TestUndeclared(t *testing.T) {
 	impl := declared(new(plain).multiply)
 	impl.Supports = func(p *Problem) bool { return !p.B.Trans }
@@ -327,39 +327,39 @@ func TestUndeclared(t *testing.T) {
 		}
 	}
 	if err := r.Err(); !errors.Is(err, ErrFailed) {
-		t.Errorf("the report's error is %v", err)
+		t.Errorf("Err() = %v, want %v", err, ErrFailed)
 	}
 }
 
-// TestEveryCheckFindsSomething: no check is there for show.
+// TestEveryCheckFindsSomething checks that every check detects some fault.
 func TestEveryCheckFindsSomething(t *testing.T) {
 	for _, c := range Checks() {
-		found := c.Name == "refuse" || c.Name == "batch" // TestUndeclared, TestPlantedBatches
-		for _, p := range planted {
+		found := c.Name == "refuse" || c.Name == "batch" // see TestUndeclared, TestPlantedBatches
+		for _, p := range faults {
 			found = found || p.check == c.Name
 		}
 		if !found || c.About == "" {
-			t.Errorf("check %q has no planted fault or no description", c.Name)
+			t.Errorf("check %q has no fault or no description", c.Name)
 		}
 	}
 }
 
-// TestReproducible: the same seed gives the same cases.
+// TestReproducible checks that the same seed gives the same cases.
 func TestReproducible(t *testing.T) {
 	impl := declared((&plain{skip: func(a, _ float64) bool { return a == 0 }}).multiply)
 	opt := Options{Seed: rand.Uint64(), Cases: 300}
 	one, two := Check(t.Context(), impl, opt), Check(t.Context(), impl, opt)
 	for i := range one.Checks {
 		if one.Checks[i].Name == "cancel" {
-			continue // timing decides
+			continue // depends on timing
 		}
 		if !slices.Equal(one.Checks[i].Lines, two.Checks[i].Lines) {
-			t.Errorf("%q\nthen\n%q", one.Checks[i].Lines, two.Checks[i].Lines)
+			t.Errorf("first run: %q\nsecond run: %q", one.Checks[i].Lines, two.Checks[i].Lines)
 		}
 	}
 }
 
-// TestStops: a cancelled run ends and says so.
+// TestStops checks that a cancelled run ends and reports the cancellation.
 func TestStops(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	n := 0
@@ -369,12 +369,12 @@ func TestStops(t *testing.T) {
 		}
 	}})
 	if err := r.Err(); !errors.Is(err, context.Canceled) || n > 11 {
-		t.Errorf("stopped with %v after %d cases", err, n)
+		t.Errorf("got error %v after %d cases, want a cancellation after at most 11", err, n)
 	}
 }
 
-// TestInOrder: results come in their order, whoever is done first, a few ahead and no more,
-// and nobody goes on when nobody wants them.
+// TestInOrder checks that results arrive in order, that only a few are computed ahead, and that the
+// workers end with the iteration.
 func TestInOrder(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	for _, workers := range []int{1, 3, 8} {
@@ -388,20 +388,20 @@ func TestInOrder(t *testing.T) {
 			return n
 		}) {
 			if n != got {
-				t.Fatalf("%d workers: %d, want %d", workers, n, got)
+				t.Fatalf("%d workers: got result %d, want %d", workers, n, got)
 			}
 			if got++; got == 100 {
 				break
 			}
 		}
 		if n := int(asked.Load()); n > 100+2*workers {
-			t.Errorf("%d workers computed %d results for 100", workers, n)
+			t.Errorf("%d workers computed %d results, of which 100 were used", workers, n)
 		}
 		for n := range inOrder(7, workers, func(n int) int { return n }) {
 			got = n
 		}
 		if got != 6 {
-			t.Errorf("%d workers: the last of 7 is %d", workers, got)
+			t.Errorf("%d workers: the last of 7 results is %d", workers, got)
 		}
 	}
 	goleak.VerifyNone(t, before)

@@ -9,20 +9,20 @@ import (
 	"tilework/internal/gemm"
 )
 
-// matrix is a matrix between guards. What is not an element of it, and every
-// element not set, is poison: bytes that make a NaN, or a number unlike the test
-// data where the type has no NaN.
+// matrix is a matrix between two guard regions. Guards, padding and elements that have not been set
+// hold poison: bytes that encode a NaN, or, in integer types, a number unlike the test data.
 type matrix struct {
 	name   string
 	layout gemm.Layout
 	all    []byte // guard, matrix, guard
-	start  int    // of the matrix
-	before []byte // all, as it was before the product
+	start  int    // offset of the matrix in all
+	before []byte // copy of all before the product
 }
 
-// guard is how many elements lie on either side of a matrix, at least.
+// guard is the minimum number of elements in each guard region.
 const guard = 32
 
+// newMatrix allocates a matrix of poison.
 func newMatrix(rng *rand.Rand, name string, l gemm.Layout) *matrix {
 	size := l.Type.Size()
 	m := &matrix{name: name, layout: l, start: (guard + rng.IntN(16)) * size}
@@ -38,21 +38,23 @@ func newMatrix(rng *rand.Rand, name string, l gemm.Layout) *matrix {
 	return m
 }
 
-// bytes is the matrix without its guards.
+// bytes returns the memory of the matrix without the guards.
 func (m *matrix) bytes() []byte {
 	end := m.start + m.layout.Bytes()
 	return m.all[m.start:end:end]
 }
 
+// at returns element (i, j) of op(matrix).
 func (m *matrix) at(i, j int) float64 {
 	return m.layout.Type.At(m.bytes(), m.layout.Index(i, j))
 }
 
+// set sets element (i, j) of op(matrix).
 func (m *matrix) set(i, j int, v float64) {
 	m.layout.Type.Set(m.bytes(), m.layout.Index(i, j), v)
 }
 
-// fill sets every element of op(matrix), row after row.
+// fill sets every element of op(matrix) in row-major order.
 func (m *matrix) fill(value func(i, j int) float64) {
 	for i := range m.layout.OpRows() {
 		for j := range m.layout.OpCols() {
@@ -61,14 +63,15 @@ func (m *matrix) fill(value func(i, j int) float64) {
 	}
 }
 
-// remember notes the memory as it is, for [matrix.untouched] and [matrix.restore].
+// remember saves the memory for [matrix.checkUntouched] and [matrix.restore].
 func (m *matrix) remember() { m.before = bytes.Clone(m.all) }
 
+// restore restores the saved memory.
 func (m *matrix) restore() { copy(m.all, m.before) }
 
-// untouched says where memory has changed since remember, the elements aside where
-// they are the result.
-func (m *matrix) untouched(result bool) error {
+// checkUntouched returns an error if memory has changed since remember. If result is set, elements
+// of the matrix may have changed.
+func (m *matrix) checkUntouched(result bool) error {
 	if bytes.Equal(m.all, m.before) {
 		return nil
 	}
@@ -81,25 +84,26 @@ func (m *matrix) untouched(result bool) error {
 		row, col := pos/size/ld, pos/size%ld
 		switch {
 		case pos < 0:
-			return fmt.Errorf("%s: memory was written %d bytes before the matrix", m.name, -pos)
+			return fmt.Errorf("%s: byte %d before the start of the matrix was written", m.name, -pos)
 		case pos >= m.layout.Bytes():
-			return fmt.Errorf("%s: memory was written %d bytes past the end of the matrix", m.name, pos-m.layout.Bytes()+1)
+			return fmt.Errorf("%s: byte %d past the end of the matrix was written", m.name, pos-m.layout.Bytes()+1)
 		case col >= m.layout.Cols:
-			return fmt.Errorf("%s: the padding of row %d was written, at column %d of %d", m.name, row, col, m.layout.Cols)
+			return fmt.Errorf("%s: padding of row %d was written at column %d; the matrix has %d columns", m.name, row, col, m.layout.Cols)
 		case !result:
-			return fmt.Errorf("%s was changed, at row %d, column %d of its memory", m.name, row, col)
+			return fmt.Errorf("%s: row %d, column %d (as stored) was written, want it unchanged", m.name, row, col)
 		}
 	}
 	return nil
 }
 
-// operands are a problem and its memory.
+// operands holds a problem and its matrices.
 type operands struct {
 	p             Problem
 	a, b, c, bias *matrix
-	extras        [gemm.Extras]*matrix // nil for what the epilogue does not read
+	extras        [gemm.Extras]*matrix // nil if the epilogue does not read it
 }
 
+// newOperands allocates matrices of poison for p.
 func newOperands(rng *rand.Rand, p Problem) *operands {
 	o := &operands{
 		p: p,
@@ -114,6 +118,7 @@ func newOperands(rng *rand.Rand, p Problem) *operands {
 	return o
 }
 
+// buffers returns the memory of all matrices.
 func (o *operands) buffers() Buffers {
 	b := Buffers{A: o.a.bytes(), B: o.b.bytes(), C: o.c.bytes(), Bias: o.bias.bytes()}
 	for x, m := range o.extras {
@@ -124,6 +129,7 @@ func (o *operands) buffers() Buffers {
 	return b
 }
 
+// matrices returns all matrices.
 func (o *operands) matrices() []*matrix {
 	all := []*matrix{o.a, o.b, o.c, o.bias}
 	for _, m := range o.extras {
@@ -134,7 +140,7 @@ func (o *operands) matrices() []*matrix {
 	return all
 }
 
-// fillInputs sets what the product reads; the rest stays poison.
+// fillInputs sets all elements that the product reads. Matrices that it does not read stay poison.
 func (o *operands) fillInputs(value func(m *matrix, i, j int) float64) {
 	for _, m := range o.matrices() {
 		if m == o.c && o.p.Beta == 0 || (m == o.a || m == o.b || m == o.extras[gemm.Up]) && !o.p.ReadsAB() {

@@ -7,24 +7,24 @@ import (
 	"tilework/internal/gemm"
 )
 
-// plain is the triple loop that the faults are planted in. Its zero value is
-// correct; each hook replaces one step.
+// plain is a triple loop for injecting faults. The zero value is correct. Each hook replaces one
+// step.
 type plain struct {
-	index   func(l Layout, i, j int) int        // where an element is
-	order   func(k int) []int                   // in which order the terms are added
-	operand func(p *Problem, v float64) float64 // on an element of A or B as it is read
-	skip    func(a, b float64) bool             // terms to leave out
-	sum     func(p *Problem, s float64) float64 // on the sum after each term
-	block   func(k int) int                     // for which term a block scale is taken
-	bias    func(p *Problem, i, j int) int      // which bias element (i, j) gets
+	index   func(l Layout, i, j int) int        // index of an element
+	order   func(k int) []int                   // order of the terms
+	operand func(p *Problem, v float64) float64 // applied to each element of A or B
+	skip    func(a, b float64) bool             // selects terms to skip
+	sum     func(p *Problem, s float64) float64 // applied to the sum after each term
+	block   func(k int) int                     // term whose block scale is used
+	bias    func(p *Problem, i, j int) int      // index of the bias of element (i, j)
 	act     func(a gemm.Activation, x float64) float64
-	extra   func(p *Problem, x gemm.Extra, v float64) float64 // on what else the epilogue reads
-	up      func(x float64) float64                           // on what a gate lets through
+	extra   func(p *Problem, x gemm.Extra, v float64) float64 // applied to other epilogue operands
+	up      func(x float64) float64                           // applied to the second factor of a gate
 
 	readOld, readAB, ignoreContext bool
 }
 
-// multiply is the Gemm of an Implementation.
+// multiply implements Implementation.Gemm.
 func (f *plain) multiply(ctx context.Context, p *Problem, b Buffers) error {
 	switch t := p.Accum(); {
 	case p.Converts():
@@ -40,7 +40,7 @@ func (f *plain) multiply(ctx context.Context, p *Problem, b Buffers) error {
 
 type number interface{ float64 | float32 | int32 }
 
-// plainIn sums in T and computes the rest in S.
+// plainIn accumulates in T and computes the epilogue in S.
 func plainIn[T, S number](ctx context.Context, f *plain, p *Problem, b Buffers) error {
 	index, readAB := Layout.Index, p.ReadsAB() || f.readAB
 	if f.index != nil {
@@ -149,7 +149,7 @@ func plainIn[T, S number](ctx context.Context, f *plain, p *Problem, b Buffers) 
 	return nil
 }
 
-// after is the loop followed by a further step.
+// after returns a Gemm that runs the loop and then step.
 func after(step func(p *Problem, b Buffers)) func(context.Context, *Problem, Buffers) error {
 	return func(ctx context.Context, p *Problem, b Buffers) error {
 		err := new(plain).multiply(ctx, p, b)
@@ -160,8 +160,8 @@ func after(step func(p *Problem, b Buffers)) func(context.Context, *Problem, Buf
 	}
 }
 
-// batch is the Batch of an Implementation: the matrices of product n begin where at says, in
-// elements.
+// batch returns an Implementation.Batch. at returns the offsets of the matrices of product n in
+// elements, and its first row and the first row after it.
 func (f *plain) batch(at func(p *Problem, ends []int32, n int) (a, b, c, from, to int)) func(context.Context, *Problem, []int32, Buffers) error {
 	return func(ctx context.Context, p *Problem, ends []int32, m Buffers) error {
 		for n := range p.Products() {
@@ -190,8 +190,8 @@ func (f *plain) batch(at func(p *Problem, ends []int32, n int) (a, b, c, from, t
 	}
 }
 
-// places is where the matrices of product n are, and which rows are a group's.
-func places(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
+// offsets returns the offsets of the matrices of product n and the rows of its group.
+func offsets(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
 	if ends == nil {
 		return n * p.Batch.A, n * p.Batch.B, n * p.Batch.C, 0, p.M
 	}

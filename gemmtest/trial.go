@@ -13,60 +13,59 @@ import (
 	"tilework/internal/ref"
 )
 
-// errLeftOut ends a case that lies outside the declared limits.
+// errLeftOut skips a case that is outside the declared limits.
 var errLeftOut = errors.New("not declared")
 
-// trial is one case under way.
+// trial is the state of one case.
 type trial struct {
 	ctx  context.Context
 	impl *Implementation
 	rng  *rand.Rand
-	n    int // the case's number
+	n    int // case number
 
-	what     string // the product, for the failure's line
+	what     string // description of the product for failure messages
 	measured []measurement
 	err      error
 }
 
-// measurement is how far a product's result was off.
+// measurement holds the errors of the result of a product.
 type measurement struct {
 	problem    *Problem
 	comparison ref.Comparison
 }
 
-// choose is a random one of several values.
+// choose returns a random element of values.
 func choose[T any](t *trial, values ...T) T { return values[t.rng.IntN(len(values))] }
 
-// kind is what a check wants of a product; the zero value takes any without an
-// epilogue.
+// kind restricts the products of a check. The zero value allows any product without an epilogue.
 type kind struct {
-	floats   bool                  // results that are rounded only
-	integers bool                  // integer arithmetic only
-	scales   bool                  // block scales, of types that have them
+	floats   bool                  // only floating-point arithmetic
+	integers bool                  // only integer arithmetic
+	scales   bool                  // with block scales
 	nonempty bool                  // no size is zero
-	large    bool                  // as large as the volume allows
-	alpha    []float64             // to choose from; nil stands for small whole numbers
-	beta     []float64             //
+	large    bool                  // as large as Volume allows
+	alpha    []float64             // values to choose from; nil selects small integers
+	beta     []float64             // likewise
 	epilogue func(p Pair) Epilogue // nil for none
 }
 
-// draws is how often a case is drawn before it is left out: limits may be such that
-// few products lie within.
+// draws is the number of attempts to draw a product within the declared limits before the case is
+// skipped.
 const draws = 100
 
-// product draws a product that the implementation takes, with memory of poison.
+// product draws a supported product with matrices of poison.
 func (t *trial) product(k kind) (*operands, error) {
 	pairs := t.pairs(k)
 	if len(pairs) == 0 {
 		return nil, errLeftOut
 	}
-	// The cases take types and transposes in turn, so that each combination gets its
-	// share; where that is not declared another takes its place.
+	// Cases cycle through all combinations of types and transposes. If the product is not supported,
+	// try random combinations.
 	turn := t.n
 	for range draws {
 		p := t.draw(k, pairs, turn)
 		turn = t.rng.IntN(4 * len(pairs))
-		if t.impl.takes(&p) {
+		if t.impl.supports(&p) {
 			t.what = describe(&p)
 			return newOperands(t.rng, p), nil
 		}
@@ -74,7 +73,7 @@ func (t *trial) product(k kind) (*operands, error) {
 	return nil, errLeftOut
 }
 
-// pairs lists the declared pairs of the wanted kind.
+// pairs returns the declared pairs that k allows.
 func (t *trial) pairs(k kind) (pairs []Pair) {
 	all := t.impl.Types
 	if all == nil {
@@ -89,7 +88,7 @@ func (t *trial) pairs(k kind) (pairs []Pair) {
 	return pairs
 }
 
-// draw draws any product of the kind; turn decides on its types and transposes.
+// draw draws a product of kind k. turn determines its types and transposes.
 func (t *trial) draw(k kind, pairs []Pair, turn int) Problem {
 	pair := pairs[turn%len(pairs)]
 	transposes := turn / len(pairs)
@@ -104,7 +103,7 @@ func (t *trial) draw(k kind, pairs []Pair, turn int) Problem {
 	var e Epilogue
 	if k.epilogue != nil {
 		e = k.epilogue(pair)
-		e.Gated = e.Gated && !k.scales // these two do not go together
+		e.Gated = e.Gated && !k.scales // a gate and block scales cannot be combined
 	}
 	if e.Gated {
 		beta = []float64{0}
@@ -123,19 +122,19 @@ func (t *trial) draw(k kind, pairs []Pair, turn int) Problem {
 	return p
 }
 
-// scaled is p with block scales of any of the sizes that there are.
+// scaled returns p with block scales of random supported sizes.
 func (t *trial) scaled(p Problem) Problem {
 	steps := gemm.ScaleBlocks(p.K)
 	rows, cols := choose(t, p.M, gemm.ScaleBlocks(p.M)), choose(t, p.N, gemm.ScaleBlocks(p.N))
 	some := func() bool { return t.rng.IntN(2) == 0 }
 	p, err := p.Scaled(t.layout(dtype.F32, rows, steps, some()), t.layout(dtype.F32, steps, cols, some()), false)
 	if err != nil {
-		panic(fmt.Sprintf("gemmtest: drew scales that are none: %v", err))
+		panic(fmt.Sprintf("gemmtest: drew invalid scales: %v", err))
 	}
 	return p
 }
 
-// epilogue draws any epilogue that products of those types may have, often a simple one.
+// epilogue draws an epilogue for a pair of types, often a simple one.
 func (t *trial) epilogue(pair Pair) Epilogue {
 	integer := pair.integer()
 	var activations []gemm.Activation
@@ -159,16 +158,16 @@ func (t *trial) epilogue(pair Pair) Epilogue {
 	return e
 }
 
-// newProblem is gemm.New for layouts that are known to fit.
+// newProblem is like gemm.New but panics on errors.
 func newProblem(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) Problem {
 	p, _, err := gemm.New(alpha, a, b, beta, c, e)
 	if err != nil {
-		panic(fmt.Sprintf("gemmtest: drew a product that is none: %v", err))
+		panic(fmt.Sprintf("gemmtest: drew an invalid product: %v", err))
 	}
 	return p
 }
 
-// layout is a layout of op(matrix), often with padding.
+// layout returns a layout for a rows×cols op(matrix), often with padding.
 func (t *trial) layout(ty dtype.Type, rows, cols int, trans bool) Layout {
 	if trans {
 		rows, cols = cols, rows
@@ -179,8 +178,8 @@ func (t *trial) layout(ty dtype.Type, rows, cols int, trans bool) Layout {
 	return l
 }
 
-// sizes draws M, N and K: mostly small, as most boundaries show there and many
-// cases find more than large ones.
+// sizes draws M, N and K. They are mostly small: most boundary cases are small, and many small
+// cases find more faults than a few large ones.
 func (t *trial) sizes(k kind) (int, int, int) {
 	volume := t.impl.Volume
 	if volume == 0 {
@@ -198,7 +197,7 @@ func (t *trial) sizes(k kind) (int, int, int) {
 		volume = min(volume, 1<<15)
 	}
 	s := []int{t.size(), t.size(), t.size()}
-	if k.scales && t.rng.IntN(2) == 0 { // several blocks of K, and of rows or of columns
+	if k.scales && t.rng.IntN(2) == 0 { // several scale blocks along K and along M or N
 		s = []int{1 + t.rng.IntN(8), 1 + t.rng.IntN(8), 1 + t.rng.IntN(3*gemm.ScaleBlock)}
 		s[t.rng.IntN(2)] += t.rng.IntN(2) * gemm.ScaleBlock
 	}
@@ -214,8 +213,8 @@ func (t *trial) sizes(k kind) (int, int, int) {
 	return s[0], s[1], s[2]
 }
 
-// size draws one size: empty, tiny, around a tile, around a power of two, prime,
-// long, or any.
+// size draws one size: zero, tiny, near a tile size, near a power of two, prime, large or
+// arbitrary.
 func (t *trial) size() int {
 	switch r := t.rng.IntN(100); {
 	case r < 3:
@@ -234,7 +233,7 @@ func (t *trial) size() int {
 	return 1 + t.rng.IntN(64)
 }
 
-// describe is a product in one line, with all that is needed to see it.
+// describe describes all parameters of a product on one line.
 func describe(p *Problem) string {
 	var s strings.Builder
 	fmt.Fprintf(&s, "%v", p)
@@ -252,7 +251,7 @@ func describe(p *Problem) string {
 		fmt.Fprintf(&s, ", %v", p.Epilogue)
 	}
 	if p.Epilogue.Residual {
-		fmt.Fprintf(&s, ", ldd %d", p.Residual.LD)
+		fmt.Fprintf(&s, ", ldresidual %d", p.Residual.LD)
 	}
 	if p.Epilogue.Gated {
 		fmt.Fprintf(&s, ", ldup %d", p.Up.LD)
@@ -260,9 +259,8 @@ func describe(p *Problem) string {
 	return s.String()
 }
 
-// fillExact sets the inputs to whole numbers so small that every sum of products,
-// in any order, and every element of C are exact. Where even ±1 in each term of k
-// is too much, each row of A has zeros.
+// fillExact sets the inputs to integers that are small enough for all sums, in any order, and all
+// elements of C to be exact. If K is too large even for terms of ±1, part of A is zero.
 func (t *trial) fillExact(o *operands) {
 	p := &o.p
 	in, out := p.A.Type.Info(), p.C.Type.Info()
@@ -271,13 +269,13 @@ func (t *trial) fillExact(o *operands) {
 		largest = min(largest, e)
 	}
 	if p.Epilogue.Gated {
-		largest = math.Floor(math.Sqrt(largest)) // of each factor
+		largest = math.Floor(math.Sqrt(largest)) // limit of each of the two factors
 	}
-	// Half of the range is for the sum of products, a quarter for β·C and a quarter
-	// for the bias, which shares it with the residual. Scales change signs.
+	// Half of the range is for the sum of products, a quarter for β·C and a quarter for the bias and
+	// the residual. Scales are ±1.
 	quarter, exact := largest/4, in.Exact
 	if r := t.impl.accuracy(p).Operand; r > 0 {
-		exact = min(exact, 1/r) // elements that are rounded stay what they are
+		exact = min(exact, 1/r) // rounding the operands must not change them
 	}
 	terms := max(1, math.Floor(2*quarter/max(1, math.Abs(p.Alpha))))
 	product := max(1, math.Floor(terms/float64(max(p.K, 1))))
@@ -308,32 +306,32 @@ func (t *trial) fillExact(o *operands) {
 	})
 }
 
-// whole is a random whole number in [-limit, limit].
+// whole returns a random integer in [-limit, limit].
 func (t *trial) whole(limit float64) float64 {
 	n := int64(limit)
 	return float64(t.rng.Int64N(2*n+1) - n)
 }
 
-// call runs the implementation, and sees to it that it writes C alone.
+// call calls the implementation and checks that it writes only elements of C.
 func (t *trial) call(ctx context.Context, o *operands) error {
 	for _, m := range o.matrices() {
 		m.remember()
 	}
 	err := t.gemm(ctx, &o.p, o.buffers())
 	for _, m := range o.matrices() {
-		if err := m.untouched(m == o.c); err != nil {
+		if err := m.checkUntouched(m == o.c); err != nil {
 			return err
 		}
 	}
 	return err
 }
 
-// gemm calls the implementation.
+// gemm calls the implementation and converts a panic to an error.
 func (t *trial) gemm(ctx context.Context, p *Problem, b Buffers) error {
 	return guarded(func() error { return t.impl.Gemm(ctx, p, b) })
 }
 
-// guarded calls f; a panic is its error.
+// guarded calls f and converts a panic to an error.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -343,7 +341,7 @@ func guarded(f func() error) (err error) {
 	return f()
 }
 
-// exactly computes o and compares each element with the reference.
+// exactly computes o and checks that all elements equal the reference.
 func (t *trial) exactly(o *operands) error {
 	want := ref.Values(&o.p, o.buffers())
 	if err := t.call(t.ctx, o); err != nil {
@@ -352,7 +350,7 @@ func (t *trial) exactly(o *operands) error {
 	return want.Exactly(o.c.bytes())
 }
 
-// within computes o and compares it with the reference, as near as rounding allows.
+// within computes o and checks that its errors are within the bounds for rounding.
 func (t *trial) within(o *operands) error {
 	want := ref.Gemm(&o.p, o.buffers())
 	if err := t.call(t.ctx, o); err != nil {

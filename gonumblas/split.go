@@ -16,7 +16,7 @@ const leaf = 64
 // minTerms is the product m·n·k below which gonum is faster, because tilework takes longer to plan.
 const minTerms = 12 * 12 * 12
 
-// triangle is a square matrix of which only one triangle is read or written.
+// triangle is a square matrix. Only one of its triangles is read or written.
 type triangle[T float32 | float64] struct {
 	tilework.Matrix[T]
 	lower bool // the triangle after a transposition of the view

@@ -31,7 +31,7 @@ func (s *source) openStdin() error {
 }
 
 // spool reads standard input until its end or until the context ends. In the second case, a
-// goroutine that is blocked in a read is left behind.
+// goroutine that is blocked in a read keeps running.
 func (s *source) spool() ([]byte, error) {
 	type result struct {
 		content []byte
