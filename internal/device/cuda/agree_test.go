@@ -22,16 +22,16 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// TestGPUAgrees checks that every kernel, in every listed tile, with every type and transpose, computes
-// the same bits on the GPU as on the emulator. The inputs are random fractions.
+// TestGPUAgrees checks that every kernel, in every listed tile, with every type and transpose,
+// computes the same bits on the GPU as on the emulator. The inputs are random fractions.
 func TestGPUAgrees(t *testing.T) {
 	g := openGPU(t)
 	agree(t, g, emulated(t, 1))
 	t.Logf("on %s, driver for %s, and the emulator", g.Info().Name, g.Details().Driver)
 }
 
-// TestGPURepeats checks that every kernel computes the same bits twice. It does not use the emulator, so
-// compute-sanitizer can run over all kernels.
+// TestGPURepeats checks that every kernel computes the same bits twice. It does not use the
+// emulator, so compute-sanitizer can run over all kernels.
 func TestGPURepeats(t *testing.T) {
 	g := openGPU(t)
 	agree(t, g, g)
@@ -90,8 +90,8 @@ func (c agreement) String() string {
 	return fmt.Sprintf("%s:%v, %v → %v in %v, %d×%d×%d, transposes %02b", c.kernel.Name, c.shape, c.types.In, c.types.Out, c.precision, c.m, c.n, c.k, c.trans)
 }
 
-// agreements returns the products to compare for a kernel. Some are slightly larger than one tile, with
-// unaligned rows; others consist of whole tiles, which use vector copies.
+// agreements returns the products to compare for a kernel. Some are slightly larger than one tile,
+// with unaligned rows; others consist of whole tiles, which use vector copies.
 //
 // Each tile is tested with each type and each transpose, with two exceptions. With -short and on
 // the emulator, a tile and type are tested with one transpose, unless the tile is the last that
@@ -143,8 +143,9 @@ func agreements(k *gpukernel.Kernel, d *device.Info) []agreement {
 	return slices.DeleteFunc(all, func(c agreement) bool { return !c.fits(d) })
 }
 
-// agree checks all products of each kernel on two devices, several concurrently. Each product compiles
-// its own kernel and unloads it, because all decoded kernels together would take gigabytes.
+// agree checks all products of each kernel on two devices, several concurrently. Each product
+// compiles its own kernel and unloads it, because all decoded kernels together would take
+// gigabytes.
 func agree(t *testing.T, a, b device.Device) {
 	for _, k := range choose.Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
@@ -175,8 +176,8 @@ func agree(t *testing.T, a, b device.Device) {
 	}
 }
 
-// check computes the product on both devices and compares all bits of C. The epilogue contains all exact
-// operations: alpha, beta, a bias and ReLU.
+// check computes the product on both devices and compares all bits of C. The epilogue contains all
+// exact operations: alpha, beta, a bias and ReLU.
 func (c agreement) check(ctx context.Context, x, y *stream.Backend, seed uint64) error {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	epilogue := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}

@@ -12,8 +12,8 @@ import (
 	"tilework/internal/device"
 )
 
-// TestContextEnds checks that calls that wait for a hanging device return when their context ends and do
-// not touch the caller's memory afterwards. When the device continues, copies work again.
+// TestContextEnds checks that calls that wait for a hanging device return when their context ends
+// and do not touch the caller's memory afterwards. When the device continues, copies work again.
 func TestContextEnds(t *testing.T) {
 	f := newFake()
 	g := opened(t, f, 0)

@@ -9,8 +9,8 @@ import (
 	"tilework/internal/device"
 )
 
-// TestCopyBounds checks that copies outside the host slice or the allocation fail, as does Free of an
-// address that was not allocated.
+// TestCopyBounds checks that copies outside the host slice or the allocation fail, as does Free of
+// an address that was not allocated.
 func TestCopyBounds(t *testing.T) {
 	g := opened(t, newFake(), 0)
 	p, err := g.Alloc(1000)

@@ -58,8 +58,8 @@ func Present() error {
 	return err
 }
 
-// List returns the visible GPUs, at least one. If there is none, the error is ErrNoDevice and states
-// the reason.
+// List returns the visible GPUs, at least one. If there is none, the error is ErrNoDevice and
+// states the reason.
 func List() ([]Info, error) {
 	d, err := sharedDriver()
 	if err != nil {
@@ -224,8 +224,8 @@ func (d *driver) info(index int) (Info, error) {
 	return in, nil
 }
 
-// target returns the highest PTX target for a compute capability. Architecture-specific targets such
-// as sm_90a require a driver for CUDA 12.0 or later.
+// target returns the highest PTX target for a compute capability. Architecture-specific targets
+// such as sm_90a require a driver for CUDA 12.0 or later.
 func target(major, minor int, v version) ptx.Target {
 	t := ptx.Target{SM: 10*major + minor}
 	specific := ptx.Target{SM: t.SM, Suffix: "a"}
@@ -248,8 +248,8 @@ func (d *driver) describe(in *Info) {
 	}
 }
 
-// link returns the PCIe link of a device as Linux reports it, or an empty string. The driver API does
-// not provide it.
+// link returns the PCIe link of a device as Linux reports it, or an empty string. The driver API
+// does not provide it.
 func link(pci string) string {
 	dir := filepath.Join("/sys/bus/pci/devices", pci)
 	speed, err := os.ReadFile(filepath.Join(dir, "current_link_speed"))

@@ -45,8 +45,8 @@ var kinds = map[code][]error{
 	721: {device.ErrLaunch, device.ErrLost}, // tensor memory left reserved
 }
 
-// Error describes a failed driver call. It wraps the matching errors of package device. The cause may
-// be an earlier kernel instead of the call itself.
+// Error describes a failed driver call. It wraps the matching errors of package device. The cause
+// may be an earlier kernel instead of the call itself.
 type Error struct {
 	Call string // "cuMemAlloc_v2"
 	Code int    // 2

@@ -22,8 +22,8 @@ func TestGPUErrors(t *testing.T) {
 	compareErrors(t, openGPU(t), 128, 64, 256, 1024, 4096, 16384, 65536)
 }
 
-// compareErrors computes n×n products with each K of depths in float32, F32x3 and tf32. It logs their
-// RMS errors relative to |A|·|B| in units of the float32 roundoff.
+// compareErrors computes n×n products with each K of depths in float32, F32x3 and tf32. It logs
+// their RMS errors relative to |A|·|B| in units of the float32 roundoff.
 func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 	t.Helper()
 	b := stream.New(d)

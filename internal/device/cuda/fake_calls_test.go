@@ -185,8 +185,8 @@ func (f *fake) launchEx(a []uintptr) code {
 	return f.launch(*at[uintptr](a[0] + 32), a[1], l, a[3])
 }
 
-// query reports notReady on the first query of an object. On the second it performs the pending work
-// and reports success.
+// query reports notReady on the first query of an object. On the second it performs the pending
+// work and reports success.
 func (f *fake) query(o *object, stream uintptr, until *object) code {
 	switch {
 	case o == nil:

@@ -18,8 +18,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// fake is a test double of the driver library. Its streams are lazy: work runs when its completion is
-// queried a second time, so memory that is freed or reused too early changes results. The fake
+// fake is a test double of the driver library. Its streams are lazy: work runs when its completion
+// is queried a second time, so memory that is freed or reused too early changes results. The fake
 // decodes structures by the offsets of cuda.h instead of this package's types.
 type fake struct {
 	mu sync.Mutex

@@ -14,8 +14,8 @@ import (
 	"tilework/ptx"
 )
 
-// input is larger than one pinned buffer. output is the result of a kernel that adds 1 three times to the
-// bytes around the border between the buffers.
+// input is larger than one pinned buffer. output is the result of a kernel that adds 1 three times
+// to the bytes around the border between the buffers.
 var input, output = func() (in, out []byte) {
 	in = make([]byte, bufferBytes+1000)
 	for i := range in {
@@ -126,7 +126,8 @@ func useAll(f *fake) (err error) {
 	return nil
 }
 
-// copyInOtherStream copies input to p in an additional stream, for which the default stream then waits.
+// copyInOtherStream copies input to p in an additional stream, for which the default stream then
+// waits.
 func copyInOtherStream(ctx context.Context, g *GPU, p device.Ptr) (err error) {
 	s, err := g.NewStream()
 	if err != nil {
@@ -152,12 +153,12 @@ func copyInOtherStream(ctx context.Context, g *GPU, p device.Ptr) (err error) {
 	return g.Wait(copied)
 }
 
-// optional lists the functions whose failure need not cause an error, because they only query optional
-// properties.
+// optional lists the functions whose failure need not cause an error, because they only query
+// optional properties.
 var optional = []*symbol{cuDeviceAttribute, cuDeviceUUID, cuDevicePCIBusID}
 
-// TestEveryCallFails makes each driver call fail in turn, with several codes. The error must describe
-// the failure, and no resource may leak. With -short, it tests one call in seven.
+// TestEveryCallFails makes each driver call fail in turn, with several codes. The error must
+// describe the failure, and no resource may leak. With -short, it tests one call in seven.
 func TestEveryCallFails(t *testing.T) {
 	for i, mode := range []struct {
 		name string
@@ -247,8 +248,8 @@ func opened(t *testing.T, f *fake, index int) *GPU {
 	return g
 }
 
-// TestLost checks that every method reports a lost device after an invalid address in a kernel, and that
-// the device can be opened again.
+// TestLost checks that every method reports a lost device after an invalid address in a kernel, and
+// that the device can be opened again.
 func TestLost(t *testing.T) {
 	f := newFake()
 	g := opened(t, f, 0)

@@ -190,8 +190,8 @@ func (g *GPU) Close() error {
 	return errors.Join(errs...)
 }
 
-// destroyResources destroys everything but the context. It skips resources that were not created and
-// stops calling the driver when the device is lost.
+// destroyResources destroys everything but the context. It skips resources that were not created
+// and stops calling the driver when the device is lost.
 func (g *GPU) destroyResources() (errs []error) {
 	try := func(s *symbol, handle uintptr) {
 		if handle != 0 && g.lost.Load() == nil {

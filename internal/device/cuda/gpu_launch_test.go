@@ -192,8 +192,8 @@ func TestGPUCompile(t *testing.T) {
 	}
 }
 
-// TestGPUContextEnds checks that a copy after a long-running kernel can be cancelled and does not write
-// to the caller's memory afterwards.
+// TestGPUContextEnds checks that a copy after a long-running kernel can be cancelled and does not
+// write to the caller's memory afterwards.
 func TestGPUContextEnds(t *testing.T) {
 	g := openGPU(t)
 	p, read := word(t, g)

@@ -15,8 +15,8 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// TestGPUOverlap checks that a product that is streamed through the GPU in many steps has the same bits
-// as a single launch, for integer values, and leaves the bytes between rows of C unchanged.
+// TestGPUOverlap checks that a product that is streamed through the GPU in many steps has the same
+// bits as a single launch, for integer values, and leaves the bytes between rows of C unchanged.
 func TestGPUOverlap(t *testing.T) {
 	g := openGPU(t)
 	b := stream.New(g)

@@ -53,8 +53,8 @@ func TestGPUList(t *testing.T) {
 	}
 }
 
-// TestGPUCopies checks contiguous and strided copies in both directions. Bytes between rows must not
-// change.
+// TestGPUCopies checks contiguous and strided copies in both directions. Bytes between rows must
+// not change.
 func TestGPUCopies(t *testing.T) {
 	g := openGPU(t)
 	seed := rand.Uint64()
@@ -130,8 +130,8 @@ func TestGPUOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestGPULost checks that all calls report a lost device after a kernel wrote to an invalid address. It
-// runs in a child process, because the process's context becomes unusable.
+// TestGPULost checks that all calls report a lost device after a kernel wrote to an invalid
+// address. It runs in a child process, because the process's context becomes unusable.
 func TestGPULost(t *testing.T) {
 	const child = "TILEWORK_CUDA_CHILD"
 	if os.Getenv(child) == "" {
@@ -174,8 +174,8 @@ func TestGPULost(t *testing.T) {
 	t.Log(err)
 }
 
-// TestGPUConformance runs the conformance suite with each kernel in each supported precision, and in the
-// tiles with clusters, which small products do not select.
+// TestGPUConformance runs the conformance suite with each kernel in each supported precision, and
+// in the tiles with clusters, which small products do not select.
 func TestGPUConformance(t *testing.T) {
 	for _, k := range choose.Kernels() {
 		for _, precision := range append([]gemm.Precision{gemm.Native}, k.Precisions()...) {
@@ -188,8 +188,8 @@ func TestGPUConformance(t *testing.T) {
 	}
 }
 
-// TestGPUBatches runs batched and grouped products with each kernel in its largest tile, its smallest
-// tile and all tiles with clusters.
+// TestGPUBatches runs batched and grouped products with each kernel in its largest tile, its
+// smallest tile and all tiles with clusters.
 func TestGPUBatches(t *testing.T) {
 	for _, k := range choose.Kernels() {
 		for i, s := range k.Tiles {

@@ -25,8 +25,8 @@ var (
 	cuMemcpyOutPlain = lookup("cuMemcpyDtoH_v2", 11010)
 )
 
-// TestHostToHost logs the time of float32 products of host matrices, next to two other times: the lower
-// bound, which is the time of the transfers or of the kernel, and the time of a textbook
+// TestHostToHost logs the time of float32 products of host matrices, next to two other times: the
+// lower bound, which is the time of the transfers or of the kernel, and the time of a textbook
 // implementation that allocates, copies, launches the naive kernel, copies back and frees. All runs
 // use the same host matrices, whose pages are already mapped.
 func TestHostToHost(t *testing.T) {

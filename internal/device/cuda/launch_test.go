@@ -106,8 +106,8 @@ func TestSignatures(t *testing.T) {
 	}
 }
 
-// TestLoadContextEnds checks that Load returns when its context ends during compilation. A later Load
-// uses the result; otherwise it is unloaded.
+// TestLoadContextEnds checks that Load returns when its context ends during compilation. A later
+// Load uses the result; otherwise it is unloaded.
 func TestLoadContextEnds(t *testing.T) {
 	f := newFake()
 	g := opened(t, f, 0)
@@ -272,8 +272,8 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-// TestTensorMapArguments checks that arguments are moved to the driver's offsets, which differ from the
-// PTX layout.
+// TestTensorMapArguments checks that arguments are moved to the driver's offsets, which differ from
+// the PTX layout.
 func TestTensorMapArguments(t *testing.T) {
 	f := newFake()
 	g := opened(t, f, 0)

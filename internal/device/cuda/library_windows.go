@@ -4,8 +4,8 @@ package cuda
 
 import "golang.org/x/sys/windows"
 
-// libraryFiles lists the names of the driver library. It is loaded only from the system folder, never
-// from the program's.
+// libraryFiles lists the names of the driver library. It is loaded only from the system folder,
+// never from the program's.
 var libraryFiles = []string{"nvcuda.dll"}
 
 // nvmlFiles lists the names of the NVML library.

@@ -73,8 +73,8 @@ func (g *GPU) Alloc(n int) (device.Ptr, error) {
 	return device.Ptr(p), nil
 }
 
-// memoryNote returns a note on the available memory for the message of err, or an empty string if err
-// is not ErrOutOfMemory.
+// memoryNote returns a note on the available memory for the message of err, or an empty string if
+// err is not ErrOutOfMemory.
 func (g *GPU) memoryNote(err error) string {
 	if !errors.Is(err, device.ErrOutOfMemory) {
 		return ""

@@ -161,7 +161,8 @@ func (g *GPU) compile(c *compiled, text string) error {
 // and reports no messages for cached PTX. To see all warnings, set CUDA_CACHE_DISABLE=1.
 func (m *module) Log() string { return m.log }
 
-// Unload unloads the compiled module when its last user unloads it. Unloading it again does nothing.
+// Unload unloads the compiled module when its last user unloads it. Unloading it again does
+// nothing.
 func (m *module) Unload() error {
 	return m.gpu.within(func() error {
 		if m.release() {

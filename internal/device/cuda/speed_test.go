@@ -16,9 +16,9 @@ import (
 	gpukernel "tilework/internal/gpu/kernel"
 )
 
-// TestSpeed logs the speed of the first GPU: copies, launches, compilation, and each kernel and tile on
-// square float32 products. All runs use the same matrices, so those of size 1024 are read from the
-// L2 cache.
+// TestSpeed logs the speed of the first GPU: copies, launches, compilation, and each kernel and
+// tile on square float32 products. All runs use the same matrices, so those of size 1024 are read
+// from the L2 cache.
 func TestSpeed(t *testing.T) {
 	if os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
 		t.Skip("set TILEWORK_REQUIRE_GPU=1 to measure")

@@ -11,8 +11,8 @@ import (
 	"tilework/internal/device"
 )
 
-// TestStreams checks that a wait orders the work of two streams. The fake defers all work until it is
-// queried, so without the wait the copy reads old bytes.
+// TestStreams checks that a wait orders the work of two streams. The fake defers all work until it
+// is queried, so without the wait the copy reads old bytes.
 func TestStreams(t *testing.T) {
 	for _, waits := range []bool{true, false} {
 		g := opened(t, newFake(), 0)
@@ -60,8 +60,8 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// TestConcurrentCopies checks that concurrent copies in both directions, one stream per goroutine, keep
-// their bytes apart.
+// TestConcurrentCopies checks that concurrent copies in both directions, one stream per goroutine,
+// keep their bytes apart.
 func TestConcurrentCopies(t *testing.T) {
 	g := opened(t, newFake(), 0)
 	seed := rand.Uint64()

@@ -14,8 +14,8 @@ var tensorElements = map[ptx.Type]uintptr{
 	ptx.F16: 6, ptx.F32: 7, ptx.F64: 8, ptx.BF16: 9, ptx.TF32: 11,
 }
 
-// tensorSwizzles maps swizzle widths in bytes to CUtensorMapSwizzle of cuda.h. The encoding in wgmma
-// descriptors is the reverse.
+// tensorSwizzles maps swizzle widths in bytes to CUtensorMapSwizzle of cuda.h. The encoding in
+// wgmma descriptors is the reverse.
 var tensorSwizzles = map[int]uintptr{0: 0, 32: 1, 64: 2, 128: 3}
 
 // EncodeTensorMap encodes t. It fails with a driver before CUDA 12.0 or a GPU before sm_90.

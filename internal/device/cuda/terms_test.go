@@ -15,8 +15,8 @@ import (
 	"tilework/internal/testkit"
 )
 
-// TestGPUTerms checks that every float64 tile on tensor cores adds each term along K exactly once, for
-// all operand layouts, with rows aligned to 16 bytes and to 8 bytes.
+// TestGPUTerms checks that every float64 tile on tensor cores adds each term along K exactly once,
+// for all operand layouts, with rows aligned to 16 bytes and to 8 bytes.
 func TestGPUTerms(t *testing.T) {
 	g := openGPU(t)
 	testTerms(t, g, waysOf(t, "mma"))
@@ -58,8 +58,8 @@ func testTerms(t *testing.T, d device.Device, ways []gputest.Way) {
 	}
 }
 
-// countTerms multiplies a matrix of ones by powers of two, so that the bits of each element of C show
-// which terms it contains and how often. It tests 50 terms per product.
+// countTerms multiplies a matrix of ones by powers of two, so that the bits of each element of C
+// show which terms it contains and how often. It tests 50 terms per product.
 func countTerms(t *testing.T, b *stream.Backend, w gputest.Way, p *gemm.Problem) error {
 	const termsPerProduct = 50
 	x, y, c := make([]float64, p.A.Len()), make([]float64, p.B.Len()), make([]float64, p.C.Len())

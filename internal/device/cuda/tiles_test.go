@@ -17,10 +17,10 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// TestTiles measures tiles of the blocked kernel on float32 products, for tuning. TILEWORK_TILES names a
-// file with one product per line: M, N, K and a list of tiles, where "auto" selects the default
-// tile. The matrices are read from DRAM, not from the L2 cache. Some elements of each result are
-// verified.
+// TestTiles measures tiles of the blocked kernel on float32 products, for tuning. TILEWORK_TILES
+// names a file with one product per line: M, N, K and a list of tiles, where "auto" selects the
+// default tile. The matrices are read from DRAM, not from the L2 cache. Some elements of each
+// result are verified.
 func TestTiles(t *testing.T) {
 	path := os.Getenv("TILEWORK_TILES")
 	if path == "" {

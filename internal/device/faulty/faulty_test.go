@@ -54,8 +54,8 @@ func TestEveryCallSkipsLateCalls(t *testing.T) {
 	}
 }
 
-// TestLostAndClosed checks that a lost device stays lost but accepts Free, and that calls on a closed
-// device fail.
+// TestLostAndClosed checks that a lost device stays lost but accepts Free, and that calls on a
+// closed device fail.
 func TestLostAndClosed(t *testing.T) {
 	inner, err := open()
 	if err != nil {
