@@ -8,8 +8,8 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// fewSMs is an emulated H200 of which little is left, so that blocks that stay on their SM
-// have more than one tile.
+// FewSMs returns an emulated H200 with 3 SMs, so that each block of a persistent kernel computes
+// more than one tile.
 func FewSMs(t *testing.T, o emu.Options) *emu.Device {
 	t.Helper()
 	h200, err := model.Lookup("h200")
@@ -26,7 +26,8 @@ func FewSMs(t *testing.T, o emu.Options) *emu.Device {
 	return d
 }
 
-// checked is an emulated GPU on which a finding is an error of the test.
+// Checked returns an emulated GPU with 3 SMs that runs all checkers. Each finding is an error of
+// the test.
 func Checked(t *testing.T, o check.Options) *emu.Device {
 	t.Helper()
 	return FewSMs(t, emu.Options{Watch: emu.Checking(o, func(r *check.Report) {

@@ -10,22 +10,23 @@ import (
 	"tilework/ptx"
 )
 
-// double is a device that runs nothing, keeps account of what it was given and can
-// fail any one call.
+// Double is a device that executes nothing. It counts calls and live resources and can fail one
+// chosen call.
 type Double struct {
 	Device device.Info
 
 	mu              sync.Mutex
 	Calls           int
-	FailAt          int    // number of the call that fails, from 1; 0 for none
-	Failed          string // what call that was
-	Err             error
+	FailAt          int    // number of the call that fails, counted from 1; 0 for none
+	Failed          string // name of the failed call
+	Err             error  // error of the failed call
 	next            device.Ptr
-	Live            map[device.Ptr]int
-	Loaded          int
-	Streams, Events int
+	Live            map[device.Ptr]int // bytes of live allocations by address
+	Loaded          int                // live modules
+	Streams, Events int                // live streams and events
 }
 
+// NewDouble returns a Double that fails no call.
 func NewDouble() *Double {
 	return &Double{
 		Device: device.Info{Name: "double", Target: ptx.Target{SM: 90}, SMs: 4, MaxThreads: 1024},
@@ -33,32 +34,34 @@ func NewDouble() *Double {
 	}
 }
 
-func (d *Double) call(what string) error {
+// call counts a call and returns the error of the chosen one. The caller holds mu.
+func (d *Double) call(name string) error {
 	d.Calls++
 	if d.Calls == d.FailAt {
-		d.Failed = what
-		return fmt.Errorf("%s: %w", what, d.Err)
+		d.Failed = name
+		return fmt.Errorf("%s: %w", name, d.Err)
 	}
 	return nil
 }
 
-func (d *Double) locked(what string, f func()) error {
+// locked counts a call and performs f unless the call fails.
+func (d *Double) locked(name string, f func()) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	err := d.call(what)
+	err := d.call(name)
 	if err == nil && f != nil {
 		f()
 	}
 	return err
 }
 
-// after is a call that fails after it has done its work, as a driver that reports an
-// earlier kernel's error.
-func (d *Double) after(what string, f func()) error {
+// after counts a call that performs f even if it fails, like a driver call that reports the error
+// of an earlier kernel.
+func (d *Double) after(name string, f func()) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	f()
-	return d.call(what)
+	return d.call(name)
 }
 
 func (d *Double) Info() *device.Info { return &d.Device }
@@ -82,16 +85,17 @@ func (d *Double) Free(p device.Ptr) (err error) {
 		delete(d.Live, p)
 	})
 	if !known {
-		return fmt.Errorf("free of %#x, which is not allocated", uint64(p))
+		return fmt.Errorf("free of %#x: want an allocated address", uint64(p))
 	}
 	return err
 }
 
-func (d *Double) copy(ctx context.Context, what string, host []byte, p device.Ptr, r device.Rows) error {
+// copy checks the bounds of a copy.
+func (d *Double) copy(ctx context.Context, name string, host []byte, p device.Ptr, r device.Rows) error {
 	if err := r.Check(len(host)); err != nil {
 		return err
 	}
-	return d.locked(what, func() {
+	return d.locked(name, func() {
 		n := device.Ptr(max(r.Count-1, 0)*r.Device + r.Width)
 		for start, size := range d.Live {
 			if start <= p && p+n <= start+device.Ptr(size) {
@@ -99,7 +103,7 @@ func (d *Double) copy(ctx context.Context, what string, host []byte, p device.Pt
 			}
 		}
 		if r.Count > 0 {
-			panic(fmt.Sprintf("%s of %+v at %#x, which is not allocated", what, r, uint64(p)))
+			panic(fmt.Sprintf("%s of %+v at %#x: want allocated memory", name, r, uint64(p)))
 		}
 	})
 }
