@@ -153,12 +153,12 @@ func TestCardSoak(t *testing.T) {
 		if err := restore(); err != nil {
 			t.Error(err)
 		}
-		if left := account.Left(); len(left) > 0 {
+		if left := account.Leaks(); len(left) > 0 {
 			t.Errorf("left on the device: %v", left)
 		}
 	})
 	d := on(t, "gpu")
-	soak(t, onCard(t, d), func() int { return len(account.Left()) })
+	soak(t, onCard(t, d), func() int { return len(account.Leaks()) })
 }
 
 // soak runs products; taken is how much is in use that no collector sees.

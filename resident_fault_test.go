@@ -162,21 +162,21 @@ func TestEveryCallOfAChainFails(t *testing.T) {
 		device.ErrOutOfMemory: {ErrOutOfMemory}, device.ErrLost: {ErrDeviceLost, ErrNoDevice}, device.ErrLaunch: {ErrLaunch},
 	} {
 		runs := 0
-		err := faulty.EveryCall(1000, from, func() (device.Device, error) { return emu.Open(emu.Options{}) }, func(d *faulty.Device) {
+		err := faulty.FailEachCall(1000, from, func() (device.Device, error) { return emu.Open(emu.Options{}) }, func(d *faulty.Device) {
 			runs++
 			restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
 			to := New[float32](2, 2)
 			err := chain(t.Context(), to)
-			if left := d.Left(); len(left) > 0 || !d.Closed() {
-				t.Errorf("%s failed: left are %v, closed: %v", d.Failed(), left, d.Closed())
+			if left := d.Leaks(); len(left) > 0 || !d.Closed() {
+				t.Errorf("%s failed: left are %v, closed: %v", d.FailedCall(), left, d.Closed())
 			}
 			switch {
-			case d.Failed() == "" && (err != nil || !slices.Equal(to.Data(), []float32{187, 400, 400, 867})):
+			case d.FailedCall() == "" && (err != nil || !slices.Equal(to.Data(), []float32{187, 400, 400, 867})):
 				t.Errorf("no call failed: %v, %v", to.Data(), err)
-			case d.Failed() != "":
+			case d.FailedCall() != "":
 				for _, want := range all {
-					if !errors.Is(err, want) || !strings.Contains(err.Error(), d.Failed()) {
-						t.Errorf("%s failed with %v: %v, want %v", d.Failed(), from, err, want)
+					if !errors.Is(err, want) || !strings.Contains(err.Error(), d.FailedCall()) {
+						t.Errorf("%s failed with %v: %v, want %v", d.FailedCall(), from, err, want)
 					}
 				}
 			}
@@ -198,7 +198,7 @@ func TestLaterErrors(t *testing.T) {
 	devices("emu").Fail(3, device.ErrLaunch) // an allocation, a copy, and then the giving back
 	square(t, d)
 	deadline := time.Now().Add(20 * time.Second)
-	for devices("emu").Failed() == "" {
+	for devices("emu").FailedCall() == "" {
 		if time.Now().After(deadline) {
 			t.Fatal("the matrix is not given back")
 		}
@@ -244,14 +244,14 @@ func TestCompileTime(t *testing.T) {
 // what is not finite, so that matrices come to the host, and of one with a bias of rows.
 func TestEveryCallOfAVerificationFails(t *testing.T) {
 	runs := 0
-	err := faulty.EveryCall(1000, device.ErrLaunch, func() (device.Device, error) { return emu.Open(emu.Options{}) }, func(d *faulty.Device) {
+	err := faulty.FailEachCall(1000, device.ErrLaunch, func() (device.Device, error) { return emu.Open(emu.Options{}) }, func(d *faulty.Device) {
 		runs++
 		restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
 		err := verifications(t.Context())
-		if left := d.Left(); len(left) > 0 || !d.Closed() {
-			t.Errorf("%s failed: left are %v, closed: %v", d.Failed(), left, d.Closed())
+		if left := d.Leaks(); len(left) > 0 || !d.Closed() {
+			t.Errorf("%s failed: left are %v, closed: %v", d.FailedCall(), left, d.Closed())
 		}
-		if failed := d.Failed(); failed == "" && err != nil || failed != "" && (!errors.Is(err, ErrLaunch) || !strings.Contains(err.Error(), failed)) {
+		if failed := d.FailedCall(); failed == "" && err != nil || failed != "" && (!errors.Is(err, ErrLaunch) || !strings.Contains(err.Error(), failed)) {
 			t.Errorf("%q failed: %v", failed, err)
 		}
 		if err := restore(); err != nil {

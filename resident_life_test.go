@@ -108,9 +108,9 @@ func TestAbandoned(t *testing.T) {
 		square(t, d)
 	}
 	deadline := time.Now().Add(20 * time.Second)
-	for len(devices("emu").Left()) > 1 {
+	for len(devices("emu").Leaks()) > 1 {
 		if time.Now().After(deadline) {
-			t.Fatalf("still there: %v", devices("emu").Left())
+			t.Fatalf("still there: %v", devices("emu").Leaks())
 		}
 		runtime.GC()
 		time.Sleep(time.Millisecond)

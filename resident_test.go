@@ -36,7 +36,7 @@ func substitute(t *testing.T, memory int64) func(name string) *faulty.Device {
 			t.Error(err)
 		}
 		for name, d := range opened {
-			if left := d.Left(); len(left) > 0 {
+			if left := d.Leaks(); len(left) > 0 {
 				t.Errorf("left on %s: %v", name, left)
 			}
 		}

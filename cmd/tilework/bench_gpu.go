@@ -150,7 +150,7 @@ func sentinel(err error) error {
 func (g *benchGPU) environment() *bench.Environment {
 	e := bench.Host()
 	info := g.backend.Device.Info()
-	e.GPU, e.StagingThreads, e.StagingBytes = info.Name, info.Staging.Threads, int64(info.Staging.Ring)
+	e.GPU, e.StagingThreads, e.StagingBytes = info.Name, info.Staging.Threads, int64(info.Staging.BufferBytes)
 	if info.Emulated {
 		e.GPU += ", emulated"
 	}

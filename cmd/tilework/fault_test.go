@@ -50,12 +50,12 @@ func TestEveryCallOfAVerbFails(t *testing.T) {
 			kinds = kinds[:2]
 		}
 		for _, kind := range kinds {
-			err := faulty.EveryCall(verb.all, kind.err, func() (device.Device, error) { return emu.Open(emu.Options{}) }, func(d *faulty.Device) {
+			err := faulty.FailEachCall(verb.all, kind.err, func() (device.Device, error) { return emu.Open(emu.Options{}) }, func(d *faulty.Device) {
 				restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, stderr, code := run(ctx, strings.Fields(verb.args)...)
-				failed := d.Failed()
+				failed := d.FailedCall()
 				switch {
 				case ctx.Err() != nil:
 					t.Errorf("%s: %s failed, and the verb did not end", verb.args, failed)
@@ -77,7 +77,7 @@ func TestEveryCallOfAVerbFails(t *testing.T) {
 				if err := restore(); err != nil && !errors.Is(err, kind.err) {
 					t.Error(err)
 				}
-				if left := d.Left(); len(left) > 0 {
+				if left := d.Leaks(); len(left) > 0 {
 					t.Errorf("%s: %s failed: left on the device: %v", verb.args, failed, left)
 				}
 			})

@@ -53,7 +53,7 @@ func MeasureOn(ctx context.Context, d device.Device, c Case, kernels, peers []De
 	if o.Lead == 0 && len(runs) > 1 {
 		o.Lead = 200 * time.Microsecond // reloads the kernel into the instruction caches
 	}
-	if s, ok := d.(device.Sensing); ok {
+	if s, ok := d.(device.SensorReader); ok {
 		o.sense = s.Sensors
 	}
 	return measureAt(ctx, c, runs, o, func(data *operands) (site, error) {

@@ -107,27 +107,27 @@ type Info struct {
 // Staging describes how a device copies from and to pageable host memory through pinned
 // buffers. It is zero for a device that uses no pinned buffers.
 type Staging struct {
-	Threads int // host threads that fill or empty the pinned buffers of one copy
-	Ring    int // bytes of pinned buffers per direction
+	Threads     int // host threads that fill or empty the pinned buffers of one copy
+	BufferBytes int // bytes of pinned buffers per direction
 }
 
 // Rows describes the bytes of a strided copy: Count rows of Width bytes. Consecutive rows
-// start Host bytes apart in host memory and Device bytes apart in device memory.
-type Rows struct{ Count, Width, Host, Device int }
+// start HostPitch bytes apart in host memory and DevicePitch bytes apart in device memory.
+type Rows struct{ Count, Width, HostPitch, DevicePitch int }
 
 // Whole returns the Rows of a contiguous copy of n bytes.
-func Whole(n int) Rows { return Rows{Count: 1, Width: n, Host: n, Device: n} }
+func Whole(n int) Rows { return Rows{Count: 1, Width: n, HostPitch: n, DevicePitch: n} }
 
 // Check returns an error if rows overlap or exceed n bytes of host memory.
 func (r Rows) Check(n int) error {
 	switch {
 	case r.Count < 0 || r.Width < 0:
 		return fmt.Errorf("copy has %d rows of %d bytes: want no negative size", r.Count, r.Width)
-	case r.Count > 1 && (r.Host < r.Width || r.Device < r.Width):
+	case r.Count > 1 && (r.HostPitch < r.Width || r.DevicePitch < r.Width):
 		return fmt.Errorf("rows of %d bytes are %d bytes apart on the host and %d on the device: want at least %d",
-			r.Width, r.Host, r.Device, r.Width)
-	case r.Count > 0 && (r.Width > n || r.Count > 1 && (r.Count-1) > (n-r.Width)/r.Host):
-		return fmt.Errorf("%d rows of %d bytes, %d bytes apart, exceed %d bytes of host memory", r.Count, r.Width, r.Host, n)
+			r.Width, r.HostPitch, r.DevicePitch, r.Width)
+	case r.Count > 0 && (r.Width > n || r.Count > 1 && (r.Count-1) > (n-r.Width)/r.HostPitch):
+		return fmt.Errorf("%d rows of %d bytes, %d bytes apart, exceed %d bytes of host memory", r.Count, r.Width, r.HostPitch, n)
 	}
 	return nil
 }
@@ -151,10 +151,10 @@ type Launch struct {
 	// Cooperative requires all blocks to be resident at once, so that they can wait for each
 	// other.
 	Cooperative bool
-	// Overlaps enables programmatic dependent launch: the kernel may start while earlier kernels
+	// PDL enables programmatic dependent launch: the kernel may start while earlier kernels
 	// of the stream are still running. It must execute griddepcontrol.wait before it touches
 	// memory that they use.
-	Overlaps bool
+	PDL bool
 	// Params holds the arguments in the layout of the kernel's parameters. See [Params].
 	Params []byte
 }

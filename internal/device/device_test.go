@@ -15,14 +15,14 @@ func TestRowsCheck(t *testing.T) {
 	}{
 		{Whole(10), 10, ""},
 		{Whole(0), 0, ""},
-		{Rows{Count: 3, Width: 4, Host: 8, Device: 16}, 20, ""},
+		{Rows{Count: 3, Width: 4, HostPitch: 8, DevicePitch: 16}, 20, ""},
 		{Rows{Count: 0, Width: 4}, 0, ""},
 		{Whole(11), 10, "exceed 10 bytes"},
-		{Rows{Count: 3, Width: 4, Host: 8, Device: 16}, 19, "exceed 19 bytes"},
-		{Rows{Count: 3, Width: 8, Host: 4, Device: 8}, 100, "4 bytes apart on the host and 8"},
-		{Rows{Count: 3, Width: 8, Host: 8, Device: 4}, 100, "8 bytes apart on the host and 4"},
+		{Rows{Count: 3, Width: 4, HostPitch: 8, DevicePitch: 16}, 19, "exceed 19 bytes"},
+		{Rows{Count: 3, Width: 8, HostPitch: 4, DevicePitch: 8}, 100, "4 bytes apart on the host and 8"},
+		{Rows{Count: 3, Width: 8, HostPitch: 8, DevicePitch: 4}, 100, "8 bytes apart on the host and 4"},
 		{Rows{Count: -1, Width: 8}, 100, "copy has -1 rows"},
-		{Rows{Count: math.MaxInt, Width: 1, Host: math.MaxInt, Device: math.MaxInt}, 100, "exceed 100 bytes"},
+		{Rows{Count: math.MaxInt, Width: 1, HostPitch: math.MaxInt, DevicePitch: math.MaxInt}, 100, "exceed 100 bytes"},
 	} {
 		err := c.rows.Check(c.n)
 		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {

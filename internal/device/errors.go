@@ -5,16 +5,17 @@ import (
 	"strings"
 )
 
-// Also returns an error that matches both kind and err with [errors.Is] and has the message of
+// WithKind returns an error that matches both kind and err with [errors.Is] and has the message of
 // err.
-func Also(kind, err error) error { return &also{err, kind} }
+func WithKind(kind, err error) error { return &withKind{err, kind} }
 
-type also struct {
+// withKind is the error that WithKind returns.
+type withKind struct {
 	error
 	kind error
 }
 
-func (e *also) Unwrap() []error { return []error{e.error, e.kind} }
+func (e *withKind) Unwrap() []error { return []error{e.error, e.kind} }
 
 // Join is like [errors.Join] but formats the errors on one line. It keeps only the first error
 // that matches ErrLost, because all later ones repeat it.

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-func TestAlso(t *testing.T) {
+func TestWithKind(t *testing.T) {
 	kind, cause := errors.New("a kind"), errors.New("a cause")
-	err := Also(kind, cause)
+	err := WithKind(kind, cause)
 	if !errors.Is(err, kind) || !errors.Is(err, cause) || err.Error() != "a cause" {
 		t.Errorf("got %v, which matches kind: %v, cause: %v; want %v, which matches both", err, errors.Is(err, kind), errors.Is(err, cause), cause)
 	}
@@ -15,7 +15,7 @@ func TestAlso(t *testing.T) {
 
 func TestJoin(t *testing.T) {
 	a, b := errors.New("a"), errors.New("b")
-	lost, again := Also(ErrLost, errors.New("gone")), Also(ErrLost, errors.New("still gone"))
+	lost, again := WithKind(ErrLost, errors.New("gone")), WithKind(ErrLost, errors.New("still gone"))
 	for _, c := range []struct {
 		errs []error
 		want string // empty for no error

@@ -1,7 +1,7 @@
 package device
 
-// Sensing is a [Device] with sensors.
-type Sensing interface {
+// SensorReader is a [Device] with sensors.
+type SensorReader interface {
 	// Sensors reads the sensors. The error is errors.ErrUnsupported if the system provides
 	// none.
 	Sensors() (Sensors, error)

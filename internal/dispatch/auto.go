@@ -29,7 +29,7 @@ func theChooser() *auto.Chooser {
 func newChooser() *auto.Chooser {
 	gpu := backend.Device{Kind: "gpu"}
 	return auto.NewChooser(auto.Machine{
-		GPU: gpu, Present: cuda.Present, Trial: tryOn,
+		GPU: gpu, Present: cuda.CheckDriver, Trial: tryOn,
 		Identify: func() (auto.Identity, error) {
 			list, err := cuda.List()
 			if err != nil {

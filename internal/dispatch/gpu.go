@@ -87,7 +87,7 @@ func use(d backend.Device) (*opened, error) {
 	if d.UUID != "" { // the same GPU as that of some number
 		index, err := cuda.Find(d.UUID)
 		if err != nil {
-			return nil, device.Also(gemm.ErrNoDevice, err)
+			return nil, device.WithKind(gemm.ErrNoDevice, err)
 		}
 		d = backend.Device{Kind: d.Kind, Index: index}
 	}
@@ -140,7 +140,7 @@ func open(d backend.Device) (device.Device, error) {
 	case err == nil:
 		return dev, nil
 	case errors.Is(err, device.ErrNoDevice):
-		return nil, device.Also(gemm.ErrNoDevice, err)
+		return nil, device.WithKind(gemm.ErrNoDevice, err)
 	}
 	return nil, fmt.Errorf("%w: %v: %w", gemm.ErrNoDevice, d, err)
 }

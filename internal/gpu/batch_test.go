@@ -30,7 +30,7 @@ func runBatch(ctx context.Context, b *stream.Backend, opt exec.Options, p *gemmt
 		return err
 	}
 	pieces := [][]byte{m.A, m.B, m.C, m.Bias, dtype.Bytes(ends)}
-	return devicetest.Run(ctx, b.Device, kernel.InC, pieces, func(at []device.Ptr) error {
+	return devicetest.WithBuffers(ctx, b.Device, kernel.InC, pieces, func(at []device.Ptr) error {
 		return plan.Enqueue(ctx, kernel.Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
 	})
 }
@@ -151,7 +151,7 @@ func TestHostBatchFaults(t *testing.T) {
 		b := stream.New(d)
 		d.Fail(n, broken)
 		err := b.RunBatch(t.Context(), &p, exec.Options{}, all)
-		failed := d.Failed()
+		failed := d.FailedCall()
 		d.Fail(0, nil)
 		if (failed != "") != errors.Is(err, broken) {
 			t.Errorf("call %d, %s, failed: error %v", n, failed, err)
@@ -159,7 +159,7 @@ func TestHostBatchFaults(t *testing.T) {
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
-		if left := d.Left(); len(left) > 0 {
+		if left := d.Leaks(); len(left) > 0 {
 			t.Errorf("call %d, %s, failed: left %v", n, failed, left)
 		}
 		if failed == "" {

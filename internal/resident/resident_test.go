@@ -41,7 +41,7 @@ func open(t testing.TB) (*Device, *faulty.Device) {
 		if err := restore(); err != nil {
 			t.Error(err)
 		}
-		if left := below.Left(); len(left) > 0 || inner.Used() != 0 {
+		if left := below.Leaks(); len(left) > 0 || inner.Used() != 0 {
 			t.Errorf("left on the device: %v, %d bytes", left, inner.Used())
 		}
 	})
@@ -258,12 +258,12 @@ func TestClosedMidway(t *testing.T) {
 		if err := m.Memory.Close(); err != nil {
 			t.Error(err)
 		}
-		if len(below.Left()) != 1 {
+		if len(below.Leaks()) != 1 {
 			t.Error("the memory is given back while it is in use")
 		}
 		return nil
 	})
-	if err != nil || len(below.Left()) != 0 {
-		t.Errorf("%v, left: %v", err, below.Left())
+	if err != nil || len(below.Leaks()) != 0 {
+		t.Errorf("%v, left: %v", err, below.Leaks())
 	}
 }

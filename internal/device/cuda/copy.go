@@ -104,13 +104,13 @@ func (t *transfer) check() error {
 		r.Count = 0
 		return nil
 	}
-	if r.Count > 1 && r.Host == r.Width && r.Device == r.Width {
+	if r.Count > 1 && r.HostPitch == r.Width && r.DevicePitch == r.Width {
 		*r = device.Whole(r.Count * r.Width)
 	}
-	hi, lo := bits.Mul64(uint64(r.Count-1), uint64(r.Device))
+	hi, lo := bits.Mul64(uint64(r.Count-1), uint64(r.DevicePitch))
 	n := lo + uint64(r.Width)
 	if hi != 0 || n < lo || n > math.MaxInt {
-		return fmt.Errorf("%d rows that are %d bytes apart on the device: want less than 2^63 bytes in total", r.Count, r.Device)
+		return fmt.Errorf("%d rows that are %d bytes apart on the device: want less than 2^63 bytes in total", r.Count, r.DevicePitch)
 	}
 	return t.gpu.checkOwned(t.at, int(n))
 }
@@ -139,7 +139,7 @@ func (t *transfer) partition() partition {
 	// r.Count*r.Width cannot overflow, because all these bytes are in a host slice.
 	n := max(minPieceBytes, min(bufferBytes, r.Count*r.Width/(maxCopyWorkers*buffersPerWorker)))
 	p := partition{rows: r, pieceRows: max(1, n/r.Width), pieceBytes: min(n, r.Width)}
-	if r.Device > t.gpu.info.maxPitch {
+	if r.DevicePitch > t.gpu.info.maxPitch {
 		p.pieceRows = 1
 	}
 	p.piecesPerRow = (r.Width-1)/p.pieceBytes + 1
@@ -221,8 +221,8 @@ const (
 
 // issue enqueues the copy of p between b and device memory.
 func (t *transfer) issue(b *buffer, p piece) error {
-	at := uintptr(t.at) + uintptr(p.row)*uintptr(t.rows.Device) + uintptr(p.col)
-	if p.count == 1 || t.rows.Device == p.width {
+	at := uintptr(t.at) + uintptr(p.row)*uintptr(t.rows.DevicePitch) + uintptr(p.col)
+	if p.count == 1 || t.rows.DevicePitch == p.width {
 		n := uintptr(p.count) * uintptr(p.width)
 		if t.in {
 			return t.gpu.call(cuMemcpyIn, at, b.address, n, t.stream)
@@ -231,7 +231,7 @@ func (t *transfer) issue(b *buffer, p piece) error {
 	}
 	c := memcpy2D{width: uintptr(p.width), height: uintptr(p.count)}
 	c.src = side2D{kind: onHost, host: b.address, pitch: uintptr(p.width)}
-	c.dst = side2D{kind: onDevice, device: at, pitch: uintptr(t.rows.Device)}
+	c.dst = side2D{kind: onDevice, device: at, pitch: uintptr(t.rows.DevicePitch)}
 	if !t.in {
 		c.src, c.dst = c.dst, c.src
 	}
@@ -242,7 +242,7 @@ func (t *transfer) issue(b *buffer, p piece) error {
 // the destination soon, and ordinary stores would first read its cache lines.
 func (t *transfer) move(b *buffer, p piece) {
 	pinned, r := b.memory(), t.rows
-	row := func(i int) []byte { return t.host[(p.row+i)*r.Host+p.col:][:p.width] }
+	row := func(i int) []byte { return t.host[(p.row+i)*r.HostPitch+p.col:][:p.width] }
 	for i := range p.count {
 		part := pinned[i*p.width:][:p.width]
 		if t.in {

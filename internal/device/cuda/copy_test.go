@@ -26,16 +26,16 @@ func TestCopyBounds(t *testing.T) {
 	}{
 		{"whole allocation", p, device.Whole(1000), true},
 		{"no bytes at the end", p + 1000, device.Whole(0), true},
-		{"no rows at address 0", 0, device.Rows{Count: 0, Width: 10, Host: 10, Device: 10}, true},
+		{"no rows at address 0", 0, device.Rows{Count: 0, Width: 10, HostPitch: 10, DevicePitch: 10}, true},
 		{"up to the end", p + 900, device.Whole(100), true},
-		{"rows up to the end", p, device.Rows{Count: 10, Width: 10, Host: 10, Device: 110}, true},
+		{"rows up to the end", p, device.Rows{Count: 10, Width: 10, HostPitch: 10, DevicePitch: 110}, true},
 		{"past the end", p + 900, device.Whole(101), false},
 		{"before the start", p - 1, device.Whole(1), false},
 		{"address 0", 0, device.Whole(1), false},
-		{"rows past the end", p + 1, device.Rows{Count: 10, Width: 10, Host: 10, Device: 110}, false},
-		{"beyond the host slice", p, device.Rows{Count: 10, Width: 10, Host: 200, Device: 20}, false},
-		{"size overflows 64 bits", p, device.Rows{Count: 5, Width: 10, Host: 10, Device: 1 << 62}, false},
-		{"size overflows 63 bits", p, device.Rows{Count: 3, Width: 10, Host: 10, Device: 1 << 62}, false},
+		{"rows past the end", p + 1, device.Rows{Count: 10, Width: 10, HostPitch: 10, DevicePitch: 110}, false},
+		{"beyond the host slice", p, device.Rows{Count: 10, Width: 10, HostPitch: 200, DevicePitch: 20}, false},
+		{"size overflows 64 bits", p, device.Rows{Count: 5, Width: 10, HostPitch: 10, DevicePitch: 1 << 62}, false},
+		{"size overflows 63 bits", p, device.Rows{Count: 3, Width: 10, HostPitch: 10, DevicePitch: 1 << 62}, false},
 	} {
 		for name, f := range map[string]func(context.Context) error{
 			"in":  func(ctx context.Context) error { return g.CopyIn(ctx, c.at, host, c.rows) },
@@ -107,14 +107,14 @@ func TestPartition(t *testing.T) {
 		{Count: 7, Width: bufferBytes/2 + 1}, {Count: 7, Width: bufferBytes / 2},
 		{Count: 300, Width: bufferBytes/2 + 1}, {Count: 300, Width: bufferBytes / 2},
 		{Count: 1000, Width: 9999},
-		{Count: 10, Width: 9999, Device: pitch + 1},
+		{Count: 10, Width: 9999, DevicePitch: pitch + 1},
 	} {
 		c := (&transfer{queue: &queue{gpu: g}, rows: r}).partition()
 		covered, row, col := 0, 0, 0
 		for i := range c.count {
 			p := c.piece(i)
 			if p.row != row || p.col != col || p.count < 1 || p.width < 1 || p.count*p.width > bufferBytes ||
-				p.count > 1 && (p.width != r.Width || r.Device > pitch) {
+				p.count > 1 && (p.width != r.Width || r.DevicePitch > pitch) {
 				t.Fatalf("%+v: piece %+v, want one at row %d, column %d", r, p, row, col)
 			}
 			covered += p.count * p.width

@@ -51,9 +51,9 @@ var sharedDriver = sync.OnceValues(func() (*driver, error) {
 	return newDriver(lib)
 })
 
-// Present returns an error if no driver is installed. It only loads the library, which is fast, and
+// CheckDriver returns an error if no driver is installed. It only loads the library, which is fast, and
 // does not initialise it, which is slow. The error is ErrNoDevice and lists the files searched.
-func Present() error {
+func CheckDriver() error {
 	_, err := sharedLibrary()
 	return err
 }

@@ -110,7 +110,7 @@ func useAll(f *fake) (err error) {
 	if !bytes.Equal(got, output) {
 		return errors.New("CopyOut did not return the output of the kernel")
 	}
-	rows := device.Rows{Count: 5, Width: 30, Host: 40, Device: 100}
+	rows := device.Rows{Count: 5, Width: 30, HostPitch: 40, DevicePitch: 100}
 	if err := g.CopyIn(ctx, p+8, input[:190], rows); err != nil {
 		return err
 	}

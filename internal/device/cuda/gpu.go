@@ -47,7 +47,7 @@ func (d *driver) open(index int) (*GPU, error) {
 		return nil, err
 	}
 	workers := copyWorkers()
-	info.Staging = device.Staging{Threads: workers, Ring: workers * buffersPerWorker * bufferBytes}
+	info.Staging = device.Staging{Threads: workers, BufferBytes: workers * buffersPerWorker * bufferBytes}
 	g := &GPU{
 		driver: d, info: info, stagingIn: newStaging(), stagingOut: newStaging(),
 		workers: newWorkerPool(2 * (workers - 1)), // for concurrent copies in both directions

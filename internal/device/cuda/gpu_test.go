@@ -63,19 +63,19 @@ func TestGPUCopies(t *testing.T) {
 	ctx := t.Context()
 	for _, r := range []device.Rows{
 		device.Whole(1), device.Whole(4096), device.Whole(bufferBytes - 1), device.Whole(bufferBytes), device.Whole(5*bufferBytes + 3),
-		{Count: 7, Width: 3, Host: 5, Device: 16},
-		{Count: 100, Width: 1000, Host: 1000, Device: 1024},
-		{Count: 100, Width: 1000, Host: 1100, Device: 1000},
-		{Count: 5000, Width: 4001, Host: 4001, Device: 4016},
-		{Count: 3, Width: bufferBytes + 77, Host: bufferBytes + 100, Device: bufferBytes + 256},
-		{Count: 200_000, Width: 4, Host: 4, Device: 16},
+		{Count: 7, Width: 3, HostPitch: 5, DevicePitch: 16},
+		{Count: 100, Width: 1000, HostPitch: 1000, DevicePitch: 1024},
+		{Count: 100, Width: 1000, HostPitch: 1100, DevicePitch: 1000},
+		{Count: 5000, Width: 4001, HostPitch: 4001, DevicePitch: 4016},
+		{Count: 3, Width: bufferBytes + 77, HostPitch: bufferBytes + 100, DevicePitch: bufferBytes + 256},
+		{Count: 200_000, Width: 4, HostPitch: 4, DevicePitch: 16},
 	} {
-		hostLen, deviceLen := (r.Count-1)*r.Host+r.Width, (r.Count-1)*r.Device+r.Width
+		hostLen, deviceLen := (r.Count-1)*r.HostPitch+r.Width, (r.Count-1)*r.DevicePitch+r.Width
 		in, before, out := noise(rng, hostLen), noise(rng, deviceLen), noise(rng, hostLen)
 		want, wantHost := bytes.Clone(before), bytes.Clone(out)
 		for i := range r.Count {
-			copy(want[i*r.Device:][:r.Width], in[i*r.Host:][:r.Width])
-			copy(wantHost[i*r.Host:][:r.Width], in[i*r.Host:][:r.Width])
+			copy(want[i*r.DevicePitch:][:r.Width], in[i*r.HostPitch:][:r.Width])
+			copy(wantHost[i*r.HostPitch:][:r.Width], in[i*r.HostPitch:][:r.Width])
 		}
 		p, err := g.Alloc(deviceLen)
 		if err != nil {

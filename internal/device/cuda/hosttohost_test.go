@@ -42,7 +42,7 @@ func TestHostToHost(t *testing.T) {
 	}()
 	in, out := g.linkRates(t)
 	t.Logf("link: %.1f GB/s in, %.1f GB/s out, pinned; staging: %d threads and %d MiB of buffers per direction; GOMAXPROCS %d",
-		in/1e9, out/1e9, g.info.Staging.Threads, g.info.Staging.Ring>>20, runtime.GOMAXPROCS(0))
+		in/1e9, out/1e9, g.info.Staging.Threads, g.info.Staging.BufferBytes>>20, runtime.GOMAXPROCS(0))
 	const largest = 10_000
 	rng := rand.New(rand.NewPCG(1, 2))
 	host := [3][]float32{}

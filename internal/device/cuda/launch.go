@@ -131,7 +131,7 @@ func (k *kernel) launch(stream uintptr, l device.Launch) error {
 	if c := l.Cluster; c != (device.Dim3{}) {
 		attributes = append(attributes, launchAttribute{id: launchCluster, value: [16]uint32{uint32(c.X), uint32(c.Y), uint32(c.Z)}})
 	}
-	if l.Overlaps {
+	if l.PDL {
 		attributes = append(attributes, launchAttribute{id: launchPDL, value: [16]uint32{1}})
 	}
 	if len(attributes) == 0 {

@@ -209,7 +209,7 @@ func TestLaunch(t *testing.T) {
 		{"negative threads", func(l *device.Launch) { l.Block = device.Dim3{X: -1, Y: -1, Z: 1} }, k, "block has -1×-1×1 threads"},
 		{"too few arguments", func(l *device.Launch) { l.Params = l.Params[:8] }, k, "arguments have 8 bytes: want 12"},
 		{"cluster", func(l *device.Launch) { l.Cluster = device.Dim3{X: 2, Y: 4, Z: 1}; l.Cooperative = true }, k, ""},
-		{"programmatic dependent launch", func(l *device.Launch) { l.Overlaps = true }, k, ""},
+		{"programmatic dependent launch", func(l *device.Launch) { l.PDL = true }, k, ""},
 		{"cluster does not divide grid", func(l *device.Launch) { l.Cluster = device.Dim3{X: 3, Y: 1, Z: 1} }, k, "clusters of 3×1×1 blocks"},
 		{"empty cluster", func(l *device.Launch) { l.Cluster = device.Dim3{X: 2} }, k, "clusters of 2×0×0 blocks"},
 		{"other device", func(l *device.Launch) {}, kernelOf(other), "want a kernel of this"},

@@ -8,9 +8,9 @@ import (
 	"tilework/internal/device"
 )
 
-// Run copies each piece to an allocation of its own, calls f with the addresses and copies
+// WithBuffers copies each piece to an allocation of its own, calls f with the addresses and copies
 // pieces[result] back. The address of an empty piece is 0.
-func Run(ctx context.Context, d device.Device, result int, pieces [][]byte, f func(at []device.Ptr) error) (err error) {
+func WithBuffers(ctx context.Context, d device.Device, result int, pieces [][]byte, f func(at []device.Ptr) error) (err error) {
 	at := make([]device.Ptr, len(pieces))
 	defer func() {
 		for _, p := range at {

@@ -96,7 +96,7 @@ func (d *Double) copy(ctx context.Context, name string, host []byte, p device.Pt
 		return err
 	}
 	return d.locked(name, func() {
-		n := device.Ptr(max(r.Count-1, 0)*r.Device + r.Width)
+		n := device.Ptr(max(r.Count-1, 0)*r.DevicePitch + r.Width)
 		for start, size := range d.Live {
 			if start <= p && p+n <= start+device.Ptr(size) {
 				return

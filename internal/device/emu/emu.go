@@ -268,7 +268,7 @@ func (d *Device) checkResident(fn *function, l device.Launch) error {
 // typed converts an error of the emulator's memory to one of package device.
 func typed(err error) error {
 	if errors.Is(err, emu.ErrOutOfMemory) {
-		return device.Also(device.ErrOutOfMemory, err)
+		return device.WithKind(device.ErrOutOfMemory, err)
 	}
 	return err
 }

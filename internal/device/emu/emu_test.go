@@ -60,7 +60,7 @@ func TestCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	host := []byte("abc.def.ghi")
-	rows := device.Rows{Count: 3, Width: 3, Host: 4, Device: 5}
+	rows := device.Rows{Count: 3, Width: 3, HostPitch: 4, DevicePitch: 5}
 	if err := d.CopyIn(t.Context(), p, make([]byte, 64), device.Whole(64)); err != nil {
 		t.Fatal(err)
 	}

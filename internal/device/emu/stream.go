@@ -206,11 +206,11 @@ func (s *stream) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows de
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		read = append(read, src[i*rows.Host:][:rows.Width]...)
+		read = append(read, src[i*rows.HostPitch:][:rows.Width]...)
 	}
 	return s.enqueue(ctx, work{do: func() error {
 		for i := range rows.Count {
-			at := uint64(dst) + uint64(i)*uint64(rows.Device)
+			at := uint64(dst) + uint64(i)*uint64(rows.DevicePitch)
 			if err := s.device.memory.Write(at, read[i*rows.Width:][:rows.Width]); err != nil {
 				return typed(err)
 			}
@@ -236,7 +236,7 @@ func (s *stream) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows d
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := d.memory.Read(uint64(src)+uint64(i)*uint64(rows.Device), dst[i*rows.Host:][:rows.Width]); err != nil {
+		if err := d.memory.Read(uint64(src)+uint64(i)*uint64(rows.DevicePitch), dst[i*rows.HostPitch:][:rows.Width]); err != nil {
 			return typed(err)
 		}
 	}

@@ -47,8 +47,8 @@ func (d *Device) Fail(n int, err error) {
 	d.calls, d.failAt, d.err, d.failed = 0, n, err, ""
 }
 
-// Failed returns a description of the call that failed, or an empty string.
-func (d *Device) Failed() string {
+// FailedCall returns a description of the call that failed, or an empty string.
+func (d *Device) FailedCall() string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.failed
@@ -61,9 +61,9 @@ func (d *Device) Calls() int {
 	return d.calls
 }
 
-// Left returns descriptions of all resources that were not released. Closing the device releases
+// Leaks returns descriptions of all resources that were not released. Closing the device releases
 // none of them.
-func (d *Device) Left() []string {
+func (d *Device) Leaks() []string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return slices.Sorted(maps.Values(d.held))
@@ -291,11 +291,11 @@ func (e *event) Free() error {
 	return err
 }
 
-// EveryCall runs f repeatedly, each time on a new device, and makes one call per run fail with an
+// FailEachCall runs f repeatedly, each time on a new device, and makes one call per run fail with an
 // error that wraps err: the first call in the first run, the second call in the second run, and so
 // on. After the n-th call it skips calls at growing intervals. It returns after the first run in
 // which no call failed.
-func EveryCall(n int, err error, open func() (device.Device, error), f func(*Device)) error {
+func FailEachCall(n int, err error, open func() (device.Device, error), f func(*Device)) error {
 	for failAt := 1; ; failAt++ {
 		if failAt > n {
 			failAt += failAt / 3
@@ -307,7 +307,7 @@ func EveryCall(n int, err error, open func() (device.Device, error), f func(*Dev
 		d := New(inner)
 		d.Fail(failAt, err)
 		f(d)
-		if d.Failed() == "" {
+		if d.FailedCall() == "" {
 			return nil
 		}
 	}

@@ -11,22 +11,22 @@ import (
 
 func open() (device.Device, error) { return emu.Open(emu.Options{}) }
 
-// TestEveryCall checks that each call fails once, that no call fails in the last run, and that Left
+// TestFailEachCall checks that each call fails once, that no call fails in the last run, and that Leaks
 // reports a resource that leaks after only one of the failures.
-func TestEveryCall(t *testing.T) {
+func TestFailEachCall(t *testing.T) {
 	var failed, leaks []string
-	err := EveryCall(100, device.ErrLaunch, open, func(d *Device) {
+	err := FailEachCall(100, device.ErrLaunch, open, func(d *Device) {
 		p, err := d.Alloc(100)
 		if err == nil {
 			if err = d.Sync(t.Context()); err == nil { // intended leak: no Free after a failed Sync
 				err = d.Free(p)
 			}
 		}
-		if (err == nil) != (d.Failed() == "") || err != nil && !errors.Is(err, device.ErrLaunch) {
-			t.Errorf("got error %v, want one only if a call failed (failed call %q)", err, d.Failed())
+		if (err == nil) != (d.FailedCall() == "") || err != nil && !errors.Is(err, device.ErrLaunch) {
+			t.Errorf("got error %v, want one only if a call failed (failed call %q)", err, d.FailedCall())
 		}
-		failed = append(failed, d.Failed())
-		leaks = append(leaks, d.Left()...)
+		failed = append(failed, d.FailedCall())
+		leaks = append(leaks, d.Leaks()...)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -39,9 +39,9 @@ func TestEveryCall(t *testing.T) {
 	}
 }
 
-func TestEveryCallSkipsLateCalls(t *testing.T) {
+func TestFailEachCallSkipsLateCalls(t *testing.T) {
 	runs := 0
-	err := EveryCall(10, device.ErrLaunch, open, func(d *Device) {
+	err := FailEachCall(10, device.ErrLaunch, open, func(d *Device) {
 		runs++
 		for range 1000 {
 			if d.Sync(t.Context()) != nil {
@@ -72,8 +72,8 @@ func TestLostAndClosed(t *testing.T) {
 			t.Errorf("Sync: got error %v, want %v", err, device.ErrLost)
 		}
 	}
-	if err := d.Free(p); !errors.Is(err, device.ErrLost) || len(d.Left()) > 0 {
-		t.Errorf("Free: got error %v and leaks %v, want %v and no leaks", err, d.Left(), device.ErrLost)
+	if err := d.Free(p); !errors.Is(err, device.ErrLost) || len(d.Leaks()) > 0 {
+		t.Errorf("Free: got error %v and leaks %v, want %v and no leaks", err, d.Leaks(), device.ErrLost)
 	}
 	d.Fail(0, nil)
 	if err := d.Close(); err != nil || !d.Closed() {

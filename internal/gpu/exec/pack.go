@@ -84,7 +84,7 @@ func (pl *Plan) pack(ctx context.Context, all ...operandCopy) error {
 // operands, of which the second lies as far from the first as a batch's matrices do.
 func (t compiledKey) packs(all []operandCopy) device.Launch {
 	var args device.Params
-	s, l := t.config.Tile, device.Launch{Grid: device.Dim3{Z: max(all[0].count, len(all))}, Overlaps: t.config.PDL}
+	s, l := t.config.Tile, device.Launch{Grid: device.Dim3{Z: max(all[0].count, len(all))}, PDL: t.config.PDL}
 	first, last := all[0], all[len(all)-1]
 	if len(all) > 1 {
 		first.apart, first.targets = int(last.source-first.source), int(last.target-first.target)

@@ -315,16 +315,16 @@ func (pl *Plan) on() device.Stream {
 // be somebody else's.
 func Rows(host, dev gemm.Layout) device.Rows {
 	size := host.Type.Size()
-	return device.Rows{Count: host.Rows, Width: host.Cols * size, Host: host.LD * size, Device: dev.LD * size}
+	return device.Rows{Count: host.Rows, Width: host.Cols * size, HostPitch: host.LD * size, DevicePitch: dev.LD * size}
 }
 
 // Sentinel makes a device's error one of package gemm's too, where that has it.
 func Sentinel(err error) error {
 	switch {
 	case errors.Is(err, device.ErrOutOfMemory):
-		return device.Also(gemm.ErrOutOfMemory, err)
+		return device.WithKind(gemm.ErrOutOfMemory, err)
 	case errors.Is(err, device.ErrNoDevice), errors.Is(err, device.ErrLost):
-		return device.Also(gemm.ErrNoDevice, err)
+		return device.WithKind(gemm.ErrNoDevice, err)
 	}
 	return err
 }

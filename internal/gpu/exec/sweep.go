@@ -482,5 +482,5 @@ func (b *Backend) launch(ctx context.Context, k *kernel.Kernel, c kernel.Config,
 		return Sentinel(err)
 	}
 	grid := device.Dim3{X: blocks, Y: 1, Z: 1}
-	return Sentinel(b.Device.Launch(ctx, f, device.Launch{Grid: grid, Block: k.BlockThreads(kernel.Tile{}), Overlaps: c.PDL, Params: args.Bytes()}))
+	return Sentinel(b.Device.Launch(ctx, f, device.Launch{Grid: grid, Block: k.BlockThreads(kernel.Tile{}), PDL: c.PDL, Params: args.Bytes()}))
 }

@@ -142,7 +142,7 @@ func (w Way) On(b *stream.Backend) gemmtest.Implementation {
 			if err != nil {
 				return err
 			}
-			return devicetest.Run(ctx, b.Device, inC, [][]byte{m.A, m.B, m.C, m.Bias, dtype.Bytes(ends)}, func(at []device.Ptr) error {
+			return devicetest.WithBuffers(ctx, b.Device, inC, [][]byte{m.A, m.B, m.C, m.Bias, dtype.Bytes(ends)}, func(at []device.Ptr) error {
 				return plan.Enqueue(ctx, kernel.Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
 			})
 		},

@@ -216,7 +216,7 @@ func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory, on Host) (l device.
 	if err := c.aligned(m); err != nil {
 		return l, err
 	}
-	l.Block, l.Shared, l.Overlaps = k.BlockThreads(c.Tile), k.SharedBytes(c), c.PDL
+	l.Block, l.Shared, l.PDL = k.BlockThreads(c.Tile), k.SharedBytes(c), c.PDL
 	q, is := k.Repack(p, c.Tile, Align{})
 	if p = &q; is.Any() {
 		return l, fmt.Errorf("%w: kernel %s copies boxes of matrices whose rows begin at multiples of %d bytes, of 8-bit types along K, and has to pack others first", gemm.ErrUnsupported, k.Name, MaxVectorBytes)

@@ -304,7 +304,7 @@ func (pl *Plan) Detail() string {
 	}
 	text := fmt.Sprintf("%v; %s: %v expected, of %v in, %v computing and %v out", pl.Config, s.words, ms(e.total), ms(e.in), ms(e.compute), ms(e.out))
 	if st := in.Staging; st.Threads > 0 {
-		text += fmt.Sprintf("; copies by %d threads through a pinned ring of %d MiB, each way", st.Threads, st.Ring>>20)
+		text += fmt.Sprintf("; copies by %d threads through a pinned ring of %d MiB, each way", st.Threads, st.BufferBytes>>20)
 	}
 	return text
 }

@@ -21,7 +21,7 @@ type h200 struct{ device.Device }
 func (h200) Info() *device.Info {
 	return &device.Info{
 		Name: "NVIDIA H200", Target: ptx.Target{SM: 90, Suffix: "a"}, SMs: 132, Memory: 141 << 30, MaxThreads: 1024,
-		Staging: device.Staging{Threads: 6, Ring: 24 << 20},
+		Staging: device.Staging{Threads: 6, BufferBytes: 24 << 20},
 	}
 }
 
