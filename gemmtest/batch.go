@@ -34,7 +34,7 @@ func (t *trial) batch() error {
 	}
 	t.what = fmt.Sprintf("%s; %+v, ends %v", describe(&x.p), x.p.Batch, x.ends)
 	if !t.impl.supports(&x.p) {
-		return errLeftOut
+		return errSkipped
 	}
 	t.layOut(x, o)
 	want := make([]*ref.Result, len(x.parts))

@@ -223,7 +223,7 @@ func (t *trial) transpose() error {
 	t.fillExact(o)
 	q := &operands{p: newProblem(o.p.Alpha, o.p.B.T(), o.p.A.T(), o.p.Beta, t.layout(o.p.C.Type, o.p.N, o.p.M, false), Epilogue{}), a: o.b, b: o.a, bias: o.bias}
 	if !t.impl.supports(&q.p) {
-		return errLeftOut
+		return errSkipped
 	}
 	q.c = newMatrix(t.rng, "C", q.p.C)
 	q.c.fill(func(i, j int) float64 { return o.c.at(j, i) })
@@ -276,7 +276,7 @@ func (t *trial) split() error {
 				c, cb := block(o.c, rows, cols)
 				part := newProblem(p.Alpha, a, b, beta, c, Epilogue{})
 				if !t.impl.supports(&part) {
-					return errLeftOut
+					return errSkipped
 				}
 				if err := t.gemm(t.ctx, &part, Buffers{A: ab, B: bb, C: cb}); err != nil {
 					return fmt.Errorf("rows %v, columns %v, terms %v: %w", rows, cols, terms, err)
@@ -315,7 +315,7 @@ func (t *trial) linear() error {
 	p1, p2 := *o, *o
 	p2.p.Beta = 1
 	if !t.impl.supports(&p2.p) {
-		return errLeftOut
+		return errSkipped
 	}
 	p1.b, p2.b = newMatrix(t.rng, "B₁", o.p.B), newMatrix(t.rng, "B₂", o.p.B)
 	p1.c = newMatrix(t.rng, "C", o.p.C)
@@ -387,5 +387,5 @@ func (t *trial) refuse() error {
 		}
 		return o.c.checkUntouched(false)
 	}
-	return errLeftOut
+	return errSkipped
 }

@@ -164,18 +164,18 @@ type Report struct {
 // CheckReport is the outcome of one check.
 type CheckReport struct {
 	Name string `json:"check"`
-	// Cases counts the cases run. LeftOut counts the cases skipped because they are outside the
+	// Cases counts the cases run. Skipped counts the cases skipped because they are outside the
 	// declared limits.
 	Cases   int `json:"cases"`
-	LeftOut int `json:"left_out"`
+	Skipped int `json:"left_out"`
 	// Failures counts the failed cases. Lines describes the first few, with everything needed to
 	// repeat them. A check ends after 10 failures.
 	Failures int      `json:"failures"`
 	Lines    []string `json:"lines,omitempty"`
-	// Worst is the largest error relative to its bound. Alarm is the largest RMS error of a product
+	// Worst is the largest error relative to its bound. RMS is the largest RMS error of a product
 	// relative to the RMS expected from rounding. Both are 0 if the check does not measure errors.
 	Worst float64 `json:"worst"`
-	Alarm float64 `json:"alarm"`
+	RMS   float64 `json:"alarm"`
 	// ByType holds the errors for each pair of types, if the check measures errors.
 	ByType []TypeErrors `json:"by_type,omitempty"`
 }
@@ -185,12 +185,12 @@ type TypeErrors struct {
 	In    string `json:"in"`
 	Out   string `json:"out"`
 	Cases int    `json:"cases"`
-	// Worst and Alarm are defined as in [CheckReport]. BLAS is the largest error ratio as computed by
+	// Worst and RMS are defined as in [CheckReport]. BLAS is the largest error ratio as computed by
 	// the test programs of the reference BLAS, relative to their threshold. It excludes sums with
 	// more terms than those programs test.
 	Worst float64 `json:"worst"`
 	BLAS  float64 `json:"blas"`
-	Alarm float64 `json:"alarm"`
+	RMS   float64 `json:"alarm"`
 }
 
 // record adds the errors of a result. It replaces infinities and NaNs, which JSON cannot represent,
@@ -201,10 +201,10 @@ func (r *CheckReport) record(p *Problem, c ref.Comparison) {
 			*v = math.MaxFloat64
 		}
 	}
-	r.Worst, r.Alarm = max(r.Worst, c.Ratio), max(r.Alarm, c.RMS)
+	r.Worst, r.RMS = max(r.Worst, c.Ratio), max(r.RMS, c.RMS)
 	e := r.byType(p.A.Type.String(), p.C.Type.String())
 	e.Cases++
-	e.Worst, e.Alarm = max(e.Worst, c.Ratio), max(e.Alarm, c.RMS)
+	e.Worst, e.RMS = max(e.Worst, c.Ratio), max(e.RMS, c.RMS)
 	if p.K <= ref.BLASTerms {
 		e.BLAS = max(e.BLAS, c.BLAS/ref.BLASLimit)
 	}
@@ -212,13 +212,13 @@ func (r *CheckReport) record(p *Problem, c ref.Comparison) {
 
 // Add merges the report of another part of the same check into r.
 func (r *CheckReport) Add(other CheckReport) {
-	r.Cases, r.LeftOut, r.Failures = r.Cases+other.Cases, r.LeftOut+other.LeftOut, r.Failures+other.Failures
+	r.Cases, r.Skipped, r.Failures = r.Cases+other.Cases, r.Skipped+other.Skipped, r.Failures+other.Failures
 	r.Lines = append(r.Lines, other.Lines[:min(len(other.Lines), max(0, maxLines-len(r.Lines)))]...)
-	r.Worst, r.Alarm = max(r.Worst, other.Worst), max(r.Alarm, other.Alarm)
+	r.Worst, r.RMS = max(r.Worst, other.Worst), max(r.RMS, other.RMS)
 	for _, e := range other.ByType {
 		mine := r.byType(e.In, e.Out)
 		mine.Cases += e.Cases
-		mine.Worst, mine.BLAS, mine.Alarm = max(mine.Worst, e.Worst), max(mine.BLAS, e.BLAS), max(mine.Alarm, e.Alarm)
+		mine.Worst, mine.BLAS, mine.RMS = max(mine.Worst, e.Worst), max(mine.BLAS, e.BLAS), max(mine.RMS, e.RMS)
 	}
 }
 
@@ -295,9 +295,9 @@ func Run(t *testing.T, impl Implementation) {
 			if more := r.Failures - len(r.Lines); more > 0 {
 				t.Errorf("and %d more failures", more)
 			}
-			t.Logf("%d cases, %d skipped as undeclared", r.Cases, r.LeftOut)
+			t.Logf("%d cases, %d skipped as undeclared", r.Cases, r.Skipped)
 			if r.Worst > 0 {
-				t.Logf("largest error %.2g of its bound, RMS %.2g of the RMS expected from rounding", r.Worst, r.Alarm)
+				t.Logf("largest error %.2g of its bound, RMS %.2g of the RMS expected from rounding", r.Worst, r.RMS)
 			}
 		})
 	}
@@ -336,7 +336,7 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 	parts := max(opt.Parts, 1)
 	total := max(0, (listed-opt.Part+parts-1)/parts)
 	if c.declared != nil && !c.declared(impl) {
-		r.LeftOut = total
+		r.Skipped = total
 		return r
 	}
 	name := fnv.New64a()
@@ -354,8 +354,8 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 		return t
 	}) {
 		switch {
-		case errors.Is(t.err, errLeftOut):
-			r.LeftOut++
+		case errors.Is(t.err, errSkipped):
+			r.Skipped++
 		case t.err != nil && ctx.Err() != nil: // the run was cancelled
 			return r
 		case t.err != nil:

@@ -13,8 +13,8 @@ import (
 	"tilework/internal/ref"
 )
 
-// errLeftOut skips a case that is outside the declared limits.
-var errLeftOut = errors.New("not declared")
+// errSkipped skips a case that is outside the declared limits.
+var errSkipped = errors.New("not declared")
 
 // trial is the state of one case.
 type trial struct {
@@ -57,7 +57,7 @@ const draws = 100
 func (t *trial) product(k kind) (*operands, error) {
 	pairs := t.pairs(k)
 	if len(pairs) == 0 {
-		return nil, errLeftOut
+		return nil, errSkipped
 	}
 	// Cases cycle through all combinations of types and transposes. If the product is not supported,
 	// try random combinations.
@@ -70,7 +70,7 @@ func (t *trial) product(k kind) (*operands, error) {
 			return newOperands(t.rng, p), nil
 		}
 	}
-	return nil, errLeftOut
+	return nil, errSkipped
 }
 
 // pairs returns the declared pairs that k allows.

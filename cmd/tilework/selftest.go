@@ -374,7 +374,7 @@ func printErrors(w io.Writer, o listFlags, rows []selftestRow) error {
 		fixed("CASES", func(e errors) any { return e.Cases }),
 		fixed("ERROR/BOUND", func(e errors) any { return fmt.Sprintf("%.2g", e.Worst) }),
 		fixed("BLAS", func(e errors) any { return fmt.Sprintf("%.2g", e.BLAS) }),
-		fixed("RMS", func(e errors) any { return fmt.Sprintf("%.2g", e.Alarm) }),
+		fixed("RMS", func(e errors) any { return fmt.Sprintf("%.2g", e.RMS) }),
 	}, all)
 }
 
