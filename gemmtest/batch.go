@@ -18,7 +18,9 @@ type batch struct {
 
 // batch computes a random batched or grouped product.
 func (t *trial) batch() error {
-	o, err := t.product(kind{epilogue: func(Pair) Epilogue { return Epilogue{Bias: choose(t, BiasNone, BiasNone, BiasRow, BiasCol)} }})
+	o, err := t.product(kind{epilogue: func(Pair) Epilogue {
+		return Epilogue{Bias: choose(t, BiasNone, BiasNone, BiasRow, BiasCol)}
+	}})
 	if err != nil {
 		return err
 	}

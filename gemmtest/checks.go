@@ -22,37 +22,53 @@ type check struct {
 
 // checks is the suite.
 var checks = []check{
-	{CheckInfo: CheckInfo{"exact", "with integers small enough for exact sums, C equals the reference except for the signs of zeros"},
+	{CheckInfo: CheckInfo{"exact",
+		"with integers small enough for exact sums, C equals the reference except for the signs of zeros"},
 		share: 1, trial: (*trial).exact},
-	{CheckInfo: CheckInfo{"wrap", "integer sums that overflow int32 wrap around"},
+	{CheckInfo: CheckInfo{"wrap",
+		"integer sums that overflow int32 wrap around"},
 		share: 0.05, trial: (*trial).wrap},
-	{CheckInfo: CheckInfo{"bound", "with random numbers, each element is within its error bound, and the RMS error is within that of rounding"},
+	{CheckInfo: CheckInfo{"bound",
+		"with random numbers, each element is within its error bound, and the RMS error is within that of rounding"},
 		share: 0.15, trial: (*trial).bound},
-	{CheckInfo: CheckInfo{"unread", "alpha = 0 does not read A and B, and beta = 0 does not read C, even if they hold NaNs"},
+	{CheckInfo: CheckInfo{"unread",
+		"alpha = 0 does not read A and B, and beta = 0 does not read C, even if they hold NaNs"},
 		share: 0.05, trial: (*trial).unread},
-	{CheckInfo: CheckInfo{"nonfinite", "NaNs and infinities propagate to exactly the right elements; zeros are not skipped"},
+	{CheckInfo: CheckInfo{"nonfinite",
+		"NaNs and infinities propagate to exactly the right elements; zeros are not skipped"},
 		share: 0.1, trial: (*trial).nonfinite},
-	{CheckInfo: CheckInfo{"memory", "only elements of C are written: no padding, no memory around C and no inputs (every other check tests this too)"},
+	{CheckInfo: CheckInfo{"memory",
+		"only elements of C are written: no padding, no memory around C and no inputs (every other check tests this too)"},
 		share: 0.05, trial: (*trial).memory},
-	{CheckInfo: CheckInfo{"repeat", "repeating a product gives the same bits"},
+	{CheckInfo: CheckInfo{"repeat",
+		"repeating a product gives the same bits"},
 		share: 0.02, trial: (*trial).repeat},
-	{CheckInfo: CheckInfo{"transpose", "(AB)ᵀ = BᵀAᵀ, with integers"},
+	{CheckInfo: CheckInfo{"transpose",
+		"(AB)ᵀ = BᵀAᵀ, with integers"},
 		share: 0.05, trial: (*trial).transpose},
-	{CheckInfo: CheckInfo{"split", "a product assembled from blocks of M, N and K equals the whole product, with integers"},
+	{CheckInfo: CheckInfo{"split",
+		"a product assembled from blocks of M, N and K equals the whole product, with integers"},
 		share: 0.05, trial: (*trial).split},
-	{CheckInfo: CheckInfo{"linear", "A(B₁ + B₂) = AB₁ + AB₂, with integers"},
+	{CheckInfo: CheckInfo{"linear",
+		"A(B₁ + B₂) = AB₁ + AB₂, with integers"},
 		share: 0.05, trial: (*trial).linear},
-	{CheckInfo: CheckInfo{"epilogue", "scales, a bias along rows or columns, each activation, a gate, a residual and saturation"},
+	{CheckInfo: CheckInfo{"epilogue",
+		"scales, a bias along rows or columns, each activation, a gate, a residual and saturation"},
 		share: 0.15, trial: (*trial).epilogues},
-	{CheckInfo: CheckInfo{"scales", "block scales of 8-bit floats: per row, per column and per block, in all layouts"},
+	{CheckInfo: CheckInfo{"scales",
+		"block scales of 8-bit floats: per row, per column and per block, in all layouts"},
 		share: 0.1, trial: (*trial).scales},
-	{CheckInfo: CheckInfo{"batch", "strided batches and grouped products: each product equals the reference, and no memory between them is written"},
+	{CheckInfo: CheckInfo{"batch",
+		"strided batches and grouped products: each product equals the reference, and no memory between them is written"},
 		share: 0.15, trial: (*trial).batch, declared: func(i *Implementation) bool { return i.Batch != nil }},
-	{CheckInfo: CheckInfo{"refuse", "problems outside the declared limits return ErrUnsupported and leave C unchanged"},
+	{CheckInfo: CheckInfo{"refuse",
+		"problems outside the declared limits return ErrUnsupported and leave C unchanged"},
 		share: 0.05, trial: (*trial).refuse},
-	{CheckInfo: CheckInfo{"concurrent", "concurrent products of several goroutines are independent"},
+	{CheckInfo: CheckInfo{"concurrent",
+		"concurrent products of several goroutines are independent"},
 		share: 0.01, trial: (*trial).concurrent, declared: func(i *Implementation) bool { return i.Concurrent }},
-	{CheckInfo: CheckInfo{"cancel", "a cancelled context ends the product soon, and nothing is written after the return"},
+	{CheckInfo: CheckInfo{"cancel",
+		"a cancelled context ends the product soon, and nothing is written after the return"},
 		share: 0.01, trial: (*trial).cancel, declared: func(i *Implementation) bool { return i.Cancels }},
 }
 
@@ -94,7 +110,8 @@ func (t *trial) wrap() error {
 
 // bound computes a product of random numbers.
 func (t *trial) bound() error {
-	o, err := t.product(kind{floats: true, alpha: []float64{1, 1, 1, -1, 0.1, 1.7}, beta: []float64{0, 0, 1, 0.3, -0.7}})
+	o, err := t.product(kind{floats: true, alpha: []float64{1, 1, 1, -1, 0.1, 1.7},
+		beta: []float64{0, 0, 1, 0.3, -0.7}})
 	if err != nil {
 		return err
 	}
@@ -105,7 +122,8 @@ func (t *trial) bound() error {
 // fillRandom sets the inputs to random numbers of one of several distributions.
 func (t *trial) fillRandom(o *operands) {
 	in := o.p.A.Type.Info()
-	whole := choose(t, 1, 8, in.Max) // limit of integer operands; small, because narrow results overflow if all operands are large
+	// whole limits integer operands. Narrow results overflow if all operands are large.
+	whole := choose(t, 1, 8, in.Max)
 	if in.Integer {
 		in = o.p.ScaleType().Info()
 	}
@@ -155,7 +173,8 @@ func (t *trial) nonfinite() error {
 		alpha: []float64{1, 1, 1, 1, -1, 2, nan}, beta: []float64{0, 0, 1, 1, -1, nan},
 		epilogue: func(pair Pair) Epilogue {
 			if t.rng.IntN(4) > 0 {
-				return Epilogue{Bias: choose(t, BiasNone, BiasNone, BiasRow, BiasCol), Activation: choose(t, gemm.ActNone, gemm.ActNone, gemm.ActReLU)}
+				return Epilogue{Bias: choose(t, BiasNone, BiasNone, BiasRow, BiasCol),
+					Activation: choose(t, gemm.ActNone, gemm.ActNone, gemm.ActReLU)}
 			}
 			e := t.epilogue(pair)
 			if !e.Activation.Info().Integer {
@@ -221,7 +240,8 @@ func (t *trial) transpose() error {
 		return err
 	}
 	t.fillExact(o)
-	q := &operands{p: newProblem(o.p.Alpha, o.p.B.T(), o.p.A.T(), o.p.Beta, t.layout(o.p.C.Type, o.p.N, o.p.M, false), Epilogue{}), a: o.b, b: o.a, bias: o.bias}
+	q := &operands{p: newProblem(o.p.Alpha, o.p.B.T(), o.p.A.T(), o.p.Beta, t.layout(o.p.C.Type, o.p.N, o.p.M, false),
+		Epilogue{}), a: o.b, b: o.a, bias: o.bias}
 	if !t.impl.supports(&q.p) {
 		return errSkipped
 	}
@@ -373,7 +393,8 @@ func (t *trial) refuse() error {
 	pairs := Pairs()
 	for range draws {
 		p := t.draw(kind{epilogue: func(Pair) Epilogue {
-			return Epilogue{Bias: choose(t, BiasNone, BiasRow, BiasCol), Activation: choose(t, gemm.ActNone, gemm.ActReLU)}
+			return Epilogue{Bias: choose(t, BiasNone, BiasRow, BiasCol),
+				Activation: choose(t, gemm.ActNone, gemm.ActReLU)}
 		}}, pairs, t.rng.IntN(4*len(pairs)))
 		if t.impl.supports(&p) {
 			continue

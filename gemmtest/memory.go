@@ -88,7 +88,8 @@ func (m *matrix) checkUntouched(result bool) error {
 		case pos >= m.layout.Bytes():
 			return fmt.Errorf("%s: byte %d past the end of the matrix was written", m.name, pos-m.layout.Bytes()+1)
 		case col >= m.layout.Cols:
-			return fmt.Errorf("%s: padding of row %d was written at column %d; the matrix has %d columns", m.name, row, col, m.layout.Cols)
+			return fmt.Errorf("%s: padding of row %d was written at column %d; the matrix has %d columns", m.name, row,
+				col, m.layout.Cols)
 		case !result:
 			return fmt.Errorf("%s: row %d, column %d (as stored) was written, want it unchanged", m.name, row, col)
 		}

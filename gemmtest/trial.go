@@ -108,7 +108,8 @@ func (t *trial) draw(k kind, pairs []Pair, turn int) Problem {
 	if e.Gated {
 		beta = []float64{0}
 	}
-	p := newProblem(choose(t, alpha...), t.layout(pair.In, m, kk, transposes&1 != 0), t.layout(pair.In, kk, n, transposes&2 != 0),
+	p := newProblem(choose(t, alpha...), t.layout(pair.In, m, kk, transposes&1 != 0),
+		t.layout(pair.In, kk, n, transposes&2 != 0),
 		choose(t, beta...), t.layout(pair.Out, m, n, false), e)
 	if e.Gated {
 		p.Up = t.layout(pair.In, kk, n, transposes&2 != 0)

@@ -45,63 +45,75 @@ var (
 )
 
 // Sgemm computes C ← α·op(A)·op(B) + β·C for an m×n matrix C.
-func (Implementation) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+func (Implementation) Sgemm(tA, tB blas.Transpose, m, n, k int, alpha float32, a []float32, lda int, b []float32,
+	ldb int, beta float32, c []float32, ldc int) {
 	single.product(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
 // Dgemm computes C ← α·op(A)·op(B) + β·C for an m×n matrix C.
-func (Implementation) Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
+func (Implementation) Dgemm(tA, tB blas.Transpose, m, n, k int, alpha float64, a []float64, lda int, b []float64,
+	ldb int, beta float64, c []float64, ldc int) {
 	double.product(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
 // Ssymm computes C ← α·A·B + β·C or C ← α·B·A + β·C for a symmetric A and an m×n matrix C.
-func (Implementation) Ssymm(s blas.Side, ul blas.Uplo, m, n int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+func (Implementation) Ssymm(s blas.Side, ul blas.Uplo, m, n int, alpha float32, a []float32, lda int, b []float32,
+	ldb int, beta float32, c []float32, ldc int) {
 	single.symmetric(s, ul, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
 // Dsymm computes C ← α·A·B + β·C or C ← α·B·A + β·C for a symmetric A and an m×n matrix C.
-func (Implementation) Dsymm(s blas.Side, ul blas.Uplo, m, n int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
+func (Implementation) Dsymm(s blas.Side, ul blas.Uplo, m, n int, alpha float64, a []float64, lda int, b []float64,
+	ldb int, beta float64, c []float64, ldc int) {
 	double.symmetric(s, ul, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
 // Ssyrk computes a triangle of C ← α·op(A)·op(A)ᵀ + β·C for an n×n matrix C.
-func (Implementation) Ssyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float32, a []float32, lda int, beta float32, c []float32, ldc int) {
+func (Implementation) Ssyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float32, a []float32, lda int,
+	beta float32, c []float32, ldc int) {
 	single.rankK(ul, t, n, k, alpha, a, lda, beta, c, ldc)
 }
 
 // Dsyrk computes a triangle of C ← α·op(A)·op(A)ᵀ + β·C for an n×n matrix C.
-func (Implementation) Dsyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64, a []float64, lda int, beta float64, c []float64, ldc int) {
+func (Implementation) Dsyrk(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64, a []float64, lda int,
+	beta float64, c []float64, ldc int) {
 	double.rankK(ul, t, n, k, alpha, a, lda, beta, c, ldc)
 }
 
 // Ssyr2k computes a triangle of C ← α·op(A)·op(B)ᵀ + α·op(B)·op(A)ᵀ + β·C for an n×n matrix C.
-func (Implementation) Ssyr2k(ul blas.Uplo, t blas.Transpose, n, k int, alpha float32, a []float32, lda int, b []float32, ldb int, beta float32, c []float32, ldc int) {
+func (Implementation) Ssyr2k(ul blas.Uplo, t blas.Transpose, n, k int, alpha float32, a []float32, lda int,
+	b []float32, ldb int, beta float32, c []float32, ldc int) {
 	single.rank2K(ul, t, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
 // Dsyr2k computes a triangle of C ← α·op(A)·op(B)ᵀ + α·op(B)·op(A)ᵀ + β·C for an n×n matrix C.
-func (Implementation) Dsyr2k(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int, beta float64, c []float64, ldc int) {
+func (Implementation) Dsyr2k(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64, a []float64, lda int,
+	b []float64, ldb int, beta float64, c []float64, ldc int) {
 	double.rank2K(ul, t, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 }
 
 // Strmm computes B ← α·op(A)·B or B ← α·B·op(A) for a triangular A and an m×n matrix B.
-func (Implementation) Strmm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha float32, a []float32, lda int, b []float32, ldb int) {
+func (Implementation) Strmm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha float32,
+	a []float32, lda int, b []float32, ldb int) {
 	single.triangularProduct(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 }
 
 // Dtrmm computes B ← α·op(A)·B or B ← α·B·op(A) for a triangular A and an m×n matrix B.
-func (Implementation) Dtrmm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int, b []float64, ldb int) {
+func (Implementation) Dtrmm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha float64,
+	a []float64, lda int, b []float64, ldb int) {
 	double.triangularProduct(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 }
 
 // Strsm solves op(A)·X = α·B or X·op(A) = α·B for a triangular A and an m×n matrix B. X
 // overwrites B.
-func (Implementation) Strsm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha float32, a []float32, lda int, b []float32, ldb int) {
+func (Implementation) Strsm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha float32,
+	a []float32, lda int, b []float32, ldb int) {
 	single.triangularSolve(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 }
 
 // Dtrsm solves op(A)·X = α·B or X·op(A) = α·B for a triangular A and an m×n matrix B. X
 // overwrites B.
-func (Implementation) Dtrsm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int, b []float64, ldb int) {
+func (Implementation) Dtrsm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha float64,
+	a []float64, lda int, b []float64, ldb int) {
 	double.triangularSolve(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 }

@@ -11,16 +11,18 @@ type routines[T float32 | float64] struct {
 	gemm  func(tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int)
 	symm  func(s blas.Side, ul blas.Uplo, m, n int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int)
 	syrk  func(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, beta T, c []T, ldc int)
-	syr2k func(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int)
-	trmm  inPlace[T]
-	trsm  inPlace[T]
+	syr2k func(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T,
+		ldc int)
+	trmm inPlace[T]
+	trsm inPlace[T]
 }
 
 // The methods below convert their arguments to views. If an argument is invalid or the problem is
 // too small to benefit from splitting, they forward the call to gonum's routine.
 
 // product implements GEMM.
-func (r *routines[T]) product(tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+func (r *routines[T]) product(tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T,
+	c []T, ldc int) {
 	v := &views{bad: m*n*k < minTerms}
 	va, vb, vc := operand(v, tA, m, k, lda, a), operand(v, tB, k, n, ldb, b), view(v, m, n, ldc, c)
 	if v.bad {
@@ -31,7 +33,8 @@ func (r *routines[T]) product(tA, tB blas.Transpose, m, n, k int, alpha T, a []T
 }
 
 // symmetric implements SYMM.
-func (r *routines[T]) symmetric(s blas.Side, ul blas.Uplo, m, n int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+func (r *routines[T]) symmetric(s blas.Side, ul blas.Uplo, m, n int, alpha T, a []T, lda int, b []T, ldb int, beta T,
+	c []T, ldc int) {
 	v := &views{}
 	side := v.side(s, m, n)
 	va := triangle[T]{Matrix: view(v, side, side, lda, a), lower: v.lower(ul)}
@@ -60,7 +63,8 @@ func (r *routines[T]) rankK(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a
 }
 
 // rank2K implements SYR2K.
-func (r *routines[T]) rank2K(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int) {
+func (r *routines[T]) rank2K(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T,
+	c []T, ldc int) {
 	v := &views{}
 	va, vb := operand(v, t, n, k, lda, a), operand(v, t, n, k, ldb, b)
 	vc := triangle[T]{Matrix: view(v, n, n, ldc, c), lower: v.lower(ul)}
@@ -75,7 +79,8 @@ func (r *routines[T]) rank2K(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, 
 }
 
 // triangularProduct implements TRMM.
-func (r *routines[T]) triangularProduct(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T, a []T, lda int, b []T, ldb int) {
+func (r *routines[T]) triangularProduct(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T,
+	a []T, lda int, b []T, ldb int) {
 	va, vb, ok := triangular(s, ul, t, d, m, n, a, lda, b, ldb)
 	if !ok || alpha == 0 {
 		r.trmm(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
@@ -85,7 +90,8 @@ func (r *routines[T]) triangularProduct(s blas.Side, ul blas.Uplo, t blas.Transp
 }
 
 // triangularSolve implements TRSM.
-func (r *routines[T]) triangularSolve(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T, a []T, lda int, b []T, ldb int) {
+func (r *routines[T]) triangularSolve(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T,
+	a []T, lda int, b []T, ldb int) {
 	va, vb, ok := triangular(s, ul, t, d, m, n, a, lda, b, ldb)
 	if !ok || alpha == 0 {
 		r.trsm(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
@@ -96,7 +102,8 @@ func (r *routines[T]) triangularSolve(s blas.Side, ul blas.Uplo, t blas.Transpos
 
 // triangular returns views of op(A) and B. If A is on the right, it returns their transposes, so
 // that A is always on the left. It reports false if an argument is invalid.
-func triangular[T float32 | float64](s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, a []T, lda int, b []T, ldb int) (triangle[T], tilework.Matrix[T], bool) {
+func triangular[T float32 | float64](s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, a []T,
+	lda int, b []T, ldb int) (triangle[T], tilework.Matrix[T], bool) {
 	v := &views{bad: d != blas.NonUnit && d != blas.Unit}
 	side := v.side(s, m, n)
 	va := triangle[T]{operand(v, t, side, side, lda, a), v.lower(ul) != (t != blas.NoTrans), d}

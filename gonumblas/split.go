@@ -84,7 +84,8 @@ func symm[T float32 | float64](alpha T, a triangle[T], b tilework.Matrix[T], bet
 
 // rankUpdate computes a triangle of C ← P + β·C, where P is a symmetric product. part computes the
 // rows×cols block of P at (i, j): c ← P(i, j) + β·c.
-func rankUpdate[T float32 | float64](beta T, c triangle[T], room tilework.Matrix[T], part func(beta T, i, j, rows, cols int, c tilework.Matrix[T])) {
+func rankUpdate[T float32 | float64](beta T, c triangle[T], room tilework.Matrix[T],
+	part func(beta T, i, j, rows, cols int, c tilework.Matrix[T])) {
 	n := c.Rows()
 	if n <= leaf {
 		whole := room.Sub(0, 0, n, n)
@@ -151,7 +152,8 @@ func trsm[T float32 | float64](alpha T, a triangle[T], b tilework.Matrix[T], nat
 }
 
 // inPlace is the type of gonum's TRMM and TRSM.
-type inPlace[T float32 | float64] func(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T, a []T, lda int, b []T, ldb int)
+type inPlace[T float32 | float64] func(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T,
+	a []T, lda int, b []T, ldb int)
 
 // on calls f for A on the left of B. Both can be transposed views.
 func (f inPlace[T]) on(alpha T, a triangle[T], b tilework.Matrix[T]) {

@@ -127,7 +127,8 @@ func (r Rows) Check(n int) error {
 		return fmt.Errorf("rows of %d bytes are %d bytes apart on the host and %d on the device: want at least %d",
 			r.Width, r.HostPitch, r.DevicePitch, r.Width)
 	case r.Count > 0 && (r.Width > n || r.Count > 1 && (r.Count-1) > (n-r.Width)/r.HostPitch):
-		return fmt.Errorf("%d rows of %d bytes, %d bytes apart, exceed %d bytes of host memory", r.Count, r.Width, r.HostPitch, n)
+		return fmt.Errorf("%d rows of %d bytes, %d bytes apart, exceed %d bytes of host memory", r.Count, r.Width,
+			r.HostPitch, n)
 	}
 	return nil
 }

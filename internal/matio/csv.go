@@ -74,9 +74,11 @@ func readCSV(s *source) (*Matrix, error) {
 		case err != nil:
 			return nil, err
 		case c.column > cols:
-			return nil, s.fail(ErrFormat, "line %d has more than %d columns, the number in the first line", c.line, cols)
+			return nil, s.fail(ErrFormat, "line %d has more than %d columns, the number in the first line", c.line,
+				cols)
 		case c.last && c.column < cols:
-			return nil, s.fail(ErrFormat, "line %d has %d columns: want %d as in the first line", c.line, c.column, cols)
+			return nil, s.fail(ErrFormat, "line %d has %d columns: want %d as in the first line", c.line, c.column,
+				cols)
 		case n == room:
 			return nil, s.fail(ErrFormat, "the file changed while it was read")
 		}
@@ -102,7 +104,8 @@ func (c *csvReader) number(field []byte, t dtype.Type, row int) (float64, error)
 	case len(field) == 0:
 		return 0, c.fail(ErrFormat, "line %d, column %d is empty", c.line, c.column)
 	case !ok && row == 0 && !c.opt.CSV.Header:
-		return 0, c.fail(ErrFormat, "line %d, column %d: %s is not a number (--csv-header skips a header line)", c.line, c.column, shorten(field))
+		return 0, c.fail(ErrFormat, "line %d, column %d: %s is not a number (--csv-header skips a header line)",
+			c.line, c.column, shorten(field))
 	case !ok:
 		return 0, c.fail(ErrFormat, "line %d, column %d: %s is not a number", c.line, c.column, shorten(field))
 	case !v.fits(t):

@@ -37,9 +37,11 @@ func (s *source) layout(e element, shape []uint64, fortran bool) (gemm.Layout, e
 	case len(shape) == 1 && s.opt.OneD == Column:
 		shape = []uint64{shape[0], 1}
 	case len(shape) == 1 && !s.opt.Vector:
-		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "array has shape %s: want 2 dimensions, (1, n) or (n, 1) for a vector", tuple(shape))
+		return gemm.Layout{}, s.fail(gemm.ErrUnsupported,
+			"array has shape %s: want 2 dimensions, (1, n) or (n, 1) for a vector", tuple(shape))
 	case len(shape) != 2:
-		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "array has %d dimensions, shape %s: want 2", len(shape), tuple(shape))
+		return gemm.Layout{}, s.fail(gemm.ErrUnsupported, "array has %d dimensions, shape %s: want 2", len(shape),
+			tuple(shape))
 	}
 	rows, cols := shape[0], shape[1]
 	switch {
@@ -92,7 +94,8 @@ func tuple(shape []uint64) string {
 // checkSize returns an error unless the elements of l take exactly have bytes.
 func (s *source) checkSize(l gemm.Layout, e element, have int64) error {
 	if want := int64(l.Len()) * int64(e.size); want != have {
-		return s.fail(ErrFormat, "%d×%d %s takes %d bytes, the file holds %d", l.OpRows(), l.OpCols(), e.name, want, have)
+		return s.fail(ErrFormat, "%d×%d %s takes %d bytes, the file holds %d", l.OpRows(), l.OpCols(), e.name, want,
+			have)
 	}
 	return nil
 }

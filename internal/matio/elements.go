@@ -101,7 +101,8 @@ func (s *source) load(r io.Reader, l gemm.Layout, e element, big bool, packed in
 		}
 		k, err := io.ReadFull(r, in)
 		if isEOF(err) {
-			return nil, s.fail(ErrFormat, "elements take %d bytes, the member ends after %d", l.Len()*e.size, n*e.size+k)
+			return nil, s.fail(ErrFormat, "elements take %d bytes, the member ends after %d", l.Len()*e.size,
+				n*e.size+k)
 		}
 		if err != nil {
 			return nil, s.readError(err)
@@ -157,10 +158,12 @@ func fitsType(t dtype.Type, v float64) bool {
 func (s *source) refuse(t dtype.Type, row, col int, value string) error {
 	in := t.Info()
 	if in.Integer {
-		return s.fail(ErrRange, "row %d, column %d: %s is out of range for %v: want an integer from %.0f to %.0f", row+1, col+1, value, t, -in.Max-1, in.Max)
+		return s.fail(ErrRange, "row %d, column %d: %s is out of range for %v: want an integer from %.0f to %.0f",
+			row+1, col+1, value, t, -in.Max-1, in.Max)
 	}
 	if s.overflows == 0 {
-		s.firstOverflow = s.fail(ErrOverflow, "row %d, column %d: %s is too large for %v: want at most %v", row+1, col+1, value, t, in.Max)
+		s.firstOverflow = s.fail(ErrOverflow, "row %d, column %d: %s is too large for %v: want at most %v", row+1,
+			col+1, value, t, in.Max)
 	}
 	if s.opt.Overflow == nil {
 		return s.firstOverflow

@@ -77,7 +77,8 @@ func (m *Matrix) CheckUnchanged() error {
 func checkUnchanged(path string, before, after fs.FileInfo) error {
 	switch {
 	case before.Size() != after.Size():
-		return fmt.Errorf("%s: %w: size was %d bytes and is now %d", oneLine(path), ErrChanged, before.Size(), after.Size())
+		return fmt.Errorf("%s: %w: size was %d bytes and is now %d", oneLine(path), ErrChanged, before.Size(),
+			after.Size())
 	case !before.ModTime().Equal(after.ModTime()):
 		return fmt.Errorf("%s: %w: modified at %s", oneLine(path), ErrChanged, after.ModTime().Format("15:04:05.000"))
 	}
@@ -119,7 +120,8 @@ type ReadOptions struct {
 
 // room calls Room for a matrix with layout l.
 func (s *source) room(l gemm.Layout) error {
-	return s.opt.room(l.Bytes(), fmt.Sprintf("the %d×%d %v matrix of %s", l.OpRows(), l.OpCols(), l.Type, oneLine(s.spec)))
+	return s.opt.room(l.Bytes(), fmt.Sprintf("the %d×%d %v matrix of %s", l.OpRows(), l.OpCols(), l.Type,
+		oneLine(s.spec)))
 }
 
 // room calls Room if it is set.
@@ -300,7 +302,8 @@ func (s *source) pick(names []string, rank func(i int) int) (int, error) {
 		case len(candidates) == 0:
 			return 0, s.fail(ErrMember, "none of the file's arrays is a matrix: %s", list(names))
 		case len(candidates) > 1:
-			return 0, s.fail(ErrMember, "no member is named and the file holds %s: want %s::NAME", list(candidates), oneLine(s.path))
+			return 0, s.fail(ErrMember, "no member is named and the file holds %s: want %s::NAME", list(candidates),
+				oneLine(s.path))
 		}
 	}
 	s.member = names[found]

@@ -129,7 +129,8 @@ func (r *mtxReader) banner() error {
 	}
 	words := strings.Fields(strings.ToLower(string(line)))
 	if r.line != 1 || len(words) != 5 || words[0] != "%%matrixmarket" || words[1] != "matrix" {
-		return r.fail(ErrFormat, "file starts with %s, want %%%%MatrixMarket matrix FORMAT FIELD SYMMETRY", shorten(line))
+		return r.fail(ErrFormat, "file starts with %s, want %%%%MatrixMarket matrix FORMAT FIELD SYMMETRY",
+			shorten(line))
 	}
 	format, field, symmetry := words[2], words[3], words[4]
 	r.coordinate = format == "coordinate"
@@ -258,7 +259,8 @@ func (r *mtxReader) readCoordinates(entries uint64) error {
 			return err
 		}
 		if r.mirror > 0 && j > i || r.mirror < 0 && j >= i {
-			return r.wrong("entry (%d, %d): want only the lower triangle of a symmetric matrix, without the diagonal if skew-symmetric", i+1, j+1)
+			return r.wrong("entry (%d, %d): want only the lower triangle of a symmetric matrix, "+
+				"without the diagonal if skew-symmetric", i+1, j+1)
 		}
 		if err := r.add(i, j, line); err != nil {
 			return err
@@ -328,7 +330,8 @@ func (r *mtxReader) addTo(i, j int, v number, text []byte) error {
 }
 
 func writeMtx(w io.Writer, _ string, l gemm.Layout, data []byte) error {
-	if _, err := fmt.Fprintf(w, "%%%%MatrixMarket matrix array %s general\n%d %d\n", mtxTypes[l.Type], l.OpRows(), l.OpCols()); err != nil {
+	if _, err := fmt.Fprintf(w, "%%%%MatrixMarket matrix array %s general\n%d %d\n", mtxTypes[l.Type], l.OpRows(),
+		l.OpCols()); err != nil {
 		return err
 	}
 	return writeNumbers(w, l.T(), data, '\n')

@@ -19,7 +19,8 @@ var npyTypes = map[dtype.Type]string{
 // npyKinds maps the first letter of a spelling to a description for messages.
 var npyKinds = map[byte]string{
 	'b': "booleans", 'i': "integers", 'u': "unsigned integers", 'f': "floating-point numbers", 'c': "complex numbers",
-	'm': "time differences", 'M': "dates", 'O': "Python objects", 'S': "byte strings", 'a': "byte strings", 'U': "text", 'V': "raw memory",
+	'm': "time differences", 'M': "dates", 'O': "Python objects", 'S': "byte strings",
+	'a': "byte strings", 'U': "text", 'V': "raw memory",
 }
 
 const (
@@ -122,7 +123,8 @@ func (s *source) npyElement(descr string) (e element, big bool, err error) {
 		if spelling != "" && npyKinds[spelling[0]] != "" {
 			kind = " (" + npyKinds[spelling[0]] + ")"
 		}
-		return e, false, s.fail(gemm.ErrUnsupported, "elements of type %.40q%s, want %s", descr, kind, s.format.elementNames())
+		return e, false, s.fail(gemm.ErrUnsupported, "elements of type %.40q%s, want %s", descr, kind,
+			s.format.elementNames())
 	}
 	switch {
 	case order == '<', order == '>':
@@ -142,7 +144,8 @@ func writeNpy(w io.Writer, _ string, l gemm.Layout, data []byte) error {
 	case bigEndian:
 		order = '>'
 	}
-	header := fmt.Sprintf("{'descr': '%c%s', 'fortran_order': False, 'shape': (%d, %d), }", order, npyTypes[l.Type], l.OpRows(), l.OpCols())
+	header := fmt.Sprintf("{'descr': '%c%s', 'fortran_order': False, 'shape': (%d, %d), }", order, npyTypes[l.Type],
+		l.OpRows(), l.OpCols())
 	// Align the elements to 64 bytes, for readers that map the file.
 	const prefix = len(npyMagic) + 4
 	header += strings.Repeat(" ", 63-(prefix+len(header))%64) + "\n"

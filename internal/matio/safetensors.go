@@ -122,7 +122,8 @@ func checkTensors(tensors []tensor, size uint64) error {
 	for i := range tensors {
 		switch t := &tensors[i]; {
 		case t.start != at || t.end < t.start:
-			return fmt.Errorf("%w: tensor %.60q has bytes %d to %d, want them to start at %d, after the previous tensor", ErrFormat, t.name, t.start, t.end, at)
+			return fmt.Errorf("%w: tensor %.60q has bytes %d to %d, want them to start at %d, after the previous tensor",
+				ErrFormat, t.name, t.start, t.end, at)
 		case t.end > size:
 			return fmt.Errorf("%w: tensor %.60q ends at byte %d, the file holds %d", ErrFormat, t.name, t.end, size)
 		default:
@@ -296,7 +297,8 @@ func writeSafetensors(w io.Writer, member string, l gemm.Layout, data []byte) er
 		Shape   [2]int   `json:"shape"`
 		Offsets [2]int64 `json:"data_offsets"`
 	}{
-		safetensorsTypes[l.Type], [2]int{l.OpRows(), l.OpCols()}, [2]int64{0, int64(l.Rows) * int64(l.Cols) * int64(l.Type.Size())},
+		safetensorsTypes[l.Type], [2]int{l.OpRows(), l.OpCols()},
+		[2]int64{0, int64(l.Rows) * int64(l.Cols) * int64(l.Type.Size())},
 	}})
 	if err != nil {
 		return err

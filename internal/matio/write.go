@@ -44,7 +44,8 @@ func Write(ctx context.Context, spec string, l gemm.Layout, data []byte, o Write
 		return err
 	}
 	if len(data) < l.Bytes() {
-		return fmt.Errorf("%w: %s: %v needs %d bytes of memory, has %d", gemm.ErrShape, oneLine(spec), l, l.Bytes(), len(data))
+		return fmt.Errorf("%w: %s: %v needs %d bytes of memory, has %d", gemm.ErrShape, oneLine(spec), l, l.Bytes(),
+			len(data))
 	}
 	p, err := parseOutput(spec, l.Type)
 	if err != nil {

@@ -110,7 +110,8 @@ func (t *transfer) check() error {
 	hi, lo := bits.Mul64(uint64(r.Count-1), uint64(r.DevicePitch))
 	n := lo + uint64(r.Width)
 	if hi != 0 || n < lo || n > math.MaxInt {
-		return fmt.Errorf("%d rows that are %d bytes apart on the device: want less than 2^63 bytes in total", r.Count, r.DevicePitch)
+		return fmt.Errorf("%d rows that are %d bytes apart on the device: want less than 2^63 bytes in total", r.Count,
+			r.DevicePitch)
 	}
 	return t.gpu.checkOwned(t.at, int(n))
 }

@@ -104,7 +104,8 @@ func (d *driver) find(uuid string) (int, error) {
 	}
 	switch len(found) {
 	case 0:
-		return 0, fmt.Errorf("%w: GPU %s: the NVIDIA driver shows %s%s", device.ErrNoDevice, uuid, strings.Join(uuids, ", "), visibleDevicesNote())
+		return 0, fmt.Errorf("%w: GPU %s: the NVIDIA driver shows %s%s", device.ErrNoDevice, uuid,
+			strings.Join(uuids, ", "), visibleDevicesNote())
 	case 1:
 		return index, nil
 	}
@@ -170,7 +171,8 @@ func (d *driver) info(index int) (Info, error) {
 		return Info{}, err
 	}
 	if index < 0 || index >= n {
-		return Info{}, fmt.Errorf("%w: GPU %d: the NVIDIA driver shows %d, numbered from 0%s", device.ErrNoDevice, index, n, visibleDevicesNote())
+		return Info{}, fmt.Errorf("%w: GPU %d: the NVIDIA driver shows %d, numbered from 0%s", device.ErrNoDevice,
+			index, n, visibleDevicesNote())
 	}
 	var handle int32
 	if err := d.call(cuDeviceGet, uintptr(unsafe.Pointer(&handle)), uintptr(index)); err != nil {
@@ -211,7 +213,8 @@ func (d *driver) info(index int) (Info, error) {
 		{attrPools, &pools, false},
 	} {
 		var v int32
-		if err := d.call(cuDeviceAttribute, uintptr(unsafe.Pointer(&v)), a.attribute, in.handle); err != nil && a.needed {
+		if err := d.call(cuDeviceAttribute, uintptr(unsafe.Pointer(&v)), a.attribute,
+			in.handle); err != nil && a.needed {
 			return Info{}, noDevice(err)
 		}
 		*a.to = int(v)

@@ -113,7 +113,8 @@ func newDriver(lib library) (*driver, error) {
 	d := &driver{library: lib}
 	for _, s := range symbols {
 		if s.since == oldest && !lib.has(s) {
-			return nil, fmt.Errorf("%w: the NVIDIA driver lacks %s: want a driver for %v or later", device.ErrNoDevice, s.name, oldest)
+			return nil, fmt.Errorf("%w: the NVIDIA driver lacks %s: want a driver for %v or later", device.ErrNoDevice,
+				s.name, oldest)
 		}
 	}
 	var v int32
@@ -150,7 +151,8 @@ func (d *driver) result(s *symbol, args ...uintptr) code {
 
 // newError returns the error for result c of a call to s, with the driver's description.
 func (d *driver) newError(s *symbol, c code) *Error {
-	e := &Error{Call: s.name, Code: int(c), Name: d.errorText(cuGetErrorName, c), Text: d.errorText(cuGetErrorString, c)}
+	e := &Error{Call: s.name, Code: int(c), Name: d.errorText(cuGetErrorName, c),
+		Text: d.errorText(cuGetErrorString, c)}
 	if c == newerDriver && !d.has(s) {
 		e.Text = fmt.Sprintf("driver is for %v: want %v or later", d.version, s.since)
 	}

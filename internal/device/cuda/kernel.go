@@ -67,7 +67,8 @@ func (m *module) Function(name string) (device.Function, error) {
 // find looks up the function and queries its resources and parameters.
 func (k *kernel) find() error {
 	g, name := k.module.gpu, append([]byte(k.name), 0)
-	if err := g.call(cuModuleGetFunction, uintptr(unsafe.Pointer(&k.handle)), k.module.handle, uintptr(unsafe.Pointer(unsafe.SliceData(name)))); err != nil {
+	if err := g.call(cuModuleGetFunction, uintptr(unsafe.Pointer(&k.handle)), k.module.handle,
+		uintptr(unsafe.Pointer(unsafe.SliceData(name)))); err != nil {
 		return err
 	}
 	for _, a := range []struct {
@@ -124,7 +125,8 @@ func (s signatures) entry(name string) *ptx.Func {
 		return nil
 	}
 	// Leave out the body, which can be long, and use a target that supports all parameter types.
-	m, err := ptx.Parse(name, ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry "+name+"("+params+") { ret; }")
+	m, err := ptx.Parse(name,
+		".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry "+name+"("+params+") { ret; }")
 	if err != nil {
 		return nil
 	}

@@ -28,7 +28,8 @@ func (s *queue) Launch(ctx context.Context, f device.Function, l device.Launch) 
 		return k.launch(s.stream, l)
 	})
 	if err != nil {
-		return fmt.Errorf("kernel %s, grid of %v blocks of %v threads: %w", k.name, l.Grid, l.Block, withKind(device.ErrLaunch, err))
+		return fmt.Errorf("kernel %s, grid of %v blocks of %v threads: %w", k.name, l.Grid, l.Block,
+			withKind(device.ErrLaunch, err))
 	}
 	return nil
 }
@@ -129,7 +130,8 @@ func (k *kernel) launch(stream uintptr, l device.Launch) error {
 		attributes = append(attributes, launchAttribute{id: launchCooperative, value: [16]uint32{1}})
 	}
 	if c := l.Cluster; c != (device.Dim3{}) {
-		attributes = append(attributes, launchAttribute{id: launchCluster, value: [16]uint32{uint32(c.X), uint32(c.Y), uint32(c.Z)}})
+		attributes = append(attributes, launchAttribute{id: launchCluster,
+			value: [16]uint32{uint32(c.X), uint32(c.Y), uint32(c.Z)}})
 	}
 	if l.PDL {
 		attributes = append(attributes, launchAttribute{id: launchPDL, value: [16]uint32{1}})

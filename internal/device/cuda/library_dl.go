@@ -25,7 +25,8 @@ func checkLibraryPath() error {
 	for _, dir := range host.RelativeLibraryDirs() {
 		found, err := filepath.Glob(filepath.Join(dir, "*.so*"))
 		if err == nil && len(found) > 0 {
-			return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q, which contains %s: want absolute directories only", dir, found[0])
+			return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q, which contains %s: want absolute directories only",
+				dir, found[0])
 		}
 	}
 	return nil

@@ -11,7 +11,8 @@ import (
 
 // openLibrary always fails.
 func openLibrary() (library, error) {
-	return nil, fmt.Errorf("%w: this program for %s/%s was built without support for NVIDIA GPUs: want linux or windows on amd64 or arm64, without the build tag nogpu",
+	return nil, fmt.Errorf("%w: this program for %s/%s was built without support for NVIDIA GPUs: "+
+		"want linux or windows on amd64 or arm64, without the build tag nogpu",
 		device.ErrNoDevice, runtime.GOOS, runtime.GOARCH)
 }
 

@@ -105,7 +105,8 @@ func (g *GPU) Free(p device.Ptr) error {
 		g.mu.Unlock()
 		switch {
 		case !known:
-			return fmt.Errorf("freeing %#x on %s: want an address from Alloc that has not been freed", uint64(p), g.info.Name)
+			return fmt.Errorf("freeing %#x on %s: want an address from Alloc that has not been freed", uint64(p),
+				g.info.Name)
 		case g.pool == 0:
 			return g.call(cuMemFree, uintptr(p))
 		}
@@ -118,7 +119,8 @@ func (g *GPU) checkOwned(p device.Ptr, n int) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if !g.memory.contains(p, n) {
-		return fmt.Errorf("copy of %d bytes at %#x on %s exceeds the allocation at that address", n, uint64(p), g.info.Name)
+		return fmt.Errorf("copy of %d bytes at %#x on %s exceeds the allocation at that address", n, uint64(p),
+			g.info.Name)
 	}
 	return nil
 }

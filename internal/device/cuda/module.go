@@ -140,7 +140,8 @@ func (g *GPU) compile(c *compiled, text string) error {
 	start := time.Now()
 	err := g.call(cuModuleLoad, uintptr(unsafe.Pointer(&c.handle)), uintptr(unsafe.Pointer(unsafe.SliceData(image))),
 		uintptr(len(options)), uintptr(unsafe.Pointer(unsafe.SliceData(options))), uintptr(unsafe.Pointer(&values)))
-	c.log = strings.TrimSpace(cString(info[:])) + fmt.Sprintf("\ncompiled in %.3f s for %v", time.Since(start).Seconds(), g.info.Target)
+	c.log = strings.TrimSpace(cString(info[:])) + fmt.Sprintf("\ncompiled in %.3f s for %v",
+		time.Since(start).Seconds(), g.info.Target)
 	if e, ok := errors.AsType[*Error](err); ok {
 		e.Log = cString(problems[:])
 		if code(e.Code) == oldDriver {

@@ -20,7 +20,8 @@ func (k *kernel) findParamLayout(f *ptx.Func) error {
 	end := 0
 	for i, v := range f.Params {
 		var offset, size uintptr
-		err := k.module.gpu.call(cuFuncGetParamInfo, k.handle, uintptr(i), uintptr(unsafe.Pointer(&offset)), uintptr(unsafe.Pointer(&size)))
+		err := k.module.gpu.call(cuFuncGetParamInfo, k.handle, uintptr(i), uintptr(unsafe.Pointer(&offset)),
+			uintptr(unsafe.Pointer(&size)))
 		if err != nil {
 			return err
 		}

@@ -81,7 +81,8 @@ func DriverRelease() string {
 func (m *nvml) sensors(uuid string) (device.Sensors, error) {
 	id := append([]byte(uuid), 0)
 	var handle uintptr
-	if err := m.call(nvmlByUUID, uintptr(unsafe.Pointer(unsafe.SliceData(id))), uintptr(unsafe.Pointer(&handle))); err != nil {
+	if err := m.call(nvmlByUUID, uintptr(unsafe.Pointer(unsafe.SliceData(id))),
+		uintptr(unsafe.Pointer(&handle))); err != nil {
 		return device.Sensors{}, err
 	}
 	const smClock, memoryClock = 1, 2 // nvmlClockType_t

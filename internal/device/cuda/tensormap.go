@@ -39,8 +39,10 @@ func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error
 	start := -uintptr(unsafe.Pointer(unsafe.SliceData(memory))) % ptx.TensorMapAlign
 	aligned := memory[start:][:ptx.TensorMapBytes]
 	err := g.within(func() error {
-		return g.call(cuTensorMapEncodeTiled, uintptr(unsafe.Pointer(unsafe.SliceData(aligned))), tensorElements[t.Element], uintptr(len(t.Dims)), uintptr(t.Base),
-			uintptr(unsafe.Pointer(&dims)), uintptr(unsafe.Pointer(&strides)), uintptr(unsafe.Pointer(&box)), uintptr(unsafe.Pointer(&steps)),
+		return g.call(cuTensorMapEncodeTiled, uintptr(unsafe.Pointer(unsafe.SliceData(aligned))),
+			tensorElements[t.Element], uintptr(len(t.Dims)), uintptr(t.Base),
+			uintptr(unsafe.Pointer(&dims)), uintptr(unsafe.Pointer(&strides)),
+			uintptr(unsafe.Pointer(&box)), uintptr(unsafe.Pointer(&steps)),
 			interleaveNone, tensorSwizzles[t.Swizzle], promoteL2To128, zerosOutside)
 	})
 	return [ptx.TensorMapBytes]byte(aligned), withKind(device.ErrLaunch, err)

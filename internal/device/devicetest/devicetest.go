@@ -10,7 +10,8 @@ import (
 
 // WithBuffers copies each piece to an allocation of its own, calls f with the addresses and copies
 // pieces[result] back. The address of an empty piece is 0.
-func WithBuffers(ctx context.Context, d device.Device, result int, pieces [][]byte, f func(at []device.Ptr) error) (err error) {
+func WithBuffers(ctx context.Context, d device.Device, result int, pieces [][]byte,
+	f func(at []device.Ptr) error) (err error) {
 	at := make([]device.Ptr, len(pieces))
 	defer func() {
 		for _, p := range at {

@@ -165,7 +165,8 @@ func (d *Device) Load(_ context.Context, text string) (device.Module, error) {
 		return nil, fmt.Errorf("%w: %w", device.ErrCompile, err)
 	}
 	if !d.info.Target.Has(m.Target) {
-		return nil, fmt.Errorf("%w: the PTX targets %v and %s supports up to %v", device.ErrCompile, m.Target, d.info.Name, d.info.Target)
+		return nil, fmt.Errorf("%w: the PTX targets %v and %s supports up to %v", device.ErrCompile, m.Target,
+			d.info.Name, d.info.Target)
 	}
 	p, err := emu.Load(m)
 	if err != nil {
@@ -218,7 +219,8 @@ func (s *stream) Launch(ctx context.Context, f device.Function, l device.Launch)
 		return fmt.Errorf("%w: function of type %T does not belong to an emulated GPU", device.ErrLaunch, f)
 	}
 	if l.Shared < 0 || l.Shared+fn.Resources().Shared > d.info.MaxShared {
-		return fmt.Errorf("%w: %s: block uses %d bytes of static and %d of dynamic shared memory: %s has at most %d per block",
+		return fmt.Errorf("%w: %s: block uses %d bytes of static and %d of dynamic shared memory: "+
+			"%s has at most %d per block",
 			device.ErrLaunch, fn.Name(), fn.Resources().Shared, l.Shared, d.info.Name, d.info.MaxShared)
 	}
 	workers := d.opt.Workers
@@ -234,7 +236,8 @@ func (s *stream) Launch(ctx context.Context, f device.Function, l device.Launch)
 
 func (d *Device) launch(ctx context.Context, fn *function, l device.Launch, workers int) error {
 	launch := emu.Launch{
-		Entry: fn.Name(), Grid: emu.Dim3(l.Grid), Block: emu.Dim3(l.Block), Cluster: emu.Dim3(l.Cluster), Shared: l.Shared, Params: l.Params,
+		Entry: fn.Name(), Grid: emu.Dim3(l.Grid), Block: emu.Dim3(l.Block), Cluster: emu.Dim3(l.Cluster),
+		Shared: l.Shared, Params: l.Params,
 		Seed: d.opt.Seed + d.launches.Add(1), MaxInstructions: d.opt.MaxInstructions,
 		Workers: workers, Printf: d.opt.Printf,
 	}
@@ -255,7 +258,8 @@ func (d *Device) launch(ctx context.Context, fn *function, l device.Launch, work
 // checkResident returns an error if a cooperative launch has more blocks than the GPU can hold at
 // once. It ignores registers, so a real GPU may hold fewer.
 func (d *Device) checkResident(fn *function, l device.Launch) error {
-	o, err := d.opt.Model.Arch.Occupancy(model.Launch{Threads: l.Block.Count(), SharedBytes: l.Shared + fn.Resources().Shared})
+	o, err := d.opt.Model.Arch.Occupancy(model.Launch{Threads: l.Block.Count(),
+		SharedBytes: l.Shared + fn.Resources().Shared})
 	if err != nil {
 		return err
 	}

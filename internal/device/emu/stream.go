@@ -236,7 +236,8 @@ func (s *stream) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows d
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := d.memory.Read(uint64(src)+uint64(i)*uint64(rows.DevicePitch), dst[i*rows.HostPitch:][:rows.Width]); err != nil {
+		if err := d.memory.Read(uint64(src)+uint64(i)*uint64(rows.DevicePitch),
+			dst[i*rows.HostPitch:][:rows.Width]); err != nil {
 			return typed(err)
 		}
 	}
@@ -268,7 +269,8 @@ type mark struct {
 func (m *mark) Since(ctx context.Context, earlier device.Event) (time.Duration, error) {
 	from, ok := earlier.(*mark)
 	if !ok || from.device != m.device {
-		return 0, fmt.Errorf("cannot measure from an event of type %T: want an event of this %s", earlier, m.device.info.Name)
+		return 0, fmt.Errorf("cannot measure from an event of type %T: want an event of this %s", earlier,
+			m.device.info.Name)
 	}
 	if err := m.device.lock(ctx); err != nil {
 		return 0, err
