@@ -174,7 +174,7 @@ func TestForeign(t *testing.T) {
 		member{name: "w.npy", content: npy(npyHeaderOf("(1, 2)"), 8)})
 	m, err := readBytes(".npz", []byte(both), ReadOptions{})
 	if err != nil || m.OpCols() != 2 {
-		t.Errorf("%v, %v", m, err)
+		t.Errorf("got %v, error %v; want the matrix with two columns", m, err)
 	}
 }
 
@@ -341,19 +341,19 @@ func TestList(t *testing.T) {
 		slices.SortFunc(got, byName)
 		slices.SortFunc(want, byName)
 		if err != nil || !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %+v, %v; want %+v", spec, got, err, want)
+			t.Errorf("List(%s) = %+v, error %v; want %+v", spec, got, err, want)
 		}
 	}
 	got, err := List(t.Context(), "testdata/all.safetensors", ReadOptions{})
 	if err != nil || !slices.ContainsFunc(got, func(e Entry) bool { return e.Member == "layer.0.i64" && e.Type == "I64" }) {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, error %v; want an entry layer.0.i64 of type I64", got, err)
 	}
 	encrypted, err := bytesSource(".npz", []byte(archive(manyMembers(1)[0], member{name: "x.npy", content: npy(npyHeaderOf("(1, 1)"), 4)})), ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got, err = encrypted.format.list(encrypted); err != nil || len(got) != 2 || !strings.Contains(got[0].Error, "malformed") || got[1].Error != "" {
-		t.Errorf("%+v, %v", got, err)
+		t.Errorf("got %+v, error %v; want an error in the first entry only", got, err)
 	}
 	_, err = List(t.Context(), "testdata/bias.npz::w", ReadOptions{})
 	checkError(t, err, ErrMember, "bias.npz", "cannot list a member")

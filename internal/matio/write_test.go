@@ -220,7 +220,7 @@ func TestUnalignedElements(t *testing.T) {
 		}
 		m := mustRead(t, spec, ReadOptions{})
 		if len(dtype.View[float32](m.Data)) != side*side {
-			t.Errorf("%d bytes", len(m.Data))
+			t.Errorf("Data has %d bytes, want the bytes of the matrix only", len(m.Data))
 		}
 		checkMatrix(t, m, dtype.F32, side, side, func(i, j int) float64 { return floatRule(j, i) })
 	}
@@ -360,7 +360,7 @@ func TestFormats(t *testing.T) {
 	held := map[dtype.Type]bool{}
 	for _, f := range Formats() {
 		if f.Ext == "" || f.Doc == "" || strings.Contains(f.Doc, "\n") || f.read == nil || f.list == nil || f.write == nil || f.size == nil || len(f.Types()) != len(f.spelling) {
-			t.Errorf("%q: the row is not whole", f.Ext)
+			t.Errorf("%q: the Format lacks a field", f.Ext)
 		}
 		for _, typ := range f.Types() {
 			held[typ] = true

@@ -53,7 +53,7 @@ func TestSymbolicLinks(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	// Lexically, up/../data would be a sibling of this folder.
+	// If up/far.npy were resolved lexically, its target would be outside the folder.
 	for link, to := range map[string]string{
 		"links/old.npy":      "../data/old.npy",
 		"links/again.npy":    "old.npy",

@@ -13,7 +13,7 @@ import (
 	"tilework/internal/device"
 )
 
-// GPU is a [device.Device].
+// GPU implements [device.Device] with the CUDA driver.
 type GPU struct {
 	*queue  // the default stream
 	driver  *driver

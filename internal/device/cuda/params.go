@@ -10,8 +10,8 @@ import (
 // paramMove gives the offsets of a parameter in the PTX layout and in the driver's layout.
 type paramMove struct{ from, to, size int }
 
-// findParamLayout compares the layouts of f's parameters if f takes tensor maps. The driver aligns
-// a tensor map to 64 bytes in a buffer that itself starts between two multiples of 64, so the
+// findParamLayout queries the driver's offsets of f's parameters if f takes tensor maps. The driver
+// aligns a tensor map to 64 bytes in a buffer that itself starts between two multiples of 64, so the
 // driver's offset of a tensor map always differs from the PTX layout.
 func (k *kernel) findParamLayout(f *ptx.Func) error {
 	if !slices.ContainsFunc(f.Params, func(v *ptx.Var) bool { return v.Alignment() >= ptx.TensorMapAlign }) {

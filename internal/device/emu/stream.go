@@ -135,7 +135,7 @@ func (d *Device) step() bool {
 	s := d.running
 	w := s.queue[0]
 	s.queue = s.queue[1:]
-	// The caller of a launch knows when its own context has ended, so this is no fault.
+	// The end of a launch's own context is no fault: its caller controls that context.
 	if err := s.perform(w); err != nil && !isContextError(err) {
 		s.fault = &fault{err: err}
 	}
