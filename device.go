@@ -36,7 +36,7 @@ type DeviceKernel struct {
 // looked for when no GPU was found; the other devices are listed all the same.
 func Devices() ([]DeviceInfo, error) {
 	all := []DeviceInfo{{
-		Name: "cpu", Title: host.Processor(), Arch: runtime.GOARCH, Cores: runtime.GOMAXPROCS(0), Memory: host.PhysicalMemory(),
+		Name: "cpu", Title: host.CPUName(), Arch: runtime.GOARCH, Cores: runtime.GOMAXPROCS(0), Memory: host.PhysicalMemory(),
 		Kernels: deviceKernels(func(k dispatch.Kernel) bool { return k.Kind == "cpu" && k.Available }),
 	}}
 	cards, err := dispatch.GPUs()

@@ -163,7 +163,7 @@ func TestCardSoak(t *testing.T) {
 
 // soak runs products; taken is how much is in use that no collector sees.
 func soak(t *testing.T, all []work, taken func() int) {
-	lasts := testkit.Soak(t)
+	lasts := testkit.SoakTime(t)
 	callers := 2 * runtime.GOMAXPROCS(0)
 	round := func(d time.Duration) (products int64) {
 		end := time.Now().Add(d)

@@ -36,7 +36,7 @@ func FuzzParse(f *testing.F) {
 // proportional to the input. It returns nil if the input is invalid. A one-letter operand becomes
 // a value of over a hundred bytes.
 func parseCheaply(t *testing.T, text string) (m *Module) {
-	testkit.Cheap(t, len(text), 1024, func() {
+	testkit.CheckCost(t, len(text), 1024, func() {
 		var err error
 		if m, err = Parse("k", text); err == nil {
 			_ = Verify(m)

@@ -112,7 +112,7 @@ func TestVerbsEndAnywhere(t *testing.T) {
 		}
 		before := goleak.IgnoreCurrent()
 		ends := 0
-		testkit.EveryLook(testkit.Repeats(10, 25, 200), func(ctx *testkit.Ending) {
+		testkit.CancelEverywhere(testkit.Repeats(10, 25, 200), func(ctx *testkit.CountdownContext) {
 			for _, out := range []string{"c.npz", "c.csv", "c.npy"} {
 				_ = os.Remove(out)
 			}

@@ -49,7 +49,7 @@ What is kept is used by every later product of that shape and type, of matrices 
 gaps between their rows, on the processor or on any GPU of the same model and driver,
 unless a kernel is named. Another order of summing gives other bits: those of the tuned
 choice, at any number of threads. It lies in the user's cache directory, or in
-` + cache.Variable + `; Ctrl-C keeps what was found.`,
+` + cache.EnvVar + `; Ctrl-C keeps what was found.`,
 		Example: `  tilework tune --shapes 4096x4096x4096,1x4096x4096 --device gpu --time 30s
   tilework tune --sizes 64..1024x2 --dtypes float32,float64
   tilework tune --suite fp32 --device gpu --exhaustive --time 30s
@@ -119,7 +119,7 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		forms = append(forms, tuned.FormOf(&problems[i]))
 	}
 	if tuned.Dir() == "" {
-		fmt.Fprintf(stderr, "nothing will be kept: %s is off, or there is no place for it\n", cache.Variable)
+		fmt.Fprintf(stderr, "nothing will be kept: %s is off, or there is no place for it\n", cache.EnvVar)
 	}
 	bar := newProgress(stderr)
 	var drawing sync.Mutex // the bar is drawn by a goroutine of Run's

@@ -46,7 +46,7 @@ type Environment struct {
 func Host() Environment {
 	e := Environment{
 		Date: time.Now().UTC().Truncate(time.Second),
-		OS:   runtime.GOOS, Arch: runtime.GOARCH, CPU: host.Processor(), CPUClock: host.Clock(), Features: host.Features(),
+		OS:   runtime.GOOS, Arch: runtime.GOARCH, CPU: host.CPUName(), CPUClock: host.Clock(), Features: host.Features(),
 		Cores: runtime.NumCPU(), GOMAXPROCS: runtime.GOMAXPROCS(0),
 		Cache: host.LastLevelCache(), Memory: host.PhysicalMemory(),
 		Go: runtime.Version(), Command: commandLine(os.Args),

@@ -7,8 +7,8 @@ import (
 	"sync"
 )
 
-// Build identifies the code of this program as far as the Go toolchain recorded it: the versions of
-// its modules and the revision of its source. Measurements belong in their keys to one build, as
+// Build identifies the build of this program, from the information that the Go toolchain recorded:
+// the versions of the modules and the revision of the source. Keys of measurements contain it, since
 // another build may have other kernels.
 var Build = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()

@@ -1,11 +1,11 @@
-// Package cache keeps what was measured on this machine from one process to the next.
+// Package cache stores measurements of this machine on disk, for later processes.
 //
-// An entry is a small value under a key that names everything it depends on: what
-// changes has another key, so that nothing is ever stale or deleted. Entries are files
-// of their own, written aside and renamed, and read with suspicion: one that is
-// damaged, of another version or somebody else's is one that is not there. Nothing
-// that goes wrong here is more than a measurement made again; [Cache.Trouble] tells it
-// to whoever wants to know.
+// An entry is a small value under a key. The key contains everything that the value depends on, so
+// that entries never become stale. Each entry is a file, which is written under a temporary name
+// and renamed. A file that is damaged, or of another version or key, is treated as missing.
+//
+// An error in the cache only means that something is measured again. [Cache.Problems] lists such
+// errors.
 package cache
 
 import (
@@ -25,33 +25,33 @@ import (
 	"time"
 )
 
-// Variable is the environment variable that names the directory, or says "off".
-const Variable = "TILEWORK_CACHE"
+// EnvVar is the environment variable with the directory of the cache, or "off".
+const EnvVar = "TILEWORK_CACHE"
 
-// version is of the format of the files, and the directory that they are in.
+// version is the version of the file format. It is the name of a subdirectory too.
 const version = "v1"
 
-// Cache is a directory of entries. The nil Cache is off: it holds nothing, and keeps
-// nothing. Its methods may be called from several goroutines at once.
+// Cache is a directory of entries. A nil Cache is off: it is empty and stores nothing. Methods of
+// Cache are safe for concurrent use.
 type Cache struct {
-	dir     string
-	trouble *trouble // shared with the shelves
+	dir      string
+	problems *problems // shared with its sections
 }
 
-// trouble is what went wrong, each thing once.
-type trouble struct {
+// problems is a list of errors without duplicates.
+type problems struct {
 	mu  sync.Mutex
 	all []string
 }
 
-// Default returns the cache that the process shares, which is opened on the first call.
+// Default returns the cache of this process. The first call opens it.
 var Default = sync.OnceValue(Open)
 
-// Open is the cache that the environment asks for: in the directory that
-// TILEWORK_CACHE names, or else in one of the user's own; nil for "off", and where
-// the system has no place for it. Nothing is made before something is kept.
+// Open returns the cache in the directory TILEWORK_CACHE, or by default in the user's cache
+// directory. It returns nil if TILEWORK_CACHE is "off", or if the user has no cache directory. Open
+// does not create directories; the first Put does.
 func Open() *Cache {
-	switch dir := os.Getenv(Variable); dir {
+	switch dir := os.Getenv(EnvVar); dir {
 	case "off":
 		return nil
 	case "":
@@ -65,19 +65,19 @@ func Open() *Cache {
 	}
 }
 
-// At is the cache in a directory.
-func At(dir string) *Cache { return &Cache{filepath.Join(dir, version), &trouble{}} }
+// At returns the cache in a directory.
+func At(dir string) *Cache { return &Cache{filepath.Join(dir, version), &problems{}} }
 
-// Shelf is the part of the cache that has that name: entries apart from the others,
-// to be listed and cleared, with a lock of their own.
-func (c *Cache) Shelf(name string) *Cache {
+// Section returns a named part of the cache, with its own entries and its own lock. All and Clear
+// of the section do not affect other entries.
+func (c *Cache) Section(name string) *Cache {
 	if c == nil {
 		return nil
 	}
-	return &Cache{filepath.Join(c.dir, name), c.trouble}
+	return &Cache{filepath.Join(c.dir, name), c.problems}
 }
 
-// Dir is the directory of the entries, empty for the cache that is off.
+// Dir returns the directory of the entries, or "" if the cache is off.
 func (c *Cache) Dir() string {
 	if c == nil {
 		return ""
@@ -85,30 +85,29 @@ func (c *Cache) Dir() string {
 	return c.dir
 }
 
-// Trouble lists what could not be read or kept since the cache was opened, in a line
-// each.
-func (c *Cache) Trouble() []string {
+// Problems returns the errors of reading and writing since the cache was opened, one line each.
+func (c *Cache) Problems() []string {
 	if c == nil {
 		return nil
 	}
-	c.trouble.mu.Lock()
-	defer c.trouble.mu.Unlock()
-	return slices.Clone(c.trouble.all)
+	c.problems.mu.Lock()
+	defer c.problems.mu.Unlock()
+	return slices.Clone(c.problems.all)
 }
 
-// note remembers what went wrong with a file, up to a number that anybody reads.
-func (c *Cache) note(path string, err error) {
+// addProblem records an error of a file. It drops errors after the first 20.
+func (c *Cache) addProblem(path string, err error) {
 	const most = 20
 	text := fmt.Sprintf("%s: %v", path, err)
-	c.trouble.mu.Lock()
-	defer c.trouble.mu.Unlock()
-	if len(c.trouble.all) < most && !slices.Contains(c.trouble.all, text) {
-		c.trouble.all = append(c.trouble.all, text)
+	c.problems.mu.Lock()
+	defer c.problems.mu.Unlock()
+	if len(c.problems.all) < most && !slices.Contains(c.problems.all, text) {
+		c.problems.all = append(c.problems.all, text)
 	}
 }
 
-// Get reads the entry of a key into value, a pointer. It is false if there is none
-// that can be read.
+// Get reads the entry of a key into value, which must be a pointer. It reports whether there is a
+// valid entry.
 func (c *Cache) Get(key string, value any) bool {
 	if c == nil {
 		return false
@@ -119,42 +118,43 @@ func (c *Cache) Get(key string, value any) bool {
 	case errors.Is(err, fs.ErrNotExist):
 		return false
 	case err == nil && found != key:
-		err = fmt.Errorf("the entry of %q", found)
+		err = fmt.Errorf("entry of key %q, want key %q", found, key)
 	case err == nil:
 		err = json.Unmarshal(v, value)
 	}
 	if err != nil {
-		c.note(path, err)
+		c.addProblem(path, err)
 	}
 	return err == nil
 }
 
-// mostEntries bounds what All reads.
-const mostEntries = 10_000
+// maxEntries limits the number of entries that All and Clear process.
+const maxEntries = 10_000
 
-// All calls f with every entry that can be read: its key, and its value in JSON. The
-// order is no particular one, but always the same.
+// All calls f with the key and the JSON value of each valid entry. The order is unspecified, but
+// always the same.
 func (c *Cache) All(f func(key string, value []byte)) {
 	for _, path := range c.files("*.json") {
 		key, v, err := read(path)
 		if err != nil {
-			c.note(path, err)
+			c.addProblem(path, err)
 			continue
 		}
 		f(key, v)
 	}
 }
 
+// files returns the paths of files in the cache's directory that match the pattern.
 func (c *Cache) files(pattern string) []string {
 	if c == nil {
 		return nil
 	}
-	// The only error is that of a bad pattern.
+	// Glob fails only for an invalid pattern.
 	paths, _ := filepath.Glob(filepath.Join(c.dir, pattern))
-	return paths[:min(len(paths), mostEntries)]
+	return paths[:min(len(paths), maxEntries)]
 }
 
-// Remove removes the entry of a key; it is no error if there is none.
+// Remove removes the entry of a key. A missing entry is not an error.
 func (c *Cache) Remove(key string) error {
 	if c == nil {
 		return nil
@@ -165,7 +165,7 @@ func (c *Cache) Remove(key string) error {
 	return nil
 }
 
-// Clear removes all entries, those that cannot be read among them, and says how many.
+// Clear removes all entries, including invalid ones, and returns the number of removed entries.
 func (c *Cache) Clear() (n int, err error) {
 	for _, path := range c.files("*.json") {
 		if removed := os.Remove(path); removed == nil {
@@ -174,20 +174,20 @@ func (c *Cache) Clear() (n int, err error) {
 			err = errors.Join(err, removed)
 		}
 	}
-	for _, path := range c.files("new-*") { // of processes that were killed meanwhile
+	for _, path := range c.files("new-*") { // temporary files of killed processes
 		err = errors.Join(err, os.Remove(path))
 	}
 	return n, err
 }
 
-// Put keeps a value under a key. The error says why it is not kept.
+// Put stores a value under a key.
 func (c *Cache) Put(key string, value any) (err error) {
 	if c == nil {
 		return nil
 	}
 	defer func() {
 		if err != nil {
-			c.note(c.dir, err)
+			c.addProblem(c.dir, err)
 		}
 	}()
 	b, err := encode(key, value)
@@ -211,30 +211,30 @@ func (c *Cache) Put(key string, value any) (err error) {
 	return err
 }
 
-// patience is how long Alone waits for another process.
-const patience = 5 * time.Second
+// exclusiveTimeout limits the time that Exclusive waits for other processes.
+const exclusiveTimeout = 5 * time.Second
 
-// Alone runs f while no other process is in Alone with the same cache: measurements
-// disturb each other, and the second may find what the first has kept. It waits some
-// seconds at the most; where files cannot be locked it does not wait.
-func (c *Cache) Alone(f func()) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+// Exclusive runs f while it holds the lock of the cache, so that processes do not measure at the
+// same time, and a process that had to wait finds the entries of the one before. After a timeout of
+// some seconds, or if the system cannot lock files, it runs f without the lock.
+func (c *Cache) Exclusive(f func()) {
+	ctx, cancel := context.WithTimeout(context.Background(), exclusiveTimeout)
 	defer cancel()
-	unlock, _ := c.Lock(ctx, nil) // too late is alone enough
+	unlock, _ := c.Lock(ctx, nil) // after a timeout, continue without the lock
 	defer unlock()
 	f()
 }
 
-// Lock waits until no other process holds the lock, or the context ends, whose error it
-// then returns. It calls waiting, if not nil, once if it has to wait. Where files cannot
-// be locked it does not wait. unlock is never nil.
+// Lock waits until no other process holds the lock of the cache, and takes it. If it has to wait,
+// it calls waiting once, unless waiting is nil. If ctx ends, it returns the error of ctx. If the
+// system cannot lock files, Lock does not wait. The function unlock is never nil.
 func (c *Cache) Lock(ctx context.Context, waiting func()) (unlock func(), err error) {
 	nothing := func() {}
 	if c == nil {
 		return nothing, nil
 	}
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
-		c.note(c.dir, err)
+		c.addProblem(c.dir, err)
 		return nothing, nil
 	}
 	const pause = 5 * time.Millisecond
@@ -255,15 +255,16 @@ func (c *Cache) Lock(ctx context.Context, waiting func()) (unlock func(), err er
 	}
 }
 
+// path returns the path of the entry of a key.
 func (c *Cache) path(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return filepath.Join(c.dir, hex.EncodeToString(sum[:16])+".json")
 }
 
-// maxEntry is the most bytes that an entry's file has.
+// maxEntry is the maximum size of the file of an entry, in bytes.
 const maxEntry = 64 << 10
 
-// entry is the contents of a file.
+// entry is the content of the file of an entry.
 type entry struct {
 	Version string          `json:"version"`
 	Key     string          `json:"key"`
@@ -278,12 +279,12 @@ func encode(key string, value any) ([]byte, error) {
 	}
 	b, err := json.Marshal(entry{Version: version, Key: key, Sum: checksum(v), Value: v})
 	if err == nil && len(b) > maxEntry {
-		err = fmt.Errorf("an entry of %d bytes, at most %d", len(b), maxEntry)
+		err = fmt.Errorf("entry of %d bytes, want at most %d", len(b), maxEntry)
 	}
 	return b, err
 }
 
-// read reads an entry's file.
+// read reads the file of an entry.
 func read(path string) (key string, value []byte, err error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -297,10 +298,11 @@ func read(path string) (key string, value []byte, err error) {
 	return decode(b)
 }
 
-// decode reads what encode has written, and nothing else.
+// decode decodes the content of a file. It accepts only the output of encode, apart from white
+// space.
 func decode(b []byte) (key string, value []byte, err error) {
 	if len(b) > maxEntry {
-		return "", nil, fmt.Errorf("more than %d bytes", maxEntry)
+		return "", nil, fmt.Errorf("damaged: more than %d bytes", maxEntry)
 	}
 	var e entry
 	if err := json.Unmarshal(b, &e); err != nil {
@@ -314,7 +316,7 @@ func decode(b []byte) (key string, value []byte, err error) {
 	case e.Version != version:
 		return "", nil, fmt.Errorf("version %q, want %q", e.Version, version)
 	case e.Sum != checksum(v.Bytes()):
-		return "", nil, errors.New("damaged: the checksum is another")
+		return "", nil, errors.New("damaged: wrong checksum")
 	}
 	return e.Key, v.Bytes(), nil
 }

@@ -26,12 +26,12 @@ type sample struct {
 
 var value = sample{[]float64{1.5, 1e300}, "H200 <&>"}
 
-func TestKeeps(t *testing.T) {
+func TestPutGet(t *testing.T) {
 	dir := t.TempDir()
 	c := At(dir)
 	var got sample
 	if c.Get("a", &got) {
-		t.Error("an empty cache has an entry")
+		t.Error("an empty cache returned an entry")
 	}
 	if err := c.Put("a", value); err != nil {
 		t.Fatal(err)
@@ -40,20 +40,20 @@ func TestKeeps(t *testing.T) {
 		t.Errorf("got %v, want %v", got, value)
 	}
 	if c.Get("b", &got) {
-		t.Error("the entry of one key is that of another")
+		t.Error("Get returned the entry of another key")
 	}
 	if err := c.Put("a", sample{Name: "newer"}); err != nil || !c.Get("a", &got) || got.Name != "newer" {
-		t.Errorf("written anew: %v, %v", got, err)
+		t.Errorf("second Put: %v, %v", got, err)
 	}
 	if err := c.Put("long", strings.Repeat("x", maxEntry)); err == nil {
-		t.Error("an entry that cannot be read again is written")
+		t.Error("Put accepted an entry that is too long")
 	}
 	if files, _ := filepath.Glob(filepath.Join(dir, version, "new-*")); len(files) > 0 {
-		t.Errorf("left behind: %v", files)
+		t.Errorf("temporary files: %v", files)
 	}
 }
 
-// TestDamaged: no file that is not as it was written is an entry, whatever became of it.
+// TestDamaged checks that damaged files are not read as entries.
 func TestDamaged(t *testing.T) {
 	c := At(t.TempDir())
 	if err := c.Put("a", value); err != nil {
@@ -73,50 +73,50 @@ func TestDamaged(t *testing.T) {
 	var got sample
 	for n := range good {
 		if write(good[:n]); c.Get("a", &got) {
-			t.Fatalf("the first %d of %d bytes are taken for all", n, len(good))
+			t.Fatalf("the first %d of %d bytes are read as an entry", n, len(good))
 		}
 		changed := bytes.Clone(good)
 		changed[n] ^= 1
 		if write(changed); c.Get("a", &got) && fmt.Sprint(got) != fmt.Sprint(value) {
-			t.Fatalf("with byte %d changed the value is %v", n, got)
+			t.Fatalf("with byte %d changed, the value is %v", n, got)
 		}
 	}
 	for _, old := range []entry{
 		{Version: "v0", Key: "a", Sum: checksum([]byte("{}")), Value: json.RawMessage("{}")},
 		{Version: version, Key: "b", Sum: checksum([]byte("{}")), Value: json.RawMessage("{}")},
-		{Version: version, Key: "a", Sum: checksum([]byte("7")), Value: json.RawMessage("7")}, // no sample
+		{Version: version, Key: "a", Sum: checksum([]byte("7")), Value: json.RawMessage("7")}, // not a sample
 	} {
 		b, err := json.Marshal(old)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if write(b); c.Get("a", &got) {
-			t.Errorf("%s is taken", b)
+			t.Errorf("%s is read as an entry", b)
 		}
 	}
 	if write(append(good, bytes.Repeat([]byte{' '}, maxEntry)...)); c.Get("a", &got) {
-		t.Error("a file that is too long is taken")
+		t.Error("a file that is too long is read as an entry")
 	}
 	if err := c.Put("a", value); err != nil || !c.Get("a", &got) {
-		t.Errorf("written over a damaged file: %v", err)
+		t.Errorf("Put over a damaged file: %v", err)
 	}
 }
 
-// TestNoPlace: where nothing can be kept, nothing is, and work goes on.
-func TestNoPlace(t *testing.T) {
+// TestUnwritable checks a cache that cannot be written and one that is off.
+func TestUnwritable(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var got sample
-	c := At(file) // no directory
+	c := At(file) // not a directory
 	if err := c.Put("a", value); err == nil || c.Get("a", &got) {
-		t.Errorf("in a file: %v", err)
+		t.Errorf("a file as the directory: %v", err)
 	}
 	ran := 0
-	c.Alone(func() { ran++ })
+	c.Exclusive(func() { ran++ })
 	var off *Cache
-	off.Alone(func() { ran++ })
+	off.Exclusive(func() { ran++ })
 	if err := off.Put("a", value); err != nil || off.Get("a", &got) || ran != 2 {
 		t.Errorf("off: %v, %d ran", err, ran)
 	}
@@ -125,26 +125,26 @@ func TestNoPlace(t *testing.T) {
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	for setting, want := range map[string]string{"off": "", dir: filepath.Join(dir, version)} {
-		t.Setenv(Variable, setting)
+		t.Setenv(EnvVar, setting)
 		got := ""
 		if c := Open(); c != nil {
 			got = c.dir
 		}
 		if got != want {
-			t.Errorf("%s=%s: %q, want %q", Variable, setting, got, want)
+			t.Errorf("%s=%s: %q, want %q", EnvVar, setting, got, want)
 		}
 	}
-	t.Setenv(Variable, "")
+	t.Setenv(EnvVar, "")
 	t.Setenv("XDG_CACHE_HOME", "")
 	t.Setenv("HOME", "")
 	t.Setenv("LocalAppData", "")
 	if c := Open(); c != nil {
-		t.Errorf("without a home: %v", c)
+		t.Errorf("without a cache directory: %v", c)
 	}
 }
 
-// TestProcesses: of several processes that want the same measurement at once, one
-// measures.
+// TestProcesses starts several processes that need the same measurement. Only one of them must
+// measure.
 func TestProcesses(t *testing.T) {
 	const child = "TILEWORK_TEST_CACHE_CHILD"
 	if dir := os.Getenv(child); dir != "" {
@@ -165,12 +165,12 @@ func TestProcesses(t *testing.T) {
 	wg.Wait()
 	log, err := os.ReadFile(filepath.Join(dir, "measured"))
 	if err != nil || string(log) != "once\n" {
-		t.Errorf("measured: %q, %v", log, err)
+		t.Errorf("measurements: %q, %v, want one", log, err)
 	}
 }
 
 func measureOnce(t *testing.T, c *Cache) {
-	c.Alone(func() {
+	c.Exclusive(func() {
 		var got sample
 		if c.Get("a", &got) {
 			return
@@ -183,28 +183,28 @@ func measureOnce(t *testing.T, c *Cache) {
 		if err := f.Close(); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(50 * time.Millisecond) // for the others to come
+		time.Sleep(50 * time.Millisecond) // until the other processes wait
 		if err := c.Put("a", value); err != nil {
 			t.Fatal(err)
 		}
 	})
 }
 
-// TestShelf: a shelf's entries are listed and cleared without the others, and what cannot
-// be read is told.
-func TestShelf(t *testing.T) {
+// TestSection checks that All and Clear of a section do not affect other entries, and that Problems
+// lists damaged entries.
+func TestSection(t *testing.T) {
 	c := At(t.TempDir())
-	shelf := c.Shelf("some")
+	section := c.Section("some")
 	for _, x := range []struct {
 		in  *Cache
 		key string
-	}{{c, "a"}, {shelf, "b"}, {shelf, "c"}} {
+	}{{c, "a"}, {section, "b"}, {section, "c"}} {
 		if err := x.in.Put(x.key, value); err != nil {
 			t.Fatal(err)
 		}
 	}
 	keys := func() (all []string) {
-		shelf.All(func(key string, v []byte) {
+		section.All(func(key string, v []byte) {
 			var got sample
 			if json.Unmarshal(v, &got) != nil || fmt.Sprint(got) != fmt.Sprint(value) {
 				t.Errorf("%s: %s", key, v)
@@ -214,45 +214,45 @@ func TestShelf(t *testing.T) {
 		slices.Sort(all)
 		return all
 	}
-	if got := keys(); fmt.Sprint(got) != "[b c]" || len(c.Trouble()) > 0 {
-		t.Errorf("entries %v, trouble %v", got, c.Trouble())
+	if got := keys(); fmt.Sprint(got) != "[b c]" || len(c.Problems()) > 0 {
+		t.Errorf("entries %v, problems %v", got, c.Problems())
 	}
-	if err := os.Truncate(shelf.path("b"), 20); err != nil {
+	if err := os.Truncate(section.path("b"), 20); err != nil {
 		t.Fatal(err)
 	}
 	for range 2 {
 		if got := keys(); fmt.Sprint(got) != "[c]" {
-			t.Errorf("with half of b: %v", got)
+			t.Errorf("with b truncated: %v", got)
 		}
 	}
-	if got := c.Trouble(); len(got) != 1 || !strings.HasPrefix(got[0], shelf.path("b")+": damaged: ") {
-		t.Errorf("trouble: %q", got)
+	if got := c.Problems(); len(got) != 1 || !strings.HasPrefix(got[0], section.path("b")+": damaged: ") {
+		t.Errorf("problems: %q", got)
 	}
-	if err := errors.Join(shelf.Remove("c"), shelf.Remove("c"), os.WriteFile(filepath.Join(shelf.Dir(), "new-1"), nil, 0o600)); err != nil {
+	if err := errors.Join(section.Remove("c"), section.Remove("c"), os.WriteFile(filepath.Join(section.Dir(), "new-1"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if n, err := shelf.Clear(); n != 1 || err != nil {
-		t.Errorf("cleared %d: %v", n, err)
+	if n, err := section.Clear(); n != 1 || err != nil {
+		t.Errorf("removed %d: %v", n, err)
 	}
 	var got sample
-	if left, err := os.ReadDir(shelf.Dir()); err != nil || len(left) > 0 || !c.Get("a", &got) {
-		t.Errorf("left: %v, %v", left, err)
+	if left, err := os.ReadDir(section.Dir()); err != nil || len(left) > 0 || !c.Get("a", &got) {
+		t.Errorf("remaining files: %v, %v", left, err)
 	}
 	var off *Cache
-	n, err := off.Shelf("some").Clear()
-	off.All(func(string, []byte) { t.Error("an entry of none") })
-	if n != 0 || err != nil || off.Dir() != "" || off.Trouble() != nil || off.Remove("a") != nil {
+	n, err := off.Section("some").Clear()
+	off.All(func(string, []byte) { t.Error("a cache that is off has an entry") })
+	if n != 0 || err != nil || off.Dir() != "" || off.Problems() != nil || off.Remove("a") != nil {
 		t.Errorf("off: %d, %v", n, err)
 	}
 }
 
-// TestLock: it is waited for as long as the caller likes, who is told.
+// TestLock checks that Lock waits until its context ends, and calls waiting once.
 func TestLock(t *testing.T) {
 	if runtime.GOOS == "windows" || runtime.GOOS == "plan9" {
-		t.Skip("files are not locked on " + runtime.GOOS)
+		t.Skip("no file locks on " + runtime.GOOS)
 	}
 	c := At(t.TempDir())
-	unlock, err := c.Lock(t.Context(), func() { t.Error("waits for nobody") })
+	unlock, err := c.Lock(t.Context(), func() { t.Error("Lock waits for a free lock") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -270,8 +270,7 @@ func TestLock(t *testing.T) {
 	again()
 }
 
-// FuzzDecode: whatever a file holds, it is an entry only if its key, version and sum
-// say so.
+// FuzzDecode checks that decode accepts only files with the right version and checksum.
 func FuzzDecode(f *testing.F) {
 	good, err := encode("a", value)
 	if err != nil {
@@ -284,14 +283,14 @@ func FuzzDecode(f *testing.F) {
 		var key string
 		var v []byte
 		var err error
-		// A number of the list becomes eight bytes, its comma and digit are read twice.
-		testkit.Cheap(t, len(b), 64, func() { key, v, err = decode(b) })
+		// JSON decoding takes several times the memory of the input.
+		testkit.CheckCost(t, len(b), 64, func() { key, v, err = decode(b) })
 		if err != nil {
 			return
 		}
 		var e entry
 		if err := json.Unmarshal(b, &e); err != nil || e.Key != key || e.Version != version || e.Sum != checksum(v) || len(b) > maxEntry {
-			t.Errorf("%q is read as the entry of %q: %s", b, key, v)
+			t.Errorf("%q is decoded as the entry of %q: %s", b, key, v)
 		}
 	})
 }

@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lock takes the file's lock, unless another process has it. The lock ends with the
-// process, however that ends.
+// lock locks a file, or returns busy if another process holds the lock. The kernel releases the
+// lock when the process ends.
 func lock(path string) (unlock func(), busy bool) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
 	if err != nil {

@@ -105,7 +105,7 @@ func TestTunedMatches(t *testing.T) {
 	dir := t.TempDir()
 	fresh(t, dir)
 	p := *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 50)
-	shelf := cache.At(dir).Shelf("tuned")
+	shelf := cache.At(dir).Section("tuned")
 	here := tuned.CPUTuner().Key(sample().Form)
 	why := func() string {
 		t.Helper()
@@ -295,7 +295,7 @@ func FuzzTuned(f *testing.F) {
 		}
 		c := cache.At(t.TempDir())
 		defer tuned.Substitute(c)()
-		if err := c.Shelf("tuned").Put(tuned.CPUTuner().Key(tuned.FormOf(&p)), json.RawMessage(b)); err != nil {
+		if err := c.Section("tuned").Put(tuned.CPUTuner().Key(tuned.FormOf(&p)), json.RawMessage(b)); err != nil {
 			return
 		}
 		pl, err := New(Request{Problem: p, Device: backend.Device{Kind: "cpu"}})

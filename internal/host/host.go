@@ -1,5 +1,5 @@
-// Package host asks the operating system about the machine. What the system does
-// not tell is 0, empty or false.
+// Package host returns properties of the machine as reported by the operating system. Functions
+// return 0, an empty string or false for unknown properties.
 package host
 
 import (
@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/cpu"
 )
 
-// Bytes is a number of bytes in words: "1.5 GiB".
+// Bytes formats a number of bytes with a suitable unit: "1.5 GiB".
 func Bytes(n uint64) string {
 	const units = "KMGTPE"
 	if n < 1<<10 {
@@ -22,26 +22,24 @@ func Bytes(n uint64) string {
 	return fmt.Sprintf("%.3g %ciB", v, units[u])
 }
 
-// Processor is the processor's name as the system gives it, or its architecture
-// where it does not.
-func Processor() string {
-	if name := processor(); name != "" {
+// CPUName returns the model name of the CPU, or the architecture if the name is unknown.
+func CPUName() string {
+	if name := cpuName(); name != "" {
 		return name
 	}
 	return runtime.GOARCH
 }
 
-// Clock is the rate of the first processor's clock just now, in MHz.
+// Clock returns the current clock frequency of the first core, in MHz.
 func Clock() float64 { return clock() }
 
-// LastLevelCache is the size of the processor's largest cache, in bytes.
+// LastLevelCache returns the size of the largest CPU cache, in bytes.
 func LastLevelCache() int64 { return lastLevelCache() }
 
-// PhysicalMemory is the machine's memory, in bytes.
+// PhysicalMemory returns the size of the machine's memory, in bytes.
 func PhysicalMemory() int64 { return physicalMemory() }
 
-// Features lists the instruction sets, of those that matter to products, that the
-// processor has.
+// Features returns the instruction sets of the CPU that are relevant to matrix multiplication.
 func Features() []string {
 	var found []string
 	for _, f := range []struct {

@@ -2,14 +2,15 @@ package host
 
 import "golang.org/x/sys/unix"
 
-func processor() string {
+func cpuName() string {
 	name, _ := unix.Sysctl("machdep.cpu.brand_string")
 	return name
 }
 
 func clock() float64 { return 0 }
 
-// lastLevelCache is the L2 of the fast cores where there is no L3.
+// lastLevelCache returns the size of the L3 cache, or else of the L2 cache of the performance
+// cores.
 func lastLevelCache() int64 {
 	for _, name := range []string{"hw.l3cachesize", "hw.perflevel0.l2cachesize", "hw.l2cachesize"} {
 		if n, err := unix.SysctlUint64(name); err == nil && n > 0 {

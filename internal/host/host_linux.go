@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func processor() string { return field("/proc/cpuinfo", "model name") }
+func cpuName() string { return field("/proc/cpuinfo", "model name") }
 
 func clock() float64 {
 	mhz, _ := strconv.ParseFloat(field("/proc/cpuinfo", "cpu MHz"), 64)
 	return mhz
 }
 
-// field is the value of the first "key: value" line of that key, or "".
+// field returns the value of the first line "key: value" in a file, or "".
 func field(path, key string) string {
 	f, err := os.Open(path)
 	if err != nil {
@@ -32,6 +32,7 @@ func field(path, key string) string {
 	return ""
 }
 
+// number reads a file that contains one number.
 func number(path string) (uint64, bool) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -41,8 +42,8 @@ func number(path string) (uint64, bool) {
 	return n, err == nil // the text may be "max"
 }
 
-// lastLevelCache is the largest cache that sysfs lists for the first processor
-// ("36608K").
+// lastLevelCache returns the size of the largest cache that sysfs lists for the first core. The
+// files contain sizes such as "36608K".
 func lastLevelCache() int64 {
 	files, _ := filepath.Glob("/sys/devices/system/cpu/cpu0/cache/index*/size")
 	var largest int64

@@ -2,7 +2,7 @@
 
 package host
 
-func processor() string     { return "" }
+func cpuName() string       { return "" }
 func clock() float64        { return 0 }
 func lastLevelCache() int64 { return 0 }
 func physicalMemory() int64 { return 0 }

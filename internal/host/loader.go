@@ -7,10 +7,9 @@ import (
 	"strings"
 )
 
-// RelativeLibraryDirs are the entries of LD_LIBRARY_PATH by which the system's loader
-// looks for libraries in the working directory or beneath it: the relative ones, and
-// the empty one that a colon too many leaves (ld.so(8)). Windows' loader has no such
-// list.
+// RelativeLibraryDirs returns the relative entries of LD_LIBRARY_PATH. The loader would search the
+// working directory for them. This includes the empty entries that come from superfluous colons;
+// see ld.so(8). Windows does not use LD_LIBRARY_PATH.
 func RelativeLibraryDirs() []string {
 	path := os.Getenv("LD_LIBRARY_PATH")
 	if path == "" || runtime.GOOS == "windows" {

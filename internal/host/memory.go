@@ -10,23 +10,24 @@ import (
 // budget is the memory, in bytes, that can still be allocated under one limit.
 type budget struct {
 	free uint64
-	of   string // completes "3 GiB are" in a message
+	of   string // the end of a message such as "3 GiB are free"
 }
 
-// The least sizes, in bytes, of allocations that are checked: below them, a check costs more than
-// the allocation. A process whose memory is limited reaches the limit by small ones too.
+// The smallest allocations, in bytes, that CheckMemory checks. For smaller ones, a check costs more
+// than the allocation.
 const (
-	checkedSize = 64 << 20
-	limitedSize = 64 << 10
+	minChecked        = 64 << 20
+	minCheckedLimited = 64 << 10 // in a process with a memory limit, which small allocations can reach
 )
 
-// Available returns the memory, in bytes, that can still be allocated without swapping and
-// within the limits of the process. It is false where the system does not tell.
+// Available returns the number of bytes that can still be allocated without swapping and within the
+// limits of the process. It returns false if this is unknown.
 func Available() (uint64, bool) {
 	b, ok := tightest(append(systemBudgets(), processBudgets()...))
 	return b.free, ok
 }
 
+// tightest returns the budget with the least free memory. It returns false if there are none.
 func tightest(all []budget) (budget, bool) {
 	if len(all) == 0 {
 		return budget{}, false
@@ -39,25 +40,26 @@ func tightest(all []budget) (budget, bool) {
 	}), true
 }
 
-// CheckMemory refuses an allocation that cannot succeed, because Go ends the
-// process when memory runs out. The error is ErrOutOfMemory, and names the thing to be
-// allocated.
-func CheckMemory(bytes int, what string) error {
-	if bytes < limitedSize || bytes < checkedSize && !limited() {
+// CheckMemory returns ErrOutOfMemory if an allocation cannot succeed. The Go runtime ends the
+// process if memory runs out, so this must be checked before. The argument name describes the data
+// in the error.
+func CheckMemory(bytes int, name string) error {
+	if bytes < minCheckedLimited || bytes < minChecked && !limited() {
 		return nil
 	}
 	if b, ok := tightest(append(systemBudgets(), processBudgets()...)); ok && uint64(bytes) > b.free {
-		return fmt.Errorf("%w: %s takes %s, and %s are %s", gemm.ErrOutOfMemory, what, Bytes(uint64(bytes)), Bytes(b.free), b.of)
+		return fmt.Errorf("%w: %s takes %s, and %s are %s",
+			gemm.ErrOutOfMemory, name, Bytes(uint64(bytes)), Bytes(b.free), b.of)
 	}
 	return nil
 }
 
 // FileSystem describes the file system that holds a folder.
 type FileSystem struct {
-	Free     uint64 // bytes that a user may still write
-	InMemory bool   // whether its files take memory, as on a RAM disk
-	Memory   uint64 // in that case, the memory that is free for files and programs
+	Free     uint64 // bytes that a user can still write
+	InMemory bool   // files are stored in memory, as on a RAM disk
+	Memory   uint64 // if InMemory: bytes of free memory
 }
 
-// FileSystemOf returns the file system of a folder. It is false where the system does not tell.
+// FileSystemOf returns the file system of a folder. It returns false if the file system is unknown.
 func FileSystemOf(folder string) (FileSystem, bool) { return fileSystemOf(folder) }

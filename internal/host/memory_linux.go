@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// systemBudgets returns the kernel's estimate of the memory that can be had without swapping, and
-// the remainders of the control groups' limits.
+// systemBudgets returns the kernel's estimate of the memory that is available without swapping, and
+// the unused parts of the limits of control groups.
 func systemBudgets() []budget {
 	var all []budget
 	if free, ok := kilobytes("/proc/meminfo", "MemAvailable"); ok {
@@ -27,18 +27,19 @@ func systemBudgets() []budget {
 	return all
 }
 
-// processBudgets returns the remainders of the limits of the process.
+// processBudgets returns the unused parts of the limits of the process.
 func processBudgets() []budget {
 	var all []budget
 	for _, l := range limits() {
 		if used, ok := kilobytes("/proc/self/status", l.used); ok {
-			all = append(all, budget{less(l.most, used+runtimeReserve()), "left of " + l.name + " besides the Go runtime's"})
+			left := less(l.most, used+runtimeReserve())
+			all = append(all, budget{left, "left of " + l.name + " besides the reserve of the Go runtime"})
 		}
 	}
 	return all
 }
 
-// less returns a - b, or 0.
+// less returns a - b, or 0 if b is larger.
 func less(a, b uint64) uint64 { return a - min(a, b) }
 
 // limit is a limit of the process, in bytes.
@@ -47,7 +48,7 @@ type limit struct {
 	used, name string // used is a key of /proc/self/status
 }
 
-// limits returns the limits of the process, as they were when they were first needed.
+// limits returns the limits of the process, which are read at the first call.
 var limits = sync.OnceValue(func() []limit {
 	var all []limit
 	for _, l := range []struct {
@@ -65,17 +66,17 @@ var limits = sync.OnceValue(func() []limit {
 	return all
 })
 
-// limited reports whether the process has a limit of its own.
+// limited reports whether the process has a memory limit.
 func limited() bool { return len(limits()) > 0 }
 
-// runtimeReserve returns the memory that may still be mapped besides the bytes of an allocation: the
-// rest of the Go heap's last arena, one more arena for small objects, and, for each thread that has
-// not been started, its stack and the arena that glibc's malloc reserves for it.
+// runtimeReserve returns the number of bytes that the runtime may map in addition to an allocation:
+// the rest of the last arena of the Go heap, one more arena for small objects, and for each thread
+// that has not started yet, its stack and the arena of glibc's malloc.
 func runtimeReserve() uint64 {
 	const (
 		heapArena   = 64 << 20 // heapArenaBytes on 64-bit Linux
-		mallocArena = 64 << 20 // HEAP_MAX_SIZE; twice that is mapped for a moment to align an arena
-		others      = 8        // threads of the runtime, and in system calls
+		mallocArena = 64 << 20 // HEAP_MAX_SIZE; malloc briefly maps twice as much to align an arena
+		others      = 8        // threads of the runtime, and threads in system calls
 	)
 	var stack unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_STACK, &stack) != nil || stack.Cur == unix.RLIM_INFINITY {
@@ -88,15 +89,15 @@ func runtimeReserve() uint64 {
 	return 2*heapArena + mallocArena + less(uint64(runtime.GOMAXPROCS(0))+others, threads)*(stack.Cur+mallocArena)
 }
 
-// controlGroup is a control group with a limit of memory: the files with the limit and the use, and
-// the key of memory.stat with the part of the use that is a cache of files.
+// controlGroup is a control group with a memory limit. The fields limit and used are names of
+// files, and cache is the key in memory.stat of the reclaimable file cache, which counts as used.
 type controlGroup struct{ folder, limit, used, cache string }
 
-// controlGroups returns the control groups of the process, of both versions, with those that
-// contain them.
+// controlGroups returns the control groups of the process and their ancestors, for versions 1 and
+// 2.
 func controlGroups() []controlGroup { return groupsIn("/proc/self/cgroup", "/sys/fs/cgroup") }
 
-// groupsIn reads the list of a process's control groups, which are mounted at root.
+// groupsIn reads the control groups of a process from the file list. They are mounted at root.
 func groupsIn(list, root string) []controlGroup {
 	text, err := os.ReadFile(list)
 	if err != nil {
@@ -113,7 +114,9 @@ func groupsIn(list, root string) []controlGroup {
 		switch {
 		case parts[0] == "0" && parts[1] == "": // version 2
 		case parts[1] == "memory": // version 1
-			g = controlGroup{limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", cache: "total_inactive_file"}
+			g = controlGroup{
+				limit: "memory.limit_in_bytes", used: "memory.usage_in_bytes", cache: "total_inactive_file",
+			}
 			at = filepath.Join(root, "memory")
 		default:
 			continue
@@ -129,10 +132,11 @@ func groupsIn(list, root string) []controlGroup {
 	return all
 }
 
-// free returns the remainder of the group's limit. It is false if the group has none.
+// free returns the unused part of the group's limit in bytes. It returns false if the group has no
+// limit.
 func (g controlGroup) free() (uint64, bool) {
 	most, ok := number(filepath.Join(g.folder, g.limit))
-	if !ok || most >= math.MaxInt64&^0xffff { // version 1 writes such a number for no limit
+	if !ok || most >= math.MaxInt64&^0xffff { // version 1 uses such a number for no limit
 		return 0, false
 	}
 	used, ok := number(filepath.Join(g.folder, g.used))
@@ -150,7 +154,7 @@ func (g controlGroup) free() (uint64, bool) {
 	return less(most, less(used, cache)), true
 }
 
-// kilobytes returns the bytes of a field such as "MemAvailable: 20 kB".
+// kilobytes returns the value in bytes of a field such as "MemAvailable: 20 kB".
 func kilobytes(path, key string) (uint64, bool) {
 	kib, err := strconv.ParseUint(strings.TrimSuffix(field(path, key), " kB"), 10, 64)
 	return kib << 10, err == nil
@@ -158,7 +162,7 @@ func kilobytes(path, key string) (uint64, bool) {
 
 func fileSystemOf(folder string) (FileSystem, bool) {
 	var s unix.Statfs_t
-	if unix.Statfs(folder, &s) != nil || s.Blocks == 0 { // such as ramfs, which does not tell
+	if unix.Statfs(folder, &s) != nil || s.Blocks == 0 { // ramfs, for example, reports no size
 		return FileSystem{}, false
 	}
 	f := FileSystem{Free: s.Bavail * uint64(s.Bsize)}

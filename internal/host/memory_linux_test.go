@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// TestControlGroups reads the limits of control groups of both versions, and of those around them,
-// without the cache of files, which the kernel gives up.
+// TestControlGroups reads the limits of control groups of versions 1 and 2 and of their ancestors.
+// The reclaimable file cache must not count as used.
 func TestControlGroups(t *testing.T) {
 	root := t.TempDir()
 	for file, content := range map[string]string{
@@ -37,11 +37,10 @@ func TestControlGroups(t *testing.T) {
 		}
 	}
 	if len(free) != 2 || free["memory/outer/inner"] != 500 || free["a"] != 1000 {
-		t.Errorf("%v", free)
+		t.Errorf("free bytes by group: %v", free)
 	}
 }
 
-// TestFileSystemOf: a folder's file system has room, and a folder that does not exist has none.
 func TestFileSystemOf(t *testing.T) {
 	if f, ok := FileSystemOf(t.TempDir()); !ok || f.Free == 0 {
 		t.Errorf("%+v, %v", f, ok)
@@ -54,18 +53,17 @@ func TestFileSystemOf(t *testing.T) {
 	}
 }
 
-// TestTightest: the least of several budgets counts.
 func TestTightest(t *testing.T) {
 	if b, ok := tightest([]budget{{5, "a"}, {3, "b"}, {4, "c"}}); !ok || b.of != "b" {
 		t.Errorf("%v, %v", b, ok)
 	}
 	if _, ok := tightest(nil); ok {
-		t.Error("no budget is one")
+		t.Error("tightest returned true for an empty list")
 	}
 	if n, ok := Available(); !ok || n == 0 {
-		t.Errorf("%d bytes are available, %v", n, ok)
+		t.Errorf("%d bytes available, %v", n, ok)
 	}
-	if err := CheckMemory(1<<62, "it"); err == nil {
-		t.Error("an allocation of 4 EiB is not refused")
+	if err := CheckMemory(1<<62, "the matrix"); err == nil {
+		t.Error("CheckMemory allows an allocation of 4 EiB")
 	}
 }

@@ -67,17 +67,17 @@ func fuzz(f *testing.F, ext string, most uint64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		testkit.Cheap(t, len(content), most, func() { _, err = s.format.list(s) })
+		testkit.CheckCost(t, len(content), most, func() { _, err = s.format.list(s) })
 		if err != nil {
 			checkMessage(err)
 		}
 		// A converted matrix takes up to 8 bytes per byte of the file.
 		converted := ReadOptions{Type: dtype.F64, OneD: Column, Overflow: func(error, int) {}, CSV: CSV{Header: true}}
-		testkit.Cheap(t, len(content), 8*most, func() { _, err = readBytes(ext, content, converted) })
+		testkit.CheckCost(t, len(content), 8*most, func() { _, err = readBytes(ext, content, converted) })
 		if err != nil {
 			checkMessage(err)
 		}
-		testkit.Cheap(t, len(content), most, func() { m, err = readBytes(ext, content, ReadOptions{Vector: vector}) })
+		testkit.CheckCost(t, len(content), most, func() { m, err = readBytes(ext, content, ReadOptions{Vector: vector}) })
 		if err != nil {
 			checkMessage(err)
 			return

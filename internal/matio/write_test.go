@@ -53,7 +53,7 @@ func TestReadEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		ends := 0
-		testkit.EveryLook(20, func(ctx *testkit.Ending) {
+		testkit.CancelEverywhere(20, func(ctx *testkit.CountdownContext) {
 			ends++
 			m, err := Read(ctx, spec, ReadOptions{})
 			switch {

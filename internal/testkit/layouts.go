@@ -9,28 +9,30 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Layouts are the products of m×k and k×n elements of t, each operand transposed or not, and its rows
-// apart by an even number of elements or an odd one, with names such as "A odd, B transposed".
+// Layouts returns products of an m×k and a k×n matrix of type t, with all combinations of
+// transposed operands and even or odd leading dimensions. The names are of the form "A odd, B
+// transposed".
 func Layouts(tb testing.TB, t dtype.Type, m, n, k int) iter.Seq2[string, *gemm.Problem] {
 	tb.Helper()
-	operand := func(name string, rows, cols, way int) (gemm.Layout, string) {
-		trans := way&1 != 0
+	const transposed, odd = 1, 2
+	operand := func(name string, rows, cols, flags int) (gemm.Layout, string) {
+		trans := flags&transposed != 0
 		if trans {
 			rows, cols = cols, rows
 			name += " transposed"
 		}
 		l := gemm.Dense(t, rows, cols)
 		l.LD, l.Trans = (cols+1)/2*2, trans
-		if way&2 != 0 {
+		if flags&odd != 0 {
 			l.LD++
 			name += " odd"
 		}
 		return l, name
 	}
 	return func(yield func(string, *gemm.Problem) bool) {
-		for way := range 16 {
-			a, nameA := operand("A", m, k, way)
-			b, nameB := operand("B", k, n, way>>2)
+		for flags := range 16 {
+			a, nameA := operand("A", m, k, flags)
+			b, nameB := operand("B", k, n, flags>>2)
 			p, _, err := gemm.New(1, a, b, 0, gemm.Dense(t, m, n), gemm.Epilogue{})
 			if err != nil {
 				tb.Fatal(err)

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Repeats is how often a test repeats itself: short with -short, long where the
-// environment has TILEWORK_LONG, and usual otherwise.
+// Repeats returns the number of repetitions of a test: long if the environment variable
+// TILEWORK_LONG is set, else short with -short, and usual otherwise.
 func Repeats(short, usual, long int) int {
 	switch {
 	case os.Getenv("TILEWORK_LONG") != "":
@@ -18,9 +18,9 @@ func Repeats(short, usual, long int) int {
 	return usual
 }
 
-// Soak is how long a test goes on that looks for what grows: as long as TILEWORK_SOAK
-// says ("1h"), or else a second.
-func Soak(t testing.TB) time.Duration {
+// SoakTime returns the duration of a test that looks for leaks: the value of the environment
+// variable TILEWORK_SOAK, such as "1h", or one second.
+func SoakTime(t testing.TB) time.Duration {
 	t.Helper()
 	text := os.Getenv("TILEWORK_SOAK")
 	if text == "" {

@@ -1,5 +1,5 @@
-// Package testkit is what the tests of several packages share: the limits of what an
-// input may cost, and a context that ends at any point of a call.
+// Package testkit contains helpers for the tests of several packages: limits on the time and memory
+// that an input may take, and a context that is cancelled at any point of a call.
 package testkit
 
 import (
@@ -8,19 +8,21 @@ import (
 	"time"
 )
 
-// Ending is a context that is cancelled by being looked at: at the n-th call of Err or
-// Done. So it ends exactly where the code under test asks, and the same place each time.
-type Ending struct {
+// CountdownContext is a context that is cancelled at the n-th call of its methods Err or Done. It
+// is therefore cancelled at a reproducible place in the code under test.
+type CountdownContext struct {
 	mu    sync.Mutex
-	left  int // looks until it ends
+	left  int // number of calls until the context is cancelled
 	ended chan struct{}
 }
 
-// EndingAt is a context that ends at the n-th look, from 1 on.
-func EndingAt(n int) *Ending { return &Ending{left: n, ended: make(chan struct{})} }
+// NewCountdown returns a context that is cancelled at the n-th call, for n of 1 or more.
+func NewCountdown(n int) *CountdownContext {
+	return &CountdownContext{left: n, ended: make(chan struct{})}
+}
 
-// look counts a look, and reports whether the context has ended.
-func (e *Ending) look() bool {
+// count counts a call, and reports whether the context is cancelled.
+func (e *CountdownContext) count() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.left--; e.left == 0 {
@@ -29,8 +31,8 @@ func (e *Ending) look() bool {
 	return e.left <= 0
 }
 
-// Ended reports whether it has ended, without looking.
-func (e *Ending) Ended() bool {
+// Ended reports whether the context is cancelled. It does not count as a call.
+func (e *CountdownContext) Ended() bool {
 	select {
 	case <-e.ended:
 		return true
@@ -40,41 +42,41 @@ func (e *Ending) Ended() bool {
 }
 
 // Done implements [context.Context].
-func (e *Ending) Done() <-chan struct{} { e.look(); return e.ended }
+func (e *CountdownContext) Done() <-chan struct{} { e.count(); return e.ended }
 
 // Err implements [context.Context].
-func (e *Ending) Err() error {
-	if e.look() {
+func (e *CountdownContext) Err() error {
+	if e.count() {
 		return context.Canceled
 	}
 	return nil
 }
 
-// Deadline implements [context.Context]: there is none.
-func (e *Ending) Deadline() (time.Time, bool) { return time.Time{}, false }
+// Deadline implements [context.Context]. There is no deadline.
+func (e *CountdownContext) Deadline() (time.Time, bool) { return time.Time{}, false }
 
-// Value implements [context.Context]: there are none.
-func (e *Ending) Value(any) any { return nil }
+// Value implements [context.Context]. There are no values.
+func (e *CountdownContext) Value(any) any { return nil }
 
-// EveryLook runs f again and again with a context that ends at another look each time:
-// the first, the second and so on, from the n-th on only some, ever rarer, until f looks
-// so rarely that its context does not end.
-func EveryLook(n int, f func(ctx *Ending)) {
+// CancelEverywhere runs f repeatedly, with contexts that are cancelled at the first call, the
+// second call and so on. After the n-th, the steps grow by a third each time. It stops after the
+// first run in which the context is not cancelled.
+func CancelEverywhere(n int, f func(ctx *CountdownContext)) {
 	for at := 1; ; at++ {
 		if at > n {
 			at += at / 3
 		}
-		ctx := EndingAt(at)
+		ctx := NewCountdown(at)
 		f(ctx)
 		if !ctx.Ended() {
-			ctx.end() // for what waits for its end and nothing else
+			ctx.cancel() // for goroutines that still wait for it
 			return
 		}
 	}
 }
 
-// end ends it now.
-func (e *Ending) end() {
+// cancel cancels the context.
+func (e *CountdownContext) cancel() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.left > 0 {

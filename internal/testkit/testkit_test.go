@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// TestEveryLook: a context ends at each look in turn, for good, and by both ways to look.
-func TestEveryLook(t *testing.T) {
-	const looks = 9
+// TestCancelEverywhere checks that contexts are cancelled at each call in turn, by Done and by Err,
+// and stay cancelled.
+func TestCancelEverywhere(t *testing.T) {
+	const calls = 9
 	runs := 0
-	EveryLook(4, func(ctx *Ending) {
+	CancelEverywhere(4, func(ctx *CountdownContext) {
 		runs++
-		for n := 1; n <= looks; n++ {
+		for n := 1; n <= calls; n++ {
 			was := ctx.Ended()
 			if n%2 == 0 {
 				select {
@@ -21,19 +22,19 @@ func TestEveryLook(t *testing.T) {
 				default:
 				}
 			} else if err := ctx.Err(); (err != nil) != ctx.Ended() || err != nil && !errors.Is(err, context.Canceled) {
-				t.Errorf("run %d, look %d: %v", runs, n, err)
+				t.Errorf("run %d, call %d: %v", runs, n, err)
 			}
 			if want := was || runs == n && n <= 4; runs <= 4 && ctx.Ended() != want {
-				t.Errorf("run %d, look %d: ended is %v", runs, n, ctx.Ended())
+				t.Errorf("run %d, call %d: cancelled is %v, want %v", runs, n, ctx.Ended(), want)
 			}
 		}
 	})
-	if runs != 7 { // it ends at looks 1 to 4, 6, 9 and then not at all
-		t.Errorf("%d runs", runs)
+	if runs != 7 { // cancelled at calls 1 to 4, 6 and 9, and then not at all
+		t.Errorf("%d runs, want 7", runs)
 	}
 }
 
-// failures counts what a check says.
+// failures is a testing.TB that counts errors.
 type failures struct {
 	testing.TB
 	n int
@@ -42,8 +43,7 @@ type failures struct {
 func (f *failures) Helper()               {}
 func (f *failures) Errorf(string, ...any) { f.n++ }
 
-// TestCheap: what takes too much is told, and what does not is not.
-func TestCheap(t *testing.T) {
+func TestCheckCost(t *testing.T) {
 	var kept []byte
 	for _, c := range []struct {
 		f    func()
@@ -51,11 +51,11 @@ func TestCheap(t *testing.T) {
 	}{
 		{func() {}, 0},
 		{func() { kept = make([]byte, 10) }, 0},
-		{func() { kept = make([]byte, constant+2100) }, 1},
-		{func() { time.Sleep(most + 10*time.Millisecond) }, 1},
+		{func() { kept = make([]byte, constantBytes+2100) }, 1},
+		{func() { time.Sleep(maxTime + 10*time.Millisecond) }, 1},
 	} {
 		f := &failures{TB: t}
-		if Cheap(f, 1000, 2, c.f); f.n != c.want {
+		if CheckCost(f, 1000, 2, c.f); f.n != c.want {
 			t.Errorf("%d failures, want %d", f.n, c.want)
 		}
 	}

@@ -20,7 +20,7 @@ type processorLab struct {
 	options Options
 }
 
-func (l *processorLab) about() (string, int) { return host.Processor(), l.workers }
+func (l *processorLab) about() (string, int) { return host.CPUName(), l.workers }
 
 func (l *processorLab) standard(ctx context.Context, f tuned.Form) (tuned.Choice, time.Duration, error) {
 	p, err := f.Problem()

@@ -129,7 +129,7 @@ func TestProcesses(t *testing.T) {
 	for _, who := range []string{"a", "b"} {
 		wg.Go(func() {
 			cmd := exec.Command(os.Args[0], "-test.run=^TestProcesses$", fmt.Sprintf("-test.short=%v", testing.Short()))
-			cmd.Env = append(os.Environ(), child+"="+who, cache.Variable+"="+dir)
+			cmd.Env = append(os.Environ(), child+"="+who, cache.EnvVar+"="+dir)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s", who, err, out)
 			}

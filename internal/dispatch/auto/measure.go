@@ -15,7 +15,7 @@ import (
 // cache's entries.
 var machine = sync.OnceValue(func() string {
 	const format = 3
-	return fmt.Sprintf("%d, %s/%s, %s, %s", format, runtime.GOOS, runtime.GOARCH, host.Processor(), cache.Build())
+	return fmt.Sprintf("%d, %s/%s, %s, %s", format, runtime.GOOS, runtime.GOARCH, host.CPUName(), cache.Build())
 })
 
 // processor is the processor's speed.
@@ -58,7 +58,7 @@ func recall[T any](c *cache.Cache, key string, valid func(T) bool, measure func(
 	if c.Get(key, &v) && valid(v) {
 		return v, nil
 	}
-	c.Alone(func() {
+	c.Exclusive(func() {
 		if c.Get(key, &v) && valid(v) { // another process has measured meanwhile
 			return
 		}

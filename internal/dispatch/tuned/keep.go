@@ -109,7 +109,7 @@ func Dir() string { return theTunings().shelf.Dir() }
 // not be read or written so far, and choices that are not used any more.
 func Notes() []string {
 	t := theTunings()
-	notes := t.shelf.Trouble()
+	notes := t.shelf.Problems()
 	for i, n := range notes {
 		notes[i] = "cache: " + n + " (ignored)"
 	}

@@ -34,7 +34,7 @@ func (s setting) ours(key string) (device, all bool) {
 // processorSetting is that of the processor, with the kernels that may be chosen.
 func processorSetting() setting {
 	return setting{
-		fmt.Sprintf("cpu %s/%s %s", runtime.GOOS, runtime.GOARCH, host.Processor()),
+		fmt.Sprintf("cpu %s/%s %s", runtime.GOOS, runtime.GOARCH, host.CPUName()),
 		fmt.Sprintf("%s, %s=%s", cache.Build(), cpu.EnvISA, os.Getenv(cpu.EnvISA)),
 	}
 }
@@ -80,7 +80,7 @@ func theTunings() *tunings {
 }
 
 func newTunings(c *cache.Cache) *tunings {
-	return &tunings{shelf: c.Shelf("tuned"), gpus: map[setting]*book{}}
+	return &tunings{shelf: c.Section("tuned"), gpus: map[setting]*book{}}
 }
 
 // SubstituteCache has tuned choices read from and kept in another cache, until restore
