@@ -18,8 +18,8 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
-// gpuLab measures on matrices that are on a GPU, in more copies than its cache holds, if
-// the driver says how much that is.
+// gpuLab measures products of matrices in GPU memory. If the driver reports the size of the L2
+// cache, it uses enough copies of the matrices to exceed the cache.
 type gpuLab struct {
 	backend     *exec.Backend
 	options     Options
@@ -29,38 +29,38 @@ type gpuLab struct {
 func newGPULab(b *exec.Backend, o Options) *gpuLab {
 	l := &gpuLab{b, o, bench.Host()}
 	l.environment.GPU = b.Device.Info().Name
-	if card, ok := b.Device.(*cuda.GPU); ok {
-		l.environment.GPUCache = int64(card.Details().L2)
+	if d, ok := b.Device.(*cuda.GPU); ok {
+		l.environment.GPUCache = int64(d.Details().L2)
 	}
 	return l
 }
 
 func (l *gpuLab) about() (string, int) { return l.backend.Device.Info().Name, 0 }
 
-// keep has plans take the layouts as problem has made them.
-var keep = exec.Options{KeepLayout: true}
+// keepLayout makes plans use the layouts that gpuLab.problem sets.
+var keepLayout = exec.Options{KeepLayout: true}
 
-// problem is the product as matrices of the host's come to a GPU.
+// problem returns the product with the layouts of matrices copied from the host.
 func (l *gpuLab) problem(f tuned.Form) (*gemm.Problem, error) {
 	p, err := f.Problem()
 	p.A, p.B, p.C = kernel.Padded(p.A), kernel.Padded(p.B), kernel.Padded(p.C)
 	return &p, err
 }
 
-// standard says nothing of the time, which is short beside what compiling takes.
-func (l *gpuLab) standard(_ context.Context, f tuned.Form) (tuned.Choice, time.Duration, error) {
+// defaultChoice returns 0 for the time, which is negligible compared to compiling.
+func (l *gpuLab) defaultChoice(_ context.Context, f tuned.Form) (tuned.Choice, time.Duration, error) {
 	p, err := l.problem(f)
 	if err != nil {
 		return tuned.Choice{}, 0, err
 	}
-	plan, err := l.backend.Plan(p, keep)
+	plan, err := l.backend.Plan(p, keepLayout)
 	if err != nil {
 		return tuned.Choice{}, 0, err
 	}
 	return tuned.Choice{Kernel: plan.Kernel.Name, Shape: plan.Config.Tile.String()}, 0, nil
 }
 
-// candidates are those that the rules of [gpu.Candidates] leave, and compile.
+// candidates returns the candidates of [choose.Candidates] that compile.
 func (l *gpuLab) candidates(ctx context.Context, f tuned.Form) ([]tuned.Choice, int, error) {
 	p, err := l.problem(f)
 	if err != nil {
@@ -73,20 +73,20 @@ func (l *gpuLab) candidates(ctx context.Context, f tuned.Form) ([]tuned.Choice, 
 			list = append(list, tuned.Choice{Kernel: c.Kernel, Shape: c.Shape.String()})
 		}
 	}
-	l.options.Note(fmt.Sprintf("%v: %d of %d ways are to be measured\n%s", f, len(list), len(all), choose.Reasoning(all)))
+	l.options.Note(fmt.Sprintf("%v: measuring %d of %d candidates\n%s", f, len(list), len(all), choose.Reasoning(all)))
 	list, err = l.compile(ctx, p, list)
 	return list, len(all), err
 }
 
-// compile compiles candidates, several at once, and leaves out those that do not.
+// compile compiles candidates concurrently, and returns those that compile.
 func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []tuned.Choice) ([]tuned.Choice, error) {
 	start, errs := time.Now(), make([]error, len(list))
 	var wg sync.WaitGroup
-	turns := make(chan struct{}, runtime.GOMAXPROCS(0))
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
 	for i, c := range list {
 		wg.Go(func() {
-			turns <- struct{}{}
-			defer func() { <-turns }()
+			slots <- struct{}{}
+			defer func() { <-slots }()
 			plan, err := l.plan(p, c)
 			if err == nil {
 				err = plan.Compile(ctx)
@@ -114,15 +114,16 @@ func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []tuned.Choi
 }
 
 func (l *gpuLab) plan(p *gemm.Problem, c tuned.Choice) (*exec.Plan, error) {
-	opt := keep
+	opt := keepLayout
 	opt.Kernel, opt.Shape = c.Kernel, c.Shape
 	return l.backend.Plan(p, opt)
 }
 
-// variants has none: the shapes of the tiles are all that there is to choose.
+// variants returns nil: the candidates of a GPU already include all tiles.
 func (l *gpuLab) variants(tuned.Form, tuned.Choice) []tuned.Choice { return nil }
 
-func (l *gpuLab) measure(ctx context.Context, f tuned.Form, choices []tuned.Choice, standard tuned.Choice, e effort) ([]bench.Record, error) {
+func (l *gpuLab) measure(ctx context.Context, f tuned.Form, choices []tuned.Choice, standard tuned.Choice,
+	e effort) ([]bench.Record, error) {
 	p, err := l.problem(f)
 	if err != nil {
 		return nil, err
@@ -133,12 +134,13 @@ func (l *gpuLab) measure(ctx context.Context, f tuned.Form, choices []tuned.Choi
 	}
 	o := e.options(l.options.Seed)
 	o.Cold, o.Environment = l.environment.GPUCache > 0, &l.environment
-	records, err := bench.MeasureOn(ctx, l.backend.Device, bench.Case{Problem: *p, Device: l.options.Device.String()}, subjects,
+	c := bench.Case{Problem: *p, Device: l.options.Device.String()}
+	records, err := bench.MeasureOn(ctx, l.backend.Device, c, subjects,
 		[]bench.DeviceSubject{&gpuSubject{l, standard, standardName}}, o)
 	return records, exec.Sentinel(err)
 }
 
-// gpuSubject is a choice to be measured.
+// gpuSubject is a choice to measure.
 type gpuSubject struct {
 	lab    *gpuLab
 	choice tuned.Choice

@@ -19,34 +19,35 @@ import (
 	"tilework/internal/gemm"
 )
 
-// timed is a GPU whose times are known. The emulator computes what follows a copy, which
-// is the product that is checked, and nothing else.
-type timed struct {
+// simulatedGPU is a GPU with simulated times. To save time, it runs kernels (on the emulator) only
+// after a copy to the device, when the result will be checked.
+type simulatedGPU struct {
 	device.Device
 	info device.Info
-	// cost is what a launch of a kernel takes.
-	cost  func(kernel string, block device.Dim3) time.Duration
-	spoil string // the kernel that is not run at all
-	fail  func(call, text string) error
+	cost func(kernel string, block device.Dim3) time.Duration // time of a launch
+	skip string                                               // kernel that never runs, so that its results are wrong
+	fail func(call, text string) error
 
-	mu             sync.Mutex
-	now            time.Duration
-	computes       int // until so many times more the device has been asked for the time
-	loading, atOne int // modules that are being compiled, and the most at one time
+	mu       sync.Mutex
+	now      time.Duration
+	computes int // number of events to record until kernels no longer run
+
+	loading, maxLoading int // number of modules that are being compiled, and its maximum
 }
 
-func newTimed(t *testing.T) *timed {
+// newSimulatedGPU makes the device "gpu" a simulated GPU until the end of the test.
+func newSimulatedGPU(t *testing.T) *simulatedGPU {
 	t.Helper()
 	e, err := emu.Open(emu.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &timed{
+	d := &simulatedGPU{
 		Device: e, info: *e.Info(),
 		cost: func(string, device.Dim3) time.Duration { return time.Millisecond },
 		fail: func(string, string) error { return nil },
 	}
-	d.info.Name, d.info.Emulated = "a card of paper", false
+	d.info.Name, d.info.Emulated = "simulated GPU", false
 	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
 	t.Cleanup(func() {
 		if err := restore(); err != nil {
@@ -56,29 +57,30 @@ func newTimed(t *testing.T) *timed {
 	return d
 }
 
-func (d *timed) Info() *device.Info { return &d.info }
+func (d *simulatedGPU) Info() *device.Info { return &d.info }
 
-// holding is the kernel that keeps the device waiting, which takes no time here.
-type holding struct{ device.Function }
+// holdFunction is the kernel with which package bench delays the device. It takes no simulated
+// time.
+type holdFunction struct{ device.Function }
 
-type holder struct{}
+type holdModule struct{}
 
-func (holder) Function(string) (device.Function, error) { return holding{}, nil }
-func (holder) Log() string                              { return "" }
-func (holder) Unload() error                            { return nil }
+func (holdModule) Function(string) (device.Function, error) { return holdFunction{}, nil }
+func (holdModule) Log() string                              { return "" }
+func (holdModule) Unload() error                            { return nil }
 
-func (d *timed) Load(ctx context.Context, text string) (device.Module, error) {
+func (d *simulatedGPU) Load(ctx context.Context, text string) (device.Module, error) {
 	if err := d.fail("Load", text); err != nil {
 		return nil, err
 	}
 	if strings.Contains(text, ".entry hold(") {
-		return holder{}, nil
+		return holdModule{}, nil
 	}
 	d.mu.Lock()
 	d.loading++
-	d.atOne = max(d.atOne, d.loading)
+	d.maxLoading = max(d.maxLoading, d.loading)
 	d.mu.Unlock()
-	time.Sleep(10 * time.Millisecond) // a compiler takes its time
+	time.Sleep(10 * time.Millisecond) // so that concurrent calls overlap
 	defer func() {
 		d.mu.Lock()
 		d.loading--
@@ -87,8 +89,8 @@ func (d *timed) Load(ctx context.Context, text string) (device.Module, error) {
 	return d.Device.Load(ctx, text)
 }
 
-func (d *timed) Launch(ctx context.Context, f device.Function, l device.Launch) error {
-	if _, ok := f.(holding); ok {
+func (d *simulatedGPU) Launch(ctx context.Context, f device.Function, l device.Launch) error {
+	if _, ok := f.(holdFunction); ok {
 		return nil
 	}
 	d.mu.Lock()
@@ -97,22 +99,22 @@ func (d *timed) Launch(ctx context.Context, f device.Function, l device.Launch) 
 		return err
 	}
 	d.now += d.cost(f.Name(), l.Block)
-	if d.computes == 0 || d.spoil == f.Name() {
+	if d.computes == 0 || d.skip == f.Name() {
 		return nil
 	}
 	return d.Device.Launch(ctx, f, l)
 }
 
-func (d *timed) Record() (device.Event, error) {
+func (d *simulatedGPU) Record() (device.Event, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.computes = max(d.computes-1, 0)
 	return moment{d.now}, nil
 }
 
-func (d *timed) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
+func (d *simulatedGPU) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows device.Rows) error {
 	d.mu.Lock()
-	d.computes = 2 // before the product, and after it
+	d.computes = 2 // the events before and after the product to check
 	d.mu.Unlock()
 	return d.Device.CopyIn(ctx, dst, src, rows)
 }
@@ -124,8 +126,8 @@ func (m moment) Since(_ context.Context, earlier device.Event) (time.Duration, e
 }
 func (m moment) Free() error { return nil }
 
-// tiles makes launches of the tiled kernel with 8×8 threads fast, and all others slow.
-func tiles(kernel string, block device.Dim3) time.Duration {
+// fastTiled8 makes launches of the tiled kernel with 8×8 threads fast, and all others slow.
+func fastTiled8(kernel string, block device.Dim3) time.Duration {
 	if kernel == "tilework_tiled" && block == (device.Dim3{X: 8, Y: 8, Z: 1}) {
 		return time.Millisecond
 	}
@@ -137,14 +139,14 @@ var (
 	form = tuned.Form{M: 24, N: 20, K: 17, In: dtype.F32, Out: dtype.F32}
 )
 
-// quick is a device's options for tests, with what Run notes.
-func quick(d backend.Device) (Options, *[]string) {
+// quickOptions returns options for a short test, and the messages of Run.
+func quickOptions(d backend.Device) (Options, *[]string) {
 	var notes []string
 	note := func(s string) { notes = append(notes, s) }
 	return Options{Device: d, Time: 100 * time.Millisecond, Seed: 3, Note: note, Warn: note}, &notes
 }
 
-// planned is why a product is computed as it is on a device.
+// planned returns the kernel that is chosen for a product, and the reason.
 func planned(t *testing.T, d backend.Device, f tuned.Form) string {
 	t.Helper()
 	p, err := f.Problem()
@@ -158,13 +160,13 @@ func planned(t *testing.T, d backend.Device, f tuned.Form) string {
 	return pl.Kernel + ": " + pl.Why()
 }
 
-// TestGPU: on a GPU the candidate that is fastest there is found among those that are
-// worth measuring, kept, and used; its kernels are compiled several at once.
+// TestGPU checks that Run finds the fastest candidate on a GPU and stores it, that later plans use
+// it, and that kernels are compiled concurrently.
 func TestGPU(t *testing.T) {
 	t.Cleanup(tuned.Substitute(cache.At(t.TempDir())))
-	d := newTimed(t)
-	d.cost = tiles
-	o, notes := quick(gpu0)
+	d := newSimulatedGPU(t)
+	d.cost = fastTiled8
+	o, notes := quickOptions(gpu0)
 	outcomes, err := Run(t.Context(), []tuned.Form{form}, o)
 	if err != nil || len(outcomes) != 1 {
 		t.Fatal(outcomes, err)
@@ -174,52 +176,52 @@ func TestGPU(t *testing.T) {
 		t.Errorf("%v", x)
 	}
 	if x.Measured < 3 || x.Measured >= x.Considered {
-		t.Errorf("%d measured of %d", x.Measured, x.Considered)
+		t.Errorf("measured %d of %d candidates, want some but not all", x.Measured, x.Considered)
 	}
-	if n := *notes; len(n) != 3 || !strings.Contains(n[0], fmt.Sprintf(" of %d ways are to be measured", x.Considered)) || !strings.HasPrefix(n[1], "compiled ") || n[2] != x.String() {
+	if n := *notes; len(n) != 3 || !strings.Contains(n[0], fmt.Sprintf(" of %d candidates\n", x.Considered)) || !strings.HasPrefix(n[1], "compiled ") || n[2] != x.String() {
 		t.Errorf("notes: %q", n)
 	}
-	if d.atOne < 2 {
-		t.Error("kernels are compiled one after the other")
+	if d.maxLoading < 2 {
+		t.Error("kernels were not compiled concurrently")
 	}
 	if why := planned(t, gpu0, form); !strings.HasPrefix(why, "tiled: tuned on ") || !strings.Contains(why, ": 2.00 × as fast as the default, blocked:") {
-		t.Errorf("planned afterwards: %s", why)
+		t.Errorf("planned after tuning: %s", why)
 	}
-	// All take as long now: what was kept goes.
+	// With equal times, tuning again removes the stored choice.
 	d.cost = func(string, device.Dim3) time.Duration { return time.Millisecond }
 	if outcomes, err = Run(t.Context(), []tuned.Form{form}, o); err != nil || len(outcomes) != 1 || outcomes[0].Kept {
 		t.Errorf("%v, %v", outcomes, err)
 	}
 	if why := planned(t, gpu0, form); strings.Contains(why, "tuned") {
-		t.Errorf("planned in the end: %s", why)
+		t.Errorf("planned after tuning again: %s", why)
 	}
 }
 
-// TestGPUFaults: a candidate that does not compile or gives a wrong product is left out
-// and told; a lost device ends it.
+// TestGPUFaults checks that a candidate that does not compile or returns wrong results is skipped
+// and reported, and that a lost device ends Run.
 func TestGPUFaults(t *testing.T) {
 	t.Cleanup(tuned.Substitute(nil))
-	d := newTimed(t)
-	d.cost = tiles
+	d := newSimulatedGPU(t)
+	d.cost = fastTiled8
 	d.fail = func(call, text string) error {
 		if call == "Load" && strings.Contains(text, "tilework_tiled") && strings.Contains(text, "tile 8") {
 			return fmt.Errorf("%w: no such register", device.ErrCompile)
 		}
 		return nil
 	}
-	o, notes := quick(gpu0)
+	o, notes := quickOptions(gpu0)
 	outcomes, err := Run(t.Context(), []tuned.Form{form}, o)
 	if err != nil || len(outcomes) != 1 || outcomes[0].Kept || !strings.Contains(strings.Join(*notes, "\n"), "tiled:8 does not compile: ") {
 		t.Errorf("%v, %v, notes %q", outcomes, err, *notes)
 	}
 
-	d = newTimed(t)
-	d.cost, d.spoil = tiles, "tilework_tiled"
+	d = newSimulatedGPU(t)
+	d.cost, d.skip = fastTiled8, "tilework_tiled"
 	if outcomes, err = Run(t.Context(), []tuned.Form{form}, o); !errors.Is(err, gemm.ErrVerify) || len(outcomes) != 1 || outcomes[0].Kept {
-		t.Errorf("wrong: %v, %v", outcomes, err)
+		t.Errorf("wrong results: %v, %v", outcomes, err)
 	}
 
-	d = newTimed(t)
+	d = newSimulatedGPU(t)
 	launches := 0
 	d.fail = func(call, _ string) error {
 		if call == "Launch" {
@@ -231,26 +233,26 @@ func TestGPUFaults(t *testing.T) {
 		return nil
 	}
 	if outcomes, err = Run(t.Context(), []tuned.Form{form, form}, o); !errors.Is(err, gemm.ErrNoDevice) || len(outcomes) > 0 {
-		t.Errorf("lost: %v, %v", outcomes, err)
+		t.Errorf("lost device: %v, %v", outcomes, err)
 	}
 }
 
-// TestRefuses: what cannot be tuned for is refused, with the reason.
-func TestRefuses(t *testing.T) {
+// TestErrors checks the errors of Run for wrong options.
+func TestErrors(t *testing.T) {
 	for _, c := range []struct {
 		device  backend.Device
 		form    tuned.Form
 		threads int
 		want    error
-		says    string
+		text    string
 	}{
-		{backend.Device{Kind: "emu"}, form, 0, gemm.ErrUnsupported, "an emulated GPU has counts and no times of its own"},
-		{backend.Device{Kind: "auto"}, form, 0, gemm.ErrUnsupported, "name one"},
+		{backend.Device{Kind: "emu"}, form, 0, gemm.ErrUnsupported, "an emulated GPU has no times"},
+		{backend.Device{Kind: "auto"}, form, 0, gemm.ErrUnsupported, "want a certain device"},
 		{backend.Device{Kind: "cpu"}, form, -1, gemm.ErrUnsupported, "-1 threads"},
 		{backend.Device{Kind: "cpu"}, tuned.Form{M: 1, N: 0, K: 1, In: dtype.F32, Out: dtype.F32}, 0, gemm.ErrShape, "nothing to tune in 1x0x1 float32"},
 	} {
 		_, err := Run(t.Context(), []tuned.Form{c.form}, Options{Device: c.device, Threads: c.threads})
-		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.says) {
+		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
 			t.Errorf("on %v: %v", c.device, err)
 		}
 	}

@@ -15,48 +15,54 @@ import (
 	"tilework/internal/gemm"
 )
 
-// lab is what products are measured on.
+// lab measures products on one device.
 type lab interface {
-	// about is the device's name, and the goroutines that may compute there.
+	// about returns the name of the device, and the maximum number of threads there.
 	about() (device string, threads int)
-	// standard is what computes the product unless something was tuned for it, and
-	// about how long it takes.
-	standard(ctx context.Context, f tuned.Form) (tuned.Choice, time.Duration, error)
-	// candidates lists what may be faster, the most promising first, and of how many
-	// ways in all.
+	// defaultChoice returns the choice for products without a tuned one, and approximately the time
+	// of a product.
+	defaultChoice(ctx context.Context, f tuned.Form) (tuned.Choice, time.Duration, error)
+	// candidates returns the choices to measure, the most promising first, and the number of
+	// choices before any were excluded.
 	candidates(ctx context.Context, f tuned.Form) (list []tuned.Choice, considered int, err error)
-	// variants lists what may be faster than the best of the candidates; it may be empty.
+	// variants returns modifications of the best candidate to measure. The list may be empty.
 	variants(f tuned.Form, best tuned.Choice) []tuned.Choice
-	// measure times choices in turns with the default. There is a record for each choice
-	// in their order, and the default's behind them.
-	measure(ctx context.Context, f tuned.Form, choices []tuned.Choice, standard tuned.Choice, e effort) ([]bench.Record, error)
+	// measure times choices, alternating with the default. It returns one record for each choice in
+	// order, followed by the record of the default.
+	measure(ctx context.Context, f tuned.Form, choices []tuned.Choice, standard tuned.Choice,
+		e effort) ([]bench.Record, error)
 }
 
-// effort is how often each choice is timed at least, for how long at least, and after
-// what time no more.
+// effort limits the timings of each choice.
 type effort struct {
-	reps        int
-	least, most time.Duration
+	minReps          int
+	minTime, maxTime time.Duration
 }
 
-// options are those of package bench.
+// options returns the options for package bench.
 func (e effort) options(seed uint64) bench.Options {
-	return bench.Options{MinReps: e.reps, MinTime: e.least, MaxTime: e.most, Warmup: min(e.least, 20*time.Millisecond), Seed: seed}
+	return bench.Options{
+		MinReps: e.minReps, MinTime: e.minTime, MaxTime: e.maxTime,
+		Warmup: min(e.minTime, 20*time.Millisecond), Seed: seed,
+	}
 }
 
 const (
-	// least is the gain that is worth keeping: less may be another layout of memory.
-	least = 1.02
-	// chance is how likely a choice that is as fast as the default may be kept.
-	chance = 0.01
-	// runs is how often a candidate runs when it is screened: to be checked, to get
-	// warm, and to be timed.
-	runs = 5
+	// minGain is the smallest speedup to keep. Smaller ones may come from another placement of
+	// the matrices in memory.
+	minGain = 1.02
+	// significance is the largest probability of keeping a choice that is not faster than the
+	// default.
+	significance = 0.01
+	// screeningRuns is the number of runs of a candidate in the first step: one to check the
+	// result, one to warm up, and three timings.
+	screeningRuns = 5
 )
 
-// search finds the fastest choice for a product.
+// search finds the fastest choice for a product. If it returns both an outcome and an error, some
+// candidates failed.
 func search(ctx context.Context, l lab, f tuned.Form, o Options) (*Outcome, error) {
-	standard, took, err := l.standard(ctx, f)
+	standard, took, err := l.defaultChoice(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -67,9 +73,12 @@ func search(ctx context.Context, l lab, f tuned.Form, o Options) (*Outcome, erro
 		return nil, err
 	}
 	x.Considered = considered
-	start := time.Now() // when all is compiled
-	s := &screening{lab: l, form: f, standard: standard, took: max(took, 1), warn: o.Warn, ways: map[tuned.Choice]Way{}}
-	// A third of the time for each of: candidates, variants, the decision.
+	start := time.Now() // compiling the candidates does not count
+	s := &screening{
+		lab: l, form: f, standard: standard, took: max(took, 1), warn: o.Warn,
+		measured: map[tuned.Choice]Candidate{},
+	}
+	// The candidates, the variants and the decision take a third of the time each.
 	left := func(share float64) time.Duration {
 		return max(time.Duration(share*float64(o.Time))-time.Since(start), 0)
 	}
@@ -91,23 +100,24 @@ func search(ctx context.Context, l lab, f tuned.Form, o Options) (*Outcome, erro
 			}
 		}
 	}
-	x.Measured, x.Ways = len(s.ways), s.sorted()
-	if s.leftOut > 0 {
-		o.Warn(fmt.Sprintf("%v: no time for %d candidates: allow more", f, s.leftOut))
+	x.Measured, x.Candidates = len(s.measured), s.sorted()
+	if s.skipped > 0 {
+		o.Warn(fmt.Sprintf("%v: no time for %d candidates, want more time", f, s.skipped))
 	}
 	if best == nil {
-		x.Why = "there is nothing else to try"
+		x.Why = "no other candidate could be measured"
 		return x, failed
 	}
-	// Twenty timings to decide by, if there is time; with fewer than seven nothing is
-	// sure, however long they take.
+	// The decision needs at least 7 timings: with fewer, the sign test cannot reach significance
+	// even if the candidate wins all. Take 20 if there is time.
 	rest := max(left(1)/2, o.Time/10)
-	records, err := l.measure(ctx, f, []tuned.Choice{*best}, standard, effort{min(20, max(int(rest/s.took), 7)), rest, time.Hour})
+	records, err := l.measure(ctx, f, []tuned.Choice{*best}, standard,
+		effort{min(20, max(int(rest/s.took), 7)), rest, time.Hour})
 	if err != nil && !survivable(ctx, err) {
 		return nil, err
 	}
 	if failed = errors.Join(failed, err); len(records) < 2 || records[0].Error != "" || records[1].Error != "" {
-		x.Why = "it could not be measured again"
+		x.Why = "the second measurement failed"
 		return x, failed
 	}
 	x.Best = *best
@@ -115,44 +125,46 @@ func search(ctx context.Context, l lab, f tuned.Form, o Options) (*Outcome, erro
 	return x, failed
 }
 
-// survivable says that an error is a candidate's, after which the others can go on.
+// survivable reports whether other candidates can still be measured after err.
 func survivable(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && !errors.Is(err, gemm.ErrNoDevice)
 }
 
-// screening measures candidates briefly.
+// screening is the first step of a search: brief measurements of all candidates.
 type screening struct {
 	lab      lab
 	form     tuned.Form
-	standard tuned.Choice
-	took     time.Duration // by the default
+	standard tuned.Choice  // the default
+	took     time.Duration // time of a product with the default
 	warn     func(string)
 
-	ways    map[tuned.Choice]Way // that were measured
-	leftOut int
+	measured map[tuned.Choice]Candidate
+	skipped  int // number of candidates that there was no time for
 }
 
-// best is the fastest of a list, in turns with the default, in about that time; nil if
-// the list is empty. No candidate is timed that is the default itself.
+// best measures the choices of a list, alternating with the default, in approximately the time
+// limit, and returns the fastest. It skips the default itself. It returns nil if there are no
+// choices, or all fail.
 func (s *screening) best(ctx context.Context, list []tuned.Choice, limit time.Duration) (*tuned.Choice, error) {
-	const fewest = 4 // are measured, however long that takes
+	const minChoices = 4 // measured even if they take longer than the limit
 	var choices []tuned.Choice
 	for _, c := range list {
 		if c != s.standard {
 			choices = append(choices, c)
 		}
 	}
-	if most := max(int(limit/(runs*s.took)), fewest); len(choices) > most {
-		s.leftOut += len(choices) - most
+	if most := max(int(limit/(screeningRuns*s.took)), minChoices); len(choices) > most {
+		s.skipped += len(choices) - most
 		choices = choices[:most]
 	}
 	if len(choices) == 0 {
 		return nil, nil
 	}
 	each := max(limit/time.Duration(2*(len(choices)+1)), 2*time.Millisecond)
-	records, err := s.lab.measure(ctx, s.form, choices, s.standard, effort{runs - 2, each, max(3*each, 5*s.took)})
+	records, err := s.lab.measure(ctx, s.form, choices, s.standard,
+		effort{screeningRuns - 2, each, max(3*each, 5*s.took)})
 	for _, c := range choices {
-		s.ways[c] = Way{Choice: c}
+		s.measured[c] = Candidate{Choice: c}
 	}
 	var found *tuned.Choice
 	fastest := 0.0
@@ -161,8 +173,8 @@ func (s *screening) best(ctx context.Context, list []tuned.Choice, limit time.Du
 		case r.Error != "":
 			s.warn(fmt.Sprintf("%v: %v: %s", s.form, choices[i], r.Error))
 		case len(r.Versus) == 1:
-			x := Way{choices[i], r.Seconds.Median, r.Versus[0].Speed}
-			if s.ways[x.Choice] = x; x.Speed > fastest {
+			x := Candidate{choices[i], r.Seconds.Median, r.Versus[0].Speed}
+			if s.measured[x.Choice] = x; x.Speed > fastest {
 				found, fastest = &choices[i], x.Speed
 			}
 		}
@@ -170,32 +182,32 @@ func (s *screening) best(ctx context.Context, list []tuned.Choice, limit time.Du
 	return found, err
 }
 
-// sorted are the ways that were timed, the fastest first.
-func (s *screening) sorted() []Way {
-	timed := slices.DeleteFunc(slices.Collect(maps.Values(s.ways)), func(x Way) bool { return x.Speed == 0 })
-	slices.SortFunc(timed, func(x, y Way) int {
+// sorted returns the candidates that did not fail, the fastest first.
+func (s *screening) sorted() []Candidate {
+	timed := slices.DeleteFunc(slices.Collect(maps.Values(s.measured)), func(x Candidate) bool { return x.Speed == 0 })
+	slices.SortFunc(timed, func(x, y Candidate) int {
 		return cmp.Or(cmp.Compare(y.Speed, x.Speed), cmp.Compare(x.String(), y.String()))
 	})
 	return timed
 }
 
-// decide compares the best with the default, on timings that were taken for that alone.
+// decide decides whether to keep the best candidate, from the timings of the second step.
 func (x *Outcome) decide(best, standard *bench.Record) {
 	x.Before, x.After, x.Gain = standard.Seconds, best.Seconds, best.Versus[0]
 	won, of := wins(best.Samples, standard.Samples)
-	p := byChance(won, of)
-	often := fmt.Sprintf("faster in %d of %d timings", won, of)
+	p := signTest(won, of)
+	score := fmt.Sprintf("faster in %d of %d timings", won, of)
 	switch {
-	case p > chance:
-		x.Why = fmt.Sprintf("%s, which may be chance (p = %.2g)", often, p)
-	case x.Gain.Speed < least:
-		x.Why = fmt.Sprintf("%s, but by less than %.0f %%", often, 100*(least-1))
+	case p > significance:
+		x.Why = fmt.Sprintf("%s, which may be chance (p = %.2g)", score, p)
+	case x.Gain.Speed < minGain:
+		x.Why = fmt.Sprintf("%s, but by less than %.0f %%", score, 100*(minGain-1))
 	default:
-		x.Kept, x.Why = true, fmt.Sprintf("%s (p = %.1g)", often, p)
+		x.Kept, x.Why = true, fmt.Sprintf("%s (p = %.1g)", score, p)
 	}
 }
 
-// wins counts the pairs of timings, taken in turns, in which the first was shorter.
+// wins counts the pairs of alternating timings, and those in which the first is shorter.
 func wins(times, others []float64) (won, of int) {
 	for i := range min(len(times), len(others)) {
 		of++
@@ -206,9 +218,9 @@ func wins(times, others []float64) (won, of int) {
 	return won, of
 }
 
-// byChance is the probability that what is no faster wins so many pairs of timings, or
-// more: the sign test, which asks nothing of how times are distributed.
-func byChance(won, of int) float64 {
+// signTest returns the probability that a choice with the speed of the default is faster in at
+// least won pairs. The sign test makes no assumption about the distribution of times.
+func signTest(won, of int) float64 {
 	p := 0.0
 	for k := won; k <= of; k++ {
 		lnAll, _ := math.Lgamma(float64(of + 1))

@@ -1,12 +1,13 @@
-// Package tune finds the kernel and the blocking that are fastest for a product on this
-// machine, by measuring, and has later products use them.
+// Package tune measures which kernel and blocking are fastest for a product on this machine,
+// and stores the result for later products.
 //
-// [Run] tunes one product after the other: it measures what may be faster than the
-// default in turns with it, a little each, then the best of them against the default
-// for longer, and keeps it if that is more than chance. What was measured in the first
-// part, where the best of many is lucky too, does not count in the second.
+// [Run] tunes one product after another, in two steps. First it measures all candidates
+// briefly, alternating with the default. Then it measures the best of them against the default
+// for longer, and keeps it if it is significantly faster. The second step does not use the
+// timings of the first: the best of many candidates is partly best by chance.
 //
-// A processor and a GPU are a [lab] each; what is measured is measured by package bench.
+// The interface [lab] has one implementation for the CPU and one for GPUs. Package bench does
+// the measurements.
 package tune
 
 import (
@@ -24,61 +25,62 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Options say how to tune; the zero value tunes for the processor.
+// Options control tuning. The zero value tunes for the CPU.
 type Options struct {
 	Device  backend.Device
-	Threads int           // that may be used, on the processor; 0 is all
-	Time    time.Duration // about how long a product is measured; 0 is 10 s
-	Seed    uint64        // of the operands' values
-	// Progress, if not nil, is called now and then from one goroutine with the time
-	// that has passed and that all will take.
+	Threads int           // maximum number of threads on the CPU; 0 is all cores
+	Time    time.Duration // approximate time to measure a product; 0 is 10 s
+	Seed    uint64        // seed of the operands' values
+	// Progress, if not nil, is called repeatedly from one goroutine with the elapsed time and
+	// the expected total.
 	Progress func(passed, all time.Duration)
-	// Exhaustive measures all that the device can run, where otherwise the rules of
-	// [gpu.Candidates] leave out what is predicted to be slow, and blocks on the
-	// processor are only varied for the best of the routes.
+	// Exhaustive measures every candidate that the device can run. Otherwise the rules of
+	// [choose.Candidates] exclude those predicted to be slow, and on the CPU only the best
+	// candidate is measured with other block sizes.
 	Exhaustive bool
-	// Warn, if not nil, is told in a line what its user has to know: that another process
-	// is waited for, or what could not be measured or kept. Note is told how it goes.
+	// Warn, if not nil, is called with warnings of one line: another process holds the lock, or
+	// something could not be measured or kept. Note, if not nil, is called with progress messages.
 	Warn, Note func(line string)
 }
 
-// Outcome is what came of one product. Times are seconds of one product.
+// Outcome is the result of tuning for one product. Times are in seconds per product.
 type Outcome struct {
 	tuned.Form
 	Device     string       `json:"device"`
 	Threads    int          `json:"threads,omitempty"`
-	Considered int          `json:"considered"` // ways to compute it,
-	Measured   int          `json:"measured"`   // and of these
+	Considered int          `json:"considered"` // number of candidates
+	Measured   int          `json:"measured"`   // number of measured candidates
 	Default    tuned.Choice `json:"default"`
 	Best       tuned.Choice `json:"best"`
 	Before     bench.Timing `json:"default_seconds"`
 	After      bench.Timing `json:"best_seconds"`
-	// Gain is how many times faster the best was than the default, round by round.
+	// Gain is the speedup of Best over Default, computed round by round.
 	Gain bench.Ratio `json:"gain"`
 	Kept bool        `json:"kept"`
-	Why  string      `json:"why"` // it is kept or not
-	// Ways are those that were measured, briefly, in turns with the default, the fastest first.
-	Ways []Way `json:"ways,omitempty"`
+	Why  string      `json:"why"` // why Best is kept or not
+	// Candidates are the brief measurements of the first step, the fastest first.
+	Candidates []Candidate `json:"ways,omitempty"`
 }
 
-// Way is a way to compute the product, and how many times as fast as the default it was.
-type Way struct {
+// Candidate is a measured way to compute a product.
+type Candidate struct {
 	tuned.Choice
 	Seconds float64 `json:"seconds"`
-	Speed   float64 `json:"speed"`
+	Speed   float64 `json:"speed"` // the time of the default divided by that of the candidate
 }
 
-// String is the outcome in a line.
+// String formats the outcome in one line.
 func (x Outcome) String() string {
 	kept := "not kept"
 	if x.Kept {
 		kept = "kept"
 	}
-	return fmt.Sprintf("%v: %v, %.2f × as fast as the default, %v, of %d measured: %s: %s", x.Form, x.Best, x.Gain.Speed, x.Default, x.Measured, kept, x.Why)
+	return fmt.Sprintf("%v: the best of %d measured is %v, %.2f × as fast as the default, %v: %s, %s",
+		x.Form, x.Measured, x.Best, x.Gain.Speed, x.Default, kept, x.Why)
 }
 
-// Summary says how good the defaults are, in a line: on how many products they are
-// within 5 % of the fastest that was found, and the geometric mean of what was gained.
+// Summary describes the quality of the defaults in one line: the number of products for which the
+// default is within 5 % of the best measured choice, and the geometric mean of the kept speedups.
 func Summary(outcomes []Outcome) string {
 	const close = 1.05
 	near, logs := 0, 0.0
@@ -90,18 +92,17 @@ func Summary(outcomes []Outcome) string {
 			logs += math.Log(x.Gain.Speed)
 		}
 	}
-	return fmt.Sprintf("the default is within 5 %% of the fastest that was found on %d of %d; what was kept gains %.1f %% in the geometric mean of all",
+	return fmt.Sprintf("the default is within 5 %% of the best for %d of %d products; the kept choices gain %.1f %% on average (geometric mean over all products)",
 		near, len(outcomes), 100*(math.Exp(logs/float64(max(len(outcomes), 1)))-1))
 }
 
-// Run tunes for one product after the other, and keeps each choice when it is found:
-// one that is faster than the default by more than chance. What was kept for a product
-// before goes when the default turns out to be as fast. While a product is measured no
-// other process tunes.
+// Run tunes for one product after another. For each, it stores the best choice if that is
+// significantly faster than the default, and removes a previously stored choice otherwise. It holds
+// the lock of the cache while it measures a product, so that no other process tunes.
 //
-// When ctx ends, the error is its own, with the outcomes until then. The others are
-// ErrNoDevice, ErrUnsupported for an emulated device, which has no times, and ErrShape;
-// a product that a kernel gets wrong is ErrVerify, and the others are tuned all the same.
+// If ctx ends, Run returns the error of ctx and the outcomes so far. It returns ErrNoDevice,
+// ErrShape, and ErrUnsupported for an emulated device, which has no times. If a kernel returns a
+// wrong result, Run continues with the other products and returns ErrVerify.
 func Run(ctx context.Context, forms []tuned.Form, o Options) (outcomes []Outcome, err error) {
 	if o.Time <= 0 {
 		o.Time = 10 * time.Second
@@ -129,7 +130,7 @@ func Run(ctx context.Context, forms []tuned.Form, o Options) (outcomes []Outcome
 	var failed error
 	for i, f := range forms {
 		clock.begin(i)
-		x, err := one(ctx, l, tuner, f, o)
+		x, err := tuneForm(ctx, l, tuner, f, o)
 		if ctx.Err() != nil {
 			return outcomes, errors.Join(failed, ctx.Err())
 		}
@@ -147,7 +148,7 @@ func Run(ctx context.Context, forms []tuned.Form, o Options) (outcomes []Outcome
 	return outcomes, failed
 }
 
-// open readies what o names.
+// open opens the device in o.
 func open(o Options) (l lab, t tuned.Tuner, closeLab func() error, err error) {
 	if o.Device.IsGPU() {
 		b, release, err := dispatch.OpenGPU(o.Device)
@@ -155,20 +156,23 @@ func open(o Options) (l lab, t tuned.Tuner, closeLab func() error, err error) {
 			return nil, t, nil, err
 		}
 		if b.Device.Info().Emulated {
-			err := fmt.Errorf("%w: tuning on device %v: an emulated GPU has counts and no times of its own (want cpu, or gpu where there is one)", gemm.ErrUnsupported, o.Device)
+			err := fmt.Errorf("%w: tuning on device %v: an emulated GPU has no times (want cpu or gpu)",
+				gemm.ErrUnsupported, o.Device)
 			return nil, t, nil, errors.Join(err, release())
 		}
 		return newGPULab(b.Backend, o), tuned.GPUTuner(b.Backend), release, nil
 	}
 	if o.Device.Kind == "auto" {
-		return nil, t, nil, fmt.Errorf("%w: tuning on device auto: name one (cpu, gpu, gpu:N)", gemm.ErrUnsupported)
+		return nil, t, nil, fmt.Errorf("%w: tuning on device auto: want a certain device (cpu, gpu, gpu:N)",
+			gemm.ErrUnsupported)
 	}
-	return &processorLab{workers: cpu.Workers(o.Threads), options: o}, tuned.CPUTuner(), func() error { return nil }, nil
+	l = &cpuLab{workers: cpu.Workers(o.Threads), options: o}
+	return l, tuned.CPUTuner(), func() error { return nil }, nil
 }
 
-// one tunes for one product.
-func one(ctx context.Context, l lab, tuner tuned.Tuner, f tuned.Form, o Options) (*Outcome, error) {
-	unlock, err := tuner.Lock(ctx, func() { o.Warn("another process is tuning: waiting for it") })
+// tuneForm tunes for one product, and stores or removes its choice.
+func tuneForm(ctx context.Context, l lab, tuner tuned.Tuner, f tuned.Form, o Options) (*Outcome, error) {
+	unlock, err := tuner.Lock(ctx, func() { o.Warn("waiting for another process that is tuning") })
 	if err != nil {
 		return nil, err
 	}
@@ -187,18 +191,18 @@ func one(ctx context.Context, l lab, tuner tuned.Tuner, f tuned.Form, o Options)
 		err = tuner.Drop(f)
 	}
 	if err != nil {
-		o.Warn(fmt.Sprintf("%v: the choice holds for this process alone: %v", f, err))
+		o.Warn(fmt.Sprintf("%v: the choice could not be stored, only this process uses it: %v", f, err))
 	}
 	return x, failed
 }
 
-// clock tells the progress.
+// clock calls Options.Progress repeatedly from a goroutine.
 type clock struct {
 	begins chan int
 	done   chan struct{}
 }
 
-// progress begins to tell the progress of n products.
+// progress starts a clock for n products.
 func (o Options) progress(n int) *clock {
 	c := &clock{make(chan int), make(chan struct{})}
 	go func() {
@@ -224,9 +228,10 @@ func (o Options) progress(n int) *clock {
 	return c
 }
 
+// begin reports that product i is next.
 func (c *clock) begin(i int) { c.begins <- i }
 
-// stop returns when Progress is not called any more.
+// stop stops the clock. Progress is not called after it returns.
 func (c *clock) stop() {
 	close(c.begins)
 	<-c.done

@@ -19,7 +19,7 @@ import (
 )
 
 var (
-	processor = backend.Device{Kind: "cpu"}
+	cpuDevice = backend.Device{Kind: "cpu"}
 	small     = []tuned.Form{
 		{M: 40, N: 50, K: 300, In: dtype.F32, Out: dtype.F32},
 		{M: 30, N: 30, K: 30, In: dtype.F64, Out: dtype.F64, TransA: true, TransB: true},
@@ -27,20 +27,20 @@ var (
 	}
 )
 
-// TestProcessor tunes for real: every outcome is whole, and what is said to be kept is
-// used by the next process.
-func TestProcessor(t *testing.T) {
+// TestCPU tunes on the CPU, and checks that the outcomes are complete and that a new process would
+// use the kept choices.
+func TestCPU(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(tuned.Substitute(cache.At(dir)))
 	small := small
 	if testing.Short() {
 		small = small[:1]
 	}
-	o, notes := quick(processor)
+	o, notes := quickOptions(cpuDevice)
 	var passed []time.Duration
 	o.Progress = func(now, all time.Duration) {
 		if all != time.Duration(len(small))*o.Time || now > all {
-			t.Errorf("%v of %v have passed", now, all)
+			t.Errorf("progress: %v of %v", now, all)
 		}
 		passed = append(passed, now)
 	}
@@ -61,30 +61,30 @@ func TestProcessor(t *testing.T) {
 		if x.Kept {
 			kept++
 		}
-		if why := planned(t, processor, small[i]); strings.Contains(why, "tuned on") != x.Kept {
+		if why := planned(t, cpuDevice, small[i]); strings.Contains(why, "tuned on") != x.Kept {
 			t.Errorf("kept: %v; planned: %s", x.Kept, why)
 		}
 	}
 	if n := len(tuned.All()); n != kept {
-		t.Errorf("%d are kept, of %d", n, kept)
+		t.Errorf("%d choices in the cache, want %d", n, kept)
 	}
 }
 
-// TestInterrupted: what was found before an interruption is kept, and nothing of what
-// was under way.
+// TestInterrupted checks that an interruption keeps the choices found before, and nothing of the
+// current product.
 func TestInterrupted(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(tuned.Substitute(cache.At(dir)))
-	d := newTimed(t)
-	d.cost = tiles
+	d := newSimulatedGPU(t)
+	d.cost = fastTiled8
 	ctx, cancel := context.WithCancel(t.Context())
-	o, _ := quick(gpu0)
+	o, _ := quickOptions(gpu0)
 	other := form
 	other.M++
 	done := 0
 	o.Note = func(line string) {
 		if strings.HasPrefix(line, "compiled ") {
-			if done++; done == 2 { // of the second product
+			if done++; done == 2 { // the second product
 				cancel()
 			}
 		}
@@ -99,8 +99,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestProcesses: two processes that tune at once measure in turns, lose nothing of each
-// other's, and leave no half of a file.
+// TestProcesses runs two processes that tune at the same time. All choices of both must be in the
+// cache, without damaged or temporary files.
 func TestProcesses(t *testing.T) {
 	const child = "TILEWORK_TEST_TUNE_CHILD"
 	each := 3
@@ -116,9 +116,9 @@ func TestProcesses(t *testing.T) {
 		return forms
 	}
 	if who := os.Getenv(child); who != "" {
-		d := newTimed(t)
-		d.cost = tiles
-		o, _ := quick(gpu0)
+		d := newSimulatedGPU(t)
+		d.cost = fastTiled8
+		o, _ := quickOptions(gpu0)
 		if _, err := Run(t.Context(), mine(who), o); err != nil {
 			t.Fatal(err)
 		}
@@ -137,7 +137,7 @@ func TestProcesses(t *testing.T) {
 	}
 	wg.Wait()
 	t.Cleanup(tuned.Substitute(cache.At(dir)))
-	newTimed(t)
+	newSimulatedGPU(t)
 	for _, f := range append(mine("a"), mine("b")...) {
 		if why := planned(t, gpu0, f); !strings.HasPrefix(why, "tiled: tuned on") {
 			t.Errorf("%v: %s", f, why)
@@ -146,7 +146,7 @@ func TestProcesses(t *testing.T) {
 	if notes := tuned.Notes(); len(notes) > 0 {
 		t.Errorf("notes: %q", notes)
 	}
-	if files, err := filepath.Glob(filepath.Join(dir, "v1", "tuned", "*")); err != nil || len(files) != 2*each+1 { // with the lock
+	if files, err := filepath.Glob(filepath.Join(dir, "v1", "tuned", "*")); err != nil || len(files) != 2*each+1 { // and the lock
 		t.Errorf("%v, %v", files, err)
 	}
 }

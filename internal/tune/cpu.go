@@ -13,16 +13,16 @@ import (
 	"tilework/internal/host"
 )
 
-// processorLab measures on the processor, on operands that the product before has left
-// in the caches, as far as they fit.
-type processorLab struct {
+// cpuLab measures on the CPU. The same operands are used for every product, so they are in the
+// caches if they fit.
+type cpuLab struct {
 	workers int
 	options Options
 }
 
-func (l *processorLab) about() (string, int) { return host.CPUName(), l.workers }
+func (l *cpuLab) about() (string, int) { return host.CPUName(), l.workers }
 
-func (l *processorLab) standard(ctx context.Context, f tuned.Form) (tuned.Choice, time.Duration, error) {
+func (l *cpuLab) defaultChoice(ctx context.Context, f tuned.Form) (tuned.Choice, time.Duration, error) {
 	p, err := f.Problem()
 	if err != nil {
 		return tuned.Choice{}, 0, err
@@ -35,8 +35,8 @@ func (l *processorLab) standard(ctx context.Context, f tuned.Form) (tuned.Choice
 	return tuned.Choice{Kernel: plan.Kernel}, took, err
 }
 
-// took is about how long a plan takes: the shorter of two runs on zeros.
-func (l *processorLab) took(ctx context.Context, plan *dispatch.Plan) (time.Duration, error) {
+// took returns the approximate time of a plan: the shorter of two runs with zero matrices.
+func (l *cpuLab) took(ctx context.Context, plan *dispatch.Plan) (time.Duration, error) {
 	p := plan.Problem
 	if err := host.CheckMemory(p.A.Bytes()+p.B.Bytes()+p.C.Bytes(), "the matrices of "+p.String()); err != nil {
 		return 0, err
@@ -55,11 +55,13 @@ func (l *processorLab) took(ctx context.Context, plan *dispatch.Plan) (time.Dura
 	return shortest, nil
 }
 
-func (l *processorLab) plan(p *gemm.Problem, c tuned.Choice) (*dispatch.Plan, error) {
-	return dispatch.New(dispatch.Request{Problem: *p, Device: backend.Device{Kind: "cpu"}, Threads: l.options.Threads, Choice: &c})
+func (l *cpuLab) plan(p *gemm.Problem, c tuned.Choice) (*dispatch.Plan, error) {
+	return dispatch.New(dispatch.Request{
+		Problem: *p, Device: backend.Device{Kind: "cpu"}, Threads: l.options.Threads, Choice: &c,
+	})
 }
 
-func (l *processorLab) candidates(_ context.Context, f tuned.Form) ([]tuned.Choice, int, error) {
+func (l *cpuLab) candidates(_ context.Context, f tuned.Form) ([]tuned.Choice, int, error) {
 	p, err := f.Problem()
 	if err != nil {
 		return nil, 0, err
@@ -74,7 +76,7 @@ func (l *processorLab) candidates(_ context.Context, f tuned.Form) ([]tuned.Choi
 	return list, len(list), nil
 }
 
-func (l *processorLab) variants(f tuned.Form, best tuned.Choice) []tuned.Choice {
+func (l *cpuLab) variants(f tuned.Form, best tuned.Choice) []tuned.Choice {
 	p, err := f.Problem()
 	if err != nil || l.options.Exhaustive {
 		return nil
@@ -90,40 +92,41 @@ func choices(list []cpu.Candidate) []tuned.Choice {
 	return all
 }
 
-func (l *processorLab) measure(ctx context.Context, f tuned.Form, choices []tuned.Choice, standard tuned.Choice, e effort) ([]bench.Record, error) {
+func (l *cpuLab) measure(ctx context.Context, f tuned.Form, choices []tuned.Choice, standard tuned.Choice,
+	e effort) ([]bench.Record, error) {
 	p, err := f.Problem()
 	if err != nil {
 		return nil, err
 	}
 	var subjects []bench.Subject
 	for _, c := range choices {
-		subjects = append(subjects, &processorSubject{l, c, c.String()})
+		subjects = append(subjects, &cpuSubject{l, c, c.String()})
 	}
 	o := e.options(l.options.Seed)
 	o.Lead = -1
 	if l.workers > 1 {
-		// Nobody's threads are in the way but the kernels' own, which rest after 0.1 ms.
-		// Of five times that short products take, with the lead, one is measured.
+		// All threads belong to tilework's kernels, whose idle workers sleep after 0.1 ms, so a
+		// short lead suffices. With it, only a fifth of the time of short products is measured.
 		o.Lead = time.Millisecond
 		o.MinTime /= 5
 	}
 	return bench.Measure(ctx, bench.Case{Problem: p, Device: "cpu", Threads: l.options.Threads}, subjects,
-		[]bench.Subject{&processorSubject{l, standard, standardName}}, o)
+		[]bench.Subject{&cpuSubject{l, standard, standardName}}, o)
 }
 
-// standardName is the default among the subjects of a measurement.
+// standardName is the name of the default choice in a measurement.
 const standardName = "default"
 
-// processorSubject is a choice to be measured.
-type processorSubject struct {
-	lab    *processorLab
+// cpuSubject is a choice to measure.
+type cpuSubject struct {
+	lab    *cpuLab
 	choice tuned.Choice
 	name   string
 }
 
-func (s *processorSubject) Name() string { return s.name }
+func (s *cpuSubject) Name() string { return s.name }
 
-func (s *processorSubject) Prepare(_ context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+func (s *cpuSubject) Prepare(_ context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
 	plan, err := s.lab.plan(p, s.choice)
 	if err != nil {
 		return nil, err
