@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// gaps separate the cells of an aligned line.
+// gaps matches the spaces between the cells of an aligned line.
 var gaps = regexp.MustCompile(` {2,}`)
 
-// Continue breaks a line of aligned cells at spaces, into lines of at most width characters. The
-// text after a break continues below the last cell. A width of 0 is no limit.
+// Continue breaks a line of aligned cells at spaces into lines of at most width characters. Text
+// after a break is indented to the column of the last cell. A width of 0 is no limit.
 func Continue(line string, width int) string {
 	runes := []rune(line)
 	if width == 0 || len(runes) <= width {

@@ -14,19 +14,19 @@ type Column struct {
 	Title string
 	// Wrap allows cells to continue on further lines, broken at spaces.
 	Wrap bool
-	// Drop ranks the columns that a table leaves out if it is too wide: the highest
-	// goes first, and a column with 0 always stays.
+	// Drop ranks the columns that are dropped if the table is too wide. The column with the
+	// highest rank is dropped first, and columns with 0 are never dropped.
 	Drop int
 }
 
 const (
 	gap      = 2  // spaces between columns
-	minWidth = 24 // a wrapped column is made narrower than this only after columns were dropped
+	minWidth = 24 // wrapped columns become narrower than this only if no column is left to drop
 )
 
-// Write prints rows of one cell for each column, below the columns' titles. If the table is wider
-// than width, it wraps columns and then drops some, those first that are the same in every row.
-// A last line names the dropped columns. A width of 0 is no limit.
+// Write prints a table with one cell per row and column, below the titles. If the table is wider
+// than width characters, Write first wraps and then drops columns, beginning with columns that have
+// the same text in every row. A last line names the dropped columns. A width of 0 is no limit.
 func Write(w io.Writer, width int, columns []Column, rows [][]string) error {
 	t := &layout{columns: columns, rows: rows}
 	for i := range columns {
@@ -42,21 +42,23 @@ func Write(w io.Writer, width int, columns []Column, rows [][]string) error {
 		t.writeRow(&b, row)
 	}
 	if len(t.dropped) > 0 {
-		b.WriteString(Fold("Not shown (--wide shows all columns): "+strings.Join(t.droppedTitles(), ", "), width) + "\n")
+		note := "Not shown (--wide shows all columns): " + strings.Join(t.droppedTitles(), ", ")
+		b.WriteString(Fold(note, width) + "\n")
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// layout is a table while it is fitted to a width.
+// layout is a table that is being fitted to a width.
 type layout struct {
 	columns []Column
 	rows    [][]string
-	shown   []int // indices of columns, in order
-	dropped []int // the others, as they were dropped
+	shown   []int // indices of the shown columns, in order
+	dropped []int // indices of the dropped columns, in the order of dropping
 	widths  []int // of the shown columns
 }
 
+// fit chooses the shown columns and their widths.
 func (t *layout) fit(width int) {
 	queue := t.dropOrder()
 	for {
@@ -75,7 +77,7 @@ func (t *layout) fit(width int) {
 	}
 }
 
-// dropOrder lists the columns that may be dropped, the first to go first.
+// dropOrder returns the columns that may be dropped, in the order of dropping.
 func (t *layout) dropOrder() []int {
 	var order []int
 	for i, c := range t.columns {
@@ -95,7 +97,8 @@ func (t *layout) dropOrder() []int {
 	return order
 }
 
-// constant returns the text of a column that is the same in every row, if there are several.
+// constant returns the text of a column if it is the same in every row. It reports false for tables
+// with fewer than two rows.
 func (t *layout) constant(column int) (text string, same bool) {
 	if len(t.rows) < 2 {
 		return "", false
@@ -108,6 +111,7 @@ func (t *layout) constant(column int) (text string, same bool) {
 	return t.rows[0][column], true
 }
 
+// droppedTitles returns the titles of the dropped columns, with the text of constant columns.
 func (t *layout) droppedTitles() []string {
 	names := make([]string, len(t.dropped))
 	for i, column := range t.dropped {
@@ -119,8 +123,9 @@ func (t *layout) droppedTitles() []string {
 	return names
 }
 
-// shrink sets the widths of the shown columns: their widest cells, or less in columns that
-// wrap, but at least narrowest and the longest word.
+// shrink sets the widths of the shown columns to their widest cells. If the table is then too wide,
+// it makes wrapped columns narrower, but not narrower than the argument narrowest or their longest
+// word.
 func (t *layout) shrink(width, narrowest int) {
 	t.widths = make([]int, len(t.shown))
 	least := make([]int, len(t.shown))
@@ -151,6 +156,7 @@ func (t *layout) shrink(width, narrowest int) {
 	}
 }
 
+// total returns the width of the table.
 func (t *layout) total() int {
 	sum := gap * (len(t.widths) - 1)
 	for _, w := range t.widths {
@@ -159,7 +165,7 @@ func (t *layout) total() int {
 	return sum
 }
 
-// writeRow writes a row on as many lines as its tallest cell has.
+// writeRow writes a row, which takes several lines if a cell is wrapped.
 func (t *layout) writeRow(b *strings.Builder, row []string) {
 	cells := make([][]string, len(t.shown))
 	height := 1
@@ -185,7 +191,7 @@ func (t *layout) writeRow(b *strings.Builder, row []string) {
 	}
 }
 
-// wrapped breaks text at spaces into lines of at most width characters, where words allow it.
+// wrapped breaks text at spaces into lines of at most width characters, except for longer words.
 func wrapped(text string, width int) []string {
 	if utf8.RuneCountInString(text) <= width {
 		return []string{text}
@@ -193,8 +199,8 @@ func wrapped(text string, width int) []string {
 	return strings.Split(Fold(text, width), "\n")
 }
 
-// Fold breaks text at spaces into lines of at most width characters. A longer word has a line to
-// itself. A width of 0 is no limit.
+// Fold breaks text at spaces into lines of at most width characters. A longer word gets its own
+// line. A width of 0 is no limit.
 func Fold(text string, width int) string {
 	if width == 0 {
 		return text

@@ -39,7 +39,7 @@ naive   cpu     0.50  12 %    the textbook's loop, one
                               thread for each element of C
 µ       cpu           3 %
 `},
-		// device is the same in every row and goes first, then the highest rank.
+		// The column device is constant and is dropped first, then the column of the highest rank.
 		{50, `
 kernel  ×     spread  note
 naive   0.50  12 %    the textbook's loop, one
@@ -86,7 +86,7 @@ device cpu, spread,
 	}
 }
 
-// TestWidth checks that every line fits wherever the columns allow it.
+// TestWidth checks that every line fits if the columns that stay are narrow enough.
 func TestWidth(t *testing.T) {
 	columns := []Column{{Title: "a"}, {Title: "bb", Drop: 1}, {Title: "ccc", Wrap: true}, {Title: "dddd", Wrap: true}}
 	rows := [][]string{
