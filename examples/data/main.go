@@ -1,4 +1,4 @@
-// Command data writes the files of the examples:
+// Command data writes the files in examples/data:
 //
 //	a.npy, b.npy       256×512 and 512×128, float32 in [-1, 1)
 //	x.csv, y0.csv      4×8 and 4×6, small whole numbers
@@ -26,7 +26,7 @@ import (
 
 //go:generate go run .
 
-// compiled is nvcc's output for the kernels of matmul.cu, from this folder.
+// compiled is the path of nvcc's output for matmul.cu, relative to this folder.
 const compiled = "../../ptx/testdata/nvcc/matmul.sm_90.lineinfo.ptx"
 
 func main() {
@@ -39,7 +39,7 @@ func main() {
 	}
 }
 
-// write writes the files into a folder. Text is that of the file compiled.
+// write writes the files into a folder. The argument text is the content of the file compiled.
 func write(text, folder string) error {
 	at := func(name string) string { return filepath.Join(folder, name) }
 	fraction := func(r *rand.Rand) float32 { return 2*r.Float32() - 1 }
@@ -58,10 +58,11 @@ func writeMatrix(path string, rows, cols int, value func(*rand.Rand) float32) er
 	for i := range data {
 		data[i] = value(rng)
 	}
-	return matio.Write(context.Background(), path, gemm.Dense(dtype.F32, rows, cols), dtype.Bytes(data), matio.WriteOptions{Replace: true})
+	return matio.Write(context.Background(), path, gemm.Dense(dtype.F32, rows, cols), dtype.Bytes(data),
+		matio.WriteOptions{Replace: true})
 }
 
-// model returns a safetensors file: the length of its header, the header, the elements.
+// model returns a safetensors file: the length of the header, the header and the elements.
 func model(value func(*rand.Rand) float32) []byte {
 	type tensor struct {
 		Type    string `json:"dtype"`
@@ -92,7 +93,7 @@ func model(value func(*rand.Rand) float32) []byte {
 	return append(append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...), elements...)
 }
 
-// withoutBarrier returns the PTX of the kernel for tiles of 16 without its first barrier.
+// withoutBarrier returns the PTX of the tiled kernel with tiles of 16, without its first barrier.
 func withoutBarrier(text string) (string, error) {
 	m, err := ptx.Parse(compiled, text)
 	if err != nil {
@@ -113,7 +114,7 @@ func withoutBarrier(text string) (string, error) {
 	return m.String(), nil
 }
 
-// removeBarrier removes the first bar.sync of a body. It reports whether there was one.
+// removeBarrier removes the first bar.sync of a function body. It reports whether it found one.
 func removeBarrier(b *ptx.Block) bool {
 	for i, s := range b.Stmts {
 		switch s := s.(type) {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestWritten: the files in this folder are those that the command writes.
+// TestWritten checks that the files in this folder are up to date.
 func TestWritten(t *testing.T) {
 	text, err := os.ReadFile(compiled)
 	if err != nil {
@@ -19,7 +19,7 @@ func TestWritten(t *testing.T) {
 	}
 	written, err := os.ReadDir(folder)
 	if err != nil || len(written) != 6 {
-		t.Fatalf("%d files are written, want 6: %v", len(written), err)
+		t.Fatalf("write wrote %d files, want 6: %v", len(written), err)
 	}
 	for _, file := range written {
 		want, err := os.ReadFile(filepath.Join(folder, file.Name()))
@@ -27,7 +27,7 @@ func TestWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(file.Name()); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s: its %d bytes differ from the %d that are written, %v", file.Name(), len(got), len(want), err)
+			t.Errorf("%s: the file of %d bytes differs from the %d bytes that write writes: run go generate (%v)", file.Name(), len(got), len(want), err)
 		}
 	}
 }

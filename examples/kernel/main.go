@@ -1,10 +1,10 @@
-// Command kernel writes a GPU kernel in Go, runs it on the emulator with every checker
-// watching, and prints what they found: no GPU, no CUDA.
+// Command kernel builds a GPU kernel in Go, runs it on the emulator with all checkers, and
+// prints their findings. It needs neither a GPU nor CUDA.
 //
-//	go run ./examples/kernel                    a transposition, without a finding
-//	go run ./examples/kernel -barrier=false     what a missing barrier is: a race
-//	go run ./examples/kernel -pad 0             what a column of a tile costs: bank conflicts
-//	go run ./examples/kernel -ptx               its text, as NVIDIA's driver takes it
+//	go run ./examples/kernel                    transpose a matrix, without findings
+//	go run ./examples/kernel -barrier=false     omit the barrier: the checkers find a race
+//	go run ./examples/kernel -pad 0             omit the padding: they find bank conflicts
+//	go run ./examples/kernel -ptx               print the PTX of the kernel
 package main
 
 import (
@@ -23,17 +23,17 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// tile is the side of what a block transposes, a warp of 32 threads for each row.
+// tile is the side of the square that a block transposes. A warp of 32 threads moves each row.
 const tile = 32
 
-// transpose writes a kernel: out, of cols×rows, becomes in, of rows×cols, with rows and
-// columns exchanged. A tile passes through shared memory, so that neighbouring threads
-// read neighbours in memory and write neighbours, too.
+// transpose builds a kernel that writes the transpose of the rows×cols matrix in to out. Each block
+// copies a tile through shared memory, so that both its reads and its writes of global memory are
+// coalesced. Each row of the tile in shared memory has pad additional elements.
 //
-// This is Go that runs when the kernel is written: pad and barrier choose between texts.
+// The Go code runs when the kernel is built: pad and barrier change the generated PTX.
 func transpose(pad int, barrier bool) (*ptx.Module, error) {
 	k := build.New("transpose")
-	k.LineInfo() // so that findings are told with the lines of this file
+	k.LineInfo() // findings refer to lines of this file
 	k.Threads(tile, tile, 1)
 	rows, cols := k.Param("rows", ptx.U32), k.Param("cols", ptx.U32)
 	in := k.Matrix(k.Pointer("in", ptx.F32).ReadOnly(), rows, cols, cols)
@@ -44,20 +44,21 @@ func transpose(pad int, barrier bool) (*ptx.Module, error) {
 
 	staged.Store(ty, tx, in.LoadOr0(k.Add(row0, ty), k.Add(col0, tx)))
 	if barrier {
-		k.Barrier() // all of the tile is there
+		k.Barrier() // the tile is complete
 	}
 	row, col := k.Add(col0, ty), k.Add(row0, tx)
 	k.If(out.InBounds(row, col), func() {
-		out.At(row, col).Store(staged.Load(tx, ty)) // down a column: 32 banks, or one
+		// A warp reads a column of the tile: from 32 banks with padding, and from one without.
+		out.At(row, col).Store(staged.Load(tx, ty))
 	})
 	return k.Build()
 }
 
 func main() {
 	log.SetFlags(0)
-	pad := flag.Int("pad", 1, "elements that a row of the tile is longer than 32")
-	barrier := flag.Bool("barrier", true, "wait until all of the tile is there")
-	text := flag.Bool("ptx", false, "print the kernel's text")
+	pad := flag.Int("pad", 1, "number of elements of padding in each row of the tile")
+	barrier := flag.Bool("barrier", true, "wait until the tile is complete")
+	text := flag.Bool("ptx", false, "print the PTX of the kernel")
 	flag.Parse()
 	m, err := transpose(*pad, *barrier)
 	if err != nil {
@@ -72,17 +73,17 @@ func main() {
 	}
 }
 
-// run runs the kernel on a matrix of rows×cols, prints what the checkers found, and looks at
-// the result.
+// run runs the kernel on a rows×cols matrix, prints the findings of the checkers, and checks the
+// result.
 func run(ctx context.Context, m *ptx.Module, rows, cols int, w io.Writer) error {
 	program, err := emu.Load(m)
 	if err != nil {
 		return err
 	}
-	memory := emu.NewMemory(emu.MemoryOptions{TrackWrites: true}) // or reads of what nobody wrote are not seen
+	memory := emu.NewMemory(emu.MemoryOptions{TrackWrites: true}) // to find reads of uninitialized memory
 	data := make([]byte, 4*rows*cols)
 	for i := range rows * cols {
-		binary.LittleEndian.PutUint32(data[4*i:], uint32(i)) // any 32 bits: they are only moved
+		binary.LittleEndian.PutUint32(data[4*i:], uint32(i)) // any bit pattern works, the kernel only moves elements
 	}
 	in, err := memory.Alloc(len(data))
 	if err != nil {
@@ -111,7 +112,7 @@ func run(ctx context.Context, m *ptx.Module, rows, cols int, w io.Writer) error 
 	}
 	report := checks.Report(program, stats, nil)
 	fmt.Fprint(w, report)
-	fmt.Fprintf(w, "instructions of warps: %d, findings: %d\n", stats.Instructions, len(report.Findings))
+	fmt.Fprintf(w, "warp instructions: %d, findings: %d\n", stats.Instructions, len(report.Findings))
 	if report.Errors() > 0 {
 		return errors.New("the kernel is wrong")
 	}

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestRun: the kernel is right and has no finding; each of its two mistakes is found, at a
-// line of this example.
+// TestRun checks that the kernel has no findings, and that the checkers find the missing padding
+// and the missing barrier, with lines of main.go.
 func TestRun(t *testing.T) {
 	for _, v := range []struct {
 		name    string
@@ -15,7 +15,7 @@ func TestRun(t *testing.T) {
 		finds   string
 		wrong   bool
 	}{
-		{"as it is", 1, true, "findings: 0", false},
+		{"correct", 1, true, "findings: 0", false},
 		{"without padding", 0, true, "bank", false},
 		{"without a barrier", 1, false, "__syncthreads() missing", true},
 	} {
@@ -30,7 +30,7 @@ func TestRun(t *testing.T) {
 				t.Errorf("%s, %v: %v", v.name, size, err)
 			}
 			if size[0] == 1 && !v.wrong {
-				continue // one row has no columns to conflict
+				continue // a single row has no bank conflicts
 			}
 			if !strings.Contains(b.String(), v.finds) || v.finds != "findings: 0" && !strings.Contains(b.String(), "main.go:") {
 				t.Errorf("%s, %v: want %q in\n%s", v.name, size, v.finds, &b)

@@ -1,5 +1,5 @@
-// Command mul shows the library in a page: views, a product, a bias with an
-// activation, a plan, and an error.
+// Command mul shows the basics of the library: views, a product with a bias and an activation,
+// a plan, and an error.
 package main
 
 import (
@@ -14,8 +14,8 @@ import (
 func main() {
 	ctx := context.Background()
 
-	// A layer of a neural network: 4 inputs of 3 features, 2 outputs. The weights
-	// are stored one output a row, so the layer multiplies with their transpose.
+	// A layer of a neural network with 3 input features and 2 outputs, applied to 4 inputs. Each
+	// row of w has the weights of one output, so the layer multiplies by the transpose of w.
 	x := tilework.FromSlice(4, 3, []float32{
 		1, 2, 3,
 		4, 5, 6,
@@ -29,8 +29,7 @@ func main() {
 	y, err := tilework.Mul(ctx, x, w.T(),
 		tilework.WithColBias([]float32{1, 2}),
 		tilework.WithActivation("relu"),
-		tilework.WithVerify())
-	// With an activation as without, what is verified is the product itself.
+		tilework.WithVerify()) // verifies the product before the activation
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -38,14 +37,14 @@ func main() {
 		fmt.Println(y.At(i, 0), y.At(i, 1))
 	}
 
-	// What would run, and why.
+	// A plan shows the device and kernel of a product without computing it.
 	plan, err := tilework.PlanGemm(x, w.T(), y)
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("device:", plan.Device)
 
-	// What does not fit says so.
+	// Shapes that do not match are an error.
 	_, err = tilework.Mul(ctx, x, w)
 	fmt.Println(errors.Is(err, tilework.ErrShape), err)
 }

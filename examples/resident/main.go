@@ -1,10 +1,10 @@
-// Command resident classifies with a network of two layers whose weights stay on a
-// GPU: of each batch only the inputs go there and the answers come back.
+// Command resident runs a neural network of two layers whose weights stay in GPU memory. For each
+// batch, only the inputs are copied to the GPU and the answers back.
 //
 //	go run ./examples/resident                # on the first GPU
-//	go run ./examples/resident -device emu    # on an emulated one, where there is none
+//	go run ./examples/resident -device emu    # on an emulated GPU
 //
-// The network tells in which quadrant a point lies.
+// The network computes the quadrant of each point.
 package main
 
 import (
@@ -20,20 +20,20 @@ import (
 )
 
 func main() {
-	device := flag.String("device", "gpu", "where the network stays: gpu, gpu:N, emu, emu:MODEL")
+	device := flag.String("device", "gpu", "device of the network: gpu, gpu:N, emu, emu:MODEL")
 	flag.Parse()
 	if err := run(context.Background(), *device, os.Stdout); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// network is the weights and biases of two layers, on a device.
+// network holds the weights and biases of two layers on a device.
 type network struct {
 	w1, w2, b2 tilework.DeviceMatrix[float32]
 }
 
-// Hidden are max(x, 0), max(-x, 0), max(y, 0) and max(-y, 0); each quadrant adds up two
-// of them, and takes something off for the other two.
+// upload copies the network to a device. Its hidden layer computes max(x, 0), max(-x, 0), max(y, 0)
+// and max(-y, 0). The output of a quadrant is the sum of two of these minus 9 times the other two.
 func upload(ctx context.Context, dev *tilework.Device) (n network, err error) {
 	for _, layer := range []struct {
 		to         *tilework.DeviceMatrix[float32]
@@ -52,22 +52,25 @@ func upload(ctx context.Context, dev *tilework.Device) (n network, err error) {
 		}},
 		{&n.b2, 1, 4, []float32{0.5, 0.5, 0.5, 0.5}},
 	} {
-		if *layer.to, err = tilework.Upload(ctx, dev, tilework.FromSlice(layer.rows, layer.cols, layer.data)); err != nil {
+		weights := tilework.FromSlice(layer.rows, layer.cols, layer.data)
+		if *layer.to, err = tilework.Upload(ctx, dev, weights); err != nil {
 			return n, err
 		}
 	}
 	return n, nil
 }
 
-// forward asks for the answers to a batch, one row for each of x, and does not wait
-// for them.
-func (n network) forward(ctx context.Context, x tilework.DeviceMatrix[float32]) (tilework.DeviceMatrix[float32], error) {
+// forward enqueues the computation of the answers to a batch, one row for each row of x. It does
+// not wait for the result.
+func (n network) forward(
+	ctx context.Context, x tilework.DeviceMatrix[float32],
+) (tilework.DeviceMatrix[float32], error) {
 	hidden, err := tilework.MulOn(ctx, x, n.w1, tilework.WithActivation("relu"))
 	if err != nil {
 		return hidden, err
 	}
 	y, err := tilework.MulOn(ctx, hidden, n.w2, tilework.WithColBiasOn(n.b2), tilework.WithActivation("relu"))
-	// The memory goes back when the second product has read it, which may be later.
+	// Close frees the memory after the second product has read it.
 	return y, errors.Join(err, hidden.Close())
 }
 
@@ -76,7 +79,7 @@ func run(ctx context.Context, device string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, dev.Close()) }() // and what is still on it
+	defer func() { err = errors.Join(err, dev.Close()) }() // also frees the matrices on the device
 	net, err := upload(ctx, dev)
 	if err != nil {
 		return err
@@ -101,13 +104,13 @@ func run(ctx context.Context, device string, out io.Writer) (err error) {
 			return err
 		}
 		for i := range answers.Rows() {
-			fmt.Fprintf(out, "(%v, %v) lies in quadrant %d\n", batch.At(i, 0), batch.At(i, 1), 1+largest(answers, i))
+			fmt.Fprintf(out, "(%v, %v) is in quadrant %d\n", batch.At(i, 0), batch.At(i, 1), 1+largest(answers, i))
 		}
 	}
 	return nil
 }
 
-// largest is the column of the largest element of a row.
+// largest returns the column of the largest element of a row.
 func largest(m tilework.Matrix[float32], row int) int {
 	at := 0
 	for j := range m.Cols() {

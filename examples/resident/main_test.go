@@ -11,9 +11,9 @@ func Example() {
 		fmt.Println(err)
 	}
 	// Output:
-	// (3, 4) lies in quadrant 1
-	// (-1, 2) lies in quadrant 2
-	// (-5, -1) lies in quadrant 3
-	// (2, -2) lies in quadrant 4
-	// (0.5, 0.25) lies in quadrant 1
+	// (3, 4) is in quadrant 1
+	// (-1, 2) is in quadrant 2
+	// (-5, -1) is in quadrant 3
+	// (2, -2) is in quadrant 4
+	// (0.5, 0.25) is in quadrant 1
 }
