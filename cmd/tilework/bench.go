@@ -36,49 +36,57 @@ type benchFlags struct {
 	out, resume                                          string
 	force                                                bool
 
-	// Of a preset's part: what it is, and whether what the machine lacks for it is left
-	// out.
+	// The flags of one part of a preset also have its description, and whether the part is
+	// skipped if the machine lacks its device or libraries.
 	about    string
 	optional bool
 }
 
-func benchCommand() *cobra.Command { return benchCommandOf(new(benchFlags)) }
+func benchCommand() *cobra.Command { return newBenchCommand(new(benchFlags)) }
 
-// benchCommandOf is the command with its flags kept in f.
-func benchCommandOf(f *benchFlags) *cobra.Command {
+// newBenchCommand returns the command that stores its flags in f.
+func newBenchCommand(f *benchFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "bench",
-		Short: "Measure the kernels, beside other libraries in the same run",
-		Long: `bench times kernels on shapes, in turns with the peers. Before it times one, and after,
-it checks a result against a float64 reference; a wrong one gets no time and exit code 1.
+		Short: "Measure kernels, and compare them with other libraries in the same run",
+		Long: `bench measures the speed of kernels. With --peers it measures other libraries too, in rounds
+that alternate between the kernels and the peers. Results are checked against a float64
+reference before and after the timing. A wrong result gets no time and exit code 1.
 
-The column × PEER is the peer's time divided by the kernel's in the same round, as a median
-over all rounds: above 1 the kernel is faster. Disturbances of both cancel in it, so it can
-differ from the quotient of the two medians. A ? marks a figure that is too uncertain to
-rely on: its 95 % confidence interval is wider than ±10 %, or it has fewer than three
-timings.
+The column × PEER is the peer's time divided by the kernel's time: above 1 the kernel is
+faster. The division is done round by round, and the column is the median. A disturbance that
+slows both cancels out, so the column can differ from the quotient of the two median times.
+A ? marks a figure that is too uncertain to rely on: its 95 % confidence interval is wider
+than ±10 %, or it has fewer than three timings.
 
-On a GPU the matrices are there, in as many copies as outgrow its L2 cache twice, and
-its own events tell the time; with --transfers they are in the host's memory, and the
-copies there and back are timed too. An emulated GPU has no times: what its kernels do is
-counted, in instructions, operations, bytes, sectors and bank conflicts.
+On a GPU, the matrices are in GPU memory, in enough copies to exceed twice the size of the L2
+cache, and GPU events measure the times. With --transfers the matrices are in host memory, and
+the times include the copies to the GPU and back. An emulated GPU has no times: bench counts
+its instructions, operations, bytes, sectors and bank conflicts.
 
-Presets are studies; a flag that is given beside one replaces its own:
+Each preset is a series of measurements. Flags given with --preset replace those of the preset:
 ` + presetHelp() + `
-What the machine lacks for a part of a preset, as a GPU, is left out, which is said.
+A part of a preset is skipped, with a message, if the machine lacks its device or library.
 
-Peers are opened where they are installed: on the processor ` + strings.Join(libraryNames(), ", ") + `,
-` + readPeer + `, which reads B and multiplies nothing, as a product with few rows nearly does, and ` + plainPeer + `,
-our own product without its --epilogue;
-on a GPU ` + ltPeer + `, with the fastest of the algorithms that it proposes, ` + ltTF32Peer + `,
-` + thenPeer + `, our own product without its --epilogue and then that in a launch of its own,
-beside --groups ` + densePeer + `, the chosen kernel's one product of as many operations, and
-with --peer-path ` + kernelPeer + `=FILE.ptx a kernel of your own: ` + kernelPeer + `:ENTRY:ROWSxCOLS/XxY, the part of C
-that a block computes and its threads (see docs/results/reference).
-
-With -o, records are in the file as soon as they are made: what was measured before an
-interruption or a crash stays, and --resume, with the same flags otherwise, goes on from
-there. It refuses a file from another machine or another version.`,
+Peers on the CPU:
+` + peerHelp([][2]string{
+			{strings.Join(libraryNames(), ", "), ""},
+			{readPeer, "reads B and multiplies nothing: about the least time of a product with few rows"},
+			{plainPeer, "tilework's own product without the --epilogue"},
+		}) + `
+Peers on a GPU:
+` + peerHelp([][2]string{
+			{ltPeer, "cuBLASLt, with the fastest of the algorithms that it proposes"},
+			{ltTF32Peer, "cuBLASLt in TF32"},
+			{thenPeer, "tilework's own product without the --epilogue, then the epilogue in a second launch"},
+			{densePeer, "with --groups: one product without groups that has the same number of operations"},
+			{kernelPeer + ":ENTRY:ROWSxCOLS/XxY", ""},
+			{"", "the kernel ENTRY of the file in --peer-path " + kernelPeer + "=FILE.ptx, where a block of X×Y"},
+			{"", "threads computes ROWS×COLS elements of C (see docs/results/reference)"},
+		}) + `
+With -o, each record is written to the file as soon as it is measured, so that it survives an
+interruption or a crash. --resume FILE, with the other flags unchanged, measures the remaining
+records. It refuses a file from another machine or another version of tilework.`,
 		Example: `  tilework bench --preset quick
   tilework bench --preset study -o study.jsonl && tilework report study.jsonl -o study.html
   tilework bench --sizes 64..1024x2 --peers all --threads 1
@@ -100,33 +108,41 @@ there. It refuses a file from another machine or another version.`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.preset, "preset", "", "a study by its name: "+strings.Join(presetNames(), ", "))
-	fl.StringVar(&f.kernels, "kernels", "", "kernels to measure, separated by commas: names, all, and auto for the choice of mul; or none (default: auto); mma-tf32 and auto-tf32 are in that precision")
-	fl.StringVar(&f.sizes, "sizes", "", "sizes N of square products: 64,256 or 64..1024x2 or 64..512+64 (default: 64,256,1024, emulated 64,256)")
+	fl.StringVar(&f.preset, "preset", "", "the series of measurements to run: "+strings.Join(presetNames(), ", "))
+	fl.StringVar(&f.kernels, "kernels", "",
+		"comma-separated kernels to measure: names, optionally with a precision (mma-tf32); all; auto or auto-tf32 for the kernel that mul would choose; none (default: auto)")
+	fl.StringVar(&f.sizes, "sizes", "",
+		"sizes N of square products: 64,256 or 64..1024x2 or 64..512+64 (default: 64,256,1024, on an emulated GPU 64,256)")
 	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
-	fl.StringVar(&f.suite, "suite", "", "a list of shapes by its name: "+strings.Join(bench.Suites(), ", "))
-	fl.StringVar(&f.dtypes, "dtypes", "float32", "element types of A and B")
-	fl.StringVar(&f.device, "device", "cpu", "where to measure: cpu, gpu, gpu:N, or emu, emu:MODEL to count")
-	fl.StringVar(&f.peers, "peers", "", "libraries to compare with, or all that are installed")
-	fl.StringArrayVar(&f.peerPath, "peer-path", nil, "NAME=FILE: open that peer from this file")
-	fl.IntVar(&f.threads, "threads", 0, "threads of kernels and peers (default: all)")
+	fl.StringVar(&f.suite, "suite", "", "a predefined list of shapes: "+strings.Join(bench.Suites(), ", "))
+	fl.StringVar(&f.dtypes, "dtypes", "float32", "comma-separated element types of A and B")
+	fl.StringVar(&f.device, "device", "cpu", "where to measure: cpu, gpu or gpu:N; emu or emu:MODEL counts instead")
+	fl.StringVar(&f.peers, "peers", "", "comma-separated libraries to compare with, or all for every installed library")
+	fl.StringArrayVar(&f.peerPath, "peer-path", nil, "NAME=FILE: load the peer NAME from FILE")
+	fl.IntVar(&f.threads, "threads", 0, "maximum number of threads of kernels and peers (default: all cores)")
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
-	fl.BoolVar(&f.packed, "packed", false, "on the processor: each kernel with a B that was packed before, too")
-	fl.IntVar(&f.batch, "batch", 1, "on a GPU: so many products of each shape, in one launch")
-	fl.StringVar(&f.groups, "groups", "", "on a GPU: M rows in so many equal groups, each with a B of its own, in one launch; or the groups' shares: 4,2,1,1")
-	fl.StringVar(&f.epilogues, "epilogue", "", "what is done to each element of C, as bias-col+gelu: "+strings.Join(gemm.EpilogueParts(), ", ")+"; several with commas (default: none)")
-	fl.StringVar(&f.scales, "block-scales", "", "of 8-bit floats, block scales of A and of B, as "+scalesExample+", or none; several with commas (default: none)")
-	fl.StringVar(&f.outType, "out-dtype", "", "element type of C (default: the first of those that the type of A and B has)")
-	fl.BoolVar(&f.transfers, "transfers", false, "on a GPU: from the host's memory and back to it")
-	fl.Var(&f.cold, "cold", "read the operands from memory, not from the cache (default: on a GPU only)")
+	fl.BoolVar(&f.packed, "packed", false, "on the CPU: also measure each kernel with a prepacked B")
+	fl.IntVar(&f.batch, "batch", 1, "on a GPU: number of products of each shape, computed in one launch")
+	fl.StringVar(&f.groups, "groups", "",
+		"on a GPU: split the M rows into this number of equal groups, each multiplied by its own B, in one launch; a list such as 4,2,1,1 gives the groups' shares of the rows")
+	fl.StringVar(&f.epilogues, "epilogue", "",
+		"operations on each element of C, such as bias-col+gelu; a comma separates several epilogues to measure; the operations are "+strings.Join(gemm.EpilogueParts(), ", ")+" (default: none)")
+	fl.StringVar(&f.scales, "block-scales", "",
+		"for 8-bit floats: block scales of A and B, such as "+scalesExample+", or none; a comma separates several to measure (default: none)")
+	fl.StringVar(&f.outType, "out-dtype", "", "element type of C (default: the usual one for A and B)")
+	fl.BoolVar(&f.transfers, "transfers", false,
+		"on a GPU: start from host memory, and time the copies to the GPU and back")
+	fl.Var(&f.cold, "cold", "read the operands from memory instead of the cache (default: on a GPU only)")
 	fl.Lookup("cold").NoOptDefVal = "true"
-	fl.DurationVar(&f.minTime, "min-time", 200*time.Millisecond, "time each subject for at least this long")
-	fl.DurationVar(&f.maxTime, "max-time", 10*time.Second, "and for at most this long, a single product apart")
-	fl.DurationVar(&f.warmup, "warmup", 0, "run each subject for so long before it is timed (default: 20ms, on a GPU 200ms)")
+	fl.DurationVar(&f.minTime, "min-time", 200*time.Millisecond, "minimum time to measure each kernel and peer")
+	fl.DurationVar(&f.maxTime, "max-time", 10*time.Second,
+		"maximum time to measure each kernel and peer; a single longer product still completes")
+	fl.DurationVar(&f.warmup, "warmup", 0,
+		"time to run each kernel and peer before measuring (default: 20ms, on a GPU 200ms)")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands")
-	fl.StringVarP(&f.out, "out", "o", "", "write the records to this file as well, one JSON object a line")
-	fl.StringVar(&f.resume, "resume", "", "go on with this file of records: measure what it lacks, on the same machine")
+	fl.StringVarP(&f.out, "out", "o", "", "write the records to this file as well, as JSON Lines")
+	fl.StringVar(&f.resume, "resume", "", "continue this file of records: measure what it lacks, on the same machine")
 	forceFlag(c, &f.force)
 	exclusive(c, "out", "resume")
 	exclusive(c, "batch", "groups")
@@ -137,7 +153,8 @@ there. It refuses a file from another machine or another version.`,
 	}
 	f.output.addTo(c, names...)
 	complete(c, "preset", presetNames()...)
-	complete(c, "kernels", append(append(subjectNames(backend.Device{}), autoNames(backend.Device{})...), "all", "none")...)
+	complete(c, "kernels",
+		append(append(subjectNames(backend.Device{}), autoNames(backend.Device{})...), "all", "none")...)
 	complete(c, "peers", append(libraryNames(), readPeer, plainPeer, ltPeer, ltTF32Peer, thenPeer, densePeer, "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
@@ -145,10 +162,19 @@ there. It refuses a file from another machine or another version.`,
 	return c
 }
 
-// pathNames are the peers that --peer-path can name.
+// peerHelp lists names with their descriptions, one to a line.
+func peerHelp(docs [][2]string) string {
+	var b strings.Builder
+	for _, d := range docs {
+		b.WriteString(strings.TrimRight(fmt.Sprintf("  %-14s %s", d[0], d[1]), " ") + "\n")
+	}
+	return b.String()
+}
+
+// pathNames returns the peers that --peer-path can name.
 func pathNames() []string { return append(libraryNames(), ltPeer, kernelPeer) }
 
-// choice is a flag that is true, false or not given.
+// choice is the value of a flag that is true, false or not given.
 type choice struct{ set, value bool }
 
 func (c *choice) String() string { return strconv.FormatBool(c.value) }
@@ -183,16 +209,17 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 		return err
 	}
 	records, failed := s.measure(ctx, newProgress(stderr))
-	// What was measured before an interruption or a wrong result is printed.
+	// Records from before an interruption or a wrong result are printed too.
 	return errors.Join(format.Write(stdout, records, f.output.width(stdout)), failed)
 }
 
-// options are those that all devices share.
+// options returns the options that all devices share.
 func (f *benchFlags) options() bench.Options {
 	return bench.Options{MinTime: f.minTime, MaxTime: f.maxTime, Warmup: f.warmup, Seed: f.seed, Cold: f.cold.value}
 }
 
-// problems is the list of products to measure, of these sizes where none are given.
+// problems returns the products to measure. Without a flag for shapes, it takes sizes, in the
+// syntax of --sizes.
 func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 	var shapes []bench.Shape
 	if f.sizes == "" && f.shapes == "" && f.suite == "" {
@@ -258,7 +285,7 @@ func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 						p, err = scaled(p, sides)
 					}
 					if err == nil {
-						p, err = f.together(p)
+						p, err = f.batched(p)
 					}
 					if err != nil {
 						return nil, err
@@ -277,44 +304,45 @@ func (f *benchFlags) parseEpilogues() (list []gemm.Epilogue, err error) {
 		return []gemm.Epilogue{{}}, nil
 	}
 	if f.transfers {
-		return nil, fmt.Errorf("--epilogue %s with --transfers: those are of the matrices alone", f.epilogues)
+		return nil, fmt.Errorf("--epilogue %s: want no --transfers", f.epilogues)
 	}
 	for text := range strings.SplitSeq(f.epilogues, ",") {
 		e, err := gemm.ParseEpilogue(strings.TrimSpace(text))
 		if err != nil {
-			return nil, fmt.Errorf("--epilogue: %w%s", err, meantPart(text))
+			return nil, fmt.Errorf("--epilogue: %w%s", err, suggestPart(text))
 		}
 		list = append(list, e)
 	}
 	return list, nil
 }
 
-// meantPart is what [meant] has for the first wrong part of an epilogue.
-func meantPart(epilogue string) string {
+// suggestPart returns the result of [suggestion] for the first wrong part of an epilogue.
+func suggestPart(epilogue string) string {
 	known := gemm.EpilogueParts()
 	for part := range strings.SplitSeq(strings.TrimSpace(epilogue), "+") {
 		if !slices.Contains(known, part) {
-			return meant(part, known)
+			return suggestion(part, known)
 		}
 	}
 	return ""
 }
 
-// paths are the files of --peer-path, by the names of peers.
+// paths returns the files of --peer-path by the names of peers.
 func (f *benchFlags) paths() (map[string]string, error) {
 	paths := map[string]string{}
 	for _, p := range f.peerPath {
 		name, file, ok := strings.Cut(p, "=")
 		if !ok || !slices.Contains(pathNames(), name) {
-			return nil, fmt.Errorf("--peer-path %s: want NAME=FILE, NAME being one of %s", p, strings.Join(pathNames(), ", "))
+			return nil, fmt.Errorf("--peer-path %s: want NAME=FILE, where NAME is one of %s",
+				p, strings.Join(pathNames(), ", "))
 		}
 		paths[name] = file
 	}
 	return paths, nil
 }
 
-// wanted lists what --peers asks for, of these where it is all.
-func (f *benchFlags) wanted(all []string) []string {
+// peerNames returns the items of --peers, or all if --peers is "all".
+func (f *benchFlags) peerNames(all []string) []string {
 	switch f.peers {
 	case "":
 		return nil

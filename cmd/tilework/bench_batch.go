@@ -13,12 +13,12 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
-// densePeer is the product without groups.
+// densePeer is the name of the product without groups in --peers.
 const densePeer = "dense"
 
-// together is p as --batch or --groups has it: many of its kind, one behind the other, or
-// its rows in groups.
-func (f *benchFlags) together(p gemm.Problem) (gemm.Problem, error) {
+// batched returns p as a strided batch of --batch products, or with its rows in the groups of
+// --groups.
+func (f *benchFlags) batched(p gemm.Problem) (gemm.Problem, error) {
 	switch {
 	case f.batch > 1:
 		return p.Strided(f.batch, gemm.Batch{A: p.A.Len(), B: p.B.Len(), C: p.C.Len()})
@@ -32,20 +32,20 @@ func (f *benchFlags) together(p gemm.Problem) (gemm.Problem, error) {
 	return p.Grouped(len(rows), p.B.Len())
 }
 
-// groupRows shares out m rows: by the groups' shares, or equally where text is how many
-// groups there are.
+// groupRows returns the number of rows of each group, which add up to m. The text is the number of
+// groups of equal size, or a list of the groups' shares.
 func groupRows(text string, m int) ([]int, error) {
 	var shares []int
 	total := 0
 	for field := range strings.SplitSeq(text, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(field))
 		if err != nil || n < 0 || n > 1<<20 {
-			return nil, fmt.Errorf("%q: want a number of groups, or the share of each: 4,2,1,1", text)
+			return nil, fmt.Errorf("%q: want a number of groups, or the share of each, such as 4,2,1,1", text)
 		}
 		shares, total = append(shares, n), total+n
 	}
 	if total == 0 {
-		return nil, fmt.Errorf("%q: nobody has a share", text)
+		return nil, fmt.Errorf("%q: all shares are 0, want one or more above 0", text)
 	}
 	if len(shares) == 1 {
 		shares = make([]int, total)
@@ -63,17 +63,17 @@ func groupRows(text string, m int) ([]int, error) {
 	return rows, nil
 }
 
-// kase is a case of p on a GPU.
-func (f *benchFlags) kase(p gemm.Problem) bench.Case {
+// deviceCase returns the case of p in GPU memory.
+func (f *benchFlags) deviceCase(p gemm.Problem) bench.Case {
 	c := bench.Case{Problem: p, Device: f.device}
 	if p.Batch.Kind == gemm.Grouped {
-		c.Groups, _ = groupRows(f.groups, p.M) // which together has read
+		c.Groups, _ = groupRows(f.groups, p.M) // batched has checked the flag
 	}
 	return c
 }
 
-// denseSubject is one product of as many operations as the groups' products have, by the
-// kernel that would be chosen for it. Its B is the first group's.
+// denseSubject computes one product with as many operations as the products of all groups, with
+// the kernel that tilework chooses for it. It multiplies by the B of the first group.
 type denseSubject struct {
 	gpu  *exec.Backend
 	plan *exec.Plan
@@ -83,7 +83,7 @@ func (s *denseSubject) Name() string { return densePeer }
 
 func (s *denseSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
 	if p.Batch.Kind != gemm.Grouped {
-		return nil, fmt.Errorf("%w: %s without groups", gemm.ErrUnsupported, densePeer)
+		return nil, fmt.Errorf("%w: peer %s without --groups", gemm.ErrUnsupported, densePeer)
 	}
 	one, _ := p.Product(0)
 	plan, err := dispatch.PlanGPU(s.gpu, &one, exec.Options{KeepLayout: true})

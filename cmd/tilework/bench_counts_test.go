@@ -12,7 +12,7 @@ import (
 	"tilework/internal/explain"
 )
 
-// counted runs bench on an emulated GPU and returns the records that have counts.
+// counted runs bench on an emulated GPU and returns the records of the supported products.
 func counted(t *testing.T, args ...string) []bench.Record {
 	t.Helper()
 	args = append([]string{"bench", "--device", "emu:h200", "--format", "jsonl"}, args...)
@@ -24,23 +24,23 @@ func counted(t *testing.T, args ...string) []bench.Record {
 	return slices.DeleteFunc(records, func(r bench.Record) bool { return r.Unsupported })
 }
 
-// checkCounts tests the rules that every kernel's counts obey.
+// checkCounts checks the relations between counters that hold for every kernel.
 func checkCounts(t *testing.T, r *bench.Record) {
 	t.Helper()
 	c := r.Counts
-	what := fmt.Sprintf("%s %s %s on %d×%d×%d", r.Subject, r.Types(), r.Transposes(), r.M, r.N, r.K)
+	product := fmt.Sprintf("%s %s %s on %d×%d×%d", r.Subject, r.Types(), r.Transposes(), r.M, r.N, r.K)
 	if want := int64(2 * r.M * r.N * r.K * max(r.Products, 1)); c.Flops != want || c.Issued < want {
-		t.Errorf("%s: %d operations, %d issued, want %d and no fewer issued", what, c.Flops, c.Issued, want)
+		t.Errorf("%s: %d operations, %d issued, want %d and at least as many issued", product, c.Flops, c.Issued, want)
 	}
 	if c.LoadBytes == 0 || c.StoreBytes == 0 || c.DistinctSectors == 0 || c.DistinctSectors > c.Sectors || c.IdealSectors > c.Sectors {
-		t.Errorf("%s: %+v", what, *c)
+		t.Errorf("%s: inconsistent counters %+v", product, *c)
 	}
 }
 
-// TestCountsOfEveryKernel counts a product of each type on each kernel, and compares the counters
-// of bench with those of explain.
+// TestCountsOfEveryKernel compares the counters of bench with those of explain, for each kernel and
+// element type.
 func TestCountsOfEveryKernel(t *testing.T) {
-	const shape = "64x64x64" // which explain runs as it is
+	const shape = "64x64x64" // explain does not scale this shape down
 	for _, kernels := range []struct{ dtype, names string }{
 		{"float32", "all"}, {"float64", "all"}, {"float16", "all"}, {"bfloat16", "all"}, {"int8", "all"}, {"e4m3", "all"}, {"e5m2", "all"},
 		{"float32", "mma-tf32,wgmma-tf32,wgmma-f32x3,skinny-tf32"},
@@ -62,8 +62,8 @@ func TestCountsOfEveryKernel(t *testing.T) {
 	}
 }
 
-// TestIssuedOperations: whole tiles issue the product's operations and, in floating point, a
-// multiplication by alpha for each element of C.
+// TestIssuedOperations checks the issued operations of a product of complete tiles: those of the
+// product and, in floating point, one multiplication by alpha for each element of C.
 func TestIssuedOperations(t *testing.T) {
 	const m, n, k = 64, 64, 128
 	records := counted(t, "--kernels", "naive,tiled:16,blocked,mma", "--dtypes", "float64,float16,bfloat16,int8", "--shapes", fmt.Sprintf("%dx%dx%d", m, n, k))
@@ -81,8 +81,9 @@ func TestIssuedOperations(t *testing.T) {
 	}
 }
 
-// compareWithExplain runs explain and compares its counters with those of a record. A record has
-// the launch that packs operands too. Its instructions include those by which launches overlap.
+// compareWithExplain runs explain and compares its counters with those of a record. It does not
+// compare the instructions: bench also counts those for programmatic dependent launch. If the
+// product packs operands, the record includes the packing launch and must have larger counters.
 func compareWithExplain(t *testing.T, r *bench.Record, args []string) {
 	t.Helper()
 	stdout, stderr, code := run(t.Context(), args...)
@@ -116,20 +117,20 @@ func compareWithExplain(t *testing.T, r *bench.Record, args []string) {
 	want := *r.Counts
 	if x.Launch.Packed != nil {
 		if got.Flops != want.Flops || got.Sectors >= want.Sectors || got.LoadBytes >= want.LoadBytes {
-			t.Errorf("%q: %+v of the kernel alone, and with what packs for it %+v", args, got, want)
+			t.Errorf("%q: %+v for the kernel, and %+v with the packing launch: want more", args, got, want)
 		}
 		return
 	}
 	if *got.Historic != *want.Historic {
-		t.Errorf("%q: then %+v, bench counts %+v", args, *got.Historic, *want.Historic)
+		t.Errorf("%q: explain has historic counts %+v and bench has %+v", args, *got.Historic, *want.Historic)
 	}
 	if got.Historic, want.Historic = nil, nil; got != want {
-		t.Errorf("%q: %+v, bench counts %+v", args, got, want)
+		t.Errorf("%q: explain counts %+v and bench counts %+v", args, got, want)
 	}
 }
 
-// TestCountsOfRandomProducts counts products of random shapes, among them batches, and some with
-// an epilogue that reads a second matrix of C's shape.
+// TestCountsOfRandomProducts counts products of random shapes, some of them batches and some with a
+// residual.
 func TestCountsOfRandomProducts(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -157,9 +158,9 @@ func TestCountsOfRandomProducts(t *testing.T) {
 	}
 }
 
-// TestBulkCopiesHaveSectors: wgmma, which loads and stores by bulk copies alone, moves each
-// sector of A, B and C once where one tile is the product.
-func TestBulkCopiesHaveSectors(t *testing.T) {
+// TestTMACountsSectors checks that a wgmma product of a single tile transfers each sector of A, B
+// and C once. All of its loads and stores use TMA.
+func TestTMACountsSectors(t *testing.T) {
 	records := counted(t, "--kernels", "wgmma", "--dtypes", "bfloat16", "--sizes", "64")
 	const want = 3 * 64 * 64 * 2 / 32
 	if c := records[0].Counts; c.Sectors != want || c.IdealSectors != want || c.DistinctSectors != want {

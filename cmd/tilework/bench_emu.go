@@ -17,10 +17,12 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// onEmulator counts what products do on an emulated GPU of our own, which is watched.
-func (f *benchFlags) onEmulator(ctx context.Context, at backend.Device, problems []gemm.Problem, stderr io.Writer) (bencher, error) {
+// onEmulator returns a bencher that counts instructions, memory accesses and bank conflicts of
+// products. It opens an emulated GPU of its own, whose launches a tally observes.
+func (f *benchFlags) onEmulator(ctx context.Context, at backend.Device, problems []gemm.Problem,
+	stderr io.Writer) (bencher, error) {
 	if f.cold.value {
-		return bencher{}, fmt.Errorf("--cold: the emulator has no caches, and counts what they would be asked for (want --device cpu or gpu)")
+		return bencher{}, fmt.Errorf("--cold: an emulated GPU has no caches (want --device cpu or gpu)")
 	}
 	t := new(tally)
 	options := emulator.Options{Watch: t.watch}
@@ -38,15 +40,16 @@ func (f *benchFlags) onEmulator(ctx context.Context, at backend.Device, problems
 	backend := stream.New(dev)
 	release := func() error { return device.Join(backend.Close(), dev.Close()) }
 	return f.onDevice(ctx, at, backend, release, problems, stderr,
-		func(ctx context.Context, d device.Device, c bench.Case, kernels, peers []bench.DeviceSubject, o bench.Options) ([]bench.Record, error) {
+		func(ctx context.Context, d device.Device, c bench.Case, kernels, peers []bench.DeviceSubject,
+			o bench.Options) ([]bench.Record, error) {
 			return bench.CountOn(ctx, d, c, kernels, peers, t.counter(&c.Problem), o)
 		})
 }
 
-// tally sums up the counters of launches.
+// tally adds up the counters of the launches of a product.
 type tally struct {
 	mu       sync.Mutex
-	integers bool // the current product is of integers
+	integers bool // the current product sums integers
 	sum      bench.Counts
 }
 
@@ -67,8 +70,8 @@ func (t *tally) counter(p *gemm.Problem) bench.Counter {
 	}
 }
 
-// watch has a launch counted. Faults are for `tilework emulate` and the tests to find:
-// looking for them would take several times as long.
+// watch adds an observer to l that counts. It leaves out the checkers for faults, with which a
+// launch takes several times as long; `tilework emulate` and the tests run those.
 func (t *tally) watch(l *emu.Launch) emulator.Done {
 	checks := check.New(check.Options{Only: []check.Checker{check.Count}, Historic: true})
 	l.Observers = append(l.Observers, checks)
@@ -80,7 +83,7 @@ func (t *tally) watch(l *emu.Launch) emulator.Done {
 	}
 }
 
-// add adds the counters of a launch.
+// add adds the counters of a launch to the sum.
 func (t *tally) add(s emu.Stats, counts *check.Counts) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

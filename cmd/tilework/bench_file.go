@@ -11,17 +11,18 @@ import (
 	"tilework/internal/matio"
 )
 
-// recordFile is where records go as they are made; the nil file takes none.
+// recordFile is the file that records are written to as they are measured. Writing to nil does
+// nothing.
 type recordFile struct {
 	path    string
 	file    *os.File
-	size    int64 // of the whole lines in it
-	created bool
-	old     bool // what is in it is to be replaced by the first records
+	size    int64 // bytes of the complete lines in it
+	created bool  // newRecordFile created it
+	stale   bool  // the first records replace its old content
 }
 
-// newRecordFile opens the file of -o. A file that exists is refused, or with force replaced when
-// there are records to write.
+// newRecordFile opens the file of -o. It refuses a file that exists unless force is set; the old
+// content then stays until the first records are written.
 func newRecordFile(path string, force bool) (*recordFile, error) {
 	r := &recordFile{path: path}
 	info, err := os.Stat(path)
@@ -32,9 +33,9 @@ func newRecordFile(path string, force bool) (*recordFile, error) {
 		return nil, err
 	case info.Mode().IsRegular():
 		if err := matio.CheckReplace(path, force); err != nil {
-			return nil, fmt.Errorf("%w, or go on with --resume %s", err, path)
+			return nil, fmt.Errorf("%w, or continue it with --resume %s", err, path)
 		}
-		r.old = true
+		r.stale = true
 	}
 	if r.file, err = os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o666); err != nil {
 		return nil, err
@@ -42,37 +43,38 @@ func newRecordFile(path string, force bool) (*recordFile, error) {
 	return r, nil
 }
 
-// resumed is a file of records to go on with.
-type resumed struct {
+// resumedFile is a file of records that --resume continues.
+type resumedFile struct {
 	path    string
 	records []bench.Record
-	size    int64  // of the whole lines that are there …
-	lacks   string // … and what the last one lacks of a line's end
-	cut     bool   // a line behind them was not ended
+	size    int64  // bytes of the complete records
+	newline string // the line end that the last complete record lacks
+	cut     bool   // an incomplete record follows them
 }
 
-// readResumed reads the file and changes nothing in it.
-func readResumed(path string) (*resumed, error) {
+// readResumed reads the file without changing it.
+func readResumed(path string) (*resumedFile, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("--resume: %w", err)
 	}
 	if start := bytes.TrimSpace(text); len(start) > 0 && start[0] == '[' {
-		return nil, fmt.Errorf("--resume: %s is an array of records: want one record a line, as -o writes them", path)
+		return nil, fmt.Errorf("--resume: %s is one JSON array: want one record per line, as -o writes them", path)
 	}
-	whole, lacks := bench.TrimPartial(text)
+	whole, newline := bench.TrimPartial(text)
 	records, err := bench.ReadRecords(bytes.NewReader(whole))
 	if err != nil {
-		return nil, fmt.Errorf("--resume: %s: no file of records: %w", path, err)
+		return nil, fmt.Errorf("--resume: %s: not a file of records: %w", path, err)
 	}
-	return &resumed{path, records, int64(len(whole)), lacks, len(whole) < len(text)}, nil
+	return &resumedFile{path, records, int64(len(whole)), newline, len(whole) < len(text)}, nil
 }
 
-// open opens the file for more records, behind its whole lines; that a line was cut off
-// is said.
-func (r *resumed) open(stderr io.Writer) (*recordFile, error) {
+// open opens the file to append records. It removes an incomplete record at the end, with a
+// message on stderr.
+func (r *resumedFile) open(stderr io.Writer) (*recordFile, error) {
 	if r.cut {
-		fmt.Fprintf(stderr, "%s: the line after record %d was cut off: it is removed, and measured again\n", r.path, len(r.records))
+		fmt.Fprintf(stderr, "%s: removed the incomplete record after record %d, which will be measured again\n",
+			r.path, len(r.records))
 	}
 	file, err := os.OpenFile(r.path, os.O_WRONLY, 0)
 	if err != nil {
@@ -80,7 +82,7 @@ func (r *resumed) open(stderr io.Writer) (*recordFile, error) {
 	}
 	err = file.Truncate(r.size)
 	if err == nil {
-		_, err = file.WriteAt([]byte(r.lacks), r.size)
+		_, err = file.WriteAt([]byte(r.newline), r.size)
 	}
 	if err == nil {
 		_, err = file.Seek(0, io.SeekEnd)
@@ -88,11 +90,11 @@ func (r *resumed) open(stderr io.Writer) (*recordFile, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--resume: %w", err), file.Close())
 	}
-	return &recordFile{path: r.path, file: file, size: r.size + int64(len(r.lacks))}, nil
+	return &recordFile{path: r.path, file: file, size: r.size + int64(len(r.newline))}, nil
 }
 
-// write adds records, of which the file then holds all, or none where there is no room for
-// them; only where the process ends just now, a beginning.
+// write appends records. If there is no room for all of them, the file holds none of them. Only if
+// the process is killed during the call can the file end with an incomplete record.
 func (r *recordFile) write(records []bench.Record) error {
 	if r == nil || len(records) == 0 {
 		return nil
@@ -105,11 +107,11 @@ func (r *recordFile) write(records []bench.Record) error {
 	if err := jsonl.Write(&b, records, 0); err != nil {
 		return err
 	}
-	if r.old {
+	if r.stale {
 		if err := r.file.Truncate(0); err != nil {
 			return err
 		}
-		r.old = false
+		r.stale = false
 	}
 	if _, err := r.file.Write(b.Bytes()); err != nil {
 		return errors.Join(err, r.undo())
@@ -118,8 +120,8 @@ func (r *recordFile) write(records []bench.Record) error {
 	return nil
 }
 
-// undo removes the beginning of a record that could not be written whole. A device or a
-// pipe has nothing to remove.
+// undo removes records that were written in part. It does nothing if the file is a device or a
+// pipe.
 func (r *recordFile) undo() error {
 	if info, err := r.file.Stat(); err != nil || !info.Mode().IsRegular() {
 		return err
@@ -127,7 +129,7 @@ func (r *recordFile) undo() error {
 	return r.file.Truncate(r.size)
 }
 
-// close leaves no empty file behind.
+// close closes the file, and removes it if newRecordFile created it and no record was written.
 func (r *recordFile) close() error {
 	if r == nil {
 		return nil

@@ -22,18 +22,20 @@ import (
 	"tilework/internal/peers"
 )
 
-// gpuPeers are the peers on matrices that are on a GPU; kernelPeer is followed by a
-// kernel of a file.
+// The names in --peers of the peers that multiply matrices in GPU memory.
 const (
 	ltPeer     = "cublaslt"
 	ltTF32Peer = "cublaslt-tf32"
+	// kernelPeer runs a kernel from a PTX file. A colon and the kernel follow the name.
 	kernelPeer = "cuda"
-	// thenPeer is our own product without its epilogue, and that in a launch of its own.
+	// thenPeer runs tilework's product without its epilogue, and then the epilogue in a second
+	// launch.
 	thenPeer = "then"
 )
 
-// onGPU measures on matrices that are on a GPU.
-func (f *benchFlags) onGPU(ctx context.Context, at backend.Device, problems []gemm.Problem, stderr io.Writer) (bencher, error) {
+// onGPU returns a bencher of matrices in GPU memory.
+func (f *benchFlags) onGPU(ctx context.Context, at backend.Device, problems []gemm.Problem,
+	stderr io.Writer) (bencher, error) {
 	backend, release, err := dispatch.OpenGPU(at)
 	if err != nil {
 		return bencher{}, err
@@ -41,11 +43,14 @@ func (f *benchFlags) onGPU(ctx context.Context, at backend.Device, problems []ge
 	return f.onDevice(ctx, at, backend, release, problems, stderr, bench.MeasureOn)
 }
 
-// measurer is bench.MeasureOn, or like it.
-type measurer func(ctx context.Context, d device.Device, c bench.Case, kernels, peers []bench.DeviceSubject, o bench.Options) ([]bench.Record, error)
+// measurer is a function like [bench.MeasureOn].
+type measurer func(ctx context.Context, d device.Device, c bench.Case, kernels, peers []bench.DeviceSubject,
+	o bench.Options) ([]bench.Record, error)
 
-// onDevice measures with the kernels of a backend, which it releases.
-func (f *benchFlags) onDevice(ctx context.Context, at backend.Device, backend *stream.Backend, release func() error, problems []gemm.Problem, stderr io.Writer, measure measurer) (_ bencher, err error) {
+// onDevice returns a bencher of the kernels of a backend. It takes ownership of the backend:
+// closing the bencher calls release, and so does onDevice if it fails.
+func (f *benchFlags) onDevice(ctx context.Context, at backend.Device, backend *stream.Backend, release func() error,
+	problems []gemm.Problem, stderr io.Writer, measure measurer) (_ bencher, err error) {
 	g, err := f.pickGPU(at, backend, release, problems, stderr)
 	if err != nil {
 		return bencher{}, err
@@ -58,21 +63,23 @@ func (f *benchFlags) onDevice(ctx context.Context, at backend.Device, backend *s
 	var kernels []bench.DeviceSubject
 	for _, k := range g.picks {
 		kernel, precision := splitPrecision(k.kernel)
-		kernels = append(kernels, &gpuSubject{name: k.name, gpu: backend.Backend, options: gpuOptions(kernel, true), inexact: inexact(precision)})
+		kernels = append(kernels,
+			&gpuSubject{name: k.name, gpu: backend.Backend, options: gpuOptions(kernel, true), inexact: inexact(precision)})
 	}
 	others, err := f.gpuPeers(ctx, g, stderr)
 	if err != nil {
 		return bencher{}, err
 	}
 	options := f.options()
-	if !f.cold.set { // a product's operands are rarely in the L2 cache, which an emulated GPU has none of
+	if !f.cold.set {
+		// In programs, operands are rarely in the L2 cache. An emulated GPU has no cache.
 		options.Cold = !backend.Device.Info().Emulated
 	}
 	options.Environment, options.Peak = g.environment(), g.peak
 	return bencher{
 		subjects: names(kernels, others), options: options,
-		kase: f.kase,
-		fits: func(p *gemm.Problem) error { return bench.FitsOn(backend.Device, p, options) },
+		newCase: f.deviceCase,
+		fits:    func(p *gemm.Problem) error { return bench.FitsOn(backend.Device, p, options) },
 		measure: func(ctx context.Context, c bench.Case) ([]bench.Record, error) {
 			records, err := measure(ctx, backend.Device, c, kernels, others, options)
 			return records, sentinel(err)
@@ -81,15 +88,17 @@ func (f *benchFlags) onDevice(ctx context.Context, at backend.Device, backend *s
 	}, nil
 }
 
-// benchGPU is a GPU to measure on, and which of its kernels.
+// benchGPU is a GPU and its kernels to measure.
 type benchGPU struct {
 	backend *stream.Backend
 	picks   []pick
-	closers []func() error
+	closers []func() error // called by close, the last first
 }
 
-// pickGPU picks the kernels of a backend, which close releases.
-func (f *benchFlags) pickGPU(at backend.Device, backend *stream.Backend, release func() error, problems []gemm.Problem, stderr io.Writer) (g *benchGPU, err error) {
+// pickGPU returns the backend and its kernels to measure. It takes ownership of the backend as
+// onDevice does.
+func (f *benchFlags) pickGPU(at backend.Device, backend *stream.Backend, release func() error, problems []gemm.Problem,
+	stderr io.Writer) (g *benchGPU, err error) {
 	g = &benchGPU{backend: backend, closers: []func() error{release}}
 	g.picks, err = f.picks(at, problems, func(p *gemm.Problem, kernel string) (string, error) {
 		kernel, precision := splitPrecision(kernel)
@@ -109,8 +118,8 @@ func (f *benchFlags) pickGPU(at backend.Device, backend *stream.Backend, release
 	return g, nil
 }
 
-// splitPrecision reads a kernel's name with the precision that it is to have, as peers have
-// it too: "mma-tf32", or "mma-tf32:128x256x16/8x16/4".
+// splitPrecision splits a kernel's name, which may end with a tile, from its precision:
+// "mma-tf32:128x256x16/8x16/4" becomes "mma:128x256x16/8x16/4" and TF32.
 func splitPrecision(kernel string) (string, gemm.Precision) {
 	name, shape, shaped := strings.Cut(kernel, ":")
 	for _, p := range gemm.Precisions() {
@@ -124,13 +133,13 @@ func splitPrecision(kernel string) (string, gemm.Precision) {
 	return kernel, gemm.Native
 }
 
-// gpuOptions reads a kernel's name with the shape of its tiles: "tiled:16".
+// gpuOptions returns the options for a kernel that may be followed by a tile, such as "tiled:16".
 func gpuOptions(kernel string, keepLayout bool) exec.Options {
 	name, shape, _ := strings.Cut(kernel, ":")
 	return exec.Options{Kernel: name, Shape: shape, KeepLayout: keepLayout}
 }
 
-// close closes the last first.
+// close releases the backend and the libraries, the last opened first.
 func (g *benchGPU) close() error {
 	var err error
 	for i := len(g.closers) - 1; i >= 0; i-- {
@@ -139,7 +148,7 @@ func (g *benchGPU) close() error {
 	return sentinel(err)
 }
 
-// sentinel makes a device's error one of package gemm's, unless it is already.
+// sentinel wraps a device's error in the matching error of package gemm, unless it has one.
 func sentinel(err error) error {
 	if errors.Is(err, gemm.ErrNoDevice) {
 		return err
@@ -162,8 +171,7 @@ func (g *benchGPU) environment() *bench.Environment {
 	return &e
 }
 
-// peak is the data sheet's rate, in 10⁹ operations a second; 0 where there is none, as
-// for an emulated GPU's times.
+// peak returns the rate of the data sheet in GFLOP/s, or 0 for GPUs without one and emulated GPUs.
 func (g *benchGPU) peak(in dtype.Type, precision string, _ int) float64 {
 	info := g.backend.Device.Info()
 	m, err := model.Lookup(info.Name)
@@ -183,19 +191,19 @@ func (g *benchGPU) peak(in dtype.Type, precision string, _ int) float64 {
 	return 0
 }
 
-// gpuSubject is a kernel on matrices that are on the GPU.
+// gpuSubject is a kernel that multiplies matrices in GPU memory.
 type gpuSubject struct {
 	name    string
 	gpu     *exec.Backend
 	options exec.Options
 	inexact
-	plan *exec.Plan
+	plan *exec.Plan // of the product that was prepared last
 }
 
-// inexact is the arithmetic that a subject may have instead of the elements' own.
+// inexact is the precision of a subject. It may be lower than that of the element type.
 type inexact gemm.Precision
 
-// Precision makes a subject one of [bench.Inexact].
+// Precision implements [bench.Inexact].
 func (p inexact) Precision() bench.Precision {
 	in := gemm.Precision(p)
 	if in == gemm.Native {
@@ -226,7 +234,7 @@ func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) 
 
 func (s *gpuSubject) String() string { return planText(s.plan) }
 
-// Intensity is that of the plan that was prepared last.
+// Intensity returns the arithmetic intensity of the product that was prepared last.
 func (s *gpuSubject) Intensity() float64 {
 	if s.plan == nil {
 		return 0
@@ -241,7 +249,7 @@ func planText(p *exec.Plan) string {
 	return p.Kernel.Name + " " + p.Config.String()
 }
 
-// gpuPeers opens the peers that --peers asks for.
+// gpuPeers opens the peers of --peers. Closing g closes them.
 func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer) ([]bench.DeviceSubject, error) {
 	paths, err := f.paths()
 	if err != nil {
@@ -249,13 +257,14 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 	}
 	var lt *peers.CuBLASLt
 	var subjects []bench.DeviceSubject
-	for _, name := range f.wanted([]string{ltPeer}) {
+	for _, name := range f.peerNames([]string{ltPeer}) {
 		kind, spec, _ := strings.Cut(name, ":")
 		arithmetic := peers.Native
 		switch kind {
 		case kernelPeer:
 			if paths[kernelPeer] == "" {
-				return nil, fmt.Errorf("--peers %s: want its file: --peer-path %s=FILE.ptx", name, kernelPeer)
+				return nil, fmt.Errorf("--peers %s: no file for the kernel, want --peer-path %s=FILE.ptx",
+					name, kernelPeer)
 			}
 			k, err := peers.OpenKernel(ctx, g.backend.Device, paths[kernelPeer], spec)
 			if err != nil {
@@ -275,11 +284,13 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 		case ltPeer:
 		default:
 			known := []string{ltPeer, ltTF32Peer, thenPeer, densePeer, kernelPeer}
-			return nil, fmt.Errorf("--peers: unknown peer %q on %s%s (want one of %s, %s, %s, %s, %s:ENTRY:TILE/THREADS)", name, f.device, meant(name, known), ltPeer, ltTF32Peer, thenPeer, densePeer, kernelPeer)
+			return nil, fmt.Errorf("--peers: unknown peer %q on %s%s (want one of %s, %s, %s, %s, %s:ENTRY:TILE/THREADS)",
+				name, f.device, suggestion(name, known), ltPeer, ltTF32Peer, thenPeer, densePeer, kernelPeer)
 		}
 		if lt == nil {
 			if lt, err = peers.OpenCuBLASLt(g.backend.Device, paths[ltPeer]); err != nil {
-				if (f.peers == "all" || f.optional) && (errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)) {
+				missing := errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)
+				if missing && (f.peers == "all" || f.optional) {
 					fmt.Fprintf(stderr, "peer %v\n", err)
 					continue
 				}
@@ -295,7 +306,8 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 	return subjects, nil
 }
 
-// ltSubject is cuBLASLt with the fastest of the algorithms that it proposes.
+// ltSubject is cuBLASLt. For each product it measures the algorithms that cuBLASLt proposes, and
+// uses the fastest.
 type ltSubject struct {
 	name       string
 	library    *peers.CuBLASLt
@@ -320,7 +332,10 @@ func (s *ltSubject) Prepare(_ context.Context, p *gemm.Problem, try bench.Try) (
 	s.plan = plan
 	enqueue := func(run peers.LtEnqueue) bench.Enqueue {
 		return func(ctx context.Context, m bench.Matrices) error {
-			return run(ctx, peers.LtMemory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Residual: m.Extras[gemm.Residual], ScaleA: m.Extras[gemm.ScaleA], ScaleB: m.Extras[gemm.ScaleB]})
+			return run(ctx, peers.LtMemory{
+				A: m.A, B: m.B, C: m.C, Bias: m.Bias,
+				Residual: m.Extras[gemm.Residual], ScaleA: m.Extras[gemm.ScaleA], ScaleB: m.Extras[gemm.ScaleB],
+			})
 		}
 	}
 	err = plan.Choose(func(run peers.LtEnqueue) (float64, error) { return try(enqueue(run)) })
@@ -343,7 +358,7 @@ func (s *ltSubject) close() error {
 	return err
 }
 
-// thenSubject is the product, and then its epilogue.
+// thenSubject computes a product without its epilogue, and the epilogue in a second launch.
 type thenSubject struct {
 	gpu  *exec.Backend
 	plan *exec.Then
@@ -351,15 +366,15 @@ type thenSubject struct {
 
 func (s *thenSubject) Name() string { return thenPeer }
 
-// Precision is that of a product that is rounded to C's type before its epilogue, to
-// bfloat16 at the worst.
+// Precision returns the roundoff of bfloat16: the product is rounded to the type of C before its
+// epilogue, and bfloat16 has the largest roundoff of these types.
 func (s *thenSubject) Precision() bench.Precision {
 	return bench.Precision{Roundoff: dtype.BF16.Info().Roundoff}
 }
 
 func (s *thenSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
 	if p.Epilogue == (gemm.Epilogue{}) {
-		return nil, fmt.Errorf("%w: %s: a product without an epilogue", gemm.ErrUnsupported, thenPeer)
+		return nil, fmt.Errorf("%w: peer %s without --epilogue", gemm.ErrUnsupported, thenPeer)
 	}
 	plan, err := s.gpu.PlanThen(p, gpuOptions("", true))
 	if err != nil {
@@ -381,7 +396,7 @@ func (s *thenSubject) String() string {
 	return planText(s.plan.Plan) + ", then " + s.plan.Problem().Epilogue.String()
 }
 
-// kernelSubject is a kernel of a file.
+// kernelSubject is a kernel from a PTX file.
 type kernelSubject struct{ *peers.Kernel }
 
 func (s kernelSubject) Name() string { return kernelPeer + ":" + s.Entry }

@@ -17,8 +17,9 @@ import (
 	"tilework/internal/peers"
 )
 
-// onProcessor measures on the processor.
-func (f *benchFlags) onProcessor(_ context.Context, device backend.Device, problems []gemm.Problem, stderr io.Writer) (bencher, error) {
+// onCPU returns a bencher of kernels and libraries on the CPU.
+func (f *benchFlags) onCPU(_ context.Context, device backend.Device, problems []gemm.Problem,
+	stderr io.Writer) (bencher, error) {
 	request := dispatch.Request{Device: device, Threads: f.threads}
 	picks, err := f.picks(device, problems, func(p *gemm.Problem, kernel string) (string, error) {
 		r := request
@@ -48,7 +49,7 @@ func (f *benchFlags) onProcessor(_ context.Context, device backend.Device, probl
 	options.Peak, options.Packs = newPeaks().rate, f.packed
 	return bencher{
 		subjects: names(kernels, others), options: options,
-		kase: func(p gemm.Problem) bench.Case {
+		newCase: func(p gemm.Problem) bench.Case {
 			return bench.Case{Problem: p, Device: f.device, Threads: f.threads}
 		},
 		fits: func(p *gemm.Problem) error { return bench.Fits(p, options) },
@@ -59,7 +60,7 @@ func (f *benchFlags) onProcessor(_ context.Context, device backend.Device, probl
 	}, nil
 }
 
-// names are those of subjects, in the order of their records.
+// names returns the names of subjects in the order of their records.
 func names[S interface{ Name() string }](lists ...[]S) []string {
 	var all []string
 	for _, s := range slices.Concat(lists...) {
@@ -68,7 +69,7 @@ func names[S interface{ Name() string }](lists ...[]S) []string {
 	return all
 }
 
-// subject is one of the processor's kernels as bench sees it.
+// subject is a CPU kernel to measure.
 type subject struct {
 	name    string
 	request dispatch.Request
@@ -77,9 +78,9 @@ type subject struct {
 
 func (s *subject) Name() string { return s.name }
 
-// slow is the number of operations from which on a product may take so long, with the
-// textbook's loop, that somebody who interrupts it would wait.
-const slow = 1e8
+// minCancelFlops is the number of operations from which a product can be cancelled. With fewer,
+// even the textbook loop takes only about 0.4 s.
+const minCancelFlops = 1e8
 
 func (s *subject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
 	request := s.request
@@ -89,8 +90,8 @@ func (s *subject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffe
 		return nil, err
 	}
 	s.plan = plan
-	if p.Flops() < slow {
-		ctx = context.Background() // which costs nothing to ask
+	if p.Flops() < minCancelFlops {
+		ctx = context.Background() // checking it for cancellation takes no time
 	}
 	return func(b gemm.Buffers) error { return plan.Run(ctx, b) }, nil
 }
@@ -110,22 +111,24 @@ func libraryNames() []string {
 	return names
 }
 
-// libraries opens the processor's libraries that --peers asks for.
+// libraries opens the CPU peers of --peers.
 func (f *benchFlags) libraries(stderr io.Writer) ([]bench.Subject, error) {
 	paths, err := f.paths()
 	if err != nil {
 		return nil, err
 	}
 	var subjects []bench.Subject
-	for _, name := range f.wanted(libraryNames()) {
-		if own := ownPeers[name]; own != nil {
-			subjects = append(subjects, own(f.threads))
+	for _, name := range f.peerNames(libraryNames()) {
+		if newPeer := builtinPeers[name]; newPeer != nil {
+			subjects = append(subjects, newPeer(f.threads))
 			continue
 		}
 		if known := append(libraryNames(), readPeer, plainPeer); !slices.Contains(known, name) {
-			return nil, fmt.Errorf("--peers: unknown library %q%s (want one of %s)", name, meant(name, known), strings.Join(known, ", "))
+			return nil, fmt.Errorf("--peers: unknown library %q%s (want one of %s)",
+				name, suggestion(name, known), strings.Join(known, ", "))
 		}
 		p, err := peers.Open(name, peers.Options{Path: paths[name], Threads: f.threads})
+		missing := errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)
 		switch {
 		case err == nil:
 			fmt.Fprintf(stderr, "peer %v\n", p)
@@ -133,7 +136,7 @@ func (f *benchFlags) libraries(stderr io.Writer) ([]bench.Subject, error) {
 				fmt.Fprintf(stderr, "  note: %s\n", caveat)
 			}
 			subjects = append(subjects, p)
-		case (f.peers == "all" || f.optional) && (errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)):
+		case missing && (f.peers == "all" || f.optional):
 			fmt.Fprintf(stderr, "peer %s is not installed\n", name)
 		default:
 			return nil, fmt.Errorf("--peers: %w", err)
@@ -142,13 +145,13 @@ func (f *benchFlags) libraries(stderr io.Writer) ([]bench.Subject, error) {
 	return subjects, nil
 }
 
-// peaks remembers the measured peak of one core for each type.
+// peaks caches the measured peak rate of one core for each element type, in GFLOP/s.
 type peaks map[dtype.Type]float64
 
 func newPeaks() peaks { return peaks{} }
 
-// rate is the peak of that many threads, 0 standing for all, as the same multiple
-// of one core's.
+// rate returns the peak rate of a number of threads, 0 for all cores: that of one core times the
+// number of threads.
 func (p peaks) rate(in dtype.Type, _ string, threads int) float64 {
 	one, known := p[in]
 	if !known {

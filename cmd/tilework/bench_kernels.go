@@ -16,15 +16,17 @@ import (
 // pick is a kernel to measure.
 type pick struct {
 	name   string // in the records
-	kernel string // as --kernels has it; empty: what is chosen for each product
+	kernel string // in the syntax of --kernels; if empty, one is chosen for each product
 }
 
-// planner plans a product with a kernel, or with one of its own choice, and returns the kernel's name.
+// planner plans a product with a kernel, or with one of its own choice, and returns the kernel's
+// name.
 type planner func(p *gemm.Problem, kernel string) (string, error)
 
 // picks lists the kernels of --kernels, each once. It notes on stderr which of them cannot compute
 // which products, and fails if no kernel can compute any.
-func (f *benchFlags) picks(device backend.Device, problems []gemm.Problem, plan planner, stderr io.Writer) ([]pick, error) {
+func (f *benchFlags) picks(device backend.Device, problems []gemm.Problem, plan planner,
+	stderr io.Writer) ([]pick, error) {
 	if f.kernels == "none" {
 		return nil, nil
 	}
@@ -45,7 +47,7 @@ func (f *benchFlags) picks(device backend.Device, problems []gemm.Problem, plan 
 		return nil, fmt.Errorf("--kernels: %w: %s", gemm.ErrUnsupported, strings.Join(p.lacking, "; "))
 	}
 	for _, reason := range p.lacking {
-		fmt.Fprintf(stderr, "left out: %s\n", reason)
+		fmt.Fprintf(stderr, "skipped: %s\n", reason)
 	}
 	return picks, nil
 }
@@ -58,7 +60,7 @@ type picker struct {
 	lacking  []string // why kernels cannot compute some problems, each reason once
 }
 
-// named returns the kernels that an item of --kernels names, none if they can compute no problem.
+// named returns the kernels of an item of --kernels that can compute at least one problem.
 func (p *picker) named(name string) ([]pick, error) {
 	if name == "all" {
 		var all []pick
@@ -90,8 +92,8 @@ func (p *picker) named(name string) ([]pick, error) {
 	return []pick{{chosen[0] + suffix, suffix}}, nil
 }
 
-// chosen lists the kernels that the planner chooses for the problems, each once, and notes the
-// problems that it supports none for.
+// chosen lists the kernels that the planner chooses for the problems, each once. It adds to lacking
+// why problems have no kernel.
 func (p *picker) chosen(kernel string) (names []string, err error) {
 	for i := range p.problems {
 		name, err := p.plan(&p.problems[i], kernel)
@@ -110,9 +112,8 @@ func (p *picker) chosen(kernel string) (names []string, err error) {
 	return names, nil
 }
 
-// knownKernel refuses a name, which may have a tile behind it, that no kernel of a device
-// has.
-func knownKernel(name string, device backend.Device) error {
+// checkKernel returns an error if a device has no kernel of that name. A tile may follow the name.
+func checkKernel(name string, device backend.Device) error {
 	name, _, _ = strings.Cut(name, ":")
 	known := kernelsOf(device)
 	if slices.Contains(known, name) {
@@ -121,21 +122,20 @@ func knownKernel(name string, device backend.Device) error {
 	return unknownKernel(name, device, known)
 }
 
-// namedDevice is the device of --device, which is to be one by its name: what is measured or tested is not
-// for a plan to choose.
+// namedDevice parses --device and refuses auto: a measurement or test is of a certain device.
 func namedDevice(name string) (backend.Device, error) {
 	device, err := backend.ParseDevice(name)
 	switch {
 	case err != nil:
 		return device, fmt.Errorf("--device: %w", err)
 	case device.Kind == "auto":
-		return device, fmt.Errorf("--device %s: name one (cpu, gpu, gpu:N, emu)", name)
+		return device, fmt.Errorf("--device %s: want a certain device (cpu, gpu, gpu:N, emu)", name)
 	}
 	return device, nil
 }
 
-// unknownKernel is the error for a name that none of the known kernels of a device has, with the
-// devices that have one of that name.
+// unknownKernel returns the error for a name that is none of the known kernels of a device. It
+// names the devices that have such a kernel, or a similar known name.
 func unknownKernel(name string, device backend.Device, known []string) error {
 	where := ""
 	if device.Kind != "auto" {
@@ -146,10 +146,11 @@ func unknownKernel(name string, device backend.Device, known []string) error {
 			where += ", only on " + other.names
 		}
 	}
-	return fmt.Errorf("no kernel %q%s%s (there are %s)", name, where, meant(name, known), strings.Join(known, ", "))
+	return fmt.Errorf("no kernel %q%s%s (want one of %s)",
+		name, where, suggestion(name, known), strings.Join(known, ", "))
 }
 
-// kernelsOf are the names of the kernels of a device, of all where that is auto.
+// kernelsOf returns the names of the kernels of a device, or of all devices for auto.
 func kernelsOf(device backend.Device) (names []string) {
 	if device.Kind == "auto" {
 		device = backend.Device{}
@@ -160,8 +161,8 @@ func kernelsOf(device backend.Device) (names []string) {
 	return names
 }
 
-// subjectNames are the kernels of a device as --kernels has them: each by its name, and by
-// that with each precision that it has besides the types' own: "mma-tf32".
+// subjectNames returns the values of --kernels for the kernels of a device: each name, and each
+// name with a precision that the kernel supports besides the native one, such as "mma-tf32".
 func subjectNames(device backend.Device) (names []string) {
 	for _, k := range dispatch.Kernels(device) {
 		names = append(names, k.Name)
@@ -172,12 +173,13 @@ func subjectNames(device backend.Device) (names []string) {
 	return names
 }
 
-// autoNames are what --kernels has for the kernel that mul would use, in each precision
-// that a kernel of the device has.
+// autoNames returns the values of --kernels for the kernel that mul would choose: "auto", and one
+// for each precision that a kernel of the device supports, such as "auto-tf32".
 func autoNames(device backend.Device) []string {
 	names := []string{"auto"}
 	for _, p := range gemm.Precisions()[1:] {
-		if slices.ContainsFunc(dispatch.Kernels(device), func(k dispatch.Kernel) bool { return slices.Contains(k.Precisions, p) }) {
+		if slices.ContainsFunc(dispatch.Kernels(device),
+			func(k dispatch.Kernel) bool { return slices.Contains(k.Precisions, p) }) {
 			names = append(names, "auto-"+p.String())
 		}
 	}

@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// TestBenchKernels checks which kernels --kernels measures, and that a kernel that cannot compute
-// a type is skipped with a note instead of ending the measurement.
+// TestBenchKernels checks the kernels that --kernels selects. A kernel that does not support an
+// element type must be skipped with a message.
 func TestBenchKernels(t *testing.T) {
 	t.Chdir(t.TempDir())
-	const noFloat32 = "left out: kernel wgmma multiplies no float32\n"
+	const noFloat32 = "skipped: kernel wgmma multiplies no float32\n"
 	for _, c := range []struct{ args, want, notes string }{
 		{"--kernels naive,wgmma --dtypes float32,bfloat16", "naive float32, naive bfloat16, wgmma bfloat16", noFloat32},
 		{"--kernels naive,wgmma --dtypes float32", "naive float32", noFloat32},
-		{"--kernels wgmma,mma,naive --sizes 4,5", "naive float32, naive float32", noFloat32 + "left out: kernel mma multiplies no float32\n"},
+		{"--kernels wgmma,mma,naive --sizes 4,5", "naive float32, naive float32", noFloat32 + "skipped: kernel mma multiplies no float32\n"},
 		{"--kernels auto-tf32,naive --dtypes int8,float32", "naive int8, mma-tf32 float32, naive float32",
-			"left out: precision tf32 of int8 matrices (it is for float32)\n"},
+			"skipped: precision tf32 of int8 matrices (it is for float32)\n"},
 		{"--kernels all,tiled:16,naive", "naive float32, tiled float32, blocked float32, skinny float32, tiled:16 float32", ""},
 		{"--kernels naive,naive,tiled:16,tiled:16", "naive float32, tiled:16 float32", ""},
 	} {
@@ -39,11 +39,11 @@ func TestBenchKernels(t *testing.T) {
 	_, stderr, code := run(t.Context(), "bench", "--device", "emu:t4", "--kernels", "wgmma,mma", "--dtypes", "bfloat16", "--sizes", "8")
 	const nothing = "--kernels: not supported: kernel wgmma needs sm_90a, and t4 is sm_75; kernel mma needs sm_80, and t4 is sm_75"
 	if code != 2 || stderr != nothing {
-		t.Errorf("no kernel remains: exit code %d, %q; want %q", code, stderr, nothing)
+		t.Errorf("no supported kernel: exit code %d, %q; want %q", code, stderr, nothing)
 	}
 }
 
-// TestBenchToFullDevice checks that a failed write is one line.
+// TestBenchToFullDevice checks that the error of a failed write is one line.
 func TestBenchToFullDevice(t *testing.T) {
 	if _, err := os.Stat("/dev/full"); err != nil {
 		t.Skip(err)

@@ -9,45 +9,57 @@ import (
 	"tilework/internal/backend"
 )
 
-// preset is a study with a name: measurements, each as the flags that ask for it.
+// preset is a named series of measurements.
 type preset struct {
 	name, about string
 	parts       []part
 }
 
-// part is one of a preset's measurements.
+// part is one measurement of a preset, as the flags of a bench command.
 type part struct{ about, flags string }
 
 const (
 	smallSizes = "16..128+16,160..256+32,320..512+64"
 	largeSizes = "1024,2048,4096,8192,10000"
 	rungs      = "naive,tiled:16,tiled:32,blocked"
-	// tensorRungs are those on the tensor cores, which multiply float32 where less than its
-	// precision is asked for, or as precisely in three parts.
+	// Tensor cores multiply float32 matrices in TF32, or split into three parts with the
+	// precision of float32.
 	tensorRungs = "mma-tf32,wgmma-tf32"
 	splitRung   = "wgmma-f32x3"
 )
 
-// presets is the list of them.
+// presets lists the presets of --preset.
 var presets = []preset{
-	{"quick", "what this machine can do, in less than a minute", []part{
-		{"every kernel of the processor on one thread", "--device cpu --kernels all --peers all --threads 1 --sizes 16..512x2 --min-time 50ms"},
-		{"its fastest kernel on all cores", "--device cpu --peers all --sizes 1024,2048 --min-time 50ms"},
-		{"the same on other element types", "--device cpu --dtypes float64,bfloat16,int8 --sizes 512 --min-time 50ms"},
-		{"every kernel of the GPU", "--device gpu --kernels all --peers " + ltPeer + " --sizes 256..4096x4"},
-		{"what GPU kernels do, counted by the emulator", "--device emu --kernels " + rungs + " --sizes 64"},
+	{"quick", "a first impression of this machine, in less than a minute", []part{
+		{"every CPU kernel on one thread",
+			"--device cpu --kernels all --peers all --threads 1 --sizes 16..512x2 --min-time 50ms"},
+		{"the fastest CPU kernel on all cores", "--device cpu --peers all --sizes 1024,2048 --min-time 50ms"},
+		{"the fastest CPU kernels for other element types",
+			"--device cpu --dtypes float64,bfloat16,int8 --sizes 512 --min-time 50ms"},
+		{"every GPU kernel", "--device gpu --kernels all --peers " + ltPeer + " --sizes 256..4096x4"},
+		{"loads, sectors and bank conflicts of GPU kernels, counted by the emulator",
+			"--device emu --kernels " + rungs + " --sizes 64"},
 	}},
-	{"study", "the textbook's study: its loop on one thread, its GPU kernels with and without copies, the tensor cores, cuBLAS", []part{
-		// It ends at 1024, which can take eight seconds; 2048 would take most of the study's time.
-		{"the textbook's loop on one thread", "--device cpu --kernels loop --threads 1 --sizes " + smallSizes + ",1024 --min-time 100ms"},
-		{"the fastest kernel on all cores", "--device cpu --sizes " + smallSizes + ",1024,2048,4096 --min-time 100ms"},
-		// Tensor cores draw so much power that the clock falls for what takes turns with them:
-		// cuBLAS in float32 ran at 40 TFLOP/s beside them, and at 51 without.
-		{"the GPU's kernels and cuBLAS, on matrices that are there", "--device gpu --kernels " + rungs + ",auto --peers " + ltPeer + " --sizes " + smallSizes + "," + largeSizes + " --min-time 100ms"},
-		{"the tensor cores on the same matrices, and cuBLAS in TF32", "--device gpu --kernels " + tensorRungs + "," + splitRung + " --peers " + ltTF32Peer + " --sizes 64..512x2," + largeSizes + " --min-time 100ms"},
-		{"the tensor cores in elements that they are made for, and cuBLAS", "--device gpu --dtypes bfloat16 --kernels mma,wgmma --peers " + ltPeer + " --sizes 64..512x2," + largeSizes + " --min-time 100ms"},
-		{"the same kernels with the copies to the GPU and back", "--device gpu --transfers --kernels " + rungs + ",auto --sizes " + smallSizes + "," + largeSizes + " --min-time 100ms"},
-		{"the loads, sectors and bank conflicts behind it, counted by the emulator", "--device emu --kernels " + rungs + "," + tensorRungs + " --sizes 64,128"},
+	{"study", "the study of a textbook, from the simple loop to tensor cores and cuBLAS", []part{
+		// The sizes end at 1024, which can take 8 s. The size 2048 would take most of the study's
+		// time.
+		{"the textbook loop on one thread",
+			"--device cpu --kernels loop --threads 1 --sizes " + smallSizes + ",1024 --min-time 100ms"},
+		{"the fastest CPU kernel on all cores",
+			"--device cpu --sizes " + smallSizes + ",1024,2048,4096 --min-time 100ms"},
+		// Tensor-core kernels are a separate part. Their power draw makes the GPU lower its clock,
+		// also for the kernels that alternate with them: cuBLAS in float32 reached 40 TFLOP/s
+		// beside them and 51 without.
+		{"GPU kernels and cuBLAS, on matrices in GPU memory",
+			"--device gpu --kernels " + rungs + ",auto --peers " + ltPeer + " --sizes " + smallSizes + "," + largeSizes + " --min-time 100ms"},
+		{"tensor-core kernels on the same matrices, and cuBLAS in TF32",
+			"--device gpu --kernels " + tensorRungs + "," + splitRung + " --peers " + ltTF32Peer + " --sizes 64..512x2," + largeSizes + " --min-time 100ms"},
+		{"tensor-core kernels and cuBLAS on bfloat16",
+			"--device gpu --dtypes bfloat16 --kernels mma,wgmma --peers " + ltPeer + " --sizes 64..512x2," + largeSizes + " --min-time 100ms"},
+		{"GPU kernels on matrices in host memory, with the copies to the GPU and back",
+			"--device gpu --transfers --kernels " + rungs + ",auto --sizes " + smallSizes + "," + largeSizes + " --min-time 100ms"},
+		{"loads, sectors and bank conflicts of the GPU kernels, counted by the emulator",
+			"--device emu --kernels " + rungs + "," + tensorRungs + " --sizes 64,128"},
 	}},
 }
 
@@ -63,8 +75,7 @@ func presetHelp() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// ofPreset reports whether the flags are a part of a preset, of which what cannot be
-// measured on a device is left out.
+// ofPreset reports whether the flags are a part of a preset.
 func (f *benchFlags) ofPreset() bool { return f.about != "" }
 
 func presetNames() []string {
@@ -75,8 +86,8 @@ func presetNames() []string {
 	return names
 }
 
-// parts are the measurements that are asked for: those of the preset, with the flags that
-// were given beside it in the place of its own, or the one that the flags describe.
+// parts returns the flags of each measurement: those of the preset, overridden by the given flags,
+// or f itself without a preset.
 func (f *benchFlags) parts(given *pflag.FlagSet) ([]*benchFlags, error) {
 	if f.preset == "" {
 		return []*benchFlags{f}, nil
@@ -86,16 +97,17 @@ func (f *benchFlags) parts(given *pflag.FlagSet) ([]*benchFlags, error) {
 			return f.unfold(p, given)
 		}
 	}
-	return nil, fmt.Errorf("--preset %s: no such preset%s (there are %s)", f.preset, meant(f.preset, presetNames()), strings.Join(presetNames(), ", "))
+	return nil, fmt.Errorf("--preset %s: no such preset%s (want %s)",
+		f.preset, suggestion(f.preset, presetNames()), strings.Join(presetNames(), " or "))
 }
 
-// unfold is the parts of a preset; a device that is given leaves those for one of its
-// kind.
+// unfold returns the flags of the parts of a preset. If --device is given, only the parts for that
+// kind of device remain.
 func (f *benchFlags) unfold(p preset, given *pflag.FlagSet) ([]*benchFlags, error) {
 	var all []*benchFlags
 	for _, part := range p.parts {
 		one := &benchFlags{about: part.about, optional: true}
-		fl := benchCommandOf(one).Flags()
+		fl := newBenchCommand(one).Flags()
 		if err := fl.Parse(strings.Fields(part.flags)); err != nil {
 			return nil, fmt.Errorf("preset %s: %w", p.name, err)
 		}
@@ -119,15 +131,15 @@ func (f *benchFlags) unfold(p preset, given *pflag.FlagSet) ([]*benchFlags, erro
 		all = append(all, one)
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("--device %s: preset %s measures nothing there", f.device, p.name)
+		return nil, fmt.Errorf("--device %s: preset %s has no measurement for this device", f.device, p.name)
 	}
 	return all, nil
 }
 
-// shapeFlags say what to multiply: any of them replaces all.
+// shapeFlags name the shapes to multiply. Any of them replaces all of a preset.
 var shapeFlags = []string{"sizes", "shapes", "suite"}
 
-// override sets flags to what was given.
+// override sets the flags in fl to the given values.
 func override(fl, given *pflag.FlagSet) (err error) {
 	for _, name := range shapeFlags {
 		if given.Changed(name) {

@@ -8,20 +8,21 @@ import (
 	"tilework/internal/gemm"
 )
 
-// noScales is a product without block scales in --block-scales.
+// noScales is the value of --block-scales for a product without them.
 const noScales = "none"
 
-// scalesExample are block scales as --block-scales reads them: of A's rows, and of blocks of B.
+// scalesExample is a value of --block-scales: a scale for each row of A, and for each block of 128
+// columns of B, and 128 elements along K.
 const scalesExample = "1x128+128x128"
 
-// parseScales reads --block-scales: of each choice how many rows of op(A), and columns of op(B),
-// share a scale, and 0 for none.
+// parseScales parses --block-scales. For each item it returns the number of rows of op(A), and of
+// columns of op(B), that share a scale, or zeros for none.
 func (f *benchFlags) parseScales() (list [][2]int, err error) {
 	if f.scales == "" {
 		return [][2]int{{}}, nil
 	}
 	if f.transfers || f.batch > 1 || f.groups != "" {
-		return nil, fmt.Errorf("--block-scales %s with --transfers, --batch or --groups: those are of matrices without", f.scales)
+		return nil, fmt.Errorf("--block-scales %s: want no --transfers, --batch or --groups", f.scales)
 	}
 	for text := range strings.SplitSeq(f.scales, ",") {
 		sides, ok := [2]int{}, true
@@ -39,22 +40,23 @@ func (f *benchFlags) parseScales() (list [][2]int, err error) {
 			}
 		}
 		if !ok {
-			return nil, fmt.Errorf("--block-scales: %q: want %s, or A's and B's as %s, each 1x128 or 128x128", text, noScales, scalesExample)
+			return nil, fmt.Errorf("--block-scales: %q: want %s, or the blocks of A and of B, each 1x128 or 128x128, as in %s", text, noScales, scalesExample)
 		}
 		list = append(list, sides)
 	}
 	return list, nil
 }
 
-// scaled is p with block scales that as many rows, and columns, share. Those of neighbouring
-// rows of A are neighbours, and those of neighbouring blocks along K of B, in rows of whole
-// vectors, which is how cuBLASLt takes them.
+// scaled returns p with block scales, each shared by sides[0] rows of op(A) or sides[1] columns of
+// op(B), and by ScaleBlock elements along K. They are stored as cuBLASLt expects them: scales of
+// single rows or columns are contiguous along M or N, scales of blocks are contiguous along K, and
+// the leading dimension is a multiple of 4.
 func scaled(p gemm.Problem, sides [2]int) (gemm.Problem, error) {
 	if sides[0] == 0 {
 		return p, nil
 	}
 	steps := gemm.ScaleBlocks(p.K)
-	layout := func(n, side int) gemm.Layout { // a row for each row of op(A), or column of op(B)
+	layout := func(n, side int) gemm.Layout { // one row for side rows of op(A) or columns of op(B)
 		rows := (n + side - 1) / side
 		l := gemm.Dense(dtype.F32, rows, steps)
 		if side == 1 {

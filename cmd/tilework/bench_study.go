@@ -12,33 +12,33 @@ import (
 	"tilework/internal/gemm"
 )
 
-// bencher measures products, as one kind of device needs it.
+// bencher measures products on one kind of device.
 type bencher struct {
 	subjects []string
 	options  bench.Options
-	kase     func(p gemm.Problem) bench.Case
-	// fits reports whether there is the memory to measure a product.
+	newCase  func(p gemm.Problem) bench.Case
+	// fits returns an error if the memory does not suffice to measure a product.
 	fits    func(p *gemm.Problem) error
 	measure func(ctx context.Context, c bench.Case) ([]bench.Record, error)
 	close   func() error
 }
 
-// job is products to measure in one way.
+// job is a bencher with the products to measure.
 type job struct {
 	bencher
 	device   string
 	problems []gemm.Problem
 }
 
-// study is all that a command measures.
+// study holds all measurements of a command, and the file to write them to.
 type study struct {
 	jobs    []*job
 	history *bench.History
 	file    *recordFile
 }
 
-// openStudy opens all devices and libraries, and refuses what cannot be measured, before
-// anything is.
+// openStudy opens all devices and libraries. It fails if a product cannot be measured, so that such
+// errors occur before the first measurement.
 func openStudy(ctx context.Context, parts []*benchFlags, stderr io.Writer) (_ *study, err error) {
 	s := &study{history: bench.NewHistory(nil)}
 	defer func() {
@@ -46,7 +46,7 @@ func openStudy(ctx context.Context, parts []*benchFlags, stderr io.Writer) (_ *s
 			err = errors.Join(err, s.close())
 		}
 	}()
-	stderr = &once{w: stderr, said: map[string]bool{}} // parts have libraries in common
+	stderr = &dedupWriter{w: stderr, written: map[string]bool{}} // parts load the same libraries
 	var missing []string
 	var why error
 	for _, f := range parts {
@@ -67,32 +67,32 @@ func openStudy(ctx context.Context, parts []*benchFlags, stderr io.Writer) (_ *s
 	case len(s.jobs) == 0:
 		return nil, why
 	case len(missing) > 0:
-		fmt.Fprintf(stderr, "left out: %s: %v\n", strings.Join(missing, "; "), why)
+		fmt.Fprintf(stderr, "skipped: %s: %v\n", strings.Join(missing, "; "), why)
 	}
 	return s, nil
 }
 
-// once is a writer that says nothing twice.
-type once struct {
-	w    io.Writer
-	said map[string]bool
+// dedupWriter drops a write that is identical to an earlier one.
+type dedupWriter struct {
+	w       io.Writer
+	written map[string]bool
 }
 
-func (o *once) Write(text []byte) (int, error) {
-	if o.said[string(text)] {
+func (o *dedupWriter) Write(text []byte) (int, error) {
+	if o.written[string(text)] {
 		return len(text), nil
 	}
-	o.said[string(text)] = true
+	o.written[string(text)] = true
 	return o.w.Write(text)
 }
 
-// open readies what one set of flags asks for.
+// open opens the device, kernels and libraries that f names.
 func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 	device, err := namedDevice(f.device)
 	if err != nil {
 		return nil, err
 	}
-	sizes, open := "64,256,1024", f.onProcessor
+	sizes, open := "64,256,1024", f.onCPU
 	switch device.Kind {
 	case "emu":
 		sizes, open = "64,256", f.onEmulator
@@ -102,16 +102,17 @@ func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 		}
 	}
 	if f.transfers && device.Kind != "gpu" {
-		return nil, fmt.Errorf("--transfers: there are no copies to time on %s (want --device gpu)", f.device)
+		return nil, fmt.Errorf("--transfers: %s has no copies to time (want --device gpu)", f.device)
 	}
 	if f.batch < 1 {
 		return nil, fmt.Errorf("--batch %d: want 1 or more", f.batch)
 	}
 	if (f.batch > 1 || f.groups != "") && (device.Kind == "cpu" || f.transfers) {
-		return nil, fmt.Errorf("--batch and --groups are for matrices that are on a GPU, real or emulated (want --device gpu or emu, and no --transfers)")
+		return nil, fmt.Errorf("--batch and --groups need matrices in GPU memory: want --device gpu or emu, without --transfers")
 	}
 	if f.packed && device.Kind != "cpu" {
-		return nil, fmt.Errorf("--packed: B is packed before on the processor alone (want --device cpu)")
+		return nil, fmt.Errorf("--packed with --device %s: want --device cpu, only the CPU multiplies by a packed B",
+			f.device)
 	}
 	problems, err := f.problems(sizes)
 	if err != nil {
@@ -130,8 +131,8 @@ func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 	return &job{b, f.device, problems}, nil
 }
 
-// checkMemory refuses products that there is no memory for; optional ones are left out,
-// which is said.
+// checkMemory returns an error if the memory does not suffice for a product. Products of an
+// optional job are removed instead, with a message on stderr.
 func (j *job) checkMemory(optional bool, stderr io.Writer) error {
 	var fit []gemm.Problem
 	for i := range j.problems {
@@ -139,7 +140,7 @@ func (j *job) checkMemory(optional bool, stderr io.Writer) error {
 		case err == nil:
 			fit = append(fit, j.problems[i])
 		case optional:
-			fmt.Fprintf(stderr, "left out: %v\n", err)
+			fmt.Fprintf(stderr, "skipped: %v\n", err)
 		default:
 			return err
 		}
@@ -167,28 +168,28 @@ func (s *study) openFile(f *benchFlags, stderr io.Writer) (err error) {
 		if j.options.Environment != nil {
 			here = *j.options.Environment
 		}
-		if other := s.history.Differs(&here, j.device); other != "" {
-			return fmt.Errorf("--resume: %s cannot be continued here: %s", f.resume, other)
+		if difference := s.history.Differs(&here, j.device); difference != "" {
+			return fmt.Errorf("--resume: %s cannot be continued here: %s", f.resume, difference)
 		}
 	}
 	s.file, err = records.open(stderr)
 	return err
 }
 
-// measure measures what the history lacks, and writes it to the file; it returns the
-// records of all products, with those of the history in their places.
+// measure measures the products that are not in the history, and writes their records to the file.
+// It returns the records of all products in order, including those of the history.
 func (s *study) measure(ctx context.Context, bar *progress) (all []bench.Record, failed error) {
 	defer bar.close()
-	left := newForecast(s.jobs)
+	left := newEstimator(s.jobs)
 	for i, j := range s.jobs {
 		for k := range j.problems {
-			c := j.kase(j.problems[k])
+			c := j.newCase(j.problems[k])
 			if known, ok := s.history.Find(c, j.options, j.subjects); ok {
 				all = append(all, known...)
 				left.skip(i, k)
 				continue
 			}
-			bar.expect(fmt.Sprintf("%s, %v", j.device, &c.Problem), left.time())
+			bar.expect(fmt.Sprintf("%s, %v", j.device, &c.Problem), left.remaining())
 			start := time.Now()
 			records, err := j.measure(ctx, c)
 			all = append(all, records...)
@@ -197,7 +198,7 @@ func (s *study) measure(ctx context.Context, bar *progress) (all []bench.Record,
 				return all, errors.Join(failed, err)
 			}
 			if ctx.Err() != nil || errors.Is(err, gemm.ErrNoDevice) {
-				return all, errors.Join(failed, ctx.Err()) // it may have ended just now
+				return all, errors.Join(failed, ctx.Err()) // err lacks it if ctx was cancelled after the measurement
 			}
 			left.done(i, k, time.Since(start))
 		}

@@ -14,8 +14,7 @@ import (
 	"tilework/internal/bench"
 )
 
-// TestPresets holds every preset's flags against the command, and runs each on sizes that
-// take no time, with an emulated GPU and without one.
+// TestPresets runs every preset with a tiny size, on this machine and with an emulated GPU.
 func TestPresets(t *testing.T) {
 	t.Chdir(t.TempDir())
 	measured := map[string]string{
@@ -36,8 +35,8 @@ func TestPresets(t *testing.T) {
 					t.Errorf("record %+v", r)
 				}
 			}
-			if said := strings.Contains(stderr, "left out: "); said == hasGPU {
-				t.Errorf("with a GPU: %v, and on standard error %q", hasGPU, stderr)
+			if skipped := strings.Contains(stderr, "skipped: "); skipped == hasGPU {
+				t.Errorf("machine with a GPU: %v, standard error %q", hasGPU, stderr)
 			}
 			emulatedGPU(t)
 			_, stderr, code = run(t.Context(), args...)
@@ -56,17 +55,17 @@ func TestPresets(t *testing.T) {
 				parts[part] = true
 			}
 			if got, want := strings.Join(slices.Sorted(maps.Keys(parts)), ", "), measured[p.name]; got != want {
-				t.Errorf("it measured on %s, want %s", got, want)
+				t.Errorf("measured on %s, want %s", got, want)
 			}
 		})
 	}
 }
 
-// TestPresetOverrides: a flag that is given beside a preset replaces the preset's own.
+// TestPresetOverrides checks that flags given with --preset replace those of the preset.
 func TestPresetOverrides(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, v := range []struct{ args, want string }{
-		{"--preset study --device emu:t4 --shapes 8x9x10", "emu:t4 naive 8x9x10, emu:t4 tiled:16 8x9x10, emu:t4 tiled:32 8x9x10, emu:t4 blocked 8x9x10"}, // which has no mma and no wgmma
+		{"--preset study --device emu:t4 --shapes 8x9x10", "emu:t4 naive 8x9x10, emu:t4 tiled:16 8x9x10, emu:t4 tiled:32 8x9x10, emu:t4 blocked 8x9x10"}, // t4 has no mma and no wgmma
 		{"--preset quick --device emu --kernels naive --sizes 5", "emu naive 5x5x5"},
 		{"--preset study --device cpu --kernels loop --sizes 6 --threads 1 --min-time 1ms", "cpu loop 6x6x6, cpu loop 6x6x6"},
 	} {
@@ -80,13 +79,13 @@ func TestPresetOverrides(t *testing.T) {
 			got = append(got, r.Device+" "+r.Subject+" "+bench.Shape{M: r.M, N: r.N, K: r.K}.String())
 		}
 		if s := strings.Join(got, ", "); s != v.want {
-			t.Errorf("%s:\n%s, want\n%s", v.args, s, v.want)
+			t.Errorf("%s: measured\n%s, want\n%s", v.args, s, v.want)
 		}
 	}
 }
 
-// TestResume cuts a file of records at many places: what is measured then is what it
-// lacks, and the end is the same.
+// TestResume truncates a file of records at several places. Resuming must measure the missing
+// records, and print all.
 func TestResume(t *testing.T) {
 	t.Chdir(t.TempDir())
 	flags := []string{"bench", "--device", "emu", "--kernels", "naive,tiled:2", "--sizes", "2..5+1"}
@@ -110,26 +109,26 @@ func TestResume(t *testing.T) {
 		}
 		stdout, stderr := bench("--resume", "r.jsonl", "--format", "csv")
 		cut := keep > 0 && text[keep-1] != '\n' && text[keep] != '\n'
-		if said := strings.Contains(stderr, "was cut off"); said != cut {
-			t.Errorf("of %d bytes a line was cut off: %v; on standard error %q", keep, cut, stderr)
+		if reported := strings.Contains(stderr, "removed the incomplete record"); reported != cut {
+			t.Errorf("truncated to %d bytes: incomplete record: %v, standard error %q", keep, cut, stderr)
 		}
 		if got, want := strings.Count(stdout, "\n"), strings.Count(whole, "\n"); got != want {
-			t.Errorf("of %d bytes: %d lines, want %d", keep, got, want)
+			t.Errorf("truncated to %d bytes: %d lines, want %d", keep, got, want)
 		}
-		// A case that is there in part is measured again as a whole.
+		// If the file has the record of only one of two kernels, both are measured again.
 		there := bytes.Count(text[:keep], []byte("\n"))
 		if keep < len(text) && text[keep] == '\n' {
 			there++
 		}
 		if got, want := len(readRecords(t, "r.jsonl")), 8+there%2; got != want {
-			t.Errorf("of %d bytes: %d records, want %d", keep, got, want)
+			t.Errorf("truncated to %d bytes: %d records, want %d", keep, got, want)
 		}
 	}
 }
 
-// TestRecordFileRefuses: no file of records is replaced unasked or continued elsewhere,
-// and none is touched that is refused.
-func TestRecordFileRefuses(t *testing.T) {
+// TestRecordFileErrors checks that a refused file of records is left unchanged. Files are refused
+// if they exist and neither --force nor --resume is given, and if another machine wrote them.
+func TestRecordFileErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	flags := []string{"bench", "--device", "emu", "--kernels", "naive", "--sizes", "2"}
 	if _, stderr, code := run(t.Context(), append(flags, "-o", "r.jsonl")...); code != 0 {
@@ -147,14 +146,14 @@ func TestRecordFileRefuses(t *testing.T) {
 		args string
 		want string
 	}{
-		{"a file that is there", good, "-o r.jsonl", "r.jsonl: file already exists: name another file, or replace it with --force, or go on with --resume r.jsonl"},
-		{"another machine's", elsewhere, "--resume r.jsonl", "cannot be continued here: its record 1 was measured with cores 99"},
-		{"another machine's, cut off", append(elsewhere, good[:50]...), "--resume r.jsonl", "cannot be continued here"},
-		{"no records", []byte("a,b\n"), "--resume r.jsonl", "no file of records: record 1"},
-		{"an array", append([]byte("["), good...), "--resume r.jsonl", "want one record a line"},
-		{"a folder that is not there", good, "-o absent/r.jsonl", "absent/r.jsonl: no such file or directory"},
-		{"both", good, "-o other.jsonl --resume r.jsonl", "--out and --resume: give one or the other"},
-		{"a size that cannot be", good, "--resume r.jsonl --sizes 1000000", "out of memory: the matrices to measure"},
+		{"existing file", good, "-o r.jsonl", "r.jsonl: file already exists: name another file, or replace it with --force, or continue it with --resume r.jsonl"},
+		{"another machine", elsewhere, "--resume r.jsonl", "cannot be continued here: its record 1 was measured with cores 99"},
+		{"another machine, truncated", append(elsewhere, good[:50]...), "--resume r.jsonl", "cannot be continued here"},
+		{"no records", []byte("a,b\n"), "--resume r.jsonl", "not a file of records: record 1"},
+		{"JSON array", append([]byte("["), good...), "--resume r.jsonl", "want one record per line"},
+		{"missing folder", good, "-o absent/r.jsonl", "absent/r.jsonl: no such file or directory"},
+		{"-o and --resume", good, "-o other.jsonl --resume r.jsonl", "--out and --resume exclude each other"},
+		{"not enough memory", good, "--resume r.jsonl --sizes 1000000", "out of memory: the matrices to measure"},
 	} {
 		if err := os.WriteFile("r.jsonl", v.text, 0o666); err != nil {
 			t.Fatal(err)
@@ -168,15 +167,15 @@ func TestRecordFileRefuses(t *testing.T) {
 		}
 	}
 	if _, stderr, code := run(t.Context(), append(flags, "--resume", "absent.jsonl")...); code != 2 || !strings.Contains(stderr, "absent.jsonl") {
-		t.Errorf("an absent file: exit code %d, %q", code, stderr)
+		t.Errorf("missing file: exit code %d, %q", code, stderr)
 	}
 	if _, err := os.Stat("other.jsonl"); err == nil {
-		t.Error("an empty file was left")
+		t.Error("an empty file remains")
 	}
 }
 
-// TestBenchKeepsWhatItMeasured interrupts a measurement and goes on with it.
-func TestBenchKeepsWhatItMeasured(t *testing.T) {
+// TestBenchKeepsRecords interrupts a measurement and resumes it.
+func TestBenchKeepsRecords(t *testing.T) {
 	t.Chdir(t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
@@ -190,12 +189,12 @@ func TestBenchKeepsWhatItMeasured(t *testing.T) {
 	}()
 	args := []string{"bench", "--kernels", "loop", "--sizes", "8..40+1", "--min-time", "10ms"}
 	stdout, stderr, code := run(ctx, append(args, "-o", "r.jsonl", "--format", "jsonl")...)
-	if code != interrupted {
+	if code != exitInterrupted {
 		t.Fatalf("exit code %d, %q", code, stderr)
 	}
 	kept := readRecords(t, "r.jsonl")
 	if len(kept) == 0 || len(kept) == 33 || strings.Count(stdout, "\n") != len(kept) {
-		t.Fatalf("%d records are kept, and\n%s", len(kept), stdout)
+		t.Fatalf("%d records in the file, and printed\n%s", len(kept), stdout)
 	}
 	whole := 0
 	for _, r := range kept {
@@ -211,7 +210,7 @@ func TestBenchKeepsWhatItMeasured(t *testing.T) {
 	}
 }
 
-// TestBenchstat has benchstat itself compare two measurements.
+// TestBenchstat compares two measurements with benchstat.
 func TestBenchstat(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it builds benchstat")
@@ -225,7 +224,8 @@ func TestBenchstat(t *testing.T) {
 			if code != 0 {
 				t.Fatalf("exit code %d, %q", code, stderr)
 			}
-			text += strings.ReplaceAll(stdout, "; "+time.Now().UTC().Format(time.DateOnly), "; measured "+name) // on different days
+			// The date is part of the configuration. Pretend that it differs.
+			text += strings.ReplaceAll(stdout, "; "+time.Now().UTC().Format(time.DateOnly), "; measured "+name)
 		}
 		path := folder + "/" + name + ".txt"
 		if err := os.WriteFile(path, []byte(text), 0o666); err != nil {
@@ -239,21 +239,21 @@ func TestBenchstat(t *testing.T) {
 	}
 	for _, want := range []string{"sec/op", "GFLOP/s", "warp-instructions", "conflicts", "vs base", "subject=loop", "subject=tiled:16", "all samples are equal"} {
 		if !strings.Contains(string(out), want) {
-			t.Errorf("benchstat does not tell %q:\n%s", want, out)
+			t.Errorf("the output of benchstat lacks %q:\n%s", want, out)
 		}
 	}
 	if strings.Contains(string(out), "syntax") || strings.Contains(string(out), "missing") {
-		t.Errorf("benchstat complains:\n%s", out)
+		t.Errorf("benchstat reports an error:\n%s", out)
 	}
 }
 
-func TestMeant(t *testing.T) {
+func TestSuggestion(t *testing.T) {
 	names := []string{"naive", "tiled", "blocked", "mma", "avx2", "avx512"}
 	for typed, want := range map[string]string{
 		"tield": "tiled", "avx521": "avx512", "blokced": "blocked", "naiv": "naive", "nmma": "mma", "wgmma": "mma",
 		"tensor": "", "x": "", "": "",
 	} {
-		got := meant(typed, names)
+		got := suggestion(typed, names)
 		if want != "" {
 			want = " (did you mean \"" + want + "\"?)"
 		}
@@ -263,8 +263,8 @@ func TestMeant(t *testing.T) {
 	}
 }
 
-// TestBenchRefuses: bad input is named, with what is wanted.
-func TestBenchRefuses(t *testing.T) {
+// TestBenchErrors checks that errors name the wrong input in one line.
+func TestBenchErrors(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for args, want := range map[string]string{
 		"--kernels avx521":                     `--kernels: no kernel "avx521" on cpu (did you mean "avx512"?)`,
@@ -272,15 +272,15 @@ func TestBenchRefuses(t *testing.T) {
 		"--device emu --kernels blocked-f32x3": `--kernels: no kernel "blocked-f32x3" on emu`,
 		"--device emu --kernels tield:16":      `--kernels: no kernel "tield" on emu (did you mean "tiled"?)`,
 		"--device emu --kernels auto-tf23":     `--kernels: no kernel "auto-tf23" on emu (did you mean "auto-tf32"?)`,
-		"--kernels auto-f32x3":                 `--kernels: no kernel "auto-f32x3" on cpu (there are`,
+		"--kernels auto-f32x3":                 `--kernels: no kernel "auto-f32x3" on cpu (want one of`,
 		"--kernels aut":                        `(did you mean "auto"?)`,
-		"--device auto":                        "--device auto: name one (cpu, gpu, gpu:N, emu)",
-		"--preset quick --device auto":         "--device auto: name one (cpu, gpu, gpu:N, emu)",
+		"--device auto":                        "--device auto: want a certain device (cpu, gpu, gpu:N, emu)",
+		"--preset quick --device auto":         "--device auto: want a certain device (cpu, gpu, gpu:N, emu)",
 		"--preset stduy":                       `--preset stduy: no such preset (did you mean "study"?)`,
 		"--peers openblsa":                     `--peers: unknown library "openblsa" (did you mean "openblas"?)`,
 		"--sizes 1000000":                      "out of memory: the matrices to measure 1000000×1000000 · 1000000×1000000 float32 need 14901.2 GiB, and this machine has",
-		"--device emu --cold":                  "--cold: the emulator has no caches",
-		"--device emu --transfers":             "--transfers: there are no copies to time on emu",
+		"--device emu --cold":                  "--cold: an emulated GPU has no caches",
+		"--device emu --transfers":             "--transfers: emu has no copies to time",
 		"--peers mkl --peer-path mkl=no.so":    "no.so",
 		"--preset quick --sizes 0":             "--sizes",
 	} {

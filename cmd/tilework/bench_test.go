@@ -16,7 +16,7 @@ import (
 	"tilework/internal/dispatch"
 )
 
-func TestBenchPrintsEveryFormat(t *testing.T) {
+func TestBenchFormats(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, format := range bench.Formats() {
 		file := format.Name + ".jsonl"
@@ -31,7 +31,7 @@ func TestBenchPrintsEveryFormat(t *testing.T) {
 		}
 		for _, r := range records {
 			if !r.Verified || r.GFLOPS <= 0 {
-				t.Errorf("a record without a verified time: %+v", r)
+				t.Errorf("record without a verified time: %+v", r)
 			}
 		}
 	}
@@ -51,7 +51,7 @@ func readRecords(t *testing.T, file string) []bench.Record {
 	return records
 }
 
-// emulatedGPU has "gpu" be an emulated one.
+// emulatedGPU makes the device "gpu" an emulated GPU until the end of the test.
 func emulatedGPU(t *testing.T) {
 	t.Helper()
 	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return emu.Open(emu.Options{}) })
@@ -62,7 +62,7 @@ func emulatedGPU(t *testing.T) {
 	})
 }
 
-// TestBenchOnGPU takes times on the emulator, as if it were a GPU.
+// TestBenchOnGPU measures times of an emulated GPU, as if it were a real one.
 func TestBenchOnGPU(t *testing.T) {
 	t.Chdir(t.TempDir())
 	emulatedGPU(t)
@@ -109,17 +109,17 @@ func TestBenchOnGPU(t *testing.T) {
 	}
 }
 
-// TestBenchBatchRefuses: what is no batch, or not on a GPU, is a usage error.
-func TestBenchBatchRefuses(t *testing.T) {
+// TestBenchBatchErrors checks that wrong batches, and batches on the CPU, are usage errors.
+func TestBenchBatchErrors(t *testing.T) {
 	emulatedGPU(t)
 	for _, test := range []struct{ args, want string }{
 		{"--batch 2", "--device gpu"},
 		{"--groups 2", "--device gpu"},
-		{"--device gpu --transfers --batch 2", "no --transfers"},
+		{"--device gpu --transfers --batch 2", "without --transfers"},
 		{"--device gpu --batch 0", "want 1 or more"},
 		{"--device gpu --batch 2 --groups 2", "batch"},
 		{"--device gpu --groups 1,x", "share"},
-		{"--device gpu --groups 0", "nobody"},
+		{"--device gpu --groups 0", "all shares are 0"},
 		{"--device gpu --groups 2 --transpose-a", "transposed A"},
 	} {
 		_, stderr, code := run(t.Context(), append([]string{"bench", "--sizes", "8"}, strings.Fields(test.args)...)...)
@@ -129,8 +129,8 @@ func TestBenchBatchRefuses(t *testing.T) {
 	}
 }
 
-// TestBenchCounts: an emulated GPU is counted, not timed. What naive and tiled load is
-// the textbook's: 2·K elements for each of C, and as many for each tile of it.
+// TestBenchCounts checks the counters of an emulated GPU. As in textbooks, naive loads 2·K elements
+// for each element of C, and tiled loads 2·K·T elements for each T×T tile of C.
 func TestBenchCounts(t *testing.T) {
 	t.Chdir(t.TempDir())
 	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu:t4", "--kernels", "naive,tiled:16,tiled:32", "--sizes", "64", "-o", "r.jsonl")
@@ -147,14 +147,15 @@ func TestBenchCounts(t *testing.T) {
 		if want := 2 * n * n * n * 4 / tile; c.LoadBytes != want || c.StoreBytes != n*n*4 || c.Conflicts() != 0 {
 			t.Errorf("tile %d: %+v, want %d bytes loaded", tile, c, want)
 		}
-		// Of naive's half-warps all threads load one element of A, where each was to have its own.
+		// The 16 threads of a half-warp of naive load the same element of A. On the oldest GPUs
+		// this took 16 transactions, since the threads had to access consecutive elements.
 		halves := 2*n*n*n/16/tile + n*n/16
 		transactions := halves
 		if tile == 1 {
 			transactions += 15 * n * n * n / 16
 		}
 		if c.Historic == nil || c.Historic.HalfWarps != halves || c.Historic.Transactions != transactions || c.Historic.Wavefronts != c.Historic.IdealWavefronts {
-			t.Errorf("tile %d: then %+v, want %d half-warps and %d transactions", tile, c.Historic, halves, transactions)
+			t.Errorf("tile %d: historic counts %+v, want %d half-warps and %d transactions", tile, c.Historic, halves, transactions)
 		}
 		if c.Flops < 2*n*n*n || c.Flops > 2*n*n*n+4*n*n || c.DistinctSectors != 3*n*n*4/32 {
 			t.Errorf("tile %d: %+v", tile, c)
@@ -162,8 +163,8 @@ func TestBenchCounts(t *testing.T) {
 	}
 }
 
-// TestBenchEpilogues: each product is measured with each epilogue, on what that reads, and
-// where it has one beside the two launches of which C is stored twice.
+// TestBenchEpilogues checks that bench measures each product with each epilogue, and that the peer
+// "then", which launches the epilogue separately, stores C twice.
 func TestBenchEpilogues(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const n = 32
@@ -183,15 +184,15 @@ func TestBenchEpilogues(t *testing.T) {
 		}
 	}
 	if r := records[2]; r.Bias != "column" || r.Activation != "relu" || r.Epilogue != "row-scale+col-scale+residual+out-scale" {
-		t.Errorf("the record tells of %q, %q and %q", r.Bias, r.Activation, r.Epilogue)
+		t.Errorf("the record has bias %q, activation %q and epilogue %q", r.Bias, r.Activation, r.Epilogue)
 	}
 	if _, stderr, code := run(t.Context(), "bench", "--device", "emu:t4", "--sizes", "32", "--epilogue", "softmax"); code == 0 || !strings.Contains(stderr, `no "softmax"`) {
-		t.Errorf("an epilogue that there is not: exit code %d, %q", code, stderr)
+		t.Errorf("unknown epilogue: exit code %d, %q", code, stderr)
 	}
 }
 
-// TestBenchScales: each product is measured with each choice of block scales, into results of a
-// type of one's own, and what is no choice is refused.
+// TestBenchScales checks that bench measures each product with each choice of block scales, with
+// --out-dtype, and refuses wrong choices.
 func TestBenchScales(t *testing.T) {
 	t.Chdir(t.TempDir())
 	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu:h200", "--sizes", "130", "--dtypes", "e4m3", "--transpose-b",
@@ -219,8 +220,8 @@ func TestBenchScales(t *testing.T) {
 	}
 }
 
-// TestBenchBesideCUDA runs the ladder in CUDA C on the emulator, in turns with ours:
-// the results of both are verified.
+// TestBenchBesideCUDA measures the kernels of docs/results/reference/ladder.cu and those of
+// tilework on the emulator. The results of both are verified.
 func TestBenchBesideCUDA(t *testing.T) {
 	nvcc := os.Getenv("TILEWORK_NVCC")
 	if nvcc == "" {
@@ -243,14 +244,14 @@ func TestBenchInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for _, device := range []string{"cpu", "emu"} {
-		if _, stderr, code := run(ctx, "bench", "--device", device, "--sizes", "64"); code != interrupted {
+		if _, stderr, code := run(ctx, "bench", "--device", device, "--sizes", "64"); code != exitInterrupted {
 			t.Errorf("%s: exit code %d, %q", device, code, stderr)
 		}
 	}
 }
 
-// TestBenchPacked: each kernel is measured with a B that was packed before, too, and beside the
-// reading of B, which computes nothing; on a GPU there is none.
+// TestBenchPacked checks that --packed also measures kernels with a prepacked B, beside the peer
+// "reading" that computes nothing, and that it is refused on a GPU.
 func TestBenchPacked(t *testing.T) {
 	t.Chdir(t.TempDir())
 	stdout, stderr, code := run(t.Context(), "bench", "--packed", "--peers", "reading", "--shapes", "3x192x96", "--kernels", "portable",

@@ -16,8 +16,9 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// throughGPU measures products of matrices in the host's memory.
-func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems []gemm.Problem, stderr io.Writer) (_ bencher, err error) {
+// throughGPU returns a bencher of products on a GPU of matrices in host memory.
+func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems []gemm.Problem,
+	stderr io.Writer) (_ bencher, err error) {
 	backend, release, err := dispatch.OpenGPU(at)
 	if err != nil {
 		return bencher{}, err
@@ -29,7 +30,8 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 	var kernels []bench.Subject
 	for _, k := range g.picks {
 		kernel, precision := splitPrecision(k.kernel)
-		kernels = append(kernels, &hostSubject{name: k.name, gpu: g.backend, kernel: kernel, inexact: inexact(precision)})
+		kernels = append(kernels,
+			&hostSubject{name: k.name, gpu: g.backend, kernel: kernel, inexact: inexact(precision)})
 	}
 	others, err := f.libraries(stderr)
 	if err != nil {
@@ -39,7 +41,7 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 	options.Environment, options.Peak = g.environment(), g.peak
 	return bencher{
 		subjects: names(kernels, others), options: options,
-		kase: func(p gemm.Problem) bench.Case {
+		newCase: func(p gemm.Problem) bench.Case {
 			return bench.Case{Problem: p, Device: f.device, Threads: f.threads, Transfers: true}
 		},
 		fits: func(p *gemm.Problem) error { return bench.Fits(p, options) },
@@ -50,15 +52,13 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 	}, nil
 }
 
-// hostSubject is a kernel on matrices in the host's memory, and the copies there and
-// back.
+// hostSubject is a GPU kernel on matrices in host memory, with the copies to the GPU and back.
 type hostSubject struct {
 	name, kernel string
 	inexact
 	gpu  *stream.Backend
 	plan *stream.Plan
-	// steps is the same product with the layouts that the matrices have on the host,
-	// so that each is one copy.
+	// steps keeps the layouts of the host's matrices on the GPU, so that one copy moves a matrix.
 	steps *exec.Plan
 }
 
@@ -86,8 +86,8 @@ func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.B
 
 func (s *hostSubject) String() string { return planText(s.plan.Plan) }
 
-// Steps is the host function of every introduction: reserve, copy, launch, copy back,
-// one after the other.
+// Steps runs the host function of CUDA introductions, and times each step: allocate, copy to the
+// GPU, launch, copy back.
 func (s *hostSubject) Steps(b gemm.Buffers) (t bench.Steps, err error) {
 	ctx, d := context.Background(), s.gpu.Device
 	clock := time.Now()

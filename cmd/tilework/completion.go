@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// completionScripts write the scripts for shells by their names.
+// completionScripts lists the shells, with the functions that write their completion scripts.
 var completionScripts = []struct {
 	shell string
 	write func(root *cobra.Command, w io.Writer) error
@@ -28,13 +28,14 @@ func shellNames() []string {
 	return names
 }
 
-// completionCommand replaces cobra's own, which answers an unknown shell with help and success.
+// completionCommand returns a completion command that fails for an unknown shell. Cobra's own
+// prints help and succeeds.
 func completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion SHELL",
-		Short: "Print the script that completes commands and flags in a shell",
-		Long: `completion prints the script that completes the commands, flags and values of tilework in
-` + strings.Join(shellNames(), ", ") + `. Load it in the file that the shell reads at its start.`,
+		Short: "Print the completion script for a shell",
+		Long: `completion prints a script that makes a shell complete tilework's commands, flags and values.
+SHELL is one of ` + strings.Join(shellNames(), ", ") + `. Load the script in your shell's startup file.`,
 		Example: `  source <(tilework completion bash)                              in ~/.bashrc
   source <(tilework completion zsh)                               in ~/.zshrc, after compinit
   tilework completion fish | source                               in ~/.config/fish/config.fish
@@ -46,7 +47,8 @@ func completionCommand() *cobra.Command {
 			}
 			i := slices.Index(shellNames(), args[0])
 			if i < 0 {
-				return fmt.Errorf("completion: unknown shell %q%s (want %s)", args[0], meant(args[0], shellNames()), strings.Join(shellNames(), ", "))
+				return fmt.Errorf("completion: unknown shell %q%s (want %s)",
+					args[0], suggestion(args[0], shellNames()), strings.Join(shellNames(), ", "))
 			}
 			return completionScripts[i].write(c.Root(), c.OutOrStdout())
 		},

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestCompletion checks that each shell has a script, and that others are refused with the list.
+// TestCompletion checks that each shell has a script, and that errors list the shells.
 func TestCompletion(t *testing.T) {
 	for _, shell := range shellNames() {
 		if stdout, stderr, code := run(t.Context(), "completion", shell); code != 0 || !strings.Contains(stdout, "tilework") || stderr != "" {

@@ -10,9 +10,9 @@ import (
 	"tilework/ptx/emu"
 )
 
-// dims is a kind of dimensions that a user may write.
+// dims describes the dimensions that a flag or an argument accepts.
 type dims struct {
-	counts  []int // the numbers of dimensions that are allowed
+	counts  []int // the allowed numbers of dimensions
 	example string
 }
 
@@ -23,7 +23,7 @@ var (
 	productDims = dims{[]int{1, 3}, "1024x512x256, or 1024 for three equal sizes"}
 )
 
-// parse reads dimensions from 1 on, joined by x or by commas: "16x16" or "16,16".
+// parse parses dimensions of 1 or more that are joined by x or commas: "16x16" or "16,16".
 func (d dims) parse(text string) ([]int, error) {
 	separator := "x"
 	if strings.Contains(text, ",") {
@@ -44,7 +44,7 @@ func (d dims) parse(text string) ([]int, error) {
 	return sides, nil
 }
 
-// parseDim3 reads the extent of a grid, a cluster or a block.
+// parseDim3 parses the dimensions of a grid, a cluster or a block.
 func parseDim3(text string) (emu.Dim3, error) {
 	sides, err := blockDims.parse(text)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestDims reads dimensions in both spellings, and refuses others.
+// TestDims parses valid and invalid dimensions.
 func TestDims(t *testing.T) {
 	for _, c := range []struct {
 		kind dims
@@ -42,7 +42,7 @@ func TestDims(t *testing.T) {
 	}
 }
 
-// TestDimensionsInEachCommand: the flags of occupancy, emulate and explain take both spellings.
+// TestDimensionsInEachCommand checks that occupancy, emulate and explain accept both separators.
 func TestDimensionsInEachCommand(t *testing.T) {
 	nvccFolder(t)
 	for _, c := range []struct{ args, dims string }{

@@ -11,10 +11,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// continued matches the end of a line that continues on the next, and the indentation there.
+// continued matches a backslash at the end of a line, and the indentation of the next line.
 var continued = regexp.MustCompile(`\s*\\\n\s*`)
 
-// documented are the command lines of the pages, and of every verb's help, by where they stand.
+// documented returns the command lines in the documentation by page, and those in the examples of
+// help texts by command.
 func documented(t *testing.T) map[string][]string {
 	t.Helper()
 	lines := map[string][]string{}
@@ -51,18 +52,18 @@ func documented(t *testing.T) map[string][]string {
 	return lines
 }
 
-// TestDocumentedCommands: each command line of the documentation has a verb and flags that
-// there are. Those that only tell something, and need no file of the reader's, run.
+// TestDocumentedCommands checks that each documented command line has an existing command and
+// existing flags. It runs those that only print something and need no files.
 func TestDocumentedCommands(t *testing.T) {
-	held, ran := 0, 0
+	parsed, ran := 0, 0
 	for where, lines := range documented(t) {
 		for _, line := range lines {
 			for _, one := range strings.Split(line, " && ") {
 				args := words(one)
 				if slices.Contains(args, "…") {
-					continue // not all of it is there
+					continue // abbreviated
 				}
-				held++
+				parsed++
 				c, rest, err := newCommand().Find(args[1:])
 				if err == nil {
 					err = c.ParseFlags(rest)
@@ -71,7 +72,7 @@ func TestDocumentedCommands(t *testing.T) {
 					t.Errorf("%s: %s: %v", where, one, err)
 					continue
 				}
-				if c.Name() == "explain" && !slices.ContainsFunc(args, isPlace) || c.Name() == "occupancy" || c.Name() == "kernels" {
+				if c.Name() == "explain" && !slices.ContainsFunc(args, isPlaceholder) || c.Name() == "occupancy" || c.Name() == "kernels" {
 					ran++
 					if _, stderr, code := run(t.Context(), args[1:]...); code != 0 {
 						t.Errorf("%s: %s: exit code %d, %s", where, one, code, stderr)
@@ -80,14 +81,13 @@ func TestDocumentedCommands(t *testing.T) {
 			}
 		}
 	}
-	if held < 60 || ran < 15 {
-		t.Errorf("%d command lines were found, %d of them run: are they written as they should be?", held, ran)
+	if parsed < 60 || ran < 15 {
+		t.Errorf("found %d command lines and ran %d, want at least 60 and 15: does their format match the expressions?", parsed, ran)
 	}
 }
 
-// TestExamplesRun runs the commands of README.md and of the helps that multiply, list or emulate
-// files, as a reader would in a fresh clone. Those of the helps run beside the files, in
-// examples/data.
+// TestExamplesRun runs the mul, files and emulate commands of README.md in a copy of the
+// repository's root, and those of the help texts in a copy of examples/data.
 func TestExamplesRun(t *testing.T) {
 	data, err := filepath.Abs("../../examples/data")
 	if err != nil {
@@ -115,14 +115,14 @@ func TestExamplesRun(t *testing.T) {
 				t.Chdir(folder)
 			}
 			want := 0
-			if args[1] == "emulate" { // whose kernel is broken
-				want = 1
+			if args[1] == "emulate" {
+				want = 1 // its kernel is broken
 			}
 			ran++
 			if _, stderr, code := run(t.Context(), args[1:]...); code != want {
 				t.Errorf("%s: %s: exit code %d, want %d, %s", where, line, code, want, stderr)
 			}
-			// A second run refuses to replace the result.
+			// A second run must refuse to replace the result.
 			if i := slices.Index(args, "-o"); i > 0 && args[i+1] != "-" && !slices.Contains(args, "--force") {
 				if _, stderr, code := run(t.Context(), args[1:]...); code != 2 || !strings.Contains(stderr, args[i+1]+": file already exists") {
 					t.Errorf("%s: %s again: exit code %d, %s", where, line, code, stderr)
@@ -131,12 +131,11 @@ func TestExamplesRun(t *testing.T) {
 		}
 	}
 	if ran < 15 {
-		t.Errorf("only %d commands were run", ran)
+		t.Errorf("ran %d commands, want at least 15", ran)
 	}
 }
 
-// words are a command line's, up to a comment, to what stands apart behind it, or to what a
-// shell does with the output.
+// words returns the words of a command line, up to a comment, two spaces, a pipe or a redirection.
 func words(line string) (args []string) {
 	line, _, _ = strings.Cut(line, "  ")
 	for _, w := range strings.Fields(line) {
@@ -148,5 +147,5 @@ func words(line string) (args []string) {
 	return args
 }
 
-// isPlace reports whether a word stands for a name of the reader's choice.
-func isPlace(word string) bool { return word == "NAME" || word == "KERNEL" }
+// isPlaceholder reports whether a word stands for a name of the reader's choice.
+func isPlaceholder(word string) bool { return word == "NAME" || word == "KERNEL" }

@@ -32,37 +32,38 @@ func emulateCommand() *cobra.Command {
 	var f emulateFlags
 	c := &cobra.Command{
 		Use:   "emulate FILE.ptx",
-		Short: "Run any PTX on the emulator, with checkers for races, barriers, memory and speed",
-		Long: `emulate runs a kernel of a PTX file, as nvcc -ptx or a builder wrote it, on the
-processor. What the checkers find is printed with the place in the file and in its
-source. An error is a fault of the kernel and makes the exit code 1:
-  race      threads access the same bytes, one writes, and nothing orders them
-  barrier   threads go past a barrier that all must reach (__syncthreads() in an if or
-            an uneven loop), reach it at different lines, or wait forever
-  bounds    an access outside of the memory that the kernel was given, or misaligned
+		Short: "Run a kernel from a PTX file on the emulator, and check it for races and other faults",
+		Long: `emulate runs a kernel from a PTX file on the CPU. The PTX may come from nvcc -ptx or any other
+tool. Checkers observe the run. Each finding is printed with its line in the PTX file and in
+the source code. An error is a fault of the kernel, and the exit code is then 1:
+  race      two threads access the same bytes without synchronization, and one of them writes
+  barrier   threads skip a barrier that others wait at (__syncthreads() in a branch, or in a
+            loop with a different number of iterations), reach it at different lines, or
+            wait forever
+  bounds    an access is misaligned, or outside the memory allocated for the kernel
   uninit    a register or memory is read before it is written
-Advice points to code that may be right:
+Advice is about code that may be correct:
   barrier   threads return before a barrier that others reach
   banks     bank conflicts in shared memory
-  coalesce  scattered accesses to global memory
+  coalesce  uncoalesced accesses to global memory
 
-An argument of the kernel is one of
+Each --arg is one argument of the kernel:
   A.npy                 a pointer to a copy of the matrix in the file
-  out:f32:MxN:C.npy     a pointer to memory for an M×N matrix, written to C.npy after, which
-                        no other argument names
-  tensor:MxN:S:ARG      a tensor map of the matrix that ARG, one of the two above, points
-                        to: in boxes of M×N elements, whose rows are swizzled over S
-                        bytes of shared memory (0, 32, 64 or 128)
-  u32:64, f32:1.5, …    a number: u8 to u64, s8 to s64, f32 or f64
+  out:f32:MxN:C.npy     a pointer to memory for an M×N matrix, which is written to C.npy at
+                        the end; no other argument may name this file
+  tensor:MxN:S:ARG      a tensor map of the matrix of ARG, which is one of the two above,
+                        with boxes of M×N elements and a swizzle of S bytes (0, 32, 64 or 128)
+  u32:64, f32:1.5, …    a number; the types are u8 to u64, s8 to s64, f32 and f64
 
-The examples' files are in the repository's folder examples/data.`,
+The files of the examples are in the folder examples/data of the repository.`,
 		Example: `  tilework emulate broken.ptx --grid 1 --block 16x16 --arg a.npy --arg b.npy \
     --arg out:f32:256x128:c.npy --arg s32:256 --arg s32:128 --arg s32:512
   tilework emulate broken.ptx --grid 1 --block 16x16 --arg a.npy --arg b.npy \
     --arg out:f32:256x128:c.csv --arg s32:256 --arg s32:128 --arg s32:512 --checkers race,bounds`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("emulate takes one PTX file, and found %d%s (see tilework emulate --help)", len(args), listed(args))
+				return fmt.Errorf("emulate takes one PTX file, found %d%s (see tilework emulate --help)",
+					len(args), inParens(args))
 			}
 			return nil
 		},
@@ -75,16 +76,19 @@ The examples' files are in the repository's folder examples/data.`,
 		names = append(names, k.String())
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.entry, "entry", "", "the kernel to run (default: the only one)")
-	fl.StringVar(&f.grid, "grid", "1", "blocks: 16, 16x16 or 4x4x2")
-	fl.StringVar(&f.cluster, "cluster", "", "blocks of a cluster, as --grid (default: the kernel's own)")
-	fl.StringVar(&f.block, "block", "1", "threads of a block: 256, 16x16 or 8x8x4")
-	fl.StringVar(&f.smem, "smem", "0", "dynamic shared memory of a block: 2048 or 2KB")
-	fl.StringArrayVar(&f.args, "arg", nil, "an argument of the kernel, in order")
-	fl.Int64Var(&f.maxInstructions, "max-instructions", 1e9, "stop after so many instructions of warps (0: never)")
+	fl.StringVar(&f.entry, "entry", "", "the kernel to run (default: the only one in the file)")
+	fl.StringVar(&f.grid, "grid", "1", "blocks of the grid: 16, 16x16 or 4x4x2")
+	fl.StringVar(&f.cluster, "cluster", "", "blocks per cluster: 2, 2x2 or 2x2x2 (default: as the kernel declares)")
+	fl.StringVar(&f.block, "block", "1", "threads per block: 256, 16x16 or 8x8x4")
+	fl.StringVar(&f.smem, "smem", "0", "dynamic shared memory per block in bytes: 2048 or 2KB")
+	fl.StringArrayVar(&f.args, "arg", nil, "an argument of the kernel; repeat the flag for each argument, in order")
+	fl.Int64Var(&f.maxInstructions, "max-instructions", 1e9,
+		"stop after this number of warp instructions (0: no limit)")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the order in which warps run")
-	fl.IntVar(&f.workers, "workers", 0, "blocks that run at a time (0: as many as there are processors; 1: the same order every time)")
-	fl.StringVar(&f.checkers, "checkers", "all", "checkers to run: all, none, or some of "+strings.Join(names, ","))
+	fl.IntVar(&f.workers, "workers", 0,
+		"number of blocks that run concurrently (0: one per core; 1: the same order in every run)")
+	fl.StringVar(&f.checkers, "checkers", "all",
+		"checkers to run: all, none, or a comma-separated list of "+strings.Join(names, ","))
 	forceFlag(c, &f.force)
 	formatFlag(c, &f.format, "table", "json")
 	complete(c, "checkers", append(names, "all", "none")...)
@@ -139,7 +143,8 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 		return err
 	}
 	switch {
-	case errors.Is(runErr, emu.ErrAccess), errors.Is(runErr, emu.ErrDeadlock), errors.Is(runErr, emu.ErrAssert), errors.Is(runErr, emu.ErrMisuse):
+	case errors.Is(runErr, emu.ErrAccess), errors.Is(runErr, emu.ErrDeadlock),
+		errors.Is(runErr, emu.ErrAssert), errors.Is(runErr, emu.ErrMisuse):
 		return fmt.Errorf("%w: %w", errCheck, runErr)
 	case runErr != nil:
 		return runErr
@@ -153,9 +158,11 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 	return nil
 }
 
-// launch is what the flags say of the launch, without the arguments.
+// launch returns the launch that the flags describe, without arguments.
 func (f *emulateFlags) launch(entry string, printed io.Writer) (launch emu.Launch, err error) {
-	launch = emu.Launch{Entry: entry, Seed: f.seed, MaxInstructions: f.maxInstructions, Workers: f.workers, Printf: printed}
+	launch = emu.Launch{
+		Entry: entry, Seed: f.seed, MaxInstructions: f.maxInstructions, Workers: f.workers, Printf: printed,
+	}
 	if launch.Grid, err = parseDim3(f.grid); err != nil {
 		return launch, fmt.Errorf("--grid %w", err)
 	}
@@ -201,7 +208,8 @@ func (f *emulateFlags) chooseEntry(file string, p *emu.Program) (string, error) 
 	case len(entries) == 0:
 		return "", fmt.Errorf("%s has no kernel (.entry)", file)
 	}
-	return "", fmt.Errorf("%s has %d kernels: give --entry, one of %s", file, len(entries), strings.Join(entries, ", "))
+	return "", fmt.Errorf("%s has %d kernels: want --entry with one of %s",
+		file, len(entries), strings.Join(entries, ", "))
 }
 
 func (f *emulateFlags) parseCheckers() (o check.Options, checked bool, err error) {

@@ -16,13 +16,14 @@ import (
 	"tilework/ptx/emu"
 )
 
-// kernelArg is an argument of the kernel: its value, and the matrix that it points to.
+// kernelArg is an argument of the kernel. If it is a pointer or a tensor map, it describes the
+// matrix too.
 type kernelArg struct {
 	value  any
-	at     uint64
+	at     uint64 // address of the matrix
 	layout gemm.Layout
-	file   string // that the matrix is read from or, if it is an output, written to afterwards
-	output bool
+	file   string // the file of the matrix
+	output bool   // the matrix is written to the file at the end, instead of read from it
 }
 
 func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernelArg, error) {
@@ -34,7 +35,8 @@ func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernel
 		}
 		for j, b := range args {
 			if (a.output || b.output) && matio.SameFile(a.file, b.file) {
-				return nil, fmt.Errorf("--arg %s (argument %d): argument %d has that file: name another", text, i, j)
+				return nil, fmt.Errorf("--arg %s (argument %d): argument %d has the same file, want another",
+					text, i, j)
 			}
 		}
 		args = append(args, a)
@@ -42,7 +44,7 @@ func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernel
 	return args, nil
 }
 
-// scalarTypes are the kinds of numbers among the arguments, and their bits.
+// scalarTypes are the types of numeric arguments.
 var scalarTypes = map[string]struct {
 	kind byte // u, s or f
 	bits int
@@ -68,7 +70,7 @@ func (f *emulateFlags) parseArg(ctx context.Context, mem *emu.Memory, text strin
 	if err != nil {
 		return kernelArg{}, err
 	}
-	// The kernel sees the rows one after the other, whatever the order in the file.
+	// The kernel gets the matrix in row-major order, also if the file is in column-major order.
 	l := gemm.Dense(m.Type, m.OpRows(), m.OpCols())
 	data := make([]byte, l.Bytes())
 	for i := range l.Rows {
@@ -83,12 +85,12 @@ func (f *emulateFlags) parseArg(ctx context.Context, mem *emu.Memory, text strin
 	return kernelArg{value: at, at: at, layout: l, file: text}, mem.Write(at, data)
 }
 
-// parseOut reads "f32:MxN:C.npy".
+// parseOut parses an output, such as "f32:64x64:C.npy", and allocates its memory.
 func (f *emulateFlags) parseOut(mem *emu.Memory, text string) (kernelArg, error) {
 	typeName, rest, _ := strings.Cut(text, ":")
 	shape, file, ok := strings.Cut(rest, ":")
 	if !ok || file == "" {
-		return kernelArg{}, errors.New("want out:TYPE:MxN:FILE, as in out:f32:64x64:c.npy")
+		return kernelArg{}, errors.New("want out:TYPE:MxN:FILE, such as out:f32:64x64:c.npy")
 	}
 	t, err := dtype.Parse(typeName)
 	if err != nil {
@@ -112,16 +114,16 @@ func (f *emulateFlags) parseOut(mem *emu.Memory, text string) (kernelArg, error)
 	return kernelArg{value: at, at: at, layout: l, file: file, output: true}, err
 }
 
-// tensorElements are the types of matrices that tensor maps know.
+// tensorElements are the element types that tensor maps support.
 var tensorElements = map[dtype.Type]ptx.Type{
 	dtype.F64: ptx.F64, dtype.F32: ptx.F32, dtype.F16: ptx.F16, dtype.BF16: ptx.BF16, dtype.I32: ptx.S32, dtype.I8: ptx.U8,
 }
 
-// parseTensor reads "64x64:128:A.npy".
+// parseTensor parses a tensor map, such as "64x64:128:A.npy".
 func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
 	parts := strings.SplitN(text, ":", 3)
 	if len(parts) < 3 {
-		return kernelArg{}, errors.New("want tensor:MxN:SWIZZLE:ARG, as in tensor:64x64:128:a.npy")
+		return kernelArg{}, errors.New("want tensor:MxN:SWIZZLE:ARG, such as tensor:64x64:128:a.npy")
 	}
 	box, err := matrixDims.parse(parts[0])
 	if err != nil {
@@ -129,7 +131,7 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 	}
 	swizzle, err := strconv.Atoi(parts[1])
 	if err != nil {
-		return kernelArg{}, fmt.Errorf("%q is no swizzle: want 0, 32, 64 or 128", parts[1])
+		return kernelArg{}, fmt.Errorf("%q is not a swizzle: want 0, 32, 64 or 128", parts[1])
 	}
 	a, err := f.parseArg(ctx, mem, parts[2])
 	if err != nil {
@@ -137,10 +139,11 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 	}
 	l := a.layout
 	if l.Rows == 0 {
-		return kernelArg{}, fmt.Errorf("%s points to no matrix", parts[2])
+		return kernelArg{}, fmt.Errorf("%s is not a matrix: want a file, or out:TYPE:MxN:FILE", parts[2])
 	}
 	encoded, err := emu.EncodeTensorMap(&ptx.TensorMap{
-		Element: tensorElements[l.Type], Base: a.at, Dims: []int{l.Cols, l.Rows}, Strides: []int{l.Cols * l.Type.Info().Size},
+		Element: tensorElements[l.Type], Base: a.at,
+		Dims: []int{l.Cols, l.Rows}, Strides: []int{l.Cols * l.Type.Info().Size},
 		Box: []int{box[1], box[0]}, Swizzle: swizzle,
 	})
 	a.value = encoded[:]
@@ -149,7 +152,7 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 
 func parseScalar(kind, text string) (any, error) {
 	t := scalarTypes[kind]
-	bad := fmt.Errorf("%q is no %s", text, kind)
+	bad := fmt.Errorf("%q is not a number of type %s", text, kind)
 	switch t.kind {
 	case 'f':
 		v, err := strconv.ParseFloat(text, t.bits)
@@ -174,10 +177,10 @@ func parseScalar(kind, text string) (any, error) {
 	return [...]any{8: uint8(v), 16: uint16(v), 32: uint32(v), 64: v}[t.bits], nil
 }
 
-// output returns how the matrices that are outputs are written.
+// output returns the options for writing outputs.
 func (f *emulateFlags) output() matio.WriteOptions { return matio.WriteOptions{Replace: f.force} }
 
-// writeArgs writes the matrices that are outputs.
+// writeArgs writes the matrices of the outputs to their files.
 func (f *emulateFlags) writeArgs(ctx context.Context, mem *emu.Memory, args []kernelArg, stderr io.Writer) error {
 	for _, a := range args {
 		if !a.output {

@@ -12,7 +12,7 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// emulateFinding is a finding as JSON has it.
+// emulateFinding is a finding in the JSON output.
 type emulateFinding struct {
 	Checker  string `json:"checker"`
 	Severity string `json:"severity"`
@@ -48,50 +48,52 @@ func (f *emulateFlags) print(w io.Writer, report *check.Report, stats emu.Stats,
 		}{findings, stats.Instructions, report.Counts.Flops, took.Seconds()})
 	}
 	printFindings(w, report.Findings)
-	_, err := fmt.Fprintf(w, "%d instructions of warps in %s: %d %s, %d of advice\n", stats.Instructions, seconds(took.Seconds()),
-		report.Errors(), plural("error", report.Errors()), len(report.Findings)-report.Errors())
+	advice := len(report.Findings) - report.Errors()
+	_, err := fmt.Fprintf(w, "%d warp %s in %s: %d %s, %d advisory %s\n",
+		stats.Instructions, plural("instruction", int(stats.Instructions)), seconds(took.Seconds()),
+		report.Errors(), plural("error", report.Errors()), advice, plural("finding", advice))
 	return err
 }
 
-// printFindings prints each finding on a line, and those that say the same of other
-// instructions, as an unrolled loop has them, together.
+// printFindings prints one line for each group of findings that differ only in the line of the
+// instruction, such as those of an unrolled loop, and the numbers of the other lines.
 func printFindings(w io.Writer, findings []check.Finding) {
-	lines := map[saying][]string{}
+	lines := map[findingGroup][]string{}
 	for i := range findings {
-		what, line := said(&findings[i])
-		lines[what] = append(lines[what], strconv.Itoa(line))
+		group, line := groupOf(&findings[i])
+		lines[group] = append(lines[group], strconv.Itoa(line))
 	}
 	for i := range findings {
-		what, _ := said(&findings[i])
-		at := lines[what]
+		group, _ := groupOf(&findings[i])
+		at := lines[group]
 		if len(at) == 0 {
-			continue // said before
+			continue // the group is printed already
 		}
 		fmt.Fprintln(w, &findings[i])
 		if n := len(at) - 1; n > 0 {
-			fmt.Fprintf(w, "  and the same at %d more: %s %s\n", n, plural("line", n), strings.Join(at[1:], ", "))
+			fmt.Fprintf(w, "  and the same at %d other %s: %s\n", n, plural("line", n), strings.Join(at[1:], ", "))
 		}
-		delete(lines, what)
+		delete(lines, group)
 	}
 }
 
-// saying is what findings have in common that are told together.
-type saying struct {
+// findingGroup holds the properties that all findings of a group share.
+type findingGroup struct {
 	checker check.Checker
 	opcode  string
 	message string
-	write   int // the line of the store that loads race with
+	write   int // for a race: the line of the store
 }
 
-// said is what a finding says, and the line of which it says that: of a race the load's, as
-// what one store lacks a barrier to is often a whole unrolled loop of loads.
-func said(x *check.Finding) (saying, int) {
+// groupOf returns the group of a finding, and the line that is its own. For a race this is the line
+// of the load: if a barrier is missing, one store often races with a whole unrolled loop of loads.
+func groupOf(x *check.Finding) (findingGroup, int) {
 	if x.Checker != check.Race || x.Other == nil {
-		return saying{checker: x.Checker, opcode: x.Site.Opcode, message: x.Message}, x.Site.Pos.Line
+		return findingGroup{checker: x.Checker, opcode: x.Site.Opcode, message: x.Message}, x.Site.Pos.Line
 	}
 	load, store := x.Site, x.Other
 	if strings.HasPrefix(load.Opcode, "st.") {
 		load, store = store, load
 	}
-	return saying{checker: x.Checker, opcode: load.Opcode, write: store.Pos.Line}, load.Pos.Line
+	return findingGroup{checker: x.Checker, opcode: load.Opcode, write: store.Pos.Line}, load.Pos.Line
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// copyTensor is a kernel of clusters of two blocks, each of which brings 16 rows of one
-// tensor to shared memory and writes them to the other.
+// copyTensor is a kernel with clusters of two blocks. Each block copies 16 rows of a tensor to
+// shared memory, and from there to another tensor, both with TMA.
 const copyTensor = `.version 8.0
 .target sm_90
 .address_size 64
@@ -46,7 +46,7 @@ DONE:
 }
 `
 
-// emulateCopy runs a text on a.npy with the given tensor arguments.
+// emulateCopy runs a variant of copyTensor with the given arguments.
 func emulateCopy(t *testing.T, text string, more ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	if err := os.WriteFile("copy.ptx", []byte(text), 0o644); err != nil {
@@ -64,7 +64,7 @@ func TestEmulateTensors(t *testing.T) {
 	got, want := element(t, "c.npy"), element(t, "a.npy")
 	for i := range 64 {
 		for j := range 48 {
-			w := 0.0 // outside of A
+			w := 0.0 // outside of a.npy
 			if i < 48 {
 				w = want(i, j)
 			}
@@ -73,22 +73,23 @@ func TestEmulateTensors(t *testing.T) {
 			}
 		}
 	}
-	// Without the wait the store may read what the load has not yet brought.
-	hasty := strings.Replace(copyTensor, "@!%q bra LOOP;", "", 1)
-	hasty = strings.Replace(hasty, "mbarrier.try_wait.parity.shared.b64 %q, [bar], 0;", "", 1)
-	if stdout, _, code := emulateCopy(t, hasty, args...); code != 1 || !strings.Contains(stdout, "may still write") {
+	// Without waiting at the mbarrier, the store may read shared memory before the load is
+	// complete.
+	noWait := strings.Replace(copyTensor, "@!%q bra LOOP;", "", 1)
+	noWait = strings.Replace(noWait, "mbarrier.try_wait.parity.shared.b64 %q, [bar], 0;", "", 1)
+	if stdout, _, code := emulateCopy(t, noWait, args...); code != 1 || !strings.Contains(stdout, "may still write") {
 		t.Errorf("without the wait: exit code %d, %q", code, stdout)
 	}
 }
 
-func TestEmulateTensorMistakes(t *testing.T) {
+func TestEmulateTensorErrors(t *testing.T) {
 	nvccFolder(t)
 	for _, c := range [][2]string{
 		{"--arg tensor:16x48:0", "want tensor:MxN:SWIZZLE:ARG"},
 		{"--arg tensor:16:0:a.npy", "16: 1 dimension, want 64x32"},
-		{"--arg tensor:16x48:none:a.npy", `"none" is no swizzle`},
+		{"--arg tensor:16x48:none:a.npy", `"none" is not a swizzle`},
 		{"--arg tensor:16x48:128:a.npy", "want at most the swizzle width, 128"},
-		{"--arg tensor:16x48:0:u32:5", "u32:5 points to no matrix"},
+		{"--arg tensor:16x48:0:u32:5", "u32:5 is not a matrix"},
 		{"--arg tensor:16x48:0:b.txt", "b.txt"},
 		{"--cluster 2,x", `--cluster 2,x: "x" is not a size`},
 		{"--cluster 3 --arg tensor:16x48:0:a.npy --arg tensor:16x48:0:out:f32:64x48:c.npy", "want multiples of the cluster"},

@@ -22,11 +22,11 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// tiledEntry is the textbook's kernel as nvcc compiles it, with tiles of 16.
+// tiledEntry is the name of the textbook kernel with tiles of 16 in matmul.ptx.
 const tiledEntry = "_Z5tiledIfLi16EEvPKT_S2_PS0_iii"
 
-// nvccFolder is a temporary folder with a.npy and b.npy, 48×48 in float32, and
-// matmul.ptx, what nvcc made of the textbook's kernels.
+// nvccFolder changes to a temporary folder with the float32 matrices a.npy and b.npy, both 48×48,
+// and matmul.ptx, the textbook kernels compiled by nvcc. It returns the text of matmul.ptx.
 func nvccFolder(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join("..", "..", "ptx", "testdata", "nvcc", "matmul.sm_80.O3.ptx"))
@@ -60,10 +60,10 @@ func emulateTiled(t *testing.T, file string, more ...string) (stdout, stderr str
 	}, more...)...)
 }
 
-func TestEmulateRunsWhatNvccWrote(t *testing.T) {
+func TestEmulateRunsNvccOutput(t *testing.T) {
 	nvccFolder(t)
 	stdout, stderr, code := emulateTiled(t, "matmul.ptx")
-	if code != 0 || !strings.Contains(stdout, "0 errors, 0 of advice") {
+	if code != 0 || !strings.Contains(stdout, "0 errors, 0 advisory findings") {
 		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 	if _, _, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "want.npy"); code != 0 {
@@ -79,8 +79,9 @@ func TestEmulateRunsWhatNvccWrote(t *testing.T) {
 	}
 }
 
-// Each of a student's mistakes gets a finding that says what it is.
-func TestEmulateFindsPlantedFaults(t *testing.T) {
+// TestEmulateFindsInjectedFaults runs kernels with typical mistakes of students. The findings must
+// name the mistakes.
+func TestEmulateFindsInjectedFaults(t *testing.T) {
 	text := nvccFolder(t)
 	start := strings.Index(text, ".entry "+tiledEntry)
 	end := start + strings.Index(text[start:], "\n}")
@@ -89,7 +90,7 @@ func TestEmulateFindsPlantedFaults(t *testing.T) {
 	if len(barriers) != 3 {
 		t.Fatalf("the kernel has %d barriers, want 2", len(barriers)-1)
 	}
-	// The bound that guards the store of C: its branch is the last one.
+	// The last branch is the bound check of the store of C.
 	bound := kernel[:strings.LastIndex(kernel, "@%p")] + kernel[strings.LastIndex(kernel, "@%p")+len("@%p11 bra \t$L__BB1_9;"):]
 	swapped := strings.NewReplacer("%tid.x", "%tid.y", "%tid.y", "%tid.x").Replace(kernel)
 	for _, test := range []struct {
@@ -112,12 +113,12 @@ func TestEmulateFindsPlantedFaults(t *testing.T) {
 			t.Errorf("%s: exit code %d, want %d and %q in\n%s%s", test.name, code, test.code, test.text, stdout, stderr)
 		}
 		if !strings.Contains(stdout, "fault.ptx:") {
-			t.Errorf("%s: no place in the file is named in\n%s", test.name, stdout)
+			t.Errorf("%s: no position in the file in\n%s", test.name, stdout)
 		}
 	}
 }
 
-func TestEmulateMistakes(t *testing.T) {
+func TestEmulateErrors(t *testing.T) {
 	nvccFolder(t)
 	if err := os.WriteFile("empty.ptx", []byte(".version 8.0\n.target sm_80\n.address_size 64\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -141,21 +142,21 @@ func TestEmulateMistakes(t *testing.T) {
 		{"emulate missing.ptx", "missing.ptx: no such file"},
 		{"emulate a.npy", "a.npy:1:1"},
 		{"emulate empty.ptx", "no kernel"},
-		{"emulate matmul.ptx", "has 5 kernels: give --entry, one of"},
+		{"emulate matmul.ptx", "has 5 kernels: want --entry with one of"},
 		{"emulate matmul.ptx --entry foo", "foo: no such kernel"},
 		{tiled, "0 arguments: want 6"},
 		{tiled + "--arg a.npy --arg b.npy --arg a.npy --arg u64:48 --arg s32:48 --arg s32:48", "argument 3 is a uint64: want a .u32"},
-		{tiled + "--arg s32:x", `"x" is no s32`},
-		{tiled + "--arg u8:256", `"256" is no u8`},
+		{tiled + "--arg s32:x", `"x" is not a number of type s32`},
+		{tiled + "--arg u8:256", `"256" is not a number of type u8`},
 		{tiled + "--arg out:f32:4:c.npy", "4: 1 dimension, want 64x32"},
 		{tiled + "--arg out:f32:4x4", "want out:TYPE:MxN:FILE"},
 		{tiled + "--arg out:f33:4x4:c.npy", `unknown element type "f33"`},
 		{tiled + "--arg out:f32:4x4:c.txt", `extension ".txt"`},
 		{tiled + "--arg none.npy", "none.npy: no such file"},
-		{tiled + "--arg a.npy --arg b.npy --arg out:f32:48x48:./a.npy --force", "--arg out:f32:48x48:./a.npy (argument 2): argument 0 has that file: name another"},
-		{tiled + "--arg out:f32:48x48:b.npy --arg tensor:8x8:0:b.npy --force", "(argument 1): argument 0 has that file"},
-		{tiled + "--arg out:f32:4x4:c.npy --arg out:f32:4x4:./c.npy", "--arg out:f32:4x4:./c.npy (argument 1): argument 0 has that file"},
-		{tiled + "--arg out:f32:4x4:c.npz::x --arg u32:4 --arg tensor:4x4:0:out:f32:4x4:c.npz::y", "(argument 2): argument 0 has that file"},
+		{tiled + "--arg a.npy --arg b.npy --arg out:f32:48x48:./a.npy --force", "--arg out:f32:48x48:./a.npy (argument 2): argument 0 has the same file, want another"},
+		{tiled + "--arg out:f32:48x48:b.npy --arg tensor:8x8:0:b.npy --force", "(argument 1): argument 0 has the same file"},
+		{tiled + "--arg out:f32:4x4:c.npy --arg out:f32:4x4:./c.npy", "--arg out:f32:4x4:./c.npy (argument 1): argument 0 has the same file"},
+		{tiled + "--arg out:f32:4x4:c.npz::x --arg u32:4 --arg tensor:4x4:0:out:f32:4x4:c.npz::y", "(argument 2): argument 0 has the same file"},
 		{tiled + "--arg out:f32:4x4:w.npz::y", "w.npz: file already exists: name another file"},
 		{tiled + "--grid 0", `--grid 0: "0" is not a size`},
 		{tiled + "--grid 1,2,3,4", "--grid 1,2,3,4: 4 dimensions, want 16, 16x16 or 4x4x2"},
@@ -185,9 +186,9 @@ func TestEmulateMistakes(t *testing.T) {
 	}
 }
 
-// TestSaid: races of an unrolled loop's loads with one store are told together, those with
-// another store apart.
-func TestSaid(t *testing.T) {
+// TestPrintFindings checks that races of the loads of an unrolled loop with one store are grouped,
+// separately from races with another store.
+func TestPrintFindings(t *testing.T) {
 	site := func(line int, opcode string) *emu.Site {
 		return &emu.Site{Opcode: opcode, Pos: ptx.Pos{File: "k.ptx", Line: line}}
 	}
@@ -200,31 +201,35 @@ func TestSaid(t *testing.T) {
 		race(site(20, load), site(10, store)), race(site(21, load), site(11, store)), race(site(22, load), site(10, store)),
 		race(site(12, store), site(30, load)), race(site(12, store), site(31, load)),
 	})
-	if n, together := strings.Count(b.String(), "race"), strings.Count(b.String(), "and the same at 1 more: line 22\n")+strings.Count(b.String(), "and the same at 1 more: line 31\n"); n != 3 || together != 2 {
-		t.Errorf("%d findings, %d of them told with another:\n%s", n, together, b.String())
+	groups, grouped := strings.Count(b.String(), "race"), 0
+	for _, line := range []string{"22", "31"} {
+		grouped += strings.Count(b.String(), "and the same at 1 other line: "+line+"\n")
+	}
+	if groups != 3 || grouped != 2 {
+		t.Errorf("%d groups, %d of them with a second line, want 3 and 2:\n%s", groups, grouped, b.String())
 	}
 }
 
-// reader is a device that notes what it is given to compile.
-type reader struct {
+// loadRecorder is a device that records the PTX that it compiles.
+type loadRecorder struct {
 	device.Device
 	texts *[]string
 }
 
-func (r *reader) Load(ctx context.Context, text string) (device.Module, error) {
+func (r *loadRecorder) Load(ctx context.Context, text string) (device.Module, error) {
 	*r.texts = append(*r.texts, text)
 	return r.Device.Load(ctx, text)
 }
 
-// TestUsersPTX: a file of the user's gets to a GPU where --peer-path names it, and by no
-// other way.
+// TestUsersPTX checks that a PTX file of the user is compiled for a GPU only if --peer-path names
+// it.
 func TestUsersPTX(t *testing.T) {
 	text := nvccFolder(t)
 	var opened, texts []string
 	restore := dispatch.Substitute(func(d backend.Device) (device.Device, error) {
 		opened = append(opened, d.String())
 		inner, err := emulator.Open(emulator.Options{})
-		return &reader{inner, &texts}, err
+		return &loadRecorder{inner, &texts}, err
 	})
 	t.Cleanup(func() {
 		if err := restore(); err != nil {
@@ -236,15 +241,15 @@ func TestUsersPTX(t *testing.T) {
 	}
 	bench := []string{"bench", "--device", "gpu", "--kernels", "naive", "--sizes", "16", "--min-time", "1us", "--max-time", "1us", "--warmup", "1us", "--peers", "cuda:" + tiledEntry + ":16x16/16x16"}
 	if _, stderr, code := run(t.Context(), bench...); code != 2 || slices.Contains(texts, text) {
-		t.Errorf("bench that names no file: exit code %d, %q; was it compiled? %v", code, stderr, slices.Contains(texts, text))
+		t.Errorf("without --peer-path: exit code %d, %q; file compiled: %v", code, stderr, slices.Contains(texts, text))
 	}
 	if _, stderr, _ := run(t.Context(), append(bench, "--peer-path", "cuda=matmul.ptx")...); !slices.Contains(texts, text) {
-		t.Errorf("bench that names the file does not compile it: %q", stderr)
+		t.Errorf("with --peer-path the file is not compiled: %q", stderr)
 	}
 }
 
-// TestEmulateFindsMissedBarriers: a barrier that only some threads reach is an error in every
-// schedule, one that the others returned before is advice.
+// TestEmulateFindsMissedBarriers checks that a barrier that only some threads reach is an error
+// with every schedule. It is advice if the other threads returned before.
 func TestEmulateFindsMissedBarriers(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const (
@@ -258,7 +263,7 @@ func TestEmulateFindsMissedBarriers(t *testing.T) {
 		code       int
 		text       string
 	}{
-		{"all threads", "\tbar.sync 0;\n", 0, "0 errors, 0 of advice"},
+		{"all threads", "\tbar.sync 0;\n", 0, "0 errors, 0 advisory findings"},
 		{"if", upTo + "\t@%p bra on;\n\tbar.sync 0;\non:\n", 1, "k.ptx:12:2: bar.sync: error: barrier: threads (0,0,0) to (39,0,0) reach this barrier, but threads (40,0,0) to (63,0,0) skip it"},
 		{"guard", upTo + "\t@!%p bar.sync 0;\n", 1, "k.ptx:11:2: bar.sync: error"},
 		{"whole warp", "\tsetp.ge.u32 %p, %t, 32;\n\t@%p bra on;\n\tbar.sync 0;\non:\n", 1, "threads (0,0,0) to (31,0,0) reach this barrier, but threads (32,0,0) to (63,0,0) skip it"},
@@ -268,8 +273,8 @@ func TestEmulateFindsMissedBarriers(t *testing.T) {
 		{"cluster", upTo + "\t@%p bra on;\n\tbarrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;\non:\n", 1, "k.ptx:12:2: barrier.cluster.arrive.aligned: error"},
 		{"two lines of a warp", upTo + "\t@%p bra other;\n\tbar.sync 0;\n\tbra on;\nother:\n\tbar.sync 0;\non:\n", 1, "of the same warp are at k.ptx:15"},
 		{"early return", upTo + "\t@%p ret;\n\tbar.sync 0;\n" + work, 0, "k.ptx:12:2: bar.sync: advice: barrier: threads (0,0,0) to (39,0,0) reach this barrier, but threads (40,0,0) to (63,0,0) leave the kernel at k.ptx:11 without reaching it"},
-		{"not aligned", upTo + "\t@%p bra on;\n\tbarrier.sync 0;\non:\n", 0, "0 errors, 0 of advice"},
-		{"thread count", "\tsetp.ge.u32 %p, %t, 32;\n\t@%p ret;\n\tbar.sync 1, 32;\n", 0, "0 errors, 0 of advice"},
+		{"not aligned", upTo + "\t@%p bra on;\n\tbarrier.sync 0;\non:\n", 0, "0 errors, 0 advisory findings"},
+		{"thread count", "\tsetp.ge.u32 %p, %t, 32;\n\t@%p ret;\n\tbar.sync 1, 32;\n", 0, "0 errors, 0 advisory findings"},
 	} {
 		if err := os.WriteFile("k.ptx", []byte(header+test.body+"\tret;\n}\n"), 0o644); err != nil {
 			t.Fatal(err)

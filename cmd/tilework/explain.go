@@ -35,14 +35,14 @@ func explainCommand() *cobra.Command {
 	}
 	c := &cobra.Command{
 		Use:   "explain KERNEL",
-		Short: "What a GPU kernel does, in numbers: work, traffic, occupancy, conflicts",
-		Long: `explain studies one of the GPU kernels (` + strings.Join(kernels, ", ") + `): its operations, loads and
-bytes with their arithmetic, its arithmetic intensity and the roofline, how many blocks
-fit an SM, what padding would cost, and what the emulator counts while it runs the
-kernel on a small product. No GPU is needed.
+		Short: "Show the operations, memory traffic, occupancy and bank conflicts of a GPU kernel",
+		Long: `explain analyses a GPU kernel. KERNEL is one of ` + strings.Join(kernels, ", ") + `.
+It derives the number of operations, loads and bytes step by step, and from them the arithmetic
+intensity and the position on the roofline. It also shows the occupancy, the cost of padding,
+and the counters of an emulated run on a small product. It needs no GPU.
 
---trace follows every element of a tiny product instead: who loads what, and what each
-partial sum is made of. --ptx prints the kernel's text.`,
+--trace shows a tiny product element by element instead: the thread that loads each element, and
+the terms of each partial sum. --ptx prints the PTX of the kernel.`,
 		Example: `  tilework explain tiled --tile 16 --shape 1024x1024x1024 --gpu h200
   tilework explain naive --shape 1000x1000x1000 --gpu t4 --format json
   tilework explain wgmma --shape 4096x4096x4096 --dtype bfloat16
@@ -51,7 +51,8 @@ partial sum is made of. --ptx prints the kernel's text.`,
   tilework explain tiled --tile 8 --ptx`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("explain takes a kernel, one of %s (see tilework explain --help)", strings.Join(kernels, ", "))
+				return fmt.Errorf("explain takes one kernel, found %d arguments%s: want one of %s (see tilework explain --help)",
+					len(args), inParens(args), strings.Join(kernels, ", "))
 			}
 			return nil
 		},
@@ -61,16 +62,21 @@ partial sum is made of. --ptx prints the kernel's text.`,
 		},
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.shape, "shape", "", "the product's sizes MxNxK (default 1024x1024x1024, for --trace 4x4x4)")
+	fl.StringVar(&f.shape, "shape", "", "the shape MxNxK of the product (default: 1024x1024x1024, for --trace 4x4x4)")
 	fl.StringVar(&f.gpu, "gpu", "h200", "a GPU or an architecture: "+strings.Join(gpuNames(), ", "))
-	fl.StringVar(&f.tile, "tile", "", "the kernel's tile, as in 16 or 128x128x8/8x8 (default: what would be chosen, with K in one piece, for --trace the smallest)")
-	fl.StringVar(&f.dtype, "dtype", "", "the element type of A and B: "+strings.Join(typeNames(), ", ")+" (default float32, or what the kernel multiplies)")
-	fl.StringVar(&f.precision, "precision", gemm.Native.String(), "arithmetic of the products: "+precisionDocs())
+	fl.StringVar(&f.tile, "tile", "",
+		"the kernel's tile, such as 16 or 128x128x8/8x8 (default: the tile that mul would choose without split-K, for --trace the smallest)")
+	fl.StringVar(&f.dtype, "dtype", "",
+		"the element type of A and B: "+strings.Join(typeNames(), ", ")+" (default: float32 if the kernel supports it)")
+	fl.StringVar(&f.precision, "precision", gemm.Native.String(),
+		"the precision of the multiplication: "+precisionDocs())
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
-	fl.IntVar(&f.regs, "regs", 0, "registers of a thread, as an assembler tells them (0: not counted)")
-	fl.BoolVar(&f.trace, "trace", false, fmt.Sprintf("follow each element of a product of at most %d×%d×%d", explain.MaxTrace, explain.MaxTrace, explain.MaxTrace))
-	fl.BoolVar(&f.ptx, "ptx", false, "print the kernel's text")
+	fl.IntVar(&f.regs, "regs", 0, "registers per thread, as reported by ptxas (0: no limit by registers)")
+	fl.BoolVar(&f.trace, "trace", false,
+		fmt.Sprintf("show each element of a product of at most %d×%d×%d",
+			explain.MaxTrace, explain.MaxTrace, explain.MaxTrace))
+	fl.BoolVar(&f.ptx, "ptx", false, "print the PTX of the kernel")
 	exclusive(c, "trace", "ptx")
 	formatFlag(c, &f.format, "table", "json")
 	complete(c, "gpu", gpuNames()...)
@@ -80,7 +86,7 @@ partial sum is made of. --ptx prints the kernel's text.`,
 }
 
 func (f *explainFlags) run(ctx context.Context, name string, stdout io.Writer) error {
-	if err := knownKernel(name, backend.Device{Kind: "gpu"}); err != nil {
+	if err := checkKernel(name, backend.Device{Kind: "gpu"}); err != nil {
 		return err
 	}
 	k, err := choose.Find(name)
@@ -108,7 +114,7 @@ func (f *explainFlags) run(ctx context.Context, name string, stdout io.Writer) e
 	}
 	switch {
 	case f.ptx:
-		return f.text(stdout, k, tile, p)
+		return f.printPTX(stdout, k, tile, p)
 	case f.trace:
 		t, err := explain.NewTrace(ctx, k, tile, p)
 		if err != nil {
@@ -125,7 +131,8 @@ func (f *explainFlags) run(ctx context.Context, name string, stdout io.Writer) e
 	return f.print(stdout, x)
 }
 
-// usualType is float32, or the first type of a kernel or a precision that is for others.
+// usualType returns float32, or the first supported type if the kernel or the precision does not
+// support float32.
 func usualType(k *kernel.Kernel, precision gemm.Precision) dtype.Type {
 	types := k.Types()
 	if precision != gemm.Native {
@@ -137,20 +144,20 @@ func usualType(k *kernel.Kernel, precision gemm.Precision) dtype.Type {
 	return types[0]
 }
 
-// print writes what was found, in words or as JSON.
-func (f *explainFlags) print(w io.Writer, found interface{ Text() string }) error {
+// print writes an analysis as text or JSON.
+func (f *explainFlags) print(w io.Writer, analysis interface{ Text() string }) error {
 	if f.format == "json" {
 		e := json.NewEncoder(w)
 		e.SetIndent("", "  ")
-		return e.Encode(found)
+		return e.Encode(analysis)
 	}
-	_, err := io.WriteString(w, found.Text())
+	_, err := io.WriteString(w, analysis.Text())
 	return err
 }
 
-func (f *explainFlags) text(w io.Writer, k *kernel.Kernel, tile kernel.Tile, p *gemm.Problem) error {
+func (f *explainFlags) printPTX(w io.Writer, k *kernel.Kernel, tile kernel.Tile, p *gemm.Problem) error {
 	if f.format != "table" {
-		return fmt.Errorf("--format %s with --ptx: a kernel's text has one form", f.format)
+		return fmt.Errorf("--format %s with --ptx: PTX has only one format, want no --format", f.format)
 	}
 	if err := k.Supports(p); err != nil {
 		return err
@@ -163,7 +170,7 @@ func (f *explainFlags) text(w io.Writer, k *kernel.Kernel, tile kernel.Tile, p *
 	return err
 }
 
-// problem is the product that the flags describe, of matrices without padding.
+// problem returns the product that the flags describe, with dense matrices.
 func (f *explainFlags) problem(precision gemm.Precision) (*gemm.Problem, error) {
 	shape := f.shape
 	switch {
@@ -198,8 +205,8 @@ func (f *explainFlags) problem(precision gemm.Precision) (*gemm.Problem, error) 
 	return &p, nil
 }
 
-// parseTile is the tile asked for; without one what would be chosen, and for a trace the
-// smallest.
+// parseTile parses --tile. Without the flag it returns the tile that mul would choose, or the
+// smallest tile for a trace.
 func (f *explainFlags) parseTile(k *kernel.Kernel, p *gemm.Problem, m *model.Model) (kernel.Tile, error) {
 	switch {
 	case f.tile == "" && f.trace:

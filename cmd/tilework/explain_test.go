@@ -9,7 +9,7 @@ import (
 	"tilework/internal/gpu/choose"
 )
 
-// TestExplain: the words for a reader and the JSON tell the same.
+// TestExplain runs explain with each kernel, and checks the JSON output.
 func TestExplain(t *testing.T) {
 	for _, k := range choose.Kernels() {
 		in := k.Types()[len(k.Types())-1].String()
@@ -34,7 +34,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-func TestExplainSays(t *testing.T) {
+func TestExplainText(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"tiled --tile 16", "2 × 16² = 512 elements from global memory"},
 		{"tiled --tile 16", "16 × 16 × 16 = 4,096 FMAs, counted 2 each: 8,192 operations"},
@@ -57,11 +57,11 @@ func TestExplainSays(t *testing.T) {
 	}
 }
 
-func TestExplainRefuses(t *testing.T) {
+func TestExplainErrors(t *testing.T) {
 	for _, c := range []struct{ args, want string }{
 		{"", "one of naive, tiled"},
-		{"naive tiled", "explain takes a kernel"},
-		{"fastest", `no kernel "fastest" on gpu (there are naive,`},
+		{"naive tiled", "explain takes one kernel, found 2 arguments (naive, tiled): want one of"},
+		{"fastest", `no kernel "fastest" on gpu (want one of naive,`},
 		{"tield", `no kernel "tield" on gpu (did you mean "tiled"?)`},
 		{"tiled --gpu h300", `--gpu: unknown GPU "h300"`},
 		{"tiled --tile 33", "a block has at most 1024 threads, not 1089"},
@@ -74,8 +74,8 @@ func TestExplainRefuses(t *testing.T) {
 		{"tiled --regs -1", "--regs -1"},
 		{"tiled --regs 300", "want at most 255"},
 		{"tiled --trace --shape 64x64x64", "a trace of 64×64×64: want at most 16"},
-		{"tiled --trace --ptx", "--trace and --ptx: give one or the other"},
-		{"tiled --ptx --format json", "one form"},
+		{"tiled --trace --ptx", "--trace and --ptx exclude each other"},
+		{"tiled --ptx --format json", "PTX has only one format"},
 		{"tiled --format csv", "--format csv"},
 	} {
 		stdout, stderr, code := run(t.Context(), append([]string{"explain"}, strings.Fields(c.args)...)...)

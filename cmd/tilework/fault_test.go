@@ -20,10 +20,10 @@ import (
 	"tilework/internal/testkit"
 )
 
-// TestEveryCallOfAVerbFails runs the verbs that use a device and fails one call to it
-// after the other: the verb ends, in time and with the exit code of the failure, says
-// in a line what failed, writes no output and leaves nothing on the device.
-func TestEveryCallOfAVerbFails(t *testing.T) {
+// TestEveryDeviceCallFails runs the commands that use a device, and makes each call to the device
+// fail in turn. The command must end in time with the exit code of the failure, name the failed
+// call in one line, write no output and release everything on the device.
+func TestEveryDeviceCallFails(t *testing.T) {
 	t.Chdir(folder(t))
 	files, err := os.ReadDir(".")
 	if err != nil {
@@ -31,9 +31,9 @@ func TestEveryCallOfAVerbFails(t *testing.T) {
 	}
 	for _, verb := range []struct {
 		args  string
-		all   int // so many calls fail in turn, later ones only some
-		lost  int // the exit code when the device is lost
-		other int // and after any other failure
+		all   int // number of calls that each fail in turn; only some of the later ones do
+		lost  int // exit code if the device is lost
+		other int // exit code after any other failure
 	}{
 		{"mul a.npy b.npy -o c.npy --device emu", 100, 3, 2},
 		{"mul a.npy b.npy -o c.npy --device emu --alpha 2 --beta 3 --c c0.csv --bias col.npy --activation relu --verify", 100, 3, 2},
@@ -58,27 +58,27 @@ func TestEveryCallOfAVerbFails(t *testing.T) {
 				failed := d.FailedCall()
 				switch {
 				case ctx.Err() != nil:
-					t.Errorf("%s: %s failed, and the verb did not end", verb.args, failed)
+					t.Errorf("%s: %s failed, and the command did not end", verb.args, failed)
 				case failed == "" && code != 0:
 					t.Errorf("%s: exit code %d, %q", verb.args, code, stderr)
 				case failed != "" && (code != kind.code || !strings.Contains(stderr, failed)):
 					t.Errorf("%s: %s failed (%v): exit code %d, want %d, %q", verb.args, failed, kind.err, code, kind.code, stderr)
 				}
 				if strings.HasPrefix(verb.args, "mul") && strings.Contains(strings.TrimSpace(stderr), "\n") {
-					t.Errorf("%s: %s failed: more than one line: %q", verb.args, failed, stderr)
+					t.Errorf("%s: %s failed: error of more than one line: %q", verb.args, failed, stderr)
 				}
 				if _, err := os.Stat("c.npy"); (err == nil) != (code == 0 && strings.HasPrefix(verb.args, "mul")) {
-					t.Errorf("%s: %s failed: exit code %d, and c.npy is there: %v", verb.args, failed, code, err == nil)
+					t.Errorf("%s: %s failed: exit code %d, c.npy exists: %v", verb.args, failed, code, err == nil)
 				}
 				_ = os.Remove("c.npy")
 				if now, err := os.ReadDir("."); err != nil || len(now) != len(files) {
-					t.Errorf("%s: %s failed and files are left: %v, %v", verb.args, failed, now, err)
+					t.Errorf("%s: %s failed: files in the folder: %v, %v", verb.args, failed, now, err)
 				}
 				if err := restore(); err != nil && !errors.Is(err, kind.err) {
 					t.Error(err)
 				}
 				if left := d.Leaks(); len(left) > 0 {
-					t.Errorf("%s: %s failed: left on the device: %v", verb.args, failed, left)
+					t.Errorf("%s: %s failed: not released on the device: %v", verb.args, failed, left)
 				}
 			})
 			if err != nil {
@@ -88,10 +88,10 @@ func TestEveryCallOfAVerbFails(t *testing.T) {
 	}
 }
 
-// TestVerbsEndAnywhere ends the context of each verb that computes at every point at
-// which it is looked at: the exit code is that of an interruption, no output is written
-// and no goroutine is left, or else the verb was done.
-func TestVerbsEndAnywhere(t *testing.T) {
+// TestCancelAnywhere runs each command that computes, and cancels its context at every point where
+// the context is checked. The command must either succeed, or exit with the code of an interruption
+// without output. No goroutine may remain.
+func TestCancelAnywhere(t *testing.T) {
 	t.Cleanup(tuned.Substitute(cache.At(t.TempDir())))
 	t.Chdir(folder(t))
 	files, err := os.ReadDir(".")
@@ -111,23 +111,23 @@ func TestVerbsEndAnywhere(t *testing.T) {
 			t.Fatalf("%s: exit code %d, %q", args, code, stderr)
 		}
 		before := goleak.IgnoreCurrent()
-		ends := 0
+		cancels := 0
 		testkit.CancelEverywhere(testkit.Repeats(10, 25, 200), func(ctx *testkit.CountdownContext) {
 			for _, out := range []string{"c.npz", "c.csv", "c.npy"} {
 				_ = os.Remove(out)
 			}
 			_, stderr, code := run(ctx, strings.Fields(args)...)
-			ends++
-			if code != interrupted && code != 0 {
-				t.Errorf("%s, end %d: exit code %d, %q", args, ends, code, stderr)
+			cancels++
+			if code != exitInterrupted && code != 0 {
+				t.Errorf("%s, run %d: exit code %d, %q", args, cancels, code, stderr)
 			}
 			now, err := os.ReadDir(".")
 			if written := strings.HasPrefix(args, "mul") && code == 0; err != nil || len(now) != len(files) && !(written && len(now) == len(files)+1) {
-				t.Errorf("%s, end %d: exit code %d, and there are %v, %v", args, ends, code, now, err)
+				t.Errorf("%s, run %d: exit code %d, files in the folder: %v, %v", args, cancels, code, now, err)
 			}
 		})
-		if ends < 3 {
-			t.Errorf("%s: %d ends", args, ends)
+		if cancels < 3 {
+			t.Errorf("%s: cancelled %d times, want at least 3", args, cancels)
 		}
 		goleak.VerifyNone(t, before)
 	}

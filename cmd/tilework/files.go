@@ -10,7 +10,7 @@ import (
 	"tilework/internal/matio"
 )
 
-// fileRow describes an array of a file.
+// fileRow describes an array in a file.
 type fileRow struct {
 	File string `json:"file"`
 	matio.Entry
@@ -23,7 +23,7 @@ var fileColumns = []column[fileRow]{
 	wrapped("ERROR", func(r fileRow) any { return r.Error }),
 }
 
-// name returns the array's name as mul takes it.
+// name returns the name of the array in the syntax of mul's arguments.
 func (r fileRow) name() string {
 	if r.Member == "" {
 		return r.File
@@ -31,7 +31,7 @@ func (r fileRow) name() string {
 	return r.File + "::" + r.Member
 }
 
-// shape returns the shape in words: "3×4".
+// shape formats the shape of the array: "3×4".
 func (r fileRow) shape() string {
 	sizes := make([]string, len(r.Shape))
 	for i, n := range r.Shape {
@@ -45,14 +45,14 @@ func filesCommand() *cobra.Command {
 	var output listFlags
 	c := &cobra.Command{
 		Use:   "files FILE...",
-		Short: "List the arrays in files of matrices",
-		Long: `files lists the arrays of files with the names by which mul reads them, their types as
-the file spells them, and their shapes. - is standard input.`,
+		Short: "List the arrays in files",
+		Long: `files lists the arrays in each file: the name to use for the array in mul, the element type as
+the file spells it, and the shape. The file - is standard input.`,
 		Example: `  tilework files model.safetensors
   tilework files a.npy x.csv --format json`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("files takes files of matrices (see tilework files --help)")
+				return errors.New("no file: want one or more files (see tilework files --help)")
 			}
 			return nil
 		},

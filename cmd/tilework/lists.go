@@ -18,7 +18,10 @@ func kernelsCommand() *cobra.Command {
 	var o listFlags
 	c := &cobra.Command{
 		Use:   "kernels",
-		Short: "List the kernels, what each adds, and what it needs",
+		Short: "List the kernels with their techniques, element types and requirements",
+		Long: `kernels lists the kernels for CPUs and GPUs: whether this machine can run them, the element
+types of A and B, the hardware that they need, and the technique that each adds to the previous
+kernel. A second table shows the order and precision in which they sum products.`,
 		Example: `  tilework kernels
   tilework kernels --format json`,
 		Args: noArgs,
@@ -42,8 +45,8 @@ func kernelsCommand() *cobra.Command {
 	return c
 }
 
-// writeSums prints how kernels sum products, in a table of that width, with those that do it alike
-// together.
+// writeSums prints a table of the order and precision in which kernels sum products. Kernels that
+// sum in the same way share a row.
 func writeSums(w io.Writer, width int, kernels []tilework.KernelInfo) error {
 	same := func(k, l tilework.KernelInfo) bool {
 		return slices.EqualFunc(k.Sums, l.Sums, func(a, b tilework.KernelSums) bool {
@@ -67,16 +70,17 @@ func writeSums(w io.Writer, width int, kernels []tilework.KernelInfo) error {
 		}
 	}
 	return table.Write(w, width, []table.Column{
-		{Title: "KERNELS", Wrap: true}, {Title: "TYPES", Wrap: true}, {Title: "PRECISION"}, {Title: "SUMMED", Wrap: true},
+		{Title: "KERNELS", Wrap: true}, {Title: "TYPES", Wrap: true},
+		{Title: "PRECISION"}, {Title: "SUMMED", Wrap: true},
 	}, rows)
 }
 
-// sumsText returns that table for a help text.
+// sumsText returns the table of writeSums for a help text.
 func sumsText() string {
 	var s strings.Builder
 	const helpWidth = 98
 	if err := writeSums(&s, helpWidth, tilework.Kernels()); err != nil {
-		panic(err) // a strings.Builder returns none
+		panic(err) // writing to a strings.Builder never fails
 	}
 	return s.String()
 }
@@ -85,13 +89,14 @@ func devicesCommand() *cobra.Command {
 	var o listFlags
 	c := &cobra.Command{
 		Use:   "devices",
-		Short: "List the devices that products can be computed on",
-		Long: `devices lists the processor, the GPUs that the NVIDIA driver shows, and the emulated
-GPU, with the kernels that each can run and on which element types. Where no GPU is
-found it says what was looked for.
+		Short: "List the CPU, the GPUs and the emulated GPU with their kernels",
+		Long: `devices lists the CPU, the GPUs that the NVIDIA driver reports, and the emulated GPU. For each
+it lists the kernels that it can run, with their element types. If there is no GPU, a message
+gives the reason, such as a driver library that was not found.
 
-The driver obeys CUDA_VISIBLE_DEVICES: a list of numbers or UUIDs leaves those GPUs,
-numbered anew from 0. --device takes gpu:N, or the beginning of a UUID: gpu:GPU-3f2a.`,
+If the environment variable CUDA_VISIBLE_DEVICES has a list of numbers or UUIDs, the driver hides
+all other GPUs, and numbers those in the list from 0. --device takes gpu:N, or gpu: and the
+beginning of a UUID, such as gpu:GPU-3f2a.`,
 		Example: `  tilework devices
   tilework devices --format json
   CUDA_VISIBLE_DEVICES=1 tilework devices`,
@@ -135,7 +140,8 @@ func clocks(d tilework.DeviceInfo) string {
 	return fmt.Sprintf("%d, memory %d MHz", d.Clock, d.MemoryClock)
 }
 
-// abilities names the kernels, those with the same types together.
+// abilities formats the kernels of a device with their element types. Consecutive kernels with the
+// same types are grouped.
 func abilities(kernels []tilework.DeviceKernel) string {
 	var groups []string
 	for i := 0; i < len(kernels); {

@@ -1,10 +1,9 @@
-// Command tilework multiplies matrices in files, and measures and checks what
-// multiplies them. `tilework --help` lists the verbs.
+// Command tilework multiplies matrices stored in files, and measures, checks and explains
+// the kernels that do it. `tilework --help` lists the commands.
 //
-// Results go to standard output, progress and messages to standard error. The
-// exit code is 0 when all is well, 1 when a check failed, 2 for wrong usage, bad
-// input or an output that cannot be written, 3 when there is no such device, and
-// 130 after an interruption.
+// Results go to standard output, progress and messages to standard error. The exit code is
+// 0 on success, 1 if a check failed, 2 for wrong usage, bad input or an output that cannot
+// be written, 3 if the requested device does not exist, and 130 after an interruption.
 package main
 
 import (
@@ -23,17 +22,17 @@ import (
 )
 
 func main() {
-	ending := []os.Signal{os.Interrupt, syscall.SIGTERM}
-	if !signal.Ignored(syscall.SIGHUP) { // as under nohup
-		ending = append(ending, syscall.SIGHUP)
+	signals := []os.Signal{os.Interrupt, syscall.SIGTERM}
+	if !signal.Ignored(syscall.SIGHUP) { // nohup ignores it
+		signals = append(signals, syscall.SIGHUP)
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), ending...)
-	// A second interruption ends the process at once.
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
+	// After the first signal the default handling returns: a second one ends the process.
 	context.AfterFunc(ctx, stop)
 	err := newCommand().ExecuteContext(ctx)
 	code := exitCode(err)
 	switch {
-	case code == interrupted:
+	case code == exitInterrupted:
 		fmt.Fprintln(os.Stderr, "tilework: interrupted")
 	case err != nil:
 		fmt.Fprintln(os.Stderr, "tilework:", err)
@@ -41,11 +40,12 @@ func main() {
 	os.Exit(code)
 }
 
-// errCheck marks an error that says that a check failed.
+// errCheck marks errors that report a failed check.
 var errCheck = errors.New("check failed")
 
-const interrupted = 130 // 128 + SIGINT, as shells have it
+const exitInterrupted = 130 // 128 + SIGINT, the convention of shells
 
+// exitCode returns the exit code for err, as listed in the package documentation.
 func exitCode(err error) int {
 	switch {
 	case err == nil:
@@ -55,12 +55,12 @@ func exitCode(err error) int {
 	case errors.Is(err, gemm.ErrNoDevice):
 		return 3
 	case errors.Is(err, context.Canceled):
-		return interrupted
+		return exitInterrupted
 	}
 	return 2
 }
 
-// usageWidth is the width of the flags' descriptions, which are printed beside their names.
+// usageWidth is the width of the column of flag descriptions, in characters.
 const usageWidth = 70
 
 func newCommand() *cobra.Command {
@@ -68,16 +68,16 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "tilework",
 		Short: "Matrix multiplication, measured and checked",
-		Long: `tilework multiplies matrices in files, on the processor, on an NVIDIA GPU or on an
-emulated one; it measures and checks what multiplies them, and explains GPU kernels to
-whoever writes or studies them.`,
+		Long: `tilework multiplies matrices stored in files, on the CPU, on an NVIDIA GPU or on an
+emulated GPU. It also measures its kernels beside other libraries, checks their results,
+and shows how its GPU kernels work.`,
 		Example: `  tilework mul a.npy b.npy -o c.npy              multiply two files
-  tilework mul a.npy b.npy -o c.npy --device gpu the same on a GPU
-  tilework bench --sizes 256,1024 --peers all    measure beside other libraries
-  tilework report r.jsonl -o report.html         what bench measured, as a page
+  tilework mul a.npy b.npy -o c.npy --device gpu multiply them on a GPU
+  tilework bench --sizes 256,1024 --peers all    compare speed with other libraries
+  tilework report r.jsonl -o report.html         turn bench results into a page with charts
   tilework selftest                              check every kernel on this machine
   tilework explain tiled --shape 1024x1024x1024  study a GPU kernel
-  tilework emulate k.ptx --grid 4 --block 256    run PTX with race checkers`,
+  tilework emulate k.ptx --grid 4 --block 256    run PTX and look for races`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,
@@ -88,7 +88,7 @@ whoever writes or studies them.`,
 			return c.Help()
 		},
 	}
-	root.Flags().BoolVar(&version, "version", false, "print the version, as tilework version does")
+	root.Flags().BoolVar(&version, "version", false, "print the version, like tilework version")
 	root.AddCommand(
 		mulCommand(), filesCommand(), benchCommand(), tuneCommand(), reportCommand(), selftestCommand(),
 		explainCommand(), occupancyCommand(), emulateCommand(),
@@ -103,14 +103,15 @@ whoever writes or studies them.`,
 	return root
 }
 
-// helpCommand is cobra's own, but for a mistake, which that answers with a page and with success.
+// helpCommand returns a help command that fails for an unknown command. Cobra's own prints
+// the root's help and succeeds.
 func helpCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [command]",
 		Short: "Help about any command",
 		RunE: func(c *cobra.Command, args []string) error {
 			about, rest, err := c.Root().Find(args)
-			if err != nil { // of the root's alone, which says it in two lines
+			if err != nil { // an unknown command of the root: noArgs reports it in one line
 				about, rest = c.Root(), args
 			}
 			if err := noArgs(about, rest); err != nil {
@@ -121,33 +122,34 @@ func helpCommand() *cobra.Command {
 	}
 }
 
-// flagError says what is wrong with a flag. The flags of a verb that there is not are
-// unknown, and it is the verb that is told.
+// flagError returns the error for a wrong flag. After an unknown command every flag is
+// unknown, and the error is about the command.
 func flagError(c *cobra.Command, err error) error {
 	if c.HasSubCommands() && c.Flags().NArg() > 0 {
 		return noArgs(c, c.Flags().Args())
 	}
 	var value *pflag.InvalidValueError
 	if errors.As(err, &value) {
-		if want, known := wants[value.GetFlag().Value.Type()]; known {
-			return fmt.Errorf("--%s %s: want %s (see %s --help)", value.GetFlag().Name, value.GetValue(), want, c.CommandPath())
+		if want, known := typeDocs[value.GetFlag().Value.Type()]; known {
+			return fmt.Errorf("--%s %s: want %s (see %s --help)",
+				value.GetFlag().Name, value.GetValue(), want, c.CommandPath())
 		}
 	}
 	return fmt.Errorf("%w (see %s --help)", err, c.CommandPath())
 }
 
-// wants are flags' types in words.
-var wants = map[string]string{
-	"int": "a whole number", "uint": "a whole number from 0 on", "uint64": "a whole number from 0 on", "float64": "a number",
-	"bool": "true or false", "duration": "a time with its unit, as in 200ms or 5s",
+// typeDocs describes the types of flags in error messages.
+var typeDocs = map[string]string{
+	"int": "a whole number", "uint": "a whole number, 0 or more", "uint64": "a whole number, 0 or more", "float64": "a number",
+	"bool": "true or false", "duration": "a time with its unit, such as 200ms or 5s",
 }
 
-// exclusive refuses two flags of which only one can be given.
+// exclusive makes c refuse two flags given together.
 func exclusive(c *cobra.Command, one, other string) {
 	before := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
 		if c.Flags().Changed(one) && c.Flags().Changed(other) {
-			return fmt.Errorf("--%s and --%s: give one or the other", one, other)
+			return fmt.Errorf("--%s and --%s exclude each other: want only one", one, other)
 		}
 		if before != nil {
 			return before(c, args)
@@ -156,7 +158,8 @@ func exclusive(c *cobra.Command, one, other string) {
 	}
 }
 
-// noArgs refuses arguments; an unknown verb arrives here too.
+// noArgs refuses arguments. For a command with subcommands the first argument is an unknown
+// subcommand.
 func noArgs(c *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil

@@ -26,7 +26,7 @@ import (
 	"tilework/internal/model"
 )
 
-// run is the command with these arguments: what it prints, and its exit code.
+// run runs the command and returns its output and exit code.
 func run(ctx context.Context, args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
 	c := newCommand()
@@ -40,8 +40,8 @@ func run(ctx context.Context, args ...string) (stdout, stderr string, code int) 
 	return out.String(), errs.String(), exitCode(err)
 }
 
-// folder is a temporary folder with some matrices: a 3×4, b 4×5, c0 3×5, col a
-// vector of 5, row one of 3, all of float64 whole numbers; a32 is a in float32.
+// folder returns a temporary folder with matrices of whole numbers. In float64: a is 3×4, b is 4×5,
+// c0 is 3×5, col is a vector of 5 elements and row one of 3. a32 is a in float32.
 func folder(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -69,7 +69,7 @@ func folder(t *testing.T) string {
 	return dir
 }
 
-// element is a function to read a matrix's elements.
+// element reads a matrix and returns a function that returns its elements.
 func element(t *testing.T, path string) func(i, j int) float64 {
 	t.Helper()
 	m, err := matio.Read(t.Context(), path, matio.ReadOptions{})
@@ -79,12 +79,12 @@ func element(t *testing.T, path string) func(i, j int) float64 {
 	return func(i, j int) float64 { return m.Type.At(m.Data, m.Index(i, j)) }
 }
 
-func TestMulComputesWhatTheFlagsSay(t *testing.T) {
+func TestMulFlags(t *testing.T) {
 	dir := folder(t)
 	t.Chdir(dir)
 	a, b, c0 := element(t, "a.npy"), element(t, "b.npy"), element(t, "c0.csv")
 	col, row := element(t, "col.npy"), element(t, "row.csv")
-	// A second B and C0, by columns, and B and the second one transposed.
+	// A second B and C0 in column-major order, and the transposes of B and of the second B.
 	up := func(i, j int) float64 { return b(i, j) - float64(j) }
 	byColumns(t, "b2.npy", 4, 5, up)
 	byColumns(t, "c0f.npy", 3, 5, c0)
@@ -166,7 +166,7 @@ func TestMulComputesWhatTheFlagsSay(t *testing.T) {
 	}
 }
 
-// byColumns writes a rows×cols matrix of float64 as NumPy does where columns run in memory.
+// byColumns writes a rows×cols float64 matrix in column-major order, as NumPy does.
 func byColumns(t *testing.T, name string, rows, cols int, f func(i, j int) float64) {
 	t.Helper()
 	header := fmt.Sprintf("{'descr': '<f8', 'fortran_order': True, 'shape': (%d, %d), }", rows, cols)
@@ -192,12 +192,13 @@ func TestMulReportsJSON(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	if !strings.Contains(stderr, "asked for by name") {
-		t.Errorf("--verbose does not say why the kernel was chosen: %q", stderr)
+		t.Errorf("--verbose does not print why the kernel was chosen: %q", stderr)
 	}
 }
 
-// What is wrong gets one line that says what, the right exit code, and no output.
-func TestMistakes(t *testing.T) {
+// TestUsageErrors checks that wrong arguments lead to an error of one line, the right exit code and
+// no output files.
+func TestUsageErrors(t *testing.T) {
 	dir := folder(t)
 	t.Chdir(dir)
 	before, err := os.ReadDir(".")
@@ -214,14 +215,14 @@ func TestMistakes(t *testing.T) {
 		{"mull a.npy b.npy -o c.npy", 2, `unknown command "mull" (did you mean "mul"?)`},
 		{"mul", 2, "two files"},
 		{"mul a.npy", 2, "two files"},
-		{"mul a.npy b.npy", 2, "give -o FILE"},
+		{"mul a.npy b.npy", 2, "no output file: want -o FILE"},
 		{"mul a.npy missing.npy -o c.npy", 2, "missing.npy: no such file"},
 		{"mul b.npy a.npy -o c.npy", 2, "B is 3×4, so A has 5 columns where B has 3 rows"},
-		{"mul a.npy a.npy -o c.npy", 2, "A has 4 columns where B has 3 rows (they would with --transpose-b)"},
-		{"mul b.npy col.npy -o c.npy --transpose-b --transpose-a", 2, "(they would without --transpose-a)"},
+		{"mul a.npy a.npy -o c.npy", 2, "A has 4 columns where B has 3 rows (the shapes match with --transpose-b)"},
+		{"mul b.npy col.npy -o c.npy --transpose-b --transpose-a", 2, "(the shapes match without --transpose-a)"},
 		{"mul i8.npy i8.npy -o ./i8.npy", 2, "-o: ./i8.npy: file already exists: name another file, or replace it with --force"},
 		{"mul a.npy b.npy -o col.npy --bias col.npy", 2, "-o: col.npy: file already exists: name another file"},
-		{"mul a32.npy b.npy -o c.npy", 2, "a32.npy holds float32 and b.npy holds float64; --dtype"},
+		{"mul a32.npy b.npy -o c.npy", 2, "a32.npy holds float32 and b.npy holds float64, want the same type; --dtype"},
 		{"mul cut.npy b.npy -o c.npy", 2, "cut.npy: malformed"},
 		{"mul text.npy b.npy -o c.npy", 2, "text.npy: malformed"},
 		{"mul . b.npy -o c.npy", 2, "is a folder: want a file"},
@@ -238,10 +239,10 @@ func TestMistakes(t *testing.T) {
 		{mul + "--device gpu:x", 2, `"x" is no GPU number`},
 		{mul + "--device gpu:99", 3, "no such device: "},
 		{mul + "--device emu:h300", 3, `no such device: emu:h300: unknown GPU "h300"`},
-		{mul + "--device emu --kernel avx2", 2, `--kernel: no kernel "avx2" on emu, only on cpu (there are naive, tiled, blocked, mma, wgmma, skinny)`},
+		{mul + "--device emu --kernel avx2", 2, `--kernel: no kernel "avx2" on emu, only on cpu (want one of naive, tiled, blocked, mma, wgmma, skinny)`},
 		{mul + "--device emu --kernel tiled:33", 2, "at most 1024 threads, not 1089"},
 		{mul + "--device emu --kernel tiled:x", 2, `"x" is no shape of kernel tiled`},
-		{mul + "--kernel fast", 2, `--kernel: no kernel "fast" (there are loop,`},
+		{mul + "--kernel fast", 2, `--kernel: no kernel "fast" (want one of loop,`},
 		{mul + "--kernel tield:16", 2, `--kernel: no kernel "tield" (did you mean "tiled"?)`},
 		{mul + "--device cpu --kernel avx521", 2, `--kernel: no kernel "avx521" on cpu (did you mean "avx512"?)`},
 		{mul + "--precision tf32", 2, `precision tf32`},
@@ -251,7 +252,7 @@ func TestMistakes(t *testing.T) {
 		{mul + "--up b.npy --bias col.npy", 2, "a gated product with a bias"},
 		{mul + "--up b.npy --beta 1 --c c0.csv", 2, "a gated product"},
 		{mul + "--residual a.npy", 2, "--residual a.npy is 3×4, want 3×5"},
-		{mul + "--row-scale col.npy", 2, "--row-scale col.npy has 5 elements, want 3, one for each of the rows"},
+		{mul + "--row-scale col.npy", 2, "--row-scale col.npy has 5 elements and C has 3 rows: want one element for each"},
 		{mul + "--col-scale no.npy", 2, "no.npy: no such file"},
 		{mul + "--output-scale half", 2, "half: want a number"},
 		{"mul i8.npy i8.npy -o c.npy --saturate", 2, "saturation on a result of int32: want bias, relu and residual alone, or a result of float32"},
@@ -261,12 +262,12 @@ func TestMistakes(t *testing.T) {
 		{mul + "--threads many", 2, "--threads many: want a whole number"},
 		{mul + "--beta 1", 2, "--beta 1 without --c"},
 		{mul + "--c c0.csv", 2, "--c c0.csv without --beta"},
-		{mul + "--beta 1 --c a.npy", 2, "--c a.npy is 3×4, want 3×5"},
-		{mul + "--bias row.csv", 2, "--bias row.csv has 3 elements, want 5, one for each of the columns"},
+		{mul + "--beta 1 --c a.npy", 2, "--c a.npy is 3×4 and the product is 3×5: want the same shape"},
+		{mul + "--bias row.csv", 2, "--bias row.csv has 3 elements and C has 5 columns: want one element for each"},
 		{mul + "--bias a.npy", 2, "a.npy"},
 		{mul + "--bias-along rows", 2, "--bias-along rows without --bias"},
 		{mul + "--bias col.npy --bias-along k", 2, "--bias-along k"},
-		{mul + "--format yaml", 2, "--format yaml: unknown format (want table, json)"},
+		{mul + "--format yaml", 2, "--format yaml: unknown format (want one of table, json)"},
 		{mul + "--fast", 2, "unknown flag: --fast (see tilework mul --help)"},
 		{"help mull", 2, `unknown command "mull" (did you mean "mul"?)`},
 		{"kernels extra", 2, `unexpected argument "extra"`},
@@ -278,7 +279,7 @@ func TestMistakes(t *testing.T) {
 		{"bench --dtypes float33", 2, "--dtypes"},
 		{"bench --dtypes int32", 2, "int32 cannot be multiplied"},
 		{"bench --kernels warp", 2, `no kernel "warp" on cpu`},
-		{"bench --kernels tiled", 2, `no kernel "tiled" on cpu, only on gpu and emu (there are loop,`},
+		{"bench --kernels tiled", 2, `no kernel "tiled" on cpu, only on gpu and emu (want one of loop,`},
 		{"bench --device gpu:99", 3, "no such device"},
 		{"bench --peers numpy", 2, "numpy"},
 		{"bench --peer-path numpy=x", 2, "--peer-path numpy=x: want NAME=FILE"},
@@ -287,37 +288,37 @@ func TestMistakes(t *testing.T) {
 		{"bench --format xml", 2, "--format xml"},
 		{"bench --suite fp33", 2, "--suite: unknown suite \"fp33\""},
 		{"bench --cold=maybe", 2, "--cold"},
-		{"bench --transfers", 2, "--transfers: there are no copies to time on cpu"},
+		{"bench --transfers", 2, "--transfers: cpu has no copies to time"},
 		{"bench --kernels none", 2, "nothing to measure"},
 		{"bench --device emu --kernels warp", 2, `no kernel "warp" on emu`},
 		{"bench --device emu --kernels tiled:33", 2, "at most 1024 threads"},
 		{"bench --device emu --peers openblas", 2, `unknown peer "openblas" on emu (want one of cublaslt`},
 		{"bench --device emu --peers cublaslt", 2, "cublaslt: not supported: the library contains machine code, which h200 does not run"},
-		{"bench --device emu --peers cuda:k:1x1/1x1", 2, "want its file: --peer-path cuda=FILE.ptx"},
+		{"bench --device emu --peers cuda:k:1x1/1x1", 2, "no file for the kernel, want --peer-path cuda=FILE.ptx"},
 		{"bench --device emu --peers cuda:k --peer-path cuda=x.ptx", 2, `kernel "k": want ENTRY:ROWSxCOLS/XxY`},
 		{"bench --device emu --peers cuda:k:1x1/1x1 --peer-path cuda=x.ptx", 2, "cuda: x.ptx: no such file"},
-		{"bench --device emu --transfers", 2, "--transfers: there are no copies to time on emu"},
+		{"bench --device emu --transfers", 2, "--transfers: emu has no copies to time"},
 		{"occupancy", 2, "--threads 256"},
-		{"occupancy --threads 256", 2, "which SM?"},
+		{"occupancy --threads 256", 2, "no GPU: want --gpu"},
 		{"occupancy --threads 0 --gpu h200", 2, "--threads 0"},
 		{"occupancy --threads 16xx --gpu h200", 2, "--threads 16xx"},
 		{"occupancy --threads 33x33 --gpu h200", 2, "a block with 1,089 (33×33) threads: want at most 1,024"},
 		{"occupancy --threads 256 --gpu h300", 2, `unknown GPU "h300"`},
-		{"occupancy --threads 256 --gpu h200 --sm-blocks 3", 2, "one or the other"},
+		{"occupancy --threads 256 --gpu h200 --sm-blocks 3", 2, "exclude each other"},
 		{"occupancy --threads 256 --smem 2GB --gpu h200", 2, "--smem 2GB: want bytes"},
 		{"occupancy --threads 256 --smem 400KB --gpu h200", 2, "shared memory"},
 		{"occupancy --threads 256 --regs 300 --gpu h200", 2, "registers"},
 		{"selftest --kernels warp", 2, `no kernel "warp" on cpu`},
-		{"selftest --device auto", 2, "--device auto: name one (cpu, gpu, gpu:N, emu)"},
+		{"selftest --device auto", 2, "--device auto: want a certain device (cpu, gpu, gpu:N, emu)"},
 		{"selftest --device emu --kernels avx2", 2, `no kernel "avx2" on emu`},
 		{"selftest --device emu --kernels tiled-tf32", 2, `no kernel "tiled-tf32" on emu`},
 		{"selftest --device emu --kernels tiled:7x7", 2, `no shape of kernel tiled`},
 		{"selftest --kernels portable:8", 2, `no kernel "portable:8" on cpu`},
 		{"selftest --device emu:a100-sxm-40gb --kernels wgmma", 2, "kernel wgmma needs"},
 		{"selftest --cases 0", 2, "--cases 0"},
-		{"selftest --full --cases 9", 2, "--full and --cases: want one or the other"},
+		{"selftest --full --cases 9", 2, "--full and --cases exclude each other"},
 		{"selftest --part 2/1 --seed 1", 2, "--part 2/1: want i/n"},
-		{"selftest --part 1/2", 2, "--part 1/2: want --seed too"},
+		{"selftest --part 1/2", 2, "--part 1/2 without --seed"},
 		{"selftest --processes 0", 2, "--processes 0: want 1 to"},
 		{"selftest --device gpu:99", 3, "no such device"},
 	} {
@@ -326,18 +327,23 @@ func TestMistakes(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q; want %d and %q", test.args, code, stderr, test.code, test.text)
 		}
 		if strings.Contains(strings.TrimSpace(stderr), "\n") {
-			t.Errorf("%s: more than one line: %q", test.args, stderr)
+			t.Errorf("%s: error of more than one line: %q", test.args, stderr)
 		}
 	}
 	after, err := os.ReadDir(".")
 	if err != nil || len(after) != len(before) {
-		t.Errorf("the mistakes left files behind: %v, error %v", after, err)
+		t.Errorf("wrong commands wrote files: %v, error %v", after, err)
 	}
 }
 
-// TestFlagsFold: what help says of flags stands in lines that a screen has room for.
-func TestFlagsFold(t *testing.T) {
+// TestHelpWidth checks that lines of help texts have at most 120 characters.
+func TestHelpWidth(t *testing.T) {
 	for _, c := range newCommand().Commands() {
+		for line := range strings.Lines(c.Long) {
+			if utf8.RuneCountInString(line) > 120 {
+				t.Errorf("%s --help: %q", c.Name(), line)
+			}
+		}
 		for line := range strings.Lines(c.LocalFlags().FlagUsages()) {
 			if utf8.RuneCountInString(line) > 120 {
 				t.Errorf("%s --help: %q", c.Name(), line)
@@ -346,7 +352,7 @@ func TestFlagsFold(t *testing.T) {
 	}
 }
 
-// TestMulInPlace: with --force, C replaces C0, the residual or a factor.
+// TestMulInPlace checks that with --force C can replace C0, the residual or an operand.
 func TestMulInPlace(t *testing.T) {
 	t.Chdir(folder(t))
 	for _, args := range []string{
@@ -363,17 +369,17 @@ func TestMulInPlace(t *testing.T) {
 		for j := range 5 {
 			var sum float64
 			for k := range 4 {
-				sum += a(i, k) * float64((k*5+j)%7-3) // B, as [folder] makes it
+				sum += a(i, k) * float64((k*5+j)%7-3) // the element of B that folder wrote
 			}
 			if c(i, j) != sum || c0(i, j) != 2*sum+float64((i*5+j)%7-3) {
-				t.Errorf("(%d, %d): %v and %v, want %v, and twice that with C0", i, j, c(i, j), c0(i, j), sum)
+				t.Errorf("(%d, %d): %v and %v, want %v, and twice that plus C0", i, j, c(i, j), c0(i, j), sum)
 			}
 		}
 	}
 }
 
-// TestOutputsAreKept: every verb that writes files replaces one that exists only with --force, and
-// documents that.
+// TestOutputsAreKept checks that every command that writes files replaces an existing file only
+// with --force, and documents that.
 func TestOutputsAreKept(t *testing.T) {
 	t.Chdir(folder(t))
 	if err := os.WriteFile("k.ptx", []byte(idle), 0o644); err != nil {
@@ -411,8 +417,8 @@ func TestOutputsAreKept(t *testing.T) {
 			t.Errorf("%s --force: %s has %d bytes, %v", c.args, c.out, len(now), err)
 		}
 		help, _, _ := run(t.Context(), strings.Fields(c.args)[0], "--help")
-		if !strings.Contains(strings.Join(strings.Fields(help), " "), keptFiles) {
-			t.Errorf("%s --help does not tell when a file is replaced", strings.Fields(c.args)[0])
+		if !strings.Contains(strings.Join(strings.Fields(help), " "), forceUsage) {
+			t.Errorf("%s --help does not describe --force", strings.Fields(c.args)[0])
 		}
 	}
 }
@@ -428,7 +434,7 @@ func TestInterruption(t *testing.T) {
 	context.AfterFunc(ctx, stop)
 	_, stderr, code := run(interrupted, "mul", "big.npy", "big.npy", "-o", "c.npy", "--kernel", "loop")
 	if code != 130 {
-		t.Errorf("an interrupted mul: exit code %d, %q", code, stderr)
+		t.Errorf("exit code %d, %q", code, stderr)
 	}
 	if _, err := os.Stat("c.npy"); err == nil {
 		t.Error("an interrupted mul wrote its output")
@@ -459,10 +465,10 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// wrong is a device that delivers a wrong bit.
-type wrong struct{ *emu.Device }
+// wrongDevice is a device that flips a bit of each result.
+type wrongDevice struct{ *emu.Device }
 
-func (d *wrong) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
+func (d *wrongDevice) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows device.Rows) error {
 	err := d.Device.CopyOut(ctx, dst, src, rows)
 	if len(dst) > 0 {
 		dst[0] ^= 1
@@ -470,18 +476,18 @@ func (d *wrong) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows de
 	return err
 }
 
-// TestSelftestRepeats: a failure says which kernel, tile, precision, seed and case it is of, and what
-// runs it again gives the same line.
+// TestSelftestRepeats checks that a failure names the kernel, tile, precision, seed and case, and
+// that the printed command repeats it.
 func TestSelftestRepeats(t *testing.T) {
 	for _, args := range []string{"--kernels naive --cases 2", "--kernels skinny-tf32:1x32x128/1x4 --cases 2", "--kernels naive --cases 20 --part 7/20"} {
 		restore := dispatch.Substitute(func(backend.Device) (device.Device, error) {
 			d, err := emu.Open(emu.Options{})
-			return &wrong{d}, err
+			return &wrongDevice{d}, err
 		})
 		stdout, stderr, code := run(t.Context(), append([]string{"selftest", "--device", "emu", "--seed", "5"}, strings.Fields(args)...)...)
 		verdict := regexp.MustCompile(`\n\d+ of \d+ cases? failed\n$`).FindString(stdout)
 		if verdict == "" || !strings.HasSuffix(stderr, "check failed: "+strings.TrimSpace(verdict)) {
-			t.Errorf("%s: no verdict at the end of %q, or another in %q", args, stdout, stderr)
+			t.Errorf("%s: no summary at the end of %q, or a different one in %q", args, stdout, stderr)
 		}
 		first := regexp.MustCompile(`(?m)^(\S+): exact, case \d+ of seed 5: .*$`).FindString(stderr)
 		repeat := regexp.MustCompile(`(?m)^to repeat: tilework (.*)$`).FindStringSubmatch(stderr)
@@ -517,7 +523,7 @@ func TestSelftestPrintsErrors(t *testing.T) {
 			checks++ // block scales
 		}
 		if types := fmt.Sprintf(" %v → %v ", p.In, p.Out); p.Out != dtype.I32 && strings.Count(table.String(), types) != checks {
-			t.Errorf("not the %d checks of %s in\n%s", checks, types, &table)
+			t.Errorf("want %d checks of %s in\n%s", checks, types, &table)
 		}
 	}
 }
@@ -539,7 +545,8 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// TestDevices: without a GPU one line says what was looked for, and all is well.
+// TestDevices checks the list of devices. Without a GPU, devices must succeed with a message of one
+// line.
 func TestDevices(t *testing.T) {
 	stdout, stderr, code := run(t.Context(), "devices", "--format", "json")
 	var list []tilework.DeviceInfo
@@ -552,11 +559,11 @@ func TestDevices(t *testing.T) {
 		}
 	}
 	if _, err := tilework.Devices(); err != nil && (!strings.HasPrefix(stderr, "no GPU: ") || strings.Count(stderr, "\n") != 1) {
-		t.Errorf("said %q of %v", stderr, err)
+		t.Errorf("standard error %q for %v, want one line", stderr, err)
 	}
 }
 
-func TestResultThatNoMemoryHolds(t *testing.T) {
+func TestMulResultTooLarge(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for name, l := range map[string]gemm.Layout{"col.npy": gemm.Dense(dtype.F64, 1<<21, 1), "row.npy": gemm.Dense(dtype.F64, 1, 1<<21)} {
 		if err := matio.Write(t.Context(), name, l, make([]byte, l.Bytes()), matio.WriteOptions{Replace: true}); err != nil {
@@ -569,9 +576,9 @@ func TestResultThatNoMemoryHolds(t *testing.T) {
 	}
 }
 
-// The question of the course: 16×16 threads, 2 KB, an SM of 48 KB, 2,048 threads
-// and 16 blocks.
-func TestOccupancyAnswersTheCourse(t *testing.T) {
+// TestOccupancyOfTextbook computes a textbook exercise: blocks of 16×16 threads with 2 KB of shared
+// memory, on an SM with 48 KB, 2,048 threads and 16 blocks.
+func TestOccupancyOfTextbook(t *testing.T) {
 	stdout, stderr, code := run(t.Context(), strings.Fields("occupancy --threads 16x16 --smem 2KB --sm-threads 2048 --sm-smem 48KB --sm-blocks 16")...)
 	if code != 0 || !strings.Contains(stdout, "8 blocks per SM, bound by threads") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)

@@ -41,34 +41,38 @@ func mulCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "mul A B -o C",
 		Short: "Multiply two matrices in files",
-		Long: `mul computes C = alpha·op(A)·op(B) + beta·C0, with what the flags say done to each element x
-on its way out, and writes C:
+		Long: `mul computes C = alpha·op(A)·op(B) + beta·C0 and writes C to a file. Flags add an epilogue,
+which replaces each element x of C before it is rounded and stored:
 
   x ← (act(rowScale·colScale·x + bias)·(alpha·op(A)·op(up)) + residual)·outputScale
 
-All of this is float32, or float64 for float64 files. int8 products are summed exactly, in int32;
-with --out-dtype float32, bfloat16 or float16 the sums are converted to float32 first, and
-without it C is int32, which has whole alpha and beta, a bias, relu and a residual alone.
+The epilogue is computed in float32, or in float64 for float64 matrices. Products of int8
+matrices are summed exactly in int32. With --out-dtype float32, bfloat16 or float16 the sums are
+converted to float32, and every flag is available. Otherwise C is int32: alpha and beta must be
+whole numbers, and the epilogue can have only a bias, relu and a residual.
 
-Files: ` + fileFormats() + `
-Of an archive that holds several arrays, name one: model.safetensors::w1; tilework files lists
-them. The examples' files are in the repository's folder examples/data. An input - is standard
-input, in any of the formats; -o - writes .npy to standard output, and -o -.csv another format.
-A 1-D A is a row and a 1-D B a column, as in NumPy's matmul; C always has two dimensions. A
-file that is written to during the run is refused.
+File formats:` + fileFormats() + `
 
-A and B have the same element type; --dtype converts both on reading, also from int64, int16,
-bool and unsigned integers. The other flags' files are converted to the type that the product
-needs. Floating-point types round to nearest; a number too large for the type is refused, or
-with --allow-overflow read as an infinity. Integer types take whole numbers in their range alone.
-The result's types (--out-dtype), the usual one first:
+If a file holds several arrays, name one of them: model.safetensors::w1. The command
+"tilework files" lists them. The file - is standard input, in any of the formats. -o - writes .npy
+to standard output, and -o -.csv, for example, another format. A 1-D A is a row and a 1-D B a
+column, as in NumPy's matmul; C always has two dimensions. mul fails if an input changes while mul
+runs. The files of the examples are in the folder examples/data of the repository.
+
+A and B must have the same element type. --dtype converts both, also from int64, int16, bool and
+unsigned integers. Other files are converted to the type that the product needs. Conversion to a
+floating-point type rounds to nearest; a number too large for the type is an error, or an infinity
+with --allow-overflow. Conversion to an integer type accepts only whole numbers in its range.
+The types that C can have (--out-dtype), the default first:
 ` + resultTypes() + `
-How products are summed depends on the kernel:
+
+The order and precision of the sums depend on the kernel:
 
 ` + sumsText() + `
-Without --device the product goes to the processor or the first GPU, whichever takes
-less time by what was measured on this machine; --verbose tells. The measurements are
-kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`,
+Without --device, the CPU or the first GPU computes the product, depending on which is expected to
+be faster from measurements on this machine. --verbose prints the choice. The measurements are
+cached in the user's cache directory or in the directory TILEWORK_CACHE, or not at all if
+TILEWORK_CACHE is "off".`,
 		Example: `  tilework mul a.npy b.npy -o c.npy
   tilework mul a.npy b.npy -o c.npy --force --verify --verbose
   tilework mul x.csv model.safetensors::w1 -o y.npy --dtype float32 --bias model.safetensors::bias --activation gelu
@@ -80,7 +84,8 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
   tilework mul x.csv model.safetensors::w1 -o - --dtype float32 | tilework mul - model.safetensors::gate -o -.csv`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return fmt.Errorf("mul takes two files, A and B, and found %d%s (see tilework mul --help)", len(args), listed(args))
+				return fmt.Errorf("mul takes two files, A and B, found %d%s (see tilework mul --help)",
+					len(args), inParens(args))
 			}
 			return nil
 		},
@@ -90,24 +95,32 @@ kept in the user's cache directory, or in TILEWORK_CACHE, unless that is "off".`
 		},
 	}
 	fl := c.Flags()
-	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required); an archive is written with C alone")
+	fl.StringVarP(&f.out, "out", "o", "", "the file to write C to (required); an archive will hold only C")
 	forceFlag(c, &f.force)
 	f.files.declare(c)
-	fl.StringVar(&f.device, "device", "auto", "where to compute: auto (the processor or the first GPU, whichever takes less time), cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
-	fl.StringVar(&f.kernel, "kernel", "", "the kernel to use, on a GPU with its tile if wanted (tiled:16); see the verb kernels (default: the fastest)")
-	fl.StringVar(&f.precision, "precision", tilework.Native.String(), "the arithmetic: "+precisionDocs())
+	fl.StringVar(&f.device, "device", "auto",
+		"where to compute: auto (the CPU or the first GPU, whichever is expected to be faster), cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
+	fl.StringVar(&f.kernel, "kernel", "",
+		"the kernel to use, for a GPU optionally with a tile (tiled:16); \"tilework kernels\" lists them (default: the one expected to be fastest)")
+	fl.StringVar(&f.precision, "precision", tilework.Native.String(),
+		"the precision of the multiplication: "+precisionDocs())
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
 	fl.Float64Var(&f.alpha, "alpha", 1, "factor of the product")
 	fl.Float64Var(&f.beta, "beta", 0, "factor of C0; needs --c")
-	fl.StringVar(&f.c, "c", "", "the file with C0, of the result's shape")
+	fl.StringVar(&f.c, "c", "", "the file with C0, a matrix of the shape of C")
 	f.epilogue.declare(c)
-	fl.StringVar(&f.dtype, "dtype", "", "convert A and B to this element type (default: as in the files; text is float64)")
-	fl.StringVar(&f.outDtype, "out-dtype", "", "the element type of C (default: the usual one for the inputs)")
-	fl.IntVar(&f.threads, "threads", 0, "at most so many threads (default: all)")
-	fl.BoolVar(&f.verify, "verify", false, "check the result with random vectors (Freivalds); exit 1 if it is wrong, or if an error of 1 % of a row's norm (8 roundoffs of C's type if that is more) could go unnoticed")
-	fl.StringVar(&f.within, "verify-within", "", "--verify with a limit of your own on what could go unnoticed: 5% of a row's norm")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say what was chosen and why, and what took how long")
+	fl.StringVar(&f.dtype, "dtype", "",
+		"convert A and B to this element type (default: as in the files; text is float64)")
+	fl.StringVar(&f.outDtype, "out-dtype", "",
+		"the element type of C (default: the first one listed above for A and B)")
+	fl.IntVar(&f.threads, "threads", 0, "maximum number of threads (default: all cores)")
+	fl.BoolVar(&f.verify, "verify", false,
+		"check the result with random vectors (Freivalds); exit 1 if it is wrong, or if the check could miss an error of 1 % of a row's norm (or 8 roundoffs of C's type if that is more)")
+	fl.StringVar(&f.within, "verify-within", "",
+		"like --verify, but with this limit on the errors that the check could miss, in percent of a row's norm: 5%")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false,
+		"print the chosen device and kernel with the reason, and the time of each step")
 	formatFlag(c, &f.format, "table", "json")
 	complete(c, "device", "auto", "cpu", "gpu", "emu")
 	complete(c, "kernel", kernelNames()...)
@@ -126,7 +139,7 @@ func fileFormats() string {
 	return s.String()
 }
 
-// resultTypes lists for each type of A and B those that C may have.
+// resultTypes lists for each element type of A and B the types that C can have.
 func resultTypes() string {
 	var s strings.Builder
 	for _, in := range dtype.All() {
@@ -141,12 +154,12 @@ func resultTypes() string {
 	return s.String()
 }
 
-// listed is ": a, b" for what there is of a and b.
-func listed(args []string) string {
+// inParens returns " (a, b)" for the arguments a and b, and nothing for none.
+func inParens(args []string) string {
 	if len(args) == 0 {
 		return ""
 	}
-	return ": " + strings.Join(args, ", ")
+	return " (" + strings.Join(args, ", ") + ")"
 }
 
 func kernelNames() []string {
@@ -157,7 +170,7 @@ func kernelNames() []string {
 	return names
 }
 
-// precisionNames are the names of the precisions, and precisionDocs what they mean.
+// precisionNames returns the names of the precisions.
 func precisionNames() (names []string) {
 	for _, p := range gemm.Precisions() {
 		names = append(names, p.String())
@@ -165,6 +178,7 @@ func precisionNames() (names []string) {
 	return names
 }
 
+// precisionDocs returns the names of the precisions with their meanings.
 func precisionDocs() string {
 	var docs []string
 	for _, p := range gemm.Precisions() {
@@ -181,10 +195,10 @@ func typeNames() []string {
 	return names
 }
 
-// leastMemory is the memory, in bytes, of the smallest product.
-const leastMemory = 1 << 20
+// minMulMemory is the memory in bytes that mul needs for the smallest product.
+const minMulMemory = 1 << 20
 
-// mulResult is what mul reports.
+// mulResult is the report that mul prints.
 type mulResult struct {
 	M       int     `json:"m"`
 	N       int     `json:"n"`
@@ -197,18 +211,18 @@ type mulResult struct {
 	Detail  string  `json:"detail"`
 	Why     string  `json:"why"`
 	Read    float64 `json:"read_seconds"`
-	Compile float64 `json:"compile_seconds,omitempty"` // the kernel, where there is a compiler
+	Compile float64 `json:"compile_seconds,omitempty"` // of a GPU kernel
 	Compute float64 `json:"seconds"`
 	Write   float64 `json:"write_seconds"`
 	GFLOPS  float64 `json:"gflops"`
 	File    string  `json:"file"`
-	// Verified is what the verification saw, if there was one.
+	// Verified is the report of the verification, or nil without --verify.
 	Verified *dispatch.Report `json:"verified,omitempty"`
 }
 
 func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr io.Writer) error {
-	// Under a limit the Go runtime itself may already lack memory for its threads.
-	if err := host.CheckMemory(leastMemory, "a product of any size"); err != nil {
+	// Under a memory limit, such as ulimit -v, the Go runtime may fail to start threads.
+	if err := host.CheckMemory(minMulMemory, "a product of any size"); err != nil {
 		return err
 	}
 	request, epilogue, err := f.parse()
@@ -223,7 +237,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return fmt.Errorf("-o: %w", err)
 	}
 	start := time.Now()
-	a, b, err := f.readFactors(ctx, fileA, fileB)
+	a, b, err := f.readOperands(ctx, fileA, fileB)
 	if err != nil {
 		return err
 	}
@@ -243,7 +257,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	if err != nil {
 		return err
 	}
-	// Errors that can be found before the product are.
+	// Report errors of the output file before the product, which may take long.
 	c := problem.C
 	if err := matio.CheckOutput(f.out, c.Type, output); err != nil {
 		return fmt.Errorf("-o: %w", err)
@@ -257,11 +271,12 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	}
 	read := time.Since(start)
 	if f.verbose {
-		fmt.Fprintf(stderr, "%v on %v, kernel %s: %s (%s)\n", &problem, plan.Device, plan.Kernel, plan.Detail(), plan.Why())
+		fmt.Fprintf(stderr, "%v on %v, kernel %s: %s (%s)\n",
+			&problem, plan.Device, plan.Kernel, plan.Detail(), plan.Why())
 		if text := plan.Reasoning(); text != "" {
 			fmt.Fprintln(stderr, text)
 		}
-		notes(stderr)
+		printCacheNotes(stderr)
 	}
 
 	if err := plan.Run(ctx, buffers); err != nil {
@@ -277,7 +292,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return fmt.Errorf("-o: %w", err)
 	}
 	if matio.IsStd(f.out) {
-		stdout = stderr // has the data
+		stdout = stderr // standard output has the matrix
 	}
 	return f.report(stdout, stderr, mulResult{
 		M: problem.M, N: problem.N, K: problem.K,
@@ -292,13 +307,13 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 // parse checks the flags that need no file.
 func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 	if f.out == "" {
-		return r, e, fmt.Errorf("where should the product go? give -o FILE (see tilework mul --help)")
+		return r, e, fmt.Errorf("no output file: want -o FILE (see tilework mul --help)")
 	}
 	if r.Device, err = backend.ParseDevice(f.device); err != nil {
 		return r, e, fmt.Errorf("--device: %w", err)
 	}
 	if f.kernel != "" {
-		if err := knownKernel(f.kernel, r.Device); err != nil {
+		if err := checkKernel(f.kernel, r.Device); err != nil {
 			return r, e, fmt.Errorf("--kernel: %w", err)
 		}
 	}
@@ -309,10 +324,10 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 		return r, e, err
 	}
 	if f.beta != 0 && f.c == "" {
-		return r, e, fmt.Errorf("--beta %v without --c: there is no C0 to multiply", f.beta)
+		return r, e, fmt.Errorf("--beta %v without --c: want --c FILE with the C0 that beta multiplies", f.beta)
 	}
 	if f.c != "" && f.beta == 0 {
-		return r, e, fmt.Errorf("--c %s without --beta: a beta of 0 would ignore it", f.c)
+		return r, e, fmt.Errorf("--c %s without --beta: want --beta too, its default 0 ignores C0", f.c)
 	}
 	if f.threads < 0 {
 		return r, e, fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
@@ -325,7 +340,7 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 	return r, e, nil
 }
 
-// parseWithin reads --verify-within: a percentage as a share, and 0 for the default.
+// parseWithin parses --verify-within. It returns 0.05 for "5%", and 0 if the flag is not given.
 func parseWithin(s string) (float64, error) {
 	if s == "" {
 		return 0, nil
@@ -338,7 +353,8 @@ func parseWithin(s string) (float64, error) {
 	return x / 100, nil
 }
 
-func (f *mulFlags) readFactors(ctx context.Context, fileA, fileB string) (a, b *matio.Matrix, err error) {
+// readOperands reads A and B.
+func (f *mulFlags) readOperands(ctx context.Context, fileA, fileB string) (a, b *matio.Matrix, err error) {
 	o := matio.ReadOptions{OneD: matio.Row}
 	if f.dtype != "" {
 		if o.Type, err = dtype.Parse(f.dtype); err != nil {
@@ -359,13 +375,14 @@ func (f *mulFlags) readFactors(ctx context.Context, fileA, fileB string) (a, b *
 		b.Layout = b.T()
 	}
 	if a.Type != b.Type {
-		return nil, nil, fmt.Errorf("%w: %s holds %v and %s holds %v; --dtype converts both", gemm.ErrUnsupported, fileA, a.Type, fileB, b.Type)
+		return nil, nil, fmt.Errorf("%w: %s holds %v and %s holds %v, want the same type; --dtype converts both",
+			gemm.ErrUnsupported, fileA, a.Type, fileB, b.Type)
 	}
 	return a, b, nil
 }
 
-// problem is the product of two factors, of the files that are named, as the flags want it, without
-// what its epilogue reads.
+// problem returns the product of A and B that the flags describe. It lacks the operands that the
+// epilogue reads from files. The text files names A and B in errors.
 func (f *mulFlags) problem(a, b gemm.Layout, e gemm.Epilogue, files string) (gemm.Problem, error) {
 	out, err := f.resultType(a.Type)
 	if err != nil {
@@ -380,7 +397,7 @@ func (f *mulFlags) problem(a, b gemm.Layout, e gemm.Epilogue, files string) (gem
 		p, err = p.In(precision)
 	}
 	if errors.Is(err, gemm.ErrShape) {
-		err = fmt.Errorf("%w%s", err, f.turned(a, b))
+		err = fmt.Errorf("%w%s", err, f.suggestTranspose(a, b))
 	}
 	if err != nil {
 		return gemm.Problem{}, fmt.Errorf("%s: %w", files, err)
@@ -388,14 +405,15 @@ func (f *mulFlags) problem(a, b gemm.Layout, e gemm.Epilogue, files string) (gem
 	return p, nil
 }
 
-// turned is the flag that would make factors fit that do not, in words, if there is one.
-func (f *mulFlags) turned(a, b gemm.Layout) string {
-	without := map[bool]string{true: "out"}
+// suggestTranspose returns a hint if A and B, whose shapes do not match, would match with or
+// without a transposition.
+func (f *mulFlags) suggestTranspose(a, b gemm.Layout) string {
+	with := map[bool]string{false: "with", true: "without"}
 	switch {
 	case a.OpCols() == b.OpCols():
-		return fmt.Sprintf(" (they would with%s --transpose-b)", without[f.transB])
+		return fmt.Sprintf(" (the shapes match %s --transpose-b)", with[f.transB])
 	case a.OpRows() == b.OpRows():
-		return fmt.Sprintf(" (they would with%s --transpose-a)", without[f.transA])
+		return fmt.Sprintf(" (the shapes match %s --transpose-a)", with[f.transA])
 	}
 	return ""
 }
@@ -425,7 +443,8 @@ func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem, c []byte) error 
 		return err
 	}
 	if m.OpRows() != p.M || m.OpCols() != p.N {
-		return fmt.Errorf("%w: --c %s is %d×%d, want %d×%d like the product", gemm.ErrShape, f.c, m.OpRows(), m.OpCols(), p.M, p.N)
+		return fmt.Errorf("%w: --c %s is %d×%d and the product is %d×%d: want the same shape",
+			gemm.ErrShape, f.c, m.OpRows(), m.OpCols(), p.M, p.N)
 	}
 	for i := range p.M {
 		for j := range p.N {
@@ -446,7 +465,8 @@ func (f *mulFlags) report(stdout, stderr io.Writer, r mulResult) error {
 		if r.Compile > 0 {
 			compiled = fmt.Sprintf("compiled the kernel in %s, ", seconds(r.Compile))
 		}
-		fmt.Fprintf(stderr, "read in %s, %scomputed in %s, wrote in %s\n", seconds(r.Read), compiled, seconds(r.Compute), seconds(r.Write))
+		fmt.Fprintf(stderr, "read in %s, %scomputed in %s, wrote in %s\n",
+			seconds(r.Read), compiled, seconds(r.Compute), seconds(r.Write))
 	}
 	types := r.In
 	if r.Out != r.In {
@@ -465,7 +485,7 @@ func (f *mulFlags) report(stdout, stderr io.Writer, r mulResult) error {
 	return err
 }
 
-// seconds is a time in words: "1.23 ms".
+// seconds formats a time in seconds with a suitable unit: "1.23 ms".
 func seconds(s float64) string {
 	switch {
 	case s < 1e-3:

@@ -14,9 +14,9 @@ import (
 	"tilework/internal/matio"
 )
 
-// TestInputChanged changes an input while the command computes: written to or truncated in place,
-// the exit code is 2, a line names the file and nothing is written. A file that is replaced
-// under its name is another one, and the product is that of the old one.
+// TestInputChanged changes an input while mul computes. If the file is written to or truncated in
+// place, mul must name it and fail without output. If another file replaces it under its name, mul
+// must return the product of the old file.
 func TestInputChanged(t *testing.T) {
 	t.Chdir(t.TempDir())
 	replaceFile := func() error {
@@ -50,19 +50,19 @@ func TestInputChanged(t *testing.T) {
 			}
 			matrixFile(t, "a.npy", device.rows, device.rows)
 			cmd, stdout, _ := process("mul a.npy a.npy -o c.npy --verbose " + device.args)
-			var said transcript
-			cmd.Stderr = &said
+			var stderr lockedBuffer
+			cmd.Stderr = &stderr
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
-			for !strings.Contains(said.String(), "kernel") { // which is said before computing
+			for !strings.Contains(stderr.String(), "kernel") { // printed before the product starts
 				time.Sleep(time.Millisecond)
 			}
 			if err := c.change(); err != nil {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait()
-			text := said.String()
+			text := stderr.String()
 			if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(text, c.text) || strings.Contains(text, "goroutine") {
 				t.Errorf("%s, %s: exit code %d, %q, %.500q; want %d and %q", device.args, c.name, code, stdout, text, c.code, c.text)
 			}

@@ -13,49 +13,52 @@ import (
 	"tilework/internal/matio"
 )
 
-// epilogueFlags are the flags of `tilework mul` for what is done to each element on its way out.
+// epilogueFlags are the flags of `tilework mul` for the epilogue.
 type epilogueFlags struct {
 	bias, biasAlong, activation string
-	files                       [gemm.Extras]string // of the operands that come from a file
+	files                       [gemm.Extras]string // the files of extraFlags
 	scale                       float64
 	saturate                    bool
 }
 
-// extraFlags are the operands that come from a file, with their flags.
+// extraFlags are the flags that name files with operands of the epilogue, besides the bias.
 var extraFlags = []struct {
-	extra      gemm.Extra
-	flag, what string
+	extra       gemm.Extra
+	flag, usage string
 }{
-	{gemm.RowScale, "row-scale", "a file with a factor for each row"},
-	{gemm.ColScale, "col-scale", "a file with a factor for each column"},
-	{gemm.Up, "up", "a file with a second B, read as B is: what the activation makes of A·B is multiplied by A·up, element by element (with --activation silu that is SwiGLU)"},
-	{gemm.Residual, "residual", "a file with a matrix to add behind the activation"},
+	{gemm.RowScale, "row-scale", "a file with one factor for each row of C"},
+	{gemm.ColScale, "col-scale", "a file with one factor for each column of C"},
+	{gemm.Up, "up",
+		"a file with a second B, transposed like B: multiplies the result of the activation by A·up, element by element (SwiGLU with --activation silu)"},
+	{gemm.Residual, "residual", "a file with a matrix to add after the activation"},
 }
 
 func (f *epilogueFlags) declare(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.bias, "bias", "", "a file with a vector to add before the activation")
-	fl.StringVar(&f.biasAlong, "bias-along", "cols", "what the bias has an element for: cols (added to each row) or rows")
-	fl.StringVar(&f.activation, "activation", "none", "applied to each element: "+strings.Join(tilework.Activations(), ", "))
+	fl.StringVar(&f.biasAlong, "bias-along", "cols",
+		"the bias has one element for each of the cols of C (it is added to each row), or for each of the rows")
+	fl.StringVar(&f.activation, "activation", "none",
+		"function to apply to each element: "+strings.Join(tilework.Activations(), ", "))
 	for _, x := range extraFlags {
-		fl.StringVar(&f.files[x.extra], x.flag, "", x.what)
+		fl.StringVar(&f.files[x.extra], x.flag, "", x.usage)
 	}
-	fl.Float64Var(&f.scale, "output-scale", 1, "a factor of the result, before it is rounded")
-	fl.BoolVar(&f.saturate, "saturate", false, "the largest number of C's type instead of an infinity")
+	fl.Float64Var(&f.scale, "output-scale", 1, "factor of the final result, before it is rounded to C's type")
+	fl.BoolVar(&f.saturate, "saturate", false, "store the largest finite number of C's type instead of an infinity")
 	complete(c, "activation", tilework.Activations()...)
 	complete(c, "bias-along", "cols", "rows")
 }
 
-// parse is what the flags say, as far as that needs no file.
+// parse returns the epilogue that the flags describe, without reading files.
 func (f *epilogueFlags) parse() (e gemm.Epilogue, err error) {
 	if e.Activation, err = gemm.ParseActivation(f.activation); err != nil {
-		return e, fmt.Errorf("--activation: %w%s", err, meant(f.activation, tilework.Activations()))
+		return e, fmt.Errorf("--activation: %w%s", err, suggestion(f.activation, tilework.Activations()))
 	}
 	switch {
 	case f.biasAlong != "cols" && f.biasAlong != "rows":
 		return e, fmt.Errorf("--bias-along %s: want cols or rows", f.biasAlong)
 	case f.bias == "" && f.biasAlong != "cols":
-		return e, fmt.Errorf("--bias-along %s without --bias: there is no bias to add", f.biasAlong)
+		return e, fmt.Errorf("--bias-along %s without --bias: want --bias FILE too", f.biasAlong)
 	case f.bias == "":
 	case f.biasAlong == "cols":
 		e.Bias = gemm.BiasCol
@@ -71,9 +74,10 @@ func (f *epilogueFlags) parse() (e gemm.Epilogue, err error) {
 	return e, nil
 }
 
-// read reads the operands of p's epilogue, and sets their layouts in p. With transB, B is the
-// transpose of its file.
-func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Problem, b *gemm.Buffers, transB bool) (err error) {
+// read reads the operands of p's epilogue into b, and sets their layouts in p. With transB, up is
+// the transpose of its file, like B.
+func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Problem, b *gemm.Buffers,
+	transB bool) (err error) {
 	if f.bias != "" {
 		along := map[gemm.BiasDim]string{gemm.BiasRow: "rows", gemm.BiasCol: "columns"}[p.Epilogue.Bias]
 		if b.Bias, err = f.vector(ctx, files, "bias", f.bias, gemm.Dense(p.C.Type, 1, p.BiasLen()), along); err != nil {
@@ -111,21 +115,25 @@ func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Pro
 	return nil
 }
 
-// vector reads a vector that has an element for each of the rows, or of the columns.
-func (f *epilogueFlags) vector(ctx context.Context, files *inputFlags, flag, file string, want gemm.Layout, along string) ([]byte, error) {
+// vector reads a vector with the layout want. The text along, "rows" or "columns", names the
+// elements of C that each has one element for, in errors.
+func (f *epilogueFlags) vector(ctx context.Context, files *inputFlags, flag, file string, want gemm.Layout,
+	along string) ([]byte, error) {
 	m, err := files.read(ctx, file, matio.ReadOptions{Type: want.Type, Vector: true})
 	if err != nil {
 		return nil, err
 	}
 	if m.OpCols() != want.Cols {
-		return nil, fmt.Errorf("%w: --%s %s has %d elements, want %d, one for each of the %s", gemm.ErrShape, flag, file, m.OpCols(), want.Cols, along)
+		return nil, fmt.Errorf("%w: --%s %s has %d elements and C has %d %s: want one element for each",
+			gemm.ErrShape, flag, file, m.OpCols(), want.Cols, along)
 	}
 	return m.Data, nil
 }
 
-// matrix reads a matrix of the size wanted, or its transpose. It lies as it does in the file where
-// its rows run as wanted, and else is copied.
-func (f *epilogueFlags) matrix(ctx context.Context, files *inputFlags, flag, file string, want gemm.Layout, transpose bool) (gemm.Layout, []byte, error) {
+// matrix reads a matrix, or the transpose of a matrix, with the shape of want. It copies the matrix
+// into the layout want if the file has the other order of rows and columns.
+func (f *epilogueFlags) matrix(ctx context.Context, files *inputFlags, flag, file string, want gemm.Layout,
+	transpose bool) (gemm.Layout, []byte, error) {
 	m, err := files.read(ctx, file, matio.ReadOptions{Type: want.Type})
 	if err != nil {
 		return want, nil, err
@@ -134,12 +142,14 @@ func (f *epilogueFlags) matrix(ctx context.Context, files *inputFlags, flag, fil
 		m.Layout = m.T()
 	}
 	if m.OpRows() != want.OpRows() || m.OpCols() != want.OpCols() {
-		return want, nil, fmt.Errorf("%w: --%s %s is %d×%d, want %d×%d", gemm.ErrShape, flag, file, m.OpRows(), m.OpCols(), want.OpRows(), want.OpCols())
+		return want, nil, fmt.Errorf("%w: --%s %s is %d×%d, want %d×%d",
+			gemm.ErrShape, flag, file, m.OpRows(), m.OpCols(), want.OpRows(), want.OpCols())
 	}
 	if m.Trans == want.Trans {
 		return m.Layout, m.Data, nil
 	}
-	if err := host.CheckMemory(want.Bytes(), fmt.Sprintf("--%s %s by %s", flag, file, map[bool]string{false: "rows", true: "columns"}[want.Trans])); err != nil {
+	order := map[bool]string{false: "rows", true: "columns"}[want.Trans]
+	if err := host.CheckMemory(want.Bytes(), fmt.Sprintf("--%s %s by %s", flag, file, order)); err != nil {
 		return want, nil, err
 	}
 	data := make([]byte, want.Bytes())

@@ -17,7 +17,7 @@ import (
 	"tilework/internal/matio"
 )
 
-// inputFlags are the flags that control how files with matrices are read, and the matrices read.
+// inputFlags are the flags that control the reading of matrices, and the matrices read so far.
 type inputFlags struct {
 	allowOverflow, csvHeader bool
 	csvDelimiter             string
@@ -30,17 +30,19 @@ type inputFlags struct {
 
 func (f *inputFlags) declare(c *cobra.Command) {
 	fl := c.Flags()
-	fl.BoolVar(&f.allowOverflow, "allow-overflow", false, "read numbers that are too large for the type as infinities, with a warning, instead of refusing the file")
+	fl.BoolVar(&f.allowOverflow, "allow-overflow", false,
+		"read numbers that are too large for the type as infinities, with a warning instead of an error")
 	f.declareCSV(c)
 }
 
 func (f *inputFlags) declareCSV(c *cobra.Command) {
 	fl := c.Flags()
 	fl.BoolVar(&f.csvHeader, "csv-header", false, "skip the first line of .csv files")
-	fl.StringVar(&f.csvDelimiter, "csv-delimiter", "", "the character between numbers in .csv files, tab or space (default: a semicolon, comma, tab or blanks, as in the first line of numbers)")
+	fl.StringVar(&f.csvDelimiter, "csv-delimiter", "",
+		"the character between numbers in .csv files, or \"tab\" or \"space\" (default: the semicolon, comma, tab or blanks in the first line of numbers)")
 }
 
-// parse checks the flags, and that of the named inputs at most one is standard input.
+// parse checks the flags, and returns an error if more than one input is standard input.
 func (f *inputFlags) parse(inputs []namedFile) (err error) {
 	f.csv.Header = f.csvHeader
 	if f.csv.Delimiter, err = parseDelimiter(f.csvDelimiter); err != nil {
@@ -53,15 +55,15 @@ func (f *inputFlags) parse(inputs []namedFile) (err error) {
 		}
 	}
 	if len(std) > 1 {
-		return fmt.Errorf("%s are all standard input (-): want a file for all but one", strings.Join(std, ", "))
+		return fmt.Errorf("%s are all standard input (-): want at most one", strings.Join(std, ", "))
 	}
 	return nil
 }
 
-// namedFile is a file with the argument or flag that names it.
+// namedFile is a file and the argument or flag that names it.
 type namedFile struct{ name, file string }
 
-// parseDelimiter reads --csv-delimiter.
+// parseDelimiter parses --csv-delimiter. It returns 0 if the flag is not given.
 func parseDelimiter(text string) (byte, error) {
 	switch text {
 	case "":
@@ -72,25 +74,26 @@ func parseDelimiter(text string) (byte, error) {
 		return ' ', nil
 	}
 	if c := rune(text[0]); len(text) > 1 || c > unicode.MaxASCII || unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("+-.\"\r\n", c) {
-		return 0, fmt.Errorf("--csv-delimiter %s: want one character that is no part of a number, tab or space", text)
+		return 0, fmt.Errorf("--csv-delimiter %s: want one character that cannot be part of a number, or tab or space", text)
 	}
 	return text[0], nil
 }
 
-// read reads a matrix.
+// read reads a matrix with the options o and the settings of the flags.
 func (f *inputFlags) read(ctx context.Context, file string, o matio.ReadOptions) (*matio.Matrix, error) {
 	o.Room, o.CSV, o.Stdin = host.CheckMemory, f.csv, f.stdin
 	if f.allowOverflow {
 		o.Overflow = func(first error, count int) {
-			fmt.Fprintf(f.stderr, "warning: %v; numbers read as infinities: %d\n", first, count)
+			fmt.Fprintf(f.stderr, "warning: %v; read %d %s as infinities\n", first, count, plural("number", count))
 		}
 	}
 	m, err := matio.Read(ctx, file, o)
 	switch {
 	case errors.Is(err, matio.ErrOverflow):
-		return nil, fmt.Errorf("%w; --allow-overflow reads it as an infinity", err)
+		return nil, fmt.Errorf("%w; --allow-overflow reads such numbers as infinities", err)
 	case errors.Is(err, matio.ErrNeedsType):
-		return nil, fmt.Errorf("%w; --dtype float64 converts A and B, and so does %s where the numbers fit", err, strings.Join(multiplied()[1:], ", "))
+		return nil, fmt.Errorf("%w; --dtype float64 converts A and B, as do %s if the numbers fit",
+			err, strings.Join(productTypes()[1:], ", "))
 	case err != nil:
 		return nil, err
 	}
@@ -98,8 +101,8 @@ func (f *inputFlags) read(ctx context.Context, file string, o matio.ReadOptions)
 	return m, nil
 }
 
-// multiplied are the names of the types that are multiplied, float64 first.
-func multiplied() []string {
+// productTypes returns the names of the types that A and B can have, float64 first.
+func productTypes() []string {
 	var names []string
 	for _, t := range dtype.All() {
 		if len(t.Info().Results) > 0 {
@@ -109,8 +112,8 @@ func multiplied() []string {
 	return names
 }
 
-// checkUnchanged returns an error if a file was written to after it was read: it may not have been
-// whole by then.
+// checkUnchanged returns an error if a file was written to since it was read. It may have been read
+// while it was being written.
 func (f *inputFlags) checkUnchanged() error {
 	for _, m := range f.open {
 		if err := m.CheckUnchanged(); err != nil {
@@ -120,7 +123,7 @@ func (f *inputFlags) checkUnchanged() error {
 	return nil
 }
 
-// inputs lists the files that mul reads.
+// inputs returns the files that mul reads, with "" for flags that are not given.
 func (f *mulFlags) inputs(fileA, fileB string) []namedFile {
 	all := []namedFile{{"A", fileA}, {"B", fileB}, {"--c", f.c}, {"--bias", f.epilogue.bias}}
 	for _, x := range extraFlags {
@@ -129,8 +132,8 @@ func (f *mulFlags) inputs(fileA, fileB string) []namedFile {
 	return all
 }
 
-// checkRoom refuses a product whose result does not fit the memory or the file system of its
-// file, and warns of one that may not fit.
+// checkRoom returns an error if the product does not fit into memory, or its result into the file
+// system of the output file. It warns if the result may not fit, as when the size of text varies.
 func (f *mulFlags) checkRoom(p *gemm.Problem, plan *dispatch.Plan, stderr io.Writer) error {
 	need := p.C.Bytes() + plan.Memory()
 	product := fmt.Sprintf("the product with its %d×%d result", p.M, p.N)
@@ -147,16 +150,14 @@ func (f *mulFlags) checkRoom(p *gemm.Problem, plan *dispatch.Plan, stderr io.Wri
 	}
 	free, of := system.Free, "in its file system"
 	if system.InMemory && system.Memory < uint64(need)+free {
-		free, of = system.Memory-min(system.Memory, uint64(need)), "on its RAM disk besides the product's own memory"
-	}
-	takes := func(n int64) string {
-		return fmt.Sprintf("%s takes %s, and %s are free %s", f.out, host.Bytes(uint64(n)), host.Bytes(free), of)
+		free, of = system.Memory-min(system.Memory, uint64(need)), "on its RAM disk besides the memory of the product"
 	}
 	switch {
 	case uint64(least) > free:
-		return fmt.Errorf("-o: %s", takes(least))
+		return fmt.Errorf("-o: %s needs %s, and %s are free %s", f.out, host.Bytes(uint64(least)), host.Bytes(free), of)
 	case uint64(most) > free:
-		fmt.Fprintf(stderr, "warning: -o: at the most, %s\n", takes(most))
+		fmt.Fprintf(stderr, "warning: -o: %s may need up to %s, and %s are free %s\n",
+			f.out, host.Bytes(uint64(most)), host.Bytes(free), of)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ import (
 	"tilework/internal/matio"
 )
 
-// numpyFile writes an array of 64-bit integers, as NumPy makes them by default.
+// numpyFile writes an array of 64-bit integers, the default integer type of NumPy.
 func numpyFile(t *testing.T, name, shape string, elements ...int64) {
 	t.Helper()
 	header := fmt.Sprintf("{'descr': '<i8', 'fortran_order': False, 'shape': %s, }", shape)
@@ -38,8 +38,8 @@ func writeText(t *testing.T, name, text string) {
 	}
 }
 
-// TestMulReadsOtherForms reads 64-bit integers, 1-D arrays and text of other spellings.
-func TestMulReadsOtherForms(t *testing.T) {
+// TestMulReadsVariants reads 64-bit integers, 1-D arrays and text with different delimiters.
+func TestMulReadsVariants(t *testing.T) {
 	t.Chdir(t.TempDir())
 	numpyFile(t, "m.npy", "(2, 3)", 1, -2, 3, 4, 5, 6)
 	numpyFile(t, "v2.npy", "(2,)", 7, 8)
@@ -75,7 +75,7 @@ func TestMulReadsOtherForms(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"m.npy v3.npy": "m.npy: not supported without a conversion: elements of type int64; --dtype float64 converts A and B, and so does float32, float16,",
+		"m.npy v3.npy": "m.npy: not supported without a conversion: elements of type int64; --dtype float64 converts A and B, as do float32, float16,",
 		"m.npy v3.npy --dtype float64 --csv-delimiter ab": "--csv-delimiter ab: want one character",
 		"m.npy v3.npy --dtype float64 --csv-delimiter 5":  "--csv-delimiter 5: want one character",
 		"semicolons.csv v3.npy --dtype float64":           "--csv-header skips a header line",
@@ -87,8 +87,8 @@ func TestMulReadsOtherForms(t *testing.T) {
 	}
 }
 
-// TestMulRefusesOverflow: a number too large for the type that is read is refused from every file
-// of a product, and read with --allow-overflow, with a warning.
+// TestMulRefusesOverflow checks that a number too large for the type is an error in every input of
+// mul, and with --allow-overflow an infinity and a warning.
 func TestMulRefusesOverflow(t *testing.T) {
 	t.Chdir(t.TempDir())
 	one, large := gemm.Dense(dtype.F64, 1, 1), make([]byte, 8)
@@ -105,14 +105,14 @@ func TestMulRefusesOverflow(t *testing.T) {
 		const refusal = "is too large for float32: want at most 3.4028234663852886e+38"
 		line := strings.Fields("mul " + args + " -o c.npy --dtype float32 --device cpu")
 		_, stderr, code := run(t.Context(), line...)
-		if code != 2 || !strings.Contains(stderr, ": overflow: row 1, column 1: 1e") || !strings.Contains(stderr, refusal+"; --allow-overflow reads it as an infinity") {
+		if code != 2 || !strings.Contains(stderr, ": overflow: row 1, column 1: 1e") || !strings.Contains(stderr, refusal+"; --allow-overflow reads such numbers as infinities") {
 			t.Errorf("%s: exit code %d, %q", args, code, stderr)
 		}
 		if _, err := os.Stat("c.npy"); err == nil {
 			t.Fatalf("%s wrote c.npy", args)
 		}
 		_, stderr, code = run(t.Context(), append(line, "--allow-overflow")...)
-		if code != 0 || !strings.HasPrefix(stderr, "warning: ") || !strings.Contains(stderr, refusal+"; numbers read as infinities: 1\n") {
+		if code != 0 || !strings.HasPrefix(stderr, "warning: ") || !strings.Contains(stderr, refusal+"; read 1 number as infinities\n") {
 			t.Errorf("%s --allow-overflow: exit code %d, %q", args, code, stderr)
 		}
 		if got := element(t, "c.npy")(0, 0); !math.IsInf(got, 1) {
@@ -125,11 +125,11 @@ func TestMulRefusesOverflow(t *testing.T) {
 	writeText(t, "fraction.csv", "1.5\n")
 	if _, stderr, code := run(t.Context(), strings.Fields("mul fraction.csv one.csv -o c.npy --dtype int8 --allow-overflow")...); code != 2 ||
 		!strings.Contains(stderr, "fraction.csv: out of range: row 1, column 1: 1.5 in line 1 is out of range for int8: want an integer from -128 to 127") {
-		t.Errorf("a fraction as an integer: exit code %d, %q", code, stderr)
+		t.Errorf("fraction read as an integer: exit code %d, %q", code, stderr)
 	}
 }
 
-// TestMulPipes: - is standard input and output; the report then goes to standard error.
+// TestMulPipes checks - as standard input and output. With -o - the report goes to standard error.
 func TestMulPipes(t *testing.T) {
 	t.Chdir(t.TempDir())
 	writeText(t, "b.csv", "1,0\n0,1\n")
@@ -156,7 +156,7 @@ func TestMulPipes(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q, %q", args, code, stdout, stderr)
 		}
 	}
-	// The output of one is the input of the next.
+	// Pipe one command into the next.
 	npy, stderr, code := pipe("1,2\n3,4\n", "mul", "-", "b.csv", "-o", "-")
 	if code != 0 || !strings.HasPrefix(npy, "\x93NUMPY") || !strings.Contains(stderr, "GFLOP/s") {
 		t.Fatalf("exit code %d, %q", code, stderr)
@@ -165,7 +165,7 @@ func TestMulPipes(t *testing.T) {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
 	for args, want := range map[string]string{
-		"mul - - -o c.npy":                                   "A, B are all standard input (-): want a file for all but one",
+		"mul - - -o c.npy":                                   "A, B are all standard input (-): want at most one",
 		"mul - b.csv --bias - -o c.npy":                      "A, --bias are all standard input (-)",
 		"mul - b.csv -o c.npy":                               "standard input: malformed: the file is empty",
 		"mul b.csv b.csv -o -.txt":                           `extension ".txt"`,
@@ -197,7 +197,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("exit code %d, %v, %q", code, err, stdout)
 	}
 	for args, want := range map[string]string{
-		"files": "files takes files", "files none.npy": "none.npy: no such file", "files w.npz::w1": "cannot list a member", "files text.npy": "malformed",
+		"files": "no file: want one or more files", "files none.npy": "none.npy: no such file", "files w.npz::w1": "cannot list a member", "files text.npy": "malformed",
 	} {
 		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q", args, code, stderr)

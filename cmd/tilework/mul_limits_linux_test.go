@@ -15,8 +15,8 @@ import (
 
 func init() { limitMemory = limitTo }
 
-// limitTo limits the memory of this process: "VmSize 64" leaves it 64 MiB more of address
-// space than it has, "VmData 64" that much more data.
+// limitTo limits the memory of this process to its current use plus a number of MiB. "VmSize 64"
+// limits the address space, "VmData 64" the data segment.
 func limitTo(t *testing.T, limit string) {
 	key, more, _ := strings.Cut(limit, " ")
 	mib, err := strconv.ParseUint(more, 10, 64)
@@ -39,10 +39,9 @@ func limitTo(t *testing.T, limit string) {
 	}
 }
 
-// TestMemoryLimits runs products under limits of the address space and of the data from too
-// small to ample: each refuses in one line with the two numbers, or succeeds, and none ends in
-// the Go runtime's report of a fatal error. With less than the first limit the runtime cannot
-// start its threads before the command begins.
+// TestMemoryLimits runs products with increasing limits on the address space and the data segment.
+// Each must succeed, or fail with an error of one line, but never with a fatal error of the Go
+// runtime. With less than the smallest limit here, the runtime cannot start its threads.
 func TestMemoryLimits(t *testing.T) {
 	t.Chdir(t.TempDir())
 	matrixFile(t, "a.npy", 2000, 2000)
@@ -81,14 +80,14 @@ func TestMemoryLimits(t *testing.T) {
 				}
 			}
 			if refused == 0 || done == 0 {
-				t.Errorf("%s, %s: refused %d times and done %d times", args, key, refused, done)
+				t.Errorf("%s, %s: failed %d times and succeeded %d times, want both", args, key, refused, done)
 			}
 		}
 	}
 }
 
-// TestRAMDisk refuses a result whose file on a RAM disk would not fit the memory beside it, and
-// one that does not fit its file system, before computing.
+// TestRAMDisk checks that mul fails before it computes if the result does not fit into the output's
+// file system, here a RAM disk, and warns if it may not fit.
 func TestRAMDisk(t *testing.T) {
 	t.Chdir(t.TempDir())
 	small := t.TempDir()
@@ -106,13 +105,13 @@ func TestRAMDisk(t *testing.T) {
 		text string
 		code int
 	}{
-		"c.npy": {"c.npy takes 1.37 MiB, and 1 MiB are free in its file system", 2},
-		"c.csv": {"warning: -o: at the most, ", 0}, // it has between 2 and 16 bytes an element
+		"c.npy": {"c.npy needs 1.37 MiB, and 1 MiB are free in its file system", 2},
+		"c.csv": {"c.csv may need up to ", 0}, // 2 to 16 bytes per element
 	} {
 		out := filepath.Join(small, name)
 		_, stderr, code := run(t.Context(), "mul", "column.npy", "row.npy", "-o", out, "--kernel", "loop")
 		if name == "c.csv" && code == 2 && strings.Contains(stderr, "no space left") {
-			code = 0 // as the warning said
+			code = 0 // allowed after the warning
 		}
 		if code != c.code || !strings.Contains(stderr, c.text) {
 			t.Errorf("%s: exit code %d, %q; want %d and %q", name, code, stderr, c.code, c.text)
@@ -120,6 +119,6 @@ func TestRAMDisk(t *testing.T) {
 	}
 	entries, err := os.ReadDir(small)
 	if err != nil || len(entries) > 1 {
-		t.Errorf("left behind: %v, %v", entries, err)
+		t.Errorf("remaining files: %v, %v", entries, err)
 	}
 }

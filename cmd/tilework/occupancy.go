@@ -27,29 +27,31 @@ func occupancyCommand() *cobra.Command {
 	var f occupancyFlags
 	c := &cobra.Command{
 		Use:   "occupancy --threads T",
-		Short: "How many blocks an SM holds at once, and what limits them",
-		Long: `occupancy answers for a GPU by NVIDIA's own rules (--gpu), or for an SM made of the
-numbers of an exercise (--sm-threads and its like), for which nothing is rounded.`,
+		Short: "Compute how many blocks of a kernel an SM can hold, and the limiting resource",
+		Long: `occupancy computes the number of resident blocks per SM, and shows the resource that limits
+it. With --gpu it applies NVIDIA's rules for that GPU, including the rounding of registers and
+shared memory. With --sm-threads and the other --sm flags it computes with the SM of a
+textbook exercise, without rounding.`,
 		Example: `  tilework occupancy --threads 256 --smem 2KB --regs 32 --gpu h200
   tilework occupancy --threads 16x16 --smem 2KB --sm-threads 2048 --sm-smem 48KB --sm-blocks 16`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error { return f.run(c, c.OutOrStdout()) },
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.threads, "threads", "", "threads of a block: 256, 16x16 or 8x8x4 (required)")
-	fl.StringVar(&f.smem, "smem", "0", "shared memory of a block, in bytes: 2048 or 2KB")
-	fl.IntVar(&f.regs, "regs", 0, "registers of a thread (0: not counted)")
+	fl.StringVar(&f.threads, "threads", "", "threads per block: 256, 16x16 or 8x8x4 (required)")
+	fl.StringVar(&f.smem, "smem", "0", "shared memory per block in bytes: 2048 or 2KB")
+	fl.IntVar(&f.regs, "regs", 0, "registers per thread (0: no limit by registers)")
 	fl.StringVar(&f.gpu, "gpu", "", "a GPU or an architecture: "+strings.Join(gpuNames(), ", "))
-	fl.IntVar(&f.smThreads, "sm-threads", 0, "threads that the SM holds")
-	fl.StringVar(&f.smSmem, "sm-smem", "0", "shared memory that the SM has (0: no limit)")
-	fl.IntVar(&f.smBlocks, "sm-blocks", 0, "blocks that the SM holds (0: no limit)")
-	fl.IntVar(&f.smRegs, "sm-regs", 0, "registers that the SM has (0: no limit)")
+	fl.IntVar(&f.smThreads, "sm-threads", 0, "maximum number of threads on the SM")
+	fl.StringVar(&f.smSmem, "sm-smem", "0", "shared memory of the SM (0: no limit)")
+	fl.IntVar(&f.smBlocks, "sm-blocks", 0, "maximum number of blocks on the SM (0: no limit)")
+	fl.IntVar(&f.smRegs, "sm-regs", 0, "registers of the SM (0: no limit)")
 	f.output.addTo(c, "table", "json")
 	complete(c, "gpu", gpuNames()...)
 	return c
 }
 
-// gpuNames lists what --gpu takes: the models, then the architectures.
+// gpuNames returns the values of --gpu: the models, then the architectures.
 func gpuNames() []string {
 	var names []string
 	for _, m := range model.Models() {
@@ -79,8 +81,9 @@ func (f *occupancyFlags) run(c *cobra.Command, stdout io.Writer) error {
 		e.SetIndent("", "  ")
 		return e.Encode(o)
 	}
+	width := f.output.width(stdout)
 	for line := range strings.Lines(o.Text()) {
-		if _, err := fmt.Fprintln(stdout, table.Continue(strings.TrimRight(line, "\n"), f.output.width(stdout))); err != nil {
+		if _, err := fmt.Fprintln(stdout, table.Continue(strings.TrimRight(line, "\n"), width)); err != nil {
 			return err
 		}
 	}
@@ -89,13 +92,13 @@ func (f *occupancyFlags) run(c *cobra.Command, stdout io.Writer) error {
 
 func (f *occupancyFlags) launch() (l model.Launch, err error) {
 	if f.threads == "" {
-		return l, fmt.Errorf("how many threads has a block? give --threads 256 or --threads 16x16")
+		return l, fmt.Errorf("no block size: want --threads, such as --threads 256 or --threads 16x16")
 	}
 	block, err := parseDim3(f.threads)
 	if err != nil {
 		return l, fmt.Errorf("--threads %w", err)
 	}
-	// Each size has 31 bits, so that capping after each product keeps it in an int.
+	// Each dimension has 31 bits. Capping after each product avoids an overflow of int.
 	l.Threads = min(min(block.X*block.Y, math.MaxInt32)*block.Z, math.MaxInt32)
 	if l.SharedBytes, err = parseBytes(f.smem); err != nil {
 		return l, fmt.Errorf("--smem %w", err)
@@ -114,7 +117,7 @@ func (f *occupancyFlags) arch(c *cobra.Command) (*model.Arch, error) {
 	}
 	switch {
 	case f.gpu != "" && byHand:
-		return nil, fmt.Errorf("--gpu %s and an SM by hand (--sm-…): give one or the other", f.gpu)
+		return nil, fmt.Errorf("--gpu %s and --sm flags exclude each other: want only one", f.gpu)
 	case f.gpu != "":
 		m, err := model.Lookup(f.gpu)
 		if err != nil {
@@ -122,7 +125,7 @@ func (f *occupancyFlags) arch(c *cobra.Command) (*model.Arch, error) {
 		}
 		return m.Arch, nil
 	case f.smThreads == 0:
-		return nil, fmt.Errorf("which SM? give --gpu, as in --gpu h200, or --sm-threads and its like")
+		return nil, fmt.Errorf("no GPU: want --gpu, such as --gpu h200, or --sm-threads and the other --sm flags")
 	}
 	smem, err := parseBytes(f.smSmem)
 	if err != nil {
@@ -131,8 +134,8 @@ func (f *occupancyFlags) arch(c *cobra.Command) (*model.Arch, error) {
 	return model.Textbook(f.smThreads, smem, f.smBlocks, f.smRegs)
 }
 
-// parseBytes reads a number of bytes, "2048", "2KB", "2KiB" or "48K", a K being
-// 1,024 as everywhere where shared memory is meant.
+// parseBytes parses a number of bytes, such as "2048", "2KB", "2KiB" or "48K". A K is 1,024, as is
+// usual for shared memory.
 func parseBytes(text string) (int, error) {
 	digits := strings.TrimRight(text, "BbiIkKmM")
 	unit := 1
@@ -143,11 +146,11 @@ func parseBytes(text string) (int, error) {
 	case "M", "MB", "MIB":
 		unit = 1 << 20
 	default:
-		return 0, fmt.Errorf("%s: want bytes, as in 2048 or 2KB", text)
+		return 0, fmt.Errorf("%s: want bytes, such as 2048 or 2KB", text)
 	}
 	n, err := strconv.Atoi(digits)
 	if err != nil || n < 0 || n > 1<<40/unit {
-		return 0, fmt.Errorf("%s: want bytes, as in 2048 or 2KB", text)
+		return 0, fmt.Errorf("%s: want bytes, such as 2048 or 2KB", text)
 	}
 	return n * unit, nil
 }

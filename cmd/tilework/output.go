@@ -15,32 +15,33 @@ import (
 	"tilework/internal/table"
 )
 
-// column is one column of a table of T: its heading and the value of each row.
+// column is a column of a table of T. The function get returns its value for a row.
 type column[T any] struct {
 	table.Column
 	get func(T) any
 }
 
-// listFormats are the formats of lists.
+// listFormats are the values of --format of commands that print lists.
 var listFormats = []string{"table", "json", "jsonl", "csv"}
 
-// listFlags are the flags that decide how a verb prints its list.
+// listFlags are the flags that control the printing of a list.
 type listFlags struct {
 	format string
 	wide   bool
 }
 
-// addTo gives c the flags --format, with the first of formats the default, and --wide.
+// addTo adds the flags --format and --wide to c. The first format is the default.
 func (o *listFlags) addTo(c *cobra.Command, formats ...string) {
 	formatFlag(c, &o.format, formats...)
-	c.Flags().BoolVar(&o.wide, "wide", false, "print all columns of a table, and do not fit it to the terminal")
+	c.Flags().BoolVar(&o.wide, "wide", false,
+		"print all columns of a table, without fitting it to the width of the terminal")
 }
 
-// pipeWidth is the width of a table that goes to a file or a pipe.
+// pipeWidth is the width in characters of tables written to files and pipes.
 const pipeWidth = 120
 
-// width returns the characters of a line on w: of the terminal, or as COLUMNS has it, and 0 for
-// no limit.
+// width returns the line width of w in characters: that of the terminal, or else the environment
+// variable COLUMNS, or else pipeWidth. It returns 0 for no limit.
 func (o *listFlags) width(w io.Writer) int {
 	if o.wide {
 		return 0
@@ -56,9 +57,9 @@ func (o *listFlags) width(w io.Writer) int {
 	return pipeWidth
 }
 
-// formatFlag gives c the flag --format, with the first of formats the default.
+// formatFlag adds the flag --format to c. The first format is the default.
 func formatFlag(c *cobra.Command, format *string, formats ...string) {
-	c.Flags().StringVar(format, "format", formats[0], "how the result is printed: "+strings.Join(formats, ", "))
+	c.Flags().StringVar(format, "format", formats[0], "output format: "+strings.Join(formats, ", "))
 	complete(c, "format", formats...)
 	old := c.PreRunE
 	c.PreRunE = func(c *cobra.Command, args []string) error {
@@ -70,28 +71,29 @@ func formatFlag(c *cobra.Command, format *string, formats ...string) {
 				return nil
 			}
 		}
-		return fmt.Errorf("--format %s: unknown format (want %s)", *format, strings.Join(formats, ", "))
+		return fmt.Errorf("--format %s: unknown format (want one of %s)", *format, strings.Join(formats, ", "))
 	}
 }
 
-// keptFiles is the rule for every verb that writes files, as their helps state it.
-const keptFiles = "replace files that exist; without it they are kept, and it is an error"
+// forceUsage describes --force. It is the rule of every command that writes files.
+const forceUsage = "replace existing files (default: an existing file is an error)"
 
-// forceFlag gives c the flag --force.
+// forceFlag adds the flag --force to c.
 func forceFlag(c *cobra.Command, force *bool) {
-	c.Flags().BoolVar(force, "force", false, keptFiles)
+	c.Flags().BoolVar(force, "force", false, forceUsage)
 }
 
-// complete offers the values to the shell's completion of a flag.
+// complete makes shell completion offer the values for a flag.
 func complete(c *cobra.Command, flag string, values ...string) {
-	// The only error is that the flag does not exist or has its values already.
-	if err := c.RegisterFlagCompletionFunc(flag, cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)); err != nil {
+	// It fails only if the flag does not exist, or already has values.
+	completions := cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+	if err := c.RegisterFlagCompletionFunc(flag, completions); err != nil {
 		panic(err)
 	}
 }
 
-// writeList prints rows in one of listFormats: as they marshal for the JSON
-// ones, by the columns for the others.
+// writeList prints rows in one of listFormats. The JSON formats marshal the rows; the others print
+// the columns.
 func writeList[T any](w io.Writer, o listFlags, columns []column[T], rows []T) error {
 	switch o.format {
 	case "json":
@@ -120,7 +122,7 @@ func writeList[T any](w io.Writer, o listFlags, columns []column[T], rows []T) e
 	return table.Write(w, o.width(w), shown, cells(columns, rows))
 }
 
-// cells returns the rows as text.
+// cells returns the text of the columns of each row.
 func cells[T any](columns []column[T], rows []T) [][]string {
 	out := make([][]string, len(rows))
 	for i, r := range rows {
@@ -131,16 +133,17 @@ func cells[T any](columns []column[T], rows []T) [][]string {
 	return out
 }
 
-// fixed, dropped and wrapped make a column that is always whole, one that a narrow table leaves
-// out, the highest rank first, and one whose cells continue on further lines.
+// fixed returns a column that is always printed in full.
 func fixed[T any](title string, get func(T) any) column[T] {
 	return column[T]{table.Column{Title: title}, get}
 }
 
+// dropped returns a column that a narrow table omits. Columns of a higher rank are omitted first.
 func dropped[T any](rank int, title string, get func(T) any) column[T] {
 	return column[T]{table.Column{Title: title, Drop: rank}, get}
 }
 
+// wrapped returns a column whose cells continue on further lines if the table is narrow.
 func wrapped[T any](title string, get func(T) any) column[T] {
 	return column[T]{table.Column{Title: title, Wrap: true}, get}
 }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// TestTablesFit runs the verbs that print tables with room for 80 and 100 columns.
+// TestTablesFit checks that tables fit into 80 and 100 columns.
 func TestTablesFit(t *testing.T) {
 	t.Setenv("TILEWORK_CACHE", t.TempDir())
 	for _, args := range []string{
@@ -28,13 +28,13 @@ func TestTablesFit(t *testing.T) {
 			}
 			for line := range strings.Lines(stdout) {
 				if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > width {
-					t.Errorf("%s: a line of %d characters with room for %d:\n%s", args, n, width, line)
+					t.Errorf("%s: a line of %d characters, want at most %d:\n%s", args, n, width, line)
 				}
 			}
 		}
 		wide, _, _ := run(t.Context(), append(strings.Fields(args), "--wide")...)
 		if strings.Contains(wide, "Not shown") {
-			t.Errorf("%s --wide leaves out columns:\n%s", args, wide)
+			t.Errorf("%s --wide omits columns:\n%s", args, wide)
 		}
 	}
 }

@@ -29,21 +29,21 @@ import (
 	"tilework/internal/matio"
 )
 
-// The variables by which a test starts this program again as the command itself.
+// Environment variables for a test binary that [process] starts as the command.
 const (
-	asCommand   = "TILEWORK_TEST_COMMAND"   // its arguments, one a line
-	fileLimit   = "TILEWORK_TEST_FILE_SIZE" // if set, files may have 10,000 bytes
-	memoryLimit = "TILEWORK_TEST_MEMORY"    // for limitMemory
+	asCommand   = "TILEWORK_TEST_COMMAND"   // the arguments of the command, one per line
+	fileLimit   = "TILEWORK_TEST_FILE_SIZE" // if set, limits files to 10,000 bytes
+	memoryLimit = "TILEWORK_TEST_MEMORY"    // the argument of limitMemory
 )
 
-// limitMemory limits the memory of this process, on systems where a test knows how.
+// limitMemory limits the memory of this process on Linux, and does nothing elsewhere.
 var limitMemory = func(*testing.T, string) {}
 
-// TestCommand is the command, in a process that [process] has started.
+// TestCommand runs the command in a process that [process] started.
 func TestCommand(t *testing.T) {
 	args, ok := os.LookupEnv(asCommand)
 	if !ok {
-		t.Skip("it is run by other tests, in a process of its own")
+		t.Skip("other tests run it in a separate process")
 	}
 	if os.Getenv(fileLimit) != "" {
 		if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 10_000, Max: 10_000}); err != nil {
@@ -57,8 +57,8 @@ func TestCommand(t *testing.T) {
 	main()
 }
 
-// process is the command in a process of its own, with more variables in its
-// environment, not yet started.
+// process returns the command as a separate process that is not yet started, with additional
+// environment variables.
 func process(args string, env ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
 	cmd = exec.Command(os.Args[0], "-test.run=^TestCommand$")
 	cmd.Env = append(append(os.Environ(), asCommand+"="+strings.ReplaceAll(args, " ", "\n")), env...)
@@ -67,7 +67,7 @@ func process(args string, env ...string) (cmd *exec.Cmd, stdout, stderr *bytes.B
 	return cmd, stdout, stderr
 }
 
-// matrixFile writes a matrix of so many rows and columns.
+// matrixFile writes a float32 matrix.
 func matrixFile(t *testing.T, path string, rows, cols int) {
 	t.Helper()
 	l := gemm.Dense(dtype.F32, rows, cols)
@@ -80,7 +80,7 @@ func matrixFile(t *testing.T, path string, rows, cols int) {
 	}
 }
 
-// files are the names in the working directory.
+// files returns the names of the files in the working directory.
 func files(t *testing.T) string {
 	t.Helper()
 	entries, err := os.ReadDir(".")
@@ -94,39 +94,40 @@ func files(t *testing.T) string {
 	return strings.Join(names, " ")
 }
 
-// transcript is what a process has said so far.
-type transcript struct {
+// lockedBuffer collects the output of a process and can be read while the process runs.
+type lockedBuffer struct {
 	mu   sync.Mutex
 	text []byte
 }
 
-func (s *transcript) Write(b []byte) (int, error) {
+func (s *lockedBuffer) Write(b []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.text = append(s.text, b...)
 	return len(b), nil
 }
 
-func (s *transcript) String() string {
+func (s *lockedBuffer) String() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return string(s.text)
 }
 
-// TestSignals interrupts and ends the command while it computes, tunes and writes: it says
-// so in a line, its exit code is 130, the old output is whole and nothing lies beside it.
-// Where a busy machine lets it write to the end first, it is tried again.
+// TestSignals sends signals to the command while it computes, tunes and writes. The command must
+// print one line and exit with code 130. The old output must be unchanged, and no temporary file
+// may remain. If the command succeeds before the signal arrives, the test tries again.
 func TestSignals(t *testing.T) {
 	t.Chdir(t.TempDir())
-	// Where the tests themselves run under nohup the command would ignore SIGHUP, as it should.
+	// If the tests run under nohup, the command inherits an ignored SIGHUP. Catching it here
+	// changes that.
 	caught := make(chan os.Signal, 1)
 	signal.Notify(caught, syscall.SIGHUP)
 	defer signal.Stop(caught)
 	matrixFile(t, "a.npy", 1500, 1500)
 	matrixFile(t, "row.npy", 1, 1500)
 	cache := t.TempDir()
-	// With --verbose it says what it is about to do.
-	computing := func(said string) bool { return strings.Contains(said, "\n") }
+	// With --verbose the command prints a line before it starts to compute.
+	computing := func(stderr string) bool { return strings.Contains(stderr, "\n") }
 	writing := func(string) bool {
 		temporary, err := filepath.Glob(".tilework-*.tmp")
 		if err != nil || len(temporary) == 0 {
@@ -137,27 +138,27 @@ func TestSignals(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name, args string
-		now        func(said string) bool
+		now        func(stderr string) bool // reports whether to send the signal
 		signal     os.Signal
 	}{
 		{"computing", "mul a.npy a.npy -o c.csv --force --kernel loop --threads 1 --verbose", computing, syscall.SIGINT},
-		{"computing, ended", "mul a.npy a.npy -o c.csv --force --kernel loop --threads 1 --verbose", computing, syscall.SIGTERM},
+		{"computing, SIGTERM", "mul a.npy a.npy -o c.csv --force --kernel loop --threads 1 --verbose", computing, syscall.SIGTERM},
 		{"emulating", "mul a.npy a.npy -o c.csv --force --device emu --verbose", computing, syscall.SIGINT},
 		{"tuning", "tune --sizes 30,300 --time 1s --verbose", computing, syscall.SIGINT},
 		{"writing", "mul column.npy row.npy -o c.csv --force", writing, syscall.SIGINT},
-		{"writing, ended", "mul column.npy row.npy -o c.csv --force", writing, syscall.SIGTERM},
-		{"writing, its terminal closed", "mul column.npy row.npy -o c.csv --force", writing, syscall.SIGHUP},
+		{"writing, SIGTERM", "mul column.npy row.npy -o c.csv --force", writing, syscall.SIGTERM},
+		{"writing, SIGHUP", "mul column.npy row.npy -o c.csv --force", writing, syscall.SIGHUP},
 	} {
 		code := 0
 		for tries := 0; code == 0 && tries < 10; tries++ {
-			// What was written before it could be interrupted is twice as long the next time.
+			// If the command finished before the signal, double the size of the output.
 			matrixFile(t, "column.npy", 1500<<min(tries, 5), 1)
 			if err := os.WriteFile("c.csv", []byte("old"), 0o644); err != nil {
 				t.Fatal(err)
 			}
 			cmd, stdout, _ := process(test.args, "TILEWORK_CACHE="+cache)
-			var said transcript
-			cmd.Stderr = &said
+			var stderr lockedBuffer
+			cmd.Stderr = &stderr
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
 			}
@@ -166,7 +167,7 @@ func TestSignals(t *testing.T) {
 				_ = cmd.Wait()
 				close(ended)
 			}()
-			for running := true; running && !test.now(said.String()); {
+			for running := true; running && !test.now(stderr.String()); {
 				select {
 				case <-ended:
 					running = false
@@ -180,24 +181,24 @@ func TestSignals(t *testing.T) {
 			if code = cmd.ProcessState.ExitCode(); code == 0 {
 				continue
 			}
-			// What tune has found by then it prints.
-			if silent := !strings.HasPrefix(test.args, "tune"); code != interrupted || silent && stdout.Len() > 0 || !strings.HasSuffix("\n"+said.String(), "\ntilework: interrupted\n") {
-				t.Errorf("%s: exit code %d, %q, %q", test.name, code, stdout, said.String())
+			// Only tune prints results after an interruption: those that it has so far.
+			if silent := !strings.HasPrefix(test.args, "tune"); code != exitInterrupted || silent && stdout.Len() > 0 || !strings.HasSuffix("\n"+stderr.String(), "\ntilework: interrupted\n") {
+				t.Errorf("%s: exit code %d, %q, %q", test.name, code, stdout, stderr.String())
 			}
 			if now := files(t); now != "a.npy c.csv column.npy row.npy" {
-				t.Errorf("%s: left behind: %s", test.name, now)
+				t.Errorf("%s: files in the folder: %s", test.name, now)
 			}
 			if old, err := os.ReadFile("c.csv"); err != nil || string(old) != "old" {
 				t.Errorf("%s: the old output has %d bytes, %v", test.name, len(old), err)
 			}
 		}
 		if code == 0 {
-			t.Errorf("%s: done each time before it could be interrupted", test.name)
+			t.Errorf("%s: the command always succeeded before the signal", test.name)
 		}
 	}
 	err := filepath.WalkDir(cache, func(path string, _ fs.DirEntry, err error) error {
 		if strings.HasSuffix(path, ".tmp") {
-			t.Errorf("left in the cache: %s", path)
+			t.Errorf("temporary file in the cache: %s", path)
 		}
 		return err
 	})
@@ -206,8 +207,8 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-// TestSignalledBench: what an interrupted bench has appended to its file are whole
-// records, and it does not wait for the end of a product that would take a minute.
+// TestSignalledBench checks that an interrupted bench leaves complete records in its file, and does
+// not wait for a product that takes a minute.
 func TestSignalledBench(t *testing.T) {
 	t.Chdir(t.TempDir())
 	cmd, _, stderr := process("bench --sizes 8,16,24,2048 --kernels loop --min-time 1ms --warmup 1ms -o r.jsonl")
@@ -219,24 +220,24 @@ func TestSignalledBench(t *testing.T) {
 			break
 		}
 	}
-	time.Sleep(500 * time.Millisecond) // it has begun to multiply
+	time.Sleep(500 * time.Millisecond) // until the large product runs
 	if err := cmd.Process.Signal(os.Interrupt); err != nil {
 		t.Fatal(err)
 	}
-	asked := time.Now()
+	signalled := time.Now()
 	_ = cmd.Wait()
-	if code, took := cmd.ProcessState.ExitCode(), time.Since(asked); code != interrupted || took > 20*time.Second {
+	if code, took := cmd.ProcessState.ExitCode(), time.Since(signalled); code != exitInterrupted || took > 20*time.Second {
 		t.Errorf("exit code %d after %v, %q", code, took, stderr)
 	}
 	if records := readRecords(t, "r.jsonl"); len(records) < 3 {
-		t.Errorf("%d records", len(records))
+		t.Errorf("%d records, want at least 3", len(records))
 	}
 	if now := files(t); now != "r.jsonl" {
-		t.Errorf("left behind: %s", now)
+		t.Errorf("files in the folder: %s", now)
 	}
 }
 
-// TestEndlessPTX: what has no end, or nobody who writes it, is not waited for.
+// TestEndlessPTX checks that PTX files that are pipes, devices or huge are refused at once.
 func TestEndlessPTX(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := unix.Mkfifo("pipe.ptx", 0o600); err != nil {
@@ -260,12 +261,12 @@ func TestEndlessPTX(t *testing.T) {
 	}
 }
 
-// TestSelftestShared: several processes run the list of one, whole, and what they found is
-// added up.
-func TestSelftestShared(t *testing.T) {
-	original := itself
-	defer func() { itself = original }()
-	itself = func(_ context.Context, args ...string) (*exec.Cmd, error) {
+// TestSelftestProcesses checks that several processes together run the same cases as one, and that
+// their results are added up.
+func TestSelftestProcesses(t *testing.T) {
+	original := selfCommand
+	defer func() { selfCommand = original }()
+	selfCommand = func(_ context.Context, args ...string) (*exec.Cmd, error) {
 		cmd, _, _ := process(strings.Join(args, " "))
 		cmd.Stdout = nil
 		return cmd, nil
@@ -284,15 +285,15 @@ func TestSelftestShared(t *testing.T) {
 	if _, stderr, code := run(t.Context(), "selftest", "--device", "cpu", "--processes", "2", "--kernels", "portable", "--part", "2/2", "--seed", "1", "--cases", "3"); code != 0 {
 		t.Errorf("two of four parts: exit code %d, %q", code, stderr)
 	}
-	itself = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
+	selfCommand = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
 		return exec.CommandContext(ctx, os.Args[0], "-test.run=^$", "-no-such-flag"), nil
 	}
 	if _, stderr, code := run(t.Context(), strings.Fields(list+" --processes 2")...); code != 2 || !strings.Contains(stderr, "part 1/2: exit status 2") {
-		t.Errorf("processes that fail: exit code %d, %q", code, stderr)
+		t.Errorf("failing processes: exit code %d, %q", code, stderr)
 	}
 }
 
-// sorted are selftest's rows with the types of each in one order.
+// sorted formats the rows of selftest in JSON with the types of each row sorted.
 func sorted(t *testing.T, text string) string {
 	t.Helper()
 	var rows []selftestRow
@@ -305,9 +306,9 @@ func sorted(t *testing.T, text string) string {
 	return fmt.Sprintf("%+v", rows)
 }
 
-// TestNoRoom: where a file cannot be written to its end, the exit code is 2, a line says
-// what happened, and no part of it stays.
-func TestNoRoom(t *testing.T) {
+// TestDiskFull checks that a failed write leads to exit code 2 and an error of one line, and leaves
+// no partial file.
+func TestDiskFull(t *testing.T) {
 	t.Chdir(t.TempDir())
 	matrixFile(t, "a.npy", 10, 10)
 	matrixFile(t, "b.npy", 10, 10_000)
@@ -319,12 +320,12 @@ func TestNoRoom(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q, %q", format.Ext, code, stdout, stderr)
 		}
 		if now := files(t); now != before {
-			t.Errorf("%s: left behind: %s", format.Ext, now)
+			t.Errorf("%s: files in the folder: %s", format.Ext, now)
 		}
 	}
 	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
 	if err != nil {
-		t.Skipf("standard output that is full: %v", err)
+		t.Skip(err)
 	}
 	defer full.Close()
 	for _, args := range []string{
@@ -340,9 +341,9 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// TestNoRoomForRecords: of records there are whole ones in the file, which a report takes
-// and with which a measurement goes on.
-func TestNoRoomForRecords(t *testing.T) {
+// TestDiskFullForRecords checks that a failed write leaves complete records in the file, which
+// report reads and --resume continues.
+func TestDiskFullForRecords(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const bench = "bench --device emu --kernels naive --sizes 2..12+1 "
 	cmd, _, stderr := process(bench+"-o r.jsonl", fileLimit+"=1")
@@ -351,7 +352,7 @@ func TestNoRoomForRecords(t *testing.T) {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 	if n := len(readRecords(t, "r.jsonl")); n == 0 || n >= 11 {
-		t.Fatalf("%d of 11 records are kept", n)
+		t.Fatalf("%d of 11 records in the file, want some", n)
 	}
 	for _, args := range []string{"report r.jsonl -o r.html", bench + "--resume r.jsonl"} {
 		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 0 || stderr != "" {
@@ -363,8 +364,8 @@ func TestNoRoomForRecords(t *testing.T) {
 	}
 }
 
-// TestCacheOutOfReach: a cache that cannot be written costs time and nothing else.
-func TestCacheOutOfReach(t *testing.T) {
+// TestUnwritableCache checks that mul succeeds without a writable cache.
+func TestUnwritableCache(t *testing.T) {
 	t.Chdir(folder(t))
 	for _, cache := range []string{"a.npy", "/proc/none", "/dev/full/x"} {
 		cmd, _, stderr := process("mul a.npy b.npy -o c.npy --force", "TILEWORK_CACHE="+cache)
@@ -374,9 +375,9 @@ func TestCacheOutOfReach(t *testing.T) {
 	}
 }
 
-// TestPlantedLibraries: libraries that lie in the working directory are not loaded, even
-// where the environment has the loader look there. A text in their place would be an
-// error of the loader's.
+// TestPlantedLibraries checks that libraries in the working directory are not loaded, even if
+// LD_LIBRARY_PATH has an empty or relative entry that names it. The test's libraries are text
+// files, so that loading them is an error.
 func TestPlantedLibraries(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{
@@ -391,15 +392,16 @@ func TestPlantedLibraries(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const loaders = "file too short" // what glibc says of such a file
+	const loaderError = "file too short" // the error of glibc for a short text file
 	for _, path := range []string{"", ".", ":/usr/lib", here} {
 		for _, args := range []string{"devices", "bench --sizes 8 --kernels loop --min-time 1ms --peers openblas", "bench --sizes 8 --kernels loop --min-time 1ms --peers mkl"} {
 			cmd, stdout, stderr := process(args, "LD_LIBRARY_PATH="+path)
 			if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 				t.Fatal(err)
 			}
-			found := strings.Contains(stdout.String()+stderr.String(), loaders)
-			if asked := path == here; found && !asked {
+			// An absolute path in LD_LIBRARY_PATH is the user's explicit choice.
+			found := strings.Contains(stdout.String()+stderr.String(), loaderError)
+			if explicit := path == here; found && !explicit {
 				t.Errorf("%s with LD_LIBRARY_PATH=%q: %q, %q", args, path, stdout, stderr)
 			}
 		}

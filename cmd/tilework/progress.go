@@ -10,15 +10,14 @@ import (
 	"golang.org/x/term"
 )
 
-// progress is a bar on a terminal, for what takes longer than a second.
+// progress is a progress bar on a terminal. It appears after one second.
 type progress struct {
 	w     io.Writer
 	start time.Time
 	bar   *progressbar.ProgressBar
 }
 
-// newProgress returns a progress that draws on w, or draws nothing if w is no
-// terminal.
+// newProgress returns a progress that draws on w if w is a terminal, and otherwise draws nothing.
 func newProgress(w io.Writer) *progress {
 	f, ok := w.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
@@ -27,15 +26,16 @@ func newProgress(w io.Writer) *progress {
 	return &progress{w: w, start: time.Now()}
 }
 
+// update sets the fraction of the work that is done.
 func (p *progress) update(done, total int64) {
 	if p.w == nil || time.Since(p.start) < time.Second {
 		return
 	}
 	p.begin(total, true)
-	// Drawing can fail only as writing to the terminal can.
-	_ = p.bar.Set64(done)
+	_ = p.bar.Set64(done) // fails only if writing to the terminal fails
 }
 
+// begin creates the bar unless it exists. With predict it shows the estimated remaining time.
 func (p *progress) begin(total int64, predict bool) {
 	if p.bar == nil {
 		p.bar = progressbar.NewOptions64(total,
@@ -47,28 +47,28 @@ func (p *progress) begin(total int64, predict bool) {
 	}
 }
 
-// expect shows what is being done and how much time is left, where that is known: the bar
-// is then of time, and may lengthen.
-func (p *progress) expect(what string, left time.Duration) {
+// expect describes the current work, and shows the estimated remaining time. The bar then shows
+// time, and its total changes with the estimate. A left of 0 means that there is no estimate.
+func (p *progress) expect(work string, left time.Duration) {
 	elapsed := time.Since(p.start)
 	if p.w == nil || elapsed < time.Second || left <= 0 {
 		return
 	}
 	total := (elapsed + left).Milliseconds()
 	p.begin(total, false)
-	p.bar.Describe(fmt.Sprintf("%s, about %v left", what, left.Round(time.Second)))
+	p.bar.Describe(fmt.Sprintf("%s, about %v left", work, left.Round(time.Second)))
 	p.bar.ChangeMax64(total)
 	_ = p.bar.Set64(elapsed.Milliseconds())
 }
 
-// clear makes room for a line; the next update draws the bar again.
+// clear removes the bar to make room for a message. The next update draws it again.
 func (p *progress) clear() {
 	if p.bar != nil {
 		_ = p.bar.Clear()
 	}
 }
 
-// close removes the bar; further calls do nothing.
+// close removes the bar. Later calls of all methods do nothing.
 func (p *progress) close() {
 	if p.bar != nil {
 		_ = p.bar.Clear()

@@ -27,23 +27,24 @@ func reportCommand() *cobra.Command {
 	var f reportFlags
 	c := &cobra.Command{
 		Use:   "report FILE...",
-		Short: "Write a page with charts of the measurements of bench",
-		Long: `report reads records of bench (bench -o, or --format jsonl or json) and writes one HTML
-file that needs no network. It begins with the most important figures and one chart. Then
-come times and rates by size, the size from which the GPU is faster, the gain of each
-kernel over the previous one, the speed relative to each library, the roofline, and the
-cost of copies. Each chart has its answer in a sentence and a table, also as CSV.
+		Short: "Turn the records of bench into an HTML page with charts",
+		Long: `report reads records of bench (from bench -o, or bench --format jsonl or json) and writes one
+HTML file, which can be read without a network. The page begins with the most important
+figures and one chart. It continues with times and rates by size, the size from which the GPU
+is faster, the gain of each kernel over the previous one, the speed relative to each library,
+the roofline, and the cost of copies. Each chart has a one-sentence summary and a table, which
+is also available as CSV.
 
-With several files the first is the baseline. The page shows what became faster or slower
-than in the baseline, and whether that is more than chance. Files without a common
-measurement, for example of a CPU and of a GPU, are shown as one study.`,
+With several files, the first is the baseline. The page shows the measurements that are faster
+or slower than in the baseline, and whether the differences are statistically significant.
+Files without a common measurement, for example of a CPU and of a GPU, form one study.`,
 		Example: `  tilework bench --kernels all --sizes 64..1024x2 --peers all -o cpu.jsonl
   tilework report cpu.jsonl -o report.html
   tilework report before.jsonl after.jsonl -o change.html
   tilework report cpu.jsonl h200.jsonl -o report.html --svg charts --png charts`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return errors.New("no file given: report takes files of records, as bench -o writes them (see tilework report --help)")
+				return errors.New("no file: want files of records, as bench -o writes them (see tilework report --help)")
 			}
 			return nil
 		},
@@ -81,8 +82,9 @@ func (f *reportFlags) run(args []string, stdout io.Writer) error {
 		if err != nil {
 			continue // the file does not exist, or writing it will report the error
 		}
-		if slices.ContainsFunc(args, func(path string) bool { read, err := os.Stat(path); return err == nil && os.SameFile(old, read) }) {
-			return fmt.Errorf("%s is one of the files to read", file.path)
+		isOld := func(path string) bool { read, err := os.Stat(path); return err == nil && os.SameFile(old, read) }
+		if slices.ContainsFunc(args, isOld) {
+			return fmt.Errorf("%s is both an input and an output: want another output", file.path)
 		}
 		if old.IsDir() {
 			return fmt.Errorf("%s is a folder: name a file", file.path)
@@ -92,7 +94,7 @@ func (f *reportFlags) run(args []string, stdout io.Writer) error {
 		}
 	}
 	if ext := strings.ToLower(filepath.Ext(f.out)); f.out != "" && ext != ".html" && ext != ".htm" {
-		return fmt.Errorf("-o %s: the page is HTML, want FILE.html", f.out)
+		return fmt.Errorf("-o %s: the page is HTML, want a file that ends in .html", f.out)
 	}
 	for _, folder := range []string{f.svg, f.png} {
 		if folder != "" {
@@ -118,7 +120,7 @@ type output struct {
 	content []byte
 }
 
-// render makes all files before any is written.
+// render returns the contents of all files. None is written before all are complete.
 func (f *reportFlags) render(r *report.Report) ([]output, error) {
 	var files []output
 	add := func(path string, write func(io.Writer) error) error {
@@ -167,8 +169,8 @@ func readSources(paths []string) ([]report.Source, error) {
 	return sources, nil
 }
 
-// distinct returns a short name for each path: its last part without the extension, or if these
-// are the same, the folders that differ.
+// distinct returns a short name for each path: the last element without the extension, or if all of
+// these are equal, the last folder in which the paths differ.
 func distinct(paths []string) []string {
 	parts := make([][]string, len(paths))
 	for i, path := range paths {
@@ -176,7 +178,8 @@ func distinct(paths []string) []string {
 		parts[i] = strings.Split(strings.TrimSuffix(clean, filepath.Ext(clean)), "/")
 	}
 	last := func(parts []string) string { return parts[len(parts)-1] }
-	for len(parts) > 1 && !slices.ContainsFunc(parts, func(p []string) bool { return len(p) < 2 || last(p) != last(parts[0]) }) {
+	differs := func(p []string) bool { return len(p) < 2 || last(p) != last(parts[0]) }
+	for len(parts) > 1 && !slices.ContainsFunc(parts, differs) {
 		for i := range parts {
 			parts[i] = parts[i][:len(parts[i])-1]
 		}
@@ -185,7 +188,7 @@ func distinct(paths []string) []string {
 	for i := range parts {
 		names[i] = last(parts[i])
 	}
-	for i := range names { // some are the same and some are not
+	for i := range names { // if only some names are equal, use the paths
 		if slices.Index(names, names[i]) != i {
 			return paths
 		}
@@ -202,7 +205,7 @@ func readRecordFile(path string) ([]bench.Record, error) {
 	records, err := bench.ReadRecords(file)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fmt.Errorf("%s is cut off: record %d ends too early (is it still being written? bench --resume completes it)", path, len(records)+1)
+		return nil, fmt.Errorf("%s: record %d is incomplete (bench --resume completes the file, unless bench is still writing it)", path, len(records)+1)
 	case err != nil:
 		return nil, fmt.Errorf("%s: not a file of records: %w", path, err)
 	case len(records) == 0:

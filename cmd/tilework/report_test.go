@@ -7,10 +7,10 @@ import (
 	"testing"
 )
 
-// record is a line of a file of records.
+// record is a line in a file of records.
 const record = `{"schema":1,"subject":"avx512","device":"cpu","in":"float32","out":"float32","m":64,"n":64,"k":64,"trans_a":false,"trans_b":false,"lda":64,"ldb":64,"ldc":64,"alpha":1,"beta":0,"threads":1,"transfers":false,"cold":false,"buffers":1,"seed":1,"reps":1,"batch":1,"seconds":{"median":0.000524288,"min":0.000524288,"max":0.000524288,"p10":0.000524288,"p90":0.000524288,"spread":0},"samples":[0.000524288],"gflops":1,"verified":true,"error_ratio":0.1,"environment":{"date":"2026-11-21T04:11:31Z","os":"linux","arch":"amd64","cores":2,"gomaxprocs":2,"go":"go1.26"}}` + "\n"
 
-// reportFolder is a folder with good and bad files of records.
+// reportFolder changes to a temporary folder with valid and invalid files of records.
 func reportFolder(t *testing.T) {
 	t.Helper()
 	t.Chdir(t.TempDir())
@@ -41,7 +41,7 @@ func TestReportWrites(t *testing.T) {
 			t.Errorf("%s: %v, %.20q", name, err, content)
 		}
 		if !strings.Contains(stdout, filepath.FromSlash(name)+"\n") {
-			t.Errorf("the output does not name %s: %q", name, stdout)
+			t.Errorf("the output lacks %s: %q", name, stdout)
 		}
 	}
 	if _, stderr, code = run(t.Context(), "report", "a.jsonl", "-o", "there.html", "--force"); code != 0 {
@@ -63,30 +63,30 @@ func TestReportNamesSources(t *testing.T) {
 		{"r.jsonl r.json", "r.jsonl r.json"},
 	} {
 		if got := strings.Join(distinct(strings.Fields(test.paths)), " "); got != test.want {
-			t.Errorf("%s are called %s, want %s", test.paths, got, test.want)
+			t.Errorf("names of %s: %s, want %s", test.paths, got, test.want)
 		}
 	}
 }
 
-func TestReportRefuses(t *testing.T) {
+func TestReportErrors(t *testing.T) {
 	for args, want := range map[string]string{
-		"":                                        "takes files of records",
+		"":                                        "no file: want files of records",
 		"a.jsonl":                                 "nothing to write",
 		"none.jsonl -o r.html":                    "none.jsonl",
 		". -o r.html":                             "directory",
 		"empty.jsonl -o r.html":                   "empty.jsonl has no records",
-		"cut.jsonl -o r.html":                     "cut.jsonl is cut off: record 3 ends",
-		"cut.json -o r.html":                      "cut.json is cut off: record 2 ends",
+		"cut.jsonl -o r.html":                     "cut.jsonl: record 3 is incomplete",
+		"cut.json -o r.html":                      "cut.json: record 2 is incomplete",
 		"page.html -o r.html":                     "page.html: not a file of records",
 		"old.jsonl -o r.html":                     "schema 0, want 1",
 		"lie.jsonl -o r.html":                     "record 1: gflops 9",
 		"a.jsonl a.jsonl -o r.html":               "named twice",
 		"a.jsonl -o there.html":                   "there.html: file already exists",
-		"a.jsonl -o -":                            "-o -: the page is HTML, want FILE.html",
-		"a.jsonl -o r.pdf":                        "-o r.pdf: the page is HTML, want FILE.html",
+		"a.jsonl -o -":                            "-o -: the page is HTML, want a file that ends in .html",
+		"a.jsonl -o r.pdf":                        "-o r.pdf: the page is HTML, want a file that ends in .html",
 		"a.jsonl -o there.html --svg .":           "there.html: file already exists",
-		"a.jsonl -o a.jsonl --force":              "a.jsonl is one of the files to read",
-		"a.jsonl -o " + "./a.jsonl" + " --force":  "is one of the files to read",
+		"a.jsonl -o a.jsonl --force":              "a.jsonl is both an input and an output",
+		"a.jsonl -o " + "./a.jsonl" + " --force":  "is both an input and an output",
 		"a.jsonl -o no/folder/r.html":             "no/folder",
 		"a.jsonl -o . --force":                    ". is a folder: name a file",
 		"a.jsonl -o r.html --svg a.jsonl --force": "not a directory",
@@ -110,7 +110,7 @@ func TestReportRefuses(t *testing.T) {
 				t.Errorf("%d files became %d", len(before), len(after))
 			}
 			if content, _ := os.ReadFile("there.html"); string(content) != "mine" {
-				t.Error("there.html is not what it was")
+				t.Error("there.html was changed")
 			}
 		})
 	}

@@ -45,28 +45,30 @@ func selftestCommand() *cobra.Command {
 	var f selftestFlags
 	c := &cobra.Command{
 		Use:   "selftest",
-		Short: "Check every kernel on this machine against the reference",
-		Long: `selftest runs the conformance suite on each kernel that this machine can run: exact
-products of whole numbers, error bounds, NaN and infinities, untouched padding,
-determinism, epilogues, batches, concurrency, cancellation. The exit code is 1 where a
-case fails, and a line says how to run it again.
+		Short: "Check every kernel on this machine against a reference",
+		Long: `selftest runs the conformance suite on each kernel that this machine can run. The checks
+include exact products of whole numbers, error bounds, NaN and infinities, padding, determinism,
+epilogues, batches, concurrency and cancellation. If a case fails, the exit code is 1, and a
+message gives the command that repeats the case.
 
---full runs 20,000 cases of the exact check and their share of the others, and prints for
-each kernel and type how near to its bounds the largest error came. On a GPU, real or
-emulated, every kernel runs in each of its tiles, whole and with K split, and in each
-precision that it has; --format json tells these apart. It takes seconds on the processor,
-half an hour of one core on the emulator, and two hours of one core on a GPU, where the
-driver compiles most cases' kernels anew, one at a time in each process.
+--full runs 20,000 cases of the exact check and proportionally many of the others. It prints
+the largest error for each kernel and element type. On a GPU, real or emulated, each kernel runs
+with each of its tiles, with and without split-K, and in each of its precisions; --format json
+lists them separately. This takes seconds on the CPU, half an hour of one core on the emulator,
+and two hours of one core on a GPU: the driver compiles a kernel for most cases, one at a time in
+each process.
 
---processes shares the cases out among several. Where these run on several machines, --part
-i/n runs the i-th of n parts of them, the same for the same --seed.
+--processes N distributes the cases over N processes. To distribute them over n machines, run
+--part i/n with the same --seed on each machine, with i from 1 to n.
 
 The columns of the table:
-  TILES        how many tile shapes ran, or "chosen" for the one that the kernel chooses
-  CHECK        the property, of the list below
-  CASES        random products that were tested, and FAILED, those without the property
-  ERROR/BOUND  the largest error of an element as a part of its error bound: above 1 a case
-               fails, and 0 means that results were exact
+  TILES        the number of tiles that were tested, or "chosen" for the tile that the kernel
+               chooses for each product
+  CHECK        the check, see the list below
+  CASES        the number of random products that were tested
+  FAILED       the number of these that failed
+  ERROR/BOUND  the largest error of an element divided by its error bound: a case fails if it
+               is above 1, and 0 means exact results
 
 The checks:
 ` + checkHelp(),
@@ -78,19 +80,21 @@ The checks:
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			if f.full && c.Flags().Changed("cases") {
-				return errors.New("--full and --cases: want one or the other")
+				return errors.New("--full and --cases exclude each other: want only one")
 			}
 			return f.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
 	fl := c.Flags()
 	fl.StringVar(&f.device, "device", "cpu", "the device to test: cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
-	fl.StringVar(&f.kernels, "kernels", "all", "the kernels to test, each with the precision and tile if need be: mma-tf32:64x64x16/4x8/4")
-	fl.IntVar(&f.cases, "cases", 2000, "cases of the exact check; the others run their share")
-	fl.BoolVar(&f.full, "full", false, "20,000 cases among all tiles and precisions, and a table of their errors")
+	fl.StringVar(&f.kernels, "kernels", "all",
+		"comma-separated kernels to test, optionally with a precision and a tile: mma-tf32:64x64x16/4x8/4")
+	fl.IntVar(&f.cases, "cases", 2000, "number of cases of the exact check; the other checks run proportionally many")
+	fl.BoolVar(&f.full, "full", false,
+		"run 20,000 cases over all tiles and precisions, and print a table of the errors")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the cases (default: from the clock)")
-	fl.IntVar(&f.processes, "processes", 1, "how many processes share the cases out")
-	fl.StringVar(&f.part, "part", "1/1", "which part of the cases to run, and of how many")
+	fl.IntVar(&f.processes, "processes", 1, "number of processes that the cases are distributed over")
+	fl.StringVar(&f.part, "part", "1/1", "run only the i-th of n parts of the cases: i/n")
 	f.output.addTo(c, listFormats...)
 	complete(c, "kernels", append(subjectNames(backend.Device{}), "all")...)
 	complete(c, "device", "cpu", "gpu", "emu")
@@ -107,33 +111,33 @@ func checkHelp() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// fullCases is how many cases of the exact check --full runs on a device.
+// fullCases is the number of cases of the exact check that --full runs on a device.
 const fullCases = 20_000
 
-// casesOf is how many of them an implementation gets: its share, but no fewer than it has types
-// and transposes.
-func (f *selftestFlags) casesOf(impl *gemmtest.Implementation, of int) int {
+// caseCount returns the number of cases of the exact check for one of several implementations. With
+// --full there is at least one case for each combination of types and transposes.
+func (f *selftestFlags) caseCount(impl *gemmtest.Implementation, implementations int) int {
 	if !f.full {
 		return f.cases
 	}
-	return max(fullCases/of+1, 4*len(impl.Types))
+	return max(fullCases/implementations+1, 4*len(impl.Types))
 }
 
-// tested is what the suite runs on.
-type tested struct {
+// testTarget is a kernel, optionally with a tile, that the suite runs on.
+type testTarget struct {
 	kernel, tile string
-	// open makes it ready; its cases over, close is called.
+	// open returns the implementation. The caller must call close after the last case.
 	open func() (impl gemmtest.Implementation, close func() error)
 }
 
-// selftestRow is the outcome of one check on one kernel, in one tile if that has a name.
+// selftestRow is the outcome of one check on one kernel, or on one tile of it.
 type selftestRow struct {
 	Kernel string `json:"kernel"`
 	Tile   string `json:"tile,omitempty"`
 	gemmtest.CheckReport
-	// List is how many cases of the exact check there are, of all parts.
+	// List is the number of cases of the exact check in all parts together.
 	List  int `json:"list"`
-	tiles int // how many the row stands for
+	tiles int // the number of tiles that the row sums up
 }
 
 func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err error) {
@@ -169,11 +173,12 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err 
 		cases += r.Cases
 		if failures += r.Failures; r.Failures > 0 && r.name() != repeat {
 			repeat = r.name()
-			fmt.Fprintf(stderr, "to repeat: tilework selftest --device %s --kernels %s --cases %d --seed %d\n", f.device, repeat, r.List, f.seed)
+			fmt.Fprintf(stderr, "to repeat: tilework selftest --device %s --kernels %s --cases %d --seed %d\n",
+				f.device, repeat, r.List, f.seed)
 		}
 	}
 	if !strings.HasPrefix(f.output.format, "json") {
-		rows = together(rows)
+		rows = sumTiles(rows)
 	}
 	if err := writeList(stdout, f.output, []column[selftestRow]{
 		fixed("KERNEL", func(r selftestRow) any { return r.Kernel }),
@@ -202,7 +207,7 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err 
 	return nil
 }
 
-// verdict sums up a test: "1,234 cases, all passed" or "3 of 1,234 cases failed".
+// verdict summarizes a test: "1,234 cases, all passed" or "3 of 1,234 cases failed".
 func verdict(failures, cases int) string {
 	if failures == 0 {
 		return model.Count(cases, "case") + ", all passed"
@@ -210,7 +215,7 @@ func verdict(failures, cases int) string {
 	return fmt.Sprintf("%s of %s failed", model.Commas(failures), model.Count(cases, "case"))
 }
 
-// name is the kernel and its tile, as --kernels has them.
+// name returns the kernel and its tile in the syntax of --kernels.
 func (r *selftestRow) name() string {
 	if r.Tile == "" {
 		return r.Kernel
@@ -218,7 +223,7 @@ func (r *selftestRow) name() string {
 	return r.Kernel + ":" + r.Tile
 }
 
-// tileCount is in how many tiles the kernel ran.
+// tileCount returns the value of the column TILES.
 func (r *selftestRow) tileCount() any {
 	if r.Tile == "" {
 		return "chosen"
@@ -226,15 +231,16 @@ func (r *selftestRow) tileCount() any {
 	return r.tiles
 }
 
-// together adds up the rows of a kernel's tiles.
-func together(rows []selftestRow) (sums []selftestRow) {
+// sumTiles adds up the rows of the tiles of each kernel.
+func sumTiles(rows []selftestRow) (sums []selftestRow) {
 	for _, r := range rows {
 		i := slices.IndexFunc(sums, func(s selftestRow) bool {
 			return s.Kernel == r.Kernel && s.Name == r.Name && (s.Tile == "") == (r.Tile == "")
 		})
 		if i < 0 {
 			i = len(sums)
-			sums = append(sums, selftestRow{Kernel: r.Kernel, Tile: r.Tile, CheckReport: gemmtest.CheckReport{Name: r.Name}})
+			sums = append(sums,
+				selftestRow{Kernel: r.Kernel, Tile: r.Tile, CheckReport: gemmtest.CheckReport{Name: r.Name}})
 		}
 		sums[i].Add(r.CheckReport)
 		sums[i].tiles++
@@ -242,17 +248,18 @@ func together(rows []selftestRow) (sums []selftestRow) {
 	return sums
 }
 
-// check runs part of parts of the cases, counted from 0. Checks of one case, and tiles that take
-// long, are each another part's.
-func (f *selftestFlags) check(ctx context.Context, list []tested, part, parts int, stderr io.Writer) (rows []selftestRow, err error) {
+// check runs the cases of a part, counted from 0. Which cases belong to a part is shifted from
+// kernel to kernel, so that one part does not get all checks with a single case and all slow tiles.
+func (f *selftestFlags) check(ctx context.Context, list []testTarget, part, parts int,
+	stderr io.Writer) (rows []selftestRow, err error) {
 	if f.processes > 1 {
-		return f.share(ctx, part, parts, stderr)
+		return f.runProcesses(ctx, part, parts, stderr)
 	}
 	bar := newProgress(stderr)
 	defer bar.close()
 	for i, s := range list {
 		impl, release := s.open()
-		cases := f.casesOf(&impl, len(list))
+		cases := f.caseCount(&impl, len(list))
 		report := gemmtest.Check(ctx, impl, gemmtest.Options{
 			Cases: cases, Seed: f.seed, Part: (part + i) % parts, Parts: parts,
 			Progress: func(_ string, done, total int) {
@@ -276,38 +283,39 @@ func (f *selftestFlags) check(ctx context.Context, list []tested, part, parts in
 	return rows, nil
 }
 
-// parts are --part's numbers, the first counted from 0.
+// parts parses --part. It returns the number of the part, counted from 0, and the number of parts.
 func (f *selftestFlags) parts() (part, parts int, err error) {
 	i, n, ok := strings.Cut(f.part, "/")
 	part, err = strconv.Atoi(i)
 	parts, err2 := strconv.Atoi(n)
 	switch {
 	case !ok || err != nil || err2 != nil || part < 1 || part > parts:
-		return 0, 0, fmt.Errorf("--part %s: want i/n, the i-th of n parts", f.part)
+		return 0, 0, fmt.Errorf("--part %s: want i/n with i from 1 to n", f.part)
 	case parts > 1 && f.seed == 0:
-		return 0, 0, fmt.Errorf("--part %s: want --seed too, the same for all parts", f.part)
+		return 0, 0, fmt.Errorf("--part %s without --seed: want the same --seed for all parts", f.part)
 	case f.processes < 1 || f.processes > maxProcesses:
 		return 0, 0, fmt.Errorf("--processes %d: want 1 to %d", f.processes, maxProcesses)
 	}
 	return part - 1, parts, nil
 }
 
-// maxProcesses is more than any machine has use for, and few enough to start.
+// maxProcesses limits --processes to a number that a large machine can start.
 const maxProcesses = 1024
 
-// itself is this command in a process of its own.
-var itself = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
+// selfCommand returns this program with other arguments. Tests replace it.
+var selfCommand = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	return exec.CommandContext(ctx, path, args...), err
 }
 
-// share has several processes run a part of the part each, and adds up what they report.
-func (f *selftestFlags) share(ctx context.Context, part, parts int, stderr io.Writer) ([]selftestRow, error) {
+// runProcesses divides a part of the cases further, runs each of these parts in a process, and adds
+// up the reports.
+func (f *selftestFlags) runProcesses(ctx context.Context, part, parts int, stderr io.Writer) ([]selftestRow, error) {
 	reports, errs := make([][]selftestRow, f.processes), make([]error, f.processes)
 	var all sync.WaitGroup
 	for n := range f.processes {
 		all.Go(func() {
-			reports[n], errs[n] = f.process(ctx, fmt.Sprintf("%d/%d", part+n*parts+1, f.processes*parts))
+			reports[n], errs[n] = f.runProcess(ctx, fmt.Sprintf("%d/%d", part+n*parts+1, f.processes*parts))
 		})
 	}
 	all.Wait()
@@ -326,32 +334,35 @@ func (f *selftestFlags) share(ctx context.Context, part, parts int, stderr io.Wr
 	return rows, nil
 }
 
-// process runs a part of the cases in a process of its own.
-func (f *selftestFlags) process(ctx context.Context, part string) (rows []selftestRow, err error) {
-	args := []string{"selftest", "--device", f.device, "--kernels", f.kernels, "--seed", strconv.FormatUint(f.seed, 10), "--part", part, "--format", "json"}
+// runProcess runs a part of the cases in a process.
+func (f *selftestFlags) runProcess(ctx context.Context, part string) (rows []selftestRow, err error) {
+	args := []string{
+		"selftest", "--device", f.device, "--kernels", f.kernels,
+		"--seed", strconv.FormatUint(f.seed, 10), "--part", part, "--format", "json",
+	}
 	if f.full {
 		args = append(args, "--full")
 	} else {
 		args = append(args, "--cases", strconv.Itoa(f.cases))
 	}
-	cmd, err := itself(ctx, args...)
+	cmd, err := selfCommand(ctx, args...)
 	if err != nil {
 		return nil, err
 	}
-	var said bytes.Buffer
-	cmd.Stderr = &said
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	var exit *exec.ExitError
 	if err != nil && !(errors.As(err, &exit) && exit.ExitCode() == exitCode(errCheck)) {
-		return nil, fmt.Errorf("part %s: %w: %s", part, err, bytes.TrimSpace(said.Bytes()))
+		return nil, fmt.Errorf("part %s: %w: %s", part, err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	if err := json.Unmarshal(out, &rows); err != nil {
-		return nil, fmt.Errorf("part %s: %w: %s", part, err, bytes.TrimSpace(said.Bytes()))
+		return nil, fmt.Errorf("part %s: %w: %s", part, err, bytes.TrimSpace(stderr.Bytes()))
 	}
 	return rows, nil
 }
 
-// printErrors prints how far the results of each kernel and type were off.
+// printErrors prints the largest errors of each kernel and type.
 func printErrors(w io.Writer, o listFlags, rows []selftestRow) error {
 	type errors struct {
 		kernel, check string
@@ -363,8 +374,11 @@ func printErrors(w io.Writer, o listFlags, rows []selftestRow) error {
 			all = append(all, errors{r.Kernel, r.Name, e})
 		}
 	}
-	if _, err := fmt.Fprintln(w, "\nThe largest errors: of an element in units of its bound, the reference BLAS test's ratio in\n"+
-		"units of what that lets pass, and the RMS of a product in units of what rounding comes to."); err != nil {
+	if _, err := fmt.Fprintln(w, `
+The largest errors:
+  ERROR/BOUND  the error of an element divided by its bound
+  BLAS         the ratio of the reference BLAS test divided by the largest ratio that it accepts
+  RMS          the RMS error of a product divided by the RMS error expected from rounding`); err != nil {
 		return err
 	}
 	return writeList(w, o, []column[errors]{
@@ -378,9 +392,9 @@ func printErrors(w io.Writer, o listFlags, rows []selftestRow) error {
 	}, all)
 }
 
-// choose lists the device's kernels that were asked for, as the suite sees them until release is
-// called.
-func (f *selftestFlags) choose(device backend.Device) (all []tested, release func() error, err error) {
+// choose returns the kernels of --kernels on a device. The caller must call release after the
+// tests.
+func (f *selftestFlags) choose(device backend.Device) (all []testTarget, release func() error, err error) {
 	if device.Kind == "cpu" {
 		all, err = f.onCPU(device)
 		return all, func() error { return nil }, err
@@ -394,15 +408,15 @@ func (f *selftestFlags) choose(device backend.Device) (all []tested, release fun
 		return nil, nil, cmp.Or(release(), err)
 	}
 	for _, w := range ways {
-		all = append(all, tested{w.Name(), w.Tile(), func() (gemmtest.Implementation, func() error) {
-			own := stream.New(backend.Device) // what it compiles is of no use to others
+		all = append(all, testTarget{w.Name(), w.Tile(), func() (gemmtest.Implementation, func() error) {
+			own := stream.New(backend.Device) // to release its compiled kernels after its tests
 			return w.On(own), own.Close
 		}})
 	}
 	return all, release, nil
 }
 
-// ways are those of the GPU's kernels that were asked for: with --full in each of their tiles.
+// ways returns the GPU kernels of --kernels, with --full in each of their tiles.
 func (f *selftestFlags) ways(device backend.Device, info *device.Info) (all []gputest.Way, err error) {
 	if f.kernels == "all" && f.full {
 		return gputest.All(info), nil
@@ -426,7 +440,8 @@ func (f *selftestFlags) ways(device backend.Device, info *device.Info) (all []gp
 		switch {
 		case !info.Target.Has(k.Target()) && f.kernels == "all":
 		case !info.Target.Has(k.Target()):
-			return nil, fmt.Errorf("--kernels: %w: kernel %s needs %v, and %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), info.Name, info.Target)
+			return nil, fmt.Errorf("--kernels: %w: kernel %s needs %v, and %s is %v",
+				gemm.ErrUnsupported, k.Name, k.Target(), info.Name, info.Target)
 		case shaped:
 			if w.Shape, err = k.ParseTile(shape); err != nil {
 				return nil, fmt.Errorf("--kernels: %w", err)
@@ -441,12 +456,12 @@ func (f *selftestFlags) ways(device backend.Device, info *device.Info) (all []gp
 	return all, nil
 }
 
-// onCPU are the processor's kernels.
-func (f *selftestFlags) onCPU(device backend.Device) (all []tested, err error) {
+// onCPU returns the CPU kernels of --kernels.
+func (f *selftestFlags) onCPU(device backend.Device) (all []testTarget, err error) {
 	for _, k := range dispatch.Kernels(device) {
 		if f.kernels == "all" && k.Available || slices.Contains(strings.Split(f.kernels, ","), k.Name) {
-			all = append(all, tested{kernel: k.Name, open: func() (gemmtest.Implementation, func() error) {
-				return onProcessor(k), func() error { return nil }
+			all = append(all, testTarget{kernel: k.Name, open: func() (gemmtest.Implementation, func() error) {
+				return cpuImplementation(k), func() error { return nil }
 			}})
 		}
 	}
@@ -454,15 +469,15 @@ func (f *selftestFlags) onCPU(device backend.Device) (all []tested, err error) {
 		return all, nil
 	}
 	for name := range strings.SplitSeq(f.kernels, ",") {
-		if !slices.ContainsFunc(all, func(s tested) bool { return s.kernel == name }) {
+		if !slices.ContainsFunc(all, func(s testTarget) bool { return s.kernel == name }) {
 			return nil, fmt.Errorf("--kernels: %w", unknownKernel(name, device, kernelsOf(device)))
 		}
 	}
 	return all, nil
 }
 
-// onProcessor is a kernel of the processor as the suite sees it.
-func onProcessor(k dispatch.Kernel) gemmtest.Implementation {
+// cpuImplementation returns a CPU kernel as an implementation for the suite.
+func cpuImplementation(k dispatch.Kernel) gemmtest.Implementation {
 	plan := func(p *gemm.Problem) (*dispatch.Plan, error) {
 		return dispatch.New(dispatch.Request{Problem: *p, Device: backend.Device{Kind: "cpu"}, Kernel: k.Name})
 	}
@@ -477,7 +492,7 @@ func onProcessor(k dispatch.Kernel) gemmtest.Implementation {
 		},
 		Batch: func(ctx context.Context, p *gemmtest.Problem, ends []int32, b gemmtest.Buffers) error {
 			var batch []dispatch.Product
-			first := 0 // row of a group
+			first := 0 // first row of the group
 			for n := range p.Products() {
 				one, at := p.Product(n)
 				bias := 0
@@ -489,7 +504,9 @@ func onProcessor(k dispatch.Kernel) gemmtest.Implementation {
 				if err != nil {
 					return err
 				}
-				memory := gemm.Buffers{A: from(b.A, at[0]), B: from(b.B, at[1]), C: from(b.C, at[2]), Bias: from(b.Bias, bias)}
+				memory := gemm.Buffers{
+					A: from(b.A, at[0]), B: from(b.B, at[1]), C: from(b.C, at[2]), Bias: from(b.Bias, bias),
+				}
 				batch = append(batch, dispatch.Product{Plan: *pl, Buffers: memory})
 			}
 			return dispatch.RunBatch(ctx, batch)
@@ -503,5 +520,5 @@ func onProcessor(k dispatch.Kernel) gemmtest.Implementation {
 	return impl
 }
 
-// from is memory from a byte on; a matrix without elements has none.
+// from returns b[at:], or an empty slice if b is shorter, as for matrices without elements.
 func from(b []byte, at int) []byte { return b[min(at, len(b)):] }

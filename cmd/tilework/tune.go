@@ -21,7 +21,7 @@ import (
 
 // tuneFlags are the flags of `tilework tune`.
 type tuneFlags struct {
-	products     benchFlags // of which it has those that name products
+	products     benchFlags // only the flags that describe products
 	device       string
 	threads      int
 	time         time.Duration
@@ -37,19 +37,21 @@ func tuneCommand() *cobra.Command {
 	var f tuneFlags
 	c := &cobra.Command{
 		Use:   "tune",
-		Short: "Measure which kernel is fastest for a shape here, and use it from now on",
-		Long: `tune measures ways to compute products of the given shapes: on the processor kernels,
-what is packed, the sizes of blocks and the number of threads; on a GPU kernels with
-their tiles and the parts of K, as far as the cost model does not rule them out. Each
-candidate runs a little in turns with the default choice, the best of them then for
-longer, and it is kept if it is faster by more than chance. Results are verified.
-With --format json each product has all the ways that were measured, and their speeds.
+		Short: "Find the fastest kernel for given shapes on this machine, and remember it",
+		Long: `tune measures several ways to compute each product of the given shapes. On the CPU they differ
+in the kernel, the packing, the block sizes and the number of threads; on a GPU, in the
+kernel, the tile and split-K. Ways that the cost model predicts to be slow are skipped. Each
+other one is measured briefly, alternating with the default choice, and the best ones are
+measured for longer. The best one is kept if it is faster than the default with statistical
+significance. All results are verified. --format json lists every measured way with its speed.
 
-What is kept is used by every later product of that shape and type, of matrices without
-gaps between their rows, on the processor or on any GPU of the same model and driver,
-unless a kernel is named. Another order of summing gives other bits: those of the tuned
-choice, at any number of threads. It lies in the user's cache directory, or in
-` + cache.EnvVar + `; Ctrl-C keeps what was found.`,
+Every later product of that shape and type with dense matrices uses the tuned choice, on this
+CPU or on any GPU of the same model and driver, unless it names a kernel. A tuned choice may sum
+in another order than the default, so results may differ in their last bits. They do not depend
+on the number of threads.
+
+The choices are stored in the user's cache directory, or in the directory ` + cache.EnvVar + `.
+After Ctrl-C, the choices found so far stay.`,
 		Example: `  tilework tune --shapes 4096x4096x4096,1x4096x4096 --device gpu --time 30s
   tilework tune --sizes 64..1024x2 --dtypes float32,float64
   tilework tune --suite fp32 --device gpu --exhaustive --time 30s
@@ -66,18 +68,19 @@ choice, at any number of threads. It lies in the user's cache directory, or in
 	fl := c.Flags()
 	fl.StringVar(&f.products.sizes, "sizes", "", "sizes N of square products: 64,256 or 64..1024x2 or 64..512+64")
 	fl.StringVar(&f.products.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
-	fl.StringVar(&f.products.suite, "suite", "", "a list of shapes by its name: "+strings.Join(bench.Suites(), ", "))
-	fl.StringVar(&f.products.dtypes, "dtypes", "float32", "element types of A and B")
-	fl.BoolVar(&f.products.transA, "transpose-a", false, "for products with A transposed")
-	fl.BoolVar(&f.products.transB, "transpose-b", false, "for products with B transposed")
-	fl.StringVar(&f.device, "device", "cpu", "what to tune for: cpu, gpu, gpu:N, gpu:UUID")
-	fl.IntVar(&f.threads, "threads", 0, "threads that may be used on the processor (default: all)")
-	fl.DurationVar(&f.time, "time", 10*time.Second, "about how long to measure each product")
+	fl.StringVar(&f.products.suite, "suite", "", "a predefined list of shapes: "+strings.Join(bench.Suites(), ", "))
+	fl.StringVar(&f.products.dtypes, "dtypes", "float32", "comma-separated element types of A and B")
+	fl.BoolVar(&f.products.transA, "transpose-a", false, "tune for products with A transposed")
+	fl.BoolVar(&f.products.transB, "transpose-b", false, "tune for products with B transposed")
+	fl.StringVar(&f.device, "device", "cpu", "the device to tune for: cpu, gpu, gpu:N, gpu:UUID")
+	fl.IntVar(&f.threads, "threads", 0, "maximum number of threads on the CPU (default: all cores)")
+	fl.DurationVar(&f.time, "time", 10*time.Second, "approximate time to measure each product")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands")
-	fl.BoolVar(&f.exhaustive, "exhaustive", false, "measure all that the device can run, whatever is predicted; give it --time")
-	fl.BoolVar(&f.show, "show", false, "list what is kept")
-	fl.BoolVar(&f.clear, "clear", false, "remove all that is kept")
-	fl.BoolVarP(&f.verbose, "verbose", "v", false, "say what is measured, and what is wrong with the cache")
+	fl.BoolVar(&f.exhaustive, "exhaustive", false,
+		"also measure ways that the cost model predicts to be slow; needs more --time")
+	fl.BoolVar(&f.show, "show", false, "list the tuned choices")
+	fl.BoolVar(&f.clear, "clear", false, "remove the tuned choices")
+	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print each step, and problems with the cache")
 	f.output.addTo(c, listFormats...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
@@ -89,7 +92,7 @@ choice, at any number of threads. It lies in the user's cache directory, or in
 func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	switch {
 	case (f.show || f.clear) && f.namedProduct:
-		return fmt.Errorf("--show and --clear concern all products: leave --sizes, --shapes and --suite out")
+		return fmt.Errorf("--show and --clear apply to all products: want them without --sizes, --shapes and --suite")
 	case f.show:
 		return f.list(stdout, stderr)
 	case f.clear:
@@ -99,7 +102,7 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		}
 		return err
 	case !f.namedProduct:
-		return fmt.Errorf("what is to be tuned? give --shapes MxNxK, --sizes N or --suite NAME (see tilework tune --help)")
+		return fmt.Errorf("no product: want --shapes MxNxK, --sizes N or --suite NAME (see tilework tune --help)")
 	case f.time <= 0:
 		return fmt.Errorf("--time %v: want more than 0", f.time)
 	}
@@ -119,10 +122,11 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 		forms = append(forms, tuned.FormOf(&problems[i]))
 	}
 	if tuned.Dir() == "" {
-		fmt.Fprintf(stderr, "nothing will be kept: %s is off, or there is no place for it\n", cache.EnvVar)
+		fmt.Fprintf(stderr, "results will not be kept: %s is \"off\", or the user has no cache directory\n",
+			cache.EnvVar)
 	}
 	bar := newProgress(stderr)
-	var drawing sync.Mutex // the bar is drawn by a goroutine of Run's
+	var drawing sync.Mutex // Run calls Progress from a goroutine
 	o := tune.Options{
 		Device: device, Threads: f.threads, Time: f.time, Seed: f.seed, Exhaustive: f.exhaustive,
 		Progress: func(passed, all time.Duration) {
@@ -143,7 +147,7 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	outcomes, err := tune.Run(ctx, forms, o)
 	bar.close()
 	if f.verbose {
-		notes(stderr)
+		printCacheNotes(stderr)
 	}
 	if len(outcomes) == 0 {
 		return err
@@ -162,12 +166,12 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	}, outcomes), err)
 }
 
-// list prints what is kept.
+// list prints the tuned choices.
 func (f *tuneFlags) list(stdout, stderr io.Writer) error {
 	kept := tuned.All()
-	notes(stderr)
+	printCacheNotes(stderr)
 	if len(kept) == 0 {
-		fmt.Fprintln(stderr, "nothing is tuned here: tilework tune --sizes N does that")
+		fmt.Fprintln(stderr, "no tuned choices on this machine; tilework tune --sizes N adds one")
 	}
 	return writeList(stdout, f.output, []column[tuned.Kept]{
 		fixed("PRODUCT", func(k tuned.Kept) any { return k.Form }),
@@ -179,14 +183,14 @@ func (f *tuneFlags) list(stdout, stderr io.Writer) error {
 	}, kept)
 }
 
-// notes says what is worth knowing of the cache.
-func notes(stderr io.Writer) {
+// printCacheNotes prints problems with the cache.
+func printCacheNotes(stderr io.Writer) {
 	for _, n := range tuned.Notes() {
 		fmt.Fprintln(stderr, n)
 	}
 }
 
-// withTime is a choice and the time that it took: the median and half the spread.
+// withTime formats a choice with its time: the median, and half the spread in percent.
 func withTime(c tuned.Choice, t bench.Timing) string {
 	if t.Median == 0 {
 		return c.String()
@@ -194,7 +198,7 @@ func withTime(c tuned.Choice, t bench.Timing) string {
 	return fmt.Sprintf("%v: %s ± %.0f %%", c, bench.Duration(t.Median), 50*t.Spread)
 }
 
-// gain is a ratio and the range that most of its rounds were in.
+// gain formats a speedup: the median with the 10th and 90th percentiles.
 func gain(median, p10, p90 float64) string {
 	if median == 0 {
 		return "-"

@@ -13,7 +13,7 @@ import (
 	"tilework/internal/tune"
 )
 
-// TestTune: what tune finds it prints, keeps, lists and removes; mul uses it.
+// TestTune checks that tune prints, keeps, lists and removes tuned choices, and that mul uses them.
 func TestTune(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(tuned.Substitute(cache.At(dir)))
@@ -34,7 +34,7 @@ func TestTune(t *testing.T) {
 	if stdout, _, code := run(t.Context(), "tune", "--show", "--format", "csv"); code != 0 || strings.Count(stdout, "\n") != 1+kept {
 		t.Errorf("exit code %d, %d kept, %q", code, kept, stdout)
 	}
-	// One that is kept for sure.
+	// tune may have kept no choice. Keep one.
 	x := tuned.Tuned{Form: outcomes[0].Form, Choice: tuned.Choice{Kernel: "portable"}, Default: tuned.Choice{Kernel: "usual"}, Gain: 1.25, P10: 1.2, P90: 1.3}
 	if err := tuned.CPUTuner().Keep(x); err != nil {
 		t.Fatal(err)
@@ -49,7 +49,7 @@ func TestTune(t *testing.T) {
 	if stdout, _, code := run(t.Context(), "tune", "--show"); code != 0 || !strings.Contains(stdout, "3x5x4 float64") || !strings.Contains(stdout, "1.25 (1.20 to 1.30)") {
 		t.Errorf("exit code %d, %q", code, stdout)
 	}
-	// What cannot be read is no error, and told to whoever asks.
+	// A damaged entry is not an error, and --verbose reports it.
 	files, err := filepath.Glob(filepath.Join(dir, "v1", "tuned", "*.json"))
 	if err != nil || len(files) == 0 || os.Truncate(files[0], 10) != nil {
 		t.Fatal(files, err)
@@ -65,43 +65,44 @@ func TestTune(t *testing.T) {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 	if files, err := filepath.Glob(filepath.Join(dir, "v1", "tuned", "*.json")); err != nil || len(files) != 0 {
-		t.Errorf("left: %v, %v", files, err)
+		t.Errorf("remaining files: %v, %v", files, err)
 	}
 }
 
-// TestTuneRefuses: what cannot be tuned is one line, with the reason.
-func TestTuneRefuses(t *testing.T) {
+// TestTuneErrors checks that errors of tune are one line.
+func TestTuneErrors(t *testing.T) {
 	t.Cleanup(tuned.Substitute(nil))
 	for _, c := range []struct {
 		args, want string
 		code       int
 	}{
-		{"", "what is to be tuned?", 2},
-		{"--shapes 8x8x8 --device emu", "an emulated GPU has counts and no times of its own", 2},
-		{"--shapes 8x8x8 --device auto", "name one", 2},
+		{"", "no product: want --shapes MxNxK", 2},
+		{"--shapes 8x8x8 --device emu", "an emulated GPU has no times", 2},
+		{"--shapes 8x8x8 --device auto", "want a certain device", 2},
 		{"--shapes 8x8x8 --device tpu", `unknown device "tpu"`, 2},
 		{"--shapes 8x8", `shape "8x8"`, 2},
 		{"--shapes 8x8x8 --dtypes float12", "--dtypes: ", 2},
 		{"--shapes 8x8x8 --time 0s", "--time 0s: want more than 0", 2},
 		{"--shapes 8x8x8 --threads -2", "--threads: not supported: -2 threads", 2},
 		{"--suite none", `unknown suite "none"`, 2},
-		{"--show --shapes 8x8x8", "--show and --clear concern all products", 2},
-		{"--show --clear", "--show and --clear: give one or the other", 2},
+		{"--show --shapes 8x8x8", "--show and --clear apply to all products", 2},
+		{"--show --clear", "--show and --clear exclude each other", 2},
 		{"8x8x8", `unexpected argument "8x8x8"`, 2},
 	} {
 		stdout, stderr, code := run(t.Context(), append([]string{"tune"}, strings.Fields(c.args)...)...)
-		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(strings.TrimSpace(strings.ReplaceAll(stderr, "nothing will be kept: TILEWORK_CACHE is off, or there is no place for it\n", "")), "\n") > 0 {
+		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(strings.TrimSpace(strings.ReplaceAll(stderr, "results will not be kept: TILEWORK_CACHE is \"off\", or the user has no cache directory\n", "")), "\n") > 0 {
 			t.Errorf("tune %s: exit code %d, %q, %q", c.args, code, stdout, stderr)
 		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if stdout, stderr, code := run(ctx, "tune", "--sizes", "8"); code != interrupted || stdout != "" {
+	if stdout, stderr, code := run(ctx, "tune", "--sizes", "8"); code != exitInterrupted || stdout != "" {
 		t.Errorf("interrupted: exit code %d, %q, %q", code, stdout, stderr)
 	}
 }
 
-// TestVerboseReasons: --verbose tells what a GPU's kernel was chosen from.
+// TestVerboseReasons checks that --verbose prints the candidates for a GPU kernel, unless --kernel
+// is given.
 func TestVerboseReasons(t *testing.T) {
 	t.Chdir(folder(t))
 	_, stderr, code := run(t.Context(), "mul", "a32.npy", "b.npy", "-o", "c.npy", "--force", "--dtype", "float32", "--device", "emu", "--verbose")

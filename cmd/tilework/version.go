@@ -19,10 +19,10 @@ func versionCommand() *cobra.Command {
 	var sbom bool
 	c := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version, the commit and the Go release it was built with",
-		Long: `version prints what this program is and was built with. --sbom prints what it is
-made of: each module, with its version and checksum, as a software bill of materials
-in CycloneDX's JSON, taken from the program itself.`,
+		Short: "Print the version, the commit and the Go release",
+		Long: `version prints the version of tilework, the commit and Go release that it was built from, and
+the platform. --sbom prints a software bill of materials in the CycloneDX JSON format instead: the
+modules that the program contains, with versions and checksums.`,
 		Example: `  tilework version
   tilework version --sbom > tilework.cdx.json`,
 		Args: noArgs,
@@ -33,7 +33,7 @@ in CycloneDX's JSON, taken from the program itself.`,
 			return writeVersion(c.OutOrStdout())
 		},
 	}
-	c.Flags().BoolVar(&sbom, "sbom", false, "print the software bill of materials of this program instead")
+	c.Flags().BoolVar(&sbom, "sbom", false, "print a software bill of materials (CycloneDX JSON)")
 	return c
 }
 
@@ -51,7 +51,7 @@ func writeVersion(w io.Writer) error {
 	return err
 }
 
-// The part of CycloneDX 1.6 that a Go program needs
+// These types are the part of CycloneDX 1.6 that describes a Go program
 // (https://cyclonedx.org/docs/1.6/json).
 type (
 	billOfMaterials struct {
@@ -69,7 +69,7 @@ type (
 		Ref        string         `json:"bom-ref"`
 		Name       string         `json:"name"`
 		Version    string         `json:"version"`
-		PURL       string         `json:"purl"` // a package URL, https://github.com/package-url
+		PURL       string         `json:"purl"` // package URL, https://github.com/package-url
 		Properties []billProperty `json:"properties,omitempty"`
 	}
 	billProperty struct {
@@ -78,15 +78,15 @@ type (
 	}
 )
 
-// writeSBOM prints the modules that the linker noted in the program. There is no date
-// and no serial number in it: the same program has the same bill.
+// writeSBOM prints the modules that the linker recorded in the program. The bill has no date and no
+// serial number, so that it is reproducible.
 func writeSBOM(w io.Writer) error {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return errors.New("version --sbom: this program was built without its list of modules")
+		return errors.New("version --sbom: the program has no build information, want a build with module support")
 	}
 	subject := componentOf("application", info.Main.Path, cmp.Or(info.Main.Version, "(devel)"))
-	for _, s := range info.Settings { // what decides on the program's bytes, beside its modules
+	for _, s := range info.Settings { // with the modules, they determine the program's bytes
 		if s.Value != "" {
 			subject.Properties = append(subject.Properties, billProperty{"go:build:" + s.Key, s.Value})
 		}

@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// TestSBOM: the bill names the modules that the program is linked with, each with what
-// go.sum says of it, and is the same each time.
+// TestSBOM checks that the bill lists the linked modules with their checksums, and is reproducible.
 func TestSBOM(t *testing.T) {
 	stdout, stderr, code := run(t.Context(), "version", "--sbom")
 	var bill billOfMaterials
@@ -16,22 +15,22 @@ func TestSBOM(t *testing.T) {
 		t.Fatalf("exit code %d, %v, %q", code, err, stderr)
 	}
 	if bill.Format != "CycloneDX" || bill.Metadata.Component.Name != "tilework" {
-		t.Errorf("a bill of %+v", bill.Metadata)
+		t.Errorf("metadata %+v", bill.Metadata)
 	}
 	for _, name := range []string{"std", "github.com/spf13/cobra", "golang.org/x/sys"} {
 		i := slices.IndexFunc(bill.Components, func(c component) bool { return c.Name == name })
 		if i < 0 {
-			t.Errorf("%s is not in it", name)
+			t.Errorf("the bill lacks %s", name)
 		} else if c := bill.Components[i]; c.Version == "" || c.PURL != "pkg:golang/"+name+"@"+c.Version || name != "std" && len(c.Properties) != 1 {
 			t.Errorf("%+v", c)
 		}
 	}
 	if again, _, _ := run(t.Context(), "version", "--sbom"); again != stdout {
-		t.Error("another bill the second time")
+		t.Error("the second bill differs")
 	}
 }
 
-// TestVersionFlag compares --version with the verb.
+// TestVersionFlag compares --version with the command version.
 func TestVersionFlag(t *testing.T) {
 	want, _, _ := run(t.Context(), "version")
 	stdout, stderr, code := run(t.Context(), "--version")

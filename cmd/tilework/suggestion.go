@@ -2,10 +2,10 @@ package main
 
 import "fmt"
 
-// meant is " (did you mean "tiled"?)" where a name is close to a mistyped one, and
-// otherwise nothing.
-func meant(typed string, names []string) string {
-	best, near := "", 1+len(typed)/4 // more mistakes make it another word
+// suggestion returns ` (did you mean "tiled"?)` if one of the names is similar to a mistyped
+// one, and otherwise "".
+func suggestion(typed string, names []string) string {
+	best, near := "", 1+len(typed)/4 // at most one mistake, and one more for every 4 letters
 	for _, name := range names {
 		if d := distance(typed, name); d <= near {
 			best, near = name, d-1
@@ -17,8 +17,8 @@ func meant(typed string, names []string) string {
 	return fmt.Sprintf(" (did you mean %q?)", best)
 }
 
-// distance is how many letters must be added, taken out, replaced or swapped with their
-// neighbour to make b of a.
+// distance returns the optimal string alignment distance between a and b: the number of letters to
+// insert, delete, replace or swap with their neighbour.
 func distance(a, b string) int {
 	s, t := []rune(a), []rune(b)
 	rows := make([][]int, len(s)+1)

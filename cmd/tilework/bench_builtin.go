@@ -13,10 +13,10 @@ import (
 	"tilework/internal/gemm"
 )
 
-// packedSubject is a kernel of the processor that multiplies by a B which was packed before.
+// packedSubject is a CPU kernel that multiplies by a prepacked B.
 type packedSubject struct {
 	subject
-	plans map[*byte]*dispatch.Plan // of the product that was prepared last, by B's memory
+	plans map[*byte]*dispatch.Plan // of the product that was prepared last, by the address of B
 }
 
 func (s *packedSubject) Name() string { return s.name + "-packed" }
@@ -30,7 +30,7 @@ func (s *packedSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm
 	}, nil
 }
 
-// PackB packs B once for many products.
+// PackB implements [bench.Packer]. It packs b.B.
 func (s *packedSubject) PackB(ctx context.Context, b gemm.Buffers) error {
 	request := s.request
 	packed, err := dispatch.Pack(ctx, request.Problem.B, b.B, request)
@@ -43,16 +43,18 @@ func (s *packedSubject) PackB(ctx context.Context, b gemm.Buffers) error {
 	return err
 }
 
-// ownPeers are the peers on the processor that are no libraries.
-var ownPeers = map[string]func(threads int) bench.Subject{
+// builtinPeers are the peers on the CPU that need no library.
+var builtinPeers = map[string]func(threads int) bench.Subject{
 	readPeer: func(threads int) bench.Subject { return readSubject{threads} },
 	plainPeer: func(threads int) bench.Subject {
-		return &plainSubject{subject{name: plainPeer, request: dispatch.Request{Device: backend.Device{Kind: "cpu"}, Threads: threads}}}
+		request := dispatch.Request{Device: backend.Device{Kind: "cpu"}, Threads: threads}
+		return &plainSubject{subject{name: plainPeer, request: request}}
 	},
 }
 
-// readPeer reads B, in vectors where bytes.Count does, and multiplies nothing: a product with few
-// rows that takes as long waits for memory alone, and one that fetches ahead may take less.
+// readPeer reads B, with vector loads on platforms where bytes.Count uses them, and multiplies
+// nothing. A product with few rows that takes as long is limited by memory alone. With prefetching,
+// a product can take less time than readPeer.
 const readPeer = bench.Reading
 
 type readSubject struct{ threads int }
@@ -71,7 +73,8 @@ func (s readSubject) Prepare(ctx context.Context, _ *gemm.Problem) (func(gemm.Bu
 	}, nil
 }
 
-// plainPeer is our own product without its epilogue: the ratio to it is the speed that is left.
+// plainPeer is tilework's product without its epilogue. The ratio to it shows the cost of the
+// epilogue.
 const plainPeer = "plain"
 
 type plainSubject struct{ subject }
@@ -80,7 +83,7 @@ func (*plainSubject) Unchecked() {}
 
 func (s *plainSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
 	if p.Epilogue == (gemm.Epilogue{}) {
-		return nil, fmt.Errorf("%w: %s: a product without an epilogue", gemm.ErrUnsupported, plainPeer)
+		return nil, fmt.Errorf("%w: peer %s without --epilogue", gemm.ErrUnsupported, plainPeer)
 	}
 	plain, _, err := gemm.New(p.Alpha, p.A, p.B, p.Beta, p.C, gemm.Epilogue{})
 	if err != nil {
