@@ -36,10 +36,9 @@ type benchFlags struct {
 	out, resume                                          string
 	force                                                bool
 
-	// The flags of one part of a preset also have its description, and whether the part is
-	// skipped if the machine lacks its device or libraries.
-	about    string
-	optional bool
+	// about and optional are set only for a part of a preset.
+	about    string // description of the part
+	optional bool   // skip the part if the machine lacks its device or libraries
 }
 
 func benchCommand() *cobra.Command { return newBenchCommand(new(benchFlags)) }
@@ -162,7 +161,7 @@ records. It refuses a file from another machine or another version of tilework.`
 	return c
 }
 
-// peerHelp lists names with their descriptions, one to a line.
+// peerHelp formats a list of names and descriptions, one pair per line.
 func peerHelp(docs [][2]string) string {
 	var b strings.Builder
 	for _, d := range docs {

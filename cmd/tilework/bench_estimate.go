@@ -6,8 +6,9 @@ import (
 	"tilework/internal/gemm"
 )
 
-// estimator estimates the time that the remaining products of a study take. Each takes as long as
-// the last measured product of its job, times the ratio of their operations if it is larger.
+// estimator estimates the time that the remaining products of a study take. It assumes that a
+// product takes as long as the last measured product of its job, or proportionally longer if it has
+// more operations.
 type estimator struct {
 	left []map[int]float64 // by job and product: the operations of the remaining products
 	last []pace            // by job: the last measured product

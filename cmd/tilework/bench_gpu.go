@@ -366,8 +366,8 @@ type thenSubject struct {
 
 func (s *thenSubject) Name() string { return thenPeer }
 
-// Precision returns the roundoff of bfloat16: the product is rounded to the type of C before its
-// epilogue, and bfloat16 has the largest roundoff of these types.
+// Precision returns the roundoff of bfloat16: the product is rounded to the type of C, at worst
+// bfloat16, before its epilogue.
 func (s *thenSubject) Precision() bench.Precision {
 	return bench.Precision{Roundoff: dtype.BF16.Info().Roundoff}
 }

@@ -60,7 +60,8 @@ type picker struct {
 	lacking  []string // why kernels cannot compute some problems, each reason once
 }
 
-// named returns the kernels of an item of --kernels that can compute at least one problem.
+// named returns the kernels of an item of --kernels. It returns none if the item is a single kernel
+// that cannot compute any problem.
 func (p *picker) named(name string) ([]pick, error) {
 	if name == "all" {
 		var all []pick

@@ -381,8 +381,8 @@ func (f *mulFlags) readOperands(ctx context.Context, fileA, fileB string) (a, b 
 	return a, b, nil
 }
 
-// problem returns the product of A and B that the flags describe. It lacks the operands that the
-// epilogue reads from files. The text files names A and B in errors.
+// problem returns the product of A and B that the flags describe. The layouts of the operands of the
+// epilogue are not set. The argument files is the names of the files of A and B, for errors.
 func (f *mulFlags) problem(a, b gemm.Layout, e gemm.Epilogue, files string) (gemm.Problem, error) {
 	out, err := f.resultType(a.Type)
 	if err != nil {

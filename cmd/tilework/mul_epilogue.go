@@ -115,8 +115,8 @@ func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Pro
 	return nil
 }
 
-// vector reads a vector with the layout want. The text along, "rows" or "columns", names the
-// elements of C that each has one element for, in errors.
+// vector reads a vector with one element for each row or column of C. The argument along is "rows"
+// or "columns", for errors.
 func (f *epilogueFlags) vector(ctx context.Context, files *inputFlags, flag, file string, want gemm.Layout,
 	along string) ([]byte, error) {
 	m, err := files.read(ctx, file, matio.ReadOptions{Type: want.Type, Vector: true})

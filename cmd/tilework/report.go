@@ -169,8 +169,9 @@ func readSources(paths []string) ([]report.Source, error) {
 	return sources, nil
 }
 
-// distinct returns a short name for each path: the last element without the extension, or if all of
-// these are equal, the last folder in which the paths differ.
+// distinct returns a short name for each path: the last element without the extension, or if all
+// of these are equal, the last folder that is not. If some but not all of the names are equal, it
+// returns the paths.
 func distinct(paths []string) []string {
 	parts := make([][]string, len(paths))
 	for i, path := range paths {
@@ -188,7 +189,7 @@ func distinct(paths []string) []string {
 	for i := range parts {
 		names[i] = last(parts[i])
 	}
-	for i := range names { // if only some names are equal, use the paths
+	for i := range names {
 		if slices.Index(names, names[i]) != i {
 			return paths
 		}

@@ -302,7 +302,7 @@ func (f *selftestFlags) parts() (part, parts int, err error) {
 // maxProcesses limits --processes to a number that a large machine can start.
 const maxProcesses = 1024
 
-// selfCommand returns this program with other arguments. Tests replace it.
+// selfCommand returns a command that runs this program with the given arguments. Tests replace it.
 var selfCommand = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
 	path, err := os.Executable()
 	return exec.CommandContext(ctx, path, args...), err
