@@ -62,7 +62,7 @@ The files of the examples are in the folder examples/data of the repository.`,
     --arg out:f32:256x128:c.csv --arg s32:256 --arg s32:128 --arg s32:512 --checkers race,bounds`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("emulate takes one PTX file, found %d%s (see tilework emulate --help)",
+				return fmt.Errorf("emulate takes one PTX file, found %d%s; see tilework emulate --help",
 					len(args), inParens(args))
 			}
 			return nil

@@ -51,7 +51,7 @@ the terms of each partial sum. --ptx prints the PTX of the kernel.`,
   tilework explain tiled --tile 8 --ptx`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("explain takes one kernel, found %d arguments%s: want one of %s (see tilework explain --help)",
+				return fmt.Errorf("explain takes one kernel, found %d arguments%s: want one of %s; see tilework explain --help",
 					len(args), inParens(args), strings.Join(kernels, ", "))
 			}
 			return nil

@@ -189,7 +189,7 @@ func TestMulReportsJSON(t *testing.T) {
 		t.Fatalf("exit code %d, %v in %q", code, err, stdout)
 	}
 	if r.M != 3 || r.N != 5 || r.K != 4 || r.In != "float64" || r.Kernel != "portable" || r.File != "c.npy" || r.Verified == nil {
-		t.Errorf("%+v", r)
+		t.Errorf("JSON report %+v", r)
 	}
 	if !strings.Contains(stderr, "asked for by name") {
 		t.Errorf("--verbose does not print why the kernel was chosen: %q", stderr)
@@ -555,7 +555,7 @@ func TestDevices(t *testing.T) {
 	}
 	for _, d := range list {
 		if len(d.Kernels) == 0 || d.Title == "" || d.Cores < 1 || strings.HasPrefix(d.Name, "gpu") && (d.Memory == 0 || d.Clock == 0 || d.UUID == "") {
-			t.Errorf("%+v", d)
+			t.Errorf("device %+v", d)
 		}
 	}
 	if _, err := tilework.Devices(); err != nil && (!strings.HasPrefix(stderr, "no GPU: ") || strings.Count(stderr, "\n") != 1) {

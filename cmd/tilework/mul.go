@@ -84,7 +84,7 @@ TILEWORK_CACHE is "off".`,
   tilework mul x.csv model.safetensors::w1 -o - --dtype float32 | tilework mul - model.safetensors::gate -o -.csv`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 2 {
-				return fmt.Errorf("mul takes two files, A and B, found %d%s (see tilework mul --help)",
+				return fmt.Errorf("mul takes two files, A and B, found %d%s; see tilework mul --help",
 					len(args), inParens(args))
 			}
 			return nil

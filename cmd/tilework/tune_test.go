@@ -25,7 +25,7 @@ func TestTune(t *testing.T) {
 	kept := 0
 	for i, want := range []string{"3x5x4 float64", "9x9x200 float64"} {
 		if outcomes[i].Form.String() != want || outcomes[i].Measured == 0 || outcomes[i].Before.Median <= 0 {
-			t.Errorf("%v", outcomes[i])
+			t.Errorf("outcome %v", outcomes[i])
 		}
 		if outcomes[i].Kept {
 			kept++

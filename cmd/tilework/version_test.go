@@ -22,7 +22,7 @@ func TestSBOM(t *testing.T) {
 		if i < 0 {
 			t.Errorf("the bill lacks %s", name)
 		} else if c := bill.Components[i]; c.Version == "" || c.PURL != "pkg:golang/"+name+"@"+c.Version || name != "std" && len(c.Properties) != 1 {
-			t.Errorf("%+v", c)
+			t.Errorf("component %+v", c)
 		}
 	}
 	if again, _, _ := run(t.Context(), "version", "--sbom"); again != stdout {

@@ -49,7 +49,7 @@ func TestFileSystemOf(t *testing.T) {
 		t.Errorf("/dev/shm: %+v", f)
 	}
 	if f, ok := FileSystemOf("/no/such/folder"); ok {
-		t.Errorf("%+v", f)
+		t.Errorf("FileSystemOf of a missing folder: %+v", f)
 	}
 }
 

@@ -173,7 +173,7 @@ func TestGPU(t *testing.T) {
 	}
 	x := outcomes[0]
 	if !x.Kept || x.Best.String() != "tiled:8" || x.Default.Kernel != "blocked" || x.Gain.Speed < 1.99 || x.Gain.Speed > 2.01 || x.Device != d.info.Name {
-		t.Errorf("%v", x)
+		t.Errorf("outcome %v", x)
 	}
 	if x.Measured < 3 || x.Measured >= x.Considered {
 		t.Errorf("measured %d of %d candidates, want some but not all", x.Measured, x.Considered)

@@ -56,7 +56,7 @@ func TestCPU(t *testing.T) {
 	for i, x := range outcomes {
 		if x.Form != small[i] || x.Measured < 2 || x.Measured > x.Considered || x.Default.Kernel == "" || x.Why == "" ||
 			!(x.Before.Median > 0 && x.After.Median > 0 && x.Gain.Speed > 0) || x.Threads < 1 || x.Device == "" {
-			t.Errorf("%v", x)
+			t.Errorf("outcome %v", x)
 		}
 		if x.Kept {
 			kept++
