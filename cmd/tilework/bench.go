@@ -109,7 +109,8 @@ records. It refuses a file from another machine or another version of tilework.`
 	fl := c.Flags()
 	fl.StringVar(&f.preset, "preset", "", "the series of measurements to run: "+strings.Join(presetNames(), ", "))
 	fl.StringVar(&f.kernels, "kernels", "",
-		"comma-separated kernels to measure: names, optionally with a precision (mma-tf32); all; auto or auto-tf32 for the kernel that mul would choose; none (default: auto)")
+		"comma-separated kernels to measure: names, optionally with a precision (mma-tf32); all; auto or auto-tf32 for "+
+			"the kernel that mul would choose; none (default: auto)")
 	fl.StringVar(&f.sizes, "sizes", "",
 		"sizes N of square products: 64,256 or 64..1024x2 or 64..512+64 (default: 64,256,1024, on an emulated GPU 64,256)")
 	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
@@ -124,11 +125,14 @@ records. It refuses a file from another machine or another version of tilework.`
 	fl.BoolVar(&f.packed, "packed", false, "on the CPU: also measure each kernel with a prepacked B")
 	fl.IntVar(&f.batch, "batch", 1, "on a GPU: number of products of each shape, computed in one launch")
 	fl.StringVar(&f.groups, "groups", "",
-		"on a GPU: split the M rows into this number of equal groups, each multiplied by its own B, in one launch; a list such as 4,2,1,1 gives the groups' shares of the rows")
+		"on a GPU: split the M rows into this number of equal groups, each multiplied by its own B, in one launch; a "+
+			"list such as 4,2,1,1 gives the groups' shares of the rows")
 	fl.StringVar(&f.epilogues, "epilogue", "",
-		"operations on each element of C, such as bias-col+gelu; a comma separates several epilogues to measure; the operations are "+strings.Join(gemm.EpilogueParts(), ", ")+" (default: none)")
+		"operations on each element of C, such as bias-col+gelu; a comma separates several epilogues to measure; the "+
+			"operations are "+strings.Join(gemm.EpilogueParts(), ", ")+" (default: none)")
 	fl.StringVar(&f.scales, "block-scales", "",
-		"for 8-bit floats: block scales of A and B, such as "+scalesExample+", or none; a comma separates several to measure (default: none)")
+		"for 8-bit floats: block scales of A and B, such as "+scalesExample+", or none; a comma separates several to "+
+			"measure (default: none)")
 	fl.StringVar(&f.outType, "out-dtype", "", "element type of C (default: the usual one for A and B)")
 	fl.BoolVar(&f.transfers, "transfers", false,
 		"on a GPU: start from host memory, and time the copies to the GPU and back")

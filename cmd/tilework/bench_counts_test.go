@@ -32,7 +32,8 @@ func checkCounts(t *testing.T, r *bench.Record) {
 	if want := int64(2 * r.M * r.N * r.K * max(r.Products, 1)); c.Flops != want || c.Issued < want {
 		t.Errorf("%s: %d operations, %d issued, want %d and at least as many issued", product, c.Flops, c.Issued, want)
 	}
-	if c.LoadBytes == 0 || c.StoreBytes == 0 || c.DistinctSectors == 0 || c.DistinctSectors > c.Sectors || c.IdealSectors > c.Sectors {
+	if c.LoadBytes == 0 || c.StoreBytes == 0 || c.DistinctSectors == 0 || c.DistinctSectors > c.Sectors ||
+		c.IdealSectors > c.Sectors {
 		t.Errorf("%s: inconsistent counters %+v", product, *c)
 	}
 }
@@ -42,7 +43,8 @@ func checkCounts(t *testing.T, r *bench.Record) {
 func TestCountsOfEveryKernel(t *testing.T) {
 	const shape = "64x64x64" // explain does not scale this shape down
 	for _, kernels := range []struct{ dtype, names string }{
-		{"float32", "all"}, {"float64", "all"}, {"float16", "all"}, {"bfloat16", "all"}, {"int8", "all"}, {"e4m3", "all"}, {"e5m2", "all"},
+		{"float32", "all"}, {"float64", "all"}, {"float16", "all"}, {"bfloat16", "all"}, {"int8", "all"}, {"e4m3", "all"},
+		{"e5m2", "all"},
 		{"float32", "mma-tf32,wgmma-tf32,wgmma-f32x3,skinny-tf32"},
 	} {
 		records := counted(t, "--kernels", kernels.names, "--dtypes", kernels.dtype, "--shapes", shape, "--transpose-b")
@@ -66,7 +68,8 @@ func TestCountsOfEveryKernel(t *testing.T) {
 // product and, in floating point, one multiplication by alpha for each element of C.
 func TestIssuedOperations(t *testing.T) {
 	const m, n, k = 64, 64, 128
-	records := counted(t, "--kernels", "naive,tiled:16,blocked,mma", "--dtypes", "float64,float16,bfloat16,int8", "--shapes", fmt.Sprintf("%dx%dx%d", m, n, k))
+	records := counted(t, "--kernels", "naive,tiled:16,blocked,mma", "--dtypes", "float64,float16,bfloat16,int8",
+		"--shapes", fmt.Sprintf("%dx%dx%d", m, n, k))
 	if len(records) != 16 {
 		t.Errorf("%d records, want 16", len(records))
 	}
@@ -144,7 +147,8 @@ func TestCountsOfRandomProducts(t *testing.T) {
 		shape := fmt.Sprintf("%dx%dx%d", 1+r.IntN(90), 1+r.IntN(90), 1+r.IntN(90))
 		args := []string{"--kernels", "all", "--dtypes", types[r.IntN(len(types))], "--shapes", shape}
 		for _, flags := range [][]string{
-			{"--transpose-a=false", "--transpose-a"}, {"--transpose-b=false", "--transpose-b"}, {"--batch=1", "--batch=3", "--epilogue=residual"},
+			{"--transpose-a=false", "--transpose-a"}, {"--transpose-b=false", "--transpose-b"},
+			{"--batch=1", "--batch=3", "--epilogue=residual"},
 		} {
 			args = append(args, flags[r.IntN(len(flags))])
 		}

@@ -22,10 +22,11 @@ const (
 	smallSizes = "16..128+16,160..256+32,320..512+64"
 	largeSizes = "1024,2048,4096,8192,10000"
 	rungs      = "naive,tiled:16,tiled:32,blocked"
-	// Tensor cores multiply float32 matrices in TF32, or split into three parts with the
-	// precision of float32.
+	// tensorRungs multiply float32 matrices on tensor cores in TF32.
 	tensorRungs = "mma-tf32,wgmma-tf32"
-	splitRung   = "wgmma-f32x3"
+	// splitRung multiplies them on tensor cores with the precision of float32, by splitting each
+	// element into three parts.
+	splitRung = "wgmma-f32x3"
 )
 
 // presets lists the presets of --preset.
@@ -51,13 +52,17 @@ var presets = []preset{
 		// also for the kernels that alternate with them: cuBLAS in float32 reached 40 TFLOP/s
 		// beside them and 51 without.
 		{"GPU kernels and cuBLAS, on matrices in GPU memory",
-			"--device gpu --kernels " + rungs + ",auto --peers " + ltPeer + " --sizes " + smallSizes + "," + largeSizes + " --min-time 100ms"},
+			"--device gpu --kernels " + rungs + ",auto --peers " + ltPeer + " --sizes " + smallSizes + "," + largeSizes +
+				" --min-time 100ms"},
 		{"tensor-core kernels on the same matrices, and cuBLAS in TF32",
-			"--device gpu --kernels " + tensorRungs + "," + splitRung + " --peers " + ltTF32Peer + " --sizes 64..512x2," + largeSizes + " --min-time 100ms"},
+			"--device gpu --kernels " + tensorRungs + "," + splitRung + " --peers " + ltTF32Peer + " --sizes 64..512x2," +
+				largeSizes + " --min-time 100ms"},
 		{"tensor-core kernels and cuBLAS on bfloat16",
-			"--device gpu --dtypes bfloat16 --kernels mma,wgmma --peers " + ltPeer + " --sizes 64..512x2," + largeSizes + " --min-time 100ms"},
+			"--device gpu --dtypes bfloat16 --kernels mma,wgmma --peers " + ltPeer + " --sizes 64..512x2," + largeSizes +
+				" --min-time 100ms"},
 		{"GPU kernels on matrices in host memory, with the copies to the GPU and back",
-			"--device gpu --transfers --kernels " + rungs + ",auto --sizes " + smallSizes + "," + largeSizes + " --min-time 100ms"},
+			"--device gpu --transfers --kernels " + rungs + ",auto --sizes " + smallSizes + "," + largeSizes +
+				" --min-time 100ms"},
 		{"loads, sectors and bank conflicts of the GPU kernels, counted by the emulator",
 			"--device emu --kernels " + rungs + "," + tensorRungs + " --sizes 64,128"},
 	}},

@@ -40,7 +40,8 @@ func (f *benchFlags) parseScales() (list [][2]int, err error) {
 			}
 		}
 		if !ok {
-			return nil, fmt.Errorf("--block-scales: %q: want %s, or the blocks of A and of B, each 1x128 or 128x128, as in %s", text, noScales, scalesExample)
+			return nil, fmt.Errorf("--block-scales: %q: want %s, or the blocks of A and of B, each 1x128 or 128x128, as in %s",
+				text, noScales, scalesExample)
 		}
 		list = append(list, sides)
 	}

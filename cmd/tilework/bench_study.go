@@ -108,7 +108,8 @@ func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 		return nil, fmt.Errorf("--batch %d: want 1 or more", f.batch)
 	}
 	if (f.batch > 1 || f.groups != "") && (device.Kind == "cpu" || f.transfers) {
-		return nil, fmt.Errorf("--batch and --groups need matrices in GPU memory: want --device gpu or emu, without --transfers")
+		return nil, fmt.Errorf("--batch and --groups need matrices in GPU memory: want --device gpu or emu, without " +
+			"--transfers")
 	}
 	if f.packed && device.Kind != "cpu" {
 		return nil, fmt.Errorf("--packed with --device %s: want --device cpu, only the CPU multiplies by a packed B",

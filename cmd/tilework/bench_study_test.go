@@ -23,7 +23,8 @@ func TestPresets(t *testing.T) {
 	}
 	for _, p := range presets {
 		t.Run(p.name, func(t *testing.T) {
-			args := []string{"bench", "--preset", p.name, "--sizes", "8", "--min-time", "1ms", "--warmup", "1ms", "-o", p.name + ".jsonl", "--force"}
+			args := []string{"bench", "--preset", p.name, "--sizes", "8", "--min-time", "1ms", "--warmup", "1ms", "-o",
+				p.name + ".jsonl", "--force"}
 			_, stderr, code := run(t.Context(), args...)
 			if code != 0 {
 				t.Fatalf("exit code %d, %q", code, stderr)
@@ -65,7 +66,9 @@ func TestPresets(t *testing.T) {
 func TestPresetOverrides(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, v := range []struct{ args, want string }{
-		{"--preset study --device emu:t4 --shapes 8x9x10", "emu:t4 naive 8x9x10, emu:t4 tiled:16 8x9x10, emu:t4 tiled:32 8x9x10, emu:t4 blocked 8x9x10"}, // t4 has no mma and no wgmma
+		// t4 has no mma and no wgmma
+		{"--preset study --device emu:t4 --shapes 8x9x10", "emu:t4 naive 8x9x10, emu:t4 tiled:16 8x9x10, emu:t4 tiled:32 " +
+			"8x9x10, emu:t4 blocked 8x9x10"},
 		{"--preset quick --device emu --kernels naive --sizes 5", "emu naive 5x5x5"},
 		{"--preset study --device cpu --kernels loop --sizes 6 --threads 1 --min-time 1ms", "cpu loop 6x6x6, cpu loop 6x6x6"},
 	} {
@@ -146,8 +149,10 @@ func TestRecordFileErrors(t *testing.T) {
 		args string
 		want string
 	}{
-		{"existing file", good, "-o r.jsonl", "r.jsonl: file already exists: name another file, or replace it with --force, or continue it with --resume r.jsonl"},
-		{"another machine", elsewhere, "--resume r.jsonl", "cannot be continued here: its record 1 was measured with cores 99"},
+		{"existing file", good, "-o r.jsonl", "r.jsonl: file already exists: name another file, or replace it with " +
+			"--force, or continue it with --resume r.jsonl"},
+		{"another machine", elsewhere, "--resume r.jsonl", "cannot be continued here: its record 1 was measured with " +
+			"cores 99"},
 		{"another machine, truncated", append(elsewhere, good[:50]...), "--resume r.jsonl", "cannot be continued here"},
 		{"no records", []byte("a,b\n"), "--resume r.jsonl", "not a file of records: record 1"},
 		{"JSON array", append([]byte("["), good...), "--resume r.jsonl", "want one record per line"},
@@ -166,7 +171,8 @@ func TestRecordFileErrors(t *testing.T) {
 			t.Errorf("%s: the file was changed (%v)", v.name, err)
 		}
 	}
-	if _, stderr, code := run(t.Context(), append(flags, "--resume", "absent.jsonl")...); code != 2 || !strings.Contains(stderr, "absent.jsonl") {
+	if _, stderr, code := run(t.Context(), append(flags, "--resume", "absent.jsonl")...); code != 2 ||
+		!strings.Contains(stderr, "absent.jsonl") {
 		t.Errorf("missing file: exit code %d, %q", code, stderr)
 	}
 	if _, err := os.Stat("other.jsonl"); err == nil {
@@ -219,7 +225,8 @@ func TestBenchstat(t *testing.T) {
 	var files []string
 	for _, name := range []string{"old", "new"} {
 		var text string
-		for _, flags := range []string{"--kernels loop,portable --sizes 16 --min-time 5ms", "--device emu --kernels naive,tiled:16 --sizes 16"} {
+		for _, flags := range []string{"--kernels loop,portable --sizes 16 --min-time 5ms",
+			"--device emu --kernels naive,tiled:16 --sizes 16"} {
 			stdout, stderr, code := run(t.Context(), append([]string{"bench", "--format", "bench"}, strings.Fields(flags)...)...)
 			if code != 0 {
 				t.Fatalf("exit code %d, %q", code, stderr)
@@ -237,7 +244,8 @@ func TestBenchstat(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	for _, want := range []string{"sec/op", "GFLOP/s", "warp-instructions", "conflicts", "vs base", "subject=loop", "subject=tiled:16", "all samples are equal"} {
+	for _, want := range []string{"sec/op", "GFLOP/s", "warp-instructions", "conflicts", "vs base", "subject=loop",
+		"subject=tiled:16", "all samples are equal"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the output of benchstat lacks %q:\n%s", want, out)
 		}
@@ -278,11 +286,12 @@ func TestBenchErrors(t *testing.T) {
 		"--preset quick --device auto":         "--device auto: want a certain device (cpu, gpu, gpu:N, emu)",
 		"--preset stduy":                       `--preset stduy: no such preset (did you mean "study"?)`,
 		"--peers openblsa":                     `--peers: unknown library "openblsa" (did you mean "openblas"?)`,
-		"--sizes 1000000":                      "out of memory: the matrices to measure 1000000×1000000 · 1000000×1000000 float32 need 14901.2 GiB, and this machine has",
-		"--device emu --cold":                  "--cold: an emulated GPU has no caches",
-		"--device emu --transfers":             "--transfers: emu has no copies to time",
-		"--peers mkl --peer-path mkl=no.so":    "no.so",
-		"--preset quick --sizes 0":             "--sizes",
+		"--sizes 1000000": "out of memory: the matrices to measure 1000000×1000000 · " +
+			"1000000×1000000 float32 need 14901.2 GiB, and this machine has",
+		"--device emu --cold":               "--cold: an emulated GPU has no caches",
+		"--device emu --transfers":          "--transfers: emu has no copies to time",
+		"--peers mkl --peer-path mkl=no.so": "no.so",
+		"--preset quick --sizes 0":          "--sizes",
 	} {
 		_, stderr, code := run(t.Context(), append([]string{"bench"}, strings.Fields(args)...)...)
 		if code != 2 || !strings.Contains(stderr, want) || strings.Count(strings.TrimSpace(stderr), "\n") > 0 {

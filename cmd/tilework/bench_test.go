@@ -71,9 +71,12 @@ func TestBenchOnGPU(t *testing.T) {
 		subjects string
 		check    func(r bench.Record) bool
 	}{
-		{"--kernels naive,tiled,blocked --cold", "naive tiled blocked", func(r bench.Record) bool { return r.Cold && r.Buffers > 100 && !r.Transfers && r.Steps == nil }},
-		{"--kernels tiled:2,naive --dtypes float16 --transpose-b", "tiled:2 naive", func(r bench.Record) bool { return !r.Cold && r.Buffers == 1 && r.TransB }},
-		{"--kernels mma-tf32,auto-f32x3", "mma-tf32 wgmma-f32x3", func(r bench.Record) bool { return "-"+r.Precision == r.Subject[strings.Index(r.Subject, "-"):] }},
+		{"--kernels naive,tiled,blocked --cold", "naive tiled blocked",
+			func(r bench.Record) bool { return r.Cold && r.Buffers > 100 && !r.Transfers && r.Steps == nil }},
+		{"--kernels tiled:2,naive --dtypes float16 --transpose-b", "tiled:2 naive",
+			func(r bench.Record) bool { return !r.Cold && r.Buffers == 1 && r.TransB }},
+		{"--kernels mma-tf32,auto-f32x3", "mma-tf32 wgmma-f32x3",
+			func(r bench.Record) bool { return "-"+r.Precision == r.Subject[strings.Index(r.Subject, "-"):] }},
 		{"--kernels mma-tf32 --transfers", "mma-tf32", func(r bench.Record) bool { return r.Precision == "tf32" }},
 		{"--transfers --peers all", "blocked", func(r bench.Record) bool {
 			return r.Peer || r.Transfers && r.Steps != nil && r.Steps.Compute > 0 && r.Setup > 0
@@ -85,7 +88,8 @@ func TestBenchOnGPU(t *testing.T) {
 		{"--groups 2", "blocked", func(r bench.Record) bool { return slices.Equal(r.Groups, []int{4, 5}) }},
 		{"--peers all", "blocked", func(r bench.Record) bool { return strings.HasPrefix(r.Detail, "blocked f32 NN") }},
 	} {
-		args := append([]string{"bench", "--device", "gpu", "--shapes", "9x10x11", "--min-time", "1ms", "--warmup", "1ms", "-o", "r.jsonl"}, strings.Fields(test.args)...)
+		args := append([]string{"bench", "--device", "gpu", "--shapes", "9x10x11", "--min-time", "1ms", "--warmup", "1ms",
+			"-o", "r.jsonl"}, strings.Fields(test.args)...)
 		stdout, stderr, code := run(t.Context(), args...)
 		if code != 0 {
 			t.Errorf("%s: exit code %d, %q, %q", test.args, code, stdout, stderr)
@@ -133,7 +137,8 @@ func TestBenchBatchErrors(t *testing.T) {
 // for each element of C, and tiled loads 2·K·T elements for each T×T tile of C.
 func TestBenchCounts(t *testing.T) {
 	t.Chdir(t.TempDir())
-	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu:t4", "--kernels", "naive,tiled:16,tiled:32", "--sizes", "64", "-o", "r.jsonl")
+	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu:t4", "--kernels", "naive,tiled:16,tiled:32",
+		"--sizes", "64", "-o", "r.jsonl")
 	if code != 0 || !strings.Contains(stdout, "FLOP/byte") || strings.Contains(stdout, "GFLOP/s") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
@@ -154,7 +159,8 @@ func TestBenchCounts(t *testing.T) {
 		if tile == 1 {
 			transactions += 15 * n * n * n / 16
 		}
-		if c.Historic == nil || c.Historic.HalfWarps != halves || c.Historic.Transactions != transactions || c.Historic.Wavefronts != c.Historic.IdealWavefronts {
+		if c.Historic == nil || c.Historic.HalfWarps != halves || c.Historic.Transactions != transactions ||
+			c.Historic.Wavefronts != c.Historic.IdealWavefronts {
 			t.Errorf("tile %d: historic counts %+v, want %d half-warps and %d transactions", tile, c.Historic, halves, transactions)
 		}
 		if c.Flops < 2*n*n*n || c.Flops > 2*n*n*n+4*n*n || c.DistinctSectors != 3*n*n*4/32 {
@@ -168,7 +174,8 @@ func TestBenchCounts(t *testing.T) {
 func TestBenchEpilogues(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const n = 32
-	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu:t4", "--kernels", "tiled:16", "--sizes", "32", "--peers", "then",
+	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu:t4", "--kernels", "tiled:16", "--sizes", "32",
+		"--peers", "then",
 		"--epilogue", "none,row-scale+col-scale+bias-col+relu+residual+out-scale", "-o", "r.jsonl")
 	if code != 0 {
 		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
@@ -183,10 +190,12 @@ func TestBenchEpilogues(t *testing.T) {
 			t.Errorf("record %+v, want %d bytes stored", r, stored)
 		}
 	}
-	if r := records[2]; r.Bias != "column" || r.Activation != "relu" || r.Epilogue != "row-scale+col-scale+residual+out-scale" {
+	if r := records[2]; r.Bias != "column" || r.Activation != "relu" ||
+		r.Epilogue != "row-scale+col-scale+residual+out-scale" {
 		t.Errorf("the record has bias %q, activation %q and epilogue %q", r.Bias, r.Activation, r.Epilogue)
 	}
-	if _, stderr, code := run(t.Context(), "bench", "--device", "emu:t4", "--sizes", "32", "--epilogue", "softmax"); code == 0 || !strings.Contains(stderr, `no "softmax"`) {
+	_, stderr, code = run(t.Context(), "bench", "--device", "emu:t4", "--sizes", "32", "--epilogue", "softmax")
+	if code == 0 || !strings.Contains(stderr, `no "softmax"`) {
 		t.Errorf("unknown epilogue: exit code %d, %q", code, stderr)
 	}
 }
@@ -195,7 +204,8 @@ func TestBenchEpilogues(t *testing.T) {
 // --out-dtype, and refuses wrong choices.
 func TestBenchScales(t *testing.T) {
 	t.Chdir(t.TempDir())
-	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu:h200", "--sizes", "130", "--dtypes", "e4m3", "--transpose-b",
+	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu:h200", "--sizes", "130", "--dtypes", "e4m3",
+		"--transpose-b",
 		"--block-scales", "none,1x128+128x128,128x128+1x128", "--out-dtype", "e4m3", "-o", "r.jsonl")
 	if code != 0 {
 		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
@@ -228,12 +238,15 @@ func TestBenchBesideCUDA(t *testing.T) {
 		t.Skip("set TILEWORK_NVCC to the path of nvcc to compile docs/results/reference")
 	}
 	ladder := filepath.Join(t.TempDir(), "ladder.ptx")
-	if out, err := exec.Command(nvcc, "-ptx", "-O3", "-arch=sm_90", "-o", ladder, "../../docs/results/reference/ladder.cu").CombinedOutput(); err != nil {
+	if out, err := exec.Command(nvcc, "-ptx", "-O3", "-arch=sm_90", "-o", ladder,
+		"../../docs/results/reference/ladder.cu").CombinedOutput(); err != nil {
 		t.Fatalf("nvcc: %v\n%s", err, out)
 	}
-	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu", "--shapes", "36x44x20,132x136x24", "--min-time", "1ms", "--format", "csv",
+	stdout, stderr, code := run(t.Context(), "bench", "--device", "emu", "--shapes", "36x44x20,132x136x24", "--min-time",
+		"1ms", "--format", "csv",
 		"--kernels", "naive,tiled:16,tiled:32,blocked", "--peer-path", "cuda="+ladder,
-		"--peers", "cuda:naive:16x16/16x16,cuda:tiled16:16x16/16x16,cuda:tiled32:32x32/32x32,cuda:blocked128x128:128x128/256x1")
+		"--peers", "cuda:naive:16x16/16x16,cuda:tiled16:16x16/16x16,cuda:tiled32:32x32/32x32,"+
+			"cuda:blocked128x128:128x128/256x1")
 	if code != 0 || strings.Count(stdout, ",true,") < 16 || !strings.Contains(stdout, "cuda:tiled16") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}
@@ -254,8 +267,10 @@ func TestBenchInterrupted(t *testing.T) {
 // "reading" that computes nothing, and that it is refused on a GPU.
 func TestBenchPacked(t *testing.T) {
 	t.Chdir(t.TempDir())
-	stdout, stderr, code := run(t.Context(), "bench", "--packed", "--peers", "reading", "--shapes", "3x192x96", "--kernels", "portable",
-		"--dtypes", "float32,bfloat16,int8", "--cold", "--threads", "1", "--min-time", "1ms", "--max-time", "20ms", "-o", "r.jsonl")
+	stdout, stderr, code := run(t.Context(), "bench", "--packed", "--peers", "reading", "--shapes", "3x192x96",
+		"--kernels", "portable",
+		"--dtypes", "float32,bfloat16,int8", "--cold", "--threads", "1", "--min-time", "1ms", "--max-time", "20ms", "-o",
+		"r.jsonl")
 	if code != 0 || !strings.Contains(stdout, "GB/s") || !strings.Contains(stdout, "× reading") {
 		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
 	}

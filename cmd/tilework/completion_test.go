@@ -8,7 +8,8 @@ import (
 // TestCompletion checks that each shell has a script, and that errors list the shells.
 func TestCompletion(t *testing.T) {
 	for _, shell := range shellNames() {
-		if stdout, stderr, code := run(t.Context(), "completion", shell); code != 0 || !strings.Contains(stdout, "tilework") || stderr != "" {
+		if stdout, stderr, code := run(t.Context(), "completion", shell); code != 0 ||
+			!strings.Contains(stdout, "tilework") || stderr != "" {
 			t.Errorf("%s: exit code %d, %q, %q", shell, code, stdout, stderr)
 		}
 	}

@@ -31,12 +31,15 @@ func TestDims(t *testing.T) {
 		kind dims
 		text string
 	}{
-		{blockDims, ""}, {blockDims, "x"}, {blockDims, "16x"}, {blockDims, ",16"}, {blockDims, "16x8,2"}, {blockDims, "1x1x1x1"}, {blockDims, "0"},
-		{blockDims, "-1"}, {blockDims, "+1"}, {blockDims, "1.5"}, {blockDims, "16 x 16"}, {blockDims, "2147483648"}, {blockDims, "sixteen"},
+		{blockDims, ""}, {blockDims, "x"}, {blockDims, "16x"}, {blockDims, ",16"}, {blockDims, "16x8,2"},
+		{blockDims, "1x1x1x1"}, {blockDims, "0"},
+		{blockDims, "-1"}, {blockDims, "+1"}, {blockDims, "1.5"}, {blockDims, "16 x 16"}, {blockDims, "2147483648"},
+		{blockDims, "sixteen"},
 		{matrixDims, "64"}, {matrixDims, "64x32x16"}, {productDims, "64x32"},
 	} {
 		got, err := c.kind.parse(c.text)
-		if err == nil || !strings.HasPrefix(err.Error(), c.text+": ") || !strings.HasSuffix(err.Error(), "want "+c.kind.example) {
+		if err == nil || !strings.HasPrefix(err.Error(), c.text+": ") ||
+			!strings.HasSuffix(err.Error(), "want "+c.kind.example) {
 			t.Errorf("%q: %v, %v, want an error with %q", c.text, got, err, c.kind.example)
 		}
 	}
@@ -48,8 +51,10 @@ func TestDimensionsInEachCommand(t *testing.T) {
 	for _, c := range []struct{ args, dims string }{
 		{"occupancy --gpu t4 --threads ", "16x16"},
 		{"explain tiled --tile 4 --shape ", "8x8x8"},
-		{"emulate matmul.ptx --entry " + tiledEntry + " --force --block 16,16 --arg a.npy --arg b.npy --arg out:f32:48,48:c.npy --arg s32:48 --arg s32:48 --arg s32:48 --grid ", "3x3"},
-		{"emulate matmul.ptx --entry " + tiledEntry + " --force --grid 3x3 --arg a.npy --arg b.npy --arg out:f32:48x48:c.npy --arg s32:48 --arg s32:48 --arg s32:48 --block ", "16x16"},
+		{"emulate matmul.ptx --entry " + tiledEntry + " --force --block 16,16 --arg a.npy --arg b.npy --arg " +
+			"out:f32:48,48:c.npy --arg s32:48 --arg s32:48 --arg s32:48 --grid ", "3x3"},
+		{"emulate matmul.ptx --entry " + tiledEntry + " --force --grid 3x3 --arg a.npy --arg b.npy --arg " +
+			"out:f32:48x48:c.npy --arg s32:48 --arg s32:48 --arg s32:48 --block ", "16x16"},
 	} {
 		var first string
 		for _, spelling := range []string{c.dims, strings.ReplaceAll(c.dims, "x", ",")} {

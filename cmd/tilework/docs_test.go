@@ -14,6 +14,9 @@ import (
 // continued matches a backslash at the end of a line, and the indentation of the next line.
 var continued = regexp.MustCompile(`\s*\\\n\s*`)
 
+// commandLine matches a command line: after a $, or as inline code.
+var commandLine = regexp.MustCompile("(?m)^\\$ (?:go run \\./cmd/)?(tilework .*)$|`(tilework [a-z]+ [^`]*)`")
+
 // documented returns the command lines in the documentation by page, and those in the examples of
 // help texts by command.
 func documented(t *testing.T) map[string][]string {
@@ -33,7 +36,7 @@ func documented(t *testing.T) map[string][]string {
 			t.Fatal(err)
 		}
 		whole := continued.ReplaceAllString(string(text), " ")
-		for _, m := range regexp.MustCompile("(?m)^\\$ (?:go run \\./cmd/)?(tilework .*)$|`(tilework [a-z]+ [^`]*)`").FindAllStringSubmatch(whole, -1) {
+		for _, m := range commandLine.FindAllStringSubmatch(whole, -1) {
 			lines[page] = append(lines[page], m[1]+strings.Join(strings.Fields(m[2]), " "))
 		}
 	}
@@ -72,7 +75,8 @@ func TestDocumentedCommands(t *testing.T) {
 					t.Errorf("%s: %s: %v", where, one, err)
 					continue
 				}
-				if c.Name() == "explain" && !slices.ContainsFunc(args, isPlaceholder) || c.Name() == "occupancy" || c.Name() == "kernels" {
+				explain := c.Name() == "explain" && !slices.ContainsFunc(args, isPlaceholder)
+				if explain || c.Name() == "occupancy" || c.Name() == "kernels" {
 					ran++
 					if _, stderr, code := run(t.Context(), args[1:]...); code != 0 {
 						t.Errorf("%s: %s: exit code %d, %s", where, one, code, stderr)
@@ -82,7 +86,8 @@ func TestDocumentedCommands(t *testing.T) {
 		}
 	}
 	if parsed < 60 || ran < 15 {
-		t.Errorf("found %d command lines and ran %d, want at least 60 and 15: does their format match the expressions?", parsed, ran)
+		t.Errorf("found %d command lines and ran %d, want at least 60 and 15: does their format match the expressions?",
+			parsed, ran)
 	}
 }
 
@@ -124,7 +129,8 @@ func TestExamplesRun(t *testing.T) {
 			}
 			// A second run must refuse to replace the result.
 			if i := slices.Index(args, "-o"); i > 0 && args[i+1] != "-" && !slices.Contains(args, "--force") {
-				if _, stderr, code := run(t.Context(), args[1:]...); code != 2 || !strings.Contains(stderr, args[i+1]+": file already exists") {
+				_, stderr, code := run(t.Context(), args[1:]...)
+				if code != 2 || !strings.Contains(stderr, args[i+1]+": file already exists") {
 					t.Errorf("%s: %s again: exit code %d, %s", where, line, code, stderr)
 				}
 			}

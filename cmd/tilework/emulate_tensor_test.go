@@ -52,7 +52,8 @@ func emulateCopy(t *testing.T, text string, more ...string) (stdout, stderr stri
 	if err := os.WriteFile("copy.ptx", []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	return run(t.Context(), append([]string{"emulate", "copy.ptx", "--grid", "4", "--cluster", "2", "--block", "32"}, more...)...)
+	args := []string{"emulate", "copy.ptx", "--grid", "4", "--cluster", "2", "--block", "32"}
+	return run(t.Context(), append(args, more...)...)
 }
 
 func TestEmulateTensors(t *testing.T) {
@@ -77,7 +78,8 @@ func TestEmulateTensors(t *testing.T) {
 	// complete.
 	noWait := strings.Replace(copyTensor, "@!%q bra LOOP;", "", 1)
 	noWait = strings.Replace(noWait, "mbarrier.try_wait.parity.shared.b64 %q, [bar], 0;", "", 1)
-	if stdout, _, code := emulateCopy(t, noWait, args...); code != 1 || !strings.Contains(stdout, "may still write") {
+	if stdout, _, code := emulateCopy(t, noWait, args...); code != 1 ||
+		!strings.Contains(stdout, "may still write") {
 		t.Errorf("without the wait: exit code %d, %q", code, stdout)
 	}
 }
@@ -94,7 +96,8 @@ func TestEmulateTensorErrors(t *testing.T) {
 		{"--cluster 2,x", `--cluster 2,x: "x" is not a size`},
 		{"--cluster 3 --arg tensor:16x48:0:a.npy --arg tensor:16x48:0:out:f32:64x48:c.npy", "want multiples of the cluster"},
 	} {
-		if _, stderr, code := emulateCopy(t, copyTensor, strings.Fields(c[0])...); code != 2 || !strings.Contains(stderr, c[1]) {
+		if _, stderr, code := emulateCopy(t, copyTensor, strings.Fields(c[0])...); code != 2 ||
+			!strings.Contains(stderr, c[1]) {
 			t.Errorf("%s: exit code %d, %q; want 2 and %q", c[0], code, stderr, c[1])
 		}
 	}

@@ -55,7 +55,8 @@ func nvccFolder(t *testing.T) string {
 func emulateTiled(t *testing.T, file string, more ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	return run(t.Context(), append([]string{
-		"emulate", file, "--force", "--entry", tiledEntry, "--grid", "3,3", "--block", "16,16", "--arg", "a.npy", "--arg", "b.npy",
+		"emulate", file, "--force", "--entry", tiledEntry, "--grid", "3,3", "--block", "16,16", "--arg", "a.npy", "--arg",
+		"b.npy",
 		"--arg", "out:f32:48x48:c.npy", "--arg", "s32:48", "--arg", "s32:48", "--arg", "s32:48",
 	}, more...)...)
 }
@@ -91,7 +92,8 @@ func TestEmulateFindsInjectedFaults(t *testing.T) {
 		t.Fatalf("the kernel has %d barriers, want 2", len(barriers)-1)
 	}
 	// The last branch is the bound check of the store of C.
-	bound := kernel[:strings.LastIndex(kernel, "@%p")] + kernel[strings.LastIndex(kernel, "@%p")+len("@%p11 bra \t$L__BB1_9;"):]
+	last := strings.LastIndex(kernel, "@%p")
+	bound := kernel[:last] + kernel[last+len("@%p11 bra \t$L__BB1_9;"):]
 	swapped := strings.NewReplacer("%tid.x", "%tid.y", "%tid.y", "%tid.x").Replace(kernel)
 	for _, test := range []struct {
 		name, kernel string
@@ -99,10 +101,12 @@ func TestEmulateFindsInjectedFaults(t *testing.T) {
 		text         string
 		more         []string
 	}{
-		{"no first barrier", barriers[0] + barriers[1] + "bar.sync 0;" + barriers[2], 1, "want a __syncthreads() between", nil},
-		{"no second barrier", barriers[0] + "bar.sync 0;" + barriers[1] + barriers[2], 1, "want a __syncthreads() after", nil},
-		{"no bound", bound, 1, "want a bounds check", []string{"--grid", "4,3", "--workers", "1"}},
-		{"swapped indexes", swapped, 0, "check whether threadIdx.x and threadIdx.y are swapped", nil},
+		{"no first barrier", barriers[0] + barriers[1] + "bar.sync 0;" + barriers[2], 1, "__syncthreads() missing between",
+			nil},
+		{"no second barrier", barriers[0] + "bar.sync 0;" + barriers[1] + barriers[2], 1, "__syncthreads() missing after",
+			nil},
+		{"no bound", bound, 1, "is a bound check missing", []string{"--grid", "4,3", "--workers", "1"}},
+		{"swapped indexes", swapped, 0, "are threadIdx.x and threadIdx.y swapped?", nil},
 		{"a conflicting layout", swapped, 0, "pad each row by one element", nil},
 	} {
 		if err := os.WriteFile("fault.ptx", []byte(text[:start]+test.kernel+text[end:]), 0o644); err != nil {
@@ -123,10 +127,12 @@ func TestEmulateErrors(t *testing.T) {
 	if err := os.WriteFile("empty.ptx", []byte(".version 8.0\n.target sm_80\n.address_size 64\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile("loop.ptx", []byte(".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry loop()\n{\nagain:\n\tbra again;\n}\n"), 0o644); err != nil {
+	const endless = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry loop()\n{\nagain:\n\tbra again;\n}\n"
+	if err := os.WriteFile("loop.ptx", []byte(endless), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if err := matio.Write(t.Context(), "w.npz::w", gemm.Dense(dtype.F32, 1, 1), make([]byte, 4), matio.WriteOptions{Replace: true}); err != nil {
+	if err := matio.Write(t.Context(), "w.npz::w", gemm.Dense(dtype.F32, 1, 1), make([]byte, 4),
+		matio.WriteOptions{Replace: true}); err != nil {
 		t.Fatal(err)
 	}
 	before, err := os.ReadFile("a.npy")
@@ -145,7 +151,8 @@ func TestEmulateErrors(t *testing.T) {
 		{"emulate matmul.ptx", "has 5 kernels: want --entry with one of"},
 		{"emulate matmul.ptx --entry foo", "foo: no such kernel"},
 		{tiled, "0 arguments: want 6"},
-		{tiled + "--arg a.npy --arg b.npy --arg a.npy --arg u64:48 --arg s32:48 --arg s32:48", "argument 3 is a uint64: want a .u32"},
+		{tiled + "--arg a.npy --arg b.npy --arg a.npy --arg u64:48 --arg s32:48 --arg s32:48",
+			"argument 3 is a uint64: want a .u32"},
 		{tiled + "--arg s32:x", `"x" is not a number of type s32`},
 		{tiled + "--arg u8:256", `"256" is not a number of type u8`},
 		{tiled + "--arg out:f32:4:c.npy", "4: 1 dimension, want 64x32"},
@@ -153,10 +160,13 @@ func TestEmulateErrors(t *testing.T) {
 		{tiled + "--arg out:f33:4x4:c.npy", `unknown element type "f33"`},
 		{tiled + "--arg out:f32:4x4:c.txt", `extension ".txt"`},
 		{tiled + "--arg none.npy", "none.npy: no such file"},
-		{tiled + "--arg a.npy --arg b.npy --arg out:f32:48x48:./a.npy --force", "--arg out:f32:48x48:./a.npy (argument 2): argument 0 has the same file, want another"},
+		{tiled + "--arg a.npy --arg b.npy --arg out:f32:48x48:./a.npy --force",
+			"--arg out:f32:48x48:./a.npy (argument 2): argument 0 has the same file, want another"},
 		{tiled + "--arg out:f32:48x48:b.npy --arg tensor:8x8:0:b.npy --force", "(argument 1): argument 0 has the same file"},
-		{tiled + "--arg out:f32:4x4:c.npy --arg out:f32:4x4:./c.npy", "--arg out:f32:4x4:./c.npy (argument 1): argument 0 has the same file"},
-		{tiled + "--arg out:f32:4x4:c.npz::x --arg u32:4 --arg tensor:4x4:0:out:f32:4x4:c.npz::y", "(argument 2): argument 0 has the same file"},
+		{tiled + "--arg out:f32:4x4:c.npy --arg out:f32:4x4:./c.npy",
+			"--arg out:f32:4x4:./c.npy (argument 1): argument 0 has the same file"},
+		{tiled + "--arg out:f32:4x4:c.npz::x --arg u32:4 --arg tensor:4x4:0:out:f32:4x4:c.npz::y",
+			"(argument 2): argument 0 has the same file"},
 		{tiled + "--arg out:f32:4x4:w.npz::y", "w.npz: file already exists: name another file"},
 		{tiled + "--grid 0", `--grid 0: "0" is not a size`},
 		{tiled + "--grid 1,2,3,4", "--grid 1,2,3,4: 4 dimensions, want 16, 16x16 or 4x4x2"},
@@ -239,11 +249,13 @@ func TestUsersPTX(t *testing.T) {
 	if _, stderr, code := emulateTiled(t, "matmul.ptx"); code != 0 || len(opened) > 0 {
 		t.Errorf("emulate: exit code %d, %q; devices opened: %v", code, stderr, opened)
 	}
-	bench := []string{"bench", "--device", "gpu", "--kernels", "naive", "--sizes", "16", "--min-time", "1us", "--max-time", "1us", "--warmup", "1us", "--peers", "cuda:" + tiledEntry + ":16x16/16x16"}
+	bench := []string{"bench", "--device", "gpu", "--kernels", "naive", "--sizes", "16", "--min-time", "1us", "--max-time",
+		"1us", "--warmup", "1us", "--peers", "cuda:" + tiledEntry + ":16x16/16x16"}
 	if _, stderr, code := run(t.Context(), bench...); code != 2 || slices.Contains(texts, text) {
 		t.Errorf("without --peer-path: exit code %d, %q; file compiled: %v", code, stderr, slices.Contains(texts, text))
 	}
-	if _, stderr, _ := run(t.Context(), append(bench, "--peer-path", "cuda=matmul.ptx")...); !slices.Contains(texts, text) {
+	_, stderr, _ := run(t.Context(), append(bench, "--peer-path", "cuda=matmul.ptx")...)
+	if !slices.Contains(texts, text) {
 		t.Errorf("with --peer-path the file is not compiled: %q", stderr)
 	}
 }
@@ -253,7 +265,8 @@ func TestUsersPTX(t *testing.T) {
 func TestEmulateFindsMissedBarriers(t *testing.T) {
 	t.Chdir(t.TempDir())
 	const (
-		header = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n\t.reg .pred %p;\n\t.reg .b32 %t, %n;\n" +
+		header = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n\t.reg .pred %p;\n\t.reg .b32 " +
+			"%t, %n;\n" +
 			"\t.shared .b32 s[64];\n\tmov.u32 %t, %tid.x;\n"
 		upTo = "\tsetp.ge.u32 %p, %t, 40;\n"
 		work = "\tst.shared.u32 [s], 1;\n"
@@ -264,15 +277,22 @@ func TestEmulateFindsMissedBarriers(t *testing.T) {
 		text       string
 	}{
 		{"all threads", "\tbar.sync 0;\n", 0, "0 errors, 0 advisory findings"},
-		{"if", upTo + "\t@%p bra on;\n\tbar.sync 0;\non:\n", 1, "k.ptx:12:2: bar.sync: error: barrier: threads (0,0,0) to (39,0,0) reach this barrier, but threads (40,0,0) to (63,0,0) skip it"},
+		{"if", upTo + "\t@%p bra on;\n\tbar.sync 0;\non:\n", 1, "k.ptx:12:2: bar.sync: error: barrier: threads (0,0,0) " +
+			"to (39,0,0) reach this barrier, but threads (40,0,0) to (63,0,0) skip it"},
 		{"guard", upTo + "\t@!%p bar.sync 0;\n", 1, "k.ptx:11:2: bar.sync: error"},
-		{"whole warp", "\tsetp.ge.u32 %p, %t, 32;\n\t@%p bra on;\n\tbar.sync 0;\non:\n", 1, "threads (0,0,0) to (31,0,0) reach this barrier, but threads (32,0,0) to (63,0,0) skip it"},
-		{"uneven loop", "\tshr.u32 %n, %t, 5;\nagain:\n\tbar.sync 0;\n\tsub.u32 %n, %n, 1;\n\tsetp.ge.s32 %p, %n, 0;\n\t@%p bra again;\n", 1, "k.ptx:12:2: bar.sync: error"},
+		{"whole warp", "\tsetp.ge.u32 %p, %t, 32;\n\t@%p bra on;\n\tbar.sync 0;\non:\n", 1,
+			"threads (0,0,0) to (31,0,0) reach this barrier, but threads (32,0,0) to (63,0,0) skip it"},
+		{"uneven loop", "\tshr.u32 %n, %t, 5;\nagain:\n\tbar.sync 0;\n\tsub.u32 %n, %n, 1;\n\tsetp.ge.s32 %p, %n, " +
+			"0;\n\t@%p bra again;\n", 1, "k.ptx:12:2: bar.sync: error"},
 		{"reduction", upTo + "\t@%p bra on;\n\tbar.red.popc.u32 %n, 0, %p;\non:\n", 1, "k.ptx:12:2: bar.red.popc.u32: error"},
 		{"arrival", upTo + "\t@%p bra on;\n\tbar.arrive 1, 96;\non:\n", 1, "k.ptx:12:2: bar.arrive: error"},
-		{"cluster", upTo + "\t@%p bra on;\n\tbarrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;\non:\n", 1, "k.ptx:12:2: barrier.cluster.arrive.aligned: error"},
-		{"two lines of a warp", upTo + "\t@%p bra other;\n\tbar.sync 0;\n\tbra on;\nother:\n\tbar.sync 0;\non:\n", 1, "of the same warp are at k.ptx:15"},
-		{"early return", upTo + "\t@%p ret;\n\tbar.sync 0;\n" + work, 0, "k.ptx:12:2: bar.sync: advice: barrier: threads (0,0,0) to (39,0,0) reach this barrier, but threads (40,0,0) to (63,0,0) leave the kernel at k.ptx:11 without reaching it"},
+		{"cluster", upTo + "\t@%p bra on;\n\tbarrier.cluster.arrive.aligned;\n\tbarrier.cluster.wait.aligned;\non:\n", 1,
+			"k.ptx:12:2: barrier.cluster.arrive.aligned: error"},
+		{"two lines of a warp", upTo + "\t@%p bra other;\n\tbar.sync 0;\n\tbra on;\nother:\n\tbar.sync 0;\non:\n", 1,
+			"of the same warp are at k.ptx:15"},
+		{"early return", upTo + "\t@%p ret;\n\tbar.sync 0;\n" + work, 0,
+			"k.ptx:12:2: bar.sync: advice: barrier: threads (0,0,0) to (39,0,0) reach this barrier, but threads (40,0,0) to " +
+				"(63,0,0) leave the kernel at k.ptx:11 without reaching it"},
 		{"not aligned", upTo + "\t@%p bra on;\n\tbarrier.sync 0;\non:\n", 0, "0 errors, 0 advisory findings"},
 		{"thread count", "\tsetp.ge.u32 %p, %t, 32;\n\t@%p ret;\n\tbar.sync 1, 32;\n", 0, "0 errors, 0 advisory findings"},
 	} {
@@ -280,9 +300,11 @@ func TestEmulateFindsMissedBarriers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for seed := 1; seed <= 8; seed++ {
-			stdout, stderr, code := run(t.Context(), "emulate", "k.ptx", "--block", "64", "--seed", strconv.Itoa(seed), "--checkers", "barrier")
+			stdout, stderr, code := run(t.Context(), "emulate", "k.ptx", "--block", "64", "--seed", strconv.Itoa(seed),
+				"--checkers", "barrier")
 			if code != test.code || !strings.Contains(stdout, test.text) {
-				t.Errorf("%s, seed %d: exit code %d, want %d and %q in\n%s%s", test.name, seed, code, test.code, test.text, stdout, stderr)
+				t.Errorf("%s, seed %d: exit code %d, want %d and %q in\n%s%s",
+					test.name, seed, code, test.code, test.text, stdout, stderr)
 			}
 		}
 	}

@@ -65,7 +65,8 @@ the terms of each partial sum. --ptx prints the PTX of the kernel.`,
 	fl.StringVar(&f.shape, "shape", "", "the shape MxNxK of the product (default: 1024x1024x1024, for --trace 4x4x4)")
 	fl.StringVar(&f.gpu, "gpu", "h200", "a GPU or an architecture: "+strings.Join(gpuNames(), ", "))
 	fl.StringVar(&f.tile, "tile", "",
-		"the kernel's tile, such as 16 or 128x128x8/8x8 (default: the tile that mul would choose without split-K, for --trace the smallest)")
+		"the kernel's tile, such as 16 or 128x128x8/8x8 (default: the tile that mul would choose without split-K, for "+
+			"--trace the smallest)")
 	fl.StringVar(&f.dtype, "dtype", "",
 		"the element type of A and B: "+strings.Join(typeNames(), ", ")+" (default: float32 if the kernel supports it)")
 	fl.StringVar(&f.precision, "precision", gemm.Native.String(),

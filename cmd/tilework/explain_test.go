@@ -28,7 +28,8 @@ func TestExplain(t *testing.T) {
 			t.Errorf("%v: %v in %q", args, err, stdout)
 		}
 		p := x.Product
-		if x.Kernel != k.Name || x.GPU != on || p.M != 100 || p.N != 200 || p.K != 300 || p.In != in || p.TransA || !p.TransB {
+		if x.Kernel != k.Name || x.GPU != on || p.M != 100 || p.N != 200 || p.K != 300 || p.In != in || p.TransA ||
+			!p.TransB {
 			t.Errorf("%v: %+v", args, x)
 		}
 	}

@@ -36,7 +36,8 @@ func TestEveryDeviceCallFails(t *testing.T) {
 		other int // exit code after any other failure
 	}{
 		{"mul a.npy b.npy -o c.npy --device emu", 100, 3, 2},
-		{"mul a.npy b.npy -o c.npy --device emu --alpha 2 --beta 3 --c c0.csv --bias col.npy --activation relu --verify", 100, 3, 2},
+		{"mul a.npy b.npy -o c.npy --device emu --alpha 2 --beta 3 --c c0.csv --bias col.npy --activation relu --verify", 100,
+			3, 2},
 		{"bench --device emu --sizes 4 --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
 		{"bench --device gpu --shapes 3x4x5 --kernels naive --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
 		{"bench --device gpu --shapes 3x4x5 --transfers --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
@@ -50,7 +51,8 @@ func TestEveryDeviceCallFails(t *testing.T) {
 			kinds = kinds[:2]
 		}
 		for _, kind := range kinds {
-			err := faulty.FailEachCall(verb.all, kind.err, func() (device.Device, error) { return emu.Open(emu.Options{}) }, func(d *faulty.Device) {
+			open := func() (device.Device, error) { return emu.Open(emu.Options{}) }
+			err := faulty.FailEachCall(verb.all, kind.err, open, func(d *faulty.Device) {
 				restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
@@ -122,7 +124,8 @@ func TestCancelAnywhere(t *testing.T) {
 				t.Errorf("%s, run %d: exit code %d, %q", args, cancels, code, stderr)
 			}
 			now, err := os.ReadDir(".")
-			if written := strings.HasPrefix(args, "mul") && code == 0; err != nil || len(now) != len(files) && !(written && len(now) == len(files)+1) {
+			if written := strings.HasPrefix(args, "mul") && code == 0; err != nil || len(now) != len(files) &&
+				!(written && len(now) == len(files)+1) {
 				t.Errorf("%s, run %d: exit code %d, files in the folder: %v, %v", args, cancels, code, now, err)
 			}
 		})

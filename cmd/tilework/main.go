@@ -140,8 +140,9 @@ func flagError(c *cobra.Command, err error) error {
 
 // typeDocs describes the types of flags in error messages.
 var typeDocs = map[string]string{
-	"int": "a whole number", "uint": "a whole number, 0 or more", "uint64": "a whole number, 0 or more", "float64": "a number",
-	"bool": "true or false", "duration": "a time with its unit, such as 200ms or 5s",
+	"int": "a whole number", "uint": "a whole number, 0 or more", "uint64": "a whole number, 0 or more",
+	"float64": "a number",
+	"bool":    "true or false", "duration": "a time with its unit, such as 200ms or 5s",
 }
 
 // exclusive makes c refuse two flags given together.

@@ -93,7 +93,8 @@ func TestMulFlags(t *testing.T) {
 		for i := range data {
 			data[i] = f(i%4, i/4)
 		}
-		if err := matio.Write(t.Context(), name, gemm.Dense(dtype.F64, 5, 4), dtype.Bytes(data), matio.WriteOptions{Replace: true}); err != nil {
+		if err := matio.Write(t.Context(), name, gemm.Dense(dtype.F64, 5, 4), dtype.Bytes(data),
+			matio.WriteOptions{Replace: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,26 +121,34 @@ func TestMulFlags(t *testing.T) {
 		{"a.npy b.npy -o c.csv --kernel loop --threads 1", product},
 		{"a.npy b.npy -o c.mtx --device cpu --verify", product},
 		{"b.npy a.npy -o c.npy --transpose-a --transpose-b", func(j, i int) float64 { return product(i, j) }},
-		{"a.npy b.npy -o c.npy --alpha -2 --beta 3 --c c0.csv", func(i, j int) float64 { return -2*product(i, j) + 3*c0(i, j) }},
+		{"a.npy b.npy -o c.npy --alpha -2 --beta 3 --c c0.csv",
+			func(i, j int) float64 { return -2*product(i, j) + 3*c0(i, j) }},
 		{"a.npy b.npy -o c.npy --bias col.npy", func(i, j int) float64 { return product(i, j) + col(0, j) }},
-		{"a.npy b.npy -o c.npy --bias row.csv --bias-along rows --activation relu --verify", func(i, j int) float64 { return max(product(i, j)+row(i, 0), 0) }},
-		{"a.npy b.npy -o c.npy --row-scale row.csv --col-scale col.npy --bias col.npy --residual c0.csv --output-scale 0.5 --verify", func(i, j int) float64 {
+		{"a.npy b.npy -o c.npy --bias row.csv --bias-along rows --activation relu --verify",
+			func(i, j int) float64 { return max(product(i, j)+row(i, 0), 0) }},
+		{"a.npy b.npy -o c.npy --row-scale row.csv --col-scale col.npy --bias col.npy --residual c0.csv --output-scale " +
+			"0.5 --verify", func(i, j int) float64 {
 			return (row(i, 0)*col(0, j)*product(i, j) + col(0, j) + c0(i, j)) / 2
 		}},
 		{"a.npy b.npy -o c.npy --activation relu --up b2.npy --residual c0f.npy", gated},
 		{"a.npy b.npy -o c.npy --activation relu --up b2.npy --residual c0.csv --device emu --verify", gated},
 		{"a.npy bt.npy -o c.npy --transpose-b --activation relu --up b2t.npy --residual c0.csv", gated},
-		{"a.npy b.npy -o c.npy --dtype float16 --alpha 16384 --saturate", func(i, j int) float64 { return min(max(16384*product(i, j), -65504), 65504) }},
+		{"a.npy b.npy -o c.npy --dtype float16 --alpha 16384 --saturate",
+			func(i, j int) float64 { return min(max(16384*product(i, j), -65504), 65504) }},
 		{"a.npy b.npy -o c.npy --device emu", product},
 		{"a.npy b.npy -o c.npy --device emu:t4 --kernel naive --verify", product},
-		{"a.npy b.npy -o c.npy --device emu --kernel tiled:2 --bias col.npy", func(i, j int) float64 { return product(i, j) + col(0, j) }},
-		{"b.npy a.npy -o c.npy --device emu --kernel blocked --transpose-a --transpose-b", func(j, i int) float64 { return product(i, j) }},
+		{"a.npy b.npy -o c.npy --device emu --kernel tiled:2 --bias col.npy",
+			func(i, j int) float64 { return product(i, j) + col(0, j) }},
+		{"b.npy a.npy -o c.npy --device emu --kernel blocked --transpose-a --transpose-b",
+			func(j, i int) float64 { return product(i, j) }},
 		{"a.npy b.npy -o c.safetensors --dtype bfloat16", product},
 		{"a.npy b.npy -o c.npy --dtype int8", product},
-		{"a.npy b.npy -o c.npy --dtype int8 --out-dtype float32 --row-scale row.csv --col-scale col.npy --bias col.npy --activation relu --alpha 0.5 --verify", func(i, j int) float64 {
+		{"a.npy b.npy -o c.npy --dtype int8 --out-dtype float32 --row-scale row.csv --col-scale col.npy --bias col.npy " +
+			"--activation relu --alpha 0.5 --verify", func(i, j int) float64 {
 			return max(row(i, 0)*col(0, j)*product(i, j)/2+col(0, j), 0)
 		}},
-		{"a.npy b.npy -o c.npy --dtype int8 --out-dtype float16 --device emu --output-scale 0.25 --verify", func(i, j int) float64 { return product(i, j) / 4 }},
+		{"a.npy b.npy -o c.npy --dtype int8 --out-dtype float16 --device emu --output-scale 0.25 --verify",
+			func(i, j int) float64 { return product(i, j) / 4 }},
 		{"a.npy b.npy -o c.npy --dtype float32 --out-dtype float16", product},
 		{"a.npy b.npy -o c.safetensors --dtype float32 --out-dtype bfloat16 --device emu --verify", product},
 		{"a.npy b.npy -o c.npy --dtype float16 --out-dtype float32", product},
@@ -183,12 +192,14 @@ func byColumns(t *testing.T, name string, rows, cols int, f func(i, j int) float
 
 func TestMulReportsJSON(t *testing.T) {
 	t.Chdir(folder(t))
-	stdout, stderr, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--format", "json", "--verify", "--kernel", "portable", "--verbose")
+	stdout, stderr, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--format", "json", "--verify",
+		"--kernel", "portable", "--verbose")
 	var r mulResult
 	if err := json.Unmarshal([]byte(stdout), &r); err != nil || code != 0 {
 		t.Fatalf("exit code %d, %v in %q", code, err, stdout)
 	}
-	if r.M != 3 || r.N != 5 || r.K != 4 || r.In != "float64" || r.Kernel != "portable" || r.File != "c.npy" || r.Verified == nil {
+	if r.M != 3 || r.N != 5 || r.K != 4 || r.In != "float64" || r.Kernel != "portable" || r.File != "c.npy" ||
+		r.Verified == nil {
 		t.Errorf("JSON report %+v", r)
 	}
 	if !strings.Contains(stderr, "asked for by name") {
@@ -220,7 +231,8 @@ func TestUsageErrors(t *testing.T) {
 		{"mul b.npy a.npy -o c.npy", 2, "B is 3×4, so A has 5 columns where B has 3 rows"},
 		{"mul a.npy a.npy -o c.npy", 2, "A has 4 columns where B has 3 rows (the shapes match with --transpose-b)"},
 		{"mul b.npy col.npy -o c.npy --transpose-b --transpose-a", 2, "(the shapes match without --transpose-a)"},
-		{"mul i8.npy i8.npy -o ./i8.npy", 2, "-o: ./i8.npy: file already exists: name another file, or replace it with --force"},
+		{"mul i8.npy i8.npy -o ./i8.npy", 2, "-o: ./i8.npy: file already exists: name another file, or replace it with " +
+			"--force"},
 		{"mul a.npy b.npy -o col.npy --bias col.npy", 2, "-o: col.npy: file already exists: name another file"},
 		{"mul a32.npy b.npy -o c.npy", 2, "a32.npy holds float32 and b.npy holds float64, want the same type; --dtype"},
 		{"mul cut.npy b.npy -o c.npy", 2, "cut.npy: malformed"},
@@ -239,7 +251,8 @@ func TestUsageErrors(t *testing.T) {
 		{mul + "--device gpu:x", 2, `"x" is no GPU number`},
 		{mul + "--device gpu:99", 3, "no such device: "},
 		{mul + "--device emu:h300", 3, `no such device: emu:h300: unknown GPU "h300"`},
-		{mul + "--device emu --kernel avx2", 2, `--kernel: no kernel "avx2" on emu, only on cpu (want one of naive, tiled, blocked, mma, wgmma, skinny)`},
+		{mul + "--device emu --kernel avx2", 2, `--kernel: no kernel "avx2" on emu, only on cpu (want one of naive, ` +
+			`tiled, blocked, mma, wgmma, skinny)`},
 		{mul + "--device emu --kernel tiled:33", 2, "at most 1024 threads, not 1089"},
 		{mul + "--device emu --kernel tiled:x", 2, `"x" is no shape of kernel tiled`},
 		{mul + "--kernel fast", 2, `--kernel: no kernel "fast" (want one of loop,`},
@@ -255,9 +268,12 @@ func TestUsageErrors(t *testing.T) {
 		{mul + "--row-scale col.npy", 2, "--row-scale col.npy has 5 elements and C has 3 rows: want one element for each"},
 		{mul + "--col-scale no.npy", 2, "no.npy: no such file"},
 		{mul + "--output-scale half", 2, "half: want a number"},
-		{"mul i8.npy i8.npy -o c.npy --saturate", 2, "saturation on a result of int32: want bias, relu and residual alone, or a result of float32"},
-		{"mul i8.npy i8.npy -o c.npy --output-scale 0.5", 2, "scales on a result of int32: want bias, relu and residual alone, or a result of float32"},
-		{"mul i8.npy i8.npy -o c.npy --alpha 0.5", 2, "alpha = 0.5 for a result of int32: want a whole number up to ±2147483647, or a result of float32"},
+		{"mul i8.npy i8.npy -o c.npy --saturate", 2, "saturation on a result of int32: want bias, relu and residual " +
+			"alone, or a result of float32"},
+		{"mul i8.npy i8.npy -o c.npy --output-scale 0.5", 2, "scales on a result of int32: want bias, relu and residual " +
+			"alone, or a result of float32"},
+		{"mul i8.npy i8.npy -o c.npy --alpha 0.5", 2, "alpha = 0.5 for a result of int32: want a whole number up to " +
+			"±2147483647, or a result of float32"},
 		{mul + "--threads -1", 2, "--threads -1"},
 		{mul + "--threads many", 2, "--threads many: want a whole number"},
 		{mul + "--beta 1", 2, "--beta 1 without --c"},
@@ -293,7 +309,8 @@ func TestUsageErrors(t *testing.T) {
 		{"bench --device emu --kernels warp", 2, `no kernel "warp" on emu`},
 		{"bench --device emu --kernels tiled:33", 2, "at most 1024 threads"},
 		{"bench --device emu --peers openblas", 2, `unknown peer "openblas" on emu (want one of cublaslt`},
-		{"bench --device emu --peers cublaslt", 2, "cublaslt: not supported: the library contains machine code, which h200 does not run"},
+		{"bench --device emu --peers cublaslt", 2,
+			"cublaslt: not supported: the library contains machine code, which h200 does not run"},
 		{"bench --device emu --peers cuda:k:1x1/1x1", 2, "no file for the kernel, want --peer-path cuda=FILE.ptx"},
 		{"bench --device emu --peers cuda:k --peer-path cuda=x.ptx", 2, `kernel "k": want ENTRY:ROWSxCOLS/XxY`},
 		{"bench --device emu --peers cuda:k:1x1/1x1 --peer-path cuda=x.ptx", 2, "cuda: x.ptx: no such file"},
@@ -403,7 +420,8 @@ func TestOutputsAreKept(t *testing.T) {
 				t.Fatal(err)
 			}
 			_, stderr, code := run(t.Context(), strings.Fields(c.args)...)
-			if code != 2 || !strings.Contains(stderr, c.out+": file already exists: name another file, or replace it with --force") || strings.Contains(strings.TrimSpace(stderr), "\n") {
+			if code != 2 || !strings.Contains(stderr, c.out+": file already exists: name another file, or replace it with "+
+				"--force") || strings.Contains(strings.TrimSpace(stderr), "\n") {
 				t.Errorf("%s: exit code %d, %q", c.args, code, stderr)
 			}
 			if now, err := os.ReadFile(c.out); err != nil || string(now) != old {
@@ -453,7 +471,8 @@ func TestVerdict(t *testing.T) {
 		failures, cases int
 		want            string
 	}{
-		{0, 1234, "1,234 cases, all passed"}, {3, 1234, "3 of 1,234 cases failed"}, {0, 1, "1 case, all passed"}, {1, 1, "1 of 1 case failed"},
+		{0, 1234, "1,234 cases, all passed"}, {3, 1234, "3 of 1,234 cases failed"}, {0, 1, "1 case, all passed"},
+		{1, 1, "1 of 1 case failed"},
 	} {
 		if got := verdict(c.failures, c.cases); got != c.want {
 			t.Errorf("%d of %d: %q, want %q", c.failures, c.cases, got, c.want)
@@ -479,12 +498,14 @@ func (d *wrongDevice) CopyOut(ctx context.Context, dst []byte, src device.Ptr, r
 // TestSelftestRepeats checks that a failure names the kernel, tile, precision, seed and case, and
 // that the printed command repeats it.
 func TestSelftestRepeats(t *testing.T) {
-	for _, args := range []string{"--kernels naive --cases 2", "--kernels skinny-tf32:1x32x128/1x4 --cases 2", "--kernels naive --cases 20 --part 7/20"} {
+	for _, args := range []string{"--kernels naive --cases 2", "--kernels skinny-tf32:1x32x128/1x4 --cases 2",
+		"--kernels naive --cases 20 --part 7/20"} {
 		restore := dispatch.Substitute(func(backend.Device) (device.Device, error) {
 			d, err := emu.Open(emu.Options{})
 			return &wrongDevice{d}, err
 		})
-		stdout, stderr, code := run(t.Context(), append([]string{"selftest", "--device", "emu", "--seed", "5"}, strings.Fields(args)...)...)
+		stdout, stderr, code := run(t.Context(),
+			append([]string{"selftest", "--device", "emu", "--seed", "5"}, strings.Fields(args)...)...)
 		verdict := regexp.MustCompile(`\n\d+ of \d+ cases? failed\n$`).FindString(stdout)
 		if verdict == "" || !strings.HasSuffix(stderr, "check failed: "+strings.TrimSpace(verdict)) {
 			t.Errorf("%s: no summary at the end of %q, or a different one in %q", args, stdout, stderr)
@@ -522,7 +543,8 @@ func TestSelftestPrintsErrors(t *testing.T) {
 		if p.In == dtype.F8E4M3 || p.In == dtype.F8E5M2 {
 			checks++ // block scales
 		}
-		if types := fmt.Sprintf(" %v → %v ", p.In, p.Out); p.Out != dtype.I32 && strings.Count(table.String(), types) != checks {
+		if types := fmt.Sprintf(" %v → %v ", p.In, p.Out); p.Out != dtype.I32 &&
+			strings.Count(table.String(), types) != checks {
 			t.Errorf("want %d checks of %s in\n%s", checks, types, &table)
 		}
 	}
@@ -537,7 +559,8 @@ func TestLists(t *testing.T) {
 			}
 		}
 	}
-	for _, args := range [][]string{{"version"}, {"--help"}, {"mul", "--help"}, {"completion", "bash"}, {"__complete", "mul", "--activation", ""}} {
+	for _, args := range [][]string{{"version"}, {"--help"}, {"mul", "--help"}, {"completion", "bash"},
+		{"__complete", "mul", "--activation", ""}} {
 		stdout, _, code := run(t.Context(), args...)
 		if code != 0 || stdout == "" {
 			t.Errorf("%v: exit code %d, %q", args, code, stdout)
@@ -550,28 +573,33 @@ func TestLists(t *testing.T) {
 func TestDevices(t *testing.T) {
 	stdout, stderr, code := run(t.Context(), "devices", "--format", "json")
 	var list []tilework.DeviceInfo
-	if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != 0 || len(list) < 2 || list[0].Name != "cpu" || list[0].Memory == 0 {
+	if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != 0 || len(list) < 2 || list[0].Name != "cpu" ||
+		list[0].Memory == 0 {
 		t.Errorf("exit code %d, %v, %q", code, err, stdout)
 	}
 	for _, d := range list {
-		if len(d.Kernels) == 0 || d.Title == "" || d.Cores < 1 || strings.HasPrefix(d.Name, "gpu") && (d.Memory == 0 || d.Clock == 0 || d.UUID == "") {
+		if len(d.Kernels) == 0 || d.Title == "" || d.Cores < 1 || strings.HasPrefix(d.Name, "gpu") &&
+			(d.Memory == 0 || d.Clock == 0 || d.UUID == "") {
 			t.Errorf("device %+v", d)
 		}
 	}
-	if _, err := tilework.Devices(); err != nil && (!strings.HasPrefix(stderr, "no GPU: ") || strings.Count(stderr, "\n") != 1) {
+	if _, err := tilework.Devices(); err != nil &&
+		(!strings.HasPrefix(stderr, "no GPU: ") || strings.Count(stderr, "\n") != 1) {
 		t.Errorf("standard error %q for %v, want one line", stderr, err)
 	}
 }
 
 func TestMulResultTooLarge(t *testing.T) {
 	t.Chdir(t.TempDir())
-	for name, l := range map[string]gemm.Layout{"col.npy": gemm.Dense(dtype.F64, 1<<21, 1), "row.npy": gemm.Dense(dtype.F64, 1, 1<<21)} {
+	for name, l := range map[string]gemm.Layout{"col.npy": gemm.Dense(dtype.F64, 1<<21, 1),
+		"row.npy": gemm.Dense(dtype.F64, 1, 1<<21)} {
 		if err := matio.Write(t.Context(), name, l, make([]byte, l.Bytes()), matio.WriteOptions{Replace: true}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	_, stderr, code := run(t.Context(), "mul", "col.npy", "row.npy", "-o", "c.npy")
-	if _, known := host.Available(); known && (code != 2 || !strings.Contains(stderr, "out of memory: the product with its 2097152×2097152 result takes 32 TiB")) {
+	if _, known := host.Available(); known && (code != 2 || !strings.Contains(stderr, "out of memory: the product "+
+		"with its 2097152×2097152 result takes 32 TiB")) {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 }
@@ -579,7 +607,8 @@ func TestMulResultTooLarge(t *testing.T) {
 // TestOccupancyOfTextbook computes a textbook exercise: blocks of 16×16 threads with 2 KB of shared
 // memory, on an SM with 48 KB, 2,048 threads and 16 blocks.
 func TestOccupancyOfTextbook(t *testing.T) {
-	stdout, stderr, code := run(t.Context(), strings.Fields("occupancy --threads 16x16 --smem 2KB --sm-threads 2048 --sm-smem 48KB --sm-blocks 16")...)
+	stdout, stderr, code := run(t.Context(), strings.Fields("occupancy --threads 16x16 --smem 2KB --sm-threads 2048 "+
+		"--sm-smem 48KB --sm-blocks 16")...)
 	if code != 0 || !strings.Contains(stdout, "8 blocks per SM, bound by threads") {
 		t.Errorf("exit code %d, %q, %q", code, stdout, stderr)
 	}

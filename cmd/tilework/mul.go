@@ -99,9 +99,11 @@ TILEWORK_CACHE is "off".`,
 	forceFlag(c, &f.force)
 	f.files.declare(c)
 	fl.StringVar(&f.device, "device", "auto",
-		"where to compute: auto (the CPU or the first GPU, whichever is expected to be faster), cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
+		"where to compute: auto (the CPU or the first GPU, whichever is expected to be faster), cpu, gpu, gpu:N, "+
+			"gpu:UUID, emu, emu:MODEL")
 	fl.StringVar(&f.kernel, "kernel", "",
-		"the kernel to use, for a GPU optionally with a tile (tiled:16); \"tilework kernels\" lists them (default: the one expected to be fastest)")
+		"the kernel to use, for a GPU optionally with a tile (tiled:16); \"tilework kernels\" lists them (default: the "+
+			"one expected to be fastest)")
 	fl.StringVar(&f.precision, "precision", tilework.Native.String(),
 		"the precision of the multiplication: "+precisionDocs())
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
@@ -116,7 +118,8 @@ TILEWORK_CACHE is "off".`,
 		"the element type of C (default: the first one listed above for A and B)")
 	fl.IntVar(&f.threads, "threads", 0, "maximum number of threads (default: all cores)")
 	fl.BoolVar(&f.verify, "verify", false,
-		"check the result with random vectors (Freivalds); exit 1 if it is wrong, or if the check could miss an error of 1 % of a row's norm (or 8 roundoffs of C's type if that is more)")
+		"check the result with random vectors (Freivalds); exit 1 if it is wrong, or if the check could miss an error of "+
+			"1 % of a row's norm (or 8 roundoffs of C's type if that is more)")
 	fl.StringVar(&f.within, "verify-within", "",
 		"like --verify, but with this limit on the errors that the check could miss, in percent of a row's norm: 5%")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false,
@@ -298,7 +301,8 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		M: problem.M, N: problem.N, K: problem.K,
 		In: a.Type.String(), Out: c.Type.String(),
 		Device: plan.Device.String(), Kernel: plan.Kernel, Threads: plan.Threads, Detail: plan.Detail(), Why: plan.Why(),
-		Read: read.Seconds(), Compile: plan.CompileTime().Seconds(), Compute: plan.Took().Seconds(), Write: time.Since(start).Seconds(),
+		Read: read.Seconds(), Compile: plan.CompileTime().Seconds(), Compute: plan.Took().Seconds(),
+		Write:  time.Since(start).Seconds(),
 		GFLOPS: problem.Flops() / plan.Took().Seconds() / 1e9,
 		File:   f.out, Verified: plan.Verified(),
 	})
@@ -381,8 +385,8 @@ func (f *mulFlags) readOperands(ctx context.Context, fileA, fileB string) (a, b 
 	return a, b, nil
 }
 
-// problem returns the product of A and B that the flags describe. The layouts of the operands of the
-// epilogue are not set. The argument files is the names of the files of A and B, for errors.
+// problem returns the product of A and B that the flags describe. The layouts of the operands of
+// the epilogue are not set. The argument files names the files of A and B in errors.
 func (f *mulFlags) problem(a, b gemm.Layout, e gemm.Epilogue, files string) (gemm.Problem, error) {
 	out, err := f.resultType(a.Type)
 	if err != nil {

@@ -41,7 +41,8 @@ func TestInputChanged(t *testing.T) {
 			code   int
 			text   string
 		}{
-			{"truncated", func() error { return os.Truncate("a.npy", 5) }, 2, "tilework: a.npy: changed while it was used: size was "},
+			{"truncated", func() error { return os.Truncate("a.npy", 5) }, 2,
+				"tilework: a.npy: changed while it was used: size was "},
 			{"rewritten", rewrite, 2, "tilework: a.npy: changed while it was used: modified at "},
 			{"replaced", replaceFile, 0, "computed in"},
 		} {
@@ -63,8 +64,10 @@ func TestInputChanged(t *testing.T) {
 			}
 			_ = cmd.Wait()
 			text := stderr.String()
-			if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(text, c.text) || strings.Contains(text, "goroutine") {
-				t.Errorf("%s, %s: exit code %d, %q, %.500q; want %d and %q", device.args, c.name, code, stdout, text, c.code, c.text)
+			if code := cmd.ProcessState.ExitCode(); code != c.code || !strings.Contains(text, c.text) ||
+				strings.Contains(text, "goroutine") {
+				t.Errorf("%s, %s: exit code %d, %q, %.500q; want %d and %q",
+					device.args, c.name, code, stdout, text, c.code, c.text)
 			}
 			_, err := os.Stat("c.npy")
 			if written := err == nil; written != (c.code == 0) {

@@ -29,7 +29,8 @@ var extraFlags = []struct {
 	{gemm.RowScale, "row-scale", "a file with one factor for each row of C"},
 	{gemm.ColScale, "col-scale", "a file with one factor for each column of C"},
 	{gemm.Up, "up",
-		"a file with a second B, transposed like B: multiplies the result of the activation by A·up, element by element (SwiGLU with --activation silu)"},
+		"a file with a second B, transposed like B: multiplies the result of the activation by A·up, element by element " +
+			"(SwiGLU with --activation silu)"},
 	{gemm.Residual, "residual", "a file with a matrix to add after the activation"},
 }
 

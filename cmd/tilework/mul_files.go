@@ -39,7 +39,8 @@ func (f *inputFlags) declareCSV(c *cobra.Command) {
 	fl := c.Flags()
 	fl.BoolVar(&f.csvHeader, "csv-header", false, "skip the first line of .csv files")
 	fl.StringVar(&f.csvDelimiter, "csv-delimiter", "",
-		"the character between numbers in .csv files, or \"tab\" or \"space\" (default: the semicolon, comma, tab or blanks in the first line of numbers)")
+		"the character between numbers in .csv files, or \"tab\" or \"space\" (default: the semicolon, comma, tab or "+
+			"blanks in the first line of numbers)")
 }
 
 // parse checks the flags, and returns an error if more than one input is standard input.
@@ -73,7 +74,8 @@ func parseDelimiter(text string) (byte, error) {
 	case "space":
 		return ' ', nil
 	}
-	if c := rune(text[0]); len(text) > 1 || c > unicode.MaxASCII || unicode.IsLetter(c) || unicode.IsDigit(c) || strings.ContainsRune("+-.\"\r\n", c) {
+	if c := rune(text[0]); len(text) > 1 || c > unicode.MaxASCII || unicode.IsLetter(c) || unicode.IsDigit(c) ||
+		strings.ContainsRune("+-.\"\r\n", c) {
 		return 0, fmt.Errorf("--csv-delimiter %s: want one character that cannot be part of a number, or tab or space", text)
 	}
 	return text[0], nil

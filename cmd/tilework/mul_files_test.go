@@ -75,7 +75,8 @@ func TestMulReadsVariants(t *testing.T) {
 		}
 	}
 	for args, want := range map[string]string{
-		"m.npy v3.npy": "m.npy: not supported without a conversion: elements of type int64; --dtype float64 converts A and B, as do float32, float16,",
+		"m.npy v3.npy": "m.npy: not supported without a conversion: elements of type int64; --dtype float64 converts A " +
+			"and B, as do float32, float16,",
 		"m.npy v3.npy --dtype float64 --csv-delimiter ab": "--csv-delimiter ab: want one character",
 		"m.npy v3.npy --dtype float64 --csv-delimiter 5":  "--csv-delimiter 5: want one character",
 		"semicolons.csv v3.npy --dtype float64":           "--csv-header skips a header line",
@@ -99,20 +100,24 @@ func TestMulRefusesOverflow(t *testing.T) {
 	writeText(t, "one.csv", "1\n")
 	writeText(t, "larger.csv", "1e400\n")
 	for _, args := range []string{
-		"large.npy one.csv", "one.csv large.npy", "one.csv one.csv --beta 1 --c large.npy", "one.csv one.csv --bias large.npy", "one.csv one.csv --row-scale large.npy",
-		"one.csv one.csv --col-scale large.npy", "one.csv one.csv --residual large.npy", "one.csv one.csv --activation relu --up large.npy", "one.csv larger.csv",
+		"large.npy one.csv", "one.csv large.npy", "one.csv one.csv --beta 1 --c large.npy",
+		"one.csv one.csv --bias large.npy", "one.csv one.csv --row-scale large.npy",
+		"one.csv one.csv --col-scale large.npy", "one.csv one.csv --residual large.npy",
+		"one.csv one.csv --activation relu --up large.npy", "one.csv larger.csv",
 	} {
 		const refusal = "is too large for float32: want at most 3.4028234663852886e+38"
 		line := strings.Fields("mul " + args + " -o c.npy --dtype float32 --device cpu")
 		_, stderr, code := run(t.Context(), line...)
-		if code != 2 || !strings.Contains(stderr, ": overflow: row 1, column 1: 1e") || !strings.Contains(stderr, refusal+"; --allow-overflow reads such numbers as infinities") {
+		if code != 2 || !strings.Contains(stderr, ": overflow: row 1, column 1: 1e") ||
+			!strings.Contains(stderr, refusal+"; --allow-overflow reads such numbers as infinities") {
 			t.Errorf("%s: exit code %d, %q", args, code, stderr)
 		}
 		if _, err := os.Stat("c.npy"); err == nil {
 			t.Fatalf("%s wrote c.npy", args)
 		}
 		_, stderr, code = run(t.Context(), append(line, "--allow-overflow")...)
-		if code != 0 || !strings.HasPrefix(stderr, "warning: ") || !strings.Contains(stderr, refusal+"; read 1 number as infinities\n") {
+		if code != 0 || !strings.HasPrefix(stderr, "warning: ") ||
+			!strings.Contains(stderr, refusal+"; read 1 number as infinities\n") {
 			t.Errorf("%s --allow-overflow: exit code %d, %q", args, code, stderr)
 		}
 		if got := element(t, "c.npy")(0, 0); !math.IsInf(got, 1) {
@@ -123,8 +128,10 @@ func TestMulRefusesOverflow(t *testing.T) {
 		}
 	}
 	writeText(t, "fraction.csv", "1.5\n")
-	if _, stderr, code := run(t.Context(), strings.Fields("mul fraction.csv one.csv -o c.npy --dtype int8 --allow-overflow")...); code != 2 ||
-		!strings.Contains(stderr, "fraction.csv: out of range: row 1, column 1: 1.5 in line 1 is out of range for int8: want an integer from -128 to 127") {
+	if _, stderr, code := run(t.Context(), strings.Fields("mul fraction.csv one.csv -o c.npy --dtype int8 "+
+		"--allow-overflow")...); code != 2 ||
+		!strings.Contains(stderr, "fraction.csv: out of range: row 1, column 1: 1.5 in line 1 is out of range for int8: "+
+			"want an integer from -128 to 127") {
 		t.Errorf("fraction read as an integer: exit code %d, %q", code, stderr)
 	}
 }
@@ -146,7 +153,8 @@ func TestMulPipes(t *testing.T) {
 		}
 		return out.String(), errs.String(), exitCode(err)
 	}
-	for _, args := range []string{"mul - b.csv -o -.csv", "mul b.csv - -o -.csv", "mul b.csv b.csv -o -.csv --row-scale - --transpose-a", "mul b.csv - -o -.csv --verify --format json"} {
+	for _, args := range []string{"mul - b.csv -o -.csv", "mul b.csv - -o -.csv",
+		"mul b.csv b.csv -o -.csv --row-scale - --transpose-a", "mul b.csv - -o -.csv --verify --format json"} {
 		input, want := "1,2\n3,4\n", "1,2\n3,4\n"
 		if strings.Contains(args, "row-scale") {
 			input, want = "5\n6\n", "5,0\n0,6\n"
@@ -172,7 +180,8 @@ func TestMulPipes(t *testing.T) {
 		"mul b.csv b.csv -o - --dtype bfloat16":              "cannot hold bfloat16",
 		"emulate k.ptx --entry k --grid 1 --block 1 --arg -": "no such file",
 	} {
-		if stdout, stderr, code := pipe("", strings.Fields(args)...); code != 2 || stdout != "" || !strings.Contains(stderr, want) {
+		if stdout, stderr, code := pipe("", strings.Fields(args)...); code != 2 || stdout != "" ||
+			!strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q, %q; want %q", args, code, stdout, stderr, want)
 		}
 	}
@@ -181,7 +190,8 @@ func TestMulPipes(t *testing.T) {
 // TestFiles lists the arrays of files.
 func TestFiles(t *testing.T) {
 	t.Chdir(folder(t))
-	if err := matio.Write(t.Context(), "w.npz::w1", gemm.Dense(dtype.F32, 1, 2), make([]byte, 8), matio.WriteOptions{}); err != nil {
+	if err := matio.Write(t.Context(), "w.npz::w1", gemm.Dense(dtype.F32, 1, 2), make([]byte, 8),
+		matio.WriteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	numpyFile(t, "v.npy", "(3,)", 1, 2, 3)
@@ -193,11 +203,13 @@ func TestFiles(t *testing.T) {
 	}
 	var rows []fileRow
 	stdout, _, code = run(t.Context(), "files", "w.npz", "--format", "json")
-	if err := json.Unmarshal([]byte(stdout), &rows); err != nil || code != 0 || len(rows) != 1 || rows[0].Member != "w1" || rows[0].Shape[1] != 2 {
+	if err := json.Unmarshal([]byte(stdout), &rows); err != nil || code != 0 || len(rows) != 1 || rows[0].Member != "w1" ||
+		rows[0].Shape[1] != 2 {
 		t.Errorf("exit code %d, %v, %q", code, err, stdout)
 	}
 	for args, want := range map[string]string{
-		"files": "no file: want one or more files", "files none.npy": "none.npy: no such file", "files w.npz::w1": "cannot list a member", "files text.npy": "malformed",
+		"files": "no file: want one or more files", "files none.npy": "none.npy: no such file",
+		"files w.npz::w1": "cannot list a member", "files text.npy": "malformed",
 	} {
 		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 2 || !strings.Contains(stderr, want) {
 			t.Errorf("%s: exit code %d, %q", args, code, stderr)

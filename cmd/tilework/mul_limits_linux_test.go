@@ -72,7 +72,8 @@ func TestMemoryLimits(t *testing.T) {
 				switch code := cmd.ProcessState.ExitCode(); {
 				case code == 0:
 					done++
-				case code != 2 || !strings.HasPrefix(text, "tilework: out of memory: ") || strings.Count(text, "\n") != 1 || strings.Count(text, "iB") < 1:
+				case code != 2 || !strings.HasPrefix(text, "tilework: out of memory: ") || strings.Count(text, "\n") != 1 ||
+					strings.Count(text, "iB") < 1:
 					t.Errorf("%s with %d MiB of %s: exit code %d, %q, %.500q", args, mib, key, code, stdout, text)
 				default:
 					refused++

@@ -13,7 +13,8 @@ func TestTablesFit(t *testing.T) {
 	for _, args := range []string{
 		"kernels", "devices", "occupancy --threads 256 --smem 2KB --regs 32 --gpu h200", "selftest --kernels loop --cases 5",
 		"bench --device emu --kernels naive,tiled:16,wgmma --dtypes float32,bfloat16 --sizes 4,8",
-		"bench --kernels loop,portable --peers reading --packed --cold --sizes 4,8 --threads 1 --min-time 1ms --max-time 20ms",
+		"bench --kernels loop,portable --peers reading --packed --cold --sizes 4,8 --threads 1 --min-time 1ms --max-time " +
+			"20ms",
 		"tune --sizes 8 --time 10ms", "tune --show",
 	} {
 		for _, columns := range []string{"80", "100"} {
@@ -45,7 +46,8 @@ func TestListWidth(t *testing.T) {
 		columns string
 		want    int
 	}{
-		{listFlags{}, "", pipeWidth}, {listFlags{}, "80", 80}, {listFlags{}, "-1", pipeWidth}, {listFlags{}, "x", pipeWidth}, {listFlags{wide: true}, "80", 0},
+		{listFlags{}, "", pipeWidth}, {listFlags{}, "80", 80}, {listFlags{}, "-1", pipeWidth}, {listFlags{}, "x", pipeWidth},
+		{listFlags{wide: true}, "80", 0},
 	} {
 		t.Setenv("COLUMNS", c.columns)
 		if got := c.flags.width(new(bytes.Buffer)); got != c.want {

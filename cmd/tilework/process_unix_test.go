@@ -142,7 +142,8 @@ func TestSignals(t *testing.T) {
 		signal     os.Signal
 	}{
 		{"computing", "mul a.npy a.npy -o c.csv --force --kernel loop --threads 1 --verbose", computing, syscall.SIGINT},
-		{"computing, SIGTERM", "mul a.npy a.npy -o c.csv --force --kernel loop --threads 1 --verbose", computing, syscall.SIGTERM},
+		{"computing, SIGTERM", "mul a.npy a.npy -o c.csv --force --kernel loop --threads 1 --verbose", computing,
+			syscall.SIGTERM},
 		{"emulating", "mul a.npy a.npy -o c.csv --force --device emu --verbose", computing, syscall.SIGINT},
 		{"tuning", "tune --sizes 30,300 --time 1s --verbose", computing, syscall.SIGINT},
 		{"writing", "mul column.npy row.npy -o c.csv --force", writing, syscall.SIGINT},
@@ -182,7 +183,8 @@ func TestSignals(t *testing.T) {
 				continue
 			}
 			// Only tune prints results after an interruption: those that it has so far.
-			if silent := !strings.HasPrefix(test.args, "tune"); code != exitInterrupted || silent && stdout.Len() > 0 || !strings.HasSuffix("\n"+stderr.String(), "\ntilework: interrupted\n") {
+			if silent := !strings.HasPrefix(test.args, "tune"); code != exitInterrupted || silent && stdout.Len() > 0 ||
+				!strings.HasSuffix("\n"+stderr.String(), "\ntilework: interrupted\n") {
 				t.Errorf("%s: exit code %d, %q, %q", test.name, code, stdout, stderr.String())
 			}
 			if now := files(t); now != "a.npy c.csv column.npy row.npy" {
@@ -251,9 +253,11 @@ func TestEndlessPTX(t *testing.T) {
 		t.Fatal(err)
 	}
 	for file, want := range map[string]string{
-		"pipe.ptx": "not a regular file", "/dev/zero": "not a regular file", "large.ptx": "1099511627776 bytes, want at most 67108864", ".": "is a directory",
+		"pipe.ptx": "not a regular file", "/dev/zero": "not a regular file",
+		"large.ptx": "1099511627776 bytes, want at most 67108864", ".": "is a directory",
 	} {
-		for _, args := range []string{"emulate " + file + " --entry k --grid 1 --block 1", "bench --device emu --kernels naive --sizes 8 --peers cuda:k:1x1/1x1 --peer-path cuda=" + file} {
+		for _, args := range []string{"emulate " + file + " --entry k --grid 1 --block 1",
+			"bench --device emu --kernels naive --sizes 8 --peers cuda:k:1x1/1x1 --peer-path cuda=" + file} {
 			if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 2 || !strings.Contains(stderr, want) {
 				t.Errorf("%s: exit code %d, %q; want %q", args, code, stderr, want)
 			}
@@ -282,13 +286,15 @@ func TestSelftestProcesses(t *testing.T) {
 			t.Errorf("%s: exit code %d, %q: %s\nwant %s", others, code, stderr, stdout, alone)
 		}
 	}
-	if _, stderr, code := run(t.Context(), "selftest", "--device", "cpu", "--processes", "2", "--kernels", "portable", "--part", "2/2", "--seed", "1", "--cases", "3"); code != 0 {
+	if _, stderr, code := run(t.Context(), "selftest", "--device", "cpu", "--processes", "2", "--kernels", "portable",
+		"--part", "2/2", "--seed", "1", "--cases", "3"); code != 0 {
 		t.Errorf("two of four parts: exit code %d, %q", code, stderr)
 	}
 	selfCommand = func(ctx context.Context, args ...string) (*exec.Cmd, error) {
 		return exec.CommandContext(ctx, os.Args[0], "-test.run=^$", "-no-such-flag"), nil
 	}
-	if _, stderr, code := run(t.Context(), strings.Fields(list+" --processes 2")...); code != 2 || !strings.Contains(stderr, "part 1/2: exit status 2") {
+	if _, stderr, code := run(t.Context(), strings.Fields(list+" --processes 2")...); code != 2 ||
+		!strings.Contains(stderr, "part 1/2: exit status 2") {
 		t.Errorf("failing processes: exit code %d, %q", code, stderr)
 	}
 }
@@ -301,7 +307,9 @@ func sorted(t *testing.T, text string) string {
 		t.Fatalf("%v: %s", err, text)
 	}
 	for _, r := range rows {
-		slices.SortFunc(r.ByType, func(a, b gemmtest.TypeErrors) int { return cmp.Or(cmp.Compare(a.In, b.In), cmp.Compare(a.Out, b.Out)) })
+		slices.SortFunc(r.ByType, func(a, b gemmtest.TypeErrors) int {
+			return cmp.Or(cmp.Compare(a.In, b.In), cmp.Compare(a.Out, b.Out))
+		})
 	}
 	return fmt.Sprintf("%+v", rows)
 }
@@ -316,7 +324,8 @@ func TestDiskFull(t *testing.T) {
 	for _, format := range matio.Formats() {
 		cmd, stdout, stderr := process("mul a.npy b.npy -o c"+format.Ext, fileLimit+"=1")
 		_ = cmd.Run()
-		if code := cmd.ProcessState.ExitCode(); code != 2 || stdout.Len() > 0 || !strings.Contains(stderr.String(), "write c"+format.Ext) || strings.Count(stderr.String(), "\n") != 1 {
+		if code := cmd.ProcessState.ExitCode(); code != 2 || stdout.Len() > 0 ||
+			!strings.Contains(stderr.String(), "write c"+format.Ext) || strings.Count(stderr.String(), "\n") != 1 {
 			t.Errorf("%s: exit code %d, %q, %q", format.Ext, code, stdout, stderr)
 		}
 		if now := files(t); now != before {
@@ -348,7 +357,8 @@ func TestDiskFullForRecords(t *testing.T) {
 	const bench = "bench --device emu --kernels naive --sizes 2..12+1 "
 	cmd, _, stderr := process(bench+"-o r.jsonl", fileLimit+"=1")
 	_ = cmd.Run()
-	if code := cmd.ProcessState.ExitCode(); code != 2 || !strings.Contains(stderr.String(), "write r.jsonl: file too large") {
+	code := cmd.ProcessState.ExitCode()
+	if code != 2 || !strings.Contains(stderr.String(), "write r.jsonl: file too large") {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
 	if n := len(readRecords(t, "r.jsonl")); n == 0 || n >= 11 {
@@ -394,7 +404,8 @@ func TestPlantedLibraries(t *testing.T) {
 	}
 	const loaderError = "file too short" // the error of glibc for a short text file
 	for _, path := range []string{"", ".", ":/usr/lib", here} {
-		for _, args := range []string{"devices", "bench --sizes 8 --kernels loop --min-time 1ms --peers openblas", "bench --sizes 8 --kernels loop --min-time 1ms --peers mkl"} {
+		for _, args := range []string{"devices", "bench --sizes 8 --kernels loop --min-time 1ms --peers openblas",
+			"bench --sizes 8 --kernels loop --min-time 1ms --peers mkl"} {
 			cmd, stdout, stderr := process(args, "LD_LIBRARY_PATH="+path)
 			if err := cmd.Run(); err != nil && !errors.As(err, new(*exec.ExitError)) {
 				t.Fatal(err)

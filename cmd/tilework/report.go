@@ -206,7 +206,8 @@ func readRecordFile(path string) ([]bench.Record, error) {
 	records, err := bench.ReadRecords(file)
 	switch {
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fmt.Errorf("%s: record %d is incomplete (bench --resume completes the file, unless bench is still writing it)", path, len(records)+1)
+		return nil, fmt.Errorf("%s: record %d is incomplete (bench --resume completes the file, unless bench is still "+
+			"writing it)", path, len(records)+1)
 	case err != nil:
 		return nil, fmt.Errorf("%s: not a file of records: %w", path, err)
 	case len(records) == 0:

@@ -8,7 +8,13 @@ import (
 )
 
 // record is a line in a file of records.
-const record = `{"schema":1,"subject":"avx512","device":"cpu","in":"float32","out":"float32","m":64,"n":64,"k":64,"trans_a":false,"trans_b":false,"lda":64,"ldb":64,"ldc":64,"alpha":1,"beta":0,"threads":1,"transfers":false,"cold":false,"buffers":1,"seed":1,"reps":1,"batch":1,"seconds":{"median":0.000524288,"min":0.000524288,"max":0.000524288,"p10":0.000524288,"p90":0.000524288,"spread":0},"samples":[0.000524288],"gflops":1,"verified":true,"error_ratio":0.1,"environment":{"date":"2026-11-21T04:11:31Z","os":"linux","arch":"amd64","cores":2,"gomaxprocs":2,"go":"go1.26"}}` + "\n"
+const record = `{"schema":1,"subject":"avx512","device":"cpu","in":"float32","out":"float32","m":64,"n":64,"k":64,` +
+	`"trans_a":false,"trans_b":false,"lda":64,"ldb":64,"ldc":64,"alpha":1,"beta":0,"threads":1,` +
+	`"transfers":false,"cold":false,"buffers":1,"seed":1,"reps":1,"batch":1,"seconds":{"median":0.000524288,` +
+	`"min":0.000524288,"max":0.000524288,"p10":0.000524288,"p90":0.000524288,"spread":0},` +
+	`"samples":[0.000524288],"gflops":1,"verified":true,"error_ratio":0.1,` +
+	`"environment":{"date":"2026-11-21T04:11:31Z","os":"linux","arch":"amd64","cores":2,"gomaxprocs":2,` +
+	`"go":"go1.26"}}` + "\n"
 
 // reportFolder changes to a temporary folder with valid and invalid files of records.
 func reportFolder(t *testing.T) {
@@ -29,12 +35,14 @@ func reportFolder(t *testing.T) {
 
 func TestReportWrites(t *testing.T) {
 	reportFolder(t)
-	stdout, stderr, code := run(t.Context(), "report", "a.jsonl", "b.json", "-o", "r.html", "--svg", "pictures/svg", "--png", "pictures/png")
+	stdout, stderr, code := run(t.Context(), "report", "a.jsonl", "b.json", "-o", "r.html", "--svg", "pictures/svg",
+		"--png", "pictures/png")
 	if code != 0 {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	for name, start := range map[string]string{
-		"r.html": "<!DOCTYPE html>", "pictures/svg/rate-cpu-few-sizes.svg": "<?xml", "pictures/png/change-b-cpu-float32.png": "\x89PNG",
+		"r.html": "<!DOCTYPE html>", "pictures/svg/rate-cpu-few-sizes.svg": "<?xml",
+		"pictures/png/change-b-cpu-float32.png": "\x89PNG",
 	} {
 		content, err := os.ReadFile(name)
 		if err != nil || !strings.HasPrefix(string(content), start) {

@@ -17,7 +17,8 @@ import (
 func TestTune(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(tuned.Substitute(cache.At(dir)))
-	stdout, stderr, code := run(t.Context(), "tune", "--shapes", "3x5x4,9x9x200", "--dtypes", "float64", "--time", "50ms", "--format", "json", "--verbose")
+	stdout, stderr, code := run(t.Context(), "tune", "--shapes", "3x5x4,9x9x200", "--dtypes", "float64", "--time", "50ms",
+		"--format", "json", "--verbose")
 	var outcomes []tune.Outcome
 	if err := json.Unmarshal([]byte(stdout), &outcomes); err != nil || code != 0 || len(outcomes) != 2 {
 		t.Fatalf("exit code %d, %v, %q, %q", code, err, stdout, stderr)
@@ -31,22 +32,27 @@ func TestTune(t *testing.T) {
 			kept++
 		}
 	}
-	if stdout, _, code := run(t.Context(), "tune", "--show", "--format", "csv"); code != 0 || strings.Count(stdout, "\n") != 1+kept {
+	if stdout, _, code := run(t.Context(), "tune", "--show", "--format", "csv"); code != 0 ||
+		strings.Count(stdout, "\n") != 1+kept {
 		t.Errorf("exit code %d, %d kept, %q", code, kept, stdout)
 	}
 	// tune may have kept no choice. Keep one.
-	x := tuned.Tuned{Form: outcomes[0].Form, Choice: tuned.Choice{Kernel: "portable"}, Default: tuned.Choice{Kernel: "usual"}, Gain: 1.25, P10: 1.2, P90: 1.3}
+	x := tuned.Tuned{Form: outcomes[0].Form, Choice: tuned.Choice{Kernel: "portable"},
+		Default: tuned.Choice{Kernel: "usual"}, Gain: 1.25, P10: 1.2, P90: 1.3}
 	if err := tuned.CPUTuner().Keep(x); err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(folder(t))
 	for _, c := range []struct{ args, want string }{{"", "kernel portable: "}, {"--kernel loop", "asked for by name"}} {
-		_, stderr, code := run(t.Context(), strings.Fields("mul a.npy b.npy -o c.npy --force --device cpu --verbose "+c.args)...)
-		if code != 0 || !strings.Contains(stderr, c.want) || strings.Contains(stderr, "1.25 × as fast as the default, usual") != (c.args == "") {
+		_, stderr, code := run(t.Context(),
+			strings.Fields("mul a.npy b.npy -o c.npy --force --device cpu --verbose "+c.args)...)
+		if code != 0 || !strings.Contains(stderr, c.want) ||
+			strings.Contains(stderr, "1.25 × as fast as the default, usual") != (c.args == "") {
 			t.Errorf("mul %s: exit code %d, %q", c.args, code, stderr)
 		}
 	}
-	if stdout, _, code := run(t.Context(), "tune", "--show"); code != 0 || !strings.Contains(stdout, "3x5x4 float64") || !strings.Contains(stdout, "1.25 (1.20 to 1.30)") {
+	if stdout, _, code := run(t.Context(), "tune", "--show"); code != 0 || !strings.Contains(stdout, "3x5x4 float64") ||
+		!strings.Contains(stdout, "1.25 (1.20 to 1.30)") {
 		t.Errorf("exit code %d, %q", code, stdout)
 	}
 	// A damaged entry is not an error, and --verbose reports it.
@@ -55,10 +61,12 @@ func TestTune(t *testing.T) {
 		t.Fatal(files, err)
 	}
 	tuned.Substitute(cache.At(dir))
-	if _, stderr, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--force", "--device", "cpu", "--verbose"); code != 0 || strings.Count(stderr, "damaged") != 1 {
+	if _, stderr, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--force", "--device", "cpu",
+		"--verbose"); code != 0 || strings.Count(stderr, "damaged") != 1 {
 		t.Errorf("exit code %d, %q", code, stderr)
 	}
-	if _, stderr, code := run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--force", "--device", "cpu"); code != 0 || stderr != "" {
+	_, stderr, code = run(t.Context(), "mul", "a.npy", "b.npy", "-o", "c.npy", "--force", "--device", "cpu")
+	if code != 0 || stderr != "" {
 		t.Errorf("without --verbose: exit code %d, %q", code, stderr)
 	}
 	if _, stderr, code := run(t.Context(), "tune", "--clear"); code != 0 || !strings.Contains(stderr, "removed ") {
@@ -90,7 +98,9 @@ func TestTuneErrors(t *testing.T) {
 		{"8x8x8", `unexpected argument "8x8x8"`, 2},
 	} {
 		stdout, stderr, code := run(t.Context(), append([]string{"tune"}, strings.Fields(c.args)...)...)
-		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) || strings.Count(strings.TrimSpace(strings.ReplaceAll(stderr, "results will not be kept: TILEWORK_CACHE is \"off\", or the user has no cache directory\n", "")), "\n") > 0 {
+		if code != c.code || stdout != "" || !strings.Contains(stderr, c.want) ||
+			strings.Count(strings.TrimSpace(strings.ReplaceAll(stderr,
+				"results will not be kept: TILEWORK_CACHE is \"off\", or the user has no cache directory\n", "")), "\n") > 0 {
 			t.Errorf("tune %s: exit code %d, %q, %q", c.args, code, stdout, stderr)
 		}
 	}
@@ -105,13 +115,16 @@ func TestTuneErrors(t *testing.T) {
 // is given.
 func TestVerboseReasons(t *testing.T) {
 	t.Chdir(folder(t))
-	_, stderr, code := run(t.Context(), "mul", "a32.npy", "b.npy", "-o", "c.npy", "--force", "--dtype", "float32", "--device", "emu", "--verbose")
-	for _, want := range []string{" ways to compute it on emu\n", "+ skinny:", "- mma ", "slower than skinny, which can compute it"} {
+	_, stderr, code := run(t.Context(), "mul", "a32.npy", "b.npy", "-o", "c.npy", "--force", "--dtype", "float32",
+		"--device", "emu", "--verbose")
+	for _, want := range []string{" ways to compute it on emu\n", "+ skinny:", "- mma ",
+		"slower than skinny, which can compute it"} {
 		if code != 0 || !strings.Contains(stderr, want) {
 			t.Errorf("exit code %d, no %q in %q", code, want, stderr)
 		}
 	}
-	_, stderr, code = run(t.Context(), "mul", "a32.npy", "b.npy", "-o", "c.npy", "--force", "--dtype", "float32", "--device", "emu", "--kernel", "tiled", "--verbose")
+	_, stderr, code = run(t.Context(), "mul", "a32.npy", "b.npy", "-o", "c.npy", "--force", "--dtype", "float32",
+		"--device", "emu", "--kernel", "tiled", "--verbose")
 	if code != 0 || strings.Contains(stderr, "ways to compute it") {
 		t.Errorf("with a kernel: exit code %d, %q", code, stderr)
 	}

@@ -21,7 +21,8 @@ func TestSBOM(t *testing.T) {
 		i := slices.IndexFunc(bill.Components, func(c component) bool { return c.Name == name })
 		if i < 0 {
 			t.Errorf("the bill lacks %s", name)
-		} else if c := bill.Components[i]; c.Version == "" || c.PURL != "pkg:golang/"+name+"@"+c.Version || name != "std" && len(c.Properties) != 1 {
+		} else if c := bill.Components[i]; c.Version == "" || c.PURL != "pkg:golang/"+name+"@"+c.Version || name != "std" &&
+			len(c.Properties) != 1 {
 			t.Errorf("component %+v", c)
 		}
 	}

@@ -27,7 +27,8 @@ func TestWritten(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := os.ReadFile(file.Name()); err != nil || !bytes.Equal(got, want) {
-			t.Errorf("%s: the file of %d bytes differs from the %d bytes that write writes: run go generate (%v)", file.Name(), len(got), len(want), err)
+			t.Errorf("%s: the file of %d bytes differs from the %d bytes that write writes: run go generate (%v)",
+				file.Name(), len(got), len(want), err)
 		}
 	}
 }

@@ -28,7 +28,8 @@ func main() {
 
 func run(points, features int) error {
 	if features < 1 || points < features {
-		return fmt.Errorf("%d points of %d features: want at least one feature, and at least as many points as features", points, features)
+		return fmt.Errorf("%d points of %d features: want at least one feature, and at least as many points as features",
+			points, features)
 	}
 	x, y, truth := sample(points, features)
 	before := time.Now()

@@ -8,8 +8,8 @@ import (
 )
 
 // Build identifies the build of this program, from the information that the Go toolchain recorded:
-// the versions of the modules and the revision of the source. Keys of measurements contain it, since
-// another build may have other kernels.
+// the versions of the modules and the revision of the source. Keys of measurements contain it,
+// since another build may have other kernels.
 var Build = sync.OnceValue(func() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -228,7 +228,8 @@ func TestSection(t *testing.T) {
 	if got := c.Problems(); len(got) != 1 || !strings.HasPrefix(got[0], section.path("b")+": damaged: ") {
 		t.Errorf("problems: %q", got)
 	}
-	if err := errors.Join(section.Remove("c"), section.Remove("c"), os.WriteFile(filepath.Join(section.Dir(), "new-1"), nil, 0o600)); err != nil {
+	if err := errors.Join(section.Remove("c"), section.Remove("c"),
+		os.WriteFile(filepath.Join(section.Dir(), "new-1"), nil, 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	if n, err := section.Clear(); n != 1 || err != nil {
@@ -289,7 +290,8 @@ func FuzzDecode(f *testing.F) {
 			return
 		}
 		var e entry
-		if err := json.Unmarshal(b, &e); err != nil || e.Key != key || e.Version != version || e.Sum != checksum(v) || len(b) > maxEntry {
+		if err := json.Unmarshal(b, &e); err != nil || e.Key != key || e.Version != version || e.Sum != checksum(v) ||
+			len(b) > maxEntry {
 			t.Errorf("%q is decoded as the entry of %q: %s", b, key, v)
 		}
 	})

@@ -18,7 +18,8 @@ func write(t *testing.T, width int, columns []Column, rows [][]string) string {
 
 func TestWrite(t *testing.T) {
 	columns := []Column{
-		{Title: "kernel"}, {Title: "device", Drop: 1}, {Title: "×", Drop: 2}, {Title: "spread", Drop: 3}, {Title: "note", Wrap: true},
+		{Title: "kernel"}, {Title: "device", Drop: 1}, {Title: "×", Drop: 2}, {Title: "spread", Drop: 3},
+		{Title: "note", Wrap: true},
 	}
 	rows := [][]string{
 		{"naive", "cpu", "0.50", "12 %", "the textbook's loop, one thread for each element of C"},

@@ -172,19 +172,22 @@ func TestGPU(t *testing.T) {
 		t.Fatal(outcomes, err)
 	}
 	x := outcomes[0]
-	if !x.Kept || x.Best.String() != "tiled:8" || x.Default.Kernel != "blocked" || x.Gain.Speed < 1.99 || x.Gain.Speed > 2.01 || x.Device != d.info.Name {
+	if !x.Kept || x.Best.String() != "tiled:8" || x.Default.Kernel != "blocked" || x.Gain.Speed < 1.99 ||
+		x.Gain.Speed > 2.01 || x.Device != d.info.Name {
 		t.Errorf("outcome %v", x)
 	}
 	if x.Measured < 3 || x.Measured >= x.Considered {
 		t.Errorf("measured %d of %d candidates, want some but not all", x.Measured, x.Considered)
 	}
-	if n := *notes; len(n) != 3 || !strings.Contains(n[0], fmt.Sprintf(" of %d candidates\n", x.Considered)) || !strings.HasPrefix(n[1], "compiled ") || n[2] != x.String() {
+	if n := *notes; len(n) != 3 || !strings.Contains(n[0], fmt.Sprintf(" of %d candidates\n", x.Considered)) ||
+		!strings.HasPrefix(n[1], "compiled ") || n[2] != x.String() {
 		t.Errorf("notes: %q", n)
 	}
 	if d.maxLoading < 2 {
 		t.Error("kernels were not compiled concurrently")
 	}
-	if why := planned(t, gpu0, form); !strings.HasPrefix(why, "tiled: tuned on ") || !strings.Contains(why, ": 2.00 × as fast as the default, blocked:") {
+	if why := planned(t, gpu0, form); !strings.HasPrefix(why, "tiled: tuned on ") ||
+		!strings.Contains(why, ": 2.00 × as fast as the default, blocked:") {
 		t.Errorf("planned after tuning: %s", why)
 	}
 	// With equal times, tuning again removes the stored choice.
@@ -211,13 +214,15 @@ func TestGPUFaults(t *testing.T) {
 	}
 	o, notes := quickOptions(gpu0)
 	outcomes, err := Run(t.Context(), []tuned.Form{form}, o)
-	if err != nil || len(outcomes) != 1 || outcomes[0].Kept || !strings.Contains(strings.Join(*notes, "\n"), "tiled:8 does not compile: ") {
+	if err != nil || len(outcomes) != 1 || outcomes[0].Kept ||
+		!strings.Contains(strings.Join(*notes, "\n"), "tiled:8 does not compile: ") {
 		t.Errorf("%v, %v, notes %q", outcomes, err, *notes)
 	}
 
 	d = newSimulatedGPU(t)
 	d.cost, d.skip = fastTiled8, "tilework_tiled"
-	if outcomes, err = Run(t.Context(), []tuned.Form{form}, o); !errors.Is(err, gemm.ErrVerify) || len(outcomes) != 1 || outcomes[0].Kept {
+	if outcomes, err = Run(t.Context(), []tuned.Form{form}, o); !errors.Is(err, gemm.ErrVerify) || len(outcomes) != 1 ||
+		outcomes[0].Kept {
 		t.Errorf("wrong results: %v, %v", outcomes, err)
 	}
 
@@ -232,7 +237,8 @@ func TestGPUFaults(t *testing.T) {
 		}
 		return nil
 	}
-	if outcomes, err = Run(t.Context(), []tuned.Form{form, form}, o); !errors.Is(err, gemm.ErrNoDevice) || len(outcomes) > 0 {
+	if outcomes, err = Run(t.Context(), []tuned.Form{form, form}, o); !errors.Is(err, gemm.ErrNoDevice) ||
+		len(outcomes) > 0 {
 		t.Errorf("lost device: %v, %v", outcomes, err)
 	}
 }
@@ -249,7 +255,8 @@ func TestErrors(t *testing.T) {
 		{backend.Device{Kind: "emu"}, form, 0, gemm.ErrUnsupported, "an emulated GPU has no times"},
 		{backend.Device{Kind: "auto"}, form, 0, gemm.ErrUnsupported, "want a certain device"},
 		{backend.Device{Kind: "cpu"}, form, -1, gemm.ErrUnsupported, "-1 threads"},
-		{backend.Device{Kind: "cpu"}, tuned.Form{M: 1, N: 0, K: 1, In: dtype.F32, Out: dtype.F32}, 0, gemm.ErrShape, "nothing to tune in 1x0x1 float32"},
+		{backend.Device{Kind: "cpu"}, tuned.Form{M: 1, N: 0, K: 1, In: dtype.F32, Out: dtype.F32}, 0, gemm.ErrShape,
+			"nothing to tune in 1x0x1 float32"},
 	} {
 		_, err := Run(t.Context(), []tuned.Form{c.form}, Options{Device: c.device, Threads: c.threads})
 		if !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {

@@ -61,7 +61,8 @@ func (l *fakeLab) variants(tuned.Form, tuned.Choice) []tuned.Choice {
 	return named(l.variantNames)
 }
 
-func (l *fakeLab) measure(_ context.Context, _ tuned.Form, choices []tuned.Choice, _ tuned.Choice, e effort) ([]bench.Record, error) {
+func (l *fakeLab) measure(_ context.Context, _ tuned.Form, choices []tuned.Choice, _ tuned.Choice,
+	e effort) ([]bench.Record, error) {
 	l.efforts = append(l.efforts, e)
 	var names []string
 	const rounds = 20
@@ -107,17 +108,27 @@ func TestSearch(t *testing.T) {
 		why      string
 		measured int
 	}{
-		{name: "faster", lab: fakeLab{times: map[string]float64{"a": 0.9, "b": 0.5, "c": 2}}, best: "b", kept: true, why: "faster in 20 of 20 timings (p = 1e-06)", measured: 3},
-		{name: "slower", lab: fakeLab{times: map[string]float64{"a": 1.1}}, best: "a", why: "faster in 0 of 20 timings, which may be chance (p = 1)", measured: 1},
+		{name: "faster", lab: fakeLab{times: map[string]float64{"a": 0.9, "b": 0.5, "c": 2}}, best: "b", kept: true,
+			why: "faster in 20 of 20 timings (p = 1e-06)", measured: 3},
+		{name: "slower", lab: fakeLab{times: map[string]float64{"a": 1.1}}, best: "a",
+			why: "faster in 0 of 20 timings, which may be chance (p = 1)", measured: 1},
 		{name: "equal", lab: fakeLab{times: map[string]float64{"a": 1}}, best: "a", why: "which may be chance", measured: 1},
-		{name: "slightly faster", lab: fakeLab{times: map[string]float64{"a": 0.99}}, best: "a", why: "but by less than 2 %", measured: 1},
-		{name: "noise", lab: fakeLab{times: map[string]float64{"a": 0.8}, noise: alternating}, best: "a", why: "faster in 10 of 20 timings, which may be chance (p = 0.59)", measured: 1},
-		{name: "faster variant", lab: fakeLab{times: map[string]float64{"a": 0.9, "b": 0.8}, variantNames: []string{"b"}}, best: "b", kept: true, measured: 2},
-		{name: "slower variant", lab: fakeLab{times: map[string]float64{"a": 0.8, "b": 0.9}, variantNames: []string{"b"}}, best: "a", kept: true, measured: 2},
-		{name: "one fails", lab: fakeLab{times: map[string]float64{"a": 0.1, "b": 0.5}, errs: map[string]string{"a": "burnt"}}, best: "b", kept: true, measured: 2},
-		{name: "all fail", lab: fakeLab{times: map[string]float64{"a": 0.1}, errs: map[string]string{"a": "burnt"}}, best: "usual", why: "no other candidate could be measured", measured: 1},
+		{name: "slightly faster", lab: fakeLab{times: map[string]float64{"a": 0.99}}, best: "a", why: "but by less than 2 %",
+			measured: 1},
+		{name: "noise", lab: fakeLab{times: map[string]float64{"a": 0.8}, noise: alternating}, best: "a",
+			why: "faster in 10 of 20 timings, which may be chance (p = 0.59)", measured: 1},
+		{name: "faster variant", lab: fakeLab{times: map[string]float64{"a": 0.9, "b": 0.8}, variantNames: []string{"b"}},
+			best: "b", kept: true, measured: 2},
+		{name: "slower variant", lab: fakeLab{times: map[string]float64{"a": 0.8, "b": 0.9}, variantNames: []string{"b"}},
+			best: "a", kept: true, measured: 2},
+		{name: "one fails",
+			lab:  fakeLab{times: map[string]float64{"a": 0.1, "b": 0.5}, errs: map[string]string{"a": "burnt"}},
+			best: "b", kept: true, measured: 2},
+		{name: "all fail", lab: fakeLab{times: map[string]float64{"a": 0.1}, errs: map[string]string{"a": "burnt"}},
+			best: "usual", why: "no other candidate could be measured", measured: 1},
 		{name: "no candidates", lab: fakeLab{}, best: "usual", why: "no other candidate could be measured"},
-		{name: "only the default", lab: fakeLab{times: map[string]float64{"usual": 0.1}}, best: "usual", why: "no other candidate could be measured"},
+		{name: "only the default", lab: fakeLab{times: map[string]float64{"usual": 0.1}}, best: "usual",
+			why: "no other candidate could be measured"},
 	} {
 		c.lab.standardTime = 1
 		x, err := search(t.Context(), &c.lab, square, Options{Time: time.Minute, Warn: func(string) {}})
@@ -125,13 +136,15 @@ func TestSearch(t *testing.T) {
 			t.Errorf("%s: %v", c.name, err)
 			continue
 		}
-		if x.Best.Kernel != c.best || x.Kept != c.kept || !strings.Contains(x.Why, c.why) || x.Measured != c.measured || x.Default.Kernel != "usual" {
+		if x.Best.Kernel != c.best || x.Kept != c.kept || !strings.Contains(x.Why, c.why) || x.Measured != c.measured ||
+			x.Default.Kernel != "usual" {
 			t.Errorf("%s: %+v; want %s, kept %v, %d measured, %q", c.name, x, c.best, c.kept, c.measured, c.why)
 		}
 		timed := maps.Clone(c.lab.times)
 		maps.DeleteFunc(timed, func(name string, _ float64) bool { return c.lab.errs[name] != "" || name == "usual" })
 		for i, w := range x.Candidates {
-			if w.Seconds <= 0 || math.Abs(w.Speed*w.Seconds-1) > 1e-9 || i > 0 && w.Speed > x.Candidates[i-1].Speed || timed[w.Kernel] == 0 {
+			if w.Seconds <= 0 || math.Abs(w.Speed*w.Seconds-1) > 1e-9 || i > 0 && w.Speed > x.Candidates[i-1].Speed ||
+				timed[w.Kernel] == 0 {
 				t.Errorf("%s: candidate %d of %v is %+v", c.name, i, x.Candidates, w)
 			}
 		}
@@ -141,7 +154,8 @@ func TestSearch(t *testing.T) {
 		if n := len(c.lab.calls); n > 0 && c.best != "usual" {
 			last := c.lab.calls[n-1]
 			if len(last) != 1 || last[0] != c.best || c.lab.efforts[n-1].minReps != 20 {
-				t.Errorf("%s: the last measurement was of %v with %+v, want %s with 20 repetitions", c.name, last, c.lab.efforts[n-1], c.best)
+				t.Errorf("%s: the last measurement was of %v with %+v, want %s with 20 repetitions",
+					c.name, last, c.lab.efforts[n-1], c.best)
 			}
 		}
 	}
@@ -155,7 +169,8 @@ func TestSearchTime(t *testing.T) {
 		l.times[fmt.Sprintf("%02d", i)] = 0.5
 	}
 	var notes []string
-	x, err := search(t.Context(), &l, square, Options{Time: time.Minute, Warn: func(s string) { notes = append(notes, s) }})
+	x, err := search(t.Context(), &l, square,
+		Options{Time: time.Minute, Warn: func(s string) { notes = append(notes, s) }})
 	if err != nil || x.Measured != 4 || x.Considered != 43 {
 		t.Errorf("20 s for candidates of 5 s: %+v, %v", x, err)
 	}
@@ -179,7 +194,8 @@ func TestSearchFails(t *testing.T) {
 			t.Errorf("wrong result in measurement %d: %+v, %v", at, x, err)
 		}
 		l = fakeLab{standardTime: 1, times: map[string]float64{"a": 0.5}, fail: gemm.ErrNoDevice, failAt: at}
-		if x, err := search(t.Context(), &l, square, Options{Time: time.Second, Warn: func(string) {}}); !errors.Is(err, gemm.ErrNoDevice) || x != nil {
+		if x, err := search(t.Context(), &l, square, Options{Time: time.Second, Warn: func(string) {}}); !errors.Is(err,
+			gemm.ErrNoDevice) || x != nil {
 			t.Errorf("device lost in measurement %d: %+v, %v", at, x, err)
 		}
 	}
@@ -190,7 +206,8 @@ func TestSignTest(t *testing.T) {
 	for _, c := range []struct {
 		won, of int
 		want    float64
-	}{{0, 0, 1}, {0, 20, 1}, {20, 20, 9.5367e-7}, {7, 7, 0.0078125}, {6, 7, 0.0625}, {15, 20, 0.0206947}, {10, 20, 0.588099}} {
+	}{{0, 0, 1}, {0, 20, 1}, {20, 20, 9.5367e-7}, {7, 7, 0.0078125}, {6, 7, 0.0625}, {15, 20, 0.0206947}, {10, 20,
+		0.588099}} {
 		if got := signTest(c.won, c.of); math.Abs(got-c.want) > 1e-4*c.want {
 			t.Errorf("%d of %d: %g, want %g", c.won, c.of, got, c.want)
 		}

@@ -92,7 +92,8 @@ func Summary(outcomes []Outcome) string {
 			logs += math.Log(x.Gain.Speed)
 		}
 	}
-	return fmt.Sprintf("the default is within 5 %% of the best for %d of %d products; the kept choices gain %.1f %% on average (geometric mean over all products)",
+	return fmt.Sprintf("the default is within 5 %% of the best for %d of %d products; the kept choices gain %.1f %% "+
+		"on average (geometric mean over all products)",
 		near, len(outcomes), 100*(math.Exp(logs/float64(max(len(outcomes), 1)))-1))
 }
 

@@ -146,7 +146,8 @@ func TestProcesses(t *testing.T) {
 	if notes := tuned.Notes(); len(notes) > 0 {
 		t.Errorf("notes: %q", notes)
 	}
-	if files, err := filepath.Glob(filepath.Join(dir, "v1", "tuned", "*")); err != nil || len(files) != 2*each+1 { // and the lock
+	// and the lock
+	if files, err := filepath.Glob(filepath.Join(dir, "v1", "tuned", "*")); err != nil || len(files) != 2*each+1 {
 		t.Errorf("%v, %v", files, err)
 	}
 }
