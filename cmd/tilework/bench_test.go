@@ -161,7 +161,8 @@ func TestBenchCounts(t *testing.T) {
 		}
 		if c.Historic == nil || c.Historic.HalfWarps != halves || c.Historic.Transactions != transactions ||
 			c.Historic.Wavefronts != c.Historic.IdealWavefronts {
-			t.Errorf("tile %d: historic counts %+v, want %d half-warps and %d transactions", tile, c.Historic, halves, transactions)
+			t.Errorf("tile %d: historic counts %+v, want %d half-warps and %d transactions",
+				tile, c.Historic, halves, transactions)
 		}
 		if c.Flops < 2*n*n*n || c.Flops > 2*n*n*n+4*n*n || c.DistinctSectors != 3*n*n*4/32 {
 			t.Errorf("tile %d: %+v", tile, c)
