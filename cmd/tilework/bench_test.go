@@ -281,7 +281,7 @@ func TestBenchPacked(t *testing.T) {
 	}
 	for i, r := range records {
 		want := []string{"portable", "portable-packed", "reading"}[i%3]
-		if r.Subject != want || r.Verified != (i%3 < 2) || strings.Contains(r.Detail, "before") != (i%3 == 1) {
+		if r.Subject != want || r.Verified != (i%3 < 2) || strings.Contains(r.Detail, "prepacked") != (i%3 == 1) {
 			t.Errorf("record %d is %s, %q, verified: %v", i, r.Subject, r.Detail, r.Verified)
 		}
 	}

@@ -101,12 +101,12 @@ func TestEmulateFindsInjectedFaults(t *testing.T) {
 		text         string
 		more         []string
 	}{
-		{"no first barrier", barriers[0] + barriers[1] + "bar.sync 0;" + barriers[2], 1, "__syncthreads() missing between",
+		{"no first barrier", barriers[0] + barriers[1] + "bar.sync 0;" + barriers[2], 1, "want a __syncthreads() between",
 			nil},
-		{"no second barrier", barriers[0] + "bar.sync 0;" + barriers[1] + barriers[2], 1, "__syncthreads() missing after",
+		{"no second barrier", barriers[0] + "bar.sync 0;" + barriers[1] + barriers[2], 1, "want a __syncthreads() after",
 			nil},
-		{"no bound", bound, 1, "is a bound check missing", []string{"--grid", "4,3", "--workers", "1"}},
-		{"swapped indexes", swapped, 0, "are threadIdx.x and threadIdx.y swapped?", nil},
+		{"no bound", bound, 1, "want a bounds check", []string{"--grid", "4,3", "--workers", "1"}},
+		{"swapped indexes", swapped, 0, "check whether threadIdx.x and threadIdx.y are swapped", nil},
 		{"a conflicting layout", swapped, 0, "pad each row by one element", nil},
 	} {
 		if err := os.WriteFile("fault.ptx", []byte(text[:start]+test.kernel+text[end:]), 0o644); err != nil {

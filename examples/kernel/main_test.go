@@ -17,7 +17,7 @@ func TestRun(t *testing.T) {
 	}{
 		{"correct", 1, true, "findings: 0", false},
 		{"without padding", 0, true, "bank", false},
-		{"without a barrier", 1, false, "__syncthreads() missing", true},
+		{"without a barrier", 1, false, "want a __syncthreads()", true},
 	} {
 		m, err := transpose(v.pad, v.barrier)
 		if err != nil {
