@@ -200,7 +200,7 @@ func batchProduct[I, O Element](alpha float64, a, b DeviceBatch[I], beta float64
 	if err != nil {
 		return nil, err
 	}
-	p.Batch = gemm.Batch{Kind: gemm.Strided, Count: c.count, A: a.stride, B: b.stride, C: c.stride}
+	p.Batch = gemm.Batch{Kind: gemm.Strided, Count: c.count, Stride: gemm.Strides{gemm.A: a.stride, gemm.B: b.stride, gemm.C: c.stride}}
 	return p, nil
 }
 
@@ -282,7 +282,7 @@ func groupedProduct[I, O Element](alpha float64, a DeviceMatrix[I], b DeviceBatc
 	if err != nil {
 		return nil, err
 	}
-	p.Batch = gemm.Batch{Kind: gemm.Grouped, Count: b.count, B: b.stride}
-	p.Ends = groups.ends.m
+	p.Batch = gemm.Batch{Kind: gemm.Grouped, Count: b.count, Stride: gemm.Strides{gemm.B: b.stride}}
+	p.Operands[gemm.GroupEnds].On = groups.ends.m
 	return p, nil
 }

@@ -204,15 +204,15 @@ func plan[I, O Element](p *dispatch.Product, cfg *config, alpha float64, a *Matr
 		return err
 	}
 	of := &p.Problem
-	a.describe(&of.A)
-	c.describe(&of.C)
-	of.B, of.Alpha, of.Beta, of.Epilogue = b.layout, alpha, beta, cfg.Epilogue
-	if err := cfg.checkBias(&of.C); err != nil {
+	a.describe(&of.Layouts[gemm.A])
+	c.describe(&of.Layouts[gemm.C])
+	of.Layouts[gemm.B], of.Alpha, of.Beta, of.Epilogue = b.layout, alpha, beta, cfg.Epilogue
+	if err := cfg.checkBias(&of.Layouts[gemm.C]); err != nil {
 		return err
 	}
 	swapped, err := of.Complete()
 	if err == nil && cfg.precision != Native {
-		*of, err = of.In(cfg.precision)
+		*of, err = of.WithPrecision(cfg.precision)
 	}
 	if err == nil {
 		err = cfg.checkExtras(of, swapped)
@@ -220,16 +220,19 @@ func plan[I, O Element](p *dispatch.Product, cfg *config, alpha float64, a *Matr
 	if err != nil {
 		return err
 	}
-	p.Buffers.A, p.Buffers.B, p.Buffers.C, p.Buffers.Bias = dtype.Bytes(a.data), b.bytes, dtype.Bytes(c.data), cfg.bias
+	p.Buffers[gemm.A], p.Buffers[gemm.B], p.Buffers[gemm.C], p.Buffers[gemm.Bias] = dtype.Bytes(a.data), b.bytes, dtype.Bytes(c.data), cfg.bias
 	if swapped {
-		p.Buffers.A, p.Buffers.B = p.Buffers.B, p.Buffers.A
+		p.Buffers[gemm.A], p.Buffers[gemm.B] = p.Buffers[gemm.B], p.Buffers[gemm.A]
 	}
 	if cfg.extras != nil {
-		for x := range gemm.Extra(gemm.Extras) {
+		for x := range gemm.Operands {
+			if x <= gemm.C || x == gemm.Bias {
+				continue
+			}
 			if swapped {
-				p.Buffers.Extras[x.Transposed()] = cfg.extras[x].host
+				p.Buffers[x.Transposed()] = cfg.extras[x].host
 			} else {
-				p.Buffers.Extras[x] = cfg.extras[x].host
+				p.Buffers[x] = cfg.extras[x].host
 			}
 		}
 	}

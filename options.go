@@ -24,7 +24,7 @@ type config struct {
 	biasOn    resident.Matrix // on a device
 	biasOf    dtype.Type
 	biasLen   int
-	extras    *[gemm.Extras]extra // what else is read, nil for nothing
+	extras    *[gemm.Operands]extra // what else is read, nil for nothing
 	tile      func(c any, swapped bool) (func(i, j, rows, cols int), error)
 	gemm.Epilogue
 	err error // the first option that makes no sense
@@ -188,7 +188,7 @@ func WithRowScale[T Element](v []T) Option { return withScale(gemm.RowScale, v) 
 // WithColScale multiplies column j of the product by v[j]; see [WithRowScale].
 func WithColScale[T Element](v []T) Option { return withScale(gemm.ColScale, v) }
 
-func withScale[T Element](x gemm.Extra, v []T) Option {
+func withScale[T Element](x gemm.Operand, v []T) Option {
 	return func(c *config) {
 		c.setExtra(x, extra{host: dtype.Bytes(v), layout: gemm.Dense(dtype.Of[T](), 1, len(v))})
 	}
@@ -202,7 +202,7 @@ func WithRowScaleOn[T Element](v DeviceMatrix[T]) Option { return withScaleOn(ge
 // device: a 1×n matrix, or the transpose of one.
 func WithColScaleOn[T Element](v DeviceMatrix[T]) Option { return withScaleOn(gemm.ColScale, v) }
 
-func withScaleOn[T Element](x gemm.Extra, v DeviceMatrix[T]) Option {
+func withScaleOn[T Element](x gemm.Operand, v DeviceMatrix[T]) Option {
 	return func(c *config) {
 		l := v.m.Layout
 		l.Trans = false
@@ -348,7 +348,7 @@ func withFunc(f *DeviceFunc, data extra) Option {
 			return
 		}
 		c.Function = f.f
-		c.keep(gemm.Data, data)
+		c.keep(gemm.FunctionData, data)
 	}
 }
 
@@ -356,14 +356,14 @@ func withFunc(f *DeviceFunc, data extra) Option {
 // their sign, instead of an infinity. NaN stays NaN. int32 results wrap: ErrUnsupported.
 func WithSaturation() Option { return func(c *config) { c.Saturate = true } }
 
-func (c *config) setExtra(x gemm.Extra, e extra) {
-	c.Read(x)
+func (c *config) setExtra(x gemm.Operand, e extra) {
+	*c.ReadFlag(x) = true
 	c.keep(x, e)
 }
 
-func (c *config) keep(x gemm.Extra, e extra) {
+func (c *config) keep(x gemm.Operand, e extra) {
 	if c.extras == nil {
-		c.extras = new([gemm.Extras]extra)
+		c.extras = new([gemm.Operands]extra)
 	}
 	c.extras[x] = e
 }
@@ -381,15 +381,15 @@ func (c *config) checkExtras(p *gemm.Problem, swapped bool) error {
 			return err
 		}
 	}
-	for x := range gemm.Extra(gemm.Extras) {
-		if !c.Epilogue.Has(x) {
+	for x := range gemm.Operands {
+		if x == gemm.Bias || !c.Epilogue.Reads(x) {
 			continue
 		}
 		e, to := &c.extras[x], x
 		if swapped {
 			to = x.Transposed()
 		}
-		if x == gemm.Data {
+		if x == gemm.FunctionData {
 			p.DataLen = e.layout.Cols
 		}
 		if x == gemm.Residual {
@@ -410,15 +410,15 @@ func (c *config) checkExtras(p *gemm.Problem, swapped bool) error {
 			}
 			continue
 		}
-		want := p.Extra(to)
+		want := p.Layout(to)
 		if x == gemm.OutScale && e.on.Memory == nil {
 			e.host, e.layout = make([]byte, want.Bytes()), want
 			want.Type.Set(e.host, 0, e.number)
 		}
 		switch l := e.layout; {
 		case l.Type != want.Type:
-			return fmt.Errorf("%w: a %v of %v for products of %v as %v, want %v", ErrUnsupported, x, l.Type, p.A.Type, p.C.Type, want.Type)
-		case l.Rows != 1 || l.Cols != want.Cols || l.Cols == 0 && x == gemm.Data:
+			return fmt.Errorf("%w: a %v of %v for products of %v as %v, want %v", ErrUnsupported, x, l.Type, p.In(), p.Out(), want.Type)
+		case l.Rows != 1 || l.Cols != want.Cols || l.Cols == 0 && x == gemm.FunctionData:
 			return fmt.Errorf("%w: a %v of %d×%d elements in memory, want one row of %d", ErrShape, x, l.Rows, l.Cols, want.Cols)
 		}
 	}
@@ -435,7 +435,7 @@ func (c *config) checkHost() error {
 	}
 	for x, e := range c.extras {
 		if e.on.Memory != nil {
-			return fmt.Errorf("%w: a %v on device %v for matrices on the host", ErrUnsupported, gemm.Extra(x), e.on.Memory.Device())
+			return fmt.Errorf("%w: a %v on device %v for matrices on the host", ErrUnsupported, gemm.Operand(x), e.on.Memory.Device())
 		}
 	}
 	return nil

@@ -39,7 +39,7 @@ func (p Plan) String() string {
 
 // planFor is what a plan says of the product itself.
 func planFor(p *gemm.Problem) Plan {
-	return Plan{M: p.M, N: p.N, K: p.K, In: p.A.Type.String(), Out: p.C.Type.String()}
+	return Plan{M: p.M, N: p.N, K: p.K, In: p.In().String(), Out: p.Out().String()}
 }
 
 // PlanGemm is what [Gemm] would run for these matrices and options. No element is

@@ -120,7 +120,7 @@ func planOn(p *resident.Product, err error) (Plan, error) {
 		return Plan{}, err
 	}
 	pl := planFor(found.Problem())
-	pl.Device, pl.Kernel, pl.Compile = p.C.Memory.Device().String(), found.Kernel.Name, found.CompileTime()
+	pl.Device, pl.Kernel, pl.Compile = p.Operands[gemm.C].On.Memory.Device().String(), found.Kernel.Name, found.CompileTime()
 	pl.Detail, pl.Why = found.Config.String(), found.Why
 	return pl, nil
 }
@@ -148,13 +148,21 @@ func product[I, O Element](alpha float64, a, b DeviceMatrix[I], beta float64, c 
 		}
 	}
 	p := &resident.Product{
-		Alpha: alpha, A: a.m, B: b.m, Beta: beta, C: c.m, Epilogue: cfg.Epilogue,
-		Bias: cfg.biasOn, HostBias: cfg.bias, Kernel: cfg.request.Kernel, Precision: cfg.precision, Verify: cfg.request.Verify, Within: cfg.request.Within,
+		Alpha: alpha, Beta: beta, Epilogue: cfg.Epilogue, Kernel: cfg.request.Kernel, Precision: cfg.precision,
+		Verify: cfg.request.Verify, Within: cfg.request.Within,
 	}
 	if cfg.extras != nil {
-		for x, e := range cfg.extras {
-			p.Extras[x] = resident.Extra{On: e.on, Host: e.host, Layout: e.layout}
+		for o, x := range cfg.extras {
+			p.Operands[o] = resident.Operand{On: x.on, Host: x.host, Layout: x.layout}
 		}
 	}
+	for o, m := range [...]resident.Matrix{a.m, b.m, c.m} {
+		p.Operands[o].On = m
+	}
+	bias := resident.Operand{On: cfg.biasOn, Host: cfg.bias}
+	if cfg.Bias != gemm.BiasNone && bias.On.Memory == nil {
+		bias.Layout = gemm.Dense(cfg.biasOf, 1, cfg.biasLen)
+	}
+	p.Operands[gemm.Bias] = bias
 	return p, nil
 }

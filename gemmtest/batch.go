@@ -10,10 +10,9 @@ import (
 // batch is one case of a batched or grouped product, with all matrices in shared memory. parts
 // holds a separate copy of the operands of each product for the reference.
 type batch struct {
-	p             Problem
-	ends          []int32 // of a grouped product: the first row after each group
-	parts         []*operands
-	a, b, c, bias *matrix // of the whole batch, each as one row that includes the gaps between products
+	operands         // of the whole batch, each as one row that includes the gaps between products
+	ends     []int32 // of a grouped product: the first row after each group
+	parts    []*operands
 }
 
 // batch computes a random batched or grouped product.
@@ -25,8 +24,8 @@ func (t *trial) batch() error {
 		return err
 	}
 	t.fillExact(o)
-	x := &batch{p: o.p}
-	if t.rng.IntN(2) == 0 && !o.p.A.Trans {
+	x := &batch{operands: operands{p: o.p}}
+	if t.rng.IntN(2) == 0 && !o.p.A().Trans {
 		err = t.group(x)
 	} else {
 		err = t.stride(x)
@@ -46,13 +45,12 @@ func (t *trial) batch() error {
 	for _, m := range x.matrices() {
 		m.remember()
 	}
-	all := Buffers{A: x.a.bytes(), B: x.b.bytes(), C: x.c.bytes(), Bias: x.bias.bytes()}
-	if err := guarded(func() error { return t.impl.Batch(t.ctx, &x.p, x.ends, all) }); err != nil {
+	if err := guarded(func() error { return t.impl.Batch(t.ctx, &x.p, x.ends, x.buffers()) }); err != nil {
 		return err
 	}
 	for i, part := range x.parts {
-		x.move(part.c, x.c, x.at(inC, i), true)
-		if err := want[i].Exactly(part.c.bytes()); err != nil {
+		x.move(part.of[gemm.C], x.of[gemm.C], x.at(gemm.C, i), true)
+		if err := want[i].Exactly(part.of[gemm.C].bytes()); err != nil {
 			return fmt.Errorf("product %d: %w", i, err)
 		}
 	}
@@ -73,19 +71,16 @@ func (t *trial) stride(x *batch) (err error) {
 	count := t.rng.IntN(maxProducts + 1)
 	unit := choose(t, 1, 1, 16, 64) // leading dimensions and strides are multiples of unit
 	var b gemm.Batch
-	for _, m := range []struct {
-		l      *Layout
-		stride *int
-		result bool
-	}{{&x.p.A, &b.A, false}, {&x.p.B, &b.B, false}, {&x.p.C, &b.C, true}} {
-		m.l.LD = roundUp(m.l.LD, unit)
-		*m.stride = roundUp(m.l.Len()+choose(t, 0, 1, 40), unit)
+	for o := range gemm.C + 1 {
+		l := &x.p.Layouts[o]
+		l.LD = roundUp(l.LD, unit)
+		b.Stride[o] = roundUp(l.Len()+choose(t, 0, 1, 40), unit)
 		switch {
 		case t.rng.IntN(4) == 0:
-			*m.stride = roundUp(m.l.Cols, unit)
-			m.l.LD = max(m.l.LD, maxProducts**m.stride)
-		case !m.result && t.rng.IntN(4) == 0:
-			*m.stride = 0
+			b.Stride[o] = roundUp(l.Cols, unit)
+			l.LD = max(l.LD, maxProducts*b.Stride[o])
+		case o != gemm.C && t.rng.IntN(4) == 0:
+			b.Stride[o] = 0
 		}
 	}
 	x.p, err = x.p.Strided(count, b)
@@ -104,10 +99,10 @@ func (t *trial) group(x *batch) (err error) {
 		x.ends = append(x.ends, int32(end))
 	}
 	unit := choose(t, 1, 16, 64)
-	for _, l := range []*Layout{&x.p.A, &x.p.B, &x.p.C} {
+	for _, l := range []*Layout{&x.p.Layouts[gemm.A], &x.p.Layouts[gemm.B], &x.p.Layouts[gemm.C]} {
 		l.LD = roundUp(l.LD, unit)
 	}
-	x.p, err = x.p.Grouped(count, choose(t, 0, roundUp(x.p.B.Len()+t.rng.IntN(3), unit)))
+	x.p, err = x.p.Grouped(count, choose(t, 0, roundUp(x.p.B().Len()+t.rng.IntN(3), unit)))
 	return err
 }
 
@@ -117,7 +112,7 @@ func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 // layOut creates the products with elements drawn from those of o, and the shared memory of the
 // batch.
 func (t *trial) layOut(x *batch, o *operands) {
-	x.bias = o.bias
+	x.of[gemm.Bias] = o.of[gemm.Bias]
 	whole := func(name string, l Layout, stride int) *matrix {
 		n, err := l.Span(max(x.p.Batch.Count, 1), stride, name)
 		if err != nil {
@@ -125,45 +120,40 @@ func (t *trial) layOut(x *batch, o *operands) {
 		}
 		return newMatrix(t.rng, name, gemm.Dense(l.Type, 1, n))
 	}
-	x.a, x.b, x.c = whole("A", x.p.A, x.p.Batch.A), whole("B", x.p.B, x.p.Batch.B), whole("C", x.p.C, x.p.Batch.C)
+	for name := range gemm.C + 1 {
+		x.of[name] = whole(name.String(), x.p.Layouts[name], x.p.Batch.Stride[name])
+	}
 	for i := range x.p.Products() {
 		p := x.p
 		p.Batch = gemm.Batch{}
-		bias := o.bias
+		bias := o.of[gemm.Bias]
 		if x.ends != nil {
 			from, to := x.rows(i)
-			p.M, p.A.Rows, p.C.Rows = to-from, to-from, to-from
+			p.M, p.A().Rows, p.C().Rows = to-from, to-from, to-from
 			if p.Epilogue.Bias == BiasRow {
-				bias = newMatrix(t.rng, "bias", gemm.Dense(p.C.Type, 1, p.M))
-				bias.fill(func(_, j int) float64 { return o.bias.at(0, from+j) })
+				bias = newMatrix(t.rng, "bias", gemm.Dense(p.Out(), 1, p.M))
+				bias.fill(func(_, j int) float64 { return o.of[gemm.Bias].at(0, from+j) })
 			}
 		}
 		part := newOperands(t.rng, p)
-		like := map[*matrix]*matrix{part.a: o.a, part.b: o.b, part.c: o.c, part.bias: o.bias}
+		like := map[*matrix]*matrix{part.of[gemm.A]: o.of[gemm.A], part.of[gemm.B]: o.of[gemm.B], part.of[gemm.C]: o.of[gemm.C], part.of[gemm.Bias]: o.of[gemm.Bias]}
 		part.fillInputs(func(m *matrix, _, _ int) float64 {
 			from := like[m]
 			return from.at(t.rng.IntN(from.layout.OpRows()), t.rng.IntN(from.layout.OpCols()))
 		})
-		part.bias = bias
-		if i > 0 && x.p.Batch.A == 0 && x.ends == nil {
-			part.a = x.parts[0].a
+		part.of[gemm.Bias] = bias
+		if i > 0 && x.p.Batch.Stride[gemm.A] == 0 && x.ends == nil {
+			part.of[gemm.A] = x.parts[0].of[gemm.A]
 		}
-		if i > 0 && x.p.Batch.B == 0 {
-			part.b = x.parts[0].b
+		if i > 0 && x.p.Batch.Stride[gemm.B] == 0 {
+			part.of[gemm.B] = x.parts[0].of[gemm.B]
 		}
 		x.parts = append(x.parts, part)
-		x.move(part.a, x.a, x.at(inA, i), false)
-		x.move(part.b, x.b, x.at(inB, i), false)
-		x.move(part.c, x.c, x.at(inC, i), false)
+		x.move(part.of[gemm.A], x.of[gemm.A], x.at(gemm.A, i), false)
+		x.move(part.of[gemm.B], x.of[gemm.B], x.at(gemm.B, i), false)
+		x.move(part.of[gemm.C], x.of[gemm.C], x.at(gemm.C, i), false)
 	}
 }
-
-// Indices of the operands.
-const (
-	inA = iota
-	inB
-	inC
-)
 
 // rows returns the first row of group i and the first row after it.
 func (x *batch) rows(i int) (from, to int) {
@@ -174,13 +164,12 @@ func (x *batch) rows(i int) (from, to int) {
 }
 
 // at returns the offset of an operand of product i in the shared memory, in elements.
-func (x *batch) at(operand, i int) int {
-	stride := [3]int{x.p.Batch.A, x.p.Batch.B, x.p.Batch.C}[operand]
-	if x.ends != nil && operand != inB {
+func (x *batch) at(o gemm.Operand, i int) int {
+	if x.ends != nil && o != gemm.B {
 		from, _ := x.rows(i)
-		return from * [3]int{x.p.A.LD, 0, x.p.C.LD}[operand]
+		return from * x.p.Layouts[o].LD
 	}
-	return i * stride
+	return i * x.p.Batch.Stride[o]
 }
 
 // move copies the matrix of a product to offset at of the shared memory. If back is set, it copies
@@ -200,6 +189,3 @@ func (x *batch) move(m, whole *matrix, at int, back bool) {
 		}
 	}
 }
-
-// matrices returns the matrices in shared memory.
-func (x *batch) matrices() []*matrix { return []*matrix{x.a, x.b, x.c, x.bias} }

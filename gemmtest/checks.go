@@ -121,7 +121,7 @@ func (t *trial) bound() error {
 
 // fillRandom sets the inputs to random numbers of one of several distributions.
 func (t *trial) fillRandom(o *operands) {
-	in := o.p.A.Type.Info()
+	in := o.p.In().Info()
 	// whole limits integer operands. Narrow results overflow if all operands are large.
 	whole := choose(t, 1, 8, in.Max)
 	if in.Integer {
@@ -129,7 +129,7 @@ func (t *trial) fillRandom(o *operands) {
 	}
 	// wide and deep are exponents. Sums of products of numbers within 2^±wide do not overflow.
 	// Products of numbers near 2^deep are below the normal range.
-	wide := int(math.Log2(math.Sqrt(min(in.Max, o.p.C.Type.Info().Max)))/2) - 2
+	wide := int(math.Log2(math.Sqrt(min(in.Max, o.p.Out().Info().Max)))/2) - 2
 	if o.p.Epilogue.Gated {
 		wide /= 2
 	}
@@ -144,7 +144,7 @@ func (t *trial) fillRandom(o *operands) {
 		func() float64 { return math.Ldexp(uniform(), deep+t.rng.IntN(9)-4) },
 	)
 	o.fillInputs(func(m *matrix, _, _ int) float64 {
-		if m.layout.Type == o.p.A.Type && m.layout.Type.Info().Integer {
+		if m.layout.Type == o.p.In() && m.layout.Type.Info().Integer {
 			return t.whole(whole)
 		}
 		return number()
@@ -160,7 +160,7 @@ func (t *trial) unread() error {
 	t.fillExact(o)
 	if o.p.Beta == 0 {
 		old := choose(t, math.NaN(), math.Inf(1), math.Inf(-1), 1e4)
-		o.c.fill(func(int, int) float64 { return old })
+		o.of[gemm.C].fill(func(int, int) float64 { return old })
 	}
 	return t.exactly(o)
 }
@@ -189,7 +189,7 @@ func (t *trial) nonfinite() error {
 	o.fillInputs(func(*matrix, int, int) float64 { return t.whole(2) })
 	for range 1 + t.rng.IntN(3) {
 		m := choose(t, o.matrices()...)
-		if m.layout.Len() > 0 && !(m == o.c && o.p.Beta == 0) {
+		if m.layout.Len() > 0 && !(m == o.of[gemm.C] && o.p.Beta == 0) {
 			m.set(t.rng.IntN(m.layout.OpRows()), t.rng.IntN(m.layout.OpCols()), choose(t, nan, inf, -inf))
 		}
 	}
@@ -223,12 +223,12 @@ func (t *trial) repeat() error {
 		if err := t.call(t.ctx, o); err != nil {
 			return err
 		}
-		again := append([]byte(nil), o.c.bytes()...)
+		again := append([]byte(nil), o.of[gemm.C].bytes()...)
 		if n > 0 && string(again) != string(first) {
 			return fmt.Errorf("the bits of run %d differ from the first run", n+1)
 		}
 		first = again
-		o.c.restore()
+		o.of[gemm.C].restore()
 	}
 	return nil
 }
@@ -240,20 +240,21 @@ func (t *trial) transpose() error {
 		return err
 	}
 	t.fillExact(o)
-	q := &operands{p: newProblem(o.p.Alpha, o.p.B.T(), o.p.A.T(), o.p.Beta, t.layout(o.p.C.Type, o.p.N, o.p.M, false),
-		Epilogue{}), a: o.b, b: o.a, bias: o.bias}
+	q := &operands{p: newProblem(o.p.Alpha, o.p.B().T(), o.p.A().T(), o.p.Beta, t.layout(o.p.Out(), o.p.N, o.p.M, false),
+		Epilogue{})}
+	q.of[gemm.A], q.of[gemm.B], q.of[gemm.Bias] = o.of[gemm.B], o.of[gemm.A], o.of[gemm.Bias]
 	if !t.impl.supports(&q.p) {
 		return errSkipped
 	}
-	q.c = newMatrix(t.rng, "C", q.p.C)
-	q.c.fill(func(i, j int) float64 { return o.c.at(j, i) })
+	q.of[gemm.C] = newMatrix(t.rng, "C", q.p.Layouts[gemm.C])
+	q.of[gemm.C].fill(func(i, j int) float64 { return o.of[gemm.C].at(j, i) })
 	if err := t.call(t.ctx, o); err != nil {
 		return err
 	}
 	if err := t.call(t.ctx, q); err != nil {
 		return fmt.Errorf("transposed product: %w", err)
 	}
-	return same(o.c, func(i, j int) float64 { return q.c.at(j, i) }, "the transposed product")
+	return same(o.of[gemm.C], func(i, j int) float64 { return q.of[gemm.C].at(j, i) }, "the transposed product")
 }
 
 // same compares C with the values of another product, which name describes.
@@ -278,37 +279,37 @@ func (t *trial) split() error {
 	t.fillExact(o)
 	p := o.p
 	whole := newOperands(t.rng, p)
-	whole.a, whole.b = o.a, o.b
+	whole.of[gemm.A], whole.of[gemm.B] = o.of[gemm.A], o.of[gemm.B]
 	if p.Beta != 0 {
-		whole.c.fill(o.c.at)
+		whole.of[gemm.C].fill(o.of[gemm.C].at)
 	}
 	if err := t.call(t.ctx, whole); err != nil {
 		return err
 	}
-	o.c.remember()
+	o.of[gemm.C].remember()
 	m, n, k := t.rng.IntN(p.M+1), t.rng.IntN(p.N+1), t.rng.IntN(p.K+1)
 	for _, rows := range [][2]int{{0, m}, {m, p.M}} {
 		for _, cols := range [][2]int{{0, n}, {n, p.N}} {
 			beta := p.Beta
 			for _, terms := range [][2]int{{0, k}, {k, p.K}} {
-				a, ab := block(o.a, rows, terms)
-				b, bb := block(o.b, terms, cols)
-				c, cb := block(o.c, rows, cols)
+				a, ab := block(o.of[gemm.A], rows, terms)
+				b, bb := block(o.of[gemm.B], terms, cols)
+				c, cb := block(o.of[gemm.C], rows, cols)
 				part := newProblem(p.Alpha, a, b, beta, c, Epilogue{})
 				if !t.impl.supports(&part) {
 					return errSkipped
 				}
-				if err := t.gemm(t.ctx, &part, Buffers{A: ab, B: bb, C: cb}); err != nil {
+				if err := t.gemm(t.ctx, &part, Buffers{gemm.A: ab, gemm.B: bb, gemm.C: cb}); err != nil {
 					return fmt.Errorf("rows %v, columns %v, terms %v: %w", rows, cols, terms, err)
 				}
 				beta = 1
 			}
 		}
 	}
-	if err := o.c.checkUntouched(true); err != nil {
+	if err := o.of[gemm.C].checkUntouched(true); err != nil {
 		return err
 	}
-	return same(o.c, whole.c.at, "the whole product")
+	return same(o.of[gemm.C], whole.of[gemm.C].at, "the whole product")
 }
 
 // block returns the layout and the memory of a block of op(matrix).
@@ -337,19 +338,19 @@ func (t *trial) linear() error {
 	if !t.impl.supports(&p2.p) {
 		return errSkipped
 	}
-	p1.b, p2.b = newMatrix(t.rng, "B₁", o.p.B), newMatrix(t.rng, "B₂", o.p.B)
-	p1.c = newMatrix(t.rng, "C", o.p.C)
-	p2.c = p1.c
+	p1.of[gemm.B], p2.of[gemm.B] = newMatrix(t.rng, "B₁", o.p.Layouts[gemm.B]), newMatrix(t.rng, "B₂", o.p.Layouts[gemm.B])
+	p1.of[gemm.C] = newMatrix(t.rng, "C", o.p.Layouts[gemm.C])
+	p2.of[gemm.C] = p1.of[gemm.C]
 	if o.p.ReadsAB() { // the parts of an element do not exceed it, so sums stay exact
-		p1.b.fill(func(i, j int) float64 { return math.Trunc(o.b.at(i, j) * t.rng.Float64()) })
-		p2.b.fill(func(i, j int) float64 { return o.b.at(i, j) - p1.b.at(i, j) })
+		p1.of[gemm.B].fill(func(i, j int) float64 { return math.Trunc(o.of[gemm.B].at(i, j) * t.rng.Float64()) })
+		p2.of[gemm.B].fill(func(i, j int) float64 { return o.of[gemm.B].at(i, j) - p1.of[gemm.B].at(i, j) })
 	}
 	for _, q := range []*operands{o, &p1, &p2} {
 		if err := t.call(t.ctx, q); err != nil {
 			return err
 		}
 	}
-	return same(o.c, p2.c.at, "the sum of two products")
+	return same(o.of[gemm.C], p2.of[gemm.C].at, "the sum of two products")
 }
 
 // epilogues computes a product with a random epilogue.
@@ -406,7 +407,7 @@ func (t *trial) refuse() error {
 		if !errors.Is(err, ErrUnsupported) {
 			return fmt.Errorf("product outside the declared limits: got error %v, want ErrUnsupported", err)
 		}
-		return o.c.checkUntouched(false)
+		return o.of[gemm.C].checkUntouched(false)
 	}
 	return errSkipped
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"tilework/internal/gemm"
 	"tilework/internal/ref"
 )
 
@@ -33,7 +34,7 @@ func (t *trial) concurrent() error {
 	wg.Wait()
 	for i, o := range trials {
 		if errs[i] == nil {
-			errs[i] = wants[i].Exactly(o.c.bytes())
+			errs[i] = wants[i].Exactly(o.of[gemm.C].bytes())
 		}
 		if errs[i] != nil {
 			return fmt.Errorf("caller %d of %d, %s: %w", i+1, callers, describe(&o.p), errs[i])
@@ -86,11 +87,11 @@ func (t *trial) cancel() error {
 	default: // the product completed before the cancellation
 	}
 	if err == nil {
-		return want.Exactly(o.c.bytes())
+		return want.Exactly(o.of[gemm.C].bytes())
 	}
-	o.c.remember()
+	o.of[gemm.C].remember()
 	time.Sleep(watchTime)
-	if err := o.c.checkUntouched(false); err != nil {
+	if err := o.of[gemm.C].checkUntouched(false); err != nil {
 		return fmt.Errorf("after a cancelled product returned: %w", err)
 	}
 	return nil

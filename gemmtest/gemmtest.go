@@ -121,7 +121,7 @@ type Implementation struct {
 
 // supports reports whether p is within the declared limits.
 func (impl *Implementation) supports(p *Problem) bool {
-	if impl.Types != nil && !slices.Contains(impl.Types, Pair{p.A.Type, p.C.Type}) {
+	if impl.Types != nil && !slices.Contains(impl.Types, Pair{p.In(), p.Out()}) {
 		return false
 	}
 	return impl.Supports == nil || impl.Supports(p)
@@ -202,7 +202,7 @@ func (r *CheckReport) record(p *Problem, c ref.Comparison) {
 		}
 	}
 	r.Worst, r.RMS = max(r.Worst, c.Ratio), max(r.RMS, c.RMS)
-	e := r.byType(p.A.Type.String(), p.C.Type.String())
+	e := r.byType(p.In().String(), p.Out().String())
 	e.Cases++
 	e.Worst, e.RMS = max(e.Worst, c.Ratio), max(e.RMS, c.RMS)
 	if p.K <= ref.BLASTerms {

@@ -38,7 +38,7 @@ func TestLimits(t *testing.T) {
 	impl.Concurrent, impl.Cancels, impl.Volume = false, false, 1000
 	impl.Types = []Pair{{dtype.F32, dtype.F32}, {dtype.I8, dtype.I32}}
 	impl.Supports = func(p *Problem) bool {
-		return !p.A.Trans && p.Epilogue == (Epilogue{}) && p.Beta == 0 // so products cannot be accumulated
+		return !p.A().Trans && p.Epilogue == (Epilogue{}) && p.Beta == 0 // so products cannot be accumulated
 	}
 	impl.Gemm = func(ctx context.Context, p *Problem, b Buffers) error {
 		if p.M*p.N*p.K > impl.Volume {
@@ -71,23 +71,23 @@ var faults = []struct {
 	{"exact", "leading dimensions are ignored", (&plain{index: func(l Layout, i, j int) int { l.LD = l.Cols; return l.Index(i, j) }}).multiply},
 	{"exact", "the last of more than 16 terms is dropped", (&plain{order: func(k int) []int { return steps(k)[:k-k/17%2] }}).multiply},
 	{"exact", "padding of A is read", after(func(p *Problem, b Buffers) {
-		if p.ReadsAB() && !p.A.Trans && p.A.LD > p.A.Cols && p.M > 1 && p.N > 0 {
-			p.C.Type.Set(b.C, 0, p.C.Type.At(b.C, 0)+0*p.A.Type.At(b.A, p.A.Cols))
+		if p.ReadsAB() && !p.A().Trans && p.A().LD > p.A().Cols && p.M > 1 && p.N > 0 {
+			p.Out().Set(b[gemm.C], 0, p.Out().At(b[gemm.C], 0)+0*p.In().At(b[gemm.A], p.A().Cols))
 		}
 	})},
 	{"exact", "the last element is not written", func(ctx context.Context, p *Problem, b Buffers) error {
-		if p.C.Len() == 0 {
+		if p.C().Len() == 0 {
 			return nil
 		}
-		last := p.C.Index(p.M-1, p.N-1)
-		old := p.C.Type.At(b.C, last)
+		last := p.C().Index(p.M-1, p.N-1)
+		old := p.Out().At(b[gemm.C], last)
 		err := new(plain).multiply(ctx, p, b)
-		p.C.Type.Set(b.C, last, old)
+		p.Out().Set(b[gemm.C], last, old)
 		return err
 	}},
 	{"exact", "one column beyond a tile is lost", after(func(p *Problem, b Buffers) {
 		if p.N == 25 && p.M > 0 {
-			p.C.Type.Set(b.C, p.C.Index(p.M-1, 24), 0)
+			p.Out().Set(b[gemm.C], p.C().Index(p.M-1, 24), 0)
 		}
 	})},
 	{"exact", "beta is treated as 1", func(ctx context.Context, p *Problem, b Buffers) error {
@@ -97,16 +97,16 @@ var faults = []struct {
 		}
 		return new(plain).multiply(ctx, &q, b)
 	}},
-	{"exact", "panics on an empty matrix", after(func(p *Problem, b Buffers) { _ = b.C[0] })},
+	{"exact", "panics on an empty matrix", after(func(p *Problem, b Buffers) { _ = b[gemm.C][0] })},
 	{"wrap", "int32 sums saturate", saturating},
 	{"bound", "float16 products are summed in bfloat16", (&plain{sum: func(p *Problem, s float64) float64 {
-		if p.C.Type == dtype.F16 {
+		if p.Out() == dtype.F16 {
 			s = dtype.BF16.Round(s)
 		}
 		return s
 	}}).multiply},
 	{"bound", "float32 operands are truncated to tf32", (&plain{operand: func(p *Problem, v float64) float64 {
-		if p.A.Type == dtype.F32 {
+		if p.In() == dtype.F32 {
 			v = float64(math.Float32frombits(math.Float32bits(float32(v)) &^ 0x1fff))
 		}
 		return v
@@ -129,24 +129,24 @@ var faults = []struct {
 		return a.Info().F(x)
 	}}).multiply},
 	{"memory", "one element past the end is written", after(func(p *Problem, b Buffers) {
-		poke(b.C, p.C.Bytes(), 0)
+		poke(b[gemm.C], p.C().Bytes(), 0)
 	})},
-	{"memory", "one byte before the start is written", after(func(p *Problem, b Buffers) { poke(b.C, -1, 0xff) })},
+	{"memory", "one byte before the start is written", after(func(p *Problem, b Buffers) { poke(b[gemm.C], -1, 0xff) })},
 	{"memory", "the padding of C is written", after(func(p *Problem, b Buffers) {
-		if p.C.LD > p.C.Cols && p.M > 1 {
-			p.C.Type.Set(b.C, p.C.Cols, math.NaN())
+		if p.C().LD > p.C().Cols && p.M > 1 {
+			p.Out().Set(b[gemm.C], p.C().Cols, math.NaN())
 		}
 	})},
-	{"memory", "A is modified", after(func(p *Problem, b Buffers) { b.A[0]++ })},
+	{"memory", "A is modified", after(func(p *Problem, b Buffers) { b[gemm.A][0]++ })},
 	{"repeat", "the order of the terms changes", (&plain{order: rand.Perm}).multiply},
 	{"transpose", "products with three rows lose one", after(func(p *Problem, b Buffers) {
 		if p.M == 3 {
-			p.C.Type.Set(b.C, p.C.Index(2, 0), 0)
+			p.Out().Set(b[gemm.C], p.C().Index(2, 0), 0)
 		}
 	})},
 	{"split", "the first element is lost where C has padding", after(func(p *Problem, b Buffers) {
-		if p.C.LD > p.N && p.N > 0 && p.M > 0 {
-			p.C.Type.Set(b.C, 0, 0)
+		if p.C().LD > p.N && p.N > 0 && p.M > 0 {
+			p.Out().Set(b[gemm.C], 0, 0)
 		}
 	})},
 	{"linear", "sums above 20 are clamped", (&plain{sum: func(_ *Problem, s float64) float64 { return min(s, 20) }}).multiply},
@@ -156,13 +156,13 @@ var faults = []struct {
 		}
 		return i % p.BiasLen()
 	}}).multiply},
-	{"epilogue", "the residual is subtracted", (&plain{extra: func(_ *Problem, x gemm.Extra, v float64) float64 {
+	{"epilogue", "the residual is subtracted", (&plain{extra: func(_ *Problem, x gemm.Operand, v float64) float64 {
 		if x == gemm.Residual {
 			v = -v
 		}
 		return v
 	}}).multiply},
-	{"epilogue", "scales lose their signs", (&plain{extra: func(_ *Problem, x gemm.Extra, v float64) float64 {
+	{"epilogue", "scales lose their signs", (&plain{extra: func(_ *Problem, x gemm.Operand, v float64) float64 {
 		if x != gemm.Residual {
 			v = math.Abs(v)
 		}
@@ -188,7 +188,7 @@ var faults = []struct {
 	{"cancel", "a cancelled product is finished in the background", func(ctx context.Context, p *Problem, b Buffers) error {
 		err := new(plain).multiply(ctx, p, b)
 		if err != nil {
-			go late(b.C)
+			go late(b[gemm.C])
 		}
 		return err
 	}},
@@ -217,7 +217,7 @@ func late(b []byte) {
 }
 
 func saturating(ctx context.Context, p *Problem, b Buffers) error {
-	if !p.C.Type.Info().Integer {
+	if !p.Out().Info().Integer {
 		return new(plain).multiply(ctx, p, b)
 	}
 	clamp := func(x float64) float64 { return min(max(x, math.MinInt32), math.MaxInt32) }
@@ -225,13 +225,13 @@ func saturating(ctx context.Context, p *Problem, b Buffers) error {
 		for j := range p.N {
 			var sum float64
 			for k := 0; p.ReadsAB() && k < p.K; k++ {
-				sum = clamp(sum + p.A.Type.At(b.A, p.A.Index(i, k))*p.B.Type.At(b.B, p.B.Index(k, j)))
+				sum = clamp(sum + p.In().At(b[gemm.A], p.A().Index(i, k))*p.B().Type.At(b[gemm.B], p.B().Index(k, j)))
 			}
 			sum = clamp(sum * p.Alpha)
 			if p.Beta != 0 {
-				sum = clamp(sum + clamp(p.Beta*p.C.Type.At(b.C, p.C.Index(i, j))))
+				sum = clamp(sum + clamp(p.Beta*p.Out().At(b[gemm.C], p.C().Index(i, j))))
 			}
-			p.C.Type.Set(b.C, p.C.Index(i, j), sum)
+			p.Out().Set(b[gemm.C], p.C().Index(i, j), sum)
 		}
 	}
 	return nil
@@ -248,8 +248,8 @@ func sharing() func(context.Context, *Problem, Buffers) error {
 		mu.Unlock()
 		time.Sleep(time.Millisecond)
 		mu.Lock()
-		if len(last.A) >= len(b.A) {
-			b.A = last.A
+		if len(last[gemm.A]) >= len(b[gemm.A]) {
+			b[gemm.A] = last[gemm.A]
 		}
 		mu.Unlock()
 		return new(plain).multiply(ctx, p, b)
@@ -281,7 +281,7 @@ var batchFaults = map[string]func(p *Problem, ends []int32, n int) (a, b, c, fro
 	},
 	"a shared A is treated as strided": func(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
 		a, b, c, from, to = offsets(p, ends, n)
-		if ends == nil && p.Batch.A == 0 && p.A.Len() > 1 && n == 1 {
+		if ends == nil && p.Batch.Stride[gemm.A] == 0 && p.A().Len() > 1 && n == 1 {
 			a = 1
 		}
 		return a, b, c, from, to
@@ -289,7 +289,7 @@ var batchFaults = map[string]func(p *Problem, ends []int32, n int) (a, b, c, fro
 	"a group begins a row late": func(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
 		a, b, c, from, to = offsets(p, ends, n)
 		if ends != nil && to > from+1 {
-			a, c, from = a+p.A.LD, c+p.C.LD, from+1
+			a, c, from = a+p.A().LD, c+p.C().LD, from+1
 		}
 		return a, b, c, from, to
 	},
@@ -319,7 +319,7 @@ func TestPlantedBatches(t *testing.T) {
 // TestUndeclared checks that accepting products outside the declared limits is detected.
 func TestUndeclared(t *testing.T) {
 	impl := declared(new(plain).multiply)
-	impl.Supports = func(p *Problem) bool { return !p.B.Trans }
+	impl.Supports = func(p *Problem) bool { return !p.B().Trans }
 	r := Check(t.Context(), impl, Options{Seed: rand.Uint64(), Cases: 200})
 	for _, c := range r.Checks {
 		if (c.Failures > 0) != (c.Name == "refuse") {

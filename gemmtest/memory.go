@@ -99,41 +99,34 @@ func (m *matrix) checkUntouched(result bool) error {
 
 // operands holds a problem and its matrices.
 type operands struct {
-	p             Problem
-	a, b, c, bias *matrix
-	extras        [gemm.Extras]*matrix // nil if the epilogue does not read it
+	p  Problem
+	of [gemm.GroupEnds]*matrix // nil for an operand that the problem does not use
 }
 
 // newOperands allocates matrices of poison for p.
 func newOperands(rng *rand.Rand, p Problem) *operands {
-	o := &operands{
-		p: p,
-		a: newMatrix(rng, "A", p.A), b: newMatrix(rng, "B", p.B), c: newMatrix(rng, "C", p.C),
-		bias: newMatrix(rng, "bias", gemm.Dense(p.C.Type, 1, p.BiasLen())),
-	}
-	for x := range gemm.Extra(gemm.Extras) {
-		if p.Has(x) {
-			o.extras[x] = newMatrix(rng, x.String(), p.Extra(x))
+	o := &operands{p: p}
+	for x := range gemm.GroupEnds {
+		if p.Uses(x) {
+			o.of[x] = newMatrix(rng, x.String(), p.Layout(x))
 		}
 	}
 	return o
 }
 
 // buffers returns the memory of all matrices.
-func (o *operands) buffers() Buffers {
-	b := Buffers{A: o.a.bytes(), B: o.b.bytes(), C: o.c.bytes(), Bias: o.bias.bytes()}
-	for x, m := range o.extras {
+func (o *operands) buffers() (b Buffers) {
+	for x, m := range o.of {
 		if m != nil {
-			b.Extras[x] = m.bytes()
+			b[x] = m.bytes()
 		}
 	}
 	return b
 }
 
 // matrices returns all matrices.
-func (o *operands) matrices() []*matrix {
-	all := []*matrix{o.a, o.b, o.c, o.bias}
-	for _, m := range o.extras {
+func (o *operands) matrices() (all []*matrix) {
+	for _, m := range o.of {
 		if m != nil {
 			all = append(all, m)
 		}
@@ -144,7 +137,7 @@ func (o *operands) matrices() []*matrix {
 // fillInputs sets all elements that the product reads. Matrices that it does not read stay poison.
 func (o *operands) fillInputs(value func(m *matrix, i, j int) float64) {
 	for _, m := range o.matrices() {
-		if m == o.c && o.p.Beta == 0 || (m == o.a || m == o.b || m == o.extras[gemm.Up]) && !o.p.ReadsAB() {
+		if m == o.of[gemm.C] && o.p.Beta == 0 || (m == o.of[gemm.A] || m == o.of[gemm.B] || m == o.of[gemm.Up]) && !o.p.ReadsAB() {
 			continue
 		}
 		m.fill(func(i, j int) float64 { return value(m, i, j) })

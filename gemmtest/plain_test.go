@@ -18,8 +18,8 @@ type plain struct {
 	block   func(k int) int                     // term whose block scale is used
 	bias    func(p *Problem, i, j int) int      // index of the bias of element (i, j)
 	act     func(a gemm.Activation, x float64) float64
-	extra   func(p *Problem, x gemm.Extra, v float64) float64 // applied to other epilogue operands
-	up      func(x float64) float64                           // applied to the second factor of a gate
+	extra   func(p *Problem, x gemm.Operand, v float64) float64 // applied to other epilogue operands
+	up      func(x float64) float64                             // applied to the second factor of a gate
 
 	readOld, readAB, ignoreContext bool
 }
@@ -73,7 +73,7 @@ func plainIn[T, S number](ctx context.Context, f *plain, p *Problem, b Buffers) 
 					if !readAB {
 						break
 					}
-					x, y := read(p.A, b.A, i, k), read(of, data, k, j)
+					x, y := read(p.Layouts[gemm.A], b[gemm.A], i, k), read(of, data, k, j)
 					if f.skip != nil && f.skip(x, y) {
 						continue
 					}
@@ -92,14 +92,14 @@ func plainIn[T, S number](ctx context.Context, f *plain, p *Problem, b Buffers) 
 				}
 				return S(S(sum) * S(p.Alpha))
 			}
-			sum := product(p.B, b.B, scaleB)
-			at := index(p.C, i, j)
+			sum := product(p.Layouts[gemm.B], b[gemm.B], scaleB)
+			at := index(p.Layouts[gemm.C], i, j)
 			if p.Beta != 0 || f.readOld {
-				sum += S(S(p.Beta) * S(p.C.Type.At(b.C, at)))
+				sum += S(S(p.Beta) * S(p.Out().At(b[gemm.C], at)))
 			}
-			extra := func(x gemm.Extra, i, j int) S {
-				l := p.Extra(x)
-				v := l.Type.At(b.Extras[x], index(l, i, j))
+			extra := func(x gemm.Operand, i, j int) S {
+				l := p.Layout(x)
+				v := l.Type.At(b[x], index(l, i, j))
 				if f.extra != nil {
 					v = f.extra(p, x, v)
 				}
@@ -119,7 +119,7 @@ func plainIn[T, S number](ctx context.Context, f *plain, p *Problem, b Buffers) 
 				if f.bias != nil {
 					n = f.bias(p, i, j)
 				}
-				sum += S(p.C.Type.At(b.Bias, n))
+				sum += S(p.Out().At(b[gemm.Bias], n))
 			}
 			act := p.Epilogue.Activation
 			out := act.Info().F(float64(sum))
@@ -128,7 +128,7 @@ func plainIn[T, S number](ctx context.Context, f *plain, p *Problem, b Buffers) 
 			}
 			x := S(out)
 			if p.Epilogue.Gated {
-				up := product(p.Up, b.Extras[gemm.Up], gemm.BlockScales{})
+				up := product(p.Layouts[gemm.Up], b[gemm.Up], gemm.BlockScales{})
 				if f.up != nil {
 					up = S(f.up(float64(up)))
 				}
@@ -141,9 +141,9 @@ func plainIn[T, S number](ctx context.Context, f *plain, p *Problem, b Buffers) 
 				x *= extra(gemm.OutScale, 0, 0)
 			}
 			if out = float64(x); p.Epilogue.Saturate {
-				out = gemm.Saturated(p.C.Type, out)
+				out = gemm.Saturated(p.Out(), out)
 			}
-			p.C.Type.Set(b.C, at, out)
+			p.Out().Set(b[gemm.C], at, out)
 		}
 	}
 	return nil
@@ -167,20 +167,20 @@ func (f *plain) batch(at func(p *Problem, ends []int32, n int) (a, b, c, from, t
 		for n := range p.Products() {
 			one, _ := p.Product(n)
 			a, b, c, from, to := at(p, ends, n)
-			bias := m.Bias
+			bias := m[gemm.Bias]
 			if ends != nil {
-				one.M, one.A.Rows, one.C.Rows = to-from, to-from, to-from
+				one.M, one.A().Rows, one.C().Rows = to-from, to-from, to-from
 				if one.Epilogue.Bias == BiasRow {
-					bias = bias[from*p.C.Type.Size():]
+					bias = bias[from*p.Out().Size():]
 				}
 			}
 			if one.M == 0 || one.N == 0 {
 				continue
 			}
-			in, out := p.A.Type.Size(), p.C.Type.Size()
-			part := Buffers{C: m.C[c*out:], Bias: bias}
+			in, out := p.In().Size(), p.Out().Size()
+			part := Buffers{gemm.C: m[gemm.C][c*out:], gemm.Bias: bias}
 			if one.ReadsAB() {
-				part.A, part.B = m.A[a*in:], m.B[b*in:]
+				part[gemm.A], part[gemm.B] = m[gemm.A][a*in:], m[gemm.B][b*in:]
 			}
 			if err := f.multiply(ctx, &one, part); err != nil {
 				return err
@@ -193,10 +193,10 @@ func (f *plain) batch(at func(p *Problem, ends []int32, n int) (a, b, c, from, t
 // offsets returns the offsets of the matrices of product n and the rows of its group.
 func offsets(p *Problem, ends []int32, n int) (a, b, c, from, to int) {
 	if ends == nil {
-		return n * p.Batch.A, n * p.Batch.B, n * p.Batch.C, 0, p.M
+		return n * p.Batch.Stride[gemm.A], n * p.Batch.Stride[gemm.B], n * p.Batch.Stride[gemm.C], 0, p.M
 	}
 	if n > 0 {
 		from = int(ends[n-1])
 	}
-	return from * p.A.LD, n * p.Batch.B, from * p.C.LD, from, int(ends[n])
+	return from * p.A().LD, n * p.Batch.Stride[gemm.B], from * p.C().LD, from, int(ends[n])
 }

@@ -112,10 +112,10 @@ func (t *trial) draw(k kind, pairs []Pair, turn int) Problem {
 		t.layout(pair.In, kk, n, transposes&2 != 0),
 		choose(t, beta...), t.layout(pair.Out, m, n, false), e)
 	if e.Gated {
-		p.Up = t.layout(pair.In, kk, n, transposes&2 != 0)
+		p.Layouts[gemm.Up] = t.layout(pair.In, kk, n, transposes&2 != 0)
 	}
 	if e.Residual {
-		p.Residual = t.layout(pair.Out, m, n, false)
+		p.Layouts[gemm.Residual] = t.layout(pair.Out, m, n, false)
 	}
 	if k.scales {
 		p = t.scaled(p)
@@ -241,7 +241,7 @@ func describe(p *Problem) string {
 	for _, m := range []struct {
 		name string
 		l    Layout
-	}{{"A", p.A}, {"B", p.B}, {"C", p.C}} {
+	}{{"A", p.Layouts[gemm.A]}, {"B", p.Layouts[gemm.B]}, {"C", p.Layouts[gemm.C]}} {
 		if m.l.Trans {
 			fmt.Fprintf(&s, ", %s transposed", m.name)
 		}
@@ -252,10 +252,10 @@ func describe(p *Problem) string {
 		fmt.Fprintf(&s, ", %v", p.Epilogue)
 	}
 	if p.Epilogue.Residual {
-		fmt.Fprintf(&s, ", ldresidual %d", p.Residual.LD)
+		fmt.Fprintf(&s, ", ldresidual %d", p.Layouts[gemm.Residual].LD)
 	}
 	if p.Epilogue.Gated {
-		fmt.Fprintf(&s, ", ldup %d", p.Up.LD)
+		fmt.Fprintf(&s, ", ldup %d", p.Layouts[gemm.Up].LD)
 	}
 	return s.String()
 }
@@ -264,7 +264,7 @@ func describe(p *Problem) string {
 // elements of C to be exact. If K is too large even for terms of ±1, part of A is zero.
 func (t *trial) fillExact(o *operands) {
 	p := &o.p
-	in, out := p.A.Type.Info(), p.C.Type.Info()
+	in, out := p.In().Info(), p.Out().Info()
 	largest := min(p.Accum().Info().Exact, p.ScaleType().Info().Exact, out.Exact)
 	if e := t.impl.accuracy(p).Exact; e > 0 {
 		largest = min(largest, e)
@@ -286,18 +286,18 @@ func (t *trial) fillExact(o *operands) {
 		a, b = b, a
 	}
 	limits := map[*matrix]float64{
-		o.a: a, o.b: b,
-		o.c:    math.Floor(quarter / max(1, math.Abs(p.Beta))),
-		o.bias: quarter,
+		o.of[gemm.A]: a, o.of[gemm.B]: b,
+		o.of[gemm.C]:    math.Floor(quarter / max(1, math.Abs(p.Beta))),
+		o.of[gemm.Bias]: quarter,
 	}
-	if residual := o.extras[gemm.Residual]; residual != nil {
-		limits[o.bias], limits[residual] = math.Floor(quarter/2), math.Floor(quarter/2)
+	if residual := o.of[gemm.Residual]; residual != nil {
+		limits[o.of[gemm.Bias]], limits[residual] = math.Floor(quarter/2), math.Floor(quarter/2)
 	}
-	if up := o.extras[gemm.Up]; up != nil {
+	if up := o.of[gemm.Up]; up != nil {
 		limits[up] = b
 	}
 	o.fillInputs(func(m *matrix, i, j int) float64 {
-		if m == o.a && float64(p.K) > terms && t.rng.Float64()*float64(p.K) > terms/2 {
+		if m == o.of[gemm.A] && float64(p.K) > terms && t.rng.Float64()*float64(p.K) > terms/2 {
 			return 0
 		}
 		if limit, ok := limits[m]; ok {
@@ -320,7 +320,7 @@ func (t *trial) call(ctx context.Context, o *operands) error {
 	}
 	err := t.gemm(ctx, &o.p, o.buffers())
 	for _, m := range o.matrices() {
-		if err := m.checkUntouched(m == o.c); err != nil {
+		if err := m.checkUntouched(m == o.of[gemm.C]); err != nil {
 			return err
 		}
 	}
@@ -348,7 +348,7 @@ func (t *trial) exactly(o *operands) error {
 	if err := t.call(t.ctx, o); err != nil {
 		return err
 	}
-	return want.Exactly(o.c.bytes())
+	return want.Exactly(o.of[gemm.C].bytes())
 }
 
 // within computes o and checks that its errors are within the bounds for rounding.
@@ -357,7 +357,7 @@ func (t *trial) within(o *operands) error {
 	if err := t.call(t.ctx, o); err != nil {
 		return err
 	}
-	c := want.Compare(o.c.bytes(), t.impl.accuracy(&o.p))
+	c := want.Compare(o.of[gemm.C].bytes(), t.impl.accuracy(&o.p))
 	t.measured = append(t.measured, measurement{&o.p, c})
 	return c.Err()
 }

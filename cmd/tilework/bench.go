@@ -282,7 +282,7 @@ func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
 				for _, sides := range scales {
 					p, err := s.Problem(t, out, f.transA, f.transB)
 					if err == nil {
-						p, _, err = gemm.New(p.Alpha, p.A, p.B, p.Beta, p.C, e)
+						p, _, err = gemm.New(p.Alpha, p.Layouts[gemm.A], p.Layouts[gemm.B], p.Beta, p.Layouts[gemm.C], e)
 					}
 					if err == nil {
 						p, err = scaled(p, sides)

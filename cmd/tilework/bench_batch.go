@@ -21,7 +21,8 @@ const densePeer = "dense"
 func (f *benchFlags) batched(p gemm.Problem) (gemm.Problem, error) {
 	switch {
 	case f.batch > 1:
-		return p.Strided(f.batch, gemm.Batch{A: p.A.Len(), B: p.B.Len(), C: p.C.Len()})
+		return p.Strided(f.batch, gemm.Batch{Stride: gemm.Strides{gemm.A: p.A().Len(), gemm.B: p.B().Len(),
+			gemm.C: p.C().Len()}})
 	case f.groups == "":
 		return p, nil
 	}
@@ -29,7 +30,7 @@ func (f *benchFlags) batched(p gemm.Problem) (gemm.Problem, error) {
 	if err != nil {
 		return p, fmt.Errorf("--groups: %w", err)
 	}
-	return p.Grouped(len(rows), p.B.Len())
+	return p.Grouped(len(rows), p.B().Len())
 }
 
 // groupRows returns the number of rows of each group, which add up to m. The text is the number of
@@ -92,7 +93,8 @@ func (s *denseSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try
 	}
 	s.plan = plan
 	return func(ctx context.Context, m bench.Matrices) error {
-		return plan.Enqueue(ctx, kernel.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias})
+		return plan.Enqueue(ctx, kernel.Memory{gemm.A: m[gemm.A], gemm.B: m[gemm.B], gemm.C: m[gemm.C],
+			gemm.Bias: m[gemm.Bias]})
 	}, plan.Compile(ctx)
 }
 

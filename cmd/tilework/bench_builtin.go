@@ -24,8 +24,8 @@ func (s *packedSubject) Name() string { return s.name + "-packed" }
 func (s *packedSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
 	s.plans, s.plan, s.request.Problem = map[*byte]*dispatch.Plan{}, nil, *p
 	return func(b gemm.Buffers) error {
-		plan := s.plans[unsafe.SliceData(b.B)]
-		b.B = nil
+		plan := s.plans[unsafe.SliceData(b[gemm.B])]
+		b[gemm.B] = nil
 		return plan.Run(ctx, b)
 	}, nil
 }
@@ -33,13 +33,13 @@ func (s *packedSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm
 // PackB implements [bench.Packer]. It packs b.B.
 func (s *packedSubject) PackB(ctx context.Context, b gemm.Buffers) error {
 	request := s.request
-	packed, err := dispatch.Pack(ctx, request.Problem.B, b.B, request)
+	packed, err := dispatch.Pack(ctx, request.Problem.Layouts[gemm.B], b[gemm.B], request)
 	if err != nil {
 		return err
 	}
 	request.Packed = packed
 	plan, err := dispatch.New(request)
-	s.plans[unsafe.SliceData(b.B)], s.plan = plan, plan
+	s.plans[unsafe.SliceData(b[gemm.B])], s.plan = plan, plan
 	return err
 }
 
@@ -67,8 +67,8 @@ func (s readSubject) Prepare(ctx context.Context, _ *gemm.Problem) (func(gemm.Bu
 	const piece = 1 << 18
 	needle := []byte{1}
 	return func(b gemm.Buffers) error {
-		return cpu.ParallelFor(ctx, (len(b.B)+piece-1)/piece, s.threads, func(i int) {
-			bytes.Count(b.B[i*piece:min((i+1)*piece, len(b.B))], needle)
+		return cpu.ParallelFor(ctx, (len(b[gemm.B])+piece-1)/piece, s.threads, func(i int) {
+			bytes.Count(b[gemm.B][i*piece:min((i+1)*piece, len(b[gemm.B]))], needle)
 		})
 	}, nil
 }
@@ -85,7 +85,7 @@ func (s *plainSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.
 	if p.Epilogue == (gemm.Epilogue{}) {
 		return nil, fmt.Errorf("%w: peer %s without --epilogue", gemm.ErrUnsupported, plainPeer)
 	}
-	plain, _, err := gemm.New(p.Alpha, p.A, p.B, p.Beta, p.C, gemm.Epilogue{})
+	plain, _, err := gemm.New(p.Alpha, p.Layouts[gemm.A], p.Layouts[gemm.B], p.Beta, p.Layouts[gemm.C], gemm.Epilogue{})
 	if err != nil {
 		return nil, err
 	}

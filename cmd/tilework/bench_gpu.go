@@ -102,7 +102,7 @@ func (f *benchFlags) pickGPU(at backend.Device, backend *stream.Backend, release
 	g = &benchGPU{backend: backend, closers: []func() error{release}}
 	g.picks, err = f.picks(at, problems, func(p *gemm.Problem, kernel string) (string, error) {
 		kernel, precision := splitPrecision(kernel)
-		q, err := p.In(precision)
+		q, err := p.WithPrecision(precision)
 		if err != nil {
 			return "", err
 		}
@@ -215,7 +215,7 @@ func (p inexact) Precision() bench.Precision {
 func (s *gpuSubject) Name() string { return s.name }
 
 func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
-	q, err := p.In(gemm.Precision(s.inexact))
+	q, err := p.WithPrecision(gemm.Precision(s.inexact))
 	if err != nil {
 		return nil, err
 	}
@@ -228,7 +228,7 @@ func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) 
 		return nil, err
 	}
 	return func(ctx context.Context, m bench.Matrices) error {
-		return plan.Enqueue(ctx, kernel.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Ends: m.Ends, Extras: m.Extras})
+		return plan.Enqueue(ctx, kernel.Memory(m))
 	}, nil
 }
 
@@ -333,8 +333,8 @@ func (s *ltSubject) Prepare(_ context.Context, p *gemm.Problem, try bench.Try) (
 	enqueue := func(run peers.LtEnqueue) bench.Enqueue {
 		return func(ctx context.Context, m bench.Matrices) error {
 			return run(ctx, peers.LtMemory{
-				A: m.A, B: m.B, C: m.C, Bias: m.Bias,
-				Residual: m.Extras[gemm.Residual], ScaleA: m.Extras[gemm.ScaleA], ScaleB: m.Extras[gemm.ScaleB],
+				A: m[gemm.A], B: m[gemm.B], C: m[gemm.C], Bias: m[gemm.Bias],
+				Residual: m[gemm.Residual], ScaleA: m[gemm.ScaleA], ScaleB: m[gemm.ScaleB],
 			})
 		}
 	}
@@ -385,7 +385,7 @@ func (s *thenSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try)
 		return nil, err
 	}
 	return func(ctx context.Context, m bench.Matrices) error {
-		return plan.Enqueue(ctx, kernel.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Extras: m.Extras})
+		return plan.Enqueue(ctx, kernel.Memory(m))
 	}, nil
 }
 
@@ -405,5 +405,7 @@ func (s kernelSubject) Prepare(_ context.Context, p *gemm.Problem, _ bench.Try) 
 	if err := s.CheckSupported(p); err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, m bench.Matrices) error { return s.Enqueue(ctx, p, m.A, m.B, m.C) }, nil
+	return func(ctx context.Context, m bench.Matrices) error {
+		return s.Enqueue(ctx, p, m[gemm.A], m[gemm.B], m[gemm.C])
+	}, nil
 }

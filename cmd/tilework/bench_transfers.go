@@ -65,7 +65,7 @@ type hostSubject struct {
 func (s *hostSubject) Name() string { return s.name }
 
 func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
-	q, err := p.In(gemm.Precision(s.inexact))
+	q, err := p.WithPrecision(gemm.Precision(s.inexact))
 	if err != nil {
 		return nil, err
 	}
@@ -98,23 +98,23 @@ func (s *hostSubject) Steps(b gemm.Buffers) (t bench.Steps, err error) {
 	}
 	var m kernel.Memory
 	defer func() {
-		for _, at := range []device.Ptr{m.A, m.B, m.C} {
+		for _, at := range []device.Ptr{m[gemm.A], m[gemm.B], m[gemm.C]} {
 			err = errors.Join(err, d.Free(at))
 		}
 	}()
 	for _, x := range []struct {
 		at *device.Ptr
 		n  int
-	}{{&m.A, len(b.A)}, {&m.B, len(b.B)}, {&m.C, len(b.C)}} {
+	}{{&m[gemm.A], len(b[gemm.A])}, {&m[gemm.B], len(b[gemm.B])}, {&m[gemm.C], len(b[gemm.C])}} {
 		if *x.at, err = d.Alloc(x.n); err != nil {
 			return t, err
 		}
 	}
 	lap(&t.Allocate)
-	if err := d.CopyIn(ctx, m.A, b.A, device.Whole(len(b.A))); err != nil {
+	if err := d.CopyIn(ctx, m[gemm.A], b[gemm.A], device.Whole(len(b[gemm.A]))); err != nil {
 		return t, err
 	}
-	if err := d.CopyIn(ctx, m.B, b.B, device.Whole(len(b.B))); err != nil {
+	if err := d.CopyIn(ctx, m[gemm.B], b[gemm.B], device.Whole(len(b[gemm.B]))); err != nil {
 		return t, err
 	}
 	lap(&t.Upload)
@@ -122,7 +122,7 @@ func (s *hostSubject) Steps(b gemm.Buffers) (t bench.Steps, err error) {
 		return t, err
 	}
 	lap(&t.Compute)
-	err = d.CopyOut(ctx, b.C, m.C, device.Whole(len(b.C)))
+	err = d.CopyOut(ctx, b[gemm.C], m[gemm.C], device.Whole(len(b[gemm.C])))
 	lap(&t.Download)
 	return t, err
 }

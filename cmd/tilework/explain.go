@@ -200,7 +200,7 @@ func (f *explainFlags) problem(precision gemm.Precision) (*gemm.Problem, error) 
 	if err != nil {
 		return nil, err
 	}
-	if p, err = p.In(precision); err != nil {
+	if p, err = p.WithPrecision(precision); err != nil {
 		return nil, fmt.Errorf("--precision %s: %w", f.precision, err)
 	}
 	return &p, nil

@@ -248,7 +248,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	if err != nil {
 		return err
 	}
-	buffers := gemm.Buffers{A: a.Data, B: b.Data}
+	buffers := gemm.Buffers{gemm.A: a.Data, gemm.B: b.Data}
 	if err := f.epilogue.read(ctx, &f.files, &problem, &buffers, f.transB); err != nil {
 		return err
 	}
@@ -261,15 +261,15 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return err
 	}
 	// Report errors of the output file before the product, which may take long.
-	c := problem.C
+	c := problem.Layouts[gemm.C]
 	if err := matio.CheckOutput(f.out, c.Type, output); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
 	if err := f.checkRoom(&problem, plan, stderr); err != nil {
 		return err
 	}
-	buffers.C = make([]byte, c.Bytes())
-	if err := f.readC0(ctx, &problem, buffers.C); err != nil {
+	buffers[gemm.C] = make([]byte, c.Bytes())
+	if err := f.readC0(ctx, &problem, buffers[gemm.C]); err != nil {
 		return err
 	}
 	read := time.Since(start)
@@ -291,7 +291,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return err
 	}
 	start = time.Now()
-	if err := matio.Write(ctx, f.out, c, buffers.C, output); err != nil {
+	if err := matio.Write(ctx, f.out, c, buffers[gemm.C], output); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
 	if matio.IsStd(f.out) {
@@ -398,7 +398,7 @@ func (f *mulFlags) problem(a, b gemm.Layout, e gemm.Epilogue, files string) (gem
 	}
 	p, _, err := gemm.New(f.alpha, a, b, f.beta, gemm.Dense(out, a.OpRows(), b.OpCols()), e)
 	if err == nil {
-		p, err = p.In(precision)
+		p, err = p.WithPrecision(precision)
 	}
 	if errors.Is(err, gemm.ErrShape) {
 		err = fmt.Errorf("%w%s", err, f.suggestTranspose(a, b))
@@ -442,7 +442,7 @@ func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem, c []byte) error 
 	if f.c == "" {
 		return nil
 	}
-	m, err := f.files.read(ctx, f.c, matio.ReadOptions{Type: p.C.Type})
+	m, err := f.files.read(ctx, f.c, matio.ReadOptions{Type: p.Out()})
 	if err != nil {
 		return err
 	}
@@ -452,7 +452,7 @@ func (f *mulFlags) readC0(ctx context.Context, p *gemm.Problem, c []byte) error 
 	}
 	for i := range p.M {
 		for j := range p.N {
-			p.C.Type.Set(c, p.C.Index(i, j), m.Type.At(m.Data, m.Index(i, j)))
+			p.Out().Set(c, p.C().Index(i, j), m.Type.At(m.Data, m.Index(i, j)))
 		}
 	}
 	return nil

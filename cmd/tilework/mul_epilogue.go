@@ -16,14 +16,14 @@ import (
 // epilogueFlags are the flags of `tilework mul` for the epilogue.
 type epilogueFlags struct {
 	bias, biasAlong, activation string
-	files                       [gemm.Extras]string // the files of extraFlags
+	files                       [gemm.Operands]string // the files of extraFlags
 	scale                       float64
 	saturate                    bool
 }
 
 // extraFlags are the flags that name files with operands of the epilogue, besides the bias.
 var extraFlags = []struct {
-	extra       gemm.Extra
+	extra       gemm.Operand
 	flag, usage string
 }{
 	{gemm.RowScale, "row-scale", "a file with one factor for each row of C"},
@@ -68,7 +68,7 @@ func (f *epilogueFlags) parse() (e gemm.Epilogue, err error) {
 	}
 	for _, x := range extraFlags {
 		if f.files[x.extra] != "" {
-			e.Read(x.extra)
+			*e.ReadFlag(x.extra) = true
 		}
 	}
 	e.OutScale, e.Saturate = f.scale != 1, f.saturate
@@ -81,22 +81,22 @@ func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Pro
 	transB bool) (err error) {
 	if f.bias != "" {
 		along := map[gemm.BiasDim]string{gemm.BiasRow: "rows", gemm.BiasCol: "columns"}[p.Epilogue.Bias]
-		if b.Bias, err = f.vector(ctx, files, "bias", f.bias, gemm.Dense(p.C.Type, 1, p.BiasLen()), along); err != nil {
+		if b[gemm.Bias], err = f.vector(ctx, files, "bias", f.bias, gemm.Dense(p.Out(), 1, p.BiasLen()), along); err != nil {
 			return err
 		}
 	}
 	for _, x := range extraFlags {
-		file, want := f.files[x.extra], p.Extra(x.extra)
+		file, want := f.files[x.extra], p.Layout(x.extra)
 		switch {
 		case file == "":
 			continue
 		case x.extra == gemm.RowScale:
-			b.Extras[x.extra], err = f.vector(ctx, files, x.flag, file, want, "rows")
+			b[x.extra], err = f.vector(ctx, files, x.flag, file, want, "rows")
 		case x.extra == gemm.ColScale:
-			b.Extras[x.extra], err = f.vector(ctx, files, x.flag, file, want, "columns")
+			b[x.extra], err = f.vector(ctx, files, x.flag, file, want, "columns")
 		default:
 			up := x.extra == gemm.Up
-			if want, b.Extras[x.extra], err = f.matrix(ctx, files, x.flag, file, want, up && transB); err != nil {
+			if want, b[x.extra], err = f.matrix(ctx, files, x.flag, file, want, up && transB); err != nil {
 				return err
 			}
 			if up {
@@ -109,9 +109,9 @@ func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Pro
 			return err
 		}
 	}
-	if l := p.Extra(gemm.OutScale); p.Epilogue.OutScale {
-		b.Extras[gemm.OutScale] = make([]byte, l.Bytes())
-		l.Type.Set(b.Extras[gemm.OutScale], 0, f.scale)
+	if l := p.Layout(gemm.OutScale); p.Epilogue.OutScale {
+		b[gemm.OutScale] = make([]byte, l.Bytes())
+		l.Type.Set(b[gemm.OutScale], 0, f.scale)
 	}
 	return nil
 }

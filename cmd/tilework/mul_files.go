@@ -137,12 +137,12 @@ func (f *mulFlags) inputs(fileA, fileB string) []namedFile {
 // checkRoom returns an error if the product does not fit into memory, or its result into the file
 // system of the output file. It warns if the result may not fit, as when the size of text varies.
 func (f *mulFlags) checkRoom(p *gemm.Problem, plan *dispatch.Plan, stderr io.Writer) error {
-	need := p.C.Bytes() + plan.Memory()
+	need := p.C().Bytes() + plan.Memory()
 	product := fmt.Sprintf("the product with its %d×%d result", p.M, p.N)
 	if err := host.CheckMemory(need, product); err != nil {
 		return err
 	}
-	least, most, folder, err := matio.OutputSize(f.out, p.C)
+	least, most, folder, err := matio.OutputSize(f.out, p.Layouts[gemm.C])
 	if err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}

@@ -505,7 +505,8 @@ func cpuImplementation(k dispatch.Kernel) gemmtest.Implementation {
 					return err
 				}
 				memory := gemm.Buffers{
-					A: from(b.A, at[0]), B: from(b.B, at[1]), C: from(b.C, at[2]), Bias: from(b.Bias, bias),
+					gemm.A: from(b[gemm.A], at[0]), gemm.B: from(b[gemm.B], at[1]), gemm.C: from(b[gemm.C], at[2]),
+					gemm.Bias: from(b[gemm.Bias], bias),
 				}
 				batch = append(batch, dispatch.Product{Plan: *pl, Buffers: memory})
 			}

@@ -16,7 +16,7 @@ func TestCountOn(t *testing.T) {
 	c := new(clock)
 	l := newFakeDevice(t, c)
 	good := &fakeDeviceSubject{device: l, fake: fake{name: "good", clock: c}}
-	wrong := &fakeDeviceSubject{device: l, fake: fake{name: "wrong", clock: c, spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}}
+	wrong := &fakeDeviceSubject{device: l, fake: fake{name: "wrong", clock: c, spoil: func(p *gemm.Problem, b gemm.Buffers) { p.Out().Set(b[gemm.C], 5, 1e3) }}}
 	fails := &fakeDeviceSubject{device: l, fake: fake{name: "fails", clock: c, fail: func(int) error { return boom }}}
 	other := &fakeDeviceSubject{device: l, fake: fake{name: "other", clock: c, refuse: fmt.Errorf("%w: such products", gemm.ErrUnsupported)}}
 	counted := int64(0)

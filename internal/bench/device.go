@@ -28,12 +28,8 @@ type Enqueue func(ctx context.Context, m Matrices) error
 // Try returns the duration of a product in seconds.
 type Try func(run Enqueue) (seconds float64, err error)
 
-// Matrices holds the device addresses of a problem's matrices.
-type Matrices struct {
-	A, B, C, Bias device.Ptr
-	Ends          device.Ptr              // int32 end row of each group, exclusive
-	Extras        [gemm.Extras]device.Ptr // other operands of the epilogue
-}
+// Matrices holds the device address of each operand of a problem.
+type Matrices [gemm.Operands]device.Ptr
 
 // MeasureOn is [Measure] for matrices in the memory of a device. They have the problem's layouts,
 // and times come from events of the device. With Cold, the sets of operands exceed twice
@@ -86,11 +82,9 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 			err = errors.Join(err, s.close())
 		}
 	}()
-	host := [...][]byte{data.A, data.B, data.C, data.Bias, data.ends, 4 + gemm.Extras: nil}
-	copy(host[5:], data.Extras[:])
-	size := 0 // of one set
-	var offsets [len(host)]int
-	for i, b := range host {
+	size := 0 // of a set
+	var offsets [gemm.Operands]int
+	for i, b := range data.Buffers {
 		offsets[i] = size
 		size += (len(b) + deviceAlign - 1) / deviceAlign * deviceAlign
 	}
@@ -100,16 +94,13 @@ func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *
 	}
 	for set := range n {
 		at := s.memory + device.Ptr(set*size)
-		m := Matrices{
-			A: at + device.Ptr(offsets[0]), B: at + device.Ptr(offsets[1]), C: at + device.Ptr(offsets[2]), Bias: at + device.Ptr(offsets[3]),
-			Ends: at + device.Ptr(offsets[4]),
-		}
-		for x := range m.Extras {
-			m.Extras[x] = at + device.Ptr(offsets[5+x])
+		var m Matrices
+		for o := range m {
+			m[o] = at + device.Ptr(offsets[o])
 		}
 		s.copies = append(s.copies, m)
 	}
-	if err := s.upload(ctx, host[:], offsets[:], size); err != nil {
+	if err := s.upload(ctx, data.Buffers[:], offsets[:], size); err != nil {
 		return nil, err
 	}
 	s.order = data.rotation(n)
@@ -123,7 +114,7 @@ func (s *deviceSite) upload(ctx context.Context, host [][]byte, offsets []int, s
 	if size > blockBytes {
 		for _, m := range s.copies {
 			for i, b := range host {
-				if err := s.device.CopyIn(ctx, m.A+device.Ptr(offsets[i]), b, device.Whole(len(b))); err != nil {
+				if err := s.device.CopyIn(ctx, m[gemm.A]+device.Ptr(offsets[i]), b, device.Whole(len(b))); err != nil {
 					return err
 				}
 			}
@@ -139,7 +130,7 @@ func (s *deviceSite) upload(ctx context.Context, host [][]byte, offsets []int, s
 	}
 	for set := 0; set < len(s.copies); set += together {
 		n := min(together, len(s.copies)-set) * size
-		if err := s.device.CopyIn(ctx, s.copies[set].A, block[:n], device.Whole(n)); err != nil {
+		if err := s.device.CopyIn(ctx, s.copies[set][gemm.A], block[:n], device.Whole(n)); err != nil {
 			return err
 		}
 	}
@@ -185,15 +176,15 @@ func (s *deviceSite) try(ctx context.Context, run product) (float64, error) {
 }
 
 func (s *deviceSite) result(ctx context.Context, run product) ([]byte, time.Duration, error) {
-	at := s.copies[0].C
-	if err := s.device.CopyIn(ctx, at, s.data.C, device.Whole(len(s.data.C))); err != nil {
+	at := s.copies[0][gemm.C]
+	if err := s.device.CopyIn(ctx, at, s.data.Buffers[gemm.C], device.Whole(len(s.data.Buffers[gemm.C]))); err != nil {
 		return nil, 0, err
 	}
 	took, err := s.between(ctx, func() error { return run(ctx, 0) })
 	if err != nil {
 		return nil, 0, err
 	}
-	c := make([]byte, len(s.data.C))
+	c := make([]byte, len(s.data.Buffers[gemm.C]))
 	return c, took, s.device.CopyOut(ctx, c, at, device.Whole(len(c)))
 }
 

@@ -144,9 +144,9 @@ func (f *fakeDeviceSubject) Prepare(ctx context.Context, p *gemm.Problem, try Tr
 	}
 	return func(ctx context.Context, m Matrices) error {
 		f.device.runs = append(f.device.runs, m)
-		b := gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}
-		first := b.C[:p.C.Type.Size()]
-		if err := f.device.Device.CopyOut(ctx, first, m.C, device.Whole(len(first))); err != nil {
+		b := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()), gemm.C: make([]byte, p.C().Bytes())}
+		first := b[gemm.C][:p.Out().Size()]
+		if err := f.device.Device.CopyOut(ctx, first, m[gemm.C], device.Whole(len(first))); err != nil {
 			return err
 		}
 		if !untouched(p, first) { // the result is not checked
@@ -155,7 +155,7 @@ func (f *fakeDeviceSubject) Prepare(ctx context.Context, p *gemm.Problem, try Tr
 		for _, x := range []struct {
 			to []byte
 			at device.Ptr
-		}{{b.A, m.A}, {b.B, m.B}, {b.C, m.C}} {
+		}{{b[gemm.A], m[gemm.A]}, {b[gemm.B], m[gemm.B]}, {b[gemm.C], m[gemm.C]}} {
 			if err := f.device.Device.CopyOut(ctx, x.to, x.at, device.Whole(len(x.to))); err != nil {
 				return err
 			}
@@ -163,7 +163,7 @@ func (f *fakeDeviceSubject) Prepare(ctx context.Context, p *gemm.Problem, try Tr
 		if err := multiply(b); err != nil {
 			return err
 		}
-		return f.device.Device.CopyIn(ctx, m.C, b.C, device.Whole(len(b.C)))
+		return f.device.Device.CopyIn(ctx, m[gemm.C], b[gemm.C], device.Whole(len(b[gemm.C])))
 	}, nil
 }
 
@@ -219,7 +219,7 @@ func TestMeasureOn(t *testing.T) {
 		}
 	}
 	for _, m := range used {
-		for _, at := range []device.Ptr{m.A, m.B, m.C} {
+		for _, at := range []device.Ptr{m[gemm.A], m[gemm.B], m[gemm.C]} {
 			if at%deviceAlign != 0 {
 				t.Fatalf("matrix at %#x: want a multiple of %d", at, deviceAlign)
 			}
@@ -290,7 +290,7 @@ func TestMeasureOnFailures(t *testing.T) {
 	t.Run("wrong result", func(t *testing.T) {
 		c := new(clock)
 		l := newFakeDevice(t, c)
-		a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c, spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}}
+		a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c, spoil: func(p *gemm.Problem, b gemm.Buffers) { p.Out().Set(b[gemm.C], 5, 1e3) }}}
 		_, err := MeasureOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, quick(c))
 		if !errors.Is(err, gemm.ErrVerify) {
 			t.Errorf("got error %v, want ErrVerify", err)

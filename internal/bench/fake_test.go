@@ -46,7 +46,7 @@ func (f *fake) Prepare(_ context.Context, p *gemm.Problem) (func(gemm.Buffers) e
 				return err
 			}
 		}
-		if p.Beta != 0 || untouched(p, b.C) { // other results are not checked
+		if p.Beta != 0 || untouched(p, b[gemm.C]) { // other results are not checked
 			multiply(p, b)
 			if f.spoil != nil {
 				f.spoil(p, b)
@@ -61,8 +61,8 @@ func (f *fake) Prepare(_ context.Context, p *gemm.Problem) (func(gemm.Buffers) e
 
 // untouched reports whether C still has its initial value.
 func untouched(p *gemm.Problem, c []byte) bool {
-	clean := make([]byte, p.C.Type.Size())
-	poison(p.C.Type, clean)
+	clean := make([]byte, p.Out().Size())
+	poison(p.Out(), clean)
 	return bytes.Equal(c[:len(clean)], clean)
 }
 
@@ -80,26 +80,26 @@ func multiply(p *gemm.Problem, b gemm.Buffers) {
 		for j := range p.N {
 			product := func(l gemm.Layout, of []byte) (sum float64) {
 				for k := range p.K {
-					sum = add(sum + p.A.Type.At(b.A, p.A.Index(i, k))*l.Type.At(of, l.Index(k, j)))
+					sum = add(sum + p.In().At(b[gemm.A], p.A().Index(i, k))*l.Type.At(of, l.Index(k, j)))
 				}
 				return round(p.Alpha * round(sum))
 			}
-			v := product(p.B, b.B)
-			at := p.C.Index(i, j)
+			v := product(p.Layouts[gemm.B], b[gemm.B])
+			at := p.C().Index(i, j)
 			if p.Beta != 0 {
-				v = round(v + round(p.Beta*p.C.Type.At(b.C, at)))
+				v = round(v + round(p.Beta*p.Out().At(b[gemm.C], at)))
 			}
 			switch p.Epilogue.Bias {
 			case gemm.BiasRow:
-				v = round(v + p.C.Type.At(b.Bias, i))
+				v = round(v + p.Out().At(b[gemm.Bias], i))
 			case gemm.BiasCol:
-				v = round(v + p.C.Type.At(b.Bias, j))
+				v = round(v + p.Out().At(b[gemm.Bias], j))
 			}
 			v = round(p.Epilogue.Activation.Info().F(v))
 			if p.Epilogue.Gated {
-				v = round(v * product(p.Up, b.Extras[gemm.Up]))
+				v = round(v * product(p.Layouts[gemm.Up], b[gemm.Up]))
 			}
-			p.C.Type.Set(b.C, at, v)
+			p.Out().Set(b[gemm.C], at, v)
 		}
 	}
 }

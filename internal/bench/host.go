@@ -20,12 +20,12 @@ type hostSite struct {
 
 func newHostSite(p *gemm.Problem, data *operands, subjects []Subject, o Options) (site, error) {
 	_, n := hostSets(p, o)
-	h := &hostSite{subjects: subjects, problem: p, oldC: slices.Clone(data.C), order: data.rotation(n), now: o.now}
+	h := &hostSite{subjects: subjects, problem: p, oldC: slices.Clone(data.Buffers[gemm.C]), order: data.rotation(n), now: o.now}
 	h.copies = append(h.copies, data.Buffers)
 	for range n - 1 {
-		b := gemm.Buffers{A: clone(data.A), B: clone(data.B), C: clone(data.C), Bias: clone(data.Bias)}
-		for x, extra := range data.Extras {
-			b.Extras[x] = clone(extra)
+		var b gemm.Buffers
+		for o, bytes := range data.Buffers {
+			b[o] = clone(bytes)
 		}
 		h.copies = append(h.copies, b)
 	}
@@ -54,10 +54,10 @@ func (h *hostSite) prepare(ctx context.Context, i int) (product, error) {
 }
 
 func (h *hostSite) result(ctx context.Context, run product) ([]byte, time.Duration, error) {
-	copy(h.copies[0].C, h.oldC)
+	copy(h.copies[0][gemm.C], h.oldC)
 	start := h.now()
 	err := run(ctx, 0)
-	return h.copies[0].C, h.now() - start, err
+	return h.copies[0][gemm.C], h.now() - start, err
 }
 
 func (h *hostSite) time(ctx context.Context, run product, n int) (time.Duration, error) {

@@ -160,11 +160,11 @@ func TestFailures(t *testing.T) {
 		want string
 		is   error // nil if it is not a failure
 	}{
-		{"wrong element", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e3) }}, "times its bound", gemm.ErrVerify},
-		{"missing element", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { poison(p.C.Type, b.C[:4]) }}, "NaN times", gemm.ErrVerify},
+		{"wrong element", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { p.Out().Set(b[gemm.C], 5, 1e3) }}, "times its bound", gemm.ErrVerify},
+		{"missing element", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { poison(p.Out(), b[gemm.C][:4]) }}, "NaN times", gemm.ErrVerify},
 		{"wrong element after the timings", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) {
 			if spoiled++; spoiled > 1 {
-				p.C.Type.Set(b.C, 5, 1e3)
+				p.Out().Set(b[gemm.C], 5, 1e3)
 			}
 		}}, "after the timings", gemm.ErrVerify},
 		{"unsupported", fake{refuse: fmt.Errorf("%w: such products", gemm.ErrUnsupported)}, "such products", nil},
@@ -290,12 +290,12 @@ func TestCold(t *testing.T) {
 	c := new(clock)
 	var seen []uintptr
 	f := &fake{name: "f", clock: c, cost: every(time.Millisecond), seen: func(b gemm.Buffers) {
-		for _, m := range [][]byte{b.A, b.B, b.C} {
+		for _, m := range [][]byte{b[gemm.A], b[gemm.B], b[gemm.C]} {
 			if uintptr(unsafe.Pointer(&m[0]))%align != 0 {
 				t.Error("a matrix is not aligned to a cache line")
 			}
 		}
-		seen = append(seen, uintptr(unsafe.Pointer(&b.A[0])))
+		seen = append(seen, uintptr(unsafe.Pointer(&b[gemm.A][0])))
 	}}
 	o := quick(c)
 	o.Cold = true
@@ -397,7 +397,7 @@ type packing struct {
 }
 
 func (l *packing) PackB(_ context.Context, b gemm.Buffers) error {
-	l.packed[&b.B[0]] = true
+	l.packed[&b[gemm.B][0]] = true
 	return nil
 }
 
@@ -417,7 +417,7 @@ func TestPackerAndUnchecked(t *testing.T) {
 	l := &packing{fake: fake{name: "packing", clock: c, cost: every(2 * time.Millisecond)}, packed: map[*byte]bool{}}
 	unknown := 0
 	l.seen = func(b gemm.Buffers) {
-		if !l.packed[&b.B[0]] {
+		if !l.packed[&b[gemm.B][0]] {
 			unknown++
 		}
 	}
@@ -434,7 +434,7 @@ func TestPackerAndUnchecked(t *testing.T) {
 	if v, ok := records[0].RatioTo("idle"); !ok || !near(v.Speed, 0.5) || records[1].Verified {
 		t.Errorf("got speed %v over idle and verified %v, want 0.5 and false", v.Speed, records[1].Verified)
 	}
-	l.spoil = func(p *gemm.Problem, b gemm.Buffers) { p.C.Type.Set(b.C, 5, 1e6) }
+	l.spoil = func(p *gemm.Problem, b gemm.Buffers) { p.Out().Set(b[gemm.C], 5, 1e6) }
 	if _, err := Measure(t.Context(), shape(t, Cube(64), dtype.F32, dtype.F32), []Subject{l}, nil, o); !errors.Is(err, gemm.ErrVerify) {
 		t.Errorf("wrong product with packed B: got error %v, want ErrVerify", err)
 	}

@@ -41,7 +41,7 @@ func FitsOn(d device.Device, p *gemm.Problem, o Options) error {
 // hostSets returns the size in bytes of one set of p's matrices on the host, and the number of
 // sets.
 func hostSets(p *gemm.Problem, o Options) (bytes float64, sets int) {
-	for _, n := range matrixBytes(p) {
+	for _, n := range p.Bytes() {
 		bytes += float64(n) + align // a float64 does not overflow
 	}
 	return bytes, copies(bytes, o.Cold, o.Environment.Cache)
@@ -50,7 +50,7 @@ func hostSets(p *gemm.Problem, o Options) (bytes float64, sets int) {
 // deviceSets returns the size in bytes of one set of p's matrices on a device, and the number of
 // sets.
 func deviceSets(p *gemm.Problem, o Options) (bytes float64, sets int) {
-	for _, n := range matrixBytes(p) {
+	for _, n := range p.Bytes() {
 		bytes += float64(n) + deviceAlign
 	}
 	return bytes, copies(bytes, o.Cold, o.Environment.GPUCache)

@@ -15,7 +15,6 @@ const unknownCache = 64 << 20
 // operands holds the initial matrices of a problem.
 type operands struct {
 	gemm.Buffers
-	ends  []byte // end rows of the groups, as int32
 	order *rand.Rand
 }
 
@@ -25,41 +24,27 @@ type operands struct {
 // so that one ungrouped product can verify them.
 func newOperands(c *Case, seed uint64) *operands {
 	p := &c.Problem
-	o := &operands{order: rand.New(rand.NewPCG(seed, 0)), ends: dtype.Bytes(c.ends())}
-	sizes := matrixBytes(p)
-	for i, to := range []*[]byte{&o.A, &o.B, &o.C, &o.Bias} {
-		*to = aligned(sizes[i])
+	o := &operands{order: rand.New(rand.NewPCG(seed, 0))}
+	for x, n := range p.Bytes() {
+		o.Buffers[x] = aligned(n)
 	}
-	fill(seed, 0, p.A.Type, o.A)
-	fill(seed, 1, p.B.Type, o.B)
-	if apart := p.Batch.B * p.B.Type.Size(); p.Batch.Kind == gemm.Grouped && apart > 0 {
-		for at := apart; at < len(o.B); at += apart {
-			copy(o.B[at:], o.B[:p.B.Bytes()])
+	copy(o.Buffers[gemm.GroupEnds], dtype.Bytes(c.ends()))
+	for x := range gemm.GroupEnds {
+		if x != gemm.C && p.Uses(x) {
+			fill(seed, uint64(x), p.Layout(x).Type, o.Buffers[x])
 		}
 	}
-	fill(seed, 2, p.C.Type, o.Bias)
-	for x := range gemm.Extra(gemm.Extras) {
-		o.Extras[x] = aligned(p.Extra(x).Bytes())
-		if p.Has(x) {
-			fill(seed, 4+uint64(x), p.Extra(x).Type, o.Extras[x])
+	if apart := p.Batch.Stride[gemm.B] * p.B().Type.Size(); p.Batch.Kind == gemm.Grouped && apart > 0 {
+		for at := apart; at < len(o.Buffers[gemm.B]); at += apart {
+			copy(o.Buffers[gemm.B][at:], o.Buffers[gemm.B][:p.B().Bytes()])
 		}
 	}
 	if p.Beta != 0 {
-		fill(seed, 3, p.C.Type, o.C)
+		fill(seed, uint64(gemm.C), p.Out(), o.Buffers[gemm.C])
 	} else {
-		poison(p.C.Type, o.C)
+		poison(p.Out(), o.Buffers[gemm.C])
 	}
 	return o
-}
-
-// matrixBytes returns the sizes of A, B, C, the bias and the other operands of the epilogue.
-func matrixBytes(p *gemm.Problem) [4 + gemm.Extras]int {
-	of := p.Bytes()
-	sizes := [...]int{of[0], of[1], of[2], p.BiasLen() * p.C.Type.Size(), 3 + gemm.Extras: 0}
-	for x := range gemm.Extra(gemm.Extras) {
-		sizes[4+x] = p.Extra(x).Bytes()
-	}
-	return sizes
 }
 
 // copies returns the number of operand sets, of the given size, that a measurement rotates through.

@@ -103,8 +103,8 @@ func newRecord(c *Case) Record {
 	p := &c.Problem
 	r := Record{
 		Schema: Schema, Device: c.Device,
-		In: p.A.Type.String(), Out: p.C.Type.String(), M: p.M, N: p.N, K: p.K,
-		TransA: p.A.Trans, TransB: p.B.Trans, LDA: p.A.LD, LDB: p.B.LD, LDC: p.C.LD,
+		In: p.In().String(), Out: p.Out().String(), M: p.M, N: p.N, K: p.K,
+		TransA: p.A().Trans, TransB: p.B().Trans, LDA: p.A().LD, LDB: p.B().LD, LDC: p.C().LD,
 		Alpha: p.Alpha, Beta: p.Beta, Bias: biasNames[p.Epilogue.Bias],
 		Threads: c.Threads, Transfers: c.Transfers, Groups: c.Groups,
 	}

@@ -310,7 +310,7 @@ func (m *measurement) measured(r *run) Record {
 		rec.GFLOPS = rec.flops() / rec.Seconds.Median / 1e9
 	}
 	if m.o.Peak != nil && !rec.onlyReads() {
-		rec.Peak = m.o.Peak(m.c.Problem.A.Type, rec.Precision, m.c.Threads)
+		rec.Peak = m.o.Peak(m.c.Problem.In(), rec.Precision, m.c.Threads)
 	}
 	for _, peer := range m.runs {
 		if peer.record.Peer && peer != r && peer.err == nil && len(peer.times) > 0 {

@@ -50,7 +50,7 @@ func batchVerifier(v Verifier, seed uint64) Verifier {
 		for i, n := range chosen {
 			one, at := p.Product(n)
 			var err error
-			if checks[i], err = v(&one, gemm.Buffers{A: in.A[at[0]:], B: in.B[at[1]:], C: in.C[at[2]:], Bias: in.Bias}); err != nil {
+			if checks[i], err = v(&one, gemm.Buffers{gemm.A: in[gemm.A][at[0]:], gemm.B: in[gemm.B][at[1]:], gemm.C: in[gemm.C][at[2]:], gemm.Bias: in[gemm.Bias]}); err != nil {
 				return nil, err
 			}
 		}
@@ -64,7 +64,7 @@ func batchVerifier(v Verifier, seed uint64) Verifier {
 				worst = max(worst, ratio) // max returns NaN if either is NaN
 			}
 			for n := range p.Batch.Count {
-				if _, at := p.Product(n); hasNaN(p.C, got[at[2]:]) {
+				if _, at := p.Product(n); hasNaN(p.Layouts[gemm.C], got[at[2]:]) {
 					worst = math.NaN()
 				}
 			}
@@ -88,8 +88,8 @@ func Sampled(n int, seed uint64) Verifier {
 		var want []element
 		rows := choose(rng, p.M, n)
 		scaleA, scaleB := p.ScalesOf(&in)
-		a, b := factor{p.A, in.A, scaleA}, factor{p.B.T(), in.B, scaleB}
-		up := factor{Layout: p.Up.T(), data: in.Extras[gemm.Up]} // only of a gated product
+		a, b := factor{p.Layouts[gemm.A], in[gemm.A], scaleA}, factor{p.B().T(), in[gemm.B], scaleB}
+		up := factor{Layout: p.Layouts[gemm.Up].T(), data: in[gemm.Up]} // only of a gated product
 		other := make([]sum, p.N*len(rows))
 		if p.Epilogue.Gated {
 			other = rowSums(p, a, up, rows)
@@ -109,7 +109,7 @@ func Sampled(n int, seed uint64) Verifier {
 		for at, s := range rowSums(p, b, a, cols) {
 			want = append(want, expect(p, in, at/len(cols), cols[at%len(cols)], s, other[at]))
 		}
-		c := p.C
+		c := p.Layouts[gemm.C]
 		return func(got []byte, roundoff float64) (float64, error) {
 			worst := 0.0
 			for _, e := range want {
@@ -212,21 +212,21 @@ func rowSums(p *gemm.Problem, x, y factor, rows []int) []sum {
 // expect returns the expected element (i, j) of C, given the sum s of its products and, for a gated
 // problem, the sum other of the products with Up.
 func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
-	acc, out, act := p.ScaleType().Info(), p.C.Type.Info(), p.Epilogue.Activation.Info()
-	extra := func(x gemm.Extra, i, j int) float64 {
-		l := p.Extra(x)
-		return l.Type.At(in.Extras[x], l.Index(i, j))
+	acc, out, act := p.ScaleType().Info(), p.Out().Info(), p.Epilogue.Activation.Info()
+	at := func(o gemm.Operand, i, j int) float64 {
+		l := p.Layout(o)
+		return l.Type.At(in[o], l.Index(i, j))
 	}
 	terms := float64(p.K) // rounded terms
 	if p.Converts() {
 		terms = 1 // the conversion
 		s, other = wrapped(p, s), wrapped(p, other)
 	}
-	e := element{index: p.C.Index(i, j), max: out.Max}
+	e := element{index: p.C().Index(i, j), max: out.Max}
 	v := p.Alpha * (s.hi + s.lo)
 	magnitude := math.Abs(p.Alpha) * s.abs
 	if p.Beta != 0 {
-		old := p.Beta * p.C.Type.At(in.C, e.index)
+		old := p.Beta * p.Out().At(in[gemm.C], e.index)
 		v, magnitude = v+old, magnitude+math.Abs(old)
 	}
 	up := p.Alpha * (other.hi + other.lo)
@@ -234,33 +234,33 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	if acc.Integer {
 		return e
 	}
-	short := p.A.Type.Size() == 1 && !p.Converts()
+	short := p.In().Size() == 1 && !p.Converts()
 	// weight and gain magnify an error of v before and after the activation; late is added after it.
 	weight, gain, late := 1.0, 1.0, 0.0
 	if p.Epilogue.RowScale {
-		weight *= math.Abs(extra(gemm.RowScale, 0, i))
+		weight *= math.Abs(at(gemm.RowScale, 0, i))
 	}
 	if p.Epilogue.ColScale {
-		weight *= math.Abs(extra(gemm.ColScale, 0, j))
+		weight *= math.Abs(at(gemm.ColScale, 0, j))
 	}
 	if p.Epilogue.OutScale {
-		gain = math.Abs(extra(gemm.OutScale, 0, 0))
+		gain = math.Abs(at(gemm.OutScale, 0, 0))
 	}
 	if p.Epilogue.Residual {
-		late = math.Abs(extra(gemm.Residual, i, j))
+		late = math.Abs(at(gemm.Residual, i, j))
 	}
 	// Each factor of a product has its own roundoff, hence 2.
 	e.products = gain * weight * act.Slope * 2 * math.Abs(p.Alpha) * s.abs
 	magnitude *= weight
 	switch p.Epilogue.Bias {
 	case gemm.BiasRow:
-		magnitude += math.Abs(p.C.Type.At(in.Bias, i))
+		magnitude += math.Abs(p.Out().At(in[gemm.Bias], i))
 	case gemm.BiasCol:
-		magnitude += math.Abs(p.C.Type.At(in.Bias, j))
+		magnitude += math.Abs(p.Out().At(in[gemm.Bias], j))
 	}
 	k := terms + 3
-	for x := range gemm.Extra(gemm.Extras) {
-		if p.Has(x) {
+	for o := gemm.Residual; o < gemm.GroupEnds; o++ {
+		if o != gemm.Bias && p.Uses(o) {
 			k++
 		}
 	}

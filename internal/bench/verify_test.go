@@ -30,9 +30,9 @@ func TestSampled(t *testing.T) {
 					t.Fatal(err)
 				}
 				got := data.Buffers
-				got.C = slices.Clone(data.C)
+				got[gemm.C] = slices.Clone(data.Buffers[gemm.C])
 				multiply(&p, got)
-				ratio, err := check(got.C, 0)
+				ratio, err := check(got[gemm.C], 0)
 				if err != nil || !(ratio <= 1) {
 					t.Fatalf("%v, α %v, β %v, %+v: ratio %v, error %v", &p, p.Alpha, p.Beta, p.Epilogue, ratio, err)
 				}
@@ -43,11 +43,11 @@ func TestSampled(t *testing.T) {
 				}
 				i, j := rng.IntN(p.M), rng.IntN(p.N)
 				before := data.Buffers
-				a := factor{Layout: p.A, data: before.A}
-				rows := rowSums(&p, a, factor{Layout: p.B.T(), data: before.B}, []int{i})
+				a := factor{Layout: p.Layouts[gemm.A], data: before[gemm.A]}
+				rows := rowSums(&p, a, factor{Layout: p.B().T(), data: before[gemm.B]}, []int{i})
 				other := make([]sum, p.N)
 				if p.Epilogue.Gated {
-					other = rowSums(&p, a, factor{Layout: p.Up.T(), data: before.Extras[gemm.Up]}, []int{i})
+					other = rowSums(&p, a, factor{Layout: p.Layouts[gemm.Up].T(), data: before[gemm.Up]}, []int{i})
 				}
 				e := expect(&p, before, i, j, rows[j], other[j])
 				if e.overflows() {
@@ -57,8 +57,8 @@ func TestSampled(t *testing.T) {
 				if out.Info().Integer {
 					shift = 1
 				}
-				out.Set(got.C, e.index, e.want+shift)
-				if ratio, _ := check(got.C, 0); ratio <= 1 {
+				out.Set(got[gemm.C], e.index, e.want+shift)
+				if ratio, _ := check(got[gemm.C], 0); ratio <= 1 {
 					t.Fatalf("%v: C[%d,%d] = %v instead of %v ± %v passes with ratio %v", &p, i, j, e.want+shift, e.want, e.bound, ratio)
 				}
 			}
@@ -132,7 +132,7 @@ func TestBound(t *testing.T) {
 				}
 				return dtype.Bytes(b)
 			}
-			check, err := Sampled(1, 0)(&p, gemm.Buffers{A: ones(61), B: ones(61), C: ones(1), Bias: ones(1)})
+			check, err := Sampled(1, 0)(&p, gemm.Buffers{gemm.A: ones(61), gemm.B: ones(61), gemm.C: ones(1), gemm.Bias: ones(1)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -160,20 +160,20 @@ func TestRoundedOperands(t *testing.T) {
 		t.Fatal(err)
 	}
 	const u = 0x1p-10
-	for i, m := range [][]byte{data.A, data.B} { // A is rounded up by u, B is exact
+	for i, m := range [][]byte{data.Buffers[gemm.A], data.Buffers[gemm.B]} { // A is rounded up by u, B is exact
 		for j := range len(m) / 4 {
 			v := dtype.F32.At(m, j)
 			dtype.F32.Set(m, j, v*(1+float64(1-i)*u))
 		}
 	}
 	multiply(&p, data.Buffers)
-	if ratio, err := check(data.C, u); err != nil || ratio > 1 || ratio < 0.01 {
+	if ratio, err := check(data.Buffers[gemm.C], u); err != nil || ratio > 1 || ratio < 0.01 {
 		t.Errorf("operands within the bound: got ratio %v, error %v", ratio, err)
 	}
-	if ratio, _ := check(data.C, u/8); ratio <= 1 {
+	if ratio, _ := check(data.Buffers[gemm.C], u/8); ratio <= 1 {
 		t.Errorf("operands off by 8 times their bound pass with ratio %v", ratio)
 	}
-	if ratio, _ := check(data.C, 0); ratio <= 1 {
+	if ratio, _ := check(data.Buffers[gemm.C], 0); ratio <= 1 {
 		t.Errorf("rounded operands pass with ratio %v and a roundoff of 0", ratio)
 	}
 }
@@ -190,15 +190,15 @@ func TestUnwritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := data.Buffers
-	if !hasNaN(p.C, b.C) {
+	if !hasNaN(p.Layouts[gemm.C], b[gemm.C]) {
 		t.Fatal("the initial C has no NaN")
 	}
 	multiply(&p, b)
-	good := slices.Clone(b.C)
+	good := slices.Clone(b[gemm.C])
 	for at := range p.M * p.N {
-		copy(b.C, good)
-		dtype.F32.Set(b.C, at, math.NaN())
-		if ratio, err := check(b.C, 0); err != nil || ratio <= 1 {
+		copy(b[gemm.C], good)
+		dtype.F32.Set(b[gemm.C], at, math.NaN())
+		if ratio, err := check(b[gemm.C], 0); err != nil || ratio <= 1 {
 			t.Fatalf("element %d: ratio %v, error %v", at, ratio, err)
 		}
 	}
@@ -216,16 +216,16 @@ func TestDefaultVerifier(t *testing.T) {
 		t.Fatal(err)
 	}
 	multiply(&p, data.Buffers)
-	if ratio, err := check(data.C, 0); err != nil || !(ratio <= 1) {
+	if ratio, err := check(data.Buffers[gemm.C], 0); err != nil || !(ratio <= 1) {
 		t.Fatalf("ratio %v, error %v", ratio, err)
 	}
 	for i := range p.M * p.N {
-		right := dtype.F32.At(data.C, i)
-		dtype.F32.Set(data.C, i, right+1e-3)
-		if ratio, _ := check(data.C, 0); ratio <= 1 {
+		right := dtype.F32.At(data.Buffers[gemm.C], i)
+		dtype.F32.Set(data.Buffers[gemm.C], i, right+1e-3)
+		if ratio, _ := check(data.Buffers[gemm.C], 0); ratio <= 1 {
 			t.Errorf("element %d is wrong and passes with ratio %v", i, ratio)
 		}
-		dtype.F32.Set(data.C, i, right)
+		dtype.F32.Set(data.Buffers[gemm.C], i, right)
 	}
 }
 
@@ -236,7 +236,7 @@ func TestBatches(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := one.Strided(9, gemm.Batch{A: 36, B: 36, C: 40})
+	p, err := one.Strided(9, gemm.Batch{Stride: gemm.Strides{gemm.A: 36, gemm.B: 36, gemm.C: 40}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestBatches(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ratio, err := check(data.C, 0); err != nil || !math.IsNaN(ratio) {
+		if ratio, err := check(data.Buffers[gemm.C], 0); err != nil || !math.IsNaN(ratio) {
 			t.Errorf("%v: an unwritten C has ratio %v, error %v", &c.Problem, ratio, err)
 		}
 		for n := range c.Problem.Products() {
@@ -258,30 +258,30 @@ func TestBatches(t *testing.T) {
 			if c.Problem.Batch.Kind == gemm.Grouped {
 				at = [3]int{}
 			}
-			multiply(&product, gemm.Buffers{A: data.A[at[0]:], B: data.B[at[1]:], C: data.C[at[2]:]})
+			multiply(&product, gemm.Buffers{gemm.A: data.Buffers[gemm.A][at[0]:], gemm.B: data.Buffers[gemm.B][at[1]:], gemm.C: data.Buffers[gemm.C][at[2]:]})
 		}
-		if ratio, err := check(data.C, 0); err != nil || !(ratio <= 1) {
+		if ratio, err := check(data.Buffers[gemm.C], 0); err != nil || !(ratio <= 1) {
 			t.Fatalf("%v: ratio %v, error %v", &c.Problem, ratio, err)
 		}
 		found := 0
 		for n := range c.Problem.Products() {
 			_, at := c.Problem.Product(n)
-			right := dtype.F32.At(data.C[at[2]:], 0)
-			dtype.F32.Set(data.C[at[2]:], 0, right+1e-2)
-			if ratio, _ := check(data.C, 0); ratio > 1 {
+			right := dtype.F32.At(data.Buffers[gemm.C][at[2]:], 0)
+			dtype.F32.Set(data.Buffers[gemm.C][at[2]:], 0, right+1e-2)
+			if ratio, _ := check(data.Buffers[gemm.C], 0); ratio > 1 {
 				found++
 			}
-			dtype.F32.Set(data.C[at[2]:], 0, math.NaN())
-			if ratio, _ := check(data.C, 0); ratio <= 1 {
+			dtype.F32.Set(data.Buffers[gemm.C][at[2]:], 0, math.NaN())
+			if ratio, _ := check(data.Buffers[gemm.C], 0); ratio <= 1 {
 				t.Errorf("%v: a NaN in product %d passes", &c.Problem, n)
 			}
-			dtype.F32.Set(data.C[at[2]:], 0, right)
+			dtype.F32.Set(data.Buffers[gemm.C][at[2]:], 0, right)
 		}
 		if want := min(c.Problem.Products(), 4); found != want {
 			t.Errorf("%v: %d products were verified, want %d", &c.Problem, found, want)
 		}
-		if want := []int32{2, 6}; c.Groups != nil && !slices.Equal(dtype.View[int32](data.ends), want) {
-			t.Errorf("got group ends %v, want %v", dtype.View[int32](data.ends), want)
+		if want := []int32{2, 6}; c.Groups != nil && !slices.Equal(dtype.View[int32](data.Buffers[gemm.GroupEnds]), want) {
+			t.Errorf("got group ends %v, want %v", dtype.View[int32](data.Buffers[gemm.GroupEnds]), want)
 		}
 	}
 }

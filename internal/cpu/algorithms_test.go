@@ -87,15 +87,15 @@ func thinProblem(t *testing.T, rng *rand.Rand, typ, out dtype.Type, s [3]int, tr
 		}
 		return b
 	}
-	return p, gemm.Buffers{A: fill(typ, p.A.Len()), B: fill(typ, p.B.Len()), C: fill(c.Type, p.C.Len()),
-		Bias: fill(c.Type, max(s[0], s[1]))}
+	return p, gemm.Buffers{gemm.A: fill(typ, p.A().Len()), gemm.B: fill(typ, p.B().Len()), gemm.C: fill(c.Type, p.C().Len()),
+		gemm.Bias: fill(c.Type, max(s[0], s[1]))}
 }
 
 // checkAgainstNaive compares a product with the naive loop's and returns its algorithm.
 func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads int) algorithm {
 	t.Helper()
 	want := b
-	want.C = slices.Clone(b.C)
+	want[gemm.C] = slices.Clone(b[gemm.C])
 	naive, err := kernels[0].plan(p, Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -115,15 +115,15 @@ func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers,
 		t.Fatal(err)
 	}
 	pl.Threads = threads
-	if pl.algorithm == algoDirect && usesAxpy(p) && layoutBytes(p.B) <= rereadBytes {
+	if pl.algorithm == algoDirect && usesAxpy(p) && layoutBytes(p.Layouts[gemm.B]) <= rereadBytes {
 		pl.algorithm = algoAxpy // as for a larger B
 	}
 	if err := pl.Run(t.Context(), &b); err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(b.C, want.C) {
+	if !slices.Equal(b[gemm.C], want[gemm.C]) {
 		t.Errorf("%s: %v, leading dimensions %d, %d, %d, α = %v, β = %v, %+v, %d threads, %v: C differs from the naive loop's",
-			k.Name, p, p.A.LD, p.B.LD, p.C.LD, p.Alpha, p.Beta, p.Epilogue, threads, pl.algorithm)
+			k.Name, p, p.A().LD, p.B().LD, p.C().LD, p.Alpha, p.Beta, p.Epilogue, threads, pl.algorithm)
 	}
 	for i := range reported {
 		if n := reported[i].Load(); n != 1 {
@@ -161,7 +161,7 @@ func TestSmallK(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := gemm.Buffers{A: fill(p.A), B: fill(p.B), C: allocAligned(p.C.Bytes())}
+			b := gemm.Buffers{gemm.A: fill(p.Layouts[gemm.A]), gemm.B: fill(p.Layouts[gemm.B]), gemm.C: allocAligned(p.C().Bytes())}
 			naive, err := kernels[0].plan(&p, Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -169,7 +169,7 @@ func TestSmallK(t *testing.T) {
 			if err := naive.Run(t.Context(), &b); err != nil {
 				t.Fatal(err)
 			}
-			want := slices.Clone(b.C)
+			want := slices.Clone(b[gemm.C])
 			pl, err := k.plan(&p, Options{})
 			if err != nil {
 				t.Fatal(err)
@@ -180,11 +180,11 @@ func TestSmallK(t *testing.T) {
 					t.Errorf("%s: %v: %v, packs %v, non-temporal %v, want %v and %v", k.Name, &p, pl.algorithm,
 						d.packs(), d.nonTemporal, s.packs, s.streams)
 				}
-				clear(b.C)
+				clear(b[gemm.C])
 				if err := pl.Run(t.Context(), &b); err != nil {
 					t.Fatal(err)
 				}
-				if !slices.Equal(b.C, want) {
+				if !slices.Equal(b[gemm.C], want) {
 					t.Errorf("%s: %v on %d threads: C differs from the naive loop's", k.Name, &p, pl.Threads)
 				}
 			}

@@ -40,12 +40,12 @@ const (
 
 // usesAxpy reports whether axpy suits p.
 func usesAxpy(p *gemm.Problem) bool {
-	return !p.B.Trans && isThin(p.M, p.N, p.K, axpyRows)
+	return !p.B().Trans && isThin(p.M, p.N, p.K, axpyRows)
 }
 
 // usesAxpySwapAB reports whether axpy suits the transpose of p.
 func usesAxpySwapAB(p *gemm.Problem) bool {
-	return p.A.Trans && isThin(p.N, p.M, p.K, axpyRows)
+	return p.A().Trans && isThin(p.N, p.M, p.K, axpyRows)
 }
 
 // isThin reports whether reading the large operand determines the time of the product, because C has
@@ -59,13 +59,13 @@ func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, swapped
 	p, threads := pl.Problem, pl.Threads
 	d.microKernel, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), threads
 	small, large := &d.small, &d.b
-	d.m, d.n, d.layout = p.M, p.N, p.A
+	d.m, d.n, d.layout = p.M, p.N, p.Layouts[gemm.A]
 	if swapped {
 		small, large = large, small
-		d.m, d.n, d.layout = p.N, p.M, p.B.T()
+		d.m, d.n, d.layout = p.N, p.M, p.B().T()
 	}
-	mk.describeStored(small, p.A, b.A)
-	mk.describeStored(large, p.B, b.B)
+	mk.describeStored(small, p.Layouts[gemm.A], b[gemm.A])
+	mk.describeStored(large, p.Layouts[gemm.B], b[gemm.B])
 	d.c.prepare(pl, mk, b, swapped)
 	d.beta = d.c.betaForSums(T(p.Beta))
 	d.nc = equalParts(d.n, axpyCBytes/(d.m*dtype.Of[T]().Size()), d.NR)

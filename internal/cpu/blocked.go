@@ -68,7 +68,7 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 		alpha: alphaOf[T](p), beta: T(p.Beta),
 		onTile:  pl.onTile,
 		packsA:  !mk.readsInPlace(p),
-		scratch: p.C.Type != dtype.Of[T](),
+		scratch: p.Out() != dtype.Of[T](),
 		threads: pl.Threads,
 	}
 	if !p.ReadsAB() {
@@ -82,7 +82,7 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 	if d.scratch {
 		d.ldc = d.ns + cacheLine/dtype.Of[T]().Size() // not a power of two, to avoid set conflicts
 	} else {
-		d.c, d.ldc = dtype.View[T](b.C), p.C.LD
+		d.c, d.ldc = dtype.View[T](b[gemm.C]), p.C().LD
 	}
 	if packed != nil && len(packed.data) > 0 {
 		d.usePacked(p, packed)
@@ -195,12 +195,12 @@ func (mk *microKernel[T]) readsInPlace(p *gemm.Problem) bool {
 	if mk.packing != "" {
 		return mk.packing == PackB
 	}
-	return mk.canReadInPlace(p) && (p.N <= inPlaceCols || layoutBytes(p.A) <= inPlaceBytes && !hasSetConflicts(p.A))
+	return mk.canReadInPlace(p) && (p.N <= inPlaceCols || layoutBytes(p.Layouts[gemm.A]) <= inPlaceBytes && !hasSetConflicts(p.Layouts[gemm.A]))
 }
 
 // canReadInPlace reports whether the micro-kernels can read A unpacked.
 func (mk *microKernel[T]) canReadInPlace(p *gemm.Problem) bool {
-	return len(mk.Direct) > 0 && p.ReadsAB() && p.A.Type == dtype.Of[T]() && !p.A.Trans
+	return len(mk.Direct) > 0 && p.ReadsAB() && p.In() == dtype.Of[T]() && !p.A().Trans
 }
 
 // phaseState is the phase that a worker has entered: a block of the product to pack or to compute.

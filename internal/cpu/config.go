@@ -66,7 +66,7 @@ func (k *Kernel) with(o *Config, p *gemm.Problem) (*Kernel, error) {
 	if err := c.check(); err != nil {
 		return nil, err
 	}
-	if in := p.A.Type; k.naive || !k.Multiplies(in) {
+	if in := p.In(); k.naive || !k.Multiplies(in) {
 		return nil, fmt.Errorf("%w: kernel %s with blocks, for matrices of %v", gemm.ErrUnsupported, k.Name, in)
 	}
 	if blocks := k.blocking(p.Accum()); c.Packing != "" && c.Packing != blocks.defaultPacking(p) &&
@@ -112,7 +112,7 @@ type Candidate struct {
 // number of goroutines. The kernels are the default one and the next slower one.
 func Routes(p *gemm.Problem, workers int) []Candidate {
 	var routes []Candidate
-	best, err := chooseCached("", p.A.Type)
+	best, err := chooseCached("", p.In())
 	if err != nil {
 		return nil
 	}
@@ -120,7 +120,7 @@ func Routes(p *gemm.Problem, workers int) []Candidate {
 	taken := 0
 	for i := last; i >= 0 && taken < 2; i-- {
 		k := kernels[i]
-		if k.naive || !k.Available() || !k.Multiplies(p.A.Type) {
+		if k.naive || !k.Available() || !k.Multiplies(p.In()) {
 			continue
 		}
 		taken++

@@ -46,18 +46,18 @@ func TestCandidates(t *testing.T) {
 			}
 			return b
 		}
-		buf := gemm.Buffers{A: fill(p.A), B: fill(p.B)}
+		buf := gemm.Buffers{gemm.A: fill(p.Layouts[gemm.A]), gemm.B: fill(p.Layouts[gemm.B])}
 		compute := func(o Options) []byte {
 			t.Helper()
 			pl, err := NewPlan(&p, o)
 			if err != nil {
 				t.Fatalf("%v with %+v: %v", &p, o, err)
 			}
-			buf.C = allocAligned(p.C.Bytes())
+			buf[gemm.C] = allocAligned(p.C().Bytes())
 			if err := pl.Run(context.Background(), &buf); err != nil {
 				t.Fatal(err)
 			}
-			return buf.C
+			return buf[gemm.C]
 		}
 		want := compute(Options{Kernel: "loop"})
 		routes := Routes(&p, 3)
@@ -97,8 +97,8 @@ func TestConfigThreads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	buf := gemm.Buffers{A: allocAligned(p.A.Bytes()), B: allocAligned(p.B.Bytes())}
-	for _, b := range [][]byte{buf.A, buf.B} {
+	buf := gemm.Buffers{gemm.A: allocAligned(p.A().Bytes()), gemm.B: allocAligned(p.B().Bytes())}
+	for _, b := range [][]byte{buf[gemm.A], buf[gemm.B]} {
 		for i := range len(b) / 4 {
 			dtype.F32.Set(b, i, random.Float64()-0.5)
 		}
@@ -110,14 +110,14 @@ func TestConfigThreads(t *testing.T) {
 			t.Fatal(err)
 		}
 		pl.Threads = threads // also on a machine with fewer cores
-		buf.C = allocAligned(p.C.Bytes())
+		buf[gemm.C] = allocAligned(p.C().Bytes())
 		if err := pl.Run(context.Background(), &buf); err != nil {
 			t.Fatal(err)
 		}
 		if want == nil {
-			want = buf.C
+			want = buf[gemm.C]
 		}
-		if !bytes.Equal(buf.C, want) {
+		if !bytes.Equal(buf[gemm.C], want) {
 			t.Errorf("%d threads: bits differ from those of one thread (seed %d)", threads, seed)
 		}
 	}

@@ -97,13 +97,13 @@ func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
 						t.Fatal(err)
 					}
 					pl.Threads = threads
-					clear(b.C)
+					clear(b[gemm.C])
 					if err := pl.Run(t.Context(), &b); err != nil {
 						t.Fatal(err)
 					}
 					if want == nil {
-						want = slices.Clone(b.C)
-					} else if !slices.Equal(want, b.C) {
+						want = slices.Clone(b[gemm.C])
+					} else if !slices.Equal(want, b[gemm.C]) {
 						t.Errorf("%s, %v: %d threads: bits differ from those of one thread", k.Name, &p, threads)
 					}
 				}
@@ -120,12 +120,12 @@ func random(t *testing.T, typ dtype.Type, m, n, k int) (gemm.Problem, gemm.Buffe
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}
+	b := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()), gemm.C: make([]byte, p.C().Bytes())}
 	x := uint32(1)
 	for _, m := range []struct {
 		l gemm.Layout
 		b []byte
-	}{{p.A, b.A}, {p.B, b.B}} {
+	}{{p.Layouts[gemm.A], b[gemm.A]}, {p.Layouts[gemm.B], b[gemm.B]}} {
 		for i := range m.l.Len() {
 			x = x*1664525 + 1013904223
 			m.l.Type.Set(m.b, i, float64(int32(x))/(1<<31))

@@ -49,8 +49,8 @@ func TestConverted(t *testing.T) {
 				t.Fatal(err)
 			}
 			c := []float32{8}
-			if err := pl.Run(t.Context(), &gemm.Buffers{A: dtype.Bytes(a), B: dtype.Bytes(b),
-				C: dtype.Bytes(c)}); err != nil || c[0] != tc.want {
+			if err := pl.Run(t.Context(), &gemm.Buffers{gemm.A: dtype.Bytes(a), gemm.B: dtype.Bytes(b),
+				gemm.C: dtype.Bytes(c)}); err != nil || c[0] != tc.want {
 				t.Errorf("%s, %s: %v (%v), want %v", tc.name, k.Name, c[0], err, tc.want)
 			}
 		}

@@ -100,37 +100,37 @@ func (mk *microKernel[T]) usesDirect(p *gemm.Problem) bool {
 	switch {
 	case !mk.native(p):
 		return false
-	case p.B.Trans:
+	case p.B().Trans:
 		most := float64(directMaxBytesTransB)
-		if p.A.Trans {
+		if p.A().Trans {
 			most = directMaxBytes
 		}
-		small := layoutBytes(p.A)+layoutBytes(p.B)+layoutBytes(p.C) <= most ||
-			p.K <= smallK && layoutBytes(p.C) >= nonTemporalBytes || mk.shouldStreamA(p)
+		small := layoutBytes(p.Layouts[gemm.A])+layoutBytes(p.Layouts[gemm.B])+layoutBytes(p.Layouts[gemm.C]) <= most ||
+			p.K <= smallK && layoutBytes(p.Layouts[gemm.C]) >= nonTemporalBytes || mk.shouldStreamA(p)
 		return small && !isThin(p.M, p.N, p.K, dotsRows)
 	}
 	tiles := rereadTiles
-	if hasSetConflicts(p.B) {
+	if hasSetConflicts(p.Layouts[gemm.B]) {
 		tiles = rereadTilesConflicting
 	}
-	if usesAxpy(p) && p.M <= axpyBestRows && layoutBytes(p.B) > directMaxBytes {
+	if usesAxpy(p) && p.M <= axpyBestRows && layoutBytes(p.Layouts[gemm.B]) > directMaxBytes {
 		return false
 	}
-	few := p.M <= tiles*len(mk.Direct) && (layoutBytes(p.B) <= rereadBytes || mk.copiesB(p)) ||
+	few := p.M <= tiles*len(mk.Direct) && (layoutBytes(p.Layouts[gemm.B]) <= rereadBytes || mk.copiesB(p)) ||
 		mk.usesStrips(p) || mk.shouldStreamA(p)
-	return few || p.K <= smallK || layoutBytes(p.A)+layoutBytes(p.B)+layoutBytes(p.C) <= directMaxBytes
+	return few || p.K <= smallK || layoutBytes(p.Layouts[gemm.A])+layoutBytes(p.Layouts[gemm.B])+layoutBytes(p.Layouts[gemm.C]) <= directMaxBytes
 }
 
 // usesStrips reports whether a direct p reads B in strips.
 func (mk *microKernel[T]) usesStrips(p *gemm.Problem) bool {
-	return !p.B.Trans && p.M > axpyBestRows && p.M <= stripTiles*mk.MR && p.M*p.C.Type.Size() <= stripMaxCBytes &&
-		layoutBytes(p.B) > rereadBytes && p.K > smallK
+	return !p.B().Trans && p.M > axpyBestRows && p.M <= stripTiles*mk.MR && p.M*p.Out().Size() <= stripMaxCBytes &&
+		layoutBytes(p.Layouts[gemm.B]) > rereadBytes && p.K > smallK
 }
 
 // shouldStreamA reports whether a direct p streams A: it has few columns and a large A.
 func (mk *microKernel[T]) shouldStreamA(p *gemm.Problem) bool {
-	return !p.A.Trans && dotsCols < p.N && p.N <= streamAMaxN && p.K > smallK &&
-		layoutBytes(p.A) > rereadBytes && layoutBytes(p.B) <= streamAMaxBBytes
+	return !p.A().Trans && dotsCols < p.N && p.N <= streamAMaxN && p.K > smallK &&
+		layoutBytes(p.Layouts[gemm.A]) > rereadBytes && layoutBytes(p.Layouts[gemm.B]) <= streamAMaxBBytes
 }
 
 // copiesB reports whether a direct p copies panels of B.
@@ -139,8 +139,8 @@ func (mk *microKernel[T]) copiesB(p *gemm.Problem) bool {
 	if p.K >= copyLong*p.N {
 		least = copyLongBytes
 	}
-	return !mk.usesStrips(p) && p.K > smallK && !p.B.Trans && p.N >= mk.NR && p.M >= copyTiles*mk.MR &&
-		layoutBytes(p.B) >= least && !hasSetConflicts(p.B)
+	return !mk.usesStrips(p) && p.K > smallK && !p.B().Trans && p.N >= mk.NR && p.M >= copyTiles*mk.MR &&
+		layoutBytes(p.Layouts[gemm.B]) >= least && !hasSetConflicts(p.Layouts[gemm.B])
 }
 
 // layoutBytes returns the size of a matrix in bytes, as a float64 to avoid overflow.
@@ -149,29 +149,29 @@ func layoutBytes(l gemm.Layout) float64 {
 }
 
 // canRunDirect reports whether p can be computed without any packing.
-func (mk *microKernel[T]) canRunDirect(p *gemm.Problem) bool { return mk.native(p) && !p.B.Trans }
+func (mk *microKernel[T]) canRunDirect(p *gemm.Problem) bool { return mk.native(p) && !p.B().Trans }
 
 // native reports whether the micro-kernels can read and write p's matrices as stored.
 func (mk *microKernel[T]) native(p *gemm.Problem) bool {
-	return len(mk.Direct) > 0 && p.A.Type == p.Accum() && p.C.Type == p.A.Type && p.ReadsAB()
+	return len(mk.Direct) > 0 && p.In() == p.Accum() && p.Out() == p.In() && p.ReadsAB()
 }
 
 // prepare sets up the product. d must be zero; it is too large to return.
 func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	p, threads := pl.Problem, pl.Threads
 	d.microKernel, d.m, d.n, d.k = mk, p.M, p.N, p.K
-	d.a, d.b, d.c = dtype.View[T](b.A), dtype.View[T](b.B), dtype.View[T](b.C)
-	d.rsa, d.csa, d.ldb, d.ldc = p.A.LD, 1, p.B.LD, p.C.LD
+	d.a, d.b, d.c = dtype.View[T](b[gemm.A]), dtype.View[T](b[gemm.B]), dtype.View[T](b[gemm.C])
+	d.rsa, d.csa, d.ldb, d.ldc = p.A().LD, 1, p.B().LD, p.C().LD
 	d.alpha, d.beta = alphaOf[T](p), T(p.Beta)
 	d.onTile, d.threads = pl.onTile, threads
 	d.mc, d.nc, d.depth = p.M, p.N, mk.kc
 	d.epilogue.prepare(p, b, mk)
-	if p.A.Trans {
-		d.rsa, d.csa = 1, p.A.LD
+	if p.A().Trans {
+		d.rsa, d.csa = 1, p.A().LD
 	}
-	d.transB, d.edgeCols = p.B.Trans, mk.edgeColumns(p)
+	d.transB, d.edgeCols = p.B().Trans, mk.edgeColumns(p)
 	if d.panelCols = min(p.N, mk.NR); mk.packsWhole(p) {
-		d.packing.describe(p.B, b.B, p.B.Trans, p.K, mk.Group, mk.packersB)
+		d.packing.describe(p.Layouts[gemm.B], b[gemm.B], p.B().Trans, p.K, mk.Group, mk.packersB)
 	}
 	d.deepKernels = mk.isLatencyBound(p)
 	switch {
@@ -183,7 +183,7 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 		if d.m < 4*threads*d.mc {
 			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
 		}
-		d.nonTemporal = layoutBytes(p.C) >= nonTemporalBytes && d.beta == 0 && d.k <= d.kc &&
+		d.nonTemporal = layoutBytes(p.Layouts[gemm.C]) >= nonTemporalBytes && d.beta == 0 && d.k <= d.kc &&
 			!d.epilogue.needed && d.onTile == nil && d.isLineAligned()
 	case mk.usesStrips(p):
 		d.depth = stripDepth
@@ -214,8 +214,8 @@ func (mk *microKernel[T]) isLatencyBound(p *gemm.Problem) bool {
 
 // packsWhole reports whether a direct p packs all of B.
 func (mk *microKernel[T]) packsWhole(p *gemm.Problem) bool {
-	return p.B.Trans || mk.shouldStreamA(p) && p.N > mk.NR ||
-		conflictRows < p.K && p.K <= smallK && hasSetConflicts(p.B) && p.M > smallKTiles*len(mk.Direct)
+	return p.B().Trans || mk.shouldStreamA(p) && p.N > mk.NR ||
+		conflictRows < p.K && p.K <= smallK && hasSetConflicts(p.Layouts[gemm.B]) && p.M > smallKTiles*len(mk.Direct)
 }
 
 // isLineAligned reports whether every row of C starts on a cache line.

@@ -39,10 +39,10 @@ const (
 // its transpose has too few columns to fill the lanes of a tile.
 func (mk *microKernel[T]) usesDots(p *gemm.Problem) (yes, xIsA bool) {
 	if len(mk.Dot) == 0 || !p.ReadsAB() || p.BlockScaled() ||
-		p.A.Type != p.Accum() && mk.wideners.of(p.A.Type).Lay == nil {
+		p.In() != p.Accum() && mk.wideners.of(p.In()).Lay == nil {
 		return false, false
 	}
-	switch a, b := alongK(p.A), alongK(p.B.T()); {
+	switch a, b := alongK(p.Layouts[gemm.A]), alongK(p.B().T()); {
 	case a && b:
 		return mk.hasLongK(p) || mk.wastesLanes(max(p.M, p.N), min(p.M, p.N), p.K), p.M >= p.N
 	case a:
@@ -86,11 +86,11 @@ func (d *dots[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, xIsA bo
 	p := pl.Problem
 	size := dtype.Of[T]().Size()
 	d.microKernel, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), pl.Threads
-	x, ofX, ofY := asRow(p.A), b.A, b.B
-	d.l, d.s, d.layout = p.M, p.N, asRow(p.B.T())
+	x, ofX, ofY := asRow(p.Layouts[gemm.A]), b[gemm.A], b[gemm.B]
+	d.l, d.s, d.layout = p.M, p.N, asRow(p.B().T())
 	if !xIsA {
-		x, ofX, ofY = asRow(p.B.T()), b.B, b.A
-		d.l, d.s, d.layout = p.N, p.M, asRow(p.A)
+		x, ofX, ofY = asRow(p.B().T()), b[gemm.B], b[gemm.A]
+		d.l, d.s, d.layout = p.N, p.M, asRow(p.Layouts[gemm.A])
 	}
 	mk.describeStored(&d.x, x, ofX)
 	mk.describeStored(&d.small, d.layout, ofY)

@@ -53,28 +53,28 @@ func (f *epilogue[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *microKernel[
 		}
 		return
 	}
-	converts := p.C.Type != p.Accum()
+	converts := p.Out() != p.Accum()
 	if !converts && p.Epilogue == (gemm.Epilogue{}) {
 		return
 	}
-	f.needed, f.spec, f.bias, f.cType = true, p.Epilogue, b.Bias, p.C.Type
+	f.needed, f.spec, f.bias, f.cType = true, p.Epilogue, b[gemm.Bias], p.Out()
 	if mk == nil {
 		f.vectors = &asm.Epilogue[T]{}
 	} else {
-		f.vectors, f.packer = &mk.Epilogue, mk.wideners.of(p.C.Type)
+		f.vectors, f.packer = &mk.Epilogue, mk.wideners.of(p.Out())
 	}
 	f.act = activation(f.vectors, p.Epilogue.Activation)
-	f.rowScale, f.colScale = dtype.View[T](b.Extras[gemm.RowScale]), dtype.View[T](b.Extras[gemm.ColScale])
-	f.outScale = dtype.View[T](b.Extras[gemm.OutScale])
-	f.residual, f.ldr = b.Extras[gemm.Residual], p.Residual.LD
+	f.rowScale, f.colScale = dtype.View[T](b[gemm.RowScale]), dtype.View[T](b[gemm.ColScale])
+	f.outScale = dtype.View[T](b[gemm.OutScale])
+	f.residual, f.ldr = b[gemm.Residual], p.Layouts[gemm.Residual].LD
 	if p.Epilogue.Gated {
-		f.up, f.ldup = dtype.View[T](b.Extras[gemm.Up]), p.N // Run has put it there
+		f.up, f.ldup = dtype.View[T](b[gemm.Up]), p.N // Run has put it there
 	}
 	if !converts {
-		f.biasT = dtype.View[T](b.Bias)
+		f.biasT = dtype.View[T](b[gemm.Bias])
 	} else {
-		f.raw, f.ld, f.beta = b.C, p.C.LD, T(p.Beta)
-		f.widen, f.narrow = widening[T](p.C.Type), narrowing[T](p.C.Type)
+		f.raw, f.ld, f.beta = b[gemm.C], p.C().LD, T(p.Beta)
+		f.widen, f.narrow = widening[T](p.Out()), narrowing[T](p.Out())
 	}
 }
 
@@ -123,9 +123,9 @@ func applyEpilogue[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *microKernel[T
 	if f.raw != nil {
 		return
 	}
-	c := dtype.View[T](b.C)
+	c := dtype.View[T](b[gemm.C])
 	for i := range p.M {
-		copy(c[i*p.C.LD:][:p.N], sums[i*p.N:])
+		copy(c[i*p.C().LD:][:p.N], sums[i*p.N:])
 	}
 }
 

@@ -37,7 +37,7 @@ type operand[T scalar] struct {
 // operandA and operandB return the operands of a product. A row of op(A) is stored along K if A is
 // not transposed, a column of op(B) if B is.
 func operandA[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *microKernel[T]) operand[T] {
-	o := newOperand[T](p.A, b.A, !p.A.Trans, p.K, mk.Group, mk.packersA)
+	o := newOperand[T](p.Layouts[gemm.A], b[gemm.A], !p.A().Trans, p.K, mk.Group, mk.packersA)
 	if mk.Compensate != nil {
 		o.offset = 128
 	}
@@ -47,7 +47,7 @@ func operandA[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *microKernel[T]) op
 }
 
 func operandB[T scalar](p *gemm.Problem, b *gemm.Buffers, mk *microKernel[T]) operand[T] {
-	o := newOperand[T](p.B, b.B, p.B.Trans, p.K, mk.Group, mk.packersB)
+	o := newOperand[T](p.Layouts[gemm.B], b[gemm.B], p.B().Trans, p.K, mk.Group, mk.packersB)
 	_, o.scales = p.ScalesOf(b)
 	return o
 }

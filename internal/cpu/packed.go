@@ -43,7 +43,7 @@ func Pack(ctx context.Context, l gemm.Layout, b []byte, o Options) (*Packed, err
 	if err != nil {
 		return nil, err
 	}
-	c, err := chooseCached(o.Kernel, p.A.Type)
+	c, err := chooseCached(o.Kernel, p.In())
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +53,8 @@ func Pack(ctx context.Context, l gemm.Layout, b []byte, o Options) (*Packed, err
 // pack packs the B of p.
 func (k *Kernel) pack(ctx context.Context, p *gemm.Problem, b []byte, threads int) (*Packed, error) {
 	switch {
-	case !k.Multiplies(p.A.Type):
-		return nil, k.errNoArithmetic(p.A.Type)
+	case !k.Multiplies(p.In()):
+		return nil, k.errNoArithmetic(p.In())
 	case k.naive:
 		return nil, fmt.Errorf("%w: kernel %s packs nothing", gemm.ErrUnsupported, k.Name)
 	case p.Accum() == dtype.F32:
@@ -82,7 +82,7 @@ type packedLayout struct {
 
 func (mk *microKernel[T]) newPackedLayout(p *gemm.Problem) packedLayout {
 	k := mk.steps(p.K)
-	cut := packedLayout{k: k, kc: mk.blockOf(k), columns: ceilDiv(p.N, mk.NR) * mk.NR, size: p.B.Type.Size()}
+	cut := packedLayout{k: k, kc: mk.blockOf(k), columns: ceilDiv(p.N, mk.NR) * mk.NR, size: p.B().Type.Size()}
 	if mk.Group > 1 || cut.size == 1 {
 		cut.size = int(unsafe.Sizeof(*new(T)))
 	}
@@ -100,11 +100,11 @@ func pack[T scalar](ctx context.Context, k *Kernel, mk *microKernel[T], p *gemm.
 	cut, top := mk.newPackedLayout(p), mk.headerRows()
 	blocks, panels := ceilDiv(cut.k, cut.kc), cut.columns/mk.NR
 	bytes := (blocks*top + cut.k) * cut.columns * cut.size
-	if err := host.CheckMemory(bytes, fmt.Sprintf("the packed %v matrix", p.B)); err != nil {
+	if err := host.CheckMemory(bytes, fmt.Sprintf("the packed %v matrix", p.Layouts[gemm.B])); err != nil {
 		return nil, err
 	}
-	packed := &Packed{layout: p.B, kernel: k, data: allocAligned(bytes)}
-	o := operandB(p, &gemm.Buffers{B: b}, mk)
+	packed := &Packed{layout: p.Layouts[gemm.B], kernel: k, data: allocAligned(bytes)}
+	o := operandB(p, &gemm.Buffers{gemm.B: b}, mk)
 	halves := cut.size < int(unsafe.Sizeof(*new(T)))
 	err := ParallelFor(ctx, blocks*panels, threads, func(i int) {
 		p0, j := i/panels*cut.kc, i%panels*mk.NR
@@ -121,7 +121,7 @@ func pack[T scalar](ctx context.Context, k *Kernel, mk *microKernel[T], p *gemm.
 			mk.Compensate(deep, &panel[0])
 		}
 		if halves {
-			narrowing[T](p.B.Type)(packed.data, at, panel)
+			narrowing[T](p.B().Type)(packed.data, at, panel)
 		}
 	})
 	if err != nil {
@@ -150,9 +150,9 @@ func (d *blocked[T]) usePacked(p *gemm.Problem, packed *Packed) {
 		d.b.raw = packed.data
 		switch {
 		case d.m > widenPerTileRows:
-		case p.B.Type == dtype.F16:
+		case p.B().Type == dtype.F16:
 			d.halfKernel = d.PackedF16
-		case p.B.Type == dtype.BF16:
+		case p.B().Type == dtype.BF16:
 			d.halfKernel = d.PackedBF16
 		}
 	}

@@ -48,8 +48,8 @@ func TestPackedSameBits(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					buf := gemm.Buffers{A: noise(rng, p.A), B: noise(rng, p.B), C: noise(rng, p.C),
-						Bias: noise(rng, gemm.Dense(pair.Out, 1, max(m, n)))}
+					buf := gemm.Buffers{gemm.A: noise(rng, p.Layouts[gemm.A]), gemm.B: noise(rng, p.Layouts[gemm.B]), gemm.C: noise(rng, p.Layouts[gemm.C]),
+						gemm.Bias: noise(rng, gemm.Dense(pair.Out, 1, max(m, n)))}
 					checkPacked(t, k, &p, buf, 1+rng.IntN(3))
 				}
 			}
@@ -72,9 +72,9 @@ func noise(rng *rand.Rand, l gemm.Layout) []byte {
 
 func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads int) {
 	t.Helper()
-	old := slices.Clone(b.C)
+	old := slices.Clone(b[gemm.C])
 	run := func(o Options, b gemm.Buffers) []byte {
-		copy(b.C, old)
+		copy(b[gemm.C], old)
 		pl, err := k.plan(p, o)
 		if err != nil {
 			t.Fatal(err)
@@ -86,14 +86,14 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 		if err := pl.Run(t.Context(), &b); err != nil {
 			t.Fatal(err)
 		}
-		return slices.Clone(b.C)
+		return slices.Clone(b[gemm.C])
 	}
 	want := run(Options{}, b)
-	packed, err := k.pack(t.Context(), p, b.B, threads)
+	packed, err := k.pack(t.Context(), p, b[gemm.B], threads)
 	if err != nil {
 		t.Fatal(err)
 	}
-	b.B = nil
+	b[gemm.B] = nil
 	if got := run(Options{Packed: packed}, b); !slices.Equal(got, want) {
 		t.Errorf("%s: %v, α = %v, β = %v, %+v, %d threads: a packed B changes the bits", k.Name, p, p.Alpha, p.Beta,
 			p.Epilogue, threads)

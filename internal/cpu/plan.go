@@ -73,7 +73,7 @@ func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
 // Decide plans p as [NewPlan] does, but in place: pl must be zero. Returning a Plan takes as long
 // as planning.
 func (pl *Plan) Decide(p *gemm.Problem, o *Options) error {
-	c, err := chooseCached(o.Kernel, p.A.Type)
+	c, err := chooseCached(o.Kernel, p.In())
 	if err != nil {
 		return err
 	}
@@ -95,8 +95,8 @@ func (pl *Plan) Decide(p *gemm.Problem, o *Options) error {
 
 // decideFor plans p for kernel k.
 func (pl *Plan) decideFor(k *Kernel, p *gemm.Problem, o *Options) error {
-	if !k.Multiplies(p.A.Type) {
-		return k.errNoArithmetic(p.A.Type)
+	if !k.Multiplies(p.In()) {
+		return k.errNoArithmetic(p.In())
 	}
 	pl.Problem, pl.Kernel, pl.Threads = p, k, threadCount(p, o.Threads)
 	pl.packed, pl.onTile, pl.progress = o.Packed, o.Tile, o.Progress
@@ -155,9 +155,9 @@ func (mk *microKernel[T]) algorithm(p *gemm.Problem) algorithm {
 		return algoAxpy
 	case usesAxpySwapAB(p):
 		return algoAxpySwapAB
-	case p.B.Trans && isThin(p.M, p.N, p.K, dotsRows):
+	case p.B().Trans && isThin(p.M, p.N, p.K, dotsRows):
 		return algoDotB
-	case !p.A.Trans && isThin(p.N, p.M, p.K, dotsCols):
+	case !p.A().Trans && isThin(p.N, p.M, p.K, dotsCols):
 		return algoDotA
 	case mk.packing == PackNothing:
 		return algoDirect
@@ -173,14 +173,14 @@ func (mk *microKernel[T]) algorithmForHalves(p *gemm.Problem) algorithm {
 		rows = axpyRowsGrouped
 	}
 	switch {
-	case mk.wideners.of(p.A.Type).Lay == nil || len(mk.Update) == 0 || !p.ReadsAB() || p.BlockScaled():
-	case !p.B.Trans && isThin(p.M, p.N, p.K, rows):
+	case mk.wideners.of(p.In()).Lay == nil || len(mk.Update) == 0 || !p.ReadsAB() || p.BlockScaled():
+	case !p.B().Trans && isThin(p.M, p.N, p.K, rows):
 		return algoAxpy
-	case p.A.Trans && isThin(p.N, p.M, p.K, rows):
+	case p.A().Trans && isThin(p.N, p.M, p.K, rows):
 		return algoAxpySwapAB
-	case p.B.Trans && isThin(p.M, p.N, p.K, min(rows, dotsRows)):
+	case p.B().Trans && isThin(p.M, p.N, p.K, min(rows, dotsRows)):
 		return algoDotB
-	case !p.A.Trans && isThin(p.N, p.M, p.K, min(rows, dotsRows)):
+	case !p.A().Trans && isThin(p.N, p.M, p.K, min(rows, dotsRows)):
 		return algoDotA
 	}
 	return algoBlocked
@@ -269,12 +269,12 @@ func (pl *Plan) runGated(ctx context.Context, b *gemm.Buffers) error {
 		Progress: halfProgress(pl.progress, 0)}); err != nil {
 		return err
 	}
-	sums := dtype.Bytes(make([]float64, (other.C.Bytes()+7)/8))
-	if err := first.multiply(ctx, &gemm.Buffers{A: b.A, B: b.Extras[gemm.Up], C: sums}); err != nil {
+	sums := dtype.Bytes(make([]float64, (other.C().Bytes()+7)/8))
+	if err := first.multiply(ctx, &gemm.Buffers{gemm.A: b[gemm.A], gemm.B: b[gemm.Up], gemm.C: sums}); err != nil {
 		return err
 	}
 	with := *b
-	with.Extras[gemm.Up] = sums
+	with[gemm.Up] = sums
 	second := *pl
 	second.progress = halfProgress(pl.progress, 1)
 	return second.multiply(ctx, &with)
@@ -399,7 +399,7 @@ func (pl *Plan) Memory() int {
 	}
 	n := 0
 	if p.Epilogue.Gated {
-		n = p.Other().C.Bytes()
+		n = p.Other().Layouts[gemm.C].Bytes()
 	}
 	switch k := pl.Kernel; p.Accum() {
 	case dtype.F32:

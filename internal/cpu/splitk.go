@@ -45,7 +45,7 @@ func splits(p *gemm.Problem) bool {
 }
 
 // stepBytes returns the size of the elements of A and B in a step of K.
-func stepBytes(p *gemm.Problem) int { return (p.M + p.N) * p.A.Type.Size() }
+func stepBytes(p *gemm.Problem) int { return (p.M + p.N) * p.In().Size() }
 
 // pieceDepth returns the number of steps of K in a piece of p, a multiple of the block of every
 // micro-kernel.
@@ -54,7 +54,7 @@ func pieceDepth(p *gemm.Problem) int { return equalParts(p.K, pieceBytes/stepByt
 // pieceOf returns the first k steps of p, without the epilogue, as a product of the accumulator
 // type.
 func pieceOf(p *gemm.Problem, k int) gemm.Problem {
-	q := gemm.Problem{M: p.M, N: p.N, A: p.A, B: p.B, C: gemm.Dense(p.Accum(), p.M, p.N), Alpha: 1}
+	q := gemm.Problem{M: p.M, N: p.N, Layouts: gemm.Layouts{gemm.A: p.Layouts[gemm.A], gemm.B: p.Layouts[gemm.B], gemm.C: gemm.Dense(p.Accum(), p.M, p.N)}, Alpha: 1}
 	setDepth(&q, k)
 	return q
 }
@@ -62,12 +62,12 @@ func pieceOf(p *gemm.Problem, k int) gemm.Problem {
 // setDepth cuts p to its first k steps of K.
 func setDepth(p *gemm.Problem, k int) {
 	p.K = k
-	alongA, alongB := &p.A.Cols, &p.B.Rows
-	if p.A.Trans {
-		alongA = &p.A.Rows
+	alongA, alongB := &p.A().Cols, &p.B().Rows
+	if p.A().Trans {
+		alongA = &p.A().Rows
 	}
-	if p.B.Trans {
-		alongB = &p.B.Cols
+	if p.B().Trans {
+		alongB = &p.B().Cols
 	}
 	*alongA, *alongB = k, k
 }
@@ -79,13 +79,13 @@ func (d *splitK[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	d.microKernel, d.kernel, d.k, d.alpha, d.threads = mk, pl.Kernel, p.K, alphaOf[T](p), pl.Threads
 	d.piece = pieceOf(p, depth)
 	d.algorithm = mk.algorithm(&d.piece)
-	d.a, d.stepA = b.A, p.A.Type.Size()
-	if p.A.Trans {
-		d.stepA *= p.A.LD
+	d.a, d.stepA = b[gemm.A], p.In().Size()
+	if p.A().Trans {
+		d.stepA *= p.A().LD
 	}
-	d.b, d.stepB = b.B, p.B.Type.Size()
-	if !p.B.Trans {
-		d.stepB *= p.B.LD
+	d.b, d.stepB = b[gemm.B], p.B().Type.Size()
+	if !p.B().Trans {
+		d.stepB *= p.B().LD
 	}
 	d.c.prepare(pl, mk, b, false)
 	d.beta = d.c.betaForSums(T(p.Beta))
@@ -141,11 +141,11 @@ func (d *splitK[T]) sum(part int) {
 	q.problem = d.piece
 	q.plan = Plan{Problem: &q.problem, Kernel: d.kernel, Threads: 1, algorithm: d.algorithm}
 	size := d.piece.M * d.piece.N
-	q.buffers.C = dtype.Bytes(d.sums[part*size:][:size])
+	q.buffers[gemm.C] = dtype.Bytes(d.sums[part*size:][:size])
 	first, end := part*d.deep, min((part+1)*d.deep, d.k)
 	for p := first; p < end; p += d.piece.K {
 		setDepth(&q.problem, min(d.piece.K, end-p))
-		q.buffers.A, q.buffers.B = d.a[p*d.stepA:], d.b[p*d.stepB:]
+		q.buffers[gemm.A], q.buffers[gemm.B] = d.a[p*d.stepA:], d.b[p*d.stepB:]
 		_ = q.plan.multiply(context.Background(), &q.buffers) // nil: the context never ends
 		q.problem.Beta = 1
 	}

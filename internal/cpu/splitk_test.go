@@ -77,7 +77,7 @@ func TestPieces(t *testing.T) {
 			t.Fatal(err)
 		}
 		var d splitK[float32]
-		d.prepare(&pl, pl.Kernel.f32, &gemm.Buffers{C: allocAligned(p.C.Bytes())})
+		d.prepare(&pl, pl.Kernel.f32, &gemm.Buffers{gemm.C: allocAligned(p.C().Bytes())})
 		if d.parts > maxParts || d.parts*d.deep < s.k || (d.parts-1)*d.deep >= s.k {
 			t.Errorf("%v: %d parts of %d steps, want at most %d that cover K", &p, d.parts, d.deep, maxParts)
 		}

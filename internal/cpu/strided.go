@@ -96,12 +96,12 @@ type target[T scalar] struct {
 // prepare sets up the C of a product, or with swapped its transpose. c must be zero.
 func (c *target[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, swapped bool) {
 	p := pl.Problem
-	c.transposed, c.scratch, c.onTile = swapped, p.C.Type != dtype.Of[T](), pl.onTile
+	c.transposed, c.scratch, c.onTile = swapped, p.Out() != dtype.Of[T](), pl.onTile
 	c.epilogue.prepare(p, b, mk)
 	if c.scratch {
 		c.strided = strided[T]{nil, p.N, 1}
 	} else {
-		c.strided = stridedOf[T](p.C, b.C)
+		c.strided = stridedOf[T](p.Layouts[gemm.C], b[gemm.C])
 	}
 	if swapped {
 		c.strided = c.t()

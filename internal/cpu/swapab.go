@@ -19,14 +19,14 @@ const transposeRows = 64
 
 // usesDirectSwapAB reports whether p is faster as the direct product of its transpose.
 func (mk *microKernel[T]) usesDirectSwapAB(p *gemm.Problem) bool {
-	if !p.A.Trans || !mk.native(p) || p.K <= smallK {
+	if !p.A().Trans || !mk.native(p) || p.K <= smallK {
 		return false
 	}
 	q := transposed(p)
-	if !p.B.Trans && mk.isLatencyBound(&q) && mk.vectorCount(&q) < mk.vectorCount(p) {
+	if !p.B().Trans && mk.isLatencyBound(&q) && mk.vectorCount(&q) < mk.vectorCount(p) {
 		return true
 	}
-	return mk.usesStrips(&q) || p.B.Trans && p.K >= 2*p.M && mk.usesDirect(&q)
+	return mk.usesStrips(&q) || p.B().Trans && p.K >= 2*p.M && mk.usesDirect(&q)
 }
 
 // vectorCount returns the number of vectors that C takes in registers.
@@ -34,7 +34,7 @@ func (mk *microKernel[T]) vectorCount(p *gemm.Problem) int { return p.M * ceilDi
 
 // transposed returns the problem Cᵀ ← α·op(B)ᵀ·op(A)ᵀ.
 func transposed(p *gemm.Problem) gemm.Problem {
-	return gemm.Problem{M: p.N, N: p.M, K: p.K, A: p.B.T(), B: p.A.T(), C: gemm.Dense(p.C.Type, p.N, p.M),
+	return gemm.Problem{M: p.N, N: p.M, K: p.K, Layouts: gemm.Layouts{gemm.A: p.B().T(), gemm.B: p.A().T(), gemm.C: gemm.Dense(p.Out(), p.N, p.M)},
 		Alpha: p.Alpha}
 }
 
@@ -42,7 +42,7 @@ func transposed(p *gemm.Problem) gemm.Problem {
 func (s *swapAB[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	s.problem = transposed(pl.Problem)
 	s.plan = Plan{Problem: &s.problem, Kernel: pl.Kernel, Threads: pl.Threads}
-	s.direct.prepare(&s.plan, mk, &gemm.Buffers{A: b.B, B: b.A})
+	s.direct.prepare(&s.plan, mk, &gemm.Buffers{gemm.A: b[gemm.B], gemm.B: b[gemm.A]})
 	s.to.prepare(pl, mk, b, true)
 	s.beta = T(pl.Problem.Beta)
 }

@@ -41,8 +41,8 @@ func TestMemory(t *testing.T) {
 					freeList.Lock()
 					freeList.list, freeList.bytes = nil, 0 // so that Run must allocate
 					freeList.Unlock()
-					buffers := gemm.Buffers{A: make([]byte, a.Bytes()), B: make([]byte, b.Bytes()),
-						C: make([]byte, p.C.Bytes())}
+					buffers := gemm.Buffers{gemm.A: make([]byte, a.Bytes()), gemm.B: make([]byte, b.Bytes()),
+						gemm.C: make([]byte, p.C().Bytes())}
 					const slack = 1 << 20 // for other allocations, such as goroutines
 					took := int(testkit.Allocated(func() { err = pl.Run(t.Context(), &buffers) }))
 					if err != nil {

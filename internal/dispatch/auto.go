@@ -82,7 +82,7 @@ func tryOn(d backend.Device, types auto.Types, threads int) auto.Trial {
 			if pl, err = New(Request{Problem: p, Device: d, Threads: threads, Timed: true}); err != nil {
 				return 0, err
 			}
-			b = gemm.Buffers{A: touched(p.A), B: touched(p.B), C: touched(p.C)}
+			b = gemm.Buffers{gemm.A: touched(p.Layouts[gemm.A]), gemm.B: touched(p.Layouts[gemm.B]), gemm.C: touched(p.Layouts[gemm.C])}
 		}
 		err := pl.Run(context.Background(), b)
 		return pl.Took(), err

@@ -17,7 +17,7 @@ import (
 // that cannot; the plan says so.
 func TestPlanOn(t *testing.T) {
 	small := *testkit.Product(t, dtype.F32, dtype.F32, 3, 2, 2)
-	b := gemm.Buffers{A: dtype.Bytes([]float32{1, 2, 3, 4, 5, 6}), B: dtype.Bytes([]float32{1, 2, 3, 4}), C: make([]byte, 24)}
+	b := gemm.Buffers{gemm.A: dtype.Bytes([]float32{1, 2, 3, 4, 5, 6}), gemm.B: dtype.Bytes([]float32{1, 2, 3, 4}), gemm.C: make([]byte, 24)}
 	want := dtype.Bytes([]float32{7, 10, 15, 22, 23, 34})
 	restore := Substitute(func(d backend.Device) (device.Device, error) {
 		if d.Model == "broken" {
@@ -41,9 +41,9 @@ func TestPlanOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		clear(b.C)
-		if err := pl.Run(t.Context(), b); err != nil || string(b.C) != string(want) {
-			t.Errorf("%s: %v, %v", c.d, b.C, err)
+		clear(b[gemm.C])
+		if err := pl.Run(t.Context(), b); err != nil || string(b[gemm.C]) != string(want) {
+			t.Errorf("%s: %v, %v", c.d, b[gemm.C], err)
 		}
 		if pl.Device.String() != c.want || !strings.HasPrefix(pl.Why(), c.why) {
 			t.Errorf("%s: on %v, %q; want %s, %q", c.d, pl.Device, pl.Why(), c.want, c.why)

@@ -87,25 +87,16 @@ func checkApart(batch []Product) error {
 	type extent struct {
 		start, end uintptr
 		product    int
-		what       string
+		operand    gemm.Operand
 		layout     gemm.Layout
 		mem        []byte
 	}
 	var all []extent
 	for i := range batch {
 		p := &batch[i]
-		operands := []extent{
-			{what: "C", layout: p.Problem.C, mem: p.Buffers.C},
-			{what: "A", layout: p.Problem.A, mem: p.Buffers.A},
-			{what: "B", layout: p.Problem.B, mem: p.Buffers.B},
-			{what: "the bias", layout: gemm.Dense(p.Problem.C.Type, 1, p.Problem.BiasLen()), mem: p.Buffers.Bias},
-		}
-		for x := range gemm.Extra(gemm.Extras) {
-			operands = append(operands, extent{what: "the " + x.String(), layout: p.Problem.Extra(x), mem: p.Buffers.Extras[x]})
-		}
-		for _, m := range operands {
+		for o := range gemm.Operands {
+			m := extent{product: i, operand: o, layout: p.Problem.Layout(o), mem: p.Buffers[o]}
 			if m.start, m.end = gemm.Extent(m.layout, m.mem); m.end > m.start {
-				m.product = i
 				all = append(all, m)
 			}
 		}
@@ -121,8 +112,8 @@ func checkApart(batch []Product) error {
 			if b.start >= a.end {
 				break
 			}
-			if (a.what == "C" || b.what == "C") && a.product != b.product && gemm.Overlap(a.layout, a.mem, b.layout, b.mem) {
-				return fmt.Errorf("%w: %s of product %d shares memory with %s of product %d", gemm.ErrOverlap, a.what, a.product, b.what, b.product)
+			if (a.operand == gemm.C || b.operand == gemm.C) && a.product != b.product && gemm.Overlap(a.layout, a.mem, b.layout, b.mem) {
+				return fmt.Errorf("%w: %s of product %d shares memory with %s of product %d", gemm.ErrOverlap, a.operand.Phrase(), a.product, b.operand.Phrase(), b.product)
 			}
 		}
 	}
@@ -153,7 +144,7 @@ func onGPUs(batch []Product) (all []*together, rest []int) {
 			rest = append(rest, i)
 			continue
 		}
-		key := alike{p.Problem, p.gpu.Backend(), p.Request.Kernel, unsafe.SliceData(p.Buffers.Bias)}
+		key := alike{p.Problem, p.gpu.Backend(), p.Request.Kernel, unsafe.SliceData(p.Buffers[gemm.Bias])}
 		if found[key] == nil {
 			found[key] = &together{alike: key}
 			all = append(all, found[key])
@@ -190,12 +181,12 @@ func (t *together) run(ctx context.Context, batch []Product) (handled bool, err 
 // launch, where the plan's GPU has a kernel for it; handled is false elsewhere. p's own B is the
 // first group's, and has the layout of all.
 func RunGroups(ctx context.Context, p *Product, bs [][]byte, ends []int32) (handled bool, err error) {
-	if p.gpu == nil || p.Verify || p.Problem.A.Trans {
+	if p.gpu == nil || p.Verify || p.Problem.A().Trans {
 		return false, nil
 	}
 	for _, b := range bs {
 		m := p.Buffers
-		m.B = b
+		m[gemm.B] = b
 		if err := p.check(&m); err != nil {
 			return true, err
 		}

@@ -104,11 +104,8 @@ func (pl *Plan) Memory() int {
 	case pl.gpu == nil:
 		n = pl.cpu.Memory()
 	case pl.Device.Kind == "emu":
-		n = p.A.Bytes() + p.B.Bytes() + p.C.Bytes()
-		for _, x := range []gemm.Extra{gemm.Up, gemm.Residual} {
-			if p.Has(x) {
-				n += p.Extra(x).Bytes()
-			}
+		for o := range gemm.Bias { // the matrices; vectors are small
+			n += p.Layout(o).Bytes()
 		}
 	}
 	if pl.Verify && !pl.verifiesInPlace() {

@@ -55,12 +55,12 @@ func product(t *testing.T, in, out dtype.Type, m, n, k int, e gemm.Epilogue) (ge
 	if err != nil {
 		t.Fatal(err)
 	}
-	buf := gemm.Buffers{A: make([]byte, a.Bytes()), B: make([]byte, b.Bytes()), C: make([]byte, c.Bytes())}
+	buf := gemm.Buffers{gemm.A: make([]byte, a.Bytes()), gemm.B: make([]byte, b.Bytes()), gemm.C: make([]byte, c.Bytes())}
 	for i := range a.Len() {
-		in.Set(buf.A, i, 1)
+		in.Set(buf[gemm.A], i, 1)
 	}
 	for i := range b.Len() {
-		in.Set(buf.B, i, 1)
+		in.Set(buf[gemm.B], i, 1)
 	}
 	return p, buf
 }
@@ -105,11 +105,11 @@ func TestPlans(t *testing.T) {
 			if pl.Took() != 0 || pl.Verified() != nil {
 				t.Errorf("%s, kernel %q: a plan that has not run took %v, %v", d, kernel, pl.Took(), pl.Verified())
 			}
-			clear(b.C)
+			clear(b[gemm.C])
 			if err := pl.Run(t.Context(), b); err != nil {
 				t.Fatalf("%s, %s: %v", d, kernel, err)
 			}
-			if got := dtype.F32.At(b.C, 70*60-1); got != 50 || pl.Took() <= 0 {
+			if got := dtype.F32.At(b[gemm.C], 70*60-1); got != 50 || pl.Took() <= 0 {
 				t.Errorf("%s, kernel %q: the last element is %v after %v, want 50", d, kernel, got, pl.Took())
 			}
 			if compiled := pl.CompileTime() > 0; compiled != pl.Device.IsGPU() {
@@ -158,7 +158,7 @@ func TestPlanErrors(t *testing.T) {
 			t.Fatal(err)
 		}
 		short := b
-		short.B = short.B[:len(b.B)-1]
+		short[gemm.B] = short[gemm.B][:len(b[gemm.B])-1]
 		if err := pl.Run(t.Context(), short); !errors.Is(err, gemm.ErrShape) {
 			t.Errorf("on %s with too little memory for B: %v", d, err)
 		}
@@ -184,7 +184,7 @@ func TestVerified(t *testing.T) {
 				t.Errorf("%s, %v: %v", d, act, err)
 			}
 			want := dtype.F16.Round(act.Info().F(10))
-			if got := dtype.F16.At(b.C, 33*20-1); pl.Verified() == nil || got != want {
+			if got := dtype.F16.At(b[gemm.C], 33*20-1); pl.Verified() == nil || got != want {
 				t.Errorf("%s, %v: the last element is %v, want %v; verified: %v", d, act, got, want, pl.Verified())
 			}
 		}
@@ -243,7 +243,7 @@ func TestBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, p := range batch {
-		if got := dtype.F64.At(p.Buffers.C, p.Problem.C.Len()-1); got != float64(p.Problem.K) {
+		if got := dtype.F64.At(p.Buffers[gemm.C], p.Problem.C().Len()-1); got != float64(p.Problem.K) {
 			t.Errorf("product %d: the last element is %v, want %d", i, got, p.Problem.K)
 		}
 	}
@@ -251,7 +251,7 @@ func TestBatch(t *testing.T) {
 		t.Errorf("no products: %v", err)
 	}
 
-	many, err := batch[0].Problem.Strided(2, gemm.Batch{C: batch[0].Problem.C.Len()})
+	many, err := batch[0].Problem.Strided(2, gemm.Batch{Stride: gemm.Strides{gemm.C: batch[0].Problem.C().Len()}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -269,13 +269,13 @@ func TestBatch(t *testing.T) {
 		want   error
 		text   string
 	}{
-		{func() { batch[3].Buffers.C = batch[4].Buffers.C }, gemm.ErrOverlap, "C of product 3 shares memory with C of product 4"},
-		{func() { batch[3].Buffers.C = batch[10].Buffers.B }, gemm.ErrOverlap, "C of product 3 shares memory with B of product 10"},
-		{func() { batch[10].Buffers.A = batch[10].Buffers.A[:8] }, gemm.ErrShape, "product 10 of the batch: "},
-		{func() { batch[2].Buffers.A = nil }, gemm.ErrShape, "product 2 of the batch: "},
-		{func() { batch[11].Buffers.A = nil }, gemm.ErrShape, "product 11 of the batch: "},
-		{func() { batch[12].Buffers.B = nil }, gemm.ErrShape, "product 12 of the batch: "},
-		{func() { batch[14].Buffers.A = nil }, gemm.ErrShape, "product 14 of the batch: "},
+		{func() { batch[3].Buffers[gemm.C] = batch[4].Buffers[gemm.C] }, gemm.ErrOverlap, "C of product 3 shares memory with C of product 4"},
+		{func() { batch[3].Buffers[gemm.C] = batch[10].Buffers[gemm.B] }, gemm.ErrOverlap, "C of product 3 shares memory with B of product 10"},
+		{func() { batch[10].Buffers[gemm.A] = batch[10].Buffers[gemm.A][:8] }, gemm.ErrShape, "product 10 of the batch: "},
+		{func() { batch[2].Buffers[gemm.A] = nil }, gemm.ErrShape, "product 2 of the batch: "},
+		{func() { batch[11].Buffers[gemm.A] = nil }, gemm.ErrShape, "product 11 of the batch: "},
+		{func() { batch[12].Buffers[gemm.B] = nil }, gemm.ErrShape, "product 12 of the batch: "},
+		{func() { batch[14].Buffers[gemm.A] = nil }, gemm.ErrShape, "product 14 of the batch: "},
 	} {
 		before := slices.Clone(batch)
 		c.change()

@@ -49,6 +49,6 @@ func (pl *Plan) check(b *gemm.Buffers) error {
 		return b.Check(&pl.Problem)
 	}
 	rest := pl.Problem
-	rest.B.Rows, rest.B.Cols = 0, 0
+	rest.B().Rows, rest.B().Cols = 0, 0
 	return b.Check(&rest)
 }

@@ -27,7 +27,7 @@ func (k *Kernel) Sums() (all []Sums) {
 			}
 			p, _, err := gemm.New(1, gemm.Dense(t, 1, 1), gemm.Dense(t, 1, 1), 0, gemm.Dense(t.Info().Results[0], 1, 1), gemm.Epilogue{})
 			if err == nil {
-				p, err = p.In(precision)
+				p, err = p.WithPrecision(precision)
 			}
 			if err != nil || k.Supports != nil && k.Supports(&p) != nil {
 				continue

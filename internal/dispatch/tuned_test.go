@@ -68,11 +68,11 @@ func TestTuned(t *testing.T) {
 			t.Errorf("in %s process: %s, %s (%s)", process, pl.Kernel, pl.Detail(), pl.Why())
 		}
 		_, b := product(t, dtype.F32, dtype.F32, 70, 60, 50, gemm.Epilogue{})
-		if err := pl.Run(t.Context(), b); err != nil || dtype.F32.At(b.C, 69*60+59) != 50 {
+		if err := pl.Run(t.Context(), b); err != nil || dtype.F32.At(b[gemm.C], 69*60+59) != 50 {
 			t.Errorf("in %s process: %v", process, err)
 		}
 		strided, zero := p, p
-		strided.A.LD += 3
+		strided.A().LD += 3
 		zero.Alpha = 0
 		other := *testkit.Product(t, dtype.F32, dtype.F32, 70, 60, 51)
 		for name, r := range map[string]Request{
@@ -231,7 +231,7 @@ func TestTunedGPU(t *testing.T) {
 		t.Fatal(err)
 	}
 	padded := p
-	padded.A, padded.B, padded.C = kernel.Padded(p.A), kernel.Padded(p.B), kernel.Padded(p.C)
+	padded.Layouts[gemm.A], padded.Layouts[gemm.B], padded.Layouts[gemm.C] = kernel.Padded(p.Layouts[gemm.A]), kernel.Padded(p.Layouts[gemm.B]), kernel.Padded(p.Layouts[gemm.C])
 	for _, c := range []struct {
 		name  string
 		b     *stream.Backend

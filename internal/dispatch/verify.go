@@ -47,12 +47,12 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 	}
 	if p.Epilogue.Gated {
 		report, other := pl.report, p.Other()
-		up, more, err := pl.sumsChecked(ctx, &other, gemm.Buffers{A: b.A, B: b.Extras[gemm.Up]})
+		up, more, err := pl.sumsChecked(ctx, &other, gemm.Buffers{gemm.A: b[gemm.A], gemm.B: b[gemm.Up]})
 		if err != nil {
 			return err
 		}
 		within := max(report.Within, pl.report.Within)
-		if b.Extras[gemm.Up], took = up, took+more; report.Worst > pl.report.Worst {
+		if b[gemm.Up], took = up, took+more; report.Worst > pl.report.Worst {
 			pl.report = report
 		}
 		pl.report.Within = within
@@ -66,18 +66,18 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 		}
 		return nil
 	}
-	from, to, up := gemm.Dense(p.ScaleType(), p.M, p.N), p.C, 0.0
+	from, to, up := gemm.Dense(p.ScaleType(), p.M, p.N), p.Layouts[gemm.C], 0.0
 	for i := range pl.Problem.M {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		for j := range pl.Problem.N {
 			if p.Epilogue.Gated {
-				up = from.Type.At(b.Extras[gemm.Up], from.Index(i, j))
+				up = from.Type.At(b[gemm.Up], from.Index(i, j))
 			}
 			// Rounded to ScaleType first, as the kernels do.
 			v := from.Type.Round(pl.Problem.Finish(&b, i, j, from.Type.At(sums, from.Index(i, j)), up))
-			to.Type.Set(b.C, to.Index(i, j), v)
+			to.Type.Set(b[gemm.C], to.Index(i, j), v)
 		}
 	}
 	return nil
@@ -87,7 +87,7 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 func (pl *Plan) verifiesInPlace() bool {
 	p := &pl.Problem
 	empty := p.M == 0 || p.N == 0
-	return empty || p.Epilogue.OnlyBias() && pl.Tile == nil && p.C.Type.Info().Roundoff < coarse && !p.Converts()
+	return empty || p.Epilogue.OnlyBias() && pl.Tile == nil && p.Out().Info().Roundoff < coarse && !p.Converts()
 }
 
 // sumsChecked computes p without its epilogue, as the plan computes its own product, and checks
@@ -101,9 +101,9 @@ func (pl *Plan) sumsChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers
 		return nil, 0, err
 	}
 	if err = pl.runChecked(ctx, &linear, lb, inner.compute); err == nil && p.Converts() {
-		p.Convert(lb.C, b.C)
+		p.Convert(lb[gemm.C], b[gemm.C])
 	}
-	return lb.C, inner.took, err
+	return lb[gemm.C], inner.took, err
 }
 
 func (pl *Plan) runChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers, run func(context.Context, *gemm.Buffers) error) error {
@@ -116,7 +116,7 @@ func (pl *Plan) runChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers,
 	if err := run(ctx, &b); err != nil {
 		return err
 	}
-	report, err := v.Check(ctx, b.C)
+	report, err := v.Check(ctx, b[gemm.C])
 	pl.report = &report
 	return err
 }
@@ -133,17 +133,17 @@ func (pl *Plan) accuracy(p *gemm.Problem) gemm.Accuracy {
 // its own, which holds p's old C. Of a p that converts its sums it returns these.
 func withoutEpilogue(p *gemm.Problem, b gemm.Buffers) (gemm.Problem, gemm.Buffers) {
 	linear := *p
-	linear.Epilogue, linear.Up, linear.Residual = gemm.Epilogue{}, gemm.Layout{}, gemm.Layout{}
-	linear.C = gemm.Dense(p.ScaleType(), p.M, p.N)
+	linear.Epilogue, linear.Layouts[gemm.Up], linear.Layouts[gemm.Residual] = gemm.Epilogue{}, gemm.Layout{}, gemm.Layout{}
+	linear.Layouts[gemm.C] = gemm.Dense(p.ScaleType(), p.M, p.N)
 	if p.Converts() {
 		linear = p.Sums()
 	}
-	lb := gemm.Buffers{A: b.A, B: b.B, C: make([]byte, linear.C.Bytes())}
-	lb.Extras[gemm.ScaleA], lb.Extras[gemm.ScaleB] = b.Extras[gemm.ScaleA], b.Extras[gemm.ScaleB]
+	lb := gemm.Buffers{gemm.A: b[gemm.A], gemm.B: b[gemm.B], gemm.C: make([]byte, linear.C().Bytes())}
+	lb[gemm.ScaleA], lb[gemm.ScaleB] = b[gemm.ScaleA], b[gemm.ScaleB]
 	if linear.Beta != 0 {
 		for i := range p.M {
 			for j := range p.N {
-				linear.C.Type.Set(lb.C, linear.C.Index(i, j), p.C.Type.At(b.C, p.C.Index(i, j)))
+				linear.Out().Set(lb[gemm.C], linear.C().Index(i, j), p.Out().At(b[gemm.C], p.C().Index(i, j)))
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func (w verifiedWay) problem(m, n, k int) (gemm.Problem, error) {
 	if err != nil {
 		return p, err
 	}
-	return p.In(w.precision)
+	return p.WithPrecision(w.precision)
 }
 
 func (w verifiedWay) plans(p *gemm.Problem) bool {
@@ -127,13 +127,13 @@ func (w verifiedWay) compute(t *testing.T, m, n, k int, fill func(ofA bool, k in
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}
+	b := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()), gemm.C: make([]byte, p.C().Bytes())}
 	for q := range k {
 		for i := range m {
-			w.in.Set(b.A, p.A.Index(i, q), fill(true, q))
+			w.in.Set(b[gemm.A], p.A().Index(i, q), fill(true, q))
 		}
 		for j := range n {
-			w.in.Set(b.B, p.B.Index(q, j), fill(false, q))
+			w.in.Set(b[gemm.B], p.B().Index(q, j), fill(false, q))
 		}
 	}
 	pl, err := w.plan(&p)
@@ -176,7 +176,7 @@ func TestVerifyEveryKernel(t *testing.T) {
 				}
 				for name, fill := range data {
 					x := w.compute(t, m, n, k, fill)
-					report, err := x.check(t, x.b.C, math.Inf(1))
+					report, err := x.check(t, x.b[gemm.C], math.Inf(1))
 					if err != nil {
 						t.Errorf("%s, K = %d: %v", name, k, err)
 					}
@@ -190,23 +190,23 @@ func TestVerifyEveryKernel(t *testing.T) {
 func (w verifiedWay) findsFaults(t *testing.T, x *computed) {
 	t.Helper()
 	p := &x.p
-	clean, err := x.check(t, x.b.C, 0)
+	clean, err := x.check(t, x.b[gemm.C], 0)
 	if err != nil && (!errors.Is(err, gemm.ErrVerify) || clean.Worst > 1) {
 		t.Fatalf("K = %d: %v (%v)", p.K, err, clean)
 	}
 	norm, typical := 0.0, 0
 	for j := range p.N {
-		norm = math.Hypot(norm, w.out.At(x.b.C, p.C.Index(0, j)))
+		norm = math.Hypot(norm, w.out.At(x.b[gemm.C], p.C().Index(0, j)))
 	}
 	for j := range p.N {
 		size := func(j int) float64 {
-			return math.Abs(math.Abs(w.out.At(x.b.C, p.C.Index(0, j))) - norm/math.Sqrt(float64(p.N)))
+			return math.Abs(math.Abs(w.out.At(x.b[gemm.C], p.C().Index(0, j))) - norm/math.Sqrt(float64(p.N)))
 		}
 		if size(j) < size(typical) {
 			typical = j
 		}
 	}
-	was := w.out.At(x.b.C, typical)
+	was := w.out.At(x.b[gemm.C], typical)
 	for _, fault := range []struct {
 		name  string
 		size  float64 // relative to the row's norm
@@ -216,7 +216,7 @@ func (w verifiedWay) findsFaults(t *testing.T, x *computed) {
 		{"an element of zero", math.Abs(was) / norm, func(c []byte) { w.out.Set(c, typical, 0) }},
 		{"an element that is off by 1 %", 0.01, func(c []byte) { w.out.Set(c, typical, was+0.01*norm) }},
 	} {
-		c := append([]byte(nil), x.b.C...)
+		c := append([]byte(nil), x.b[gemm.C]...)
 		fault.plant(c)
 		report, err := x.check(t, c, 0)
 		switch {
@@ -248,9 +248,9 @@ func TestDeclaredSums(t *testing.T) {
 		a, b := make([]float64, k), make([]float64, k)
 		for at := range m * n {
 			for q := range k {
-				a[q], b[q] = w.in.At(x.b.A, x.p.A.Index(at/n, q)), w.in.At(x.b.B, x.p.B.Index(q, at%n))
+				a[q], b[q] = w.in.At(x.b[gemm.A], x.p.A().Index(at/n, q)), w.in.At(x.b[gemm.B], x.p.B().Index(q, at%n))
 			}
-			got, want := w.out.At(x.b.C, at), ref.KernelSums(x.acc, dtype.F32, a, b)[0]
+			got, want := w.out.At(x.b[gemm.C], at), ref.KernelSums(x.acc, dtype.F32, a, b)[0]
 			if got != want {
 				t.Errorf("%v: element %d is %v, want %v", w, at, got, want)
 			}

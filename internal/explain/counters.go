@@ -74,7 +74,7 @@ func measure(ctx context.Context, j *job, p *gemm.Problem) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	m, err := small.load(digits(small.problem.A.Type, small.problem.K), reversedDigits(small.problem.B.Type, small.problem.N))
+	m, err := small.load(digits(small.problem.In(), small.problem.K), reversedDigits(small.problem.B().Type, small.problem.N))
 	if err != nil {
 		return Measured{}, err
 	}
@@ -144,9 +144,9 @@ func smaller(p *gemm.Problem, s kernel.Tile) *gemm.Problem {
 		l.Rows, l.Cols = rows, cols
 		l.LD = cols + (l.LD-cols)%ldPeriod
 	}
-	resize(&q.A, q.M, q.K)
-	resize(&q.B, q.K, q.N)
-	resize(&q.C, q.M, q.N)
+	resize(&q.Layouts[gemm.A], q.M, q.K)
+	resize(&q.Layouts[gemm.B], q.K, q.N)
+	resize(&q.Layouts[gemm.C], q.M, q.N)
 	return &q
 }
 

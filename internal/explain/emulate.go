@@ -26,7 +26,7 @@ func (j *job) withProblem(p *gemm.Problem) (*job, error) {
 	other := *j
 	other.problem = j.kernel.Packed(p, j.config.Tile)
 	var err error
-	other.launch, err = j.kernel.Launch(j.config, &other.problem, kernel.Memory{}, j.host)
+	other.launch, err = j.kernel.Launch(kernel.Args{Config: &other.config, Problem: &other.problem}, j.host)
 	return &other, err
 }
 
@@ -40,33 +40,36 @@ func (j *job) load(a, b func(i, j int) float64) (*machine, error) {
 		return nil, err
 	}
 	p := &j.problem
-	var at [4]uint64
-	zero := func(int, int) float64 { return 0 }
-	global := make([]array, 0, len(at))
-	for i, x := range []struct {
-		name    string
-		l       gemm.Layout
-		element func(i, j int) float64
-	}{{"A", p.A, a}, {"B", p.B, b}, {"C", p.C, zero}, {"bias", gemm.Dense(p.C.Type, 1, p.BiasLen()), zero}} {
-		data := make([]byte, x.l.Bytes())
-		for r := range x.l.OpRows() {
-			for c := range x.l.OpCols() {
-				x.l.Type.Set(data, x.l.Index(r, c), x.element(r, c))
+	var at kernel.Memory
+	elements := [gemm.Operands]func(i, j int) float64{gemm.A: a, gemm.B: b}
+	var global []array
+	for o := range gemm.Operands {
+		l := p.Layout(o)
+		data := make([]byte, l.Bytes())
+		if element := elements[o]; element != nil {
+			for r := range l.OpRows() {
+				for c := range l.OpCols() {
+					l.Type.Set(data, l.Index(r, c), element(r, c))
+				}
 			}
 		}
-		if at[i], err = m.memory.Alloc(len(data)); err == nil {
-			err = m.memory.Write(at[i], data)
+		if !p.Uses(o) {
+			continue
+		}
+		address, err := m.memory.Alloc(len(data))
+		if err == nil {
+			err = m.memory.Write(address, data)
 		}
 		if err != nil {
 			return nil, err
 		}
-		global = append(global, array{x.name, int(at[i]), len(data)})
+		at[o] = device.Ptr(address)
+		global = append(global, array{o.String(), int(address), len(data)})
 	}
 	shared, _ := j.shared()
 	m.places = map[ptx.Space][]array{ptx.Global: global, ptx.Shared: shared}
-	m.c = at[2]
-	ptr := func(i int) device.Ptr { return device.Ptr(at[i]) }
-	m.launch, err = j.kernel.Launch(j.config, p, kernel.Memory{A: ptr(0), B: ptr(1), C: ptr(2), Bias: ptr(3)}, j.host)
+	m.c = uint64(at[gemm.C])
+	m.launch, err = j.kernel.Launch(kernel.Args{Config: &j.config, Problem: p, Memory: at}, j.host)
 	return m, err
 }
 
@@ -85,7 +88,7 @@ func (m *machine) run(ctx context.Context, observers ...emu.Observer) (emu.Stats
 
 // result returns the elements of C after a run.
 func (m *machine) result() (func(i, j int) float64, error) {
-	l := m.problem.C
+	l := m.problem.Layouts[gemm.C]
 	data := make([]byte, l.Bytes())
 	if err := m.memory.Read(m.c, data); err != nil {
 		return nil, err
@@ -105,7 +108,7 @@ func (m *machine) locate(space ptx.Space, addr uint64) (name string, offset int)
 
 // operand returns the layout of the matrix with the given name.
 func (m *machine) operand(name string) gemm.Layout {
-	return map[string]gemm.Layout{"A": m.problem.A, "B": m.problem.B, "C": m.problem.C}[name]
+	return map[string]gemm.Layout{"A": m.problem.Layouts[gemm.A], "B": m.problem.Layouts[gemm.B], "C": m.problem.Layouts[gemm.C]}[name]
 }
 
 // element returns the row and column of op(matrix) at a byte offset.

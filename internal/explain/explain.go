@@ -108,9 +108,9 @@ func New(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, 
 	x := &Explanation{
 		Kernel: k.Name, Adds: k.Adds, Config: j.config.String(), Tile: s.String(), GPU: m.Name,
 		Product: Product{
-			M: p.M, N: p.N, K: p.K, In: p.A.Type.String(), Accum: p.Accum().String(), Out: p.C.Type.String(),
+			M: p.M, N: p.N, K: p.K, In: p.In().String(), Accum: p.Accum().String(), Out: p.Out().String(),
 			Sums:   k.Accuracy(p).Describe(p.Accum()),
-			TransA: p.A.Trans, TransB: p.B.Trans, Flops: p.Flops(), Unit: "FLOP",
+			TransA: p.A().Trans, TransB: p.B().Trans, Flops: p.Flops(), Unit: "FLOP",
 		},
 		Launch:  launchOf(j, p),
 		Phase:   phaseOf(k, s, p),
@@ -199,7 +199,7 @@ func newJob(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, t ptx.Target, sms 
 	if j.module, err = k.Emit(j.config); err != nil {
 		return nil, err
 	}
-	j.launch, err = k.Launch(j.config, &j.problem, kernel.Memory{}, j.host)
+	j.launch, err = k.Launch(kernel.Args{Config: &j.config, Problem: &j.problem}, j.host)
 	return j, err
 }
 
@@ -210,10 +210,10 @@ func launchOf(j *job, p *gemm.Problem) Launch {
 		Tiles: [2]int{ceilDiv(p.M, s.M), ceilDiv(p.N, s.N)},
 		Grid:  [3]int{g.X, g.Y, g.Z}, Block: [3]int{b.X, b.Y, b.Z}, Blocks: g.Count(), Threads: b.Count(),
 	}
-	if j.problem.A != p.A {
+	if j.problem.Layouts[gemm.A] != p.Layouts[gemm.A] {
 		l.Packed = append(l.Packed, "A")
 	}
-	if j.problem.B != p.B {
+	if j.problem.Layouts[gemm.B] != p.Layouts[gemm.B] {
 		l.Packed = append(l.Packed, "B")
 	}
 	return l
@@ -316,6 +316,6 @@ func rateOf(k *kernel.Kernel, p *gemm.Problem) (rate model.Rate, products int, e
 		}
 		return 0, 0, fmt.Errorf("the %v rate of the CUDA cores is not known", p.Accum())
 	}
-	rates, products := Rates(p.A.Type, p.Precision)
+	rates, products := Rates(p.In(), p.Precision)
 	return rates[0], products, nil // the table has all types of the tensor cores
 }

@@ -109,7 +109,7 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, err := j.load(digits(p.A.Type, p.K), reversedDigits(p.B.Type, p.N))
+	whole, err := j.load(digits(p.In(), p.K), reversedDigits(p.B().Type, p.N))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestRateOf(t *testing.T) {
 		{"mma", dtype.F8E5M2, gemm.Native, model.FP8}, {"wgmma", dtype.I8, gemm.Native, model.INT8},
 		{"wgmma", dtype.F32, gemm.F32x3, model.BF16}, {"wgmma", dtype.F8E4M3, gemm.Fast, model.FP8},
 	} {
-		p, err := problem(t, v.in, 256, 256, 256, false, false).In(v.precision)
+		p, err := problem(t, v.in, 256, 256, 256, false, false).WithPrecision(v.precision)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -291,7 +291,7 @@ func TestCountersMatchFormulas(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			requested, what := 0.0, fmt.Sprintf("%s %v, %v (%v %v)", k.Name, s, p, p.A.Trans, p.B.Trans)
+			requested, what := 0.0, fmt.Sprintf("%s %v, %v (%v %v)", k.Name, s, p, p.A().Trans, p.B().Trans)
 			for _, a := range x.Measured.Global {
 				requested += float64(a.RequestedBytes)
 				if a.Sectors < a.Ideal || a.Transactions < a.HalfWarps {

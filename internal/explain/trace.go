@@ -93,7 +93,7 @@ func NewTrace(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Prob
 	if err != nil {
 		return nil, err
 	}
-	a, b := digits(p.A.Type, p.K), reversedDigits(p.B.Type, p.N)
+	a, b := digits(p.In(), p.K), reversedDigits(p.B().Type, p.N)
 	m, err := j.load(a, b)
 	if err != nil {
 		return nil, err
@@ -132,11 +132,11 @@ func (t *Trace) check(p *gemm.Problem) error {
 			}
 		}
 	}
-	one := make([]byte, p.C.Type.Size())
+	one := make([]byte, p.Out().Size())
 	for i, row := range t.C {
 		for j, c := range row {
-			p.C.Type.Set(one, 0, sums[[2]int{i, j}])
-			if got := p.C.Type.At(one, 0); got != c {
+			p.Out().Set(one, 0, sums[[2]int{i, j}])
+			if got := p.Out().At(one, 0); got != c {
 				return fmt.Errorf("the trace of kernel %s (%s) is incomplete: C[%d][%d] is %v, but the traced loads sum to %v", t.Kernel, t.Config, i, j, c, got)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"math/bits"
 	"slices"
 
+	"tilework/internal/gemm"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 )
@@ -109,7 +110,7 @@ func (x *blockWatcher) access(a *emu.Access) {
 		case a.Space == ptx.Global && a.Kind == emu.Read && (name == "A" || name == "B"):
 			x.load(thread, name, offset, registers(a.Site.Instr.Args[0]))
 		case a.Space == ptx.Global && a.Kind == emu.Write && name == "C":
-			l := x.machine.problem.C
+			l := x.machine.problem.Layouts[gemm.C]
 			for at := offset; at < offset+a.Size; at += l.Type.Size() {
 				row, col := element(l, at)
 				x.owner[cell{"C", row, col}] = thread

@@ -67,7 +67,7 @@ func elementBytes(p *gemm.Problem) int {
 	if p.Precision == gemm.F32x3 {
 		return 3 * dtype.BF16.Size() // three parts
 	}
-	return p.A.Type.Size()
+	return p.In().Size()
 }
 
 // warpgroupRows is the number of rows of C that one wgmma computes.
@@ -81,11 +81,11 @@ func (x *Phase) readShared(j *job) {
 		return
 	}
 	if s.Stages > 0 {
-		x.Stages, x.StageBytes = s.Stages, (s.M+s.N)*s.K*j.problem.A.Type.Size()
+		x.Stages, x.StageBytes = s.Stages, (s.M+s.N)*s.K*j.problem.In().Size()
 	}
 	switch {
 	case j.usesWarpgroups():
-		_, products := Rates(j.problem.A.Type, j.config.Precision)
+		_, products := Rates(j.problem.In(), j.config.Precision)
 		x.TensorReads, x.SharedLoads = true, products*ceilDiv(s.M, warpgroupRows)*(warpgroupRows+s.N)*s.K
 	case j.kernel.Tensor:
 		x.SharedLoads = threads * s.K * (s.RowsPerThread*frag.Eight + s.ColsPerThread*frag.Quad) / frag.Lanes
@@ -137,7 +137,7 @@ type Bound struct {
 // volumes returns the least traffic of any kernel, the traffic in whole sectors as measured by the
 // emulator, and the bytes that the threads request.
 func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error) {
-	in, out := float64(p.A.Type.Size()), float64(p.C.Type.Size())
+	in, out := float64(p.In().Size()), float64(p.Out().Size())
 	rows, cols, depth := float64(p.M), float64(p.N), float64(p.K)
 	a, b, c := rows*depth*in, depth*cols*in, rows*cols*out
 	if p.Beta != 0 {
@@ -218,7 +218,7 @@ func paddingOf(s kernel.Tile, p *gemm.Problem) Padding {
 		o.ExtraBytes = float64(rows)*float64(cols)*size - o.Bytes
 		return o
 	}
-	x.Matrices = [3]PaddedOperand{operand("A", p.A, x.M, x.K), operand("B", p.B, x.K, x.N), operand("C", p.C, x.M, x.N)}
+	x.Matrices = [3]PaddedOperand{operand("A", p.Layouts[gemm.A], x.M, x.K), operand("B", p.Layouts[gemm.B], x.K, x.N), operand("C", p.Layouts[gemm.C], x.M, x.N)}
 	total := 0.0
 	for _, o := range x.Matrices {
 		total += o.Bytes

@@ -9,12 +9,14 @@ import (
 // Batch says that a [Problem] is several products, which are computed together. Make
 // such a problem with [Problem.Strided] or [Problem.Grouped]; the zero Batch is one product.
 type Batch struct {
-	Kind  BatchKind
-	Count int // of products
-	// A, B and C are the elements from a product's matrix to the next one's; 0 says that
-	// all products have the same.
-	A, B, C int
+	Kind   BatchKind
+	Count  int // of products
+	Stride Strides
 }
+
+// Strides holds the elements from a matrix of one product to that of the next; 0 means that all
+// products share the matrix.
+type Strides [Bias]int
 
 // BatchKind says what the products of a batch have in common.
 type BatchKind uint8
@@ -43,13 +45,13 @@ func (p Problem) Strided(count int, b Batch) (Problem, error) {
 	if count < 0 {
 		return p, fmt.Errorf("%w: a batch of %d products", ErrShape, count)
 	}
-	for _, x := range p.operands() {
-		if _, err := x.l.Span(count, x.stride, x.name); err != nil {
+	for o := range C + 1 {
+		if _, err := p.Layouts[o].Span(count, b.Stride[o], o.String()); err != nil {
 			return p, err
 		}
 	}
-	if l := p.C; count > 1 && l.Len() > 0 && b.C < l.Len() && (b.C < l.Cols || (count-1)*b.C+l.Cols > l.LD) {
-		return p, fmt.Errorf("%w: C's of %v begin every %d elements, which has them overlap", ErrShape, l, b.C)
+	if l := p.Layouts[C]; count > 1 && l.Len() > 0 && b.Stride[C] < l.Len() && (b.Stride[C] < l.Cols || (count-1)*b.Stride[C]+l.Cols > l.LD) {
+		return p, fmt.Errorf("%w: C's of %v begin every %d elements, which has them overlap", ErrShape, l, b.Stride[C])
 	}
 	return p, nil
 }
@@ -65,21 +67,21 @@ func (p Problem) Grouped(count, stride int) (Problem, error) {
 	switch {
 	case count < 0:
 		return p, fmt.Errorf("%w: %d groups", ErrShape, count)
-	case p.A.Trans:
+	case p.A().Trans:
 		return p, fmt.Errorf("%w: groups of the rows of a transposed A: they do not lie one behind the other", ErrUnsupported)
 	}
-	if _, err := p.B.Span(count, stride, "B"); err != nil {
+	if _, err := p.B().Span(count, stride, "B"); err != nil {
 		return p, err
 	}
-	p.Batch = Batch{Kind: Grouped, Count: count, B: stride}
+	p.Batch = Batch{Kind: Grouped, Count: count, Stride: Strides{B: stride}}
 	return p, nil
 }
 
-// plain refuses what a batch would need many of.
+// plain returns an error if p uses an operand of which a batch would need many.
 func (p *Problem) plain() error {
-	for x := range Extra(Extras) {
-		if p.Has(x) {
-			return fmt.Errorf("%w: a batch with %v", ErrUnsupported, x)
+	for o := Residual; o < GroupEnds; o++ {
+		if o != Bias && p.Uses(o) {
+			return fmt.Errorf("%w: a batch with %s", ErrUnsupported, o)
 		}
 	}
 	if p.Epilogue.Function != nil {
@@ -113,71 +115,61 @@ func (p *Problem) Products() int {
 // Empty says that C has no element.
 func (p *Problem) Empty() bool { return p.M == 0 || p.N == 0 || p.Products() == 0 }
 
-// Traffic is the bytes of all matrices, each counted once, but for what an epilogue reads
-// besides a second B.
+// Traffic returns the bytes of all matrices, each counted once. Of the epilogue's operands it
+// counts only the second B of a gated product.
 func (p *Problem) Traffic() float64 {
 	sum := 0.0
-	for _, x := range p.operands() {
-		n := float64(x.l.Bytes())
-		if x.stride > 0 {
+	for o := range C + 1 {
+		n := float64(p.Layouts[o].Bytes())
+		if p.Batch.Stride[o] > 0 {
 			n *= float64(p.Batch.Count)
 		}
 		sum += n
 	}
-	return sum + float64(p.Up.Bytes())
+	return sum + float64(p.Layouts[Up].Bytes())
 }
 
-// Bytes are those from the first of A, of B and of C to the last: of a batch with the
-// matrices of all products, and what lies in between.
-func (p *Problem) Bytes() (bytes [3]int) {
-	for i, x := range p.operands() {
-		n, err := x.l.Span(p.matrices(x.stride), x.stride, "")
-		if err != nil {
-			n = 0 // Strided and Grouped have refused such a batch
+// Bytes returns the bytes from the first to the last of each operand that p uses. For a batch they
+// include the matrices of all products and the gaps between them.
+func (p *Problem) Bytes() (bytes [Operands]int) {
+	for o := range C + 1 {
+		l, stride := p.Layouts[o], p.Batch.Stride[o]
+		count := p.Products()
+		if p.Batch.Kind == Grouped && stride == 0 {
+			count = 1 // all groups share one A and one C
 		}
-		bytes[i] = n * x.l.Type.Size()
+		n, err := l.Span(count, stride, "")
+		if err != nil {
+			n = 0 // Strided and Grouped return an error for such a batch
+		}
+		bytes[o] = n * l.Type.Size()
+	}
+	for o := C + 1; o < Operands; o++ {
+		l := p.Layout(o)
+		bytes[o] = l.Bytes()
 	}
 	return bytes
 }
 
-// matrices is how many there are of an operand.
-func (p *Problem) matrices(stride int) int {
-	if p.Batch.Kind == Grouped && stride == 0 {
-		return 1
-	}
-	return p.Products()
-}
-
-// operand is A, B or C and the elements from a product's to the next one's.
-type operand struct {
-	name   string
-	l      Layout
-	stride int
-}
-
-func (p *Problem) operands() [3]operand {
-	return [...]operand{{"A", p.A, p.Batch.A}, {"B", p.B, p.Batch.B}, {"C", p.C, p.Batch.C}}
-}
-
-// Product is product n of a strided batch as a problem of its own, and where its A, B and C
-// begin in the batch's memory, in bytes.
-func (p *Problem) Product(n int) (one Problem, at [3]int) {
+// Product returns product n of a strided batch as a problem of its own, and the bytes from the
+// start of the batch's A, B and C to those of the product.
+func (p *Problem) Product(n int) (one Problem, at [C + 1]int) {
 	one = *p
 	one.Batch = Batch{}
-	for i, x := range p.operands() {
-		at[i] = n * x.stride * x.l.Type.Size()
+	for o := range C + 1 {
+		at[o] = n * p.Batch.Stride[o] * p.Layouts[o].Type.Size()
 	}
 	return one, at
 }
 
 // Group is product n of a grouped batch, which has the rows from one up to another, as a problem
 // of its own, and where its A, B, C and its bias begin in the batch's memory, in bytes.
-func (p *Problem) Group(n, from, to int) (one Problem, at [3]int, bias int) {
+func (p *Problem) Group(n, from, to int) (one Problem, at [C + 1]int, bias int) {
 	one, at = p.Product(n)
-	one.M, one.A.Rows, one.C.Rows = to-from, to-from, to-from
-	at[0], at[2] = from*p.A.LD*p.A.Type.Size(), from*p.C.LD*p.C.Type.Size()
+	one.M, one.A().Rows, one.C().Rows = to-from, to-from, to-from
+	at[A], at[C] = from*p.A().LD*p.In().Size(), from*p.C().LD*p.Out().Size()
 	if p.Epilogue.Bias == BiasRow {
-		bias = from * p.C.Type.Size()
+		bias = from * p.Out().Size()
 	}
 	return one, at, bias
 }

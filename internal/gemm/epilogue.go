@@ -43,58 +43,6 @@ type Function interface {
 	Reads() bool
 }
 
-// Extra names an operand that a product reads besides A, B, C and the bias.
-type Extra uint8
-
-const (
-	RowScale Extra  = iota // M numbers of ScaleType
-	ColScale               // N of them
-	Residual               // M×N elements of C's type
-	OutScale               // a number of ScaleType
-	Up                     // K×N elements of A's type, the second B
-	Data                   // what Function reads, numbers of that type
-	ScaleA                 // block scales of A, which are no part of the epilogue: see [Problem.Scaled]
-	ScaleB                 // and of B
-	Extras   = iota        // how many there are
-)
-
-var extraNames = [Extras]string{
-	RowScale: "row-scale", ColScale: "col-scale", Residual: "residual", OutScale: "out-scale", Up: "up", Data: "data",
-	ScaleA: "block scales of A", ScaleB: "block scales of B",
-}
-
-func (x Extra) String() string { return extraNames[x] }
-
-// flags are the fields that say whether the epilogue reads an operand, of those that have one.
-func (e *Epilogue) flags() [Extras]*bool {
-	return [Extras]*bool{RowScale: &e.RowScale, ColScale: &e.ColScale, Residual: &e.Residual, OutScale: &e.OutScale, Up: &e.Gated}
-}
-
-// Has reports whether the epilogue reads x.
-func (e Epilogue) Has(x Extra) bool {
-	if flag := e.flags()[x]; flag != nil {
-		return *flag
-	}
-	return x == Data && e.Function != nil && e.Function.Reads()
-}
-
-// Has reports whether the product reads x.
-func (p *Problem) Has(x Extra) bool {
-	if x == ScaleA || x == ScaleB {
-		return p.BlockScaled()
-	}
-	return p.Epilogue.Has(x)
-}
-
-// readsExtras reports whether it reads any.
-func (p *Problem) readsExtras() bool {
-	e := &p.Epilogue
-	return e.RowScale || e.ColScale || e.Gated || e.Residual || e.OutScale || e.Function != nil || p.BlockScaled()
-}
-
-// Read has the epilogue read x, one of those that have a flag.
-func (e *Epilogue) Read(x Extra) { *e.flags()[x] = true }
-
 // OnlyBias reports whether the epilogue does nothing but to add a bias, if that.
 func (e Epilogue) OnlyBias() bool { return e == Epilogue{Bias: e.Bias} }
 
@@ -211,7 +159,7 @@ func (p *Problem) checkEpilogue() error {
 	}
 	refuse := func(format string, args ...any) error {
 		return fmt.Errorf("%w: %s on a result of %v: want bias, relu and residual alone%s",
-			ErrUnsupported, fmt.Sprintf(format, args...), p.C.Type, p.orFloat())
+			ErrUnsupported, fmt.Sprintf(format, args...), p.Out(), p.orFloat())
 	}
 	switch {
 	case e.Gated:
@@ -239,21 +187,6 @@ func (e Epilogue) transposed() Epilogue {
 	return e
 }
 
-// Transposed is the operand of the transposed product that x is of the product.
-func (x Extra) Transposed() Extra {
-	switch x {
-	case RowScale:
-		return ColScale
-	case ColScale:
-		return RowScale
-	case ScaleA:
-		return ScaleB
-	case ScaleB:
-		return ScaleA
-	}
-	return x
-}
-
 // Plus is p with a residual of that layout, which otherwise lies without padding. It must
 // be stored as C is: where C was given as a transpose and New has swapped the matrices, l
 // is the transpose too. The errors are ErrShape and ErrUnsupported.
@@ -266,12 +199,12 @@ func (p Problem) Plus(l Layout) (Problem, error) {
 		return p, fmt.Errorf("%w: a residual for an epilogue without one", ErrUnsupported)
 	case l.OpRows() != p.M || l.OpCols() != p.N:
 		return p, fmt.Errorf("%w: the residual is %d×%d, want %d×%d like C", ErrShape, l.OpRows(), l.OpCols(), p.M, p.N)
-	case l.Type != p.C.Type:
-		return p, fmt.Errorf("%w: a residual of %v for a result of %v", ErrUnsupported, l.Type, p.C.Type)
+	case l.Type != p.Out():
+		return p, fmt.Errorf("%w: a residual of %v for a result of %v", ErrUnsupported, l.Type, p.Out())
 	case l.Trans:
 		return p, fmt.Errorf("%w: a residual that is stored by columns for a C by rows, or the other way round", ErrUnsupported)
 	}
-	p.Residual = l
+	p.Layouts[Residual] = l
 	return p, nil
 }
 
@@ -286,12 +219,12 @@ func (p Problem) GatedBy(l Layout) (Problem, error) {
 		return p, fmt.Errorf("%w: a second B for a product that is not gated", ErrUnsupported)
 	case l.OpRows() != p.K || l.OpCols() != p.N:
 		return p, fmt.Errorf("%w: up is %d×%d, want %d×%d like B", ErrShape, l.OpRows(), l.OpCols(), p.K, p.N)
-	case l.Type != p.B.Type:
-		return p, fmt.Errorf("%w: up holds %v and B holds %v: convert one of them", ErrUnsupported, l.Type, p.B.Type)
-	case l.Trans != p.B.Trans:
+	case l.Type != p.B().Type:
+		return p, fmt.Errorf("%w: up holds %v and B holds %v: convert one of them", ErrUnsupported, l.Type, p.B().Type)
+	case l.Trans != p.B().Trans:
 		return p, fmt.Errorf("%w: an up that is stored by columns for a B by rows, or the other way round", ErrUnsupported)
 	}
-	p.Up = l
+	p.Layouts[Up] = l
 	return p, nil
 }
 
@@ -299,8 +232,8 @@ func (p Problem) GatedBy(l Layout) (Problem, error) {
 // padding.
 func (p *Problem) Other() Problem {
 	q := *p
-	q.B, q.Up, q.Residual, q.Epilogue = p.Up, Layout{}, Layout{}, Epilogue{}
-	q.C = Dense(p.ScaleType(), p.M, p.N)
+	q.Layouts[B], q.Layouts[Up], q.Layouts[Residual], q.Epilogue = p.Layouts[Up], Layout{}, Layout{}, Epilogue{}
+	q.Layouts[C] = Dense(p.ScaleType(), p.M, p.N)
 	return q
 }
 
@@ -312,62 +245,39 @@ func (p *Problem) Columns() int {
 	return p.N
 }
 
-// Extra is the layout of such an operand; of one that is not read it is empty.
-func (p *Problem) Extra(x Extra) Layout {
-	switch {
-	case !p.Has(x):
-		return Layout{}
-	case x == ScaleA:
-		return p.ScaleA
-	case x == ScaleB:
-		return p.ScaleB
-	case x == RowScale:
-		return Dense(p.ScaleType(), 1, p.M)
-	case x == ColScale:
-		return Dense(p.ScaleType(), 1, p.N)
-	case x == OutScale:
-		return Dense(p.ScaleType(), 1, 1)
-	case x == Data:
-		return Dense(p.ScaleType(), 1, p.DataLen)
-	case x == Up:
-		return p.Up
-	}
-	return p.Residual
-}
-
 // Finish is what the epilogue makes of x, element (i, j) of α·op(A)·op(B) + β·C, before it
 // is rounded, up being that element of [Problem.Other] if p is gated. b has the operands that
 // the epilogue reads. A Function is left out.
 func (p *Problem) Finish(b *Buffers, i, j int, x, up float64) float64 {
 	e := &p.Epilogue
-	extra := func(n Extra, i, j int) float64 {
-		l := p.Extra(n)
-		return l.Type.At(b.Extras[n], l.Index(i, j))
+	at := func(o Operand, i, j int) float64 {
+		l := p.Layout(o)
+		return l.Type.At(b[o], l.Index(i, j))
 	}
 	if e.RowScale {
-		x *= extra(RowScale, 0, i)
+		x *= at(RowScale, 0, i)
 	}
 	if e.ColScale {
-		x *= extra(ColScale, 0, j)
+		x *= at(ColScale, 0, j)
 	}
 	switch e.Bias {
 	case BiasRow:
-		x += p.C.Type.At(b.Bias, i)
+		x += p.Out().At(b[Bias], i)
 	case BiasCol:
-		x += p.C.Type.At(b.Bias, j)
+		x += p.Out().At(b[Bias], j)
 	}
 	x = e.Activation.Info().F(p.inScale(x))
 	if e.Gated {
 		x *= up
 	}
 	if e.Residual {
-		x = p.inScale(x + extra(Residual, i, j))
+		x = p.inScale(x + at(Residual, i, j))
 	}
 	if e.OutScale {
-		x *= extra(OutScale, 0, 0)
+		x *= at(OutScale, 0, 0)
 	}
 	if e.Saturate {
-		x = Saturated(p.C.Type, x)
+		x = Saturated(p.Out(), x)
 	}
 	return x
 }
@@ -395,10 +305,14 @@ func Saturated(t dtype.Type, x float64) float64 {
 
 // parts are what an epilogue is made of, in its order, by their names.
 var parts = func() []part {
-	extra := func(x Extra) part {
-		return part{x.String(), func(e Epilogue) bool { return e.Has(x) }, func(e *Epilogue) { e.Read(x) }}
+	reads := func(o Operand) part {
+		return part{
+			o.String(),
+			func(e Epilogue) bool { return *e.ReadFlag(o) },
+			func(e *Epilogue) { *e.ReadFlag(o) = true },
+		}
 	}
-	list := []part{extra(RowScale), extra(ColScale)}
+	list := []part{reads(RowScale), reads(ColScale)}
 	for dim, name := range []string{BiasRow: "bias-row", BiasCol: "bias-col"} {
 		if name != "" {
 			list = append(list, part{name, func(e Epilogue) bool { return e.Bias == BiasDim(dim) }, func(e *Epilogue) { e.Bias = BiasDim(dim) }})
@@ -410,7 +324,7 @@ var parts = func() []part {
 	for _, a := range Activations() {
 		list = append(list, part{a.Info().Gated, func(e Epilogue) bool { return e.Activation == a && e.Gated }, func(e *Epilogue) { e.Activation, e.Gated = a, true }})
 	}
-	return append(list, extra(Residual), extra(OutScale),
+	return append(list, reads(Residual), reads(OutScale),
 		part{"saturate", func(e Epilogue) bool { return e.Saturate }, func(e *Epilogue) { e.Saturate = true }})
 }()
 

@@ -129,16 +129,12 @@ func (l *Layout) Check(name string) error {
 // key of a table. Make it with [New], which checks it.
 type Problem struct {
 	M, N, K     int
-	A, B, C     Layout
+	Layouts     Layouts // see [Problem.Plus], [Problem.GatedBy] and [Problem.Scaled]
 	Alpha, Beta float64
 	Epilogue    Epilogue
-	Residual    Layout // if the epilogue adds one; see [Problem.Plus]
-	Up          Layout // the second B of a gated product; see [Problem.GatedBy]
-	DataLen     int    // how many numbers the epilogue's function reads
-	// ScaleA and ScaleB are the layouts of block scales, if there are any; see [Problem.Scaled].
-	ScaleA, ScaleB Layout
-	Precision      Precision // see [Problem.In]
-	Batch          Batch     // see [Problem.Strided] and [Problem.Grouped]
+	DataLen     int       // the count of numbers that the epilogue's function reads
+	Precision   Precision // see [Problem.WithPrecision]
+	Batch       Batch     // see [Problem.Strided] and [Problem.Grouped]
 }
 
 // New checks that the matrices can be multiplied and returns their product. C
@@ -148,7 +144,7 @@ type Problem struct {
 //
 // The errors are ErrShape and ErrUnsupported.
 func New(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) (p Problem, swapped bool, err error) {
-	p = Problem{A: a, B: b, C: c, Alpha: alpha, Beta: beta, Epilogue: e}
+	p = Problem{Layouts: Layouts{A: a, B: b, C: c}, Alpha: alpha, Beta: beta, Epilogue: e}
 	if swapped, err = p.Complete(); err != nil {
 		return Problem{}, false, err
 	}
@@ -158,24 +154,24 @@ func New(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) (p Prob
 // Complete is [New] for a problem whose layouts, factors and epilogue are there, and nothing
 // else: in the time that it takes to hand one over a processor multiplies 16×16.
 func (p *Problem) Complete() (swapped bool, err error) {
-	if err := p.A.Check("A"); err != nil {
+	if err := p.A().Check("A"); err != nil {
 		return false, err
 	}
-	if err := p.B.Check("B"); err != nil {
+	if err := p.B().Check("B"); err != nil {
 		return false, err
 	}
-	if err := p.C.Check("C"); err != nil {
+	if err := p.C().Check("C"); err != nil {
 		return false, err
 	}
 	switch {
-	case p.A.OpCols() != p.B.OpRows():
+	case p.A().OpCols() != p.B().OpRows():
 		return false, fmt.Errorf("%w: A is %d×%d and B is %d×%d, so A has %d columns where B has %d rows",
-			ErrShape, p.A.OpRows(), p.A.OpCols(), p.B.OpRows(), p.B.OpCols(), p.A.OpCols(), p.B.OpRows())
-	case p.C.OpRows() != p.A.OpRows() || p.C.OpCols() != p.B.OpCols():
+			ErrShape, p.A().OpRows(), p.A().OpCols(), p.B().OpRows(), p.B().OpCols(), p.A().OpCols(), p.B().OpRows())
+	case p.C().OpRows() != p.A().OpRows() || p.C().OpCols() != p.B().OpCols():
 		return false, fmt.Errorf("%w: C is %d×%d, want %d×%d as A is %d×%d and B is %d×%d",
-			ErrShape, p.C.OpRows(), p.C.OpCols(), p.A.OpRows(), p.B.OpCols(), p.A.OpRows(), p.A.OpCols(), p.B.OpRows(), p.B.OpCols())
-	case p.A.Type != p.B.Type:
-		return false, fmt.Errorf("%w: A holds %v and B holds %v: convert one of them", ErrUnsupported, p.A.Type, p.B.Type)
+			ErrShape, p.C().OpRows(), p.C().OpCols(), p.A().OpRows(), p.B().OpCols(), p.A().OpRows(), p.A().OpCols(), p.B().OpRows(), p.B().OpCols())
+	case p.In() != p.B().Type:
+		return false, fmt.Errorf("%w: A holds %v and B holds %v: convert one of them", ErrUnsupported, p.In(), p.B().Type)
 	}
 	if err := p.checkTypes(); err != nil {
 		return false, err
@@ -183,20 +179,20 @@ func (p *Problem) Complete() (swapped bool, err error) {
 	if err := p.checkEpilogue(); err != nil {
 		return false, err
 	}
-	if p.Epilogue.Gated && (p.C.Trans || p.Beta != 0) {
+	if p.Epilogue.Gated && (p.C().Trans || p.Beta != 0) {
 		return false, fmt.Errorf("%w: a gated product with a transposed C, or with a beta of %v", ErrUnsupported, p.Beta)
 	}
-	if swapped = p.C.Trans; swapped {
-		p.A, p.B, p.C = p.B.T(), p.A.T(), p.C.T()
+	if swapped = p.C().Trans; swapped {
+		p.Layouts[A], p.Layouts[B], p.Layouts[C] = p.B().T(), p.A().T(), p.C().T()
 		p.Epilogue = p.Epilogue.transposed()
 	}
-	p.M, p.N, p.K = p.A.OpRows(), p.B.OpCols(), p.A.OpCols()
+	p.M, p.N, p.K = p.A().OpRows(), p.B().OpCols(), p.A().OpCols()
 	if p.Epilogue.Residual {
-		p.Residual = Dense(p.C.Type, p.C.Rows, p.C.Cols)
+		p.Layouts[Residual] = Dense(p.Out(), p.C().Rows, p.C().Cols)
 	}
 	if p.Epilogue.Gated {
-		p.Up = Dense(p.B.Type, p.B.Rows, p.B.Cols)
-		p.Up.Trans = p.B.Trans
+		p.Layouts[Up] = Dense(p.B().Type, p.B().Rows, p.B().Cols)
+		p.Layouts[Up].Trans = p.B().Trans
 	}
 	return swapped, nil
 }
@@ -211,7 +207,7 @@ func either(types []dtype.Type) string {
 }
 
 func (p *Problem) checkTypes() error {
-	in, out := p.A.Type, p.C.Type
+	in, out := p.In(), p.Out()
 	results := in.Info().Results
 	if len(results) == 0 {
 		return fmt.Errorf("%w: matrices of %v cannot be multiplied", ErrUnsupported, in)
@@ -239,21 +235,22 @@ func (p *Problem) checkTypes() error {
 // orFloat returns ", or a result of float32 or bfloat16 or float16": the types of result that
 // would allow fractions.
 func (p *Problem) orFloat() string {
-	floats := slices.DeleteFunc(slices.Clone(p.A.Type.Info().Results), func(t dtype.Type) bool { return t == p.C.Type })
+	floats := slices.DeleteFunc(slices.Clone(p.In().Info().Results), func(t dtype.Type) bool { return t == p.Out() })
 	return ", or a result of " + either(floats)
 }
 
-// In is p in another arithmetic than the element type's own. The error is ErrUnsupported.
-func (p Problem) In(precision Precision) (Problem, error) {
+// WithPrecision returns p in another arithmetic than the element type's own. The error is
+// ErrUnsupported.
+func (p Problem) WithPrecision(precision Precision) (Problem, error) {
 	p.Precision = precision
-	return p, precision.Check(p.A.Type)
+	return p, precision.Check(p.In())
 }
 
 // Accum is the type that the product is summed in.
-func (p *Problem) Accum() dtype.Type { return p.A.Type.Info().Accum }
+func (p *Problem) Accum() dtype.Type { return p.In().Info().Accum }
 
 // ScaleType returns the type of alpha, beta and the epilogue; see [dtype.Info.ScaleType].
-func (p *Problem) ScaleType() dtype.Type { return p.A.Type.Info().ScaleType(p.C.Type) }
+func (p *Problem) ScaleType() dtype.Type { return p.In().Info().ScaleType(p.Out()) }
 
 // Converts reports whether sums are converted from Accum to ScaleType before alpha multiplies them.
 func (p *Problem) Converts() bool { return p.Accum() != p.ScaleType() }
@@ -262,8 +259,8 @@ func (p *Problem) Converts() bool { return p.Accum() != p.ScaleType() }
 // sums, without padding.
 func (p *Problem) Sums() Problem {
 	q := *p
-	q.Alpha, q.Beta, q.Up, q.Residual, q.Epilogue = 1, 0, Layout{}, Layout{}, Epilogue{}
-	q.C = Dense(p.Accum(), p.M, p.N)
+	q.Alpha, q.Beta, q.Layouts[Up], q.Layouts[Residual], q.Epilogue = 1, 0, Layout{}, Layout{}, Epilogue{}
+	q.Layouts[C] = Dense(p.Accum(), p.M, p.N)
 	return q
 }
 
@@ -277,7 +274,7 @@ func (p *Problem) Convert(sums, c []byte) {
 			at := i*p.N + j
 			x := t.Round(alpha * t.Round(p.Accum().At(sums, at)))
 			if beta != 0 {
-				x += t.Round(beta * p.C.Type.At(c, p.C.Index(i, j)))
+				x += t.Round(beta * p.Out().At(c, p.C().Index(i, j)))
 			}
 			t.Set(sums, at, x)
 		}
@@ -312,68 +309,15 @@ func (p *Problem) Flops() float64 {
 
 // String is the product in one line: "64×32 · 32×16 float32".
 func (p *Problem) String() string {
-	s := fmt.Sprintf("%d×%d · %d×%d %v", p.M, p.K, p.K, p.N, p.A.Type)
-	if p.C.Type != p.A.Type {
-		s += " → " + p.C.Type.String()
+	s := fmt.Sprintf("%d×%d · %d×%d %v", p.M, p.K, p.K, p.N, p.In())
+	if p.Out() != p.In() {
+		s += " → " + p.Out().String()
 	}
 	if p.Precision != Native {
 		s += " in " + p.Precision.String()
 	}
 	if p.BlockScaled() {
-		s += ", block scales of " + p.ScaleA.String() + " and " + p.ScaleB.String()
+		s += ", block scales of " + p.Layouts[ScaleA].String() + " and " + p.Layouts[ScaleB].String()
 	}
 	return s + p.Batch.words()
-}
-
-// Buffers holds the memory of one problem's matrices, of its bias and of what else it
-// reads, each in the machine's byte order and at least as long as its layout says.
-type Buffers struct {
-	A, B, C, Bias []byte
-	Extras        [Extras][]byte
-}
-
-// Check refuses buffers that are too short for p, and a C that shares memory
-// with what the product reads.
-func (b *Buffers) Check(p *Problem) error {
-	x, y, z, bias := p.A.span()*p.A.Type.Size(), p.B.span()*p.B.Type.Size(), p.C.span()*p.C.Type.Size(), p.BiasLen()*p.C.Type.Size()
-	switch {
-	case len(b.A) < x:
-		return tooShort("A", b.A, x)
-	case len(b.B) < y:
-		return tooShort("B", b.B, y)
-	case len(b.C) < z:
-		return tooShort("C", b.C, z)
-	case len(b.Bias) < bias:
-		return tooShort("bias", b.Bias, bias)
-	case near(b.C, z, b.A, x) && Overlap(p.C, b.C, p.A, b.A):
-		return fmt.Errorf("%w: C shares memory with A", ErrOverlap)
-	case near(b.C, z, b.B, y) && Overlap(p.C, b.C, p.B, b.B):
-		return fmt.Errorf("%w: C shares memory with B", ErrOverlap)
-	case near(b.C, z, b.Bias, bias) && Overlap(p.C, b.C, Dense(p.C.Type, 1, p.BiasLen()), b.Bias):
-		return fmt.Errorf("%w: C shares memory with the bias", ErrOverlap)
-	}
-	if !p.readsExtras() {
-		return nil
-	}
-	for x := range Extra(Extras) {
-		l := p.Extra(x)
-		switch n := l.Bytes(); {
-		case len(b.Extras[x]) < n:
-			return tooShort(x.String(), b.Extras[x], n)
-		case near(b.C, z, b.Extras[x], n) && Overlap(p.C, b.C, l, b.Extras[x]):
-			return fmt.Errorf("%w: C shares memory with the %v", ErrOverlap, x)
-		}
-	}
-	return nil
-}
-
-func tooShort(name string, have []byte, want int) error {
-	return fmt.Errorf("%w: %s has %d bytes of memory, want %d", ErrShape, name, len(have), want)
-}
-
-// near reports whether the first n bytes of l and the first m of r have one in common:
-// if not, which is nearly always, matrices there do not overlap.
-func near(l []byte, n int, r []byte, m int) bool {
-	a, b := address(l), address(r)
-	return a < b+uintptr(m) && b < a+uintptr(n)
 }

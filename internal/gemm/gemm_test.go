@@ -167,7 +167,7 @@ func TestNewTransposedC(t *testing.T) {
 	if err != nil || !swapped {
 		t.Fatalf("swapped = %v, %v", swapped, err)
 	}
-	want := Problem{M: 4, N: 2, K: 3, A: b.T(), B: a.T(), C: c, Alpha: 1, Epilogue: Epilogue{Bias: BiasCol}}
+	want := Problem{M: 4, N: 2, K: 3, Layouts: Layouts{A: b.T(), B: a.T(), C: c}, Alpha: 1, Epilogue: Epilogue{Bias: BiasCol}}
 	if p != want {
 		t.Errorf("got %+v, want %+v", p, want)
 	}
@@ -189,14 +189,14 @@ func TestBuffersCheck(t *testing.T) {
 		want   error
 	}{
 		{"good", func(*Buffers) {}, nil},
-		{"A and B shared", func(b *Buffers) { b.A = b.B }, nil},
-		{"short A", func(b *Buffers) { b.A = b.A[:23] }, ErrShape},
-		{"no B", func(b *Buffers) { b.B = nil }, ErrShape},
-		{"short C", func(b *Buffers) { b.C = b.C[:31] }, ErrShape},
-		{"no bias", func(b *Buffers) { b.Bias = nil }, ErrShape},
-		{"C in A", func(b *Buffers) { b.C = m[20:52] }, ErrOverlap},
-		{"C in B", func(b *Buffers) { b.C = m[68:100]; b.Bias = m[200:216] }, ErrOverlap},
-		{"C in the bias", func(b *Buffers) { b.C = m[116:148] }, ErrOverlap},
+		{"A and B shared", func(b *Buffers) { b[A] = b[B] }, nil},
+		{"short A", func(b *Buffers) { b[A] = b[A][:23] }, ErrShape},
+		{"no B", func(b *Buffers) { b[B] = nil }, ErrShape},
+		{"short C", func(b *Buffers) { b[C] = b[C][:31] }, ErrShape},
+		{"no bias", func(b *Buffers) { b[Bias] = nil }, ErrShape},
+		{"C in A", func(b *Buffers) { b[C] = m[20:52] }, ErrOverlap},
+		{"C in B", func(b *Buffers) { b[C] = m[68:100]; b[Bias] = m[200:216] }, ErrOverlap},
+		{"C in the bias", func(b *Buffers) { b[C] = m[116:148] }, ErrOverlap},
 	} {
 		b := good
 		tc.change(&b)

@@ -22,7 +22,7 @@ const ScaleBlock = 128
 // The errors are ErrShape, and ErrUnsupported for elements that are no 8-bit floats and for
 // a batch.
 func (p Problem) Scaled(a, b Layout, swapped bool) (Problem, error) {
-	if t := p.A.Type; t != dtype.F8E4M3 && t != dtype.F8E5M2 {
+	if t := p.In(); t != dtype.F8E4M3 && t != dtype.F8E5M2 {
 		return p, fmt.Errorf("%w: block scales of %v: they are for 8-bit floats", ErrUnsupported, t)
 	}
 	if p.Batch.Kind != Single {
@@ -36,14 +36,14 @@ func (p Problem) Scaled(a, b Layout, swapped bool) (Problem, error) {
 		m, n = n, m
 	}
 	for _, x := range []struct {
-		name         Extra
+		name         Operand
 		l            Layout
 		fine, coarse [2]int
 	}{
 		{ScaleA, a, [2]int{m, steps}, [2]int{ScaleBlocks(m), steps}},
 		{ScaleB, b, [2]int{steps, n}, [2]int{steps, ScaleBlocks(n)}},
 	} {
-		if err := x.l.Check("the " + x.name.String()); err != nil {
+		if err := x.l.Check(x.name.Phrase()); err != nil {
 			return p, err
 		}
 		if x.l.Type != dtype.F32 {
@@ -56,7 +56,7 @@ func (p Problem) Scaled(a, b Layout, swapped bool) (Problem, error) {
 	if swapped {
 		a, b = b.T(), a.T()
 	}
-	p.ScaleA, p.ScaleB = a, b
+	p.Layouts[ScaleA], p.Layouts[ScaleB] = a, b
 	return p, nil
 }
 
@@ -64,7 +64,7 @@ func (p Problem) Scaled(a, b Layout, swapped bool) (Problem, error) {
 func ScaleBlocks(n int) int { return (n + ScaleBlock - 1) / ScaleBlock }
 
 // BlockScaled reports whether the operands have block scales.
-func (p *Problem) BlockScaled() bool { return p.ScaleA.Type != dtype.Invalid }
+func (p *Problem) BlockScaled() bool { return p.Layouts[ScaleA].Type != dtype.Invalid }
 
 // ScaleSides are how many rows of op(A), and columns of op(B), share a scale; 0 without
 // block scales.
@@ -78,7 +78,7 @@ func (p *Problem) ScaleSides() (a, b int) {
 		}
 		return ScaleBlock
 	}
-	return side(p.M, p.ScaleA.OpRows()), side(p.N, p.ScaleB.OpCols())
+	return side(p.M, p.Layouts[ScaleA].OpRows()), side(p.N, p.Layouts[ScaleB].OpCols())
 }
 
 // BlockScales are one operand's, as the operand itself is read: a row is a row of op(A) or a
@@ -95,7 +95,7 @@ func (p *Problem) ScalesOf(buf *Buffers) (a, b BlockScales) {
 	if sideA == 0 {
 		return a, b
 	}
-	return BlockScales{dtype.View[float32](buf.Extras[ScaleA]), p.ScaleA, sideA}, BlockScales{dtype.View[float32](buf.Extras[ScaleB]), p.ScaleB.T(), sideB}
+	return BlockScales{dtype.View[float32](buf[ScaleA]), p.Layouts[ScaleA], sideA}, BlockScales{dtype.View[float32](buf[ScaleB]), p.Layouts[ScaleB].T(), sideB}
 }
 
 // Any reports whether there are any.

@@ -29,9 +29,9 @@ func runBatch(ctx context.Context, b *stream.Backend, opt exec.Options, p *gemmt
 	if err != nil {
 		return err
 	}
-	pieces := [][]byte{m.A, m.B, m.C, m.Bias, dtype.Bytes(ends)}
-	return devicetest.WithBuffers(ctx, b.Device, kernel.InC, pieces, func(at []device.Ptr) error {
-		return plan.Enqueue(ctx, kernel.Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
+	pieces := [][]byte{m[gemm.A], m[gemm.B], m[gemm.C], m[gemm.Bias], dtype.Bytes(ends)}
+	return devicetest.WithBuffers(ctx, b.Device, int(gemm.C), pieces, func(at []device.Ptr) error {
+		return plan.Enqueue(ctx, kernel.Memory{gemm.A: at[0], gemm.B: at[1], gemm.C: at[2], gemm.Bias: at[3], gemm.GroupEnds: at[4]})
 	})
 }
 
@@ -48,14 +48,14 @@ func TestManyProducts(t *testing.T) {
 		t.Fatal(err)
 	}
 	const n = kernel.MaxGridRows + 2
-	if p, err = p.Strided(n, gemm.Batch{A: 1, B: 1, C: 1}); err != nil {
+	if p, err = p.Strided(n, gemm.Batch{Stride: gemm.Strides{gemm.A: 1, gemm.B: 1, gemm.C: 1}}); err != nil {
 		t.Fatal(err)
 	}
 	a, b, c := make([]float32, n), make([]float32, n), make([]float32, n)
 	for i := range a {
 		a[i], b[i] = float32(i%13), float32(i%7)
 	}
-	m := gemm.Buffers{A: dtype.Bytes(a), B: dtype.Bytes(b), C: dtype.Bytes(c)}
+	m := gemm.Buffers{gemm.A: dtype.Bytes(a), gemm.B: dtype.Bytes(b), gemm.C: dtype.Bytes(c)}
 	if err := runBatch(t.Context(), stream.New(d), exec.Options{Kernel: "tiled", Shape: "2", KeepLayout: true}, &p, nil, m); err != nil {
 		t.Fatal(err)
 	}
@@ -84,11 +84,11 @@ func onHost(t *testing.T, count, m int) (p gemm.Problem, all []gemm.Buffers, wan
 		return dtype.Bytes(list)
 	}
 	for range count {
-		b := gemm.Buffers{A: fill(p.A), B: fill(p.B), C: fill(p.C)}
+		b := gemm.Buffers{gemm.A: fill(p.Layouts[gemm.A]), gemm.B: fill(p.Layouts[gemm.B]), gemm.C: fill(p.Layouts[gemm.C])}
 		values := ref.Values(&p, b).Value
-		w := bytes.Clone(b.C)
+		w := bytes.Clone(b[gemm.C])
 		for i, v := range values {
-			dtype.F32.Set(w, p.C.Index(i/p.N, i%p.N), v)
+			dtype.F32.Set(w, p.C().Index(i/p.N, i%p.N), v)
 		}
 		all, want = append(all, b), append(want, w)
 	}
@@ -123,7 +123,7 @@ func TestHostBatch(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, m := range all {
-			if !bytes.Equal(m.C, want[i]) {
+			if !bytes.Equal(m[gemm.C], want[i]) {
 				t.Errorf("with %d bytes at a time: product %d is wrong", most, i)
 			}
 		}
@@ -203,7 +203,7 @@ func TestBatchChoice(t *testing.T) {
 	}
 	strided := func(count, pad int) func(p gemm.Problem) (gemm.Problem, error) {
 		return func(p gemm.Problem) (gemm.Problem, error) {
-			return p.Strided(count, gemm.Batch{A: p.A.Len() + pad, B: p.B.Len() + pad, C: p.C.Len() + pad})
+			return p.Strided(count, gemm.Batch{Stride: gemm.Strides{gemm.A: p.A().Len() + pad, gemm.B: p.B().Len() + pad, gemm.C: p.C().Len() + pad}})
 		}
 	}
 	tall := sm90.TallTiles[64]
@@ -238,7 +238,7 @@ func TestBatchChoice(t *testing.T) {
 	if k, _ := choose(dtype.BF16, 256, 256, 256, false, strided(8, 2)); k != sm90.WGMMA {
 		t.Errorf("matrices that begin at multiples of 4 bytes, to be packed: %s", k.Name)
 	}
-	grouped := func(p gemm.Problem) (gemm.Problem, error) { return p.Grouped(8, p.B.Len()) }
+	grouped := func(p gemm.Problem) (gemm.Problem, error) { return p.Grouped(8, p.B().Len()) }
 	if k, c := choose(dtype.BF16, 8192, 14336, 4096, true, grouped); k != sm90.WGMMA || c.Batch != gemm.Grouped || c.Tile != tall {
 		t.Errorf("groups of rows: %s %v", k.Name, c)
 	}

@@ -87,7 +87,7 @@ func TestLimits(t *testing.T) {
 							t.Fatal(err)
 						}
 						for _, precision := range k.Precisions() {
-							if q, err := p.In(precision); err == nil && (k.Supports(&p) != nil || k.Fits(&p, s) != nil) {
+							if q, err := p.WithPrecision(precision); err == nil && (k.Supports(&p) != nil || k.Fits(&p, s) != nil) {
 								p = q // what it does in no other way
 							}
 						}
@@ -100,7 +100,7 @@ func TestLimits(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						err = plan.Run(t.Context(), gemm.Buffers{A: make([]byte, a.Bytes()), B: make([]byte, b.Bytes()), C: make([]byte, p.C.Bytes())})
+						err = plan.Run(t.Context(), gemm.Buffers{gemm.A: make([]byte, a.Bytes()), gemm.B: make([]byte, b.Bytes()), gemm.C: make([]byte, p.C().Bytes())})
 						if err != nil {
 							t.Error(err)
 						}

@@ -67,7 +67,7 @@ func TestGated(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					what := fmt.Sprintf("%v, %v, up %v, α %v: %v", p, p.Epilogue, p.Up, p.Alpha, pl.Config)
+					what := fmt.Sprintf("%v, %v, up %v, α %v: %v", p, p.Epilogue, p.Layouts[gemm.Up], p.Alpha, pl.Config)
 					if pl.Config.ComputesGate() != k.GatesInOneLaunch {
 						t.Fatalf("%s: one launch for both factors: %v", what, pl.Config.ComputesGate())
 					}
@@ -80,7 +80,7 @@ func TestGated(t *testing.T) {
 					if err := pl.Run(t.Context(), data); err != nil {
 						t.Fatalf("%s: %v", what, err)
 					}
-					if err := want.Compare(data.C, k.Accuracy(p)).Err(); err != nil {
+					if err := want.Compare(data[gemm.C], k.Accuracy(p)).Err(); err != nil {
 						t.Fatalf("%s: %v", what, err)
 					}
 				}
@@ -138,7 +138,7 @@ func randomGated(t *testing.T, rng *rand.Rand, k *kernel.Kernel, s *kernel.Tile)
 		p, err = p.Plus(lay(out, m, n, false))
 	}
 	if err == nil {
-		p, err = p.In(precision)
+		p, err = p.WithPrecision(precision)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -150,9 +150,9 @@ func randomGated(t *testing.T, rng *rand.Rand, k *kernel.Kernel, s *kernel.Tile)
 		}
 		return data
 	}
-	b := gemm.Buffers{A: fill(p.A), B: fill(p.B), C: fill(p.C)}
-	for x := range gemm.Extra(gemm.Extras) {
-		b.Extras[x] = fill(p.Extra(x))
+	var b gemm.Buffers
+	for o := range gemm.Operands {
+		b[o] = fill(p.Layout(o))
 	}
 	return &p, b
 }

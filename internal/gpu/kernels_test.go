@@ -72,7 +72,7 @@ func problems(t *testing.T) []*gemm.Problem {
 	for _, in := range []dtype.Type{dtype.F32, dtype.BF16} {
 		add(in, in.Info().Results[0], 64, 64, 64, false, false, gemm.Epilogue{})
 		p := all[len(all)-1]
-		strided, err := p.Strided(3, gemm.Batch{A: 64 * 64, C: 64 * 64})
+		strided, err := p.Strided(3, gemm.Batch{Stride: gemm.Strides{gemm.A: 64 * 64, gemm.C: 64 * 64}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -120,8 +120,8 @@ func configs(t *testing.T, call func(k *kernel.Kernel, p *gemm.Problem, c kernel
 			fitting := slices.DeleteFunc(slices.Clone(k.Tiles), func(s kernel.Tile) bool { return k.Fits(p, s) != nil })
 			for i, s := range fitting {
 				last := i == len(fitting)-1
-				special := p.Epilogue != gemm.Epilogue{} || p.A.Type != k.Types()[0] && p.A.Type != dtype.F32 && p.A.Trans != p.B.Trans
-				special = special || k.Tensor && (p.C.Type != p.A.Type.Info().Results[0] || p.M == 33 && p.A.Type != k.Types()[0])
+				special := p.Epilogue != gemm.Epilogue{} || p.In() != k.Types()[0] && p.In() != dtype.F32 && p.A().Trans != p.B().Trans
+				special = special || k.Tensor && (p.Out() != p.In().Info().Results[0] || p.M == 33 && p.In() != k.Types()[0])
 				if batch := p.Batch.Kind != gemm.Single; (special || batch) && !last && !(batch && i == 0 && k.TMA) {
 					continue
 				}
@@ -216,12 +216,12 @@ func TestSnapshots(t *testing.T) {
 // at a multiple of its size, take together, and its blocks are those it is written for.
 func checkLaunch(t *testing.T, k *kernel.Kernel, p *gemm.Problem, c kernel.Config, entry *ptx.Func) {
 	t.Helper()
-	var m kernel.Memory
-	if c.Tile.SplitK > 1 || k == kernel.SplitKSum {
-		m = kernel.Memory{Sums: 1 << 20, SplitLen: 8}
-	}
 	q, _ := k.Repack(p, c.Tile, kernel.Align{})
-	l, err := k.Launch(c, &q, m, devicetest.NewDouble())
+	args := kernel.Args{Config: &c, Problem: &q}
+	if c.Tile.SplitK > 1 || k == kernel.SplitKSum {
+		args.PartialSums, args.SplitLen = 1<<20, 8
+	}
+	l, err := k.Launch(args, devicetest.NewDouble())
 	if err != nil {
 		t.Fatal(err)
 	}

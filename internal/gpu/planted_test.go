@@ -139,7 +139,7 @@ func TestPlantedFaults(t *testing.T) {
 			t.Fatal(err)
 		}
 		if k.TMA && f.in == dtype.F32 {
-			if p, err = p.In(gemm.TF32); err != nil {
+			if p, err = p.WithPrecision(gemm.TF32); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -209,7 +209,7 @@ func run(t *testing.T, k *kernel.Kernel, c kernel.Config, p *gemm.Problem, text 
 		at   *device.Ptr
 		l    gemm.Layout
 		read bool
-	}{{&m.A, p.A, true}, {&m.B, p.B, true}, {&m.C, p.C, false}, {&m.Extras[gemm.Residual], p.Residual, true}} {
+	}{{&m[gemm.A], p.Layouts[gemm.A], true}, {&m[gemm.B], p.Layouts[gemm.B], true}, {&m[gemm.C], p.Layouts[gemm.C], false}, {&m[gemm.Residual], p.Layouts[gemm.Residual], true}} {
 		n := x.l.Bytes()
 		if n == 0 {
 			continue
@@ -229,27 +229,27 @@ func run(t *testing.T, k *kernel.Kernel, c kernel.Config, p *gemm.Problem, text 
 			t.Fatal(err)
 		}
 	}
-	l, err := k.Launch(c, p, m, d)
+	l, err := k.Launch(kernel.Args{Config: &c, Problem: p, Memory: m}, d)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := d.Launch(t.Context(), f, l); err != nil && len(found) == 0 {
 		found[refused]++
 	}
-	product := make([]byte, p.C.Bytes())
-	if err := d.CopyOut(t.Context(), product, m.C, device.Whole(len(product))); err != nil {
+	product := make([]byte, p.C().Bytes())
+	if err := d.CopyOut(t.Context(), product, m[gemm.C], device.Whole(len(product))); err != nil {
 		t.Fatal(err)
 	}
 	for i := range p.M {
 		for j := range p.N {
 			sum := 0.0
 			for q := range p.K {
-				sum += p.A.Type.At(operands[0], p.A.Index(i, q)) * p.B.Type.At(operands[1], p.B.Index(q, j))
+				sum += p.In().At(operands[0], p.A().Index(i, q)) * p.B().Type.At(operands[1], p.B().Index(q, j))
 			}
 			if p.Epilogue.Residual {
-				sum += p.C.Type.At(operands[2], p.Residual.Index(i, j))
+				sum += p.Out().At(operands[2], p.Layouts[gemm.Residual].Index(i, j))
 			}
-			if p.C.Type.At(product, i*p.N+j) != sum {
+			if p.Out().At(product, i*p.N+j) != sum {
 				found[wrong]++
 			}
 		}

@@ -24,7 +24,7 @@ func TestAssembles(t *testing.T) {
 		// One text for each kernel, types and shape, and in full the product of
 		// transposes: the rest is the same instructions in other places.
 		kind := fmt.Sprintln(k.Name, c.In, c.Out, c.Precision, c.Tile, c.SM, c.TransA && c.TransB, c.Batch)
-		if testing.Short() && c.In != c.Out || p.A.Trans != p.B.Trans || p.M == 33 && !k.TMA {
+		if testing.Short() && c.In != c.Out || p.A().Trans != p.B().Trans || p.M == 33 && !k.TMA {
 			return
 		}
 		if k.TMA {
@@ -78,7 +78,7 @@ func TestEpiloguesAssemble(t *testing.T) {
 			}
 			p, _, err := gemm.New(1, gemm.Dense(x.in, 4096, 4096), b, 0, gemm.Dense(x.out, 4096, x.n), e)
 			if err == nil {
-				p, err = p.In(x.precision)
+				p, err = p.WithPrecision(x.precision)
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -52,7 +52,7 @@ func TestNoBlockScales(t *testing.T) {
 			t.Errorf("%s: %v", k.Name, err)
 		}
 	}
-	if q, err := p.In(gemm.Fast); err != nil || sm90.WGMMA.Supports(&q) == nil {
+	if q, err := p.WithPrecision(gemm.Fast); err != nil || sm90.WGMMA.Supports(&q) == nil {
 		t.Errorf("in precision fast: %v", err)
 	}
 }

@@ -48,9 +48,9 @@ func TestThen(t *testing.T) {
 			}
 			return at
 		}
-		m := kernel.Memory{A: upload(p.A), B: upload(p.B), C: upload(p.C), Bias: upload(gemm.Dense(c.out, 1, p.BiasLen()))}
-		for x := range gemm.Extra(gemm.Extras) {
-			m.Extras[x] = upload(p.Extra(x))
+		var m kernel.Memory
+		for o := range m {
+			m[o] = upload(p.Layout(gemm.Operand(o)))
 		}
 		fused, err := b.Plan(&p, exec.Options{KeepLayout: true})
 		if err != nil {
@@ -71,8 +71,8 @@ func TestThen(t *testing.T) {
 			if err := run(); err != nil {
 				t.Fatal(err)
 			}
-			results[i] = make([]byte, p.C.Bytes())
-			if err := d.CopyOut(t.Context(), results[i], m.C, device.Whole(len(results[i]))); err != nil {
+			results[i] = make([]byte, p.C().Bytes())
+			if err := d.CopyOut(t.Context(), results[i], m[gemm.C], device.Whole(len(results[i]))); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -26,7 +26,7 @@ func TestTurnedConflicts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := plan.Run(t.Context(), gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}); err != nil {
+		if err := plan.Run(t.Context(), gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()), gemm.C: make([]byte, p.C().Bytes())}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -37,7 +37,7 @@ func turnedProblem(t *testing.T, m, n, k int) *gemm.Problem {
 	t.Helper()
 	p, _, err := gemm.New(1, gemm.Dense(dtype.F32, m, k), gemm.Dense(dtype.F32, k, n), 0, gemm.Dense(dtype.F32, m, n), gemm.Epilogue{})
 	if err == nil {
-		p, err = p.In(gemm.TF32)
+		p, err = p.WithPrecision(gemm.TF32)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -52,9 +52,9 @@ func TestTurnedRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	along, half, grouped, gated := *turnedProblem(t, 64, 64, 64), *testkit.Product(t, dtype.BF16, dtype.BF16, 64, 64, 64), *turnedProblem(t, 64, 64, 64), *turnedProblem(t, 64, 64, 64)
-	along.B = gemm.Dense(dtype.F32, 64, 64).T()
+	along.Layouts[gemm.B] = gemm.Dense(dtype.F32, 64, 64).T()
 	grouped.Batch = gemm.Batch{Kind: gemm.Grouped, Count: 2}
-	gated.Epilogue.Gated, gated.Up = true, gated.B
+	gated.Epilogue.Gated, gated.Layouts[gemm.Up] = true, gated.Layouts[gemm.B]
 	for name, p := range map[string]*gemm.Problem{"B along K": &along, "bfloat16": &half, "groups": &grouped, "gated": &gated} {
 		if err := sm90.WGMMA.Fits(p, s); !errors.Is(err, gemm.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)

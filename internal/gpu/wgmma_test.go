@@ -68,7 +68,7 @@ func TestPlanF32x3(t *testing.T) {
 	d := devicetest.FewSMs(t, emu.Options{})
 	for _, m := range []int{1, 64, 500} {
 		p := precise(t, gemm.F32x3)
-		p.M, p.A.Rows, p.C.Rows = m, m, m
+		p.M, p.A().Rows, p.C().Rows = m, m, m
 		plan, err := stream.New(d).Plan(p, exec.Options{})
 		if err != nil || plan.Kernel != sm90.WGMMA || plan.Config.Tile.Stages < kernel.SplitTerms {
 			t.Errorf("%v: %+v, %v", p, plan, err)
@@ -134,7 +134,7 @@ func expectTile(t *testing.T, d *device.Info, b gemm.Layout, precision gemm.Prec
 	k, n := b.OpRows(), b.OpCols()
 	p, _, err := gemm.New(1, gemm.Dense(b.Type, m, k), b, 0, gemm.Dense(b.Type.Info().Results[0], m, n), gemm.Epilogue{})
 	if err == nil {
-		p, err = p.In(precision)
+		p, err = p.WithPrecision(precision)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func precise(t *testing.T, precision gemm.Precision) *gemm.Problem {
 	l := gemm.Dense(in, 64, 64)
 	p, _, err := gemm.New(1, l, l, 0, gemm.Dense(in.Info().Results[0], 64, 64), gemm.Epilogue{})
 	if err == nil {
-		p, err = p.In(precision)
+		p, err = p.WithPrecision(precision)
 	}
 	if err != nil {
 		t.Fatal(err)

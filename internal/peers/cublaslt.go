@@ -211,10 +211,10 @@ func (a Arithmetic) computeType(p *gemm.Problem) (int32, error) {
 	switch {
 	case a == Native:
 		return computeTypes[p.Accum()], nil
-	case p.A.Type == dtype.F32:
+	case p.In() == dtype.F32:
 		return a.compute, nil
 	}
-	return 0, fmt.Errorf("%w: cublaslt: %s with %v matrices: want float32", gemm.ErrUnsupported, a.Name, p.A.Type)
+	return 0, fmt.Errorf("%w: cublaslt: %s with %v matrices: want float32", gemm.ErrUnsupported, a.Name, p.In())
 }
 
 // checkSupported returns ErrUnsupported if cuBLASLt cannot express p.
@@ -235,9 +235,9 @@ func checkSupported(p *gemm.Problem) error {
 		return fmt.Errorf("%w: cublaslt: %d×%d×%d: want sizes of at least 1", gemm.ErrUnsupported, p.M, p.N, p.K)
 	}
 	if !supportsScales(p) {
-		return fmt.Errorf("%w: cublaslt: block scales with the layouts %v and %v", gemm.ErrUnsupported, p.ScaleA, p.ScaleB)
+		return fmt.Errorf("%w: cublaslt: block scales with the layouts %v and %v", gemm.ErrUnsupported, p.Layouts[gemm.ScaleA], p.Layouts[gemm.ScaleB])
 	}
-	for _, l := range []gemm.Layout{p.A, p.B, p.C} {
+	for _, l := range []gemm.Layout{p.Layouts[gemm.A], p.Layouts[gemm.B], p.Layouts[gemm.C]} {
 		if _, known := dataTypes[l.Type]; !known || max(l.Rows, l.Cols) > math.MaxInt32 {
 			return fmt.Errorf("%w: cublaslt: matrix %v", gemm.ErrUnsupported, l)
 		}
@@ -258,5 +258,5 @@ func supportsScales(p *gemm.Problem) bool {
 		}
 		return l.Trans == (side == 1) && l.LD == (contiguous+3)&^3
 	}
-	return sideA == 0 || matches(p.ScaleA, sideA, p.M) && matches(p.ScaleB.T(), sideB, p.N) && sideA*sideB < gemm.ScaleBlock*gemm.ScaleBlock
+	return sideA == 0 || matches(p.Layouts[gemm.ScaleA], sideA, p.M) && matches(p.Layouts[gemm.ScaleB].T(), sideB, p.N) && sideA*sideB < gemm.ScaleBlock*gemm.ScaleBlock
 }

@@ -178,7 +178,7 @@ func TestLtEpilogue(t *testing.T) {
 	if err := pl.Close(); err != nil {
 		t.Error(err)
 	}
-	p.Epilogue, p.Beta, p.Residual = gemm.Epilogue{Bias: gemm.BiasCol, Residual: true}, 0, gemm.Dense(dtype.BF16, 2, 5)
+	p.Epilogue, p.Beta, p.Layouts[gemm.Residual] = gemm.Epilogue{Bias: gemm.BiasCol, Residual: true}, 0, gemm.Dense(dtype.BF16, 2, 5)
 	if pl, err = l.Plan(p, Native); err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestLtEpilogue(t *testing.T) {
 	if err := pl.Close(); err != nil {
 		t.Error(err)
 	}
-	p.Epilogue, p.Residual = gemm.Epilogue{Bias: gemm.BiasRow}, gemm.Layout{}
+	p.Epilogue, p.Layouts[gemm.Residual] = gemm.Epilogue{Bias: gemm.BiasRow}, gemm.Layout{}
 	if _, err := l.Plan(p, Native); !errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("row bias: got error %v, want ErrUnsupported", err)
 	}
@@ -246,7 +246,7 @@ func TestLtBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	single := fakeProblem(t, dtype.F32, false, false)
-	p, err := single.Strided(7, gemm.Batch{A: 8, C: 100})
+	p, err := single.Strided(7, gemm.Batch{Stride: gemm.Strides{gemm.A: 8, gemm.C: 100}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,7 +302,7 @@ func TestLtArguments(t *testing.T) {
 		if f.compute != c.compute {
 			t.Errorf("%v: got compute type %v, want %v", p, f.compute, c.compute)
 		}
-		if want := map[bool]uint32{true: 7, false: 2}[p.C.Type == p.Accum()]; f.reductions != want {
+		if want := map[bool]uint32{true: 7, false: 2}[p.Out() == p.Accum()]; f.reductions != want {
 			t.Errorf("%v: reductions %#x, want %#x", p, f.reductions, want)
 		}
 		number := map[bool]int32{true: 1}

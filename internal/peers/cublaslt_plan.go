@@ -73,7 +73,7 @@ const (
 // reductions returns the mask of reductions whose results stay within the error bound. Partial sums
 // rounded to 16 bits would not.
 func reductions(p *gemm.Problem) uint32 {
-	if p.C.Type != p.Accum() {
+	if p.Out() != p.Accum() {
 		return reduceCompute
 	}
 	return reduceInPlace | reduceCompute | reduceOutput
@@ -119,7 +119,7 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 	for _, x := range []struct {
 		attribute uintptr
 		of        gemm.Layout
-	}{{descTransA, p.B}, {descTransB, p.A}} {
+	}{{descTransA, p.Layouts[gemm.B]}, {descTransB, p.Layouts[gemm.A]}} {
 		operation := int32(0) // CUBLAS_OP_N
 		if x.of.Trans {
 			operation = 1 // CUBLAS_OP_T
@@ -141,7 +141,7 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 		layout *uintptr
 		of     gemm.Layout
 		stride int
-	}{{&pl.a, p.A, p.Batch.A}, {&pl.b, p.B, p.Batch.B}, {&pl.c, p.C, p.Batch.C}, {&pl.d, p.Residual, 0}} {
+	}{{&pl.a, p.Layouts[gemm.A], p.Batch.Stride[gemm.A]}, {&pl.b, p.Layouts[gemm.B], p.Batch.Stride[gemm.B]}, {&pl.c, p.Layouts[gemm.C], p.Batch.Stride[gemm.C]}, {&pl.d, p.Layouts[gemm.Residual], 0}} {
 		if x.of.Type == dtype.Invalid {
 			continue // no residual
 		}

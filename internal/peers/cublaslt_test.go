@@ -72,7 +72,7 @@ func TestLtProducts(t *testing.T) {
 			p := randomProblem(t, rng, c.in, c.out, i%2 == 1, i/2%2 == 1)
 			n, err := checkLt(t.Context(), rng, d, l, &p, c.arithmetic)
 			if err != nil {
-				t.Fatalf("%v, α %v, β %v, A %v, B %v, C %v: %v", &p, p.Alpha, p.Beta, p.A, p.B, p.C, err)
+				t.Fatalf("%v, α %v, β %v, A %v, B %v, C %v: %v", &p, p.Alpha, p.Beta, p.Layouts[gemm.A], p.Layouts[gemm.B], p.Layouts[gemm.C], err)
 			}
 			if n > 0 {
 				done++
@@ -122,7 +122,7 @@ func checkLt(ctx context.Context, rng *rand.Rand, d device.Device, l *CuBLASLt, 
 	if err != nil {
 		return 0, err
 	}
-	layouts := []gemm.Layout{p.A, p.B, p.C}
+	layouts := []gemm.Layout{p.Layouts[gemm.A], p.Layouts[gemm.B], p.Layouts[gemm.C]}
 	var host [3][]byte
 	var at [3]device.Ptr
 	for i, x := range layouts {
@@ -163,21 +163,21 @@ func checkLt(ctx context.Context, rng *rand.Rand, d device.Device, l *CuBLASLt, 
 
 // compareLt verifies C against sums in float64.
 func compareLt(p *gemm.Problem, host [3][]byte, got []byte, a Arithmetic) error {
-	acc, out := p.Accum().Info(), p.C.Type.Info()
+	acc, out := p.Accum().Info(), p.Out().Info()
 	for i := range p.M {
 		for j := range p.N {
 			var sum, abs float64
 			for q := range p.K {
-				x := p.A.Type.At(host[0], p.A.Index(i, q)) * p.B.Type.At(host[1], p.B.Index(q, j))
+				x := p.In().At(host[0], p.A().Index(i, q)) * p.B().Type.At(host[1], p.B().Index(q, j))
 				sum, abs = sum+x, abs+math.Abs(x)
 			}
-			at := p.C.Index(i, j)
-			old := p.C.Type.At(host[2], at)
+			at := p.C().Index(i, j)
+			old := p.Out().At(host[2], at)
 			want := p.Alpha*sum + p.Beta*old
 			// Tensor cores truncate when they add: at least twice the roundoff.
 			u := 4*float64(p.K+3)*acc.Roundoff + 2*a.Roundoff
 			bound := u*(math.Abs(p.Alpha)*abs+math.Abs(p.Beta*old)) + 2*out.Roundoff*math.Abs(want) + out.Tiny
-			if v := p.C.Type.At(got, at); !(math.Abs(v-want) <= bound) {
+			if v := p.Out().At(got, at); !(math.Abs(v-want) <= bound) {
 				return fmt.Errorf("C[%d,%d] = %v, want %v ± %v", i, j, v, want, bound)
 			}
 		}
@@ -257,7 +257,7 @@ func TestLtErrors(t *testing.T) {
 		return &p
 	}
 	as := func(out dtype.Type, p *gemm.Problem) *gemm.Problem {
-		p.C.Type = out
+		p.C().Type = out
 		return p
 	}
 	for _, c := range []struct {

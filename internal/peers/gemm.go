@@ -57,12 +57,12 @@ func (l *Library) checkSupported(pr *gemm.Problem) error {
 	if pr.Epilogue != (gemm.Epilogue{}) {
 		return fmt.Errorf("%w: epilogue %v: want none", gemm.ErrUnsupported, pr.Epilogue)
 	}
-	for _, n := range []int{pr.M, pr.N, pr.K, pr.A.LD, pr.B.LD, pr.C.LD} {
+	for _, n := range []int{pr.M, pr.N, pr.K, pr.A().LD, pr.B().LD, pr.C().LD} {
 		if n > math.MaxInt32 {
 			return fmt.Errorf("%w: size %d: want at most %d", gemm.ErrUnsupported, n, math.MaxInt32)
 		}
 	}
-	if !slices.Contains(l.types, pr.A.Type) {
+	if !slices.Contains(l.types, pr.In()) {
 		return fmt.Errorf("%w: %v: want A and B of one of the types %v", gemm.ErrUnsupported, pr, l.types)
 	}
 	if !hasUsualTypes(pr) {
@@ -77,7 +77,7 @@ func (l *Library) checkSupported(pr *gemm.Problem) error {
 // hasUsualTypes reports whether p has a combination of types that libraries support. They do not
 // convert integer sums, and do not round float32 sums of float32 products to 16 bits.
 func hasUsualTypes(p *gemm.Problem) bool {
-	return !p.Converts() && (p.A.Type != dtype.F32 || p.C.Type == dtype.F32)
+	return !p.Converts() && (p.In() != dtype.F32 || p.Out() == dtype.F32)
 }
 
 // blas is the Fortran interface of a BLAS.
@@ -86,7 +86,7 @@ var blas = &api{
 	types: []dtype.Type{dtype.F32, dtype.F64},
 	product: func(p *Peer, pr *gemm.Problem) (func(gemm.Buffers) error, error) {
 		proc, c := p.procs["sgemm_"], newCall(pr)
-		if pr.A.Type == dtype.F64 {
+		if pr.In() == dtype.F64 {
 			proc = p.procs["dgemm_"]
 		}
 		return func(b gemm.Buffers) error {
@@ -111,11 +111,11 @@ type call struct {
 func newCall(pr *gemm.Problem) *call {
 	c := &call{
 		n: int64(pr.N), m: int64(pr.M), k: int64(pr.K),
-		ldb: int64(pr.B.LD), lda: int64(pr.A.LD), ldc: int64(pr.C.LD),
-		transB: trans(pr.B), transA: trans(pr.A),
+		ldb: int64(pr.B().LD), lda: int64(pr.A().LD), ldc: int64(pr.C().LD),
+		transB: trans(pr.Layouts[gemm.B]), transA: trans(pr.Layouts[gemm.A]),
 	}
-	pr.C.Type.Set(c.alpha[:], 0, pr.Alpha)
-	pr.C.Type.Set(c.beta[:], 0, pr.Beta)
+	pr.Out().Set(c.alpha[:], 0, pr.Alpha)
+	pr.Out().Set(c.beta[:], 0, pr.Beta)
 	return c
 }
 
@@ -133,9 +133,9 @@ func (c *call) run(proc uintptr, b gemm.Buffers) {
 		uintptr(unsafe.Pointer(&c.transB)), uintptr(unsafe.Pointer(&c.transA)),
 		uintptr(unsafe.Pointer(&c.n)), uintptr(unsafe.Pointer(&c.m)), uintptr(unsafe.Pointer(&c.k)),
 		uintptr(unsafe.Pointer(&c.alpha)),
-		uintptr(unsafe.Pointer(unsafe.SliceData(b.B))), uintptr(unsafe.Pointer(&c.ldb)),
-		uintptr(unsafe.Pointer(unsafe.SliceData(b.A))), uintptr(unsafe.Pointer(&c.lda)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(b[gemm.B]))), uintptr(unsafe.Pointer(&c.ldb)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(b[gemm.A]))), uintptr(unsafe.Pointer(&c.lda)),
 		uintptr(unsafe.Pointer(&c.beta)),
-		uintptr(unsafe.Pointer(unsafe.SliceData(b.C))), uintptr(unsafe.Pointer(&c.ldc)),
+		uintptr(unsafe.Pointer(unsafe.SliceData(b[gemm.C]))), uintptr(unsafe.Pointer(&c.ldc)),
 		1, 1)
 }

@@ -80,7 +80,7 @@ func (k *Kernel) CheckSupported(p *gemm.Problem) error {
 	if p.Epilogue != (gemm.Epilogue{}) {
 		return fmt.Errorf("%w: kernel %s: epilogue %v: want none", gemm.ErrUnsupported, k.Entry, p.Epilogue)
 	}
-	for _, n := range []int{p.M, p.N, p.K, p.A.LD, p.B.LD, p.C.LD} {
+	for _, n := range []int{p.M, p.N, p.K, p.A().LD, p.B().LD, p.C().LD} {
 		if n > math.MaxInt32 {
 			return fmt.Errorf("%w: kernel %s: size %d: want at most %d", gemm.ErrUnsupported, k.Entry, n, math.MaxInt32)
 		}
@@ -94,7 +94,7 @@ func (k *Kernel) Enqueue(ctx context.Context, p *gemm.Problem, a, b, c device.Pt
 	for _, at := range []device.Ptr{a, b, c} {
 		args.Ptr(at)
 	}
-	for _, n := range []int{p.M, p.N, p.K, p.A.LD, p.B.LD, p.C.LD} {
+	for _, n := range []int{p.M, p.N, p.K, p.A().LD, p.B().LD, p.C().LD} {
 		args.U32(uint32(n))
 	}
 	for _, v := range []float64{p.Alpha, p.Beta} {

@@ -125,7 +125,7 @@ var argumentIndex = [4]int32{1, 33, 17, 80}
 func (p *Peer) newMatmul(pr *gemm.Problem) (func(gemm.Buffers) error, error) {
 	x := &primitive{peer: p}
 	runtime.SetFinalizer(x, (*primitive).free)
-	for i, l := range []gemm.Layout{pr.A, pr.B, pr.C} {
+	for i, l := range []gemm.Layout{pr.Layouts[gemm.A], pr.Layouts[gemm.B], pr.Layouts[gemm.C]} {
 		dims, strides := [2]int64{int64(l.OpRows()), int64(l.OpCols())}, [2]int64{int64(l.LD), 1}
 		if l.Trans {
 			strides = [2]int64{1, int64(l.LD)}
@@ -156,7 +156,7 @@ func (x *primitive) run(b gemm.Buffers) error {
 	if err != nil {
 		return err
 	}
-	for i, matrix := range [][]byte{b.A, b.B, b.C} {
+	for i, matrix := range [][]byte{b[gemm.A], b[gemm.B], b[gemm.C]} {
 		if err := x.peer.dnnl(dnnlMemoryAt, args[i].memory, uintptr(unsafe.Pointer(unsafe.SliceData(matrix)))); err != nil {
 			return err
 		}

@@ -115,8 +115,8 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 	if err != nil {
 		return err
 	}
-	b := gemm.Buffers{A: random(rng, pr.A), B: random(rng, pr.B), C: random(rng, pr.C)}
-	before := slices.Clone(b.C)
+	b := gemm.Buffers{gemm.A: random(rng, pr.Layouts[gemm.A]), gemm.B: random(rng, pr.Layouts[gemm.B]), gemm.C: random(rng, pr.Layouts[gemm.C])}
+	before := slices.Clone(b[gemm.C])
 	if err := p.Gemm(&pr, b); err != nil {
 		return err
 	}
@@ -126,21 +126,21 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 		for j := range n {
 			var sum, abs float64
 			for q := range k {
-				term := at(pr.A, b.A, i, q) * at(pr.B, b.B, q, j)
+				term := at(pr.Layouts[gemm.A], b[gemm.A], i, q) * at(pr.Layouts[gemm.B], b[gemm.B], q, j)
 				sum, abs = sum+term, abs+math.Abs(term)
 			}
-			old := at(pr.C, before, i, j)
+			old := at(pr.Layouts[gemm.C], before, i, j)
 			want := pr.Alpha*sum + pr.Beta*old
 			bound := (2*float64(k+3)*sums.Roundoff+2*u)*(math.Abs(pr.Alpha)*abs+math.Abs(pr.Beta*old)) + out.Info().Tiny
-			if got := at(pr.C, b.C, i, j); !(math.Abs(got-want) <= bound) {
-				return fmt.Errorf("%v, α %v, β %v, A %v, B %v: C[%d,%d] = %v, want %v ± %v", &pr, pr.Alpha, pr.Beta, pr.A, pr.B, i, j, got, want, bound)
+			if got := at(pr.Layouts[gemm.C], b[gemm.C], i, j); !(math.Abs(got-want) <= bound) {
+				return fmt.Errorf("%v, α %v, β %v, A %v, B %v: C[%d,%d] = %v, want %v ± %v", &pr, pr.Alpha, pr.Beta, pr.Layouts[gemm.A], pr.Layouts[gemm.B], i, j, got, want, bound)
 			}
 		}
 	}
 	for i := range max(m-1, 0) * min(n, 1) { // the padding after each row but the last
-		for j := n; j < pr.C.LD; j++ {
-			at := (i*pr.C.LD + j) * out.Size()
-			if !bytes.Equal(b.C[at:][:out.Size()], before[at:][:out.Size()]) {
+		for j := n; j < pr.C().LD; j++ {
+			at := (i*pr.C().LD + j) * out.Size()
+			if !bytes.Equal(b[gemm.C][at:][:out.Size()], before[at:][:out.Size()]) {
 				return fmt.Errorf("%v: padding [%d,%d] was overwritten", &pr, i, j)
 			}
 		}
@@ -217,10 +217,10 @@ func TestGemmErrors(t *testing.T) {
 				other = dtype.F64
 			}
 			buf := make([]byte, 64)
-			good := gemm.Buffers{A: buf[:16], B: buf[16:32], C: buf[32:48]}
+			good := gemm.Buffers{gemm.A: buf[:16], gemm.B: buf[16:32], gemm.C: buf[32:48]}
 			short, overlap := good, good
-			short.B = short.B[:15]
-			overlap.C = overlap.A
+			short[gemm.B] = short[gemm.B][:15]
+			overlap[gemm.C] = overlap[gemm.A]
 			for _, c := range []struct {
 				name string
 				pr   gemm.Problem
@@ -382,7 +382,7 @@ func BenchmarkCall(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			buf := gemm.Buffers{A: make([]byte, 4), B: make([]byte, 4), C: make([]byte, 4)}
+			buf := gemm.Buffers{gemm.A: make([]byte, 4), gemm.B: make([]byte, 4), gemm.C: make([]byte, 4)}
 			for b.Loop() {
 				if err := run(buf); err != nil {
 					b.Fatal(err)

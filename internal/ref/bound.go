@@ -70,7 +70,7 @@ type Comparison struct {
 func (r *Result) Compare(c []byte, acc Accuracy) Comparison {
 	p := r.p
 	acc = orDefault(acc, p)
-	out := p.C.Type.Info()
+	out := p.Out().Info()
 	cmp := Comparison{terms: p.K}
 	row := make([]float64, p.N)
 	var squares float64
@@ -78,7 +78,7 @@ func (r *Result) Compare(c []byte, acc Accuracy) Comparison {
 		if p.N == 0 {
 			break
 		}
-		p.C.Type.Load(row, c[i*p.C.LD*out.Size:])
+		p.Out().Load(row, c[i*p.C().LD*out.Size:])
 		for j, got := range row {
 			at := i*p.N + j
 			want := r.Value[at]
@@ -92,7 +92,7 @@ func (r *Result) Compare(c []byte, acc Accuracy) Comparison {
 				continue
 			default:
 				bound = r.bound(i, j, acc)
-				if overflown(p.C.Type, got, want) && math.Abs(want)+bound > out.Max {
+				if overflown(p.Out(), got, want) && math.Abs(want)+bound > out.Max {
 					continue
 				}
 				e = math.Abs(got - want)
@@ -160,13 +160,13 @@ func (r *Result) Exactly(c []byte) error {
 		if p.N == 0 {
 			break
 		}
-		p.C.Type.Load(row, c[i*p.C.LD*p.C.Type.Size():])
+		p.Out().Load(row, c[i*p.C().LD*p.Out().Size():])
 		for j, got := range row {
 			want := r.Value[i*p.N+j]
 			if got == want || got != got && want != want {
 				continue
 			}
-			if want = p.C.Type.Round(want); got == want || got != got && want != want {
+			if want = p.Out().Round(want); got == want || got != got && want != want {
 				continue
 			}
 			if wrong++; first == nil {
@@ -247,7 +247,7 @@ func (r *Result) bound(i, j int, acc Accuracy) float64 {
 		e = (g+e)*(up+other)*(1+u) - g*up + tiny(acc, p.ScaleType())
 	}
 	e = r.gain()*(e+r.late(at)*2*u) + r.lateTiny(acc)
-	out := p.C.Type.Info()
+	out := p.Out().Info()
 	return e + out.Roundoff*(math.Abs(r.Value[at])+e) + out.Tiny/2
 }
 
@@ -272,7 +272,7 @@ func (r *Result) gauge(i, j int, acc Accuracy) float64 {
 		g = math.Hypot(math.Hypot(g*up, gate*r.up.gauge(i, j, acc)), acc.Roundoff*gate*up+tiny(acc, p.ScaleType()))
 	}
 	g = r.gain() * math.Hypot(g, acc.Roundoff*r.late(at))
-	out := p.C.Type.Info()
+	out := p.Out().Info()
 	return math.Hypot(math.Hypot(g, out.Roundoff*math.Abs(r.Value[at])), r.lateTiny(acc)+out.Tiny/2)
 }
 
@@ -292,7 +292,7 @@ func (r *Result) underflow(i, j int, acc Accuracy) float64 {
 
 // gain is by how much the scale behind all else magnifies an error.
 func (r *Result) gain() float64 {
-	if g := r.extras[gemm.OutScale]; g != nil {
+	if g := r.epilogue[gemm.OutScale]; g != nil {
 		return math.Abs(g[0])
 	}
 	return 1
@@ -310,10 +310,10 @@ func (r *Result) size(at int) float64 {
 // the residual, and again with the scale.
 func (r *Result) late(at int) float64 {
 	size := 0.0
-	if res := r.extras[gemm.Residual]; res != nil {
+	if res := r.epilogue[gemm.Residual]; res != nil {
 		size += math.Abs(res[at]) + r.size(at)
 	}
-	if r.extras[gemm.OutScale] != nil {
+	if r.epilogue[gemm.OutScale] != nil {
 		size += r.size(at)
 	}
 	return size
@@ -321,7 +321,7 @@ func (r *Result) late(at int) float64 {
 
 // lateTiny is what these lose below the normal range.
 func (r *Result) lateTiny(acc Accuracy) float64 {
-	if r.extras[gemm.Residual] == nil && r.extras[gemm.OutScale] == nil {
+	if r.epilogue[gemm.Residual] == nil && r.epilogue[gemm.OutScale] == nil {
 		return 0
 	}
 	return (1 + r.gain()) * tiny(acc, r.p.ScaleType())

@@ -51,8 +51,8 @@ func TestAlarm(t *testing.T) {
 	f32, f16, bf16 := dtype.F32, dtype.F16, dtype.BF16
 	operands := func(round func(float64) float64) func(*gemm.Problem, gemm.Buffers) []byte {
 		return func(p *gemm.Problem, buf gemm.Buffers) []byte {
-			for i := range p.A.Len() {
-				p.A.Type.Set(buf.A, i, round(p.A.Type.At(buf.A, i)))
+			for i := range p.A().Len() {
+				p.In().Set(buf[gemm.A], i, round(p.In().At(buf[gemm.A], i)))
 			}
 			return honest(p, buf, p.K)
 		}
@@ -63,12 +63,12 @@ func TestAlarm(t *testing.T) {
 				for j := range p.N {
 					var sum float64
 					for k := range p.K {
-						sum = acc.Round(sum + p.A.Type.At(buf.A, p.A.Index(i, k))*p.B.Type.At(buf.B, p.B.Index(k, j)))
+						sum = acc.Round(sum + p.In().At(buf[gemm.A], p.A().Index(i, k))*p.B().Type.At(buf[gemm.B], p.B().Index(k, j)))
 					}
-					p.C.Type.Set(buf.C, p.C.Index(i, j), sum)
+					p.Out().Set(buf[gemm.C], p.C().Index(i, j), sum)
 				}
 			}
-			return buf.C
+			return buf[gemm.C]
 		}
 	}
 	for _, tc := range []struct {
@@ -139,16 +139,16 @@ func TestDeclaredAccuracy(t *testing.T) {
 			for j := range p.N {
 				var sum float64
 				for k := range p.K {
-					a, b := p.A.Type.At(buf.A, p.A.Index(i, k)), p.B.Type.At(buf.B, p.B.Index(k, j))
+					a, b := p.In().At(buf[gemm.A], p.A().Index(i, k)), p.B().Type.At(buf[gemm.B], p.B().Index(k, j))
 					sum = tc.sum(sum + tc.sum(tc.operand(a)*tc.operand(b)))
 				}
-				p.C.Type.Set(buf.C, p.C.Index(i, j), sum)
+				p.Out().Set(buf[gemm.C], p.C().Index(i, j), sum)
 			}
 		}
-		if err := r.Compare(buf.C, tc.accuracy).Err(); err != nil {
+		if err := r.Compare(buf[gemm.C], tc.accuracy).Err(); err != nil {
 			t.Errorf("%s declared: %v", tc.name, err)
 		}
-		if err := r.Compare(buf.C, Accuracy{}).Err(); err == nil {
+		if err := r.Compare(buf[gemm.C], Accuracy{}).Err(); err == nil {
 			t.Errorf("%s passes undeclared", tc.name)
 		}
 	}
@@ -171,8 +171,8 @@ func TestElementBound(t *testing.T) {
 		}
 		for _, wrong := range []float64{r.Value[i*p.N+j] + step, r.Value[i*p.N+j] - step, math.NaN(), math.Inf(1)} {
 			bad := append([]byte(nil), c...)
-			at := p.C.Index(i, j)
-			p.C.Type.Set(bad, at, wrong)
+			at := p.C().Index(i, j)
+			p.Out().Set(bad, at, wrong)
 			cmp := r.Compare(bad, Accuracy{})
 			if cmp.ElementErr() == nil || cmp.I != i || cmp.J != j {
 				t.Errorf("%v: element (%d,%d) = %v for %v passes: %+v", ty, i, j, wrong, r.Value[i*p.N+j], cmp)
@@ -188,7 +188,7 @@ func TestElementBound(t *testing.T) {
 // sign, and nowhere else.
 func TestOverflow(t *testing.T) {
 	l := gemm.Dense(dtype.F16, 1, 1)
-	p := &gemm.Problem{M: 1, N: 1, K: 1, A: l, B: l, C: l, Alpha: 1}
+	p := &gemm.Problem{M: 1, N: 1, K: 1, Layouts: gemm.Layouts{gemm.A: l, gemm.B: l, gemm.C: l}, Alpha: 1}
 	half := func(v float64) []byte {
 		b := make([]byte, 2)
 		dtype.F16.Set(b, 0, v)
@@ -206,7 +206,7 @@ func TestOverflow(t *testing.T) {
 		{256, 255, 65280, true},
 		{250, 250, math.Inf(1), false},
 	} {
-		r := Gemm(p, gemm.Buffers{A: half(tc.a), B: half(tc.b), C: half(0)})
+		r := Gemm(p, gemm.Buffers{gemm.A: half(tc.a), gemm.B: half(tc.b), gemm.C: half(0)})
 		if err := r.Compare(half(tc.got), Accuracy{}).ElementErr(); (err == nil) != tc.ok {
 			t.Errorf("%v·%v = %v: %v", tc.a, tc.b, tc.got, err)
 		}

@@ -33,7 +33,7 @@ func (f *freivalds[T]) explained(ctx context.Context, i int, c operand) (float64
 		a[k] = f.a.at(i, k)
 	}
 	bias := make([]float64, p.BiasLen())
-	p.C.Type.Load(bias, f.bias)
+	p.Out().Load(bias, f.bias)
 	columns, weights := f.sample(i, c)
 	var sums [len(orders) + 1]float64 // squares of the errors, in each order and of repeated terms
 	result := 0.0                     // and of those of rounding to C's type
@@ -63,9 +63,9 @@ func (f *freivalds[T]) explained(ctx context.Context, i int, c operand) (float64
 		e := p.Alpha * repeats / float64(p.K) * acc.Roundoff * partial
 		sums[len(orders)] += weights[n] * e * e
 		value := p.Alpha*exact.high + biasAt(p, bias, i, j)
-		e = p.C.Type.Round(value) - value
+		e = p.Out().Round(value) - value
 		if p.Beta != 0 { // the old C is gone
-			e = p.C.Type.Info().Roundoff * c.at(i, j)
+			e = p.Out().Info().Roundoff * c.at(i, j)
 		}
 		result += weights[n] * e * e
 	}

@@ -40,14 +40,14 @@ type operand struct {
 func (o *operand) at(i, j int) float64 { return o.layout.Type.At(o.data, o.layout.Index(i, j)) }
 
 func newFreivalds[T number](p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) *freivalds[T] {
-	a, b := operand{p.A, buf.A}, operand{p.B, buf.B}
+	a, b := operand{p.Layouts[gemm.A], buf[gemm.A]}, operand{p.Layouts[gemm.B], buf[gemm.B]}
 	if p.BlockScaled() && p.ReadsAB() {
 		fa, fb := Factors(p, buf)
 		a = operand{gemm.Dense(dtype.F64, p.M, p.K), dtype.Bytes(fa)}
 		b = operand{gemm.Dense(dtype.F64, p.K, p.N), dtype.Bytes(fb)}
 	}
 	return &freivalds[T]{
-		p: p, a: a, b: b, c: operand{p.C, buf.C}, bias: buf.Bias, opt: opt,
+		p: p, a: a, b: b, c: operand{p.Layouts[gemm.C], buf[gemm.C]}, bias: buf[gemm.Bias], opt: opt,
 		want: zeros[T](Vectors, p.M).rows(), size: make([]float64, p.M),
 		rowBad: make([]bool, p.M), colBad: make([]bool, p.N),
 		oldBad: make([]int, p.M), oldSize: make([]float64, p.M),
@@ -183,7 +183,7 @@ func (f *freivalds[T]) leaveOut() {
 func (f *freivalds[T]) readBias() []float64 {
 	p := f.p
 	bias := make([]float64, p.BiasLen())
-	p.C.Type.Load(bias, f.bias)
+	p.Out().Load(bias, f.bias)
 	bad := f.rowBad
 	if p.Epilogue.Bias == gemm.BiasCol {
 		bad = f.colBad
@@ -256,7 +256,7 @@ func scaleDown(sizes []float64) float64 {
 
 // check implements checker.
 func (f *freivalds[T]) check(ctx context.Context, data []byte) (VerifyReport, error) {
-	p, c := f.p, operand{f.p.C, data}
+	p, c := f.p, operand{f.p.Layouts[gemm.C], data}
 	report := newReport(p, f.opt.Seed)
 	expected := 0 // columns that must not be finite
 	for _, bad := range f.colBad {
@@ -359,11 +359,11 @@ func (f *freivalds[T]) overflow(i, j int, c operand) error {
 		return nil
 	}
 	bias := make([]float64, p.BiasLen())
-	p.C.Type.Load(bias, f.bias)
+	p.Out().Load(bias, f.bias)
 	value := p.Alpha*sum + biasAt(p, bias, i, j)
 	slack := f.oldSize[i] + gamma(roundings(p, f.opt.Accuracy), f.opt.Accuracy.Roundoff)*(held+math.Abs(value))
-	if (overflown(p.C.Type, got, value) || overflown(p.C.Type, got, -value) && slack > math.Abs(value)) &&
-		math.Abs(value)+slack > p.C.Type.Info().Max {
+	if (overflown(p.Out(), got, value) || overflown(p.Out(), got, -value) && slack > math.Abs(value)) &&
+		math.Abs(value)+slack > p.Out().Info().Max {
 		return nil
 	}
 	return fmt.Errorf("%w: C(%d,%d) is %v, where about %.3g is wanted", gemm.ErrVerify, i, j, got, value)

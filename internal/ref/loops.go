@@ -160,16 +160,16 @@ func (r *Result) finish(c, bias []float64) {
 				r.gate[at] = z.high
 				z = z.by(r.up.at(at))
 			}
-			if res := r.extras[gemm.Residual]; res != nil {
+			if res := r.epilogue[gemm.Residual]; res != nil {
 				z = z.plus(twice{high: res[at]})
 			}
-			if g := r.extras[gemm.OutScale]; g != nil {
+			if g := r.epilogue[gemm.OutScale]; g != nil {
 				z = z.times(g[0])
 			}
 			z = z.normal()
 			r.Value[at] = z.high
 			if p.Epilogue.Saturate {
-				r.Value[at] = gemm.Saturated(p.C.Type, z.high)
+				r.Value[at] = gemm.Saturated(p.Out(), z.high)
 			}
 			if r.low != nil {
 				r.low[at] = 0
@@ -188,10 +188,10 @@ func (r *Result) finish(c, bias []float64) {
 // scales are the factors of element (i, j) before the bias.
 func (r *Result) scales(i, j int) []float64 {
 	var all []float64
-	if s := r.extras[gemm.RowScale]; s != nil {
+	if s := r.epilogue[gemm.RowScale]; s != nil {
 		all = append(all, s[i])
 	}
-	if s := r.extras[gemm.ColScale]; s != nil {
+	if s := r.epilogue[gemm.ColScale]; s != nil {
 		all = append(all, s[j])
 	}
 	return all
@@ -202,7 +202,7 @@ func (r *Result) scales(i, j int) []float64 {
 func (r *Result) integers(a, b, c, bias []float64) {
 	p := r.p
 	sum := make([]uint32, p.N)
-	act, residual := p.Epilogue.Activation.Info(), r.extras[gemm.Residual]
+	act, residual := p.Epilogue.Activation.Info(), r.epilogue[gemm.Residual]
 	for i := range p.M {
 		clear(sum)
 		if a != nil {

@@ -63,8 +63,9 @@ type Result struct {
 	drift []float64 // (α·A·B)² + α²·Σ(a·b)² + (β·C)² + bias², likewise: see Compare
 	normA []float64 // Σ|a| of each row of op(A), Σ|b| of each column of op(B)
 	normB []float64
-	// extras are what else is read, row after row without padding; nil what is not.
-	extras [gemm.Extras][]float64
+	// epilogue holds the elements of each operand of the epilogue, row by row without padding; nil
+	// for an operand that is not read. The second B of a gated product is not among them.
+	epilogue [gemm.Operands][]float64
 	// up is the product that a gated one is gated with, and gate what the activation made of
 	// each element.
 	up   *Result
@@ -87,20 +88,20 @@ func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
 	}
 	var c []float64
 	if p.Beta != 0 {
-		c = dense(p.C, buf.C)
+		c = dense(p.Layouts[gemm.C], buf[gemm.C])
 	}
 	bias := make([]float64, p.BiasLen())
-	p.C.Type.Load(bias, buf.Bias)
-	for x := range gemm.Extra(gemm.Extras) {
-		if p.Has(x) && x != gemm.Up {
-			r.extras[x] = dense(p.Extra(x), buf.Extras[x])
+	p.Out().Load(bias, buf[gemm.Bias])
+	for o := gemm.Residual; o < gemm.Operands; o++ {
+		if p.Epilogue.Reads(o) && o != gemm.Up && o != gemm.Bias {
+			r.epilogue[o] = dense(p.Layout(o), buf[o])
 		}
 	}
 	if p.ScaleType().Info().Integer {
 		r.integers(a, b, c, bias)
 		return r
 	}
-	r.nonfinite = anyNonfinite(a, b, c, bias, []float64{p.Alpha, p.Beta}) || anyNonfinite(r.extras[:]...)
+	r.nonfinite = anyNonfinite(a, b, c, bias, []float64{p.Alpha, p.Beta}) || anyNonfinite(r.epilogue[:]...)
 	if gauges {
 		r.scale = make([]float64, p.M*p.N)
 		r.drift = make([]float64, p.M*p.N)
@@ -111,7 +112,7 @@ func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
 	}
 	if p.Epilogue.Gated {
 		other := p.Other()
-		r.up, r.gate = compute(&other, gemm.Buffers{A: buf.A, B: buf.Extras[gemm.Up]}, gauges), make([]float64, p.M*p.N)
+		r.up, r.gate = compute(&other, gemm.Buffers{gemm.A: buf[gemm.A], gemm.B: buf[gemm.Up]}, gauges), make([]float64, p.M*p.N)
 		r.nonfinite = r.nonfinite || r.up.nonfinite
 	}
 	r.multiply(a, b)
@@ -148,7 +149,7 @@ func dense(l gemm.Layout, b []byte) []float64 {
 
 // Factors are op(A) and op(B) as float64, with their block scales, row after row without padding.
 func Factors(p *gemm.Problem, buf gemm.Buffers) (a, b []float64) {
-	a, b = dense(p.A, buf.A), dense(p.B, buf.B)
+	a, b = dense(p.Layouts[gemm.A], buf[gemm.A]), dense(p.Layouts[gemm.B], buf[gemm.B])
 	if scaleA, scaleB := p.ScalesOf(&buf); p.BlockScaled() {
 		for at := range a {
 			a[at] *= float64(scaleA.At(at/p.K, at%p.K))

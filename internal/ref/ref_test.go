@@ -69,7 +69,7 @@ func problem(t testing.TB, rng *rand.Rand, ty pair, m, n, k int, alpha, beta flo
 		}
 		return b
 	}
-	return &p, gemm.Buffers{A: memory(ty.in, p.A.Len()), B: memory(ty.in, p.B.Len()), C: memory(ty.out, p.C.Len()), Bias: memory(ty.out, p.BiasLen())}
+	return &p, gemm.Buffers{gemm.A: memory(ty.in, p.A().Len()), gemm.B: memory(ty.in, p.B().Len()), gemm.C: memory(ty.out, p.C().Len()), gemm.Bias: memory(ty.out, p.BiasLen())}
 }
 
 // honest computes the product in the accumulator's own type, k in blocks of the
@@ -90,29 +90,29 @@ func honest(p *gemm.Problem, buf gemm.Buffers, block int) []byte {
 type arithmetic interface{ float32 | float64 | int32 }
 
 func honestIn[T, S arithmetic](p *gemm.Problem, buf gemm.Buffers, block int) []byte {
-	c := append([]byte(nil), buf.C...)
+	c := append([]byte(nil), buf[gemm.C]...)
 	for i := range p.M {
 		for j := range p.N {
 			var total T
 			for first := 0; p.ReadsAB() && first < p.K; first += block {
 				var part T
 				for k := first; k < min(first+block, p.K); k++ {
-					part += T(T(p.A.Type.At(buf.A, p.A.Index(i, k))) * T(p.B.Type.At(buf.B, p.B.Index(k, j))))
+					part += T(T(p.In().At(buf[gemm.A], p.A().Index(i, k))) * T(p.B().Type.At(buf[gemm.B], p.B().Index(k, j))))
 				}
 				total += part
 			}
 			sum := S(S(total) * S(p.Alpha))
-			at := p.C.Index(i, j)
+			at := p.C().Index(i, j)
 			if p.Beta != 0 {
-				sum += S(p.Beta) * S(p.C.Type.At(buf.C, at))
+				sum += S(p.Beta) * S(p.Out().At(buf[gemm.C], at))
 			}
 			switch p.Epilogue.Bias {
 			case gemm.BiasRow:
-				sum += S(p.C.Type.At(buf.Bias, i))
+				sum += S(p.Out().At(buf[gemm.Bias], i))
 			case gemm.BiasCol:
-				sum += S(p.C.Type.At(buf.Bias, j))
+				sum += S(p.Out().At(buf[gemm.Bias], j))
 			}
-			p.C.Type.Set(c, at, p.Epilogue.Activation.Info().F(float64(sum)))
+			p.Out().Set(c, at, p.Epilogue.Activation.Info().F(float64(sum)))
 		}
 	}
 	return c
@@ -147,7 +147,7 @@ func TestAgainstRationals(t *testing.T) {
 				}
 				whole := 0.0 // of integers, exactly
 				for k := range k {
-					x, y := ty.in.At(buf.A, p.A.Index(i, k)), ty.in.At(buf.B, p.B.Index(k, j))
+					x, y := ty.in.At(buf[gemm.A], p.A().Index(i, k)), ty.in.At(buf[gemm.B], p.B().Index(k, j))
 					if whole += x * y; !p.Converts() {
 						add(product(alpha, x, y))
 					}
@@ -155,12 +155,12 @@ func TestAgainstRationals(t *testing.T) {
 				if p.Converts() {
 					add(product(alpha, whole))
 				}
-				add(product(beta, ty.out.At(buf.C, p.C.Index(i, j))))
+				add(product(beta, ty.out.At(buf[gemm.C], p.C().Index(i, j))))
 				switch p.Epilogue.Bias {
 				case gemm.BiasRow:
-					add(number(ty.out.At(buf.Bias, i)))
+					add(number(ty.out.At(buf[gemm.Bias], i)))
 				case gemm.BiasCol:
-					add(number(ty.out.At(buf.Bias, j)))
+					add(number(ty.out.At(buf[gemm.Bias], j)))
 				}
 				at := i*n + j
 				if ty.integer() {
@@ -211,13 +211,13 @@ func TestNonfinite(t *testing.T) {
 			if ty.integer() || !holds(ty.in, tc.a) || !holds(ty.in, tc.b) {
 				continue
 			}
-			p := &gemm.Problem{M: 1, N: 1, K: 1, A: gemm.Dense(ty.in, 1, 1), B: gemm.Dense(ty.in, 1, 1), C: gemm.Dense(ty.out, 1, 1), Alpha: tc.alpha, Beta: tc.beta}
+			p := &gemm.Problem{M: 1, N: 1, K: 1, Layouts: gemm.Layouts{gemm.A: gemm.Dense(ty.in, 1, 1), gemm.B: gemm.Dense(ty.in, 1, 1), gemm.C: gemm.Dense(ty.out, 1, 1)}, Alpha: tc.alpha, Beta: tc.beta}
 			cell := func(ty dtype.Type, v float64) []byte {
 				b := make([]byte, ty.Size())
 				ty.Set(b, 0, v)
 				return b
 			}
-			r := Gemm(p, gemm.Buffers{A: cell(ty.in, tc.a), B: cell(ty.in, tc.b), C: cell(ty.out, tc.c)})
+			r := Gemm(p, gemm.Buffers{gemm.A: cell(ty.in, tc.a), gemm.B: cell(ty.in, tc.b), gemm.C: cell(ty.out, tc.c)})
 			if got := r.Value[0]; got != tc.want && (got == got || tc.want == tc.want) {
 				t.Errorf("%s, %v: got %v, want %v", tc.name, ty, got, tc.want)
 			}

@@ -151,5 +151,5 @@ func (v *RemoteVerifier) Check(ctx context.Context) (VerifyReport, error) {
 			return report, err
 		}
 	}
-	return v.here.Check(ctx, buf.C)
+	return v.here.Check(ctx, buf[gemm.C])
 }

@@ -68,7 +68,7 @@ func (l *Limits) within(ratio, size, norm float64) float64 {
 // grows as u·k. Errors can be larger where terms repeat, or where partial sums are far larger than
 // terms and sum; see [freivalds.explained].
 func limits(p *gemm.Problem, acc Accuracy) Limits {
-	out := p.C.Type.Info()
+	out := p.Out().Info()
 	if p.ScaleType().Info().Integer {
 		return Limits{}
 	}
@@ -91,5 +91,5 @@ func accepted(p *gemm.Problem, within float64) float64 {
 	if within > 0 {
 		return within
 	}
-	return max(defaultWithin, withinRoundings*p.C.Type.Info().Roundoff)
+	return max(defaultWithin, withinRoundings*p.Out().Info().Roundoff)
 }

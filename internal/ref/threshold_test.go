@@ -29,7 +29,7 @@ func TestThresholdConstants(t *testing.T) {
 			if in.Info().Accum != dtype.F32 {
 				continue
 			}
-			acc := orDefault(how.acc, &gemm.Problem{A: gemm.Dense(in, 1, 1), B: gemm.Dense(in, 1, 1)})
+			acc := orDefault(how.acc, &gemm.Problem{Layouts: gemm.Layouts{gemm.A: gemm.Dense(in, 1, 1), gemm.B: gemm.Dense(in, 1, 1)}})
 			for _, name := range names {
 				var row []float64
 				for _, k := range depths[:testkit.Repeats(2, 3, len(depths))] {

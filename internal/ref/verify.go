@@ -175,7 +175,7 @@ func verifiable(p *gemm.Problem) error {
 	}
 	if p.Converts() && p.K >= gemm.WrapDepth {
 		return fmt.Errorf("%w: verifying %v: from K = %d on its int32 sums may wrap, which random vectors cannot foretell of a result of %v",
-			gemm.ErrUnsupported, p, gemm.WrapDepth, p.C.Type)
+			gemm.ErrUnsupported, p, gemm.WrapDepth, p.Out())
 	}
 	return nil
 }
@@ -193,7 +193,7 @@ func (n nothing) check(ctx context.Context, _ []byte) (VerifyReport, error) {
 // C is not the product, and is the context's when that ends the check. It can be
 // called again for another run of the same product.
 func (v *Verifier) Check(ctx context.Context, c []byte) (VerifyReport, error) {
-	if want := v.p.C.Bytes(); len(c) < want {
+	if want := v.p.C().Bytes(); len(c) < want {
 		return VerifyReport{}, fmt.Errorf("%w: C has %d bytes of memory, want %d", gemm.ErrShape, len(c), want)
 	}
 	return v.check(ctx, c)

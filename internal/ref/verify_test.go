@@ -39,24 +39,24 @@ func product(rng *rand.Rand, p *gemm.Problem, buf gemm.Buffers, acc Accuracy) []
 	if !acc.Truncates {
 		return honest(p, buf, []int{1, 16, 1000}[rng.IntN(3)])
 	}
-	c := append([]byte(nil), buf.C...)
+	c := append([]byte(nil), buf[gemm.C]...)
 	a, b := make([]float64, p.K), make([]float64, p.K)
 	for i := range p.M {
 		for j := range p.N {
 			for k := range p.K {
-				a[k], b[k] = p.A.Type.At(buf.A, p.A.Index(i, k)), p.B.Type.At(buf.B, p.B.Index(k, j))
+				a[k], b[k] = p.In().At(buf[gemm.A], p.A().Index(i, k)), p.B().Type.At(buf[gemm.B], p.B().Index(k, j))
 			}
-			at := p.C.Index(i, j)
+			at := p.C().Index(i, j)
 			sum := float32(p.Alpha) * float32(KernelSums(acc, dtype.F32, a, b)[0])
 			if p.Beta != 0 {
-				sum += float32(p.Beta) * float32(p.C.Type.At(buf.C, at))
+				sum += float32(p.Beta) * float32(p.Out().At(buf[gemm.C], at))
 			}
 			if bias := p.Epilogue.Bias; bias == gemm.BiasRow {
-				sum += float32(p.C.Type.At(buf.Bias, i))
+				sum += float32(p.Out().At(buf[gemm.Bias], i))
 			} else if bias == gemm.BiasCol {
-				sum += float32(p.C.Type.At(buf.Bias, j))
+				sum += float32(p.Out().At(buf[gemm.Bias], j))
 			}
-			p.C.Type.Set(c, at, float64(sum))
+			p.Out().Set(c, at, float64(sum))
 		}
 	}
 	return c
@@ -101,8 +101,8 @@ func fills(rng *rand.Rand) map[string]func() float64 {
 func flip(p *gemm.Problem, buf gemm.Buffers, block int) {
 	for i := range p.M {
 		for k := range p.K {
-			if at := p.A.Index(i, k); k/block%2 == 1 {
-				p.A.Type.Set(buf.A, at, -p.A.Type.At(buf.A, at))
+			if at := p.A().Index(i, k); k/block%2 == 1 {
+				p.In().Set(buf[gemm.A], at, -p.In().At(buf[gemm.A], at))
 			}
 		}
 	}
@@ -179,20 +179,20 @@ func TestVerifyFindsChanges(t *testing.T) {
 				t.Fatalf("%v: %v", p, err)
 			}
 			i, j := rng.IntN(p.M), rng.IntN(p.N)
-			at := p.C.Index(i, j)
-			was := p.C.Type.At(c, at)
+			at := p.C().Index(i, j)
+			was := p.Out().At(c, at)
 			switch {
 			case integer:
 				dtype.View[int32](c)[at] ^= 1 << rng.IntN(32)
 			default:
 				squares := 0.0
 				for j := range p.N {
-					x := p.C.Type.At(c, p.C.Index(i, j))
+					x := p.Out().At(c, p.C().Index(i, j))
 					squares += x * x
 				}
 				f := v.checker.(*freivalds[float64])
 				limit := f.limits.of(f.size[i], math.Sqrt(squares))
-				if explained, err := f.explained(t.Context(), i, operand{p.C, c}); err != nil {
+				if explained, err := f.explained(t.Context(), i, operand{p.Layouts[gemm.C], c}); err != nil {
 					t.Fatal(err)
 				} else {
 					limit = max(limit, explained)
@@ -202,13 +202,13 @@ func TestVerifyFindsChanges(t *testing.T) {
 				least := limit * (1.05 + clean.Worst) / (1 - f.limits.OfNorm)
 				change := math.Copysign(least*(1+2*rng.Float64()*rng.Float64()), rng.Float64()-0.5)
 				for now := was; math.Abs(now-was) < least; change *= 1.5 {
-					p.C.Type.Set(c, at, was+change)
-					now = p.C.Type.At(c, at)
+					p.Out().Set(c, at, was+change)
+					now = p.Out().At(c, at)
 				}
 			}
 			report, err := v.Check(context.Background(), c)
 			if !errors.Is(err, gemm.ErrVerify) || report.Row != i {
-				t.Fatalf("%v: C(%d,%d) changed from %v to %v: %v (%v)", p, i, j, was, p.C.Type.At(c, at), err, report)
+				t.Fatalf("%v: C(%d,%d) changed from %v to %v: %v (%v)", p, i, j, was, p.Out().At(c, at), err, report)
 			}
 			found++
 		}
@@ -243,8 +243,8 @@ func TestVerifyTopBits(t *testing.T) {
 		p, buf := problem(t, rng, pair{dtype.I8, dtype.I32}, 3, 5, 4, 1, 0, gemm.Epilogue{}, func() float64 { return float64(rng.IntN(256) - 128) })
 		v := verifier(t, p, buf, rng.Uint64())
 		c := honest(p, buf, p.K)
-		dtype.View[int32](c)[p.C.Index(1, 2)] ^= math.MinInt32
-		dtype.View[int32](c)[p.C.Index(1, 3)] ^= math.MinInt32
+		dtype.View[int32](c)[p.C().Index(1, 2)] ^= math.MinInt32
+		dtype.View[int32](c)[p.C().Index(1, 3)] ^= math.MinInt32
 		if _, err := v.Check(context.Background(), c); err != nil {
 			found++
 		}
@@ -274,15 +274,15 @@ func TestVerifyNonfinite(t *testing.T) {
 			}
 			switch {
 			case where == "A":
-				p.A.Type.Set(buf.A, p.A.Index(i, k), v)
+				p.In().Set(buf[gemm.A], p.A().Index(i, k), v)
 			case where == "B":
-				p.B.Type.Set(buf.B, p.B.Index(k, j), v)
+				p.B().Type.Set(buf[gemm.B], p.B().Index(k, j), v)
 			case where == "C" && p.Beta != 0:
-				p.C.Type.Set(buf.C, p.C.Index(i, j), v)
+				p.Out().Set(buf[gemm.C], p.C().Index(i, j), v)
 			case where == "bias" && p.Epilogue.Bias == gemm.BiasRow:
-				p.C.Type.Set(buf.Bias, i, v)
+				p.Out().Set(buf[gemm.Bias], i, v)
 			case where == "bias" && p.Epilogue.Bias == gemm.BiasCol:
-				p.C.Type.Set(buf.Bias, j, v)
+				p.Out().Set(buf[gemm.Bias], j, v)
 			default:
 				where, ti = "", -1
 			}
@@ -293,13 +293,13 @@ func TestVerifyNonfinite(t *testing.T) {
 			}
 			if ti >= 0 {
 				lost := append([]byte(nil), c...)
-				p.C.Type.Set(lost, p.C.Index(ti, tj), 0)
+				p.Out().Set(lost, p.C().Index(ti, tj), 0)
 				if _, err := check.Check(context.Background(), lost); err == nil {
 					t.Fatalf("%v, %v in %s: not missed in C(%d,%d)", p, v, where, ti, tj)
 				}
 				continue
 			}
-			p.C.Type.Set(c, p.C.Index(i, j), v)
+			p.Out().Set(c, p.C().Index(i, j), v)
 			if _, err := check.Check(context.Background(), c); err == nil {
 				t.Fatalf("%v: a stray %v in C(%d,%d) passes", p, v, i, j)
 			}
@@ -312,7 +312,7 @@ func TestVerifyOverflow(t *testing.T) {
 	rng := newRand(t)
 	p, buf := problem(t, rng, pair{dtype.F16, dtype.F16}, 6, 40, 50, 1, 0, gemm.Epilogue{}, func() float64 { return 100 * rng.NormFloat64() })
 	for k := range p.K {
-		p.A.Type.Set(buf.A, p.A.Index(2, k), 5e4)
+		p.In().Set(buf[gemm.A], p.A().Index(2, k), 5e4)
 	}
 	check := verifier(t, p, buf, *seed)
 	c := honest(p, buf, p.K)
@@ -321,7 +321,7 @@ func TestVerifyOverflow(t *testing.T) {
 		t.Errorf("%v (%v)", err, report)
 	}
 	for i := range p.N {
-		p.C.Type.Set(c, p.C.Index(2, i), -p.C.Type.At(c, p.C.Index(2, i)))
+		p.Out().Set(c, p.C().Index(2, i), -p.Out().At(c, p.C().Index(2, i)))
 	}
 	if _, err := check.Check(context.Background(), c); err == nil {
 		t.Error("infinities of the wrong sign pass")
@@ -335,7 +335,7 @@ func TestVerifyRefuses(t *testing.T) {
 	relu := *p
 	relu.Epilogue.Activation = gemm.ActReLU
 	short := buf
-	short.B = buf.B[:8]
+	short[gemm.B] = buf[gemm.B][:8]
 	cancelled, cancel := context.WithCancel(context.Background())
 	cancel()
 	for _, tc := range []struct {
@@ -354,10 +354,10 @@ func TestVerifyRefuses(t *testing.T) {
 		}
 	}
 	v := verifier(t, p, buf, 1)
-	if _, err := v.Check(cancelled, buf.C); !errors.Is(err, context.Canceled) {
+	if _, err := v.Check(cancelled, buf[gemm.C]); !errors.Is(err, context.Canceled) {
 		t.Errorf("cancelled check: %v", err)
 	}
-	if _, err := v.Check(context.Background(), buf.C[:4]); !errors.Is(err, gemm.ErrShape) {
+	if _, err := v.Check(context.Background(), buf[gemm.C][:4]); !errors.Is(err, gemm.ErrShape) {
 		t.Errorf("short C: %v", err)
 	}
 }

@@ -37,8 +37,8 @@ func issue(t testing.TB) *Product {
 		}
 	})
 	p := &Product{Alpha: 1}
-	for _, m := range []*Matrix{&p.A, &p.B, &p.C} {
-		if *m, err = New(d, gemm.Dense(dtype.F32, 64, 64)); err != nil {
+	for o := range gemm.C + 1 {
+		if p.Operands[o].On, err = New(d, gemm.Dense(dtype.F32, 64, 64)); err != nil {
 			t.Fatal(err)
 		}
 	}

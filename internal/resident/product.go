@@ -14,58 +14,48 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
-// Product is what [Gemm] computes: C ← Alpha·A·B + Beta·C, with what the epilogue does to it.
+// Product describes what [Gemm] computes: C ← Alpha·A·B + Beta·C, and the epilogue.
 type Product struct {
 	Alpha, Beta float64
-	A, B, C     Matrix
-	Epilogue    gemm.Epilogue
-	// Bias is one stored row, if the epilogue has one, unless HostBias is that row on
-	// the host.
-	Bias     Matrix
-	HostBias []byte
-	// Extras are what else the epilogue reads, and block scales.
-	Extras [gemm.Extras]Extra
-	Kernel string  // empty for the plan's choice
-	Verify bool    // check the result
-	Within float64 // see [ref.VerifyOptions.Within]
-	// Precision is the arithmetic, the zero value being the elements' own.
-	Precision gemm.Precision
-	// Batch, unless it is zero, makes the product one of many: A, B and C are the first
-	// one's, or of groups A and C have the rows of all.
+	// Operands holds A, B and C, and the other operands that the epilogue, block scales and groups
+	// of rows read. Vectors are one stored row.
+	Operands  [gemm.Operands]Operand
+	Epilogue  gemm.Epilogue
+	Kernel    string         // empty for the plan's choice
+	Verify    bool           // check the result
+	Within    float64        // see [ref.VerifyOptions.Within]
+	Precision gemm.Precision // the zero value is the elements' own arithmetic
+	// Batch, unless it is zero, makes the product one of many: A, B and C are those of the first
+	// product, or for groups A and C hold the rows of all.
 	Batch gemm.Batch
-	// Ends is a stored row that says of each group which row, an int32, is the first behind it.
-	Ends Matrix
 }
 
-// Extra is an operand of an epilogue, or block scales: a vector in one stored row, or a matrix,
-// on the device or else on the host, where its stored rows lie as Layout says.
-type Extra struct {
+// Operand is a matrix or vector of a product: on the device or, except for A, B, C and group ends,
+// in host memory, with the layout of its stored rows.
+type Operand struct {
 	On     Matrix
 	Host   []byte
 	Layout gemm.Layout
 }
 
-// layout is how the operand lies, wherever it is.
-func (e *Extra) layout() gemm.Layout {
-	if e.On.Memory != nil {
-		return e.On.Layout
+// layout returns the layout of the operand, wherever it is.
+func (x *Operand) layout() gemm.Layout {
+	if x.On.Memory != nil {
+		return x.On.Layout
 	}
-	return e.Layout
+	return x.Layout
 }
 
-// Gemm asks for a product and returns, usually before it has begun. The errors are
-// those of [gemm.New], ErrOverlap, ErrClosed, ErrUnsupported for matrices of several
-// devices, the context's and, of what the device refuses at once, the device's.
+// Gemm enqueues a product and returns, usually before the product begins. The errors are those of
+// [gemm.New], ErrOverlap, ErrClosed, ErrUnsupported for matrices of several devices, the context's,
+// and the device's if it refuses the launch.
 //
-// It waits only while a bias of the host's, or what else the epilogue reads, is copied, and
-// for a product that is verified, whose error may be ErrVerify then.
+// Gemm waits only while operands in host memory are copied, and for a product that is verified,
+// which may return ErrVerify.
 func Gemm(ctx context.Context, p *Product) error {
-	if len(p.HostBias) > 0 {
-		return withBias(ctx, p)
-	}
-	for x := range p.Extras {
-		if len(p.Extras[x].Host) > 0 {
-			return p.withExtra(ctx, gemm.Extra(x))
+	for o := range p.Operands {
+		if len(p.Operands[o].Host) > 0 {
+			return p.uploadAndRun(ctx, gemm.Operand(o))
 		}
 	}
 	return p.with(func(pl *exec.Plan, m kernel.Memory) error {
@@ -79,34 +69,25 @@ func Gemm(ctx context.Context, p *Product) error {
 	})
 }
 
-// withBias computes a product with a bias of the host's.
-func withBias(ctx context.Context, p *Product) error {
-	l := gemm.Dense(p.C.Layout.Type, 1, len(p.HostBias)/p.C.Layout.Type.Size())
-	return p.lend(ctx, p.HostBias, l, func(q *Product, bias Matrix) { q.Bias, q.HostBias = bias, nil })
-}
+// c returns the matrix C.
+func (p *Product) c() Matrix { return p.Operands[gemm.C].On }
 
-// withExtra computes a product of which that operand is the host's.
-func (p *Product) withExtra(ctx context.Context, x gemm.Extra) error {
-	e := p.Extras[x]
-	return p.lend(ctx, e.Host, e.Layout, func(q *Product, on Matrix) { q.Extras[x] = Extra{On: on} })
-}
-
-// lend computes a product with an operand of the host's on the device, where set puts it
-// into the product.
-func (p *Product) lend(ctx context.Context, host []byte, l gemm.Layout, set func(q *Product, on Matrix)) error {
-	if err := p.C.there("C"); err != nil {
+// uploadAndRun computes the product with a copy of operand o, which is in host memory.
+func (p *Product) uploadAndRun(ctx context.Context, o gemm.Operand) error {
+	if err := p.c().there("C"); err != nil {
 		return err
 	}
-	on, err := New(p.C.Memory.device, l)
+	x := p.Operands[o]
+	on, err := New(p.c().Memory.device, x.Layout)
 	if err != nil {
 		return err
 	}
-	if err = on.CopyIn(ctx, host, l); err == nil {
+	if err = on.CopyIn(ctx, x.Host, x.Layout); err == nil {
 		q := *p
-		set(&q, on)
+		q.Operands[o] = Operand{On: on}
 		err = Gemm(ctx, &q)
 	}
-	// The device lets go of it after the product.
+	// The device frees the copy after the product.
 	return device.Join(err, on.Memory.Close())
 }
 
@@ -119,52 +100,54 @@ func PlanOf(p *Product) (pl *exec.Plan, err error) {
 	return pl, err
 }
 
-// with plans the product and has f use the plan and the memory.
-func (p *Product) with(f func(*exec.Plan, kernel.Memory) error) error {
-	problem, swapped, err := gemm.New(p.Alpha, p.A.Layout, p.B.Layout, p.Beta, p.C.Layout, p.Epilogue)
+// problem returns the product as a problem. swapped reports whether the problem is that of the
+// transposes, because C is transposed.
+func (p *Product) problem() (problem gemm.Problem, swapped bool, err error) {
+	given := func(o gemm.Operand) gemm.Layout { return p.Operands[o].layout() }
+	problem, swapped, err = gemm.New(p.Alpha, given(gemm.A), given(gemm.B), p.Beta, given(gemm.C), p.Epilogue)
 	if err == nil {
-		problem, err = problem.In(p.Precision)
+		problem, err = problem.WithPrecision(p.Precision)
 	}
 	if err == nil {
 		problem, err = p.together(problem, swapped)
 	}
 	if err == nil && p.Epilogue.Residual {
-		l := p.Extras[gemm.Residual].layout()
+		l := given(gemm.Residual)
 		if swapped {
 			l = l.T()
 		}
 		problem, err = problem.Plus(l)
 	}
-	if up := &p.Extras[gemm.Up]; err == nil && p.Epilogue.Gated {
-		problem, err = problem.GatedBy(up.layout())
+	if err == nil && p.Epilogue.Gated {
+		problem, err = problem.GatedBy(given(gemm.Up))
 	}
-	if a, b := p.Extras[gemm.ScaleA].layout(), p.Extras[gemm.ScaleB].layout(); err == nil && a.Type != dtype.Invalid {
+	if a, b := given(gemm.ScaleA), given(gemm.ScaleB); err == nil && a.Type != dtype.Invalid {
 		problem, err = problem.Scaled(a, b, swapped)
 	}
-	problem.DataLen = p.Extras[gemm.Data].layout().Cols
+	problem.DataLen = given(gemm.FunctionData).Cols
+	return problem, swapped, err
+}
+
+// with plans the product and calls f with the plan and the addresses of the operands, which stay
+// allocated until f returns.
+func (p *Product) with(f func(*exec.Plan, kernel.Memory) error) error {
+	problem, swapped, err := p.problem()
 	if err != nil {
 		return err
 	}
-	bias, ends := p.Bias, p.Ends
-	if bias.Memory == nil {
-		bias = p.C // which no kernel takes for one: there is none, or it is yet to come
-	}
-	if ends.Memory == nil {
-		ends = p.C
-	}
-	if err := p.checkDevices(bias, ends); err != nil {
+	if err := p.checkDevices(); err != nil {
 		return err
 	}
-	d := p.C.Memory.device
+	d := p.c().Memory.device
 	if err := d.enter(); err != nil {
 		return err
 	}
 	defer d.leave()
-	all := [5 + gemm.Extras]*block{p.A.Memory.block, p.B.Memory.block, p.C.Memory.block, bias.Memory.block, ends.Memory.block}
-	blocks := all[:5]
-	for _, e := range p.Extras {
-		if e.On.Memory != nil {
-			blocks = append(blocks, e.On.Memory.block)
+	var all [gemm.Operands]*block
+	blocks := all[:0]
+	for _, x := range p.Operands {
+		if x.On.Memory != nil {
+			blocks = append(blocks, x.On.Memory.block)
 		}
 	}
 	if err := holdAll(blocks...); err != nil {
@@ -178,17 +161,14 @@ func (p *Product) with(f func(*exec.Plan, kernel.Memory) error) error {
 	if err := p.checkOverlap(); err != nil {
 		return err
 	}
-	m := kernel.Memory{A: p.A.at(), B: p.B.at(), C: p.C.at(), Bias: bias.at(), Ends: ends.at()}
-	if swapped {
-		m.A, m.B = m.B, m.A
-	}
-	for x, e := range p.Extras {
-		to := gemm.Extra(x)
+	var m kernel.Memory
+	for i, x := range p.Operands {
+		o := gemm.Operand(i)
 		if swapped {
-			to = to.Transposed()
+			o = o.Transposed()
 		}
-		if e.On.Memory != nil {
-			m.Extras[to] = e.On.at()
+		if x.On.Memory != nil {
+			m[o] = x.On.at()
 		}
 	}
 	pl, err := d.plan(&problem, m, p.Kernel)
@@ -204,75 +184,64 @@ func (p *Product) together(problem gemm.Problem, swapped bool) (gemm.Problem, er
 	b := p.Batch
 	switch {
 	case b.Kind == gemm.Strided && swapped:
-		b.A, b.B = b.B, b.A
+		b.Stride[gemm.A], b.Stride[gemm.B] = b.Stride[gemm.B], b.Stride[gemm.A]
 		return problem.Strided(b.Count, b)
 	case b.Kind == gemm.Strided:
 		return problem.Strided(b.Count, b)
 	case b.Kind == gemm.Grouped && swapped:
 		return problem, fmt.Errorf("%w: groups of the rows of a transposed C: they do not lie one behind the other", gemm.ErrUnsupported)
 	case b.Kind == gemm.Grouped:
-		return problem.Grouped(b.Count, b.B)
+		return problem.Grouped(b.Count, b.Stride[gemm.B])
 	}
 	return problem, nil
 }
 
-func (p *Product) checkDevices(bias, ends Matrix) error {
-	if err := p.C.there("C"); err != nil {
+// checkDevices returns an error unless all operands are on the device of C.
+func (p *Product) checkDevices() error {
+	if err := p.c().there("C"); err != nil {
 		return err
 	}
-	for _, x := range p.operands(bias, ends, new([4 + gemm.Extras]operand)) {
-		if err := x.m.there(x.name); err != nil {
+	for i, x := range p.Operands {
+		o := gemm.Operand(i)
+		if x.On.Memory == nil && o > gemm.C && !p.Epilogue.Reads(o) {
+			continue
+		}
+		if err := x.On.there(o.Phrase()); err != nil {
 			return err
 		}
-		switch have, want := x.m.Memory.device, p.C.Memory.device; {
+		switch have, want := x.On.Memory.device, p.c().Memory.device; {
 		case have == want:
 		case have.name == want.name:
-			return fmt.Errorf("%w: %s and C are on device %v opened twice: open it once for both", gemm.ErrUnsupported, x.name, have)
+			return fmt.Errorf("%w: %s and C are on device %v opened twice: open it once for both", gemm.ErrUnsupported, o.Phrase(), have)
 		default:
-			return fmt.Errorf("%w: %s is on device %v and C on %v: download one and upload it to the other", gemm.ErrUnsupported, x.name, have, want)
+			return fmt.Errorf("%w: %s is on device %v and C on %v: download one and upload it to the other", gemm.ErrUnsupported, o.Phrase(), have, want)
 		}
 	}
 	return nil
 }
 
-// operand is a matrix and its name.
-type operand struct {
-	name string
-	m    Matrix
-}
-
-// operands are what the product reads, in a list that takes no memory, with that bias and
-// those ends of groups. Of a batch all that lies between the first matrix and the last is A's,
-// or B's.
-func (p *Product) operands(bias, ends Matrix, list *[4 + gemm.Extras]operand) []operand {
-	all := append(list[:0], operand{"A", p.whole(p.A, p.Batch.A)}, operand{"B", p.whole(p.B, p.Batch.B)},
-		operand{"the bias", bias}, operand{"the groups' ends", ends})
-	for x := range gemm.Extra(gemm.Extras) {
-		if p.Epilogue.Has(x) || p.Extras[x].On.Memory != nil {
-			all = append(all, operand{x.String(), p.Extras[x].On})
-		}
-	}
-	return all
-}
-
-// checkOverlap refuses a C that shares memory with what is read.
+// checkOverlap returns ErrOverlap if C shares memory with an operand that is read. For a batch, the
+// gaps between the matrices count as memory of the operand.
 func (p *Product) checkOverlap() error {
-	c := p.whole(p.C, p.Batch.C)
-	for _, x := range p.operands(p.Bias, p.Ends, new([4 + gemm.Extras]operand)) {
-		if x.m.Memory == c.Memory && gemm.OverlapAt(c.Layout, uintptr(c.Offset), x.m.Layout, uintptr(x.m.Offset)) {
-			return fmt.Errorf("%w: C shares memory with %s", gemm.ErrOverlap, x.name)
+	c := p.span(gemm.C)
+	for i := range p.Operands {
+		o := gemm.Operand(i)
+		x := p.span(o)
+		if o != gemm.C && x.Memory == c.Memory && gemm.OverlapAt(c.Layout, uintptr(c.Offset), x.Layout, uintptr(x.Offset)) {
+			return fmt.Errorf("%w: C shares memory with %s", gemm.ErrOverlap, o.Phrase())
 		}
 	}
 	return nil
 }
 
-// whole is the memory of all matrices of a batch, the first of which is m, one every stride
-// elements, which together has checked; m itself if there is but one.
-func (p *Product) whole(m Matrix, stride int) Matrix {
-	if stride == 0 {
+// span returns the memory of an operand of all products of a batch as one row, or the matrix itself
+// if all products share it. The method together has checked that the row is not too long.
+func (p *Product) span(o gemm.Operand) Matrix {
+	m := p.Operands[o].On
+	if o > gemm.C || p.Batch.Stride[o] == 0 {
 		return m
 	}
-	n, _ := m.Layout.Span(p.Batch.Count, stride, "")
+	n, _ := m.Layout.Span(p.Batch.Count, p.Batch.Stride[o], "")
 	m.Layout = gemm.Dense(m.Layout.Type, 1, n)
 	return m
 }
@@ -291,7 +260,7 @@ const mostPlans = 1024
 // plan is the plan of a product. To plan takes longer than to launch, so that plans
 // are kept.
 func (d *Device) plan(p *gemm.Problem, m kernel.Memory, name string) (*exec.Plan, error) {
-	key := planKey{*p, name, kernel.Align{A: align(m.A), B: align(m.B), C: align(m.C), D: align(m.Extras[gemm.Residual]), Up: align(m.Extras[gemm.Up])}, tuned.Changes()}
+	key := planKey{*p, name, alignment(&m), tuned.Changes()}
 	if p.Alpha != 0 {
 		key.problem.Alpha = 1
 	}
@@ -322,6 +291,14 @@ func (d *Device) plan(p *gemm.Problem, m kernel.Memory, name string) (*exec.Plan
 	return pl.Scaled(p.Alpha, p.Beta), nil
 }
 
-// align is the largest power of two, up to what all memory of a device has, that an
-// address is a multiple of.
-func align(p device.Ptr) int { return 1 << bits.TrailingZeros64(uint64(p)|256) }
+// maxAlign is the alignment of all memory of a device.
+const maxAlign = 256
+
+// alignment returns the alignment of the matrices at m, up to maxAlign. Plans do not depend on that
+// of vectors.
+func alignment(m *kernel.Memory) (a kernel.Align) {
+	for o := range gemm.Bias {
+		a[o] = 1 << bits.TrailingZeros64(uint64(m[o])|maxAlign)
+	}
+	return a
+}

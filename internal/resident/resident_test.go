@@ -145,10 +145,20 @@ func conform(t *testing.T, d *Device, k *kernel.Kernel, cases, volume int) {
 	})
 }
 
+// product returns a product of matrices A, B and C.
+func product(alpha, beta float64, m []Matrix) *Product {
+	p := &Product{Alpha: alpha, Beta: beta}
+	for o := range m {
+		p.Operands[o].On = m[o]
+	}
+	return p
+}
+
 // multiply computes a product in rooms, of which each turn puts the matrices elsewhere.
 func multiply(ctx context.Context, d *Device, kernel string, p *gemm.Problem, b gemm.Buffers, turn int) (err error) {
 	q := Product{Alpha: p.Alpha, Beta: p.Beta, Epilogue: p.Epilogue, Kernel: kernel}
 	var rooms []room
+	var result room
 	defer func() {
 		for _, r := range rooms {
 			if closed := r.whole.Memory.Close(); err == nil {
@@ -156,44 +166,38 @@ func multiply(ctx context.Context, d *Device, kernel string, p *gemm.Problem, b 
 			}
 		}
 	}()
-	bias := gemm.Dense(p.C.Type, 1, p.BiasLen())
-	type upload struct {
-		to   *Matrix
-		l    gemm.Layout
-		data []byte
-		read bool
-	}
-	uploads := []upload{{&q.A, p.A, b.A, p.ReadsAB()}, {&q.B, p.B, b.B, p.ReadsAB()}, {&q.Bias, bias, b.Bias, true}}
-	for x := range gemm.Extra(gemm.Extras) {
-		switch {
-		case !p.Has(x):
-		case turn>>x&1 == 1:
-			q.Extras[x] = Extra{Host: b.Extras[x], Layout: p.Extra(x)}
-		default:
-			uploads = append(uploads, upload{&q.Extras[x].On, p.Extra(x), b.Extras[x], true})
+	for o := range gemm.Operands {
+		if !p.Uses(o) {
+			continue
 		}
-	}
-	for i, x := range append(uploads, upload{&q.C, p.C, b.C, p.Beta != 0}) {
-		if !x.read {
-			x.data = nil
+		if o > gemm.C && turn>>o&1 == 1 {
+			q.Operands[o] = Operand{Host: b[o], Layout: p.Layout(o)}
+			continue
 		}
-		shift := turn >> (2 * i) // 0 for all at first, later any combination
-		r, err := newRoom(ctx, d, x.l, x.data, shift&1, shift%5)
+		data := b[o]
+		if o == gemm.C && p.Beta == 0 || (o == gemm.A || o == gemm.B) && !p.ReadsAB() {
+			data = nil // not read
+		}
+		shift := turn >> (2 * o) // 0 for all at first, later any combination
+		r, err := newRoom(ctx, d, p.Layout(o), data, shift&1, shift%5)
 		if r.whole.Memory != nil {
 			rooms = append(rooms, r)
 		}
 		if err != nil {
 			return err
 		}
-		*x.to = r.part
+		q.Operands[o].On = r.part
+		if o == gemm.C {
+			result = r
+		}
 	}
 	if err := Gemm(ctx, &q); err != nil {
 		return err
 	}
-	if err := q.C.CopyOut(ctx, b.C, p.C); err != nil {
+	if err := q.c().CopyOut(ctx, b[gemm.C], p.Layouts[gemm.C]); err != nil {
 		return err
 	}
-	return rooms[len(rooms)-1].intact(ctx)
+	return result.intact(ctx)
 }
 
 // TestPlansAreKept: the second product of a kind is not planned again, another one is,
@@ -220,7 +224,7 @@ func TestPlansAreKept(t *testing.T) {
 		alpha, beta float64
 		plans       int
 	}{{1, 1, 1}, {2, 3, 1}, {-1, 0.5, 1}, {2, 0, 2}, {5, 0, 2}, {0, 3, 3}} {
-		if err := Gemm(t.Context(), &Product{Alpha: step.alpha, A: m[0], B: m[1], Beta: step.beta, C: m[2]}); err != nil {
+		if err := Gemm(t.Context(), product(step.alpha, step.beta, m[:])); err != nil {
 			t.Fatal(err)
 		}
 		want = float32(step.alpha)*4 + float32(step.beta)*want
@@ -232,11 +236,11 @@ func TestPlansAreKept(t *testing.T) {
 		}
 	}
 	for n := range mostPlans + 10 {
-		p := &Product{Alpha: 1, A: m[0], B: m[1], C: m[2]}
+		p := product(1, 0, m[:])
 		// Each leading dimension is a plan of its own.
-		p.A.Layout.Rows, p.B.Layout.Rows, p.C.Layout.Rows = 1, 1, 1
-		p.A.Layout.Cols, p.B.Layout.Cols, p.C.Layout.Cols = 1, 1, 1
-		p.A.Layout.LD = 4 + n
+		p.Operands[gemm.A].On.Layout.Rows, p.Operands[gemm.B].On.Layout.Rows, p.Operands[gemm.C].On.Layout.Rows = 1, 1, 1
+		p.Operands[gemm.A].On.Layout.Cols, p.Operands[gemm.B].On.Layout.Cols, p.Operands[gemm.C].On.Layout.Cols = 1, 1, 1
+		p.Operands[gemm.A].On.Layout.LD = 4 + n
 		if _, err := PlanOf(p); err != nil {
 			t.Fatal(err)
 		}

@@ -58,11 +58,11 @@ func (s *sums) close() error { return exec.Sentinel(s.Device.Free(s.memory)) }
 // operands are op(A) and op(B), with their block scales.
 func (s *sums) operands() (a, b exec.Swept) {
 	p := s.p
-	a, b = exec.Swept{At: s.at.A, Layout: p.A}, exec.Swept{At: s.at.B, Layout: p.B}
+	a, b = exec.Swept{At: s.at[gemm.A], Layout: p.Layouts[gemm.A]}, exec.Swept{At: s.at[gemm.B], Layout: p.Layouts[gemm.B]}
 	if p.BlockScaled() {
 		sideA, sideB := p.ScaleSides()
-		a.Scales, a.Blocks, a.High, a.Wide = s.at.Extras[gemm.ScaleA], p.ScaleA, sideA, gemm.ScaleBlock
-		b.Scales, b.Blocks, b.High, b.Wide = s.at.Extras[gemm.ScaleB], p.ScaleB, gemm.ScaleBlock, sideB
+		a.Scales, a.Blocks, a.High, a.Wide = s.at[gemm.ScaleA], p.Layouts[gemm.ScaleA], sideA, gemm.ScaleBlock
+		b.Scales, b.Blocks, b.High, b.Wide = s.at[gemm.ScaleB], p.Layouts[gemm.ScaleB], gemm.ScaleBlock, sideB
 	}
 	return a, b
 }
@@ -89,13 +89,13 @@ func (s *sums) Expect(ctx context.Context, q ref.Question) error {
 		}
 	}
 	if s.p.Beta != 0 {
-		if err := s.Sweep(ctx, &exec.Swept{At: s.at.C, Layout: s.p.C}, s.x, s.old, false); err != nil {
+		if err := s.Sweep(ctx, &exec.Swept{At: s.at[gemm.C], Layout: s.p.Layouts[gemm.C]}, s.x, s.old, false); err != nil {
 			return err
 		}
 	}
 	switch s.p.Epilogue.Bias {
 	case gemm.BiasCol:
-		row := exec.Swept{At: s.at.Bias, Layout: gemm.Dense(s.p.C.Type, 1, s.p.N)}
+		row := exec.Swept{At: s.at[gemm.Bias], Layout: gemm.Dense(s.p.Out(), 1, s.p.N)}
 		return s.Sweep(ctx, &row, s.x, s.bias, false)
 	case gemm.BiasRow:
 		return s.bringTotals(ctx)
@@ -125,7 +125,7 @@ func (s *sums) Finite(ctx context.Context) (bool, error) {
 
 // Judge implements [ref.Remote].
 func (s *sums) Judge(ctx context.Context, l ref.Limits) (v ref.Verdict, finite bool, err error) {
-	if err := s.Sweep(ctx, &exec.Swept{At: s.at.C, Layout: s.p.C}, s.x, s.cx, false); err != nil {
+	if err := s.Sweep(ctx, &exec.Swept{At: s.at[gemm.C], Layout: s.p.Layouts[gemm.C]}, s.x, s.cx, false); err != nil {
 		return v, false, err
 	}
 	return s.judge(ctx, s.cx, l)
@@ -133,7 +133,7 @@ func (s *sums) Judge(ctx context.Context, l ref.Limits) (v ref.Verdict, finite b
 
 func (s *sums) judge(ctx context.Context, c device.Ptr, l ref.Limits) (_ ref.Verdict, finite bool, err error) {
 	j := exec.Judgement{
-		Rows: s.p.M, Type: s.p.C.Type, C: c, Alpha: s.asked.Alpha, Beta: s.asked.Beta,
+		Rows: s.p.M, Type: s.p.Out(), C: c, Alpha: s.asked.Alpha, Beta: s.asked.Beta,
 		Bias: s.p.Epilogue.Bias, OfBias: s.bias, Totals: s.totals,
 		OfSize: l.OfSize, OfNorm: l.OfNorm, Least: l.Least,
 	}
@@ -144,7 +144,7 @@ func (s *sums) judge(ctx context.Context, c device.Ptr, l ref.Limits) (_ ref.Ver
 		j.Old = s.old
 	}
 	if j.Bias == gemm.BiasRow {
-		j.OfBias = s.at.Bias
+		j.OfBias = s.at[gemm.Bias]
 	}
 	v, err := s.Backend.Judge(ctx, &j, s.verdicts)
 	return ref.Verdict{Row: v.Row, Residual: v.Residual, Limit: v.Limit, Within: v.Within}, v.Finite, err
@@ -171,13 +171,13 @@ func (s *sums) Fetch(ctx context.Context) (b gemm.Buffers, err error) {
 			*to, err = fetch(ctx, s.Device, at, l)
 		}
 	}
-	fetch(&b.A, s.at.A, p.A)
-	fetch(&b.B, s.at.B, p.B)
-	fetch(&b.C, s.at.C, p.C)
-	fetch(&b.Bias, s.at.Bias, gemm.Dense(p.C.Type, 1, p.BiasLen()))
+	fetch(&b[gemm.A], s.at[gemm.A], p.Layouts[gemm.A])
+	fetch(&b[gemm.B], s.at[gemm.B], p.Layouts[gemm.B])
+	fetch(&b[gemm.C], s.at[gemm.C], p.Layouts[gemm.C])
+	fetch(&b[gemm.Bias], s.at[gemm.Bias], gemm.Dense(p.Out(), 1, p.BiasLen()))
 	if p.BlockScaled() {
-		fetch(&b.Extras[gemm.ScaleA], s.at.Extras[gemm.ScaleA], p.ScaleA)
-		fetch(&b.Extras[gemm.ScaleB], s.at.Extras[gemm.ScaleB], p.ScaleB)
+		fetch(&b[gemm.ScaleA], s.at[gemm.ScaleA], p.Layouts[gemm.ScaleA])
+		fetch(&b[gemm.ScaleB], s.at[gemm.ScaleB], p.Layouts[gemm.ScaleB])
 	}
 	return b, err
 }

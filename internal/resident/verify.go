@@ -60,13 +60,13 @@ func products(ctx context.Context, pl *exec.Plan, m kernel.Memory) (parts []part
 		for n := range p.Products() {
 			one, by := p.Product(n)
 			at := m
-			at.A, at.B, at.C = at.A+device.Ptr(by[0]), at.B+device.Ptr(by[1]), at.C+device.Ptr(by[2])
+			at[gemm.A], at[gemm.B], at[gemm.C] = at[gemm.A]+device.Ptr(by[0]), at[gemm.B]+device.Ptr(by[1]), at[gemm.C]+device.Ptr(by[2])
 			parts = append(parts, part{Problem: one, at: at})
 		}
 		return parts, nil
 	}
 	d := pl.Backend().Device
-	ends, err := fetch(ctx, d, m.Ends, gemm.Dense(dtype.I32, 1, p.Batch.Count))
+	ends, err := fetch(ctx, d, m[gemm.GroupEnds], gemm.Dense(dtype.I32, 1, p.Batch.Count))
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func products(ctx context.Context, pl *exec.Plan, m kernel.Memory) (parts []part
 		to := min(max(int(uint32(end)), from), p.M)
 		group, by, bias := p.Group(n, from, to)
 		at := m
-		at.A, at.B, at.C, at.Bias = at.A+device.Ptr(by[0]), at.B+device.Ptr(by[1]), at.C+device.Ptr(by[2]), at.Bias+device.Ptr(bias)
+		at[gemm.A], at[gemm.B], at[gemm.C], at[gemm.Bias] = at[gemm.A]+device.Ptr(by[0]), at[gemm.B]+device.Ptr(by[1]), at[gemm.C]+device.Ptr(by[2]), at[gemm.Bias]+device.Ptr(bias)
 		parts = append(parts, part{Problem: group, at: at})
 		from = to
 	}

@@ -38,10 +38,11 @@ func (l *cpuLab) defaultChoice(ctx context.Context, f tuned.Form) (tuned.Choice,
 // took returns the approximate time of a plan: the shorter of two runs with zero matrices.
 func (l *cpuLab) took(ctx context.Context, plan *dispatch.Plan) (time.Duration, error) {
 	p := plan.Problem
-	if err := host.CheckMemory(p.A.Bytes()+p.B.Bytes()+p.C.Bytes(), "the matrices of "+p.String()); err != nil {
+	if err := host.CheckMemory(p.A().Bytes()+p.B().Bytes()+p.C().Bytes(), "the matrices of "+p.String()); err != nil {
 		return 0, err
 	}
-	b := gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}
+	b := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()),
+		gemm.C: make([]byte, p.C().Bytes())}
 	shortest := time.Duration(0)
 	for i := range 2 {
 		start := time.Now()

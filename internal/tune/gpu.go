@@ -43,7 +43,8 @@ var keepLayout = exec.Options{KeepLayout: true}
 // problem returns the product with the layouts of matrices copied from the host.
 func (l *gpuLab) problem(f tuned.Form) (*gemm.Problem, error) {
 	p, err := f.Problem()
-	p.A, p.B, p.C = kernel.Padded(p.A), kernel.Padded(p.B), kernel.Padded(p.C)
+	p.Layouts[gemm.A], p.Layouts[gemm.B], p.Layouts[gemm.C] = kernel.Padded(p.Layouts[gemm.A]),
+		kernel.Padded(p.Layouts[gemm.B]), kernel.Padded(p.Layouts[gemm.C])
 	return &p, err
 }
 
@@ -158,6 +159,6 @@ func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) 
 		return nil, err
 	}
 	return func(ctx context.Context, m bench.Matrices) error {
-		return plan.Enqueue(ctx, kernel.Memory{A: m.A, B: m.B, C: m.C, Bias: m.Bias, Extras: m.Extras})
+		return plan.Enqueue(ctx, kernel.Memory(m))
 	}, nil
 }

@@ -191,11 +191,11 @@ func (c agreement) check(ctx context.Context, x, y *stream.Backend, seed uint64)
 	if err != nil {
 		return err
 	}
-	m := gemm.Buffers{A: fractions(rng, p.A), B: fractions(rng, p.B), Bias: fractions(rng, gemm.Dense(c.types.Out, 1, p.BiasLen()))}
-	old := fractions(rng, p.C)
+	m := gemm.Buffers{gemm.A: fractions(rng, p.Layouts[gemm.A]), gemm.B: fractions(rng, p.Layouts[gemm.B]), gemm.Bias: fractions(rng, gemm.Dense(c.types.Out, 1, p.BiasLen()))}
+	old := fractions(rng, p.Layouts[gemm.C])
 	var results [2][]byte
 	for i, backend := range []*stream.Backend{x, y} {
-		m.C = append([]byte(nil), old...)
+		m[gemm.C] = append([]byte(nil), old...)
 		plan, err := backend.Plan(p, exec.Options{Kernel: c.kernel.Name, Shape: c.shape.String(), KeepLayout: true})
 		if err != nil {
 			return err
@@ -203,7 +203,7 @@ func (c agreement) check(ctx context.Context, x, y *stream.Backend, seed uint64)
 		if err := plan.Run(ctx, m); err != nil {
 			return err
 		}
-		results[i] = m.C
+		results[i] = m[gemm.C]
 	}
 	return c.compare(results)
 }
@@ -247,7 +247,7 @@ func (c agreement) problem(e gemm.Epilogue) (*gemm.Problem, error) {
 	}
 	p, _, err := gemm.New(alpha, a, b, beta, gemm.Dense(c.types.Out, c.m, c.n), e)
 	if err == nil {
-		p, err = p.In(c.precision)
+		p, err = p.WithPrecision(c.precision)
 	}
 	return &p, err
 }

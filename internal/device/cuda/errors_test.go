@@ -50,9 +50,9 @@ func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := gemm.Buffers{A: make([]byte, l.Bytes()), B: make([]byte, r.Bytes()), C: make([]byte, p.C.Bytes())}
-			absolute := gemm.Buffers{A: make([]byte, l.Bytes()), B: make([]byte, r.Bytes()), C: m.C}
-			for _, x := range [][2][]byte{{m.A, absolute.A}, {m.B, absolute.B}} {
+			m := gemm.Buffers{gemm.A: make([]byte, l.Bytes()), gemm.B: make([]byte, r.Bytes()), gemm.C: make([]byte, p.C().Bytes())}
+			absolute := gemm.Buffers{gemm.A: make([]byte, l.Bytes()), gemm.B: make([]byte, r.Bytes()), gemm.C: m[gemm.C]}
+			for _, x := range [][2][]byte{{m[gemm.A], absolute[gemm.A]}, {m[gemm.B], absolute[gemm.B]}} {
 				for i := range n * depth {
 					v := float64(float32(data.number()))
 					dtype.F32.Set(x[0], i, v)
@@ -70,7 +70,7 @@ func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 				{gemm.F32x3, "wgmma", ""},
 				{gemm.TF32, "wgmma", ""},
 			} {
-				q, err := p.In(way.Precision)
+				q, err := p.WithPrecision(way.Precision)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -83,7 +83,7 @@ func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 				}
 				largest := 0.
 				for at, w := range want {
-					e := math.Abs(dtype.F32.At(m.C, at)-w) / scale[at] / dtype.F32.Info().Roundoff
+					e := math.Abs(dtype.F32.At(m[gemm.C], at)-w) / scale[at] / dtype.F32.Info().Roundoff
 					largest = max(largest, e)
 					errors[i] += e * e / float64(len(want))
 				}

@@ -52,7 +52,7 @@ func TestGPUOverlap(t *testing.T) {
 			}
 			return x
 		}
-		m := gemm.Buffers{A: whole(la), B: whole(lb), C: whole(lc), Bias: whole(gemm.Dense(c.out, 1, c.m))}
+		m := gemm.Buffers{gemm.A: whole(la), gemm.B: whole(lb), gemm.C: whole(lc), gemm.Bias: whole(gemm.Dense(c.out, 1, c.m))}
 		// The blocked kernel reads matrices in place. Kernels with packed operands use a single step.
 		plan, err := b.Plan(&p, exec.Options{Kernel: "blocked"})
 		if err != nil {
@@ -65,7 +65,7 @@ func TestGPUOverlap(t *testing.T) {
 		if err := plan.Run(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
-		if !bytes.Equal(m.C, want) {
+		if !bytes.Equal(m[gemm.C], want) {
 			t.Errorf("%v, %s: C differs from a single launch", &p, plan.Detail())
 		}
 	}
@@ -81,8 +81,8 @@ func singleLaunch(t *testing.T, g *GPU, plan *stream.Plan, p *gemm.Problem, m ge
 		from, on gemm.Layout
 		mem      []byte
 	}{
-		{&at.A, p.A, d.A, m.A}, {&at.B, p.B, d.B, m.B}, {&at.C, p.C, d.C, m.C},
-		{&at.Bias, gemm.Dense(p.C.Type, 1, p.BiasLen()), gemm.Dense(p.C.Type, 1, p.BiasLen()), m.Bias},
+		{&at[gemm.A], p.Layouts[gemm.A], d.Layouts[gemm.A], m[gemm.A]}, {&at[gemm.B], p.Layouts[gemm.B], d.Layouts[gemm.B], m[gemm.B]}, {&at[gemm.C], p.Layouts[gemm.C], d.Layouts[gemm.C], m[gemm.C]},
+		{&at[gemm.Bias], gemm.Dense(p.Out(), 1, p.BiasLen()), gemm.Dense(p.Out(), 1, p.BiasLen()), m[gemm.Bias]},
 	} {
 		var err error
 		if *x.to, err = g.Alloc(x.on.Bytes()); err == nil {
@@ -92,10 +92,10 @@ func singleLaunch(t *testing.T, g *GPU, plan *stream.Plan, p *gemm.Problem, m ge
 			t.Fatal(err)
 		}
 	}
-	c := bytes.Clone(m.C)
+	c := bytes.Clone(m[gemm.C])
 	err := errors.Join(
-		plan.Enqueue(ctx, at), g.CopyOut(ctx, c, at.C, exec.Rows(p.C, d.C)),
-		g.Free(at.A), g.Free(at.B), g.Free(at.C), g.Free(at.Bias))
+		plan.Enqueue(ctx, at), g.CopyOut(ctx, c, at[gemm.C], exec.Rows(p.Layouts[gemm.C], d.Layouts[gemm.C])),
+		g.Free(at[gemm.A]), g.Free(at[gemm.B]), g.Free(at[gemm.C]), g.Free(at[gemm.Bias]))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestHostToHost(t *testing.T) {
 	}
 	for _, n := range []int{64, 256, 1024, 2048, 4096, 8192, 10_000} {
 		p := square(t, n)
-		m := gemm.Buffers{A: dtype.Bytes(host[0][:n*n]), B: dtype.Bytes(host[1][:n*n]), C: dtype.Bytes(host[2][:n*n])}
+		m := gemm.Buffers{gemm.A: dtype.Bytes(host[0][:n*n]), gemm.B: dtype.Bytes(host[1][:n*n]), gemm.C: dtype.Bytes(host[2][:n*n])}
 		plan, err := b.Plan(p, exec.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -128,19 +128,20 @@ func (g *GPU) textbook(t *testing.T, p *gemm.Problem, m gemm.Buffers) func() tim
 	f := find(t, g, text.String(), naive.Entry())
 	call := func() error {
 		var at [3]uintptr
-		sizes := [3]uintptr{uintptr(len(m.A)), uintptr(len(m.B)), uintptr(len(m.C))}
+		sizes := [3]uintptr{uintptr(len(m[gemm.A])), uintptr(len(m[gemm.B])), uintptr(len(m[gemm.C]))}
 		for i := range at {
 			if err := g.call(cuMemAlloc, uintptr(unsafe.Pointer(&at[i])), sizes[i]); err != nil {
 				return err
 			}
 		}
 		err := errors.Join(
-			g.call(cuMemcpyInPlain, at[0], uintptr(unsafe.Pointer(&m.A[0])), sizes[0]),
-			g.call(cuMemcpyInPlain, at[1], uintptr(unsafe.Pointer(&m.B[0])), sizes[1]))
+			g.call(cuMemcpyInPlain, at[0], uintptr(unsafe.Pointer(&m[gemm.A][0])), sizes[0]),
+			g.call(cuMemcpyInPlain, at[1], uintptr(unsafe.Pointer(&m[gemm.B][0])), sizes[1]))
 		if err != nil {
 			return err
 		}
-		l, err := naive.Launch(c, p, gpukernel.Memory{A: device.Ptr(at[0]), B: device.Ptr(at[1]), C: device.Ptr(at[2])}, g)
+		memory := gpukernel.Memory{gemm.A: device.Ptr(at[0]), gemm.B: device.Ptr(at[1]), gemm.C: device.Ptr(at[2])}
+		l, err := naive.Launch(gpukernel.Args{Config: &c, Problem: p, Memory: memory}, g)
 		if err != nil {
 			return err
 		}
@@ -150,7 +151,7 @@ func (g *GPU) textbook(t *testing.T, p *gemm.Problem, m gemm.Buffers) func() tim
 		if err := g.call(cuStreamSynchronize, g.stream); err != nil {
 			return err
 		}
-		if err := g.call(cuMemcpyOutPlain, uintptr(unsafe.Pointer(&m.C[0])), at[2], sizes[2]); err != nil {
+		if err := g.call(cuMemcpyOutPlain, uintptr(unsafe.Pointer(&m[gemm.C][0])), at[2], sizes[2]); err != nil {
 			return err
 		}
 		return errors.Join(g.call(cuMemFree, at[0]), g.call(cuMemFree, at[1]), g.call(cuMemFree, at[2]))
@@ -164,18 +165,18 @@ func (g *GPU) kernelTime(t *testing.T, plan *stream.Plan) time.Duration {
 	p := plan.Problem()
 	var m gpukernel.Memory
 	var errs [3]error
-	m.A, errs[0] = g.Alloc(p.A.Bytes())
-	m.B, errs[1] = g.Alloc(p.B.Bytes())
-	m.C, errs[2] = g.Alloc(p.C.Bytes())
+	m[gemm.A], errs[0] = g.Alloc(p.A().Bytes())
+	m[gemm.B], errs[1] = g.Alloc(p.B().Bytes())
+	m[gemm.C], errs[2] = g.Alloc(p.C().Bytes())
 	if err := errors.Join(errs[:]...); err != nil {
 		t.Fatal(err)
 	}
 	rng := rand.New(rand.NewPCG(3, 4))
-	noise := make([]float32, p.A.Len())
+	noise := make([]float32, p.A().Len())
 	for i := range noise {
 		noise[i] = 2*rng.Float32() - 1
 	}
-	for _, at := range []device.Ptr{m.A, m.B} {
+	for _, at := range []device.Ptr{m[gemm.A], m[gemm.B]} {
 		if err := g.CopyIn(t.Context(), at, dtype.Bytes(noise), device.Whole(4*len(noise))); err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +185,7 @@ func (g *GPU) kernelTime(t *testing.T, plan *stream.Plan) time.Duration {
 	d := median(5, func() time.Duration {
 		return s.events(t, func() error { return plan.Enqueue(t.Context(), m) })
 	})
-	if err := errors.Join(g.Free(m.A), g.Free(m.B), g.Free(m.C)); err != nil {
+	if err := errors.Join(g.Free(m[gemm.A]), g.Free(m[gemm.B]), g.Free(m[gemm.C])); err != nil {
 		t.Fatal(err)
 	}
 	return d

@@ -47,8 +47,8 @@ func newSpeed(t *testing.T, largest int) *speed {
 		}
 		*to = p
 	}
-	alloc(&s.at.C)
-	for i, to := range []*device.Ptr{&s.at.A, &s.at.B} {
+	alloc(&s.at[gemm.C])
+	for i, to := range []*device.Ptr{&s.at[gemm.A], &s.at[gemm.B]} {
 		alloc(to)
 		s.host[i] = make([]float32, largest*largest)
 		for j := range s.host[i] {
@@ -66,10 +66,10 @@ func (s *speed) copies(t *testing.T) {
 	for _, n := range []int{4 << 10, 1 << 20, 256 << 20} {
 		b := dtype.Bytes(s.host[0])[:n]
 		in := median(9, func() time.Duration {
-			return took(t, func() error { return s.gpu.CopyIn(t.Context(), s.at.A, b, device.Whole(n)) })
+			return took(t, func() error { return s.gpu.CopyIn(t.Context(), s.at[gemm.A], b, device.Whole(n)) })
 		})
 		out := median(9, func() time.Duration {
-			return took(t, func() error { return s.gpu.CopyOut(t.Context(), b, s.at.A, device.Whole(n)) })
+			return took(t, func() error { return s.gpu.CopyOut(t.Context(), b, s.at[gemm.A], device.Whole(n)) })
 		})
 		t.Logf("%9d bytes: in %v (%.2f GB/s), out %v (%.2f GB/s)", n, in, rate(n, in), out, rate(n, out))
 	}
@@ -142,7 +142,7 @@ func (s *speed) load(t *testing.T, k *gpukernel.Kernel, c gpukernel.Config, p *g
 	if d := time.Since(start); d > 2*time.Millisecond { // otherwise it came from the driver's cache
 		t.Logf("%-8s %-16v compiled in %v", k.Name, c.Tile, d)
 	}
-	l, err := k.Launch(c, p, s.at, s.gpu)
+	l, err := k.Launch(gpukernel.Args{Config: &c, Problem: p, Memory: s.at}, s.gpu)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,7 +174,7 @@ func (s *speed) events(t *testing.T, f func() error) time.Duration {
 func (s *speed) verify(t *testing.T, kernel string, n int) {
 	t.Helper()
 	c := make([]float32, n*n)
-	if err := s.gpu.CopyOut(t.Context(), dtype.Bytes(c), s.at.C, device.Whole(4*n*n)); err != nil {
+	if err := s.gpu.CopyOut(t.Context(), dtype.Bytes(c), s.at[gemm.C], device.Whole(4*n*n)); err != nil {
 		t.Fatal(err)
 	}
 	for _, i := range []int{0, n - 1} {

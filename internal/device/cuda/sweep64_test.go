@@ -111,14 +111,14 @@ func (s *sweeper64) measure(t *testing.T, kernel, tile string, p *gemm.Problem) 
 	}
 	const align = 256
 	up := func(n int) int { return (n + align - 1) / align * align }
-	a, b, out := up(p.A.Bytes()), up(p.B.Bytes()), up(p.C.Bytes())
+	a, b, out := up(p.A().Bytes()), up(p.B().Bytes()), up(p.C().Bytes())
 	if a+b > sweep64Pool || out > sweep64Pool {
 		t.Fatalf("%v exceeds a pool of %d bytes", p, sweep64Pool)
 	}
 	sets := make([]gpukernel.Memory, min(sweep64Pool/(a+b), sweep64Pool/out, 1+(128<<20)/(a+b+out)))
 	for i := range sets {
-		sets[i] = gpukernel.Memory{A: s.in + device.Ptr(i*(a+b)), C: s.out + device.Ptr(i*out)}
-		sets[i].B = sets[i].A + device.Ptr(a)
+		sets[i] = gpukernel.Memory{gemm.A: s.in + device.Ptr(i*(a+b)), gemm.C: s.out + device.Ptr(i*out)}
+		sets[i][gemm.B] = sets[i][gemm.A] + device.Ptr(a)
 	}
 	run := func(n int) time.Duration {
 		return (&speed{gpu: s.gpu}).events(t, func() error {
@@ -152,12 +152,12 @@ func (s *sweeper64) verify(t *testing.T, p *gemm.Problem, b int) {
 			i, j = (p.M-1)*(n&1), (p.N-1)*(n>>1)
 		}
 		var got, want, size float64
-		from := s.out + device.Ptr(8*at(p.C, i, j))
+		from := s.out + device.Ptr(8*at(p.Layouts[gemm.C], i, j))
 		if err := s.gpu.CopyOut(t.Context(), unsafe.Slice((*byte)(unsafe.Pointer(&got)), 8), from, device.Whole(8)); err != nil {
 			t.Fatal(err)
 		}
 		for k := range p.K {
-			x := s.host[at(p.A, i, k)] * s.host[b/8+at(p.B, k, j)]
+			x := s.host[at(p.Layouts[gemm.A], i, k)] * s.host[b/8+at(p.Layouts[gemm.B], k, j)]
 			want, size = want+x, size+math.Abs(x)
 		}
 		if !(math.Abs(got-want) <= size*float64(p.K+3)*0x1p-53) {

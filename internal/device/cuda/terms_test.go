@@ -62,7 +62,7 @@ func testTerms(t *testing.T, d device.Device, ways []gputest.Way) {
 // show which terms it contains and how often. It tests 50 terms per product.
 func countTerms(t *testing.T, b *stream.Backend, w gputest.Way, p *gemm.Problem) error {
 	const termsPerProduct = 50
-	x, y, c := make([]float64, p.A.Len()), make([]float64, p.B.Len()), make([]float64, p.C.Len())
+	x, y, c := make([]float64, p.A().Len()), make([]float64, p.B().Len()), make([]float64, p.C().Len())
 	for i := range x {
 		x[i] = 1
 	}
@@ -73,10 +73,10 @@ func countTerms(t *testing.T, b *stream.Backend, w gputest.Way, p *gemm.Problem)
 			v := math.Exp2(float64(k - from))
 			want += v
 			for j := range p.N {
-				y[p.B.Index(k, j)] = v
+				y[p.B().Index(k, j)] = v
 			}
 		}
-		if err := w.On(b).Gemm(t.Context(), p, gemm.Buffers{A: dtype.Bytes(x), B: dtype.Bytes(y), C: dtype.Bytes(c)}); err != nil {
+		if err := w.On(b).Gemm(t.Context(), p, gemm.Buffers{gemm.A: dtype.Bytes(x), gemm.B: dtype.Bytes(y), gemm.C: dtype.Bytes(c)}); err != nil {
 			return err
 		}
 		for _, got := range c {

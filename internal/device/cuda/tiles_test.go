@@ -103,7 +103,7 @@ func (s *tiles) time(p *gemm.Problem, tile string) (time.Duration, string) {
 	}
 	const align, cold = 256, 150 << 20 // bytes; cold is more than twice the L2 cache
 	up := func(n int) int { return (n + align - 1) / align * align }
-	c, err := s.gpu.Alloc(up(p.C.Bytes()))
+	c, err := s.gpu.Alloc(up(p.C().Bytes()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,17 +112,17 @@ func (s *tiles) time(p *gemm.Problem, tile string) (time.Duration, string) {
 			t.Error(err)
 		}
 	}()
-	set := up(p.A.Bytes()) + up(p.B.Bytes())
+	set := up(p.A().Bytes()) + up(p.B().Bytes())
 	sets, turn := max(1, min(s.size/set, cold/set+1)), 0
 	run := func() error {
 		at := s.operands + device.Ptr(turn%sets*set)
 		turn++
-		return plan.Enqueue(t.Context(), gpukernel.Memory{A: at, B: at + device.Ptr(up(p.A.Bytes())), C: c})
+		return plan.Enqueue(t.Context(), gpukernel.Memory{gemm.A: at, gemm.B: at + device.Ptr(up(p.A().Bytes())), gemm.C: c})
 	}
 	if err := run(); err != nil {
 		t.Fatal(err)
 	}
-	s.verify(p, c, up(p.A.Bytes())/dtype.F32.Size())
+	s.verify(p, c, up(p.A().Bytes())/dtype.F32.Size())
 	times := max(1, min(50, int(5e-3/(p.Flops()/40e12+3e-6))))
 	batch := func() error {
 		for range times {

@@ -178,7 +178,7 @@ func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	u := kind{Types{p.A.Type, p.C.Type}, cpu.Workers(threads)}
+	u := kind{Types{p.In(), p.Out()}, cpu.Workers(threads)}
 	speed, err := c.processor(u)
 	if err != nil {
 		made.Reason, made.Err = noMeasurementHere, err

@@ -150,24 +150,24 @@ func (s oneShot) seconds(n, flops float64) float64 {
 
 // side is the n of the squares that have as many bytes as go to a GPU and back for p.
 func side(p *gemm.Problem) float64 {
-	unit := float64(2*p.A.Type.Size() + p.C.Type.Size())
+	unit := float64(2*p.In().Size() + p.Out().Size())
 	return math.Sqrt(traffic(p) / unit)
 }
 
 // traffic is the bytes that a product brings to a GPU and back.
 func traffic(p *gemm.Problem) float64 {
 	size := func(l gemm.Layout) float64 { return float64(l.Rows) * float64(l.Cols) * float64(l.Type.Size()) }
-	n := size(p.C)
+	n := size(p.Layouts[gemm.C])
 	if p.Beta != 0 {
 		n *= 2
 	}
 	if p.ReadsAB() {
-		n += size(p.A) + size(p.B)
+		n += size(p.Layouts[gemm.A]) + size(p.Layouts[gemm.B])
 	}
-	for x := range gemm.Extra(gemm.Extras) {
-		n += size(p.Extra(x))
+	for o := gemm.Residual; o < gemm.Operands; o++ {
+		n += size(p.Layout(o))
 	}
-	return n + float64(p.BiasLen()*p.C.Type.Size())
+	return n
 }
 
 // crossover is the size from which squares are faster on a GPU, to a percent; false if

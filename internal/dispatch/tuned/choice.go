@@ -54,7 +54,7 @@ type Form struct {
 
 // FormOf is p without what choices do not depend on.
 func FormOf(p *gemm.Problem) Form {
-	return Form{p.M, p.N, p.K, p.A.Type, p.C.Type, p.A.Trans, p.B.Trans, p.Precision}
+	return Form{p.M, p.N, p.K, p.In(), p.Out(), p.A().Trans, p.B().Trans, p.Precision}
 }
 
 // String is "4096x4096x4096 float32", with the operands that are transposed.
@@ -87,7 +87,7 @@ func (p Form) Problem() (gemm.Problem, error) {
 	if err != nil {
 		return problem, err
 	}
-	return problem.In(p.Precision)
+	return problem.WithPrecision(p.Precision)
 }
 
 // Tuned is a choice that was measured to be faster than the default one.

@@ -140,7 +140,7 @@ func (t *tunings) gpu(b *exec.Backend) *book {
 // find is the choice that was tuned for p, whose matrices have to lie as they did then;
 // nil if there is none.
 func (b *book) find(p *gemm.Problem, dense func(gemm.Layout) bool) *Tuned {
-	if b == nil || len(b.choices) == 0 || p.Batch.Kind != gemm.Single || p.BlockScaled() || !p.ReadsAB() || !dense(p.A) || !dense(p.B) || !dense(p.C) {
+	if b == nil || len(b.choices) == 0 || p.Batch.Kind != gemm.Single || p.BlockScaled() || !p.ReadsAB() || !dense(p.Layouts[gemm.A]) || !dense(p.Layouts[gemm.B]) || !dense(p.Layouts[gemm.C]) {
 		return nil
 	}
 	return b.choices[FormOf(p)]

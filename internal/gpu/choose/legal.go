@@ -57,17 +57,17 @@ func (r *row) WorthPacking(p *gemm.Problem, a kernel.Align) bool {
 	if p.Precision == gemm.F32x3 {
 		return true // in it there is no other kernel
 	}
-	q, is := r.Repack(p, kernel.Tile{SwapAB: sm90.CheckSwapAB(p) == nil}, a)
-	uses := [...]int{p.N, p.M, p.M}
-	if p.Batch.Kind == gemm.Grouped {
-		uses[kernel.InB] /= max(p.Batch.Count, 1)
-	}
-	for i, l := range [...][2]gemm.Layout{{p.A, q.A}, {p.B, q.B}, {p.Up, q.Up}} {
+	q, packed := r.Repack(p, kernel.Tile{SwapAB: sm90.CheckSwapAB(p) == nil}, a)
+	for _, o := range kernel.Packable {
+		uses := kernel.Uses(p, o)
+		if o == gemm.B && p.Batch.Kind == gemm.Grouped {
+			uses /= max(p.Batch.Count, 1)
+		}
 		enough := kernel.MinUsesToPack
-		if p.Batch.Kind != gemm.Single && l[0].Trans != l[1].Trans {
+		if p.Batch.Kind != gemm.Single && p.Layouts[o].Trans != q.Layouts[o].Trans {
 			enough = kernel.MinUsesToTranspose
 		}
-		if is[i] && uses[i] < enough {
+		if packed[o] && uses < enough {
 			return false
 		}
 	}

@@ -13,12 +13,12 @@ import (
 
 // mmaTilesOf are the tiles for products of p's type.
 func mmaTilesOf(p *gemm.Problem) []kernel.MMATile {
-	if p.A.Type == dtype.F64 {
+	if p.In() == dtype.F64 {
 		return kernel.MMATilesF64
 	}
 	tiles := slices.Clone(kernel.MMATiles)
 	for i := range tiles {
-		tiles[i].Tile.K = tiles[i].Tile.K * 2 / p.A.Type.Size()
+		tiles[i].Tile.K = tiles[i].Tile.K * 2 / p.In().Size()
 	}
 	return tiles
 }
@@ -85,14 +85,14 @@ func mmaParts(t kernel.MMATile, p *gemm.Problem, d *device.Info) []int {
 
 // mmaCycles is about how long p takes with K in so many parts.
 func mmaCycles(t kernel.MMATile, p *gemm.Problem, d *device.Info, parts int) float64 {
-	s, sms, size := t.Tile, float64(d.SMs), float64(p.A.Type.Size())
+	s, sms, size := t.Tile, float64(d.SMs), float64(p.In().Size())
 	m, n, k := float64(p.M), float64(p.N), float64(p.K)
 	blocks := mmaBlocks(t, p) * float64(max(parts, 1))
 	turns := math.Ceil(blocks / sms) // blocks of the busiest SM
 	steps := math.Ceil(k / float64(s.K) / float64(max(parts, 1)))
 
 	rate, traffic := t.Rate, mmaTraffic
-	for _, l := range []gemm.Layout{p.A, p.B} {
+	for _, l := range []gemm.Layout{p.Layouts[gemm.A], p.Layouts[gemm.B]} {
 		if kernel.CopiedElements(l)*l.Type.Size() < kernel.MaxVectorBytes {
 			rate -= (t.Rate - t.Narrow) / 2
 			traffic -= (mmaTraffic - mmaNarrow) / 2
@@ -101,7 +101,7 @@ func mmaCycles(t kernel.MMATile, p *gemm.Problem, d *device.Info, parts int) flo
 	if turns*float64(kernel.MMAThreads(s)) < 256 {
 		rate *= mmaSparse
 	}
-	multiply := float64(s.M*s.N*s.K) / mmaRates[p.A.Type] / rate
+	multiply := float64(s.M*s.N*s.K) / mmaRates[p.In()] / rate
 	load := float64((s.M+s.N)*s.K) * size / min(mmaAlone, traffic*sms/min(blocks, sms))
 	through := steps * max(multiply, load)
 	if turns == 1 { // nobody else works while a block waits for what its first stages were not filled with

@@ -105,7 +105,7 @@ func PredictBlocked(c kernel.Config, p *gemm.Problem, d *device.Info) prediction
 		x.multiply += round(left)
 	}
 	if p.Batch.Kind != gemm.Single {
-		x.multiply += float64(x.blocks*(s.M+s.N)*max(p.K, 1)*p.A.Type.Size()) / batchBytes / float64(sms)
+		x.multiply += float64(x.blocks*(s.M+s.N)*max(p.K, 1)*p.In().Size()) / batchBytes / float64(sms)
 	}
 	x.load = p.Traffic()/loadBytes/float64(sms) + blockWait
 	if parts > 1 {

@@ -10,18 +10,18 @@ import (
 )
 
 func CheckSkinnySuited(p *gemm.Problem, d *device.Info) error {
-	if p.A.Type.Size() < 4 && kernel.MMA.Runs(p, d) == nil {
-		return fmt.Errorf("%w: kernel skinny, where tensor cores multiply %v", gemm.ErrUnsupported, p.A.Type)
+	if p.In().Size() < 4 && kernel.MMA.Runs(p, d) == nil {
+		return fmt.Errorf("%w: kernel skinny, where tensor cores multiply %v", gemm.ErrUnsupported, p.In())
 	}
 	most := kernel.MaxSkinny
 	switch {
-	case p.A.Type == dtype.F64:
+	case p.In() == dtype.F64:
 		most /= 2 // the sums of more take the registers in which loads would be under way
 	case p.Precision == gemm.TF32:
 		most = 1 // more are faster on the tensor cores
 	}
 	if min(p.M, p.N) > most {
-		return fmt.Errorf("%w: kernel skinny is for at most %d rows or columns of %v", gemm.ErrUnsupported, most, p.A.Type)
+		return fmt.Errorf("%w: kernel skinny is for at most %d rows or columns of %v", gemm.ErrUnsupported, most, p.In())
 	}
 	return nil
 }
@@ -34,7 +34,7 @@ func predictSkinny(c kernel.Config, p *gemm.Problem, d *device.Info) prediction 
 		toBegin = 1500
 	)
 	s := c.Tile
-	sms, size := max(d.SMs, 1), p.A.Type.Size()
+	sms, size := max(d.SMs, 1), p.In().Size()
 	parts, depth := 1, max(p.K, 1)
 	if s.SplitK > 1 {
 		parts, depth = kernel.SplitCount(p, s), min(kernel.SplitLen(p.K, s), depth)

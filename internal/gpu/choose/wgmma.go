@@ -17,8 +17,8 @@ func checkWgmmaSuited(p *gemm.Problem, d *device.Info) error {
 	// 1.96 µs instead of 2.38, and 200³ 2.93 instead of 3.16. Where rows begin within the L2 cache's lines,
 	// or would be packed, that holds for some more: 257³ takes 3.54 instead of 4.30.
 	const small, skewed = 256, 320
-	size, most := p.A.Type.Size(), small
-	if p.A.LD*size%frag.SwizzleBytes != 0 || p.B.LD*size%frag.SwizzleBytes != 0 {
+	size, most := p.In().Size(), small
+	if p.A().LD*size%frag.SwizzleBytes != 0 || p.B().LD*size%frag.SwizzleBytes != 0 {
 		most = skewed
 	}
 	// Few rows in tiles of mma's 128 columns, where these are one round and those of 64 columns are more: 16×14336×4096
@@ -26,7 +26,7 @@ func checkWgmmaSuited(p *gemm.Problem, d *device.Info) error {
 	// takes 12.7 instead of 14.3.
 	const few = 16
 	even := p.M <= few && kernel.CeilDiv(p.N, 128) <= d.SMs && kernel.CeilDiv(p.N, sm90.WarpgroupRows) > d.SMs
-	thin := p.N > 1 && p.N <= few && !p.B.Trans
+	thin := p.N > 1 && p.N <= few && !p.B().Trans
 	switch {
 	case p.Batch.Kind != gemm.Single || p.Precision == gemm.F32x3 || size == 1:
 		return nil
@@ -45,7 +45,7 @@ func checkWgmmaSuited(p *gemm.Problem, d *device.Info) error {
 // it has nothing to hide: there the others are faster than is predicted of them.
 func orderWgmma(r *row, p *gemm.Problem, d *device.Info) []kernel.Tile {
 	list := r.cheapest(p, d)
-	if p.A.Type.Size() != 2 || p.Epilogue != (gemm.Epilogue{}) || tallPays(p, d) {
+	if p.In().Size() != 2 || p.Epilogue != (gemm.Epilogue{}) || tallPays(p, d) {
 		return list
 	}
 	tall := func(s kernel.Tile) bool { return s.RowsPerThread > 2 }
@@ -141,7 +141,7 @@ func predictWgmma(c kernel.Config, p *gemm.Problem, d *device.Info) prediction {
 	area := float64(rows * max(s.N, sm90.WarpgroupRows)) // fewer columns take as long
 	idle := 1 - float64(min(x.blocks, sms))/float64(sms)
 	deliver := wgmmaTraffic + idle*(wgmmaAlone-wgmmaTraffic)
-	q, is := kernel.Repack(p, s, kernel.Align{})
+	q, packed := kernel.Repack(p, s, kernel.Align{})
 	again, least, lines := turnedCosts(c, p, d, area)
 	memory, steps, beside := p.Traffic()/wgmmaMemory/float64(max(d.SMs, 1))+again, float64(kernel.CeilDiv(depth, s.K)), wgmmaBeside
 	if p.Batch.Kind == gemm.Grouped {
@@ -149,10 +149,10 @@ func predictWgmma(c kernel.Config, p *gemm.Problem, d *device.Info) prediction {
 		deliver *= 1 - wgmmaStream*min(1, memory/busy)
 		beside = wgmmaGroups
 	}
-	r := sm90.ArithmeticOf(p.A.Type, p.Precision)
+	r := sm90.ArithmeticOf(p.In(), p.Precision)
 	planes := float64(len(r.Terms))
 	products, adds := stepWork(r, s)
-	skewA, skewB := kernel.SwapAB(s, skew(q.A), skew(q.B))
+	skewA, skewB := kernel.SwapAB(s, skew(q.Layouts[gemm.A]), skew(q.Layouts[gemm.B]))
 	bytes := frag.SwizzleBytes * (float64(rows)*skewA + float64(cols/s.BlocksM())*skewB)
 	if sm90.PingPong(s) && s.N <= sm90.WarpgroupRows {
 		deliver /= wgmmaSmall
@@ -210,14 +210,16 @@ func predictWgmma(c kernel.Config, p *gemm.Problem, d *device.Info) prediction {
 	if parts > 1 {
 		x.second += wgmmaSecond + float64(2*kernel.PartialSumBytes(p, s))/wgmmaSums/float64(max(d.SMs, 1)) + wgmmaParts*float64(kernel.CeilDiv(parts, kernel.SplitKSumWarps*kernel.SplitKSumLoads))
 	}
-	for i, l := range [][2]gemm.Layout{{p.A, q.A}, {p.B, q.B}, {p.Up, q.Up}} {
+	for _, o := range kernel.Packable {
+		if !packed[o] {
+			continue
+		}
 		matrices := 1
-		if [...]int{p.Batch.A, p.Batch.B, 0}[i] > 0 {
+		if p.Batch.Stride[o] > 0 {
 			matrices = p.Batch.Count
 		}
-		if is[i] {
-			x.second += packLaunch + float64(matrices)*float64(l[0].Bytes()+l[1].Bytes())/packBytes/float64(max(d.SMs, 1))
-		}
+		bytes := float64(matrices) * float64(p.Layouts[o].Bytes()+q.Layouts[o].Bytes())
+		x.second += packLaunch + bytes/packBytes/float64(max(d.SMs, 1))
 	}
 	return x
 }
@@ -251,7 +253,7 @@ func turnedCosts(c kernel.Config, p *gemm.Problem, d *device.Info, area float64)
 		return 0, 0, 0
 	}
 	if p.M > s.N {
-		again = wgmmaAgain * float64(p.Products()*p.B.Bytes()) / wgmmaMemory / float64(max(d.SMs, 1))
+		again = wgmmaAgain * float64(p.Products()*p.B().Bytes()) / wgmmaMemory / float64(max(d.SMs, 1))
 	}
 	if !sm90.StoresWithTMA(c) && s.SplitK < 2 {
 		lines = area / wgmmaLines

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"tilework/internal/device"
+	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
 )
 
@@ -13,9 +14,9 @@ func (pl *Plan) enqueueShares(ctx context.Context, m kernel.Memory) error {
 	for first := 0; first < p.Batch.Count; first += kernel.MaxGridRows {
 		share, at := *pl, m
 		share.device.Batch.Count = min(p.Batch.Count-first, kernel.MaxGridRows)
-		at.A += device.Ptr(first * p.Batch.A * p.A.Type.Size())
-		at.B += device.Ptr(first * p.Batch.B * p.B.Type.Size())
-		at.C += device.Ptr(first * p.Batch.C * p.C.Type.Size())
+		at[gemm.A] += device.Ptr(first * p.Batch.Stride[gemm.A] * p.In().Size())
+		at[gemm.B] += device.Ptr(first * p.Batch.Stride[gemm.B] * p.B().Type.Size())
+		at[gemm.C] += device.Ptr(first * p.Batch.Stride[gemm.C] * p.Out().Size())
 		if err := share.enqueue(ctx, at); err != nil {
 			return err
 		}

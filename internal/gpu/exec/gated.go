@@ -15,24 +15,24 @@ func (pl *Plan) twice() bool { return pl.Config.Factor.Valid() }
 func (pl *Plan) other() *Plan {
 	first := *pl
 	first.device = pl.device.Other()
-	first.device.C.LD = kernel.PartialSumLD(&pl.device)
+	first.device.C().LD = kernel.PartialSumLD(&pl.device)
 	first.Config = pl.Kernel.For(pl.Kernel.Config(&first.device, pl.Config.Tile), pl.backend.Device.Info().Target)
 	first.Config.Lines, first.Config.PDL = pl.Config.Lines, pl.Config.PDL
-	first.Config.LimitVectors(kernel.Align{A: pl.align.A, B: pl.align.Up})
+	first.Config.LimitVectors(kernel.Align{gemm.A: pl.align[gemm.A], gemm.B: pl.align[gemm.Up]})
 	return &first
 }
 
 // enqueueTwice starts both launches, with memory for what goes from one to the other.
 func (pl *Plan) enqueueTwice(ctx context.Context, m kernel.Memory) (err error) {
 	d, first := pl.backend.Device, pl.other()
-	sums, err := d.Alloc(first.device.C.Rows * first.device.C.LD * first.device.C.Type.Size())
+	sums, err := d.Alloc(first.device.C().Rows * first.device.C().LD * first.device.Out().Size())
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, d.Free(sums)) }()
-	if err := first.enqueue(ctx, kernel.Memory{A: m.A, B: m.Extras[gemm.Up], C: sums}); err != nil {
+	if err := first.enqueue(ctx, kernel.Memory{gemm.A: m[gemm.A], gemm.B: m[gemm.Up], gemm.C: sums}); err != nil {
 		return err
 	}
-	m.Extras[gemm.Up] = sums
+	m[gemm.Up] = sums
 	return pl.enqueueProduct(ctx, m)
 }

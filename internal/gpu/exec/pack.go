@@ -18,31 +18,25 @@ func (pl *Plan) packs() bool {
 // enqueuePacked starts the launches that pack what has to be, and the product.
 func (pl *Plan) enqueuePacked(ctx context.Context, m kernel.Memory) (err error) {
 	d := pl.backend.Device
-	q, is := pl.Kernel.Repack(&pl.device, pl.Config.Tile, pl.align)
+	q, packed := pl.Kernel.Repack(&pl.device, pl.Config.Tile, pl.align)
 	sub := *pl
-	sub.device, sub.align = q, kernel.Align{C: pl.align.C}
+	sub.device, sub.align = q, kernel.Align{gemm.C: pl.align[gemm.C]}
 	var all []operandCopy
-	for i, x := range []struct {
-		at         *device.Ptr
-		from, to   gemm.Layout
-		apart, now int // in a batch
-	}{
-		{&m.A, pl.device.A, q.A, pl.device.Batch.A, q.Batch.A},
-		{&m.B, pl.device.B, q.B, pl.device.Batch.B, q.Batch.B},
-		{&m.Extras[gemm.Up], pl.device.Up, q.Up, 0, 0},
-	} {
-		if !is[i] {
+	for _, o := range kernel.Packable {
+		if !packed[o] {
 			continue
 		}
-		r := operandCopy{from: x.from, source: *x.at, to: x.to, count: 1}
-		if x.apart > 0 {
-			r.count, r.apart, r.targets = pl.device.Batch.Count, x.apart*x.from.Type.Size(), x.now*x.to.Type.Size()
+		from, to := pl.device.Layouts[o], q.Layouts[o]
+		r := operandCopy{from: from, source: m[o], to: to, count: 1}
+		if stride := pl.device.Batch.Stride[o]; stride > 0 {
+			r.count = pl.device.Batch.Count
+			r.apart, r.targets = stride*from.Type.Size(), q.Batch.Stride[o]*to.Type.Size()
 		}
-		if r.target, err = d.Alloc(r.count * x.to.Rows * x.to.LD * x.to.Type.Size()); err != nil {
+		if r.target, err = d.Alloc(r.count * to.Rows * to.LD * to.Type.Size()); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, d.Free(r.target)) }()
-		*x.at = r.target
+		m[o] = r.target
 		all = append(all, r)
 	}
 	if err := pl.pack(ctx, all...); err != nil {
@@ -80,37 +74,30 @@ func (pl *Plan) pack(ctx context.Context, all ...operandCopy) error {
 	return nil
 }
 
-// packs is the launch of the text that packs matrices along z: those of an operand, or both
-// operands, of which the second lies as far from the first as a batch's matrices do.
+// packs returns the launch that packs matrices along z: those of one operand, or one of each of
+// two operands, the second as far from the first as the matrices of a batch are apart.
 func (t compiledKey) packs(all []operandCopy) device.Launch {
-	var args device.Params
-	s, l := t.config.Tile, device.Launch{Grid: device.Dim3{Z: max(all[0].count, len(all))}, PDL: t.config.PDL}
+	s := t.config.Tile
 	first, last := all[0], all[len(all)-1]
 	if len(all) > 1 {
 		first.apart, first.targets = int(last.source-first.source), int(last.target-first.target)
 	}
-	shape := func(r operandCopy) {
-		cols, ld := r.to.Cols, r.to.LD*r.to.Type.Size()/kernel.WordBytes
+	a := kernel.PackArgs{From: first.source, To: first.target, Apart: first.apart, Targets: first.targets}
+	l := device.Launch{Block: t.kernel.BlockThreads(s), PDL: t.config.PDL}
+	l.Grid.Z = max(first.count, len(all))
+	for i, r := range [...]operandCopy{first, last} {
+		size := kernel.PackSize{Rows: r.to.Rows, Cols: r.to.Cols, From: r.from.LD, To: r.to.LD * r.to.Type.Size() / kernel.WordBytes}
 		if t.kernel == kernel.SplitF32 {
 			if r.from.Rows != r.to.Rows {
 				r.from = kernel.ColumnAsRow(r.from)
 			}
-			cols, ld = r.from.Cols, r.to.LD/kernel.SplitTerms
+			size.Cols, size.From, size.To = r.from.Cols, r.from.LD, r.to.LD/kernel.SplitTerms
 		}
-		for _, n := range []int{r.to.Rows, cols, r.from.LD, ld} {
-			args.U64(uint64(n))
-		}
-		l.Grid.X = max(l.Grid.X, kernel.CeilDiv(cols, s.N))
+		a.Sizes[i] = size
+		l.Grid.X = max(l.Grid.X, kernel.CeilDiv(size.Cols, s.N))
 		l.Grid.Y = max(l.Grid.Y, min(kernel.CeilDiv(r.to.Rows, s.M), kernel.MaxGridRows))
 	}
-	args.Ptr(first.source)
-	args.Ptr(first.target)
-	args.U64(uint64(first.apart))
-	args.U64(uint64(first.targets))
-	if shape(first); t.kernel == kernel.Pack {
-		shape(last)
-	}
-	l.Block, l.Params = t.kernel.BlockThreads(s), args.Bytes()
+	l.Params = a.Encode(t.kernel)
 	return l
 }
 
@@ -135,10 +122,10 @@ func (pl *Plan) packText(from, to gemm.Layout) compiledKey {
 
 // packTexts are the texts with which the plan packs.
 func (pl *Plan) packTexts() (texts []compiledKey) {
-	q, is := pl.Kernel.Repack(&pl.device, pl.Config.Tile, pl.align)
-	for i, l := range [...][2]gemm.Layout{{pl.device.A, q.A}, {pl.device.B, q.B}, {pl.device.Up, q.Up}} {
-		if is[i] {
-			texts = append(texts, pl.packText(l[0], l[1]))
+	q, packed := pl.Kernel.Repack(&pl.device, pl.Config.Tile, pl.align)
+	for _, o := range kernel.Packable {
+		if packed[o] {
+			texts = append(texts, pl.packText(pl.device.Layouts[o], q.Layouts[o]))
 		}
 	}
 	return texts

@@ -77,10 +77,10 @@ func TestPacking(t *testing.T) {
 		want  kernel.Repacked
 	}{
 		{"as it lies", lay(dtype.BF16, 40, false), lay(dtype.BF16, 48, true), kernel.Align{}, kernel.Repacked{}},
-		{"odd rows", lay(dtype.BF16, 41, true), lay(dtype.BF16, 44, false), kernel.Align{}, kernel.Repacked{true, true}},
-		{"an odd address", lay(dtype.BF16, 40, false), lay(dtype.BF16, 40, false), kernel.Align{A: 16, B: 2}, kernel.Repacked{false, true}},
+		{"odd rows", lay(dtype.BF16, 41, true), lay(dtype.BF16, 44, false), kernel.Align{}, kernel.Repacked{gemm.A: true, gemm.B: true}},
+		{"an odd address", lay(dtype.BF16, 40, false), lay(dtype.BF16, 40, false), kernel.Align{gemm.A: 16, gemm.B: 2}, kernel.Repacked{gemm.B: true}},
 		{"bytes along K", lay(dtype.I8, 48, false), lay(dtype.I8, 48, true), kernel.Align{}, kernel.Repacked{}},
-		{"bytes across K", lay(dtype.I8, 48, true), lay(dtype.I8, 48, false), kernel.Align{}, kernel.Repacked{true, true}},
+		{"bytes across K", lay(dtype.I8, 48, true), lay(dtype.I8, 48, false), kernel.Align{}, kernel.Repacked{gemm.A: true, gemm.B: true}},
 	} {
 		out := c.a.Type.Info().Results[0]
 		p, _, err := gemm.New(1, c.a, c.b, 0, gemm.Dense(out, 40, 40), gemm.Epilogue{})
@@ -94,10 +94,12 @@ func TestPacking(t *testing.T) {
 		if again, got := sm90.WGMMA.Repack(&q, kernel.Tile{}, kernel.Align{}); got.Any() || again != q {
 			t.Errorf("%s: what is packed is packed again: %v", c.name, got)
 		}
-		if q.A.OpRows() != 40 || q.B.OpCols() != 40 || q.A.Trans != c.a.Trans && c.a.Type.Size() == 2 {
-			t.Errorf("%s: %v, %v", c.name, q.A, q.B)
+		if q.A().OpRows() != 40 || q.B().OpCols() != 40 || q.A().Trans != c.a.Trans && c.a.Type.Size() == 2 {
+			t.Errorf("%s: %v, %v", c.name, q.Layouts[gemm.A], q.Layouts[gemm.B])
 		}
-		if _, err := sm90.WGMMA.Launch(sm90.WGMMA.Config(&p, sm90.TileList()[0]), &p, kernel.Memory{}, devicetest.NewDouble()); (err != nil) != (c.want != kernel.Repacked{}) && c.align == (kernel.Align{}) {
+		config := sm90.WGMMA.Config(&p, sm90.TileList()[0])
+		_, err = sm90.WGMMA.Launch(kernel.Args{Config: &config, Problem: &p}, devicetest.NewDouble())
+		if (err != nil) != c.want.Any() && c.align == (kernel.Align{}) {
 			t.Errorf("%s: launched as it lies: %v", c.name, err)
 		}
 	}

@@ -81,6 +81,8 @@ type Plan struct {
 	own     bool         // the kernel was not requested by name
 	align   kernel.Align
 	stream  device.Stream // to launch in; nil for the device's own
+	// row0 and col0 are the position of C in the whole C, of which the plan computes a part.
+	row0, col0 int
 }
 
 // Plan chooses a kernel and its configuration. The error is ErrUnsupported.
@@ -102,7 +104,7 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	pl.Config.Lines = info.Emulated
 	pl.Config.PDL = pl.overlaps()
 	if pl.Kernel.TMA {
-		opt.Align.A, opt.Align.B = 0, 0 // or they are packed
+		opt.Align[gemm.A], opt.Align[gemm.B] = 0, 0 // or they are packed
 	}
 	pl.Config.LimitVectors(opt.Align)
 	return pl, nil
@@ -123,12 +125,12 @@ func OnDevice(p *gemm.Problem, keepLayout bool) gemm.Problem {
 	if keepLayout {
 		return q
 	}
-	q.A, q.B, q.C = kernel.Padded(p.A), kernel.Padded(p.B), kernel.Padded(p.C)
+	q.Layouts[gemm.A], q.Layouts[gemm.B], q.Layouts[gemm.C] = kernel.Padded(p.Layouts[gemm.A]), kernel.Padded(p.Layouts[gemm.B]), kernel.Padded(p.Layouts[gemm.C])
 	if p.Epilogue.Residual {
-		q.Residual = kernel.Padded(p.Residual)
+		q.Layouts[gemm.Residual] = kernel.Padded(p.Layouts[gemm.Residual])
 	}
 	if p.Epilogue.Gated {
-		q.Up = kernel.Padded(p.Up)
+		q.Layouts[gemm.Up] = kernel.Padded(p.Layouts[gemm.Up])
 	}
 	return q
 }
@@ -234,11 +236,11 @@ func (pl *Plan) CompileTime() time.Duration {
 	return total
 }
 
-// Part returns the plan of p, a part of the product, with the same kernel and tile. It launches
-// in s or, if s is nil, in the device's own stream.
-func (pl *Plan) Part(p gemm.Problem, s device.Stream) *Plan {
+// Part returns the plan of p, a part of the product whose C begins at row0 and col0 of the whole
+// C, with the same kernel and tile. It launches in s or, if s is nil, in the device's own stream.
+func (pl *Plan) Part(p gemm.Problem, row0, col0 int, s device.Stream) *Plan {
 	part := *pl
-	part.device, part.stream = p, s
+	part.device, part.stream, part.row0, part.col0 = p, s, row0, col0
 	part.Config = pl.Kernel.For(pl.Kernel.Config(&p, pl.Config.Tile), pl.backend.Device.Info().Target)
 	part.Config.Lines, part.Config.PDL = pl.Config.Lines, pl.Config.PDL
 	return &part
@@ -288,15 +290,20 @@ func (pl *Plan) enqueueProduct(ctx context.Context, m kernel.Memory) error {
 	case pl.Config.Tile.SplitK > 1:
 		return pl.enqueueParts(ctx, m)
 	}
-	return pl.launch(ctx, pl.Kernel, pl.Config, m)
+	return pl.launch(ctx, pl.Kernel, pl.args(&pl.Config, m))
 }
 
-func (pl *Plan) launch(ctx context.Context, k *kernel.Kernel, c kernel.Config, m kernel.Memory) error {
-	f, err := pl.backend.function(ctx, k, c.CompileKey())
+// args returns the arguments of a launch of the plan's product in configuration c.
+func (pl *Plan) args(c *kernel.Config, m kernel.Memory) kernel.Args {
+	return kernel.Args{Config: c, Problem: &pl.device, Memory: m, Row0: pl.row0, Col0: pl.col0}
+}
+
+func (pl *Plan) launch(ctx context.Context, k *kernel.Kernel, a kernel.Args) error {
+	f, err := pl.backend.function(ctx, k, a.Config.CompileKey())
 	if err != nil {
 		return err
 	}
-	l, err := k.Launch(c, &pl.device, m, pl.backend)
+	l, err := k.Launch(a, pl.backend)
 	if err != nil {
 		return err
 	}

@@ -3,21 +3,26 @@ package exec
 import (
 	"context"
 	"errors"
+	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
 )
 
-// enqueueParts starts both launches, with memory for what goes from one to the other.
+// enqueueParts enqueues both launches of a split K: the partial sums, and their sum. It allocates
+// memory for the partial sums.
 func (pl *Plan) enqueueParts(ctx context.Context, m kernel.Memory) (err error) {
 	d, p := pl.backend.Device, &pl.device
-	if m.Sums, err = d.Alloc(kernel.PartialSumBytes(p, pl.Config.Tile)); err != nil {
+	sums, err := d.Alloc(kernel.PartialSumBytes(p, pl.Config.Tile))
+	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.Free(m.Sums)) }()
-	m.SplitLen = kernel.SplitLen(p.K, pl.Config.Tile)
-	first := m
-	first.C = 0 // which the second launch writes
-	if err := pl.launch(ctx, pl.Kernel, pl.Config.PartialSums(), first); err != nil {
+	defer func() { err = errors.Join(err, d.Free(sums)) }()
+	partial, total := pl.Config.PartialSums(), kernel.SplitKSumConfig(pl.Config)
+	second := pl.args(&total, m)
+	second.PartialSums, second.SplitLen = sums, kernel.SplitLen(p.K, pl.Config.Tile)
+	first := second
+	first.Config, first.Memory[gemm.C] = &partial, 0 // the second launch writes C
+	if err := pl.launch(ctx, pl.Kernel, first); err != nil {
 		return err
 	}
-	return pl.launch(ctx, kernel.SplitKSum, kernel.SplitKSumConfig(pl.Config), m)
+	return pl.launch(ctx, kernel.SplitKSum, second)
 }

@@ -453,7 +453,7 @@ func (b *Backend) Sweep(ctx context.Context, m *Swept, vectors, out device.Ptr, 
 	high := 32
 	if !l.Trans {
 		config.VecA, high = sweepVec(l), sweepWarps*sweepRows
-		config.LimitVectors(kernel.Align{A: 1 << bits.TrailingZeros64(uint64(m.At)|kernel.MaxVectorBytes)})
+		config.LimitVectors(kernel.Align{gemm.A: 1 << bits.TrailingZeros64(uint64(m.At)|kernel.MaxVectorBytes)})
 	}
 	var args device.Params
 	args.U64(uint64(l.OpRows()))

@@ -23,7 +23,7 @@ type Then struct {
 // PlanThen is [Backend.Plan] for the two launches.
 func (b *Backend) PlanThen(p *gemm.Problem, opt Options) (*Then, error) {
 	plain := *p
-	plain.Epilogue, plain.Residual, plain.Up = gemm.Epilogue{}, gemm.Layout{}, gemm.Layout{}
+	plain.Epilogue, plain.Layouts[gemm.Residual], plain.Layouts[gemm.Up] = gemm.Epilogue{}, gemm.Layout{}, gemm.Layout{}
 	pl, err := b.Plan(&plain, opt)
 	if err != nil {
 		return nil, err
@@ -31,20 +31,20 @@ func (b *Backend) PlanThen(p *gemm.Problem, opt Options) (*Then, error) {
 	t := &Then{Plan: pl, after: *pl}
 	if p.Epilogue.Gated {
 		up := plain
-		up.B, up.C = p.Up, gemm.Layout{Type: p.C.Type, Rows: p.M, Cols: p.N, LD: kernel.PartialSumLD(p)}
+		up.Layouts[gemm.B], up.Layouts[gemm.C] = p.Layouts[gemm.Up], gemm.Layout{Type: p.Out(), Rows: p.M, Cols: p.N, LD: kernel.PartialSumLD(p)}
 		if t.up, err = b.Plan(&up, opt); err != nil {
 			return nil, err
 		}
 	}
 	t.after.Kernel = apply
 	q := &t.after.device
-	q.Epilogue, q.Residual, q.Alpha, q.Beta = p.Epilogue, p.Residual, 1, 0
+	q.Epilogue, q.Layouts[gemm.Residual], q.Alpha, q.Beta = p.Epilogue, p.Layouts[gemm.Residual], 1, 0
 	c := apply.Config(q, kernel.Tile{})
 	if p.Epilogue.Gated {
-		c.Factor = p.C.Type
+		c.Factor = p.Out()
 	}
 	c.Lines, c.PDL = pl.Config.Lines, b.Device.Info().Target.SM >= kernel.PDLSM
-	c.VecC = kernel.VectorLen(q.C, 4)
+	c.VecC = kernel.VectorLen(q.Layouts[gemm.C], 4)
 	c.Tile = kernel.Tile{M: applyWarps * applyRows, N: 32 * c.VecC, RowsPerThread: applyRows, ColsPerThread: c.VecC}
 	t.apply = c
 	return t, nil
@@ -67,21 +67,21 @@ func (t *Then) Compile(ctx context.Context) error {
 // Enqueue asks for both.
 func (t *Then) Enqueue(ctx context.Context, m kernel.Memory) (err error) {
 	if t.up != nil {
-		d, l := t.backend.Device, t.up.device.C
-		other := kernel.Memory{A: m.A, B: m.Extras[gemm.Up]}
-		if other.C, err = d.Alloc(l.Rows * l.LD * l.Type.Size()); err != nil {
+		d, l := t.backend.Device, t.up.device.Layouts[gemm.C]
+		other := kernel.Memory{gemm.A: m[gemm.A], gemm.B: m[gemm.Up]}
+		if other[gemm.C], err = d.Alloc(l.Rows * l.LD * l.Type.Size()); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, d.Free(other.C)) }()
+		defer func() { err = errors.Join(err, d.Free(other[gemm.C])) }()
 		if err := t.up.Enqueue(ctx, other); err != nil {
 			return err
 		}
-		m.Extras[gemm.Up] = other.C
+		m[gemm.Up] = other[gemm.C]
 	}
 	if err := t.Plan.Enqueue(ctx, m); err != nil {
 		return err
 	}
-	return Sentinel(t.after.launch(ctx, apply, t.apply, m))
+	return Sentinel(t.after.launch(ctx, apply, t.after.args(&t.apply, m)))
 }
 
 // apply does to C what an epilogue does to sums. A warp has a row's vectors, one in each

@@ -142,8 +142,8 @@ func (w Way) On(b *stream.Backend) gemmtest.Implementation {
 			if err != nil {
 				return err
 			}
-			return devicetest.WithBuffers(ctx, b.Device, inC, [][]byte{m.A, m.B, m.C, m.Bias, dtype.Bytes(ends)}, func(at []device.Ptr) error {
-				return plan.Enqueue(ctx, kernel.Memory{A: at[0], B: at[1], C: at[2], Bias: at[3], Ends: at[4]})
+			return devicetest.WithBuffers(ctx, b.Device, inC, [][]byte{m[gemm.A], m[gemm.B], m[gemm.C], m[gemm.Bias], dtype.Bytes(ends)}, func(at []device.Ptr) error {
+				return plan.Enqueue(ctx, kernel.Memory{gemm.A: at[0], gemm.B: at[1], gemm.C: at[2], gemm.Bias: at[3], gemm.GroupEnds: at[4]})
 			})
 		},
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 
-	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/ptx"
 	"tilework/ptx/build"
@@ -40,7 +39,7 @@ func spacing(p *gemm.Problem) Align {
 		bytes := stride * l.Type.Size()
 		return min(bytes&-bytes, MaxVectorBytes)
 	}
-	return Align{A: unit(p.Batch.A, p.A), B: unit(p.Batch.B, p.B), C: unit(p.Batch.C, p.C)}
+	return Align{gemm.A: unit(p.Batch.Stride[gemm.A], p.Layouts[gemm.A]), gemm.B: unit(p.Batch.Stride[gemm.B], p.Layouts[gemm.B]), gemm.C: unit(p.Batch.Stride[gemm.C], p.Layouts[gemm.C])}
 }
 
 // tilesOf is how many tiles all products have, both of a gated one. Of a cluster's tiles, one below the other, all
@@ -67,40 +66,9 @@ func MaxTileRows(p *gemm.Problem, height int) int {
 	return CeilDiv(p.M, height)
 }
 
-// declareBatch declares what a kernel knows of the batch, as batchArguments lays it out.
-func (g *Writer) declareBatch() {
-	switch g.Config.Batch {
-	case gemm.Strided:
-		g.count = g.Param("count", ptx.U32)
-		for i, name := range []string{"A", "B", "C"} {
-			g.Strides[i] = g.Param("stride"+name, ptx.U64)
-		}
-	case gemm.Grouped:
-		g.count = g.Param("count", ptx.U32)
-		g.ends = g.Pointer("ends", ptx.U32).ReadOnly()
-		g.Strides[InB] = g.Param("strideB", ptx.U64)
-	}
-}
-
-func batchArguments(args *device.Params, p *gemm.Problem, m Memory) {
-	b := p.Batch
-	if b.Kind == gemm.Single {
-		return
-	}
-	args.U32(uint32(b.Count))
-	if b.Kind == gemm.Grouped {
-		args.Ptr(m.Ends)
-		args.U64(uint64(b.B * p.B.Type.Size()))
-		return
-	}
-	args.U64(uint64(b.A * p.A.Type.Size()))
-	args.U64(uint64(b.B * p.B.Type.Size()))
-	args.U64(uint64(b.C * p.C.Type.Size()))
-}
-
 // of is a matrix of product n, of operand x, whose first one is m.
-func (g *Writer) of(x int, m build.Matrix, n build.Reg) build.Matrix {
-	m.Ptr = m.Skip(g.Mul(g.To(ptx.U64, n), g.Strides[x]))
+func (g *Writer) of(o gemm.Operand, m build.Matrix, n build.Reg) build.Matrix {
+	m.Ptr = m.Skip(g.Mul(g.To(ptx.U64, n), g.Strides[o]))
 	return m
 }
 
@@ -112,14 +80,14 @@ func (g *Writer) selectProduct() (first build.Value, row, down build.Reg) {
 	switch g.Config.Batch {
 	case gemm.Strided:
 		n := k.BlockIdx(build.Z)
-		g.a, g.b, g.C = g.of(InA, g.a, n), g.of(InB, g.b, n), g.of(InC, g.C, n)
+		g.a, g.b, g.C = g.of(gemm.A, g.a, n), g.of(gemm.B, g.b, n), g.of(gemm.C, g.C, n)
 		return 0, k.BlockIdx(build.Y), k.GridDim(build.Y)
 	case gemm.Grouped:
 		x, at := g.groups(g.Config.Tile.M), g.blockRow()
 		x.seek(at)
 		row = k.Sub(at, x.before)
 		k.If(k.Ge(row, x.down), k.Return)
-		g.b = g.of(InB, g.b, x.group())
+		g.b = g.of(gemm.B, g.b, x.group())
 		g.a.Rows, g.C.Rows = x.to, x.to
 		return x.from, row, x.down
 	}
@@ -218,7 +186,7 @@ func (x *TileScheduler) WorkTile(n build.Reg) WorkTile {
 	case gemm.Strided:
 		each := x.Mul(x.down, x.TilesAcross)
 		product := x.Div(n, each)
-		return WorkTile{product, x.Rem(n, each), x.down, 0, x.of(InC, x.WholeC, product)}
+		return WorkTile{product, x.Rem(n, each), x.down, 0, x.of(gemm.C, x.WholeC, product)}
 	case gemm.Grouped:
 		c := x.WholeC
 		c.Rows = x.groups.to
@@ -238,18 +206,18 @@ func (x *TileScheduler) WorkTile(n build.Reg) WorkTile {
 // so many rows.
 func BatchTensorMaps(list []ptx.TensorMap, p *gemm.Problem, height int) []ptx.TensorMap {
 	b := p.Batch
-	strides := [...]int{b.A * p.A.Type.Size(), b.B * p.B.Type.Size(), b.C * p.C.Type.Size()}
 	for i := range list {
-		t := &list[i]
+		t, o := &list[i], gemm.Operand(i)
+		stride := b.Stride[o] * p.Layouts[o].Type.Size()
 		row := t.Strides[0]
 		switch {
-		case b.Kind == gemm.Strided, b.Kind == gemm.Grouped && i == InB:
+		case b.Kind == gemm.Strided, b.Kind == gemm.Grouped && o == gemm.B:
 			count := b.Count
-			if strides[i] == 0 {
-				count, strides[i] = 1, row
+			if stride == 0 {
+				count, stride = 1, row
 			}
-			t.Dims, t.Strides, t.Box = append(t.Dims, count), append(t.Strides, strides[i]), append(t.Box, 1)
-		case b.Kind == gemm.Grouped && i == InC:
+			t.Dims, t.Strides, t.Box = append(t.Dims, count), append(t.Strides, stride), append(t.Box, 1)
+		case b.Kind == gemm.Grouped && o == gemm.C:
 			t.Base -= uint64(height * row)
 			t.Dims, t.Strides, t.Box = []int{t.Dims[0], height, t.Dims[1] + 1}, []int{row, row}, append(t.Box, 1)
 		}

@@ -132,7 +132,7 @@ func stagesThatFit(s Tile, sums dtype.Type) int {
 
 func blockedVectors(_ Tile, c *Config, p *gemm.Problem) {
 	most := VectorOf(p.Accum())
-	c.VecA, c.VecB, c.VecC = VectorLen(p.A, most), VectorLen(p.B, most), VectorLen(p.C, most)
+	c.VecA, c.VecB, c.VecC = VectorLen(p.Layouts[gemm.A], most), VectorLen(p.Layouts[gemm.B], most), VectorLen(p.Layouts[gemm.C], most)
 }
 
 func writeBlocked(k *build.Kernel, c Config) {

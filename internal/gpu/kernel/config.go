@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"tilework/dtype"
-	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/ptx"
 )
@@ -178,7 +177,7 @@ func (k *Kernel) tileNames() string {
 func (k *Kernel) Config(p *gemm.Problem, s Tile) Config {
 	q, _ := k.Repack(p, s, Align{})
 	c := Config{
-		In: p.A.Type, Out: p.C.Type, TransA: q.A.Trans, TransB: q.B.Trans,
+		In: p.In(), Out: p.Out(), TransA: q.A().Trans, TransB: q.B().Trans,
 		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue, Precision: p.Precision,
 		Batch: p.Batch.Kind, Tile: s, VecA: 1, VecB: 1, VecC: 1,
 	}
@@ -190,7 +189,7 @@ func (k *Kernel) Config(p *gemm.Problem, s Tile) Config {
 		c.Factor = p.ScaleType()
 	}
 	if p.Epilogue.Residual {
-		c.VecD = VectorLen(p.Residual, MaxVectorBytes/c.Out.Size())
+		c.VecD = VectorLen(p.Layouts[gemm.Residual], MaxVectorBytes/c.Out.Size())
 	}
 	c.LimitVectors(spacing(p))
 	return c
@@ -225,24 +224,28 @@ func (c *Config) LimitVectors(a Align) {
 	for _, x := range []struct {
 		vec         *int
 		align, size int
-	}{{&c.VecA, a.A, c.In.Size()}, {&c.VecB, a.B, c.In.Size()}, {&c.VecC, a.C, c.Out.Size()}, {&c.VecD, a.D, c.Out.Size()}} {
+	}{
+		{&c.VecA, a[gemm.A], c.In.Size()}, {&c.VecB, a[gemm.B], c.In.Size()},
+		{&c.VecC, a[gemm.C], c.Out.Size()}, {&c.VecD, a[gemm.Residual], c.Out.Size()},
+	} {
 		if x.align > 0 && *x.vec > 0 {
 			*x.vec = max(1, min(*x.vec, x.align/x.size))
 		}
 	}
 }
 
-// aligned checks that the matrices start where vectors can. Vectors of none are those of a matrix that
-// the launch does not read.
-func (c Config) aligned(m Memory) error {
+// checkAligned returns ErrUnsupported if a matrix does not start at a multiple of the vectors in
+// which it is moved. A vector of no elements is that of a matrix that the launch does not read.
+func (c *Config) checkAligned(m *Memory) error {
 	for _, x := range []struct {
-		name string
-		at   device.Ptr
-		size int
-	}{{"A", m.A, c.VecA * c.In.Size()}, {"B", m.B, c.VecB * c.In.Size()}, {"C", m.C, c.VecC * c.Out.Size()},
-		{"the residual", m.Extras[gemm.Residual], c.VecD * c.Out.Size()}, {"up", m.Extras[gemm.Up], c.VecB * c.In.Size()}} {
-		if x.size > 0 && uint64(x.at)%uint64(x.size) != 0 {
-			return fmt.Errorf("%w: %s at address %#x, want a multiple of %d", gemm.ErrUnsupported, x.name, uint64(x.at), x.size)
+		operand gemm.Operand
+		bytes   int
+	}{
+		{gemm.A, c.VecA * c.In.Size()}, {gemm.B, c.VecB * c.In.Size()}, {gemm.Up, c.VecB * c.In.Size()},
+		{gemm.C, c.VecC * c.Out.Size()}, {gemm.Residual, c.VecD * c.Out.Size()},
+	} {
+		if at := uint64(m[x.operand]); x.bytes > 0 && at%uint64(x.bytes) != 0 {
+			return fmt.Errorf("%w: %s at address %#x, want a multiple of %d", gemm.ErrUnsupported, x.operand.Phrase(), at, x.bytes)
 		}
 	}
 	return nil

@@ -87,7 +87,7 @@ func (g *Writer) EpilogueVectors() (all []EpilogueVector) {
 		all = append(all, EpilogueVector{vector: g.vectors[gemm.ColScale]})
 	}
 	if e.Bias != gemm.BiasNone {
-		all = append(all, EpilogueVector{vector: g.bias, Rows: e.Bias == gemm.BiasRow, adds: true})
+		all = append(all, EpilogueVector{vector: g.vectors[gemm.Bias], Rows: e.Bias == gemm.BiasRow, adds: true})
 	}
 	return all
 }

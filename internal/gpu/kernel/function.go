@@ -121,7 +121,7 @@ func (g *Writer) call(x, row, col build.Reg) build.Reg {
 	if e.Flipped {
 		row, col = col, row
 	}
-	y := e.Function.(*Function).write(g.Kernel, Element{Value: x, Row: row, Col: col, Data: g.vectors[gemm.Data]})
+	y := e.Function.(*Function).write(g.Kernel, Element{Value: x, Row: row, Col: col, Data: g.vectors[gemm.FunctionData]})
 	if y.Type() == ptx.NoType { // a constant
 		y = g.Var("", g.EpilogueType, y)
 	}

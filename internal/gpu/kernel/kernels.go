@@ -73,6 +73,8 @@ type Kernel struct {
 	// tensors are the maps of matrices that follow the other parameters; nil is none.
 	TensorMaps func(Config, *gemm.Problem, Memory) []ptx.TensorMap
 	Write      func(*build.Kernel, Config)
+	// Params lists the parameters that the kernel has after those of every kernel.
+	Params []Param[Args]
 	// waits says that write has the text wait for launches before it, where it
 	// overlaps them, not before it has prepared all that they do not touch.
 	WaitsForGrids bool
@@ -110,7 +112,7 @@ func (k *Kernel) Shapes() []Tile { return k.Tiles }
 // Supports is nil if the kernel can compute p, whatever the device; the error is
 // ErrUnsupported.
 func (k *Kernel) Supports(p *gemm.Problem) error {
-	t := p.A.Type
+	t := p.In()
 	if p.Precision != gemm.Native && !slices.Contains(k.PrecisionTypes[p.Precision], t) {
 		return fmt.Errorf("%w: kernel %s multiplies no %v in precision %v", gemm.ErrUnsupported, k.Name, t, p.Precision)
 	}
@@ -206,35 +208,46 @@ func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
 // Entry is the name of the kernel's entry.
 func (k *Kernel) Entry() string { return "tilework_" + k.Name }
 
-// Launch is how to run the kernel's text for c on p, whose matrices are at m on the
-// device. The error is ErrUnsupported: matrices that are too large, that have to be packed
-// first, or that are not aligned as c wants; or the device's.
-func (k *Kernel) Launch(c Config, p *gemm.Problem, m Memory, on Host) (l device.Launch, err error) {
-	if k.TMA && !p.ReadsAB() {
-		m.A, m.B, m.Extras[gemm.Up] = 0, 0, 0 // they may begin anywhere
+// Launch returns the launch of the kernel that a describes. It returns ErrUnsupported if the
+// matrices are too large, have to be packed first or are not aligned as the configuration
+// assumes, and otherwise the device's error.
+func (k *Kernel) Launch(args Args, on Host) (l device.Launch, err error) {
+	a := &struct { // one allocation for all that the parameters' functions read
+		Args
+		repacked gemm.Problem
+	}{Args: args}
+	c := a.Config
+	if k.TMA && !a.Problem.ReadsAB() {
+		a.Memory[gemm.A], a.Memory[gemm.B], a.Memory[gemm.Up] = 0, 0, 0 // not read: any alignment will do
 	}
-	if err := c.aligned(m); err != nil {
+	if err := c.checkAligned(&a.Memory); err != nil {
 		return l, err
 	}
-	l.Block, l.Shared, l.PDL = k.BlockThreads(c.Tile), k.SharedBytes(c), c.PDL
-	q, is := k.Repack(p, c.Tile, Align{})
-	if p = &q; is.Any() {
-		return l, fmt.Errorf("%w: kernel %s copies boxes of matrices whose rows begin at multiples of %d bytes, of 8-bit types along K, and has to pack others first", gemm.ErrUnsupported, k.Name, MaxVectorBytes)
+	l.Block, l.Shared, l.PDL = k.BlockThreads(c.Tile), k.SharedBytes(*c), c.PDL
+	repacked, packed := k.Repack(a.Problem, c.Tile, Align{})
+	if packed.Any() {
+		return l, fmt.Errorf("%w: kernel %s reads matrices with TMA: want rows that begin at multiples of %d bytes, "+
+			"of 8-bit types K-major, or pack them first", gemm.ErrUnsupported, k.Name, MaxVectorBytes)
 	}
+	a.repacked = repacked
+	p := &a.repacked
+	a.Problem = p
 	if k.GridFor != nil {
-		l.Grid, l.Cluster, err = k.GridFor(c, p, on.Info())
+		l.Grid, l.Cluster, err = k.GridFor(*c, p, on.Info())
 	} else {
 		l.Grid, err = TileGrid(p, c.Tile)
 	}
 	if err != nil {
 		return l, err
 	}
-	if c.Tile.SplitK > 1 && m.Sums == 0 {
-		return l, fmt.Errorf("%w: tile %v, whose parts take two launches, as one", gemm.ErrUnsupported, c.Tile)
+	if c.Tile.SplitK > 1 && a.PartialSums == 0 {
+		return l, fmt.Errorf("%w: tile %v splits K and takes two launches, not one", gemm.ErrUnsupported, c.Tile)
 	}
-	params := packParams(c, p, m)
+	var params device.Params
+	Encode(&params, sharedParams, c, &a.Args)
+	Encode(&params, k.Params, c, &a.Args)
 	if k.TensorMaps != nil {
-		for _, t := range k.TensorMaps(c, p, m) {
+		for _, t := range k.TensorMaps(*c, p, a.Memory) {
 			var encoded [ptx.TensorMapBytes]byte
 			if t.Base != 0 { // or it is not read
 				if encoded, err = on.EncodeTensorMap(&t); err != nil {
@@ -262,18 +275,8 @@ func (k *Kernel) SharedBytes(c Config) int {
 	return k.SharedFor(c)
 }
 
-// Memory is where a problem's matrices are on the device.
-type Memory struct {
-	A, B, C, Bias device.Ptr
-	Extras        [gemm.Extras]device.Ptr // what else the epilogue reads
-	// Ends is where it says of each group of rows which row, an int32, is the first behind it.
-	Ends device.Ptr
-	// Sums is where the sums of parts of K go, which are part long.
-	Sums     device.Ptr
-	SplitLen int
-	// row0 and col0 are where C begins in a C that this is a part of.
-	Row0, Col0 int
-}
+// Memory holds the device address of each operand that a problem uses.
+type Memory [gemm.Operands]device.Ptr
 
 // maxGridRows is the most blocks of a grid along y, and along z.
 const MaxGridRows = 65535
@@ -308,18 +311,17 @@ func TileGrid(p *gemm.Problem, s Tile) (device.Dim3, error) {
 // ceilDiv is a/b rounded up, of an a from 1 on, however large: a+b-1 could overflow. (Of 0 it is 1, unless b is 1.)
 func CeilDiv(a, b int) int { return (a-1)/b + 1 }
 
-// Align is a power of two for each matrix, D being the residual.
-type Align struct{ A, B, C, D, Up int }
+// Align holds, for each operand, a power of two that divides its address; 0 means unknown.
+type Align [gemm.Operands]int
 
-// least is what addresses are multiples of that are multiples of both.
+// least returns the weaker of two alignments, operand by operand.
 func (a Align) least(b Align) Align {
-	of := func(x, y int) int {
-		if x == 0 || y > 0 && y < x {
-			return y
+	for o, y := range b {
+		if a[o] == 0 || y > 0 && y < a[o] {
+			a[o] = y
 		}
-		return x
 	}
-	return Align{of(a.A, b.A), of(a.B, b.B), of(a.C, b.C), of(a.D, b.D), of(a.Up, b.Up)}
+	return a
 }
 
 // Padded is the layout that a matrix gets on a device: its rows begin at multiples of

@@ -142,7 +142,7 @@ const mmaDepth, mostShared = 256, 227 << 10
 // fitsMMA: float64 takes two registers, and of narrow types an instruction wants more along
 // K, and their loads bring two of its columns at once.
 func fitsMMA(p *gemm.Problem, s Tile) error {
-	t, size := p.A.Type, p.A.Type.Size()
+	t, size := p.In(), p.In().Size()
 	in, _ := frag.Best(elementOf(t), newest)
 	switch {
 	case s.K < in.K || s.K*size > mmaDepth:
@@ -156,7 +156,7 @@ func fitsMMA(p *gemm.Problem, s Tile) error {
 	case s.ColsPerThread < 4 && t != dtype.F64:
 		return badMMA(s, "a thread has at least 4 columns in %v", t)
 	}
-	a, b := operandTiles(Config{In: t, Tile: s, TransA: p.A.Trans, TransB: p.B.Trans})
+	a, b := operandTiles(Config{In: t, Tile: s, TransA: p.A().Trans, TransB: p.B().Trans})
 	if n := a.Bytes() + b.Bytes(); n > mostShared {
 		return badMMA(s, "in %v it takes %d bytes of shared memory, and no GPU has more than %d for a block", t, n, mostShared)
 	}
@@ -177,7 +177,7 @@ func elementOf(t dtype.Type) ptx.Type {
 
 // mmaVectors: a copy begins where rows of the matrix can, and may end within.
 func mmaVectors(_ Tile, c *Config, p *gemm.Problem) {
-	c.VecA, c.VecB, c.VecC = CopiedElements(p.A), CopiedElements(p.B), VectorLen(p.C, sideBySide(*c))
+	c.VecA, c.VecB, c.VecC = CopiedElements(p.Layouts[gemm.A]), CopiedElements(p.Layouts[gemm.B]), VectorLen(p.Layouts[gemm.C], sideBySide(*c))
 }
 
 // sideBySide is how many of a lane's sums stand side by side in a row of C.
@@ -400,7 +400,7 @@ func (w *warp) operands(f mmaFragments, part int) mmaFragments {
 
 // addsApart says that products are summed up apart before they are added to the sums.
 func addsApart(p *gemm.Problem) bool {
-	return p.A.Type.Size() == 1 && p.Accum() == dtype.F32 && p.Precision != gemm.Fast
+	return p.In().Size() == 1 && p.Accum() == dtype.F32 && p.Precision != gemm.Fast
 }
 
 // add adds one instruction's product to the sums: by way of an accumulator of its own where

@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"slices"
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
@@ -14,10 +15,10 @@ import (
 // by a launch of its own, and float32 in F32x3 taken apart: that reads and writes the
 // operand once, which costs little beside a product that uses each element many times.
 
-// packed is the layout from which a boxed kernel reads an operand that lies as l does, at an
+// packedLayout is the layout from which a boxed kernel reads an operand that lies as l does, at an
 // address of that alignment; 0 stands for one that will do. along says that the operand's
 // neighbours in memory are neighbours along K.
-func packed(l gemm.Layout, precision gemm.Precision, align int, along bool) gemm.Layout {
+func packedLayout(l gemm.Layout, precision gemm.Precision, align int, along bool) gemm.Layout {
 	if precision == gemm.F32x3 {
 		if l.Type == dtype.F32 {
 			return SplitLayout(l)
@@ -42,51 +43,56 @@ func lined(l gemm.Layout) gemm.Layout {
 	return l
 }
 
-// packs says of A, of B and of a second B whether it is packed.
-type Repacked [3]bool
+// Packable lists the operands that a plan packs where a TMA kernel cannot read them in place.
+var Packable = [...]gemm.Operand{gemm.A, gemm.B, gemm.Up}
 
-func (p Repacked) Any() bool { return p != Repacked{} }
+// Repacked reports, for each operand, whether it is packed.
+type Repacked [gemm.Operands]bool
 
-// packing is p as a boxed kernel is launched for it with tiles of that shape: with operands that are
-// packed where it cannot read them as they are. Turned tiles read a B that runs across K.
-func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, is Repacked) {
+// Any reports whether an operand is packed.
+func (r Repacked) Any() bool { return r != Repacked{} }
+
+// Repack returns the problem for which a TMA kernel is launched to compute p with tile s: p with
+// the layouts of packed operands where the kernel cannot read the operands in place. Tiles with
+// swapAB read an MN-major B in place.
+func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) {
 	q = *p
 	if !p.ReadsAB() {
-		return q, is
+		return q, packed
 	}
 	a = a.least(spacing(p))
-	if p.Batch.Kind != gemm.Grouped { // whose rows of A are cut anywhere
-		q.A = ColumnAsRow(p.A)
+	if p.Batch.Kind != gemm.Grouped { // a group may begin at any row of A
+		q.Layouts[gemm.A] = ColumnAsRow(p.Layouts[gemm.A])
 	}
-	if b, up := ColumnAsRow(p.B), ColumnAsRow(p.Up); !p.Epilogue.Gated || b.Trans == up.Trans { // as they stay alike
-		q.B, q.Up = b, up
+	b, up := ColumnAsRow(p.Layouts[gemm.B]), ColumnAsRow(p.Layouts[gemm.Up])
+	if !p.Epilogue.Gated || b.Trans == up.Trans { // both must have one transposition
+		q.Layouts[gemm.B], q.Layouts[gemm.Up] = b, up
 	}
-	for i, x := range []struct {
-		l      *gemm.Layout
-		align  int
-		along  bool
-		uses   int // of each element
-		stride *int
-		read   bool
-	}{
-		{&q.A, a.A, !q.A.Trans, p.N, &q.Batch.A, true},
-		{&q.B, a.B, q.B.Trans || s.SwapAB, p.M, &q.Batch.B, true},
-		{&q.Up, a.Up, q.Up.Trans, p.M, new(int), p.Epilogue.Gated},
-	} {
-		if !x.read {
+	for _, o := range Packable {
+		if !p.Uses(o) {
 			continue
 		}
-		before := *x.l
-		*x.l = packed(before, p.Precision, x.align, x.along)
-		if p.Batch.Kind == gemm.Single && narrow(*x.l) && x.uses >= MinUsesToPack {
-			*x.l = lined(*x.l)
+		before := q.Layouts[o]
+		kMajor := before.Trans == (o != gemm.A) || o == gemm.B && s.SwapAB
+		l := packedLayout(before, p.Precision, a[o], kMajor)
+		if p.Batch.Kind == gemm.Single && narrow(l) && Uses(p, o) >= MinUsesToPack {
+			l = lined(l)
 		}
-		is[i] = *x.l != before || x.align > 0 && x.align < MaxVectorBytes
-		if is[i] && *x.stride > 0 { // one behind the other
-			*x.stride = x.l.Rows * x.l.LD
+		packed[o] = l != before || a[o] > 0 && a[o] < MaxVectorBytes
+		if packed[o] && q.Batch.Stride[o] > 0 { // packed matrices are contiguous
+			q.Batch.Stride[o] = l.Rows * l.LD
 		}
+		q.Layouts[o] = l
 	}
-	return q, is
+	return q, packed
+}
+
+// Uses returns how often a product multiplies each element of A, B or Up.
+func Uses(p *gemm.Problem, o gemm.Operand) int {
+	if o == gemm.A {
+		return p.N
+	}
+	return p.M
 }
 
 // narrow is a matrix of rows of which several are in a sector of the L2 cache: the copy engine is
@@ -103,9 +109,9 @@ func ColumnAsRow(l gemm.Layout) gemm.Layout {
 }
 
 // packing is p as the kernel is launched for it.
-func (k *Kernel) Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, is Repacked) {
+func (k *Kernel) Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) {
 	if !k.TMA {
-		return *p, is
+		return *p, packed
 	}
 	return Repack(p, s, a)
 }
@@ -116,11 +122,85 @@ func (k *Kernel) Packed(p *gemm.Problem, s Tile) gemm.Problem {
 	return q
 }
 
-// packParams are the parameters of a text that packs: where the block's matrix is and goes to.
-func declarePackParams(k *build.Kernel, elem, to ptx.Type) (from, target build.Ptr) {
-	from, target = k.Pointer("from", elem).ReadOnly(), k.Pointer("to", to)
-	z := k.To(ptx.U64, k.BlockIdx(build.Z))
-	return from.Skip(k.Mul(z, k.Param("apart", ptx.U64))), target.Skip(k.Mul(z, k.Param("targets", ptx.U64)))
+// PackArgs describes a launch of [Pack] or [SplitF32]. A launch packs the matrices of a batch, or
+// one matrix of each of two operands: block z reads at From + z·Apart and writes at
+// To + z·Targets, in bytes.
+type PackArgs struct {
+	From, To       device.Ptr
+	Apart, Targets int
+	Sizes          [2]PackSize // of the first matrix, and of those after it
+}
+
+// PackSize describes a matrix that is packed.
+type PackSize struct {
+	Rows, Cols int // of the packed matrix
+	From       int // the leading dimension of the source, in elements
+	// To is the leading dimension of the packed matrix, in words. SplitF32 takes the elements of one
+	// term of a row.
+	To int
+}
+
+// packOrigins returns the parameters that locate the matrices, with their element types.
+func packOrigins(from, to func(*Config) ptx.Type) []Param[PackArgs] {
+	return []Param[PackArgs]{
+		{Name: "from", Type: from, Pointer: true, Value: func(a *PackArgs) uint64 { return uint64(a.From) }},
+		{Name: "to", Type: to, Pointer: true, Value: func(a *PackArgs) uint64 { return uint64(a.To) }},
+		{Name: "apart", Type: TypeU64, Value: func(a *PackArgs) uint64 { return uint64(a.Apart) }},
+		{Name: "targets", Type: TypeU64, Value: func(a *PackArgs) uint64 { return uint64(a.Targets) }},
+	}
+}
+
+// packSizes returns the parameters that describe matrix i; ld is the name of [PackSize.To].
+func packSizes(i int, suffix, ld string) []Param[PackArgs] {
+	return []Param[PackArgs]{
+		{Name: "rows" + suffix, Type: TypeU64, Value: func(a *PackArgs) uint64 { return uint64(a.Sizes[i].Rows) }},
+		{Name: "cols" + suffix, Type: TypeU64, Value: func(a *PackArgs) uint64 { return uint64(a.Sizes[i].Cols) }},
+		{Name: "ldFrom" + suffix, Type: TypeU64, Value: func(a *PackArgs) uint64 { return uint64(a.Sizes[i].From) }},
+		{Name: ld + suffix, Type: TypeU64, Value: func(a *PackArgs) uint64 { return uint64(a.Sizes[i].To) }},
+	}
+}
+
+var (
+	packParams = slices.Concat(
+		packOrigins(func(c *Config) ptx.Type { return packElements[c.In.Size()] }, TypeU32),
+		packSizes(0, "", "ldTo"), packSizes(1, "2", "ldTo"),
+	)
+	splitF32Params = slices.Concat(
+		packOrigins(func(*Config) ptx.Type { return ptx.F32 }, func(*Config) ptx.Type { return ptx.U16 }),
+		packSizes(0, "", "part"),
+	)
+)
+
+// Encode returns the bytes of the parameters of k, which is [Pack] or [SplitF32].
+func (a *PackArgs) Encode(k *Kernel) []byte {
+	params := packParams
+	if k == SplitF32 {
+		params = splitF32Params
+	}
+	var args device.Params
+	Encode(&args, params, &Config{}, a)
+	return args.Bytes()
+}
+
+// declarePackParams declares params and returns the pointers, moved to the block's matrix, and the
+// values of the sizes in order.
+func declarePackParams(k *build.Kernel, params []Param[PackArgs], c *Config) (from, to build.Ptr, sizes []build.Reg) {
+	var z build.Reg
+	Declare(k, params, c, func(name string, value build.Reg, at build.Ptr) {
+		switch name {
+		case "from":
+			from = at.ReadOnly()
+		case "to":
+			to, z = at, k.To(ptx.U64, k.BlockIdx(build.Z))
+		case "apart":
+			from = from.Skip(k.Mul(z, value))
+		case "targets":
+			to = to.Skip(k.Mul(z, value))
+		default:
+			sizes = append(sizes, value)
+		}
+	})
+	return from, to, sizes
 }
 
 // pack copies a matrix to one with other rows, or transposes it: or two, of which the blocks
@@ -157,16 +237,12 @@ type packWriter struct {
 
 func writePack(k *build.Kernel, c Config) {
 	w := &packWriter{Kernel: k, elem: packElements[c.In.Size()]}
-	from, to := declarePackParams(k, w.elem, ptx.U32)
-	var first []build.Reg
-	names := []string{"rows", "cols", "ldFrom", "ldTo"} // the last one of words
-	for _, name := range names {
-		first = append(first, k.Param(name, ptx.U64))
-	}
-	second := k.Ne(k.BlockIdx(build.Z), 0) // or a further one of a batch, which are alike
-	of := make([]build.Reg, len(names))
-	for i, name := range names {
-		of[i] = k.Select(second, k.Param(name+"2", ptx.U64), first[i])
+	from, to, sizes := declarePackParams(k, packParams, &c)
+	each := len(sizes) / 2
+	second := k.Ne(k.BlockIdx(build.Z), 0) // or a later matrix of a batch, all of one size
+	of := make([]build.Reg, each)
+	for i := range of {
+		of[i] = k.Select(second, sizes[each+i], sizes[i])
 	}
 	w.rows, w.cols = of[0], of[1]
 	ldFrom, ldTo := of[2], of[3]

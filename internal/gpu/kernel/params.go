@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"math"
+	"slices"
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
@@ -14,163 +16,300 @@ var PTXTypes = map[dtype.Type]ptx.Type{
 	dtype.F8E4M3: ptx.E4M3, dtype.F8E5M2: ptx.E5M2, dtype.I8: ptx.S8, dtype.I32: ptx.S32,
 }
 
-// product is what a kernel knows of the product that it computes.
+// Param is a parameter of a kernel. One list of them makes the declarations in the kernel's
+// PTX ([Declare]) and the bytes of a launch ([Encode]). L describes a launch.
+type Param[L any] struct {
+	Name string
+	// Type returns the type of the value or, of a pointer, of the elements that it points to.
+	Type    func(c *Config) ptx.Type
+	Pointer bool
+	// When reports whether a configuration has the parameter; nil means that each has it.
+	When func(c *Config) bool
+	// Value returns the bits of the value in a launch.
+	Value func(l *L) uint64
+}
+
+// Declare declares the parameters that configuration c has, in order, and calls bind with each:
+// with the pointer, or with the register that holds the value.
+func Declare[L any](k *build.Kernel, params []Param[L], c *Config, bind func(name string, value build.Reg, at build.Ptr)) {
+	for i := range params {
+		switch p := &params[i]; {
+		case p.When != nil && !p.When(c):
+		case p.Pointer:
+			bind(p.Name, build.Reg{}, k.Pointer(p.Name, p.Type(c)))
+		default:
+			bind(p.Name, k.Param(p.Name, p.Type(c)), build.Ptr{})
+		}
+	}
+}
+
+// Encode adds the values of the parameters that configuration c has, in order, to args.
+func Encode[L any](args *device.Params, params []Param[L], c *Config, l *L) {
+	for i := range params {
+		switch p := &params[i]; {
+		case p.When != nil && !p.When(c):
+		case p.Pointer || p.Type(c).Bytes() == 8:
+			args.U64(p.Value(l))
+		default:
+			args.U32(uint32(p.Value(l)))
+		}
+	}
+}
+
+// TypeU32 and TypeU64 are the [Param.Type] of 32-bit and 64-bit integers.
+func TypeU32(*Config) ptx.Type { return ptx.U32 }
+func TypeU64(*Config) ptx.Type { return ptx.U64 }
+
+func typeIn(c *Config) ptx.Type       { return PTXTypes[c.In] }
+func typeOut(c *Config) ptx.Type      { return PTXTypes[c.Out] }
+func typeSum(c *Config) ptx.Type      { return PTXTypes[c.In.Info().Accum] }
+func typeEpilogue(c *Config) ptx.Type { return PTXTypes[c.scaleType()] }
+func typeFactor(c *Config) ptx.Type   { return PTXTypes[c.Factor] }
+func typeF32(*Config) ptx.Type        { return ptx.F32 }
+
+// typeIndex returns the type of sizes and of row and column numbers.
+func typeIndex(c *Config) ptx.Type {
+	if c.Wide {
+		return ptx.U64
+	}
+	return ptx.U32
+}
+
+// Args describes a launch of a kernel that computes a product, or a part of one.
+type Args struct {
+	Config  *Config
+	Problem *gemm.Problem
+	Memory
+	// PartialSums holds the sums of the parts of a split K, each SplitLen long.
+	PartialSums device.Ptr
+	SplitLen    int
+	// Row0 and Col0 are the position of C in the whole C, of which the problem computes a part.
+	Row0, Col0 int
+}
+
+// scalar returns the bits of alpha or beta in the type of the epilogue.
+func (a *Args) scalar(v float64) uint64 {
+	switch a.Config.scaleType() {
+	case dtype.F64:
+		return math.Float64bits(v)
+	case dtype.F32:
+		return uint64(math.Float32bits(float32(v)))
+	}
+	return uint64(uint32(int32(v)))
+}
+
+// stride returns the bytes from an operand of one product of a batch to that of the next.
+func (a *Args) stride(o gemm.Operand) uint64 {
+	return uint64(a.Problem.Batch.Stride[o] * a.Problem.Layouts[o].Type.Size())
+}
+
+// vectorParams are the names of the parameters that point to vectors of the epilogue.
+var vectorParams = [gemm.Operands]string{
+	gemm.Bias: "bias", gemm.RowScale: "rowScale", gemm.ColScale: "colScale", gemm.OutScale: "outScale", gemm.FunctionData: "data",
+}
+
+// sharedParams lists the parameters of every kernel that computes products. Tensor maps follow them.
+var sharedParams = slices.Concat(
+	[]Param[Args]{
+		{Name: "M", Type: typeIndex, Value: func(a *Args) uint64 { return uint64(a.Problem.M) }},
+		{Name: "N", Type: typeIndex, Value: func(a *Args) uint64 { return uint64(a.Problem.N) }},
+		{Name: "K", Type: typeIndex, Value: func(a *Args) uint64 {
+			if !a.Problem.ReadsAB() {
+				return 0 // no term is computed
+			}
+			return uint64(a.Problem.K)
+		}},
+	},
+	matrixParams("A", gemm.A, typeIn, nil),
+	matrixParams("B", gemm.B, typeIn, nil),
+	matrixParams("C", gemm.C, typeOut, nil),
+	[]Param[Args]{
+		{Name: "alpha", Type: typeEpilogue, Value: func(a *Args) uint64 {
+			if !a.Problem.ReadsAB() {
+				return a.scalar(0) // an infinite alpha would turn the zero sum into NaN
+			}
+			return a.scalar(a.Problem.Alpha)
+		}},
+		{Name: "beta", Type: typeEpilogue, Value: func(a *Args) uint64 { return a.scalar(a.Problem.Beta) }},
+		{Name: "readC", Type: TypeU32, Value: func(a *Args) uint64 {
+			if a.Problem.Beta != 0 { // it may be 0 once it is rounded to the type of the epilogue
+				return 1
+			}
+			return 0
+		}},
+	},
+	vectorParam(gemm.Bias, typeOut),
+	vectorParam(gemm.RowScale, typeEpilogue),
+	vectorParam(gemm.ColScale, typeEpilogue),
+	matrixParams("D", gemm.Residual, typeOut, func(c *Config) bool { return c.Epilogue.Residual }),
+	vectorParam(gemm.OutScale, typeEpilogue),
+	factorParams,
+	vectorParam(gemm.FunctionData, typeEpilogue),
+	blockScaleParams("A", func(a *Args) gemm.Layout { return a.Problem.Layouts[gemm.ScaleA] }, gemm.ScaleA),
+	blockScaleParams("B", func(a *Args) gemm.Layout { return a.Problem.Layouts[gemm.ScaleB].T() }, gemm.ScaleB),
+	[]Param[Args]{
+		{Name: "row0", Type: typeIndex, When: hasFunction, Value: func(a *Args) uint64 { return uint64(a.Row0) }},
+		{Name: "col0", Type: typeIndex, When: hasFunction, Value: func(a *Args) uint64 { return uint64(a.Col0) }},
+	},
+	splitParams(func(c *Config) bool { return c.Tile.SplitK > 1 }),
+	[]Param[Args]{
+		{Name: "count", Type: TypeU32, When: isBatch, Value: func(a *Args) uint64 { return uint64(a.Problem.Batch.Count) }},
+		{Name: "ends", Type: TypeU32, Pointer: true, When: isGrouped, Value: func(a *Args) uint64 { return uint64(a.Memory[gemm.GroupEnds]) }},
+		{Name: "strideA", Type: TypeU64, When: isStrided, Value: func(a *Args) uint64 { return a.stride(gemm.A) }},
+		{Name: "strideB", Type: TypeU64, When: isBatch, Value: func(a *Args) uint64 { return a.stride(gemm.B) }},
+		{Name: "strideC", Type: TypeU64, When: isStrided, Value: func(a *Args) uint64 { return a.stride(gemm.C) }},
+	},
+)
+
+func isBatch(c *Config) bool     { return c.Batch != gemm.Single }
+func isStrided(c *Config) bool   { return c.Batch == gemm.Strided }
+func isGrouped(c *Config) bool   { return c.Batch == gemm.Grouped }
+func hasFunction(c *Config) bool { return c.Epilogue.Function != nil }
+
+// matrixParams returns the parameters of a matrix: a pointer and a leading dimension.
+func matrixParams(name string, o gemm.Operand, elem func(*Config) ptx.Type, when func(*Config) bool) []Param[Args] {
+	return []Param[Args]{
+		{Name: name, Type: elem, Pointer: true, When: when, Value: func(a *Args) uint64 { return uint64(a.Memory[o]) }},
+		{Name: "ld" + name, Type: TypeU64, When: when, Value: func(a *Args) uint64 { return uint64(a.Problem.Layouts[o].LD) }},
+	}
+}
+
+// factorParams are the parameters of the factor that another launch of a gated product computed.
+// Its address is that of the second B, which this launch does not read.
+var factorParams = []Param[Args]{
+	{
+		Name: "factor", Type: typeFactor, Pointer: true, When: func(c *Config) bool { return c.Factor.Valid() },
+		Value: func(a *Args) uint64 { return uint64(a.Memory[gemm.Up]) },
+	},
+	{
+		Name: "ldFactor", Type: TypeU64, When: func(c *Config) bool { return c.Factor.Valid() },
+		Value: func(a *Args) uint64 { return uint64(PartialSumLD(a.Problem)) },
+	},
+}
+
+// vectorParam returns the parameter that points to a vector of the epilogue.
+func vectorParam(o gemm.Operand, elem func(*Config) ptx.Type) []Param[Args] {
+	return []Param[Args]{{
+		Name: vectorParams[o], Type: elem, Pointer: true,
+		When:  func(c *Config) bool { return c.Epilogue.Reads(o) },
+		Value: func(a *Args) uint64 { return uint64(a.Memory[o]) },
+	}}
+}
+
+// DeclareParams declares the parameters that all kernels share.
+func DeclareParams(k *build.Kernel, c Config) *Writer {
+	g := &Writer{Kernel: k, Config: c, AccType: typeSum(&c), EpilogueType: typeEpilogue(&c), IndexType: typeIndex(&c)}
+	Declare(k, sharedParams, &c, g.bind)
+	if c.Tile.SplitK < 2 {
+		g.KBegin, g.KEnd = 0, g.K
+	}
+	return g
+}
+
+// bind keeps a parameter. The pointer of a matrix precedes its leading dimension.
+func (g *Writer) bind(name string, value build.Reg, at build.Ptr) {
+	switch name {
+	case "M":
+		g.M = value
+	case "N":
+		g.N = value
+	case "K":
+		g.K = value
+	case "A", "B", "D", "factor":
+		g.pending = at.ReadOnly()
+	case "C":
+		g.pending = at
+	case "ldA":
+		g.a = g.operand(g.Config.TransA, g.M, g.K, value)
+	case "ldB":
+		g.b = g.operand(g.Config.TransB, g.K, g.N, value)
+	case "ldC":
+		g.C = g.operand(false, g.M, g.N, value)
+	case "ldD":
+		g.Residual = g.operand(false, g.M, g.N, value)
+	case "ldFactor":
+		g.factor = g.operand(false, g.M, g.N, value)
+	case "alpha":
+		g.alpha = value
+	case "beta":
+		g.beta = value
+	case "readC":
+		g.ReadC = g.Ne(value, 0)
+	case "row0":
+		g.row0 = value
+	case "col0":
+		g.col0 = value
+	case "part":
+		g.splitLen = value
+	case "sums":
+		g.bindPartialSums(at)
+	case "count":
+		g.count = value
+	case "ends":
+		g.ends = at.ReadOnly()
+	case "strideA":
+		g.Strides[gemm.A] = value
+	case "strideB":
+		g.Strides[gemm.B] = value
+	case "strideC":
+		g.Strides[gemm.C] = value
+	case "scalesA", "scalesB":
+		// Not read-only: the assembler would move such loads past barriers, to just before their use.
+		g.pending = at
+	case "acrossA", "acrossB":
+		g.pendingStride = value
+	case "alongA":
+		g.ScalesA = blockScales{g.Kernel, g.pending, g.pendingStride, value, g.Config.ScaleA, g.M}
+	case "alongB":
+		g.ScalesB = blockScales{g.Kernel, g.pending, g.pendingStride, value, g.Config.ScaleB, g.N}
+	default:
+		g.vectors[slices.Index(vectorParams[:], name)] = at.ReadOnly()
+	}
+}
+
+// operand returns the matrix whose pointer was bound last: rows×cols, or stored transposed.
+func (g *Writer) operand(trans bool, rows, cols, ld build.Reg) build.Matrix {
+	if trans {
+		return g.Matrix(g.pending, cols, rows, ld).T()
+	}
+	return g.Matrix(g.pending, rows, cols, ld)
+}
+
+// Writer writes a kernel that computes a product. It holds the kernel's parameters.
 type Writer struct {
 	*build.Kernel
 	Config       Config
-	AccType      ptx.Type // what is summed in
+	AccType      ptx.Type // of the sums
 	EpilogueType ptx.Type // of alpha, beta and the epilogue
 	IndexType    ptx.Type // of rows and columns
 	M, N, K      build.Reg
 	a, b, C      build.Matrix // op(A), op(B) and C
-	// from and to are the part of K that the block sums; sums is where its part of
-	// the sums goes if K is split.
+	// KBegin and KEnd delimit the part of K that the block sums; sums receives its partial sums
+	// if K is split into parts of splitLen.
 	KBegin, KEnd build.Value
 	sums         build.Matrix
-	SplitLen     build.Reg // how long the parts are
+	splitLen     build.Reg
 
 	alpha, beta build.Reg
-	// readC says that beta is not 0; rounded to its type here it may be nevertheless.
+	// ReadC reports whether beta is not 0. Rounded to the type of the epilogue beta may be 0 even so.
 	ReadC build.Reg
-	bias  build.Ptr
 
-	// Of a batch: how many products it has, the bytes from each one's A, B and C to the
-	// next one's, and where the rows of groups end.
+	// Of a batch: the number of products, the bytes from each one's A, B and C to the next one's,
+	// and the ends of groups of rows.
 	count   build.Reg
-	Strides [3]build.Reg
+	Strides [gemm.C + 1]build.Reg
 	ends    build.Ptr
 
 	ScalesA, ScalesB blockScales
-	vectors          [gemm.Extras]build.Ptr // scales of rows, of columns and of all, and a function's data
-	Residual         build.Matrix           // the residual
-	// factor is what the other launch of a gated product has computed.
+	vectors          [gemm.Operands]build.Ptr // bias, scales, and a function's data
+	Residual         build.Matrix
+	// factor is the factor that another launch of a gated product has computed.
 	factor build.Matrix
-	// row0 and col0 are where C lies in the whole of it, as a function is told.
+	// row0 and col0 are the position of C in the whole C, for a function of the caller's.
 	row0, col0 build.Reg
-}
 
-// declare declares the parameters that all kernels share, in the order in which
-// arguments lays them out.
-func DeclareParams(k *build.Kernel, c Config) *Writer {
-	g := &Writer{Kernel: k, Config: c, AccType: PTXTypes[c.In.Info().Accum], EpilogueType: PTXTypes[c.scaleType()], IndexType: ptx.U32}
-	if c.Wide {
-		g.IndexType = ptx.U64
-	}
-	g.M, g.N, g.K = k.Param("M", g.IndexType), k.Param("N", g.IndexType), k.Param("K", g.IndexType)
-	in, out := PTXTypes[c.In], PTXTypes[c.Out]
-	operand := func(name string, trans bool, rows, cols build.Reg) build.Matrix {
-		p, ld := k.Pointer(name, in).ReadOnly(), k.Param("ld"+name, ptx.U64)
-		if trans {
-			return k.Matrix(p, cols, rows, ld).T()
-		}
-		return k.Matrix(p, rows, cols, ld)
-	}
-	g.a = operand("A", c.TransA, g.M, g.K)
-	g.b = operand("B", c.TransB, g.K, g.N)
-	g.C = k.Matrix(k.Pointer("C", out), g.M, g.N, k.Param("ldC", ptx.U64))
-	g.alpha, g.beta = k.Param("alpha", g.EpilogueType), k.Param("beta", g.EpilogueType)
-	g.ReadC = k.Ne(k.Param("readC", ptx.U32), 0)
-	if c.Epilogue.Bias != gemm.BiasNone {
-		g.bias = k.Pointer("bias", out).ReadOnly()
-	}
-	for x := range gemm.Extra(gemm.Extras) {
-		switch {
-		case !c.Epilogue.Has(x):
-		case x == gemm.Residual:
-			p, ld := k.Pointer("D", out).ReadOnly(), k.Param("ldD", ptx.U64)
-			g.Residual = k.Matrix(p, g.M, g.N, ld)
-		case x == gemm.Up:
-			if c.Factor.Valid() {
-				p, ld := k.Pointer("factor", PTXTypes[c.Factor]).ReadOnly(), k.Param("ldFactor", ptx.U64)
-				g.factor = k.Matrix(p, g.M, g.N, ld)
-			}
-		default:
-			g.vectors[x] = k.Pointer(scaleNames[x], g.EpilogueType).ReadOnly()
-		}
-	}
-	g.declareScales()
-	if c.Epilogue.Function != nil {
-		g.row0, g.col0 = k.Param("row0", g.IndexType), k.Param("col0", g.IndexType)
-	}
-	g.KBegin, g.KEnd = 0, g.K
-	if c.Tile.SplitK > 1 {
-		g.split()
-	}
-	g.declareBatch()
-	return g
-}
-
-var scaleNames = [gemm.Extras]string{gemm.RowScale: "rowScale", gemm.ColScale: "colScale", gemm.OutScale: "outScale", gemm.Data: "data"}
-
-// arguments are a launch's values of the parameters.
-func packParams(c Config, p *gemm.Problem, m Memory) (args device.Params) {
-	size := func(n int) {
-		if c.Wide {
-			args.U64(uint64(n))
-		} else {
-			args.U32(uint32(n))
-		}
-	}
-	scalar := func(v float64) {
-		switch c.scaleType() {
-		case dtype.F64:
-			args.F64(v)
-		case dtype.F32:
-			args.F32(float32(v))
-		default:
-			args.U32(uint32(int32(v)))
-		}
-	}
-	depth, alpha := p.K, p.Alpha
-	if !p.ReadsAB() {
-		depth, alpha = 0, 0 // not a term is computed, and no infinite alpha multiplies their sum
-	}
-	size(p.M)
-	size(p.N)
-	size(depth)
-	for _, x := range []struct {
-		at device.Ptr
-		l  gemm.Layout
-	}{{m.A, p.A}, {m.B, p.B}, {m.C, p.C}} {
-		args.Ptr(x.at)
-		args.U64(uint64(x.l.LD))
-	}
-	scalar(alpha)
-	scalar(p.Beta)
-	readC := uint32(0)
-	if p.Beta != 0 {
-		readC = 1
-	}
-	args.U32(readC)
-	if c.Epilogue.Bias != gemm.BiasNone {
-		args.Ptr(m.Bias)
-	}
-	for x := range gemm.Extra(gemm.Extras) {
-		switch {
-		case !c.Epilogue.Has(x):
-		case x == gemm.Residual:
-			args.Ptr(m.Extras[x])
-			args.U64(uint64(p.Residual.LD))
-		case x == gemm.Up:
-			if c.Factor.Valid() {
-				args.Ptr(m.Extras[x])
-				args.U64(uint64(PartialSumLD(p)))
-			}
-		default:
-			args.Ptr(m.Extras[x])
-		}
-	}
-	scaleArguments(&args, p, m)
-	if c.Epilogue.Function != nil {
-		size(m.Row0)
-		size(m.Col0)
-	}
-	if m.Sums != 0 {
-		size(m.SplitLen)
-		args.Ptr(m.Sums)
-	}
-	batchArguments(&args, p, m)
-	return args
+	pending       build.Ptr // the pointer bound last, whose leading dimension follows
+	pendingStride build.Reg
 }
 
 // blockRow is the number of the block's row of tiles: a grid has them along y and,
@@ -232,15 +371,5 @@ func (g *Writer) converted(x build.Reg, to ptx.Type) build.Reg {
 	}
 	return FromFloat8(g.Kernel, x, g.Config.In, to)
 }
-
-// The operands, as indices.
-const (
-	InA = iota
-	InB
-	InC
-	InD  // the residual, whose parts are C's
-	InUp // a second B, whose parts are B's
-	Matrices
-)
 
 func RoundUp(n, unit int) int { return CeilDiv(n, unit) * unit }

@@ -3,9 +3,7 @@ package kernel
 import (
 	"fmt"
 
-	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/ptx"
 	"tilework/ptx/build"
 )
 
@@ -19,34 +17,15 @@ type blockScales struct {
 	rows          build.Reg
 }
 
-// declareScales declares both operands' block scales, as scaleArguments lays them out.
-func (g *Writer) declareScales() {
-	// Not read-only: the assembler puts such loads off, until just before their values are needed,
-	// and past barriers.
-	declare := func(name string, side int, rows build.Reg) blockScales {
-		if side == 0 {
-			return blockScales{}
-		}
-		return blockScales{
-			g.Kernel, g.Pointer("scales"+name, ptx.F32),
-			g.Param("across"+name, ptx.U32), g.Param("along"+name, ptx.U32), side, rows,
-		}
-	}
-	g.ScalesA = declare("A", g.Config.ScaleA, g.M)
-	g.ScalesB = declare("B", g.Config.ScaleB, g.N)
-}
-
-func scaleArguments(args *device.Params, p *gemm.Problem, m Memory) {
-	if !p.BlockScaled() {
-		return
-	}
-	for _, x := range []struct {
-		at device.Ptr
-		l  gemm.Layout // with op(A)'s rows as rows
-	}{{m.Extras[gemm.ScaleA], p.ScaleA}, {m.Extras[gemm.ScaleB], p.ScaleB.T()}} {
-		args.Ptr(x.at)
-		args.U32(uint32(x.l.Index(1, 0)))
-		args.U32(uint32(x.l.Index(0, 1)))
+// blockScaleParams returns the parameters of an operand's block scales: a pointer, the elements
+// from the scale of a row of op(A), or of a column of op(B), to that of the next, and those from
+// one block of K to the next.
+func blockScaleParams(name string, layout func(a *Args) gemm.Layout, o gemm.Operand) []Param[Args] {
+	when := func(c *Config) bool { return c.ScaleA > 0 } // both operands have scales, or none
+	return []Param[Args]{
+		{Name: "scales" + name, Type: typeF32, Pointer: true, When: when, Value: func(a *Args) uint64 { return uint64(a.Memory[o]) }},
+		{Name: "across" + name, Type: TypeU32, When: when, Value: func(a *Args) uint64 { return uint64(layout(a).Index(1, 0)) }},
+		{Name: "along" + name, Type: TypeU32, When: when, Value: func(a *Args) uint64 { return uint64(layout(a).Index(0, 1)) }},
 	}
 }
 
@@ -60,8 +39,8 @@ func (k *Kernel) checkScales(p *gemm.Problem) error {
 		return nil
 	case !k.BlockScales:
 		return fmt.Errorf("%w: kernel %s with block scales", gemm.ErrUnsupported, k.Name)
-	case max(p.ScaleA.Len(), p.ScaleB.Len(), p.M, p.N, p.K) > mostScales:
-		return fmt.Errorf("%w: block scales of %v and %v: more than 31 bits count", gemm.ErrUnsupported, p.ScaleA, p.ScaleB)
+	case max(p.Layouts[gemm.ScaleA].Len(), p.Layouts[gemm.ScaleB].Len(), p.M, p.N, p.K) > mostScales:
+		return fmt.Errorf("%w: block scales of %v and %v: more than 31 bits count", gemm.ErrUnsupported, p.Layouts[gemm.ScaleA], p.Layouts[gemm.ScaleB])
 	}
 	return nil
 }

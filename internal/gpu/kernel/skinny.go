@@ -36,7 +36,7 @@ var Skinny = &Kernel{
 	Tiles:     skinnyShapes(),
 	CheckTile: checkSkinny,
 	SetVectors: func(_ Tile, c *Config, p *gemm.Problem) {
-		c.VecA, c.VecB = VectorLen(p.A, patch), VectorLen(p.B, patch)
+		c.VecA, c.VecB = VectorLen(p.Layouts[gemm.A], patch), VectorLen(p.Layouts[gemm.B], patch)
 	},
 	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: skinnyThreads(s), Y: 1, Z: 1} },
 	AccessLimits: limitsSkinny,

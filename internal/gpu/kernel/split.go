@@ -49,16 +49,25 @@ func (c Config) CompileKey() Config {
 	return c
 }
 
-// split declares what is known of the parts; the block sums the one of its place
-// along z.
-func (g *Writer) split() {
-	g.SplitLen = g.Param("part", g.IndexType)
-	sums := g.Pointer("sums", g.AccType)
+// splitKSumParams lists the parameters that SplitKSum has besides those of every kernel.
+var splitKSumParams = splitParams(nil)
+
+// splitParams returns the parameters of a split K: the length of its parts, and their sums.
+func splitParams(when func(*Config) bool) []Param[Args] {
+	return []Param[Args]{
+		{Name: "part", Type: typeIndex, When: when, Value: func(a *Args) uint64 { return uint64(a.SplitLen) }},
+		{Name: "sums", Type: typeSum, Pointer: true, When: when, Value: func(a *Args) uint64 { return uint64(a.PartialSums) }},
+	}
+}
+
+// bindPartialSums keeps the pointer to the partial sums. A block sums the part of K that its
+// position along z names.
+func (g *Writer) bindPartialSums(sums build.Ptr) {
 	width := VectorOf(g.Config.In.Info().Accum)
 	row := g.Mul(g.CeilDiv(g.N, width), width)
 	z := g.To(g.IndexType, g.BlockIdx(build.Z))
-	g.KBegin = g.Mul(z, g.SplitLen)
-	g.KEnd = g.Min(g.Add(g.KBegin, g.SplitLen), g.K)
+	g.KBegin = g.Mul(z, g.splitLen)
+	g.KEnd = g.Min(g.Add(g.KBegin, g.splitLen), g.K)
 	g.sums = g.Matrix(sums, g.M, g.N, row)
 }
 
@@ -89,6 +98,7 @@ var SplitKSum = &Kernel{
 	SM:           75,
 	CheckTile:    func(Tile) error { return nil },
 	BlockThreads: func(Tile) device.Dim3 { return device.Dim3{X: 32, Y: SplitKSumWarps, Z: 1} },
+	Params:       splitKSumParams,
 	Write:        writeSum,
 }
 
@@ -109,7 +119,7 @@ func SplitKSumConfig(c Config) Config {
 
 func writeSum(k *build.Kernel, c Config) {
 	g := DeclareParams(k, c)
-	g.split()
+	Declare(k, splitKSumParams, &c, g.bind)
 	s := c.Tile
 	k.Threads(32, SplitKSumWarps, 1)
 	lane, warp := k.ThreadIdx(build.X), k.ThreadIdx(build.Y)
@@ -120,7 +130,7 @@ func writeSum(k *build.Kernel, c Config) {
 
 	total := k.Vars("sum", g.AccType, c.VecC, 0)
 	inside := g.C.InBounds(row, col)
-	parts := k.CeilDiv(g.K, g.SplitLen)
+	parts := k.CeilDiv(g.K, g.splitLen)
 	k.For(0, k.CeilDiv(parts, s.K*SplitKSumLoads), func(round build.Reg) {
 		var vectors [][]build.Reg
 		for n := range SplitKSumLoads {

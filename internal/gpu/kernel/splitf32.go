@@ -32,11 +32,10 @@ var SplitF32 = &Kernel{
 	Write:        writePlanes,
 }
 
-func writePlanes(k *build.Kernel, _ Config) {
-	from, to := declarePackParams(k, ptx.F32, ptx.U16)
-	rows, cols := k.Param("rows", ptx.U64), k.Param("cols", ptx.U64)
-	source := k.Matrix(from, rows, cols, k.Param("ldFrom", ptx.U64))
-	part := k.Param("part", ptx.U64) // elements from one part of a row to the next
+func writePlanes(k *build.Kernel, c Config) {
+	from, to, sizes := declarePackParams(k, splitF32Params, &c)
+	rows, cols, part := sizes[0], sizes[1], sizes[3] // part is the length of a row's terms of one kind
+	source := k.Matrix(from, rows, cols, sizes[2])
 	target := k.Matrix(to, rows, part, k.Mul(part, SplitTerms))
 
 	k.Threads(PackThreads, 1, 1)

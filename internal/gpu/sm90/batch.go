@@ -2,18 +2,17 @@ package sm90
 
 import (
 	"tilework/internal/gemm"
-	"tilework/internal/gpu/kernel"
 	"tilework/ptx/build"
 )
 
 // matrix is the number of the tile's matrix of an operand in its tensor; nil if that is no
 // batch's.
-func (w *writer) matrix(x int) build.Value {
+func (w *writer) matrix(o gemm.Operand) build.Value {
 	switch {
-	case w.Config.Batch == gemm.Single, w.Config.Batch == gemm.Grouped && x == kernel.InA:
+	case w.Config.Batch == gemm.Single, w.Config.Batch == gemm.Grouped && o == gemm.A:
 		return nil
 	}
-	return w.Select(w.Ne(w.Strides[x], 0), w.number, 0)
+	return w.Select(w.Ne(w.Strides[o], 0), w.number, 0)
 }
 
 // box is where a box of C begins in its tensor.

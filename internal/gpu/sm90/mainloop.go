@@ -71,7 +71,7 @@ func accuracy(p *gemm.Problem) gemm.Accuracy {
 	if p.Accum() != dtype.F32 || p.Precision == gemm.F32x3 {
 		return acc
 	}
-	r := ArithmeticOf(p.A.Type, p.Precision)
+	r := ArithmeticOf(p.In(), p.Precision)
 	acc.Truncates, acc.Terms, acc.Bits = true, kernel.WGMMABytesK*8/r.Elem.Bits(), kernel.F32SumBits
 	if r.Elem.Bits() > 8 {
 		acc.Roundoff *= 4

@@ -31,7 +31,7 @@ var swapABTiles = []kernel.Tile{
 // turnable is nil if a turned tile can compute p. The error is ErrUnsupported.
 func CheckSwapAB(p *gemm.Problem) error {
 	q, _ := kernel.Repack(p, kernel.Tile{SwapAB: true}, kernel.Align{})
-	if p.Precision != gemm.TF32 || q.B.Trans || p.N < 2 || p.Batch.Kind == gemm.Grouped || p.Epilogue.Gated {
+	if p.Precision != gemm.TF32 || q.B().Trans || p.N < 2 || p.Batch.Kind == gemm.Grouped || p.Epilogue.Gated {
 		return fmt.Errorf("%w: kernel wgmma with a turned tile: that is for tf32, with a B that runs across K, and neither groups of rows nor gates", gemm.ErrUnsupported)
 	}
 	return nil

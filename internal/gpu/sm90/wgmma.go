@@ -128,28 +128,28 @@ func checkTile(s kernel.Tile) error {
 func checkProblem(p *gemm.Problem) error {
 	// Coordinates of boxes, which may lie a tile outside, have 32 bits and a sign, and of
 	// parts that stand side by side the last one's do.
-	most := (1<<31 - 1024) / len(ArithmeticOf(p.A.Type, p.Precision).Terms)
+	most := (1<<31 - 1024) / len(ArithmeticOf(p.In(), p.Precision).Terms)
 	if max(p.M, p.N, p.K) > most {
 		return fmt.Errorf("%w: kernel wgmma on a side of more than %d", gemm.ErrUnsupported, most)
 	}
-	if p.BlockScaled() && len(ArithmeticOf(p.A.Type, p.Precision).Promotions) == 0 {
+	if p.BlockScaled() && len(ArithmeticOf(p.In(), p.Precision).Promotions) == 0 {
 		return fmt.Errorf("%w: kernel wgmma with block scales in precision %v: the tensor cores keep all sums", gemm.ErrUnsupported, p.Precision)
 	}
 	return nil
 }
 
 func checkFit(p *gemm.Problem, s kernel.Tile) error {
-	r := ArithmeticOf(p.A.Type, p.Precision)
+	r := ArithmeticOf(p.In(), p.Precision)
 	if s.SwapAB {
 		if err := CheckSwapAB(p); err != nil {
 			return err
 		}
 	}
 	if n := frag.SwizzleBytes / r.Elem.Bytes(); s.K != n {
-		return fmt.Errorf("%w: kernel wgmma with tile %v: K is %d for %v", gemm.ErrUnsupported, s, n, p.A.Type)
+		return fmt.Errorf("%w: kernel wgmma with tile %v: K is %d for %v", gemm.ErrUnsupported, s, n, p.In())
 	}
 	if Consumers(s) > 2 && len(r.Promotions) > 0 {
-		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v beside its own", gemm.ErrUnsupported, s, p.A.Type)
+		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v beside its own", gemm.ErrUnsupported, s, p.In())
 	}
 	if _, side := p.ScaleSides(); side > 0 && s.RowsPerThread > 2 {
 		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for block scales of %d rows", gemm.ErrUnsupported, s, s.RowsPerThread)
@@ -168,7 +168,7 @@ func checkFit(p *gemm.Problem, s kernel.Tile) error {
 	if p.Epilogue.Gated {
 		// Half of the columns are whole patches of C, and of a B that runs across K whole boxes.
 		q, _ := kernel.Repack(p, s, kernel.Align{})
-		whole := s.N == 2*WarpgroupRows || s.N == 4*WarpgroupRows || s.N == WarpgroupRows && q.B.Trans
+		whole := s.N == 2*WarpgroupRows || s.N == 4*WarpgroupRows || s.N == WarpgroupRows && q.B().Trans
 		if !whole || s.SplitK > 1 || s.ClusterK > 1 {
 			return fmt.Errorf("%w: kernel wgmma with tile %v: a gated product takes tiles of 128 or 256 columns, or of 64 where B runs along K, and K whole", gemm.ErrUnsupported, s)
 		}
@@ -181,7 +181,7 @@ func checkFit(p *gemm.Problem, s kernel.Tile) error {
 
 func setVectors(_ kernel.Tile, c *kernel.Config, p *gemm.Problem) {
 	c.VecA, c.VecB = kernel.MaxVectorBytes/c.In.Size(), kernel.MaxVectorBytes/c.In.Size()
-	c.VecC = kernel.VectorLen(p.C, kernel.MaxVectorBytes/p.C.Type.Size())
+	c.VecC = kernel.VectorLen(p.Layouts[gemm.C], kernel.MaxVectorBytes/p.Out().Size())
 }
 
 // bulk reports whether C is written by bulk copies, which take whole vectors and rows of 128
@@ -250,19 +250,19 @@ func tensorMaps(c kernel.Config, p *gemm.Problem, m kernel.Memory) []ptx.TensorM
 	left, right := operandBoxes(c)
 	a, b := kernel.SwapAB(c.Tile, left, right)
 	elem := ArithmeticOf(c.In, c.Precision).Elem // to which the copy engine rounds float32
-	list := []ptx.TensorMap{kernel.TensorMapOf(p.A, elem, m.A, a.Box()), kernel.TensorMapOf(p.B, elem, m.B, b.Box())}
+	list := []ptx.TensorMap{kernel.TensorMapOf(p.Layouts[gemm.A], elem, m[gemm.A], a.Box()), kernel.TensorMapOf(p.Layouts[gemm.B], elem, m[gemm.B], b.Box())}
 	box := []int{frag.SwizzleBytes / c.Out.Size(), rowsOfTile(c.Tile)}
 	if c.Tile.SwapAB {
 		box[1] = min(turnedRows, c.Tile.N)
 	}
 	if StoresWithTMA(c) {
-		list = append(list, kernel.TensorMapOf(p.C, kernel.PTXTypes[c.Out], m.C, box))
+		list = append(list, kernel.TensorMapOf(p.Layouts[gemm.C], kernel.PTXTypes[c.Out], m[gemm.C], box))
 	}
 	if loadsResidualWithTMA(c) {
-		list = append(list, kernel.TensorMapOf(p.Residual, kernel.PTXTypes[c.Out], m.Extras[gemm.Residual], box))
+		list = append(list, kernel.TensorMapOf(p.Layouts[gemm.Residual], kernel.PTXTypes[c.Out], m[gemm.Residual], box))
 	}
 	if c.ComputesGate() {
-		list = append(list, kernel.TensorMapOf(p.Up, elem, m.Extras[gemm.Up], b.Box()))
+		list = append(list, kernel.TensorMapOf(p.Layouts[gemm.Up], elem, m[gemm.Up], b.Box()))
 	}
 	return kernel.BatchTensorMaps(list, p, rowsOfTile(c.Tile))
 }
@@ -445,7 +445,7 @@ func (w *writer) produce() {
 		planesUp = w.planeBoxes(w.up, shapeB.AlongK, w.N)
 	}
 	turn := w.pipe.Turn()
-	a, b := kernel.SwapAB(w.Config.Tile, kernel.InA, kernel.InB)
+	a, b := kernel.SwapAB(w.Config.Tile, gemm.A, gemm.B)
 	w.tiles(w.cluster, w.many, func(row, col build.Reg) {
 		fromA, fromB := kernel.SwapAB(w.Config.Tile, row, col)
 		k.For(0, w.steps, func(i build.Reg) {

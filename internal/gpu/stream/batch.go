@@ -15,10 +15,10 @@ import (
 type hostBatch struct {
 	backend *Backend
 	plan    *exec.Plan
-	layouts [3]gemm.Layout // of A, B and C on the host
+	layouts gemm.Layouts // on the host
 	// matrices are all of A, of B and of C; one where the products share it, or where it has
 	// the rows of all groups.
-	matrices [3][][]byte
+	matrices [gemm.C + 1][][]byte
 	bias     []byte
 	ends     []int32
 }
@@ -30,23 +30,23 @@ func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Option
 	if len(all) == 0 {
 		return ctx.Err()
 	}
-	x := &hostBatch{backend: b, layouts: [3]gemm.Layout{p.A, p.B, p.C}, bias: all[0].Bias}
+	x := &hostBatch{backend: b, layouts: p.Layouts, bias: all[0][gemm.Bias]}
 	for i := range all {
-		for operand, m := range [][]byte{all[i].A, all[i].B, all[i].C} {
-			x.matrices[operand] = append(x.matrices[operand], m)
+		for o := range gemm.C + 1 {
+			x.matrices[o] = append(x.matrices[o], all[i][o])
 		}
 	}
-	var strides [3]int
-	for operand, list := range x.matrices {
-		if operand != kernel.InC && same(list) {
-			x.matrices[operand] = list[:1]
+	var batch gemm.Batch
+	for o := range gemm.C + 1 {
+		if list := x.matrices[o]; o != gemm.C && same(list) {
+			x.matrices[o] = list[:1]
 			continue
 		}
-		l := kernel.Padded(x.layouts[operand])
-		strides[operand] = l.Rows * l.LD
+		l := kernel.Padded(x.layouts[o])
+		batch.Stride[o] = l.Rows * l.LD
 	}
 	q := exec.OnDevice(p, false)
-	q, err := q.Strided(len(all), gemm.Batch{A: strides[kernel.InA], B: strides[kernel.InB], C: strides[kernel.InC]})
+	q, err := q.Strided(len(all), batch)
 	if err != nil {
 		return err
 	}
@@ -63,8 +63,8 @@ func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Option
 // RunGroups computes p, whose M counts the rows of all groups, on matrices of the host, with
 // a B for each group, whose rows end where ends says. The errors are those of RunBatch.
 func (b *Backend) RunGroups(ctx context.Context, p *gemm.Problem, opt exec.Options, m gemm.Buffers, bs [][]byte, ends []int32) error {
-	x := &hostBatch{backend: b, layouts: [3]gemm.Layout{p.A, p.B, p.C}, matrices: [3][][]byte{{m.A}, bs, {m.C}}, bias: m.Bias, ends: ends}
-	l := kernel.Padded(p.B)
+	x := &hostBatch{backend: b, layouts: p.Layouts, matrices: [...][][]byte{{m[gemm.A]}, bs, {m[gemm.C]}}, bias: m[gemm.Bias], ends: ends}
+	l := kernel.Padded(p.Layouts[gemm.B])
 	q := exec.OnDevice(p, false)
 	q, err := q.Grouped(len(ends), l.Rows*l.LD)
 	if err != nil {
@@ -98,35 +98,28 @@ func (x *hostBatch) run(ctx context.Context, p *gemm.Problem, opt exec.Options) 
 	d := x.backend.Device
 	var m kernel.Memory
 	defer func() {
-		for _, at := range []device.Ptr{m.A, m.B, m.C, m.Bias, m.Ends} {
+		for _, at := range m {
 			err = device.Join(err, d.Free(at))
 		}
 	}()
-	bytes := p.Bytes()
-	for _, y := range []struct {
-		to   *device.Ptr
-		size int
-	}{{&m.A, bytes[kernel.InA]}, {&m.B, bytes[kernel.InB]}, {&m.C, bytes[kernel.InC]}, {&m.Bias, p.BiasLen() * p.C.Type.Size()}, {&m.Ends, len(x.ends) * 4}} {
-		if y.size > 0 {
-			if *y.to, err = d.Alloc(y.size); err != nil {
+	for o, n := range p.Bytes() {
+		if n > 0 {
+			if m[o], err = d.Alloc(n); err != nil {
 				return err
 			}
 		}
 	}
-	for operand, at := range []device.Ptr{m.A, m.B, m.C} {
-		if operand == kernel.InC && p.Beta == 0 || operand != kernel.InC && !p.ReadsAB() {
+	for o := range gemm.C + 1 {
+		if o == gemm.C && p.Beta == 0 || o != gemm.C && !p.ReadsAB() {
 			continue
 		}
-		if err := x.upload(ctx, operand, at); err != nil {
+		if err := x.upload(ctx, o, m[o]); err != nil {
 			return err
 		}
 	}
-	for _, y := range []struct {
-		at   device.Ptr
-		from []byte
-	}{{m.Bias, x.bias}, {m.Ends, dtype.Bytes(x.ends)}} {
-		if y.at != 0 {
-			if err := d.CopyIn(ctx, y.at, y.from, device.Whole(len(y.from))); err != nil {
+	for o, from := range map[gemm.Operand][]byte{gemm.Bias: x.bias, gemm.GroupEnds: dtype.Bytes(x.ends)} {
+		if m[o] != 0 {
+			if err := d.CopyIn(ctx, m[o], from, device.Whole(len(from))); err != nil {
 				return err
 			}
 		}
@@ -134,7 +127,7 @@ func (x *hostBatch) run(ctx context.Context, p *gemm.Problem, opt exec.Options) 
 	if err := x.plan.Enqueue(ctx, m); err != nil {
 		return err
 	}
-	return x.download(ctx, m.C)
+	return x.download(ctx, m[gemm.C])
 }
 
 // gathered is how many bytes of small matrices go together in one copy.
@@ -142,11 +135,11 @@ const gathered = 4 << 20
 
 // pieces calls f for the matrices of an operand, which begin at an address on the device, as
 // many at a time as are worth a copy.
-func (x *hostBatch) pieces(operand int, at device.Ptr, f func(list [][]byte, at device.Ptr) error) error {
-	l := kernel.Padded(x.layouts[operand])
+func (x *hostBatch) pieces(o gemm.Operand, at device.Ptr, f func(list [][]byte, at device.Ptr) error) error {
+	l := kernel.Padded(x.layouts[o])
 	size := l.Rows * l.LD * l.Type.Size()
 	each := max(1, gathered/size)
-	for list := x.matrices[operand]; len(list) > 0; {
+	for list := x.matrices[o]; len(list) > 0; {
 		n := min(each, len(list))
 		if err := f(list[:n], at); err != nil {
 			return err
@@ -156,10 +149,10 @@ func (x *hostBatch) pieces(operand int, at device.Ptr, f func(list [][]byte, at 
 	return nil
 }
 
-func (x *hostBatch) upload(ctx context.Context, operand int, at device.Ptr) error {
-	host := x.layouts[operand]
+func (x *hostBatch) upload(ctx context.Context, o gemm.Operand, at device.Ptr) error {
+	host := x.layouts[o]
 	there := kernel.Padded(host)
-	return x.pieces(operand, at, func(list [][]byte, at device.Ptr) error {
+	return x.pieces(o, at, func(list [][]byte, at device.Ptr) error {
 		if len(list) == 1 {
 			return x.backend.Device.CopyIn(ctx, at, list[0], exec.Rows(host, there))
 		}
@@ -170,9 +163,9 @@ func (x *hostBatch) upload(ctx context.Context, operand int, at device.Ptr) erro
 }
 
 func (x *hostBatch) download(ctx context.Context, at device.Ptr) error {
-	host := x.layouts[kernel.InC]
+	host := x.layouts[gemm.C]
 	there := kernel.Padded(host)
-	return x.pieces(kernel.InC, at, func(list [][]byte, at device.Ptr) error {
+	return x.pieces(gemm.C, at, func(list [][]byte, at device.Ptr) error {
 		if len(list) == 1 {
 			return x.backend.Device.CopyOut(ctx, list[0], at, exec.Rows(host, there))
 		}

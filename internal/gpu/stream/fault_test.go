@@ -77,7 +77,7 @@ func small(t *testing.T, beta float64) (*gemm.Problem, gemm.Buffers) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &p, gemm.Buffers{A: make([]byte, a.Bytes()), B: make([]byte, b.Bytes()), C: make([]byte, c.Bytes()), Bias: make([]byte, 20)}
+	return &p, gemm.Buffers{gemm.A: make([]byte, a.Bytes()), gemm.B: make([]byte, b.Bytes()), gemm.C: make([]byte, c.Bytes()), gemm.Bias: make([]byte, 20)}
 }
 
 func TestCancelled(t *testing.T) {

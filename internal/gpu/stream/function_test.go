@@ -56,11 +56,11 @@ func TestFunctions(t *testing.T) {
 					}
 					return x
 				}
-				buf := gemm.Buffers{A: fill(p.A), B: fill(p.B), C: fill(p.C)}
-				buf.Extras[gemm.Data] = make([]byte, p.Extra(gemm.Data).Bytes())
+				buf := gemm.Buffers{gemm.A: fill(p.Layouts[gemm.A]), gemm.B: fill(p.Layouts[gemm.B]), gemm.C: fill(p.Layouts[gemm.C])}
+				buf[gemm.FunctionData] = make([]byte, p.Layout(gemm.FunctionData).Bytes())
 				limits := []float64{500, 1500, 2500}
 				for i, x := range limits {
-					p.Accum().Set(buf.Extras[gemm.Data], i, x)
+					p.Accum().Set(buf[gemm.FunctionData], i, x)
 				}
 				pl, err := b.Plan(&p, exec.Options{Kernel: k.Name})
 				if err != nil {
@@ -76,7 +76,7 @@ func TestFunctions(t *testing.T) {
 					for j := range p.N {
 						x := 0.0
 						for q := range p.K {
-							x += p.A.Type.At(buf.A, p.A.Index(i, q)) * p.B.Type.At(buf.B, p.B.Index(q, j))
+							x += p.In().At(buf[gemm.A], p.A().Index(i, q)) * p.B().Type.At(buf[gemm.B], p.B().Index(q, j))
 						}
 						row, col := i, j
 						if swapped {
@@ -85,7 +85,7 @@ func TestFunctions(t *testing.T) {
 						if x += float64(100*row + col); x <= limits[col%3] {
 							x = -1
 						}
-						if got := p.C.Type.At(buf.C, p.C.Index(i, j)); got != x {
+						if got := p.Out().At(buf[gemm.C], p.C().Index(i, j)); got != x {
 							t.Fatalf("%s, %v, %s: C(%d,%d) is %v, want %v", k.Name, &p, pl.Config, i, j, got, x)
 						}
 					}

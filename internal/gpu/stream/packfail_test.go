@@ -19,7 +19,7 @@ func TestPackFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}
+	b := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()), gemm.C: make([]byte, p.C().Bytes())}
 	calls := 0
 	for n := 1; ; n++ {
 		d := devicetest.NewDouble()

@@ -83,17 +83,17 @@ func (pl *Plan) foretell(s *schedule, r rates) estimate {
 		in = r.startup
 	}
 	shape := pl.Config.Tile
-	layouts := pl.layouts()
-	bytes := func(x int, p part) float64 {
+	layouts := pl.host.Layouts
+	bytes := func(x gemm.Operand, p part) float64 {
 		return float64(p.rows.n()) * float64(p.cols.n()) * float64(layouts[x].Type.Size())
 	}
-	copied := func(x int, p part, rate float64) time.Duration {
+	copied := func(x gemm.Operand, p part, rate float64) time.Duration {
 		return r.copy + seconds(bytes(x, p)/rate) + apart(layouts[x], p)
 	}
 	for i := range s.steps {
 		st := &s.steps[i]
-		for x, part := range st.load {
-			if !part.empty() {
+		for x := range matrices {
+			if part := st.load[x]; !part.empty() {
 				d := copied(x, part, r.in)
 				in, e.in = in+d, e.in+d
 			}
@@ -109,14 +109,14 @@ func (pl *Plan) foretell(s *schedule, r rates) estimate {
 			waves *= 2
 		}
 		tile := 2 * float64(shape.M) * float64(shape.N) * float64(st.depth.n()) * float64(r.blocks) / r.compute
-		made := st.parts()[kernel.InC]
-		d := seconds(waves*tile + bytes(kernel.InC, made)/r.memory)
+		made := st.parts()[gemm.C]
+		d := seconds(waves*tile + bytes(gemm.C, made)/r.memory)
 		if st.depth.from > 0 {
-			d += seconds(bytes(kernel.InC, made) / r.memory)
+			d += seconds(bytes(gemm.C, made) / r.memory)
 		}
 		compute, e.compute = max(compute, in)+r.step+d, e.compute+d
 		if st.store {
-			d := copied(kernel.InC, made, r.out)
+			d := copied(gemm.C, made, r.out)
 			out, e.out = max(out, compute)+d, e.out+d
 		}
 	}
@@ -190,8 +190,8 @@ func (pl *Plan) slicing(r rates, head int, byRows bool, first int) (slices []spa
 	if !byRows {
 		m, n = float64(p.M), float64(head)
 	}
-	comes := r.in / (float64(p.A.Type.Size()) * (m + n)) // terms a second
-	computes := r.compute / (2 * m * n)                  // terms a second
+	comes := r.in / (float64(p.In().Size()) * (m + n)) // terms a second
+	computes := r.compute / (2 * m * n)                // terms a second
 	growth := min(max(comes/computes, 1), 4)
 	const grain = 128 // terms; whole tiles along K, and whole vectors
 	at := 0

@@ -58,17 +58,18 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 }
 
 // part returns the plan of a step, which is launched in a stream.
-func (pl *Plan) part(s *step, on device.Stream) *exec.Plan { return pl.Part(pl.problem(s), on) }
+func (pl *Plan) part(s *step, on device.Stream) *exec.Plan {
+	return pl.Part(pl.problem(s), s.rows.from, s.cols.from, on)
+}
 
 // oneShot is a schedule under way.
 type oneShot struct {
 	plan    *Plan
 	device  device.Device
 	host    gemm.Buffers
-	buffers [kernel.Matrices][]buffer
-	bias    device.Ptr
-	scales  [gemm.Extras]device.Ptr
-	biased  bool          // they have come in
+	buffers [matrices][]buffer
+	vectors kernel.Memory // of the operands that are copied whole
+	copied  bool          // reports whether those copies are enqueued
 	in, out device.Stream // of copies; the device's own computes
 	streams *streams      // in and out, where they are streams of their own
 	events  []device.Event
@@ -123,13 +124,8 @@ func (x *oneShot) allocate(s *schedule) (err error) {
 			}
 		}
 	}
-	if n := x.plan.biasBytes(); n > 0 {
-		if x.bias, err = x.device.Alloc(n); err != nil {
-			return err
-		}
-	}
-	for e, l := range x.plan.scales() {
-		if x.scales[e], err = x.device.Alloc(l.Bytes()); err != nil {
+	for o, l := range x.plan.vectors() {
+		if x.vectors[o], err = x.device.Alloc(l.Bytes()); err != nil {
 			return err
 		}
 	}
@@ -144,11 +140,9 @@ func (x *oneShot) free() error {
 		}
 		x.buffers[i] = nil
 	}
-	errs = append(errs, x.device.Free(x.bias))
-	x.bias = 0
-	for e := range x.scales {
-		errs = append(errs, x.device.Free(x.scales[e]))
-		x.scales[e] = 0
+	for o := range x.vectors {
+		errs = append(errs, x.device.Free(x.vectors[o]))
+		x.vectors[o] = 0
 	}
 	return device.Join(errs...)
 }
@@ -237,12 +231,12 @@ func (x *oneShot) overlap(parent context.Context, s *schedule) error {
 // ask asks for a step: once its buffers are free what it reads sets out, and it begins
 // when that is there.
 func (x *oneShot) ask(ctx context.Context, s *step, made chan<- leaving) error {
-	a, b := &x.buffers[kernel.InA][s.buffers[kernel.InA]], &x.buffers[kernel.InB][s.buffers[kernel.InB]]
+	a, b := &x.buffers[gemm.A][s.buffers[gemm.A]], &x.buffers[gemm.B][s.buffers[gemm.B]]
 	free := 0
-	if s.begins[kernel.InA] {
+	if s.begins[gemm.A] {
 		free = a.used
 	}
-	if s.begins[kernel.InB] {
+	if s.begins[gemm.B] {
 		free = max(free, b.used)
 	}
 	if free > x.freed { // steps end in their order
@@ -251,8 +245,8 @@ func (x *oneShot) ask(ctx context.Context, s *step, made chan<- leaving) error {
 		}
 		x.freed = free
 	}
-	c := &x.buffers[kernel.InC][s.buffers[kernel.InC]]
-	if s.begins[kernel.InC] {
+	c := &x.buffers[gemm.C][s.buffers[gemm.C]]
+	if s.begins[gemm.C] {
 		c.leaving.Wait()
 	}
 	if err := x.bring(ctx, s); err != nil {
@@ -296,7 +290,7 @@ func (x *oneShot) ask(ctx context.Context, s *step, made chan<- leaving) error {
 
 // take has a step's part of C go out when it is done.
 func (x *oneShot) take(ctx context.Context, l leaving) error {
-	defer x.buffers[kernel.InC][l.step.buffers[kernel.InC]].leaving.Done()
+	defer x.buffers[gemm.C][l.step.buffers[gemm.C]].leaving.Done()
 	if err := x.out.Wait(l.done); err != nil {
 		return err
 	}
@@ -309,72 +303,60 @@ func (x *oneShot) bring(ctx context.Context, s *step) error {
 		if p.empty() {
 			continue
 		}
-		host, at, rows := x.piece(s, i, p)
+		host, at, rows := x.piece(s, gemm.Operand(i), p)
 		if err := x.in.CopyIn(ctx, at, host, rows); err != nil {
 			return err
 		}
 	}
-	if x.biased {
+	if x.copied {
 		return nil
 	}
-	x.biased = true
-	for e, l := range x.plan.scales() {
-		if err := x.in.CopyIn(ctx, x.scales[e], x.host.Extras[e], device.Whole(l.Bytes())); err != nil {
+	x.copied = true
+	for o, l := range x.plan.vectors() {
+		if err := x.in.CopyIn(ctx, x.vectors[o], x.host[o], device.Whole(l.Bytes())); err != nil {
 			return err
 		}
 	}
-	if x.bias == 0 {
-		return nil
-	}
-	return x.in.CopyIn(ctx, x.bias, x.host.Bias, device.Whole(x.plan.biasBytes()))
+	return nil
 }
 
 // compute asks for the step itself.
 func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error {
-	var m kernel.Memory
-	parts := s.parts()
-	for i, p := range []*device.Ptr{&m.A, &m.B, &m.C} {
-		_, *p, _ = x.piece(s, i, parts[i])
-	}
-	if m.Bias = x.bias; x.bias != 0 {
-		along := s.rows
-		if x.plan.host.Epilogue.Bias == gemm.BiasCol {
-			along = s.cols
+	p, m, parts := x.plan.host, x.vectors, s.parts()
+	for o := range matrices {
+		if p.Uses(o) {
+			_, m[o], _ = x.piece(s, o, parts[o])
 		}
-		m.Bias += device.Ptr(along.from * x.plan.host.C.Type.Size())
 	}
-	m.Extras, m.Row0, m.Col0 = x.scales, s.rows.from, s.cols.from
-	if size := x.plan.host.ScaleType().Size(); x.plan.host.Epilogue.RowScale {
-		m.Extras[gemm.RowScale] += device.Ptr(s.rows.from * size)
+	biased := s.rows
+	if p.Epilogue.Bias == gemm.BiasCol {
+		biased = s.cols
 	}
-	if size := x.plan.host.ScaleType().Size(); x.plan.host.Epilogue.ColScale {
-		m.Extras[gemm.ColScale] += device.Ptr(s.cols.from * size)
+	for o, first := range map[gemm.Operand]int{gemm.Bias: biased.from, gemm.RowScale: s.rows.from, gemm.ColScale: s.cols.from} {
+		if l := p.Layout(o); p.Uses(o) {
+			m[o] += device.Ptr(first * l.Type.Size())
+		}
 	}
-	if p := x.plan.host; p.BlockScaled() {
+	if p.BlockScaled() {
 		sideA, sideB := p.ScaleSides()
-		m.Extras[gemm.ScaleA] += device.Ptr(p.ScaleA.Index(s.rows.from/sideA, 0) * p.ScaleA.Type.Size())
-		m.Extras[gemm.ScaleB] += device.Ptr(p.ScaleB.Index(0, s.cols.from/sideB) * p.ScaleB.Type.Size())
-	}
-	if x.plan.host.Epilogue.Residual {
-		_, m.Extras[gemm.Residual], _ = x.piece(s, kernel.InD, parts[kernel.InD])
-	}
-	if x.plan.host.Epilogue.Gated {
-		_, m.Extras[gemm.Up], _ = x.piece(s, kernel.InUp, parts[kernel.InUp])
+		a, b := p.Layouts[gemm.ScaleA], p.Layouts[gemm.ScaleB]
+		m[gemm.ScaleA] += device.Ptr(a.Index(s.rows.from/sideA, 0) * a.Type.Size())
+		m[gemm.ScaleB] += device.Ptr(b.Index(0, s.cols.from/sideB) * b.Type.Size())
 	}
 	return x.plan.part(s, on).Enqueue(ctx, m)
 }
 
 // fetch has what a step made go out, and waits for it.
 func (x *oneShot) fetch(ctx context.Context, s *step) error {
-	host, at, rows := x.piece(s, kernel.InC, s.parts()[kernel.InC])
+	host, at, rows := x.piece(s, gemm.C, s.parts()[gemm.C])
 	return x.out.CopyOut(ctx, host, at, rows)
 }
 
 // piece is a part of one of the step's tiles: where it is on the host and on the device, and
 // its rows, without what lies between those on the host, which may be somebody else's.
-func (x *oneShot) piece(s *step, i int, p part) (host []byte, at device.Ptr, rows device.Rows) {
-	l, tile := x.plan.layouts()[i], s.tiles[i]
-	at = x.buffers[i][s.buffers[i]].at
+func (x *oneShot) piece(s *step, o gemm.Operand, p part) (host []byte, at device.Ptr, rows device.Rows) {
+	l, tile := x.plan.host.Layouts[o], s.tiles[o]
+	at = x.buffers[o][s.buffers[o]].at
 	if p.empty() || at == 0 {
 		return nil, at, device.Rows{}
 	}
@@ -384,6 +366,5 @@ func (x *oneShot) piece(s *step, i int, p part) (host []byte, at device.Ptr, row
 	on.LD = whole.LD
 	off := on
 	off.LD = l.LD
-	host = [...][]byte{x.host.A, x.host.B, x.host.C, x.host.Extras[gemm.Residual], x.host.Extras[gemm.Up]}[i]
-	return host[l.Index(p.rows.from, p.cols.from)*size:], at, exec.Rows(off, on)
+	return x.host[o][l.Index(p.rows.from, p.cols.from)*size:], at, exec.Rows(off, on)
 }

@@ -139,14 +139,14 @@ func wholeNumbers(t *testing.T, rng *rand.Rand, m, n, k int, beta float64) (*gem
 		}
 		return dtype.Bytes(x)
 	}
-	return &p, gemm.Buffers{A: noise(m * k), B: noise(k * n), C: noise(m * n), Bias: noise(n)}
+	return &p, gemm.Buffers{gemm.A: noise(m * k), gemm.B: noise(k * n), gemm.C: noise(m * n), gemm.Bias: noise(n)}
 }
 
 // computed is C after a run, which starts from the C of the buffers.
 func computed(ctx context.Context, pl *Plan, b gemm.Buffers) ([]byte, error) {
-	b.C = bytes.Clone(b.C)
+	b[gemm.C] = bytes.Clone(b[gemm.C])
 	err := pl.Run(ctx, b)
-	return b.C, err
+	return b[gemm.C], err
 }
 
 // wanted is C as a product in one step makes it.
@@ -386,7 +386,7 @@ func TestLessMemory(t *testing.T) {
 	}
 	for _, beta := range []float64{0, 0.5} {
 		p, m := wholeNumbers(t, rng, 200, 150, 100, beta)
-		a := dtype.View[float32](m.A)
+		a := dtype.View[float32](m[gemm.A])
 		for i := range a {
 			a[i] += rng.Float32() // no longer exact: the order of sums shows
 		}
@@ -453,7 +453,7 @@ func TestCompiledOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		compiled := loads.count
-		m := gemm.Buffers{A: make([]byte, p.A.Bytes()), B: make([]byte, p.B.Bytes()), C: make([]byte, p.C.Bytes())}
+		m := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()), gemm.C: make([]byte, p.C().Bytes())}
 		if err := plan.Run(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}

@@ -19,7 +19,7 @@ type schedule struct {
 	steps []step
 	order order
 	// sizes are the bytes of the buffers that parts of the operands take in turn.
-	sizes [kernel.Matrices][]int
+	sizes [matrices][]int
 	words string
 }
 
@@ -37,15 +37,19 @@ type step struct {
 	rows, cols, depth span
 	// tiles are the parts of the operands on the device that the step's are parts of. That of
 	// C stays until all of its steps are done.
-	tiles   [kernel.Matrices]part
-	load    [kernel.Matrices]part // what comes in before the step; of C, its old values
-	buffers [kernel.Matrices]int  // that the tiles are in
-	begins  [kernel.Matrices]bool // whether the step is the first with its tile
-	store   bool                  // whether the step's part of C goes out after it
+	tiles   [matrices]part
+	load    [matrices]part // what comes in before the step; of C, its old values
+	buffers [matrices]int  // that the tiles are in
+	begins  [matrices]bool // whether the step is the first with its tile
+	store   bool           // whether the step's part of C goes out after it
 	// beside says that the step is computed beside the one before it, whose last blocks
 	// leave processors idle.
 	beside bool
 }
+
+// matrices counts the operands that are copied in panels, the first of the list. The others are
+// copied whole.
+const matrices = gemm.Up + 1
 
 // span is a range of rows, columns or terms.
 type span struct{ from, to int }
@@ -58,7 +62,7 @@ type part struct{ rows, cols span }
 func (p part) empty() bool { return p.rows.n() == 0 || p.cols.n() == 0 }
 
 // parts are the parts of A and B that the step reads, and of C that it writes.
-func (s *step) parts() [kernel.Matrices]part {
+func (s *step) parts() [matrices]part {
 	return [...]part{{s.rows, s.depth}, {s.depth, s.cols}, {s.rows, s.cols}, {s.rows, s.cols}, {s.depth, s.cols}}
 }
 
@@ -83,22 +87,22 @@ func (pl *Plan) problem(s *step) gemm.Problem {
 	p.M, p.N, p.K = s.rows.n(), s.cols.n(), s.depth.n()
 	first, last := s.depth.from == 0, s.depth.to == pl.host.K
 	if !last {
-		p.Alpha, p.Epilogue, p.Residual = 1, gemm.Epilogue{}, gemm.Layout{}
+		p.Alpha, p.Epilogue, p.Layouts[gemm.Residual] = 1, gemm.Epilogue{}, gemm.Layout{}
 	}
-	for x, l := range []*gemm.Layout{&p.A, &p.B, &p.C, &p.Residual, &p.Up} {
-		if x == kernel.InD && !p.Epilogue.Residual || x == kernel.InUp && !p.Epilogue.Gated {
-			continue
+	for o := range matrices {
+		if p.Uses(o) {
+			l := &p.Layouts[o]
+			ld := pl.layout(*l, s.tiles[o]).LD
+			*l = pl.layout(*l, parts[o])
+			l.LD = ld
 		}
-		ld := pl.layout(*l, s.tiles[x]).LD
-		*l = pl.layout(*l, parts[x])
-		l.LD = ld
 	}
 	if !first {
 		p.Beta = p.Alpha
 	}
 	if sideA, sideB := pl.host.ScaleSides(); sideA > 0 {
-		p.ScaleA = scalesOf(p.ScaleA, kernel.CeilDiv(p.M, sideA), kernel.CeilDiv(p.K, gemm.ScaleBlock))
-		p.ScaleB = scalesOf(p.ScaleB, kernel.CeilDiv(p.K, gemm.ScaleBlock), kernel.CeilDiv(p.N, sideB))
+		p.Layouts[gemm.ScaleA] = scalesOf(p.Layouts[gemm.ScaleA], kernel.CeilDiv(p.M, sideA), kernel.CeilDiv(p.K, gemm.ScaleBlock))
+		p.Layouts[gemm.ScaleB] = scalesOf(p.Layouts[gemm.ScaleB], kernel.CeilDiv(p.K, gemm.ScaleBlock), kernel.CeilDiv(p.N, sideB))
 	}
 	return p
 }
@@ -115,10 +119,10 @@ func scalesOf(l gemm.Layout, rows, cols int) gemm.Layout {
 // sliceable says that sums may rest in C between slices of K, and that multiplying each
 // slice's sums by alpha is exact, or wraps, as multiplying all of them is.
 func sliceable(p *gemm.Problem) bool {
-	if p.C.Type != p.Accum() || p.Beta != 0 || p.Epilogue.Gated || p.BlockScaled() {
+	if p.Out() != p.Accum() || p.Beta != 0 || p.Epilogue.Gated || p.BlockScaled() {
 		return false
 	}
-	return p.C.Type.Info().Integer || isPowerOfTwo(p.Alpha)
+	return p.Out().Info().Integer || isPowerOfTwo(p.Alpha)
 }
 
 // lay completes steps that have their parts, their tiles and what comes in: it gives the
@@ -127,18 +131,21 @@ func sliceable(p *gemm.Problem) bool {
 func (pl *Plan) lay(o order, steps []step, buffers int, words string) *schedule {
 	s := &schedule{steps: steps, order: o, words: words}
 	p := pl.host
-	var held [kernel.Matrices][]part // by the buffers
-	var count [kernel.Matrices]int   // of tiles that have had one
-	for x := range kernel.Matrices {
+	var held [matrices][]part // by the buffers
+	var count [matrices]int   // of tiles that have had one
+	for x := range matrices {
 		held[x], s.sizes[x] = make([]part, buffers), make([]int, buffers)
 	}
-	read := [kernel.Matrices]bool{p.ReadsAB(), p.ReadsAB(), true, p.Epilogue.Residual, p.ReadsAB() && p.Epilogue.Gated}
-	layouts := pl.layouts()
+	var used [matrices]bool
+	for o := range matrices {
+		factor := o == gemm.A || o == gemm.B || o == gemm.Up
+		used[o] = p.Uses(o) && (p.ReadsAB() || !factor)
+	}
 	for i := range steps {
 		st := &steps[i]
-		st.load[kernel.InUp] = st.load[kernel.InB]
+		st.load[gemm.Up] = st.load[gemm.B]
 		for x, tile := range st.tiles {
-			if !read[x] {
+			if !used[x] {
 				st.load[x] = part{}
 				continue
 			}
@@ -147,17 +154,17 @@ func (pl *Plan) lay(o order, steps []step, buffers int, words string) *schedule 
 				at, st.begins[x] = count[x]%buffers, true
 				count[x]++
 				held[x][at] = tile
-				s.sizes[x][at] = max(s.sizes[x][at], pl.layout(layouts[x], tile).Bytes())
+				s.sizes[x][at] = max(s.sizes[x][at], pl.layout(p.Layouts[x], tile).Bytes())
 			} else if st.load[x] == tile {
 				st.load[x] = part{}
 			}
 			st.buffers[x] = at
 		}
 		if p.Beta != 0 && st.depth.from == 0 {
-			st.load[kernel.InC] = st.parts()[kernel.InC]
+			st.load[gemm.C] = st.parts()[gemm.C]
 		}
-		if st.store = st.depth.to == p.K; st.store && read[kernel.InD] {
-			st.load[kernel.InD] = st.parts()[kernel.InD]
+		if st.store = st.depth.to == p.K; st.store && used[gemm.Residual] {
+			st.load[gemm.Residual] = st.parts()[gemm.Residual]
 		}
 	}
 	return s
@@ -173,19 +180,12 @@ func (s *schedule) Memory() (n int) {
 	return n
 }
 
-func (pl *Plan) biasBytes() int { return pl.host.BiasLen() * pl.host.C.Type.Size() }
-
-// layouts are those of A, B, C, the residual and a second B on the host.
-func (pl *Plan) layouts() [kernel.Matrices]gemm.Layout {
-	return [...]gemm.Layout{pl.host.A, pl.host.B, pl.host.C, pl.host.Residual, pl.host.Up}
-}
-
-// scales are the layouts of the scales that are read, which come as a whole.
-func (pl *Plan) scales() map[gemm.Extra]gemm.Layout {
-	all := map[gemm.Extra]gemm.Layout{}
-	for x := range gemm.Extra(gemm.Extras) {
-		if x != gemm.Residual && x != gemm.Up && pl.host.Has(x) {
-			all[x] = pl.host.Extra(x)
+// vectors returns the layouts of the operands that are copied whole, before the first step.
+func (pl *Plan) vectors() map[gemm.Operand]gemm.Layout {
+	all := map[gemm.Operand]gemm.Layout{}
+	for o := matrices; o < gemm.Operands; o++ {
+		if l := pl.host.Layout(o); l.Bytes() > 0 {
+			all[o] = l
 		}
 	}
 	return all
@@ -195,7 +195,7 @@ func (pl *Plan) scales() map[gemm.Extra]gemm.Layout {
 func (pl *Plan) whole() *step {
 	s := &step{rows: span{0, pl.host.M}, cols: span{0, pl.host.N}, depth: span{0, pl.host.K}}
 	s.tiles = s.parts()
-	s.load[kernel.InA], s.load[kernel.InB] = s.tiles[kernel.InA], s.tiles[kernel.InB]
+	s.load[gemm.A], s.load[gemm.B] = s.tiles[gemm.A], s.tiles[gemm.B]
 	return s
 }
 
@@ -219,10 +219,10 @@ func (pl *Plan) overlapped(o order, panels []span) *schedule {
 	var steps []step
 	add := func(along, depth span, other bool, beside bool) {
 		st := step{rows: along, cols: whole.cols, depth: depth, tiles: whole.tiles, beside: beside}
-		mine, theirs := kernel.InA, kernel.InB
+		mine, theirs := gemm.A, gemm.B
 		if !o.byRows {
 			st.rows, st.cols = whole.rows, along
-			mine, theirs = kernel.InB, kernel.InA
+			mine, theirs = gemm.B, gemm.A
 		}
 		parts := st.parts()
 		st.load[mine] = parts[mine]
@@ -296,7 +296,7 @@ func (pl *Plan) streamed(o order, rows, cols int) *schedule {
 			for _, k := range o.of(along) {
 				st := step{rows: r, cols: c, depth: k}
 				st.tiles = st.parts()
-				st.load[kernel.InA], st.load[kernel.InB] = st.tiles[kernel.InA], st.tiles[kernel.InB]
+				st.load[gemm.A], st.load[gemm.B] = st.tiles[gemm.A], st.tiles[gemm.B]
 				steps = append(steps, st)
 			}
 		}

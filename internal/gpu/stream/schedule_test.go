@@ -11,7 +11,6 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
-	"tilework/internal/gpu/kernel"
 	"tilework/ptx"
 )
 
@@ -50,12 +49,12 @@ func TestSchedules(t *testing.T) {
 		pl := planned(t, dtype.F32, dtype.F32, m, n, k, 1, float64(rng.IntN(2)))
 		if rng.IntN(2) == 0 {
 			more := *pl.host
-			more.Epilogue.Residual, more.Residual = true, gemm.Dense(dtype.F32, m, n)
+			more.Epilogue.Residual, more.Layouts[gemm.Residual] = true, gemm.Dense(dtype.F32, m, n)
 			pl.host = &more
 		}
 		if rng.IntN(2) == 0 && pl.host.Beta == 0 {
 			more := *pl.host
-			more.Epilogue.Gated, more.Up = true, more.B
+			more.Epilogue.Gated, more.Layouts[gemm.Up] = true, more.Layouts[gemm.B]
 			pl.host = &more
 		}
 		s := randomSchedule(rng, pl)
@@ -63,11 +62,12 @@ func TestSchedules(t *testing.T) {
 		holds := map[[2]int]*holding{}
 		for i := range s.steps {
 			st := &s.steps[i]
-			for x, tile := range st.tiles {
-				if x == kernel.InD && !pl.host.Epilogue.Residual || x == kernel.InUp && !pl.host.Epilogue.Gated {
+			for x := range matrices {
+				tile := st.tiles[x]
+				if !pl.host.Uses(x) {
 					continue
 				}
-				at := [2]int{x, st.buffers[x]}
+				at := [2]int{int(x), st.buffers[x]}
 				if h := holds[at]; h == nil || h.tile != tile {
 					if !st.begins[x] {
 						t.Fatalf("step %d of %s does not begin with operand %d, which is not there", i, s.words, x)
@@ -84,12 +84,12 @@ func TestSchedules(t *testing.T) {
 					there[e] = true
 				}
 				for e := range st.parts()[x].elements() {
-					if x != kernel.InC && (x != kernel.InD || st.store) && !there[e] || !tile.has(e) {
+					if x != gemm.C && (x != gemm.Residual || st.store) && !there[e] || !tile.has(e) {
 						t.Fatalf("step %d of %s: element %v of operand %d is not there", i, s.words, e, x)
 					}
 				}
 			}
-			if got := !st.load[kernel.InC].empty(); got != (pl.host.Beta != 0 && st.depth.from == 0) {
+			if got := !st.load[gemm.C].empty(); got != (pl.host.Beta != 0 && st.depth.from == 0) {
 				t.Fatalf("step %d of %s: C comes in: %v", i, s.words, got)
 			}
 			for r := st.rows.from; r < st.rows.to; r++ {

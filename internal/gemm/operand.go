@@ -1,0 +1,210 @@
+package gemm
+
+import (
+	"fmt"
+
+	"tilework/dtype"
+)
+
+// Operand names a matrix or a vector of a product. This is the one list of operands: buffers,
+// addresses, alignments and kernel parameters are arrays indexed by Operand, and checks are
+// loops over it.
+type Operand uint8
+
+const (
+	A            Operand = iota // op(A) is M×K
+	B                           // op(B) is K×N
+	C                           // M×N, written, and read unless beta is 0
+	Residual                    // M×N elements of C's type, added after the activation
+	Up                          // K×N elements of B's type: the second B of a gated product
+	ScaleA                      // block scales of A, see [Problem.Scaled]
+	ScaleB                      // block scales of B
+	Bias                        // M or N elements of C's type
+	RowScale                    // M numbers of ScaleType
+	ColScale                    // N numbers of ScaleType
+	OutScale                    // one number of ScaleType
+	FunctionData                // DataLen numbers of ScaleType, read by the epilogue's function
+	GroupEnds                   // for each group of rows, the int32 number of the row after its last
+
+	Operands // the number of operands
+)
+
+// Layouts holds the layouts that the caller of a product chooses. The layouts of the operands
+// from Bias on follow from the problem; see [Problem.Layout].
+type Layouts [Bias]Layout
+
+// operandRow describes an operand.
+type operandRow struct {
+	name string
+	// transposed is the operand that this one becomes in the product of transposes, Bᵀ·Aᵀ.
+	transposed Operand
+	// flag returns the field of an epilogue that switches the operand on. It is nil for operands
+	// without such a field.
+	flag func(e *Epilogue) *bool
+	// reads reports whether an epilogue reads the operand. It is nil where flag decides, and for
+	// operands that are not the epilogue's.
+	reads func(e *Epilogue) bool
+	// layout returns the layout of an operand that p reads. It is nil for operands in Layouts.
+	layout func(p *Problem) Layout
+}
+
+// operands has a row for each Operand.
+var operands = [Operands]operandRow{
+	A: {name: "A", transposed: B},
+	B: {name: "B", transposed: A},
+	C: {name: "C", transposed: C},
+	Residual: {
+		name: "residual", transposed: Residual,
+		flag: func(e *Epilogue) *bool { return &e.Residual },
+	},
+	Up: {
+		name: "up", transposed: Up,
+		flag: func(e *Epilogue) *bool { return &e.Gated },
+	},
+	ScaleA: {name: "block scales of A", transposed: ScaleB},
+	ScaleB: {name: "block scales of B", transposed: ScaleA},
+	Bias: {
+		name: "bias", transposed: Bias,
+		reads:  func(e *Epilogue) bool { return e.Bias != BiasNone },
+		layout: func(p *Problem) Layout { return Dense(p.Out(), 1, p.BiasLen()) },
+	},
+	RowScale: {
+		name: "row-scale", transposed: ColScale,
+		flag:   func(e *Epilogue) *bool { return &e.RowScale },
+		layout: numbers(func(p *Problem) int { return p.M }),
+	},
+	ColScale: {
+		name: "col-scale", transposed: RowScale,
+		flag:   func(e *Epilogue) *bool { return &e.ColScale },
+		layout: numbers(func(p *Problem) int { return p.N }),
+	},
+	OutScale: {
+		name: "out-scale", transposed: OutScale,
+		flag:   func(e *Epilogue) *bool { return &e.OutScale },
+		layout: numbers(func(*Problem) int { return 1 }),
+	},
+	FunctionData: {
+		name: "data", transposed: FunctionData,
+		reads:  func(e *Epilogue) bool { return e.Function != nil && e.Function.Reads() },
+		layout: numbers(func(p *Problem) int { return p.DataLen }),
+	},
+	GroupEnds: {
+		name: "group ends", transposed: GroupEnds,
+		layout: func(p *Problem) Layout { return Dense(dtype.I32, 1, p.Batch.Count) },
+	},
+}
+
+// numbers returns the layout of a vector of n(p) numbers of p's ScaleType.
+func numbers(n func(p *Problem) int) func(p *Problem) Layout {
+	return func(p *Problem) Layout { return Dense(p.ScaleType(), 1, n(p)) }
+}
+
+func (o Operand) String() string { return operands[o].name }
+
+// Phrase returns o's name as it stands in a sentence: "A" or "the residual".
+func (o Operand) Phrase() string {
+	if o <= C {
+		return o.String()
+	}
+	return "the " + o.String()
+}
+
+// Transposed returns the operand that o becomes in the product of transposes, Bᵀ·Aᵀ = Cᵀ.
+func (o Operand) Transposed() Operand { return operands[o].transposed }
+
+// ReadFlag returns the field of e that says whether e reads o, or nil if o has no such field.
+func (e *Epilogue) ReadFlag(o Operand) *bool {
+	if flag := operands[o].flag; flag != nil {
+		return flag(e)
+	}
+	return nil
+}
+
+// Reads reports whether the epilogue reads o.
+func (e *Epilogue) Reads(o Operand) bool {
+	switch row := &operands[o]; {
+	case row.flag != nil:
+		return *row.flag(e)
+	case row.reads != nil:
+		return row.reads(e)
+	}
+	return false
+}
+
+// Uses reports whether o belongs to p: A, B and C always, the others if p reads them.
+func (p *Problem) Uses(o Operand) bool {
+	switch o {
+	case A, B, C:
+		return true
+	case ScaleA, ScaleB:
+		return p.BlockScaled()
+	case GroupEnds:
+		return p.Batch.Kind == Grouped
+	}
+	return p.Epilogue.Reads(o)
+}
+
+// usesMore reports whether p uses operands besides A, B and C.
+func (p *Problem) usesMore() bool {
+	return p.Epilogue != Epilogue{} || p.BlockScaled() || p.Batch.Kind == Grouped
+}
+
+// Layout returns the layout of an operand; that of an operand that p does not use is empty.
+func (p *Problem) Layout(o Operand) Layout {
+	switch {
+	case !p.Uses(o):
+		return Layout{}
+	case int(o) < len(p.Layouts):
+		return p.Layouts[o]
+	}
+	return operands[o].layout(p)
+}
+
+// A returns the layout of A.
+func (p *Problem) A() *Layout { return &p.Layouts[A] }
+
+// B returns the layout of B.
+func (p *Problem) B() *Layout { return &p.Layouts[B] }
+
+// C returns the layout of C.
+func (p *Problem) C() *Layout { return &p.Layouts[C] }
+
+// In returns the element type of A and B.
+func (p *Problem) In() dtype.Type { return p.Layouts[A].Type }
+
+// Out returns the element type of C.
+func (p *Problem) Out() dtype.Type { return p.Layouts[C].Type }
+
+// Buffers holds the memory of each operand that a problem uses, in the machine's byte order
+// and at least as long as its layout.
+type Buffers [Operands][]byte
+
+// Check returns an error if a buffer is too short for p, or if C shares memory with an operand
+// that p reads.
+func (b *Buffers) Check(p *Problem) error {
+	c := p.C().span() * p.Out().Size()
+	for o := range Operands {
+		l := Layout{}
+		if o <= C {
+			l = p.Layouts[o]
+		} else if !p.usesMore() {
+			break
+		} else {
+			l = p.Layout(o)
+		}
+		switch n := l.span() * l.Type.Size(); {
+		case len(b[o]) < n:
+			return fmt.Errorf("%w: %s has %d bytes of memory, want %d", ErrShape, o, len(b[o]), n)
+		case o != C && near(b[C], c, b[o], n) && Overlap(p.Layouts[C], b[C], l, b[o]):
+			return fmt.Errorf("%w: C shares memory with %s", ErrOverlap, o.Phrase())
+		}
+	}
+	return nil
+}
+
+// near reports whether the first n bytes of l and the first m of r have one in common:
+// if not, which is nearly always, matrices there do not overlap.
+func near(l []byte, n int, r []byte, m int) bool {
+	a, b := address(l), address(r)
+	return a < b+uintptr(m) && b < a+uintptr(n)
+}
