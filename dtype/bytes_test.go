@@ -12,7 +12,8 @@ func TestLoadStore(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
-	src := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 0.5, 1.5, 2.5, 1e9, -1e9, 1e300, 1e-300}
+	src := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 0.5, 1.5, 2.5, 1e9, -1e9, 1e300,
+		1e-300}
 	for range 1000 {
 		src = append(src, r.NormFloat64()*math.Ldexp(1, r.IntN(80)-40))
 	}

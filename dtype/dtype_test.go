@@ -24,12 +24,14 @@ func TestTable(t *testing.T) {
 			t.Errorf("%v has accumulator %v", ty, in.Accum)
 		}
 		for _, r := range in.Results {
-			if s := in.ScaleType(r); r.Info().Integer && !in.Integer || s.Info().Integer != r.Info().Integer || s.Info().Roundoff > r.Info().Roundoff {
+			if s := in.ScaleType(r); r.Info().Integer && !in.Integer || s.Info().Integer != r.Info().Integer ||
+				s.Info().Roundoff > r.Info().Roundoff {
 				t.Errorf("a product of %v has result type %v and scale type %v", ty, r, s)
 			}
 		}
 		if in.Integer {
-			if in.Roundoff != 0 || in.Tiny != 0 || ty.Round(in.Max+1) != in.Max || ty.Round(-in.Max-9) != -in.Max-1 || ty.Round(math.NaN()) != 0 {
+			if in.Roundoff != 0 || in.Tiny != 0 || ty.Round(in.Max+1) != in.Max || ty.Round(-in.Max-9) != -in.Max-1 ||
+				ty.Round(math.NaN()) != 0 {
 				t.Errorf("%v does not saturate at %v", ty, in.Max)
 			}
 			continue

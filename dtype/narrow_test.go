@@ -80,7 +80,8 @@ func TestNarrowPatterns(t *testing.T) {
 			case h.isNaN(p):
 				quiet := p | 1<<(h.frac-1)
 				if !math.IsNaN(v) || h.from32(float32(v)) != quiet || h.from64(v) != quiet {
-					t.Fatalf("%s %#04x has value %v and converts back to %#04x and %#04x; want NaN and %#04x", h.name, p, v, h.from32(float32(v)), h.from64(v), quiet)
+					t.Fatalf("%s %#04x has value %v and converts back to %#04x and %#04x; want NaN and %#04x", h.name,
+						p, v, h.from32(float32(v)), h.from64(v), quiet)
 				}
 				continue
 			case p&^h.sign() == h.infinity():

@@ -136,7 +136,8 @@ func (t *trial) layOut(x *batch, o *operands) {
 			}
 		}
 		part := newOperands(t.rng, p)
-		like := map[*matrix]*matrix{part.of[gemm.A]: o.of[gemm.A], part.of[gemm.B]: o.of[gemm.B], part.of[gemm.C]: o.of[gemm.C], part.of[gemm.Bias]: o.of[gemm.Bias]}
+		like := map[*matrix]*matrix{part.of[gemm.A]: o.of[gemm.A], part.of[gemm.B]: o.of[gemm.B],
+			part.of[gemm.C]: o.of[gemm.C], part.of[gemm.Bias]: o.of[gemm.Bias]}
 		part.fillInputs(func(m *matrix, _, _ int) float64 {
 			from := like[m]
 			return from.at(t.rng.IntN(from.layout.OpRows()), t.rng.IntN(from.layout.OpCols()))

@@ -68,8 +68,10 @@ var faults = []struct {
 	gemm         func(context.Context, *Problem, Buffers) error
 }{
 	{"exact", "transposes are ignored", (&plain{index: func(l Layout, i, j int) int { return i*l.LD + j }}).multiply},
-	{"exact", "leading dimensions are ignored", (&plain{index: func(l Layout, i, j int) int { l.LD = l.Cols; return l.Index(i, j) }}).multiply},
-	{"exact", "the last of more than 16 terms is dropped", (&plain{order: func(k int) []int { return steps(k)[:k-k/17%2] }}).multiply},
+	{"exact", "leading dimensions are ignored",
+		(&plain{index: func(l Layout, i, j int) int { l.LD = l.Cols; return l.Index(i, j) }}).multiply},
+	{"exact", "the last of more than 16 terms is dropped",
+		(&plain{order: func(k int) []int { return steps(k)[:k-k/17%2] }}).multiply},
 	{"exact", "padding of A is read", after(func(p *Problem, b Buffers) {
 		if p.ReadsAB() && !p.A().Trans && p.A().LD > p.A().Cols && p.M > 1 && p.N > 0 {
 			p.Out().Set(b[gemm.C], 0, p.Out().At(b[gemm.C], 0)+0*p.In().At(b[gemm.A], p.A().Cols))
@@ -111,7 +113,8 @@ var faults = []struct {
 		}
 		return v
 	}}).multiply},
-	{"bound", "float64 sums are kept in float32", (&plain{sum: func(_ *Problem, s float64) float64 { return dtype.F32.Round(s) }}).multiply},
+	{"bound", "float64 sums are kept in float32",
+		(&plain{sum: func(_ *Problem, s float64) float64 { return dtype.F32.Round(s) }}).multiply},
 	{"bound", "sums below the normal range are flushed", (&plain{sum: func(_ *Problem, s float64) float64 {
 		if math.Abs(s) < 0x1p-126 {
 			return 0
@@ -149,7 +152,8 @@ var faults = []struct {
 			p.Out().Set(b[gemm.C], 0, 0)
 		}
 	})},
-	{"linear", "sums above 20 are clamped", (&plain{sum: func(_ *Problem, s float64) float64 { return min(s, 20) }}).multiply},
+	{"linear", "sums above 20 are clamped",
+		(&plain{sum: func(_ *Problem, s float64) float64 { return min(s, 20) }}).multiply},
 	{"epilogue", "the bias has the wrong direction", (&plain{bias: func(p *Problem, i, j int) int {
 		if p.Epilogue.Bias == BiasRow {
 			i = j
@@ -181,17 +185,19 @@ var faults = []struct {
 		}
 		return a.Info().F(x)
 	}}).multiply},
-	{"scales", "the scales of the first block are used for all of K", (&plain{block: func(int) int { return 0 }}).multiply},
+	{"scales", "the scales of the first block are used for all of K",
+		(&plain{block: func(int) int { return 0 }}).multiply},
 	{"scales", "a block of K ends a term early", (&plain{block: func(k int) int { return k / 127 * 127 }}).multiply},
 	{"concurrent", "callers share their operands' memory", sharing()},
 	{"cancel", "the context is ignored", (&plain{ignoreContext: true}).multiply},
-	{"cancel", "a cancelled product is finished in the background", func(ctx context.Context, p *Problem, b Buffers) error {
-		err := new(plain).multiply(ctx, p, b)
-		if err != nil {
-			go late(b[gemm.C])
-		}
-		return err
-	}},
+	{"cancel", "a cancelled product is finished in the background",
+		func(ctx context.Context, p *Problem, b Buffers) error {
+			err := new(plain).multiply(ctx, p, b)
+			if err != nil {
+				go late(b[gemm.C])
+			}
+			return err
+		}},
 }
 
 // steps returns 0, 1, …, k-1.

@@ -137,7 +137,8 @@ func (o *operands) matrices() (all []*matrix) {
 // fillInputs sets all elements that the product reads. Matrices that it does not read stay poison.
 func (o *operands) fillInputs(value func(m *matrix, i, j int) float64) {
 	for _, m := range o.matrices() {
-		if m == o.of[gemm.C] && o.p.Beta == 0 || (m == o.of[gemm.A] || m == o.of[gemm.B] || m == o.of[gemm.Up]) && !o.p.ReadsAB() {
+		if m == o.of[gemm.C] && o.p.Beta == 0 || (m == o.of[gemm.A] || m == o.of[gemm.B] || m == o.of[gemm.Up]) &&
+			!o.p.ReadsAB() {
 			continue
 		}
 		m.fill(func(i, j int) float64 { return value(m, i, j) })

@@ -162,7 +162,8 @@ func after(step func(p *Problem, b Buffers)) func(context.Context, *Problem, Buf
 
 // batch returns an Implementation.Batch. at returns the offsets of the matrices of product n in
 // elements, and its first row and the first row after it.
-func (f *plain) batch(at func(p *Problem, ends []int32, n int) (a, b, c, from, to int)) func(context.Context, *Problem, []int32, Buffers) error {
+func (f *plain) batch(at func(p *Problem, ends []int32, n int) (a, b, c, from, to int)) func(context.Context, *Problem,
+	[]int32, Buffers) error {
 	return func(ctx context.Context, p *Problem, ends []int32, m Buffers) error {
 		for n := range p.Products() {
 			one, _ := p.Product(n)

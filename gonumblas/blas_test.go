@@ -6,7 +6,8 @@ import (
 	"gonum.org/v1/gonum/blas/testblas"
 )
 
-// The level 3 tests of gonum, which cover float64 only.
+// The tests below are gonum's level 3 tests, which cover float64 only.
+
 func TestDgemm(t *testing.T)  { testblas.TestDgemm(t, Implementation{}) }
 func TestDsymm(t *testing.T)  { testblas.DsymmTest(t, Implementation{}) }
 func TestDsyrk(t *testing.T)  { testblas.DsyrkTest(t, Implementation{}) }

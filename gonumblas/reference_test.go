@@ -33,12 +33,17 @@ func draw[T float32 | float64](rng *rand.Rand, m, n, k, ld int) []level3[T] {
 	alpha, beta := scalars[pick(3)], scalars[pick(3)]
 	args := fmt.Sprintf("%c%c %c%c%c, %d×%d×%d, α=%v β=%v", tA, tB, side, ul, diag, m, n, k, alpha, beta)
 	return []level3[T]{
-		{"gemm " + args, func(r *routines[T], a, b, c []T) { r.gemm(tA, tB, m, n, k, alpha, a, ld, b, ld, beta, c, ld) }, 'c'},
-		{"symm " + args, func(r *routines[T], a, b, c []T) { r.symm(side, ul, m, n, alpha, a, ld, b, ld, beta, c, ld) }, 'c'},
+		{"gemm " + args,
+			func(r *routines[T], a, b, c []T) { r.gemm(tA, tB, m, n, k, alpha, a, ld, b, ld, beta, c, ld) }, 'c'},
+		{"symm " + args, func(r *routines[T], a, b, c []T) { r.symm(side, ul, m, n, alpha, a, ld, b, ld, beta, c, ld) },
+			'c'},
 		{"syrk " + args, func(r *routines[T], a, _, c []T) { r.syrk(ul, tA, n, k, alpha, a, ld, beta, c, ld) }, 'c'},
-		{"syr2k " + args, func(r *routines[T], a, b, c []T) { r.syr2k(ul, tA, n, k, alpha, a, ld, b, ld, beta, c, ld) }, 'c'},
-		{"trmm " + args, func(r *routines[T], a, b, _ []T) { r.trmm(side, ul, tA, diag, m, n, alpha, a, ld, b, ld) }, 'b'},
-		{"trsm " + args, func(r *routines[T], a, b, _ []T) { r.trsm(side, ul, tA, diag, m, n, alpha, a, ld, b, ld) }, 'b'},
+		{"syr2k " + args, func(r *routines[T], a, b, c []T) { r.syr2k(ul, tA, n, k, alpha, a, ld, b, ld, beta, c, ld) },
+			'c'},
+		{"trmm " + args, func(r *routines[T], a, b, _ []T) { r.trmm(side, ul, tA, diag, m, n, alpha, a, ld, b, ld) },
+			'b'},
+		{"trsm " + args, func(r *routines[T], a, b, _ []T) { r.trsm(side, ul, tA, diag, m, n, alpha, a, ld, b, ld) },
+			'b'},
 	}
 }
 
@@ -107,8 +112,14 @@ func TestPanics(t *testing.T) {
 	long := make([]float64, n*n)
 	type call func(b blas.Float64Level3)
 	calls := map[string]call{
-		"gemm trans":  func(b blas.Float64Level3) { b.Dgemm('x', blas.NoTrans, n, n, n, 1, long, n, long, n, 0, long, n) },
-		"gemm transB": func(b blas.Float64Level3) { b.Dgemm(blas.NoTrans, 'x', n, n, n, 1, long, n, long, n, 0, long, n) },
+		"gemm trans": func(b blas.Float64Level3) {
+			b.Dgemm('x', blas.NoTrans, n, n, n, 1, long, n, long, n, 0, long,
+				n)
+		},
+		"gemm transB": func(b blas.Float64Level3) {
+			b.Dgemm(blas.NoTrans, 'x', n, n, n, 1, long, n, long, n, 0, long,
+				n)
+		},
 		"gemm m": func(b blas.Float64Level3) {
 			b.Dgemm(blas.NoTrans, blas.NoTrans, -1, n, n, 1, long, n, long, n, 0, long, n)
 		},
@@ -136,12 +147,18 @@ func TestPanics(t *testing.T) {
 		"gemm c": func(b blas.Float64Level3) {
 			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, n, 1, long, n, long, n, 0, nil, n)
 		},
-		"symm side":  func(b blas.Float64Level3) { b.Dsymm('x', blas.Lower, n, n, 1, long, n, long, n, 0, long, n) },
-		"symm uplo":  func(b blas.Float64Level3) { b.Dsymm(blas.Left, 'x', n, n, 1, long, n, long, n, 0, long, n) },
-		"symm c":     func(b blas.Float64Level3) { b.Dsymm(blas.Left, blas.Lower, n, n, 1, long, n, long, n, 0, long[1:], n) },
+		"symm side": func(b blas.Float64Level3) { b.Dsymm('x', blas.Lower, n, n, 1, long, n, long, n, 0, long, n) },
+		"symm uplo": func(b blas.Float64Level3) { b.Dsymm(blas.Left, 'x', n, n, 1, long, n, long, n, 0, long, n) },
+		"symm c": func(b blas.Float64Level3) {
+			b.Dsymm(blas.Left, blas.Lower, n, n, 1, long, n, long, n, 0,
+				long[1:], n)
+		},
 		"syrk uplo":  func(b blas.Float64Level3) { b.Dsyrk('x', blas.NoTrans, n, n, 1, long, n, 0, long, n) },
 		"syrk trans": func(b blas.Float64Level3) { b.Dsyrk(blas.Lower, 'x', n, n, 1, long, n, 0, long, n) },
-		"syrk a":     func(b blas.Float64Level3) { b.Dsyrk(blas.Lower, blas.NoTrans, n, n, 1, long[1:], n, 0, long, n) },
+		"syrk a": func(b blas.Float64Level3) {
+			b.Dsyrk(blas.Lower, blas.NoTrans, n, n, 1, long[1:], n, 0, long,
+				n)
+		},
 		"syr2k ldb": func(b blas.Float64Level3) {
 			b.Dsyr2k(blas.Lower, blas.NoTrans, n, n, 1, long, n, long, 1, 0, long, n)
 		},

@@ -34,14 +34,17 @@ func TestParseErrors(t *testing.T) {
 		{header + ".entry k() { add.u32 a, ; }", `k:4:25: found ";", want an operand`},
 		{header + ".entry k() { ld.u32 a, [b; }", `k:4:26: found ";", want "]"`},
 		{header + ".entry k() { mov.u32 a, 12abc; }", `k:4:25: found "12abc", want a number of at most 64 bits`},
-		{header + ".entry k() { mov.u32 a, 99999999999999999999; }", `k:4:25: found "99999999999999999999", want a number of at most 64 bits`},
+		{header + ".entry k() { mov.u32 a, 99999999999999999999; }",
+			`k:4:25: found "99999999999999999999", want a number of at most 64 bits`},
 		{header + ".entry k() { mov.f32 a, 0f12; }", `k:4:25: found "0f12", want a number of at most 64 bits`},
 		{header + ".entry k() { ret;", `k:4:18: found the end of the text, want "}"`},
-		{header + "/* no end", `k:4:10: found an unterminated comment that starts at line 4, want a declaration such as .entry`},
+		{header + "/* no end",
+			`k:4:10: found an unterminated comment that starts at line 4, want a declaration such as .entry`},
 		{header + ".pragma \"no end\n;", `k:4:9: found an unterminated string, want a string`},
 		{header + ".entry k() { \x01 }", `k:4:14: found a byte 0x01, want a statement`},
 		{header + ".entry k() { ts: .branchtargets a, b; }", `k:4:18: indirect branches (.branchtargets) are not supported`},
-		{header + ".entry k() { pr: .callprototype _ (.param .b32 _); }", `k:4:18: indirect calls (.callprototype) are not supported`},
+		{header + ".entry k() { pr: .callprototype _ (.param .b32 _); }",
+			`k:4:18: indirect calls (.callprototype) are not supported`},
 		{header + ".entry k() { ld.u32 a, [b+0f00000000]; }", `k:4:27: found offset 0f00000000, want an integer below 1<<63`},
 		{header + ".global .u32 x = " + strings.Repeat("{", 70), `k:4:83: initializers are nested more than 64 deep`},
 		{header + ".entry k() " + strings.Repeat("{", 70), `k:4:76: blocks are nested more than 64 deep`},
@@ -78,12 +81,14 @@ func TestVerifyErrors(t *testing.T) {
 		{"add.u32 %r1, %r2, %r9;", "add.u32: %r9 is not declared", ErrInvalid},
 		{"add.u32 %r1, %r2, %r01;", "add.u32: %r01 is not declared", ErrInvalid},
 		{"frob.u32 %r1;", `frob.u32: instruction "frob" is not supported`, ErrUnsupported},
-		{"tex.2d.v4.f32.s32 {%f1, %f1, %f1, %f1}, [%r1];", `tex.2d.v4.f32.s32: instruction "tex" is not supported`, ErrUnsupported},
+		{"tex.2d.v4.f32.s32 {%f1, %f1, %f1, %f1}, [%r1];", `tex.2d.v4.f32.s32: instruction "tex" is not supported`,
+			ErrUnsupported},
 		{"brx.idx %r1, ts;", "brx.idx: indirect branches are not supported", ErrUnsupported},
 		{"call (%r1), %rd1, (%r2), proto;", "call: indirect calls (through %rd1) are not supported", ErrUnsupported},
 		{"add.q32 %r1, %r2, %r3;", "add.q32: modifier .q32 is not allowed here", ErrInvalid},
 		{"add.rn.u32 %r1, %r2, %r3;", "add.rn.u32: modifier .u32 is not allowed here", ErrInvalid},
-		{"add %r1, %r2, %r3;", "add: a modifier is missing (forms: add.type=int d, a, b; add.sat.s32 d, a, b; add.type=u16x2|s16x2 d, a, b; and 6 more)", ErrInvalid},
+		{"add %r1, %r2, %r3;", "add: a modifier is missing (forms: add.type=int d, a, b; add.sat.s32 d, a, b; " +
+			"add.type=u16x2|s16x2 d, a, b; and 6 more)", ErrInvalid},
 		{"add.u32 %r1, %r2;", "add.u32: the operands match no form (want add.type=int d, a, b)", ErrInvalid},
 		{"add.u32 5, %r2, %r3;", "add.u32: the operands match no form (want add.type=int d, a, b)", ErrInvalid},
 		{"add.u32 _, %r2, %r3;", "add.u32: the operands match no form (want add.type=int d, a, b)", ErrInvalid},
@@ -94,8 +99,10 @@ func TestVerifyErrors(t *testing.T) {
 		{"add.u32 %r1, %p2, %r3;", "add.u32: operand a: %p2 is of type .pred, want .u32", ErrInvalid},
 		{"mul.wide.s32 %r1, %r2, %r3;", "mul.wide.s32: operand d: %r1 is of type .b32, want .s64", ErrInvalid},
 		{"shl.b64 %rd1, %rd2, %rd3;", "shl.b64: operand b: %rd3 is of type .b64, want .u32", ErrInvalid},
-		{"add.u32 %r1, %tid.x, %r3;", "add.u32: operand a: %tid is a special register, which only mov and cvt can read", ErrInvalid},
-		{"mov.u32 %tid.x, %r3;", "mov.u32: operand d: %tid is a special register, which only mov and cvt can read", ErrInvalid},
+		{"add.u32 %r1, %tid.x, %r3;", "add.u32: operand a: %tid is a special register, which only mov and cvt can read",
+			ErrInvalid},
+		{"mov.u32 %tid.x, %r3;", "mov.u32: operand d: %tid is a special register, which only mov and cvt can read",
+			ErrInvalid},
 		{"mov.u32 %r1, %tid.q;", "mov.u32: operand a: %tid has no member .q", ErrInvalid},
 		{"mov.u32 %r1, %tid;", "mov.u32: operand a: %tid has 4 elements, want 1", ErrInvalid},
 		{"add.f32 %f1, pair, %f2;", "add.f32: operand a: pair has 2 elements, want 1", ErrInvalid},
@@ -104,9 +111,12 @@ func TestVerifyErrors(t *testing.T) {
 		{"add.u32 %r1, %r2, 0f3F800000;", "add.u32: operand b: 0f3F800000 is not a value of type .u32", ErrInvalid},
 		{"add.f32 %f1, %f2, 1;", "add.f32: operand b: 1 is not a value of type .f32", ErrInvalid},
 		{"lop3.b32 %r1, %r2, %r3, %r4, 256;", "lop3.b32: operand lut is 256, want 0 to 255", ErrInvalid},
-		{"lop3.b32 %r1, %r2, %r3, %r4, %r5;", "lop3.b32: the operands match no form (want lop3.b32 d, a, b, c, lut=0..255)", ErrInvalid},
-		{"setmaxnreg.inc.sync.aligned.u32 28;", "setmaxnreg.inc.sync.aligned.u32: operand n is 28, want a multiple of 8 from 24 to 256", ErrInvalid},
-		{"cp.async.ca.shared.global [%r1], [%rd1], 5;", "cp.async.ca.shared.global: operand size is 5, want 4 or 8 or 16", ErrInvalid},
+		{"lop3.b32 %r1, %r2, %r3, %r4, %r5;", "lop3.b32: the operands match no form (want lop3.b32 d, a, b, c, lut=0..255)",
+			ErrInvalid},
+		{"setmaxnreg.inc.sync.aligned.u32 28;", "setmaxnreg.inc.sync.aligned.u32: operand n is 28, want a multiple of 8 " +
+			"from 24 to 256", ErrInvalid},
+		{"cp.async.ca.shared.global [%r1], [%rd1], 5;", "cp.async.ca.shared.global: operand size is 5, want 4 or 8 or 16",
+			ErrInvalid},
 		{"bar.sync 16;", "bar.sync: operand a is 16, want 0 to 15", ErrInvalid},
 		{"@%r1 ret;", "ret: guard %r1 is a register of type .b32, want a predicate", ErrInvalid},
 		{"bra nowhere;", "bra: nowhere is not declared", ErrInvalid},
@@ -116,17 +126,27 @@ func TestVerifyErrors(t *testing.T) {
 		{".reg .u32 %r3;", "%r3 is already declared, as a register", ErrInvalid},
 		{".reg .u32 %r<3>;", "%r<3>: a range with this prefix is already declared", ErrInvalid},
 		{".reg .u32 %tid;", "%tid is the name of a special register", ErrInvalid},
-		{"ld.global.u32 %r1, [%r2];", "ld.global.u32: operand a: %r2 is a register of type .b32, want a 64-bit integer", ErrInvalid},
-		{"ld.global.u32 %r1, [shared];", "ld.global.u32: operand a: shared is in .shared, want a variable in .global", ErrInvalid},
-		{"st.shared.u32 [memory], %r1;", "st.shared.u32: operand a: memory is in .global, want a variable in .shared", ErrInvalid},
+		{"ld.global.u32 %r1, [%r2];", "ld.global.u32: operand a: %r2 is a register of type .b32, want a 64-bit integer",
+			ErrInvalid},
+		{"ld.global.u32 %r1, [shared];", "ld.global.u32: operand a: shared is in .shared, want a variable in .global",
+			ErrInvalid},
+		{"st.shared.u32 [memory], %r1;", "st.shared.u32: operand a: memory is in .global, want a variable in .shared",
+			ErrInvalid},
 		{"ld.u32 %r1, [p];", "ld.u32: operand a: p is in .param, want a variable in .generic", ErrInvalid},
-		{"ld.global.u32 %r1, [16];", "ld.global.u32: operand a: a constant address is allowed only in .local, not in .global", ErrInvalid},
-		{"ld.global.u32 %r1, [%rd1+4294967296];", "ld.global.u32: operand a: offset 4294967296 does not fit in 32 bits", ErrInvalid},
-		{"ld.shared.L2::128B.u32 %r1, [%r2];", "ld.shared.L2::128B.u32: modifier .L2::128B requires .global, not .shared", ErrInvalid},
+		{"ld.global.u32 %r1, [16];", "ld.global.u32: operand a: a constant address is allowed only in .local, not in .global",
+			ErrInvalid},
+		{"ld.global.u32 %r1, [%rd1+4294967296];", "ld.global.u32: operand a: offset 4294967296 does not fit in 32 bits",
+			ErrInvalid},
+		{"ld.shared.L2::128B.u32 %r1, [%r2];", "ld.shared.L2::128B.u32: modifier .L2::128B requires .global, not .shared",
+			ErrInvalid},
 		{"ld.v4.f64 {%d1, %d2, %d3, %d1}, [%rd1];", "ld.v4.f64: a vector of 4 f64 is larger than 128 bits", ErrInvalid},
-		{"ld.v4.f32 {%f1, %f2}, [%rd1];", "ld.v4.f32: the operands match no form (want ld{.weak}{.space=loadspace}{.cache=cachein}{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint})", ErrInvalid},
-		{"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1, %f1, %f1, %f1}, {%r1, %r1, %r1}, {%r1, %r1}, {%f1, %f1, %f1, %f1};",
-			"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32: the operands match no form (want mma.sync.aligned.shape=m16n8k8.row.col.f32.tf32.tf32.f32 d:f32*4, a:tf32*4, b:tf32*2, c:f32*4)", ErrInvalid},
+		{"ld.v4.f32 {%f1, %f2}, [%rd1];", "ld.v4.f32: the operands match no form (want " +
+			"ld{.weak}{.space=loadspace}{.cache=cachein}{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, " +
+			"[a]{, policy:u64?L2::cache_hint})", ErrInvalid},
+		{"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1, %f1, %f1, %f1}, {%r1, %r1, %r1}, {%r1, %r1}, {%f1, %f1, " +
+			"%f1, %f1};",
+			"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32: the operands match no form (want " +
+				"mma.sync.aligned.shape=m16n8k8.row.col.f32.tf32.tf32.f32 d:f32*4, a:tf32*4, b:tf32*2, c:f32*4)", ErrInvalid},
 		{"call callee, (%r1);", "call: 0 results for callee, want 1", ErrInvalid},
 		{"call (%r1), callee, (%r1, %r2);", "call: 2 arguments for callee, want 1", ErrInvalid},
 		{"call (%r1), callee, (%rd1);", "call: operand arguments: %rd1 is of type .b64, want .b32", ErrInvalid},
@@ -150,7 +170,8 @@ func TestVerifyErrors(t *testing.T) {
 		}
 		first, _, _ := strings.Cut(err.Error(), "\n")
 		_, msg, _ := strings.Cut(first, ": ")
-		if msg != c.want || !strings.HasPrefix(first, "k:8:") && !strings.HasPrefix(first, "k:7:") || !errors.Is(err, c.kind) {
+		if msg != c.want || !strings.HasPrefix(first, "k:8:") && !strings.HasPrefix(first, "k:7:") ||
+			!errors.Is(err, c.kind) {
 			t.Errorf("%s:\n got %s\nwant k:7:…: %s", c.stmts, first, c.want)
 		}
 	}
@@ -160,15 +181,19 @@ func TestVerifyTarget(t *testing.T) {
 	for _, c := range []struct{ version, target, stmt, want string }{
 		{"7.0", "sm_90a", "ret;", "target sm_90a requires .version 8.0, the module has 7.0"},
 		{"8.0", "sm_33", "ret;", "target sm_33 is not supported"},
-		{"8.0", "sm_90", "wgmma.fence.sync.aligned;", "wgmma.fence.sync.aligned: requires .target sm_90a, the module has sm_90"},
-		{"8.6", "sm_100a", "wgmma.fence.sync.aligned;", "wgmma.fence.sync.aligned: requires .target sm_90a, the module has sm_100a"},
+		{"8.0", "sm_90", "wgmma.fence.sync.aligned;",
+			"wgmma.fence.sync.aligned: requires .target sm_90a, the module has sm_90"},
+		{"8.6", "sm_100a", "wgmma.fence.sync.aligned;",
+			"wgmma.fence.sync.aligned: requires .target sm_90a, the module has sm_100a"},
 		{"7.8", "sm_75", "cp.async.commit_group;", "cp.async.commit_group: requires .target sm_80, the module has sm_75"},
 		{"7.8", "sm_90", "elect.sync %r|%p, -1;", "elect.sync: requires .version 8.0, the module has 7.8"},
-		{"7.3", "sm_80", "ld.global.L2::128B.u32 %r, [%rd];", "ld.global.L2::128B.u32: requires .version 7.4, the module has 7.3"},
+		{"7.3", "sm_80", "ld.global.L2::128B.u32 %r, [%rd];",
+			"ld.global.L2::128B.u32: requires .version 7.4, the module has 7.3"},
 		{"7.8", "sm_80", "mov.u32 %r, %cluster_ctarank;", "mov.u32: requires .target sm_90, the module has sm_80"},
 		{"8.0", "sm_80", ".reg .b128 %q;", "type .b128: requires .version 8.3, the module has 8.0"},
 	} {
-		text := ".version " + c.version + " .target " + c.target + " .address_size 64\n.entry k() { .reg .b32 %r; .reg .b64 %rd; .reg .pred %p;\n" + c.stmt + "\nret; }"
+		text := ".version " + c.version + " .target " + c.target +
+			" .address_size 64\n.entry k() { .reg .b32 %r; .reg .b64 %rd; .reg .pred %p;\n" + c.stmt + "\nret; }"
 		m, err := Parse("k", text)
 		if err != nil {
 			t.Errorf("%s: %v", c.stmt, err)

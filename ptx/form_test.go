@@ -77,7 +77,8 @@ func TestUnused(t *testing.T) {
 func TestBadRows(t *testing.T) {
 	for _, row := range []string{
 		"add.u32 d, a, b", "8.0 add.u32 d", "8.0 sm_x add.u32 d", "8 sm_80 add.u32 d",
-		"8.0 sm_80 add.u32| d", "8.0 sm_80 lop3.b32 d, lut=9..1", "8.0 sm_80 ld.u32 d, [a:nowhere]", "8.0 sm_80 add.u32 d, :u32",
+		"8.0 sm_80 add.u32| d", "8.0 sm_80 lop3.b32 d, lut=9..1", "8.0 sm_80 ld.u32 d, [a:nowhere]",
+		"8.0 sm_80 add.u32 d, :u32",
 	} {
 		if f, err := parseForm(row); err == nil {
 			t.Errorf("%q: read as %+v", row, f)
@@ -111,7 +112,8 @@ func TestBinding(t *testing.T) {
 		{"setp cmp", is[2].Mod("cmp"), "lt"}, {"setp bool", is[2].Mod("bool"), "and"}, {"setp c", is[2].Type(3), Pred},
 		{"cvt d", is[3].Type(0), F32}, {"cvt a", is[3].Type(1), U8},
 		{"cp d", is[4].Space(0), Shared}, {"cp a", is[4].Space(1), Global}, {"cp n", is[4].Operand(3).Name, "n"},
-		{"atom scope", is[5].Mod("scope"), "gpu"}, {"atom space", is[5].Space(1), Global}, {"atom d", is[5].Operand(0).Dst, true},
+		{"atom scope", is[5].Mod("scope"), "gpu"}, {"atom space", is[5].Space(1), Global},
+		{"atom d", is[5].Operand(0).Dst, true},
 	} {
 		if c.got != c.want {
 			t.Errorf("%s: %v, want %v", c.what, c.got, c.want)

@@ -33,7 +33,8 @@ var specialTable = func() []special {
 	add(78, 90, Pred, false, "%is_explicit_cluster")
 	add(78, 90, U32, true, "%clusterid %nclusterid %cluster_ctaid %cluster_nctaid")
 	add(78, 90, U32, false, "%cluster_ctarank %cluster_nctarank")
-	add(76, 80, B32, false, "%reserved_smem_offset_begin %reserved_smem_offset_end %reserved_smem_offset_cap %reserved_smem_offset_0 %reserved_smem_offset_1")
+	add(76, 80, B32, false, "%reserved_smem_offset_begin %reserved_smem_offset_end %reserved_smem_offset_cap "+
+		"%reserved_smem_offset_0 %reserved_smem_offset_1")
 	add(80, 50, U64, false, "%current_graph_exec")
 	add(81, 90, U32, false, "%aggr_smem_size")
 	return rows

@@ -65,7 +65,8 @@ type Counter func(product func() error) (*Counts, error)
 
 // CountOn is [MeasureOn] for an emulated device, which has no meaningful times. Each subject
 // computes one product, which is verified, and its record holds the result of count.
-func CountOn(ctx context.Context, d device.Device, c Case, kernels, peers []DeviceSubject, count Counter, o Options) ([]Record, error) {
+func CountOn(ctx context.Context, d device.Device, c Case, kernels, peers []DeviceSubject, count Counter,
+	o Options) ([]Record, error) {
 	o.count, o.Cold = count, false // no effect on the counters
 	return MeasureOn(ctx, d, c, kernels, peers, o)
 }
@@ -93,14 +94,17 @@ func (c *Counts) check(flops float64) error {
 	switch {
 	case c.Instructions < 1:
 		return fmt.Errorf("instructions %d: want at least 1", c.Instructions)
-	case c.Historic != nil && (c.Historic.HalfWarps < 0 || c.Historic.Transactions < c.Historic.HalfWarps || c.Historic.IdealWavefronts < 0 || c.Historic.IdealWavefronts > c.Historic.Wavefronts):
+	case c.Historic != nil && (c.Historic.HalfWarps < 0 || c.Historic.Transactions < c.Historic.HalfWarps ||
+		c.Historic.IdealWavefronts < 0 || c.Historic.IdealWavefronts > c.Historic.Wavefronts):
 		return fmt.Errorf("counts %+v are below the ideal", *c.Historic)
 	case c.IdealSectors > c.Sectors || c.IdealWavefronts > c.Wavefronts:
 		return fmt.Errorf("counts %+v are below the ideal", *c)
 	case float64(c.Flops) != flops:
-		return fmt.Errorf("flops %d: want %.0f, the operations of the product (an earlier version counted padding; run bench --device emu again)", c.Flops, flops)
+		return fmt.Errorf("flops %d: want %.0f, the operations of the product (an earlier version counted padding; run "+
+			"bench --device emu again)", c.Flops, flops)
 	case c.DistinctSectors > c.Sectors:
-		return fmt.Errorf("distinct_sectors %d: want at most sectors, %d (an earlier version did not count TMA copies; run bench --device emu again)", c.DistinctSectors, c.Sectors)
+		return fmt.Errorf("distinct_sectors %d: want at most sectors, %d (an earlier version did not count TMA copies; run "+
+			"bench --device emu again)", c.DistinctSectors, c.Sectors)
 	}
 	return nil
 }

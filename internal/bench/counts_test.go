@@ -16,9 +16,11 @@ func TestCountOn(t *testing.T) {
 	c := new(clock)
 	l := newFakeDevice(t, c)
 	good := &fakeDeviceSubject{device: l, fake: fake{name: "good", clock: c}}
-	wrong := &fakeDeviceSubject{device: l, fake: fake{name: "wrong", clock: c, spoil: func(p *gemm.Problem, b gemm.Buffers) { p.Out().Set(b[gemm.C], 5, 1e3) }}}
+	wrong := &fakeDeviceSubject{device: l, fake: fake{name: "wrong", clock: c,
+		spoil: func(p *gemm.Problem, b gemm.Buffers) { p.Out().Set(b[gemm.C], 5, 1e3) }}}
 	fails := &fakeDeviceSubject{device: l, fake: fake{name: "fails", clock: c, fail: func(int) error { return boom }}}
-	other := &fakeDeviceSubject{device: l, fake: fake{name: "other", clock: c, refuse: fmt.Errorf("%w: such products", gemm.ErrUnsupported)}}
+	other := &fakeDeviceSubject{device: l, fake: fake{name: "other", clock: c,
+		refuse: fmt.Errorf("%w: such products", gemm.ErrUnsupported)}}
 	counted := int64(0)
 	count := func(product func() error) (*Counts, error) {
 		counted++
@@ -26,7 +28,8 @@ func TestCountOn(t *testing.T) {
 	}
 	o := quick(c)
 	o.Cold = true
-	records, err := CountOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{good, wrong, fails}, []DeviceSubject{other}, count, o)
+	records, err := CountOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{good, wrong, fails},
+		[]DeviceSubject{other}, count, o)
 	if !errors.Is(err, gemm.ErrVerify) || !errors.Is(err, boom) || errors.Is(err, gemm.ErrUnsupported) {
 		t.Errorf("got error %v, want ErrVerify and boom, without ErrUnsupported", err)
 	}

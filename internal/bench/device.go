@@ -34,7 +34,8 @@ type Matrices [gemm.Operands]device.Ptr
 // MeasureOn is [Measure] for matrices in the memory of a device. They have the problem's layouts,
 // and times come from events of the device. With Cold, the sets of operands exceed twice
 // o.Environment.GPUCache. The events of an emulated device use the host's clock.
-func MeasureOn(ctx context.Context, d device.Device, c Case, kernels, peers []DeviceSubject, o Options) ([]Record, error) {
+func MeasureOn(ctx context.Context, d device.Device, c Case, kernels, peers []DeviceSubject, o Options) ([]Record,
+	error) {
 	if o.Warmup == 0 {
 		o.Warmup = 200 * time.Millisecond // a GPU's clock rate settles under load
 	}
@@ -75,7 +76,8 @@ type deviceSite struct {
 // all sets of operands are aligned like the first.
 const deviceAlign = 256
 
-func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *operands, subjects []DeviceSubject, o Options) (_ site, err error) {
+func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *operands, subjects []DeviceSubject,
+	o Options) (_ site, err error) {
 	s := &deviceSite{device: d, subjects: subjects, problem: p, data: data}
 	defer func() {
 		if err != nil {

@@ -144,7 +144,8 @@ func (f *fakeDeviceSubject) Prepare(ctx context.Context, p *gemm.Problem, try Tr
 	}
 	return func(ctx context.Context, m Matrices) error {
 		f.device.runs = append(f.device.runs, m)
-		b := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()), gemm.C: make([]byte, p.C().Bytes())}
+		b := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()),
+			gemm.C: make([]byte, p.C().Bytes())}
 		first := b[gemm.C][:p.Out().Size()]
 		if err := f.device.Device.CopyOut(ctx, first, m[gemm.C], device.Whole(len(first))); err != nil {
 			return err
@@ -171,11 +172,13 @@ func TestMeasureOn(t *testing.T) {
 	c := new(clock)
 	l := newFakeDevice(t, c)
 	kernel := &fakeDeviceSubject{device: l, fake: fake{name: "kernel", clock: c, cost: every(300 * time.Microsecond)}}
-	peer := &fakeDeviceSubject{device: l, trials: []time.Duration{time.Millisecond, 10 * time.Microsecond}, fake: fake{name: "peer", clock: c, cost: every(30 * time.Microsecond)}}
+	peer := &fakeDeviceSubject{device: l, trials: []time.Duration{time.Millisecond, 10 * time.Microsecond},
+		fake: fake{name: "peer", clock: c, cost: every(30 * time.Microsecond)}}
 	o := quick(c)
 	o.Lead, o.Cold = 0, true
 	o.Environment.GPUCache = 1 << 20
-	records, err := MeasureOn(t.Context(), l, shape(t, Cube(128), dtype.F32, dtype.F32), []DeviceSubject{kernel}, []DeviceSubject{peer}, o)
+	records, err := MeasureOn(t.Context(), l, shape(t, Cube(128), dtype.F32, dtype.F32), []DeviceSubject{kernel},
+		[]DeviceSubject{peer}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -190,7 +193,8 @@ func TestMeasureOn(t *testing.T) {
 		if err := r.check(); err != nil {
 			t.Errorf("%s: %v", want.name, err)
 		}
-		if r.Subject != want.name || !near(r.Seconds.Median, want.seconds) || r.Batch != want.batch || !r.Verified || !r.Cold {
+		if r.Subject != want.name || !near(r.Seconds.Median, want.seconds) || r.Batch != want.batch || !r.Verified ||
+			!r.Cold {
 			t.Errorf("record %+v: want %+v, verified and cold", r, want)
 		}
 	}
@@ -200,7 +204,8 @@ func TestMeasureOn(t *testing.T) {
 	if p.Setup <= 0 || len(peer.tried) != 2 || !near(peer.tried[0], 1e-3) || !near(peer.tried[1], 10e-6) {
 		t.Errorf("the peer measured trials of %v s in a setup of %v s, want 1e-3 and 10e-6", peer.tried, p.Setup)
 	}
-	if k.Load == nil || k.Load.Samples < 1 || k.Load.SMClock.Min <= 1000 || k.Load.PowerLimit != 700 || k.Load.Power.Median != 500 {
+	if k.Load == nil || k.Load.Samples < 1 || k.Load.SMClock.Min <= 1000 || k.Load.PowerLimit != 700 ||
+		k.Load.Power.Median != 500 {
 		t.Errorf("got load %+v, want the sensors' values", k.Load)
 	}
 	if k.Buffers*3*128*128*4 < 2<<20 {
@@ -290,7 +295,8 @@ func TestMeasureOnFailures(t *testing.T) {
 	t.Run("wrong result", func(t *testing.T) {
 		c := new(clock)
 		l := newFakeDevice(t, c)
-		a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c, spoil: func(p *gemm.Problem, b gemm.Buffers) { p.Out().Set(b[gemm.C], 5, 1e3) }}}
+		a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c,
+			spoil: func(p *gemm.Problem, b gemm.Buffers) { p.Out().Set(b[gemm.C], 5, 1e3) }}}
 		_, err := MeasureOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, quick(c))
 		if !errors.Is(err, gemm.ErrVerify) {
 			t.Errorf("got error %v, want ErrVerify", err)
@@ -321,7 +327,8 @@ func TestMeasureOnFailures(t *testing.T) {
 		o := quick(c)
 		o.MinTime, o.MaxTime = time.Hour, time.Hour // longer than the test
 		records, err := MeasureOn(ctx, l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, o)
-		if !errors.Is(err, context.Canceled) || len(records) != 1 || records[0].Error != "" || records[0].Reps < 5 || !records[0].Interrupted {
+		if !errors.Is(err, context.Canceled) || len(records) != 1 || records[0].Error != "" || records[0].Reps < 5 ||
+			!records[0].Interrupted {
 			t.Errorf("got error %v, records %+v; want Canceled and one interrupted record", err, records)
 		}
 	})

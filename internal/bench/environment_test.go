@@ -13,7 +13,8 @@ func TestCommandLine(t *testing.T) {
 	if err != nil {
 		t.Skip("no shell")
 	}
-	args := []string{"/a b/tilework", "bench", "--sizes", "64:1024:*2", "--peer-path", "cublaslt=/x y/lib's.so", "", "$HOME", `a\b"c`, "#1", "~", "a;b", "ü"}
+	args := []string{"/a b/tilework", "bench", "--sizes", "64:1024:*2", "--peer-path", "cublaslt=/x y/lib's.so", "",
+		"$HOME", `a\b"c`, "#1", "~", "a;b", "ü"}
 	command := commandLine(args)
 	if !strings.HasPrefix(command, "tilework bench --sizes '64:1024:*2' ") {
 		t.Errorf("got command %s", command)

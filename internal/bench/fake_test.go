@@ -120,7 +120,8 @@ func shape(t *testing.T, s Shape, in, out dtype.Type) Case {
 func quick(c *clock) Options {
 	return Options{Lead: -1,
 		MinReps: 5, MinTime: 100 * time.Millisecond, MaxTime: time.Second, Warmup: 10 * time.Millisecond,
-		Seed: 7, Environment: &Environment{OS: "plan9", Arch: "mips", CPU: "R3000", Cores: 1, Cache: 1 << 20, Memory: 1 << 30}, now: c.now,
+		Seed: 7, Environment: &Environment{OS: "plan9", Arch: "mips", CPU: "R3000", Cores: 1, Cache: 1 << 20,
+			Memory: 1 << 30}, now: c.now,
 	}
 }
 

@@ -236,7 +236,8 @@ func writeBench(w io.Writer, records []Record, _ int) error {
 	for i := range records {
 		r := &records[i]
 		e := &r.Environment
-		head := fmt.Sprintf("# %v\ngoos: %s\ngoarch: %s\npkg: tilework\ncpu: %s\ngpu: %s\ndevice: %s\n", oneLine(e.String()), oneLine(e.OS), oneLine(e.Arch), oneLine(e.CPU), oneLine(e.GPU), oneLine(r.Device))
+		head := fmt.Sprintf("# %v\ngoos: %s\ngoarch: %s\npkg: tilework\ncpu: %s\ngpu: %s\ndevice: %s\n", oneLine(e.String()),
+			oneLine(e.OS), oneLine(e.Arch), oneLine(e.CPU), oneLine(e.GPU), oneLine(r.Device))
 		if head != last {
 			fmt.Fprint(out, head)
 			last = head
@@ -266,7 +267,8 @@ func writeBench(w io.Writer, records []Record, _ int) error {
 // by.
 func benchName(r *Record) string {
 	b := new(strings.Builder)
-	fmt.Fprintf(b, "BenchmarkGemm/subject=%s/in=%s/out=%s/M=%d/N=%d/K=%d/trans=%s/threads=%d", benchWord(r.Subject), r.In, r.Out, r.M, r.N, r.K, r.Transposes(), r.Threads)
+	fmt.Fprintf(b, "BenchmarkGemm/subject=%s/in=%s/out=%s/M=%d/N=%d/K=%d/trans=%s/threads=%d", benchWord(r.Subject), r.In,
+		r.Out, r.M, r.N, r.K, r.Transposes(), r.Threads)
 	if r.Cold {
 		b.WriteString("/cache=cold")
 	}

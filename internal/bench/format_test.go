@@ -24,7 +24,8 @@ import (
 // kernel on another case, and of an emulated kernel.
 func examples(t *testing.T) []Record {
 	t.Helper()
-	env := Environment{Date: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), OS: "linux", Arch: "amd64", CPU: "R3000, 33 MHz", Cores: 2, GOMAXPROCS: 2, Go: "go1.26"}
+	env := Environment{Date: time.Date(2026, 11, 21, 1, 2, 3, 0, time.UTC), OS: "linux", Arch: "amd64",
+		CPU: "R3000, 33 MHz", Cores: 2, GOMAXPROCS: 2, Go: "go1.26"}
 	record := func(c Case, name string, seconds ...float64) Record {
 		r := newRecord(&c)
 		r.Subject, r.Environment, r.Buffers = name, env, 1
@@ -43,7 +44,8 @@ func examples(t *testing.T) []Record {
 	bad := newRecord(&c)
 	bad.Subject, bad.Environment, bad.Error = "naive", env, "verification failed: off by \"much\""
 
-	q, _, err := gemm.New(1, gemm.Dense(dtype.BF16, 5, 4).T(), gemm.Dense(dtype.BF16, 5, 6), 1, gemm.Dense(dtype.F32, 4, 6), gemm.Epilogue{Bias: gemm.BiasCol, Activation: gemm.ActReLU})
+	q, _, err := gemm.New(1, gemm.Dense(dtype.BF16, 5, 4).T(), gemm.Dense(dtype.BF16, 5, 6), 1,
+		gemm.Dense(dtype.F32, 4, 6), gemm.Epilogue{Bias: gemm.BiasCol, Activation: gemm.ActReLU})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,8 +55,10 @@ func examples(t *testing.T) []Record {
 	emulated.Subject, emulated.Environment, emulated.Buffers = "naive", env, 1
 	emulated.Verified, emulated.ErrorRatio = true, 0.25
 	emulated.Counts = &Counts{
-		Instructions: 700, Flops: 20_000, Issued: 20_200, LoadBytes: 80_000, StoreBytes: 800, Sectors: 3000, IdealSectors: 2600,
-		DistinctSectors: 90, SharedRequests: 10, Wavefronts: 12, IdealWavefronts: 10, Historic: &HistoricCounts{HalfWarps: 20, Transactions: 170, Wavefronts: 40, IdealWavefronts: 40},
+		Instructions: 700, Flops: 20_000, Issued: 20_200, LoadBytes: 80_000, StoreBytes: 800, Sectors: 3000,
+		IdealSectors:    2600,
+		DistinctSectors: 90, SharedRequests: 10, Wavefronts: 12, IdealWavefronts: 10,
+		Historic: &HistoricCounts{HalfWarps: 20, Transactions: 170, Wavefronts: 40, IdealWavefronts: 40},
 	}
 	return []Record{a, p, bad, last, emulated}
 }
@@ -153,11 +157,14 @@ func TestCSV(t *testing.T) {
 		row        int
 		name, want string
 	}{
-		{0, "subject", "tile 8/x"}, {0, "m", "10"}, {0, "seconds", "2e-06"}, {0, "gflops", "10"}, {0, "speed_over_openblas", "2.5"},
+		{0, "subject", "tile 8/x"}, {0, "m", "10"}, {0, "seconds", "2e-06"}, {0, "gflops", "10"},
+		{0, "speed_over_openblas", "2.5"},
 		{1, "peer", "true"}, {1, "speed_over_openblas", ""}, {1, "cpu", "R3000, 33 MHz"},
 		{2, "error", `verification failed: off by "much"`},
-		{3, "trans", "TN"}, {3, "beta", "1"}, {3, "bias", "column"}, {3, "device", "gpu:0"}, {3, "date", "2026-11-21T01:02:03Z"},
-		{3, "cores", "2"}, {3, "instructions", "0"}, {4, "instructions", "700"}, {4, "bank_conflicts", "2"}, {4, "flops_per_byte", "0.25"},
+		{3, "trans", "TN"}, {3, "beta", "1"}, {3, "bias", "column"}, {3, "device", "gpu:0"},
+		{3, "date", "2026-11-21T01:02:03Z"},
+		{3, "cores", "2"}, {3, "instructions", "0"}, {4, "instructions", "700"}, {4, "bank_conflicts", "2"},
+		{4, "flops_per_byte", "0.25"},
 	} {
 		if got := cell(c.row, c.name); got != c.want {
 			t.Errorf("row %d, %s: got %q, want %q", c.row, c.name, got, c.want)
@@ -280,15 +287,18 @@ func TestReadRecordsErrors(t *testing.T) {
 		{"times out of order", swap(`"min":0.000001`, `"min":1`), "record 2: seconds "},
 		{"negative time", swap(`"min":0.000001`, `"min":-1`), "record 2: seconds "},
 		{"wrong rate", swap(`"gflops":10,`, `"gflops":11,`), "record 2: gflops 11: want 10 for 10×20×50 in 2e-06 s"},
-		{"no samples", swap(`"samples":[0.000001,0.000002,0.000004]`, `"samples":null`), "record 2: 0 samples: want 1 to 3, the number of reps"},
+		{"no samples", swap(`"samples":[0.000001,0.000002,0.000004]`, `"samples":null`),
+			"record 2: 0 samples: want 1 to 3, the number of reps"},
 		{"sample of zero", swap(`"samples":[0.000001,`, `"samples":[0,`), "record 2: sample of 0 s"},
 		{"ratio of zero", swap(`"speed":2.5`, `"speed":0`), "record 2: versus "},
 		{"string instead of a number", swap(`"m":10`, `"m":"10"`), "record 2: json: "},
 		{"no instructions", countsLine(t, func(c *Counts) { c.Instructions = 0 }), "record 2: instructions 0"},
 		{"negative count", countsLine(t, func(c *Counts) { c.StoreBytes = -1 }), "record 2: store_bytes -1"},
 		{"fewer sectors than the ideal", countsLine(t, func(c *Counts) { c.Sectors = 1 }), "record 2: counts "},
-		{"wrong number of operations", countsLine(t, func(c *Counts) { c.Flops = 20_200 }), "record 2: flops 20200: want 20000"},
-		{"more distinct sectors than sectors", countsLine(t, func(c *Counts) { c.DistinctSectors = 3001 }), "record 2: distinct_sectors 3001: want at most sectors, 3000"},
+		{"wrong number of operations", countsLine(t, func(c *Counts) { c.Flops = 20_200 }),
+			"record 2: flops 20200: want 20000"},
+		{"more distinct sectors than sectors", countsLine(t, func(c *Counts) { c.DistinctSectors = 3001 }),
+			"record 2: distinct_sectors 3001: want at most sectors, 3000"},
 		{"truncated record", good + good[:100], "record 2: unexpected EOF"},
 		{"truncated array", "[" + good, "after record 1: unexpected EOF"},
 		{"truncated record in an array", "[" + good + "," + good[:100], "record 2: unexpected EOF"},
@@ -375,7 +385,8 @@ func TestWriteErrors(t *testing.T) {
 			t.Errorf("%s: %v", f.Name, err)
 		}
 	}
-	if _, err := FindFormat("xml"); err == nil || err.Error() != `unknown format "xml": want one of table, json, jsonl, csv, bench` {
+	if _, err := FindFormat("xml"); err == nil ||
+		err.Error() != `unknown format "xml": want one of table, json, jsonl, csv, bench` {
 		t.Errorf("unknown format: got error %v", err)
 	}
 }
@@ -388,7 +399,9 @@ func TestGatedRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if r := newRecord(&Case{Problem: p}); r.Epilogue != "swiglu+residual" || r.Activation != "" || r.flops() != p.Flops() || p.Flops() != 2*2*8*8*8 {
-		t.Errorf("got epilogue %q, activation %q and %v operations, want swiglu+residual, none and %v", r.Epilogue, r.Activation, r.flops(), p.Flops())
+	if r := newRecord(&Case{Problem: p}); r.Epilogue != "swiglu+residual" || r.Activation != "" ||
+		r.flops() != p.Flops() || p.Flops() != 2*2*8*8*8 {
+		t.Errorf("got epilogue %q, activation %q and %v operations, want swiglu+residual, none and %v", r.Epilogue,
+			r.Activation, r.flops(), p.Flops())
 	}
 }

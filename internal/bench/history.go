@@ -19,7 +19,8 @@ func (h *History) Differs(here *Environment, device string) string {
 				continue
 			}
 			if was, is := f.text(&r.Environment), f.text(here); was != is {
-				return fmt.Sprintf("its record %d was measured with %s %s, but this is %s", i+1, f.name, orUnknown(was), orUnknown(is))
+				return fmt.Sprintf("its record %d was measured with %s %s, but this is %s", i+1, f.name, orUnknown(was),
+					orUnknown(is))
 			}
 		}
 	}

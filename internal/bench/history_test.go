@@ -60,7 +60,8 @@ func TestHistory(t *testing.T) {
 
 // TestHistoryDiffers checks that Differs reports the differences that affect times, and no others.
 func TestHistoryDiffers(t *testing.T) {
-	was := Environment{OS: "linux", Arch: "amd64", CPU: "R3000", Cores: 2, GOMAXPROCS: 2, Go: "go1.26", Commit: "0123456789abcdef", GPU: "H200", Driver: "580"}
+	was := Environment{OS: "linux", Arch: "amd64", CPU: "R3000", Cores: 2, GOMAXPROCS: 2, Go: "go1.26",
+		Commit: "0123456789abcdef", GPU: "H200", Driver: "580"}
 	for _, v := range []struct {
 		device string
 		change func(e *Environment)
@@ -70,8 +71,10 @@ func TestHistoryDiffers(t *testing.T) {
 		{"gpu", func(e *Environment) { e.CPUClock, e.Command, e.Memory = 33, "another", 1 }, ""},
 		{"gpu", func(e *Environment) { e.CPU = "R4000" }, "its record 1 was measured with CPU R3000, but this is R4000"},
 		{"gpu", func(e *Environment) { e.GOMAXPROCS = 1 }, "its record 1 was measured with GOMAXPROCS 2, but this is 1"},
-		{"gpu", func(e *Environment) { e.Commit = "" }, "its record 1 was measured with tilework 0123456789ab, but this is unknown"},
-		{"gpu", func(e *Environment) { e.Modified = true }, "its record 1 was measured with tilework 0123456789ab, but this is 0123456789ab, modified"},
+		{"gpu", func(e *Environment) { e.Commit = "" },
+			"its record 1 was measured with tilework 0123456789ab, but this is unknown"},
+		{"gpu", func(e *Environment) { e.Modified = true },
+			"its record 1 was measured with tilework 0123456789ab, but this is 0123456789ab, modified"},
 		{"gpu", func(e *Environment) { e.GPU = "H100" }, "its record 1 was measured with GPU H200, but this is H100"},
 		{"gpu", func(e *Environment) { e.Driver = "570" }, "its record 1 was measured with driver 580, but this is 570"},
 		{"cpu", func(e *Environment) { e.GPU, e.Driver = "", "" }, ""}, // records of another device

@@ -20,7 +20,8 @@ type hostSite struct {
 
 func newHostSite(p *gemm.Problem, data *operands, subjects []Subject, o Options) (site, error) {
 	_, n := hostSets(p, o)
-	h := &hostSite{subjects: subjects, problem: p, oldC: slices.Clone(data.Buffers[gemm.C]), order: data.rotation(n), now: o.now}
+	h := &hostSite{subjects: subjects, problem: p, oldC: slices.Clone(data.Buffers[gemm.C]), order: data.rotation(n),
+		now: o.now}
 	h.copies = append(h.copies, data.Buffers)
 	for range n - 1 {
 		var b gemm.Buffers

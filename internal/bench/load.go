@@ -62,7 +62,8 @@ func (o *Options) gather(ctx context.Context) *Load {
 		}
 		select {
 		case <-ctx.Done():
-			return &Load{Samples: len(all[0]), SMClock: span(all[0]), MemoryClock: span(all[1]), Power: span(all[2]), PowerLimit: limit, Temperature: span(all[3])}
+			return &Load{Samples: len(all[0]), SMClock: span(all[0]), MemoryClock: span(all[1]), Power: span(all[2]),
+				PowerLimit: limit, Temperature: span(all[3])}
 		case <-time.After(sensorInterval):
 		}
 	}

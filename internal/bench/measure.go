@@ -166,7 +166,8 @@ func Measure(ctx context.Context, c Case, kernels, peers []Subject, o Options) (
 }
 
 // measureAt runs a measurement on the site that open creates. The site may keep the operands.
-func measureAt(ctx context.Context, c Case, runs []*run, o Options, open func(*operands) (site, error)) (records []Record, err error) {
+func measureAt(ctx context.Context, c Case, runs []*run, o Options,
+	open func(*operands) (site, error)) (records []Record, err error) {
 	p := &c.Problem
 	if p.K < 1 || p.Empty() {
 		return nil, fmt.Errorf("%w: %d×%d×%d has no operations to measure", gemm.ErrShape, p.M, p.N, p.K)

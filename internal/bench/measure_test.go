@@ -19,10 +19,11 @@ func TestMeasure(t *testing.T) {
 	c := new(clock)
 	var order []string
 	noisy := func(name string, base time.Duration) *fake {
-		return &fake{name: name, clock: c, seen: func(gemm.Buffers) { order = append(order, name) }, cost: func(int) time.Duration {
-			round := max(len(order)-1, 0) / 3
-			return base * time.Duration(1+round%4)
-		}}
+		return &fake{name: name, clock: c, seen: func(gemm.Buffers) { order = append(order, name) },
+			cost: func(int) time.Duration {
+				round := max(len(order)-1, 0) / 3
+				return base * time.Duration(1+round%4)
+			}}
 	}
 	a, b, p := noisy("a", 6*time.Millisecond), noisy("b", 12*time.Millisecond), noisy("p", 18*time.Millisecond)
 	o := quick(c)
@@ -33,7 +34,8 @@ func TestMeasure(t *testing.T) {
 		}
 		return 1
 	}
-	records, err := Measure(context.Background(), shape(t, Shape{10, 20, 30}, dtype.F32, dtype.F32), []Subject{a, b}, []Subject{p}, o)
+	records, err := Measure(context.Background(), shape(t, Shape{10, 20, 30}, dtype.F32, dtype.F32), []Subject{a, b},
+		[]Subject{p}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +61,8 @@ func TestMeasure(t *testing.T) {
 		if err := r.check(); err != nil {
 			t.Errorf("%s: %v", want.name, err)
 		}
-		if r.Subject != want.name || r.Peer != want.peer || r.Detail != want.name+" 1.0" || !r.Verified || r.Batch != 1 || r.Buffers != 1 || r.Seed != 7 || r.Environment.CPU != "R3000" {
+		if r.Subject != want.name || r.Peer != want.peer || r.Detail != want.name+" 1.0" || !r.Verified || r.Batch != 1 ||
+			r.Buffers != 1 || r.Seed != 7 || r.Environment.CPU != "R3000" {
 			t.Errorf("got record %+v", r)
 		}
 		if r.Reps < 5 || float64(r.Reps)*r.Seconds.Min < 0.1/4 || r.Reps != len(timed)/3 {
@@ -68,7 +71,8 @@ func TestMeasure(t *testing.T) {
 		if v, ok := r.RatioTo("p"); ok == want.peer || !near(v.Speed, want.speed) && !want.peer {
 			t.Errorf("%s: speed over p is %v, want %v", want.name, v.Speed, want.speed)
 		}
-		if percent, known := r.PercentOfPeak(); !known || !near(percent, 100*r.GFLOPS) || !near(r.GFLOPS, 12000/r.Seconds.Median/1e9) {
+		if percent, known := r.PercentOfPeak(); !known || !near(percent, 100*r.GFLOPS) ||
+			!near(r.GFLOPS, 12000/r.Seconds.Median/1e9) {
 			t.Errorf("%s: got %v GFLOP/s as %v %% of the peak", want.name, r.GFLOPS, percent)
 		}
 	}
@@ -146,8 +150,10 @@ func TestBalance(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s, f := records[0], records[1]; s.Reps != 5 || s.MedianOf != 1 || f.Reps != 5 || f.MedianOf != 200 || f.Seconds.Max > 101e-6 {
-		t.Errorf("slow: %d reps of %d timings; fast: %d reps of %d timings, %+v", s.Reps, s.MedianOf, f.Reps, f.MedianOf, f.Seconds)
+	if s, f := records[0], records[1]; s.Reps != 5 || s.MedianOf != 1 || f.Reps != 5 || f.MedianOf != 200 ||
+		f.Seconds.Max > 101e-6 {
+		t.Errorf("slow: %d reps of %d timings; fast: %d reps of %d timings, %+v", s.Reps, s.MedianOf, f.Reps, f.MedianOf,
+			f.Seconds)
 	}
 }
 
@@ -160,8 +166,10 @@ func TestFailures(t *testing.T) {
 		want string
 		is   error // nil if it is not a failure
 	}{
-		{"wrong element", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { p.Out().Set(b[gemm.C], 5, 1e3) }}, "times its bound", gemm.ErrVerify},
-		{"missing element", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { poison(p.Out(), b[gemm.C][:4]) }}, "NaN times", gemm.ErrVerify},
+		{"wrong element", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { p.Out().Set(b[gemm.C], 5, 1e3) }},
+			"times its bound", gemm.ErrVerify},
+		{"missing element", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) { poison(p.Out(), b[gemm.C][:4]) }},
+			"NaN times", gemm.ErrVerify},
 		{"wrong element after the timings", fake{spoil: func(p *gemm.Problem, b gemm.Buffers) {
 			if spoiled++; spoiled > 1 {
 				p.Out().Set(b[gemm.C], 5, 1e3)
@@ -187,7 +195,8 @@ func TestFailures(t *testing.T) {
 			clk := new(clock)
 			bad, good := c.f, &fake{name: "good", clock: clk, cost: every(time.Millisecond)}
 			bad.name, bad.clock, bad.cost = "bad", clk, every(time.Millisecond)
-			records, err := Measure(context.Background(), shape(t, Cube(6), dtype.F32, dtype.F32), []Subject{good}, []Subject{&bad}, quick(clk))
+			records, err := Measure(context.Background(), shape(t, Cube(6), dtype.F32, dtype.F32), []Subject{good},
+				[]Subject{&bad}, quick(clk))
 			if !errors.Is(err, c.is) || (err == nil) != (c.is == nil) {
 				t.Errorf("got error %v, want %v", err, c.is)
 			}
@@ -201,7 +210,8 @@ func TestFailures(t *testing.T) {
 			if g.Error != "" || g.Reps < 5 || len(g.Versus) != 0 {
 				t.Errorf("the other subject: got record %+v, want timings", g)
 			}
-			if !strings.Contains(b.Error, c.want) || strings.Contains(b.Error, "\n") || b.Verified || b.Reps != 0 || b.GFLOPS != 0 || b.Samples != nil || b.Seconds != (Timing{}) {
+			if !strings.Contains(b.Error, c.want) || strings.Contains(b.Error, "\n") || b.Verified || b.Reps != 0 ||
+				b.GFLOPS != 0 || b.Samples != nil || b.Seconds != (Timing{}) {
 				t.Errorf("the failed subject: got record %+v, want an error alone", b)
 			}
 			if err := b.check(); err != nil {
@@ -227,10 +237,14 @@ func TestMeasureErrors(t *testing.T) {
 		want     string
 	}{
 		{"empty", shape(t, Shape{0, 1, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrShape, "0×1×1"},
-		{"duplicate name", shape(t, Cube(1), dtype.F32, dtype.F32), quick(c), []Subject{f, f}, nil, `two subjects have the name "f"`},
-		{"more than the memory", shape(t, Cube(30), dtype.F32, dtype.F32), small, []Subject{f}, gemm.ErrOutOfMemory, "need 0.0 GiB, and this machine has 0.0 GiB"},
-		{"more than any memory", shape(t, Shape{1 << 30, 1 << 30, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f}, gemm.ErrOutOfMemory, "need 8589934600.0 GiB, and this machine has 1.0 GiB"},
-		{"failing verifier", shape(t, Cube(1), dtype.F32, dtype.F32), failing, []Subject{f}, gemm.ErrOutOfMemory, "preparing the check"},
+		{"duplicate name", shape(t, Cube(1), dtype.F32, dtype.F32), quick(c), []Subject{f, f}, nil,
+			`two subjects have the name "f"`},
+		{"more than the memory", shape(t, Cube(30), dtype.F32, dtype.F32), small, []Subject{f}, gemm.ErrOutOfMemory,
+			"need 0.0 GiB, and this machine has 0.0 GiB"},
+		{"more than any memory", shape(t, Shape{1 << 30, 1 << 30, 1}, dtype.F32, dtype.F32), quick(c), []Subject{f},
+			gemm.ErrOutOfMemory, "need 8589934600.0 GiB, and this machine has 1.0 GiB"},
+		{"failing verifier", shape(t, Cube(1), dtype.F32, dtype.F32), failing, []Subject{f}, gemm.ErrOutOfMemory,
+			"preparing the check"},
 	} {
 		t.Run(v.name, func(t *testing.T) {
 			records, err := Measure(context.Background(), v.c, v.subjects, nil, v.o)
@@ -429,13 +443,15 @@ func TestPackerAndUnchecked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r := records[0]; unknown > 0 || len(l.packed) != r.Buffers || r.Buffers < 2 || !r.Verified {
-		t.Errorf("%d products without PackB, %d of %d sets packed, verified %v", unknown, len(l.packed), r.Buffers, r.Verified)
+		t.Errorf("%d products without PackB, %d of %d sets packed, verified %v", unknown, len(l.packed), r.Buffers,
+			r.Verified)
 	}
 	if v, ok := records[0].RatioTo("idle"); !ok || !near(v.Speed, 0.5) || records[1].Verified {
 		t.Errorf("got speed %v over idle and verified %v, want 0.5 and false", v.Speed, records[1].Verified)
 	}
 	l.spoil = func(p *gemm.Problem, b gemm.Buffers) { p.Out().Set(b[gemm.C], 5, 1e6) }
-	if _, err := Measure(t.Context(), shape(t, Cube(64), dtype.F32, dtype.F32), []Subject{l}, nil, o); !errors.Is(err, gemm.ErrVerify) {
+	if _, err := Measure(t.Context(), shape(t, Cube(64), dtype.F32, dtype.F32), []Subject{l}, nil, o); !errors.Is(err,
+		gemm.ErrVerify) {
 		t.Errorf("wrong product with packed B: got error %v, want ErrVerify", err)
 	}
 }

@@ -40,7 +40,8 @@ func TestPeers(t *testing.T) {
 			t.Fatal(err)
 		}
 		records, err := bench.Measure(context.Background(), bench.Case{Problem: p, Device: "cpu", Threads: threads},
-			subjects[1:], subjects[:1], bench.Options{MinReps: 3, MinTime: 5 * time.Millisecond, Warmup: time.Millisecond, Cold: c.cold})
+			subjects[1:], subjects[:1], bench.Options{MinReps: 3, MinTime: 5 * time.Millisecond, Warmup: time.Millisecond,
+				Cold: c.cold})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,7 +66,8 @@ func TestPeers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	records, err := bench.Measure(context.Background(), bench.Case{Problem: f8, Device: "cpu"}, subjects, nil, bench.Options{})
+	records, err := bench.Measure(context.Background(), bench.Case{Problem: f8, Device: "cpu"}, subjects, nil,
+		bench.Options{})
 	if err != nil {
 		t.Fatalf("an unsupported type is reported as a failure: %v", err)
 	}

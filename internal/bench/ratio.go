@@ -29,7 +29,8 @@ type Ratio struct {
 const (
 	RatioNote = "× is the peer's time divided by the kernel's in the same round, as a median over all rounds. " +
 		"Disturbances of both cancel, so it can differ from the quotient of the medians."
-	UncertainNote = UncertainMark + " marks a figure whose 95 % confidence interval is wider than ±10 %, or that has fewer than three timings."
+	UncertainNote = UncertainMark + " marks a figure whose 95 % confidence interval is wider than ±10 %, or that has " +
+		"fewer than three timings."
 	UncertainMark = "?"
 )
 

@@ -81,7 +81,8 @@ func TestRatioCancelsDrift(t *testing.T) {
 	r := newRecord(&c)
 	r.Reps, r.Seconds = len(times), summarize(times)
 	if !r.Uncertain() {
-		t.Errorf("the median %v of times from %v to %v is not marked as uncertain", r.Seconds.Median, r.Seconds.P10, r.Seconds.P90)
+		t.Errorf("the median %v of times from %v to %v is not marked as uncertain", r.Seconds.Median, r.Seconds.P10,
+			r.Seconds.P90)
 	}
 }
 
@@ -126,7 +127,8 @@ func TestReadingHasNoRate(t *testing.T) {
 	o.Peak = func(dtype.Type, string, int) float64 { return 100 }
 	peer := &idle{fake{name: Reading, clock: clock}}
 	kernel := &fake{name: "k", clock: clock, cost: every(time.Millisecond)}
-	records, err := Measure(t.Context(), shape(t, Shape{1, 64, 100}, dtype.F32, dtype.F32), []Subject{kernel}, []Subject{peer}, o)
+	records, err := Measure(t.Context(), shape(t, Shape{1, 64, 100}, dtype.F32, dtype.F32), []Subject{kernel},
+		[]Subject{peer}, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +147,8 @@ func TestReadingHasNoRate(t *testing.T) {
 	}
 	table := strings.Split(write(t, "table", records), "\n")
 	column := strings.Index(table[0], "GFLOP/s")
-	if column < 0 || !strings.HasPrefix(table[2], Reading) || strings.TrimSpace(table[2][column:column+len("GFLOP/s")]) != "" {
+	if column < 0 || !strings.HasPrefix(table[2], Reading) ||
+		strings.TrimSpace(table[2][column:column+len("GFLOP/s")]) != "" {
 		t.Errorf("the table has a rate for Reading:\n%s", strings.Join(table, "\n"))
 	}
 	for line := range strings.Lines(write(t, "bench", records)) {

@@ -30,7 +30,8 @@ func (s Shape) Problem(in, out dtype.Type, transA, transB bool) (gemm.Problem, e
 		}
 		return gemm.Dense(in, rows, cols)
 	}
-	p, _, err := gemm.New(1, operand(s.M, s.K, transA), operand(s.K, s.N, transB), 0, gemm.Dense(out, s.M, s.N), gemm.Epilogue{})
+	p, _, err := gemm.New(1, operand(s.M, s.K, transA), operand(s.K, s.N, transB), 0, gemm.Dense(out, s.M, s.N),
+		gemm.Epilogue{})
 	return p, err
 }
 

@@ -101,7 +101,8 @@ func TestShapeProblem(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if p.M != 2 || p.N != 3 || p.K != 4 || p.A().Trans != trans[0] || p.B().Trans != trans[1] || p.Out() != dtype.F32 || p.Alpha != 1 || p.Beta != 0 {
+		if p.M != 2 || p.N != 3 || p.K != 4 || p.A().Trans != trans[0] || p.B().Trans != trans[1] || p.Out() != dtype.F32 ||
+			p.Alpha != 1 || p.Beta != 0 {
 			t.Errorf("got problem %+v", p)
 		}
 	}

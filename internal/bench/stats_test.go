@@ -21,7 +21,8 @@ func TestSummarize(t *testing.T) {
 	} {
 		before := slices.Clone(c.times)
 		got := summarize(c.times)
-		for _, f := range [][2]float64{{got.Median, c.want.Median}, {got.Min, c.want.Min}, {got.Max, c.want.Max}, {got.P10, c.want.P10}, {got.P90, c.want.P90}, {got.Spread, c.want.Spread}} {
+		for _, f := range [][2]float64{{got.Median, c.want.Median}, {got.Min, c.want.Min}, {got.Max, c.want.Max},
+			{got.P10, c.want.P10}, {got.P90, c.want.P90}, {got.Spread, c.want.Spread}} {
 			if !near(f[0], f[1]) {
 				t.Errorf("%v: got %+v, want %+v", c.times, got, c.want)
 			}
@@ -46,20 +47,24 @@ func TestSamples(t *testing.T) {
 			t.Errorf("%d times: got samples %v, want all times", n, got)
 		}
 	}
-	if got := samples([]float64{1, 9, 1, 2, 2, 2, 3, 0, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7, 8, 8, 8, 9, 9, 9, 1, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7, 8, 8, 8, 9, 9, 9, 1, 1, 1, 2, 2, 2}); !slices.Equal(got, []float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2}) {
+	if got := samples([]float64{1, 9, 1, 2, 2, 2, 3, 0, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7, 8, 8, 8, 9, 9, 9, 1, 1, 1,
+		2, 2, 2, 3, 3, 3, 4, 4, 4, 5, 5, 5, 6, 6, 6, 7, 7, 7, 8, 8, 8, 9, 9, 9, 1, 1, 1, 2, 2, 2}); !slices.Equal(got,
+		[]float64{1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2}) {
 		t.Errorf("60 times: got samples %v, want the medians of three", got)
 	}
 }
 
 func TestHost(t *testing.T) {
 	e := Host()
-	if e.OS != runtime.GOOS || e.Arch != runtime.GOARCH || e.Cores < 1 || e.GOMAXPROCS < 1 || e.Go == "" || e.Date.IsZero() {
+	if e.OS != runtime.GOOS || e.Arch != runtime.GOARCH || e.Cores < 1 || e.GOMAXPROCS < 1 || e.Go == "" ||
+		e.Date.IsZero() {
 		t.Errorf("got incomplete environment %+v", e)
 	}
 	if runtime.GOOS == "linux" && (e.Memory < 1<<20 || e.Cache < 0) {
 		t.Errorf("got %d bytes of memory and %d bytes of cache", e.Memory, e.Cache)
 	}
-	if runtime.GOOS == "linux" && runtime.GOARCH == "amd64" && (e.CPU == "" || !slices.Contains(e.Features, "avx") && len(e.Features) > 0) {
+	if runtime.GOOS == "linux" && runtime.GOARCH == "amd64" && (e.CPU == "" || !slices.Contains(e.Features, "avx") &&
+		len(e.Features) > 0) {
 		t.Errorf("got CPU %q with features %v", e.CPU, e.Features)
 	}
 	text, err := json.Marshal(e)

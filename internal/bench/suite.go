@@ -166,7 +166,8 @@ func decoder() []Sample {
 	for _, w := range []struct {
 		n, k int
 		why  string
-	}{{4096, 4096, "out"}, {14336, 4096, "up"}, {4096, 14336, "down"}, {28672, 4096, "gate and up"}, {4096, 28672, "wide down"}} {
+	}{{4096, 4096, "out"}, {14336, 4096, "up"}, {4096, 14336, "down"}, {28672, 4096, "gate and up"},
+		{4096, 28672, "wide down"}} {
 		for m := 1; m <= 256; m *= 2 {
 			all = append(all, Sample{Shape{m, w.n, w.k}, w.why})
 		}

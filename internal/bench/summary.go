@@ -33,7 +33,8 @@ func Summarize(records []Record) []Summary {
 			if !known {
 				n = len(all)
 				at[k] = n
-				all = append(all, Summary{Subject: r.Subject, Peer: v.Peer, Device: r.Device, In: r.In, Out: r.Out, Threads: r.Threads, Worst: math.Inf(1)})
+				all = append(all, Summary{Subject: r.Subject, Peer: v.Peer, Device: r.Device, In: r.In, Out: r.Out,
+					Threads: r.Threads, Worst: math.Inf(1)})
 			}
 			s := &all[n]
 			s.Cases++

@@ -31,7 +31,8 @@ func TestSummaries(t *testing.T) {
 	if len(got) != 2 || got[0].Subject != "a" || got[1].Subject != "b" {
 		t.Fatalf("got summaries %+v, want those of a and b", got)
 	}
-	if s := got[0]; s.Cases != 3 || s.Uncertain != 1 || math.Abs(s.Mean-2) > 1e-12 || s.Worst != 0.5 || s.WorstShape != Cube(9) {
+	if s := got[0]; s.Cases != 3 || s.Uncertain != 1 || math.Abs(s.Mean-2) > 1e-12 || s.Worst != 0.5 ||
+		s.WorstShape != Cube(9) {
 		t.Errorf("got summary %+v", s)
 	}
 	if s := got[1]; s.Cases != 1 || s.Uncertain != 0 || s.Mean != 1 || s.Worst != 1 {

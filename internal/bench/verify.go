@@ -50,7 +50,8 @@ func batchVerifier(v Verifier, seed uint64) Verifier {
 		for i, n := range chosen {
 			one, at := p.Product(n)
 			var err error
-			if checks[i], err = v(&one, gemm.Buffers{gemm.A: in[gemm.A][at[0]:], gemm.B: in[gemm.B][at[1]:], gemm.C: in[gemm.C][at[2]:], gemm.Bias: in[gemm.Bias]}); err != nil {
+			if checks[i], err = v(&one, gemm.Buffers{gemm.A: in[gemm.A][at[0]:], gemm.B: in[gemm.B][at[1]:],
+				gemm.C: in[gemm.C][at[2]:], gemm.Bias: in[gemm.Bias]}); err != nil {
 				return nil, err
 			}
 		}

@@ -59,7 +59,8 @@ func TestSampled(t *testing.T) {
 				}
 				out.Set(got[gemm.C], e.index, e.want+shift)
 				if ratio, _ := check(got[gemm.C], 0); ratio <= 1 {
-					t.Fatalf("%v: C[%d,%d] = %v instead of %v ± %v passes with ratio %v", &p, i, j, e.want+shift, e.want, e.bound, ratio)
+					t.Fatalf("%v: C[%d,%d] = %v instead of %v ± %v passes with ratio %v", &p, i, j, e.want+shift, e.want, e.bound,
+						ratio)
 				}
 			}
 		}
@@ -121,7 +122,8 @@ func TestBound(t *testing.T) {
 		{"no products", 0, 0, gemm.Epilogue{}, 0, 64*0x1p-149 + 0x1p-149},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, _, err := gemm.New(c.alpha, gemm.Dense(dtype.F32, 1, 61), gemm.Dense(dtype.F32, 61, 1), c.beta, gemm.Dense(dtype.F32, 1, 1), c.e)
+			p, _, err := gemm.New(c.alpha, gemm.Dense(dtype.F32, 1, 61), gemm.Dense(dtype.F32, 61, 1), c.beta,
+				gemm.Dense(dtype.F32, 1, 1), c.e)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -132,7 +134,8 @@ func TestBound(t *testing.T) {
 				}
 				return dtype.Bytes(b)
 			}
-			check, err := Sampled(1, 0)(&p, gemm.Buffers{gemm.A: ones(61), gemm.B: ones(61), gemm.C: ones(1), gemm.Bias: ones(1)})
+			check, err := Sampled(1, 0)(&p, gemm.Buffers{gemm.A: ones(61), gemm.B: ones(61), gemm.C: ones(1),
+				gemm.Bias: ones(1)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -258,7 +261,8 @@ func TestBatches(t *testing.T) {
 			if c.Problem.Batch.Kind == gemm.Grouped {
 				at = [3]int{}
 			}
-			multiply(&product, gemm.Buffers{gemm.A: data.Buffers[gemm.A][at[0]:], gemm.B: data.Buffers[gemm.B][at[1]:], gemm.C: data.Buffers[gemm.C][at[2]:]})
+			multiply(&product, gemm.Buffers{gemm.A: data.Buffers[gemm.A][at[0]:], gemm.B: data.Buffers[gemm.B][at[1]:],
+				gemm.C: data.Buffers[gemm.C][at[2]:]})
 		}
 		if ratio, err := check(data.Buffers[gemm.C], 0); err != nil || !(ratio <= 1) {
 			t.Fatalf("%v: ratio %v, error %v", &c.Problem, ratio, err)

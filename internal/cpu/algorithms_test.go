@@ -87,7 +87,8 @@ func thinProblem(t *testing.T, rng *rand.Rand, typ, out dtype.Type, s [3]int, tr
 		}
 		return b
 	}
-	return p, gemm.Buffers{gemm.A: fill(typ, p.A().Len()), gemm.B: fill(typ, p.B().Len()), gemm.C: fill(c.Type, p.C().Len()),
+	return p, gemm.Buffers{gemm.A: fill(typ, p.A().Len()), gemm.B: fill(typ, p.B().Len()),
+		gemm.C:    fill(c.Type, p.C().Len()),
 		gemm.Bias: fill(c.Type, max(s[0], s[1]))}
 }
 
@@ -161,7 +162,8 @@ func TestSmallK(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			b := gemm.Buffers{gemm.A: fill(p.Layouts[gemm.A]), gemm.B: fill(p.Layouts[gemm.B]), gemm.C: allocAligned(p.C().Bytes())}
+			b := gemm.Buffers{gemm.A: fill(p.Layouts[gemm.A]), gemm.B: fill(p.Layouts[gemm.B]),
+				gemm.C: allocAligned(p.C().Bytes())}
 			naive, err := kernels[0].plan(&p, Options{})
 			if err != nil {
 				t.Fatal(err)

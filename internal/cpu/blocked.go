@@ -195,7 +195,8 @@ func (mk *microKernel[T]) readsInPlace(p *gemm.Problem) bool {
 	if mk.packing != "" {
 		return mk.packing == PackB
 	}
-	return mk.canReadInPlace(p) && (p.N <= inPlaceCols || layoutBytes(p.Layouts[gemm.A]) <= inPlaceBytes && !hasSetConflicts(p.Layouts[gemm.A]))
+	return mk.canReadInPlace(p) && (p.N <= inPlaceCols || layoutBytes(p.Layouts[gemm.A]) <= inPlaceBytes &&
+		!hasSetConflicts(p.Layouts[gemm.A]))
 }
 
 // canReadInPlace reports whether the micro-kernels can read A unpacked.

@@ -120,7 +120,8 @@ func random(t *testing.T, typ dtype.Type, m, n, k int) (gemm.Problem, gemm.Buffe
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()), gemm.C: make([]byte, p.C().Bytes())}
+	b := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()),
+		gemm.C: make([]byte, p.C().Bytes())}
 	x := uint32(1)
 	for _, m := range []struct {
 		l gemm.Layout

@@ -118,7 +118,8 @@ func (mk *microKernel[T]) usesDirect(p *gemm.Problem) bool {
 	}
 	few := p.M <= tiles*len(mk.Direct) && (layoutBytes(p.Layouts[gemm.B]) <= rereadBytes || mk.copiesB(p)) ||
 		mk.usesStrips(p) || mk.shouldStreamA(p)
-	return few || p.K <= smallK || layoutBytes(p.Layouts[gemm.A])+layoutBytes(p.Layouts[gemm.B])+layoutBytes(p.Layouts[gemm.C]) <= directMaxBytes
+	return few || p.K <= smallK || layoutBytes(p.Layouts[gemm.A])+layoutBytes(p.Layouts[gemm.B])+
+		layoutBytes(p.Layouts[gemm.C]) <= directMaxBytes
 }
 
 // usesStrips reports whether a direct p reads B in strips.

@@ -25,7 +25,8 @@ func newNaive[T scalar](pl *Plan, b *gemm.Buffers) naive[T] {
 	p := pl.Problem
 	d := naive[T]{
 		m: p.M, n: p.N, k: p.K,
-		a: newOperand[T](p.Layouts[gemm.A], b[gemm.A], !p.A().Trans, p.K, 1, nil), b: newOperand[T](p.Layouts[gemm.B], b[gemm.B], p.B().Trans, p.K, 1, nil),
+		a:     newOperand[T](p.Layouts[gemm.A], b[gemm.A], !p.A().Trans, p.K, 1, nil),
+		b:     newOperand[T](p.Layouts[gemm.B], b[gemm.B], p.B().Trans, p.K, 1, nil),
 		alpha: alphaOf[T](p), beta: T(p.Beta),
 		onTile: pl.onTile,
 	}

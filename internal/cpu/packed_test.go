@@ -48,7 +48,8 @@ func TestPackedSameBits(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					buf := gemm.Buffers{gemm.A: noise(rng, p.Layouts[gemm.A]), gemm.B: noise(rng, p.Layouts[gemm.B]), gemm.C: noise(rng, p.Layouts[gemm.C]),
+					buf := gemm.Buffers{gemm.A: noise(rng, p.Layouts[gemm.A]), gemm.B: noise(rng, p.Layouts[gemm.B]),
+						gemm.C:    noise(rng, p.Layouts[gemm.C]),
 						gemm.Bias: noise(rng, gemm.Dense(pair.Out, 1, max(m, n)))}
 					checkPacked(t, k, &p, buf, 1+rng.IntN(3))
 				}

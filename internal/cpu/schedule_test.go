@@ -18,7 +18,8 @@ import (
 //	go test -c -o cpu.test ./internal/cpu
 //	./cpu.test -test.run Schedule -test.v -schedule 128,256,512,1024,2048 -threads 16
 var (
-	scheduleSizes   = flag.String("schedule", "", "sizes of square products for TestSchedule to report, separated by commas")
+	scheduleSizes = flag.String("schedule", "",
+		"sizes of square products for TestSchedule to report, separated by commas")
 	scheduleThreads = flag.Int("threads", 0, "number of threads (0: GOMAXPROCS)")
 )
 

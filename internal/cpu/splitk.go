@@ -54,7 +54,8 @@ func pieceDepth(p *gemm.Problem) int { return equalParts(p.K, pieceBytes/stepByt
 // pieceOf returns the first k steps of p, without the epilogue, as a product of the accumulator
 // type.
 func pieceOf(p *gemm.Problem, k int) gemm.Problem {
-	q := gemm.Problem{M: p.M, N: p.N, Layouts: gemm.Layouts{gemm.A: p.Layouts[gemm.A], gemm.B: p.Layouts[gemm.B], gemm.C: gemm.Dense(p.Accum(), p.M, p.N)}, Alpha: 1}
+	q := gemm.Problem{M: p.M, N: p.N, Layouts: gemm.Layouts{gemm.A: p.Layouts[gemm.A], gemm.B: p.Layouts[gemm.B],
+		gemm.C: gemm.Dense(p.Accum(), p.M, p.N)}, Alpha: 1}
 	setDepth(&q, k)
 	return q
 }

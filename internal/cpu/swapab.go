@@ -34,7 +34,8 @@ func (mk *microKernel[T]) vectorCount(p *gemm.Problem) int { return p.M * ceilDi
 
 // transposed returns the problem Cᵀ ← α·op(B)ᵀ·op(A)ᵀ.
 func transposed(p *gemm.Problem) gemm.Problem {
-	return gemm.Problem{M: p.N, N: p.M, K: p.K, Layouts: gemm.Layouts{gemm.A: p.B().T(), gemm.B: p.A().T(), gemm.C: gemm.Dense(p.Out(), p.N, p.M)},
+	return gemm.Problem{M: p.N, N: p.M, K: p.K, Layouts: gemm.Layouts{gemm.A: p.B().T(), gemm.B: p.A().T(),
+		gemm.C: gemm.Dense(p.Out(), p.N, p.M)},
 		Alpha: p.Alpha}
 }
 

@@ -9,7 +9,8 @@ func TestWithKind(t *testing.T) {
 	kind, cause := errors.New("a kind"), errors.New("a cause")
 	err := WithKind(kind, cause)
 	if !errors.Is(err, kind) || !errors.Is(err, cause) || err.Error() != "a cause" {
-		t.Errorf("got %v, which matches kind: %v, cause: %v; want %v, which matches both", err, errors.Is(err, kind), errors.Is(err, cause), cause)
+		t.Errorf("got %v, which matches kind: %v, cause: %v; want %v, which matches both", err, errors.Is(err, kind),
+			errors.Is(err, cause), cause)
 	}
 }
 

@@ -74,7 +74,8 @@ func measure(ctx context.Context, j *job, p *gemm.Problem) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	m, err := small.load(digits(small.problem.In(), small.problem.K), reversedDigits(small.problem.B().Type, small.problem.N))
+	m, err := small.load(digits(small.problem.In(), small.problem.K),
+		reversedDigits(small.problem.B().Type, small.problem.N))
 	if err != nil {
 		return Measured{}, err
 	}

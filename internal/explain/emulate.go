@@ -108,7 +108,8 @@ func (m *machine) locate(space ptx.Space, addr uint64) (name string, offset int)
 
 // operand returns the layout of the matrix with the given name.
 func (m *machine) operand(name string) gemm.Layout {
-	return map[string]gemm.Layout{"A": m.problem.Layouts[gemm.A], "B": m.problem.Layouts[gemm.B], "C": m.problem.Layouts[gemm.C]}[name]
+	return map[string]gemm.Layout{"A": m.problem.Layouts[gemm.A], "B": m.problem.Layouts[gemm.B],
+		"C": m.problem.Layouts[gemm.C]}[name]
 }
 
 // element returns the row and column of op(matrix) at a byte offset.

@@ -96,7 +96,8 @@ type Options struct {
 //
 // The errors are ErrShape for an empty product, ErrUnsupported if the kernel cannot compute p or
 // run on m, or if no SM can hold a block, and the context's error.
-func New(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, m *model.Model, opt Options) (*Explanation, error) {
+func New(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, m *model.Model,
+	opt Options) (*Explanation, error) {
 	target, err := targetOf(k, m)
 	if err != nil {
 		return nil, err
@@ -140,7 +141,8 @@ func New(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, 
 func targetOf(k *kernel.Kernel, m *model.Model) (ptx.Target, error) {
 	target := ptx.Target{SM: m.Arch.SM, Suffix: k.Target().Suffix}
 	if !target.Has(k.Target()) {
-		return target, fmt.Errorf("%w: kernel %s needs %v, but %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), m.Name, m.Arch)
+		return target, fmt.Errorf("%w: kernel %s needs %v, but %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), m.Name,
+			m.Arch)
 	}
 	return target, nil
 }
@@ -155,7 +157,8 @@ func Tile(k *kernel.Kernel, p *gemm.Problem, m *model.Model) (kernel.Tile, error
 	if err := k.Supports(p); err != nil {
 		return kernel.Tile{}, err
 	}
-	info := device.Info{Name: m.Name, Target: target, SMs: max(m.SMs, 1), MaxThreads: m.Arch.MaxThreadsPerBlock, MaxShared: m.Arch.SharedPerBlockOptIn}
+	info := device.Info{Name: m.Name, Target: target, SMs: max(m.SMs, 1), MaxThreads: m.Arch.MaxThreadsPerBlock,
+		MaxShared: m.Arch.SharedPerBlockOptIn}
 	for _, c := range choose.Configs(k, p, &info) {
 		if c.Tile.SplitK <= 1 {
 			return c.Tile, nil
@@ -265,7 +268,8 @@ func fitOf(m *model.Model, j *job, l *Launch, opt Options) (f Fit, err error) {
 	if err != nil {
 		return f, fmt.Errorf("%w: kernel %s with tile %v: %w", gemm.ErrUnsupported, j.kernel.Name, j.config.Tile, err)
 	}
-	f = Fit{Occupancy: o, TwoBlocks: o.Blocks >= 2, Barriers: j.uses("bar", "barrier"), Specialised: j.usesWarpgroups(), RegistersCounted: opt.Registers > 0}
+	f = Fit{Occupancy: o, TwoBlocks: o.Blocks >= 2, Barriers: j.uses("bar", "barrier"), Specialised: j.usesWarpgroups(),
+		RegistersCounted: opt.Registers > 0}
 	if !m.Generic() {
 		w, err := m.Waves(l.tileBlocks(), o.Blocks)
 		if err != nil {

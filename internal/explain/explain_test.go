@@ -83,15 +83,26 @@ func TestPhase(t *testing.T) {
 		in           dtype.Type
 		want         Phase
 	}{
-		{"naive", "16", dtype.F32, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Step: 1, Count: 1000, Cluster: 1, Loads: 2, FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.25}},
-		{"naive", "32", dtype.F64, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Step: 1, Count: 1000, Cluster: 1, Loads: 2, FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.125}},
-		{"tiled", "16", dtype.F32, Phase{Sharer: "block", M: 16, N: 16, K: 16, Step: 16, Count: 63, Cluster: 1, Loads: 512, FMAs: 4096, Operations: 8192, PerLoad: 16, Intensity: 4, SharedLoads: 8192}},
-		{"tiled", "32", dtype.F32, Phase{Sharer: "block", M: 32, N: 32, K: 32, Step: 32, Count: 32, Cluster: 1, Loads: 2048, FMAs: 32768, Operations: 65536, PerLoad: 32, Intensity: 8, SharedLoads: 65536}},
-		{"skinny", "1x32x128/1x4", dtype.F32, Phase{Sharer: "thread", M: 1, N: 4, K: 4, Step: 128, Count: 8, Cluster: 1, Loads: 20, FMAs: 16, Operations: 32, PerLoad: 1.6, Intensity: 0.4, SharedLoads: 0}},
-		{"blocked", "128x128x8/8x8/3", dtype.F32, Phase{Sharer: "block", M: 128, N: 128, K: 8, Step: 8, Count: 125, Cluster: 1, Loads: 2048, FMAs: 131072, Operations: 262144, PerLoad: 128, Intensity: 32, SharedLoads: 32768, Stages: 3, StageBytes: 8192}},
+		{"naive", "16", dtype.F32, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Step: 1, Count: 1000, Cluster: 1, Loads: 2,
+			FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.25}},
+		{"naive", "32", dtype.F64, Phase{Sharer: "thread", M: 1, N: 1, K: 1, Step: 1, Count: 1000, Cluster: 1, Loads: 2,
+			FMAs: 1, Operations: 2, PerLoad: 1, Intensity: 0.125}},
+		{"tiled", "16", dtype.F32, Phase{Sharer: "block", M: 16, N: 16, K: 16, Step: 16, Count: 63, Cluster: 1, Loads: 512,
+			FMAs: 4096, Operations: 8192, PerLoad: 16, Intensity: 4, SharedLoads: 8192}},
+		{"tiled", "32", dtype.F32, Phase{Sharer: "block", M: 32, N: 32, K: 32, Step: 32, Count: 32, Cluster: 1, Loads: 2048,
+			FMAs: 32768, Operations: 65536, PerLoad: 32, Intensity: 8, SharedLoads: 65536}},
+		{"skinny", "1x32x128/1x4", dtype.F32, Phase{Sharer: "thread", M: 1, N: 4, K: 4, Step: 128, Count: 8, Cluster: 1,
+			Loads: 20, FMAs: 16, Operations: 32, PerLoad: 1.6, Intensity: 0.4, SharedLoads: 0}},
+		{"blocked", "128x128x8/8x8/3", dtype.F32, Phase{Sharer: "block", M: 128, N: 128, K: 8, Step: 8, Count: 125,
+			Cluster: 1, Loads: 2048, FMAs: 131072, Operations: 262144, PerLoad: 128, Intensity: 32, SharedLoads: 32768,
+			Stages: 3, StageBytes: 8192}},
 		// Two warpgroups of 64 rows. The tensor cores read these rows of A and all of B.
-		{"wgmma", "128x256x64/2x64/4", dtype.BF16, Phase{Sharer: "block", M: 128, N: 256, K: 64, Step: 64, Count: 16, Cluster: 1, Loads: 24576, FMAs: 2097152, Operations: 4194304, PerLoad: 512 / 3., Intensity: 256 / 3., SharedLoads: 2 * (64 + 256) * 64, TensorReads: true, Stages: 4, StageBytes: 49152}},
-		{"wgmma", "128x256x64/2x64/4c2", dtype.BF16, Phase{Sharer: "block", M: 128, N: 256, K: 64, Step: 64, Count: 16, Cluster: 2, Loads: 16384, FMAs: 2097152, Operations: 4194304, PerLoad: 256, Intensity: 128, SharedLoads: 2 * (64 + 256) * 64, TensorReads: true, Stages: 4, StageBytes: 49152}},
+		{"wgmma", "128x256x64/2x64/4", dtype.BF16, Phase{Sharer: "block", M: 128, N: 256, K: 64, Step: 64, Count: 16,
+			Cluster: 1, Loads: 24576, FMAs: 2097152, Operations: 4194304, PerLoad: 512 / 3., Intensity: 256 / 3.,
+			SharedLoads: 2 * (64 + 256) * 64, TensorReads: true, Stages: 4, StageBytes: 49152}},
+		{"wgmma", "128x256x64/2x64/4c2", dtype.BF16, Phase{Sharer: "block", M: 128, N: 256, K: 64, Step: 64, Count: 16,
+			Cluster: 2, Loads: 16384, FMAs: 2097152, Operations: 4194304, PerLoad: 256, Intensity: 128,
+			SharedLoads: 2 * (64 + 256) * 64, TensorReads: true, Stages: 4, StageBytes: 49152}},
 	} {
 		x := explain(t, c.kernel, c.tile, "h200", problem(t, c.in, 1000, 1000, 1000, false, false))
 		if x.Phase != c.want {
@@ -153,7 +164,8 @@ func TestTile(t *testing.T) {
 		}
 		x := explain(t, v.kernel, s.String(), v.on, v.p)
 		tiles := ceilDiv(v.p.M, s.M) * ceilDiv(v.p.N, s.N)
-		if x.Launch.Blocks != v.blocks || x.Launch.Tiles[0]*x.Launch.Tiles[1] != tiles || strings.Contains(x.Text(), "tile after tile") != (v.blocks < tiles) {
+		if x.Launch.Blocks != v.blocks || x.Launch.Tiles[0]*x.Launch.Tiles[1] != tiles ||
+			strings.Contains(x.Text(), "tile after tile") != (v.blocks < tiles) {
 			t.Errorf("%s, %v, tile %v: got %+v, want %d tiles in %d blocks", v.kernel, v.p, s, x.Launch, tiles, v.blocks)
 		}
 		if strings.Contains(x.Text(), "NaN") {
@@ -161,7 +173,8 @@ func TestTile(t *testing.T) {
 		}
 	}
 	k, _ := findKernel(t, "wgmma", "")
-	if s, err := Tile(k, problem(t, dtype.F64, 64, 64, 64, false, false), gpuModel(t, "h200")); !errors.Is(err, gemm.ErrUnsupported) {
+	if s, err := Tile(k, problem(t, dtype.F64, 64, 64, 64, false, false), gpuModel(t, "h200")); !errors.Is(err,
+		gemm.ErrUnsupported) {
 		t.Errorf("float64: got tile %v, error %v, want ErrUnsupported", s, err)
 	}
 }
@@ -170,11 +183,13 @@ func TestTile(t *testing.T) {
 func TestFit(t *testing.T) {
 	p := problem(t, dtype.F32, 1024, 1024, 1024, false, false)
 	x := explain(t, "tiled", "32", "rtx3090", p)
-	if x.Fit.TwoBlocks || x.Fit.Occupancy.Blocks != 1 || !strings.Contains(x.Text(), "Do at least two blocks fit? No: 1.") {
+	if x.Fit.TwoBlocks || x.Fit.Occupancy.Blocks != 1 ||
+		!strings.Contains(x.Text(), "Do at least two blocks fit? No: 1.") {
 		t.Errorf("blocks of 1,024 threads on an SM of 1,536: got %+v, want one", x.Fit)
 	}
 	x = explain(t, "tiled", "16", "t4", p)
-	if !x.Fit.TwoBlocks || x.Fit.Occupancy.Blocks != 4 || x.Fit.Occupancy.Launch.SharedBytes != 2048 || x.Fit.Waves.Count != 26 {
+	if !x.Fit.TwoBlocks || x.Fit.Occupancy.Blocks != 4 || x.Fit.Occupancy.Launch.SharedBytes != 2048 ||
+		x.Fit.Waves.Count != 26 {
 		t.Errorf("tile 16 on a T4: got %+v", x.Fit)
 	}
 	// The T4 has 8.1 TFLOP/s and 320 GB/s. A and B are loaded 64 times each, C is stored once.
@@ -183,7 +198,8 @@ func TestFit(t *testing.T) {
 	if v.Bytes != want || v.Bound.By != model.Memory || math.Abs(v.Bound.Seconds/(want/320e9)-1) > 1e-9 {
 		t.Errorf("requested: got %+v, want %v bytes, bound by memory", v, want)
 	}
-	if v := x.Traffic[0]; v.Bytes != 3*1024*1024*4 || v.Bound.By != model.Compute || math.Abs(v.Bound.Seconds/(p.Flops()/8.1e12)-1) > 1e-9 {
+	if v := x.Traffic[0]; v.Bytes != 3*1024*1024*4 || v.Bound.By != model.Compute ||
+		math.Abs(v.Bound.Seconds/(p.Flops()/8.1e12)-1) > 1e-9 {
 		t.Errorf("minimum: got %+v, want 12 MiB, bound by compute", v)
 	}
 	if x.Roof.Ridge != 8.1e12/320e9 {
@@ -204,7 +220,8 @@ func TestBarriers(t *testing.T) {
 		x := explain(t, k.Name, shapes[len(shapes)-1].String(), "h200", problem(t, k.Types()[0], 32, 32, 32, false, true))
 		unsynchronised := k.Name == "naive"
 		text := x.Text()
-		if x.Fit.Barriers == unsynchronised || strings.Contains(text, "barrier") == unsynchronised || strings.Contains(text, "never wait for each other") != unsynchronised {
+		if x.Fit.Barriers == unsynchronised || strings.Contains(text, "barrier") == unsynchronised ||
+			strings.Contains(text, "never wait for each other") != unsynchronised {
 			t.Errorf("%s: Barriers is %v\n%s", k.Name, x.Fit.Barriers, text)
 		}
 	}
@@ -218,8 +235,10 @@ func TestRateOf(t *testing.T) {
 		precision gemm.Precision
 		want      model.Rate
 	}{
-		{"naive", dtype.F32, gemm.Native, model.FP32}, {"naive", dtype.BF16, gemm.Native, model.FP32}, {"blocked", dtype.F64, gemm.Native, model.FP64},
-		{"mma", dtype.BF16, gemm.Native, model.BF16}, {"mma", dtype.F64, gemm.Native, model.FP64Tensor}, {"mma", dtype.F32, gemm.TF32, model.TF32},
+		{"naive", dtype.F32, gemm.Native, model.FP32}, {"naive", dtype.BF16, gemm.Native, model.FP32},
+		{"blocked", dtype.F64, gemm.Native, model.FP64},
+		{"mma", dtype.BF16, gemm.Native, model.BF16}, {"mma", dtype.F64, gemm.Native, model.FP64Tensor},
+		{"mma", dtype.F32, gemm.TF32, model.TF32},
 		{"mma", dtype.F8E5M2, gemm.Native, model.FP8}, {"wgmma", dtype.I8, gemm.Native, model.INT8},
 		{"wgmma", dtype.F32, gemm.F32x3, model.BF16}, {"wgmma", dtype.F8E4M3, gemm.Fast, model.FP8},
 	} {
@@ -233,7 +252,8 @@ func TestRateOf(t *testing.T) {
 			products = 6
 		}
 		if got, n, err := rateOf(k, &p); err != nil || got != v.want || n != products {
-			t.Errorf("%s on %v in %v: got %d products of %v, error %v, want %v", v.kernel, v.in, v.precision, n, got, err, v.want)
+			t.Errorf("%s on %v in %v: got %d products of %v, error %v, want %v", v.kernel, v.in, v.precision, n, got, err,
+				v.want)
 		}
 	}
 	k, _ := findKernel(t, "naive", "")
@@ -298,7 +318,8 @@ func TestCountersMatchFormulas(t *testing.T) {
 					t.Errorf("%s: counts below the ideal: %+v", what, a)
 				}
 			}
-			if want := x.Traffic[len(x.Traffic)-1].Bytes; x.Measured.M == p.M && x.Measured.N == p.N && x.Measured.K == p.K && requested != want {
+			if want := x.Traffic[len(x.Traffic)-1].Bytes; x.Measured.M == p.M && x.Measured.N == p.N && x.Measured.K == p.K &&
+				requested != want {
 				t.Errorf("%s: requested %v bytes, want %v by the formula", what, requested, want)
 			}
 			if len(x.Measured.Findings) > 0 {
@@ -332,7 +353,8 @@ func TestHistoricCounters(t *testing.T) {
 		{"naive", "load A", 2, 16}, {"naive", "load B", 2, 1},
 	} {
 		if s, n := global(explain(t, c.kernel, "16", "h200", p), c.what); s != c.sectors || n != c.transactions {
-			t.Errorf("%s, %s: got %v sectors and %v transactions, want %v and %v", c.kernel, c.what, s, n, c.sectors, c.transactions)
+			t.Errorf("%s, %s: got %v sectors and %v transactions, want %v and %v", c.kernel, c.what, s, n, c.sectors,
+				c.transactions)
 		}
 	}
 	// Transposed matrices are stored along the columns of tiles. Padding of the tiles' rows
@@ -399,7 +421,8 @@ func TestJSON(t *testing.T) {
 	if err != nil || string(again) != string(first) {
 		t.Errorf("round trip: got error %v,\n%s\nwant\n%s", err, again, first)
 	}
-	if y.Phase != x.Phase || y.Padding != x.Padding || len(y.Measured.Global) != len(x.Measured.Global) || *y.Roof != *x.Roof {
+	if y.Phase != x.Phase || y.Padding != x.Padding || len(y.Measured.Global) != len(x.Measured.Global) ||
+		*y.Roof != *x.Roof {
 		t.Errorf("round trip: got %+v", y)
 	}
 }
@@ -419,14 +442,19 @@ func TestBadInput(t *testing.T) {
 		want error
 		text string
 	}{
-		{"empty", problem(t, dtype.F32, 0, 4, 4, false, false), m, Options{}, s, gemm.ErrShape, "0×4×4: want sizes of at least 1"},
+		{"empty", problem(t, dtype.F32, 0, 4, 4, false, false), m, Options{}, s, gemm.ErrShape,
+			"0×4×4: want sizes of at least 1"},
 		{"no terms", problem(t, dtype.F32, 4, 4, 0, false, false), m, Options{}, s, gemm.ErrShape, "4×4×0"},
 		{"old GPU", fine, &old, Options{}, s, gemm.ErrUnsupported, "needs sm_75"},
 		{"registers", fine, m, Options{Registers: 256}, s, gemm.ErrUnsupported, "want at most 255"},
-		{"tile", fine, m, Options{}, kernel.Tile{M: 33, N: 33, K: 33, RowsPerThread: 1, ColsPerThread: 1}, gemm.ErrUnsupported, "not 1089"},
-		{"grid", problem(t, dtype.F32, 1<<37, 1, 1, false, false), m, Options{}, kernel.Tile{M: 2, N: 2, K: 2, RowsPerThread: 1, ColsPerThread: 1}, gemm.ErrUnsupported, "more blocks than a grid has"},
+		{"tile", fine, m, Options{}, kernel.Tile{M: 33, N: 33, K: 33, RowsPerThread: 1, ColsPerThread: 1},
+			gemm.ErrUnsupported, "not 1089"},
+		{"grid", problem(t, dtype.F32, 1<<37, 1, 1, false, false), m, Options{},
+			kernel.Tile{M: 2, N: 2, K: 2, RowsPerThread: 1, ColsPerThread: 1}, gemm.ErrUnsupported,
+			"more blocks than a grid has"},
 	} {
-		if _, err := New(t.Context(), k, c.s, c.p, c.m, c.opt); !errors.Is(err, c.want) || !strings.Contains(err.Error(), c.text) {
+		if _, err := New(t.Context(), k, c.s, c.p, c.m, c.opt); !errors.Is(err, c.want) ||
+			!strings.Contains(err.Error(), c.text) {
 			t.Errorf("%s: got error %v, want %v with %q", c.name, err, c.want, c.text)
 		}
 	}

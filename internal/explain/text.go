@@ -29,15 +29,18 @@ func (x *Explanation) work(d *document) {
 	d.heading("The work")
 	d.row("operations", "2·M·N·K = 2 × %s × %s × %s = %s%s, a multiply-add counting as 2",
 		model.Commas(p.M), model.Commas(p.N), model.Commas(p.K), si(p.Flops), p.Unit)
-	tiles, threads := l.Tiles[0]*l.Tiles[1], fmt.Sprintf("%d × %d = %s", l.Block[0], l.Block[1], model.Count(l.Threads, "thread"))
+	tiles, threads := l.Tiles[0]*l.Tiles[1], fmt.Sprintf("%d × %d = %s", l.Block[0], l.Block[1],
+		model.Count(l.Threads, "thread"))
 	cut := fmt.Sprintf("%s × %s tiles of C = ", model.Commas(l.Tiles[0]), model.Commas(l.Tiles[1]))
 	switch {
 	case l.Blocks == tiles:
 		d.row("grid", "%s%s of %s", cut, model.Count(l.Blocks, "block"), threads)
 	case l.Blocks > tiles:
-		d.row("grid", "%s%s, each computed by %s of %s", cut, model.Commas(tiles), model.Count(l.Blocks/tiles, "block"), threads)
+		d.row("grid", "%s%s, each computed by %s of %s", cut, model.Commas(tiles), model.Count(l.Blocks/tiles, "block"),
+			threads)
 	default:
-		d.row("grid", "%s%s, computed by %s of %s, which are persistent and compute tile after tile", cut, model.Commas(tiles), model.Count(l.Blocks, "block"), threads)
+		d.row("grid", "%s%s, computed by %s of %s, which are persistent and compute tile after tile", cut,
+			model.Commas(tiles), model.Count(l.Blocks, "block"), threads)
 	}
 	in := p.In
 	if p.Precision != "" {
@@ -69,23 +72,28 @@ func (x *Phase) text(d *document, p *Product, threads int) {
 		d.heading("One phase of a block")
 		d.row("loads", "%s = %s from global memory: %d×%d of A, %d×%d of B%s",
 			sides, model.Count(x.Loads, "element"), x.M, x.K, x.K, x.N, ofB)
-		d.row("operations", "%d × %d × %d = %s FMAs, counted 2 each: %s operations", x.M, x.N, x.K, model.Commas(x.FMAs), model.Commas(x.Operations))
+		d.row("operations", "%d × %d × %d = %s FMAs, counted 2 each: %s operations", x.M, x.N, x.K, model.Commas(x.FMAs),
+			model.Commas(x.Operations))
 		who := "loads by its " + model.Count(threads, "thread")
 		if x.TensorReads {
 			who = "elements that the tensor cores read directly"
 		}
-		d.row("shared memory", "%s %s: %.3g per FMA", model.Commas(x.SharedLoads), who, float64(x.SharedLoads)/float64(x.FMAs))
+		d.row("shared memory", "%s %s: %.3g per FMA", model.Commas(x.SharedLoads), who,
+			float64(x.SharedLoads)/float64(x.FMAs))
 		if x.Stages > 1 {
-			d.row("stages", "%d of %s: up to %d are loaded while one is multiplied", x.Stages, model.Count(x.StageBytes, "byte"), x.Stages-1)
+			d.row("stages", "%d of %s: up to %d are loaded while one is multiplied", x.Stages, model.Count(x.StageBytes, "byte"),
+				x.Stages-1)
 		}
 	}
 	d.row("per load", "%s operations / %s loads = %.4g", model.Commas(x.Operations), model.Commas(x.Loads), x.PerLoad)
-	d.row("intensity", "%.4g operations per load / %s = %.4g %s/byte", x.PerLoad, model.Count(int(x.PerLoad/x.Intensity), "byte"), x.Intensity, p.Unit)
+	d.row("intensity", "%.4g operations per load / %s = %.4g %s/byte", x.PerLoad,
+		model.Count(int(x.PerLoad/x.Intensity), "byte"), x.Intensity, p.Unit)
 	rounded := ""
 	if p.K%x.Step != 0 {
 		rounded = ", rounded up"
 	}
-	d.row("count", "%s / %d%s = %s", model.Commas(p.K), x.Step, rounded, model.Count(x.Count, map[string]string{"block": "phase", "thread": "step"}[x.Sharer]))
+	d.row("count", "%s / %d%s = %s", model.Commas(p.K), x.Step, rounded,
+		model.Count(x.Count, map[string]string{"block": "phase", "thread": "step"}[x.Sharer]))
 	d.flush()
 }
 
@@ -137,7 +145,8 @@ func (x *Fit) text(d *document, l *Launch) {
 			what = "tile"
 		}
 		d.line("%s, %s at a time: %s, the last with %s; efficiency %.3g %%.",
-			model.Count(l.tileBlocks(), what), model.Commas(w.Slots), model.Count(w.Count, "wave"), model.Commas(w.Last), 100*w.Efficiency)
+			model.Count(l.tileBlocks(), what), model.Commas(w.Slots), model.Count(w.Count, "wave"), model.Commas(w.Last),
+			100*w.Efficiency)
 	}
 }
 
@@ -145,9 +154,11 @@ func (x *Fit) text(d *document, l *Launch) {
 func (x *Fit) waiting() string {
 	switch {
 	case !x.Barriers:
-		return "Its threads share no data and never wait for each other, only for their own loads. More resident warps keep more loads in flight.\n"
+		return "Its threads share no data and never wait for each other, only for their own loads. More resident warps " +
+			"keep more loads in flight.\n"
 	case x.Specialised:
-		return "It needs no second block: its warpgroups meet at no barrier while they multiply, and while one waits for a stage, " +
+		return "It needs no second block: its warpgroups meet at no barrier while they multiply, and while one waits for a " +
+			"stage, " +
 			"TMA and the tensor cores continue.\n"
 	}
 	return x.Occupancy.Advice()
@@ -176,11 +187,14 @@ func (x *Measured) text(d *document, of *Explanation) {
 			x.M, x.K, x.K, x.N, ldPeriod)
 	}
 	if packed != nil {
-		d.line("The preceding launch, which packs %s, is not counted here; bench --device emu counts both.", strings.Join(packed, " and "))
+		d.line("The preceding launch, which packs %s, is not counted here; bench --device emu counts both.",
+			strings.Join(packed, " and "))
 	}
 	d.line("")
-	d.line("Global memory. A request of a warp transfers each sector of %d bytes that it touches once. At compute capability 1.0, "+
-		"a half-warp took 1 transaction if its thread k accessed word k of an aligned segment, and otherwise 1 per thread.", sectorBytes)
+	d.line("Global memory. A request of a warp transfers each sector of %d bytes that it touches once. At compute "+
+		"capability 1.0, "+
+		"a half-warp took 1 transaction if its thread k accessed word k of an aligned segment, and otherwise 1 per thread.",
+		sectorBytes)
 	d.row("access", "requests\tbytes\tsectors\tper request\tideal\tCC 1.0: transactions per half-warp")
 	for _, a := range x.Global {
 		d.row(a.What, "%s\t%s\t%s\t%s\t%s\t%s", commas(a.Requests), commas(a.RequestedBytes), commas(a.Sectors),
@@ -189,7 +203,8 @@ func (x *Measured) text(d *document, of *Explanation) {
 	d.flush()
 	if len(x.Shared) > 0 {
 		d.line("")
-		d.line("Shared memory. The 32 banks serve a warp in one wavefront, unless threads access different words of the same bank. At " +
+		d.line("Shared memory. The 32 banks serve a warp in one wavefront, unless threads access different words of the " +
+			"same bank. At " +
 			"compute capability 1.x, 16 banks served a half-warp. Atomics and mbarrier operations have no wavefronts here.")
 		d.row("access", "requests\twavefronts\tper request\tideal\tCC 1.x: relative to ideal")
 		for _, a := range x.Shared {
@@ -214,7 +229,8 @@ func (x *Measured) totals(d *document, of *Explanation) {
 		frequent = append(frequent, fmt.Sprintf("%s %s", o.Opcode, commas(o.Warps)))
 	}
 	d.row("instructions", "%s by warps; most frequently %s", commas(int64(x.Instructions)), strings.Join(frequent, ", "))
-	d.row("operations", "2·M·N·K = %s %s of the product; %s issued, including padding of tiles and the epilogue", commas(x.Flops), of.Product.Unit, commas(x.Issued))
+	d.row("operations", "2·M·N·K = %s %s of the product; %s issued, including padding of tiles and the epilogue",
+		commas(x.Flops), of.Product.Unit, commas(x.Issued))
 	d.row("distinct", "%s different sectors, %s read and %s written: the traffic with an unlimited cache",
 		commas(x.DistinctSectors), commas(x.SectorsRead), commas(x.SectorsWritten))
 	if len(x.Findings) == 0 {

@@ -81,13 +81,17 @@ type TraceTerm struct {
 func NewTrace(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) (*Trace, error) {
 	switch {
 	case max(p.M, p.N, p.K) > MaxTrace:
-		return nil, fmt.Errorf("%w: a trace of %d×%d×%d: want at most %d for M, N and K", gemm.ErrUnsupported, p.M, p.N, p.K, MaxTrace)
+		return nil, fmt.Errorf("%w: a trace of %d×%d×%d: want at most %d for M, N and K", gemm.ErrUnsupported, p.M, p.N, p.K,
+			MaxTrace)
 	case k.Tensor:
-		return nil, fmt.Errorf("%w: a trace of kernel %s: tensor cores do not assign terms to threads", gemm.ErrUnsupported, k.Name)
+		return nil, fmt.Errorf("%w: a trace of kernel %s: tensor cores do not assign terms to threads", gemm.ErrUnsupported,
+			k.Name)
 	case k.KPerThread > 0:
-		return nil, fmt.Errorf("%w: a trace of kernel %s: its threads partition K and exchange partial sums", gemm.ErrUnsupported, k.Name)
+		return nil, fmt.Errorf("%w: a trace of kernel %s: its threads partition K and exchange partial sums",
+			gemm.ErrUnsupported, k.Name)
 	case p.Alpha != 1 || p.Beta != 0 || p.Epilogue != gemm.Epilogue{}:
-		return nil, fmt.Errorf("%w: a trace of a product with alpha %v, beta %v and epilogue %q: want alpha 1, beta 0 and no epilogue", gemm.ErrUnsupported, p.Alpha, p.Beta, p.Epilogue.String())
+		return nil, fmt.Errorf("%w: a trace of a product with alpha %v, beta %v and epilogue %q: want alpha 1, beta 0 and "+
+			"no epilogue", gemm.ErrUnsupported, p.Alpha, p.Beta, p.Epilogue.String())
 	}
 	j, err := newJob(k, s, p, k.Target(), 1)
 	if err != nil {
@@ -137,7 +141,8 @@ func (t *Trace) check(p *gemm.Problem) error {
 		for j, c := range row {
 			p.Out().Set(one, 0, sums[[2]int{i, j}])
 			if got := p.Out().At(one, 0); got != c {
-				return fmt.Errorf("the trace of kernel %s (%s) is incomplete: C[%d][%d] is %v, but the traced loads sum to %v", t.Kernel, t.Config, i, j, c, got)
+				return fmt.Errorf("the trace of kernel %s (%s) is incomplete: C[%d][%d] is %v, but the traced loads sum to %v",
+					t.Kernel, t.Config, i, j, c, got)
 			}
 		}
 	}

@@ -42,9 +42,11 @@ func TestTraceTextbook(t *testing.T) {
 		}
 		for i, l := range ph.Loads {
 			ty, tx := i/2/2, i/2%2
-			want := TraceLoad{Thread: [3]int{tx, ty}, Matrix: "A", Row: ty, Col: 2*phase + tx, Shared: fmt.Sprintf("As[%d][%d]", ty, tx)}
+			want := TraceLoad{Thread: [3]int{tx, ty}, Matrix: "A", Row: ty, Col: 2*phase + tx,
+				Shared: fmt.Sprintf("As[%d][%d]", ty, tx)}
 			if i%2 == 1 {
-				want = TraceLoad{Thread: [3]int{tx, ty}, Matrix: "B", Row: 2*phase + ty, Col: tx, Shared: fmt.Sprintf("Bs[%d][%d]", ty, tx)}
+				want = TraceLoad{Thread: [3]int{tx, ty}, Matrix: "B", Row: 2*phase + ty, Col: tx,
+					Shared: fmt.Sprintf("Bs[%d][%d]", ty, tx)}
 			}
 			want.Value = map[string][][]float64{"A": x.A, "B": x.B}[want.Matrix][want.Row][want.Col]
 			if l != want {
@@ -94,7 +96,8 @@ func TestTraceSums(t *testing.T) {
 		}
 		for i := range tries {
 			s := k.Tiles[rng.IntN(len(k.Tiles))]
-			p := problem(t, types[i%len(types)], 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace), rng.IntN(2) == 0, rng.IntN(2) == 0)
+			p := problem(t, types[i%len(types)], 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace), 1+rng.IntN(MaxTrace),
+				rng.IntN(2) == 0, rng.IntN(2) == 0)
 			checkTrace(t, trace(t, k, s, p), p)
 		}
 	}
@@ -172,7 +175,8 @@ func TestTraceErrors(t *testing.T) {
 		{problem(t, dtype.F32, MaxTrace+1, 4, 4, false, false), "at most 16"},
 		{scaled, "alpha"},
 	} {
-		if _, err := NewTrace(t.Context(), k, s, c.p); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want) {
+		if _, err := NewTrace(t.Context(), k, s, c.p); !errors.Is(err, gemm.ErrUnsupported) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("got error %v, want %q", err, c.want)
 		}
 	}

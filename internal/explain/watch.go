@@ -89,7 +89,8 @@ type blockWatcher struct {
 
 // Block implements [emu.Observer].
 func (w *watcher) Block(b *emu.BlockInfo) *emu.Hooks {
-	x := &blockWatcher{watcher: w, info: b, sections: []*section{newSection()}, loaded: map[threadRegister]int{}, from: map[threadRegister]*section{}, shared: map[int]cell{}, owner: map[cell]int{}}
+	x := &blockWatcher{watcher: w, info: b, sections: []*section{newSection()}, loaded: map[threadRegister]int{},
+		from: map[threadRegister]*section{}, shared: map[int]cell{}, owner: map[cell]int{}}
 	return &emu.Hooks{Access: x.access, Barrier: x.barrier, End: x.end}
 }
 
@@ -140,7 +141,8 @@ func (x *blockWatcher) load(thread int, matrix string, offset int, to []string) 
 		if matrix == "B" {
 			value = x.trace.B
 		}
-		s.loads = append(s.loads, TraceLoad{Thread: x.thread(thread), Matrix: matrix, Row: row, Col: col, Value: value[row][col]})
+		s.loads = append(s.loads, TraceLoad{Thread: x.thread(thread), Matrix: matrix, Row: row, Col: col,
+			Value: value[row][col]})
 		// The thread multiplies the element itself unless it stores it in shared memory; see store.
 		s.read(thread, cell{matrix, row, col})
 	}
@@ -192,5 +194,6 @@ func (x *blockWatcher) end() {
 		sections = sections[0].byStep(x.machine.problem.K)
 	}
 	i := x.info.Index
-	x.trace.Blocks = append(x.trace.Blocks, TraceBlock{Index: [3]int{i.X, i.Y, i.Z}, Phases: x.trace.phases(sections, barriers, x.owner, x.thread)})
+	x.trace.Blocks = append(x.trace.Blocks, TraceBlock{Index: [3]int{i.X, i.Y, i.Z},
+		Phases: x.trace.phases(sections, barriers, x.owner, x.thread)})
 }

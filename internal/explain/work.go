@@ -113,7 +113,8 @@ func roofOf(k *kernel.Kernel, m *model.Model, p *gemm.Problem) (*Roof, error) {
 		return nil, err
 	}
 	peak /= float64(products)
-	return &Roof{Rate: rate.String(), Products: products, Peak: peak, Bandwidth: m.MemBandwidth, Ridge: peak / m.MemBandwidth}, nil
+	return &Roof{Rate: rate.String(), Products: products, Peak: peak, Bandwidth: m.MemBandwidth,
+		Ridge: peak / m.MemBandwidth}, nil
 }
 
 // Volume is a possible amount of global memory traffic for the whole product, with its roofline
@@ -150,9 +151,12 @@ func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error)
 	loadsA, loadsB := a*wider*float64(timesA), b*wider*float64(timesB)
 	moved := x.Measured.moved("load A")*loadsA + x.Measured.moved("load B")*loadsB + x.Measured.moved("store C")*c
 	list := []Volume{
-		{What: "minimum", Bytes: a + b + c, Why: fmt.Sprintf("A %s + B %s + C %s: each matrix once", bytesText(a), bytesText(b), bytesText(c))},
-		{What: "sectors", Bytes: moved, Why: fmt.Sprintf("sectors of %d bytes, counted once per request of a warp, as measured below: the traffic without caches", sectorBytes)},
-		{What: "requested", Bytes: loadsA + loadsB + c, Why: fmt.Sprintf("by the threads: A %s, B %s, C once", times(timesA), times(timesB))},
+		{What: "minimum", Bytes: a + b + c, Why: fmt.Sprintf("A %s + B %s + C %s: each matrix once", bytesText(a),
+			bytesText(b), bytesText(c))},
+		{What: "sectors", Bytes: moved, Why: fmt.Sprintf("sectors of %d bytes, counted once per request of a warp, as "+
+			"measured below: the traffic without caches", sectorBytes)},
+		{What: "requested", Bytes: loadsA + loadsB + c, Why: fmt.Sprintf("by the threads: A %s, B %s, C once", times(timesA),
+			times(timesB))},
 	}
 	for i := range list {
 		list[i].Intensity = p.Flops() / list[i].Bytes
@@ -218,7 +222,8 @@ func paddingOf(s kernel.Tile, p *gemm.Problem) Padding {
 		o.ExtraBytes = float64(rows)*float64(cols)*size - o.Bytes
 		return o
 	}
-	x.Matrices = [3]PaddedOperand{operand("A", p.Layouts[gemm.A], x.M, x.K), operand("B", p.Layouts[gemm.B], x.K, x.N), operand("C", p.Layouts[gemm.C], x.M, x.N)}
+	x.Matrices = [3]PaddedOperand{operand("A", p.Layouts[gemm.A], x.M, x.K), operand("B", p.Layouts[gemm.B], x.K, x.N),
+		operand("C", p.Layouts[gemm.C], x.M, x.N)}
 	total := 0.0
 	for _, o := range x.Matrices {
 		total += o.Bytes

@@ -59,7 +59,8 @@ func fuzz(f *testing.F, ext string, most uint64) {
 		var err error
 		checkMessage := func(err error) {
 			t.Helper()
-			if text := err.Error(); strings.ContainsAny(text, "\n\r") || !strings.HasPrefix(strings.TrimPrefix(text, `"`), "fuzzed"+ext) {
+			if text := err.Error(); strings.ContainsAny(text, "\n\r") ||
+				!strings.HasPrefix(strings.TrimPrefix(text, `"`), "fuzzed"+ext) {
 				t.Errorf("got error %q, want one line that starts with the file name", text)
 			}
 		}
@@ -100,7 +101,8 @@ func fuzz(f *testing.F, ext string, most uint64) {
 // bytesSource returns a source that reads content from memory.
 func bytesSource(ext string, content []byte, o ReadOptions) (*source, error) {
 	p, err := parseSpec("fuzzed" + ext)
-	return &source{ctx: context.Background(), place: p, r: bytes.NewReader(content), size: int64(len(content)), opt: o, denseFloor: fuzzFloor}, err
+	return &source{ctx: context.Background(), place: p, r: bytes.NewReader(content), size: int64(len(content)), opt: o,
+		denseFloor: fuzzFloor}, err
 }
 
 // readBytes reads a matrix from content in memory.

@@ -23,25 +23,41 @@ func TestVariants(t *testing.T) {
 		rows, cols         int
 		want               []float64 // row after row
 	}{
-		{"keys in another order", ".npy", npy("{'shape': (1, 2), 'fortran_order': False, 'descr': '<f4'}", 8), 1, 2, []float64{small, small}},
-		{"much white space", ".npy", npy("\n{ \"descr\" :\t\"<f4\" ,\r\n'shape':( 1 , 2 , ) ,'fortran_order' : True }  ", 8), 1, 2, []float64{small, small}},
-		{"no white space", ".npy", npy("{'descr':'<f4','fortran_order':False,'shape':(1,2),}", 8), 1, 2, []float64{small, small}},
-		{"numbers of Python 2", ".npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1L, 2L)}", 8), 1, 2, []float64{small, small}},
-		{"an array and a text file", ".npz", archive(member{name: "x.npy", content: npy(npyHeaderOf("(1, 2)"), 8)}, member{name: "readme.txt", content: "x"}), 1, 2, []float64{small, small}},
-		{"keys in another order, escaped name", ".safetensors", safe(`{"\u0061":{"data_offsets":[0,8],"shape":[1,2],"dtype":"F32"},"__metadata__":{"a":"b"}}   `, 8), 1, 2, []float64{small, small}},
-		{"capitals, comments, blank lines, tabs", ".mtx", strings.ToUpper(mtx+"coordinate real general\n") + "% a\n\n%b\n 2\t2  2 \r\n\n1 \t1  +1.5e0\r\n%c\n2 2 -INFINITY", 2, 2, []float64{1.5, 0, 0, math.Inf(-1)}},
-		{"symmetric sums", ".mtx", mtx + "coordinate integer symmetric\n2 2 3\n2 1 3\n2 1 4\n1 1 1\n", 2, 2, []float64{1, 7, 7, 0}},
+		{"keys in another order", ".npy", npy("{'shape': (1, 2), 'fortran_order': False, 'descr': '<f4'}", 8), 1, 2,
+			[]float64{small, small}},
+		{"much white space", ".npy",
+			npy("\n{ \"descr\" :\t\"<f4\" ,\r\n'shape':( 1 , 2 , ) ,'fortran_order' : True }  ", 8), 1, 2,
+			[]float64{small, small}},
+		{"no white space", ".npy", npy("{'descr':'<f4','fortran_order':False,'shape':(1,2),}", 8), 1, 2,
+			[]float64{small, small}},
+		{"numbers of Python 2", ".npy", npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1L, 2L)}", 8), 1, 2,
+			[]float64{small, small}},
+		{"an array and a text file", ".npz",
+			archive(member{name: "x.npy", content: npy(npyHeaderOf("(1, 2)"), 8)},
+				member{name: "readme.txt", content: "x"}), 1, 2, []float64{small, small}},
+		{"keys in another order, escaped name", ".safetensors",
+			safe(`{"\u0061":{"data_offsets":[0,8],"shape":[1,2],"dtype":"F32"},"__metadata__":{"a":"b"}}   `, 8), 1, 2,
+			[]float64{small, small}},
+		{"capitals, comments, blank lines, tabs", ".mtx",
+			strings.ToUpper(mtx+"coordinate real "+
+				"general\n") + "% a\n\n%b\n 2\t2  2 \r\n\n1 \t1  +1.5e0\r\n%c\n2 2 -INFINITY", 2, 2,
+			[]float64{1.5, 0, 0, math.Inf(-1)}},
+		{"symmetric sums", ".mtx", mtx + "coordinate integer symmetric\n2 2 3\n2 1 3\n2 1 4\n1 1 1\n", 2, 2,
+			[]float64{1, 7, 7, 0}},
 		{"skew-symmetric and all zero", ".mtx", mtx + "array real skew-symmetric\n1 1\n", 1, 1, []float64{0}},
-		{"integers beyond float64 are rounded", ".mtx", mtx + "array integer general\n1 1\n9007199254740993\n", 1, 1, []float64{1 << 53}},
+		{"integers beyond float64 are rounded", ".mtx", mtx + "array integer general\n1 1\n9007199254740993\n", 1, 1,
+			[]float64{1 << 53}},
 		{"no newline at the end", ".csv", "1,2\n3,4", 2, 2, []float64{1, 2, 3, 4}},
 		{"blanks everywhere", ".csv", "\n \t \n 1 ,\t2\t\r\n\r\n\n3,4\n \n", 2, 2, []float64{1, 2, 3, 4}},
 		{"tabs", ".csv", "1\t 2 \n\n3\t4\r\n", 2, 2, []float64{1, 2, 3, 4}},
 		{"semicolons", ".csv", "1; 2 ;3\n4;5;6\n", 2, 3, []float64{1, 2, 3, 4, 5, 6}},
-		{"blanks between numbers, as numpy.savetxt writes them", ".csv", "\n 1.0e+00  2 3 \r\n\n4 5 6  \n", 2, 3, []float64{1, 2, 3, 4, 5, 6}},
+		{"blanks between numbers, as numpy.savetxt writes them", ".csv", "\n 1.0e+00  2 3 \r\n\n4 5 6  \n", 2, 3,
+			[]float64{1, 2, 3, 4, 5, 6}},
 		{"a column", ".csv", "1\n2 \n 3", 3, 1, []float64{1, 2, 3}},
 		{"blank lines of tabs", ".csv", "\t\n1,2\n\t\t\n3,4\n", 2, 2, []float64{1, 2, 3, 4}},
 		{"one number", ".csv", "5", 1, 1, []float64{5}},
-		{"spellings", ".csv", "\xef\xbb\xbfNaN,+inf,-Infinity,1e308,.5,5.,-0,1E-400", 1, 8, []float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, .5, 5, math.Copysign(0, -1), 0}},
+		{"spellings", ".csv", "\xef\xbb\xbfNaN,+inf,-Infinity,1e308,.5,5.,-0,1E-400", 1, 8,
+			[]float64{math.NaN(), math.Inf(1), math.Inf(-1), 1e308, .5, 5, math.Copysign(0, -1), 0}},
 	} {
 		m, err := readBytes(c.ext, []byte(c.content), ReadOptions{})
 		if err != nil {
@@ -74,7 +90,8 @@ func TestGrowth(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	checkMatrix(t, m, dtype.F32, side, side, func(int, int) float64 { return float64(math.Float32frombits(0x01010101)) })
+	checkMatrix(t, m, dtype.F32, side, side,
+		func(int, int) float64 { return float64(math.Float32frombits(0x01010101)) })
 }
 
 // TestTruncated truncates every file at every byte. Text can still be valid without the last digits
@@ -133,7 +150,8 @@ func TestFailingReads(t *testing.T) {
 			t.Fatal(err)
 		}
 		for from := range int64(len(content)) {
-			s := &source{ctx: t.Context(), place: place{spec: file, path: file, format: f}, r: failingReader{bytes.NewReader(content), from}, size: int64(len(content)), denseFloor: fuzzFloor}
+			s := &source{ctx: t.Context(), place: place{spec: file, path: file, format: f},
+				r: failingReader{bytes.NewReader(content), from}, size: int64(len(content)), denseFloor: fuzzFloor}
 			if _, err := s.read(); errors.Is(err, syscall.EIO) {
 				failed[f.Ext]++
 			} else if errors.Is(err, ErrFormat) && !errors.Is(errOf(f.Ext, content), ErrFormat) {

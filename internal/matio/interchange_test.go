@@ -68,7 +68,8 @@ func TestReadWhatOthersWrote(t *testing.T) {
 		want       func(i, j int) float64
 	}
 	special := func(_, j int) float64 {
-		return []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 5e-324, math.MaxFloat64, 0.1, -1. / 3}[j]
+		return []float64{math.NaN(), math.Inf(1), math.Inf(-1), math.Copysign(0, -1), 5e-324, math.MaxFloat64, 0.1,
+			-1. / 3}[j]
 	}
 	symmetric := func(i, j int) float64 { return floatRule(max(i, j), min(i, j)) }
 	skew := func(i, j int) float64 { return float64((i - j) * (i + j + 1)) }
@@ -131,7 +132,8 @@ func TestReadWhatOthersWrote(t *testing.T) {
 		t.Run(r.spec, func(t *testing.T) {
 			m := mustRead(t, "testdata/"+r.spec, ReadOptions{})
 			checkMatrix(t, m, r.typ, r.rows, r.cols, r.want)
-			if m.Trans != (strings.Contains(r.spec, "fortran") || strings.HasSuffix(r.spec, "::b") || strings.Contains(r.spec, "array-") || r.spec == "special.mtx") {
+			if m.Trans != (strings.Contains(r.spec, "fortran") || strings.HasSuffix(r.spec, "::b") ||
+				strings.Contains(r.spec, "array-") || r.spec == "special.mtx") {
 				t.Errorf("Trans is %v, want the opposite", m.Trans)
 			}
 		})
@@ -140,7 +142,8 @@ func TestReadWhatOthersWrote(t *testing.T) {
 
 func TestReadVector(t *testing.T) {
 	for _, spec := range []string{
-		"vector.npy", "column.npy", "bias.npz", "bias.npz::bias", "bias.safetensors", "all.safetensors::layer.0.bias", "bias.safetensors::bias",
+		"vector.npy", "column.npy", "bias.npz", "bias.npz::bias",
+		"bias.safetensors", "all.safetensors::layer.0.bias", "bias.safetensors::bias",
 	} {
 		m := mustRead(t, "testdata/"+spec, ReadOptions{Vector: true, Type: dtype.F32})
 		want := floatRule
@@ -152,7 +155,8 @@ func TestReadVector(t *testing.T) {
 }
 
 func TestConvert(t *testing.T) {
-	for _, from := range []string{"f64-be-fortran.npy", "several.npz::a", "comma.csv", "coordinate-real.mtx", "array-real.mtx", "bias.safetensors::w"} {
+	for _, from := range []string{"f64-be-fortran.npy", "several.npz::a", "comma.csv", "coordinate-real.mtx",
+		"array-real.mtx", "bias.safetensors::w"} {
 		for _, to := range []dtype.Type{dtype.F64, dtype.F32, dtype.F16, dtype.BF16} {
 			m := mustRead(t, "testdata/"+from, ReadOptions{Type: to})
 			checkMatrix(t, m, to, 3, 5, floatRule)
@@ -175,8 +179,10 @@ func TestPythonReadsOutput(t *testing.T) {
 	python := os.Getenv("TILEWORK_PYTHON")
 	if python == "" {
 		python = "python3"
-		if out, err := exec.Command(python, "-c", "import numpy, scipy, safetensors, ml_dtypes").CombinedOutput(); err != nil {
-			t.Skipf("TILEWORK_PYTHON is not set, and python3 does not have numpy, scipy, safetensors and ml_dtypes: %v %s", err, lastLine(out))
+		if out, err := exec.Command(python, "-c",
+			"import numpy, scipy, safetensors, ml_dtypes").CombinedOutput(); err != nil {
+			t.Skipf("TILEWORK_PYTHON is not set, and python3 does not have numpy, scipy, safetensors and ml_dtypes: "+
+				"%v %s", err, lastLine(out))
 		}
 	}
 	folder := t.TempDir()
@@ -185,7 +191,8 @@ func TestPythonReadsOutput(t *testing.T) {
 		for _, typ := range f.Types() {
 			for _, size := range [][2]int{{1, 1}, {3, 5}, {130, 70}} {
 				for name, l := range layouts(typ, size[0], size[1]) {
-					path := filepath.Join(folder, fmt.Sprintf("%s-%dx%d-%s%s", typ.Info().Short, size[0], size[1], name, f.Ext))
+					path := filepath.Join(folder,
+						fmt.Sprintf("%s-%dx%d-%s%s", typ.Info().Short, size[0], size[1], name, f.Ext))
 					if err := Write(t.Context(), path, l, fill(l), replace); err != nil {
 						t.Fatal(err)
 					}
@@ -214,7 +221,8 @@ func layouts(t dtype.Type, rows, cols int) map[string]gemm.Layout {
 	padded.LD += 3
 	both := transposed
 	both.LD += 5
-	return map[string]gemm.Layout{"dense": gemm.Dense(t, rows, cols), "padded": padded, "transposed": transposed, "both": both}
+	return map[string]gemm.Layout{"dense": gemm.Dense(t, rows, cols), "padded": padded, "transposed": transposed,
+		"both": both}
 }
 
 // fill returns memory for l with the values of rule and other values in the padding.

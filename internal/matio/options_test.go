@@ -49,7 +49,8 @@ func TestOverflow(t *testing.T) {
 		for typ, text := range large {
 			_, err := readBytes(f.Ext, []byte(file[f.Ext]), ReadOptions{Type: typ})
 			value := map[string]string{".mtx": "-1e300 in line 6", ".csv": "-1e300 in line 3"}[f.Ext]
-			checkError(t, err, ErrOverflow, f.Ext, "row 2, column 2: "+cmp.Or(value, "-1e+300")+" is too large for "+text)
+			checkError(t, err, ErrOverflow, f.Ext,
+				"row 2, column 2: "+cmp.Or(value, "-1e+300")+" is too large for "+text)
 			s, err := bytesSource(f.Ext, []byte(file[f.Ext]), ReadOptions{Type: typ, Overflow: func(error, int) {}})
 			if err != nil {
 				t.Fatal(err)
@@ -66,8 +67,10 @@ func TestOverflow(t *testing.T) {
 		}
 		// The largest numbers fit, as do numbers that round to them.
 		if f.Ext == ".csv" {
-			for typ, text := range map[dtype.Type]string{dtype.F32: "3.4028235677e38", dtype.F16: "65519", dtype.F8E4M3: "463", dtype.F64: "1.7976931348623157e308"} {
-				if m, err := readBytes(f.Ext, []byte(text), ReadOptions{Type: typ}); err != nil || at(m, 0, 0) != typ.Info().Max {
+			for typ, text := range map[dtype.Type]string{dtype.F32: "3.4028235677e38", dtype.F16: "65519",
+				dtype.F8E4M3: "463", dtype.F64: "1.7976931348623157e308"} {
+				if m, err := readBytes(f.Ext, []byte(text), ReadOptions{Type: typ}); err != nil ||
+					at(m, 0, 0) != typ.Info().Max {
 					t.Errorf("%s as %v: %v", text, typ, err)
 				}
 			}
@@ -77,15 +80,19 @@ func TestOverflow(t *testing.T) {
 		ext, content, message string
 		typ                   dtype.Type
 	}{
-		{".csv", "1,1e400\n", "row 1, column 2: 1e400 in line 1 is too large for float64: want at most 1.7976931348623157e+308", dtype.Invalid},
+		{".csv", "1,1e400\n",
+			"row 1, column 2: 1e400 in line 1 is too large for float64: want at most 1.7976931348623157e+308",
+			dtype.Invalid},
 		{".csv", "a\n\n1\n-1e39\n", "row 2, column 1: -1e39 in line 4 is too large for float32", dtype.F32},
 		{".csv", "65520", "65520 in line 1 is too large for float16", dtype.F16},
 		{".csv", "465", "465 in line 1 is too large for float8_e4m3fn: want at most 448", dtype.F8E4M3},
 		{".csv", "inf", "inf in line 1 is too large for float8_e4m3fn", dtype.F8E4M3}, // the type has no infinity
 		{".mtx", mtx + "1 1\n-1e400\n", "row 1, column 1: -1e400 in line 3", dtype.Invalid},
-		{".mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n2 1 1e308\n2 1 1e308\n", "row 2, column 1: +Inf in line 4", dtype.Invalid},
+		{".mtx", "%%MatrixMarket matrix coordinate real general\n2 2 2\n2 1 1e308\n2 1 1e308\n",
+			"row 2, column 1: +Inf in line 4", dtype.Invalid},
 	} {
-		_, err := readBytes(c.ext, []byte(c.content), ReadOptions{Type: c.typ, CSV: CSV{Header: strings.HasPrefix(c.content, "a")}})
+		_, err := readBytes(c.ext, []byte(c.content),
+			ReadOptions{Type: c.typ, CSV: CSV{Header: strings.HasPrefix(c.content, "a")}})
 		checkError(t, err, ErrOverflow, c.ext, c.message)
 	}
 }
@@ -136,7 +143,8 @@ func TestForeign(t *testing.T) {
 			big = append(big, binary.BigEndian.AppendUint64(nil, e)[8-size:]...)
 		}
 		array := func(order string, elements []byte) string {
-			return npy(fmt.Sprintf("{'descr': '%s%s', 'fortran_order': True, 'shape': (2, 2), }\n", order, c.npy), 0) + string(elements)
+			return npy(fmt.Sprintf("{'descr': '%s%s', 'fortran_order': True, 'shape': (2, 2), }\n", order, c.npy),
+				0) + string(elements)
 		}
 		for name, content := range map[string]string{
 			"little.npy":          array("<", little),
@@ -180,12 +188,14 @@ func TestForeign(t *testing.T) {
 
 // TestOneD reads 1-D arrays as rows or columns, like NumPy's matmul.
 func TestOneD(t *testing.T) {
-	for _, spec := range []string{"vector.npy", "bias.npz::bias", "bias.safetensors::bias", "all.safetensors::layer.0.bias"} {
+	for _, spec := range []string{"vector.npy", "bias.npz::bias", "bias.safetensors::bias",
+		"all.safetensors::layer.0.bias"} {
 		spec = "testdata/" + spec
 		_, err := Read(t.Context(), spec, ReadOptions{})
 		checkError(t, err, gemm.ErrUnsupported, spec, "array has shape (5,)")
 		checkMatrix(t, mustRead(t, spec, ReadOptions{OneD: Row, Type: dtype.F64}), dtype.F64, 1, 5, floatRule)
-		checkMatrix(t, mustRead(t, spec, ReadOptions{OneD: Column, Type: dtype.F64}), dtype.F64, 5, 1, func(i, _ int) float64 { return floatRule(0, i) })
+		checkMatrix(t, mustRead(t, spec, ReadOptions{OneD: Column, Type: dtype.F64}), dtype.F64, 5, 1,
+			func(i, _ int) float64 { return floatRule(0, i) })
 	}
 	// In an archive with a matrix, the 1-D array must be named.
 	checkMatrix(t, mustRead(t, "testdata/bias.npz", ReadOptions{OneD: Column}), dtype.F32, 3, 5, floatRule)
@@ -197,8 +207,10 @@ func TestStdin(t *testing.T) {
 		file, spec string
 		typ        dtype.Type
 	}{
-		{"version1.npy", "-", dtype.F32}, {"stored.npz", "-", dtype.F32}, {"several.npz", "-::b", dtype.F64}, {"one.safetensors", "-", dtype.F32},
-		{"all.safetensors", "-::layer.0.bf16", dtype.BF16}, {"array-real.mtx", "-", dtype.F64}, {"comma.csv", "-", dtype.F64}, {"comma.csv", "-.csv", dtype.F64},
+		{"version1.npy", "-", dtype.F32}, {"stored.npz", "-", dtype.F32}, {"several.npz", "-::b",
+			dtype.F64}, {"one.safetensors", "-", dtype.F32},
+		{"all.safetensors", "-::layer.0.bf16", dtype.BF16}, {"array-real.mtx", "-", dtype.F64}, {"comma.csv", "-",
+			dtype.F64}, {"comma.csv", "-.csv", dtype.F64},
 	} {
 		content, err := os.ReadFile("testdata/" + c.file)
 		if err != nil {
@@ -329,9 +341,10 @@ func TestChangedWhileRead(t *testing.T) {
 func TestList(t *testing.T) {
 	shape := func(n ...uint64) []uint64 { return n }
 	for spec, want := range map[string][]Entry{
-		"vector.npy":           {{Type: "<f4", Shape: shape(5)}},
-		"object.npy":           {{Type: "|O", Shape: shape(1, 2)}},
-		"bias.npz":             {{Member: "bias", Type: "<f4", Shape: shape(5)}, {Member: "w", Type: "<f4", Shape: shape(3, 5)}, {Member: "names", Type: "<U1", Shape: shape(1)}},
+		"vector.npy": {{Type: "<f4", Shape: shape(5)}},
+		"object.npy": {{Type: "|O", Shape: shape(1, 2)}},
+		"bias.npz": {{Member: "bias", Type: "<f4", Shape: shape(5)},
+			{Member: "w", Type: "<f4", Shape: shape(3, 5)}, {Member: "names", Type: "<U1", Shape: shape(1)}},
 		"array-real.mtx":       {{Type: "text", Shape: shape(3, 5)}},
 		"coordinate-twice.mtx": {{Type: "text", Shape: shape(3, 5)}},
 		"tab.csv":              {{Type: "text", Shape: shape(3, 5)}},
@@ -345,14 +358,18 @@ func TestList(t *testing.T) {
 		}
 	}
 	got, err := List(t.Context(), "testdata/all.safetensors", ReadOptions{})
-	if err != nil || !slices.ContainsFunc(got, func(e Entry) bool { return e.Member == "layer.0.i64" && e.Type == "I64" }) {
+	if err != nil ||
+		!slices.ContainsFunc(got, func(e Entry) bool { return e.Member == "layer.0.i64" && e.Type == "I64" }) {
 		t.Errorf("got %+v, error %v; want an entry layer.0.i64 of type I64", got, err)
 	}
-	encrypted, err := bytesSource(".npz", []byte(archive(manyMembers(1)[0], member{name: "x.npy", content: npy(npyHeaderOf("(1, 1)"), 4)})), ReadOptions{})
+	encrypted, err := bytesSource(".npz",
+		[]byte(archive(manyMembers(1)[0], member{name: "x.npy", content: npy(npyHeaderOf("(1, 1)"), 4)})),
+		ReadOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err = encrypted.format.list(encrypted); err != nil || len(got) != 2 || !strings.Contains(got[0].Error, "malformed") || got[1].Error != "" {
+	if got, err = encrypted.format.list(encrypted); err != nil || len(got) != 2 ||
+		!strings.Contains(got[0].Error, "malformed") || got[1].Error != "" {
 		t.Errorf("got %+v, error %v; want an error in the first entry only", got, err)
 	}
 	_, err = List(t.Context(), "testdata/bias.npz::w", ReadOptions{})
@@ -377,7 +394,8 @@ func TestOutputSize(t *testing.T) {
 				}
 				info, err := os.Stat(path)
 				if err != nil || info.Size() < least || info.Size() > most || in != folder {
-					t.Errorf("%v in a %s file: %d bytes, want %d to %d in folder %s, error %v", l, f.Ext, info.Size(), least, most, in, err)
+					t.Errorf("%v in a %s file: %d bytes, want %d to %d in folder %s, error %v", l, f.Ext, info.Size(),
+						least, most, in, err)
 				}
 			}
 		}

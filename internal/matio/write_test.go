@@ -58,7 +58,8 @@ func TestReadEnds(t *testing.T) {
 			m, err := Read(ctx, spec, ReadOptions{})
 			switch {
 			case err == nil:
-				checkMatrix(t, m, l.Type, l.Rows, l.Cols, func(i, j int) float64 { return l.Type.At(data, l.Index(i, j)) })
+				checkMatrix(t, m, l.Type, l.Rows, l.Cols,
+					func(i, j int) float64 { return l.Type.At(data, l.Index(i, j)) })
 			case !ctx.Ended() || !errors.Is(err, context.Canceled):
 				t.Errorf("%s, context ended at check %d: got error %v", f.Ext, ends, err)
 			}
@@ -215,7 +216,8 @@ func TestUnalignedElements(t *testing.T) {
 	}{{"<", 0, little}, {"<", 1, little}, {"<", 2, little}, {"<", 3, little}, {">", 0, big}, {">", 3, big}} {
 		header := fmt.Sprintf("{'descr': '%sf4', 'fortran_order': True, 'shape': (%d, %d)}", c.order, side, side)
 		spec := filepath.Join(t.TempDir(), "m.npy")
-		if err := os.WriteFile(spec, []byte(npy(header+strings.Repeat(" ", c.spaces), 0)+string(c.elements)), 0o600); err != nil {
+		if err := os.WriteFile(spec, []byte(npy(header+strings.Repeat(" ", c.spaces), 0)+string(c.elements)),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		m := mustRead(t, spec, ReadOptions{})
@@ -239,7 +241,9 @@ func TestWriteRefuses(t *testing.T) {
 	}{
 		{"c.txt", dtype.F32, gemm.ErrUnsupported, "want one of .npy"},
 		{"c", dtype.F32, gemm.ErrUnsupported, "want one of .npy"},
-		{"c.npy", dtype.BF16, gemm.ErrUnsupported, "a .npy file cannot hold bfloat16, want float64, float32, float16, int8, int32 (bfloat16 goes to .safetensors, .mtx, .csv)"},
+		{"c.npy", dtype.BF16, gemm.ErrUnsupported,
+			"a .npy file cannot hold bfloat16, want float64, float32, float16, int8, int32 (bfloat16 goes to " +
+				".safetensors, .mtx, .csv)"},
 		{"c.npz::x", dtype.BF16, gemm.ErrUnsupported, "a .npz file cannot hold bfloat16"},
 		{"c.npy", dtype.F8E4M3, gemm.ErrUnsupported, "a .npy file cannot hold float8_e4m3fn"},
 		{"c.npy::x", dtype.F32, ErrMember, "holds one matrix"},
@@ -254,9 +258,12 @@ func TestWriteRefuses(t *testing.T) {
 		checkError(t, Write(t.Context(), spec, gemm.Dense(c.typ, 1, 1), alloc(8), replace), c.kind, folder, c.message)
 	}
 	spec := filepath.Join(folder, "c.npy")
-	checkError(t, Write(t.Context(), spec, gemm.Dense(dtype.F32, 3, 4), alloc(47), replace), gemm.ErrShape, spec, "needs 48 bytes of memory, has 47")
-	checkError(t, Write(t.Context(), spec, gemm.Layout{Type: dtype.F32, Rows: 3, Cols: 4, LD: 3}, alloc(48), replace), gemm.ErrShape, spec, "leading dimension 3")
-	checkError(t, Write(t.Context(), spec, gemm.Layout{Rows: 3, Cols: 4, LD: 4}, alloc(48), replace), gemm.ErrUnsupported, spec, "no element type")
+	checkError(t, Write(t.Context(), spec, gemm.Dense(dtype.F32, 3, 4), alloc(47), replace), gemm.ErrShape, spec,
+		"needs 48 bytes of memory, has 47")
+	checkError(t, Write(t.Context(), spec, gemm.Layout{Type: dtype.F32, Rows: 3, Cols: 4, LD: 3}, alloc(48), replace),
+		gemm.ErrShape, spec, "leading dimension 3")
+	checkError(t, Write(t.Context(), spec, gemm.Layout{Rows: 3, Cols: 4, LD: 4}, alloc(48), replace),
+		gemm.ErrUnsupported, spec, "no element type")
 	checkNoLitter(t, folder, "folder.npy")
 }
 
@@ -359,7 +366,8 @@ func (w *limitedWriter) Write(b []byte) (int, error) {
 func TestFormats(t *testing.T) {
 	held := map[dtype.Type]bool{}
 	for _, f := range Formats() {
-		if f.Ext == "" || f.Doc == "" || strings.Contains(f.Doc, "\n") || f.read == nil || f.list == nil || f.write == nil || f.size == nil || len(f.Types()) != len(f.spelling) {
+		if f.Ext == "" || f.Doc == "" || strings.Contains(f.Doc, "\n") || f.read == nil || f.list == nil ||
+			f.write == nil || f.size == nil || len(f.Types()) != len(f.spelling) {
 			t.Errorf("%q: the Format lacks a field", f.Ext)
 		}
 		for _, typ := range f.Types() {
@@ -373,7 +381,8 @@ func TestFormats(t *testing.T) {
 	}
 }
 
-// An interrupted write must keep the existing file and leave no other file.
+// TestWriteInterrupted checks that an interrupted write keeps the existing file and leaves no other
+// file.
 func TestWriteInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -81,7 +81,8 @@ func TestSymbolicLinks(t *testing.T) {
 		mustRead(t, filepath.Join(folder, "data", target), ReadOptions{})
 	}
 	checkNoLitter(t, filepath.Join(folder, "data"), "far.npy", "new.npy", "old.npy")
-	checkError(t, CheckOutput(filepath.Join(folder, "loop.npy"), dtype.F32, replace), gemm.ErrUnsupported, "loop.npy", "too many symbolic links")
+	checkError(t, CheckOutput(filepath.Join(folder, "loop.npy"), dtype.F32, replace), gemm.ErrUnsupported, "loop.npy",
+		"too many symbolic links")
 }
 
 // TestPipe checks that reading a named pipe fails instead of waiting for a writer.

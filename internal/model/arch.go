@@ -44,17 +44,28 @@ type Arch struct {
 // 13, "Technical Specifications per Compute Capability". The units, the reserved kilobyte, and the
 // rows 10.3 and 12.1 are from NVIDIA's occupancy calculator (cuda_occupancy.h of CUDA 13).
 var arches = []*Arch{
-	cuda(Arch{SM: 75, Title: "Turing", MaxThreadsPerSM: 1024, MaxBlocksPerSM: 16, SharedPerSM: 64 << 10, SharedAllocUnit: 256}),
-	cuda(Arch{SM: 80, Title: "Ampere", MaxThreadsPerSM: 2048, MaxBlocksPerSM: 32, SharedPerSM: 164 << 10, SharedAllocUnit: 128, SharedReserved: 1 << 10}),
-	cuda(Arch{SM: 86, Title: "Ampere", MaxThreadsPerSM: 1536, MaxBlocksPerSM: 16, SharedPerSM: 100 << 10, SharedAllocUnit: 128, SharedReserved: 1 << 10}),
-	cuda(Arch{SM: 87, Title: "Ampere", MaxThreadsPerSM: 1536, MaxBlocksPerSM: 16, SharedPerSM: 164 << 10, SharedAllocUnit: 128, SharedReserved: 1 << 10}),
-	cuda(Arch{SM: 89, Title: "Ada Lovelace", MaxThreadsPerSM: 1536, MaxBlocksPerSM: 24, SharedPerSM: 100 << 10, SharedAllocUnit: 128, SharedReserved: 1 << 10}),
-	cuda(Arch{SM: 90, Title: "Hopper", MaxThreadsPerSM: 2048, MaxBlocksPerSM: 32, SharedPerSM: 228 << 10, SharedAllocUnit: 128, SharedReserved: 1 << 10}),
-	cuda(Arch{SM: 100, Title: "Blackwell", MaxThreadsPerSM: 2048, MaxBlocksPerSM: 32, SharedPerSM: 228 << 10, SharedAllocUnit: 128, SharedReserved: 1 << 10}),
-	cuda(Arch{SM: 103, Title: "Blackwell Ultra", MaxThreadsPerSM: 2048, MaxBlocksPerSM: 32, SharedPerSM: 228 << 10, SharedAllocUnit: 128, SharedReserved: 1 << 10}),
-	cuda(Arch{SM: 110, Title: "Blackwell", MaxThreadsPerSM: 1536, MaxBlocksPerSM: 24, SharedPerSM: 228 << 10, SharedAllocUnit: 128, SharedReserved: 1 << 10}),
-	cuda(Arch{SM: 120, Title: "Blackwell", MaxThreadsPerSM: 1536, MaxBlocksPerSM: 24, SharedPerSM: 100 << 10, SharedAllocUnit: 128, SharedReserved: 1 << 10}),
-	cuda(Arch{SM: 121, Title: "Blackwell", MaxThreadsPerSM: 1536, MaxBlocksPerSM: 24, SharedPerSM: 100 << 10, SharedAllocUnit: 128, SharedReserved: 1 << 10}),
+	cuda(Arch{SM: 75, Title: "Turing", MaxThreadsPerSM: 1024, MaxBlocksPerSM: 16, SharedPerSM: 64 << 10,
+		SharedAllocUnit: 256}),
+	cuda(Arch{SM: 80, Title: "Ampere", MaxThreadsPerSM: 2048, MaxBlocksPerSM: 32, SharedPerSM: 164 << 10,
+		SharedAllocUnit: 128, SharedReserved: 1 << 10}),
+	cuda(Arch{SM: 86, Title: "Ampere", MaxThreadsPerSM: 1536, MaxBlocksPerSM: 16, SharedPerSM: 100 << 10,
+		SharedAllocUnit: 128, SharedReserved: 1 << 10}),
+	cuda(Arch{SM: 87, Title: "Ampere", MaxThreadsPerSM: 1536, MaxBlocksPerSM: 16, SharedPerSM: 164 << 10,
+		SharedAllocUnit: 128, SharedReserved: 1 << 10}),
+	cuda(Arch{SM: 89, Title: "Ada Lovelace", MaxThreadsPerSM: 1536, MaxBlocksPerSM: 24, SharedPerSM: 100 << 10,
+		SharedAllocUnit: 128, SharedReserved: 1 << 10}),
+	cuda(Arch{SM: 90, Title: "Hopper", MaxThreadsPerSM: 2048, MaxBlocksPerSM: 32, SharedPerSM: 228 << 10,
+		SharedAllocUnit: 128, SharedReserved: 1 << 10}),
+	cuda(Arch{SM: 100, Title: "Blackwell", MaxThreadsPerSM: 2048, MaxBlocksPerSM: 32, SharedPerSM: 228 << 10,
+		SharedAllocUnit: 128, SharedReserved: 1 << 10}),
+	cuda(Arch{SM: 103, Title: "Blackwell Ultra", MaxThreadsPerSM: 2048, MaxBlocksPerSM: 32, SharedPerSM: 228 << 10,
+		SharedAllocUnit: 128, SharedReserved: 1 << 10}),
+	cuda(Arch{SM: 110, Title: "Blackwell", MaxThreadsPerSM: 1536, MaxBlocksPerSM: 24, SharedPerSM: 228 << 10,
+		SharedAllocUnit: 128, SharedReserved: 1 << 10}),
+	cuda(Arch{SM: 120, Title: "Blackwell", MaxThreadsPerSM: 1536, MaxBlocksPerSM: 24, SharedPerSM: 100 << 10,
+		SharedAllocUnit: 128, SharedReserved: 1 << 10}),
+	cuda(Arch{SM: 121, Title: "Blackwell", MaxThreadsPerSM: 1536, MaxBlocksPerSM: 24, SharedPerSM: 100 << 10,
+		SharedAllocUnit: 128, SharedReserved: 1 << 10}),
 }
 
 // cuda completes a row with the values that are the same for all rows.
@@ -84,7 +95,8 @@ func Textbook(threads, sharedBytes, blocks, registers int) (*Arch, error) {
 		value int
 	}{{"bytes of shared memory", sharedBytes}, {"blocks", blocks}, {"registers", registers}} {
 		if limit.value < 0 || limit.value > math.MaxInt32 {
-			return nil, fmt.Errorf("an SM with %s %s: want 0 (no limit) to %s", Commas(limit.value), limit.what, Commas(math.MaxInt32))
+			return nil, fmt.Errorf("an SM with %s %s: want 0 (no limit) to %s", Commas(limit.value), limit.what,
+				Commas(math.MaxInt32))
 		}
 	}
 	return &Arch{

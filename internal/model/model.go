@@ -90,7 +90,8 @@ func (m *Model) PeakRate(r Rate) (float64, error) {
 }
 
 func (m *Model) errGeneric(what string) error {
-	return fmt.Errorf("%s is an architecture and has no %s: want a GPU, one of %s", m.Name, what, strings.Join(names(), ", "))
+	return fmt.Errorf("%s is an architecture and has no %s: want a GPU, one of %s", m.Name, what,
+		strings.Join(names(), ", "))
 }
 
 // Models returns the GPUs in the order of the table. The rows are shared and must not be modified.
@@ -130,9 +131,11 @@ func Lookup(name string) (*Model, error) {
 	targets := make([]string, len(arches))
 	for i, a := range arches {
 		targets[i] = a.String()
-		if target := strings.ToLower(name); strings.TrimRight(target, "af") == targets[i] && len(target) <= len(targets[i])+1 {
+		if target := strings.ToLower(name); strings.TrimRight(target, "af") == targets[i] && len(target) <= len(targets[i])+
+			1 {
 			return &Model{Name: targets[i], Arch: a}, nil
 		}
 	}
-	return nil, fmt.Errorf("unknown GPU %q: want one of %s, or an architecture: %s", name, strings.Join(names(), ", "), strings.Join(targets, ", "))
+	return nil, fmt.Errorf("unknown GPU %q: want one of %s, or an architecture: %s", name, strings.Join(names(), ", "),
+		strings.Join(targets, ", "))
 }

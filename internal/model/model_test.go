@@ -15,7 +15,8 @@ func TestModelsComplete(t *testing.T) {
 			t.Errorf("%s: the architecture is not in the table", m.Name)
 			continue
 		}
-		if m.Name == "" || m.Name != strings.ToLower(m.Name) || m.Device == "" || m.SMs < 1 || m.ClockHz < 5e8 || m.ClockHz > 4e9 ||
+		if m.Name == "" || m.Name != strings.ToLower(m.Name) || m.Device == "" || m.SMs < 1 || m.ClockHz < 5e8 ||
+			m.ClockHz > 4e9 ||
 			m.MemBytes < 1<<30 || m.MemBandwidth < 1e11 || m.L2Bytes < 1<<20 || m.L2Bytes > 1<<28 || m.Generic() {
 			t.Errorf("incomplete or implausible: %+v", m)
 		}
@@ -143,7 +144,8 @@ func TestRoofline(t *testing.T) {
 		// Two float32 loads per multiply-add, as in the naive kernel.
 		{"naive", FP32, 2 * n * n * n, 8 * n * n * n, Roof{8 * n * n * n / 4.8e12, Memory, 0.25, 66.9 / 4.8, 1.2e12}},
 		{"tile 16", FP32, 4e12, 1e12, Roof{1e12 / 4.8e12, Memory, 4, 66.9 / 4.8, 19.2e12}},
-		{"each matrix once", BF16, 2 * n * n * n, 6 * n * n, Roof{2 * n * n * n / 989.4e12, Compute, n / 3.0, 989.4 / 4.8, 989.4e12}},
+		{"each matrix once", BF16, 2 * n * n * n, 6 * n * n, Roof{2 * n * n * n / 989.4e12, Compute, n / 3.0, 989.4 / 4.8,
+			989.4e12}},
 		{"at the ridge", FP32, 66.9e12, 4.8e12, Roof{1, Compute, 66.9 / 4.8, 66.9 / 4.8, 66.9e12}},
 		{"copy", FP32, 0, 4.8e12, Roof{1, Memory, 0, 66.9 / 4.8, 0}},
 		{"in registers", FP32, 66.9e12, 0, Roof{1, Compute, math.Inf(1), 66.9 / 4.8, 66.9e12}},
@@ -153,7 +155,8 @@ func TestRoofline(t *testing.T) {
 		if err != nil || got.Bound != c.want.Bound {
 			t.Errorf("%s: got %+v, %v, want %+v", c.name, got, err, c.want)
 		}
-		for _, v := range [][2]float64{{got.Seconds, c.want.Seconds}, {got.Intensity, c.want.Intensity}, {got.Ridge, c.want.Ridge}, {got.Attain, c.want.Attain}} {
+		for _, v := range [][2]float64{{got.Seconds, c.want.Seconds}, {got.Intensity, c.want.Intensity},
+			{got.Ridge, c.want.Ridge}, {got.Attain, c.want.Attain}} {
 			if v[0] != v[1] && !(math.Abs(v[0]-v[1]) <= 1e-12*math.Abs(v[1])) {
 				t.Errorf("%s: got %+v, want %+v", c.name, got, c.want)
 			}
@@ -173,7 +176,8 @@ func TestRoofline(t *testing.T) {
 		{h200, FP32, math.Inf(1), 1, "+Inf operations"},
 	} {
 		if got, err := Roofline(c.m, c.r, c.ops, c.bytes); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("Roofline(%s, %v, %v, %v) = %+v, %v, want an error with %q", c.m.Name, c.r, c.ops, c.bytes, got, err, c.want)
+			t.Errorf("Roofline(%s, %v, %v, %v) = %+v, %v, want an error with %q", c.m.Name, c.r, c.ops, c.bytes, got, err,
+				c.want)
 		}
 	}
 }

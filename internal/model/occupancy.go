@@ -121,11 +121,13 @@ func (a *Arch) check(l Launch) error {
 	case l.RegsPerThread < 0:
 		return fmt.Errorf("a thread with %s registers: want at least 1, or 0 for unknown", Commas(l.RegsPerThread))
 	case a.MaxRegsPerThread > 0 && l.RegsPerThread > a.MaxRegsPerThread:
-		return fmt.Errorf("a thread with %s registers: want at most %s on %v", Commas(l.RegsPerThread), Commas(a.MaxRegsPerThread), a)
+		return fmt.Errorf("a thread with %s registers: want at most %s on %v", Commas(l.RegsPerThread),
+			Commas(a.MaxRegsPerThread), a)
 	case l.SharedBytes < 0:
 		return fmt.Errorf("a block with %s bytes of shared memory: want at least 0", Commas(l.SharedBytes))
 	case a.SharedPerBlockOptIn > 0 && l.SharedBytes > a.SharedPerBlockOptIn:
-		return fmt.Errorf("a block with %s bytes of shared memory: want at most %s on %v", Commas(l.SharedBytes), Commas(a.SharedPerBlockOptIn), a)
+		return fmt.Errorf("a block with %s bytes of shared memory: want at most %s on %v", Commas(l.SharedBytes),
+			Commas(a.SharedPerBlockOptIn), a)
 	}
 	return nil
 }
@@ -137,7 +139,8 @@ func (a *Arch) threadLimit(l Launch) Limit {
 	slots := a.warps(l) * a.WarpSize
 	each := fmt.Sprintf("each block needs %s", Count(l.Threads, "thread"))
 	if slots != l.Threads {
-		each = fmt.Sprintf("each block of %s needs %s, whole warps of %d", Count(l.Threads, "thread"), Commas(slots), a.WarpSize)
+		each = fmt.Sprintf("each block of %s needs %s, whole warps of %d", Count(l.Threads, "thread"), Commas(slots),
+			a.WarpSize)
 	}
 	return Limit{Threads, a.MaxThreadsPerSM / slots, fmt.Sprintf("%s; the SM holds %s", each, Commas(a.MaxThreadsPerSM))}
 }
@@ -153,11 +156,13 @@ func (a *Arch) registerLimit(l Launch) Limit {
 	perWarp := roundUp(a.WarpSize*l.RegsPerThread, a.RegAllocUnit)
 	perPartition := a.RegistersPerSM / a.Partitions
 	warps := perPartition / perWarp * a.Partitions
-	why := fmt.Sprintf("each warp needs %d × %d = %s registers", a.WarpSize, l.RegsPerThread, Commas(a.WarpSize*l.RegsPerThread))
+	why := fmt.Sprintf("each warp needs %d × %d = %s registers", a.WarpSize, l.RegsPerThread,
+		Commas(a.WarpSize*l.RegsPerThread))
 	if perWarp != a.WarpSize*l.RegsPerThread {
 		why += fmt.Sprintf(", %s in units of %d", Commas(perWarp), a.RegAllocUnit)
 	}
-	return Limit{Registers, warps / a.warps(l), fmt.Sprintf("%s; each of the SM's %d partitions has %s, so the SM holds %s; a block has %d",
+	return Limit{Registers, warps / a.warps(l), fmt.Sprintf("%s; each of the SM's %d partitions has %s, so the SM holds "+
+		"%s; a block has %d",
 		why, a.Partitions, Commas(perPartition), Count(warps, "warp"), a.warps(l))}
 }
 
@@ -179,7 +184,8 @@ func (a *Arch) sharedLimit(l Launch) Limit {
 }
 
 func (a *Arch) blockLimit() Limit {
-	return Limit{Blocks, a.MaxBlocksPerSM, fmt.Sprintf("the SM holds at most %s, however small", Count(a.MaxBlocksPerSM, "block"))}
+	return Limit{Blocks, a.MaxBlocksPerSM, fmt.Sprintf("the SM holds at most %s, however small",
+		Count(a.MaxBlocksPerSM, "block"))}
 }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -43,11 +43,13 @@ func TestGuide(t *testing.T) {
 		if got != want {
 			t.Errorf("%v: got %+v, want %+v as in the guide", a, got, want)
 		}
-		if a.Title == "" || a.RegistersPerSM != 64<<10 || a.MaxRegsPerThread != 255 || a.MaxThreadsPerBlock != 1024 || a.SharedPerBlock != 48<<10 || a.Banks != 32 || a.SectorBytes != 32 {
+		if a.Title == "" || a.RegistersPerSM != 64<<10 || a.MaxRegsPerThread != 255 || a.MaxThreadsPerBlock != 1024 ||
+			a.SharedPerBlock != 48<<10 || a.Banks != 32 || a.SectorBytes != 32 {
 			t.Errorf("%v: got %+v, want the common limits of the guide", a, a)
 		}
 	}
-	if _, err := Lookup("sm_70"); err == nil || !strings.Contains(err.Error(), "sm_70") || !strings.Contains(err.Error(), "sm_121") {
+	if _, err := Lookup("sm_70"); err == nil || !strings.Contains(err.Error(), "sm_70") ||
+		!strings.Contains(err.Error(), "sm_121") {
 		t.Errorf("sm_70: got %v, want an error that lists the architectures", err)
 	}
 }
@@ -189,7 +191,8 @@ func TestTextbook(t *testing.T) {
 		{[4]int{1, 1, -1, 1}, "blocks"},
 		{[4]int{1, 1, 1, 1 << 60}, "registers"},
 	} {
-		if _, err := Textbook(c.limits[0], c.limits[1], c.limits[2], c.limits[3]); err == nil || !strings.Contains(err.Error(), c.want) {
+		if _, err := Textbook(c.limits[0], c.limits[1], c.limits[2], c.limits[3]); err == nil ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("Textbook%v: got error %v, want one about %s", c.limits, err, c.want)
 		}
 	}
@@ -215,9 +218,11 @@ func TestLaunchErrors(t *testing.T) {
 		{hopper, Launch{32, 0, 256}, "256 registers: want at most 255 on sm_90"},
 		{hopper, Launch{32, 0, -1}, "-1 registers"},
 		{hopper, Launch{1024, 0, 65}, "too many registers for one block on sm_90"},
-		{small, Launch{512, 0, 0}, "too many threads for one block on textbook SM: each block needs 512 threads; the SM holds 256"},
+		{small, Launch{512, 0, 0}, "too many threads for one block on textbook SM: each block needs 512 threads; the SM " +
+			"holds 256"},
 		{small, Launch{32, 2048, 0}, "2,048 bytes of shared memory: want at most 1,024 on textbook SM"},
-		{small, Launch{256, 0, 17}, "too many registers for one block on textbook SM: each block needs 256 × 17 = 4,352 registers; the SM has 4,096"},
+		{small, Launch{256, 0, 17}, "too many registers for one block on textbook SM: each block needs 256 × 17 = 4,352 " +
+			"registers; the SM has 4,096"},
 	} {
 		_, err := c.a.Occupancy(c.l)
 		if err == nil || !strings.Contains(err.Error()+" ", c.want) || strings.Contains(err.Error(), "\n") {
@@ -240,7 +245,8 @@ func TestMonotone(t *testing.T) {
 		o, err := a.Occupancy(l)
 		if err == nil {
 			shared := o.Blocks * (l.SharedBytes + a.SharedReserved)
-			if o.Blocks < 1 || o.Blocks > a.MaxBlocksPerSM || o.Warps > a.MaxWarpsPerSM() || o.Threads*l.RegsPerThread > a.RegistersPerSM ||
+			if o.Blocks < 1 || o.Blocks > a.MaxBlocksPerSM || o.Warps > a.MaxWarpsPerSM() ||
+				o.Threads*l.RegsPerThread > a.RegistersPerSM ||
 				l.SharedBytes > 0 && shared > a.SharedPerSM || o.Fraction <= 0 || o.Fraction > 1 || len(o.Binding) == 0 {
 				t.Fatalf("%v on %v: %+v exceeds the SM", l, a, o)
 			}
@@ -377,8 +383,10 @@ func TestFraction(t *testing.T) {
 			t.Fatal(err)
 		}
 		text := o.Text()
-		if !strings.Contains(text, c.want) || o.WarpFraction != c.warps || strings.Contains(text, "tools count warps") != (o.WarpFraction != o.Fraction) {
-			t.Errorf("%d threads on %v: got warp fraction %v, want %q and %v\n%s", c.threads, c.a, o.WarpFraction, c.want, c.warps, text)
+		if !strings.Contains(text, c.want) || o.WarpFraction != c.warps ||
+			strings.Contains(text, "tools count warps") != (o.WarpFraction != o.Fraction) {
+			t.Errorf("%d threads on %v: got warp fraction %v, want %q and %v\n%s", c.threads, c.a, o.WarpFraction, c.want,
+				c.warps, text)
 		}
 	}
 	r := newRand(t)

@@ -71,7 +71,8 @@ func (m *Model) Waves(grid, blocksPerSM int) (Waves, error) {
 	case grid < 1:
 		return Waves{}, fmt.Errorf("a grid of %s blocks: want at least 1", Commas(grid))
 	case blocksPerSM < 1 || blocksPerSM > m.Arch.MaxBlocksPerSM:
-		return Waves{}, fmt.Errorf("%s on an SM of %v: want 1 to %d", Count(blocksPerSM, "block"), m.Arch, m.Arch.MaxBlocksPerSM)
+		return Waves{}, fmt.Errorf("%s on an SM of %v: want 1 to %d", Count(blocksPerSM, "block"), m.Arch,
+			m.Arch.MaxBlocksPerSM)
 	}
 	slots := m.SMs * blocksPerSM
 	full, last := grid/slots, grid%slots

@@ -64,7 +64,8 @@ const (
 
 var cublasLtProcs = []string{
 	ltCreate, ltDestroy, ltGetVersion, ltStatusString, ltDescCreate, ltDescDestroy, ltDescSet, ltLayoutCreate,
-	ltLayoutDestroy, ltLayoutSet, ltPreferenceCreate, ltPreferenceDestroy, ltPreferenceSet, ltHeuristic, ltAlgoGet, ltMatmul,
+	ltLayoutDestroy, ltLayoutSet, ltPreferenceCreate, ltPreferenceDestroy, ltPreferenceSet, ltHeuristic, ltAlgoGet,
+	ltMatmul,
 }
 
 // OpenCuBLASLt opens the library for a GPU and allocates its workspace there. If path is empty, it
@@ -79,7 +80,8 @@ func OpenCuBLASLt(d device.Device, path string) (_ *CuBLASLt, err error) {
 	}()
 	g, ok := d.(GPU)
 	if !ok {
-		return nil, fmt.Errorf("%w: the library contains machine code, which %s does not run", gemm.ErrUnsupported, d.Info().Name)
+		return nil, fmt.Errorf("%w: the library contains machine code, which %s does not run", gemm.ErrUnsupported,
+			d.Info().Name)
 	}
 	file, err := cublasLt.load(path)
 	if err != nil {
@@ -182,7 +184,8 @@ var (
 // of CUDA 12.1 and 13.1.
 var (
 	dataTypes = map[dtype.Type]int32{
-		dtype.F32: 0, dtype.F64: 1, dtype.F16: 2, dtype.I8: 3, dtype.I32: 10, dtype.BF16: 14, dtype.F8E4M3: 28, dtype.F8E5M2: 29,
+		dtype.F32: 0, dtype.F64: 1, dtype.F16: 2, dtype.I8: 3, dtype.I32: 10, dtype.BF16: 14, dtype.F8E4M3: 28,
+		dtype.F8E5M2: 29,
 	}
 	computeTypes = map[dtype.Type]int32{dtype.F32: 68, dtype.F64: 70, dtype.I32: 72}
 )
@@ -235,7 +238,8 @@ func checkSupported(p *gemm.Problem) error {
 		return fmt.Errorf("%w: cublaslt: %d×%d×%d: want sizes of at least 1", gemm.ErrUnsupported, p.M, p.N, p.K)
 	}
 	if !supportsScales(p) {
-		return fmt.Errorf("%w: cublaslt: block scales with the layouts %v and %v", gemm.ErrUnsupported, p.Layouts[gemm.ScaleA], p.Layouts[gemm.ScaleB])
+		return fmt.Errorf("%w: cublaslt: block scales with the layouts %v and %v", gemm.ErrUnsupported,
+			p.Layouts[gemm.ScaleA], p.Layouts[gemm.ScaleB])
 	}
 	for _, l := range []gemm.Layout{p.Layouts[gemm.A], p.Layouts[gemm.B], p.Layouts[gemm.C]} {
 		if _, known := dataTypes[l.Type]; !known || max(l.Rows, l.Cols) > math.MaxInt32 {
@@ -258,5 +262,6 @@ func supportsScales(p *gemm.Problem) bool {
 		}
 		return l.Trans == (side == 1) && l.LD == (contiguous+3)&^3
 	}
-	return sideA == 0 || matches(p.Layouts[gemm.ScaleA], sideA, p.M) && matches(p.Layouts[gemm.ScaleB].T(), sideB, p.N) && sideA*sideB < gemm.ScaleBlock*gemm.ScaleBlock
+	return sideA == 0 || matches(p.Layouts[gemm.ScaleA], sideA, p.M) && matches(p.Layouts[gemm.ScaleB].T(), sideB, p.N) &&
+		sideA*sideB < gemm.ScaleBlock*gemm.ScaleBlock
 }

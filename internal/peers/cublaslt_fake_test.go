@@ -34,7 +34,8 @@ type fakeLt struct {
 }
 
 func newFakeLt(t *testing.T) (*fakeLt, *CuBLASLt) {
-	f := &fakeLt{t: t, handles: map[uintptr]string{}, trans: map[uintptr]int32{}, layouts: map[uintptr][4]uintptr{}, batches: map[uintptr][2]int64{}, next: 0x1000, found: 3}
+	f := &fakeLt{t: t, handles: map[uintptr]string{}, trans: map[uintptr]int32{}, layouts: map[uintptr][4]uintptr{},
+		batches: map[uintptr][2]int64{}, next: 0x1000, found: 3}
 	l := &CuBLASLt{gpu: fakeGPU{emulator(t)}, procs: map[string]uintptr{}, run: f.run}
 	for i, name := range cublasLtProcs {
 		l.procs[name] = uintptr(i + 1)
@@ -178,7 +179,8 @@ func TestLtEpilogue(t *testing.T) {
 	if err := pl.Close(); err != nil {
 		t.Error(err)
 	}
-	p.Epilogue, p.Beta, p.Layouts[gemm.Residual] = gemm.Epilogue{Bias: gemm.BiasCol, Residual: true}, 0, gemm.Dense(dtype.BF16, 2, 5)
+	p.Epilogue, p.Beta, p.Layouts[gemm.Residual] = gemm.Epilogue{Bias: gemm.BiasCol, Residual: true}, 0,
+		gemm.Dense(dtype.BF16, 2, 5)
 	if pl, err = l.Plan(p, Native); err != nil {
 		t.Fatal(err)
 	}
@@ -186,8 +188,10 @@ func TestLtEpilogue(t *testing.T) {
 		t.Fatal(err)
 	}
 	m := f.matmul
-	if beta := p.Accum().At(unsafe.Slice(pointTo[byte](m[7]), 8), 0); m[8] != 0xe || m[10] != 0xc || beta != 1 || f.layouts[m[9]] != [4]uintptr{14, 5, 2, 5} {
-		t.Errorf("got source %#x times %v, layout %v, and C at %#x; want the residual 0xe times 1 and C at 0xc", m[8], beta, f.layouts[m[9]], m[10])
+	if beta := p.Accum().At(unsafe.Slice(pointTo[byte](m[7]), 8), 0); m[8] != 0xe || m[10] != 0xc || beta != 1 ||
+		f.layouts[m[9]] != [4]uintptr{14, 5, 2, 5} {
+		t.Errorf("got source %#x times %v, layout %v, and C at %#x; want the residual 0xe times 1 and C at 0xc", m[8], beta,
+			f.layouts[m[9]], m[10])
 	}
 	if err := pl.Close(); err != nil {
 		t.Error(err)
@@ -283,12 +287,18 @@ func TestLtArguments(t *testing.T) {
 		compute        [2]uintptr
 		a, b, c        [4]uintptr // type, rows, columns, leading dimension
 	}{
-		{dtype.F32, false, false, Native, [2]uintptr{68, 0}, [4]uintptr{0, 3, 2, 4}, [4]uintptr{0, 5, 3, 7}, [4]uintptr{0, 5, 2, 8}},
-		{dtype.F32, true, false, TF32, [2]uintptr{77, 0}, [4]uintptr{0, 2, 3, 3}, [4]uintptr{0, 5, 3, 7}, [4]uintptr{0, 5, 2, 8}},
-		{dtype.F64, false, true, Native, [2]uintptr{70, 1}, [4]uintptr{1, 3, 2, 4}, [4]uintptr{1, 3, 5, 5}, [4]uintptr{1, 5, 2, 8}},
-		{dtype.BF16, true, true, Native, [2]uintptr{68, 0}, [4]uintptr{14, 2, 3, 3}, [4]uintptr{14, 3, 5, 5}, [4]uintptr{14, 5, 2, 8}},
-		{dtype.I8, false, true, Native, [2]uintptr{72, 10}, [4]uintptr{3, 3, 2, 4}, [4]uintptr{3, 3, 5, 5}, [4]uintptr{10, 5, 2, 8}},
-		{dtype.F8E4M3, false, true, Native, [2]uintptr{68, 0}, [4]uintptr{28, 3, 2, 4}, [4]uintptr{28, 3, 5, 5}, [4]uintptr{0, 5, 2, 8}},
+		{dtype.F32, false, false, Native, [2]uintptr{68, 0}, [4]uintptr{0, 3, 2, 4}, [4]uintptr{0, 5, 3, 7},
+			[4]uintptr{0, 5, 2, 8}},
+		{dtype.F32, true, false, TF32, [2]uintptr{77, 0}, [4]uintptr{0, 2, 3, 3}, [4]uintptr{0, 5, 3, 7},
+			[4]uintptr{0, 5, 2, 8}},
+		{dtype.F64, false, true, Native, [2]uintptr{70, 1}, [4]uintptr{1, 3, 2, 4}, [4]uintptr{1, 3, 5, 5},
+			[4]uintptr{1, 5, 2, 8}},
+		{dtype.BF16, true, true, Native, [2]uintptr{68, 0}, [4]uintptr{14, 2, 3, 3}, [4]uintptr{14, 3, 5, 5},
+			[4]uintptr{14, 5, 2, 8}},
+		{dtype.I8, false, true, Native, [2]uintptr{72, 10}, [4]uintptr{3, 3, 2, 4}, [4]uintptr{3, 3, 5, 5},
+			[4]uintptr{10, 5, 2, 8}},
+		{dtype.F8E4M3, false, true, Native, [2]uintptr{68, 0}, [4]uintptr{28, 3, 2, 4}, [4]uintptr{28, 3, 5, 5},
+			[4]uintptr{0, 5, 2, 8}},
 	} {
 		f, l := newFakeLt(t)
 		if err := l.init(); err != nil {
@@ -385,7 +395,8 @@ func TestLtFaults(t *testing.T) {
 	}
 	f, l := newFakeLt(t)
 	f.found = 0
-	if _, err := l.Plan(fakeProblem(t, dtype.F32, false, false), Native); !errors.Is(err, gemm.ErrUnsupported) || len(f.handles) != 0 {
+	if _, err := l.Plan(fakeProblem(t, dtype.F32, false, false), Native); !errors.Is(err, gemm.ErrUnsupported) ||
+		len(f.handles) != 0 {
 		t.Errorf("no algorithm: got error %v, handles left %v", err, f.handles)
 	}
 }

@@ -98,7 +98,8 @@ func (l *CuBLASLt) Plan(p *gemm.Problem, a Arithmetic) (*LtPlan, error) {
 		sums.Set(pl.beta[:], 0, 1)
 	}
 	err = l.gpu.Foreign(func(uintptr) error {
-		if err := l.call(ltDescCreate, uintptr(unsafe.Pointer(&pl.desc)), uintptr(compute), uintptr(dataTypes[sums])); err != nil {
+		if err := l.call(ltDescCreate, uintptr(unsafe.Pointer(&pl.desc)), uintptr(compute),
+			uintptr(dataTypes[sums])); err != nil {
 			return err
 		}
 		return errors.Join(pl.describe(p), pl.queryHeuristic(reductions(p)))
@@ -124,7 +125,8 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 		if x.of.Trans {
 			operation = 1 // CUBLAS_OP_T
 		}
-		if err := l.call(ltDescSet, pl.desc, x.attribute, uintptr(unsafe.Pointer(&operation)), unsafe.Sizeof(operation)); err != nil {
+		if err := l.call(ltDescSet, pl.desc, x.attribute, uintptr(unsafe.Pointer(&operation)),
+			unsafe.Sizeof(operation)); err != nil {
 			return err
 		}
 	}
@@ -132,7 +134,8 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 		return err
 	}
 	if epilogue := epilogueOf(p); epilogue != 0 {
-		if err := l.call(ltDescSet, pl.desc, descEpilogue, uintptr(unsafe.Pointer(&epilogue)), unsafe.Sizeof(epilogue)); err != nil {
+		if err := l.call(ltDescSet, pl.desc, descEpilogue, uintptr(unsafe.Pointer(&epilogue)),
+			unsafe.Sizeof(epilogue)); err != nil {
 			return err
 		}
 		pl.biased = p.Epilogue.Bias != gemm.BiasNone
@@ -141,7 +144,8 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 		layout *uintptr
 		of     gemm.Layout
 		stride int
-	}{{&pl.a, p.Layouts[gemm.A], p.Batch.Stride[gemm.A]}, {&pl.b, p.Layouts[gemm.B], p.Batch.Stride[gemm.B]}, {&pl.c, p.Layouts[gemm.C], p.Batch.Stride[gemm.C]}, {&pl.d, p.Layouts[gemm.Residual], 0}} {
+	}{{&pl.a, p.Layouts[gemm.A], p.Batch.Stride[gemm.A]}, {&pl.b, p.Layouts[gemm.B], p.Batch.Stride[gemm.B]},
+		{&pl.c, p.Layouts[gemm.C], p.Batch.Stride[gemm.C]}, {&pl.d, p.Layouts[gemm.Residual], 0}} {
 		if x.of.Type == dtype.Invalid {
 			continue // no residual
 		}
@@ -154,10 +158,12 @@ func (pl *LtPlan) describe(p *gemm.Problem) error {
 			continue
 		}
 		count, offset := int32(p.Batch.Count), int64(x.stride)
-		if err := l.call(ltLayoutSet, *x.layout, layoutBatchCount, uintptr(unsafe.Pointer(&count)), unsafe.Sizeof(count)); err != nil {
+		if err := l.call(ltLayoutSet, *x.layout, layoutBatchCount, uintptr(unsafe.Pointer(&count)),
+			unsafe.Sizeof(count)); err != nil {
 			return err
 		}
-		if err := l.call(ltLayoutSet, *x.layout, layoutBatchOffset, uintptr(unsafe.Pointer(&offset)), unsafe.Sizeof(offset)); err != nil {
+		if err := l.call(ltLayoutSet, *x.layout, layoutBatchOffset, uintptr(unsafe.Pointer(&offset)),
+			unsafe.Sizeof(offset)); err != nil {
 			return err
 		}
 	}
@@ -202,9 +208,11 @@ func (pl *LtPlan) queryHeuristic(reductions uint32) error {
 	maxWorkspace := uint64(workspaceBytes)
 	var found [Heuristics]heuristicResult
 	var n int32
-	err := l.call(ltPreferenceSet, preference, preferenceMaxWorkspace, uintptr(unsafe.Pointer(&maxWorkspace)), unsafe.Sizeof(maxWorkspace))
+	err := l.call(ltPreferenceSet, preference, preferenceMaxWorkspace, uintptr(unsafe.Pointer(&maxWorkspace)),
+		unsafe.Sizeof(maxWorkspace))
 	if err == nil {
-		err = l.call(ltPreferenceSet, preference, preferenceReduction, uintptr(unsafe.Pointer(&reductions)), unsafe.Sizeof(reductions))
+		err = l.call(ltPreferenceSet, preference, preferenceReduction, uintptr(unsafe.Pointer(&reductions)),
+			unsafe.Sizeof(reductions))
 	}
 	if err == nil {
 		err = l.call(ltHeuristic, l.handle, pl.desc, pl.b, pl.a, pl.source(), pl.c, preference,
@@ -224,7 +232,8 @@ func (pl *LtPlan) Close() error {
 	for _, x := range []struct {
 		destroy string
 		handle  *uintptr
-	}{{ltDescDestroy, &pl.desc}, {ltLayoutDestroy, &pl.a}, {ltLayoutDestroy, &pl.b}, {ltLayoutDestroy, &pl.c}, {ltLayoutDestroy, &pl.d}} {
+	}{{ltDescDestroy, &pl.desc}, {ltLayoutDestroy, &pl.a}, {ltLayoutDestroy, &pl.b}, {ltLayoutDestroy, &pl.c},
+		{ltLayoutDestroy, &pl.d}} {
 		if *x.handle != 0 {
 			errs = append(errs, pl.library.call(x.destroy, *x.handle))
 			*x.handle = 0

@@ -64,7 +64,8 @@ func TestLtProducts(t *testing.T) {
 		arithmetic Arithmetic
 	}{
 		{dtype.F64, dtype.F64, Native}, {dtype.F32, dtype.F32, Native}, {dtype.F32, dtype.F32, TF32},
-		{dtype.F16, dtype.F16, Native}, {dtype.F16, dtype.F32, Native}, {dtype.BF16, dtype.BF16, Native}, {dtype.BF16, dtype.F32, Native},
+		{dtype.F16, dtype.F16, Native}, {dtype.F16, dtype.F32, Native}, {dtype.BF16, dtype.BF16, Native},
+		{dtype.BF16, dtype.F32, Native},
 		{dtype.I8, dtype.I32, Native},
 	} {
 		done := 0
@@ -72,7 +73,8 @@ func TestLtProducts(t *testing.T) {
 			p := randomProblem(t, rng, c.in, c.out, i%2 == 1, i/2%2 == 1)
 			n, err := checkLt(t.Context(), rng, d, l, &p, c.arithmetic)
 			if err != nil {
-				t.Fatalf("%v, α %v, β %v, A %v, B %v, C %v: %v", &p, p.Alpha, p.Beta, p.Layouts[gemm.A], p.Layouts[gemm.B], p.Layouts[gemm.C], err)
+				t.Fatalf("%v, α %v, β %v, A %v, B %v, C %v: %v", &p, p.Alpha, p.Beta, p.Layouts[gemm.A], p.Layouts[gemm.B],
+					p.Layouts[gemm.C], err)
 			}
 			if n > 0 {
 				done++
@@ -105,7 +107,8 @@ func randomProblem(t *testing.T, rng *rand.Rand, in, out dtype.Type, transA, tra
 	if !in.Info().Integer {
 		alpha, beta = 0.5, 0.25*beta
 	}
-	p, _, err := gemm.New(alpha, layout(in, m, k, transA), layout(in, k, n, transB), beta, layout(out, m, n, false), gemm.Epilogue{})
+	p, _, err := gemm.New(alpha, layout(in, m, k, transA), layout(in, k, n, transB), beta, layout(out, m, n, false),
+		gemm.Epilogue{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +117,8 @@ func randomProblem(t *testing.T, rng *rand.Rand, in, out dtype.Type, transA, tra
 
 // checkLt verifies p with each algorithm and returns the number of algorithms, or 0 if the library
 // does not support p.
-func checkLt(ctx context.Context, rng *rand.Rand, d device.Device, l *CuBLASLt, p *gemm.Problem, a Arithmetic) (int, error) {
+func checkLt(ctx context.Context, rng *rand.Rand, d device.Device, l *CuBLASLt, p *gemm.Problem, a Arithmetic) (int,
+	error) {
 	pl, err := l.Plan(p, a)
 	if errors.Is(err, gemm.ErrUnsupported) {
 		return 0, nil
@@ -242,7 +246,8 @@ func TestLtErrors(t *testing.T) {
 				needsLoader(t)
 			}
 			_, err := OpenCuBLASLt(c.d, c.path)
-			if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "\n") {
+			if err == nil || c.is != nil && !errors.Is(err, c.is) || !strings.Contains(err.Error(), c.want) ||
+				strings.Contains(err.Error(), "\n") {
 				t.Errorf("got error %v, want one line with %q", err, c.want)
 			}
 		})

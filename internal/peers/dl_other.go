@@ -12,7 +12,8 @@ import (
 // This platform cannot open libraries. dlopen always fails, so the other functions are never called.
 
 func dlopen(string, scope) (uintptr, error) {
-	return 0, fmt.Errorf("%w: this build for %s/%s cannot open libraries for comparison: want linux or darwin on amd64 or arm64, without the build tag nogpu",
+	return 0, fmt.Errorf("%w: this build for %s/%s cannot open libraries for comparison: want linux or darwin on amd64 "+
+		"or arm64, without the build tag nogpu",
 		gemm.ErrUnsupported, runtime.GOOS, runtime.GOARCH)
 }
 

@@ -104,9 +104,11 @@ func (s *source) search() (uintptr, error) {
 // the working directory, and is therefore given absolute paths only.
 var searchDirs = func() []string {
 	if runtime.GOOS == "darwin" {
-		return []string{"/opt/homebrew/opt/openblas/lib", "/opt/homebrew/lib", "/usr/local/opt/openblas/lib", "/usr/local/lib", "/opt/local/lib"}
+		return []string{"/opt/homebrew/opt/openblas/lib", "/opt/homebrew/lib", "/usr/local/opt/openblas/lib",
+			"/usr/local/lib", "/opt/local/lib"}
 	}
-	return []string{"", "/opt/intel/oneapi/mkl/latest/lib", "/opt/intel/oneapi/mkl/latest/lib/intel64", "/usr/local/cuda/lib64"}
+	return []string{"", "/opt/intel/oneapi/mkl/latest/lib", "/opt/intel/oneapi/mkl/latest/lib/intel64",
+		"/usr/local/cuda/lib64"}
 }()
 
 // fileName returns the platform's file name of a library.
@@ -127,7 +129,8 @@ func fileName(stem, version string) string {
 // LD_LIBRARY_PATH.
 func safeSearch() error {
 	if dirs := host.RelativeLibraryDirs(); len(dirs) > 0 {
-		return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q: want absolute paths only, so that the working directory is not searched", dirs[0])
+		return fmt.Errorf("LD_LIBRARY_PATH has the relative entry %q: want absolute paths only, so that the working "+
+			"directory is not searched", dirs[0])
 	}
 	return nil
 }

@@ -69,7 +69,8 @@ func (l *Library) checkSupported(pr *gemm.Problem) error {
 		return fmt.Errorf("%w: %v: want a result of the accumulator type, or of A's type", gemm.ErrUnsupported, pr)
 	}
 	if l.onlyAB && (pr.K == 0 || pr.Alpha != 1 || pr.Beta != 0) {
-		return fmt.Errorf("%w: α %v, β %v, K %d: want α 1, β 0 and K at least 1", gemm.ErrUnsupported, pr.Alpha, pr.Beta, pr.K)
+		return fmt.Errorf("%w: α %v, β %v, K %d: want α 1, β 0 and K at least 1", gemm.ErrUnsupported, pr.Alpha, pr.Beta,
+			pr.K)
 	}
 	return nil
 }

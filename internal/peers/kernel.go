@@ -57,7 +57,8 @@ func OpenKernel(ctx context.Context, d device.Device, file, spec string) (*Kerne
 func parseKernel(spec string) (*Kernel, error) {
 	k := &Kernel{Block: device.Dim3{Z: 1}}
 	bad := func() (*Kernel, error) {
-		return nil, fmt.Errorf("kernel %q: want ENTRY:ROWSxCOLS/XxY, with the tile of C and the threads of a block, such as tiled16:16x16/16x16", spec)
+		return nil, fmt.Errorf("kernel %q: want ENTRY:ROWSxCOLS/XxY, with the tile of C and the threads of a block, such "+
+			"as tiled16:16x16/16x16", spec)
 	}
 	entry, launch, ok := strings.Cut(spec, ":")
 	if !ok || entry == "" {

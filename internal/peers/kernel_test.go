@@ -145,7 +145,8 @@ func TestKernelErrors(t *testing.T) {
 	big, small := gemm.Dense(dtype.F32, 1<<32, 1), gemm.Dense(dtype.F32, 1, 1)
 	for name, p := range map[string]*gemm.Problem{
 		"33 bits of rows": {M: 1 << 32, N: 1, K: 1, Layouts: gemm.Layouts{gemm.A: big, gemm.B: small, gemm.C: big}},
-		"an activation":   {M: 1, N: 1, K: 1, Layouts: gemm.Layouts{gemm.A: small, gemm.B: small, gemm.C: small}, Epilogue: gemm.Epilogue{Activation: gemm.ActReLU}},
+		"an activation": {M: 1, N: 1, K: 1, Layouts: gemm.Layouts{gemm.A: small, gemm.B: small, gemm.C: small},
+			Epilogue: gemm.Epilogue{Activation: gemm.ActReLU}},
 	} {
 		if err := k.CheckSupported(p); !errors.Is(err, gemm.ErrUnsupported) {
 			t.Errorf("%s: got error %v, want ErrUnsupported", name, err)

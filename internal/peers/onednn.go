@@ -14,7 +14,8 @@ import (
 // with memory objects, which hold the addresses of the matrices.
 var matmul = &api{
 	procs: []string{
-		dnnlMatmul, dnnlEngine, dnnlStream, dnnlLayout, dnnlAttr, dnnlScratchpad, dnnlScratchpadOf, dnnlPrimitive, dnnlMemory, dnnlMemoryAt,
+		dnnlMatmul, dnnlEngine, dnnlStream, dnnlLayout, dnnlAttr, dnnlScratchpad, dnnlScratchpadOf, dnnlPrimitive, dnnlMemory,
+		dnnlMemoryAt,
 		dnnlExecute, dnnlFreeLayout, dnnlFreeAttr, dnnlFreePlan, dnnlFreePrimitive, dnnlFreeMemory,
 	},
 	types:   []dtype.Type{dtype.F32, dtype.F16, dtype.BF16, dtype.I8},
@@ -58,7 +59,8 @@ var dnnlTypes = map[dtype.Type]uintptr{dtype.F16: 1, dtype.BF16: 2, dtype.F32: 3
 
 // dnnlCores names the values of dnnl_cpu_isa_t as the library's log messages do.
 var dnnlCores = map[uintptr]string{
-	0x1: "sse41", 0x3: "avx", 0x7: "avx2", 0xf: "avx2_vnni", 0x1f: "avx2_vnni_2", 0x27: "avx512_core", 0x67: "avx512_core_vnni",
+	0x1: "sse41", 0x3: "avx", 0x7: "avx2", 0xf: "avx2_vnni", 0x1f: "avx2_vnni_2", 0x27: "avx512_core",
+	0x67: "avx512_core_vnni",
 	0xe7: "avx512_core_bf16", 0x1ef: "avx512_core_fp16", 0xfef: "avx512_core_amx", 0x1fef: "avx512_core_amx_fp16",
 }
 
@@ -130,7 +132,8 @@ func (p *Peer) newMatmul(pr *gemm.Problem) (func(gemm.Buffers) error, error) {
 		if l.Trans {
 			strides = [2]int64{1, int64(l.LD)}
 		}
-		err := p.dnnl(dnnlLayout, uintptr(unsafe.Pointer(&x.layouts[i])), 2, uintptr(unsafe.Pointer(&dims)), dnnlTypes[l.Type], uintptr(unsafe.Pointer(&strides)))
+		err := p.dnnl(dnnlLayout, uintptr(unsafe.Pointer(&x.layouts[i])), 2, uintptr(unsafe.Pointer(&dims)),
+			dnnlTypes[l.Type], uintptr(unsafe.Pointer(&strides)))
 		if err != nil {
 			return nil, err
 		}
@@ -144,7 +147,8 @@ func (p *Peer) newMatmul(pr *gemm.Problem) (func(gemm.Buffers) error, error) {
 	if err := p.dnnl(dnnlScratchpad, attr, dnnlByCaller); err != nil {
 		return nil, err
 	}
-	if err := p.dnnl(dnnlMatmul, uintptr(unsafe.Pointer(&x.plan)), p.engine, x.layouts[0], x.layouts[1], 0, x.layouts[2], attr); err != nil {
+	if err := p.dnnl(dnnlMatmul, uintptr(unsafe.Pointer(&x.plan)), p.engine, x.layouts[0], x.layouts[1], 0, x.layouts[2],
+		attr); err != nil {
 		return nil, err
 	}
 	x.layouts[3] = p.call(dnnlScratchpadOf, x.plan, dnnlScratchpadMD, 0)
@@ -185,7 +189,8 @@ func (x *primitive) arguments() (*arguments, error) {
 			address = dnnlAllocate
 		}
 		args[i].index = argumentIndex[i]
-		if err := x.peer.dnnl(dnnlMemory, uintptr(unsafe.Pointer(&args[i].memory)), x.layouts[i], x.peer.engine, address); err != nil {
+		if err := x.peer.dnnl(dnnlMemory, uintptr(unsafe.Pointer(&args[i].memory)), x.layouts[i], x.peer.engine,
+			address); err != nil {
 			return nil, err
 		}
 	}

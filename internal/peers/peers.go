@@ -98,7 +98,8 @@ func (l *Library) open(o Options) (*Peer, error) {
 	}
 	l.describe(p)
 	if o.Core != "" && !strings.EqualFold(o.Core, p.Core) {
-		return nil, fmt.Errorf("%w: %s runs the %s kernels despite %s=%s", gemm.ErrUnsupported, p.Path, p.Core, l.CoreEnv, o.Core)
+		return nil, fmt.Errorf("%w: %s runs the %s kernels despite %s=%s", gemm.ErrUnsupported, p.Path, p.Core, l.CoreEnv,
+			o.Core)
 	}
 	n := o.Threads
 	if n == 0 {

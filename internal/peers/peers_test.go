@@ -115,7 +115,8 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 	if err != nil {
 		return err
 	}
-	b := gemm.Buffers{gemm.A: random(rng, pr.Layouts[gemm.A]), gemm.B: random(rng, pr.Layouts[gemm.B]), gemm.C: random(rng, pr.Layouts[gemm.C])}
+	b := gemm.Buffers{gemm.A: random(rng, pr.Layouts[gemm.A]), gemm.B: random(rng, pr.Layouts[gemm.B]),
+		gemm.C: random(rng, pr.Layouts[gemm.C])}
 	before := slices.Clone(b[gemm.C])
 	if err := p.Gemm(&pr, b); err != nil {
 		return err
@@ -133,7 +134,8 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 			want := pr.Alpha*sum + pr.Beta*old
 			bound := (2*float64(k+3)*sums.Roundoff+2*u)*(math.Abs(pr.Alpha)*abs+math.Abs(pr.Beta*old)) + out.Info().Tiny
 			if got := at(pr.Layouts[gemm.C], b[gemm.C], i, j); !(math.Abs(got-want) <= bound) {
-				return fmt.Errorf("%v, α %v, β %v, A %v, B %v: C[%d,%d] = %v, want %v ± %v", &pr, pr.Alpha, pr.Beta, pr.Layouts[gemm.A], pr.Layouts[gemm.B], i, j, got, want, bound)
+				return fmt.Errorf("%v, α %v, β %v, A %v, B %v: C[%d,%d] = %v, want %v ± %v", &pr, pr.Alpha, pr.Beta,
+					pr.Layouts[gemm.A], pr.Layouts[gemm.B], i, j, got, want, bound)
 			}
 		}
 	}
@@ -228,7 +230,8 @@ func TestGemmErrors(t *testing.T) {
 				want error
 			}{
 				{"unsupported type", problem(other, other, 2, 0, gemm.Epilogue{}), good, gemm.ErrUnsupported},
-				{"activation", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{Activation: gemm.ActReLU}), good, gemm.ErrUnsupported},
+				{"activation", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{Activation: gemm.ActReLU}), good,
+					gemm.ErrUnsupported},
 				{"bias", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{Bias: gemm.BiasRow}), good, gemm.ErrUnsupported},
 				{"33-bit leading dimension", problem(dtype.F32, dtype.F32, 2, 1<<32, gemm.Epilogue{}), good, gemm.ErrUnsupported},
 				{"short buffer", problem(dtype.F32, dtype.F32, 2, 0, gemm.Epilogue{}), short, gemm.ErrShape},
@@ -262,14 +265,20 @@ func TestOpenErrors(t *testing.T) {
 		is        error
 	}{
 		{name: "unknown name", lib: "atlas", want: `unknown peer "atlas": want one of openblas, blis, mkl, onednn`},
-		{name: "missing file", lib: "blis", o: Options{Path: filepath.Join(dir, "none.so")}, want: "no file " + dir, is: ErrNotFound},
+		{name: "missing file", lib: "blis", o: Options{Path: filepath.Join(dir, "none.so")}, want: "no file " + dir,
+			is: ErrNotFound},
 		{name: "directory", lib: "mkl", o: Options{Path: dir}, want: "want a regular file"},
 		{name: "text file", lib: "openblas", o: Options{Path: text}, want: "libopenblas.so.0"},
-		{name: "text file in the variable", lib: "openblas", env: map[string]string{"TILEWORK_OPENBLAS": text}, want: "TILEWORK_OPENBLAS: " + text},
-		{name: "relative path in the variable", lib: "openblas", env: map[string]string{"TILEWORK_OPENBLAS": "libopenblas.so.0"}, want: "want an absolute path"},
-		{name: "relative search path", lib: "openblas", env: map[string]string{"LD_LIBRARY_PATH": "/usr/lib:lib"}, want: `relative entry "lib"`},
-		{name: "empty search path entry", lib: "openblas", env: map[string]string{"LD_LIBRARY_PATH": "/usr/lib:"}, want: `relative entry ""`},
-		{name: "no choice of cores", lib: "blis", o: Options{Core: "zen4"}, want: "no choice of kernels", is: gemm.ErrUnsupported},
+		{name: "text file in the variable", lib: "openblas", env: map[string]string{"TILEWORK_OPENBLAS": text},
+			want: "TILEWORK_OPENBLAS: " + text},
+		{name: "relative path in the variable", lib: "openblas",
+			env: map[string]string{"TILEWORK_OPENBLAS": "libopenblas.so.0"}, want: "want an absolute path"},
+		{name: "relative search path", lib: "openblas", env: map[string]string{"LD_LIBRARY_PATH": "/usr/lib:lib"},
+			want: `relative entry "lib"`},
+		{name: "empty search path entry", lib: "openblas", env: map[string]string{"LD_LIBRARY_PATH": "/usr/lib:"},
+			want: `relative entry ""`},
+		{name: "no choice of cores", lib: "blis", o: Options{Core: "zen4"}, want: "no choice of kernels",
+			is: gemm.ErrUnsupported},
 		{name: "negative threads", lib: "blis", o: Options{Threads: -2}, want: "-2 threads", is: gemm.ErrUnsupported},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -300,14 +309,16 @@ func TestOpenErrors(t *testing.T) {
 // TestWrongLibrary opens libraries as if they were OpenBLAS.
 func TestWrongLibrary(t *testing.T) {
 	blis := open(t, "blis", Options{})
-	if _, err := Open("openblas", Options{Path: blis.Path}); err == nil || !strings.Contains(err.Error(), "want the library OpenBLAS") {
+	if _, err := Open("openblas", Options{Path: blis.Path}); err == nil ||
+		!strings.Contains(err.Error(), "want the library OpenBLAS") {
 		t.Errorf("BLIS opened as OpenBLAS: got error %v", err)
 	}
 	libc, _ := filepath.Glob("/lib/*/libm.so.6")
 	if len(libc) == 0 {
 		t.Skip("no libm in the usual directories")
 	}
-	if _, err := Open("openblas", Options{Path: libc[0]}); err == nil || !strings.Contains(err.Error(), "has no function sgemm_") {
+	if _, err := Open("openblas", Options{Path: libc[0]}); err == nil ||
+		!strings.Contains(err.Error(), "has no function sgemm_") {
 		t.Errorf("libm opened as OpenBLAS: got error %v", err)
 	}
 }
@@ -325,7 +336,8 @@ func TestMKLWithoutItsFiles(t *testing.T) {
 	if err := os.WriteFile(alone, data, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Open("mkl", Options{Path: alone}); err == nil || !strings.Contains(err.Error(), "no libmkl_core in the same directory") {
+	if _, err := Open("mkl", Options{Path: alone}); err == nil ||
+		!strings.Contains(err.Error(), "no libmkl_core in the same directory") {
 		t.Errorf("error %v", err)
 	}
 }

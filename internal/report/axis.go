@@ -84,7 +84,8 @@ func (s scale) powers(limit int) []float64 {
 	const slack = 1e-9
 	first, last := math.Ceil(math.Log(s.low)/math.Log(base)-slack), math.Floor(math.Log(s.high)/math.Log(base)+slack)
 	if !s.Binary && last-first < 3 {
-		for _, parts := range [][]float64{{1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9}, {1, 1.5, 2, 3, 5, 7}, {1, 2, 5}, {1, 3}, {1}} {
+		for _, parts := range [][]float64{{1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 7, 8, 9}, {1, 1.5, 2, 3, 5, 7}, {1, 2, 5}, {1, 3},
+			{1}} {
 			var all []float64
 			for e := first - 1; e <= last; e++ {
 				for _, part := range parts {

@@ -117,8 +117,10 @@ func browse(t *testing.T, page string, flags ...string) ([]seen, string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	args := append([]string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
-		"--disable-sync", "--user-data-dir=" + t.TempDir(), "--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom",
+		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+		"--disable-component-update",
+		"--disable-sync", "--user-data-dir=" + t.TempDir(), "--enable-logging=stderr", "--virtual-time-budget=5000",
+		"--dump-dom",
 	}, flags...)
 	c := exec.CommandContext(ctx, path, append(args, server.URL)...)
 	var log strings.Builder
@@ -165,7 +167,8 @@ func TestBrowser(t *testing.T) {
 					t.Errorf("width %d: the page is %d pixels wide and scrolls horizontally", s.Width, s.Needed)
 				}
 				if s.Figures != charts || s.Drawings != charts || s.Tables != charts {
-					t.Errorf("width %d: got %d figures, %d drawings and %d tables, want %d", s.Width, s.Figures, s.Drawings, s.Tables, charts)
+					t.Errorf("width %d: got %d figures, %d drawings and %d tables, want %d", s.Width, s.Figures, s.Drawings, s.Tables,
+						charts)
 				}
 				if s.Smallest < 12 {
 					t.Errorf("width %d: text in a drawing is %.2f pixels high, want 12", s.Width, s.Smallest)
@@ -174,7 +177,8 @@ func TestBrowser(t *testing.T) {
 					t.Errorf("width %d: %d of %d spots show a tooltip, %d outside the page", s.Width, s.Tips, 2*charts, s.Outside)
 				}
 				if s.Hidden != charts || s.Shown != charts || s.Sorted != charts {
-					t.Errorf("width %d: the first legend entry hides its series in %d and shows it in %d of %d charts, and a click sorts %d tables", s.Width, s.Hidden, s.Shown, charts, s.Sorted)
+					t.Errorf("width %d: the first legend entry hides its series in %d and shows it in %d of %d charts, and a click "+
+						"sorts %d tables", s.Width, s.Hidden, s.Shown, charts, s.Sorted)
 				}
 				rgb := func(p *paint) string {
 					c := mode.color(p)

@@ -152,7 +152,8 @@ func (c *canvas) marker(form int, at point, p *paint, hollow bool) {
 // svg returns the drawing as an SVG element with the given attributes.
 func (c *canvas) svg(attributes, style string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" %s>`, num(c.width), num(c.height), attributes)
+	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %s %s" %s>`, num(c.width), num(c.height),
+		attributes)
 	b.WriteString(style)
 	for _, l := range c.layers {
 		if l.keys != "" {
@@ -229,11 +230,13 @@ func (l label) svg(b *strings.Builder) {
 	if l.halo {
 		class += " halo"
 	}
-	fmt.Fprintf(b, `<text class="%s" x="%s" y="%s">%s</text>`, class, num(l.at.x), num(l.at.y+0.35*textSize), html.EscapeString(l.text))
+	fmt.Fprintf(b, `<text class="%s" x="%s" y="%s">%s</text>`, class, num(l.at.x), num(l.at.y+0.35*textSize),
+		html.EscapeString(l.text))
 }
 
 func (s spot) svg(b *strings.Builder) {
-	fmt.Fprintf(b, `<rect class="spot" x="%s" y="%s" width="%s" height="%s"><title>%s</title></rect>`, num(s.x), num(s.y), num(s.w), num(s.h), html.EscapeString(s.text))
+	fmt.Fprintf(b, `<rect class="spot" x="%s" y="%s" width="%s" height="%s"><title>%s</title></rect>`, num(s.x), num(s.y),
+		num(s.w), num(s.h), html.EscapeString(s.text))
 }
 
 func (p point) plus(dx, dy float64) point { return point{p.x + dx, p.y + dy} }
@@ -308,7 +311,8 @@ func textWidth(s string, isBold bool) float64 {
 		if err != nil {
 			continue
 		}
-		if advance, err := fontOf(isBold).GlyphAdvance(&buffer, glyph, fixed.I(textSize*precision), font.HintingNone); err == nil {
+		if advance, err := fontOf(isBold).GlyphAdvance(&buffer, glyph, fixed.I(textSize*precision),
+			font.HintingNone); err == nil {
 			width += advance
 		}
 	}

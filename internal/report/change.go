@@ -89,7 +89,8 @@ func changes(s *study) ([]*Chart, string) {
 const maxRows = 32
 
 func (s *study) changeChart(source int, kind string, changes []change) *Chart {
-	c := &Chart{ID: "change-" + word(s.sources[source]) + "-" + word(kind), Title: fmt.Sprintf("From %s to %s: %s", s.sources[0], s.sources[source], kind)}
+	c := &Chart{ID: "change-" + word(s.sources[source]) + "-" + word(kind),
+		Title: fmt.Sprintf("From %s to %s: %s", s.sources[0], s.sources[source], kind)}
 	c.Answer, c.Notes = changeAnswer(changes)
 	var rows []row
 	for _, x := range changes {
@@ -103,7 +104,8 @@ func (s *study) changeChart(source int, kind string, changes []change) *Chart {
 		Dots:   true,
 	}
 	c.Drawing = drawing
-	c.Table.Columns = []Column{{"kernel", ""}, {"case", ""}, {s.sources[0], "s"}, {s.sources[source], "s"}, {"speed", "×"}, {"p", ""}, {"verdict", ""}}
+	c.Table.Columns = []Column{{"kernel", ""}, {"case", ""}, {s.sources[0], "s"}, {s.sources[source], "s"}, {"speed", "×"},
+		{"p", ""}, {"verdict", ""}}
 	slices.SortStableFunc(changes, func(a, b change) int { return cmp.Compare(b.speed, a.speed) })
 	cases := s.naming(rows, "subject", "kind", "type")
 	for i, x := range changes {
@@ -115,7 +117,8 @@ func (s *study) changeChart(source int, kind string, changes []change) *Chart {
 		drawing.Rows = append(drawing.Rows, x.row(names.of(x.new, shape(x.new.Record)), s.sources[0], s.sources[source]))
 	}
 	if n := len(changes); n > maxRows {
-		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d largest gains and the %d largest losses. The table has all %d measurements.", maxRows/2, maxRows/2, n))
+		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d largest gains and the %d largest losses. The table has "+
+			"all %d measurements.", maxRows/2, maxRows/2, n))
 	}
 	return c
 }
@@ -140,13 +143,15 @@ func (x change) row(name, before, after string) Row {
 	relative := func(key int, r row, source string, hollow bool) Value {
 		m := x.old.Seconds.Median
 		return Value{Key: key, V: m / r.Seconds.Median, Low: m / r.Seconds.P90, High: m / r.Seconds.P10, Hollow: hollow,
-			Text: fmt.Sprintf("%s, %s\n%s\n%s the speed, p = %.3f: %s", name, source, spreadText(r), times(x.speed), x.p, x.verdict())}
+			Text: fmt.Sprintf("%s, %s\n%s\n%s the speed, p = %.3f: %s", name, source, spreadText(r), times(x.speed), x.p,
+				x.verdict())}
 	}
 	end := "~"
 	if x.sure() {
 		end = times(x.speed)
 	}
-	return Row{Name: name, End: end, Values: []Value{relative(0, x.old, before, false), relative(1, x.new, after, !x.sure())}}
+	return Row{Name: name, End: end, Values: []Value{relative(0, x.old, before, false),
+		relative(1, x.new, after, !x.sure())}}
 }
 
 // changeAnswer returns the answer and the notes for changes.
@@ -169,12 +174,17 @@ func changeAnswer(changes []change) (answer string, notes []string) {
 	if little > 0 {
 		small = fmt.Sprintf(" (%d of these by less than 2 %%)", little)
 	}
-	answer = fmt.Sprintf("Of %s, %d became faster, %d slower%s, and %d did not change by more than chance; the geometric mean of the speed is %s.",
-		count(len(changes), "common measurement"), faster, slower, small, len(changes)-faster-slower, times(meanSpeed(changes)))
+	answer = fmt.Sprintf("Of %s, %d became faster, %d slower%s, and %d did not change by more than chance; the "+
+		"geometric mean of the speed is %s.",
+		count(len(changes), "common measurement"), faster, slower, small, len(changes)-faster-slower,
+		times(meanSpeed(changes)))
 	if few > 0 {
-		notes = append(notes, count(few, "measurement")+" with too few samples to distinguish any difference from chance: let bench run longer (--min-time).")
+		notes = append(notes, count(few, "measurement")+
+			" with too few samples to distinguish any difference from chance: let bench run longer (--min-time).")
 	}
-	return answer, append(notes, "A hollow point or ~ means no change beyond chance: Mann-Whitney U test on the samples of both records, p < 0.05 for each measurement alone. A bar spans the 10th to the 90th percentile. Samples of one run share its clock rates and memory placement, so confirm an important difference with several runs.")
+	return answer, append(notes, "A hollow point or ~ means no change beyond chance: Mann-Whitney U test on the samples "+
+		"of both records, p < 0.05 for each measurement alone. A bar spans the 10th to the 90th percentile. Samples of one "+
+		"run share its clock rates and memory placement, so confirm an important difference with several runs.")
 }
 
 func meanSpeed(changes []change) float64 {

@@ -35,8 +35,10 @@ func countChart(c *Chart, rows []row) *Chart {
 	rows = bySize(rows)
 	work := strings.TrimSuffix(rows[0].unit(), "/s")
 	c.Table.Columns = []Column{
-		{"M×N×K", ""}, {"kernel", ""}, {"instructions", ""}, {work, ""}, {work + " with padding", ""}, {"loaded", "bytes"}, {work + "/byte", ""}, {"sectors", ""}, {"ideal sectors", ""}, {"distinct sectors", ""},
-		{"wavefronts", ""}, {"bank conflicts", ""}, {"compute capability 1.0: transactions per half-warp", ""}, {"compute capability 1.0: bank conflicts", ""},
+		{"M×N×K", ""}, {"kernel", ""}, {"instructions", ""}, {work, ""}, {work + " with padding", ""}, {"loaded", "bytes"},
+		{work + "/byte", ""}, {"sectors", ""}, {"ideal sectors", ""}, {"distinct sectors", ""},
+		{"wavefronts", ""}, {"bank conflicts", ""}, {"compute capability 1.0: transactions per half-warp", ""},
+		{"compute capability 1.0: bank conflicts", ""},
 	}
 	integer := func(n int64) Cell { return numberCell(number(n), float64(n)) }
 	for _, r := range rows {
@@ -45,13 +47,17 @@ func countChart(c *Chart, rows []row) *Chart {
 		if per, known := n.Historic.PerHalfWarp(); known {
 			transactions, conflicts = numberCell(digits(per), per), integer(n.Historic.Wavefronts-n.Historic.IdealWavefronts)
 		}
-		c.Table.add(textCell(shape(r.Record)), textCell(r.Subject), integer(n.Instructions), integer(n.Flops), integer(n.Issued), integer(n.LoadBytes), numberCell(digits(n.Intensity()), n.Intensity()),
-			integer(n.Sectors), integer(n.IdealSectors), integer(n.DistinctSectors), integer(n.Wavefronts), integer(n.Conflicts()), transactions, conflicts)
+		c.Table.add(textCell(shape(r.Record)), textCell(r.Subject), integer(n.Instructions), integer(n.Flops),
+			integer(n.Issued), integer(n.LoadBytes), numberCell(digits(n.Intensity()), n.Intensity()),
+			integer(n.Sectors), integer(n.IdealSectors), integer(n.DistinctSectors), integer(n.Wavefronts),
+			integer(n.Conflicts()), transactions, conflicts)
 	}
 	rows = largestShape(rows)
 	last := shape(rows[0].Record)
-	bars := &Rows{X: Axis{Label: "sectors of 32 bytes at " + last, Text: func(v float64) string { return number(int64(v)) }}, Stacked: true, Legend: []Key{
-		{Name: "ideal for the requested bytes", Mark: markBar, Color: palette[0]}, {Name: "additional, because of uncoalesced accesses", Mark: markBar, Color: palette[1]},
+	bars := &Rows{X: Axis{Label: "sectors of 32 bytes at " + last,
+		Text: func(v float64) string { return number(int64(v)) }}, Stacked: true, Legend: []Key{
+		{Name: "ideal for the requested bytes", Mark: markBar, Color: palette[0]},
+		{Name: "additional, because of uncoalesced accesses", Mark: markBar, Color: palette[1]},
 	}}
 	c.Drawing = bars
 	var conflicts, historic []string
@@ -59,7 +65,8 @@ func countChart(c *Chart, rows []row) *Chart {
 		n := r.Counts
 		value := func(key int, sectors int64, text string) Value {
 			v := float64(sectors)
-			return Value{Key: key, V: v, Low: v, High: v, Text: fmt.Sprintf("%s, %s\n%s sectors %s", r.Subject, last, number(sectors), text)}
+			return Value{Key: key, V: v, Low: v, High: v, Text: fmt.Sprintf("%s, %s\n%s sectors %s", r.Subject, last,
+				number(sectors), text)}
 		}
 		end := digits(n.Intensity()) + " " + work + "/byte"
 		bars.Rows = append(bars.Rows, Row{Name: r.Subject, End: end, Values: []Value{
@@ -69,15 +76,19 @@ func countChart(c *Chart, rows []row) *Chart {
 			historic = append(historic, r.Subject+" "+digits(per))
 		}
 		if n.Conflicts() > 0 {
-			conflicts = append(conflicts, fmt.Sprintf("%s (%s more wavefronts)", r.Subject, percent(float64(n.Conflicts())/float64(n.IdealWavefronts))))
+			conflicts = append(conflicts, fmt.Sprintf("%s (%s more wavefronts)", r.Subject,
+				percent(float64(n.Conflicts())/float64(n.IdealWavefronts))))
 		}
 	}
 	c.Answer = countAnswer(rows, last, work, conflicts)
 	c.Notes = append(c.Notes, "Counts of an emulated GPU, not times.")
 	if historic != nil {
-		c.Notes = append(c.Notes, "A request of a warp transfers each sector that it touches once, and shared memory has 32 banks. GPUs of compute capability 1.0 served half-warps: "+
-			"one transaction if thread k accessed word k of an aligned segment, and otherwise one per thread; shared memory had 16 banks. "+
-			"Transactions per half-warp by this rule: "+list(historic)+". tilework explain KERNEL shows each access by both rules.")
+		c.Notes = append(c.Notes, "A request of a warp transfers each sector that it touches once, and shared memory has "+
+			"32 banks. GPUs of compute capability 1.0 served half-warps: "+
+			"one transaction if thread k accessed word k of an aligned segment, and otherwise one per thread; shared memory "+
+			"had 16 banks. "+
+			"Transactions per half-warp by this rule: "+list(historic)+
+			". tilework explain KERNEL shows each access by both rules.")
 	}
 	return c
 }

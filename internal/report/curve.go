@@ -73,7 +73,8 @@ func (s *study) lines(curves []curve, place func(c curve, r row) Point) *Lines {
 		}
 		index := len(sources) + at
 		key := l.Legend[index]
-		series.Keys, series.Color, series.Label, series.Marker, series.Dash = []int{index}, key.Color, key.Color, key.Marker, key.Dash
+		series.Keys, series.Color, series.Label, series.Marker, series.Dash = []int{index}, key.Color, key.Color, key.Marker,
+			key.Dash
 		if s.compares() {
 			series.Keys, series.Color = []int{slices.Index(sources, c.source), index}, sourceColor(c.source)
 		}
@@ -95,7 +96,8 @@ func (l *Lines) limit(name, text string, points ...Point) {
 	for i := range points {
 		points[i].Low, points[i].High, points[i].Text = points[i].Y, points[i].Y, text
 	}
-	l.Series = append(l.Series, Series{Name: name, Keys: []int{len(l.Legend) - 1}, Color: peer, Label: peer, Dash: []float64{1, 3}, LineOnly: true, Points: points})
+	l.Series = append(l.Series, Series{Name: name, Keys: []int{len(l.Legend) - 1}, Color: peer, Label: peer,
+		Dash: []float64{1, 3}, LineOnly: true, Points: points})
 }
 
 // sizeAxis is the axis of square products.
@@ -129,5 +131,6 @@ func (s *study) sizeTable(curves []curve, unit string, cell func(row) Cell) Tabl
 func besideRound(rows []row, n int) bool {
 	measured := func(n int) bool { return slices.ContainsFunc(rows, func(r row) bool { return r.N == n }) }
 	const round = 8
-	return n > round && (measured(n-1) && (n-1)%round == 0 && !measured(n+1) || measured(n+1) && (n+1)%round == 0 && !measured(n-1))
+	return n > round && (measured(n-1) && (n-1)%round == 0 && !measured(n+1) || measured(n+1) && (n+1)%round == 0 &&
+		!measured(n-1))
 }

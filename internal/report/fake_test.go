@@ -30,8 +30,10 @@ type pace struct {
 }
 
 var (
-	cpuModels = []pace{{"loop", false, 1.2, 1e-7, 0}, {"portable", false, 3.5, 1e-6, 0}, {"avx512", false, 110, 1.5e-6, 0}, {"openblas", true, 118, 1.2e-6, 0}}
-	gpuModels = []pace{{"naive", false, 5_800, 4e-6, 0.25}, {"tiled", false, 9_500, 4e-6, 4}, {"blocked", false, 50_500, 6e-6, 32}, {"cublaslt", true, 51_500, 5e-6, 0}}
+	cpuModels = []pace{{"loop", false, 1.2, 1e-7, 0}, {"portable", false, 3.5, 1e-6, 0}, {"avx512", false, 110, 1.5e-6, 0},
+		{"openblas", true, 118, 1.2e-6, 0}}
+	gpuModels = []pace{{"naive", false, 5_800, 4e-6, 0.25}, {"tiled", false, 9_500, 4e-6, 4},
+		{"blocked", false, 50_500, 6e-6, 32}, {"cublaslt", true, 51_500, 5e-6, 0}}
 )
 
 var day = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -43,16 +45,20 @@ func (m *machine) record(on pace, device string, shape bench.Shape, transfers bo
 	r := bench.Record{
 		Schema: bench.Schema, Subject: on.subject, Peer: on.peer, Device: device,
 		In: "float32", Out: "float32", M: shape.M, N: shape.N, K: shape.K, LDA: shape.K, LDB: shape.N, LDC: shape.N,
-		Alpha: 1, Transfers: transfers, Cold: device != "cpu", Intensity: on.loads, Buffers: 1, Reps: 20, Batch: 1, Verified: true, ErrorRatio: 0.01,
-		Environment: bench.Environment{Date: day, OS: "linux", Arch: "amd64", CPU: "Example CPU", Cores: 16, GOMAXPROCS: 16, Go: "go1.26", Command: "tilework bench --sizes '64..4096x2'"},
+		Alpha: 1, Transfers: transfers, Cold: device != "cpu", Intensity: on.loads, Buffers: 1, Reps: 20, Batch: 1,
+		Verified: true, ErrorRatio: 0.01,
+		Environment: bench.Environment{Date: day, OS: "linux", Arch: "amd64", CPU: "Example CPU", Cores: 16, GOMAXPROCS: 16,
+			Go: "go1.26", Command: "tilework bench --sizes '64..4096x2'"},
 	}
 	r.Peak = 153
 	if device != "cpu" {
 		r.Peak, r.Environment.GPU, r.Environment.Driver = 66_900, m.gpu, "580"
 	}
 	if transfers {
-		bytes := 4 * (float64(shape.M)*float64(shape.K) + float64(shape.K)*float64(shape.N) + float64(shape.M)*float64(shape.N))
-		r.Steps = &bench.Steps{Allocate: 60e-6, Upload: 15e-6 + bytes*2/3/12e9, Compute: seconds, Download: 10e-6 + bytes/3/11e9}
+		bytes := 4 * (float64(shape.M)*float64(shape.K) + float64(shape.K)*float64(shape.N) +
+			float64(shape.M)*float64(shape.N))
+		r.Steps = &bench.Steps{Allocate: 60e-6, Upload: 15e-6 + bytes*2/3/12e9, Compute: seconds,
+			Download: 10e-6 + bytes/3/11e9}
 		seconds += r.Steps.Allocate + r.Steps.Upload + r.Steps.Download
 		r.Setup = 0.04
 	}
@@ -76,7 +82,8 @@ func (m *machine) compete(models []pace, device string, shape bench.Shape) []ben
 		for _, peer := range all {
 			if peer.Peer && peer.Subject != all[i].Subject {
 				v := peer.Seconds.Median / all[i].Seconds.Median
-				all[i].Versus = append(all[i].Versus, bench.Ratio{Peer: peer.Subject, Speed: v, P10: v * 0.98, P90: v * 1.02, Low: v * 0.99, High: v * 1.01})
+				all[i].Versus = append(all[i].Versus, bench.Ratio{Peer: peer.Subject, Speed: v, P10: v * 0.98, P90: v * 1.02,
+					Low: v * 0.99, High: v * 1.01})
 			}
 		}
 	}
@@ -100,7 +107,8 @@ func (m *machine) sweep() []bench.Record {
 		all = append(all, m.compete(gpuModels, "gpu:0", bench.Cube(n))...)
 		all = append(all, m.record(gpuModels[2], "gpu:0", bench.Cube(n), true))
 	}
-	for _, s := range []bench.Shape{{M: 1, N: 4096, K: 4096}, {M: 16, N: 4096, K: 4096}, {M: 4096, N: 4096, K: 16}, {M: 2048, N: 14336, K: 4096}} {
+	for _, s := range []bench.Shape{{M: 1, N: 4096, K: 4096}, {M: 16, N: 4096, K: 4096}, {M: 4096, N: 4096, K: 16},
+		{M: 2048, N: 14336, K: 4096}} {
 		all = append(all, m.compete(gpuModels[2:], "gpu:0", s)...)
 	}
 	return all

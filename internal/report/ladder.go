@@ -21,7 +21,8 @@ func ladders(s *study) ([]*Chart, string) {
 		}
 	}
 	if all == nil {
-		return nil, "No two kernels of tilework were timed on the same square product, with the same element type and number of threads (bench --kernels all)."
+		return nil, "No two kernels of tilework were timed on the same square product, with the same element type and " +
+			"number of threads (bench --kernels all)."
 	}
 	return all, ""
 }
@@ -40,7 +41,8 @@ func (s *study) ladder(g group) *Chart {
 	unit, factor := rateUnit(g.rows)
 	drawing := &Rows{X: Axis{Label: fmt.Sprintf("%s at %d³", unit, n), Text: tick}}
 	c := &Chart{ID: "ladder-" + word(g.name), Title: "The ladder: " + g.name, Drawing: drawing}
-	c.Table.Columns = []Column{{"kernel", ""}, {"rate", unit}, {"of peak", "%"}, {"time", "s"}, {"gain over the previous", "×"}, {"gain over the first", "×"}}
+	c.Table.Columns = []Column{{"kernel", ""}, {"rate", unit}, {"of peak", "%"}, {"time", "s"},
+		{"gain over the previous", "×"}, {"gain over the first", "×"}}
 	var sources []int
 	drawing.Legend, sources = s.barKeys(rungs)
 	var names []string
@@ -63,7 +65,8 @@ func (s *study) ladder(g group) *Chart {
 		last[rung.source] = r
 		row := &drawing.Rows[at]
 		row.Values = append(row.Values, Value{
-			Key: slices.Index(sources, rung.source), V: r.GFLOPS * factor, Low: r.slowRate() * factor, High: r.fastRate() * factor, Text: describe(s.label(rung.name, rung.source), r),
+			Key: slices.Index(sources, rung.source), V: r.GFLOPS * factor, Low: r.slowRate() * factor,
+			High: r.fastRate() * factor, Text: describe(s.label(rung.name, rung.source), r),
 		})
 		row.End = strings.TrimSuffix(ratesOf(row.Values)+" · "+gain.Text, " · ")
 		c.Table.add(textCell(s.label(rung.name, rung.source)), rateCell(r, factor), peakCell(r), timeCell(r), gain, total)
@@ -75,12 +78,14 @@ func (s *study) ladder(g group) *Chart {
 		r := p.rows[0]
 		name := s.label(p.name, p.source)
 		drawing.Legend = append(drawing.Legend, Key{Name: name, Mark: markLineOnly, Color: peer, Dash: refDash})
-		drawing.Refs = append(drawing.Refs, Ref{r.GFLOPS * factor, name + " " + digits(r.GFLOPS*factor), []int{len(drawing.Legend) - 1}})
+		drawing.Refs = append(drawing.Refs, Ref{r.GFLOPS * factor, name + " " + digits(r.GFLOPS*factor),
+			[]int{len(drawing.Legend) - 1}})
 		c.Table.add(textCell(name), rateCell(r, factor), peakCell(r), timeCell(r), textCell(""), textCell(""))
 	}
 	c.Answer = s.ladderAnswer(n, first, last)
 	if len(drawing.Refs) > 0 {
-		c.Notes = append(c.Notes, "A dashed line is a library in the same arithmetic. After a bar: its rate, and the gain over the bar above.")
+		c.Notes = append(c.Notes, "A dashed line is a library in the same arithmetic. After a bar: its rate, and the gain "+
+			"over the bar above.")
 	}
 	return c
 }

@@ -101,7 +101,8 @@ func (l *Lines) drawAxes(c *canvas, x, y scale, rows []float64) {
 		c.add(label{at: point{x.at(v), y.from + tickGap + lineHeight/2}, text: l.X.Text(v), color: faint, align: alignMiddle})
 	}
 	c.hline(x.from, x.to, y.from, rule, thin)
-	c.add(label{at: point{(x.from + x.to) / 2, c.height - lineHeight/2}, text: l.X.Label, color: faint, align: alignMiddle}.within(c.width))
+	c.add(label{at: point{(x.from + x.to) / 2, c.height - lineHeight/2}, text: l.X.Label, color: faint,
+		align: alignMiddle}.within(c.width))
 }
 
 // drawMarks draws a line for each mark. Each text has a row of its own above the data.
@@ -232,8 +233,10 @@ func (l *Lines) drawNames(c *canvas, x, y scale, names []*Series) {
 		at := point{x.at(last.X), y.at(last.Y)}
 		for _, t := range []label{
 			{at: point{at.x + labelGap, at.y}}, {at: point{at.x, at.y - 13}, align: alignEnd}, {at: point{at.x, at.y - 13}},
-			{at: point{at.x, at.y + 14}, align: alignEnd}, {at: point{at.x + labelGap, at.y + 12}}, {at: point{at.x - labelGap, at.y}, align: alignEnd},
-			{at: point{at.x, at.y - 13}, align: alignMiddle}, {at: point{at.x, at.y + 14}, align: alignMiddle}, {at: point{at.x, at.y - 28}, align: alignMiddle}, {at: point{at.x, at.y - 28}, align: alignEnd},
+			{at: point{at.x, at.y + 14}, align: alignEnd}, {at: point{at.x + labelGap, at.y + 12}},
+			{at: point{at.x - labelGap, at.y}, align: alignEnd},
+			{at: point{at.x, at.y - 13}, align: alignMiddle}, {at: point{at.x, at.y + 14}, align: alignMiddle},
+			{at: point{at.x, at.y - 28}, align: alignMiddle}, {at: point{at.x, at.y - 28}, align: alignEnd},
 		} {
 			t.text, t.color, t.halo = s.Name, s.Label, true
 			if a := t.area(); l.free(a, taken, x, y) {
@@ -263,7 +266,8 @@ func (l *Lines) free(a box, taken []box, x, y scale) bool {
 	for i := range l.Series {
 		s := &l.Series[i]
 		for _, p := range s.Points {
-			if at := (point{x.at(p.X), y.at(p.Y)}); !s.LineOnly && a.overlaps(box{at.x - markerRadius, at.y - markerRadius, 2 * markerRadius, 2 * markerRadius}) {
+			if at := (point{x.at(p.X), y.at(p.Y)}); !s.LineOnly &&
+				a.overlaps(box{at.x - markerRadius, at.y - markerRadius, 2 * markerRadius, 2 * markerRadius}) {
 				return false
 			}
 		}

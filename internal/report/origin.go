@@ -118,7 +118,8 @@ func originOf(s Source) Origin {
 			o.Commands = append(o.Commands, command)
 		}
 		if r.Error != "" {
-			o.Failures = append(o.Failures, fmt.Sprintf("%s, %s %s on %s: %s", r.Subject, shape(r), r.Types(), r.Device, r.Error))
+			o.Failures = append(o.Failures, fmt.Sprintf("%s, %s %s on %s: %s", r.Subject, shape(r), r.Types(), r.Device,
+				r.Error))
 		}
 	}
 	return o

@@ -54,4 +54,5 @@ func (r *Report) toggles() string {
 }
 
 // ties keeps numbers and their units on one line.
-var ties = strings.NewReplacer("± ", "±\u00a0", " %", "\u00a0%", " = ", "\u00a0=\u00a0", " ≈ ", "\u00a0≈\u00a0", " GFLOP", "\u00a0GFLOP", " TFLOP", "\u00a0TFLOP", " GOP", "\u00a0GOP", " TOP", "\u00a0TOP")
+var ties = strings.NewReplacer("± ", "±\u00a0", " %", "\u00a0%", " = ", "\u00a0=\u00a0", " ≈ ", "\u00a0≈\u00a0",
+	" GFLOP", "\u00a0GFLOP", " TFLOP", "\u00a0TFLOP", " GOP", "\u00a0GOP", " TOP", "\u00a0TOP")

@@ -41,7 +41,8 @@ func TestPageStandsAlone(t *testing.T) {
 			records[i].Versus[j].Peer += evil
 		}
 	}
-	records = append(records, bench.Record{Schema: 1, Subject: evil, Device: "cpu", In: "float32", Out: "float32", M: 1, N: 1, K: 1, Error: evil})
+	records = append(records, bench.Record{Schema: 1, Subject: evil, Device: "cpu", In: "float32", Out: "float32", M: 1,
+		N: 1, K: 1, Error: evil})
 	page := write(t, newReport(t, Source{evil, records}))
 	if strings.Contains(page, "<script>alert") || strings.Contains(page, "<b>GPU") {
 		t.Error("the page contains a record's text as HTML")
@@ -165,7 +166,8 @@ func checkPage(t *testing.T, page string) {
 		t.Errorf("got %d tables with %d links to CSV", tables, links)
 	}
 	for _, n := range find("svg") {
-		if n.attributes["role"] != "img" && n.attributes["aria-hidden"] != "true" || n.attributes["role"] == "img" && n.attributes["aria-label"] == "" {
+		if n.attributes["role"] != "img" && n.attributes["aria-hidden"] != "true" || n.attributes["role"] == "img" &&
+			n.attributes["aria-label"] == "" {
 			t.Errorf("a drawing has no description: %v", n.attributes)
 		}
 	}
@@ -175,8 +177,9 @@ func checkPage(t *testing.T, page string) {
 func TestPages(t *testing.T) {
 	one := newMachine(1, "", 1).sweep()[:1]
 	for name, sources := range map[string][]Source{
-		"study":      {{"h200", newMachine(1, "NVIDIA H200", 1).sweep()}},
-		"comparison": {{"before", newMachine(1, "NVIDIA H200", 1).sweep()}, {"after", newMachine(2, "NVIDIA H200", 1.1).sweep()}},
+		"study": {{"h200", newMachine(1, "NVIDIA H200", 1).sweep()}},
+		"comparison": {{"before", newMachine(1, "NVIDIA H200", 1).sweep()},
+			{"after", newMachine(2, "NVIDIA H200", 1.1).sweep()}},
 		"one record": {{"one", one}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -196,7 +199,8 @@ func TestPages(t *testing.T) {
 			}
 			for _, c := range r.Charts() {
 				for i := range c.Legend() {
-					if rule := fmt.Sprintf(".figure:has(.t%[1]d:not(:checked)) g.k%[1]d{display:none}", i); !strings.Contains(page, rule) {
+					if rule := fmt.Sprintf(".figure:has(.t%[1]d:not(:checked)) g.k%[1]d{display:none}", i); !strings.Contains(page,
+						rule) {
 						t.Errorf("%s: no rule hides legend entry %d", c.ID, i)
 					}
 				}
@@ -212,7 +216,8 @@ func TestComparisonColors(t *testing.T) {
 	for _, c := range r.Charts() {
 		var colors []*paint
 		for _, k := range c.Legend() {
-			if k.Name == "before" || k.Name == "after" || strings.HasSuffix(k.Name, " (before)") || strings.HasSuffix(k.Name, " (after)") {
+			if k.Name == "before" || k.Name == "after" || strings.HasSuffix(k.Name, " (before)") ||
+				strings.HasSuffix(k.Name, " (after)") {
 				if !slices.Contains(colors, k.Color) && k.Color != peer {
 					colors = append(colors, k.Color)
 				}
@@ -358,14 +363,16 @@ func lab(rgb uint32, deficient bool) [3]float64 {
 		}
 		return 7.787*v + 16./116
 	}
-	x, y, z := f((0.4124*c[0]+0.3576*c[1]+0.1805*c[2])/0.9505), f(0.2126*c[0]+0.7152*c[1]+0.0722*c[2]), f((0.0193*c[0]+0.1192*c[1]+0.9505*c[2])/1.089)
+	x, y, z := f((0.4124*c[0]+0.3576*c[1]+0.1805*c[2])/0.9505), f(0.2126*c[0]+0.7152*c[1]+0.0722*c[2]),
+		f((0.0193*c[0]+0.1192*c[1]+0.9505*c[2])/1.089)
 	return [3]float64{116*y - 16, 500 * (x - y), 200 * (y - z)}
 }
 
 // TestPalette checks that text and series have enough contrast, and that the first five series
 // differ for readers with and without a color vision deficiency, in light and in dark mode.
 func TestPalette(t *testing.T) {
-	for i, mode := range []func(*paint) uint32{func(p *paint) uint32 { return p.light }, func(p *paint) uint32 { return p.dark }} {
+	for i, mode := range []func(*paint) uint32{func(p *paint) uint32 { return p.light },
+		func(p *paint) uint32 { return p.dark }} {
 		for _, p := range append([]*paint{ink, faint, peer}, palette...) {
 			least := 3.0 // for graphics
 			if p == ink || p == faint {
@@ -380,7 +387,8 @@ func TestPalette(t *testing.T) {
 				for _, deficient := range []bool{false, true} {
 					x, y := lab(mode(palette[a]), deficient), lab(mode(palette[b]), deficient)
 					if d := math.Hypot(math.Hypot(x[0]-y[0], x[1]-y[1]), x[2]-y[2]); d < 12 {
-						t.Errorf("mode %d, deuteranopia %v: %s and %s differ by %.0f, want at least 12", i, deficient, palette[a].name, palette[b].name, d)
+						t.Errorf("mode %d, deuteranopia %v: %s and %s differ by %.0f, want at least 12", i, deficient, palette[a].name,
+							palette[b].name, d)
 					}
 				}
 			}
@@ -481,7 +489,8 @@ func checkPNG(t *testing.T, c *Chart) {
 
 func TestPictures(t *testing.T) {
 	check(t, newReport(t, Source{"a", newMachine(1, "NVIDIA H200", 1).sweep()}), true)
-	check(t, newReport(t, Source{"before", newMachine(1, "NVIDIA H200", 1).sweep()}, Source{"after", newMachine(2, "NVIDIA H200", 1.1).sweep()}), false)
+	check(t, newReport(t, Source{"before", newMachine(1, "NVIDIA H200", 1).sweep()},
+		Source{"after", newMachine(2, "NVIDIA H200", 1.1).sweep()}), false)
 }
 
 // TestTextSize checks that text is at least 12 pixels high at each width of the page. The style
@@ -526,7 +535,8 @@ func TestAnyRecords(t *testing.T) {
 				if random.IntN(2) == 0 {
 					shape = bench.Cube(1 + random.IntN(4)*511)
 				}
-				on := pace{pick("loop", "tiled", strings.Repeat("long name ", 12), "ü", "<&>"), random.IntN(3) == 0, math.Exp(5 * random.NormFloat64()), 1e-6, random.Float64()}
+				on := pace{pick("loop", "tiled", strings.Repeat("long name ", 12), "ü", "<&>"), random.IntN(3) == 0,
+					math.Exp(5 * random.NormFloat64()), 1e-6, random.Float64()}
 				r := m.record(on, pick("cpu", "gpu:0", "gpu:1", "emu"), shape, random.IntN(2) == 0)
 				r.In = pick("float32", "int8", "float64")
 				r.Precision = pick("", "tf32")
@@ -536,7 +546,8 @@ func TestAnyRecords(t *testing.T) {
 				if random.IntN(9) == 0 {
 					r.Error = "it broke"
 				}
-				r.Versus = []bench.Ratio{{Peer: pick("openblas", "cublaslt", "x y"), Speed: math.Exp(5 * random.NormFloat64()), P10: 1, P90: 1}}
+				r.Versus = []bench.Ratio{{Peer: pick("openblas", "cublaslt", "x y"), Speed: math.Exp(5 * random.NormFloat64()),
+					P10: 1, P90: 1}}
 				records = append(records, r)
 			}
 			sources = append(sources, Source{fmt.Sprintf("%c.b", 'a'+i), records})

@@ -21,7 +21,8 @@ func (c *Chart) figureSVG() string {
 		class string
 		width float64
 	}{{"wide", wide}, {"narrow", narrow}} {
-		b.WriteString(c.Drawing.draw(size.width).svg(fmt.Sprintf(`class="%s" role="img" aria-label="%s"`, size.class, text), ""))
+		b.WriteString(c.Drawing.draw(size.width).svg(fmt.Sprintf(`class="%s" role="img" aria-label="%s"`, size.class, text),
+			""))
 	}
 	return b.String()
 }
@@ -88,7 +89,8 @@ func (c *Chart) WritePNG(w io.Writer) error { return c.picture().writePNG(w) }
 func (c *Chart) WriteSVG(w io.Writer) error {
 	p := c.picture()
 	style := "<style>" + variables() + classes() + "svg{background:var(--paper)}</style>\n"
-	size := fmt.Sprintf(`width="%s" height="%s" role="img" aria-label="%s"`, num(p.width), num(p.height), html.EscapeString(c.Title+". "+c.Answer))
+	size := fmt.Sprintf(`width="%s" height="%s" role="img" aria-label="%s"`, num(p.width), num(p.height),
+		html.EscapeString(c.Title+". "+c.Answer))
 	_, err := io.WriteString(w, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"+p.svg(size, style))
 	return err
 }

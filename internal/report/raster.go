@@ -147,7 +147,8 @@ func (l label) draw(r *raster) {
 		a := l.area()
 		r.polygons(paper.rgba(0.75), []point{{a.x, a.y}, {a.x + a.w, a.y}, {a.x + a.w, a.y + a.h}, {a.x, a.y + a.h}})
 	}
-	d := font.Drawer{Dst: r.image, Src: image.NewUniform(l.color.rgba(1)), Face: face, Dot: fixed.Point26_6{X: fixed.Int26_6(x * pngScale * 64), Y: fixed.Int26_6(y * pngScale * 64)}}
+	d := font.Drawer{Dst: r.image, Src: image.NewUniform(l.color.rgba(1)), Face: face,
+		Dot: fixed.Point26_6{X: fixed.Int26_6(x * pngScale * 64), Y: fixed.Int26_6(y * pngScale * 64)}}
 	d.DrawString(l.text)
 }
 

@@ -45,7 +45,8 @@ func sizeCell(n int) Cell { return numberCell(strconv.Itoa(n), float64(n)) }
 // sizeCharts draws the time of each kernel against the size.
 func sizeCharts(s *study) ([]*Chart, string) {
 	var all []*Chart
-	for _, g := range groupBy(filter(s.rows, isSquare, hasRate, not(copies)), func(r row) string { return r.kind() + ", " + r.Types() }) {
+	for _, g := range groupBy(filter(s.rows, isSquare, hasRate, not(copies)),
+		func(r row) string { return r.kind() + ", " + r.Types() }) {
 		curves := s.curves(g.rows, "kind", "type")
 		if len(subjects(filter(g.rows, not(isPeer)))) < 3 || fewSizes(g.rows) {
 			continue // the charts of rates and of the crossover suffice
@@ -58,8 +59,9 @@ func sizeCharts(s *study) ([]*Chart, string) {
 		fast, slow := end[0], end[len(end)-1]
 		c := &Chart{
 			ID: "sizes-" + word(g.name), Title: "Time by size: " + g.name, Drawing: lines,
-			Answer: fmt.Sprintf("At %s, %s takes %s and %s takes %s.", shape(fast.Record), s.label(slow.Subject, slow.source), bench.Duration(slow.Seconds.Median), s.label(fast.Subject, fast.source), bench.Duration(fast.Seconds.Median)),
-			Table:  s.sizeTable(curves, "s", timeCell),
+			Answer: fmt.Sprintf("At %s, %s takes %s and %s takes %s.", shape(fast.Record), s.label(slow.Subject, slow.source),
+				bench.Duration(slow.Seconds.Median), s.label(fast.Subject, fast.source), bench.Duration(fast.Seconds.Median)),
+			Table: s.sizeTable(curves, "s", timeCell),
 		}
 		c.noteLeftOut(drawn, curves)
 		all = append(all, c)
@@ -109,7 +111,8 @@ func (s *study) rateChart(g group) *Chart {
 	unit, factor := rateUnit(g.rows)
 	top := slices.MaxFunc(g.rows, func(a, b row) int { return cmp.Compare(a.GFLOPS, b.GFLOPS) })
 	lines := s.lines(drawn, func(c curve, r row) Point {
-		return Point{X: float64(r.N), Y: r.GFLOPS * factor, Low: r.slowRate() * factor, High: r.fastRate() * factor, Text: describe(c.name, r)}
+		return Point{X: float64(r.N), Y: r.GFLOPS * factor, Low: r.slowRate() * factor, High: r.fastRate() * factor,
+			Text: describe(c.name, r)}
 	})
 	lines.X, lines.Y = sizeAxis(), Axis{Label: unit, Text: tick, To: 1.05 * top.GFLOPS * factor}
 	c := &Chart{ID: "rate-" + word(g.name), Title: "Rate: " + g.name, Drawing: lines}
@@ -119,7 +122,8 @@ func (s *study) rateChart(g group) *Chart {
 	c.Answer = fmt.Sprintf("%s reaches %s%s at %s.", s.nameIn(curves, top), top.rate(), ofPeak(top), shape(top.Record))
 	if best := fastestOurs(g.rows); best.Record != nil && best != top {
 		c.Answer = fmt.Sprintf("Our fastest kernel, %s, reaches %s%s at %s; %s reaches %s%s at %s.",
-			s.nameIn(curves, best), best.rate(), ofPeak(best), shape(best.Record), s.nameIn(curves, top), top.rate(), ofPeak(top), shape(top.Record))
+			s.nameIn(curves, best), best.rate(), ofPeak(best), shape(best.Record), s.nameIn(curves, top), top.rate(),
+			ofPeak(top), shape(top.Record))
 	}
 	c.noteLeftOut(drawn, curves)
 	c.addPeaks(lines, g.rows, factor)
@@ -129,7 +133,8 @@ func (s *study) rateChart(g group) *Chart {
 // noteLeftOut adds a note about curves that are not drawn.
 func (c *Chart) noteLeftOut(drawn, all []curve) {
 	if len(drawn) < len(all) {
-		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d fastest of %d series. The table has all.", len(drawn), len(all)))
+		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d fastest of %d series. The table has all.", len(drawn),
+			len(all)))
 	}
 }
 
@@ -173,7 +178,8 @@ func fastestOurs(rows []row) row {
 // addPeaks draws the peaks of the devices as lines. A peak far above all rates would flatten the
 // curves and is stated in a note instead.
 func (c *Chart) addPeaks(lines *Lines, rows []row, factor float64) {
-	known := groupBy(filter(rows, func(r row) bool { return r.Peak > 0 }), func(r row) string { return "peak " + rate(r.Peak, r.unit()) })
+	known := groupBy(filter(rows, func(r row) bool { return r.Peak > 0 }),
+		func(r row) string { return "peak " + rate(r.Peak, r.unit()) })
 	if len(known) == 0 {
 		c.Notes = append(c.Notes, "The records do not contain the peak of this device, so there are no percentages.")
 		return
@@ -190,7 +196,8 @@ func (c *Chart) addPeaks(lines *Lines, rows []row, factor float64) {
 		lines.limit(g.name, g.name+" of "+g.rows[0].device(), Point{X: from, Y: y}, Point{X: to, Y: y})
 	}
 	if rows[0].kind() == onCPU {
-		c.Notes = append(c.Notes, "The peak of a CPU is the rate of one core with multiply-adds on registers only, times the number of threads. It cannot be reached if threads share a core or the clock rate drops under load.")
+		c.Notes = append(c.Notes, "The peak of a CPU is the rate of one core with multiply-adds on registers only, times "+
+			"the number of threads. It cannot be reached if threads share a core or the clock rate drops under load.")
 	}
 }
 
@@ -224,16 +231,19 @@ func (s *study) rateBars(g group) *Chart {
 		if r.Peer && libraries < len(drawing.Legend) {
 			key = libraries
 		}
-		row.Values = append(row.Values, Value{Key: key, V: r.GFLOPS * factor, Low: r.slowRate() * factor, High: r.fastRate() * factor, Text: describe(name, r)})
+		row.Values = append(row.Values, Value{Key: key, V: r.GFLOPS * factor, Low: r.slowRate() * factor,
+			High: r.fastRate() * factor, Text: describe(name, r)})
 		row.End = ratesOf(row.Values)
-		c.Table.add(textCell(s.label(name, r.source)), rateCell(r, factor), peakCell(r), timeCell(r), numberCell(fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), 100*r.Seconds.Spread))
+		c.Table.add(textCell(s.label(name, r.source)), rateCell(r, factor), peakCell(r), timeCell(r),
+			numberCell(fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), 100*r.Seconds.Spread))
 	}
 	if n := len(drawing.Rows); n > maxRows {
 		slices.SortStableFunc(drawing.Rows, func(a, b Row) int { return cmp.Compare(b.Values[0].V, a.Values[0].V) })
 		drawing.Rows = drawing.Rows[:maxRows]
 		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d fastest of %d rows. The table has all.", maxRows, n))
 	}
-	c.Answer = fmt.Sprintf("%s reaches %s%s at %s in %s.", top.Subject, top.rate(), ofPeak(top), shape(top.Record), top.Types())
+	c.Answer = fmt.Sprintf("%s reaches %s%s at %s in %s.", top.Subject, top.rate(), ofPeak(top), shape(top.Record),
+		top.Types())
 	return c
 }
 

@@ -84,7 +84,10 @@ func (s *study) comparisons(rows []row) []comparison {
 			}
 		}
 	}
-	return slices.DeleteFunc(all, func(x comparison) bool { return s.distance(x.ratios[0].row, x.peer) > nearest[x.facet] })
+	return slices.DeleteFunc(all, func(x comparison) bool {
+		return s.distance(x.ratios[0].row,
+			x.peer) > nearest[x.facet]
+	})
 }
 
 // peerName returns the name of the peer, and its rounding if ours is different.
@@ -127,7 +130,8 @@ func (x *comparison) scope() string {
 		return "at " + shape(x.worst().Record)
 	}
 	worst, best := x.worst(), x.best()
-	return fmt.Sprintf("in the geometric mean of %s, from %s at %s to %s at %s", count(len(x.ratios), "case"), worst.text(), shape(worst.Record), best.text(), shape(best.Record))
+	return fmt.Sprintf("in the geometric mean of %s, from %s at %s to %s at %s", count(len(x.ratios), "case"),
+		worst.text(), shape(worst.Record), best.text(), shape(best.Record))
 }
 
 // nearest returns the ratio of a row to the fastest peer in the nearest arithmetic.
@@ -162,7 +166,8 @@ func ratios(s *study) ([]*Chart, string) {
 			continue
 		}
 		for _, facet := range facets(comparisons) {
-			all = append(all, s.ratioDots(facet, slices.DeleteFunc(slices.Clone(comparisons), func(x comparison) bool { return x.facet != facet })))
+			all = append(all, s.ratioDots(facet, slices.DeleteFunc(slices.Clone(comparisons),
+				func(x comparison) bool { return x.facet != facet })))
 		}
 	}
 	return all, ""
@@ -200,7 +205,8 @@ func ratioAxis() Axis {
 
 func (s *study) ratioLines(kind string, comparisons []comparison) *Chart {
 	// Libraries that round differently are in the table only.
-	like := slices.DeleteFunc(slices.Clone(comparisons), func(x comparison) bool { return s.distance(x.ratios[0].row, x.peer) == 2 })
+	like := slices.DeleteFunc(slices.Clone(comparisons),
+		func(x comparison) bool { return s.distance(x.ratios[0].row, x.peer) == 2 })
 	if len(like) == 0 {
 		like = comparisons
 	}
@@ -227,7 +233,8 @@ func (s *study) ratioLines(kind string, comparisons []comparison) *Chart {
 		all = append(all, c.rows...)
 	}
 	all = bySize(all)
-	lines.limit("equal speed", "equal speed", Point{X: float64(all[0].N), Y: 1}, Point{X: float64(all[len(all)-1].N), Y: 1})
+	lines.limit("equal speed", "equal speed", Point{X: float64(all[0].N), Y: 1},
+		Point{X: float64(all[len(all)-1].N), Y: 1})
 	return s.ratioChart("Against the libraries: "+kind, lines, like, comparisons)
 }
 
@@ -250,7 +257,8 @@ func (s *study) ratioDots(facet string, comparisons []comparison) *Chart {
 				drawing.Rows = append(drawing.Rows, Row{Name: name})
 			}
 			row := &drawing.Rows[at[name]]
-			row.Values = append(row.Values, Value{Key: i, V: d.Speed, Low: min(d.P10, d.Speed), High: max(d.P90, d.Speed), Hollow: d.Uncertain(), Text: describe(name+": "+d.Subject, d.row)})
+			row.Values = append(row.Values, Value{Key: i, V: d.Speed, Low: min(d.P10, d.Speed), High: max(d.P90, d.Speed),
+				Hollow: d.Uncertain(), Text: describe(name+": "+d.Subject, d.row)})
 		}
 	}
 	place := func(r Row) float64 { // the ratio to the strongest peer, or else to the first one
@@ -265,7 +273,8 @@ func (s *study) ratioDots(facet string, comparisons []comparison) *Chart {
 	c := s.ratioChart("Against the libraries: "+facet, drawing, comparisons, comparisons)
 	if n := len(drawing.Rows); n > maxRows {
 		drawing.Rows = slices.Delete(drawing.Rows, maxRows/2, n-maxRows/2)
-		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d lowest and the %d highest ratios. The table has all %d cases.", maxRows/2, maxRows/2, n))
+		c.Notes = append(c.Notes, fmt.Sprintf("The chart has the %d lowest and the %d highest ratios. The table has all %d "+
+			"cases.", maxRows/2, maxRows/2, n))
 	}
 	return c
 }
@@ -286,11 +295,13 @@ func strongest(comparisons []comparison) int {
 // table of all comparisons.
 func (s *study) ratioChart(title string, drawing Drawing, drawn, comparisons []comparison) *Chart {
 	c := &Chart{ID: "ratio-" + word(strings.TrimPrefix(title, "Against the libraries: ")), Title: title, Drawing: drawing}
-	c.Table.Columns = []Column{{"case", ""}, {"type", ""}, {"library", ""}, {"kernel", ""}, {"speed", "×"}, {"10th percentile", "×"}, {"90th percentile", "×"}, {"time", "s"}}
+	c.Table.Columns = []Column{{"case", ""}, {"type", ""}, {"library", ""}, {"kernel", ""}, {"speed", "×"},
+		{"10th percentile", "×"}, {"90th percentile", "×"}, {"time", "s"}}
 	uncertain := 0
 	for _, x := range comparisons {
 		for i, d := range x.ratios {
-			c.Table.add(textCell(x.cases[i]), textCell(x.facet), textCell(s.label(x.peer, x.source)), textCell(d.Subject), numberCell(d.text(), d.Speed),
+			c.Table.add(textCell(x.cases[i]), textCell(x.facet), textCell(s.label(x.peer, x.source)), textCell(d.Subject),
+				numberCell(d.text(), d.Speed),
 				numberCell(times(d.P10), d.P10), numberCell(times(d.P90), d.P90), timeCell(d.row))
 			if d.Uncertain() {
 				uncertain++
@@ -304,16 +315,19 @@ func (s *study) ratioChart(title string, drawing Drawing, drawn, comparisons []c
 		if len(facets(drawn)) > 1 {
 			name = x.facet[strings.Index(x.facet, ", ")+2:] + " "
 		}
-		parts = append(parts, fmt.Sprintf("%s%s the speed of %s (slower in %d of %d)", name, times(x.mean()), s.peerName(x), x.slower(), len(x.ratios)))
+		parts = append(parts, fmt.Sprintf("%s%s the speed of %s (slower in %d of %d)", name, times(x.mean()), s.peerName(x),
+			x.slower(), len(x.ratios)))
 	}
 	c.Answer = "Geometric means of our fastest kernel: " + strings.Join(parts, "; ") + "."
 	switch x := &drawn[0]; {
 	case len(drawn) == 1:
-		c.Answer = fmt.Sprintf("Our fastest kernel runs at %s the speed of %s %s, and is slower in %d of %d.", times(x.mean()), s.peerName(x), x.scope(), x.slower(), len(x.ratios))
+		c.Answer = fmt.Sprintf("Our fastest kernel runs at %s the speed of %s %s, and is slower in %d of %d.",
+			times(x.mean()), s.peerName(x), x.scope(), x.slower(), len(x.ratios))
 	}
 	c.Notes = append(c.Notes, bench.RatioNote)
 	if uncertain > 0 {
-		c.Notes = append(c.Notes, fmt.Sprintf("%s of %d ratios: %s", number(int64(uncertain)), len(c.Table.Rows), bench.UncertainNote))
+		c.Notes = append(c.Notes, fmt.Sprintf("%s of %d ratios: %s", number(int64(uncertain)), len(c.Table.Rows),
+			bench.UncertainNote))
 	}
 	for _, x := range comparisons {
 		if x.peer == bench.Reading {
@@ -331,7 +345,8 @@ func (s *study) rounding(comparisons []comparison) []string {
 	var notes, done []string
 	for _, x := range comparisons {
 		like := x.ratios[0].row
-		peers := bySize(filter(s.rows, isPeer, hasRate, func(r row) bool { return r.kind() == like.kind() && r.Types() == like.Types() }))
+		peers := bySize(filter(s.rows, isPeer, hasRate,
+			func(r row) bool { return r.kind() == like.kind() && r.Types() == like.Types() }))
 		for _, r := range slices.Backward(peers) {
 			if r.Precision == "" || slices.Contains(done, r.Subject) {
 				continue
@@ -340,7 +355,8 @@ func (s *study) rounding(comparisons []comparison) []string {
 			text := fmt.Sprintf("%s rounds A and B to %s for the tensor cores", r.Subject, r.Precision)
 			for _, e := range peers {
 				if e.Precision == "" && e.source == r.source && shape(e.Record) == shape(r.Record) {
-					text += fmt.Sprintf(": %s at %s; %s, which does not round, takes %s", bench.Duration(r.Seconds.Median), shape(r.Record), e.Subject, bench.Duration(e.Seconds.Median))
+					text += fmt.Sprintf(": %s at %s; %s, which does not round, takes %s", bench.Duration(r.Seconds.Median),
+						shape(r.Record), e.Subject, bench.Duration(e.Seconds.Median))
 					break
 				}
 			}

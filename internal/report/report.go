@@ -52,7 +52,8 @@ var questions = []question{
 	{"sizes", "Time by size", always("How does the time of each kernel grow with the size?"), sizeCharts},
 	{"rate", "Rate", always("How much of the device does each kernel use?"), rates},
 	{"ratio", "Against the libraries", always("On which shapes is a library faster?"), ratios},
-	{"roofline", "Roofline", always("Does memory or arithmetic limit the product, and how close is each kernel to the limit?"), rooflines},
+	{"roofline", "Roofline", always("Does memory or arithmetic limit the product, and how close is each kernel to the " +
+		"limit?"), rooflines},
 	{"counts", "Memory accesses", always("What does each kernel request from memory?"), counts},
 	{"transfers", "Where the time goes", always("What do the copies to the GPU and back cost?"), transfers},
 }

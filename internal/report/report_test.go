@@ -57,7 +57,8 @@ func TestAnswers(t *testing.T) {
 			t.Errorf("%s: got answer\n%s\nwant\n%s", id, c.Answer, want)
 		}
 	}
-	if marks := r.chart(t, "time-float32").Drawing.(*Lines).Marks; len(marks) != 1 || marks[0].X < 190 || marks[0].X > 210 {
+	if marks := r.chart(t, "time-float32").Drawing.(*Lines).Marks; len(marks) != 1 || marks[0].X < 190 ||
+		marks[0].X > 210 {
 		t.Errorf("got marks %v, want one at the crossover", marks)
 	}
 }
@@ -66,12 +67,14 @@ func TestAnswers(t *testing.T) {
 // for them.
 func TestMissing(t *testing.T) {
 	cpu := newMachine(1, "", 1).sweep()
-	gpu := slices.DeleteFunc(newMachine(1, "NVIDIA H200", 1).sweep(), func(r bench.Record) bool { return r.Device == "cpu" })
+	gpu := slices.DeleteFunc(newMachine(1, "NVIDIA H200", 1).sweep(),
+		func(r bench.Record) bool { return r.Device == "cpu" })
 	bare := slices.DeleteFunc(slices.Clone(gpu), func(r bench.Record) bool { return r.Transfers })
 	emulated, failed := slices.Clone(cpu), slices.Clone(cpu)
 	for i := range cpu {
 		emulated[i].Device = "emu"
-		failed[i] = bench.Record{Subject: "avx512", Device: "cpu", In: "float32", Out: "float32", M: 1, N: 1, K: 1, Error: "it broke"}
+		failed[i] = bench.Record{Subject: "avx512", Device: "cpu", In: "float32", Out: "float32", M: 1, N: 1, K: 1,
+			Error: "it broke"}
 	}
 	both := append(slices.Clone(cpu), bare...)
 	for _, test := range []struct {
@@ -107,13 +110,15 @@ func TestMissing(t *testing.T) {
 			t.Errorf("got section %s, want none", test.section)
 		}
 	}
-	for question, records := range map[string][]bench.Record{"How long does a product take?": cpu, "From which size is the GPU faster?": both} {
+	for question, records := range map[string][]bench.Record{"How long does a product take?": cpu,
+		"From which size is the GPU faster?": both} {
 		r := newReport(t, Source{"r", records})
 		if !slices.ContainsFunc(r.Sections, func(s *Section) bool { return s.Question == question }) {
 			t.Errorf("no section has the question %q", question)
 		}
 	}
-	for want, records := range map[string][]bench.Record{"of an emulated GPU": emulated, "without a time": failed, "replaced by a later record": append(slices.Clone(cpu), cpu...)} {
+	for want, records := range map[string][]bench.Record{"of an emulated GPU": emulated, "without a time": failed,
+		"replaced by a later record": append(slices.Clone(cpu), cpu...)} {
 		if notes := strings.Join(newReport(t, Source{"r", records}).Notes, " "); !strings.Contains(notes, want) {
 			t.Errorf("got notes %q, want %q", notes, want)
 		}
@@ -128,10 +133,12 @@ func TestCounts(t *testing.T) {
 	cpu := newMachine(1, "", 1).sweep()
 	count := func(subject string, n int, loaded, sectors, ideal, conflicts int64) bench.Record {
 		return bench.Record{
-			Schema: bench.Schema, Subject: subject, Device: "emu:t4", In: "float32", Out: "float32", M: n, N: n, K: n, LDA: n, LDB: n, LDC: n, Alpha: 1,
+			Schema: bench.Schema, Subject: subject, Device: "emu:t4", In: "float32", Out: "float32", M: n, N: n, K: n, LDA: n,
+			LDB: n, LDC: n, Alpha: 1,
 			Environment: bench.Environment{GPU: "t4, emulated"},
 			Counts: &bench.Counts{
-				Instructions: 1000, Flops: 2 * int64(n*n*n), LoadBytes: loaded, Sectors: sectors, IdealSectors: ideal, Wavefronts: 100 + conflicts, IdealWavefronts: 100,
+				Instructions: 1000, Flops: 2 * int64(n*n*n), LoadBytes: loaded, Sectors: sectors, IdealSectors: ideal,
+				Wavefronts: 100 + conflicts, IdealWavefronts: 100,
 			},
 		}
 	}
@@ -140,21 +147,25 @@ func TestCounts(t *testing.T) {
 		count("naive", 32, 1<<18, 500, 400, 0), count("padless", 64, 1<<17, 400, 400, 25),
 	}
 	counted[0].Counts.Historic = &bench.HistoricCounts{HalfWarps: 100, Transactions: 850}
-	counted[3].Counts.Historic = &bench.HistoricCounts{HalfWarps: 50, Transactions: 50, Wavefronts: 30, IdealWavefronts: 20}
+	counted[3].Counts.Historic = &bench.HistoricCounts{HalfWarps: 50, Transactions: 50, Wavefronts: 30,
+		IdealWavefronts: 20}
 	r := newReport(t, Source{"r", append(cpu, counted...)})
 	if r.Title != "Matrix multiplication on Example CPU" {
 		t.Errorf("got title %q", r.Title)
 	}
 	c := r.chart(t, "counts-float32-for-t4")
-	const want = "At 64³, naive does 0.250 FLOP per byte loaded, and tiled:16 does 4.00; bank conflicts: padless (25.0 % more wavefronts)."
+	const want = "At 64³, naive does 0.250 FLOP per byte loaded, and tiled:16 does 4.00; bank conflicts: padless (25.0 " +
+		"% more wavefronts)."
 	if c.Answer != want {
 		t.Errorf("got answer\n%s\nwant\n%s", c.Answer, want)
 	}
 	bars := c.Drawing.(*Rows).Rows
-	if len(bars) != 3 || bars[0].Values[0].V != 3000 || bars[0].Values[1].V != 1000 || bars[1].Values[0].V != 400 || bars[1].Values[1].V != 0 {
+	if len(bars) != 3 || bars[0].Values[0].V != 3000 || bars[0].Values[1].V != 1000 || bars[1].Values[0].V != 400 ||
+		bars[1].Values[1].V != 0 {
 		t.Errorf("got bars %+v", bars)
 	}
-	if notes := strings.Join(c.Notes, " "); !strings.Contains(notes, "Transactions per half-warp by this rule: naive 8.50 and padless 1.00.") {
+	if notes := strings.Join(c.Notes, " "); !strings.Contains(notes,
+		"Transactions per half-warp by this rule: naive 8.50 and padless 1.00.") {
 		t.Errorf("got notes %q", notes)
 	}
 	if row := c.Table.Rows[3]; row[12].Text != "1.00" || row[13].Number != 10 {
@@ -205,7 +216,8 @@ func TestRounding(t *testing.T) {
 // charts of exact products, and is compared with a peer that rounds in the same way.
 func TestInexact(t *testing.T) {
 	m := newMachine(1, "NVIDIA H200", 1)
-	models := append(slices.Clone(gpuModels), pace{"mma-tf32", false, 150_000, 5e-6, 0}, pace{"wgmma-tf32", false, 380_000, 5e-6, 0}, pace{"cublaslt-tf32", true, 400_000, 5e-6, 0})
+	models := append(slices.Clone(gpuModels), pace{"mma-tf32", false, 150_000, 5e-6, 0},
+		pace{"wgmma-tf32", false, 380_000, 5e-6, 0}, pace{"cublaslt-tf32", true, 400_000, 5e-6, 0})
 	var all []bench.Record
 	for n := 64; n <= 4096; n *= 2 {
 		records := append(m.compete(models, "gpu:0", bench.Cube(n)), m.compete(cpuModels[2:3], "cpu", bench.Cube(n))...)
@@ -245,7 +257,8 @@ func TestInexact(t *testing.T) {
 // that differ.
 func TestLaterRecord(t *testing.T) {
 	m := newMachine(1, "", 1)
-	first, last := m.record(cpuModels[2], "cpu", bench.Cube(64), false), m.record(cpuModels[2], "cpu", bench.Cube(64), false)
+	first, last := m.record(cpuModels[2], "cpu", bench.Cube(64), false), m.record(cpuModels[2], "cpu", bench.Cube(64),
+		false)
 	s := newStudy([]Source{{"r", []bench.Record{first, last}}})
 	if len(s.rows) != 1 || s.rows[0].Seconds != last.Seconds {
 		t.Errorf("got %d records, want the last one", len(s.rows))
@@ -299,7 +312,8 @@ func TestOvertakes(t *testing.T) {
 		{curve(cubic, 64, 1024), curve(square, 64, 280, 320, 1024), 300, 1024},
 		{nil, curve(square, 65), 0, 0},
 		{curve(cubic, 300), curve(square, 300), 0, 300},
-		{curve(cubic, 50, 150, 400), curve(twice, 50, 150, 400), 150 * math.Sqrt(400./150), 400}, // the last crossing, not the first
+		{curve(cubic, 50, 150, 400), curve(twice, 50, 150, 400), 150 * math.Sqrt(400./150),
+			400}, // the last crossing, not the first
 	} {
 		at, last := overtakes(test.a, test.b)
 		if last != test.last || !(at == test.at || math.Abs(at-test.at) < 1e-6*test.at) {
@@ -325,9 +339,11 @@ func TestCrossings(t *testing.T) {
 		want   string
 		loop   float64
 	}{
-		{timeCurves{loop: slow, cpu: fast, copied: gpu}, `^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d and the fastest CPU kernel at N ≈ 2\d\d; at N = 1024 it is 5\d\.\d× as fast$`, 46},
+		{timeCurves{loop: slow, cpu: fast, copied: gpu},
+			`^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d and the fastest CPU kernel at N ≈ 2\d\d; at N = 1024 it is 5\d\.\d× as fast$`, 46},
 		{timeCurves{loop: slow, copied: gpu}, `^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d; at N = 1024 it is \d+× as fast$`, 0},
-		{timeCurves{loop: slow, cpu: curve(1e5, 0), copied: gpu}, `^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d and is slower than the fastest CPU kernel at N = 1024, at 0\.0\d+× its speed$`, 46},
+		{timeCurves{loop: slow, cpu: curve(1e5, 0), copied: gpu},
+			`^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d and is slower than the fastest CPU kernel at N = 1024, at 0\.0\d+× its speed$`, 46},
 	} {
 		sentence, missing := v.curves.answer()
 		if !regexp.MustCompile(v.want).MatchString(sentence) || missing != nil {
@@ -347,7 +363,8 @@ func TestOneSize(t *testing.T) {
 	other.In, other.Out, other.Peak = "int8", "int32", 0
 	r := newReport(t, Source{"r", []bench.Record{one, other}})
 	c := r.chart(t, "rate-cpu-few-sizes")
-	if b := c.Drawing.(*Rows); len(b.Rows) != 2 || !strings.Contains(c.Answer, "avx512 reaches") || len(c.Table.Rows) != 2 {
+	if b := c.Drawing.(*Rows); len(b.Rows) != 2 || !strings.Contains(c.Answer, "avx512 reaches") ||
+		len(c.Table.Rows) != 2 {
 		t.Errorf("got bars %+v with the answer %q", b, c.Answer)
 	}
 	if all := r.Charts(); len(all) != 1 {
@@ -409,7 +426,8 @@ func TestChanges(t *testing.T) {
 	few := old[0]
 	few.Samples = few.Samples[:1]
 	r := newReport(t, Source{"old", []bench.Record{few}}, Source{"new", new[:1]})
-	if c := r.chart(t, "change-new-cpu-float32"); !strings.Contains(strings.Join(c.Notes, " "), "too few samples") || !strings.Contains(c.Answer, "0 became faster") {
+	if c := r.chart(t, "change-new-cpu-float32"); !strings.Contains(strings.Join(c.Notes, " "), "too few samples") ||
+		!strings.Contains(c.Answer, "0 became faster") {
 		t.Errorf("one sample each: got answer %q, notes %q", c.Answer, c.Notes)
 	}
 	third := newReport(t, Source{"old", old[:1]}, Source{"new", new[:1]}, Source{"else", old[1:]})
@@ -437,7 +455,8 @@ func TestParts(t *testing.T) {
 }
 
 func TestTick(t *testing.T) {
-	for v, want := range map[float64]string{16384: "16384", 0.25: "0.25", 65536: "65536", 1e9: "1e+09", 33.333333: "33.33", 0: "0"} {
+	for v, want := range map[float64]string{16384: "16384", 0.25: "0.25", 65536: "65536", 1e9: "1e+09", 33.333333: "33.33",
+		0: "0"} {
 		if got := tick(v); got != want {
 			t.Errorf("%v: got %q, want %q", v, got, want)
 		}

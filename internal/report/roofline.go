@@ -92,9 +92,11 @@ func (s *study) rungs(rows []row) (all []rung, label string) {
 func (s *study) roofline(g group) *Chart {
 	rungs, label := s.rungs(g.rows)
 	device, memory := g.name, bandwidth(g.rows[0])
-	lines := &Lines{X: Axis{Label: label, Log: true, Text: tick}, Y: Axis{Label: "rate (log scale)", Log: true, Text: rateTick(rungs[0].unit())}}
+	lines := &Lines{X: Axis{Label: label, Log: true, Text: tick}, Y: Axis{Label: "rate (log scale)", Log: true,
+		Text: rateTick(rungs[0].unit())}}
 	c := &Chart{ID: "roofline-" + word(device), Title: "Roofline: " + device, Drawing: lines}
-	c.Table.Columns = []Column{{"kernel", ""}, {"shape", ""}, {"type", ""}, {"operations per byte", ""}, {"rate", "G" + rungs[0].unit()}, {"limit", "G" + rungs[0].unit()}, {"of the limit", "%"}}
+	c.Table.Columns = []Column{{"kernel", ""}, {"shape", ""}, {"type", ""}, {"operations per byte", ""},
+		{"rate", "G" + rungs[0].unit()}, {"limit", "G" + rungs[0].unit()}, {"of the limit", "%"}}
 	var peaks []float64
 	var types []string
 	low, high := math.Inf(1), 0.0
@@ -106,17 +108,20 @@ func (s *study) roofline(g group) *Chart {
 		if key < 0 {
 			key = len(types)
 			types = append(types, arithmetic(r.row))
-			lines.Legend = append(lines.Legend, Key{Name: types[key], Mark: markPoint, Color: palette[key%len(palette)], Marker: key})
+			lines.Legend = append(lines.Legend, Key{Name: types[key], Mark: markPoint, Color: palette[key%len(palette)],
+				Marker: key})
 		}
 		limit := min(r.Peak, r.x*memory)
 		series := Series{Keys: []int{key}, Color: lines.Legend[key].Color, Label: ink, Marker: key, PointsOnly: true}
 		if len(rungs) <= 12 {
 			series.Name = r.name
 		}
-		series.Points = []Point{{X: r.x, Y: r.GFLOPS, Low: r.GFLOPS, High: r.GFLOPS, Text: describe(r.name, r.row) + fmt.Sprintf("\n%s operations per byte", digits(r.x))}}
+		series.Points = []Point{{X: r.x, Y: r.GFLOPS, Low: r.GFLOPS, High: r.GFLOPS, Text: describe(r.name, r.row) +
+			fmt.Sprintf("\n%s operations per byte", digits(r.x))}}
 		lines.Series = append(lines.Series, series)
 		low, high = min(low, r.x), max(high, r.x)
-		c.Table.add(textCell(r.Subject), textCell(shape(r.Record)), textCell(r.Types()), numberCell(digits(r.x), r.x), numberCell(digits(r.GFLOPS), r.GFLOPS),
+		c.Table.add(textCell(r.Subject), textCell(shape(r.Record)), textCell(r.Types()), numberCell(digits(r.x), r.x),
+			numberCell(digits(r.GFLOPS), r.GFLOPS),
 			numberCell(digits(limit), limit), numberCell(percent(r.GFLOPS/limit), 100*r.GFLOPS/limit))
 	}
 	slices.Sort(peaks)
@@ -130,7 +135,8 @@ func (s *study) roofline(g group) *Chart {
 		lines.limit("limit "+name, fmt.Sprintf("%s, and %s GB/s of memory", name, digits(memory)), points...)
 	}
 	c.Answer = roofAnswer(rungs, memory)
-	c.Notes = append(c.Notes, fmt.Sprintf("The slope is the memory bandwidth of %s TB/s. A flat line is the peak of one kind of arithmetic. A point above the slope reads operands from caches.", digits(memory/1000)))
+	c.Notes = append(c.Notes, fmt.Sprintf("The slope is the memory bandwidth of %s TB/s. A flat line is the peak of one "+
+		"kind of arithmetic. A point above the slope reads operands from caches.", digits(memory/1000)))
 	return c
 }
 
@@ -143,7 +149,8 @@ func roofAnswer(rungs []rung, memory float64) string {
 	if limit(best) < best.Peak {
 		bound = "memory"
 	}
-	text := fmt.Sprintf("%s reaches %s of the limit set by %s at %s, with %s operations per byte", best.Subject, percent(best.GFLOPS/limit(best)), bound, shape(best.Record), digits(best.x))
+	text := fmt.Sprintf("%s reaches %s of the limit set by %s at %s, with %s operations per byte", best.Subject,
+		percent(best.GFLOPS/limit(best)), bound, shape(best.Record), digits(best.x))
 	var limited int
 	for _, r := range rungs {
 		if limit(r) < r.Peak {

@@ -113,10 +113,12 @@ func (r *Rows) draw(width float64) *canvas {
 	for _, v := range l.x.ticks(l.x.maxTicks()) {
 		at := l.x.at(v)
 		c.vline(at, l.top, l.bottom, rule, thin)
-		c.add(label{at: point{at, l.bottom + tickGap + lineHeight/2}, text: r.X.Text(v), color: faint, align: alignMiddle}.within(width))
+		c.add(label{at: point{at, l.bottom + tickGap + lineHeight/2}, text: r.X.Text(v), color: faint,
+			align: alignMiddle}.within(width))
 	}
 	c.hline(l.x.from, l.x.to, l.bottom, rule, thin)
-	axis := label{at: point{(l.x.from + l.x.to) / 2, c.height - lineHeight/2}, text: r.X.Label, color: faint, align: alignMiddle}
+	axis := label{at: point{(l.x.from + l.x.to) / 2, c.height - lineHeight/2}, text: r.X.Label, color: faint,
+		align: alignMiddle}
 	c.add(axis.within(width))
 	if r.Dots {
 		r.drawRefs(c, l)

@@ -207,7 +207,8 @@ func (s *study) naming(rows []row, without ...string) naming {
 			}
 		}
 	}
-	n.sources = !slices.Contains(without, "source") && slices.ContainsFunc(rows, func(r row) bool { return r.source != rows[0].source })
+	n.sources = !slices.Contains(without, "source") &&
+		slices.ContainsFunc(rows, func(r row) bool { return r.source != rows[0].source })
 	return n
 }
 
@@ -363,7 +364,8 @@ func (s *study) mainFacet() string {
 	}
 	is := func(g group, what func(row) bool) int { return len(filter(g.rows[:1], what)) }
 	return slices.MaxFunc(groups, func(a, b group) int {
-		return cmp.Or(cmp.Compare(is(a, of(onGPU)), is(b, of(onGPU))), cmp.Compare(is(b, isInexact), is(a, isInexact)), cmp.Compare(len(a.rows), len(b.rows)))
+		return cmp.Or(cmp.Compare(is(a, of(onGPU)), is(b, of(onGPU))), cmp.Compare(is(b, isInexact), is(a, isInexact)),
+			cmp.Compare(len(a.rows), len(b.rows)))
 	}).name
 }
 

@@ -107,7 +107,8 @@ func list(words []string) string {
 
 // word returns the letters and digits of s separated by dashes, for links and file names.
 func word(s string) string {
-	return strings.Join(strings.FieldsFunc(strings.ToLower(s), func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }), "-")
+	return strings.Join(strings.FieldsFunc(strings.ToLower(s),
+		func(c rune) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') }), "-")
 }
 
 // percent formats a fraction.

@@ -50,7 +50,8 @@ func variables() string {
 		fmt.Fprintf(&light, "--%s:#%06x;", p.name, p.light)
 		fmt.Fprintf(&dark, "--%s:#%06x;", p.name, p.dark)
 	}
-	return fmt.Sprintf(":root{color-scheme:light dark;%s}\n@media screen and (prefers-color-scheme:dark){:root{%s}}\n", light.String(), dark.String())
+	return fmt.Sprintf(":root{color-scheme:light dark;%s}\n@media screen and (prefers-color-scheme:dark){:root{%s}}\n",
+		light.String(), dark.String())
 }
 
 // classes returns the style rules of drawings: .f-NAME fills, .s-NAME strokes.

@@ -22,7 +22,8 @@ func (s *study) tiles() []Tile {
 	}
 	var all []Tile
 	rows := s.mainRows()
-	for _, tile := range []func([]row) (Tile, bool){s.rateTile, s.ratioTile, s.crossoverTile, s.gainTile, s.countTile, s.intensityTile, s.conflictTile, s.timeTile, s.recordTile} {
+	for _, tile := range []func([]row) (Tile, bool){s.rateTile, s.ratioTile, s.crossoverTile, s.gainTile, s.countTile,
+		s.intensityTile, s.conflictTile, s.timeTile, s.recordTile} {
 		if t, ok := tile(rows); ok && len(all) < maxTiles {
 			all = append(all, t)
 		}
@@ -55,7 +56,8 @@ func (s *study) ratioTile(rows []row) (Tile, bool) {
 		return Tile{}, false
 	}
 	x := &comparisons[strongest(comparisons)]
-	return Tile{bench.Marked(ratioText(x.mean()), len(x.ratios) == 1 && x.ratios[0].Uncertain()), "×", fmt.Sprintf("the speed of %s %s", s.peerName(x), x.scope())}, true
+	return Tile{bench.Marked(ratioText(x.mean()), len(x.ratios) == 1 && x.ratios[0].Uncertain()), "×",
+		fmt.Sprintf("the speed of %s %s", s.peerName(x), x.scope())}, true
 }
 
 func (s *study) crossoverTile(rows []row) (Tile, bool) {
@@ -68,7 +70,8 @@ func (s *study) crossoverTile(rows []row) (Tile, bool) {
 	if at <= 0 || math.IsInf(at, 0) {
 		return Tile{}, false
 	}
-	return Tile{fmt.Sprintf("N ≈ %.0f", at), "", fmt.Sprintf("the size from which the GPU, %s, is faster than %s", how, who)}, true
+	return Tile{fmt.Sprintf("N ≈ %.0f", at), "", fmt.Sprintf("the size from which the GPU, %s, is faster than %s", how,
+		who)}, true
 }
 
 func (s *study) gainTile(rows []row) (Tile, bool) {
@@ -83,7 +86,8 @@ func (s *study) gainTile(rows []row) (Tile, bool) {
 	if slow.Subject == fast.Subject {
 		return Tile{}, false
 	}
-	return Tile{ratioText(slow.Seconds.Median / fast.Seconds.Median), "×", fmt.Sprintf("%s relative to %s at %d³", fast.Subject, slow.Subject, n)}, true
+	return Tile{ratioText(slow.Seconds.Median / fast.Seconds.Median), "×",
+		fmt.Sprintf("%s relative to %s at %d³", fast.Subject, slow.Subject, n)}, true
 }
 
 func (s *study) countTile([]row) (Tile, bool) {
@@ -97,15 +101,18 @@ func (s *study) countTile([]row) (Tile, bool) {
 		return Tile{}, false
 	}
 	part := float64(most.Counts.LoadBytes) / float64(least.Counts.LoadBytes)
-	return Tile{digits(part), "×", fmt.Sprintf("as many bytes loaded by %s as by %s at %s", most.Subject, least.Subject, shape(least.Record))}, true
+	return Tile{digits(part), "×", fmt.Sprintf("as many bytes loaded by %s as by %s at %s", most.Subject, least.Subject,
+		shape(least.Record))}, true
 }
 
 func (s *study) intensityTile([]row) (Tile, bool) {
 	if len(s.counted) == 0 {
 		return Tile{}, false
 	}
-	r := slices.MaxFunc(largestShape(bySize(s.counted)), func(a, b row) int { return cmp.Compare(a.Counts.Intensity(), b.Counts.Intensity()) })
-	return Tile{digits(r.Counts.Intensity()), "operations/byte", fmt.Sprintf("loaded by the threads of %s at %s", r.Subject, shape(r.Record))}, true
+	r := slices.MaxFunc(largestShape(bySize(s.counted)),
+		func(a, b row) int { return cmp.Compare(a.Counts.Intensity(), b.Counts.Intensity()) })
+	return Tile{digits(r.Counts.Intensity()), "operations/byte", fmt.Sprintf("loaded by the threads of %s at %s",
+		r.Subject, shape(r.Record))}, true
 }
 
 func (s *study) conflictTile([]row) (Tile, bool) {
@@ -114,7 +121,8 @@ func (s *study) conflictTile([]row) (Tile, bool) {
 	}
 	rows := largestShape(bySize(s.counted))
 	with := filter(rows, func(r row) bool { return r.Counts.Conflicts() > 0 })
-	return Tile{fmt.Sprintf("%d of %d", len(with), len(rows)), "", fmt.Sprintf("kernels with bank conflicts at %s", shape(rows[0].Record))}, true
+	return Tile{fmt.Sprintf("%d of %d", len(with), len(rows)), "", fmt.Sprintf("kernels with bank conflicts at %s",
+		shape(rows[0].Record))}, true
 }
 
 func (s *study) timeTile(rows []row) (Tile, bool) {
@@ -122,7 +130,8 @@ func (s *study) timeTile(rows []row) (Tile, bool) {
 	if r.Record == nil {
 		return Tile{}, false
 	}
-	return Tile{bench.Duration(r.Seconds.Median), "", fmt.Sprintf("for %s by %s, ± %.1f %%", shape(r.Record), r.Subject, 50*r.Seconds.Spread)}, true
+	return Tile{bench.Duration(r.Seconds.Median), "", fmt.Sprintf("for %s by %s, ± %.1f %%", shape(r.Record), r.Subject,
+		50*r.Seconds.Spread)}, true
 }
 
 func (s *study) recordTile([]row) (Tile, bool) {
@@ -154,7 +163,8 @@ func (s *study) changeTiles() []Tile {
 	}
 	after := list(s.sources[1:])
 	return []Tile{
-		{ratioText(meanSpeed(all)), "×", fmt.Sprintf("speed of %s relative to %s: geometric mean of %s", after, s.sources[0], count(len(all), "measurement"))},
+		{ratioText(meanSpeed(all)), "×", fmt.Sprintf("speed of %s relative to %s: geometric mean of %s", after, s.sources[0],
+			count(len(all), "measurement"))},
 		{fmt.Sprint(faster), "", "faster, by more than chance"},
 		{fmt.Sprint(slower), "", "slower, by more than chance"},
 		{fmt.Sprint(len(all) - faster - slower), "", "without a change beyond chance"},

@@ -23,7 +23,8 @@ func timeQuestion(s *study) string {
 // timeCharts compares the times of the CPU and the GPU at small and at large sizes.
 func timeCharts(s *study) ([]*Chart, string) {
 	small, reason := s.timeChartsFor("time", "Time at small sizes", 1, func(r row) bool { return r.N <= largeSize })
-	large, _ := s.timeChartsFor("time-large", "Time at large sizes", largeSize+1, func(r row) bool { return r.N >= largeSize })
+	large, _ := s.timeChartsFor("time-large", "Time at large sizes", largeSize+1,
+		func(r row) bool { return r.N >= largeSize })
 	if all := append(small, large...); len(all) > 0 {
 		return all, ""
 	}
@@ -67,7 +68,8 @@ func (s *study) timeChartsFor(id, title string, least int, keep func(row) bool) 
 			all = append(all, s.timeChart(&Chart{ID: id + "-" + word(g.name), Title: title + ", " + g.name}, g.rows))
 		}
 	}
-	return all, "Only one of the textbook loop, the kernels of the CPU and those of the GPU was timed on several sizes, so there is no crossover."
+	return all, "Only one of the textbook loop, the kernels of the CPU and those of the GPU was timed on several sizes, " +
+		"so there is no crossover."
 }
 
 // timeRows returns our kernels on square products that do not round the elements.
@@ -85,7 +87,8 @@ func hasSeveralKinds(rows []row) bool {
 }
 
 func (s *study) timeChart(c *Chart, rows []row) *Chart {
-	c.Table.Columns = []Column{{"series", ""}, {"N", ""}, {"kernel", ""}, {"time", "s"}, {"spread", "%"}, {"rate", "G" + rows[0].unit()}}
+	c.Table.Columns = []Column{{"series", ""}, {"N", ""}, {"kernel", ""}, {"time", "s"}, {"spread", "%"},
+		{"rate", "G" + rows[0].unit()}}
 	var curves []curve
 	var marks []Mark
 	var answers []string
@@ -99,7 +102,8 @@ func (s *study) timeChart(c *Chart, rows []row) *Chart {
 			curves = append(curves, curve{name: curveKinds[i].name, source: source, rows: rows})
 			for _, r := range rows {
 				c.Table.add(textCell(s.label(curveKinds[i].name, source)), sizeCell(r.N), textCell(r.Subject), timeCell(r),
-					numberCell(fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), 100*r.Seconds.Spread), numberCell(digits(r.GFLOPS), r.GFLOPS))
+					numberCell(fmt.Sprintf("%.1f %%", 100*r.Seconds.Spread), 100*r.Seconds.Spread),
+					numberCell(digits(r.GFLOPS), r.GFLOPS))
 			}
 		}
 		answer, missing := r.answer()
@@ -191,11 +195,14 @@ func (r timeCurves) answer() (sentence string, missing []string) {
 	}
 	switch {
 	case at == 0:
-		sentence = fmt.Sprintf("The GPU, %s, %sis slower than %s at N = %d, at %s its speed", how, alsoOvertakes, who, last, times(ratio))
+		sentence = fmt.Sprintf("The GPU, %s, %sis slower than %s at N = %d, at %s its speed", how, alsoOvertakes, who, last,
+			times(ratio))
 	case math.IsInf(at, -1):
-		sentence = fmt.Sprintf("The GPU, %s, %sis faster than %s at every common size; at N = %d it is %s as fast", how, alsoOvertakes, who, last, times(ratio))
+		sentence = fmt.Sprintf("The GPU, %s, %sis faster than %s at every common size; at N = %d it is %s as fast", how,
+			alsoOvertakes, who, last, times(ratio))
 	default:
-		sentence = fmt.Sprintf("The GPU, %s, overtakes %s%s at N ≈ %.0f; at N = %d it is %s as fast", how, overtaken, who, at, last, times(ratio))
+		sentence = fmt.Sprintf("The GPU, %s, overtakes %s%s at N ≈ %.0f; at N = %d it is %s as fast", how, overtaken, who, at,
+			last, times(ratio))
 	}
 	return sentence, missing
 }

@@ -25,7 +25,8 @@ func transfers(s *study) ([]*Chart, string) {
 	}
 	var all []*Chart
 	for _, g := range groupBy(rows, func(r row) string { return s.label(r.Types()+" on "+r.device(), r.source) }) {
-		all = append(all, s.stepChart(&Chart{ID: "transfers-" + word(g.name), Title: "Where the time goes: " + g.name}, fastest(g.rows)))
+		all = append(all, s.stepChart(&Chart{ID: "transfers-" + word(g.name), Title: "Where the time goes: " + g.name},
+			fastest(g.rows)))
 	}
 	return all, ""
 }
@@ -50,7 +51,8 @@ func (s *study) stepChart(c *Chart, rows []row) *Chart {
 		bars.Legend = append(bars.Legend, Key{Name: p.name, Mark: markBar, Color: palette[i]})
 		c.Table.Columns = append(c.Table.Columns, Column{p.name, "s"})
 	}
-	c.Table.Columns = append(c.Table.Columns, Column{"all steps", "s"}, Column{"overlapped", "s"}, Column{"compile, once", "s"})
+	c.Table.Columns = append(c.Table.Columns, Column{"all steps", "s"}, Column{"overlapped", "s"},
+		Column{"compile, once", "s"})
 	seconds := func(t float64) Cell { return numberCell(bench.Duration(t), t) }
 	for _, r := range rows {
 		sum := 0.0
@@ -68,8 +70,10 @@ func (s *study) stepChart(c *Chart, rows []row) *Chart {
 		}
 		bars.Rows = append(bars.Rows, bar)
 		c.Table.add(append(cells, seconds(sum), seconds(r.Seconds.Median), seconds(s.compileTime(r)))...)
-		c.Answer = fmt.Sprintf("At %s, the multiplication takes %s of the time from host memory to host memory.", shape(r.Record), percent(r.Steps.Compute/sum))
+		c.Answer = fmt.Sprintf("At %s, the multiplication takes %s of the time from host memory to host memory.",
+			shape(r.Record), percent(r.Steps.Compute/sum))
 	}
-	c.Notes = append(c.Notes, "The steps were timed one after the other. A product from host to host overlaps them (column overlapped). Kernels are compiled once per process, which the bars do not include.")
+	c.Notes = append(c.Notes, "The steps were timed one after the other. A product from host to host overlaps them "+
+		"(column overlapped). Kernels are compiled once per process, which the bars do not include.")
 	return c
 }

@@ -144,7 +144,8 @@ var snapshots = []struct {
 		k.CopyWait(0)
 		k.Barrier()
 		acc := k.Vars("acc", ptx.F32, 4, 0)
-		k.MMA("m16n8k16", ptx.F16, acc, k.LoadMatrices(as.At(row, k.Mul(half, 8)), 4, false), k.LoadMatrices(bs.At(row, 0), 2, true))
+		k.MMA("m16n8k16", ptx.F16, acc, k.LoadMatrices(as.At(row, k.Mul(half, 8)), 4, false),
+			k.LoadMatrices(bs.At(row, 0), 2, true))
 		quad, pair := k.Div(lane, 4), k.Mul(k.Rem(lane, 4), 2)
 		c.At(k.Mad(quad, 8, pair)).StoreVec(acc[0], acc[1])
 		c.At(k.Mad(k.Add(quad, 8), 8, pair)).StoreVec(acc[2], acc[3])
@@ -205,16 +206,20 @@ func TestOptimizations(t *testing.T) {
 					out.At(k.Add(k.Mul(i, n), k.Mul(n, n))).Store(j)
 				})
 			})
-		}, "mul.lo.u32 %r0, %n, %n; mov.u32 %i, 0; L1_loop: mul.lo.u32 %r1, %i, %n; add.u32 %r2, %r1, %r0; mad.wide.u32 %rd0, %r2, 4, %out_g; " +
-			"mov.u32 %i_2, 0; L2_loop: st.global.u32 [%rd0], %i_2; add.u32 %i_2, %i_2, 1; setp.lt.u32 %p0, %i_2, 4; @%p0 bra L2_loop; " +
+		}, "mul.lo.u32 %r0, %n, %n; mov.u32 %i, 0; L1_loop: mul.lo.u32 %r1, %i, %n; add.u32 %r2, %r1, %r0; mad.wide.u32 " +
+			"%rd0, %r2, 4, %out_g; " +
+			"mov.u32 %i_2, 0; L2_loop: st.global.u32 [%rd0], %i_2; add.u32 %i_2, %i_2, 1; setp.lt.u32 %p0, %i_2, 4; @%p0 bra " +
+			"L2_loop; " +
 			"add.u32 %i, %i, 1; setp.lt.u32 %p1, %i, 4; @%p1 bra L1_loop;"},
 		{"variables", func(k *build.Kernel, n build.Reg, out build.Ptr) {
 			v := k.Var("v", ptx.U32, n)
 			before := k.Add(v, 0)
 			k.For(0, 2, func(build.Reg) { k.Set(v, k.Mul(v, 3)) })
 			out.Store(k.Add(before, k.Mul(v, 3)))
-		}, "mov.u32 %v, %n; mov.u32 %r0, %v; mov.u32 %i, 0; L1_loop: mul.lo.u32 %r1, %v, 3; mov.u32 %v, %r1; add.u32 %i, %i, 1; " +
-			"setp.lt.u32 %p0, %i, 2; @%p0 bra L1_loop; mul.lo.u32 %r2, %v, 3; add.u32 %r3, %r0, %r2; st.global.u32 [%out_g], %r3;"},
+		}, "mov.u32 %v, %n; mov.u32 %r0, %v; mov.u32 %i, 0; L1_loop: mul.lo.u32 %r1, %v, 3; mov.u32 %v, %r1; add.u32 %i, " +
+			"%i, 1; " +
+			"setp.lt.u32 %p0, %i, 2; @%p0 bra L1_loop; mul.lo.u32 %r2, %v, 3; add.u32 %r3, %r0, %r2; st.global.u32 [%out_g], " +
+			"%r3;"},
 		{"constant conditions", func(k *build.Kernel, n build.Reg, out build.Ptr) {
 			k.If(k.Lt(3, 4), func() { out.Store(1) }).Else(func() { out.Store(2) })
 			k.If(k.Not(k.Or(k.Lt(n, 2), true)), func() { out.Store(3) }).Else(func() { out.Store(4) })
@@ -225,13 +230,15 @@ func TestOptimizations(t *testing.T) {
 			k.When(k.Lt(n, 9), func() {
 				k.When(k.Ne(n, 4), func() { out.At(n).Store(out.At(k.Add(n, 1)).LoadVecOr0(k.Lt(n, 8), 1)[0]) })
 			})
-		}, "setp.lt.u32 %p0, %n, 9; setp.ne.u32 %p1, %n, 4; and.pred %p2, %p1, %p0; mad.wide.u32 %rd0, %n, 4, %out_g; add.u32 %r0, %n, 1; " +
+		}, "setp.lt.u32 %p0, %n, 9; setp.ne.u32 %p1, %n, 4; and.pred %p2, %p1, %p0; mad.wide.u32 %rd0, %n, 4, %out_g; " +
+			"add.u32 %r0, %n, 1; " +
 			"mad.wide.u32 %rd1, %r0, 4, %out_g; setp.lt.u32 %p3, %n, 8; and.pred %p4, %p3, %p2; @%p2 mov.u32 %r1, 0; " +
 			"@%p4 ld.global.u32 %r1, [%rd1]; @%p2 st.global.u32 [%rd0], %r1;"},
 		{"large offsets", func(k *build.Kernel, n build.Reg, out build.Ptr) {
 			out.At(1 << 40).Store(n)
 			out.At(k.To(ptx.U64, n)).Store(n)
-		}, "add.u64 %rd0, %out_g, 4398046511104; st.global.u32 [%rd0], %n; cvt.u64.u32 %rd1, %n; mad.lo.u64 %rd2, %rd1, 4, %out_g; st.global.u32 [%rd2], %n;"},
+		}, "add.u64 %rd0, %out_g, 4398046511104; st.global.u32 [%rd0], %n; cvt.u64.u32 %rd1, %n; mad.lo.u64 %rd2, %rd1, 4, " +
+			"%out_g; st.global.u32 [%rd2], %n;"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := build.New("k")
@@ -293,17 +300,23 @@ func TestErrors(t *testing.T) {
 	expect("operand is a string: want a Reg, a Go number or a bool", k.Add(n, "1"))
 	expect("operand is a zero Reg", k.Add(build.Reg{}, n))
 	expect("Set writes n, which is not a variable: declare it with Var", nothing(func() { k.Set(n, 1) }))
-	expect("FMA of .u32 into a variable of type .f32: want the same type, convert with To", nothing(func() { k.FMA(k.Var("v", ptx.F32, 0), n, n) }))
+	expect("FMA of .u32 into a variable of type .f32: want the same type, convert with To",
+		nothing(func() { k.FMA(k.Var("v", ptx.F32, 0), n, n) }))
 	expect("If: the condition is n, want a predicate", k.If(n, func() {}))
-	expect("If inside When: use If instead of When", nothing(func() { k.When(k.Lt(n, 1), func() { k.If(k.Lt(n, 2), func() {}) }) }))
+	expect("If inside When: use If instead of When",
+		nothing(func() { k.When(k.Lt(n, 1), func() { k.If(k.Lt(n, 2), func() {}) }) }))
 	expect("For: the step is 0, want a positive constant", nothing(func() { k.ForStep(0, n, 0, func(build.Reg) {}) }))
 	expect("For: the bounds have type .f32, want integers", nothing(func() { k.For(0, x, func(build.Reg) {}) }))
-	expect("While: the condition is a constant, want a predicate computed at run time", nothing(func() { k.While(func() build.Reg { return k.Lt(1, 2) }, func() {}) }))
-	expect("store of n to memory of type .f32: want a value of type .f32, convert it with To", nothing(func() { p.Store(n) }))
+	expect("While: the condition is a constant, want a predicate computed at run time",
+		nothing(func() { k.While(func() build.Reg { return k.Lt(1, 2) }, func() {}) }))
+	expect("store of n to memory of type .f32: want a value of type .f32, convert it with To",
+		nothing(func() { p.Store(n) }))
 	expect("vector of 3 elements of type .f32: want 1, 2 or 4 elements in at most 16 bytes", p.LoadVec(3))
 	expect("index has type .f32: want an integer", p.At(x))
-	expect("shared array s has 0×4 elements of type .f32: want at least 1×1, and fewer than 2^27 elements", k.Shared("s", ptx.F32, 0, 4))
-	expect("add.u32: the operands match no form (want add.type=int d, a, b)", nothing(func() { k.Do("add.u32", k.Fresh(ptx.U32), n) }))
+	expect("shared array s has 0×4 elements of type .f32: want at least 1×1, and fewer than 2^27 elements",
+		k.Shared("s", ptx.F32, 0, 4))
+	expect("add.u32: the operands match no form (want add.type=int d, a, b)",
+		nothing(func() { k.Do("add.u32", k.Fresh(ptx.U32), n) }))
 	expect("mov.u32 writes n, which is not a variable: declare it with Var", nothing(func() { k.Do("mov.u32", n, 1) }))
 	expect("frobnicate.u32: instruction \"frobnicate\" is not supported", nothing(func() { k.Do("frobnicate.u32", n) }))
 	expect("comment \"a·b\": want a single line of ASCII", nothing(func() { k.Comment("a·b") }))

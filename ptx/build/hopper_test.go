@@ -76,7 +76,8 @@ func TestHopper(t *testing.T) {
 		{"f32 sums of tf32", "wgmma.mma_async.sync.aligned.m64n16k8.f32.tf32.tf32"},
 	} {
 		k := build.New("k")
-		w := map[string]build.Wgmma{"f16x2": {N: 16, A: ptx.E4M3, B: ptx.E5M2}, "s32": {N: 16, A: ptx.S8, B: ptx.U8}, "f32": {N: 16, A: ptx.TF32, B: ptx.TF32}}
+		w := map[string]build.Wgmma{"f16x2": {N: 16, A: ptx.E4M3, B: ptx.E5M2}, "s32": {N: 16, A: ptx.S8, B: ptx.U8},
+			"f32": {N: 16, A: ptx.TF32, B: ptx.TF32}}
 		kind, _, _ := strings.Cut(s[0], " ")
 		sum, n := map[string]ptx.Type{"f16x2": ptx.F16x2, "s32": ptx.S32, "f32": ptx.F32}[kind], 8
 		if kind == "f16x2" {
@@ -100,7 +101,8 @@ func TestHopperErrors(t *testing.T) {
 		write func(k *build.Kernel)
 	}{
 		{"Cluster(3, 3, 1): want 1 to 8 blocks", func(k *build.Kernel) { k.Cluster(3, 3, 1) }},
-		{"Peer of a pointer to global memory: want a pointer to shared memory", func(k *build.Kernel) { k.Peer(k.Pointer("p", ptx.F32), 0) }},
+		{"Peer of a pointer to global memory: want a pointer to shared memory",
+			func(k *build.Kernel) { k.Peer(k.Pointer("p", ptx.F32), 0) }},
 		{"matrix layout {Stride:1000 Leading:0 Swizzle:128}: want multiples of 16", func(k *build.Kernel) {
 			k.Descriptor(k.Shared("s", ptx.F32, 8, 8).Ptr, build.MatrixLayout{Stride: 1000, Swizzle: 128})
 		}},

@@ -56,7 +56,8 @@ func TestForUnrolled(t *testing.T) {
 						want[i+64] = want[i] + uint32(i)
 					}
 					if !slices.Equal(got, want) {
-						t.Fatalf("%v, transposed %v, unrolled %d, from %d to %d:\n got %v\nwant %v", index, trans, n, r[0], r[1], got, want)
+						t.Fatalf("%v, transposed %v, unrolled %d, from %d to %d:\n got %v\nwant %v", index, trans, n, r[0], r[1], got,
+							want)
 					}
 				}
 			}
@@ -106,7 +107,8 @@ func gathered(t *testing.T, p *emu.Program, index ptx.Type, from, to int) []uint
 		}
 	}
 	one := emu.Dim3{X: 1, Y: 1, Z: 1}
-	if _, err := p.Run(t.Context(), memory, emu.Launch{Entry: "gather", Grid: one, Block: one, Params: params}); err != nil {
+	if _, err := p.Run(t.Context(), memory, emu.Launch{Entry: "gather", Grid: one, Block: one,
+		Params: params}); err != nil {
 		t.Fatal(err)
 	}
 	b := make([]byte, 4*128)

@@ -47,7 +47,8 @@ func execute(t *testing.T, k *build.Kernel, words int, params ...uint64) []uint6
 		args = binary.LittleEndian.AppendUint64(args, v)
 	}
 	one := emu.Dim3{X: 1, Y: 1, Z: 1}
-	if _, err := p.Run(t.Context(), mem, emu.Launch{Entry: m.Funcs()[0].Name, Grid: one, Block: one, Params: args}); err != nil {
+	if _, err := p.Run(t.Context(), mem, emu.Launch{Entry: m.Funcs()[0].Name, Grid: one, Block: one,
+		Params: args}); err != nil {
 		t.Fatal(err)
 	}
 	bytes := make([]byte, 8*words)

@@ -87,7 +87,8 @@ type agreement struct {
 }
 
 func (c agreement) String() string {
-	return fmt.Sprintf("%s:%v, %v → %v in %v, %d×%d×%d, transposes %02b", c.kernel.Name, c.shape, c.types.In, c.types.Out, c.precision, c.m, c.n, c.k, c.trans)
+	return fmt.Sprintf("%s:%v, %v → %v in %v, %d×%d×%d, transposes %02b", c.kernel.Name, c.shape, c.types.In,
+		c.types.Out, c.precision, c.m, c.n, c.k, c.trans)
 }
 
 // agreements returns the products to compare for a kernel. Some are slightly larger than one tile,
@@ -191,7 +192,8 @@ func (c agreement) check(ctx context.Context, x, y *stream.Backend, seed uint64)
 	if err != nil {
 		return err
 	}
-	m := gemm.Buffers{gemm.A: fractions(rng, p.Layouts[gemm.A]), gemm.B: fractions(rng, p.Layouts[gemm.B]), gemm.Bias: fractions(rng, gemm.Dense(c.types.Out, 1, p.BiasLen()))}
+	m := gemm.Buffers{gemm.A: fractions(rng, p.Layouts[gemm.A]), gemm.B: fractions(rng, p.Layouts[gemm.B]),
+		gemm.Bias: fractions(rng, gemm.Dense(c.types.Out, 1, p.BiasLen()))}
 	old := fractions(rng, p.Layouts[gemm.C])
 	var results [2][]byte
 	for i, backend := range []*stream.Backend{x, y} {
@@ -272,4 +274,5 @@ func fractions(rng *rand.Rand, l gemm.Layout) []byte {
 }
 
 // smallest gives a magnitude in the subnormal range of each type.
-var smallest = map[dtype.Type]float64{dtype.F64: 0x1p-1030, dtype.F32: 0x1p-130, dtype.BF16: 0x1p-130, dtype.F16: 0x1p-15, dtype.F8E4M3: 0x1p-8, dtype.F8E5M2: 0x1p-15}
+var smallest = map[dtype.Type]float64{dtype.F64: 0x1p-1030, dtype.F32: 0x1p-130, dtype.BF16: 0x1p-130,
+	dtype.F16: 0x1p-15, dtype.F8E4M3: 0x1p-8, dtype.F8E5M2: 0x1p-15}

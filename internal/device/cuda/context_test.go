@@ -159,7 +159,8 @@ func incrementRandom(g *GPU, rng *rand.Rand) (err error) {
 	args.Ptr(p)
 	args.U32(uint32(len(data)))
 	one := device.Dim3{X: 1, Y: 1, Z: 1}
-	if err := g.Launch(ctx, k, device.Launch{Grid: one, Block: one, Shared: 50<<10 + rng.IntN(1000), Params: args.Bytes()}); err != nil {
+	if err := g.Launch(ctx, k,
+		device.Launch{Grid: one, Block: one, Shared: 50<<10 + rng.IntN(1000), Params: args.Bytes()}); err != nil {
 		return err
 	}
 	got := make([]byte, len(data))

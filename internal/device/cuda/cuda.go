@@ -51,8 +51,8 @@ var sharedDriver = sync.OnceValues(func() (*driver, error) {
 	return newDriver(lib)
 })
 
-// CheckDriver returns an error if no driver is installed. It only loads the library, which is fast, and
-// does not initialise it, which is slow. The error is ErrNoDevice and lists the files searched.
+// CheckDriver returns an error if no driver is installed. It only loads the library, which is fast,
+// and does not initialise it, which is slow. The error is ErrNoDevice and lists the files searched.
 func CheckDriver() error {
 	_, err := sharedLibrary()
 	return err

@@ -59,7 +59,8 @@ func TestFind(t *testing.T) {
 			t.Errorf("find(%q) = %d, error %v; want %d", in.UUID, got, err, in.Index)
 		}
 	}
-	for uuid, want := range map[string]string{"GPU-": "is ambiguous: want one of " + all[0].UUID, "GPU-none": "shows " + all[0].UUID} {
+	for uuid, want := range map[string]string{"GPU-": "is ambiguous: want one of " + all[0].UUID,
+		"GPU-none": "shows " + all[0].UUID} {
 		if _, err := d.find(uuid); !errors.Is(err, device.ErrNoDevice) || !strings.Contains(err.Error(), want) {
 			t.Errorf("find(%q): got error %v, want one containing %q", uuid, err, want)
 		}
@@ -104,7 +105,8 @@ func TestTarget(t *testing.T) {
 		{19, 0, 20000, "sm_190"},
 	} {
 		if got := target(c.major, c.minor, c.driver).String(); got != c.want {
-			t.Errorf("compute capability %d.%d with a driver for %v: target %s, want %s", c.major, c.minor, c.driver, got, c.want)
+			t.Errorf("compute capability %d.%d with a driver for %v: target %s, want %s", c.major, c.minor, c.driver,
+				got, c.want)
 		}
 	}
 }
@@ -142,7 +144,8 @@ func TestNoDevice(t *testing.T) {
 		{"version mismatch", try(fails(803), 0), "cuInit: fake error 803"},
 		{"old driver", try(old, 0), "lacks cuDevicePrimaryCtxRelease_v2: want a driver for CUDA 11.0 or later"},
 	} {
-		if !errors.Is(c.err, device.ErrNoDevice) || !strings.Contains(c.err.Error(), c.want) || strings.Contains(c.err.Error(), "\n") {
+		if !errors.Is(c.err, device.ErrNoDevice) || !strings.Contains(c.err.Error(), c.want) ||
+			strings.Contains(c.err.Error(), "\n") {
 			t.Errorf("%s: got error %v, want one line containing %q", c.name, c.err, c.want)
 		}
 	}

@@ -50,7 +50,8 @@ func compareErrors(t *testing.T, d device.Device, n int, depths ...int) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := gemm.Buffers{gemm.A: make([]byte, l.Bytes()), gemm.B: make([]byte, r.Bytes()), gemm.C: make([]byte, p.C().Bytes())}
+			m := gemm.Buffers{gemm.A: make([]byte, l.Bytes()), gemm.B: make([]byte, r.Bytes()),
+				gemm.C: make([]byte, p.C().Bytes())}
 			absolute := gemm.Buffers{gemm.A: make([]byte, l.Bytes()), gemm.B: make([]byte, r.Bytes()), gemm.C: m[gemm.C]}
 			for _, x := range [][2][]byte{{m[gemm.A], absolute[gemm.A]}, {m[gemm.B], absolute[gemm.B]}} {
 				for i := range n * depth {

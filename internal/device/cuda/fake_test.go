@@ -97,7 +97,8 @@ const (
 )
 
 // completing lists the functions that do their work even if they report a failure.
-var completing = []*symbol{cuStreamSynchronize, cuStreamDestroy, cuEventDestroy, cuMemFree, cuMemFreeHost, cuMemFreeAsync, cuMemPoolDestroy, cuModuleUnload, cuPrimaryCtxRelease}
+var completing = []*symbol{cuStreamSynchronize, cuStreamDestroy, cuEventDestroy, cuMemFree, cuMemFreeHost,
+	cuMemFreeAsync, cuMemPoolDestroy, cuModuleUnload, cuPrimaryCtxRelease}
 
 func (f *fake) invoke(s *symbol, a []uintptr) uintptr {
 	f.mu.Lock()

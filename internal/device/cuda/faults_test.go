@@ -99,7 +99,8 @@ func useAll(f *fake) (err error) {
 	if err := g.Sync(ctx); err != nil {
 		return err
 	}
-	if _, err := g.EncodeTensorMap(&ptx.TensorMap{Element: ptx.F32, Base: uint64(p) &^ 15, Dims: []int{64, 64}, Strides: []int{256}, Box: []int{32, 32}, Swizzle: 128}); err != nil {
+	if _, err := g.EncodeTensorMap(&ptx.TensorMap{Element: ptx.F32, Base: uint64(p) &^ 15, Dims: []int{64, 64},
+		Strides: []int{256}, Box: []int{32, 32}, Swizzle: 128}); err != nil {
 		return err
 	}
 
@@ -204,7 +205,8 @@ func TestEveryCallFails(t *testing.T) {
 				case !errors.As(err, &e):
 					t.Errorf("call %d, %s: got error %v, want an *Error", n, f.failed.name, err)
 				// A lost device may be reported by a later call first.
-				case e.Call != f.failed.name && mode.kind != device.ErrLost || code(e.Code) != mode.with || e.Name == "" || e.Text == "":
+				case e.Call != f.failed.name && mode.kind != device.ErrLost || code(e.Code) != mode.with ||
+					e.Name == "" || e.Text == "":
 					t.Errorf("call %d, %s: got error %+v, want code and text of the failed call", n, f.failed.name, e)
 				case mode.kind != nil && !errors.Is(err, mode.kind):
 					t.Errorf("call %d, %s: got error %v, want %v", n, f.failed.name, err, mode.kind)
@@ -214,7 +216,8 @@ func TestEveryCallFails(t *testing.T) {
 				}
 				for dev, users := range f.retained {
 					if users != 0 {
-						t.Errorf("call %d, %s: the context of device %d has %d users left", n, f.failed.name, dev, users)
+						t.Errorf("call %d, %s: the context of device %d has %d users left", n, f.failed.name, dev,
+							users)
 					}
 				}
 			}
@@ -311,7 +314,8 @@ func TestLost(t *testing.T) {
 
 func TestOutOfMemoryIsRecoverable(t *testing.T) {
 	g := opened(t, newFake(), 0)
-	if _, err := g.Alloc(2 << 30); !errors.Is(err, device.ErrOutOfMemory) || !strings.Contains(err.Error(), "allocating 2147483648 bytes on Fake GPU (1000 of 2000 free): cuMem") {
+	if _, err := g.Alloc(2 << 30); !errors.Is(err, device.ErrOutOfMemory) ||
+		!strings.Contains(err.Error(), "allocating 2147483648 bytes on Fake GPU (1000 of 2000 free): cuMem") {
 		t.Errorf("Alloc of 2 GiB with 1 GiB free: got error %v", err)
 	}
 	p, err := g.Alloc(1 << 20)

@@ -30,7 +30,8 @@ func TestForeign(t *testing.T) {
 	if err := g.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if err := g.Foreign(func(uintptr) error { t.Error("f was called on a closed GPU"); return nil }); !errors.Is(err, device.ErrNoDevice) {
+	if err := g.Foreign(func(uintptr) error { t.Error("f was called on a closed GPU"); return nil }); !errors.Is(err,
+		device.ErrNoDevice) {
 		t.Errorf("on a closed GPU: got error %v, want ErrNoDevice", err)
 	}
 }

@@ -129,26 +129,35 @@ func TestGPULaunch(t *testing.T) {
 		}
 	}
 	check("arguments", 12345, launch(kernelsPTX, "poke", device.Launch{}, func(a *device.Params) { a.U32(12345) }))
-	check("shared memory below the default limit", 40<<10, launch(kernelsPTX, "shared", device.Launch{Shared: 40 << 10}, nil))
+	check("shared memory below the default limit", 40<<10,
+		launch(kernelsPTX, "shared", device.Launch{Shared: 40 << 10}, nil))
 	maxShared := g.Info().MaxShared
-	check("maximum shared memory", uint32(maxShared), launch(kernelsPTX, "shared", device.Launch{Shared: maxShared}, nil))
-	if err := launch(kernelsPTX, "shared", device.Launch{Shared: maxShared + 1}, nil); !errors.Is(err, device.ErrLaunch) {
+	check("maximum shared memory", uint32(maxShared),
+		launch(kernelsPTX, "shared", device.Launch{Shared: maxShared}, nil))
+	if err := launch(kernelsPTX, "shared", device.Launch{Shared: maxShared + 1}, nil); !errors.Is(err,
+		device.ErrLaunch) {
 		t.Errorf("more than the maximum shared memory: got error %v", err)
 	}
-	check("cooperative", 9, launch(kernelsPTX, "poke", device.Launch{Cooperative: true}, func(a *device.Params) { a.U32(9) }))
-	if err := launch(kernelsPTX, "poke", device.Launch{Cooperative: true, Grid: device.Dim3{X: 1 << 20, Y: 1, Z: 1}}, func(a *device.Params) { a.U32(9) }); !errors.Is(err, device.ErrLaunch) {
+	check("cooperative", 9,
+		launch(kernelsPTX, "poke", device.Launch{Cooperative: true}, func(a *device.Params) { a.U32(9) }))
+	if err := launch(kernelsPTX, "poke", device.Launch{Cooperative: true, Grid: device.Dim3{X: 1 << 20, Y: 1, Z: 1}},
+		func(a *device.Params) { a.U32(9) }); !errors.Is(err, device.ErrLaunch) {
 		t.Errorf("cooperative launch that is too large: got error %v", err)
 	}
 	if err := launch(kernelsPTX, "poke", device.Launch{}, nil); !errors.Is(err, device.ErrLaunch) {
 		t.Errorf("too few arguments: got error %v", err)
 	}
 	if g.Info().Target.SM >= 90 {
-		check("cluster", 2, launch(clusterPTX, "cluster", device.Launch{Grid: device.Dim3{X: 4, Y: 1, Z: 1}, Cluster: device.Dim3{X: 2, Y: 1, Z: 1}}, nil))
-		m, err := g.EncodeTensorMap(&ptx.TensorMap{Element: ptx.BF16, Base: uint64(p), Dims: []int{64, 128}, Strides: []int{128}, Box: []int{64, 64}, Swizzle: 128})
+		check("cluster", 2,
+			launch(clusterPTX, "cluster",
+				device.Launch{Grid: device.Dim3{X: 4, Y: 1, Z: 1}, Cluster: device.Dim3{X: 2, Y: 1, Z: 1}}, nil))
+		m, err := g.EncodeTensorMap(&ptx.TensorMap{Element: ptx.BF16, Base: uint64(p), Dims: []int{64, 128},
+			Strides: []int{128}, Box: []int{64, 64}, Swizzle: 128})
 		if err != nil || m == [128]byte{} {
 			t.Errorf("tensor map % x, error %v", m, err)
 		}
-		if _, err := g.EncodeTensorMap(&ptx.TensorMap{Element: ptx.BF16, Base: uint64(p), Dims: []int{64, 128}, Strides: []int{130}, Box: []int{64, 64}}); !errors.Is(err, device.ErrLaunch) {
+		if _, err := g.EncodeTensorMap(&ptx.TensorMap{Element: ptx.BF16, Base: uint64(p), Dims: []int{64, 128},
+			Strides: []int{130}, Box: []int{64, 64}}); !errors.Is(err, device.ErrLaunch) {
 			t.Errorf("tensor map with a stride of 130 bytes: got error %v", err)
 		}
 	}

@@ -52,7 +52,8 @@ func TestGPUOverlap(t *testing.T) {
 			}
 			return x
 		}
-		m := gemm.Buffers{gemm.A: whole(la), gemm.B: whole(lb), gemm.C: whole(lc), gemm.Bias: whole(gemm.Dense(c.out, 1, c.m))}
+		m := gemm.Buffers{gemm.A: whole(la), gemm.B: whole(lb), gemm.C: whole(lc),
+			gemm.Bias: whole(gemm.Dense(c.out, 1, c.m))}
 		// The blocked kernel reads matrices in place. Kernels with packed operands use a single step.
 		plan, err := b.Plan(&p, exec.Options{Kernel: "blocked"})
 		if err != nil {
@@ -81,7 +82,8 @@ func singleLaunch(t *testing.T, g *GPU, plan *stream.Plan, p *gemm.Problem, m ge
 		from, on gemm.Layout
 		mem      []byte
 	}{
-		{&at[gemm.A], p.Layouts[gemm.A], d.Layouts[gemm.A], m[gemm.A]}, {&at[gemm.B], p.Layouts[gemm.B], d.Layouts[gemm.B], m[gemm.B]}, {&at[gemm.C], p.Layouts[gemm.C], d.Layouts[gemm.C], m[gemm.C]},
+		{&at[gemm.A], p.Layouts[gemm.A], d.Layouts[gemm.A], m[gemm.A]}, {&at[gemm.B], p.Layouts[gemm.B], d.Layouts[gemm.B],
+			m[gemm.B]}, {&at[gemm.C], p.Layouts[gemm.C], d.Layouts[gemm.C], m[gemm.C]},
 		{&at[gemm.Bias], gemm.Dense(p.Out(), 1, p.BiasLen()), gemm.Dense(p.Out(), 1, p.BiasLen()), m[gemm.Bias]},
 	} {
 		var err error

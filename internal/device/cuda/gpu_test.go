@@ -62,7 +62,8 @@ func TestGPUCopies(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	ctx := t.Context()
 	for _, r := range []device.Rows{
-		device.Whole(1), device.Whole(4096), device.Whole(bufferBytes - 1), device.Whole(bufferBytes), device.Whole(5*bufferBytes + 3),
+		device.Whole(1), device.Whole(4096), device.Whole(bufferBytes - 1), device.Whole(bufferBytes),
+		device.Whole(5*bufferBytes + 3),
 		{Count: 7, Width: 3, HostPitch: 5, DevicePitch: 16},
 		{Count: 100, Width: 1000, HostPitch: 1000, DevicePitch: 1024},
 		{Count: 100, Width: 1000, HostPitch: 1100, DevicePitch: 1000},
@@ -199,7 +200,8 @@ func TestGPUBatches(t *testing.T) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				g := openGPUFor(t, k)
 				backend, seed := stream.New(g), rand.Uint64()
-				report := gemmtest.Check(t.Context(), gputest.Way{Kernel: k, Shape: s}.On(backend), gemmtest.Options{Cases: 20, Only: "batch", Seed: seed})
+				report := gemmtest.Check(t.Context(), gputest.Way{Kernel: k, Shape: s}.On(backend),
+					gemmtest.Options{Cases: 20, Only: "batch", Seed: seed})
 				if err := errors.Join(report.Err(), backend.Close()); err != nil {
 					t.Errorf("seed %d: %v", seed, err)
 				}
@@ -233,7 +235,8 @@ func conform(t *testing.T, k *gpukernel.Kernel, precision gemm.Precision) {
 			continue
 		}
 		seed := rand.Uint64()
-		if err := gemmtest.Check(t.Context(), w.On(backend), gemmtest.Options{Cases: 20, Seed: seed}).Err(); err != nil {
+		if err := gemmtest.Check(t.Context(), w.On(backend),
+			gemmtest.Options{Cases: 20, Seed: seed}).Err(); err != nil {
 			t.Errorf("seed %d: %v", seed, err)
 		}
 	}

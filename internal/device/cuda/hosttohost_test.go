@@ -41,7 +41,8 @@ func TestHostToHost(t *testing.T) {
 		}
 	}()
 	in, out := g.linkRates(t)
-	t.Logf("link: %.1f GB/s in, %.1f GB/s out, pinned; staging: %d threads and %d MiB of buffers per direction; GOMAXPROCS %d",
+	t.Logf("link: %.1f GB/s in, %.1f GB/s out, pinned; staging: %d threads and %d MiB of buffers per direction; "+
+		"GOMAXPROCS %d",
 		in/1e9, out/1e9, g.info.Staging.Threads, g.info.Staging.BufferBytes>>20, runtime.GOMAXPROCS(0))
 	const largest = 10_000
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -54,7 +55,8 @@ func TestHostToHost(t *testing.T) {
 	}
 	for _, n := range []int{64, 256, 1024, 2048, 4096, 8192, 10_000} {
 		p := square(t, n)
-		m := gemm.Buffers{gemm.A: dtype.Bytes(host[0][:n*n]), gemm.B: dtype.Bytes(host[1][:n*n]), gemm.C: dtype.Bytes(host[2][:n*n])}
+		m := gemm.Buffers{gemm.A: dtype.Bytes(host[0][:n*n]), gemm.B: dtype.Bytes(host[1][:n*n]),
+			gemm.C: dtype.Bytes(host[2][:n*n])}
 		plan, err := b.Plan(p, exec.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -79,7 +81,8 @@ func TestHostToHost(t *testing.T) {
 		kernel := g.kernelTime(t, plan)
 		bytes := float64(4 * n * n)
 		transfer := time.Duration(max(2*bytes/in, bytes/out) * 1e9)
-		t.Logf("N %5d: %9.3f ms (first %9.3f), textbook %9.3f ms, %5.2f ×; kernel %7.3f ms, transfer %6.3f ms: %.3f × the larger. %s",
+		t.Logf("N %5d: %9.3f ms (first %9.3f), textbook %9.3f ms, %5.2f ×; kernel %7.3f ms, transfer %6.3f ms: %.3f "+
+			"× the larger. %s",
 			n, ours.Seconds()*1e3, first.Seconds()*1e3, theirs.Seconds()*1e3, theirs.Seconds()/ours.Seconds(),
 			kernel.Seconds()*1e3, transfer.Seconds()*1e3, ours.Seconds()/max(kernel, transfer).Seconds(), plan.Detail())
 	}

@@ -17,7 +17,8 @@ func TestLoad(t *testing.T) {
 	g := opened(t, f, 0)
 	ctx := t.Context()
 	for _, c := range []struct{ text, want string }{
-		{"wrong", "cuModuleLoadDataEx: fake error 218 (CUDA_ERROR_218, 218): ptxas line 1; error : wrong; ptxas fatal : aborted"},
+		{"wrong", "cuModuleLoadDataEx: fake error 218 (CUDA_ERROR_218, 218): ptxas line 1; error : wrong; ptxas " +
+			"fatal : aborted"},
 		{"setmaxnreg", "(C7508) 'setmaxnreg' ignored"},
 		{"a\x00b", "zero byte"},
 	} {
@@ -58,7 +59,8 @@ func TestLoad(t *testing.T) {
 	if kb, err := b.Function("k"); err != nil || kb != ka {
 		t.Errorf("modules with the same PTX: got two kernels, error %v", err)
 	}
-	if _, err := c.Function("missing"); err == nil || !strings.Contains(err.Error(), `kernel "missing": cuModuleGetFunction`) {
+	if _, err := c.Function("missing"); err == nil ||
+		!strings.Contains(err.Error(), `kernel "missing": cuModuleGetFunction`) {
 		t.Errorf("Function(\"missing\"): got error %v", err)
 	}
 	for range 2 { // the second call does nothing
@@ -180,7 +182,8 @@ func TestLaunch(t *testing.T) {
 	f := newFake()
 	g, other := opened(t, f, 0), opened(t, f, 0)
 	kernelOf := func(g *GPU) device.Function {
-		m, err := g.Load(t.Context(), ".visible .entry other()\n.visible .entry k(\n\t.param .u64 at,\n\t.param .u32 n\n)\n{ ret; }")
+		m, err := g.Load(t.Context(),
+			".visible .entry other()\n.visible .entry k(\n\t.param .u64 at,\n\t.param .u32 n\n)\n{ ret; }")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,7 +194,8 @@ func TestLaunch(t *testing.T) {
 		return k
 	}
 	k := kernelOf(g)
-	good := device.Launch{Grid: device.Dim3{X: 8, Y: 4, Z: 1}, Block: device.Dim3{X: 16, Y: 16, Z: 1}, Params: make([]byte, 12)}
+	good := device.Launch{Grid: device.Dim3{X: 8, Y: 4, Z: 1}, Block: device.Dim3{X: 16, Y: 16, Z: 1},
+		Params: make([]byte, 12)}
 	for _, c := range []struct {
 		name   string
 		change func(*device.Launch)
@@ -200,17 +204,22 @@ func TestLaunch(t *testing.T) {
 	}{
 		{"plain", func(l *device.Launch) {}, k, ""},
 		{"maximum shared memory", func(l *device.Launch) { l.Shared = 226 << 10 }, k, ""},
-		{"too much shared memory", func(l *device.Launch) { l.Shared = 226<<10 + 1 }, k, "231425 bytes of dynamic and 1024 of static shared memory"},
+		{"too much shared memory", func(l *device.Launch) { l.Shared = 226<<10 + 1 }, k,
+			"231425 bytes of dynamic and 1024 of static shared memory"},
 		{"negative shared memory", func(l *device.Launch) { l.Shared = -1 }, k, "-1 bytes"},
 		{"empty grid", func(l *device.Launch) { l.Grid.Z = 0 }, k, "grid has 8×4×0 blocks"},
 		{"grid too large", func(l *device.Launch) { l.Grid.Y = 65536 }, k, "supports at most 2147483647×65535×65535"},
-		{"too many threads", func(l *device.Launch) { l.Block.X = 33 }, k, "block has 33×16×1 threads: the compiled kernel supports at most 512"},
-		{"thread count overflows", func(l *device.Launch) { l.Block = device.Dim3{X: 1 << 32, Y: 1 << 32, Z: 1} }, k, "supports at most 512"},
-		{"negative threads", func(l *device.Launch) { l.Block = device.Dim3{X: -1, Y: -1, Z: 1} }, k, "block has -1×-1×1 threads"},
+		{"too many threads", func(l *device.Launch) { l.Block.X = 33 }, k,
+			"block has 33×16×1 threads: the compiled kernel supports at most 512"},
+		{"thread count overflows", func(l *device.Launch) { l.Block = device.Dim3{X: 1 << 32, Y: 1 << 32, Z: 1} }, k,
+			"supports at most 512"},
+		{"negative threads", func(l *device.Launch) { l.Block = device.Dim3{X: -1, Y: -1, Z: 1} }, k,
+			"block has -1×-1×1 threads"},
 		{"too few arguments", func(l *device.Launch) { l.Params = l.Params[:8] }, k, "arguments have 8 bytes: want 12"},
 		{"cluster", func(l *device.Launch) { l.Cluster = device.Dim3{X: 2, Y: 4, Z: 1}; l.Cooperative = true }, k, ""},
 		{"programmatic dependent launch", func(l *device.Launch) { l.PDL = true }, k, ""},
-		{"cluster does not divide grid", func(l *device.Launch) { l.Cluster = device.Dim3{X: 3, Y: 1, Z: 1} }, k, "clusters of 3×1×1 blocks"},
+		{"cluster does not divide grid", func(l *device.Launch) { l.Cluster = device.Dim3{X: 3, Y: 1, Z: 1} }, k,
+			"clusters of 3×1×1 blocks"},
 		{"empty cluster", func(l *device.Launch) { l.Cluster = device.Dim3{X: 2} }, k, "clusters of 2×0×0 blocks"},
 		{"other device", func(l *device.Launch) {}, kernelOf(other), "want a kernel of this"},
 		{"nil kernel", func(l *device.Launch) {}, nil, "want a kernel of this"},
@@ -218,7 +227,8 @@ func TestLaunch(t *testing.T) {
 		l := good
 		c.change(&l)
 		err := g.Launch(t.Context(), c.kernel, l)
-		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), c.want)) {
+		if (err == nil) != (c.want == "") || err != nil &&
+			(!errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s: got error %v, want one containing %q", c.name, err, c.want)
 		}
 	}
@@ -237,21 +247,26 @@ func TestLaunch(t *testing.T) {
 	}
 	f.lacks[cuLaunchKernelEx] = true
 	good.Cooperative = true
-	if err := g.Launch(t.Context(), k, good); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), "driver is for CUDA 13.0: want CUDA 11.8 or later") {
+	if err := g.Launch(t.Context(), k, good); !errors.Is(err, device.ErrLaunch) ||
+		!strings.Contains(err.Error(), "driver is for CUDA 13.0: want CUDA 11.8 or later") {
 		t.Errorf("without cuLaunchKernelEx: got error %v", err)
 	}
 }
 
 func TestEncode(t *testing.T) {
 	g := opened(t, newFake(), 0)
-	good := ptx.TensorMap{Element: ptx.BF16, Base: 1 << 20, Dims: []int{77, 64}, Strides: []int{160}, Box: []int{64, 128}, Swizzle: 128}
+	good := ptx.TensorMap{Element: ptx.BF16, Base: 1 << 20, Dims: []int{77, 64}, Strides: []int{160},
+		Box: []int{64, 128}, Swizzle: 128}
 	m, err := g.EncodeTensorMap(&good)
 	if err != nil || m[0] != 77 || m[127] != 3 {
 		t.Errorf("encoded dimension %d and swizzle %d, error %v; want 77 and 3", m[0], m[127], err)
 	}
 	for name, change := range map[string]func(*ptx.TensorMap){
-		"no dimensions":                       func(m *ptx.TensorMap) { m.Dims = nil },
-		"six dimensions":                      func(m *ptx.TensorMap) { m.Dims, m.Strides, m.Box = make([]int, 6), make([]int, 5), make([]int, 6) },
+		"no dimensions": func(m *ptx.TensorMap) { m.Dims = nil },
+		"six dimensions": func(m *ptx.TensorMap) {
+			m.Dims, m.Strides, m.Box = make([]int, 6),
+				make([]int, 5), make([]int, 6)
+		},
 		"no strides":                          func(m *ptx.TensorMap) { m.Strides = nil },
 		"1D box":                              func(m *ptx.TensorMap) { m.Box = []int{64} },
 		"box too large":                       func(m *ptx.TensorMap) { m.Box = []int{64, 257} },
@@ -277,7 +292,8 @@ func TestEncode(t *testing.T) {
 func TestTensorMapArguments(t *testing.T) {
 	f := newFake()
 	g := opened(t, f, 0)
-	m, err := g.Load(t.Context(), ".visible .entry k(\n\t.param .u64 at,\n\t.param .align 64 .b8 map[128],\n\t.param .u32 n\n)\n{ ret; }")
+	m, err := g.Load(t.Context(),
+		".visible .entry k(\n\t.param .u64 at,\n\t.param .align 64 .b8 map[128],\n\t.param .u32 n\n)\n{ ret; }")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -290,10 +306,12 @@ func TestTensorMapArguments(t *testing.T) {
 	params.TensorMap([ptx.TensorMapBytes]byte{2, ptx.TensorMapBytes - 1: 3})
 	params.U32(4)
 	moved := fn.(*kernel).driverParams(params.Bytes())
-	if len(params.Bytes()) != 196 || len(moved) != 180 || moved[0] != 1 || moved[48] != 2 || moved[175] != 3 || moved[176] != 4 {
+	if len(params.Bytes()) != 196 || len(moved) != 180 || moved[0] != 1 || moved[48] != 2 || moved[175] != 3 ||
+		moved[176] != 4 {
 		t.Errorf("driverParams of %d bytes = % x", len(params.Bytes()), moved)
 	}
-	l := device.Launch{Grid: device.Dim3{X: 1, Y: 1, Z: 1}, Block: device.Dim3{X: 1, Y: 1, Z: 1}, Params: params.Bytes()}
+	l := device.Launch{Grid: device.Dim3{X: 1, Y: 1, Z: 1}, Block: device.Dim3{X: 1, Y: 1, Z: 1},
+		Params: params.Bytes()}
 	if err := g.Launch(t.Context(), fn, l); err != nil || f.launches[0].bufferedParams != len(moved) {
 		t.Errorf("launched with %d bytes of arguments, error %v", f.launches[0].bufferedParams, err)
 	}

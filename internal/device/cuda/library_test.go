@@ -33,7 +33,8 @@ func TestRelativeLibraryPath(t *testing.T) {
 	for _, path := range []string{".", "/usr/lib:", ":/usr/lib", "lib", "/usr/lib;lib"} {
 		t.Setenv("LD_LIBRARY_PATH", path)
 		_, err := openLibrary()
-		if !errors.Is(err, device.ErrNoDevice) || !strings.Contains(err.Error(), "relative entry") || strings.Contains(err.Error(), "\n") {
+		if !errors.Is(err, device.ErrNoDevice) || !strings.Contains(err.Error(), "relative entry") ||
+			strings.Contains(err.Error(), "\n") {
 			t.Errorf("LD_LIBRARY_PATH=%q: driver: got error %v, want one about the relative entry", path, err)
 		}
 		if _, err := openNVML(); err == nil || !strings.Contains(err.Error(), "relative entry") {

@@ -11,8 +11,8 @@ import (
 type paramMove struct{ from, to, size int }
 
 // findParamLayout queries the driver's offsets of f's parameters if f takes tensor maps. The driver
-// aligns a tensor map to 64 bytes in a buffer that itself starts between two multiples of 64, so the
-// driver's offset of a tensor map always differs from the PTX layout.
+// aligns a tensor map to 64 bytes in a buffer that itself starts between two multiples of 64, so
+// the driver's offset of a tensor map always differs from the PTX layout.
 func (k *kernel) findParamLayout(f *ptx.Func) error {
 	if !slices.ContainsFunc(f.Params, func(v *ptx.Var) bool { return v.Alignment() >= ptx.TensorMapAlign }) {
 		return nil

@@ -67,7 +67,8 @@ func TestSensors(t *testing.T) {
 func TestGPUSensors(t *testing.T) {
 	g := openGPU(t)
 	s, err := g.Sensors()
-	if err != nil || s.SMClock <= 0 || s.Power <= 0 || s.PowerLimit < s.Power/2 || s.Temperature <= 0 || DriverRelease() == "" {
+	if err != nil || s.SMClock <= 0 || s.Power <= 0 || s.PowerLimit < s.Power/2 || s.Temperature <= 0 ||
+		DriverRelease() == "" {
 		t.Errorf("driver %q: %+v, error %v", DriverRelease(), s, err)
 	}
 }

@@ -108,7 +108,8 @@ func (s *speed) launches(t *testing.T) {
 			return errors.Join(err, s.gpu.Free(p))
 		})
 	})
-	t.Logf("%s at 64³: %v host time per launch, %v GPU time per launch, %v for a launch and Sync; %v for Alloc and Free of 1 MiB",
+	t.Logf("%s at 64³: %v host time per launch, %v GPU time per launch, %v for a launch and Sync; %v for Alloc and "+
+		"Free of 1 MiB",
 		k.Name, enqueueTime/n, perLaunch, round, alloc)
 }
 
@@ -121,7 +122,8 @@ func (s *speed) kernels(t *testing.T) {
 				run := func() error { return s.gpu.Launch(t.Context(), f, l) }
 				s.events(t, run)
 				d := median(9, func() time.Duration { return s.events(t, run) })
-				t.Logf("%-8s %-16v N %5d: %8.3f ms, %6.2f TFLOP/s, %d registers, %d bytes of local memory, %d of shared",
+				t.Logf("%-8s %-16v N %5d: %8.3f ms, %6.2f TFLOP/s, %d registers, %d bytes of local memory, %d of "+
+					"shared",
 					k.Name, shape, n, d.Seconds()*1e3, p.Flops()/d.Seconds()/1e12,
 					f.Resources().Registers, f.Resources().Spilled, f.Resources().Shared)
 				s.verify(t, k.Name, n)
@@ -131,7 +133,8 @@ func (s *speed) kernels(t *testing.T) {
 }
 
 // load compiles a kernel and logs the time.
-func (s *speed) load(t *testing.T, k *gpukernel.Kernel, c gpukernel.Config, p *gemm.Problem) (device.Function, device.Launch) {
+func (s *speed) load(t *testing.T, k *gpukernel.Kernel, c gpukernel.Config, p *gemm.Problem) (device.Function,
+	device.Launch) {
 	t.Helper()
 	text, err := k.Emit(c)
 	if err != nil {

@@ -89,7 +89,8 @@ func sweep64Problem(t *testing.T, m, n, k int, ops string) *gemm.Problem {
 		}
 		return gemm.Dense(dtype.F64, rows, cols)
 	}
-	p, _, err := gemm.New(1, operand(m, k, ops[0]), operand(k, n, ops[1]), 0, gemm.Dense(dtype.F64, m, n), gemm.Epilogue{})
+	p, _, err := gemm.New(1, operand(m, k, ops[0]), operand(k, n, ops[1]), 0, gemm.Dense(dtype.F64, m, n),
+		gemm.Epilogue{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -153,7 +154,8 @@ func (s *sweeper64) verify(t *testing.T, p *gemm.Problem, b int) {
 		}
 		var got, want, size float64
 		from := s.out + device.Ptr(8*at(p.Layouts[gemm.C], i, j))
-		if err := s.gpu.CopyOut(t.Context(), unsafe.Slice((*byte)(unsafe.Pointer(&got)), 8), from, device.Whole(8)); err != nil {
+		if err := s.gpu.CopyOut(t.Context(), unsafe.Slice((*byte)(unsafe.Pointer(&got)), 8), from,
+			device.Whole(8)); err != nil {
 			t.Fatal(err)
 		}
 		for k := range p.K {

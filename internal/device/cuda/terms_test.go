@@ -76,7 +76,8 @@ func countTerms(t *testing.T, b *stream.Backend, w gputest.Way, p *gemm.Problem)
 				y[p.B().Index(k, j)] = v
 			}
 		}
-		if err := w.On(b).Gemm(t.Context(), p, gemm.Buffers{gemm.A: dtype.Bytes(x), gemm.B: dtype.Bytes(y), gemm.C: dtype.Bytes(c)}); err != nil {
+		if err := w.On(b).Gemm(t.Context(), p, gemm.Buffers{gemm.A: dtype.Bytes(x), gemm.B: dtype.Bytes(y),
+			gemm.C: dtype.Bytes(c)}); err != nil {
 			return err
 		}
 		for _, got := range c {

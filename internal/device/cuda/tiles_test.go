@@ -39,7 +39,8 @@ func TestTiles(t *testing.T) {
 		p := s.product(words[:3])
 		for _, tile := range words[3:] {
 			took, chosen := s.time(p, strings.TrimPrefix(tile, "auto"))
-			t.Logf("%6d %6d %6d  %-22s %9.1f µs %6.2f TFLOP/s", p.M, p.N, p.K, chosen, took.Seconds()*1e6, p.Flops()/took.Seconds()/1e12)
+			t.Logf("%6d %6d %6d  %-22s %9.1f µs %6.2f TFLOP/s", p.M, p.N, p.K, chosen, took.Seconds()*1e6,
+				p.Flops()/took.Seconds()/1e12)
 		}
 	}
 }
@@ -81,7 +82,8 @@ func (s *tiles) product(sizes []string) *gemm.Problem {
 		}
 		n[i] = v
 	}
-	p, _, err := gemm.New(1, gemm.Dense(dtype.F32, n[0], n[2]), gemm.Dense(dtype.F32, n[2], n[1]), 0, gemm.Dense(dtype.F32, n[0], n[1]), gemm.Epilogue{})
+	p, _, err := gemm.New(1, gemm.Dense(dtype.F32, n[0], n[2]), gemm.Dense(dtype.F32, n[2], n[1]), 0,
+		gemm.Dense(dtype.F32, n[0], n[1]), gemm.Epilogue{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -122,7 +122,8 @@ func TestInfo(t *testing.T) {
 			t.Fatal(err)
 		}
 		in := open(t, Options{Model: m}).Info()
-		if in.Target.String() != c.target || in.SMs != c.sms || !in.Emulated || in.MaxThreads != 1024 || in.Name != c.model {
+		if in.Target.String() != c.target || in.SMs != c.sms || !in.Emulated || in.MaxThreads != 1024 ||
+			in.Name != c.model {
 			t.Errorf("%s: got %+v, want target %s and %d SMs", c.model, *in, c.target, c.sms)
 		}
 	}
@@ -135,15 +136,19 @@ func TestLoadErrors(t *testing.T) {
 	}
 	for _, c := range []struct{ name, text, want string }{
 		{"not PTX", "int main() {}", "kernel.ptx:1:1"},
-		{"undeclared register", ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { mov.u32 %r1, 0; ret; }", "%r1 is not declared"},
-		{"newer target", ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }", "the PTX targets sm_80 and t4 supports up to sm_75"},
+		{"undeclared register",
+			".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { mov.u32 %r1, 0; ret; }",
+			"%r1 is not declared"},
+		{"newer target", ".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry k() { ret; }",
+			"the PTX targets sm_80 and t4 supports up to sm_75"},
 	} {
 		_, err := open(t, Options{Model: turing}).Load(t.Context(), c.text)
 		if !errors.Is(err, device.ErrCompile) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %v, want one containing %q", c.name, err, c.want)
 		}
 	}
-	m, err := open(t, Options{}).Load(t.Context(), ".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }")
+	m, err := open(t, Options{}).Load(t.Context(),
+		".version 7.0\n.target sm_75\n.address_size 64\n.visible .entry k() { ret; }")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,13 +187,15 @@ func TestLaunch(t *testing.T) {
 		want string
 	}{
 		{"block too large", good, wide, "block"},
-		{"too much shared memory", good, large, "32 bytes of static and 232417 of dynamic shared memory: h200 has at most 232448"},
+		{"too much shared memory", good, large,
+			"32 bytes of static and 232417 of dynamic shared memory: h200 has at most 232448"},
 		{"no parameters", good, device.Launch{Grid: singleThread(p).Grid, Block: singleThread(p).Block}, "parameters"},
 		{"out of bounds", bad, singleThread(p), "past the end"},
 		{"endless loop", endless, singleThread(p), "instructions"},
 		{"function of another device", nil, singleThread(p), "does not belong to an emulated GPU"},
 	} {
-		if err := d.Launch(t.Context(), c.f, c.l); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), c.want) {
+		if err := d.Launch(t.Context(), c.f, c.l); !errors.Is(err, device.ErrLaunch) ||
+			!strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: got error %v, want one containing %q", c.name, err, c.want)
 		}
 	}

@@ -35,7 +35,8 @@ func (c *hopperCase) run(t *testing.T, d device.Device) ([]byte, error) {
 	in, err1 := d.Alloc(len(c.in))
 	out, err2 := d.Alloc(c.out)
 	result := bytes.Repeat([]byte{0xee}, c.out)
-	if err := errors.Join(err1, err2, d.CopyIn(ctx, in, c.in, device.Whole(len(c.in))), d.CopyIn(ctx, out, result, device.Whole(c.out))); err != nil {
+	if err := errors.Join(err1, err2, d.CopyIn(ctx, in, c.in, device.Whole(len(c.in))),
+		d.CopyIn(ctx, out, result, device.Whole(c.out))); err != nil {
 		return nil, err
 	}
 	var params device.Params
@@ -61,8 +62,10 @@ func (c *hopperCase) run(t *testing.T, d device.Device) ([]byte, error) {
 		return nil, err
 	}
 	one := device.Dim3{X: 1, Y: 1, Z: 1}
-	l := device.Launch{Grid: one, Block: device.Dim3{X: c.threads, Y: 1, Z: 1}, Shared: c.shared, Params: params.Bytes()}
-	return result, errors.Join(d.Launch(ctx, f, l), d.CopyOut(ctx, result, out, device.Whole(c.out)), m.Unload(), d.Free(in), d.Free(out))
+	l := device.Launch{Grid: one, Block: device.Dim3{X: c.threads, Y: 1, Z: 1}, Shared: c.shared,
+		Params: params.Bytes()}
+	return result, errors.Join(d.Launch(ctx, f, l), d.CopyOut(ctx, result, out, device.Whole(c.out)), m.Unload(),
+		d.Free(in), d.Free(out))
 }
 
 // kernel returns the PTX of a kernel with the given body. The body can use the thread index %t,
@@ -186,7 +189,8 @@ func (m *matrixCase) build() *hopperCase {
 		a = "{%w0, %w1, %w2, %w3}"
 	}
 	types := strings.Join([]string{m.d, m.a, m.b}, ".")
-	kind := fmt.Sprintf("wgmma.mma_async.sync.aligned.m64n%dk%d%s.%s", m.n, m.k, map[bool]string{true: ".satfinite"}[m.suffix == "satfinite"], types)
+	kind := fmt.Sprintf("wgmma.mma_async.sync.aligned.m64n%dk%d%s.%s", m.n, m.k,
+		map[bool]string{true: ".satfinite"}[m.suffix == "satfinite"], types)
 	if m.a == "b1" {
 		kind += ".and.popc"
 	}
@@ -201,8 +205,10 @@ func (m *matrixCase) build() *hopperCase {
 		}
 	}
 	body := fillShared(matrixShared, 128) +
-		fmt.Sprintf("\tmul.wide.u32 %%p, %%t, 16;\n\tadd.u64 %%p, %%p, %%in;\n\tld.global.v4.b32 {%%w0, %%w1, %%w2, %%w3}, [%%p+%d];\n", matrixShared) +
-		fmt.Sprintf("\tmul.wide.u32 %%p, %%t, %d;\n\tadd.u64 %%p, %%p, %%in;\n\tadd.u64 %%p, %%p, %d;\n", sums*size, matrixShared+128*16) +
+		fmt.Sprintf("\tmul.wide.u32 %%p, %%t, 16;\n\tadd.u64 %%p, %%p, %%in;\n\tld.global.v4.b32 {%%w0, %%w1, %%w2, "+
+			"%%w3}, [%%p+%d];\n", matrixShared) +
+		fmt.Sprintf("\tmul.wide.u32 %%p, %%t, %d;\n\tadd.u64 %%p, %%p, %%in;\n\tadd.u64 %%p, %%p, %d;\n", sums*size,
+			matrixShared+128*16) +
 		strings.Join(load, "") + "\tmov.u32 %a, s;\n\tshr.u32 %a, %a, 4;\n\twgmma.fence.sync.aligned;\n"
 	for n, l := range m.layouts {
 		l[1].start += matrixShared / 2
@@ -210,7 +216,9 @@ func (m *matrixCase) build() *hopperCase {
 		if m.fresh && n == 0 {
 			adds = 0
 		}
-		body += fmt.Sprintf("\tcvt.u64.u32 %%da, %%a;\n\tcvt.u64.u32 %%db, %%a;\n\tadd.u64 %%da, %%da, %d;\n\tadd.u64 %%db, %%db, %d;\n\tsetp.ne.u32 %%q0, %d, 0;\n", int64(l[0].word()), int64(l[1].word()), adds) +
+		body += fmt.Sprintf("\tcvt.u64.u32 %%da, %%a;\n\tcvt.u64.u32 %%db, %%a;\n\tadd.u64 %%da, %%da, "+
+			"%d;\n\tadd.u64 %%db, %%db, %d;\n\tsetp.ne.u32 %%q0, %d, 0;\n", int64(l[0].word()), int64(l[1].word()),
+			adds) +
 			fmt.Sprintf("\t%s {%s}, %s, %%db, %%q0%s;\n", kind, strings.Join(list, ", "), a, tail)
 	}
 	body += "\twgmma.commit_group.sync.aligned;\n\twgmma.wait_group.sync.aligned 0;\n" +
@@ -264,7 +272,8 @@ func sparse(rng *rand.Rand, t string) uint64 {
 	case "e5m2":
 		fraction = 2
 	case "f32": // accumulators, some in the range of subnormal bfloat16 products
-		return rng.Uint64N(2) * uint64(math.Float32bits(float32(rng.NormFloat64()*math.Ldexp(1, rng.IntN(30)-20-60*rng.IntN(3)))))
+		return rng.Uint64N(2) * uint64(math.Float32bits(float32(rng.NormFloat64()*math.Ldexp(1,
+			rng.IntN(30)-20-60*rng.IntN(3)))))
 	default:
 		return rng.Uint64()
 	}
@@ -283,7 +292,8 @@ func sparse(rng *rand.Rand, t string) uint64 {
 	return bits | rng.Uint64N(2)<<(size-1)
 }
 
-var elementBytes = map[string]int{"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1, "b1": 1, "s32": 4}
+var elementBytes = map[string]int{"f16": 2, "bf16": 2, "tf32": 4, "f32": 4, "e4m3": 1, "e5m2": 1, "s8": 1, "u8": 1,
+	"b1": 1, "s32": 4}
 
 // elements returns n bytes of random elements of type t.
 func elements(rng *rand.Rand, n int, t string, of numbers) []byte {

@@ -83,8 +83,10 @@ func TestCooperative(t *testing.T) {
 	} {
 		l := device.Launch{Grid: one, Block: one, Shared: c.shared, Cooperative: true}
 		l.Grid.X, l.Block.X = c.blocks, c.threads
-		if _, err := meet(t, Options{}, l); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%d blocks of %d threads with %d bytes of shared memory: got error %v, want one containing %q", c.blocks, c.threads, c.shared, err, c.want)
+		if _, err := meet(t, Options{}, l); !errors.Is(err, device.ErrLaunch) ||
+			!strings.Contains(err.Error(), c.want) {
+			t.Errorf("%d blocks of %d threads with %d bytes of shared memory: got error %v, want one containing %q",
+				c.blocks, c.threads, c.shared, err, c.want)
 		}
 	}
 }
@@ -96,7 +98,8 @@ func TestClusters(t *testing.T) {
 		t.Errorf("cluster of two: %d blocks met, error %v; want 2", met, err)
 	}
 	l.Cluster.X = 3
-	if _, err := meet(t, Options{}, l); !errors.Is(err, device.ErrLaunch) || !strings.Contains(err.Error(), "want multiples of the cluster") {
+	if _, err := meet(t, Options{}, l); !errors.Is(err, device.ErrLaunch) ||
+		!strings.Contains(err.Error(), "want multiples of the cluster") {
 		t.Errorf("clusters of three in a grid of two: got error %v, want one about the grid", err)
 	}
 	l.Grid, l.Cluster = one, one

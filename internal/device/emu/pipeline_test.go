@@ -89,7 +89,8 @@ func (p pipeline) emit() (*ptx.Module, int, error) {
 		rows := 64 / p.cluster
 		if p.cluster > 1 {
 			first := k.Mul(k.ClusterRank(), rows)
-			a.LoadMulticast(as.At(k.Mad(stage, 64, first), 0), full.At(stage), k.To(ptx.U16, 1<<p.cluster-1), k.Mul(i, 64), k.Add(m0, first))
+			a.LoadMulticast(as.At(k.Mad(stage, 64, first), 0), full.At(stage), k.To(ptx.U16, 1<<p.cluster-1),
+				k.Mul(i, 64), k.Add(m0, first))
 		} else {
 			a.Load(as.At(k.Mul(stage, 64), 0), full.At(stage), k.Mul(i, 64), m0)
 		}
@@ -110,7 +111,8 @@ func (p pipeline) emit() (*ptx.Module, int, error) {
 		}
 		for step := range 4 {
 			k.Wgmma(build.Wgmma{N: tileN, A: ptx.BF16, B: ptx.BF16}, sums,
-				k.Add(k.To(ptx.U64, k.Mul(stage, 64*128/16)), k.Add(da, 2*step)), k.Add(k.To(ptx.U64, k.Mul(stage, tileN*128/16)), k.Add(db, 2*step)), true)
+				k.Add(k.To(ptx.U64, k.Mul(stage, 64*128/16)),
+					k.Add(da, 2*step)), k.Add(k.To(ptx.U64, k.Mul(stage, tileN*128/16)), k.Add(db, 2*step)), true)
 		}
 		k.WgmmaCommit()
 		if !p.has("no wgmma wait") && !p.has("wgmma wait after the stage is released") {
@@ -130,7 +132,8 @@ func (p pipeline) emit() (*ptx.Module, int, error) {
 		row := k.Mad(k.Shr(lane, 5), 16, k.Shr(k.LaneID(), 2))
 		for j := range tileN / 8 {
 			for half := range 2 {
-				cs.At(k.Add(row, 8*half), k.Mad(k.And(k.LaneID(), 3), 2, 8*j)).StoreVec(sums[4*j+2*half], sums[4*j+2*half+1])
+				cs.At(k.Add(row, 8*half), k.Mad(k.And(k.LaneID(), 3), 2, 8*j)).StoreVec(sums[4*j+2*half],
+					sums[4*j+2*half+1])
 			}
 		}
 		if !p.has("no proxy fence") {
@@ -172,7 +175,7 @@ func (p pipeline) emit() (*ptx.Module, int, error) {
 	return m, k.DynamicBytes(), err
 }
 
-// The shape of the test products. None of the sizes is a multiple of the tile.
+// pipeM, pipeN and pipeK are the sizes of the test products. None is a multiple of the tile.
 const pipeM, pipeN, pipeK = 60, 30, 300
 
 // run multiplies a and b on d and returns C.
@@ -213,9 +216,12 @@ func (p pipeline) run(t *testing.T, d device.Device, a, b []dtype.BFloat16) ([]f
 	c := upload(out)
 	var params device.Params
 	for _, tm := range []ptx.TensorMap{
-		{Element: ptx.BF16, Base: uint64(upload(padded(a))), Dims: []int{pipeK, pipeM}, Strides: []int{2 * pitch}, Box: []int{64, 64 / p.cluster}, Swizzle: 128},
-		{Element: ptx.BF16, Base: uint64(upload(padded(b))), Dims: []int{pipeK, pipeN}, Strides: []int{2 * pitch}, Box: []int{64, tileN}, Swizzle: 128},
-		{Element: ptx.F32, Base: uint64(c), Dims: []int{pipeN, pipeM}, Strides: []int{4 * pitchC}, Box: []int{tileN, 64}},
+		{Element: ptx.BF16, Base: uint64(upload(padded(a))), Dims: []int{pipeK, pipeM}, Strides: []int{2 * pitch},
+			Box: []int{64, 64 / p.cluster}, Swizzle: 128},
+		{Element: ptx.BF16, Base: uint64(upload(padded(b))), Dims: []int{pipeK, pipeN}, Strides: []int{2 * pitch},
+			Box: []int{64, tileN}, Swizzle: 128},
+		{Element: ptx.F32, Base: uint64(c), Dims: []int{pipeN, pipeM}, Strides: []int{4 * pitchC},
+			Box: []int{tileN, 64}},
 	} {
 		encoded, err := d.EncodeTensorMap(&tm)
 		if err != nil {
@@ -229,7 +235,8 @@ func (p pipeline) run(t *testing.T, d device.Device, a, b []dtype.BFloat16) ([]f
 		threads = 128
 	}
 	l := device.Launch{
-		Grid: device.Dim3{X: (pipeN + tileN - 1) / tileN, Y: (pipeM + 63) / 64, Z: 1}, Block: device.Dim3{X: threads, Y: 1, Z: 1}, Shared: shared, Params: params.Bytes(),
+		Grid: device.Dim3{X: (pipeN + tileN - 1) / tileN, Y: (pipeM + 63) / 64, Z: 1}, Block: device.Dim3{X: threads,
+			Y: 1, Z: 1}, Shared: shared, Params: params.Bytes(),
 	}
 	if p.cluster > 1 {
 		l.Cluster = device.Dim3{X: p.cluster, Y: 1, Z: 1}
@@ -287,7 +294,9 @@ func countDifferences(got, want []float32) int {
 func (p pipeline) runChecked(t *testing.T, seed uint64, a, b []dtype.BFloat16, c []float32) string {
 	t.Helper()
 	var found string
-	d := open(t, Options{Seed: seed, MaxInstructions: 1 << 22, Watch: Checking(check.Options{MaxConflicts: check.Unlimited, MaxScatter: check.Unlimited}, func(r *check.Report) { found = r.String() })})
+	d := open(t, Options{Seed: seed, MaxInstructions: 1 << 22,
+		Watch: Checking(check.Options{MaxConflicts: check.Unlimited, MaxScatter: check.Unlimited},
+			func(r *check.Report) { found = r.String() })})
 	got, err := p.run(t, d, a, b)
 	if err != nil {
 		found += err.Error()
@@ -339,7 +348,9 @@ func TestPipelineFaults(t *testing.T) {
 		{"no proxy fence", []string{"want a fence.proxy.async"}, false},
 		{"no barrier before the store", []string{"without a barrier in between"}, false},
 		{"wrong phase", []string{"may still write", "may still read", "deadlock"}, false},
-		{"no wait for an empty stage", []string{"may still read", "may still write", "want a wait for its mbarrier", "arrivals at an mbarrier"}, false},
+		{"no wait for an empty stage",
+			[]string{"may still read", "may still write", "want a wait for its mbarrier", "arrivals at an mbarrier"},
+			false},
 		{"wgmma wait after the stage is released", []string{"a wgmma.wait_group", "(wgmma.wait_group)"}, false},
 		{"no wgmma wait", []string{"is in use by a wgmma.mma_async in flight"}, false},
 		{"no wgmma.fence", []string{"no wgmma.fence precedes this operation"}, false},
@@ -354,7 +365,8 @@ func TestPipelineFaults(t *testing.T) {
 				continue
 			}
 			// Here the producer thread itself waits for the wgmma of its warpgroup.
-			if p.oneWarpgroup && (f.fault == "no wait for an empty stage" || f.fault == "wgmma wait after the stage is released") {
+			if p.oneWarpgroup &&
+				(f.fault == "no wait for an empty stage" || f.fault == "wgmma wait after the stage is released") {
 				continue
 			}
 			p.fault = f.fault

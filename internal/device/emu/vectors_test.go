@@ -92,7 +92,8 @@ func matrixCases() (all []*matrixCase) {
 		m.name += ", accumulate"
 		for step := range 3 {
 			at := 2048 * (step + 1)
-			m.layouts = append(m.layouts, [2]layout{{start: at, leading: 128, stride: 256}, {start: at, leading: 128, stride: 256}})
+			m.layouts = append(m.layouts,
+				[2]layout{{start: at, leading: 128, stride: 256}, {start: at, leading: 128, stride: 256}})
 		}
 		add(m)
 	}
@@ -101,11 +102,14 @@ func matrixCases() (all []*matrixCase) {
 		{start: 32, leading: 16, stride: 1024, swizzle: 128}, {start: 32, leading: 16, stride: 512, swizzle: 64}}}})
 	// Swizzle patterns that do not start at a multiple of 1024 bytes, with and without base offset.
 	for base := range 2 {
-		add(matrixCase{name: fmt.Sprintf("unaligned start, base offset %d", base), n: 8, k: 16, d: "f32", a: "bf16", b: "bf16", layouts: [][2]layout{{
-			{start: 128, leading: 16, stride: 1024, swizzle: 128, base: base}, {start: 128, leading: 16, stride: 1024, swizzle: 128, base: base}}}})
+		add(matrixCase{name: fmt.Sprintf("unaligned start, base offset %d", base), n: 8, k: 16, d: "f32", a: "bf16",
+			b: "bf16", layouts: [][2]layout{{
+				{start: 128, leading: 16, stride: 1024, swizzle: 128, base: base}, {start: 128, leading: 16, stride: 1024,
+					swizzle: 128, base: base}}}})
 	}
-	add(matrixCase{name: "largest", n: 256, k: 16, d: "f32", a: "bf16", b: "bf16", fresh: true, numbers: sizes, layouts: [][2]layout{{
-		{stride: 1024, swizzle: 128}, {stride: 512, leading: 16, swizzle: 64}}}})
+	add(matrixCase{name: "largest", n: 256, k: 16, d: "f32", a: "bf16", b: "bf16", fresh: true, numbers: sizes,
+		layouts: [][2]layout{{
+			{stride: 1024, swizzle: 128}, {stride: 512, leading: 16, swizzle: 64}}}})
 	for _, k := range kinds {
 		if k.d == "s32" {
 			continue
@@ -151,7 +155,8 @@ func tensorCases() (all []*hopperCase) {
 		{"tf32", ptx.TF32, []int{60, 20}, []int{240}, []int{32, 16}, 128, []int{4, 1}, 0},
 		{"3d", ptx.F64, []int{20, 6, 5}, []int{160, 960}, []int{8, 4, 3}, 64, []int{4, 4, 3}, 2048},
 		{"4d", ptx.U8, []int{64, 6, 5, 4}, []int{80, 480, 2400}, []int{32, 3, 2, 2}, 32, []int{-16, 2, 4, 1}, 512},
-		{"5d", ptx.U64, []int{6, 5, 4, 3, 3}, []int{48, 240, 960, 2880}, []int{4, 3, 2, 2, 2}, 0, []int{2, 3, -1, 2, 1}, 0},
+		{"5d", ptx.U64, []int{6, 5, 4, 3, 3}, []int{48, 240, 960, 2880}, []int{4, 3, 2, 2, 2}, 0, []int{2, 3, -1, 2, 1},
+			0},
 	}
 	const shared = 8 << 10
 	for n, b := range boxes {
@@ -173,7 +178,9 @@ READY:	bar.sync 0;
 WAIT:	mbarrier.try_wait.parity.shared.b64 %%q2, [bar], 0;
 	@!%%q2 bra WAIT;
 `, tm.BoxBytes(), len(b.dims), b.to, coords) + dumpShared(shared, 32)
-		all = append(all, &hopperCase{name: "load " + b.name, text: kernel("", load, true), threads: 32, shared: shared, in: in, out: shared, tensor: tm})
+		all = append(all,
+			&hopperCase{name: "load " + b.name, text: kernel("", load, true), threads: 32, shared: shared, in: in,
+				out: shared, tensor: tm})
 		if b.elem == ptx.TF32 || slices.Min(b.at) < 0 { // these boxes cannot be stored
 			continue
 		}
@@ -185,7 +192,9 @@ WAIT:	mbarrier.try_wait.parity.shared.b64 %%q2, [bar], 0;
 	cp.async.bulk.wait_group 0;
 DONE:
 `, len(b.dims), coords, b.to)
-		all = append(all, &hopperCase{name: "store " + b.name, text: kernel("", store, true), threads: 32, shared: shared, in: in, out: 16 << 10, tensor: tm, store: true})
+		all = append(all,
+			&hopperCase{name: "store " + b.name, text: kernel("", store, true), threads: 32, shared: shared, in: in,
+				out: 16 << 10, tensor: tm, store: true})
 	}
 	return all
 }
@@ -194,7 +203,8 @@ DONE:
 // values: infinities, NaNs, and the largest and smallest magnitudes.
 func tf32Elements(rng *rand.Rand) []byte {
 	b := elements(rng, 16<<10, "f32", sizes)
-	special := []uint32{0x7f800000, 0xff800000, 0x7fc00001, 0x7f800001, 0x7f7fffff, 0xff7fefff, 0x00000001, 0x00001000, 0x80003000, 0x00001001}
+	special := []uint32{0x7f800000, 0xff800000, 0x7fc00001, 0x7f800001, 0x7f7fffff, 0xff7fefff, 0x00000001, 0x00001000,
+		0x80003000, 0x00001001}
 	for at := 0; at < len(b); at += 4 {
 		word := binary.LittleEndian.Uint32(b[at:])
 		switch {
@@ -251,7 +261,8 @@ func TestHopperVectors(t *testing.T) {
 			}
 			if folder != "" {
 				name := filepath.Join(folder, fmt.Sprintf("%03d", n))
-				err := errors.Join(os.WriteFile(name+".bin", want, 0o666), os.WriteFile(name+".txt", []byte(c.name+": "+digest(want)+"\n"), 0o666))
+				err := errors.Join(os.WriteFile(name+".bin", want, 0o666),
+					os.WriteFile(name+".txt", []byte(c.name+": "+digest(want)+"\n"), 0o666))
 				if err != nil {
 					t.Error(err)
 				}

@@ -291,9 +291,9 @@ func (e *event) Free() error {
 	return err
 }
 
-// FailEachCall runs f repeatedly, each time on a new device, and makes one call per run fail with an
-// error that wraps err: the first call in the first run, the second call in the second run, and so
-// on. After the n-th call it skips calls at growing intervals. It returns after the first run in
+// FailEachCall runs f repeatedly, each time on a new device, and makes one call per run fail with
+// an error that wraps err: the first call in the first run, the second call in the second run, and
+// so on. After the n-th call it skips calls at growing intervals. It returns after the first run in
 // which no call failed.
 func FailEachCall(n int, err error, open func() (device.Device, error), f func(*Device)) error {
 	for failAt := 1; ; failAt++ {

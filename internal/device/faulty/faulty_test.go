@@ -11,8 +11,8 @@ import (
 
 func open() (device.Device, error) { return emu.Open(emu.Options{}) }
 
-// TestFailEachCall checks that each call fails once, that no call fails in the last run, and that Leaks
-// reports a resource that leaks after only one of the failures.
+// TestFailEachCall checks that each call fails once, that no call fails in the last run, and that
+// Leaks reports a resource that leaks after only one of the failures.
 func TestFailEachCall(t *testing.T) {
 	var failed, leaks []string
 	err := FailEachCall(100, device.ErrLaunch, open, func(d *Device) {

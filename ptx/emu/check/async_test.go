@@ -26,7 +26,8 @@ func (f *fake) cluster(n int) (a, b *block) {
 // shared memory of the block with the given rank.
 func (b *block) bulk(site string, copy uint64, kind emu.AccessKind, thread, rank int, addr uint64) {
 	b.hooks.Bulk(&emu.Bulk{
-		Origin: b.by(site, thread), Kind: kind, Space: ptx.Shared, Rank: rank, Spans: []emu.Span{{Addr: addr, Size: 64}}, Copy: copy,
+		Origin: b.by(site, thread), Kind: kind, Space: ptx.Shared, Rank: rank, Spans: []emu.Span{{Addr: addr, Size: 64}},
+		Copy: copy,
 	})
 }
 
@@ -45,7 +46,8 @@ func (b *block) proxyFence(thread int) {
 
 func (b *block) clusterSync(kind emu.ClusterKind, relaxed bool, warps int) {
 	for w := range warps {
-		b.hooks.ClusterSync(&emu.ClusterSync{Origin: emu.Origin{Site: b.site("cluster"), Warp: w, Mask: ^uint32(0)}, Kind: kind, Relaxed: relaxed})
+		b.hooks.ClusterSync(&emu.ClusterSync{Origin: emu.Origin{Site: b.site("cluster"), Warp: w, Mask: ^uint32(0)},
+			Kind: kind, Relaxed: relaxed})
 	}
 }
 
@@ -203,7 +205,8 @@ func TestClusterRaces(t *testing.T) {
 		{"distributed shared memory", func(a, b *block) {
 			peer(a, st, 0, 0)
 			peer(b, ld, 5, 0)
-		}, "race ld st", "thread (5,0,0) of block (1,0,0) reads 4 bytes at offset 0x0 of shared memory of block (0,0,0) that thread (0,0,0) of block (0,0,0) writes"},
+		}, "race ld st", "thread (5,0,0) of block (1,0,0) reads 4 bytes at offset 0x0 of shared memory of block (0,0,0) " +
+			"that thread (0,0,0) of block (0,0,0) writes"},
 		{"after the cluster barrier", func(a, b *block) {
 			peer(a, st, 0, 0)
 			a.clusterSync(emu.ClusterArrive, false, 2)
@@ -267,7 +270,8 @@ func TestRacesBetweenClusters(t *testing.T) {
 		b.hooks.End()
 	}
 	r, got := f.report(nil)
-	const says = "thread (34,0,0) of block (3,0,0) writes 4 bytes at offset 0x0 of the allocation of 64 bytes at 0x7f00000000 that thread (33,0,0) of block (0,0,0) writes"
+	const says = "thread (34,0,0) of block (3,0,0) writes 4 bytes at offset 0x0 of the allocation of 64 bytes at " +
+		"0x7f00000000 that thread (33,0,0) of block (0,0,0) writes"
 	if strings.Join(got, ", ") != "race st st" || !strings.Contains(r.String(), says) {
 		t.Errorf("found %q\n%v", got, r)
 	}

@@ -104,7 +104,8 @@ func BenchmarkAccess(b *testing.B) {
 				}
 			}
 			a := &emu.Access{
-				Origin: emu.Origin{Site: f.site("ld"), Mask: ^uint32(0)}, Kind: emu.Read, Space: ptx.Global, Size: 4, Alloc: f.memory,
+				Origin: emu.Origin{Site: f.site("ld"), Mask: ^uint32(0)}, Kind: emu.Read, Space: ptx.Global, Size: 4,
+				Alloc: f.memory,
 			}
 			n := 0
 			for b.Loop() {

@@ -19,12 +19,18 @@ func TestCompiledKernelsAreClean(t *testing.T) {
 		files   string
 		program program
 	}{
-		{"matmul.*", program{entry: "naive", grid: dim(4, 3), block: dim(16, 16), args: []any{make([]float32, m*k), make([]float32, k*n), out(4 * m * n), int32(m), int32(n), int32(k)}}},
-		{"matmul.*", program{entry: "tiledIfLi16E", grid: dim(4, 3), block: dim(16, 16), args: []any{make([]float32, m*k), make([]float32, k*n), out(4 * m * n), int32(m), int32(n), int32(k)}}},
-		{"matmul.*", program{entry: "tiledIdLi8E", grid: dim(7, 5), block: dim(8, 8), args: []any{make([]float64, m*k), make([]float64, k*n), out(8 * m * n), int32(m), int32(n), int32(k)}}},
-		{"matmul.*", program{entry: "vectors", grid: dim(2, 1), block: dim(64, 1), args: []any{make([]float32, 4*300), make([]float32, 4*300), out(16 * 300), int64(300), float32(2)}}},
-		{"reduce.*", program{entry: "3sum", grid: dim(3, 1), block: dim(128, 1), shared: 16, args: []any{make([]float32, 1000), make([]float32, 1), int32(1000)}}},
-		{"half.*", program{entry: "tensor", grid: dim(1, 1), block: dim(32, 1), args: []any{make([]dtype.Float16, 16*64), make([]dtype.Float16, 16*64), out(4 * 16 * 16), int32(16), int32(64)}}},
+		{"matmul.*", program{entry: "naive", grid: dim(4, 3), block: dim(16, 16),
+			args: []any{make([]float32, m*k), make([]float32, k*n), out(4 * m * n), int32(m), int32(n), int32(k)}}},
+		{"matmul.*", program{entry: "tiledIfLi16E", grid: dim(4, 3), block: dim(16, 16),
+			args: []any{make([]float32, m*k), make([]float32, k*n), out(4 * m * n), int32(m), int32(n), int32(k)}}},
+		{"matmul.*", program{entry: "tiledIdLi8E", grid: dim(7, 5), block: dim(8, 8),
+			args: []any{make([]float64, m*k), make([]float64, k*n), out(8 * m * n), int32(m), int32(n), int32(k)}}},
+		{"matmul.*", program{entry: "vectors", grid: dim(2, 1), block: dim(64, 1),
+			args: []any{make([]float32, 4*300), make([]float32, 4*300), out(16 * 300), int64(300), float32(2)}}},
+		{"reduce.*", program{entry: "3sum", grid: dim(3, 1), block: dim(128, 1), shared: 16,
+			args: []any{make([]float32, 1000), make([]float32, 1), int32(1000)}}},
+		{"half.*", program{entry: "tensor", grid: dim(1, 1), block: dim(32, 1),
+			args: []any{make([]dtype.Float16, 16*64), make([]dtype.Float16, 16*64), out(4 * 16 * 16), int32(16), int32(64)}}},
 	} {
 		files, err := filepath.Glob("../../testdata/nvcc/" + c.files + ".ptx")
 		if err != nil || len(files) == 0 {
@@ -135,7 +141,8 @@ func TestCompiledBarriers(t *testing.T) {
 						t.Errorf("%s, %s, seed %d: found %v, want %s", c.entry, p.file, p.seed, &f, c.want)
 					}
 				}
-				if strings.Contains(p.file, "lineinfo") && c.entry == "in_ifP" && !strings.Contains(r.String(), "barriers.cu:51:5): bar.sync: error") {
+				if strings.Contains(p.file, "lineinfo") && c.entry == "in_ifP" &&
+					!strings.Contains(r.String(), "barriers.cu:51:5): bar.sync: error") {
 					t.Errorf("report does not give the source line of the barrier:\n%v", r)
 				}
 			}

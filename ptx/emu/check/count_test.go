@@ -27,11 +27,16 @@ func TestBulkCopyCounts(t *testing.T) {
 		want               GlobalCounts
 		read, written      int64
 	}{
-		{"separate rows", emu.AsyncRead, false, 4, 64, 256, GlobalCounts{Accesses{Direction: Load, Requests: 1, RequestedBytes: 256}, Traffic{256, 8, 8, 4}, 0, 0}, 8, 0},
-		{"two rows in a sector", emu.AsyncRead, false, 4, 16, 16, GlobalCounts{Accesses{Direction: Load, Requests: 1, RequestedBytes: 64}, Traffic{64, 2, 2, 1}, 0, 0}, 2, 0},
-		{"half sectors", emu.AsyncWrite, false, 4, 16, 64, GlobalCounts{Accesses{Direction: Store, Requests: 1, RequestedBytes: 64}, Traffic{64, 4, 2, 2}, 0, 0}, 0, 4},
-		{"descending rows", emu.AsyncWrite, false, 4, 16, -16, GlobalCounts{Accesses{Direction: Store, Requests: 1, RequestedBytes: 64}, Traffic{64, 3, 2, 2}, 0, 0}, 0, 3},
-		{"reduction", emu.AsyncWrite, true, 1, 32, 0, GlobalCounts{Accesses{Direction: Atomic, Requests: 1, RequestedBytes: 32}, Traffic{32, 1, 1, 1}, 0, 0}, 1, 1},
+		{"separate rows", emu.AsyncRead, false, 4, 64, 256,
+			GlobalCounts{Accesses{Direction: Load, Requests: 1, RequestedBytes: 256}, Traffic{256, 8, 8, 4}, 0, 0}, 8, 0},
+		{"two rows in a sector", emu.AsyncRead, false, 4, 16, 16,
+			GlobalCounts{Accesses{Direction: Load, Requests: 1, RequestedBytes: 64}, Traffic{64, 2, 2, 1}, 0, 0}, 2, 0},
+		{"half sectors", emu.AsyncWrite, false, 4, 16, 64,
+			GlobalCounts{Accesses{Direction: Store, Requests: 1, RequestedBytes: 64}, Traffic{64, 4, 2, 2}, 0, 0}, 0, 4},
+		{"descending rows", emu.AsyncWrite, false, 4, 16, -16,
+			GlobalCounts{Accesses{Direction: Store, Requests: 1, RequestedBytes: 64}, Traffic{64, 3, 2, 2}, 0, 0}, 0, 3},
+		{"reduction", emu.AsyncWrite, true, 1, 32, 0,
+			GlobalCounts{Accesses{Direction: Atomic, Requests: 1, RequestedBytes: 32}, Traffic{32, 1, 1, 1}, 0, 0}, 1, 1},
 		{"outside the tensor", emu.AsyncRead, false, 0, 16, 16, GlobalCounts{}, 0, 0},
 	} {
 		f := newFake(t, Options{Only: []Checker{Count}}, 1, 32)
@@ -47,7 +52,8 @@ func TestBulkCopyCounts(t *testing.T) {
 			}
 			continue
 		}
-		if len(got.Global) != 1 || got.Global[0] != c.want || got.SectorsRead != c.read || got.SectorsWritten != c.written || got.DistinctSectors != max(c.read, c.written) {
+		if len(got.Global) != 1 || got.Global[0] != c.want || got.SectorsRead != c.read || got.SectorsWritten != c.written ||
+			got.DistinctSectors != max(c.read, c.written) {
 			t.Errorf("%s: %+v, want %+v and %d sectors read, %d written", c.name, got, c.want, c.read, c.written)
 		}
 	}
@@ -65,11 +71,13 @@ func TestDistinctSectorsBounds(t *testing.T) {
 		for range 1 + r.IntN(4) {
 			kind := kinds[r.IntN(len(kinds))]
 			if kind >= emu.AsyncRead && r.IntN(2) == 0 {
-				b.bulkGlobal("copy", kind, kind == emu.AsyncWrite && r.IntN(2) == 0, base+16*uint64(r.IntN(64)), 1+r.IntN(8), 16*(1+r.IntN(8)), 16*r.IntN(32))
+				b.bulkGlobal("copy", kind, kind == emu.AsyncWrite && r.IntN(2) == 0, base+16*uint64(r.IntN(64)), 1+r.IntN(8),
+					16*(1+r.IntN(8)), 16*r.IntN(32))
 				continue
 			}
 			addr, mask, size := randomAccess(r)
-			b.do(op{site: "x", kind: kind, space: ptx.Global, size: size}, lanes(mask), func(t int) uint64 { return base + addr[t] })
+			b.do(op{site: "x", kind: kind, space: ptx.Global, size: size}, lanes(mask),
+				func(t int) uint64 { return base + addr[t] })
 		}
 		b.hooks.End()
 		report, _ := f.report(nil)
@@ -77,8 +85,10 @@ func TestDistinctSectorsBounds(t *testing.T) {
 		for _, g := range c.Global {
 			sectors += g.Sectors
 		}
-		if c.DistinctSectors > sectors || c.DistinctSectors < max(c.SectorsRead, c.SectorsWritten) || c.DistinctSectors > c.SectorsRead+c.SectorsWritten {
-			t.Fatalf("distinct sectors exceed the sectors of the requests, %d, or do not fit those read and written: %+v", sectors, c)
+		if c.DistinctSectors > sectors || c.DistinctSectors < max(c.SectorsRead, c.SectorsWritten) ||
+			c.DistinctSectors > c.SectorsRead+c.SectorsWritten {
+			t.Fatalf("distinct sectors exceed the sectors of the requests, %d, or do not fit those read and written: %+v",
+				sectors, c)
 		}
 	}
 }
@@ -101,9 +111,11 @@ func TestPlaces(t *testing.T) {
 		b.hooks.End()
 	}
 	r, _ := f.report(nil)
-	want := []string{"store As: 2 requests, 2 wavefronts, then 4", "load Bs: 2 requests, 64 wavefronts, then 64", "atomic As: 2 requests, 0 wavefronts, then 0"}
+	want := []string{"store As: 2 requests, 2 wavefronts, then 4", "load Bs: 2 requests, 64 wavefronts, then 64",
+		"atomic As: 2 requests, 0 wavefronts, then 0"}
 	for i, s := range r.Counts.Shared {
-		got := fmt.Sprintf("%s: %d requests, %d wavefronts, then %d", s.String(), s.Requests, s.Wavefronts, s.HistoricWavefronts)
+		got := fmt.Sprintf("%s: %d requests, %d wavefronts, then %d", s.String(), s.Requests, s.Wavefronts,
+			s.HistoricWavefronts)
 		if i >= len(want) || got != want[i] {
 			t.Errorf("row %d: %s, want %s", i, got, want)
 		}
@@ -126,10 +138,13 @@ func TestOperations(t *testing.T) {
 		"mad.lo.u32 %r0, %r1, %r2, %r3;":   {0, false},
 		"mul.lo.s32 %s0, %s1, %s2;":        {0, false},
 		"dp4a.s32.s32 %s0, %s1, %s2, %s3;": {256, true},
-		"mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%s0, %s1, %s2, %s3}, {%r0, %r1}, {%r2}, {%s0, %s1, %s2, %s3};":                    {2 * 16 * 8 * 16, true},
-		"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r0, %r1}, {%f0, %f1, %f2, %f3};": {2 * 16 * 8 * 16, false},
+		"mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 " +
+			"{%s0, %s1, %s2, %s3}, {%r0, %r1}, {%r2}, {%s0, %s1, %s2, %s3};": {2 * 16 * 8 * 16, true},
+		"mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r0, %r1}, {%f0, " +
+			"%f1, %f2, %f3};": {2 * 16 * 8 * 16, false},
 	} {
-		m, err := ptx.Parse("test.ptx", ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n.reg .f32 %f<4>;\n.reg .s32 %s<4>;\n.reg .u32 %r<4>;\n"+text+"\nret;\n}\n")
+		m, err := ptx.Parse("test.ptx", ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n"+
+			".reg .f32 %f<4>;\n.reg .s32 %s<4>;\n.reg .u32 %r<4>;\n"+text+"\nret;\n}\n")
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
 			continue

@@ -136,10 +136,12 @@ func (b *block) sync(site string, id int, threads []int, n int) {
 		if mask != 0 {
 			o = emu.Origin{Site: s, Warp: w, Mask: mask}
 			arrived += len(lanes(mask))
-			b.hooks.Barrier(&emu.Barrier{Origin: o, Kind: emu.BarrierSync, ID: id, Expected: n, Arrived: arrived, Generation: b.bars[id]})
+			b.hooks.Barrier(&emu.Barrier{Origin: o, Kind: emu.BarrierSync, ID: id, Expected: n, Arrived: arrived,
+				Generation: b.bars[id]})
 		}
 	}
-	b.hooks.Barrier(&emu.Barrier{Origin: o, Kind: emu.BarrierComplete, ID: id, Expected: n, Arrived: arrived, Generation: b.bars[id]})
+	b.hooks.Barrier(&emu.Barrier{Origin: o, Kind: emu.BarrierComplete, ID: id, Expected: n, Arrived: arrived,
+		Generation: b.bars[id]})
 	b.bars[id]++
 }
 
@@ -159,7 +161,8 @@ func span(from, to int) (all []int) {
 
 func (b *block) fence(threads []int, scope emu.Scope) {
 	for _, t := range threads {
-		b.hooks.Fence(&emu.Fence{Origin: emu.Origin{Site: b.site("fence"), Warp: t / 32, Mask: 1 << (t % 32)}, Sem: emu.AcqRel, Scope: scope})
+		b.hooks.Fence(&emu.Fence{Origin: emu.Origin{Site: b.site("fence"), Warp: t / 32, Mask: 1 << (t % 32)},
+			Sem: emu.AcqRel, Scope: scope})
 	}
 }
 

@@ -27,7 +27,8 @@ func TestBarriers(t *testing.T) {
 		{"complete", func(b *block) { b.sync("bar", 0, b.all(), 0) }, nil, "", ""},
 		{"part of a warp", func(b *block) {
 			arrive(b, "bar", 0, 0, 0xfffe, 64, emu.Missing{Origin: emu.Origin{Site: b.site("wait"), Mask: 0xffff0001}})
-		}, nil, "barrier bar", "threads (1,0,0) to (15,0,0) are at this barrier while 17 of the threads (0,0,0) to (31,0,0) of the same warp are at test.ptx:1"},
+		}, nil, "barrier bar", "threads (1,0,0) to (15,0,0) are at this barrier while 17 of the threads (0,0,0) to " +
+			"(31,0,0) of the same warp are at test.ptx:1"},
 		{"two instructions", func(b *block) {
 			arrive(b, "bar", 0, 0, ^uint32(0), 64)
 			arrive(b, "other", 0, 1, ^uint32(0), 64)
@@ -39,7 +40,8 @@ func TestBarriers(t *testing.T) {
 		{"deadlock", func(b *block) {
 			arrive(b, "bar", 1, 0, ^uint32(0), 96)
 			arrive(b, "bar", 1, 1, ^uint32(0), 96)
-		}, deadlock, "barrier bar", "deadlock: 64 threads, including thread (0,0,0) of block (0,0,0), wait at barrier 1, which expects 96 threads"},
+		}, deadlock, "barrier bar", "deadlock: 64 threads, including thread (0,0,0) of block (0,0,0), wait at barrier 1, " +
+			"which expects 96 threads"},
 		{"incomplete after another error", func(b *block) {
 			arrive(b, "bar", 1, 0, ^uint32(0), 96)
 		}, emu.ErrBudget, "", ""},
@@ -81,7 +83,8 @@ func TestBounds(t *testing.T) {
 		t.Fatalf("found %q, want two bounds errors", s)
 	}
 	for _, want := range []string{
-		"thread (1,0,0) of block (0,0,0) reads 4 bytes at global address 0x7f00000404, 4 bytes past the end of it: want a bounds check",
+		"thread (1,0,0) of block (0,0,0) reads 4 bytes at global address 0x7f00000404, 4 bytes past the end of it: want a " +
+			"bounds check",
 		"(6 times)", "writes 16 bytes at shared address 0x8: want a multiple of 16", "(2 times)",
 	} {
 		if !strings.Contains(r.String(), want) {

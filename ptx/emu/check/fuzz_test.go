@@ -24,12 +24,15 @@ func FuzzRun(f *testing.F) {
 		f.Add(string(text), uint64(1))
 	}
 	for _, body := range []string{
-		"ld.global.f32 %f0, [%rd0]; st.shared.f32 [s], %f0; bar.sync 0; ld.shared.f32 %f1, [s+4]; st.global.f32 [%rd0+8], %f1;",
+		"ld.global.f32 %f0, [%rd0]; st.shared.f32 [s], %f0; bar.sync 0; ld.shared.f32 %f1, [s+4]; st.global.f32 [%rd0+8], " +
+			"%f1;",
 		"mov.u32 %r0, %tid.x; setp.lt.u32 %p0, %r0, 7; @%p0 bra A; bar.sync 0; A: ret;",
 		"cp.async.ca.shared.global [s], [%rd0], 16; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0;",
 		"mbarrier.init.shared.b64 [s], 64; W: mbarrier.try_wait.parity.shared.b64 %p0, [s], 0; @!%p0 bra W;",
-		"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r0, %r1}, {%f0, %f1, %f2, %f3};",
-		"atom.global.add.u32 %r0, [%rd0], 1; shfl.sync.bfly.b32 %r1|%p0, %r0, 1, 31, -1; vote.sync.ballot.b32 %r2, %p0, -1; div.s32 %r3, %r1, %r2;",
+		"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f0, %f1, %f2, %f3}, {%r0, %r1, %r2, %r3}, {%r0, %r1}, {%f0, " +
+			"%f1, %f2, %f3};",
+		"atom.global.add.u32 %r0, [%rd0], 1; shfl.sync.bfly.b32 %r1|%p0, %r0, 1, 31, -1; vote.sync.ballot.b32 %r2, %p0, " +
+			"-1; div.s32 %r3, %r1, %r2;",
 		"L: bra L;",
 	} {
 		f.Add(body, uint64(2))
@@ -66,7 +69,8 @@ func FuzzRun(f *testing.F) {
 		size, ld := uint32(5), uint64(8)
 		for _, args := range [][]any{
 			{buf, size}, {}, {buf}, {buf, buf, buf, size, size, size},
-			{size, size, size, buf, ld, buf + 1024, ld, buf + 2048, ld, float32(1), float32(0), uint32(0)}, // parameters of the seeds
+			{size, size, size, buf, ld, buf + 1024, ld, buf + 2048, ld, float32(1), float32(0),
+				uint32(0)}, // parameters of the seeds
 		} {
 			if l.Params, err = p.Pack(l.Entry, args...); err == nil {
 				break

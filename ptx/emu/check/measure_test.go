@@ -109,7 +109,8 @@ func TestBanksAgainstSets(t *testing.T) {
 				t.Fatalf("lanes %#x, %d bytes at %v: one wavefront, want %d", mask, size, addr, actual)
 			}
 			if a, i := m.Wavefronts(&addr, mask, size); a != actual || i != ideal {
-				t.Fatalf("%+v, lanes %#x, %d bytes at %v: %d of %d wavefronts, want %d of %d", m, mask, size, addr, a, i, actual, ideal)
+				t.Fatalf("%+v, lanes %#x, %d bytes at %v: %d of %d wavefronts, want %d of %d", m, mask, size, addr, a, i, actual,
+					ideal)
 			}
 		}
 	}
@@ -136,10 +137,12 @@ func TestAdvice(t *testing.T) {
 		{"shared memory, column without limit", ptx.Shared, column, Options{MaxConflicts: Unlimited}, "", ""},
 		{"global memory, row", ptx.Global, row, Options{}, "", ""},
 		{"global memory, one word", ptx.Global, same, Options{}, "", ""},
-		{"global memory, column", ptx.Global, column, Options{}, "coalesce x", "32 sectors of 32 bytes on average for 128 bytes, want 4 sectors"},
+		{"global memory, column", ptx.Global, column, Options{}, "coalesce x",
+			"32 sectors of 32 bytes on average for 128 bytes, want 4 sectors"},
 		{"global memory, column at the limit", ptx.Global, column, Options{MaxScatter: 8}, "", ""},
 		{"global memory, column without limit", ptx.Global, column, Options{MaxScatter: Unlimited}, "", ""},
-		{"global memory, four rows of eight words", ptx.Global, func(t int) uint64 { return uint64(4*(t%8) + 512*(t/8)) }, Options{}, "", ""},
+		{"global memory, four rows of eight words", ptx.Global, func(t int) uint64 { return uint64(4*(t%8) + 512*(t/8)) },
+			Options{}, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := newFake(t, c.opts, 1, 32)
@@ -165,7 +168,8 @@ func TestMeasurements(t *testing.T) {
 	for n := range 2 {
 		b := f.block(n)
 		b.do(op{site: "g", kind: emu.Read, space: ptx.Global}, b.all(), func(t int) uint64 { return base + uint64(4*t) })
-		b.do(op{site: "h", kind: emu.Write, space: ptx.Global, size: 8}, span(0, 4), func(t int) uint64 { return base + 1024 + uint64(8*t+512*n) })
+		b.do(op{site: "h", kind: emu.Write, space: ptx.Global, size: 8}, span(0, 4),
+			func(t int) uint64 { return base + 1024 + uint64(8*t+512*n) })
 		b.do(op{site: "s", kind: emu.Write}, span(0, 8), own)
 		b.hooks.End()
 	}
@@ -196,7 +200,8 @@ func TestMeasurements(t *testing.T) {
 	if got := r.Counts.Global; !slices.Equal(got, wantGlobal) {
 		t.Errorf("global memory: %+v, want %+v", got, wantGlobal)
 	}
-	wantShared := []SharedCounts{{Accesses: Accesses{Direction: Store, Requests: 2, RequestedBytes: 64, first: 2}, Wavefronts: 2, Ideal: 2}}
+	wantShared := []SharedCounts{{Accesses: Accesses{Direction: Store, Requests: 2, RequestedBytes: 64, first: 2},
+		Wavefronts: 2, Ideal: 2}}
 	if got := r.Counts.Shared; !slices.Equal(got, wantShared) {
 		t.Errorf("shared memory: %+v, want %+v", got, wantShared)
 	}

@@ -160,20 +160,35 @@ func TestSmallPrograms(t *testing.T) {
 		says   string
 		err    error
 	}{
-		{"reversal with a barrier", writeOwn + "bar.sync 0; sub.u32 %r2, 63, %t; mov.u32 %r3, s; mad.lo.u32 %r2, %r2, 4, %r3; ld.shared.u32 %r4, [%r2];", 1, 64, "", "", nil},
-		{"reversal without a barrier", writeOwn + "sub.u32 %r2, 63, %t; mov.u32 %r3, s; mad.lo.u32 %r2, %r2, 4, %r3; ld.shared.u32 %r4, [%r2];", 1, 64, "race", "", nil},
-		{"exchange in a warp", writeOwn + "xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "race", "__syncwarp()", nil},
-		{"exchange after bar.warp.sync", writeOwn + "bar.warp.sync 0xffffffff; xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "", "", nil},
-		{"exchange after shfl", writeOwn + "shfl.sync.bfly.b32 %r5, %t, 1, 31, -1; xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "race", "", nil},
+		{"reversal with a barrier", writeOwn + "bar.sync 0; sub.u32 %r2, 63, %t; mov.u32 %r3, s; mad.lo.u32 %r2, %r2, 4, " +
+			"%r3; ld.shared.u32 %r4, [%r2];", 1, 64, "", "", nil},
+		{"reversal without a barrier", writeOwn + "sub.u32 %r2, 63, %t; mov.u32 %r3, s; mad.lo.u32 %r2, %r2, 4, %r3; " +
+			"ld.shared.u32 %r4, [%r2];", 1, 64, "race", "", nil},
+		{"exchange in a warp", writeOwn + "xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "race", "__syncwarp()",
+			nil},
+		{"exchange after bar.warp.sync", writeOwn +
+			"bar.warp.sync 0xffffffff; xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, [%r2];", 1, 32, "", "", nil},
+		{"exchange after shfl", writeOwn + "shfl.sync.bfly.b32 %r5, %t, 1, 31, -1; xor.b32 %r2, %r1, 4; ld.shared.u32 %r4, " +
+			"[%r2];", 1, 32, "race", "", nil},
 		{"same value from all lanes", "st.shared.u32 [s], 5;", 1, 32, "", "", nil},
 		{"different values from all lanes", "st.shared.u32 [s], %t;", 1, 32, "race", "different values", nil},
 		{"same value from all warps", "st.shared.u32 [s], 5;", 1, 64, "race", "", nil},
-		{"half a warp at a barrier", "setp.lt.u32 %q0, %t, 16; @!%q0 bra on; bar.sync 0; on: bar.sync 0;", 1, 32, "barrier", "threads (16,0,0) to (31,0,0) of the same warp are at test.ptx:18", nil},
-		{"warps at different barrier instructions", "setp.lt.u32 %q0, %t, 32; @!%q0 bra other; bar.sync 0; bra on; other: bar.sync 0; on: mov.u32 %r2, 0;", 1, 64, "barrier", "same __syncthreads()", nil},
-		{"barrier with too large a thread count", "bar.sync 1, 96;", 1, 64, "barrier", "deadlock: 64 threads", emu.ErrDeadlock},
-		{"barrier of a part of the block", writeOwn + "setp.lt.u32 %q0, %t, 64; @!%q0 bra on; bar.sync 1, 64; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;", 1, 96, "", "", nil},
-		{"producer and consumer", "setp.lt.u32 %q0, %t, 32; @!%q0 bra consume; " + writeOwn + "bar.arrive 1, 64; bra on; consume: bar.sync 1, 64; sub.u32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;", 1, 64, "", "", nil},
-		{"producer that arrives before its write", "setp.lt.u32 %q0, %t, 32; @!%q0 bra consume; bar.arrive 1, 64;" + writeOwn + "bra on; consume: bar.sync 1, 64; sub.u32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;", 1, 64, "race", "", nil},
+		{"half a warp at a barrier", "setp.lt.u32 %q0, %t, 16; @!%q0 bra on; bar.sync 0; on: bar.sync 0;", 1, 32, "barrier",
+			"threads (16,0,0) to (31,0,0) of the same warp are at test.ptx:18", nil},
+		{"warps at different barrier instructions",
+			"setp.lt.u32 %q0, %t, 32; @!%q0 bra other; bar.sync 0; bra on; other: bar.sync 0; on: mov.u32 %r2, 0;", 1, 64,
+			"barrier", "same __syncthreads()", nil},
+		{"barrier with too large a thread count", "bar.sync 1, 96;", 1, 64, "barrier", "deadlock: 64 threads",
+			emu.ErrDeadlock},
+		{"barrier of a part of the block", writeOwn +
+			"setp.lt.u32 %q0, %t, 64; @!%q0 bra on; bar.sync 1, 64; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: " +
+			"mov.u32 %r4, 0;", 1, 96, "", "", nil},
+		{"producer and consumer", "setp.lt.u32 %q0, %t, 32; @!%q0 bra consume; " + writeOwn +
+			"bar.arrive 1, 64; bra on; consume: bar.sync 1, 64; sub.u32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 " +
+			"%r4, 0;", 1, 64, "", "", nil},
+		{"producer that arrives before its write", "setp.lt.u32 %q0, %t, 32; @!%q0 bra consume; bar.arrive 1, 64;" +
+			writeOwn + "bra on; consume: bar.sync 1, 64; sub.u32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;",
+			1, 64, "race", "", nil},
 		{"unwritten shared memory", "ld.shared.u32 %r3, [%r1];", 1, 32, "uninit", "no thread of the block has written", nil},
 		{"unwritten global memory", "ld.global.u32 %r3, [%d1+1024];", 1, 32, "uninit", "neither the host nor a kernel", nil},
 		{"unwritten register", "add.u32 %r3, %r4, 1;", 1, 32, "uninit", "register %r4", nil},
@@ -182,13 +197,21 @@ func TestSmallPrograms(t *testing.T) {
 		{"misaligned", "ld.global.u32 %r3, [%d1+2];", 1, 32, "bounds", "want a multiple of 4", nil},
 		{"writes of two blocks to one word", "st.global.u32 [%d1], 1;", 2, 32, "race", "blocks are not ordered", nil},
 		{"atomics of two blocks", "red.global.add.u32 [%p], 1;", 2, 32, "", "", nil},
-		{"message", role + store + fence + raise + "bra on; reader: " + wait + fence + load + "on: mov.u32 %r5, 0;", 2, 1, "", "", nil},
-		{"message without fence of the writer", role + store + raise + "bra on; reader: " + wait + fence + load + "on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
-		{"message without fence of the reader", role + store + fence + raise + "bra on; reader: " + wait + load + "on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
-		{"copy with wait and barrier", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; cp.async.wait_group 0; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "", "", nil},
-		{"copy without wait", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race", "cp.async.wait_group", nil},
-		{"copy with a wait for older groups", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; cp.async.wait_group 1; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race", "cp.async.wait_group", nil},
-		{"copy without barrier", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.wait_all; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race", "", nil},
+		{"message", role + store + fence + raise + "bra on; reader: " + wait + fence + load + "on: mov.u32 %r5, 0;", 2, 1, "",
+			"", nil},
+		{"message without fence of the writer", role + store + raise + "bra on; reader: " + wait + fence + load +
+			"on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
+		{"message without fence of the reader", role + store + fence + raise + "bra on; reader: " + wait + load +
+			"on: mov.u32 %r5, 0;", 2, 1, "race", "__threadfence()", nil},
+		{"copy with wait and barrier", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; " +
+			"cp.async.wait_group 0; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "", "", nil},
+		{"copy without wait", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; bar.sync 0; xor.b32 %r2, " +
+			"%r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race", "cp.async.wait_group", nil},
+		{"copy with a wait for older groups", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.commit_group; " +
+			"cp.async.wait_group 1; bar.sync 0; xor.b32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2];", 1, 64, "race",
+			"cp.async.wait_group", nil},
+		{"copy without barrier", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.wait_all; xor.b32 %r2, %r1, 128; " +
+			"ld.shared.u32 %r3, [%r2];", 1, 64, "race", "", nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			data := make([]int32, 256) // 1,024 bytes written by the host
@@ -228,8 +251,10 @@ func TestSmallPrograms(t *testing.T) {
 // TestMessageOnTwoWorkers runs blocks that communicate on two workers concurrently.
 func TestMessageOnTwoWorkers(t *testing.T) {
 	body := "setp.ne.u32 %q0, %c, 0; @%q0 bra reader;" +
-		"st.global.u32 [%d1], %t; bar.sync 0; setp.ne.u32 %q1, %t, 0; @%q1 bra on; fence.acq_rel.gpu; st.relaxed.gpu.global.u32 [%p+512], 1; bra on;" +
-		"reader: setp.ne.u32 %q1, %t, 0; @%q1 bra wait; poll: ld.acquire.gpu.global.u32 %r3, [%p+512]; setp.eq.u32 %q2, %r3, 0; @%q2 bra poll;" +
+		"st.global.u32 [%d1], %t; bar.sync 0; setp.ne.u32 %q1, %t, 0; @%q1 bra on; fence.acq_rel.gpu; " +
+		"st.relaxed.gpu.global.u32 [%p+512], 1; bra on;" +
+		"reader: setp.ne.u32 %q1, %t, 0; @%q1 bra wait; poll: ld.acquire.gpu.global.u32 %r3, [%p+512]; setp.eq.u32 %q2, " +
+		"%r3, 0; @%q2 bra poll;" +
 		"wait: bar.sync 0; ld.global.u32 %r4, [%d1]; on: mov.u32 %r5, 0;"
 	for seed := range uint64(40) {
 		p := &program{
@@ -250,8 +275,9 @@ func TestOnlySomeCheckers(t *testing.T) {
 		}
 		// The kernel has a race, an unset register and no other faults.
 		p := &program{
-			text: small("st.shared.u32 [s], %t; add.u32 %r3, %r4, 1;"), grid: emu.Dim3{X: 1, Y: 1, Z: 1}, block: emu.Dim3{X: 64, Y: 1, Z: 1},
-			args: []any{make([]int32, 64)}, options: Options{Only: []Checker{k}},
+			text: small("st.shared.u32 [s], %t; add.u32 %r3, %r4, 1;"), grid: emu.Dim3{X: 1, Y: 1, Z: 1},
+			block: emu.Dim3{X: 64, Y: 1, Z: 1},
+			args:  []any{make([]int32, 64)}, options: Options{Only: []Checker{k}},
 		}
 		r, _, err := p.run(t)
 		if err != nil {

@@ -375,9 +375,12 @@ func TestOrderOfBlocks(t *testing.T) {
 		running := []*block{}
 		for _, n := range r.Perm(8) {
 			b := f.block(n)
-			b.do(op{site: "store", kind: emu.Write, space: ptx.Global}, b.all(), func(t int) uint64 { return base + uint64(4*(t+32*n)) })
-			b.do(op{site: "load", space: ptx.Global, size: 2}, b.all(), func(t int) uint64 { return base + uint64(2*t+512*(n/3)) })
-			b.do(op{site: "flag", kind: emu.Atomic, sem: emu.Relaxed, scope: emu.GPU, space: ptx.Global}, []int{n}, func(int) uint64 { return base + 2048 })
+			b.do(op{site: "store", kind: emu.Write, space: ptx.Global}, b.all(),
+				func(t int) uint64 { return base + uint64(4*(t+32*n)) })
+			b.do(op{site: "load", space: ptx.Global, size: 2}, b.all(),
+				func(t int) uint64 { return base + uint64(2*t+512*(n/3)) })
+			b.do(op{site: "flag", kind: emu.Atomic, sem: emu.Relaxed, scope: emu.GPU, space: ptx.Global}, []int{n},
+				func(int) uint64 { return base + 2048 })
 			b.do(op{site: "shared", kind: emu.Write}, []int{n, n + 32}, same)
 			if running = append(running, b); r.IntN(2) == 0 {
 				for _, b := range running {

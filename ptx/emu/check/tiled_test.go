@@ -125,7 +125,8 @@ func tiled(faults map[string]string) string {
 		if parts["A ROW"] == "4" {
 			step = 64
 		}
-		fmt.Fprintf(&products, "\tld.shared.f32 %%f1, [%%arow+%d];\n\tld.shared.f32 %%f2, [%%bcol+%d];\n\tfma.rn.f32 %%sum, %%f1, %%f2, %%sum;\n", step*i, 64*i)
+		fmt.Fprintf(&products, "\tld.shared.f32 %%f1, [%%arow+%d];\n\tld.shared.f32 %%f2, [%%bcol+%d];\n"+
+			"\tfma.rn.f32 %%sum, %%f1, %%f2, %%sum;\n", step*i, 64*i)
 	}
 	text := strings.Replace(tiledText, "«PRODUCTS»\n", products.String(), 1)
 	for name, part := range parts {
@@ -180,18 +181,21 @@ func TestTiledProduct(t *testing.T) {
 		{"correct, partial tiles", nil, 33, 47, 50, "", nil},
 		{
 			"no first barrier", map[string]string{"BARRIER 1": ""}, 32, 32, 64, "race 14 10, race 14 11",
-			[]string{"want a __syncthreads() between tiled.cu:10 and tiled.cu:14", "want a __syncthreads() between tiled.cu:11 and tiled.cu:14"},
+			[]string{"want a __syncthreads() between tiled.cu:10 and tiled.cu:14",
+				"want a __syncthreads() between tiled.cu:11 and tiled.cu:14"},
 		},
 		{
 			"no second barrier", map[string]string{"BARRIER 2": ""}, 32, 32, 64, "race 10 14, race 11 14",
 			[]string{"want a __syncthreads() after tiled.cu:14, before the next iteration of the loop reaches tiled.cu:10"},
 		},
 		{
-			"no bounds check for rows", map[string]string{"ROW BOUND": "setp.lt.u32 %p2, %row, 0xffffffff;"}, 33, 32, 32, "bounds 10, bounds 17",
+			"no bounds check for rows", map[string]string{"ROW BOUND": "setp.lt.u32 %p2, %row, 0xffffffff;"}, 33, 32, 32,
+			"bounds 10, bounds 17",
 			[]string{"past the end of the allocation", "want a bounds check"},
 		},
 		{
-			"no bounds check for columns", map[string]string{"COL BOUND": "setp.lt.u32 %p3, %col, 0xffffffff;"}, 32, 33, 32, "bounds 11, race 17 17, bounds 17",
+			"no bounds check for columns", map[string]string{"COL BOUND": "setp.lt.u32 %p3, %col, 0xffffffff;"}, 32, 33, 32,
+			"bounds 11, race 17 17, bounds 17",
 			[]string{"blocks are not ordered: want a different element for each thread"},
 		},
 		{
@@ -199,7 +203,8 @@ func TestTiledProduct(t *testing.T) {
 			[]string{"past the end of the allocation"},
 		},
 		{
-			"swapped thread indices", map[string]string{"TX": "%tid.y", "TY": "%tid.x"}, 32, 32, 32, "coalesce 10, banks 10, coalesce 11, banks 11, banks 14, coalesce 17",
+			"swapped thread indices", map[string]string{"TX": "%tid.y", "TY": "%tid.x"}, 32, 32, 32,
+			"coalesce 10, banks 10, coalesce 11, banks 11, banks 14, coalesce 17",
 			[]string{"check whether threadIdx.x and threadIdx.y are swapped"},
 		},
 		{
@@ -248,8 +253,10 @@ func TestTiledProductCounts(t *testing.T) {
 		t.Errorf("%d bytes loaded and %d stored, want %d and %d", asked[Load], asked[Store], load, store)
 	}
 	c := r.Counts
-	if read, written := int64((32*64+64*48)*4/32), int64(32*48*4/32); c.SectorsRead != read || c.SectorsWritten != written || c.DistinctSectors != read+written {
-		t.Errorf("%d sectors, %d read and %d written, want %d and %d", c.DistinctSectors, c.SectorsRead, c.SectorsWritten, read, written)
+	if read, written := int64((32*64+64*48)*4/32), int64(32*48*4/32); c.SectorsRead != read ||
+		c.SectorsWritten != written || c.DistinctSectors != read+written {
+		t.Errorf("%d sectors, %d read and %d written, want %d and %d", c.DistinctSectors, c.SectorsRead, c.SectorsWritten,
+			read, written)
 	}
 	fma := OpcodeCount{Opcode: "fma.rn.f32", Warps: 32 * 48 * 64 / 32, Threads: 32 * 48 * 64}
 	for _, o := range r.Counts.Opcodes {

@@ -30,10 +30,11 @@ func (g *generator) epilogueFuncs() {
 	g.epilogueFunc("Scale", scalarInput, "multiplies every element by v[0]", g.lightRows,
 		func(x, v group) { g.each(g.mul, v, x, x) })
 	if g.fromInt32 != nil {
-		g.epilogueFunc("FromInt32", scalarInput, "replaces every element, the bits of an int32, by that number times v[0]", g.lightRows, func(x, v group) {
-			g.each(g.fromInt32, x, x)
-			g.each(g.mul, v, x, x)
-		})
+		g.epilogueFunc("FromInt32", scalarInput, "replaces every element, the bits of an int32, by that number times v[0]",
+			g.lightRows, func(x, v group) {
+				g.each(g.fromInt32, x, x)
+				g.each(g.mul, v, x, x)
+			})
 	}
 	g.epilogueFunc("Times", perElement, "multiplies every element by v[i*ldv+j]", rowsOfTwoMatrices,
 		func(x, v group) { g.each(g.mul, v, x, x) })

@@ -40,7 +40,8 @@ type variant struct {
 	mr, nr int // the tile of C; nr is two vectors
 }
 
-// The tiles are two vectors wide and as high as the accumulator registers allow: 12 of the 16
+// variants lists the kernels. Their tiles are two vectors wide and as high as the accumulator
+// registers allow: 12 of the 16
 // registers of AVX2 (2 more hold B, 1 A, 1 the mask) and 24 of the 32 of AVX-512. A higher tile
 // loads less from the caches per operation. Beyond 12 rows this gains less than the unused part of
 // tiles at the lower edge of C loses.
