@@ -15,8 +15,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// fakeDevice is a device whose events read a fake clock. Its memory is that of the emulator. It does not
-// run the holder's kernel, the only kernel it is given.
+// fakeDevice is a device whose events read a fake clock. Its memory is that of the emulator. It
+// does not run the holder's kernel, the only kernel it is given.
 type fakeDevice struct {
 	*emu.Device
 	clock  *clock

@@ -232,8 +232,8 @@ func TestDefaultVerifier(t *testing.T) {
 	}
 }
 
-// TestBatches checks that batchVerifier verifies four products of a batch and all rows of groups, and
-// finds NaN in every product.
+// TestBatches checks that batchVerifier verifies four products of a batch and all rows of groups,
+// and finds NaN in every product.
 func TestBatches(t *testing.T) {
 	one, err := Cube(6).Problem(dtype.F32, dtype.F32, false, false)
 	if err != nil {

@@ -123,7 +123,7 @@ func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers,
 		t.Fatal(err)
 	}
 	if !slices.Equal(b[gemm.C], want[gemm.C]) {
-		t.Errorf("%s: %v, leading dimensions %d, %d, %d, α = %v, β = %v, %+v, %d threads, %v: C differs from the naive loop's",
+		t.Errorf("%s: %v, leading dims %d, %d, %d, α = %v, β = %v, %+v, %d threads, %v: C differs from the naive loop's",
 			k.Name, p, p.A().LD, p.B().LD, p.C().LD, p.Alpha, p.Beta, p.Epilogue, threads, pl.algorithm)
 	}
 	for i := range reported {

@@ -48,8 +48,8 @@ func usesAxpySwapAB(p *gemm.Problem) bool {
 	return p.A().Trans && isThin(p.N, p.M, p.K, axpyRows)
 }
 
-// isThin reports whether reading the large operand determines the time of the product, because C has
-// few rows (at most limit).
+// isThin reports whether reading the large operand determines the time of the product, because C
+// has few rows (at most limit).
 func isThin(few, many, k, limit int) bool {
 	return few <= limit && many >= 8*few && many >= 64 && k >= 32
 }

@@ -12,8 +12,8 @@ import (
 // direct computes a product without packing: the micro-kernels read A and B as stored. It serves
 // small products, whose packing would take as long as their arithmetic, and products with so few
 // rows, columns or steps of K that packed data would hardly be reused. A may be transposed. B is
-// packed if it is transposed, if its rows evict each other from L1, or if A is streamed and a row of
-// B exceeds one tile; see [microKernel.packsWhole].
+// packed if it is transposed, if its rows evict each other from L1, or if A is streamed and a row
+// of B exceeds one tile; see [microKernel.packsWhole].
 type direct[T scalar] struct {
 	*microKernel[T]
 	m, n, k     int
@@ -60,22 +60,23 @@ const (
 	// nonTemporalBytes is the size from which C is written with non-temporal stores. No cache could
 	// hold it, and the stores avoid reading C before it is overwritten.
 	nonTemporalBytes = 8 << 20
-	// B stays unpacked for up to rereadTiles rows of tiles if it takes at most rereadBytes: packing
-	// it would take as long as reading it, mostly from a cache, for each of them.
+	// rereadTiles is the number of rows of tiles up to which B stays unpacked if it takes at most
+	// rereadBytes: packing it would take as long as reading it for each row, mostly from a cache.
 	rereadTiles = 12
 	rereadBytes = 12 << 20
 	// rereadTilesConflicting replaces rereadTiles if B's rows conflict.
 	rereadTilesConflicting = 3
-	// From copyTiles rows of tiles and copyBytes of B on, the first tile that reads a panel of B
-	// copies it, and the other tiles read the copy from L2, free of set conflicts. A long B, with at
+	// copyTiles is the number of rows of tiles from which the first tile that reads a panel of B
+	// copies it, if B takes at least copyBytes. The other tiles read the copy from L2, free of set
+	// conflicts. A long B, with at
 	// least copyLong rows per column, is copied from copyLongBytes on: its rows are so short that a
 	// panel maps to few sets of L1, which cannot hold it.
 	copyTiles     = 3
 	copyBytes     = 1 << 20
 	copyLongBytes = 256 << 10
 	copyLong      = 16 // rows of B per column
-	// A product is bound by memory if it has at most stripTiles rows of tiles, at most
-	// stripMaxCBytes in a column of C, and a B larger than rereadBytes. It reads B once, in strips
+	// stripTiles is the number of rows of tiles up to which a product is bound by memory, if a column
+	// of C takes at most stripMaxCBytes and B more than rereadBytes. It reads B once, in strips
 	// of stripDepth rows and stripCols columns, which stay in L2 while all tiles use them. A
 	// product of up to axpyRows rows finishes a strip sooner and uses stripDepthThin.
 	stripTiles     = 6

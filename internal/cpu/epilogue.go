@@ -382,7 +382,7 @@ func (f *epilogue[T]) biases(at, n int, tmp []T) []T {
 	return tmp[:n]
 }
 
-// The conversions are created once, because creating one allocates memory.
+// narrowings holds the conversions, which are created once because creating one allocates memory.
 var narrowings = map[dtype.Type]func(raw []byte, at int, src []float32){
 	dtype.F32:    func(raw []byte, at int, src []float32) { copy(dtype.View[float32](raw)[at:], src) },
 	dtype.F16:    narrowWith(dtype.Float16From32),

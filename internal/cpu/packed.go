@@ -27,8 +27,8 @@ type Packed struct {
 // Layout returns the layout of the original matrix.
 func (b *Packed) Layout() gemm.Layout { return b.layout }
 
-// Bytes returns the size of the packed matrix: that of the original with K and N rounded up to whole
-// steps and panels.
+// Bytes returns the size of the packed matrix: that of the original with K and N rounded up to
+// whole steps and panels.
 func (b *Packed) Bytes() int { return len(b.data) }
 
 // Kernel returns the kernel for which the matrix is packed.

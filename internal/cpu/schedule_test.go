@@ -46,7 +46,7 @@ func TestSchedule(t *testing.T) {
 			all, best := scheduleOf(t, n, threads, rest)
 			flops := 2 * math.Pow(float64(n), 3)
 			rate := func(d time.Duration) float64 { return flops / float64(d.Nanoseconds()) }
-			t.Logf("%d³ %s\n  minimum %v, quartile %v, median %v: %.0f GFLOP/s at the minimum, %.2f × the %.0f of one thread\n%s",
+			t.Logf("%d³ %s\n  min %v, quartile %v, median %v: %.0f GFLOP/s at the minimum, %.2f × the %.0f of one thread\n%s",
 				n, name, all[0], all[len(all)/4], all[len(all)/2], rate(all[0]), float64(one[0])/float64(all[0]),
 				rate(one[0]), best)
 		}

@@ -38,8 +38,8 @@ func problem(t *testing.T, in dtype.Type, m, n, k int, transA, transB bool) *gem
 	return &p
 }
 
-// findKernel returns a kernel and the shape of its tiles. An empty tile selects the first shape, which
-// is the largest.
+// findKernel returns a kernel and the shape of its tiles. An empty tile selects the first shape,
+// which is the largest.
 func findKernel(t *testing.T, name, tile string) (*kernel.Kernel, kernel.Tile) {
 	t.Helper()
 	k, err := choose.Find(name)

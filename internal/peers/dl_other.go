@@ -9,7 +9,7 @@ import (
 	"tilework/internal/gemm"
 )
 
-// This platform cannot open libraries. dlopen always fails, so the other functions are never called.
+// This platform cannot open libraries: dlopen always fails, so the other functions are not called.
 
 func dlopen(string, scope) (uintptr, error) {
 	return 0, fmt.Errorf("%w: this build for %s/%s cannot open libraries for comparison: want linux or darwin on amd64 "+

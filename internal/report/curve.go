@@ -125,8 +125,8 @@ func (s *study) sizeTable(curves []curve, unit string, cell func(row) Cell) Tabl
 	return t
 }
 
-// besideRound reports whether a size was measured to show the cost of one element more or less than a
-// round size, such as 63 and 65 next to 64. A line shows the growth with the size and skips such
+// besideRound reports whether a size was measured to show the cost of one element more or less than
+// a round size, such as 63 and 65 next to 64. A line shows the growth with the size and skips such
 // points.
 func besideRound(rows []row, n int) bool {
 	measured := func(n int) bool { return slices.ContainsFunc(rows, func(r row) bool { return r.N == n }) }

@@ -129,8 +129,8 @@ func gainCell(before, r row) Cell {
 	return numberCell(times(gain), gain)
 }
 
-// ladderAnswer returns, for each source, the gain of the last rung over the first, and its ratio to a
-// library.
+// ladderAnswer returns, for each source, the gain of the last rung over the first, and its ratio to
+// a library.
 func (s *study) ladderAnswer(n int, first, last map[int]row) string {
 	var parts []string
 	for source := range s.sources {

@@ -41,17 +41,27 @@ func TestAnswers(t *testing.T) {
 	}
 	for id, want := range map[string]string{
 		// The crossover is at the N for which 2·N³/110e9 s equals about 90 µs of copies and launches.
-		"time-float32":                     `^The GPU, copies included, overtakes the fastest CPU kernel at N ≈ (19\d|20\d); at N = 1024 it is 1\d\.\d× as fast\.$`,
-		"time-large-float32":               `^The GPU, copies included, is faster than the fastest CPU kernel at every common size; at N = 4096 it is 6\d\.\d× as fast\.$`,
-		"ladder-cpu-float32-all-threads":   `^At 1024³, avx512 is 9\d\.\d× as fast as loop and runs at 0\.9\d× the speed of openblas\.$`,
-		"ladder-gpu-float32":               `^At 8192³, blocked is 8\.\d\d× as fast as naive and runs at (0\.9\d|1\.00)× the speed of cublaslt\.$`,
-		"sizes-gpu-float32":                `^At 8192³, naive takes 19\d(\.\d)? ms and cublaslt takes 21\.\d+ ms\.$`,
-		"rate-gpu-float32":                 `^Our fastest kernel, blocked, reaches 50\.\d TFLOP/s \(76 % of peak\) at 8192³; cublaslt reaches 51\.\d TFLOP/s \(77 % of peak\) at 8192³\.$`,
-		"rate-cpu-float32":                 `^Our fastest kernel, avx512, reaches 1[01]\d GFLOP/s \(7\d % of peak\) at \d+³; openblas reaches 11\d GFLOP/s \(7\d % of peak\) at \d+³\.$`,
-		"ratio-gpu-float32":                `^Our fastest kernel runs at 0\.9\d× the speed of cublaslt in the geometric mean of 12 cases, from 0\.8\d× at [0-9×³]+ to 1\.2\d× at 64³, and is slower in \d+ of 12\.$`,
-		"ratio-cpu":                        `^Our fastest kernel runs at 0\.9\d× the speed of openblas in the geometric mean of 7 cases, .* and is slower in 7 of 7\.$`,
-		"roofline-nvidia-h200":             `^blocked reaches 7\d\.\d % of the limit set by arithmetic at 8192³, with 1365 operations per byte; memory limits 4 of the 12 points, arithmetic the others\.$`,
-		"transfers-float32-on-nvidia-h200": `^At 8192³, the multiplication takes 2\d\.\d % of the time from host memory to host memory\.$`,
+		"time-float32": `^The GPU, copies included, overtakes the fastest CPU kernel at N ≈ ` +
+			`(19\d|20\d); at N = 1024 it is 1\d\.\d× as fast\.$`,
+		"time-large-float32": `^The GPU, copies included, is faster than the fastest CPU kernel at ` +
+			`every common size; at N = 4096 it is 6\d\.\d× as fast\.$`,
+		"ladder-cpu-float32-all-threads": `^At 1024³, avx512 is 9\d\.\d× as fast as loop and runs at 0\.9\d× the ` +
+			`speed of openblas\.$`,
+		"ladder-gpu-float32": `^At 8192³, blocked is 8\.\d\d× as fast as naive and runs at ` +
+			`(0\.9\d|1\.00)× the speed of cublaslt\.$`,
+		"sizes-gpu-float32": `^At 8192³, naive takes 19\d(\.\d)? ms and cublaslt takes 21\.\d+ ms\.$`,
+		"rate-gpu-float32": `^Our fastest kernel, blocked, reaches 50\.\d TFLOP/s \(76 % of peak\) at ` +
+			`8192³; cublaslt reaches 51\.\d TFLOP/s \(77 % of peak\) at 8192³\.$`,
+		"rate-cpu-float32": `^Our fastest kernel, avx512, reaches 1[01]\d GFLOP/s \(7\d % of peak\) ` +
+			`at \d+³; openblas reaches 11\d GFLOP/s \(7\d % of peak\) at \d+³\.$`,
+		"ratio-gpu-float32": `^Our fastest kernel runs at 0\.9\d× the speed of cublaslt in the ` +
+			`geometric mean of 12 cases, from 0\.8\d× at [0-9×³]+ to 1\.2\d× at 64³, and is slower in \d+ of 12\.$`,
+		"ratio-cpu": `^Our fastest kernel runs at 0\.9\d× the speed of openblas in the ` +
+			`geometric mean of 7 cases, .* and is slower in 7 of 7\.$`,
+		"roofline-nvidia-h200": `^blocked reaches 7\d\.\d % of the limit set by arithmetic at 8192³, with ` +
+			`1365 operations per byte; memory limits 4 of the 12 points, arithmetic the others\.$`,
+		"transfers-float32-on-nvidia-h200": `^At 8192³, the multiplication takes 2\d\.\d % of the time from host ` +
+			`memory to host memory\.$`,
 	} {
 		if c := r.chart(t, id); !regexp.MustCompile(want).MatchString(c.Answer) {
 			t.Errorf("%s: got answer\n%s\nwant\n%s", id, c.Answer, want)
@@ -195,7 +205,8 @@ func TestRounding(t *testing.T) {
 		all = append(all, records...)
 	}
 	c := newReport(t, Source{"h200", all}).chart(t, "ratio-gpu")
-	if want := regexp.MustCompile(`^Our fastest kernel runs at 0\.9\d× the speed of cublaslt in `); !want.MatchString(c.Answer) {
+	mean := regexp.MustCompile(`^Our fastest kernel runs at 0\.9\d× the speed of cublaslt in `)
+	if !mean.MatchString(c.Answer) {
 		t.Errorf("got answer %q", c.Answer)
 	}
 	alone := m.compete([]pace{gpuModels[2], tensor}, "gpu:0", bench.Cube(1024))
@@ -203,10 +214,12 @@ func TestRounding(t *testing.T) {
 	alone = append(alone, m.compete([]pace{gpuModels[2], tensor}, "gpu:0", bench.Cube(2048))...)
 	alone[3].Precision = "tf32"
 	beside := newReport(t, Source{"h200", alone}).chart(t, "ratio-gpu-float32")
-	if want := "the speed of cublaslt-tf32, which, unlike ours, rounds A and B to tf32, in the geometric mean of 2 cases"; !strings.Contains(beside.Answer, want) {
-		t.Errorf("with a peer that rounds: got answer %q, want %q", beside.Answer, want)
+	rounds := "the speed of cublaslt-tf32, which, unlike ours, rounds A and B to tf32, in the geometric mean of 2 cases"
+	if !strings.Contains(beside.Answer, rounds) {
+		t.Errorf("with a peer that rounds: got answer %q, want %q", beside.Answer, rounds)
 	}
-	want := regexp.MustCompile(`^cublaslt-tf32 rounds A and B to tf32 for the tensor cores: 3\d\d(\.\d)? µs at 4096³; cublaslt, which does not round, takes 2\.6\d+ ms\.$`)
+	want := regexp.MustCompile(`^cublaslt-tf32 rounds A and B to tf32 for the tensor cores: 3\d\d(\.\d)? µs at ` +
+		`4096³; cublaslt, which does not round, takes 2\.6\d+ ms\.$`)
 	if !slices.ContainsFunc(c.Notes, want.MatchString) {
 		t.Errorf("got notes %q", c.Notes)
 	}
@@ -233,9 +246,13 @@ func TestInexact(t *testing.T) {
 	}
 	r := newReport(t, Source{"h200", all})
 	for id, want := range map[string]string{
-		"ladder-gpu-float32":         `^At 4096³, blocked is 8\.\d+× as fast as naive and runs at 0\.9\d× the speed of cublaslt\.$`,
-		"ladder-gpu-float32-in-tf32": `^At 4096³, wgmma-tf32 is 2\.\d+× as fast as mma-tf32 and runs at (0\.9\d|1\.0\d)× the speed of cublaslt-tf32\.$`,
-		"ratio-gpu":                  `^Geometric means of our fastest kernel: float32 (0\.9\d|1\.00)× the speed of cublaslt \(slower in \d of 7\); float32 in tf32 (0\.9\d|1\.0\d)× the speed of cublaslt-tf32 \(slower in \d of 7\)\.$`,
+		"ladder-gpu-float32": `^At 4096³, blocked is 8\.\d+× as fast as naive and runs at 0\.9\d× the speed ` +
+			`of cublaslt\.$`,
+		"ladder-gpu-float32-in-tf32": `^At 4096³, wgmma-tf32 is 2\.\d+× as fast as mma-tf32 and runs at ` +
+			`(0\.9\d|1\.0\d)× the speed of cublaslt-tf32\.$`,
+		"ratio-gpu": `^Geometric means of our fastest kernel: float32 (0\.9\d|1\.00)× the speed of ` +
+			`cublaslt \(slower in \d of 7\); float32 in tf32 (0\.9\d|1\.0\d)× the speed of cublaslt-tf32 \(slower in \d ` +
+			`of 7\)\.$`,
 	} {
 		if c := r.chart(t, id); !regexp.MustCompile(want).MatchString(c.Answer) {
 			t.Errorf("%s: got answer\n%s\nwant\n%s", id, c.Answer, want)
@@ -340,10 +357,13 @@ func TestCrossings(t *testing.T) {
 		loop   float64
 	}{
 		{timeCurves{loop: slow, cpu: fast, copied: gpu},
-			`^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d and the fastest CPU kernel at N ≈ 2\d\d; at N = 1024 it is 5\d\.\d× as fast$`, 46},
-		{timeCurves{loop: slow, copied: gpu}, `^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d; at N = 1024 it is \d+× as fast$`, 0},
+			`^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d and the fastest CPU kernel at N ≈ 2\d\d; ` +
+				`at N = 1024 it is 5\d\.\d× as fast$`, 46},
+		{timeCurves{loop: slow, copied: gpu}, `^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d; at ` +
+			`N = 1024 it is \d+× as fast$`, 0},
 		{timeCurves{loop: slow, cpu: curve(1e5, 0), copied: gpu},
-			`^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d and is slower than the fastest CPU kernel at N = 1024, at 0\.0\d+× its speed$`, 46},
+			`^The GPU, copies included, overtakes the textbook loop at N ≈ 4\d and is slower than the fastest CPU kernel ` +
+				`at N = 1024, at 0\.0\d+× its speed$`, 46},
 	} {
 		sentence, missing := v.curves.answer()
 		if !regexp.MustCompile(v.want).MatchString(sentence) || missing != nil {
@@ -403,10 +423,14 @@ func TestChanges(t *testing.T) {
 		speed float64
 		want  string
 	}{
-		{1.1, `^Of 24 common measurements, 24 became faster, 0 slower, and 0 did not change by more than chance; the geometric mean of the speed is 1\.10×\.$`},
-		{0.9, `^Of 24 common measurements, 0 became faster, 24 slower, and 0 did not change by more than chance; the geometric mean of the speed is 0\.90×\.$`},
-		{1.012, `^Of 24 common measurements, \d+ became faster, 0 slower \(\d+ of these by less than 2 %\), and \d+ did not change by more than chance; the geometric mean of the speed is 1\.01×\.$`},
-		{1, `^Of 24 common measurements, [0-4] became faster, [0-4] slower( \(\d of these by less than 2 %\))?, and (1[6-9]|2\d) did not change by more than chance; the geometric mean of the speed is (1\.00|0\.99|1\.01)×\.$`},
+		{1.1, `^Of 24 common measurements, 24 became faster, 0 slower, and 0 did not change by more than chance; the ` +
+			`geometric mean of the speed is 1\.10×\.$`},
+		{0.9, `^Of 24 common measurements, 0 became faster, 24 slower, and 0 did not change by more than chance; the ` +
+			`geometric mean of the speed is 0\.90×\.$`},
+		{1.012, `^Of 24 common measurements, \d+ became faster, 0 slower \(\d+ of these by less than 2 %\), and \d+ ` +
+			`did not change by more than chance; the geometric mean of the speed is 1\.01×\.$`},
+		{1, `^Of 24 common measurements, [0-4] became faster, [0-4] slower( \(\d of these by less than 2 %\))?, and ` +
+			`(1[6-9]|2\d) did not change by more than chance; the geometric mean of the speed is (1\.00|0\.99|1\.01)×\.$`},
 	} {
 		old, new := newMachine(1, "", 1).sweep(), newMachine(2, "", test.speed).sweep()
 		c := newReport(t, Source{"old", old}, Source{"new", new}).chart(t, "change-new-cpu-float32")

@@ -60,7 +60,8 @@ func classes() string {
 	for _, p := range paints() {
 		fmt.Fprintf(&b, ".f-%[1]s{fill:var(--%[1]s)}.s-%[1]s{fill:none;stroke:var(--%[1]s)}", p.name)
 	}
-	fmt.Fprintf(&b, "\nsvg text{font-family:%s;font-size:%gpx}.b{font-weight:600}.m{text-anchor:middle}.e{text-anchor:end}", fontStack, textSize)
+	fmt.Fprintf(&b, "\nsvg text{font-family:%s;font-size:%gpx}", fontStack, textSize)
+	b.WriteString(".b{font-weight:600}.m{text-anchor:middle}.e{text-anchor:end}")
 	b.WriteString(".halo{paint-order:stroke;stroke:var(--paper);stroke-width:3px;stroke-linejoin:round}")
 	b.WriteString("path{stroke-linejoin:round;stroke-linecap:round}.spot{fill:none;pointer-events:all}\n")
 	return b.String()

@@ -112,7 +112,8 @@ func TestActivations(t *testing.T) {
 func testActivations[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	roundoff, relative, most := 0x1p-24, 1e-4, 3.0
 	if _, ok := any(T(0)).(float64); ok {
-		roundoff, relative, most = 0x1p-53, 1e-11, 10 // the reference functions, also in float64, err by some roundoffs themselves
+		// The reference functions, also in float64, err by some roundoffs themselves.
+		roundoff, relative, most = 0x1p-53, 1e-11, 10
 	}
 	for act, f := range map[gemm.Activation]func(m, n int, c *T, ldc int){
 		gemm.ActReLU: ks.ReLU, gemm.ActGELU: ks.GELU, gemm.ActGELUTanh: ks.GELUTanh, gemm.ActSiLU: ks.SiLU,
