@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -40,7 +39,7 @@ modules that the program contains, with versions and checksums.`,
 // writeVersion prints the version, the commit, the Go release and the platform.
 func writeVersion(w io.Writer) error {
 	e := bench.Host()
-	v := cmp.Or(e.Version, "(devel)")
+	v := e.Version
 	if e.Commit != "" {
 		v += " " + e.Commit[:min(12, len(e.Commit))]
 	}
@@ -85,7 +84,7 @@ func writeSBOM(w io.Writer) error {
 	if !ok {
 		return errors.New("version --sbom: the program has no build information, want a build with module support")
 	}
-	subject := componentOf("application", info.Main.Path, cmp.Or(info.Main.Version, "(devel)"))
+	subject := componentOf("application", info.Main.Path, "v"+bench.Version)
 	for _, s := range info.Settings { // with the modules, they determine the program's bytes
 		if s.Value != "" {
 			subject.Properties = append(subject.Properties, billProperty{"go:build:" + s.Key, s.Value})
@@ -111,9 +110,6 @@ func writeSBOM(w io.Writer) error {
 }
 
 func componentOf(kind, path, version string) component {
-	purl := "pkg:golang/" + path
-	if version != "(devel)" {
-		purl += "@" + url.QueryEscape(version)
-	}
+	purl := "pkg:golang/" + path + "@" + url.QueryEscape(version)
 	return component{Type: kind, Ref: purl, Name: path, Version: version, PURL: purl}
 }

@@ -2,6 +2,8 @@ package main
 
 import (
 	"encoding/json"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -37,5 +39,21 @@ func TestVersionFlag(t *testing.T) {
 	stdout, stderr, code := run(t.Context(), "--version")
 	if code != 0 || stdout != want || !strings.HasPrefix(want, "tilework ") {
 		t.Errorf("exit code %d, %q, %q; want %q", code, stdout, stderr, want)
+	}
+}
+
+// TestVersionMatchesChangelog checks that version prints the newest version of CHANGELOG.md.
+func TestVersionMatchesChangelog(t *testing.T) {
+	changelog, err := os.ReadFile("../../CHANGELOG.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	newest := regexp.MustCompile(`(?m)^## (\d+\.\d+\.\d+) - \d{4}-\d{2}-\d{2}$`).FindSubmatch(changelog)
+	if newest == nil {
+		t.Fatal("CHANGELOG.md has no heading such as ## 0.1.0 - 2026-11-23")
+	}
+	stdout, _, code := run(t.Context(), "version")
+	if want := "tilework " + string(newest[1]) + " "; code != 0 || !strings.HasPrefix(stdout, want) {
+		t.Errorf("version printed %q with exit code %d: want it to start with %q", stdout, code, want)
 	}
 }

@@ -15,6 +15,9 @@ import (
 	"tilework/internal/host"
 )
 
+// Version is the version of tilework: the newest one in CHANGELOG.md.
+const Version = "0.1.0"
+
 // Environment describes the machine and software of a measurement. It does not contain the host's
 // name.
 type Environment struct {
@@ -49,10 +52,9 @@ func Host() Environment {
 		OS:   runtime.GOOS, Arch: runtime.GOARCH, CPU: host.CPUName(), CPUClock: host.Clock(), Features: host.Features(),
 		Cores: runtime.NumCPU(), GOMAXPROCS: runtime.GOMAXPROCS(0),
 		Cache: host.LastLevelCache(), Memory: host.PhysicalMemory(),
-		Go: runtime.Version(), Command: commandLine(os.Args),
+		Go: runtime.Version(), Version: Version, Command: commandLine(os.Args),
 	}
 	if info, ok := debug.ReadBuildInfo(); ok {
-		e.Version = info.Main.Version
 		for _, s := range info.Settings {
 			switch s.Key {
 			case "vcs.revision":
