@@ -22,8 +22,6 @@ const (
 // skipped. A name that ends in /... includes the directories below it.
 var unconverted = []string{
 	".",
-	"docs",
-	"docs/kernels",
 	"internal/backend/...",
 	"internal/dispatch/...",
 	"internal/gemm",
