@@ -39,7 +39,8 @@ func TestSummaries(t *testing.T) {
 		t.Errorf("got summary %+v", s)
 	}
 	const want = "a × p on cpu, threads 2, float32: geometric mean 2.000 of 3, 1 of them uncertain, " +
-		"worst 0.500 (9x9x9)\n" + RatioNote + "\n" + UncertainNote + "\nR3000, 0 of 1 cores, cache 1 MiB; plan9/mips; 0001-01-01\n"
+		"worst 0.500 (9x9x9)\n" + RatioNote + "\n" + UncertainNote + "\n" +
+		"R3000, 0 of 1 cores, cache 1 MiB; plan9/mips; 0001-01-01\n"
 	if text := write(t, "table", records); !strings.HasSuffix(text, want) || strings.Contains(text, "b × p on") {
 		t.Errorf("got table\n%s\nwant the end\n%s", text, want)
 	}
