@@ -23,7 +23,7 @@ var layers = [][]string{
 	{"internal/dispatch"},
 	{"internal/gpu"},
 	{"internal/resident"},
-	{"internal/bench"},
+	{"internal/bench", "internal/bench/baseline"},
 	{"internal/tune"},
 	{""}, // package tilework itself
 	{"internal/report"},
@@ -38,24 +38,25 @@ var aboveGPU = []string{"internal/ref", "internal/matio", "internal/peers", "int
 // forbidden lists the imports that the layers allow and the design does not: a backend does not
 // import what checks or compares it, and files and peers import no backend.
 var forbidden = map[string][]string{
-	"internal/cpu":           {"internal/ref", "internal/matio", "internal/peers", "gemmtest"},
-	"internal/gpu/frag":      {"dtype", "internal/gemm", "internal/device", "ptx/emu"},
-	"internal/gpu/kernel":    aboveGPU,
-	"internal/gpu/sm90":      aboveGPU,
-	"internal/gpu/choose":    aboveGPU,
-	"internal/gpu/exec":      aboveGPU,
-	"internal/gpu/stream":    aboveGPU,
-	"internal/device":        {"dtype"},
-	"internal/device/faulty": {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
-	"internal/device/emu":    {"dtype", "internal/gemm", "ptx/build"},
-	"internal/device/cuda":   {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
-	"ptx/emu":                {"ptx/build"},
-	"gemmtest":               {"internal/host", "internal/matio", "internal/cpu/asm"},
-	"internal/bench":         {"internal/cpu", "internal/gpu/stream", "internal/dispatch", "internal/peers", "internal/device/emu", "internal/device/cuda"},
-	"internal/matio":         {"internal/host"},
-	"internal/peers":         {"internal/ref", "internal/matio", "internal/cpu/asm"},
-	"":                       {"internal/matio", "internal/peers", "gemmtest"},
-	"gonumblas":              {"dtype", "internal/gemm", "internal/cpu", "internal/dispatch"}, // only the public API
+	"internal/cpu":            {"internal/ref", "internal/matio", "internal/peers", "gemmtest"},
+	"internal/gpu/frag":       {"dtype", "internal/gemm", "internal/device", "ptx/emu"},
+	"internal/gpu/kernel":     aboveGPU,
+	"internal/gpu/sm90":       aboveGPU,
+	"internal/gpu/choose":     aboveGPU,
+	"internal/gpu/exec":       aboveGPU,
+	"internal/gpu/stream":     aboveGPU,
+	"internal/device":         {"dtype"},
+	"internal/device/faulty":  {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
+	"internal/device/emu":     {"dtype", "internal/gemm", "ptx/build"},
+	"internal/device/cuda":    {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
+	"ptx/emu":                 {"ptx/build"},
+	"gemmtest":                {"internal/host", "internal/matio", "internal/cpu/asm"},
+	"internal/bench/baseline": {"internal/cpu", "internal/gpu/choose", "internal/gpu/stream", "internal/dispatch", "internal/peers", "internal/device/emu", "internal/device/cuda"},
+	"internal/bench":          {"internal/cpu", "internal/gpu/stream", "internal/dispatch", "internal/peers", "internal/device/emu", "internal/device/cuda"},
+	"internal/matio":          {"internal/host"},
+	"internal/peers":          {"internal/ref", "internal/matio", "internal/cpu/asm"},
+	"":                        {"internal/matio", "internal/peers", "gemmtest"},
+	"gonumblas":               {"dtype", "internal/gemm", "internal/cpu", "internal/dispatch"}, // only the public API
 }
 
 // outside are the modules that the library itself may use; the command may use

@@ -10,6 +10,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/backend"
 	"tilework/internal/bench"
+	"tilework/internal/bench/baseline"
 	"tilework/internal/device"
 	"tilework/internal/device/cuda"
 	"tilework/internal/dispatch"
@@ -266,7 +267,7 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 				return nil, fmt.Errorf("--peers %s: no file for the kernel, want --peer-path %s=FILE.ptx",
 					name, kernelPeer)
 			}
-			k, err := peers.OpenKernel(ctx, g.backend.Device, paths[kernelPeer], spec)
+			k, err := baseline.OpenKernel(ctx, g.backend.Device, paths[kernelPeer], spec)
 			if err != nil {
 				return nil, fmt.Errorf("--peers: %w", err)
 			}
@@ -361,7 +362,7 @@ func (s *ltSubject) close() error {
 // thenSubject computes a product without its epilogue, and the epilogue in a second launch.
 type thenSubject struct {
 	gpu  *exec.Backend
-	plan *exec.Then
+	plan *baseline.Unfused
 }
 
 func (s *thenSubject) Name() string { return thenPeer }
@@ -376,7 +377,7 @@ func (s *thenSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try)
 	if p.Epilogue == (gemm.Epilogue{}) {
 		return nil, fmt.Errorf("%w: peer %s without --epilogue", gemm.ErrUnsupported, thenPeer)
 	}
-	plan, err := s.gpu.PlanThen(p, gpuOptions("", true))
+	plan, err := baseline.PlanUnfused(s.gpu, p, gpuOptions("", true))
 	if err != nil {
 		return nil, err
 	}
@@ -397,7 +398,7 @@ func (s *thenSubject) String() string {
 }
 
 // kernelSubject is a kernel from a PTX file.
-type kernelSubject struct{ *peers.Kernel }
+type kernelSubject struct{ *baseline.Kernel }
 
 func (s kernelSubject) Name() string { return kernelPeer + ":" + s.Entry }
 

@@ -181,16 +181,16 @@ func (s *study) openFile(f *benchFlags, stderr io.Writer) (err error) {
 // It returns the records of all products in order, including those of the history.
 func (s *study) measure(ctx context.Context, bar *progress) (all []bench.Record, failed error) {
 	defer bar.close()
-	left := newEstimator(s.jobs)
+	estimate := bench.NewEstimate(s.problems())
 	for i, j := range s.jobs {
 		for k := range j.problems {
 			c := j.newCase(j.problems[k])
 			if known, ok := s.history.Find(c, j.options, j.subjects); ok {
 				all = append(all, known...)
-				left.skip(i, k)
+				estimate.Skip(i, k)
 				continue
 			}
-			bar.expect(fmt.Sprintf("%s, %v", j.device, &c.Problem), left.remaining())
+			bar.expect(fmt.Sprintf("%s, %v", j.device, &c.Problem), estimate.Remaining())
 			start := time.Now()
 			records, err := j.measure(ctx, c)
 			all = append(all, records...)
@@ -201,10 +201,18 @@ func (s *study) measure(ctx context.Context, bar *progress) (all []bench.Record,
 			if ctx.Err() != nil || errors.Is(err, gemm.ErrNoDevice) {
 				return all, errors.Join(failed, ctx.Err()) // err lacks it if ctx was cancelled after the measurement
 			}
-			left.done(i, k, time.Since(start))
+			estimate.Done(i, k, time.Since(start))
 		}
 	}
 	return all, failed
+}
+
+// problems returns the products of each job.
+func (s *study) problems() (all [][]gemm.Problem) {
+	for _, j := range s.jobs {
+		all = append(all, j.problems)
+	}
+	return all
 }
 
 func (s *study) close() error {

@@ -9,6 +9,7 @@ import (
 	"unsafe"
 
 	"tilework/dtype"
+	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
 )
 
@@ -34,9 +35,14 @@ type fakeLt struct {
 }
 
 func newFakeLt(t *testing.T) (*fakeLt, *CuBLASLt) {
+	t.Helper()
+	gpu, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	f := &fakeLt{t: t, handles: map[uintptr]string{}, trans: map[uintptr]int32{}, layouts: map[uintptr][4]uintptr{},
 		batches: map[uintptr][2]int64{}, next: 0x1000, found: 3}
-	l := &CuBLASLt{gpu: fakeGPU{emulator(t)}, procs: map[string]uintptr{}, run: f.run}
+	l := &CuBLASLt{gpu: fakeGPU{gpu}, procs: map[string]uintptr{}, run: f.run}
 	for i, name := range cublasLtProcs {
 		l.procs[name] = uintptr(i + 1)
 	}

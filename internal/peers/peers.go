@@ -2,8 +2,8 @@
 // oneDNN) and multiplies with them, for comparison only.
 //
 // The libraries are opened with dlopen, without cgo. Nothing else needs them to build or run.
-// [Libraries] lists them and [Open] opens one. On a GPU, [OpenCuBLASLt] opens cuBLASLt, and
-// [OpenKernel] opens a kernel from a PTX file, such as one compiled by nvcc.
+// [Libraries] lists them and [Open] opens one. On a GPU, [OpenCuBLASLt] opens
+// cuBLASLt.
 //
 // Products use the Fortran entry points sgemm_ and dgemm_, whose arguments are all pointers. Such a
 // call is about four times cheaper than cblas_sgemm with its floats in registers (0.4 against 1.5

@@ -62,7 +62,7 @@ func (pl *Plan) pack(ctx context.Context, all ...operandCopy) error {
 		if t.kernel == kernel.Pack && len(all) > 1 && all[0].count*all[1].count == 1 && pl.packText(all[1].from, all[1].to) == t {
 			together = 2
 		}
-		f, err := pl.backend.function(ctx, t.kernel, t.config)
+		f, err := pl.backend.Function(ctx, t.kernel, t.config)
 		if err != nil {
 			return err
 		}

@@ -163,8 +163,9 @@ func (b *Backend) entry(k *kernel.Kernel, c kernel.Config) *compiled {
 	return entry
 }
 
-// function is the kernel's compiled text for a configuration.
-func (b *Backend) function(ctx context.Context, k *kernel.Kernel, c kernel.Config) (device.Function, error) {
+// Function returns the kernel compiled for a configuration. It compiles a kernel once. The error is
+// the device's; see [Sentinel].
+func (b *Backend) Function(ctx context.Context, k *kernel.Kernel, c kernel.Config) (device.Function, error) {
 	entry := b.entry(k, c)
 	entry.mu.Lock()
 	defer entry.mu.Unlock()
@@ -199,7 +200,7 @@ func (pl *Plan) Compile(ctx context.Context) error {
 
 func (pl *Plan) compile(ctx context.Context) error {
 	for _, t := range pl.texts() {
-		if _, err := pl.backend.function(ctx, t.kernel, t.config); err != nil {
+		if _, err := pl.backend.Function(ctx, t.kernel, t.config); err != nil {
 			return err
 		}
 	}
@@ -299,7 +300,7 @@ func (pl *Plan) args(c *kernel.Config, m kernel.Memory) kernel.Args {
 }
 
 func (pl *Plan) launch(ctx context.Context, k *kernel.Kernel, a kernel.Args) error {
-	f, err := pl.backend.function(ctx, k, a.Config.CompileKey())
+	f, err := pl.backend.Function(ctx, k, a.Config.CompileKey())
 	if err != nil {
 		return err
 	}

@@ -477,7 +477,7 @@ func (b *Backend) launch(ctx context.Context, k *kernel.Kernel, c kernel.Config,
 		return fmt.Errorf("%w: verifying a product on %s, of sm_%d; want sm_%d or later", gemm.ErrUnsupported, info.Name, info.Target.SM, k.SM)
 	}
 	c.Lines, c.PDL = info.Emulated, info.Target.SM >= kernel.PDLSM
-	f, err := b.function(ctx, k, c)
+	f, err := b.Function(ctx, k, c)
 	if err != nil {
 		return Sentinel(err)
 	}

@@ -1,4 +1,4 @@
-package gpu
+package baseline
 
 import (
 	"bytes"
@@ -15,8 +15,9 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// TestThen: the two launches make of whole numbers what the fused one does.
-func TestThen(t *testing.T) {
+// TestUnfused checks that an unfused epilogue gives the results of the fused kernel, on whole
+// numbers.
+func TestUnfused(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	d := devicetest.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Bounds, check.Uninit}})
 	b := stream.New(d)
@@ -56,17 +57,17 @@ func TestThen(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		then, err := b.PlanThen(&p, exec.Options{KeepLayout: true})
+		unfused, err := PlanUnfused(b.Backend, &p, exec.Options{KeepLayout: true})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := then.Compile(t.Context()); err != nil {
+		if err := unfused.Compile(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		var results [2][]byte
 		for i, run := range []func() error{
 			func() error { return fused.Enqueue(t.Context(), m) },
-			func() error { return then.Enqueue(t.Context(), m) },
+			func() error { return unfused.Enqueue(t.Context(), m) },
 		} {
 			if err := run(); err != nil {
 				t.Fatal(err)

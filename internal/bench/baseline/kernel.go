@@ -1,4 +1,6 @@
-package peers
+// Package baseline has the GPU kernels that a benchmark compares ours with, besides those of
+// libraries: kernels in PTX files, and epilogues that are not fused with the product.
+package baseline
 
 import (
 	"context"
