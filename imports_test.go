@@ -14,11 +14,11 @@ var layers = [][]string{
 	{"dtype", "ptx", "internal/table", "internal/lint"},
 	{"internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
 	{"internal/testkit", "internal/host", "internal/cache", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check", "internal/gpu/frag", "internal/backend"},
-	{"internal/cpu", "gemmtest", "internal/peers", "internal/device/emu", "internal/device/cuda", "internal/device/faulty", "internal/gpu/kernel"},
+	{"internal/cpu", "internal/ref/reftest", "internal/verify", "gemmtest", "internal/peers", "internal/device/emu", "internal/device/cuda", "internal/device/faulty", "internal/gpu/kernel"},
 	{"internal/device/devicetest", "internal/gpu/sm90", "internal/gpu/ptxas"},
 	{"internal/gpu/choose"},
 	{"internal/gpu/exec"},
-	{"internal/gpu/stream"},
+	{"internal/gpu/stream", "internal/verify/gpu"},
 	{"internal/gpu/gputest", "internal/explain", "internal/dispatch/auto", "internal/dispatch/tuned"},
 	{"internal/dispatch"},
 	{"internal/gpu"},
@@ -33,12 +33,12 @@ var layers = [][]string{
 
 // aboveGPU lists the packages that no package of internal/gpu may import: those that check or
 // compare results, read files, open a device or belong to the CPU.
-var aboveGPU = []string{"internal/ref", "internal/matio", "internal/peers", "internal/host", "internal/cpu", "internal/cpu/asm", "internal/device/emu", "internal/device/cuda"}
+var aboveGPU = []string{"internal/ref", "internal/verify", "internal/verify/gpu", "internal/matio", "internal/peers", "internal/host", "internal/cpu", "internal/cpu/asm", "internal/device/emu", "internal/device/cuda"}
 
 // forbidden lists the imports that the layers allow and the design does not: a backend does not
 // import what checks or compares it, and files and peers import no backend.
 var forbidden = map[string][]string{
-	"internal/cpu":            {"internal/ref", "internal/matio", "internal/peers", "gemmtest"},
+	"internal/cpu":            {"internal/ref", "internal/verify", "internal/matio", "internal/peers", "gemmtest"},
 	"internal/gpu/frag":       {"dtype", "internal/gemm", "internal/device", "ptx/emu"},
 	"internal/gpu/kernel":     aboveGPU,
 	"internal/gpu/sm90":       aboveGPU,
@@ -51,6 +51,8 @@ var forbidden = map[string][]string{
 	"internal/device/cuda":    {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
 	"ptx/emu":                 {"ptx/build"},
 	"gemmtest":                {"internal/host", "internal/matio", "internal/cpu/asm"},
+	"internal/verify":         {"internal/host", "internal/cache", "internal/backend", "internal/device", "internal/gpu/frag", "ptx/build"},
+	"internal/verify/gpu":     {"internal/gpu/choose", "internal/backend", "internal/cpu", "internal/device/emu", "internal/device/cuda", "internal/peers"},
 	"internal/bench/baseline": {"internal/cpu", "internal/gpu/choose", "internal/gpu/stream", "internal/dispatch", "internal/peers", "internal/device/emu", "internal/device/cuda"},
 	"internal/bench":          {"internal/cpu", "internal/gpu/stream", "internal/dispatch", "internal/peers", "internal/device/emu", "internal/device/cuda"},
 	"internal/matio":          {"internal/host"},

@@ -37,7 +37,7 @@ type Request struct {
 	// it takes to begin with a device then counts where the choice is left to the plan.
 	Once bool
 	// Verify checks the result after the fact; see [Plan.Verified]. Within is
-	// [ref.VerifyOptions.Within].
+	// [verify.Options.Within].
 	Verify bool
 	Within float64
 	// Timed has the product timed on the processor too; see [Plan.Took].
@@ -108,7 +108,7 @@ func (pl *Plan) Memory() int {
 			n += p.Layout(o).Bytes()
 		}
 	}
-	if pl.Verify && !pl.verifiesInPlace() {
+	if pl.Verify && !pl.checksDirectly() {
 		sums := gemm.Dense(p.Accum(), p.M, p.N).Bytes()
 		if n += sums; p.Epilogue.Gated {
 			n += sums

@@ -11,8 +11,8 @@ import (
 	"tilework/dtype"
 	"tilework/internal/backend"
 	"tilework/internal/gemm"
-	"tilework/internal/ref"
 	"tilework/internal/testkit"
+	"tilework/internal/verify"
 )
 
 // verifiedWay is a kernel that multiplies elements of a type in a precision.
@@ -147,9 +147,9 @@ func (w verifiedWay) compute(t *testing.T, m, n, k int, fill func(ofA bool, k in
 }
 
 // check verifies the product with another C.
-func (x *computed) check(t *testing.T, c []byte, within float64) (ref.VerifyReport, error) {
+func (x *computed) check(t *testing.T, c []byte, within float64) (verify.Report, error) {
 	t.Helper()
-	v, err := ref.NewVerifier(t.Context(), &x.p, x.b, ref.VerifyOptions{Seed: 5, Accuracy: x.acc, Within: within})
+	v, err := verify.New(t.Context(), &x.p, x.b, verify.Options{Seed: 5, Accuracy: x.acc, Within: within})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +250,7 @@ func TestDeclaredSums(t *testing.T) {
 			for q := range k {
 				a[q], b[q] = w.in.At(x.b[gemm.A], x.p.A().Index(at/n, q)), w.in.At(x.b[gemm.B], x.p.B().Index(q, at%n))
 			}
-			got, want := w.out.At(x.b[gemm.C], at), ref.KernelSums(x.acc, dtype.F32, a, b)[0]
+			got, want := w.out.At(x.b[gemm.C], at), verify.KernelSums(x.acc, dtype.F32, a, b)[0]
 			if got != want {
 				t.Errorf("%v: element %d is %v, want %v", w, at, got, want)
 			}

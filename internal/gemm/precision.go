@@ -147,6 +147,14 @@ func (a Accuracy) Roundings(n float64) float64 {
 	return chunk + n/chunk*dtype.F32.Info().Roundoff/a.Roundoff
 }
 
+// OrDefault returns a, or [AccuracyOf] p if a is the zero value.
+func (a Accuracy) OrDefault(p *Problem) Accuracy {
+	if a == (Accuracy{}) {
+		return AccuracyOf(p)
+	}
+	return a
+}
+
 // AccuracyOf returns the accuracy of an implementation that rounds each operation to
 // nearest, in the type that p is summed in or, of integer sums, in its ScaleType.
 func AccuracyOf(p *Problem) Accuracy {

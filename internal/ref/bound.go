@@ -27,7 +27,7 @@ const (
 
 // Comparison says how far a computed C is from the reference.
 type Comparison struct {
-	Elements int // judged, those that may have overflowed left out
+	Elements int // compared, without those that may have overflowed
 	// Ratio is the largest error in units of the element's bound: above 1 the
 	// element is wrong. I, J, Got, Want and Bound are that element's.
 	Ratio            float64
@@ -44,7 +44,7 @@ type Comparison struct {
 	terms int
 }
 
-// Compare judges c, laid out as the problem's C, by three measures.
+// Compare compares c, in the layout of the problem's C, with the reference by three measures.
 //
 // The bound of an element, with u the accumulator's roundoff, u' that of C's type
 // and γₙ = n·u/(1−n·u) (Higham, §3.5), is
@@ -69,7 +69,7 @@ type Comparison struct {
 // has them.
 func (r *Result) Compare(c []byte, acc Accuracy) Comparison {
 	p := r.p
-	acc = orDefault(acc, p)
+	acc = acc.OrDefault(p)
 	out := p.Out().Info()
 	cmp := Comparison{terms: p.K}
 	row := make([]float64, p.N)
@@ -91,8 +91,8 @@ func (r *Result) Compare(c []byte, acc Accuracy) Comparison {
 			case r.overflows(at):
 				continue
 			default:
-				bound = r.bound(i, j, acc)
-				if overflown(p.Out(), got, want) && math.Abs(want)+bound > out.Max {
+				bound = r.Bound(i, j, acc)
+				if Overflowed(p.Out(), got, want) && math.Abs(want)+bound > out.Max {
 					continue
 				}
 				e = math.Abs(got - want)
@@ -180,15 +180,15 @@ func (r *Result) Exactly(c []byte) error {
 	return fmt.Errorf("%w: %w, and %d of %d elements are wrong", gemm.ErrVerify, first, wrong, p.M*p.N)
 }
 
-// overflown reports whether got is what a type makes of a value like want that it is too small for:
-// an infinity of its sign, or NaN where it has none.
-func overflown(t dtype.Type, got, want float64) bool {
+// Overflowed reports whether got is what t stores for an overflow with the sign of want: an
+// infinity of that sign, or NaN in a type without infinities.
+func Overflowed(t dtype.Type, got, want float64) bool {
 	beyond := t.Round(math.Copysign(math.Inf(1), want))
 	return got == beyond || got != got && beyond != beyond
 }
 
-// gamma is γₙ = n·u/(1 − n·u), infinite where the analysis ends.
-func gamma(n, u float64) float64 {
+// Gamma returns γₙ = n·u/(1 − n·u) (Higham, §3.1), and infinity for n·u ≥ 1.
+func Gamma(n, u float64) float64 {
 	if n*u >= 1 {
 		return math.Inf(1)
 	}
@@ -203,9 +203,9 @@ func roundedTerms(p *gemm.Problem) float64 {
 	return float64(p.K)
 }
 
-// roundings is the number of roundings that a term of the sum may go through. Block scales may
+// Roundings returns the number of roundings that a term of the sum may go through. Block scales may
 // multiply each factor, or each other and then a sum.
-func roundings(p *gemm.Problem, acc Accuracy) float64 {
+func Roundings(p *gemm.Problem, acc Accuracy) float64 {
 	n := acc.Roundings(roundedTerms(p)) + 3
 	if p.Converts() {
 		n++
@@ -221,20 +221,20 @@ func roundings(p *gemm.Problem, acc Accuracy) float64 {
 	return n
 }
 
-// underflow is the most that the k products and the few operations after them can
-// lose below the accumulator's normal range.
-func underflow(p *gemm.Problem, acc Accuracy) float64 {
+// Underflow returns the largest error that the k products and the few operations after them can
+// make below the accumulator's normal range.
+func Underflow(p *gemm.Problem, acc Accuracy) float64 {
 	return (roundedTerms(p)*max(1, math.Abs(p.Alpha)) + 4) * tiny(acc, p.ScaleType())
 }
 
-// bound is the most that element (i, j) may differ from the reference.
-func (r *Result) bound(i, j int, acc Accuracy) float64 {
+// Bound returns the largest error of element (i, j) that [Result.Compare] accepts.
+func (r *Result) Bound(i, j int, acc Accuracy) float64 {
 	p, at := r.p, i*r.p.N+j
 	u := acc.Roundoff
 	if r.low == nil {
 		u += 0x1p-53 // the reference's own roundings
 	}
-	e := (gamma(roundings(p, acc), u)+2*acc.Operand+acc.Operand*acc.Operand)*r.scale[at] + r.underflow(i, j, acc)
+	e := (Gamma(Roundings(p, acc), u)+2*acc.Operand+acc.Operand*acc.Operand)*r.scale[at] + r.underflow(i, j, acc)
 	if acc.FlushesToZero {
 		e += r.weight(i, j) * tiny(acc, p.ScaleType()) * math.Abs(p.Alpha) * (r.normA[i] + r.normB[j])
 	}
@@ -243,7 +243,7 @@ func (r *Result) bound(i, j int, acc Accuracy) float64 {
 	}
 	if r.up != nil {
 		g, up := math.Abs(r.gate[at]), math.Abs(r.up.Value[at])
-		other := r.up.bound(i, j, acc)
+		other := r.up.Bound(i, j, acc)
 		e = (g+e)*(up+other)*(1+u) - g*up + tiny(acc, p.ScaleType())
 	}
 	e = r.gain()*(e+r.late(at)*2*u) + r.lateTiny(acc)
@@ -259,7 +259,7 @@ func (r *Result) gauge(i, j int, acc Accuracy) float64 {
 		return 0 // the squares in drift have underflowed
 	}
 	walk := math.Sqrt(r.drift[at])
-	g := math.Hypot(acc.Roundoff*steps(acc, roundings(p, acc)), math.Sqrt2*acc.Operand) * walk
+	g := math.Hypot(acc.Roundoff*steps(acc, Roundings(p, acc)), math.Sqrt2*acc.Operand) * walk
 	g = math.Hypot(g, r.underflow(i, j, acc))
 	if acc.FlushesToZero {
 		g = math.Hypot(g, r.weight(i, j)*tiny(acc, p.ScaleType())*math.Abs(p.Alpha)*(r.normA[i]+r.normB[j]))
@@ -285,9 +285,9 @@ func (r *Result) weight(i, j int) float64 {
 	return w
 }
 
-// underflow is the function of that name, of an element whose scales magnify it.
+// underflow returns [Underflow] of an element, magnified by its scales.
 func (r *Result) underflow(i, j int, acc Accuracy) float64 {
-	return underflow(r.p, acc) * max(1, r.weight(i, j))
+	return Underflow(r.p, acc) * max(1, r.weight(i, j))
 }
 
 // gain is by how much the scale behind all else magnifies an error.

@@ -2,38 +2,28 @@ package ref
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/ref/reftest"
 )
-
-// distributions of random elements.
-func distributions(rng *rand.Rand) map[string]func() float64 {
-	return map[string]func() float64{
-		"uniform":  func() float64 { return rng.Float64()*2 - 1 },
-		"positive": rng.Float64,
-		"normal":   rng.NormFloat64,
-		"wide":     func() float64 { return math.Ldexp(rng.Float64()*2-1, rng.IntN(18)-10) }, // finite in every type
-	}
-}
 
 // TestHonestProductsPass holds correct products, summed in one chain or in blocks,
 // to all three measures, and the RMS to what alarmLimit was chosen for.
 func TestHonestProductsPass(t *testing.T) {
-	rng := newRand(t)
-	for name, fill := range distributions(rng) {
-		for _, ty := range pairs() {
-			if ty.integer() {
+	rng := reftest.NewRand(t)
+	for name, fill := range reftest.Distributions(rng) {
+		for _, ty := range reftest.AllTypes() {
+			if ty.Integer() {
 				continue
 			}
-			for range repeats(25) {
+			for range reftest.Repeats(25) {
 				m, n, k := 1+rng.IntN(8), 1+rng.IntN(8), rng.IntN(300)
 				e := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3)), Activation: gemm.Activation(rng.IntN(len(gemm.Activations())))}
-				p, buf := problem(t, rng, ty, m, n, k, []float64{1, 0.1, -1.7}[rng.IntN(3)], []float64{0, 1, 0.3}[rng.IntN(3)], e, fill)
+				p, buf := reftest.Problem(t, rng, ty, m, n, k, []float64{1, 0.1, -1.7}[rng.IntN(3)], []float64{0, 1, 0.3}[rng.IntN(3)], e, fill)
 				block := []int{1, 8, 1000}[rng.IntN(3)]
-				c := Gemm(p, buf).Compare(honest(p, buf, block), Accuracy{})
+				c := Gemm(p, buf).Compare(reftest.Product(p, buf, block), Accuracy{})
 				if err := c.Err(); err != nil {
 					t.Errorf("%s %v %v in blocks of %d: %v", name, p, e, block, err)
 				}
@@ -47,14 +37,14 @@ func TestHonestProductsPass(t *testing.T) {
 
 // TestAlarm plants small inaccuracies, each within what a looser check would allow.
 func TestAlarm(t *testing.T) {
-	rng := newRand(t)
+	rng := reftest.NewRand(t)
 	f32, f16, bf16 := dtype.F32, dtype.F16, dtype.BF16
 	operands := func(round func(float64) float64) func(*gemm.Problem, gemm.Buffers) []byte {
 		return func(p *gemm.Problem, buf gemm.Buffers) []byte {
 			for i := range p.A().Len() {
 				p.In().Set(buf[gemm.A], i, round(p.In().At(buf[gemm.A], i)))
 			}
-			return honest(p, buf, p.K)
+			return reftest.Product(p, buf, p.K)
 		}
 	}
 	sumIn := func(acc dtype.Type) func(*gemm.Problem, gemm.Buffers) []byte {
@@ -73,26 +63,26 @@ func TestAlarm(t *testing.T) {
 	}
 	for _, tc := range []struct {
 		name string
-		ty   pair
+		ty   reftest.Types
 		do   func(*gemm.Problem, gemm.Buffers) []byte
 	}{
-		{"operands in tf32", pair{f32, f32}, operands(func(x float64) float64 {
+		{"operands in tf32", reftest.Types{In: f32, Out: f32}, operands(func(x float64) float64 {
 			return float64(math.Float32frombits(math.Float32bits(float32(x)) &^ 0x1fff))
 		})},
-		{"operands in bfloat16", pair{f32, f32}, operands(bf16.Round)},
-		{"float64 operands in float32", pair{dtype.F64, dtype.F64}, operands(f32.Round)},
-		{"one term of k left out", pair{f32, f32}, func(p *gemm.Problem, buf gemm.Buffers) []byte {
+		{"operands in bfloat16", reftest.Types{In: f32, Out: f32}, operands(bf16.Round)},
+		{"float64 operands in float32", reftest.Types{In: dtype.F64, Out: dtype.F64}, operands(f32.Round)},
+		{"one term of k left out", reftest.Types{In: f32, Out: f32}, func(p *gemm.Problem, buf gemm.Buffers) []byte {
 			q := *p
 			q.K--
-			return honest(&q, buf, q.K)
+			return reftest.Product(&q, buf, q.K)
 		}},
-		{"bfloat16 accumulator", pair{f16, f16}, sumIn(bf16)},
-		{"float16 accumulator", pair{f16, f16}, sumIn(f16)},
-		{"bfloat16 accumulator for float32", pair{bf16, f32}, sumIn(bf16)},
+		{"bfloat16 accumulator", reftest.Types{In: f16, Out: f16}, sumIn(bf16)},
+		{"float16 accumulator", reftest.Types{In: f16, Out: f16}, sumIn(f16)},
+		{"bfloat16 accumulator for float32", reftest.Types{In: bf16, Out: f32}, sumIn(bf16)},
 	} {
-		for name, fill := range distributions(rng) {
+		for name, fill := range reftest.Distributions(rng) {
 			for _, k := range []int{64, 500} {
-				p, buf := problem(t, rng, tc.ty, 8, 8, k, 1, 0, gemm.Epilogue{}, fill)
+				p, buf := reftest.Problem(t, rng, tc.ty, 8, 8, k, 1, 0, gemm.Epilogue{}, fill)
 				r := Gemm(p, buf)
 				if c := r.Compare(tc.do(p, buf), Accuracy{}); c.Err() == nil {
 					t.Errorf("%s, %s data, k = %d: RMS %.3g, so no alarm", tc.name, name, k, c.RMS)
@@ -104,7 +94,7 @@ func TestAlarm(t *testing.T) {
 
 // TestDeclaredAccuracy: what would fail passes when it is declared, and only then.
 func TestDeclaredAccuracy(t *testing.T) {
-	rng := newRand(t)
+	rng := reftest.NewRand(t)
 	truncate := func(x float64) float64 {
 		n := float32(x)
 		if math.Abs(float64(n)) > math.Abs(x) {
@@ -133,7 +123,7 @@ func TestDeclaredAccuracy(t *testing.T) {
 		{"tf32", tf32, func(x float64) float64 { return float64(float32(x)) }, rng.NormFloat64, Accuracy{Roundoff: 0x1p-24, Operand: 0x1p-11}},
 		{"flush to zero", flush, flush, func() float64 { return math.Ldexp(rng.Float64()-0.5, -60-rng.IntN(70)) }, Accuracy{Roundoff: 0x1p-24, FlushesToZero: true}},
 	} {
-		p, buf := problem(t, rng, pair{dtype.F32, dtype.F32}, 8, 8, 400, 1, 0, gemm.Epilogue{}, tc.fill)
+		p, buf := reftest.Problem(t, rng, reftest.Types{In: dtype.F32, Out: dtype.F32}, 8, 8, 400, 1, 0, gemm.Epilogue{}, tc.fill)
 		r := Gemm(p, buf)
 		for i := range p.M {
 			for j := range p.N {
@@ -156,18 +146,18 @@ func TestDeclaredAccuracy(t *testing.T) {
 
 // TestElementBound changes one element by a little more than its bound.
 func TestElementBound(t *testing.T) {
-	rng := newRand(t)
-	for _, ty := range pairs() {
-		p, buf := problem(t, rng, ty, 9, 7, 30, 1, 1, gemm.Epilogue{}, func() float64 { return float64(rng.IntN(7) - 3) }) // whose sums even e4m3 can hold
+	rng := reftest.NewRand(t)
+	for _, ty := range reftest.AllTypes() {
+		p, buf := reftest.Problem(t, rng, ty, 9, 7, 30, 1, 1, gemm.Epilogue{}, func() float64 { return float64(rng.IntN(7) - 3) }) // whose sums even e4m3 can hold
 		r := Gemm(p, buf)
-		c := honest(p, buf, p.K)
+		c := reftest.Product(p, buf, p.K)
 		if err := r.Compare(c, Accuracy{}).Err(); err != nil {
 			t.Fatalf("%v: %v", ty, err)
 		}
 		i, j := rng.IntN(p.M), rng.IntN(p.N)
 		step := 1.0
-		if !ty.integer() {
-			step = 3 * r.bound(i, j, AccuracyOf(p))
+		if !ty.Integer() {
+			step = 3 * r.Bound(i, j, AccuracyOf(p))
 		}
 		for _, wrong := range []float64{r.Value[i*p.N+j] + step, r.Value[i*p.N+j] - step, math.NaN(), math.Inf(1)} {
 			bad := append([]byte(nil), c...)

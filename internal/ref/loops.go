@@ -81,43 +81,44 @@ func twoSum(a, b float64) (s, e float64) {
 	return s, (a - (s - t)) + (b - t)
 }
 
-// twice is an unevaluated sum of two float64.
-type twice struct{ high, low float64 }
+// DoubleDouble is an unevaluated sum of two float64 numbers.
+type DoubleDouble struct{ High, Low float64 }
 
-func (x twice) plus(y twice) twice {
-	s, e := twoSum(x.high, y.high)
-	return twice{s, e + x.low + y.low}
+// Plus returns x + y.
+func (x DoubleDouble) Plus(y DoubleDouble) DoubleDouble {
+	s, e := twoSum(x.High, y.High)
+	return DoubleDouble{s, e + x.Low + y.Low}
 }
 
-func (x twice) times(f float64) twice {
-	t := float64(x.high * f) // rounded, and not fused with what is added to it
-	return twice{t, math.FMA(x.high, f, -t) + x.low*f}
+// Times returns x·f.
+func (x DoubleDouble) Times(f float64) DoubleDouble {
+	t := float64(x.High * f) // rounded, so not fused with the addition below
+	return DoubleDouble{t, math.FMA(x.High, f, -t) + x.Low*f}
 }
 
 // by is the product of two sums, but for that of what both leave off.
-func (x twice) by(y twice) twice {
-	z := x.times(y.high)
-	z.low += x.high * y.low
+func (x DoubleDouble) by(y DoubleDouble) DoubleDouble {
+	z := x.Times(y.High)
+	z.Low += x.High * y.Low
 	return z
 }
 
 // at is an element's value.
-func (r *Result) at(n int) twice {
-	x := twice{high: r.Value[n]}
+func (r *Result) at(n int) DoubleDouble {
+	x := DoubleDouble{High: r.Value[n]}
 	if r.low != nil {
-		x.low = r.low[n]
+		x.Low = r.low[n]
 	}
 	return x
 }
 
-// normal has in high the nearest float64 of the sum. Where high is not finite the
-// low part means nothing.
-func (x twice) normal() twice {
-	if !finite(x.high) {
-		return twice{high: x.high}
+// Normalize returns x with the float64 nearest to the sum in High. If High is not finite, Low is 0.
+func (x DoubleDouble) Normalize() DoubleDouble {
+	if !finite(x.High) {
+		return DoubleDouble{High: x.High}
 	}
-	s, e := twoSum(x.high, x.low)
-	return twice{s, e}
+	s, e := twoSum(x.High, x.Low)
+	return DoubleDouble{s, e}
 }
 
 // finish turns op(A)·op(B) into what the epilogue makes of α·op(A)·op(B) + β·C, and the
@@ -130,51 +131,51 @@ func (r *Result) finish(c, bias []float64) {
 	for i := range p.M {
 		for j := range p.N {
 			at := i*p.N + j
-			var z twice
+			var z DoubleDouble
 			if p.ReadsAB() {
-				z.high = r.Value[at]
+				z.High = r.Value[at]
 				if r.low != nil {
-					z.low = r.low[at]
+					z.Low = r.low[at]
 				}
-				z = z.times(alpha)
+				z = z.Times(alpha)
 			}
-			product := z.high
+			product := z.High
 			var old float64
 			if c != nil {
 				old = beta * c[at]
-				z = z.plus(twice{high: c[at]}.times(beta))
+				z = z.Plus(DoubleDouble{High: c[at]}.Times(beta))
 			}
 			weight := 1.0
 			for _, f := range r.scales(i, j) {
-				z = z.times(f)
+				z = z.Times(f)
 				weight *= f
 			}
-			shift := biasAt(p, bias, i, j)
+			shift := BiasAt(p, bias, i, j)
 			if len(bias) > 0 {
-				z = z.plus(twice{high: shift})
+				z = z.Plus(DoubleDouble{High: shift})
 			}
-			if z = z.normal(); act != gemm.ActNone {
-				z = twice{high: act.Info().F(z.high)}
+			if z = z.Normalize(); act != gemm.ActNone {
+				z = DoubleDouble{High: act.Info().F(z.High)}
 			}
 			if r.up != nil {
-				r.gate[at] = z.high
+				r.gate[at] = z.High
 				z = z.by(r.up.at(at))
 			}
 			if res := r.epilogue[gemm.Residual]; res != nil {
-				z = z.plus(twice{high: res[at]})
+				z = z.Plus(DoubleDouble{High: res[at]})
 			}
 			if g := r.epilogue[gemm.OutScale]; g != nil {
-				z = z.times(g[0])
+				z = z.Times(g[0])
 			}
-			z = z.normal()
-			r.Value[at] = z.high
+			z = z.Normalize()
+			r.Value[at] = z.High
 			if p.Epilogue.Saturate {
-				r.Value[at] = gemm.Saturated(p.Out(), z.high)
+				r.Value[at] = gemm.Saturated(p.Out(), z.High)
 			}
 			if r.low != nil {
 				r.low[at] = 0
-				if r.Value[at] == z.high {
-					r.low[at] = z.low
+				if r.Value[at] == z.High {
+					r.low[at] = z.Low
 				}
 			}
 			if r.scale != nil {
@@ -217,7 +218,7 @@ func (r *Result) integers(a, b, c, bias []float64) {
 			if c != nil {
 				z += word(p.Beta) * word(c[i*p.N+j])
 			}
-			z += word(biasAt(p, bias, i, j))
+			z += word(BiasAt(p, bias, i, j))
 			v := act.F(float64(int32(z)))
 			if residual != nil {
 				v = float64(int32(word(v) + word(residual[i*p.N+j])))
@@ -227,8 +228,8 @@ func (r *Result) integers(a, b, c, bias []float64) {
 	}
 }
 
-// biasAt is what the bias adds to element (i, j).
-func biasAt(p *gemm.Problem, bias []float64, i, j int) float64 {
+// BiasAt returns the bias of element (i, j).
+func BiasAt(p *gemm.Problem, bias []float64, i, j int) float64 {
 	switch p.Epilogue.Bias {
 	case gemm.BiasRow:
 		return bias[i]

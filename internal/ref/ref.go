@@ -1,12 +1,11 @@
-// Package ref is what a product should be, slowly: the float64 reference, how far
-// from it an honest implementation may land, and a check of large products that
-// costs less than they do.
+// Package ref computes reference products in float64 and the error bounds of correct
+// implementations.
 //
-// [Gemm] computes a small product with the gauges that [Result.Compare] judges by;
-// [Values] leaves the gauges out, for data on which the product is exact.
-// [NewVerifier] checks a product of any size in O(n²).
+// [Gemm] computes a small product with the gauges that [Result.Compare] needs. [Values] leaves the
+// gauges out, for data on which the product is exact.
+// Package verify checks a product of any size in O(n²).
 //
-// All of them read the buffers as they are before the product runs: C is the old C.
+// Both read the buffers as they are before the product runs: C is the old C.
 package ref
 
 import (
@@ -22,14 +21,6 @@ type Accuracy = gemm.Accuracy
 
 // AccuracyOf is [gemm.AccuracyOf].
 func AccuracyOf(p *gemm.Problem) Accuracy { return gemm.AccuracyOf(p) }
-
-// orDefault is a, or what its zero value stands for.
-func orDefault(a Accuracy, p *gemm.Problem) Accuracy {
-	if a == (Accuracy{}) {
-		return AccuracyOf(p)
-	}
-	return a
-}
 
 // tiny is the largest absolute error of one operation below the normal range of t.
 func tiny(a Accuracy, t dtype.Type) float64 {

@@ -12,6 +12,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/verify/gpu"
 )
 
 // Product describes what [Gemm] computes: C ← Alpha·A·B + Beta·C, and the epilogue.
@@ -23,7 +24,7 @@ type Product struct {
 	Epilogue  gemm.Epilogue
 	Kernel    string         // empty for the plan's choice
 	Verify    bool           // check the result
-	Within    float64        // see [ref.VerifyOptions.Within]
+	Within    float64        // see [verify.Options.Within]
 	Precision gemm.Precision // the zero value is the elements' own arithmetic
 	// Batch, unless it is zero, makes the product one of many: A, B and C are those of the first
 	// product, or for groups A and C hold the rows of all.
@@ -63,7 +64,7 @@ func Gemm(ctx context.Context, p *Product) error {
 			return err
 		}
 		if p.Verify {
-			return verified(ctx, pl, m, p.Within)
+			return gpu.RunVerified(ctx, pl, m, p.Within)
 		}
 		return pl.Enqueue(ctx, m)
 	})

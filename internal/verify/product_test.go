@@ -1,14 +1,15 @@
-package ref
+package verify
 
 import (
 	"math"
 	"testing"
+	"tilework/internal/ref/reftest"
 )
 
-// TestDots: sums in vectors are those of the loop, to rounding, at every length and with
-// what is not finite at every place.
+// TestDots checks that dots agrees with dotsGo up to rounding, at every length, and that the norm
+// is not finite if an element is not, at any index.
 func TestDots(t *testing.T) {
-	rng := newRand(t)
+	rng := reftest.NewRand(t)
 	for n := range 70 {
 		var y [4][]float64
 		x, w := make([]float64, n), make([]float64, n)
@@ -31,8 +32,8 @@ func TestDots(t *testing.T) {
 			for j := range x {
 				was := x[j]
 				x[j] = []float64{math.Inf(1), math.Inf(-1), math.NaN()}[j%3]
-				if got := dots(x, y, w); finite(got[4]) {
-					t.Errorf("%v at %d of %d is not seen: %v", x[j], j, n, got)
+				if got := dots(x, y, w); isFinite(got[4]) {
+					t.Errorf("%v at %d of %d has a finite norm: %v", x[j], j, n, got)
 				}
 				x[j] = was
 			}

@@ -2,8 +2,8 @@
 
 // func dotsAVX2(x *float64, n int, y0, y1, y2, y3, w *float64, out *[5]float64)
 //
-// Eight elements a turn: two registers of x, each multiplied into the four sums and into
-// that of (x·w)², with two registers a sum, as one would wait for its own last addition.
+// Each iteration takes eight elements in two registers of x, and adds their products to the four sums
+// and to that of (x·w)². Each sum has two registers, to hide the latency of the addition.
 TEXT ·dotsAVX2(SB), NOSPLIT, $0-64
 	MOVQ x+0(FP), SI
 	MOVQ n+8(FP), CX

@@ -1,4 +1,4 @@
-package ref
+package verify
 
 import (
 	"math"
@@ -8,13 +8,15 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/ref"
 	"tilework/internal/testkit"
 )
 
 // TestThresholdConstants measures the errors of a row, relative to its norm or that of its terms,
-// in the arithmetic of each kind of kernel, and compares them with the threshold. Of uniform and
-// normal data that is at least 3.6 times the norm of the errors, so that fewer than one residual in
-// 10⁹ exceeds it, wherever a product with that threshold is accepted. docs/results/verification.md has the figures of the long test.
+// in the arithmetic of each kind of kernel, and compares them with the threshold. For uniform and
+// normal data, every threshold at which a product is accepted is at least 3.6 times the norm of the
+// errors, so fewer than one residual in 10⁹ exceeds it. docs/results/verification.md has the
+// figures of the long test.
 func TestThresholdConstants(t *testing.T) {
 	rng := rand.New(rand.NewPCG(23, 24))
 	all := fills(rng)
@@ -29,7 +31,8 @@ func TestThresholdConstants(t *testing.T) {
 			if in.Info().Accum != dtype.F32 {
 				continue
 			}
-			acc := orDefault(how.acc, &gemm.Problem{Layouts: gemm.Layouts{gemm.A: gemm.Dense(in, 1, 1), gemm.B: gemm.Dense(in, 1, 1)}})
+			layouts := gemm.Layouts{gemm.A: gemm.Dense(in, 1, 1), gemm.B: gemm.Dense(in, 1, 1)}
+			acc := how.acc.OrDefault(&gemm.Problem{Layouts: layouts})
 			for _, name := range names {
 				var row []float64
 				for _, k := range depths[:testkit.Repeats(2, 3, len(depths))] {
@@ -45,9 +48,11 @@ func TestThresholdConstants(t *testing.T) {
 	}
 }
 
-// rowErrors returns the norm of the errors of a row of 16 elements and its threshold, both
+// rowErrors returns the norm of the errors of a row of 16 elements, and its threshold. Both are
 // relative to the larger one of the norms of the row and of its terms.
-func rowErrors(t *testing.T, acc Accuracy, in dtype.Type, k int, name string, fill func() float64) (errors, threshold float64) {
+func rowErrors(
+	t *testing.T, acc gemm.Accuracy, in dtype.Type, k int, name string,
+	fill func() float64) (errors, threshold float64) {
 	const n = 16
 	p, _, err := gemm.New(1, gemm.Dense(in, 1, k), gemm.Dense(in, k, n), 0, gemm.Dense(dtype.F32, 1, n), gemm.Epilogue{})
 	if err != nil {
@@ -62,17 +67,17 @@ func rowErrors(t *testing.T, acc Accuracy, in dtype.Type, k int, name string, fi
 	}
 	var squares, terms, norm float64
 	for range n {
-		exact := twice{}
+		exact := ref.DoubleDouble{}
 		for q := range b {
 			b[q] = in.Round(fill())
-			exact = exact.plus(twice{high: a[q] * b[q]})
+			exact = exact.Plus(ref.DoubleDouble{High: a[q] * b[q]})
 			terms += a[q] * b[q] * a[q] * b[q]
 		}
-		e := KernelSums(acc, dtype.F32, a, b)[0] - exact.high - exact.low
+		e := KernelSums(acc, dtype.F32, a, b)[0] - exact.High - exact.Low
 		squares += e * e
-		norm += exact.high * exact.high
+		norm += exact.High * exact.High
 	}
-	l := limits(&p, acc)
+	l := newThreshold(&p, acc)
 	terms, norm = math.Sqrt(terms), math.Sqrt(norm)
 	whole := max(terms, norm)
 	if whole == 0 {

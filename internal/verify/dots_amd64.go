@@ -1,17 +1,16 @@
-package ref
+package verify
 
 import "golang.org/x/sys/cpu"
 
-// hasAVX2 says that dotsAVX2 can run here.
+// hasAVX2 reports whether the CPU can run dotsAVX2.
 var hasAVX2 = cpu.X86.HasAVX2 && cpu.X86.HasFMA
 
-// dotsAVX2 computes what [dotsGo] does, of n elements, which is a multiple of 8. A nil w
-// stands for no weights.
+// dotsAVX2 is [dotsGo] for n elements, a multiple of 8. A nil w means no weights.
 //
 //go:noescape
 func dotsAVX2(x *float64, n int, y0, y1, y2, y3, w *float64, out *[5]float64)
 
-// dots is Σx·y for four y, and Σ(x·w)² or, without w, Σx².
+// dots returns Σx·y for four y, and Σ(x·w)² or, without w, Σx².
 func dots(x []float64, y [4][]float64, w []float64) (out [5]float64) {
 	n := len(x) &^ 7
 	if !hasAVX2 || n == 0 {

@@ -1,4 +1,4 @@
-package ref
+package verify
 
 import (
 	"context"
@@ -10,34 +10,40 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/ref"
+	"tilework/internal/ref/reftest"
 )
 
 func verifier(t *testing.T, p *gemm.Problem, buf gemm.Buffers, seed uint64) *Verifier {
 	t.Helper()
-	v, err := NewVerifier(context.Background(), p, buf, VerifyOptions{Seed: seed})
+	v, err := New(context.Background(), p, buf, Options{Seed: seed})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return v
 }
 
-// arithmetics are the kinds of arithmetic that kernels declare, with the types that they are for.
+// arithmetics lists the arithmetic that kernels declare, with the types of their operands.
 var arithmetics = []struct {
 	name string
-	acc  Accuracy // without an accumulator: nearest
+	acc  gemm.Accuracy // the zero value rounds to nearest
 	in   []dtype.Type
 }{
-	{"nearest", Accuracy{}, dtype.All()},
-	{"mma", Accuracy{Roundoff: 0x1p-23, Truncates: true, Terms: 16, Bits: 25}, []dtype.Type{dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2}},
-	{"wgmma tf32", Accuracy{Roundoff: 0x1p-22, Operand: 0x1p-11, Truncates: true, Terms: 8, Bits: 25}, []dtype.Type{dtype.F32}},
-	{"wgmma", Accuracy{Roundoff: 0x1p-13, Truncates: true, Terms: 32, Bits: 13, Chunk: 128}, []dtype.Type{dtype.F8E4M3, dtype.F8E5M2}},
-	{"wgmma fast", Accuracy{Roundoff: 0x1p-13, Truncates: true, Terms: 32, Bits: 13}, []dtype.Type{dtype.F8E4M3, dtype.F8E5M2}},
+	{"nearest", gemm.Accuracy{}, dtype.All()},
+	{"mma", gemm.Accuracy{Roundoff: 0x1p-23, Truncates: true, Terms: 16, Bits: 25},
+		[]dtype.Type{dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2}},
+	{"wgmma tf32", gemm.Accuracy{Roundoff: 0x1p-22, Operand: 0x1p-11, Truncates: true, Terms: 8, Bits: 25},
+		[]dtype.Type{dtype.F32}},
+	{"wgmma", gemm.Accuracy{Roundoff: 0x1p-13, Truncates: true, Terms: 32, Bits: 13, Chunk: 128},
+		[]dtype.Type{dtype.F8E4M3, dtype.F8E5M2}},
+	{"wgmma fast", gemm.Accuracy{Roundoff: 0x1p-13, Truncates: true, Terms: 32, Bits: 13},
+		[]dtype.Type{dtype.F8E4M3, dtype.F8E5M2}},
 }
 
-// product computes the new C in the declared arithmetic, in a random order of its own.
-func product(rng *rand.Rand, p *gemm.Problem, buf gemm.Buffers, acc Accuracy) []byte {
+// kernelProduct computes the new C in the given arithmetic, in a random order.
+func kernelProduct(rng *rand.Rand, p *gemm.Problem, buf gemm.Buffers, acc gemm.Accuracy) []byte {
 	if !acc.Truncates {
-		return honest(p, buf, []int{1, 16, 1000}[rng.IntN(3)])
+		return reftest.Product(p, buf, []int{1, 16, 1000}[rng.IntN(3)])
 	}
 	c := append([]byte(nil), buf[gemm.C]...)
 	a, b := make([]float64, p.K), make([]float64, p.K)
@@ -62,9 +68,9 @@ func product(rng *rand.Rand, p *gemm.Problem, buf gemm.Buffers, acc Accuracy) []
 	return c
 }
 
-// fills are distributions of elements, the awkward ones for verification too.
+// fills returns distributions of elements by name, including those that are difficult to verify.
 func fills(rng *rand.Rand) map[string]func() float64 {
-	all := distributions(rng)
+	all := reftest.Distributions(rng)
 	var constant float64
 	left := 0
 	all["constant"] = func() float64 {
@@ -97,7 +103,7 @@ func fills(rng *rand.Rand) map[string]func() float64 {
 	return all
 }
 
-// flip gives every second block of columns of op(A) the other sign: sums grow and cancel.
+// flip negates every second block of columns of op(A), so that partial sums grow and cancel.
 func flip(p *gemm.Problem, buf gemm.Buffers, block int) {
 	for i := range p.M {
 		for k := range p.K {
@@ -108,39 +114,39 @@ func flip(p *gemm.Problem, buf gemm.Buffers, block int) {
 	}
 }
 
-// TestVerifyNoFalseAlarm checks correct products of random data, in all types and in the
-// arithmetic of all kernels. None is found wrong. Only where 8-bit floats are summed in 14 bits may
-// the threshold be too coarse to be accepted.
-func TestVerifyNoFalseAlarm(t *testing.T) {
-	rng := newRand(t)
+// TestNoFalseAlarm checks correct products of random data in all types and in the arithmetic of all
+// kernels. None is found wrong. The threshold may be too coarse to be accepted only for 8-bit
+// floats that are summed in 14 bits.
+func TestNoFalseAlarm(t *testing.T) {
+	rng := reftest.NewRand(t)
 	products := 0
 	for name, fill := range fills(rng) {
 		worst, coarse := 0.0, 0
 		for _, how := range arithmetics {
-			for _, ty := range pairs() {
+			for _, ty := range reftest.AllTypes() {
 				fill, acc := fill, how.acc
-				if !slices.Contains(how.in, ty.in) {
+				if !slices.Contains(how.in, ty.In) {
 					continue
 				}
-				if ty.integer() {
+				if ty.Integer() {
 					fill = func() float64 { return float64(int32(rng.Uint32())) }
 				}
-				for n := range repeats(25) {
+				for n := range reftest.Repeats(25) {
 					m, n, k := rng.IntN(9), rng.IntN(70), rng.IntN(150*(1+n%2))
 					if rng.IntN(10) == 0 {
 						m, n, k = rng.IntN(3), rng.IntN(300), rng.IntN(300)
 					}
-					p, buf := problem(t, rng, ty, m, n, k, []float64{1, -2, 3}[rng.IntN(3)], []float64{0, 1, -1}[rng.IntN(3)],
+					p, buf := reftest.Problem(t, rng, ty, m, n, k, []float64{1, -2, 3}[rng.IntN(3)], []float64{0, 1, -1}[rng.IntN(3)],
 						gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3))}, fill)
-					if name == "blocks" && !ty.integer() {
+					if name == "blocks" && !ty.Integer() {
 						flip(p, buf, 1<<rng.IntN(8))
 					}
-					v, err := NewVerifier(t.Context(), p, buf, VerifyOptions{Seed: rng.Uint64(), Accuracy: acc, Within: math.Inf(1)})
+					v, err := New(t.Context(), p, buf, Options{Seed: rng.Uint64(), Accuracy: acc, Within: math.Inf(1)})
 					if err != nil {
 						t.Fatal(err)
 					}
-					report, err := v.Check(t.Context(), product(rng, p, buf, acc))
-					if err != nil || report.Unsummed > 0 && ty.out.Info().Max > 1<<16 {
+					report, err := v.Check(t.Context(), kernelProduct(rng, p, buf, acc))
+					if err != nil || report.Unsummed > 0 && ty.Out.Info().Max > 1<<16 {
 						t.Fatalf("%s, %s, %v: %v (%v)", name, how.name, p, err, report)
 					}
 					if report.err(accepted(p, 0), 1) != nil {
@@ -153,27 +159,29 @@ func TestVerifyNoFalseAlarm(t *testing.T) {
 				}
 			}
 		}
-		t.Logf("%s: the worst of the clean products came to %.2f of its threshold; %d thresholds were too coarse", name, worst, coarse)
+		t.Logf("%s: the worst of the clean products came to %.2f of its threshold; %d thresholds were too coarse",
+			name, worst, coarse)
 	}
 	t.Logf("%d products, no alarm", products)
 }
 
-// TestVerifyFindsChanges changes one element by more than its row's threshold and what
-// the rounding of a clean product already takes of it: as the vectors are of ±1, the
-// residual changes by all of that, and each change is found.
-func TestVerifyFindsChanges(t *testing.T) {
-	rng := newRand(t)
+// TestFindsChanges changes one element by more than its row's threshold plus the residual of the
+// correct product. The vectors are of ±1, so the residual changes by the whole amount, and each
+// change is found.
+func TestFindsChanges(t *testing.T) {
+	rng := reftest.NewRand(t)
 	found := 0
-	for _, ty := range pairs() {
-		integer := ty.integer()
-		for n := range repeats(200) {
+	for _, ty := range reftest.AllTypes() {
+		integer := ty.Integer()
+		for n := range reftest.Repeats(200) {
 			fill := func() float64 { return float64(int32(rng.Uint32())) }
 			if !integer {
 				fill = func() float64 { return rng.Float64()*2 - 1 }
 			}
-			p, buf := problem(t, rng, ty, 1+rng.IntN(20), 1+rng.IntN(90), 1+rng.IntN(90), 2, float64(n%2), gemm.Epilogue{}, fill)
+			p, buf := reftest.Problem(t, rng, ty, 1+rng.IntN(20), 1+rng.IntN(90), 1+rng.IntN(90),
+				2, float64(n%2), gemm.Epilogue{}, fill)
 			v := verifier(t, p, buf, rng.Uint64())
-			c := honest(p, buf, p.K)
+			c := reftest.Product(p, buf, p.K)
 			clean, err := v.Check(context.Background(), c)
 			if err != nil {
 				t.Fatalf("%v: %v", p, err)
@@ -191,15 +199,15 @@ func TestVerifyFindsChanges(t *testing.T) {
 					squares += x * x
 				}
 				f := v.checker.(*freivalds[float64])
-				limit := f.limits.of(f.size[i], math.Sqrt(squares))
+				limit := f.threshold.of(f.terms[i], math.Sqrt(squares))
 				if explained, err := f.explained(t.Context(), i, operand{p.Layouts[gemm.C], c}); err != nil {
 					t.Fatal(err)
 				} else {
 					limit = max(limit, explained)
 				}
-				// A twentieth is for the threshold, which grows with the row. The change that counts
-				// is that of the stored element.
-				least := limit * (1.05 + clean.Worst) / (1 - f.limits.OfNorm)
+				// The change of the stored element counts. The threshold grows with the row, for
+				// which a twentieth is added.
+				least := limit * (1.05 + clean.Worst) / (1 - f.threshold.OfNorm)
 				change := math.Copysign(least*(1+2*rng.Float64()*rng.Float64()), rng.Float64()-0.5)
 				for now := was; math.Abs(now-was) < least; change *= 1.5 {
 					p.Out().Set(c, at, was+change)
@@ -216,33 +224,35 @@ func TestVerifyFindsChanges(t *testing.T) {
 	t.Logf("%d changes, all found", found)
 }
 
-// TestVerifySensitivity compares the threshold with the worst-case bound.
-func TestVerifySensitivity(t *testing.T) {
-	rng := newRand(t)
+// TestSensitivity compares the threshold with the worst-case bound.
+func TestSensitivity(t *testing.T) {
+	rng := reftest.NewRand(t)
 	const k = 2000
-	p, buf := problem(t, rng, pair{dtype.F32, dtype.F32}, 4, 1000, k, 1, 0, gemm.Epilogue{}, rng.NormFloat64)
-	report, err := verifier(t, p, buf, 1).Check(context.Background(), honest(p, buf, k))
+	p, buf := reftest.Problem(t, rng, reftest.Types{In: dtype.F32, Out: dtype.F32}, 4, 1000, k,
+		1, 0, gemm.Epilogue{}, rng.NormFloat64)
+	report, err := verifier(t, p, buf, 1).Check(context.Background(), reftest.Product(p, buf, k))
 	if err != nil {
 		t.Fatal(err)
 	}
 	worst := 0.0
-	r := Gemm(p, buf)
+	r := ref.Gemm(p, buf)
 	for j := range p.N {
-		worst += r.bound(report.Row, j, AccuracyOf(p))
+		worst += r.Bound(report.Row, j, gemm.AccuracyOf(p))
 	}
 	if worst < 100*report.Threshold {
 		t.Errorf("threshold %.3g is not far below the worst case's %.3g", report.Threshold, worst)
 	}
 }
 
-// TestVerifyTopBits: ±1 alone cannot see 2^31 added to two elements of a row.
-func TestVerifyTopBits(t *testing.T) {
-	rng := newRand(t)
+// TestTopBits adds 2^31 to two elements of a row, which vectors of ±1 alone cannot detect.
+func TestTopBits(t *testing.T) {
+	rng := reftest.NewRand(t)
 	found := 0
 	for range 64 {
-		p, buf := problem(t, rng, pair{dtype.I8, dtype.I32}, 3, 5, 4, 1, 0, gemm.Epilogue{}, func() float64 { return float64(rng.IntN(256) - 128) })
+		p, buf := reftest.Problem(t, rng, reftest.Types{In: dtype.I8, Out: dtype.I32}, 3, 5, 4, 1, 0, gemm.Epilogue{},
+			func() float64 { return float64(rng.IntN(256) - 128) })
 		v := verifier(t, p, buf, rng.Uint64())
-		c := honest(p, buf, p.K)
+		c := reftest.Product(p, buf, p.K)
 		dtype.View[int32](c)[p.C().Index(1, 2)] ^= math.MinInt32
 		dtype.View[int32](c)[p.C().Index(1, 3)] ^= math.MinInt32
 		if _, err := v.Check(context.Background(), c); err != nil {
@@ -254,22 +264,23 @@ func TestVerifyTopBits(t *testing.T) {
 	}
 }
 
-// TestVerifyNonfinite: NaN and infinities where they belong are no alarm, missing or
-// misplaced they are.
-func TestVerifyNonfinite(t *testing.T) {
-	rng := newRand(t)
+// TestNonfinite checks that expected NaN and infinities pass, and that missing or misplaced ones
+// are found.
+func TestNonfinite(t *testing.T) {
+	rng := reftest.NewRand(t)
 	bad := []float64{math.NaN(), math.Inf(1), math.Inf(-1)}
-	for _, ty := range pairs() {
-		if ty.integer() {
+	for _, ty := range reftest.AllTypes() {
+		if ty.Integer() {
 			continue
 		}
-		for n := range repeats(300) {
-			p, buf := problem(t, rng, ty, 2+rng.IntN(8), 2+rng.IntN(80), 1+rng.IntN(80), 1, float64(n%2), gemm.Epilogue{Bias: gemm.BiasDim(n % 3)}, rng.NormFloat64)
+		for n := range reftest.Repeats(300) {
+			p, buf := reftest.Problem(t, rng, ty, 2+rng.IntN(8), 2+rng.IntN(80), 1+rng.IntN(80),
+				1, float64(n%2), gemm.Epilogue{Bias: gemm.BiasDim(n % 3)}, rng.NormFloat64)
 			i, j, k := rng.IntN(p.M), rng.IntN(p.N), rng.IntN(p.K)
 			v := bad[rng.IntN(3)]
-			ti, tj := i, j // an element that must not be finite
+			ti, tj := i, j // element that must not be finite
 			where := []string{"A", "B", "C", "bias", ""}[n%5]
-			if n%5 < 2 && ty.in.Info().Integer {
+			if n%5 < 2 && ty.In.Info().Integer {
 				where = "" // integers are finite
 			}
 			switch {
@@ -287,7 +298,7 @@ func TestVerifyNonfinite(t *testing.T) {
 				where, ti = "", -1
 			}
 			check := verifier(t, p, buf, rng.Uint64())
-			c := honest(p, buf, p.K)
+			c := reftest.Product(p, buf, p.K)
 			if _, err := check.Check(context.Background(), c); err != nil {
 				t.Fatalf("%v, %v in %s: false alarm: %v", p, v, where, err)
 			}
@@ -307,15 +318,16 @@ func TestVerifyNonfinite(t *testing.T) {
 	}
 }
 
-// TestVerifyOverflow: finite operands that overflow float16 are no alarm.
-func TestVerifyOverflow(t *testing.T) {
-	rng := newRand(t)
-	p, buf := problem(t, rng, pair{dtype.F16, dtype.F16}, 6, 40, 50, 1, 0, gemm.Epilogue{}, func() float64 { return 100 * rng.NormFloat64() })
+// TestOverflow checks that true overflows of float16 pass.
+func TestOverflow(t *testing.T) {
+	rng := reftest.NewRand(t)
+	p, buf := reftest.Problem(t, rng, reftest.Types{In: dtype.F16, Out: dtype.F16}, 6, 40, 50, 1, 0, gemm.Epilogue{},
+		func() float64 { return 100 * rng.NormFloat64() })
 	for k := range p.K {
 		p.In().Set(buf[gemm.A], p.A().Index(2, k), 5e4)
 	}
-	check := verifier(t, p, buf, *seed)
-	c := honest(p, buf, p.K)
+	check := verifier(t, p, buf, *reftest.Seed)
+	c := reftest.Product(p, buf, p.K)
 	report, err := check.Check(context.Background(), c)
 	if err != nil || report.Unsummed == 0 {
 		t.Errorf("%v (%v)", err, report)
@@ -328,10 +340,11 @@ func TestVerifyOverflow(t *testing.T) {
 	}
 }
 
-// TestVerifyRefuses what it cannot check.
-func TestVerifyRefuses(t *testing.T) {
-	rng := newRand(t)
-	p, buf := problem(t, rng, pair{dtype.F32, dtype.F32}, 3, 4, 5, 1, 1, gemm.Epilogue{}, rng.NormFloat64)
+// TestRefuses checks the errors of New and Check.
+func TestRefuses(t *testing.T) {
+	rng := reftest.NewRand(t)
+	p, buf := reftest.Problem(t, rng, reftest.Types{In: dtype.F32, Out: dtype.F32}, 3, 4, 5,
+		1, 1, gemm.Epilogue{}, rng.NormFloat64)
 	relu := *p
 	relu.Epilogue.Activation = gemm.ActReLU
 	short := buf
@@ -349,7 +362,7 @@ func TestVerifyRefuses(t *testing.T) {
 		{"short buffer", context.Background(), p, short, gemm.ErrShape},
 		{"cancelled", cancelled, p, buf, context.Canceled},
 	} {
-		if _, err := NewVerifier(tc.ctx, tc.p, tc.buf, VerifyOptions{}); !errors.Is(err, tc.want) {
+		if _, err := New(tc.ctx, tc.p, tc.buf, Options{}); !errors.Is(err, tc.want) {
 			t.Errorf("%s: %v, want %v", tc.name, err, tc.want)
 		}
 	}
@@ -362,8 +375,8 @@ func TestVerifyRefuses(t *testing.T) {
 	}
 }
 
-// TestVerifyNothing: what has no elements is right, and takes no memory for its rows.
-func TestVerifyNothing(t *testing.T) {
+// TestNothing checks that results without elements pass, and take no memory for their rows.
+func TestNothing(t *testing.T) {
 	const many = 1 << 45
 	for _, out := range []dtype.Type{dtype.F32, dtype.I32} {
 		in := out
@@ -371,11 +384,12 @@ func TestVerifyNothing(t *testing.T) {
 			in = dtype.I8
 		}
 		for _, s := range [][3]int{{many, 0, 0}, {0, many, 0}, {0, 0, many}} {
-			p, _, err := gemm.New(1, gemm.Dense(in, s[0], s[2]), gemm.Dense(in, s[2], s[1]), 2, gemm.Dense(out, s[0], s[1]), gemm.Epilogue{})
+			p, _, err := gemm.New(1, gemm.Dense(in, s[0], s[2]), gemm.Dense(in, s[2], s[1]),
+				2, gemm.Dense(out, s[0], s[1]), gemm.Epilogue{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			v, err := NewVerifier(t.Context(), &p, gemm.Buffers{}, VerifyOptions{Seed: 5})
+			v, err := New(t.Context(), &p, gemm.Buffers{}, Options{Seed: 5})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,18 +1,19 @@
-package ref
+package verify
 
 import (
 	"math"
 
 	"tilework/dtype"
+	"tilework/internal/gemm"
 )
 
-// orders lists orders of summation of kernels that round to nearest. They add up blocks of terms in
-// turn (0 means one block of all terms), and a block in a number of interleaved sums.
+// orders lists summation orders of kernels that round to nearest. Blocks of terms are added in
+// sequence (0 means one block of all terms), and the terms of a block in interleaved lanes.
 var orders = [...]struct{ lanes, block int }{{1, 0}, {16, 0}, {1, 256}}
 
-// KernelSums returns Σa·b as kernels of that accuracy compute it in type t, in each of the orders
-// that they may have; truncating ones have one.
-func KernelSums(acc Accuracy, t dtype.Type, a, b []float64) (sums []float64) {
+// KernelSums returns Σa·b as kernels of the given accuracy compute it in type t, once for each
+// summation order. Truncating kernels have one order.
+func KernelSums(acc gemm.Accuracy, t dtype.Type, a, b []float64) (sums []float64) {
 	if acc.Operand > 0 {
 		a, b = roundOperands(a, acc.Operand), roundOperands(b, acc.Operand)
 	}
@@ -25,7 +26,7 @@ func KernelSums(acc Accuracy, t dtype.Type, a, b []float64) (sums []float64) {
 	return sums
 }
 
-// nearestSum rounds each sum to the nearest number of t.
+// nearestSum returns Σa·b with each sum rounded to nearest in t.
 func nearestSum(t dtype.Type, a, b []float64, lanes, block int) (total float64) {
 	round := func(x float64) float64 { return x }
 	if t == dtype.F32 {
@@ -49,14 +50,14 @@ func nearestSum(t dtype.Type, a, b []float64, lanes, block int) (total float64) 
 	return total
 }
 
-// truncatedSum returns the sum of tensor cores that truncate; see [Accuracy.Terms].
-func truncatedSum(acc Accuracy, a, b []float64) float64 {
+// truncatedSum returns Σa·b as truncating tensor cores compute it; see [gemm.Accuracy].
+func truncatedSum(acc gemm.Accuracy, a, b []float64) float64 {
 	const fraction = 23 // of a float32
 	var total float32
 	sum := 0.0
 	for k := 0; k < len(a); k += acc.Terms {
 		end := min(k+acc.Terms, len(a))
-		sum = cutOff(alignedSum(a[k:end], b[k:end], sum, acc.Bits), min(acc.Bits, fraction))
+		sum = truncate(alignedSum(a[k:end], b[k:end], sum, acc.Bits), min(acc.Bits, fraction))
 		if acc.Chunk > 0 && end%acc.Chunk == 0 {
 			total += float32(sum)
 			sum = 0
@@ -65,8 +66,8 @@ func truncatedSum(acc Accuracy, a, b []float64) float64 {
 	return float64(total + float32(sum))
 }
 
-// alignedSum returns c + Σa·b with each summand truncated to a number of bits after the first bit of
-// the largest. Package ptx/emu does the same, as the hardware does, with subnormal numbers too.
+// alignedSum returns c + Σa·b with each summand truncated to the given number of bits after the
+// leading bit of the largest. Package ptx/emu implements the same, subnormal numbers included.
 func alignedSum(a, b []float64, c float64, bits int) float64 {
 	first := math.MinInt32
 	if c != 0 {
@@ -88,8 +89,8 @@ func alignedSum(a, b []float64, c float64, bits int) float64 {
 	return sum / scale
 }
 
-// cutOff truncates x to a number of bits after its first.
-func cutOff(x float64, bits int) float64 {
+// truncate truncates x to the given number of bits after its leading bit.
+func truncate(x float64, bits int) float64 {
 	if x == 0 {
 		return 0
 	}
@@ -97,7 +98,7 @@ func cutOff(x float64, bits int) float64 {
 	return math.Trunc(x*scale) / scale
 }
 
-// roundOperands rounds elements to as many bits as have u as their roundoff (Veltkamp's splitting).
+// roundOperands rounds elements to the precision with unit roundoff u (Veltkamp's splitting).
 func roundOperands(x []float64, u float64) []float64 {
 	rounded := make([]float64, len(x))
 	for k, v := range x {

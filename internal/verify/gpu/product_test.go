@@ -1,4 +1,4 @@
-package exec
+package gpu
 
 import (
 	"math"
@@ -9,34 +9,39 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/verify"
 	"tilework/ptx/emu/check"
 )
 
-// TestSweep: matrices of every type, both ways round, with block scales and without, and of sizes
-// at the edges of warps and blocks, times vectors, under the checkers.
-func TestSweep(t *testing.T) {
+// TestProduct runs the Freivalds product under the checkers: of matrices of every type, transposed
+// or not, with block scales or without, and with sizes around those of warps and blocks.
+func TestProduct(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	s := sweepTest{T: t, rng: rand.New(rand.NewPCG(seed, 0))}
-	d := devicetest.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit, check.Banks}})
-	s.Backend = New(d)
+	s := productTest{T: t, rng: rand.New(rand.NewPCG(seed, 0))}
+	checkers := []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit, check.Banks}
+	d := devicetest.Checked(t, check.Options{Only: checkers})
+	s.Backend = exec.New(d)
 	for _, typ := range dtype.All() {
-		for _, size := range [][2]int{{1, 1}, {7, 31}, {8, 32}, {9, 33}, {32, 8}, {33, 9}, {65, 100}, {5, 260}, {33, 512}, {2, 1000}, {0, 5}, {5, 0}} {
+		for _, size := range [][2]int{
+			{1, 1}, {7, 31}, {8, 32}, {9, 33}, {32, 8}, {33, 9}, {65, 100}, {5, 260}, {33, 512}, {2, 1000}, {0, 5}, {5, 0},
+		} {
 			for _, trans := range []bool{false, true} {
 				l := gemm.Dense(typ, size[0], size[1])
 				if trans {
 					l = gemm.Dense(typ, size[1], size[0]).T()
 				}
-				l.LD += []int{0, 3, 4}[s.rng.IntN(3)] // in vectors or not
-				m := Swept{Layout: l}
-				s.of(m, true)
-				s.of(m, false)
+				l.LD += []int{0, 3, 4}[s.rng.IntN(3)] // vector loads or not
+				m := matrix{layout: l}
+				s.check(m, true)
+				s.check(m, false)
 				if typ == dtype.F8E4M3 {
 					for _, sides := range [][2]int{{1, gemm.ScaleBlock}, {gemm.ScaleBlock, gemm.ScaleBlock}, {gemm.ScaleBlock, 1}} {
-						m.High, m.Wide = sides[0], sides[1]
-						m.Blocks = gemm.Dense(dtype.F32, kernel.CeilDiv(size[0], m.High), kernel.CeilDiv(size[1], m.Wide))
-						s.of(m, m.Wide > 1)
+						m.high, m.wide = sides[0], sides[1]
+						m.blocks = gemm.Dense(dtype.F32, kernel.CeilDiv(size[0], m.high), kernel.CeilDiv(size[1], m.wide))
+						s.check(m, m.wide > 1)
 					}
 				}
 			}
@@ -50,17 +55,17 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-type sweepTest struct {
+type productTest struct {
 	*testing.T
-	*Backend
+	*exec.Backend
 	rng *rand.Rand
 }
 
-// of compares what the device sums of a matrix with sums here, and looks for what is not
-// finite.
-func (s sweepTest) of(m Swept, weighted bool) {
+// check compares the sums of the device with those of the host, and checks that the norm of a row
+// with an infinity is not finite.
+func (s productTest) check(m matrix, weighted bool) {
 	s.Helper()
-	d, l := s.Device, m.Layout
+	d, l := s.Device, m.layout
 	rows, cols, whole := l.OpRows(), l.OpCols(), l.Type.Info().Integer
 	data := make([]byte, l.Bytes())
 	for i := range l.OpRows() {
@@ -72,27 +77,27 @@ func (s sweepTest) of(m Swept, weighted bool) {
 			l.Type.Set(data, l.Index(i, j), x)
 		}
 	}
-	vectors := make([]float64, sweepSums*cols) // and weights
-	words := make([]int32, SweepVectors*cols)
+	vectors := make([]float64, rowSums*cols) // and weights
+	words := make([]int32, verify.NumVectors*cols)
 	for j := range vectors {
 		vectors[j] = s.rng.Float64()
 	}
 	for j := range words {
 		words[j] = int32(s.rng.Uint32())
 	}
-	scales := make([]float32, m.Blocks.Len())
+	scales := make([]float32, m.blocks.Len())
 	for i := range scales {
 		scales[i] = s.rng.Float32()
 	}
-	in, sums := dtype.Bytes(vectors), sweepSums
+	in, sums := dtype.Bytes(vectors), rowSums
 	if whole {
-		in, sums = dtype.Bytes(words), SweepVectors
+		in, sums = dtype.Bytes(words), verify.NumVectors
 	} else if !weighted {
-		in = in[:8*SweepVectors*cols]
+		in = in[:8*verify.NumVectors*cols]
 	}
 
 	var memory [4]device.Ptr // the matrix, its scales, the vectors, the result
-	for i, n := range []int{len(data), 4 * len(scales), len(in), SweepBytes(rows)} {
+	for i, n := range []int{len(data), 4 * len(scales), len(in), vectorBytes(rows)} {
 		var err error
 		if memory[i], err = d.Alloc(n); err != nil {
 			s.Fatal(err)
@@ -103,10 +108,10 @@ func (s sweepTest) of(m Swept, weighted bool) {
 			}
 		}()
 	}
-	m.At, m.Scales = memory[0], memory[1]
+	m.at, m.scales = memory[0], memory[1]
 	run := func() []float64 {
 		if l.Len() > 0 {
-			if err := d.CopyIn(s.Context(), m.At, data, Rows(l, l)); err != nil {
+			if err := d.CopyIn(s.Context(), m.at, data, exec.Rows(l, l)); err != nil {
 				s.Fatal(err)
 			}
 		}
@@ -115,7 +120,7 @@ func (s sweepTest) of(m Swept, weighted bool) {
 				s.Fatal(err)
 			}
 		}
-		if err := s.Sweep(s.Context(), &m, memory[2], memory[3], weighted); err != nil {
+		if err := multiply(s.Context(), s.Backend, &m, memory[2], memory[3], weighted); err != nil {
 			s.Fatalf("%v: %v", l, err)
 		}
 		out, outWords := make([]float64, sums*rows), make([]int32, sums*rows)
@@ -135,21 +140,21 @@ func (s sweepTest) of(m Swept, weighted bool) {
 	}
 	out := run()
 	for i := range rows {
-		var want [sweepSums]float64
-		var word [SweepVectors]int32
+		var want [rowSums]float64
+		var word [verify.NumVectors]int32
 		for j := range cols {
 			x := l.Type.At(data, l.Index(i, j))
-			if m.High > 0 {
-				x *= float64(scales[m.Blocks.Index(i/m.High, j/m.Wide)])
+			if m.high > 0 {
+				x *= float64(scales[m.blocks.Index(i/m.high, j/m.wide)])
 			}
-			for n := range SweepVectors {
+			for n := range verify.NumVectors {
 				want[n] += x * vectors[n*cols+j]
 				word[n] += int32(x) * words[n*cols+j]
 			}
 			if weighted {
-				want[SweepVectors] = math.Hypot(want[SweepVectors], x*vectors[SweepVectors*cols+j])
+				want[verify.NumVectors] = math.Hypot(want[verify.NumVectors], x*vectors[verify.NumVectors*cols+j])
 			} else {
-				want[SweepVectors] = math.Hypot(want[SweepVectors], x)
+				want[verify.NumVectors] = math.Hypot(want[verify.NumVectors], x)
 			}
 		}
 		for n, want := range want[:sums] {
@@ -158,7 +163,8 @@ func (s sweepTest) of(m Swept, weighted bool) {
 				want, near = float64(word[n]), 0
 			}
 			if got := out[n*rows+i]; !(math.Abs(got-want) <= near) {
-				s.Fatalf("%v, weighted %v, scales %d×%d: sum %d of row %d is %v, want %v", l, weighted, m.High, m.Wide, n, i, got, want)
+				s.Fatalf("%v, weighted %v, scales %d×%d: sum %d of row %d is %v, want %v",
+					l, weighted, m.high, m.wide, n, i, got, want)
 			}
 		}
 	}
@@ -166,7 +172,7 @@ func (s sweepTest) of(m Swept, weighted bool) {
 		return
 	}
 	l.Type.Set(data, l.Index(rows-1, cols-1), math.Inf(-1))
-	if size := run()[sweepSums*rows-1]; size-size == 0 {
-		s.Errorf("%v: with an infinity the size is %v", l, size)
+	if norm := run()[rowSums*rows-1]; norm-norm == 0 {
+		s.Errorf("%v: with an infinity the norm is %v, want no finite number", l, norm)
 	}
 }

@@ -1,28 +1,29 @@
-package ref
+package verify
 
 import (
 	"context"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"tilework/internal/ref"
 )
 
 const (
-	// sampledColumns is the most columns of a row in which its sums are repeated, and sampledTerms
-	// the most terms that these have together, unless that is fewer than leastColumns columns.
-	sampledColumns, sampledTerms, leastColumns = 256, 1 << 24, 8
-	// largestColumns is the number of columns that are chosen for their large elements. The others
-	// are random.
+	// maxColumns limits the columns of a row whose sums are recomputed, and maxTerms their terms in
+	// all, but at least minColumns columns are recomputed.
+	maxColumns, maxTerms, minColumns = 256, 1 << 24, 8
+	// largestColumns is the number of columns chosen for their large elements. The others are
+	// chosen at random.
 	largestColumns = 32
-	// explainedSigmas is [sigmas] with a margin: the kernel's own order of summation is unknown.
+	// explainedSigmas is [sigmas] with a margin, because the kernel's summation order is unknown.
 	explainedSigmas = 1.2 * sigmas
 )
 
-// explained returns a threshold for the residual of row i that is derived from the row's own
-// data: the sums of some of its elements are repeated in the arithmetic that the kernel declares,
-// and the errors of these scaled up to the row. It is for rows whose residual exceeds the
-// threshold for typical data. Equal terms, whose errors are equal too, partial sums that grow and
-// cancel, and many terms of one sign that a truncating accumulator cuts off can explain that.
+// explained returns a threshold for the residual of row i that follows from the row's data. It
+// recomputes the sums of some elements in the arithmetic that the kernel declares, and scales their
+// errors up to the row. The check calls it when a residual exceeds the threshold for typical data.
+// Three kinds of data can explain such a residual: equal terms, which have equal errors; partial
+// sums that grow and cancel; and many terms of one sign in a truncating accumulator.
 func (f *freivalds[T]) explained(ctx context.Context, i int, c operand) (float64, error) {
 	p, acc := f.p, f.opt.Accuracy
 	if !p.ReadsAB() {
@@ -35,52 +36,52 @@ func (f *freivalds[T]) explained(ctx context.Context, i int, c operand) (float64
 	bias := make([]float64, p.BiasLen())
 	p.Out().Load(bias, f.bias)
 	columns, weights := f.sample(i, c)
-	var sums [len(orders) + 1]float64 // squares of the errors, in each order and of repeated terms
-	result := 0.0                     // and of those of rounding to C's type
+	var sums [len(orders) + 1]float64 // squared errors: of each summation order, and of repeated terms
+	result := 0.0                     // squared errors of rounding to C's type
 	for n, j := range columns {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
-		var exact twice
+		var exact ref.DoubleDouble
 		repeats, partial, before := 0.0, 0.0, 0.0
 		for k := range b {
 			b[k] = f.b.at(k, j)
 			term := a[k] * b[k]
-			exact = exact.plus(twice{high: a[k]}.times(b[k]))
-			partial += math.Abs(exact.high)
+			exact = exact.Plus(ref.DoubleDouble{High: a[k]}.Times(b[k]))
+			partial += math.Abs(exact.High)
 			if term == before && term != 0 {
 				repeats++
 			}
 			before = term
 		}
-		exact = exact.normal()
+		exact = exact.Normalize()
 		for o, sum := range KernelSums(acc, p.Accum(), a, b) {
-			e := p.Alpha * (sum - exact.high - exact.low)
+			e := p.Alpha * (sum - exact.High - exact.Low)
 			sums[o] += weights[n] * e * e
 		}
-		// Equal terms make equal errors. Their sum depends on the order by chance, so that all of them
+		// Equal terms have equal errors. Whether these cancel depends on the order, so all of them
 		// count in full.
 		e := p.Alpha * repeats / float64(p.K) * acc.Roundoff * partial
 		sums[len(orders)] += weights[n] * e * e
-		value := p.Alpha*exact.high + biasAt(p, bias, i, j)
+		value := p.Alpha*exact.High + ref.BiasAt(p, bias, i, j)
 		e = p.Out().Round(value) - value
-		if p.Beta != 0 { // the old C is gone
+		if p.Beta != 0 { // the old C has been overwritten
 			e = p.Out().Info().Roundoff * c.at(i, j)
 		}
 		result += weights[n] * e * e
 	}
 	return explainedSigmas*math.Sqrt(slices.Max(sums[:])) +
-		min(sigmas, math.Sqrt(float64(p.N)))*math.Sqrt(result) + f.limits.Least, nil
+		min(sigmas, math.Sqrt(float64(p.N)))*math.Sqrt(result) + f.threshold.Min, nil
 }
 
-// sample chooses columns of row i, and the number of columns that each stands for.
+// sample chooses columns of row i. weights[n] is the number of columns that columns[n] represents.
 func (f *freivalds[T]) sample(i int, c operand) (columns []int, weights []float64) {
 	for j, bad := range f.colBad {
 		if !bad {
 			columns = append(columns, j)
 		}
 	}
-	most := max(leastColumns, min(sampledColumns, sampledTerms/max(f.p.K, 1)))
+	most := max(minColumns, min(maxColumns, maxTerms/max(f.p.K, 1)))
 	if len(columns) <= most {
 		return columns, slices.Repeat([]float64{1}, len(columns))
 	}

@@ -1,4 +1,4 @@
-package ref
+package verify
 
 import (
 	"context"
@@ -10,28 +10,29 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/ref"
 )
 
-// freivalds is a Verifier that computes in T: float64, or words modulo 2^32.
+// freivalds is a checker that computes in T: in float64, or modulo 2^32.
 type freivalds[T number] struct {
 	p       *gemm.Problem
-	a, b, c operand // c as it was
+	a, b, c operand // c is the old C
 	bias    []byte
-	opt     VerifyOptions
-	// old, unless it is nil, is C·x and ‖c‖₂ of C as it was, which is overwritten.
+	opt     Options
+	// old, unless nil, returns C·x and ‖c‖₂ of the old C, which has been overwritten.
 	old func(ctx context.Context) ([][]T, []float64, error)
 
-	x    [][]T     // the vectors, N values each; 0 in columns left out
-	want [][]T     // C·x as it should be, M values each
-	size []float64 // norm of each row's terms: |α|·√Σ(a·‖b‖₂)² + |β|·‖c‖₂ + ‖bias‖₂
+	x     [][]T     // the vectors, N values each; 0 in columns that are left out
+	want  [][]T     // the expected C·x, M values each
+	terms []float64 // norm of each row's terms: |α|·√Σ(a·‖b‖₂)² + |β|·‖c‖₂ + ‖bias‖₂
 
-	rowBad, colBad []bool    // op(A) or the bias, op(B) or the bias is not finite there
-	oldBad         []int     // of each row of the old C: how many are not finite
-	oldSize        []float64 // and |β|·‖c‖₂
-	limits         Limits
+	rowBad, colBad []bool    // a row of op(A) or a column of op(B), or its bias, is not finite
+	oldBad         []int     // number of non-finite elements in each row of the old C
+	oldTerms       []float64 // |β|·‖c‖₂ of each row of the old C
+	threshold      Threshold
 }
 
-// operand is a matrix of a product that is verified.
+// operand is a matrix in the host's memory.
 type operand struct {
 	layout gemm.Layout
 	data   []byte
@@ -39,23 +40,23 @@ type operand struct {
 
 func (o *operand) at(i, j int) float64 { return o.layout.Type.At(o.data, o.layout.Index(i, j)) }
 
-func newFreivalds[T number](p *gemm.Problem, buf gemm.Buffers, opt VerifyOptions) *freivalds[T] {
+func newFreivalds[T number](p *gemm.Problem, buf gemm.Buffers, opt Options) *freivalds[T] {
 	a, b := operand{p.Layouts[gemm.A], buf[gemm.A]}, operand{p.Layouts[gemm.B], buf[gemm.B]}
 	if p.BlockScaled() && p.ReadsAB() {
-		fa, fb := Factors(p, buf)
+		fa, fb := ref.Factors(p, buf)
 		a = operand{gemm.Dense(dtype.F64, p.M, p.K), dtype.Bytes(fa)}
 		b = operand{gemm.Dense(dtype.F64, p.K, p.N), dtype.Bytes(fb)}
 	}
 	return &freivalds[T]{
 		p: p, a: a, b: b, c: operand{p.Layouts[gemm.C], buf[gemm.C]}, bias: buf[gemm.Bias], opt: opt,
-		want: zeros[T](Vectors, p.M).rows(), size: make([]float64, p.M),
+		want: zeros[T](NumVectors, p.M).rows(), terms: make([]float64, p.M),
 		rowBad: make([]bool, p.M), colBad: make([]bool, p.N),
-		oldBad: make([]int, p.M), oldSize: make([]float64, p.M),
-		limits: limits(p, opt.Accuracy),
+		oldBad: make([]int, p.M), oldTerms: make([]float64, p.M),
+		threshold: newThreshold(p, opt.Accuracy),
 	}
 }
 
-// vectors are some of one size, one behind the other.
+// vectors holds vectors of one size in sequence.
 type vectors[T number] struct {
 	all  []T
 	size int
@@ -71,10 +72,10 @@ func (x vectors[T]) rows() [][]T {
 	return rows
 }
 
-// draw draws the vectors, which have some values.
+// draw returns [NumVectors] random vectors of the given size.
 func draw[T number](seed uint64, size int) vectors[T] {
 	rng := rand.New(rand.NewPCG(seed, 0))
-	drawn := zeros[T](Vectors, size)
+	drawn := zeros[T](NumVectors, size)
 	for n, x := range drawn.rows() {
 		if n > 0 && wraps[T]() {
 			for j := range x {
@@ -94,7 +95,7 @@ func draw[T number](seed uint64, size int) vectors[T] {
 	return drawn
 }
 
-// expect implements checker: it computes want and size.
+// expect implements checker. It computes want and terms.
 func (f *freivalds[T]) expect(ctx context.Context) error {
 	p := f.p
 	f.x = draw[T](f.opt.Seed, p.N).rows()
@@ -105,16 +106,16 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ax := newSweep(&f.a, bx.out)
-		unit := scaleDown(bx.size) // the squares of sizes that are multiplied must not overflow
-		ax.weight = bx.size
+		ax := newProduct(&f.a, bx.out)
+		unit := scaleDown(bx.norms) // so that the squares of products of norms do not overflow
+		ax.weight = bx.norms
 		ax.nonfinite = func(i, _ int) { f.rowBad[i] = true }
 		if err := ax.run(ctx); err != nil {
 			return err
 		}
 		f.gather(alpha, ax.out)
-		for i, s := range ax.size {
-			f.size[i] += math.Abs(alpha) * s * unit
+		for i, s := range ax.norms {
+			f.terms[i] += math.Abs(alpha) * s * unit
 		}
 	}
 	if p.Beta != 0 {
@@ -124,42 +125,42 @@ func (f *freivalds[T]) expect(ctx context.Context) error {
 		}
 		f.gather(beta, out)
 		for i, s := range norms {
-			f.oldSize[i] = math.Abs(beta) * s
-			f.size[i] += f.oldSize[i]
+			f.oldTerms[i] = math.Abs(beta) * s
+			f.terms[i] += f.oldTerms[i]
 		}
 	}
 	if p.Epilogue.Bias != gemm.BiasNone {
 		f.addBias(bias)
 	}
 	for i := range f.rowBad {
-		f.rowBad[i] = f.rowBad[i] || p.ReadsAB() && !finite(alpha) || !finite(beta)
+		f.rowBad[i] = f.rowBad[i] || p.ReadsAB() && !isFinite(alpha) || !isFinite(beta)
 	}
 	return nil
 }
 
-// oldSums is C·x of C as it was, and ‖c‖₂ of each row.
+// oldSums returns C·x of the old C, and ‖c‖₂ of each row.
 func (f *freivalds[T]) oldSums(ctx context.Context) ([][]T, []float64, error) {
 	if f.old != nil {
 		return f.old(ctx)
 	}
-	s := newSweep(&f.c, f.x)
-	s.nonfinite = func(i, _ int) { f.oldBad[i]++ }
-	return s.out, s.size, s.run(ctx)
+	v := newProduct(&f.c, f.x)
+	v.nonfinite = func(i, _ int) { f.oldBad[i]++ }
+	return v.out, v.norms, v.run(ctx)
 }
 
-// timesB is B·x, with ‖b‖₂ of each row of op(B) in size. Columns that are not finite
-// come to light on the way; then x changes and the sweep is made again.
-func (f *freivalds[T]) timesB(ctx context.Context) (*sweep[T], error) {
+// timesB returns B·x and ‖b‖₂ of each row of op(B). If it finds columns that are not finite, it
+// removes them from x and starts again.
+func (f *freivalds[T]) timesB(ctx context.Context) (*product[T], error) {
 	for {
 		var found atomic.Bool
 		bad := make([]atomic.Bool, f.p.N)
-		s := newSweep(&f.b, f.x)
-		s.nonfinite = func(_, j int) { bad[j].Store(true); found.Store(found.Load() || !f.colBad[j]) }
-		if err := s.run(ctx); err != nil {
+		v := newProduct(&f.b, f.x)
+		v.nonfinite = func(_, j int) { bad[j].Store(true); found.Store(found.Load() || !f.colBad[j]) }
+		if err := v.run(ctx); err != nil {
 			return nil, err
 		}
 		if !found.Load() {
-			return s, nil
+			return v, nil
 		}
 		for j := range bad {
 			f.colBad[j] = f.colBad[j] || bad[j].Load()
@@ -168,7 +169,7 @@ func (f *freivalds[T]) timesB(ctx context.Context) (*sweep[T], error) {
 	}
 }
 
-// leaveOut takes the columns that are not finite out of the vectors.
+// leaveOut sets the vectors to 0 in the columns that are not finite.
 func (f *freivalds[T]) leaveOut() {
 	for j, bad := range f.colBad {
 		if bad {
@@ -179,7 +180,8 @@ func (f *freivalds[T]) leaveOut() {
 	}
 }
 
-// readBias is the bias, with what is not finite noted and replaced by zero.
+// readBias returns the bias. It marks NaN and infinities in rowBad or colBad, and replaces them by
+// 0.
 func (f *freivalds[T]) readBias() []float64 {
 	p := f.p
 	bias := make([]float64, p.BiasLen())
@@ -189,7 +191,7 @@ func (f *freivalds[T]) readBias() []float64 {
 		bad = f.colBad
 	}
 	for k, b := range bias {
-		if !finite(b) {
+		if !isFinite(b) {
 			bad[k], bias[k] = true, 0
 		}
 	}
@@ -197,7 +199,7 @@ func (f *freivalds[T]) readBias() []float64 {
 	return bias
 }
 
-// addBias adds the bias's share to want and size.
+// addBias adds the bias to want and terms.
 func (f *freivalds[T]) addBias(bias []float64) {
 	p := f.p
 	squares := dot(bias, bias)
@@ -205,7 +207,7 @@ func (f *freivalds[T]) addBias(bias []float64) {
 		if p.Epilogue.Bias == gemm.BiasRow {
 			squares = float64(p.N) * bias[i] * bias[i]
 		}
-		f.size[i] += math.Sqrt(squares)
+		f.terms[i] += math.Sqrt(squares)
 	}
 	values := make([]T, len(bias))
 	for k, b := range bias {
@@ -241,59 +243,59 @@ func (f *freivalds[T]) gather(factor float64, sums [][]T) {
 	}
 }
 
-// scaleDown divides sizes by a power of two, which it returns, so that the largest is about 1.
-func scaleDown(sizes []float64) float64 {
-	largest := slices.Max(append(sizes, 0))
-	if largest == 0 || !finite(largest) {
+// scaleDown divides norms by a power of two, which it returns, so that the largest is about 1.
+func scaleDown(norms []float64) float64 {
+	largest := slices.Max(append(norms, 0))
+	if largest == 0 || !isFinite(largest) {
 		return 1
 	}
 	_, exp := math.Frexp(largest)
-	for k := range sizes {
-		sizes[k] = math.Ldexp(sizes[k], -exp)
+	for k := range norms {
+		norms[k] = math.Ldexp(norms[k], -exp)
 	}
 	return math.Ldexp(1, exp)
 }
 
 // check implements checker.
-func (f *freivalds[T]) check(ctx context.Context, data []byte) (VerifyReport, error) {
+func (f *freivalds[T]) check(ctx context.Context, data []byte) (Report, error) {
 	p, c := f.p, operand{f.p.Layouts[gemm.C], data}
 	report := newReport(p, f.opt.Seed)
-	expected := 0 // columns that must not be finite
+	expected := 0 // number of columns that must not be finite
 	for _, bad := range f.colBad {
 		if bad {
 			expected++
 		}
 	}
-	found := make([]int, p.M)         // of those, in each row
-	unforeseen := make([][2]int, p.M) // other elements that are not finite, and the first
-	s := newSweep(&c, f.x)
-	s.nonfinite = func(i, j int) {
+	found := make([]int, p.M)         // non-finite elements of those columns in each row
+	unexpected := make([][2]int, p.M) // number of other non-finite elements, and the column of the first
+	v := newProduct(&c, f.x)
+	v.nonfinite = func(i, j int) {
 		if f.colBad[j] {
 			found[i]++
 			return
 		}
-		if u := &unforeseen[i]; u[0] == 0 {
+		if u := &unexpected[i]; u[0] == 0 {
 			u[1] = j
 		}
-		unforeseen[i][0]++
+		unexpected[i][0]++
 	}
-	if err := s.run(ctx); err != nil {
+	if err := v.run(ctx); err != nil {
 		return report, err
 	}
 	var first error
 	for i := range p.M {
-		bad := found[i] + unforeseen[i][0]
+		bad := found[i] + unexpected[i][0]
 		var err error
 		switch {
 		case f.rowBad[i] && bad < p.N, found[i] < expected, bad < f.oldBad[i]:
 			err = fmt.Errorf("%w: row %d of C is finite where an operand is not", gemm.ErrVerify, i)
 		case f.rowBad[i] || f.oldBad[i] > 0:
 			report.Unsummed++
-		case unforeseen[i][0] > 0:
-			err = f.overflow(i, unforeseen[i][1], c)
+		case unexpected[i][0] > 0:
+			err = f.overflow(i, unexpected[i][1], c)
 			report.Unsummed++
 		default:
-			f.residual(&report, i, s.out, s.size[i])
+			f.addResidual(&report, i, v.out, v.norms[i])
 		}
 		if first == nil {
 			first = err
@@ -307,31 +309,31 @@ func (f *freivalds[T]) check(ctx context.Context, data []byte) (VerifyReport, er
 		report.raise(explained)
 	}
 	if first == nil {
-		first = report.err(accepted(p, f.opt.Within), max(f.size[report.Row], s.size[report.Row]))
+		first = report.err(accepted(p, f.opt.Within), max(f.terms[report.Row], v.norms[report.Row]))
 	}
 	return report, first
 }
 
-// residual adds row i to the report. C·x is out, and norm that of C's row.
-func (f *freivalds[T]) residual(report *VerifyReport, i int, out [][]T, norm float64) {
-	limit := f.limits.of(f.size[i], norm)
-	if !finite(limit) {
+// addResidual adds row i to the report. out is C·x, and norm that of C's row.
+func (f *freivalds[T]) addResidual(report *Report, i int, out [][]T, norm float64) {
+	threshold := f.threshold.of(f.terms[i], norm)
+	if !isFinite(threshold) {
 		report.Unsummed++
 		return
 	}
-	var off [Vectors]float64
+	var off [NumVectors]float64
 	for n := range f.x {
 		off[n] = magnitude(out[n][i] - f.want[n][i])
 	}
-	v := Verdict{Row: i, Residual: rootMeanSquare(off[:]), Limit: limit}
-	v.Within = f.limits.within(v.ratio(), f.size[i], norm)
-	report.add(v)
+	row := RowResidual{Row: i, Residual: rootMeanSquare(off[:]), Threshold: threshold}
+	row.Within = f.threshold.within(row.ratio(), f.terms[i], norm)
+	report.add(row)
 }
 
-// rootMeanSquare does not overflow.
+// rootMeanSquare returns the root mean square of values. Squares do not overflow.
 func rootMeanSquare(values []float64) float64 {
 	largest := slices.Max(values)
-	if largest == 0 || !finite(largest) {
+	if largest == 0 || !isFinite(largest) {
 		return largest
 	}
 	squares := 0.0
@@ -341,7 +343,7 @@ func rootMeanSquare(values []float64) float64 {
 	return largest * math.Sqrt(squares/float64(len(values)))
 }
 
-// overflow computes element (i, j) afresh, to tell whether it should be out of range.
+// overflow recomputes element (i, j), and returns ErrVerify unless it may overflow C's type.
 func (f *freivalds[T]) overflow(i, j int, c operand) error {
 	p := f.p
 	got := c.at(i, j)
@@ -353,16 +355,16 @@ func (f *freivalds[T]) overflow(i, j int, c operand) error {
 			abs += math.Abs(t)
 		}
 	}
-	// abs before α makes it smaller is what the accumulator may have held.
-	held := max(1, math.Abs(p.Alpha))*abs + f.oldSize[i]
+	// The accumulator may have held abs before the multiplication by α.
+	held := max(1, math.Abs(p.Alpha))*abs + f.oldTerms[i]
 	if !(held < p.ScaleType().Info().Max/2) {
 		return nil
 	}
 	bias := make([]float64, p.BiasLen())
 	p.Out().Load(bias, f.bias)
-	value := p.Alpha*sum + biasAt(p, bias, i, j)
-	slack := f.oldSize[i] + gamma(roundings(p, f.opt.Accuracy), f.opt.Accuracy.Roundoff)*(held+math.Abs(value))
-	if (overflown(p.Out(), got, value) || overflown(p.Out(), got, -value) && slack > math.Abs(value)) &&
+	value := p.Alpha*sum + ref.BiasAt(p, bias, i, j)
+	slack := f.oldTerms[i] + ref.Gamma(ref.Roundings(p, f.opt.Accuracy), f.opt.Accuracy.Roundoff)*(held+math.Abs(value))
+	if (ref.Overflowed(p.Out(), got, value) || ref.Overflowed(p.Out(), got, -value) && slack > math.Abs(value)) &&
 		math.Abs(value)+slack > p.Out().Info().Max {
 		return nil
 	}

@@ -1,0 +1,131 @@
+// Package reftest generates random products and computes them in plain loops, for the tests of
+// packages ref and verify.
+package reftest
+
+import (
+	"flag"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/testkit"
+)
+
+// Seed is the seed of the random cases.
+var Seed = flag.Uint64("seed", rand.Uint64(), "seed of the random cases")
+
+// NewRand returns a generator with [Seed], which it logs.
+func NewRand(t *testing.T) *rand.Rand {
+	t.Logf("-seed=%d", *Seed)
+	return rand.New(rand.NewPCG(*Seed, 0))
+}
+
+// Repeats returns n, a tenth of it with -short, since the race detector slows float loops down
+// twentyfold, or 50·n in a long test.
+func Repeats(n int) int { return testkit.Repeats(n/10+1, n, 50*n) }
+
+// Types is a type of operands and a type of result.
+type Types struct{ In, Out dtype.Type }
+
+// AllTypes returns all pairs of types that a product can have.
+func AllTypes() (all []Types) {
+	for _, in := range dtype.All() {
+		for _, out := range in.Info().Results {
+			all = append(all, Types{in, out})
+		}
+	}
+	return all
+}
+
+// Integer reports whether products of the types are computed in integers throughout.
+func (ty Types) Integer() bool { return ty.In.Info().ScaleType(ty.Out).Info().Integer }
+
+// Distributions returns distributions of random elements by name.
+func Distributions(rng *rand.Rand) map[string]func() float64 {
+	return map[string]func() float64{
+		"uniform":  func() float64 { return rng.Float64()*2 - 1 },
+		"positive": rng.Float64,
+		"normal":   rng.NormFloat64,
+		"wide":     func() float64 { return math.Ldexp(rng.Float64()*2-1, rng.IntN(18)-10) }, // finite in every type
+	}
+}
+
+// Problem returns a product with random layouts and its matrices. fill generates every element,
+// padding included.
+func Problem(t testing.TB, rng *rand.Rand, ty Types, m, n, k int, alpha, beta float64,
+	e gemm.Epilogue, fill func() float64) (*gemm.Problem, gemm.Buffers) {
+	t.Helper()
+	operand := func(ty dtype.Type, rows, cols int, trans bool) gemm.Layout {
+		if trans {
+			rows, cols = cols, rows
+		}
+		l := gemm.Dense(ty, rows, cols)
+		l.LD += rng.IntN(3)
+		l.Trans = trans
+		return l
+	}
+	p, _, err := gemm.New(alpha, operand(ty.In, m, k, rng.IntN(2) == 0), operand(ty.In, k, n, rng.IntN(2) == 0),
+		beta, operand(ty.Out, m, n, false), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory := func(ty dtype.Type, n int) []byte {
+		b := make([]byte, n*ty.Size())
+		for i := range n {
+			ty.Set(b, i, fill())
+		}
+		return b
+	}
+	return &p, gemm.Buffers{
+		gemm.A: memory(ty.In, p.A().Len()), gemm.B: memory(ty.In, p.B().Len()),
+		gemm.C: memory(ty.Out, p.C().Len()), gemm.Bias: memory(ty.Out, p.BiasLen()),
+	}
+}
+
+// Product returns the new C. It sums blocks of the given number of terms in the accumulator's type,
+// and does the rest in the ScaleType.
+func Product(p *gemm.Problem, buf gemm.Buffers, block int) []byte {
+	switch t := p.Accum(); {
+	case p.Converts():
+		return productIn[int32, float32](p, buf, block)
+	case t == dtype.F64:
+		return productIn[float64, float64](p, buf, block)
+	case t == dtype.F32:
+		return productIn[float32, float32](p, buf, block)
+	default:
+		return productIn[int32, int32](p, buf, block)
+	}
+}
+
+type number interface{ float32 | float64 | int32 }
+
+func productIn[T, S number](p *gemm.Problem, buf gemm.Buffers, block int) []byte {
+	c := append([]byte(nil), buf[gemm.C]...)
+	for i := range p.M {
+		for j := range p.N {
+			var total T
+			for first := 0; p.ReadsAB() && first < p.K; first += block {
+				var part T
+				for k := first; k < min(first+block, p.K); k++ {
+					part += T(T(p.In().At(buf[gemm.A], p.A().Index(i, k))) * T(p.B().Type.At(buf[gemm.B], p.B().Index(k, j))))
+				}
+				total += part
+			}
+			sum := S(S(total) * S(p.Alpha))
+			at := p.C().Index(i, j)
+			if p.Beta != 0 {
+				sum += S(p.Beta) * S(p.Out().At(buf[gemm.C], at))
+			}
+			switch p.Epilogue.Bias {
+			case gemm.BiasRow:
+				sum += S(p.Out().At(buf[gemm.Bias], i))
+			case gemm.BiasCol:
+				sum += S(p.Out().At(buf[gemm.Bias], j))
+			}
+			p.Out().Set(c, at, p.Epilogue.Activation.Info().F(float64(sum)))
+		}
+	}
+	return c
+}

@@ -1,0 +1,223 @@
+package gpu
+
+import (
+	"context"
+	"math"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/verify"
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// residualCheck compares C·x of each row with the expected C·x, so that the host receives only a
+// few numbers. Each warp reports the row with the largest ratio of its residual to its threshold,
+// the first of equals: the ratio, the row, the residual and the threshold. It also reports the
+// largest Within of its rows; see [verify.Report]. The ratio is infinite if the threshold is not
+// finite or if the residual is not.
+//
+// In of the Config is C's type.
+var residualCheck = &kernel.Kernel{
+	Name:         "judge",
+	Adds:         "sums of a product's rows beside what they are to be",
+	SM:           80,
+	CheckTile:    func(kernel.Tile) error { return nil },
+	BlockThreads: func(kernel.Tile) device.Dim3 { return device.Dim3{X: residualThreads, Y: 1, Z: 1} },
+	Write:        writeResidualCheck,
+}
+
+const residualThreads = 128
+
+// warpResults is the number of values that a warp reports.
+const warpResults = 5
+
+func writeResidualCheck(k *build.Kernel, c kernel.Config) {
+	k.Threads(residualThreads, 1, 1)
+	k.MinBlocks(1)
+	num := number(c.In)
+	rows := k.Param("rows", ptx.U64)
+	row := k.Mad(k.To(ptx.U64, k.BlockIdx(build.X)), residualThreads, k.To(ptx.U64, k.ThreadIdx(build.X)))
+	mine := k.Min(row, k.Sub(rows, 1)) // rows outside the matrix repeat the last one
+	sums := func(name string) build.Matrix {
+		return k.Matrix(k.Pointer(name, num).ReadOnly(), rowSums, rows, rows)
+	}
+
+	want := k.Vars("want", num, verify.NumVectors, 0)
+	terms := k.Var("size", ptx.F64, 0)
+	for _, addend := range []string{"product", "old"} {
+		from, factor := sums(addend), k.Param(addend+"Factor", num)
+		k.If(k.Ne(k.Param(addend+"Counts", ptx.U32), 0), func() {
+			for n := range want {
+				k.FMA(want[n], factor, from.Load(n, mine))
+			}
+			if num == ptx.F64 {
+				k.FMA(terms, k.Abs(factor), from.Load(verify.NumVectors, mine))
+			}
+		})
+	}
+	switch c.Epilogue.Bias {
+	case gemm.BiasCol: // multiplied by the vectors as a matrix of one row
+		products := k.Pointer("bias", num).ReadOnly()
+		for n := range want {
+			k.Set(want[n], k.Add(want[n], products.At(n).Load()))
+		}
+		if num == ptx.F64 {
+			k.Set(terms, k.Add(terms, products.At(verify.NumVectors).Load()))
+		}
+	case gemm.BiasRow:
+		x := toNumber(k, k.Pointer("bias", kernel.PTXTypes[c.In]).ReadOnly().At(mine).Load(), c.In)
+		totals := k.Pointer("totals", num).ReadOnly() // sums of the vectors' elements, and √N
+		for n := range want {
+			k.FMA(want[n], x, totals.At(n).Load())
+		}
+		if num == ptx.F64 {
+			k.FMA(terms, k.Abs(x), totals.At(verify.NumVectors).Load())
+		}
+	}
+
+	got := sums("C")
+	var off [verify.NumVectors]build.Reg
+	largest := k.Var("largest", ptx.F64, 0)
+	for n := range want {
+		d := k.Sub(got.Load(n, mine), want[n])
+		if num == ptx.U32 {
+			d = k.To(ptx.F64, k.Bits(ptx.S32, d))
+		}
+		d = k.Abs(d)
+		off[n] = k.Select(k.Lt(d, math.Inf(1)), d, math.Inf(1)) // replaces NaN
+		k.Set(largest, k.Max(largest, off[n]))
+	}
+	// The squares of quotients by the largest do not overflow.
+	squares := k.Var("squares", ptx.F64, 0)
+	for _, d := range off {
+		d = k.Div(d, largest)
+		k.FMA(squares, d, d)
+	}
+	root := k.Fresh(ptx.F64)
+	k.Do("sqrt.rn.f64", root, k.Mul(squares, 1.0/verify.NumVectors))
+	usual := k.And(k.Gt(largest, 0.0), k.Lt(largest, math.Inf(1)))
+	residual := k.Var("residual", ptx.F64, k.Select(usual, k.Mul(largest, root), largest))
+
+	threshold, hidden, norm := k.Var("limit", ptx.F64, 0), k.Var("hidden", ptx.F64, 0), k.Var("norm", ptx.F64, 0)
+	if num == ptx.F64 {
+		k.Set(norm, got.Load(verify.NumVectors, mine))
+		k.Set(hidden, k.Mad(terms, k.Param("ofSize", ptx.F64), k.Mul(norm, k.Param("ofNorm", ptx.F64))))
+		k.Set(threshold, k.Add(hidden, k.Param("least", ptx.F64)))
+	}
+	ratio := k.Var("ratio", ptx.F64, k.Div(residual, threshold))
+	k.Set(ratio, k.Select(k.Eq(residual, 0.0), 0.0, ratio))
+	k.Set(hidden, k.Div(k.Mad(hidden, ratio, hidden), k.Max(terms, norm)))
+	finite := k.Eq(k.Sub(threshold, threshold), 0.0)
+	k.Set(ratio, k.Select(finite, ratio, math.Inf(1)))
+	k.Set(ratio, k.Select(k.Lt(row, rows), ratio, -1.0))
+	within := k.Var("within", ptx.F64, k.Select(k.Gt(hidden, 0.0), hidden, 0.0)) // 0 for a row of zeros
+
+	worst := [...]build.Reg{ratio, k.Var("worst", ptx.F64, k.To(ptx.F64, row)), residual, threshold}
+	for distance := 16; distance > 0; distance /= 2 {
+		var other [len(worst)]build.Reg
+		for n, x := range worst {
+			other[n] = k.ShuffleXor(x, distance)
+		}
+		worse := k.Or(k.Gt(other[0], ratio), k.And(k.Eq(other[0], ratio), k.Lt(other[1], worst[1])))
+		for n, x := range worst {
+			k.Set(x, k.Select(worse, other[n], x))
+		}
+		k.Set(within, k.Max(within, k.ShuffleXor(within, distance)))
+	}
+	results := [warpResults]build.Reg{worst[0], worst[1], worst[2], worst[3], within}
+	out := k.Pointer("verdicts", ptx.F64)
+	k.If(k.Eq(k.Rem(k.ThreadIdx(build.X), 32), 0), func() {
+		for n, x := range results {
+			out.At(k.Mad(k.Div(row, 32), warpResults, n)).Store(x)
+		}
+	})
+}
+
+// residuals holds the operands of a residual check of a C with the given number of rows and type.
+// Products are the outputs of [multiply].
+type residuals struct {
+	rows int
+	typ  dtype.Type
+	c    device.Ptr // product of C
+	// ab and old are the products of A·B and of the old C, or 0. They are multiplied by alpha and
+	// beta.
+	ab, old     device.Ptr
+	alpha, beta float64
+	biasDim     gemm.BiasDim
+	// bias is the product of a column bias, as a matrix of one row, or a row bias itself. totals
+	// has the sums of the vectors' elements and √N, for a row bias.
+	bias, totals device.Ptr
+	threshold    verify.Threshold
+}
+
+// resultBytes returns the memory that the results of a residual check take.
+func resultBytes(rows int) int {
+	return 8 * warpResults * kernel.CeilDiv(rows, residualThreads) * residualThreads / 32
+}
+
+// check runs the residual check and waits for it. Its results take [resultBytes] of device memory
+// at out. worst has the row with the largest ratio, and the largest Within of all rows. It is valid
+// if finite reports that all thresholds are finite. The errors are those of [multiply].
+func (r *residuals) check(
+	ctx context.Context, b *exec.Backend, out device.Ptr,
+) (worst verify.RowResidual, finite bool, err error) {
+	c := kernel.Config{In: r.typ, Out: dtype.F64, Epilogue: gemm.Epilogue{Bias: r.biasDim}}
+	if err := launch(ctx, b, residualCheck, c, kernel.CeilDiv(r.rows, residualThreads), r.params(out)); err != nil {
+		return worst, false, err
+	}
+	results := make([]float64, resultBytes(r.rows)/8)
+	if err := b.Device.CopyOut(ctx, dtype.Bytes(results), out, device.Whole(8*len(results))); err != nil {
+		return worst, false, exec.Sentinel(err)
+	}
+	ratio, within := math.Inf(-1), 0.0
+	for ; len(results) > 0; results = results[warpResults:] {
+		within = max(within, results[4])
+		if results[0] > ratio {
+			ratio = results[0]
+			worst = verify.RowResidual{Row: int(results[1]), Residual: results[2], Threshold: results[3]}
+			finite = results[3]-results[3] == 0
+		}
+	}
+	worst.Within = within
+	return worst, finite, nil
+}
+
+// params returns the kernel's parameters, in the order in which [writeResidualCheck] declares them.
+func (r *residuals) params(out device.Ptr) (args device.Params) {
+	num := number(r.typ)
+	args.U64(uint64(r.rows))
+	for _, addend := range []struct {
+		sums   device.Ptr
+		factor float64
+	}{{r.ab, r.alpha}, {r.old, r.beta}} {
+		args.Ptr(addend.sums)
+		if num == ptx.U32 {
+			args.U32(uint32(int64(addend.factor)))
+		} else {
+			args.F64(addend.factor)
+		}
+		counts := uint32(1)
+		if addend.sums == 0 {
+			counts = 0
+		}
+		args.U32(counts)
+	}
+	if r.biasDim != gemm.BiasNone {
+		args.Ptr(r.bias)
+	}
+	if r.biasDim == gemm.BiasRow {
+		args.Ptr(r.totals)
+	}
+	args.Ptr(r.c)
+	if num == ptx.F64 {
+		args.F64(r.threshold.OfTerms)
+		args.F64(r.threshold.OfNorm)
+		args.F64(r.threshold.Min)
+	}
+	args.Ptr(out)
+	return args
+}
