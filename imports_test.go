@@ -22,7 +22,7 @@ var layers = [][]string{
 	{"internal/gpu/gputest", "internal/explain", "internal/dispatch/auto", "internal/dispatch/tuned"},
 	{"internal/dispatch"},
 	{"internal/gpu"},
-	{"internal/resident"},
+	{"internal/resident", "machine"},
 	{"internal/bench", "internal/bench/baseline"},
 	{"internal/tune"},
 	{""}, // package tilework itself

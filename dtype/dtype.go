@@ -33,6 +33,12 @@ type Element interface {
 	float64 | float32 | Float16 | BFloat16 | Float8E4M3 | Float8E5M2 | int8 | int32
 }
 
+// Float is the set of Go types whose products can have the same type and are summed with at least
+// the precision of float32.
+type Float interface {
+	float64 | float32 | Float16 | BFloat16
+}
+
 // Info holds the properties of an element type.
 type Info struct {
 	Name    string // name in NumPy or its extension ml_dtypes: "float32"

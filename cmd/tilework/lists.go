@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tilework"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 	"tilework/internal/table"
+	"tilework/machine"
 )
 
 func kernelsCommand() *cobra.Command {
@@ -27,14 +27,14 @@ kernel. A second table shows the order and precision in which they sum products.
 		Args: noArgs,
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		kernels := tilework.Kernels()
-		if err := writeList(c.OutOrStdout(), o, []column[tilework.KernelInfo]{
-			fixed("KERNEL", func(k tilework.KernelInfo) any { return k.Name }),
-			fixed("DEVICE", func(k tilework.KernelInfo) any { return k.Device }),
-			fixed("HERE", func(k tilework.KernelInfo) any { return yesNo(k.Available) }),
-			wrapped("TYPES", func(k tilework.KernelInfo) any { return strings.Join(k.Types, " ") }),
-			wrapped("NEEDS", func(k tilework.KernelInfo) any { return orDash(k.Needs) }),
-			wrapped("WHAT IT ADDS", func(k tilework.KernelInfo) any { return k.Adds }),
+		kernels := machine.Kernels()
+		if err := writeList(c.OutOrStdout(), o, []column[machine.Kernel]{
+			fixed("KERNEL", func(k machine.Kernel) any { return k.Name }),
+			fixed("DEVICE", func(k machine.Kernel) any { return k.Device }),
+			fixed("HERE", func(k machine.Kernel) any { return yesNo(k.Available) }),
+			wrapped("TYPES", func(k machine.Kernel) any { return strings.Join(k.Types, " ") }),
+			wrapped("NEEDS", func(k machine.Kernel) any { return orDash(k.Needs) }),
+			wrapped("WHAT IT ADDS", func(k machine.Kernel) any { return k.Adds }),
 		}, kernels); err != nil || o.format != "table" {
 			return err
 		}
@@ -47,15 +47,15 @@ kernel. A second table shows the order and precision in which they sum products.
 
 // writeSums prints a table of the order and precision in which kernels sum products. Kernels that
 // sum in the same way share a row.
-func writeSums(w io.Writer, width int, kernels []tilework.KernelInfo) error {
-	same := func(k, l tilework.KernelInfo) bool {
-		return slices.EqualFunc(k.Sums, l.Sums, func(a, b tilework.KernelSums) bool {
+func writeSums(w io.Writer, width int, kernels []machine.Kernel) error {
+	same := func(k, l machine.Kernel) bool {
+		return slices.EqualFunc(k.Sums, l.Sums, func(a, b machine.Sums) bool {
 			return a.How == b.How && a.Precision == b.Precision && slices.Equal(a.Types, b.Types)
 		})
 	}
 	var rows [][]string
 	for i, k := range kernels {
-		if slices.ContainsFunc(kernels[:i], func(l tilework.KernelInfo) bool { return same(k, l) }) {
+		if slices.ContainsFunc(kernels[:i], func(l machine.Kernel) bool { return same(k, l) }) {
 			continue
 		}
 		names := k.Name
@@ -79,7 +79,7 @@ func writeSums(w io.Writer, width int, kernels []tilework.KernelInfo) error {
 func sumsText() string {
 	var s strings.Builder
 	const helpWidth = 98
-	if err := writeSums(&s, helpWidth, tilework.Kernels()); err != nil {
+	if err := writeSums(&s, helpWidth, machine.Kernels()); err != nil {
 		panic(err) // writing to a strings.Builder never fails
 	}
 	return s.String()
@@ -103,17 +103,17 @@ beginning of a UUID, such as gpu:GPU-3f2a.`,
 		Args: noArgs,
 	}
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		devices, err := tilework.Devices()
-		if listErr := writeList(c.OutOrStdout(), o, []column[tilework.DeviceInfo]{
-			fixed("DEVICE", func(d tilework.DeviceInfo) any { return d.Name }),
-			wrapped("WHAT", func(d tilework.DeviceInfo) any { return d.Title }),
-			dropped(1, "ARCH", func(d tilework.DeviceInfo) any { return orDash(d.Arch) }),
-			fixed("CORES/SMS", func(d tilework.DeviceInfo) any { return d.Cores }),
-			fixed("MEMORY", func(d tilework.DeviceInfo) any { return orDash(memoryOf(d)) }),
-			dropped(3, "CLOCKS", func(d tilework.DeviceInfo) any { return orDash(clocks(d)) }),
-			dropped(4, "LINK", func(d tilework.DeviceInfo) any { return orDash(d.Link) }),
-			dropped(2, "DRIVER", func(d tilework.DeviceInfo) any { return orDash(d.Driver) }),
-			wrapped("CAN RUN", func(d tilework.DeviceInfo) any { return abilities(d.Kernels) }),
+		devices, err := machine.Devices()
+		if listErr := writeList(c.OutOrStdout(), o, []column[machine.Device]{
+			fixed("DEVICE", func(d machine.Device) any { return d.Name }),
+			wrapped("WHAT", func(d machine.Device) any { return d.Title }),
+			dropped(1, "ARCH", func(d machine.Device) any { return orDash(d.Arch) }),
+			fixed("CORES/SMS", func(d machine.Device) any { return d.Cores }),
+			fixed("MEMORY", func(d machine.Device) any { return orDash(memoryOf(d)) }),
+			dropped(3, "CLOCKS", func(d machine.Device) any { return orDash(clocks(d)) }),
+			dropped(4, "LINK", func(d machine.Device) any { return orDash(d.Link) }),
+			dropped(2, "DRIVER", func(d machine.Device) any { return orDash(d.Driver) }),
+			wrapped("CAN RUN", func(d machine.Device) any { return abilities(d.Kernels) }),
 		}, devices); listErr != nil {
 			return listErr
 		}
@@ -126,14 +126,14 @@ beginning of a UUID, such as gpu:GPU-3f2a.`,
 	return c
 }
 
-func memoryOf(d tilework.DeviceInfo) string {
+func memoryOf(d machine.Device) string {
 	if d.Memory == 0 {
 		return ""
 	}
 	return host.Bytes(uint64(d.Memory))
 }
 
-func clocks(d tilework.DeviceInfo) string {
+func clocks(d machine.Device) string {
 	if d.Clock == 0 {
 		return ""
 	}
@@ -142,7 +142,7 @@ func clocks(d tilework.DeviceInfo) string {
 
 // abilities formats the kernels of a device with their element types. Consecutive kernels with the
 // same types are grouped.
-func abilities(kernels []tilework.DeviceKernel) string {
+func abilities(kernels []machine.DeviceKernel) string {
 	var groups []string
 	for i := 0; i < len(kernels); {
 		types := kernels[i].Types

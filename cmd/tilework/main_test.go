@@ -13,7 +13,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"tilework"
 	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/backend"
@@ -24,6 +23,7 @@ import (
 	"tilework/internal/host"
 	"tilework/internal/matio"
 	"tilework/internal/model"
+	"tilework/machine"
 )
 
 // run runs the command and returns its output and exit code.
@@ -572,7 +572,7 @@ func TestLists(t *testing.T) {
 // line.
 func TestDevices(t *testing.T) {
 	stdout, stderr, code := run(t.Context(), "devices", "--format", "json")
-	var list []tilework.DeviceInfo
+	var list []machine.Device
 	if err := json.Unmarshal([]byte(stdout), &list); err != nil || code != 0 || len(list) < 2 || list[0].Name != "cpu" ||
 		list[0].Memory == 0 {
 		t.Errorf("exit code %d, %v, %q", code, err, stdout)
@@ -583,7 +583,7 @@ func TestDevices(t *testing.T) {
 			t.Errorf("device %+v", d)
 		}
 	}
-	if _, err := tilework.Devices(); err != nil &&
+	if _, err := machine.Devices(); err != nil &&
 		(!strings.HasPrefix(stderr, "no GPU: ") || strings.Count(stderr, "\n") != 1) {
 		t.Errorf("standard error %q for %v, want one line", stderr, err)
 	}

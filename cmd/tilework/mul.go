@@ -12,13 +12,13 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tilework"
 	"tilework/dtype"
 	"tilework/internal/backend"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 	"tilework/internal/matio"
+	"tilework/machine"
 )
 
 // mulFlags are the flags of `tilework mul`.
@@ -104,7 +104,7 @@ TILEWORK_CACHE is "off".`,
 	fl.StringVar(&f.kernel, "kernel", "",
 		"the kernel to use, for a GPU optionally with a tile (tiled:16); \"tilework kernels\" lists them (default: the "+
 			"one expected to be fastest)")
-	fl.StringVar(&f.precision, "precision", tilework.Native.String(),
+	fl.StringVar(&f.precision, "precision", gemm.Native.String(),
 		"the precision of the multiplication: "+precisionDocs())
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
 	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
@@ -167,7 +167,7 @@ func inParens(args []string) string {
 
 func kernelNames() []string {
 	var names []string
-	for _, k := range tilework.Kernels() {
+	for _, k := range machine.Kernels() {
 		names = append(names, k.Name)
 	}
 	return names

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"tilework"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 	"tilework/internal/matio"
@@ -34,26 +33,33 @@ var extraFlags = []struct {
 	{gemm.Residual, "residual", "a file with a matrix to add after the activation"},
 }
 
+func activationNames() (names []string) {
+	for _, a := range gemm.Activations() {
+		names = append(names, a.String())
+	}
+	return names
+}
+
 func (f *epilogueFlags) declare(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.bias, "bias", "", "a file with a vector to add before the activation")
 	fl.StringVar(&f.biasAlong, "bias-along", "cols",
 		"the bias has one element for each of the cols of C (it is added to each row), or for each of the rows")
 	fl.StringVar(&f.activation, "activation", "none",
-		"function to apply to each element: "+strings.Join(tilework.Activations(), ", "))
+		"function to apply to each element: "+strings.Join(activationNames(), ", "))
 	for _, x := range extraFlags {
 		fl.StringVar(&f.files[x.extra], x.flag, "", x.usage)
 	}
 	fl.Float64Var(&f.scale, "output-scale", 1, "factor of the final result, before it is rounded to C's type")
 	fl.BoolVar(&f.saturate, "saturate", false, "store the largest finite number of C's type instead of an infinity")
-	complete(c, "activation", tilework.Activations()...)
+	complete(c, "activation", activationNames()...)
 	complete(c, "bias-along", "cols", "rows")
 }
 
 // parse returns the epilogue that the flags describe, without reading files.
 func (f *epilogueFlags) parse() (e gemm.Epilogue, err error) {
 	if e.Activation, err = gemm.ParseActivation(f.activation); err != nil {
-		return e, fmt.Errorf("--activation: %w%s", err, suggestion(f.activation, tilework.Activations()))
+		return e, fmt.Errorf("--activation: %w%s", err, suggestion(f.activation, activationNames()))
 	}
 	switch {
 	case f.biasAlong != "cols" && f.biasAlong != "rows":
