@@ -68,7 +68,7 @@ func TestBlockScales(t *testing.T) {
 				"as it is":     {a, New[float32](m, n), []Option{WithBlockScales(sa, sb)}},
 				"all turned":   {at, New[float32](n, m).T(), []Option{WithBlockScales(turned(sa), turned(sb))}},
 				"verified":     {a, New[float32](m, n), []Option{WithBlockScales(sa, sb), WithVerify()}},
-				"with a scale": {a, New[float32](m, n), []Option{WithBlockScales(sa, turned(sb)), WithOutputScale(0.5), WithVerify()}},
+				"with a scale": {a, New[float32](m, n), []Option{WithBlockScales(sa, turned(sb)), WithOutputScale(Vector(0.5)), WithVerify()}},
 			} {
 				if device == "emu:t4" && (name != "as it is" || sides != [2]int{1, 128}) {
 					continue // one kernel of many threads takes its time
@@ -105,13 +105,13 @@ func TestBlockScalesOn(t *testing.T) {
 	sa, sb := FromSlice(3, 2, []float32{1, 2, 3, 4, 5, 6}), FromSlice(2, 1, []float32{10, 100})
 	for name, opt := range map[string]Option{
 		"the host's":   WithBlockScales(sa, sb),
-		"the device's": WithBlockScalesOn(upload(t, d, sa), upload(t, d, sb)),
+		"the device's": WithBlockScales(upload(t, d, sa), upload(t, d, sb)),
 	} {
-		c, err := NewOn[float32](d, 3, 2)
+		c, err := NewDeviceMatrix[float32](d, 3, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := GemmOn(ctx, 1, a, b, 0, c, opt); err != nil {
+		if err := Gemm(ctx, 1, a, b, 0, c, opt); err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
 		got, err := c.Download(ctx)
@@ -123,7 +123,7 @@ func TestBlockScalesOn(t *testing.T) {
 				t.Errorf("%s: C(%d,1) is %v, want %v", name, i, got.At(i, 1), want)
 			}
 		}
-		if err := GemmOn(ctx, 1, a, b, 0, c, opt, WithVerify()); err != nil {
+		if err := Gemm(ctx, 1, a, b, 0, c, opt, WithVerify()); err != nil {
 			t.Errorf("%s, verified: %v", name, err)
 		}
 	}

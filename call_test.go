@@ -28,15 +28,15 @@ func TestNoAllocations(t *testing.T) {
 			if n > 200 {
 				continue // it would take long, and shows nothing new
 			}
-			noAllocations[Float16, Float16](t, n, opts...)
-			noAllocations[float32, float32](t, n, append(opts, WithKernel("portable"), WithColBias(make([]float32, n)), WithActivation("relu"))...)
+			noAllocations[dtype.Float16, dtype.Float16](t, n, opts...)
+			noAllocations[float32, float32](t, n, append(opts, WithKernel("portable"), WithColBias(Vector(make([]float32, n)...)), WithActivation(ReLU))...)
 		}
 	}
 	noAllocations[float32, float32](t, 64) // whichever the device
 }
 
 // noAllocations counts the whole process's allocations: helpers must make none either.
-func noAllocations[I, O Element](t *testing.T, n int, opts ...Option) {
+func noAllocations[I, O dtype.Element](t *testing.T, n int, opts ...Option) {
 	t.Helper()
 	a, b, c := New[I](n, n), New[I](n, n), New[O](n, n)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -57,7 +57,7 @@ func noAllocations[I, O Element](t *testing.T, n int, opts ...Option) {
 			return
 		}
 	}
-	t.Errorf("%d·%d %v with %d options: %d allocations in %d products", n, n, a.layout().Type, len(opts), least, runs)
+	t.Errorf("%d·%d %v with %d options: %d allocations in %d products", n, n, a.layout.Type, len(opts), least, runs)
 }
 
 // BenchmarkCall compares a product of 64³ on one thread with the calls of the
@@ -71,7 +71,7 @@ func BenchmarkCall(b *testing.B) {
 	x, y, z := New[float32](n, n), New[float32](n, n), New[float32](n, n)
 	ctx, opts := context.Background(), []Option{WithThreads(1)}
 	call := func() {
-		if err := MulInto(ctx, z, x, y, opts...); err != nil {
+		if err := Gemm(ctx, 1, x, y, 0, z, opts...); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -112,7 +112,7 @@ func BenchmarkTileFunc(b *testing.B) {
 	mul := func(opts ...Option) func() {
 		opts = append(opts, WithThreads(1))
 		return func() {
-			if err := MulInto(b.Context(), z, x, y, opts...); err != nil {
+			if err := Gemm(b.Context(), 1, x, y, 0, z, opts...); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -145,11 +145,11 @@ func BenchmarkReading(b *testing.B) {
 		{"row-transposed", New[float32](1, n), large.T()}, {"column-transposed", large.T(), New[float32](n, 1)},
 	} {
 		b.Run(s.name, func(b *testing.B) {
-			c := New[float32](s.a.rows, s.b.cols)
+			c := New[float32](s.a.Rows(), s.b.Cols())
 			product, read := math.Inf(1), math.Inf(1)
 			for b.Loop() {
 				product = least(1, func() {
-					if err := MulInto(b.Context(), c, s.a, s.b, WithThreads(1)); err != nil {
+					if err := Gemm(b.Context(), 1, s.a, s.b, 0, c, WithThreads(1)); err != nil {
 						b.Fatal(err)
 					}
 				}, product)

@@ -21,29 +21,29 @@ func TestCancelledAnywhere(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	a, b := whole[float32](rng, 70, 40), whole[float32](rng, 40, 50)
 	large, wide := whole[float32](rng, 300, 200), whole[float32](rng, 200, 220)
-	many := func(m Matrix[float32]) []Matrix[float32] { return []Matrix[float32]{m, m, m} }
+	many := func(m Matrix[float32]) Batch[float32] { return Batch[float32]{m, m, m} }
 	for _, test := range []struct {
 		name string
 		c    []Matrix[float32]
 		run  func(ctx context.Context, c []Matrix[float32]) error
 	}{
 		{"small", []Matrix[float32]{New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
-			return MulInto(ctx, c[0], a, b, WithDevice("cpu"))
+			return Gemm(ctx, 1, a, b, 0, c[0], WithDevice("cpu"))
 		}},
 		{"verified", []Matrix[float32]{New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
-			return MulInto(ctx, c[0], a, b, WithDevice("cpu"), WithVerify(), WithActivation("relu"))
+			return Gemm(ctx, 1, a, b, 0, c[0], WithDevice("cpu"), WithVerify(), WithActivation(ReLU))
 		}},
 		{"portable", []Matrix[float32]{New[float32](300, 220)}, func(ctx context.Context, c []Matrix[float32]) error {
-			return MulInto(ctx, c[0], large, wide, WithKernel("portable"), WithDevice("cpu"))
+			return Gemm(ctx, 1, large, wide, 0, c[0], WithKernel("portable"), WithDevice("cpu"))
 		}},
 		{"textbook", []Matrix[float32]{New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
-			return MulInto(ctx, c[0], a, b, WithKernel("loop"), WithDevice("cpu"))
+			return Gemm(ctx, 1, a, b, 0, c[0], WithKernel("loop"), WithDevice("cpu"))
 		}},
 		{"batch", []Matrix[float32]{New[float32](70, 50), New[float32](70, 50), New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
-			return GemmBatch(ctx, 1, many(a), many(b), 0, c, WithDevice("cpu"))
+			return Gemm(ctx, 1, many(a), many(b), 0, Batch[float32](c), WithDevice("cpu"))
 		}},
 		{"emulated", []Matrix[float32]{New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
-			return MulInto(ctx, c[0], a, b, WithDevice("emu"), WithKernel("blocked"))
+			return Gemm(ctx, 1, a, b, 0, c[0], WithDevice("emu"), WithKernel("blocked"))
 		}},
 		{"resident", []Matrix[float32]{New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
 			d, err := Open("emu")
@@ -57,7 +57,7 @@ func TestCancelledAnywhere(t *testing.T) {
 					return err
 				}
 			}
-			p, err := MulOn(ctx, on[0], on[1], WithVerify())
+			p, err := Mul(ctx, on[0], on[1], WithVerify())
 			if err != nil {
 				return err
 			}
@@ -70,7 +70,7 @@ func TestCancelledAnywhere(t *testing.T) {
 			want := New[float32](test.c[0].Rows(), test.c[0].Cols())
 			all := []Matrix[float32]{want}
 			for range test.c[1:] {
-				all = append(all, want.Clone())
+				all = append(all, want.clone())
 			}
 			// A first call starts the helpers that stay.
 			if err := test.run(t.Context(), all); err != nil {

@@ -35,8 +35,8 @@ func equalTo(t *testing.T, what string, got, want Matrix[float32]) {
 }
 
 // wholes are matrices of whole numbers, of which the odd ones are transposed views.
-func wholes(rng *rand.Rand, count, rows, cols int) []Matrix[float32] {
-	all := make([]Matrix[float32], count)
+func wholes(rng *rand.Rand, count, rows, cols int) Batch[float32] {
+	all := make(Batch[float32], count)
 	for i := range all {
 		if all[i] = whole[float32](rng, rows, cols); i%2 == 1 {
 			all[i] = whole[float32](rng, cols, rows).T()
@@ -45,22 +45,22 @@ func wholes(rng *rand.Rand, count, rows, cols int) []Matrix[float32] {
 	return all
 }
 
-// TestGemmBatchOn: batches that were uploaded, that are transposed, that lie side by side in
-// long rows and that share an operand give what single products give.
-func TestGemmBatchOn(t *testing.T) {
+// TestDeviceBatch compares batches on a device with single products: uploaded ones, transposed ones,
+// matrices side by side in long rows, and a shared operand.
+func TestDeviceBatch(t *testing.T) {
 	d := emulated(t)
 	ctx, rng := t.Context(), rand.New(rand.NewPCG(1, 2))
 	const count, m, n, k = 5, 7, 12, 9
 	a, b := wholes(rng, count, m, k), wholes(rng, count, n, k)
-	da, err := UploadBatch(ctx, d, a)
+	da, err := Upload(ctx, d, a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := UploadBatch(ctx, d, b)
+	db, err := Upload(ctx, d, b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows, err := NewOn[float32](d, m, count*n)
+	rows, err := NewDeviceMatrix[float32](d, m, count*n)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,14 +69,14 @@ func TestGemmBatchOn(t *testing.T) {
 	for i := range bias {
 		bias[i] = float32(i)
 	}
-	if err := GemmBatchOn(ctx, 2, da, db.T(), 0, c, WithColBias(bias), WithVerify()); err != nil {
+	if err := Gemm(ctx, 2, da, db.T(), 0, c, WithColBias(Vector(bias...)), WithVerify()); err != nil {
 		t.Fatal(err)
 	}
-	if plan, err := PlanGemmBatchOn(da, db.T(), c, WithKernel("tiled")); err != nil || plan.Kernel != "tiled" || plan.M != m || !strings.Contains(plan.Detail, "a batch") {
+	if plan, err := PlanGemm(da, db.T(), c, WithKernel("tiled")); err != nil || plan.Kernel != "tiled" || plan.M != m || !strings.Contains(plan.Detail, "a batch") {
 		t.Errorf("plan %v, error %v", plan, err)
 	}
 	shared := mustBatch(t, d, count, n, m)
-	if err := GemmBatchOn(ctx, 1, db.Matrix(0).Batch(count, 0), da.T(), 0, shared); err != nil {
+	if err := Gemm(ctx, 1, db.Matrix(0).Batch(count, 0), da.T(), 0, shared); err != nil {
 		t.Fatal(err)
 	}
 	others, err := shared.Download(ctx)
@@ -89,7 +89,7 @@ func TestGemmBatchOn(t *testing.T) {
 	}
 	for i := range got {
 		want := New[float32](m, n)
-		if err := Gemm(ctx, 2, a[i], b[i].T(), 0, want, WithColBias(bias), WithDevice("cpu")); err != nil {
+		if err := Gemm(ctx, 2, a[i], b[i].T(), 0, want, WithColBias(Vector(bias...)), WithDevice("cpu")); err != nil {
 			t.Fatal(err)
 		}
 		equalTo(t, "C", got[i], want)
@@ -109,16 +109,16 @@ func TestGemmBatchOn(t *testing.T) {
 
 func mustBatch(t *testing.T, d *Device, count, rows, cols int) DeviceBatch[float32] {
 	t.Helper()
-	b, err := NewBatchOn[float32](d, count, rows, cols)
+	b, err := NewDeviceBatch[float32](d, count, rows, cols)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return b
 }
 
-// TestGemmGroupedOn: groups of rows, some of them empty, give what products of their rows give,
-// whether the host or the device knows where they end; rows behind them stay as they are.
-func TestGemmGroupedOn(t *testing.T) {
+// TestDeviceGroups compares groups of rows, some of them empty, with products of their rows. The ends
+// are on the host or on the device. Rows after the last group must not change.
+func TestDeviceGroups(t *testing.T) {
 	d := emulated(t)
 	ctx, rng := t.Context(), rand.New(rand.NewPCG(3, 4))
 	const n, k = 20, 9
@@ -129,30 +129,31 @@ func TestGemmGroupedOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	db, err := UploadBatch(ctx, d, b)
+	db, err := Upload(ctx, d, b)
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, err := UploadGroups(ctx, d, rows)
+	ends := GroupEnds(rows...)
+	known, err := Upload(ctx, d, ends)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, groups := range []Groups{known, GroupsOf(known.ends)} {
+	for _, groups := range []Operand[int32]{ends, known} {
 		c, err := Upload(ctx, d, before)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := GemmGroupedOn(ctx, 1, da, db, groups, 1, c, WithVerify()); err != nil {
+		if err := Gemm(ctx, 1, da, db, 1, c, WithGroups(groups), WithVerify()); err != nil {
 			t.Fatal(err)
 		}
 		got, err := c.Download(ctx)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan, err := PlanGemmGroupedOn(da, db, groups, c); err != nil || plan.M != 50 || !strings.Contains(plan.Detail, "groups") {
+		if plan, err := PlanGemm(da, db, c, WithGroups(groups)); err != nil || plan.M != 50 || !strings.Contains(plan.Detail, "groups") {
 			t.Errorf("plan %v, error %v", plan, err)
 		}
-		want, from := before.Clone(), 0
+		want, from := before.clone(), 0
 		for g, n := range rows {
 			if err := Gemm(ctx, 1, a.Sub(from, 0, n, k), b[g], 1, want.Sub(from, 0, n, want.Cols()), WithDevice("cpu")); err != nil {
 				t.Fatal(err)
@@ -164,53 +165,46 @@ func TestGemmGroupedOn(t *testing.T) {
 	if err := known.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := GemmGroupedOn(ctx, 1, da, db, known, 0, mustBatch(t, d, 1, 50, n).Matrix(0)); !errors.Is(err, ErrClosed) {
+	if err := Gemm(ctx, 1, da, db, 0, mustBatch(t, d, 1, 50, n).Matrix(0), WithGroups(known)); !errors.Is(err, ErrClosed) {
 		t.Errorf("groups that were closed: %v", err)
 	}
 }
 
-// TestBatchRefuses: what is no batch is refused, with the reason.
+// TestBatchRefuses checks the errors of invalid batches and groups on a device.
 func TestBatchRefuses(t *testing.T) {
 	d := emulated(t)
 	ctx := t.Context()
-	m, err := NewOn[float32](d, 8, 8)
+	m, err := NewDeviceMatrix[float32](d, 8, 8)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b := mustBatch(t, d, 3, 8, 8)
-	groups, err := UploadGroups(ctx, d, []int{4, 5, 0})
-	if err != nil {
-		t.Fatal(err)
-	}
-	two, err := UploadGroups(ctx, d, []int{4, 4})
-	if err != nil {
-		t.Fatal(err)
-	}
+	groups, two := GroupEnds(4, 5, 0), GroupEnds(4, 4)
 	for name, c := range map[string]struct {
 		err, want error
 	}{
-		"other counts":             {GemmBatchOn(ctx, 1, b, mustBatch(t, d, 2, 8, 8), 0, mustBatch(t, d, 3, 8, 8)), ErrShape},
-		"sizes that do not fit":    {GemmBatchOn(ctx, 1, b, b, 0, mustBatch(t, d, 3, 8, 9)), ErrShape},
-		"C that is A":              {GemmBatchOn(ctx, 1, b, b, 0, b), ErrOverlap},
-		"C that all share":         {GemmBatchOn(ctx, 1, b, b, 0, m.Batch(3, 0)), ErrShape},
+		"other counts":             {Gemm(ctx, 1, b, mustBatch(t, d, 2, 8, 8), 0, mustBatch(t, d, 3, 8, 8)), ErrShape},
+		"sizes that do not fit":    {Gemm(ctx, 1, b, b, 0, mustBatch(t, d, 3, 8, 9)), ErrShape},
+		"C that is A":              {Gemm(ctx, 1, b, b, 0, b), ErrOverlap},
+		"C that all share":         {Gemm(ctx, 1, b, b, 0, m.Batch(3, 0)), ErrShape},
 		"beyond the memory":        {m.Batch(2, 8).Err(), ErrShape},
 		"a stride below 0":         {m.Batch(2, -1).Err(), ErrShape},
-		"a zero batch":             {GemmBatchOn(ctx, 1, b, DeviceBatch[float32]{}, 0, b), ErrNoDevice},
+		"a zero batch":             {Gemm(ctx, 1, b, DeviceBatch[float32]{}, 0, b), ErrNoDevice},
 		"no such matrix":           {b.Matrix(3).Err(), ErrShape},
-		"more rows than A has":     {GemmGroupedOn(ctx, 1, m, b, groups, 0, mustBatch(t, d, 1, 8, 8).Matrix(0)), ErrShape},
-		"other groups than B":      {GemmGroupedOn(ctx, 1, m, b, two, 0, mustBatch(t, d, 1, 8, 8).Matrix(0)), ErrShape},
-		"groups of a transposed A": {GemmGroupedOn(ctx, 1, m.T(), mustBatch(t, d, 2, 8, 8), two, 0, mustBatch(t, d, 1, 8, 8).Matrix(0)), ErrUnsupported},
-		"groups of a transposed C": {GemmGroupedOn(ctx, 1, m, mustBatch(t, d, 2, 8, 8), two, 0, mustBatch(t, d, 1, 8, 8).Matrix(0).T()), ErrUnsupported},
+		"more rows than A has":     {Gemm(ctx, 1, m, b, 0, mustBatch(t, d, 1, 8, 8).Matrix(0), WithGroups(groups)), ErrShape},
+		"other groups than B":      {Gemm(ctx, 1, m, b, 0, mustBatch(t, d, 1, 8, 8).Matrix(0), WithGroups(two)), ErrShape},
+		"groups of a transposed A": {Gemm(ctx, 1, m.T(), mustBatch(t, d, 2, 8, 8), 0, mustBatch(t, d, 1, 8, 8).Matrix(0), WithGroups(two)), ErrUnsupported},
+		"groups of a transposed C": {Gemm(ctx, 1, m, mustBatch(t, d, 2, 8, 8), 0, mustBatch(t, d, 1, 8, 8).Matrix(0).T(), WithGroups(two)), ErrUnsupported},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: error %v, want %v", name, c.err, c.want)
 		}
 	}
-	if _, err := UploadGroups(ctx, d, []int{1, -1}); !errors.Is(err, ErrShape) {
+	if err := GroupEnds(1, -1).Err(); !errors.Is(err, ErrShape) {
 		t.Errorf("a group of -1 rows: %v", err)
 	}
 	empty := mustBatch(t, d, 0, 8, 8)
-	if err := GemmBatchOn(ctx, 1, empty, empty, 0, mustBatch(t, d, 0, 8, 8)); err != nil {
+	if err := Gemm(ctx, 1, empty, empty, 0, mustBatch(t, d, 0, 8, 8)); err != nil {
 		t.Errorf("an empty batch: %v", err)
 	}
 }
@@ -222,56 +216,56 @@ func TestBatchOnGPU(t *testing.T) {
 	const count, m, n, k = 6, 5, 11, 8
 	a, b := wholes(rng, count, m, k), wholes(rng, 1, k, n)[0]
 	for i := range a {
-		a[i] = a[i].Clone() // the layouts are equal
+		a[i] = a[i].clone() // the layouts are equal
 	}
-	bs, c := make([]Matrix[float32], count), make([]Matrix[float32], count)
+	bs, c := make(Batch[float32], count), make(Batch[float32], count)
 	long := whole[float32](rng, m, count*n)
 	for i := range c {
 		bs[i], c[i] = b, long.Sub(0, i*n, m, n)
 	}
-	want := long.Clone()
+	want := long.clone()
 	for i := range a {
 		if err := Gemm(ctx, 1, a[i], b, 2, want.Sub(0, i*n, m, n), WithDevice("cpu")); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := GemmBatch(ctx, 1, a, bs, 2, c, WithDevice("emu")); err != nil {
+	if err := Gemm(ctx, 1, a, bs, 2, c, WithDevice("emu")); err != nil {
 		t.Fatal(err)
 	}
 	equalTo(t, "C", long, want)
 }
 
-// TestGemmGrouped: groups of rows give what products of their rows give, on the processor and
-// on a GPU, with a bias along rows, and where B's lie in different ways.
-func TestGemmGrouped(t *testing.T) {
+// TestGroups compares groups of rows with products of their rows, on the CPU and on a GPU, with a
+// bias for each row, and with matrices of B that have different layouts.
+func TestGroups(t *testing.T) {
 	ctx, rng := t.Context(), rand.New(rand.NewPCG(7, 8))
 	const m, n, k = 30, 9, 7
 	rows := []int{4, 0, 17, 2}
 	a, before := whole[float32](rng, m, k), whole[float32](rng, m, n)
-	mixed, alike := wholes(rng, len(rows), k, n), make([]Matrix[float32], len(rows))
+	mixed, alike := wholes(rng, len(rows), k, n), make(Batch[float32], len(rows))
 	bias := make([]float32, m)
 	for i := range bias {
 		bias[i] = float32(i)
 	}
-	want, from := before.Clone(), 0
+	want, from := before.clone(), 0
 	for g := range rows {
-		alike[g] = mixed[g].Clone()
-		err := Gemm(ctx, 1, a.Sub(from, 0, rows[g], k), alike[g], 1, want.Sub(from, 0, rows[g], n), WithDevice("cpu"), WithRowBias(bias[from:from+rows[g]]))
+		alike[g] = mixed[g].clone()
+		err := Gemm(ctx, 1, a.Sub(from, 0, rows[g], k), alike[g], 1, want.Sub(from, 0, rows[g], n), WithDevice("cpu"), WithRowBias(Vector(bias[from:from+rows[g]]...)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		from += rows[g]
 	}
 	for _, device := range []string{"cpu", "emu"} {
-		for _, b := range [][]Matrix[float32]{mixed, alike} {
-			c := before.Clone()
-			if err := GemmGrouped(ctx, 1, a, b, rows, 1, c, WithDevice(device), WithRowBias(bias)); err != nil {
+		for _, b := range []Batch[float32]{mixed, alike} {
+			c := before.clone()
+			if err := Gemm(ctx, 1, a, b, 1, c, WithGroups(GroupEnds(rows...)), WithDevice(device), WithRowBias(Vector(bias...))); err != nil {
 				t.Fatal(err)
 			}
 			equalTo(t, "C on "+device, c, want)
 		}
 		for name, rows := range map[string][]int{"too few groups": {1, 2}, "too many rows": {20, 10, 1, 0}, "less than no rows": {1, -1, 1, 1}} {
-			if err := GemmGrouped(ctx, 1, a, alike, rows, 0, before.Clone(), WithDevice(device)); !errors.Is(err, ErrShape) {
+			if err := Gemm(ctx, 1, a, alike, 0, before.clone(), WithGroups(GroupEnds(rows...)), WithDevice(device)); !errors.Is(err, ErrShape) {
 				t.Errorf("%s: error %v", name, err)
 			}
 		}

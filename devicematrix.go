@@ -10,22 +10,47 @@ import (
 	"tilework/internal/resident"
 )
 
-// DeviceMatrix is a view of a matrix in a device's memory, as [Matrix] is one of a
-// slice: [DeviceMatrix.T] and [DeviceMatrix.Sub] are views of the same memory. Make one
-// with [Upload], [NewOn] or [MulOn]; the zero DeviceMatrix is on no device.
+// DeviceMatrix is a view of a matrix in a device's memory. [DeviceMatrix.T] and [DeviceMatrix.Sub]
+// return views of the same memory. Make one with [Upload], [NewDeviceMatrix] or [Mul]; the zero
+// DeviceMatrix is on no device.
 //
-// [DeviceMatrix.Close] gives the memory back, for all views of it. Memory that nobody
-// refers to any more is given back by and by, but the garbage collector sees only how
-// little of Go's memory it takes: whoever makes many matrices should close them.
-type DeviceMatrix[T Element] struct {
-	m   resident.Matrix
-	err error
+// [DeviceMatrix.Close] frees the memory for all views of it. The garbage collector frees memory
+// without references too, but it does not see how much memory a device has left: close matrices
+// when you make many.
+type DeviceMatrix[T dtype.Element] struct{ deviceView }
+
+// deviceView is a view of a device's memory.
+type deviceView struct {
+	view
+	memory *resident.Memory
+	offset int // bytes from the start of the memory
 }
 
-// NewOn is a rows×cols matrix on a device, with any elements: nothing is written. The
-// errors are ErrShape, ErrOutOfMemory, which says how much was asked for and how much
-// there is, ErrDeviceLost and ErrClosed.
-func NewOn[T Element](d *Device, rows, cols int) (DeviceMatrix[T], error) {
+// Close frees the memory, for all views of it, as soon as no enqueued product uses it. It does not
+// wait. Every later use of a view returns ErrClosed. Later calls of Close do nothing.
+func (v deviceView) Close() error {
+	if v.memory == nil {
+		return nil
+	}
+	return v.memory.Close()
+}
+
+// check returns the error of the view, or an error if it is on no device.
+func (v deviceView) check(name string) error {
+	if v.err == nil && v.memory == nil {
+		return fmt.Errorf("%w: %s on no device: make it with Upload or NewDeviceMatrix", ErrNoDevice, name)
+	}
+	return v.err
+}
+
+func (v deviceView) resident() resident.Matrix {
+	return resident.Matrix{Memory: v.memory, Offset: v.offset, Layout: v.layout}
+}
+
+// NewDeviceMatrix allocates a rows×cols matrix on a device. Its elements are undefined. The errors
+// are ErrShape, ErrOutOfMemory, which states the memory requested and the memory left,
+// ErrDeviceLost and ErrClosed.
+func NewDeviceMatrix[T dtype.Element](d *Device, rows, cols int) (DeviceMatrix[T], error) {
 	if err := d.check(); err != nil {
 		return DeviceMatrix[T]{}, err
 	}
@@ -33,159 +58,123 @@ func NewOn[T Element](d *Device, rows, cols int) (DeviceMatrix[T], error) {
 		return DeviceMatrix[T]{}, err
 	}
 	m, err := resident.New(d.d, gemm.Dense(dtype.Of[T](), rows, cols))
-	return DeviceMatrix[T]{m: m}, err
+	return DeviceMatrix[T]{deviceView{view{shape{layout: m.Layout}}, m.Memory, m.Offset}}, err
 }
 
-// Upload is a copy of a matrix on a device; of a transposed view it is one too. When it
-// returns, the memory of a may be used again. The errors are those of [NewOn] and the
-// context's.
-func Upload[T Element](ctx context.Context, d *Device, a Matrix[T]) (DeviceMatrix[T], error) {
-	if a.err != nil {
-		return DeviceMatrix[T]{}, a.err
+// Upload copies a [Matrix] to a new [DeviceMatrix], or a [Batch] of matrices of one size to a new
+// [DeviceBatch]. Transposed views are copied as such. The host's memory may be reused when Upload
+// returns. The errors are those of [NewDeviceMatrix] and [NewDeviceBatch], and the context's.
+func Upload[H interface {
+	upload(ctx context.Context, d *Device) (D, error)
+}, D any](ctx context.Context, d *Device, from H) (D, error) {
+	return from.upload(ctx, d)
+}
+
+func (m Matrix[T]) upload(ctx context.Context, d *Device) (DeviceMatrix[T], error) {
+	if m.err != nil {
+		return DeviceMatrix[T]{}, m.err
 	}
-	stored := a
-	if a.trans {
-		stored = a.T()
+	if m.Transposed() {
+		on, err := m.T().upload(ctx, d)
+		if err != nil {
+			return DeviceMatrix[T]{}, err
+		}
+		return on.T(), nil
 	}
-	m, err := NewOn[T](d, stored.rows, stored.cols)
+	on, err := NewDeviceMatrix[T](d, m.Rows(), m.Cols())
 	if err != nil {
 		return DeviceMatrix[T]{}, err
 	}
-	if err := m.UploadFrom(ctx, stored); err != nil {
-		return DeviceMatrix[T]{}, device.Join(err, m.Close())
+	if err := on.uploadFrom(ctx, m); err != nil {
+		return DeviceMatrix[T]{}, device.Join(err, on.Close())
 	}
-	if a.trans {
-		m = m.T()
-	}
-	return m, nil
+	return on, nil
 }
 
-// UploadFrom overwrites the matrix with one of the host's of the same size, after all
-// that was asked for before.
-func (m DeviceMatrix[T]) UploadFrom(ctx context.Context, from Matrix[T]) error {
-	if err := m.fits(from, "upload"); err != nil {
+// uploadFrom overwrites the matrix with a matrix of the same size in the host's memory.
+func (m DeviceMatrix[T]) uploadFrom(ctx context.Context, from Matrix[T]) error {
+	if err := m.checkCopy(from); err != nil {
 		return err
 	}
 	if m.Transposed() {
 		m, from = m.T(), from.T()
 	}
-	if from.trans {
-		if from = from.Clone(); from.err != nil {
+	if from.Transposed() {
+		if from = from.clone(); from.err != nil {
 			return from.err
 		}
 	}
-	return m.m.CopyIn(ctx, bytesOf(from), from.layout())
+	from.describe(&from.layout)
+	return m.resident().CopyIn(ctx, from.bytes(), from.layout)
 }
 
-// Download is a copy of the matrix in memory of the host's, without room between the
-// rows and not transposed. It waits for all that was asked for before it. The errors
-// are ErrOutOfMemory, of the host's; ErrLaunch and ErrDeviceLost, which may be those
-// of a product before it; ErrClosed; and the context's.
+// Download waits for all earlier work and returns a copy of the matrix in the host's memory, without
+// gaps between rows and not transposed. The errors are ErrOutOfMemory for the host's memory,
+// ErrLaunch and ErrDeviceLost, which may be those of an earlier product, ErrClosed, and the
+// context's.
 func (m DeviceMatrix[T]) Download(ctx context.Context) (Matrix[T], error) {
-	if err := firstErr(m.err, m.there("the matrix")); err != nil {
+	if err := m.check("the matrix"); err != nil {
 		return Matrix[T]{}, err
 	}
 	to := New[T](m.Rows(), m.Cols())
-	if err := m.DownloadTo(ctx, to); err != nil {
+	if err := m.downloadTo(ctx, to); err != nil {
 		return Matrix[T]{}, err
 	}
 	return to, nil
 }
 
-// DownloadTo is Download into a matrix that is there, of the same size. After an error
-// that holds anything. It is fastest where both are transposed, or neither.
-func (m DeviceMatrix[T]) DownloadTo(ctx context.Context, to Matrix[T]) error {
-	if err := m.fits(to, "download"); err != nil {
+// downloadTo copies the matrix to one of the same size in the host's memory, whose elements are
+// undefined after an error.
+func (m DeviceMatrix[T]) downloadTo(ctx context.Context, to Matrix[T]) error {
+	if err := m.checkCopy(to); err != nil {
 		return err
 	}
 	if m.Transposed() {
 		m, to = m.T(), to.T()
 	}
-	if !to.trans {
-		return m.m.CopyOut(ctx, bytesOf(to), to.layout())
-	}
-	stored := New[T](to.rows, to.cols)
-	if stored.err != nil {
-		return stored.err
-	}
-	if err := m.m.CopyOut(ctx, bytesOf(stored), stored.layout()); err != nil {
-		return err
-	}
-	for i := range to.rows {
-		for j := range to.cols {
-			to.Set(i, j, stored.At(i, j))
+	stored := to
+	if to.Transposed() {
+		if stored = New[T](to.Rows(), to.Cols()); stored.err != nil {
+			return stored.err
 		}
 	}
-	return nil
-}
-
-// there refuses a matrix that is on no device.
-func (m DeviceMatrix[T]) there(name string) error {
-	if m.m.Memory == nil {
-		return fmt.Errorf("%w: %s is on none: it is a DeviceMatrix of neither Upload nor NewOn", ErrNoDevice, name)
+	stored.describe(&stored.layout)
+	if err := m.resident().CopyOut(ctx, stored.bytes(), stored.layout); err != nil {
+		return err
+	}
+	if to.Transposed() {
+		to.set(stored)
 	}
 	return nil
 }
 
-// fits refuses a copy between matrices that are not alike, or that are none.
-func (m DeviceMatrix[T]) fits(h Matrix[T], what string) error {
-	switch {
-	case m.err != nil:
-		return m.err
-	case m.m.Memory == nil:
-		return m.there("the matrix")
-	case h.err != nil:
-		return h.err
-	case m.Rows() != h.rows || m.Cols() != h.cols:
-		return fmt.Errorf("%w: %s of %d×%d on the device and %d×%d on the host", ErrShape, what, m.Rows(), m.Cols(), h.rows, h.cols)
+// checkCopy refuses a copy between matrices that are invalid or differ in size.
+func (m DeviceMatrix[T]) checkCopy(h Matrix[T]) error {
+	if err := firstErr(m.check("the matrix"), h.err); err != nil {
+		return err
+	}
+	if m.Rows() != h.Rows() || m.Cols() != h.Cols() {
+		return fmt.Errorf("%w: a copy between %d×%d on the device and %d×%d on the host", ErrShape, m.Rows(), m.Cols(), h.Rows(), h.Cols())
 	}
 	return nil
 }
 
-// Close gives the memory back, for all views of it, as soon as no product that was
-// asked for uses it; it does not wait for that. Any use of a view is ErrClosed from
-// now on. A second time it does nothing.
-func (m DeviceMatrix[T]) Close() error {
-	if m.m.Memory == nil {
-		return nil
-	}
-	return m.m.Memory.Close()
-}
-
-// Rows is the number of rows.
-func (m DeviceMatrix[T]) Rows() int { return m.m.Layout.OpRows() }
-
-// Cols is the number of columns.
-func (m DeviceMatrix[T]) Cols() int { return m.m.Layout.OpCols() }
-
-// Transposed reports whether the stored rows are the matrix's columns.
-func (m DeviceMatrix[T]) Transposed() bool { return m.m.Layout.Trans }
-
-// Err is what is wrong with the view, nil if nothing is. It wraps ErrShape.
-func (m DeviceMatrix[T]) Err() error { return m.err }
-
-// T is the transpose: the same memory seen the other way round.
+// T returns the transpose, a view of the same memory.
 func (m DeviceMatrix[T]) T() DeviceMatrix[T] {
-	m.m.Layout = m.m.Layout.T()
+	m.layout.Trans = !m.layout.Trans
 	return m
 }
 
-// Sub is the rows×cols matrix whose first element is element (i, j) of m. The memory
-// is shared. Kernels are fastest on parts whose stored rows begin at multiples of 16
-// bytes and are as long.
+// Sub returns the rows×cols part of m that starts at element (i, j), a view of the same memory.
+// Kernels are fastest on parts whose stored rows start at, and are as long as, multiples of 16
+// bytes.
 func (m DeviceMatrix[T]) Sub(i, j, rows, cols int) DeviceMatrix[T] {
-	if m.err != nil {
-		return m
+	part, offset := m.sub(i, j, rows, cols)
+	if m.view = part; part.err != nil {
+		m.memory = nil
 	}
-	if i < 0 || j < 0 || rows < 0 || cols < 0 || rows > m.Rows()-i || cols > m.Cols()-j {
-		return DeviceMatrix[T]{err: notPart(i, j, rows, cols, m.Rows(), m.Cols())}
-	}
-	l := &m.m.Layout
-	if rows > 0 && cols > 0 {
-		m.m.Offset += l.Index(i, j) * l.Type.Size()
-	}
-	if l.Rows, l.Cols = rows, cols; l.Trans {
-		l.Rows, l.Cols = cols, rows
-	}
+	m.offset += offset * m.layout.Type.Size()
 	return m
 }
+
+func (DeviceMatrix[T]) operand(T) {}

@@ -1,66 +1,72 @@
-// Package tilework multiplies matrices: on the processor, on an NVIDIA GPU where
-// the driver is installed, or on an emulated one; there is nothing else to install.
+// Package tilework multiplies matrices on the CPU, on NVIDIA GPUs and on an emulated GPU, without
+// cgo. A GPU needs its driver and nothing else.
 //
-//	a := tilework.FromSlice(2, 3, []float32{1, 2, 3, 4, 5, 6})
-//	b := tilework.FromSlice(3, 2, []float32{1, 0, 0, 1, 1, 1})
-//	c, err := tilework.Mul(ctx, a, b) // 2×2
+//	package main
 //
-// A [Matrix] is a view of a slice: rows one after the other, with room between
-// them if wanted. Sub-matrices and transposes are views of the same memory and
-// cost nothing.
+//	import (
+//		"context"
+//		"fmt"
 //
-// [Mul] allocates its result; [MulInto] writes into a matrix that is there;
-// [Gemm] is the whole of BLAS's operation, C ← α·A·B + β·C; [GemmBatch] does many
-// at once, and [GemmGrouped] one for each group of A's rows, as a mixture of experts does. All take [Option]s and a context. [PlanGemm] tells what would run,
-// where, and why, without running it; [TuneGemm] measures what is fastest for a shape
-// on this machine and has it run from then on.
+//		"tilework"
+//	)
 //
-// Weights that many products on the processor share are packed once, by [Pack], and
-// multiplied by [MulPacked] or [GemmPacked].
+//	func main() {
+//		a := tilework.FromSlice(2, 3, []float32{1, 2, 3, 4, 5, 6})
+//		b := tilework.FromSlice(3, 2, []float32{1, 0, 0, 1, 1, 1})
+//		fmt.Println(tilework.Mul(context.Background(), a, b))
+//	}
 //
-// # Matrices that stay on a device
+// # Products
 //
-// [Open] a GPU, or an emulated one, and matrices can stay there: [Upload] brings one,
-// [MulOn] and [GemmOn] multiply without waiting, [DeviceMatrix.Download] waits and
-// brings the result.
+// [Mul] returns the product A·B in new memory. [Gemm] computes C ← α·A·B + β·C in existing memory,
+// also for a C of another type than A and B. Both take a context, [Option]s, and operands of every
+// kind: single matrices, packed ones, batches and groups of rows, on the host or on a device.
+// [PlanGemm] reports the device and the kernel that would compute a product, and the reason.
+// [TuneGemm] measures the fastest way to compute a product on this machine and selects it for later
+// ones.
+//
+// # Matrices
+//
+// A [Matrix] is a view of a slice. Transposes and parts of a matrix are views of the same memory.
+// [Vector] returns a slice as a matrix of one row. A [Batch] is a list of matrices. A
+// [PackedMatrix] holds weights in the order in which the CPU's kernels read them: [Pack] them once
+// and multiply by them many times.
+//
+// # Matrices on a device
+//
+// [Open] opens a GPU, or an emulated one, and [Upload] copies matrices to it. Products of a
+// [DeviceMatrix] are only enqueued: they run in order, and their results stay on the device.
+// [DeviceMatrix.Download] waits for a result and copies it to the host.
 //
 //	dev, err := tilework.Open("gpu")
 //	defer dev.Close()
 //	w, err := tilework.Upload(ctx, dev, weights)
-//	h, err := tilework.MulOn(ctx, x, w.T(), tilework.WithActivation("relu"))
-//	y, err := tilework.MulOn(ctx, h, v)
+//	h, err := tilework.Mul(ctx, x, w.T(), tilework.WithActivation(tilework.ReLU))
+//	y, err := tilework.Mul(ctx, h, v)
 //	out, err := y.Download(ctx)
 //
-// Many products of one size are one launch, by [GemmBatchOn] on a [DeviceBatch], and so are
-// those of groups of rows, by [GemmGroupedOn]; where [Groups] end may be known to the device
-// alone, as a router there leaves it.
+// The products of a [DeviceBatch] are one launch, and so are those of groups of rows ([WithGroups]).
+// [DeviceMatrix.Close] frees memory after the products that use it. The error of a product that
+// fails later is returned by the next download or [Device.Sync].
 //
-// A device does what it is asked for in order; [DeviceMatrix.Close] therefore needs no
-// waiting. What fails while nobody waits is the error of the next Download or
-// [Device.Sync].
+// # Epilogue
 //
-// # What is done on the way out
+// Options change each element before the result is rounded and written. They apply in the order
+// [WithRowScale] and [WithColScale], [WithRowBias] or [WithColBias], [WithActivation], [WithGated],
+// [WithResidual], [WithOutputScale], [WithDeviceFunc] and [WithSaturation], independent of the order
+// in the call. They run in the kernel, without another pass over the result. [WithBlockScales] is
+// part of the product itself, as these scales differ along K.
 //
-// Options say what happens to each element before the result is rounded and written:
-// [WithRowScale] and [WithColScale], [WithRowBias] or [WithColBias], [WithActivation],
-// [WithGated], [WithResidual], [WithOutputScale], a function of the caller's with
-// [WithDeviceFunc], and [WithSaturation], in that order whatever theirs is. It is done in the
-// kernel, and costs no pass over the result. [WithBlockScales] is before all of them: those
-// scales differ along K, and belong to the product itself.
+// # Guarantees
 //
-// # What is promised
-//
-// float32 in means float32 arithmetic. β = 0 means that C's old values are not
-// read, whatever they are; otherwise every NaN and infinity propagates. The same
-// inputs give the same bits, run after run, at any number of threads. Nothing
-// falls back silently: what is asked for works or says why not. All functions
-// may be called from any number of goroutines at once.
+// float32 operands mean float32 arithmetic, unless [WithPrecision] selects another one. With β = 0
+// the old C is not read. Otherwise NaN and infinities propagate. The same inputs give the same bits,
+// in every run and with any number of threads. Nothing falls back silently to another device,
+// precision or kernel. All functions are safe for concurrent use.
 //
 // # Errors
 //
-// Errors wrap one of [ErrShape], [ErrOverlap], [ErrUnsupported], [ErrNoDevice],
-// [ErrOutOfMemory], [ErrVerify], [ErrLaunch], [ErrDeviceLost] and [ErrClosed], or are
-// the context's. When a product ends
-// with an error after it began (the context ended, verification failed), C holds
-// anything.
+// Errors wrap one of [ErrShape], [ErrOverlap], [ErrUnsupported], [ErrNoDevice], [ErrOutOfMemory],
+// [ErrVerify], [ErrLaunch], [ErrDeviceLost] and [ErrClosed], or are the context's. If a product
+// fails after it started, because its context ended or its verification failed, C is undefined.
 package tilework

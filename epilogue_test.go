@@ -57,7 +57,7 @@ func TestEpilogueOptions(t *testing.T) {
 	ctx := t.Context()
 	for _, device := range []string{"cpu", "emu"} {
 		for _, extra := range [][]Option{nil, {WithVerify()}} {
-			opts := append([]Option{WithDevice(device), WithRowScale(rows), WithColScale(cols), WithColBias(bias), WithActivation("relu"), WithOutputScale(0.5)}, extra...)
+			opts := append([]Option{WithDevice(device), WithRowScale(Vector(rows...)), WithColScale(Vector(cols...)), WithColBias(Vector(bias...)), WithActivation(ReLU), WithOutputScale(Vector(0.5))}, extra...)
 			c := New[float32](m, n)
 			check(device, c, Gemm(ctx, 1, a, b, 0, c, append(opts, WithResidual(res))...))
 			ct := New[float32](n, m).T()
@@ -72,8 +72,8 @@ func TestEpilogueOptions(t *testing.T) {
 		{"a residual of another shape", WithResidual(New[float32](m, n+1)), ErrShape},
 		{"a residual of another type", WithResidual(New[float64](m, n)), ErrUnsupported},
 		{"a residual that is stored otherwise", WithResidual(resT), ErrUnsupported},
-		{"too few scales", WithRowScale(cols[:m-1]), ErrShape},
-		{"scales of another type", WithColScale(make([]float64, n)), ErrUnsupported},
+		{"too few scales", WithRowScale(Vector(cols[:m-1]...)), ErrShape},
+		{"scales of another type", WithColScale(Vector(make([]float64, n)...)), ErrUnsupported},
 	} {
 		c := New[float32](m, n)
 		if err := Gemm(ctx, 1, a, b, 0, c, x.opt, WithDevice("cpu")); !errors.Is(err, x.want) {
@@ -110,10 +110,10 @@ func TestDeviceFunc(t *testing.T) {
 			}
 		}
 	}
-	c, err := Mul(ctx, a, b, WithDevice("emu"), WithDeviceFunc(f, data))
+	c, err := Mul(ctx, a, b, WithDevice("emu"), WithDeviceFunc(f, Vector(data...)))
 	check("on the host", c, err)
 	c = New[float32](3, 2).T()
-	check("transposed", c, MulInto(ctx, c, a, b, WithDevice("emu"), WithDeviceFunc(f, data)))
+	check("transposed", c, Gemm(ctx, 1, a, b, 0, c, WithDevice("emu"), WithDeviceFunc(f, Vector(data...))))
 
 	d, err := Open("emu")
 	if err != nil {
@@ -131,8 +131,8 @@ func TestDeviceFunc(t *testing.T) {
 		}
 		return on
 	}
-	for name, o := range map[string]Option{"data of the host": WithDeviceFunc(f, data), "data on the device": WithDeviceFuncOn(f, up(FromSlice(1, 3, data)))} {
-		on, err := MulOn(ctx, up(a), up(b), o)
+	for name, o := range map[string]Option{"data of the host": WithDeviceFunc(f, Vector(data...)), "data on the device": WithDeviceFunc(f, up(FromSlice(1, 3, data)))} {
+		on, err := Mul(ctx, up(a), up(b), o)
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -140,24 +140,24 @@ func TestDeviceFunc(t *testing.T) {
 		check(name, c, err)
 	}
 	for name, opts := range map[string][]Option{
-		"the processor":        {WithDevice("cpu"), WithDeviceFunc(f, data)},
-		"a verified product":   {WithDevice("emu"), WithDeviceFunc(f, data), WithVerify()},
-		"data of another type": {WithDevice("emu"), WithDeviceFunc(f, []float64{1, 2, 3})},
-		"no function":          {WithDevice("emu"), WithDeviceFunc(nil, data)},
+		"the processor":        {WithDevice("cpu"), WithDeviceFunc(f, Vector(data...))},
+		"a verified product":   {WithDevice("emu"), WithDeviceFunc(f, Vector(data...)), WithVerify()},
+		"data of another type": {WithDevice("emu"), WithDeviceFunc(f, Vector[float64](1, 2, 3))},
+		"no function":          {WithDevice("emu"), WithDeviceFunc(nil, Vector(data...))},
 	} {
 		if _, err := Mul(ctx, a, b, opts...); !errors.Is(err, ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := Mul(ctx, a, b, WithDevice("emu"), WithDeviceFunc(f, []float32{})); !errors.Is(err, ErrShape) {
+	if _, err := Mul(ctx, a, b, WithDevice("emu"), WithDeviceFunc(f, Vector[float32]())); !errors.Is(err, ErrShape) {
 		t.Errorf("a function that reads data without any: %v", err)
 	}
 }
 
 // TestSaturation: what float16 cannot hold is its largest number, and NaN is NaN.
 func TestSaturation(t *testing.T) {
-	a := FromSlice(3, 1, []Float16{dtype.Float16From32(300), dtype.Float16From32(-300), dtype.Float16From32(float32(math.NaN()))})
-	b := FromSlice(1, 1, []Float16{dtype.Float16From32(300)})
+	a := FromSlice(3, 1, []dtype.Float16{dtype.Float16From32(300), dtype.Float16From32(-300), dtype.Float16From32(float32(math.NaN()))})
+	b := FromSlice(1, 1, []dtype.Float16{dtype.Float16From32(300)})
 	for _, device := range []string{"cpu", "emu"} {
 		c, err := Mul(t.Context(), a, b, WithDevice(device), WithSaturation())
 		if err != nil {
@@ -193,10 +193,10 @@ func TestEpilogueOptionsOn(t *testing.T) {
 	res := up(2, 3, 1, 2, 3, 4, 5, 6)
 	want := []float32{5.5, -9, 31.5, 102, -197.5, 603}
 	for name, opts := range map[string][]Option{
-		"on the device": {WithRowScaleOn(rows), WithColScale([]float32{1, -1, 2}), WithResidualOn(res), WithOutputScaleOn(out)},
-		"of the host":   {WithRowScale([]float32{10, 100}), WithColScale([]float32{1, -1, 2}), WithResidual(FromSlice(2, 3, []float32{1, 2, 3, 4, 5, 6})), WithOutputScale(0.5)},
+		"on the device": {WithRowScale(rows), WithColScale(Vector[float32](1, -1, 2)), WithResidual(res), WithOutputScale(out)},
+		"of the host":   {WithRowScale(Vector[float32](10, 100)), WithColScale(Vector[float32](1, -1, 2)), WithResidual(FromSlice(2, 3, []float32{1, 2, 3, 4, 5, 6})), WithOutputScale(Vector(0.5))},
 	} {
-		c, err := MulOn(ctx, a, b, opts...)
+		c, err := Mul(ctx, a, b, opts...)
 		if err != nil {
 			t.Fatal(name, err)
 		}
@@ -210,7 +210,7 @@ func TestEpilogueOptionsOn(t *testing.T) {
 			}
 		}
 	}
-	if _, err := MulOn(ctx, a, b, WithColScaleOn(cols)); !errors.Is(err, ErrShape) {
+	if _, err := Mul(ctx, a, b, WithColScale(cols)); !errors.Is(err, ErrShape) {
 		t.Errorf("scales in a column: %v", err)
 	}
 }
@@ -220,8 +220,8 @@ func TestEpilogueOptionsOn(t *testing.T) {
 func TestGated(t *testing.T) {
 	ctx := t.Context()
 	const m, n, k = 9, 24, 16
-	fill := func(rows, cols int, f func(i, j int) int) Matrix[BFloat16] {
-		x := New[BFloat16](rows, cols)
+	fill := func(rows, cols int, f func(i, j int) int) Matrix[dtype.BFloat16] {
+		x := New[dtype.BFloat16](rows, cols)
 		for i := range rows {
 			for j := range cols {
 				x.Set(i, j, dtype.BFloat16From32(float32(f(i, j))))
@@ -241,7 +241,7 @@ func TestGated(t *testing.T) {
 		}
 		return 4*max(x, 0)*y + i - j
 	})
-	check := func(name string, got Matrix[BFloat16], err error) {
+	check := func(name string, got Matrix[dtype.BFloat16], err error) {
 		t.Helper()
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -254,20 +254,20 @@ func TestGated(t *testing.T) {
 			}
 		}
 	}
-	opts := []Option{WithGated(up), WithActivation("relu"), WithResidual(res)}
+	opts := []Option{WithGated(up), WithActivation(ReLU), WithResidual(res)}
 	for _, on := range [][]Option{
 		{WithDevice("cpu")}, {WithDevice("cpu"), WithVerify()}, {WithDevice("emu")}, {WithDevice("emu"), WithVerify()},
 		{WithDevice("emu"), WithKernel("naive")}, {WithDevice("emu"), WithKernel("wgmma")},
 	} {
-		c := New[BFloat16](m, n)
+		c := New[dtype.BFloat16](m, n)
 		check("from the host", c, Gemm(ctx, 2, a, gate, 0, c, append(on, opts...)...))
 	}
 	w, err := Pack(ctx, gate)
 	if err != nil {
 		t.Fatal(err)
 	}
-	packed := New[BFloat16](m, n)
-	check("packed", packed, GemmPacked(ctx, 2, a, w, 0, packed, opts...))
+	packed := New[dtype.BFloat16](m, n)
+	check("packed", packed, Gemm(ctx, 2, a, w, 0, packed, opts...))
 	d, err := Open("emu")
 	if err != nil {
 		t.Fatal(err)
@@ -277,18 +277,18 @@ func TestGated(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	there := func(x Matrix[BFloat16]) DeviceMatrix[BFloat16] {
+	there := func(x Matrix[dtype.BFloat16]) DeviceMatrix[dtype.BFloat16] {
 		on, err := Upload(ctx, d, x)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return on
 	}
-	onA, onBoth, c := there(a), there(both), there(New[BFloat16](m, n))
+	onA, onBoth, c := there(a), there(both), there(New[dtype.BFloat16](m, n))
 	onGate, onUp := onBoth.Sub(0, 0, k, n), onBoth.Sub(0, n, k, n)
-	for name, o := range map[string]Option{"an up of the host": WithGated(up), "an up on the device": WithGatedOn(onUp)} {
+	for name, o := range map[string]Option{"an up of the host": WithGated(up), "an up on the device": WithGated(onUp)} {
 		for _, kernel := range []string{"", "mma"} {
-			if err := GemmOn(ctx, 2, onA, onGate, 0, c, o, WithActivation("relu"), WithResidual(res), WithKernel(kernel)); err != nil {
+			if err := Gemm(ctx, 2, onA, onGate, 0, c, o, WithActivation(ReLU), WithResidual(res), WithKernel(kernel)); err != nil {
 				t.Fatal(name, err)
 			}
 			got, err := c.Download(ctx)
@@ -296,21 +296,21 @@ func TestGated(t *testing.T) {
 		}
 	}
 
-	out := New[BFloat16](m, n)
+	out := New[dtype.BFloat16](m, n)
 	for name, x := range map[string]struct {
 		err, want error
 	}{
 		"an up of another shape":  {Gemm(ctx, 1, a, gate, 0, out, WithGated(both)), ErrShape},
 		"an up of another type":   {Gemm(ctx, 1, a, gate, 0, out, WithGated(New[float32](k, n))), ErrUnsupported},
-		"an up stored otherwise":  {Gemm(ctx, 1, a, gate, 0, out, WithGated(New[BFloat16](n, k).T())), ErrUnsupported},
+		"an up stored otherwise":  {Gemm(ctx, 1, a, gate, 0, out, WithGated(New[dtype.BFloat16](n, k).T())), ErrUnsupported},
 		"a beta":                  {Gemm(ctx, 1, a, gate, 1, out, WithGated(up)), ErrUnsupported},
-		"a bias":                  {Gemm(ctx, 1, a, gate, 0, out, WithGated(up), WithColBias(make([]BFloat16, n))), ErrUnsupported},
-		"a C by columns":          {Gemm(ctx, 1, a, gate, 0, New[BFloat16](n, m).T(), WithGated(up)), ErrUnsupported},
+		"a bias":                  {Gemm(ctx, 1, a, gate, 0, out, WithGated(up), WithColBias(Vector(make([]dtype.BFloat16, n)...))), ErrUnsupported},
+		"a C by columns":          {Gemm(ctx, 1, a, gate, 0, New[dtype.BFloat16](n, m).T(), WithGated(up)), ErrUnsupported},
 		"an up that C is part of": {Gemm(ctx, 1, a, gate, 0, both.Sub(0, n, m, n), WithGated(up)), ErrOverlap},
 		"integers":                {Gemm(ctx, 1, New[int8](2, 2), New[int8](2, 2), 0, New[int32](2, 2), WithGated(New[int8](2, 2))), ErrUnsupported},
-		"groups":                  {GemmGrouped(ctx, 1, a, []Matrix[BFloat16]{gate}, []int{m}, 0, out, WithGated(up)), ErrUnsupported},
-		"verified on the device":  {GemmOn(ctx, 1, onA, onGate, 0, c, WithGatedOn(onUp), WithVerify()), ErrUnsupported},
-		"an up of a device":       {Gemm(ctx, 1, a, gate, 0, out, WithGatedOn(onUp)), ErrUnsupported},
+		"groups":                  {Gemm(ctx, 1, a, Batch[dtype.BFloat16]{gate}, 0, out, WithGroups(GroupEnds(m)), WithGated(up)), ErrUnsupported},
+		"verified on the device":  {Gemm(ctx, 1, onA, onGate, 0, c, WithGated(onUp), WithVerify()), ErrUnsupported},
+		"an up of a device":       {Gemm(ctx, 1, a, gate, 0, out, WithGated(onUp)), ErrUnsupported},
 	} {
 		if !errors.Is(x.err, x.want) {
 			t.Errorf("%s: %v, want %v", name, x.err, x.want)

@@ -5,28 +5,36 @@ import (
 	"tilework/internal/gemm"
 )
 
-// The sentinel errors; test for them with [errors.Is]. The message around them
-// names the argument, what was found and what is wanted.
+// Errors that all others wrap. Test for them with [errors.Is]. The message around them names the
+// argument, the value found and the value wanted.
 var (
-	// ErrShape: sizes that do not fit together, or that are no sizes.
+	// ErrShape reports sizes that do not fit together or are invalid.
 	ErrShape = gemm.ErrShape
-	// ErrOverlap: the result shares memory with something that the product reads.
+	// ErrOverlap reports a result that shares memory with an operand.
 	ErrOverlap = gemm.ErrOverlap
-	// ErrUnsupported: an element type, kernel, precision or option that what was
-	// asked for does not have.
+	// ErrUnsupported reports an element type, kernel, precision or combination of options that
+	// is not implemented.
 	ErrUnsupported = gemm.ErrUnsupported
-	// ErrNoDevice: the device is not there, or is lost, or this build cannot use it.
+	// ErrNoDevice reports a device that does not exist, is lost or is not part of this build.
 	ErrNoDevice = gemm.ErrNoDevice
-	// ErrDeviceLost: the device answers nothing any more, in this process.
+	// ErrDeviceLost reports a device that this process can no longer use.
 	ErrDeviceLost = device.ErrLost
-	// ErrLaunch: the device refused a kernel, or ended it.
+	// ErrLaunch reports a kernel that the device refused or aborted.
 	ErrLaunch = device.ErrLaunch
-	// ErrOutOfMemory: less memory is free than a matrix takes, on the host or on a
-	// device.
+	// ErrOutOfMemory reports that the host or the device has less free memory than requested.
 	ErrOutOfMemory = gemm.ErrOutOfMemory
-	// ErrClosed: a Device or a DeviceMatrix was used after its Close.
+	// ErrClosed reports the use of a Device or a matrix on it after Close.
 	ErrClosed = gemm.ErrClosed
-	// ErrVerify: the result was computed and found to be wrong, or cannot be verified to the
-	// precision that [WithVerify] promises.
+	// ErrVerify reports a result that failed verification, or that cannot be verified within the
+	// limit of [WithVerify].
 	ErrVerify = gemm.ErrVerify
 )
+
+func firstErr(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

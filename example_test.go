@@ -10,6 +10,17 @@ import (
 	"tilework/ptx/build"
 )
 
+// The first program: the product of two matrices.
+func Example() {
+	a := tilework.FromSlice(2, 3, []float32{1, 2, 3, 4, 5, 6})
+	b := tilework.FromSlice(3, 2, []float32{1, 0, 0, 1, 1, 1})
+	fmt.Println(tilework.Mul(context.Background(), a, b))
+	// Output:
+	// 2×2 float32
+	// [[ 4  5]
+	//  [10 11]] <nil>
+}
+
 func ExampleMul() {
 	a := tilework.FromSlice(2, 3, []float32{
 		1, 2, 3,
@@ -29,11 +40,11 @@ func ExampleMul() {
 	// Output: 2 2 [4 5 10 11]
 }
 
-func ExampleMulInto_int8() {
+func ExampleGemm_int8() {
 	a := tilework.FromSlice(1, 2, []int8{100, 100})
 	b := tilework.FromSlice(2, 1, []int8{100, 27})
 	c := tilework.New[int32](1, 1) // sums of int8 products are int32
-	if err := tilework.MulInto(context.Background(), c, a, b); err != nil {
+	if err := tilework.Gemm(context.Background(), 1, a, b, 0, c); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -70,7 +81,7 @@ func ExamplePack() {
 		return
 	}
 	for _, x := range [][]float32{{1, 2}, {3, -4}} {
-		y, err := tilework.MulPacked(ctx, tilework.FromSlice(1, 2, x), w, tilework.WithActivation("relu"))
+		y, err := tilework.Mul(ctx, tilework.FromSlice(1, 2, x), w, tilework.WithActivation(tilework.ReLU))
 		if err != nil {
 			fmt.Println(err)
 			return
@@ -82,7 +93,7 @@ func ExamplePack() {
 	// [3 0 0]
 }
 
-// A function of the caller's changes each tile of the result while it is in the cache.
+// A function changes each tile of the result while it is in the cache.
 func ExampleWithTileFunc() {
 	a := tilework.FromSlice(2, 2, []float32{1, 2, 3, 4})
 	clip := func(tile tilework.Matrix[float32], row, col int) {
@@ -101,14 +112,14 @@ func ExampleWithTileFunc() {
 	// Output: [7 10 15 15]
 }
 
-func ExampleGemmBatch() {
+func ExampleBatch() {
 	x := tilework.FromSlice(1, 2, []float32{1, 2})
-	w := []tilework.Matrix[float32]{
+	w := tilework.Batch[float32]{
 		tilework.FromSlice(2, 1, []float32{1, 1}),
 		tilework.FromSlice(2, 2, []float32{1, 2, 3, 4}),
 	}
-	y := []tilework.Matrix[float32]{tilework.New[float32](1, 1), tilework.New[float32](1, 2)}
-	if err := tilework.GemmBatch(context.Background(), 1, []tilework.Matrix[float32]{x, x}, w, 0, y); err != nil {
+	y, err := tilework.Mul(context.Background(), tilework.Batch[float32]{x, x}, w)
+	if err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -123,8 +134,8 @@ func ExampleWithActivation() {
 		3, 2, 1,
 	})
 	y, err := tilework.Mul(context.Background(), x, w,
-		tilework.WithColBias([]float32{1, 1, 1}),
-		tilework.WithActivation("relu"))
+		tilework.WithColBias(tilework.Vector[float32](1, 1, 1)),
+		tilework.WithActivation(tilework.ReLU))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -133,8 +144,7 @@ func ExampleWithActivation() {
 	// Output: [0 1 3]
 }
 
-// Two weights that stand side by side in one matrix gate each other: SwiGLU with "silu" in
-// place of "relu".
+// Both weights of a gated layer are parts of one matrix. With SiLU in place of ReLU it is SwiGLU.
 func ExampleWithGated() {
 	x := tilework.FromSlice(1, 2, []float32{1, 2})
 	both := tilework.FromSlice(2, 4, []float32{
@@ -142,7 +152,7 @@ func ExampleWithGated() {
 		1, -1, 0, 4,
 	})
 	gate, up := both.Sub(0, 0, 2, 2), both.Sub(0, 2, 2, 2)
-	h, err := tilework.Mul(context.Background(), x, gate, tilework.WithGated(up), tilework.WithActivation("relu"))
+	h, err := tilework.Mul(context.Background(), x, gate, tilework.WithGated(up), tilework.WithActivation(tilework.ReLU))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -151,8 +161,8 @@ func ExampleWithGated() {
 	// Output: [12 0]
 }
 
-// A leaky ReLU with a slope for each column, compiled into the kernel that multiplies. "emu"
-// is an emulated GPU; a real one is "gpu".
+// A leaky ReLU with a slope for each column is compiled into the kernel. "emu" is an emulated GPU; a
+// real one is "gpu".
 func ExampleNewDeviceFunc() {
 	leaky, err := tilework.NewDeviceFunc(func(k *build.Kernel, e tilework.DeviceElement) build.Reg {
 		return k.Select(k.Lt(e.Value, 0), k.Mul(e.Value, e.Data.At(e.Col).Load()), e.Value)
@@ -167,7 +177,7 @@ func ExampleNewDeviceFunc() {
 		3, 2, 5,
 	})
 	slopes := []float32{0.5, 0.25, 0.125}
-	y, err := tilework.Mul(context.Background(), x, w, tilework.WithDevice("emu"), tilework.WithDeviceFunc(leaky, slopes))
+	y, err := tilework.Mul(context.Background(), x, w, tilework.WithDevice("emu"), tilework.WithDeviceFunc(leaky, tilework.Vector(slopes...)))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -176,15 +186,15 @@ func ExampleNewDeviceFunc() {
 	// Output: [-1 0 -0.25]
 }
 
-// Two products without a round trip. "emu" is an emulated GPU; a real one is "gpu".
-func ExampleMulOn() {
+// Two products without a copy in between. "emu" is an emulated GPU; a real one is "gpu".
+func ExampleOpen() {
 	ctx := context.Background()
 	dev, err := tilework.Open("emu")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer dev.Close() // and what is on it
+	defer dev.Close() // frees its matrices too
 	x, err := tilework.Upload(ctx, dev, tilework.FromSlice(1, 2, []float32{1, -1}))
 	if err != nil {
 		fmt.Println(err)
@@ -195,12 +205,12 @@ func ExampleMulOn() {
 		fmt.Println(err)
 		return
 	}
-	h, err := tilework.MulOn(ctx, x, w, tilework.WithActivation("relu"))
+	h, err := tilework.Mul(ctx, x, w, tilework.WithActivation(tilework.ReLU))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	y, err := tilework.MulOn(ctx, h, w.T())
+	y, err := tilework.Mul(ctx, h, w.T())
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -215,20 +225,36 @@ func ExampleMulOn() {
 }
 
 // Three rows for two experts: two for the first, one for the second.
-func ExampleGemmGroupedOn() {
+func ExampleWithGroups() {
+	x := tilework.FromSlice(3, 2, []float32{1, 2, 3, 4, 5, 6})
+	experts := tilework.Batch[float32]{
+		tilework.FromSlice(2, 1, []float32{1, 1}),
+		tilework.FromSlice(2, 1, []float32{10, 100}),
+	}
+	y, err := tilework.Mul(context.Background(), x, experts, tilework.WithGroups(tilework.GroupEnds(2, 1)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(y.Data())
+	// Output: [3 7 650]
+}
+
+// The same on a device, in one launch.
+func ExampleWithGroups_device() {
 	ctx := context.Background()
 	dev, err := tilework.Open("emu")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	defer dev.Close() // and what is on it
+	defer dev.Close() // frees its matrices too
 	x, err := tilework.Upload(ctx, dev, tilework.FromSlice(3, 2, []float32{1, 2, 3, 4, 5, 6}))
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	experts, err := tilework.UploadBatch(ctx, dev, []tilework.Matrix[float32]{
+	experts, err := tilework.Upload(ctx, dev, tilework.Batch[float32]{
 		tilework.FromSlice(2, 1, []float32{1, 1}),
 		tilework.FromSlice(2, 1, []float32{10, 100}),
 	})
@@ -236,17 +262,13 @@ func ExampleGemmGroupedOn() {
 		fmt.Println(err)
 		return
 	}
-	groups, err := tilework.UploadGroups(ctx, dev, []int{2, 1})
+	ends, err := tilework.Upload(ctx, dev, tilework.GroupEnds(2, 1)) // or where a router left them
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
-	y, err := tilework.NewOn[float32](dev, 3, 1)
+	y, err := tilework.Mul(ctx, x, experts, tilework.WithGroups(ends))
 	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	if err := tilework.GemmGroupedOn(ctx, 1, x, experts, groups, 0, y); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -259,7 +281,7 @@ func ExampleGemmGroupedOn() {
 	// Output: [3 7 650]
 }
 
-// Of 256 elements along K the first 128 stand for eighths and the others for thousands: each
+// The first 128 of 256 elements along K are multiples of an eighth and the others of a thousand. Each
 // block has a scale, so that both keep their digits.
 func ExampleWithBlockScales() {
 	ctx := context.Background()
@@ -279,6 +301,97 @@ func ExampleWithBlockScales() {
 	// Output: 384024
 }
 
+// A quantized layer: int8 factors with a scale each, and a float32 result.
+func ExampleWithColScale() {
+	x := tilework.FromSlice(1, 2, []int8{100, -50})
+	w := tilework.FromSlice(2, 2, []int8{4, 1, 2, 8})
+	y := tilework.New[float32](1, 2)
+	err := tilework.Gemm(context.Background(), 1, x, w, 0, y,
+		tilework.WithRowScale(tilework.Vector[float32](0.5)),
+		tilework.WithColScale(tilework.Vector[float32](0.25, 0.125)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(y.Data())
+	// Output: [37.5 -18.75]
+}
+
+// A residual connection, and a number as the scale of the result.
+func ExampleWithResidual() {
+	x := tilework.FromSlice(1, 2, []float32{1, 2})
+	w := tilework.FromSlice(2, 2, []float32{1, 2, 3, 4})
+	y, err := tilework.Mul(context.Background(), x, w,
+		tilework.WithResidual(x),
+		tilework.WithOutputScale(tilework.Vector(0.5)))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(y.Data())
+	// Output: [4 6]
+}
+
+// Heads side by side in the rows of one matrix are a batch, computed in one launch.
+func ExampleDeviceMatrix_Batch() {
+	ctx := context.Background()
+	dev, err := tilework.Open("emu")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer dev.Close() // frees its matrices too
+	x, err := tilework.Upload(ctx, dev, tilework.FromSlice(1, 4, []float32{1, 2, 3, 4}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	heads := x.Sub(0, 0, 1, 2).Batch(2, 2) // two heads of two columns
+	scores, err := tilework.Mul(ctx, heads, heads.T())
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	out, err := scores.Download(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(out[0].Data(), out[1].Data())
+	// Output: [5] [25]
+}
+
+// The next input is copied into the memory of the one before it.
+func ExampleCopy() {
+	ctx := context.Background()
+	dev, err := tilework.Open("emu")
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer dev.Close() // frees its matrices too
+	x, err := tilework.NewDeviceMatrix[float32](dev, 1, 2)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	y := tilework.New[float32](1, 2)
+	for _, input := range [][]float32{{1, 2}, {3, 4}} {
+		if err := tilework.Copy(ctx, x, tilework.Vector(input...)); err != nil {
+			fmt.Println(err)
+			return
+		}
+		if err := tilework.Copy(ctx, y, x); err != nil {
+			fmt.Println(err)
+			return
+		}
+		fmt.Println(y.Data())
+	}
+	// Output:
+	// [1 2]
+	// [3 4]
+}
+
 func ExamplePlanGemm() {
 	a, b, c := tilework.New[float32](64, 8), tilework.New[float32](8, 32), tilework.New[float32](64, 32)
 	plan, err := tilework.PlanGemm(a, b, c, tilework.WithKernel("loop"))
@@ -290,7 +403,7 @@ func ExamplePlanGemm() {
 	// Output: 64×8·8×32 float32 → float32 on cpu, kernel loop, 1 threads: one thread, nothing blocked or packed (asked for by name)
 }
 
-// Errors wrap sentinels, and their text says what was found and what is wanted.
+// Errors wrap sentinels. Their text states the value found and the value wanted.
 func ExampleMul_error() {
 	_, err := tilework.Mul(context.Background(), tilework.New[float32](2, 3), tilework.New[float32](4, 2))
 	fmt.Println(errors.Is(err, tilework.ErrShape))

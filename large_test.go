@@ -10,20 +10,21 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/testkit"
+	"tilework/machine"
 )
 
 // TestLargeIndices multiplies matrices whose elements lie more than 2^31, 2^32 and 2^34
 // elements from the first: in memory that is reserved and, the few elements aside, never
 // there.
 func TestLargeIndices(t *testing.T) {
-	for _, k := range Kernels() {
+	for _, k := range machine.Kernels() {
 		if k.Device != "cpu" || !k.Available {
 			continue
 		}
 		for _, name := range k.Types {
 			run := map[string]func(*testing.T, ...Option){
-				"float64": large[float64, float64], "float32": large[float32, float32], "float16": large[Float16, float32],
-				"bfloat16": large[BFloat16, float32], "int8": large[int8, int32],
+				"float64": large[float64, float64], "float32": large[float32, float32], "float16": large[dtype.Float16, float32],
+				"bfloat16": large[dtype.BFloat16, float32], "int8": large[int8, int32],
 			}[name]
 			if run == nil {
 				continue // a type that the library's face does not have
@@ -33,7 +34,7 @@ func TestLargeIndices(t *testing.T) {
 	}
 }
 
-func large[I, O Element](t *testing.T, opts ...Option) {
+func large[I, O dtype.Element](t *testing.T, opts ...Option) {
 	const m, n, k = 13, 35, 11
 	strides := []int{1<<31 + 64}
 	if testkit.Repeats(0, 0, 1) == 1 {
@@ -58,7 +59,7 @@ func large[I, O Element](t *testing.T, opts ...Option) {
 					b.Set(i, j, dtype.FromFloat64[I](float64((i*5+j*11)%7-3)))
 				}
 			}
-			if err := MulInto(t.Context(), c, a, b, append(opts, WithVerify())...); err != nil {
+			if err := Gemm(t.Context(), 1, a, b, 0, c, append(opts, WithVerify())...); err != nil {
 				t.Fatal(err)
 			}
 			for i := range m {
@@ -77,7 +78,7 @@ func large[I, O Element](t *testing.T, opts ...Option) {
 }
 
 // sparse is a matrix of zeros with its rows so many elements apart.
-func sparse[T Element](t *testing.T, rows, cols, stride int) Matrix[T] {
+func sparse[T dtype.Element](t *testing.T, rows, cols, stride int) Matrix[T] {
 	t.Helper()
 	var one T
 	n := (rows-1)*stride + cols

@@ -17,6 +17,7 @@ import (
 	"tilework/internal/device/faulty"
 	"tilework/internal/dispatch"
 	"tilework/internal/testkit"
+	"tilework/machine"
 )
 
 // work is a product with the result that one goroutine alone gets.
@@ -28,6 +29,10 @@ type work struct {
 
 // multiplier is Mul, or what does the same another way.
 type multiplier func(ctx context.Context, a, b Matrix[float32], opts ...Option) (Matrix[float32], error)
+
+func onHost(ctx context.Context, a, b Matrix[float32], opts ...Option) (Matrix[float32], error) {
+	return Mul(ctx, a, b, opts...)
+}
 
 func newWork(t *testing.T, rng *rand.Rand, m, n, k int, multiply multiplier, opts ...Option) work {
 	t.Helper()
@@ -48,7 +53,7 @@ func (w *work) check(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !slices.Equal(c.data, w.want.data):
-		return fmt.Errorf("%d×%d·%d×%d has other bits than alone", w.a.rows, w.a.cols, w.b.rows, w.b.cols)
+		return fmt.Errorf("%d×%d·%d×%d has other bits than alone", w.a.Rows(), w.a.Cols(), w.b.Rows(), w.b.Cols())
 	}
 	return nil
 }
@@ -58,10 +63,10 @@ func mixture(t *testing.T) []work {
 	rng := seeded(t)
 	var all []work
 	for _, n := range []int{5, 40, 150, 300} {
-		all = append(all, newWork(t, rng, n, n, n+7, Mul, WithDevice("cpu")), newWork(t, rng, n, 3, n, Mul, WithDevice("cpu"), WithVerify()))
+		all = append(all, newWork(t, rng, n, n, n+7, onHost, WithDevice("cpu")), newWork(t, rng, n, 3, n, onHost, WithDevice("cpu"), WithVerify()))
 	}
 	for _, kernel := range []string{"naive", "tiled", "blocked"} {
-		all = append(all, newWork(t, rng, 9, 20, 11, Mul, WithDevice("emu"), WithKernel(kernel)))
+		all = append(all, newWork(t, rng, 9, 20, 11, onHost, WithDevice("emu"), WithKernel(kernel)))
 	}
 	return all
 }
@@ -75,12 +80,12 @@ func onCard(t *testing.T, d *Device) []work {
 	}
 	var all []work
 	for _, n := range []int{5, 40, 150, 300, 1500} {
-		all = append(all, newWork(t, rng, n, n+3, n+7, Mul, WithDevice("gpu")),
+		all = append(all, newWork(t, rng, n, n+3, n+7, onHost, WithDevice("gpu")),
 			newWork(t, rng, n, 3, n, resident, WithVerify()), newWork(t, rng, n, n+1, n, resident))
 	}
-	for _, k := range Kernels() {
+	for _, k := range machine.Kernels() {
 		if k.Device == "gpu" && slices.Contains(k.Types, "float32") {
-			all = append(all, newWork(t, rng, 120, 99, 77, Mul, WithDevice("gpu"), WithKernel(k.Name)))
+			all = append(all, newWork(t, rng, 120, 99, 77, onHost, WithDevice("gpu"), WithKernel(k.Name)))
 		}
 	}
 	return all
@@ -99,7 +104,7 @@ func there(ctx context.Context, d *Device, a, b Matrix[float32], opts ...Option)
 			return c, err
 		}
 	}
-	if on[2], err = MulOn(ctx, on[0], on[1], opts...); err != nil {
+	if on[2], err = Mul(ctx, on[0], on[1], opts...); err != nil {
 		return c, err
 	}
 	return on[2].Download(ctx)

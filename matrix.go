@@ -2,8 +2,6 @@ package tilework
 
 import (
 	"fmt"
-	"math"
-	"math/bits"
 	"unsafe"
 
 	"tilework/dtype"
@@ -11,47 +9,18 @@ import (
 	"tilework/internal/host"
 )
 
-// Element is the set of types that a matrix may hold.
-type Element = dtype.Element
-
-// Float is the set of types whose products have the same type.
-type Float interface {
-	float64 | float32 | Float16 | BFloat16
-}
-
-// Float16 is IEEE 754 binary16, BFloat16 the upper half of a float32. Products
-// of them are summed in float32 and rounded once.
-type (
-	Float16  = dtype.Float16
-	BFloat16 = dtype.BFloat16
-)
-
-// Float8E4M3 and Float8E5M2 are the 8-bit floats of the OCP, with 4 and 5 bits of exponent.
-// The first has no infinities, and larger numbers become a NaN. Products of them are
-// matrices of float32, [BFloat16], [Float16] or their own type. Most kernels sum them in float32.
-// On a Hopper GPU the kernel wgmma sums 128 products in the 14 bits of the tensor cores before it
-// adds them in float32, and with [Fast] all of them: KernelInfo.Sums tells for each kernel.
-type (
-	Float8E4M3 = dtype.Float8E4M3
-	Float8E5M2 = dtype.Float8E5M2
-)
-
-// Matrix is a view of rows×cols elements in a slice, row after row. Views may
-// share memory; copying a Matrix copies the view and not the elements. The zero
-// Matrix is 0×0.
+// Matrix is a view of rows×cols elements of a slice, stored row by row. Views may share memory;
+// copying a Matrix copies the view and not the elements. The zero Matrix is 0×0.
 //
-// The functions that make a Matrix return no error: what is wrong with one is
-// kept in it, and comes out of whatever multiplies it, or of [Matrix.Err].
-type Matrix[T Element] struct {
-	data       []T
-	rows, cols int // as seen, that is, after transposition
-	stride     int // elements between the starts of stored rows
-	trans      bool
-	err        error
+// The functions that make a Matrix return no error. An invalid Matrix keeps its error and returns
+// it from [Matrix.Err] and from every product.
+type Matrix[T dtype.Element] struct {
+	view
+	data []T
 }
 
-// New is a rows×cols matrix of zeros.
-func New[T Element](rows, cols int) Matrix[T] {
+// New returns a rows×cols matrix of zeros.
+func New[T dtype.Element](rows, cols int) Matrix[T] {
 	n, err := area(rows, cols)
 	if err == nil {
 		var bytes int
@@ -60,157 +29,127 @@ func New[T Element](rows, cols int) Matrix[T] {
 		}
 	}
 	if err != nil {
-		return Matrix[T]{err: err}
+		return invalidMatrix[T](err)
 	}
-	return Matrix[T]{data: make([]T, n), rows: rows, cols: cols, stride: max(cols, 1)}
+	return Matrix[T]{dense[T](rows, cols), make([]T, n)}
 }
 
-// FromSlice is a rows×cols matrix over data, which must hold exactly rows·cols
-// elements, row after row. The memory is shared.
-func FromSlice[T Element](rows, cols int, data []T) Matrix[T] {
+// FromSlice returns the rows×cols matrix stored in data, which must hold exactly rows·cols
+// elements, row by row. The memory is shared.
+func FromSlice[T dtype.Element](rows, cols int, data []T) Matrix[T] {
 	n, err := area(rows, cols)
 	if err == nil && len(data) != n {
 		err = fmt.Errorf("%w: a slice of %d elements as a %d×%d matrix, want %d", ErrShape, len(data), rows, cols, n)
 	}
 	if err != nil {
-		return Matrix[T]{err: err}
+		return invalidMatrix[T](err)
 	}
-	return Matrix[T]{data: data, rows: rows, cols: cols, stride: max(cols, 1)}
+	return Matrix[T]{dense[T](rows, cols), data}
 }
 
-// FromStrided is a rows×cols matrix over data whose rows start stride elements
-// apart; stride is at least cols, and data reaches at least to the last element.
-// The memory is shared; what lies between the rows is never read or written.
-func FromStrided[T Element](rows, cols, stride int, data []T) Matrix[T] {
+// Vector returns the 1×n matrix of n elements. Vector(s...) shares the memory of s, and Vector(x)
+// is a 1×1 matrix.
+func Vector[T dtype.Element](elements ...T) Matrix[T] {
+	return Matrix[T]{dense[T](1, len(elements)), elements}
+}
+
+// FromStrided returns the rows×cols matrix stored in data with stride elements from the start of
+// one row to the next. The stride must be at least cols, and data must reach the last element. The
+// memory is shared. Elements between the rows are never read or written.
+func FromStrided[T dtype.Element](rows, cols, stride int, data []T) Matrix[T] {
 	l := gemm.Layout{Type: dtype.Of[T](), Rows: rows, Cols: cols, LD: stride}
 	err := l.Check("the matrix")
 	if err == nil && len(data) < l.Len() {
 		err = fmt.Errorf("%w: a slice of %d elements as a %d×%d matrix of stride %d, want at least %d", ErrShape, len(data), rows, cols, stride, l.Len())
 	}
 	if err != nil {
-		return Matrix[T]{err: err}
+		return invalidMatrix[T](err)
 	}
-	return Matrix[T]{data: data[:l.Len()], rows: rows, cols: cols, stride: stride}
+	return Matrix[T]{view{shape{layout: l}}, data[:l.Len()]}
 }
 
-// area is rows·cols, checked.
-func area(rows, cols int) (int, error) {
-	if rows < 0 || cols < 0 {
-		return 0, fmt.Errorf("%w: a %d×%d matrix", ErrShape, rows, cols)
-	}
-	hi, lo := bits.Mul(uint(rows), uint(cols))
-	if hi != 0 || lo > math.MaxInt {
-		return 0, fmt.Errorf("%w: a %d×%d matrix has more elements than 63 bits count", ErrShape, rows, cols)
-	}
-	return int(lo), nil
+func dense[T dtype.Element](rows, cols int) view {
+	return view{shape{layout: gemm.Layout{Type: dtype.Of[T](), Rows: rows, Cols: cols, LD: max(cols, 1)}}}
 }
 
-// Rows is the number of rows.
-func (m Matrix[T]) Rows() int { return m.rows }
+func invalidMatrix[T dtype.Element](err error) Matrix[T] {
+	return Matrix[T]{view: view{shape{err: err}}}
+}
 
-// Cols is the number of columns.
-func (m Matrix[T]) Cols() int { return m.cols }
-
-// Err is what is wrong with the matrix, nil if nothing is. It wraps ErrShape or
-// ErrOutOfMemory.
-func (m Matrix[T]) Err() error { return m.err }
-
-// Data is the memory of the matrix, shared: from its first element to its last,
-// with what lies between stored rows. Element (i, j) is Data()[i·Stride()+j], or
-// Data()[j·Stride()+i] if Transposed.
+// Data returns the memory of the matrix, shared, from its first element to its last, with the
+// elements between stored rows. Element (i, j) is Data()[i·Stride()+j], or Data()[j·Stride()+i] if
+// Transposed.
 func (m Matrix[T]) Data() []T { return m.data }
 
-// Stride is the number of elements from the start of one stored row to the next.
-func (m Matrix[T]) Stride() int { return m.stride }
-
-// Transposed reports whether the stored rows are the matrix's columns.
-func (m Matrix[T]) Transposed() bool { return m.trans }
-
-// At is element (i, j). Like an index of a slice, it panics out of range.
+// At returns element (i, j). It panics if the index is out of range.
 func (m Matrix[T]) At(i, j int) T { return m.data[m.index(i, j)] }
 
-// Set makes v element (i, j). Like an index of a slice, it panics out of range.
+// Set sets element (i, j) to v. It panics if the index is out of range.
 func (m Matrix[T]) Set(i, j int, v T) { m.data[m.index(i, j)] = v }
 
-func (m Matrix[T]) index(i, j int) int {
-	if uint(i) >= uint(m.rows) || uint(j) >= uint(m.cols) {
-		panic(fmt.Sprintf("tilework: element (%d, %d) of a %d×%d matrix", i, j, m.rows, m.cols))
+func (m *Matrix[T]) index(i, j int) int {
+	if uint(i) >= uint(m.Rows()) || uint(j) >= uint(m.Cols()) {
+		panic(fmt.Sprintf("tilework: element (%d, %d) of a %d×%d matrix", i, j, m.Rows(), m.Cols()))
 	}
-	return m.layout().Index(i, j)
+	return m.layout.Index(i, j)
 }
 
-// T is the transpose: the same memory seen the other way round.
+// T returns the transpose, a view of the same memory.
 func (m Matrix[T]) T() Matrix[T] {
-	m.rows, m.cols, m.trans = m.cols, m.rows, !m.trans
+	m.layout.Trans = !m.layout.Trans
 	return m
 }
 
-// Sub is the rows×cols matrix whose first element is element (i, j) of m. The
-// memory is shared.
+// Sub returns the rows×cols part of m that starts at element (i, j), a view of the same memory.
 func (m Matrix[T]) Sub(i, j, rows, cols int) Matrix[T] {
-	if m.err != nil {
-		return m
-	}
-	if i < 0 || j < 0 || rows < 0 || cols < 0 || rows > m.rows-i || cols > m.cols-j {
-		return Matrix[T]{err: notPart(i, j, rows, cols, m.rows, m.cols)}
-	}
-	s := m
-	s.rows, s.cols = rows, cols
-	s.data = nil
-	if n := s.layout().Len(); n > 0 {
-		at := m.layout().Index(i, j)
-		s.data = m.data[at : at+n : at+n]
+	part, offset := m.sub(i, j, rows, cols)
+	s := Matrix[T]{view: part}
+	if n := part.layout.Len(); n > 0 {
+		s.data = m.data[offset : offset+n : offset+n]
 	}
 	return s
 }
 
-func notPart(i, j, rows, cols, ofRows, ofCols int) error {
-	return fmt.Errorf("%w: a %d×%d part from (%d, %d) of a %d×%d matrix", ErrShape, rows, cols, i, j, ofRows, ofCols)
-}
-
-// Clone is a copy of the matrix with memory of its own, without room between the
-// rows and not transposed.
-func (m Matrix[T]) Clone() Matrix[T] {
+// clone returns a copy of the matrix in new memory, without gaps between rows and not transposed.
+func (m Matrix[T]) clone() Matrix[T] {
 	if m.err != nil {
 		return m
 	}
-	c := New[T](m.rows, m.cols)
+	c := New[T](m.Rows(), m.Cols())
 	if c.err == nil {
-		c.copyFrom(m)
+		c.set(m)
 	}
 	return c
 }
 
-// copyFrom overwrites m, which is not transposed, with a matrix of its size.
-func (m Matrix[T]) copyFrom(from Matrix[T]) {
-	if m.cols == 0 {
+// set copies the elements of a matrix of the same size.
+func (m Matrix[T]) set(from Matrix[T]) {
+	if m.Transposed() {
+		m, from = m.T(), from.T()
+	}
+	cols := m.Cols()
+	if cols == 0 {
 		return
 	}
-	for i := range m.rows {
-		row := m.data[i*m.stride:][:m.cols]
-		if !from.trans {
-			copy(row, from.data[i*from.stride:])
+	for i := range m.Rows() {
+		row := m.data[i*m.Stride():][:cols]
+		if !from.Transposed() {
+			copy(row, from.data[i*from.Stride():])
 			continue
 		}
 		for j := range row {
-			row[j] = from.data[j*from.stride+i]
+			row[j] = from.data[j*from.Stride()+i]
 		}
 	}
 }
 
-// layout is the matrix as the backends see it.
-func (m *Matrix[T]) layout() (l gemm.Layout) {
-	m.describe(&l)
-	return l
-}
-
-// describe writes the layout where it is to be: a small product waits for a copy of what has
-// just been written.
+// describe writes the layout of the matrix to l. A small product waits for a struct that is copied
+// right after its fields were written, so that fields are written in their final place.
 func (m *Matrix[T]) describe(l *gemm.Layout) {
-	l.Type, l.LD, l.Trans = dtype.Of[T](), max(m.stride, 1), m.trans
-	if l.Rows, l.Cols = m.rows, m.cols; m.trans {
-		l.Rows, l.Cols = m.cols, m.rows
-	}
+	l.Type, l.Rows, l.Cols = dtype.Of[T](), m.layout.Rows, m.layout.Cols
+	l.LD, l.Trans = max(m.layout.LD, 1), m.layout.Trans
 }
 
-func bytesOf[T Element](m Matrix[T]) []byte { return dtype.Bytes(m.data) }
+func (m Matrix[T]) bytes() []byte { return dtype.Bytes(m.data) }
+
+func (Matrix[T]) operand(T) {}

@@ -36,7 +36,7 @@ func TestViewsShareMemory(t *testing.T) {
 	if m.At(2, 4) != -1 {
 		t.Error("setting an element of a view did not change the matrix")
 	}
-	c := st.Clone()
+	c := st.clone()
 	if c.Transposed() || c.Rows() != 3 || c.Cols() != 2 || !slices.Equal(c.Data(), []float64{102, 202, 103, 203, 104, -1}) {
 		t.Errorf("Clone of a transposed part = %d×%d %v", c.Rows(), c.Cols(), c.Data())
 	}
@@ -55,7 +55,7 @@ func TestEmptyViews(t *testing.T) {
 		if s.Err() != nil || len(s.Data()) != 0 {
 			t.Errorf("an empty %d×%d view: error %v, %d elements", s.Rows(), s.Cols(), s.Err(), len(s.Data()))
 		}
-		if c := s.Clone(); c.Err() != nil || c.Rows() != s.Rows() || c.Cols() != s.Cols() {
+		if c := s.clone(); c.Err() != nil || c.Rows() != s.Rows() || c.Cols() != s.Cols() {
 			t.Errorf("its clone is %d×%d, error %v", c.Rows(), c.Cols(), c.Err())
 		}
 	}
@@ -78,9 +78,9 @@ func TestBadMatricesKeepTheirError(t *testing.T) {
 		"part before":         ok.Sub(-1, 0, 1, 1),
 		"part of a bad one":   New[float64](-1, 1).Sub(0, 0, 0, 0),
 		"transpose of a bad":  New[float64](-1, 1).T(),
-		"clone of a bad one":  New[float64](-1, 1).Clone(),
+		"clone of a bad one":  New[float64](-1, 1).clone(),
 		"negative part":       ok.Sub(0, 0, -1, 1),
-		"strided, bad clones": FromStrided(2, 3, 1, make([]float64, 9)).Clone(),
+		"strided, bad clones": FromStrided(2, 3, 1, make([]float64, 9)).clone(),
 	} {
 		if !errors.Is(m.Err(), ErrShape) {
 			t.Errorf("%s: error %v, want ErrShape", name, m.Err())

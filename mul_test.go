@@ -13,7 +13,7 @@ import (
 
 // whole is a rows×cols matrix of random -1, 0 and 1, whose products up to k = 256
 // every type holds exactly.
-func whole[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
+func whole[T dtype.Float](rng *rand.Rand, rows, cols int) Matrix[T] {
 	m := New[T](rows, cols)
 	for i := range m.data {
 		m.data[i] = dtype.FromFloat64[T](float64(rng.IntN(3) - 1))
@@ -22,7 +22,7 @@ func whole[T Float](rng *rand.Rand, rows, cols int) Matrix[T] {
 }
 
 // plain is the textbook product in float64.
-func plain[T Float](a, b Matrix[T]) []float64 {
+func plain[T dtype.Float](a, b Matrix[T]) []float64 {
 	n := b.Cols()
 	c := make([]float64, a.Rows()*n)
 	for k := range a.Cols() {
@@ -40,7 +40,7 @@ func plain[T Float](a, b Matrix[T]) []float64 {
 	return c
 }
 
-func testViews[T Float](t *testing.T) {
+func testViews[T dtype.Float](t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for _, s := range [][3]int{{1, 1, 1}, {3, 5, 2}, {33, 17, 65}, {100, 90, 130}} {
 		m, n, k := s[0], s[1], s[2]
@@ -54,11 +54,11 @@ func testViews[T Float](t *testing.T) {
 		} {
 			for form, ab := range map[string][2]Matrix[T]{
 				"A·B":     {a, b},
-				"Aᵀᵀ·B":   {a.T().Clone().T(), b},
-				"A·Bᵀᵀ":   {a, b.T().Clone().T()},
-				"Aᵀᵀ·Bᵀᵀ": {a.T().Clone().T(), b.T().Clone().T()},
+				"Aᵀᵀ·B":   {a.T().clone().T(), b},
+				"A·Bᵀᵀ":   {a, b.T().clone().T()},
+				"Aᵀᵀ·Bᵀᵀ": {a.T().clone().T(), b.T().clone().T()},
 			} {
-				if err := MulInto(t.Context(), c, ab[0], ab[1]); err != nil {
+				if err := Gemm(t.Context(), 1, ab[0], ab[1], 0, c); err != nil {
 					t.Fatal(err)
 				}
 				for i := range m {
@@ -76,18 +76,18 @@ func testViews[T Float](t *testing.T) {
 func TestViewsOfEveryType(t *testing.T) {
 	t.Run("float64", testViews[float64])
 	t.Run("float32", testViews[float32])
-	t.Run("float16", testViews[Float16])
-	t.Run("bfloat16", testViews[BFloat16])
+	t.Run("float16", testViews[dtype.Float16])
+	t.Run("bfloat16", testViews[dtype.BFloat16])
 }
 
 func TestWiderResults(t *testing.T) {
-	a, b := FromSlice(1, 2, []Float16{0x7bff, 0x7bff}), FromSlice(2, 1, []Float16{0x3c00, 0x3c00}) // 65504 + 65504
+	a, b := FromSlice(1, 2, []dtype.Float16{0x7bff, 0x7bff}), FromSlice(2, 1, []dtype.Float16{0x3c00, 0x3c00}) // 65504 + 65504
 	narrow, err := Mul(t.Context(), a, b)
 	if err != nil || narrow.At(0, 0) != 0x7c00 {
 		t.Errorf("65504 + 65504 in float16 is %#x (%v), want an infinity", narrow.At(0, 0), err)
 	}
 	wide := New[float32](1, 1)
-	if err := MulInto(t.Context(), wide, a, b); err != nil || wide.At(0, 0) != 131008 {
+	if err := Gemm(t.Context(), 1, a, b, 0, wide); err != nil || wide.At(0, 0) != 131008 {
 		t.Errorf("65504 + 65504 in float32 is %v (%v)", wide.At(0, 0), err)
 	}
 }
@@ -104,23 +104,23 @@ func TestErrors(t *testing.T) {
 		want error
 		text string // what the message must hold
 	}{
-		{"inner sizes", MulInto(ctx, c, a, b.T()), ErrShape, "A has 4 columns where B has 5 rows"},
-		{"C's size", MulInto(ctx, counted(5, 3), a, b), ErrShape, "C is 5×3, want 3×5"},
-		{"C over A", MulInto(ctx, both.Sub(0, 0, 3, 5), both.Sub(2, 3, 3, 4), b), ErrOverlap, "C shares memory with A"},
-		{"C over B", MulInto(ctx, both.Sub(0, 0, 3, 5), a, both.Sub(2, 2, 4, 5)), ErrOverlap, "C shares memory with B"},
-		{"C over the bias", MulInto(ctx, c, a, b, WithColBias(c.Data()[2:7])), ErrOverlap, "bias"},
-		{"bias too short", MulInto(ctx, c, a, b, WithColBias(make([]float64, 3))), ErrShape, "bias of 3 elements for a result of 3×5, want 5"},
-		{"bias of another type", MulInto(ctx, c, a, b, WithRowBias(make([]float32, 3))), ErrUnsupported, "bias of float32"},
-		{"kernel", MulInto(ctx, c, a, b, WithKernel("fast")), ErrUnsupported, `no CPU kernel "fast" (there are loop, `},
-		{"device", MulInto(ctx, c, a, b, WithDevice("tpu")), ErrNoDevice, `unknown device "tpu"`},
-		{"GPU", MulInto(ctx, c, a, b, WithDevice("gpu:99")), ErrNoDevice, "no such device"},
-		{"precision", MulInto(ctx, c, a, b, WithPrecision(TF32)), ErrUnsupported, "precision tf32 of float64 matrices (it is for float32)"},
-		{"activation", MulInto(ctx, c, a, b, WithActivation("softmax")), ErrUnsupported, `"softmax"`},
-		{"result type", MulInto(ctx, New[float32](3, 5), a, b), ErrUnsupported, "a product of float64 matrices as float32"},
-		{"cancelled", MulInto(cancelled, c, a, b), context.Canceled, ""},
-		{"batch lengths", GemmBatch(ctx, 1, []Matrix[float64]{a}, []Matrix[float64]{b, b}, 0, []Matrix[float64]{c}), ErrShape, "1 A, 2 B and 1 C"},
-		{"same C twice", GemmBatch(ctx, 1, []Matrix[float64]{a, a}, []Matrix[float64]{b, b}, 0, []Matrix[float64]{c, c}), ErrOverlap, "C of product"},
-		{"C of one, A of another", GemmBatch(ctx, 1, []Matrix[float64]{a, c}, []Matrix[float64]{b, counted(5, 1)}, 0, []Matrix[float64]{c, counted(3, 1)}), ErrOverlap, "shares memory"},
+		{"inner sizes", Gemm(ctx, 1, a, b.T(), 0, c), ErrShape, "A has 4 columns where B has 5 rows"},
+		{"C's size", Gemm(ctx, 1, a, b, 0, counted(5, 3)), ErrShape, "C is 5×3, want 3×5"},
+		{"C over A", Gemm(ctx, 1, both.Sub(2, 3, 3, 4), b, 0, both.Sub(0, 0, 3, 5)), ErrOverlap, "C shares memory with A"},
+		{"C over B", Gemm(ctx, 1, a, both.Sub(2, 2, 4, 5), 0, both.Sub(0, 0, 3, 5)), ErrOverlap, "C shares memory with B"},
+		{"C over the bias", Gemm(ctx, 1, a, b, 0, c, WithColBias(Vector(c.Data()[2:7]...))), ErrOverlap, "bias"},
+		{"bias too short", Gemm(ctx, 1, a, b, 0, c, WithColBias(Vector(make([]float64, 3)...))), ErrShape, "the bias with 3 elements for a result of 3×5, want 5"},
+		{"bias of another type", Gemm(ctx, 1, a, b, 0, c, WithRowBias(Vector(make([]float32, 3)...))), ErrUnsupported, "the bias of float32"},
+		{"kernel", Gemm(ctx, 1, a, b, 0, c, WithKernel("fast")), ErrUnsupported, `no CPU kernel "fast" (there are loop, `},
+		{"device", Gemm(ctx, 1, a, b, 0, c, WithDevice("tpu")), ErrNoDevice, `unknown device "tpu"`},
+		{"GPU", Gemm(ctx, 1, a, b, 0, c, WithDevice("gpu:99")), ErrNoDevice, "no such device"},
+		{"precision", Gemm(ctx, 1, a, b, 0, c, WithPrecision(TF32)), ErrUnsupported, "precision tf32 of float64 matrices (it is for float32)"},
+		{"activation", Gemm(ctx, 1, a, b, 0, c, WithActivation(99)), ErrUnsupported, "activation 99"},
+		{"result type", Gemm(ctx, 1, a, b, 0, New[float32](3, 5)), ErrUnsupported, "a product of float64 matrices as float32"},
+		{"cancelled", Gemm(cancelled, 1, a, b, 0, c), context.Canceled, ""},
+		{"batch lengths", Gemm(ctx, 1, Batch[float64]{a}, Batch[float64]{b, b}, 0, Batch[float64]{c}), ErrShape, "1 A, 2 B and 1 C"},
+		{"same C twice", Gemm(ctx, 1, Batch[float64]{a, a}, Batch[float64]{b, b}, 0, Batch[float64]{c, c}), ErrOverlap, "C of product"},
+		{"C of one, A of another", Gemm(ctx, 1, Batch[float64]{a, c}, Batch[float64]{b, counted(5, 1)}, 0, Batch[float64]{c, counted(3, 1)}), ErrOverlap, "shares memory"},
 	} {
 		if !errors.Is(test.err, test.want) || !strings.Contains(test.err.Error(), test.text) {
 			t.Errorf("%s: error %q, want one of %q with %q", test.name, test.err, test.want, test.text)
@@ -133,18 +133,18 @@ func TestErrors(t *testing.T) {
 	if err := Gemm(ctx, 0.5, New[int8](2, 2), New[int8](2, 2), 0, ints); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("alpha = 0.5 with an int32 result: error %v", err)
 	}
-	if err := MulInto(ctx, ints, New[int32](2, 2), New[int32](2, 2)); !errors.Is(err, ErrUnsupported) {
+	if err := Gemm(ctx, 1, New[int32](2, 2), New[int32](2, 2), 0, ints); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("int32 factors: error %v", err)
 	}
 	// The halves of one matrix lie between each other and do not overlap.
-	if err := MulInto(ctx, both.Sub(0, 0, 4, 4), both.Sub(0, 4, 4, 4), both.Sub(4, 0, 4, 4)); err != nil {
+	if err := Gemm(ctx, 1, both.Sub(0, 4, 4, 4), both.Sub(4, 0, 4, 4), 0, both.Sub(0, 0, 4, 4)); err != nil {
 		t.Errorf("a product within one matrix: %v", err)
 	}
 }
 
-func TestGemmBatch(t *testing.T) {
+func TestBatch(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	var a, b, c []Matrix[float32]
+	var a, b, c Batch[float32]
 	for range 40 { // some small, some large enough to be shared out
 		m, n, k := 1+rng.IntN(60), 1+rng.IntN(60), 1+rng.IntN(60)
 		if rng.IntN(8) == 0 {
@@ -161,7 +161,7 @@ func TestGemmBatch(t *testing.T) {
 		}
 		want = append(want, w)
 	}
-	if err := GemmBatch(t.Context(), 2, a, b, -1, c); err != nil {
+	if err := Gemm(t.Context(), 2, a, b, -1, c); err != nil {
 		t.Fatal(err)
 	}
 	for i := range c {
@@ -194,8 +194,8 @@ func TestVerifyAcceptsWhatIsRight(t *testing.T) {
 	a, b := whole[float32](rng, 130, 70), whole[float32](rng, 70, 90)
 	for _, opts := range [][]Option{
 		nil,
-		{WithColBias(make([]float32, 90))},
-		{WithActivation("gelu"), WithRowBias(make([]float32, 130))},
+		{WithColBias(Vector(make([]float32, 90)...))},
+		{WithActivation(GELU), WithRowBias(Vector(make([]float32, 130)...))},
 	} {
 		plainly, err := Mul(t.Context(), a, b, opts...)
 		if err != nil {
@@ -215,8 +215,8 @@ func TestEmptyResults(t *testing.T) {
 	for _, size := range [][3]int{{0, 3, 5}, {3, 0, 5}, {0, 0, 0}, {many, 0, 0}, {0, many, 0}} {
 		a, b := New[float32](size[0], size[2]), New[float32](size[2], size[1])
 		for name, opts := range map[string][]Option{
-			"plain": nil, "activated": {WithActivation("gelu")}, "verified": {WithVerify()},
-			"both": {WithVerify(), WithActivation("relu")},
+			"plain": nil, "activated": {WithActivation(GELU)}, "verified": {WithVerify()},
+			"both": {WithVerify(), WithActivation(ReLU)},
 		} {
 			for _, device := range []string{"cpu", "emu"} {
 				for _, beta := range []float64{0, 2} {

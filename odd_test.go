@@ -61,57 +61,56 @@ func TestOddCalls(t *testing.T) {
 	for i, a := range kept {
 		calm(t, fmt.Sprintf("a matrix %dx%d, %v", a.Rows(), a.Cols(), a.Err()), func(what string) {
 			for _, b := range []Matrix[float32]{a, a.T(), good, kept[(i*7+3)%len(kept)]} {
-				for _, opts := range [][]Option{nil, {WithDevice("emu")}, {WithVerify(), WithThreads(3)}, {WithResidual(b)}, {WithColBias(data[:3])}} {
+				for _, opts := range [][]Option{nil, {WithDevice("emu")}, {WithVerify(), WithThreads(3)}, {WithResidual(b)}, {WithColBias(Vector(data[:3]...))}} {
 					_, err := Mul(ctx, a, b, opts...)
 					check(what, err)
 					check(what, Gemm(ctx, math.NaN(), b, a, math.Inf(1), good, opts...))
-					check(what, MulInto(ctx, a, good, good, opts...))
-					check(what, GemmBatch(ctx, 1, []Matrix[float32]{a, b}, []Matrix[float32]{b}, 0, []Matrix[float32]{good, a}, opts...))
-					check(what, GemmGrouped(ctx, 1, a, []Matrix[float32]{b, a}, odd[:3], 0, good, opts...))
+					check(what, Gemm(ctx, 1, good, good, 0, a, opts...))
+					check(what, Gemm(ctx, 1, Batch[float32]{a, b}, Batch[float32]{b}, 0, Batch[float32]{good, a}, opts...))
+					check(what, Gemm(ctx, 1, a, Batch[float32]{b, a}, 0, good, append(opts, WithGroups(GroupEnds(odd[:3]...)))...))
 				}
 				_, err := PlanGemm(a, b, good)
 				check(what, err)
 				packed, err := Pack(ctx, b)
 				check(what, err)
-				_, err = MulPacked(ctx, a, packed)
+				_, err = Mul(ctx, a, packed)
 				check(what, err)
 			}
-			_ = a.Clone()
+			_ = a.clone()
 			on, err := Upload(ctx, d, a)
 			check(what, err)
-			_, err = MulOn(ctx, on, on)
+			_, err = Mul(ctx, on, on)
 			check(what, err)
 			for _, n := range odd {
-				_, err = MulOn(ctx, on.Sub(n, 0, n, 1).T(), on.Sub(0, n, 1, n))
+				_, err = Mul(ctx, on.Sub(n, 0, n, 1).T(), on.Sub(0, n, 1, n))
 				check(what, err)
 				batch := on.Batch(n, n)
-				check(what, GemmBatchOn(ctx, 1, batch, batch, 0, batch))
+				check(what, Gemm(ctx, 1, batch, batch, 0, batch))
 				_ = batch.Matrix(0).Err()
 				_ = batch.Matrix(n).Err()
 			}
 			_, err = on.Download(ctx)
 			check(what, err)
-			check(what, on.UploadFrom(ctx, good))
+			check(what, Copy(ctx, on, good))
 			check(what, on.Close())
 		})
 	}
 	calm(t, "memory of a device", func(what string) {
 		for _, r := range odd {
 			for _, c := range odd {
-				m, err := NewOn[float32](d, r, c)
+				m, err := NewDeviceMatrix[float32](d, r, c)
 				check(what, err)
 				check(what, m.Close())
 				for _, n := range odd {
-					b, err := NewBatchOn[float32](d, n, r, c)
+					b, err := NewDeviceBatch[float32](d, n, r, c)
 					check(what, err)
 					check(what, b.Close())
 				}
 			}
-			_, err := UploadGroups(ctx, d, []int{r, 1})
-			check(what, err)
-			check(what, MulInto(ctx, New[float32](3, 3), good, good, WithThreads(r)))
+			check(what, GroupEnds(r, 1).Err())
+			check(what, Gemm(ctx, 1, good, good, 0, New[float32](3, 3), WithThreads(r)))
 		}
-		_, err := NewOn[float32](nil, 1, 1)
+		_, err := NewDeviceMatrix[float32](nil, 1, 1)
 		check(what, err)
 		_, err = Upload(ctx, nil, good)
 		check(what, err)

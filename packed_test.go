@@ -7,6 +7,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"tilework/machine"
 )
 
 // TestPacked: the products of packed matrices are those of plain ones, from several
@@ -18,7 +20,7 @@ func TestPacked(t *testing.T) {
 	for i := range bias {
 		bias[i] = rng.Float32()
 	}
-	opts := []Option{WithDevice("cpu"), WithColBias(bias), WithActivation("silu")}
+	opts := []Option{WithDevice("cpu"), WithColBias(Vector(bias...)), WithActivation(SiLU)}
 	want, err := Mul(t.Context(), a, b, opts...)
 	if err != nil {
 		t.Fatal(err)
@@ -27,13 +29,13 @@ func TestPacked(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if w.Rows() != 300 || w.Cols() != 90 || w.Bytes() < 300*90*4 {
-		t.Errorf("a packed 300×90 matrix says it is %d×%d and takes %d bytes", w.Rows(), w.Cols(), w.Bytes())
+	if w.Rows() != 300 || w.Cols() != 90 || w.b.Bytes() < 300*90*4 {
+		t.Errorf("a packed 300×90 matrix says it is %d×%d and takes %d bytes", w.Rows(), w.Cols(), w.b.Bytes())
 	}
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
-			if got, err := MulPacked(t.Context(), a, w, opts...); err != nil || !slices.Equal(got.data, want.data) {
+			if got, err := Mul(t.Context(), a, w, opts...); err != nil || !slices.Equal(got.data, want.data) {
 				t.Errorf("error %v, or other bits than with B as it was", err)
 			}
 		})
@@ -43,7 +45,7 @@ func TestPacked(t *testing.T) {
 	c := New[float32](20, 90)
 	if !testing.Short() { // under the race detector pools forget on purpose
 		if n := testing.AllocsPerRun(20, func() {
-			if err := GemmPacked(t.Context(), 1, a, w, 0, c); err != nil {
+			if err := Gemm(t.Context(), 1, a, w, 0, c); err != nil {
 				t.Error(err)
 			}
 		}); n > 0.5 { // a collection may take what is kept for the next call
@@ -56,20 +58,20 @@ func TestPacked(t *testing.T) {
 		want string
 	}{
 		{"a GPU to pack for", second(Pack(t.Context(), b, WithDevice("emu"))), "Open and Upload"},
-		{"a GPU to multiply on", GemmPacked(t.Context(), 1, a, w, 0, c, WithDevice("emu")), "Open and Upload"},
-		{"another kernel", GemmPacked(t.Context(), 1, a, w, 0, c, WithKernel("loop")), "kernel loop for a B that was packed for kernel"},
+		{"a GPU to multiply on", Gemm(t.Context(), 1, a, w, 0, c, WithDevice("emu")), "Open and Upload"},
+		{"another kernel", Gemm(t.Context(), 1, a, w, 0, c, WithKernel("loop")), "kernel loop for a B that was packed for kernel"},
 		{"a kernel that packs nothing", second(Pack(t.Context(), b, WithKernel("loop"))), "kernel loop packs nothing"},
-		{"verification", GemmPacked(t.Context(), 1, a, w, 0, c, WithVerify()), "needs B as it was"},
-		{"a transposed C", GemmPacked(t.Context(), 1, a, w, 0, New[float32](90, 20).T()), "transposed C"},
+		{"verification", Gemm(t.Context(), 1, a, w, 0, c, WithVerify()), "needs B as it was"},
+		{"a transposed C", Gemm(t.Context(), 1, a, w, 0, New[float32](90, 20).T()), "transposed C"},
 	} {
 		if !errors.Is(tc.err, ErrUnsupported) || !strings.Contains(tc.err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want ErrUnsupported with %q", tc.what, tc.err, tc.want)
 		}
 	}
-	if err := GemmPacked(t.Context(), 1, New[float32](20, 301), w, 0, c); !errors.Is(err, ErrShape) {
+	if err := Gemm(t.Context(), 1, New[float32](20, 301), w, 0, c); !errors.Is(err, ErrShape) {
 		t.Errorf("A of 301 columns for a packed B of 300 rows: error %v", err)
 	}
-	if _, err := MulPacked(t.Context(), a, PackedMatrix[float32]{}); !errors.Is(err, ErrShape) {
+	if _, err := Mul(t.Context(), a, PackedMatrix[float32]{}); !errors.Is(err, ErrShape) {
 		t.Errorf("the zero PackedMatrix: error %v", err)
 	}
 }
@@ -83,7 +85,7 @@ func TestPackedOverlap(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := GemmPacked(t.Context(), 1, a, w, 0, a); !errors.Is(err, ErrOverlap) {
+	if err := Gemm(t.Context(), 1, a, w, 0, a); !errors.Is(err, ErrOverlap) {
 		t.Errorf("C in A: error %v", err)
 	}
 }
@@ -93,14 +95,14 @@ func TestPackedOverlap(t *testing.T) {
 // not, B packed or not.
 func TestTileFunc(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
-	for _, k := range Kernels() {
+	for _, k := range machine.Kernels() {
 		if k.Device != "cpu" || !k.Available || !slices.Contains(k.Types, "float32") {
 			continue
 		}
 		for _, s := range [][3]int{{5, 300, 70}, {130, 170, 140}} {
 			m, n, depth := s[0], s[1], s[2]
 			a, b := whole[float32](rng, m, depth), whole[float32](rng, depth, n)
-			opts := []Option{WithKernel(k.Name), WithActivation("relu")}
+			opts := []Option{WithKernel(k.Name), WithActivation(ReLU)}
 			want, err := Mul(t.Context(), a, b, opts...)
 			if err != nil {
 				t.Fatal(err)
@@ -124,12 +126,12 @@ func TestTileFunc(t *testing.T) {
 				}))
 				switch way {
 				case 0:
-					err = MulInto(t.Context(), c, a, b, all...)
+					err = Gemm(t.Context(), 1, a, b, 0, c, all...)
 				case 1:
-					err = MulInto(t.Context(), c, a, b, append(all, WithVerify())...)
+					err = Gemm(t.Context(), 1, a, b, 0, c, append(all, WithVerify())...)
 				case 2:
 					c = New[float32](n, m).T()
-					err = MulInto(t.Context(), c, a, b, all...)
+					err = Gemm(t.Context(), 1, a, b, 0, c, all...)
 				case 3:
 					if k.Name == "loop" {
 						continue
@@ -138,7 +140,7 @@ func TestTileFunc(t *testing.T) {
 					if packErr != nil {
 						t.Fatal(packErr)
 					}
-					err = GemmPacked(t.Context(), 1, a, w, 0, c, all...)
+					err = Gemm(t.Context(), 1, a, w, 0, c, all...)
 				}
 				if err != nil {
 					t.Fatal(err)

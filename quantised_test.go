@@ -63,22 +63,22 @@ func (l *quantised) want(i, j int, y0, b float64) (y, size float64) {
 }
 
 func (l *quantised) options() []Option {
-	act := "relu"
+	act := ReLU
 	if l.silu {
-		act = "silu"
+		act = SiLU
 	}
-	return []Option{WithRowScale(l.sx), WithColScale(l.sw), WithActivation(act), WithOutputScale(l.out)}
+	return []Option{WithRowScale(Vector(l.sx...)), WithColScale(Vector(l.sw...)), WithActivation(act), WithOutputScale(Vector(l.out))}
 }
 
 // TestQuantisedLayer: an int8 product with a float result is scaled, biased and activated in
 // float32, as near to the formula in float64 as float32 and the result's type allow.
 func TestQuantisedLayer(t *testing.T) {
 	t.Run("float32", testQuantisedLayer[float32])
-	t.Run("float16", testQuantisedLayer[Float16])
-	t.Run("bfloat16", testQuantisedLayer[BFloat16])
+	t.Run("float16", testQuantisedLayer[dtype.Float16])
+	t.Run("bfloat16", testQuantisedLayer[dtype.BFloat16])
 }
 
-func testQuantisedLayer[O Element](t *testing.T) {
+func testQuantisedLayer[O dtype.Element](t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	ctx, info := t.Context(), dtype.Of[O]().Info()
 	for range 3 {
@@ -95,7 +95,7 @@ func testQuantisedLayer[O Element](t *testing.T) {
 			}
 			return c
 		}
-		opts := append(l.options(), WithColBias(bias))
+		opts := append(l.options(), WithColBias(Vector(bias...)))
 		check := func(name string, c Matrix[O], err error) {
 			t.Helper()
 			if err != nil {
@@ -128,7 +128,7 @@ func testQuantisedLayer[O Element](t *testing.T) {
 			t.Fatal(err)
 		}
 		c := start(New[O](l.m, l.n))
-		check("packed", c, GemmPacked(ctx, quantisedAlpha, l.q, w, quantisedBeta, c, append(opts, WithDevice("cpu"))...))
+		check("packed", c, Gemm(ctx, quantisedAlpha, l.q, w, quantisedBeta, c, append(opts, WithDevice("cpu"))...))
 	}
 }
 
@@ -139,7 +139,7 @@ func TestQuantisedSums(t *testing.T) {
 	l := newQuantised(rng, 33, 35, 1500)
 	for _, device := range []string{"cpu", "emu"} {
 		sums, floats := New[int32](l.m, l.n), New[float32](l.m, l.n)
-		if err := errors.Join(MulInto(t.Context(), sums, l.q, l.w, WithDevice(device)), MulInto(t.Context(), floats, l.q, l.w, WithDevice(device))); err != nil {
+		if err := errors.Join(Gemm(t.Context(), 1, l.q, l.w, 0, sums, WithDevice(device)), Gemm(t.Context(), 1, l.q, l.w, 0, floats, WithDevice(device))); err != nil {
 			t.Fatal(err)
 		}
 		for i, sum := range sums.data {
@@ -158,7 +158,7 @@ func TestQuantisedGate(t *testing.T) {
 	for _, device := range []string{"cpu", "emu"} {
 		for _, more := range [][]Option{nil, {WithVerify()}} {
 			c := New[float32](1, 2)
-			err := Gemm(t.Context(), 0.25, x, gate, 0, c, append([]Option{WithDevice(device), WithGated(up), WithActivation("relu")}, more...)...)
+			err := Gemm(t.Context(), 0.25, x, gate, 0, c, append([]Option{WithDevice(device), WithGated(up), WithActivation(ReLU)}, more...)...)
 			if err != nil || c.data[0] != want[0] || c.data[1] != want[1] {
 				t.Errorf("%s: %v, %v, want %v", device, c.data, err, want)
 			}
@@ -178,7 +178,7 @@ func TestQuantisedVerify(t *testing.T) {
 		t.Errorf("2³¹/2 is %v, %v, want %v", c.data[0], err, float32(-1<<30))
 	}
 	d := on(t, "emu")
-	err := GemmOn(t.Context(), 1, upload(t, d, a), upload(t, d, b), 0, upload(t, d, c), WithVerify())
+	err := Gemm(t.Context(), 1, upload(t, d, a), upload(t, d, b), 0, upload(t, d, c), WithVerify())
 	if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "may wrap") {
 		t.Errorf("verifying sums that may wrap on a device: %v", err)
 	}
@@ -186,11 +186,11 @@ func TestQuantisedVerify(t *testing.T) {
 
 // TestRoundedResults: float32 sums are rounded once to a result of 16 bits, and saturate on request.
 func TestRoundedResults(t *testing.T) {
-	t.Run("float16", testRoundedResults[Float16])
-	t.Run("bfloat16", testRoundedResults[BFloat16])
+	t.Run("float16", testRoundedResults[dtype.Float16])
+	t.Run("bfloat16", testRoundedResults[dtype.BFloat16])
 }
 
-func testRoundedResults[O Element](t *testing.T) {
+func testRoundedResults[O dtype.Element](t *testing.T) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	a, b := New[float32](20, 70), New[float32](70, 30)
 	for _, s := range [][]float32{a.data, b.data} {
@@ -201,13 +201,13 @@ func testRoundedResults[O Element](t *testing.T) {
 	a.data[0] = 1e38
 	for _, device := range []string{"cpu", "emu"} {
 		want, got := New[float32](20, 30), New[O](20, 30)
-		opts := []Option{WithDevice(device), WithActivation("silu"), WithSaturation(), WithVerify()}
+		opts := []Option{WithDevice(device), WithActivation(SiLU), WithSaturation(), WithVerify()}
 		if device == "emu" {
 			opts = append(opts, WithKernel("blocked"))
 		} else {
 			opts = append(opts, WithKernel("portable"))
 		}
-		if err := errors.Join(MulInto(t.Context(), want, a, b, opts...), MulInto(t.Context(), got, a, b, opts...)); err != nil {
+		if err := errors.Join(Gemm(t.Context(), 1, a, b, 0, want, opts...), Gemm(t.Context(), 1, a, b, 0, got, opts...)); err != nil {
 			t.Fatal(err)
 		}
 		most := dtype.Of[O]().Info().Max

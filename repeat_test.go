@@ -7,6 +7,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/testkit"
+	"tilework/machine"
 )
 
 // TestRepeats: a product has the same bits a thousand times in turn, at 1 to 8 threads,
@@ -15,7 +16,7 @@ import (
 func TestRepeats(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	rng := seeded(t)
-	for _, k := range Kernels() {
+	for _, k := range machine.Kernels() {
 		if !k.Available {
 			continue
 		}
@@ -48,7 +49,7 @@ func TestRepeats(t *testing.T) {
 func TestCardRepeats(t *testing.T) {
 	card(t)
 	rng := seeded(t)
-	for _, k := range Kernels() {
+	for _, k := range machine.Kernels() {
 		for _, name := range k.Types {
 			if run := repeaters[name]; k.Device == "gpu" && run != nil {
 				t.Run(k.Name+"/"+name, func(t *testing.T) {
@@ -61,12 +62,12 @@ func TestCardRepeats(t *testing.T) {
 
 // repeaters are repeat for each type that the library's face has.
 var repeaters = map[string]func(*testing.T, *rand.Rand, int, int, ...Option){
-	"float64": repeat[float64, float64], "float32": repeat[float32, float32], "float16": repeat[Float16, Float16],
-	"bfloat16": repeat[BFloat16, BFloat16], "int8": repeat[int8, int32],
+	"float64": repeat[float64, float64], "float32": repeat[float32, float32], "float16": repeat[dtype.Float16, dtype.Float16],
+	"bfloat16": repeat[dtype.BFloat16, dtype.BFloat16], "int8": repeat[int8, int32],
 }
 
 // repeat multiplies random matrices of about size×size n times.
-func repeat[I, O Element](t *testing.T, rng *rand.Rand, size, n int, opts ...Option) {
+func repeat[I, O dtype.Element](t *testing.T, rng *rand.Rand, size, n int, opts ...Option) {
 	a, b, c := New[I](size, size+7), New[I](size+7, size-3), New[O](size, size-3)
 	for _, m := range []Matrix[I]{a, b} {
 		for i := range m.data {
@@ -77,7 +78,7 @@ func repeat[I, O Element](t *testing.T, rng *rand.Rand, size, n int, opts ...Opt
 	for r := range n {
 		clear(c.data)
 		threads := r%8 + 1
-		if err := MulInto(t.Context(), c, a, b, append(opts, WithThreads(threads))...); err != nil {
+		if err := Gemm(t.Context(), 1, a, b, 0, c, append(opts, WithThreads(threads))...); err != nil {
 			t.Fatal(err)
 		}
 		if got := string(dtype.Bytes(c.data)); r == 0 {

@@ -10,6 +10,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"tilework/dtype"
+	"tilework/machine"
 )
 
 // card opens the first GPU of this machine. Without one the test is skipped, or fails
@@ -44,7 +47,7 @@ func random(rng *rand.Rand, rows, cols int) Matrix[float32] {
 func cards(t *testing.T) []*Device {
 	t.Helper()
 	all := []*Device{card(t)}
-	infos, err := Devices()
+	infos, err := machine.Devices()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +117,7 @@ func cardChain(ctx context.Context, d *Device, w []Matrix[float32]) (Matrix[floa
 		if err != nil {
 			return Matrix[float32]{}, err
 		}
-		next, err := MulOn(ctx, h, y.T())
+		next, err := Mul(ctx, h, y.T())
 		if err := errors.Join(err, h.Close(), y.Close()); err != nil {
 			return Matrix[float32]{}, err
 		}
@@ -130,7 +133,7 @@ func TestCardAsync(t *testing.T) {
 	d := card(t)
 	rng := rand.New(rand.NewPCG(13, 14))
 	a := upload(t, d, random(rng, 4096, 4096))
-	c, err := MulOn(t.Context(), a, a) // compiles
+	c, err := Mul(t.Context(), a, a) // compiles
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +142,7 @@ func TestCardAsync(t *testing.T) {
 	}
 	start := time.Now()
 	for range 10 {
-		if err := GemmOn(t.Context(), 1, a, a, 0, c); err != nil {
+		if err := Gemm(t.Context(), 1, a, a, 0, c); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -163,7 +166,7 @@ func TestCardAsync(t *testing.T) {
 // device goes on.
 func TestCardOutOfMemory(t *testing.T) {
 	d := card(t)
-	_, err := NewOn[float32](d, 1<<20, 1<<18)
+	_, err := NewDeviceMatrix[float32](d, 1<<20, 1<<18)
 	if !errors.Is(err, ErrOutOfMemory) {
 		t.Fatal(err)
 	}
@@ -185,12 +188,12 @@ func TestCardIssue(t *testing.T) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	a, b := upload(t, d, random(rng, 64, 64)), upload(t, d, random(rng, 64, 64))
 	start := time.Now()
-	c, err := MulOn(ctx, a, b)
+	c, err := Mul(ctx, a, b)
 	if err != nil {
 		t.Fatal(err)
 	}
 	first := time.Since(start)
-	plan, err := PlanGemmOn(a, b, c)
+	plan, err := PlanGemm(a, b, c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -199,24 +202,24 @@ func TestCardIssue(t *testing.T) {
 		t.Errorf("the first product took %v, of which compiling %v", first, plan.Compile)
 	}
 	bias := upload(t, d, random(rng, 1, 64))
-	gelu := []Option{WithColBiasOn(bias), WithActivation("gelu")}
+	gelu := []Option{WithColBias(bias), WithActivation(GELU)}
 	for _, x := range []struct {
 		name  string
 		limit time.Duration
 		f     func() error
 	}{
-		{"GemmOn", limit, func() error { return GemmOn(ctx, 1, a, b, 0, c) }},
-		{"GemmOn, factors", limit, func() error { return GemmOn(ctx, 2, a, b, 3, c) }},
-		{"GemmOn, bias and gelu", limit, func() error { return GemmOn(ctx, 1, a, b, 0, c, gelu...) }},
-		{"MulOn and Close", 2 * limit, func() error {
-			h, err := MulOn(ctx, a, b)
+		{"Gemm", limit, func() error { return Gemm(ctx, 1, a, b, 0, c) }},
+		{"Gemm, factors", limit, func() error { return Gemm(ctx, 2, a, b, 3, c) }},
+		{"Gemm, bias and gelu", limit, func() error { return Gemm(ctx, 1, a, b, 0, c, gelu...) }},
+		{"Mul and Close", 2 * limit, func() error {
+			h, err := Mul(ctx, a, b)
 			return errors.Join(err, h.Close())
 		}},
-		{"NewOn and Close", 2 * limit, func() error {
-			h, err := NewOn[float32](d, 64, 64)
+		{"NewDeviceMatrix and Close", 2 * limit, func() error {
+			h, err := NewDeviceMatrix[float32](d, 64, 64)
 			return errors.Join(err, h.Close())
 		}},
-		{"GemmOn and Sync", 10 * limit, func() error { return errors.Join(GemmOn(ctx, 1, a, b, 0, c), d.Sync(ctx)) }},
+		{"Gemm and Sync", 10 * limit, func() error { return errors.Join(Gemm(ctx, 1, a, b, 0, c), d.Sync(ctx)) }},
 	} {
 		// The driver keeps about a thousand launches waiting, and blocks for room.
 		const burst, bursts = 200, 30
@@ -246,11 +249,11 @@ func TestCardIssue(t *testing.T) {
 func TestCardLargeIndices(t *testing.T) {
 	d := card(t)
 	const n = 46_400
-	for _, k := range Kernels() {
+	for _, k := range machine.Kernels() {
 		for _, name := range k.Types {
 			run := map[string]func(*testing.T, *Device, int, ...Option){
 				"float64": outerProduct[float64, float64], "float32": outerProduct[float32, float32],
-				"float16": outerProduct[Float16, float32], "bfloat16": outerProduct[BFloat16, float32],
+				"float16": outerProduct[dtype.Float16, float32], "bfloat16": outerProduct[dtype.BFloat16, float32],
 			}[name]
 			if k.Device == "gpu" && run != nil {
 				t.Run(k.Name+"/"+name, func(t *testing.T) { run(t, d, n, WithKernel(k.Name)) })

@@ -29,7 +29,7 @@ func TestResidentErrors(t *testing.T) {
 	cancelled, cancel := context.WithCancel(ctx)
 	cancel()
 	var none DeviceMatrix[float64]
-	gemm := func(a, b, c DeviceMatrix[float64], opts ...Option) error { return GemmOn(ctx, 1, a, b, 0, c, opts...) }
+	gemm := func(a, b, c DeviceMatrix[float64], opts ...Option) error { return Gemm(ctx, 1, a, b, 0, c, opts...) }
 	second := func(_ any, err error) error { return err }
 	for _, test := range []struct {
 		name string
@@ -42,43 +42,43 @@ func TestResidentErrors(t *testing.T) {
 		{"any", second(Open("")), ErrUnsupported, "auto"},
 		{"no device", second(Upload(ctx, nil, New[float32](1, 1))), ErrNoDevice, "Open"},
 		{"no opened device", (&Device{}).Sync(ctx), ErrNoDevice, "Open"},
-		{"no matrix", gemm(none, b, c), ErrNoDevice, "A is on none"},
-		{"no C", gemm(a, b, none), ErrNoDevice, "C is on none"},
-		{"no download", second(none.T().Download(ctx)), ErrNoDevice, "the matrix is on none"},
-		{"no product", second(MulOn(ctx, none, b)), ErrNoDevice, "A is on none"},
+		{"no matrix", gemm(none, b, c), ErrNoDevice, "A on no device"},
+		{"no C", gemm(a, b, none), ErrNoDevice, "C on no device"},
+		{"no download", second(none.T().Download(ctx)), ErrNoDevice, "the matrix on no device"},
+		{"no product", second(Mul(ctx, none, b)), ErrNoDevice, "A on no device"},
 		{"inner sizes", gemm(a, b.T(), c), ErrShape, "A has 4 columns where B has 5 rows"},
-		{"inner sizes of a new one", second(MulOn(ctx, a, a)), ErrShape, "A has 4 columns where B has 3 rows"},
+		{"inner sizes of a new one", second(Mul(ctx, a, a)), ErrShape, "A has 4 columns where B has 3 rows"},
 		{"C's size", gemm(a, b, both), ErrShape, "C is 8×8, want 3×5"},
 		{"a part too large", gemm(a.Sub(0, 0, 3, 5), b, c), ErrShape, "a 3×5 part from (0, 0) of a 3×4 matrix"},
 		{"a part of that", a.Sub(-1, 0, 3, 5).T().Sub(0, 0, 1, 1).Err(), ErrShape, "from (-1, 0)"},
-		{"sizes that are none", second(NewOn[float32](d, -1, 2)), ErrShape, "-1×2"},
-		{"sizes past counting", second(NewOn[float32](d, 1<<40, 1<<40)), ErrShape, "63 bits"},
+		{"sizes that are none", second(NewDeviceMatrix[float32](d, -1, 2)), ErrShape, "-1×2"},
+		{"sizes past counting", second(NewDeviceMatrix[float32](d, 1<<40, 1<<40)), ErrShape, "63 bits"},
 		{"a broken matrix of the host's", second(Upload(ctx, d, New[float32](-1, 2))), ErrShape, "-1×2"},
-		{"upload of another size", a.UploadFrom(ctx, New[float64](4, 3)), ErrShape, "upload of 3×4 on the device and 4×3 on the host"},
-		{"download of another size", a.DownloadTo(ctx, New[float64](4, 3)), ErrShape, "download of 3×4 on the device and 4×3"},
+		{"upload of another size", Copy(ctx, a, New[float64](4, 3)), ErrShape, "a copy between 3×4 on the device and 4×3 on the host"},
+		{"download of another size", Copy(ctx, New[float64](4, 3), a), ErrShape, "a copy between 3×4 on the device and 4×3"},
 		{"C over A", gemm(both.Sub(2, 3, 3, 4), b, both.Sub(0, 0, 3, 5)), ErrOverlap, "C shares memory with A"},
 		{"C over B", gemm(a, both.Sub(2, 2, 4, 5), both.Sub(0, 0, 3, 5)), ErrOverlap, "C shares memory with B"},
-		{"C over the bias", gemm(a, b, both.Sub(0, 0, 3, 5), WithColBiasOn(both.Sub(1, 3, 1, 5))), ErrOverlap, "the bias"},
-		{"bias too short", gemm(a, b, c, WithColBiasOn(short)), ErrShape, "bias of 3 elements for a result of 3×5, want 5"},
-		{"bias in a column", gemm(a, b, c, WithColBiasOn(both.Sub(0, 0, 5, 1))), ErrShape, "5 stored rows"},
-		{"bias of nothing", gemm(a, b, c, WithColBiasOn(none)), ErrNoDevice, "the bias is on none"},
-		{"bias of another type", gemm(a, b, c, WithRowBias(make([]float32, 3))), ErrUnsupported, "bias of float32"},
-		{"bias elsewhere", gemm(a, b, c, WithColBiasOn(upload(t, other, New[float64](1, 5)))), ErrUnsupported, "the bias is on device emu:t4"},
-		{"bias on a device for the host", Gemm(ctx, 1, New[float64](3, 4), New[float64](4, 3), 0, New[float64](3, 3), WithRowBiasOn(short)), ErrUnsupported, "on device emu"},
+		{"C over the bias", gemm(a, b, both.Sub(0, 0, 3, 5), WithColBias(both.Sub(1, 3, 1, 5))), ErrOverlap, "the bias"},
+		{"bias too short", gemm(a, b, c, WithColBias(short)), ErrShape, "the bias with 3 elements for a result of 3×5, want 5"},
+		{"bias in a column", gemm(a, b, c, WithColBias(both.Sub(0, 0, 5, 1))), ErrShape, "the bias stored as 5 rows of 1, want one row of 5"},
+		{"bias of nothing", gemm(a, b, c, WithColBias(none)), ErrNoDevice, "the bias on no device"},
+		{"bias of another type", gemm(a, b, c, WithRowBias(Vector(make([]float32, 3)...))), ErrUnsupported, "the bias of float32"},
+		{"bias elsewhere", gemm(a, b, c, WithColBias(upload(t, other, New[float64](1, 5)))), ErrUnsupported, "the bias is on device emu:t4"},
+		{"bias on a device for the host", Gemm(ctx, 1, New[float64](3, 4), New[float64](4, 3), 0, New[float64](3, 3), WithRowBias(short)), ErrUnsupported, "on device emu"},
 		{"two devices", gemm(a, far, c), ErrUnsupported, "B is on device emu:t4 and C on emu: download one"},
 		{"one device twice", gemm(a, twice, c), ErrUnsupported, "B and C are on device emu opened twice"},
-		{"another device", gemm(a, b, c, WithDevice("cpu")), ErrUnsupported, "device cpu for matrices that are on emu"},
+		{"another device", gemm(a, b, c, WithDevice("cpu")), ErrUnsupported, "device cpu for matrices on emu"},
 		{"no such device", gemm(a, b, c, WithDevice("gup")), ErrNoDevice, "gup"},
 		{"no such kernel", gemm(a, b, c, WithKernel("fast")), ErrUnsupported, `no GPU kernel "fast"`},
 		{"no such shape", gemm(a, b, c, WithKernel("tiled:17x")), ErrUnsupported, "17x"},
-		{"verification of an activation", gemm(a, b, c, WithVerify(), WithActivation("relu")), ErrUnsupported, "without that, or on the host"},
+		{"verification of an activation", gemm(a, b, c, WithVerify(), WithActivation(ReLU)), ErrUnsupported, "without that, or on the host"},
 		{"precision", gemm(a, b, c, WithPrecision(Fast)), ErrUnsupported, "precision fast of float64 matrices"},
-		{"activation", gemm(a, b, c, WithActivation("swish")), ErrUnsupported, "swish"},
-		{"cancelled", GemmOn(cancelled, 1, a, b, 0, c), context.Canceled, ""},
+		{"activation", gemm(a, b, c, WithActivation(99)), ErrUnsupported, "activation 99"},
+		{"cancelled", Gemm(cancelled, 1, a, b, 0, c), context.Canceled, ""},
 		{"cancelled upload", second(Upload(cancelled, d, New[float64](3, 4))), context.Canceled, ""},
 		{"cancelled download", second(a.Download(cancelled)), context.Canceled, ""},
 		{"cancelled sync", d.Sync(cancelled), context.Canceled, ""},
-		{"too large", second(NewOn[float32](d, 1024, 1024)), ErrOutOfMemory, "a matrix of 1024×1024 float32: allocation of 4194304 bytes:"},
+		{"too large", second(NewDeviceMatrix[float32](d, 1024, 1024)), ErrOutOfMemory, "a matrix of 1024×1024 float32: allocation of 4194304 bytes:"},
 		{"too large a copy", second(Upload(ctx, d, New[float32](512, 1024))), ErrOutOfMemory, "512×1024"},
 	} {
 		if !errors.Is(test.err, test.want) || !strings.Contains(fmt.Sprint(test.err), test.text) {
@@ -89,7 +89,7 @@ func TestResidentErrors(t *testing.T) {
 	if err := gemm(a, b, c); err != nil {
 		t.Error(err)
 	}
-	if got := (&Device{}).String() + ", " + d.String() + ", " + other.String(); got != "no device, emu, emu:t4" {
+	if got := none.String() + ", " + short.String() + ", " + far.String(); got != "0×0 float64 matrix on no device, 1×3 float64 matrix on emu, 4×5 float64 matrix on emu:t4" {
 		t.Error(got)
 	}
 }
@@ -102,20 +102,20 @@ func TestOutOfDeviceMemory(t *testing.T) {
 	var err error
 	for err == nil {
 		var m DeviceMatrix[float32]
-		if m, err = NewOn[float32](d, 256, 256); err == nil {
+		if m, err = NewDeviceMatrix[float32](d, 256, 256); err == nil {
 			all = append(all, m)
 		}
 	}
 	if len(all) != 4 || !errors.Is(err, ErrOutOfMemory) || !strings.Contains(err.Error(), "262144 bytes: 1048576 of 1048576 bytes are in use") {
 		t.Errorf("after %d matrices of 256 KiB on 1 MiB: %v", len(all), err)
 	}
-	if _, err := MulOn(t.Context(), all[0], all[1]); !errors.Is(err, ErrOutOfMemory) {
+	if _, err := Mul(t.Context(), all[0], all[1]); !errors.Is(err, ErrOutOfMemory) {
 		t.Errorf("a product: %v", err)
 	}
 	if err := all[0].Close(); err != nil {
 		t.Error(err)
 	}
-	if _, err := NewOn[float32](d, 256, 256); err != nil {
+	if _, err := NewDeviceMatrix[float32](d, 256, 256); err != nil {
 		t.Errorf("after a Close: %v", err)
 	}
 }
@@ -132,27 +132,27 @@ func chain(ctx context.Context, to Matrix[float32]) (err error) {
 	if err != nil {
 		return err
 	}
-	b, err := MulOn(ctx, a, a, WithRowBias([]float32{1, 2}), WithVerify())
+	b, err := Mul(ctx, a, a, WithRowBias(Vector[float32](1, 2)), WithVerify())
 	if err != nil {
 		return err
 	}
 	if err := a.Close(); err != nil {
 		return err
 	}
-	c, err := NewOn[float32](d, 2, 2)
+	c, err := NewDeviceMatrix[float32](d, 2, 2)
 	if err != nil {
 		return err
 	}
-	if err := c.UploadFrom(ctx, FromSlice(2, 2, []float32{1, 0, 0, 1})); err != nil {
+	if err := Copy(ctx, c, FromSlice(2, 2, []float32{1, 0, 0, 1})); err != nil {
 		return err
 	}
-	if err := GemmOn(ctx, 1, b, b.T(), 2, c.T()); err != nil {
+	if err := Gemm(ctx, 1, b, b.T(), 2, c.T()); err != nil {
 		return err
 	}
 	if err := d.Sync(ctx); err != nil {
 		return err
 	}
-	return c.DownloadTo(ctx, to)
+	return Copy(ctx, to, c)
 }
 
 // TestEveryCallOfAChainFails: whichever call to the device fails, and if that loses the
@@ -222,14 +222,14 @@ func TestCompileTime(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
 	a, b, c := square(t, d), square(t, d), square(t, d)
-	before, err := PlanGemmOn(a, b, c)
+	before, err := PlanGemm(a, b, c)
 	if err != nil || before.Compile != 0 || before.Device != "emu" || before.M != 2 || before.Kernel == "" {
 		t.Errorf("before: %+v, %v", before, err)
 	}
-	if err := GemmOn(t.Context(), 1, a, b, 0, c); err != nil {
+	if err := Gemm(t.Context(), 1, a, b, 0, c); err != nil {
 		t.Fatal(err)
 	}
-	after, err := PlanGemmOn(a, b, c)
+	after, err := PlanGemm(a, b, c)
 	if err != nil || after.Compile <= 0 || !strings.Contains(after.String(), ", compiled in ") {
 		t.Errorf("after: %v, %v", after, err)
 	}
@@ -277,9 +277,9 @@ func verifications(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	c, err := MulOn(ctx, b, b, WithVerify(), WithRowBias([]float32{1, 2}))
+	c, err := Mul(ctx, b, b, WithVerify(), WithRowBias(Vector[float32](1, 2)))
 	if err != nil {
 		return err
 	}
-	return GemmOn(ctx, 1, a, b, 1, c, WithVerify(), WithColBias([]float32{1, 2}))
+	return Gemm(ctx, 1, a, b, 1, c, WithVerify(), WithColBias(Vector[float32](1, 2)))
 }

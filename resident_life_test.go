@@ -15,12 +15,12 @@ import (
 func uses(ctx context.Context, d *Device, a, b, c DeviceMatrix[float32]) map[string]error {
 	second := func(_ any, err error) error { return err }
 	return map[string]error{
-		"GemmOn":     GemmOn(ctx, 1, a, b, 0, c),
-		"MulOn":      second(MulOn(ctx, a, b)),
-		"PlanGemmOn": second(PlanGemmOn(a, b, c)),
-		"Download":   second(a.T().Download(ctx)),
-		"DownloadTo": b.DownloadTo(ctx, New[float32](2, 2)),
-		"UploadFrom": c.Sub(0, 0, 1, 1).UploadFrom(ctx, New[float32](1, 1)),
+		"Gemm":               Gemm(ctx, 1, a, b, 0, c),
+		"Mul":                second(Mul(ctx, a, b)),
+		"PlanGemm":           second(PlanGemm(a, b, c)),
+		"Download":           second(a.T().Download(ctx)),
+		"Copy to the host":   Copy(ctx, New[float32](2, 2), b),
+		"Copy to the device": Copy(ctx, c.Sub(0, 0, 1, 1), New[float32](1, 1)),
 	}
 }
 
@@ -63,8 +63,8 @@ func TestUseAfterClose(t *testing.T) {
 	if err := d.Sync(t.Context()); !errors.Is(err, ErrClosed) {
 		t.Errorf("Sync of a closed device: %v", err)
 	}
-	if _, err := NewOn[float32](d, 1, 1); !errors.Is(err, ErrClosed) {
-		t.Errorf("NewOn a closed device: %v", err)
+	if _, err := NewDeviceMatrix[float32](d, 1, 1); !errors.Is(err, ErrClosed) {
+		t.Errorf("NewDeviceMatrix on a closed device: %v", err)
 	}
 	if err := (DeviceMatrix[float32]{}).Close(); err != nil {
 		t.Errorf("closing no matrix: %v", err)
@@ -131,7 +131,7 @@ func TestResidentGoroutines(t *testing.T) {
 			all.Go(func() {
 				x := square(t, d)
 				for range 5 {
-					next, err := MulOn(t.Context(), x, shared)
+					next, err := Mul(t.Context(), x, shared)
 					if err != nil {
 						t.Error(err)
 						return
@@ -145,7 +145,7 @@ func TestResidentGoroutines(t *testing.T) {
 				if err != nil || !slices.Equal(got.Data(), []float32{2, 1, 4, 3}) {
 					t.Errorf("got %v, %v", got.Data(), err)
 				}
-				y, err := MulOn(t.Context(), contested, shared)
+				y, err := Mul(t.Context(), contested, shared)
 				if err == nil {
 					got, err = y.Download(t.Context())
 				}
@@ -174,7 +174,7 @@ func TestCloseUnderWay(t *testing.T) {
 	for range 4 {
 		all.Go(func() {
 			for n := 0; ; n++ {
-				c, err := MulOn(t.Context(), a, b)
+				c, err := Mul(t.Context(), a, b)
 				if err == nil {
 					_, err = c.Download(t.Context())
 				}

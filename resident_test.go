@@ -63,7 +63,7 @@ func on(t *testing.T, name string) *Device {
 	return d
 }
 
-func upload[T Element](t *testing.T, d *Device, a Matrix[T]) DeviceMatrix[T] {
+func upload[T dtype.Element](t *testing.T, d *Device, a Matrix[T]) DeviceMatrix[T] {
 	t.Helper()
 	m, err := Upload(t.Context(), d, a)
 	if err != nil {
@@ -72,7 +72,7 @@ func upload[T Element](t *testing.T, d *Device, a Matrix[T]) DeviceMatrix[T] {
 	return m
 }
 
-func download[T Element](t *testing.T, m DeviceMatrix[T]) Matrix[T] {
+func download[T dtype.Element](t *testing.T, m DeviceMatrix[T]) Matrix[T] {
 	t.Helper()
 	h, err := m.Download(t.Context())
 	if err != nil {
@@ -82,7 +82,7 @@ func download[T Element](t *testing.T, m DeviceMatrix[T]) Matrix[T] {
 }
 
 // sameAs compares a matrix with values in the order of its rows.
-func sameAs[T Float](t *testing.T, what string, m Matrix[T], want []float64) {
+func sameAs[T dtype.Float](t *testing.T, what string, m Matrix[T], want []float64) {
 	t.Helper()
 	for i := range m.Rows() {
 		for j := range m.Cols() {
@@ -94,7 +94,7 @@ func sameAs[T Float](t *testing.T, what string, m Matrix[T], want []float64) {
 }
 
 // testResidentViews multiplies views of all kinds, on the way to the device and on it.
-func testResidentViews[T Float](t *testing.T) {
+func testResidentViews[T dtype.Float](t *testing.T) {
 	d := on(t, "emu")
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, s := range [][3]int{{1, 1, 1}, {3, 5, 2}, {17, 9, 20}} {
@@ -110,22 +110,22 @@ func testResidentViews[T Float](t *testing.T) {
 		}
 		big := upload(t, d, room)
 		for name, x := range map[string]DeviceMatrix[T]{
-			"dense": upload(t, d, a), "transposed": upload(t, d, a.T().Clone()).T(),
-			"of a transpose": upload(t, d, a.T().Clone().T()), "of a part": upload(t, d, part),
+			"dense": upload(t, d, a), "transposed": upload(t, d, a.T().clone()).T(),
+			"of a transpose": upload(t, d, a.T().clone().T()), "of a part": upload(t, d, part),
 			"a part": big.Sub(1, 1, m, k), "a part of the transpose": big.T().Sub(1, 1, k, m).T(),
 		} {
 			sameAs(t, name+" downloaded", download(t, x), plain(a, identity[T](k)))
-			for bname, y := range map[string]DeviceMatrix[T]{"B": upload(t, d, b), "Bᵀᵀ": upload(t, d, b.T().Clone()).T()} {
-				out, err := NewOn[T](d, m+1, n+2)
+			for bname, y := range map[string]DeviceMatrix[T]{"B": upload(t, d, b), "Bᵀᵀ": upload(t, d, b.T().clone()).T()} {
+				out, err := NewDeviceMatrix[T](d, m+1, n+2)
 				if err != nil {
 					t.Fatal(err)
 				}
-				back, err := NewOn[T](d, n, m)
+				back, err := NewDeviceMatrix[T](d, n, m)
 				if err != nil {
 					t.Fatal(err)
 				}
 				for cname, c := range map[string]DeviceMatrix[T]{"a part": out.Sub(1, 2, m, n), "a transpose": back.T()} {
-					if err := GemmOn(t.Context(), 1, x, y, 0, c); err != nil {
+					if err := Gemm(t.Context(), 1, x, y, 0, c); err != nil {
 						t.Fatal(err)
 					}
 					sameAs(t, "A "+name+" · "+bname+" into "+cname, download(t, c), want)
@@ -135,7 +135,7 @@ func testResidentViews[T Float](t *testing.T) {
 	}
 }
 
-func identity[T Float](n int) Matrix[T] {
+func identity[T dtype.Float](n int) Matrix[T] {
 	m := New[T](n, n)
 	for i := range n {
 		m.Set(i, i, dtype.FromFloat64[T](1))
@@ -147,8 +147,8 @@ func TestResidentViewsOfEveryType(t *testing.T) {
 	substitute(t, 0)
 	t.Run("float64", testResidentViews[float64])
 	t.Run("float32", testResidentViews[float32])
-	t.Run("float16", testResidentViews[Float16])
-	t.Run("bfloat16", testResidentViews[BFloat16])
+	t.Run("float16", testResidentViews[dtype.Float16])
+	t.Run("bfloat16", testResidentViews[dtype.BFloat16])
 }
 
 // TestResidentEpilogues: scalars, a bias on either side, an activation and a wider
@@ -157,24 +157,24 @@ func TestResidentEpilogues(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
 	rng := rand.New(rand.NewPCG(5, 6))
-	a, b, c0 := whole[Float16](rng, 9, 7), whole[Float16](rng, 7, 10), whole[float32](rng, 9, 10)
+	a, b, c0 := whole[dtype.Float16](rng, 9, 7), whole[dtype.Float16](rng, 7, 10), whole[float32](rng, 9, 10)
 	row, col := whole[float32](rng, 1, 9), whole[float32](rng, 1, 10)
 	da, db, drow, dcol := upload(t, d, a), upload(t, d, b), upload(t, d, row), upload(t, d, col)
 	for name, o := range map[string]struct{ host, device []Option }{
 		"nothing":         {nil, nil},
-		"rows, of Go's":   {[]Option{WithRowBias(row.Data())}, []Option{WithRowBias(row.Data())}},
-		"rows":            {[]Option{WithRowBias(row.Data())}, []Option{WithRowBiasOn(drow)}},
-		"columns":         {[]Option{WithColBias(col.Data())}, []Option{WithColBiasOn(dcol.T())}},
-		"the last counts": {[]Option{WithColBias(col.Data())}, []Option{WithRowBias(row.Data()), WithColBiasOn(dcol)}},
-		"columns, relu":   {[]Option{WithColBias(col.Data()), WithActivation("relu")}, []Option{WithColBiasOn(dcol), WithActivation("relu")}},
+		"rows, of Go's":   {[]Option{WithRowBias(Vector(row.Data()...))}, []Option{WithRowBias(Vector(row.Data()...))}},
+		"rows":            {[]Option{WithRowBias(Vector(row.Data()...))}, []Option{WithRowBias(drow)}},
+		"columns":         {[]Option{WithColBias(Vector(col.Data()...))}, []Option{WithColBias(dcol.T())}},
+		"the last counts": {[]Option{WithColBias(Vector(col.Data()...))}, []Option{WithRowBias(Vector(row.Data()...)), WithColBias(dcol)}},
+		"columns, relu":   {[]Option{WithColBias(Vector(col.Data()...)), WithActivation(ReLU)}, []Option{WithColBias(dcol), WithActivation(ReLU)}},
 		"kernel":          {nil, []Option{WithKernel("tiled:16"), WithDevice("emu")}},
 	} {
-		c := c0.Clone()
+		c := c0.clone()
 		if err := Gemm(t.Context(), -2, a, b, 3, c, append(o.host, WithDevice("cpu"))...); err != nil {
 			t.Fatal(err)
 		}
 		dc := upload(t, d, c0)
-		if err := GemmOn(t.Context(), -2, da, db, 3, dc, o.device...); err != nil {
+		if err := Gemm(t.Context(), -2, da, db, 3, dc, o.device...); err != nil {
 			t.Fatal(name, err)
 		}
 		sameAs(t, name, download(t, dc), plain(c, identity[float32](10)))
@@ -182,7 +182,7 @@ func TestResidentEpilogues(t *testing.T) {
 
 	x, y := upload(t, d, FromSlice(1, 2, []int8{100, 100})), upload(t, d, FromSlice(2, 1, []int8{100, 27}))
 	z := upload(t, d, FromSlice(1, 1, []int32{1}))
-	if err := GemmOn(t.Context(), 2, x, y, -1, z); err != nil {
+	if err := Gemm(t.Context(), 2, x, y, -1, z); err != nil {
 		t.Fatal(err)
 	}
 	if got := download(t, z).At(0, 0); got != 25399 {
@@ -190,8 +190,6 @@ func TestResidentEpilogues(t *testing.T) {
 	}
 }
 
-// TestResidentCopies: a matrix is overwritten from the host, and read into one that is
-// there, whichever of the two is transposed; what lies around them stays.
 // TestResidualAnywhere: a residual may begin at any element, where K is split too and its first launch,
 // which has wider results, does not read it.
 func TestResidualAnywhere(t *testing.T) {
@@ -204,7 +202,7 @@ func TestResidualAnywhere(t *testing.T) {
 	residual := FromSlice(1, 3, []dtype.BFloat16{0, dtype.FromFloat64[dtype.BFloat16](5), 0})
 	onA, onB, onResidual := upload(t, d, a), upload(t, d, b), upload(t, d, residual)
 	for _, kernel := range []string{"naive", "blocked", "blocked:4x256x8/4x4/4*2", "mma"} {
-		c, err := MulOn(t.Context(), onA, onB, WithResidualOn(onResidual.Sub(0, 1, 1, 1)), WithKernel(kernel))
+		c, err := Mul(t.Context(), onA, onB, WithResidual(onResidual.Sub(0, 1, 1, 1)), WithKernel(kernel))
 		if err != nil {
 			t.Errorf("%s: %v", kernel, err)
 			continue
@@ -215,26 +213,28 @@ func TestResidualAnywhere(t *testing.T) {
 	}
 }
 
+// TestResidentCopies checks copies to and from a device for every combination of transposes and parts
+// of matrices. Elements around them must not change.
 func TestResidentCopies(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
 	rng := rand.New(rand.NewPCG(7, 8))
 	a := whole[float64](rng, 4, 6)
 	want := plain(a, identity[float64](6))
-	for name, from := range map[string]Matrix[float64]{"dense": a, "transposed": a.T().Clone().T()} {
+	for name, from := range map[string]Matrix[float64]{"dense": a, "transposed": a.T().clone().T()} {
 		for dname, m := range map[string]DeviceMatrix[float64]{
 			"dense": upload(t, d, New[float64](4, 6)), "transposed": upload(t, d, New[float64](6, 4)).T(),
 			"a part": upload(t, d, New[float64](9, 9)).Sub(2, 3, 4, 6),
 		} {
-			if err := m.UploadFrom(t.Context(), from); err != nil {
+			if err := Copy(t.Context(), m, from); err != nil {
 				t.Fatal(err)
 			}
 			room := whole[float64](rng, 8, 8)
 			for tname, to := range map[string]Matrix[float64]{
 				"dense": New[float64](4, 6), "transposed": New[float64](6, 4).T(), "a part": room.Sub(3, 1, 4, 6), "a part, transposed": room.T().Sub(3, 1, 4, 6),
 			} {
-				before := room.Clone()
-				if err := m.DownloadTo(t.Context(), to); err != nil {
+				before := room.clone()
+				if err := Copy(t.Context(), to, m); err != nil {
 					t.Fatal(err)
 				}
 				sameAs(t, name+" to "+dname+" to "+tname, to, want)
@@ -261,11 +261,11 @@ func TestResidentEmpty(t *testing.T) {
 	d := on(t, "emu")
 	a, b := upload(t, d, New[float32](3, 0)), upload(t, d, New[float32](0, 2))
 	c := upload(t, d, FromSlice(3, 2, []float32{1, 2, 3, 4, 5, 6}))
-	if err := GemmOn(t.Context(), 1, a, b, 2, c); err != nil {
+	if err := Gemm(t.Context(), 1, a, b, 2, c); err != nil {
 		t.Fatal(err)
 	}
 	sameAs(t, "nothing + 2·C", download(t, c), []float64{2, 4, 6, 8, 10, 12})
-	none, err := MulOn(t.Context(), b, c.T().Sub(0, 0, 2, 0))
+	none, err := Mul(t.Context(), b, c.T().Sub(0, 0, 2, 0))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +291,7 @@ func TestChain(t *testing.T) {
 			w[i].Set(j, rng.IntN(20), 1)
 		}
 		onDevice[i] = upload(t, d, w[i])
-		next, err := MulOn(t.Context(), h, onDevice[i])
+		next, err := Mul(t.Context(), h, onDevice[i])
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -331,7 +331,7 @@ func TestOuterProduct(t *testing.T) {
 
 // outerProduct multiplies n×8 and 8×n on a device, and that and its transpose by a few
 // columns. All sums are of whole numbers, below 2^24 up to n = 2^18.
-func outerProduct[I, O Element](t *testing.T, d *Device, n int, opts ...Option) {
+func outerProduct[I, O dtype.Element](t *testing.T, d *Device, n int, opts ...Option) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(21, 22))
 	sign := func(rows, cols int) (m Matrix[I], wide Matrix[float64]) {
@@ -346,12 +346,12 @@ func outerProduct[I, O Element](t *testing.T, d *Device, n int, opts ...Option) 
 	y, wideY := sign(8, n)
 	z, wideZ := sign(n, 5)
 	dx, dy, dz := upload(t, d, x), upload(t, d, y), upload(t, d, z)
-	p, err := NewOn[I](d, n, n)
+	p, err := NewDeviceMatrix[I](d, n, n)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer p.Close()
-	if err := GemmOn(t.Context(), 1, dx, dy, 0, p, opts...); err != nil {
+	if err := Gemm(t.Context(), 1, dx, dy, 0, p, opts...); err != nil {
 		t.Fatal(err)
 	}
 	q := upload(t, d, New[O](n, 5))
@@ -359,7 +359,7 @@ func outerProduct[I, O Element](t *testing.T, d *Device, n int, opts ...Option) 
 		p           DeviceMatrix[I]
 		left, right Matrix[float64]
 	}{{p, wideX, wideY}, {p.T(), wideY.T(), wideX.T()}} {
-		if err := GemmOn(t.Context(), 1, way.p, dz, 0, q, opts...); err != nil {
+		if err := Gemm(t.Context(), 1, way.p, dz, 0, q, opts...); err != nil {
 			t.Fatal(err)
 		}
 		inner, err := Mul(t.Context(), way.right, wideZ, WithDevice("cpu"))

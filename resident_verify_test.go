@@ -35,19 +35,19 @@ func TestCardVerify(t *testing.T) { verifyAllOn(t, card(t)) }
 func verifyAllOn(t *testing.T, d *Device) {
 	t.Run("float32", func(t *testing.T) { verifyOn[float32, float32](t, d) })
 	t.Run("float64", func(t *testing.T) { verifyOn[float64, float64](t, d) })
-	t.Run("float16", func(t *testing.T) { verifyOn[Float16, float32](t, d) })
-	t.Run("bfloat16", func(t *testing.T) { verifyOn[BFloat16, BFloat16](t, d) })
-	t.Run("e4m3", func(t *testing.T) { verifyOn[Float8E4M3, float32](t, d) })
-	t.Run("e5m2", func(t *testing.T) { verifyOn[Float8E5M2, Float8E5M2](t, d) })
+	t.Run("float16", func(t *testing.T) { verifyOn[dtype.Float16, float32](t, d) })
+	t.Run("bfloat16", func(t *testing.T) { verifyOn[dtype.BFloat16, dtype.BFloat16](t, d) })
+	t.Run("e4m3", func(t *testing.T) { verifyOn[dtype.Float8E4M3, float32](t, d) })
+	t.Run("e5m2", func(t *testing.T) { verifyOn[dtype.Float8E5M2, dtype.Float8E5M2](t, d) })
 	t.Run("int8", func(t *testing.T) { verifyOn[int8, int32](t, d) })
 	t.Run("int8 as float32", func(t *testing.T) { verifyOn[int8, float32](t, d) })
-	t.Run("float32 as float16", func(t *testing.T) { verifyOn[float32, Float16](t, d) })
+	t.Run("float32 as float16", func(t *testing.T) { verifyOn[float32, dtype.Float16](t, d) })
 }
 
 // TestVerifyOnOlder: where the kernel for it does not run, the host reads the matrices.
 func TestVerifyOnOlder(t *testing.T) { verifyOn[float32, float32](t, on(t, "emu:t4")) }
 
-func verifyOn[I, O Element](t *testing.T, d *Device) {
+func verifyOn[I, O dtype.Element](t *testing.T, d *Device) {
 	rng := rand.New(rand.NewPCG(13, 14))
 	random := func(rows, cols int) Matrix[I] {
 		m := New[I](rows, cols)
@@ -61,19 +61,19 @@ func verifyOn[I, O Element](t *testing.T, d *Device) {
 	room := upload(t, d, random(k+5, n+9))
 	a, b, c := upload(t, d, host).T(), room.Sub(2, 3, k, n), upload(t, d, New[O](n, m)).T()
 	old := upload(t, d, New[O](m, n))
-	whole := a.m.Layout.Type.Info().Integer
+	whole := a.layout.Type.Info().Integer
 	bias := make([]O, n)
 	for i := range bias {
 		bias[i] = dtype.FromFloat64[O](float64(i % 5))
 	}
 	for name, err := range map[string]error{
-		"C transposed": GemmOn(t.Context(), 1, a, b, 0, c, WithVerify()),
-		"C added to":   GemmOn(t.Context(), -2, a, b, 1, old, WithVerify()),
-		"a bias":       GemmOn(t.Context(), 1, a, b, 0, old, WithVerify(), WithColBias(bias)),
-		"bias of rows": GemmOn(t.Context(), 1, a, b, 0, old, WithVerify(), WithRowBias(bias[:m])),
-		"both":         GemmOn(t.Context(), 3, a, b, -1, old, WithVerify(), WithRowBias(bias[:m])),
-		"nothing":      GemmOn(t.Context(), 1, a.Sub(0, 0, 0, k), b, 0, old.Sub(0, 0, 0, n), WithVerify()),
-		"no terms":     GemmOn(t.Context(), 1, a.Sub(0, 0, m, 0), b.Sub(0, 0, 0, n), 2, old, WithVerify()),
+		"C transposed": Gemm(t.Context(), 1, a, b, 0, c, WithVerify()),
+		"C added to":   Gemm(t.Context(), -2, a, b, 1, old, WithVerify()),
+		"a bias":       Gemm(t.Context(), 1, a, b, 0, old, WithVerify(), WithColBias(Vector(bias...))),
+		"bias of rows": Gemm(t.Context(), 1, a, b, 0, old, WithVerify(), WithRowBias(Vector(bias[:m]...))),
+		"both":         Gemm(t.Context(), 3, a, b, -1, old, WithVerify(), WithRowBias(Vector(bias[:m]...))),
+		"nothing":      Gemm(t.Context(), 1, a.Sub(0, 0, 0, k), b, 0, old.Sub(0, 0, 0, n), WithVerify()),
+		"no terms":     Gemm(t.Context(), 1, a.Sub(0, 0, m, 0), b.Sub(0, 0, 0, n), 2, old, WithVerify()),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -82,7 +82,7 @@ func verifyOn[I, O Element](t *testing.T, d *Device) {
 	if !whole {
 		host.Set(5, 3, dtype.FromFloat64[I](math.Inf(1)))
 		host.Set(6, 9, dtype.FromFloat64[I](math.NaN()))
-		if err := GemmOn(t.Context(), 1, upload(t, d, host).T(), b, 1, old, WithVerify()); err != nil {
+		if err := Gemm(t.Context(), 1, upload(t, d, host).T(), b, 1, old, WithVerify()); err != nil {
 			t.Errorf("with what is not finite: %v", err)
 		}
 	}
@@ -136,23 +136,23 @@ func TestVerifyOnFinds(t *testing.T) {
 	d, s := spoiled(t)
 	inf := math.Inf(1)
 	t.Run("float32", func(t *testing.T) { verifyFinds[float32, float32](t, d, s, 1, -0.01, math.NaN(), inf) })
-	t.Run("float16", func(t *testing.T) { verifyFinds[Float16, float32](t, d, s, 1, -0.1, math.NaN(), inf) })
+	t.Run("float16", func(t *testing.T) { verifyFinds[dtype.Float16, float32](t, d, s, 1, -0.1, math.NaN(), inf) })
 	t.Run("float64", func(t *testing.T) { verifyFinds[float64, float64](t, d, s, 1e-9) })
-	t.Run("bfloat16", func(t *testing.T) { verifyFinds[BFloat16, BFloat16](t, d, s, 16, -16) })
-	t.Run("e4m3", func(t *testing.T) { verifyFinds[Float8E4M3, float32](t, d, s, 1, -0.1) })
-	t.Run("e5m2", func(t *testing.T) { verifyFinds[Float8E5M2, Float16](t, d, s, 8, math.NaN()) })
+	t.Run("bfloat16", func(t *testing.T) { verifyFinds[dtype.BFloat16, dtype.BFloat16](t, d, s, 16, -16) })
+	t.Run("e4m3", func(t *testing.T) { verifyFinds[dtype.Float8E4M3, float32](t, d, s, 1, -0.1) })
+	t.Run("e5m2", func(t *testing.T) { verifyFinds[dtype.Float8E5M2, dtype.Float16](t, d, s, 8, math.NaN()) })
 	t.Run("int8", func(t *testing.T) { verifyFinds[int8, int32](t, d, s, 1, -1, 1<<30) })
 	scales := []Option{WithBlockScales(
 		FromSlice(1, 1, []float32{2}), FromSlice(1, 50, slices.Repeat([]float32{0.5, 1}, 25)),
 	)}
-	t.Run("block scales", func(t *testing.T) { verifyFindsWith[Float8E4M3, float32](t, d, s, scales, 1, -0.02) })
+	t.Run("block scales", func(t *testing.T) { verifyFindsWith[dtype.Float8E4M3, float32](t, d, s, scales, 1, -0.02) })
 }
 
-func verifyFinds[I, O Element](t *testing.T, d *Device, s *spoiler, by ...float64) {
+func verifyFinds[I, O dtype.Element](t *testing.T, d *Device, s *spoiler, by ...float64) {
 	verifyFindsWith[I, O](t, d, s, nil, by...)
 }
 
-func verifyFindsWith[I, O Element](t *testing.T, d *Device, s *spoiler, opts []Option, by ...float64) {
+func verifyFindsWith[I, O dtype.Element](t *testing.T, d *Device, s *spoiler, opts []Option, by ...float64) {
 	rng := rand.New(rand.NewPCG(15, 16))
 	few := func(rows, cols int) Matrix[I] {
 		m := New[I](rows, cols)
@@ -164,7 +164,7 @@ func verifyFindsWith[I, O Element](t *testing.T, d *Device, s *spoiler, opts []O
 	a, b := upload(t, d, few(40, 30)), upload(t, d, few(30, 50))
 	c := upload(t, d, New[O](40, 50))
 	s.element = nil
-	if err := GemmOn(t.Context(), 1, a, b, 0, c, opts...); err != nil {
+	if err := Gemm(t.Context(), 1, a, b, 0, c, opts...); err != nil {
 		t.Fatal(err)
 	}
 	right := dtype.ToFloat64(download(t, c).At(spoiledRow, spoiledCol))
@@ -176,7 +176,7 @@ func verifyFindsWith[I, O Element](t *testing.T, d *Device, s *spoiler, opts []O
 		if off != 0 {
 			want = ErrVerify
 		}
-		if err := GemmOn(t.Context(), 1, a, b, 0, c, append(opts, WithVerify())...); !errors.Is(err, want) {
+		if err := Gemm(t.Context(), 1, a, b, 0, c, append(opts, WithVerify())...); !errors.Is(err, want) {
 			t.Errorf("%v for %v: %v, want %v", value, right, err, want)
 		}
 	}
@@ -187,7 +187,7 @@ func verifyFindsWith[I, O Element](t *testing.T, d *Device, s *spoiler, opts []O
 	s.sweeps, s.of = 0, 4
 	for _, off := range append(by, 0) {
 		s.element = nil
-		if err := GemmOn(t.Context(), 1, a, b, 0, c, opts...); err != nil {
+		if err := Gemm(t.Context(), 1, a, b, 0, c, opts...); err != nil {
 			t.Fatal(err)
 		}
 		s.element = dtype.Bytes([]O{dtype.FromFloat64[O](2*right + off)})
@@ -195,7 +195,7 @@ func verifyFindsWith[I, O Element](t *testing.T, d *Device, s *spoiler, opts []O
 		if off != 0 {
 			want = ErrVerify
 		}
-		if err := GemmOn(t.Context(), 1, a, b, 1, c, append(opts, WithVerify())...); !errors.Is(err, want) {
+		if err := Gemm(t.Context(), 1, a, b, 1, c, append(opts, WithVerify())...); !errors.Is(err, want) {
 			t.Errorf("added to C, %v for %v: %v, want %v", 2*right+off, 2*right, err, want)
 		}
 	}
@@ -205,17 +205,17 @@ func verifyFindsWith[I, O Element](t *testing.T, d *Device, s *spoiler, opts []O
 func TestVerifyOnOverflow(t *testing.T) {
 	d, s := spoiled(t)
 	s.of = 4
-	a, b := New[Float16](10, 3), New[Float16](3, 10)
+	a, b := New[dtype.Float16](10, 3), New[dtype.Float16](3, 10)
 	for i := range a.data {
-		a.data[i] = dtype.FromFloat64[Float16](300)
+		a.data[i] = dtype.FromFloat64[dtype.Float16](300)
 	}
 	for i := range 3 {
-		b.Set(i, spoiledCol, dtype.FromFloat64[Float16](300))
+		b.Set(i, spoiledCol, dtype.FromFloat64[dtype.Float16](300))
 	}
 	onA, onB := upload(t, d, a), upload(t, d, b)
 	for value, want := range map[float64]error{math.Inf(1): nil, math.Inf(-1): ErrVerify, math.NaN(): ErrVerify, 5: ErrVerify} {
-		s.sweeps, s.element = 0, dtype.Bytes([]Float16{dtype.FromFloat64[Float16](value)})
-		err := GemmOn(t.Context(), 1, onA, onB, 1, upload(t, d, New[Float16](10, 10)), WithVerify())
+		s.sweeps, s.element = 0, dtype.Bytes([]dtype.Float16{dtype.FromFloat64[dtype.Float16](value)})
+		err := Gemm(t.Context(), 1, onA, onB, 1, upload(t, d, New[dtype.Float16](10, 10)), WithVerify())
 		if !errors.Is(err, want) {
 			t.Errorf("%v: %v, want %v", value, err, want)
 		}
@@ -227,16 +227,16 @@ func TestVerifyShortSums(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
 	rng := rand.New(rand.NewPCG(15, 16))
-	random := func() Matrix[Float8E4M3] {
-		m := New[Float8E4M3](128, 128)
+	random := func() Matrix[dtype.Float8E4M3] {
+		m := New[dtype.Float8E4M3](128, 128)
 		for i := range m.data {
-			m.data[i] = dtype.FromFloat64[Float8E4M3](2*rng.Float64() - 1)
+			m.data[i] = dtype.FromFloat64[dtype.Float8E4M3](2*rng.Float64() - 1)
 		}
 		return m
 	}
 	a, b, c := upload(t, d, random()), upload(t, d, random()), upload(t, d, New[float32](128, 128))
 	for _, precision := range []Precision{Native, Fast} {
-		if err := GemmOn(t.Context(), 1, a, b, 0, c, WithVerify(), WithPrecision(precision)); err != nil {
+		if err := Gemm(t.Context(), 1, a, b, 0, c, WithVerify(), WithPrecision(precision)); err != nil {
 			t.Errorf("%v: %v", precision, err)
 		}
 	}

@@ -23,7 +23,7 @@ func (m Matrix[T]) String() string {
 	if m.err != nil {
 		return invalid(t, m.err)
 	}
-	rows, cols := shownIndices(m.rows), shownIndices(m.cols)
+	rows, cols := shownIndices(m.Rows()), shownIndices(m.Cols())
 	cells := make([][]string, len(rows))
 	widths := make([]int, len(cols))
 	for i, row := range rows {
@@ -47,7 +47,7 @@ func (m Matrix[T]) String() string {
 		}
 		lines = append(lines, line)
 	}
-	return fmt.Sprintf("%d×%d %v\n[%s]", m.rows, m.cols, t, strings.Join(lines, "\n "))
+	return fmt.Sprintf("%d×%d %v\n[%s]", m.Rows(), m.Cols(), t, strings.Join(lines, "\n "))
 }
 
 const ellipsis = "…"
@@ -82,8 +82,8 @@ func (m DeviceMatrix[T]) String() string {
 	switch {
 	case m.err != nil:
 		return invalid(t, m.err)
-	case m.m.Memory == nil:
+	case m.memory == nil:
 		return fmt.Sprintf("0×0 %v matrix on no device", t)
 	}
-	return fmt.Sprintf("%d×%d %v matrix on %v", m.Rows(), m.Cols(), t, m.m.Memory.Device())
+	return fmt.Sprintf("%d×%d %v matrix on %v", m.Rows(), m.Cols(), t, m.memory.Device())
 }

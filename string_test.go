@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tilework"
+	"tilework/dtype"
 )
 
 func ExampleMatrix_String() {
@@ -50,8 +51,8 @@ func TestMatrixString(t *testing.T) {
 		{tilework.Matrix[float64]{}, "0×0 float64\n[]"},
 		{tilework.New[int8](0, 3), "0×3 int8\n[]"},
 		{tilework.New[int8](2, 0), "2×0 int8\n[[]\n []]"},
-		{tilework.New[tilework.BFloat16](1, 8), "1×8 bfloat16\n[[0 0 0 0 0 0 0 0]]"},
-		{tilework.New[tilework.Float8E4M3](1, 9), "1×9 float8_e4m3fn\n[[0 0 0 … 0 0 0]]"},
+		{tilework.New[dtype.BFloat16](1, 8), "1×8 bfloat16\n[[0 0 0 0 0 0 0 0]]"},
+		{tilework.New[dtype.Float8E4M3](1, 9), "1×9 float8_e4m3fn\n[[0 0 0 … 0 0 0]]"},
 		{tilework.New[float32](9, 1), "9×1 float32\n[[0]\n [0]\n [0]\n …\n [0]\n [0]\n [0]]"},
 		{tilework.FromSlice(1, 2, []int32{math.MinInt32, math.MaxInt32}), "1×2 int32\n[[-2147483648 2147483647]]"},
 		{tilework.FromSlice(1, 3, []float32{1.0 / 3, nan, float32(math.Inf(-1))}), "1×3 float32\n[[0.333333 NaN -Inf]]"},
@@ -71,7 +72,7 @@ func TestDeviceMatrixString(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Close()
-	m, err := tilework.NewOn[tilework.Float16](d, 2, 5)
+	m, err := tilework.NewDeviceMatrix[dtype.Float16](d, 2, 5)
 	if err != nil {
 		t.Fatal(err)
 	}

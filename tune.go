@@ -2,56 +2,73 @@ package tilework
 
 import (
 	"context"
+	"fmt"
 	"time"
 
+	"tilework/dtype"
 	"tilework/internal/backend"
-	"tilework/internal/dispatch"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
 	"tilework/internal/tune"
 )
 
-// Tuning is what [TuneGemm] found.
+// Tuning is the result of [TuneGemm].
 type Tuning struct {
-	// Default is what [Gemm] computes such a product with unless something was tuned for
-	// it, and Best the fastest that was measured: a kernel and its parameters, in words.
+	// Default and Best describe the kernel and parameters that [Gemm] uses for such a product
+	// without tuning, and the fastest ones measured.
 	Default, Best string
-	// Gain is how many times faster the best was, measured in turns with the default.
+	// Gain is the speed of the best relative to the default, measured alternately.
 	Gain float64
-	// Kept says that later products use the best: it was faster by more than chance.
+	// Kept reports whether later products use the best: it was faster by more than chance.
 	Kept bool
-	Why  string // it is kept or not
+	// Why is the reason for Kept.
+	Why string
 }
 
-// TuneGemm measures, for about that long (0 is 10 s), which kernel and which parameters
-// compute [Gemm] of such matrices fastest, and has later products use them: products of
-// the same shape, types and transposes, of matrices without gaps between their rows,
-// whatever their factors and their epilogue. [PlanGemm] then says so. No element is read
-// or written.
+// TuneGemm measures for about the given time (0 is 10 s) which kernel and parameters compute [Gemm]
+// of such operands fastest, and selects them for later products: products of the same shape, types
+// and transposes, of matrices without gaps between their rows, with any factors and epilogue.
+// [PlanGemm] then reports that. No element is read or written.
 //
-// The choice holds for this process at once, for products whose kernel is not named, and
-// for later ones, as it is kept in the cache that [WithDevice] speaks of. On a GPU it
-// holds for all of its model. Another choice may sum in another order, and so give other
-// bits; equal calls have equal bits as long as nobody tunes.
+// The choice applies at once in this process to products without [WithKernel], and in later
+// processes through the cache described at [WithDevice]. On a GPU it applies to all GPUs of its
+// model. It may sum in another order and so produce other bits; equal calls have equal bits as long
+// as nothing is tuned.
 //
-// Name the device: of the options [WithDevice] ("cpu" or "gpu") and [WithThreads] count.
-// The errors are ErrUnsupported, for "auto" and for an emulated GPU, which has no times,
-// ErrNoDevice, ErrShape, ErrVerify for a kernel that is wrong, and the context's.
-func TuneGemm[I, O Element](ctx context.Context, a, b Matrix[I], c Matrix[O], limit time.Duration, opts ...Option) (Tuning, error) {
-	var cfg config
-	cfg.configure(new(dispatch.Request), opts)
-	if err := firstErr(a.err, b.err, c.err, cfg.err); err != nil {
+// The device is that of the operands, or for matrices on the host that of [WithDevice], "cpu" or
+// "gpu". [WithThreads] is used too. The errors are ErrUnsupported for "auto", for an emulated GPU,
+// which has no times, and for batches and packed matrices; ErrNoDevice, ErrShape, ErrVerify for a
+// kernel with wrong results, and the context's.
+func TuneGemm[T, R dtype.Element](ctx context.Context, a, b Operand[T], c Operand[R], limit time.Duration, opts ...Option) (Tuning, error) {
+	k := newCall(1, a, b, 0, c, opts)
+	x, err := k.tune(ctx, limit)
+	k.release()
+	return x, err
+}
+
+func (k *call) tune(ctx context.Context, limit time.Duration) (Tuning, error) {
+	if err := k.check(); err != nil {
 		return Tuning{}, err
 	}
-	problem, _, err := gemm.New(1, a.layout(), b.layout(), 0, c.layout(), cfg.Epilogue)
+	if k.grouped() || k.batched() || k.arguments[gemm.B].kind == kindPacked {
+		return Tuning{}, fmt.Errorf("%w: tuning of batches, groups or a packed matrix: tune the product of plain matrices", ErrUnsupported)
+	}
+	of := &k.product.Problem
+	problem, _, err := gemm.New(1, *of.A(), *of.B(), 0, *of.C(), k.epilogue)
 	if err != nil {
 		return Tuning{}, err
 	}
-	device := cfg.request.Device
+	device := k.product.Request.Device
+	if d := k.device(); d != nil {
+		if device, err = backend.ParseDevice(d.String()); err != nil {
+			return Tuning{}, err
+		}
+	}
 	if device == (backend.Device{}) {
 		device.Kind = "auto"
 	}
-	outcomes, err := tune.Run(ctx, []tuned.Form{tuned.FormOf(&problem)}, tune.Options{Device: device, Threads: cfg.request.Threads, Time: limit})
+	o := tune.Options{Device: device, Threads: k.product.Request.Threads, Time: limit}
+	outcomes, err := tune.Run(ctx, []tuned.Form{tuned.FormOf(&problem)}, o)
 	if len(outcomes) == 0 {
 		return Tuning{}, err
 	}

@@ -52,7 +52,7 @@ func TestTuneGemm(t *testing.T) {
 // TestWithThreads: a negative number of threads is no number.
 func TestWithThreads(t *testing.T) {
 	a := New[float32](2, 2)
-	if err := MulInto(t.Context(), New[float32](2, 2), a, a, WithThreads(-1)); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "-1 threads (want 1 or more, or 0 for all)") {
+	if err := Gemm(t.Context(), 1, a, a, 0, New[float32](2, 2), WithThreads(-1)); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "-1 threads (want 1 or more, or 0 for all)") {
 		t.Error(err)
 	}
 }

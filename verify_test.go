@@ -15,7 +15,7 @@ import (
 func BenchmarkVerify(b *testing.B) {
 	for _, n := range []int{1024, 4096, 8192} {
 		b.Run(fmt.Sprintf("float32/%d", n), func(b *testing.B) { overhead[float32](b, n) })
-		b.Run(fmt.Sprintf("bfloat16/%d", n), func(b *testing.B) { overhead[BFloat16](b, n) })
+		b.Run(fmt.Sprintf("bfloat16/%d", n), func(b *testing.B) { overhead[dtype.BFloat16](b, n) })
 	}
 }
 
@@ -28,11 +28,11 @@ func BenchmarkVerifyOn(b *testing.B) {
 	defer d.Close()
 	for _, n := range []int{1024, 4096, 8192} {
 		b.Run(fmt.Sprintf("float32/%d", n), func(b *testing.B) { overheadOn[float32](b, d, n) })
-		b.Run(fmt.Sprintf("bfloat16/%d", n), func(b *testing.B) { overheadOn[BFloat16](b, d, n) })
+		b.Run(fmt.Sprintf("bfloat16/%d", n), func(b *testing.B) { overheadOn[dtype.BFloat16](b, d, n) })
 	}
 }
 
-func overheadOn[T Float](b *testing.B, d *Device, n int) {
+func overheadOn[T dtype.Float](b *testing.B, d *Device, n int) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	var on [3]DeviceMatrix[T]
 	for i := range on {
@@ -47,14 +47,14 @@ func overheadOn[T Float](b *testing.B, d *Device, n int) {
 		defer on[i].Close()
 	}
 	inTurns(b, n, func(opts ...Option) error {
-		if err := GemmOn(b.Context(), 1, on[0], on[1], 0, on[2], opts...); err != nil {
+		if err := Gemm(b.Context(), 1, on[0], on[1], 0, on[2], opts...); err != nil {
 			return err
 		}
 		return d.Sync(b.Context())
 	})
 }
 
-func overhead[T Float](b *testing.B, n int) {
+func overhead[T dtype.Float](b *testing.B, n int) {
 	rng := rand.New(rand.NewPCG(11, 12))
 	x, y, c := New[T](n, n), New[T](n, n), New[T](n, n)
 	for _, m := range []Matrix[T]{x, y} {
@@ -62,7 +62,9 @@ func overhead[T Float](b *testing.B, n int) {
 			m.data[i] = dtype.FromFloat64[T](rng.Float64() - 0.5)
 		}
 	}
-	inTurns(b, n, func(opts ...Option) error { return MulInto(b.Context(), c, x, y, append(opts, WithDevice("cpu"))...) })
+	inTurns(b, n, func(opts ...Option) error {
+		return Gemm(b.Context(), 1, x, y, 0, c, append(opts, WithDevice("cpu"))...)
+	})
 }
 
 // inTurns times a product without verification and with it.

@@ -27,8 +27,8 @@ func main() {
 		-1, 2, -1.5,
 	})
 	y, err := tilework.Mul(ctx, x, w.T(),
-		tilework.WithColBias([]float32{1, 2}),
-		tilework.WithActivation("relu"),
+		tilework.WithColBias(tilework.Vector[float32](1, 2)),
+		tilework.WithActivation(tilework.ReLU),
 		tilework.WithVerify()) // verifies the product before the activation
 	if err != nil {
 		log.Fatal(err)

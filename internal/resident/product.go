@@ -31,8 +31,8 @@ type Product struct {
 	Batch gemm.Batch
 }
 
-// Operand is a matrix or vector of a product: on the device or, except for A, B, C and group ends,
-// in host memory, with the layout of its stored rows.
+// Operand is a matrix or vector of a product: on the device or, except for A, B and C, in host memory,
+// with the layout of its stored rows.
 type Operand struct {
 	On     Matrix
 	Host   []byte

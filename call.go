@@ -1,0 +1,148 @@
+package tilework
+
+import (
+	"fmt"
+	"sync"
+
+	"tilework/dtype"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+	"tilework/internal/resident"
+)
+
+// call is the state of one product. Calls are pooled: options take the address of the config, so on
+// the stack it would escape on every call.
+type call struct {
+	config
+	// product has the factors and the options. It has the layouts of A, B and C (of a device batch,
+	// of its first matrices) and their memory if they are matrices on the host.
+	product dispatch.Product
+}
+
+var calls = sync.Pool{New: func() any { return new(call) }}
+
+// newCall returns the call for a product. Release it in the end.
+func newCall[T, R dtype.Element](alpha float64, a, b Operand[T], beta float64, c Operand[R], opts []Option) *call {
+	k := calls.Get().(*call)
+	problem, memory := &k.product.Problem, &k.product.Buffers
+	k.apply(&k.product.Request, opts)
+	problem.Alpha, problem.Beta = alpha, beta
+	giveProduct(&k.config, gemm.A, a, &problem.Layouts[gemm.A], &memory[gemm.A])
+	giveProduct(&k.config, gemm.B, b, &problem.Layouts[gemm.B], &memory[gemm.B])
+	giveProduct(&k.config, gemm.C, c, &problem.Layouts[gemm.C], &memory[gemm.C])
+	return k
+}
+
+// release returns the call to the pool, without its references to the caller's memory.
+func (k *call) release() {
+	k.reset()
+	k.product = dispatch.Product{}
+	calls.Put(k)
+}
+
+// device returns the device that holds C, or nil if C is on the host.
+func (k *call) device() *resident.Device {
+	if m := k.arguments[gemm.C].memory; m != nil {
+		return m.Device()
+	}
+	return nil
+}
+
+// grouped reports whether the product is that of groups of rows.
+func (k *call) grouped() bool { return k.given.has(gemm.GroupEnds) }
+
+// batched reports whether the product is a batch of products.
+func (k *call) batched() bool { return k.arguments[gemm.C].kind == kindBatch }
+
+// check returns the first error of the operands and options, and refuses operands that cannot be
+// in one product.
+func (k *call) check() error {
+	if k.given == 0 || k.err != nil {
+		return k.err
+	}
+	plain := !k.grouped() // all operands are matrices on the host
+	for s := k.given; s != 0; s &= s - 1 {
+		a := &k.arguments[s.first()]
+		if a.err != nil {
+			return a.err
+		}
+		plain = plain && a.kind == kindMatrix && a.memory == nil
+	}
+	if plain {
+		return nil
+	}
+	for s := k.given | product; s != 0; s &= s - 1 {
+		o := s.first()
+		if err := k.checkPlace(o); err != nil {
+			return err
+		}
+		if err := k.checkKind(o); err != nil {
+			return err
+		}
+	}
+	return k.checkCounts()
+}
+
+// checkPlace refuses an operand that is not on the device of C, or on the host as C is. Options may
+// have operands on the host for a product on a device.
+func (k *call) checkPlace(o gemm.Operand) error {
+	on := k.arguments[o].memory
+	switch d := k.device(); {
+	case on == nil && d != nil && o <= gemm.C:
+		return fmt.Errorf("%w: %s on the host and C on device %v: upload %[2]s or download C", ErrUnsupported, o.Phrase(), d)
+	case on != nil && d == nil:
+		return fmt.Errorf("%w: %s on device %v and C on the host: download %[2]s or upload C", ErrUnsupported, o.Phrase(), on.Device())
+	}
+	return nil
+}
+
+// checkKind refuses a batch or a packed matrix where the product needs a plain matrix.
+func (k *call) checkKind(o gemm.Operand) error {
+	want := kindMatrix
+	switch {
+	case o == gemm.B && k.grouped(), o <= gemm.C && k.batched() && !k.grouped():
+		want = kindBatch
+	case o == gemm.B && k.arguments[o].kind == kindPacked:
+		want = kindPacked
+	}
+	if have := k.arguments[o].kind; have != want {
+		of := "a product"
+		switch {
+		case k.grouped():
+			of = "a product of groups of rows"
+		case k.batched():
+			of = "a batch of products"
+		}
+		return fmt.Errorf("%w: %s as a %s in %s, want a %s", ErrUnsupported, o.Phrase(), have.name(), of, want.name())
+	}
+	return nil
+}
+
+// checkCounts refuses batches of different lengths, and ends of groups that are not one for each
+// matrix of B in one stored row.
+func (k *call) checkCounts() error {
+	a, b, c := k.arguments[gemm.A].count, k.arguments[gemm.B].count, k.arguments[gemm.C].count
+	switch ends := k.arguments[gemm.GroupEnds].layout; {
+	case k.grouped() && ends.Rows != 1:
+		return fmt.Errorf("%w: %s stored as %d rows, want one", ErrShape, gemm.GroupEnds.Phrase(), ends.Rows)
+	case k.grouped() && ends.Cols != b:
+		return fmt.Errorf("%w: groups of rows: %d, matrices of B: %d, want as many", ErrShape, ends.Cols, b)
+	case !k.grouped() && (a != c || b != c):
+		return fmt.Errorf("%w: a batch of %d A, %d B and %d C", ErrShape, a, b, c)
+	}
+	return nil
+}
+
+// groupEnds returns the ends of the groups of rows, which are on the host.
+func (k *call) groupEnds() ([]int32, error) {
+	a, rows := &k.arguments[gemm.GroupEnds], k.product.Problem.A().OpRows()
+	ends := dtype.View[int32](a.host)
+	start := int32(0)
+	for g, end := range ends {
+		if end < start || int(end) > rows {
+			return nil, fmt.Errorf("%w: group %d ends before row %d, want %d to %d, the rows of A", ErrShape, g, end, start, rows)
+		}
+		start = end
+	}
+	return ends, nil
+}

@@ -1,0 +1,82 @@
+package tilework
+
+import (
+	"context"
+	"fmt"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// Copy overwrites dst with the elements of src, which has the same size: a matrix with a matrix, or
+// a batch with a batch of as many. Each may be on the host or on a device. A copy to or from a
+// device waits as [Upload] and [DeviceMatrix.Download] do; it is fastest where dst and src are both
+// transposed or both not. A copy from device to device goes through the host's memory. After an
+// error the elements of dst are undefined.
+//
+// The errors are ErrShape, ErrOverlap for matrices that share memory, ErrUnsupported for a packed
+// matrix, and those of Upload and Download.
+func Copy[T dtype.Element](ctx context.Context, dst, src Operand[T]) error {
+	if on, ok := src.(DeviceBatch[T]); ok {
+		from, err := on.Download(ctx)
+		if err != nil {
+			return err
+		}
+		src = from
+	}
+	switch dst := dst.(type) {
+	case Matrix[T]:
+		switch src := src.(type) {
+		case Matrix[T]:
+			return copyMatrix(dst, src)
+		case DeviceMatrix[T]:
+			return src.downloadTo(ctx, dst)
+		}
+	case DeviceMatrix[T]:
+		switch src := src.(type) {
+		case Matrix[T]:
+			return dst.uploadFrom(ctx, src)
+		case DeviceMatrix[T]:
+			from, err := src.Download(ctx)
+			if err != nil {
+				return err
+			}
+			return dst.uploadFrom(ctx, from)
+		}
+	case Batch[T]:
+		if src, ok := src.(Batch[T]); ok {
+			return copyBatch(dst, src)
+		}
+	case DeviceBatch[T]:
+		if src, ok := src.(Batch[T]); ok {
+			return dst.uploadFrom(ctx, src)
+		}
+	}
+	return fmt.Errorf("%w: a copy from %T to %T, want two matrices or two batches that are not packed", ErrUnsupported, src, dst)
+}
+
+func copyMatrix[T dtype.Element](dst, src Matrix[T]) error {
+	if err := firstErr(dst.err, src.err); err != nil {
+		return err
+	}
+	switch {
+	case dst.Rows() != src.Rows() || dst.Cols() != src.Cols():
+		return fmt.Errorf("%w: a copy of %d×%d to %d×%d", ErrShape, src.Rows(), src.Cols(), dst.Rows(), dst.Cols())
+	case gemm.Overlap(dst.layout, dst.bytes(), src.layout, src.bytes()):
+		return fmt.Errorf("%w: a copy between matrices that share memory", ErrOverlap)
+	}
+	dst.set(src)
+	return nil
+}
+
+func copyBatch[T dtype.Element](dst, src Batch[T]) error {
+	if len(dst) != len(src) {
+		return fmt.Errorf("%w: a copy of %d matrices to %d", ErrShape, len(src), len(dst))
+	}
+	for i := range dst {
+		if err := copyMatrix(dst[i], src[i]); err != nil {
+			return fmt.Errorf("matrix %d of the batch: %w", i, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,139 @@
+package tilework
+
+import (
+	"fmt"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// WithRowBias adds v[i] to every element of row i of the result. v is a 1×m matrix of the result's
+// type, or the transpose of one.
+func WithRowBias[T dtype.Element](v Operand[T]) Option { return withBias(gemm.BiasRow, v) }
+
+// WithColBias adds v[j] to every element of column j of the result. v is a 1×n matrix of the
+// result's type, or the transpose of one.
+func WithColBias[T dtype.Element](v Operand[T]) Option { return withBias(gemm.BiasCol, v) }
+
+func withBias[T dtype.Element](dim gemm.BiasDim, v Operand[T]) Option {
+	return func(c *config) {
+		c.epilogue.Bias = dim
+		give(c, gemm.Bias, v)
+	}
+}
+
+// WithRowScale multiplies row i of α·A·B + β·C by v[i], before the bias is added. v is a 1×m matrix
+// of the type of α and β, or the transpose of one: float64 for float64 matrices, otherwise float32.
+// An int32 result has no scales: ErrUnsupported.
+//
+// A quantized layer is an int8 product with a float result, the scales of both factors and a bias:
+//
+//	err := tilework.Gemm(ctx, 1, q, w, 0, y, // float32 ← int8·int8
+//		tilework.WithRowScale(sx), tilework.WithColScale(sw), tilework.WithColBias(b))
+func WithRowScale[T dtype.Element](v Operand[T]) Option { return withExtra(gemm.RowScale, v) }
+
+// WithColScale multiplies column j of the product by v[j], a 1×n matrix; see [WithRowScale].
+func WithColScale[T dtype.Element](v Operand[T]) Option { return withExtra(gemm.ColScale, v) }
+
+// WithOutputScale multiplies the result by a 1×1 matrix after everything else, before it is rounded
+// to C's type. A scale on the host, such as Vector(0.5), may have any type and is rounded to the
+// type of α and β. A scale on the device must have that type; it may be the result of work that is
+// still running.
+func WithOutputScale[T dtype.Element](v Operand[T]) Option { return withExtra(gemm.OutScale, v) }
+
+// WithResidual adds a matrix to the result, after the activation. d is m×n, of C's type and stored
+// by rows or by columns as C is. It must not share memory with C. (β·C is added before the bias.)
+func WithResidual[T dtype.Element](d Operand[T]) Option { return withExtra(gemm.Residual, d) }
+
+// WithGated makes a product gated: C ← act(α·A·B) ∘ (α·A·up), element by element. up is k×n, of B's
+// type and stored by rows or by columns as B is. With [WithActivation] and [SiLU] that is SwiGLU,
+// where B is called the gate, and with [GELU] it is GeGLU. Weights side by side in one matrix are
+// two views of it ([Matrix.Sub]).
+//
+// The wgmma kernel of a GPU computes both products in one launch. Other kernels and the CPU
+// allocate m×n sums for the second one. A bias, scales of rows or columns, groups, a transposed C
+// and a β other than 0 are ErrUnsupported.
+func WithGated[T dtype.Element](up Operand[T]) Option { return withExtra(gemm.Up, up) }
+
+func withExtra[T dtype.Element](o gemm.Operand, v Operand[T]) Option {
+	return func(c *config) {
+		*c.epilogue.ReadFlag(o) = true
+		give(c, o, v)
+	}
+}
+
+// WithBlockScales multiplies the elements of A and B, which are 8-bit floats, by scales that a block
+// of them shares:
+//
+//	C = α·Σₖ (a[i, k/128]·op(A)[i, k]) · (b[k/128, j]·op(B)[k, j]) + β·C
+//
+// a is m×⌈k/128⌉ with a scale for each row and 128 of K, or ⌈m/128⌉×⌈k/128⌉ with one for each block
+// of 128×128; b is ⌈k/128⌉×n or ⌈k/128⌉×⌈n/128⌉. They have the orientation of op(A) and op(B), and
+// may be transposed views themselves. The errors are ErrShape, and ErrUnsupported for other element
+// types, for [Fast] and for kernels without block scales.
+func WithBlockScales(a, b Operand[float32]) Option {
+	return func(c *config) {
+		give(c, gemm.ScaleA, a)
+		give(c, gemm.ScaleB, b)
+	}
+}
+
+// WithSaturation replaces results that are too large for C's type by its largest value, with their
+// sign, instead of an infinity. NaN stays NaN. An int32 result wraps: ErrUnsupported.
+func WithSaturation() Option { return func(c *config) { c.epilogue.Saturate = true } }
+
+// checkOperands adds the operands that were given to the problem p of a product and refuses those
+// that do not fit. swapped reports whether p is the transposed product.
+func (c *config) checkOperands(p *gemm.Problem, swapped bool) (err error) {
+	if c.given.has(gemm.ScaleA) {
+		if *p, err = p.Scaled(c.arguments[gemm.ScaleA].layout, c.arguments[gemm.ScaleB].layout, swapped); err != nil {
+			return err
+		}
+	}
+	for s := c.given &^ product; s != 0 && err == nil; s &= s - 1 {
+		o := s.first()
+		switch l := c.arguments[o].layout; o {
+		case gemm.ScaleA, gemm.ScaleB, gemm.GroupEnds:
+		case gemm.Residual:
+			if swapped {
+				l = l.T()
+			}
+			*p, err = p.Plus(l)
+		case gemm.Up:
+			*p, err = p.GatedBy(l)
+		default:
+			err = c.checkVector(p, o, swapped)
+		}
+	}
+	return err
+}
+
+// checkVector refuses a vector that does not fit, and converts an output scale on the host.
+func (c *config) checkVector(p *gemm.Problem, o gemm.Operand, swapped bool) error {
+	a := &c.arguments[o]
+	if o == gemm.FunctionData {
+		p.DataLen = a.layout.Cols
+	}
+	want := p.Layout(o)
+	if swapped {
+		want = p.Layout(o.Transposed())
+	}
+	if o == gemm.OutScale && a.memory == nil && a.layout.Rows == 1 && a.layout.Cols == 1 {
+		scale := make([]byte, want.Bytes())
+		want.Type.Set(scale, 0, a.layout.Type.At(a.host, 0))
+		a.host, a.layout = scale, want
+	}
+	m, n := p.M, p.N
+	if swapped {
+		m, n = n, m
+	}
+	switch l := a.layout; {
+	case l.Type != want.Type:
+		return fmt.Errorf("%w: %s of %v for a product of %v as %v, want %v", ErrUnsupported, o.Phrase(), l.Type, p.In(), p.Out(), want.Type)
+	case l.Rows != 1 && l.Len() > 0:
+		return fmt.Errorf("%w: %s stored as %d rows of %d, want one row of %d", ErrShape, o.Phrase(), l.Rows, l.Cols, want.Cols)
+	case l.Cols != want.Cols || l.Cols == 0 && o == gemm.FunctionData:
+		return fmt.Errorf("%w: %s with %d elements for a result of %d×%d, want %d", ErrShape, o.Phrase(), l.Cols, m, n, want.Cols)
+	}
+	return nil
+}

@@ -1,0 +1,71 @@
+package tilework
+
+import (
+	"context"
+
+	"tilework/dtype"
+)
+
+// Gemm computes C ← α·A·B + β·C for A of m×k, B of k×n and C of m×n. With β = 0 the old C is not
+// read; with α = 0 neither A nor B is read. α and β are rounded to float64 for float64 matrices and
+// otherwise to float32; for an int32 C they must be integers. C must not share memory with A or B.
+//
+// The operands select the product:
+//
+//	A             B                            C             product
+//	Matrix        Matrix or PackedMatrix       Matrix        on the CPU, or on a GPU and back
+//	DeviceMatrix  DeviceMatrix                 DeviceMatrix  on the device that holds them
+//	Batch         Batch                        Batch         C[i] ← α·A[i]·B[i] + β·C[i] for each i
+//	DeviceBatch   DeviceBatch                  DeviceBatch   the same, in one launch
+//	Matrix        Batch, with [WithGroups]     Matrix        a product for each group of rows
+//	DeviceMatrix  DeviceBatch, [WithGroups]    DeviceMatrix  the same, in one launch
+//
+// The sizes of the products of a [Batch] may differ. No C may overlap another one or any A or B.
+// On a GPU, products of one size are one launch unless they are verified.
+//
+// These are the types of C:
+//
+//	A, B                          sums      C
+//	float64                       float64   float64
+//	float32                       float32   float32, BFloat16, Float16
+//	Float16                       float32   Float16, float32
+//	BFloat16                      float32   BFloat16, float32
+//	Float8E4M3 or Float8E5M2      float32   float32, BFloat16, Float16, as A and B
+//	int8                          int32     int32, float32, BFloat16, Float16
+//
+// Sums in int32 are exact, but wrap beyond 32 bits. For a C of floats they are converted to
+// float32, to nearest with ties to even; α, β and the epilogue then apply in float32. A C of 16 or 8
+// bits is rounded once, at the end. On a Hopper GPU the kernel wgmma sums 128 products of 8-bit
+// floats in 14 bits before it adds them in float32, and with [Fast] all of them.
+//
+// A product of matrices on the host is finished when Gemm returns. A product of matrices on a
+// device is only enqueued, usually before it starts. The first product of a kind waits until its
+// kernel is compiled, and operands on the host are uploaded first. Errors of the device that occur
+// later are returned by the next download or [Device.Sync], and C is then undefined.
+//
+// Operands on the host and on a device in one product, or on several devices, are ErrUnsupported.
+// Options may have operands on the host for a product on a device.
+func Gemm[T, R dtype.Element](ctx context.Context, alpha float64, a, b Operand[T], beta float64, c Operand[R], opts ...Option) error {
+	k := newCall(alpha, a, b, beta, c, opts)
+	err := k.run(ctx)
+	k.release()
+	return err
+}
+
+func (k *call) run(ctx context.Context) error {
+	if err := k.check(); err != nil {
+		return err
+	}
+	switch {
+	case k.device() != nil:
+		return k.runOnDevice(ctx)
+	case k.grouped():
+		return k.runGroups(ctx)
+	case k.batched():
+		return k.runBatch(ctx)
+	}
+	if err := k.planProduct(); err != nil {
+		return err
+	}
+	return k.product.Run(ctx)
+}

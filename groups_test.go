@@ -1,0 +1,65 @@
+package tilework
+
+import (
+	"math/rand/v2"
+	"testing"
+
+	"tilework/internal/gemm"
+	"tilework/ptx/build"
+)
+
+// TestGroupOperands checks that the operands with an element or a row for each row of C are those of
+// the group's rows, for a product of matrices on the host.
+func TestGroupOperands(t *testing.T) {
+	ctx, rng := t.Context(), rand.New(rand.NewPCG(5, 7))
+	const m, n, k = 7, 3, 4
+	rows := []int{3, 0, 4}
+	a, b := whole[float32](rng, m, k), wholes(rng, len(rows), k, n)
+	scale, bias, residual := whole[float32](rng, 1, m), whole[float32](rng, 1, m), whole[float32](rng, m, n)
+	want, from := New[float32](m, n), 0
+	for g, count := range rows {
+		opts := []Option{
+			WithRowScale(scale.Sub(0, from, 1, count)), WithRowBias(bias.Sub(0, from, 1, count)),
+			WithResidual(residual.Sub(from, 0, count, n)), WithDevice("cpu"),
+		}
+		if err := Gemm(ctx, 1, a.Sub(from, 0, count, k), b[g], 0, want.Sub(from, 0, count, n), opts...); err != nil {
+			t.Fatal(err)
+		}
+		from += count
+	}
+	for _, device := range []string{"cpu", "emu"} {
+		got, err := Mul(ctx, a, Batch[float32](b), WithGroups(GroupEnds(rows...)), WithDevice(device),
+			WithRowScale(scale), WithRowBias(bias), WithResidual(residual))
+		if err != nil {
+			t.Fatal(err)
+		}
+		equalTo(t, "C on "+device, got, want)
+	}
+}
+
+// TestCallsAreClean checks that a pooled call keeps no operand of an earlier product, such as the
+// data of a function that reads none.
+func TestCallsAreClean(t *testing.T) {
+	ctx, d := t.Context(), on(t, "emu")
+	double, err := NewDeviceFunc(func(k *build.Kernel, e DeviceElement) build.Reg { return k.Add(e.Value, e.Value) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := FromSlice(1, 1, []float32{3})
+	dx := upload(t, d, x)
+	options := []Option{
+		WithDeviceFunc(double, dx), WithColBias(dx), WithRowScale(dx), WithOutputScale(dx), WithResidual(dx),
+	}
+	for range 3 {
+		if _, err := Mul(ctx, dx, dx, options...); err != nil {
+			t.Fatal(err)
+		}
+	}
+	k := newCall[float32, float32](1, x, x, 0, New[float32](1, 1), options)
+	k.reset()
+	for o, a := range k.arguments {
+		if a.memory != nil || a.host != nil || a.err != nil {
+			t.Errorf("%s is left in a cleared call", gemm.Operand(o).Phrase())
+		}
+	}
+}

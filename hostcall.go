@@ -1,0 +1,171 @@
+package tilework
+
+import (
+	"context"
+	"fmt"
+
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+)
+
+// plan completes the product p of matrices on the host and decides how to compute it. The caller has
+// set A, B, C and the factors.
+func (c *config) plan(p *dispatch.Product) error {
+	problem, memory := &p.Problem, &p.Buffers
+	problem.Epilogue = c.epilogue
+	swapped, err := problem.Complete()
+	if err == nil && c.precision != gemm.Native {
+		*problem, err = problem.WithPrecision(c.precision)
+	}
+	if err == nil && c.given != 0 {
+		err = c.checkOperands(problem, swapped)
+	}
+	if err != nil {
+		return err
+	}
+	if swapped {
+		memory[gemm.A], memory[gemm.B] = memory[gemm.B], memory[gemm.A]
+	}
+	for s := c.given &^ product; s != 0; s &= s - 1 {
+		o := s.first()
+		if swapped {
+			memory[o.Transposed()] = c.arguments[o].host
+		} else {
+			memory[o] = c.arguments[o].host
+		}
+	}
+	switch {
+	case swapped && p.Packed != nil:
+		return fmt.Errorf("%w: a transposed C with a packed B", ErrUnsupported)
+	case c.tile != nil:
+		l := *problem.C()
+		if swapped {
+			l = l.T()
+		}
+		if p.Tile, err = c.tile(l, memory[gemm.C], swapped); err != nil {
+			return err
+		}
+	}
+	return p.Decide()
+}
+
+// planProduct plans a single product.
+func (k *call) planProduct() error {
+	k.product.Packed = k.arguments[gemm.B].packed
+	return k.plan(&k.product)
+}
+
+// planBatch plans the products of a batch.
+func (k *call) planBatch() ([]dispatch.Product, error) {
+	a, b, c := k.arguments[gemm.A].batch, k.arguments[gemm.B].batch, k.arguments[gemm.C].batch
+	all := make([]dispatch.Product, len(c))
+	for i := range all {
+		p := &all[i]
+		p.Request = k.product.Request
+		for o, x := range [...]*argument{gemm.A: &a[i], gemm.B: &b[i], gemm.C: &c[i]} {
+			p.Problem.Layouts[o], p.Buffers[o] = x.layout, x.host
+		}
+		if err := k.plan(p); err != nil {
+			return nil, fmt.Errorf("product %d of the batch: %w", i, err)
+		}
+	}
+	return all, nil
+}
+
+func (k *call) runBatch(ctx context.Context) error {
+	batch, err := k.planBatch()
+	if err != nil {
+		return err
+	}
+	return dispatch.RunBatch(ctx, batch)
+}
+
+// planGroups plans the product of all groups of rows as if they had one B, and returns their ends.
+func (k *call) planGroups() (*dispatch.Product, []int32, error) {
+	ends, err := k.groupEnds()
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case k.tile != nil:
+		return nil, nil, fmt.Errorf("%w: a function for the tiles of groups", ErrUnsupported)
+	case k.given.has(gemm.Up) || k.given.has(gemm.ScaleA):
+		return nil, nil, fmt.Errorf("%w: a gated product or block scales with groups of rows", ErrUnsupported)
+	case len(ends) == 0:
+		return nil, nil, nil
+	}
+	of, b := &k.product.Problem, k.arguments[gemm.B].batch
+	all, swapped, err := gemm.New(of.Alpha, *of.A(), b[0].layout, of.Beta, *of.C(), k.epilogue)
+	if err == nil {
+		err = k.checkOperands(&all, swapped)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	whole := new(dispatch.Product)
+	return whole, ends, k.planGroup(whole, 0, int(ends[len(ends)-1]), &b[0])
+}
+
+// planGroup plans the product of rows start to end of A and C.
+func (k *call) planGroup(p *dispatch.Product, start, end int, b *argument) error {
+	c := k.config // with the rows of the group
+	c.given &^= 1 << gemm.GroupEnds
+	for s := c.given &^ product; s != 0; s &= s - 1 {
+		o := s.first()
+		switch a := &c.arguments[o]; {
+		case o == gemm.RowScale, o == gemm.Bias && c.epilogue.Bias == gemm.BiasRow:
+			a.layout.Trans = true
+			a.layout, a.host = rowsOf(a.layout, a.host, start, end)
+		case o == gemm.Residual:
+			a.layout, a.host = rowsOf(a.layout, a.host, start, end)
+		}
+	}
+	whole := &k.product
+	p.Request = whole.Request
+	for _, o := range []gemm.Operand{gemm.A, gemm.C} {
+		p.Problem.Layouts[o], p.Buffers[o] = rowsOf(whole.Problem.Layouts[o], whole.Buffers[o], start, end)
+	}
+	p.Problem.Layouts[gemm.B], p.Buffers[gemm.B] = b.layout, b.host
+	return c.plan(p)
+}
+
+// rowsOf returns rows start to end of a matrix.
+func rowsOf(l gemm.Layout, memory []byte, start, end int) (gemm.Layout, []byte) {
+	part, offset := view{shape{layout: l}}.sub(start, 0, end-start, l.OpCols())
+	return part.layout, memory[offset*l.Type.Size():][:part.layout.Bytes()]
+}
+
+// runGroups computes the groups in one launch where the plan's GPU has a kernel for that, and as a
+// batch elsewhere.
+func (k *call) runGroups(ctx context.Context) error {
+	whole, ends, err := k.planGroups()
+	if err != nil || len(ends) == 0 {
+		return firstErr(err, ctx.Err())
+	}
+	b := k.arguments[gemm.B].batch
+	if memory, alike := sameLayout(b); alike && !k.product.Problem.C().Trans {
+		if handled, err := dispatch.RunGroups(ctx, whole, memory, ends); handled {
+			return err
+		}
+	}
+	k.product.Request.Device = whole.Device
+	groups := make([]dispatch.Product, len(ends))
+	start := 0
+	for g := range groups {
+		if err := k.planGroup(&groups[g], start, int(ends[g]), &b[g]); err != nil {
+			return fmt.Errorf("group %d: %w", g, err)
+		}
+		start = int(ends[g])
+	}
+	return dispatch.RunBatch(ctx, groups)
+}
+
+// sameLayout returns the memory of matrices, and whether all have the same layout.
+func sameLayout(all []argument) (memory [][]byte, alike bool) {
+	for i := range all {
+		if all[i].layout != all[0].layout {
+			return nil, false
+		}
+		memory = append(memory, all[i].host)
+	}
+	return memory, true
+}

@@ -1,0 +1,126 @@
+package tilework_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestExportedNames bounds the number of exported identifiers and methods of this package: a new one
+// has to replace another. Fields are not counted, and a method of an embedded type counts once.
+func TestExportedNames(t *testing.T) {
+	const limit = 90
+	names := exportedNames(t)
+	if len(names) > limit {
+		t.Errorf("%d exported names, want at most %d: %s", len(names), limit, strings.Join(names, " "))
+	}
+	if len(names) < limit/2 {
+		t.Errorf("only %d exported names found: %s", len(names), strings.Join(names, " "))
+	}
+}
+
+// TestExportedTypes checks that the API mentions no type of an internal package: not as an alias, not
+// in an exported field, and not as a parameter or result.
+func TestExportedTypes(t *testing.T) {
+	for _, file := range sources(t) {
+		internal := map[string]string{} // paths of the internal packages that the file imports, by name
+		for _, s := range file.Imports {
+			if p := strings.Trim(s.Path.Value, `"`); strings.Contains(p, "/internal/") {
+				internal[path.Base(p)] = p
+			}
+		}
+		check := func(name string, n ast.Node) {
+			ast.Inspect(n, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok {
+					if x, ok := s.X.(*ast.Ident); ok && internal[x.Name] != "" {
+						t.Errorf("%s mentions %s.%s of %s", name, x.Name, s.Sel.Name, internal[x.Name])
+					}
+				}
+				return true
+			})
+		}
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				if d.Name.IsExported() {
+					check(d.Name.Name, d.Type)
+				}
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					s, ok := s.(*ast.TypeSpec)
+					if !ok || !s.Name.IsExported() {
+						continue
+					}
+					of, isStruct := s.Type.(*ast.StructType)
+					if !isStruct {
+						check(s.Name.Name, s.Type)
+						continue
+					}
+					for _, f := range of.Fields.List {
+						if len(f.Names) == 0 || f.Names[0].IsExported() {
+							check(s.Name.Name, f.Type)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+// exportedNames returns the exported top-level identifiers and methods of the package in this
+// directory.
+func exportedNames(t *testing.T) (names []string) {
+	t.Helper()
+	add := func(names []string, ids ...*ast.Ident) []string {
+		for _, id := range ids {
+			if id.IsExported() {
+				names = append(names, id.Name)
+			}
+		}
+		return names
+	}
+	for _, file := range sources(t) {
+		for _, d := range file.Decls {
+			switch d := d.(type) {
+			case *ast.FuncDecl:
+				names = add(names, d.Name)
+			case *ast.GenDecl:
+				for _, s := range d.Specs {
+					switch s := s.(type) {
+					case *ast.TypeSpec:
+						names = add(names, s.Name)
+					case *ast.ValueSpec:
+						names = add(names, s.Names...)
+					}
+				}
+			}
+		}
+	}
+	return names
+}
+
+// sources returns the files of the package in this directory, without its tests.
+func sources(t *testing.T) map[string]*ast.File {
+	t.Helper()
+	files := map[string]*ast.File{}
+	names, err := filepath.Glob("*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "_test.go") {
+			continue
+		}
+		if files[name], err = parser.ParseFile(token.NewFileSet(), name, nil, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(files) == 0 {
+		t.Fatal("no source files")
+	}
+	return files
+}

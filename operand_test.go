@@ -1,0 +1,196 @@
+package tilework
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"tilework/dtype"
+)
+
+// TestMixedOperands checks that operands that cannot be in one product are refused, by Gemm and by
+// PlanGemm, with a message that names them.
+func TestMixedOperands(t *testing.T) {
+	ctx := t.Context()
+	d, other := on(t, "emu"), on(t, "emu:t4")
+	m := New[float32](2, 2)
+	dm, far, batch := upload(t, d, m), upload(t, other, m), Batch[float32]{m, New[float32](2, 2)}
+	db := dm.Batch(1, 4)
+	packed, err := Pack(ctx, m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ends := upload(t, d, GroupEnds(1, 1))
+	results := Batch[float32]{New[float32](2, 2), New[float32](2, 2)}
+	for _, test := range []struct {
+		name    string
+		a, b, c Operand[float32]
+		opts    []Option
+		want    error
+		text    string
+	}{
+		{"A on a device", dm, m, m, nil, ErrUnsupported, "A on device emu and C on the host: download A or upload C"},
+		{"B on the host", dm, m, dm, nil, ErrUnsupported, "B on the host and C on device emu: upload B or download C"},
+		{"C on the host", dm, dm, m, nil, ErrUnsupported, "A on device emu and C on the host"},
+		{"two devices", dm, far, dm, nil, ErrUnsupported, "B is on device emu:t4 and C on emu"},
+		{"a packed B for a device", dm, packed, dm, nil, ErrUnsupported, "B on the host and C on device emu"},
+		{"a packed A", packed, m, m, nil, ErrUnsupported, "A as a packed matrix in a product, want a matrix"},
+		{"a packed C", m, m, packed, nil, ErrUnsupported, "C as a packed matrix in a product, want a matrix"},
+		{"a batch for A", batch, m, m, nil, ErrUnsupported, "A as a batch in a product, want a matrix"},
+		{"a matrix for B", batch, m, results, nil, ErrUnsupported, "B as a matrix in a batch of products, want a batch"},
+		{"a batch on a device for B", dm, db, dm, nil, ErrUnsupported, "B as a batch in a product, want a matrix"},
+		{"counts", batch, batch[:1], results, nil, ErrShape, "a batch of 2 A, 1 B and 2 C"},
+		{"groups without a batch", m, m, m, []Option{WithGroups(GroupEnds(2))}, ErrUnsupported, "B as a matrix in a product of groups of rows, want a batch"},
+		{"groups of batches", batch, batch, results, []Option{WithGroups(GroupEnds(1, 1))}, ErrUnsupported, "A as a batch in a product of groups"},
+		{"groups that a device knows", m, batch, results[0], []Option{WithGroups(ends)}, ErrUnsupported, "the group ends on device emu and C on the host"},
+		{"other groups", m, batch, results[0], []Option{WithGroups(GroupEnds(2))}, ErrShape, "groups of rows: 1, matrices of B: 2"},
+		{"groups of too many rows", m, batch, results[0], []Option{WithGroups(GroupEnds(1, 2))}, ErrShape, "group 1 ends before row 3, want 1 to 2, the rows of A"},
+		{"ends that decrease", m, batch, results[0], []Option{WithGroups(Vector[int32](2, 1))}, ErrShape, "group 1 ends before row 1, want 2 to 2"},
+		{"ends in a column", m, batch, results[0], []Option{WithGroups(FromSlice(2, 1, []int32{1, 2}).T())}, ErrShape, "the group ends stored as 2 rows, want one"},
+		{"a bias on a device", m, m, results[0], []Option{WithColBias(dm.Sub(0, 0, 1, 2))}, ErrUnsupported, "the bias on device emu and C on the host"},
+		{"a batch for a bias", m, m, results[0], []Option{WithColBias(batch)}, ErrUnsupported, "the bias as a batch in a product, want a matrix"},
+		{"nil for A", nil, m, results[0], nil, ErrShape, "nil for A"},
+		{"nil for a bias", m, m, results[0], []Option{WithColBias[float32](nil)}, ErrShape, "nil for the bias"},
+		{"an invalid matrix", m.Sub(1, 1, 2, 2), m, results[0], nil, ErrShape, "a 2×2 part from (1, 1)"},
+		{"an invalid matrix of a batch", Batch[float32]{m, m.Sub(1, 1, 2, 2)}, batch, results, nil, ErrShape, "matrix 1 of A: "},
+		{"an invalid option", m, m, results[0], []Option{WithPrecision(9)}, ErrUnsupported, "precision 9"},
+		{"two limits", m, m, results[0], []Option{WithVerify(0.1, 0.2)}, ErrUnsupported, "want one positive number"},
+	} {
+		_, planErr := PlanGemm(test.a, test.b, test.c, test.opts...)
+		for what, err := range map[string]error{"Gemm": Gemm(ctx, 1, test.a, test.b, 0, test.c, test.opts...), "PlanGemm": planErr} {
+			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s, %s: %v, want %v with %q in one line", test.name, what, err, test.want, test.text)
+			}
+		}
+	}
+	for name, err := range map[string]error{
+		"a packed B": second(TuneGemm(ctx, m, packed, results[0], time.Millisecond, WithDevice("cpu"))),
+		"a batch":    second(TuneGemm(ctx, batch, batch, results, time.Millisecond, WithDevice("cpu"))),
+		"emulated":   second(TuneGemm(ctx, dm, dm, upload(t, d, m), time.Millisecond)),
+	} {
+		if !errors.Is(err, ErrUnsupported) {
+			t.Errorf("tuning of %s: %v, want ErrUnsupported", name, err)
+		}
+	}
+}
+
+// TestMulKinds checks that Mul returns a product of the kind of A.
+func TestMulKinds(t *testing.T) {
+	ctx, d := t.Context(), on(t, "emu")
+	a, b, want := FromSlice(1, 2, []float32{1, 2}), FromSlice(2, 1, []float32{3, 4}), []float32{11}
+	packed, err := Pack(ctx, b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, operand := range map[string]Operand[float32]{"a matrix": b, "a packed matrix": packed} {
+		if c, err := Mul(ctx, a, operand); err != nil || !slices.Equal(c.Data(), want) {
+			t.Errorf("with %s: %v, %v", name, c, err)
+		}
+	}
+	batch, err := Mul(ctx, Batch[float32]{a, New[float32](3, 2)}, Batch[float32]{b, New[float32](2, 4)})
+	if err != nil || len(batch) != 2 || batch[0].At(0, 0) != 11 || batch[1].Rows() != 3 || batch[1].Cols() != 4 {
+		t.Errorf("a batch: %v, %v", batch, err)
+	}
+	da, err := Upload(ctx, d, Batch[float32]{a, a})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := Mul(ctx, da, upload(t, d, b).Batch(2, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, err := db.Download(ctx); err != nil || got[0].At(0, 0) != 11 || got[1].At(0, 0) != 11 {
+		t.Errorf("a batch on a device: %v, %v", got, err)
+	}
+	grouped, err := Mul(ctx, a, Batch[float32]{b, New[float32](2, 1)}, WithGroups(GroupEnds(1, 0)))
+	if err != nil || !slices.Equal(grouped.Data(), want) {
+		t.Errorf("groups: %v, %v", grouped, err)
+	}
+}
+
+// TestCopy copies between every pair of kinds of operands.
+func TestCopy(t *testing.T) {
+	ctx, d := t.Context(), on(t, "emu")
+	values := []float32{1, 2, 3, 4, 5, 6}
+	src := FromSlice(2, 3, values)
+	matrices := func() map[string]Operand[float32] {
+		return map[string]Operand[float32]{
+			"Matrix": New[float32](2, 3), "a transpose": New[float32](3, 2).T(),
+			"DeviceMatrix": upload(t, d, New[float32](2, 3)), "a transpose on a device": upload(t, d, New[float32](3, 2)).T(),
+		}
+	}
+	for from, x := range matrices() {
+		if err := Copy(ctx, x, src); err != nil {
+			t.Fatal(from, err)
+		}
+		for to, y := range matrices() {
+			got := New[float32](2, 3)
+			if err := errors.Join(Copy(ctx, y, x), Copy(ctx, got, y)); err != nil || !slices.Equal(got.Data(), values) {
+				t.Errorf("%s to %s: %v, %v", from, to, got.Data(), err)
+			}
+		}
+	}
+	batches := func() map[string]Operand[float32] {
+		on, err := NewDeviceBatch[float32](d, 2, 2, 3)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return map[string]Operand[float32]{"Batch": Batch[float32]{New[float32](2, 3), New[float32](2, 3)}, "DeviceBatch": on}
+	}
+	for from, x := range batches() {
+		if err := Copy(ctx, x, Batch[float32]{src, src}); err != nil {
+			t.Fatal(from, err)
+		}
+		for to, y := range batches() {
+			got := Batch[float32]{New[float32](2, 3), New[float32](2, 3)}
+			if err := errors.Join(Copy(ctx, y, x), Copy(ctx, got, y)); err != nil || !slices.Equal(got[1].Data(), values) {
+				t.Errorf("%s to %s: %v, %v", from, to, got, err)
+			}
+		}
+	}
+	packed, err := Pack(ctx, src)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct{ err, want error }{
+		"another size":        {Copy(ctx, New[float32](3, 2), src), ErrShape},
+		"shared memory":       {Copy(ctx, src.Sub(0, 0, 1, 2), src.Sub(0, 1, 1, 2)), ErrOverlap},
+		"a packed matrix":     {Copy(ctx, New[float32](2, 3), packed), ErrUnsupported},
+		"a batch to a matrix": {Copy(ctx, New[float32](2, 3), Batch[float32]{src}), ErrUnsupported},
+		"another count":       {Copy(ctx, Batch[float32]{New[float32](2, 3)}, Batch[float32]{src, src}), ErrShape},
+		"nil":                 {Copy(ctx, New[float32](2, 3), nil), ErrUnsupported},
+		"an invalid matrix":   {Copy(ctx, New[float32](2, 3), src.Sub(0, 0, 9, 9)), ErrShape},
+	} {
+		if !errors.Is(test.err, test.want) {
+			t.Errorf("%s: %v, want %v", name, test.err, test.want)
+		}
+	}
+}
+
+// factor is the constraint that the type of alpha and beta would have with complex elements.
+type factor interface {
+	int | float32 | float64 | complex64 | complex128
+}
+
+func complexGemm[T, R dtype.Element, S factor](alpha S, _, _ Operand[T], beta S, _ Operand[R]) string {
+	return fmt.Sprintf("%T", alpha+beta)
+}
+
+// TestComplexFactors checks that a type parameter for alpha and beta would be inferred in calls as
+// they are written today.
+func TestComplexFactors(t *testing.T) {
+	a, c, alpha := New[float32](1, 1), New[dtype.BFloat16](1, 1), 0.5
+	for want, got := range map[string]string{
+		"int":        complexGemm(1, a, a, 0, c),
+		"float64":    complexGemm(alpha, a, a, 1, c),
+		"complex128": complexGemm(2i, a, a, 1, c),
+		"float32":    complexGemm(float32(alpha), a, a, 1, c),
+	} {
+		if got != want {
+			t.Errorf("the factors have type %s, want %s", got, want)
+		}
+	}
+}

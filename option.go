@@ -1,0 +1,134 @@
+package tilework
+
+import (
+	"fmt"
+
+	"tilework/dtype"
+	"tilework/internal/backend"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+)
+
+// Option adjusts one product. A later option overrides an earlier one that sets the same thing.
+//
+// Options that take an [Operand] accept a [Matrix] or, for a product on a device, a [DeviceMatrix]
+// on that device. A product on a device uploads operands that are on the host.
+type Option func(*config)
+
+// config is the sum of a call's options.
+type config struct {
+	request   *dispatch.Request // the settings of the execution
+	epilogue  gemm.Epilogue
+	precision gemm.Precision
+	// tile returns the function for the tiles of a C of that layout and memory.
+	tile func(l gemm.Layout, memory []byte, swapped bool) (func(i, j, rows, cols int), error)
+	// arguments are the operands. Those not given are zero. A, B and C are given only if they are not
+	// a valid Matrix.
+	arguments [gemm.Operands]argument
+	given     operandSet
+	err       error // of the first invalid option
+}
+
+// apply applies opts to c, and to r, which must be zero.
+func (c *config) apply(r *dispatch.Request, opts []Option) {
+	c.request = r
+	for _, o := range opts {
+		o(c)
+	}
+}
+
+// reset clears the config. It clears only the arguments that were given, as clearing all of them
+// takes as long as a small product.
+func (c *config) reset() {
+	for s := c.given; s != 0; s &= s - 1 {
+		c.arguments[s.first()] = argument{}
+	}
+	c.request, c.epilogue, c.precision, c.tile, c.given, c.err = nil, gemm.Epilogue{}, gemm.Native, nil, 0, nil
+}
+
+func (c *config) fail(err error) {
+	if c.err == nil && err != nil {
+		c.err = err
+	}
+}
+
+// give sets operand o.
+func give[T dtype.Element](c *config, o gemm.Operand, x Operand[T]) {
+	a := &c.arguments[o]
+	if c.given.has(o) {
+		*a = argument{}
+	}
+	describe(x, o, &a.layout, &a.host, a)
+	c.given |= 1 << o
+}
+
+// giveProduct sets A, B or C, whose layout and memory on the host are stored at l and host.
+func giveProduct[T dtype.Element](c *config, o gemm.Operand, x Operand[T], l *gemm.Layout, host *[]byte) {
+	if !describe(x, o, l, host, &c.arguments[o]) {
+		c.arguments[o].layout = *l
+		c.given |= 1 << o
+	}
+}
+
+// WithDevice selects the device of a product of matrices on the host: "auto" (the default), "cpu",
+// "gpu", "gpu:N", "gpu:GPU-" and the start of a UUID, "emu" or "emu:MODEL". Package
+// tilework/machine lists them. A missing device is ErrNoDevice; no other device takes its place.
+//
+// "auto" selects the CPU or the first GPU, whichever is estimated to be faster from the host's
+// memory back to it. The estimate is based on measurements, made when first needed in a second or
+// two and kept in the user's cache directory or in TILEWORK_CACHE, unless that is "off". The two
+// sum in different orders: name the device where the bits of a result must not depend on its size.
+// [PlanGemm] reports the choice and its reason.
+func WithDevice(name string) Option {
+	return func(c *config) {
+		d, err := backend.ParseDevice(name)
+		if err != nil {
+			c.fail(fmt.Errorf("%w: %w", ErrNoDevice, err))
+		}
+		c.request.Device = d
+	}
+}
+
+// WithKernel selects the kernel by a name that machine.Kernels of tilework/machine lists. On a GPU
+// the name may end with a tile: "tiled:16".
+func WithKernel(name string) Option { return func(c *config) { c.request.Kernel = name } }
+
+// WithThreads bounds the number of goroutines that compute at once on the CPU, the caller included.
+// The default and the maximum is GOMAXPROCS. 0 selects the default; a negative number is
+// ErrUnsupported.
+func WithThreads(n int) Option {
+	return func(c *config) {
+		c.fail(dispatch.CheckThreads(n))
+		c.request.Threads = n
+	}
+}
+
+// WithVerify verifies the result by Freivalds' method, in O(n²) operations: C·x is compared with
+// α·A·(B·x) + β·C·x for random vectors x of ±1, in float64, or modulo 2³² for integers, on the
+// device that holds the matrices. The threshold follows from the rounding errors of the kernel.
+// A wrong result is [ErrVerify], and so is one in which an error of 1 % of a row's norm, or of eight
+// roundoffs of C's type if that is more, could go unnoticed: long sums in [Fast], or data with
+// rounding errors of that size.
+//
+// A single argument sets another limit, relative to a row's norm: 0.05 accepts results in which
+// errors of up to 5 % could go unnoticed. It must be positive.
+//
+// With matrices on a device the call waits for the product. An activation, a gated product, scales
+// of rows and columns and a residual are ErrUnsupported there.
+func WithVerify(within ...float64) Option {
+	return func(c *config) {
+		c.request.Verify = true
+		switch {
+		case len(within) == 1 && within[0] > 0:
+			c.request.Within = within[0]
+		case len(within) > 0:
+			c.fail(fmt.Errorf("%w: verification within %v of a row's norm, want one positive number", ErrUnsupported, within))
+		}
+	}
+}
+
+// WithProgress calls f from time to time with the amount of work done and the total. f runs on the
+// goroutine that called [Gemm]. Products of matrices on a device do not call it.
+func WithProgress(f func(done, total int64)) Option {
+	return func(c *config) { c.request.Progress = f }
+}
