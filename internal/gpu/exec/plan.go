@@ -143,7 +143,7 @@ func (pl *Plan) overlaps() bool {
 	switch {
 	case info.Target.SM < kernel.PDLSM:
 		return false
-	case pl.Kernel.WaitsForGrids:
+	case pl.Kernel.EmitsPDLWait:
 		return true // a block fills an SM
 	}
 	blocks, err := kernel.TileGrid(&pl.device, pl.Config.Tile)

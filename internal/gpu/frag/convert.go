@@ -7,7 +7,7 @@ import (
 
 // Widen makes of the first two or, if half is 1, of the last two of a register of four 8-bit
 // floats, e4m3 or e5m2, a register of two float16. The instruction for it came with sm_89.
-func Widen(k *build.Kernel, t ptx.Type, four build.Reg, half int) build.Reg {
+func WidenFloat8(k *build.Kernel, t ptx.Type, four build.Reg, half int) build.Reg {
 	two := permute(k, four, 0, [2]int{0x1404, 0x3424}[half]) // in the upper halves of 16 bits
 	if t == ptx.E5M2 {
 		return two
@@ -25,7 +25,7 @@ func Widen(k *build.Kernel, t ptx.Type, four build.Reg, half int) build.Reg {
 }
 
 // Round rounds a float32 to tf32, to nearest; tensor cores would cut it off.
-func Round(k *build.Kernel, x build.Reg) build.Reg {
+func RoundTF32(k *build.Kernel, x build.Reg) build.Reg {
 	d := k.Fresh(ptx.B32)
 	k.Do("cvt.rna.tf32.f32", d, x)
 	return d

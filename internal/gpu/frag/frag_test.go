@@ -89,9 +89,9 @@ func TestBanks(t *testing.T) {
 	for side := 8; side <= 256; side *= 2 {
 		for depth := 16; depth <= 64; depth *= 2 {
 			for _, along := range []bool{false, true} {
-				s := Shape{Elem: ptx.F64, Side: side, Depth: depth, Stages: 2, AlongK: along}
+				s := TileShape{Elem: ptx.F64, Side: side, Depth: depth, Stages: 2, KMajor: along}
 				pitch, size := s.pitch(), ptx.F64.Bytes()
-				count, length := s.lines()
+				count, length := s.rows()
 				if pitch < length || pitch*size%16 != 0 || s.Bytes() != 2*count*pitch*size {
 					t.Errorf("%+v: rows are %d elements apart, %d bytes in all", s, pitch, s.Bytes())
 				}
@@ -113,18 +113,18 @@ func TestBanks(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	for _, c := range []struct {
-		shape        Shape
+		shape        TileShape
 		vec, threads int
 		ok           bool
 	}{
-		{Shape{Elem: ptx.F64, Side: 128, Depth: 16}, 2, 256, true},
-		{Shape{Elem: ptx.F64, Side: 128, Depth: 16}, 1, 64, false},              // half a row
-		{Shape{Elem: ptx.F64, Side: 16, Depth: 16, AlongK: true}, 2, 256, true}, // more threads than vectors
-		{Shape{Elem: ptx.F64, Side: 24, Depth: 16}, 2, 32, false},               // 12 vectors a row
-		{Shape{Elem: ptx.F64, Side: 16, Depth: 15, AlongK: true}, 2, 32, false}, // half a vector
-		{Shape{Elem: ptx.F64, Side: 32, Depth: 32, AlongK: true}, 2, 128, true},
-		{Shape{Elem: ptx.F16, Side: 16, Depth: 4, AlongK: true}, 8, 128, false}, // a vector is longer than a row
-		{Shape{Elem: ptx.S8, Side: 256, Depth: 64}, 16, 256, true},
+		{TileShape{Elem: ptx.F64, Side: 128, Depth: 16}, 2, 256, true},
+		{TileShape{Elem: ptx.F64, Side: 128, Depth: 16}, 1, 64, false},              // half a row
+		{TileShape{Elem: ptx.F64, Side: 16, Depth: 16, KMajor: true}, 2, 256, true}, // more threads than vectors
+		{TileShape{Elem: ptx.F64, Side: 24, Depth: 16}, 2, 32, false},               // 12 vectors a row
+		{TileShape{Elem: ptx.F64, Side: 16, Depth: 15, KMajor: true}, 2, 32, false}, // half a vector
+		{TileShape{Elem: ptx.F64, Side: 32, Depth: 32, KMajor: true}, 2, 128, true},
+		{TileShape{Elem: ptx.F16, Side: 16, Depth: 4, KMajor: true}, 8, 128, false}, // a vector is longer than a row
+		{TileShape{Elem: ptx.S8, Side: 256, Depth: 64}, 16, 256, true},
 	} {
 		if err := c.shape.Check(c.vec, c.threads); (err == nil) != c.ok {
 			t.Errorf("%+v in vectors of %d by %d threads: %v", c.shape, c.vec, c.threads, err)

@@ -21,8 +21,8 @@ type Reader struct {
 	count int  // fragments: the instruction's rows or columns
 
 	// Where the lane's addresses are in a tile, for a step along K or a pair of fragments.
-	places []build.Reg
-	single Tile // of those that are loaded by themselves, in the first stage
+	places   []build.Reg
+	elements Tile // of those that are loaded by themselves, in the first stage
 }
 
 // ReadA reads rows of A from the warp's first one on: count fragments of the
@@ -40,7 +40,7 @@ func (t *Tiles) reader(in Instruction, b bool, first, eight, quad build.Reg, cou
 	k, s := t.k, t.shape
 	r := &Reader{k: k, in: in, tiles: t, b: b, count: count}
 	if s.Single() {
-		r.single = t.from0(k.Add(first, eight), quad)
+		r.elements = t.view(k.Add(first, eight), quad)
 		return r
 	}
 	// Lane 8·n + l gives the address of row l of matrix n.
@@ -53,27 +53,27 @@ func (t *Tiles) reader(in Instruction, b bool, first, eight, quad build.Reg, cou
 		below, behind = behind, below
 	}
 	switch {
-	case s.AlongK:
+	case s.KMajor:
 		line := k.Add(k.Add(first, l), k.Mul(below, Eight))
 		for p := 0; p < s.Depth*s.Elem.Bytes(); p += 2 * chunkBytes {
 			element := k.Div(k.Add(k.Mul(behind, chunkBytes), p), s.Elem.Bytes())
-			r.places = append(r.places, s.at(k, line, element))
+			r.places = append(r.places, s.byteOffset(k, line, element))
 		}
-	case s.pairs():
+	case s.transposesPairs():
 		// Rows 0, 1, 4, 5 … of K, and 2, 3, 6, 7 …, so that a lane has four neighbours.
 		line := k.Add(k.Mad(k.Div(l, 2), 4, k.Rem(l, 2)), k.Mad(k.Div(n, 2), 2*Eight, k.Mul(k.Rem(n, 2), 2)))
-		r.across(line, func(i int) build.Reg { return k.Add(first, i*2*Eight) })
+		r.addPlaces(line, func(i int) build.Reg { return k.Add(first, i*2*Eight) })
 	default:
 		line := k.Mad(behind, Eight, l)
-		r.across(line, func(i int) build.Reg { return k.Add(first, k.Mad(below, Eight, i*2*Eight)) })
+		r.addPlaces(line, func(i int) build.Reg { return k.Add(first, k.Mad(below, Eight, i*2*Eight)) })
 	}
 	return r
 }
 
 // across sets the places of pairs of fragments that stand side by side in rows of K.
-func (r *Reader) across(line build.Reg, element func(i int) build.Reg) {
+func (r *Reader) addPlaces(line build.Reg, element func(i int) build.Reg) {
 	for i := range (r.count*r.width() + 2*Eight - 1) / (2 * Eight) {
-		r.places = append(r.places, r.tiles.shape.at(r.k, line, element(i)))
+		r.places = append(r.places, r.tiles.shape.byteOffset(r.k, line, element(i)))
 	}
 }
 
@@ -119,7 +119,7 @@ func (r *Reader) Loads(to [][]build.Reg, stage build.Reg, p int) []func() {
 	k, s := r.k, r.tiles.shape
 	var all []func()
 	if s.Single() {
-		tile := Tile{r.single.from.From(k.Mul(stage, r.tiles.rows()), 0), s.AlongK}
+		tile := Tile{r.elements.from.From(k.Mul(stage, r.tiles.rowsPerStage()), 0), s.KMajor}
 		for i, regs := range to {
 			for e, at := range r.offsets() {
 				all = append(all, func() { tile.At(i*r.width()+at.Row, p+at.Col).LoadTo(regs[e]) })
@@ -140,7 +140,7 @@ func (r *Reader) Loads(to [][]build.Reg, stage build.Reg, p int) []func() {
 			regs = append(regs, f...)
 		}
 		all = append(all, func() {
-			if s.AlongK {
+			if s.KMajor {
 				at := base.Skip(r.places[p*s.Elem.Bytes()/(2*chunkBytes)]).Skip(i * r.width() * row)
 				k.LoadMatricesTo(at, false, regs...)
 				return
@@ -153,7 +153,7 @@ func (r *Reader) Loads(to [][]build.Reg, stage build.Reg, p int) []func() {
 
 // Arrange is the fragments as the instruction takes them.
 func (r *Reader) Arrange(loaded [][]build.Reg) [][]build.Reg {
-	if !r.tiles.shape.pairs() || r.tiles.shape.Single() {
+	if !r.tiles.shape.transposesPairs() || r.tiles.shape.Single() {
 		return loaded
 	}
 	k := r.k
@@ -185,7 +185,7 @@ func permute(k *build.Kernel, a, b build.Value, bytes int) build.Reg {
 // Rows is, of the lane's sums in row n of those of fragment i of A, the row: so many times g
 // and so many more from the warp's first on.
 func (r *Reader) Rows(i, n int) (times, more int) {
-	if r.tiles.shape.pairs() {
+	if r.tiles.shape.transposesPairs() {
 		return 2, i*r.in.M + n
 	}
 	return 1, i*r.in.M + n*Eight
@@ -202,7 +202,7 @@ type Run struct {
 // Runs lists the runs of a row.
 func (r *Reader) Runs() []Run {
 	var runs []Run
-	if r.tiles.shape.pairs() {
+	if r.tiles.shape.transposesPairs() {
 		for j := 0; j < r.count; j += 2 {
 			runs = append(runs, Run{4, j * r.in.N, []Place{{j, 0}, {j + 1, 0}, {j, 1}, {j + 1, 1}}})
 		}
@@ -215,28 +215,28 @@ func (r *Reader) Runs() []Run {
 }
 
 // rows are those of one tile in shared memory.
-func (t *Tiles) rows() int {
-	count, _ := t.shape.lines()
+func (t *Tiles) rowsPerStage() int {
+	count, _ := t.shape.rows()
 	return count
 }
 
 // Tile is a view of the tile of one stage, from some element on.
 type Tile struct {
 	from   build.Array
-	alongK bool
+	kMajor bool
 }
 
 // from0 is the first stage's tile, from element p along K of row i on.
-func (t *Tiles) from0(i, p build.Value) Tile {
-	if !t.shape.AlongK {
+func (t *Tiles) view(i, p build.Value) Tile {
+	if !t.shape.KMajor {
 		i, p = p, i
 	}
-	return Tile{t.array.From(i, p), t.shape.AlongK}
+	return Tile{t.array.From(i, p), t.shape.KMajor}
 }
 
 // At points to element p along K of row i.
 func (t Tile) At(i, p int) build.Ptr {
-	if t.alongK {
+	if t.kMajor {
 		return t.from.At(i, p)
 	}
 	return t.from.At(p, i)

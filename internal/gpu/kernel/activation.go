@@ -24,7 +24,7 @@ var activations = map[gemm.Activation]func(k *build.Kernel, sm int, xs []build.R
 }
 
 // each is a function of many elements that is one of each.
-func each(xs []build.Reg, f func(x build.Reg) build.Reg) []build.Reg {
+func mapEach(xs []build.Reg, f func(x build.Reg) build.Reg) []build.Reg {
 	ys := make([]build.Reg, len(xs))
 	for i, x := range xs {
 		ys[i] = f(x)
@@ -42,7 +42,7 @@ func reciprocals(k *build.Kernel, xs []build.Reg) []build.Reg {
 }
 
 // inTwos is a function of many elements that is one of two, or of the last one.
-func inTwos(f func(xs []build.Reg) []build.Reg, xs []build.Reg) (ys []build.Reg) {
+func mapPairs(f func(xs []build.Reg) []build.Reg, xs []build.Reg) (ys []build.Reg) {
 	for two := range slices.Chunk(xs, 2) {
 		ys = append(ys, f(two)...)
 	}
@@ -50,7 +50,7 @@ func inTwos(f func(xs []build.Reg) []build.Reg, xs []build.Reg) (ys []build.Reg)
 }
 
 // atLeast is max(x, low), and NaN for NaN, which max drops and one of sm_80 does not.
-func atLeast(k *build.Kernel, sm int, x build.Reg, low float64) build.Reg {
+func maxNaN(k *build.Kernel, sm int, x build.Reg, low float64) build.Reg {
 	if sm < 80 || x.Type() != ptx.F32 {
 		return k.Select(k.Lt(x, low), low, x)
 	}
@@ -60,29 +60,29 @@ func atLeast(k *build.Kernel, sm int, x build.Reg, low float64) build.Reg {
 }
 
 func relus(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
-	return each(xs, func(x build.Reg) build.Reg {
+	return mapEach(xs, func(x build.Reg) build.Reg {
 		if x.Type().Class() != ptx.Float {
 			return k.Max(x, 0)
 		}
-		return atLeast(k, sm, x, 0)
+		return maxNaN(k, sm, x, 0)
 	})
 }
 
 // gelu is x·Φ(x), Φ(x) = erfc(-x/√2)/2.
 func gelu(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
 	if xs[0].Type() != ptx.F32 {
-		return each(xs, func(x build.Reg) build.Reg { return wideGELU(k, x) })
+		return mapEach(xs, func(x build.Reg) build.Reg { return wideGELU(k, x) })
 	}
 	// For both signs that is max(x, 0) - |x|·Φ(-|x|), which no large numbers meet in
 	// and no branch or choice of formula is for. Beyond 14 Φ(-|x|) is 0 in float32.
-	return inTwos(func(xs []build.Reg) []build.Reg {
+	return mapPairs(func(xs []build.Reg) []build.Reg {
 		sizes := make([]build.Reg, len(xs))
 		for i, x := range xs {
 			sizes[i] = k.Min(k.Abs(x), 14)
 		}
 		ys := upperTails(k, sizes)
 		for i, x := range xs {
-			ys[i] = k.Mad(k.Neg(sizes[i]), ys[i], atLeast(k, sm, x, 0))
+			ys[i] = k.Mad(k.Neg(sizes[i]), ys[i], maxNaN(k, sm, x, 0))
 		}
 		return ys
 	}, xs)
@@ -99,7 +99,7 @@ func wideGELU(k *build.Kernel, x build.Reg) build.Reg {
 	phi := k.Select(k.Lt(x, 0), tail, right)
 	near := k.Mad(k.Mul(erfSeries(k, k.Mul(y, y)), y), 0.5, 0.5)
 	phi = k.Select(k.Lt(far, 1), near, phi)
-	return limit(k, x, k.Mul(x, phi))
+	return zeroAtMinusInf(k, x, k.Mul(x, phi))
 }
 
 // geluTanh is x/2·(1 + tanh z) = x/(1 + e^(-2z)), z = √(2/π)·(x + 0.044715·x³).
@@ -119,16 +119,16 @@ func silu(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
 // number, and so is its reciprocal. A NaN, too, stays out of what another element shares.
 func timesSigmoid(k *build.Kernel, sm int, xs []build.Reg, low float64, z func(x build.Reg, unit float64) build.Reg) []build.Reg {
 	if xs[0].Type() != ptx.F32 {
-		return each(xs, func(x build.Reg) build.Reg {
-			return limit(k, x, k.Div(x, k.Add(exp(k, z(x, -1)), 1)))
+		return mapEach(xs, func(x build.Reg) build.Reg {
+			return zeroAtMinusInf(k, x, k.Div(x, k.Add(exp(k, z(x, -1)), 1)))
 		})
 	}
-	return inTwos(func(xs []build.Reg) []build.Reg {
-		ys := reciprocals(k, each(xs, func(x build.Reg) build.Reg {
+	return mapPairs(func(xs []build.Reg) []build.Reg {
+		ys := reciprocals(k, mapEach(xs, func(x build.Reg) build.Reg {
 			return k.Add(k.Exp2(z(k.Max(x, low), -math.Log2E)), 1)
 		}))
 		for i, x := range xs {
-			ys[i] = k.Mul(atLeast(k, sm, x, low), ys[i])
+			ys[i] = k.Mul(maxNaN(k, sm, x, low), ys[i])
 		}
 		return ys
 	}, xs)
@@ -136,7 +136,7 @@ func timesSigmoid(k *build.Kernel, sm int, xs []build.Reg, low float64, z func(x
 
 // limit is y, and 0 where x is -Inf: there all but relu tend to 0, and the formulas of float64
 // multiply 0 by infinity.
-func limit(k *build.Kernel, x, y build.Reg) build.Reg {
+func zeroAtMinusInf(k *build.Kernel, x, y build.Reg) build.Reg {
 	return k.Select(k.Eq(x, math.Inf(-1)), 0, y)
 }
 

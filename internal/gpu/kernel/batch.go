@@ -19,7 +19,7 @@ import (
 // have, and blocks that find none left end at once.
 
 // batchable is nil if k can compute p's batch in one launch. The error is ErrUnsupported.
-func (k *Kernel) batchable(p *gemm.Problem) error {
+func (k *Kernel) checkBatch(p *gemm.Problem) error {
 	b := p.Batch
 	switch {
 	case b.Kind == gemm.Single:
@@ -34,7 +34,7 @@ func (k *Kernel) batchable(p *gemm.Problem) error {
 }
 
 // spacing is what a batch's matrices begin at multiples of, in bytes, as Align says it.
-func spacing(p *gemm.Problem) Align {
+func batchAlign(p *gemm.Problem) Align {
 	unit := func(stride int, l gemm.Layout) int {
 		bytes := stride * l.Type.Size()
 		return min(bytes&-bytes, MaxVectorBytes)
@@ -67,7 +67,7 @@ func MaxTileRows(p *gemm.Problem, height int) int {
 }
 
 // of is a matrix of product n, of operand x, whose first one is m.
-func (g *Writer) of(o gemm.Operand, m build.Matrix, n build.Reg) build.Matrix {
+func (g *Writer) inBatch(o gemm.Operand, m build.Matrix, n build.Reg) build.Matrix {
 	m.Ptr = m.Skip(g.Mul(g.To(ptx.U64, n), g.Strides[o]))
 	return m
 }
@@ -80,16 +80,16 @@ func (g *Writer) selectProduct() (first build.Value, row, down build.Reg) {
 	switch g.Config.Batch {
 	case gemm.Strided:
 		n := k.BlockIdx(build.Z)
-		g.a, g.b, g.C = g.of(gemm.A, g.a, n), g.of(gemm.B, g.b, n), g.of(gemm.C, g.C, n)
+		g.A, g.B, g.C = g.inBatch(gemm.A, g.A, n), g.inBatch(gemm.B, g.B, n), g.inBatch(gemm.C, g.C, n)
 		return 0, k.BlockIdx(build.Y), k.GridDim(build.Y)
 	case gemm.Grouped:
-		x, at := g.groups(g.Config.Tile.M), g.blockRow()
+		x, at := g.newGroupFinder(g.Config.Tile.M), g.blockRow()
 		x.seek(at)
-		row = k.Sub(at, x.before)
-		k.If(k.Ge(row, x.down), k.Return)
-		g.b = g.of(gemm.B, g.b, x.group())
-		g.a.Rows, g.C.Rows = x.to, x.to
-		return x.from, row, x.down
+		row = k.Sub(at, x.tileRowsBefore)
+		k.If(k.Ge(row, x.tileRows), k.Return)
+		g.B = g.inBatch(gemm.B, g.B, x.group())
+		g.A.Rows, g.C.Rows = x.to, x.to
+		return x.from, row, x.tileRows
 	}
 	row, down = g.blockRow(), k.GridDim(build.Y)
 	if g.Config.Tile.SplitK < 2 {
@@ -106,14 +106,14 @@ type groupFinder struct {
 	from, to build.Reg // the rows of the one before it
 	// before is how many rows of tiles the groups before that one have, and down how many
 	// it has itself.
-	before, down build.Reg
+	tileRowsBefore, tileRows build.Reg
 }
 
-func (g *Writer) groups(height int) *groupFinder {
+func (g *Writer) newGroupFinder(height int) *groupFinder {
 	variable := func(name string) build.Reg { return g.Var(name, ptx.U32, 0) }
 	return &groupFinder{
 		Writer: g, height: height, next: variable("nextGroup"), from: variable("fromRow"), to: variable("toRow"),
-		before: variable("before"), down: variable("down"),
+		tileRowsBefore: variable("before"), tileRows: variable("down"),
 	}
 }
 
@@ -125,11 +125,11 @@ func (x *groupFinder) group() build.Reg { return x.Sub(x.next, 1) }
 // row is C's that C does not have, and none two groups'.
 func (x *groupFinder) seek(row build.Reg) {
 	k := x.Kernel
-	k.While(func() build.Reg { return k.And(k.Ge(k.Sub(row, x.before), x.down), k.Lt(x.next, x.count)) }, func() {
-		k.Set(x.before, k.Add(x.before, x.down))
+	k.While(func() build.Reg { return k.And(k.Ge(k.Sub(row, x.tileRowsBefore), x.tileRows), k.Lt(x.next, x.count)) }, func() {
+		k.Set(x.tileRowsBefore, k.Add(x.tileRowsBefore, x.tileRows))
 		k.Set(x.from, x.to)
 		k.Set(x.to, k.Min(k.Max(x.ends.At(x.next).Load(), x.from), x.M))
-		k.Set(x.down, k.CeilDiv(k.Sub(x.to, x.from), x.height))
+		k.Set(x.tileRows, k.CeilDiv(k.Sub(x.to, x.from), x.height))
 		k.Set(x.next, k.Add(x.next, 1))
 	})
 }
@@ -138,26 +138,26 @@ func (x *groupFinder) seek(row build.Reg) {
 // the other's.
 type TileScheduler struct {
 	*Writer
-	WholeC      build.Matrix // C of the first product, or of all groups
-	TilesAcross build.Reg    // tiles side by side
-	down, all   build.Reg    // rows of tiles of a product, and tiles of all, unless they are groups
-	groups      *groupFinder
+	WholeC          build.Matrix // C of the first product, or of all groups
+	TilesAcross     build.Reg    // tiles side by side
+	tileRows, tiles build.Reg    // rows of tiles of a product, and tiles of all, unless they are groups
+	groups          *groupFinder
 }
 
 // walk begins before the first tile, of tiles of that size.
 func (g *Writer) Scheduler(height, width int) *TileScheduler {
 	x := &TileScheduler{Writer: g, WholeC: g.C}
 	if g.Config.Batch == gemm.Grouped {
-		x.groups = g.groups(height)
+		x.groups = g.newGroupFinder(height)
 	} else {
-		x.down = g.To(ptx.U32, g.CeilDiv(g.M, height))
+		x.tileRows = g.To(ptx.U32, g.CeilDiv(g.M, height))
 	}
 	x.TilesAcross = g.To(ptx.U32, g.CeilDiv(g.N, width))
 	switch g.Config.Batch {
 	case gemm.Single:
-		x.all = g.Mul(x.down, x.TilesAcross)
+		x.tiles = g.Mul(x.tileRows, x.TilesAcross)
 	case gemm.Strided:
-		x.all = g.Mul(g.Mul(x.down, x.TilesAcross), g.count)
+		x.tiles = g.Mul(g.Mul(x.tileRows, x.TilesAcross), g.count)
 	}
 	return x
 }
@@ -165,11 +165,11 @@ func (g *Writer) Scheduler(height, width int) *TileScheduler {
 // seek goes to tile n, and says whether there is one. Tiles are sought in ascending order.
 func (x *TileScheduler) Seek(n build.Reg) build.Reg {
 	if x.groups == nil {
-		return x.Lt(n, x.all)
+		return x.Lt(n, x.tiles)
 	}
 	row := x.Div(n, x.TilesAcross)
 	x.groups.seek(row)
-	return x.Lt(x.Sub(row, x.groups.before), x.groups.down)
+	return x.Lt(x.Sub(row, x.groups.tileRowsBefore), x.groups.tileRows)
 }
 
 // tile is a tile's place.
@@ -181,18 +181,18 @@ type WorkTile struct {
 }
 
 // enter is the place of tile n, which was sought.
-func (x *TileScheduler) WorkTile(n build.Reg) WorkTile {
+func (x *TileScheduler) WorkTileAt(n build.Reg) WorkTile {
 	switch x.Config.Batch {
 	case gemm.Strided:
-		each := x.Mul(x.down, x.TilesAcross)
+		each := x.Mul(x.tileRows, x.TilesAcross)
 		product := x.Div(n, each)
-		return WorkTile{product, x.Rem(n, each), x.down, 0, x.of(gemm.C, x.WholeC, product)}
+		return WorkTile{product, x.Rem(n, each), x.tileRows, 0, x.inBatch(gemm.C, x.WholeC, product)}
 	case gemm.Grouped:
 		c := x.WholeC
 		c.Rows = x.groups.to
-		return WorkTile{x.groups.group(), x.Sub(n, x.Mul(x.groups.before, x.TilesAcross)), x.groups.down, x.groups.from, c}
+		return WorkTile{x.groups.group(), x.Sub(n, x.Mul(x.groups.tileRowsBefore, x.TilesAcross)), x.groups.tileRows, x.groups.from, c}
 	}
-	return WorkTile{nil, n, x.down, 0, x.WholeC}
+	return WorkTile{nil, n, x.tileRows, 0, x.WholeC}
 }
 
 // Boxes of a batch are copied from tensors of three dimensions, the last of which counts

@@ -38,7 +38,7 @@ var Blocked = &Kernel{
 	},
 	SplitsK:      true,
 	CheckTile:    checkBlocked,
-	CheckFit:     fitsBlocked,
+	CheckFit:     checkFitBlocked,
 	SetVectors:   blockedVectors,
 	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: BlockedThreads(s), Y: 1, Z: 1} },
 	AccessLimits: limitsBlocked,
@@ -66,7 +66,7 @@ func warpGrid(s Tile) (rows, cols int) {
 // rows begin in each other's banks.
 func limitsBlocked(c Config) AccessLimits {
 	_, cols := warpGrid(c.Tile)
-	l := AccessLimits{Scatter: rowScatter(c, min(c.Tile.K, runAlong), cols*VectorOf(c.In.Info().Accum))}
+	l := AccessLimits{Scatter: rowScatter(c, min(c.Tile.K, kRunPerLaneGroup), cols*VectorOf(c.In.Info().Accum))}
 	if min(c.Tile.M, c.Tile.N) < 16 || BlockedThreads(c.Tile)/c.Tile.K < 8 {
 		l.Conflicts = 4
 	}
@@ -88,8 +88,8 @@ func checkBlocked(s Tile) error {
 	threads := BlockedThreads(s)
 	shared := s.Stages * s.K * (s.M + s.N + 2*MaxVectorBytes) * 4
 	switch {
-	case s.RowsPerThread*s.ColsPerThread > sumRegisters:
-		return bad("a thread has registers for %d sums", sumRegisters)
+	case s.RowsPerThread*s.ColsPerThread > maxSumRegisters:
+		return bad("a thread has registers for %d sums", maxSumRegisters)
 	case threads < 32:
 		return bad("%d threads are no warp", threads)
 	case threads > maxThreads:
@@ -104,18 +104,18 @@ func checkBlocked(s Tile) error {
 
 // sumRegisters is how many registers of 4 bytes a thread's sums may take, and
 // mostRegisters how many with what is on its way to shared memory through registers.
-const sumRegisters, mostRegisters = 128, 150
+const maxSumRegisters, maxRegisters = 128, 150
 
 // registers is how many both take.
-func registers(s Tile, sums dtype.Type) int {
+func registersNeeded(s Tile, sums dtype.Type) int {
 	moved := CeilDiv((s.M+s.N)*s.K, BlockedThreads(s))
 	return (s.RowsPerThread*s.ColsPerThread + moved) * sums.Size() / 4
 }
 
-func fitsBlocked(p *gemm.Problem, s Tile) error {
+func checkFitBlocked(p *gemm.Problem, s Tile) error {
 	sums := s.RowsPerThread * s.ColsPerThread * p.Accum().Size() / 4
-	if n := registers(s, p.Accum()); sums > sumRegisters || n > mostRegisters {
-		return fmt.Errorf("%w: kernel blocked with tile %v: sums in %v, and what is to be multiplied, take %d registers of a thread, and it has %d for them", gemm.ErrUnsupported, s, p.Accum(), n, mostRegisters)
+	if n := registersNeeded(s, p.Accum()); sums > maxSumRegisters || n > maxRegisters {
+		return fmt.Errorf("%w: kernel blocked with tile %v: sums in %v, and what is to be multiplied, take %d registers of a thread, and it has %d for them", gemm.ErrUnsupported, s, p.Accum(), n, maxRegisters)
 	}
 	return nil
 }
@@ -152,8 +152,8 @@ func writeBlocked(k *build.Kernel, c Config) {
 	bs := k.Shared("Bs", g.AccType, stages*s.K, s.N+width)
 	tid := k.ThreadIdx(build.X)
 	row0, col0 := g.TileOrigin()
-	a := g.panel(g.a, !c.TransA, row0, s.M, c.VecA, as, async)
-	b := g.panel(g.b.T(), c.TransB, col0, s.N, c.VecB, bs, async)
+	a := g.panel(g.A, !c.TransA, row0, s.M, c.VecA, as, async)
+	b := g.panel(g.B.T(), c.TransB, col0, s.N, c.VecB, bs, async)
 
 	lane, warp := k.Rem(tid, 32), k.Div(tid, 32)
 	warpRows, warpCols := warpGrid(s)
@@ -177,8 +177,8 @@ func writeBlocked(k *build.Kernel, c Config) {
 		loadFragments(bs.From(present, k.Mul(tx, width)), p%s.K, s.N, cols[p%2])
 	}
 	depart := func(stage build.Value) (pieces []func(), arrive func()) {
-		fromA, toA := a.depart(stage)
-		fromB, toB := b.depart(stage)
+		fromA, toA := a.issue(stage)
+		fromB, toB := b.issue(stage)
 		pieces = append(fromA, fromB...)
 		if async {
 			pieces = append(pieces, k.CopyCommit)
@@ -196,7 +196,7 @@ func writeBlocked(k *build.Kernel, c Config) {
 	var arrivals []func()
 	for n := range stages - 1 {
 		pieces, arrive := depart(n * s.K)
-		write(pieces)
+		emit(pieces)
 		arrivals = append(arrivals, arrive)
 	}
 	for _, arrive := range arrivals {
@@ -210,7 +210,7 @@ func writeBlocked(k *build.Kernel, c Config) {
 		// One by one between the products they find the units that move data idle; where
 		// there are warps enough to wait for each other that gains nothing.
 		spread := 1
-		if roomy(c) {
+		if fewWarps(c) {
 			spread = s.K - 1
 		}
 		for p := range s.K {
@@ -222,7 +222,7 @@ func writeBlocked(k *build.Kernel, c Config) {
 				k.Set(present, k.Select(k.Eq(present, (stages-1)*s.K), 0, k.Add(present, s.K)))
 			}
 			if p < spread {
-				write(pieces[len(pieces)*p/spread : len(pieces)*(p+1)/spread])
+				emit(pieces[len(pieces)*p/spread : len(pieces)*(p+1)/spread])
 			}
 			load(p + 1)
 			multiply(k, acc, rows[p%2], cols[p%2])
@@ -239,7 +239,7 @@ func writeBlocked(k *build.Kernel, c Config) {
 // registers that it has use for, of a file of 65,536.
 func ResidentBlocks(c Config) int {
 	each := 256
-	switch n := registers(c.Tile, c.In.Info().Accum); {
+	switch n := registersNeeded(c.Tile, c.In.Info().Accum); {
 	case n <= 45:
 		each = 128
 	case n <= 78:
@@ -252,8 +252,8 @@ func ResidentBlocks(c Config) int {
 
 // roomy says that threads' sums are so many that a scheduler has but two warps, for
 // which every wait counts.
-func roomy(c Config) bool {
-	return c.Tile.RowsPerThread*c.Tile.ColsPerThread*c.In.Info().Accum.Size()/4 == sumRegisters
+func fewWarps(c Config) bool {
+	return c.Tile.RowsPerThread*c.Tile.ColsPerThread*c.In.Info().Accum.Size()/4 == maxSumRegisters
 }
 
 // multiply adds the products of rows and cols to the sums. It goes through the rows of
@@ -272,7 +272,7 @@ func multiply(k *build.Kernel, acc [][]build.Reg, rows, cols []build.Reg) {
 
 // place is where a thread's element i lies along a tile's side, from the thread's
 // first: fragments of all threads side by side, then the next fragment of each.
-func place(i, side, perThread, width int) int {
+func threadElement(i, side, perThread, width int) int {
 	width = min(width, perThread)
 	return i/width*(side/(perThread/width)) + i%width
 }
@@ -281,13 +281,6 @@ func place(i, side, perThread, width int) int {
 func loadFragments(tile build.Array, p, side int, to []build.Reg) {
 	width := MaxVectorBytes / tile.Elem().Bytes()
 	for i := 0; i < len(to); i += width {
-		tile.At(p, place(i, side, len(to), width)).LoadTo(to[i : i+width]...)
-	}
-}
-
-// write writes pieces of a kernel in their order.
-func write(pieces []func()) {
-	for _, piece := range pieces {
-		piece()
+		tile.At(p, threadElement(i, side, len(to), width)).LoadTo(to[i : i+width]...)
 	}
 }

@@ -33,7 +33,7 @@ type Config struct {
 	// that was computed by another launch; none where the kernel computes both factors.
 	Factor dtype.Type
 	// VecD is that of the residual, at the most; 0 without one.
-	VecD int
+	VecResidual int
 	// SM is the architecture whose instructions the text may use, 90 for sm_90; 0 stands
 	// for the least that the kernel runs on.
 	SM int
@@ -189,9 +189,9 @@ func (k *Kernel) Config(p *gemm.Problem, s Tile) Config {
 		c.Factor = p.ScaleType()
 	}
 	if p.Epilogue.Residual {
-		c.VecD = VectorLen(p.Layouts[gemm.Residual], MaxVectorBytes/c.Out.Size())
+		c.VecResidual = VectorLen(p.Layouts[gemm.Residual], MaxVectorBytes/c.Out.Size())
 	}
-	c.LimitVectors(spacing(p))
+	c.LimitVectors(batchAlign(p))
 	return c
 }
 
@@ -226,7 +226,7 @@ func (c *Config) LimitVectors(a Align) {
 		align, size int
 	}{
 		{&c.VecA, a[gemm.A], c.In.Size()}, {&c.VecB, a[gemm.B], c.In.Size()},
-		{&c.VecC, a[gemm.C], c.Out.Size()}, {&c.VecD, a[gemm.Residual], c.Out.Size()},
+		{&c.VecC, a[gemm.C], c.Out.Size()}, {&c.VecResidual, a[gemm.Residual], c.Out.Size()},
 	} {
 		if x.align > 0 && *x.vec > 0 {
 			*x.vec = max(1, min(*x.vec, x.align/x.size))
@@ -242,7 +242,7 @@ func (c *Config) checkAligned(m *Memory) error {
 		bytes   int
 	}{
 		{gemm.A, c.VecA * c.In.Size()}, {gemm.B, c.VecB * c.In.Size()}, {gemm.Up, c.VecB * c.In.Size()},
-		{gemm.C, c.VecC * c.Out.Size()}, {gemm.Residual, c.VecD * c.Out.Size()},
+		{gemm.C, c.VecC * c.Out.Size()}, {gemm.Residual, c.VecResidual * c.Out.Size()},
 	} {
 		if at := uint64(m[x.operand]); x.bytes > 0 && at%uint64(x.bytes) != 0 {
 			return fmt.Errorf("%w: %s at address %#x, want a multiple of %d", gemm.ErrUnsupported, x.operand.Phrase(), at, x.bytes)

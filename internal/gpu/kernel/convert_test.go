@@ -24,7 +24,7 @@ func TestWiden(t *testing.T) {
 		single := g.ToAccType(k.Bits(ptx.U32, k.And(k.To(ptx.U32, four), 0xff)))
 		x.At(2).Store(k.Bits(ptx.B32, single))
 		for half := range 2 {
-			x.At(half).Store(frag.Widen(k, PTXTypes[typ], four, half))
+			x.At(half).Store(frag.WidenFloat8(k, PTXTypes[typ], four, half))
 		}
 		memory := make([]byte, 256*16)
 		for p := range 256 { // number p stands in the first place, and others behind it

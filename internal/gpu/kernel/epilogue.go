@@ -73,7 +73,7 @@ func (g *Writer) AddBetaC(values, old []build.Reg) {
 // column.
 type EpilogueVector struct {
 	vector build.Ptr
-	Rows   bool
+	PerRow bool
 	adds   bool // or it multiplies
 }
 
@@ -81,13 +81,13 @@ type EpilogueVector struct {
 func (g *Writer) EpilogueVectors() (all []EpilogueVector) {
 	e := g.Config.Epilogue
 	if e.RowScale {
-		all = append(all, EpilogueVector{vector: g.vectors[gemm.RowScale], Rows: true})
+		all = append(all, EpilogueVector{vector: g.vectors[gemm.RowScale], PerRow: true})
 	}
 	if e.ColScale {
 		all = append(all, EpilogueVector{vector: g.vectors[gemm.ColScale]})
 	}
 	if e.Bias != gemm.BiasNone {
-		all = append(all, EpilogueVector{vector: g.vectors[gemm.Bias], Rows: e.Bias == gemm.BiasRow, adds: true})
+		all = append(all, EpilogueVector{vector: g.vectors[gemm.Bias], PerRow: e.Bias == gemm.BiasRow, adds: true})
 	}
 	return all
 }
@@ -105,7 +105,7 @@ func CountOperands(e gemm.Epilogue) (n int) {
 // element is what a side has for a row or a column, and zero outside of C, as there is none.
 func (g *Writer) LoadElement(s EpilogueVector, at build.Reg) build.Reg {
 	end := g.N
-	if s.Rows {
+	if s.PerRow {
 		end = g.M
 	}
 	return s.vector.At(at).LoadVecOr0(g.Lt(at, end), 1)[0]
@@ -113,7 +113,7 @@ func (g *Writer) LoadElement(s EpilogueVector, at build.Reg) build.Reg {
 
 // operands are what an epilogue reads for vectors of C's elements.
 type EpilogueOperands struct {
-	Sides            [][][]build.Reg // for each side of each vector its elements
+	Vectors          [][][]build.Reg // for each side of each vector its elements
 	factor, Residual [][]build.Reg
 	OutScale         build.Reg
 	// Where the vectors begin.
@@ -129,7 +129,7 @@ func (g *Writer) LoadOperands(rows, cols []build.Reg, vectors [][]build.Reg, ins
 		x.factor = LoadMatching(g.factor, VectorOf(c.scaleType()), rows, cols, vectors, inside)
 	}
 	if c := g.Config; c.Epilogue.Residual {
-		x.Residual = LoadMatching(g.Residual, c.VecD, rows, cols, vectors, inside)
+		x.Residual = LoadMatching(g.Residual, c.VecResidual, rows, cols, vectors, inside)
 	}
 	for _, s := range g.EpilogueVectors() {
 		loaded := map[build.Reg]build.Reg{}
@@ -137,7 +137,7 @@ func (g *Writer) LoadOperands(rows, cols []build.Reg, vectors [][]build.Reg, ins
 		for i, values := range vectors {
 			for j := range values {
 				at := rows[i]
-				if !s.Rows {
+				if !s.PerRow {
 					at = g.Add(cols[i], j)
 				}
 				if _, ok := loaded[at]; !ok {
@@ -146,7 +146,7 @@ func (g *Writer) LoadOperands(rows, cols []build.Reg, vectors [][]build.Reg, ins
 				of[i] = append(of[i], loaded[at])
 			}
 		}
-		x.Sides = append(x.Sides, of)
+		x.Vectors = append(x.Vectors, of)
 	}
 	return x
 }
@@ -183,7 +183,7 @@ func (g *Writer) ApplyEpilogue(vectors [][]build.Reg, o *EpilogueOperands) [][]b
 	for i, values := range vectors {
 		for j, x := range values {
 			for n, s := range sides {
-				if y := g.ToEpilogueType(o.Sides[n][i][j]); s.adds {
+				if y := g.ToEpilogueType(o.Vectors[n][i][j]); s.adds {
 					x = g.Add(x, y)
 				} else {
 					x = g.Mul(x, y)
@@ -213,7 +213,7 @@ func (g *Writer) ApplyEpilogue(vectors [][]build.Reg, o *EpilogueOperands) [][]b
 				x = g.call(x, o.Rows[i], g.Add(o.Cols[i], j))
 			}
 			if e.Saturate {
-				x = saturated(g.Kernel, x, g.Config.Out.Info().Max)
+				x = saturate(g.Kernel, x, g.Config.Out.Info().Max)
 			}
 			finished[i] = append(finished[i], x)
 		}
@@ -223,7 +223,7 @@ func (g *Writer) ApplyEpilogue(vectors [][]build.Reg, o *EpilogueOperands) [][]b
 
 // saturated is x where it is at most so large, and else the number next to it that is. NaN
 // stays, which min and max would drop.
-func saturated(k *build.Kernel, x build.Reg, most float64) build.Reg {
+func saturate(k *build.Kernel, x build.Reg, most float64) build.Reg {
 	x = k.Select(k.Gt(x, most), most, x)
 	return k.Select(k.Lt(x, -most), -most, x)
 }

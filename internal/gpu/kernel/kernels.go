@@ -77,7 +77,7 @@ type Kernel struct {
 	Params []Param[Args]
 	// waits says that write has the text wait for launches before it, where it
 	// overlaps them, not before it has prepared all that they do not touch.
-	WaitsForGrids bool
+	EmitsPDLWait bool
 }
 
 // overlapSM is the architecture from which on launches overlap.
@@ -133,7 +133,7 @@ func (k *Kernel) Supports(p *gemm.Problem) error {
 			return err
 		}
 	}
-	return k.batchable(p)
+	return k.checkBatch(p)
 }
 
 // Accuracy is how the kernel computes p.
@@ -194,7 +194,7 @@ func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
 		b.LineInfo()
 	}
 	c.SM = max(c.SM, k.SM)
-	if c.PDL && !k.WaitsForGrids {
+	if c.PDL && !k.EmitsPDLWait {
 		b.GridDependencySync()
 	}
 	k.Write(b, c)

@@ -30,9 +30,9 @@ var MMA = &Kernel{
 	NativeTypes:    []dtype.Type{dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8, dtype.F64},
 	PrecisionTypes: map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}, gemm.Fast: {dtype.F8E4M3, dtype.F8E5M2}},
 	AccuracyFor:    accuracyMMA,
-	Tiles:          mmaShapes(),
+	Tiles:          mmaTiles(),
 	CheckTile:      checkMMA,
-	CheckFit:       fitsMMA,
+	CheckFit:       checkFitMMA,
 	SetVectors:     mmaVectors,
 	BlockThreads:   func(s Tile) device.Dim3 { return device.Dim3{X: MMAThreads(s), Y: 1, Z: 1} },
 	SharedFor: func(c Config) int {
@@ -79,17 +79,17 @@ func MMAThreads(s Tile) int {
 }
 
 // operandTiles are the shapes of the tiles of A and B.
-func operandTiles(c Config) (a, b frag.Shape) {
+func operandTiles(c Config) (a, b frag.TileShape) {
 	s, elem := c.Tile, PTXTypes[c.In]
-	a = frag.Shape{Elem: elem, Side: s.M, Depth: s.K, Stages: s.Stages, AlongK: !c.TransA}
-	b = frag.Shape{Elem: elem, Side: s.N, Depth: s.K, Stages: s.Stages, AlongK: c.TransB}
+	a = frag.TileShape{Elem: elem, Side: s.M, Depth: s.K, Stages: s.Stages, KMajor: !c.TransA}
+	b = frag.TileShape{Elem: elem, Side: s.N, Depth: s.K, Stages: s.Stages, KMajor: c.TransB}
 	return a, b
 }
 
 // multiplied is the type that elements are multiplied as, on architecture sm, and that
 // whose fragments they are read as: 8-bit floats, which the tensor cores know from sm_89
 // on, become float16 when they are in registers.
-func multiplied(in dtype.Type, sm int) (as, read ptx.Type) {
+func mmaElements(in dtype.Type, sm int) (as, read ptx.Type) {
 	switch t := PTXTypes[in]; {
 	case t == ptx.F32:
 		return ptx.TF32, ptx.TF32
@@ -101,7 +101,7 @@ func multiplied(in dtype.Type, sm int) (as, read ptx.Type) {
 }
 
 // newest is an architecture that has every instruction.
-const newest = 90
+const newestSM = 90
 
 func checkMMA(s Tile) error {
 	bad := func(format string, args ...any) error { return badMMA(s, format, args...) }
@@ -117,8 +117,8 @@ func checkMMA(s Tile) error {
 		// turn of a loop to the next NVIDIA's assemblers (12.9 to 13.5 were seen) forget
 		// to wait for the addition before: sums go missing. Of two see sumsLate.
 		return bad("a thread has at least 2×4 or 4×2 elements")
-	case s.RowsPerThread*s.ColsPerThread > sumRegisters:
-		return bad("a thread has registers for %d sums", sumRegisters)
+	case s.RowsPerThread*s.ColsPerThread > maxSumRegisters:
+		return bad("a thread has registers for %d sums", maxSumRegisters)
 	case s.M < rows || s.N < cols:
 		return bad("a warp alone has %d×%d", rows, cols)
 	case s.K < 16:
@@ -137,30 +137,30 @@ func badMMA(s Tile, format string, args ...any) error {
 
 // mmaDepth is the most bytes of a row or column of a tile, and mostShared the shared memory
 // that blocks of the largest GPUs have.
-const mmaDepth, mostShared = 256, 227 << 10
+const maxTileRowBytes, maxSharedBytes = 256, 227 << 10
 
 // fitsMMA: float64 takes two registers, and of narrow types an instruction wants more along
 // K, and their loads bring two of its columns at once.
-func fitsMMA(p *gemm.Problem, s Tile) error {
+func checkFitMMA(p *gemm.Problem, s Tile) error {
 	t, size := p.In(), p.In().Size()
-	in, _ := frag.Best(elementOf(t), newest)
+	in, _ := frag.Best(mmaElement(t), newestSM)
 	switch {
-	case s.K < in.K || s.K*size > mmaDepth:
-		return badMMA(s, "K is %d to %d in %v", in.K, mmaDepth/size, t)
-	case s.RowsPerThread*s.ColsPerThread*p.Accum().Size()/4 > sumRegisters:
-		return badMMA(s, "a thread has registers for %d sums in %v", sumRegisters*4/p.Accum().Size(), p.Accum())
-	case s.RowsPerThread*s.ColsPerThread == sumRegisters && (addsApart(p) || CountOperands(p.Epilogue) > 1 && (p.Epilogue.OutScale || p.Epilogue.Activation > gemm.ActReLU)):
+	case s.K < in.K || s.K*size > maxTileRowBytes:
+		return badMMA(s, "K is %d to %d in %v", in.K, maxTileRowBytes/size, t)
+	case s.RowsPerThread*s.ColsPerThread*p.Accum().Size()/4 > maxSumRegisters:
+		return badMMA(s, "a thread has registers for %d sums in %v", maxSumRegisters*4/p.Accum().Size(), p.Accum())
+	case s.RowsPerThread*s.ColsPerThread == maxSumRegisters && (promotesAccumulators(p) || CountOperands(p.Epilogue) > 1 && (p.Epilogue.OutScale || p.Epilogue.Activation > gemm.ActReLU)):
 		return badMMA(s, "a thread has no registers for what else %v with epilogue %v takes", t, p.Epilogue)
-	case s.RowsPerThread*s.ColsPerThread == sumRegisters && p.Converts() && CountOperands(p.Epilogue) > 2:
+	case s.RowsPerThread*s.ColsPerThread == maxSumRegisters && p.Converts() && CountOperands(p.Epilogue) > 2:
 		return badMMA(s, "a thread has no registers for sums of %v, converted, and what epilogue %v reads", t, p.Epilogue)
 	case s.ColsPerThread < 4 && t != dtype.F64:
 		return badMMA(s, "a thread has at least 4 columns in %v", t)
 	}
 	a, b := operandTiles(Config{In: t, Tile: s, TransA: p.A().Trans, TransB: p.B().Trans})
-	if n := a.Bytes() + b.Bytes(); n > mostShared {
-		return badMMA(s, "in %v it takes %d bytes of shared memory, and no GPU has more than %d for a block", t, n, mostShared)
+	if n := a.Bytes() + b.Bytes(); n > maxSharedBytes {
+		return badMMA(s, "in %v it takes %d bytes of shared memory, and no GPU has more than %d for a block", t, n, maxSharedBytes)
 	}
-	for _, tile := range []frag.Shape{a, b} {
+	for _, tile := range []frag.TileShape{a, b} {
 		for vec := 1; vec*size <= MaxVectorBytes; vec *= 2 {
 			if err := tile.Check(vec, MMAThreads(s)); err != nil && (vec == 1 || vec*size >= 4) {
 				return badMMA(s, "%v", err)
@@ -170,18 +170,18 @@ func fitsMMA(p *gemm.Problem, s Tile) error {
 	return nil
 }
 
-func elementOf(t dtype.Type) ptx.Type {
-	as, _ := multiplied(t, newest)
+func mmaElement(t dtype.Type) ptx.Type {
+	as, _ := mmaElements(t, newestSM)
 	return as
 }
 
 // mmaVectors: a copy begins where rows of the matrix can, and may end within.
 func mmaVectors(_ Tile, c *Config, p *gemm.Problem) {
-	c.VecA, c.VecB, c.VecC = CopiedElements(p.Layouts[gemm.A]), CopiedElements(p.Layouts[gemm.B]), VectorLen(p.Layouts[gemm.C], sideBySide(*c))
+	c.VecA, c.VecB, c.VecC = CopiedElements(p.Layouts[gemm.A]), CopiedElements(p.Layouts[gemm.B]), VectorLen(p.Layouts[gemm.C], sumsPerRow(*c))
 }
 
 // sideBySide is how many of a lane's sums stand side by side in a row of C.
-func sideBySide(c Config) int {
+func sumsPerRow(c Config) int {
 	if c.In.Size() == 1 && !c.TransB {
 		return 4 // of pairs that are taken apart
 	}
@@ -211,7 +211,7 @@ func wholeVector(vec, size int) int {
 // less than 64, and those of float32 where they have less than 32.
 func limitsMMA(c Config) AccessLimits {
 	s := c.Tile
-	l := AccessLimits{Scatter: rowScatter(c, s.K, frag.Quad*sideBySide(c))}
+	l := AccessLimits{Scatter: rowScatter(c, s.K, frag.Quad*sumsPerRow(c))}
 	for _, x := range []struct {
 		across         bool
 		EpilogueVector int
@@ -233,10 +233,10 @@ func writeMMA(k *build.Kernel, c Config) {
 	threads, size := MMAThreads(s), c.In.Size()
 	k.Threads(threads, 1, 1)
 	k.MinBlocks(1) // or the compiler saves registers, and stores them in memory
-	row0, col0 := g.grouped(mmaGroup)
+	row0, col0 := g.groupedTileOrigin(mmaGroup)
 	shapeA, shapeB := operandTiles(c)
-	a := frag.NewTiles(k, "A", g.a, row0, g.KBegin, g.KEnd, shapeA, wholeVector(c.VecA, size), threads)
-	b := frag.NewTiles(k, "B", g.b.T(), col0, g.KBegin, g.KEnd, shapeB, wholeVector(c.VecB, size), threads)
+	a := frag.NewTiles(k, "A", g.A, row0, g.KBegin, g.KEnd, shapeA, wholeVector(c.VecA, size), threads)
+	b := frag.NewTiles(k, "B", g.B.T(), col0, g.KBegin, g.KEnd, shapeB, wholeVector(c.VecB, size), threads)
 	w := g.warp(a, b)
 
 	k.Comment("the first tiles set out; behind K they are zeros")
@@ -261,7 +261,7 @@ func writeMMA(k *build.Kernel, c Config) {
 				// While these are multiplied the next fragments come, early, and behind them
 				// more tiles set out.
 				w.multiply(now, w.loads(next, ring.Use(), (n+1)*w.read.K), copies)
-			case sumsLate(c):
+			case multiplyBeforeWait(c):
 				w.multiply(now, nil, copies)
 				ring.Next()
 				emit(w.loads(next, ring.Use(), 0))
@@ -284,7 +284,7 @@ func writeMMA(k *build.Kernel, c Config) {
 // the wait for the next tiles: those of float64. In the other order ptxas 12.4 to 13.0, and with it the driver
 // 580.159.04, let a few texts of two instructions a step begin the next step's sums without waiting for these, whose last
 // 8 columns are then lost: docs/results/proof-h200.md, TestSumsAwaited. Of four, it is a sixth slower at 512³.
-func sumsLate(c Config) bool {
+func multiplyBeforeWait(c Config) bool {
 	return c.In == dtype.F64 && c.Tile.RowsPerThread*c.Tile.ColsPerThread != 16
 }
 
@@ -306,10 +306,10 @@ type warp struct {
 func (g *Writer) warp(a, b *frag.Tiles) *warp {
 	s := g.Config.Tile
 	w := &warp{Writer: g}
-	as, read := multiplied(g.Config.In, g.Config.SM)
+	as, read := mmaElements(g.Config.In, g.Config.SM)
 	w.in, _ = frag.Best(as, g.Config.SM) // the kernel's list of types has no other
 	if w.read = w.in; as != read {
-		w.read, _ = frag.Best(read, newest)
+		w.read, _ = frag.Best(read, newestSM)
 	}
 	tid := g.ThreadIdx(build.X)
 	lane, n := g.Named("lane", g.Rem(tid, frag.Lanes)), g.Named("warp", g.Div(tid, frag.Lanes))
@@ -363,9 +363,9 @@ func (w *warp) multiply(f mmaFragments, early, late []func()) {
 		for i := range w.acc {
 			for j := range w.acc[i] {
 				if n < half {
-					emit(share(early, n, half))
+					emit(slicePieces(early, n, half))
 				} else {
-					emit(share(late, n-half, all-half))
+					emit(slicePieces(late, n-half, all-half))
 				}
 				w.add(w.acc[i][j], x.a[i], x.b[j])
 				n++
@@ -380,9 +380,9 @@ func (w *warp) operands(f mmaFragments, part int) mmaFragments {
 	var convert func(build.Reg) build.Reg
 	switch {
 	case w.in.In == ptx.TF32:
-		convert = func(x build.Reg) build.Reg { return frag.Round(w.Kernel, x) }
+		convert = func(x build.Reg) build.Reg { return frag.RoundTF32(w.Kernel, x) }
 	case w.in.In != w.read.In:
-		convert = func(x build.Reg) build.Reg { return frag.Widen(w.Kernel, w.read.In, x, part) }
+		convert = func(x build.Reg) build.Reg { return frag.WidenFloat8(w.Kernel, w.read.In, x, part) }
 	default:
 		return f
 	}
@@ -399,7 +399,7 @@ func (w *warp) operands(f mmaFragments, part int) mmaFragments {
 }
 
 // addsApart says that products are summed up apart before they are added to the sums.
-func addsApart(p *gemm.Problem) bool {
+func promotesAccumulators(p *gemm.Problem) bool {
 	return p.In().Size() == 1 && p.Accum() == dtype.F32 && p.Precision != gemm.Fast
 }
 
@@ -421,7 +421,7 @@ func (w *warp) add(acc, a, b []build.Reg) {
 }
 
 // share is the n-th of so many shares of the pieces.
-func share(pieces []func(), n, of int) []func() {
+func slicePieces(pieces []func(), n, of int) []func() {
 	return pieces[n*len(pieces)/of : (n+1)*len(pieces)/of]
 }
 

@@ -47,7 +47,7 @@ var MMATilesF64 = []MMATile{
 	{Tile{M: 32, N: 32, K: 32, RowsPerThread: 2, ColsPerThread: 4, Stages: 4}, 0.70, 0.55, 600},
 }
 
-func mmaShapes() []Tile {
+func mmaTiles() []Tile {
 	var shapes []Tile
 	for _, t := range slices.Concat(MMATiles, MMATilesF64) {
 		shapes = append(shapes, t.Tile)

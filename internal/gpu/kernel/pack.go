@@ -30,14 +30,14 @@ func packedLayout(l gemm.Layout, precision gemm.Precision, align int, along bool
 		l.Rows, l.Cols, l.Trans = l.Cols, l.Rows, !l.Trans
 	}
 	if transposed || l.Rows > 1 && l.LD*l.Type.Size()%MaxVectorBytes != 0 || align > 0 && align < MaxVectorBytes {
-		return lined(l)
+		return alignRowsToLines(l)
 	}
 	return l
 }
 
 // lined is a layout whose rows begin at whole lines of the L2 cache, of which boxes have
 // rows then.
-func lined(l gemm.Layout) gemm.Layout {
+func alignRowsToLines(l gemm.Layout) gemm.Layout {
 	unit := frag.SwizzleBytes / l.Type.Size()
 	l.LD = CeilDiv(l.Cols, unit) * unit
 	return l
@@ -60,7 +60,7 @@ func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) 
 	if !p.ReadsAB() {
 		return q, packed
 	}
-	a = a.least(spacing(p))
+	a = a.least(batchAlign(p))
 	if p.Batch.Kind != gemm.Grouped { // a group may begin at any row of A
 		q.Layouts[gemm.A] = ColumnAsRow(p.Layouts[gemm.A])
 	}
@@ -75,8 +75,8 @@ func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) 
 		before := q.Layouts[o]
 		kMajor := before.Trans == (o != gemm.A) || o == gemm.B && s.SwapAB
 		l := packedLayout(before, p.Precision, a[o], kMajor)
-		if p.Batch.Kind == gemm.Single && narrow(l) && Uses(p, o) >= MinUsesToPack {
-			l = lined(l)
+		if p.Batch.Kind == gemm.Single && hasShortRows(l) && Uses(p, o) >= MinUsesToPack {
+			l = alignRowsToLines(l)
 		}
 		packed[o] = l != before || a[o] > 0 && a[o] < MaxVectorBytes
 		if packed[o] && q.Batch.Stride[o] > 0 { // packed matrices are contiguous
@@ -97,7 +97,7 @@ func Uses(p *gemm.Problem, o gemm.Operand) int {
 
 // narrow is a matrix of rows of which several are in a sector of the L2 cache: the copy engine is
 // slow at them. On an H200 4096×4096×16 of int8 takes 25.7 µs packed, and took 27.9.
-func narrow(l gemm.Layout) bool { return l.Rows > 1 && l.LD*l.Type.Size() < SectorBytes }
+func hasShortRows(l gemm.Layout) bool { return l.Rows > 1 && l.LD*l.Type.Size() < SectorBytes }
 
 // asRow is the same matrix as a row, if it is a column without gaps: boxes are copied of
 // that as it lies.
@@ -256,9 +256,9 @@ func writePack(k *build.Kernel, c Config) {
 	w.tid = k.ThreadIdx(build.X)
 	w.col0 = k.Mul(k.To(ptx.U64, k.BlockIdx(build.X)), c.Tile.N)
 	w.row0 = k.Var("row0", ptx.U64, k.Mul(k.To(ptx.U64, k.BlockIdx(build.Y)), c.Tile.M))
-	copy := w.row
+	copy := w.copyRows
 	if c.TransA {
-		copy = w.tile()
+		copy = w.transposeTiles()
 	}
 	k.While(func() build.Reg { return k.Lt(w.row0, w.rows) }, func() {
 		copy()
@@ -269,11 +269,11 @@ func writePack(k *build.Kernel, c Config) {
 // row copies parts of two rows for each warp, word by word. Where a row begins within a word
 // of the source, each word that is written is a part of two neighbours; the first of a row and
 // its last are made of elements, as their neighbours are not the row's.
-func (w *packWriter) row() {
+func (w *packWriter) copyRows() {
 	k, size := w.Kernel, w.elem.Bytes()
 	lane, warp := k.Rem(w.tid, 32), k.Div(w.tid, 32)
 	col := k.Add(w.col0, k.To(ptx.U64, k.Mul(lane, WordBytes/size))) // of the lane's first word
-	left := k.Mul(w.left(col, w.cols), size)                         // bytes of a row from there on
+	left := k.Mul(w.remaining(col, w.cols), size)                    // bytes of a row from there on
 	type word struct {
 		from, to           build.Ptr
 		low, high, shift   build.Reg
@@ -312,7 +312,7 @@ func (w *packWriter) row() {
 			for e := range elements {
 				elements[e] = x.from.Skip(e*size).LoadVecOr0(k.Gt(x.left, e*size), 1)[0]
 			}
-			k.Set(values[n], joined(k, elements, size))
+			k.Set(values[n], packWord(k, elements, size))
 		})
 	}
 	for n, x := range words {
@@ -324,7 +324,7 @@ func (w *packWriter) row() {
 }
 
 // left is how many of so many rows or columns there are from one on, as far as it matters.
-func (w *packWriter) left(from, all build.Reg) build.Reg {
+func (w *packWriter) remaining(from, all build.Reg) build.Reg {
 	const far = 1 << 20
 	return w.To(ptx.S32, w.Select(w.Lt(from, all), w.Min(w.Sub(all, from), far), 0))
 }
@@ -333,7 +333,7 @@ func (w *packWriter) left(from, all build.Reg) build.Reg {
 // neighbours together. What a thread reads, and what it writes, lies in one column of the source
 // and of the target: it goes down that, so that it has few registers and an SM many threads, on
 // which it depends how much is under way from memory.
-func (w *packWriter) tile() func() {
+func (w *packWriter) transposeTiles() func() {
 	k, size := w.Kernel, w.elem.Bytes()
 	// Rows are an odd number of words, so that a column has all banks.
 	tile := k.Shared("tile", w.elem, PackSide, PackSide+WordBytes/size)
@@ -348,7 +348,7 @@ func (w *packWriter) tile() func() {
 	return func() {
 		k.Comment("neighbouring threads read neighbours")
 		row, col := k.Add(w.row0, k.To(ptx.U64, i)), k.Add(w.col0, k.To(ptx.U64, j))
-		left := k.Select(k.Lt(row, w.rows), w.left(col, w.cols), 0)
+		left := k.Select(k.Lt(row, w.rows), w.remaining(col, w.cols), 0)
 		at, step := w.source.At(row, col), w.source.ByteOffset(0, read)
 		values := make([]build.Reg, PackSide/read)
 		for n := range values {
@@ -362,7 +362,7 @@ func (w *packWriter) tile() func() {
 		k.Barrier()
 		k.Comment("each thread writes 16 bytes")
 		row, col = k.Add(w.row0, k.To(ptx.U64, to)), k.Add(w.col0, k.To(ptx.U64, vector))
-		left = k.Select(k.Lt(col, w.cols), w.left(row, w.rows), 0)
+		left = k.Select(k.Lt(col, w.cols), w.remaining(row, w.rows), 0)
 		at, step = w.target.At(row, k.Div(col, WordBytes/size)), w.target.ByteOffset(write, 0)
 		for n := 0; n < PackSide; n += write {
 			from := tile.From(k.Add(to, n), vector)
@@ -372,7 +372,7 @@ func (w *packWriter) tile() func() {
 				for e := range elements {
 					elements[e] = from.Load(0, x*WordBytes/size+e)
 				}
-				words[x] = joined(k, elements, size)
+				words[x] = packWord(k, elements, size)
 			}
 			k.If(k.Gt(left, n), func() { at.StoreVec(words...) })
 			at = at.Skip(step)
@@ -382,7 +382,7 @@ func (w *packWriter) tile() func() {
 }
 
 // joined is elements of so many bytes, side by side in a word.
-func joined(k *build.Kernel, elements []build.Reg, size int) build.Reg {
+func packWord(k *build.Kernel, elements []build.Reg, size int) build.Reg {
 	word := k.To(ptx.U32, elements[0])
 	for e, x := range elements[1:] {
 		word = k.Or(word, k.Shl(k.To(ptx.U32, x), 8*size*(e+1)))

@@ -220,9 +220,9 @@ func (g *Writer) bind(name string, value build.Reg, at build.Ptr) {
 	case "C":
 		g.pending = at
 	case "ldA":
-		g.a = g.operand(g.Config.TransA, g.M, g.K, value)
+		g.A = g.operand(g.Config.TransA, g.M, g.K, value)
 	case "ldB":
-		g.b = g.operand(g.Config.TransB, g.K, g.N, value)
+		g.B = g.operand(g.Config.TransB, g.K, g.N, value)
 	case "ldC":
 		g.C = g.operand(false, g.M, g.N, value)
 	case "ldD":
@@ -283,7 +283,7 @@ type Writer struct {
 	EpilogueType ptx.Type // of alpha, beta and the epilogue
 	IndexType    ptx.Type // of rows and columns
 	M, N, K      build.Reg
-	a, b, C      build.Matrix // op(A), op(B) and C
+	A, B, C      build.Matrix // op(A), op(B) and C
 	// KBegin and KEnd delimit the part of K that the block sums; sums receives its partial sums
 	// if K is split into parts of splitLen.
 	KBegin, KEnd build.Value
@@ -331,7 +331,7 @@ func (g *Writer) TileOrigin() (row, col build.Reg) {
 // grouped is origin with the tiles in another order: blocks that run at the same time
 // compute up to so many rows of tiles side by side, so that their tiles of A and B are
 // few and come from the L2 cache.
-func (g *Writer) grouped(rows int) (row, col build.Reg) {
+func (g *Writer) groupedTileOrigin(rows int) (row, col build.Reg) {
 	k := g.Kernel
 	across := k.GridDim(build.X)
 	first, at, down := g.selectProduct()

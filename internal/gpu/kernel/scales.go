@@ -11,10 +11,10 @@ import (
 // has one for every [gemm.ScaleBlock] of K, or as many share it.
 type blockScales struct {
 	*build.Kernel
-	first         build.Ptr
-	across, along build.Reg // elements from one row's to the next one's, and along K
-	side          int       // rows that share them
-	rows          build.Reg
+	ptr                build.Ptr
+	rowStride, kStride build.Reg // elements from one row's to the next one's, and along K
+	rowsPerScale       int       // rows that share them
+	rows               build.Reg
 }
 
 // blockScaleParams returns the parameters of an operand's block scales: a pointer, the elements
@@ -30,7 +30,7 @@ func blockScaleParams(name string, layout func(a *Args) gemm.Layout, o gemm.Oper
 }
 
 // mostScales is how far apart an operand's may be: what 32 bits count.
-const mostScales = 1<<31 - 1
+const maxScaleIndex = 1<<31 - 1
 
 // checkScales is nil if a kernel can address p's block scales. The error is ErrUnsupported.
 func (k *Kernel) checkScales(p *gemm.Problem) error {
@@ -39,7 +39,7 @@ func (k *Kernel) checkScales(p *gemm.Problem) error {
 		return nil
 	case !k.BlockScales:
 		return fmt.Errorf("%w: kernel %s with block scales", gemm.ErrUnsupported, k.Name)
-	case max(p.Layouts[gemm.ScaleA].Len(), p.Layouts[gemm.ScaleB].Len(), p.M, p.N, p.K) > mostScales:
+	case max(p.Layouts[gemm.ScaleA].Len(), p.Layouts[gemm.ScaleB].Len(), p.M, p.N, p.K) > maxScaleIndex:
 		return fmt.Errorf("%w: block scales of %v and %v: more than 31 bits count", gemm.ErrUnsupported, p.Layouts[gemm.ScaleA], p.Layouts[gemm.ScaleB])
 	}
 	return nil
@@ -47,23 +47,23 @@ func (k *Kernel) checkScales(p *gemm.Problem) error {
 
 // at is where a row's scale for a block of K is; of a row that is not there, the last one's.
 func (s *blockScales) At(row, block build.Reg) build.Ptr {
-	row = s.Div(s.Min(row, s.Sub(s.rows, 1)), s.side)
-	return s.first.At(s.Mad(row, s.across, s.Mul(block, s.along)))
+	row = s.Div(s.Min(row, s.Sub(s.rows, 1)), s.rowsPerScale)
+	return s.ptr.At(s.Mad(row, s.rowStride, s.Mul(block, s.kStride)))
 }
 
 // elementA and elementB are elements of op(A) and op(B) in the type of the sums, with their block
 // scales, if there are any.
 func (g *Writer) elementA(row, p build.Reg) build.Reg {
-	return g.ScalesA.times(g.ToAccType(g.a.Load(row, p)), row, p)
+	return g.ScalesA.scaled(g.ToAccType(g.A.Load(row, p)), row, p)
 }
 
 func (g *Writer) elementB(p, col build.Reg) build.Reg {
-	return g.ScalesB.times(g.ToAccType(g.b.Load(p, col)), col, p)
+	return g.ScalesB.scaled(g.ToAccType(g.B.Load(p, col)), col, p)
 }
 
 // times is element p along K of a row, which is x, with its scale, if there are any.
-func (s *blockScales) times(x, row, p build.Reg) build.Reg {
-	if s.side == 0 {
+func (s *blockScales) scaled(x, row, p build.Reg) build.Reg {
+	if s.rowsPerScale == 0 {
 		return x
 	}
 	return s.Mul(x, s.At(row, s.Div(p, gemm.ScaleBlock)).Load())

@@ -33,7 +33,7 @@ var Skinny = &Kernel{
 		acc.Operand = 0
 		return acc
 	},
-	Tiles:     skinnyShapes(),
+	Tiles:     skinnyTiles(),
 	CheckTile: checkSkinny,
 	SetVectors: func(_ Tile, c *Config, p *gemm.Problem) {
 		c.VecA, c.VecB = VectorLen(p.Layouts[gemm.A], patch), VectorLen(p.Layouts[gemm.B], patch)
@@ -53,7 +53,7 @@ const MaxSkinny = 8
 
 // skinnyShapes are tiles of few rows, and of few columns. A long one reads the slim
 // operand less often; of the short one, for a vector, there are more.
-func skinnyShapes() []Tile {
+func skinnyTiles() []Tile {
 	const threads = 256
 	var list []Tile
 	for _, tile := range []struct{ slim, long int }{{1, 32}, {4, 32}, {MaxSkinny, 32}, {1, 8}} {
@@ -66,11 +66,11 @@ func skinnyShapes() []Tile {
 }
 
 // fewRows says that a tile's rows are the slim side.
-func fewRows(s Tile) bool { return s.RowsPerThread == s.M }
+func slimRows(s Tile) bool { return s.RowsPerThread == s.M }
 
 // sides are the extents of a tile's two sides.
 func sides(s Tile) (slim, long int) {
-	if fewRows(s) {
+	if slimRows(s) {
 		return s.M, s.N
 	}
 	return s.N, s.M
@@ -92,7 +92,7 @@ func checkSkinny(s Tile) error {
 	}
 	slim, long := sides(s)
 	perThread := s.ColsPerThread
-	if !fewRows(s) {
+	if !slimRows(s) {
 		perThread = s.RowsPerThread
 		if s.ColsPerThread != s.N {
 			return bad("a thread has all rows of a tile, or all columns")
@@ -116,7 +116,7 @@ func checkSkinny(s Tile) error {
 func limitsSkinny(c Config) AccessLimits {
 	slim, long := sides(c.Tile)
 	out := long
-	if !fewRows(c.Tile) {
+	if !slimRows(c.Tile) {
 		out = slim
 	}
 	return AccessLimits{Scatter: rowScatter(c, 1, out), Conflicts: 8}
@@ -124,15 +124,15 @@ func limitsSkinny(c Config) AccessLimits {
 
 // strip is one operand as a matrix whose columns run along K.
 type strip struct {
-	m     build.Matrix
-	along bool // whether its rows in memory do, too
-	first build.Reg
-	vec   int
+	m      build.Matrix
+	kMajor bool // whether its rows in memory do, too
+	first  build.Reg
+	vec    int
 }
 
 // hold is variables for the elements of n rows and of K's patch. They have the type in
 // which elements are loaded: what is converted has arrived.
-func (x strip) hold(g *Writer, n int) [][]build.Reg {
+func (x strip) registers(g *Writer, n int) [][]build.Reg {
 	rows := make([][]build.Reg, n)
 	for i := range rows {
 		rows[i] = make([]build.Reg, patch)
@@ -147,7 +147,7 @@ func (x strip) hold(g *Writer, n int) [][]build.Reg {
 // from p on; zeros outside of the matrix.
 func (x strip) load(g *Writer, rows [][]build.Reg, row build.Value, p, ok build.Reg) {
 	down, across := 1, x.vec // what one load has
-	if !x.along {
+	if !x.kMajor {
 		down, across = min(x.vec, len(rows)), 1
 	}
 	for i := 0; i < len(rows); i += down {
@@ -190,9 +190,9 @@ func writeSkinny(k *build.Kernel, c Config) {
 	threads := skinnyThreads(s)
 	k.Threads(threads, 1, 1)
 	row0, col0 := g.TileOrigin()
-	few := strip{g.a, !c.TransA, row0, c.VecA}
-	many := strip{g.b.T(), c.TransB, col0, c.VecB}
-	if !fewRows(s) {
+	few := strip{g.A, !c.TransA, row0, c.VecA}
+	many := strip{g.B.T(), c.TransB, col0, c.VecB}
+	if !slimRows(s) {
 		few, many = many, few
 	}
 	slim, long := sides(s)
@@ -202,7 +202,7 @@ func writeSkinny(k *build.Kernel, c Config) {
 	across, down := long/patch, s.K/patch // threads along the long side, and along K
 	tl, tk := k.Rem(tid, across), k.Div(tid, across)
 	lanes, apart := max(32/across, 1), across // a warp's threads along K, and what lies between two
-	if many.along {
+	if many.kMajor {
 		tk, tl = k.Rem(tid, down), k.Div(tid, down)
 		lanes, apart = min(down, 32), 1
 	}
@@ -222,7 +222,7 @@ func writeSkinny(k *build.Kernel, c Config) {
 		k.Set(next, k.Add(next, s.K))
 	}
 	for n := range ahead {
-		xs[n], ws[n] = few.hold(g, slim), many.hold(g, patch)
+		xs[n], ws[n] = few.registers(g, slim), many.registers(g, patch)
 		load(n)
 	}
 	k.For(0, k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K*ahead), func(build.Reg) {
@@ -240,14 +240,14 @@ func writeSkinny(k *build.Kernel, c Config) {
 	})
 
 	k.Comment("the sums of a warp's threads that have the same elements of C")
-	held, begin, mine := g.fold(slices.Concat(acc...), lanes, apart)
+	held, begin, mine := g.reduceWarp(slices.Concat(acc...), lanes, apart)
 	k.Comment("and those of all warps")
 	warps := down / lanes // along K
 	shares := k.Shared("shares", g.AccType, warps, slim*long)
 	k.If(mine, func() {
 		for e, sum := range held {
 			at := k.Mad(k.Add(begin, e), across, tl) // neighbours in neighbouring banks
-			if many.along {
+			if many.kMajor {
 				at = k.Mad(tl, slim*patch, k.Add(begin, e))
 			}
 			shares.Store(k.Div(tk, lanes), at, sum)
@@ -255,11 +255,11 @@ func writeSkinny(k *build.Kernel, c Config) {
 	})
 	k.Barrier()
 	group, n := k.Rem(tid, across), k.Div(tid, across)
-	if many.along {
+	if many.kMajor {
 		group, n = k.Div(tid, slim*patch), k.Rem(tid, slim*patch)
 	}
 	i, j := k.Div(n, patch), k.Mad(group, patch, k.Rem(n, patch))
-	if !fewRows(s) {
+	if !slimRows(s) {
 		i, j = j, i
 	}
 	row, col := k.Add(row0, i), k.Add(col0, j)
@@ -276,7 +276,7 @@ func writeSkinny(k *build.Kernel, c Config) {
 // lane gives half of what it has to another and takes over that one's share of the other
 // half, so that each adds a part in the end: it returns the lane's, and the number of the
 // first. Of lanes that are more than the sums, mine says which is to hand them on.
-func (g *Writer) fold(sums []build.Reg, lanes, apart int) (held []build.Reg, first, mine build.Reg) {
+func (g *Writer) reduceWarp(sums []build.Reg, lanes, apart int) (held []build.Reg, first, mine build.Reg) {
 	lane := g.Rem(g.ThreadIdx(build.X), 32)
 	first, mine = g.To(ptx.U32, 0), g.Eq(0, 0)
 	for n := apart; n < lanes*apart; n *= 2 {

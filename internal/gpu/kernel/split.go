@@ -39,7 +39,7 @@ func PartialSumLD(p *gemm.Problem) int {
 
 // partial is the first launch of c, which leaves to the second what becomes of a sum.
 func (c Config) PartialSums() Config {
-	c.Out, c.VecC, c.VecD, c.Factor, c.Epilogue = c.In.Info().Accum, 1, 0, 0, gemm.Epilogue{}
+	c.Out, c.VecC, c.VecResidual, c.Factor, c.Epilogue = c.In.Info().Accum, 1, 0, 0, gemm.Epilogue{}
 	return c
 }
 
@@ -99,7 +99,7 @@ var SplitKSum = &Kernel{
 	CheckTile:    func(Tile) error { return nil },
 	BlockThreads: func(Tile) device.Dim3 { return device.Dim3{X: 32, Y: SplitKSumWarps, Z: 1} },
 	Params:       splitKSumParams,
-	Write:        writeSum,
+	Write:        writeSplitKSum,
 }
 
 // sumWarps is the warps of a block, and sumAhead the loads that each has under way.
@@ -117,7 +117,7 @@ func SplitKSumConfig(c Config) Config {
 	return c
 }
 
-func writeSum(k *build.Kernel, c Config) {
+func writeSplitKSum(k *build.Kernel, c Config) {
 	g := DeclareParams(k, c)
 	Declare(k, splitKSumParams, &c, g.bind)
 	s := c.Tile

@@ -29,10 +29,10 @@ var SplitF32 = &Kernel{
 	SM:           80,
 	CheckTile:    func(Tile) error { return nil },
 	BlockThreads: func(Tile) device.Dim3 { return device.Dim3{X: PackThreads, Y: 1, Z: 1} },
-	Write:        writePlanes,
+	Write:        writeSplitF32,
 }
 
-func writePlanes(k *build.Kernel, c Config) {
+func writeSplitF32(k *build.Kernel, c Config) {
 	from, to, sizes := declarePackParams(k, splitF32Params, &c)
 	rows, cols, part := sizes[0], sizes[1], sizes[3] // part is the length of a row's terms of one kind
 	source := k.Matrix(from, rows, cols, sizes[2])
@@ -50,7 +50,7 @@ func writePlanes(k *build.Kernel, c Config) {
 			values[n] = source.LoadOr0(row(n), col)
 		}
 		for n, x := range values {
-			parts := partsOfFloat(k, x)
+			parts := splitTerms(k, x)
 			k.If(k.Lt(row(n), rows), func() {
 				for i, p := range parts {
 					target.At(row(n), k.Add(col, k.Mul(part, i))).Store(p)
@@ -67,14 +67,14 @@ func writePlanes(k *build.Kernel, c Config) {
 // its sign in the first: whatever the other factor is, that gives what the product of the
 // two gives, and no infinity meets the zero or the opposite sign of a rest. For that a first
 // part must not be zero either unless the number is.
-func partsOfFloat(k *build.Kernel, x build.Reg) (parts [SplitTerms]build.Reg) {
+func splitTerms(k *build.Kernel, x build.Reg) (parts [SplitTerms]build.Reg) {
 	const sign, one, infinite = 1 << 31, 0x3f800000, 0x7f800000
 	bits := k.Bits(ptx.U32, x)
 	special := k.Ge(k.And(bits, sign-1), infinite)
 	rest := k.Select(special, k.Bits(ptx.F32, k.Or(k.And(bits, sign), one)), x)
 	last := SplitTerms - 1
 	for i := range last {
-		word := nearestBF16(k, within(k, rest))
+		word := nearestBF16(k, clampToBF16(k, rest))
 		parts[i] = k.To(ptx.U16, word)
 		rest = k.Mul(k.Sub(rest, k.Bits(ptx.F32, k.Shl(word, 16))), SplitTermScale)
 	}
@@ -89,7 +89,7 @@ func nearestBF16(k *build.Kernel, x build.Reg) build.Reg {
 
 // within is x, or the nearest number to it that no bfloat16 is smaller or larger than, so
 // that it rounds neither to zero nor to an infinity.
-func within(k *build.Kernel, x build.Reg) build.Reg {
+func clampToBF16(k *build.Kernel, x build.Reg) build.Reg {
 	const sign, least, most = 1 << 31, 0x00010000, 0x7f7f0000
 	bits := k.Bits(ptx.U32, x)
 	magnitude := k.And(bits, sign-1)

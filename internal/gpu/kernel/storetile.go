@@ -33,21 +33,21 @@ func (g *Writer) storeTile(acc [][]build.Reg, row0, col0, ty, tx build.Reg) {
 		for j := 0; j < len(acc[i]); j += width {
 			patch := patches.From(turn*warpRows, 0)
 			turn = 1 - turn
-			patch.At(y, k.Mul(x, width)).StoreVec(exchanged(acc[i][j : j+width])...)
+			patch.At(y, k.Mul(x, width)).StoreVec(swapPairs(acc[i][j : j+width])...)
 			k.Do("bar.warp.sync", -1)
 			for first := 0; first < 32*width; first += 32 * vec {
 				at := k.Add(k.Mul(lane, vec), first)
 				r, c := k.Div(at, cols), k.Rem(at, cols)
-				row := k.Add(top, k.Add(k.Mul(r, width), place(i, s.M, s.RowsPerThread, width)))
-				col := k.Add(left, k.Add(c, place(j, s.N, s.ColsPerThread, width)))
-				k.If(g.C.InBounds(row, col), func() { g.StoreSums(row, col, g.unchanged(patch, r, c, vec)) })
+				row := k.Add(top, k.Add(k.Mul(r, width), threadElement(i, s.M, s.RowsPerThread, width)))
+				col := k.Add(left, k.Add(c, threadElement(j, s.N, s.ColsPerThread, width)))
+				k.If(g.C.InBounds(row, col), func() { g.StoreSums(row, col, g.loadSwapped(patch, r, c, vec)) })
 			}
 		}
 	}
 }
 
 // exchanged is a vector with neighbours in each other's place.
-func exchanged(sums []build.Reg) []build.Value {
+func swapPairs(sums []build.Reg) []build.Value {
 	values := make([]build.Value, len(sums))
 	for e := range values {
 		values[e] = sums[e^1]
@@ -57,7 +57,7 @@ func exchanged(sums []build.Reg) []build.Value {
 
 // unchanged reads elements of a patch's row from column c on, with neighbours back in
 // their places.
-func (g *Writer) unchanged(patch build.Array, r, c build.Reg, n int) []build.Reg {
+func (g *Writer) loadSwapped(patch build.Array, r, c build.Reg, n int) []build.Reg {
 	if n == 1 {
 		return patch.LoadVec(r, g.Xor(c, 1), 1)
 	}

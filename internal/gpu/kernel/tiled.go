@@ -39,14 +39,14 @@ func writeTiled(k *build.Kernel, c Config) {
 	k.For(0, k.CeilDiv(g.K, tile), func(p build.Reg) {
 		k.Comment("load phase: a tile of A and one of B, an element of each by each thread")
 		if c.TransA { // neighbouring threads read down a column, which is a row in memory
-			as.Store(tx, ty, g.ToAccType(g.a.LoadOr0(k.Add(row0, tx), k.Mad(p, tile, ty))))
+			as.Store(tx, ty, g.ToAccType(g.A.LoadOr0(k.Add(row0, tx), k.Mad(p, tile, ty))))
 		} else {
-			as.Store(ty, tx, g.ToAccType(g.a.LoadOr0(row, k.Mad(p, tile, tx))))
+			as.Store(ty, tx, g.ToAccType(g.A.LoadOr0(row, k.Mad(p, tile, tx))))
 		}
 		if c.TransB {
-			bs.Store(tx, ty, g.ToAccType(g.b.LoadOr0(k.Mad(p, tile, tx), k.Add(col0, ty))))
+			bs.Store(tx, ty, g.ToAccType(g.B.LoadOr0(k.Mad(p, tile, tx), k.Add(col0, ty))))
 		} else {
-			bs.Store(ty, tx, g.ToAccType(g.b.LoadOr0(k.Mad(p, tile, ty), col)))
+			bs.Store(ty, tx, g.ToAccType(g.B.LoadOr0(k.Mad(p, tile, ty), col)))
 		}
 		k.Barrier() // all of both tiles is there
 		k.Comment("compute phase: a row of one tile times a column of the other")

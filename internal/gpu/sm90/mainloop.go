@@ -89,13 +89,13 @@ type mainloop struct {
 	*writer
 	op     build.Wgmma
 	lane   build.Reg // the thread in the warpgroup
-	turn   *frag.Turn
-	before build.Reg     // the stage that was multiplied before, of which products may be under way
-	sums   [][]build.Reg // of each 64 rows
-	fromA  []build.Reg   // descriptors of the first stage's A, of each 64 rows,
-	fromB  build.Reg     // and of B
-	words  *frag.Words   // instead of fromA, where A comes from registers
-	scales *tileScales   // nil if there are none
+	turn   *frag.PipelineState
+	before build.Reg        // the stage that was multiplied before, of which products may be under way
+	sums   [][]build.Reg    // of each 64 rows
+	fromA  []build.Reg      // descriptors of the first stage's A, of each 64 rows,
+	fromB  build.Reg        // and of B
+	words  *frag.FragmentsA // instead of fromA, where A comes from registers
+	scales *tileScales      // nil if there are none
 }
 
 // release gives a stage back, if that holds. Every block of the cluster has loaded a part of
@@ -154,8 +154,8 @@ func (x *mainloop) addRounds() {
 					tiles := func(pair [2]int) (a, b build.Reg) {
 						wait(pair[0])
 						wait(pair[1])
-						a = k.Add(x.fromA[m], x.a.ToStage(stages[pair[0]]))
-						return a, k.Add(k.Add(x.fromB, x.b.ToStage(stages[pair[1]])), x.b.ToSide(col))
+						a = k.Add(x.fromA[m], x.a.DescStageOffset(stages[pair[0]]))
+						return a, k.Add(k.Add(x.fromB, x.b.DescStageOffset(stages[pair[1]])), x.b.DescSideOffset(col))
 					}
 					for n := range round.Passes {
 						x.sumUp(op, part, round, n, tiles)
@@ -203,11 +203,11 @@ func (x *mainloop) addAlone() {
 	each := len(x.sums) * across // parts of a step
 	sumUp := func(at int) {
 		m, col := at%each/across, at%across*cols
-		a := k.Add(x.fromA[m], x.a.ToStage(x.turn.Stage()))
-		b := k.Add(k.Add(x.fromB, x.b.ToStage(x.turn.Stage())), x.b.ToSide(col))
+		a := k.Add(x.fromA[m], x.a.DescStageOffset(x.turn.Stage()))
+		b := k.Add(k.Add(x.fromB, x.b.DescStageOffset(x.turn.Stage())), x.b.DescSideOffset(col))
 		k.WgmmaFence()
 		for p := 0; p < s.K; p += op.K() {
-			k.Wgmma(op, held[at%2], k.Add(a, x.a.ToStep(p)), k.Add(b, x.b.ToStep(p)), p > 0)
+			k.Wgmma(op, held[at%2], k.Add(a, x.a.DescKOffset(p)), k.Add(b, x.b.DescKOffset(p)), p > 0)
 		}
 		k.WgmmaCommit()
 	}
@@ -282,7 +282,7 @@ func (x *mainloop) sumUp(op build.Wgmma, part []build.Reg, round Promotion, n in
 		a, b := tiles(pair)
 		k.WgmmaFence() // again, or the assembler puts one into the loop that waits for tiles
 		for p := n * depth; p < (n+1)*depth; p += op.K() {
-			k.Wgmma(op, part, k.Add(a, x.a.ToStep(p)), k.Add(b, x.b.ToStep(p)), i > 0 || p > n*depth)
+			k.Wgmma(op, part, k.Add(a, x.a.DescKOffset(p)), k.Add(b, x.b.DescKOffset(p)), i > 0 || p > n*depth)
 		}
 	}
 	k.WgmmaCommit()
@@ -300,16 +300,16 @@ func (x *mainloop) addStraight() {
 	k, s := x.Kernel, x.Config.Tile
 	k.For(0, x.steps, func(i build.Reg) {
 		x.turn.WaitFull()
-		stageA, stageB := x.a.ToStage(x.turn.Stage()), x.b.ToStage(x.turn.Stage())
+		stageA, stageB := x.a.DescStageOffset(x.turn.Stage()), x.b.DescStageOffset(x.turn.Stage())
 		k.WgmmaFence()
 		for p := 0; p < s.K; p += x.op.K() {
 			var add build.Value = true
 			if p == 0 {
 				add = k.Ne(i, 0) // or the sums begin with these products
 			}
-			b := k.Add(k.Add(x.fromB, stageB), x.b.ToStep(p))
+			b := k.Add(k.Add(x.fromB, stageB), x.b.DescKOffset(p))
 			for m := range x.sums {
-				k.Wgmma(x.op, x.sums[m], k.Add(k.Add(x.fromA[m], stageA), x.a.ToStep(p)), b, add)
+				k.Wgmma(x.op, x.sums[m], k.Add(k.Add(x.fromA[m], stageA), x.a.DescKOffset(p)), b, add)
 			}
 		}
 		k.WgmmaCommit()
@@ -342,7 +342,7 @@ func (w *writer) planeBoxes(whole *frag.Boxes, along bool, across build.Reg) (al
 			all = append(all, whole)
 			continue
 		}
-		all = append(all, whole.Behind(k.Mul(k.Mul(k.CeilDiv(length, kernel.SplitRowUnit), kernel.SplitRowUnit), plane)))
+		all = append(all, whole.Offset(k.Mul(k.Mul(k.CeilDiv(length, kernel.SplitRowUnit), kernel.SplitRowUnit), plane)))
 	}
 	return all
 }

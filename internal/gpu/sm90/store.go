@@ -15,12 +15,12 @@ import (
 // sums, which each warp then finishes row by row, whatever C's leading dimension is.
 type output struct {
 	*writer
-	group, lane  build.Reg   // the warpgroup, and the thread in it
-	warp, inWarp build.Reg   // the warp in the warpgroup, and the thread in that
-	leader       build.Reg   // whether it is the one that begins copies
-	mine         build.Reg   // whether the thread's rows are the tile's
-	row, col     build.Reg   // the thread's first sum in the warpgroup's part of C
-	words        *frag.Words // whose rows are the thread's columns of C, if the product is turned
+	group, lane  build.Reg        // the warpgroup, and the thread in it
+	warp, inWarp build.Reg        // the warp in the warpgroup, and the thread in that
+	leader       build.Reg        // whether it is the one that begins copies
+	mine         build.Reg        // whether the thread's rows are the tile's
+	row, col     build.Reg        // the thread's first sum in the warpgroup's part of C
+	words        *frag.FragmentsA // whose rows are the thread's columns of C, if the product is turned
 	heldCol      build.Reg
 	round        build.Reg // the parity of the tile's number, where blocks share out K
 	// held are, for each side of the epilogue, the elements of the tile's that a thread keeps
@@ -84,12 +84,12 @@ func (o *output) fetch(row, col build.Reg) {
 	cols := o.Config.ColumnsOfC()
 	for _, s := range o.EpilogueVectors() {
 		var held []build.Reg
-		for n := 0; s.Rows && n < rows; n += 8 {
+		for n := 0; s.PerRow && n < rows; n += 8 {
 			if n%WarpgroupRows < 16 { // two of every 64
 				held = append(held, o.LoadElement(s, o.Add(row, o.To(o.IndexType, o.Add(o.row, n)))))
 			}
 		}
-		for n := 0; !s.Rows && n < cols; n += frag.Lanes {
+		for n := 0; !s.PerRow && n < cols; n += frag.Lanes {
 			held = append(held, o.LoadElement(s, o.Add(col, o.To(o.IndexType, o.Add(o.heldCol, n)))))
 		}
 		o.held = append(o.held, held)
@@ -131,7 +131,7 @@ func (o *output) sidesOf(down, across int, pairs [][]build.Reg) (all [][][]build
 		of := make([][]build.Reg, len(pairs))
 		for p := range pairs {
 			switch {
-			case s.Rows:
+			case s.PerRow:
 				x := o.held[n][down/WarpgroupRows*2+p%2]
 				of[p] = []build.Reg{x, x}
 			case p%2 == 1: // another row's
@@ -362,12 +362,12 @@ func (o *output) finished(down, across int, row, col build.Reg, sums []build.Reg
 		at, cols, within = append(at, r), append(cols, c), append(within, inside)
 		pairs = append(pairs, values[2*n:][:2])
 	}
-	x := kernel.EpilogueOperands{Sides: o.sidesOf(down, across, pairs), OutScale: o.heldOut, Rows: at, Cols: cols}
+	x := kernel.EpilogueOperands{Vectors: o.sidesOf(down, across, pairs), OutScale: o.heldOut, Rows: at, Cols: cols}
 	switch c := o.Config; {
 	case loadsResidualWithTMA(c):
 		x.Residual = o.inPatch(o.patch(o.number(down, across)%storeSlots(c)), len(pairs))
 	case c.Epilogue.Residual:
-		x.Residual = kernel.LoadMatching(o.Residual, c.VecD, at, cols, pairs, within)
+		x.Residual = kernel.LoadMatching(o.Residual, c.VecResidual, at, cols, pairs, within)
 	}
 	return slices.Concat(o.ApplyEpilogue(pairs, &x)...)
 }

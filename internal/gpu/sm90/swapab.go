@@ -51,7 +51,7 @@ func (x *mainloop) addLoaded() {
 	}
 	k.For(0, x.steps, func(i build.Reg) {
 		x.turn.WaitFull()
-		stageA, stageB := x.a.StageSkip(x.turn.Stage()), x.b.ToStage(x.turn.Stage())
+		stageA, stageB := x.a.StageByteOffset(x.turn.Stage()), x.b.DescStageOffset(x.turn.Stage())
 		for half, set := range sets {
 			k.Comment("once the products before the last ones are done, of which these were the fragments")
 			k.WgmmaWait(1)
@@ -68,7 +68,7 @@ func (x *mainloop) addLoaded() {
 				if p == 0 {
 					add = k.Ne(i, 0) // or the sums begin with these products
 				}
-				b := k.Add(k.Add(x.fromB, stageB), x.b.ToStep(p))
+				b := k.Add(k.Add(x.fromB, stageB), x.b.DescKOffset(p))
 				for m := range x.sums {
 					k.Wgmma(x.op, x.sums[m], set[m*steps+step], b, add)
 				}

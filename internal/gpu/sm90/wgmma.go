@@ -46,7 +46,7 @@ var WGMMA = &kernel.Kernel{
 	TensorMaps:       tensorMaps,
 	AccessLimits:     accessLimits,
 	Write:            write,
-	WaitsForGrids:    true,
+	EmitsPDLWait:     true,
 }
 
 const (
@@ -199,19 +199,19 @@ func StoresWithTMA(c kernel.Config) bool {
 // bulkResidual says that the residual comes by bulk copies, to where C's elements go; not
 // where rows of a patch are nobody's, and would be read before they are written.
 func loadsResidualWithTMA(c kernel.Config) bool {
-	return StoresWithTMA(c) && c.Epilogue.Residual && c.VecD*c.Out.Size() == kernel.MaxVectorBytes && rowsOfTile(c.Tile) == WarpgroupRows
+	return StoresWithTMA(c) && c.Epilogue.Residual && c.VecResidual*c.Out.Size() == kernel.MaxVectorBytes && rowsOfTile(c.Tile) == WarpgroupRows
 }
 
 // operandBoxes are the shapes of the tiles of the left operand and of the right one.
 func operandBoxes(c kernel.Config) (a, b frag.BoxShape) {
 	s, elem := c.Tile, ArithmeticOf(c.In, c.Precision).stored()
 	alongA, alongB := kernel.SwapAB(s, !c.TransA, c.TransB)
-	a = frag.BoxShape{Elem: elem, Side: max(s.M, WarpgroupRows), Loaded: s.M, Stages: s.Stages, AlongK: alongA, Shared: 1}
-	b = frag.BoxShape{Elem: elem, Side: s.N, Loaded: s.N, Stages: s.Stages, AlongK: alongB, Shared: s.BlocksM()}
+	a = frag.BoxShape{Elem: elem, Side: max(s.M, WarpgroupRows), Loaded: s.M, Stages: s.Stages, KMajor: alongA, Multicast: 1}
+	b = frag.BoxShape{Elem: elem, Side: s.N, Loaded: s.N, Stages: s.Stages, KMajor: alongB, Multicast: s.BlocksM()}
 	if c.ComputesGate() {
 		b.Matrices = 2
 	}
-	if !b.AlongK && elem.Bytes() == 2 {
+	if !b.KMajor && elem.Bytes() == 2 {
 		b.Side = max(s.N, b.Depth()) // a whole box
 	}
 	return a, b
@@ -278,7 +278,7 @@ type writer struct {
 	residue build.Tensor    // the residual's, if it is read so
 	came    build.Mbarriers // for each patch: that the residual has come there
 	patches build.Array     // parts of C on their way there
-	pipe    *frag.Pipe
+	pipe    *frag.Pipeline
 	turns   build.Mbarriers // of the warpgroups, if they take turns
 	// Where blocks share out K: that all have written a warpgroup's sums, and that all have
 	// added those of all.
@@ -304,7 +304,7 @@ func newWriter(k *build.Kernel, c kernel.Config) *writer {
 		w.came = k.Mbarriers("came", Consumers(s)*storeSlots(c))
 	}
 	if c.ComputesGate() {
-		w.up = w.b.Second(k.Tensor("boxesUp"))
+		w.up = w.b.WithTensor(k.Tensor("boxesUp"))
 	}
 	if s.SplitK < 2 {
 		elem := w.AccType
@@ -316,7 +316,7 @@ func newWriter(k *build.Kernel, c kernel.Config) *writer {
 		}
 		w.patches = k.Tile("C", elem, Consumers(s)*storeSlots(c)*WarpgroupRows, frag.SwizzleBytes/elem.Bytes())
 	}
-	w.pipe = frag.NewPipe(k, s.Stages)
+	w.pipe = frag.NewPipeline(k, s.Stages)
 	if PingPong(s) {
 		w.turns = k.Mbarriers("turns", Consumers(s))
 	}
@@ -423,7 +423,7 @@ func (w *writer) tiles(first, step build.Reg, f func(row, col build.Reg)) {
 	walk := w.Scheduler(kernel.SwapAB(s, s.M*s.BlocksM(), w.Config.ColumnsOfC()))
 	n := k.Var("tile", ptx.U32, first)
 	k.While(func() build.Reg { return walk.Seek(n) }, func() {
-		t := walk.WorkTile(n)
+		t := walk.WorkTileAt(n)
 		i, j := w.GroupedTile(t.Index, t.TileRows, walk.TilesAcross, rasterRows/s.BlocksM())
 		w.C, w.number = t.C, t.Product
 		left := func(n build.Reg) build.Reg { return k.Mad(k.Mad(n, s.BlocksM(), w.rank), s.M, t.FirstRow) }
@@ -439,12 +439,12 @@ func (w *writer) tiles(first, step build.Reg, f func(row, col build.Reg)) {
 func (w *writer) produce() {
 	k := w.Kernel
 	shapeA, shapeB := operandBoxes(w.Config)
-	planesA, planesB := w.planeBoxes(w.a, shapeA.AlongK, w.M), w.planeBoxes(w.b, shapeB.AlongK, w.N)
+	planesA, planesB := w.planeBoxes(w.a, shapeA.KMajor, w.M), w.planeBoxes(w.b, shapeB.KMajor, w.N)
 	var planesUp []*frag.Boxes
 	if w.up != nil {
-		planesUp = w.planeBoxes(w.up, shapeB.AlongK, w.N)
+		planesUp = w.planeBoxes(w.up, shapeB.KMajor, w.N)
 	}
-	turn := w.pipe.Turn()
+	turn := w.pipe.State()
 	a, b := kernel.SwapAB(w.Config.Tile, gemm.A, gemm.B)
 	w.tiles(w.cluster, w.many, func(row, col build.Reg) {
 		fromA, fromB := kernel.SwapAB(w.Config.Tile, row, col)
@@ -452,8 +452,8 @@ func (w *writer) produce() {
 			for n := range w.Terms {
 				turn.WaitEmpty(shapeA.LoadedBytes() + shapeB.LoadedBytes())
 				p := k.Mad(i, w.Config.Tile.K, w.KBegin)
-				planesA[n].Of(w.matrix(a)).Load(turn.Stage(), turn.Full(), fromA, p, 0)
-				planesB[n].Of(w.matrix(b)).Load(turn.Stage(), turn.Full(), fromB, p, w.rank)
+				planesA[n].Matrix(w.matrix(a)).Load(turn.Stage(), turn.Full(), fromA, p, 0)
+				planesB[n].Matrix(w.matrix(b)).Load(turn.Stage(), turn.Full(), fromB, p, w.rank)
 				if w.up != nil {
 					planesUp[n].Load(turn.Stage(), turn.Full(), fromB, p, w.rank)
 				}
@@ -477,7 +477,7 @@ func (w *writer) consume() {
 	}
 	x := &mainloop{
 		writer: w, lane: lane,
-		op:   build.Wgmma{N: s.N, A: w.Elem, B: w.Elem, MNMajorA: !shapeA.AlongK, MNMajorB: !shapeB.AlongK},
+		op:   build.Wgmma{N: s.N, A: w.Elem, B: w.Elem, MNMajorA: !shapeA.KMajor, MNMajorB: !shapeB.KMajor},
 		sums: make([][]build.Reg, rows/WarpgroupRows), fromA: make([]build.Reg, rows/WarpgroupRows),
 	}
 	for m := range x.sums {
@@ -487,10 +487,10 @@ func (w *writer) consume() {
 		}
 	}
 	if s.SwapAB {
-		x.words = w.a.Words(lane, top)
+		x.words = w.a.FragmentsA(lane, top)
 	}
 	x.fromB = w.b.Descriptor(0)
-	x.turn = w.pipe.Turn()
+	x.turn = w.pipe.State()
 	x.before = k.Var("before", ptx.U32, 0)
 	out := w.output(group, lane)
 	out.words = x.words
