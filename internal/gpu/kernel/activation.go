@@ -9,13 +9,13 @@ import (
 	"tilework/ptx/build"
 )
 
-// activations are the functions of package gemm's table as kernels compute them of many
-// elements, with the instructions of an architecture, in the type that products are summed in and to a
-// few roundoffs of it.
+// activations maps each activation of package gemm to the function that emits it for several
+// elements, with the instructions of architecture sm. It computes in the type of the accumulators,
+// accurate to a few roundoffs.
 //
-// A GPU has one unit for special functions to eight for multiply-adds, and all but relu want
-// an exponential and a reciprocal. Two elements share the reciprocal, that of the product of both
-// denominators.
+// A GPU has one special-function unit per eight FMA units, and every activation but ReLU needs an
+// exponential and a reciprocal. Therefore two elements share one reciprocal: that of the product of
+// their denominators.
 var activations = map[gemm.Activation]func(k *build.Kernel, sm int, xs []build.Reg) []build.Reg{
 	gemm.ActReLU:     relus,
 	gemm.ActGELU:     gelu,
@@ -23,7 +23,7 @@ var activations = map[gemm.Activation]func(k *build.Kernel, sm int, xs []build.R
 	gemm.ActSiLU:     silu,
 }
 
-// each is a function of many elements that is one of each.
+// mapEach applies f to each element of xs.
 func mapEach(xs []build.Reg, f func(x build.Reg) build.Reg) []build.Reg {
 	ys := make([]build.Reg, len(xs))
 	for i, x := range xs {
@@ -32,7 +32,8 @@ func mapEach(xs []build.Reg, f func(x build.Reg) build.Reg) []build.Reg {
 	return ys
 }
 
-// reciprocals are those of one or two numbers of float32, whose product must be one.
+// reciprocals returns the reciprocals of one or two float32 numbers. Their product must be finite
+// and not zero.
 func reciprocals(k *build.Kernel, xs []build.Reg) []build.Reg {
 	if len(xs) < 2 {
 		return []build.Reg{k.Reciprocal(xs[0])}
@@ -41,7 +42,7 @@ func reciprocals(k *build.Kernel, xs []build.Reg) []build.Reg {
 	return []build.Reg{k.Mul(both, xs[1]), k.Mul(both, xs[0])}
 }
 
-// inTwos is a function of many elements that is one of two, or of the last one.
+// mapPairs applies f to consecutive pairs of xs, and to the last element alone if xs is odd.
 func mapPairs(f func(xs []build.Reg) []build.Reg, xs []build.Reg) (ys []build.Reg) {
 	for two := range slices.Chunk(xs, 2) {
 		ys = append(ys, f(two)...)
@@ -49,7 +50,7 @@ func mapPairs(f func(xs []build.Reg) []build.Reg, xs []build.Reg) (ys []build.Re
 	return ys
 }
 
-// atLeast is max(x, low), and NaN for NaN, which max drops and one of sm_80 does not.
+// maxNaN returns max(x, low), and NaN for NaN. PTX's max drops NaN; max.NaN needs sm_80.
 func maxNaN(k *build.Kernel, sm int, x build.Reg, low float64) build.Reg {
 	if sm < 80 || x.Type() != ptx.F32 {
 		return k.Select(k.Lt(x, low), low, x)
@@ -68,13 +69,13 @@ func relus(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
 	})
 }
 
-// gelu is x·Φ(x), Φ(x) = erfc(-x/√2)/2.
+// gelu computes x·Φ(x), Φ(x) = erfc(-x/√2)/2.
 func gelu(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
 	if xs[0].Type() != ptx.F32 {
 		return mapEach(xs, func(x build.Reg) build.Reg { return wideGELU(k, x) })
 	}
-	// For both signs that is max(x, 0) - |x|·Φ(-|x|), which no large numbers meet in
-	// and no branch or choice of formula is for. Beyond 14 Φ(-|x|) is 0 in float32.
+	// max(x, 0) - |x|·Φ(-|x|) is the same for both signs. It needs no branch and has no
+	// cancellation of large numbers. Beyond 14 Φ(-|x|) is 0 in float32.
 	return mapPairs(func(xs []build.Reg) []build.Reg {
 		sizes := make([]build.Reg, len(xs))
 		for i, x := range xs {
@@ -88,10 +89,9 @@ func gelu(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
 	}, xs)
 }
 
-// wideGELU is gelu in float64.
+// wideGELU computes GELU in float64.
 func wideGELU(k *build.Kernel, x build.Reg) build.Reg {
-	// Near 0 erf is its power series, farther out 1 - erfc, which keeps the small values on
-	// the left.
+	// Near 0 erf is its power series. Farther out 1 - erfc keeps the small values of negative x.
 	y := k.Mul(x, 1/math.Sqrt2)
 	far := k.Abs(y)
 	tail := k.Mul(erfc(k, far), 0.5)
@@ -102,7 +102,7 @@ func wideGELU(k *build.Kernel, x build.Reg) build.Reg {
 	return zeroAtMinusInf(k, x, k.Mul(x, phi))
 }
 
-// geluTanh is x/2·(1 + tanh z) = x/(1 + e^(-2z)), z = √(2/π)·(x + 0.044715·x³).
+// geluTanh computes x/2·(1 + tanh z) = x/(1 + e^(-2z)), z = √(2/π)·(x + 0.044715·x³).
 func geluTanh(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
 	const two = 2 * 0.7978845608028654 // 2·√(2/π)
 	return timesSigmoid(k, sm, xs, -7.4, func(x build.Reg, unit float64) build.Reg {
@@ -114,9 +114,10 @@ func silu(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
 	return timesSigmoid(k, sm, xs, -41, func(x build.Reg, unit float64) build.Reg { return k.Mul(x, unit) })
 }
 
-// timesSigmoid is x/(1 + e^(-z)), of z in any unit that is wanted. In float32 what is below low, where e^(-z) is
-// nearly 2⁶⁰, is taken for low, and y is less than 2⁻⁵⁸ of x: the product of two denominators is then a
-// number, and so is its reciprocal. A NaN, too, stays out of what another element shares.
+// timesSigmoid computes x/(1 + e^(-z)). The function z returns z in units of 1/unit. In float32
+// values of x below low are replaced by low: e^(-z) is nearly 2⁶⁰ there and the result less than
+// 2⁻⁵⁸ of x. This keeps the product of two denominators, and its reciprocal, finite and not zero.
+// It also keeps a NaN out of the reciprocal that two elements share.
 func timesSigmoid(k *build.Kernel, sm int, xs []build.Reg, low float64, z func(x build.Reg, unit float64) build.Reg) []build.Reg {
 	if xs[0].Type() != ptx.F32 {
 		return mapEach(xs, func(x build.Reg) build.Reg {
@@ -134,20 +135,20 @@ func timesSigmoid(k *build.Kernel, sm int, xs []build.Reg, low float64, z func(x
 	}, xs)
 }
 
-// limit is y, and 0 where x is -Inf: there all but relu tend to 0, and the formulas of float64
-// multiply 0 by infinity.
+// zeroAtMinusInf returns y, or 0 if x is -Inf. All activations but ReLU tend to 0 there, but the
+// float64 formulas multiply 0 by infinity.
 func zeroAtMinusInf(k *build.Kernel, x, y build.Reg) build.Reg {
 	return k.Select(k.Eq(x, math.Inf(-1)), 0, y)
 }
 
-// exp is e^x in float64, within a few roundoffs times 1 + |x|.
+// exp computes e^x in float64, accurate to a few roundoffs times 1 + |x|.
 func exp(k *build.Kernel, x build.Reg) build.Reg {
-	// e^x = 2^n · e^r, |r| < ln 2. Outside of ±700 nothing that exp is used for
-	// depends on its value any more, and inside n is an exponent that float64 has.
+	// e^x = 2^n · e^r, |r| < ln 2. Clamping x to ±700 keeps n in the range of float64's exponents;
+	// no caller depends on the value outside.
 	x = k.Max(k.Min(x, 700), -700)
 	n := k.To(ptx.S32, k.Mul(x, math.Log2E))
 	whole := k.To(ptx.F64, n)
-	// ln 2 in two parts, the first so short that its multiples are exact.
+	// ln 2 as a sum of two numbers; the first is so short that its multiples are exact.
 	const high = 0x1.62e42feep-1
 	r := k.Mad(whole, -(math.Ln2 - high), k.Mad(whole, -high, x))
 	const terms = 19 // (ln 2)^19/19! < 2^-63
@@ -159,9 +160,10 @@ func exp(k *build.Kernel, x build.Reg) build.Reg {
 	return k.Mul(polynomial(k, r, series), scale)
 }
 
-// upperTails are Φ(-x) for one or two x from 0 to 14 in float32, within a roundoff of 1:
-// t·Q(t)·e^(-x²/2) with t = 1/(1 + x/4), the form of [erfc] with a polynomial beside the
-// exponential, which need not be exact where that is small.
+// upperTails computes Φ(-x) for one or two x from 0 to 14 in float32, with an absolute error of a
+// roundoff of 1. The formula is t·Q(t)·e^(-x²/2) with t = 1/(1 + x/4). It resembles [erfc], but its
+// polynomial is a factor instead of part of the exponent, so the exponential may be inexact where
+// it is small.
 func upperTails(k *build.Kernel, xs []build.Reg) []build.Reg {
 	tails := make([]build.Reg, len(xs))
 	for i, x := range xs {
@@ -175,8 +177,8 @@ func upperTails(k *build.Kernel, xs []build.Reg) []build.Reg {
 	return tails
 }
 
-// tailPolynomial interpolates Φ(-x)·e^(x²/2)/t in t, for x from 0 to where Φ(-x) is less
-// than a float32's roundoff of 1.
+// tailPolynomial interpolates Φ(-x)·e^(x²/2)/t in t, for x from 0 to the point where Φ(-x) is less
+// than the roundoff of 1 in float32.
 var tailPolynomial = func() []float64 {
 	const end, terms = 5.6, 7
 	least := 1 / (1 + end/4.)
@@ -186,7 +188,7 @@ var tailPolynomial = func() []float64 {
 	})
 }()
 
-// erfSeries is erf(√z)/√z in float64 for 0 ≤ z < 1: 2/√π · Σ (-z)^n/(n!·(2n+1)).
+// erfSeries computes erf(√z)/√z in float64 for 0 ≤ z < 1: 2/√π · Σ (-z)^n/(n!·(2n+1)).
 func erfSeries(k *build.Kernel, z build.Reg) build.Reg {
 	const terms = 19
 	series := make([]float64, terms)
@@ -197,13 +199,13 @@ func erfSeries(k *build.Kernel, z build.Reg) build.Reg {
 	return polynomial(k, z, series)
 }
 
-// erfc is the complementary error function in float64 for y ≥ 0, within a few roundoffs of 1 for
-// y ≥ 1, in the form t·e^(P(t) - y²) with t = 1/(1 + y/2) (Press et al., Numerical
-// Recipes, 3rd ed., §6.2.2). It is 0 where it is less than half a roundoff.
+// erfc computes the complementary error function in float64 for y ≥ 0. For y ≥ 1 it is accurate to
+// a few roundoffs of 1. The formula is t·e^(P(t) - y²) with t = 1/(1 + y/2) (Press et al.,
+// Numerical Recipes, 3rd ed., §6.2.2). Results below half a roundoff are 0.
 func erfc(k *build.Kernel, y build.Reg) build.Reg {
 	const end, terms = 6.0, 20
 	t := k.Div(1, k.Mad(y, 0.5, 1))
-	least := 1 / (1 + end/2) // of t; s runs from -1 to 1
+	least := 1 / (1 + end/2) // minimum of t; s runs from -1 to 1
 	s := k.Mad(t, 2/(1-least), -(1+least)/(1-least))
 	p := polynomial(k, s, erfcPolynomial(end, terms))
 	e := k.Mul(t, exp(k, k.Sub(p, k.Mul(y, y))))
@@ -220,8 +222,8 @@ func erfcPolynomial(end float64, terms int) []float64 {
 	})
 }
 
-// interpolate is the polynomial of so many terms that has f's values at Chebyshev's points
-// between low and high: the coefficients of 1, x, x², …
+// interpolate returns the coefficients of 1, x, x², … of the polynomial with the given number of
+// terms that equals f at the Chebyshev points between low and high.
 func interpolate(terms int, low, high float64, f func(x float64) float64) []float64 {
 	chebyshev := make([]float64, terms)
 	for j := range terms {
@@ -253,7 +255,7 @@ func interpolate(terms int, low, high float64, f func(x float64) float64) []floa
 	return sum
 }
 
-// polynomial is Σ c[i]·xⁱ, by Horner's rule.
+// polynomial evaluates Σ c[i]·xⁱ with Horner's rule.
 func polynomial(k *build.Kernel, x build.Reg, c []float64) build.Reg {
 	p := k.Mad(x, c[len(c)-1], c[len(c)-2])
 	for i := len(c) - 3; i >= 0; i-- {

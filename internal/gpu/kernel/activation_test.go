@@ -12,8 +12,8 @@ import (
 	"tilework/ptx/build"
 )
 
-// TestActivations: at any argument a kernel's activation is that of package gemm's
-// table, but for a few roundoffs of the argument.
+// TestActivations compares the kernels' activations with package gemm's reference functions. They
+// may differ by a few roundoffs of the argument.
 func TestActivations(t *testing.T) {
 	const n = 4096
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -26,7 +26,7 @@ func TestActivations(t *testing.T) {
 	}
 	for _, c := range []struct {
 		typ dtype.Type
-		sm  int // whose instructions there are
+		sm  int // the architecture whose instructions are used
 	}{{dtype.F32, 75}, {dtype.F32, 80}, {dtype.F64, 80}} {
 		typ := c.typ
 		for _, act := range gemm.Activations() {
@@ -41,7 +41,7 @@ func TestActivations(t *testing.T) {
 			for i := range 4 {
 				four = append(four, x.At(i*n/4).Load())
 			}
-			// Two together, of which the first are no numbers, too, and two alone.
+			// A pair, whose first elements include NaN and the infinities, and two single elements.
 			for i, y := range append(f(k, c.sm, four[:3]), f(k, c.sm, four[3:])...) {
 				x.At(i * n / 4).Store(y)
 			}
@@ -50,7 +50,7 @@ func TestActivations(t *testing.T) {
 				typ.Set(args, i, x)
 			}
 			execute(t, k, args, got)
-			// Every rounding on the way is one of a value no larger than about x.
+			// Every intermediate rounding applies to a value of at most about |x|.
 			const roundoffs = 5
 			worst := 0.0
 			for i := range xs {
@@ -69,7 +69,8 @@ func TestActivations(t *testing.T) {
 	}
 }
 
-// execute runs a kernel of one block on a copy of in; out is what it makes of it.
+// execute runs a kernel of one block on a copy of in, which it modifies, and copies the result to
+// out.
 func execute(t *testing.T, k *build.Kernel, in, out []byte) {
 	t.Helper()
 	m, err := k.Build()

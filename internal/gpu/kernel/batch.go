@@ -9,16 +9,16 @@ import (
 	"tilework/ptx/build"
 )
 
-// A batch is one launch. Which product a block computes is decided here alone: a block with one
-// tile belongs to the product of its place in the grid, and one that stays on its SM comes to
-// the next product's tiles behind the last one's, so that small or ragged products share the
-// SMs as the tiles of one large product do.
+// A batch is one launch. This file alone assigns products to blocks. A block that computes one tile
+// belongs to the product at its position in the grid. A persistent block walks through the tiles of
+// all products with a [TileScheduler], so that small or ragged products share the SMs like the
+// tiles of one large product.
 //
-// Where the rows of groups end is read by the kernel, as a router leaves it on the device,
-// and nobody waits for it. A grid has therefore as many rows of tiles as any groups could
-// have, and blocks that find none left end at once.
+// The kernel reads the ends of the groups of rows from device memory, where a router leaves them,
+// so the host need not wait for them. A grid therefore has as many rows of tiles as any grouping
+// could have. Blocks that find no tile return at once.
 
-// batchable is nil if k can compute p's batch in one launch. The error is ErrUnsupported.
+// checkBatch returns nil if k can compute p's batch in one launch. The error is ErrUnsupported.
 func (k *Kernel) checkBatch(p *gemm.Problem) error {
 	b := p.Batch
 	switch {
@@ -33,7 +33,7 @@ func (k *Kernel) checkBatch(p *gemm.Problem) error {
 	return nil
 }
 
-// spacing is what a batch's matrices begin at multiples of, in bytes, as Align says it.
+// batchAlign returns the alignment, in bytes, that the strides of a batch leave to its A, B and C.
 func batchAlign(p *gemm.Problem) Align {
 	unit := func(stride int, l gemm.Layout) int {
 		bytes := stride * l.Type.Size()
@@ -42,9 +42,9 @@ func batchAlign(p *gemm.Problem) Align {
 	return Align{gemm.A: unit(p.Batch.Stride[gemm.A], p.Layouts[gemm.A]), gemm.B: unit(p.Batch.Stride[gemm.B], p.Layouts[gemm.B]), gemm.C: unit(p.Batch.Stride[gemm.C], p.Layouts[gemm.C])}
 }
 
-// tilesOf is how many tiles all products have, both of a gated one. Of a cluster's tiles, one below the other, all
-// count. Groups end anywhere: each is taken to leave half of its last tiles empty, and to have
-// some.
+// TileCount returns the number of tiles of all products; a gated product counts those of both
+// factors. Each tile of a cluster along M counts. As groups end at any row, half of their last
+// tiles are assumed empty, and every group is assumed to have rows.
 func TileCount(p *gemm.Problem, s Tile) int {
 	height, width := SwapAB(s, s.M*s.BlocksM(), s.N)
 	across := CeilDiv(p.Columns(), width) * s.BlocksM()
@@ -54,8 +54,8 @@ func TileCount(p *gemm.Problem, s Tile) int {
 	return p.Products() * CeilDiv(p.M, height) * across
 }
 
-// mostRowsOfTiles is how many rows of tiles, each of so many rows, all products have at the
-// most: a group has one that is not full.
+// MaxTileRows returns the maximum number of rows of tiles of all products, for tiles with height
+// rows. Each group can have one partial row of tiles.
 func MaxTileRows(p *gemm.Problem, height int) int {
 	switch p.Batch.Kind {
 	case gemm.Strided:
@@ -66,15 +66,15 @@ func MaxTileRows(p *gemm.Problem, height int) int {
 	return CeilDiv(p.M, height)
 }
 
-// of is a matrix of product n, of operand x, whose first one is m.
+// inBatch returns the matrix of product n. The matrix m of operand o belongs to product 0.
 func (g *Writer) inBatch(o gemm.Operand, m build.Matrix, n build.Reg) build.Matrix {
 	m.Ptr = m.Skip(g.Mul(g.To(ptx.U64, n), g.Strides[o]))
 	return m
 }
 
-// own makes the matrices those of the block's product, for a kernel whose blocks have one
-// tile each. It returns the row at which that product begins, the number of the block's row of
-// tiles in it, and how many it has.
+// selectProduct replaces the matrices by those of the block's product, for a kernel with one tile
+// per block. It returns the first row of the product, the number of the block's row of tiles in
+// that product, and the product's number of rows of tiles.
 func (g *Writer) selectProduct() (first build.Value, row, down build.Reg) {
 	k := g.Kernel
 	switch g.Config.Batch {
@@ -98,14 +98,14 @@ func (g *Writer) selectProduct() (first build.Value, row, down build.Reg) {
 	return 0, row, down
 }
 
-// groups finds the group that a row of tiles belongs to, of tiles of so many rows.
+// groupFinder finds the group that a row of tiles belongs to.
 type groupFinder struct {
 	*Writer
 	height   int
 	next     build.Reg // the number of the next group
-	from, to build.Reg // the rows of the one before it
-	// before is how many rows of tiles the groups before that one have, and down how many
-	// it has itself.
+	from, to build.Reg // the rows of the current group, which precedes next
+	// tileRowsBefore is the number of rows of tiles of the groups before the current one. tileRows
+	// is that of the current group.
 	tileRowsBefore, tileRows build.Reg
 }
 
@@ -117,12 +117,12 @@ func (g *Writer) newGroupFinder(height int) *groupFinder {
 	}
 }
 
-// group is the number of the group that was found.
+// group returns the number of the current group.
 func (x *groupFinder) group() build.Reg { return x.Sub(x.next, 1) }
 
-// seek goes on to the group that has that row of tiles, or to the last if none has. Rows
-// are sought in ascending order. Ends that make no sense are taken for ones that do: no
-// row is C's that C does not have, and none two groups'.
+// seek advances to the group that contains a row of tiles, or to the last group if none does. Calls
+// must have ascending rows. Invalid ends are clamped, so that groups never overlap and never exceed
+// the rows of C.
 func (x *groupFinder) seek(row build.Reg) {
 	k := x.Kernel
 	k.While(func() build.Reg { return k.And(k.Ge(k.Sub(row, x.tileRowsBefore), x.tileRows), k.Lt(x.next, x.count)) }, func() {
@@ -134,17 +134,17 @@ func (x *groupFinder) seek(row build.Reg) {
 	})
 }
 
-// walk is the way of a block that stays, through tiles of all products, one product's behind
-// the other's.
+// TileScheduler assigns the tiles of all products, one product after the other, to a persistent
+// block.
 type TileScheduler struct {
 	*Writer
 	WholeC          build.Matrix // C of the first product, or of all groups
-	TilesAcross     build.Reg    // tiles side by side
-	tileRows, tiles build.Reg    // rows of tiles of a product, and tiles of all, unless they are groups
+	TilesAcross     build.Reg    // the number of columns of tiles
+	tileRows, tiles build.Reg    // rows of tiles per product, and tiles of all products; unset for groups
 	groups          *groupFinder
 }
 
-// walk begins before the first tile, of tiles of that size.
+// Scheduler returns a scheduler for tiles of height×width. Call Seek before using a tile.
 func (g *Writer) Scheduler(height, width int) *TileScheduler {
 	x := &TileScheduler{Writer: g, WholeC: g.C}
 	if g.Config.Batch == gemm.Grouped {
@@ -162,7 +162,8 @@ func (g *Writer) Scheduler(height, width int) *TileScheduler {
 	return x
 }
 
-// seek goes to tile n, and says whether there is one. Tiles are sought in ascending order.
+// Seek advances to tile n and returns a predicate that reports whether the tile exists. Calls must
+// have ascending n.
 func (x *TileScheduler) Seek(n build.Reg) build.Reg {
 	if x.groups == nil {
 		return x.Lt(n, x.tiles)
@@ -172,15 +173,15 @@ func (x *TileScheduler) Seek(n build.Reg) build.Reg {
 	return x.Lt(x.Sub(row, x.groups.tileRowsBefore), x.groups.tileRows)
 }
 
-// tile is a tile's place.
+// WorkTile is the position of a tile.
 type WorkTile struct {
-	Product         build.Value // its number; nil if there is but one
-	Index, TileRows build.Reg   // the tile's number in its product, and how many rows of tiles that has
-	FirstRow        build.Value // the row at which the product begins
+	Product         build.Value // the number of the product; nil without a batch
+	Index, TileRows build.Reg   // the number of the tile in its product, and the product's number of rows of tiles
+	FirstRow        build.Value // the first row of the product
 	C               build.Matrix
 }
 
-// enter is the place of tile n, which was sought.
+// WorkTileAt returns the position of tile n, the argument of the last Seek.
 func (x *TileScheduler) WorkTileAt(n build.Reg) WorkTile {
 	switch x.Config.Batch {
 	case gemm.Strided:
@@ -195,15 +196,17 @@ func (x *TileScheduler) WorkTileAt(n build.Reg) WorkTile {
 	return WorkTile{nil, n, x.tileRows, 0, x.WholeC}
 }
 
-// Boxes of a batch are copied from tensors of three dimensions, the last of which counts
-// matrices, so that no box crosses from one to the next. Groups' rows of A and C have no
-// bounds in memory. Of A a box may have the next group's rows: they give rows of C that are
-// not stored. Of C a box ends with its group by way of a tensor whose rows overlap: row y
-// of matrix z is C's row y + z - height, for as many rows y as a box is high. The box that begins
-// at row height-n of matrix r+n has the n rows from r on, and nothing else.
+// TMA boxes of a batch use tensors of three dimensions. The third dimension counts matrices, so
+// that no box reaches into the next matrix.
+//
+// The matrices A and C of groups are adjacent in memory. A box of A may contain rows of the next
+// group: they yield rows of C that are not stored. A box of C must end with its group. This needs a
+// tensor with overlapping rows: row y of matrix z is row y + z - height of C, where y is less than
+// the height of a box. The box that begins at row height-n of matrix r+n contains the n rows from r
+// on, and nothing else.
 
-// batchTensors makes maps of A, B and, if it is there, C those of p's batch. Boxes of C have
-// so many rows.
+// BatchTensorMaps adapts the tensor maps of A, B and, if present, C to p's batch. Boxes of C have
+// height rows.
 func BatchTensorMaps(list []ptx.TensorMap, p *gemm.Problem, height int) []ptx.TensorMap {
 	b := p.Batch
 	for i := range list {

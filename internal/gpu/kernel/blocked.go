@@ -9,16 +9,17 @@ import (
 	"tilework/ptx/build"
 )
 
-// blocked computes several elements of C in each thread, in registers: a thread that
-// holds 16 rows of A and 8 columns of B makes 128 multiply-adds of 24 loads, where
-// tiled makes one of two. The tiles of later steps are on their way to shared memory
-// while the present ones are multiplied (panel.go), and the next elements on their way
-// from there to registers, so that a step has one barrier and nobody waits for memory.
+// Blocked computes several elements of C per thread, in registers (register blocking). A thread
+// that holds 16 rows of A and 8 columns of B executes 128 multiply-adds per 24 loads from shared
+// memory; kernel tiled executes one per two loads. Software pipelining hides latency: tiles of
+// later steps are copied to shared memory during a step (panel.go), and the fragments for the next
+// k are loaded to registers during the multiply-adds. A step has one barrier.
 //
-// A warp's threads are 4 by 8: together they read few enough different words that
-// shared memory delivers each fragment at full speed. What limits it: of what a
-// scheduler issues the tenth that is no multiply-add, shared memory, and that a
-// multiply-add's operands should not come out of the same bank of registers.
+// The threads of a warp form a 4×8 grid, so that the distinct words of each fragment load are few
+// and shared memory delivers them without bank conflicts.
+//
+// Limits: the tenth of the issue slots that is not multiply-adds, the bandwidth of shared memory,
+// and register bank conflicts between the operands of a multiply-add.
 var Blocked = &Kernel{
 	Name:     "blocked",
 	Adds:     "several elements of C in each thread's registers, vector loads, the next tiles under way",
@@ -45,13 +46,13 @@ var Blocked = &Kernel{
 	Write:        writeBlocked,
 }
 
-// fragment is how many rows or columns of a tile a thread has side by side: as many
-// sums as one instruction moves.
+// VectorOf returns the number of elements of type sums in a 16-byte vector. Fragments of a thread
+// have this width: adjacent rows or columns of a tile.
 func VectorOf(sums dtype.Type) int { return MaxVectorBytes / sums.Size() }
 
 func BlockedThreads(s Tile) int { return s.M / s.RowsPerThread * (s.N / s.ColsPerThread) }
 
-// warpGrid is the threads of a warp: 4 by 8, unless the tile is too slim for that.
+// warpGrid returns the arrangement of a warp's threads: 4×8, unless the tile is too narrow for it.
 func warpGrid(s Tile) (rows, cols int) {
 	rows, cols = min(4, s.M/s.RowsPerThread), min(8, s.N/s.ColsPerThread)
 	if rows < 4 {
@@ -60,10 +61,9 @@ func warpGrid(s Tile) (rows, cols int) {
 	return 32 / cols, cols
 }
 
-// limitsBlocked: of an operand whose rows run along K the threads take runs of 8
-// elements, and of C a warp has as many columns side by side as its threads' fragments.
-// Where tiles are slim, or so small that eight threads copy more than one row of them,
-// rows begin in each other's banks.
+// limitsBlocked returns the bounds of blocked's memory accesses. In a K-major operand, lanes read
+// runs of 8 elements. In C, a warp stores a run of its threads' fragments. Shared memory has bank
+// conflicts if tiles are narrow, or so small that eight threads copy more than one of their rows.
 func limitsBlocked(c Config) AccessLimits {
 	_, cols := warpGrid(c.Tile)
 	l := AccessLimits{Scatter: rowScatter(c, min(c.Tile.K, kRunPerLaneGroup), cols*VectorOf(c.In.Info().Accum))}
@@ -102,11 +102,12 @@ func checkBlocked(s Tile) error {
 	return nil
 }
 
-// sumRegisters is how many registers of 4 bytes a thread's sums may take, and
-// mostRegisters how many with what is on its way to shared memory through registers.
+// maxSumRegisters is the maximum number of 4-byte registers for a thread's accumulators.
+// maxRegisters includes the elements that pass through registers on their way to shared memory.
 const maxSumRegisters, maxRegisters = 128, 150
 
-// registers is how many both take.
+// registersNeeded returns the number of 4-byte registers for a thread's accumulators and for the
+// elements that pass through registers.
 func registersNeeded(s Tile, sums dtype.Type) int {
 	moved := CeilDiv((s.M+s.N)*s.K, BlockedThreads(s))
 	return (s.RowsPerThread*s.ColsPerThread + moved) * sums.Size() / 4
@@ -120,11 +121,11 @@ func checkFitBlocked(p *gemm.Problem, s Tile) error {
 	return nil
 }
 
-// staticShared is the bytes of shared memory that a kernel can declare.
+// staticShared is the maximum static shared memory of a kernel, in bytes.
 const staticShared = 48 << 10
 
-// stagesThatFit is how many of the shape's stages there is room for, float64 taking
-// twice as much; two at least.
+// stagesThatFit returns the number of the tile's stages that fit in shared memory, at least 2. A
+// float64 takes twice the space of a float32.
 func stagesThatFit(s Tile, sums dtype.Type) int {
 	stage := s.K * (s.M + s.N + 2*VectorOf(sums)) * sums.Size()
 	return max(2, min(s.Stages, staticShared/stage))
@@ -141,12 +142,12 @@ func writeBlocked(k *build.Kernel, c Config) {
 	k.Threads(BlockedThreads(s), 1, 1)
 	k.MinBlocks(ResidentBlocks(c))
 	async := c.SM >= 80 && c.In == c.In.Info().Accum
-	stages := 2 // one that is multiplied, one that comes through registers
+	stages := 2 // double buffering through registers
 	if async {
 		stages = stagesThatFit(s, c.In.Info().Accum)
 	}
-	// Rows of shared memory keep the alignment of vectors, and are a vector longer
-	// so that a column's elements are in different banks.
+	// Rows in shared memory keep the alignment of vectors. They are padded by one vector, so that
+	// the elements of a column are in different banks.
 	width := VectorOf(c.In.Info().Accum)
 	as := k.Shared("As", g.AccType, stages*s.K, s.M+width)
 	bs := k.Shared("Bs", g.AccType, stages*s.K, s.N+width)
@@ -157,7 +158,7 @@ func writeBlocked(k *build.Kernel, c Config) {
 
 	lane, warp := k.Rem(tid, 32), k.Div(tid, 32)
 	warpRows, warpCols := warpGrid(s)
-	warps := s.N / s.ColsPerThread / warpCols // side by side
+	warps := s.N / s.ColsPerThread / warpCols // warps in a row of the tile
 	ty := k.Named("ty", k.Mad(k.Div(warp, warps), warpRows, k.Div(lane, warpCols)))
 	tx := k.Named("tx", k.Mad(k.Rem(warp, warps), warpCols, k.Rem(lane, warpCols)))
 
@@ -165,13 +166,13 @@ func writeBlocked(k *build.Kernel, c Config) {
 	for i := range acc {
 		acc[i] = k.Vars(fmt.Sprintf("acc%d_", i), g.AccType, s.ColsPerThread, 0)
 	}
-	var rows, cols [2][]build.Reg // the thread's elements of A and B for a k, and for the next
+	var rows, cols [2][]build.Reg // fragments of A and B for the current k and the next
 	for i := range rows {
 		rows[i] = k.Vars(fmt.Sprintf("a%d_", i), g.AccType, s.RowsPerThread, 0)
 		cols[i] = k.Vars(fmt.Sprintf("b%d_", i), g.AccType, s.ColsPerThread, 0)
 	}
-	present := k.Var("present", tid.Type(), 0)        // first row of the tiles that are multiplied
-	free := k.Var("free", tid.Type(), (stages-1)*s.K) // and of those that nobody needs
+	present := k.Var("present", tid.Type(), 0)        // first row of the stage that is multiplied
+	free := k.Var("free", tid.Type(), (stages-1)*s.K) // first row of the stage that is copied to next
 	load := func(p int) {
 		loadFragments(as.From(present, k.Mul(ty, width)), p%s.K, s.M, rows[p%2])
 		loadFragments(bs.From(present, k.Mul(tx, width)), p%s.K, s.N, cols[p%2])
@@ -207,8 +208,8 @@ func writeBlocked(k *build.Kernel, c Config) {
 	k.For(0, k.Named("steps", k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K)), func(build.Reg) {
 		k.Comment("tiles of a later step set out; behind K they are zeros")
 		pieces, arrive := depart(free)
-		// One by one between the products they find the units that move data idle; where
-		// there are warps enough to wait for each other that gains nothing.
+		// Copies between the multiply-adds find the load units idle. With more warps per scheduler,
+		// which hide the latency, spreading them gains nothing.
 		spread := 1
 		if fewWarps(c) {
 			spread = s.K - 1
@@ -230,13 +231,13 @@ func writeBlocked(k *build.Kernel, c Config) {
 	})
 
 	if async {
-		k.CopyWait(0) // zeros of steps that are not there: none may be under way when the block ends
+		k.CopyWait(0) // no copy may be in flight when the block exits, not even one of zeros beyond K
 	}
 	g.storeTile(acc, row0, col0, ty, tx)
 }
 
-// residentBlocks is how many blocks an SM is to hold: as many as leave each thread the
-// registers that it has use for, of a file of 65,536.
+// ResidentBlocks returns the number of blocks that an SM should hold. It leaves each thread the
+// registers that it needs, out of a register file of 65,536.
 func ResidentBlocks(c Config) int {
 	each := 256
 	switch n := registersNeeded(c.Tile, c.In.Info().Accum); {
@@ -250,15 +251,15 @@ func ResidentBlocks(c Config) int {
 	return max(1, min(65536/(each*BlockedThreads(c.Tile)), 16))
 }
 
-// roomy says that threads' sums are so many that a scheduler has but two warps, for
-// which every wait counts.
+// fewWarps reports whether the accumulators take so many registers that a scheduler has only two
+// warps. Latency is exposed then.
 func fewWarps(c Config) bool {
 	return c.Tile.RowsPerThread*c.Tile.ColsPerThread*c.In.Info().Accum.Size()/4 == maxSumRegisters
 }
 
-// multiply adds the products of rows and cols to the sums. It goes through the rows of
-// sums in serpentines: of the operands that an instruction reads, one is then always
-// the last one's, and does not go through the few ports of the register file again.
+// multiply adds the outer product of rows and cols to the accumulators. It visits them in
+// serpentine order: consecutive instructions share an operand, which comes from the operand reuse
+// cache instead of a port of the register file.
 func multiply(k *build.Kernel, acc [][]build.Reg, rows, cols []build.Reg) {
 	for i, x := range rows {
 		for j := range cols {
@@ -270,8 +271,9 @@ func multiply(k *build.Kernel, acc [][]build.Reg, rows, cols []build.Reg) {
 	}
 }
 
-// place is where a thread's element i lies along a tile's side, from the thread's
-// first: fragments of all threads side by side, then the next fragment of each.
+// threadElement returns the offset of a thread's element i along a side of the tile, relative to
+// the thread's first element. The first fragments of all threads are adjacent, then the second
+// ones, and so on.
 func threadElement(i, side, perThread, width int) int {
 	width = min(width, perThread)
 	return i/width*(side/(perThread/width)) + i%width

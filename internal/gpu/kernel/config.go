@@ -11,69 +11,71 @@ import (
 	"tilework/ptx"
 )
 
-// Config is everything that a kernel's text depends on: equal Configs, equal texts.
+// Config determines a kernel's PTX: equal Configs give equal PTX.
 type Config struct {
 	In, Out        dtype.Type
 	TransA, TransB bool
-	// Wide says that sizes need more than 31 bits: indices then have 64.
+	// Wide reports whether a size needs more than 31 bits. Indices then have 64 bits.
 	Wide     bool
 	Epilogue gemm.Epilogue
-	// ScaleA and ScaleB are how many rows of op(A) and columns of op(B) share a block scale; 0
-	// without.
+	// ScaleA and ScaleB are the numbers of rows of op(A) and of columns of op(B) that share a block
+	// scale. They are 0 without block scales.
 	ScaleA, ScaleB int
-	// Precision is the arithmetic.
+	// Precision is the arithmetic that multiplies elements.
 	Precision gemm.Precision
-	// Batch is what products the launch has.
+	// Batch is the kind of batch that a launch computes.
 	Batch gemm.BatchKind
 	Tile  Tile
-	// VecA, VecB and VecC are how many consecutive elements of each a thread moves
-	// at once. Rows of the matrix, their length and their start, must be multiples.
+	// VecA, VecB and VecC are the numbers of consecutive elements that one instruction of a thread
+	// moves. The matrix's rows begin at multiples of that many elements. Except for asynchronous
+	// copies their lengths are multiples as well.
 	VecA, VecB, VecC int
-	// Factor is the type of the matrix that the epilogue of a gated product is multiplied by, where
-	// that was computed by another launch; none where the kernel computes both factors.
+	// Factor is the type of the matrix that the epilogue of a gated product multiplies by, if
+	// another launch computed that factor. It is unset if the kernel computes both factors.
 	Factor dtype.Type
-	// VecD is that of the residual, at the most; 0 without one.
+	// VecResidual is the maximum vector length for the residual; 0 without one.
 	VecResidual int
-	// SM is the architecture whose instructions the text may use, 90 for sm_90; 0 stands
-	// for the least that the kernel runs on.
+	// SM is the architecture whose instructions the PTX may use, 90 for sm_90. 0 means the minimum
+	// that the kernel runs on.
 	SM int
-	// Overlaps says that the text waits for what was launched before it (sm_90), so that it
-	// may be launched while that still runs: what a launch costs is hidden then.
+	// PDL reports whether the kernel uses programmatic dependent launch (sm_90): it can be launched
+	// while its predecessor still runs, which hides the launch latency, and waits for the
+	// predecessor with griddepcontrol.wait.
 	PDL bool
-	// Lines says that the text names the lines of Go that wrote it, as findings of the
-	// emulator's checkers are to show.
+	// Lines reports whether the PTX names the lines of Go that wrote it, which the findings of the
+	// emulator's checkers show.
 	Lines bool
 }
 
-// scaleType is the type of alpha, beta and the epilogue.
+// scaleType returns the type of alpha, beta and the epilogue.
 func (c *Config) scaleType() dtype.Type { return c.In.Info().ScaleType(c.Out) }
 
-// Shape is the sizes of a kernel's tiles.
+// Tile holds the sizes of the tile that a block computes, and the way it computes it.
 type Tile struct {
-	M, N int // the part of C that a block computes, see tile
-	K    int // how far a block goes along K in one step; 0 where it has no steps
-	// RowsPerThread and ColsPerThread are the part of that which a thread computes.
+	M, N int // the block's tile: rows and columns of C, or of its transpose with SwapAB
+	K    int // elements along K that a block multiplies per step; 0 for a kernel without steps
+	// RowsPerThread and ColsPerThread are the size of a thread's part of the tile.
 	RowsPerThread, ColsPerThread int
-	// Stages is how many steps' tiles there are room for in shared memory; 0 where the
-	// kernel leaves no choice.
+	// Stages is the number of steps whose tiles of A and B fit in shared memory at the same time; 0
+	// if the kernel fixes it.
 	Stages int
-	// Turned says that a block computes its part of C's transpose, Bᵀ·Aᵀ: M are columns of C
-	// and N rows, see turned.
+	// SwapAB reports whether a block computes a tile of Cᵀ = Bᵀ·Aᵀ. M then counts columns of C and
+	// N rows; see [SwapAB].
 	SwapAB bool
-	// Cluster is how many blocks, one below the other, load tiles of B for each other; 0
-	// and 1 are none.
+	// ClusterM is the number of blocks in a cluster that are adjacent along M and multicast tiles
+	// of B to each other. 0 and 1 mean no cluster.
 	ClusterM int
-	// Along is how many blocks of a cluster share out K; they add up what each has summed
-	// in each other's shared memory. 0 and 1 are none.
+	// ClusterK is the number of blocks in a cluster that partition K. They reduce their
+	// accumulators through distributed shared memory. 0 and 1 mean no cluster.
 	ClusterK int
-	// Split is how many parts K is cut into, each with blocks of its own; what they sum
-	// is added in a second launch. 0 and 1 are none.
+	// SplitK is the number of parts that K is split into, each with its own blocks. A second launch
+	// sums the partial sums. 0 and 1 mean no split.
 	SplitK int
 }
 
-// String is the shape as [Kernel.ParseShape] reads it: "16", "128x128x8/8x8", with
-// stages "128x128x16/8x8/4", with clusters "128x256x64/2x64/4c2", with clusters along K
-// "64x64x64/2x16/8k4" and, with K split, "128x128x16/8x8/4*12".
+// String returns the tile in the form that [Kernel.ParseTile] reads: "16" or "128x128x8/8x8"; with
+// stages "128x128x16/8x8/4"; with a cluster along M "128x256x64/2x64/4c2"; with a cluster along K
+// "64x64x64/2x16/8k4"; with split-K "128x128x16/8x8/4*12".
 func (s Tile) String() string {
 	if s.single() && s.M == s.N {
 		return strconv.Itoa(s.M)
@@ -97,17 +99,17 @@ func (s Tile) String() string {
 	return text
 }
 
-// tile is the rows and columns of C that a block computes.
+// SizeInC returns the number of rows and columns of C that a block computes.
 func (s Tile) SizeInC() (rows, cols int) {
 	return SwapAB(s, s.M, s.N)
 }
 
 func (s Tile) single() bool { return s.RowsPerThread == 1 && s.ColsPerThread == 1 }
 
-// ParseShape reads a shape of the kernel's: "32" for a tile of 32×32 with a thread
-// for each element, "MxNxK/RxC", or "MxNxK/RxC/S" for a kernel with stages; behind it "t" turns it,
-// "cB" has clusters of B blocks, "kB" has such that share out K, and "*P" splits K into P
-// parts. The error is ErrUnsupported.
+// ParseTile parses a tile of the kernel: "32" for a 32×32 tile with one thread per element,
+// "MxNxK/RxC", or "MxNxK/RxC/S" for a kernel with stages. A suffix "t" means swapAB, "cB" clusters
+// of B blocks along M, "kB" clusters of B blocks that partition K, and "*P" split-K in P parts. The
+// error is ErrUnsupported.
 func (k *Kernel) ParseTile(text string) (Tile, error) {
 	s := k.Tiles[0]
 	tile, parts, split := strings.Cut(text, "*")
@@ -155,12 +157,12 @@ func (k *Kernel) ParseTile(text string) (Tile, error) {
 	return s, k.CheckTile(s)
 }
 
-// clusters says whether the kernel has shapes with clusters.
+// HasClusters reports whether the kernel has tiles with clusters.
 func (k *Kernel) HasClusters() bool {
 	return slices.ContainsFunc(k.Tiles, func(s Tile) bool { return s.ClusterM > 1 })
 }
 
-// turns says whether the kernel has turned shapes.
+// HasSwapAB reports whether the kernel has tiles with swapAB.
 func (k *Kernel) HasSwapAB() bool {
 	return slices.ContainsFunc(k.Tiles, func(s Tile) bool { return s.SwapAB })
 }
@@ -173,7 +175,7 @@ func (k *Kernel) tileNames() string {
 	return strings.Join(names, ", ")
 }
 
-// Config is the way to compute p with tiles of that shape.
+// Config returns the configuration that computes p with tile s.
 func (k *Kernel) Config(p *gemm.Problem, s Tile) Config {
 	q, _ := k.Repack(p, s, Align{})
 	c := Config{
@@ -195,7 +197,7 @@ func (k *Kernel) Config(p *gemm.Problem, s Tile) Config {
 	return c
 }
 
-// For is c with the best instructions that the kernel has for a device of that target.
+// For returns c with the best instructions that the kernel has for target t.
 func (k *Kernel) For(c Config, t ptx.Target) Config {
 	c.SM = 0
 	for _, sm := range k.BetterSM {
@@ -206,8 +208,8 @@ func (k *Kernel) For(c Config, t ptx.Target) Config {
 	return c
 }
 
-// vector is how many elements of a matrix's rows can be moved at once, at most n and
-// at most 16 bytes.
+// VectorLen returns the number of elements of a matrix's rows that one instruction can move: a
+// power of two, at most n, and at most 16 bytes.
 func VectorLen(l gemm.Layout, n int) int {
 	n = min(n, MaxVectorBytes/l.Type.Size())
 	for n > 1 && (l.LD%n != 0 || l.Cols%n != 0) {
@@ -216,10 +218,10 @@ func VectorLen(l gemm.Layout, n int) int {
 	return n
 }
 
-// maxVector is the most bytes that one instruction moves for a thread.
+// MaxVectorBytes is the maximum number of bytes that one instruction moves for a thread.
 const MaxVectorBytes = 16
 
-// narrow makes the vectors as short as the matrices' alignment asks.
+// LimitVectors shortens the vectors to the alignment of the matrices.
 func (c *Config) LimitVectors(a Align) {
 	for _, x := range []struct {
 		vec         *int
@@ -234,8 +236,8 @@ func (c *Config) LimitVectors(a Align) {
 	}
 }
 
-// checkAligned returns ErrUnsupported if a matrix does not start at a multiple of the vectors in
-// which it is moved. A vector of no elements is that of a matrix that the launch does not read.
+// checkAligned returns ErrUnsupported if the address of a matrix is not a multiple of its vector
+// size. A vector length of 0 belongs to a matrix that the launch does not read.
 func (c *Config) checkAligned(m *Memory) error {
 	for _, x := range []struct {
 		operand gemm.Operand
@@ -251,7 +253,7 @@ func (c *Config) checkAligned(m *Memory) error {
 	return nil
 }
 
-// String is the configuration in one line.
+// String returns the configuration in one line.
 func (c Config) String() string {
 	s := c.In.Info().Short
 	if c.Out != c.In {
@@ -294,8 +296,9 @@ func (c Config) String() string {
 	return s
 }
 
-// turned says which of two, one of A or of C's rows, the other of B or of C's columns, is the left operand's
-// and which the right one's. It leads back, too.
+// SwapAB returns a and b in the order of the left and right operand of the product that a block
+// computes: exchanged if s has swapAB. The value a belongs to A or to the rows of C, and b belongs
+// to B or to the columns of C. SwapAB is its own inverse.
 func SwapAB[T any](s Tile, a, b T) (left, right T) {
 	if s.SwapAB {
 		return b, a
@@ -303,8 +306,8 @@ func SwapAB[T any](s Tile, a, b T) (left, right T) {
 	return a, b
 }
 
-// cluster is the blocks of a cluster that load tiles of B for each other, and along those
-// that share out K.
+// BlocksM returns the number of blocks in a cluster along M, at least 1.
 func (s Tile) BlocksM() int { return max(s.ClusterM, 1) }
 
+// BlocksK returns the number of blocks in a cluster that partition K, at least 1.
 func (s Tile) BlocksK() int { return max(s.ClusterK, 1) }

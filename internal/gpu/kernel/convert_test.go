@@ -12,8 +12,8 @@ import (
 	"tilework/ptx/build"
 )
 
-// TestWiden: every pattern of an 8-bit float becomes the float16 of its value, in each of the
-// four places of a register, and so does what kernels without tensor cores make of it.
+// TestWiden checks that every 8-bit float, in each byte of a register, converts to the float16 of
+// the same value, both on the path for tensor cores and on the one for other kernels.
 func TestWiden(t *testing.T) {
 	for _, typ := range []dtype.Type{dtype.F8E4M3, dtype.F8E5M2} {
 		k := build.New("widen")
@@ -27,7 +27,7 @@ func TestWiden(t *testing.T) {
 			x.At(half).Store(frag.WidenFloat8(k, PTXTypes[typ], four, half))
 		}
 		memory := make([]byte, 256*16)
-		for p := range 256 { // number p stands in the first place, and others behind it
+		for p := range 256 { // pattern p is in byte 0, and other patterns in the other bytes
 			for place := range 4 {
 				memory[16*p+place] = byte(p + 85*place)
 			}
@@ -49,8 +49,8 @@ func TestWiden(t *testing.T) {
 	}
 }
 
-// TestFloat8: a float32 is rounded to 8-bit floats as package dtype rounds it: between any two of
-// them, below and beyond all, and where it is not finite.
+// TestFloat8 checks that float32 rounds to 8-bit floats as in package dtype: ties between adjacent
+// numbers, subnormals, overflow, and numbers that are not finite.
 func TestFloat8(t *testing.T) {
 	rng := rand.New(rand.NewPCG(8, 8))
 	for _, typ := range []dtype.Type{dtype.F8E4M3, dtype.F8E5M2} {
@@ -93,7 +93,7 @@ func TestFloat8(t *testing.T) {
 	}
 }
 
-// words are the same as int32.
+// words converts x to int32.
 func words(x []uint32) []int32 {
 	all := make([]int32, len(x))
 	for i, v := range x {

@@ -6,11 +6,11 @@ import (
 	"tilework/ptx/build"
 )
 
-// store finishes the sum of element (row, col) and writes it to C.
+// store applies the epilogue to the sum of element (row, col) and stores it to C.
 func (g *Writer) store(row, col, sum build.Reg) { g.storeVec(row, col, []build.Reg{sum}) }
 
-// storeVec finishes consecutive elements of a row, from (row, col) on: alpha and
-// beta, the epilogue, the rounding to C's type.
+// storeVec applies alpha, beta and the epilogue to consecutive elements of a row, which begin at
+// (row, col), and stores them to C.
 func (g *Writer) storeVec(row, col build.Reg, sums []build.Reg) {
 	at, values := g.C.At(row, col), g.ScaledByAlpha(sums)
 	g.If(g.ReadC, func() { g.AddBetaC(values, at.LoadVec(len(values))) })
@@ -18,8 +18,8 @@ func (g *Writer) storeVec(row, col build.Reg, sums []build.Reg) {
 	g.write(row, col, g.ApplyEpilogue(vectors, g.LoadOperands([]build.Reg{row}, []build.Reg{col}, vectors, []build.Reg{g.Eq(0, 0)}))[0])
 }
 
-// storeRow finishes vectors of a row, from the columns cols on, each inside of C or
-// outside. What it reads of C is under way at the same time.
+// storeRow applies the epilogue to vectors of one row that begin at the columns cols, and stores
+// those inside C. All loads of C are in flight at the same time.
 func (g *Writer) storeRow(row build.Reg, cols []build.Reg, vectors [][]build.Reg) {
 	rows := make([]build.Reg, len(cols))
 	for i := range rows {
@@ -28,7 +28,8 @@ func (g *Writer) storeRow(row build.Reg, cols []build.Reg, vectors [][]build.Reg
 	g.StoreAll(rows, cols, vectors)
 }
 
-// storeAll is storeRow for vectors of several rows.
+// StoreAll applies the epilogue to vectors that begin at (rows[i], cols[i]), and stores those
+// inside C. All loads of C are in flight at the same time.
 func (g *Writer) StoreAll(rows, cols []build.Reg, vectors [][]build.Reg) {
 	inside, values := make([]build.Reg, len(cols)), make([][]build.Reg, len(cols))
 	for i, sums := range vectors {
@@ -49,12 +50,12 @@ func (g *Writer) StoreAll(rows, cols []build.Reg, vectors [][]build.Reg) {
 	}
 }
 
-// scaled are variables with alpha times the sums; of a launch that gates with what that made of
-// them.
+// ScaledByAlpha returns variables with alpha times the sums. If the launch computes both factors of
+// a gated product, the sums already include alpha; see [Writer.GatedValues].
 func (g *Writer) ScaledByAlpha(sums []build.Reg) []build.Reg {
 	values := make([]build.Reg, len(sums))
 	for i, sum := range sums {
-		if !g.Config.ComputesGate() { // which has done that
+		if !g.Config.ComputesGate() { // GatedValues multiplies by alpha
 			sum = g.Mul(g.alpha, g.SumToEpilogueType(sum))
 		}
 		values[i] = g.Var("", g.EpilogueType, sum)
@@ -62,22 +63,22 @@ func (g *Writer) ScaledByAlpha(sums []build.Reg) []build.Reg {
 	return values
 }
 
-// addOld adds beta times what C held.
+// AddBetaC adds beta times the old elements of C to values.
 func (g *Writer) AddBetaC(values, old []build.Reg) {
 	for i, x := range old {
 		g.FMA(values[i], g.beta, g.ToEpilogueType(x))
 	}
 }
 
-// side is a vector that the epilogue reads, with an element for each row of C or for each
-// column.
+// EpilogueVector is a vector operand of the epilogue: a scale or bias with one element per row of C
+// or per column.
 type EpilogueVector struct {
 	vector build.Ptr
 	PerRow bool
-	adds   bool // or it multiplies
+	adds   bool // whether the element is added; it is a factor otherwise
 }
 
-// sides are those vectors in the order in which they come to an element.
+// EpilogueVectors returns the vector operands of the epilogue in the order of their application.
 func (g *Writer) EpilogueVectors() (all []EpilogueVector) {
 	e := g.Config.Epilogue
 	if e.RowScale {
@@ -92,7 +93,7 @@ func (g *Writer) EpilogueVectors() (all []EpilogueVector) {
 	return all
 }
 
-// operandsOf is how many operands an epilogue has for an element.
+// CountOperands returns the number of operands that the epilogue loads for each element of C.
 func CountOperands(e gemm.Epilogue) (n int) {
 	for _, reads := range []bool{e.RowScale, e.ColScale, e.Bias != gemm.BiasNone, e.Gated, e.Residual} {
 		if reads {
@@ -102,7 +103,7 @@ func CountOperands(e gemm.Epilogue) (n int) {
 	return n
 }
 
-// element is what a side has for a row or a column, and zero outside of C, as there is none.
+// LoadElement loads the element of s for row or column at. Outside C the result is 0.
 func (g *Writer) LoadElement(s EpilogueVector, at build.Reg) build.Reg {
 	end := g.N
 	if s.PerRow {
@@ -111,18 +112,18 @@ func (g *Writer) LoadElement(s EpilogueVector, at build.Reg) build.Reg {
 	return s.vector.At(at).LoadVecOr0(g.Lt(at, end), 1)[0]
 }
 
-// operands are what an epilogue reads for vectors of C's elements.
+// EpilogueOperands holds the operands that the epilogue loaded for vectors of C.
 type EpilogueOperands struct {
-	Vectors          [][][]build.Reg // for each side of each vector its elements
+	Vectors          [][][]build.Reg // indexed by EpilogueVectors, vector of C, element
 	factor, Residual [][]build.Reg
 	OutScale         build.Reg
-	// Where the vectors begin.
+	// Rows and Cols are the first row and column of each vector.
 	Rows, Cols []build.Reg
 }
 
-// operands loads what the epilogue reads for vectors that begin at these rows and columns,
-// each element of a side once for all that need it. All of it is under way before the first
-// is used.
+// LoadOperands loads the epilogue's operands for vectors that begin at (rows[i], cols[i]). Elements
+// of an EpilogueVector that several elements of C use are loaded once. All loads are in flight
+// before the first result is used.
 func (g *Writer) LoadOperands(rows, cols []build.Reg, vectors [][]build.Reg, inside []build.Reg) *EpilogueOperands {
 	x := &EpilogueOperands{OutScale: g.LoadOutScale(), Rows: rows, Cols: cols}
 	if c := g.Config; c.Factor.Valid() {
@@ -151,7 +152,7 @@ func (g *Writer) LoadOperands(rows, cols []build.Reg, vectors [][]build.Reg, ins
 	return x
 }
 
-// outScale is the number that all is multiplied by, if there is one.
+// LoadOutScale loads the scale of the output, if the epilogue has one.
 func (g *Writer) LoadOutScale() (x build.Reg) {
 	if g.Config.Epilogue.OutScale {
 		x = g.vectors[gemm.OutScale].Load()
@@ -159,8 +160,8 @@ func (g *Writer) LoadOutScale() (x build.Reg) {
 	return x
 }
 
-// matching is a matrix's elements for vectors that begin at these rows and columns, up to so many
-// loaded at once.
+// LoadMatching loads the elements of m that correspond to vectors of C that begin at (rows[i],
+// cols[i]). A load has at most vec elements.
 func LoadMatching(m build.Matrix, vec int, rows, cols []build.Reg, vectors [][]build.Reg, inside []build.Reg) (all [][]build.Reg) {
 	for i, values := range vectors {
 		vec := min(vec, len(values), 4)
@@ -173,7 +174,8 @@ func LoadMatching(m build.Matrix, vec int, rows, cols []build.Reg, vectors [][]b
 	return all
 }
 
-// epilogue is vectors of values with what the epilogue does to them.
+// ApplyEpilogue returns vectors after the epilogue: scales, bias, activation, gate factor,
+// residual, output scale, custom function, saturation.
 func (g *Writer) ApplyEpilogue(vectors [][]build.Reg, o *EpilogueOperands) [][]build.Reg {
 	e, sides := g.Config.Epilogue, g.EpilogueVectors()
 	if e == (gemm.Epilogue{}) {
@@ -221,14 +223,13 @@ func (g *Writer) ApplyEpilogue(vectors [][]build.Reg, o *EpilogueOperands) [][]b
 	return finished
 }
 
-// saturated is x where it is at most so large, and else the number next to it that is. NaN
-// stays, which min and max would drop.
+// saturate clamps x to ±most. It keeps NaN, which min and max would replace.
 func saturate(k *build.Kernel, x build.Reg, most float64) build.Reg {
 	x = k.Select(k.Gt(x, most), most, x)
 	return k.Select(k.Lt(x, -most), -most, x)
 }
 
-// write rounds what is finished to C's type and writes it.
+// write rounds values to the type of C and stores them.
 func (g *Writer) write(row, col build.Reg, values []build.Reg) {
 	at := g.C.At(row, col)
 	out := make([]build.Value, len(values))

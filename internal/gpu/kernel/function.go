@@ -13,34 +13,35 @@ import (
 	"tilework/ptx/build"
 )
 
-// Function is a function of a caller's own, compiled into the kernels. Functions that write
-// the same text are one: a kernel with it is compiled once, however often it is made.
+// Function is a custom epilogue function that is compiled into the kernels. Functions that write
+// the same PTX are identical: the kernel is compiled once, no matter how often the function is
+// created.
 type Function struct {
 	write func(k *build.Kernel, e Element) build.Reg
 	name  string
 	reads bool
-	// refused says why it is none for products that are summed in a type.
+	// Refused holds, for each accumulator type that the function does not support, the reason.
 	Refused map[dtype.Type]error
 }
 
-// Element is an element of C on its way out, and where it is.
+// Element is an element of C that an epilogue function computes, and its position.
 type Element struct {
 	Value    build.Reg // of the type of alpha and beta: F32, F64 or S32
-	Row, Col build.Reg // from 0, always inside of C; whole numbers of 32 bits, or of 64
-	// Data are the numbers that the product was given for the function, of Value's type.
+	Row, Col build.Reg // 0-based and always inside C; 32-bit or 64-bit integers
+	// Data points to the numbers that the caller supplied for the function. They have Value's type.
 	Data build.Ptr
 }
 
-// functions are all that there are, by the hash of what they write.
+// functions holds all functions, keyed by the hash of their PTX.
 var functions struct {
 	sync.Mutex
 	known map[[sha256.Size]byte]*Function
 }
 
-// NewFunction has f write what it does to an element, for each type that products are summed
-// in, to see what it is. f returns a value of the type of the element's, writes nothing to
-// memory and meets no other thread. The error, ErrUnsupported, says what is wrong where it is so
-// for every type; where it is for some, products of those are refused.
+// NewFunction creates the epilogue function that f writes. It calls f once for each accumulator
+// type. f must return a value of the element's type. It must not write to memory or synchronize
+// threads. If f fails for all types, the error is ErrUnsupported and states the reasons. If it
+// fails for some types, products with such accumulators are refused.
 func NewFunction(f func(k *build.Kernel, e Element) build.Reg) (*Function, error) {
 	own := &Function{write: f, Refused: map[dtype.Type]error{}}
 	hash := sha256.New()
@@ -72,7 +73,7 @@ func NewFunction(f func(k *build.Kernel, e Element) build.Reg) (*Function, error
 	return own, nil
 }
 
-// probe is the text of a kernel that does nothing else, for elements of a type.
+// probe returns the PTX of a kernel that only applies f to an element of type t.
 func (f *Function) probe(t ptx.Type) (string, error) {
 	k := build.New("function")
 	k.Threads(1, 1, 1)
@@ -87,17 +88,17 @@ func (f *Function) probe(t ptx.Type) (string, error) {
 		return "", err
 	}
 	text := m.String()
-	f.reads = f.reads || strings.Contains(text, "[data]") // a parameter that nothing needs is not loaded
+	f.reads = f.reads || strings.Contains(text, "[data]") // the builder drops a parameter that is not used
 	return text, nil
 }
 
-// String names the function by the hash of its text.
+// String returns a name derived from the hash of f's PTX.
 func (f *Function) String() string { return f.name }
 
 // Reads implements [gemm.Function].
 func (f *Function) Reads() bool { return f.reads }
 
-// checkFunction refuses a function that is not for p.
+// checkFunction returns an error if p has an epilogue function that GPUs cannot compute.
 func checkFunction(p *gemm.Problem) error {
 	switch f := p.Epilogue.Function.(type) {
 	case nil:
@@ -112,8 +113,8 @@ func checkFunction(p *gemm.Problem) error {
 	}
 }
 
-// call is what the epilogue's function makes of element (row, col). Elements that a tile has
-// outside of C are told to be at its edge, so that the function reads no data there.
+// call applies the custom epilogue function to element (row, col). Positions of elements outside C
+// are clamped to its edge, so that the function reads no data outside.
 func (g *Writer) call(x, row, col build.Reg) build.Reg {
 	e := g.Config.Epilogue
 	row = g.Add(g.Min(row, g.Sub(g.M, 1)), g.row0)

@@ -4,16 +4,16 @@ import (
 	"tilework/ptx/build"
 )
 
-// A gated product is act(α·A·B) ∘ (α·A·Up). A kernel that gates computes both in one launch: of a
-// tile's columns the first half are B's and the second half Up's, for the same columns of C, so
-// that a thread which holds every n-th column holds both factors of its elements, and nothing but
-// their product leaves it. For any other kernel it is two launches: the sums of A·Up go to memory
-// of their own, and the epilogue of A·B is multiplied by them.
+// A gated product is act(α·A·B) ∘ (α·A·Up). A kernel with GatesInOneLaunch computes both factors in
+// one launch. The first half of a tile's columns belongs to B, and the second half to Up, for the
+// same columns of C. A thread that holds every n-th column holds both factors of its elements, and
+// only their product leaves the thread. Other kernels need two launches: the first writes A·Up to
+// scratch memory, and the epilogue of the second, which computes A·B, multiplies by it.
 
-// gates says that a launch computes both factors.
+// ComputesGate reports whether a launch computes both factors of a gated product.
 func (c Config) ComputesGate() bool { return c.Epilogue.Gated && !c.Factor.Valid() }
 
-// columns is how many columns a tile has of C or, if it is turned, of C's transpose.
+// ColumnsOfC returns the number of columns of C in a tile or, with swapAB, of Cᵀ.
 func (c Config) ColumnsOfC() int {
 	if c.ComputesGate() {
 		return c.Tile.N / 2
@@ -21,7 +21,7 @@ func (c Config) ColumnsOfC() int {
 	return c.Tile.N
 }
 
-// gate is the products of the factors, of sums in the same order.
+// GatedValues returns the gated products of corresponding sums of A·B and A·Up, including alpha.
 func (g *Writer) GatedValues(gates, ups []build.Reg) []build.Reg {
 	values := make([]build.Reg, len(gates))
 	for i, sum := range gates {

@@ -1,12 +1,12 @@
-// Package kernel holds the GPU kernels that run on every architecture: naive, tiled, blocked,
-// skinny and mma, and the launches around them that pack operands and add the parts of
-// split-K. Each kernel is a [Kernel] whose PTX is written in Go with package build. The
-// parameters, the batch scheduling and the epilogue are written once, by [Writer], for these
-// kernels and for those of package sm90.
+// Package kernel holds the GPU kernels that run on every architecture, one file per rung: naive,
+// tiled, blocked, skinny and mma. It also holds the auxiliary launches that pack operands and that
+// sum the parts of a split-K product. Each kernel is a [Kernel] whose PTX is written in Go with
+// package build. [Writer] implements the parameters, the tile scheduler and the epilogue once, for
+// these kernels and for those of package sm90.
 //
 // A kernel's PTX depends on its [Config] alone: element types, transposition, tile, epilogue.
-// Sizes, leading dimensions, alpha and beta are parameters, so one compiled kernel serves
-// many products.
+// Sizes, leading dimensions, alpha and beta are parameters, so one compiled kernel serves many
+// products.
 package kernel
 
 import (
@@ -21,69 +21,74 @@ import (
 	"tilework/ptx/build"
 )
 
-// Kernel is a row of the list.
+// Kernel describes a kernel: its limits, its tiles, and the functions that write and launch it.
 type Kernel struct {
 	Name string
-	Adds string // one line: what this rung adds to the one before it
-	SM   int    // the least architecture: 75 is sm_75
-	// suffix is "a" if it runs on that architecture alone.
+	Adds string // one line: the technique that this kernel adds to the previous rung
+	SM   int    // the minimum compute capability: 75 is sm_75
+	// Suffix is "a" for a kernel that runs on architecture SM only, such as sm_90a.
 	Suffix string
-	// Tensor says that it multiplies on the tensor cores, a warp's threads together.
+	// Tensor reports whether the kernel uses tensor cores, whose instructions take a whole warp.
 	Tensor bool
-	// Apart is how far along K a thread goes in a step where threads share out K and
-	// share nothing that they load; 0 elsewhere.
+	// KPerThread is the number of elements along K that a thread multiplies per step, for a kernel
+	// that partitions K among the threads of a block instead of using tiles in shared memory. It is
+	// 0 for all others.
 	KPerThread int
-	// better are architectures from which on the kernel has better instructions, in
+	// BetterSM lists the architectures from which on the kernel uses better instructions, in
 	// ascending order.
 	BetterSM []int
-	// types are the element types of A and B that it multiplies in their own arithmetic;
-	// nil is every one. others are those that it multiplies in another, as far as a
-	// product asks for that.
+	// NativeTypes lists the element types of A and B that the kernel multiplies in their native
+	// precision; nil means all. PrecisionTypes lists those that it multiplies in another precision,
+	// on request.
 	NativeTypes    []dtype.Type
 	PrecisionTypes map[gemm.Precision][]dtype.Type
-	// accuracy is how it computes p; nil is rounding to nearest in the type of the sums.
+	// AccuracyFor returns the error bounds of p. Nil means that every operation rounds to nearest
+	// in the type of the accumulator.
 	AccuracyFor func(p *gemm.Problem) gemm.Accuracy
 
-	// shapes are the sizes of tiles to choose from, the best for large products
-	// first; check says what is wrong with another one.
+	// Tiles lists the tiles to choose from, the best for large products first. CheckTile returns an
+	// error for a tile that the kernel does not support, in this list or not.
 	Tiles     []Tile
 	CheckTile func(Tile) error
-	// fits says whether threads have registers for their sums of p; nil is always.
+	// CheckFit returns an error if a thread has too few registers for the accumulators of p, or a
+	// block too little shared memory. Nil means that every tile fits.
 	CheckFit func(p *gemm.Problem, s Tile) error
-	// refuses says what about a product the kernel cannot do; nil is nothing.
+	// CheckProblem returns the reason why the kernel cannot compute p, or nil.
 	CheckProblem func(p *gemm.Problem) error
-	// scales says that it multiplies operands with block scales.
+	// BlockScales reports whether the kernel multiplies operands with block scales.
 	BlockScales bool
-	// gates says that a launch computes both factors of a gated product; see gated.go.
+	// GatesInOneLaunch reports whether one launch computes both factors of a gated product; see
+	// gated.go.
 	GatesInOneLaunch bool
-	// boxed says that A and B are read by bulk copies: a plan packs what these cannot
-	// read; see [Kernel.packing].
+	// TMA reports whether the kernel reads A and B with TMA. Operands that TMA cannot read are
+	// packed first; see [Kernel.Repack].
 	TMA bool
-	// vectors says how many elements of A, B and C a thread moves at once, where the
-	// layouts allow it; nil is one.
+	// SetVectors sets the number of elements of A, B and C that one instruction of a thread moves,
+	// as far as the layouts allow. Nil means 1.
 	SetVectors func(Tile, *Config, *gemm.Problem)
-	// limits declares what accesses to memory cost; nil is no bank conflicts and no
-	// more sectors than the bytes need.
+	// AccessLimits returns upper bounds for bank conflicts and uncoalesced accesses. Nil means no
+	// bank conflicts and perfectly coalesced accesses.
 	AccessLimits func(Config) AccessLimits
-	BlockThreads func(Tile) device.Dim3 // of a block
-	SharedFor    func(Config) int       // bytes of its dynamic shared memory; nil is none
-	SplitsK      bool                   // whether it can sum a part of K
-	// grid is the blocks of a launch; nil is one for each tile.
+	BlockThreads func(Tile) device.Dim3 // the dimensions of a block
+	SharedFor    func(Config) int       // bytes of dynamic shared memory; nil means none
+	SplitsK      bool                   // whether the kernel supports split-K
+	// GridFor returns the dimensions of the grid and of a cluster. Nil means one block per tile.
 	GridFor func(Config, *gemm.Problem, *device.Info) (grid, cluster device.Dim3, err error)
-	// tensors are the maps of matrices that follow the other parameters; nil is none.
+	// TensorMaps returns the tensor maps, which follow the other parameters. Nil means none.
 	TensorMaps func(Config, *gemm.Problem, Memory) []ptx.TensorMap
 	Write      func(*build.Kernel, Config)
-	// Params lists the parameters that the kernel has after those of every kernel.
+	// Params lists the parameters of this kernel that follow those of every kernel.
 	Params []Param[Args]
-	// waits says that write has the text wait for launches before it, where it
-	// overlaps them, not before it has prepared all that they do not touch.
+	// EmitsPDLWait reports whether Write emits griddepcontrol.wait itself, after the prologue
+	// (mbarrier initialization, prefetch of tensor maps). Emit emits it at the start of the others.
+	// It matters only for configurations with programmatic dependent launch (PDL).
 	EmitsPDLWait bool
 }
 
-// overlapSM is the architecture from which on launches overlap.
+// PDLSM is the architecture that introduced programmatic dependent launch (PDL).
 const PDLSM = 90
 
-// Types lists the element types that k multiplies.
+// Types returns the element types that k multiplies in their native precision.
 func (k *Kernel) Types() []dtype.Type {
 	if k.NativeTypes != nil {
 		return k.NativeTypes
@@ -97,20 +102,15 @@ func (k *Kernel) Types() []dtype.Type {
 	return types
 }
 
-// Precisions lists those besides the types' own in which k multiplies some type.
+// Precisions returns the precisions other than [gemm.Native] in which k multiplies some type.
 func (k *Kernel) Precisions() []gemm.Precision {
 	return slices.Sorted(maps.Keys(k.PrecisionTypes))
 }
 
-// Target is the least architecture that the kernel runs on.
+// Target returns the minimum architecture that k runs on.
 func (k *Kernel) Target() ptx.Target { return ptx.Target{SM: k.SM, Suffix: k.Suffix} }
 
-// Shapes lists the sizes of tiles that Configs chooses from, the best for large
-// products first.
-func (k *Kernel) Shapes() []Tile { return k.Tiles }
-
-// Supports is nil if the kernel can compute p, whatever the device; the error is
-// ErrUnsupported.
+// Supports returns nil if k can compute p on some device. The error is ErrUnsupported.
 func (k *Kernel) Supports(p *gemm.Problem) error {
 	t := p.In()
 	if p.Precision != gemm.Native && !slices.Contains(k.PrecisionTypes[p.Precision], t) {
@@ -136,7 +136,7 @@ func (k *Kernel) Supports(p *gemm.Problem) error {
 	return k.checkBatch(p)
 }
 
-// Accuracy is how the kernel computes p.
+// Accuracy returns the error bounds of p as k computes it.
 func (k *Kernel) Accuracy(p *gemm.Problem) gemm.Accuracy {
 	if k.AccuracyFor == nil {
 		return gemm.AccuracyOf(p)
@@ -144,8 +144,7 @@ func (k *Kernel) Accuracy(p *gemm.Problem) gemm.Accuracy {
 	return k.AccuracyFor(p)
 }
 
-// Fits is nil if the kernel can compute p with tiles of that shape; the error is
-// ErrUnsupported.
+// Fits returns nil if k can compute p with tile s. The error is ErrUnsupported.
 func (k *Kernel) Fits(p *gemm.Problem, s Tile) error {
 	if s.SplitK > 1 && p.Batch.Kind != gemm.Single {
 		return fmt.Errorf("%w: a batch in tiles of %v: its products' K is not split", gemm.ErrUnsupported, s)
@@ -156,18 +155,18 @@ func (k *Kernel) Fits(p *gemm.Problem, s Tile) error {
 	return k.CheckFit(p, s)
 }
 
-// Limits are what a kernel's accesses to memory cost at the most, on matrices whose
-// rows begin at multiples of 32 bytes and whose tiles are full.
+// AccessLimits are upper bounds for the inefficiency of a kernel's memory accesses. They hold for
+// full tiles of matrices whose rows begin at multiples of 32 bytes.
 type AccessLimits struct {
-	// Conflicts is how many times more than without bank conflicts an access to
-	// shared memory takes, on average.
+	// Conflicts is the average number of bank conflicts of an access to shared memory: how often it
+	// is repeated, beyond the transactions that its bytes need.
 	Conflicts float64
-	// Scatter is how many times the sectors of 32 bytes that its bytes need an access
-	// to global memory fetches, on average.
+	// Scatter is the average ratio between the 32-byte sectors that an access to global memory
+	// fetches and those that its bytes need. It is 1 for coalesced accesses.
 	Scatter float64
 }
 
-// Limits declares what the kernel's accesses to memory cost.
+// Limits returns the bounds of k's memory accesses.
 func (k *Kernel) Limits(c Config) AccessLimits {
 	if k.AccessLimits == nil {
 		return AccessLimits{Scatter: 1}
@@ -175,16 +174,16 @@ func (k *Kernel) Limits(c Config) AccessLimits {
 	return k.AccessLimits(c)
 }
 
-// rowScatter is the Scatter of reading rows of n elements of A or B and writing rows
-// of m of C: a sector is moved whole.
+// rowScatter returns the Scatter of accesses to runs of n elements in rows of A or B and of m
+// elements in rows of C. Memory moves whole sectors.
 func rowScatter(c Config, n, m int) float64 {
 	return SectorBytes / float64(min(n*c.In.Size(), m*c.Out.Size(), SectorBytes))
 }
 
-// sectorBytes is the smallest piece of global memory that is moved.
+// SectorBytes is the granularity of accesses to global memory.
 const SectorBytes = 32
 
-// Emit writes the kernel's text for c: a module with one entry, called Entry().
+// Emit returns the kernel's PTX for c: a module with one entry, named Entry().
 func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
 	if err := k.CheckTile(c.Tile); err != nil {
 		return nil, err
@@ -205,20 +204,20 @@ func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
 	return m, nil
 }
 
-// Entry is the name of the kernel's entry.
+// Entry returns the name of the kernel's entry function.
 func (k *Kernel) Entry() string { return "tilework_" + k.Name }
 
-// Launch returns the launch of the kernel that a describes. It returns ErrUnsupported if the
-// matrices are too large, have to be packed first or are not aligned as the configuration
-// assumes, and otherwise the device's error.
+// Launch returns the launch of the kernel that args describes. It returns ErrUnsupported if the
+// matrices are too large, have to be packed first or are not aligned as the configuration assumes.
+// Other errors are the device's.
 func (k *Kernel) Launch(args Args, on Host) (l device.Launch, err error) {
-	a := &struct { // one allocation for all that the parameters' functions read
+	a := &struct { // one allocation for everything that the parameters' functions read
 		Args
 		repacked gemm.Problem
 	}{Args: args}
 	c := a.Config
 	if k.TMA && !a.Problem.ReadsAB() {
-		a.Memory[gemm.A], a.Memory[gemm.B], a.Memory[gemm.Up] = 0, 0, 0 // not read: any alignment will do
+		a.Memory[gemm.A], a.Memory[gemm.B], a.Memory[gemm.Up] = 0, 0, 0 // not read: any alignment is allowed
 	}
 	if err := c.checkAligned(&a.Memory); err != nil {
 		return l, err
@@ -249,7 +248,7 @@ func (k *Kernel) Launch(args Args, on Host) (l device.Launch, err error) {
 	if k.TensorMaps != nil {
 		for _, t := range k.TensorMaps(*c, p, a.Memory) {
 			var encoded [ptx.TensorMapBytes]byte
-			if t.Base != 0 { // or it is not read
+			if t.Base != 0 { // otherwise the kernel does not read the matrix
 				if encoded, err = on.EncodeTensorMap(&t); err != nil {
 					return l, err
 				}
@@ -261,13 +260,13 @@ func (k *Kernel) Launch(args Args, on Host) (l device.Launch, err error) {
 	return l, nil
 }
 
-// Host is what a launch has to know of its device.
+// Host is the part of a device that [Kernel.Launch] needs.
 type Host interface {
 	Info() *device.Info
 	EncodeTensorMap(*ptx.TensorMap) ([ptx.TensorMapBytes]byte, error)
 }
 
-// SharedBytes is the dynamic shared memory that a block takes.
+// SharedBytes returns the dynamic shared memory of a block.
 func (k *Kernel) SharedBytes(c Config) int {
 	if k.SharedFor == nil {
 		return 0
@@ -278,12 +277,12 @@ func (k *Kernel) SharedBytes(c Config) int {
 // Memory holds the device address of each operand that a problem uses.
 type Memory [gemm.Operands]device.Ptr
 
-// maxGridRows is the most blocks of a grid along y, and along z.
+// MaxGridRows is the maximum size of a grid along y, and along z.
 const MaxGridRows = 65535
 
-// grid has a block for each tile of C: columns along x, rows along y and, where
-// these are not enough, along z. If K is split, its parts are along z, and so are the
-// products of a batch.
+// TileGrid returns a grid with one block per tile of C. Columns of tiles are along x. Rows of tiles
+// are along y and, if there are more than [MaxGridRows], also along z. With split-K the parts of K
+// are along z, and in a strided batch the products are.
 func TileGrid(p *gemm.Problem, s Tile) (device.Dim3, error) {
 	rows, cols := CeilDiv(p.M, s.M), CeilDiv(p.N, s.N)
 	switch p.Batch.Kind {
@@ -308,7 +307,8 @@ func TileGrid(p *gemm.Problem, s Tile) (device.Dim3, error) {
 	return device.Dim3{X: cols, Y: CeilDiv(rows, z), Z: z}, nil
 }
 
-// ceilDiv is a/b rounded up, of an a from 1 on, however large: a+b-1 could overflow. (Of 0 it is 1, unless b is 1.)
+// CeilDiv returns a/b rounded up, for a ≥ 1. The expression a+b-1 would overflow for large a. For a
+// = 0 the result is 1, except that CeilDiv(0, 1) is 0.
 func CeilDiv(a, b int) int { return (a-1)/b + 1 }
 
 // Align holds, for each operand, a power of two that divides its address; 0 means unknown.
@@ -324,8 +324,8 @@ func (a Align) least(b Align) Align {
 	return a
 }
 
-// Padded is the layout that a matrix gets on a device: its rows begin at multiples of
-// 16 bytes, but for a column, whose elements lie side by side.
+// Padded returns the layout of a matrix in device memory: its rows begin at multiples of 16 bytes.
+// A column stays contiguous.
 func Padded(l gemm.Layout) gemm.Layout {
 	if l.Cols == 1 {
 		l.LD = 1
@@ -336,8 +336,7 @@ func Padded(l gemm.Layout) gemm.Layout {
 	return l
 }
 
-// Runs returns nil if the kernel can compute p on a device with some tile. The error is
-// ErrUnsupported.
+// Runs returns nil if k can compute p on d with some tile. The error is ErrUnsupported.
 func (k *Kernel) Runs(p *gemm.Problem, d *device.Info) error {
 	if err := k.Supports(p); err != nil {
 		return err

@@ -8,11 +8,11 @@ import (
 	"tilework/ptx/build"
 )
 
-// naive is the kernel of every introduction. What limits it: each thread reads a row
-// of A and a column of B from global memory, two loads for one multiply-add, so its
-// arithmetic intensity is 0.25 operations a byte in float32. Threads along x take
-// neighbouring columns, so that their loads of B and stores to C are coalesced and
-// that of A is one for all of them.
+// Naive is the introductory kernel: one thread per element of C. Threads along x compute adjacent
+// columns, so their loads of B and stores to C are coalesced, and their loads of A are a broadcast.
+//
+// Limit: global memory. Each thread reads a row of A and a column of B from it, two loads per
+// multiply-add. The arithmetic intensity is 0.25 operations per byte in float32.
 var Naive = &Kernel{
 	Name:        "naive",
 	Adds:        "one thread for each element of C, straight from global memory",
@@ -25,15 +25,15 @@ var Naive = &Kernel{
 	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: s.N, Y: s.M, Z: 1} },
 	AccessLimits: func(c Config) AccessLimits {
 		if c.TransB {
-			return AccessLimits{Scatter: rowScatter(c, 1, c.Tile.N)} // neighbours read down a column
+			return AccessLimits{Scatter: rowScatter(c, 1, c.Tile.N)} // adjacent threads read adjacent rows of a column-major B
 		}
 		return AccessLimits{Scatter: rowScatter(c, c.Tile.N, c.Tile.N)}
 	},
 	Write: writeNaive,
 }
 
-// naiveUnroll is how many rounds of the loop over K have their loads under way
-// together. On an H200 the kernel is a tenth slower at 8 and slower yet without.
+// naiveUnroll is the number of iterations of the loop over K whose loads are in flight together. On
+// an H200 the kernel is a tenth slower with 8, and slower still without unrolling.
 const naiveUnroll = 16
 
 func writeNaive(k *build.Kernel, c Config) {
@@ -51,15 +51,15 @@ func writeNaive(k *build.Kernel, c Config) {
 	})
 }
 
-// square is a tile of n×n with a thread for each element.
+// Square returns an n×n tile with one thread per element.
 func Square(n, depth int) Tile {
 	return Tile{M: n, N: n, K: depth, RowsPerThread: 1, ColsPerThread: 1}
 }
 
-// maxThreads is the most threads that a block has, on every GPU.
+// maxThreads is the maximum number of threads in a block, on every GPU.
 const maxThreads = 1024
 
-// checkSquare refuses what is no square of threads that a block can have.
+// checkSquare returns an error if s is not a square tile whose threads fit in a block.
 func checkSquare(kernel string, s Tile, depth int) error {
 	switch {
 	case s != Square(s.M, depth):

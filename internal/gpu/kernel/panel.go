@@ -5,39 +5,40 @@ import (
 	"tilework/ptx/build"
 )
 
-// panel moves tiles of one operand from global to shared memory, each thread its part
-// of each. A is kept as columns of its tile and B as rows, so that what a step of the
-// innermost loop reads lies side by side: element (p, i) of a tile is row i's, or
-// column i's, at the tile's k number p.
+// panel copies tiles of one operand from global to shared memory. Each thread copies its share. A
+// tile of A is stored transposed and a tile of B as it is, so that fragment loads in the inner loop
+// are contiguous: element (p, i) of a tile belongs to row i of A, or column i of B, at the tile's k
+// number p.
 //
-// Where the operand's own consecutive elements run along i they move in vectors; where
-// they run along K each goes to a row of its own. Copies are asynchronous where the GPU can
-// (sm_80) and nothing is converted on the way; or they go through registers.
+// MN-major operands are copied in vectors along i. K-major operands are copied element by element,
+// each to a row of its own. Copies are asynchronous (cp.async, sm_80) if the elements need no
+// conversion. Otherwise they pass through registers.
 //
-// Outside of the matrix the tiles are filled with zeros, which add nothing.
+// Outside the matrix the tiles are filled with zeros, which add nothing.
 type panel struct {
 	g      *Writer
 	m      build.Matrix // element (i, p)
-	kMajor bool         // consecutive elements run along K
+	kMajor bool         // whether the operand is K-major
 	async  bool
 	vec    int
 
 	source []build.Ptr // the thread's vectors of the first tile
-	width  build.Reg   // how far the matrix goes on along i from there, if the vectors do not
-	offset build.Reg   // bytes from the first tile to the one that departs next
-	next   build.Reg   // the k of the thread's vectors there
-	target build.Array // where the thread's first vector goes in a stage
-	step   int         // from one of its vectors to the next, along i
-	active build.Value // whether the thread has any
+	width  build.Reg   // the remaining extent of the matrix along i from the thread's first vector on
+	offset build.Reg   // bytes from the first tile to the one that is copied next
+	next   build.Reg   // the k of the thread's vectors in that tile
+	target build.Array // the location of the thread's first vector in a stage
+	step   int         // distance between a thread's consecutive vectors along i
+	active build.Value // whether the thread has any vectors
 }
 
-// panel shares out the tiles of m, whose element (i, p) is A's or the transpose of B's:
-// side rows from the row first on. All vectors of a thread have the same p, so that
-// it finds each by one multiply-add, and asks once whether K has ended.
+// panel partitions the copies of the tiles of m among the threads of a block. Element (i, p) of m
+// is that of A or of the transpose of B. A tile has side rows from the row first on. All vectors of
+// a thread have the same p, so one multiply-add locates each, and one comparison per step detects
+// the end of K.
 func (g *Writer) panel(m build.Matrix, along bool, first build.Reg, side, vec int, tile build.Array, async bool) *panel {
 	s := g.Config.Tile
 	if async && along {
-		vec = 1 // a copy cannot scatter what it moves
+		vec = 1 // a vector copy cannot scatter its elements
 	}
 	tid, threads := g.ThreadIdx(build.X), BlockedThreads(s)
 	x := &panel{g: g, m: m, kMajor: along, async: async, vec: vec, active: true}
@@ -68,19 +69,19 @@ func (g *Writer) panel(m build.Matrix, along bool, first build.Reg, side, vec in
 	return x
 }
 
-// runAlong is how many elements along K the lanes of a warp take side by side: a sector
-// of float32, which keeps them out of each other's banks when they put each in a row of
-// its own.
+// kRunPerLaneGroup is the number of consecutive elements along K that adjacent lanes copy from a
+// K-major operand: a 32-byte sector of float32. As each element goes to another row of the tile,
+// longer runs would cause bank conflicts.
 const kRunPerLaneGroup = 8
 
-// depart is the pieces, to be written in their order, of what sends the thread's part of
-// the next tile to the stage whose first row is given, and what puts it there if it goes
-// through registers.
+// issue returns functions that emit the thread's copies of the next tile to the stage that begins
+// at a given row, in order. The caller may interleave them with other instructions. The function
+// arrive then stores the elements that pass through registers.
 func (x *panel) issue(stage build.Value) (pieces []func(), arrive func()) {
 	g := x.g
 	held := make([][]build.Reg, len(x.source))
-	// One number for both ends of the matrix, which changes from step to step, keeps the
-	// compiler from holding a predicate for each vector.
+	// One value covers both bounds of the matrix. As it changes from step to step, the compiler
+	// does not keep a predicate register for each vector.
 	width := g.Select(g.Lt(x.next, g.KEnd), x.width, 0)
 	for n := range x.source {
 		pieces = append(pieces, func() {
@@ -105,7 +106,7 @@ func (x *panel) issue(stage build.Value) (pieces []func(), arrive func()) {
 	}
 }
 
-// put stores what came through registers.
+// store writes elements that pass through registers to shared memory.
 func (x *panel) store(stage build.Value, held [][]build.Reg) {
 	g := x.g
 	to := x.target.From(stage, 0)

@@ -10,20 +10,21 @@ import (
 	"tilework/ptx/build"
 )
 
-// elements are the types of PTX that hold element types, one row each.
+// PTXTypes maps element types to the PTX types that hold them.
 var PTXTypes = map[dtype.Type]ptx.Type{
 	dtype.F64: ptx.F64, dtype.F32: ptx.F32, dtype.F16: ptx.F16, dtype.BF16: ptx.BF16,
 	dtype.F8E4M3: ptx.E4M3, dtype.F8E5M2: ptx.E5M2, dtype.I8: ptx.S8, dtype.I32: ptx.S32,
 }
 
-// Param is a parameter of a kernel. One list of them makes the declarations in the kernel's
-// PTX ([Declare]) and the bytes of a launch ([Encode]). L describes a launch.
+// Param is a parameter of a kernel. [Declare] declares a list of parameters in the kernel's PTX,
+// and [Encode] encodes the same list for a launch. L describes a launch.
 type Param[L any] struct {
 	Name string
-	// Type returns the type of the value or, of a pointer, of the elements that it points to.
+	// Type returns the type of the value or, for a pointer, of the elements that it points to.
 	Type    func(c *Config) ptx.Type
 	Pointer bool
-	// When reports whether a configuration has the parameter; nil means that each has it.
+	// When reports whether configuration c has the parameter. Nil means that all configurations
+	// have it.
 	When func(c *Config) bool
 	// Value returns the bits of the value in a launch.
 	Value func(l *L) uint64
@@ -43,7 +44,7 @@ func Declare[L any](k *build.Kernel, params []Param[L], c *Config, bind func(nam
 	}
 }
 
-// Encode adds the values of the parameters that configuration c has, in order, to args.
+// Encode appends the values of the parameters that configuration c has, in order, to args.
 func Encode[L any](args *device.Params, params []Param[L], c *Config, l *L) {
 	for i := range params {
 		switch p := &params[i]; {
@@ -80,10 +81,12 @@ type Args struct {
 	Config  *Config
 	Problem *gemm.Problem
 	Memory
-	// PartialSums holds the sums of the parts of a split K, each SplitLen long.
+	// PartialSums is the address of the partial sums of a split-K product. SplitLen is the length
+	// of a part of K.
 	PartialSums device.Ptr
 	SplitLen    int
-	// Row0 and Col0 are the position of C in the whole C, of which the problem computes a part.
+	// Row0 and Col0 are the offset of C in the caller's C, if the problem computes only a part of
+	// it.
 	Row0, Col0 int
 }
 
@@ -98,17 +101,18 @@ func (a *Args) scalar(v float64) uint64 {
 	return uint64(uint32(int32(v)))
 }
 
-// stride returns the bytes from an operand of one product of a batch to that of the next.
+// stride returns the distance in bytes between operand o of one product of a batch and of the next.
 func (a *Args) stride(o gemm.Operand) uint64 {
 	return uint64(a.Problem.Batch.Stride[o] * a.Problem.Layouts[o].Type.Size())
 }
 
-// vectorParams are the names of the parameters that point to vectors of the epilogue.
+// vectorParams holds the names of the parameters that point to vectors of the epilogue.
 var vectorParams = [gemm.Operands]string{
 	gemm.Bias: "bias", gemm.RowScale: "rowScale", gemm.ColScale: "colScale", gemm.OutScale: "outScale", gemm.FunctionData: "data",
 }
 
-// sharedParams lists the parameters of every kernel that computes products. Tensor maps follow them.
+// sharedParams lists the parameters of every kernel that computes products. Tensor maps follow
+// them.
 var sharedParams = slices.Concat(
 	[]Param[Args]{
 		{Name: "M", Type: typeIndex, Value: func(a *Args) uint64 { return uint64(a.Problem.M) }},
@@ -132,7 +136,7 @@ var sharedParams = slices.Concat(
 		}},
 		{Name: "beta", Type: typeEpilogue, Value: func(a *Args) uint64 { return a.scalar(a.Problem.Beta) }},
 		{Name: "readC", Type: TypeU32, Value: func(a *Args) uint64 {
-			if a.Problem.Beta != 0 { // it may be 0 once it is rounded to the type of the epilogue
+			if a.Problem.Beta != 0 { // a nonzero beta can round to 0 in the type of the epilogue
 				return 1
 			}
 			return 0
@@ -174,8 +178,8 @@ func matrixParams(name string, o gemm.Operand, elem func(*Config) ptx.Type, when
 	}
 }
 
-// factorParams are the parameters of the factor that another launch of a gated product computed.
-// Its address is that of the second B, which this launch does not read.
+// factorParams lists the parameters of the factor of a gated product that another launch computed.
+// Its address replaces that of Up, which this launch does not read.
 var factorParams = []Param[Args]{
 	{
 		Name: "factor", Type: typeFactor, Pointer: true, When: func(c *Config) bool { return c.Factor.Valid() },
@@ -206,7 +210,7 @@ func DeclareParams(k *build.Kernel, c Config) *Writer {
 	return g
 }
 
-// bind keeps a parameter. The pointer of a matrix precedes its leading dimension.
+// bind stores a parameter in g. The pointer to a matrix precedes its leading dimension.
 func (g *Writer) bind(name string, value build.Reg, at build.Ptr) {
 	switch name {
 	case "M":
@@ -254,7 +258,8 @@ func (g *Writer) bind(name string, value build.Reg, at build.Ptr) {
 	case "strideC":
 		g.Strides[gemm.C] = value
 	case "scalesA", "scalesB":
-		// Not read-only: the assembler would move such loads past barriers, to just before their use.
+		// Not read-only: the assembler would move such loads past barriers, to just before their
+		// use.
 		g.pending = at
 	case "acrossA", "acrossB":
 		g.pendingStride = value
@@ -267,7 +272,8 @@ func (g *Writer) bind(name string, value build.Reg, at build.Ptr) {
 	}
 }
 
-// operand returns the matrix whose pointer was bound last: rows×cols, or stored transposed.
+// operand returns a matrix of rows×cols elements, or one stored transposed, at the pointer that was
+// bound last.
 func (g *Writer) operand(trans bool, rows, cols, ld build.Reg) build.Matrix {
 	if trans {
 		return g.Matrix(g.pending, cols, rows, ld).T()
@@ -279,41 +285,42 @@ func (g *Writer) operand(trans bool, rows, cols, ld build.Reg) build.Matrix {
 type Writer struct {
 	*build.Kernel
 	Config       Config
-	AccType      ptx.Type // of the sums
+	AccType      ptx.Type // of the accumulators
 	EpilogueType ptx.Type // of alpha, beta and the epilogue
-	IndexType    ptx.Type // of rows and columns
+	IndexType    ptx.Type // of row and column numbers
 	M, N, K      build.Reg
 	A, B, C      build.Matrix // op(A), op(B) and C
-	// KBegin and KEnd delimit the part of K that the block sums; sums receives its partial sums
-	// if K is split into parts of splitLen.
+	// KBegin and KEnd delimit the part of K that the block multiplies. With split-K, sums receives
+	// the partial sums, and splitLen is the length of a part.
 	KBegin, KEnd build.Value
 	sums         build.Matrix
 	splitLen     build.Reg
 
 	alpha, beta build.Reg
-	// ReadC reports whether beta is not 0. Rounded to the type of the epilogue beta may be 0 even so.
+	// ReadC is a predicate: beta is not 0. It is true even if beta rounds to 0 in the type of the
+	// epilogue.
 	ReadC build.Reg
 
-	// Of a batch: the number of products, the bytes from each one's A, B and C to the next one's,
-	// and the ends of groups of rows.
+	// count is the number of products of a batch. Strides are the distances in bytes between the A,
+	// B and C of one product and of the next. ends points to the ends of the groups of rows.
 	count   build.Reg
 	Strides [gemm.C + 1]build.Reg
 	ends    build.Ptr
 
 	ScalesA, ScalesB blockScales
-	vectors          [gemm.Operands]build.Ptr // bias, scales, and a function's data
+	vectors          [gemm.Operands]build.Ptr // bias, scales, and the data of a custom epilogue function
 	Residual         build.Matrix
-	// factor is the factor that another launch of a gated product has computed.
+	// factor is the factor of a gated product that another launch computed.
 	factor build.Matrix
-	// row0 and col0 are the position of C in the whole C, for a function of the caller's.
+	// row0 and col0 are the offset of C in the caller's C, for a custom epilogue function.
 	row0, col0 build.Reg
 
 	pending       build.Ptr // the pointer bound last, whose leading dimension follows
 	pendingStride build.Reg
 }
 
-// blockRow is the number of the block's row of tiles: a grid has them along y and,
-// where these are not enough, along z, which else has the parts of K.
+// blockRow returns the number of the block's row of tiles. Grids have rows of tiles along y and, if
+// there are too many, along z. With split-K, z holds the parts of K instead.
 func (g *Writer) blockRow() build.Reg {
 	if g.Config.Tile.SplitK > 1 {
 		return g.BlockIdx(build.Y)
@@ -321,16 +328,16 @@ func (g *Writer) blockRow() build.Reg {
 	return g.Mad(g.BlockIdx(build.Z), g.GridDim(build.Y), g.BlockIdx(build.Y))
 }
 
-// origin is the first row and the first column of C that the block computes.
+// TileOrigin returns the first row and the first column of C that the block computes.
 func (g *Writer) TileOrigin() (row, col build.Reg) {
 	s := g.Config.Tile
 	first, row, _ := g.selectProduct()
 	return g.Mad(g.To(g.IndexType, row), s.M, first), g.Mul(g.To(g.IndexType, g.BlockIdx(build.X)), s.N)
 }
 
-// grouped is origin with the tiles in another order: blocks that run at the same time
-// compute up to so many rows of tiles side by side, so that their tiles of A and B are
-// few and come from the L2 cache.
+// groupedTileOrigin returns TileOrigin with a swizzled rasterization for L2 reuse: blocks that run
+// at the same time compute adjacent tiles from up to rows rows of tiles, so that they share tiles
+// of A and B in the L2 cache.
 func (g *Writer) groupedTileOrigin(rows int) (row, col build.Reg) {
 	k := g.Kernel
 	across := k.GridDim(build.X)
@@ -340,20 +347,21 @@ func (g *Writer) groupedTileOrigin(rows int) (row, col build.Reg) {
 	return k.Mad(k.To(g.IndexType, i), s.M, first), k.Mul(k.To(g.IndexType, j), s.N)
 }
 
-// groupedTile is the place of tile n of down×across, in that order.
-func (g *Writer) GroupedTile(n, down, across build.Reg, rows int) (i, j build.Reg) {
+// GroupedTile returns the row and column of tile n among tileRows×tileCols tiles, in the
+// rasterization order of groupedTileOrigin.
+func (g *Writer) GroupedTile(n, tileRows, tileCols build.Reg, rows int) (i, j build.Reg) {
 	k := g.Kernel
-	whole := k.Mul(across, rows) // the tiles of a group
+	whole := k.Mul(tileCols, rows) // the tiles of a group
 	first := k.Mul(k.Div(n, whole), rows)
 	in := k.Rem(n, whole)
-	height := k.Min(k.Sub(down, first), rows)
+	height := k.Min(k.Sub(tileRows, first), rows)
 	return k.Add(first, k.Rem(in, height)), k.Div(in, height)
 }
 
-// sum is an element of A or B, as it was loaded, in the type that products are summed in.
+// ToAccType converts a loaded element of A or B to the type of the accumulators.
 func (g *Writer) ToAccType(x build.Reg) build.Reg { return g.converted(x, g.AccType) }
 
-// total is a sum in the type of the epilogue.
+// SumToEpilogueType converts a sum to the type of the epilogue.
 func (g *Writer) SumToEpilogueType(sum build.Reg) build.Reg {
 	if g.AccType == g.EpilogueType {
 		return sum
@@ -361,10 +369,11 @@ func (g *Writer) SumToEpilogueType(sum build.Reg) build.Reg {
 	return g.To(g.EpilogueType, sum)
 }
 
-// value is an element of C or of an operand of the epilogue, as it was loaded, in the type of the
-// epilogue.
+// ToEpilogueType converts a loaded element of C, or of an operand of the epilogue, to the type of
+// the epilogue.
 func (g *Writer) ToEpilogueType(x build.Reg) build.Reg { return g.converted(x, g.EpilogueType) }
 
+// converted converts x, an element as it was loaded, to another type. An 8-bit float is loaded as a U32.
 func (g *Writer) converted(x build.Reg, to ptx.Type) build.Reg {
 	if x.Type() != ptx.U32 {
 		return g.To(to, x)
@@ -372,4 +381,5 @@ func (g *Writer) converted(x build.Reg, to ptx.Type) build.Reg {
 	return FromFloat8(g.Kernel, x, g.Config.In, to)
 }
 
+// RoundUp returns the smallest multiple of unit that is at least n.
 func RoundUp(n, unit int) int { return CeilDiv(n, unit) * unit }

@@ -7,21 +7,21 @@ import (
 	"tilework/ptx/build"
 )
 
-// blockScales are those of op(A)'s rows or of op(B)'s columns, here called rows, of which each
-// has one for every [gemm.ScaleBlock] of K, or as many share it.
+// blockScales are the block scales of op(A)'s rows or op(B)'s columns, both called rows here. A
+// scale belongs to [gemm.ScaleBlock] elements along K of rowsPerScale rows.
 type blockScales struct {
 	*build.Kernel
 	ptr                build.Ptr
-	rowStride, kStride build.Reg // elements from one row's to the next one's, and along K
-	rowsPerScale       int       // rows that share them
+	rowStride, kStride build.Reg // distances between the scales of adjacent rows, and of adjacent blocks of K, in elements
+	rowsPerScale       int       // 0 without block scales
 	rows               build.Reg
 }
 
-// blockScaleParams returns the parameters of an operand's block scales: a pointer, the elements
-// from the scale of a row of op(A), or of a column of op(B), to that of the next, and those from
-// one block of K to the next.
+// blockScaleParams returns the parameters of an operand's block scales: a pointer, the distance in
+// elements between the scales of adjacent rows of op(A) or columns of op(B), and the distance
+// between adjacent blocks of K.
 func blockScaleParams(name string, layout func(a *Args) gemm.Layout, o gemm.Operand) []Param[Args] {
-	when := func(c *Config) bool { return c.ScaleA > 0 } // both operands have scales, or none
+	when := func(c *Config) bool { return c.ScaleA > 0 } // both operands have scales, or neither
 	return []Param[Args]{
 		{Name: "scales" + name, Type: typeF32, Pointer: true, When: when, Value: func(a *Args) uint64 { return uint64(a.Memory[o]) }},
 		{Name: "across" + name, Type: TypeU32, When: when, Value: func(a *Args) uint64 { return uint64(layout(a).Index(1, 0)) }},
@@ -29,10 +29,10 @@ func blockScaleParams(name string, layout func(a *Args) gemm.Layout, o gemm.Oper
 	}
 }
 
-// mostScales is how far apart an operand's may be: what 32 bits count.
+// maxScaleIndex is the maximum size of an operand's block scales, whose indices have 32 bits.
 const maxScaleIndex = 1<<31 - 1
 
-// checkScales is nil if a kernel can address p's block scales. The error is ErrUnsupported.
+// checkScales returns nil if k can address p's block scales. The error is ErrUnsupported.
 func (k *Kernel) checkScales(p *gemm.Problem) error {
 	switch {
 	case !p.BlockScaled():
@@ -45,14 +45,15 @@ func (k *Kernel) checkScales(p *gemm.Problem) error {
 	return nil
 }
 
-// at is where a row's scale for a block of K is; of a row that is not there, the last one's.
+// At points to the scale of a row for a block of K. Rows outside the matrix are clamped to the
+// last.
 func (s *blockScales) At(row, block build.Reg) build.Ptr {
 	row = s.Div(s.Min(row, s.Sub(s.rows, 1)), s.rowsPerScale)
 	return s.ptr.At(s.Mad(row, s.rowStride, s.Mul(block, s.kStride)))
 }
 
-// elementA and elementB are elements of op(A) and op(B) in the type of the sums, with their block
-// scales, if there are any.
+// elementA loads an element of op(A) and returns it in the type of the accumulators, multiplied by
+// its block scale if there is one.
 func (g *Writer) elementA(row, p build.Reg) build.Reg {
 	return g.ScalesA.scaled(g.ToAccType(g.A.Load(row, p)), row, p)
 }
@@ -61,7 +62,7 @@ func (g *Writer) elementB(p, col build.Reg) build.Reg {
 	return g.ScalesB.scaled(g.ToAccType(g.B.Load(p, col)), col, p)
 }
 
-// times is element p along K of a row, which is x, with its scale, if there are any.
+// scaled returns x, element p along K of a row, multiplied by its block scale if there is one.
 func (s *blockScales) scaled(x, row, p build.Reg) build.Reg {
 	if s.rowsPerScale == 0 {
 		return x

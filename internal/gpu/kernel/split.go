@@ -7,18 +7,18 @@ import (
 	"tilework/ptx/build"
 )
 
-// Where C has fewer tiles than the GPU has SMs, K is split: block (x, y, z) sums part z
-// of K and writes what it has to memory of its own, and a second launch, of the kernel
-// below, adds the parts in their order, with alpha and all that follows. Nothing depends
-// on which block is done first, so that equal products give equal bits.
+// Split-K is for a C with fewer tiles than the GPU has SMs. Block (x, y, z) multiplies part z of K
+// and stores its partial sums to scratch memory. A second launch, of kernel [SplitKSum], adds the
+// parts in ascending order and applies alpha and the epilogue. The result does not depend on the
+// order in which blocks finish, so it is reproducible bit for bit.
 
-// partOf is how long the parts of K are: whole steps, but for the last one.
+// SplitLen returns the length of a part of K in whole steps. The last part may be shorter.
 func SplitLen(k int, s Tile) int {
 	steps := max(CeilDiv(k, s.K), 1)
 	return CeilDiv(steps, s.SplitK) * s.K
 }
 
-// partsOf is how many parts there are, none of them empty.
+// SplitCount returns the number of parts of K, none of them empty.
 func SplitCount(p *gemm.Problem, s Tile) int {
 	if !p.ReadsAB() {
 		return 1
@@ -26,33 +26,34 @@ func SplitCount(p *gemm.Problem, s Tile) int {
 	return max(CeilDiv(p.K, SplitLen(p.K, s)), 1)
 }
 
-// sumsBytes is the memory that the parts' sums take.
+// PartialSumBytes returns the size of the scratch memory for the partial sums.
 func PartialSumBytes(p *gemm.Problem, s Tile) int {
 	return SplitCount(p, s) * p.M * PartialSumLD(p) * p.Accum().Size()
 }
 
-// sumsRow is the sums from one row to the next: whole vectors.
+// PartialSumLD returns the leading dimension of the partial sums, a multiple of the vector length.
 func PartialSumLD(p *gemm.Problem) int {
 	width := VectorOf(p.Accum())
 	return CeilDiv(p.N, width) * width
 }
 
-// partial is the first launch of c, which leaves to the second what becomes of a sum.
+// PartialSums returns the configuration of the first launch of c. The second launch has the
+// epilogue.
 func (c Config) PartialSums() Config {
 	c.Out, c.VecC, c.VecResidual, c.Factor, c.Epilogue = c.In.Info().Accum, 1, 0, 0, gemm.Epilogue{}
 	return c
 }
 
-// text is c without what the text does not depend on: the number of parts.
+// CompileKey returns c without the number of parts of K, which does not affect the PTX.
 func (c Config) CompileKey() Config {
 	c.Tile.SplitK = min(c.Tile.SplitK, 2)
 	return c
 }
 
-// splitKSumParams lists the parameters that SplitKSum has besides those of every kernel.
+// splitKSumParams lists the parameters of SplitKSum that follow those of every kernel.
 var splitKSumParams = splitParams(nil)
 
-// splitParams returns the parameters of a split K: the length of its parts, and their sums.
+// splitParams returns the parameters of split-K: the length of a part, and the partial sums.
 func splitParams(when func(*Config) bool) []Param[Args] {
 	return []Param[Args]{
 		{Name: "part", Type: typeIndex, When: when, Value: func(a *Args) uint64 { return uint64(a.SplitLen) }},
@@ -60,8 +61,8 @@ func splitParams(when func(*Config) bool) []Param[Args] {
 	}
 }
 
-// bindPartialSums keeps the pointer to the partial sums. A block sums the part of K that its
-// position along z names.
+// bindPartialSums stores the pointer to the partial sums. The block's position along z selects its
+// part of K.
 func (g *Writer) bindPartialSums(sums build.Ptr) {
 	width := VectorOf(g.Config.In.Info().Accum)
 	row := g.Mul(g.CeilDiv(g.N, width), width)
@@ -71,8 +72,8 @@ func (g *Writer) bindPartialSums(sums build.Ptr) {
 	g.sums = g.Matrix(sums, g.M, g.N, row)
 }
 
-// deliver hands over the sums of consecutive elements of a row: to C, or if K is split
-// to whoever adds up the parts.
+// StoreSums stores the sums of consecutive elements of a row: to C after the epilogue or, with
+// split-K, to the partial sums.
 func (g *Writer) StoreSums(row, col build.Reg, sums []build.Reg) {
 	if g.Config.Tile.SplitK < 2 {
 		g.storeVec(row, col, sums)
@@ -85,13 +86,14 @@ func (g *Writer) StoreSums(row, col build.Reg, sums []build.Reg) {
 	g.sums.At(g.partRow(g.BlockIdx(build.Z), row), col).StoreVec(values...)
 }
 
-// partRow is the row of the sums in which a part has that row of C.
+// partRow returns the row of the partial sums that holds a part's sums for a row of C.
 func (g *Writer) partRow(part, row build.Reg) build.Reg {
 	return g.Mad(g.To(ptx.U64, part), g.To(ptx.U64, g.M), g.To(ptx.U64, row))
 }
 
-// sum adds the sums of parts of K. A warp has a row's vectors, one in each lane; the
-// warps of a block share out rows or, where there are many parts, the parts of rows.
+// SplitKSum sums the partial sums of split-K. A lane of a warp has one vector of a row. The warps
+// of a block partition the rows or, if K has many parts, the parts of each row. It is limited by
+// memory bandwidth.
 var SplitKSum = &Kernel{
 	Name:         "sum",
 	Adds:         "the sums of parts of K, in their order",
@@ -102,11 +104,13 @@ var SplitKSum = &Kernel{
 	Write:        writeSplitKSum,
 }
 
-// sumWarps is the warps of a block, and sumAhead the loads that each has under way.
+// SplitKSumWarps is the number of warps per block. SplitKSumLoads is the number of loads that each
+// thread has in flight.
 const SplitKSumWarps, SplitKSumLoads = 8, 4
 
-// sumConfig is how the parts that c leaves are added. Its shape's K is how many warps
-// share out the parts of a row: no more than have several each.
+// SplitKSumConfig returns the configuration that sums the parts that c leaves. The tile's K is the
+// number of warps that partition the parts of a row. It grows only while each warp has several
+// parts.
 func SplitKSumConfig(c Config) Config {
 	warps := 1
 	for warps < SplitKSumWarps && 2*warps*SplitKSumLoads <= c.Tile.SplitK {

@@ -8,21 +8,22 @@ import (
 	"tilework/ptx/build"
 )
 
-// planeParts are the parts that a float32 is the sum of, and planeUnit what the elements of
-// a row of one part are a multiple of, behind the operand's zeros: what a box has.
+// SplitTerms is the number of bfloat16 terms that a float32 is split into (bf16x3). SplitRowUnit is
+// the unit, in elements, of a row of one term, which is padded with zeros: the width of a TMA box.
 const SplitTerms, SplitRowUnit = 3, 64
 
-// planesOf is the layout of the parts of a matrix of float32, which stand side by side in
-// its rows.
+// SplitLayout returns the layout of the terms of a float32 matrix. The terms of a row are adjacent:
+// all first terms, then all second, then all third.
 func SplitLayout(l gemm.Layout) gemm.Layout {
 	l.Type, l.Cols = dtype.BF16, SplitTerms*max(RoundUp(l.Cols, SplitRowUnit), SplitRowUnit)
 	l.LD = l.Cols
 	return l
 }
 
-// planes takes float32 apart into three bfloat16 whose sum each is, exactly: the nearest
-// one, the nearest to planeScale times the rest, and that of its rest. Neighbouring threads
-// have neighbours.
+// SplitF32 splits a float32 into three bfloat16 that represent it exactly. The first is the nearest
+// bfloat16. The second is the nearest bfloat16 to [SplitTermScale] times the remainder, and the
+// third that of the second remainder. Adjacent threads process adjacent elements. It is limited by
+// memory bandwidth.
 var SplitF32 = &Kernel{
 	Name:         "planes",
 	Adds:         "the parts of float32: the nearest bfloat16, that of the rest, and that of its rest",
@@ -61,12 +62,10 @@ func writeSplitF32(k *build.Kernel, c Config) {
 	})
 }
 
-// partsOfFloat are the parts of a float32, as bits.
-//
-// What is not finite is in the last part, which is multiplied by first parts alone, and 1 of
-// its sign in the first: whatever the other factor is, that gives what the product of the
-// two gives, and no infinity meets the zero or the opposite sign of a rest. For that a first
-// part must not be zero either unless the number is.
+// splitTerms returns the terms of a float32, as bits. The third term of an infinity or NaN is x
+// itself, and the first is ±1. A third term is only multiplied by first terms, so the product is
+// the same as that of the original numbers. An infinity never meets a remainder, which could be
+// zero or have the opposite sign. This requires the first term of a nonzero number to be nonzero.
 func splitTerms(k *build.Kernel, x build.Reg) (parts [SplitTerms]build.Reg) {
 	const sign, one, infinite = 1 << 31, 0x3f800000, 0x7f800000
 	bits := k.Bits(ptx.U32, x)
@@ -82,13 +81,13 @@ func splitTerms(k *build.Kernel, x build.Reg) (parts [SplitTerms]build.Reg) {
 	return parts
 }
 
-// nearestBF16 is the nearest bfloat16 to x, in the lower half of a word.
+// nearestBF16 returns the nearest bfloat16 to x, in the lower half of a word.
 func nearestBF16(k *build.Kernel, x build.Reg) build.Reg {
 	return k.Bits(ptx.U32, k.Pack(ptx.BF16, x, k.Var("", ptx.F32, 0)))
 }
 
-// within is x, or the nearest number to it that no bfloat16 is smaller or larger than, so
-// that it rounds neither to zero nor to an infinity.
+// clampToBF16 clamps the magnitude of a nonzero x to a range in which it rounds neither to zero nor
+// to infinity in bfloat16.
 func clampToBF16(k *build.Kernel, x build.Reg) build.Reg {
 	const sign, least, most = 1 << 31, 0x00010000, 0x7f7f0000
 	bits := k.Bits(ptx.U32, x)
@@ -97,7 +96,7 @@ func clampToBF16(k *build.Kernel, x build.Reg) build.Reg {
 	return k.Bits(ptx.F32, k.Or(k.And(bits, sign), inside))
 }
 
-// planeScale is how much larger a float32's second part is kept than it is, and the third
-// one than the second. A bfloat16 has 8 bits: the rest that it leaves of a number is 2⁸
-// times smaller, and would be lost below 2⁻¹³³.
+// SplitTermScale is the factor by which the second term is scaled up, and the third again. A
+// bfloat16 has 8 significant bits, so each remainder is 2⁸ times smaller. Unscaled, it would be
+// lost below 2⁻¹³³.
 const SplitTermScale = 1 << 8

@@ -2,16 +2,15 @@ package kernel
 
 import "tilework/ptx/build"
 
-// storeTile hands over the sums of a block's tile of C, whose thread (ty, tx) has rows
-// and columns as place says. A patch of it at a time, a fragment of each thread of a
-// warp, goes through shared memory, from where the threads take neighbouring elements of
-// rows, as many as C's layout lets them move at once: whatever its leading dimension is,
-// stores are coalesced.
+// storeTile stores the accumulators of a block's tile of C. Thread (ty, tx) holds the rows and
+// columns that threadElement describes. One fragment of each thread of a warp at a time goes
+// through shared memory. From there each thread takes as many adjacent elements of a row as VecC
+// allows, so stores are coalesced for any leading dimension.
 //
-// In shared memory neighbours have changed places. That costs nothing, and has the
-// compiler, which wants what it stores as a vector in registers side by side, put the sum
-// of column j into a register of the other bank than the element of B for it. The
-// multiply-add that reads both need not wait for one of them then.
+// Pairs of adjacent elements are swapped in shared memory, which costs nothing. The compiler keeps
+// the elements of a vector store in consecutive registers. The swap makes it place the sum of
+// column j in the other register bank than the element of B of column j, so the multiply-add that
+// reads both has no register bank conflict.
 func (g *Writer) storeTile(acc [][]build.Reg, row0, col0, ty, tx build.Reg) {
 	k, s := g.Kernel, g.Config.Tile
 	width, vec := VectorOf(g.Config.In.Info().Accum), g.Config.VecC
@@ -23,7 +22,7 @@ func (g *Writer) storeTile(acc [][]build.Reg, row0, col0, ty, tx build.Reg) {
 	tid := k.ThreadIdx(build.X)
 	lane, warp := k.Rem(tid, 32), k.Div(tid, 32)
 	y, x := k.Div(lane, warpCols), k.Rem(lane, warpCols)
-	// Where the warp's first patch begins in C, and a warp's two patches in turn.
+	// The position in C of the warp's first patch, and two buffers for alternate patches.
 	top := k.Add(row0, k.Mul(k.Sub(ty, y), width))
 	left := k.Add(col0, k.Mul(k.Sub(tx, x), width))
 	patches := k.Shared("Cs", g.AccType, BlockedThreads(s)/32*2*warpRows, cols).From(k.Mul(warp, 2*warpRows), 0)
@@ -46,7 +45,7 @@ func (g *Writer) storeTile(acc [][]build.Reg, row0, col0, ty, tx build.Reg) {
 	}
 }
 
-// exchanged is a vector with neighbours in each other's place.
+// swapPairs returns sums with the elements of each pair swapped.
 func swapPairs(sums []build.Reg) []build.Value {
 	values := make([]build.Value, len(sums))
 	for e := range values {
@@ -55,8 +54,7 @@ func swapPairs(sums []build.Reg) []build.Value {
 	return values
 }
 
-// unchanged reads elements of a patch's row from column c on, with neighbours back in
-// their places.
+// loadSwapped loads n elements of a patch's row from column c on, and undoes swapPairs.
 func (g *Writer) loadSwapped(patch build.Array, r, c build.Reg, n int) []build.Reg {
 	if n == 1 {
 		return patch.LoadVec(r, g.Xor(c, 1), 1)

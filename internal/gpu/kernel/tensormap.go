@@ -7,7 +7,8 @@ import (
 	"tilework/ptx"
 )
 
-// tensorOf is a matrix in memory as a tensor of which boxes are copied, of elements as elem.
+// TensorMapOf returns the tensor map of a matrix in device memory, with elements of type elem and
+// TMA boxes of the given size.
 func TensorMapOf(l gemm.Layout, elem ptx.Type, at device.Ptr, box []int) ptx.TensorMap {
 	if elem.Bits() == 8 {
 		elem = ptx.U8
@@ -15,7 +16,7 @@ func TensorMapOf(l gemm.Layout, elem ptx.Type, at device.Ptr, box []int) ptx.Ten
 	unit := MaxVectorBytes / l.Type.Size()
 	return ptx.TensorMap{
 		Element: elem, Base: uint64(at), Dims: []int{l.Cols, l.Rows},
-		Strides: []int{CeilDiv(l.LD, unit) * MaxVectorBytes}, // a single row may have any LD
+		Strides: []int{CeilDiv(l.LD, unit) * MaxVectorBytes}, // the LD of a single row is arbitrary
 		Box:     box, Swizzle: frag.SwizzleBytes,
 	}
 }

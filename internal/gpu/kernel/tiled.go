@@ -5,13 +5,14 @@ import (
 	"tilework/ptx/build"
 )
 
-// tiled is the textbook's second kernel. A block loads a tile of A and one of B into
-// shared memory, each thread one element of both, and multiplies them from there:
-// each element that is loaded serves a whole row or column of threads, so that the
-// arithmetic intensity grows by the tile's size (4 operations a byte at 16, in
-// float32). What limits it: two loads from shared memory for one multiply-add.
+// Tiled is the textbook's second kernel (shared-memory tiling). A block loads a tile of A and a
+// tile of B into shared memory, one element of each per thread, and multiplies them from there.
+// Each loaded element serves a whole row or column of threads, so the arithmetic intensity grows in
+// proportion to the tile size: 4 operations per byte in float32 at 16.
 //
-// At the edges of A and B the tiles are filled with zeros, which add nothing.
+// Limit: shared memory, with two loads per multiply-add.
+//
+// Beyond the edges of A and B the tiles are filled with zeros, which add nothing.
 var Tiled = &Kernel{
 	Name:  "tiled",
 	Adds:  "tiles of A and B in shared memory, read once by the block for all its threads",
@@ -38,7 +39,7 @@ func writeTiled(k *build.Kernel, c Config) {
 
 	k.For(0, k.CeilDiv(g.K, tile), func(p build.Reg) {
 		k.Comment("load phase: a tile of A and one of B, an element of each by each thread")
-		if c.TransA { // neighbouring threads read down a column, which is a row in memory
+		if c.TransA { // coalescing: adjacent threads read down a column, which is contiguous in memory
 			as.Store(tx, ty, g.ToAccType(g.A.LoadOr0(k.Add(row0, tx), k.Mad(p, tile, ty))))
 		} else {
 			as.Store(ty, tx, g.ToAccType(g.A.LoadOr0(row, k.Mad(p, tile, tx))))
@@ -48,20 +49,19 @@ func writeTiled(k *build.Kernel, c Config) {
 		} else {
 			bs.Store(ty, tx, g.ToAccType(g.B.LoadOr0(k.Mad(p, tile, ty), col)))
 		}
-		k.Barrier() // all of both tiles is there
+		k.Barrier() // both tiles are complete
 		k.Comment("compute phase: a row of one tile times a column of the other")
 		for i := range tile {
 			k.FMA(acc, as.Load(ty, i), bs.Load(i, tx))
 		}
-		k.Barrier() // and nobody needs them any more
+		k.Barrier() // all threads have read both tiles
 	})
 	k.If(g.C.InBounds(row, col), func() { g.store(row, col, acc) })
 }
 
-// padding is the columns that nobody uses in a tile that is stored down its columns.
-// Threads that are served together store as many columns side by side as there are
-// sides of a tile in a row of banks: with rows that many elements longer than the
-// tile, each element has a bank of its own.
+// padding returns the number of unused columns that pad a row of a tile that is stored by columns.
+// The threads of a warp store into bankBytes/(tile row bytes) adjacent columns at the same time.
+// Rows that are longer by as many elements as there are such columns have no bank conflicts.
 func (g *Writer) padding(trans bool) int {
 	if !trans {
 		return 0
@@ -69,6 +69,5 @@ func (g *Writer) padding(trans bool) int {
 	return max(1, bankBytes/g.AccType.Bytes()/g.Config.Tile.M)
 }
 
-// bankBytes is what shared memory delivers at a time: a word of 4 bytes from each of
-// 32 banks.
+// bankBytes is the bandwidth of shared memory per cycle: a 4-byte word from each of 32 banks.
 const bankBytes = 32 * 4
