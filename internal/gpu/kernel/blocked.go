@@ -50,6 +50,7 @@ var Blocked = &Kernel{
 // have this width: adjacent rows or columns of a tile.
 func VectorOf(sums dtype.Type) int { return MaxVectorBytes / sums.Size() }
 
+// BlockedThreads returns the number of threads in a block of kernel blocked.
 func BlockedThreads(s Tile) int { return s.M / s.RowsPerThread * (s.N / s.ColsPerThread) }
 
 // warpGrid returns the arrangement of a warp's threads: 4×8, unless the tile is too narrow for it.

@@ -158,8 +158,8 @@ func (k *Kernel) Fits(p *gemm.Problem, s Tile) error {
 // AccessLimits are upper bounds for the inefficiency of a kernel's memory accesses. They hold for
 // full tiles of matrices whose rows begin at multiples of 32 bytes.
 type AccessLimits struct {
-	// Conflicts is the average number of bank conflicts of an access to shared memory: how often it
-	// is repeated, beyond the transactions that its bytes need.
+	// Conflicts is the average number of extra wavefronts that bank conflicts cause per access to
+	// shared memory.
 	Conflicts float64
 	// Scatter is the average ratio between the 32-byte sectors that an access to global memory
 	// fetches and those that its bytes need. It is 1 for coalesced accesses.

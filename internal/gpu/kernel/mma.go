@@ -12,14 +12,13 @@ import (
 	"tilework/ptx/build"
 )
 
-// mma multiplies on the tensor cores: a warp holds some 64×32 elements of C, its lanes 64
-// sums each, and adds products of 16×8 and 8×8 elements, or as many as its type has, to
-// them with one instruction each. The tiles come to shared memory with cp.async, past the
-// registers, several steps ahead; there is one barrier a step. A tile stands in shared
-// memory as it does in memory, along K or across; what the instructions want otherwise is
-// put right on the way to registers (package frag).
+// MMA multiplies on the tensor cores with mma.sync. A warp computes a tile of about 64×32 elements
+// of C, 64 accumulators per lane, with instructions of 16×8 or 8×8 elements, depending on the type.
+// Tiles of A and B are copied to shared memory with cp.async several steps ahead, with one barrier
+// per step. Tiles keep the operand's order in memory, K-major or MN-major. Package frag transposes
+// and converts elements as the instructions require on their way to registers.
 //
-// What limits it: nothing but the tensor cores, where there are tiles enough for all SMs.
+// Limit: the tensor cores, provided that C has enough tiles for all SMs.
 var MMA = &Kernel{
 	Name:           "mma",
 	Adds:           "multiplies on the tensor cores with mma.sync, several steps' tiles under way with cp.async",
@@ -43,8 +42,8 @@ var MMA = &Kernel{
 	Write:        writeMMA,
 }
 
-// accuracyMMA: tensor cores cut sums off, and the shorter accumulators of some GPUs have 13
-// bits behind the first.
+// accuracyMMA returns the error bounds of p. Tensor cores truncate sums. On some GPUs accumulators
+// of 8-bit floats have only 13 bits after the first.
 func accuracyMMA(p *gemm.Problem) gemm.Accuracy {
 	acc := gemm.AccuracyOf(p)
 	if p.Accum() == dtype.F32 {
@@ -60,25 +59,26 @@ func accuracyMMA(p *gemm.Problem) gemm.Accuracy {
 }
 
 const (
-	// tensorBits is the number of bits after the first one that Hopper's tensor cores keep of
-	// aligned products. shortBits is that of wgmma with 8-bit floats, and of mma on some GPUs.
-	// Package ptx/emu reproduces both to the last bit.
+	// F32SumBits is the number of bits after the first one that Hopper's tensor cores keep of
+	// aligned products. FP8SumBits is that of wgmma with 8-bit floats, and of mma on some GPUs.
+	// Package ptx/emu reproduces both bit for bit.
 	F32SumBits, FP8SumBits = 25, 13
-	// wgmmaBytes is the size of the elements of a row of A that one wgmma multiplies.
+	// WGMMABytesK is the number of bytes along K that one wgmma multiplies of each row of A.
 	WGMMABytesK = 32
 )
 
-// warpTile is the part of C that a warp computes.
+// warpTile returns the rows and columns of C that a warp computes.
 func warpTile(s Tile) (rows, cols int) {
 	return s.RowsPerThread * frag.Eight, s.ColsPerThread * frag.Quad
 }
 
+// MMAThreads returns the number of threads in a block of kernel mma.
 func MMAThreads(s Tile) int {
 	rows, cols := warpTile(s)
 	return s.M / rows * (s.N / cols) * frag.Lanes
 }
 
-// operandTiles are the shapes of the tiles of A and B.
+// operandTiles returns the shapes of the tiles of A and B in shared memory.
 func operandTiles(c Config) (a, b frag.TileShape) {
 	s, elem := c.Tile, PTXTypes[c.In]
 	a = frag.TileShape{Elem: elem, Side: s.M, Depth: s.K, Stages: s.Stages, KMajor: !c.TransA}
@@ -86,9 +86,9 @@ func operandTiles(c Config) (a, b frag.TileShape) {
 	return a, b
 }
 
-// multiplied is the type that elements are multiplied as, on architecture sm, and that
-// whose fragments they are read as: 8-bit floats, which the tensor cores know from sm_89
-// on, become float16 when they are in registers.
+// mmaElements returns the type that the instruction multiplies on architecture sm, and the type
+// whose fragment layout the elements are read in. They differ for 8-bit floats before sm_89, which
+// are converted to float16 in registers.
 func mmaElements(in dtype.Type, sm int) (as, read ptx.Type) {
 	switch t := PTXTypes[in]; {
 	case t == ptx.F32:
@@ -100,7 +100,7 @@ func mmaElements(in dtype.Type, sm int) (as, read ptx.Type) {
 	}
 }
 
-// newest is an architecture that has every instruction.
+// newestSM is an architecture that has every instruction.
 const newestSM = 90
 
 func checkMMA(s Tile) error {
@@ -113,9 +113,9 @@ func checkMMA(s Tile) error {
 	rows, cols := warpTile(s)
 	switch {
 	case s.RowsPerThread < 2 || s.ColsPerThread < 2 || s.RowsPerThread*s.ColsPerThread < 8:
-		// One instruction's sums alone would be added to again and again, and from one
-		// turn of a loop to the next NVIDIA's assemblers (12.9 to 13.5 were seen) forget
-		// to wait for the addition before: sums go missing. Of two see sumsLate.
+		// With one instruction's accumulators only, each instruction depends on the previous one.
+		// Across iterations of a loop NVIDIA's assemblers (seen in 12.9 to 13.5) omit the wait for
+		// the previous addition, and sums are lost. For two instructions see multiplyBeforeWait.
 		return bad("a thread has at least 2×4 or 4×2 elements")
 	case s.RowsPerThread*s.ColsPerThread > maxSumRegisters:
 		return bad("a thread has registers for %d sums", maxSumRegisters)
@@ -135,12 +135,12 @@ func badMMA(s Tile, format string, args ...any) error {
 	return fmt.Errorf("%w: kernel mma with tile %v: %s", gemm.ErrUnsupported, s, fmt.Sprintf(format, args...))
 }
 
-// mmaDepth is the most bytes of a row or column of a tile, and mostShared the shared memory
-// that blocks of the largest GPUs have.
+// maxTileRowBytes is the maximum length of a K-major row of a tile. maxSharedBytes is the largest
+// shared memory per block of any GPU.
 const maxTileRowBytes, maxSharedBytes = 256, 227 << 10
 
-// fitsMMA: float64 takes two registers, and of narrow types an instruction wants more along
-// K, and their loads bring two of its columns at once.
+// checkFitMMA returns an error if tile s does not fit p. A float64 accumulator takes two registers.
+// Instructions for narrow types need a larger K, and their fragments of B are loaded in pairs.
 func checkFitMMA(p *gemm.Problem, s Tile) error {
 	t, size := p.In(), p.In().Size()
 	in, _ := frag.Best(mmaElement(t), newestSM)
@@ -175,20 +175,22 @@ func mmaElement(t dtype.Type) ptx.Type {
 	return as
 }
 
-// mmaVectors: a copy begins where rows of the matrix can, and may end within.
+// mmaVectors sets the vector lengths. A copy of A or B begins where rows of the matrix can begin,
+// and may extend past the end of a row.
 func mmaVectors(_ Tile, c *Config, p *gemm.Problem) {
 	c.VecA, c.VecB, c.VecC = CopiedElements(p.Layouts[gemm.A]), CopiedElements(p.Layouts[gemm.B]), VectorLen(p.Layouts[gemm.C], sumsPerRow(*c))
 }
 
-// sideBySide is how many of a lane's sums stand side by side in a row of C.
+// sumsPerRow returns the number of a lane's accumulators that are adjacent in a row of C.
 func sumsPerRow(c Config) int {
 	if c.In.Size() == 1 && !c.TransB {
-		return 4 // of pairs that are taken apart
+		return 4 // byte pairs that ldmatrix transposes; see [frag.Reader]
 	}
 	return 2
 }
 
-// copied16 is how many elements of a matrix's rows are copied at once, up to 16 bytes.
+// CopiedElements returns the number of elements of a matrix's rows that one asynchronous copy
+// moves: a power of two that divides the leading dimension, and at most 16 bytes.
 func CopiedElements(l gemm.Layout) int {
 	n := MaxVectorBytes / l.Type.Size()
 	for n > 1 && l.LD%n != 0 {
@@ -197,8 +199,8 @@ func CopiedElements(l gemm.Layout) int {
 	return n
 }
 
-// wholeVector is vec, or 1 where that is less than cp.async copies: elements then come
-// through registers, one by one, as a row may end within two.
+// wholeVector returns vec, or 1 if vec elements are smaller than the minimum copy of cp.async.
+// Elements then pass through registers one at a time, because a row may end within a vector.
 func wholeVector(vec, size int) int {
 	if vec*size < 4 {
 		return 1
@@ -206,22 +208,22 @@ func wholeVector(vec, size int) int {
 	return vec
 }
 
-// limitsMMA: a quarter of a warp's sums side by side in C may be less than a sector, as may
-// be a tile's rows; and rows of bytes across begin in each other's banks where tiles have
-// less than 64, and those of float32 where they have less than 32.
+// limitsMMA returns the bounds of mma's memory accesses. The columns of C that a quarter of a warp
+// stores can be less than a sector, and so can a tile's rows. MN-major tiles have bank conflicts if
+// their rows have fewer than 64 bytes of an 8-bit type or fewer than 32 elements of float32.
 func limitsMMA(c Config) AccessLimits {
 	s := c.Tile
 	l := AccessLimits{Scatter: rowScatter(c, s.K, frag.Quad*sumsPerRow(c))}
 	for _, x := range []struct {
-		across         bool
-		EpilogueVector int
+		across bool
+		side   int
 	}{{c.TransA, s.M}, {!c.TransB, s.N}} {
 		if !x.across {
 			continue
 		}
-		l.Scatter = max(l.Scatter, rowScatter(c, x.EpilogueVector, SectorBytes))
-		if c.In.Size() == 1 && x.EpilogueVector < 64 || c.In == dtype.F32 && x.EpilogueVector < 32 {
-			l.Conflicts = 4 // one for each matrix of a load, or each row of a copy
+		l.Scatter = max(l.Scatter, rowScatter(c, x.side, SectorBytes))
+		if c.In.Size() == 1 && x.side < 64 || c.In == dtype.F32 && x.side < 32 {
+			l.Conflicts = 4 // one for each matrix of an ldmatrix, or each row of a copy
 		}
 	}
 	return l
@@ -232,7 +234,7 @@ func writeMMA(k *build.Kernel, c Config) {
 	s := c.Tile
 	threads, size := MMAThreads(s), c.In.Size()
 	k.Threads(threads, 1, 1)
-	k.MinBlocks(1) // or the compiler saves registers, and stores them in memory
+	k.MinBlocks(1) // without it the compiler limits registers and spills
 	row0, col0 := g.groupedTileOrigin(mmaGroup)
 	shapeA, shapeB := operandTiles(c)
 	a := frag.NewTiles(k, "A", g.A, row0, g.KBegin, g.KEnd, shapeA, wholeVector(c.VecA, size), threads)
@@ -242,7 +244,7 @@ func writeMMA(k *build.Kernel, c Config) {
 	k.Comment("the first tiles set out; behind K they are zeros")
 	ring := frag.NewRing(k, s.Stages, a, b)
 	ring.Start()
-	sets := [2]mmaFragments{w.fragments(), w.fragments()} // one is multiplied, one comes
+	sets := [2]mmaFragments{w.fragments(), w.fragments()} // one set is multiplied while the other is loaded
 	emit(w.loads(sets[0], ring.Use(), 0))
 	steps := s.K / w.read.K
 	k.For(0, k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K), func(build.Reg) {
@@ -252,14 +254,14 @@ func writeMMA(k *build.Kernel, c Config) {
 				copies = ring.Fill()
 			}
 			if steps == 1 {
-				emit(copies) // the wait for the next tiles counts them
+				emit(copies) // ring.Next waits for a number of copies that includes them
 				copies = nil
 			}
 			now, next := sets[n%2], sets[(n+1)%2]
 			switch {
 			case n+1 < steps:
-				// While these are multiplied the next fragments come, early, and behind them
-				// more tiles set out.
+				// The next fragments are loaded early during these multiplications, and the next
+				// tiles are copied late.
 				w.multiply(now, w.loads(next, ring.Use(), (n+1)*w.read.K), copies)
 			case multiplyBeforeWait(c):
 				w.multiply(now, nil, copies)
@@ -271,7 +273,7 @@ func writeMMA(k *build.Kernel, c Config) {
 				w.multiply(now, w.loads(next, ring.Use(), 0), copies)
 			}
 		}
-		if steps%2 == 1 { // the next turn begins with the first set again
+		if steps%2 == 1 { // the next iteration begins with set 0 again
 			w.move(sets[0], sets[1])
 		}
 	})
@@ -280,26 +282,28 @@ func writeMMA(k *build.Kernel, c Config) {
 	w.store(row0, col0)
 }
 
-// sumsLate says that sums are ready so long after their instruction that the last of a step begin before
-// the wait for the next tiles: those of float64. In the other order ptxas 12.4 to 13.0, and with it the driver
-// 580.159.04, let a few texts of two instructions a step begin the next step's sums without waiting for these, whose last
-// 8 columns are then lost: docs/results/proof-h200.md, TestSumsAwaited. Of four, it is a sixth slower at 512³.
+// multiplyBeforeWait reports whether the last multiplications of a step are issued before the wait
+// for the next tiles, because the instruction's latency is long: that of float64. In the other
+// order ptxas 12.4 to 13.0, and the driver 580.159.04 with it, compiled a few kernels with two
+// instructions per step so that the next step did not wait for these sums, whose last 8 columns
+// were lost: docs/results/proof-h200.md, TestSumsAwaited. With four instructions per step (16 sums)
+// the problem does not occur, and this order is a sixth slower at 512³.
 func multiplyBeforeWait(c Config) bool {
 	return c.In == dtype.F64 && c.Tile.RowsPerThread*c.Tile.ColsPerThread != 16
 }
 
-// mmaGroup is how many rows of tiles are computed side by side, so that what is read
-// at the same time fits the L2 cache.
+// mmaGroup is the number of rows of tiles in a group of the rasterization order. The tiles of A and
+// B that a group reads at the same time fit in the L2 cache.
 const mmaGroup = 8
 
-// warp is a warp's part of the product, as each of its lanes sees it.
+// warp is the part of the product that a warp computes, as seen by each lane.
 type warp struct {
 	*Writer
-	in, read frag.Instruction // that multiplies, and whose fragments are read
+	in, read frag.Instruction // the instruction that multiplies, and the one whose fragments are read
 	a, b     *frag.Reader
-	acc      [][][]build.Reg // the lane's sums, by the instruction's rows and columns
-	// row and col are where the warp's part of the tile begins; eight and quad are the
-	// lane's place in fragments.
+	acc      [][][]build.Reg // the lane's accumulators, by row and column of instructions
+	// row and col are the position of the warp's part in the tile. eight and quad are the lane's
+	// groupID and threadID_in_group in the fragments of the PTX manual.
 	row, col, eight, quad build.Reg
 }
 
@@ -307,7 +311,7 @@ func (g *Writer) warp(a, b *frag.Tiles) *warp {
 	s := g.Config.Tile
 	w := &warp{Writer: g}
 	as, read := mmaElements(g.Config.In, g.Config.SM)
-	w.in, _ = frag.Best(as, g.Config.SM) // the kernel's list of types has no other
+	w.in, _ = frag.Best(as, g.Config.SM) // exists for all of the kernel's types
 	if w.read = w.in; as != read {
 		w.read, _ = frag.Best(read, newestSM)
 	}
@@ -315,7 +319,7 @@ func (g *Writer) warp(a, b *frag.Tiles) *warp {
 	lane, n := g.Named("lane", g.Rem(tid, frag.Lanes)), g.Named("warp", g.Div(tid, frag.Lanes))
 	w.eight, w.quad = g.Named("eight", g.Div(lane, frag.Quad)), g.Named("quad", g.Rem(lane, frag.Quad))
 	rows, cols := warpTile(s)
-	side := s.N / cols // warps side by side
+	side := s.N / cols // warps in a row of the tile
 	w.row, w.col = g.Mul(g.Div(n, side), rows), g.Mul(g.Rem(n, side), cols)
 	w.a = a.ReadA(w.read, w.row, w.eight, w.quad, rows/w.in.M)
 	w.b = b.ReadB(w.read, w.col, w.eight, w.quad, cols/w.in.N)
@@ -330,13 +334,13 @@ func (g *Writer) warp(a, b *frag.Tiles) *warp {
 	return w
 }
 
-// mmaFragments are a lane's elements of a few columns of A's tile and rows of B's: for each
-// of the instruction's rows and columns those that one instruction takes.
+// mmaFragments are a lane's elements of A and B for one step of instructions along K: for each row
+// and column of instructions, the operand registers of one instruction.
 type mmaFragments struct{ a, b [][]build.Reg }
 
 func (w *warp) fragments() mmaFragments { return mmaFragments{w.a.Registers(), w.b.Registers()} }
 
-// move moves fragments to other registers.
+// move copies fragments to other registers.
 func (w *warp) move(to, from mmaFragments) {
 	for i, regs := range slices.Concat(from.a, from.b) {
 		for e, x := range regs {
@@ -345,14 +349,15 @@ func (w *warp) move(to, from mmaFragments) {
 	}
 }
 
-// loads are the loads of fragments from element p along K of a stage's tiles on.
+// loads returns functions that emit the loads of the fragments that begin at element p along K of a
+// stage's tiles.
 func (w *warp) loads(f mmaFragments, stage build.Reg, p int) []func() {
 	return append(w.b.Loads(f.b, stage, p), w.a.Loads(f.a, stage, p)...)
 }
 
-// multiply adds the products of fragments to the sums. Between the instructions, each
-// of which keeps the tensor cores busy for many cycles, it writes first the pieces of
-// what is wanted early, then those of what may come late.
+// multiply adds the products of fragments to the accumulators. An instruction occupies the tensor
+// cores for many cycles, so other instructions are interleaved: those of early in the first half,
+// those of late in the second.
 func (w *warp) multiply(f mmaFragments, early, late []func()) {
 	f = mmaFragments{w.a.Arrange(f.a), w.b.Arrange(f.b)}
 	parts := w.read.K / w.in.K
@@ -374,8 +379,8 @@ func (w *warp) multiply(f mmaFragments, early, late []func()) {
 	}
 }
 
-// operands are fragments as the instruction multiplies them: of those that hold more than
-// it takes, one part.
+// operands converts fragments to operands of the instruction. If the fragments hold more elements
+// along K than one instruction takes, part selects some of them.
 func (w *warp) operands(f mmaFragments, part int) mmaFragments {
 	var convert func(build.Reg) build.Reg
 	switch {
@@ -398,13 +403,14 @@ func (w *warp) operands(f mmaFragments, part int) mmaFragments {
 	return mmaFragments{converted(f.a), converted(f.b)}
 }
 
-// addsApart says that products are summed up apart before they are added to the sums.
+// promotesAccumulators reports whether each instruction sums into accumulators of its own, which
+// are then added to float32 accumulators (accumulator promotion).
 func promotesAccumulators(p *gemm.Problem) bool {
 	return p.In().Size() == 1 && p.Accum() == dtype.F32 && p.Precision != gemm.Fast
 }
 
-// add adds one instruction's product to the sums: by way of an accumulator of its own where
-// the tensor cores' is shorter than a float32, unless that is asked for.
+// add adds one instruction's product to the accumulators. If the tensor cores' accumulators are
+// shorter than float32, it uses accumulator promotion unless the precision is Fast.
 func (w *warp) add(acc, a, b []build.Reg) {
 	if w.in.In.Bits() > 8 || w.in.Sum != ptx.F32 || w.Config.Precision == gemm.Fast {
 		w.MMA(w.in.Shape(), w.in.In, acc, a, b)
@@ -420,7 +426,7 @@ func (w *warp) add(acc, a, b []build.Reg) {
 	}
 }
 
-// share is the n-th of so many shares of the pieces.
+// slicePieces returns the n-th of the given number of nearly equal slices of pieces.
 func slicePieces(pieces []func(), n, of int) []func() {
 	return pieces[n*len(pieces)/of : (n+1)*len(pieces)/of]
 }
@@ -431,8 +437,8 @@ func emit(pieces []func()) {
 	}
 }
 
-// store writes the sums to C, whose tile begins at (row, col), or hands them over to
-// whoever adds up the parts of K.
+// store stores the accumulators to the tile of C that begins at (row, col) or, with split-K, to the
+// partial sums.
 func (w *warp) store(row, col build.Reg) {
 	vec := w.Config.VecC
 	row, col = w.Add(row, w.row), w.Add(col, w.col)
@@ -448,7 +454,7 @@ func (w *warp) store(row, col build.Reg) {
 				for _, p := range run.Sums {
 					side = append(side, w.acc[i][p.Row][2*r+p.Col])
 				}
-				if w.Config.Tile.SplitK > 1 { // they stay side by side until the parts are added
+				if w.Config.Tile.SplitK > 1 { // partial sums always have whole vectors
 					w.If(w.C.InBounds(at, c), func() { w.StoreSums(at, c, side) })
 					continue
 				}

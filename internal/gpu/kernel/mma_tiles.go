@@ -4,20 +4,20 @@ import (
 	"slices"
 )
 
-// mmaTile is a shape of mma's tiles and what an H200 makes of it.
+// MMATile is a tile of kernel mma with its measured performance on an H200.
 type MMATile struct {
 	Tile Tile
-	// rate is how much of the tensor cores' rate large products reach, and narrow how
-	// much if both operands are copied element by element.
+	// Rate is the fraction of the tensor cores' peak rate that large products reach. Narrow is the
+	// fraction if both operands are copied one element at a time.
 	Rate, Narrow float64
-	// edge is the cycles that a block takes besides its products, for its first tiles
-	// to come and its part of C to go, and that no other block of the SM uses.
+	// Edge is the fixed cost of a block in cycles: the latency of the first tiles and the store of
+	// C, which no other block of the SM hides.
 	Edge float64
 }
 
-// mmaWordTiles are the tiles for elements of up to four bytes, the best for large products
-// first, with K in elements of two bytes: others have as many bytes. What they reach is an
-// estimate by the figures of other kernels of this kind, with which the choice was studied.
+// MMATiles lists the tiles for elements of up to four bytes, the best for large products first. K
+// is given for 2-byte elements; other types have the same number of bytes. Rate and Edge are
+// estimates from figures of other kernels of this kind, which guided the heuristic.
 var MMATiles = []MMATile{
 	{Tile{M: 128, N: 256, K: 32, RowsPerThread: 8, ColsPerThread: 16, Stages: 4}, 0.95, 0.5, 5000},
 	{Tile{M: 256, N: 128, K: 32, RowsPerThread: 8, ColsPerThread: 16, Stages: 4}, 0.95, 0.5, 5000},
@@ -30,9 +30,9 @@ var MMATiles = []MMATile{
 	{Tile{M: 32, N: 32, K: 64, RowsPerThread: 2, ColsPerThread: 4, Stages: 4}, 0.4, 0.3, 1000},
 }
 
-// mmaTiles are the tiles to choose from for float64, the best for large products first. More stages
-// bear the distance to memory better where an SM has few blocks; but copies of single
-// elements go through the L1 cache, which has what shared memory leaves.
+// MMATilesF64 lists the tiles for float64, the best for large products first. More stages hide the
+// latency of memory better if an SM has few blocks. But copies of single elements go through the L1
+// cache, whose size is what shared memory leaves.
 var MMATilesF64 = []MMATile{
 	{Tile{M: 128, N: 128, K: 16, RowsPerThread: 8, ColsPerThread: 8, Stages: 3}, 0.94, 0.885, 9000},
 	{Tile{M: 128, N: 64, K: 16, RowsPerThread: 8, ColsPerThread: 8, Stages: 3}, 0.915, 0.85, 2500},

@@ -10,14 +10,14 @@ import (
 	"tilework/ptx/build"
 )
 
-// The copy engine takes matrices whose rows begin at multiples of 16 bytes, and the tensor
-// cores elements of other than 16 bits along K alone. What lies otherwise is packed first,
-// by a launch of its own, and float32 in F32x3 taken apart: that reads and writes the
-// operand once, which costs little beside a product that uses each element many times.
+// TMA requires rows that begin at multiples of 16 bytes, and wgmma requires K-major operands for
+// all but 16-bit elements. A separate launch packs operands in other layouts, and splits float32
+// for F32x3. It reads and writes the operand once, which is cheap compared to a product that uses
+// each element many times.
 
-// packedLayout is the layout from which a boxed kernel reads an operand that lies as l does, at an
-// address of that alignment; 0 stands for one that will do. along says that the operand's
-// neighbours in memory are neighbours along K.
+// packedLayout returns the layout in which a TMA kernel reads an operand that has layout l and
+// address alignment align; an align of 0 means that the address is aligned. kMajor reports whether
+// the operand is K-major.
 func packedLayout(l gemm.Layout, precision gemm.Precision, align int, along bool) gemm.Layout {
 	if precision == gemm.F32x3 {
 		if l.Type == dtype.F32 {
@@ -35,15 +35,15 @@ func packedLayout(l gemm.Layout, precision gemm.Precision, align int, along bool
 	return l
 }
 
-// lined is a layout whose rows begin at whole lines of the L2 cache, of which boxes have
-// rows then.
+// alignRowsToLines returns l with rows that begin at multiples of an L2 cache line, which is also
+// the width of a TMA box.
 func alignRowsToLines(l gemm.Layout) gemm.Layout {
 	unit := frag.SwizzleBytes / l.Type.Size()
 	l.LD = CeilDiv(l.Cols, unit) * unit
 	return l
 }
 
-// Packable lists the operands that a plan packs where a TMA kernel cannot read them in place.
+// Packable lists the operands that a plan packs if a TMA kernel cannot read them in place.
 var Packable = [...]gemm.Operand{gemm.A, gemm.B, gemm.Up}
 
 // Repacked reports, for each operand, whether it is packed.
@@ -65,7 +65,7 @@ func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) 
 		q.Layouts[gemm.A] = ColumnAsRow(p.Layouts[gemm.A])
 	}
 	b, up := ColumnAsRow(p.Layouts[gemm.B]), ColumnAsRow(p.Layouts[gemm.Up])
-	if !p.Epilogue.Gated || b.Trans == up.Trans { // both must have one transposition
+	if !p.Epilogue.Gated || b.Trans == up.Trans { // both must be transposed, or neither
 		q.Layouts[gemm.B], q.Layouts[gemm.Up] = b, up
 	}
 	for _, o := range Packable {
@@ -95,12 +95,12 @@ func Uses(p *gemm.Problem, o gemm.Operand) int {
 	return p.M
 }
 
-// narrow is a matrix of rows of which several are in a sector of the L2 cache: the copy engine is
-// slow at them. On an H200 4096×4096×16 of int8 takes 25.7 µs packed, and took 27.9.
+// hasShortRows reports whether several rows of a matrix share a sector of the L2 cache. TMA is slow
+// for such matrices: on an H200 4096×4096×16 in int8 takes 25.7 µs packed and 27.9 µs in place.
 func hasShortRows(l gemm.Layout) bool { return l.Rows > 1 && l.LD*l.Type.Size() < SectorBytes }
 
-// asRow is the same matrix as a row, if it is a column without gaps: boxes are copied of
-// that as it lies.
+// ColumnAsRow returns a contiguous column as the equivalent row, which TMA can read in place. It
+// returns other layouts unchanged.
 func ColumnAsRow(l gemm.Layout) gemm.Layout {
 	if l.Cols == 1 && l.LD == 1 {
 		l.Rows, l.Cols, l.LD, l.Trans = 1, l.Rows, l.Rows, !l.Trans
@@ -108,7 +108,8 @@ func ColumnAsRow(l gemm.Layout) gemm.Layout {
 	return l
 }
 
-// packing is p as the kernel is launched for it.
+// Repack returns the problem for which k is launched to compute p, with the layouts of packed
+// operands. Only TMA kernels pack operands.
 func (k *Kernel) Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) {
 	if !k.TMA {
 		return *p, packed
@@ -116,27 +117,27 @@ func (k *Kernel) Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packe
 	return Repack(p, s, a)
 }
 
-// Packed is p with operands that lie as the kernel reads them with tiles of that shape.
+// Packed returns p with the operands in the layouts that the kernel reads with tile s.
 func (k *Kernel) Packed(p *gemm.Problem, s Tile) gemm.Problem {
 	q, _ := k.Repack(p, s, Align{})
 	return q
 }
 
 // PackArgs describes a launch of [Pack] or [SplitF32]. A launch packs the matrices of a batch, or
-// one matrix of each of two operands: block z reads at From + z·Apart and writes at
-// To + z·Targets, in bytes.
+// one matrix of each of two operands: block z reads at From + z·Apart and writes at To + z·Targets,
+// in bytes.
 type PackArgs struct {
 	From, To       device.Ptr
 	Apart, Targets int
-	Sizes          [2]PackSize // of the first matrix, and of those after it
+	Sizes          [2]PackSize // of the first matrix, and of all others
 }
 
 // PackSize describes a matrix that is packed.
 type PackSize struct {
 	Rows, Cols int // of the packed matrix
 	From       int // the leading dimension of the source, in elements
-	// To is the leading dimension of the packed matrix, in words. SplitF32 takes the elements of one
-	// term of a row.
+	// To is the leading dimension of the packed matrix, in words. For SplitF32 it is the number of
+	// elements of one term of a row.
 	To int
 }
 
@@ -203,8 +204,8 @@ func declarePackParams(k *build.Kernel, params []Param[PackArgs], c *Config) (fr
 	return from, to, sizes
 }
 
-// pack copies a matrix to one with other rows, or transposes it: or two, of which the blocks
-// that are second along z have the other one.
+// Pack copies one or two matrices to layouts with aligned rows, or transposes them. Blocks with z >
+// 0 copy the second matrix.
 var Pack = &Kernel{
 	Name:         "pack",
 	Adds:         "a matrix for bulk copies: rows at multiples of 16 bytes, transposed if need be",
@@ -216,30 +217,30 @@ var Pack = &Kernel{
 
 const (
 	PackThreads = 256
-	PackSide    = 64 // of a tile that is transposed
+	PackSide    = 64 // side of a tile that is transposed
 	WordBytes   = 4
-	PackWords   = 4 // of a row, that a lane copies
-	PackRows    = 2 // for each warp
+	PackWords   = 4 // words of a row that a lane copies
+	PackRows    = 2 // rows that a warp copies
 )
 
-// packElements are types of PTX to move elements in, by their size.
+// packElements maps the size of an element to a PTX type that moves it.
 var packElements = map[int]ptx.Type{1: ptx.U8, 2: ptx.U16, 4: ptx.U32}
 
-// packWriter writes the kernel.
+// packWriter writes kernel Pack.
 type packWriter struct {
 	*build.Kernel
-	rows, cols     build.Reg // of what is written
+	rows, cols     build.Reg // of the packed matrix
 	source, target build.Matrix
 	elem           ptx.Type
 	tid            build.Reg
-	row0, col0     build.Reg // where the block begins
+	row0, col0     build.Reg // the block's position in the packed matrix
 }
 
 func writePack(k *build.Kernel, c Config) {
 	w := &packWriter{Kernel: k, elem: packElements[c.In.Size()]}
 	from, to, sizes := declarePackParams(k, packParams, &c)
 	each := len(sizes) / 2
-	second := k.Ne(k.BlockIdx(build.Z), 0) // or a later matrix of a batch, all of one size
+	second := k.Ne(k.BlockIdx(build.Z), 0) // or a later matrix of a batch, all with the same size
 	of := make([]build.Reg, each)
 	for i := range of {
 		of[i] = k.Select(second, sizes[each+i], sizes[i])
@@ -266,14 +267,15 @@ func writePack(k *build.Kernel, c Config) {
 	})
 }
 
-// row copies parts of two rows for each warp, word by word. Where a row begins within a word
-// of the source, each word that is written is a part of two neighbours; the first of a row and
-// its last are made of elements, as their neighbours are not the row's.
+// copyRows copies parts of two rows per warp, word by word. If a row of the source begins within a
+// word, each word of the target combines two adjacent words of the source. The first and last word
+// of a row are assembled from elements, because the words around them contain elements of other
+// rows.
 func (w *packWriter) copyRows() {
 	k, size := w.Kernel, w.elem.Bytes()
 	lane, warp := k.Rem(w.tid, 32), k.Div(w.tid, 32)
-	col := k.Add(w.col0, k.To(ptx.U64, k.Mul(lane, WordBytes/size))) // of the lane's first word
-	left := k.Mul(w.remaining(col, w.cols), size)                    // bytes of a row from there on
+	col := k.Add(w.col0, k.To(ptx.U64, k.Mul(lane, WordBytes/size))) // the column of the lane's first word
+	left := k.Mul(w.remaining(col, w.cols), size)                    // bytes of the row from that column on
 	type word struct {
 		from, to           build.Ptr
 		low, high, shift   build.Reg
@@ -285,7 +287,7 @@ func (w *packWriter) copyRows() {
 		off := k.To(ptx.U32, k.And(w.source.At(row, 0).Address(), WordBytes-1))
 		split := k.Ne(off, 0)
 		here := k.Select(k.Lt(row, w.rows), left, 0)
-		// How far what a word takes of the source, two words or one, must reach.
+		// Bytes of the row beyond the one or two source words of the lane's first word.
 		spare := k.Sub(here, k.To(ptx.S32, k.Select(split, k.Sub(2*WordBytes, off), WordBytes)))
 		first := k.And(split, k.Eq(col, 0))
 		from, to, shift := w.source.At(row, col), w.target.At(row, k.Div(col, WordBytes/size)), k.Mul(off, 8)
@@ -304,7 +306,7 @@ func (w *packWriter) copyRows() {
 			words = append(words, x)
 		}
 	}
-	values := make([]build.Reg, len(words)) // of edges, which come while the others are on their way
+	values := make([]build.Reg, len(words)) // of first and last words; loaded while the other loads are in flight
 	for n, x := range words {
 		values[n] = k.Var("", ptx.U32, 0)
 		k.If(x.edge, func() {
@@ -323,23 +325,25 @@ func (w *packWriter) copyRows() {
 	}
 }
 
-// left is how many of so many rows or columns there are from one on, as far as it matters.
+// remaining returns the number of rows or columns from one on, clamped to 0 and 2²⁰, beyond which
+// the value does not matter.
 func (w *packWriter) remaining(from, all build.Reg) build.Reg {
 	const far = 1 << 20
 	return w.To(ptx.S32, w.Select(w.Lt(from, all), w.Min(w.Sub(all, from), far), 0))
 }
 
-// tile transposes a tile, which passes through shared memory, so that both sides move
-// neighbours together. What a thread reads, and what it writes, lies in one column of the source
-// and of the target: it goes down that, so that it has few registers and an SM many threads, on
-// which it depends how much is under way from memory.
+// transposeTiles transposes tiles through shared memory, so that both loads and stores are
+// coalesced. All elements that a thread reads are in one column of the source, and all that it
+// writes in one column of the target. Walking along a column takes few registers, so an SM holds
+// many threads, which keeps more loads in flight.
 func (w *packWriter) transposeTiles() func() {
 	k, size := w.Kernel, w.elem.Bytes()
-	// Rows are an odd number of words, so that a column has all banks.
+	// Rows have an odd number of words, so accesses along a column have no bank conflicts.
 	tile := k.Shared("tile", w.elem, PackSide, PackSide+WordBytes/size)
 	each := MaxVectorBytes / size
 	place := func(across int) (down, at build.Reg) { return k.Div(w.tid, across), k.Rem(w.tid, across) }
-	// Of its column, and of its row of vectors, a thread has every so manieth element.
+	// A thread accesses every read-th element of its column, and every write-th of its row of
+	// vectors.
 	const read = PackThreads / PackSide
 	write := PackThreads * each / PackSide
 	j, i := place(PackSide)
@@ -381,7 +385,7 @@ func (w *packWriter) transposeTiles() func() {
 	}
 }
 
-// joined is elements of so many bytes, side by side in a word.
+// packWord returns elements of the given size in bytes packed into a word.
 func packWord(k *build.Kernel, elements []build.Reg, size int) build.Reg {
 	word := k.To(ptx.U32, elements[0])
 	for e, x := range elements[1:] {
@@ -390,7 +394,8 @@ func packWord(k *build.Kernel, elements []build.Reg, size int) build.Reg {
 	return word
 }
 
-// often is how many uses of each element make packing an operand worth its while, and oftenTurned
-// those of a batch's that is transposed: on an H200 64 products of 512³ of int8 took 71 µs with B
-// transposed before and 46 with mma, 32 of 1024³ of e4m3 156 and 272.
+// MinUsesToPack is the minimum number of uses of each element that makes packing an operand
+// worthwhile. MinUsesToTranspose is that for a transposed operand of a batch: on an H200 64
+// products of 512³ in int8 took 71 µs with B transposed first and 46 µs with mma; 32 of 1024³ in
+// e4m3 took 156 µs and 272 µs.
 const MinUsesToPack, MinUsesToTranspose = 128, 1024

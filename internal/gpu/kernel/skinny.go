@@ -11,22 +11,23 @@ import (
 	"tilework/ptx/build"
 )
 
-// skinny is for a C of a few rows or a few columns, where there are but a few operations
-// for each element of the long operand, so that nothing counts but how fast that comes
-// from memory. Nothing goes through shared memory on its way: a thread has patches of 4×4
-// elements of it under way, in vectors along whichever side its rows have in memory, and
-// multiplies them with the few elements of the slim operand, which all threads read and
-// the L1 cache keeps. The threads of a block share out K, and add what they have in the
-// end: in a warp by exchanging registers, between warps through shared memory.
+// Skinny is for a C with a few rows or a few columns (GEMV and similar). Such a product has only a
+// few operations per element of the long operand, so its speed is that of reading this operand from
+// memory. The operand does not go through shared memory: each thread has 4×4 patches of it in
+// flight, loaded in vectors along the contiguous dimension. It multiplies them with the few
+// elements of the slim operand, which all threads read and the L1 cache holds. The threads of a
+// block partition K and reduce their sums at the end: within a warp by shuffles, between warps
+// through shared memory.
 //
-// What limits it: memory.
+// Limit: memory bandwidth.
 var Skinny = &Kernel{
 	Name:       "skinny",
 	Adds:       "for a few rows or columns: no tiles, K shared out among the threads of a block",
 	SM:         75,
 	KPerThread: patch,
 	SplitsK:    true,
-	// Memory is the limit of a vector's product in tf32 as in float32: it is multiplied unrounded.
+	// The product with a vector is limited by memory in tf32 as in float32, so elements are not
+	// rounded.
 	PrecisionTypes: map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}},
 	AccuracyFor: func(p *gemm.Problem) gemm.Accuracy {
 		acc := gemm.AccuracyOf(p)
@@ -43,16 +44,16 @@ var Skinny = &Kernel{
 	Write:        writeSkinny,
 }
 
-// patch is how many elements along the long side, and along K, a thread has of the long
-// operand in a step.
+// patch is the number of elements along the long side, and along K, that a thread loads of the long
+// operand per step.
 const patch = 4
 
-// mostSlim is the most rows or columns that C has for the kernel to be chosen: with more,
-// tiles that are read once for all of them cost less.
+// MaxSkinny is the maximum number of rows or columns of C for which the kernel is considered.
+// Beyond it, tiles in shared memory, read once for all rows, are cheaper.
 const MaxSkinny = 8
 
-// skinnyShapes are tiles of few rows, and of few columns. A long one reads the slim
-// operand less often; of the short one, for a vector, there are more.
+// skinnyTiles returns tiles with few rows and with few columns. A long tile reads the slim operand
+// less often. A short one, for a vector, gives more blocks.
 func skinnyTiles() []Tile {
 	const threads = 256
 	var list []Tile
@@ -65,10 +66,10 @@ func skinnyTiles() []Tile {
 	return list
 }
 
-// fewRows says that a tile's rows are the slim side.
+// slimRows reports whether the rows of a tile are its slim side.
 func slimRows(s Tile) bool { return s.RowsPerThread == s.M }
 
-// sides are the extents of a tile's two sides.
+// sides returns the lengths of a tile's two sides.
 func sides(s Tile) (slim, long int) {
 	if slimRows(s) {
 		return s.M, s.N
@@ -111,8 +112,9 @@ func checkSkinny(s Tile) error {
 	return nil
 }
 
-// limitsSkinny: down the columns of the slim operand, and of C, neighbours lie in
-// different rows. Handing the sums of a short tile on, lanes meet in their banks, once.
+// limitsSkinny returns the bounds of skinny's memory accesses. Along the columns of the slim
+// operand, and of C, adjacent threads access different rows. The lanes that store the sums of a
+// short tile to shared memory have bank conflicts, once per block.
 func limitsSkinny(c Config) AccessLimits {
 	slim, long := sides(c.Tile)
 	out := long
@@ -122,16 +124,16 @@ func limitsSkinny(c Config) AccessLimits {
 	return AccessLimits{Scatter: rowScatter(c, 1, out), Conflicts: 8}
 }
 
-// strip is one operand as a matrix whose columns run along K.
+// strip is an operand as a matrix with K along its columns.
 type strip struct {
 	m      build.Matrix
-	kMajor bool // whether its rows in memory do, too
+	kMajor bool // whether the operand is K-major in memory
 	first  build.Reg
 	vec    int
 }
 
-// hold is variables for the elements of n rows and of K's patch. They have the type in
-// which elements are loaded: what is converted has arrived.
+// registers returns registers for a patch's elements of n rows. They have the type of the loaded
+// elements, because a conversion would wait for the load.
 func (x strip) registers(g *Writer, n int) [][]build.Reg {
 	rows := make([][]build.Reg, n)
 	for i := range rows {
@@ -143,10 +145,10 @@ func (x strip) registers(g *Writer, n int) [][]build.Reg {
 	return rows
 }
 
-// load loads them where ok holds: of the rows from the strip's first and row on, K's patch
-// from p on; zeros outside of the matrix.
+// load loads elements where the predicate ok holds: the rows of the strip from first+row on, and a
+// patch along K from p on. Elements outside the matrix are 0.
 func (x strip) load(g *Writer, rows [][]build.Reg, row build.Value, p, ok build.Reg) {
-	down, across := 1, x.vec // what one load has
+	down, across := 1, x.vec // elements of one load in each direction
 	if !x.kMajor {
 		down, across = min(x.vec, len(rows)), 1
 	}
@@ -162,7 +164,7 @@ func (x strip) load(g *Writer, rows [][]build.Reg, row build.Value, p, ok build.
 	}
 }
 
-// column is what rows have at q, in the type that products are summed in.
+// column returns column q of rows in the type of the accumulators.
 func (g *Writer) column(rows [][]build.Reg, q int) []build.Reg {
 	column := make([]build.Reg, len(rows))
 	for i, row := range rows {
@@ -171,9 +173,9 @@ func (g *Writer) column(rows [][]build.Reg, q int) []build.Reg {
 	return column
 }
 
-// stepsAhead is how many steps' elements a thread has under way: it holds them in so many
-// registers of 4 bytes, two steps at the most where the slim operand takes as many (the
-// assembler spills a third of float16).
+// stepsAhead returns the number of steps whose elements a thread has in flight. They are limited to
+// 96 registers of 4 bytes, and to two steps if the slim operand has several rows: with a third step
+// the assembler spills for float16.
 func stepsAhead(s Tile, sums dtype.Type) int {
 	const registers = 96
 	slim, _ := sides(s)
@@ -201,7 +203,7 @@ func writeSkinny(k *build.Kernel, c Config) {
 	tid := k.ThreadIdx(build.X)
 	across, down := long/patch, s.K/patch // threads along the long side, and along K
 	tl, tk := k.Rem(tid, across), k.Div(tid, across)
-	lanes, apart := max(32/across, 1), across // a warp's threads along K, and what lies between two
+	lanes, apart := max(32/across, 1), across // lanes of a warp along K, and the distance between adjacent ones
 	if many.kMajor {
 		tk, tl = k.Rem(tid, down), k.Div(tid, down)
 		lanes, apart = min(down, 32), 1
@@ -215,7 +217,7 @@ func writeSkinny(k *build.Kernel, c Config) {
 	ahead := stepsAhead(s, c.In.Info().Accum)
 	xs, ws := make([][][]build.Reg, ahead), make([][][]build.Reg, ahead)
 	busy := k.Lt(k.Add(many.first, k.Mul(tl, patch)), many.m.Rows)
-	next := k.Var("next", g.IndexType, k.Mad(tk, patch, g.KBegin)) // the k of what is loaded next
+	next := k.Var("next", g.IndexType, k.Mad(tk, patch, g.KBegin)) // the k of the elements to load next
 	load := func(n int) {
 		many.load(g, ws[n], k.Mul(tl, patch), next, k.Eq(0, 0))
 		few.load(g, xs[n], 0, next, busy)
@@ -242,11 +244,11 @@ func writeSkinny(k *build.Kernel, c Config) {
 	k.Comment("the sums of a warp's threads that have the same elements of C")
 	held, begin, mine := g.reduceWarp(slices.Concat(acc...), lanes, apart)
 	k.Comment("and those of all warps")
-	warps := down / lanes // along K
+	warps := down / lanes // warps along K
 	shares := k.Shared("shares", g.AccType, warps, slim*long)
 	k.If(mine, func() {
 		for e, sum := range held {
-			at := k.Mad(k.Add(begin, e), across, tl) // neighbours in neighbouring banks
+			at := k.Mad(k.Add(begin, e), across, tl) // adjacent threads access adjacent banks
 			if many.kMajor {
 				at = k.Mad(tl, slim*patch, k.Add(begin, e))
 			}
@@ -272,10 +274,11 @@ func writeSkinny(k *build.Kernel, c Config) {
 	})
 }
 
-// fold adds sums over so many of a warp's lanes, whose numbers lie apart. In each round a
-// lane gives half of what it has to another and takes over that one's share of the other
-// half, so that each adds a part in the end: it returns the lane's, and the number of the
-// first. Of lanes that are more than the sums, mine says which is to hand them on.
+// reduceWarp adds sums over the given number of a warp's lanes, whose lane numbers differ by
+// multiples of apart. In each round, a lane exchanges half of its sums for another lane's share of
+// the other half (a reduce-scatter), so in the end each lane holds the totals of a part of the
+// sums. It returns these totals and the index of the first. If there are more lanes than sums, the
+// predicate mine selects the lane that holds a total.
 func (g *Writer) reduceWarp(sums []build.Reg, lanes, apart int) (held []build.Reg, first, mine build.Reg) {
 	lane := g.Rem(g.ThreadIdx(build.X), 32)
 	first, mine = g.To(ptx.U32, 0), g.Eq(0, 0)

@@ -92,8 +92,7 @@ func (g *Writer) partRow(part, row build.Reg) build.Reg {
 }
 
 // SplitKSum sums the partial sums of split-K. A lane of a warp has one vector of a row. The warps
-// of a block partition the rows or, if K has many parts, the parts of each row. It is limited by
-// memory bandwidth.
+// of a block partition the rows or, if K has many parts, the parts of each row.
 var SplitKSum = &Kernel{
 	Name:         "sum",
 	Adds:         "the sums of parts of K, in their order",

@@ -22,8 +22,7 @@ func SplitLayout(l gemm.Layout) gemm.Layout {
 
 // SplitF32 splits a float32 into three bfloat16 that represent it exactly. The first is the nearest
 // bfloat16. The second is the nearest bfloat16 to [SplitTermScale] times the remainder, and the
-// third that of the second remainder. Adjacent threads process adjacent elements. It is limited by
-// memory bandwidth.
+// third that of the second remainder. Adjacent threads process adjacent elements.
 var SplitF32 = &Kernel{
 	Name:         "planes",
 	Adds:         "the parts of float32: the nearest bfloat16, that of the rest, and that of its rest",
