@@ -5,21 +5,22 @@ import (
 	"tilework/ptx/build"
 )
 
-// Hopper's copy engine brings boxes of rows of 128 bytes, in which pieces of 16 bytes have
-// changed places: piece c of row r is piece c ^ r%8 then, so that a column of pieces has
-// all banks. wgmma reads them as they lie there.
+// TMA loads boxes of rows of 128 bytes with the 128-byte swizzle: the 16-byte chunk c of row r is
+// stored as chunk c ^ r%8, so that a column of chunks covers all banks. wgmma reads this layout.
 const (
-	SwizzleBytes = 128 // of a row
-	swizzleRows  = 8   // after so many rows the pattern repeats
-	pieceBytes   = 16
+	SwizzleBytes  = 128 // length of a row
+	swizzleRows   = 8   // rows after which the pattern repeats
+	tmaChunkBytes = 16
 )
 
-// BoxShape is the size of an operand's tiles for wgmma: Side rows of A or columns of B,
-// and along K what 128 bytes hold. AlongK says that neighbours along K are neighbours in
-// memory. Of Shared blocks of a cluster each loads its part of a tile for all of them. If
-// Loaded is less than Side only so many rows are loaded, where rows run along K: the others
-// stay as they are. Of Matrices, if that is more than 1, each has as many of the rows or columns,
-// one behind the other.
+// BoxShape describes the tiles of a wgmma operand. A tile has Side rows of A or columns of B, and
+// 128 bytes along K.
+//
+// KMajor reports whether K is the contiguous dimension in memory; the operand is MN-major
+// otherwise. Each of Multicast blocks of a cluster loads its part of a tile and multicasts it to
+// all of them. If a K-major operand has Loaded less than Side, only Loaded rows are loaded and the
+// others are never written. If Matrices is more than 1, a tile contains equally many rows or
+// columns of that many matrices, one after the other.
 type BoxShape struct {
 	Elem                 ptx.Type
 	Side, Loaded, Stages int
@@ -28,14 +29,16 @@ type BoxShape struct {
 	Matrices             int
 }
 
-// Depth is how many elements along K a tile has.
+// Depth returns the number of elements of a tile along K.
 func (s BoxShape) Depth() int { return SwizzleBytes / s.Elem.Bytes() }
 
-// StageBytes is the shared memory of a tile, and LoadedBytes what comes of it.
-func (s BoxShape) StageBytes() int  { return s.Side * SwizzleBytes }
+// StageBytes returns the shared memory of a tile.
+func (s BoxShape) StageBytes() int { return s.Side * SwizzleBytes }
+
+// LoadedBytes returns the number of bytes of a tile that are loaded.
 func (s BoxShape) LoadedBytes() int { return s.loaded() * SwizzleBytes }
 
-// loaded is how many rows are loaded.
+// loaded returns the number of rows or columns of a tile that are loaded.
 func (s BoxShape) loaded() int {
 	if s.KMajor {
 		return s.Loaded
@@ -43,15 +46,16 @@ func (s BoxShape) loaded() int {
 	return s.Side
 }
 
-// each is how many a matrix has of what is loaded.
+// loadedPerMatrix returns the part of loaded that belongs to one matrix.
 func (s BoxShape) loadedPerMatrix() int { return s.loaded() / max(s.Matrices, 1) }
 
-// maxBox is the most elements of a box in one dimension.
+// maxBox is the maximum size of a TMA box in one dimension, in elements.
 const maxBox = 256
 
-// part is what one of the blocks that share a tile loads of one matrix: so many rows of A or columns of B,
-// from depth elements along K each. Where rows of memory run across K a box has 128 bytes of
-// them, and a tile is several boxes: of an odd number each block loads a part along K.
+// perBlock returns the part of a tile that one of the Multicast blocks loads of one matrix: side
+// rows of A or columns of B, and depth elements along K. A box of an MN-major operand has 128 bytes
+// along MN, so a tile has several boxes. If they cannot be divided among the blocks, each block
+// loads a part along K instead.
 func (s BoxShape) perBlock() (side, depth int) {
 	if side = s.loadedPerMatrix() / s.Multicast; !s.KMajor && side%s.Depth() != 0 {
 		return s.loadedPerMatrix(), s.Depth() / s.Multicast
@@ -59,7 +63,7 @@ func (s BoxShape) perBlock() (side, depth int) {
 	return side, s.Depth()
 }
 
-// rows is the rows of memory of a box.
+// boxRows returns the number of rows of memory in a TMA box.
 func (s BoxShape) boxRows() int {
 	side, depth := s.perBlock()
 	if s.KMajor {
@@ -68,7 +72,7 @@ func (s BoxShape) boxRows() int {
 	return depth
 }
 
-// across is how far a box goes across K.
+// boxSide returns the size of a TMA box along M or N.
 func (s BoxShape) boxSide() int {
 	if s.KMajor {
 		return s.boxRows()
@@ -76,58 +80,58 @@ func (s BoxShape) boxSide() int {
 	return s.Depth()
 }
 
-// Box is the box that a tensor map must have, innermost dimension first.
+// Box returns the TMA box for the tensor map, innermost dimension first.
 func (s BoxShape) Box() []int { return []int{s.Depth(), s.boxRows()} }
 
-// Boxes are an operand's tiles in shared memory, a tensor's boxes.
+// Boxes are the tiles of an operand in shared memory, loaded by TMA.
 type Boxes struct {
 	k          *build.Kernel
 	shape      BoxShape
 	tensor     build.Tensor
-	tiles      build.Array // rows of 128 bytes, tile behind tile
-	skip       build.Value // elements of a row of memory before the operand's first one
-	matrix     build.Value // of a tensor that is several, the number of the operand's; nil if it is one
-	sideOffset int         // rows or columns of a tile that are those of a matrix before
+	tiles      build.Array // rows of 128 bytes, tile after tile
+	skip       build.Value // elements of each row of memory that precede the operand
+	matrix     build.Value // the operand's index in a tensor of several matrices; nil for a single matrix
+	sideOffset int         // rows or columns of a tile that precede those of this tensor
 }
 
-// NewBoxes declares the tiles of a tensor, which is the operand as it lies in memory.
+// NewBoxes declares the tiles of a tensor, which describes the operand in global memory.
 func NewBoxes(k *build.Kernel, name string, t build.Tensor, s BoxShape) *Boxes {
 	return &Boxes{k: k, shape: s, tensor: t, tiles: k.Tile(name, s.Elem, s.Stages*s.Side, s.Depth()), skip: 0}
 }
 
-// Behind are the same tiles for an operand that begins so many elements behind the first
-// one in each row of memory.
+// Offset returns the same tiles for an operand that begins skip elements into each row of memory.
 func (b *Boxes) Offset(skip build.Value) *Boxes {
 	other := *b
 	other.skip = skip
 	return &other
 }
 
-// Of are the same tiles for an operand that is a matrix of several; nil stands for a tensor
-// that is one.
+// Matrix returns the same tiles for an operand that is one of several matrices of the tensor; nil
+// stands for a tensor of one matrix.
 func (b *Boxes) Matrix(matrix build.Value) *Boxes {
 	other := *b
 	other.matrix = matrix
 	return &other
 }
 
-// Second are the parts of the same tiles that are another tensor's, behind the first one's.
+// WithTensor returns the part of the same tiles that belongs to another tensor. It follows the part
+// of the first tensor.
 func (b *Boxes) WithTensor(t build.Tensor) *Boxes {
 	other := *b
 	other.tensor, other.sideOffset = t, b.shape.loadedPerMatrix()
 	return &other
 }
 
-// Prefetch brings the tensor's map on its way.
+// Prefetch prefetches the tensor map.
 func (b *Boxes) Prefetch() { b.tensor.Prefetch() }
 
-// Load has one thread send the tile on its way to a stage that begins at row first of the
-// operand, or column of B, and element p along K; full is told of its bytes. rank is the
-// block's place among those that share the tile.
+// Load emits the TMA loads of a tile to a stage, for one thread. The tile begins at row first of
+// the operand, or at column first of B, and at element p along K. The loads complete on mbarrier
+// full. rank is the block's rank among those that multicast the tile.
 func (b *Boxes) Load(stage build.Reg, full build.Ptr, first, p build.Value, rank build.Value) {
 	k, s := b.k, b.shape
 	side, depth := s.perBlock()
-	from, along := build.Value(0), build.Value(0) // of the block's part
+	from, along := build.Value(0), build.Value(0) // offset of the block's part of the tile
 	if depth < s.Depth() {
 		along = k.Mul(rank, depth)
 	} else {
@@ -152,17 +156,17 @@ func (b *Boxes) Load(stage build.Reg, full build.Ptr, first, p build.Value, rank
 	}
 }
 
-// Clear has so many threads write zeros to what is never loaded of the tiles. A
-// [build.Kernel.ProxyFence] and a barrier follow.
+// Clear emits stores of zeros, by the given number of threads, to the rows of the tiles that are
+// never loaded. A [build.Kernel.ProxyFence] and a barrier must follow.
 func (b *Boxes) Clear(tid build.Reg, threads int) {
 	k, s := b.k, b.shape
-	const words = pieceBytes / 4
-	rest := (s.Side - s.loaded()) * SwizzleBytes / pieceBytes // of a tile, in pieces
+	const words = tmaChunkBytes / 4
+	rest := (s.Side - s.loaded()) * SwizzleBytes / tmaChunkBytes // 16-byte chunks per tile
 	if rest == 0 {
 		return
 	}
 	k.ForStep(tid, s.Stages*rest, threads, func(n build.Reg) {
-		at := k.Add(k.Mul(k.Div(n, rest), s.StageBytes()), k.Mul(k.Rem(n, rest), pieceBytes))
+		at := k.Add(k.Mul(k.Div(n, rest), s.StageBytes()), k.Mul(k.Rem(n, rest), tmaChunkBytes))
 		zeros := make([]build.Value, words)
 		for i := range zeros {
 			zeros[i] = 0
@@ -171,8 +175,8 @@ func (b *Boxes) Clear(tid build.Reg, threads int) {
 	})
 }
 
-// Descriptor describes the first stage's tile from row first on, a multiple of 64, to
-// wgmma.
+// Descriptor returns the wgmma matrix descriptor of the first stage's tile from row first on, a
+// multiple of 64.
 func (b *Boxes) Descriptor(first build.Value) build.Reg {
 	l := build.MatrixLayout{Stride: swizzleRows * SwizzleBytes, Swizzle: SwizzleBytes}
 	if !b.shape.KMajor {
@@ -181,18 +185,18 @@ func (b *Boxes) Descriptor(first build.Value) build.Reg {
 	return b.k.Descriptor(b.tiles.At(first, 0), l)
 }
 
-// ToStage is what a descriptor of the first stage lacks to one of another stage.
+// DescStageOffset returns the offset to add to a descriptor of the first stage for another stage.
 func (b *Boxes) DescStageOffset(stage build.Reg) build.Reg {
-	return b.k.To(ptx.U64, b.k.Mul(stage, b.shape.StageBytes()/pieceBytes))
+	return b.k.To(ptx.U64, b.k.Mul(stage, b.shape.StageBytes()/tmaChunkBytes))
 }
 
-// ToSide is what a descriptor lacks to one from row n on, a multiple of 64.
-func (b *Boxes) DescSideOffset(n int) int { return n * SwizzleBytes / pieceBytes }
+// DescSideOffset returns the offset to add to a descriptor for row n, a multiple of 64.
+func (b *Boxes) DescSideOffset(n int) int { return n * SwizzleBytes / tmaChunkBytes }
 
-// ToStep is what a descriptor lacks to one from element p along K on.
+// DescKOffset returns the offset to add to a descriptor for element p along K.
 func (b *Boxes) DescKOffset(p int) int {
 	if b.shape.KMajor {
-		return p * b.shape.Elem.Bytes() / pieceBytes
+		return p * b.shape.Elem.Bytes() / tmaChunkBytes
 	}
-	return p * SwizzleBytes / pieceBytes
+	return p * SwizzleBytes / tmaChunkBytes
 }

@@ -5,15 +5,17 @@ import (
 	"tilework/ptx/build"
 )
 
-// Widen makes of the first two or, if half is 1, of the last two of a register of four 8-bit
-// floats, e4m3 or e5m2, a register of two float16. The instruction for it came with sm_89.
+// WidenFloat8 converts two of the four 8-bit floats (e4m3 or e5m2) in a register to a register of
+// two float16: the first two, or the last two if half is 1. The instruction that does this needs
+// sm_89.
 func WidenFloat8(k *build.Kernel, t ptx.Type, four build.Reg, half int) build.Reg {
-	two := permute(k, four, 0, [2]int{0x1404, 0x3424}[half]) // in the upper halves of 16 bits
+	two := permute(k, four, 0, [2]int{0x1404, 0x3424}[half]) // each in the upper byte of 16 bits
 	if t == ptx.E5M2 {
 		return two
 	}
-	// One bit of exponent less, counted from 8 less. 480, the largest, stands for a NaN: times
-	// 140 it alone is too large for a float16, and an infinity times 0 is a NaN.
+	// e4m3 has one exponent bit less than float16, with a bias that is smaller by 8. Its pattern
+	// for 480 is NaN. Only that value overflows float16 when multiplied by 140, and infinity times
+	// 0 is NaN.
 	const by256, by140 = 0x5c005c00, 0x58605860
 	bits := k.Or(k.And(two, 0x80008000), k.Shr(k.And(two, 0x7f007f00), 1))
 	value, large, out := k.Fresh(ptx.B32), k.Fresh(ptx.B32), k.Fresh(ptx.B32)
@@ -24,7 +26,7 @@ func WidenFloat8(k *build.Kernel, t ptx.Type, four build.Reg, half int) build.Re
 	return out
 }
 
-// Round rounds a float32 to tf32, to nearest; tensor cores would cut it off.
+// RoundTF32 rounds a float32 to tf32, to nearest. The tensor cores would truncate it.
 func RoundTF32(k *build.Kernel, x build.Reg) build.Reg {
 	d := k.Fresh(ptx.B32)
 	k.Do("cvt.rna.tf32.f32", d, x)

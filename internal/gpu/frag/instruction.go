@@ -1,10 +1,10 @@
-// Package frag is the building blocks that kernels for the tensor cores share: which
-// elements of a matrix each lane of a warp holds, how tiles of the matrices come into
-// shared memory while others are multiplied, and how lanes read them from there.
+// Package frag holds the building blocks of tensor core kernels: fragment layouts (the elements of
+// a matrix that each lane of a warp holds), the copies of tiles to shared memory, swizzles that
+// avoid bank conflicts, wgmma descriptors, and the loads of fragments.
 //
-// A kernel takes an [Instruction] for its element type, [Tiles] for each operand, a
-// [Reader] of each and a [Ring] of their stages; what it adds is the loop and the shape
-// of a warp's part.
+// A kernel with mma.sync uses an [Instruction] for its element type, [Tiles] for each operand, a
+// [Reader] for each, and a [Ring] of their stages (cp.async). It adds the main loop and the tile of
+// a warp. A kernel with wgmma uses [Boxes] for each operand (TMA) and a [Pipeline] of their stages.
 package frag
 
 import (
@@ -13,23 +13,24 @@ import (
 	"tilework/ptx"
 )
 
-// Lanes are the threads of a warp. A fragment's lane is 4·g + t: g counts rows of A and
-// C and columns of B, t counts along K and pairs of columns of C.
+// Lanes is the number of threads of a warp. In fragments a lane is 4·g + t. In the PTX manual g is
+// groupID and t is threadID_in_group: g selects rows of A and C and columns of B; t selects
+// elements along K and pairs of columns of C.
 const (
 	Lanes = 32
-	Quad  = 4            // the values of t
-	Eight = Lanes / Quad // the values of g
+	Quad  = 4            // number of values of t
+	Eight = Lanes / Quad // number of values of g
 )
 
-// Instruction is an mma.sync: a warp adds the product of an M×K and a K×N matrix to
-// one of M×N.
+// Instruction describes an mma.sync: a warp adds the product of an M×K and a K×N matrix to an M×N
+// matrix.
 type Instruction struct {
 	In, Sum ptx.Type
 	M, N, K int
-	SM      int // the least architecture that has it
+	SM      int // minimum architecture
 }
 
-// instructions are the ones to choose from, the best of each type first.
+// instructions lists the candidates, the best for each type first.
 var instructions = []Instruction{
 	{In: ptx.F64, Sum: ptx.F64, M: 16, N: 8, K: 8, SM: 90},
 	{In: ptx.F64, Sum: ptx.F64, M: 8, N: 8, K: 4, SM: 80},
@@ -41,8 +42,7 @@ var instructions = []Instruction{
 	{In: ptx.S8, Sum: ptx.S32, M: 16, N: 8, K: 32, SM: 80},
 }
 
-// Best is the best instruction for elements of type in on architecture sm. ok is false
-// if there is none.
+// Best returns the best instruction for elements of type in on architecture sm, if there is one.
 func Best(in ptx.Type, sm int) (best Instruction, ok bool) {
 	for _, i := range instructions {
 		if i.In == in && i.SM <= sm {
@@ -52,14 +52,14 @@ func Best(in ptx.Type, sm int) (best Instruction, ok bool) {
 	return Instruction{}, false
 }
 
-// Shape is the instruction's shape as PTX spells it: "m16n8k16".
+// Shape returns the instruction's shape in PTX's notation: "m16n8k16".
 func (i Instruction) Shape() string { return fmt.Sprintf("m%dn%dk%d", i.M, i.N, i.K) }
 
 // Place is a row and a column of a matrix.
 type Place struct{ Row, Col int }
 
-// Register is the type of the registers of A and B, and each how many elements along K one
-// of them holds, the first lowest.
+// Register returns the type of the registers of A and B, and the number of elements along K in one
+// of them, the first in the lowest bits.
 func (i Instruction) Register() (t ptx.Type, each int) {
 	if i.In == ptx.F64 {
 		return i.In, 1
@@ -67,8 +67,9 @@ func (i Instruction) Register() (t ptx.Type, each int) {
 	return ptx.B32, 32 / i.In.Bits()
 }
 
-// A lists where the first elements of a lane's registers of A are, from (g, each·t) on
-// (manual: "matrix fragments for mma" of each shape).
+// A returns the position of the first element in each of a lane's registers of A, relative to (g,
+// each·t), where each is the second result of [Instruction.Register]. The PTX manual shows the
+// layouts under "Matrix Fragments for mma" of each shape.
 func (i Instruction) A() []Place {
 	_, each := i.Register()
 	places := make([]Place, i.M*i.K/Lanes/each)
@@ -79,7 +80,8 @@ func (i Instruction) A() []Place {
 	return places
 }
 
-// B lists where the first elements of a lane's registers of B are, from (each·t, g) on.
+// B returns the position of the first element in each of a lane's registers of B, relative to
+// (each·t, g).
 func (i Instruction) B() []Place {
 	_, each := i.Register()
 	places := make([]Place, i.K*i.N/Lanes/each)
@@ -89,7 +91,8 @@ func (i Instruction) B() []Place {
 	return places
 }
 
-// C lists where a lane's sums are, from (g, 2·t) on: pairs side by side.
+// C returns the positions of a lane's accumulators relative to (g, 2·t). Pairs are adjacent in a
+// row.
 func (i Instruction) C() []Place {
 	places := make([]Place, i.M*i.N/Lanes)
 	for n := range places {

@@ -5,33 +5,34 @@ import (
 	"tilework/ptx/build"
 )
 
-// Reader reads fragments of a warp's part of an operand's tile.
+// Reader loads fragments of a warp's part of an operand's tile from shared memory.
 //
-// Elements that stand along K come with ldmatrix as the instructions want them, and so do
-// those of 16 bits that stand across, which it transposes. Of 8 bits it transposes pairs:
-// a lane that asks for the rows of K in the right order gets words of four along K of two
-// neighbours across, mixed, and takes them apart ([Reader.Arrange]). That makes the lane's
-// rows of A 2·g and 2·g + 1, and its columns of B four side by side; see [Reader.Rows] and
+// ldmatrix loads the fragments of K-major tiles directly. For MN-major tiles of 16-bit elements
+// ldmatrix.trans transposes them. For 8-bit elements ldmatrix.trans transposes pairs of bytes: if
+// the lanes supply the addresses of rows of K in a suitable order, each lane receives four elements
+// along K of two adjacent rows or columns, interleaved, which [Reader.Arrange] separates. A lane
+// then holds rows 2·g and 2·g + 1 of A, and four adjacent columns of B; see [Reader.Rows] and
 // [Reader.Runs].
 type Reader struct {
 	k     *build.Kernel
 	in    Instruction
 	tiles *Tiles
-	b     bool // of B
-	count int  // fragments: the instruction's rows or columns
+	b     bool // the operand is B
+	count int  // fragments: rows or columns of instructions
 
-	// Where the lane's addresses are in a tile, for a step along K or a pair of fragments.
+	// offsets of the lane's ldmatrix addresses in a tile, one per step along K or per pair of
+	// fragments
 	places   []build.Reg
-	elements Tile // of those that are loaded by themselves, in the first stage
+	elements Tile // for elements that are loaded one at a time, in the first stage
 }
 
-// ReadA reads rows of A from the warp's first one on: count fragments of the
-// instruction's rows, the lane's place in them being (eight, quad).
+// ReadA returns a reader of count fragments of A, which begin at row first of the tile. (eight,
+// quad) is the lane's (g, t) in the fragments.
 func (t *Tiles) ReadA(in Instruction, first, eight, quad build.Reg, count int) *Reader {
 	return t.reader(in, false, first, eight, quad, count)
 }
 
-// ReadB is ReadA for columns of B.
+// ReadB returns a reader of count fragments of B, which begin at column first of the tile.
 func (t *Tiles) ReadB(in Instruction, first, eight, quad build.Reg, count int) *Reader {
 	return t.reader(in, true, first, eight, quad, count)
 }
@@ -43,11 +44,11 @@ func (t *Tiles) reader(in Instruction, b bool, first, eight, quad build.Reg, cou
 		r.elements = t.view(k.Add(first, eight), quad)
 		return r
 	}
-	// Lane 8·n + l gives the address of row l of matrix n.
+	// Lane 8·n + l supplies the address of row l of matrix n.
 	lane := k.Mad(eight, Quad, quad)
 	l, n := k.Rem(lane, Eight), k.Div(lane, Eight)
-	// Where the matrices stand: of A the second is below the first, the other two behind
-	// them along K; of B the second is behind the first, the other two are the next columns.
+	// In A, matrix 1 is below matrix 0, and matrices 2 and 3 are next to them along K. In B, matrix
+	// 1 is next to matrix 0 along K, and matrices 2 and 3 are the next columns.
 	below, behind := k.Rem(n, 2), k.Div(n, 2)
 	if b {
 		below, behind = behind, below
@@ -60,7 +61,8 @@ func (t *Tiles) reader(in Instruction, b bool, first, eight, quad build.Reg, cou
 			r.places = append(r.places, s.byteOffset(k, line, element))
 		}
 	case s.transposesPairs():
-		// Rows 0, 1, 4, 5 … of K, and 2, 3, 6, 7 …, so that a lane has four neighbours.
+		// Rows 0, 1, 4, 5 … and 2, 3, 6, 7 … of K give a lane four elements that are adjacent along
+		// K.
 		line := k.Add(k.Mad(k.Div(l, 2), 4, k.Rem(l, 2)), k.Mad(k.Div(n, 2), 2*Eight, k.Mul(k.Rem(n, 2), 2)))
 		r.addPlaces(line, func(i int) build.Reg { return k.Add(first, i*2*Eight) })
 	default:
@@ -70,14 +72,14 @@ func (t *Tiles) reader(in Instruction, b bool, first, eight, quad build.Reg, cou
 	return r
 }
 
-// across sets the places of pairs of fragments that stand side by side in rows of K.
+// addPlaces sets the offsets of pairs of fragments that are adjacent in rows of K.
 func (r *Reader) addPlaces(line build.Reg, element func(i int) build.Reg) {
 	for i := range (r.count*r.width() + 2*Eight - 1) / (2 * Eight) {
 		r.places = append(r.places, r.tiles.shape.byteOffset(r.k, line, element(i)))
 	}
 }
 
-// width is the rows or columns of a fragment.
+// width returns the number of rows or columns of a fragment.
 func (r *Reader) width() int {
 	if r.b {
 		return r.in.N
@@ -85,7 +87,7 @@ func (r *Reader) width() int {
 	return r.in.M
 }
 
-// Registers are variables for the fragments, as [Reader.Loads] writes them.
+// Registers returns new registers for the fragments, for [Reader.Loads].
 func (r *Reader) Registers() [][]build.Reg {
 	t, _ := r.in.Register()
 	if r.tiles.shape.Single() {
@@ -100,8 +102,8 @@ func (r *Reader) Registers() [][]build.Reg {
 	return all
 }
 
-// offsets are where the first elements of a lane's registers of a fragment are, across and
-// along K.
+// offsets returns the positions of the first elements in each of a lane's registers of a fragment:
+// Row along M or N, Col along K.
 func (r *Reader) offsets() []Place {
 	if !r.b {
 		return r.in.A()
@@ -113,8 +115,8 @@ func (r *Reader) offsets() []Place {
 	return places
 }
 
-// Loads are the loads of the fragments from element p along K on of the tile that a stage
-// holds. [Reader.Arrange] makes of them what is multiplied.
+// Loads returns functions that emit the loads of the fragments that begin at element p along K of a
+// stage's tile. [Reader.Arrange] turns the loaded registers into operands of the instruction.
 func (r *Reader) Loads(to [][]build.Reg, stage build.Reg, p int) []func() {
 	k, s := r.k, r.tiles.shape
 	var all []func()
@@ -129,7 +131,7 @@ func (r *Reader) Loads(to [][]build.Reg, stage build.Reg, p int) []func() {
 	}
 	base := r.tiles.array.Ptr.Skip(k.Mul(stage, s.stageBytes()))
 	row := s.pitch() * s.Elem.Bytes()
-	// A load brings four registers: a fragment of A, or two of B.
+	// a load fills four registers: a fragment of A, or two of B
 	each := 1
 	if r.b {
 		each = 2
@@ -151,14 +153,14 @@ func (r *Reader) Loads(to [][]build.Reg, stage build.Reg, p int) []func() {
 	return all
 }
 
-// Arrange is the fragments as the instruction takes them.
+// Arrange returns the loaded fragments as operands of the instruction.
 func (r *Reader) Arrange(loaded [][]build.Reg) [][]build.Reg {
 	if !r.tiles.shape.transposesPairs() || r.tiles.shape.Single() {
 		return loaded
 	}
 	k := r.k
-	// Words 0 and 1 hold the first half of the instruction's K, 2 and 3 the second, of two
-	// neighbours each: the even bytes are those of the first.
+	// Words 0 and 1 hold the first half of the instruction's K, and words 2 and 3 the second half.
+	// Even bytes belong to the first of two adjacent rows or columns, odd bytes to the second.
 	first := func(w []build.Reg, half int) build.Reg { return permute(k, w[2*half], w[2*half+1], 0x6420) }
 	second := func(w []build.Reg, half int) build.Reg { return permute(k, w[2*half], w[2*half+1], 0x7531) }
 	all := make([][]build.Reg, len(loaded))
@@ -175,15 +177,15 @@ func (r *Reader) Arrange(loaded [][]build.Reg) [][]build.Reg {
 	return all
 }
 
-// permute is four of the eight bytes of a and b, by their numbers.
+// permute returns four of the eight bytes of a and b, selected by prmt's selector bytes.
 func permute(k *build.Kernel, a, b build.Value, bytes int) build.Reg {
 	d := k.Fresh(ptx.B32)
 	k.Do("prmt.b32", d, a, b, bytes)
 	return d
 }
 
-// Rows is, of the lane's sums in row n of those of fragment i of A, the row: so many times g
-// and so many more from the warp's first on.
+// Rows returns the row of a lane's accumulators in row n of fragment i of A: times·g + more,
+// relative to the warp's first row.
 func (r *Reader) Rows(i, n int) (times, more int) {
 	if r.tiles.shape.transposesPairs() {
 		return 2, i*r.in.M + n
@@ -191,15 +193,15 @@ func (r *Reader) Rows(i, n int) (times, more int) {
 	return 1, i*r.in.M + n*Eight
 }
 
-// Run is some of the lane's sums that stand side by side in a row of C. Their columns begin
-// so many times t and so many more from the warp's first on. They are counted by the
-// fragment of B and the place in it.
+// Run is a group of a lane's accumulators that are adjacent in a row of C. Its first column is
+// Times·t + More, relative to the warp's first column. Sums identifies each accumulator by the
+// fragment of B (Row) and the position in the fragment (Col).
 type Run struct {
 	Times, More int
 	Sums        []Place
 }
 
-// Runs lists the runs of a row.
+// Runs returns the runs of a row.
 func (r *Reader) Runs() []Run {
 	var runs []Run
 	if r.tiles.shape.transposesPairs() {
@@ -214,19 +216,19 @@ func (r *Reader) Runs() []Run {
 	return runs
 }
 
-// rows are those of one tile in shared memory.
+// rowsPerStage returns the number of rows of one tile in shared memory.
 func (t *Tiles) rowsPerStage() int {
 	count, _ := t.shape.rows()
 	return count
 }
 
-// Tile is a view of the tile of one stage, from some element on.
+// Tile is a view of a stage's tile that begins at some element.
 type Tile struct {
 	from   build.Array
 	kMajor bool
 }
 
-// from0 is the first stage's tile, from element p along K of row i on.
+// view returns a view of the first stage's tile that begins at element p along K of row i.
 func (t *Tiles) view(i, p build.Value) Tile {
 	if !t.shape.KMajor {
 		i, p = p, i

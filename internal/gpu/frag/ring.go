@@ -5,18 +5,18 @@ import (
 	"tilework/ptx/build"
 )
 
-// Ring leads the stages of operands' tiles through their turns: while one is multiplied
-// the next ones are under way.
+// Ring is a circular buffer of stages for the tiles of several operands, filled with cp.async. One
+// stage is multiplied while the others are in flight.
 type Ring struct {
 	k      *build.Kernel
 	stages int
 	tiles  []*Tiles
-	fill   build.Reg // the stage that is copied to next
+	fill   build.Reg // the stage to copy to next
 	use    build.Reg // the stage that is multiplied
-	arrive []func()  // puts what comes through registers to the stage that was filled last
+	arrive []func()  // emit the stores of elements that pass through registers to the stage filled last
 }
 
-// NewRing is a ring of the stages of tiles, 2 or more.
+// NewRing returns a ring of the given number of stages, at least 2.
 func NewRing(k *build.Kernel, stages int, tiles ...*Tiles) *Ring {
 	return &Ring{k: k, stages: stages, tiles: tiles, fill: k.Var("fill", ptx.U32, 0), use: k.Var("use", ptx.U32, 0)}
 }
@@ -32,9 +32,8 @@ func (r *Ring) Start() {
 	r.wait()
 }
 
-// Fill is the pieces, to be written in this order, of what sends the next tiles on their
-// way, to the stage that nobody reads any more since the last Next. Among instructions
-// that leave a scheduler idle they cost nothing.
+// Fill returns functions that emit, in order, the copies of the next tiles to the stage that the
+// last Next released. Between instructions that leave the scheduler idle they cost nothing.
 func (r *Ring) Fill() []func() {
 	var pieces []func()
 	for _, t := range r.tiles {
@@ -47,19 +46,19 @@ func (r *Ring) Fill() []func() {
 	})
 }
 
-// Next goes on to the next stage: every thread has read what it needs of the one before,
-// and every thread's copies to this one are there.
+// Next advances to the next stage. It waits until every thread has read the previous stage, and
+// until every thread's copies to the next one have arrived.
 func (r *Ring) Next() {
 	r.land()
 	r.wait()
 	r.advance(r.use)
 }
 
-// End waits for the copies that are still under way, which nobody needs: they must not
-// arrive in shared memory that has become another block's.
+// End waits for the copies still in flight. They must not arrive after the block has exited, when
+// its shared memory may belong to another block.
 func (r *Ring) End() { r.k.CopyWait(0) }
 
-// Use is the stage to multiply.
+// Use returns the stage to multiply.
 func (r *Ring) Use() build.Reg { return r.use }
 
 func (r *Ring) land() {

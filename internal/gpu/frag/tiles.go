@@ -7,17 +7,17 @@ import (
 	"tilework/ptx/build"
 )
 
-// Shape is the size of an operand's tiles: Side rows of A or columns of B, Depth
-// elements of type Elem along K each, as many tiles as there are Stages. AlongK says that
-// neighbours along K are neighbours in memory; they are in shared memory too then, so that
-// what is copied keeps its order.
+// TileShape describes the tiles of an mma.sync operand in shared memory. A tile has Side rows of A
+// or columns of B, and Depth elements of type Elem along K; there is one tile per stage. KMajor
+// reports whether K is the contiguous dimension in memory, and then also in shared memory, so that
+// copies keep the order of the elements. The operand is MN-major otherwise.
 type TileShape struct {
 	Elem                ptx.Type
 	Side, Depth, Stages int
 	KMajor              bool
 }
 
-// lines is how a tile stands in shared memory: count rows of length elements.
+// rows returns the number and the length of the rows of a tile in shared memory.
 func (s TileShape) rows() (count, length int) {
 	if s.KMajor {
 		return s.Side, s.Depth
@@ -25,49 +25,51 @@ func (s TileShape) rows() (count, length int) {
 	return s.Depth, s.Side
 }
 
-// Single says that lanes load each element of a fragment by itself: those of float64, and
-// of float32 that would have to be transposed, as ldmatrix transposes 16 bits alone.
+// Single reports whether lanes load each element of a fragment separately: for float64, and for
+// MN-major float32, because ldmatrix.trans transposes only 16-bit elements.
 func (s TileShape) Single() bool { return s.Elem == ptx.F64 || s.Elem == ptx.F32 && !s.KMajor }
 
-// pairs says that ldmatrix transposes pairs of bytes: lanes take the pairs apart.
+// transposesPairs reports whether ldmatrix.trans transposes pairs of bytes, which lanes then
+// separate.
 func (s TileShape) transposesPairs() bool { return s.Elem.Bytes() == 1 && !s.KMajor }
 
-// pitch is the elements from one row of a tile to the next. Lanes that load elements by
-// themselves, and that shared memory serves together, take 4 rows of neighbours, 32 bytes
-// of each: with rows that lie 32 bytes apart modulo its 128 each of them has banks of its
-// own. Other rows stand close together; see [Shape.spread].
+// pitch returns the distance between the rows of a tile, in elements. If lanes load elements
+// separately, those that shared memory serves together access 32 bytes in each of 4 rows. Padding
+// rows to 32 bytes modulo 128 avoids bank conflicts. Other tiles have no padding; they are
+// swizzled, see [TileShape.swizzle].
 func (s TileShape) pitch() int {
 	_, length := s.rows()
 	if !s.Single() {
 		return length
 	}
-	around, apart := bankBytes/s.Elem.Bytes(), 32/s.Elem.Bytes()
-	return (length+around-apart-1)/around*around + apart
+	period, padding := bankBytes/s.Elem.Bytes(), 32/s.Elem.Bytes()
+	return (length+period-padding-1)/period*period + padding
 }
 
-// What shared memory delivers at a time, and what ldmatrix reads of a row.
+// bankBytes is the bandwidth of shared memory per cycle. chunkBytes is the part of a row that
+// ldmatrix reads.
 const (
 	bankBytes  = 128
 	chunkBytes = 16
 )
 
-// spread is which chunk of a row stands where its first one would: number c is at c xor
-// spread. The 8 rows of which ldmatrix reads a chunk each are so in banks of their own:
-// neighbours, or of pairs of bytes every other two (0, 1, 4, 5 …), see [Reader].
+// swizzle returns the value to xor with the index of each 16-byte chunk of a row. It places the 8
+// chunks that ldmatrix reads from 8 rows in different banks. These rows are adjacent or, for pairs
+// of bytes, alternate pairs (0, 1, 4, 5 …); see [Reader].
 func (s TileShape) swizzle(k *build.Kernel, line build.Reg) build.Value {
 	_, length := s.rows()
-	chunks := min(length*s.Elem.Bytes(), bankBytes) / chunkBytes // in a row, as far as banks go
+	chunks := min(length*s.Elem.Bytes(), bankBytes) / chunkBytes // chunks of a row that are in different banks
 	if s.Single() || chunks < 2 {
 		return 0
 	}
 	if s.transposesPairs() {
-		line = k.Or(k.And(line, 1), k.Shl(k.Shr(line, 2), 1)) // their number among the 8
+		line = k.Or(k.And(line, 1), k.Shl(k.Shr(line, 2), 1)) // index among the 8 rows
 	}
-	together := bankBytes / chunkBytes / chunks // rows that share the banks
+	together := bankBytes / chunkBytes / chunks // consecutive rows that together cover all banks
 	return k.And(k.Div(line, together), chunks-1)
 }
 
-// period is after how many rows spread is the same again.
+// swizzlePeriod returns the number of rows after which swizzle repeats.
 func (s TileShape) swizzlePeriod() int {
 	if s.transposesPairs() {
 		return 2 * Eight
@@ -75,71 +77,72 @@ func (s TileShape) swizzlePeriod() int {
 	return Eight
 }
 
-// at is the bytes from the start of a tile to an element.
+// byteOffset returns the offset of an element from the start of a tile, in bytes.
 func (s TileShape) byteOffset(k *build.Kernel, line, element build.Reg) build.Reg {
 	size := s.Elem.Bytes()
 	row, inside := k.Mul(line, s.pitch()*size), k.Mul(element, size)
 	return k.Add(row, k.Xor(inside, k.Mul(s.swizzle(k, line), chunkBytes)))
 }
 
-// stageBytes is the shared memory of one tile.
+// stageBytes returns the shared memory of one tile.
 func (s TileShape) stageBytes() int {
 	count, _ := s.rows()
 	return count * s.pitch() * s.Elem.Bytes()
 }
 
-// Bytes is the shared memory that the tiles take.
+// Bytes returns the shared memory of all tiles.
 func (s TileShape) Bytes() int {
-	const align = 128 // of arrays
+	const align = 128 // alignment of arrays
 	return (s.Stages*s.stageBytes() + align - 1) / align * align
 }
 
-// Check says whether so many threads can share out the copies of a tile in vectors of vec
-// elements.
+// Check returns an error if the copies of a tile, in vectors of vec elements, cannot be partitioned
+// equally among the threads.
 func (s TileShape) Check(vec, threads int) error {
 	count, length := s.rows()
 	vectors := length / vec
 	if vectors < 1 || length%vec != 0 || threads%vectors != 0 || threads/vectors < count && count%(threads/vectors) != 0 {
-		return fmt.Errorf("%d threads cannot share out %d rows of %d vectors", threads, count, vectors)
+		return fmt.Errorf("%d threads cannot share out %d rows of %d vectors: want the same number of vectors for each",
+			threads, count, vectors)
 	}
 	return nil
 }
 
-// Tiles are an operand's tiles in shared memory, and a thread's part of copying them.
+// Tiles are the tiles of an operand in shared memory, with a thread's share of the copies.
 type Tiles struct {
 	k     *build.Kernel
 	shape TileShape
 	array build.Array
 
-	// The thread copies vectors of vec elements, every step rows of a tile, from from
-	// on, which is so many bytes behind the start of the tile that is copied next, to
-	// the places to in a tile. It has none if the tile has fewer than there are threads and
-	// spare does not hold.
+	// The thread copies vectors of vec elements, one every step rows of a tile. The first is at
+	// offset bytes from source in global memory; targets are their locations in a tile. If the tile
+	// has fewer vectors than there are threads, only threads for which active holds copy.
 	vec, step    int
 	active       build.Value
 	source       build.Ptr
 	targets      []tileOffset
-	offset       build.Reg // bytes from the first tile to the next to be copied
-	stageStride  build.Reg // bytes from one to the one after it
-	vectorStride build.Reg // bytes from the thread's first vector to its second
-	line         build.Reg // the thread's first vector in the tile: its row
-	element      build.Reg // and its place in that
-	// What the matrix has from there on: elements along K, from the start of the
-	// tile, and elements across, from the thread's first one.
+	offset       build.Reg // bytes from the first tile to the next to copy
+	stageStride  build.Reg // bytes from one tile to the next
+	vectorStride build.Reg // bytes between the thread's consecutive vectors
+	line         build.Reg // row of the thread's first vector in the tile
+	element      build.Reg // and its position in the row
+	// restK is the number of the matrix's elements along K from the start of the next tile on.
+	// restSide is the number of elements along M or N from the thread's first vector on.
 	restK, restSide build.Reg
 }
 
-// place is so many bytes behind the start of a tile.
+// tileOffset is the location at+more in a tile, in bytes from its start.
 type tileOffset struct {
 	at   build.Reg
 	more int
 }
 
-// NewTiles declares the tiles of m, a matrix whose columns lie along K: A, or B
-// transposed. Their rows begin at m's row first and they go along K from one column to
-// another; each of so many threads copies vectors of vec elements of them. Rows of m in
-// memory begin at multiples of a vector; they need not end at one.
-func NewTiles(k *build.Kernel, name string, m build.Matrix, first build.Reg, from, to build.Value, s TileShape, vec, threads int) *Tiles {
+// NewTiles declares the tiles of m, a matrix with K along its columns: A, or B transposed. The
+// tiles begin at row first of m and span the columns from ≤ p < to. Each of the given number of
+// threads copies vectors of vec elements. Rows of m in memory must begin at multiples of a vector,
+// but need not end at one.
+func NewTiles(k *build.Kernel, name string, m build.Matrix, first build.Reg, from, to build.Value, s TileShape, vec,
+	threads int) *Tiles {
 	count, length := s.rows()
 	t := &Tiles{
 		k: k, shape: s, vec: vec, stageStride: m.ByteOffset(0, s.Depth), active: true,
@@ -165,23 +168,23 @@ func NewTiles(k *build.Kernel, name string, m build.Matrix, first build.Reg, fro
 		t.vectorStride = m.ByteOffset(0, t.step)
 	}
 	t.source = m.At(at, k.Add(p, from))
-	// A variable, as what it is compared with later would otherwise be compared once,
-	// before the loop, and the results take registers.
+	// In a variable. Otherwise the compiler would hoist the comparisons with it out of the loop,
+	// and their results would take registers.
 	t.restSide = k.Var("across"+name, m.Rows.Type(), rest(k, m.Rows, at))
 	return t
 }
 
-// rest is how many of n elements there are from at on.
+// rest returns the number of n elements that remain from at on.
 func rest(k *build.Kernel, n, at build.Reg) build.Reg { return k.Sub(k.Max(n, at), at) }
 
-// copies are the pieces of the thread's part of sending the next tile on its way to a
-// stage, and of what puts it there if it comes through registers: cp.async copies no less
-// than 4 bytes. What is outside of the matrix is zeros.
+// copies returns functions that emit the thread's copies of the next tile to a stage. Elements
+// outside the matrix become zeros. cp.async copies at least 4 bytes; smaller vectors pass through
+// registers, and arrive emits their stores.
 func (t *Tiles) copies(stage build.Reg) (depart, arrive []func()) {
 	k := t.k
 	elem := t.shape.Elem
 	var to, src build.Ptr
-	var lines build.Reg // of the matrix, from the thread's first one on; none if it has nothing in them
+	var lines build.Reg // rows of the matrix from the thread's first one on; 0 if the thread's columns are outside
 	var bytes build.Reg
 	depart = []func(){func() {
 		to, src = t.array.Ptr.Skip(k.Mul(stage, t.shape.stageBytes())), t.source.Skip(t.offset)

@@ -1,3 +1,4 @@
+// Package ptxas assembles kernels with NVIDIA's ptxas in tests.
 package ptxas
 
 import (
@@ -9,11 +10,14 @@ import (
 	"path/filepath"
 	"regexp"
 	"testing"
+
 	"tilework/internal/gpu/kernel"
 )
 
-// assembler is a function that has ptxas assemble a kernel's text for a configuration, and names the file
-// of what it makes of it, or none.
+// Assembler returns a function that assembles the PTX of a kernel's configuration and returns the
+// name of the cubin file, or "" on failure. The function reports errors, performance warnings and
+// register spills to t. Assembler skips the test if ptxas is not installed; TILEWORK_PTXAS
+// overrides its location.
 func Assembler(t *testing.T) func(k *kernel.Kernel, c kernel.Config) string {
 	t.Helper()
 	ptxas := os.Getenv("TILEWORK_PTXAS")
@@ -39,23 +43,23 @@ func Assembler(t *testing.T) func(k *kernel.Kernel, c kernel.Config) string {
 			t.Error(err)
 			return ""
 		}
-		said, err := exec.Command(ptxas, "-v", "-arch="+m.Target.String(), "-o", out, in).CombinedOutput()
+		output, err := exec.Command(ptxas, "-v", "-arch="+m.Target.String(), "-o", out, in).CombinedOutput()
 		if err != nil {
-			t.Errorf("%s, %v: %v\n%s", k.Name, c, err, said)
+			t.Errorf("%s, %v: %v\n%s", k.Name, c, err, output)
 			return ""
 		}
-		found := used.FindSubmatch(said)
+		found := used.FindSubmatch(output)
 		if found == nil {
-			t.Errorf("ptxas said %s", said)
+			t.Errorf("ptxas printed %q: want spills and registers", output)
 			return ""
 		}
 		t.Logf("%s, %v: %s registers", k.Name, c, found[3])
-		// Warnings C75xx: setmaxnreg is not obeyed, or wgmma waits for each product.
-		if bytes.Contains(said, []byte("C75")) || bytes.Contains(said, []byte("Potential Performance Loss")) {
-			t.Errorf("%s, %v: ptxas warns: %s", k.Name, c, said)
+		// Warnings C75xx: ptxas ignores setmaxnreg, or serializes wgmma.
+		if bytes.Contains(output, []byte("C75")) || bytes.Contains(output, []byte("Potential Performance Loss")) {
+			t.Errorf("%s, %v: ptxas warns: %s", k.Name, c, output)
 		}
 		if string(found[1]) != "0" || string(found[2]) != "0" {
-			t.Errorf("%s, %v: spills %s bytes", k.Name, c, found[1])
+			t.Errorf("%s, %v: spills %s bytes (stores), %s bytes (loads)", k.Name, c, found[1], found[2])
 		}
 		return out
 	}

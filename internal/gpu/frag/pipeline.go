@@ -5,22 +5,22 @@ import (
 	"tilework/ptx/build"
 )
 
-// Pipe leads stages of tiles from those who load them to those who multiply them. Each
-// stage has an mbarrier that says it is full, which counts bytes, and one that says it is
-// empty, which counts who has done with it.
+// Pipeline is a circular buffer of stages between producers, which load tiles with TMA, and
+// consumers, which multiply them. Each stage has two mbarriers: full counts bytes that have
+// arrived, and empty counts consumers that have released the stage.
 type Pipeline struct {
 	k           *build.Kernel
 	stages      int
 	full, empty build.Mbarriers
 }
 
-// NewPipe declares a pipe of so many stages.
+// NewPipeline declares the mbarriers of a pipeline with the given number of stages.
 func NewPipeline(k *build.Kernel, stages int) *Pipeline {
 	return &Pipeline{k: k, stages: stages, full: k.Mbarriers("full", stages), empty: k.Mbarriers("empty", stages)}
 }
 
-// Init makes the mbarriers, for so many releases of a stage. One thread does; a
-// [build.Kernel.MbarrierFence] and a barrier of all who use the pipe follow.
+// Init initializes the mbarriers; a stage is empty after the given number of releases. One thread
+// calls it. A [build.Kernel.MbarrierFence] and a barrier of all users must follow.
 func (p *Pipeline) Init(releases int) {
 	for s := range p.stages {
 		p.full.Init(s, 1)
@@ -28,40 +28,41 @@ func (p *Pipeline) Init(releases int) {
 	}
 }
 
-// Turn is a place in the pipe: a stage, and whether it has come round an odd number of
-// times.
+// PipelineState is a position in the pipeline: a stage and its phase, which flips each time the
+// position wraps around.
 type PipelineState struct {
 	*Pipeline
 	stage, phase build.Reg
 }
 
-// Turn is the place of the first tile.
+// State returns the position of the first tile.
 func (p *Pipeline) State() *PipelineState {
 	return &PipelineState{p, p.k.Var("stage", ptx.U32, 0), p.k.Var("phase", ptx.U32, 0)}
 }
 
-// Stage is the number of the stage.
+// Stage returns the index of the stage.
 func (t *PipelineState) Stage() build.Reg { return t.stage }
 
-// Full is the stage's mbarrier, which copies to it tell of their bytes.
+// Full returns the stage's full mbarrier, on which TMA loads to the stage complete.
 func (t *PipelineState) Full() build.Ptr { return t.full.At(t.stage) }
 
-// WaitEmpty waits until the stage can be loaded, and announces so many bytes.
+// WaitEmpty waits until the stage can be loaded, and sets the number of bytes that full expects.
 func (t *PipelineState) WaitEmpty(bytes int) {
 	t.empty.Wait(t.stage, t.k.Xor(t.phase, 1))
 	t.full.ArriveExpectTx(t.stage, bytes)
 }
 
-// WaitFull waits until the stage's tiles are there.
+// WaitFull waits until the stage's tiles have arrived.
 func (t *PipelineState) WaitFull() { t.full.Wait(t.stage, t.phase) }
 
-// Release has one thread say that it, and all it speaks for, are done with a stage's tiles.
+// Release signals that the calling thread, and those on whose behalf it arrives, have finished with
+// a stage.
 func (t *PipelineState) Release(stage build.Reg) { t.empty.Arrive(stage) }
 
-// ReleasePeer is Release to the block of that rank of the cluster.
+// ReleasePeer signals Release to the block with the given rank in the cluster.
 func (t *PipelineState) ReleasePeer(stage, rank build.Reg) { t.empty.ArrivePeer(stage, rank) }
 
-// Next goes on to the next stage.
+// Next advances to the next stage.
 func (t *PipelineState) Next() {
 	k := t.k
 	next := k.Add(t.stage, 1)
@@ -70,7 +71,7 @@ func (t *PipelineState) Next() {
 	k.Set(t.stage, k.Select(round, 0, next))
 }
 
-// Skip goes on by n stages.
+// Skip advances by n stages.
 func (t *PipelineState) Skip(n build.Reg) {
 	k := t.k
 	at := k.Add(t.stage, n)
