@@ -73,7 +73,7 @@ func TestPlanF32x3(t *testing.T) {
 		if err != nil || plan.Kernel != sm90.WGMMA || plan.Config.Tile.Stages < kernel.SplitTerms {
 			t.Errorf("%v: %+v, %v", p, plan, err)
 		}
-		if _, err := stream.New(d).Plan(p, exec.Options{Kernel: "wgmma", Shape: "64x64x64/2x16/2"}); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), "a step of f32x3 takes 3 stages") {
+		if _, err := stream.New(d).Plan(p, exec.Options{Kernel: "wgmma", Shape: "64x64x64/2x16/2"}); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), "want at least 3 stages for precision f32x3") {
 			t.Errorf("two stages: %v", err)
 		}
 	}

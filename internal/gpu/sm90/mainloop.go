@@ -12,34 +12,35 @@ import (
 	"tilework/ptx/build"
 )
 
-// recipe is what wgmma makes of elements of a type in a precision: what the tensor cores
-// multiply them as, and who adds up the products.
+// Arithmetic describes how wgmma multiplies elements of a type in a precision: the instruction's
+// type, the split of the operands into terms, and the promotion of accumulators.
 type Arithmetic struct {
-	Elem ptx.Type // of the instruction
-	// planes are the parts whose sum an operand is, in the order in which they come, each to
-	// a stage of its own. Part 0 is the operand itself if there are no others.
+	Elem ptx.Type // operand type of the instruction
+	// Terms are the terms of the operand split, in the order in which they are loaded, each into
+	// its own stage. Without a split the only term is 0, the operand itself.
 	Terms []int
-	// rounds are what the tensor cores sum up of a step before threads add it to sums of
-	// their own, rounded to nearest; none is that the tensor cores keep all sums.
+	// Promotions are the partial sums of one step along K that CUDA cores add to the float32
+	// accumulators, with rounding to nearest. It is empty if the tensor cores accumulate over all
+	// of K.
 	Promotions []Promotion
 }
 
-// sumRound is products of parts of A and of B that are of one size.
+// Promotion is a partial sum of one step along K: products of terms with the same magnitude.
 type Promotion struct {
-	Pairs  [][2]int
-	scale  float64 // times this they are as large as they should be
-	Passes int     // so many sums of as many parts of the step
+	Pairs  [][2]int // terms of A and B to multiply
+	Scale  float64  // factor on promotion
+	Passes int      // equal parts of the step along K, each promoted on its own
 }
 
-// recipeOf is the recipe for elements of a type in a precision.
+// ArithmeticOf returns the arithmetic for elements of type in at a precision.
 func ArithmeticOf(in dtype.Type, precision gemm.Precision) Arithmetic {
 	r := Arithmetic{Elem: kernel.PTXTypes[in], Terms: []int{0}}
 	switch {
 	case precision == gemm.F32x3:
-		// The three products that are left out are 2⁻²⁴ times as large as the first at the
-		// most. What is cut off counts where products are large: of those of first parts no
-		// more than 32 are summed up at a time. Part 0, which every round takes, comes last,
-		// and has all of the next step to come again.
+		// bf16x3 with six of the nine products of terms. The other three are at most 2⁻²⁴ times
+		// the first. Truncation in the tensor cores matters most for the largest products, so
+		// those of term 0 are promoted after 32 elements along K. Term 0 is part of every
+		// promotion. It is loaded last, which leaves the most time to load it for the next step.
 		r.Elem, r.Terms = ptx.BF16, []int{1, 2, 0}
 		r.Promotions = []Promotion{
 			{[][2]int{{1, 1}, {2, 0}, {0, 2}}, 1. / (kernel.SplitTermScale * kernel.SplitTermScale), 1},
@@ -49,23 +50,23 @@ func ArithmeticOf(in dtype.Type, precision gemm.Precision) Arithmetic {
 	case precision == gemm.TF32:
 		r.Elem = ptx.TF32
 	case r.Elem.Bits() == 8 && r.Elem != ptx.S8 && precision != gemm.Fast:
-		r.Promotions = []Promotion{{[][2]int{{0, 0}}, 1, 1}} // the tensor cores have 14 bits for them
+		r.Promotions = []Promotion{{[][2]int{{0, 0}}, 1, 1}} // fp8 accumulators have 14 bits
 	}
 	return r
 }
 
-// stored is the type of what is in shared memory.
-func (r Arithmetic) stored() ptx.Type {
+// storedType returns the element type in shared memory.
+func (r Arithmetic) storedType() ptx.Type {
 	if r.Elem == ptx.TF32 {
 		return ptx.F32
 	}
 	return r.Elem
 }
 
-// accuracyWgmma: the tensor cores cut off what does not fit where products and the sum so
-// far are aligned, and cut off again to what they keep of it, a float32 or, of 8-bit floats,
-// 14 bits. The sums of F32x3's parts are so short that what is cut off is less than what
-// float32 arithmetic rounds.
+// accuracy returns the error model of the kernel for p. The tensor cores truncate when they align
+// the products with the accumulator, and truncate the result to float32 or, for 8-bit floats, to
+// 14 bits. The partial sums of F32x3 are so short that truncation costs less than rounding in
+// float32 arithmetic.
 func accuracy(p *gemm.Problem) gemm.Accuracy {
 	acc := gemm.AccuracyOf(p)
 	if p.Accum() != dtype.F32 || p.Precision == gemm.F32x3 {
@@ -84,38 +85,41 @@ func accuracy(p *gemm.Problem) gemm.Accuracy {
 	return acc
 }
 
-// mainloop is a warpgroup at its sums: of a tile, step by step along K.
+// A mainloop emits the main loop of one consumer warpgroup: the accumulation along K of one tile.
 type mainloop struct {
 	*writer
-	op     build.Wgmma
-	lane   build.Reg // the thread in the warpgroup
-	turn   *frag.PipelineState
-	before build.Reg        // the stage that was multiplied before, of which products may be under way
-	sums   [][]build.Reg    // of each 64 rows
-	fromA  []build.Reg      // descriptors of the first stage's A, of each 64 rows,
-	fromB  build.Reg        // and of B
-	words  *frag.FragmentsA // instead of fromA, where A comes from registers
-	scales *tileScales      // nil if there are none
+	op        build.Wgmma
+	thread    build.Reg // index of the thread in the warpgroup
+	state     *frag.PipelineState
+	prevStage build.Reg        // stage of the previous step, whose wgmma can be in flight
+	acc       [][]build.Reg    // accumulators, by 64 rows
+	descA     []build.Reg      // matrix descriptors of A in the first stage, by 64 rows
+	descB     build.Reg        // matrix descriptor of B in the first stage
+	fragA     *frag.FragmentsA // fragments of A in registers, used instead of descA if not nil
+	scales    *tileScales      // nil without block scales
 }
 
-// release gives a stage back, if that holds. Every block of the cluster has loaded a part of
-// it, and waits for this one. Where threads have loaded from it, each warp does that for its own.
+// release emits the release of a stage to the producer if the condition when holds. With
+// multicast, every block of the cluster has loaded a part of the stage and waits for this block
+// too. If threads load fragments from shared memory, each warp releases the stage, otherwise each
+// warpgroup.
 func (x *mainloop) release(stage build.Reg, when build.Value) {
-	k, blocks, lane := x.Kernel, x.Config.Tile.BlocksM(), x.lane
-	if x.words != nil {
+	k, blocks, lane := x.Kernel, x.Config.Tile.BlocksM(), x.thread
+	if x.fragA != nil {
 		k.Do("bar.warp.sync", -1)
 		lane = k.Rem(lane, frag.Lanes)
 	}
 	k.If(k.And(when, k.Lt(lane, blocks)), func() {
 		if blocks > 1 {
-			x.turn.ReleasePeer(stage, lane)
+			x.state.ReleasePeer(stage, lane)
 		} else {
-			x.turn.Release(stage)
+			x.state.Release(stage)
 		}
 	})
 }
 
-// roundCols is how many columns' sums a round has registers for beside all of the thread's.
+// PromotionCols returns how many columns are accumulated before a promotion. The partial sums take
+// registers in addition to the accumulators.
 func PromotionCols(s kernel.Tile) int {
 	if s.N == 256 {
 		return 128
@@ -123,66 +127,69 @@ func PromotionCols(s kernel.Tile) int {
 	return s.N
 }
 
-// addRounds sums up all steps, round by round. While one warpgroup adds what the tensor
-// cores have summed up to its own sums, these are at the other's.
-func (x *mainloop) addRounds() {
+// accumulatePromoted emits a main loop that adds the partial sums of every promotion to the
+// accumulators. While the CUDA cores promote for one warpgroup, the tensor cores multiply for the
+// other.
+func (x *mainloop) accumulatePromoted() {
 	k, s := x.Kernel, x.Config.Tile
 	op := x.op
 	op.N = PromotionCols(s)
-	part := k.Vars("part", x.AccType, op.N/2, 0)
+	partial := k.Vars("part", x.AccType, op.N/2, 0)
 	stages := make(map[int]build.Reg, len(x.Terms))
-	for _, plane := range x.Terms {
-		stages[plane] = k.Var(fmt.Sprintf("plane%d", plane), ptx.U32, 0)
+	for _, term := range x.Terms {
+		stages[term] = k.Var(fmt.Sprintf("plane%d", term), ptx.U32, 0)
 	}
-	for _, sums := range x.sums {
-		for _, sum := range sums {
-			k.Set(sum, 0)
+	for _, acc := range x.acc {
+		for _, r := range acc {
+			k.Set(r, 0)
 		}
 	}
 	k.For(0, x.steps, func(build.Reg) {
-		came := 0
-		wait := func(plane int) {
-			for ; slices.Contains(x.Terms[came:], plane); came++ {
-				x.turn.WaitFull()
-				k.Set(stages[x.Terms[came]], x.turn.Stage())
-				x.turn.Next()
+		loaded := 0 // terms of this step that have arrived
+		waitTerm := func(term int) {
+			for ; slices.Contains(x.Terms[loaded:], term); loaded++ {
+				x.state.WaitFull()
+				k.Set(stages[x.Terms[loaded]], x.state.Stage())
+				x.state.Next()
 			}
 		}
-		for n, round := range x.Promotions {
-			for m := range x.sums {
+		for n, promotion := range x.Promotions {
+			for m := range x.acc {
 				for col := 0; col < s.N; col += op.N {
-					tiles := func(pair [2]int) (a, b build.Reg) {
-						wait(pair[0])
-						wait(pair[1])
-						a = k.Add(x.fromA[m], x.a.DescStageOffset(stages[pair[0]]))
-						return a, k.Add(k.Add(x.fromB, x.b.DescStageOffset(stages[pair[1]])), x.b.DescSideOffset(col))
+					descriptors := func(pair [2]int) (a, b build.Reg) {
+						waitTerm(pair[0])
+						waitTerm(pair[1])
+						a = k.Add(x.descA[m], x.a.DescStageOffset(stages[pair[0]]))
+						return a, k.Add(k.Add(x.descB, x.b.DescStageOffset(stages[pair[1]])), x.b.DescSideOffset(col))
 					}
-					for n := range round.Passes {
-						x.sumUp(op, part, round, n, tiles)
-						for e, sum := range x.sums[m][col/2:][:len(part)] {
-							k.FMA(sum, part[e], round.scale)
+					for pass := range promotion.Passes {
+						x.issuePass(op, partial, promotion, pass, descriptors)
+						for e, r := range x.acc[m][col/2:][:len(partial)] {
+							k.FMA(r, partial[e], promotion.Scale)
 						}
 					}
 				}
 			}
-			for _, plane := range x.Terms {
-				if round.uses(plane) && !slices.ContainsFunc(x.Promotions[n+1:], func(r Promotion) bool { return r.uses(plane) }) {
-					x.release(stages[plane], true)
+			for _, term := range x.Terms {
+				usesTerm := func(r Promotion) bool { return r.uses(term) }
+				if usesTerm(promotion) && !slices.ContainsFunc(x.Promotions[n+1:], usesTerm) {
+					x.release(stages[term], true)
 				}
 			}
 		}
 	})
 }
 
-// alone says that a step is one round of one pair, as that of 8-bit floats is.
+// PromotesEveryStep reports whether each step has a single promotion of one pair in one pass, as
+// that of 8-bit floats.
 func (r Arithmetic) PromotesEveryStep() bool {
 	return len(r.Promotions) == 1 && len(r.Promotions[0].Pairs) == 1 && r.Promotions[0].Passes == 1
 }
 
-// aloneCols is how many columns are summed up at a time then: all for which a thread has
-// registers, twice, beside those of its sums, or fewer where each column has a scale, or rows
-// have and warpgroups take turns.
-func aloneCols(c kernel.Config) int {
+// perStepPromotionCols returns how many columns are accumulated at a time if every step is
+// promoted. The two sets of partial sums must fit in the registers that the accumulators leave. A
+// scale per column takes further registers, as do scales of rows in a ping-pong kernel.
+func perStepPromotionCols(c kernel.Config) int {
 	room := 192
 	if c.ScaleB == 1 || c.ScaleA > 0 && PingPong(c.Tile) {
 		room = 128
@@ -190,159 +197,164 @@ func aloneCols(c kernel.Config) int {
 	return min(c.Tile.N, room-c.Tile.RowsPerThread*c.Tile.ColsPerThread)
 }
 
-// addAlone is addRounds where a step is one round of one pair, in parts of a few columns: while
-// a warpgroup adds one part to its sums the tensor cores sum up the next one. Parts take turns in
-// two sets of registers, of which the first is under way wherever the loop, over two steps,
-// begins again: the assembler follows no other order, and has every product waited for instead.
-func (x *mainloop) addAlone() {
+// accumulatePromotedPerStep emits the main loop of accumulatePromoted for steps with a single
+// promotion of one pair. It divides a step into parts of some columns and software-pipelines them:
+// while the warpgroup promotes one part, the tensor cores multiply the next. The parts alternate
+// between two sets of registers. The loop covers two steps, so that each iteration begins with the
+// first set in flight: ptxas serialises wgmma if it cannot follow which registers are in flight.
+func (x *mainloop) accumulatePromotedPerStep() {
 	k, s := x.Kernel, x.Config.Tile
-	op, cols := x.op, aloneCols(x.Config)
+	op, cols := x.op, perStepPromotionCols(x.Config)
 	op.N = cols
-	held := [2][]build.Reg{k.Vars("even", x.AccType, cols/2, 0), k.Vars("odd", x.AccType, cols/2, 0)}
-	across := s.N / cols
-	each := len(x.sums) * across // parts of a step
-	sumUp := func(at int) {
-		m, col := at%each/across, at%across*cols
-		a := k.Add(x.fromA[m], x.a.DescStageOffset(x.turn.Stage()))
-		b := k.Add(k.Add(x.fromB, x.b.DescStageOffset(x.turn.Stage())), x.b.DescSideOffset(col))
+	partials := [2][]build.Reg{k.Vars("even", x.AccType, cols/2, 0), k.Vars("odd", x.AccType, cols/2, 0)}
+	colParts := s.N / cols
+	stepParts := len(x.acc) * colParts
+	multiply := func(part int) {
+		m, col := part%stepParts/colParts, part%colParts*cols
+		a := k.Add(x.descA[m], x.a.DescStageOffset(x.state.Stage()))
+		b := k.Add(k.Add(x.descB, x.b.DescStageOffset(x.state.Stage())), x.b.DescSideOffset(col))
 		k.WgmmaFence()
 		for p := 0; p < s.K; p += op.K() {
-			k.Wgmma(op, held[at%2], k.Add(a, x.a.DescKOffset(p)), k.Add(b, x.b.DescKOffset(p)), p > 0)
+			k.Wgmma(op, partials[part%2], k.Add(a, x.a.DescKOffset(p)), k.Add(b, x.b.DescKOffset(p)), p > 0)
 		}
 		k.WgmmaCommit()
 	}
-	add := func(at int) {
-		m, col := at%each/across, at%across*cols
-		sums, parts := x.sums[m][col/2:], held[at%2]
+	promote := func(part int) {
+		m, col := part%stepParts/colParts, part%colParts*cols
+		acc, partial := x.acc[m][col/2:], partials[part%2]
 		if x.scales != nil {
-			x.scales.add(col, sums, parts)
+			x.scales.accumulate(col, acc, partial)
 			return
 		}
-		for e, part := range parts {
-			k.Set(sums[e], k.Add(sums[e], part))
+		for e, r := range partial {
+			k.Set(acc[e], k.Add(acc[e], r))
 		}
 	}
-	scale := func(i build.Value, at int) {
-		if x.scales != nil && at%each == 0 {
-			x.scales.begin(k.Mad(i, 2, at/each+1))
+	scale := func(i build.Value, part int) {
+		if x.scales != nil && part%stepParts == 0 {
+			x.scales.advance(k.Mad(i, 2, part/stepParts+1))
 		}
 	}
-	// next begins the part behind number at of the i-th two steps, and adds that one.
-	next := func(i build.Value, at int) {
-		last := (at+1)%each == 0 // of its step
-		k.Set(x.before, x.turn.Stage())
+	// next starts the part after the given one of the i-th pair of steps and promotes the given one.
+	next := func(i build.Value, part int) {
+		last := (part+1)%stepParts == 0 // of its step
+		k.Set(x.prevStage, x.state.Stage())
 		if last {
-			x.turn.Next()
-			x.turn.WaitFull()
+			x.state.Next()
+			x.state.WaitFull()
 		}
-		sumUp(at + 1)
-		scale(i, at)
+		multiply(part + 1)
+		scale(i, part)
 		k.WgmmaWait(1)
 		if last {
-			x.release(x.before, true)
+			x.release(x.prevStage, true)
 		}
-		add(at)
+		promote(part)
 	}
-	end := func(i build.Value, at int) {
-		scale(i, at)
+	end := func(i build.Value, part int) {
+		scale(i, part)
 		k.WgmmaWait(0)
-		x.release(x.turn.Stage(), true)
-		add(at)
-		x.turn.Next()
+		x.release(x.state.Stage(), true)
+		promote(part)
+		x.state.Next()
 	}
-	for _, sums := range x.sums {
-		for _, sum := range sums {
-			k.Set(sum, 0)
+	for _, acc := range x.acc {
+		for _, r := range acc {
+			k.Set(r, 0)
 		}
 	}
 	k.If(k.Ne(x.steps, 0), func() {
-		x.turn.WaitFull()
-		sumUp(0)
-		twos := k.Div(k.Sub(x.steps, 1), 2)
-		k.For(0, twos, func(i build.Reg) {
-			for at := range 2 * each {
-				next(i, at)
+		x.state.WaitFull()
+		multiply(0)
+		stepPairs := k.Div(k.Sub(x.steps, 1), 2)
+		k.For(0, stepPairs, func(i build.Reg) {
+			for part := range 2 * stepParts {
+				next(i, part)
 			}
 		})
-		rest := func(steps int) {
-			for at := range steps*each - 1 {
-				next(twos, at)
+		remaining := func(steps int) {
+			for part := range steps*stepParts - 1 {
+				next(stepPairs, part)
 			}
-			end(twos, steps*each-1)
+			end(stepPairs, steps*stepParts-1)
 		}
-		k.If(k.Eq(k.Rem(x.steps, 2), 0), func() { rest(2) }).Else(func() { rest(1) })
+		k.If(k.Eq(k.Rem(x.steps, 2), 0), func() { remaining(2) }).Else(func() { remaining(1) })
 	})
 }
 
-// sumUp has the tensor cores sum up part n of the step in a round, for 64 rows and some
-// columns, and waits for it. tiles are the descriptors of a pair's tiles.
-func (x *mainloop) sumUp(op build.Wgmma, part []build.Reg, round Promotion, n int, tiles func(pair [2]int) (a, b build.Reg)) {
-	k, depth := x.Kernel, x.Config.Tile.K/round.Passes
-	for i, pair := range round.Pairs {
-		a, b := tiles(pair)
-		k.WgmmaFence() // again, or the assembler puts one into the loop that waits for tiles
-		for p := n * depth; p < (n+1)*depth; p += op.K() {
-			k.Wgmma(op, part, k.Add(a, x.a.DescKOffset(p)), k.Add(b, x.b.DescKOffset(p)), i > 0 || p > n*depth)
+// issuePass emits the wgmma instructions of one pass of a promotion, for 64 rows and some columns,
+// and waits for them. descriptors returns the matrix descriptors of a pair of terms.
+func (x *mainloop) issuePass(
+	op build.Wgmma, partial []build.Reg, promotion Promotion, pass int, descriptors func(pair [2]int) (a, b build.Reg),
+) {
+	k, depth := x.Kernel, x.Config.Tile.K/promotion.Passes
+	for i, pair := range promotion.Pairs {
+		a, b := descriptors(pair)
+		k.WgmmaFence() // again for each pair, or ptxas puts one into the loop that waits for a stage
+		for p := pass * depth; p < (pass+1)*depth; p += op.K() {
+			k.Wgmma(op, partial, k.Add(a, x.a.DescKOffset(p)), k.Add(b, x.b.DescKOffset(p)), i > 0 || p > pass*depth)
 		}
 	}
 	k.WgmmaCommit()
 	k.WgmmaWait(0)
 }
 
-// uses says whether part plane of an operand is in the round.
-func (r Promotion) uses(plane int) bool {
-	return slices.ContainsFunc(r.Pairs, func(pair [2]int) bool { return pair[0] == plane || pair[1] == plane })
+// uses reports whether the promotion multiplies a term of A or of B.
+func (r Promotion) uses(term int) bool {
+	return slices.ContainsFunc(r.Pairs, func(pair [2]int) bool { return pair[0] == term || pair[1] == term })
 }
 
-// addStraight has the tensor cores add all steps' products to the sums, which finish waits
-// for.
-func (x *mainloop) addStraight() {
+// accumulate emits the main loop in which the tensor cores accumulate over all steps. One step
+// stays in flight: waitAccumulators waits for it.
+func (x *mainloop) accumulate() {
 	k, s := x.Kernel, x.Config.Tile
 	k.For(0, x.steps, func(i build.Reg) {
-		x.turn.WaitFull()
-		stageA, stageB := x.a.DescStageOffset(x.turn.Stage()), x.b.DescStageOffset(x.turn.Stage())
+		x.state.WaitFull()
+		stageA, stageB := x.a.DescStageOffset(x.state.Stage()), x.b.DescStageOffset(x.state.Stage())
 		k.WgmmaFence()
 		for p := 0; p < s.K; p += x.op.K() {
 			var add build.Value = true
 			if p == 0 {
-				add = k.Ne(i, 0) // or the sums begin with these products
+				add = k.Ne(i, 0) // the first wgmma overwrites the accumulators
 			}
-			b := k.Add(k.Add(x.fromB, stageB), x.b.DescKOffset(p))
-			for m := range x.sums {
-				k.Wgmma(x.op, x.sums[m], k.Add(k.Add(x.fromA[m], stageA), x.a.DescKOffset(p)), b, add)
+			b := k.Add(k.Add(x.descB, stageB), x.b.DescKOffset(p))
+			for m := range x.acc {
+				k.Wgmma(x.op, x.acc[m], k.Add(k.Add(x.descA[m], stageA), x.a.DescKOffset(p)), b, add)
 			}
 		}
 		k.WgmmaCommit()
 		k.Comment("while these are multiplied the stage before them can be given back")
 		k.WgmmaWait(1)
-		x.release(x.before, k.Ne(i, 0))
-		k.Set(x.before, x.turn.Stage())
-		x.turn.Next()
+		x.release(x.prevStage, k.Ne(i, 0))
+		k.Set(x.prevStage, x.state.Stage())
+		x.state.Next()
 	})
 }
 
-// finish waits for the sums.
-func (x *mainloop) finish() {
+// waitAccumulators waits for the wgmma in flight and releases the last stage.
+func (x *mainloop) waitAccumulators() {
 	if len(x.Promotions) > 0 {
-		return // they are there
+		return // each promotion waits for its wgmma
 	}
 	x.WgmmaWait(0)
-	x.release(x.before, x.Ne(x.steps, 0))
+	x.release(x.prevStage, x.Ne(x.steps, 0))
 }
 
-// planeBoxes are the tiles of each part of an operand, in the order in which they come. Parts
-// stand side by side in the rows of memory, which run along K or across it.
-func (w *writer) planeBoxes(whole *frag.Boxes, along bool, across build.Reg) (all []*frag.Boxes) {
-	k, length := w.Kernel, across
-	if along {
+// termTiles returns the tiles of each term of an operand, in the order in which they are loaded.
+// The terms are concatenated along a row of memory. A row runs along K if the operand is K-major
+// and otherwise along its other side, whose length is mn.
+func (w *writer) termTiles(operand *frag.Boxes, kMajor bool, mn build.Reg) (all []*frag.Boxes) {
+	k, length := w.Kernel, mn
+	if kMajor {
 		length = w.K
 	}
-	for _, plane := range w.Terms {
-		if plane == 0 {
-			all = append(all, whole)
+	for _, term := range w.Terms {
+		if term == 0 {
+			all = append(all, operand)
 			continue
 		}
-		all = append(all, whole.Offset(k.Mul(k.Mul(k.CeilDiv(length, kernel.SplitRowUnit), kernel.SplitRowUnit), plane)))
+		termLen := k.Mul(k.CeilDiv(length, kernel.SplitRowUnit), kernel.SplitRowUnit)
+		all = append(all, operand.Offset(k.Mul(termLen, term)))
 	}
 	return all
 }

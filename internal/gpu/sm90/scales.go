@@ -10,104 +10,108 @@ import (
 	"tilework/ptx/build"
 )
 
-// tileScales are the block scales of a thread's part of a tile, of two rows of 64: those of the step
-// that is added to the sums, and those of the next one, which are under way.
+// tileScales holds the block scales of a thread's part of a tile, two rows of every 64. It has
+// registers for the scales of the step that is promoted and for those of the next step, whose
+// loads are in flight.
 type tileScales struct {
 	*writer
-	// row and col are the first whose scales the thread loads, pair its first column. They are
-	// variables, so that what is computed of them is where it is needed, and not in registers
-	// from before the loop on.
+	// row and col are the first row and column whose scales the thread loads, pair its first
+	// column. They are PTX variables, so that values derived from them are computed at their use
+	// and do not occupy registers throughout the loop.
 	row, col, pair build.Reg
-	// rows are the next step's, and cols, which are so many columns apart: of a block's columns or a
-	// part of them or, where each column has its own, of every 32nd, which a warp holds together,
-	// and a shuffle hands out.
-	rows, cols []build.Reg
-	apart      int
-	// now are those of the step that is added: for each of cols its products with the rows', or the
-	// rows' and the columns'.
-	now []build.Reg
+	// nextRows and nextCols are the scales of the next step. Those of columns are colStride
+	// columns apart: one per scale block or half of one. With a scale per column, a lane holds
+	// that of every 32nd column, and shuffles distribute them within the warp.
+	nextRows, nextCols []build.Reg
+	colStride          int
+	// current are the factors of the promoted step: the products of row and column scales or, with
+	// a scale per column, the scales of the rows and then of the columns.
+	current []build.Reg
 }
 
-// newTileScales is nil where there are none.
-func (w *writer) newTileScales(o *output) *tileScales {
+// newTileScales declares the registers of the block scales. It returns nil if the product has
+// none.
+func (w *writer) newTileScales(ep *epilogue) *tileScales {
 	if w.Config.ScaleA == 0 {
 		return nil
 	}
 	x := &tileScales{writer: w, row: w.Var("rowScaled", ptx.U32, 0), col: w.Var("colScaled", ptx.U32, 0)}
 	n := w.Config.Tile.N
 	switch {
-	case x.ofColumns():
-		x.apart, x.pair = frag.Lanes, w.Var("pair", ptx.U32, o.col)
-	case n > gemm.ScaleBlock && n%gemm.ScaleBlock != 0: // a tile may begin amid a block
-		x.apart = gemm.ScaleBlock / 2
+	case x.perColumn():
+		x.colStride, x.pair = frag.Lanes, w.Var("pair", ptx.U32, ep.col)
+	case n > gemm.ScaleBlock && n%gemm.ScaleBlock != 0: // a tile can begin in the middle of a scale block
+		x.colStride = gemm.ScaleBlock / 2
 	default:
-		x.apart = gemm.ScaleBlock
+		x.colStride = gemm.ScaleBlock
 	}
-	x.rows = w.Vars("rowScale", ptx.F32, 2, 0)
-	x.cols = w.Vars("colScale", ptx.F32, kernel.CeilDiv(n, x.apart), 0)
-	scales := len(x.rows) * len(x.cols)
-	if x.ofColumns() {
-		scales = len(x.rows) + len(x.cols)
+	x.nextRows = w.Vars("rowScale", ptx.F32, 2, 0)
+	x.nextCols = w.Vars("colScale", ptx.F32, kernel.CeilDiv(n, x.colStride), 0)
+	scales := len(x.nextRows) * len(x.nextCols)
+	if x.perColumn() {
+		scales = len(x.nextRows) + len(x.nextCols)
 	}
-	x.now = w.Vars("scale", ptx.F32, scales, 0)
+	x.current = w.Vars("scale", ptx.F32, scales, 0)
 	return x
 }
 
-// ofColumns says that columns have scales of their own.
-func (x *tileScales) ofColumns() bool { return x.Config.ScaleB == 1 }
+// perColumn reports whether each column has its own scale.
+func (x *tileScales) perColumn() bool { return x.Config.ScaleB == 1 }
 
-// fetch has the scales of the first step set out, for the part of C at (row, col).
-func (x *tileScales) fetch(row, col build.Reg, o *output) {
-	x.Set(x.row, x.Add(row, o.row))
-	if x.Set(x.col, col); x.ofColumns() {
-		x.Set(x.col, x.Add(col, o.inWarp))
+// startTile begins to load the scales of the first step, for the part of C at (row, col).
+func (x *tileScales) startTile(row, col build.Reg, ep *epilogue) {
+	x.Set(x.row, x.Add(row, ep.row))
+	if x.Set(x.col, col); x.perColumn() {
+		x.Set(x.col, x.Add(col, ep.lane))
 	}
 	x.If(x.Ne(x.steps, 0), func() { x.load(0) })
 }
 
-// load has those of a step set out. There may be no such step: then the last one's come.
+// load begins to load the scales of a step. A step after the last one loads the scales of the
+// last.
 func (x *tileScales) load(step build.Value) {
 	block := x.Min(x.Add(x.Div(x.KBegin, gemm.ScaleBlock), step), x.Sub(x.CeilDiv(x.KEnd, gemm.ScaleBlock), 1))
-	for n, v := range x.rows {
+	for n, v := range x.nextRows {
 		x.ScalesA.At(x.Add(x.row, 8*n), block).LoadTo(v)
 	}
-	for n, v := range x.cols {
-		x.ScalesB.At(x.Add(x.col, n*x.apart), block).LoadTo(v)
+	for n, v := range x.nextCols {
+		x.ScalesB.At(x.Add(x.col, n*x.colStride), block).LoadTo(v)
 	}
-	x.Do("bar.warp.sync", -1) // or the assembler puts them off
+	x.Do("bar.warp.sync", -1) // keeps ptxas from delaying the loads
 }
 
-// begin takes those of the step before the next one, which then set out.
-func (x *tileScales) begin(next build.Value) {
-	coming := append(slices.Clone(x.rows), x.cols...)
-	for n, v := range x.now {
-		if x.ofColumns() {
-			x.Set(v, coming[n])
+// advance computes the current factors from the scales that were loaded, and begins to load those
+// of step next.
+func (x *tileScales) advance(next build.Value) {
+	loaded := append(slices.Clone(x.nextRows), x.nextCols...)
+	for n, v := range x.current {
+		if x.perColumn() {
+			x.Set(v, loaded[n])
 		} else {
-			x.Set(v, x.Mul(x.rows[n%2], x.cols[n/2]))
+			x.Set(v, x.Mul(x.nextRows[n%2], x.nextCols[n/2]))
 		}
 	}
-	x.Do("bar.warp.sync", -1) // or they are taken behind the next ones, and wait for these
+	x.Do("bar.warp.sync", -1) // keeps ptxas from moving the uses after the next loads
 	x.load(next)
 }
 
-// add adds to sums a step's part of them, which the tensor cores have summed up for columns from
-// col on, times the scales of its rows and columns.
-func (x *tileScales) add(col int, sums, part []build.Reg) {
-	var scales [2][2]build.Reg // of the two rows, of two neighbours
-	for e := range part {
+// accumulate adds a partial sum of one step to the accumulators, scaled by its rows and columns.
+// The partial sum begins at column col.
+func (x *tileScales) accumulate(col int, acc, partial []build.Reg) {
+	var scales [2][2]build.Reg // by row and by neighbouring column
+	for e := range partial {
 		switch at := col + e/4*8; {
 		case e%4 != 0:
-		case x.ofColumns():
+		case x.perColumn():
 			for n := range 2 {
-				c := x.Shuffle(x.now[2+at/frag.Lanes], x.Add(x.pair, at%frag.Lanes+n), 0)
-				scales[0][n], scales[1][n] = x.Mul(x.now[0], c), x.Mul(x.now[1], c)
+				c := x.Shuffle(x.current[2+at/frag.Lanes], x.Add(x.pair, at%frag.Lanes+n), 0)
+				scales[0][n], scales[1][n] = x.Mul(x.current[0], c), x.Mul(x.current[1], c)
 			}
 		default:
-			for n, scale := range x.now[2*(at/x.apart):][:2] {
+			for n, scale := range x.current[2*(at/x.colStride):][:2] {
 				scales[n] = [2]build.Reg{scale, scale}
 			}
 		}
-		x.FMA(sums[e], part[e], scales[e/2%2][e%2])
+		x.FMA(acc[e], partial[e], scales[e/2%2][e%2])
 	}
 }

@@ -9,36 +9,39 @@ import (
 	"tilework/ptx/build"
 )
 
-// output hands over what a warpgroup of wgmma has summed, a patch of 64 rows of 128 bytes
-// at a time, which goes through shared memory. Where C's rows are whole vectors the patch
-// is of C, and a bulk copy takes it from there while the threads go on. Otherwise it is of
-// sums, which each warp then finishes row by row, whatever C's leading dimension is.
-type output struct {
+// An epilogue emits the epilogue of a consumer warpgroup. It processes the accumulators in subtiles
+// of 64 rows of 128 bytes, which pass through shared memory. If TMA stores C, the subtile holds
+// finished elements of C, and the threads continue while TMA reads it. Otherwise it holds
+// accumulators. Each warp then finishes and stores its rows of the subtile, which works for any
+// leading dimension of C.
+type epilogue struct {
 	*writer
-	group, lane  build.Reg        // the warpgroup, and the thread in it
-	warp, inWarp build.Reg        // the warp in the warpgroup, and the thread in that
-	leader       build.Reg        // whether it is the one that begins copies
-	mine         build.Reg        // whether the thread's rows are the tile's
-	row, col     build.Reg        // the thread's first sum in the warpgroup's part of C
-	words        *frag.FragmentsA // whose rows are the thread's columns of C, if the product is turned
-	heldCol      build.Reg
-	round        build.Reg // the parity of the tile's number, where blocks share out K
-	// held are, for each side of the epilogue, the elements of the tile's that a thread keeps
-	// while it multiplies: of rows its own, of columns every 32nd of the warp's, from heldCol on.
-	held    [][]build.Reg
-	heldOut build.Reg // the epilogue's last factor
-	// Where the residual comes in bulk, the parity of the copies to each patch, and where the
-	// warpgroup's part of C begins.
-	phases     []build.Reg
-	row0, col0 build.Reg
+	warpgroup, thread build.Reg        // index of the consumer warpgroup, and of the thread in it
+	warp, lane        build.Reg        // index of the warp in the warpgroup, and of the thread in the warp
+	leader            build.Reg        // whether the thread issues the TMA stores of the warpgroup
+	inTile            build.Reg        // whether the thread's rows belong to the tile
+	row, col          build.Reg        // position of the thread's first accumulator in the warpgroup's part of C
+	fragA             *frag.FragmentsA // with swapAB, whose rows are the thread's columns of C
+	vectorCol         build.Reg        // column of the first vector element that the thread holds
+	reducePhase       build.Reg        // phase of the mbarriers of a cluster along K
+	// vectors are the elements of each epilogue vector that a thread loads before the main loop:
+	// those of its rows, or those of every 32nd column of the warp, from vectorCol on.
+	vectors  [][]build.Reg
+	outScale build.Reg
+	// If TMA loads the residual: the phase of the mbarrier of each subtile, and the first row and
+	// column of the warpgroup's part of C.
+	residualPhases []build.Reg
+	row0, col0     build.Reg
 }
 
-// rowsOfWarp is how many of the 64 rows are a warp's.
-const rowsOfWarp = WarpgroupRows / 4
+// warpRows is the number of rows of a warp in the 64 rows of a wgmma instruction.
+const warpRows = WarpgroupRows / 4
 
-// patchSlots is how many patches of a warpgroup there is room for: while one is copied to
-// C the next is written, if each copy finds the place of the one before the last.
-func storeSlots(c kernel.Config) int {
+// subtileBuffers returns how many subtiles of a warpgroup fit in shared memory. With two, the
+// warpgroup writes one while TMA stores the other. That requires an even number of subtiles per
+// tile, so that the two alternate across tiles. A reduction over a cluster needs all subtiles at
+// once.
+func subtileBuffers(c kernel.Config) int {
 	rows, _ := WarpgroupTile(c.Tile)
 	cols := c.ColumnsOfC()
 	if c.Tile.ClusterK > 1 {
@@ -47,276 +50,285 @@ func storeSlots(c kernel.Config) int {
 	if c.Tile.SwapAB {
 		return 2
 	}
-	if patches := kernel.CeilDiv(rows/WarpgroupRows*cols*c.Out.Size(), frag.SwizzleBytes); patches%2 != 0 || !StoresWithTMA(c) {
+	if count := kernel.CeilDiv(rows/WarpgroupRows*cols*c.Out.Size(), frag.SwizzleBytes); count%2 != 0 ||
+		!StoresWithTMA(c) {
 		return 1
 	}
 	return 2
 }
 
-func (w *writer) output(group, lane build.Reg) *output {
-	o := &output{writer: w, group: group, lane: lane, leader: w.Eq(lane, 0)}
-	o.warp, o.inWarp = w.Div(lane, frag.Lanes), w.Rem(lane, frag.Lanes)
-	o.mine = w.Lt(w.Mul(o.warp, rowsOfWarp), rowsOfTile(w.Config.Tile))
-	o.row = w.Add(w.Mul(o.warp, rowsOfWarp), w.Div(o.inWarp, frag.Quad))
-	o.col = w.Mul(w.Rem(o.inWarp, frag.Quad), 2)
-	// Of 32 columns a thread needs eight, two neighbours of each group of eight: every fourth
-	// lane keeps one of them, so that a shuffle that finds it among these asks for a constant.
-	// Numbers of lanes would take registers beside the sums.
-	turn := w.Div(o.inWarp, frag.Quad)
-	o.heldCol = w.Add(w.Add(w.Mul(w.Div(turn, 2), 8), o.col), w.Rem(turn, 2))
+// newEpilogue computes the positions of the thread and declares the variables of the epilogue.
+func (w *writer) newEpilogue(warpgroup, thread build.Reg) *epilogue {
+	ep := &epilogue{writer: w, warpgroup: warpgroup, thread: thread, leader: w.Eq(thread, 0)}
+	ep.warp, ep.lane = w.Div(thread, frag.Lanes), w.Rem(thread, frag.Lanes)
+	ep.inTile = w.Lt(w.Mul(ep.warp, warpRows), validRows(w.Config.Tile))
+	ep.row = w.Add(w.Mul(ep.warp, warpRows), w.Div(ep.lane, frag.Quad))
+	ep.col = w.Mul(w.Rem(ep.lane, frag.Quad), 2)
+	// Of 32 columns a thread needs eight: two neighbours in each group of eight. The eight lanes with
+	// the same remainder modulo 4 need the same ones, and each holds one of them. Shuffles among
+	// these lanes have constant sources. Computed sources would take registers.
+	quad := w.Div(ep.lane, frag.Quad)
+	ep.vectorCol = w.Add(w.Add(w.Mul(w.Div(quad, 2), 8), ep.col), w.Rem(quad, 2))
 	if w.Config.Tile.ClusterK > 1 {
-		o.round = w.Var("round", ptx.U32, 0)
+		ep.reducePhase = w.Var("round", ptx.U32, 0)
 	}
 	if loadsResidualWithTMA(w.Config) {
-		o.phases = w.Vars("came", ptx.U32, storeSlots(w.Config), 0)
+		ep.residualPhases = w.Vars("came", ptx.U32, subtileBuffers(w.Config), 0)
 	}
-	return o
+	return ep
 }
 
-// fetch has what the epilogue's sides have for the warpgroup's part of C, which begins at (row,
-// col), set out. It comes while the tile is multiplied.
-func (o *output) fetch(row, col build.Reg) {
-	if o.held = nil; !o.bulk {
+// prefetch begins to load the operands of the epilogue for the warpgroup's part of C at (row,
+// col), so that they arrive during the main loop.
+func (ep *epilogue) prefetch(row, col build.Reg) {
+	if ep.vectors = nil; !ep.tmaStore {
 		return
 	}
-	o.heldOut, o.row0, o.col0 = o.LoadOutScale(), row, col
-	rows, _ := WarpgroupTile(o.Config.Tile)
-	cols := o.Config.ColumnsOfC()
-	for _, s := range o.EpilogueVectors() {
-		var held []build.Reg
+	ep.outScale, ep.row0, ep.col0 = ep.LoadOutScale(), row, col
+	rows, _ := WarpgroupTile(ep.Config.Tile)
+	cols := ep.Config.ColumnsOfC()
+	for _, s := range ep.EpilogueVectors() {
+		var elems []build.Reg
 		for n := 0; s.PerRow && n < rows; n += 8 {
-			if n%WarpgroupRows < 16 { // two of every 64
-				held = append(held, o.LoadElement(s, o.Add(row, o.To(o.IndexType, o.Add(o.row, n)))))
+			if n%WarpgroupRows < 16 { // two rows of every 64
+				elems = append(elems, ep.LoadElement(s, ep.Add(row, ep.To(ep.IndexType, ep.Add(ep.row, n)))))
 			}
 		}
 		for n := 0; !s.PerRow && n < cols; n += frag.Lanes {
-			held = append(held, o.LoadElement(s, o.Add(col, o.To(o.IndexType, o.Add(o.heldCol, n)))))
+			elems = append(elems, ep.LoadElement(s, ep.Add(col, ep.To(ep.IndexType, ep.Add(ep.vectorCol, n)))))
 		}
-		o.held = append(o.held, held)
+		ep.vectors = append(ep.vectors, elems)
 	}
-	if loadsResidualWithTMA(o.Config) {
-		k := o.Kernel
+	if loadsResidualWithTMA(ep.Config) {
+		k := ep.Kernel
 		k.Comment("the residual for the first patches, when those have been copied to C")
-		k.If(o.leader, func() {
+		k.If(ep.leader, func() {
 			k.BulkWaitRead(0)
-			for n := range storeSlots(o.Config) {
-				o.load(n, row, col)
+			for n := range subtileBuffers(ep.Config) {
+				ep.loadResidual(n, row, col)
 			}
 		})
 	}
 }
 
-// load has the residual for the n-th patch of the warpgroup's part of C, which begins at (row,
-// col), come to where the patch is going to be.
-func (o *output) load(n int, row, col build.Reg) {
-	k, slots := o.Kernel, storeSlots(o.Config)
-	elements := frag.SwizzleBytes / o.Config.Out.Size()
-	across := o.Config.ColumnsOfC() / elements
-	at := k.Mad(o.group, slots, n%slots)
-	o.came.ArriveExpectTx(at, rowsOfTile(o.Config.Tile)*frag.SwizzleBytes)
-	o.residue.Load(o.patch(n%slots).Ptr, o.came.At(at), k.Add(col, n%across*elements), k.Add(row, n/across*WarpgroupRows))
+// loadResidual issues the TMA load of the residual for subtile n of the warpgroup's part of C,
+// which begins at (row, col), into the buffer of that subtile.
+func (ep *epilogue) loadResidual(n int, row, col build.Reg) {
+	k, buffers := ep.Kernel, subtileBuffers(ep.Config)
+	elements := frag.SwizzleBytes / ep.Config.Out.Size()
+	across := ep.Config.ColumnsOfC() / elements
+	at := k.Mad(ep.warpgroup, buffers, n%buffers)
+	ep.residualFull.ArriveExpectTx(at, validRows(ep.Config.Tile)*frag.SwizzleBytes)
+	ep.tensorResidual.Load(ep.subtile(n%buffers).Ptr, ep.residualFull.At(at), k.Add(col, n%across*elements),
+		k.Add(row, n/across*WarpgroupRows))
 }
 
-// number is that of the patch that begins so many rows and columns behind the warpgroup's
-// first.
-func (o *output) number(down, across int) int {
-	return (down/WarpgroupRows*o.Config.ColumnsOfC() + across) * o.Config.Out.Size() / frag.SwizzleBytes
+// subtileIndex returns the index of the subtile that begins at row down and column across of the
+// warpgroup's part of C.
+func (ep *epilogue) subtileIndex(down, across int) int {
+	return (down/WarpgroupRows*ep.Config.ColumnsOfC() + across) * ep.Config.Out.Size() / frag.SwizzleBytes
 }
 
-// sidesOf are the elements of the sides for pairs of a patch, which begins so many rows and
-// columns behind the warpgroup's first. A column's element is another lane's.
-func (o *output) sidesOf(down, across int, pairs [][]build.Reg) (all [][][]build.Reg) {
-	k := o.Kernel
-	for n, s := range o.EpilogueVectors() {
-		of := make([][]build.Reg, len(pairs))
+// vectorValues returns the elements of each epilogue vector for the pairs of a subtile, which
+// begins at row down and column across of the warpgroup's part of C. Shuffles fetch the elements
+// of columns from other lanes.
+func (ep *epilogue) vectorValues(down, across int, pairs [][]build.Reg) (all [][][]build.Reg) {
+	k := ep.Kernel
+	for n, s := range ep.EpilogueVectors() {
+		elems := make([][]build.Reg, len(pairs))
 		for p := range pairs {
 			switch {
 			case s.PerRow:
-				x := o.held[n][down/WarpgroupRows*2+p%2]
-				of[p] = []build.Reg{x, x}
-			case p%2 == 1: // another row's
-				of[p] = of[p-1]
+				x := ep.vectors[n][down/WarpgroupRows*2+p%2]
+				elems[p] = []build.Reg{x, x}
+			case p%2 == 1: // same columns as the pair before, in another row
+				elems[p] = elems[p-1]
 			default:
 				at := across + p/2*8
 				for e := range 2 {
-					of[p] = append(of[p], k.Shuffle(o.held[n][at/frag.Lanes], (at%frag.Lanes/8*2+e)*frag.Quad, frag.Quad-1))
+					source := (at%frag.Lanes/8*2 + e) * frag.Quad
+					elems[p] = append(elems[p], k.Shuffle(ep.vectors[n][at/frag.Lanes], source, frag.Quad-1))
 				}
 			}
 		}
-		all = append(all, of)
+		all = append(all, elems)
 	}
 	return all
 }
 
-// store hands over 64 rows of sums, which begin so many rows behind the warpgroup's first, and
-// at (row, col) of C. Sums 4·j to 4·j+3 are
-// two neighbours of columns 8·j on, and two that lie 8 rows further down (manual:
-// "wgmma.mma_async", accumulator fragments).
-func (o *output) store(down int, row, col build.Reg, sums []build.Reg) {
-	if o.Config.Tile.SplitK > 1 {
-		o.deliverPairs(row, col, sums)
+// store stores 64 rows of accumulators, which begin at row down of the warpgroup's part of C and
+// at (row, col) of C. Accumulators 4·j to 4·j+3 are two neighbours from column 8·j on, and two
+// that are 8 rows below (manual: "wgmma.mma_async", accumulator fragments).
+func (ep *epilogue) store(down int, row, col build.Reg, acc []build.Reg) {
+	if ep.Config.Tile.SplitK > 1 {
+		ep.storePartialSums(row, col, acc)
 		return
 	}
-	width := frag.SwizzleBytes / o.patches.Elem().Bytes() // columns of a patch
-	each := width / 8 * 4                                 // sums
-	for i, held := range o.held {
-		for j, x := range held {
-			o.held[i][j] = o.ToEpilogueType(x)
+	width := frag.SwizzleBytes / ep.subtiles.Elem().Bytes() // columns of a subtile
+	each := width / 8 * 4                                   // accumulators per thread of a subtile
+	for i, elems := range ep.vectors {
+		for j, x := range elems {
+			ep.vectors[i][j] = ep.ToEpilogueType(x)
 		}
 	}
-	var ups []build.Reg
-	if o.Config.ComputesGate() {
-		sums, ups = sums[:len(sums)/2], sums[len(sums)/2:]
+	var up []build.Reg
+	if ep.Config.ComputesGate() {
+		acc, up = acc[:len(acc)/2], acc[len(acc)/2:]
 	}
-	for n := 0; n*each < len(sums); n++ {
-		end := min((n+1)*each, len(sums))
-		c, part := o.Add(col, n*width), sums[n*each:end]
-		if o.Config.ComputesGate() {
-			part = o.GatedValues(part, ups[n*each:end])
+	for n := 0; n*each < len(acc); n++ {
+		end := min((n+1)*each, len(acc))
+		c, part := ep.Add(col, n*width), acc[n*each:end]
+		if ep.Config.ComputesGate() {
+			part = ep.GatedValues(part, up[n*each:end])
 		}
-		if o.bulk {
-			o.storePatch(down, n*width, row, c, part)
+		if ep.tmaStore {
+			ep.storeSubtileTMA(down, n*width, row, c, part)
 		} else {
-			o.storeSums(row, c, part)
+			ep.storeSubtileRows(row, c, part)
 		}
 	}
 }
 
-// storeTogether adds up what the blocks of a cluster have summed of a warpgroup's part of
-// C, sums for 64 rows each. All write theirs to patches; then each block finishes its share of the
-// rows, and reads those of all in the order of the blocks' ranks.
-func (o *output) storeTogether(row, col build.Reg, sums [][]build.Reg) {
-	k, blocks := o.Kernel, o.Config.Tile.ClusterK
-	barrier := k.Add(o.group, 1)
+// reduceCluster emits the epilogue of a cluster along K, whose blocks split K. acc holds the
+// partial sums of the warpgroup's part of C, by 64 rows. Every block writes its partial sums to
+// subtiles. Each block then finishes its share of the rows: it reads the partial sums of all
+// blocks from distributed shared memory and adds them in the order of the ranks.
+func (ep *epilogue) reduceCluster(row, col build.Reg, acc [][]build.Reg) {
+	k, blocks := ep.Kernel, ep.Config.Tile.ClusterK
+	barrier := k.Add(ep.warpgroup, 1)
 	toPeers := func(arrive func(i, rank build.Value)) {
 		k.NamedBarrier(barrier, WarpgroupThreads)
-		k.If(k.Lt(o.lane, blocks), func() { arrive(o.group, o.lane) })
+		k.If(k.Lt(ep.thread, blocks), func() { arrive(ep.warpgroup, ep.thread) })
 	}
-	width := frag.SwizzleBytes / o.AccType.Bytes() // columns of a patch
-	across := len(sums[0]) * 2 / width
+	width := frag.SwizzleBytes / ep.AccType.Bytes() // columns of a subtile
+	across := len(acc[0]) * 2 / width               // subtiles of 64 rows
 	k.Comment("once all have read what was there")
-	o.added.WaitAcquire(o.group, k.Xor(o.round, 1))
-	for m := range sums {
+	ep.partialsRead.WaitAcquire(ep.warpgroup, k.Xor(ep.reducePhase, 1))
+	for m := range acc {
 		for n := range across {
-			o.writeWords(o.patch(m*across+n), sums[m][n*width/2:][:width/2])
+			ep.write32Bit(ep.subtile(m*across+n), acc[m][n*width/2:][:width/2])
 		}
 	}
-	toPeers(o.summed.ArrivePeerRelease)
-	o.summed.WaitAcquire(o.group, o.round)
-	k.Set(o.round, k.Xor(o.round, 1))
+	toPeers(ep.partialsWritten.ArrivePeerRelease)
+	ep.partialsWritten.WaitAcquire(ep.warpgroup, ep.reducePhase)
+	k.Set(ep.reducePhase, k.Xor(ep.reducePhase, 1))
 
 	var peers []build.Ptr
 	for rank := range blocks {
-		peers = append(peers, k.Peer(o.patch(0).Ptr, rank))
+		peers = append(peers, k.Peer(ep.subtile(0).Ptr, rank))
 	}
-	lines := rowsOfTile(o.Config.Tile) / (WarpgroupThreads / frag.Lanes) / blocks // of each patch, that a warp finishes
-	top := k.Mul(k.Mad(k.ClusterRank(), WarpgroupThreads/frag.Lanes, o.warp), lines)
-	ahead := min(lines, 4)
-	k.ForStep(0, len(sums)*across*lines, ahead, func(i build.Reg) {
-		patch := k.Div(i, lines)
-		first := k.Add(top, k.Rem(i, lines))
-		down, c := k.Mul(k.Div(patch, across), WarpgroupRows), k.Mad(k.Rem(patch, across), width, o.inWarp)
+	// Each warp of each block finishes this many rows of a subtile.
+	rowsPerWarp := validRows(ep.Config.Tile) / (WarpgroupThreads / frag.Lanes) / blocks
+	firstRow := k.Mul(k.Mad(k.ClusterRank(), WarpgroupThreads/frag.Lanes, ep.warp), rowsPerWarp)
+	ahead := min(rowsPerWarp, 4)
+	k.ForStep(0, len(acc)*across*rowsPerWarp, ahead, func(i build.Reg) {
+		subtile := k.Div(i, rowsPerWarp)
+		first := k.Add(firstRow, k.Rem(i, rowsPerWarp))
+		down, c := k.Mul(k.Div(subtile, across), WarpgroupRows), k.Mad(k.Rem(subtile, across), width, ep.lane)
 		var rows, cols []build.Reg
-		parts := make([][]build.Reg, ahead)
+		partials := make([][]build.Reg, ahead)
 		for n := range ahead {
 			line := k.Add(first, n)
-			swizzled := k.Xor(k.Mul(o.inWarp, o.AccType.Bytes()), k.Mul(k.Rem(line, 8), 16))
-			at := k.Add(k.Mul(k.Mad(patch, WarpgroupRows, line), frag.SwizzleBytes), swizzled)
+			swizzled := k.Xor(k.Mul(ep.lane, ep.AccType.Bytes()), k.Mul(k.Rem(line, 8), 16))
+			at := k.Add(k.Mul(k.Mad(subtile, WarpgroupRows, line), frag.SwizzleBytes), swizzled)
 			for _, p := range peers {
-				parts[n] = append(parts[n], p.Skip(at).Load())
+				partials[n] = append(partials[n], p.Skip(at).Load())
 			}
-			rows = append(rows, k.Add(row, k.To(o.IndexType, k.Add(down, line))))
-			cols = append(cols, k.Add(col, k.To(o.IndexType, c)))
+			rows = append(rows, k.Add(row, k.To(ep.IndexType, k.Add(down, line))))
+			cols = append(cols, k.Add(col, k.To(ep.IndexType, c)))
 		}
 		var totals [][]build.Reg
-		for _, p := range parts {
+		for _, p := range partials {
 			total := p[0]
 			for _, x := range p[1:] {
 				total = k.Add(total, x)
 			}
 			totals = append(totals, []build.Reg{total})
 		}
-		o.StoreAll(rows, cols, totals)
+		ep.StoreAll(rows, cols, totals)
 	})
-	toPeers(o.added.ArrivePeer)
+	toPeers(ep.partialsRead.ArrivePeer)
 }
 
-// deliverPairs leaves the sums to whoever adds up the parts of K.
-func (o *output) deliverPairs(row, col build.Reg, sums []build.Reg) {
-	row, col = o.Add(row, o.To(o.IndexType, o.row)), o.Add(col, o.To(o.IndexType, o.col))
-	for n := 0; n < len(sums); n += 2 {
-		at, c := o.Add(row, n/2%2*8), o.Add(col, n/4*8)
-		o.If(o.inside(at, c), func() { o.StoreSums(at, c, sums[n:][:2]) })
+// storePartialSums stores the partial sums of a slice of split-K, for the kernel that adds the
+// slices.
+func (ep *epilogue) storePartialSums(row, col build.Reg, acc []build.Reg) {
+	row, col = ep.Add(row, ep.To(ep.IndexType, ep.row)), ep.Add(col, ep.To(ep.IndexType, ep.col))
+	for n := 0; n < len(acc); n += 2 {
+		at, c := ep.Add(row, n/2%2*8), ep.Add(col, n/4*8)
+		ep.If(ep.inBounds(at, c), func() { ep.StoreSums(at, c, acc[n:][:2]) })
 	}
 }
 
-// inside says whether an element of the thread's is one of C, and of the tile.
-func (o *output) inside(row, col build.Reg) build.Reg {
-	in := o.C.InBounds(row, col)
-	if rowsOfTile(o.Config.Tile) < WarpgroupRows {
-		in = o.And(in, o.mine)
+// inBounds emits the test whether an element of the thread is inside C and inside the tile.
+func (ep *epilogue) inBounds(row, col build.Reg) build.Reg {
+	in := ep.C.InBounds(row, col)
+	if validRows(ep.Config.Tile) < WarpgroupRows {
+		in = ep.And(in, ep.inTile)
 	}
 	return in
 }
 
-// patch is the place of a patch.
-func (o *output) patch(slot int) build.Array {
-	at := o.Mad(o.group, storeSlots(o.Config), slot)
-	return o.patches.From(o.Mul(at, WarpgroupRows), 0)
+// subtile returns one of the subtile buffers of the warpgroup.
+func (ep *epilogue) subtile(buf int) build.Array {
+	at := ep.Mad(ep.warpgroup, subtileBuffers(ep.Config), buf)
+	return ep.subtiles.From(ep.Mul(at, WarpgroupRows), 0)
 }
 
-// storePatch finishes sums, writes them to a patch and has that copied to C. The patch begins
-// so many rows and columns behind the warpgroup's first.
-func (o *output) storePatch(down, across int, row, col build.Reg, sums []build.Reg) {
-	k, slots := o.Kernel, storeSlots(o.Config)
-	n := o.number(down, across)
-	slot, barrier := n%slots, k.Add(o.group, 1) // number 0 is the block's
-	patch := o.patch(slot)
-	if loadsResidualWithTMA(o.Config) {
-		rows, _ := WarpgroupTile(o.Config.Tile)
-		if next := n + slots - 1; n > 0 && next < o.number(rows, 0) {
+// storeSubtileTMA finishes the accumulators of one subtile, writes them to shared memory and
+// issues the TMA store to C. The subtile begins at row down and column across of the warpgroup's
+// part of C.
+func (ep *epilogue) storeSubtileTMA(down, across int, row, col build.Reg, acc []build.Reg) {
+	k, buffers := ep.Kernel, subtileBuffers(ep.Config)
+	n := ep.subtileIndex(down, across)
+	buf, barrier := n%buffers, k.Add(ep.warpgroup, 1) // barrier 0 is the block-wide one
+	subtile := ep.subtile(buf)
+	if loadsResidualWithTMA(ep.Config) {
+		rows, _ := WarpgroupTile(ep.Config.Tile)
+		if next := n + buffers - 1; n > 0 && next < ep.subtileIndex(rows, 0) {
 			k.Comment("what comes next takes the place of the patch before, once that is read")
-			k.If(o.leader, func() {
+			k.If(ep.leader, func() {
 				k.BulkWaitRead(0)
-				o.load(next, o.row0, o.col0)
+				ep.loadResidual(next, ep.row0, ep.col0)
 			})
 		}
-		o.came.Wait(k.Mad(o.group, slots, slot), o.phases[slot])
-		k.Set(o.phases[slot], k.Xor(o.phases[slot], 1))
+		ep.residualFull.Wait(k.Mad(ep.warpgroup, buffers, buf), ep.residualPhases[buf])
+		k.Set(ep.residualPhases[buf], k.Xor(ep.residualPhases[buf], 1))
 	}
-	values := o.finished(down, across, row, col, sums)
-	if loadsResidualWithTMA(o.Config) {
-		k.Do("bar.warp.sync", -1) // a warp's rows are its own
+	values := ep.finishPairs(down, across, row, col, acc)
+	if loadsResidualWithTMA(ep.Config) {
+		k.Do("bar.warp.sync", -1) // a warp writes only rows that it has read
 	} else {
 		k.Comment("once the copy that was there is read")
-		k.If(o.leader, func() { k.BulkWaitRead(slots - 1) })
+		k.If(ep.leader, func() { k.BulkWaitRead(buffers - 1) })
 		k.NamedBarrier(barrier, WarpgroupThreads)
 	}
-	if o.Config.Out.Size() == 2 {
-		o.writeHalves(patch, values)
+	if ep.Config.Out.Size() == 2 {
+		ep.write16Bit(subtile, values)
 	} else {
-		o.writeWords(patch, values)
+		ep.write32Bit(subtile, values)
 	}
 	k.ProxyFence()
 	k.NamedBarrier(barrier, WarpgroupThreads)
-	k.If(o.leader, func() {
-		o.tensor.Store(patch.Ptr, o.box(row, col)...)
+	k.If(ep.leader, func() {
+		ep.tensorC.Store(subtile.Ptr, ep.storeCoords(row, col)...)
 		k.BulkCommit()
 	})
 }
 
-// inPatch is the residual where it has come to a patch, for pairs.
-func (o *output) inPatch(patch build.Array, pairs int) (all [][]build.Reg) {
-	k := o.Kernel
-	if o.Config.Out.Size() == 4 {
+// residualInSubtile returns the residual of the thread's pairs, read from a subtile that TMA has
+// loaded.
+func (ep *epilogue) residualInSubtile(subtile build.Array, pairs int) (all [][]build.Reg) {
+	k := ep.Kernel
+	if ep.Config.Out.Size() == 4 {
 		for n := range pairs {
-			all = append(all, o.word(patch, 2*n).LoadVec(2))
+			all = append(all, ep.pairAt(subtile, 2*n).LoadVec(2))
 		}
 		return all
 	}
-	elem := kernel.PTXTypes[o.Config.Out]
+	elem := kernel.PTXTypes[ep.Config.Out]
 	for n := 0; n < pairs; n += 4 {
-		for _, x := range k.LoadMatrices(o.piece(patch, 2*n), 4, false) {
+		for _, x := range k.LoadMatrices(ep.stmatrixRow(subtile, 2*n), 4, false) {
 			half := func(bits build.Reg) build.Reg { return k.Bits(elem, k.To(ptx.U16, bits)) }
 			all = append(all, []build.Reg{half(k.To(ptx.U32, x)), half(k.Shr(k.To(ptx.U32, x), 16))})
 		}
@@ -324,131 +336,136 @@ func (o *output) inPatch(patch build.Array, pairs int) (all [][]build.Reg) {
 	return all
 }
 
-// pairsAtOnce is how many pairs a thread has registers to read while it holds all sums.
-func pairsAtOnce(s kernel.Tile) int {
+// pairsInFlight returns how many pairs of the old C a thread can load at a time beside its
+// accumulators.
+func pairsInFlight(s kernel.Tile) int {
 	if Consumers(s) > 2 {
 		return 4
 	}
 	return 8
 }
 
-// finished are the sums of a patch, with alpha and all that follows but for the rounding.
-func (o *output) finished(down, across int, row, col build.Reg, sums []build.Reg) []build.Reg {
-	k := o.Kernel
-	row, col = k.Add(row, k.To(o.IndexType, o.row)), k.Add(col, k.To(o.IndexType, o.col))
+// finishPairs returns the elements of C of one subtile: the accumulators times alpha plus beta
+// times C, after the epilogue operations and before the conversion to the type of C.
+func (ep *epilogue) finishPairs(down, across int, row, col build.Reg, acc []build.Reg) []build.Reg {
+	k := ep.Kernel
+	row, col = k.Add(row, k.To(ep.IndexType, ep.row)), k.Add(col, k.To(ep.IndexType, ep.col))
 	rows := []build.Reg{row, k.Add(row, 8)}
-	values := o.ScaledByAlpha(sums)
-	place := func(n int) (at, c, inside build.Reg) { // of pair n
+	values := ep.ScaledByAlpha(acc)
+	position := func(n int) (at, c, inside build.Reg) { // position of pair n
 		at, c = rows[n%2], k.Add(col, n/2*8)
-		return at, c, o.inside(at, c)
+		return at, c, ep.inBounds(at, c)
 	}
-	k.If(o.ReadC, func() {
-		ahead := pairsAtOnce(o.Config.Tile)
+	k.If(ep.ReadC, func() {
+		ahead := pairsInFlight(ep.Config.Tile)
 		for first := 0; first < len(values)/2; first += ahead {
 			old := make([][]build.Reg, ahead)
 			for n := range old {
-				at, c, inside := place(first + n)
-				old[n] = o.C.At(at, c).LoadVecOr0(inside, 2)
+				at, c, inside := position(first + n)
+				old[n] = ep.C.At(at, c).LoadVecOr0(inside, 2)
 			}
 			for n := range old {
-				o.AddBetaC(values[2*(first+n):][:2], old[n])
+				ep.AddBetaC(values[2*(first+n):][:2], old[n])
 			}
 		}
 	})
 	var at, cols, within []build.Reg
 	var pairs [][]build.Reg
 	for n := range len(values) / 2 {
-		r, c, inside := place(n)
+		r, c, inside := position(n)
 		at, cols, within = append(at, r), append(cols, c), append(within, inside)
 		pairs = append(pairs, values[2*n:][:2])
 	}
-	x := kernel.EpilogueOperands{Vectors: o.sidesOf(down, across, pairs), OutScale: o.heldOut, Rows: at, Cols: cols}
-	switch c := o.Config; {
+	x := kernel.EpilogueOperands{Vectors: ep.vectorValues(down, across, pairs), OutScale: ep.outScale, Rows: at, Cols: cols}
+	switch c := ep.Config; {
 	case loadsResidualWithTMA(c):
-		x.Residual = o.inPatch(o.patch(o.number(down, across)%storeSlots(c)), len(pairs))
+		x.Residual = ep.residualInSubtile(ep.subtile(ep.subtileIndex(down, across)%subtileBuffers(c)), len(pairs))
 	case c.Epilogue.Residual:
-		x.Residual = kernel.LoadMatching(o.Residual, c.VecResidual, at, cols, pairs, within)
+		x.Residual = kernel.LoadMatching(ep.Residual, c.VecResidual, at, cols, pairs, within)
 	}
-	return slices.Concat(o.ApplyEpilogue(pairs, &x)...)
+	return slices.Concat(ep.ApplyEpilogue(pairs, &x)...)
 }
 
-// writeHalves writes values of 16 bits to a patch: a row's 8 neighbours, which four lanes
-// have, are a piece of the swizzle, and four of those a warp writes at once.
-func (o *output) writeHalves(patch build.Array, values []build.Reg) {
-	k := o.Kernel
+// write16Bit writes elements of 16 bits to a subtile with stmatrix. The 8 neighbours that four
+// lanes hold are one 16-byte chunk of the swizzle. One instruction writes four 8×8 matrices: two
+// chunks of 16 rows.
+func (ep *epilogue) write16Bit(subtile build.Array, values []build.Reg) {
+	k := ep.Kernel
 	for n := 0; n < len(values); n += 8 {
 		var pairs []build.Reg
 		for e := n; e < n+8; e += 2 {
-			pairs = append(pairs, k.Pack(kernel.PTXTypes[o.Config.Out], values[e], values[e+1]))
+			pairs = append(pairs, k.Pack(kernel.PTXTypes[ep.Config.Out], values[e], values[e+1]))
 		}
-		k.StoreMatrices(o.piece(patch, n), pairs...)
+		k.StoreMatrices(ep.stmatrixRow(subtile, n), pairs...)
 	}
 }
 
-// piece is where the lane's row of the matrices begins that hold values n to n+7 of 16 bits:
-// lanes give the addresses of 16 rows, of one piece and of the next.
-func (o *output) piece(patch build.Array, n int) build.Ptr {
-	k := o.Kernel
-	row := k.Mad(o.warp, rowsOfWarp, k.Rem(o.inWarp, rowsOfWarp))
-	swizzle := k.Mul(k.Xor(k.Div(o.inWarp, rowsOfWarp), k.Rem(row, 8)), 16)
-	return patch.At(row, 0).Skip(k.Xor(swizzle, n/8*32))
+// stmatrixRow returns the address of the lane's row in the matrices of elements n to n+7 of 16
+// bits. The lanes supply the addresses of 16 rows in one chunk and of the same rows in the next.
+func (ep *epilogue) stmatrixRow(subtile build.Array, n int) build.Ptr {
+	k := ep.Kernel
+	row := k.Mad(ep.warp, warpRows, k.Rem(ep.lane, warpRows))
+	swizzle := k.Mul(k.Xor(k.Div(ep.lane, warpRows), k.Rem(row, 8)), 16)
+	return subtile.At(row, 0).Skip(k.Xor(swizzle, n/8*32))
 }
 
-// writeWords writes values of 32 bits to a patch.
-func (o *output) writeWords(patch build.Array, values []build.Reg) {
+// write32Bit writes elements of 32 bits to a subtile.
+func (ep *epilogue) write32Bit(subtile build.Array, values []build.Reg) {
 	for n := 0; n < len(values); n += 2 {
-		o.word(patch, n).StoreVec(values[n], values[n+1])
+		ep.pairAt(subtile, n).StoreVec(values[n], values[n+1])
 	}
 }
 
-// word is where values n and n+1 of 32 bits are: two neighbours are half of a piece.
-func (o *output) word(patch build.Array, n int) build.Ptr {
-	k := o.Kernel
-	swizzle := k.Mul(k.Xor(k.Div(o.col, 4), k.Rem(o.row, 8)), 16)
-	behind := k.Mul(k.Rem(o.col, 4), 4) // in the piece
-	return patch.At(k.Add(o.row, n/2%2*8), 0).Skip(k.Add(k.Xor(swizzle, n/4*32), behind))
+// pairAt returns the address in a subtile of elements n and n+1 of 32 bits, two neighbours that
+// fill half of a 16-byte chunk.
+func (ep *epilogue) pairAt(subtile build.Array, n int) build.Ptr {
+	k := ep.Kernel
+	swizzle := k.Mul(k.Xor(k.Div(ep.col, 4), k.Rem(ep.row, 8)), 16)
+	offset := k.Mul(k.Rem(ep.col, 4), 4) // in the chunk
+	return subtile.At(k.Add(ep.row, n/2%2*8), 0).Skip(k.Add(k.Xor(swizzle, n/4*32), offset))
 }
 
-// storeSums has sums pass through a patch, from which each warp finishes its rows: what
-// neighbouring lanes read and write of C are neighbours then. It is a loop, as there are no
-// registers for many addresses beside the sums.
-func (o *output) storeSums(row, col build.Reg, sums []build.Reg) {
-	k := o.Kernel
-	patch := o.patch(0)
+// storeSubtileRows writes accumulators to a subtile, from which each warp finishes and stores its
+// rows. Neighbouring lanes then read and write neighbouring elements of C. The rows are processed
+// in a loop, because the addresses of more rows would not fit in registers beside the
+// accumulators.
+func (ep *epilogue) storeSubtileRows(row, col build.Reg, acc []build.Reg) {
+	k := ep.Kernel
+	subtile := ep.subtile(0)
 	k.Comment("a warp's rows are its own")
 	k.Do("bar.warp.sync", -1)
-	o.writeWords(patch, sums)
+	ep.write32Bit(subtile, acc)
 	k.Do("bar.warp.sync", -1)
-	first, c := k.Mul(o.warp, rowsOfWarp), k.Add(col, k.To(o.IndexType, o.inWarp))
+	first, c := k.Mul(ep.warp, warpRows), k.Add(col, k.To(ep.IndexType, ep.lane))
 	const ahead = 4 // rows
 	finish := func() {
-		k.ForStep(0, rowsOfWarp, ahead, func(r build.Reg) {
+		k.ForStep(0, warpRows, ahead, func(r build.Reg) {
 			var rows []build.Reg
-			var held [][]build.Reg
+			var acc [][]build.Reg
 			for n := range ahead {
 				line := k.Add(first, k.Add(r, n))
-				swizzled := k.Xor(k.Mul(o.inWarp, o.AccType.Bytes()), k.Mul(k.Rem(line, 8), 16))
-				rows = append(rows, k.Add(row, k.To(o.IndexType, line)))
-				held = append(held, patch.At(line, 0).Skip(swizzled).LoadVec(1))
+				swizzled := k.Xor(k.Mul(ep.lane, ep.AccType.Bytes()), k.Mul(k.Rem(line, 8), 16))
+				rows = append(rows, k.Add(row, k.To(ep.IndexType, line)))
+				acc = append(acc, subtile.At(line, 0).Skip(swizzled).LoadVec(1))
 			}
-			o.StoreAll(rows, []build.Reg{c, c, c, c}, held)
+			ep.StoreAll(rows, []build.Reg{c, c, c, c}, acc)
 		})
 	}
-	whose := o.mine
-	switch columns := o.Config.ColumnsOfC(); {
-	case columns < frag.Lanes: // the columns behind are another tile's
-		whose = k.And(whose, k.Lt(o.inWarp, columns))
-	case rowsOfTile(o.Config.Tile) == WarpgroupRows:
+	active := ep.inTile
+	switch columns := ep.Config.ColumnsOfC(); {
+	case columns < frag.Lanes: // the further columns belong to the next tile
+		active = k.And(active, k.Lt(ep.lane, columns))
+	case validRows(ep.Config.Tile) == WarpgroupRows:
 		finish()
 		return
 	}
-	k.If(whose, finish)
+	k.If(active, finish)
 }
 
-// end waits until the last copies have read the patches: shared memory is about to become
-// another block's.
-func (o *output) end() {
-	if o.bulk {
-		o.If(o.leader, func() { o.BulkWaitRead(0) })
+// drain waits until TMA has read the last subtiles, before the block exits and frees its shared
+// memory.
+func (ep *epilogue) drain() {
+	if ep.tmaStore {
+		ep.If(ep.leader, func() { ep.BulkWaitRead(0) })
 	}
 }

@@ -10,13 +10,13 @@ import (
 	"tilework/ptx/build"
 )
 
-// The tensor cores read 32-bit elements of shared memory along K alone, and a B of tf32 usually runs
-// across K. Of the left operand they take fragments from registers, which threads load as they like: turned
-// tiles are of Cᵀ = Bᵀ·Aᵀ. The kernel multiplies a left operand, of which a tile has M rows, and a right
-// one, of which it has N columns. Which they are is up to turned; what else only turned tiles do is here.
+// This file holds the parts of the kernel that only swapAB needs. wgmma reads 32-bit elements in
+// shared memory K-major only, and in most tf32 products B is MN-major. wgmma can also read its
+// left operand from registers, which threads load in any order. So swapAB computes Cᵀ = Bᵀ·Aᵀ: B
+// becomes the left operand with M columns per tile, and A the right operand with N rows per tile.
 
-// turnedTiles are further ones of tf32, for a B that runs across K: M are columns of C. 256×128, with 128
-// of them a warpgroup, spills registers where it hands over C.
+// swapABTiles lists further tiles of tf32 for an MN-major B. M counts columns of C. 256×128 with
+// 128 columns of C per warpgroup spills registers in the epilogue.
 var swapABTiles = []kernel.Tile{
 	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4},
 	{M: 128, N: 192, RowsPerThread: 2, ColsPerThread: 48, Stages: 4},
@@ -28,166 +28,174 @@ var swapABTiles = []kernel.Tile{
 	{M: 64, N: 16, RowsPerThread: 2, ColsPerThread: 4, Stages: 12},
 }
 
-// turnable is nil if a turned tile can compute p. The error is ErrUnsupported.
+// CheckSwapAB returns an error that wraps ErrUnsupported unless a swapAB tile can compute p.
 func CheckSwapAB(p *gemm.Problem) error {
 	q, _ := kernel.Repack(p, kernel.Tile{SwapAB: true}, kernel.Align{})
 	if p.Precision != gemm.TF32 || q.B().Trans || p.N < 2 || p.Batch.Kind == gemm.Grouped || p.Epilogue.Gated {
-		return fmt.Errorf("%w: kernel wgmma with a turned tile: that is for tf32, with a B that runs across K, and neither groups of rows nor gates", gemm.ErrUnsupported)
+		return fmt.Errorf("%w: kernel wgmma with swapAB: want tf32, an MN-major B, N of at least 2, and no groups or gate",
+			gemm.ErrUnsupported)
 	}
 	return nil
 }
 
-// addLoaded is addStraight with the left operand from registers. While the tensor cores are at one half of a step
-// the other half's fragments are loaded.
-func (x *mainloop) addLoaded() {
+// accumulateRS emits the main loop of accumulate with the left operand in registers. It is
+// double-buffered: while the tensor cores multiply one half of a step, threads load the fragments
+// of the other half.
+func (x *mainloop) accumulateRS() {
 	k, s := x.Kernel, x.Config.Tile
-	const halves = 2 // of a step
+	const halves = 2 // parts of a step
 	steps := s.K / halves / x.op.K()
-	var sets [halves][][]build.Reg
-	for half := range sets {
-		for range len(x.sums) * steps {
-			sets[half] = append(sets[half], []build.Reg{k.Fresh(x.Elem), k.Fresh(x.Elem), k.Fresh(x.Elem), k.Fresh(x.Elem)})
+	var fragments [halves][][]build.Reg
+	for half := range fragments {
+		for range len(x.acc) * steps {
+			regs := []build.Reg{k.Fresh(x.Elem), k.Fresh(x.Elem), k.Fresh(x.Elem), k.Fresh(x.Elem)}
+			fragments[half] = append(fragments[half], regs)
 		}
 	}
 	k.For(0, x.steps, func(i build.Reg) {
-		x.turn.WaitFull()
-		stageA, stageB := x.a.StageByteOffset(x.turn.Stage()), x.b.DescStageOffset(x.turn.Stage())
-		for half, set := range sets {
+		x.state.WaitFull()
+		stageA, stageB := x.a.StageByteOffset(x.state.Stage()), x.b.DescStageOffset(x.state.Stage())
+		for half, frags := range fragments {
 			k.Comment("once the products before the last ones are done, of which these were the fragments")
 			k.WgmmaWait(1)
 			if half > 0 {
-				x.release(x.before, k.Ne(i, 0))
+				x.release(x.prevStage, k.Ne(i, 0))
 			}
-			for n, to := range set {
-				x.words.Load(to, stageA, n/steps*WarpgroupRows, (half*steps+n%steps)*x.op.K())
+			for n, to := range frags {
+				x.fragA.Load(to, stageA, n/steps*WarpgroupRows, (half*steps+n%steps)*x.op.K())
 			}
 			k.WgmmaFence()
 			for step := range steps {
 				p := (half*steps + step) * x.op.K()
 				var add build.Value = true
 				if p == 0 {
-					add = k.Ne(i, 0) // or the sums begin with these products
+					add = k.Ne(i, 0) // the first wgmma overwrites the accumulators
 				}
-				b := k.Add(k.Add(x.fromB, stageB), x.b.DescKOffset(p))
-				for m := range x.sums {
-					k.Wgmma(x.op, x.sums[m], set[m*steps+step], b, add)
+				b := k.Add(k.Add(x.descB, stageB), x.b.DescKOffset(p))
+				for m := range x.acc {
+					k.Wgmma(x.op, x.acc[m], frags[m*steps+step], b, add)
 				}
 			}
 			k.WgmmaCommit()
 		}
-		k.Set(x.before, x.turn.Stage())
-		x.turn.Next()
+		k.Set(x.prevStage, x.state.Stage())
+		x.state.Next()
 	})
 }
 
-// turnedRows is how many rows of C are handed over at a time of its transpose, in two patches side by
-// side, of 32 columns each.
-const turnedRows = 32
+// swapABSubtileRows is the number of rows of C that the epilogue stores at a time. They are in two
+// subtiles side by side, of 32 columns each.
+const swapABSubtileRows = 32
 
-// storeTurned hands over sums of C's transpose: 64 columns from (row, col) on, of which a thread has
-// two. They pass through patches so that neighbours in C's rows come together. There is room for
-// twice as many patches as are written at a time.
-func (o *output) storeTurned(row, col build.Reg, sums []build.Reg) {
-	k := o.Kernel
-	const each = turnedRows / 2                                          // a thread's sums
-	barrier, times := k.Add(o.group, 1), kernel.CeilDiv(len(sums), each) // barrier 0 is the block's
-	for n := range times {
-		part := sums[n*each : min((n+1)*each, len(sums))]
-		row := k.Add(row, n*turnedRows)
-		var rows, cols []build.Reg // of the thread's
+// storeSwapAB stores accumulators of 64 columns of C from (row, col) on. A thread has two of the
+// columns. The accumulators pass through subtiles, which transpose them so that neighbours in a
+// row of C are stored together. Shared memory holds two pairs of subtiles: the warpgroup writes
+// one pair while TMA stores the other.
+func (ep *epilogue) storeSwapAB(row, col build.Reg, acc []build.Reg) {
+	k := ep.Kernel
+	const each = swapABSubtileRows / 2                                        // accumulators of a thread
+	barrier, passes := k.Add(ep.warpgroup, 1), kernel.CeilDiv(len(acc), each) // barrier 0 is block-wide
+	for n := range passes {
+		part := acc[n*each : min((n+1)*each, len(acc))]
+		row := k.Add(row, n*swapABSubtileRows)
+		var rows, cols []build.Reg // positions of the elements of part
 		for i := range part {
-			rows = append(rows, k.Add(row, k.To(o.IndexType, o.turnedRow(i))))
-			cols = append(cols, k.Add(col, k.To(o.IndexType, o.turnedCol(i))))
+			rows = append(rows, k.Add(row, k.To(ep.IndexType, ep.swapABRow(i))))
+			cols = append(cols, k.Add(col, k.To(ep.IndexType, ep.swapABCol(i))))
 		}
-		if o.Config.Tile.SplitK > 1 {
+		if ep.Config.Tile.SplitK > 1 {
 			for i, x := range part {
-				k.If(o.C.InBounds(rows[i], cols[i]), func() { o.StoreSums(rows[i], cols[i], []build.Reg{x}) })
+				k.If(ep.C.InBounds(rows[i], cols[i]), func() { ep.StoreSums(rows[i], cols[i], []build.Reg{x}) })
 			}
 			continue
 		}
-		if o.bulk {
-			part = o.finishedAlone(rows, cols, part)
+		if ep.tmaStore {
+			part = ep.finishElements(rows, cols, part)
 			k.Comment("once the copies that were there are read")
-			k.If(o.leader, func() { k.BulkWaitRead(1 - times%2) })
+			k.If(ep.leader, func() { k.BulkWaitRead(1 - passes%2) })
 		}
 		k.NamedBarrier(barrier, WarpgroupThreads)
 		for i, x := range part {
-			o.turnedPlace(n%2, i).Store(x)
+			ep.swapABElement(n%2, i).Store(x)
 		}
-		if !o.bulk {
+		if !ep.tmaStore {
 			k.NamedBarrier(barrier, WarpgroupThreads)
-			o.storeLines(n%2, 2*len(part), row, col)
+			ep.storeSwapABRows(n%2, 2*len(part), row, col)
 			continue
 		}
 		k.ProxyFence()
 		k.NamedBarrier(barrier, WarpgroupThreads)
-		k.If(o.leader, func() {
+		k.If(ep.leader, func() {
 			for half := range 2 {
-				o.tensor.Store(o.turnedPatch(n%2, half).Ptr, o.box(row, k.Add(col, half*turnedRows))...)
+				ep.tensorC.Store(ep.swapABSubtile(n%2, half).Ptr, ep.storeCoords(row, k.Add(col, half*swapABSubtileRows))...)
 			}
 			k.BulkCommit()
 		})
 	}
 }
 
-// finishedAlone are sums of elements that are nobody's neighbours, with alpha and all that follows but
-// for the rounding.
-func (o *output) finishedAlone(rows, cols, sums []build.Reg) []build.Reg {
-	k := o.Kernel
-	values := o.ScaledByAlpha(sums)
-	k.If(o.ReadC, func() {
-		const ahead = 4 // there are no registers for more beside the sums
+// finishElements returns elements of C that are not neighbours: the accumulators times alpha plus
+// beta times C, after the epilogue operations and before the conversion to the type of C.
+func (ep *epilogue) finishElements(rows, cols, acc []build.Reg) []build.Reg {
+	k := ep.Kernel
+	values := ep.ScaledByAlpha(acc)
+	k.If(ep.ReadC, func() {
+		const ahead = 4 // more elements in flight would spill registers
 		for first := 0; first < len(values); first += ahead {
 			var old []build.Reg
 			for i := first; i < first+ahead; i++ {
-				old = append(old, o.C.At(rows[i], cols[i]).LoadVecOr0(o.C.InBounds(rows[i], cols[i]), 1)...)
+				old = append(old, ep.C.At(rows[i], cols[i]).LoadVecOr0(ep.C.InBounds(rows[i], cols[i]), 1)...)
 			}
-			o.AddBetaC(values[first:][:ahead], old)
+			ep.AddBetaC(values[first:][:ahead], old)
 		}
 	})
-	alone := slices.Collect(slices.Chunk(values, 1))
-	return slices.Concat(o.ApplyEpilogue(alone, &kernel.EpilogueOperands{OutScale: o.heldOut, Rows: rows, Cols: cols})...)
+	operands := kernel.EpilogueOperands{OutScale: ep.outScale, Rows: rows, Cols: cols}
+	single := slices.Collect(slices.Chunk(values, 1))
+	return slices.Concat(ep.ApplyEpilogue(single, &operands)...)
 }
 
-// storeLines finishes so many rows of sums in two patches, from (row, col) of C on, each warp its
-// share.
-func (o *output) storeLines(turn, lines int, row, col build.Reg) {
-	k := o.Kernel
+// storeSwapABRows finishes and stores rows of accumulators from one pair of subtiles, to C from
+// (row, col) on. Each warp processes an equal share of the rows.
+func (ep *epilogue) storeSwapABRows(pair, rowCount int, row, col build.Reg) {
+	k := ep.Kernel
 	const ahead = 2 // rows
-	share := lines / (WarpgroupThreads / frag.Lanes)
-	top := k.Mul(o.warp, share)
+	share := rowCount / (WarpgroupThreads / frag.Lanes)
+	firstRow := k.Mul(ep.warp, share)
 	k.ForStep(0, share, ahead, func(r build.Reg) {
 		var rows, cols []build.Reg
-		var held [][]build.Reg
+		var acc [][]build.Reg
 		for n := range ahead {
-			line := k.Add(top, k.Add(r, n))
-			swizzled := k.Xor(k.Mul(o.inWarp, o.AccType.Bytes()), k.Mul(k.Rem(line, 8), 16))
+			line := k.Add(firstRow, k.Add(r, n))
+			swizzled := k.Xor(k.Mul(ep.lane, ep.AccType.Bytes()), k.Mul(k.Rem(line, 8), 16))
 			for half := range 2 {
-				rows = append(rows, k.Add(row, k.To(o.IndexType, line)))
-				cols = append(cols, k.Add(col, k.To(o.IndexType, k.Add(o.inWarp, half*turnedRows))))
-				held = append(held, o.turnedPatch(turn, half).At(line, 0).Skip(swizzled).LoadVec(1))
+				rows = append(rows, k.Add(row, k.To(ep.IndexType, line)))
+				cols = append(cols, k.Add(col, k.To(ep.IndexType, k.Add(ep.lane, half*swapABSubtileRows))))
+				acc = append(acc, ep.swapABSubtile(pair, half).At(line, 0).Skip(swizzled).LoadVec(1))
 			}
 		}
-		o.StoreAll(rows, cols, held)
+		ep.StoreAll(rows, cols, acc)
 	})
 }
 
-// turnedRow and turnedCol are where the thread's i-th sum of those that are handed over together is.
-func (o *output) turnedRow(i int) build.Reg { return o.Add(o.col, i/4*8+i%2) }
-func (o *output) turnedCol(i int) build.Reg { return o.Add(o.words.Row(), i/2%2*frag.LowerRow) }
+// swapABRow returns the row of the thread's accumulator i in a pair of subtiles.
+func (ep *epilogue) swapABRow(i int) build.Reg { return ep.Add(ep.col, i/4*8+i%2) }
 
-// turnedPlace is where that sum goes in the patches whose turn it is.
-func (o *output) turnedPlace(turn, i int) build.Ptr {
-	k := o.Kernel
-	const words = 4 // of a piece
-	line, c := o.turnedRow(i), o.turnedCol(i)
-	piece, in := k.Div(k.Rem(c, turnedRows), words), k.Rem(c, words)
-	return o.turnedPatch(turn, k.Div(c, turnedRows)).At(line, k.Mad(k.Xor(piece, k.Rem(line, 8)), words, in))
+// swapABCol returns the column of the thread's accumulator i in a pair of subtiles.
+func (ep *epilogue) swapABCol(i int) build.Reg { return ep.Add(ep.fragA.Row(), i/2%2*frag.LowerRow) }
+
+// swapABElement returns the address of the thread's accumulator i in a pair of subtiles.
+func (ep *epilogue) swapABElement(pair, i int) build.Ptr {
+	k := ep.Kernel
+	const chunkWords = 4 // 16 bytes
+	line, c := ep.swapABRow(i), ep.swapABCol(i)
+	chunk, in := k.Div(k.Rem(c, swapABSubtileRows), chunkWords), k.Rem(c, chunkWords)
+	subtile := ep.swapABSubtile(pair, k.Div(c, swapABSubtileRows))
+	return subtile.At(line, k.Mad(k.Xor(chunk, k.Rem(line, 8)), chunkWords, in))
 }
 
-// turnedPatch is the left or the right one of the patches whose turn it is.
-func (o *output) turnedPatch(turn int, half build.Value) build.Array {
-	k := o.Kernel
-	first := k.Mad(o.group, storeSlots(o.Config)*WarpgroupRows, 2*turn*turnedRows)
-	return o.patches.From(k.Add(first, k.Mul(half, turnedRows)), 0)
+// swapABSubtile returns the left or the right subtile of a pair.
+func (ep *epilogue) swapABSubtile(pair int, half build.Value) build.Array {
+	k := ep.Kernel
+	first := k.Mad(ep.warpgroup, subtileBuffers(ep.Config)*WarpgroupRows, 2*pair*swapABSubtileRows)
+	return ep.subtiles.From(k.Add(first, k.Mul(half, swapABSubtileRows)), 0)
 }

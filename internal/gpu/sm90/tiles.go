@@ -2,14 +2,16 @@ package sm90
 
 import (
 	"slices"
+
 	"tilework/internal/gpu/kernel"
 )
 
-// wgmmaTiles are the tiles to choose from; of two that are predicted alike the first is
-// taken. The larger the tile, the less of A and B comes from the L2 cache for each product,
-// and a cluster's blocks save half of B; the smaller, the more SMs have one. 256×128, with 128 rows a
-// warpgroup, and 64×256 in turns spill registers with a bias. More blocks along K than
-// two lose more to adding than they win.
+// BaseTiles lists the tiles of every element type, without K. Of two tiles with the same predicted
+// time, the first is selected. A larger tile reads less of A and B from L2 per operation, and
+// multicast in a cluster of two halves the reads of B. A smaller tile gives more SMs a tile.
+// Measurements exclude some others: 256×128 with 128 rows per warpgroup and ping-pong 64×256 spill
+// registers with a bias, and a cluster of more than two blocks along K loses more to the reduction
+// than it gains.
 var BaseTiles = []kernel.Tile{
 	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4},
 	{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 4, ClusterM: 2},
@@ -26,58 +28,59 @@ var BaseTiles = []kernel.Tile{
 	{M: 16, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 12},
 }
 
-// tallTiles are further ones where 128 bytes hold so many elements. Each warpgroup has 128
-// rows. Products of 8-bit types are over so soon that it counts what handing over C takes, which
-// in turns is hidden, and so are activations of those of 16-bit types; those of tf32 gain 2 %.
+// TallTiles lists further tiles with 128 rows per warpgroup, by the number of elements along K in
+// 128 bytes. Ping-pong hides their epilogue, which matters for the short main loops of 8-bit types
+// and for 16-bit types with an activation. The cooperative tf32 tile gains 2 %.
 var TallTiles = map[int]kernel.Tile{
 	64:  {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6},
 	128: {M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 6},
 	32:  {M: 256, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4},
 }
 
-// thinTile is a further one of 8-bit and 32-bit types: few rows of so few columns that tiles of 64 would
-// leave half of the SMs without one. In 16 bits 16×4096×4096 took 12.5 µs in it instead of 11.9.
-var thinTile = kernel.Tile{M: 16, N: 32, RowsPerThread: 2, ColsPerThread: 8, Stages: 12}
+// narrowTile is a further tile of 8-bit and 32-bit types, for products that have few rows and that
+// tiles of 64 columns would spread over less than half of the SMs. In 16 bits it is slower:
+// 16×4096×4096 took 12.5 µs with it and 11.9 µs without.
+var narrowTile = kernel.Tile{M: 16, N: 32, RowsPerThread: 2, ColsPerThread: 8, Stages: 12}
 
-// wgmmaShapes are the tiles with what 128 bytes hold along K: of 8-bit types, of 32-bit ones
-// and of 16-bit ones, the kernel's first.
-func TileList() (shapes []kernel.Tile) {
+// TileList returns every tile of the kernel with K set to 128 bytes of 8-bit, 32-bit and 16-bit
+// elements, in this order.
+func TileList() (all []kernel.Tile) {
 	for _, k := range []int{128, 32, 64} {
 		tiles := BaseTiles
 		if tall, ok := TallTiles[k]; ok {
 			tiles = slices.Insert(slices.Clone(tiles), 1, tall)
 		}
 		if k != 64 {
-			tiles = append(slices.Clip(tiles), thinTile)
+			tiles = append(slices.Clip(tiles), narrowTile)
 		}
 		if k == 32 {
 			for _, s := range swapABTiles {
 				s.K, s.SwapAB = k, true
-				shapes = append(shapes, s)
+				all = append(all, s)
 			}
 		}
 		for _, s := range tiles {
 			if s.K = k; k != 64 && s.N == 192 {
-				// C has 32 bits, too, whose patches take the place of a stage, and what a
-				// cluster saves is not what limits these types.
+				// These types can have a C of 32 bits, whose subtiles take the shared memory of a
+				// stage. Reads of B do not limit them, so a cluster gains nothing.
 				s.Stages, s.ClusterM = s.Stages-1, 0
 			}
-			shapes = append(shapes, s)
+			all = append(all, s)
 		}
 	}
-	return shapes
+	return all
 }
 
-// wgmmaLimits are what accesses cost beside bulk copies, which cost nothing that they need
-// not. What C held comes in pairs of neighbours, of 16-bit types half a sector for four
-// lanes. Sums of 32 bits are written to patches in pairs that two rows' lanes want at the
-// same time.
+// accessLimits returns the limits on bank conflicts and global sectors. TMA accesses add neither.
+// Ordinary loads of the old C read pairs of neighbours, which for 16-bit types fill half a sector
+// per four lanes. Stores of 32-bit values to a subtile write pairs, and the lanes of two rows use
+// the same banks.
 func accessLimits(c kernel.Config) kernel.AccessLimits {
 	l := kernel.AccessLimits{Scatter: 1}
-	if c.Out.Size() == 2 || c.Tile.SwapAB { // a warp reads 16 bytes of a row of the old C
+	if c.Out.Size() == 2 || c.Tile.SwapAB { // a warp reads 16 bytes per row of the old C
 		l.Scatter = 2
 	}
-	if c.Out.Size() == 4 || !StoresWithTMA(c) { // as sums pass through patches
+	if c.Out.Size() == 4 || !StoresWithTMA(c) { // accumulators pass through a subtile
 		l.Conflicts = 2
 	}
 	return l

@@ -1,6 +1,7 @@
-// Package sm90 holds the wgmma kernel for Hopper: a producer warp loads tiles of A and B with
-// TMA into a ring of stages, consumer warpgroups multiply them on the tensor cores,
-// cooperatively or ping-pong, and the epilogue is stored with TMA where C allows it.
+// Package sm90 holds the wgmma kernel for Hopper. One thread of a producer warpgroup loads tiles
+// of A and B with TMA into a pipeline of stages. Consumer warpgroups multiply them on the tensor
+// cores, cooperatively or ping-pong, and the epilogue stores C with TMA where its layout allows
+// that.
 package sm90
 
 import (
@@ -15,22 +16,24 @@ import (
 	"tilework/ptx/build"
 )
 
-// wgmma multiplies as Hopper was made to: a thread of the first warpgroup has the copy
-// engine bring tiles of 128 bytes along K into a pipe of stages, and two more warpgroups
-// have the tensor cores multiply them out of shared memory. Nobody meets at a barrier:
-// mbarriers say that a stage is full, or empty again. A block stays on its SM and computes
-// tile after tile; while one's sums go to C the next one's operands come.
+// WGMMA is the warp-specialised, persistent kernel for Hopper's tensor cores. One thread of the
+// first warpgroup, the producer, issues TMA loads of tiles with 128 bytes along K into a pipeline
+// of stages. Two or three consumer warpgroups multiply the tiles with wgmma, which reads its
+// operands from shared memory. Instead of block-wide barriers, each stage has a full and an empty
+// mbarrier. A block stays on its SM and computes one tile of C after another: while the epilogue
+// stores one tile, TMA loads the operands of the next.
 //
-// What limits it: the tensor cores, and the power that they may draw.
+// The tensor cores and the power limit of the GPU bound its speed.
 var WGMMA = &kernel.Kernel{
-	Name:             "wgmma",
-	Adds:             "feeds wgmma by bulk copies of tiles: a warpgroup that loads, two that multiply, blocks that stay",
-	SM:               90,
-	Suffix:           "a",
-	Tensor:           true,
-	SplitsK:          true,
-	NativeTypes:      []dtype.Type{dtype.BF16, dtype.F16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8},
-	PrecisionTypes:   map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}, gemm.F32x3: {dtype.F32}, gemm.Fast: {dtype.F8E4M3, dtype.F8E5M2}},
+	Name:        "wgmma",
+	Adds:        "feeds wgmma by bulk copies of tiles: a warpgroup that loads, two that multiply, blocks that stay",
+	SM:          90,
+	Suffix:      "a",
+	Tensor:      true,
+	SplitsK:     true,
+	NativeTypes: []dtype.Type{dtype.BF16, dtype.F16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8},
+	PrecisionTypes: map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}, gemm.F32x3: {dtype.F32},
+		gemm.Fast: {dtype.F8E4M3, dtype.F8E5M2}},
 	AccuracyFor:      accuracy,
 	Tiles:            TileList(),
 	CheckTile:        checkTile,
@@ -50,95 +53,108 @@ var WGMMA = &kernel.Kernel{
 }
 
 const (
-	WarpgroupThreads = 128 // of a warpgroup
-	WarpgroupRows    = 64  // of A, that one instruction multiplies
+	WarpgroupThreads = 128
+	WarpgroupRows    = 64 // M of one wgmma instruction
 )
 
-// consumers is how many warpgroups multiply: as many as the tile has parts for, or two that
-// take turns.
+// Consumers returns the number of consumer warpgroups: one for each part of the rows of tile s, or
+// two that work ping-pong.
 func Consumers(s kernel.Tile) int {
 	rows, _ := WarpgroupTile(s)
 	return max(s.M/rows, 2)
 }
 
+// blockThreads returns the threads of a block: one producer warpgroup and the consumers.
 func blockThreads(s kernel.Tile) int { return (1 + Consumers(s)) * WarpgroupThreads }
 
-// groupRegisters are the registers of a thread that loads and of one that multiplies:
-// together what the block began with.
-func warpgroupRegisters(c kernel.Config) (loads, multiplies int) {
+// warpgroupRegisters returns the operands of setmaxnreg: the registers per thread of the producer
+// and of each consumer. All warpgroups together have the same total as at launch.
+func warpgroupRegisters(c kernel.Config) (producer, consumer int) {
 	switch {
 	case Consumers(c.Tile) > 2:
 		return 32, 160
-	case len(ArithmeticOf(c.In, c.Precision).Terms) > 1: // where those that load have to find
+	case len(ArithmeticOf(c.In, c.Precision).Terms) > 1: // the producer computes more addresses
 		return 40, 232
 	}
 	return 24, 240
 }
 
-// groupTile is the part of C that a warpgroup has in its registers: a thread of it has two
-// rows of every 64, and of those every other pair of 8 columns.
+// WarpgroupTile returns the part of a tile that one warpgroup accumulates in its registers. A
+// thread has two rows of every 64, and in these rows two of every 8 columns.
 func WarpgroupTile(s kernel.Tile) (rows, cols int) {
 	return s.RowsPerThread * frag.Lanes, s.ColsPerThread * frag.Quad
 }
 
-// rowsOfTile is how many of a warpgroup's rows are the tile's, of every 64.
-func rowsOfTile(s kernel.Tile) int { return min(s.M, WarpgroupRows) }
+// validRows returns how many of the 64 rows of a wgmma instruction belong to the tile. The other
+// rows multiply zeros and are not stored.
+func validRows(s kernel.Tile) int { return min(s.M, WarpgroupRows) }
 
-// inTurns says that a tile is one warpgroup's: the two then take turns, and while one
-// writes its part of C the other has the tensor cores.
+// PingPong reports whether one warpgroup computes the whole tile. Two consumer warpgroups then
+// work on alternate tiles: one uses the tensor cores while the other runs its epilogue. Otherwise
+// the consumers are cooperative and divide the rows of each tile.
 func PingPong(s kernel.Tile) bool {
 	rows, _ := WarpgroupTile(s)
 	return s.M <= rows
 }
 
+// unsupportedTile returns an error that wraps ErrUnsupported and names tile s and the reason.
+func unsupportedTile(s kernel.Tile, format string, args ...any) error {
+	return fmt.Errorf("%w: kernel wgmma with tile %v: %s", gemm.ErrUnsupported, s, fmt.Sprintf(format, args...))
+}
+
+// checkTile returns an error that wraps ErrUnsupported if the kernel cannot have tile s.
 func checkTile(s kernel.Tile) error {
-	bad := func(format string, args ...any) error {
-		return fmt.Errorf("%w: kernel wgmma with tile %v: %s", gemm.ErrUnsupported, s, fmt.Sprintf(format, args...))
-	}
+	bad := func(format string, args ...any) error { return unsupportedTile(s, format, args...) }
 	rows, cols := WarpgroupTile(s)
 	switch {
 	case s.RowsPerThread != 2 && s.RowsPerThread != 4:
-		return bad("a thread has 2 or 4 rows")
+		return bad("%d rows per thread: want 2 or 4", s.RowsPerThread)
 	case s.N != 16 && s.N != 32 && s.N != 64 && s.N != 128 && s.N != 192 && s.N != 256:
-		return bad("N is 16, 32, 64, 128, 192 or 256")
+		return bad("N is %d: want 16, 32, 64, 128, 192 or 256", s.N)
 	case cols != s.N:
-		return bad("a thread has a quarter of the columns, %d", s.N/frag.Quad)
+		return bad("%d columns per thread: want a quarter of N, %d", s.ColsPerThread, s.N/frag.Quad)
 	case s.RowsPerThread*s.ColsPerThread > 128 || s.M > 2*rows && s.RowsPerThread*s.ColsPerThread > 96:
-		return bad("a thread has registers for 128 sums, of three warpgroups for 96")
+		return bad("%d accumulators per thread: want at most 128, with three warpgroups at most 96",
+			s.RowsPerThread*s.ColsPerThread)
 	case s.M != rows && s.M != 2*rows && s.M != 3*rows && (rows != WarpgroupRows || s.M != rows/2 && s.M != rows/4):
-		return bad("M is %d, a warpgroup's rows, or two or three times that, or of 64 rows the first 32 or 16", rows)
+		return bad("M is %d: want 1, 2 or 3 times the %d rows of a warpgroup, or 16 or 32", s.M, rows)
 	case s.K != frag.SwizzleBytes && s.K != frag.SwizzleBytes/2 && s.K != frag.SwizzleBytes/4:
-		return bad("K is what 128 bytes hold, 32, 64 or 128")
+		return bad("K is %d: want the elements in 128 bytes, 32, 64 or 128", s.K)
 	case s.Stages < 2 || s.Stages > 16:
 		return bad("%d stages: want 2 to 16", s.Stages)
 	case s.N < 64 && s.BlocksM()*s.BlocksK() > 1:
-		return bad("a cluster of tiles with %d columns", s.N)
+		return bad("a cluster with N of %d: want N of at least 64", s.N)
 	case s.ClusterM > 4 || s.N >= 64 && s.N%(s.BlocksM()*32) != 0:
-		return bad("a cluster of %d blocks: want up to 4, of which each loads 32 columns or a multiple", s.ClusterM)
+		return bad("a cluster of %d blocks: want at most 4, and a multiple of 32 columns for each", s.ClusterM)
 	case s.ClusterK > 1 && (s.ClusterK != 2 && s.ClusterK != 4 && s.ClusterK != 8 || s.ClusterM > 1 || s.SplitK > 1):
-		return bad("a cluster of %d blocks along K: want 2, 4 or 8, no other cluster, and no further parts", s.ClusterK)
+		return bad("a cluster of %d blocks along K: want 2, 4 or 8, without a cluster along M and split-K", s.ClusterK)
 	case s.SwapAB && (s.M < WarpgroupRows || s.ClusterK > 1):
-		return bad("turned tiles have at least %d columns of C, and K for themselves", WarpgroupRows)
-	case rowsOfTile(s)%(s.BlocksK()*WarpgroupThreads/frag.Lanes) != 0:
-		return bad("%d blocks cannot share out %d rows", s.ClusterK, s.M)
+		return bad("swapAB: want at least %d columns of C, and no cluster along K", WarpgroupRows)
+	case validRows(s)%(s.BlocksK()*WarpgroupThreads/frag.Lanes) != 0:
+		return bad("a cluster of %d blocks cannot partition %d rows", s.ClusterK, s.M)
 	}
 	return nil
 }
 
+// checkProblem returns an error that wraps ErrUnsupported if no tile of the kernel can compute p.
 func checkProblem(p *gemm.Problem) error {
-	// Coordinates of boxes, which may lie a tile outside, have 32 bits and a sign, and of
-	// parts that stand side by side the last one's do.
-	most := (1<<31 - 1024) / len(ArithmeticOf(p.In(), p.Precision).Terms)
-	if max(p.M, p.N, p.K) > most {
-		return fmt.Errorf("%w: kernel wgmma on a side of more than %d", gemm.ErrUnsupported, most)
+	// TMA coordinates are signed 32-bit integers, and a box can begin one tile past the end. The
+	// terms of an operand split are concatenated along a row.
+	maxSide := (1<<31 - 1024) / len(ArithmeticOf(p.In(), p.Precision).Terms)
+	if side := max(p.M, p.N, p.K); side > maxSide {
+		return fmt.Errorf("%w: kernel wgmma with a side of %d: want at most %d", gemm.ErrUnsupported, side, maxSide)
 	}
 	if p.BlockScaled() && len(ArithmeticOf(p.In(), p.Precision).Promotions) == 0 {
-		return fmt.Errorf("%w: kernel wgmma with block scales in precision %v: the tensor cores keep all sums", gemm.ErrUnsupported, p.Precision)
+		return fmt.Errorf("%w: kernel wgmma with block scales in precision %v: scaling needs accumulator promotion",
+			gemm.ErrUnsupported, p.Precision)
 	}
 	return nil
 }
 
+// checkFit returns an error that wraps ErrUnsupported if tile s cannot compute p, in most cases
+// because a consumer thread has too few registers.
 func checkFit(p *gemm.Problem, s kernel.Tile) error {
+	bad := func(format string, args ...any) error { return unsupportedTile(s, format, args...) }
 	r := ArithmeticOf(p.In(), p.Precision)
 	if s.SwapAB {
 		if err := CheckSwapAB(p); err != nil {
@@ -146,94 +162,101 @@ func checkFit(p *gemm.Problem, s kernel.Tile) error {
 		}
 	}
 	if n := frag.SwizzleBytes / r.Elem.Bytes(); s.K != n {
-		return fmt.Errorf("%w: kernel wgmma with tile %v: K is %d for %v", gemm.ErrUnsupported, s, n, p.In())
+		return bad("want K of %d for %v", n, p.In())
 	}
 	if Consumers(s) > 2 && len(r.Promotions) > 0 {
-		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v beside its own", gemm.ErrUnsupported, s, p.In())
+		return bad("too few registers for accumulator promotion of %v", p.In())
 	}
 	if _, side := p.ScaleSides(); side > 0 && s.RowsPerThread > 2 {
-		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for block scales of %d rows", gemm.ErrUnsupported, s, s.RowsPerThread)
+		return bad("too few registers for block scales with %d rows per thread", s.RowsPerThread)
 	} else if side == 1 && s.RowsPerThread*s.ColsPerThread > 64 {
-		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for block scales of each column", gemm.ErrUnsupported, s)
+		return bad("too few registers for a scale per column")
 	}
 	if Consumers(s) > 2 && kernel.CountOperands(p.Epilogue) > 0 {
-		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread of three warpgroups has no registers for what epilogue %v reads", gemm.ErrUnsupported, s, p.Epilogue)
+		return bad("too few registers with three warpgroups for the operands of epilogue %v", p.Epilogue)
 	}
 	if len(r.Terms) > 1 && s.N > 2*WarpgroupRows && kernel.CountOperands(p.Epilogue) > 0 {
-		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for what epilogue %v reads beside sums of %v", gemm.ErrUnsupported, s, p.Epilogue, p.Precision)
+		return bad("too few registers for the operands of epilogue %v in precision %v", p.Epilogue, p.Precision)
 	}
 	if s.RowsPerThread > 2 && len(r.Terms) > 1 {
-		return fmt.Errorf("%w: kernel wgmma with tile %v: a thread has no registers for sums of %v", gemm.ErrUnsupported, s, p.Precision)
+		return bad("too few registers for precision %v with %d rows per thread", p.Precision, s.RowsPerThread)
 	}
 	if p.Epilogue.Gated {
-		// Half of the columns are whole patches of C, and of a B that runs across K whole boxes.
+		// The tile holds columns of B and of Up in equal parts. Each half must fill whole epilogue
+		// subtiles and, if B is MN-major, whole TMA boxes.
 		q, _ := kernel.Repack(p, s, kernel.Align{})
 		whole := s.N == 2*WarpgroupRows || s.N == 4*WarpgroupRows || s.N == WarpgroupRows && q.B().Trans
 		if !whole || s.SplitK > 1 || s.ClusterK > 1 {
-			return fmt.Errorf("%w: kernel wgmma with tile %v: a gated product takes tiles of 128 or 256 columns, or of 64 where B runs along K, and K whole", gemm.ErrUnsupported, s)
+			return bad("a gated epilogue wants N of 128, 256, or 64 with a K-major B, and K not split")
 		}
 	}
 	if s.Stages < len(r.Terms) {
-		return fmt.Errorf("%w: kernel wgmma with tile %v: a step of %v takes %d stages", gemm.ErrUnsupported, s, p.Precision, len(r.Terms))
+		return bad("want at least %d stages for precision %v", len(r.Terms), p.Precision)
 	}
 	return nil
 }
 
+// setVectors sets the vector lengths of configuration c. TMA needs 16-byte vectors of A and B.
 func setVectors(_ kernel.Tile, c *kernel.Config, p *gemm.Problem) {
 	c.VecA, c.VecB = kernel.MaxVectorBytes/c.In.Size(), kernel.MaxVectorBytes/c.In.Size()
 	c.VecC = kernel.VectorLen(p.Layouts[gemm.C], kernel.MaxVectorBytes/p.Out().Size())
 }
 
-// bulk reports whether C is written by bulk copies, which take whole vectors and rows of 128
-// bytes. 8-bit elements are written from a patch of sums, as a thread has only two neighbours of
-// a row. In a turned product it has none: elements of 16 bits, and those with operands in the
-// epilogue, are then written from a patch too.
+// StoresWithTMA reports whether TMA stores C, which needs rows of 16-byte vectors and at least 128
+// bytes per row of the tile. 8-bit elements take the other path: a thread has only two neighbours
+// in a row, so 32-bit accumulators pass through the subtile instead. With swapAB a thread has no
+// neighbours in a row, so 16-bit elements and epilogues with operands take the other path too.
 func StoresWithTMA(c kernel.Config) bool {
 	if c.Tile.SwapAB && (kernel.CountOperands(c.Epilogue) > 0 || c.Out.Size() < 4) {
 		return false
 	}
 	_, cols := kernel.SwapAB(c.Tile, c.Tile.M, c.ColumnsOfC())
-	return c.Out.Size() > 1 && c.VecC*c.Out.Size() == kernel.MaxVectorBytes && c.Tile.SplitK < 2 && c.Tile.ClusterK < 2 && cols*c.Out.Size() >= frag.SwizzleBytes
+	return c.Out.Size() > 1 && c.VecC*c.Out.Size() == kernel.MaxVectorBytes && c.Tile.SplitK < 2 && c.Tile.ClusterK < 2 &&
+		cols*c.Out.Size() >= frag.SwizzleBytes
 }
 
-// bulkResidual says that the residual comes by bulk copies, to where C's elements go; not
-// where rows of a patch are nobody's, and would be read before they are written.
+// loadsResidualWithTMA reports whether TMA loads the residual into the subtile that C is stored
+// from. It does not if some rows of a subtile are outside the tile: the warps of those rows would
+// read uninitialised shared memory.
 func loadsResidualWithTMA(c kernel.Config) bool {
-	return StoresWithTMA(c) && c.Epilogue.Residual && c.VecResidual*c.Out.Size() == kernel.MaxVectorBytes && rowsOfTile(c.Tile) == WarpgroupRows
+	return StoresWithTMA(c) && c.Epilogue.Residual && c.VecResidual*c.Out.Size() == kernel.MaxVectorBytes &&
+		validRows(c.Tile) == WarpgroupRows
 }
 
-// operandBoxes are the shapes of the tiles of the left operand and of the right one.
-func operandBoxes(c kernel.Config) (a, b frag.BoxShape) {
-	s, elem := c.Tile, ArithmeticOf(c.In, c.Precision).stored()
-	alongA, alongB := kernel.SwapAB(s, !c.TransA, c.TransB)
-	a = frag.BoxShape{Elem: elem, Side: max(s.M, WarpgroupRows), Loaded: s.M, Stages: s.Stages, KMajor: alongA, Multicast: 1}
-	b = frag.BoxShape{Elem: elem, Side: s.N, Loaded: s.N, Stages: s.Stages, KMajor: alongB, Multicast: s.BlocksM()}
+// operandShapes returns the shared-memory tiles of the left operand and of the right operand.
+func operandShapes(c kernel.Config) (a, b frag.BoxShape) {
+	s, elem := c.Tile, ArithmeticOf(c.In, c.Precision).storedType()
+	kMajorA, kMajorB := kernel.SwapAB(s, !c.TransA, c.TransB)
+	a = frag.BoxShape{Elem: elem, Side: max(s.M, WarpgroupRows), Loaded: s.M, Stages: s.Stages, KMajor: kMajorA, Multicast: 1}
+	b = frag.BoxShape{Elem: elem, Side: s.N, Loaded: s.N, Stages: s.Stages, KMajor: kMajorB, Multicast: s.BlocksM()}
 	if c.ComputesGate() {
 		b.Matrices = 2
 	}
 	if !b.KMajor && elem.Bytes() == 2 {
-		b.Side = max(s.N, b.Depth()) // a whole box
+		b.Side = max(s.N, b.Depth()) // at least one TMA box
 	}
 	return a, b
 }
 
+// sharedBytes returns the dynamic shared memory of a block, without mbarriers.
 func sharedBytes(c kernel.Config) int {
-	a, b := operandBoxes(c)
+	a, b := operandShapes(c)
 	n := c.Tile.Stages * (a.StageBytes() + b.StageBytes())
 	if c.Tile.SplitK < 2 {
-		n += Consumers(c.Tile) * storeSlots(c) * WarpgroupRows * frag.SwizzleBytes
+		n += Consumers(c.Tile) * subtileBuffers(c) * WarpgroupRows * frag.SwizzleBytes
 	}
 	return n
 }
 
-// wgmmaGrid has a block for each SM, or fewer if there are fewer tiles; parts of K are
-// along z.
+// Grid returns the grid and the cluster of a launch. The grid has one persistent block per SM, or
+// fewer if there are fewer tiles. The slices of split-K are along z.
 func Grid(c kernel.Config, p *gemm.Problem, d *device.Info) (grid, cluster device.Dim3, err error) {
 	s, n := c.Tile, c.Tile.BlocksM()*c.Tile.BlocksK()
 	height, width := kernel.SwapAB(s, s.M*s.BlocksM(), s.N)
 	clusters := kernel.MaxTileRows(p, height) * kernel.CeilDiv(p.Columns(), width)
 	if clusters > 1<<31-1-d.SMs {
-		return grid, cluster, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more than 32 bits count", gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
+		return grid, cluster, fmt.Errorf("%w: C of %d×%d has too many tiles of %d×%d to count in 32 bits",
+			gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
 	}
 	grid = device.Dim3{X: min(clusters, max(d.SMs/n, 1)) * n, Y: 1, Z: 1}
 	if s.SplitK > 1 {
@@ -245,15 +268,19 @@ func Grid(c kernel.Config, p *gemm.Problem, d *device.Info) (grid, cluster devic
 	return grid, cluster, nil
 }
 
-// wgmmaTensors are the matrices as the copy engine is to know them.
+// tensorMaps returns the TMA tensor maps of the operands in the order in which the kernel declares
+// them: A, B and, if used, C, the residual and Up.
 func tensorMaps(c kernel.Config, p *gemm.Problem, m kernel.Memory) []ptx.TensorMap {
-	left, right := operandBoxes(c)
+	left, right := operandShapes(c)
 	a, b := kernel.SwapAB(c.Tile, left, right)
-	elem := ArithmeticOf(c.In, c.Precision).Elem // to which the copy engine rounds float32
-	list := []ptx.TensorMap{kernel.TensorMapOf(p.Layouts[gemm.A], elem, m[gemm.A], a.Box()), kernel.TensorMapOf(p.Layouts[gemm.B], elem, m[gemm.B], b.Box())}
-	box := []int{frag.SwizzleBytes / c.Out.Size(), rowsOfTile(c.Tile)}
+	elem := ArithmeticOf(c.In, c.Precision).Elem // TMA rounds float32 to tf32
+	list := []ptx.TensorMap{
+		kernel.TensorMapOf(p.Layouts[gemm.A], elem, m[gemm.A], a.Box()),
+		kernel.TensorMapOf(p.Layouts[gemm.B], elem, m[gemm.B], b.Box()),
+	}
+	box := []int{frag.SwizzleBytes / c.Out.Size(), validRows(c.Tile)}
 	if c.Tile.SwapAB {
-		box[1] = min(turnedRows, c.Tile.N)
+		box[1] = min(swapABSubtileRows, c.Tile.N)
 	}
 	if StoresWithTMA(c) {
 		list = append(list, kernel.TensorMapOf(p.Layouts[gemm.C], kernel.PTXTypes[c.Out], m[gemm.C], box))
@@ -264,44 +291,47 @@ func tensorMaps(c kernel.Config, p *gemm.Problem, m kernel.Memory) []ptx.TensorM
 	if c.ComputesGate() {
 		list = append(list, kernel.TensorMapOf(p.Layouts[gemm.Up], elem, m[gemm.Up], b.Box()))
 	}
-	return kernel.BatchTensorMaps(list, p, rowsOfTile(c.Tile))
+	return kernel.BatchTensorMaps(list, p, validRows(c.Tile))
 }
 
-// wgmmaWriter writes the kernel.
+// A writer emits the kernel for one configuration. The left operand supplies the M side of wgmma
+// and the right operand the N side: A and B, or B and A with swapAB.
 type writer struct {
 	*kernel.Writer
 	Arithmetic
-	bulk    bool
-	a, b    *frag.Boxes     // the left operand's and the right one's
-	up      *frag.Boxes     // the other B's, if the product is gated
-	tensor  build.Tensor    // C's, if it is written in bulk
-	residue build.Tensor    // the residual's, if it is read so
-	came    build.Mbarriers // for each patch: that the residual has come there
-	patches build.Array     // parts of C on their way there
-	pipe    *frag.Pipeline
-	turns   build.Mbarriers // of the warpgroups, if they take turns
-	// Where blocks share out K: that all have written a warpgroup's sums, and that all have
-	// added those of all.
-	summed, added build.Mbarriers
-	tid           build.Reg
-	rank          build.Value // of the block among those that load tiles of B for each other
-	steps         build.Reg   // along K
-	cluster, many build.Reg   // the cluster's number, and how many there are
-	number        build.Value // of the tile's product, in a batch
+	tmaStore       bool            // TMA stores C
+	a, b           *frag.Boxes     // tiles of the left and of the right operand
+	up             *frag.Boxes     // tiles of Up in a gated product, else nil
+	tensorC        build.Tensor    // declared if tmaStore is set
+	tensorResidual build.Tensor    // declared if TMA loads the residual
+	residualFull   build.Mbarriers // per subtile: the residual has arrived
+	subtiles       build.Array     // epilogue subtiles, those of each warpgroup together
+	pipe           *frag.Pipeline
+	mmaOrder       build.Mbarriers // per warpgroup, ping-pong: its turn on the tensor cores
+	// partialsWritten and partialsRead order the reduction over a cluster along K. Per warpgroup:
+	// every block has written its partial sums, and every block has read all of them.
+	partialsWritten, partialsRead build.Mbarriers
+	tid                           build.Reg
+	rank                          build.Value // rank in the multicast cluster, 0 without multicast
+	steps                         build.Reg   // tiles along K
+	cluster, numClusters          build.Reg   // index of the block's cluster, and number of clusters
+	batchIndex                    build.Value // index of the current product in a batch
 }
 
+// newWriter declares the parameters, shared memory and mbarriers of the kernel.
 func newWriter(k *build.Kernel, c kernel.Config) *writer {
 	s := c.Tile
-	w := &writer{Writer: kernel.DeclareParams(k, c), Arithmetic: ArithmeticOf(c.In, c.Precision), bulk: StoresWithTMA(c), rank: 0, tid: k.ThreadIdx(build.X)}
-	shapeA, shapeB := operandBoxes(c)
+	w := &writer{Writer: kernel.DeclareParams(k, c), Arithmetic: ArithmeticOf(c.In, c.Precision),
+		tmaStore: StoresWithTMA(c), rank: 0, tid: k.ThreadIdx(build.X)}
+	shapeA, shapeB := operandShapes(c)
 	boxesA, boxesB := kernel.SwapAB(s, k.Tensor("boxesA"), k.Tensor("boxesB"))
 	w.a, w.b = frag.NewBoxes(k, "A", boxesA, shapeA), frag.NewBoxes(k, "B", boxesB, shapeB)
-	if w.bulk {
-		w.tensor = k.Tensor("boxesC")
+	if w.tmaStore {
+		w.tensorC = k.Tensor("boxesC")
 	}
 	if loadsResidualWithTMA(c) {
-		w.residue = k.Tensor("boxesD")
-		w.came = k.Mbarriers("came", Consumers(s)*storeSlots(c))
+		w.tensorResidual = k.Tensor("boxesD")
+		w.residualFull = k.Mbarriers("came", Consumers(s)*subtileBuffers(c))
 	}
 	if c.ComputesGate() {
 		w.up = w.b.WithTensor(k.Tensor("boxesUp"))
@@ -309,23 +339,23 @@ func newWriter(k *build.Kernel, c kernel.Config) *writer {
 	if s.SplitK < 2 {
 		elem := w.AccType
 		switch {
-		case w.bulk:
+		case w.tmaStore:
 			elem = kernel.PTXTypes[c.Out]
-		case c.ComputesGate(): // which has converted the sums
+		case c.ComputesGate(): // the gate has converted the accumulators
 			elem = w.EpilogueType
 		}
-		w.patches = k.Tile("C", elem, Consumers(s)*storeSlots(c)*WarpgroupRows, frag.SwizzleBytes/elem.Bytes())
+		w.subtiles = k.Tile("C", elem, Consumers(s)*subtileBuffers(c)*WarpgroupRows, frag.SwizzleBytes/elem.Bytes())
 	}
 	w.pipe = frag.NewPipeline(k, s.Stages)
 	if PingPong(s) {
-		w.turns = k.Mbarriers("turns", Consumers(s))
+		w.mmaOrder = k.Mbarriers("turns", Consumers(s))
 	}
 	if s.BlocksK() > 1 {
-		w.summed, w.added = k.Mbarriers("summed", Consumers(s)), k.Mbarriers("added", Consumers(s))
+		w.partialsWritten, w.partialsRead = k.Mbarriers("summed", Consumers(s)), k.Mbarriers("added", Consumers(s))
 	}
-	w.cluster, w.many = k.BlockIdx(build.X), k.GridDim(build.X)
+	w.cluster, w.numClusters = k.BlockIdx(build.X), k.GridDim(build.X)
 	if n := s.BlocksM() * s.BlocksK(); n > 1 {
-		w.cluster, w.many = k.Div(w.cluster, n), k.Div(w.many, n)
+		w.cluster, w.numClusters = k.Div(w.cluster, n), k.Div(w.numClusters, n)
 	}
 	switch {
 	case s.BlocksM() > 1:
@@ -339,51 +369,25 @@ func newWriter(k *build.Kernel, c kernel.Config) *writer {
 	return w
 }
 
+// write emits the kernel: initialisation of the mbarriers, then the producer and the consumers.
 func write(k *build.Kernel, c kernel.Config) {
 	w := newWriter(k, c)
 	s := c.Tile
 	k.Threads(blockThreads(s), 1, 1)
-	k.MinBlocks(1) // which has all registers of the SM: setmaxnreg shares them out
-	if w.clusters() {
+	k.MinBlocks(1) // one block gets all registers of the SM, and setmaxnreg redistributes them
+	if w.usesCluster() {
 		k.Cluster(s.BlocksM()*s.BlocksK(), 1, 1)
 	}
-	first := k.Eq(w.tid, 0)
-	k.If(first, func() {
-		releases := s.BlocksM()
-		if PingPong(s) {
-			for group := range Consumers(s) {
-				w.turns.Init(group, WarpgroupThreads/frag.Lanes)
-			}
-		} else {
-			releases *= Consumers(s)
-		}
-		if s.SwapAB {
-			releases *= WarpgroupThreads / frag.Lanes
-		}
-		w.pipe.Init(releases)
-		if loadsResidualWithTMA(c) {
-			for n := range Consumers(s) * storeSlots(c) {
-				w.came.Init(n, 1)
-			}
-		}
-		if s.BlocksK() > 1 {
-			for group := range Consumers(s) {
-				w.summed.Init(group, s.ClusterK)
-				w.added.Init(group, s.ClusterK)
-			}
-		}
-		k.MbarrierFence()
-		w.a.Prefetch()
-		w.b.Prefetch()
-		if w.up != nil {
-			w.up.Prefetch()
-		}
+	leader := k.Eq(w.tid, 0)
+	k.If(leader, func() {
+		w.initBarriers()
+		w.prefetchTensorMaps()
 	})
-	if rowsOfTile(s) < WarpgroupRows {
+	if validRows(s) < WarpgroupRows {
 		w.a.Clear(w.tid, blockThreads(s))
 		k.ProxyFence()
 	}
-	if w.clusters() {
+	if w.usesCluster() {
 		k.ClusterArrive()
 		k.ClusterWait()
 	} else {
@@ -392,155 +396,197 @@ func write(k *build.Kernel, c kernel.Config) {
 	if c.PDL {
 		k.GridDependencySync()
 	}
-	fewer, more := warpgroupRegisters(c)
+	producer, consumer := warpgroupRegisters(c)
 	k.If(k.Lt(w.tid, WarpgroupThreads), func() {
-		k.WarpgroupRegDealloc(fewer)
-		k.If(first, w.produce)
+		k.WarpgroupRegDealloc(producer)
+		k.If(leader, w.produce)
 	}).Else(func() {
-		k.WarpgroupRegAlloc(more)
+		k.WarpgroupRegAlloc(consumer)
 		w.consume()
 	})
-	if w.clusters() {
+	if w.usesCluster() {
 		k.Comment("nobody leaves while others may still use its shared memory")
 		k.ClusterArriveRelaxed()
 		k.ClusterWait()
 	}
 }
 
-// clusters says that blocks do something together.
-func (w *writer) clusters() bool {
+// initBarriers emits the initialisation of all mbarriers, for one thread of the block.
+func (w *writer) initBarriers() {
+	k, s := w.Kernel, w.Config.Tile
+	releases := s.BlocksM() // arrivals that empty a stage
+	if PingPong(s) {
+		for warpgroup := range Consumers(s) {
+			w.mmaOrder.Init(warpgroup, WarpgroupThreads/frag.Lanes)
+		}
+	} else {
+		releases *= Consumers(s)
+	}
+	if s.SwapAB {
+		releases *= WarpgroupThreads / frag.Lanes
+	}
+	w.pipe.Init(releases)
+	if loadsResidualWithTMA(w.Config) {
+		for n := range Consumers(s) * subtileBuffers(w.Config) {
+			w.residualFull.Init(n, 1)
+		}
+	}
+	if s.BlocksK() > 1 {
+		for warpgroup := range Consumers(s) {
+			w.partialsWritten.Init(warpgroup, s.ClusterK)
+			w.partialsRead.Init(warpgroup, s.ClusterK)
+		}
+	}
+	k.MbarrierFence()
+}
+
+// prefetchTensorMaps emits prefetches of the tensor maps of A, B and Up.
+func (w *writer) prefetchTensorMaps() {
+	w.a.Prefetch()
+	w.b.Prefetch()
+	if w.up != nil {
+		w.up.Prefetch()
+	}
+}
+
+// usesCluster reports whether a launch has clusters of more than one block.
+func (w *writer) usesCluster() bool {
 	return w.Config.Tile.BlocksM()*w.Config.Tile.BlocksK() > 1
 }
 
-// wgmmaGroup is how many rows of tiles are computed side by side: with 132 tiles of
-// 128×256 at a time, what they read is least in a block of 16 rows and 8 columns.
+// rasterRows is the number of tile rows in a raster group. With 132 tiles of 128×256 in flight, a
+// block of 16 rows and 8 columns of tiles reads the least from A and B.
 const rasterRows = 16
 
-// tiles calls f for each tile of the block's, every step clusters from the one of number
-// first on: the row and the column at which it begins.
-func (w *writer) tiles(first, step build.Reg, f func(row, col build.Reg)) {
+// forEachTile emits the persistent loop over the tiles of the block. It starts at tile first of
+// the raster order and advances by step. f emits the body for the tile that begins at (row, col)
+// of C.
+func (w *writer) forEachTile(first, step build.Reg, f func(row, col build.Reg)) {
 	k, s := w.Kernel, w.Config.Tile
-	walk := w.Scheduler(kernel.SwapAB(s, s.M*s.BlocksM(), w.Config.ColumnsOfC()))
+	scheduler := w.Scheduler(kernel.SwapAB(s, s.M*s.BlocksM(), w.Config.ColumnsOfC()))
 	n := k.Var("tile", ptx.U32, first)
-	k.While(func() build.Reg { return walk.Seek(n) }, func() {
-		t := walk.WorkTileAt(n)
-		i, j := w.GroupedTile(t.Index, t.TileRows, walk.TilesAcross, rasterRows/s.BlocksM())
-		w.C, w.number = t.C, t.Product
+	k.While(func() build.Reg { return scheduler.Seek(n) }, func() {
+		t := scheduler.WorkTileAt(n)
+		i, j := w.GroupedTile(t.Index, t.TileRows, scheduler.TilesAcross, rasterRows/s.BlocksM())
+		w.C, w.batchIndex = t.C, t.Product
 		left := func(n build.Reg) build.Reg { return k.Mad(k.Mad(n, s.BlocksM(), w.rank), s.M, t.FirstRow) }
 		right := func(n build.Reg) build.Reg { return k.Mul(n, w.Config.ColumnsOfC()) }
 		row, col := kernel.SwapAB(s, left, right)
 		f(k.Named("row", k.To(w.IndexType, row(i))), k.Named("col", k.To(w.IndexType, col(j))))
-		w.C = walk.WholeC
+		w.C = scheduler.WholeC
 		k.Set(n, k.Add(n, step))
 	})
 }
 
-// produce loads the tiles of all that the block computes, one step behind the other.
+// produce emits the producer: for every tile of the block and every step along K, it waits for an
+// empty stage and issues the TMA loads of A and B.
 func (w *writer) produce() {
 	k := w.Kernel
-	shapeA, shapeB := operandBoxes(w.Config)
-	planesA, planesB := w.planeBoxes(w.a, shapeA.KMajor, w.M), w.planeBoxes(w.b, shapeB.KMajor, w.N)
-	var planesUp []*frag.Boxes
+	shapeA, shapeB := operandShapes(w.Config)
+	termsA, termsB := w.termTiles(w.a, shapeA.KMajor, w.M), w.termTiles(w.b, shapeB.KMajor, w.N)
+	var termsUp []*frag.Boxes
 	if w.up != nil {
-		planesUp = w.planeBoxes(w.up, shapeB.KMajor, w.N)
+		termsUp = w.termTiles(w.up, shapeB.KMajor, w.N)
 	}
-	turn := w.pipe.State()
+	state := w.pipe.State()
 	a, b := kernel.SwapAB(w.Config.Tile, gemm.A, gemm.B)
-	w.tiles(w.cluster, w.many, func(row, col build.Reg) {
+	w.forEachTile(w.cluster, w.numClusters, func(row, col build.Reg) {
 		fromA, fromB := kernel.SwapAB(w.Config.Tile, row, col)
 		k.For(0, w.steps, func(i build.Reg) {
 			for n := range w.Terms {
-				turn.WaitEmpty(shapeA.LoadedBytes() + shapeB.LoadedBytes())
+				state.WaitEmpty(shapeA.LoadedBytes() + shapeB.LoadedBytes())
 				p := k.Mad(i, w.Config.Tile.K, w.KBegin)
-				planesA[n].Matrix(w.matrix(a)).Load(turn.Stage(), turn.Full(), fromA, p, 0)
-				planesB[n].Matrix(w.matrix(b)).Load(turn.Stage(), turn.Full(), fromB, p, w.rank)
+				termsA[n].Matrix(w.batchCoord(a)).Load(state.Stage(), state.Full(), fromA, p, 0)
+				termsB[n].Matrix(w.batchCoord(b)).Load(state.Stage(), state.Full(), fromB, p, w.rank)
 				if w.up != nil {
-					planesUp[n].Load(turn.Stage(), turn.Full(), fromB, p, w.rank)
+					termsUp[n].Load(state.Stage(), state.Full(), fromB, p, w.rank)
 				}
-				turn.Next()
+				state.Next()
 			}
 		})
 	})
 }
 
-// consume multiplies, a warpgroup its part of the tiles.
+// consume emits the consumers: for every tile, a warpgroup runs the main loop on its rows and then
+// the epilogue. Ping-pong warpgroups take alternate tiles.
 func (w *writer) consume() {
 	k, s := w.Kernel, w.Config.Tile
-	group := k.Named("group", k.Sub(k.Div(w.tid, WarpgroupThreads), 1))
-	lane := k.Named("member", k.Rem(w.tid, WarpgroupThreads))
+	warpgroup := k.Named("group", k.Sub(k.Div(w.tid, WarpgroupThreads), 1))
+	thread := k.Named("member", k.Rem(w.tid, WarpgroupThreads))
 	rows, _ := WarpgroupTile(s)
-	shapeA, shapeB := operandBoxes(w.Config)
+	shapeA, shapeB := operandShapes(w.Config)
 
-	var top build.Value = 0 // of the warpgroup's part of the tile
+	var firstRow build.Value = 0 // first row of the warpgroup's part of the tile
 	if !PingPong(s) {
-		top = k.Mul(group, rows)
+		firstRow = k.Mul(warpgroup, rows)
 	}
 	x := &mainloop{
-		writer: w, lane: lane,
-		op:   build.Wgmma{N: s.N, A: w.Elem, B: w.Elem, MNMajorA: !shapeA.KMajor, MNMajorB: !shapeB.KMajor},
-		sums: make([][]build.Reg, rows/WarpgroupRows), fromA: make([]build.Reg, rows/WarpgroupRows),
+		writer: w, thread: thread,
+		op:  build.Wgmma{N: s.N, A: w.Elem, B: w.Elem, MNMajorA: !shapeA.KMajor, MNMajorB: !shapeB.KMajor},
+		acc: make([][]build.Reg, rows/WarpgroupRows), descA: make([]build.Reg, rows/WarpgroupRows),
 	}
-	for m := range x.sums {
-		x.sums[m] = k.Vars(fmt.Sprintf("sum%d_", m), w.AccType, s.N/2, 0)
+	for m := range x.acc {
+		x.acc[m] = k.Vars(fmt.Sprintf("sum%d_", m), w.AccType, s.N/2, 0)
 		if !s.SwapAB {
-			x.fromA[m] = w.a.Descriptor(k.Add(top, m*WarpgroupRows))
+			x.descA[m] = w.a.Descriptor(k.Add(firstRow, m*WarpgroupRows))
 		}
 	}
 	if s.SwapAB {
-		x.words = w.a.FragmentsA(lane, top)
+		x.fragA = w.a.FragmentsA(thread, firstRow)
 	}
-	x.fromB = w.b.Descriptor(0)
-	x.turn = w.pipe.State()
-	x.before = k.Var("before", ptx.U32, 0)
-	out := w.output(group, lane)
-	out.words = x.words
-	x.scales = w.newTileScales(out)
-	first, step := w.cluster, w.many
-	loads := k.Mul(w.steps, len(w.Terms)) // of a tile
-	var mine build.Reg                    // the parity of the warpgroup's turn
+	x.descB = w.b.Descriptor(0)
+	x.state = w.pipe.State()
+	x.prevStage = k.Var("before", ptx.U32, 0)
+	ep := w.newEpilogue(warpgroup, thread)
+	ep.fragA = x.fragA
+	x.scales = w.newTileScales(ep)
+	first, step := w.cluster, w.numClusters
+	loads := k.Mul(w.steps, len(w.Terms)) // stages that a tile passes through
+	var mmaPhase build.Reg                // phase of the warpgroup's mbarrier in mmaOrder
 	if PingPong(s) {
-		first, step = k.Mad(group, w.many, w.cluster), k.Mul(w.many, Consumers(s))
-		x.turn.Skip(k.Mul(group, loads))
-		mine = k.Var("mine", ptx.U32, k.Xor(group, 1))
+		first, step = k.Mad(warpgroup, w.numClusters, w.cluster), k.Mul(w.numClusters, Consumers(s))
+		x.state.Skip(k.Mul(warpgroup, loads))
+		mmaPhase = k.Var("mine", ptx.U32, k.Xor(warpgroup, 1))
 	}
-	w.tiles(first, step, func(row, col build.Reg) {
-		out.fetch(k.Add(row, top), col)
+	w.forEachTile(first, step, func(row, col build.Reg) {
+		ep.prefetch(k.Add(row, firstRow), col)
 		if x.scales != nil {
-			x.scales.fetch(k.Add(row, top), col, out)
+			x.scales.startTile(k.Add(row, firstRow), col, ep)
 		}
 		if PingPong(s) {
 			k.Comment("once the other warpgroup has had all of its tile multiplied")
-			w.turns.Wait(group, mine)
-			k.Set(mine, k.Xor(mine, 1))
+			w.mmaOrder.Wait(warpgroup, mmaPhase)
+			k.Set(mmaPhase, k.Xor(mmaPhase, 1))
 		}
 		switch {
 		case s.SwapAB:
-			x.addLoaded()
+			x.accumulateRS()
 		case len(w.Promotions) == 0:
-			x.addStraight()
+			x.accumulate()
 		case w.PromotesEveryStep():
-			x.addAlone()
+			x.accumulatePromotedPerStep()
 		default:
-			x.addRounds()
+			x.accumulatePromoted()
 		}
 		if PingPong(s) {
-			// A warp that lags behind must not find that its turn has come round again.
-			k.If(k.Eq(k.Rem(lane, frag.Lanes), 0), func() { w.turns.Arrive(k.Xor(group, 1)) })
-			x.turn.Skip(loads)
+			// Every warp arrives. With a single arrival, a slow warp could still wait for this phase
+			// of its mbarrier when the next phase completes.
+			k.If(k.Eq(k.Rem(thread, frag.Lanes), 0), func() { w.mmaOrder.Arrive(k.Xor(warpgroup, 1)) })
+			x.state.Skip(loads)
 		}
-		x.finish()
+		x.waitAccumulators()
 		k.Comment("the warpgroup's part of C")
 		if s.BlocksK() > 1 {
-			out.storeTogether(k.Add(row, top), col, x.sums)
+			ep.reduceCluster(k.Add(row, firstRow), col, x.acc)
 			return
 		}
-		for m := range x.sums {
-			if from := k.Add(top, m*WarpgroupRows); s.SwapAB {
-				out.storeTurned(row, k.Add(col, from), x.sums[m])
+		for m := range x.acc {
+			if from := k.Add(firstRow, m*WarpgroupRows); s.SwapAB {
+				ep.storeSwapAB(row, k.Add(col, from), x.acc[m])
 			} else {
-				out.store(m*WarpgroupRows, k.Add(row, from), col, x.sums[m])
+				ep.store(m*WarpgroupRows, k.Add(row, from), col, x.acc[m])
 			}
 		}
 	})
-	out.end()
+	ep.drain()
 }
