@@ -8,11 +8,11 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
-// twice says that the plan's product takes two launches, each of one factor.
-func (pl *Plan) twice() bool { return pl.Config.Factor.Valid() }
+// splitsGate reports whether a gated product takes two launches, one for each of its two products.
+func (pl *Plan) splitsGate() bool { return pl.Config.Factor.Valid() }
 
-// other is the plan of the first of the two.
-func (pl *Plan) other() *Plan {
+// firstFactor returns the plan of the first of the two launches, A·Up. Its C is scratch memory.
+func (pl *Plan) firstFactor() *Plan {
 	first := *pl
 	first.device = pl.device.Other()
 	first.device.C().LD = kernel.PartialSumLD(&pl.device)
@@ -22,9 +22,10 @@ func (pl *Plan) other() *Plan {
 	return &first
 }
 
-// enqueueTwice starts both launches, with memory for what goes from one to the other.
-func (pl *Plan) enqueueTwice(ctx context.Context, m kernel.Memory) (err error) {
-	d, first := pl.backend.Device, pl.other()
+// enqueueGated enqueues both launches of a gated product. It allocates the scratch memory for the
+// result of the first.
+func (pl *Plan) enqueueGated(ctx context.Context, m kernel.Memory) (err error) {
+	d, first := pl.backend.Device, pl.firstFactor()
 	sums, err := d.Alloc(first.device.C().Rows * first.device.C().LD * first.device.Out().Size())
 	if err != nil {
 		return err

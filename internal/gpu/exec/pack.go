@@ -9,13 +9,14 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
-// packs says whether the plan takes launches that pack operands.
-func (pl *Plan) packs() bool {
+// needsPacking reports whether the plan packs an operand before the product.
+func (pl *Plan) needsPacking() bool {
 	_, is := pl.Kernel.Repack(&pl.device, pl.Config.Tile, pl.align)
 	return is.Any()
 }
 
-// enqueuePacked starts the launches that pack what has to be, and the product.
+// enqueuePacked allocates memory for the packed operands and enqueues their packing and the
+// product.
 func (pl *Plan) enqueuePacked(ctx context.Context, m kernel.Memory) (err error) {
 	d := pl.backend.Device
 	q, packed := pl.Kernel.Repack(&pl.device, pl.Config.Tile, pl.align)
@@ -30,7 +31,7 @@ func (pl *Plan) enqueuePacked(ctx context.Context, m kernel.Memory) (err error) 
 		r := operandCopy{from: from, source: m[o], to: to, count: 1}
 		if stride := pl.device.Batch.Stride[o]; stride > 0 {
 			r.count = pl.device.Batch.Count
-			r.apart, r.targets = stride*from.Type.Size(), q.Batch.Stride[o]*to.Type.Size()
+			r.sourceStride, r.targetStride = stride*from.Type.Size(), q.Batch.Stride[o]*to.Type.Size()
 		}
 		if r.target, err = d.Alloc(r.count * to.Rows * to.LD * to.Type.Size()); err != nil {
 			return err
@@ -45,28 +46,29 @@ func (pl *Plan) enqueuePacked(ctx context.Context, m kernel.Memory) (err error) 
 	return sub.enqueue(ctx, m)
 }
 
-// repacked is a matrix that is packed to another place, or so many of a batch, the bytes from one
-// to the next being apart, and targets where they are packed to.
+// An operandCopy describes the packing of one matrix, or of count matrices of a strided batch. The
+// strides are in bytes.
 type operandCopy struct {
-	from, to       gemm.Layout
-	source, target device.Ptr
-	count          int
-	apart, targets int
+	from, to                   gemm.Layout
+	source, target             device.Ptr
+	count                      int
+	sourceStride, targetStride int
 }
 
-// pack starts the launches that pack matrices: one for two, if one text packs both and neither
-// is a batch's.
+// pack enqueues the launches that pack matrices. One launch packs two operands if the same kernel
+// packs both and neither is a batch.
 func (pl *Plan) pack(ctx context.Context, all ...operandCopy) error {
 	for len(all) > 0 {
-		t, together := pl.packText(all[0].from, all[0].to), 1
-		if t.kernel == kernel.Pack && len(all) > 1 && all[0].count*all[1].count == 1 && pl.packText(all[1].from, all[1].to) == t {
+		t, together := pl.packKernel(all[0].from, all[0].to), 1
+		if t.kernel == kernel.Pack && len(all) > 1 && all[0].count*all[1].count == 1 &&
+			pl.packKernel(all[1].from, all[1].to) == t {
 			together = 2
 		}
 		f, err := pl.backend.Function(ctx, t.kernel, t.config)
 		if err != nil {
 			return err
 		}
-		if err := pl.on().Launch(ctx, f, t.packs(all[:together])); err != nil {
+		if err := pl.launcher().Launch(ctx, f, t.packLaunch(all[:together])); err != nil {
 			return err
 		}
 		all = all[together:]
@@ -74,19 +76,20 @@ func (pl *Plan) pack(ctx context.Context, all ...operandCopy) error {
 	return nil
 }
 
-// packs returns the launch that packs matrices along z: those of one operand, or one of each of
-// two operands, the second as far from the first as the matrices of a batch are apart.
-func (t compiledKey) packs(all []operandCopy) device.Launch {
+// packLaunch returns the launch that packs matrices along z: those of a batched operand, or one of
+// each of two operands. The strides between two operands are the distances of their addresses.
+func (t kernelKey) packLaunch(all []operandCopy) device.Launch {
 	s := t.config.Tile
 	first, last := all[0], all[len(all)-1]
 	if len(all) > 1 {
-		first.apart, first.targets = int(last.source-first.source), int(last.target-first.target)
+		first.sourceStride, first.targetStride = int(last.source-first.source), int(last.target-first.target)
 	}
-	a := kernel.PackArgs{From: first.source, To: first.target, Apart: first.apart, Targets: first.targets}
+	a := kernel.PackArgs{From: first.source, To: first.target, Apart: first.sourceStride, Targets: first.targetStride}
 	l := device.Launch{Block: t.kernel.BlockThreads(s), PDL: t.config.PDL}
 	l.Grid.Z = max(first.count, len(all))
 	for i, r := range [...]operandCopy{first, last} {
-		size := kernel.PackSize{Rows: r.to.Rows, Cols: r.to.Cols, From: r.from.LD, To: r.to.LD * r.to.Type.Size() / kernel.WordBytes}
+		size := kernel.PackSize{Rows: r.to.Rows, Cols: r.to.Cols, From: r.from.LD,
+			To: r.to.LD * r.to.Type.Size() / kernel.WordBytes}
 		if t.kernel == kernel.SplitF32 {
 			if r.from.Rows != r.to.Rows {
 				r.from = kernel.ColumnAsRow(r.from)
@@ -101,32 +104,36 @@ func (t compiledKey) packs(all []operandCopy) device.Launch {
 	return l
 }
 
-// packText is what packs a matrix of one layout to another; TransA says that rows become
-// columns. Blocks that transpose are so small that those SMs which are done first with what was
-// launched before would get eight each, and the others none, where there are not enough for all: they do
-// not overlap it then.
-func (pl *Plan) packText(from, to gemm.Layout) compiledKey {
-	c := kernel.Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans, Tile: kernel.Square(kernel.PackSide, 0), PDL: pl.Config.PDL, Lines: pl.Config.Lines}
+// packKernel returns the kernel and configuration that pack a matrix from one layout to another.
+// If the layouts differ in Trans, the kernel transposes.
+//
+// The blocks of a transposition are small. With PDL, the SMs that finish the previous kernel first
+// would run eight each and leave none to the other SMs. So PDL is off if there are more blocks
+// than SMs but too few for half of the places on all SMs.
+func (pl *Plan) packKernel(from, to gemm.Layout) kernelKey {
+	c := kernel.Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans,
+		Tile: kernel.Square(kernel.PackSide, 0), PDL: pl.Config.PDL, Lines: pl.Config.Lines}
 	switch {
 	case from.Type != to.Type:
-		return compiledKey{kernel.SplitF32, c}
+		return kernelKey{kernel.SplitF32, c}
 	case c.TransA:
-		const held = 8
-		sms, blocks := pl.backend.Device.Info().SMs, kernel.CeilDiv(to.Rows, kernel.PackSide)*kernel.CeilDiv(to.Cols, kernel.PackSide)
-		c.PDL = c.PDL && (blocks <= sms || blocks > held/2*sms)
-	default: // parts of rows for each warp
+		const blocksPerSM = 8
+		sms := pl.backend.Device.Info().SMs
+		blocks := kernel.CeilDiv(to.Rows, kernel.PackSide) * kernel.CeilDiv(to.Cols, kernel.PackSide)
+		c.PDL = c.PDL && (blocks <= sms || blocks > blocksPerSM/2*sms)
+	default: // each warp copies parts of rows
 		c.Tile.M, c.Tile.N = kernel.PackRows*kernel.PackThreads/32, kernel.PackWords*32*kernel.WordBytes/from.Type.Size()
 	}
-	return compiledKey{kernel.Pack, c}
+	return kernelKey{kernel.Pack, c}
 }
 
-// packTexts are the texts with which the plan packs.
-func (pl *Plan) packTexts() (texts []compiledKey) {
+// packKernels returns the kernels with which the plan packs operands.
+func (pl *Plan) packKernels() (kernels []kernelKey) {
 	q, packed := pl.Kernel.Repack(&pl.device, pl.Config.Tile, pl.align)
 	for _, o := range kernel.Packable {
 		if packed[o] {
-			texts = append(texts, pl.packText(pl.device.Layouts[o], q.Layouts[o]))
+			kernels = append(kernels, pl.packKernel(pl.device.Layouts[o], q.Layouts[o]))
 		}
 	}
-	return texts
+	return kernels
 }

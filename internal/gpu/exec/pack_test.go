@@ -15,16 +15,15 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// TestPack: a packed matrix has the elements of the one that it was made of, whatever their
-// size and wherever its rows begin, and packing costs few bank conflicts and no sectors
-// beside those that rows end in.
+// TestPack packs matrices whose rows are not aligned, with limits on bank conflicts and on the extra
+// sectors at the ends of rows.
 func TestPack(t *testing.T) {
 	for _, ty := range []dtype.Type{dtype.I8, dtype.BF16, dtype.I32} {
-		for _, turn := range []bool{false, true} {
-			t.Run(fmt.Sprint(ty, turn), func(t *testing.T) {
+		for _, transpose := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%v,transpose=%v", ty, transpose), func(t *testing.T) {
 				from := gemm.Layout{Type: ty, Rows: 131, Cols: 77, LD: 79}
 				to := from
-				if turn {
+				if transpose {
 					to.Rows, to.Cols, to.Trans = from.Cols, from.Rows, true
 				}
 				to = kernel.Padded(to)
@@ -47,7 +46,8 @@ func TestPack(t *testing.T) {
 				}
 				pl := &Plan{backend: New(d)}
 				pl.Config.Lines = true
-				if err := pl.pack(t.Context(), operandCopy{from: from, to: to, source: source, target: target, count: 1}); err != nil {
+				if err := pl.pack(t.Context(), operandCopy{from: from, to: to, source: source, target: target,
+					count: 1}); err != nil {
 					t.Fatal(err)
 				}
 				if err := d.CopyOut(t.Context(), got, target, device.Whole(len(got))); err != nil {
@@ -55,7 +55,8 @@ func TestPack(t *testing.T) {
 				}
 				for i := range from.Rows {
 					for j := range from.Cols {
-						if want, have := ty.At(host, from.Index(i, j)), ty.At(got, to.Index(i, j)); want != have {
+						want, have := ty.At(host, from.Index(i, j)), ty.At(got, to.Index(i, j))
+						if want != have {
 							t.Fatalf("element (%d, %d) is %v, want %v", i, j, have, want)
 						}
 					}
@@ -65,9 +66,9 @@ func TestPack(t *testing.T) {
 	}
 }
 
-// TestPacking: what is packed and what is not.
-func TestPacking(t *testing.T) {
-	lay := func(ty dtype.Type, ld int, trans bool) gemm.Layout {
+// TestRepack compares the operands that a product must pack with the ones that can stay in place.
+func TestRepack(t *testing.T) {
+	layout := func(ty dtype.Type, ld int, trans bool) gemm.Layout {
 		return gemm.Layout{Type: ty, Rows: 40, Cols: 40, LD: ld, Trans: trans}
 	}
 	for _, c := range []struct {
@@ -76,11 +77,14 @@ func TestPacking(t *testing.T) {
 		align kernel.Align
 		want  kernel.Repacked
 	}{
-		{"as it lies", lay(dtype.BF16, 40, false), lay(dtype.BF16, 48, true), kernel.Align{}, kernel.Repacked{}},
-		{"odd rows", lay(dtype.BF16, 41, true), lay(dtype.BF16, 44, false), kernel.Align{}, kernel.Repacked{gemm.A: true, gemm.B: true}},
-		{"an odd address", lay(dtype.BF16, 40, false), lay(dtype.BF16, 40, false), kernel.Align{gemm.A: 16, gemm.B: 2}, kernel.Repacked{gemm.B: true}},
-		{"bytes along K", lay(dtype.I8, 48, false), lay(dtype.I8, 48, true), kernel.Align{}, kernel.Repacked{}},
-		{"bytes across K", lay(dtype.I8, 48, true), lay(dtype.I8, 48, false), kernel.Align{}, kernel.Repacked{gemm.A: true, gemm.B: true}},
+		{"in place", layout(dtype.BF16, 40, false), layout(dtype.BF16, 48, true), kernel.Align{}, kernel.Repacked{}},
+		{"unaligned leading dimension", layout(dtype.BF16, 41, true), layout(dtype.BF16, 44, false), kernel.Align{},
+			kernel.Repacked{gemm.A: true, gemm.B: true}},
+		{"unaligned address", layout(dtype.BF16, 40, false), layout(dtype.BF16, 40, false),
+			kernel.Align{gemm.A: 16, gemm.B: 2}, kernel.Repacked{gemm.B: true}},
+		{"K-major int8", layout(dtype.I8, 48, false), layout(dtype.I8, 48, true), kernel.Align{}, kernel.Repacked{}},
+		{"MN-major int8", layout(dtype.I8, 48, true), layout(dtype.I8, 48, false), kernel.Align{},
+			kernel.Repacked{gemm.A: true, gemm.B: true}},
 	} {
 		out := c.a.Type.Info().Results[0]
 		p, _, err := gemm.New(1, c.a, c.b, 0, gemm.Dense(out, 40, 40), gemm.Epilogue{})
@@ -92,20 +96,25 @@ func TestPacking(t *testing.T) {
 			t.Errorf("%s: packs %v, want %v", c.name, got, c.want)
 		}
 		if again, got := sm90.WGMMA.Repack(&q, kernel.Tile{}, kernel.Align{}); got.Any() || again != q {
-			t.Errorf("%s: what is packed is packed again: %v", c.name, got)
+			t.Errorf("%s: packed operands %v are packed again", c.name, got)
 		}
 		if q.A().OpRows() != 40 || q.B().OpCols() != 40 || q.A().Trans != c.a.Trans && c.a.Type.Size() == 2 {
-			t.Errorf("%s: %v, %v", c.name, q.Layouts[gemm.A], q.Layouts[gemm.B])
+			t.Errorf("%s: packed to A %v and B %v", c.name, q.Layouts[gemm.A], q.Layouts[gemm.B])
 		}
 		config := sm90.WGMMA.Config(&p, sm90.TileList()[0])
 		_, err = sm90.WGMMA.Launch(kernel.Args{Config: &config, Problem: &p}, devicetest.NewDouble())
 		if (err != nil) != c.want.Any() && c.align == (kernel.Align{}) {
-			t.Errorf("%s: launched as it lies: %v", c.name, err)
+			t.Errorf("%s: launched without packing: %v", c.name, err)
 		}
 	}
-	// A matrix that is used a few times only is not packed for that.
-	p := testkit.Product(t, dtype.BF16, dtype.BF16, 4, 4095, 4095)
-	if choose.RowOf(sm90.WGMMA).WorthPacking(p, kernel.Align{}) || !choose.RowOf(sm90.WGMMA).WorthPacking(testkit.Product(t, dtype.BF16, dtype.BF16, 4095, 4095, 4095), kernel.Align{}) || !choose.RowOf(sm90.WGMMA).WorthPacking(testkit.Product(t, dtype.BF16, dtype.BF16, 4, 4096, 4096), kernel.Align{}) {
-		t.Error("worthPacking")
+	// Packing pays only if each element of the matrix is used many times.
+	for _, c := range []struct {
+		m, n, k int
+		want    bool
+	}{{4, 4095, 4095, false}, {4095, 4095, 4095, true}, {4, 4096, 4096, true}} {
+		p := testkit.Product(t, dtype.BF16, dtype.BF16, c.m, c.n, c.k)
+		if got := choose.RowOf(sm90.WGMMA).WorthPacking(p, kernel.Align{}); got != c.want {
+			t.Errorf("%v: WorthPacking returns %v, want %v", p, got, c.want)
+		}
 	}
 }

@@ -1,6 +1,6 @@
-// Package exec compiles kernels and launches them on matrices that are on the device. A
-// [Plan] is the list of launches for one product: packing, the kernel itself, the sum of the
-// parts of split-K, and the first factor of a gated product.
+// Package exec compiles kernels and launches them on matrices in device memory. A [Plan] holds the
+// launches for one product: packing, the kernel itself, the sum of the partial results of split-K,
+// and the first product of a gated one.
 package exec
 
 import (
@@ -16,33 +16,34 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
-// Backend computes products on one device. It keeps the texts that it has compiled.
-// Its methods may be called from several goroutines at once.
+// Backend computes products on one device and caches compiled kernels. Its methods are safe for
+// concurrent use.
 type Backend struct {
 	Device device.Device
 
-	mu       sync.Mutex
-	compiled map[compiledKey]*compiled
-	tensors  tensors
+	mu         sync.Mutex
+	compiled   map[kernelKey]*compiled
+	tensorMaps tensorMapCache
 }
 
-type compiledKey struct {
+// kernelKey identifies a compiled kernel.
+type kernelKey struct {
 	kernel *kernel.Kernel
 	config kernel.Config
 }
 
-// compiled is a text that was compiled, or that somebody holds mu to compile. What
-// failed is tried again when it is asked for again.
+// compiled is an entry of the cache. Its mutex is held during compilation. An entry without a
+// function has not been compiled, or compilation failed and the next request repeats it.
 type compiled struct {
 	mu       sync.Mutex
 	module   device.Module
 	function device.Function
-	took     time.Duration // to write and to compile
+	took     time.Duration // time to generate PTX and compile it
 }
 
-// New is a backend on a device, which stays its caller's to close, after the backend.
+// New returns a backend on d. The caller closes d after the backend.
 func New(d device.Device) *Backend {
-	return &Backend{Device: d, compiled: map[compiledKey]*compiled{}}
+	return &Backend{Device: d, compiled: map[kernelKey]*compiled{}}
 }
 
 // Close unloads the compiled kernels.
@@ -59,42 +60,41 @@ func (b *Backend) Close() error {
 	return device.Join(errs...)
 }
 
-// Options of a plan; the zero value leaves all to it.
+// Options configures a plan. The zero value selects everything automatically.
 type Options struct {
-	Kernel string
-	Shape  string // of the kernel's tiles, as [Kernel.ParseShape] reads it
-	// KeepLayout gives the matrices on the device the leading dimensions that they
-	// have on the host. Otherwise rows stand side by side there, each at a multiple of
-	// 16 bytes.
+	Kernel string // name of a kernel, or empty for the fastest
+	Shape  string // tile of the kernel in the format of [kernel.Kernel.ParseTile]
+	// KeepLayout keeps the leading dimensions of the host on the device. Otherwise rows on the
+	// device are contiguous except for padding to a multiple of 16 bytes.
 	KeepLayout bool
-	// Align is what the addresses of the matrices on the device are multiples of, in
-	// bytes; 0 stands for what memory of their own gives them.
+	// Align is the alignment of the matrices in device memory in bytes. 0 is the alignment of
+	// memory that the device allocates.
 	Align kernel.Align
 }
 
-// Plan is a product of matrices on a device: its kernel, and the launches that compute it.
+// Plan is a product of matrices in device memory: its kernel and configuration, and the launches.
 type Plan struct {
 	choose.Choice
 
-	backend *Backend
-	device  gemm.Problem // with the layouts that the matrices have on the device
-	own     bool         // the kernel was not requested by name
-	align   kernel.Align
-	stream  device.Stream // to launch in; nil for the device's own
-	// row0 and col0 are the position of C in the whole C, of which the plan computes a part.
+	backend  *Backend
+	device   gemm.Problem // the product with the layouts in device memory
+	selected bool         // the kernel was not requested by name
+	align    kernel.Align
+	stream   device.Stream // to launch in; nil for the device's own
+	// row0 and col0 are the position of C in the whole C if the plan computes a part of a product.
 	row0, col0 int
 }
 
-// Plan chooses a kernel and its configuration. The error is ErrUnsupported.
+// Plan selects a kernel and its configuration for p. Errors wrap ErrUnsupported.
 func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
-	pl := &Plan{backend: b, device: OnDevice(p, opt.KeepLayout), align: opt.Align, own: opt.Kernel == ""}
+	pl := &Plan{backend: b, device: OnDevice(p, opt.KeepLayout), align: opt.Align, selected: opt.Kernel == ""}
 	info := b.Device.Info()
 	var err error
 	switch {
 	case opt.Kernel != "":
 		pl.Choice, err = choose.Named(opt.Kernel, opt.Shape, &pl.device, info)
 	case opt.Shape != "":
-		err = fmt.Errorf("%w: a shape %q of no kernel: name the kernel too", gemm.ErrUnsupported, opt.Shape)
+		err = fmt.Errorf("%w: tile %q of no kernel: name the kernel too", gemm.ErrUnsupported, opt.Shape)
 	default:
 		pl.Choice, err = choose.Best(&pl.device, pl.align, info)
 	}
@@ -102,30 +102,33 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 		return nil, err
 	}
 	pl.Config.Lines = info.Emulated
-	pl.Config.PDL = pl.overlaps()
+	pl.Config.PDL = pl.usesPDL()
 	if pl.Kernel.TMA {
-		opt.Align[gemm.A], opt.Align[gemm.B] = 0, 0 // or they are packed
+		opt.Align[gemm.A], opt.Align[gemm.B] = 0, 0 // TMA operands with another alignment are packed
 	}
 	pl.Config.LimitVectors(opt.Align)
 	return pl, nil
 }
 
-// Considered lists the ways to compute the product that the plan was chosen from; nil where its
-// kernel was named.
+// Considered lists the candidates that the plan was selected from. It is nil if the kernel was
+// requested by name.
 func (pl *Plan) Considered() []choose.Considered {
-	if !pl.own {
+	if !pl.selected {
 		return nil
 	}
 	return choose.List(&pl.device, pl.align, pl.backend.Device.Info())
 }
 
-// OnDevice returns p with the layouts that its matrices get on a device: padded, or as they are.
+// OnDevice returns p with the layouts of its matrices in device memory: padded rows, or those of
+// p.
 func OnDevice(p *gemm.Problem, keepLayout bool) gemm.Problem {
 	q := *p
 	if keepLayout {
 		return q
 	}
-	q.Layouts[gemm.A], q.Layouts[gemm.B], q.Layouts[gemm.C] = kernel.Padded(p.Layouts[gemm.A]), kernel.Padded(p.Layouts[gemm.B]), kernel.Padded(p.Layouts[gemm.C])
+	for _, o := range []gemm.Operand{gemm.A, gemm.B, gemm.C} {
+		q.Layouts[o] = kernel.Padded(p.Layouts[o])
+	}
 	if p.Epilogue.Residual {
 		q.Layouts[gemm.Residual] = kernel.Padded(p.Layouts[gemm.Residual])
 	}
@@ -135,24 +138,24 @@ func OnDevice(p *gemm.Problem, keepLayout bool) gemm.Problem {
 	return q
 }
 
-// overlaps says whether the product gains by having its blocks begin while others still
-// run. They take whatever places are free then: where there are more blocks than SMs, some
-// SMs get more than their share, which costs more than a launch does.
-func (pl *Plan) overlaps() bool {
+// usesPDL reports whether programmatic dependent launch makes the product faster. With PDL, blocks
+// start on any SM that has room while the previous kernel still runs. If there are more blocks
+// than SMs, some SMs get more than their share, which costs more than the launch latency.
+func (pl *Plan) usesPDL() bool {
 	info := pl.backend.Device.Info()
 	switch {
 	case info.Target.SM < kernel.PDLSM:
 		return false
 	case pl.Kernel.EmitsPDLWait:
-		return true // a block fills an SM
+		return true // each block fills an SM
 	}
 	blocks, err := kernel.TileGrid(&pl.device, pl.Config.Tile)
 	return err == nil && blocks.X*blocks.Y*blocks.Z <= info.SMs
 }
 
-// entry is where the kernel's compiled text for a configuration is kept.
+// entry returns the cache entry of a kernel in a configuration, and creates it if necessary.
 func (b *Backend) entry(k *kernel.Kernel, c kernel.Config) *compiled {
-	key := compiledKey{k, c}
+	key := kernelKey{k, c}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	entry := b.compiled[key]
@@ -163,8 +166,8 @@ func (b *Backend) entry(k *kernel.Kernel, c kernel.Config) *compiled {
 	return entry
 }
 
-// Function returns the kernel compiled for a configuration. It compiles a kernel once. The error is
-// the device's; see [Sentinel].
+// Function returns the kernel compiled for a configuration. It compiles a kernel once. The error
+// is that of the device, see [Sentinel].
 func (b *Backend) Function(ctx context.Context, k *kernel.Kernel, c kernel.Config) (device.Function, error) {
 	entry := b.entry(k, c)
 	entry.mu.Lock()
@@ -173,11 +176,11 @@ func (b *Backend) Function(ctx context.Context, k *kernel.Kernel, c kernel.Confi
 		return entry.function, nil
 	}
 	start := time.Now()
-	text, err := k.Emit(c)
+	source, err := k.Emit(c)
 	if err != nil {
 		return nil, err
 	}
-	m, err := b.Device.Load(ctx, text.String())
+	m, err := b.Device.Load(ctx, source.String())
 	if err != nil {
 		return nil, err
 	}
@@ -189,8 +192,8 @@ func (b *Backend) Function(ctx context.Context, k *kernel.Kernel, c kernel.Confi
 	return f, nil
 }
 
-// Compile compiles what the plan launches, unless that was done before. The errors
-// are those of [Plan.Run].
+// Compile compiles the kernels of the plan that are not in the cache. The errors are those of
+// [Plan.Enqueue].
 func (pl *Plan) Compile(ctx context.Context) error {
 	if pl.device.Empty() {
 		return nil
@@ -199,7 +202,7 @@ func (pl *Plan) Compile(ctx context.Context) error {
 }
 
 func (pl *Plan) compile(ctx context.Context) error {
-	for _, t := range pl.texts() {
+	for _, t := range pl.kernels() {
 		if _, err := pl.backend.Function(ctx, t.kernel, t.config); err != nil {
 			return err
 		}
@@ -207,28 +210,29 @@ func (pl *Plan) compile(ctx context.Context) error {
 	return nil
 }
 
-// texts are what the plan launches.
-func (pl *Plan) texts() []compiledKey {
-	if pl.twice() {
-		return append(pl.other().texts(), pl.textsOfProduct()...)
+// kernels returns the kernels that the plan launches.
+func (pl *Plan) kernels() []kernelKey {
+	if pl.splitsGate() {
+		return append(pl.firstFactor().kernels(), pl.productKernels()...)
 	}
-	return pl.textsOfProduct()
+	return pl.productKernels()
 }
 
-// textsOfProduct are those without the first of two factors.
-func (pl *Plan) textsOfProduct() []compiledKey {
+// productKernels returns the kernels without those of the first product of a gated one.
+func (pl *Plan) productKernels() []kernelKey {
 	c := pl.Config
 	if c.Tile.SplitK > 1 {
-		return append(pl.packTexts(), compiledKey{pl.Kernel, c.PartialSums().CompileKey()}, compiledKey{kernel.SplitKSum, kernel.SplitKSumConfig(c)})
+		return append(pl.packKernels(), kernelKey{pl.Kernel, c.PartialSums().CompileKey()},
+			kernelKey{kernel.SplitKSum, kernel.SplitKSumConfig(c)})
 	}
-	return append(pl.packTexts(), compiledKey{pl.Kernel, c.CompileKey()})
+	return append(pl.packKernels(), kernelKey{pl.Kernel, c.CompileKey()})
 }
 
-// CompileTime is how long it took to write the kernel and to have the device compile
-// it, whichever plan was the first to need it; 0 if none was.
+// CompileTime returns the time to generate and compile the kernels of the plan, by whichever plan
+// used them first. It is 0 if none is compiled yet.
 func (pl *Plan) CompileTime() time.Duration {
 	total := time.Duration(0)
-	for _, t := range pl.texts() {
+	for _, t := range pl.kernels() {
 		entry := pl.backend.entry(t.kernel, t.config)
 		entry.mu.Lock()
 		total += entry.took
@@ -237,8 +241,8 @@ func (pl *Plan) CompileTime() time.Duration {
 	return total
 }
 
-// Part returns the plan of p, a part of the product whose C begins at row0 and col0 of the whole
-// C, with the same kernel and tile. It launches in s or, if s is nil, in the device's own stream.
+// Part returns the plan of p, a part of the product whose C begins at (row0, col0) of the whole C,
+// with the same kernel and tile. It launches in s or, if s is nil, in the device's default stream.
 func (pl *Plan) Part(p gemm.Problem, row0, col0 int, s device.Stream) *Plan {
 	part := *pl
 	part.device, part.stream, part.row0, part.col0 = p, s, row0, col0
@@ -247,26 +251,29 @@ func (pl *Plan) Part(p gemm.Problem, row0, col0 int, s device.Stream) *Plan {
 	return &part
 }
 
-// UsesScratch reports whether the launches pass data to each other in memory of the device.
-func (pl *Plan) UsesScratch() bool { return pl.Config.Tile.SplitK > 1 || pl.packs() || pl.twice() }
+// UsesScratch reports whether the launches pass data to each other in scratch memory on the
+// device.
+func (pl *Plan) UsesScratch() bool {
+	return pl.Config.Tile.SplitK > 1 || pl.needsPacking() || pl.splitsGate()
+}
 
-// Scaled is the plan for other factors, to which neither kernel nor configuration
-// were chosen.
+// Scaled returns the plan with other values of alpha and beta. The selection of a kernel does not
+// depend on them.
 func (pl *Plan) Scaled(alpha, beta float64) *Plan {
 	scaled := *pl
 	scaled.device.Alpha, scaled.device.Beta = alpha, beta
 	return &scaled
 }
 
-// Backend is what made the plan.
+// Backend returns the backend that made the plan.
 func (pl *Plan) Backend() *Backend { return pl.backend }
 
-// Problem is the product with the layouts that its matrices have on the device.
+// Problem returns the product with the layouts of its matrices in device memory.
 func (pl *Plan) Problem() *gemm.Problem { return &pl.device }
 
-// Enqueue starts the product on matrices that are on the device already, in the
-// layouts of [Plan.Problem], and does not wait for its end. The errors are those of
-// [Plan.Run].
+// Enqueue enqueues the product on matrices in device memory, in the layouts of [Plan.Problem], and
+// does not wait for its completion. Errors of the device wrap those of package gemm where one
+// applies, see [Sentinel].
 func (pl *Plan) Enqueue(ctx context.Context, m kernel.Memory) error {
 	return Sentinel(pl.enqueue(ctx, m))
 }
@@ -276,25 +283,25 @@ func (pl *Plan) enqueue(ctx context.Context, m kernel.Memory) error {
 	case pl.device.Empty():
 		return nil
 	case pl.Kernel.GridFor == nil && pl.device.Batch.Kind == gemm.Strided && pl.device.Batch.Count > kernel.MaxGridRows:
-		return pl.enqueueShares(ctx, m)
-	case pl.twice():
-		return pl.enqueueTwice(ctx, m)
+		return pl.enqueueBatchChunks(ctx, m)
+	case pl.splitsGate():
+		return pl.enqueueGated(ctx, m)
 	}
 	return pl.enqueueProduct(ctx, m)
 }
 
-// enqueueProduct starts the product, of two factors the second.
+// enqueueProduct enqueues the product. Of a gated one in two launches it enqueues the second.
 func (pl *Plan) enqueueProduct(ctx context.Context, m kernel.Memory) error {
 	switch {
-	case pl.packs():
+	case pl.needsPacking():
 		return pl.enqueuePacked(ctx, m)
 	case pl.Config.Tile.SplitK > 1:
-		return pl.enqueueParts(ctx, m)
+		return pl.enqueueSplitK(ctx, m)
 	}
 	return pl.launch(ctx, pl.Kernel, pl.args(&pl.Config, m))
 }
 
-// args returns the arguments of a launch of the plan's product in configuration c.
+// args returns the kernel arguments of the product in configuration c.
 func (pl *Plan) args(c *kernel.Config, m kernel.Memory) kernel.Args {
 	return kernel.Args{Config: c, Problem: &pl.device, Memory: m, Row0: pl.row0, Col0: pl.col0}
 }
@@ -308,25 +315,25 @@ func (pl *Plan) launch(ctx context.Context, k *kernel.Kernel, a kernel.Args) err
 	if err != nil {
 		return err
 	}
-	return pl.on().Launch(ctx, f, l)
+	return pl.launcher().Launch(ctx, f, l)
 }
 
-// on is where the plan launches.
-func (pl *Plan) on() device.Stream {
+// launcher returns the stream of the plan, or the device for its default stream.
+func (pl *Plan) launcher() device.Stream {
 	if pl.stream != nil {
 		return pl.stream
 	}
 	return pl.backend.Device
 }
 
-// Rows are the elements of a matrix without what lies between its rows, which may
-// be somebody else's.
+// Rows returns the rows to copy between a matrix with layout host and its copy with layout dev.
+// The gaps between the rows are not copied: on the host they can belong to someone else.
 func Rows(host, dev gemm.Layout) device.Rows {
 	size := host.Type.Size()
 	return device.Rows{Count: host.Rows, Width: host.Cols * size, HostPitch: host.LD * size, DevicePitch: dev.LD * size}
 }
 
-// Sentinel makes a device's error one of package gemm's too, where that has it.
+// Sentinel wraps an error of the device in the matching error of package gemm, if there is one.
 func Sentinel(err error) error {
 	switch {
 	case errors.Is(err, device.ErrOutOfMemory):

@@ -3,13 +3,14 @@ package exec
 import (
 	"context"
 	"errors"
+
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
 )
 
-// enqueueParts enqueues both launches of a split K: the partial sums, and their sum. It allocates
-// memory for the partial sums.
-func (pl *Plan) enqueueParts(ctx context.Context, m kernel.Memory) (err error) {
+// enqueueSplitK enqueues both launches of split-K: the partial sums, and the kernel that adds
+// them. It allocates scratch memory for the partial sums.
+func (pl *Plan) enqueueSplitK(ctx context.Context, m kernel.Memory) (err error) {
 	d, p := pl.backend.Device, &pl.device
 	sums, err := d.Alloc(kernel.PartialSumBytes(p, pl.Config.Tile))
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"tilework/ptx"
 )
 
-// tensors are encoded maps, which depend on nothing but what they say: a launch of what
-// was launched before finds its maps here.
-type tensors struct {
+// A tensorMapCache holds encoded TMA tensor maps. An encoding depends on the description alone, so
+// repeated launches on the same matrices find theirs in the cache.
+type tensorMapCache struct {
 	mu      sync.Mutex
-	encoded map[tensorKey][ptx.TensorMapBytes]byte
+	encoded map[tensorMapKey][ptx.TensorMapBytes]byte
 }
 
-// tensorKey is a map of tensorOf's.
-type tensorKey struct {
+// tensorMapKey identifies a tensor map, the fields of [ptx.TensorMap] as a comparable value.
+type tensorMapKey struct {
 	element   ptx.Type
 	base      uint64
 	dims, box [3]int
@@ -25,25 +25,25 @@ type tensorKey struct {
 // Info describes the backend's device.
 func (b *Backend) Info() *device.Info { return b.Device.Info() }
 
-// EncodeTensorMap is the device's, for two dimensions or three, with a memory.
+// EncodeTensorMap encodes a tensor map of two or three dimensions, or returns it from the cache.
 func (b *Backend) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
-	key := tensorKey{element: m.Element, base: m.Base}
+	key := tensorMapKey{element: m.Element, base: m.Base}
 	copy(key.dims[:], m.Dims)
 	copy(key.box[:], m.Box)
 	copy(key.strides[:], m.Strides)
-	t := &b.tensors
+	t := &b.tensorMaps
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if known, ok := t.encoded[key]; ok {
-		return known, nil
+	if encoded, ok := t.encoded[key]; ok {
+		return encoded, nil
 	}
 	encoded, err := b.Device.EncodeTensorMap(m)
 	if err != nil {
 		return encoded, err
 	}
-	const most = 1024
-	if len(t.encoded) >= most || t.encoded == nil {
-		t.encoded = map[tensorKey][ptx.TensorMapBytes]byte{}
+	const maxEntries = 1024
+	if len(t.encoded) >= maxEntries || t.encoded == nil {
+		t.encoded = map[tensorMapKey][ptx.TensorMapBytes]byte{}
 	}
 	t.encoded[key] = encoded
 	return encoded, nil

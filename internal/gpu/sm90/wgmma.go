@@ -127,7 +127,8 @@ func checkTile(s kernel.Tile) error {
 	case s.ClusterM > 4 || s.N >= 64 && s.N%(s.BlocksM()*32) != 0:
 		return bad("a cluster of %d blocks: want at most 4, and a multiple of 32 columns for each", s.ClusterM)
 	case s.ClusterK > 1 && (s.ClusterK != 2 && s.ClusterK != 4 && s.ClusterK != 8 || s.ClusterM > 1 || s.SplitK > 1):
-		return bad("a cluster of %d blocks along K: want 2, 4 or 8, without a cluster along M and split-K", s.ClusterK)
+		return bad("a cluster of %d blocks along K and %d along M, with split-K of %d: want 2, 4 or 8 along K alone",
+			s.ClusterK, s.BlocksM(), max(s.SplitK, 1))
 	case s.SwapAB && (s.M < WarpgroupRows || s.ClusterK > 1):
 		return bad("swapAB: want at least %d columns of C, and no cluster along K", WarpgroupRows)
 	case validRows(s)%(s.BlocksK()*WarpgroupThreads/frag.Lanes) != 0:
