@@ -78,15 +78,15 @@ func TestBenchOnGPU(t *testing.T) {
 		{"--kernels mma-tf32,auto-f32x3", "mma-tf32 wgmma-f32x3",
 			func(r bench.Record) bool { return "-"+r.Precision == r.Subject[strings.Index(r.Subject, "-"):] }},
 		{"--kernels mma-tf32 --transfers", "mma-tf32", func(r bench.Record) bool { return r.Precision == "tf32" }},
-		{"--transfers --peers all", "blocked", func(r bench.Record) bool {
+		{"--transfers --peers all", "tiled", func(r bench.Record) bool {
 			return r.Peer || r.Transfers && r.Steps != nil && r.Steps.Compute > 0 && r.Setup > 0
 		}},
-		{"--batch 3", "blocked", func(r bench.Record) bool { return r.Products == 3 && r.Groups == nil }},
-		{"--groups 4,0,2 --peers dense", "blocked", func(r bench.Record) bool {
+		{"--batch 3", "tiled", func(r bench.Record) bool { return r.Products == 3 && r.Groups == nil }},
+		{"--groups 4,0,2 --peers dense", "tiled", func(r bench.Record) bool {
 			return slices.Equal(r.Groups, []int{6, 0, 3}) && r.Products == 0
 		}},
-		{"--groups 2", "blocked", func(r bench.Record) bool { return slices.Equal(r.Groups, []int{4, 5}) }},
-		{"--peers all", "blocked", func(r bench.Record) bool { return strings.HasPrefix(r.Detail, "blocked f32 NN") }},
+		{"--groups 2", "tiled", func(r bench.Record) bool { return slices.Equal(r.Groups, []int{4, 5}) }},
+		{"--peers all", "tiled", func(r bench.Record) bool { return strings.HasPrefix(r.Detail, "tiled f32 NN") }},
 	} {
 		args := append([]string{"bench", "--device", "gpu", "--shapes", "9x10x11", "--min-time", "1ms", "--warmup", "1ms",
 			"-o", "r.jsonl"}, strings.Fields(test.args)...)

@@ -160,7 +160,7 @@ func (f *explainFlags) printPTX(w io.Writer, k *kernel.Kernel, tile kernel.Tile,
 	if f.format != "table" {
 		return fmt.Errorf("--format %s with --ptx: PTX has only one format, want no --format", f.format)
 	}
-	if err := k.Supports(p); err != nil {
+	if err := k.Check(p, kernel.Tile{}, kernel.Align{}, nil); err != nil {
 		return err
 	}
 	m, err := k.Emit(k.Config(p, tile))

@@ -32,7 +32,7 @@ func TestPlanOn(t *testing.T) {
 	}()
 	for _, c := range []struct{ d, want, why string }{
 		{"cpu", "cpu", "no GPU: because; "},
-		{"emu", "emu", "no GPU: because; the fastest kernel"},
+		{"emu", "emu", "no GPU: because; predicted to be the fastest"},
 		{"emu:broken", "cpu", "no GPU: because, which cannot compute it: no such device"},
 	} {
 		pl := &Plan{Request: Request{Problem: small}}

@@ -6,6 +6,7 @@ import (
 	"tilework/internal/cpu"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
 )
 
 // Kernel describes a kernel of any backend.
@@ -41,7 +42,11 @@ func Kernels(d backend.Device) []Kernel {
 	}
 	if d.Kind == "" || !d.OnCPU() {
 		for _, k := range choose.Kernels() {
-			row := Kernel{Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: k.Target().String(), SM: k.SM, Available: true, Types: k.Types(), Precisions: k.Precisions(), Supports: k.Supports, Accuracy: k.Accuracy}
+			row := Kernel{
+				Name: k.Name, Kind: "gpu", Adds: k.Adds, Needs: k.Target().String(), SM: k.SM,
+				Available: true, Types: k.Types(), Precisions: k.Precisions(), Accuracy: k.Accuracy,
+				Supports: func(p *gemm.Problem) error { return k.Check(p, kernel.Tile{}, kernel.Align{}, nil) },
+			}
 			for _, s := range k.Tiles {
 				row.Tiles = append(row.Tiles, s.M, s.N)
 			}

@@ -154,15 +154,14 @@ func Tile(k *kernel.Kernel, p *gemm.Problem, m *model.Model) (kernel.Tile, error
 	if err != nil {
 		return kernel.Tile{}, err
 	}
-	if err := k.Supports(p); err != nil {
+	if err := k.Check(p, kernel.Tile{}, kernel.Align{}, nil); err != nil {
 		return kernel.Tile{}, err
 	}
 	info := device.Info{Name: m.Name, Target: target, SMs: max(m.SMs, 1), MaxThreads: m.Arch.MaxThreadsPerBlock,
 		MaxShared: m.Arch.SharedPerBlockOptIn}
-	for _, c := range choose.Configs(k, p, &info) {
-		if c.Tile.SplitK <= 1 {
-			return c.Tile, nil
-		}
+	whole := slices.DeleteFunc(choose.CandidatesOf(k, p, kernel.Align{}, &info), func(c choose.Candidate) bool { return c.Config.Tile.SplitK > 1 })
+	if c := choose.Fastest(whole); c != nil {
+		return c.Config.Tile, nil
 	}
 	return kernel.Tile{}, fmt.Errorf("%w: kernel %s has no tile for %v on %s", gemm.ErrUnsupported, k.Name, p, m.Name)
 }
@@ -194,7 +193,7 @@ func newJob(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, t ptx.Target, sms 
 	if p.M < 1 || p.N < 1 || p.K < 1 {
 		return nil, fmt.Errorf("%w: %d×%d×%d: want sizes of at least 1", gemm.ErrShape, p.M, p.N, p.K)
 	}
-	if err := k.Supports(p); err != nil {
+	if err := k.Check(p, kernel.Tile{}, kernel.Align{}, nil); err != nil {
 		return nil, err
 	}
 	j := &job{problem: k.Packed(p, s), kernel: k, config: k.For(k.Config(p, s), t), host: emulated{device.Info{SMs: sms}}}

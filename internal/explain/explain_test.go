@@ -304,7 +304,7 @@ func TestCountersMatchFormulas(t *testing.T) {
 			if k.SM > 80 {
 				on, s = "h200", k.Tiles[len(k.Tiles)-1-rng.IntN(2)] // small tiles are emulated faster
 			}
-			if k.Supports(p) != nil || k.Fits(p, s) != nil || k.SharedBytes(k.Config(p, s)) > 160<<10 {
+			if k.Check(p, s, kernel.Align{}, nil) != nil || k.SharedBytes(k.Config(p, s)) > 160<<10 {
 				continue
 			}
 			x, err := New(t.Context(), k, s, p, gpuModel(t, on), Options{})
@@ -386,14 +386,14 @@ func TestText(t *testing.T) {
 		for _, in := range []dtype.Type{dtype.F64, dtype.BF16, dtype.I8} {
 			for _, on := range []string{"h200", "sm_120"} {
 				p := problem(t, in, 4099, 1<<20, 77, true, true)
-				if k.Supports(p) != nil {
+				if k.Check(p, kernel.Tile{}, kernel.Align{}, nil) != nil {
 					continue
 				}
 				smallest := k.Tiles[len(k.Tiles)-1] // fits every GPU
 				if testing.Short() && (in != dtype.BF16 || on != "h200") {
 					continue // covered by the long test
 				}
-				if k.Fits(p, smallest) != nil || k.Target().Suffix != "" && on != "h200" {
+				if k.Check(p, smallest, kernel.Align{}, nil) != nil || k.Target().Suffix != "" && on != "h200" {
 					continue
 				}
 				x := explain(t, k.Name, smallest.String(), on, p)

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
 	"testing"
 
 	"tilework/dtype"
@@ -15,10 +14,8 @@ import (
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
-	"tilework/internal/gpu/sm90"
 	"tilework/internal/gpu/stream"
 	"tilework/internal/ref"
 )
@@ -168,78 +165,5 @@ func TestHostBatchFaults(t *testing.T) {
 			}
 			return
 		}
-	}
-}
-
-// TestBatchChoice: a batch is no reason to split K, small products have tiles of their size, and
-// what a kernel cannot do with a batch another does.
-func TestBatchChoice(t *testing.T) {
-	h200 := devicetest.FewSMs(t, emu.Options{}).Info()
-	info := *h200
-	info.SMs = 132
-	choose := func(in dtype.Type, m, n, k int, transB bool, batch func(p gemm.Problem) (gemm.Problem, error)) (*kernel.Kernel, kernel.Config) {
-		t.Helper()
-		b := gemm.Dense(in, k, n)
-		if transB {
-			b = gemm.Dense(in, n, k).T()
-		}
-		p, _, err := gemm.New(1, gemm.Dense(in, m, k), b, 0, gemm.Dense(in.Info().Results[0], m, n), gemm.Epilogue{})
-		if err == nil {
-			p, err = batch(p)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, k := range slices.Backward(choose.Kernels()) {
-			if choose.RowOf(k).Unsuited(&p, kernel.Align{}, &info) != nil {
-				continue
-			}
-			if list := choose.Configs(k, &p, &info); len(list) > 0 {
-				return k, list[0]
-			}
-		}
-		t.Fatalf("nobody computes %v", &p)
-		return nil, kernel.Config{}
-	}
-	strided := func(count, pad int) func(p gemm.Problem) (gemm.Problem, error) {
-		return func(p gemm.Problem) (gemm.Problem, error) {
-			return p.Strided(count, gemm.Batch{Stride: gemm.Strides{gemm.A: p.A().Len() + pad, gemm.B: p.B().Len() + pad, gemm.C: p.C().Len() + pad}})
-		}
-	}
-	tall := sm90.TallTiles[64]
-	tall.K = 64
-	if _, c := choose(dtype.F32, 64, 64, 4096, false, strided(4, 0)); c.Tile.SplitK > 1 {
-		t.Errorf("K of a batch in parts: %v", c)
-	}
-	if k, c := choose(dtype.BF16, 64, 64, 64, false, strided(1024, 0)); k != sm90.WGMMA || c.Tile.M != 64 || c.Tile.N != 64 {
-		t.Errorf("1024 products of 64³: %s %v", k.Name, c)
-	}
-	if k, c := choose(dtype.BF16, 1024, 1024, 1024, false, strided(32, 0)); k != sm90.WGMMA || c.Tile != tall {
-		t.Errorf("32 products of 1024³: %s %v", k.Name, c)
-	}
-	if k, c := choose(dtype.BF16, 512, 512, 512, false, strided(64, 0)); k != sm90.WGMMA || c.Tile.M != 128 || c.Tile.N != 256 {
-		t.Errorf("64 products of 512³: %s %v", k.Name, c)
-	}
-	if k, c := choose(dtype.F32, 128, 128, 128, false, strided(256, 0)); k != kernel.Blocked || c.Tile.M != 128 || c.Tile.N != 128 {
-		t.Errorf("256 products of 128³ in float32: %s %v", k.Name, c)
-	}
-	if k, c := choose(dtype.BF16, 64, 64, 64, false, strided(1024, 2)); k != kernel.MMA || c.VecA != 2 {
-		t.Errorf("matrices that begin at multiples of 4 bytes: %s %v", k.Name, c)
-	}
-	if k, _ := choose(dtype.I8, 64, 64, 64, false, strided(8, 0)); k != kernel.MMA {
-		t.Errorf("bytes across K: %s", k.Name)
-	}
-	if k, _ := choose(dtype.I8, 512, 512, 512, false, strided(64, 0)); k != kernel.MMA {
-		t.Errorf("bytes across K, used too few times to be transposed: %s", k.Name)
-	}
-	if k, _ := choose(dtype.I8, 1024, 1024, 1024, false, strided(8, 0)); k != sm90.WGMMA {
-		t.Errorf("bytes across K, used often enough to be transposed: %s", k.Name)
-	}
-	if k, _ := choose(dtype.BF16, 256, 256, 256, false, strided(8, 2)); k != sm90.WGMMA {
-		t.Errorf("matrices that begin at multiples of 4 bytes, to be packed: %s", k.Name)
-	}
-	grouped := func(p gemm.Problem) (gemm.Problem, error) { return p.Grouped(8, p.B().Len()) }
-	if k, c := choose(dtype.BF16, 8192, 14336, 4096, true, grouped); k != sm90.WGMMA || c.Batch != gemm.Grouped || c.Tile != tall {
-		t.Errorf("groups of rows: %s %v", k.Name, c)
 	}
 }

@@ -87,11 +87,11 @@ func TestLimits(t *testing.T) {
 							t.Fatal(err)
 						}
 						for _, precision := range k.Precisions() {
-							if q, err := p.WithPrecision(precision); err == nil && (k.Supports(&p) != nil || k.Fits(&p, s) != nil) {
+							if q, err := p.WithPrecision(precision); err == nil && k.Check(&p, s, kernel.Align{}, nil) != nil {
 								p = q // what it does in no other way
 							}
 						}
-						if k.Supports(&p) != nil || k.Fits(&p, s) != nil {
+						if k.Check(&p, s, kernel.Align{}, nil) != nil {
 							continue
 						}
 						l := k.Limits(k.Config(&p, s))

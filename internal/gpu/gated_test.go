@@ -59,7 +59,7 @@ func TestGated(t *testing.T) {
 				ran := 0
 				for range cases {
 					p, data := randomGated(t, rng, k, &s)
-					if k.Supports(p) != nil || k.Fits(p, s) != nil {
+					if k.Check(p, s, kernel.Align{}, nil) != nil {
 						continue
 					}
 					ran++

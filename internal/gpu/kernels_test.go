@@ -114,10 +114,10 @@ func configs(t *testing.T, call func(k *kernel.Kernel, p *gemm.Problem, c kernel
 	}
 	for _, k := range choose.Kernels() {
 		for _, p := range all {
-			if k.Supports(p) != nil {
+			if k.Check(p, kernel.Tile{}, kernel.Align{}, nil) != nil {
 				continue
 			}
-			fitting := slices.DeleteFunc(slices.Clone(k.Tiles), func(s kernel.Tile) bool { return k.Fits(p, s) != nil })
+			fitting := slices.DeleteFunc(slices.Clone(k.Tiles), func(s kernel.Tile) bool { return k.Check(p, s, kernel.Align{}, nil) != nil })
 			for i, s := range fitting {
 				last := i == len(fitting)-1
 				special := p.Epilogue != gemm.Epilogue{} || p.In() != k.Types()[0] && p.In() != dtype.F32 && p.A().Trans != p.B().Trans

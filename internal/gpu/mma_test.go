@@ -2,17 +2,12 @@ package gpu
 
 import (
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
 	"tilework/dtype"
-	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
-	"tilework/internal/testkit"
-	"tilework/ptx"
 )
 
 func TestMMAShapes(t *testing.T) {
@@ -69,59 +64,9 @@ func TestFitsMMA(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		err = kernel.MMA.Fits(&p, s)
+		err = kernel.MMA.Check(&p, s, kernel.Align{}, nil)
 		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%v with %s: %v, want %q", c.in, c.shape, err, c.want)
-		}
-	}
-}
-
-// TestPreferMMA: whatever the product and the GPU, each tile is there to choose, all are
-// tiles that the kernel has, and parts of K are not too short.
-func TestPreferMMA(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	for range 500 {
-		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90}}
-		p := testkit.Product(t, dtype.F64, dtype.F64, rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)))
-		whole := map[kernel.Tile]bool{}
-		for _, s := range choose.OrderMMA(choose.RowOf(kernel.MMA), p, d) {
-			if err := kernel.MMA.CheckTile(s); err != nil {
-				t.Errorf("%v on %d SMs: %v", p, d.SMs, err)
-			}
-			if s.SplitK > 1 && s.SplitK*s.K > p.K {
-				t.Errorf("%v on %d SMs: %v has parts of less than a step", p, d.SMs, s)
-			}
-			s.SplitK = 0
-			whole[s] = true
-		}
-		if len(whole) != len(kernel.MMATilesF64) {
-			t.Errorf("%v on %d SMs: %d tiles to choose from, want %d", p, d.SMs, len(whole), len(kernel.MMATilesF64))
-		}
-	}
-}
-
-// TestPreferMMAOnH200: choices that were measured on an H200.
-func TestPreferMMAOnH200(t *testing.T) {
-	d := &device.Info{SMs: 132, MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90}}
-	for _, c := range []struct {
-		m, n, k int
-		want    string
-	}{
-		{4096, 4096, 4096, "128x128x16/8x8/3"},
-		{1024, 1024, 1024, "64x64x16/4x8/4"},
-		{511, 511, 511, "64x32x32/4x4/3"}, // copied element by element
-		{512, 512, 512, "32x64x32/2x8/4"},
-		{1, 4096, 4096, "16x32x32/2x4/8"},
-		{4096, 1, 4096, "32x16x32/4x2/8"},
-		{4096, 4096, 128, "64x128x16/8x8/3"},
-		{256, 256, 65536, "128x128x16/8x8/3*33"},
-		{64, 4096, 4096, "64x64x16/4x8/4*4"},
-	} {
-		p := testkit.Product(t, dtype.F64, dtype.F64, c.m, c.n, c.k)
-		if got := choose.Configs(kernel.MMA, p, d)[0].Tile.String(); got != c.want {
-			t.Errorf("%v: %s, want %s", p, got, c.want)
 		}
 	}
 }

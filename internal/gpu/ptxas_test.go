@@ -84,13 +84,13 @@ func TestEpiloguesAssemble(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, k := range []*kernel.Kernel{kernel.MMA, sm90.WGMMA} {
-				configs := choose.Configs(k, &p, info)
-				if len(configs) == 0 && (k == sm90.WGMMA || x.precision != gemm.F32x3) {
+				all := choose.CandidatesOf(k, &p, kernel.Align{}, info)
+				if choose.Fastest(all) == nil && (k == sm90.WGMMA || x.precision != gemm.F32x3) {
 					t.Errorf("%s has no tile for %v, %v", k.Name, &p, e)
 				}
-				for _, c := range configs {
-					if c.Tile.SplitK < 2 {
-						assemble(k, c)
+				for _, c := range all {
+					if c.Rejected == nil && c.Config.Tile.SplitK < 2 {
+						assemble(k, c.Config)
 					}
 				}
 			}

@@ -25,7 +25,7 @@ func TestSumsAwaited(t *testing.T) {
 		t.Run(s.String(), func(t *testing.T) {
 			t.Parallel()
 			for name, p := range testkit.Layouts(t, dtype.F64, 128, 128, 256) {
-				if kernel.MMA.Fits(p, s) != nil {
+				if kernel.MMA.Check(p, s, kernel.Align{}, nil) != nil {
 					return
 				}
 				file := assemble(kernel.MMA, kernel.MMA.For(kernel.MMA.Config(p, s), ptx.Target{SM: 90, Suffix: "a"}))

@@ -56,7 +56,7 @@ func TestTurnedRefused(t *testing.T) {
 	grouped.Batch = gemm.Batch{Kind: gemm.Grouped, Count: 2}
 	gated.Epilogue.Gated, gated.Layouts[gemm.Up] = true, gated.Layouts[gemm.B]
 	for name, p := range map[string]*gemm.Problem{"B along K": &along, "bfloat16": &half, "groups": &grouped, "gated": &gated} {
-		if err := sm90.WGMMA.Fits(p, s); !errors.Is(err, gemm.ErrUnsupported) {
+		if err := sm90.WGMMA.Check(p, s, kernel.Align{}, nil); !errors.Is(err, gemm.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

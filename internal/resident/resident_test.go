@@ -139,7 +139,7 @@ func conform(t *testing.T, d *Device, k *kernel.Kernel, cases, volume int) {
 		Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
 			return multiply(ctx, d, k.Name, p, b, int(turn.Add(1)))
 		},
-		Supports: func(p *gemmtest.Problem) bool { return k.Supports(p) == nil },
+		Supports: func(p *gemmtest.Problem) bool { return k.Check(p, kernel.Tile{}, kernel.Align{}, nil) == nil },
 		Accuracy: k.Accuracy,
 		Tiles:    []int{tiles.M, tiles.N}, Volume: volume, Cases: cases, Concurrent: true, Cancels: true,
 	})

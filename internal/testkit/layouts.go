@@ -53,3 +53,20 @@ func Product(tb testing.TB, in, out dtype.Type, m, n, k int) *gemm.Problem {
 	}
 	return &p
 }
+
+// BlockScaled returns the product of an m×k and a K-major k×n matrix of float8_e4m3fn with block
+// scales, each for rowsA rows of A or colsB columns of B.
+func BlockScaled(tb testing.TB, m, n, k int, out dtype.Type, rowsA, colsB int) gemm.Problem {
+	tb.Helper()
+	a, b := gemm.Dense(dtype.F8E4M3, m, k), gemm.Dense(dtype.F8E4M3, n, k).T()
+	p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, m, n), gemm.Epilogue{})
+	if err == nil {
+		steps := gemm.ScaleBlocks(k)
+		scalesA, scalesB := gemm.Dense(dtype.F32, (m-1)/rowsA+1, steps), gemm.Dense(dtype.F32, steps, (n-1)/colsB+1)
+		p, err = p.Scaled(scalesA, scalesB, false)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return p
+}

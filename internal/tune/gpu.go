@@ -67,11 +67,14 @@ func (l *gpuLab) candidates(ctx context.Context, f tuned.Form) ([]tuned.Choice, 
 	if err != nil {
 		return nil, 0, err
 	}
-	all := choose.Candidates(p, kernel.Align{}, l.backend.Info(), l.options.Exhaustive)
+	all := choose.Candidates(p, kernel.Align{}, l.backend.Info())
+	if !l.options.Exhaustive {
+		all = choose.Measurable(all)
+	}
 	var list []tuned.Choice
 	for _, c := range all {
-		if c.In {
-			list = append(list, tuned.Choice{Kernel: c.Kernel, Shape: c.Shape.String()})
+		if c.Rejected == nil {
+			list = append(list, tuned.Choice{Kernel: c.Kernel.Name, Shape: c.Config.Tile.String()})
 		}
 	}
 	l.options.Note(fmt.Sprintf("%v: measuring %d of %d candidates\n%s", f, len(list), len(all), choose.Reasoning(all)))

@@ -186,7 +186,7 @@ func (c agreement) check(ctx context.Context, x, y *stream.Backend, seed uint64)
 		epilogue.Activation = gemm.ActReLU
 	}
 	p, err := c.problem(epilogue)
-	if err == nil && c.kernel.Fits(p, c.shape) != nil { // no registers are left for the bias
+	if err == nil && c.kernel.Check(p, c.shape, gpukernel.Align{}, nil) != nil { // no registers are left for the bias
 		p, err = c.problem(gemm.Epilogue{Activation: epilogue.Activation})
 	}
 	if err != nil {

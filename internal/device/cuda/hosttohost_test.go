@@ -119,11 +119,11 @@ func (g *GPU) linkRates(t *testing.T) (in, out float64) {
 // textbook returns a function that runs and times the textbook implementation.
 func (g *GPU) textbook(t *testing.T, p *gemm.Problem, m gemm.Buffers) func() time.Duration {
 	t.Helper()
-	naive, err := choose.Find("naive")
+	choice, err := choose.Named("naive", "", p, gpukernel.Align{}, g.Info())
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := choose.Configs(naive, p, g.Info())[0]
+	naive, c := choice.Kernel, choice.Config
 	text, err := naive.Emit(c)
 	if err != nil {
 		t.Fatal(err)

@@ -81,7 +81,11 @@ func (s *speed) launches(t *testing.T) {
 	kernels := choose.Kernels()
 	k := kernels[len(kernels)-1]
 	p := square(t, 64)
-	f, l := s.load(t, k, choose.Configs(k, p, s.gpu.Info())[0], p)
+	c, err := choose.Named(k.Name, "", p, gpukernel.Align{}, s.gpu.Info())
+	if err != nil {
+		t.Fatal(err)
+	}
+	f, l := s.load(t, k, c.Config, p)
 	launch := func() error { return s.gpu.Launch(t.Context(), f, l) }
 	sync := func() error { return s.gpu.Sync(t.Context()) }
 	took(t, launch)

@@ -67,7 +67,7 @@ func (g *choiceGroup) problem(s bench.Shape) (*gemm.Problem, error) {
 	}
 	p, _, err := gemm.New(1, pad(gemm.Dense(g.in, s.M, s.K)), pad(b), 0, pad(gemm.Dense(g.out, s.M, s.N)), g.epilogue)
 	if err == nil && g.precision != gemm.Native {
-		p, err = p.In(g.precision)
+		p, err = p.WithPrecision(g.precision)
 	}
 	if err == nil && g.batch != nil {
 		p, err = g.batch(p)
@@ -78,13 +78,13 @@ func (g *choiceGroup) problem(s bench.Shape) (*gemm.Problem, error) {
 // strided returns the batch of count products, one behind the other.
 func strided(count int) func(p gemm.Problem) (gemm.Problem, error) {
 	return func(p gemm.Problem) (gemm.Problem, error) {
-		return p.Strided(count, gemm.Batch{A: p.A.Len(), B: p.B.Len(), C: p.C.Len()})
+		return p.Strided(count, gemm.Batch{Stride: gemm.Strides{p.A().Len(), p.B().Len(), p.C().Len()}})
 	}
 }
 
 // grouped returns the batch of count groups of rows.
 func grouped(count int) func(p gemm.Problem) (gemm.Problem, error) {
-	return func(p gemm.Problem) (gemm.Problem, error) { return p.Grouped(count, p.B.Len()) }
+	return func(p gemm.Problem) (gemm.Problem, error) { return p.Grouped(count, p.B().Len()) }
 }
 
 // suite returns the shapes of a committed suite.

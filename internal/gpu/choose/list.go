@@ -4,41 +4,36 @@ import (
 	"fmt"
 	"strings"
 
-	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/sm90"
 )
 
-// row is a kernel of the list and the rules by which it is selected.
+// row is a kernel of the list with what the choice needs to know of it.
 type row struct {
 	*kernel.Kernel
-	// predict estimates what a configuration costs; nil where the kernel has no estimate.
-	predict func(kernel.Config, *gemm.Problem, *device.Info) prediction
-	// order sorts the tiles, with K whole and split, for a product that is not empty, the fastest
-	// first; nil sorts by size, see largest.
-	order func(*row, *gemm.Problem, *device.Info) []kernel.Tile
-	// checkSuited returns why the kernel is not selected automatically for p on d, or nil; a nil
-	// function admits every product. A caller can still request the kernel by name.
-	checkSuited func(p *gemm.Problem, d *device.Info) error
+	// predict estimates the time of a configuration.
+	predict func(*job, *kernel.Config) prediction
+	// tiles returns the tiles for the job's element type; nil stands for the kernel's own list.
+	tiles func(*job) []kernel.Tile
+	// maxFill is the largest number of blocks per SM for which K is split, and minSteps the
+	// smallest number of steps along K of a part. Zeros leave K whole.
+	maxFill, minSteps int
+	// fillsSMs leaves out splits that give some SMs no block.
+	fillsSMs bool
 }
 
-// rows is the one list of GPU kernels: dispatch, tests, bench and the docs range over it.
-// Later rows are faster. It is filled by init, as its functions refer to it.
-var rows []*row
-
-func init() {
-	rows = []*row{
-		{Kernel: kernel.Naive},
-		{Kernel: kernel.Tiled},
-		{Kernel: kernel.Blocked, predict: PredictBlocked, order: (*row).cheapest},
-		{Kernel: kernel.MMA, order: OrderMMA},
-		{Kernel: sm90.WGMMA, predict: predictWgmma, order: orderWgmma, checkSuited: checkWgmmaSuited},
-		{Kernel: kernel.Skinny, predict: predictSkinny, order: (*row).cheapest, checkSuited: CheckSkinnySuited},
-	}
+// rows is the one list of GPU kernels. Dispatch, tests, benchmarks and documentation range over it.
+var rows = []*row{
+	{Kernel: kernel.Naive, predict: predictNaive},
+	{Kernel: kernel.Tiled, predict: predictTiled},
+	{Kernel: kernel.Blocked, predict: predictBlocked, maxFill: 6, minSteps: 4},
+	{Kernel: kernel.MMA, predict: predictMMA, tiles: mmaTiles, maxFill: 4, minSteps: 8, fillsSMs: true},
+	{Kernel: sm90.WGMMA, predict: predictWGMMA, tiles: wgmmaTiles, maxFill: 6, minSteps: 4},
+	{Kernel: kernel.Skinny, predict: predictSkinny, maxFill: 6, minSteps: 4},
 }
 
-// Kernels lists the GPU kernels, slowest first.
+// Kernels lists the GPU kernels in the order in which the documentation introduces them.
 func Kernels() []*kernel.Kernel {
 	kernels := make([]*kernel.Kernel, len(rows))
 	for i, r := range rows {
@@ -65,14 +60,4 @@ func find(name string) (*row, error) {
 		names[i] = r.Name
 	}
 	return nil, fmt.Errorf("%w: no GPU kernel %q (there are %s)", gemm.ErrUnsupported, name, strings.Join(names, ", "))
-}
-
-// rowOf returns the row of a kernel of the list.
-func RowOf(k *kernel.Kernel) *row {
-	for _, r := range rows {
-		if r.Kernel == k {
-			return r
-		}
-	}
-	panic("gpu: kernel " + k.Name + " is not in the list")
 }

@@ -1,154 +1,162 @@
 package choose
 
 import (
-	"cmp"
-	"fmt"
 	"slices"
 
-	"tilework/internal/device"
+	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
 )
 
-// prediction is what a tile, and a number of parts of K, are expected to cost: in cycles
-// of an SM, from what its threads issue, what they wait for and what memory delivers. The
-// constants are measured on an H200, in float32. What they are for is the order of the
-// candidates.
-type prediction struct {
-	shape  kernel.Tile
-	blocks int // of the grid
-	rounds int // of as many blocks as an SM holds at once
-	// What the SM with the most blocks takes to multiply, what memory takes to deliver
-	// each matrix once, and what adding the parts takes.
-	multiply, load, second float64
+// predictNaive: each thread waits for every k, unless its SM has warps enough to hide that.
+func predictNaive(j *job, c *kernel.Config) prediction {
+	n, s := &j.costs.naive, c.Tile
+	warps := kernel.CeilDiv(s.M*s.N, 32)
+	x := prediction{blocks: kernel.TileCount(j.Problem, s), launch: n.launch}
+	x.rounds = kernel.CeilDiv(x.blocks, j.sms)
+	sectors := (1 + kernel.Naive.Limits(*c).Scatter) / 2 // of the loads of A and of B
+	x.multiply = float64(j.K) * max(n.latency, n.issue*sectors*float64(x.rounds*warps))
+	return x
 }
 
-// cycles is what all takes: tiles are loaded while others are multiplied.
-func (x *prediction) Cycles() float64 { return max(x.multiply, x.load) + x.second }
-
-// String says what decided.
-func (x *prediction) String() string {
-	s := fmt.Sprintf("of its tiles this one is predicted to be the fastest: %d blocks in %d rounds, %.0f cycles", x.blocks, x.rounds, x.Cycles())
-	if x.load > x.multiply {
-		s += ", bound by memory"
-	}
-	if x.second > 0 {
-		s += fmt.Sprintf(", %.0f of them to add the parts of K", x.second)
-	}
-	return s
+// predictTiled: a block waits for the tiles of each step, and its warps take turns at shared
+// memory.
+func predictTiled(j *job, c *kernel.Config) prediction {
+	n, s := &j.costs.tiled, c.Tile
+	warps := kernel.CeilDiv(s.M*s.N, 32)
+	x := prediction{blocks: kernel.TileCount(j.Problem, s), launch: n.launch}
+	x.rounds = kernel.CeilDiv(x.blocks, j.sms)
+	x.multiply = float64(kernel.CeilDiv(j.K, s.K)) * (n.phase + n.issue*float64(x.rounds*warps*s.K))
+	return x
 }
 
-const (
-	schedulers = 4 // of an SM, each issuing one instruction a cycle
-	// stepIssue is what a step issues beside products, fragments and copies, copyIssue
-	// what a copy costs where there are warps enough, and copyWait where there are not.
-	stepIssue, copyIssue, copyWait = 40, 10, 3
-	// kWait is what each k of a step waits for fragments where nothing else fills the
-	// time, and blockWait what a block takes until its first tiles are there.
-	kWait, blockWait = 30, 1500
-	// storeIssue is what handing over a sum issues.
-	storeIssue = 6
-	// loadBytes is what memory delivers to an SM in a cycle, and sumBytes the L2 cache.
-	loadBytes, sumBytes = 15, 16
-	// batchBytes is what tiles of batches read in a cycle of an SM while they do nothing else:
-	// every product's operands are new, and those of the next are not on their way yet.
-	batchBytes = 20
-	// secondLaunch is what a second launch takes before it does anything, and partWait
-	// what it waits for every further sumWarps·sumAhead parts.
-	secondLaunch, partWait = 10000, 600
-)
+// predictBlocked: threads issue multiply-adds, copies and stores, or wait for shared memory where
+// an SM has few warps.
+func predictBlocked(j *job, c *kernel.Config) prediction {
+	n, s := &j.costs.blocked, c.Tile
+	const schedulers = 4 // of an SM, each issuing one instruction a cycle
+	threads := kernel.BlockedThreads(s)
+	parts, depth := j.parts(s)
+	x := prediction{blocks: kernel.TileCount(j.Problem, s) * parts, launch: n.launch}
 
-// slowed is how much longer products take than to issue them, by a thread's part of the
-// tile: registers that lie in the same bank, and shared memory, which has to deliver more
-// for each product the smaller the part. Blocks of few warps with many registers, of which
-// an SM has two, leave it idle when one of them begins and ends.
-func slowed(s kernel.Tile) float64 {
-	switch n := s.RowsPerThread * s.ColsPerThread; {
-	case n >= 128 && kernel.BlockedThreads(s) < 256:
-		return 1.17
-	case n >= 128:
-		return 1.08
-	case n >= 64:
-		return 1.03
-	case n >= 32:
-		return 1.14
-	}
-	return 1.4
-}
-
-// predictBlocked is what p takes with tiles of that shape.
-func PredictBlocked(c kernel.Config, p *gemm.Problem, d *device.Info) prediction {
-	s := c.Tile
-	threads, sms := kernel.BlockedThreads(s), max(d.SMs, 1)
-	parts, depth := 1, max(p.K, 1)
-	if s.SplitK > 1 {
-		parts, depth = kernel.SplitCount(p, s), min(kernel.SplitLen(p.K, s), depth)
-	}
-	x := prediction{shape: s, blocks: kernel.TileCount(p, s) * parts}
-
-	copies := kernel.CeilDiv(s.M*s.K/copied(c.VecA, !c.TransA), threads) + kernel.CeilDiv(s.N*s.K/copied(c.VecB, c.TransB), threads)
+	copies := kernel.CeilDiv(s.M*s.K/elementsPerCopy(c.VecA, !c.TransA), threads) +
+		kernel.CeilDiv(s.N*s.K/elementsPerCopy(c.VecB, c.TransB), threads)
 	rows, cols := s.RowsPerThread, s.ColsPerThread
-	step := float64(s.K*(rows*cols+kernel.CeilDiv(rows+cols, kernel.VectorOf(p.Accum()))) + stepIssue)
+	step := float64(s.K*(rows*cols+kernel.CeilDiv(rows+cols, kernel.VectorOf(j.Accum())))) + n.stepIssue
 	steps := float64(kernel.CeilDiv(depth, s.K))
 	share := float64(threads) / 32 / schedulers // of a block's warps, for a scheduler
-	store := float64(storeIssue * rows * cols)
-	// A round of n blocks takes what they issue together, or what one of them waits.
-	issue := func(n int) float64 {
-		return float64(n)*share*(steps*(step+float64(copyIssue*copies))*slowed(s)+store) + blockWait
+	store := n.storeIssue * float64(rows*cols)
+	// A round of blocks takes the time to issue all their instructions, or the time that one of
+	// them waits.
+	issue := func(blocks int) float64 {
+		return float64(blocks)*share*(steps*(step+n.copyIssue*float64(copies))*n.slow(s)+store) + n.blockWait
 	}
-	wait := max(share, 1)*(steps*(step+float64(copyWait*copies))+store) + steps*float64(kWait*s.K) + blockWait
-	round := func(n int) float64 { return max(issue(n), wait) }
-	busiest, held := kernel.CeilDiv(x.blocks, sms), kernel.ResidentBlocks(c)
+	wait := max(share, 1)*(steps*(step+n.copyWait*float64(copies))+store) + steps*n.kWait*float64(s.K) + n.blockWait
+	round := func(blocks int) float64 { return max(issue(blocks), wait) }
+	busiest, held := kernel.CeilDiv(x.blocks, j.sms), kernel.ResidentBlocks(*c)
 	x.rounds = kernel.CeilDiv(busiest, held)
 	x.multiply = float64(busiest/held) * round(held)
 	if left := busiest % held; left > 0 {
 		x.multiply += round(left)
 	}
-	if p.Batch.Kind != gemm.Single {
-		x.multiply += float64(x.blocks*(s.M+s.N)*max(p.K, 1)*p.In().Size()) / batchBytes / float64(sms)
+	if j.Batch.Kind != gemm.Single {
+		x.multiply += j.perSM(float64(x.blocks*(s.M+s.N)*max(j.K, 1)*j.In().Size()), n.batchBytes)
 	}
-	x.load = p.Traffic()/loadBytes/float64(sms) + blockWait
-	if parts > 1 {
-		x.second = secondLaunch + float64(2*kernel.PartialSumBytes(p, s))/sumBytes/float64(sms) + float64(kernel.CeilDiv(parts, kernel.SplitKSumWarps*kernel.SplitKSumLoads)*partWait)
-	}
+	x.multiply += j.perSM(float64(j.Products()*j.C().Bytes()), n.storeBytes)
+	x.load = j.perSM(j.traffic, n.loadBytes) + n.blockWait
+	x.sum = n.sum.cycles(j, parts)
 	return x
 }
 
-// copied is how many elements move at once: one where the operand's rows run along K and
-// each goes to a row of its own.
-func copied(vec int, along bool) int {
-	if along {
+// slow returns the slowdown for a tile.
+func (n *blockedCosts) slow(s kernel.Tile) float64 {
+	sums, threads := s.RowsPerThread*s.ColsPerThread, kernel.BlockedThreads(s)
+	i := slices.IndexFunc(n.slowdown[:], func(x sumSlowdown) bool {
+		return sums >= x.sums && (x.threads == 0 || threads < x.threads)
+	})
+	return n.slowdown[i].factor
+}
+
+// elementsPerCopy returns the number of elements that one copy moves: one where the operand is
+// K-major, as each then goes to a row of its own.
+func elementsPerCopy(vec int, kMajor bool) int {
+	if kMajor {
 		return 1
 	}
 	return vec
 }
 
-// cheapest orders the candidates by what they are predicted to cost: each tile, whole
-// and with K in as many parts as give every SM one block, or two, and so on.
-func (r *row) cheapest(p *gemm.Problem, d *device.Info) []kernel.Tile {
-	var all []prediction
-	for _, s := range r.Tiles {
-		c := r.Config(p, s)
-		all = append(all, r.predict(c, p, d))
-		height, width := s.SizeInC()
-		rows := kernel.CeilDiv(p.M, height)
-		tiles := rows * kernel.CeilDiv(p.N, width)
-		for fill := 1; fill <= maxFill && r.SplitsK && s.ClusterK < 2 && p.ReadsAB() && p.Batch.Kind == gemm.Single && rows <= kernel.MaxGridRows; fill++ {
-			parts := min(fill*d.SMs/tiles, p.K/(s.K*minSteps), kernel.MaxGridRows)
-			if parts > max(c.Tile.SplitK, 1) {
-				c.Tile.SplitK = parts
-				all = append(all, r.predict(c, p, d))
-			}
-		}
-	}
-	slices.SortStableFunc(all, func(x, y prediction) int { return cmp.Compare(x.Cycles(), y.Cycles()) })
-	shapes := make([]kernel.Tile, len(all))
-	for i, x := range all {
-		shapes[i] = x.shape
-	}
-	return shapes
+// predictSkinny: memory delivers the long operand once for each strip of C. Each block waits anew
+// for its first elements.
+func predictSkinny(j *job, c *kernel.Config) prediction {
+	n, s, size := &j.costs.skinny, c.Tile, j.In().Size()
+	parts, depth := j.parts(s)
+	x := prediction{blocks: kernel.TileCount(j.Problem, s) * parts, launch: n.launch}
+	x.rounds = kernel.CeilDiv(x.blocks, j.sms)
+	steps := kernel.CeilDiv(depth, s.K)
+	x.multiply = float64(x.rounds) * (float64(steps*s.K*(s.M+s.N)*size)/n.block + n.blockWait)
+	x.load = j.perSM(float64(x.blocks*min(depth, steps*s.K)*max(s.M, s.N)*size), n.memoryRate(s, size)) + n.blockWait
+	x.sum = n.sum.cycles(j, parts)
+	return x
 }
 
-// maxFill is the most blocks of an SM that K is split for, and minSteps the fewest steps
-// of a part: below that its block is busier to begin and to end.
-const maxFill, minSteps = 6, 4
+// memoryRate returns the bytes per cycle and SM that memory delivers for a tile.
+func (n *skinnyCosts) memoryRate(s kernel.Tile, size int) float64 {
+	rates := n.memory[size]
+	switch slim := min(s.M, s.N); {
+	case slim <= 1:
+		return rates[0]
+	case slim <= 4:
+		return rates[1]
+	}
+	return rates[2]
+}
+
+// mmaTiles returns the tiles of mma for the job's element type.
+func mmaTiles(j *job) []kernel.Tile {
+	if j.In() == dtype.F64 {
+		return kernel.MMATilesF64
+	}
+	tiles := slices.Clone(kernel.MMATiles)
+	for i := range tiles {
+		tiles[i].K = tiles[i].K * 2 / j.In().Size()
+	}
+	return tiles
+}
+
+// predictMMA: a step multiplies while the next ones are loaded to shared memory, and memory
+// delivers each matrix once.
+func predictMMA(j *job, c *kernel.Config) prediction {
+	n, s, size := &j.costs.mma, c.Tile, j.In().Size()
+	parts, depth := j.parts(s)
+	x := prediction{blocks: kernel.TileCount(j.Problem, s) * parts, launch: n.launch}
+	x.rounds = kernel.CeilDiv(x.blocks, j.sms)
+	steps := float64(kernel.CeilDiv(depth, s.K))
+
+	e, ok := n.tiles[mmaTile{j.In() == dtype.F64, s.M, s.N, s.Stages}]
+	if !ok {
+		e = n.other
+	}
+	rate, traffic := e.rate, n.traffic
+	for _, l := range j.Layouts[gemm.A:gemm.C] {
+		if bytes := kernel.CopiedElements(l) * l.Type.Size(); bytes < kernel.MaxVectorBytes {
+			rate -= (e.rate - e.narrow) / 2
+			traffic -= (n.traffic - min(n.traffic, n.copies*float64(bytes))) / 2
+		}
+	}
+	if x.rounds*kernel.MMAThreads(s) < 8*32 {
+		rate *= n.sparse
+	}
+	multiply := float64(s.M*s.N*s.K) / n.rates[j.In()] / rate
+	load := float64((s.M+s.N)*s.K*size) / min(n.alone, traffic*float64(j.sms)/float64(min(x.blocks, j.sms)))
+	through := steps * max(multiply, load)
+	if x.rounds == 1 { // no other block works while this one waits for steps beyond its first stages
+		through = max(through, (steps-float64(s.Stages))*n.latency/float64(s.Stages-1), steps*n.step)
+	}
+	busy, memory := float64(x.rounds)*(through+e.edge)+j.perSM(float64(j.Products()*j.M*j.N), n.store), j.perSM(j.traffic, n.memory)
+	x.multiply, x.load = busy+n.hidden*memory, memory+n.hidden*busy
+	sum := n.sum
+	sum.bytes = n.sumBytes[size]
+	x.sum = sum.cycles(j, parts)
+	return x
+}

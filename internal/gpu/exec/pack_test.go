@@ -8,10 +8,8 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/sm90"
-	"tilework/internal/testkit"
 	"tilework/ptx/emu/check"
 )
 
@@ -105,16 +103,6 @@ func TestRepack(t *testing.T) {
 		_, err = sm90.WGMMA.Launch(kernel.Args{Config: &config, Problem: &p}, devicetest.NewDouble())
 		if (err != nil) != c.want.Any() && c.align == (kernel.Align{}) {
 			t.Errorf("%s: launched without packing: %v", c.name, err)
-		}
-	}
-	// Packing pays only if each element of the matrix is used many times.
-	for _, c := range []struct {
-		m, n, k int
-		want    bool
-	}{{4, 4095, 4095, false}, {4095, 4095, 4095, true}, {4, 4096, 4096, true}} {
-		p := testkit.Product(t, dtype.BF16, dtype.BF16, c.m, c.n, c.k)
-		if got := choose.RowOf(sm90.WGMMA).WorthPacking(p, kernel.Align{}); got != c.want {
-			t.Errorf("%v: WorthPacking returns %v, want %v", p, got, c.want)
 		}
 	}
 }

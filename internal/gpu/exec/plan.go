@@ -92,7 +92,7 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	var err error
 	switch {
 	case opt.Kernel != "":
-		pl.Choice, err = choose.Named(opt.Kernel, opt.Shape, &pl.device, info)
+		pl.Choice, err = choose.Named(opt.Kernel, opt.Shape, &pl.device, pl.align, info)
 	case opt.Shape != "":
 		err = fmt.Errorf("%w: tile %q of no kernel: name the kernel too", gemm.ErrUnsupported, opt.Shape)
 	default:
@@ -103,20 +103,16 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	}
 	pl.Config.Lines = info.Emulated
 	pl.Config.PDL = pl.usesPDL()
-	if pl.Kernel.TMA {
-		opt.Align[gemm.A], opt.Align[gemm.B] = 0, 0 // TMA operands with another alignment are packed
-	}
-	pl.Config.LimitVectors(opt.Align)
 	return pl, nil
 }
 
-// Considered lists the candidates that the plan was selected from. It is nil if the kernel was
-// requested by name.
-func (pl *Plan) Considered() []choose.Considered {
+// Considered returns the candidates that the plan was selected from, ranked, or nil if its kernel
+// was requested by name.
+func (pl *Plan) Considered() []choose.Candidate {
 	if !pl.selected {
 		return nil
 	}
-	return choose.List(&pl.device, pl.align, pl.backend.Device.Info())
+	return choose.Considered(choose.Candidates(&pl.device, pl.align, pl.backend.Device.Info()))
 }
 
 // OnDevice returns p with the layouts of its matrices in device memory: padded rows, or those of

@@ -104,13 +104,12 @@ func (w Way) in(p *gemm.Problem) *gemm.Problem {
 }
 
 func (w Way) supports(p *gemm.Problem) bool {
-	return w.Kernel.Supports(p) == nil && (w.chosen() || w.Kernel.Fits(p, w.Shape) == nil)
+	return w.Kernel.Check(p, w.Shape, kernel.Align{}, nil) == nil
 }
 
 // Takes says whether a device computes p so, whatever the precision that p names.
 func (w Way) Takes(p *gemm.Problem, d *device.Info) bool {
-	q := w.in(p)
-	return w.supports(q) && (w.chosen() || w.Kernel.SharedBytes(w.Kernel.For(w.Kernel.Config(q, w.Shape), d.Target)) <= d.MaxShared)
+	return w.Kernel.Check(w.in(p), w.Shape, kernel.Align{}, d) == nil
 }
 
 // inC is the place of C among a batch's pieces of memory.

@@ -1,9 +1,6 @@
 package kernel
 
 import (
-	"fmt"
-	"math"
-
 	"tilework/internal/gemm"
 	"tilework/ptx"
 	"tilework/ptx/build"
@@ -17,21 +14,6 @@ import (
 // The kernel reads the ends of the groups of rows from device memory, where a router leaves them,
 // so the host need not wait for them. A grid therefore has as many rows of tiles as any grouping
 // could have. Blocks that find no tile return at once.
-
-// checkBatch returns nil if k can compute p's batch in one launch. The error is ErrUnsupported.
-func (k *Kernel) checkBatch(p *gemm.Problem) error {
-	b := p.Batch
-	switch {
-	case b.Kind == gemm.Single:
-		return nil
-	case b.Kind == gemm.Grouped && max(p.M, p.N, p.K) > math.MaxInt32:
-		return fmt.Errorf("%w: groups of rows of a product with a side of more than 31 bits", gemm.ErrUnsupported)
-	}
-	if _, is := k.Repack(p, Tile{}, Align{}); is.Any() && b.Count > MaxGridRows {
-		return fmt.Errorf("%w: kernel %s on a batch of %d products whose operands would have to be packed: up to %d are at once", gemm.ErrUnsupported, k.Name, b.Count, MaxGridRows)
-	}
-	return nil
-}
 
 // batchAlign returns the alignment, in bytes, that the strides of a batch leave to its A, B and C.
 func batchAlign(p *gemm.Problem) Align {

@@ -46,15 +46,18 @@ type Kernel struct {
 	// in the type of the accumulator.
 	AccuracyFor func(p *gemm.Problem) gemm.Accuracy
 
-	// Tiles lists the tiles to choose from, the best for large products first. CheckTile returns an
-	// error for a tile that the kernel does not support, in this list or not.
-	Tiles     []Tile
+	// Tiles lists the tiles to choose from.
+	Tiles []Tile
+	// CheckTile, CheckProblem and CheckFit are the kernel's own rules for [Kernel.Check]. Their
+	// errors are ErrUnsupported.
+	//
+	// CheckTile returns why no product can be computed with the tile.
 	CheckTile func(Tile) error
-	// CheckFit returns an error if a thread has too few registers for the accumulators of p, or a
-	// block too little shared memory. Nil means that every tile fits.
-	CheckFit func(p *gemm.Problem, s Tile) error
-	// CheckProblem returns the reason why the kernel cannot compute p, or nil.
+	// CheckProblem returns why p cannot be computed with any tile; nil accepts every product.
 	CheckProblem func(p *gemm.Problem) error
+	// CheckFit returns why p cannot be computed with tile s, such as too few registers for its
+	// sums; nil accepts every product.
+	CheckFit func(p *gemm.Problem, s Tile) error
 	// BlockScales reports whether the kernel multiplies operands with block scales.
 	BlockScales bool
 	// GatesInOneLaunch reports whether one launch computes both factors of a gated product; see
@@ -110,49 +113,12 @@ func (k *Kernel) Precisions() []gemm.Precision {
 // Target returns the minimum architecture that k runs on.
 func (k *Kernel) Target() ptx.Target { return ptx.Target{SM: k.SM, Suffix: k.Suffix} }
 
-// Supports returns nil if k can compute p on some device. The error is ErrUnsupported.
-func (k *Kernel) Supports(p *gemm.Problem) error {
-	t := p.In()
-	if p.Precision != gemm.Native && !slices.Contains(k.PrecisionTypes[p.Precision], t) {
-		return fmt.Errorf("%w: kernel %s multiplies no %v in precision %v", gemm.ErrUnsupported, k.Name, t, p.Precision)
-	}
-	if p.Precision == gemm.Native && k.NativeTypes != nil && !slices.Contains(k.NativeTypes, t) {
-		return fmt.Errorf("%w: kernel %s multiplies no %v", gemm.ErrUnsupported, k.Name, t)
-	}
-	if act := p.Epilogue.Activation; act != gemm.ActNone && activations[act] == nil {
-		return fmt.Errorf("%w: kernel %s has no activation %v", gemm.ErrUnsupported, k.Name, act)
-	}
-	if err := k.checkScales(p); err != nil {
-		return err
-	}
-	if err := checkFunction(p); err != nil {
-		return err
-	}
-	if k.CheckProblem != nil {
-		if err := k.CheckProblem(p); err != nil {
-			return err
-		}
-	}
-	return k.checkBatch(p)
-}
-
 // Accuracy returns the error bounds of p as k computes it.
 func (k *Kernel) Accuracy(p *gemm.Problem) gemm.Accuracy {
 	if k.AccuracyFor == nil {
 		return gemm.AccuracyOf(p)
 	}
 	return k.AccuracyFor(p)
-}
-
-// Fits returns nil if k can compute p with tile s. The error is ErrUnsupported.
-func (k *Kernel) Fits(p *gemm.Problem, s Tile) error {
-	if s.SplitK > 1 && p.Batch.Kind != gemm.Single {
-		return fmt.Errorf("%w: a batch in tiles of %v: its products' K is not split", gemm.ErrUnsupported, s)
-	}
-	if k.CheckFit == nil {
-		return nil
-	}
-	return k.CheckFit(p, s)
 }
 
 // AccessLimits are upper bounds for the inefficiency of a kernel's memory accesses. They hold for
@@ -334,31 +300,4 @@ func Padded(l gemm.Layout) gemm.Layout {
 	unit := MaxVectorBytes / l.Type.Size()
 	l.LD = max(CeilDiv(l.Cols, unit)*unit, unit)
 	return l
-}
-
-// Runs returns nil if k can compute p on d with some tile. The error is ErrUnsupported.
-func (k *Kernel) Runs(p *gemm.Problem, d *device.Info) error {
-	if err := k.Supports(p); err != nil {
-		return err
-	}
-	if !d.Target.Has(k.Target()) {
-		return fmt.Errorf("%w: kernel %s needs %v, and %s is %v", gemm.ErrUnsupported, k.Name, k.Target(), d.Name, d.Target)
-	}
-	return nil
-}
-
-// CheckDevice returns nil if a block of configuration c, which computes p, fits an SM of the
-// device. The error is ErrUnsupported.
-func (k *Kernel) CheckDevice(c Config, p *gemm.Problem, d *device.Info) error {
-	s := c.Tile
-	if err := k.Fits(p, s); err != nil {
-		return err
-	}
-	if n := k.BlockThreads(s).Count(); n > d.MaxThreads {
-		return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block, and %s at most %d", gemm.ErrUnsupported, k.Name, s, n, d.Name, d.MaxThreads)
-	}
-	if n := k.SharedBytes(c); n > d.MaxShared {
-		return fmt.Errorf("%w: kernel %s with tile %v takes %d bytes of shared memory in a block, and %s has at most %d", gemm.ErrUnsupported, k.Name, s, n, d.Name, d.MaxShared)
-	}
-	return nil
 }

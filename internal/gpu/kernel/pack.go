@@ -75,7 +75,7 @@ func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) 
 		before := q.Layouts[o]
 		kMajor := before.Trans == (o != gemm.A) || o == gemm.B && s.SwapAB
 		l := packedLayout(before, p.Precision, a[o], kMajor)
-		if p.Batch.Kind == gemm.Single && hasShortRows(l) && Uses(p, o) >= MinUsesToPack {
+		if p.Batch.Kind == gemm.Single && hasShortRows(l) && uses(p, o) >= minUsesToPack {
 			l = alignRowsToLines(l)
 		}
 		packed[o] = l != before || a[o] > 0 && a[o] < MaxVectorBytes
@@ -87,8 +87,8 @@ func Repack(p *gemm.Problem, s Tile, a Align) (q gemm.Problem, packed Repacked) 
 	return q, packed
 }
 
-// Uses returns how often a product multiplies each element of A, B or Up.
-func Uses(p *gemm.Problem, o gemm.Operand) int {
+// uses returns how often a product multiplies each element of A, B or Up.
+func uses(p *gemm.Problem, o gemm.Operand) int {
 	if o == gemm.A {
 		return p.N
 	}
@@ -394,8 +394,6 @@ func packWord(k *build.Kernel, elements []build.Reg, size int) build.Reg {
 	return word
 }
 
-// MinUsesToPack is the minimum number of uses of each element that makes packing an operand
-// worthwhile. MinUsesToTranspose is that for a transposed operand of a batch: on an H200 64
-// products of 512³ in int8 took 71 µs with B transposed first and 46 µs with mma; 32 of 1024³ in
-// e4m3 took 156 µs and 272 µs.
-const MinUsesToPack, MinUsesToTranspose = 128, 1024
+// minUsesToPack is the number of uses of each element from which an operand with rows of less than
+// a sector is packed.
+const minUsesToPack = 128

@@ -46,7 +46,7 @@ func TestFunctions(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if p.DataLen = 3; k.Supports(&p) != nil {
+				if p.DataLen = 3; k.Check(&p, kernel.Tile{}, kernel.Align{}, nil) != nil {
 					continue
 				}
 				fill := func(l gemm.Layout) []byte {

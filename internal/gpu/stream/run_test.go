@@ -107,7 +107,7 @@ func TestOverlapConformance(t *testing.T) {
 					steps.Add(int64(len(pl.Schedule().steps)))
 					return pl.Run(ctx, m)
 				},
-				Supports:   func(p *gemmtest.Problem) bool { return k.Supports(p) == nil },
+				Supports:   func(p *gemmtest.Problem) bool { return k.Check(p, kernel.Tile{}, kernel.Align{}, nil) == nil },
 				Tiles:      []int{8, 16},
 				Volume:     1 << 15,
 				Cases:      cases,

@@ -1,4 +1,4 @@
-package gpu
+package choose_test
 
 import (
 	"encoding/json"
@@ -30,7 +30,7 @@ type studied struct {
 // an exhaustive search found, and none is a third slower.
 func TestSelector(t *testing.T) {
 	const close, share, far = 1.05, 0.9, 1.34
-	data, err := os.ReadFile("../../docs/results/selector-h200.json")
+	data, err := os.ReadFile("../../../docs/results/selector-h200.json")
 	if err != nil {
 		t.Fatal(err)
 	}

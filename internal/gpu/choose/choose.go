@@ -1,0 +1,239 @@
+// Package choose lists the GPU kernels and chooses one of them for a product, with its tile and
+// its split of K.
+//
+// [Candidates] is the one decision: it lists every kernel with every tile and split of K, why a
+// candidate cannot compute the product, and the predicted time of each that can. The smallest
+// time wins. Everything else is a view of that list. The predictions are models whose
+// coefficients belong to a GPU model; see coefficients.go.
+package choose
+
+import (
+	"fmt"
+	"iter"
+	"slices"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/kernel"
+)
+
+// Candidate is a kernel with a configuration in which it may compute a product.
+type Candidate struct {
+	Kernel *kernel.Kernel
+	// Config is complete but for the PDL and Lines fields. Its Tile is zero where the kernel
+	// computes the product with no tile.
+	Config kernel.Config
+	// Cycles is the predicted time in clock cycles of an SM; 0 for a candidate that cannot
+	// compute the product.
+	Cycles float64
+	// Rejected is why the candidate is not used, or nil.
+	Rejected error
+
+	prediction prediction
+}
+
+// Spec names the candidate as --kernel takes it: "blocked:64x64x8/8x4/4".
+func (c *Candidate) Spec() string {
+	if c.Config.Tile == (kernel.Tile{}) {
+		return c.Kernel.Name
+	}
+	return c.Kernel.Name + ":" + c.Config.Tile.String()
+}
+
+// Candidates lists every candidate for p on d, where the matrices are aligned to a: kernels in the
+// order of [Kernels], each kernel's tiles in their order, and each tile with K whole and split.
+// Rejected is ErrUnsupported for those that cannot compute p.
+func Candidates(p *gemm.Problem, a kernel.Align, d *device.Info) []Candidate {
+	return collect(candidates(rows, newJob(p, a, d)))
+}
+
+// CandidatesOf lists the candidates of one kernel.
+func CandidatesOf(k *kernel.Kernel, p *gemm.Problem, a kernel.Align, d *device.Info) []Candidate {
+	i := slices.IndexFunc(rows, func(r *row) bool { return r.Kernel == k })
+	return collect(candidates(rows[i:i+1], newJob(p, a, d)))
+}
+
+// candidates ranges over the candidates of the kernels without making a list, as a plan needs only
+// one of some hundreds. The Candidate is valid until the next one.
+func candidates(kernels []*row, j *job) iter.Seq[*Candidate] {
+	return func(yield func(*Candidate) bool) {
+		for _, r := range kernels {
+			if !r.candidates(j, yield) {
+				return
+			}
+		}
+	}
+}
+
+func collect(seq iter.Seq[*Candidate]) (all []Candidate) {
+	for c := range seq {
+		all = append(all, *c)
+	}
+	return all
+}
+
+// Fastest returns the candidate with the smallest predicted time, the first of several, or nil if
+// all are rejected.
+func Fastest(all []Candidate) *Candidate {
+	best, ok := fastest(func(yield func(*Candidate) bool) {
+		for i := range all {
+			if !yield(&all[i]) {
+				return
+			}
+		}
+	})
+	if !ok {
+		return nil
+	}
+	return &best
+}
+
+// fastest is Fastest for a sequence.
+func fastest(seq iter.Seq[*Candidate]) (best Candidate, ok bool) {
+	for c := range seq {
+		if c.Rejected == nil && (!ok || c.Cycles < best.Cycles) {
+			best, ok = *c, true
+		}
+	}
+	return best, ok
+}
+
+// candidates yields the kernel's candidates, and reports whether there may be more.
+func (r *row) candidates(j *job, yield func(*Candidate) bool) bool {
+	c := &Candidate{Kernel: r.Kernel}
+	if c.Rejected = r.Check(j.Problem, kernel.Tile{}, j.align, j.device); c.Rejected != nil {
+		return yield(c)
+	}
+	tiles := r.Tiles
+	if r.tiles != nil {
+		tiles = r.tiles(j)
+	}
+	for _, s := range tiles {
+		c.Config = r.config(j, s)
+		if r.judge(c, j); !yield(c) {
+			return false
+		}
+		parts := r.splits(j, s)
+		if len(parts) == 0 {
+			continue
+		}
+		c.Config.Tile.SplitK = parts[0]
+		if r.judge(c, j); c.Rejected != nil {
+			continue // as with any other number of parts
+		}
+		for _, c.Config.Tile.SplitK = range parts {
+			if r.estimate(c, j); !yield(c) {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// config returns the configuration to compute the product with tile s.
+func (r *row) config(j *job, s kernel.Tile) kernel.Config {
+	c, align := r.For(r.Config(j.Problem, s), j.device.Target), j.align
+	if r.TMA {
+		align[gemm.A], align[gemm.B] = 0, 0 // operands that TMA cannot read are packed
+	}
+	c.LimitVectors(align)
+	return c
+}
+
+// judge rejects c, or sets its predicted time.
+func (r *row) judge(c *Candidate, j *job) {
+	c.Cycles, c.prediction = 0, prediction{}
+	if c.Rejected = r.Check(j.Problem, c.Config.Tile, j.align, j.device); c.Rejected == nil {
+		r.estimate(c, j)
+	}
+}
+
+// estimate sets the predicted time.
+func (r *row) estimate(c *Candidate, j *job) {
+	c.prediction = r.predict(j, &c.Config)
+	c.Cycles = c.prediction.cycles() * j.correction(r.Kernel, &c.Config)
+}
+
+// splits lists the numbers of parts of K that give each SM one block, two blocks and so on up to
+// maxFill, where each part has some steps.
+func (r *row) splits(j *job, s kernel.Tile) []int {
+	height, width := s.SizeInC()
+	rows := kernel.CeilDiv(j.M, height)
+	if r.maxFill == 0 || s.ClusterK > 1 || j.Empty() || !j.ReadsAB() || j.Batch.Kind != gemm.Single || rows > kernel.MaxGridRows {
+		return nil
+	}
+	tiles := rows * kernel.CeilDiv(j.N, width)
+	var list []int
+	last := 1
+	for fill := 1; fill <= r.maxFill; fill++ {
+		want, most := fill*j.device.SMs/tiles, min(j.K/(s.K*r.minSteps), kernel.MaxGridRows)
+		if want > most && r.fillsSMs {
+			break
+		}
+		if parts := min(want, most); parts > last {
+			list, last = append(list, parts), parts
+		}
+	}
+	return list
+}
+
+// Choice is a kernel and its configuration for a product.
+type Choice struct {
+	Kernel *kernel.Kernel
+	Config kernel.Config
+	Why    string // in words
+}
+
+// Best chooses among all kernels for p on d, where the matrices are aligned to a. The error is
+// ErrUnsupported.
+func Best(p *gemm.Problem, a kernel.Align, d *device.Info) (Choice, error) {
+	c, ok := fastest(candidates(rows, newJob(p, a, d)))
+	if !ok {
+		return Choice{}, rejection(Candidates(p, a, d), p, a)
+	}
+	return c.choice("predicted to be the fastest on " + d.Name), nil
+}
+
+// rejection returns the most useful of the reasons why nothing computes p: that of a kernel which
+// could compute it on another device, or else that of the first kernel.
+func rejection(all []Candidate, p *gemm.Problem, a kernel.Align) error {
+	for _, c := range slices.Backward(all) {
+		if c.Kernel.Check(p, kernel.Tile{}, a, nil) == nil {
+			return c.Rejected
+		}
+	}
+	return all[0].Rejected
+}
+
+// Named chooses the configuration of the kernel of that name, with the given tile unless it is
+// empty. The error is ErrUnsupported.
+func Named(name, tile string, p *gemm.Problem, a kernel.Align, d *device.Info) (Choice, error) {
+	r, err := find(name)
+	if err != nil {
+		return Choice{}, err
+	}
+	if err := r.Check(p, kernel.Tile{}, a, d); err != nil {
+		return Choice{}, err
+	}
+	const why = "asked for by name"
+	j := newJob(p, a, d)
+	if tile != "" {
+		s, err := r.ParseTile(tile)
+		if err != nil {
+			return Choice{}, err
+		}
+		c := Candidate{Kernel: r.Kernel, Config: r.config(j, s)}
+		r.judge(&c, j)
+		return Choice{r.Kernel, c.Config, why}, c.Rejected
+	}
+	c, ok := fastest(candidates([]*row{r}, j))
+	if !ok {
+		return Choice{}, fmt.Errorf("%w: kernel %s has no tile for %v on %s", gemm.ErrUnsupported, r.Name, p, d.Name)
+	}
+	return c.choice(why + "; of its tiles this one is predicted to be the fastest"), nil
+}
+
+// choice returns the candidate as a choice that was made for the given reason.
+func (c *Candidate) choice(why string) Choice {
+	return Choice{c.Kernel, c.Config, fmt.Sprintf("%s: %.0f cycles, %v", why, c.Cycles, &c.prediction)}
+}

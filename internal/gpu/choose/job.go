@@ -1,0 +1,108 @@
+package choose
+
+import (
+	"fmt"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/sm90"
+)
+
+// job is a product for which candidates are listed, with what the predictions share.
+type job struct {
+	*gemm.Problem
+	align  kernel.Align
+	device *device.Info
+	costs  *coefficients
+	// sms is the number of SMs, at least 1.
+	sms int
+	// traffic is the number of bytes of all matrices, each counted once.
+	traffic float64
+	// arithmetic is that of wgmma.
+	arithmetic sm90.Arithmetic
+	// packings are the operands as wgmma reads them, without swapAB and with it.
+	packings [2]packing
+}
+
+// packing is a product with the operands that TMA cannot read packed.
+type packing struct {
+	product gemm.Problem
+	packed  kernel.Repacked // which operands
+	done    bool
+}
+
+func newJob(p *gemm.Problem, a kernel.Align, d *device.Info) *job {
+	return &job{
+		Problem: p, align: a, device: d, costs: coefficientsOf(d), sms: max(d.SMs, 1), traffic: p.Traffic(),
+		arithmetic: sm90.ArithmeticOf(p.In(), p.Precision),
+	}
+}
+
+// packing returns the product as wgmma computes it with tile s.
+func (j *job) packing(s kernel.Tile) *packing {
+	x := &j.packings[0]
+	if s.SwapAB {
+		x = &j.packings[1]
+	}
+	if !x.done {
+		x.product, x.packed = kernel.Repack(j.Problem, s, j.align)
+		x.done = true
+	}
+	return x
+}
+
+// parts returns the number of parts of K and the length of the longest.
+func (j *job) parts(s kernel.Tile) (parts, depth int) {
+	parts, depth = 1, max(j.K, 1)
+	if s.SplitK > 1 {
+		parts, depth = kernel.SplitCount(j.Problem, s), min(kernel.SplitLen(j.K, s), depth)
+	}
+	return parts, depth
+}
+
+// perSM returns the cycles in which every SM moves its share of n bytes, at a rate in bytes per
+// cycle and SM.
+func (j *job) perSM(n, rate float64) float64 { return n / rate / float64(j.sms) }
+
+// cycles returns the time of the launch that adds the parts of K.
+func (x *splitSum) cycles(j *job, parts int) float64 {
+	if parts < 2 {
+		return 0
+	}
+	groups := kernel.CeilDiv(parts, kernel.SplitKSumWarps*kernel.SplitKSumLoads)
+	moved := 2 * parts * j.M * kernel.PartialSumLD(j.Problem) * j.Accum().Size()
+	return x.launch + j.perSM(float64(moved), x.bytes) + x.part*float64(groups)
+}
+
+// prediction is the estimated time of a configuration in clock cycles of an SM, by its parts.
+type prediction struct {
+	blocks int // of the grid
+	rounds int // blocks of the busiest SM, divided by the number that it holds at once
+	// multiply is the time of the SM with the most blocks, and load the time that memory takes
+	// to deliver each matrix once. The two overlap.
+	multiply, load float64
+	// launch is the time from launch to end of an empty kernel, sum that of adding the parts of
+	// K, and pack that of packing operands. They overlap with nothing.
+	launch, sum, pack float64
+}
+
+// cycles returns the time of all parts.
+func (x *prediction) cycles() float64 {
+	return x.launch + max(x.multiply, x.load) + x.sum + x.pack
+}
+
+// String names the parts that matter.
+func (x *prediction) String() string {
+	s := fmt.Sprintf("%d blocks in %d rounds", x.blocks, x.rounds)
+	if x.load > x.multiply {
+		s += ", bound by memory"
+	}
+	if x.pack > 0 {
+		s += fmt.Sprintf(", %.0f cycles to pack operands", x.pack)
+	}
+	if x.sum > 0 {
+		s += fmt.Sprintf(", %.0f cycles to add the parts of K", x.sum)
+	}
+	return s
+}

@@ -1,0 +1,162 @@
+package choose
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/kernel"
+)
+
+// compare orders candidates by predicted time, rejected ones last.
+func compare(x, y Candidate) int {
+	switch {
+	case x.Rejected == nil && y.Rejected != nil, x.Rejected == nil && y.Rejected == nil && x.Cycles < y.Cycles:
+		return -1
+	case y.Rejected == nil && x.Rejected != nil, x.Rejected == nil && y.Rejected == nil && x.Cycles > y.Cycles:
+		return 1
+	}
+	return 0
+}
+
+// ranked returns the candidates of each kernel by predicted time, and the kernels by their
+// fastest.
+func ranked(all []Candidate) []Candidate {
+	var kernels [][]Candidate
+	for len(all) > 0 {
+		n := 1
+		for n < len(all) && all[n].Kernel == all[0].Kernel {
+			n++
+		}
+		group := slices.Clone(all[:n])
+		slices.SortStableFunc(group, compare)
+		kernels, all = append(kernels, group), all[n:]
+	}
+	slices.SortStableFunc(kernels, func(x, y []Candidate) int { return compare(x[0], y[0]) })
+	return slices.Concat(kernels...)
+}
+
+// Considered returns the candidates ranked, with the choice of [Best] first and all others
+// rejected.
+func Considered(all []Candidate) []Candidate {
+	all = ranked(all)
+	for i := range all {
+		if c := &all[i]; i > 0 && c.Rejected == nil {
+			c.Rejected = slower(c.Cycles / all[0].Cycles)
+		}
+	}
+	return all
+}
+
+// slower is the rejection of a candidate that is predicted to take so many times as long as the
+// chosen one.
+type slower float64
+
+func (s slower) Error() string {
+	return fmt.Sprintf("predicted to take %.2f × the cycles of the chosen one", float64(s))
+}
+
+// The candidates that are worth measuring. Predictions of one kernel's tiles are closer than those
+// of different kernels, so that a few tiles of the second kernel are measured in any case.
+const (
+	measuredRatio  = 1.5 // times the cycles of the kernel's fastest
+	measuredFirst  = 36  // candidates of the kernel that is predicted to be the fastest
+	measuredSecond = 3   // candidates of the next kernel
+)
+
+// Measurable returns the candidates ranked, with those rejected that tuning need not measure.
+func Measurable(all []Candidate) []Candidate {
+	all = ranked(all)
+	kernels, kept := 0, 0
+	best, limit := 0.0, measuredFirst
+	for i := range all {
+		c := &all[i]
+		if i == 0 || c.Kernel != all[i-1].Kernel {
+			kernels, kept, best = kernels+1, 0, c.Cycles
+			limit = map[int]int{1: measuredFirst, 2: measuredSecond}[kernels]
+		}
+		switch {
+		case c.Rejected != nil:
+		case limit == 0:
+			c.Rejected = errors.New("two other kernels are predicted to be faster")
+		case kept == limit:
+			c.Rejected = fmt.Errorf("%d others of the kernel are predicted to be faster", limit)
+		case c.Cycles > measuredRatio*best:
+			c.Rejected = fmt.Errorf("predicted to take more than %.1f × the cycles of the kernel's fastest", measuredRatio)
+		default:
+			kept++
+		}
+	}
+	return all
+}
+
+// Reasoning returns the ranked candidates as text, a line for each. Further candidates of a kernel
+// that one rule rejected share a line.
+func Reasoning(all []Candidate) string {
+	var lines []string
+	listed := 0 // lines of the kernel
+	for i := 0; i < len(all); {
+		c, same := all[i], 1
+		if i > 0 && c.Kernel != all[i-1].Kernel {
+			listed = 0
+		}
+		most := 1
+		if c.Kernel == all[0].Kernel {
+			most = 4
+		}
+		for listed >= most && i+same < len(all) && c.shares(all[i+same]) {
+			same++
+		}
+		lines = append(lines, describe(all[i:i+same]))
+		listed++
+		i += same
+	}
+	return strings.Join(lines, "\n")
+}
+
+// describe returns the line for candidates that share it.
+func describe(same []Candidate) string {
+	c, last := same[0], same[len(same)-1]
+	if len(same) > 1 {
+		line := fmt.Sprintf("- %-32s %s", fmt.Sprintf("%s: %d more", c.Kernel.Name, len(same)), c.rule())
+		if last.Cycles > 0 {
+			line += fmt.Sprintf(", from %.0f to %.0f cycles", c.Cycles, last.Cycles)
+		}
+		return line
+	}
+	mark, why := "-", ""
+	if c.Cycles > 0 {
+		why = fmt.Sprintf("%.0f cycles: ", c.Cycles)
+	}
+	if c.Rejected == nil {
+		mark = "+"
+		why += c.prediction.String()
+	} else {
+		why += reason(c.Rejected)
+	}
+	return fmt.Sprintf("%s %-32s %s", mark, c.Spec(), why)
+}
+
+// shares reports whether one rule rejected two candidates of a kernel.
+func (c Candidate) shares(x Candidate) bool {
+	return c.Kernel == x.Kernel && c.Rejected != nil && x.Rejected != nil && c.rule() == x.rule()
+}
+
+// rule returns the reason for a rejection without figures.
+func (c Candidate) rule() string {
+	var s slower
+	switch {
+	case errors.As(c.Rejected, &s):
+		return "predicted to take more cycles than the chosen one"
+	case errors.Is(c.Rejected, gemm.ErrUnsupported) && c.Config.Tile != (kernel.Tile{}):
+		return "more than a thread or a block can have"
+	}
+	return reason(c.Rejected)
+}
+
+// reason returns the text of an error without its sentinel.
+func reason(err error) string {
+	return strings.TrimPrefix(err.Error(), gemm.ErrUnsupported.Error()+": ")
+}

@@ -1,0 +1,118 @@
+package choose_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
+	"tilework/internal/testkit"
+)
+
+// cramped is a device with little shared memory.
+type cramped struct {
+	device.Device
+	info device.Info
+}
+
+func (d *cramped) Info() *device.Info { return &d.info }
+
+// TestViews checks that a plan has the candidate that [choose.Considered] keeps, that tuning measures
+// it and some others, and that every candidate can be planned or has a reason.
+func TestViews(t *testing.T) {
+	e, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tight := &cramped{e, *e.Info()}
+	tight.info.MaxShared = 40 << 10
+	for _, d := range []device.Device{e, tight} {
+		b := stream.New(d)
+		for _, c := range []struct {
+			in      dtype.Type
+			m, n, k int
+		}{
+			{dtype.F32, 4096, 4096, 4096}, {dtype.F32, 16, 4096, 4096}, {dtype.F32, 1, 1, 1}, {dtype.F64, 300, 300, 300},
+			{dtype.F16, 64, 64, 64}, {dtype.I8, 128, 96, 1000}, {dtype.F32, 0, 5, 5},
+		} {
+			p := testkit.Product(t, c.in, c.in.Info().Results[0], c.m, c.n, c.k)
+			what := fmt.Sprintf("%v in %d bytes of shared memory", p, d.Info().MaxShared)
+			plan, err := b.Plan(p, exec.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			want := plan.Kernel.Name + ":" + plan.Config.Tile.String()
+			q := exec.OnDevice(p, false)
+			all := choose.Candidates(&q, kernel.Align{}, b.Info())
+			considered, measurable := choose.Considered(all), choose.Measurable(all)
+			if kept := specs(considered); !slices.Equal(kept, []string{want}) {
+				t.Errorf("%s: considered and kept %v, planned %s", what, kept, want)
+			}
+			if kept := specs(measurable); len(kept) == 0 || kept[0] != want || len(kept) > 40 {
+				t.Errorf("%s: %d candidates to measure, want up to 40 from %s on: %v", what, len(kept), want, kept)
+			}
+			for _, spec := range specs(all) {
+				name, tile, _ := strings.Cut(spec, ":")
+				if _, err := b.Plan(p, exec.Options{Kernel: name, Shape: tile}); err != nil {
+					t.Errorf("%s: candidate %s: %v", what, spec, err)
+				}
+			}
+			if len(considered) != len(all) || len(measurable) != len(all) {
+				t.Errorf("%s: %d candidates, %d considered, %d to be measured or not", what, len(all), len(considered), len(measurable))
+			}
+		}
+	}
+}
+
+// specs returns the names of the candidates that are not rejected.
+func specs(all []choose.Candidate) (names []string) {
+	for _, c := range all {
+		if c.Rejected == nil {
+			names = append(names, c.Spec())
+		}
+	}
+	return names
+}
+
+// TestReasoning checks that the text has the choice, every rule and fewer lines than there are
+// candidates.
+func TestReasoning(t *testing.T) {
+	e, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := choose.Candidates(testkit.Product(t, dtype.F32, dtype.F32, 16, 4096, 4096), kernel.Align{}, e.Info())
+	text := choose.Reasoning(choose.Considered(all))
+	for _, want := range []string{
+		"kernel mma multiplies no float32", "+ blocked:16x128x16", "× the cycles of the chosen one",
+		"- blocked: ", " more cycles than the chosen one, from ", "- naive", "- skinny:",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	if n := strings.Count(text, "\n"); n > 12 {
+		t.Errorf("%d lines for %d candidates:\n%s", n, len(all), text)
+	}
+}
+
+// TestNothingComputes checks that the error names the kernel that computes the product on another
+// GPU.
+func TestNothingComputes(t *testing.T) {
+	p, err := testkit.Product(t, dtype.F32, dtype.F32, 64, 64, 64).WithPrecision(gemm.F32x3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = choose.Best(&p, kernel.Align{}, a100)
+	if err == nil || !strings.Contains(err.Error(), "kernel wgmma needs sm_90a") {
+		t.Errorf("%v", err)
+	}
+}
