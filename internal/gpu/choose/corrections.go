@@ -31,7 +31,7 @@ func (j *job) correction(k *kernel.Kernel, c *kernel.Config) float64 {
 // hopperCorrections are those of an H200.
 var hopperCorrections = []correction{
 	{kernel.Skinny, 5, wideC},
-	{kernel.Skinny, 2, tf32Matrix},
+	{kernel.Skinny, 3, tf32Matrix},
 	{kernel.Tiled, 2, halfBatch},
 	{kernel.Blocked, 1.6, fewRows},
 	{kernel.Blocked, 1.5, narrowTypes},

@@ -22,7 +22,7 @@ var hopper = coefficients{
 		slowdown: [...]sumSlowdown{{128, 256, 1.17}, {128, 0, 1.08}, {64, 0, 1.03}, {32, 0, 1.14}, {0, 0, 1.4}},
 	},
 	skinny: skinnyCosts{
-		launch: 700, blockWait: 1500, block: 40,
+		launch: 0, blockWait: 1500, block: 40,
 		memory: map[int][3]float64{8: {16.4, 15, 12.9}, 4: {15.7, 14.5, 11.4}, 2: {5.5, 1.4, 1.4}, 1: {2.8, 0.7, 0.7}},
 		sum:    splitSum{launch: 10000, bytes: 16},
 	},
