@@ -159,7 +159,8 @@ func Tile(k *kernel.Kernel, p *gemm.Problem, m *model.Model) (kernel.Tile, error
 	}
 	info := device.Info{Name: m.Name, Target: target, SMs: max(m.SMs, 1), MaxThreads: m.Arch.MaxThreadsPerBlock,
 		MaxShared: m.Arch.SharedPerBlockOptIn}
-	whole := slices.DeleteFunc(choose.CandidatesOf(k, p, kernel.Align{}, &info), func(c choose.Candidate) bool { return c.Config.Tile.SplitK > 1 })
+	whole := slices.DeleteFunc(choose.CandidatesOf(k, p, kernel.Align{}, &info),
+		func(c choose.Candidate) bool { return c.Config.Tile.SplitK > 1 })
 	if c := choose.Fastest(whole); c != nil {
 		return c.Config.Tile, nil
 	}
