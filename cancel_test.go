@@ -79,7 +79,7 @@ func TestCancelledAnywhere(t *testing.T) {
 			substitute(t, 0)
 			before := goleak.IgnoreCurrent()
 			ends := 0
-			testkit.CancelEverywhere(testkit.Repeats(10, 60, 500), func(ctx *testkit.CountdownContext) {
+			testkit.CancelEverywhere(testkit.Repeats(60, 500), func(ctx *testkit.CountdownContext) {
 				for i := range test.c {
 					clear(test.c[i].data)
 				}

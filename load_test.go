@@ -128,7 +128,7 @@ func manyCallers(t *testing.T, all []work) {
 	var wg sync.WaitGroup
 	for g := range 64 {
 		wg.Go(func() {
-			for r := range testkit.Repeats(2, 6, 100) {
+			for r := range testkit.Repeats(6, 100) {
 				if err := all[(g+r)%len(all)].check(t.Context()); err != nil {
 					t.Errorf("goroutine %d, round %d: %v", g, r, err)
 				}

@@ -22,10 +22,6 @@ import (
 func TestVerifyOn(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
-	if testing.Short() {
-		verifyOn[float32, float32](t, d)
-		return
-	}
 	verifyAllOn(t, d)
 }
 

@@ -36,6 +36,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/ref"
+	"tilework/internal/testkit"
 )
 
 // Types that describe products.
@@ -143,8 +144,9 @@ type Options struct {
 	// Only, if not empty, selects a single check, which then runs all Cases.
 	Only string
 	Seed uint64
-	// Part and Parts divide the cases among several processes: a run includes every Parts-th case,
-	// starting with case Part, which counts from 0. If Parts is 0, it includes all cases.
+	// Part and Parts divide the cases among several processes: a run includes every Parts-th case of
+	// a check. Part, from 0 to Parts-1, selects the first one, which differs from check to check, so
+	// that the first cases of all checks are divided as well. If Parts is 0, a run includes all cases.
 	Part, Parts int
 	// Progress, if set, is called after each case.
 	Progress func(check string, done, total int)
@@ -247,6 +249,14 @@ func (r Report) Err() error {
 	return r.Stopped
 }
 
+// shifted returns the options for check i, with its first case in Part.
+func (o Options) shifted(i int) Options {
+	if o.Parts > 0 {
+		o.Part = (o.Part + i) % o.Parts
+	}
+	return o
+}
+
 const (
 	defaultCases  = 2000
 	defaultVolume = 1 << 20
@@ -261,7 +271,7 @@ func Check(ctx context.Context, impl Implementation, opt Options) Report {
 		if opt.Only != "" && opt.Only != checks[i].Name {
 			continue
 		}
-		r.Checks = append(r.Checks, checks[i].run(ctx, &impl, opt))
+		r.Checks = append(r.Checks, checks[i].run(ctx, &impl, opt.shifted(i)))
 		if r.Stopped = ctx.Err(); r.Stopped != nil {
 			break
 		}
@@ -270,17 +280,11 @@ func Check(ctx context.Context, impl Implementation, opt Options) Report {
 }
 
 // Run runs the suite with one subtest per check. TILEWORK_SEED sets the seed, which is random by
-// default. TILEWORK_CASES sets the number of exact cases; the default is impl.Cases, or 2000, or
-// 200 with -short.
+// default. TILEWORK_CASES sets the number of exact cases; the default is impl.Cases, or 2000, and
+// a tenth of that with -short.
 func Run(t *testing.T, impl Implementation) {
 	t.Helper()
-	opt := Options{Cases: impl.Cases, Seed: rand.Uint64()}
-	if opt.Cases == 0 {
-		opt.Cases = defaultCases
-		if testing.Short() {
-			opt.Cases /= 10
-		}
-	}
+	opt := Options{Cases: testkit.Short(cmp.Or(impl.Cases, defaultCases)), Seed: rand.Uint64()}
 	if err := opt.environment(); err != nil {
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"tilework/internal/bench"
 	"tilework/internal/explain"
+	"tilework/internal/testkit"
 )
 
 // counted runs bench on an emulated GPU and returns the records of the supported products.
@@ -139,11 +140,7 @@ func TestCountsOfRandomProducts(t *testing.T) {
 	t.Logf("seed %d", seed)
 	r := rand.New(rand.NewPCG(seed, 0))
 	types := []string{"float32", "float64", "float16", "bfloat16", "int8", "e4m3", "e5m2"}
-	tries := 12
-	if testing.Short() {
-		tries = 4
-	}
-	for range tries {
+	for range testkit.Cases(4, 12) {
 		shape := fmt.Sprintf("%dx%dx%d", 1+r.IntN(90), 1+r.IntN(90), 1+r.IntN(90))
 		args := []string{"--kernels", "all", "--dtypes", types[r.IntN(len(types))], "--shapes", shape}
 		for _, flags := range [][]string{

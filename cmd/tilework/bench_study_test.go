@@ -218,9 +218,6 @@ func TestBenchKeepsRecords(t *testing.T) {
 
 // TestBenchstat compares two measurements with benchstat.
 func TestBenchstat(t *testing.T) {
-	if testing.Short() {
-		t.Skip("it builds benchstat")
-	}
 	folder := t.TempDir()
 	var files []string
 	for _, name := range []string{"old", "new"} {

@@ -47,9 +47,6 @@ func TestEveryDeviceCallFails(t *testing.T) {
 			err  error
 			code int
 		}{{device.ErrLost, verb.lost}, {device.ErrLaunch, verb.other}, {device.ErrOutOfMemory, verb.other}}
-		if testing.Short() {
-			kinds = kinds[:2]
-		}
 		for _, kind := range kinds {
 			open := func() (device.Device, error) { return emu.Open(emu.Options{}) }
 			err := faulty.FailEachCall(verb.all, kind.err, open, func(d *faulty.Device) {
@@ -114,7 +111,7 @@ func TestCancelAnywhere(t *testing.T) {
 		}
 		before := goleak.IgnoreCurrent()
 		cancels := 0
-		testkit.CancelEverywhere(testkit.Repeats(10, 25, 200), func(ctx *testkit.CountdownContext) {
+		testkit.CancelEverywhere(testkit.Repeats(25, 200), func(ctx *testkit.CountdownContext) {
 			for _, out := range []string{"c.npz", "c.csv", "c.npy"} {
 				_ = os.Remove(out)
 			}

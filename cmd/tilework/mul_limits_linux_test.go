@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"tilework/internal/testkit"
 
 	"golang.org/x/sys/unix"
 )
@@ -48,9 +49,9 @@ func TestMemoryLimits(t *testing.T) {
 	matrixFile(t, "column.npy", 5000, 1)
 	matrixFile(t, "row.npy", 1, 5000)
 	matrixFile(t, "small.npy", 1, 200)
-	step := 64
-	if testing.Short() {
-		step = 256
+	step := 256
+	if testkit.Full() {
+		step = 64
 	}
 	for key, products := range map[string][]string{
 		"VmSize": {

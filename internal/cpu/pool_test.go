@@ -12,6 +12,7 @@ import (
 	"unsafe"
 
 	"tilework/dtype"
+	"tilework/internal/testkit"
 )
 
 // phased is a job of many phases. Each task checks that all earlier phases are done.
@@ -169,12 +170,8 @@ func TestWorkersJoinAtAnyTime(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	seed := rand.Uint64()
 	random := rand.New(rand.NewPCG(seed, 0))
-	rounds := 400
-	if testing.Short() {
-		rounds = 100
-	}
 	var c executor
-	for range rounds {
+	for range testkit.Repeats(400, 10_000) {
 		p := &phased{sizes: []int{random.IntN(20), random.IntN(20), random.IntN(20)}}
 		p.done = make([]atomic.Int64, len(p.sizes))
 		if random.IntN(4) == 0 {

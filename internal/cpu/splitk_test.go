@@ -6,6 +6,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 )
 
 // TestSplitK compares products with a small C and a long K, in integers, with the naive loop: for
@@ -24,11 +25,11 @@ func TestSplitK(t *testing.T) {
 			}
 			for i, side := range [][2]int{{1, 1}, {1, 7}, {9, 1}, {3, 5}, {17, 6}} {
 				for n, out := range typ.Info().Results {
-					if testing.Short() && n != i%len(typ.Info().Results) {
+					if !testkit.Full() && n != i%len(typ.Info().Results) {
 						continue
 					}
 					for trans := range 4 {
-						if (testing.Short() || typ != dtype.F32 || n > 0) && trans != i%4 {
+						if (!testkit.Full() || typ != dtype.F32 || n > 0) && trans != i%4 {
 							continue
 						}
 						p, b := thinProblem(t, rng, typ, out,

@@ -166,12 +166,15 @@ func TestVerifyEveryKernel(t *testing.T) {
 	rng := rand.New(rand.NewPCG(17, 18))
 	data := verifiedData(rng)
 	for _, w := range verifiedWays() {
-		few := depths[:testkit.Repeats(1, 2, len(depths))]
+		few := depths[:2]
+		if testkit.Long() {
+			few = depths
+		}
 		t.Run(w.String(), func(t *testing.T) {
 			for _, k := range few {
 				x := w.compute(t, m, n, k, data["uniform"])
 				w.findsFaults(t, &x)
-				if k > 4096 || testkit.Repeats(0, 0, 1) == 0 {
+				if k > 4096 || !testkit.Long() {
 					continue
 				}
 				for name, fill := range data {

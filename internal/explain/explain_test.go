@@ -17,6 +17,7 @@ import (
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
+	"tilework/internal/testkit"
 	"tilework/ptx"
 	"tilework/ptx/emu/check"
 )
@@ -286,10 +287,7 @@ func TestCountersMatchFormulas(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8}
-	tries := 12
-	if testing.Short() {
-		tries = 3
-	}
+	tries := testkit.Cases(6, 12)
 	for _, k := range choose.Kernels() {
 		precisions := append([]gemm.Precision{gemm.Native}, k.Precisions()...)
 		for i := range tries * len(precisions) {
@@ -390,9 +388,6 @@ func TestText(t *testing.T) {
 					continue
 				}
 				smallest := k.Tiles[len(k.Tiles)-1] // fits every GPU
-				if testing.Short() && (in != dtype.BF16 || on != "h200") {
-					continue // covered by the long test
-				}
 				if k.Check(p, smallest, kernel.Align{}, nil) != nil || k.Target().Suffix != "" && on != "h200" {
 					continue
 				}

@@ -13,6 +13,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/testkit"
 )
 
 func trace(t *testing.T, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) *Trace {
@@ -82,10 +83,7 @@ func TestTraceSums(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8}
-	tries := 40
-	if testing.Short() {
-		tries = 7
-	}
+	tries := testkit.Cases(20, 40)
 	for _, k := range choose.Kernels() {
 		if k.Tensor || k.KPerThread > 0 {
 			p := problem(t, k.Types()[0], 4, 4, 4, false, false)

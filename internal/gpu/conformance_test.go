@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"tilework/internal/testkit"
 
 	"tilework/dtype"
 	"tilework/gemmtest"
@@ -27,7 +28,7 @@ func cases(n int, k *kernel.Kernel) int { return max(n/len(gpu.Emulable(k)), 1) 
 // TestConformance: every kernel multiplies as it should and frees what it takes, in its
 // smallest shape, whole and split; TestChecked takes all shapes.
 func TestConformance(t *testing.T) {
-	if testing.Short() {
+	if !testkit.Full() {
 		t.Skip("TestChecked multiplies the same, under the checkers")
 	}
 	for _, k := range choose.Kernels() {
@@ -51,7 +52,7 @@ func TestPrecisions(t *testing.T) {
 		for _, precision := range k.Precisions() {
 			fitting := slices.DeleteFunc(gpu.Emulable(k), func(s kernel.Tile) bool { return !(gputest.Way{Kernel: k, Precision: precision, Shape: s}).Fits() })
 			list := gpu.Smallest(gpu.Shapes(k, fitting))
-			if testing.Short() {
+			if !testkit.Full() {
 				list = list[:1]
 			}
 			for _, s := range list {
@@ -139,7 +140,7 @@ func only(t *testing.T, d *emu.Device, name string, cases int, w gputest.Way) {
 // checkers: no product reads or writes what is another's.
 func TestBatches(t *testing.T) {
 	cases := 16
-	if testing.Short() {
+	if !testkit.Full() {
 		cases = 6
 	}
 	for _, k := range choose.Kernels() {
@@ -160,7 +161,7 @@ func TestBatches(t *testing.T) {
 // 16 bits, on each way that sums take to C, under the checkers.
 func TestConverted(t *testing.T) {
 	cases := 8
-	if testing.Short() {
+	if !testkit.Full() {
 		cases = 2
 	}
 	ways := []gputest.Way{
@@ -220,7 +221,7 @@ func way(t *testing.T, kernel string, precision gemm.Precision, shape string) gp
 // handed over together.
 func TestTurned(t *testing.T) {
 	shapes := []string{"64x128x32/2x32/3t", "64x16x32/2x4/3t", "128x64x32/2x16/3tc2", "256x64x32/4x16/2t", "64x64x32/2x16/3t*5"}
-	if testing.Short() {
+	if !testkit.Full() {
 		shapes = shapes[1:3]
 	}
 	for _, s := range shapes {
@@ -237,7 +238,7 @@ func TestTurned(t *testing.T) {
 // each of the types and precisions of which that is so, or turned.
 func TestPackedBatches(t *testing.T) {
 	cases := 24
-	if testing.Short() {
+	if !testkit.Full() {
 		cases = 8
 	}
 	for _, w := range []gputest.Way{
@@ -256,7 +257,7 @@ func TestPackedBatches(t *testing.T) {
 // K shared out too, under the checkers.
 func TestBlockScales(t *testing.T) {
 	cases := 24
-	if testing.Short() {
+	if !testkit.Full() {
 		cases = 8
 	}
 	for _, x := range [][2]string{

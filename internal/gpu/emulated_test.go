@@ -3,6 +3,7 @@ package gpu
 import (
 	"slices"
 	"testing"
+	"tilework/internal/testkit"
 
 	"tilework/gemmtest"
 	"tilework/internal/device/devicetest"
@@ -27,7 +28,7 @@ func Better(k *kernel.Kernel) bool { return len(k.BetterSM) > 0 }
 func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 	parts := []int{2, 5, 40}
 	s := list[len(list)-1]
-	if testing.Short() {
+	if !testkit.Full() {
 		list, parts = []kernel.Tile{s}, []int{5}
 	}
 	if k.HasClusters() {
@@ -60,7 +61,7 @@ func emulable(k *kernel.Kernel) []kernel.Tile {
 
 // TestLimits: on full tiles no access to memory costs more than the kernel declares.
 func TestLimits(t *testing.T) {
-	if testing.Short() {
+	if !testkit.Full() {
 		t.Skip("the checkers that it needs run in TestChecked, too")
 	}
 	for _, k := range choose.Kernels() {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"tilework/internal/testkit"
 
 	"tilework/dtype"
 	"tilework/internal/device/devicetest"
@@ -44,7 +45,7 @@ func gatedShapes(k *kernel.Kernel) []kernel.Tile {
 // host's memory whole and in panels; the checkers find nothing.
 func TestGated(t *testing.T) {
 	cases := 40
-	if testing.Short() {
+	if !testkit.Full() {
 		cases = 8
 	}
 	for _, k := range choose.Kernels() {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"tilework/internal/testkit"
 
 	"tilework/dtype"
 	"tilework/internal/device/devicetest"
@@ -148,7 +149,7 @@ func configs(t *testing.T, call func(k *kernel.Kernel, p *gemm.Problem, c kernel
 // 25th, which are others from run to run.
 func TestEmit(t *testing.T) {
 	every := int64(6)
-	if testing.Short() {
+	if !testkit.Full() {
 		every = 25
 	}
 	var n atomic.Int64

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"tilework/internal/testkit"
 
 	"tilework/dtype"
 	"tilework/internal/device"
@@ -102,7 +103,7 @@ func TestPlantedFaults(t *testing.T) {
 	abreast(t, planted, func(f fault) string { return f.kernel + ", " + f.name }, func(t *testing.T, f fault) {
 		named, does, _ := strings.Cut(f.kernel, "+")
 		name, text, own := strings.Cut(named, ":")
-		if name == "wgmma" && testing.Short() {
+		if name == "wgmma" && !testkit.Full() {
 			t.Skip("they take their time")
 		}
 		k, err := choose.Find(name)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"tilework/internal/testkit"
 
 	"tilework/dtype"
 	"tilework/internal/device/devicetest"
@@ -24,7 +25,7 @@ func TestAssembles(t *testing.T) {
 		// One text for each kernel, types and shape, and in full the product of
 		// transposes: the rest is the same instructions in other places.
 		kind := fmt.Sprintln(k.Name, c.In, c.Out, c.Precision, c.Tile, c.SM, c.TransA && c.TransB, c.Batch)
-		if testing.Short() && c.In != c.Out || p.A().Trans != p.B().Trans || p.M == 33 && !k.TMA {
+		if !testkit.Full() && c.In != c.Out || p.A().Trans != p.B().Trans || p.M == 33 && !k.TMA {
 			return
 		}
 		if k.TMA {
@@ -45,7 +46,7 @@ func TestAssembles(t *testing.T) {
 func TestEpiloguesAssemble(t *testing.T) {
 	assemble, info := ptxas.Assembler(t), devicetest.FewSMs(t, emu.Options{}).Info()
 	texts := []string{"swiglu", "bias-col+gelu+residual", "bias-col+gelu-tanh+residual", "row-scale+col-scale", "geglu+residual+out-scale+saturate"}
-	if testing.Short() {
+	if !testkit.Full() {
 		texts = texts[1:2] // which takes the most
 	}
 	for _, text := range texts {

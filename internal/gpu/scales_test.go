@@ -19,7 +19,7 @@ func TestBlockScalesAssemble(t *testing.T) {
 		for _, side := range [][2]int{{1, gemm.ScaleBlock}, {1, 1}, {gemm.ScaleBlock, 1}} {
 			for _, out := range []dtype.Type{dtype.F32, dtype.BF16} {
 				p := testkit.BlockScaled(t, 512, 512, 512, out, side[0], side[1])
-				if sm90.WGMMA.Check(&p, s, kernel.Align{}, nil) != nil || testing.Short() && out == dtype.F32 {
+				if sm90.WGMMA.Check(&p, s, kernel.Align{}, nil) != nil || !testkit.Full() && out == dtype.F32 {
 					continue
 				}
 				assemble(sm90.WGMMA, sm90.WGMMA.Config(&p, s))

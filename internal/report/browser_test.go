@@ -143,9 +143,6 @@ func browse(t *testing.T, page string, flags ...string) ([]seen, string) {
 // TestBrowser opens the page at the widths of phones and screens, in light and dark mode, and uses
 // its controls. It is skipped without a browser, unless TILEWORK_REQUIRE_BROWSER is set.
 func TestBrowser(t *testing.T) {
-	if testing.Short() {
-		t.Skip("skipped in short mode: a browser takes seconds to start")
-	}
 	r := newReport(t,
 		Source{"before", newMachine(1, "NVIDIA H200", 1).sweep()},
 		Source{"after with a name that is long", newMachine(2, "NVIDIA H200", 1.2).sweep()})

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"tilework/internal/bench"
+	"tilework/internal/testkit"
 )
 
 // write returns the page.
@@ -521,11 +522,7 @@ func TestAnyRecords(t *testing.T) {
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 2))
 	pick := func(from ...string) string { return from[random.IntN(len(from))] }
-	rounds := 20
-	if testing.Short() {
-		rounds = 5
-	}
-	for range rounds {
+	for range testkit.Repeats(20, 1000) {
 		m := &machine{random, pick("", "NVIDIA H200", "sm_90", "no such GPU"), math.Exp(10 * random.NormFloat64())}
 		var sources []Source
 		for i := range 1 + random.IntN(3) {

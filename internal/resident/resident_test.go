@@ -19,6 +19,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/testkit"
 )
 
 // open opens an emulated device, and checks in the end that nothing is left on it.
@@ -98,10 +99,7 @@ func (r room) intact(ctx context.Context) error {
 // TestConformance: every kernel multiplies parts of matrices as it should, wherever
 // they begin, and does not write around them.
 func TestConformance(t *testing.T) {
-	cases := 100
-	if testing.Short() {
-		cases = 40
-	}
+	cases := testkit.Cases(40, 100)
 	for _, k := range choose.Kernels() {
 		t.Run(k.Name, func(t *testing.T) {
 			d, _ := open(t)

@@ -6,16 +6,38 @@ import (
 	"time"
 )
 
-// Repeats returns the number of repetitions of a test: long if the environment variable
-// TILEWORK_LONG is set, else short with -short, and usual otherwise.
-func Repeats(short, usual, long int) int {
-	switch {
-	case os.Getenv("TILEWORK_LONG") != "":
-		return long
-	case testing.Short():
-		return short
+// Full reports whether the environment variable TILEWORK_FULL is set. A test over a long list, such
+// as the tiles of the GPU kernels, takes a representative part of the list unless Full is true.
+func Full() bool { return os.Getenv("TILEWORK_FULL") != "" }
+
+// Long reports whether the environment variable TILEWORK_LONG is set, which repeats randomised
+// tests for hours.
+func Long() bool { return os.Getenv("TILEWORK_LONG") != "" }
+
+// Cases returns the number of random cases of a test: full if Full is true, else usual.
+func Cases(usual, full int) int {
+	if Full() {
+		return full
 	}
 	return usual
+}
+
+// Repeats returns the number of repetitions of a test: long if Long is true, else Short(usual).
+func Repeats(usual, long int) int {
+	if Long() {
+		return long
+	}
+	return Short(usual)
+}
+
+// Short returns a tenth of n, but at least 1, with -short, and n otherwise. This is the only
+// effect of -short: it is for tests that run many times slower than usual, such as under the race
+// detector.
+func Short(n int) int {
+	if testing.Short() {
+		return max(n/10, 1)
+	}
+	return n
 }
 
 // SoakTime returns the duration of a test that looks for leaks: the value of the environment

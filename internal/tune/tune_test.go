@@ -3,7 +3,6 @@ package tune
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -32,10 +31,6 @@ var (
 func TestCPU(t *testing.T) {
 	dir := t.TempDir()
 	t.Cleanup(tuned.Substitute(cache.At(dir)))
-	small := small
-	if testing.Short() {
-		small = small[:1]
-	}
 	o, notes := quickOptions(cpuDevice)
 	var passed []time.Duration
 	o.Progress = func(now, all time.Duration) {
@@ -103,10 +98,7 @@ func TestInterrupted(t *testing.T) {
 // cache, without damaged or temporary files.
 func TestProcesses(t *testing.T) {
 	const child = "TILEWORK_TEST_TUNE_CHILD"
-	each := 3
-	if testing.Short() {
-		each = 1
-	}
+	const each = 2
 	mine := func(who string) (forms []tuned.Form) {
 		for i := range each {
 			f := form
@@ -128,7 +120,7 @@ func TestProcesses(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, who := range []string{"a", "b"} {
 		wg.Go(func() {
-			cmd := exec.Command(os.Args[0], "-test.run=^TestProcesses$", fmt.Sprintf("-test.short=%v", testing.Short()))
+			cmd := exec.Command(os.Args[0], "-test.run=^TestProcesses$")
 			cmd.Env = append(os.Environ(), child+"="+who, cache.EnvVar+"="+dir)
 			if out, err := cmd.CombinedOutput(); err != nil {
 				t.Errorf("%s: %v\n%s", who, err, out)

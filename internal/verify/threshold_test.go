@@ -26,6 +26,9 @@ func TestThresholdConstants(t *testing.T) {
 	}
 	slices.Sort(names)
 	depths := []int{128, 1024, 4096, 16384, 65536}
+	if !testkit.Long() {
+		depths = depths[:3]
+	}
 	for _, how := range arithmetics {
 		for _, in := range how.in {
 			if in.Info().Accum != dtype.F32 {
@@ -35,7 +38,7 @@ func TestThresholdConstants(t *testing.T) {
 			acc := how.acc.OrDefault(&gemm.Problem{Layouts: layouts})
 			for _, name := range names {
 				var row []float64
-				for _, k := range depths[:testkit.Repeats(2, 3, len(depths))] {
+				for _, k := range depths {
 					errors, threshold := rowErrors(t, acc, in, k, name, all[name])
 					row = append(row, 100*errors)
 					if typical := name == "uniform" || name == "normal"; typical && threshold < min(3.6*errors, defaultWithin) {

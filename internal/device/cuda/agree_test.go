@@ -39,9 +39,6 @@ func TestGPURepeats(t *testing.T) {
 
 // TestOrdersAgree checks that the order in which the emulator runs warps does not change any bits.
 func TestOrdersAgree(t *testing.T) {
-	if testing.Short() {
-		t.Skip("emulates every kernel twice")
-	}
 	agree(t, emulated(t, 1), emulated(t, 2))
 }
 
@@ -94,10 +91,9 @@ func (c agreement) String() string {
 // agreements returns the products to compare for a kernel. Some are slightly larger than one tile,
 // with unaligned rows; others consist of whole tiles, which use vector copies.
 //
-// Each tile is tested with each type and each transpose, with two exceptions. With -short and on
-// the emulator, a tile and type are tested with one transpose, unless the tile is the last that
-// supports the type. On tensor cores, whose emulation is slow, all but the last tile are tested
-// with one type.
+// Each tile is tested with each type and each transpose, with two exceptions. On
+// the emulator, a tile and type are tested with one transpose. On tensor cores, whose emulation is
+// slow, all but the last tile are tested with one type.
 func agreements(k *gpukernel.Kernel, d *device.Info) []agreement {
 	var all []agreement
 	for i, s := range k.Tiles {
@@ -125,7 +121,7 @@ func agreements(k *gpukernel.Kernel, d *device.Info) []agreement {
 				c.m, c.n, c.k = max(2*s.M, 16), max(s.N, 16), c.k-3
 				return c
 			}
-			if d.Emulated || !last && (k.Tensor || testing.Short()) {
+			if d.Emulated || !last && k.Tensor {
 				if c.trans = (i + j) % 4; (i+j)/4%2 == 1 {
 					c = whole(c)
 				}
@@ -134,7 +130,7 @@ func agreements(k *gpukernel.Kernel, d *device.Info) []agreement {
 			}
 			for c.trans = range 4 {
 				all = append(all, c)
-				if !testing.Short() && (c.trans == 0 || c.trans == 3) {
+				if c.trans == 0 || c.trans == 3 {
 					all = append(all, whole(c))
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/device/cuda"
+	"tilework/internal/testkit"
 	"tilework/ptx"
 	"tilework/ptx/build"
 	"tilework/ptx/emu/check"
@@ -310,10 +311,7 @@ func TestPipelines(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	a, b, c := pipelineOperands(rand.New(rand.NewPCG(seed, 0)))
-	runs := uint64(50)
-	if testing.Short() {
-		runs = 5
-	}
+	runs := uint64(testkit.Cases(20, 50))
 	for _, p := range pipelines {
 		t.Run(p.name, func(t *testing.T) {
 			for n := range runs {

@@ -1,9 +1,10 @@
-// Package gputest shows the conformance suite the GPU kernels: each in every shape of its
-// tiles, whole and with K split, and in every precision that it has.
+// Package gputest lists the ways in which the GPU kernels compute, for the conformance suite: each
+// kernel with each of its tiles, with and without split-K, and in each of its precisions.
 package gputest
 
 import (
 	"context"
+	"slices"
 
 	"tilework/dtype"
 	"tilework/gemmtest"
@@ -16,14 +17,15 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// Way is one way in which a kernel computes.
+// Way is a kernel with a precision and a tile.
 type Way struct {
 	Kernel    *kernel.Kernel
 	Precision gemm.Precision
-	Shape     kernel.Tile // the zero Shape is whichever a plan chooses for each product
+	// Shape is the tile. With the zero value, the plan chooses a tile for each product.
+	Shape kernel.Tile
 }
 
-// Name is the kernel and, if it is not the elements' own, the precision: "wgmma-tf32".
+// Name returns the name of the kernel, and the precision if it is not the native one: "wgmma-tf32".
 func (w Way) Name() string {
 	if w.Precision == gemm.Native {
 		return w.Kernel.Name
@@ -31,7 +33,7 @@ func (w Way) Name() string {
 	return w.Kernel.Name + "-" + w.Precision.String()
 }
 
-// Tile is the shape's name, and empty where a plan chooses.
+// Tile returns the name of the tile, or "" if the plan chooses it.
 func (w Way) Tile() string {
 	if w.chosen() {
 		return ""
@@ -39,7 +41,7 @@ func (w Way) Tile() string {
 	return w.Shape.String()
 }
 
-// String is the way as --kernels has it: "wgmma-tf32:64x128x32/2x32/8".
+// String returns w in the syntax of --kernels: "wgmma-tf32:64x128x32/2x32/8".
 func (w Way) String() string {
 	if w.chosen() {
 		return w.Name()
@@ -49,24 +51,32 @@ func (w Way) String() string {
 
 func (w Way) chosen() bool { return w.Shape == kernel.Tile{} }
 
-// parts is how many parts K is split into, where a shape can have it split.
+// parts is the number of parts of K in a tile with split-K.
 const parts = 3
 
-// All are the ways in which a device computes: every kernel that it runs, in each precision and
-// each shape in which that multiplies some type.
-func All(d *device.Info) (all []Way) {
+// All returns all ways for a device: every kernel that it can run, in each precision, with each
+// tile, with and without split-K.
+func All(d *device.Info) []Way { return collect(d, Way.Shapes) }
+
+// Smallest returns a short list of ways for a device: every kernel that it can run, in each
+// precision, with the smallest tile for each element type and without split-K. Small tiles are the
+// fastest to compile and to emulate.
+func Smallest(d *device.Info) []Way { return collect(d, Way.Smallest) }
+
+// collect returns the tiles of every kernel and precision.
+func collect(d *device.Info, tiles func(Way) []Way) (all []Way) {
 	for _, k := range choose.Kernels() {
 		if !d.Target.Has(k.Target()) {
 			continue
 		}
 		for _, precision := range append([]gemm.Precision{gemm.Native}, k.Precisions()...) {
-			all = append(all, Way{Kernel: k, Precision: precision}.Shapes()...)
+			all = append(all, tiles(Way{Kernel: k, Precision: precision})...)
 		}
 	}
 	return all
 }
 
-// Shapes are the ways to compute with the kernel in the precision, in one shape each.
+// Shapes returns w with each tile that supports some element type, with and without split-K.
 func (w Way) Shapes() (all []Way) {
 	for _, w.Shape = range w.Kernel.Tiles {
 		if !w.Fits() {
@@ -81,10 +91,27 @@ func (w Way) Shapes() (all []Way) {
 	return all
 }
 
-// Fits says whether the kernel multiplies some type so.
+// Smallest returns w with the last tile of the kernel's list for each element type. The list has the
+// largest tiles first.
+func (w Way) Smallest() (all []Way) {
+	w.Shape = kernel.Tile{}
+	for _, pair := range w.types() {
+		for _, w.Shape = range slices.Backward(w.Kernel.Tiles) {
+			if slices.Contains(w.types(), pair) {
+				if !slices.Contains(all, w) {
+					all = append(all, w)
+				}
+				break
+			}
+		}
+	}
+	return all
+}
+
+// Fits reports whether the kernel supports some element type in w.
 func (w Way) Fits() bool { return len(w.types()) > 0 }
 
-// types are those that it multiplies.
+// types returns the element types that the kernel supports in w.
 func (w Way) types() (pairs []gemmtest.Pair) {
 	for _, pair := range gemmtest.Pairs() {
 		l := gemm.Dense(pair.In, 64, 64)
@@ -96,7 +123,7 @@ func (w Way) types() (pairs []gemmtest.Pair) {
 	return pairs
 }
 
-// in is p in the way's precision.
+// in returns p in the precision of w.
 func (w Way) in(p *gemm.Problem) *gemm.Problem {
 	q := *p
 	q.Precision = w.Precision
@@ -107,20 +134,21 @@ func (w Way) supports(p *gemm.Problem) bool {
 	return w.Kernel.Check(p, w.Shape, kernel.Align{}, nil) == nil
 }
 
-// Takes says whether a device computes p so, whatever the precision that p names.
+// Takes reports whether a device can compute p in w, whatever the precision of p.
 func (w Way) Takes(p *gemm.Problem, d *device.Info) bool {
 	return w.Kernel.Check(w.in(p), w.Shape, kernel.Align{}, d) == nil
 }
 
-// inC is the place of C among a batch's pieces of memory.
+// inC is the index of C in the buffers of a batch.
 const inC = 2
 
-// emulated is the largest M·N·K of a case on an emulated device, unless a case that crosses two
-// edges of a tile is larger.
+// emulated is the limit for M·N·K on an emulated device. It is higher for tiles so large that a case
+// that crosses two of their edges exceeds it.
 const emulated = 1 << 15
 
-// On is the way, on a backend, as the suite sees it. In a shape of its own it multiplies matrices as
-// they lie, whose rows begin anywhere; where a plan chooses, as it does a product of the host's.
+// On returns w on a backend as an implementation for the suite. With a tile, it multiplies matrices
+// with the leading dimensions of the host, so rows can have any alignment. If the plan chooses the
+// tile, rows are padded as for any product of host matrices.
 func (w Way) On(b *stream.Backend) gemmtest.Implementation {
 	info, opt := b.Device.Info(), exec.Options{Kernel: w.Kernel.Name, Shape: w.Tile(), KeepLayout: !w.chosen()}
 	impl := gemmtest.Implementation{
@@ -136,7 +164,7 @@ func (w Way) On(b *stream.Backend) gemmtest.Implementation {
 		},
 		Batch: func(ctx context.Context, p *gemmtest.Problem, ends []int32, m gemmtest.Buffers) error {
 			opt := opt
-			opt.KeepLayout = true // there is no other for what lies between the products to stay where it is
+			opt.KeepLayout = true // so that memory between the products keeps its place
 			plan, err := b.Plan(w.in(p), opt)
 			if err != nil {
 				return err

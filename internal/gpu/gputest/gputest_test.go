@@ -1,6 +1,7 @@
 package gputest
 
 import (
+	"slices"
 	"testing"
 
 	"tilework/gemmtest"
@@ -9,8 +10,8 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// TestAll: every kernel is there in each of its shapes, and split where that can be; each way
-// multiplies something, and its name says which it is.
+// TestAll checks that All has every kernel with each of its tiles, with split-K where it is possible,
+// that each way supports some type, and that its name is parsed as the same way.
 func TestAll(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
@@ -19,14 +20,14 @@ func TestAll(t *testing.T) {
 	b, seen := stream.New(d), map[string]bool{}
 	for _, w := range All(d.Info()) {
 		if seen[w.String()] {
-			t.Errorf("%v is there twice", w)
+			t.Errorf("%v is listed twice", w)
 		}
 		seen[w.String()] = true
 		if s, err := w.Kernel.ParseTile(w.Tile()); err != nil || s != w.Shape {
-			t.Errorf("%v reads as %v, %v", w, s, err)
+			t.Errorf("%v is parsed as %v, %v", w, s, err)
 		}
 		if len(w.On(b).Types) == 0 {
-			t.Errorf("%v multiplies nothing", w)
+			t.Errorf("%v supports no type", w)
 		}
 	}
 	for _, k := range choose.Kernels() {
@@ -34,7 +35,7 @@ func TestAll(t *testing.T) {
 			split := w
 			split.Shape.SplitK = parts
 			if s, err := k.ParseTile(split.Tile()); !seen[w.String()] || err == nil && s == split.Shape && !seen[split.String()] {
-				t.Errorf("%v, or its parts, are not there", w)
+				t.Errorf("%v is missing, or its split-K", w)
 			}
 		}
 		for _, precision := range k.Precisions() {
@@ -45,7 +46,31 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// TestOn: what one way multiplies in its precision, alone and in batches, is right.
+// TestSmallest checks that Smallest has every element type of every kernel and precision, from the list
+// of All.
+func TestSmallest(t *testing.T) {
+	d, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	all, types := All(d.Info()), map[string][]gemmtest.Pair{}
+	for _, w := range Smallest(d.Info()) {
+		if !slices.Contains(all, w) {
+			t.Errorf("%v is not in the list of all ways", w)
+		}
+		types[w.Name()] = append(types[w.Name()], w.types()...)
+	}
+	for _, w := range all {
+		for _, pair := range w.types() {
+			if !slices.Contains(types[w.Name()], pair) {
+				t.Errorf("%s has no tile for %v", w.Name(), pair)
+			}
+		}
+	}
+}
+
+// TestOn runs the suite on ways with a chosen tile, with a certain tile and in a precision, and checks
+// that single products and batches are among the cases.
 func TestOn(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {

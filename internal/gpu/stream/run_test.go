@@ -76,7 +76,7 @@ func forced(t *testing.T, b *Backend, p *gemm.Problem, opt exec.Options, seed ui
 // the checkers watching.
 func TestOverlapConformance(t *testing.T) {
 	cases := 60
-	if testing.Short() {
+	if !testkit.Full() {
 		cases = 15
 	}
 	for _, opt := range []exec.Options{{Kernel: "naive"}, {Kernel: "blocked", Shape: "64x64x8/8x4/4"}, {Kernel: "tiled", Shape: "8", KeepLayout: true}} {
@@ -381,7 +381,7 @@ func TestLessMemory(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	next := int64(2) // thirds
-	if testing.Short() {
+	if !testkit.Full() {
 		next = 1
 	}
 	for _, beta := range []float64{0, 0.5} {

@@ -24,7 +24,7 @@ func NewRand(t *testing.T) *rand.Rand {
 
 // Repeats returns n, a tenth of it with -short, since the race detector slows float loops down
 // twentyfold, or 50·n in a long test.
-func Repeats(n int) int { return testkit.Repeats(n/10+1, n, 50*n) }
+func Repeats(n int) int { return testkit.Repeats(n, 50*n) }
 
 // Types is a type of operands and a type of result.
 type Types struct{ In, Out dtype.Type }
