@@ -55,7 +55,7 @@ type (
 	// them; p.BiasLen and p.Extra return the sizes of their operands.
 	Epilogue = gemm.Epilogue
 	// Accuracy describes the arithmetic of an implementation.
-	Accuracy = ref.Accuracy
+	Accuracy = gemm.Accuracy
 )
 
 // Directions of the bias of an Epilogue.
@@ -131,7 +131,7 @@ func (impl *Implementation) supports(p *Problem) bool {
 // accuracy returns the declared or the default arithmetic for p.
 func (impl *Implementation) accuracy(p *Problem) Accuracy {
 	if impl.Accuracy == nil {
-		return ref.AccuracyOf(p)
+		return gemm.AccuracyOf(p)
 	}
 	return impl.Accuracy(p)
 }
@@ -207,7 +207,7 @@ func (r *CheckReport) record(p *Problem, c ref.Comparison) {
 	e := r.byType(p.In().String(), p.Out().String())
 	e.Cases++
 	e.Worst, e.RMS = max(e.Worst, c.Ratio), max(e.RMS, c.RMS)
-	if p.K <= ref.BLASTerms {
+	if p.K <= ref.BLASMaxK {
 		e.BLAS = max(e.BLAS, c.BLAS/ref.BLASLimit)
 	}
 }

@@ -26,7 +26,6 @@ var unconverted = []string{
 	"internal/dispatch/...",
 	"internal/gemm",
 	"internal/gpu/...",
-	"internal/ref",
 	"internal/resident",
 }
 

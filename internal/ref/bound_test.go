@@ -9,9 +9,9 @@ import (
 	"tilework/internal/ref/reftest"
 )
 
-// TestHonestProductsPass holds correct products, summed in one chain or in blocks,
-// to all three measures, and the RMS to what alarmLimit was chosen for.
-func TestHonestProductsPass(t *testing.T) {
+// TestCorrectProductsPass compares correct products, summed sequentially or in blocks, and requires
+// the lower RMS from which maxRMS was derived.
+func TestCorrectProductsPass(t *testing.T) {
 	rng := reftest.NewRand(t)
 	for name, fill := range reftest.Distributions(rng) {
 		for _, ty := range reftest.AllTypes() {
@@ -21,22 +21,23 @@ func TestHonestProductsPass(t *testing.T) {
 			for range reftest.Repeats(25) {
 				m, n, k := 1+rng.IntN(8), 1+rng.IntN(8), rng.IntN(300)
 				e := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3)), Activation: gemm.Activation(rng.IntN(len(gemm.Activations())))}
-				p, buf := reftest.Problem(t, rng, ty, m, n, k, []float64{1, 0.1, -1.7}[rng.IntN(3)], []float64{0, 1, 0.3}[rng.IntN(3)], e, fill)
+				alpha, beta := []float64{1, 0.1, -1.7}[rng.IntN(3)], []float64{0, 1, 0.3}[rng.IntN(3)]
+				p, buf := reftest.Problem(t, rng, ty, m, n, k, alpha, beta, e, fill)
 				block := []int{1, 8, 1000}[rng.IntN(3)]
-				c := Gemm(p, buf).Compare(reftest.Product(p, buf, block), Accuracy{})
+				c := Gemm(p, buf).Compare(reftest.Product(p, buf, block), gemm.Accuracy{})
 				if err := c.Err(); err != nil {
 					t.Errorf("%s %v %v in blocks of %d: %v", name, p, e, block, err)
 				}
 				if limit := 0.75 + 1.2/math.Sqrt(float64(m*n)); c.RMS > limit {
-					t.Errorf("%s %v %v in blocks of %d: RMS %.3g, want at most %.3g", name, p, e, block, c.RMS, limit)
+					t.Errorf("%s %v %v in blocks of %d: RMS is %.3g: want at most %.3g", name, p, e, block, c.RMS, limit)
 				}
 			}
 		}
 	}
 }
 
-// TestAlarm plants small inaccuracies, each within what a looser check would allow.
-func TestAlarm(t *testing.T) {
+// TestInaccurateProductsFail compares products with small errors that only a sensitive check finds.
+func TestInaccurateProductsFail(t *testing.T) {
 	rng := reftest.NewRand(t)
 	f32, f16, bf16 := dtype.F32, dtype.F16, dtype.BF16
 	operands := func(round func(float64) float64) func(*gemm.Problem, gemm.Buffers) []byte {
@@ -53,7 +54,9 @@ func TestAlarm(t *testing.T) {
 				for j := range p.N {
 					var sum float64
 					for k := range p.K {
-						sum = acc.Round(sum + p.In().At(buf[gemm.A], p.A().Index(i, k))*p.B().Type.At(buf[gemm.B], p.B().Index(k, j)))
+						a := p.In().At(buf[gemm.A], p.A().Index(i, k))
+						b := p.B().Type.At(buf[gemm.B], p.B().Index(k, j))
+						sum = acc.Round(sum + a*b)
 					}
 					p.Out().Set(buf[gemm.C], p.C().Index(i, j), sum)
 				}
@@ -66,33 +69,34 @@ func TestAlarm(t *testing.T) {
 		ty   reftest.Types
 		do   func(*gemm.Problem, gemm.Buffers) []byte
 	}{
-		{"operands in tf32", reftest.Types{In: f32, Out: f32}, operands(func(x float64) float64 {
+		{"operands truncated to tf32", reftest.Types{In: f32, Out: f32}, operands(func(x float64) float64 {
 			return float64(math.Float32frombits(math.Float32bits(float32(x)) &^ 0x1fff))
 		})},
-		{"operands in bfloat16", reftest.Types{In: f32, Out: f32}, operands(bf16.Round)},
-		{"float64 operands in float32", reftest.Types{In: dtype.F64, Out: dtype.F64}, operands(f32.Round)},
-		{"one term of k left out", reftest.Types{In: f32, Out: f32}, func(p *gemm.Problem, buf gemm.Buffers) []byte {
+		{"operands rounded to bfloat16", reftest.Types{In: f32, Out: f32}, operands(bf16.Round)},
+		{"float64 operands rounded to float32", reftest.Types{In: dtype.F64, Out: dtype.F64}, operands(f32.Round)},
+		{"last term omitted", reftest.Types{In: f32, Out: f32}, func(p *gemm.Problem, buf gemm.Buffers) []byte {
 			q := *p
 			q.K--
 			return reftest.Product(&q, buf, q.K)
 		}},
 		{"bfloat16 accumulator", reftest.Types{In: f16, Out: f16}, sumIn(bf16)},
 		{"float16 accumulator", reftest.Types{In: f16, Out: f16}, sumIn(f16)},
-		{"bfloat16 accumulator for float32", reftest.Types{In: bf16, Out: f32}, sumIn(bf16)},
+		{"bfloat16 accumulator with float32 result", reftest.Types{In: bf16, Out: f32}, sumIn(bf16)},
 	} {
 		for name, fill := range reftest.Distributions(rng) {
 			for _, k := range []int{64, 500} {
 				p, buf := reftest.Problem(t, rng, tc.ty, 8, 8, k, 1, 0, gemm.Epilogue{}, fill)
 				r := Gemm(p, buf)
-				if c := r.Compare(tc.do(p, buf), Accuracy{}); c.Err() == nil {
-					t.Errorf("%s, %s data, k = %d: RMS %.3g, so no alarm", tc.name, name, k, c.RMS)
+				if c := r.Compare(tc.do(p, buf), gemm.Accuracy{}); c.Err() == nil {
+					t.Errorf("%s, %s data, k = %d: product with RMS %.3g passes: want an error", tc.name, name, k, c.RMS)
 				}
 			}
 		}
 	}
 }
 
-// TestDeclaredAccuracy: what would fail passes when it is declared, and only then.
+// TestDeclaredAccuracy compares products of lower accuracy. They must pass with the accuracy of
+// their arithmetic, and fail with the default.
 func TestDeclaredAccuracy(t *testing.T) {
 	rng := reftest.NewRand(t)
 	truncate := func(x float64) float64 {
@@ -114,16 +118,19 @@ func TestDeclaredAccuracy(t *testing.T) {
 	same := func(x float64) float64 { return x }
 	for _, tc := range []struct {
 		name     string
-		operand  func(float64) float64
-		sum      func(float64) float64
+		operand  func(float64) float64 // rounds an element of A or B
+		sum      func(float64) float64 // rounds a product or a sum
 		fill     func() float64
-		accuracy Accuracy
+		accuracy gemm.Accuracy
 	}{
-		{"truncation", same, truncate, rng.Float64, Accuracy{Roundoff: 0x1p-23, Truncates: true}},
-		{"tf32", tf32, func(x float64) float64 { return float64(float32(x)) }, rng.NormFloat64, Accuracy{Roundoff: 0x1p-24, Operand: 0x1p-11}},
-		{"flush to zero", flush, flush, func() float64 { return math.Ldexp(rng.Float64()-0.5, -60-rng.IntN(70)) }, Accuracy{Roundoff: 0x1p-24, FlushesToZero: true}},
+		{"truncation", same, truncate, rng.Float64, gemm.Accuracy{Roundoff: 0x1p-23, Truncates: true}},
+		{"tf32", tf32, func(x float64) float64 { return float64(float32(x)) }, rng.NormFloat64,
+			gemm.Accuracy{Roundoff: 0x1p-24, Operand: 0x1p-11}},
+		{"flush to zero", flush, flush, func() float64 { return math.Ldexp(rng.Float64()-0.5, -60-rng.IntN(70)) },
+			gemm.Accuracy{Roundoff: 0x1p-24, FlushesToZero: true}},
 	} {
-		p, buf := reftest.Problem(t, rng, reftest.Types{In: dtype.F32, Out: dtype.F32}, 8, 8, 400, 1, 0, gemm.Epilogue{}, tc.fill)
+		p, buf := reftest.Problem(t, rng, reftest.Types{In: dtype.F32, Out: dtype.F32}, 8, 8, 400, 1, 0, gemm.Epilogue{},
+			tc.fill)
 		r := Gemm(p, buf)
 		for i := range p.M {
 			for j := range p.N {
@@ -136,46 +143,48 @@ func TestDeclaredAccuracy(t *testing.T) {
 			}
 		}
 		if err := r.Compare(buf[gemm.C], tc.accuracy).Err(); err != nil {
-			t.Errorf("%s declared: %v", tc.name, err)
+			t.Errorf("%s with declared accuracy: %v", tc.name, err)
 		}
-		if err := r.Compare(buf[gemm.C], Accuracy{}).Err(); err == nil {
-			t.Errorf("%s passes undeclared", tc.name)
+		if err := r.Compare(buf[gemm.C], gemm.Accuracy{}).Err(); err == nil {
+			t.Errorf("%s passes with the default accuracy: want an error", tc.name)
 		}
 	}
 }
 
-// TestElementBound changes one element by a little more than its bound.
+// TestElementBound changes one element by three times its bound, or an integer by 1, and expects
+// errors from ElementErr and Exactly.
 func TestElementBound(t *testing.T) {
 	rng := reftest.NewRand(t)
 	for _, ty := range reftest.AllTypes() {
-		p, buf := reftest.Problem(t, rng, ty, 9, 7, 30, 1, 1, gemm.Epilogue{}, func() float64 { return float64(rng.IntN(7) - 3) }) // whose sums even e4m3 can hold
+		fill := func() float64 { return float64(rng.IntN(7) - 3) } // all sums are within the range of e4m3
+		p, buf := reftest.Problem(t, rng, ty, 9, 7, 30, 1, 1, gemm.Epilogue{}, fill)
 		r := Gemm(p, buf)
 		c := reftest.Product(p, buf, p.K)
-		if err := r.Compare(c, Accuracy{}).Err(); err != nil {
+		if err := r.Compare(c, gemm.Accuracy{}).Err(); err != nil {
 			t.Fatalf("%v: %v", ty, err)
 		}
 		i, j := rng.IntN(p.M), rng.IntN(p.N)
 		step := 1.0
 		if !ty.Integer() {
-			step = 3 * r.Bound(i, j, AccuracyOf(p))
+			step = 3 * r.Bound(i, j, gemm.AccuracyOf(p))
 		}
 		for _, wrong := range []float64{r.Value[i*p.N+j] + step, r.Value[i*p.N+j] - step, math.NaN(), math.Inf(1)} {
 			bad := append([]byte(nil), c...)
 			at := p.C().Index(i, j)
 			p.Out().Set(bad, at, wrong)
-			cmp := r.Compare(bad, Accuracy{})
+			cmp := r.Compare(bad, gemm.Accuracy{})
 			if cmp.ElementErr() == nil || cmp.I != i || cmp.J != j {
-				t.Errorf("%v: element (%d,%d) = %v for %v passes: %+v", ty, i, j, wrong, r.Value[i*p.N+j], cmp)
+				t.Errorf("%v: C(%d,%d) is %v and ElementErr does not report it: want %v; %+v",
+					ty, i, j, wrong, r.Value[i*p.N+j], cmp)
 			}
 			if r.Exactly(bad) == nil {
-				t.Errorf("%v: element (%d,%d) = %v for %v is called exact", ty, i, j, wrong, r.Value[i*p.N+j])
+				t.Errorf("%v: C(%d,%d) is %v and Exactly accepts it: want %v", ty, i, j, wrong, r.Value[i*p.N+j])
 			}
 		}
 	}
 }
 
-// TestOverflow: an infinity passes where the result is out of range, of the right
-// sign, and nowhere else.
+// TestOverflow accepts an infinity only with the sign of a result that is out of range.
 func TestOverflow(t *testing.T) {
 	l := gemm.Dense(dtype.F16, 1, 1)
 	p := &gemm.Problem{M: 1, N: 1, K: 1, Layouts: gemm.Layouts{gemm.A: l, gemm.B: l, gemm.C: l}, Alpha: 1}
@@ -197,8 +206,8 @@ func TestOverflow(t *testing.T) {
 		{250, 250, math.Inf(1), false},
 	} {
 		r := Gemm(p, gemm.Buffers{gemm.A: half(tc.a), gemm.B: half(tc.b), gemm.C: half(0)})
-		if err := r.Compare(half(tc.got), Accuracy{}).ElementErr(); (err == nil) != tc.ok {
-			t.Errorf("%v·%v = %v: %v", tc.a, tc.b, tc.got, err)
+		if err := r.Compare(half(tc.got), gemm.Accuracy{}).ElementErr(); (err == nil) != tc.ok {
+			t.Errorf("%v·%v = %v has error %v: want it accepted: %v", tc.a, tc.b, tc.got, err, tc.ok)
 		}
 	}
 }

@@ -6,52 +6,51 @@ import (
 	"tilework/internal/gemm"
 )
 
-// multiply sets Value (and low) to op(A)·op(B), scale to |op(A)|·|op(B)| and drift
-// to the sums of the squared terms. The innermost loops run along rows of B and C.
+// multiply sets Value and low to op(A)·op(B), absSum to |op(A)|·|op(B)| and sumSquare to the sums
+// of the squared terms. Fields that are nil are skipped. The innermost loops access rows of op(B)
+// and C, which are contiguous.
 func (r *Result) multiply(a, b []float64) {
 	p := r.p
 	if a == nil {
 		return
 	}
 	for i := range p.M {
-		row := func(s []float64) []float64 {
-			if s == nil {
-				return nil
-			}
-			return s[i*p.N : (i+1)*p.N]
-		}
+		row := func(s []float64) []float64 { return s[i*p.N : (i+1)*p.N] }
 		for k, av := range a[i*p.K : (i+1)*p.K] {
 			bs := b[k*p.N : (k+1)*p.N]
 			if r.low != nil {
-				addTwice(row(r.Value), row(r.low), av, bs)
+				addCompensated(row(r.Value), row(r.low), av, bs)
 			} else {
 				add(row(r.Value), av, bs)
 			}
-			if r.scale != nil {
-				addGauges(row(r.scale), row(r.drift), av, bs)
+			if r.absSum != nil {
+				addMagnitudes(row(r.absSum), row(r.sumSquare), av, bs)
 			}
 		}
 	}
 }
 
-// wrap wraps integer sums before they are converted to floats. They are exact, so that later
-// errors are in proportion to their own size, not to that of their terms.
-func (r *Result) wrap() {
+// wrapSums wraps integer sums before they are converted to floats. Wrapped sums are exact. Errors
+// of later operations are proportional to the sum, not to its terms, so wrapSums sets absSum to
+// the magnitude of the sum and sumSquare to 0.
+func (r *Result) wrapSums() {
 	for at, sum := range r.Value {
 		r.Value[at] = r.p.Wrapped(sum)
-		if r.scale != nil {
-			r.scale[at], r.drift[at] = math.Abs(r.Value[at]), 0
+		if r.absSum != nil {
+			r.absSum[at], r.sumSquare[at] = math.Abs(r.Value[at]), 0
 		}
 	}
 }
 
+// add adds a·b to sum.
 func add(sum []float64, a float64, b []float64) {
 	for j, v := range b {
 		sum[j] += a * v
 	}
 }
 
-func addGauges(abs, squares []float64, a float64, b []float64) {
+// addMagnitudes adds |a·b| to abs and (a·b)² to squares.
+func addMagnitudes(abs, squares []float64, a float64, b []float64) {
 	abs, squares = abs[:len(b)], squares[:len(b)]
 	for j, v := range b {
 		t := a * v
@@ -60,11 +59,11 @@ func addGauges(abs, squares []float64, a float64, b []float64) {
 	}
 }
 
-// addTwice adds a·b with what each product and each sum leaves off gathered in
-// low: the result is as accurate as if computed in twice the precision (Ogita,
-// Rump and Oishi, "Accurate sum and dot product", algorithm 5.3). The conversion
-// rounds the product, which some processors would otherwise fuse with the sum.
-func addTwice(sum, low []float64, a float64, b []float64) {
+// addCompensated adds a·b to sum and the rounding errors of the products and sums to low. sum + low
+// is as accurate as if computed in twice the precision (Ogita, Rump and Oishi, "Accurate sum and
+// dot product", algorithm 5.3). The conversion rounds the product, which the compiler could
+// otherwise fuse with the addition.
+func addCompensated(sum, low []float64, a float64, b []float64) {
 	sum, low = sum[:len(b)], low[:len(b)]
 	for j, v := range b {
 		t := float64(a * v)
@@ -74,7 +73,8 @@ func addTwice(sum, low []float64, a float64, b []float64) {
 	}
 }
 
-// twoSum is a + b and the error of that sum, exactly (Knuth).
+// twoSum returns the rounded sum s of a and b, and the exact rounding error e = a + b - s (Knuth,
+// The Art of Computer Programming, volume 2, section 4.2.2).
 func twoSum(a, b float64) (s, e float64) {
 	s = a + b
 	t := s - a
@@ -96,23 +96,24 @@ func (x DoubleDouble) Times(f float64) DoubleDouble {
 	return DoubleDouble{t, math.FMA(x.High, f, -t) + x.Low*f}
 }
 
-// by is the product of two sums, but for that of what both leave off.
-func (x DoubleDouble) by(y DoubleDouble) DoubleDouble {
+// multiply returns x·y without the product of the two low parts, which is negligible.
+func (x DoubleDouble) multiply(y DoubleDouble) DoubleDouble {
 	z := x.Times(y.High)
 	z.Low += x.High * y.Low
 	return z
 }
 
-// at is an element's value.
-func (r *Result) at(n int) DoubleDouble {
-	x := DoubleDouble{High: r.Value[n]}
+// value returns the element at index at with its low part.
+func (r *Result) value(at int) DoubleDouble {
+	x := DoubleDouble{High: r.Value[at]}
 	if r.low != nil {
-		x.Low = r.low[n]
+		x.Low = r.low[at]
 	}
 	return x
 }
 
-// Normalize returns x with the float64 nearest to the sum in High. If High is not finite, Low is 0.
+// Normalize returns x with High rounded to the float64 nearest to the sum of both parts. If High is
+// not finite, Low becomes 0.
 func (x DoubleDouble) Normalize() DoubleDouble {
 	if !finite(x.High) {
 		return DoubleDouble{High: x.High}
@@ -121,9 +122,9 @@ func (x DoubleDouble) Normalize() DoubleDouble {
 	return DoubleDouble{s, e}
 }
 
-// finish turns op(A)·op(B) into what the epilogue makes of α·op(A)·op(B) + β·C, and the
-// gauges with it. The scalars are first rounded to p's ScaleType, in which every
-// implementation holds them.
+// finish computes α·op(A)·op(B) + β·C and applies the epilogue. It adds the terms of C, the scales
+// and the bias to absSum and sumSquare. It rounds α and β to p's ScaleType first, because every
+// implementation stores them in that type.
 func (r *Result) finish(c, bias []float64) {
 	p := r.p
 	alpha, beta := p.ScaleType().Round(p.Alpha), p.ScaleType().Round(p.Beta)
@@ -133,11 +134,7 @@ func (r *Result) finish(c, bias []float64) {
 			at := i*p.N + j
 			var z DoubleDouble
 			if p.ReadsAB() {
-				z.High = r.Value[at]
-				if r.low != nil {
-					z.Low = r.low[at]
-				}
-				z = z.Times(alpha)
+				z = r.value(at).Times(alpha)
 			}
 			product := z.High
 			var old float64
@@ -145,10 +142,10 @@ func (r *Result) finish(c, bias []float64) {
 				old = beta * c[at]
 				z = z.Plus(DoubleDouble{High: c[at]}.Times(beta))
 			}
-			weight := 1.0
-			for _, f := range r.scales(i, j) {
-				z = z.Times(f)
-				weight *= f
+			scale := 1.0
+			for _, s := range r.scales(i, j) {
+				z = z.Times(s)
+				scale *= s
 			}
 			shift := BiasAt(p, bias, i, j)
 			if len(bias) > 0 {
@@ -159,13 +156,13 @@ func (r *Result) finish(c, bias []float64) {
 			}
 			if r.up != nil {
 				r.gate[at] = z.High
-				z = z.by(r.up.at(at))
+				z = z.multiply(r.up.value(at))
 			}
-			if res := r.epilogue[gemm.Residual]; res != nil {
-				z = z.Plus(DoubleDouble{High: res[at]})
+			if residual := r.epilogue[gemm.Residual]; residual != nil {
+				z = z.Plus(DoubleDouble{High: residual[at]})
 			}
-			if g := r.epilogue[gemm.OutScale]; g != nil {
-				z = z.Times(g[0])
+			if outScale := r.epilogue[gemm.OutScale]; outScale != nil {
+				z = z.Times(outScale[0])
 			}
 			z = z.Normalize()
 			r.Value[at] = z.High
@@ -178,15 +175,16 @@ func (r *Result) finish(c, bias []float64) {
 					r.low[at] = z.Low
 				}
 			}
-			if r.scale != nil {
-				r.scale[at] = math.Abs(weight)*(math.Abs(alpha)*r.scale[at]+math.Abs(old)) + math.Abs(shift)
-				r.drift[at] = weight*weight*(product*product+alpha*alpha*r.drift[at]+old*old) + shift*shift
+			if r.absSum != nil {
+				r.absSum[at] = math.Abs(scale)*(math.Abs(alpha)*r.absSum[at]+math.Abs(old)) + math.Abs(shift)
+				r.sumSquare[at] = scale*scale*(product*product+alpha*alpha*r.sumSquare[at]+old*old) + shift*shift
 			}
 		}
 	}
 }
 
-// scales are the factors of element (i, j) before the bias.
+// scales returns the RowScale and ColScale factors of element (i, j), which the epilogue applies
+// before the bias.
 func (r *Result) scales(i, j int) []float64 {
 	var all []float64
 	if s := r.epilogue[gemm.RowScale]; s != nil {
@@ -198,9 +196,9 @@ func (r *Result) scales(i, j int) []float64 {
 	return all
 }
 
-// integers computes the product modulo 2^32, which is what int32 arithmetic does
-// in any order.
-func (r *Result) integers(a, b, c, bias []float64) {
+// computeInt32 sets Value for a product in int32 arithmetic. It computes modulo 2^32, so that the
+// order of summation has no effect.
+func (r *Result) computeInt32(a, b, c, bias []float64) {
 	p := r.p
 	sum := make([]uint32, p.N)
 	act, residual := p.Epilogue.Activation.Info(), r.epilogue[gemm.Residual]
@@ -228,7 +226,7 @@ func (r *Result) integers(a, b, c, bias []float64) {
 	}
 }
 
-// BiasAt returns the bias of element (i, j).
+// BiasAt returns the bias of element (i, j), or 0 if p has no bias.
 func BiasAt(p *gemm.Problem, bias []float64, i, j int) float64 {
 	switch p.Epilogue.Bias {
 	case gemm.BiasRow:
@@ -239,5 +237,5 @@ func BiasAt(p *gemm.Problem, bias []float64, i, j int) float64 {
 	return 0
 }
 
-// word is the whole number v modulo 2^32.
+// word returns the integer v modulo 2^32.
 func word(v float64) uint32 { return uint32(int64(v)) }

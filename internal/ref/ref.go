@@ -1,11 +1,11 @@
 // Package ref computes reference products in float64 and the error bounds of correct
 // implementations.
 //
-// [Gemm] computes a small product with the gauges that [Result.Compare] needs. [Values] leaves the
-// gauges out, for data on which the product is exact.
-// Package verify checks a product of any size in O(n²).
+// [Gemm] computes a small product and the magnitudes that the error bounds of [Result.Compare]
+// depend on. [Values] omits these magnitudes; it suffices for data on which the product is exact.
+// Both expect the buffers as they are before the implementation under test runs, with the old C.
 //
-// Both read the buffers as they are before the product runs: C is the old C.
+// Package verify checks products of any size in O(n²) operations.
 package ref
 
 import (
@@ -15,63 +15,65 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Accuracy is how an implementation computes; the zero value stands for [AccuracyOf] the
-// problem.
-type Accuracy = gemm.Accuracy
-
-// AccuracyOf is [gemm.AccuracyOf].
-func AccuracyOf(p *gemm.Problem) Accuracy { return gemm.AccuracyOf(p) }
-
-// tiny is the largest absolute error of one operation below the normal range of t.
-func tiny(a Accuracy, t dtype.Type) float64 {
+// underflowError returns the largest absolute error of one operation in the subnormal range of t.
+func underflowError(a gemm.Accuracy, t dtype.Type) float64 {
 	in := t.Info()
 	if a.FlushesToZero && !in.Integer {
-		return in.Tiny / (2 * in.Roundoff) // the smallest normal
+		return in.Tiny / (2 * in.Roundoff) // the smallest normal number
 	}
 	return in.Tiny
 }
 
-// steps is how many roundings of full size the errors of n operations add up to:
-// √n when they are as good as independent, n when they all point one way.
-func steps(a Accuracy, n float64) float64 {
+// errorGrowth returns the typical error of n operations, relative to the error of one operation:
+// √n if the accumulator rounds to nearest, since its errors are nearly independent, and n if it
+// truncates, since its errors then have a bias.
+func errorGrowth(a gemm.Accuracy, n float64) float64 {
 	if a.Truncates {
 		return n
 	}
 	return math.Sqrt(n)
 }
 
-// Result is the reference's C, M×N without padding.
+// Result is the reference's C, M×N, in row-major order without padding.
 type Result struct {
 	p *gemm.Problem
 
-	// Value is each element of C before it is rounded to C's type: float64 sums for
-	// the narrower types, twice float64's precision rounded to it for float64, exact
-	// sums for the integers, which wrap. NaN and Inf propagate as IEEE 754 has it.
+	// Value holds the elements of C before they are rounded to C's type. Sums of types narrower
+	// than float64 are computed in float64. Float64 sums are computed in twice the precision and
+	// rounded. Int32 sums are exact and wrap. NaN and Inf propagate as in IEEE 754.
 	Value []float64
 
-	low   []float64 // float64 products: what Value leaves off
-	scale []float64 // |α|·|A|·|B| + |β|·|C| + |bias|, the first two with the element's scales
-	drift []float64 // (α·A·B)² + α²·Σ(a·b)² + (β·C)² + bias², likewise: see Compare
-	normA []float64 // Σ|a| of each row of op(A), Σ|b| of each column of op(B)
-	normB []float64
-	// epilogue holds the elements of each operand of the epilogue, row by row without padding; nil
-	// for an operand that is not read. The second B of a gated product is not among them.
+	// low holds the low parts of float64 products: Value + low has twice the precision.
+	low []float64
+	// absSum is |α|·|A|·|B| + |β|·|C| + |bias|. RowScale and ColScale multiply the first two terms.
+	absSum []float64
+	// sumSquare is (α·A·B)² + α²·Σ(a·b)² + (β·C)² + bias², scaled likewise. It is the square of
+	// the typical magnitude of a partial sum; see Compare.
+	sumSquare []float64
+	normA     []float64 // Σ|a| of each row of op(A)
+	normB     []float64 // Σ|b| of each column of op(B)
+
+	// epilogue holds the elements of the epilogue operands except Bias and Up, in row-major order
+	// without padding. Operands that are not read are nil.
 	epilogue [gemm.Operands][]float64
-	// up is the product that a gated one is gated with, and gate what the activation made of
-	// each element.
-	up   *Result
+	// up is the other factor of a gated product, α·op(A)·op(Up).
+	up *Result
+	// gate holds the elements of the first factor of a gated product, after the activation.
 	gate []float64
 
-	nonfinite bool // some input was
+	nonfinite bool // whether an input is not finite
 }
 
-// Gemm computes the product p of buf, with the gauges for [Result.Compare].
+// Gemm computes the product p of buf, with all that [Result.Compare] needs.
 func Gemm(p *gemm.Problem, buf gemm.Buffers) *Result { return compute(p, buf, true) }
 
-// Values is [Gemm] without the gauges, in a third of its time.
+// Values computes the product p of buf for [Result.Exactly]. It takes a third of the time of
+// [Gemm], but [Result.Compare] does not accept its result.
 func Values(p *gemm.Problem, buf gemm.Buffers) *Result { return compute(p, buf, false) }
 
-func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
+// compute computes the product p of buf. It computes the magnitudes for error bounds only if
+// bounds is set.
+func compute(p *gemm.Problem, buf gemm.Buffers, bounds bool) *Result {
 	r := &Result{p: p, Value: make([]float64, p.M*p.N)}
 	var a, b []float64
 	if p.ReadsAB() {
@@ -89,32 +91,34 @@ func compute(p *gemm.Problem, buf gemm.Buffers, gauges bool) *Result {
 		}
 	}
 	if p.ScaleType().Info().Integer {
-		r.integers(a, b, c, bias)
+		r.computeInt32(a, b, c, bias)
 		return r
 	}
 	r.nonfinite = anyNonfinite(a, b, c, bias, []float64{p.Alpha, p.Beta}) || anyNonfinite(r.epilogue[:]...)
-	if gauges {
-		r.scale = make([]float64, p.M*p.N)
-		r.drift = make([]float64, p.M*p.N)
-		r.norms(a, b)
+	if bounds {
+		r.absSum = make([]float64, p.M*p.N)
+		r.sumSquare = make([]float64, p.M*p.N)
+		r.computeNorms(a, b)
 	}
 	if p.Accum() == dtype.F64 {
 		r.low = make([]float64, p.M*p.N)
 	}
 	if p.Epilogue.Gated {
 		other := p.Other()
-		r.up, r.gate = compute(&other, gemm.Buffers{gemm.A: buf[gemm.A], gemm.B: buf[gemm.Up]}, gauges), make([]float64, p.M*p.N)
+		r.up = compute(&other, gemm.Buffers{gemm.A: buf[gemm.A], gemm.B: buf[gemm.Up]}, bounds)
+		r.gate = make([]float64, p.M*p.N)
 		r.nonfinite = r.nonfinite || r.up.nonfinite
 	}
 	r.multiply(a, b)
 	if p.Converts() {
-		r.wrap()
+		r.wrapSums()
 	}
 	r.finish(c, bias)
 	return r
 }
 
-// dense is op(matrix) as float64, row after row without padding.
+// dense returns op(b) as float64, where b is a matrix with layout l. The result is in row-major
+// order without padding.
 func dense(l gemm.Layout, b []byte) []float64 {
 	out := make([]float64, l.Rows*l.Cols)
 	row, size := out, l.Type.Size()
@@ -138,7 +142,8 @@ func dense(l gemm.Layout, b []byte) []float64 {
 	return out
 }
 
-// Factors are op(A) and op(B) as float64, with their block scales, row after row without padding.
+// Factors returns op(A) and op(B) as float64, multiplied by their block scales, in row-major order
+// without padding.
 func Factors(p *gemm.Problem, buf gemm.Buffers) (a, b []float64) {
 	a, b = dense(p.Layouts[gemm.A], buf[gemm.A]), dense(p.Layouts[gemm.B], buf[gemm.B])
 	if scaleA, scaleB := p.ScalesOf(&buf); p.BlockScaled() {
@@ -152,6 +157,7 @@ func Factors(p *gemm.Problem, buf gemm.Buffers) (a, b []float64) {
 	return a, b
 }
 
+// anyNonfinite reports whether lists contain a NaN or an infinity.
 func anyNonfinite(lists ...[]float64) bool {
 	for _, s := range lists {
 		for _, v := range s {
@@ -166,7 +172,8 @@ func anyNonfinite(lists ...[]float64) bool {
 // finite reports whether v is neither NaN nor an infinity.
 func finite(v float64) bool { return v-v == 0 }
 
-func (r *Result) norms(a, b []float64) {
+// computeNorms sets normA and normB. They are 0 if a and b are nil.
+func (r *Result) computeNorms(a, b []float64) {
 	p := r.p
 	r.normA, r.normB = make([]float64, p.M), make([]float64, p.N)
 	if a == nil {

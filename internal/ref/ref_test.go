@@ -10,13 +10,11 @@ import (
 	"tilework/internal/ref/reftest"
 )
 
-// holds reports whether t has the value v: integers have no NaN, and some floats no infinities.
-func holds(t dtype.Type, v float64) bool {
-	r := t.Round(v)
-	return r == v || r != r && v != v
-}
+// representable reports whether type t can represent v. Integers have no NaN, and some
+// floating-point types have no infinities.
+func representable(t dtype.Type, v float64) bool { return same(t.Round(v), v) }
 
-// TestAgainstRationals compares the reference with the exact product.
+// TestAgainstRationals compares the reference with products in rational arithmetic.
 func TestAgainstRationals(t *testing.T) {
 	rng := reftest.NewRand(t)
 	number := func(v float64) *big.Rat { return new(big.Rat).SetFloat64(v) }
@@ -43,15 +41,15 @@ func TestAgainstRationals(t *testing.T) {
 					}
 					return t
 				}
-				whole := 0.0 // of integers, exactly
+				dot := 0.0 // exact for integers
 				for k := range k {
 					x, y := ty.In.At(buf[gemm.A], p.A().Index(i, k)), ty.In.At(buf[gemm.B], p.B().Index(k, j))
-					if whole += x * y; !p.Converts() {
+					if dot += x * y; !p.Converts() {
 						add(product(alpha, x, y))
 					}
 				}
 				if p.Converts() {
-					add(product(alpha, whole))
+					add(product(alpha, dot))
 				}
 				add(product(beta, ty.Out.At(buf[gemm.C], p.C().Index(i, j))))
 				switch p.Epilogue.Bias {
@@ -64,7 +62,7 @@ func TestAgainstRationals(t *testing.T) {
 				if ty.Integer() {
 					wrapped := new(big.Int).And(sum.Num(), big.NewInt(math.MaxUint32)).Uint64()
 					if got := r.Value[at]; got != float64(int32(uint32(wrapped))) {
-						t.Fatalf("%v: integer (%d,%d) is %v, want %d", p, i, j, got, int32(uint32(wrapped)))
+						t.Fatalf("%v: C(%d,%d) is %v: want %d", p, i, j, got, int32(uint32(wrapped)))
 					}
 					continue
 				}
@@ -73,22 +71,23 @@ func TestAgainstRationals(t *testing.T) {
 					got.Add(got, number(r.low[at]))
 					tolerance = 0x1p-103
 				}
-				off := new(big.Rat).Abs(got.Sub(got, sum))
-				if limit := new(big.Rat).Mul(abs, number(tolerance*float64(k+4))); off.Cmp(limit) > 0 {
-					f, _ := off.Float64()
-					t.Fatalf("%v: (%d,%d) is %g off", p, i, j, f)
+				diff := new(big.Rat).Abs(got.Sub(got, sum))
+				if limit := new(big.Rat).Mul(abs, number(tolerance*float64(k+4))); diff.Cmp(limit) > 0 {
+					e, _ := diff.Float64()
+					most, _ := limit.Float64()
+					t.Fatalf("%v: C(%d,%d) has error %g: want at most %g", p, i, j, e, most)
 				}
 				want, _ := abs.Float64()
-				if math.Abs(r.scale[at]-want) > 1e-12*want {
-					t.Fatalf("%v: scale (%d,%d) is %v, want %v", p, i, j, r.scale[at], want)
+				if math.Abs(r.absSum[at]-want) > 1e-12*want {
+					t.Fatalf("%v: absSum of C(%d,%d) is %v: want %v", p, i, j, r.absSum[at], want)
 				}
 			}
 		}
 	}
 }
 
-// TestNonfinite: what is not finite propagates, zeros are not skipped, and what is
-// not to be read is not.
+// TestNonfinite checks that NaN and infinities propagate, even if they are multiplied by a zero
+// element. Operands with a scalar of 0 are not read.
 func TestNonfinite(t *testing.T) {
 	nan, inf := math.NaN(), math.Inf(1)
 	for _, tc := range []struct {
@@ -97,16 +96,16 @@ func TestNonfinite(t *testing.T) {
 		alpha, beta float64
 		want        float64
 	}{
-		{"nan in A", nan, 1, 0, 1, 1, nan},
+		{"NaN in A", nan, 1, 0, 1, 1, nan},
 		{"zero times infinity", 0, inf, 0, 1, 0, nan},
 		{"infinity", -2, inf, 0, 1, 1, -inf},
-		{"infinities that cancel", 1, inf, -inf, 1, 1, nan},
-		{"old C unread", 2, 3, nan, 1, 0, 6},
-		{"A and B unread", nan, inf, 5, 0, 2, 10},
-		{"nan scalar", 1, 1, 1, nan, 1, nan},
+		{"infinities of opposite sign", 1, inf, -inf, 1, 1, nan},
+		{"C not read", 2, 3, nan, 1, 0, 6},
+		{"A and B not read", nan, inf, 5, 0, 2, 10},
+		{"NaN alpha", 1, 1, 1, nan, 1, nan},
 	} {
 		for _, ty := range reftest.AllTypes() {
-			if ty.Integer() || !holds(ty.In, tc.a) || !holds(ty.In, tc.b) {
+			if ty.Integer() || !representable(ty.In, tc.a) || !representable(ty.In, tc.b) {
 				continue
 			}
 			in, out := gemm.Dense(ty.In, 1, 1), gemm.Dense(ty.Out, 1, 1)
@@ -118,14 +117,14 @@ func TestNonfinite(t *testing.T) {
 				return b
 			}
 			r := Gemm(p, gemm.Buffers{gemm.A: cell(ty.In, tc.a), gemm.B: cell(ty.In, tc.b), gemm.C: cell(ty.Out, tc.c)})
-			if got := r.Value[0]; got != tc.want && (got == got || tc.want == tc.want) {
-				t.Errorf("%s, %v: got %v, want %v", tc.name, ty, got, tc.want)
+			if got := r.Value[0]; !same(got, tc.want) {
+				t.Errorf("%s, %v: value is %v: want %v", tc.name, ty, got, tc.want)
 			}
-			if err := r.Compare(cell(ty.Out, tc.want), Accuracy{}).Err(); err != nil {
+			if err := r.Compare(cell(ty.Out, tc.want), gemm.Accuracy{}).Err(); err != nil {
 				t.Errorf("%s, %v: %v", tc.name, ty, err)
 			}
-			if err := r.Compare(cell(ty.Out, 7), Accuracy{}).ElementErr(); err == nil {
-				t.Errorf("%s, %v: a 7 passes for %v", tc.name, ty, tc.want)
+			if err := r.Compare(cell(ty.Out, 7), gemm.Accuracy{}).ElementErr(); err == nil {
+				t.Errorf("%s, %v: 7 passes: want %v", tc.name, ty, tc.want)
 			}
 		}
 	}
