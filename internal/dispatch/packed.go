@@ -43,12 +43,10 @@ func (r *Request) checkHost() error {
 	return nil
 }
 
-// check is [gemm.Buffers.Check], which of a packed B knows nothing.
+// check checks the buffers of the plan's problem. A packed B has no buffer.
 func (pl *Plan) check(b *gemm.Buffers) error {
 	if pl.Packed == nil {
 		return b.Check(&pl.Problem)
 	}
-	rest := pl.Problem
-	rest.B().Rows, rest.B().Cols = 0, 0
-	return b.Check(&rest)
+	return b.CheckExcept(&pl.Problem, gemm.B)
 }

@@ -181,17 +181,19 @@ type Buffers [Operands][]byte
 
 // Check returns an error if a buffer is too short for p, or if C shares memory with an operand
 // that p reads.
-func (b *Buffers) Check(p *Problem) error {
+func (b *Buffers) Check(p *Problem) error { return b.CheckExcept(p, Operands) }
+
+// CheckExcept is Check without operand except, which has no buffer.
+func (b *Buffers) CheckExcept(p *Problem, except Operand) error {
 	c := p.C().span() * p.Out().Size()
 	for o := range Operands {
-		l := Layout{}
-		if o <= C {
-			l = p.Layouts[o]
-		} else if !p.usesMore() {
+		if o > C && !p.usesMore() {
 			break
-		} else {
-			l = p.Layout(o)
 		}
+		if o == except {
+			continue
+		}
+		l := p.Layout(o)
 		switch n := l.span() * l.Type.Size(); {
 		case len(b[o]) < n:
 			return fmt.Errorf("%w: %s has %d bytes of memory, want %d", ErrShape, o, len(b[o]), n)

@@ -64,6 +64,9 @@ func TestFitsMMA(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		if c.in == dtype.F32 {
+			p.Precision = gemm.TF32
+		}
 		err = kernel.MMA.Check(&p, s, kernel.Align{}, nil)
 		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%v with %s: %v, want %q", c.in, c.shape, err, c.want)
