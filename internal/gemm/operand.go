@@ -146,7 +146,9 @@ func (p *Problem) Uses(o Operand) bool {
 
 // usesMore reports whether p uses operands besides A, B and C.
 func (p *Problem) usesMore() bool {
-	return p.Epilogue != Epilogue{} || p.BlockScaled() || p.Batch.Kind == Grouped
+	e := &p.Epilogue // field by field: comparing the struct takes as long as the rest of the check
+	return e.Bias != BiasNone || e.RowScale || e.ColScale || e.Gated || e.Residual || e.OutScale ||
+		e.Function != nil || p.BlockScaled() || p.Batch.Kind == Grouped
 }
 
 // Layout returns the layout of an operand; that of an operand that p does not use is empty.
@@ -185,21 +187,33 @@ func (b *Buffers) Check(p *Problem) error { return b.CheckExcept(p, Operands) }
 
 // CheckExcept is Check without operand except, which has no buffer.
 func (b *Buffers) CheckExcept(p *Problem, except Operand) error {
-	c := p.C().span() * p.Out().Size()
-	for o := range Operands {
-		if o > C && !p.usesMore() {
-			break
+	for o := range C + 1 { // without copies of the layouts, for which a small product would wait
+		if o != except {
+			if err := b.check(p, o, &p.Layouts[o]); err != nil {
+				return err
+			}
 		}
-		if o == except {
-			continue
-		}
+	}
+	if !p.usesMore() {
+		return nil
+	}
+	for o := C + 1; o < Operands; o++ {
 		l := p.Layout(o)
-		switch n := l.span() * l.Type.Size(); {
-		case len(b[o]) < n:
-			return fmt.Errorf("%w: %s has %d bytes of memory, want %d", ErrShape, o, len(b[o]), n)
-		case o != C && near(b[C], c, b[o], n) && Overlap(p.Layouts[C], b[C], l, b[o]):
-			return fmt.Errorf("%w: C shares memory with %s", ErrOverlap, o.Phrase())
+		if err := b.check(p, o, &l); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// check checks the buffer of operand o, which has layout l.
+func (b *Buffers) check(p *Problem, o Operand, l *Layout) error {
+	c, n := p.C().span()*p.Out().Size(), l.span()*l.Type.Size()
+	switch {
+	case len(b[o]) < n:
+		return fmt.Errorf("%w: %s has %d bytes of memory, want %d", ErrShape, o, len(b[o]), n)
+	case o != C && near(b[C], c, b[o], n) && Overlap(p.Layouts[C], b[C], *l, b[o]):
+		return fmt.Errorf("%w: C shares memory with %s", ErrOverlap, o.Phrase())
 	}
 	return nil
 }
