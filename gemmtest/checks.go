@@ -263,7 +263,7 @@ func same(c *matrix, other func(i, j int) float64, name string) error {
 		for j := range c.layout.Cols {
 			x, y := c.at(i, j), other(i, j)
 			if x != y && (x == x || y == y) {
-				return fmt.Errorf("C[%d,%d] is %v, in %s it is %v", i, j, x, name, y)
+				return fmt.Errorf("element C[%d,%d] is %v, in %s it is %v", i, j, x, name, y)
 			}
 		}
 	}

@@ -11,36 +11,35 @@ import (
 	"tilework/internal/model"
 )
 
-// rates are what a schedule's time is foretold from. They belong to the kind of device,
-// and are not measured, so that equal products are computed in equal steps.
+// rates holds the rates from which the time of a schedule is predicted. They depend on the kind of
+// device and are not measured, so that equal products are computed in equal steps.
 type rates struct {
-	in, out float64 // bytes a second, from the host and to it
-	memory  float64 // bytes a second, of the device's own
-	compute float64 // operations a second
-	blocks  int     // that run at once
-	// startup is what streams, their events and a goroutine cost a product, step what it
-	// takes to have a launch begin, and copy what a copy takes besides its bytes.
+	in, out float64 // bytes per second from and to the host
+	memory  float64 // bytes per second of the device's memory
+	compute float64 // operations per second
+	blocks  int     // blocks that run at the same time
+	// startup is the fixed cost of streams, events and a goroutine per product, step the latency of a
+	// launch, and copy the fixed cost of a copy.
 	startup, step, copy time.Duration
 }
 
-// A row that is apart from the one before it in the host's memory costs so much besides its
-// bytes, less the longer it is, and nothing from so many bytes on: on an H200's host 8192
-// rows of 1 to 4 KiB took some 0.2 ms longer to come in than as many bytes in one piece, and
-// of 8 KiB no longer.
 const (
-	rowApart = 30 * time.Nanosecond
-	longRow  = 8 << 10
+	// rowLatency is the extra time per non-contiguous host row of a copy. It falls linearly to zero
+	// at longRow bytes. On an H200's host, copying 8192 rows of 1 to 4 KiB took about 0.2 ms longer
+	// than copying as many contiguous bytes, and rows of 8 KiB took no longer.
+	rowLatency = 30 * time.Nanosecond
+	longRow    = 8 << 10
 )
 
-// rates foretells the device's rates for the product.
+// rates returns the rates of the device for the product.
 func (pl *Plan) rates() rates {
 	in, p := pl.on.Device.Info(), pl.host
-	// As many blocks as find room for their sums in the half of an SM's registers.
+	// An SM runs as many blocks as have their accumulators in half of its registers.
 	const half = 128 << 10
 	each := max(1, half/(pl.Config.Tile.M*pl.Config.Tile.N*p.Accum().Size()))
 	r := rates{blocks: each * max(in.SMs, 1), startup: 50 * time.Microsecond, step: 15 * time.Microsecond, copy: 40 * time.Microsecond}
-	// PCIe 5, 4 or 3, ×16, less what staging costs: of the fastest, what the host's
-	// processors copy, of which each way has 30 where both are busy.
+	// PCIe 5, 4 or 3, ×16, less the cost of staging. With PCIe 5 the copies by the host's cores are
+	// the limit: 30 GB/s each way if both ways are busy.
 	switch {
 	case in.Target.SM >= 90:
 		r.in, r.out = 38e9, 33e9
@@ -49,8 +48,7 @@ func (pl *Plan) rates() rates {
 	default:
 		r.in, r.out = 11e9, 11e9
 	}
-	// What a good kernel reaches of the peak, on the ordinary units.
-	const efficiency = 0.8
+	const efficiency = 0.8 // fraction of the peak that a good kernel reaches without tensor cores
 	kind, clock := model.FP32, 1.5e9
 	if p.Accum() == dtype.F64 {
 		kind = model.FP64
@@ -65,19 +63,20 @@ func (pl *Plan) rates() rates {
 	return r
 }
 
-// drain is what a launch loses to its beginning and its end, in times of a wave: some
-// 50 µs of 0.8 ms on an H200.
+// drain is the loss at the start and the end of a launch, in waves: about 50 µs of 0.8 ms on an
+// H200.
 const drain = 1. / 16
 
-// estimate is a schedule's time, and what it would be if all but one of its parts were
-// free.
+// estimate holds the predicted time of a schedule, and the times of its copies in, its kernels and
+// its copies out alone.
 type estimate struct{ total, in, compute, out time.Duration }
 
-// foretell plays a schedule through: copies in follow each other, steps follow each other
-// once their parts are there, copies out follow each other once their steps are done.
-func (pl *Plan) foretell(s *schedule, r rates) estimate {
+// predict predicts the time of a schedule by simulation. Copies in run one after the other. A step
+// starts after the previous step and after its copies in. Copies out run one after the other, each
+// after its step.
+func (pl *Plan) predict(s *schedule, r rates) estimate {
 	seconds := func(x float64) time.Duration { return time.Duration(x * float64(time.Second)) }
-	var in, compute, out time.Duration // when what was asked for so far is through
+	var in, compute, out time.Duration // end of the operations so far
 	var e estimate
 	if len(s.steps) > 1 {
 		in = r.startup
@@ -88,7 +87,7 @@ func (pl *Plan) foretell(s *schedule, r rates) estimate {
 		return float64(p.rows.n()) * float64(p.cols.n()) * float64(layouts[x].Type.Size())
 	}
 	copied := func(x gemm.Operand, p part, rate float64) time.Duration {
-		return r.copy + seconds(bytes(x, p)/rate) + apart(layouts[x], p)
+		return r.copy + seconds(bytes(x, p)/rate) + rowsLatency(layouts[x], p)
 	}
 	for i := range s.steps {
 		st := &s.steps[i]
@@ -98,8 +97,8 @@ func (pl *Plan) foretell(s *schedule, r rates) estimate {
 				in, e.in = in+d, e.in+d
 			}
 		}
-		// Whole waves of blocks, which begin and end together and hide nothing of each
-		// other's ends, unless those of the next step take their places.
+		// The blocks of a wave start and end together, so a partial wave takes as long as a whole
+		// one, unless blocks of the next step fill it.
 		tiles := float64(kernel.CeilDiv(st.rows.n(), shape.M)) * float64(kernel.CeilDiv(st.cols.n(), shape.N))
 		waves := tiles / float64(r.blocks)
 		if i+1 == len(s.steps) || s.steps[i+1].beside == st.beside {
@@ -124,23 +123,23 @@ func (pl *Plan) foretell(s *schedule, r rates) estimate {
 	return e
 }
 
-// fastest is the fastest schedule by the estimate, of those that have A, B and C on the
-// device in the end.
+// fastest returns the schedule with the lowest predicted time, of those that keep A, B and C on the
+// device.
 func (pl *Plan) fastest(r rates) (*schedule, estimate) {
 	p := pl.host
 	best := pl.wholly()
-	least := pl.foretell(best, r)
+	least := pl.predict(best, r)
 	if pl.UsesScratch() {
-		return best, least // the memory for the sums of parts or factors, or what is packed, is the one stream's
+		return best, least // scratch memory belongs to a single stream
 	}
-	// What overlapping can hide at the best.
+	// Overlap hides at most all but the longest of the three.
 	if most := max(least.in, least.compute, least.out); least.total-most < r.startup || !p.ReadsAB() || p.M == 0 || p.N == 0 {
 		return best, least
 	}
-	// First the order, with panels as they are for most products, then the panels.
+	// Choose the order first, with the usual panels, then the panels.
 	consider := func(o order, n int) {
 		s := pl.overlapped(o, pl.panels(o, n))
-		if e := pl.foretell(s, r); e.total < least.total {
+		if e := pl.predict(s, r); e.total < least.total {
 			best, least = s, e
 		}
 	}
@@ -155,8 +154,8 @@ func (pl *Plan) fastest(r rates) (*schedule, estimate) {
 	return best, least
 }
 
-// orders are those that are considered: all of C at once, or first a head of it in slices
-// of K.
+// orders returns the candidate orders: all of C with the whole K, or first a head of C in slices of
+// K.
 func (pl *Plan) orders(r rates) (all []order) {
 	p := pl.host
 	once := []span{{0, p.K}}
@@ -170,7 +169,7 @@ func (pl *Plan) orders(r rates) (all []order) {
 		if !o.byRows {
 			unit = cols
 		}
-		const parts = 16 // of the side, of which a head has some
+		const parts = 16 // the head is n parts of the side
 		for n := parts / 4; n <= parts; n++ {
 			head := min(kernel.RoundUp(kernel.CeilDiv(side*n, parts), unit), side)
 			for first := 256; first <= 2048; first *= 2 {
@@ -183,17 +182,17 @@ func (pl *Plan) orders(r rates) (all []order) {
 	return all
 }
 
-// slicing cuts K for a head of C: each slice is as deep as what comes in while the one
-// before it is computed, from a first one on that is short.
+// slicing cuts K into slices for a head of C. The first slice is short. Each later one is as deep as
+// the operands that are copied while the previous one is computed.
 func (pl *Plan) slicing(r rates, head int, byRows bool, first int) (slices []span) {
 	p, m, n := pl.host, float64(head), float64(pl.host.N)
 	if !byRows {
 		m, n = float64(p.M), float64(head)
 	}
-	comes := r.in / (float64(p.In().Size()) * (m + n)) // terms a second
-	computes := r.compute / (2 * m * n)                // terms a second
-	growth := min(max(comes/computes, 1), 4)
-	const grain = 128 // terms; whole tiles along K, and whole vectors
+	copied := r.in / (float64(p.In().Size()) * (m + n)) // terms per second
+	computed := r.compute / (2 * m * n)                 // terms per second
+	growth := min(max(copied/computed, 1), 4)
+	const grain = 128 // terms: whole tiles along K and whole vectors
 	at := 0
 	for depth := float64(first); ; depth *= growth {
 		n := int(depth) / grain * grain
@@ -205,10 +204,9 @@ func (pl *Plan) slicing(r rates, head int, byRows bool, first int) (slices []spa
 	}
 }
 
-// panels cut C for an order, along the side of its head: into so many equal ones of the
-// whole side, which leave early; or for a negative number the rest of C into halves of what
-// is left, down to what would be one of so many, so that what goes out is hidden by a panel
-// that is computed, with few launches.
+// panels cuts C into panels along the side of the order's head. A positive n gives n equal panels,
+// whose copies out start early. A negative n halves the rest of C again and again, down to 1/|n| of
+// the side: each copy out then overlaps with the next panel, with few launches.
 func (pl *Plan) panels(o order, n int) (panels []span) {
 	rows, cols := pl.units()
 	side, unit := pl.host.M, rows
@@ -236,33 +234,33 @@ func isPowerOfTwo(x float64) bool {
 	return fraction == 0.5
 }
 
-// apart is what the copy of a part takes longer than that of one piece.
-func apart(l gemm.Layout, p part) time.Duration {
+// rowsLatency returns the extra time for the non-contiguous rows of a part; see [rowLatency].
+func rowsLatency(l gemm.Layout, p part) time.Duration {
 	rows, across := p.rows.n(), p.cols.n()
 	if l.Trans {
 		rows, across = across, rows
 	}
 	if short := longRow - across*l.Type.Size(); across < l.LD && short > 0 {
-		return rowApart * time.Duration(rows) * time.Duration(short) / longRow
+		return rowLatency * time.Duration(rows) * time.Duration(short) / longRow
 	}
 	return 0
 }
 
-// scheduled is a schedule and what was foretold of it.
+// scheduled is a schedule with its predicted time.
 type scheduled struct {
 	*schedule
 	expected estimate
 }
 
-// scheduleKey is what a schedule depends on, besides the device.
+// scheduleKey identifies a schedule of a device.
 type scheduleKey struct {
 	problem    gemm.Problem
 	config     kernel.Config
 	keepLayout bool
 }
 
-// schedule is how the plan runs, which is decided when it is first asked for, once for
-// all plans of the backend.
+// Schedule returns the schedule of the plan. It is chosen at the first call, once for all equal plans
+// of the backend.
 func (pl *Plan) Schedule() *schedule {
 	if pl.Steps != nil {
 		return pl.Steps
@@ -289,22 +287,22 @@ func (pl *Plan) decide() scheduled {
 	s, e := pl.fastest(pl.rates())
 	if most := int(pl.on.Device.Info().Memory / 10 * 9); s.Memory() > most {
 		if less := pl.Smaller(s, most); less != nil {
-			s, e = less, pl.foretell(less, pl.rates())
+			s, e = less, pl.predict(less, pl.rates())
 		}
 	}
 	return scheduled{s, e}
 }
 
-// Detail is the kernel's configuration and, where the product on matrices of the host has
-// several steps, how these overlap, in words.
+// Detail describes the kernel's configuration and, if the product has several steps, their overlap.
 func (pl *Plan) Detail() string {
 	s, e, in := pl.Schedule(), pl.expected, pl.on.Device.Info()
 	if len(s.steps) == 1 {
 		return pl.Config.String()
 	}
-	text := fmt.Sprintf("%v; %s: %v expected, of %v in, %v computing and %v out", pl.Config, s.words, ms(e.total), ms(e.in), ms(e.compute), ms(e.out))
+	text := fmt.Sprintf("%v; %s: %v predicted; alone: copies in %v, kernels %v, copies out %v",
+		pl.Config, s.words, ms(e.total), ms(e.in), ms(e.compute), ms(e.out))
 	if st := in.Staging; st.Threads > 0 {
-		text += fmt.Sprintf("; copies by %d threads through a pinned ring of %d MiB, each way", st.Threads, st.BufferBytes>>20)
+		text += fmt.Sprintf("; copies by %d threads through %d MiB of pinned memory each way", st.Threads, st.BufferBytes>>20)
 	}
 	return text
 }

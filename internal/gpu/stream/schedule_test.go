@@ -188,7 +188,7 @@ func TestForetell(t *testing.T) {
 		pl := planned(t, dtype.F32, dtype.F32, 1+rng.IntN(5000), 1+rng.IntN(5000), 1+rng.IntN(5000), 1, float64(rng.IntN(2)))
 		r := pl.rates()
 		for _, s := range []*schedule{pl.wholly(), randomPanels(rng, pl)} {
-			e := pl.foretell(s, r)
+			e := pl.predict(s, r)
 			most := e.in + e.compute + e.out + r.startup
 			for range len(s.steps) + 1 {
 				most += r.step
@@ -198,7 +198,7 @@ func TestForetell(t *testing.T) {
 			}
 		}
 		s, e := pl.fastest(r)
-		if whole := pl.foretell(pl.wholly(), r); e.total > whole.total {
+		if whole := pl.predict(pl.wholly(), r); e.total > whole.total {
 			t.Errorf("%v: %s takes %v, one step %v", pl.host, s.words, e.total, whole.total)
 		}
 	}
