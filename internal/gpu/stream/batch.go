@@ -11,21 +11,21 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
-// hostBatch is a batch of matrices on the host, each in memory of its own.
+// hostBatch is a batch of matrices in host memory, each with its own memory.
 type hostBatch struct {
 	backend *Backend
 	plan    *exec.Plan
 	layouts gemm.Layouts // on the host
-	// matrices are all of A, of B and of C; one where the products share it, or where it has
-	// the rows of all groups.
+	// matrices holds all matrices A, B and C. A matrix that the products share, or that holds the rows
+	// of all groups, occurs once.
 	matrices [gemm.C + 1][][]byte
 	bias     []byte
 	ends     []int32
 }
 
-// RunBatch computes p on matrices of the host, for each of the buffers, in one launch or,
-// where the device lacks the memory for all, in several. All have the bias of the first. The
-// errors are those of [Plan.Run], and ErrUnsupported where no kernel takes such a batch.
+// RunBatch computes p for each of the buffers in one launch, or in several if the device has too
+// little memory for all. All products have the bias of the first. The errors are those of [Plan.Run],
+// and ErrUnsupported if no kernel supports the batch.
 func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Options, all []gemm.Buffers) error {
 	if len(all) == 0 {
 		return ctx.Err()
@@ -60,10 +60,12 @@ func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Option
 	return exec.Sentinel(err)
 }
 
-// RunGroups computes p, whose M counts the rows of all groups, on matrices of the host, with
-// a B for each group, whose rows end where ends says. The errors are those of RunBatch.
-func (b *Backend) RunGroups(ctx context.Context, p *gemm.Problem, opt exec.Options, m gemm.Buffers, bs [][]byte, ends []int32) error {
-	x := &hostBatch{backend: b, layouts: p.Layouts, matrices: [...][][]byte{{m[gemm.A]}, bs, {m[gemm.C]}}, bias: m[gemm.Bias], ends: ends}
+// RunGroups computes p for groups of rows, with a B for each group. p.M is the number of rows of all
+// groups, and ends holds the row after each group. The errors are those of RunBatch.
+func (b *Backend) RunGroups(ctx context.Context, p *gemm.Problem, opt exec.Options, m gemm.Buffers, bs [][]byte,
+	ends []int32) error {
+	x := &hostBatch{backend: b, layouts: p.Layouts, matrices: [...][][]byte{{m[gemm.A]}, bs, {m[gemm.C]}},
+		bias: m[gemm.Bias], ends: ends}
 	l := kernel.Padded(p.Layouts[gemm.B])
 	q := exec.OnDevice(p, false)
 	q, err := q.Grouped(len(ends), l.Rows*l.LD)
@@ -73,7 +75,7 @@ func (b *Backend) RunGroups(ctx context.Context, p *gemm.Problem, opt exec.Optio
 	return exec.Sentinel(x.run(ctx, &q, opt))
 }
 
-// same says that matrices are all in the same memory.
+// same reports whether all matrices are in the same memory.
 func same(list [][]byte) bool {
 	for _, m := range list {
 		if len(m) == 0 || &m[0] != &list[0][0] {
@@ -83,7 +85,7 @@ func same(list [][]byte) bool {
 	return true
 }
 
-// run has p computed, which has the layouts and distances of the matrices on the device.
+// run computes p, which has the layouts and strides of the matrices on the device.
 func (x *hostBatch) run(ctx context.Context, p *gemm.Problem, opt exec.Options) (err error) {
 	if err := ctx.Err(); err != nil || p.Empty() {
 		return err
@@ -130,11 +132,11 @@ func (x *hostBatch) run(ctx context.Context, p *gemm.Problem, opt exec.Options) 
 	return x.download(ctx, m[gemm.C])
 }
 
-// gathered is how many bytes of small matrices go together in one copy.
+// gathered is the number of bytes of small matrices that one copy transfers together.
 const gathered = 4 << 20
 
-// pieces calls f for the matrices of an operand, which begin at an address on the device, as
-// many at a time as are worth a copy.
+// pieces calls f for the matrices of an operand, which begin at an address on the device, with as many
+// matrices at a time as fit gathered bytes.
 func (x *hostBatch) pieces(o gemm.Operand, at device.Ptr, f func(list [][]byte, at device.Ptr) error) error {
 	l := kernel.Padded(x.layouts[o])
 	size := l.Rows * l.LD * l.Type.Size()
@@ -157,7 +159,10 @@ func (x *hostBatch) upload(ctx context.Context, o gemm.Operand, at device.Ptr) e
 			return x.backend.Device.CopyIn(ctx, at, list[0], exec.Rows(host, there))
 		}
 		together := make([]byte, stacked(there, len(list)))
-		eachRow(list, host, there, func(row, place int, m []byte) { copy(together[place:], m[row:][:host.Cols*host.Type.Size()]) })
+		eachRow(list, host, there, func(row, place int,
+			m []byte) {
+			copy(together[place:], m[row:][:host.Cols*host.Type.Size()])
+		})
 		return x.backend.Device.CopyIn(ctx, at, together, device.Whole(len(together)))
 	})
 }
@@ -173,16 +178,19 @@ func (x *hostBatch) download(ctx context.Context, at device.Ptr) error {
 		if err := x.backend.Device.CopyOut(ctx, together, at, device.Whole(len(together))); err != nil {
 			return err
 		}
-		eachRow(list, host, there, func(row, place int, m []byte) { copy(m[row:][:host.Cols*host.Type.Size()], together[place:]) })
+		eachRow(list, host, there, func(row, place int, m []byte) {
+			copy(m[row:][:host.Cols*host.Type.Size()],
+				together[place:])
+		})
 		return nil
 	})
 }
 
-// stacked is the bytes of n matrices, one behind the other; behind the last row is nothing.
+// stacked returns the bytes of n contiguous matrices, without padding after the last row.
 func stacked(l gemm.Layout, n int) int { return (n-1)*l.Rows*l.LD*l.Type.Size() + l.Bytes() }
 
-// eachRow calls f for each row of matrices: where it is in its own memory, and where in memory
-// that has all of them.
+// eachRow calls f for each row of matrices, with its offset in its own memory and in the memory of all
+// of them.
 func eachRow(list [][]byte, host, there gemm.Layout, f func(row, place int, m []byte)) {
 	size := host.Type.Size()
 	for n, m := range list {

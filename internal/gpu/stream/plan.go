@@ -10,18 +10,17 @@ import (
 	"tilework/internal/gpu/exec"
 )
 
-// HostBackend computes products of matrices of the host on one device. It keeps the streams, and
-// the schedules of recent products, besides the compiled kernels. Its methods may be called from
-// several goroutines at once.
+// Backend computes products of matrices in host memory on one device. It keeps streams, the schedules
+// of recent products and the compiled kernels. Its methods are safe for concurrent use.
 type Backend struct {
 	*exec.Backend
 
 	mu        sync.Mutex
 	schedules map[scheduleKey]scheduled
-	idle      []*streams // that no product uses
+	idle      []*streams // not used by a product
 }
 
-// NewHost returns a backend on a device, which the caller closes after the backend.
+// New returns a backend on a device, which the caller closes after the backend.
 func New(d device.Device) *Backend {
 	return &Backend{Backend: exec.New(d), schedules: map[scheduleKey]scheduled{}}
 }
@@ -38,8 +37,8 @@ func (b *Backend) Close() error {
 	return device.Join(append(errs, b.Backend.Close())...)
 }
 
-// HostPlan is a product of matrices of the host: the plan of the same product on the device, and
-// the schedule by which operands reach the device and C leaves it.
+// Plan is a product of matrices in host memory: the plan of the same product on the device, and the
+// schedule of its copies and kernels.
 type Plan struct {
 	*exec.Plan
 
@@ -47,11 +46,11 @@ type Plan struct {
 	host       *gemm.Problem
 	keepLayout bool
 
-	Steps    *schedule // see schedule
+	Steps    *schedule // nil before the first call of Schedule
 	expected estimate
 }
 
-// Plan chooses a kernel and its configuration. The error is ErrUnsupported.
+// Plan selects a kernel and its configuration. The error is ErrUnsupported.
 func (b *Backend) Plan(p *gemm.Problem, opt exec.Options) (*Plan, error) {
 	pl, err := b.Backend.Plan(p, opt)
 	if err != nil {

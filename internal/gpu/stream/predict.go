@@ -37,7 +37,8 @@ func (pl *Plan) rates() rates {
 	// An SM runs as many blocks as have their accumulators in half of its registers.
 	const half = 128 << 10
 	each := max(1, half/(pl.Config.Tile.M*pl.Config.Tile.N*p.Accum().Size()))
-	r := rates{blocks: each * max(in.SMs, 1), startup: 50 * time.Microsecond, step: 15 * time.Microsecond, copy: 40 * time.Microsecond}
+	r := rates{blocks: each * max(in.SMs, 1), startup: 50 * time.Microsecond, step: 15 * time.Microsecond,
+		copy: 40 * time.Microsecond}
 	// PCIe 5, 4 or 3, ×16, less the cost of staging. With PCIe 5 the copies by the host's cores are
 	// the limit: 30 GB/s each way if both ways are busy.
 	switch {
@@ -101,7 +102,7 @@ func (pl *Plan) predict(s *schedule, r rates) estimate {
 		// one, unless blocks of the next step fill it.
 		tiles := float64(kernel.CeilDiv(st.rows.n(), shape.M)) * float64(kernel.CeilDiv(st.cols.n(), shape.N))
 		waves := tiles / float64(r.blocks)
-		if i+1 == len(s.steps) || s.steps[i+1].beside == st.beside {
+		if i+1 == len(s.steps) || s.steps[i+1].concurrent == st.concurrent {
 			waves = math.Ceil(waves) + drain
 		}
 		if pl.host.Epilogue.Gated {
@@ -133,7 +134,8 @@ func (pl *Plan) fastest(r rates) (*schedule, estimate) {
 		return best, least // scratch memory belongs to a single stream
 	}
 	// Overlap hides at most all but the longest of the three.
-	if most := max(least.in, least.compute, least.out); least.total-most < r.startup || !p.ReadsAB() || p.M == 0 || p.N == 0 {
+	if most := max(least.in, least.compute, least.out); least.total-most < r.startup || !p.ReadsAB() || p.M == 0 ||
+		p.N == 0 {
 		return best, least
 	}
 	// Choose the order first, with the usual panels, then the panels.

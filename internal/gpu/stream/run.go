@@ -12,12 +12,12 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
-// Run computes the product on matrices of the host, step by step as the plan's schedule
-// says; not for two goroutines at once. b must have passed [gemm.Buffers.Check]. A device
-// with too little memory gets a schedule that needs less, with the same results.
+// Run computes the product of matrices in host memory with the plan's schedule. It is not safe for
+// concurrent use. b must have passed [gemm.Buffers.Check]. If the device has too little memory, Run
+// uses a schedule that needs less, with the same results.
 //
-// The errors are those of the device, ErrOutOfMemory and ErrNoDevice as package
-// gemm's too, and the context's. After an error C holds anything.
+// The errors are those of the device, with ErrOutOfMemory and ErrNoDevice as those of package gemm
+// too, and the context's. After an error C is undefined.
 func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
 	return exec.Sentinel(pl.run(ctx, b))
 }
@@ -41,15 +41,15 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 		}
 	}
 	if len(s.steps) == 1 {
-		// One order of work, and nobody to wait for.
+		// A single stream runs all operations in order.
 		x.in, x.out = x.device, x.device
-		if err := x.bring(ctx, &s.steps[0]); err != nil {
+		if err := x.copyIn(ctx, &s.steps[0]); err != nil {
 			return err
 		}
 		if err := x.compute(ctx, &s.steps[0], x.device); err != nil {
 			return err
 		}
-		return x.fetch(ctx, &s.steps[0])
+		return x.copyOut(ctx, &s.steps[0])
 	}
 	if err := x.open(); err != nil {
 		return err
@@ -57,12 +57,12 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 	return x.overlap(ctx, s)
 }
 
-// part returns the plan of a step, which is launched in a stream.
+// part returns the plan of a step for a stream.
 func (pl *Plan) part(s *step, on device.Stream) *exec.Plan {
 	return pl.Part(pl.problem(s), s.rows.from, s.cols.from, on)
 }
 
-// oneShot is a schedule under way.
+// oneShot is the execution of a schedule.
 type oneShot struct {
 	plan    *Plan
 	device  device.Device
@@ -70,31 +70,31 @@ type oneShot struct {
 	buffers [matrices][]buffer
 	vectors kernel.Memory // of the operands that are copied whole
 	copied  bool          // reports whether those copies are enqueued
-	in, out device.Stream // of copies; the device's own computes
-	streams *streams      // in and out, where they are streams of their own
+	in, out device.Stream // streams of the copies; the device's default stream runs the kernels
+	streams *streams      // in and out, if they are separate streams
 	events  []device.Event
-	done    []device.Event // when the device has done the steps asked for so far
-	freed   int            // the number of the last step that in waits for
-	sliced  device.Event   // when the last slice is done that panels beside it add to
+	done    []device.Event // events at the end of each enqueued step
+	freed   int            // number of the last step that in waits for
+	sliced  device.Event   // end of the last slice, to which concurrent panels add
 }
 
-// leaving is a step whose part of C goes out when it is done.
-type leaving struct {
+// pendingStore is a step whose part of C is copied out when it is done.
+type pendingStore struct {
 	step *step
 	done device.Event
 }
 
-// buffer is memory on the device that parts of a matrix have in turn.
+// buffer is device memory that holds one part of a matrix after another.
 type buffer struct {
 	at device.Ptr
-	// used is the number of the last step that was asked for and uses it, from 1.
+	// used is the number of the last enqueued step that uses the buffer, counted from 1.
 	used int
-	// leaving are the parts of C in it that are still to go out.
-	leaving sync.WaitGroup
+	// stores counts the parts of C in the buffer that are still to be copied out.
+	stores sync.WaitGroup
 }
 
-// reserve takes the memory that a schedule needs, of the first schedule for which the
-// device has enough.
+// reserve allocates the memory of a schedule. If the device has too little, reserve tries smaller
+// schedules, and returns the one that fits.
 func (x *oneShot) reserve(s *schedule) (*schedule, error) {
 	for {
 		err := x.allocate(s)
@@ -106,7 +106,7 @@ func (x *oneShot) reserve(s *schedule) (*schedule, error) {
 		}
 		less := x.plan.Smaller(s, s.Memory()/2)
 		if less == nil {
-			return nil, fmt.Errorf("%v in the smallest parts, %d bytes at a time: %w", x.plan.host, s.Memory(), err)
+			return nil, fmt.Errorf("%v in the smallest parts, which need %d bytes: %w", x.plan.host, s.Memory(), err)
 		}
 		s = less
 	}
@@ -117,7 +117,7 @@ func (x *oneShot) allocate(s *schedule) (err error) {
 		x.buffers[i] = make([]buffer, len(sizes))
 		for j, n := range sizes {
 			if n == 0 {
-				continue // of A or B, which are not read
+				continue // an operand that is not read
 			}
 			if x.buffers[i][j].at, err = x.device.Alloc(n); err != nil {
 				return err
@@ -147,8 +147,8 @@ func (x *oneShot) free() error {
 	return device.Join(errs...)
 }
 
-// open gets streams for the copies. They may use the memory that was reserved once what
-// the device was asked for before is done, as somebody else may have had it until then.
+// open gets streams for the copies. They wait until the device has done all earlier work, which may
+// still use the reserved memory.
 func (x *oneShot) open() (err error) {
 	if x.streams, err = x.plan.on.streams(); err != nil {
 		return err
@@ -161,8 +161,8 @@ func (x *oneShot) open() (err error) {
 	return x.in.Wait(reserved)
 }
 
-// close gives everything back. After a failure streams may still be at work on memory of
-// the device: that is given back behind them.
+// close releases the streams, the memory and the events. After a failure streams may still use the
+// memory, so it is freed after their work.
 func (x *oneShot) close(ctx context.Context, failed bool) error {
 	var errs []error
 	if x.streams != nil {
@@ -171,11 +171,11 @@ func (x *oneShot) close(ctx context.Context, failed bool) error {
 				if e, err := x.record(s); err == nil {
 					errs = append(errs, x.device.Wait(e))
 				}
-				_ = s.Sync(ctx) // what it reports has failed this product, and is not for the next
+				_ = s.Sync(ctx) // its error has failed this product and must not fail the next one
 			}
 			_ = x.device.Sync(ctx)
 		}
-		x.plan.on.giveBack(x.streams)
+		x.plan.on.release(x.streams)
 	}
 	errs = append(errs, x.free())
 	for _, e := range x.events {
@@ -184,7 +184,7 @@ func (x *oneShot) close(ctx context.Context, failed bool) error {
 	return device.Join(errs...)
 }
 
-// record marks a place in a stream until the product is done.
+// record records an event in a stream. It is freed with the product.
 func (x *oneShot) record(s device.Stream) (device.Event, error) {
 	e, err := s.Record()
 	if err != nil {
@@ -194,8 +194,8 @@ func (x *oneShot) record(s device.Stream) (device.Event, error) {
 	return e, nil
 }
 
-// overlap asks for the steps one after the other, as fast as what they need can be sent,
-// while another goroutine takes what they make. The first error ends both.
+// overlap enqueues the steps in order, while another goroutine copies their results out. The first
+// error ends both.
 func (x *oneShot) overlap(parent context.Context, s *schedule) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
@@ -207,18 +207,18 @@ func (x *oneShot) overlap(parent context.Context, s *schedule) error {
 			cancel()
 		}
 	}
-	made := make(chan leaving, len(s.steps))
+	made := make(chan pendingStore, len(s.steps))
 	var taker sync.WaitGroup
 	taker.Go(func() {
 		for l := range made {
-			check(x.take(ctx, l))
+			check(x.store(ctx, l))
 		}
 	})
 	for i := range s.steps {
 		if ctx.Err() != nil {
 			break
 		}
-		check(x.ask(ctx, &s.steps[i], made))
+		check(x.enqueue(ctx, &s.steps[i], made))
 	}
 	close(made)
 	taker.Wait()
@@ -228,9 +228,9 @@ func (x *oneShot) overlap(parent context.Context, s *schedule) error {
 	return failed
 }
 
-// ask asks for a step: once its buffers are free what it reads sets out, and it begins
-// when that is there.
-func (x *oneShot) ask(ctx context.Context, s *step, made chan<- leaving) error {
+// enqueue enqueues a step. Its operands are copied in once their buffers are free, and it starts after
+// the copies.
+func (x *oneShot) enqueue(ctx context.Context, s *step, made chan<- pendingStore) error {
 	a, b := &x.buffers[gemm.A][s.buffers[gemm.A]], &x.buffers[gemm.B][s.buffers[gemm.B]]
 	free := 0
 	if s.begins[gemm.A] {
@@ -239,7 +239,7 @@ func (x *oneShot) ask(ctx context.Context, s *step, made chan<- leaving) error {
 	if s.begins[gemm.B] {
 		free = max(free, b.used)
 	}
-	if free > x.freed { // steps end in their order
+	if free > x.freed { // steps end in order
 		if err := x.in.Wait(x.done[free-1]); err != nil {
 			return err
 		}
@@ -247,14 +247,14 @@ func (x *oneShot) ask(ctx context.Context, s *step, made chan<- leaving) error {
 	}
 	c := &x.buffers[gemm.C][s.buffers[gemm.C]]
 	if s.begins[gemm.C] {
-		c.leaving.Wait()
+		c.stores.Wait()
 	}
-	if err := x.bring(ctx, s); err != nil {
+	if err := x.copyIn(ctx, s); err != nil {
 		return err
 	}
 	on := device.Stream(x.device)
-	if s.beside {
-		on = x.streams.beside
+	if s.concurrent {
+		on = x.streams.concurrent
 	}
 	arrived, err := x.record(x.in)
 	if err != nil {
@@ -263,7 +263,7 @@ func (x *oneShot) ask(ctx context.Context, s *step, made chan<- leaving) error {
 	if err := on.Wait(arrived); err != nil {
 		return err
 	}
-	if s.beside && x.sliced != nil {
+	if s.concurrent && x.sliced != nil {
 		if err := on.Wait(x.sliced); err != nil {
 			return err
 		}
@@ -282,23 +282,23 @@ func (x *oneShot) ask(ctx context.Context, s *step, made chan<- leaving) error {
 	}
 	a.used, b.used = len(x.done), len(x.done)
 	if s.store {
-		c.leaving.Add(1)
-		made <- leaving{s, done}
+		c.stores.Add(1)
+		made <- pendingStore{s, done}
 	}
 	return nil
 }
 
-// take has a step's part of C go out when it is done.
-func (x *oneShot) take(ctx context.Context, l leaving) error {
-	defer x.buffers[gemm.C][l.step.buffers[gemm.C]].leaving.Done()
+// store copies a step's part of C out when the step is done.
+func (x *oneShot) store(ctx context.Context, l pendingStore) error {
+	defer x.buffers[gemm.C][l.step.buffers[gemm.C]].stores.Done()
 	if err := x.out.Wait(l.done); err != nil {
 		return err
 	}
-	return x.fetch(ctx, l.step)
+	return x.copyOut(ctx, l.step)
 }
 
-// bring has what a step reads come in.
-func (x *oneShot) bring(ctx context.Context, s *step) error {
+// copyIn enqueues the copies of the operands that a step reads.
+func (x *oneShot) copyIn(ctx context.Context, s *step) error {
 	for i, p := range s.load {
 		if p.empty() {
 			continue
@@ -320,7 +320,7 @@ func (x *oneShot) bring(ctx context.Context, s *step) error {
 	return nil
 }
 
-// compute asks for the step itself.
+// compute enqueues the launches of a step.
 func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error {
 	p, m, parts := x.plan.host, x.vectors, s.parts()
 	for o := range matrices {
@@ -332,7 +332,8 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 	if p.Epilogue.Bias == gemm.BiasCol {
 		biased = s.cols
 	}
-	for o, first := range map[gemm.Operand]int{gemm.Bias: biased.from, gemm.RowScale: s.rows.from, gemm.ColScale: s.cols.from} {
+	for o, first := range map[gemm.Operand]int{gemm.Bias: biased.from, gemm.RowScale: s.rows.from,
+		gemm.ColScale: s.cols.from} {
 		if l := p.Layout(o); p.Uses(o) {
 			m[o] += device.Ptr(first * l.Type.Size())
 		}
@@ -346,14 +347,14 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 	return x.plan.part(s, on).Enqueue(ctx, m)
 }
 
-// fetch has what a step made go out, and waits for it.
-func (x *oneShot) fetch(ctx context.Context, s *step) error {
+// copyOut copies the result of a step out and waits for the copy.
+func (x *oneShot) copyOut(ctx context.Context, s *step) error {
 	host, at, rows := x.piece(s, gemm.C, s.parts()[gemm.C])
 	return x.out.CopyOut(ctx, host, at, rows)
 }
 
-// piece is a part of one of the step's tiles: where it is on the host and on the device, and
-// its rows, without what lies between those on the host, which may be somebody else's.
+// piece locates part p of a step's tile of operand o: its memory on the host, its address on the
+// device, and its rows. The gaps between rows on the host may belong to others and are not touched.
 func (x *oneShot) piece(s *step, o gemm.Operand, p part) (host []byte, at device.Ptr, rows device.Rows) {
 	l, tile := x.plan.host.Layouts[o], s.tiles[o]
 	at = x.buffers[o][s.buffers[o]].at

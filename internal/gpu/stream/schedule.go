@@ -9,42 +9,40 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
-// schedule is the order in which a product of matrices on the host is computed: the
-// steps follow each other on the device while what later ones need comes in and what
-// earlier ones made goes out.
+// schedule lists the steps of a product of matrices in host memory. While the device computes a
+// step, the operands of later steps are copied in and the results of earlier steps are copied out.
 //
-// Two cuts make steps. Slices of K need little of A and B to begin with, and leave when the
-// last of them is done; panels of C need all of K. See [order].
+// A product is cut in two ways. The first slices of K need little of A and B, but C is complete only
+// after the last slice. A panel of C needs the whole K. See [order].
 type schedule struct {
 	steps []step
 	order order
-	// sizes are the bytes of the buffers that parts of the operands take in turn.
-	sizes [matrices][]int
-	words string
+	sizes [matrices][]int // bytes of the buffers that the parts of an operand share
+	words string          // description
 }
 
-// order is in what order elements of C are summed up: those of a head of C slice by slice of
-// K, the others at once. It is a matter of the product and the kind of device alone: memory
-// that is short changes panels, never bits.
+// order is the order in which the terms of C are summed. A head of C, some of its rows or columns,
+// is summed slice by slice of K, and the rest with the whole K. The order depends on the product and
+// the kind of device only: a lack of memory changes the panels, but no bit of the result.
 type order struct {
 	slices []span
-	head   int // rows, or columns
+	head   int // rows or columns of the head
 	byRows bool
 }
 
 // step computes a part of C, or adds the terms of a slice of K to it.
 type step struct {
 	rows, cols, depth span
-	// tiles are the parts of the operands on the device that the step's are parts of. That of
-	// C stays until all of its steps are done.
+	// tiles are the parts of the operands in the buffers, which contain those that the step reads. The
+	// tile of C stays until all of its steps are done.
 	tiles   [matrices]part
-	load    [matrices]part // what comes in before the step; of C, its old values
-	buffers [matrices]int  // that the tiles are in
-	begins  [matrices]bool // whether the step is the first with its tile
-	store   bool           // whether the step's part of C goes out after it
-	// beside says that the step is computed beside the one before it, whose last blocks
-	// leave processors idle.
-	beside bool
+	load    [matrices]part // parts copied in before the step; for C, its old values
+	buffers [matrices]int  // indices of the buffers of the tiles
+	begins  [matrices]bool // reports whether the step is the first one with its tile
+	store   bool           // reports whether the step's part of C is copied out after it
+	// concurrent reports whether the step may overlap the previous one, whose last blocks leave SMs
+	// idle.
+	concurrent bool
 }
 
 // matrices counts the operands that are copied in panels, the first of the list. The others are
@@ -61,12 +59,12 @@ type part struct{ rows, cols span }
 
 func (p part) empty() bool { return p.rows.n() == 0 || p.cols.n() == 0 }
 
-// parts are the parts of A and B that the step reads, and of C that it writes.
+// parts returns the parts of the operands that the step reads, and of C that it writes.
 func (s *step) parts() [matrices]part {
 	return [...]part{{s.rows, s.depth}, {s.depth, s.cols}, {s.rows, s.cols}, {s.rows, s.cols}, {s.depth, s.cols}}
 }
 
-// layout is how a part of a matrix lies when it stands alone on the device.
+// layout returns the layout of a part of a matrix that is stored by itself on the device.
 func (pl *Plan) layout(l gemm.Layout, p part) gemm.Layout {
 	if l.Trans {
 		p.rows, p.cols = p.cols, p.rows
@@ -78,8 +76,8 @@ func (pl *Plan) layout(l gemm.Layout, p part) gemm.Layout {
 	return l
 }
 
-// problem is what a step computes. Of several slices of K the first overwrites C with
-// its sums, the others add theirs, and the last does for the whole what is asked for; see
+// problem returns the problem that a step computes. With several slices of K, the first step
+// overwrites C with its sums, the others add theirs, and the last applies alpha and the epilogue; see
 // sliceable.
 func (pl *Plan) problem(s *step) gemm.Problem {
 	p := *pl.host
@@ -101,13 +99,15 @@ func (pl *Plan) problem(s *step) gemm.Problem {
 		p.Beta = p.Alpha
 	}
 	if sideA, sideB := pl.host.ScaleSides(); sideA > 0 {
-		p.Layouts[gemm.ScaleA] = scalesOf(p.Layouts[gemm.ScaleA], kernel.CeilDiv(p.M, sideA), kernel.CeilDiv(p.K, gemm.ScaleBlock))
-		p.Layouts[gemm.ScaleB] = scalesOf(p.Layouts[gemm.ScaleB], kernel.CeilDiv(p.K, gemm.ScaleBlock), kernel.CeilDiv(p.N, sideB))
+		p.Layouts[gemm.ScaleA] = scalesOf(p.Layouts[gemm.ScaleA], kernel.CeilDiv(p.M, sideA),
+			kernel.CeilDiv(p.K, gemm.ScaleBlock))
+		p.Layouts[gemm.ScaleB] = scalesOf(p.Layouts[gemm.ScaleB], kernel.CeilDiv(p.K, gemm.ScaleBlock),
+			kernel.CeilDiv(p.N, sideB))
 	}
 	return p
 }
 
-// scalesOf is the layout of a part of block scales of so many rows and columns.
+// scalesOf returns the layout of a rows×cols part of block scales.
 func scalesOf(l gemm.Layout, rows, cols int) gemm.Layout {
 	if l.Trans {
 		rows, cols = cols, rows
@@ -116,8 +116,8 @@ func scalesOf(l gemm.Layout, rows, cols int) gemm.Layout {
 	return l
 }
 
-// sliceable says that sums may rest in C between slices of K, and that multiplying each
-// slice's sums by alpha is exact, or wraps, as multiplying all of them is.
+// sliceable reports whether C can hold the sums between slices of K, and whether multiplying the
+// sums of each slice by alpha gives the same bits as multiplying the total.
 func sliceable(p *gemm.Problem) bool {
 	if p.Out() != p.Accum() || p.Beta != 0 || p.Epilogue.Gated || p.BlockScaled() {
 		return false
@@ -125,14 +125,13 @@ func sliceable(p *gemm.Problem) bool {
 	return p.Out().Info().Integer || isPowerOfTwo(p.Alpha)
 }
 
-// lay completes steps that have their parts, their tiles and what comes in: it gives the
-// tiles buffers, so many of each operand, in turn. A tile that comes in whole and is there
-// already does not come again.
-func (pl *Plan) lay(o order, steps []step, buffers int, words string) *schedule {
+// assignBuffers completes steps, whose parts, tiles and loads are set. It assigns the buffers of each
+// operand to tiles in rotation. A tile that is already in a buffer is not loaded again.
+func (pl *Plan) assignBuffers(o order, steps []step, buffers int, words string) *schedule {
 	s := &schedule{steps: steps, order: o, words: words}
 	p := pl.host
-	var held [matrices][]part // by the buffers
-	var count [matrices]int   // of tiles that have had one
+	var held [matrices][]part // tiles in the buffers
+	var count [matrices]int   // tiles that have been assigned a buffer
 	for x := range matrices {
 		held[x], s.sizes[x] = make([]part, buffers), make([]int, buffers)
 	}
@@ -170,7 +169,7 @@ func (pl *Plan) lay(o order, steps []step, buffers int, words string) *schedule 
 	return s
 }
 
-// memory is what the schedule takes on the device, in bytes.
+// Memory returns the bytes of device memory that the schedule needs.
 func (s *schedule) Memory() (n int) {
 	for _, sizes := range s.sizes {
 		for _, size := range sizes {
@@ -191,7 +190,7 @@ func (pl *Plan) vectors() map[gemm.Operand]gemm.Layout {
 	return all
 }
 
-// whole is the one step of a product that is computed at once.
+// whole returns the step that computes the whole product.
 func (pl *Plan) whole() *step {
 	s := &step{rows: span{0, pl.host.M}, cols: span{0, pl.host.N}, depth: span{0, pl.host.K}}
 	s.tiles = s.parts()
@@ -199,26 +198,27 @@ func (pl *Plan) whole() *step {
 	return s
 }
 
-// once is the order of a product whose elements are each summed up at once.
+// once returns the order that sums each element with the whole K.
 func (pl *Plan) once() order {
 	return order{slices: []span{{0, pl.host.K}}, head: pl.host.M, byRows: true}
 }
 
+// wholly returns the schedule with a single step.
 func (pl *Plan) wholly() *schedule {
-	return pl.lay(pl.once(), []step{*pl.whole()}, 1, "in one step")
+	return pl.assignBuffers(pl.once(), []step{*pl.whole()}, 1, "in one step")
 }
 
-// overlapped is a schedule that has all matrices on the device in the end: a head of C
-// slice by slice, its last slice and then the rest of C panel by panel. What is computed
-// with a slice of one operand and the head of the other comes in nearly as fast as that is
-// computed, however large the product, and the rest of C leaves from early on.
+// overlapped returns a schedule that keeps all matrices on the device: the head of C slice by slice,
+// then its last slice and the rest of C panel by panel. A slice of one operand times the head of the
+// other is computed about as fast as the slice is copied, for products of any size, and the copies of
+// C out start early.
 func (pl *Plan) overlapped(o order, panels []span) *schedule {
 	whole, last := pl.whole(), len(o.slices)-1
-	// add appends a step; what is new of the operand that the head is of, and of the other
-	// one, comes in.
+	// add appends a step, which loads the new part of the operand along the head and, if other is
+	// set, of the other one.
 	var steps []step
-	add := func(along, depth span, other bool, beside bool) {
-		st := step{rows: along, cols: whole.cols, depth: depth, tiles: whole.tiles, beside: beside}
+	add := func(along, depth span, other bool, concurrent bool) {
+		st := step{rows: along, cols: whole.cols, depth: depth, tiles: whole.tiles, concurrent: concurrent}
 		mine, theirs := gemm.A, gemm.B
 		if !o.byRows {
 			st.rows, st.cols = whole.rows, along
@@ -246,10 +246,10 @@ func (pl *Plan) overlapped(o order, panels []span) *schedule {
 	if last > 0 {
 		words = fmt.Sprintf("%d %s in slices of %s of K, %s", o.head, side, sizes(o.slices), words)
 	}
-	return pl.lay(o, steps, 1, words)
+	return pl.assignBuffers(o, steps, 1, words)
 }
 
-// of is the slices by which a panel of C is summed up, which is of the head or of the rest.
+// of returns the slices of K of a panel of C, which is part of the head or of the rest.
 func (o order) of(panel span) []span {
 	if panel.from < o.head {
 		return o.slices
@@ -257,7 +257,7 @@ func (o order) of(panel span) []span {
 	return []span{{0, o.slices[len(o.slices)-1].to}}
 }
 
-// cut cuts a side of C into spans of so many, none of them of the head and of the rest.
+// cut cuts a side of C into spans of each elements. No span crosses the end of the head.
 func (o order) cut(n, each int, rows bool) []span {
 	if rows != o.byRows || o.head >= n {
 		return cutSpan(span{0, n}, each)
@@ -265,7 +265,7 @@ func (o order) cut(n, each int, rows bool) []span {
 	return append(cutSpan(span{0, o.head}, each), cutSpan(span{o.head, n}, each)...)
 }
 
-// sizes lists how long spans are: "1024, 2×512".
+// sizes lists the lengths of spans: "1024, 2×512".
 func sizes(spans []span) string {
 	var list []string
 	for i := 0; i < len(spans); {
@@ -283,8 +283,8 @@ func sizes(spans []span) string {
 	return strings.Join(list, ", ")
 }
 
-// streamed is a schedule for less memory: C tile by tile, with two buffers for each
-// operand, one for what is computed with and one for what comes in or goes out.
+// streamed returns a schedule for less memory: C tile by tile, with two buffers per operand, one for
+// the kernel and one for the copies.
 func (pl *Plan) streamed(o order, rows, cols int) *schedule {
 	var steps []step
 	for _, r := range o.cut(pl.host.M, rows, true) {
@@ -305,10 +305,10 @@ func (pl *Plan) streamed(o order, rows, cols int) *schedule {
 	if len(o.slices) > 1 {
 		words += ", K in slices of " + sizes(o.slices)
 	}
-	return pl.lay(o, steps, 2, words)
+	return pl.assignBuffers(o, steps, 2, words)
 }
 
-// cutSpan cuts a span into spans of so many, the last perhaps smaller.
+// cutSpan cuts a span into spans of each elements. The last one may be shorter.
 func cutSpan(s span, each int) []span {
 	var all []span
 	for at := s.from; at < s.to; at += each {
@@ -317,13 +317,13 @@ func cutSpan(s span, each int) []span {
 	return all
 }
 
-// smaller is a schedule with the same order of sums that takes less memory than n bytes,
-// nil if there is none.
+// Smaller returns a schedule that sums in the same order as s and needs less than n bytes of device
+// memory, or nil if there is none.
 func (pl *Plan) Smaller(s *schedule, n int) *schedule {
 	p := pl.host
 	unitRows, unitCols := pl.units()
 	rows, cols := kernel.RoundUp(p.M, unitRows), kernel.RoundUp(p.N, unitCols)
-	const most = 1 << 16 // steps; what takes more is beyond the memory of any host
+	const most = 1 << 16 // steps; no host has memory for a product that needs more
 	for {
 		if kernel.CeilDiv(p.M, rows)*kernel.CeilDiv(p.N, cols) > most/len(s.order.slices) {
 			return nil
@@ -342,8 +342,8 @@ func (pl *Plan) Smaller(s *schedule, n int) *schedule {
 	}
 }
 
-// units are what the sides of panels are multiples of: whole tiles of the kernel, and
-// whole vectors, as panels stand side by side on the device, or whole blocks that share scales.
+// units returns the units of the sides of panels: whole tiles of the kernel and whole vectors, because
+// panels are adjacent on the device, or whole blocks that share a scale.
 func (pl *Plan) units() (rows, cols int) {
 	rows, cols = pl.Config.Tile.SizeInC()
 	unit := kernel.MaxVectorBytes

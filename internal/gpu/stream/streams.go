@@ -2,11 +2,11 @@ package stream
 
 import "tilework/internal/device"
 
-// streams are those of a product beside the device's own: for copies, and for every
-// other panel of C.
-type streams struct{ in, out, beside device.Stream }
+// streams holds the streams of a product besides the device's default stream: those of the copies,
+// and one that computes every other panel of C.
+type streams struct{ in, out, concurrent device.Stream }
 
-func (s *streams) all() []device.Stream { return []device.Stream{s.in, s.out, s.beside} }
+func (s *streams) all() []device.Stream { return []device.Stream{s.in, s.out, s.concurrent} }
 
 func (s *streams) close() error {
 	var errs []error
@@ -18,7 +18,7 @@ func (s *streams) close() error {
 	return device.Join(errs...)
 }
 
-// streams are some that no other product uses.
+// streams returns streams that no other product uses.
 func (b *Backend) streams() (*streams, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -28,7 +28,7 @@ func (b *Backend) streams() (*streams, error) {
 		return s, nil
 	}
 	s := &streams{}
-	for _, to := range []*device.Stream{&s.in, &s.out, &s.beside} {
+	for _, to := range []*device.Stream{&s.in, &s.out, &s.concurrent} {
 		x, err := b.Device.NewStream()
 		if err != nil {
 			return nil, device.Join(err, s.close())
@@ -38,8 +38,8 @@ func (b *Backend) streams() (*streams, error) {
 	return s, nil
 }
 
-// giveBack keeps streams for the next product.
-func (b *Backend) giveBack(s *streams) {
+// release keeps streams for the next product.
+func (b *Backend) release(s *streams) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.idle = append(b.idle, s)
