@@ -6,8 +6,8 @@ import (
 	"math/bits"
 )
 
-// Batch says that a [Problem] is several products, which are computed together. Make
-// such a problem with [Problem.Strided] or [Problem.Grouped]; the zero Batch is one product.
+// Batch describes the products of a [Problem] that are computed together. Make such a problem with
+// [Problem.Strided] or [Problem.Grouped]. The zero Batch is a single product.
 type Batch struct {
 	Kind   BatchKind
 	Count  int // of products
@@ -18,24 +18,23 @@ type Batch struct {
 // products share the matrix.
 type Strides [Bias]int
 
-// BatchKind says what the products of a batch have in common.
+// BatchKind is the kind of a batch.
 type BatchKind uint8
 
 const (
-	// Single is one product.
+	// Single is a single product.
 	Single BatchKind = iota
-	// Strided are products of equal layouts, whose matrices lie at equal distances.
+	// Strided products have equal layouts and matrices at constant strides.
 	Strided
-	// Grouped are products of groups of the rows of one A, each with a B of its own, which
-	// give the same rows of one C. M counts the rows of all groups; where each ends is data:
-	// rows behind the last group are nobody's, and of C they are not written.
+	// Grouped products multiply consecutive groups of rows of one A, each by a B of its own, into the
+	// same rows of one C. M is the number of rows of all groups. The ends of the groups are data.
+	// Rows after the last group are not computed and not written.
 	Grouped
 )
 
-// Strided is count products as p is one, b having the distances.
-//
-// The errors are ErrShape: a distance at which parts of C overlap, or that no int counts; and
-// ErrUnsupported for what an epilogue reads besides a bias.
+// Strided returns a batch of count products like p, with the strides of b. It returns ErrShape if a
+// stride makes parts of C overlap or overflows, and ErrUnsupported if the epilogue reads more than
+// a bias.
 func (p Problem) Strided(count int, b Batch) (Problem, error) {
 	if err := p.plain(); err != nil {
 		return p, err
@@ -50,16 +49,16 @@ func (p Problem) Strided(count int, b Batch) (Problem, error) {
 			return p, err
 		}
 	}
-	if l := p.Layouts[C]; count > 1 && l.Len() > 0 && b.Stride[C] < l.Len() && (b.Stride[C] < l.Cols || (count-1)*b.Stride[C]+l.Cols > l.LD) {
-		return p, fmt.Errorf("%w: C's of %v begin every %d elements, which has them overlap", ErrShape, l, b.Stride[C])
+	if l := p.Layouts[C]; count > 1 && l.Len() > 0 && b.Stride[C] < l.Len() &&
+		(b.Stride[C] < l.Cols || (count-1)*b.Stride[C]+l.Cols > l.LD) {
+		return p, fmt.Errorf("%w: C's of %v begin every %d elements, so that they overlap", ErrShape, l, b.Stride[C])
 	}
 	return p, nil
 }
 
-// Grouped is the products of count groups of p's rows, with a B every stride elements.
-//
-// The errors are ErrShape, and ErrUnsupported for an A or a C whose rows are no rows in memory
-// and for what an epilogue reads besides a bias.
+// Grouped returns the products of count groups of p's rows, with a B every stride elements. The
+// errors are ErrShape, and ErrUnsupported for a transposed A and an epilogue that reads more than a
+// bias.
 func (p Problem) Grouped(count, stride int) (Problem, error) {
 	if err := p.plain(); err != nil {
 		return p, err
@@ -77,7 +76,7 @@ func (p Problem) Grouped(count, stride int) (Problem, error) {
 	return p, nil
 }
 
-// plain returns an error if p uses an operand of which a batch would need many.
+// plain returns an error if p uses an operand that each product of a batch would need.
 func (p *Problem) plain() error {
 	for o := Residual; o < GroupEnds; o++ {
 		if o != Bias && p.Uses(o) {
@@ -90,8 +89,8 @@ func (p *Problem) plain() error {
 	return nil
 }
 
-// Span is the number of elements from the first of so many equal matrices, which begin
-// every stride elements, to the last of the last. The error is ErrShape.
+// Span returns the number of elements from the first element of the first of count matrices to the
+// last element of the last one. The matrices begin every stride elements. The error is ErrShape.
 func (l Layout) Span(count, stride int, name string) (int, error) {
 	if stride >= 0 && (count == 0 || l.Len() == 0) {
 		return 0, nil
@@ -104,7 +103,7 @@ func (l Layout) Span(count, stride int, name string) (int, error) {
 	return int(apart) + l.Len(), nil
 }
 
-// Products is how many products the problem is.
+// Products returns the number of products.
 func (p *Problem) Products() int {
 	if p.Batch.Kind == Single {
 		return 1
@@ -112,7 +111,7 @@ func (p *Problem) Products() int {
 	return p.Batch.Count
 }
 
-// Empty says that C has no element.
+// Empty reports whether C has no elements.
 func (p *Problem) Empty() bool { return p.M == 0 || p.N == 0 || p.Products() == 0 }
 
 // Traffic returns the bytes of all matrices, each counted once. Of the epilogue's operands it
@@ -162,8 +161,8 @@ func (p *Problem) Product(n int) (one Problem, at [C + 1]int) {
 	return one, at
 }
 
-// Group is product n of a grouped batch, which has the rows from one up to another, as a problem
-// of its own, and where its A, B, C and its bias begin in the batch's memory, in bytes.
+// Group returns product n of a grouped batch, which has rows from to to-1, as a problem of its own.
+// It also returns the offsets of its A, B, C and bias in the memory of the batch, in bytes.
 func (p *Problem) Group(n, from, to int) (one Problem, at [C + 1]int, bias int) {
 	one, at = p.Product(n)
 	one.M, one.A().Rows, one.C().Rows = to-from, to-from, to-from
@@ -174,7 +173,7 @@ func (p *Problem) Group(n, from, to int) (one Problem, at [C + 1]int, bias int) 
 	return one, at, bias
 }
 
-// words is what String says of the batch.
+// words describes the batch for [Problem.String].
 func (b Batch) words() string {
 	switch b.Kind {
 	case Strided:

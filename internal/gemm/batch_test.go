@@ -8,8 +8,8 @@ import (
 	"tilework/dtype"
 )
 
-// TestStrided: C's that overlap are refused, and those that lie one behind the other, or side by
-// side in long rows, are not.
+// TestStrided checks that overlapping C matrices are refused, and that contiguous ones and ones
+// side by side in long rows are not.
 func TestStrided(t *testing.T) {
 	l := Dense(dtype.F32, 4, 4)
 	c := l
@@ -46,7 +46,8 @@ func TestStrided(t *testing.T) {
 	}
 }
 
-// TestBatchMemory: a batch's memory reaches to the last product's, and what is shared counts once.
+// TestBatchMemory checks that the memory of a batch includes that of the last product, and that
+// shared matrices count once.
 func TestBatchMemory(t *testing.T) {
 	a, b, c := Dense(dtype.F32, 2, 3), Dense(dtype.F32, 3, 5), Dense(dtype.F32, 2, 5)
 	p, _, err := New(1, a, b, 0, c, Epilogue{})

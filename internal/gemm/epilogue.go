@@ -9,44 +9,44 @@ import (
 	"tilework/dtype"
 )
 
-// Epilogue is what happens to each element x of α·op(A)·op(B) + β·C before it is
-// rounded to C's type. Like alpha and beta it is computed in [Problem.ScaleType],
-// in the order of the fields:
+// Epilogue describes the operations on each element x of α·op(A)·op(B) + β·C before it is rounded
+// to C's type. Like alpha and beta they are computed in [Problem.ScaleType], in the order of the
+// fields:
 //
 //	x ← f((act(rowScale[i]·colScale[j]·x + bias)·up[i, j] + residual[i, j])·outScale)
 //
-// where up is 1, or of a gated product α·op(A)·op(Up). The zero value does nothing. [Problem.Finish] is the definition.
+// where up is 1, or α·op(A)·op(Up) for a gated product. The zero value does nothing.
+// [Problem.Finish] is the definition.
 type Epilogue struct {
 	RowScale, ColScale bool // whether rows and columns are multiplied by numbers of their own
 	Bias               BiasDim
 	Activation         Activation
-	// Gated says that there is a second B, Up, and that its product is multiplied by what the
-	// activation makes of B's, element by element: SwiGLU and its like (Shazeer, "GLU variants
-	// improve transformer", 2020).
+	// Gated reports whether there is a second B, Up, whose product is multiplied element by element by
+	// the activated product of B: SwiGLU and its variants (Shazeer, "GLU variants improve
+	// transformer", 2020).
 	Gated    bool
 	Residual bool // whether a matrix is added
 	OutScale bool // whether all is multiplied by one more number
-	// Function is one of the caller's own that is applied behind all that, and Flipped says
-	// that it is told an element's row for its column.
+	// Function is a function of the caller that is applied after all of the above. Flipped reports
+	// whether it receives the row of an element as its column and vice versa.
 	Function Function
 	Flipped  bool
-	// Saturate has what is larger than C's type can hold become its largest value, and no
-	// infinity.
+	// Saturate replaces values that overflow C's type by its largest value instead of an infinity.
 	Saturate bool
 }
 
-// Function is a function of elements that some backend can compute. Two are the same where
-// they are equal; a backend refuses those that are not its own.
+// Function is a function of elements that some backend can compute. Equal Functions are the same
+// function. A backend returns ErrUnsupported for the Functions of another one.
 type Function interface {
 	fmt.Stringer
 	// Reads reports whether it reads data of its own.
 	Reads() bool
 }
 
-// OnlyBias reports whether the epilogue does nothing but to add a bias, if that.
+// OnlyBias reports whether the epilogue does nothing except, perhaps, add a bias.
 func (e Epilogue) OnlyBias() bool { return e == Epilogue{Bias: e.Bias} }
 
-// BiasDim says what a bias vector runs along.
+// BiasDim is the dimension of a bias vector.
 type BiasDim uint8
 
 const (
@@ -55,7 +55,7 @@ const (
 	BiasCol          // N values: one for each column of C
 )
 
-// Activation names a function that is applied to each element.
+// Activation is a function that is applied to each element.
 type Activation uint8
 
 const (
@@ -66,27 +66,29 @@ const (
 	ActSiLU
 )
 
-// ActivationInfo is an activation's row of the table.
+// ActivationInfo describes an activation.
 type ActivationInfo struct {
 	Name    string
 	Formula string
 	F       func(float64) float64
-	// Slope bounds |F′|, and so how much F can magnify an error of its argument.
+	// Slope bounds |F′|, the factor by which F can magnify an error of its argument.
 	Slope   float64
 	Integer bool // whether it maps integers to integers
-	// Gated is what a gated product with it is called.
+	// Gated is the name of a gated product with the activation.
 	Gated string
 }
 
 var activations = [...]ActivationInfo{
-	ActNone:     {Name: "none", Formula: "x", F: func(x float64) float64 { return x }, Slope: 1, Integer: true, Gated: "bilinear"},
-	ActReLU:     {Name: "relu", Formula: "max(x, 0)", F: relu, Slope: 1, Integer: true, Gated: "reglu"},
-	ActGELU:     {Name: "gelu", Formula: "x·Φ(x) = x/2·(1 + erf(x/√2))", F: gelu, Slope: 1.13, Gated: "geglu"},
-	ActGELUTanh: {Name: "gelu-tanh", Formula: "x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))", F: geluTanh, Slope: 1.13, Gated: "geglu-tanh"},
-	ActSiLU:     {Name: "silu", Formula: "x/(1 + e⁻ˣ)", F: silu, Slope: 1.1, Gated: "swiglu"},
+	ActNone: {Name: "none", Formula: "x", F: func(x float64) float64 { return x }, Slope: 1, Integer: true,
+		Gated: "bilinear"},
+	ActReLU: {Name: "relu", Formula: "max(x, 0)", F: relu, Slope: 1, Integer: true, Gated: "reglu"},
+	ActGELU: {Name: "gelu", Formula: "x·Φ(x) = x/2·(1 + erf(x/√2))", F: gelu, Slope: 1.13, Gated: "geglu"},
+	ActGELUTanh: {Name: "gelu-tanh", Formula: "x/2·(1 + tanh(√(2/π)·(x + 0.044715·x³)))", F: geluTanh, Slope: 1.13,
+		Gated: "geglu-tanh"},
+	ActSiLU: {Name: "silu", Formula: "x/(1 + e⁻ˣ)", F: silu, Slope: 1.1, Gated: "swiglu"},
 }
 
-// relu lets a NaN through, as a comparison written the other way round would not.
+// relu propagates NaN, which the opposite comparison would not.
 func relu(x float64) float64 {
 	if x < 0 {
 		return 0
@@ -94,7 +96,7 @@ func relu(x float64) float64 {
 	return x
 }
 
-// The three below tend to 0 at −∞, where the formulas as written give 0·∞.
+// The following three tend to 0 at −∞, where their formulas give 0·∞.
 
 func gelu(x float64) float64 {
 	if math.IsInf(x, -1) {
@@ -117,7 +119,7 @@ func silu(x float64) float64 {
 	return x / (1 + math.Exp(-x))
 }
 
-// Activations lists the activations in the order of the table.
+// Activations returns all activations.
 func Activations() []Activation {
 	all := make([]Activation, len(activations))
 	for i := range all {
@@ -126,12 +128,12 @@ func Activations() []Activation {
 	return all
 }
 
-// Info returns a's row of the table.
+// Info returns the description of a.
 func (a Activation) Info() *ActivationInfo { return &activations[a] }
 
 func (a Activation) String() string { return activations[a].Name }
 
-// ParseActivation reads an activation's name.
+// ParseActivation returns the activation of a name.
 func ParseActivation(name string) (Activation, error) {
 	names := make([]string, len(activations))
 	for i := range activations {
@@ -152,7 +154,8 @@ func (p *Problem) checkEpilogue() error {
 		return fmt.Errorf("%w: no bias dimension %d", ErrUnsupported, e.Bias)
 	}
 	if e.Gated && (e.Bias != BiasNone || e.RowScale || e.ColScale) {
-		return fmt.Errorf("%w: a gated product with a bias or with scales of rows or columns, of which it would need two", ErrUnsupported)
+		return fmt.Errorf("%w: a gated product with a bias or with scales of rows or columns, of which it would need two",
+			ErrUnsupported)
 	}
 	if !p.ScaleType().Info().Integer {
 		return nil
@@ -174,7 +177,7 @@ func (p *Problem) checkEpilogue() error {
 	return nil
 }
 
-// transposed is the epilogue of the transposed product.
+// transposed returns the epilogue of the transposed product.
 func (e Epilogue) transposed() Epilogue {
 	switch e.Bias {
 	case BiasRow:
@@ -187,9 +190,9 @@ func (e Epilogue) transposed() Epilogue {
 	return e
 }
 
-// Plus is p with a residual of that layout, which otherwise lies without padding. It must
-// be stored as C is: where C was given as a transpose and New has swapped the matrices, l
-// is the transpose too. The errors are ErrShape and ErrUnsupported.
+// Plus returns p with a residual of layout l; the default has no padding. The residual must be
+// stored like C, by rows or by columns: if New has swapped the matrices for a transposed C, l must
+// be that of the transpose. The errors are ErrShape and ErrUnsupported.
 func (p Problem) Plus(l Layout) (Problem, error) {
 	if err := l.Check("the residual"); err != nil {
 		return p, err
@@ -202,14 +205,15 @@ func (p Problem) Plus(l Layout) (Problem, error) {
 	case l.Type != p.Out():
 		return p, fmt.Errorf("%w: a residual of %v for a result of %v", ErrUnsupported, l.Type, p.Out())
 	case l.Trans:
-		return p, fmt.Errorf("%w: a residual that is stored by columns for a C by rows, or the other way round", ErrUnsupported)
+		return p, fmt.Errorf("%w: a residual that is stored by columns for a C by rows, or the other way round",
+			ErrUnsupported)
 	}
 	p.Layouts[Residual] = l
 	return p, nil
 }
 
-// GatedBy is p with a second B of that layout, which otherwise lies without padding. It must be
-// stored as B is, by rows or by columns. The errors are ErrShape and ErrUnsupported.
+// GatedBy returns p with a second B of layout l; the default has no padding. It must be stored like
+// B, by rows or by columns. The errors are ErrShape and ErrUnsupported.
 func (p Problem) GatedBy(l Layout) (Problem, error) {
 	if err := l.Check("up"); err != nil {
 		return p, err
@@ -228,7 +232,7 @@ func (p Problem) GatedBy(l Layout) (Problem, error) {
 	return p, nil
 }
 
-// Other is the product that p is gated with: α·op(A)·op(Up), in ScaleType and without
+// Other returns the second product of a gated one: α·op(A)·op(Up), in ScaleType and without
 // padding.
 func (p *Problem) Other() Problem {
 	q := *p
@@ -237,7 +241,7 @@ func (p *Problem) Other() Problem {
 	return q
 }
 
-// Columns is how many columns all B of a product have.
+// Columns returns the number of columns of B, or of both B of a gated product.
 func (p *Problem) Columns() int {
 	if p.Epilogue.Gated {
 		return 2 * p.N
@@ -245,9 +249,9 @@ func (p *Problem) Columns() int {
 	return p.N
 }
 
-// Finish is what the epilogue makes of x, element (i, j) of α·op(A)·op(B) + β·C, before it
-// is rounded, up being that element of [Problem.Other] if p is gated. b has the operands that
-// the epilogue reads. A Function is left out.
+// Finish applies the epilogue to x, element (i, j) of α·op(A)·op(B) + β·C, without the final
+// rounding. up is the same element of [Problem.Other] if p is gated. b holds the operands that the
+// epilogue reads. Finish does not apply a Function.
 func (p *Problem) Finish(b *Buffers, i, j int, x, up float64) float64 {
 	e := &p.Epilogue
 	at := func(o Operand, i, j int) float64 {
@@ -290,8 +294,7 @@ func (p *Problem) inScale(x float64) float64 {
 	return x
 }
 
-// Saturated is x, or the value of type t that is nearest to it where it is too large. NaN
-// stays NaN.
+// Saturated returns x, or the nearest finite value of type t if x overflows it. NaN stays NaN.
 func Saturated(t dtype.Type, x float64) float64 {
 	largest := t.Info().Max
 	switch {
@@ -303,7 +306,7 @@ func Saturated(t dtype.Type, x float64) float64 {
 	return x
 }
 
-// parts are what an epilogue is made of, in its order, by their names.
+// parts lists the operations of an epilogue by name, in order.
 var parts = func() []part {
 	reads := func(o Operand) part {
 		return part{
@@ -315,14 +318,17 @@ var parts = func() []part {
 	list := []part{reads(RowScale), reads(ColScale)}
 	for dim, name := range []string{BiasRow: "bias-row", BiasCol: "bias-col"} {
 		if name != "" {
-			list = append(list, part{name, func(e Epilogue) bool { return e.Bias == BiasDim(dim) }, func(e *Epilogue) { e.Bias = BiasDim(dim) }})
+			list = append(list, part{name, func(e Epilogue) bool { return e.Bias == BiasDim(dim) },
+				func(e *Epilogue) { e.Bias = BiasDim(dim) }})
 		}
 	}
 	for _, a := range Activations()[1:] {
-		list = append(list, part{a.String(), func(e Epilogue) bool { return e.Activation == a && !e.Gated }, func(e *Epilogue) { e.Activation = a }})
+		list = append(list, part{a.String(), func(e Epilogue) bool { return e.Activation == a && !e.Gated },
+			func(e *Epilogue) { e.Activation = a }})
 	}
 	for _, a := range Activations() {
-		list = append(list, part{a.Info().Gated, func(e Epilogue) bool { return e.Activation == a && e.Gated }, func(e *Epilogue) { e.Activation, e.Gated = a, true }})
+		list = append(list, part{a.Info().Gated, func(e Epilogue) bool { return e.Activation == a && e.Gated },
+			func(e *Epilogue) { e.Activation, e.Gated = a, true }})
 	}
 	return append(list, reads(Residual), reads(OutScale),
 		part{"saturate", func(e Epilogue) bool { return e.Saturate }, func(e *Epilogue) { e.Saturate = true }})
@@ -336,7 +342,7 @@ type part struct {
 
 const noEpilogue = "none"
 
-// String is the epilogue as ParseEpilogue reads it: "bias-col+gelu", or "none".
+// String returns the epilogue in the syntax of ParseEpilogue: "bias-col+gelu", or "none".
 func (e Epilogue) String() string {
 	var names []string
 	for _, p := range parts {
@@ -353,7 +359,7 @@ func (e Epilogue) String() string {
 	return strings.Join(names, "+")
 }
 
-// EpilogueParts lists the names that [ParseEpilogue] takes.
+// EpilogueParts returns the names that [ParseEpilogue] accepts.
 func EpilogueParts() []string {
 	names := []string{noEpilogue}
 	for _, p := range parts {
@@ -362,7 +368,7 @@ func EpilogueParts() []string {
 	return names
 }
 
-// ParseEpilogue reads what an epilogue does, with a + between, or "none".
+// ParseEpilogue parses a list of operations with a + between them, or "none".
 func ParseEpilogue(text string) (e Epilogue, err error) {
 	if text == noEpilogue {
 		return e, nil
@@ -370,14 +376,15 @@ func ParseEpilogue(text string) (e Epilogue, err error) {
 	for name := range strings.SplitSeq(text, "+") {
 		at := slices.IndexFunc(parts, func(p part) bool { return p.name == name })
 		if at < 0 {
-			return Epilogue{}, fmt.Errorf("epilogue %q does no %q (want %s, with a + between)", text, name, strings.Join(EpilogueParts(), ", "))
+			return Epilogue{}, fmt.Errorf("epilogue %q does no %q (want %s, with a + between)", text, name,
+				strings.Join(EpilogueParts(), ", "))
 		}
 		parts[at].set(&e)
 	}
 	return e, nil
 }
 
-// BiasLen is the number of elements, of C's type, in the problem's bias vector.
+// BiasLen returns the number of elements, of C's type, in the problem's bias vector.
 func (p *Problem) BiasLen() int {
 	switch p.Epilogue.Bias {
 	case BiasRow:

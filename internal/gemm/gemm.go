@@ -1,13 +1,13 @@
-// Package gemm holds the plain data that all backends share: what product is
-// asked for ([Problem]), how its matrices lie in memory ([Layout]), what is done
-// to each element on the way out ([Epilogue]), and where the bytes are ([Buffers]).
+// Package gemm defines the plain data that all backends share: the product ([Problem]), its
+// operands ([Operand]), their layouts ([Layout]) and memory ([Buffers]), and the operations on each
+// element of the result ([Epilogue]).
 //
 // A product is
 //
 //	C ← epilogue(α·op(A)·op(B) + β·C)
 //
-// with op(A) of M×K, op(B) of K×N and C of M×N, all row-major. α = 0 or K = 0
-// leaves A and B unread; β = 0 leaves the old C unread and overwrites it.
+// with op(A) of M×K, op(B) of K×N and C of M×N, all row-major. With α = 0 or K = 0, A and B are not
+// read. With β = 0, the old C is not read but overwritten.
 package gemm
 
 import (
@@ -21,8 +21,8 @@ import (
 	"tilework/dtype"
 )
 
-// The sentinel errors of every backend; the messages that wrap them name the
-// argument, what was found and what is wanted.
+// The sentinel errors of every backend. The messages that wrap them state the argument, the value
+// found and the value wanted.
 var (
 	ErrShape       = errors.New("shapes do not fit")
 	ErrOverlap     = errors.New("matrices overlap")
@@ -33,9 +33,9 @@ var (
 	ErrClosed      = errors.New("used after Close")
 )
 
-// Layout says how a matrix lies in memory: Rows×Cols elements, row after row, LD
-// elements from the start of one row to the start of the next. Trans says that
-// the matrix stands in the product transposed.
+// Layout describes the storage of a matrix: Rows×Cols elements in row-major order, with LD elements
+// from the start of a row to that of the next. Trans reports whether the product uses the
+// transpose.
 type Layout struct {
 	Type       dtype.Type
 	Rows, Cols int
@@ -43,18 +43,18 @@ type Layout struct {
 	Trans      bool
 }
 
-// Dense is the layout of a rows×cols matrix without padding.
+// Dense returns the layout of a rows×cols matrix without padding.
 func Dense(t dtype.Type, rows, cols int) Layout {
 	return Layout{Type: t, Rows: rows, Cols: cols, LD: max(cols, 1)}
 }
 
-// T is the layout of the same memory, transposed.
+// T returns the layout of the transpose in the same memory.
 func (l Layout) T() Layout {
 	l.Trans = !l.Trans
 	return l
 }
 
-// OpRows is the number of rows of op(matrix).
+// OpRows returns the number of rows of op(matrix).
 func (l Layout) OpRows() int {
 	if l.Trans {
 		return l.Cols
@@ -62,7 +62,7 @@ func (l Layout) OpRows() int {
 	return l.Rows
 }
 
-// OpCols is the number of columns of op(matrix).
+// OpCols returns the number of columns of op(matrix).
 func (l Layout) OpCols() int {
 	if l.Trans {
 		return l.Rows
@@ -70,12 +70,12 @@ func (l Layout) OpCols() int {
 	return l.Cols
 }
 
-// Len is the number of elements from the first of the matrix to its last,
-// padding between rows included. Check has made sure that it is an int.
+// Len returns the number of elements from the first of the matrix to its last, including the
+// padding between rows. Check ensures that it fits an int.
 func (l Layout) Len() int { return l.span() }
 
-// span is Len of a layout that need not be copied: a small product waits for a copy of what has
-// just been written.
+// span is Len without a copy of the layout. For a small product, a copy of a layout that has just
+// been written stalls.
 func (l *Layout) span() int {
 	if l.Rows == 0 || l.Cols == 0 {
 		return 0
@@ -83,10 +83,10 @@ func (l *Layout) span() int {
 	return (l.Rows-1)*l.LD + l.Cols
 }
 
-// Bytes is Len in bytes.
+// Bytes returns Len in bytes.
 func (l Layout) Bytes() int { return l.Len() * l.Type.Size() }
 
-// Index is where element (i, j) of op(matrix) stands, in elements.
+// Index returns the offset of element (i, j) of op(matrix), in elements.
 func (l Layout) Index(i, j int) int {
 	if l.Trans {
 		i, j = j, i
@@ -94,7 +94,7 @@ func (l Layout) Index(i, j int) int {
 	return i*l.LD + j
 }
 
-// String is the shape of op(matrix) and what is unusual about it: "3×4 float32".
+// String returns the shape of op(matrix) and its type, transposition and padding: "3×4 float32".
 func (l Layout) String() string {
 	s := fmt.Sprintf("%d×%d %v", l.OpRows(), l.OpCols(), l.Type)
 	if l.Trans {
@@ -106,8 +106,8 @@ func (l Layout) String() string {
 	return s
 }
 
-// Check refuses a layout that is no matrix or whose bytes an int cannot count.
-// The name stands for the matrix in the message.
+// Check returns an error if the layout is not that of a matrix, or if its size in bytes overflows
+// an int. name is the name of the matrix in the message.
 func (l *Layout) Check(name string) error {
 	switch {
 	case !l.Type.Valid():
@@ -120,13 +120,14 @@ func (l *Layout) Check(name string) error {
 	elements, length := bits.Mul64(uint64(l.Rows), uint64(l.LD))
 	bytes, length := bits.Mul64(length, uint64(l.Type.Size()))
 	if elements != 0 || bytes != 0 || length > math.MaxInt {
-		return fmt.Errorf("%w: %s of %d×%d %v elements is more bytes than 63 bits count", ErrShape, name, l.Rows, l.LD, l.Type)
+		return fmt.Errorf("%w: %s of %d×%d %v elements is more bytes than 63 bits count", ErrShape, name, l.Rows, l.LD,
+			l.Type)
 	}
 	return nil
 }
 
-// Problem is one product, without its data. It is comparable and so can be the
-// key of a table. Make it with [New], which checks it.
+// Problem describes a product without its data. It is comparable, so it can be the key of a map.
+// Make it with [New], which checks it.
 type Problem struct {
 	M, N, K     int
 	Layouts     Layouts // see [Problem.Plus], [Problem.GatedBy] and [Problem.Scaled]
@@ -137,10 +138,9 @@ type Problem struct {
 	Batch       Batch     // see [Problem.Strided] and [Problem.Grouped]
 }
 
-// New checks that the matrices can be multiplied and returns their product. C
-// given as a transpose is turned into the equal product Cᵀ ← op(B)ᵀ·op(A)ᵀ, so
-// that a Problem's C never is; A and B then change places, and swapped tells so
-// to whoever holds the data.
+// New checks that the matrices can be multiplied and returns their product. The C of a Problem is
+// never transposed: for a transposed C, New returns the equal product Cᵀ ← op(B)ᵀ·op(A)ᵀ, with A
+// and B exchanged, and swapped is true.
 //
 // The errors are ErrShape and ErrUnsupported.
 func New(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) (p Problem, swapped bool, err error) {
@@ -151,8 +151,8 @@ func New(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) (p Prob
 	return p, swapped, nil
 }
 
-// Complete is [New] for a problem whose layouts, factors and epilogue are there, and nothing
-// else: in the time that it takes to hand one over a processor multiplies 16×16.
+// Complete is [New] for a problem with only its layouts, factors and epilogue set. It works in
+// place, because copying a Problem takes as long as a product of 16×16.
 func (p *Problem) Complete() (swapped bool, err error) {
 	if err := p.A().Check("A"); err != nil {
 		return false, err
@@ -169,7 +169,8 @@ func (p *Problem) Complete() (swapped bool, err error) {
 			ErrShape, p.A().OpRows(), p.A().OpCols(), p.B().OpRows(), p.B().OpCols(), p.A().OpCols(), p.B().OpRows())
 	case p.C().OpRows() != p.A().OpRows() || p.C().OpCols() != p.B().OpCols():
 		return false, fmt.Errorf("%w: C is %d×%d, want %d×%d as A is %d×%d and B is %d×%d",
-			ErrShape, p.C().OpRows(), p.C().OpCols(), p.A().OpRows(), p.B().OpCols(), p.A().OpRows(), p.A().OpCols(), p.B().OpRows(), p.B().OpCols())
+			ErrShape, p.C().OpRows(), p.C().OpCols(), p.A().OpRows(), p.B().OpCols(), p.A().OpRows(), p.A().OpCols(),
+			p.B().OpRows(), p.B().OpCols())
 	case p.In() != p.B().Type:
 		return false, fmt.Errorf("%w: A holds %v and B holds %v: convert one of them", ErrUnsupported, p.In(), p.B().Type)
 	}
@@ -197,7 +198,7 @@ func (p *Problem) Complete() (swapped bool, err error) {
 	return swapped, nil
 }
 
-// either is "float32 or float16".
+// either returns a list such as "float32 or float16".
 func either(types []dtype.Type) string {
 	names := make([]string, len(types))
 	for i, t := range types {
@@ -225,28 +226,29 @@ func (p *Problem) checkTypes() error {
 			value float64
 		}{{"alpha", p.Alpha}, {"beta", p.Beta}} {
 			if s.value != math.Trunc(s.value) || math.Abs(s.value) > math.MaxInt32 {
-				return fmt.Errorf("%w: %s = %v for a result of %v: want a whole number up to ±%d%s", ErrUnsupported, s.name, s.value, out, math.MaxInt32, p.orFloat())
+				return fmt.Errorf("%w: %s = %v for a result of %v: want a whole number up to ±%d%s", ErrUnsupported, s.name,
+					s.value, out, math.MaxInt32, p.orFloat())
 			}
 		}
 	}
 	return nil
 }
 
-// orFloat returns ", or a result of float32 or bfloat16 or float16": the types of result that
-// would allow fractions.
+// orFloat returns the result types that allow fractions, as the end of an error message: ", or a
+// result of float32 or bfloat16 or float16".
 func (p *Problem) orFloat() string {
 	floats := slices.DeleteFunc(slices.Clone(p.In().Info().Results), func(t dtype.Type) bool { return t == p.Out() })
 	return ", or a result of " + either(floats)
 }
 
-// WithPrecision returns p in another arithmetic than the element type's own. The error is
+// WithPrecision returns p in another precision than the element type's native one. The error is
 // ErrUnsupported.
 func (p Problem) WithPrecision(precision Precision) (Problem, error) {
 	p.Precision = precision
 	return p, precision.Check(p.In())
 }
 
-// Accum is the type that the product is summed in.
+// Accum returns the type of the accumulators.
 func (p *Problem) Accum() dtype.Type { return p.In().Info().Accum }
 
 // ScaleType returns the type of alpha, beta and the epilogue; see [dtype.Info.ScaleType].
@@ -285,8 +287,8 @@ func (p *Problem) Convert(sums, c []byte) {
 // most 2¹⁴.
 const WrapDepth = 1 << 17
 
-// Wrapped returns a sum of products, computed without overflow, as the type of the sums
-// holds it: int32 sums wrap.
+// Wrapped converts a sum that was computed without overflow to the type of the accumulators, in
+// which int32 sums wrap.
 func (p *Problem) Wrapped(sum float64) float64 {
 	if p.Accum() == dtype.I32 {
 		return float64(int32(int64(sum)))
@@ -294,11 +296,11 @@ func (p *Problem) Wrapped(sum float64) float64 {
 	return sum
 }
 
-// ReadsAB reports whether A and B are read at all.
+// ReadsAB reports whether the product reads A and B.
 func (p *Problem) ReadsAB() bool { return p.K > 0 && p.Alpha != 0 }
 
-// Flops is the number of floating-point (or integer) operations, 2·M·N·K, of all products of
-// a batch, and of both that make a gated one: one multiplication and one addition for each term.
+// Flops returns the number of operations, 2·M·N·K: a multiplication and an addition for each term.
+// It includes all products of a batch, and both products of a gated one.
 func (p *Problem) Flops() float64 {
 	flops := 2 * float64(p.M) * float64(p.Columns()) * float64(p.K)
 	if p.Batch.Kind == Strided {
@@ -307,7 +309,7 @@ func (p *Problem) Flops() float64 {
 	return flops
 }
 
-// String is the product in one line: "64×32 · 32×16 float32".
+// String describes the product in one line: "64×32 · 32×16 float32".
 func (p *Problem) String() string {
 	s := fmt.Sprintf("%d×%d · %d×%d %v", p.M, p.K, p.K, p.N, p.In())
 	if p.Out() != p.In() {

@@ -9,7 +9,7 @@ import (
 	"tilework/dtype"
 )
 
-// TestOverlap compares with marking every byte.
+// TestOverlap compares Overlap with marking every byte.
 func TestOverlap(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -56,8 +56,8 @@ func TestOverlap(t *testing.T) {
 	}
 }
 
-// TestOverlapLarge: two halves of a matrix's columns are apart however many rows
-// there are, and the walk over them ends.
+// TestOverlapLarge checks that two halves of the columns of a matrix do not overlap for any number
+// of rows, and that the walk over the rows ends.
 func TestOverlapLarge(t *testing.T) {
 	const rows, ld = 4096, 8
 	b := make([]byte, rows*ld*4)
@@ -102,7 +102,8 @@ func TestLayoutCheck(t *testing.T) {
 	}
 }
 
-// TestIndex: op(matrix) as a transpose is the matrix read the other way.
+// TestIndex checks that the index into a transpose is that of the matrix with row and column
+// exchanged.
 func TestIndex(t *testing.T) {
 	l := Layout{Type: dtype.F32, Rows: 3, Cols: 5, LD: 7}
 	seen := map[int]bool{}
@@ -144,7 +145,8 @@ func TestNew(t *testing.T) {
 		{"beta beyond int32", 1, 1 << 31, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{}, ErrUnsupported},
 		{"NaN for integers", math.NaN(), 0, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{}, ErrUnsupported},
 		{"gelu of integers", 1, 0, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{Activation: ActGELU}, ErrUnsupported},
-		{"floats of integers", 0.5, -1.5, d(i8, 2, 3), d(i8, 3, 4), d(f32, 2, 4), Epilogue{Activation: ActGELU, RowScale: true, OutScale: true}, nil},
+		{"floats of integers", 0.5, -1.5, d(i8, 2, 3), d(i8, 3, 4), d(f32, 2, 4),
+			Epilogue{Activation: ActGELU, RowScale: true, OutScale: true}, nil},
 		{"halves of integers", math.NaN(), 1 << 31, d(i8, 2, 3), d(i8, 3, 4), d(f16, 2, 4), Epilogue{Saturate: true}, nil},
 		{"no such activation", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f32, 2, 4), Epilogue{Activation: 99}, ErrUnsupported},
 		{"no such bias", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f32, 2, 4), Epilogue{Bias: 9}, ErrUnsupported},
@@ -159,15 +161,16 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// TestNewTransposedC: a transposed C is the product of the transposes, with the
-// bias running along the other side.
+// TestNewTransposedC checks that a transposed C gives the product of the transposes, with the bias
+// along the other dimension.
 func TestNewTransposedC(t *testing.T) {
 	a, b, c := Dense(dtype.F32, 2, 3), Dense(dtype.F32, 4, 3).T(), Dense(dtype.F32, 4, 2)
 	p, swapped, err := New(1, a, b, 0, c.T(), Epilogue{Bias: BiasRow})
 	if err != nil || !swapped {
 		t.Fatalf("swapped = %v, %v", swapped, err)
 	}
-	want := Problem{M: 4, N: 2, K: 3, Layouts: Layouts{A: b.T(), B: a.T(), C: c}, Alpha: 1, Epilogue: Epilogue{Bias: BiasCol}}
+	want := Problem{M: 4, N: 2, K: 3, Layouts: Layouts{A: b.T(), B: a.T(), C: c}, Alpha: 1,
+		Epilogue: Epilogue{Bias: BiasCol}}
 	if p != want {
 		t.Errorf("got %+v, want %+v", p, want)
 	}
@@ -206,8 +209,8 @@ func TestBuffersCheck(t *testing.T) {
 	}
 }
 
-// TestActivations: each row's slope bounds its function's, names are read back, and
-// limits are where they should be.
+// TestActivations checks the slope bounds of the activations, the parsing of their names, and their
+// limits at infinity.
 func TestActivations(t *testing.T) {
 	for _, a := range Activations() {
 		in := a.Info()

@@ -38,7 +38,7 @@ type operandRow struct {
 	name string
 	// transposed is the operand that this one becomes in the product of transposes, Bᵀ·Aᵀ.
 	transposed Operand
-	// flag returns the field of an epilogue that switches the operand on. It is nil for operands
+	// flag returns the field of an epilogue that enables the operand. It is nil for operands
 	// without such a field.
 	flag func(e *Epilogue) *bool
 	// reads reports whether an epilogue reads the operand. It is nil where flag decides, and for
@@ -112,7 +112,7 @@ func (o Operand) Phrase() string {
 // Transposed returns the operand that o becomes in the product of transposes, Bᵀ·Aᵀ = Cᵀ.
 func (o Operand) Transposed() Operand { return operands[o].transposed }
 
-// ReadFlag returns the field of e that says whether e reads o, or nil if o has no such field.
+// ReadFlag returns the field of e that enables operand o, or nil if o has no such field.
 func (e *Epilogue) ReadFlag(o Operand) *bool {
 	if flag := operands[o].flag; flag != nil {
 		return flag(e)
@@ -218,8 +218,8 @@ func (b *Buffers) check(p *Problem, o Operand, l *Layout) error {
 	return nil
 }
 
-// near reports whether the first n bytes of l and the first m of r have one in common:
-// if not, which is nearly always, matrices there do not overlap.
+// near reports whether the first n bytes of l and the first m of r have one in common. If not,
+// which is nearly always the case, matrices in them do not overlap.
 func near(l []byte, n int, r []byte, m int) bool {
 	a, b := address(l), address(r)
 	return a < b+uintptr(m) && b < a+uintptr(n)

@@ -9,15 +9,14 @@ func Overlap(l Layout, lb []byte, r Layout, rb []byte) bool {
 	return OverlapAt(l, address(lb), r, address(rb))
 }
 
-// OverlapAt is Overlap for matrices of which only the addresses are known, as of
-// those in a device's memory.
+// OverlapAt is Overlap for matrices that are known by address only, such as those in device memory.
 func OverlapAt(l Layout, la uintptr, r Layout, ra uintptr) bool {
 	a, b := rowsOf(l, la), rowsOf(r, ra)
 	if a.n == 0 || b.n == 0 || a.end() <= b.start || b.end() <= a.start {
 		return false
 	}
-	// Both lists of rows are in order and their rows apart: walk them together,
-	// always leaving the row that ends first.
+	// Both lists of rows are sorted and without overlap: walk them together and always leave the row
+	// that ends first.
 	for i, j := a.firstAfter(b.start), b.firstAfter(a.start); i < a.n && j < b.n; {
 		x, y := a.start+uintptr(i)*a.step, b.start+uintptr(j)*b.step
 		switch {
@@ -32,8 +31,8 @@ func OverlapAt(l Layout, la uintptr, r Layout, ra uintptr) bool {
 	return false
 }
 
-// Extent is the range of addresses [start, end) from a matrix's first byte to its
-// last; an empty matrix has an empty one.
+// Extent returns the range of addresses [start, end) from the first byte of a matrix to its last.
+// It is empty for an empty matrix.
 func Extent(l Layout, b []byte) (start, end uintptr) {
 	r := rowsOf(l, address(b))
 	if r.n == 0 {
@@ -65,7 +64,7 @@ func rowsOf(l Layout, start uintptr) rows {
 
 func (r rows) end() uintptr { return r.start + uintptr(r.n-1)*r.step + r.width }
 
-// firstAfter is the first row that ends after address p.
+// firstAfter returns the first row that ends after address p.
 func (r rows) firstAfter(p uintptr) int {
 	if p < r.start+r.width {
 		return 0

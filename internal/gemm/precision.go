@@ -9,26 +9,25 @@ import (
 	"tilework/dtype"
 )
 
-// Precision is the arithmetic of a product where that is not the element type's own: it is
-// faster, and its results are less accurate or, in F32x3, as accurate but others. Nobody
-// gets it unasked.
+// Precision selects the arithmetic of a product. A precision other than Native is faster. Its
+// results are less accurate or, with F32x3, as accurate but different. It is used only on request.
 type Precision uint8
 
 const (
-	// Native is the element type's own: float32 in, float32 arithmetic.
+	// Native is the element type's own arithmetic: float32 for float32 elements.
 	Native Precision = iota
-	// TF32 rounds elements of float32 to 11 significant bits before they are multiplied.
+	// TF32 rounds float32 elements to 11 significant bits before the multiplication.
 	TF32
-	// Fast leaves the sums of products of 8-bit floats in the tensor cores' accumulators,
-	// of 14 bits on some GPUs, and does not add them up in float32.
+	// Fast sums products of 8-bit floats in the accumulators of the tensor cores only, which have 14
+	// bits on some GPUs, without promotion to float32.
 	Fast
-	// F32x3 has each float32 be the sum of three bfloat16, exactly, and adds up those six
-	// of the nine products of their parts that a float32 has room for: as accurate as
-	// float32, but on the tensor cores.
+	// F32x3 splits each float32 into three bfloat16 terms whose sum it is exactly, and adds the six of
+	// the nine products of terms that affect a float32 result. It is as accurate as float32 and runs
+	// on the tensor cores.
 	F32x3
 )
 
-// PrecisionInfo is a precision's row of the table.
+// PrecisionInfo describes a precision.
 type PrecisionInfo struct {
 	Name string
 	Doc  string       // one line for a reader of help text
@@ -39,12 +38,15 @@ type PrecisionInfo struct {
 
 var precisions = [...]PrecisionInfo{
 	Native: {Name: "native", Doc: "the element type's own arithmetic", For: dtype.All()},
-	TF32:   {Name: "tf32", Doc: "float32 rounded to 11 significant bits, on the tensor cores", For: []dtype.Type{dtype.F32}, Operand: 0x1p-11},
-	Fast:   {Name: "fast", Doc: "8-bit floats summed in the tensor cores' own, shorter accumulators", For: []dtype.Type{dtype.F8E4M3, dtype.F8E5M2}},
-	F32x3:  {Name: "f32x3", Doc: "float32 in three parts of bfloat16 each, as accurate as float32, on the tensor cores", For: []dtype.Type{dtype.F32}},
+	TF32: {Name: "tf32", Doc: "float32 rounded to 11 significant bits, on the tensor cores",
+		For: []dtype.Type{dtype.F32}, Operand: 0x1p-11},
+	Fast: {Name: "fast", Doc: "8-bit floats summed in the tensor cores' own, shorter accumulators",
+		For: []dtype.Type{dtype.F8E4M3, dtype.F8E5M2}},
+	F32x3: {Name: "f32x3", Doc: "float32 in three parts of bfloat16 each, as accurate as float32, on the tensor cores",
+		For: []dtype.Type{dtype.F32}},
 }
 
-// Precisions lists the precisions in the order of the table.
+// Precisions returns all precisions.
 func Precisions() []Precision {
 	all := make([]Precision, len(precisions))
 	for i := range all {
@@ -53,12 +55,12 @@ func Precisions() []Precision {
 	return all
 }
 
-// Info returns p's row of the table.
+// Info returns the description of p.
 func (p Precision) Info() *PrecisionInfo { return &precisions[p] }
 
 func (p Precision) String() string { return precisions[p].Name }
 
-// ParsePrecision reads a precision's name; the empty one is Native. The error is
+// ParsePrecision returns the precision of a name; the empty name is Native. The error is
 // ErrUnsupported.
 func ParsePrecision(name string) (Precision, error) {
 	var names []string
@@ -71,8 +73,7 @@ func ParsePrecision(name string) (Precision, error) {
 	return 0, fmt.Errorf("%w: no precision %q (there are %s)", ErrUnsupported, name, strings.Join(names, ", "))
 }
 
-// Check refuses a precision that products of elements of type t do not have. The error is
-// ErrUnsupported.
+// Check returns ErrUnsupported if elements of type t cannot be multiplied in precision p.
 func (p Precision) Check(t dtype.Type) error {
 	if int(p) >= len(precisions) {
 		return fmt.Errorf("%w: no precision %d", ErrUnsupported, p)
@@ -138,7 +139,8 @@ func (a Accuracy) Describe(accum dtype.Type) string {
 // short reports whether the accumulator has fewer bits than a float32.
 func (a Accuracy) short() bool { return a.Truncates && a.Bits < 23 }
 
-// Roundings is how many roundings of a.Roundoff come to those of n operations in a row.
+// Roundings returns the number of roundings of a.Roundoff that equal those of n operations in a
+// row.
 func (a Accuracy) Roundings(n float64) float64 {
 	chunk := float64(a.Chunk)
 	if chunk == 0 || n <= chunk {

@@ -24,7 +24,6 @@ var unconverted = []string{
 	".",
 	"internal/backend/...",
 	"internal/dispatch/...",
-	"internal/gemm",
 	"internal/gpu/...",
 	"internal/resident",
 }

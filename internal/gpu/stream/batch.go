@@ -24,8 +24,8 @@ type hostBatch struct {
 }
 
 // RunBatch computes p for each of the buffers in one launch, or in several if the device has too
-// little memory for all. All products have the bias of the first. The errors are those of [Plan.Run],
-// and ErrUnsupported if no kernel supports the batch.
+// little memory for all. All products have the bias of the first. The errors are those of
+// [Plan.Run], and ErrUnsupported if no kernel supports the batch.
 func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Options, all []gemm.Buffers) error {
 	if len(all) == 0 {
 		return ctx.Err()
@@ -60,8 +60,8 @@ func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Option
 	return exec.Sentinel(err)
 }
 
-// RunGroups computes p for groups of rows, with a B for each group. p.M is the number of rows of all
-// groups, and ends holds the row after each group. The errors are those of RunBatch.
+// RunGroups computes p for groups of rows, with a B for each group. p.M is the number of rows of
+// all groups, and ends holds the row after each group. The errors are those of RunBatch.
 func (b *Backend) RunGroups(ctx context.Context, p *gemm.Problem, opt exec.Options, m gemm.Buffers, bs [][]byte,
 	ends []int32) error {
 	x := &hostBatch{backend: b, layouts: p.Layouts, matrices: [...][][]byte{{m[gemm.A]}, bs, {m[gemm.C]}},
@@ -135,8 +135,8 @@ func (x *hostBatch) run(ctx context.Context, p *gemm.Problem, opt exec.Options) 
 // gathered is the number of bytes of small matrices that one copy transfers together.
 const gathered = 4 << 20
 
-// pieces calls f for the matrices of an operand, which begin at an address on the device, with as many
-// matrices at a time as fit gathered bytes.
+// pieces calls f for the matrices of an operand, which begin at an address on the device, with as
+// many matrices at a time as fit gathered bytes.
 func (x *hostBatch) pieces(o gemm.Operand, at device.Ptr, f func(list [][]byte, at device.Ptr) error) error {
 	l := kernel.Padded(x.layouts[o])
 	size := l.Rows * l.LD * l.Type.Size()
@@ -189,8 +189,8 @@ func (x *hostBatch) download(ctx context.Context, at device.Ptr) error {
 // stacked returns the bytes of n contiguous matrices, without padding after the last row.
 func stacked(l gemm.Layout, n int) int { return (n-1)*l.Rows*l.LD*l.Type.Size() + l.Bytes() }
 
-// eachRow calls f for each row of matrices, with its offset in its own memory and in the memory of all
-// of them.
+// eachRow calls f for each row of matrices, with its offset in its own memory and in the memory of
+// all of them.
 func eachRow(list [][]byte, host, there gemm.Layout, f func(row, place int, m []byte)) {
 	size := host.Type.Size()
 	for n, m := range list {

@@ -10,8 +10,8 @@ import (
 	"tilework/internal/gpu/exec"
 )
 
-// Backend computes products of matrices in host memory on one device. It keeps streams, the schedules
-// of recent products and the compiled kernels. Its methods are safe for concurrent use.
+// Backend computes products of matrices in host memory on one device. It keeps streams, the
+// schedules of recent products and the compiled kernels. Its methods are safe for concurrent use.
 type Backend struct {
 	*exec.Backend
 

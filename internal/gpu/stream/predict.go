@@ -184,8 +184,8 @@ func (pl *Plan) orders(r rates) (all []order) {
 	return all
 }
 
-// slicing cuts K into slices for a head of C. The first slice is short. Each later one is as deep as
-// the operands that are copied while the previous one is computed.
+// slicing cuts K into slices for a head of C. The first slice is short. Each later one is as deep
+// as the operands that are copied while the previous one is computed.
 func (pl *Plan) slicing(r rates, head int, byRows bool, first int) (slices []span) {
 	p, m, n := pl.host, float64(head), float64(pl.host.N)
 	if !byRows {
@@ -261,8 +261,8 @@ type scheduleKey struct {
 	keepLayout bool
 }
 
-// Schedule returns the schedule of the plan. It is chosen at the first call, once for all equal plans
-// of the backend.
+// Schedule returns the schedule of the plan. It is chosen at the first call, once for all equal
+// plans of the backend.
 func (pl *Plan) Schedule() *schedule {
 	if pl.Steps != nil {
 		return pl.Steps

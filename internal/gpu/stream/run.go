@@ -228,8 +228,8 @@ func (x *oneShot) overlap(parent context.Context, s *schedule) error {
 	return failed
 }
 
-// enqueue enqueues a step. Its operands are copied in once their buffers are free, and it starts after
-// the copies.
+// enqueue enqueues a step. Its operands are copied in once their buffers are free, and it starts
+// after the copies.
 func (x *oneShot) enqueue(ctx context.Context, s *step, made chan<- pendingStore) error {
 	a, b := &x.buffers[gemm.A][s.buffers[gemm.A]], &x.buffers[gemm.B][s.buffers[gemm.B]]
 	free := 0

@@ -12,8 +12,8 @@ import (
 // schedule lists the steps of a product of matrices in host memory. While the device computes a
 // step, the operands of later steps are copied in and the results of earlier steps are copied out.
 //
-// A product is cut in two ways. The first slices of K need little of A and B, but C is complete only
-// after the last slice. A panel of C needs the whole K. See [order].
+// A product is cut in two ways. The first slices of K need little of A and B, but C is complete
+// only after the last slice. A panel of C needs the whole K. See [order].
 type schedule struct {
 	steps []step
 	order order
@@ -22,8 +22,8 @@ type schedule struct {
 }
 
 // order is the order in which the terms of C are summed. A head of C, some of its rows or columns,
-// is summed slice by slice of K, and the rest with the whole K. The order depends on the product and
-// the kind of device only: a lack of memory changes the panels, but no bit of the result.
+// is summed slice by slice of K, and the rest with the whole K. The order depends on the product
+// and the kind of device only: a lack of memory changes the panels, but no bit of the result.
 type order struct {
 	slices []span
 	head   int // rows or columns of the head
@@ -77,8 +77,8 @@ func (pl *Plan) layout(l gemm.Layout, p part) gemm.Layout {
 }
 
 // problem returns the problem that a step computes. With several slices of K, the first step
-// overwrites C with its sums, the others add theirs, and the last applies alpha and the epilogue; see
-// sliceable.
+// overwrites C with its sums, the others add theirs, and the last applies alpha and the epilogue;
+// see sliceable.
 func (pl *Plan) problem(s *step) gemm.Problem {
 	p := *pl.host
 	parts := s.parts()
@@ -125,8 +125,8 @@ func sliceable(p *gemm.Problem) bool {
 	return p.Out().Info().Integer || isPowerOfTwo(p.Alpha)
 }
 
-// assignBuffers completes steps, whose parts, tiles and loads are set. It assigns the buffers of each
-// operand to tiles in rotation. A tile that is already in a buffer is not loaded again.
+// assignBuffers completes steps, whose parts, tiles and loads are set. It assigns the buffers of
+// each operand to tiles in rotation. A tile that is already in a buffer is not loaded again.
 func (pl *Plan) assignBuffers(o order, steps []step, buffers int, words string) *schedule {
 	s := &schedule{steps: steps, order: o, words: words}
 	p := pl.host
@@ -208,10 +208,10 @@ func (pl *Plan) wholly() *schedule {
 	return pl.assignBuffers(pl.once(), []step{*pl.whole()}, 1, "in one step")
 }
 
-// overlapped returns a schedule that keeps all matrices on the device: the head of C slice by slice,
-// then its last slice and the rest of C panel by panel. A slice of one operand times the head of the
-// other is computed about as fast as the slice is copied, for products of any size, and the copies of
-// C out start early.
+// overlapped returns a schedule that keeps all matrices on the device: the head of C slice by
+// slice, then its last slice and the rest of C panel by panel. A slice of one operand times the
+// head of the other is computed about as fast as the slice is copied, for products of any size, and
+// the copies of C out start early.
 func (pl *Plan) overlapped(o order, panels []span) *schedule {
 	whole, last := pl.whole(), len(o.slices)-1
 	// add appends a step, which loads the new part of the operand along the head and, if other is
@@ -283,8 +283,8 @@ func sizes(spans []span) string {
 	return strings.Join(list, ", ")
 }
 
-// streamed returns a schedule for less memory: C tile by tile, with two buffers per operand, one for
-// the kernel and one for the copies.
+// streamed returns a schedule for less memory: C tile by tile, with two buffers per operand, one
+// for the kernel and one for the copies.
 func (pl *Plan) streamed(o order, rows, cols int) *schedule {
 	var steps []step
 	for _, r := range o.cut(pl.host.M, rows, true) {
@@ -342,8 +342,8 @@ func (pl *Plan) Smaller(s *schedule, n int) *schedule {
 	}
 }
 
-// units returns the units of the sides of panels: whole tiles of the kernel and whole vectors, because
-// panels are adjacent on the device, or whole blocks that share a scale.
+// units returns the units of the sides of panels: whole tiles of the kernel and whole vectors,
+// because panels are adjacent on the device, or whole blocks that share a scale.
 func (pl *Plan) units() (rows, cols int) {
 	rows, cols = pl.Config.Tile.SizeInC()
 	unit := kernel.MaxVectorBytes
