@@ -1,11 +1,9 @@
-// Package resident keeps matrices on a device, a GPU or an emulated one, and
-// multiplies them there: [Device], the memory that it gives out, and [Gemm], which
-// returns when the product is on its way.
+// Package resident keeps matrices in the memory of a real or emulated GPU and multiplies them
+// there. [Gemm] only enqueues a product.
 //
-// A device does what it is asked for in order. Memory is therefore given back as soon
-// as nobody can ask for anything with it any more: the device itself lets go of it
-// after the work that uses it. The same order makes a download wait for the products
-// before it.
+// A device executes its work in order. Memory is therefore freed as soon as no more work can be
+// enqueued with it: the free itself is enqueued after the work that uses the memory. The same order
+// makes a download wait for earlier products.
 package resident
 
 import (
@@ -20,25 +18,24 @@ import (
 	"tilework/internal/gpu/exec"
 )
 
-// Device is a device that somebody opened. Its methods may be called from several
-// goroutines at once; after Close they return ErrClosed.
+// Device is an open device. Its methods are safe for concurrent use. After Close they return
+// ErrClosed.
 type Device struct {
 	name    backend.Device
 	backend *exec.Backend
 	close   func() error // of the backend
 
-	// using is held, shared, by whatever uses the backend, and by Close.
+	// using is read-locked during each use of the backend, and locked by Close.
 	using  sync.RWMutex
 	closed bool
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	live  map[*block]struct{}
 	plans map[planKey]*exec.Plan
-	later error // what failed where nobody could be told
+	later error // the first error that no caller has received
 }
 
-// Open begins to use a GPU, real or emulated. The errors are ErrNoDevice and
-// ErrUnsupported.
+// Open opens a real or emulated GPU. The errors are ErrNoDevice and ErrUnsupported.
 func Open(name backend.Device) (*Device, error) {
 	if !name.IsGPU() {
 		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, emu or emu:MODEL)", gemm.ErrUnsupported, name)
@@ -50,10 +47,10 @@ func Open(name backend.Device) (*Device, error) {
 	return &Device{name: name, backend: b.Backend, close: release, live: map[*block]struct{}{}, plans: map[planKey]*exec.Plan{}}, nil
 }
 
-// String is the name by which the device was opened: "gpu:1".
+// String returns the name by which the device was opened, such as "gpu:1".
 func (d *Device) String() string { return d.name.String() }
 
-// enter begins a use of the backend, which leave ends.
+// enter starts a use of the backend. Call leave at its end.
 func (d *Device) enter() error {
 	d.using.RLock()
 	if d.closed {
@@ -65,8 +62,8 @@ func (d *Device) enter() error {
 
 func (d *Device) leave() { d.using.RUnlock() }
 
-// Sync waits until all that was asked for is done. What failed since the last Sync
-// without anybody being told comes out here.
+// Sync waits until all enqueued work is done. It returns the first error since the last Sync that
+// no caller has received.
 func (d *Device) Sync(ctx context.Context) error {
 	if err := d.enter(); err != nil {
 		return err
@@ -75,8 +72,8 @@ func (d *Device) Sync(ctx context.Context) error {
 	return device.Join(exec.Sentinel(d.backend.Device.Sync(ctx)), d.failedLater())
 }
 
-// Close waits for what is under way and gives everything back, matrices included. A
-// second time it does nothing.
+// Close waits for the enqueued work and frees all memory, that of matrices included. A second call
+// does nothing.
 func (d *Device) Close() error {
 	d.using.Lock()
 	defer d.using.Unlock()
@@ -86,7 +83,7 @@ func (d *Device) Close() error {
 	d.closed = true
 	errs := []error{d.backend.Device.Sync(context.Background())}
 	for b := range d.live {
-		b.closed = true // nobody holds a block without holding d.using
+		b.closed = true // a block is held only while d.using is
 		errs = append(errs, d.backend.Device.Free(b.at))
 	}
 	clear(d.live)
@@ -95,7 +92,7 @@ func (d *Device) Close() error {
 	return exec.Sentinel(device.Join(errs...))
 }
 
-// failLater keeps an error for the next who asks.
+// failLater keeps an error for the next Sync.
 func (d *Device) failLater(err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -10,16 +10,16 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
-// Matrix is a matrix in a device's memory, from Offset bytes behind its start. The
-// zero Matrix is on no device, and empty.
+// Matrix is a matrix in device memory, Offset bytes after its start. The zero Matrix is empty and
+// on no device.
 type Matrix struct {
 	Memory *Memory
 	Offset int
 	Layout gemm.Layout
 }
 
-// New reserves memory for a matrix, which holds anything. The leading dimension is the
-// device's choice. The errors are those of [Device.Alloc], and ErrShape.
+// New allocates a matrix with undefined elements. The device chooses the leading dimension. The
+// errors are those of [Device.Alloc], and ErrShape.
 func New(d *Device, l gemm.Layout) (Matrix, error) {
 	if err := l.Check("the matrix"); err != nil {
 		return Matrix{}, err
@@ -32,23 +32,22 @@ func New(d *Device, l gemm.Layout) (Matrix, error) {
 	return Matrix{Memory: m, Layout: there}, err
 }
 
-// at is the matrix's address.
+// at returns the address of the matrix.
 func (m Matrix) at() device.Ptr { return m.Memory.at + device.Ptr(m.Offset) }
 
-// CopyIn fills the matrix from the host's memory, where the same stored rows lie as l
-// says. The errors are the context's, the device's and ErrClosed.
+// CopyIn copies the matrix from host memory, where its stored rows have layout l. The errors are
+// the context's, the device's and ErrClosed.
 func (m Matrix) CopyIn(ctx context.Context, host []byte, l gemm.Layout) error {
 	return m.use(ctx, func(d device.Device) error { return d.CopyIn(ctx, m.at(), host, exec.Rows(l, m.Layout)) })
 }
 
-// CopyOut copies the matrix, as all work asked for before leaves it, to the host's
-// memory, where the same stored rows lie as l says. The errors are those of CopyIn,
-// and those of the work.
+// CopyOut copies the matrix to host memory, where its stored rows have layout l, after all earlier
+// work. The errors are those of CopyIn and of that work.
 func (m Matrix) CopyOut(ctx context.Context, host []byte, l gemm.Layout) error {
 	return m.use(ctx, func(d device.Device) error { return d.CopyOut(ctx, host, m.at(), exec.Rows(l, m.Layout)) })
 }
 
-// use has f use the matrix, unless that is empty.
+// use calls f with the matrix, unless the matrix is empty.
 func (m Matrix) use(ctx context.Context, f func(device.Device) error) error {
 	if err := m.there("the matrix"); err != nil {
 		return err

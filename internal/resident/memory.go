@@ -10,24 +10,23 @@ import (
 	"tilework/internal/gpu/exec"
 )
 
-// Memory is a piece of a device's memory, which matrices share. When nobody refers to
-// it any more it is given back as by Close.
+// Memory is a block of device memory that matrices share. When it becomes unreachable, it is freed
+// as by Close.
 type Memory struct{ *block }
 
-// block is what there is to give back. It outlives its Memory where work is being
-// asked for with it.
+// block is the allocation of a Memory. It outlives its Memory while work with it is being enqueued.
 type block struct {
 	device *Device
 	at     device.Ptr
 	size   int // bytes
 
 	mu     sync.Mutex
-	users  int  // that are asking for work with it
-	closed bool // it is given back when there are none
+	users  int  // calls that are enqueueing work with the block
+	closed bool // the block is freed when there are no users
 }
 
-// Alloc reserves n bytes, which hold anything. What stands for the thing that they are
-// for, in the error. The errors are ErrOutOfMemory, ErrNoDevice and ErrClosed.
+// Alloc allocates n bytes with undefined contents. what names their purpose in error messages. The
+// errors are ErrOutOfMemory, ErrNoDevice and ErrClosed.
 func (d *Device) Alloc(n int, what fmt.Stringer) (*Memory, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
@@ -46,18 +45,18 @@ func (d *Device) Alloc(n int, what fmt.Stringer) (*Memory, error) {
 	return m, nil
 }
 
-// Device is where the memory is.
+// Device returns the device of the memory.
 func (m *Memory) Device() *Device { return m.device }
 
-// Size is how many bytes it has.
+// Size returns the size in bytes.
 func (m *Memory) Size() int { return m.size }
 
-// Close gives the memory back once nothing that was asked for uses it. It does not
-// wait for that. A second time it does nothing.
+// Close frees the memory after the enqueued work that uses it. It does not wait. A second call does
+// nothing.
 func (m *Memory) Close() error { return m.giveUp() }
 
-// abandon is Close for the garbage collector, which must not be kept waiting, as it is
-// by devices that give memory back only when nothing is under way.
+// abandon is Close for the garbage collector. It must not block, but some devices free memory only
+// when they are idle.
 func (b *block) abandon() {
 	go func() {
 		if err := b.giveUp(); err != nil {
@@ -68,7 +67,7 @@ func (b *block) abandon() {
 
 func (b *block) giveUp() error {
 	if b.device.enter() != nil {
-		return nil // the device was closed, and gave back all
+		return nil // closing the device has freed everything
 	}
 	defer b.device.leave()
 	b.mu.Lock()
@@ -81,8 +80,8 @@ func (b *block) giveUp() error {
 	return b.free()
 }
 
-// hold keeps the memory from being given back until release is called. Its caller has
-// entered the device.
+// hold prevents the memory from being freed until release is called. The caller must have entered
+// the device.
 func (b *block) hold() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,7 +113,7 @@ func (b *block) free() error {
 	return exec.Sentinel(d.backend.Device.Free(b.at))
 }
 
-// holdAll holds several blocks, or none of them.
+// holdAll holds all blocks or, if it fails, none.
 func holdAll(blocks ...*block) error {
 	for i, b := range blocks {
 		if err := b.hold(); err != nil {

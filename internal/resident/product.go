@@ -31,8 +31,8 @@ type Product struct {
 	Batch gemm.Batch
 }
 
-// Operand is a matrix or vector of a product: on the device or, except for A, B and C, in host memory,
-// with the layout of its stored rows.
+// Operand is a matrix or vector of a product: on the device or, except for A, B and C, in host
+// memory, with the layout of its stored rows.
 type Operand struct {
 	On     Matrix
 	Host   []byte
@@ -92,7 +92,7 @@ func (p *Product) uploadAndRun(ctx context.Context, o gemm.Operand) error {
 	return device.Join(err, on.Memory.Close())
 }
 
-// PlanOf is what Gemm would run.
+// PlanOf returns the plan that Gemm would run.
 func PlanOf(p *Product) (pl *exec.Plan, err error) {
 	err = p.with(func(found *exec.Plan, _ kernel.Memory) error {
 		pl = found
@@ -179,8 +179,8 @@ func (p *Product) with(f func(*exec.Plan, kernel.Memory) error) error {
 	return f(pl, m)
 }
 
-// together is the problem with the product's batch; swapped says that A and B have changed
-// places in it.
+// together returns the problem with the batch of the product. swapped reports whether A and B are
+// exchanged in it.
 func (p *Product) together(problem gemm.Problem, swapped bool) (gemm.Problem, error) {
 	b := p.Batch
 	switch {
@@ -247,19 +247,18 @@ func (p *Product) span(o gemm.Operand) Matrix {
 	return m
 }
 
-// planKey is what a plan depends on.
+// planKey identifies a plan.
 type planKey struct {
-	problem gemm.Problem // with factors of 1 instead of those that are not 0
+	problem gemm.Problem // with nonzero factors replaced by 1
 	kernel  string
 	align   kernel.Align
-	changes uint64 // of what was tuned
+	changes uint64 // count of changes of the tuned choices
 }
 
-// mostPlans bounds what a device remembers.
+// mostPlans is the maximum number of plans that a device keeps.
 const mostPlans = 1024
 
-// plan is the plan of a product. To plan takes longer than to launch, so that plans
-// are kept.
+// plan returns the plan of a product. Planning takes longer than launching, so plans are kept.
 func (d *Device) plan(p *gemm.Problem, m kernel.Memory, name string) (*exec.Plan, error) {
 	key := planKey{*p, name, alignment(&m), tuned.Changes()}
 	if p.Alpha != 0 {
