@@ -15,48 +15,47 @@ import (
 	"tilework/internal/host"
 )
 
-// chooser decides between the processor and one GPU: for the one that takes less time
-// from the caller's memory back to it, by what both were measured to take.
+// Chooser decides between the CPU and one GPU. It selects the one that takes less time from host
+// memory back to host memory, according to measurements of both.
 //
-// It measures when it first has to know, for a fraction of a second, and keeps what it
-// has measured in the cache. What it decides depends on the product and on what was
-// measured, not on what the process did before.
+// It measures on first use, for a fraction of a second, and keeps the measurements in the cache. A
+// decision depends on the product and the measurements only, not on the history of the process.
 type Chooser struct {
 	Machine
 	cache *cache.Cache
 
-	mu     sync.Mutex // guards what follows, and is held while measuring
+	mu     sync.Mutex // guards the fields below, and is held during measurements
 	speeds map[kind]processor
 	shots  map[kind]shot
-	start  float64 // seconds that it takes to begin with the GPU; 0 before anybody asked
-	begun  *begun  // nil before this process has
+	start  float64 // seconds to start using the GPU; 0 if not known yet
+	begun  *begun  // nil until this process uses the GPU
 }
 
-// kind is what the speed of a product depends on besides its size.
+// kind identifies products of one speed, apart from their size.
 type kind struct {
 	types   Types
-	threads int // of the processor
+	threads int // on the CPU
 }
 
-// shot is how fast the GPU is, and what follows from that.
+// shot is the speed of the GPU and the resulting crossover.
 type shot struct {
 	oneShot
 	crossover string
 }
 
-// Identity is what the measurements of a GPU depend on, and what it holds.
+// Identity identifies a GPU for measurements, and gives its memory.
 type Identity struct {
 	Key    string
 	Memory int64 // bytes
 }
 
-// begun is what came of beginning with the GPU.
+// begun is the result of the first use of the GPU.
 type begun struct {
 	Identity
 	err error
 }
 
-// Types is the element types of a product, of A and B and of C.
+// Types holds the element types of A and B and of C.
 type Types struct{ In, Out dtype.Type }
 
 func (p Types) String() string {
@@ -66,12 +65,12 @@ func (p Types) String() string {
 	return p.In.String() + " → " + p.Out.String()
 }
 
-// Machine is the CPU and the GPU to decide between, as the chooser asks for them.
+// Machine gives a chooser access to the CPU and the GPU.
 type Machine struct {
 	GPU backend.Device
 	// Present returns an error if there is no GPU, without starting to use it.
 	Present func() error
-	// Identify starts to use the GPU as far as to identify it, and Open for products.
+	// Identify starts the driver and identifies the GPU. Open opens the GPU for products.
 	Identify func() (Identity, error)
 	Open     func() error
 	// IsOpen reports whether the process uses the GPU already.
@@ -80,38 +79,38 @@ type Machine struct {
 	Trial func(d backend.Device, types Types, threads int) Trial
 }
 
-// New returns a chooser that keeps its measurements in a cache.
+// NewChooser returns a chooser that keeps its measurements in a cache.
 func NewChooser(m Machine, c *cache.Cache) *Chooser {
 	return &Chooser{Machine: m, cache: c, speeds: map[kind]processor{}, shots: map[kind]shot{}}
 }
 
 const (
-	// tooSmall is the work that no GPU is faster with: it takes some 20 µs to ask for
-	// a product and to hear of its end, in which one core does as much.
-	tooSmall = 2e6
-	// often is how many products of a size a process is taken to compute where nobody
-	// says that it is one: if all of them take less than to begin with a GPU, none is.
-	often = 1000
-	// leastStart is less than it takes anywhere to begin with a GPU, in seconds: nobody
-	// begins with one to find that out for a product that is done before.
-	leastStart = 0.05
+	// minFlopsForGPU is the work below which no GPU is faster: launching a product and waiting for it
+	// takes about 20 µs, in which one core does as much.
+	minFlopsForGPU = 2e6
+	// usualProducts is the assumed number of products of one size per process, unless the request says
+	// that there is only one. If all of them take less than starting the GPU, the CPU computes them.
+	usualProducts = 1000
+	// minStart is a lower bound, in seconds, of the time to start using any GPU. A product that takes
+	// less does not start one to measure that time.
+	minStart = 0.05
 )
 
-// choice is a device that was chosen unasked, and why; the words are made when they are
-// asked for. The zero value says nothing.
+// Decision is an automatic choice of a device, and its reason. The zero value is no decision.
+// String formats the reason.
 type Decision struct {
 	Device backend.Device
 	Reason
-	gpu         backend.Device // the other one, if the processor was chosen
-	here, there float64        // seconds on the processor and on the GPU …
-	start       float64        // … and to begin with it; 0 where that does not count
-	bytes       float64        // of the matrices
+	gpu         backend.Device // the candidate GPU
+	here, there float64        // predicted seconds on the CPU and on the GPU
+	start       float64        // seconds to start using the GPU; 0 if that does not count
+	bytes       float64        // size of the matrices
 	crossover   string
 	Err         error // why there is no GPU, or no measurement
 	Refused     error // why the GPU cannot compute it after all
 }
 
-// because is what decided between the processor and a GPU.
+// Reason is the reason of a decision between the CPU and a GPU.
 type Reason uint8
 
 const (
@@ -143,31 +142,31 @@ func (c Decision) words() string {
 	case NoGPU:
 		return "no GPU: " + strings.TrimPrefix(c.Err.Error(), device.ErrNoDevice.Error()+": ")
 	case noMeasurementHere:
-		return fmt.Sprintf("the processor could not be measured: %v", c.Err)
+		return fmt.Sprintf("the CPU could not be measured: %v", c.Err)
 	case noMeasurementThere:
 		return fmt.Sprintf("%v could not be measured: %v", c.gpu, c.Err)
 	case notWorthBeginning:
 		least := ""
-		if c.start == leastStart {
+		if c.start == minStart {
 			least = "at least "
 		}
-		return fmt.Sprintf("about %s here, not worth beginning with %v, which takes %s%s", words(c.here), c.gpu, least, words(c.start))
+		return fmt.Sprintf("about %s here, not worth starting %v, which takes %s%s", words(c.here), c.gpu, least, words(c.start))
 	case tooLargeForGPU:
 		return fmt.Sprintf("the matrices take %s, too much for %v", host.Bytes(uint64(c.bytes)), c.gpu)
 	case faster:
 		s := fmt.Sprintf("about %s here against %s on %v", words(c.here), words(c.there), c.gpu)
 		if c.start > 0 {
-			s += fmt.Sprintf(" and %s to begin with it", words(c.start))
+			s += fmt.Sprintf(" and %s to start it", words(c.start))
 		}
 		return s + c.crossover
 	}
 	return ""
 }
 
-// choose says in made, which is a choice of nothing, the processor or the GPU, and why.
+// Choose sets made, which must be zero, to the CPU or the GPU and the reason.
 func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision) {
 	made.Device.Kind = "cpu"
-	if p.Flops() < tooSmall {
+	if p.Flops() < minFlopsForGPU {
 		made.Reason = tooSmallForGPU
 		return
 	}
@@ -185,7 +184,7 @@ func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision
 		return
 	}
 	made.here = speed.seconds(p.Flops())
-	start, all := c.knownStart(), float64(often)
+	start, all := c.knownStart(), float64(usualProducts)
 	if once {
 		all = 1
 	}
@@ -218,7 +217,7 @@ func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision
 	}
 }
 
-// words is a time to two digits.
+// words formats a time with two digits.
 func words(s float64) string {
 	d, unit := seconds(s), time.Duration(1)
 	for d/unit >= 100 {

@@ -96,20 +96,20 @@ func TestChoose(t *testing.T) {
 	}{
 		{name: "tiny", m: 64, n: 64, k: 64, want: "cpu", why: "too small for a GPU to pay"},
 		{name: "empty", m: 0, n: 64, k: 64, want: "cpu", why: "too small"},
-		{name: "below", m: crossing - 15, n: crossing - 15, k: crossing - 15, want: "cpu", why: "here, not worth beginning with emu, which takes 300ms"},
+		{name: "below", m: crossing - 15, n: crossing - 15, k: crossing - 15, want: "cpu", why: "here, not worth starting emu, which takes 300ms"},
 		{name: "below, begun at once", m: crossing - 15, n: crossing - 15, k: crossing - 15, begins: true,
 			change: func(w *world) { w.start = 0 }, want: "cpu", why: "about 120µs here against 140µs on emu; for squares of float32 the measured crossover is near 19"},
 		{name: "above, begun at once", m: crossing + 15, n: crossing + 15, k: crossing + 15, begins: true,
 			change: func(w *world) { w.start = 0 }, want: "emu", why: "the measured crossover is near 19"},
 		{name: "large", m: 1000, n: 1000, k: 1000, want: "emu", why: "about 20ms here against 1.5ms on emu", begins: true},
-		{name: "large, once", m: 1000, n: 1000, k: 1000, once: true, want: "cpu", why: "about 20ms here, not worth beginning with emu, which takes 300ms"},
-		{name: "once, as if for the first time", m: 1000, n: 1000, k: 1000, once: true, change: func(w *world) { w.start = 0 }, want: "cpu", why: "about 20ms here, not worth beginning with emu, which takes at least 50ms"},
-		{name: "huge, once", m: 4000, n: 4000, k: 4000, once: true, want: "emu", why: "on emu and 300ms to begin with it", begins: true},
+		{name: "large, once", m: 1000, n: 1000, k: 1000, once: true, want: "cpu", why: "about 20ms here, not worth starting emu, which takes 300ms"},
+		{name: "once, as if for the first time", m: 1000, n: 1000, k: 1000, once: true, change: func(w *world) { w.start = 0 }, want: "cpu", why: "about 20ms here, not worth starting emu, which takes at least 50ms"},
+		{name: "huge, once", m: 4000, n: 4000, k: 4000, once: true, want: "emu", why: "on emu and 300ms to start it", begins: true},
 		{name: "more bytes than operations", m: 8000, n: 1, k: 8000, want: "cpu", why: "against 25ms on emu", begins: true},
 		{name: "no driver", m: 1000, n: 1000, k: 1000, change: func(w *world) { w.present = errors.New("looked everywhere") }, want: "cpu", why: "no NVIDIA driver here"},
 		{name: "no GPU", m: 1000, n: 1000, k: 1000, change: func(w *world) { w.identify = errors.New("it shows none") }, want: "cpu", why: "no GPU: it shows none", begins: true},
 		{name: "a GPU that fails", m: 1000, n: 1000, k: 1000, change: func(w *world) { w.tryGPU = errors.New("burnt") }, want: "cpu", why: "emu could not be measured: burnt", begins: true},
-		{name: "a processor that fails", m: 1000, n: 1000, k: 1000, change: func(w *world) { w.tryCPU = errors.New("odd") }, want: "cpu", why: "the processor could not be measured: odd"},
+		{name: "a CPU that fails", m: 1000, n: 1000, k: 1000, change: func(w *world) { w.tryCPU = errors.New("odd") }, want: "cpu", why: "the CPU could not be measured: odd"},
 		{name: "too large", m: 1000, n: 1000, k: 1000, change: func(w *world) { w.memory = 13e6 }, want: "cpu", why: "the matrices take 11.4 MiB, too much for emu", begins: true},
 		{name: "a slow GPU", m: 4000, n: 4000, k: 4000, change: func(w *world) { w.gpu = law{1e-4, 1e-10, 1e-10} }, want: "cpu", why: "about 1.3s here against 13s on emu", begins: true},
 	} {
@@ -248,13 +248,13 @@ func TestStartIsMeasured(t *testing.T) {
 		return identify()
 	}
 	once := question{Problem: *testkit.Product(t, dtype.F32, dtype.F32, 1500, 1500, 1500), Once: true} // 68 ms
-	if d, why := chosen(c, once); d.Kind != "cpu" || !strings.Contains(why, "to begin with it") {
+	if d, why := chosen(c, once); d.Kind != "cpu" || !strings.Contains(why, "to start it") {
 		t.Errorf("the first process: %v, %s", d, why)
 	}
 	next := w.chooser(store)
 	next.start = 0
 	before := w.begun.Load()
-	if d, why := chosen(next, once); d.Kind != "cpu" || !strings.Contains(why, "not worth beginning") || w.begun.Load() != before {
+	if d, why := chosen(next, once); d.Kind != "cpu" || !strings.Contains(why, "not worth starting") || w.begun.Load() != before {
 		t.Errorf("the next process: %v, %s, begun %d times", d, why, w.begun.Load()-before)
 	}
 }

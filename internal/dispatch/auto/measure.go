@@ -11,14 +11,14 @@ import (
 	"tilework/internal/host"
 )
 
-// machine is what every measurement depends on: the CPU, the build, and the meaning of the
-// cache's entries.
+// machine identifies the CPU, the build and the format of the cache entries, on which every
+// measurement depends.
 var machine = sync.OnceValue(func() string {
 	const format = 3
 	return fmt.Sprintf("%d, %s/%s, %s, %s", format, runtime.GOOS, runtime.GOARCH, host.CPUName(), cache.Build())
 })
 
-// processor is the processor's speed.
+// processor is the speed of the CPU.
 func (c *Chooser) processor(u kind) (processor, error) {
 	if known, ok := c.speeds[u]; ok {
 		return known, nil
@@ -33,7 +33,7 @@ func (c *Chooser) processor(u kind) (processor, error) {
 	return speed, err
 }
 
-// shot is the GPU's speed, and where it overtakes a processor of that speed.
+// shot returns the speed of the GPU, and the size at which it overtakes a CPU of the given speed.
 func (c *Chooser) shot(u kind, id Identity, here processor) (shot, error) {
 	if known, ok := c.shots[u]; ok {
 		return known, nil
@@ -52,8 +52,8 @@ func (c *Chooser) shot(u kind, id Identity, here processor) (shot, error) {
 	return s, err
 }
 
-// recall finds a measurement in the cache, or makes it and leaves it there: what cannot
-// be kept will be measured again.
+// recall returns a measurement from the cache, or measures and stores it. A measurement that cannot
+// be stored is repeated by the next process.
 func recall[T any](c *cache.Cache, key string, valid func(T) bool, measure func() (T, error)) (v T, err error) {
 	if c.Get(key, &v) && valid(v) {
 		return v, nil
@@ -71,28 +71,28 @@ func recall[T any](c *cache.Cache, key string, valid func(T) bool, measure func(
 
 func startKey() string { return "start, " + machine() }
 
-// knownStart is the seconds that it takes to begin with the GPU, as far as that is known.
+// knownStart returns the seconds to start using the GPU, or a lower bound if that is not known.
 func (c *Chooser) knownStart() float64 {
-	if c.start == 0 && !(c.cache.Get(startKey(), &c.start) && c.start >= leastStart) {
-		c.start = leastStart
+	if c.start == 0 && !(c.cache.Get(startKey(), &c.start) && c.start >= minStart) {
+		c.start = minStart
 	}
 	return c.start
 }
 
-// begin begins with the GPU, once, and measures what that takes where it can: in a
-// process that has not done so already, on a machine where none has.
+// begin starts using the GPU, once. It measures the time if this is the first use in this process
+// and no other process has measured it.
 func (c *Chooser) begin() *begun {
 	if c.begun != nil {
 		return c.begun
 	}
-	fresh := c.knownStart() == leastStart && !c.IsOpen()
+	fresh := c.knownStart() == minStart && !c.IsOpen()
 	from := time.Now()
 	c.begun = &begun{}
 	if c.begun.Identity, c.begun.err = c.Identify(); c.begun.err == nil {
 		c.begun.err = c.Open()
 	}
 	if fresh && c.begun.err == nil {
-		c.start = max(time.Since(from).Seconds(), leastStart)
+		c.start = max(time.Since(from).Seconds(), minStart)
 		_ = c.cache.Put(startKey(), c.start) // if not, it is measured again
 	}
 	return c.begun

@@ -7,11 +7,11 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Trial computes a product of n×n matrices and says how long that took.
+// Trial computes a product of n×n matrices and returns its time.
 type Trial func(n int) (time.Duration, error)
 
-// The sizes that are measured, and how long that may take: what is too slow for it is
-// not measured, but extrapolated.
+// These are the measured sizes and the time limit of the measurements. Times beyond the limit are
+// extrapolated.
 const (
 	smallest, middle, largest = 64, 512, 2048
 
@@ -19,7 +19,7 @@ const (
 	gpuBudget       = 100 * time.Millisecond
 )
 
-// curve is the seconds that squares took, the smallest first.
+// curve holds the times of square products in seconds, by increasing size.
 type curve []point
 
 type point struct {
@@ -27,7 +27,7 @@ type point struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// valid refuses what no measurement gives.
+// valid reports whether the values can be the result of a measurement.
 func (c curve) valid() bool {
 	for i, p := range c {
 		if p.N < 1 || !(p.Seconds > 0) || math.IsInf(p.Seconds, 0) || i > 0 && p.N <= c[i-1].N {
@@ -37,8 +37,8 @@ func (c curve) valid() bool {
 	return len(c) > 0
 }
 
-// at is the seconds that squares of n take: a power of n between two points, and outside
-// of them the powers that are given.
+// at returns the seconds of a square product of size n. It interpolates by a power of n between two
+// points, and extrapolates by the given powers.
 func (c curve) at(n, below, above float64) float64 {
 	last := len(c) - 1
 	if first := c[0]; n <= float64(first.N) {
@@ -53,7 +53,7 @@ func (c curve) at(n, below, above float64) float64 {
 	return c[last].Seconds * math.Pow(n/float64(c[last].N), above)
 }
 
-// processor is how fast the processor is. It depends on the operations alone.
+// processor is the speed of the CPU, as a function of the number of operations.
 type processor struct {
 	Squares curve `json:"squares"`
 }
@@ -64,13 +64,13 @@ func (p processor) seconds(flops float64) float64 {
 	return p.Squares.at(math.Cbrt(flops/2), 3, 3)
 }
 
-// measureProcessor measures squares, each twice as large as the one before.
+// measureProcessor measures square products of doubling size.
 func measureProcessor(try Trial) (processor, error) {
 	var p processor
 	var spent time.Duration
 	for n := smallest; n <= largest; n *= 2 {
 		if last := len(p.Squares) - 1; last >= 0 {
-			const twice, larger = 2, 8 // to get warm and to measure, of eight times the work
+			const twice, larger = 2, 8 // one run to warm up and one to measure, of eight times the work
 			if next := seconds(twice * larger * p.Squares[last].Seconds); spent+next > processorBudget {
 				break
 			}
@@ -85,8 +85,7 @@ func measureProcessor(try Trial) (processor, error) {
 	return p, nil
 }
 
-// best is the shortest of a few runs after one that does not count, and what all of
-// them took.
+// best returns the shortest time of a few runs after a warm-up run, and the total time.
 func best(try Trial, n int, limit time.Duration) (shortest, total time.Duration, err error) {
 	if total, err = try(n); err != nil {
 		return 0, 0, err
@@ -106,16 +105,15 @@ func best(try Trial, n int, limit time.Duration) (shortest, total time.Duration,
 	return max(shortest, 1), total + counted, nil
 }
 
-// oneShot is how fast a GPU is with matrices that are on the host: a product takes a time
-// that is Fixed, that of bringing as many bytes as squares have, and that of its operations.
+// oneShot is the speed of a GPU for matrices in host memory. The time of a product is the sum of a
+// fixed time, the time to copy its bytes, and the time of its operations.
 type oneShot struct {
 	Fixed   float64 `json:"fixed_seconds"`
 	Bytes   curve   `json:"bytes"`
 	PerFlop float64 `json:"seconds_per_flop"`
 }
 
-// measureGPU measures a product of next to nothing and two squares. Each may need a
-// kernel that has to be compiled.
+// measureGPU measures a tiny product and two square ones. Each may need to compile a kernel.
 func measureGPU(try Trial) (oneShot, error) {
 	took := map[int]float64{}
 	for _, n := range []int{smallest, middle, largest} {
@@ -125,12 +123,12 @@ func measureGPU(try Trial) (oneShot, error) {
 		}
 		took[n] = d.Seconds()
 		if n == middle && seconds(64*took[n]) > 10*gpuBudget {
-			took[largest] = 64 * took[n] // so slow that operations are all
+			took[largest] = 64 * took[n] // so slow that only the operations count
 			break
 		}
 	}
 	s := oneShot{Fixed: took[smallest]}
-	// From the middle to the largest the bytes grow 16 times, the operations 64 times.
+	// From the middle to the largest size the bytes grow 16-fold and the operations 64-fold.
 	const flops = 2.0 * middle * middle * middle
 	one, two := took[middle]-s.Fixed, took[largest]-s.Fixed
 	s.PerFlop = max(0, two-16*one) / (48 * flops)
@@ -143,18 +141,18 @@ func (s oneShot) valid() bool {
 	return s.Fixed > 0 && !math.IsInf(s.Fixed, 0) && s.Bytes.valid() && s.PerFlop >= 0 && !math.IsInf(s.PerFlop, 0)
 }
 
-// seconds is the time of a product whose matrices have as many bytes as squares of n.
+// seconds returns the time of a product whose matrices have as many bytes as square ones of size n.
 func (s oneShot) seconds(n, flops float64) float64 {
 	return s.Fixed + s.Bytes.at(n, 2, 2) + s.PerFlop*flops
 }
 
-// side is the n of the squares that have as many bytes as go to a GPU and back for p.
+// side returns the size of the square matrices with as many bytes as p copies to a GPU and back.
 func side(p *gemm.Problem) float64 {
 	unit := float64(2*p.In().Size() + p.Out().Size())
 	return math.Sqrt(traffic(p) / unit)
 }
 
-// traffic is the bytes that a product brings to a GPU and back.
+// traffic returns the bytes that a product copies to a GPU and back.
 func traffic(p *gemm.Problem) float64 {
 	size := func(l gemm.Layout) float64 { return float64(l.Rows) * float64(l.Cols) * float64(l.Type.Size()) }
 	n := size(p.Layouts[gemm.C])
@@ -170,8 +168,8 @@ func traffic(p *gemm.Problem) float64 {
 	return n
 }
 
-// crossover is the size from which squares are faster on a GPU, to a percent; false if
-// none is, up to what fits in no memory.
+// crossover returns the size from which square products are faster on a GPU, to a percent. ok is
+// false if there is none up to sizes that exceed any memory.
 func crossover(here processor, there oneShot) (n int, ok bool) {
 	faster := func(n float64) bool { return there.seconds(n, 2*n*n*n) < here.seconds(2*n*n*n) }
 	const most = 1 << 20
@@ -189,7 +187,7 @@ func crossover(here processor, there oneShot) (n int, ok bool) {
 	return int(math.Round(high)), true
 }
 
-// seconds is a number of them, no more than a Duration holds.
+// seconds converts seconds to a Duration, limited to its maximum.
 func seconds(s float64) time.Duration {
 	return time.Duration(min(s, 1<<33) * float64(time.Second))
 }
