@@ -9,7 +9,7 @@ import (
 	"tilework/dtype"
 )
 
-// e4m3 is a matrix of whole numbers.
+// e4m3 returns a rows×cols matrix whose element (i, j) is the whole number f(i, j).
 func e4m3(rows, cols int, f func(i, j int) int) Matrix[dtype.Float8E4M3] {
 	m := New[dtype.Float8E4M3](rows, cols)
 	for i := range rows {
@@ -20,8 +20,8 @@ func e4m3(rows, cols int, f func(i, j int) int) Matrix[dtype.Float8E4M3] {
 	return m
 }
 
-// TestBlockScales: elements count times their block's scale, of rows, columns and blocks of
-// both, on every device, however operands and scales lie, verified or not.
+// TestBlockScales checks products of block-scaled operands, with one scale per row, column or block
+// of 128, on every device. It transposes operands and scales, and enables verification.
 func TestBlockScales(t *testing.T) {
 	const m, n, k = 130, 140, 300
 	a := e4m3(m, k, func(i, j int) int { return (i+3*j)%5 - 2 })
@@ -36,7 +36,8 @@ func TestBlockScales(t *testing.T) {
 		}
 		return s
 	}
-	turned := func(s Matrix[float32]) Matrix[float32] { // the same, as it may lie too
+	// transposed returns a copy of s stored by columns.
+	transposed := func(s Matrix[float32]) Matrix[float32] {
 		r, c := s.Rows(), s.Cols()
 		x := New[float32](c, r).T()
 		for i := range r {
@@ -65,15 +66,16 @@ func TestBlockScales(t *testing.T) {
 				c    Matrix[float32]
 				opts []Option
 			}{
-				"as it is":     {a, New[float32](m, n), []Option{WithBlockScales(sa, sb)}},
-				"all turned":   {at, New[float32](n, m).T(), []Option{WithBlockScales(turned(sa), turned(sb))}},
-				"verified":     {a, New[float32](m, n), []Option{WithBlockScales(sa, sb), WithVerify()}},
-				"with a scale": {a, New[float32](m, n), []Option{WithBlockScales(sa, turned(sb)), WithOutputScale(Vector(0.5)), WithVerify()}},
+				"by rows":        {a, New[float32](m, n), []Option{WithBlockScales(sa, sb)}},
+				"all transposed": {at, New[float32](n, m).T(), []Option{WithBlockScales(transposed(sa), transposed(sb))}},
+				"verified":       {a, New[float32](m, n), []Option{WithBlockScales(sa, sb), WithVerify()}},
+				"output scale": {a, New[float32](m, n), []Option{WithBlockScales(sa, transposed(sb)), WithOutputScale(Vector(0.5)),
+					WithVerify()}},
 			} {
-				if device == "emu:t4" && (name != "as it is" || sides != [2]int{1, 128}) {
-					continue // one kernel of many threads takes its time
+				if device == "emu:t4" && (name != "by rows" || sides != [2]int{1, 128}) {
+					continue // emulating a kernel of many threads is slow
 				}
-				name := fmt.Sprintf("%s, scales of %v, %s", device, sides, name)
+				name := fmt.Sprintf("%s, scale blocks of %v, %s", device, sides, name)
 				factor := float32(1)
 				if len(x.opts) == 3 {
 					factor = 0.5
@@ -92,7 +94,8 @@ func TestBlockScales(t *testing.T) {
 	}
 }
 
-// TestBlockScalesOn: on a device they are the host's or the device's.
+// TestBlockScalesOn checks block scales of operands on a device. The scales are on the host or on the
+// device.
 func TestBlockScalesOn(t *testing.T) {
 	ctx := t.Context()
 	d, err := Open("emu:h200")
@@ -104,8 +107,8 @@ func TestBlockScalesOn(t *testing.T) {
 	a, b := upload(t, d, e4m3(3, 200, one)), upload(t, d, e4m3(200, 2, one))
 	sa, sb := FromSlice(3, 2, []float32{1, 2, 3, 4, 5, 6}), FromSlice(2, 1, []float32{10, 100})
 	for name, opt := range map[string]Option{
-		"the host's":   WithBlockScales(sa, sb),
-		"the device's": WithBlockScales(upload(t, d, sa), upload(t, d, sb)),
+		"on the host":   WithBlockScales(sa, sb),
+		"on the device": WithBlockScales(upload(t, d, sa), upload(t, d, sb)),
 	} {
 		c, err := NewDeviceMatrix[float32](d, 3, 2)
 		if err != nil {
@@ -129,7 +132,7 @@ func TestBlockScalesOn(t *testing.T) {
 	}
 }
 
-// TestBlockScaleErrors: what scales cannot be is said.
+// TestBlockScaleErrors checks the errors of invalid block scales.
 func TestBlockScaleErrors(t *testing.T) {
 	a, b, c := New[dtype.Float8E4M3](4, 200), New[dtype.Float8E4M3](200, 6), New[float32](4, 6)
 	s := New[float32]
@@ -139,17 +142,20 @@ func TestBlockScaleErrors(t *testing.T) {
 		want error
 	}{
 		{"too few rows", []Option{WithBlockScales(s(3, 2), s(2, 6))}, ErrShape},
-		{"too few blocks of K", []Option{WithBlockScales(s(4, 1), s(1, 6))}, ErrShape},
-		{"turned by mistake", []Option{WithBlockScales(s(2, 4), s(2, 6))}, ErrShape},
-		{"in precision fast", []Option{WithBlockScales(s(4, 2), s(2, 1)), WithPrecision(Fast), WithDevice("emu:h200")}, ErrUnsupported},
-		{"for a kernel that has none", []Option{WithBlockScales(s(4, 2), s(2, 1)), WithKernel("tiled"), WithDevice("emu:h200")}, ErrUnsupported},
+		{"too few blocks along K", []Option{WithBlockScales(s(4, 1), s(1, 6))}, ErrShape},
+		{"transposed by mistake", []Option{WithBlockScales(s(2, 4), s(2, 6))}, ErrShape},
+		{"precision fast", []Option{WithBlockScales(s(4, 2), s(2, 1)), WithPrecision(Fast), WithDevice("emu:h200")},
+			ErrUnsupported},
+		{"kernel without block scales", []Option{WithBlockScales(s(4, 2), s(2, 1)), WithKernel("tiled"),
+			WithDevice("emu:h200")}, ErrUnsupported},
 	} {
 		if err := Gemm(t.Context(), 1, a, b, 0, c, x.opts...); !errors.Is(err, x.want) {
 			t.Errorf("%s: %v, want %v", x.name, err, x.want)
 		}
 	}
 	f := New[float32](4, 4)
-	if err := Gemm(t.Context(), 1, f, f, 0, New[float32](4, 4), WithBlockScales(s(4, 1), s(1, 4))); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("of float32: %v", err)
+	if err := Gemm(t.Context(), 1, f, f, 0, New[float32](4, 4), WithBlockScales(s(4, 1), s(1, 4))); !errors.Is(err,
+		ErrUnsupported) {
+		t.Errorf("block scales of float32: %v, want ErrUnsupported", err)
 	}
 }

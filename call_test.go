@@ -12,11 +12,11 @@ import (
 	"tilework/internal/cpu/asm"
 )
 
-// TestNoAllocations: a product into a matrix that is there allocates nothing, on any
-// number of threads, with options that were made before.
+// TestNoAllocations checks that a product into an existing matrix allocates nothing, on any number
+// of threads, with options created beforehand.
 func TestNoAllocations(t *testing.T) {
 	if raceEnabled {
-		t.Skip("the race detector has pools forget what they are given")
+		t.Skip("under the race detector, sync.Pool drops items at random")
 	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
 	for _, n := range []int{1, 8, 64, 130, 300} {
@@ -26,16 +26,18 @@ func TestNoAllocations(t *testing.T) {
 			noAllocations[float32, float32](t, n, opts...)
 			noAllocations[int8, int32](t, n, opts...)
 			if n > 200 {
-				continue // it would take long, and shows nothing new
+				continue // large sizes of the other types are slow and exercise the same code
 			}
 			noAllocations[dtype.Float16, dtype.Float16](t, n, opts...)
-			noAllocations[float32, float32](t, n, append(opts, WithKernel("portable"), WithColBias(Vector(make([]float32, n)...)), WithActivation(ReLU))...)
+			noAllocations[float32, float32](t, n, append(opts, WithKernel("portable"),
+				WithColBias(Vector(make([]float32, n)...)), WithActivation(ReLU))...)
 		}
 	}
-	noAllocations[float32, float32](t, 64) // whichever the device
+	noAllocations[float32, float32](t, 64) // on the default device
 }
 
-// noAllocations counts the whole process's allocations: helpers must make none either.
+// noAllocations counts the allocations of the whole process, because the worker threads must not
+// allocate either.
 func noAllocations[I, O dtype.Element](t *testing.T, n int, opts ...Option) {
 	t.Helper()
 	a, b, c := New[I](n, n), New[I](n, n), New[O](n, n)
@@ -43,7 +45,7 @@ func noAllocations[I, O dtype.Element](t *testing.T, n int, opts ...Option) {
 	defer cancel()
 	const runs = 4
 	least := uint64(math.MaxUint64)
-	for range 5 { // other goroutines of the process allocate too, now and then
+	for range 5 { // other goroutines of the process allocate occasionally
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		for range runs {
@@ -60,12 +62,12 @@ func noAllocations[I, O dtype.Element](t *testing.T, n int, opts ...Option) {
 	t.Errorf("%d·%d %v with %d options: %d allocations in %d products", n, n, a.layout.Type, len(opts), least, runs)
 }
 
-// BenchmarkCall compares a product of 64³ on one thread with the calls of the
-// micro-kernel that it consists of, in turns, and reports what is between the two.
+// BenchmarkCall alternates a product of 64³ on one thread with the micro-kernel calls that it
+// consists of. It reports the difference as ns/overhead.
 func BenchmarkCall(b *testing.B) {
 	k := asm.F32AVX512
 	if !k.ISA.Supported {
-		b.Skip("this processor lacks AVX-512")
+		b.Skip("this CPU lacks AVX-512")
 	}
 	const n = 64
 	x, y, z := New[float32](n, n), New[float32](n, n), New[float32](n, n)
@@ -75,7 +77,7 @@ func BenchmarkCall(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	const high = 11 // rows of a tile: as few tiles as there can be, equally high
+	const high = 11 // rows of a tile: the fewest tiles of nearly equal height
 	kernel := func() {
 		for j := 0; j < n; j += k.NR {
 			for i := 0; i < n; i += high {
@@ -95,7 +97,8 @@ func BenchmarkCall(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// least is the nanoseconds that f takes, one of so many times, or old if that is less.
+// least calls f the given number of times and returns the smaller of old and the mean time of a
+// call in nanoseconds.
 func least(times int, f func(), old float64) float64 {
 	start := time.Now()
 	for range times {
@@ -104,8 +107,8 @@ func least(times int, f func(), old float64) float64 {
 	return min(old, float64(time.Since(start).Nanoseconds())/float64(times))
 }
 
-// BenchmarkTileFunc compares a product of 1024³ on one thread with the same one and a
-// function that does nothing with its tiles, in turns, and reports what that adds.
+// BenchmarkTileFunc alternates a product of 1024³ on one thread with the same product and a tile
+// function that does nothing. It reports the added time in percent.
 func BenchmarkTileFunc(b *testing.B) {
 	const n = 1024
 	x, y, z := New[float32](n, n), New[float32](n, n), New[float32](n, n)
@@ -117,24 +120,24 @@ func BenchmarkTileFunc(b *testing.B) {
 			}
 		}
 	}
-	plain, told := mul(), mul(WithTileFunc(func(Matrix[float32], int, int) {}))
+	plain, tiled := mul(), mul(WithTileFunc(func(Matrix[float32], int, int) {}))
 	without, with := math.Inf(1), math.Inf(1)
 	for b.Loop() {
-		without, with = least(1, plain, without), least(1, told, with)
+		without, with = least(1, plain, without), least(1, tiled, with)
 	}
 	b.ReportMetric(100*(with/without-1), "%")
 	b.ReportMetric(without/1e6, "ms/plain")
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkReading compares products of a row or a column and a matrix of 64 MiB, on one
-// thread, with looking for a byte that is not there in that matrix's memory, in turns: what
-// is read in a second.
+// BenchmarkReading measures the memory bandwidth of a product of a row or a column and a matrix of
+// 64 MiB on one thread. It compares the product with a scan of the matrix's memory for a byte that
+// does not occur.
 func BenchmarkReading(b *testing.B) {
 	const n = 4096
 	large := New[float32](n, n)
 	for i := range large.data {
-		large.data[i] = 2 // that the system gives it memory
+		large.data[i] = 2 // so that the operating system backs the pages with memory
 	}
 	memory := dtype.Bytes(large.data)
 	for _, s := range []struct {
@@ -155,7 +158,7 @@ func BenchmarkReading(b *testing.B) {
 				}, product)
 				read = least(1, func() {
 					if bytes.IndexByte(memory, 1) >= 0 {
-						b.Fatal("found a byte 1 in numbers 2")
+						b.Fatal("found a byte 1 in a matrix of 2")
 					}
 				}, read)
 			}

@@ -14,9 +14,9 @@ import (
 	"tilework/internal/testkit"
 )
 
-// TestCancelledAnywhere ends the context of a product at every point at which it is
-// looked at: what returns is the context's error or the whole product, C is not written
-// afterwards, nothing is left on the device, and no goroutine.
+// TestCancelledAnywhere cancels the context of a product at each point that checks it. The call must
+// return the context's error or the complete product. Afterwards C must not change, and neither
+// device memory nor goroutines may be left.
 func TestCancelledAnywhere(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	a, b := whole[float32](rng, 70, 40), whole[float32](rng, 40, 50)
@@ -39,9 +39,10 @@ func TestCancelledAnywhere(t *testing.T) {
 		{"textbook", []Matrix[float32]{New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
 			return Gemm(ctx, 1, a, b, 0, c[0], WithKernel("loop"), WithDevice("cpu"))
 		}},
-		{"batch", []Matrix[float32]{New[float32](70, 50), New[float32](70, 50), New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
-			return Gemm(ctx, 1, many(a), many(b), 0, Batch[float32](c), WithDevice("cpu"))
-		}},
+		{"batch", []Matrix[float32]{New[float32](70, 50), New[float32](70, 50), New[float32](70, 50)},
+			func(ctx context.Context, c []Matrix[float32]) error {
+				return Gemm(ctx, 1, many(a), many(b), 0, Batch[float32](c), WithDevice("cpu"))
+			}},
 		{"emulated", []Matrix[float32]{New[float32](70, 50)}, func(ctx context.Context, c []Matrix[float32]) error {
 			return Gemm(ctx, 1, a, b, 0, c[0], WithDevice("emu"), WithKernel("blocked"))
 		}},
@@ -72,7 +73,7 @@ func TestCancelledAnywhere(t *testing.T) {
 			for range test.c[1:] {
 				all = append(all, want.clone())
 			}
-			// A first call starts the helpers that stay.
+			// The first call starts worker goroutines that outlive it.
 			if err := test.run(t.Context(), all); err != nil {
 				t.Fatal(err)
 			}
@@ -89,22 +90,22 @@ func TestCancelledAnywhere(t *testing.T) {
 				case err == nil:
 					for i := range test.c {
 						if !slices.Equal(test.c[i].data, want.data) {
-							t.Fatalf("end %d: no error and other bits than undisturbed", ends)
+							t.Fatalf("cancellation %d: no error, but C differs from the uncancelled product", ends)
 						}
 					}
 				case !ctx.Ended() || !errors.Is(err, context.Canceled):
-					t.Fatalf("end %d (%v): error %v", ends, ctx.Ended(), err)
+					t.Fatalf("cancellation %d (context ended: %v): error %v, want context.Canceled", ends, ctx.Ended(), err)
 				}
 				was := fmt.Sprint(test.c[0].data)
 				time.Sleep(200 * time.Microsecond)
 				if fmt.Sprint(test.c[0].data) != was {
-					t.Fatalf("end %d: C is written after the call has returned", ends)
+					t.Fatalf("cancellation %d: C changed after the call returned", ends)
 				}
 			})
 			if ends < 2 {
-				t.Error("nothing looks at the context")
+				t.Error("no call checks the context")
 			}
-			t.Logf("%d ends", ends)
+			t.Logf("%d cancellations", ends)
 			goleak.VerifyNone(t, before)
 		})
 	}

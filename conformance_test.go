@@ -64,12 +64,13 @@ func onlyBias(e gemm.Epilogue) bool {
 	return !e.RowScale && !e.ColScale && !e.Gated && !e.Residual && !e.OutScale
 }
 
-// gemmOf computes p with operands of a kind.
+// gemmOf computes p with operands of the given kind. The row ranges of a grouped p end at ends.
 func gemmOf(
 	ctx context.Context, dev *tilework.Device, kind operandKind, p *gemmtest.Problem, ends []int32, b gemmtest.Buffers,
 ) error {
 	type pair = gemmtest.Pair
-	run := map[pair]func(context.Context, *tilework.Device, operandKind, *gemmtest.Problem, []int32, gemmtest.Buffers) error{
+	run := map[pair]func(context.Context, *tilework.Device, operandKind, *gemmtest.Problem, []int32,
+		gemmtest.Buffers) error{
 		{In: dtype.F64, Out: dtype.F64}:       typedGemm[float64, float64],
 		{In: dtype.F32, Out: dtype.F32}:       typedGemm[float32, float32],
 		{In: dtype.F32, Out: dtype.BF16}:      typedGemm[float32, dtype.BFloat16],
@@ -97,7 +98,7 @@ func gemmOf(
 	return run(ctx, dev, kind, p, ends, b)
 }
 
-// matrixOf returns the matrix of a layout, from an element of the memory on.
+// matrixOf returns the matrix with layout l that starts at element from of memory.
 func matrixOf[T dtype.Element](l gemm.Layout, memory []byte, from int) tilework.Matrix[T] {
 	elements := dtype.View[T](memory)
 	m := tilework.FromStrided(l.Rows, l.Cols, l.LD, elements[min(from, len(elements)):])
@@ -107,7 +108,7 @@ func matrixOf[T dtype.Element](l gemm.Layout, memory []byte, from int) tilework.
 	return m
 }
 
-// batchOf returns count matrices, one every stride elements.
+// batchOf returns count matrices with layout l that start stride elements apart in memory.
 func batchOf[T dtype.Element](l gemm.Layout, memory []byte, count, stride int) tilework.Batch[T] {
 	all := make(tilework.Batch[T], count)
 	for i := range all {
@@ -123,7 +124,7 @@ type place struct {
 	err    error
 }
 
-// placed places a matrix.
+// placed returns m as an operand at the place, uploading it if necessary.
 func placed[T dtype.Element](ctx context.Context, at *place, m tilework.Matrix[T]) tilework.Operand[T] {
 	if at.dev == nil {
 		return m
@@ -133,7 +134,8 @@ func placed[T dtype.Element](ctx context.Context, at *place, m tilework.Matrix[T
 	return on
 }
 
-// placedBatch places count matrices of memory, one every stride elements.
+// placedBatch returns count matrices that start stride elements apart in memory as a batch at the
+// place, uploading them if necessary.
 func placedBatch[T dtype.Element](
 	ctx context.Context, at *place, l gemm.Layout, memory []byte, count, stride int,
 ) tilework.Operand[T] {
@@ -190,7 +192,8 @@ func typedGemm[T, R dtype.Element](
 		}
 		a = placedBatch[T](ctx, at, *p.A(), buf[gemm.A], count, p.Batch.Stride[gemm.A])
 		b = placedBatch[T](ctx, at, *p.B(), buf[gemm.B], count, p.Batch.Stride[gemm.B])
-		host, c = batchOf[R](*p.C(), buf[gemm.C], count, p.Batch.Stride[gemm.C]), placedBatch[R](ctx, at, *p.C(), buf[gemm.C], count, p.Batch.Stride[gemm.C])
+		host, c = batchOf[R](*p.C(), buf[gemm.C], count, p.Batch.Stride[gemm.C]),
+			placedBatch[R](ctx, at, *p.C(), buf[gemm.C], count, p.Batch.Stride[gemm.C])
 	default:
 		a, b = placed(ctx, at, matrixOf[T](*p.A(), buf[gemm.A], 0)), placed(ctx, at, matrixOf[T](*p.B(), buf[gemm.B], 0))
 		host, c = matrixOf[R](*p.C(), buf[gemm.C], 0), placed(ctx, at, matrixOf[R](*p.C(), buf[gemm.C], 0))
@@ -243,7 +246,8 @@ func epilogueOptions[T, R dtype.Element](
 		opts = append(opts, tilework.WithSaturation())
 	}
 	activations := map[gemm.Activation]tilework.Activation{
-		gemm.ActReLU: tilework.ReLU, gemm.ActGELU: tilework.GELU, gemm.ActGELUTanh: tilework.GELUTanh, gemm.ActSiLU: tilework.SiLU,
+		gemm.ActReLU: tilework.ReLU, gemm.ActGELU: tilework.GELU, gemm.ActGELUTanh: tilework.GELUTanh,
+		gemm.ActSiLU: tilework.SiLU,
 	}
 	return append(opts, tilework.WithActivation(activations[e.Activation]))
 }
@@ -253,7 +257,8 @@ func scaleOptions[S dtype.Element](
 	ctx context.Context, at *place, p *gemmtest.Problem, buf gemmtest.Buffers,
 ) (opts []tilework.Option) {
 	for x, option := range map[gemm.Operand]func(tilework.Operand[S]) tilework.Option{
-		gemm.RowScale: tilework.WithRowScale[S], gemm.ColScale: tilework.WithColScale[S], gemm.OutScale: tilework.WithOutputScale[S],
+		gemm.RowScale: tilework.WithRowScale[S], gemm.ColScale: tilework.WithColScale[S],
+		gemm.OutScale: tilework.WithOutputScale[S],
 	} {
 		if p.Epilogue.Reads(x) {
 			opts = append(opts, option(placed(ctx, at, matrixOf[S](p.Layout(x), buf[x], 0))))

@@ -22,7 +22,7 @@ func emulated(t *testing.T) *Device {
 	return d
 }
 
-// equalTo says where a matrix is not what it should be.
+// equalTo fails the test at the first element in which got differs from want.
 func equalTo(t *testing.T, what string, got, want Matrix[float32]) {
 	t.Helper()
 	for i := range want.Rows() {
@@ -34,7 +34,7 @@ func equalTo(t *testing.T, what string, got, want Matrix[float32]) {
 	}
 }
 
-// wholes are matrices of whole numbers, of which the odd ones are transposed views.
+// wholes returns count matrices of whole numbers. Those at odd indices are transposed views.
 func wholes(rng *rand.Rand, count, rows, cols int) Batch[float32] {
 	all := make(Batch[float32], count)
 	for i := range all {
@@ -45,8 +45,8 @@ func wholes(rng *rand.Rand, count, rows, cols int) Batch[float32] {
 	return all
 }
 
-// TestDeviceBatch compares batches on a device with single products: uploaded ones, transposed ones,
-// matrices side by side in long rows, and a shared operand.
+// TestDeviceBatch compares batches on a device with single products. The batches are uploaded,
+// transposed, side by side in long rows, or share an operand.
 func TestDeviceBatch(t *testing.T) {
 	d := emulated(t)
 	ctx, rng := t.Context(), rand.New(rand.NewPCG(1, 2))
@@ -72,8 +72,9 @@ func TestDeviceBatch(t *testing.T) {
 	if err := Gemm(ctx, 2, da, db.T(), 0, c, WithColBias(Vector(bias...)), WithVerify()); err != nil {
 		t.Fatal(err)
 	}
-	if plan, err := PlanGemm(da, db.T(), c, WithKernel("tiled")); err != nil || plan.Kernel != "tiled" || plan.M != m || !strings.Contains(plan.Detail, "a batch") {
-		t.Errorf("plan %v, error %v", plan, err)
+	if plan, err := PlanGemm(da, db.T(), c, WithKernel("tiled")); err != nil || plan.Kernel != "tiled" || plan.M != m ||
+		!strings.Contains(plan.Detail, "a batch") {
+		t.Errorf("unexpected plan %v, error %v", plan, err)
 	}
 	shared := mustBatch(t, d, count, n, m)
 	if err := Gemm(ctx, 1, db.Matrix(0).Batch(count, 0), da.T(), 0, shared); err != nil {
@@ -96,7 +97,7 @@ func TestDeviceBatch(t *testing.T) {
 		if want, err = Mul(ctx, b[0], a[i].T(), WithDevice("cpu")); err != nil {
 			t.Fatal(err)
 		}
-		equalTo(t, "C of a shared A", others[i], want)
+		equalTo(t, "C with a shared A", others[i], want)
 	}
 	back, err := da.Download(ctx)
 	if err != nil {
@@ -116,8 +117,8 @@ func mustBatch(t *testing.T, d *Device, count, rows, cols int) DeviceBatch[float
 	return b
 }
 
-// TestDeviceGroups compares groups of rows, some of them empty, with products of their rows. The ends
-// are on the host or on the device. Rows after the last group must not change.
+// TestDeviceGroups compares groups of rows, some of them empty, with products of their rows. The
+// group ends are on the host or on the device. Rows after the last group must not change.
 func TestDeviceGroups(t *testing.T) {
 	d := emulated(t)
 	ctx, rng := t.Context(), rand.New(rand.NewPCG(3, 4))
@@ -150,12 +151,14 @@ func TestDeviceGroups(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan, err := PlanGemm(da, db, c, WithGroups(groups)); err != nil || plan.M != 50 || !strings.Contains(plan.Detail, "groups") {
-			t.Errorf("plan %v, error %v", plan, err)
+		if plan, err := PlanGemm(da, db, c, WithGroups(groups)); err != nil || plan.M != 50 ||
+			!strings.Contains(plan.Detail, "groups") {
+			t.Errorf("unexpected plan %v, error %v", plan, err)
 		}
 		want, from := before.clone(), 0
 		for g, n := range rows {
-			if err := Gemm(ctx, 1, a.Sub(from, 0, n, k), b[g], 1, want.Sub(from, 0, n, want.Cols()), WithDevice("cpu")); err != nil {
+			if err := Gemm(ctx, 1, a.Sub(from, 0, n, k), b[g], 1, want.Sub(from, 0, n, want.Cols()),
+				WithDevice("cpu")); err != nil {
 				t.Fatal(err)
 			}
 			from += n
@@ -166,7 +169,7 @@ func TestDeviceGroups(t *testing.T) {
 		t.Error(err)
 	}
 	if err := Gemm(ctx, 1, da, db, 0, mustBatch(t, d, 1, 50, n).Matrix(0), WithGroups(known)); !errors.Is(err, ErrClosed) {
-		t.Errorf("groups that were closed: %v", err)
+		t.Errorf("closed group ends: %v, want ErrClosed", err)
 	}
 }
 
@@ -183,25 +186,29 @@ func TestBatchRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		err, want error
 	}{
-		"other counts":             {Gemm(ctx, 1, b, mustBatch(t, d, 2, 8, 8), 0, mustBatch(t, d, 3, 8, 8)), ErrShape},
-		"sizes that do not fit":    {Gemm(ctx, 1, b, b, 0, mustBatch(t, d, 3, 8, 9)), ErrShape},
-		"C that is A":              {Gemm(ctx, 1, b, b, 0, b), ErrOverlap},
-		"C that all share":         {Gemm(ctx, 1, b, b, 0, m.Batch(3, 0)), ErrShape},
-		"beyond the memory":        {m.Batch(2, 8).Err(), ErrShape},
-		"a stride below 0":         {m.Batch(2, -1).Err(), ErrShape},
-		"a zero batch":             {Gemm(ctx, 1, b, DeviceBatch[float32]{}, 0, b), ErrNoDevice},
-		"no such matrix":           {b.Matrix(3).Err(), ErrShape},
-		"more rows than A has":     {Gemm(ctx, 1, m, b, 0, mustBatch(t, d, 1, 8, 8).Matrix(0), WithGroups(groups)), ErrShape},
-		"other groups than B":      {Gemm(ctx, 1, m, b, 0, mustBatch(t, d, 1, 8, 8).Matrix(0), WithGroups(two)), ErrShape},
-		"groups of a transposed A": {Gemm(ctx, 1, m.T(), mustBatch(t, d, 2, 8, 8), 0, mustBatch(t, d, 1, 8, 8).Matrix(0), WithGroups(two)), ErrUnsupported},
-		"groups of a transposed C": {Gemm(ctx, 1, m, mustBatch(t, d, 2, 8, 8), 0, mustBatch(t, d, 1, 8, 8).Matrix(0).T(), WithGroups(two)), ErrUnsupported},
+		"unequal counts":             {Gemm(ctx, 1, b, mustBatch(t, d, 2, 8, 8), 0, mustBatch(t, d, 3, 8, 8)), ErrShape},
+		"mismatched sizes":           {Gemm(ctx, 1, b, b, 0, mustBatch(t, d, 3, 8, 9)), ErrShape},
+		"C is A":                     {Gemm(ctx, 1, b, b, 0, b), ErrOverlap},
+		"C shared by all products":   {Gemm(ctx, 1, b, b, 0, m.Batch(3, 0)), ErrShape},
+		"past the end of the memory": {m.Batch(2, 8).Err(), ErrShape},
+		"negative stride":            {m.Batch(2, -1).Err(), ErrShape},
+		"zero DeviceBatch":           {Gemm(ctx, 1, b, DeviceBatch[float32]{}, 0, b), ErrNoDevice},
+		"index out of range":         {b.Matrix(3).Err(), ErrShape},
+		"more group rows than A has": {Gemm(ctx, 1, m, b, 0, mustBatch(t, d, 1, 8, 8).Matrix(0), WithGroups(groups)),
+			ErrShape},
+		"more matrices in B than groups": {Gemm(ctx, 1, m, b, 0, mustBatch(t, d, 1, 8, 8).Matrix(0), WithGroups(two)),
+			ErrShape},
+		"groups with a transposed A": {Gemm(ctx, 1, m.T(), mustBatch(t, d, 2, 8, 8), 0, mustBatch(t, d, 1, 8, 8).Matrix(0),
+			WithGroups(two)), ErrUnsupported},
+		"groups with a transposed C": {Gemm(ctx, 1, m, mustBatch(t, d, 2, 8, 8), 0, mustBatch(t, d, 1, 8, 8).Matrix(0).T(),
+			WithGroups(two)), ErrUnsupported},
 	} {
 		if !errors.Is(c.err, c.want) {
 			t.Errorf("%s: error %v, want %v", name, c.err, c.want)
 		}
 	}
 	if err := GroupEnds(1, -1).Err(); !errors.Is(err, ErrShape) {
-		t.Errorf("a group of -1 rows: %v", err)
+		t.Errorf("a group of -1 rows: %v, want ErrShape", err)
 	}
 	empty := mustBatch(t, d, 0, 8, 8)
 	if err := Gemm(ctx, 1, empty, empty, 0, mustBatch(t, d, 0, 8, 8)); err != nil {
@@ -209,8 +216,8 @@ func TestBatchRefuses(t *testing.T) {
 	}
 }
 
-// TestBatchOnGPU: a batch of matrices on the host, small ones and one with a B that all share,
-// is what single products are, on a GPU that computes it in one launch.
+// TestBatchOnGPU compares a batch of host matrices that share B with single products. The GPU
+// computes the batch in one launch.
 func TestBatchOnGPU(t *testing.T) {
 	ctx, rng := t.Context(), rand.New(rand.NewPCG(5, 6))
 	const count, m, n, k = 6, 5, 11, 8
@@ -250,7 +257,8 @@ func TestGroups(t *testing.T) {
 	want, from := before.clone(), 0
 	for g := range rows {
 		alike[g] = mixed[g].clone()
-		err := Gemm(ctx, 1, a.Sub(from, 0, rows[g], k), alike[g], 1, want.Sub(from, 0, rows[g], n), WithDevice("cpu"), WithRowBias(Vector(bias[from:from+rows[g]]...)))
+		err := Gemm(ctx, 1, a.Sub(from, 0, rows[g], k), alike[g], 1, want.Sub(from, 0, rows[g], n), WithDevice("cpu"),
+			WithRowBias(Vector(bias[from:from+rows[g]]...)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -259,14 +267,17 @@ func TestGroups(t *testing.T) {
 	for _, device := range []string{"cpu", "emu"} {
 		for _, b := range []Batch[float32]{mixed, alike} {
 			c := before.clone()
-			if err := Gemm(ctx, 1, a, b, 1, c, WithGroups(GroupEnds(rows...)), WithDevice(device), WithRowBias(Vector(bias...))); err != nil {
+			if err := Gemm(ctx, 1, a, b, 1, c, WithGroups(GroupEnds(rows...)), WithDevice(device),
+				WithRowBias(Vector(bias...))); err != nil {
 				t.Fatal(err)
 			}
 			equalTo(t, "C on "+device, c, want)
 		}
-		for name, rows := range map[string][]int{"too few groups": {1, 2}, "too many rows": {20, 10, 1, 0}, "less than no rows": {1, -1, 1, 1}} {
-			if err := Gemm(ctx, 1, a, alike, 0, before.clone(), WithGroups(GroupEnds(rows...)), WithDevice(device)); !errors.Is(err, ErrShape) {
-				t.Errorf("%s: error %v", name, err)
+		for name, rows := range map[string][]int{"too few groups": {1, 2}, "too many rows": {20, 10, 1, 0},
+			"negative rows": {1, -1, 1, 1}} {
+			if err := Gemm(ctx, 1, a, alike, 0, before.clone(), WithGroups(GroupEnds(rows...)),
+				WithDevice(device)); !errors.Is(err, ErrShape) {
+				t.Errorf("%s: error %v, want ErrShape", name, err)
 			}
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// pages are the Markdown files of the repository.
+// pages returns the paths of the Markdown files in the repository.
 func pages(t *testing.T) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(path string, d fs.DirEntry, err error) error {
@@ -26,7 +26,7 @@ func pages(t *testing.T) (files []string) {
 		return nil
 	})
 	if err != nil || len(files) < 10 {
-		t.Fatalf("%d pages, %v", len(files), err)
+		t.Fatalf("found %d pages, error %v: want at least 10", len(files), err)
 	}
 	return files
 }
@@ -42,7 +42,7 @@ func read(t *testing.T, path string) string {
 
 var link = regexp.MustCompile(`\]\(([^)#\s]*)(#[^)]*)?\)`)
 
-// TestDocsLinks: what a page links to is there, headings too.
+// TestDocsLinks checks that the files and headings that pages link to exist.
 func TestDocsLinks(t *testing.T) {
 	for _, page := range pages(t) {
 		for _, l := range link.FindAllStringSubmatch(read(t, page), -1) {
@@ -59,13 +59,13 @@ func TestDocsLinks(t *testing.T) {
 				continue
 			}
 			if heading != "" && !slices.Contains(anchors(read(t, file)), heading) {
-				t.Errorf("%s links to a heading %q that %s has not", page, heading, file)
+				t.Errorf("%s links to heading %q, which is not in %s", page, heading, file)
 			}
 		}
 	}
 }
 
-// anchors are the names under which a page's headings are linked to.
+// anchors returns the link fragments of the headings in text.
 func anchors(text string) (names []string) {
 	for line := range strings.Lines(text) {
 		if !strings.HasPrefix(line, "#") {
@@ -83,16 +83,17 @@ var (
 	source  = regexp.MustCompile(`\]\(([^)]*internal/[^)]*\.go)\)`)
 )
 
-// TestDocsSnippets: code on a page about a kernel is in one of the files that the page links
-// to, line by line and in that order; on another page, if the paragraph before it links to
-// one. What is between two lines may be left out, and lines with … are not looked for.
+// TestDocsSnippets checks that Go code in the docs matches a linked source file. On a page about a
+// kernel the page must link to the file. On other pages the paragraph before the code must, or the
+// code is not checked. The lines must occur in the file in the same order. The code may omit lines,
+// and lines with … are skipped.
 func TestDocsSnippets(t *testing.T) {
-	held := 0
+	checked := 0
 	for _, page := range pages(t) {
 		text := read(t, page)
 		for _, at := range goBlock.FindAllStringSubmatchIndex(text, -1) {
 			about := text
-			if !strings.HasPrefix(page, filepath.Join("docs", "kernels")) { // whose code may be a user's
+			if !strings.HasPrefix(page, filepath.Join("docs", "kernels")) { // other pages also have user code
 				paragraphs := strings.Split(strings.TrimSpace(text[:at[0]]), "\n\n")
 				about = paragraphs[len(paragraphs)-1]
 			}
@@ -103,23 +104,24 @@ func TestDocsSnippets(t *testing.T) {
 			if files == nil {
 				continue
 			}
-			held++
+			checked++
 			code := text[at[2]:at[3]]
 			if !slices.ContainsFunc(files, func(file string) bool { return missing(code, read(t, file)) == "" }) {
 				var lacks []string
 				for _, file := range files {
 					lacks = append(lacks, file+" lacks "+missing(code, read(t, file)))
 				}
-				t.Errorf("%s has code that is in none of its files:\n%s\n%s", page, code, strings.Join(lacks, "\n"))
+				t.Errorf("%s: code is in none of the linked files:\n%s\n%s", page, code, strings.Join(lacks, "\n"))
 			}
 		}
 	}
-	if held < 5 {
-		t.Errorf("only %d pieces of code were held against their files", held)
+	if checked < 5 {
+		t.Errorf("checked only %d pieces of code, want at least 5", checked)
 	}
 }
 
-// missing is the first line of code that does not follow those before it in text.
+// missing returns the first line of code that does not occur in text after the preceding lines, or
+// the empty string.
 func missing(code, text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
