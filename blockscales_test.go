@@ -94,8 +94,8 @@ func TestBlockScales(t *testing.T) {
 	}
 }
 
-// TestBlockScalesOn checks block scales of operands on a device. The scales are on the host or on the
-// device.
+// TestBlockScalesOn checks block scales of operands on a device. The scales are on the host or on
+// the device.
 func TestBlockScalesOn(t *testing.T) {
 	ctx := t.Context()
 	d, err := Open("emu:h200")

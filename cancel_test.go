@@ -14,9 +14,9 @@ import (
 	"tilework/internal/testkit"
 )
 
-// TestCancelledAnywhere cancels the context of a product at each point that checks it. The call must
-// return the context's error or the complete product. Afterwards C must not change, and neither
-// device memory nor goroutines may be left.
+// TestCancelledAnywhere cancels the context of a product at each point that checks it. The call
+// must return the context's error or the complete product. Afterwards C must not change, and
+// neither device memory nor goroutines may be left.
 func TestCancelledAnywhere(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	a, b := whole[float32](rng, 70, 40), whole[float32](rng, 40, 50)

@@ -9,8 +9,9 @@ import (
 	"tilework/ptx/build"
 )
 
-// TestEpilogueOptions: what the options say is done, in their order, on every device, whether
-// C is given as it lies or transposed, and verified or not.
+// TestEpilogueOptions checks that the stages of the epilogue run in the documented order on the CPU
+// and the emulated GPU, for a plain and a transposed C, with and without verification. It also
+// checks the errors of invalid epilogue operands.
 func TestEpilogueOptions(t *testing.T) {
 	const m, n, k = 5, 7, 3
 	fill := func(rows, cols int, f func(i, j int) float32) Matrix[float32] {
@@ -57,7 +58,8 @@ func TestEpilogueOptions(t *testing.T) {
 	ctx := t.Context()
 	for _, device := range []string{"cpu", "emu"} {
 		for _, extra := range [][]Option{nil, {WithVerify()}} {
-			opts := append([]Option{WithDevice(device), WithRowScale(Vector(rows...)), WithColScale(Vector(cols...)), WithColBias(Vector(bias...)), WithActivation(ReLU), WithOutputScale(Vector(0.5))}, extra...)
+			opts := append([]Option{WithDevice(device), WithRowScale(Vector(rows...)), WithColScale(Vector(cols...)),
+				WithColBias(Vector(bias...)), WithActivation(ReLU), WithOutputScale(Vector(0.5))}, extra...)
 			c := New[float32](m, n)
 			check(device, c, Gemm(ctx, 1, a, b, 0, c, append(opts, WithResidual(res))...))
 			ct := New[float32](n, m).T()
@@ -69,9 +71,9 @@ func TestEpilogueOptions(t *testing.T) {
 		opt  Option
 		want error
 	}{
-		{"a residual of another shape", WithResidual(New[float32](m, n+1)), ErrShape},
-		{"a residual of another type", WithResidual(New[float64](m, n)), ErrUnsupported},
-		{"a residual that is stored otherwise", WithResidual(resT), ErrUnsupported},
+		{"residual of another shape", WithResidual(New[float32](m, n+1)), ErrShape},
+		{"residual of another type", WithResidual(New[float64](m, n)), ErrUnsupported},
+		{"residual stored by columns", WithResidual(resT), ErrUnsupported},
 		{"too few scales", WithRowScale(Vector(cols[:m-1]...)), ErrShape},
 		{"scales of another type", WithColScale(Vector(make([]float64, n)...)), ErrUnsupported},
 	} {
@@ -82,12 +84,12 @@ func TestEpilogueOptions(t *testing.T) {
 	}
 	c := New[float32](m, n)
 	if err := Gemm(ctx, 1, a, b, 0, c, WithResidual(c), WithDevice("cpu")); !errors.Is(err, ErrOverlap) {
-		t.Errorf("C as its own residual: %v", err)
+		t.Errorf("C as its own residual: %v, want ErrOverlap", err)
 	}
 }
 
-// TestDeviceFunc: a function of the caller's is computed by the emulated GPU, with what it is
-// given, and refused where there is nobody to compute it.
+// TestDeviceFunc checks that the emulated GPU applies a DeviceFunc to each element, with its
+// position and data. Products that cannot apply the function must fail.
 func TestDeviceFunc(t *testing.T) {
 	ctx := t.Context()
 	f, err := NewDeviceFunc(func(k *build.Kernel, e DeviceElement) build.Reg {
@@ -106,7 +108,7 @@ func TestDeviceFunc(t *testing.T) {
 		}
 		for i, x := range want {
 			if got := c.At(i/3, i%3); got != x {
-				t.Errorf("%s: %v at %d, want %v", name, got, i, x)
+				t.Errorf("%s: element %d is %v, want %v", name, i, got, x)
 			}
 		}
 	}
@@ -131,7 +133,8 @@ func TestDeviceFunc(t *testing.T) {
 		}
 		return on
 	}
-	for name, o := range map[string]Option{"data of the host": WithDeviceFunc(f, Vector(data...)), "data on the device": WithDeviceFunc(f, up(FromSlice(1, 3, data)))} {
+	for name, o := range map[string]Option{"data on the host": WithDeviceFunc(f, Vector(data...)),
+		"data on the device": WithDeviceFunc(f, up(FromSlice(1, 3, data)))} {
 		on, err := Mul(ctx, up(a), up(b), o)
 		if err != nil {
 			t.Fatal(name, err)
@@ -140,23 +143,24 @@ func TestDeviceFunc(t *testing.T) {
 		check(name, c, err)
 	}
 	for name, opts := range map[string][]Option{
-		"the processor":        {WithDevice("cpu"), WithDeviceFunc(f, Vector(data...))},
-		"a verified product":   {WithDevice("emu"), WithDeviceFunc(f, Vector(data...)), WithVerify()},
+		"CPU":                  {WithDevice("cpu"), WithDeviceFunc(f, Vector(data...))},
+		"verified product":     {WithDevice("emu"), WithDeviceFunc(f, Vector(data...)), WithVerify()},
 		"data of another type": {WithDevice("emu"), WithDeviceFunc(f, Vector[float64](1, 2, 3))},
 		"no function":          {WithDevice("emu"), WithDeviceFunc(nil, Vector(data...))},
 	} {
 		if _, err := Mul(ctx, a, b, opts...); !errors.Is(err, ErrUnsupported) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("%s: %v, want ErrUnsupported", name, err)
 		}
 	}
 	if _, err := Mul(ctx, a, b, WithDevice("emu"), WithDeviceFunc(f, Vector[float32]())); !errors.Is(err, ErrShape) {
-		t.Errorf("a function that reads data without any: %v", err)
+		t.Errorf("a function that reads data, with empty data: %v, want ErrShape", err)
 	}
 }
 
-// TestSaturation: what float16 cannot hold is its largest number, and NaN is NaN.
+// TestSaturation checks that WithSaturation clamps results to the range of float16 and keeps NaN.
 func TestSaturation(t *testing.T) {
-	a := FromSlice(3, 1, []dtype.Float16{dtype.Float16From32(300), dtype.Float16From32(-300), dtype.Float16From32(float32(math.NaN()))})
+	a := FromSlice(3, 1, []dtype.Float16{dtype.Float16From32(300), dtype.Float16From32(-300),
+		dtype.Float16From32(float32(math.NaN()))})
 	b := FromSlice(1, 1, []dtype.Float16{dtype.Float16From32(300)})
 	for _, device := range []string{"cpu", "emu"} {
 		c, err := Mul(t.Context(), a, b, WithDevice(device), WithSaturation())
@@ -164,12 +168,13 @@ func TestSaturation(t *testing.T) {
 			t.Fatal(err)
 		}
 		if x, y, z := c.At(0, 0).Float32(), c.At(1, 0).Float32(), c.At(2, 0).Float32(); x != 65504 || y != -65504 || z == z {
-			t.Errorf("%s: %v, %v and %v", device, x, y, z)
+			t.Errorf("%s: got %v, %v and %v, want 65504, -65504 and NaN", device, x, y, z)
 		}
 	}
 }
 
-// TestEpilogueOptionsOn: the same with operands that are on the device.
+// TestEpilogueOptionsOn checks the epilogue of products on a device, with epilogue operands on the
+// device or on the host.
 func TestEpilogueOptionsOn(t *testing.T) {
 	ctx := t.Context()
 	d, err := Open("emu")
@@ -193,8 +198,10 @@ func TestEpilogueOptionsOn(t *testing.T) {
 	res := up(2, 3, 1, 2, 3, 4, 5, 6)
 	want := []float32{5.5, -9, 31.5, 102, -197.5, 603}
 	for name, opts := range map[string][]Option{
-		"on the device": {WithRowScale(rows), WithColScale(Vector[float32](1, -1, 2)), WithResidual(res), WithOutputScale(out)},
-		"of the host":   {WithRowScale(Vector[float32](10, 100)), WithColScale(Vector[float32](1, -1, 2)), WithResidual(FromSlice(2, 3, []float32{1, 2, 3, 4, 5, 6})), WithOutputScale(Vector(0.5))},
+		"on the device": {WithRowScale(rows), WithColScale(Vector[float32](1, -1, 2)), WithResidual(res),
+			WithOutputScale(out)},
+		"on the host": {WithRowScale(Vector[float32](10, 100)), WithColScale(Vector[float32](1, -1, 2)),
+			WithResidual(FromSlice(2, 3, []float32{1, 2, 3, 4, 5, 6})), WithOutputScale(Vector(0.5))},
 	} {
 		c, err := Mul(ctx, a, b, opts...)
 		if err != nil {
@@ -206,17 +213,18 @@ func TestEpilogueOptionsOn(t *testing.T) {
 		}
 		for i, x := range want {
 			if got.At(i/3, i%3) != x {
-				t.Errorf("%s: %v at %d, want %v", name, got.At(i/3, i%3), i, x)
+				t.Errorf("%s: element %d is %v, want %v", name, i, got.At(i/3, i%3), x)
 			}
 		}
 	}
 	if _, err := Mul(ctx, a, b, WithColScale(cols)); !errors.Is(err, ErrShape) {
-		t.Errorf("scales in a column: %v", err)
+		t.Errorf("scales in a column: %v, want ErrShape", err)
 	}
 }
 
-// TestGated: act(α·A·B)∘(α·A·up) on every device, from the host and where the matrices are, with
-// two weights and with both in one matrix, verified or not; and what cannot be gated is refused.
+// TestGated checks gated products act(α·A·B)∘(α·A·up) on the CPU and the emulated GPU, from host
+// and device matrices, with separate weights and with both weights in one matrix, with and without
+// verification. Options that cannot be combined with gating must fail.
 func TestGated(t *testing.T) {
 	ctx := t.Context()
 	const m, n, k = 9, 24, 16
@@ -286,9 +294,10 @@ func TestGated(t *testing.T) {
 	}
 	onA, onBoth, c := there(a), there(both), there(New[dtype.BFloat16](m, n))
 	onGate, onUp := onBoth.Sub(0, 0, k, n), onBoth.Sub(0, n, k, n)
-	for name, o := range map[string]Option{"an up of the host": WithGated(up), "an up on the device": WithGated(onUp)} {
+	for name, o := range map[string]Option{"up on the host": WithGated(up), "up on the device": WithGated(onUp)} {
 		for _, kernel := range []string{"", "mma"} {
-			if err := Gemm(ctx, 2, onA, onGate, 0, c, o, WithActivation(ReLU), WithResidual(res), WithKernel(kernel)); err != nil {
+			if err := Gemm(ctx, 2, onA, onGate, 0, c, o, WithActivation(ReLU), WithResidual(res),
+				WithKernel(kernel)); err != nil {
 				t.Fatal(name, err)
 			}
 			got, err := c.Download(ctx)
@@ -300,17 +309,22 @@ func TestGated(t *testing.T) {
 	for name, x := range map[string]struct {
 		err, want error
 	}{
-		"an up of another shape":  {Gemm(ctx, 1, a, gate, 0, out, WithGated(both)), ErrShape},
-		"an up of another type":   {Gemm(ctx, 1, a, gate, 0, out, WithGated(New[float32](k, n))), ErrUnsupported},
-		"an up stored otherwise":  {Gemm(ctx, 1, a, gate, 0, out, WithGated(New[dtype.BFloat16](n, k).T())), ErrUnsupported},
-		"a beta":                  {Gemm(ctx, 1, a, gate, 1, out, WithGated(up)), ErrUnsupported},
-		"a bias":                  {Gemm(ctx, 1, a, gate, 0, out, WithGated(up), WithColBias(Vector(make([]dtype.BFloat16, n)...))), ErrUnsupported},
-		"a C by columns":          {Gemm(ctx, 1, a, gate, 0, New[dtype.BFloat16](n, m).T(), WithGated(up)), ErrUnsupported},
-		"an up that C is part of": {Gemm(ctx, 1, a, gate, 0, both.Sub(0, n, m, n), WithGated(up)), ErrOverlap},
-		"integers":                {Gemm(ctx, 1, New[int8](2, 2), New[int8](2, 2), 0, New[int32](2, 2), WithGated(New[int8](2, 2))), ErrUnsupported},
-		"groups":                  {Gemm(ctx, 1, a, Batch[dtype.BFloat16]{gate}, 0, out, WithGroups(GroupEnds(m)), WithGated(up)), ErrUnsupported},
-		"verified on the device":  {Gemm(ctx, 1, onA, onGate, 0, c, WithGated(onUp), WithVerify()), ErrUnsupported},
-		"an up of a device":       {Gemm(ctx, 1, a, gate, 0, out, WithGated(onUp)), ErrUnsupported},
+		"up of another shape": {Gemm(ctx, 1, a, gate, 0, out, WithGated(both)), ErrShape},
+		"up of another type":  {Gemm(ctx, 1, a, gate, 0, out, WithGated(New[float32](k, n))), ErrUnsupported},
+		"up stored by columns": {Gemm(ctx, 1, a, gate, 0, out, WithGated(New[dtype.BFloat16](n, k).T())),
+			ErrUnsupported},
+		"beta": {Gemm(ctx, 1, a, gate, 1, out, WithGated(up)), ErrUnsupported},
+		"bias": {Gemm(ctx, 1, a, gate, 0, out, WithGated(up),
+			WithColBias(Vector(make([]dtype.BFloat16, n)...))), ErrUnsupported},
+		"C stored by columns": {Gemm(ctx, 1, a, gate, 0, New[dtype.BFloat16](n, m).T(), WithGated(up)),
+			ErrUnsupported},
+		"C shares memory with up": {Gemm(ctx, 1, a, gate, 0, both.Sub(0, n, m, n), WithGated(up)), ErrOverlap},
+		"integers": {Gemm(ctx, 1, New[int8](2, 2), New[int8](2, 2), 0, New[int32](2, 2),
+			WithGated(New[int8](2, 2))), ErrUnsupported},
+		"groups": {Gemm(ctx, 1, a, Batch[dtype.BFloat16]{gate}, 0, out, WithGroups(GroupEnds(m)),
+			WithGated(up)), ErrUnsupported},
+		"verification on the device":    {Gemm(ctx, 1, onA, onGate, 0, c, WithGated(onUp), WithVerify()), ErrUnsupported},
+		"up on a device, C on the host": {Gemm(ctx, 1, a, gate, 0, out, WithGated(onUp)), ErrUnsupported},
 	} {
 		if !errors.Is(x.err, x.want) {
 			t.Errorf("%s: %v, want %v", name, x.err, x.want)

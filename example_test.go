@@ -10,7 +10,7 @@ import (
 	"tilework/ptx/build"
 )
 
-// The first program: the product of two matrices.
+// This is the first program: the product of two matrices.
 func Example() {
 	a := tilework.FromSlice(2, 3, []float32{1, 2, 3, 4, 5, 6})
 	b := tilework.FromSlice(3, 2, []float32{1, 0, 0, 1, 1, 1})
@@ -161,8 +161,8 @@ func ExampleWithGated() {
 	// Output: [12 0]
 }
 
-// A leaky ReLU with a slope for each column is compiled into the kernel. "emu" is an emulated GPU; a
-// real one is "gpu".
+// A leaky ReLU with a slope for each column is compiled into the kernel. "emu" opens an emulated
+// GPU, "gpu" a real one.
 func ExampleNewDeviceFunc() {
 	leaky, err := tilework.NewDeviceFunc(func(k *build.Kernel, e tilework.DeviceElement) build.Reg {
 		return k.Select(k.Lt(e.Value, 0), k.Mul(e.Value, e.Data.At(e.Col).Load()), e.Value)
@@ -177,7 +177,8 @@ func ExampleNewDeviceFunc() {
 		3, 2, 5,
 	})
 	slopes := []float32{0.5, 0.25, 0.125}
-	y, err := tilework.Mul(context.Background(), x, w, tilework.WithDevice("emu"), tilework.WithDeviceFunc(leaky, tilework.Vector(slopes...)))
+	y, err := tilework.Mul(context.Background(), x, w, tilework.WithDevice("emu"),
+		tilework.WithDeviceFunc(leaky, tilework.Vector(slopes...)))
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -186,7 +187,8 @@ func ExampleNewDeviceFunc() {
 	// Output: [-1 0 -0.25]
 }
 
-// Two products without a copy in between. "emu" is an emulated GPU; a real one is "gpu".
+// Two products run on a device without a copy in between. "emu" opens an emulated GPU, "gpu" a real
+// one.
 func ExampleOpen() {
 	ctx := context.Background()
 	dev, err := tilework.Open("emu")
@@ -215,7 +217,7 @@ func ExampleOpen() {
 		fmt.Println(err)
 		return
 	}
-	out, err := y.Download(ctx) // waits
+	out, err := y.Download(ctx) // waits for the products
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -224,7 +226,7 @@ func ExampleOpen() {
 	// Output: [2 1]
 }
 
-// Three rows for two experts: two for the first, one for the second.
+// Three rows are routed to two experts: two to the first and one to the second.
 func ExampleWithGroups() {
 	x := tilework.FromSlice(3, 2, []float32{1, 2, 3, 4, 5, 6})
 	experts := tilework.Batch[float32]{
@@ -240,7 +242,7 @@ func ExampleWithGroups() {
 	// Output: [3 7 650]
 }
 
-// The same on a device, in one launch.
+// The groups are multiplied in one launch on a device.
 func ExampleWithGroups_device() {
 	ctx := context.Background()
 	dev, err := tilework.Open("emu")
@@ -262,7 +264,7 @@ func ExampleWithGroups_device() {
 		fmt.Println(err)
 		return
 	}
-	ends, err := tilework.Upload(ctx, dev, tilework.GroupEnds(2, 1)) // or where a router left them
+	ends, err := tilework.Upload(ctx, dev, tilework.GroupEnds(2, 1)) // or a device matrix that a router wrote
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -281,8 +283,8 @@ func ExampleWithGroups_device() {
 	// Output: [3 7 650]
 }
 
-// The first 128 of 256 elements along K are multiples of an eighth and the others of a thousand. Each
-// block has a scale, so that both keep their digits.
+// Along K the first 128 elements are multiples of 1/8 and the other 128 are multiples of 1000. Each
+// block of 128 has a scale, so that both blocks are represented exactly.
 func ExampleWithBlockScales() {
 	ctx := context.Background()
 	x, w := tilework.New[dtype.Float8E4M3](1, 256), tilework.New[dtype.Float8E4M3](256, 1)
@@ -290,8 +292,8 @@ func ExampleWithBlockScales() {
 		x.Set(0, k, dtype.Float8E4M3From32(1.5))
 		w.Set(k, 0, dtype.Float8E4M3From32(1))
 	}
-	scalesX := tilework.FromSlice(1, 2, []float32{0.125, 1000}) // of each row of x and 128 of K
-	scalesW := tilework.FromSlice(2, 1, []float32{1, 2})        // of each block of w
+	scalesX := tilework.FromSlice(1, 2, []float32{0.125, 1000}) // one for each row of x and each 128 elements along K
+	scalesW := tilework.FromSlice(2, 1, []float32{1, 2})        // one for each block of w
 	y := tilework.New[float32](1, 1)
 	if err := tilework.Gemm(ctx, 1, x, w, 0, y, tilework.WithBlockScales(scalesX, scalesW)); err != nil {
 		fmt.Println(err)
@@ -301,7 +303,7 @@ func ExampleWithBlockScales() {
 	// Output: 384024
 }
 
-// A quantized layer: int8 factors with a scale each, and a float32 result.
+// A quantized layer multiplies int8 matrices, each with a scale, into a float32 result.
 func ExampleWithColScale() {
 	x := tilework.FromSlice(1, 2, []int8{100, -50})
 	w := tilework.FromSlice(2, 2, []int8{4, 1, 2, 8})
@@ -317,7 +319,7 @@ func ExampleWithColScale() {
 	// Output: [37.5 -18.75]
 }
 
-// A residual connection, and a number as the scale of the result.
+// The result has a residual connection and is scaled by a number.
 func ExampleWithResidual() {
 	x := tilework.FromSlice(1, 2, []float32{1, 2})
 	w := tilework.FromSlice(2, 2, []float32{1, 2, 3, 4})
@@ -332,7 +334,7 @@ func ExampleWithResidual() {
 	// Output: [4 6]
 }
 
-// Heads side by side in the rows of one matrix are a batch, computed in one launch.
+// Attention heads side by side in the rows of one matrix form a batch, computed in one launch.
 func ExampleDeviceMatrix_Batch() {
 	ctx := context.Background()
 	dev, err := tilework.Open("emu")

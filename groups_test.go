@@ -8,8 +8,8 @@ import (
 	"tilework/ptx/build"
 )
 
-// TestGroupOperands checks that the operands with an element or a row for each row of C are those of
-// the group's rows, for a product of matrices on the host.
+// TestGroupOperands checks that each group of rows uses its own rows of the row scales, row bias
+// and residual, for matrices on the host.
 func TestGroupOperands(t *testing.T) {
 	ctx, rng := t.Context(), rand.New(rand.NewPCG(5, 7))
 	const m, n, k = 7, 3, 4
@@ -37,8 +37,8 @@ func TestGroupOperands(t *testing.T) {
 	}
 }
 
-// TestCallsAreClean checks that a pooled call keeps no operand of an earlier product, such as the
-// data of a function that reads none.
+// TestCallsAreClean checks that a pooled call does not retain operands of an earlier product, such
+// as data for a DeviceFunc that does not read any.
 func TestCallsAreClean(t *testing.T) {
 	ctx, d := t.Context(), on(t, "emu")
 	double, err := NewDeviceFunc(func(k *build.Kernel, e DeviceElement) build.Reg { return k.Add(e.Value, e.Value) })
@@ -59,7 +59,7 @@ func TestCallsAreClean(t *testing.T) {
 	k.reset()
 	for o, a := range k.arguments {
 		if a.memory != nil || a.host != nil || a.err != nil {
-			t.Errorf("%s is left in a cleared call", gemm.Operand(o).Phrase())
+			t.Errorf("reset leaves %s in the call", gemm.Operand(o).Phrase())
 		}
 	}
 }

@@ -7,14 +7,15 @@ import (
 	"testing"
 )
 
-// layers lists the packages from the bottom up. A package may import those of the groups before
-// its own. A package that is not listed fails the test, so that a new package is placed on
-// purpose.
+// layers lists the packages from the bottom up. A package may import only packages of the groups
+// before its own. An unlisted package fails the test, so that new packages are placed deliberately.
 var layers = [][]string{
 	{"dtype", "ptx", "internal/table", "internal/lint"},
 	{"internal/gemm", "ptx/build", "ptx/emu", "internal/device"},
-	{"internal/testkit", "internal/host", "internal/cache", "internal/ref", "internal/matio", "internal/cpu/asm", "internal/model", "ptx/emu/check", "internal/gpu/frag", "internal/backend"},
-	{"internal/cpu", "internal/ref/reftest", "internal/verify", "gemmtest", "internal/peers", "internal/device/emu", "internal/device/cuda", "internal/device/faulty", "internal/gpu/kernel"},
+	{"internal/testkit", "internal/host", "internal/cache", "internal/ref", "internal/matio", "internal/cpu/asm",
+		"internal/model", "ptx/emu/check", "internal/gpu/frag", "internal/backend"},
+	{"internal/cpu", "internal/ref/reftest", "internal/verify", "gemmtest", "internal/peers", "internal/device/emu",
+		"internal/device/cuda", "internal/device/faulty", "internal/gpu/kernel"},
 	{"internal/device/devicetest", "internal/gpu/sm90", "internal/gpu/ptxas"},
 	{"internal/gpu/choose"},
 	{"internal/gpu/exec"},
@@ -33,38 +34,45 @@ var layers = [][]string{
 
 // aboveGPU lists the packages that no package of internal/gpu may import: those that check or
 // compare results, read files, open a device or belong to the CPU.
-var aboveGPU = []string{"internal/ref", "internal/verify", "internal/verify/gpu", "internal/matio", "internal/peers", "internal/host", "internal/cpu", "internal/cpu/asm", "internal/device/emu", "internal/device/cuda"}
+var aboveGPU = []string{"internal/ref", "internal/verify", "internal/verify/gpu", "internal/matio", "internal/peers",
+	"internal/host", "internal/cpu", "internal/cpu/asm", "internal/device/emu", "internal/device/cuda"}
 
-// forbidden lists the imports that the layers allow and the design does not: a backend does not
-// import what checks or compares it, and files and peers import no backend.
+// forbidden lists imports that the layers would allow but the design does not. A backend does not
+// import the packages that check it or compare it with others, and internal/matio and
+// internal/peers import no backend.
 var forbidden = map[string][]string{
-	"internal/cpu":            {"internal/ref", "internal/verify", "internal/matio", "internal/peers", "gemmtest"},
-	"internal/gpu/frag":       {"dtype", "internal/gemm", "internal/device", "ptx/emu"},
-	"internal/gpu/kernel":     aboveGPU,
-	"internal/gpu/sm90":       aboveGPU,
-	"internal/gpu/choose":     aboveGPU,
-	"internal/gpu/exec":       aboveGPU,
-	"internal/gpu/stream":     aboveGPU,
-	"internal/device":         {"dtype"},
-	"internal/device/faulty":  {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
-	"internal/device/emu":     {"dtype", "internal/gemm", "ptx/build"},
-	"internal/device/cuda":    {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
-	"ptx/emu":                 {"ptx/build"},
-	"gemmtest":                {"internal/host", "internal/matio", "internal/cpu/asm"},
-	"internal/verify":         {"internal/host", "internal/cache", "internal/backend", "internal/device", "internal/gpu/frag", "ptx/build"},
-	"internal/verify/gpu":     {"internal/gpu/choose", "internal/backend", "internal/cpu", "internal/device/emu", "internal/device/cuda", "internal/peers"},
-	"internal/bench/baseline": {"internal/cpu", "internal/gpu/choose", "internal/gpu/stream", "internal/dispatch", "internal/peers", "internal/device/emu", "internal/device/cuda"},
-	"internal/bench":          {"internal/cpu", "internal/gpu/stream", "internal/dispatch", "internal/peers", "internal/device/emu", "internal/device/cuda"},
-	"internal/matio":          {"internal/host"},
-	"internal/peers":          {"internal/ref", "internal/matio", "internal/cpu/asm"},
-	"":                        {"internal/matio", "internal/peers", "gemmtest"},
-	"gonumblas":               {"dtype", "internal/gemm", "internal/cpu", "internal/dispatch"}, // only the public API
+	"internal/cpu":           {"internal/ref", "internal/verify", "internal/matio", "internal/peers", "gemmtest"},
+	"internal/gpu/frag":      {"dtype", "internal/gemm", "internal/device", "ptx/emu"},
+	"internal/gpu/kernel":    aboveGPU,
+	"internal/gpu/sm90":      aboveGPU,
+	"internal/gpu/choose":    aboveGPU,
+	"internal/gpu/exec":      aboveGPU,
+	"internal/gpu/stream":    aboveGPU,
+	"internal/device":        {"dtype"},
+	"internal/device/faulty": {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
+	"internal/device/emu":    {"dtype", "internal/gemm", "ptx/build"},
+	"internal/device/cuda":   {"dtype", "internal/gemm", "ptx/build", "ptx/emu"},
+	"ptx/emu":                {"ptx/build"},
+	"gemmtest":               {"internal/host", "internal/matio", "internal/cpu/asm"},
+	"internal/verify": {"internal/host", "internal/cache", "internal/backend", "internal/device",
+		"internal/gpu/frag", "ptx/build"},
+	"internal/verify/gpu": {"internal/gpu/choose", "internal/backend", "internal/cpu", "internal/device/emu",
+		"internal/device/cuda", "internal/peers"},
+	"internal/bench/baseline": {"internal/cpu", "internal/gpu/choose", "internal/gpu/stream", "internal/dispatch",
+		"internal/peers", "internal/device/emu", "internal/device/cuda"},
+	"internal/bench": {"internal/cpu", "internal/gpu/stream", "internal/dispatch", "internal/peers",
+		"internal/device/emu", "internal/device/cuda"},
+	"internal/matio": {"internal/host"},
+	"internal/peers": {"internal/ref", "internal/matio", "internal/cpu/asm"},
+	"":               {"internal/matio", "internal/peers", "gemmtest"},
+	"gonumblas":      {"dtype", "internal/gemm", "internal/cpu", "internal/dispatch"}, // only the public API
 }
 
-// outside are the modules that the library itself may use; the command may use
-// more.
+// outside lists the modules outside the standard library that the library may import. The command
+// may import others.
 var outside = []string{"golang.org/x/sys", "github.com/ebitengine/purego"}
 
+// TestImportsRunOneWay checks the imports of all packages against layers, forbidden and outside.
 func TestImportsRunOneWay(t *testing.T) {
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "./...").CombinedOutput()
 	if err != nil {
@@ -97,12 +105,12 @@ func TestImportsRunOneWay(t *testing.T) {
 			case !ok:
 				if strings.Contains(strings.Split(path, "/")[0], ".") && at < floor("internal/report") &&
 					!slices.ContainsFunc(outside, func(m string) bool { return path == m || strings.HasPrefix(path, m+"/") }) {
-					t.Errorf("the library's package %q imports %s", pkg, path)
+					t.Errorf("package %q imports %s, want only standard, local and listed modules", pkg, path)
 				}
 			case floor(dep) >= at:
-				t.Errorf("%q imports %q, which is not below it", pkg, dep)
+				t.Errorf("%q imports %q, which is not in a lower layer", pkg, dep)
 			case slices.Contains(forbidden[pkg], dep):
-				t.Errorf("%q imports %q, which it must not know", pkg, dep)
+				t.Errorf("%q imports %q, which is forbidden", pkg, dep)
 			}
 		}
 	}

@@ -13,9 +13,8 @@ import (
 	"tilework/machine"
 )
 
-// TestLargeIndices multiplies matrices whose elements lie more than 2^31, 2^32 and 2^34
-// elements from the first: in memory that is reserved and, the few elements aside, never
-// there.
+// TestLargeIndices multiplies matrices with offsets of more than 2^31, 2^32 and 2^34 elements.
+// Their memory is reserved, and the operating system backs only the pages that the test touches.
 func TestLargeIndices(t *testing.T) {
 	for _, k := range machine.Kernels() {
 		if k.Device != "cpu" || !k.Available {
@@ -27,7 +26,7 @@ func TestLargeIndices(t *testing.T) {
 				"bfloat16": large[dtype.BFloat16, float32], "int8": large[int8, int32],
 			}[name]
 			if run == nil {
-				continue // a type that the library's face does not have
+				continue // the public API does not have the type
 			}
 			t.Run(k.Name+"/"+name, func(t *testing.T) { run(t, WithKernel(k.Name), WithDevice("cpu")) })
 		}
@@ -69,7 +68,7 @@ func large[I, O dtype.Element](t *testing.T, opts ...Option) {
 						want += dtype.ToFloat64(a.At(i, l)) * dtype.ToFloat64(b.At(l, j))
 					}
 					if got := dtype.ToFloat64(c.At(i, j)); got != want {
-						t.Fatalf("rows %d elements apart, form %d: element (%d, %d) is %v, want %v", stride, form, i, j, got, want)
+						t.Fatalf("stride %d, form %d: element (%d, %d) is %v, want %v", stride, form, i, j, got, want)
 					}
 				}
 			}
@@ -77,14 +76,15 @@ func large[I, O dtype.Element](t *testing.T, opts ...Option) {
 	}
 }
 
-// sparse is a matrix of zeros with its rows so many elements apart.
+// sparse returns a matrix of zeros whose rows are stride elements apart.
 func sparse[T dtype.Element](t *testing.T, rows, cols, stride int) Matrix[T] {
 	t.Helper()
 	var one T
 	n := (rows-1)*stride + cols
-	b, err := unix.Mmap(-1, 0, n*int(unsafe.Sizeof(one)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|unix.MAP_NORESERVE)
+	b, err := unix.Mmap(-1, 0, n*int(unsafe.Sizeof(one)), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANON|
+		unix.MAP_NORESERVE)
 	if err != nil {
-		t.Skipf("this system reserves no %d bytes: %v", n*int(unsafe.Sizeof(one)), err)
+		t.Skipf("cannot reserve %d bytes: %v", n*int(unsafe.Sizeof(one)), err)
 	}
 	t.Cleanup(func() {
 		if err := unix.Munmap(b); err != nil {

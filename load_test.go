@@ -20,14 +20,14 @@ import (
 	"tilework/machine"
 )
 
-// work is a product with the result that one goroutine alone gets.
+// work is a product and the result that a single goroutine computes.
 type work struct {
 	a, b, want Matrix[float32]
 	multiply   multiplier
 	opts       []Option
 }
 
-// multiplier is Mul, or what does the same another way.
+// multiplier is the signature of Mul on host matrices.
 type multiplier func(ctx context.Context, a, b Matrix[float32], opts ...Option) (Matrix[float32], error)
 
 func onHost(ctx context.Context, a, b Matrix[float32], opts ...Option) (Matrix[float32], error) {
@@ -44,7 +44,8 @@ func newWork(t *testing.T, rng *rand.Rand, m, n, k int, multiply multiplier, opt
 	return w
 }
 
-// check multiplies and compares. A product that is cancelled midway need not be done.
+// check computes the product and compares it with the wanted result. It ignores the error of a
+// cancelled product.
 func (w *work) check(ctx context.Context) error {
 	c, err := w.multiply(ctx, w.a, w.b, w.opts...)
 	switch {
@@ -53,17 +54,19 @@ func (w *work) check(ctx context.Context) error {
 	case err != nil:
 		return err
 	case !slices.Equal(c.data, w.want.data):
-		return fmt.Errorf("%d×%d·%d×%d has other bits than alone", w.a.Rows(), w.a.Cols(), w.b.Rows(), w.b.Cols())
+		return fmt.Errorf("%d×%d·%d×%d differs bitwise from the product computed alone", w.a.Rows(), w.a.Cols(), w.b.Rows(),
+			w.b.Cols())
 	}
 	return nil
 }
 
-// mixture is products of all sizes, on the processor and on the emulator.
+// mixture returns products of various sizes, on the CPU and on the emulated GPU.
 func mixture(t *testing.T) []work {
 	rng := seeded(t)
 	var all []work
 	for _, n := range []int{5, 40, 150, 300} {
-		all = append(all, newWork(t, rng, n, n, n+7, onHost, WithDevice("cpu")), newWork(t, rng, n, 3, n, onHost, WithDevice("cpu"), WithVerify()))
+		all = append(all, newWork(t, rng, n, n, n+7, onHost, WithDevice("cpu")),
+			newWork(t, rng, n, 3, n, onHost, WithDevice("cpu"), WithVerify()))
 	}
 	for _, kernel := range []string{"naive", "tiled", "blocked"} {
 		all = append(all, newWork(t, rng, 9, 20, 11, onHost, WithDevice("emu"), WithKernel(kernel)))
@@ -71,17 +74,17 @@ func mixture(t *testing.T) []work {
 	return all
 }
 
-// onCard is products of all sizes on the first GPU, of matrices on the host and of such
-// that are brought there first, by every kernel that multiplies float32.
-func onCard(t *testing.T, d *Device) []work {
+// gpuMixture returns products of various sizes on the first GPU, from host and from device
+// matrices. It includes every kernel that multiplies float32.
+func gpuMixture(t *testing.T, d *Device) []work {
 	rng := seeded(t)
-	resident := func(ctx context.Context, a, b Matrix[float32], opts ...Option) (Matrix[float32], error) {
-		return there(ctx, d, a, b, opts...)
+	onDevice := func(ctx context.Context, a, b Matrix[float32], opts ...Option) (Matrix[float32], error) {
+		return mulOnDevice(ctx, d, a, b, opts...)
 	}
 	var all []work
 	for _, n := range []int{5, 40, 150, 300, 1500} {
 		all = append(all, newWork(t, rng, n, n+3, n+7, onHost, WithDevice("gpu")),
-			newWork(t, rng, n, 3, n, resident, WithVerify()), newWork(t, rng, n, n+1, n, resident))
+			newWork(t, rng, n, 3, n, onDevice, WithVerify()), newWork(t, rng, n, n+1, n, onDevice))
 	}
 	for _, k := range machine.Kernels() {
 		if k.Device == "gpu" && slices.Contains(k.Types, "float32") {
@@ -91,8 +94,8 @@ func onCard(t *testing.T, d *Device) []work {
 	return all
 }
 
-// there is Mul with matrices that are brought to a device and taken from there.
-func there(ctx context.Context, d *Device, a, b Matrix[float32], opts ...Option) (c Matrix[float32], err error) {
+// mulOnDevice uploads a and b to d, multiplies them there and downloads the product.
+func mulOnDevice(ctx context.Context, d *Device, a, b Matrix[float32], opts ...Option) (c Matrix[float32], err error) {
 	on := make([]DeviceMatrix[float32], 3)
 	defer func() {
 		for _, m := range on {
@@ -110,19 +113,19 @@ func there(ctx context.Context, d *Device, a, b Matrix[float32], opts ...Option)
 	return on[2].Download(ctx)
 }
 
-// seeded is random numbers whose seed is printed.
+// seeded returns a random generator and logs its seed.
 func seeded(t *testing.T) *rand.Rand {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	return rand.New(rand.NewPCG(seed, 0))
 }
 
-// TestManyCallers: 64 goroutines at once, with products of all sizes on the processor
-// and on the emulator, get the bits that one alone gets.
+// TestManyCallers checks that 64 concurrent goroutines get bitwise the same results as one alone,
+// for products of various sizes on the CPU and on the emulated GPU.
 func TestManyCallers(t *testing.T) { manyCallers(t, mixture(t)) }
 
-// TestCardManyCallers: so do 64 on a GPU.
-func TestCardManyCallers(t *testing.T) { manyCallers(t, onCard(t, card(t))) }
+// TestCardManyCallers checks the results of 64 concurrent goroutines on a GPU.
+func TestCardManyCallers(t *testing.T) { manyCallers(t, gpuMixture(t, firstGPU(t))) }
 
 func manyCallers(t *testing.T, all []work) {
 	var wg sync.WaitGroup
@@ -138,13 +141,14 @@ func manyCallers(t *testing.T, all []work) {
 	wg.Wait()
 }
 
-// TestSoak multiplies, and cancels some, for as long as TILEWORK_SOAK says: every result
-// has its bits, and neither memory nor goroutines grow.
+// TestSoak computes products for the duration in TILEWORK_SOAK and cancels some of them. Every
+// result must be bitwise equal to the wanted one, and neither memory nor goroutines may grow.
 func TestSoak(t *testing.T) { soak(t, mixture(t), func() int { return 0 }) }
 
-// TestCardSoak does so on a GPU, whose memory and whatever else is taken of it does not grow either.
+// TestCardSoak is TestSoak on a GPU. The number of live device resources (memory, streams, events)
+// must not grow either.
 func TestCardSoak(t *testing.T) {
-	card(t) // or there is none
+	firstGPU(t) // skips the test without a GPU
 	var account *faulty.Device
 	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) {
 		g, err := cuda.Open(0)
@@ -163,10 +167,11 @@ func TestCardSoak(t *testing.T) {
 		}
 	})
 	d := on(t, "gpu")
-	soak(t, onCard(t, d), func() int { return len(account.Leaks()) })
+	soak(t, gpuMixture(t, d), func() int { return len(account.Leaks()) })
 }
 
-// soak runs products; taken is how much is in use that no collector sees.
+// soak computes the products in all concurrently. The function taken returns the number of live
+// device resources, which the garbage collector does not track.
 func soak(t *testing.T, all []work, taken func() int) {
 	lasts := testkit.SoakTime(t)
 	callers := 2 * runtime.GOMAXPROCS(0)
@@ -196,31 +201,32 @@ func soak(t *testing.T, all []work, taken func() int) {
 		}
 		return products
 	}
-	// The first tenth fills what is kept: workspaces, helpers, compiled kernels.
+	// The first tenth fills the caches: workspaces, worker goroutines and compiled kernels.
 	products := round(lasts / 10)
 	memory, goroutines := held()
-	things := taken()
+	resources := taken()
 	products += round(lasts - lasts/10)
 	moreMemory, moreGoroutines := held()
-	moreThings := taken()
-	t.Logf("%d products in %v; memory in use %.1f → %.1f MiB, goroutines %d → %d, taken of the device %d → %d", products, lasts,
-		float64(memory)/(1<<20), float64(moreMemory)/(1<<20), goroutines, moreGoroutines, things, moreThings)
-	const slack = 8 << 20 // workspaces of products that now ran at once for the first time
+	moreResources := taken()
+	t.Logf("%d products in %v; memory in use %.1f → %.1f MiB, goroutines %d → %d, device resources %d → %d", products,
+		lasts,
+		float64(memory)/(1<<20), float64(moreMemory)/(1<<20), goroutines, moreGoroutines, resources, moreResources)
+	const slack = 8 << 20 // workspaces of products that first ran concurrently in this round
 	if moreMemory > memory+slack {
 		t.Errorf("memory in use grew from %d to %d bytes", memory, moreMemory)
 	}
 	if limit := goroutines + runtime.GOMAXPROCS(0); moreGoroutines > limit {
 		t.Errorf("goroutines grew from %d to %d", goroutines, moreGoroutines)
 	}
-	// A stream, and an event of it, for products that now ran at once for the first time.
-	if limit := things + 2*callers; moreThings > limit {
-		t.Errorf("what is taken of the device grew from %d to %d", things, moreThings)
+	// Products that first ran concurrently in this round may each add a stream and an event.
+	if limit := resources + 2*callers; moreResources > limit {
+		t.Errorf("the number of live resources on the device grew from %d to %d", resources, moreResources)
 	}
 }
 
-// held is the memory and the goroutines that are in use when nothing runs.
+// held returns the heap bytes and the number of goroutines in use while no product runs.
 func held() (memory uint64, goroutines int) {
-	for range 3 { // what a clean-up frees is garbage of the next collection
+	for range 3 { // memory freed by a cleanup is collected in the next cycle
 		runtime.GC()
 		time.Sleep(10 * time.Millisecond)
 	}

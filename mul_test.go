@@ -11,8 +11,8 @@ import (
 	"tilework/dtype"
 )
 
-// whole is a rows×cols matrix of random -1, 0 and 1, whose products up to k = 256
-// every type holds exactly.
+// whole returns a rows×cols matrix of random -1, 0 and 1. Every element type represents products of
+// such matrices exactly up to k = 256.
 func whole[T dtype.Float](rng *rand.Rand, rows, cols int) Matrix[T] {
 	m := New[T](rows, cols)
 	for i := range m.data {
@@ -21,7 +21,7 @@ func whole[T dtype.Float](rng *rand.Rand, rows, cols int) Matrix[T] {
 	return m
 }
 
-// plain is the textbook product in float64.
+// plain returns the product of a and b in float64, by rows, computed with the textbook loop.
 func plain[T dtype.Float](a, b Matrix[T]) []float64 {
 	n := b.Cols()
 	c := make([]float64, a.Rows()*n)
@@ -64,7 +64,8 @@ func testViews[T dtype.Float](t *testing.T) {
 				for i := range m {
 					for j := range n {
 						if got := dtype.ToFloat64(c.At(i, j)); got != want[i*n+j] {
-							t.Fatalf("%d×%d·%d×%d as %s into %s: element (%d, %d) is %v, want %v", m, k, k, n, form, name, i, j, got, want[i*n+j])
+							t.Fatalf("%d×%d·%d×%d as %s into %s: element (%d, %d) is %v, want %v", m, k, k, n, form, name, i, j, got,
+								want[i*n+j])
 						}
 					}
 				}
@@ -81,14 +82,15 @@ func TestViewsOfEveryType(t *testing.T) {
 }
 
 func TestWiderResults(t *testing.T) {
-	a, b := FromSlice(1, 2, []dtype.Float16{0x7bff, 0x7bff}), FromSlice(2, 1, []dtype.Float16{0x3c00, 0x3c00}) // 65504 + 65504
+	a, b := FromSlice(1, 2, []dtype.Float16{0x7bff, 0x7bff}),
+		FromSlice(2, 1, []dtype.Float16{0x3c00, 0x3c00}) // 65504 + 65504
 	narrow, err := Mul(t.Context(), a, b)
 	if err != nil || narrow.At(0, 0) != 0x7c00 {
-		t.Errorf("65504 + 65504 in float16 is %#x (%v), want an infinity", narrow.At(0, 0), err)
+		t.Errorf("65504 + 65504 in float16 is %#x (%v), want infinity", narrow.At(0, 0), err)
 	}
 	wide := New[float32](1, 1)
 	if err := Gemm(t.Context(), 1, a, b, 0, wide); err != nil || wide.At(0, 0) != 131008 {
-		t.Errorf("65504 + 65504 in float32 is %v (%v)", wide.At(0, 0), err)
+		t.Errorf("65504 + 65504 in float32 is %v (%v), want 131008", wide.At(0, 0), err)
 	}
 }
 
@@ -102,28 +104,35 @@ func TestErrors(t *testing.T) {
 		name string
 		err  error
 		want error
-		text string // what the message must hold
+		text string // substring of the message
 	}{
 		{"inner sizes", Gemm(ctx, 1, a, b.T(), 0, c), ErrShape, "A has 4 columns where B has 5 rows"},
 		{"C's size", Gemm(ctx, 1, a, b, 0, counted(5, 3)), ErrShape, "C is 5×3, want 3×5"},
 		{"C over A", Gemm(ctx, 1, both.Sub(2, 3, 3, 4), b, 0, both.Sub(0, 0, 3, 5)), ErrOverlap, "C shares memory with A"},
 		{"C over B", Gemm(ctx, 1, a, both.Sub(2, 2, 4, 5), 0, both.Sub(0, 0, 3, 5)), ErrOverlap, "C shares memory with B"},
 		{"C over the bias", Gemm(ctx, 1, a, b, 0, c, WithColBias(Vector(c.Data()[2:7]...))), ErrOverlap, "bias"},
-		{"bias too short", Gemm(ctx, 1, a, b, 0, c, WithColBias(Vector(make([]float64, 3)...))), ErrShape, "the bias with 3 elements for a result of 3×5, want 5"},
-		{"bias of another type", Gemm(ctx, 1, a, b, 0, c, WithRowBias(Vector(make([]float32, 3)...))), ErrUnsupported, "the bias of float32"},
+		{"bias too short", Gemm(ctx, 1, a, b, 0, c, WithColBias(Vector(make([]float64, 3)...))), ErrShape,
+			"the bias with 3 elements for a result of 3×5, want 5"},
+		{"bias of another type", Gemm(ctx, 1, a, b, 0, c, WithRowBias(Vector(make([]float32, 3)...))), ErrUnsupported,
+			"the bias of float32"},
 		{"kernel", Gemm(ctx, 1, a, b, 0, c, WithKernel("fast")), ErrUnsupported, `no CPU kernel "fast" (there are loop, `},
 		{"device", Gemm(ctx, 1, a, b, 0, c, WithDevice("tpu")), ErrNoDevice, `unknown device "tpu"`},
 		{"GPU", Gemm(ctx, 1, a, b, 0, c, WithDevice("gpu:99")), ErrNoDevice, "no such device"},
-		{"precision", Gemm(ctx, 1, a, b, 0, c, WithPrecision(TF32)), ErrUnsupported, "precision tf32 of float64 matrices (it is for float32)"},
+		{"precision", Gemm(ctx, 1, a, b, 0, c, WithPrecision(TF32)), ErrUnsupported,
+			"precision tf32 of float64 matrices (it is for float32)"},
 		{"activation", Gemm(ctx, 1, a, b, 0, c, WithActivation(99)), ErrUnsupported, "activation 99"},
-		{"result type", Gemm(ctx, 1, a, b, 0, New[float32](3, 5)), ErrUnsupported, "a product of float64 matrices as float32"},
+		{"result type", Gemm(ctx, 1, a, b, 0, New[float32](3, 5)), ErrUnsupported,
+			"a product of float64 matrices as float32"},
 		{"cancelled", Gemm(cancelled, 1, a, b, 0, c), context.Canceled, ""},
-		{"batch lengths", Gemm(ctx, 1, Batch[float64]{a}, Batch[float64]{b, b}, 0, Batch[float64]{c}), ErrShape, "1 A, 2 B and 1 C"},
-		{"same C twice", Gemm(ctx, 1, Batch[float64]{a, a}, Batch[float64]{b, b}, 0, Batch[float64]{c, c}), ErrOverlap, "C of product"},
-		{"C of one, A of another", Gemm(ctx, 1, Batch[float64]{a, c}, Batch[float64]{b, counted(5, 1)}, 0, Batch[float64]{c, counted(3, 1)}), ErrOverlap, "shares memory"},
+		{"batch lengths", Gemm(ctx, 1, Batch[float64]{a}, Batch[float64]{b, b}, 0, Batch[float64]{c}), ErrShape,
+			"1 A, 2 B and 1 C"},
+		{"same C twice", Gemm(ctx, 1, Batch[float64]{a, a}, Batch[float64]{b, b}, 0, Batch[float64]{c, c}), ErrOverlap,
+			"C of product"},
+		{"C of one, A of another", Gemm(ctx, 1, Batch[float64]{a, c}, Batch[float64]{b, counted(5, 1)}, 0,
+			Batch[float64]{c, counted(3, 1)}), ErrOverlap, "shares memory"},
 	} {
 		if !errors.Is(test.err, test.want) || !strings.Contains(test.err.Error(), test.text) {
-			t.Errorf("%s: error %q, want one of %q with %q", test.name, test.err, test.want, test.text)
+			t.Errorf("%s: error %q, want %q with %q in the message", test.name, test.err, test.want, test.text)
 		}
 		if test.err != nil && strings.Contains(test.err.Error(), "\n") {
 			t.Errorf("%s: the message has more than one line: %q", test.name, test.err)
@@ -131,12 +140,12 @@ func TestErrors(t *testing.T) {
 	}
 	ints := New[int32](2, 2)
 	if err := Gemm(ctx, 0.5, New[int8](2, 2), New[int8](2, 2), 0, ints); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("alpha = 0.5 with an int32 result: error %v", err)
+		t.Errorf("alpha = 0.5 with an int32 result: error %v, want ErrUnsupported", err)
 	}
 	if err := Gemm(ctx, 1, New[int32](2, 2), New[int32](2, 2), 0, ints); !errors.Is(err, ErrUnsupported) {
-		t.Errorf("int32 factors: error %v", err)
+		t.Errorf("int32 operands: error %v, want ErrUnsupported", err)
 	}
-	// The halves of one matrix lie between each other and do not overlap.
+	// The rows of the two halves of a matrix alternate in memory, but the halves do not overlap.
 	if err := Gemm(ctx, 1, both.Sub(0, 4, 4, 4), both.Sub(4, 0, 4, 4), 0, both.Sub(0, 0, 4, 4)); err != nil {
 		t.Errorf("a product within one matrix: %v", err)
 	}
@@ -145,7 +154,7 @@ func TestErrors(t *testing.T) {
 func TestBatch(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	var a, b, c Batch[float32]
-	for range 40 { // some small, some large enough to be shared out
+	for range 40 { // some small, some large enough to be partitioned among threads
 		m, n, k := 1+rng.IntN(60), 1+rng.IntN(60), 1+rng.IntN(60)
 		if rng.IntN(8) == 0 {
 			m, n, k = m+200, n+250, k+220
@@ -180,12 +189,12 @@ func TestCancelMidway(t *testing.T) {
 	calls := 0
 	_, err := Mul(ctx, a, b, WithKernel("portable"), WithProgress(func(done, total int64) {
 		if calls++; done > total {
-			t.Errorf("%d of %d done", done, total)
+			t.Errorf("progress reports %d of %d", done, total)
 		}
 		cancel()
 	}))
 	if !errors.Is(err, context.Canceled) || calls == 0 {
-		t.Errorf("cancelled after %d calls of progress: error %v", calls, err)
+		t.Errorf("cancelled after %d progress calls: error %v, want context.Canceled", calls, err)
 	}
 }
 
@@ -197,19 +206,19 @@ func TestVerifyAcceptsWhatIsRight(t *testing.T) {
 		{WithColBias(Vector(make([]float32, 90)...))},
 		{WithActivation(GELU), WithRowBias(Vector(make([]float32, 130)...))},
 	} {
-		plainly, err := Mul(t.Context(), a, b, opts...)
+		unverified, err := Mul(t.Context(), a, b, opts...)
 		if err != nil {
 			t.Fatal(err)
 		}
 		verified, err := Mul(t.Context(), a, b, append(opts, WithVerify())...)
-		if err != nil || !slices.Equal(plainly.data, verified.data) {
-			t.Errorf("verified with %d options: error %v, or other bits", len(opts), err)
+		if err != nil || !slices.Equal(unverified.data, verified.data) {
+			t.Errorf("with %d options and verification: error %v, or a bitwise different result", len(opts), err)
 		}
 	}
 }
 
-// TestEmptyResults: a result without elements takes neither time nor memory, however many
-// rows or columns it is said to have, with everything that can be asked for.
+// TestEmptyResults checks that a result without elements takes neither time nor memory, even with
+// 2^40 rows or columns, and with any combination of activation and verification.
 func TestEmptyResults(t *testing.T) {
 	const many = 1 << 40
 	for _, size := range [][3]int{{0, 3, 5}, {3, 0, 5}, {0, 0, 0}, {many, 0, 0}, {0, many, 0}} {

@@ -10,8 +10,9 @@ import (
 	"testing"
 )
 
-// TestExportedNames bounds the number of exported identifiers and methods of this package: a new one
-// has to replace another. Fields are not counted, and a method of an embedded type counts once.
+// TestExportedNames bounds the number of exported identifiers and methods of this package, so that
+// a new one has to replace another. Fields are not counted, and a method of an embedded type counts
+// once.
 func TestExportedNames(t *testing.T) {
 	const limit = 90
 	names := exportedNames(t)
@@ -23,8 +24,8 @@ func TestExportedNames(t *testing.T) {
 	}
 }
 
-// TestExportedTypes checks that the API mentions no type of an internal package: not as an alias, not
-// in an exported field, and not as a parameter or result.
+// TestExportedTypes checks that the API mentions no type of an internal package: not as an alias,
+// not in an exported field, and not as a parameter or result.
 func TestExportedTypes(t *testing.T) {
 	for _, file := range sources(t) {
 		internal := map[string]string{} // paths of the internal packages that the file imports, by name

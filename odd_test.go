@@ -11,9 +11,9 @@ import (
 	"tilework/internal/dispatch/tuned"
 )
 
-// TestOddCalls calls what takes sizes with all that an int can be, and what takes
-// matrices with all that comes of it: there is an error that says what is wrong, and no
-// panic.
+// TestOddCalls calls the functions that take sizes with extreme values of int, and passes the
+// resulting matrices to the functions that take matrices. Each call must either succeed or return
+// one of the documented errors, without a panic.
 func TestOddCalls(t *testing.T) {
 	t.Cleanup(tuned.Substitute(cache.At(t.TempDir())))
 	substitute(t, 1<<20)
@@ -24,7 +24,8 @@ func TestOddCalls(t *testing.T) {
 	calm(t, "sizes", func(string) {
 		for _, r := range odd {
 			for _, c := range odd {
-				matrices = append(matrices, FromSlice(r, c, data), New[float32](3, 4).Sub(r, c, 1, 1), New[float32](3, 4).T().Sub(1, 1, r, c))
+				matrices = append(matrices, FromSlice(r, c, data), New[float32](3, 4).Sub(r, c, 1, 1),
+					New[float32](3, 4).T().Sub(1, 1, r, c))
 				for _, stride := range odd {
 					matrices = append(matrices, FromStrided(r, c, stride, data), FromStrided(r, c, stride, data).Sub(0, 0, r, c))
 				}
@@ -37,7 +38,7 @@ func TestOddCalls(t *testing.T) {
 	})
 	kept := matrices[:0]
 	errs := map[string]bool{}
-	for _, m := range matrices { // one of each kind
+	for _, m := range matrices { // keep one matrix of each kind
 		kind := fmt.Sprint(m.Rows(), m.Cols(), m.Stride(), m.Transposed(), m.Err() == nil)
 		if m.Err() != nil {
 			kind = fmt.Sprint(len(m.Err().Error()))
@@ -53,15 +54,17 @@ func TestOddCalls(t *testing.T) {
 	check := func(what string, err error) {
 		if err != nil {
 			bad++
-			if !errors.Is(err, ErrShape) && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrOverlap) && !errors.Is(err, ErrOutOfMemory) && !errors.Is(err, ErrNoDevice) {
-				t.Errorf("%s: %v", what, err)
+			if !errors.Is(err, ErrShape) && !errors.Is(err, ErrUnsupported) && !errors.Is(err, ErrOverlap) &&
+				!errors.Is(err, ErrOutOfMemory) && !errors.Is(err, ErrNoDevice) {
+				t.Errorf("%s: undocumented error %v", what, err)
 			}
 		}
 	}
 	for i, a := range kept {
 		calm(t, fmt.Sprintf("a matrix %dx%d, %v", a.Rows(), a.Cols(), a.Err()), func(what string) {
 			for _, b := range []Matrix[float32]{a, a.T(), good, kept[(i*7+3)%len(kept)]} {
-				for _, opts := range [][]Option{nil, {WithDevice("emu")}, {WithVerify(), WithThreads(3)}, {WithResidual(b)}, {WithColBias(Vector(data[:3]...))}} {
+				for _, opts := range [][]Option{nil, {WithDevice("emu")}, {WithVerify(), WithThreads(3)}, {WithResidual(b)},
+					{WithColBias(Vector(data[:3]...))}} {
 					_, err := Mul(ctx, a, b, opts...)
 					check(what, err)
 					check(what, Gemm(ctx, math.NaN(), b, a, math.Inf(1), good, opts...))
@@ -95,7 +98,7 @@ func TestOddCalls(t *testing.T) {
 			check(what, on.Close())
 		})
 	}
-	calm(t, "memory of a device", func(what string) {
+	calm(t, "device memory", func(what string) {
 		for _, r := range odd {
 			for _, c := range odd {
 				m, err := NewDeviceMatrix[float32](d, r, c)
@@ -118,11 +121,11 @@ func TestOddCalls(t *testing.T) {
 		check(what, err)
 	})
 	if bad == 0 {
-		t.Error("nothing was refused")
+		t.Error("no call returned an error")
 	}
 }
 
-// calm calls f, which is not to panic.
+// calm calls f with what and fails the test if f panics.
 func calm(t *testing.T, what string, f func(what string)) {
 	t.Helper()
 	defer func() {

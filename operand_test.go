@@ -11,8 +11,8 @@ import (
 	"tilework/dtype"
 )
 
-// TestMixedOperands checks that operands that cannot be in one product are refused, by Gemm and by
-// PlanGemm, with a message that names them.
+// TestMixedOperands checks that Gemm and PlanGemm return an error that names the operands, if these
+// cannot be combined in one product.
 func TestMixedOperands(t *testing.T) {
 	ctx := t.Context()
 	d, other := on(t, "emu"), on(t, "emu:t4")
@@ -36,31 +36,42 @@ func TestMixedOperands(t *testing.T) {
 		{"B on the host", dm, m, dm, nil, ErrUnsupported, "B on the host and C on device emu: upload B or download C"},
 		{"C on the host", dm, dm, m, nil, ErrUnsupported, "A on device emu and C on the host"},
 		{"two devices", dm, far, dm, nil, ErrUnsupported, "B is on device emu:t4 and C on emu"},
-		{"a packed B for a device", dm, packed, dm, nil, ErrUnsupported, "B on the host and C on device emu"},
-		{"a packed A", packed, m, m, nil, ErrUnsupported, "A as a packed matrix in a product, want a matrix"},
-		{"a packed C", m, m, packed, nil, ErrUnsupported, "C as a packed matrix in a product, want a matrix"},
-		{"a batch for A", batch, m, m, nil, ErrUnsupported, "A as a batch in a product, want a matrix"},
-		{"a matrix for B", batch, m, results, nil, ErrUnsupported, "B as a matrix in a batch of products, want a batch"},
-		{"a batch on a device for B", dm, db, dm, nil, ErrUnsupported, "B as a batch in a product, want a matrix"},
+		{"packed B, C on a device", dm, packed, dm, nil, ErrUnsupported, "B on the host and C on device emu"},
+		{"packed A", packed, m, m, nil, ErrUnsupported, "A as a packed matrix in a product, want a matrix"},
+		{"packed C", m, m, packed, nil, ErrUnsupported, "C as a packed matrix in a product, want a matrix"},
+		{"batch for A", batch, m, m, nil, ErrUnsupported, "A as a batch in a product, want a matrix"},
+		{"matrix for B", batch, m, results, nil, ErrUnsupported, "B as a matrix in a batch of products, want a batch"},
+		{"device batch for B", dm, db, dm, nil, ErrUnsupported, "B as a batch in a product, want a matrix"},
 		{"counts", batch, batch[:1], results, nil, ErrShape, "a batch of 2 A, 1 B and 2 C"},
-		{"groups without a batch", m, m, m, []Option{WithGroups(GroupEnds(2))}, ErrUnsupported, "B as a matrix in a product of groups of rows, want a batch"},
-		{"groups of batches", batch, batch, results, []Option{WithGroups(GroupEnds(1, 1))}, ErrUnsupported, "A as a batch in a product of groups"},
-		{"groups that a device knows", m, batch, results[0], []Option{WithGroups(ends)}, ErrUnsupported, "the group ends on device emu and C on the host"},
-		{"other groups", m, batch, results[0], []Option{WithGroups(GroupEnds(2))}, ErrShape, "groups of rows: 1, matrices of B: 2"},
-		{"groups of too many rows", m, batch, results[0], []Option{WithGroups(GroupEnds(1, 2))}, ErrShape, "group 1 ends before row 3, want 1 to 2, the rows of A"},
-		{"ends that decrease", m, batch, results[0], []Option{WithGroups(Vector[int32](2, 1))}, ErrShape, "group 1 ends before row 1, want 2 to 2"},
-		{"ends in a column", m, batch, results[0], []Option{WithGroups(FromSlice(2, 1, []int32{1, 2}).T())}, ErrShape, "the group ends stored as 2 rows, want one"},
-		{"a bias on a device", m, m, results[0], []Option{WithColBias(dm.Sub(0, 0, 1, 2))}, ErrUnsupported, "the bias on device emu and C on the host"},
-		{"a batch for a bias", m, m, results[0], []Option{WithColBias(batch)}, ErrUnsupported, "the bias as a batch in a product, want a matrix"},
+		{"groups without a batch", m, m, m, []Option{WithGroups(GroupEnds(2))}, ErrUnsupported,
+			"B as a matrix in a product of groups of rows, want a batch"},
+		{"groups of batches", batch, batch, results, []Option{WithGroups(GroupEnds(1, 1))}, ErrUnsupported,
+			"A as a batch in a product of groups"},
+		{"group ends on a device", m, batch, results[0], []Option{WithGroups(ends)}, ErrUnsupported,
+			"the group ends on device emu and C on the host"},
+		{"fewer groups than matrices in B", m, batch, results[0], []Option{WithGroups(GroupEnds(2))}, ErrShape,
+			"groups of rows: 1, matrices of B: 2"},
+		{"groups with too many rows", m, batch, results[0], []Option{WithGroups(GroupEnds(1, 2))}, ErrShape,
+			"group 1 ends before row 3, want 1 to 2, the rows of A"},
+		{"decreasing ends", m, batch, results[0], []Option{WithGroups(Vector[int32](2, 1))}, ErrShape,
+			"group 1 ends before row 1, want 2 to 2"},
+		{"ends in a column", m, batch, results[0], []Option{WithGroups(FromSlice(2, 1, []int32{1, 2}).T())}, ErrShape,
+			"the group ends stored as 2 rows, want one"},
+		{"bias on a device", m, m, results[0], []Option{WithColBias(dm.Sub(0, 0, 1, 2))}, ErrUnsupported,
+			"the bias on device emu and C on the host"},
+		{"batch for a bias", m, m, results[0], []Option{WithColBias(batch)}, ErrUnsupported,
+			"the bias as a batch in a product, want a matrix"},
 		{"nil for A", nil, m, results[0], nil, ErrShape, "nil for A"},
 		{"nil for a bias", m, m, results[0], []Option{WithColBias[float32](nil)}, ErrShape, "nil for the bias"},
-		{"an invalid matrix", m.Sub(1, 1, 2, 2), m, results[0], nil, ErrShape, "a 2×2 part from (1, 1)"},
-		{"an invalid matrix of a batch", Batch[float32]{m, m.Sub(1, 1, 2, 2)}, batch, results, nil, ErrShape, "matrix 1 of A: "},
-		{"an invalid option", m, m, results[0], []Option{WithPrecision(9)}, ErrUnsupported, "precision 9"},
-		{"two limits", m, m, results[0], []Option{WithVerify(0.1, 0.2)}, ErrUnsupported, "want one positive number"},
+		{"invalid matrix", m.Sub(1, 1, 2, 2), m, results[0], nil, ErrShape, "a 2×2 part from (1, 1)"},
+		{"invalid matrix in a batch", Batch[float32]{m, m.Sub(1, 1, 2, 2)}, batch, results, nil, ErrShape, "matrix 1 of A: "},
+		{"invalid option", m, m, results[0], []Option{WithPrecision(9)}, ErrUnsupported, "precision 9"},
+		{"two verification limits", m, m, results[0], []Option{WithVerify(0.1, 0.2)}, ErrUnsupported,
+			"want one positive number"},
 	} {
 		_, planErr := PlanGemm(test.a, test.b, test.c, test.opts...)
-		for what, err := range map[string]error{"Gemm": Gemm(ctx, 1, test.a, test.b, 0, test.c, test.opts...), "PlanGemm": planErr} {
+		for what, err := range map[string]error{"Gemm": Gemm(ctx, 1, test.a, test.b, 0, test.c, test.opts...),
+			"PlanGemm": planErr} {
 			if !errors.Is(err, test.want) || !strings.Contains(err.Error(), test.text) || strings.Contains(err.Error(), "\n") {
 				t.Errorf("%s, %s: %v, want %v with %q in one line", test.name, what, err, test.want, test.text)
 			}
@@ -77,7 +88,7 @@ func TestMixedOperands(t *testing.T) {
 	}
 }
 
-// TestMulKinds checks that Mul returns a product of the kind of A.
+// TestMulKinds checks that Mul returns an operand of the same kind as A.
 func TestMulKinds(t *testing.T) {
 	ctx, d := t.Context(), on(t, "emu")
 	a, b, want := FromSlice(1, 2, []float32{1, 2}), FromSlice(2, 1, []float32{3, 4}), []float32{11}
@@ -111,7 +122,7 @@ func TestMulKinds(t *testing.T) {
 	}
 }
 
-// TestCopy copies between every pair of kinds of operands.
+// TestCopy checks copies between all pairs of operand kinds, and the errors of invalid copies.
 func TestCopy(t *testing.T) {
 	ctx, d := t.Context(), on(t, "emu")
 	values := []float32{1, 2, 3, 4, 5, 6}
@@ -179,8 +190,8 @@ func complexGemm[T, R dtype.Element, S factor](alpha S, _, _ Operand[T], beta S,
 	return fmt.Sprintf("%T", alpha+beta)
 }
 
-// TestComplexFactors checks that a type parameter for alpha and beta would be inferred in calls as
-// they are written today.
+// TestComplexFactors checks that the compiler would infer a type parameter for alpha and beta in
+// calls with the current syntax.
 func TestComplexFactors(t *testing.T) {
 	a, c, alpha := New[float32](1, 1), New[dtype.BFloat16](1, 1), 0.5
 	for want, got := range map[string]string{
@@ -190,7 +201,7 @@ func TestComplexFactors(t *testing.T) {
 		"float32":    complexGemm(float32(alpha), a, a, 1, c),
 	} {
 		if got != want {
-			t.Errorf("the factors have type %s, want %s", got, want)
+			t.Errorf("alpha and beta have type %s, want %s", got, want)
 		}
 	}
 }

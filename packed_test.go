@@ -11,8 +11,8 @@ import (
 	"tilework/machine"
 )
 
-// TestPacked: the products of packed matrices are those of plain ones, from several
-// goroutines at once, and what cannot be done says so.
+// TestPacked checks that products with a packed B equal those with the plain B, from several
+// goroutines at once. It also checks the errors of unsupported uses of a packed B.
 func TestPacked(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	a, b := whole[float32](rng, 20, 300), whole[float32](rng, 90, 300).T()
@@ -30,13 +30,13 @@ func TestPacked(t *testing.T) {
 		t.Fatal(err)
 	}
 	if w.Rows() != 300 || w.Cols() != 90 || w.b.Bytes() < 300*90*4 {
-		t.Errorf("a packed 300×90 matrix says it is %d×%d and takes %d bytes", w.Rows(), w.Cols(), w.b.Bytes())
+		t.Errorf("a packed 300×90 matrix is %d×%d and has %d bytes", w.Rows(), w.Cols(), w.b.Bytes())
 	}
 	var wg sync.WaitGroup
 	for range 4 {
 		wg.Go(func() {
 			if got, err := Mul(t.Context(), a, w, opts...); err != nil || !slices.Equal(got.data, want.data) {
-				t.Errorf("error %v, or other bits than with B as it was", err)
+				t.Errorf("error %v, or a result that differs bitwise from that with the plain B", err)
 			}
 		})
 	}
@@ -48,8 +48,8 @@ func TestPacked(t *testing.T) {
 			if err := Gemm(t.Context(), 1, a, w, 0, c); err != nil {
 				t.Error(err)
 			}
-		}); n > 0.5 { // a collection may take what is kept for the next call
-			t.Errorf("a product with a packed B allocates %v times", n)
+		}); n > 0.5 { // a garbage collection may empty the pool between calls
+			t.Errorf("a product with a packed B makes %v allocations, want 0", n)
 		}
 	}
 	for _, tc := range []struct {
@@ -57,28 +57,29 @@ func TestPacked(t *testing.T) {
 		err  error
 		want string
 	}{
-		{"a GPU to pack for", second(Pack(t.Context(), b, WithDevice("emu"))), "Open and Upload"},
-		{"a GPU to multiply on", Gemm(t.Context(), 1, a, w, 0, c, WithDevice("emu")), "Open and Upload"},
-		{"another kernel", Gemm(t.Context(), 1, a, w, 0, c, WithKernel("loop")), "kernel loop for a B that was packed for kernel"},
-		{"a kernel that packs nothing", second(Pack(t.Context(), b, WithKernel("loop"))), "kernel loop packs nothing"},
+		{"packing for a GPU", second(Pack(t.Context(), b, WithDevice("emu"))), "Open and Upload"},
+		{"multiplying on a GPU", Gemm(t.Context(), 1, a, w, 0, c, WithDevice("emu")), "Open and Upload"},
+		{"another kernel", Gemm(t.Context(), 1, a, w, 0, c, WithKernel("loop")),
+			"kernel loop for a B that was packed for kernel"},
+		{"kernel without packing", second(Pack(t.Context(), b, WithKernel("loop"))), "kernel loop packs nothing"},
 		{"verification", Gemm(t.Context(), 1, a, w, 0, c, WithVerify()), "needs B as it was"},
-		{"a transposed C", Gemm(t.Context(), 1, a, w, 0, New[float32](90, 20).T()), "transposed C"},
+		{"transposed C", Gemm(t.Context(), 1, a, w, 0, New[float32](90, 20).T()), "transposed C"},
 	} {
 		if !errors.Is(tc.err, ErrUnsupported) || !strings.Contains(tc.err.Error(), tc.want) {
 			t.Errorf("%s: error %v, want ErrUnsupported with %q", tc.what, tc.err, tc.want)
 		}
 	}
 	if err := Gemm(t.Context(), 1, New[float32](20, 301), w, 0, c); !errors.Is(err, ErrShape) {
-		t.Errorf("A of 301 columns for a packed B of 300 rows: error %v", err)
+		t.Errorf("A with 301 columns and a packed B with 300 rows: error %v, want ErrShape", err)
 	}
 	if _, err := Mul(t.Context(), a, PackedMatrix[float32]{}); !errors.Is(err, ErrShape) {
-		t.Errorf("the zero PackedMatrix: error %v", err)
+		t.Errorf("the zero PackedMatrix: error %v, want ErrShape", err)
 	}
 }
 
 func second[T any](_ T, err error) error { return err }
 
-// TestPackedOverlap: C may not lie in A, with a packed B either.
+// TestPackedOverlap checks that C must not share memory with A in a product with a packed B.
 func TestPackedOverlap(t *testing.T) {
 	a := New[float32](16, 16)
 	w, err := Pack(t.Context(), New[float32](16, 16))
@@ -86,13 +87,13 @@ func TestPackedOverlap(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Gemm(t.Context(), 1, a, w, 0, a); !errors.Is(err, ErrOverlap) {
-		t.Errorf("C in A: error %v", err)
+		t.Errorf("C as A: error %v, want ErrOverlap", err)
 	}
 }
 
-// TestTileFunc: the tiles are all of C, each element once, final, and changed in place;
-// for every kernel of the processor, on several threads, C transposed or not, verified or
-// not, B packed or not.
+// TestTileFunc checks that the tile function sees each element of C exactly once, with its final
+// value, and may change it in place. It covers every CPU kernel, several threads, verification, a
+// transposed C and a packed B.
 func TestTileFunc(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 4))
 	for _, k := range machine.Kernels() {
@@ -118,7 +119,7 @@ func TestTileFunc(t *testing.T) {
 					for i := range tile.Rows() {
 						for j := range tile.Cols() {
 							if x := want.At(row+i, col+j); tile.At(i, j) != x {
-								t.Errorf("%s: element (%d, %d) is %v when its tile is final, want %v", k.Name, row+i, col+j, tile.At(i, j), x)
+								t.Errorf("%s: element (%d, %d) is %v in its tile, want %v", k.Name, row+i, col+j, tile.At(i, j), x)
 							}
 							tile.Set(i, j, -tile.At(i, j)-1)
 						}
@@ -146,7 +147,7 @@ func TestTileFunc(t *testing.T) {
 					t.Fatal(err)
 				}
 				if seen != m*n {
-					t.Errorf("%s, way %d: the tiles have %d elements, C %d", k.Name, way, seen, m*n)
+					t.Errorf("%s, way %d: the tiles have %d elements, want %d", k.Name, way, seen, m*n)
 				}
 				for i := range m {
 					for j := range n {
@@ -160,6 +161,7 @@ func TestTileFunc(t *testing.T) {
 	}
 }
 
+// TestTileFuncErrors checks that a tile function of another type, or for a GPU, is an error.
 func TestTileFuncErrors(t *testing.T) {
 	a := New[float32](8, 8)
 	for _, opts := range [][]Option{
@@ -171,6 +173,6 @@ func TestTileFuncErrors(t *testing.T) {
 		}
 	}
 	if _, err := Mul(t.Context(), a, a, WithTileFunc[float32](nil)); err != nil {
-		t.Errorf("no function: error %v", err)
+		t.Errorf("nil function: error %v", err)
 	}
 }

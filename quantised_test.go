@@ -10,7 +10,7 @@ import (
 	"tilework/dtype"
 )
 
-// quantised is a layer y = act(sx·sw·(α·q·w + β·y0) + b) of int8 operands.
+// quantised holds the operands of an int8 layer y = out·act(sx·sw·(α·q·w + β·y0) + b).
 type quantised struct {
 	q, w    Matrix[int8]
 	sx, sw  []float32
@@ -44,8 +44,8 @@ func newQuantised(rng *rand.Rand, m, n, k int) *quantised {
 
 const quantisedAlpha, quantisedBeta = 0.7, -1.5
 
-// want is element (i, j) in float64, given y0 as its type holds it, and the sum of the magnitudes
-// that are added.
+// want returns element (i, j) of the result in float64, and the sum of the magnitudes of the added
+// terms. The arguments y0 and b are rounded to the type of the result.
 func (l *quantised) want(i, j int, y0, b float64) (y, size float64) {
 	sum := 0.0
 	for p := range l.k {
@@ -67,11 +67,13 @@ func (l *quantised) options() []Option {
 	if l.silu {
 		act = SiLU
 	}
-	return []Option{WithRowScale(Vector(l.sx...)), WithColScale(Vector(l.sw...)), WithActivation(act), WithOutputScale(Vector(l.out))}
+	return []Option{WithRowScale(Vector(l.sx...)), WithColScale(Vector(l.sw...)), WithActivation(act),
+		WithOutputScale(Vector(l.out))}
 }
 
-// TestQuantisedLayer: an int8 product with a float result is scaled, biased and activated in
-// float32, as near to the formula in float64 as float32 and the result's type allow.
+// TestQuantisedLayer checks that an int8 product with a float result is scaled, biased and
+// activated in float32. The error against the formula in float64 must be within the bound for
+// float32 and the type of the result.
 func TestQuantisedLayer(t *testing.T) {
 	t.Run("float32", testQuantisedLayer[float32])
 	t.Run("float16", testQuantisedLayer[dtype.Float16])
@@ -132,25 +134,26 @@ func testQuantisedLayer[O dtype.Element](t *testing.T) {
 	}
 }
 
-// TestQuantisedSums: without an epilogue a float32 result is the int32 sum, exactly below 2²⁴ and
-// else rounded to nearest.
+// TestQuantisedSums checks that without an epilogue a float32 result is the int32 sum. The sum is
+// exact below 2²⁴ and rounded to nearest above.
 func TestQuantisedSums(t *testing.T) {
 	rng := rand.New(rand.NewPCG(9, 10))
 	l := newQuantised(rng, 33, 35, 1500)
 	for _, device := range []string{"cpu", "emu"} {
 		sums, floats := New[int32](l.m, l.n), New[float32](l.m, l.n)
-		if err := errors.Join(Gemm(t.Context(), 1, l.q, l.w, 0, sums, WithDevice(device)), Gemm(t.Context(), 1, l.q, l.w, 0, floats, WithDevice(device))); err != nil {
+		if err := errors.Join(Gemm(t.Context(), 1, l.q, l.w, 0, sums, WithDevice(device)),
+			Gemm(t.Context(), 1, l.q, l.w, 0, floats, WithDevice(device))); err != nil {
 			t.Fatal(err)
 		}
 		for i, sum := range sums.data {
 			if floats.data[i] != float32(sum) {
-				t.Fatalf("%s: %d is %v in float32", device, sum, floats.data[i])
+				t.Fatalf("%s: the sum %d is %v in float32", device, sum, floats.data[i])
 			}
 		}
 	}
 }
 
-// TestQuantisedGate: both factors of a gated product are scaled in float32.
+// TestQuantisedGate checks that both factors of a gated product are scaled in float32.
 func TestQuantisedGate(t *testing.T) {
 	gate, up := FromSlice(2, 2, []int8{1, -2, 3, 4}), FromSlice(2, 2, []int8{5, 6, -7, 8})
 	x := FromSlice(1, 2, []int8{100, 127})
@@ -158,16 +161,17 @@ func TestQuantisedGate(t *testing.T) {
 	for _, device := range []string{"cpu", "emu"} {
 		for _, more := range [][]Option{nil, {WithVerify()}} {
 			c := New[float32](1, 2)
-			err := Gemm(t.Context(), 0.25, x, gate, 0, c, append([]Option{WithDevice(device), WithGated(up), WithActivation(ReLU)}, more...)...)
+			err := Gemm(t.Context(), 0.25, x, gate, 0, c,
+				append([]Option{WithDevice(device), WithGated(up), WithActivation(ReLU)}, more...)...)
 			if err != nil || c.data[0] != want[0] || c.data[1] != want[1] {
-				t.Errorf("%s: %v, %v, want %v", device, c.data, err, want)
+				t.Errorf("%s: got %v, error %v, want %v", device, c.data, err, want)
 			}
 		}
 	}
 }
 
-// TestQuantisedVerify: sums that wrap are verified on the host, exactly, and refused on a device,
-// where the result is a float.
+// TestQuantisedVerify checks verification of float results whose int32 sums may wrap. The host
+// verifies them exactly, and a device returns an error.
 func TestQuantisedVerify(t *testing.T) {
 	const k = 1 << 17
 	a, b, c := New[int8](1, k), New[int8](k, 1), New[float32](1, 1)
@@ -175,16 +179,17 @@ func TestQuantisedVerify(t *testing.T) {
 		a.data[i], b.data[i] = -128, -128
 	}
 	if err := Gemm(t.Context(), 0.5, a, b, 0, c, WithVerify(), WithDevice("cpu")); err != nil || c.data[0] != -1<<30 {
-		t.Errorf("2³¹/2 is %v, %v, want %v", c.data[0], err, float32(-1<<30))
+		t.Errorf("2³¹/2 is %v, error %v, want %v", c.data[0], err, float32(-1<<30))
 	}
 	d := on(t, "emu")
 	err := Gemm(t.Context(), 1, upload(t, d, a), upload(t, d, b), 0, upload(t, d, c), WithVerify())
 	if !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "may wrap") {
-		t.Errorf("verifying sums that may wrap on a device: %v", err)
+		t.Errorf("verifying sums that may wrap on a device: %v, want ErrUnsupported", err)
 	}
 }
 
-// TestRoundedResults: float32 sums are rounded once to a result of 16 bits, and saturate on request.
+// TestRoundedResults checks that float32 sums are rounded once to a 16-bit result, and saturate
+// with WithSaturation.
 func TestRoundedResults(t *testing.T) {
 	t.Run("float16", testRoundedResults[dtype.Float16])
 	t.Run("bfloat16", testRoundedResults[dtype.BFloat16])
@@ -207,13 +212,14 @@ func testRoundedResults[O dtype.Element](t *testing.T) {
 		} else {
 			opts = append(opts, WithKernel("portable"))
 		}
-		if err := errors.Join(Gemm(t.Context(), 1, a, b, 0, want, opts...), Gemm(t.Context(), 1, a, b, 0, got, opts...)); err != nil {
+		if err := errors.Join(Gemm(t.Context(), 1, a, b, 0, want, opts...),
+			Gemm(t.Context(), 1, a, b, 0, got, opts...)); err != nil {
 			t.Fatal(err)
 		}
 		most := dtype.Of[O]().Info().Max
 		for i, x := range want.data {
 			if w := dtype.FromFloat64[O](min(max(float64(x), -most), most)); got.data[i] != w {
-				t.Fatalf("%s: %v became %v, want %v", device, x, dtype.ToFloat64(got.data[i]), dtype.ToFloat64(w))
+				t.Fatalf("%s: %v is rounded to %v, want %v", device, x, dtype.ToFloat64(got.data[i]), dtype.ToFloat64(w))
 			}
 		}
 	}

@@ -10,9 +10,8 @@ import (
 	"tilework/machine"
 )
 
-// TestRepeats: a product has the same bits a thousand times in turn, at 1 to 8 threads,
-// whatever the other goroutines do. That is of a kernel on a device: another kernel sums
-// in another order.
+// TestRepeats checks that repeated products are bitwise equal on 1 to 8 threads. This holds for one
+// kernel on one device, because another kernel may sum in another order.
 func TestRepeats(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
 	rng := seeded(t)
@@ -24,7 +23,7 @@ func TestRepeats(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		device, size := WithDevice("cpu"), 225 // enough to be shared out
+		device, size := WithDevice("cpu"), 225 // large enough to be partitioned among threads
 		switch {
 		case k.Device == "gpu":
 			device, size = WithDevice("emu"), 40
@@ -37,7 +36,7 @@ func TestRepeats(t *testing.T) {
 				continue // the public API does not have the type
 			}
 			n := testkit.Repeats(30, 1000)
-			if k.Name == plan.Kernel && name == "float32" { // what most products are
+			if k.Name == plan.Kernel && name == "float32" { // the default kernel and the most common type
 				n = testkit.Repeats(300, 1000)
 			}
 			t.Run(k.Name+"/"+name, func(t *testing.T) { run(t, rng, size, n, device, WithKernel(k.Name)) })
@@ -45,9 +44,10 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestCardRepeats: so it has on a GPU, with every kernel and type.
+// TestCardRepeats checks that repeated products are bitwise equal on a GPU, for every kernel and
+// type.
 func TestCardRepeats(t *testing.T) {
-	card(t)
+	firstGPU(t)
 	rng := seeded(t)
 	for _, k := range machine.Kernels() {
 		for _, name := range k.Types {
@@ -60,13 +60,14 @@ func TestCardRepeats(t *testing.T) {
 	}
 }
 
-// repeaters are repeat for each type that the library's face has.
+// repeaters maps the element types of the public API to instances of repeat.
 var repeaters = map[string]func(*testing.T, *rand.Rand, int, int, ...Option){
-	"float64": repeat[float64, float64], "float32": repeat[float32, float32], "float16": repeat[dtype.Float16, dtype.Float16],
+	"float64": repeat[float64, float64], "float32": repeat[float32, float32],
+	"float16":  repeat[dtype.Float16, dtype.Float16],
 	"bfloat16": repeat[dtype.BFloat16, dtype.BFloat16], "int8": repeat[int8, int32],
 }
 
-// repeat multiplies random matrices of about size×size n times.
+// repeat multiplies random matrices of about size×size n times and compares the results bitwise.
 func repeat[I, O dtype.Element](t *testing.T, rng *rand.Rand, size, n int, opts ...Option) {
 	a, b, c := New[I](size, size+7), New[I](size+7, size-3), New[O](size, size-3)
 	for _, m := range []Matrix[I]{a, b} {
@@ -84,7 +85,7 @@ func repeat[I, O dtype.Element](t *testing.T, rng *rand.Rand, size, n int, opts 
 		if got := string(dtype.Bytes(c.data)); r == 0 {
 			want = got
 		} else if got != want {
-			t.Fatalf("run %d, with %d threads, has other bits than the first, with one", r+1, threads)
+			t.Fatalf("run %d on %d threads differs bitwise from the first run on one", r+1, threads)
 		}
 	}
 }

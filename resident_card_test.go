@@ -15,9 +15,9 @@ import (
 	"tilework/machine"
 )
 
-// card opens the first GPU of this machine. Without one the test is skipped, or fails
-// where TILEWORK_REQUIRE_GPU is set.
-func card(t *testing.T) *Device {
+// firstGPU opens the first GPU of this machine. Without a GPU it skips the test, or fails it if
+// TILEWORK_REQUIRE_GPU is set.
+func firstGPU(t *testing.T) *Device {
 	t.Helper()
 	d, err := Open("gpu")
 	if errors.Is(err, ErrNoDevice) && os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
@@ -34,7 +34,7 @@ func card(t *testing.T) *Device {
 	return d
 }
 
-// random is a rows×cols matrix of numbers in [-1, 1).
+// random returns a rows×cols matrix of random numbers in [-1, 1).
 func random(rng *rand.Rand, rows, cols int) Matrix[float32] {
 	m := New[float32](rows, cols)
 	for i := range m.data {
@@ -43,10 +43,10 @@ func random(rng *rand.Rand, rows, cols int) Matrix[float32] {
 	return m
 }
 
-// cards opens all GPUs of this machine, as card does the first.
-func cards(t *testing.T) []*Device {
+// allGPUs opens all GPUs of this machine. Without a GPU it behaves like firstGPU.
+func allGPUs(t *testing.T) []*Device {
 	t.Helper()
-	all := []*Device{card(t)}
+	all := []*Device{firstGPU(t)}
 	infos, err := machine.Devices()
 	if err != nil {
 		t.Fatal(err)
@@ -69,10 +69,10 @@ func cards(t *testing.T) []*Device {
 	return all
 }
 
-// TestCardChain: goroutines with chains of their own, on all GPUs at once, in which
-// everything is closed while the GPU may still be at it, get what the processor computes.
+// TestCardChain runs chains of products in several goroutines on all GPUs and compares the results
+// with those of the CPU. Each chain closes its matrices while the GPU may still use them.
 func TestCardChain(t *testing.T) {
-	devices := cards(t)
+	devices := allGPUs(t)
 	t.Logf("on %v", devices)
 	rng := rand.New(rand.NewPCG(11, 12))
 	w := make([]Matrix[float32], 6)
@@ -96,9 +96,9 @@ func TestCardChain(t *testing.T) {
 		d := devices[i%len(devices)]
 		all.Go(func() {
 			for range 50 {
-				got, err := cardChain(t.Context(), d, w)
+				got, err := gpuChain(t.Context(), d, w)
 				if err != nil || !slices.Equal(got.Data(), want.Data()) {
-					t.Errorf("a chain of %d products is wrong: %v", len(w)-1, err)
+					t.Errorf("a chain of %d products differs from the CPU, or error %v", len(w)-1, err)
 					return
 				}
 			}
@@ -107,7 +107,7 @@ func TestCardChain(t *testing.T) {
 	all.Wait()
 }
 
-func cardChain(ctx context.Context, d *Device, w []Matrix[float32]) (Matrix[float32], error) {
+func gpuChain(ctx context.Context, d *Device, w []Matrix[float32]) (Matrix[float32], error) {
 	h, err := Upload(ctx, d, w[0])
 	if err != nil {
 		return Matrix[float32]{}, err
@@ -127,10 +127,10 @@ func cardChain(ctx context.Context, d *Device, w []Matrix[float32]) (Matrix[floa
 	return got, errors.Join(err, h.Close())
 }
 
-// TestCardAsync: a product is asked for in far less time than it takes, Sync and
-// Download wait for it, and a context that ends ends the waiting.
+// TestCardAsync checks that Gemm enqueues a product in much less time than the product takes. Sync
+// waits for the product, and returns early if its context ends.
 func TestCardAsync(t *testing.T) {
-	d := card(t)
+	d := firstGPU(t)
 	rng := rand.New(rand.NewPCG(13, 14))
 	a := upload(t, d, random(rng, 4096, 4096))
 	c, err := Mul(t.Context(), a, a) // compiles
@@ -146,44 +146,44 @@ func TestCardAsync(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	asked := time.Since(start)
+	enqueued := time.Since(start)
 	short, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := d.Sync(short); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("Sync with a context of 1 ms: %v", err)
+		t.Errorf("Sync with a timeout of 1 ms: %v, want DeadlineExceeded", err)
 	}
 	if err := d.Sync(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	took := time.Since(start)
-	t.Logf("ten products of 4096³ asked for in %v, done in %v", asked, took)
-	if asked > took/4 {
-		t.Errorf("asking took %v of %v", asked, took)
+	t.Logf("ten products of 4096³ enqueued in %v, done in %v", enqueued, took)
+	if enqueued > took/4 {
+		t.Errorf("enqueueing took %v of %v, want at most a quarter", enqueued, took)
 	}
 }
 
-// TestCardOutOfMemory: a matrix that does not fit says how much there is, and the
-// device goes on.
+// TestCardOutOfMemory checks that allocating a matrix that exceeds the GPU's memory returns
+// ErrOutOfMemory, and that the device remains usable.
 func TestCardOutOfMemory(t *testing.T) {
-	d := card(t)
+	d := firstGPU(t)
 	_, err := NewDeviceMatrix[float32](d, 1<<20, 1<<18)
 	if !errors.Is(err, ErrOutOfMemory) {
 		t.Fatal(err)
 	}
 	t.Log(err)
 	if got := download(t, square(t, d)).Data(); !slices.Equal(got, []float32{1, 2, 3, 4}) {
-		t.Errorf("after that: %v", got)
+		t.Errorf("a matrix allocated after the error is %v, want [1 2 3 4]", got)
 	}
 }
 
-// TestCardIssue measures what issue a product of 64³ costs the host, which must be less
-// than 10 µs, and prints what other calls cost.
+// TestCardIssue measures the host time of enqueueing a product of 64³, which must be at most 10 µs.
+// It also logs the host time of other calls and compares it with their limits.
 func TestCardIssue(t *testing.T) {
 	const limit = 10 * time.Microsecond
 	if os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
 		t.Skip("set TILEWORK_REQUIRE_GPU=1 to measure")
 	}
-	d := card(t)
+	d := firstGPU(t)
 	ctx := t.Context()
 	rng := rand.New(rand.NewPCG(15, 16))
 	a, b := upload(t, d, random(rng, 64, 64)), upload(t, d, random(rng, 64, 64))
@@ -199,7 +199,7 @@ func TestCardIssue(t *testing.T) {
 	}
 	t.Logf("the first product took %v: %v", first, plan)
 	if first > 2*time.Second || plan.Compile <= 0 || plan.Compile > first {
-		t.Errorf("the first product took %v, of which compiling %v", first, plan.Compile)
+		t.Errorf("the first product took %v, including %v of compilation", first, plan.Compile)
 	}
 	bias := upload(t, d, random(rng, 1, 64))
 	gelu := []Option{WithColBias(bias), WithActivation(GELU)}
@@ -221,7 +221,7 @@ func TestCardIssue(t *testing.T) {
 		}},
 		{"Gemm and Sync", 10 * limit, func() error { return errors.Join(Gemm(ctx, 1, a, b, 0, c), d.Sync(ctx)) }},
 	} {
-		// The driver keeps about a thousand launches waiting, and blocks for room.
+		// The driver queues about a thousand launches and then blocks.
 		const burst, bursts = 200, 30
 		var times []time.Duration
 		for range bursts {
@@ -238,16 +238,18 @@ func TestCardIssue(t *testing.T) {
 		}
 		slices.Sort(times[1:])
 		median := times[1:][(bursts-1)/2]
-		t.Logf("%-22s %v a call (median of %d bursts of %d; from %v to %v)", x.name, median, bursts-1, burst, times[1], times[bursts-1])
+		t.Logf("%-22s %v per call (median of %d bursts of %d calls; from %v to %v)", x.name, median, bursts-1, burst,
+			times[1], times[bursts-1])
 		if median > x.limit {
 			t.Errorf("%s: %v, want at most %v", x.name, median, x.limit)
 		}
 	}
 }
 
-// TestCardLargeIndices: each kernel writes and reads matrices of more than 2^31 elements.
+// TestCardLargeIndices checks that each kernel reads and writes matrices of more than 2^31
+// elements.
 func TestCardLargeIndices(t *testing.T) {
-	d := card(t)
+	d := firstGPU(t)
 	const n = 46_400
 	for _, k := range machine.Kernels() {
 		for _, name := range k.Types {

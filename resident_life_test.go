@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// uses are all that can be done with matrices on a device, which must be of 2×2.
+// uses calls the functions for device matrices with the 2×2 matrices a, b and c, and returns their
+// errors by name.
 func uses(ctx context.Context, d *Device, a, b, c DeviceMatrix[float32]) map[string]error {
 	second := func(_ any, err error) error { return err }
 	return map[string]error{
@@ -28,8 +29,8 @@ func square(t *testing.T, d *Device) DeviceMatrix[float32] {
 	return upload(t, d, FromSlice(2, 2, []float32{1, 2, 3, 4}))
 }
 
-// TestUseAfterClose: every use of a matrix, or of a device, that was closed is
-// ErrClosed, and to close once more is none.
+// TestUseAfterClose checks that every use of a closed matrix or device returns ErrClosed. Closing
+// it again is not an error.
 func TestUseAfterClose(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
@@ -43,7 +44,7 @@ func TestUseAfterClose(t *testing.T) {
 	}
 	for name, err := range uses(t.Context(), d, a, b, c) {
 		if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "a matrix on emu") {
-			t.Errorf("%s of closed matrices: %v", name, err)
+			t.Errorf("%s of closed matrices: %v, want ErrClosed", name, err)
 		}
 	}
 	a, b, c = square(t, d), square(t, d), square(t, d)
@@ -54,52 +55,52 @@ func TestUseAfterClose(t *testing.T) {
 	}
 	for name, err := range uses(t.Context(), d, a, b, c) {
 		if !errors.Is(err, ErrClosed) || !strings.Contains(err.Error(), "device emu") {
-			t.Errorf("%s on a closed device: %v", name, err)
+			t.Errorf("%s on a closed device: %v, want ErrClosed", name, err)
 		}
 	}
 	if err := a.Close(); err != nil {
 		t.Errorf("closing a matrix after its device: %v", err)
 	}
 	if err := d.Sync(t.Context()); !errors.Is(err, ErrClosed) {
-		t.Errorf("Sync of a closed device: %v", err)
+		t.Errorf("Sync of a closed device: %v, want ErrClosed", err)
 	}
 	if _, err := NewDeviceMatrix[float32](d, 1, 1); !errors.Is(err, ErrClosed) {
-		t.Errorf("NewDeviceMatrix on a closed device: %v", err)
+		t.Errorf("NewDeviceMatrix on a closed device: %v, want ErrClosed", err)
 	}
 	if err := (DeviceMatrix[float32]{}).Close(); err != nil {
-		t.Errorf("closing no matrix: %v", err)
+		t.Errorf("closing the zero DeviceMatrix: %v", err)
 	}
 }
 
-// TestOpenAndClose: a device is closed with the last that opened it, unless a product
-// of the host's uses it too, and can be opened again.
+// TestOpenAndClose checks that closing the last Device of a GPU closes the underlying device,
+// unless products of host matrices use it too. The GPU can then be opened again.
 func TestOpenAndClose(t *testing.T) {
 	devices := substitute(t, 0)
 	first, second := on(t, "emu"), on(t, "emu")
 	a := square(t, second)
 	inner := devices("emu")
 	if err := first.Close(); err != nil || inner.Closed() {
-		t.Errorf("closed: %v (%v), and it is in use", inner.Closed(), err)
+		t.Errorf("underlying device closed: %v (error %v), but a second Device is open", inner.Closed(), err)
 	}
-	sameAs(t, "what is there", download(t, a), []float64{1, 2, 3, 4})
+	sameAs(t, "a matrix on the second Device", download(t, a), []float64{1, 2, 3, 4})
 	if err := second.Close(); err != nil || !inner.Closed() {
-		t.Errorf("closed: %v (%v)", inner.Closed(), err)
+		t.Errorf("underlying device closed: %v (error %v), want true", inner.Closed(), err)
 	}
 	third := on(t, "emu")
 	if devices("emu") == inner {
-		t.Error("the closed device is used again")
+		t.Error("Open returned the closed device")
 	}
 	inner = devices("emu")
 	if _, err := Mul(t.Context(), New[float32](2, 2), New[float32](2, 2), WithDevice("emu")); err != nil {
 		t.Fatal(err)
 	}
 	if err := third.Close(); err != nil || inner.Closed() {
-		t.Errorf("closed: %v (%v), and products use it", inner.Closed(), err)
+		t.Errorf("underlying device closed: %v (error %v), but products of host matrices use it", inner.Closed(), err)
 	}
 }
 
-// TestAbandoned: what nobody refers to any more is given back, and no view of it is
-// forgotten.
+// TestAbandoned checks that the memory of unreachable matrices is freed, and that a view keeps the
+// memory of its matrix.
 func TestAbandoned(t *testing.T) {
 	devices := substitute(t, 0)
 	d := on(t, "emu")
@@ -110,16 +111,16 @@ func TestAbandoned(t *testing.T) {
 	deadline := time.Now().Add(20 * time.Second)
 	for len(devices("emu").Leaks()) > 1 {
 		if time.Now().After(deadline) {
-			t.Fatalf("still there: %v", devices("emu").Leaks())
+			t.Fatalf("not freed: %v", devices("emu").Leaks())
 		}
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}
-	sameAs(t, "what is still referred to", download(t, kept), []float64{1, 3, 2, 4})
+	sameAs(t, "the reachable view", download(t, kept), []float64{1, 3, 2, 4})
 }
 
-// TestResidentGoroutines: many goroutines with chains of their own, on two devices,
-// share operands, and matrices are closed while others still multiply with them.
+// TestResidentGoroutines runs chains of products in several goroutines on two devices. The
+// goroutines share operands, and one goroutine closes a matrix while others multiply with it.
 func TestResidentGoroutines(t *testing.T) {
 	substitute(t, 0)
 	var all sync.WaitGroup
@@ -143,14 +144,14 @@ func TestResidentGoroutines(t *testing.T) {
 				}
 				got, err := x.Download(t.Context())
 				if err != nil || !slices.Equal(got.Data(), []float32{2, 1, 4, 3}) {
-					t.Errorf("got %v, %v", got.Data(), err)
+					t.Errorf("chain: got %v, error %v", got.Data(), err)
 				}
 				y, err := Mul(t.Context(), contested, shared)
 				if err == nil {
 					got, err = y.Download(t.Context())
 				}
 				if err != nil && !errors.Is(err, ErrClosed) || err == nil && !slices.Equal(got.Data(), []float32{2, 1, 4, 3}) {
-					t.Errorf("with a matrix that is being closed: %v, %v", got.Data(), err)
+					t.Errorf("with a concurrently closed matrix: got %v, error %v", got.Data(), err)
 				}
 				if g == 0 {
 					if err := contested.Close(); err != nil {
@@ -163,8 +164,8 @@ func TestResidentGoroutines(t *testing.T) {
 	all.Wait()
 }
 
-// TestCloseUnderWay: a device that is closed while goroutines use it lets each finish
-// what it began, and then says so.
+// TestCloseUnderWay checks that closing a device while goroutines use it lets calls in flight
+// finish. Later calls return ErrClosed.
 func TestCloseUnderWay(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")

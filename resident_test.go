@@ -14,9 +14,9 @@ import (
 	"tilework/internal/dispatch"
 )
 
-// substitute has all devices of this test be emulated ones that can be told to fail,
-// of so much memory, and checks in the end that nothing is left on them. It returns
-// those that were opened, by name.
+// substitute replaces all devices of this test by emulated ones that can be made to fail, with the
+// given memory in bytes (0 for the default). At the end of the test it checks that no resources are
+// left on them. The returned function looks up an opened device by name.
 func substitute(t *testing.T, memory int64) func(name string) *faulty.Device {
 	t.Helper()
 	var mu sync.Mutex
@@ -37,7 +37,7 @@ func substitute(t *testing.T, memory int64) func(name string) *faulty.Device {
 		}
 		for name, d := range opened {
 			if left := d.Leaks(); len(left) > 0 {
-				t.Errorf("left on %s: %v", name, left)
+				t.Errorf("resources left on %s: %v", name, left)
 			}
 		}
 	})
@@ -48,7 +48,7 @@ func substitute(t *testing.T, memory int64) func(name string) *faulty.Device {
 	}
 }
 
-// on opens a device for the length of a test.
+// on opens a device and closes it at the end of the test.
 func on(t *testing.T, name string) *Device {
 	t.Helper()
 	d, err := Open(name)
@@ -81,7 +81,7 @@ func download[T dtype.Element](t *testing.T, m DeviceMatrix[T]) Matrix[T] {
 	return h
 }
 
-// sameAs compares a matrix with values in the order of its rows.
+// sameAs fails the test at the first element in which m differs from want, which is stored by rows.
 func sameAs[T dtype.Float](t *testing.T, what string, m Matrix[T], want []float64) {
 	t.Helper()
 	for i := range m.Rows() {
@@ -93,7 +93,8 @@ func sameAs[T dtype.Float](t *testing.T, what string, m Matrix[T], want []float6
 	}
 }
 
-// testResidentViews multiplies views of all kinds, on the way to the device and on it.
+// testResidentViews multiplies transposed and partial views, both views of uploaded host matrices
+// and views on the device.
 func testResidentViews[T dtype.Float](t *testing.T) {
 	d := on(t, "emu")
 	rng := rand.New(rand.NewPCG(3, 4))
@@ -143,6 +144,7 @@ func identity[T dtype.Float](n int) Matrix[T] {
 	return m
 }
 
+// TestResidentViewsOfEveryType checks products of views on a device for each float type.
 func TestResidentViewsOfEveryType(t *testing.T) {
 	substitute(t, 0)
 	t.Run("float64", testResidentViews[float64])
@@ -151,8 +153,8 @@ func TestResidentViewsOfEveryType(t *testing.T) {
 	t.Run("bfloat16", testResidentViews[dtype.BFloat16])
 }
 
-// TestResidentEpilogues: scalars, a bias on either side, an activation and a wider
-// result do on the device what they do on the host.
+// TestResidentEpilogues compares products of device matrices with products on the CPU: with alpha
+// and beta, a row or column bias, an activation, and a result wider than the operands.
 func TestResidentEpilogues(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
@@ -161,13 +163,15 @@ func TestResidentEpilogues(t *testing.T) {
 	row, col := whole[float32](rng, 1, 9), whole[float32](rng, 1, 10)
 	da, db, drow, dcol := upload(t, d, a), upload(t, d, b), upload(t, d, row), upload(t, d, col)
 	for name, o := range map[string]struct{ host, device []Option }{
-		"nothing":         {nil, nil},
-		"rows, of Go's":   {[]Option{WithRowBias(Vector(row.Data()...))}, []Option{WithRowBias(Vector(row.Data()...))}},
-		"rows":            {[]Option{WithRowBias(Vector(row.Data()...))}, []Option{WithRowBias(drow)}},
-		"columns":         {[]Option{WithColBias(Vector(col.Data()...))}, []Option{WithColBias(dcol.T())}},
-		"the last counts": {[]Option{WithColBias(Vector(col.Data()...))}, []Option{WithRowBias(Vector(row.Data()...)), WithColBias(dcol)}},
-		"columns, relu":   {[]Option{WithColBias(Vector(col.Data()...)), WithActivation(ReLU)}, []Option{WithColBias(dcol), WithActivation(ReLU)}},
-		"kernel":          {nil, []Option{WithKernel("tiled:16"), WithDevice("emu")}},
+		"no epilogue":   {nil, nil},
+		"host row bias": {[]Option{WithRowBias(Vector(row.Data()...))}, []Option{WithRowBias(Vector(row.Data()...))}},
+		"row bias":      {[]Option{WithRowBias(Vector(row.Data()...))}, []Option{WithRowBias(drow)}},
+		"column bias":   {[]Option{WithColBias(Vector(col.Data()...))}, []Option{WithColBias(dcol.T())}},
+		"last bias wins": {[]Option{WithColBias(Vector(col.Data()...))},
+			[]Option{WithRowBias(Vector(row.Data()...)), WithColBias(dcol)}},
+		"column bias, relu": {[]Option{WithColBias(Vector(col.Data()...)), WithActivation(ReLU)},
+			[]Option{WithColBias(dcol), WithActivation(ReLU)}},
+		"kernel": {nil, []Option{WithKernel("tiled:16"), WithDevice("emu")}},
 	} {
 		c := c0.clone()
 		if err := Gemm(t.Context(), -2, a, b, 3, c, append(o.host, WithDevice("cpu"))...); err != nil {
@@ -186,12 +190,12 @@ func TestResidentEpilogues(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := download(t, z).At(0, 0); got != 25399 {
-		t.Errorf("2·12700 - 1 is %d", got)
+		t.Errorf("2·12700 - 1 is %d, want 25399", got)
 	}
 }
 
-// TestResidualAnywhere: a residual may begin at any element, where K is split too and its first launch,
-// which has wider results, does not read it.
+// TestResidualAnywhere checks that a residual may start at any element of a matrix. With split-K,
+// the first launch has wider results and does not read the residual.
 func TestResidualAnywhere(t *testing.T) {
 	d := on(t, "emu")
 	a, b := New[dtype.BFloat16](1, 511), New[dtype.BFloat16](511, 1)
@@ -207,14 +211,14 @@ func TestResidualAnywhere(t *testing.T) {
 			t.Errorf("%s: %v", kernel, err)
 			continue
 		}
-		if got := download(t, c).At(0, 0).Float64(); got != 4 { // 511 products, of -1, 0 and 1 in turn, come to -1
-			t.Errorf("%s: %v", kernel, got)
+		if got := download(t, c).At(0, 0).Float64(); got != 4 { // the 511 products -1, 0, 1, -1, … sum to -1
+			t.Errorf("%s: got %v, want 4", kernel, got)
 		}
 	}
 }
 
-// TestResidentCopies checks copies to and from a device for every combination of transposes and parts
-// of matrices. Elements around them must not change.
+// TestResidentCopies checks copies to and from a device for combinations of transposed matrices and
+// parts of matrices. Elements outside the parts must not change.
 func TestResidentCopies(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
@@ -231,7 +235,8 @@ func TestResidentCopies(t *testing.T) {
 			}
 			room := whole[float64](rng, 8, 8)
 			for tname, to := range map[string]Matrix[float64]{
-				"dense": New[float64](4, 6), "transposed": New[float64](6, 4).T(), "a part": room.Sub(3, 1, 4, 6), "a part, transposed": room.T().Sub(3, 1, 4, 6),
+				"dense": New[float64](4, 6), "transposed": New[float64](6, 4).T(), "a part": room.Sub(3, 1, 4, 6),
+				"a part, transposed": room.T().Sub(3, 1, 4, 6),
 			} {
 				before := room.clone()
 				if err := Copy(t.Context(), to, m); err != nil {
@@ -245,17 +250,18 @@ func TestResidentCopies(t *testing.T) {
 					}
 				}
 				if inside > 24 {
-					t.Errorf("%s to %s to %s: %d elements changed", name, dname, tname, inside)
+					t.Errorf("%s to %s to %s: %d elements changed, want at most 24", name, dname, tname, inside)
 				}
 			}
 		}
 	}
-	if m := upload(t, d, a); m.Rows() != 4 || m.Cols() != 6 || m.T().Rows() != 6 || m.T().Cols() != 4 || m.Transposed() || !m.T().Transposed() || m.Err() != nil {
+	if m := upload(t, d, a); m.Rows() != 4 || m.Cols() != 6 || m.T().Rows() != 6 || m.T().Cols() != 4 || m.Transposed() ||
+		!m.T().Transposed() || m.Err() != nil {
 		t.Errorf("a 4×6 matrix is %d×%d", m.Rows(), m.Cols())
 	}
 }
 
-// TestResidentEmpty: matrices without elements go the same way.
+// TestResidentEmpty checks products of device matrices without elements.
 func TestResidentEmpty(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
@@ -264,7 +270,7 @@ func TestResidentEmpty(t *testing.T) {
 	if err := Gemm(t.Context(), 1, a, b, 2, c); err != nil {
 		t.Fatal(err)
 	}
-	sameAs(t, "nothing + 2·C", download(t, c), []float64{2, 4, 6, 8, 10, 12})
+	sameAs(t, "empty product + 2·C", download(t, c), []float64{2, 4, 6, 8, 10, 12})
 	none, err := Mul(t.Context(), b, c.T().Sub(0, 0, 2, 0))
 	if err != nil {
 		t.Fatal(err)
@@ -274,8 +280,8 @@ func TestResidentEmpty(t *testing.T) {
 	}
 }
 
-// TestChain: products of products, with what was in between given back while the
-// device may still be at it.
+// TestChain multiplies a chain of matrices on a device and frees intermediate results while the
+// device may still use them. No intermediate result may be copied to the host.
 func TestChain(t *testing.T) {
 	devices := substitute(t, 0)
 	d := on(t, "emu")
@@ -311,26 +317,27 @@ func TestChain(t *testing.T) {
 		}())
 	}
 	sameAs(t, "the chain", download(t, h), plain(want, identity[float32](20)))
-	// Two allocations, a copy, a launch and a free each, one compilation and one copy
-	// back: nothing goes to the host in between.
+	// Each product makes two allocations, a copy, a launch and a free. Compiling the kernel and
+	// downloading the result are the other calls.
 	if n := devices("emu").Calls() - before; n != 4*5+2+1 {
-		t.Errorf("%d calls to the device", n)
+		t.Errorf("%d device calls, want %d", n, 4*5+2+1)
 	}
-	runtime.KeepAlive(onDevice) // or the collector's giving back would count
+	runtime.KeepAlive(onDevice) // otherwise frees by the garbage collector would count
 	if err := d.Sync(t.Context()); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestOuterProduct: a product that is an outer one, multiplied by a few columns, is found
-// right as a whole by looking at those: as X·Y is, element by element, if (X·Y)·Z is X·(Y·Z).
+// TestOuterProduct checks a large product X·Y by comparing (X·Y)·Z with X·(Y·Z) for a Z with few
+// columns.
 func TestOuterProduct(t *testing.T) {
 	substitute(t, 0)
 	outerProduct[float32, float32](t, on(t, "emu"), 40)
 }
 
-// outerProduct multiplies n×8 and 8×n on a device, and that and its transpose by a few
-// columns. All sums are of whole numbers, below 2^24 up to n = 2^18.
+// outerProduct multiplies an n×8 by an 8×n matrix on a device, multiplies the product and its
+// transpose by five columns, and compares the results with the CPU. All sums are whole numbers, and
+// their magnitudes are below 2^24 up to n = 2^18.
 func outerProduct[I, O dtype.Element](t *testing.T, d *Device, n int, opts ...Option) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(21, 22))

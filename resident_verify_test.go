@@ -17,16 +17,16 @@ import (
 	"tilework/internal/dispatch"
 )
 
-// TestVerifyOn verifies products on a device: of every type, transposed and in parts of
-// larger matrices, with all that they can have, whole numbers and what is not finite.
+// TestVerifyOn checks that correct products on a device pass verification: for every type,
+// transposed and partial matrices, alpha, beta and biases, and infinite and NaN elements.
 func TestVerifyOn(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
 	verifyAllOn(t, d)
 }
 
-// TestCardVerify: and on a GPU.
-func TestCardVerify(t *testing.T) { verifyAllOn(t, card(t)) }
+// TestCardVerify checks that correct products on a GPU pass verification.
+func TestCardVerify(t *testing.T) { verifyAllOn(t, firstGPU(t)) }
 
 func verifyAllOn(t *testing.T, d *Device) {
 	t.Run("float32", func(t *testing.T) { verifyOn[float32, float32](t, d) })
@@ -40,7 +40,8 @@ func verifyAllOn(t *testing.T, d *Device) {
 	t.Run("float32 as float16", func(t *testing.T) { verifyOn[float32, dtype.Float16](t, d) })
 }
 
-// TestVerifyOnOlder: where the kernel for it does not run, the host reads the matrices.
+// TestVerifyOnOlder checks verification on a GPU that cannot run the verification kernels. The host
+// then downloads the matrices and verifies.
 func TestVerifyOnOlder(t *testing.T) { verifyOn[float32, float32](t, on(t, "emu:t4")) }
 
 func verifyOn[I, O dtype.Element](t *testing.T, d *Device) {
@@ -63,13 +64,13 @@ func verifyOn[I, O dtype.Element](t *testing.T, d *Device) {
 		bias[i] = dtype.FromFloat64[O](float64(i % 5))
 	}
 	for name, err := range map[string]error{
-		"C transposed": Gemm(t.Context(), 1, a, b, 0, c, WithVerify()),
-		"C added to":   Gemm(t.Context(), -2, a, b, 1, old, WithVerify()),
-		"a bias":       Gemm(t.Context(), 1, a, b, 0, old, WithVerify(), WithColBias(Vector(bias...))),
-		"bias of rows": Gemm(t.Context(), 1, a, b, 0, old, WithVerify(), WithRowBias(Vector(bias[:m]...))),
-		"both":         Gemm(t.Context(), 3, a, b, -1, old, WithVerify(), WithRowBias(Vector(bias[:m]...))),
-		"nothing":      Gemm(t.Context(), 1, a.Sub(0, 0, 0, k), b, 0, old.Sub(0, 0, 0, n), WithVerify()),
-		"no terms":     Gemm(t.Context(), 1, a.Sub(0, 0, m, 0), b.Sub(0, 0, 0, n), 2, old, WithVerify()),
+		"C transposed":          Gemm(t.Context(), 1, a, b, 0, c, WithVerify()),
+		"beta":                  Gemm(t.Context(), -2, a, b, 1, old, WithVerify()),
+		"column bias":           Gemm(t.Context(), 1, a, b, 0, old, WithVerify(), WithColBias(Vector(bias...))),
+		"row bias":              Gemm(t.Context(), 1, a, b, 0, old, WithVerify(), WithRowBias(Vector(bias[:m]...))),
+		"alpha, beta, row bias": Gemm(t.Context(), 3, a, b, -1, old, WithVerify(), WithRowBias(Vector(bias[:m]...))),
+		"no rows":               Gemm(t.Context(), 1, a.Sub(0, 0, 0, k), b, 0, old.Sub(0, 0, 0, n), WithVerify()),
+		"K = 0":                 Gemm(t.Context(), 1, a.Sub(0, 0, m, 0), b.Sub(0, 0, 0, n), 2, old, WithVerify()),
 	} {
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -79,26 +80,28 @@ func verifyOn[I, O dtype.Element](t *testing.T, d *Device) {
 		host.Set(5, 3, dtype.FromFloat64[I](math.Inf(1)))
 		host.Set(6, 9, dtype.FromFloat64[I](math.NaN()))
 		if err := Gemm(t.Context(), 1, upload(t, d, host).T(), b, 1, old, WithVerify()); err != nil {
-			t.Errorf("with what is not finite: %v", err)
+			t.Errorf("with infinite and NaN elements: %v", err)
 		}
 	}
 }
 
-// spoiler is a device that overwrites an element of C when that is summed, in the last of so many
-// sweeps of a product.
+// spoiler is a device that corrupts results before they are verified. It overwrites an element of C
+// before the last of the Freivalds kernels of a product, if element is not nil.
 type spoiler struct {
 	device.Device
-	sweeps, of int
-	element    []byte
+	sweeps  int    // launches of Freivalds kernels so far
+	of      int    // launches of Freivalds kernels per product
+	element []byte // memory of the new element
 }
 
-// row and column of the element.
+// spoiledRow and spoiledCol locate the element that a spoiler overwrites.
 const spoiledRow, spoiledCol = 7, 9
 
 func (s *spoiler) Launch(ctx context.Context, f device.Function, l device.Launch) error {
 	if strings.HasPrefix(f.Name(), "tilework_sweep") {
 		if s.sweeps++; s.sweeps%s.of == 0 && s.element != nil {
-			// Its parameters are sizes, the matrix, and how far its rows are apart.
+			// The kernel's parameters are sizes, the address of the matrix and its leading
+			// dimension.
 			c, ld := binary.LittleEndian.Uint64(l.Params[16:]), binary.LittleEndian.Uint64(l.Params[24:])
 			n := len(s.element)
 			at := device.Ptr(c) + device.Ptr(n*(spoiledRow*int(ld)+spoiledCol))
@@ -110,7 +113,7 @@ func (s *spoiler) Launch(ctx context.Context, f device.Function, l device.Launch
 	return s.Device.Launch(ctx, f, l)
 }
 
-// spoiled opens a device that spoils what is verified on it.
+// spoiled opens an emulated device that corrupts results, and returns its spoiler.
 func spoiled(t *testing.T) (*Device, *spoiler) {
 	s := &spoiler{}
 	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) {
@@ -126,8 +129,8 @@ func spoiled(t *testing.T) (*Device, *spoiler) {
 	return on(t, "emu"), s
 }
 
-// TestVerifyOnFinds spoils results on the device, of every type: verification finds it, and what
-// is right it lets pass.
+// TestVerifyOnFinds corrupts an element of the result on a device, for every type. Verification
+// must reject the corrupted result and accept the correct one.
 func TestVerifyOnFinds(t *testing.T) {
 	d, s := spoiled(t)
 	inf := math.Inf(1)
@@ -173,13 +176,13 @@ func verifyFindsWith[I, O dtype.Element](t *testing.T, d *Device, s *spoiler, op
 			want = ErrVerify
 		}
 		if err := Gemm(t.Context(), 1, a, b, 0, c, append(opts, WithVerify())...); !errors.Is(err, want) {
-			t.Errorf("%v for %v: %v, want %v", value, right, err, want)
+			t.Errorf("%v in place of %v: error %v, want %v", value, right, err, want)
 		}
 	}
 	if want := 3 * (len(by) + 1); s.sweeps != want {
-		t.Errorf("%d sweeps, want %d", s.sweeps, want)
+		t.Errorf("%d launches of Freivalds kernels, want %d", s.sweeps, want)
 	}
-	// With what C was there is one sweep more, before the product.
+	// With beta = 1 there is one more Freivalds kernel, which reads C before the product.
 	s.sweeps, s.of = 0, 4
 	for _, off := range append(by, 0) {
 		s.element = nil
@@ -192,12 +195,13 @@ func verifyFindsWith[I, O dtype.Element](t *testing.T, d *Device, s *spoiler, op
 			want = ErrVerify
 		}
 		if err := Gemm(t.Context(), 1, a, b, 1, c, append(opts, WithVerify())...); !errors.Is(err, want) {
-			t.Errorf("added to C, %v for %v: %v, want %v", 2*right+off, 2*right, err, want)
+			t.Errorf("beta = 1, %v in place of %v: error %v, want %v", 2*right+off, 2*right, err, want)
 		}
 	}
 }
 
-// TestVerifyOnOverflow: what a product overflows to is right, and nothing else.
+// TestVerifyOnOverflow checks that verification accepts only the correctly signed infinity for an
+// element that overflows.
 func TestVerifyOnOverflow(t *testing.T) {
 	d, s := spoiled(t)
 	s.of = 4
@@ -209,16 +213,18 @@ func TestVerifyOnOverflow(t *testing.T) {
 		b.Set(i, spoiledCol, dtype.FromFloat64[dtype.Float16](300))
 	}
 	onA, onB := upload(t, d, a), upload(t, d, b)
-	for value, want := range map[float64]error{math.Inf(1): nil, math.Inf(-1): ErrVerify, math.NaN(): ErrVerify, 5: ErrVerify} {
+	for value, want := range map[float64]error{math.Inf(1): nil, math.Inf(-1): ErrVerify, math.NaN(): ErrVerify,
+		5: ErrVerify} {
 		s.sweeps, s.element = 0, dtype.Bytes([]dtype.Float16{dtype.FromFloat64[dtype.Float16](value)})
 		err := Gemm(t.Context(), 1, onA, onB, 1, upload(t, d, New[dtype.Float16](10, 10)), WithVerify())
 		if !errors.Is(err, want) {
-			t.Errorf("%v: %v, want %v", value, err, want)
+			t.Errorf("overflow stored as %v: error %v, want %v", value, err, want)
 		}
 	}
 }
 
-// TestVerifyShortSums: 8-bit floats, whose sums on Hopper have 14 bits, are judged by that.
+// TestVerifyShortSums checks that the error bound for 8-bit floats allows for Hopper's
+// accumulators, which keep 14 bits.
 func TestVerifyShortSums(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestTrustNamesTests: each test that docs/trust.md names, as `folder.Test` or, of this
-// package, `Test`, is there.
+// TestTrustNamesTests checks that each test named in docs/trust.md exists. A name has the form
+// `folder.Test`, or `Test` for a test of this package.
 func TestTrustNamesTests(t *testing.T) {
 	text, err := os.ReadFile("docs/trust.md")
 	if err != nil {
@@ -17,16 +17,16 @@ func TestTrustNamesTests(t *testing.T) {
 	}
 	named := regexp.MustCompile("`(?:([a-z0-9/]+)\\.)?((?:Test|Fuzz|Benchmark)[A-Z][A-Za-z0-9]*)`").FindAllStringSubmatch(string(text), -1)
 	if len(named) < 70 {
-		t.Errorf("%d tests are named: are they written as they should be?", len(named))
+		t.Errorf("docs/trust.md names %d tests, want at least 70 in the form `folder.Test` or `Test`", len(named))
 	}
 	for _, m := range named {
 		if !defines(t, filepath.Join(".", m[1]), m[2]) {
-			t.Errorf("it names %s, which is not there", m[0])
+			t.Errorf("docs/trust.md names %s, which does not exist", m[0])
 		}
 	}
 }
 
-// defines reports whether a folder's tests define a function.
+// defines reports whether a test file in folder defines the function name.
 func defines(t *testing.T, folder, name string) bool {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(folder, "*_test.go"))

@@ -11,7 +11,8 @@ import (
 	"tilework/internal/dispatch/tuned"
 )
 
-// TestTuneGemm: a program tunes, and its plans are those that were found.
+// TestTuneGemm checks that TuneGemm returns a result and that later plans use it if it was kept. It
+// also checks the errors of invalid calls.
 func TestTuneGemm(t *testing.T) {
 	t.Cleanup(tuned.Substitute(cache.At(t.TempDir())))
 	a, b, c := New[float32](30, 400), New[float32](400, 20), New[float32](30, 20)
@@ -22,13 +23,13 @@ func TestTuneGemm(t *testing.T) {
 	}
 	pl, err := PlanGemm(a, b, c, WithDevice("cpu"))
 	if err != nil || strings.HasPrefix(pl.Why, "tuned on ") != x.Kept {
-		t.Errorf("%+v; planned %v, %v", x, pl, err)
+		t.Errorf("tuning result %+v, but plan %v, error %v", x, pl, err)
 	}
 	if named, err := PlanGemm(a, b, c, WithKernel("loop")); err != nil || named.Kernel != "loop" {
-		t.Errorf("with a kernel: %v, %v", named, err)
+		t.Errorf("WithKernel after tuning: plan %v, error %v, want kernel loop", named, err)
 	}
-	ended, end := context.WithCancel(t.Context())
-	end()
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
 	for name, c := range map[string]struct {
 		ctx  context.Context
 		c    Matrix[float32]
@@ -41,18 +42,19 @@ func TestTuneGemm(t *testing.T) {
 		"shapes":         {t.Context(), New[float32](3, 3), []Option{WithDevice("cpu")}, ErrShape},
 		"empty":          {t.Context(), New[float32](3, -3), []Option{WithDevice("cpu")}, ErrShape},
 		"threads":        {t.Context(), c, []Option{WithDevice("cpu"), WithThreads(-1)}, ErrUnsupported},
-		"ended":          {ended, c, []Option{WithDevice("cpu")}, context.Canceled},
+		"cancelled":      {cancelled, c, []Option{WithDevice("cpu")}, context.Canceled},
 	} {
 		if x, err := TuneGemm(c.ctx, a, b, c.c, limit, c.opts...); !errors.Is(err, c.want) || x.Kept {
-			t.Errorf("%s: %+v, %v", name, x, err)
+			t.Errorf("%s: %+v, error %v, want %v", name, x, err, c.want)
 		}
 	}
 }
 
-// TestWithThreads: a negative number of threads is no number.
+// TestWithThreads checks that a negative number of threads is an error.
 func TestWithThreads(t *testing.T) {
 	a := New[float32](2, 2)
-	if err := Gemm(t.Context(), 1, a, a, 0, New[float32](2, 2), WithThreads(-1)); !errors.Is(err, ErrUnsupported) || !strings.Contains(err.Error(), "-1 threads (want 1 or more, or 0 for all)") {
+	if err := Gemm(t.Context(), 1, a, a, 0, New[float32](2, 2), WithThreads(-1)); !errors.Is(err, ErrUnsupported) ||
+		!strings.Contains(err.Error(), "-1 threads (want 1 or more, or 0 for all)") {
 		t.Error(err)
 	}
 }
