@@ -20,19 +20,23 @@ import (
 	"tilework/internal/ref"
 )
 
-// runBatch computes a batch on a device with a kernel's tiles of some shape.
-func runBatch(ctx context.Context, b *stream.Backend, opt exec.Options, p *gemmtest.Problem, ends []int32, m gemmtest.Buffers) error {
+// runBatch copies the buffers m of p to the device, plans p with opt and enqueues it. ends holds the
+// group ends of a grouped GEMM and is nil otherwise.
+func runBatch(ctx context.Context, b *stream.Backend, opt exec.Options, p *gemmtest.Problem, ends []int32,
+	m gemmtest.Buffers) error {
 	plan, err := b.Plan(p, opt)
 	if err != nil {
 		return err
 	}
 	pieces := [][]byte{m[gemm.A], m[gemm.B], m[gemm.C], m[gemm.Bias], dtype.Bytes(ends)}
 	return devicetest.WithBuffers(ctx, b.Device, int(gemm.C), pieces, func(at []device.Ptr) error {
-		return plan.Enqueue(ctx, kernel.Memory{gemm.A: at[0], gemm.B: at[1], gemm.C: at[2], gemm.Bias: at[3], gemm.GroupEnds: at[4]})
+		return plan.Enqueue(ctx, kernel.Memory{gemm.A: at[0], gemm.B: at[1], gemm.C: at[2], gemm.Bias: at[3],
+			gemm.GroupEnds: at[4]})
 	})
 }
 
-// TestManyProducts: a batch of more products than a grid has places for is several launches.
+// TestManyProducts checks a batch with more products than the grid's maximum in one dimension, which
+// takes several launches.
 func TestManyProducts(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
@@ -53,17 +57,19 @@ func TestManyProducts(t *testing.T) {
 		a[i], b[i] = float32(i%13), float32(i%7)
 	}
 	m := gemm.Buffers{gemm.A: dtype.Bytes(a), gemm.B: dtype.Bytes(b), gemm.C: dtype.Bytes(c)}
-	if err := runBatch(t.Context(), stream.New(d), exec.Options{Kernel: "tiled", Shape: "2", KeepLayout: true}, &p, nil, m); err != nil {
+	if err := runBatch(t.Context(), stream.New(d), exec.Options{Kernel: "tiled", Shape: "2", KeepLayout: true}, &p, nil,
+		m); err != nil {
 		t.Fatal(err)
 	}
 	for i := range c {
 		if c[i] != a[i]*b[i] {
-			t.Fatalf("product %d is %v, want %v", i, c[i], a[i]*b[i])
+			t.Fatalf("product %d: C = %v, want %v", i, c[i], a[i]*b[i])
 		}
 	}
 }
 
-// onHost is a batch of matrices on the host, and what it should become.
+// onHost returns a problem, count sets of host buffers for it, and the contents of each C after a
+// correct run, with the padding between rows unchanged. A has m rows.
 func onHost(t *testing.T, count, m int) (p gemm.Problem, all []gemm.Buffers, want [][]byte) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(1, 1))
@@ -92,7 +98,7 @@ func onHost(t *testing.T, count, m int) (p gemm.Problem, all []gemm.Buffers, wan
 	return p, all, want
 }
 
-// short is a device that has memory for so many bytes at a time.
+// short wraps a device and fails every allocation of more than most bytes.
 type short struct {
 	device.Device
 	most int
@@ -105,8 +111,9 @@ func (s *short) Alloc(n int) (device.Ptr, error) {
 	return s.Device.Alloc(n)
 }
 
-// TestHostBatch: matrices of the host are multiplied in one launch, or in as many as the device's
-// memory asks for, and what lies between their rows stays.
+// TestHostBatch checks that RunBatch multiplies host matrices in one launch, or in several launches
+// if the largest possible allocation is too small for the batch. The padding between rows of C must
+// not change.
 func TestHostBatch(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
@@ -121,7 +128,7 @@ func TestHostBatch(t *testing.T) {
 		}
 		for i, m := range all {
 			if !bytes.Equal(m[gemm.C], want[i]) {
-				t.Errorf("with %d bytes at a time: product %d is wrong", most, i)
+				t.Errorf("allocations of at most %d bytes: product %d is wrong", most, i)
 			}
 		}
 		if err := b.Close(); err != nil {
@@ -129,12 +136,14 @@ func TestHostBatch(t *testing.T) {
 		}
 	}
 	p, all, _ := onHost(t, 2, 4)
-	if err := stream.New(&short{d, 50}).RunBatch(t.Context(), &p, exec.Options{}, all); !errors.Is(err, gemm.ErrOutOfMemory) {
-		t.Errorf("error %v of a device without memory for one product", err)
+	if err := stream.New(&short{d, 50}).RunBatch(t.Context(), &p, exec.Options{}, all); !errors.Is(err,
+		gemm.ErrOutOfMemory) {
+		t.Errorf("RunBatch with too little memory for one product: error %v, want ErrOutOfMemory", err)
 	}
 }
 
-// TestHostBatchFaults: whichever call fails, that is the error, and nothing stays on the device.
+// TestHostBatchFaults fails each device call of RunBatch in turn. It checks that RunBatch returns
+// the error and that Close then leaves nothing on the device.
 func TestHostBatchFaults(t *testing.T) {
 	inner, err := emu.Open(emu.Options{})
 	if err != nil {
@@ -151,17 +160,17 @@ func TestHostBatchFaults(t *testing.T) {
 		failed := d.FailedCall()
 		d.Fail(0, nil)
 		if (failed != "") != errors.Is(err, broken) {
-			t.Errorf("call %d, %s, failed: error %v", n, failed, err)
+			t.Errorf("call %d (%s) failed: RunBatch returned %v", n, failed, err)
 		}
 		if err := b.Close(); err != nil {
 			t.Error(err)
 		}
 		if left := d.Leaks(); len(left) > 0 {
-			t.Errorf("call %d, %s, failed: left %v", n, failed, left)
+			t.Errorf("call %d (%s) failed: leaked %v", n, failed, left)
 		}
 		if failed == "" {
 			if n < 8 {
-				t.Errorf("%d calls", n-1)
+				t.Errorf("RunBatch made %d device calls, want at least 7", n-1)
 			}
 			return
 		}

@@ -21,15 +21,15 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// cases is how many of n cases a shape of k is given, so that no kernel has more than
-// the others, and in the short test no shape more than in the long one.
+// cases returns the number of cases for each tile of k: n divided by the number of tiles that the
+// emulator can run, and at least 1. So every kernel gets about n cases in all.
 func cases(n int, k *kernel.Kernel) int { return max(n/len(gpu.Emulable(k)), 1) }
 
-// TestConformance: every kernel multiplies as it should and frees what it takes, in its
-// smallest shape, whole and split; TestChecked takes all shapes.
+// TestConformance runs the conformance suite for the smallest tiles of every kernel, with and
+// without split-K, and checks that no device memory leaks. TestChecked covers all tiles.
 func TestConformance(t *testing.T) {
 	if !testkit.Full() {
-		t.Skip("TestChecked multiplies the same, under the checkers")
+		t.Skip("TestChecked runs the same suite under the checkers")
 	}
 	for _, k := range choose.Kernels() {
 		for _, s := range gpu.Smallest(gpu.Shapes(k, gpu.Emulable(k))) {
@@ -38,19 +38,20 @@ func TestConformance(t *testing.T) {
 				d := gpu.FewSMs(t, emu.Options{})
 				conform(t, d, cases(50, k), gputest.Way{Kernel: k, Shape: s})
 				if n := d.Used(); n != 0 {
-					t.Errorf("%d bytes are still allocated", n)
+					t.Errorf("%d bytes of device memory leaked", n)
 				}
 			})
 		}
 	}
 }
 
-// TestPrecisions: in other arithmetic than the elements' own a kernel multiplies as it says,
-// under the checkers too.
+// TestPrecisions runs the conformance suite under the checkers for every kernel and every precision
+// other than native.
 func TestPrecisions(t *testing.T) {
 	for _, k := range choose.Kernels() {
 		for _, precision := range k.Precisions() {
-			fitting := slices.DeleteFunc(gpu.Emulable(k), func(s kernel.Tile) bool { return !(gputest.Way{Kernel: k, Precision: precision, Shape: s}).Fits() })
+			fitting := slices.DeleteFunc(gpu.Emulable(k),
+				func(s kernel.Tile) bool { return !(gputest.Way{Kernel: k, Precision: precision, Shape: s}).Fits() })
 			list := gpu.Smallest(gpu.Shapes(k, fitting))
 			if !testkit.Full() {
 				list = list[:1]
@@ -67,8 +68,8 @@ func TestPrecisions(t *testing.T) {
 	}
 }
 
-// TestOlder: a kernel that has better instructions for newer GPUs multiplies as it
-// should without them.
+// TestOlder runs the conformance suite on the oldest GPU that a kernel supports, if the kernel uses
+// better instructions on newer GPUs.
 func TestOlder(t *testing.T) {
 	for _, k := range choose.Kernels() {
 		if !gpu.Better(k) {
@@ -90,9 +91,9 @@ func TestOlder(t *testing.T) {
 	}
 }
 
-// TestChecked: every kernel passes under the checkers, and none of them finds anything:
-// no race, no divergent barrier, no access that leaves a matrix, no read of what nobody
-// wrote.
+// TestChecked runs the conformance suite for every kernel and every tile that is small enough for
+// the emulator. The checkers look for races, divergent barriers, accesses out of bounds and reads of
+// uninitialized memory.
 func TestChecked(t *testing.T) {
 	for _, k := range choose.Kernels() {
 		for _, s := range gpu.Shapes(k, gpu.Emulable(k)) {
@@ -105,20 +106,21 @@ func TestChecked(t *testing.T) {
 	}
 }
 
-// conform runs the suite through the seam, with so many cases if TILEWORK_CASES does
-// not say: emulated products take their time.
+// conform runs the conformance suite on device d, except for batches. cases is the default number
+// of cases, which TILEWORK_CASES overrides. It is small because emulation is slow.
 func conform(t *testing.T, d device.Device, cases int, w gputest.Way) {
 	b := stream.New(d)
 	impl := w.On(b)
 	impl.Volume, impl.Cases = 1<<17, cases
-	impl.Batch = nil // TestBatches has its own checkers
+	impl.Batch = nil // TestBatches covers batches, with other checkers
 	gemmtest.Run(t, impl)
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
 }
 
-// only runs one check of the suite, and tells how many cases there were.
+// only runs the check with the given name of the conformance suite, and fails if the check has no
+// cases.
 func only(t *testing.T, d *emu.Device, name string, cases int, w gputest.Way) {
 	t.Helper()
 	b, seed := stream.New(d), rand.Uint64()
@@ -126,18 +128,18 @@ func only(t *testing.T, d *emu.Device, name string, cases int, w gputest.Way) {
 	impl.Volume = 1 << 17
 	report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: name, Seed: seed})
 	if err := report.Err(); err != nil || report.Checks[0].Cases == 0 {
-		t.Errorf("%d cases of seed %d: %v", report.Checks[0].Cases, seed, err)
+		t.Errorf("ran %d cases with seed %d: %v", report.Checks[0].Cases, seed, err)
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
 	}
 	if n := d.Used(); n != 0 {
-		t.Errorf("%d bytes are still allocated", n)
+		t.Errorf("%d bytes of device memory leaked", n)
 	}
 }
 
-// TestBatches: every kernel computes batches and groups of rows in one launch, under the
-// checkers: no product reads or writes what is another's.
+// TestBatches checks strided batches and grouped GEMM in one launch for every kernel. The checkers
+// report a product that accesses the memory of another product.
 func TestBatches(t *testing.T) {
 	cases := 16
 	if !testkit.Full() {
@@ -157,8 +159,8 @@ func TestBatches(t *testing.T) {
 	}
 }
 
-// TestConverted: every kernel converts int32 sums to floats, and rounds sums of float32 operands to
-// 16 bits, on each way that sums take to C, under the checkers.
+// TestConverted checks, under the checkers, that every kernel converts int32 sums to floating-point
+// results, and rounds sums of float32 operands to 16 bits. The tiles cover every epilogue store.
 func TestConverted(t *testing.T) {
 	cases := 8
 	if !testkit.Full() {
@@ -167,12 +169,13 @@ func TestConverted(t *testing.T) {
 	ways := []gputest.Way{
 		way(t, "wgmma", gemm.Native, "128x64x128/2x16/4"), way(t, "wgmma", gemm.Native, "64x128x128/2x32/3"),
 		way(t, "wgmma", gemm.Native, "128x64x128/2x16/4k2"), way(t, "wgmma", gemm.Native, "64x16x128/2x4/4"),
-		way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4t"), way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4"), way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4"),
+		way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4t"), way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4"),
+		way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4"),
 		way(t, "mma", gemm.TF32, "32x32x32/2x4/4*2"), way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4*2"),
 	}
 	for _, k := range choose.Kernels() {
 		for _, s := range gpu.Smallest(gpu.Shapes(k, gpu.Emulable(k))) {
-			if s.SplitK < 3 { // more parts are added by the same text
+			if s.SplitK < 3 { // larger splits use the same PTX
 				ways = append(ways, gputest.Way{Kernel: k, Shape: s})
 			}
 		}
@@ -182,7 +185,9 @@ func TestConverted(t *testing.T) {
 		b := stream.New(d)
 		impl := w.On(b)
 		impl.Volume = 1 << 17
-		impl.Types = slices.DeleteFunc(impl.Types, func(p gemmtest.Pair) bool { return p.In != dtype.I8 && p.In != dtype.F32 || p.Out == p.In.Info().Accum })
+		impl.Types = slices.DeleteFunc(impl.Types, func(p gemmtest.Pair) bool {
+			return p.In != dtype.I8 && p.In != dtype.F32 || p.Out == p.In.Info().Accum
+		})
 		if len(impl.Types) == 0 {
 			continue
 		}
@@ -192,7 +197,7 @@ func TestConverted(t *testing.T) {
 				seed := rand.Uint64()
 				report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: name, Seed: seed})
 				if err := report.Err(); err != nil || report.Checks[0].Cases == 0 {
-					t.Errorf("%s: %d cases of seed %d: %v", name, report.Checks[0].Cases, seed, err)
+					t.Errorf("%s: ran %d cases with seed %d: %v", name, report.Checks[0].Cases, seed, err)
 				}
 			}
 			if err := b.Close(); err != nil {
@@ -202,7 +207,7 @@ func TestConverted(t *testing.T) {
 	}
 }
 
-// way is a kernel with tiles of some shape.
+// way returns the named kernel with a precision and a tile, which shape describes.
 func way(t *testing.T, kernel string, precision gemm.Precision, shape string) gputest.Way {
 	t.Helper()
 	k, err := choose.Find(kernel)
@@ -216,11 +221,12 @@ func way(t *testing.T, kernel string, precision gemm.Precision, shape string) gp
 	return gputest.Way{Kernel: k, Precision: precision, Shape: s}
 }
 
-// TestTurned: turned tiles of each kind compute what others do, under the checkers: a warpgroup's own and
-// shared out, of 64 rows and 128 a warpgroup, with clusters, with K split, and with fewer rows of C than are
-// handed over together.
+// TestTurned runs the conformance suite under the checkers for swapAB tiles: ping-pong and
+// cooperative, with 64 and 128 rows per warpgroup, with a cluster, with split-K, and with fewer rows
+// of C than an epilogue subtile.
 func TestTurned(t *testing.T) {
-	shapes := []string{"64x128x32/2x32/3t", "64x16x32/2x4/3t", "128x64x32/2x16/3tc2", "256x64x32/4x16/2t", "64x64x32/2x16/3t*5"}
+	shapes := []string{"64x128x32/2x32/3t", "64x16x32/2x4/3t", "128x64x32/2x16/3tc2", "256x64x32/4x16/2t",
+		"64x64x32/2x16/3t*5"}
 	if !testkit.Full() {
 		shapes = shapes[1:3]
 	}
@@ -234,15 +240,16 @@ func TestTurned(t *testing.T) {
 	}
 }
 
-// TestPackedBatches: batches of what bulk copies do not read as it lies are packed and computed, in
-// each of the types and precisions of which that is so, or turned.
+// TestPackedBatches checks batches of operands that TMA or wgmma cannot read in their layout, so
+// that the plan packs them. It covers one type and each precision that needs packing, and swapAB.
 func TestPackedBatches(t *testing.T) {
 	cases := 24
 	if !testkit.Full() {
 		cases = 8
 	}
 	for _, w := range []gputest.Way{
-		way(t, "wgmma", gemm.Native, "64x64x128/2x16/4"), way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4"), way(t, "wgmma", gemm.TF32, "64x32x32/2x8/4t"),
+		way(t, "wgmma", gemm.Native, "64x64x128/2x16/4"), way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4"),
+		way(t, "wgmma", gemm.TF32, "64x32x32/2x8/4t"),
 		way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4"),
 	} {
 		t.Run(w.String(), func(t *testing.T) {
@@ -253,8 +260,8 @@ func TestPackedBatches(t *testing.T) {
 	}
 }
 
-// TestBlockScales: kernels that multiply with block scales do so in shapes of every kind, with
-// K shared out too, under the checkers.
+// TestBlockScales checks, under the checkers, the kernels that support block scales. The tiles are of
+// every kind, with a cluster along K and with split-K among them.
 func TestBlockScales(t *testing.T) {
 	cases := 24
 	if !testkit.Full() {
@@ -262,7 +269,8 @@ func TestBlockScales(t *testing.T) {
 	}
 	for _, x := range [][2]string{
 		{"naive", "16"}, {"wgmma", "64x128x128/2x32/3"}, {"wgmma", "64x64x128/2x16/4"}, {"wgmma", "128x64x128/2x16/4k2"},
-		{"wgmma", "64x16x128/2x4/4"}, {"wgmma", "64x64x128/2x16/4*3"}, {"wgmma", "128x256x128/2x64/2"}, {"wgmma", "128x192x128/2x48/2"}, {"wgmma", "128x128x128/2x32/3c2"},
+		{"wgmma", "64x16x128/2x4/4"}, {"wgmma", "64x64x128/2x16/4*3"}, {"wgmma", "128x256x128/2x64/2"},
+		{"wgmma", "128x192x128/2x48/2"}, {"wgmma", "128x128x128/2x32/3c2"},
 	} {
 		w := way(t, x[0], gemm.Native, x[1])
 		t.Run(w.String(), func(t *testing.T) {

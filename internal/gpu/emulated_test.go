@@ -15,16 +15,17 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// The conformance tests are outside of the package, as gputest is; this is what they take of it.
+// These variables export helpers to the conformance tests, which are in package gpu_test because
+// they import gputest.
 var FewSMs, Checked, Shapes, Smallest, Emulable = devicetest.FewSMs, devicetest.Checked, shapes, smallest, emulable
 
-// Better says whether a kernel has better instructions for newer GPUs.
+// Better reports whether k uses better instructions on newer GPUs.
 func Better(k *kernel.Kernel) bool { return len(k.BetterSM) > 0 }
 
-// shapes are those of a list of a kernel's, and the smallest with clusters of both kinds, if
-// it can have them, and with K split, so that parts have all sizes.
-// The short test takes the smallest alone, whole and split once: what it looks for is in
-// every shape.
+// shapes returns the tiles in list, whose last tile must be the smallest, and variants to test with
+// them. If k supports clusters, it adds small tiles with three warpgroups, with few rows and columns,
+// and with a cluster along M and along K. If k supports split-K, it adds the smallest tile with
+// several splits. Without testkit.Full, list is reduced to the smallest tile and one split.
 func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 	parts := []int{2, 5, 40}
 	s := list[len(list)-1]
@@ -34,8 +35,10 @@ func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 	if k.HasClusters() {
 		pair := kernel.Tile{M: 128, N: 128, K: s.K, RowsPerThread: 4, ColsPerThread: 32, Stages: 3, ClusterM: 2}
 		along := kernel.Tile{M: 16, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, ClusterK: 2}
-		three := kernel.Tile{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, ClusterM: 2} // warpgroups; B's boxes are halved
-		few := kernel.Tile{M: 32, N: 16, K: s.K, RowsPerThread: 2, ColsPerThread: 4, Stages: 3}                  // of both sides
+		three := kernel.Tile{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3,
+			ClusterM: 2} // three warpgroups; the TMA boxes of B are halved
+		few := kernel.Tile{M: 32, N: 16, K: s.K, RowsPerThread: 2, ColsPerThread: 4,
+			Stages: 3} // few rows and few columns
 		list = append(append([]kernel.Tile{three, few}, list...), pair, along)
 	}
 	if k.SplitsK {
@@ -46,11 +49,12 @@ func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 	return list
 }
 
-// smallest are the last of a kernel's shapes: the smallest, with clusters and with K split.
+// smallest returns the last six tiles of a result of shapes: the smallest tile, and its variants
+// with clusters and with split-K.
 func smallest(list []kernel.Tile) []kernel.Tile { return list[max(len(list)-6, 0):] }
 
-// emulable are a kernel's shapes whose blocks the emulator runs in some tenths of a second.
-// Larger ones of tensor cores hold nothing but more of the same warps, or warpgroups.
+// emulable returns the tiles of k with blocks that the emulator runs in a few tenths of a second.
+// Larger tiles of tensor core kernels only have more warps or warpgroups that run the same code.
 func emulable(k *kernel.Kernel) []kernel.Tile {
 	most := 64 * 64 // elements of a tile
 	if k.TMA {
@@ -59,10 +63,11 @@ func emulable(k *kernel.Kernel) []kernel.Tile {
 	return slices.DeleteFunc(slices.Clone(k.Tiles), func(s kernel.Tile) bool { return k.Tensor && s.M*s.N > most })
 }
 
-// TestLimits: on full tiles no access to memory costs more than the kernel declares.
+// TestLimits checks that memory accesses of full tiles stay within the bank conflicts and the
+// uncoalesced sectors that the kernel declares.
 func TestLimits(t *testing.T) {
 	if !testkit.Full() {
-		t.Skip("the checkers that it needs run in TestChecked, too")
+		t.Skip("runs only with TILEWORK_FULL")
 	}
 	for _, k := range choose.Kernels() {
 		for _, s := range emulable(k) {
@@ -81,7 +86,7 @@ func TestLimits(t *testing.T) {
 							b = gemm.Dense(pair.In, n, depth).T()
 						}
 						if pair.Out != pair.In.Info().Results[0] {
-							continue // what differs is a store that other types have too
+							continue // only the conversion before the store differs
 						}
 						p, _, err := gemm.New(1, a, b, 1, gemm.Dense(pair.Out, m, n), gemm.Epilogue{})
 						if err != nil {
@@ -89,7 +94,7 @@ func TestLimits(t *testing.T) {
 						}
 						for _, precision := range k.Precisions() {
 							if q, err := p.WithPrecision(precision); err == nil && k.Check(&p, s, kernel.Align{}, nil) != nil {
-								p = q // what it does in no other way
+								p = q // the kernel supports p in this precision only
 							}
 						}
 						if k.Check(&p, s, kernel.Align{}, nil) != nil {
@@ -101,7 +106,8 @@ func TestLimits(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						err = plan.Run(t.Context(), gemm.Buffers{gemm.A: make([]byte, a.Bytes()), gemm.B: make([]byte, b.Bytes()), gemm.C: make([]byte, p.C().Bytes())})
+						err = plan.Run(t.Context(), gemm.Buffers{gemm.A: make([]byte, a.Bytes()), gemm.B: make([]byte, b.Bytes()),
+							gemm.C: make([]byte, p.C().Bytes())})
 						if err != nil {
 							t.Error(err)
 						}

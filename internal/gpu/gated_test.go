@@ -18,8 +18,9 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// gatedShapes are tiles of a kernel's to test gated products in: of wgmma those that it has for
-// them, one of each kind; of others, whose tiles make no difference, the smallest, whole and split.
+// gatedShapes returns the tiles of k for tests of gated products. For wgmma, which computes both
+// factors in one launch, it returns one tile of each kind. For other kernels the tile makes no
+// difference, so it returns the smallest one, with and without split-K.
 func gatedShapes(k *kernel.Kernel) []kernel.Tile {
 	if !k.GatesInOneLaunch {
 		s := k.Tiles[len(k.Tiles)-1]
@@ -33,16 +34,16 @@ func gatedShapes(k *kernel.Kernel) []kernel.Tile {
 	return []kernel.Tile{
 		{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 4},
 		{M: 128, N: 128, RowsPerThread: 2, ColsPerThread: 32, Stages: 3, ClusterM: 2},
-		{M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4}, // in turns
+		{M: 128, N: 128, RowsPerThread: 4, ColsPerThread: 32, Stages: 4}, // ping-pong
 		{M: 128, N: 256, RowsPerThread: 2, ColsPerThread: 64, Stages: 3, ClusterM: 2},
 		{M: 64, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 4},
 		{M: 16, N: 64, RowsPerThread: 2, ColsPerThread: 16, Stages: 4},
 	}
 }
 
-// TestGated: act(α·A·B)∘(α·A·Up), with all that may follow, is as near to the reference as its
-// bound in every kernel, type, precision and layout, with whole and with ragged tiles, and from the
-// host's memory whole and in panels; the checkers find nothing.
+// TestGated checks that act(α·A·B)∘(α·A·Up), with random further epilogue operations, is within the
+// error bound of the reference in every kernel. Types, precisions, layouts, full and partial tiles,
+// and host schedules of one or several steps are random. The checkers must not report anything.
 func TestGated(t *testing.T) {
 	cases := 40
 	if !testkit.Full() {
@@ -55,7 +56,8 @@ func TestGated(t *testing.T) {
 				seed := rand.Uint64()
 				t.Logf("seed %d", seed)
 				rng := rand.New(rand.NewPCG(seed, 0))
-				d := devicetest.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
+				d := devicetest.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds,
+					check.Uninit}})
 				b := stream.New(d)
 				ran := 0
 				for range cases {
@@ -70,7 +72,8 @@ func TestGated(t *testing.T) {
 					}
 					what := fmt.Sprintf("%v, %v, up %v, α %v: %v", p, p.Epilogue, p.Layouts[gemm.Up], p.Alpha, pl.Config)
 					if pl.Config.ComputesGate() != k.GatesInOneLaunch {
-						t.Fatalf("%s: one launch for both factors: %v", what, pl.Config.ComputesGate())
+						t.Fatalf("%s: computes both factors in one launch: %v, want %v", what, pl.Config.ComputesGate(),
+							k.GatesInOneLaunch)
 					}
 					if rng.IntN(3) == 0 {
 						if less := pl.Smaller(pl.Schedule(), pl.Schedule().Memory()); less != nil {
@@ -86,18 +89,18 @@ func TestGated(t *testing.T) {
 					}
 				}
 				if ran == 0 {
-					t.Error("no product of this kernel's")
+					t.Error("the kernel supports none of the random products")
 				}
 				if err := b.Close(); err != nil || d.Used() != 0 {
-					t.Errorf("%d bytes are still allocated, %v", d.Used(), err)
+					t.Errorf("%d bytes of device memory leaked; Close returned %v", d.Used(), err)
 				}
 			})
 		}
 	}
 }
 
-// randomGated is a gated product of a type of k's, and its memory; s gets the K that the type has
-// there.
+// randomGated returns a random gated product of a type that k supports, and its buffers. If k
+// computes both factors in one launch, it sets s.K to the elements in 128 bytes of that type.
 func randomGated(t *testing.T, rng *rand.Rand, k *kernel.Kernel, s *kernel.Tile) (*gemm.Problem, gemm.Buffers) {
 	t.Helper()
 	types := k.Types()
@@ -131,7 +134,8 @@ func randomGated(t *testing.T, rng *rand.Rand, k *kernel.Kernel, s *kernel.Tile)
 	ta, tb := rng.IntN(2) == 0, rng.IntN(2) == 0
 	e := gemm.Epilogue{Gated: true, Activation: gemm.Activation(rng.IntN(len(gemm.Activations())))}
 	e.Residual, e.OutScale, e.Saturate = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
-	p, _, err := gemm.New([]float64{1, 1, 0.5, 0}[rng.IntN(4)], lay(in, m, depth, ta), lay(in, depth, n, tb), 0, lay(out, m, n, false), e)
+	p, _, err := gemm.New([]float64{1, 1, 0.5, 0}[rng.IntN(4)], lay(in, m, depth, ta), lay(in, depth, n, tb), 0,
+		lay(out, m, n, false), e)
 	if err == nil {
 		p, err = p.GatedBy(lay(in, depth, n, tb))
 	}
