@@ -20,8 +20,8 @@ import (
 	"tilework/internal/ref"
 )
 
-// runBatch copies the buffers m of p to the device, plans p with opt and enqueues it. ends holds the
-// group ends of a grouped GEMM and is nil otherwise.
+// runBatch copies the buffers m of p to the device, plans p with opt and enqueues it. ends holds
+// the group ends of a grouped GEMM and is nil otherwise.
 func runBatch(ctx context.Context, b *stream.Backend, opt exec.Options, p *gemmtest.Problem, ends []int32,
 	m gemmtest.Buffers) error {
 	plan, err := b.Plan(p, opt)
@@ -35,8 +35,8 @@ func runBatch(ctx context.Context, b *stream.Backend, opt exec.Options, p *gemmt
 	})
 }
 
-// TestManyProducts checks a batch with more products than the grid's maximum in one dimension, which
-// takes several launches.
+// TestManyProducts checks a batch with more products than the grid's maximum in one dimension,
+// which takes several launches.
 func TestManyProducts(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
@@ -57,8 +57,8 @@ func TestManyProducts(t *testing.T) {
 		a[i], b[i] = float32(i%13), float32(i%7)
 	}
 	m := gemm.Buffers{gemm.A: dtype.Bytes(a), gemm.B: dtype.Bytes(b), gemm.C: dtype.Bytes(c)}
-	if err := runBatch(t.Context(), stream.New(d), exec.Options{Kernel: "tiled", Shape: "2", KeepLayout: true}, &p, nil,
-		m); err != nil {
+	opt := exec.Options{Kernel: "tiled", Shape: "2", KeepLayout: true}
+	if err := runBatch(t.Context(), stream.New(d), opt, &p, nil, m); err != nil {
 		t.Fatal(err)
 	}
 	for i := range c {
@@ -136,8 +136,8 @@ func TestHostBatch(t *testing.T) {
 		}
 	}
 	p, all, _ := onHost(t, 2, 4)
-	if err := stream.New(&short{d, 50}).RunBatch(t.Context(), &p, exec.Options{}, all); !errors.Is(err,
-		gemm.ErrOutOfMemory) {
+	err = stream.New(&short{d, 50}).RunBatch(t.Context(), &p, exec.Options{}, all)
+	if !errors.Is(err, gemm.ErrOutOfMemory) {
 		t.Errorf("RunBatch with too little memory for one product: error %v, want ErrOutOfMemory", err)
 	}
 }

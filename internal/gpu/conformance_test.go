@@ -92,8 +92,8 @@ func TestOlder(t *testing.T) {
 }
 
 // TestChecked runs the conformance suite for every kernel and every tile that is small enough for
-// the emulator. The checkers look for races, divergent barriers, accesses out of bounds and reads of
-// uninitialized memory.
+// the emulator. The checkers look for races, divergent barriers, accesses out of bounds and reads
+// of uninitialized memory.
 func TestChecked(t *testing.T) {
 	for _, k := range choose.Kernels() {
 		for _, s := range gpu.Shapes(k, gpu.Emulable(k)) {
@@ -222,8 +222,8 @@ func way(t *testing.T, kernel string, precision gemm.Precision, shape string) gp
 }
 
 // TestTurned runs the conformance suite under the checkers for swapAB tiles: ping-pong and
-// cooperative, with 64 and 128 rows per warpgroup, with a cluster, with split-K, and with fewer rows
-// of C than an epilogue subtile.
+// cooperative, with 64 and 128 rows per warpgroup, with a cluster, with split-K, and with fewer
+// rows of C than an epilogue subtile.
 func TestTurned(t *testing.T) {
 	shapes := []string{"64x128x32/2x32/3t", "64x16x32/2x4/3t", "128x64x32/2x16/3tc2", "256x64x32/4x16/2t",
 		"64x64x32/2x16/3t*5"}
@@ -260,8 +260,8 @@ func TestPackedBatches(t *testing.T) {
 	}
 }
 
-// TestBlockScales checks, under the checkers, the kernels that support block scales. The tiles are of
-// every kind, with a cluster along K and with split-K among them.
+// TestBlockScales checks, under the checkers, the kernels that support block scales. The tiles are
+// of every kind, with a cluster along K and with split-K among them.
 func TestBlockScales(t *testing.T) {
 	cases := 24
 	if !testkit.Full() {

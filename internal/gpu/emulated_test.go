@@ -23,9 +23,9 @@ var FewSMs, Checked, Shapes, Smallest, Emulable = devicetest.FewSMs, devicetest.
 func Better(k *kernel.Kernel) bool { return len(k.BetterSM) > 0 }
 
 // shapes returns the tiles in list, whose last tile must be the smallest, and variants to test with
-// them. If k supports clusters, it adds small tiles with three warpgroups, with few rows and columns,
-// and with a cluster along M and along K. If k supports split-K, it adds the smallest tile with
-// several splits. Without testkit.Full, list is reduced to the smallest tile and one split.
+// them. If k supports clusters, it adds small tiles with three warpgroups, with few rows and
+// columns, and with a cluster along M and along K. If k supports split-K, it adds the smallest tile
+// with several splits. Without testkit.Full, list is reduced to the smallest tile and one split.
 func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 	parts := []int{2, 5, 40}
 	s := list[len(list)-1]
@@ -35,10 +35,9 @@ func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 	if k.HasClusters() {
 		pair := kernel.Tile{M: 128, N: 128, K: s.K, RowsPerThread: 4, ColsPerThread: 32, Stages: 3, ClusterM: 2}
 		along := kernel.Tile{M: 16, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, ClusterK: 2}
-		three := kernel.Tile{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3,
-			ClusterM: 2} // three warpgroups; the TMA boxes of B are halved
-		few := kernel.Tile{M: 32, N: 16, K: s.K, RowsPerThread: 2, ColsPerThread: 4,
-			Stages: 3} // few rows and few columns
+		// With three warpgroups the TMA boxes of B are halved.
+		three := kernel.Tile{M: 192, N: 64, K: s.K, RowsPerThread: 2, ColsPerThread: 16, Stages: 3, ClusterM: 2}
+		few := kernel.Tile{M: 32, N: 16, K: s.K, RowsPerThread: 2, ColsPerThread: 4, Stages: 3}
 		list = append(append([]kernel.Tile{three, few}, list...), pair, along)
 	}
 	if k.SplitsK {

@@ -10,6 +10,7 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
+// TestMMAShapes checks which tiles ParseTile accepts for the kernel mma, and its errors.
 func TestMMAShapes(t *testing.T) {
 	for _, c := range []struct{ shape, want string }{
 		{"128x128x16/8x8/3", ""},
@@ -26,15 +27,15 @@ func TestMMAShapes(t *testing.T) {
 		s, err := kernel.MMA.ParseTile(c.shape)
 		switch {
 		case c.want != "" && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: %v, want %s", c.shape, err, c.want)
+			t.Errorf("ParseTile(%q): error %v, want %q", c.shape, err, c.want)
 		case c.want == "" && (err != nil || s.String() != c.shape):
-			t.Errorf("%s reads as %v, %v", c.shape, s, err)
+			t.Errorf("ParseTile(%q) = %v, %v, want the same tile", c.shape, s, err)
 		}
 	}
 }
 
-// TestFitsMMA: a tile that is too small, too large or without the threads for an element
-// type is refused, with the reason.
+// TestFitsMMA checks that Check rejects a tile that is too small or too large for an element type,
+// or whose threads cannot partition its loads, and that the error states the reason.
 func TestFitsMMA(t *testing.T) {
 	for _, c := range []struct {
 		in          dtype.Type
@@ -57,10 +58,11 @@ func TestFitsMMA(t *testing.T) {
 	} {
 		s, err := kernel.MMA.ParseTile(c.shape)
 		if err != nil {
-			t.Errorf("%s: %v", c.shape, err)
+			t.Errorf("ParseTile(%q): %v", c.shape, err)
 			continue
 		}
-		p, _, err := gemm.New(1, gemm.Dense(c.in, 64, 64), gemm.Dense(c.in, 64, 64), 0, gemm.Dense(c.in.Info().Results[0], 64, 64), gemm.Epilogue{})
+		p, _, err := gemm.New(1, gemm.Dense(c.in, 64, 64), gemm.Dense(c.in, 64, 64), 0,
+			gemm.Dense(c.in.Info().Results[0], 64, 64), gemm.Epilogue{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -68,8 +70,9 @@ func TestFitsMMA(t *testing.T) {
 			p.Precision = gemm.TF32
 		}
 		err = kernel.MMA.Check(&p, s, kernel.Align{}, nil)
-		if (err == nil) != (c.want == "") || err != nil && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)) {
-			t.Errorf("%v with %s: %v, want %q", c.in, c.shape, err, c.want)
+		if (err == nil) != (c.want == "") || err != nil &&
+			(!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%v with tile %s: error %v, want %q", c.in, c.shape, err, c.want)
 		}
 	}
 }

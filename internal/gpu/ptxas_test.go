@@ -16,14 +16,14 @@ import (
 	"tilework/internal/gpu/sm90"
 )
 
-// TestAssembles: NVIDIA's own assembler takes the texts, and the registers that it
-// finds them do not spill.
+// TestAssembles checks that NVIDIA's ptxas assembles the PTX of every kernel without register
+// spills.
 func TestAssembles(t *testing.T) {
 	assemble := ptxas.Assembler(t)
 	var assembled sync.Map
 	configs(t, func(k *kernel.Kernel, p *gemm.Problem, c kernel.Config) {
-		// One text for each kernel, types and shape, and in full the product of
-		// transposes: the rest is the same instructions in other places.
+		// One configuration for each kernel, types and tile, with both operands transposed or
+		// neither: the others use the same instructions at other addresses.
 		kind := fmt.Sprintln(k.Name, c.In, c.Out, c.Precision, c.Tile, c.SM, c.TransA && c.TransB, c.Batch)
 		if !testkit.Full() && c.In != c.Out || p.A().Trans != p.B().Trans || p.M == 33 && !k.TMA {
 			return
@@ -31,9 +31,9 @@ func TestAssembles(t *testing.T) {
 		if k.TMA {
 			last := k.Tiles[len(k.Tiles)-1]
 			if (c.In == dtype.F8E5M2 || c.Precision == gemm.Fast) && (c.Tile.M != last.M || c.Tile.N != last.N) {
-				return // the text of e4m3, or of int8, with another name in its instructions
+				return // the PTX of e4m3 or int8, but for the type in the instruction names
 			}
-			kind += fmt.Sprint(c.VecC) // C that no bulk copy writes
+			kind += fmt.Sprint(c.VecC) // if TMA cannot store C
 		}
 		if _, was := assembled.LoadOrStore(kind, true); !was {
 			assemble(k, c)
@@ -41,23 +41,25 @@ func TestAssembles(t *testing.T) {
 	})
 }
 
-// TestEpiloguesAssemble is TestAssembles for the tensor cores' kernels with epilogues that take
-// registers, each tile once with all of those that it is offered for.
+// TestEpiloguesAssemble checks that ptxas assembles the tensor core kernels without spills for the
+// epilogues that need the most registers. It takes every tile that is a candidate for a product
+// with such an epilogue.
 func TestEpiloguesAssemble(t *testing.T) {
 	assemble, info := ptxas.Assembler(t), devicetest.FewSMs(t, emu.Options{}).Info()
-	texts := []string{"swiglu", "bias-col+gelu+residual", "bias-col+gelu-tanh+residual", "row-scale+col-scale", "geglu+residual+out-scale+saturate"}
+	epilogues := []string{"swiglu", "bias-col+gelu+residual", "bias-col+gelu-tanh+residual", "row-scale+col-scale",
+		"geglu+residual+out-scale+saturate"}
 	if !testkit.Full() {
-		texts = texts[1:2] // which takes the most
+		epilogues = epilogues[1:2] // it needs the most registers
 	}
-	for _, text := range texts {
-		e, err := gemm.ParseEpilogue(text)
+	for _, name := range epilogues {
+		e, err := gemm.ParseEpilogue(name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, x := range []struct {
 			in, out   dtype.Type
 			precision gemm.Precision
-			n         int // of 4095 columns no bulk copy writes C
+			n         int // TMA cannot store C with 4095 columns
 			transB    bool
 		}{
 			{dtype.BF16, dtype.BF16, gemm.Native, 4096, false},
@@ -87,7 +89,7 @@ func TestEpiloguesAssemble(t *testing.T) {
 			for _, k := range []*kernel.Kernel{kernel.MMA, sm90.WGMMA} {
 				all := choose.CandidatesOf(k, &p, kernel.Align{}, info)
 				if choose.Fastest(all) == nil && (k == sm90.WGMMA || x.precision != gemm.F32x3) {
-					t.Errorf("%s has no tile for %v, %v", k.Name, &p, e)
+					t.Errorf("%s has no tile for %v with epilogue %v", k.Name, &p, e)
 				}
 				for _, c := range all {
 					if c.Rejected == nil && c.Config.Tile.SplitK < 2 {

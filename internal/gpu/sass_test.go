@@ -17,8 +17,9 @@ import (
 	"tilework/ptx"
 )
 
-// TestSumsAwaited: in what ptxas makes of float64's texts no sum is begun before the one that it adds to
-// is there. Releases from 12.4 to 13.0 leave that wait out of some loops.
+// TestSumsAwaited checks the machine code that ptxas generates for the float64 kernels: no DMMA may
+// start before the DMMA that writes its accumulator has finished. ptxas 12.4 to 13.0 omits this
+// wait in some loops.
 func TestSumsAwaited(t *testing.T) {
 	assemble := ptxas.Assembler(t)
 	for _, s := range kernel.MMA.Tiles {
@@ -34,24 +35,25 @@ func TestSumsAwaited(t *testing.T) {
 				}
 				code := machineCode(t, file)
 				if !slices.ContainsFunc(code, func(s sass) bool { return s.op() == opDMMA }) {
-					t.Fatalf("%s: no sum is found in %d instructions", name, len(code))
+					t.Fatalf("%s: no DMMA among %d instructions", name, len(code))
 				}
 				for i, early := range earlySums(code) {
-					t.Errorf("%s, %#x: %s", name, i*16, early)
+					t.Errorf("%s, instruction at %#x: %s", name, i*16, early)
 				}
 			}
 		})
 	}
 }
 
-// machineCode is the code of a file's one kernel.
+// machineCode returns the machine code of the only kernel in a cubin file.
 func machineCode(t *testing.T, file string) []sass {
 	t.Helper()
 	data, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
-	binary.LittleEndian.PutUint32(data[20:], uint32(elf.EV_CURRENT)) // the release, in older files
+	// Overwrite the ELF version, because older cubin files have another value there.
+	binary.LittleEndian.PutUint32(data[20:], uint32(elf.EV_CURRENT))
 	f, err := elf.NewFile(bytes.NewReader(data))
 	if err != nil {
 		t.Fatal(err)
@@ -66,39 +68,57 @@ func machineCode(t *testing.T, file string) []sass {
 		}
 		return code
 	}
-	t.Fatalf("%s has no code", file)
+	t.Fatalf("%s has no .text section", file)
 	return nil
 }
 
-// sass is an instruction of sm_90, of which some fields are known from what nvdisasm says of many.
+// sass is a machine instruction of sm_90. NVIDIA does not document the encoding. The fields below
+// were inferred by comparing many instructions with the output of nvdisasm.
 type sass struct{ Lo, Hi uint64 }
 
 const (
 	opDMMA, opBRA, opEXIT = 0x23f, 0x947, 0x94d
-	always                = 7  // the predicate that is true
-	settled               = 64 // cycles behind which ptxas itself reads a sum without a wait; 35 are too few on an H200
+	always                = 7 // the predicate PT, which is always true
+
+	// settled is the number of cycles after a DMMA from which on ptxas itself reads the accumulator
+	// without a wait. On an H200, 35 cycles are too few.
+	settled = 64
 )
 
-func (s sass) op() uint64          { return s.Lo & 0xfff }
-func (s sass) predicate() uint64   { return s.Lo >> 12 & 15 }
-func (s sass) sum() uint64         { return s.Lo >> 16 & 0xff } // the first register of what is written
-func (s sass) addsTo() uint64      { return s.Hi & 0xff }
-func (s sass) cycles() int         { return int(s.Hi >> 41 & 15) } // until the next instruction
-func (s sass) barrier() uint64     { return s.Hi >> 46 & 7 }       // that the result raises, of six, or none
+// op returns the opcode.
+func (s sass) op() uint64 { return s.Lo & 0xfff }
+
+// predicate returns the number of the predicate register that guards the instruction.
+func (s sass) predicate() uint64 { return s.Lo >> 12 & 15 }
+
+// sum returns the first register that the instruction writes.
+func (s sass) sum() uint64 { return s.Lo >> 16 & 0xff }
+
+// addsTo returns the first register of the accumulator that a DMMA reads.
+func (s sass) addsTo() uint64 { return s.Hi & 0xff }
+
+// cycles returns the number of cycles until the next instruction of the warp issues.
+func (s sass) cycles() int { return int(s.Hi >> 41 & 15) }
+
+// barrier returns the scoreboard barrier, 0 to 5, that signals the result. Other values mean none.
+func (s sass) barrier() uint64 { return s.Hi >> 46 & 7 }
+
+// waits reports whether the instruction waits for scoreboard barrier b before it issues.
 func (s sass) waits(b uint64) bool { return b < 6 && s.Hi>>(52+b)&1 != 0 }
 
-// target is how many instructions behind the next one a branch goes on.
+// target returns the destination of a branch, in instructions from the one after the branch.
 func (s sass) target() int { return int(int64(s.Lo)>>34<<8|int64(s.Lo>>16&0xff)) / 4 }
 
-// earlySums says which instructions are reached, by whatever way, before the sum that they add to is known to be
-// there: neither is its barrier waited for, nor has it had time.
+// earlySums returns a message for each DMMA that may start too early, by its index in code. It
+// starts too early if some path from the DMMA that writes its accumulator neither waits for that
+// DMMA's scoreboard barrier nor takes settled cycles.
 func earlySums(code []sass) map[int]string {
 	early := make(map[int]string)
 	for i, from := range code {
 		if from.op() != opDMMA {
 			continue
 		}
-		soonest := make(map[int]int) // an instruction's, in cycles behind from
+		soonest := make(map[int]int) // by instruction, the fewest cycles after from
 		var follow func(at, cycles int)
 		follow = func(at, cycles int) {
 			if at < 0 || at >= len(code) || cycles >= settled {
@@ -113,7 +133,8 @@ func earlySums(code []sass) map[int]string {
 			switch {
 			case now.waits(from.barrier()):
 			case now.op() == opDMMA && now.addsTo() == from.sum():
-				early[at] = fmt.Sprintf("R%d is added to %d cycles behind %#x, which writes it", from.sum(), soonest[at], i*16)
+				early[at] = fmt.Sprintf("adds to R%d %d cycles after the DMMA at %#x, which writes it", from.sum(), soonest[at],
+					i*16)
 			case now.op() == opEXIT && now.predicate() == always:
 			case now.op() == opBRA:
 				follow(at+1+now.target(), cycles)
@@ -129,16 +150,17 @@ func earlySums(code []sass) map[int]string {
 	return early
 }
 
-// TestEarlySums: the wait is missed where the loop that begins with a sum ends with it, and there alone.
+// TestEarlySums checks that earlySums reports exactly the missing waits, among them one in a loop
+// that begins and ends with a DMMA on the same accumulator.
 func TestEarlySums(t *testing.T) {
 	dmma := func(sum, waits, cycles uint64) sass {
 		return sass{always<<12 | sum<<16 | opDMMA, sum | cycles<<41 | 5<<46 | waits<<52}
 	}
-	unsaid := func(sum uint64) sass { // with no barrier, and bits behind the waits that are none
+	noBarrier := func(sum uint64) sass { // without a barrier; the bits above the waits are set
 		return sass{always<<12 | sum<<16 | opDMMA, sum | 1<<41 | 7<<46 | 15<<58}
 	}
 	other := func(cycles uint64) sass { return sass{always << 12, cycles<<41 | 7<<46} }
-	back := func(n int64) sass { // to n instructions before it
+	back := func(n int64) sass { // a branch to the instruction n before it
 		offset := uint64(-(n + 1) * 4)
 		return sass{offset>>8<<34 | offset&0xff<<16 | opBRA, offset>>38&0x3ffff | 5<<41 | 7<<46}
 	}
@@ -148,15 +170,17 @@ func TestEarlySums(t *testing.T) {
 		code []sass
 		want int
 	}{
-		{"a wait in the loop's first", []sass{dmma(8, 1<<5, 1), dmma(16, 0, 1), dmma(8, 1<<5, 1), other(11), back(4), exit}, 0},
-		{"none there", []sass{dmma(8, 1<<1, 1), dmma(16, 0, 1), dmma(8, 1<<5, 1), other(11), back(4), exit}, 1},
-		{"time enough", []sass{dmma(8, 0, 1), other(15), other(15), other(15), other(15), back(5), exit}, 0},
-		{"another sum", []sass{dmma(8, 0, 1), dmma(16, 0, 1), exit}, 0},
-		{"nothing to wait for", []sass{unsaid(8), unsaid(8), exit}, 1},
-		{"at once", []sass{dmma(8, 0, 1), dmma(8, 0, 1), exit}, 1},
+		{"the first instruction of the loop waits", []sass{dmma(8, 1<<5, 1), dmma(16, 0, 1), dmma(8, 1<<5, 1), other(11),
+			back(4), exit}, 0},
+		{"the first instruction of the loop does not wait", []sass{dmma(8, 1<<1, 1), dmma(16, 0, 1), dmma(8, 1<<5, 1),
+			other(11), back(4), exit}, 1},
+		{"enough cycles pass", []sass{dmma(8, 0, 1), other(15), other(15), other(15), other(15), back(5), exit}, 0},
+		{"another accumulator", []sass{dmma(8, 0, 1), dmma(16, 0, 1), exit}, 0},
+		{"no barrier to wait for", []sass{noBarrier(8), noBarrier(8), exit}, 1},
+		{"the next instruction", []sass{dmma(8, 0, 1), dmma(8, 0, 1), exit}, 1},
 	} {
 		if got := earlySums(x.code); len(got) != x.want {
-			t.Errorf("%s: %v, want %d", x.name, got, x.want)
+			t.Errorf("%s: earlySums returns %v, want %d entries", x.name, got, x.want)
 		}
 	}
 }

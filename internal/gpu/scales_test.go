@@ -12,7 +12,8 @@ import (
 	"tilework/internal/testkit"
 )
 
-// TestBlockScalesAssemble: there are registers for the scales, of rows, columns and blocks.
+// TestBlockScalesAssemble checks that ptxas assembles wgmma with block scales without spills. The
+// scales are for rows, columns and blocks.
 func TestBlockScalesAssemble(t *testing.T) {
 	assemble := ptxas.Assembler(t)
 	for _, s := range sm90.WGMMA.Tiles {
@@ -28,15 +29,17 @@ func TestBlockScalesAssemble(t *testing.T) {
 	}
 }
 
-// TestNoBlockScales: what has no arithmetic for block scales says so.
+// TestNoBlockScales checks that Check rejects block scales exactly for the kernels and the
+// precisions that do not support them.
 func TestNoBlockScales(t *testing.T) {
 	p := testkit.BlockScaled(t, 64, 64, 256, dtype.F32, 1, gemm.ScaleBlock)
 	for _, k := range choose.Kernels() {
 		if err := k.Check(&p, kernel.Tile{}, kernel.Align{}, nil); (err == nil) != k.BlockScales {
-			t.Errorf("%s: %v", k.Name, err)
+			t.Errorf("%s: Check with block scales: error %v, BlockScales is %v", k.Name, err, k.BlockScales)
 		}
 	}
-	if q, err := p.WithPrecision(gemm.Fast); err != nil || sm90.WGMMA.Check(&q, kernel.Tile{}, kernel.Align{}, nil) == nil {
-		t.Errorf("in precision fast: %v", err)
+	if q, err := p.WithPrecision(gemm.Fast); err != nil || sm90.WGMMA.Check(&q, kernel.Tile{}, kernel.Align{},
+		nil) == nil {
+		t.Errorf("wgmma in precision fast: Check accepts block scales, or WithPrecision failed: %v", err)
 	}
 }

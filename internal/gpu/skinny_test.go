@@ -7,8 +7,9 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
+// TestSkinnyShapes checks which tiles ParseTile accepts for the kernel skinny, and its errors.
 func TestSkinnyShapes(t *testing.T) {
-	for text, wrong := range map[string]string{
+	for tile, want := range map[string]string{
 		"1x32x128/1x8":   "a thread has 4 elements",
 		"1x32x100/1x4":   "100 is no power of two",
 		"16x32x128/16x4": "slim side is 8",
@@ -17,9 +18,9 @@ func TestSkinnyShapes(t *testing.T) {
 		"2x32x128/4x4":   "all rows of a tile, or all columns",
 		"32x1x128/4x1":   "",
 	} {
-		_, err := kernel.Skinny.ParseTile(text)
-		if wrong == "" && err != nil || wrong != "" && (err == nil || !strings.Contains(err.Error(), wrong)) {
-			t.Errorf("%s: %v, want %q", text, err, wrong)
+		_, err := kernel.Skinny.ParseTile(tile)
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("ParseTile(%q): error %v, want %q", tile, err, want)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
+// TestWgmmaShapes checks which tiles ParseTile accepts for the kernel wgmma, and its errors.
 func TestWgmmaShapes(t *testing.T) {
 	for _, c := range []struct{ shape, want string }{
 		{"128x256x64/2x64/4c2", ""},
@@ -46,18 +47,19 @@ func TestWgmmaShapes(t *testing.T) {
 		s, err := sm90.WGMMA.ParseTile(c.shape)
 		switch {
 		case c.want != "" && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s: %v, want %s", c.shape, err, c.want)
+			t.Errorf("ParseTile(%q): error %v, want %q", c.shape, err, c.want)
 		case c.want == "" && (err != nil || s.String() != c.shape):
-			t.Errorf("%s reads as %v, %v", c.shape, s, err)
+			t.Errorf("ParseTile(%q) = %v, %v, want the same tile", c.shape, s, err)
 		}
 	}
-	if _, err := kernel.MMA.ParseTile("128x128x16/8x8/3c2"); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), "kernel mma with clusters") {
-		t.Errorf("clusters of mma: %v", err)
+	if _, err := kernel.MMA.ParseTile("128x128x16/8x8/3c2"); !errors.Is(err, gemm.ErrUnsupported) ||
+		!strings.Contains(err.Error(), "kernel mma with clusters") {
+		t.Errorf("mma with a cluster: ParseTile returned %v, want an error that names clusters", err)
 	}
 }
 
-// TestPlanF32x3: in it every product gets wgmma, however few rows it has, with room for a
-// step's three parts.
+// TestPlanF32x3 checks that plans in precision f32x3 use wgmma for any number of rows, with a
+// pipeline stage for each of the three terms of an operand split.
 func TestPlanF32x3(t *testing.T) {
 	d := devicetest.FewSMs(t, emu.Options{})
 	for _, m := range []int{1, 64, 500} {
@@ -65,15 +67,17 @@ func TestPlanF32x3(t *testing.T) {
 		p.M, p.A().Rows, p.C().Rows = m, m, m
 		plan, err := stream.New(d).Plan(p, exec.Options{})
 		if err != nil || plan.Kernel != sm90.WGMMA || plan.Config.Tile.Stages < kernel.SplitTerms {
-			t.Errorf("%v: %+v, %v", p, plan, err)
+			t.Errorf("%v: plan %+v, error %v: want wgmma with at least %d stages", p, plan, err, kernel.SplitTerms)
 		}
-		if _, err := stream.New(d).Plan(p, exec.Options{Kernel: "wgmma", Shape: "64x64x64/2x16/2"}); !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), "want at least 3 stages for precision f32x3") {
-			t.Errorf("two stages: %v", err)
+		_, err = stream.New(d).Plan(p, exec.Options{Kernel: "wgmma", Shape: "64x64x64/2x16/2"})
+		want := "want at least 3 stages for precision f32x3"
+		if !errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), want) {
+			t.Errorf("f32x3 with two stages: Plan returned %v, want %q", err, want)
 		}
 	}
 }
 
-// precise is a product in a precision.
+// precise returns a 64×64×64 product in the given precision, of the first type that it supports.
 func precise(t *testing.T, precision gemm.Precision) *gemm.Problem {
 	t.Helper()
 	in := precision.Info().For[0]
