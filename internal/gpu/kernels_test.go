@@ -23,7 +23,8 @@ import (
 	"tilework/ptx/build"
 )
 
-// problems are products that between them need every way of writing a kernel.
+// problems returns products that together make Emit take every path: all types, precisions,
+// transposes, epilogue operations and kinds of batches.
 func problems(t *testing.T) []*gemm.Problem {
 	t.Helper()
 	var all []*gemm.Problem
@@ -63,7 +64,8 @@ func problems(t *testing.T) []*gemm.Problem {
 				}
 			}
 			more := !out.Info().Integer
-			add(in, out, 64, 64, 64, false, false, gemm.Epilogue{RowScale: more, ColScale: more, Residual: true, OutScale: more, Saturate: more})
+			add(in, out, 64, 64, 64, false, false, gemm.Epilogue{RowScale: more, ColScale: more, Residual: true, OutScale: more,
+				Saturate: more})
 			add(in, out, 64, 64, 64, false, false, gemm.Epilogue{Bias: gemm.BiasCol, Function: doubled(t)})
 		}
 		if len(in.Info().Results) > 0 {
@@ -86,7 +88,7 @@ func problems(t *testing.T) []*gemm.Problem {
 	return all
 }
 
-// doubled is the function of elements that doubles them.
+// doubled returns an epilogue function that doubles each element.
 func doubled(t *testing.T) *kernel.Function {
 	t.Helper()
 	f, err := kernel.NewFunction(func(k *build.Kernel, e kernel.Element) build.Reg { return k.Add(e.Value, e.Value) })
@@ -96,11 +98,14 @@ func doubled(t *testing.T) *kernel.Function {
 	return f
 }
 
-// configs makes calls, from several goroutines, for every kernel, every shape of its list
-// and every problem, and for the two launches of a product whose K is split. Epilogues, and
-// the mixed transposes of other types than float32 and the kernel's first, are the same
-// code for all shapes: they have the last one only. Batches have the first of wgmma's too, whose threads have the fewest registers to spare. So have, of kernels for tensor cores,
-// whose texts are long, other types of C and rows that begin anywhere.
+// configs calls call, from several goroutines, for every kernel, tile and problem that fit
+// together, and for both launches of a split-K product. It returns when all calls have returned.
+//
+// Some problems emit the same code for all tiles and get the last tile only: problems with an
+// epilogue, and with one operand transposed in types other than float32 and the kernel's first. The
+// PTX of tensor core kernels is long, so their problems with another type of C or unaligned rows
+// also get the last tile only. Batches get the last tile and, for kernels that use TMA, the first
+// one, whose threads have the fewest registers to spare.
 func configs(t *testing.T, call func(k *kernel.Kernel, p *gemm.Problem, c kernel.Config)) {
 	all := problems(t)
 	var calls sync.WaitGroup
@@ -118,10 +123,12 @@ func configs(t *testing.T, call func(k *kernel.Kernel, p *gemm.Problem, c kernel
 			if k.Check(p, kernel.Tile{}, kernel.Align{}, nil) != nil {
 				continue
 			}
-			fitting := slices.DeleteFunc(slices.Clone(k.Tiles), func(s kernel.Tile) bool { return k.Check(p, s, kernel.Align{}, nil) != nil })
+			fitting := slices.DeleteFunc(slices.Clone(k.Tiles),
+				func(s kernel.Tile) bool { return k.Check(p, s, kernel.Align{}, nil) != nil })
 			for i, s := range fitting {
 				last := i == len(fitting)-1
-				special := p.Epilogue != gemm.Epilogue{} || p.In() != k.Types()[0] && p.In() != dtype.F32 && p.A().Trans != p.B().Trans
+				special := p.Epilogue != gemm.Epilogue{} || p.In() != k.Types()[0] && p.In() != dtype.F32 &&
+					p.A().Trans != p.B().Trans
 				special = special || k.Tensor && (p.Out() != p.In().Info().Results[0] || p.M == 33 && p.In() != k.Types()[0])
 				if batch := p.Batch.Kind != gemm.Single; (special || batch) && !last && !(batch && i == 0 && k.TMA) {
 					continue
@@ -132,7 +139,8 @@ func configs(t *testing.T, call func(k *kernel.Kernel, p *gemm.Problem, c kernel
 					f(k, p, best)
 				}
 			}
-			if k.SplitsK && p.Batch.Kind == gemm.Single && len(fitting) > 0 && kernel.CeilDiv(p.M, fitting[len(fitting)-1].M) <= kernel.MaxGridRows {
+			if k.SplitsK && p.Batch.Kind == gemm.Single && len(fitting) > 0 &&
+				kernel.CeilDiv(p.M, fitting[len(fitting)-1].M) <= kernel.MaxGridRows {
 				c := k.Config(p, fitting[len(fitting)-1])
 				c.Tile.SplitK = 2
 				f(k, p, c.PartialSums())
@@ -144,9 +152,10 @@ func configs(t *testing.T, call func(k *kernel.Kernel, p *gemm.Problem, c kernel
 	}
 }
 
-// TestEmit: every kernel can be written for every type, shape and epilogue, what is
-// written can be read, and launched. It takes every sixth of them, the short test every
-// 25th, which are others from run to run.
+// TestEmit checks that every kernel emits PTX for every type, tile and epilogue, that ptx.Parse
+// reads the PTX back unchanged, and that its parameters match the launch. It takes one
+// configuration in 6, or in 25 without testkit.Full. The selection varies because goroutines make
+// the calls.
 func TestEmit(t *testing.T) {
 	every := int64(6)
 	if !testkit.Full() {
@@ -163,22 +172,23 @@ func TestEmit(t *testing.T) {
 			return
 		}
 		if least := max(k.SM, c.SM); m.Target.SM > least {
-			t.Errorf("%s, %v: the text needs %v, and may need sm_%d", k.Name, c, m.Target, least)
+			t.Errorf("%s, %v: the PTX targets %v, want at most sm_%d", k.Name, c, m.Target, least)
 		}
-		text := m.String()
-		again, err := ptx.Parse(k.Name, text)
+		source := m.String()
+		again, err := ptx.Parse(k.Name, source)
 		if err == nil {
 			err = ptx.Verify(again)
 		}
-		if err != nil || again.String() != text {
-			t.Errorf("%s, %v: read back: %v", k.Name, c, err)
+		if err != nil || again.String() != source {
+			t.Errorf("%s, %v: ptx.Parse does not reproduce the PTX: %v", k.Name, c, err)
 		}
 		checkLaunch(t, k, p, c, m.Funcs()[0])
 	})
-	t.Logf("one in %d of %d texts", every, n.Load())
+	t.Logf("took one in %d of %d configurations", every, n.Load())
 }
 
-// TestSnapshots: the text of one configuration of each kernel, for a person to read.
+// TestSnapshots compares the PTX of one configuration of each kernel with the reviewed snapshot in
+// testdata. TILEWORK_UPDATE=1 writes the snapshots.
 func TestSnapshots(t *testing.T) {
 	for _, k := range choose.Kernels() {
 		in := dtype.F32
@@ -208,13 +218,13 @@ func TestSnapshots(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got != string(want) {
-			t.Errorf("%s has changed (TILEWORK_UPDATE=1 writes it anew):\n%s", path, got)
+			t.Errorf("%s differs from the emitted PTX (TILEWORK_UPDATE=1 overwrites it):\n%s", path, got)
 		}
 	}
 }
 
-// checkLaunch: the arguments of a launch are as long as the entry's parameters, each
-// at a multiple of its size, take together, and its blocks are those it is written for.
+// checkLaunch checks that the arguments of a launch have the size of the entry's parameter list, in
+// which each parameter is aligned to its size, and that the block size matches the entry.
 func checkLaunch(t *testing.T, k *kernel.Kernel, p *gemm.Problem, c kernel.Config, entry *ptx.Func) {
 	t.Helper()
 	q, _ := k.Repack(p, c.Tile, kernel.Align{})
@@ -227,13 +237,14 @@ func checkLaunch(t *testing.T, k *kernel.Kernel, p *gemm.Problem, c kernel.Confi
 		t.Fatal(err)
 	}
 	if want := entry.ParamBytes(); len(l.Params) != want {
-		t.Errorf("%s, %v: %d bytes of arguments for %d of parameters", k.Name, c, len(l.Params), want)
+		t.Errorf("%s, %v: launch has %d bytes of arguments, want %d", k.Name, c, len(l.Params), want)
 	}
 	if got := l.Block; fmt.Sprint([]int{got.X, got.Y, got.Z}) != fmt.Sprint(entry.Attrs[0].Args) {
-		t.Errorf("%s, %v: launched with blocks of %v, written for %v", k.Name, c, got, entry.Attrs[0].Args)
+		t.Errorf("%s, %v: launch has blocks of %v, want %v", k.Name, c, got, entry.Attrs[0].Args)
 	}
 }
 
+// TestGrid checks the grid for products of many rows and columns, within the limits of CUDA.
 func TestGrid(t *testing.T) {
 	for _, c := range []struct {
 		m, n int
@@ -250,15 +261,16 @@ func TestGrid(t *testing.T) {
 		g, err := kernel.TileGrid(&gemm.Problem{M: c.m, N: c.n}, kernel.Square(16, 0))
 		switch {
 		case err != nil && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%d×%d: %v, want %s", c.m, c.n, err, c.want)
+			t.Errorf("%d×%d: error %v, want %q", c.m, c.n, err, c.want)
 		case err == nil && g.String() != c.want:
 			t.Errorf("%d×%d: got %v, want %s", c.m, c.n, g, c.want)
 		case err == nil && (g.Y*g.Z < kernel.CeilDiv(c.m, 16) || g.Y > kernel.MaxGridRows || g.Z > kernel.MaxGridRows):
-			t.Errorf("%d×%d: %v has too few rows or too many", c.m, c.n, g)
+			t.Errorf("%d×%d: grid %v has too few or too many rows of blocks", c.m, c.n, g)
 		}
 	}
 }
 
+// TestShapes checks which tiles ParseTile accepts for naive, tiled and blocked, and its errors.
 func TestShapes(t *testing.T) {
 	for _, c := range []struct{ kernel, shape, want string }{
 		{"naive", "16", ""},
@@ -297,28 +309,29 @@ func TestShapes(t *testing.T) {
 		s, err := k.ParseTile(c.shape)
 		switch {
 		case c.want != "" && (!errors.Is(err, gemm.ErrUnsupported) || !strings.Contains(err.Error(), c.want)):
-			t.Errorf("%s %s: %v, want %s", c.kernel, c.shape, err, c.want)
+			t.Errorf("%s: ParseTile(%q): error %v, want %q", c.kernel, c.shape, err, c.want)
 		case c.want == "" && err != nil:
-			t.Errorf("%s %s: %v", c.kernel, c.shape, err)
+			t.Errorf("%s: ParseTile(%q): error %v", c.kernel, c.shape, err)
 		case c.want == "" && s.String() != c.shape:
-			t.Errorf("%s %s reads as %v", c.kernel, c.shape, s)
+			t.Errorf("%s: ParseTile(%q) = %v, want the same tile", c.kernel, c.shape, s)
 		}
 	}
 	if _, err := choose.Find("fastest"); !errors.Is(err, gemm.ErrUnsupported) {
-		t.Errorf("Find: %v", err)
+		t.Errorf("Find of an unknown kernel: error %v, want ErrUnsupported", err)
 	}
 }
 
-// TestOverlaps: a text that may run while others do waits for them before it touches global
-// memory, and another one does not wait.
+// TestOverlaps checks that kernels with programmatic dependent launch (PDL) execute
+// griddepcontrol.wait before they access global memory, and that kernels without it do not wait.
 func TestOverlaps(t *testing.T) {
-	touches := regexp.MustCompile(`\t(ld|st|atom|red|cp)\.[^\n]*(global|bulk)`)
+	accesses := regexp.MustCompile(`\t(ld|st|atom|red|cp)\.[^\n]*(global|bulk)`)
 	for _, k := range append(choose.Kernels(), kernel.Pack, kernel.SplitKSum) {
 		in := dtype.F32
 		if k.NativeTypes != nil {
 			in = k.NativeTypes[0]
 		}
-		c := kernel.Config{In: in, Out: in.Info().Results[0], Tile: kernel.Square(kernel.PackSide, 0), VecA: 1, VecB: 1, VecC: 1}
+		c := kernel.Config{In: in, Out: in.Info().Results[0], Tile: kernel.Square(kernel.PackSide, 0), VecA: 1, VecB: 1,
+			VecC: 1}
 		switch {
 		case k == kernel.SplitKSum:
 			c = kernel.SplitKSumConfig(kernel.Config{In: in, Out: in, VecC: 1, Tile: kernel.Tile{SplitK: 2}})
@@ -330,10 +343,11 @@ func TestOverlaps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			text := m.String()
-			first, waits := touches.FindStringIndex(text), strings.Index(text, "griddepcontrol.wait")
-			if first == nil || c.PDL != (waits >= 0) || waits > first[0] {
-				t.Errorf("%s, overlapping %v: waits at %d and touches memory at %v", k.Name, c.PDL, waits, first)
+			source := m.String()
+			first, wait := accesses.FindStringIndex(source), strings.Index(source, "griddepcontrol.wait")
+			if first == nil || c.PDL != (wait >= 0) || wait > first[0] {
+				t.Errorf("%s, PDL %v: griddepcontrol.wait is at offset %d, the first access to global memory at %v", k.Name, c.PDL,
+					wait, first)
 			}
 		}
 	}

@@ -18,80 +18,117 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// wrong stands for a checker that compares the product with the right one, and refused for
-// the emulator itself, which ends a launch that misuses an instruction or cannot go on.
+// wrong and refused extend check.Checker. wrong means that an element of C differs from the
+// reference. refused means that the emulator ended the launch, because of a misused instruction or
+// a deadlock.
 const (
 	wrong   check.Checker = 255
 	refused check.Checker = 254
 )
 
-// fault is one in the text of a named, which may have a shape of its own or an epilogue, and the checker
-// that must find it. Every place that the pattern matches is a fault of its own. One that shows only if the blocks
-// run in a certain order has so many orders to be found in.
+// fault describes an edit of a kernel's PTX, and the checker that must report it.
 type fault struct {
-	kernel        string
-	in            dtype.Type
-	name          string
+	// kernel is the name of a kernel, with ":" and a tile or "+residual" for an epilogue after it.
+	kernel string
+	in     dtype.Type
+	name   string
+	// pattern is a regular expression, and with the replacement. The test replaces each match on
+	// its own, and the checker must report every one of these faults.
 	pattern, with string
 	finds         check.Checker
-	orders        uint64
+	// orders is the maximum number of block orders to try. It is more than 1 for a fault that has
+	// an effect in some orders only.
+	orders uint64
 }
 
+// planted lists the faults of TestPlantedFaults.
 var planted = []fault{
 	{"tiled", dtype.F32, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race, 1},
 	{"blocked", dtype.F32, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race, 1},
-	{"tiled", dtype.F32, "only some threads wait", `\tbar\.sync 0;`, "\tsetp.lt.u32 %p0, %tid_x, 3;\n\t@%p0 bar.sync 0;", check.Barrier, 1},
-	{"naive", dtype.F32, "no bound on rows", `(setp\.lt\.u32 %p\d+, )%row, %M;`, "${1}0, 1;", check.Bounds, 1},
-	{"tiled", dtype.F32, "no bound on columns", `(setp\.lt\.u32 %p\d+, )%col, %N;`, "${1}0, 1;", check.Bounds, 1},
-	{"tiled", dtype.F32, "no zeros at the edge", `\tmov\.f32 %f\d+, 0f00000000;\n`, "", check.Uninit, 1},
-	{"naive", dtype.F32, "no first value", `\tmov\.f32 %sum, 0f00000000;\n`, "", check.Uninit, 1},
-	{"blocked", dtype.F32, "tiles arrive where others are multiplied", `\tmov\.u32 %free, %present;\n`, "", check.Race, 1},
+	{"tiled", dtype.F32, "only some threads arrive at a barrier", `\tbar\.sync 0;`,
+		"\tsetp.lt.u32 %p0, %tid_x, 3;\n\t@%p0 bar.sync 0;", check.Barrier, 1},
+	{"naive", dtype.F32, "no bounds check of rows", `(setp\.lt\.u32 %p\d+, )%row, %M;`, "${1}0, 1;", check.Bounds, 1},
+	{"tiled", dtype.F32, "no bounds check of columns", `(setp\.lt\.u32 %p\d+, )%col, %N;`, "${1}0, 1;", check.Bounds, 1},
+	{"tiled", dtype.F32, "no zero fill at the edge", `\tmov\.f32 %f\d+, 0f00000000;\n`, "", check.Uninit, 1},
+	{"naive", dtype.F32, "accumulator is not initialized", `\tmov\.f32 %sum, 0f00000000;\n`, "", check.Uninit, 1},
+	{"blocked", dtype.F32, "a copy writes the stage that is being multiplied", `\tmov\.u32 %free, %present;\n`, "",
+		check.Race, 1},
 	{"mma", dtype.F64, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race, 1},
-	{"mma", dtype.F64, "no wait for copies", `\tcp\.async\.wait_group [1-9];\n`, "", check.Race, 1},
-	{"mma", dtype.F64, "a wait for too few copies", `wait_group 2;`, "wait_group 3;", check.Race, 1},
-	{"mma", dtype.F64, "no zeros behind A's rows", `(cp\.async\.\S+ \[%r\d+(?:\+\d{1,4})?\], \[%rd\d+\], 8), %r\d+;`, "$1;", check.Bounds, 1},
-	{"mma", dtype.F64, "fragments in another order", `(mma\.sync\S+ \{[^}]*\}, \{)(%fd\d+), (%fd\d+)`, "$1$3, $2", wrong, 1},
-	{"mma", dtype.F64, "another lane's rows", `%lane, 2;`, "%lane, 3;", wrong, 1},
+	{"mma", dtype.F64, "no cp.async.wait_group", `\tcp\.async\.wait_group [1-9];\n`, "", check.Race, 1},
+	{"mma", dtype.F64, "cp.async.wait_group waits for too few copies", `wait_group 2;`, "wait_group 3;", check.Race, 1},
+	{"mma", dtype.F64, "no zero fill past the rows of A",
+		`(cp\.async\.\S+ \[%r\d+(?:\+\d{1,4})?\], \[%rd\d+\], 8), %r\d+;`, "$1;", check.Bounds, 1},
+	{"mma", dtype.F64, "fragment registers are swapped", `(mma\.sync\S+ \{[^}]*\}, \{)(%fd\d+), (%fd\d+)`, "$1$3, $2",
+		wrong, 1},
+	{"mma", dtype.F64, "rows of another lane", `%lane, 2;`, "%lane, 3;", wrong, 1},
 	{"mma", dtype.F16, "a barrier is missing", `\tbar\.sync 0;\n`, "", check.Race, 1},
-	{"mma", dtype.F16, "no zeros behind A's rows", `(cp\.async\.\S+ \[%r\d+\], \[[^]]*\], 16), %r\d+;`, "$1;", check.Bounds, 1},
-	{"mma", dtype.F16, "B is not transposed", `\.trans\.`, ".", wrong, 1},
+	{"mma", dtype.F16, "no zero fill past the rows of A", `(cp\.async\.\S+ \[%r\d+\], \[[^]]*\], 16), %r\d+;`, "$1;",
+		check.Bounds, 1},
+	{"mma", dtype.F16, "ldmatrix does not transpose B", `\.trans\.`, ".", wrong, 1},
 	{"mma", dtype.I8, "bytes of other columns", `(prmt\.b32 .*), 25632;`, "$1, 30001;", wrong, 1},
-	{"wgmma", dtype.BF16, "no fence behind mbarrier.init", `\tfence\.mbarrier_init\S*;\n`, "", check.Race, 1},
-	{"wgmma", dtype.BF16, "no wait for a full stage", `(try_wait\.parity\S+ %p\d+, \[%r\d+\]), %phase_2;`, "$1, %zero;", check.Race, 1},
-	{"wgmma", dtype.BF16, "no wait for an empty stage", `(try_wait\.parity\S+ %p\d+, \[%r\d+\]), %r\d+;`, "$1, %zero;", refused, 1},
-	{"wgmma", dtype.BF16, "no wait for the warpgroup's turn", `(try_wait\.parity\S+ %p\d+, \[%r\d+\]), %mine;`, "$1, %zero;", refused, 1},
-	{"wgmma", dtype.BF16, "too few bytes expected", `24576;`, "24448;", refused, 1},
+	{"wgmma", dtype.BF16, "no fence after mbarrier.init", `\tfence\.mbarrier_init\S*;\n`, "", check.Race, 1},
+	{"wgmma", dtype.BF16, "no wait for a full stage", `(try_wait\.parity\S+ %p\d+, \[%r\d+\]), %phase_2;`, "$1, %zero;",
+		check.Race, 1},
+	{"wgmma", dtype.BF16, "no wait for an empty stage", `(try_wait\.parity\S+ %p\d+, \[%r\d+\]), %r\d+;`, "$1, %zero;",
+		refused, 1},
+	{"wgmma", dtype.BF16, "no wait for the warpgroup's turn in ping-pong",
+		`(try_wait\.parity\S+ %p\d+, \[%r\d+\]), %mine;`, "$1, %zero;", refused, 1},
+	{"wgmma", dtype.BF16, "mbarrier expects too few bytes", `24576;`, "24448;", refused, 1},
 	{"wgmma", dtype.BF16, "no wgmma.fence", `\twgmma\.fence\S*;\n`, "", refused, 1},
-	{"wgmma", dtype.BF16, "no wait before a stage is given back", `\twgmma\.wait_group\S* 1;\n`, "", check.Race, 1},
-	{"wgmma", dtype.BF16, "no wait for the sums", `\twgmma\.wait_group\S* 0;\n`, "", refused, 1},
-	{"wgmma", dtype.BF16, "a stage is given back to one block alone", `cluster\.u32 %r\d+, (%r\d+), %member;`, "cluster.u32 %r120, $1, 0;", wrong, 1},
-	{"wgmma", dtype.BF16, "a block's rank in B's descriptor", `(?s)^(.*and\.b32 %r\d+, %\w+), 262128;`, "$1, -1;", check.Race, 1},
-	{"wgmma", dtype.BF16, "the sums of the tile before stay", `%i_2, 0;`, "%i_2, 99;", wrong, 1},
-	{"wgmma", dtype.BF16, "no fence before C is copied", `\tfence\.proxy\S*;\n`, "", check.Race, 1},
-	{"wgmma", dtype.BF16, "C is copied before all have written", `(\tfence\.proxy\S*;\n)\tbar\.sync \S+ 128;\n`, "$1", check.Race, 1},
-	{"wgmma", dtype.BF16, "the last patch is written while another is copied", `(?s)^(.*)\tcp\.async\.bulk\.wait_group\.read 1;\n`, "$1", check.Race, 1},
-	{"wgmma", dtype.BF16, "no wait for the last copies", `\tcp\.async\.bulk\.wait_group\.read 0;\n`, "", refused, 1},
-	{"wgmma", dtype.BF16, "a block leaves before the others of its cluster", `(?s)^(.*)\tbarrier\.cluster\.arrive\.relaxed\.aligned;\n\tbarrier\.cluster\.wait\.aligned;\n`, "$1", check.Bounds, 40},
-	{"wgmma", dtype.F8E4M3, "no fence before a part", `(?s)^(.*?)\twgmma\.fence\S*;\n`, "$1", refused, 1},
-	{"wgmma", dtype.F8E4M3, "no wait for a part's sums", `(?s)^(.*?)\twgmma\.wait_group\S* 1;\n`, "$1", refused, 1},
-	{"wgmma", dtype.F8E4M3, "a part begins with the sums of another", `(?s)^(.*?\{%odd0, [^;]*), 0, 1, 1;`, "$1, 1, 1, 1;", wrong, 1},
-	{"wgmma:64x128x64/2x32/2k2", dtype.BF16, "no wait for the sums of other blocks", `(try_wait\.parity\.acquire\.cluster\S+ %p\d+, \[%r\d+\]), %round;`, "$1, 1;", check.Race, 1},
-	{"wgmma:64x128x64/2x32/2k2", dtype.BF16, "sums are written where others read", `(try_wait\.parity\.acquire\.cluster\S+ %p\d+, \[%r\d+\]), %r\d+;`, "$1, 1;", check.Race, 40},
-	{"wgmma:64x128x64/2x32/2k2", dtype.BF16, "some have not written their sums", `(st\.shared\.v2\.f32 [^\n]*\n)\tbar\.sync \S+ 128;\n`, "$1", check.Race, 1},
-	{"wgmma+residual", dtype.BF16, "no wait for the residual", `(?s)^(.*?try_wait\.parity\S+ %p\d+, \[[^]]*\]), %came0;`, "$1, 1;", wrong, 1},
-	{"wgmma+residual", dtype.BF16, "the residual comes where a patch is still copied to C", `(?s)^(.*)\tcp\.async\.bulk\.wait_group\.read 0;\n((?:\t[^\n]*\n){0,8}?\tmbarrier\.arrive\.expect)`, "$1$2", check.Race, 1},
-	{turnedText, dtype.F32, "fragments are loaded where others are multiplied", `\twgmma\.wait_group\S* 1;\n`, "", refused, 1},
-	{turnedText, dtype.F32, "a warp gives a stage back that its lanes still read", `(?s)^(.*?)\tbar\.warp\.sync -1;\n`, "$1", check.Race, 1},
-	{turnedText, dtype.F32, "one warp gives a stage back for all", `(mbarrier\.init\S* \[empty\S*\]), 4;`, "$1, 1;", check.Race, 4},
-	{turnedText, dtype.F32, "no fence behind the fragments", `\twgmma\.fence\S*;\n`, "", refused, 1},
-	{turnedText, dtype.F32, "fragments in another order", `(wgmma\.mma_async[^{]*\{[^}]*\}, \{)(%\w+), (%\w+)`, "$1$3, $2", wrong, 1},
-	{turnedText, dtype.F32, "the last patches are written while others are copied", `(?s)^(.*)\tcp\.async\.bulk\.wait_group\.read 1;\n`, "$1", check.Race, 1},
-	{"wgmma", dtype.BF16, "rows of another piece", `(xor\.b32 %r\d+, %r\d+), 32;`, "$1, 64;", wrong, 1},
+	{"wgmma", dtype.BF16, "no wgmma.wait_group before a stage is released", `\twgmma\.wait_group\S* 1;\n`, "", check.Race,
+		1},
+	{"wgmma", dtype.BF16, "no wgmma.wait_group before the epilogue", `\twgmma\.wait_group\S* 0;\n`, "", refused, 1},
+	{"wgmma", dtype.BF16, "a stage is released to only one block of the cluster", `cluster\.u32 %r\d+, (%r\d+), %member;`,
+		"cluster.u32 %r120, $1, 0;", wrong, 1},
+	{"wgmma", dtype.BF16, "the block rank is not masked out of B's descriptor", `(?s)^(.*and\.b32 %r\d+, %\w+), 262128;`,
+		"$1, -1;", check.Race, 1},
+	{"wgmma", dtype.BF16, "the accumulators of the previous tile are kept", `%i_2, 0;`, "%i_2, 99;", wrong, 1},
+	{"wgmma", dtype.BF16, "no proxy fence before the TMA store of C", `\tfence\.proxy\S*;\n`, "", check.Race, 1},
+	{"wgmma", dtype.BF16, "no barrier before the TMA store of C", `(\tfence\.proxy\S*;\n)\tbar\.sync \S+ 128;\n`, "$1",
+		check.Race, 1},
+	{"wgmma", dtype.BF16, "the last epilogue subtile is overwritten during its TMA store",
+		`(?s)^(.*)\tcp\.async\.bulk\.wait_group\.read 1;\n`, "$1", check.Race, 1},
+	{"wgmma", dtype.BF16, "no wait for the last TMA stores", `\tcp\.async\.bulk\.wait_group\.read 0;\n`, "", refused, 1},
+	{"wgmma", dtype.BF16, "a block exits before the others of its cluster",
+		`(?s)^(.*)\tbarrier\.cluster\.arrive\.relaxed\.aligned;\n\tbarrier\.cluster\.wait\.aligned;\n`, "$1", check.Bounds,
+		40},
+	{"wgmma", dtype.F8E4M3, "no wgmma.fence before a promotion interval", `(?s)^(.*?)\twgmma\.fence\S*;\n`, "$1", refused,
+		1},
+	{"wgmma", dtype.F8E4M3, "no wgmma.wait_group before accumulator promotion", `(?s)^(.*?)\twgmma\.wait_group\S* 1;\n`,
+		"$1", refused, 1},
+	{"wgmma", dtype.F8E4M3, "a promotion interval keeps the accumulators of another", `(?s)^(.*?\{%odd0, [^;]*), 0, 1, 1;`,
+		"$1, 1, 1, 1;", wrong, 1},
+	{"wgmma:64x128x64/2x32/2k2", dtype.BF16, "no wait for the partial sums of other blocks",
+		`(try_wait\.parity\.acquire\.cluster\S+ %p\d+, \[%r\d+\]), %round;`, "$1, 1;", check.Race, 1},
+	{"wgmma:64x128x64/2x32/2k2", dtype.BF16, "partial sums are overwritten while other blocks read them",
+		`(try_wait\.parity\.acquire\.cluster\S+ %p\d+, \[%r\d+\]), %r\d+;`, "$1, 1;", check.Race, 40},
+	{"wgmma:64x128x64/2x32/2k2", dtype.BF16, "no barrier after the partial sums are written",
+		`(st\.shared\.v2\.f32 [^\n]*\n)\tbar\.sync \S+ 128;\n`, "$1", check.Race, 1},
+	{"wgmma+residual", dtype.BF16, "no wait for the residual", `(?s)^(.*?try_wait\.parity\S+ %p\d+, \[[^]]*\]), %came0;`,
+		"$1, 1;", wrong, 1},
+	{"wgmma+residual", dtype.BF16, "the residual is loaded into a subtile during its TMA store",
+		`(?s)^(.*)\tcp\.async\.bulk\.wait_group\.read 0;\n((?:\t[^\n]*\n){0,8}?\tmbarrier\.arrive\.expect)`, "$1$2",
+		check.Race, 1},
+	{swapABTile, dtype.F32, "fragments are loaded into registers that wgmma reads", `\twgmma\.wait_group\S* 1;\n`, "",
+		refused, 1},
+	{swapABTile, dtype.F32, "a warp releases a stage that its lanes still read", `(?s)^(.*?)\tbar\.warp\.sync -1;\n`, "$1",
+		check.Race, 1},
+	{swapABTile, dtype.F32, "one warp releases a stage for all", `(mbarrier\.init\S* \[empty\S*\]), 4;`, "$1, 1;",
+		check.Race, 4},
+	{swapABTile, dtype.F32, "no wgmma.fence after the fragments are loaded", `\twgmma\.fence\S*;\n`, "", refused, 1},
+	{swapABTile, dtype.F32, "fragment registers are swapped", `(wgmma\.mma_async[^{]*\{[^}]*\}, \{)(%\w+), (%\w+)`,
+		"$1$3, $2", wrong, 1},
+	{swapABTile, dtype.F32, "the last epilogue subtiles are overwritten during their TMA store",
+		`(?s)^(.*)\tcp\.async\.bulk\.wait_group\.read 1;\n`, "$1", check.Race, 1},
+	{"wgmma", dtype.BF16, "wrong swizzle of the epilogue subtile", `(xor\.b32 %r\d+, %r\d+), 32;`, "$1, 64;", wrong, 1},
 }
 
-// turnedText is a kernel's text that multiplies float32 in tf32, with fragments in registers.
-const turnedText = "wgmma:64x128x32/2x32/2t"
+// swapABTile selects the kernel wgmma with a swapAB tile, which multiplies float32 in TF32 with
+// fragments of B in registers.
+const swapABTile = "wgmma:64x128x32/2x32/2t"
 
+// TestPlantedFaults checks that the checkers report every fault of planted at every match of its
+// pattern, and nothing in the unmodified kernels.
 func TestPlantedFaults(t *testing.T) {
 	shapes := map[string]kernel.Tile{
 		"naive": kernel.Square(16, 0), "tiled": kernel.Square(16, 16),
@@ -99,21 +136,21 @@ func TestPlantedFaults(t *testing.T) {
 		"mma":     {M: 64, N: 64, K: 16, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 		"wgmma":   {M: 64, N: 128, K: 64, RowsPerThread: 2, ColsPerThread: 32, Stages: 2, ClusterM: 2},
 	}
-	var sound sync.Map // texts in which the checkers find nothing
-	abreast(t, planted, func(f fault) string { return f.kernel + ", " + f.name }, func(t *testing.T, f fault) {
-		named, does, _ := strings.Cut(f.kernel, "+")
-		name, text, own := strings.Cut(named, ":")
+	var sound sync.Map // PTX of unmodified kernels that have been checked
+	parallel(t, planted, func(f fault) string { return f.kernel + ", " + f.name }, func(t *testing.T, f fault) {
+		named, epilogue, _ := strings.Cut(f.kernel, "+")
+		name, tile, hasTile := strings.Cut(named, ":")
 		if name == "wgmma" && !testkit.Full() {
-			t.Skip("they take their time")
+			t.Skip("faults of wgmma are slow to emulate: runs only with TILEWORK_FULL")
 		}
 		k, err := choose.Find(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		// Tiles that are not full, two of them in each direction and along K.
+		// The sizes need two tiles along M, N and K. The last tile in each dimension is partial.
 		n, depth, out, shape := 71, 19, f.in.Info().Results[0], shapes[k.Name]
-		if own {
-			if shape, err = k.ParseTile(text); err != nil {
+		if hasTile {
+			if shape, err = k.ParseTile(tile); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -126,16 +163,16 @@ func TestPlantedFaults(t *testing.T) {
 		}
 		bytes := k.TMA && f.in.Size() == 1
 		if bytes {
-			depth = 528 // five steps: the loop over two of them goes on
+			depth = 528 // five K steps, so that the loop over two of them repeats
 		}
 		a, b := gemm.Dense(f.in, 70, depth), gemm.Dense(f.in, depth, n)
 		if bytes {
 			a, b, shape.K = kernel.Padded(a), kernel.Padded(gemm.Dense(f.in, n, depth).T()), 2*shape.K
 		}
-		if narrow { // or nothing would be copied past the registers
+		if narrow { // the kernel uses cp.async only for aligned rows
 			a, b = kernel.Padded(a), kernel.Padded(b)
 		}
-		p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, 70, n), gemm.Epilogue{Residual: does == "residual"})
+		p, _, err := gemm.New(1, a, b, 0, gemm.Dense(out, 70, n), gemm.Epilogue{Residual: epilogue == "residual"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -149,32 +186,32 @@ func TestPlantedFaults(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text = strings.Replace(module.String(), "\tmov", "\t.reg .u32 %zero;\n\tmov.u32 %zero, 0;\n\tmov", 1)
-		if _, known := sound.LoadOrStore(text, true); !known {
-			if found := run(t, k, c, &p, text, 0); len(found) > 0 {
-				t.Fatalf("without a fault the checkers find %v", found)
+		source := strings.Replace(module.String(), "\tmov", "\t.reg .u32 %zero;\n\tmov.u32 %zero, 0;\n\tmov", 1)
+		if _, known := sound.LoadOrStore(source, true); !known {
+			if found := run(t, k, c, &p, source, 0); len(found) > 0 {
+				t.Fatalf("the unmodified kernel: the checkers report %v, want nothing", found)
 			}
 		}
 		re := regexp.MustCompile(f.pattern)
-		places := re.FindAllStringIndex(text, -1)
+		places := re.FindAllStringIndex(source, -1)
 		if len(places) == 0 {
-			t.Errorf("the text has no %s", f.pattern)
+			t.Errorf("the PTX has no match of %s", f.pattern)
 		}
 		for _, at := range places {
-			broken := text[:at[0]] + re.ReplaceAllString(text[at[0]:at[1]], f.with) + text[at[1]:]
+			broken := source[:at[0]] + re.ReplaceAllString(source[at[0]:at[1]], f.with) + source[at[1]:]
 			var found map[check.Checker]int
 			for seed := uint64(0); seed < f.orders && found[f.finds] == 0; seed++ {
 				found = run(t, k, c, &p, broken, seed)
 			}
 			if found[f.finds] == 0 {
-				t.Errorf("%.100s: the checkers find %v, want %v", strings.TrimSpace(text[at[0]:at[1]]), found, f.finds)
+				t.Errorf("%.100s: the checkers report %v, want %v", strings.TrimSpace(source[at[0]:at[1]]), found, f.finds)
 			}
 		}
 	})
 }
 
-// abreast tests what a list holds, each in a test of its own, which run in parallel.
-func abreast[T any](t *testing.T, list []T, name func(T) string, test func(t *testing.T, x T)) {
+// parallel runs test for each element of list, in parallel subtests with the given names.
+func parallel[T any](t *testing.T, list []T, name func(T) string, test func(t *testing.T, x T)) {
 	for _, x := range list {
 		t.Run(name(x), func(t *testing.T) {
 			t.Parallel()
@@ -183,20 +220,23 @@ func abreast[T any](t *testing.T, list []T, name func(T) string, test func(t *te
 	}
 }
 
-// run runs a kernel's text under the checkers and counts the errors of each, and the
-// wrong elements of C.
-func run(t *testing.T, k *kernel.Kernel, c kernel.Config, p *gemm.Problem, text string, seed uint64) map[check.Checker]int {
+// run runs the PTX source of kernel k under the checkers. It returns the number of errors by
+// checker, with the wrong elements of C and a launch that the emulator ended among them. seed
+// selects the order of the blocks.
+func run(t *testing.T, k *kernel.Kernel, c kernel.Config, p *gemm.Problem, source string,
+	seed uint64) map[check.Checker]int {
 	t.Helper()
 	found := map[check.Checker]int{}
-	// Blocks one by one: a race between those of the kernel would be one of Go too.
-	d := devicetest.FewSMs(t, emu.Options{Workers: 1, Seed: seed, MaxInstructions: 1 << 20, Watch: emu.Checking(check.Options{}, func(r *check.Report) {
-		for _, f := range r.Findings {
-			if f.Severity == check.Error {
-				found[f.Checker]++
+	// With one worker, a race between blocks of the kernel is not a data race in Go.
+	d := devicetest.FewSMs(t, emu.Options{Workers: 1, Seed: seed, MaxInstructions: 1 << 20,
+		Watch: emu.Checking(check.Options{}, func(r *check.Report) {
+			for _, f := range r.Findings {
+				if f.Severity == check.Error {
+					found[f.Checker]++
+				}
 			}
-		}
-	})})
-	module, err := d.Load(t.Context(), text)
+		})})
+	module, err := d.Load(t.Context(), source)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +250,8 @@ func run(t *testing.T, k *kernel.Kernel, c kernel.Config, p *gemm.Problem, text 
 		at   *device.Ptr
 		l    gemm.Layout
 		read bool
-	}{{&m[gemm.A], p.Layouts[gemm.A], true}, {&m[gemm.B], p.Layouts[gemm.B], true}, {&m[gemm.C], p.Layouts[gemm.C], false}, {&m[gemm.Residual], p.Layouts[gemm.Residual], true}} {
+	}{{&m[gemm.A], p.Layouts[gemm.A], true}, {&m[gemm.B], p.Layouts[gemm.B], true}, {&m[gemm.C], p.Layouts[gemm.C], false},
+		{&m[gemm.Residual], p.Layouts[gemm.Residual], true}} {
 		n := x.l.Bytes()
 		if n == 0 {
 			continue
