@@ -13,27 +13,29 @@ import (
 	"tilework/internal/gpu/exec"
 )
 
-// TestEveryCallFails: whichever call to the device fails, its error comes out, nothing
-// stays allocated, and the next run is as if nothing had been.
+// TestEveryCallFails fails each device call of a run in turn. It checks that Run returns the error,
+// that nothing stays allocated, and that the next run succeeds.
 func TestEveryCallFails(t *testing.T) {
 	schedules := maps.Clone(schedules)
-	schedules["whole"] = func(pl *Plan, _ []span) *schedule { return pl.wholly() }
+	schedules["one step"] = func(pl *Plan, _ []span) *schedule { return pl.wholly() }
 	for name, build := range schedules {
 		t.Run(name, func(t *testing.T) {
 			for _, kind := range []struct{ from, want error }{
-				{device.ErrOutOfMemory, gemm.ErrOutOfMemory}, {device.ErrLost, gemm.ErrNoDevice}, {device.ErrLaunch, device.ErrLaunch},
+				{device.ErrOutOfMemory, gemm.ErrOutOfMemory}, {device.ErrLost, gemm.ErrNoDevice},
+				{device.ErrLaunch, device.ErrLaunch},
 			} {
 				n := 1
 				for everyCall(t, n, kind.from, kind.want, build) {
 					n++
 				}
-				t.Logf("%d calls failed with %v", n-1, kind.from)
+				t.Logf("failed each of %d calls with %v", n-1, kind.from)
 			}
 		})
 	}
 }
 
-// everyCall runs a product whose call number n fails, and says whether it has so many.
+// everyCall runs a product with a schedule from build and fails device call n with the error from.
+// Run must return an error that wraps want. everyCall reports whether the run made n calls.
 func everyCall(t *testing.T, n int, from, want error, build func(*Plan, []span) *schedule) bool {
 	t.Helper()
 	p, b := small(t, 0.5)
@@ -47,28 +49,28 @@ func everyCall(t *testing.T, n int, from, want error, build func(*Plan, []span) 
 	plan.Steps = build(plan, cutSpan(span{0, p.K}, p.K))
 	err = plan.Run(t.Context(), b)
 	failed := d.Calls >= n
-	// A schedule that needs less memory may have had enough.
+	// Run may have succeeded with a schedule that needs less memory.
 	recovered := err == nil && d.Failed == "alloc" && from == device.ErrOutOfMemory
 	switch {
 	case !failed && err != nil:
-		t.Errorf("no call failed: %v", err)
+		t.Errorf("no call failed, but Run returned %v", err)
 	case failed && !recovered && (!errors.Is(err, from) || !errors.Is(err, want)):
-		t.Errorf("call %d, %s, failed with %v, Run with %v", n, d.Failed, from, err)
+		t.Errorf("call %d (%s) failed with %v: Run returned %v", n, d.Failed, from, err)
 	}
 	if len(d.Live) != 0 || d.Events != 0 {
-		t.Errorf("call %d failed (%v): %d allocations and %d events are left", n, err, len(d.Live), d.Events)
+		t.Errorf("call %d failed, Run returned %v: %d allocations and %d events leaked", n, err, len(d.Live), d.Events)
 	}
 	d.FailAt = 0
 	if err := plan.Run(t.Context(), b); err != nil {
-		t.Errorf("call %d failed, and then the next run: %v", n, err)
+		t.Errorf("call %d failed: the next Run returned %v", n, err)
 	}
 	if err := backend.Close(); err != nil || d.Loaded != 0 || d.Streams != 0 {
-		t.Errorf("call %d failed: close: %v, %d modules and %d streams are left", n, err, d.Loaded, d.Streams)
+		t.Errorf("call %d failed: Close returned %v, %d modules and %d streams leaked", n, err, d.Loaded, d.Streams)
 	}
 	return failed
 }
 
-// small is a product with a bias, and memory for it.
+// small returns a 5×6×7 product with a bias and padded rows of C, and its buffers.
 func small(t *testing.T, beta float64) (*gemm.Problem, gemm.Buffers) {
 	t.Helper()
 	a, b, c := gemm.Dense(dtype.F32, 5, 7), gemm.Dense(dtype.F32, 7, 6), gemm.Dense(dtype.F32, 5, 6)
@@ -77,9 +79,11 @@ func small(t *testing.T, beta float64) (*gemm.Problem, gemm.Buffers) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &p, gemm.Buffers{gemm.A: make([]byte, a.Bytes()), gemm.B: make([]byte, b.Bytes()), gemm.C: make([]byte, c.Bytes()), gemm.Bias: make([]byte, 20)}
+	return &p, gemm.Buffers{gemm.A: make([]byte, a.Bytes()), gemm.B: make([]byte, b.Bytes()),
+		gemm.C: make([]byte, c.Bytes()), gemm.Bias: make([]byte, 20)}
 }
 
+// TestCancelled checks that Run with a cancelled context makes no device calls.
 func TestCancelled(t *testing.T) {
 	p, b := small(t, 0)
 	d := devicetest.NewDouble()
@@ -90,6 +94,6 @@ func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if err := plan.Run(ctx, b); !errors.Is(err, context.Canceled) || d.Calls > 0 {
-		t.Errorf("got %v after %d calls to the device, want %v after none", err, d.Calls, context.Canceled)
+		t.Errorf("Run returned %v after %d device calls, want %v after none", err, d.Calls, context.Canceled)
 	}
 }

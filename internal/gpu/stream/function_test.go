@@ -17,15 +17,15 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// threshold is x + 100·row + col where that is above data[col%3], and -1 elsewhere.
+// threshold returns x + 100·row + col if that is greater than data[col%3], else -1.
 func threshold(k *build.Kernel, e kernel.Element) build.Reg {
 	t := e.Value.Type()
 	x := k.Add(e.Value, k.To(t, k.To(ptx.U32, k.Mad(e.Row, 100, e.Col))))
 	return k.Select(k.Gt(x, e.Data.At(k.Rem(e.Col, 3)).Load()), x, k.To(t, -1))
 }
 
-// TestFunctions: every kernel computes a function of the caller's, told the element's place in
-// the whole of C, whether C is computed at once or in panels, as it lies or transposed.
+// TestFunctions checks that every kernel applies a caller's epilogue function with the right row
+// and column of C, in one step and in panels, for a row-major and a transposed C.
 func TestFunctions(t *testing.T) {
 	f, err := kernel.NewFunction(threshold)
 	if err != nil {
@@ -56,7 +56,8 @@ func TestFunctions(t *testing.T) {
 					}
 					return x
 				}
-				buf := gemm.Buffers{gemm.A: fill(p.Layouts[gemm.A]), gemm.B: fill(p.Layouts[gemm.B]), gemm.C: fill(p.Layouts[gemm.C])}
+				buf := gemm.Buffers{gemm.A: fill(p.Layouts[gemm.A]), gemm.B: fill(p.Layouts[gemm.B]),
+					gemm.C: fill(p.Layouts[gemm.C])}
 				buf[gemm.FunctionData] = make([]byte, p.Layout(gemm.FunctionData).Bytes())
 				limits := []float64{500, 1500, 2500}
 				for i, x := range limits {
@@ -86,7 +87,7 @@ func TestFunctions(t *testing.T) {
 							x = -1
 						}
 						if got := p.Out().At(buf[gemm.C], p.C().Index(i, j)); got != x {
-							t.Fatalf("%s, %v, %s: C(%d,%d) is %v, want %v", k.Name, &p, pl.Config, i, j, got, x)
+							t.Fatalf("%s, %v, %s: C(%d,%d) = %v, want %v", k.Name, &p, pl.Config, i, j, got, x)
 						}
 					}
 				}
@@ -98,8 +99,8 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// TestFunctionsAreOne: functions that write the same are compiled once, others are not taken
-// for them, and what no kernel can have is refused.
+// TestFunctionsAreOne checks that NewFunction returns the same Function for functions that emit the
+// same PTX, and different ones otherwise. It also checks which functions NewFunction rejects.
 func TestFunctionsAreOne(t *testing.T) {
 	times := func(n float64) *kernel.Function {
 		f, err := kernel.NewFunction(func(k *build.Kernel, e kernel.Element) build.Reg { return k.Mul(e.Value, n) })
@@ -110,19 +111,19 @@ func TestFunctionsAreOne(t *testing.T) {
 	}
 	switch two := times(2); {
 	case two != times(2), two == times(3), two.Reads():
-		t.Error("functions are not told apart by what they write")
+		t.Error("NewFunction does not identify functions by the PTX that they emit")
 	case times(2.5).Refused[dtype.I32] == nil:
-		t.Error("2.5 times a whole number")
+		t.Error("a multiplication by 2.5 is not refused for int32")
 	}
 	for name, f := range map[string]func(k *build.Kernel, e kernel.Element) build.Reg{
-		"another type": func(k *build.Kernel, e kernel.Element) build.Reg { return k.To(ptx.F16, e.Value) },
-		"nothing":      func(k *build.Kernel, e kernel.Element) build.Reg { return build.Reg{} },
+		"returns another type": func(k *build.Kernel, e kernel.Element) build.Reg { return k.To(ptx.F16, e.Value) },
+		"returns no value":     func(k *build.Kernel, e kernel.Element) build.Reg { return build.Reg{} },
 	} {
 		if _, err := kernel.NewFunction(f); !errors.Is(err, gemm.ErrUnsupported) {
-			t.Errorf("%s: %v", name, err)
+			t.Errorf("function %s: NewFunction returned %v, want ErrUnsupported", name, err)
 		}
 	}
 	if s := fmt.Sprint(gemm.Epilogue{Function: times(2), Saturate: true}); s != "saturate+"+times(2).String() {
-		t.Errorf("an epilogue with a function is %q", s)
+		t.Errorf("an epilogue with a function prints as %q, want %q", s, "saturate+"+times(2).String())
 	}
 }

@@ -12,14 +12,16 @@ import (
 	"tilework/internal/gpu/sm90"
 )
 
-// TestPackFails: whichever call to the device fails while operands are packed, multiplied
-// in parts and added, its error comes out and nothing stays allocated.
+// TestPackFails fails each device call of a split-K product with packed operands in turn. It checks
+// that Run returns the error and that nothing stays allocated.
 func TestPackFails(t *testing.T) {
-	p, _, err := gemm.New(1, gemm.Dense(dtype.I8, 40, 2000), gemm.Dense(dtype.I8, 2000, 40), 0, gemm.Dense(dtype.I32, 40, 40), gemm.Epilogue{})
+	p, _, err := gemm.New(1, gemm.Dense(dtype.I8, 40, 2000), gemm.Dense(dtype.I8, 2000, 40), 0,
+		gemm.Dense(dtype.I32, 40, 40), gemm.Epilogue{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()), gemm.C: make([]byte, p.C().Bytes())}
+	b := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()),
+		gemm.C: make([]byte, p.C().Bytes())}
 	calls := 0
 	for n := 1; ; n++ {
 		d := devicetest.NewDouble()
@@ -32,25 +34,25 @@ func TestPackFails(t *testing.T) {
 		}
 		err = plan.Run(t.Context(), b)
 		if len(d.Live) != 0 {
-			t.Errorf("call %d, %s, failed: %d allocations are left", n, d.Failed, len(d.Live))
+			t.Errorf("call %d (%s) failed: %d allocations leaked", n, d.Failed, len(d.Live))
 		}
 		failed := d.Calls >= n
 		d.FailAt = 0
 		if err := backend.Close(); err != nil || d.Loaded != 0 {
-			t.Errorf("call %d, %s, failed: close: %v, %d modules are left", n, d.Failed, err, d.Loaded)
+			t.Errorf("call %d (%s) failed: Close returned %v, %d modules leaked", n, d.Failed, err, d.Loaded)
 		}
 		if !failed {
 			if err != nil {
-				t.Errorf("no call failed: %v", err)
+				t.Errorf("no call failed, but Run returned %v", err)
 			}
 			break
 		}
 		if calls = n; !errors.Is(err, device.ErrLaunch) {
-			t.Errorf("call %d, %s, failed: %v", n, d.Failed, err)
+			t.Errorf("call %d (%s) failed: Run returned %v", n, d.Failed, err)
 		}
 	}
-	// Among them three texts, loaded and looked up, and three launches.
+	// Three modules are loaded, three functions looked up, and three kernels launched.
 	if calls < 9 {
-		t.Errorf("only %d calls", calls)
+		t.Errorf("Run made %d device calls, want at least 9", calls)
 	}
 }

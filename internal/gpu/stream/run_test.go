@@ -24,7 +24,7 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// randomSchedule is one of many steps, for sides of a few dozen.
+// randomSchedule returns a random schedule of many steps for M, N and K of a few dozen.
 func randomSchedule(rng *rand.Rand, pl *Plan) *schedule {
 	o := randomOrder(rng, pl)
 	unit := kernel.MaxVectorBytes
@@ -32,7 +32,7 @@ func randomSchedule(rng *rand.Rand, pl *Plan) *schedule {
 		unit = gemm.ScaleBlock
 	}
 	some := func() int { return unit * (1 + rng.IntN(3)) }
-	if pl.host.Epilogue.Gated || rng.IntN(3) == 0 { // what the first factor's sums are in belongs to one stream
+	if pl.host.Epilogue.Gated || rng.IntN(3) == 0 { // the sums of the first factor of a gated product need a single stream
 		return pl.streamed(o, some(), some())
 	}
 	side := pl.host.M
@@ -42,7 +42,7 @@ func randomSchedule(rng *rand.Rand, pl *Plan) *schedule {
 	return pl.overlapped(o, append(cutSpan(span{0, o.head}, some()), cutSpan(span{o.head, side}, some())...))
 }
 
-// randomOrder cuts at whole vectors, as units does.
+// randomOrder returns a random order. It cuts at multiples of a vector, as units does.
 func randomOrder(rng *rand.Rand, pl *Plan) order {
 	p := pl.host
 	o := order{[]span{{0, p.K}}, p.M, rng.IntN(2) == 0}
@@ -56,7 +56,7 @@ func randomOrder(rng *rand.Rand, pl *Plan) order {
 	return o
 }
 
-// forced is a plan with a random schedule, the same for the same product.
+// forced returns a plan of p with a random schedule, which depends on seed and p only.
 func forced(t *testing.T, b *Backend, p *gemm.Problem, opt exec.Options, seed uint64) *Plan {
 	t.Helper()
 	pl, err := b.Plan(p, opt)
@@ -71,15 +71,15 @@ func forced(t *testing.T, b *Backend, p *gemm.Problem, opt exec.Options, seed ui
 	return pl
 }
 
-// TestOverlapConformance: whatever the schedule, products are as they should be, on a
-// device that does what streams are asked for in any order that their waits allow, with
-// the checkers watching.
+// TestOverlapConformance runs the conformance suite with random schedules under the checkers. The
+// emulator executes the work of streams in a random order that respects their waits.
 func TestOverlapConformance(t *testing.T) {
 	cases := 60
 	if !testkit.Full() {
 		cases = 15
 	}
-	for _, opt := range []exec.Options{{Kernel: "naive"}, {Kernel: "blocked", Shape: "64x64x8/8x4/4"}, {Kernel: "tiled", Shape: "8", KeepLayout: true}} {
+	for _, opt := range []exec.Options{{Kernel: "naive"}, {Kernel: "blocked", Shape: "64x64x8/8x4/4"},
+		{Kernel: "tiled", Shape: "8", KeepLayout: true}} {
 		t.Run(opt.Kernel, func(t *testing.T) {
 			t.Parallel()
 			seed := rand.Uint64()
@@ -118,17 +118,19 @@ func TestOverlapConformance(t *testing.T) {
 				t.Error(err)
 			}
 			if n := d.Used(); n != 0 {
-				t.Errorf("%d bytes are still allocated", n)
+				t.Errorf("%d bytes of device memory leaked", n)
 			}
-			t.Logf("%d steps", steps.Load())
+			t.Logf("the schedules had %d steps", steps.Load())
 		})
 	}
 }
 
-// wholeNumbers is a random product of small whole numbers, its memory and its result.
+// wholeNumbers returns a product with a transposed A and a bias, and its buffers, which hold small
+// random integers.
 func wholeNumbers(t *testing.T, rng *rand.Rand, m, n, k int, beta float64) (*gemm.Problem, gemm.Buffers) {
 	t.Helper()
-	p, _, err := gemm.New(2, gemm.Dense(dtype.F32, k, m).T(), gemm.Dense(dtype.F32, k, n), beta, gemm.Dense(dtype.F32, m, n), gemm.Epilogue{Bias: gemm.BiasCol})
+	p, _, err := gemm.New(2, gemm.Dense(dtype.F32, k, m).T(), gemm.Dense(dtype.F32, k, n), beta,
+		gemm.Dense(dtype.F32, m, n), gemm.Epilogue{Bias: gemm.BiasCol})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,14 +144,14 @@ func wholeNumbers(t *testing.T, rng *rand.Rand, m, n, k int, beta float64) (*gem
 	return &p, gemm.Buffers{gemm.A: noise(m * k), gemm.B: noise(k * n), gemm.C: noise(m * n), gemm.Bias: noise(n)}
 }
 
-// computed is C after a run, which starts from the C of the buffers.
+// computed runs pl with a copy of C from b and returns that copy.
 func computed(ctx context.Context, pl *Plan, b gemm.Buffers) ([]byte, error) {
 	b[gemm.C] = bytes.Clone(b[gemm.C])
 	err := pl.Run(ctx, b)
 	return b[gemm.C], err
 }
 
-// wanted is C as a product in one step makes it.
+// wanted returns C of p computed by the naive kernel in one step.
 func wanted(t *testing.T, p *gemm.Problem, m gemm.Buffers) []byte {
 	t.Helper()
 	d, err := emu.Open(emu.Options{})
@@ -167,10 +169,11 @@ func wanted(t *testing.T, p *gemm.Problem, m gemm.Buffers) []byte {
 	return c
 }
 
-// tapped is a device whose calls can be listened to, and the waits left out.
+// tapped wraps a device and calls call before each operation. If call returns false for "wait", the
+// wait is skipped.
 type tapped struct {
 	device.Device
-	call func(what string) (do bool)
+	call func(op string) (do bool)
 }
 
 func (d *tapped) NewStream() (device.Stream, error) {
@@ -178,6 +181,7 @@ func (d *tapped) NewStream() (device.Stream, error) {
 	return &tappedStream{s, d}, err
 }
 
+// tappedStream is a stream of a tapped device.
 type tappedStream struct {
 	device.Stream
 	tap *tapped
@@ -217,9 +221,9 @@ func (d *tapped) Launch(ctx context.Context, f device.Function, l device.Launch)
 	return d.Device.Launch(ctx, f, l)
 }
 
-// TestWaitsAreNeeded: a schedule without any one of its waits fails on some order of
-// work. The first, for memory that another product may still use, is not among them: the
-// emulator never uses an address twice.
+// TestWaitsAreNeeded leaves out each wait of a schedule in turn, and checks that some order of work
+// then computes a wrong result. It keeps the first wait, which is for memory that another product
+// may still use, because the emulator never reuses an address.
 func TestWaitsAreNeeded(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -233,7 +237,7 @@ func TestWaitsAreNeeded(t *testing.T) {
 				t.Fatal(err)
 			}
 			var n atomic.Int64
-			tap := &tapped{d, func(what string) bool { return what != "wait" || n.Add(1) != without }}
+			tap := &tapped{d, func(op string) bool { return op != "wait" || n.Add(1) != without }}
 			b := New(tap)
 			pl, err := b.Plan(p, exec.Options{Kernel: "naive"})
 			if err != nil {
@@ -245,7 +249,7 @@ func TestWaitsAreNeeded(t *testing.T) {
 		}
 		waits, right := run(seed, 0)
 		if !right {
-			t.Fatalf("%s: wrong with all waits", name)
+			t.Fatalf("%s: wrong result with all waits", name)
 		}
 		for without := int64(2); without <= waits; without++ {
 			i, found := seed, false
@@ -253,16 +257,17 @@ func TestWaitsAreNeeded(t *testing.T) {
 				_, right := run(i, without)
 				found = !right
 			}
-			t.Logf("%s: without wait %d of %d wrong in run %d", name, without, waits, i-seed)
+			t.Logf("%s: without wait %d of %d, run %d was wrong", name, without, waits, i-seed)
 			if !found {
-				t.Errorf("%s: wait %d of %d is never missed", name, without, waits)
+				t.Errorf("%s: no run was wrong without wait %d of %d", name, without, waits)
 			}
 		}
 	}
 }
 
-// TestOverlapCancelled: a context that ends at any call ends the product, nothing stays
-// allocated, and the next product is right.
+// TestOverlapCancelled cancels the context at each device call in turn. It checks that Run returns
+// context.Canceled or the right result, that nothing stays allocated, and that a later run
+// succeeds.
 func TestOverlapCancelled(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -293,19 +298,19 @@ func TestOverlapCancelled(t *testing.T) {
 			stop()
 			if calls < at {
 				if err != nil || !bytes.Equal(c, want) {
-					t.Errorf("%s, never cancelled: %v, right: %v", name, err, bytes.Equal(c, want))
+					t.Errorf("%s, not cancelled: error %v, right result: %v", name, err, bytes.Equal(c, want))
 				}
 				break
 			}
 			if err == nil && !bytes.Equal(c, want) || err != nil && !errors.Is(err, context.Canceled) {
-				t.Errorf("%s, cancelled at call %d: %v", name, at, err)
+				t.Errorf("%s, cancelled at call %d: error %v, want %v or the right result", name, at, err, context.Canceled)
 			}
 			if n := d.Used(); n != 0 {
-				t.Errorf("%s, cancelled at call %d: %d bytes are left", name, at, n)
+				t.Errorf("%s, cancelled at call %d: %d bytes of device memory leaked", name, at, n)
 			}
 		}
 		if at < 20 {
-			t.Errorf("%s: only %d calls", name, at)
+			t.Errorf("%s: Run made fewer than %d device calls, want at least 20", name, at)
 		}
 		if err := b.Close(); err != nil {
 			t.Error(err)
@@ -313,15 +318,15 @@ func TestOverlapCancelled(t *testing.T) {
 	}
 }
 
-// TestOverlapLaunchFails: whichever step's kernel fails while it runs, the product does,
-// and the next one is right.
+// TestOverlapLaunchFails fails the kernel of each step in turn while it runs. It checks that Run
+// returns the error and that the next run computes the right result.
 func TestOverlapLaunchFails(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	p, m := wholeNumbers(t, rand.New(rand.NewPCG(seed, 0)), 40, 32, 24, 0.5)
 	want := wanted(t, p, m)
 	for name, build := range schedules {
-		broken := errors.New("broken on purpose")
+		broken := errors.New("injected fault")
 		launches, failAt := 0, 0
 		d, err := emu.Open(emu.Options{Seed: seed, Watch: func(*ptxemu.Launch) emu.Done {
 			launches++
@@ -344,14 +349,14 @@ func TestOverlapLaunchFails(t *testing.T) {
 		for failAt = 1; failAt <= len(pl.Steps.steps); failAt++ {
 			launches = 0
 			if _, err := computed(t.Context(), pl, m); !errors.Is(err, device.ErrLaunch) || !errors.Is(err, broken) {
-				t.Errorf("%s, launch %d: %v", name, failAt, err)
+				t.Errorf("%s, launch %d failed: Run returned %v, want ErrLaunch and the injected fault", name, failAt, err)
 			}
 			if n := d.Used(); n != 0 {
-				t.Errorf("%s, launch %d: %d bytes are left", name, failAt, n)
+				t.Errorf("%s, launch %d failed: %d bytes of device memory leaked", name, failAt, n)
 			}
 			launches = failAt
 			if c, err := computed(t.Context(), pl, m); err != nil || !bytes.Equal(c, want) {
-				t.Errorf("%s, after launch %d: %v, right: %v", name, failAt, err, bytes.Equal(c, want))
+				t.Errorf("%s, run after launch %d failed: error %v, right result: %v", name, failAt, err, bytes.Equal(c, want))
 			}
 		}
 		if err := b.Close(); err != nil {
@@ -360,7 +365,8 @@ func TestOverlapLaunchFails(t *testing.T) {
 	}
 }
 
-// schedules are schedules of several steps for the naive kernel, which takes any.
+// schedules builds schedules of several steps for the naive kernel, which supports all of them. The
+// keys are names of the kinds of schedules.
 var schedules = map[string]func(pl *Plan, slices []span) *schedule{
 	"panels": func(pl *Plan, slices []span) *schedule {
 		return pl.overlapped(order{slices, pl.host.M, true}, cutSpan(span{0, pl.host.M}, kernel.CeilDiv(pl.host.M, 5)))
@@ -374,13 +380,13 @@ var schedules = map[string]func(pl *Plan, slices []span) *schedule{
 	},
 }
 
-// TestLessMemory: a device with too little memory for the whole product computes it in
-// smaller parts, bit by bit alike, down to the smallest, and then says so.
+// TestLessMemory reduces the device memory until a product no longer fits. As long as it fits in
+// smaller parts, the result must be the same bit for bit. Then Run must return ErrOutOfMemory.
 func TestLessMemory(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
-	next := int64(2) // thirds
+	next := int64(2) // each size is next/3 of the one before
 	if !testkit.Full() {
 		next = 1
 	}
@@ -388,7 +394,7 @@ func TestLessMemory(t *testing.T) {
 		p, m := wholeNumbers(t, rng, 200, 150, 100, beta)
 		a := dtype.View[float32](m[gemm.A])
 		for i := range a {
-			a[i] += rng.Float32() // no longer exact: the order of sums shows
+			a[i] += rng.Float32() // sums are no longer exact, so the result depends on their order
 		}
 		var want []byte
 		for memory, least := int64(1<<20), int64(4<<10); ; memory = memory * next / 3 {
@@ -408,7 +414,7 @@ func TestLessMemory(t *testing.T) {
 			pl.Steps = pl.overlapped(o, append(cutSpan(span{0, o.head}, 64), cutSpan(span{o.head, p.M}, 64)...))
 			c, err := computed(t.Context(), pl, m)
 			if n := d.Used(); n != 0 {
-				t.Errorf("%d bytes of memory: %d are left", memory, n)
+				t.Errorf("%d bytes of memory: %d bytes leaked", memory, n)
 			}
 			if err := b.Close(); err != nil {
 				t.Error(err)
@@ -417,26 +423,28 @@ func TestLessMemory(t *testing.T) {
 				want = c
 			}
 			if err != nil {
-				if !errors.Is(err, gemm.ErrOutOfMemory) || !errors.Is(err, device.ErrOutOfMemory) || !strings.Contains(err.Error(), "smallest parts") {
-					t.Errorf("%d bytes of memory: %v", memory, err)
+				if !errors.Is(err, gemm.ErrOutOfMemory) || !errors.Is(err, device.ErrOutOfMemory) ||
+					!strings.Contains(err.Error(), "smallest parts") {
+					t.Errorf("%d bytes of memory: error %v, want ErrOutOfMemory for the smallest parts", memory, err)
 				}
 				if memory > 50<<10 {
-					t.Errorf("%d bytes of memory are not enough: %v", memory, err)
+					t.Errorf("%d bytes of memory are not enough, want at most 50 KiB: %v", memory, err)
 				}
 				t.Logf("beta %v: %v", beta, err)
 				break
 			}
 			if !bytes.Equal(c, want) {
-				t.Errorf("%d bytes of memory: other bits", memory)
+				t.Errorf("%d bytes of memory: the result differs from the result with 1 MiB", memory)
 			}
 			if memory < least {
-				t.Fatalf("%d bytes of memory are enough", memory)
+				t.Fatalf("%d bytes of memory are enough, want ErrOutOfMemory", memory)
 			}
 		}
 	}
 }
 
-// TestCompiledOnce: what a plan compiles is what a product in one step runs.
+// TestCompiledOnce checks that Compile loads all modules that a run in one step needs, so that Run
+// loads no others.
 func TestCompiledOnce(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
@@ -453,7 +461,8 @@ func TestCompiledOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 		compiled := loads.count
-		m := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()), gemm.C: make([]byte, p.C().Bytes())}
+		m := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()),
+			gemm.C: make([]byte, p.C().Bytes())}
 		if err := plan.Run(t.Context(), m); err != nil {
 			t.Fatal(err)
 		}
@@ -466,7 +475,7 @@ func TestCompiledOnce(t *testing.T) {
 	}
 }
 
-// loadCounter counts the modules that are loaded on a device.
+// loadCounter wraps a device and counts the modules that it loads.
 type loadCounter struct {
 	device.Device
 	count int

@@ -14,7 +14,7 @@ import (
 	"tilework/ptx"
 )
 
-// h200 is a device that is asked what it is, and nothing else.
+// h200 is a device with the properties of an H200. Its only usable method is Info.
 type h200 struct{ device.Device }
 
 func (h200) Info() *device.Info {
@@ -24,7 +24,7 @@ func (h200) Info() *device.Info {
 	}
 }
 
-// planned is the plan of a product on an H200.
+// planned returns the plan of an M×N×K product on an H200.
 func planned(t *testing.T, in, out dtype.Type, m, n, k int, alpha, beta float64) *Plan {
 	t.Helper()
 	p, _, err := gemm.New(alpha, gemm.Dense(in, m, k), gemm.Dense(in, k, n), beta, gemm.Dense(out, m, n), gemm.Epilogue{})
@@ -38,8 +38,9 @@ func planned(t *testing.T, in, out dtype.Type, m, n, k int, alpha, beta float64)
 	return pl
 }
 
-// TestSchedules: each term of each element of C is added once, in the order of K; what is
-// read has come in, and nothing twice without need; each element goes out once.
+// TestSchedules checks random schedules. Every term of every element of C must be added once, in
+// the order of K. Operands must be loaded before a step reads them, and no element twice while its
+// buffer still holds it. Every element of C must be stored once.
 func TestSchedules(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -58,7 +59,7 @@ func TestSchedules(t *testing.T) {
 			pl.host = &more
 		}
 		s := randomSchedule(rng, pl)
-		summed, left := make([]int, m*n), make([]bool, m*n)
+		summed, stored := make([]int, m*n), make([]bool, m*n)
 		holds := map[[2]int]*holding{}
 		for i := range s.steps {
 			st := &s.steps[i]
@@ -70,53 +71,55 @@ func TestSchedules(t *testing.T) {
 				at := [2]int{int(x), st.buffers[x]}
 				if h := holds[at]; h == nil || h.tile != tile {
 					if !st.begins[x] {
-						t.Fatalf("step %d of %s does not begin with operand %d, which is not there", i, s.words, x)
+						t.Fatalf("step %d of %s: operand %d is not in its buffer, and the step does not begin a new tile", i, s.words, x)
 					}
 					holds[at] = &holding{tile, map[[2]int]bool{}}
 				} else if st.begins[x] {
-					t.Fatalf("step %d of %s begins with operand %d, which is there", i, s.words, x)
+					t.Fatalf("step %d of %s: begins a new tile of operand %d, which is already in its buffer", i, s.words, x)
 				}
-				there := holds[at].there
+				loaded := holds[at].loaded
 				for e := range st.load[x].elements() {
-					if !tile.has(e) || there[e] {
-						t.Fatalf("step %d of %s: element %v of operand %d comes in, which is there or not of the tile", i, s.words, e, x)
+					if !tile.has(e) || loaded[e] {
+						t.Fatalf("step %d of %s: loads element %v of operand %d, which is already loaded or outside the tile", i, s.words,
+							e, x)
 					}
-					there[e] = true
+					loaded[e] = true
 				}
 				for e := range st.parts()[x].elements() {
-					if x != gemm.C && (x != gemm.Residual || st.store) && !there[e] || !tile.has(e) {
-						t.Fatalf("step %d of %s: element %v of operand %d is not there", i, s.words, e, x)
+					if x != gemm.C && (x != gemm.Residual || st.store) && !loaded[e] || !tile.has(e) {
+						t.Fatalf("step %d of %s: element %v of operand %d is not loaded or outside the tile", i, s.words, e, x)
 					}
 				}
 			}
 			if got := !st.load[gemm.C].empty(); got != (pl.host.Beta != 0 && st.depth.from == 0) {
-				t.Fatalf("step %d of %s: C comes in: %v", i, s.words, got)
+				t.Fatalf("step %d of %s: loads C: %v", i, s.words, got)
 			}
 			for r := st.rows.from; r < st.rows.to; r++ {
 				for c := st.cols.from; c < st.cols.to; c++ {
-					if e := r*n + c; summed[e] != st.depth.from || left[e] {
-						t.Fatalf("step %d of %s: (%d,%d) has %d terms, and adds those from %d", i, s.words, r, c, summed[e], st.depth.from)
+					if e := r*n + c; summed[e] != st.depth.from || stored[e] {
+						t.Fatalf("step %d of %s: C(%d,%d) has %d terms or is stored, and the step adds terms from %d", i, s.words, r, c,
+							summed[e], st.depth.from)
 					} else {
-						summed[e], left[e] = st.depth.to, st.store
+						summed[e], stored[e] = st.depth.to, st.store
 					}
 				}
 			}
 		}
 		for e := range summed {
-			if summed[e] != k || !left[e] {
-				t.Fatalf("%s: element %d has %d terms of %d, and has gone out: %v", s.words, e, summed[e], k, left[e])
+			if summed[e] != k || !stored[e] {
+				t.Fatalf("%s: element %d of C has %d of %d terms, stored: %v", s.words, e, summed[e], k, stored[e])
 			}
 		}
 	}
 }
 
-// holding is a buffer's tile, and which of its elements have come in.
+// holding is the tile that a buffer holds, and the elements of it that have been loaded.
 type holding struct {
-	tile  part
-	there map[[2]int]bool
+	tile   part
+	loaded map[[2]int]bool
 }
 
-// elements ranges over a part's.
+// elements returns an iterator over the (row, column) pairs of p.
 func (p part) elements() iter.Seq[[2]int] {
 	return func(yield func([2]int) bool) {
 		for r := p.rows.from; r < p.rows.to; r++ {
@@ -129,11 +132,13 @@ func (p part) elements() iter.Seq[[2]int] {
 	}
 }
 
+// has reports whether p contains the element e, a row and a column.
 func (p part) has(e [2]int) bool {
 	return p.rows.from <= e[0] && e[0] < p.rows.to && p.cols.from <= e[1] && e[1] < p.cols.to
 }
 
-// TestFastest: what is chosen for some products on an H200, for a person to read.
+// TestFastest checks the kind of schedule that is selected for products on an H200, logs its
+// prediction, and checks that planning is deterministic.
 func TestFastest(t *testing.T) {
 	for _, c := range []struct {
 		pl   *Plan
@@ -164,23 +169,25 @@ func TestFastest(t *testing.T) {
 		case first.cols.n() < c.pl.host.N:
 			kind = "panels of columns"
 		}
-		t.Logf("%v, alpha %v, beta %v: %d steps, %d MiB: %s", c.pl.host, c.pl.host.Alpha, c.pl.host.Beta, len(s.steps), s.Memory()>>20, c.pl.Detail())
+		t.Logf("%v, alpha %v, beta %v: %d steps, %d MiB: %s", c.pl.host, c.pl.host.Alpha, c.pl.host.Beta, len(s.steps),
+			s.Memory()>>20, c.pl.Detail())
 		if kind != c.want {
-			t.Errorf("%v: %s: %q, want %q", c.pl.host, s.words, kind, c.want)
+			t.Errorf("%v: %s: schedule of kind %q, want %q", c.pl.host, s.words, kind, c.want)
 		}
 		again := c.pl.host
-		if pl, err := New(h200{}).Plan(again, exec.Options{Kernel: "blocked", Shape: "64x64x8/8x4/4"}); err != nil || fmt.Sprint(pl.Schedule()) != fmt.Sprint(s) {
-			t.Errorf("%v: planned again: %v, otherwise", c.pl.host, err)
+		if pl, err := New(h200{}).Plan(again, exec.Options{Kernel: "blocked", Shape: "64x64x8/8x4/4"}); err != nil ||
+			fmt.Sprint(pl.Schedule()) != fmt.Sprint(s) {
+			t.Errorf("%v: the second plan differs from the first, or failed: %v", c.pl.host, err)
 		}
 		if most := int(c.pl.Backend().Device.Info().Memory); kind == "streamed" && s.Memory() > most {
-			t.Errorf("%v: %d bytes of %d", c.pl.host, s.Memory(), most)
+			t.Errorf("%v: the schedule needs %d bytes, the device has %d", c.pl.host, s.Memory(), most)
 		}
 	}
 }
 
-// TestForetell: a schedule's time is at least that of each of its parts, and at most
-// that of all of them and their steps one after the other.
-func TestForetell(t *testing.T) {
+// TestPredict checks the bounds of a predicted time. It is at least the longest of loading,
+// computing and storing, and at most the sum of all three plus the costs of startup and of steps.
+func TestPredict(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
@@ -194,16 +201,17 @@ func TestForetell(t *testing.T) {
 				most += r.step
 			}
 			if least := max(e.in, e.compute, e.out); e.total < least || e.total > most {
-				t.Errorf("%v, %s: %+v", pl.host, s.words, e)
+				t.Errorf("%v, %s: predicted %+v, want a total of %v to %v", pl.host, s.words, e, least, most)
 			}
 		}
 		s, e := pl.fastest(r)
 		if whole := pl.predict(pl.wholly(), r); e.total > whole.total {
-			t.Errorf("%v: %s takes %v, one step %v", pl.host, s.words, e.total, whole.total)
+			t.Errorf("%v: fastest schedule, %s, is predicted to take %v, one step %v", pl.host, s.words, e.total, whole.total)
 		}
 	}
 }
 
+// randomPanels returns an overlapped schedule with a random order and random panels.
 func randomPanels(rng *rand.Rand, pl *Plan) *schedule {
 	o := randomOrder(rng, pl)
 	return pl.overlapped(o, pl.panels(o, []int{1, 3, 9, -4}[rng.IntN(4)]))
