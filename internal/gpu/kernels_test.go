@@ -346,8 +346,8 @@ func TestOverlaps(t *testing.T) {
 			source := m.String()
 			first, wait := accesses.FindStringIndex(source), strings.Index(source, "griddepcontrol.wait")
 			if first == nil || c.PDL != (wait >= 0) || wait > first[0] {
-				t.Errorf("%s, PDL %v: griddepcontrol.wait is at offset %d, the first access to global memory at %v", k.Name, c.PDL,
-					wait, first)
+				t.Errorf("%s, PDL %v: griddepcontrol.wait is at offset %d, the first access to global memory at %v",
+					k.Name, c.PDL, wait, first)
 			}
 		}
 	}

@@ -133,8 +133,8 @@ func earlySums(code []sass) map[int]string {
 			switch {
 			case now.waits(from.barrier()):
 			case now.op() == opDMMA && now.addsTo() == from.sum():
-				early[at] = fmt.Sprintf("adds to R%d %d cycles after the DMMA at %#x, which writes it", from.sum(), soonest[at],
-					i*16)
+				early[at] = fmt.Sprintf("adds to R%d %d cycles after the DMMA at %#x, which writes it",
+					from.sum(), soonest[at], i*16)
 			case now.op() == opEXIT && now.predicate() == always:
 			case now.op() == opBRA:
 				follow(at+1+now.target(), cycles)
@@ -170,10 +170,10 @@ func TestEarlySums(t *testing.T) {
 		code []sass
 		want int
 	}{
-		{"the first instruction of the loop waits", []sass{dmma(8, 1<<5, 1), dmma(16, 0, 1), dmma(8, 1<<5, 1), other(11),
-			back(4), exit}, 0},
-		{"the first instruction of the loop does not wait", []sass{dmma(8, 1<<1, 1), dmma(16, 0, 1), dmma(8, 1<<5, 1),
-			other(11), back(4), exit}, 1},
+		{"the first instruction of the loop waits",
+			[]sass{dmma(8, 1<<5, 1), dmma(16, 0, 1), dmma(8, 1<<5, 1), other(11), back(4), exit}, 0},
+		{"the first instruction of the loop does not wait",
+			[]sass{dmma(8, 1<<1, 1), dmma(16, 0, 1), dmma(8, 1<<5, 1), other(11), back(4), exit}, 1},
 		{"enough cycles pass", []sass{dmma(8, 0, 1), other(15), other(15), other(15), other(15), back(5), exit}, 0},
 		{"another accumulator", []sass{dmma(8, 0, 1), dmma(16, 0, 1), exit}, 0},
 		{"no barrier to wait for", []sass{noBarrier(8), noBarrier(8), exit}, 1},

@@ -16,8 +16,8 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// TestTurnedConflicts checks that in swapAB tiles the threads load B without bank conflicts, and
-// store C to shared memory with at most two wavefronts instead of one.
+// TestTurnedConflicts checks that swapAB tiles access shared memory with few bank conflicts: on
+// average at most two extra wavefronts per access, and at most one with split-K.
 func TestTurnedConflicts(t *testing.T) {
 	for _, split := range []string{"", "*2"} { // with split-K, C does not pass through shared memory
 		p := swapABProblem(t, 64, 128, 256)

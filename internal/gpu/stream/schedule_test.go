@@ -80,8 +80,8 @@ func TestSchedules(t *testing.T) {
 				loaded := holds[at].loaded
 				for e := range st.load[x].elements() {
 					if !tile.has(e) || loaded[e] {
-						t.Fatalf("step %d of %s: loads element %v of operand %d, which is already loaded or outside the tile", i, s.words,
-							e, x)
+						t.Fatalf("step %d of %s: loads element %v of operand %d, which is already loaded or outside the tile",
+							i, s.words, e, x)
 					}
 					loaded[e] = true
 				}
@@ -97,8 +97,8 @@ func TestSchedules(t *testing.T) {
 			for r := st.rows.from; r < st.rows.to; r++ {
 				for c := st.cols.from; c < st.cols.to; c++ {
 					if e := r*n + c; summed[e] != st.depth.from || stored[e] {
-						t.Fatalf("step %d of %s: C(%d,%d) has %d terms or is stored, and the step adds terms from %d", i, s.words, r, c,
-							summed[e], st.depth.from)
+						t.Fatalf("step %d of %s: C(%d,%d) has %d terms or is stored, and the step adds terms from %d",
+							i, s.words, r, c, summed[e], st.depth.from)
 					} else {
 						summed[e], stored[e] = st.depth.to, st.store
 					}
