@@ -12,7 +12,7 @@ import (
 	"tilework/internal/gemm"
 )
 
-// operandKind makes operands of one kind from matrices in the host's memory.
+// operandKind describes a kind of operand that the tests make from matrices in host memory.
 type operandKind struct {
 	name string
 	// batch reports whether even a single product is computed as a batch of one.
@@ -98,7 +98,7 @@ func gemmOf(
 	return run(ctx, dev, kind, p, ends, b)
 }
 
-// matrixOf returns the matrix with layout l that starts at element from of memory.
+// matrixOf returns the matrix with layout l whose first element is memory element from.
 func matrixOf[T dtype.Element](l gemm.Layout, memory []byte, from int) tilework.Matrix[T] {
 	elements := dtype.View[T](memory)
 	m := tilework.FromStrided(l.Rows, l.Cols, l.LD, elements[min(from, len(elements)):])
@@ -124,7 +124,7 @@ type place struct {
 	err    error
 }
 
-// placed returns m as an operand at the place, uploading it if necessary.
+// placed returns m as an operand on the host or device of at, uploading it if necessary.
 func placed[T dtype.Element](ctx context.Context, at *place, m tilework.Matrix[T]) tilework.Operand[T] {
 	if at.dev == nil {
 		return m
@@ -134,8 +134,8 @@ func placed[T dtype.Element](ctx context.Context, at *place, m tilework.Matrix[T
 	return on
 }
 
-// placedBatch returns count matrices that start stride elements apart in memory as a batch at the
-// place, uploading them if necessary.
+// placedBatch returns a batch of count matrices on the host or device of at, uploading them if
+// necessary. The matrices start stride elements apart in memory.
 func placedBatch[T dtype.Element](
 	ctx context.Context, at *place, l gemm.Layout, memory []byte, count, stride int,
 ) tilework.Operand[T] {

@@ -125,7 +125,7 @@ func TestOddCalls(t *testing.T) {
 	}
 }
 
-// calm calls f with what and fails the test if f panics.
+// calm calls f and fails the test if f panics.
 func calm(t *testing.T, what string, f func(what string)) {
 	t.Helper()
 	defer func() {

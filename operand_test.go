@@ -98,12 +98,12 @@ func TestMulKinds(t *testing.T) {
 	}
 	for name, operand := range map[string]Operand[float32]{"a matrix": b, "a packed matrix": packed} {
 		if c, err := Mul(ctx, a, operand); err != nil || !slices.Equal(c.Data(), want) {
-			t.Errorf("with %s: %v, %v", name, c, err)
+			t.Errorf("Mul with %s: got %v, error %v", name, c, err)
 		}
 	}
 	batch, err := Mul(ctx, Batch[float32]{a, New[float32](3, 2)}, Batch[float32]{b, New[float32](2, 4)})
 	if err != nil || len(batch) != 2 || batch[0].At(0, 0) != 11 || batch[1].Rows() != 3 || batch[1].Cols() != 4 {
-		t.Errorf("a batch: %v, %v", batch, err)
+		t.Errorf("Mul of a batch: got %v, error %v", batch, err)
 	}
 	da, err := Upload(ctx, d, Batch[float32]{a, a})
 	if err != nil {
@@ -114,11 +114,11 @@ func TestMulKinds(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, err := db.Download(ctx); err != nil || got[0].At(0, 0) != 11 || got[1].At(0, 0) != 11 {
-		t.Errorf("a batch on a device: %v, %v", got, err)
+		t.Errorf("Mul of a batch on a device: got %v, error %v", got, err)
 	}
 	grouped, err := Mul(ctx, a, Batch[float32]{b, New[float32](2, 1)}, WithGroups(GroupEnds(1, 0)))
 	if err != nil || !slices.Equal(grouped.Data(), want) {
-		t.Errorf("groups: %v, %v", grouped, err)
+		t.Errorf("Mul of groups: got %v, error %v", grouped, err)
 	}
 }
 
@@ -140,7 +140,7 @@ func TestCopy(t *testing.T) {
 		for to, y := range matrices() {
 			got := New[float32](2, 3)
 			if err := errors.Join(Copy(ctx, y, x), Copy(ctx, got, y)); err != nil || !slices.Equal(got.Data(), values) {
-				t.Errorf("%s to %s: %v, %v", from, to, got.Data(), err)
+				t.Errorf("%s to %s: got %v, error %v", from, to, got.Data(), err)
 			}
 		}
 	}
@@ -158,7 +158,7 @@ func TestCopy(t *testing.T) {
 		for to, y := range batches() {
 			got := Batch[float32]{New[float32](2, 3), New[float32](2, 3)}
 			if err := errors.Join(Copy(ctx, y, x), Copy(ctx, got, y)); err != nil || !slices.Equal(got[1].Data(), values) {
-				t.Errorf("%s to %s: %v, %v", from, to, got, err)
+				t.Errorf("%s to %s: got %v, error %v", from, to, got, err)
 			}
 		}
 	}

@@ -120,7 +120,7 @@ func TestOutOfDeviceMemory(t *testing.T) {
 	}
 	if len(all) != 4 || !errors.Is(err, ErrOutOfMemory) ||
 		!strings.Contains(err.Error(), "262144 bytes: 1048576 of 1048576 bytes are in use") {
-		t.Errorf("after %d matrices of 256 KiB on 1 MiB: %v", len(all), err)
+		t.Errorf("after %d matrices of 256 KiB in 1 MiB: %v, want ErrOutOfMemory after 4", len(all), err)
 	}
 	if _, err := Mul(t.Context(), all[0], all[1]); !errors.Is(err, ErrOutOfMemory) {
 		t.Errorf("Mul without free memory: %v, want ErrOutOfMemory", err)
