@@ -17,7 +17,8 @@ const (
 	SiLU
 )
 
-var activations = [...]gemm.Activation{ReLU: gemm.ActReLU, GELU: gemm.ActGELU, GELUTanh: gemm.ActGELUTanh, SiLU: gemm.ActSiLU}
+var activations = [...]gemm.Activation{ReLU: gemm.ActReLU, GELU: gemm.ActGELU, GELUTanh: gemm.ActGELUTanh,
+	SiLU: gemm.ActSiLU}
 
 // WithActivation applies an activation to every element, after the bias and before the residual.
 func WithActivation(a Activation) Option {

@@ -10,8 +10,8 @@ import (
 	"tilework/internal/resident"
 )
 
-// argument is an operand as backends take it, without its element type. The layout and memory of A, B
-// and C on the host are in the product instead; see [describe].
+// argument is an operand as backends take it, without its element type. The layout and memory of A,
+// B and C on the host are in the product instead; see [describe].
 type argument struct {
 	kind   kind
 	layout gemm.Layout // of a device batch, of the first matrix
@@ -70,7 +70,8 @@ func describe[T dtype.Element](x Operand[T], o gemm.Operand, l *gemm.Layout, hos
 		*a = argument{memory: x.memory, offset: x.offset, err: x.check(o.Phrase())}
 		*l = x.layout
 	case DeviceBatch[T]:
-		*a = argument{kind: kindBatch, memory: x.memory, offset: x.offset, count: x.count, stride: x.stride, err: x.check(o.Phrase())}
+		*a = argument{kind: kindBatch, memory: x.memory, offset: x.offset, count: x.count, stride: x.stride,
+			err: x.check(o.Phrase())}
 		*l = x.layout
 	case Batch[T]:
 		*a = argument{kind: kindBatch, count: len(x), batch: make([]argument, len(x))}

@@ -18,7 +18,8 @@ func (b Batch[T]) size() (rows, cols int, err error) {
 		case m.err != nil:
 			return 0, 0, fmt.Errorf("matrix %d of the batch: %w", i, m.err)
 		case m.Rows() != b[0].Rows() || m.Cols() != b[0].Cols():
-			return 0, 0, fmt.Errorf("%w: matrix %d of the batch is %d×%d, and the first %d×%d", ErrShape, i, m.Rows(), m.Cols(), b[0].Rows(), b[0].Cols())
+			return 0, 0, fmt.Errorf("%w: matrix %d of the batch is %d×%d, and the first %d×%d", ErrShape, i, m.Rows(), m.Cols(),
+				b[0].Rows(), b[0].Cols())
 		}
 	}
 	if len(b) > 0 {

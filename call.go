@@ -91,7 +91,8 @@ func (k *call) checkPlace(o gemm.Operand) error {
 	case on == nil && d != nil && o <= gemm.C:
 		return fmt.Errorf("%w: %s on the host and C on device %v: upload %[2]s or download C", ErrUnsupported, o.Phrase(), d)
 	case on != nil && d == nil:
-		return fmt.Errorf("%w: %s on device %v and C on the host: download %[2]s or upload C", ErrUnsupported, o.Phrase(), on.Device())
+		return fmt.Errorf("%w: %s on device %v and C on the host: download %[2]s or upload C", ErrUnsupported, o.Phrase(),
+			on.Device())
 	}
 	return nil
 }
@@ -140,7 +141,8 @@ func (k *call) groupEnds() ([]int32, error) {
 	start := int32(0)
 	for g, end := range ends {
 		if end < start || int(end) > rows {
-			return nil, fmt.Errorf("%w: group %d ends before row %d, want %d to %d, the rows of A", ErrShape, g, end, start, rows)
+			return nil, fmt.Errorf("%w: group %d ends before row %d, want %d to %d, the rows of A", ErrShape, g, end, start,
+				rows)
 		}
 		start = end
 	}

@@ -52,7 +52,8 @@ func Copy[T dtype.Element](ctx context.Context, dst, src Operand[T]) error {
 			return dst.uploadFrom(ctx, src)
 		}
 	}
-	return fmt.Errorf("%w: a copy from %T to %T, want two matrices or two batches that are not packed", ErrUnsupported, src, dst)
+	return fmt.Errorf("%w: a copy from %T to %T, want two matrices or two batches that are not packed", ErrUnsupported,
+		src, dst)
 }
 
 func copyMatrix[T dtype.Element](dst, src Matrix[T]) error {

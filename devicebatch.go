@@ -31,9 +31,10 @@ func NewDeviceBatch[T dtype.Element](d *Device, count, rows, cols int) (DeviceBa
 	return DeviceBatch[T]{m.deviceView, count, rows * m.layout.LD}, nil
 }
 
-// Batch returns m and count-1 more matrices of its size and layout. Each starts stride elements after
-// the one before: side by side in long rows, or one after the other. With a stride of 0 all are m,
-// for use as A or B. The batch shares m's memory; one that would leave it has the error ErrShape.
+// Batch returns m and count-1 more matrices of its size and layout. Each starts stride elements
+// after the one before: side by side in long rows, or one after the other. With a stride of 0 all
+// are m, for use as A or B. The batch shares m's memory; one that would leave it has the error
+// ErrShape.
 func (m DeviceMatrix[T]) Batch(count, stride int) DeviceBatch[T] {
 	b := DeviceBatch[T]{m.deviceView, count, stride}
 	if b.err = m.check("the matrix"); b.err != nil {
@@ -47,7 +48,8 @@ func (m DeviceMatrix[T]) Batch(count, stride int) DeviceBatch[T] {
 	case err != nil:
 		b.err = err
 	case n*size > room:
-		b.err = fmt.Errorf("%w: %d matrices of %v, one every %d elements, end %d bytes after the end of their memory", ErrShape, count, m.layout, stride, n*size-room)
+		b.err = fmt.Errorf("%w: %d matrices of %v, one every %d elements, end %d bytes after the end of their memory",
+			ErrShape, count, m.layout, stride, n*size-room)
 	}
 	return b
 }
@@ -118,7 +120,8 @@ func (b DeviceBatch[T]) uploadFrom(ctx context.Context, from Batch[T]) error {
 	case err != nil:
 		return err
 	case len(from) != b.count || b.count > 0 && (rows != b.Rows() || cols != b.Cols()):
-		return fmt.Errorf("%w: a copy of %d matrices of %d×%d to %d of %d×%d", ErrShape, len(from), rows, cols, b.count, b.Rows(), b.Cols())
+		return fmt.Errorf("%w: a copy of %d matrices of %d×%d to %d of %d×%d", ErrShape, len(from), rows, cols, b.count,
+			b.Rows(), b.Cols())
 	}
 	for i, n := range b.stacks() {
 		stack := from[i]

@@ -15,7 +15,8 @@ func (k *call) resident() (*resident.Product, error) {
 	case asked.Kind != "" && asked.String() != d.String():
 		return nil, fmt.Errorf("%w: device %v for matrices on %v", ErrUnsupported, asked, d)
 	case k.tile != nil:
-		return nil, fmt.Errorf("%w: a function for the tiles of matrices on device %v: only the CPU runs it", ErrUnsupported, d)
+		return nil, fmt.Errorf("%w: a function for the tiles of matrices on device %v: only the CPU runs it", ErrUnsupported,
+			d)
 	}
 	single, swapped, err := gemm.New(of.Alpha, *of.A(), *of.B(), of.Beta, *of.C(), k.epilogue)
 	if err == nil {

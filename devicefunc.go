@@ -20,17 +20,17 @@ type DeviceElement struct {
 	Data     build.Ptr // the numbers given to [WithDeviceFunc], of Value's type
 }
 
-// NewDeviceFunc returns the function that f writes with the builder of tilework/ptx/build. f returns
-// a value of the type of the element's. A product that needs the function compiles it into its
-// kernel, once for all functions with the same code; put values that differ between products into
-// the data of [WithDeviceFunc].
+// NewDeviceFunc returns the function that f writes with the builder of tilework/ptx/build. f
+// returns a value of the type of the element's. A product that needs the function compiles it into
+// its kernel, once for all functions with the same code; put values that differ between products
+// into the data of [WithDeviceFunc].
 //
 //	f, err := tilework.NewDeviceFunc(func(k *build.Kernel, e tilework.DeviceElement) build.Reg {
 //		return k.Mul(e.Value, e.Data.At(e.Col).Load())
 //	})
 //
-// f must not write to memory or wait for other threads. Its code is checked like every kernel's. The
-// error is ErrUnsupported.
+// f must not write to memory or wait for other threads. Its code is checked like every kernel's.
+// The error is ErrUnsupported.
 func NewDeviceFunc(f func(k *build.Kernel, e DeviceElement) build.Reg) (*DeviceFunc, error) {
 	own, err := kernel.NewFunction(func(k *build.Kernel, e kernel.Element) build.Reg {
 		return f(k, DeviceElement{Value: e.Value, Row: e.Row, Col: e.Col, Data: e.Data})
@@ -41,9 +41,9 @@ func NewDeviceFunc(f func(k *build.Kernel, e DeviceElement) build.Reg) (*DeviceF
 	return &DeviceFunc{own}, nil
 }
 
-// WithDeviceFunc applies f to every element on a GPU. On the CPU, which has [WithTileFunc], and with
-// [WithVerify] it is ErrUnsupported. data is a 1×n matrix of numbers for f, of the type of α and β,
-// or nil if f reads none.
+// WithDeviceFunc applies f to every element on a GPU. On the CPU, which has [WithTileFunc], and
+// with [WithVerify] it is ErrUnsupported. data is a 1×n matrix of numbers for f, of the type of α
+// and β, or nil if f reads none.
 func WithDeviceFunc[T dtype.Element](f *DeviceFunc, data Operand[T]) Option {
 	if data == nil {
 		data = Vector[T]()

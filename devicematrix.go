@@ -108,9 +108,9 @@ func (m DeviceMatrix[T]) uploadFrom(ctx context.Context, from Matrix[T]) error {
 	return m.resident().CopyIn(ctx, from.bytes(), from.layout)
 }
 
-// Download waits for all earlier work and returns a copy of the matrix in the host's memory, without
-// gaps between rows and not transposed. The errors are ErrOutOfMemory for the host's memory,
-// ErrLaunch and ErrDeviceLost, which may be those of an earlier product, ErrClosed, and the
+// Download waits for all earlier work and returns a copy of the matrix in the host's memory,
+// without gaps between rows and not transposed. The errors are ErrOutOfMemory for the host's
+// memory, ErrLaunch and ErrDeviceLost, which may be those of an earlier product, ErrClosed, and the
 // context's.
 func (m DeviceMatrix[T]) Download(ctx context.Context) (Matrix[T], error) {
 	if err := m.check("the matrix"); err != nil {
@@ -154,7 +154,8 @@ func (m DeviceMatrix[T]) checkCopy(h Matrix[T]) error {
 		return err
 	}
 	if m.Rows() != h.Rows() || m.Cols() != h.Cols() {
-		return fmt.Errorf("%w: a copy between %d×%d on the device and %d×%d on the host", ErrShape, m.Rows(), m.Cols(), h.Rows(), h.Cols())
+		return fmt.Errorf("%w: a copy between %d×%d on the device and %d×%d on the host", ErrShape, m.Rows(), m.Cols(),
+			h.Rows(), h.Cols())
 	}
 	return nil
 }

@@ -45,23 +45,23 @@
 //	y, err := tilework.Mul(ctx, h, v)
 //	out, err := y.Download(ctx)
 //
-// The products of a [DeviceBatch] are one launch, and so are those of groups of rows ([WithGroups]).
-// [DeviceMatrix.Close] frees memory after the products that use it. The error of a product that
-// fails later is returned by the next download or [Device.Sync].
+// The products of a [DeviceBatch] are one launch, and so are those of groups of rows
+// ([WithGroups]). [DeviceMatrix.Close] frees memory after the products that use it. The error of a
+// product that fails later is returned by the next download or [Device.Sync].
 //
 // # Epilogue
 //
 // Options change each element before the result is rounded and written. They apply in the order
 // [WithRowScale] and [WithColScale], [WithRowBias] or [WithColBias], [WithActivation], [WithGated],
-// [WithResidual], [WithOutputScale], [WithDeviceFunc] and [WithSaturation], independent of the order
-// in the call. They run in the kernel, without another pass over the result. [WithBlockScales] is
-// part of the product itself, as these scales differ along K.
+// [WithResidual], [WithOutputScale], [WithDeviceFunc] and [WithSaturation], independent of the
+// order in the call. They run in the kernel, without another pass over the result.
+// [WithBlockScales] is part of the product itself, as these scales differ along K.
 //
 // # Guarantees
 //
 // float32 operands mean float32 arithmetic, unless [WithPrecision] selects another one. With β = 0
-// the old C is not read. Otherwise NaN and infinities propagate. The same inputs give the same bits,
-// in every run and with any number of threads. Nothing falls back silently to another device,
+// the old C is not read. Otherwise NaN and infinities propagate. The same inputs give the same
+// bits, in every run and with any number of threads. Nothing falls back silently to another device,
 // precision or kernel. All functions are safe for concurrent use.
 //
 // # Errors

@@ -62,8 +62,8 @@ func withExtra[T dtype.Element](o gemm.Operand, v Operand[T]) Option {
 	}
 }
 
-// WithBlockScales multiplies the elements of A and B, which are 8-bit floats, by scales that a block
-// of them shares:
+// WithBlockScales multiplies the elements of A and B, which are 8-bit floats, by scales that a
+// block of them shares:
 //
 //	C = α·Σₖ (a[i, k/128]·op(A)[i, k]) · (b[k/128, j]·op(B)[k, j]) + β·C
 //
@@ -129,11 +129,14 @@ func (c *config) checkVector(p *gemm.Problem, o gemm.Operand, swapped bool) erro
 	}
 	switch l := a.layout; {
 	case l.Type != want.Type:
-		return fmt.Errorf("%w: %s of %v for a product of %v as %v, want %v", ErrUnsupported, o.Phrase(), l.Type, p.In(), p.Out(), want.Type)
+		return fmt.Errorf("%w: %s of %v for a product of %v as %v, want %v", ErrUnsupported, o.Phrase(), l.Type, p.In(),
+			p.Out(), want.Type)
 	case l.Rows != 1 && l.Len() > 0:
-		return fmt.Errorf("%w: %s stored as %d rows of %d, want one row of %d", ErrShape, o.Phrase(), l.Rows, l.Cols, want.Cols)
+		return fmt.Errorf("%w: %s stored as %d rows of %d, want one row of %d", ErrShape, o.Phrase(), l.Rows, l.Cols,
+			want.Cols)
 	case l.Cols != want.Cols || l.Cols == 0 && o == gemm.FunctionData:
-		return fmt.Errorf("%w: %s with %d elements for a result of %d×%d, want %d", ErrShape, o.Phrase(), l.Cols, m, n, want.Cols)
+		return fmt.Errorf("%w: %s with %d elements for a result of %d×%d, want %d", ErrShape, o.Phrase(), l.Cols, m, n,
+			want.Cols)
 	}
 	return nil
 }

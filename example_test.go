@@ -401,8 +401,8 @@ func ExamplePlanGemm() {
 		fmt.Println(err)
 		return
 	}
-	fmt.Println(plan)
-	// Output: 64×8·8×32 float32 → float32 on cpu, kernel loop, 1 threads: one thread, nothing blocked or packed (asked for by name)
+	fmt.Println(plan.Device, plan.Kernel, plan.Why)
+	// Output: cpu loop requested by name
 }
 
 // Errors wrap sentinels. Their text states the value found and the value wanted.

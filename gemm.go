@@ -34,8 +34,8 @@ import (
 //	int8                          int32     int32, float32, BFloat16, Float16
 //
 // Sums in int32 are exact, but wrap beyond 32 bits. For a C of floats they are converted to
-// float32, to nearest with ties to even; α, β and the epilogue then apply in float32. A C of 16 or 8
-// bits is rounded once, at the end. On a Hopper GPU the kernel wgmma sums 128 products of 8-bit
+// float32, to nearest with ties to even; α, β and the epilogue then apply in float32. A C of 16 or
+// 8 bits is rounded once, at the end. On a Hopper GPU the kernel wgmma sums 128 products of 8-bit
 // floats in 14 bits before it adds them in float32, and with [Fast] all of them.
 //
 // A product of matrices on the host is finished when Gemm returns. A product of matrices on a
@@ -45,7 +45,8 @@ import (
 //
 // Operands on the host and on a device in one product, or on several devices, are ErrUnsupported.
 // Options may have operands on the host for a product on a device.
-func Gemm[T, R dtype.Element](ctx context.Context, alpha float64, a, b Operand[T], beta float64, c Operand[R], opts ...Option) error {
+func Gemm[T, R dtype.Element](ctx context.Context, alpha float64, a, b Operand[T], beta float64, c Operand[R],
+	opts ...Option) error {
 	k := newCall(alpha, a, b, beta, c, opts)
 	err := k.run(ctx)
 	k.release()

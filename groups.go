@@ -8,10 +8,10 @@ import (
 )
 
 // WithGroups computes a product for each group of rows, as a mixture of experts does. A is m×k, B a
-// batch of a k×n matrix for each group, and C m×n. The rows of group g of A are multiplied by matrix
-// g of B and give the same rows of C. Group g ends before row ends[g] and starts at the end of the
-// one before it. A group may be empty. Rows after the last group are not read, and those of C do not
-// change; [Mul] leaves them undefined. A bias is that of all rows of C.
+// batch of a k×n matrix for each group, and C m×n. The rows of group g of A are multiplied by
+// matrix g of B and give the same rows of C. Group g ends before row ends[g] and starts at the end
+// of the one before it. A group may be empty. Rows after the last group are not read, and those of
+// C do not change; [Mul] leaves them undefined. A bias is that of all rows of C.
 //
 // ends is a 1×g matrix; [GroupEnds] makes it from numbers of rows. For matrices on a device it may
 // be on that device. The product then reads it there after all earlier work, such as a router.
@@ -32,7 +32,8 @@ func GroupEnds(rows ...int) Matrix[int32] {
 	end := 0
 	for i, n := range rows {
 		if n < 0 || n > math.MaxInt32-end {
-			return invalidMatrix[int32](fmt.Errorf("%w: group %d of %d rows after %d others, want 0 or more, and less than 2³¹ in all", ErrShape, i, n, end))
+			return invalidMatrix[int32](fmt.Errorf("%w: group %d of %d rows after %d others, want 0 or more, and less than "+
+				"2³¹ in all", ErrShape, i, n, end))
 		}
 		end += n
 		ends.Set(0, i, int32(end))

@@ -8,8 +8,8 @@ import (
 	"tilework/internal/gemm"
 )
 
-// plan completes the product p of matrices on the host and decides how to compute it. The caller has
-// set A, B, C and the factors.
+// plan completes the product p of matrices on the host and decides how to compute it. The caller
+// has set A, B, C and the factors.
 func (c *config) plan(p *dispatch.Product) error {
 	problem, memory := &p.Problem, &p.Buffers
 	problem.Epilogue = c.epilogue

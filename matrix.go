@@ -60,7 +60,8 @@ func FromStrided[T dtype.Element](rows, cols, stride int, data []T) Matrix[T] {
 	l := gemm.Layout{Type: dtype.Of[T](), Rows: rows, Cols: cols, LD: stride}
 	err := l.Check("the matrix")
 	if err == nil && len(data) < l.Len() {
-		err = fmt.Errorf("%w: a slice of %d elements as a %d×%d matrix of stride %d, want at least %d", ErrShape, len(data), rows, cols, stride, l.Len())
+		err = fmt.Errorf("%w: a slice of %d elements as a %d×%d matrix of stride %d, want at least %d", ErrShape, len(data),
+			rows, cols, stride, l.Len())
 	}
 	if err != nil {
 		return invalidMatrix[T](err)

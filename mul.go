@@ -8,9 +8,9 @@ import (
 	"tilework/internal/device"
 )
 
-// Mul returns the product A·B in new memory: a [Matrix] for a Matrix A, a [DeviceMatrix] on the same
-// device for a DeviceMatrix, and a batch for a batch. B is any operand that [Gemm] takes with such
-// an A. Products of int8 have another type than their operands: use Gemm.
+// Mul returns the product A·B in new memory: a [Matrix] for a Matrix A, a [DeviceMatrix] on the
+// same device for a DeviceMatrix, and a batch for a batch. B is any operand that [Gemm] takes with
+// such an A. Products of int8 have another type than their operands: use Gemm.
 func Mul[M interface {
 	Matrix[T] | Batch[T] | DeviceMatrix[T] | DeviceBatch[T]
 	Operand[T]

@@ -105,8 +105,8 @@ func WithThreads(n int) Option {
 
 // WithVerify verifies the result by Freivalds' method, in O(n²) operations: C·x is compared with
 // α·A·(B·x) + β·C·x for random vectors x of ±1, in float64, or modulo 2³² for integers, on the
-// device that holds the matrices. The threshold follows from the rounding errors of the kernel.
-// A wrong result is [ErrVerify], and so is one in which an error of 1 % of a row's norm, or of eight
+// device that holds the matrices. The threshold follows from the rounding errors of the kernel. A
+// wrong result is [ErrVerify], and so is one in which an error of 1 % of a row's norm, or of eight
 // roundoffs of C's type if that is more, could go unnoticed: long sums in [Fast], or data with
 // rounding errors of that size.
 //

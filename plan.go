@@ -37,9 +37,9 @@ func (p Plan) String() string {
 	return s
 }
 
-// PlanGemm returns the plan of [Gemm] for these operands and options. It reads no element. To choose
-// the device it may measure products of other matrices. M, N and K are those of one product of a
-// batch, on the host of the first one, and M counts the rows of all groups.
+// PlanGemm returns the plan of [Gemm] for these operands and options. It reads no element. To
+// choose the device it may measure products of other matrices. M, N and K are those of one product
+// of a batch, on the host of the first one, and M counts the rows of all groups.
 func PlanGemm[T, R dtype.Element](a, b Operand[T], c Operand[R], opts ...Option) (Plan, error) {
 	k := newCall(1, a, b, 0, c, opts)
 	pl, err := k.describePlan()
@@ -101,7 +101,8 @@ func devicePlan(p *resident.Product) (Plan, error) {
 		return Plan{}, err
 	}
 	pl := planOf(found.Problem())
-	pl.Device, pl.Kernel, pl.Compile = p.Operands[gemm.C].On.Memory.Device().String(), found.Kernel.Name, found.CompileTime()
+	pl.Device, pl.Kernel, pl.Compile = p.Operands[gemm.C].On.Memory.Device().String(), found.Kernel.Name,
+		found.CompileTime()
 	pl.Detail, pl.Why = found.Config.String(), found.Why
 	return pl, nil
 }

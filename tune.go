@@ -39,7 +39,8 @@ type Tuning struct {
 // "gpu". [WithThreads] is used too. The errors are ErrUnsupported for "auto", for an emulated GPU,
 // which has no times, and for batches and packed matrices; ErrNoDevice, ErrShape, ErrVerify for a
 // kernel with wrong results, and the context's.
-func TuneGemm[T, R dtype.Element](ctx context.Context, a, b Operand[T], c Operand[R], limit time.Duration, opts ...Option) (Tuning, error) {
+func TuneGemm[T, R dtype.Element](ctx context.Context, a, b Operand[T], c Operand[R], limit time.Duration,
+	opts ...Option) (Tuning, error) {
 	k := newCall(1, a, b, 0, c, opts)
 	x, err := k.tune(ctx, limit)
 	k.release()
@@ -51,7 +52,8 @@ func (k *call) tune(ctx context.Context, limit time.Duration) (Tuning, error) {
 		return Tuning{}, err
 	}
 	if k.grouped() || k.batched() || k.arguments[gemm.B].kind == kindPacked {
-		return Tuning{}, fmt.Errorf("%w: tuning of batches, groups or a packed matrix: tune the product of plain matrices", ErrUnsupported)
+		return Tuning{}, fmt.Errorf("%w: tuning of batches, groups or a packed matrix: tune the product of plain matrices",
+			ErrUnsupported)
 	}
 	of := &k.product.Problem
 	problem, _, err := gemm.New(1, *of.A(), *of.B(), 0, *of.C(), k.epilogue)

@@ -202,7 +202,7 @@ func TestMulReportsJSON(t *testing.T) {
 		r.Verified == nil {
 		t.Errorf("JSON report %+v", r)
 	}
-	if !strings.Contains(stderr, "asked for by name") {
+	if !strings.Contains(stderr, "requested by name") {
 		t.Errorf("--verbose does not print why the kernel was chosen: %q", stderr)
 	}
 }

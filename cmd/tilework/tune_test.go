@@ -43,7 +43,7 @@ func TestTune(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(folder(t))
-	for _, c := range []struct{ args, want string }{{"", "kernel portable: "}, {"--kernel loop", "asked for by name"}} {
+	for _, c := range []struct{ args, want string }{{"", "kernel portable: "}, {"--kernel loop", "requested by name"}} {
 		_, stderr, code := run(t.Context(),
 			strings.Fields("mul a.npy b.npy -o c.npy --force --device cpu --verbose "+c.args)...)
 		if code != 0 || !strings.Contains(stderr, c.want) ||

@@ -190,7 +190,7 @@ func (mk *microKernel[T]) algorithmForHalves(p *gemm.Problem) algorithm {
 func (pl *Plan) Why() string {
 	switch {
 	case pl.named:
-		return "asked for by name"
+		return "requested by name"
 	case pl.limit != "":
 		return "the fastest kernel for this type that " + EnvISA + "=" + pl.limit + " allows"
 	}

@@ -67,7 +67,7 @@ func TestByKernel(t *testing.T) {
 	}()
 	for kernel, want := range map[string]string{"loop": "cpu", "tiled": "gpu", "tiled:8": "gpu"} {
 		pl, err := New(Request{Problem: small, Kernel: kernel})
-		if err != nil || pl.Device.String() != want || !strings.Contains(pl.Why(), "asked for by name") {
+		if err != nil || pl.Device.String() != want || !strings.Contains(pl.Why(), "requested by name") {
 			t.Errorf("%s: %+v, %v", kernel, pl, err)
 		}
 	}

@@ -15,8 +15,8 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// These variables export helpers to the conformance tests, which are in package gpu_test because
-// they import gputest.
+// FewSMs and the other variables export helpers to the conformance tests, which are in package
+// gpu_test because they import gputest.
 var FewSMs, Checked, Shapes, Smallest, Emulable = devicetest.FewSMs, devicetest.Checked, shapes, smallest, emulable
 
 // Better reports whether k uses better instructions on newer GPUs.

@@ -21,11 +21,8 @@ const (
 // unconverted lists the directories that do not follow the conventions yet. Their files are
 // skipped. A name that ends in /... includes the directories below it.
 var unconverted = []string{
-	".",
 	"internal/backend/...",
 	"internal/dispatch/...",
-	"internal/gpu/...",
-	"internal/resident",
 }
 
 // isUnconverted reports whether dir, relative to the module root, is in list.

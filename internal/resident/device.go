@@ -38,13 +38,15 @@ type Device struct {
 // Open opens a real or emulated GPU. The errors are ErrNoDevice and ErrUnsupported.
 func Open(name backend.Device) (*Device, error) {
 	if !name.IsGPU() {
-		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, emu or emu:MODEL)", gemm.ErrUnsupported, name)
+		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, emu or emu:MODEL)", gemm.ErrUnsupported,
+			name)
 	}
 	b, release, err := dispatch.OpenGPU(name)
 	if err != nil {
 		return nil, err
 	}
-	return &Device{name: name, backend: b.Backend, close: release, live: map[*block]struct{}{}, plans: map[planKey]*exec.Plan{}}, nil
+	return &Device{name: name, backend: b.Backend, close: release, live: map[*block]struct{}{},
+		plans: map[planKey]*exec.Plan{}}, nil
 }
 
 // String returns the name by which the device was opened, such as "gpu:1".

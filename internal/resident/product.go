@@ -190,7 +190,8 @@ func (p *Product) together(problem gemm.Problem, swapped bool) (gemm.Problem, er
 	case b.Kind == gemm.Strided:
 		return problem.Strided(b.Count, b)
 	case b.Kind == gemm.Grouped && swapped:
-		return problem, fmt.Errorf("%w: groups of the rows of a transposed C: they do not lie one behind the other", gemm.ErrUnsupported)
+		return problem, fmt.Errorf("%w: groups of the rows of a transposed C: they do not lie one behind the other",
+			gemm.ErrUnsupported)
 	case b.Kind == gemm.Grouped:
 		return problem.Grouped(b.Count, b.Stride[gemm.B])
 	}
@@ -213,9 +214,11 @@ func (p *Product) checkDevices() error {
 		switch have, want := x.On.Memory.device, p.c().Memory.device; {
 		case have == want:
 		case have.name == want.name:
-			return fmt.Errorf("%w: %s and C are on device %v opened twice: open it once for both", gemm.ErrUnsupported, o.Phrase(), have)
+			return fmt.Errorf("%w: %s and C are on device %v opened twice: open it once for both", gemm.ErrUnsupported,
+				o.Phrase(), have)
 		default:
-			return fmt.Errorf("%w: %s is on device %v and C on %v: download one and upload it to the other", gemm.ErrUnsupported, o.Phrase(), have, want)
+			return fmt.Errorf("%w: %s is on device %v and C on %v: download one and upload it to the other", gemm.ErrUnsupported,
+				o.Phrase(), have, want)
 		}
 	}
 	return nil

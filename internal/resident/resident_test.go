@@ -55,10 +55,11 @@ type room struct{ whole, part Matrix }
 
 const filling = 0xff
 
-// newRoom puts a matrix so many rows and columns into a larger one, with a row and a
-// column more behind it. Data is nil for a matrix that nobody may read.
+// newRoom places a matrix inside a larger one, after the given numbers of rows and columns, with
+// one more row and column after it. data is nil for a matrix that must not be read.
 func newRoom(ctx context.Context, d *Device, l gemm.Layout, data []byte, rows, cols int) (room, error) {
-	whole, err := New(d, gemm.Layout{Type: l.Type, Rows: l.Rows + rows + 1, Cols: l.Cols + cols + 1, LD: l.Cols + cols + 1})
+	whole, err := New(d, gemm.Layout{Type: l.Type, Rows: l.Rows + rows + 1, Cols: l.Cols + cols + 1,
+		LD: l.Cols + cols + 1})
 	if err != nil {
 		return room{}, err
 	}
@@ -128,7 +129,7 @@ func TestCardConformance(t *testing.T) {
 	}
 }
 
-// conform runs the suite, with so many cases if TILEWORK_CASES does not say.
+// conform runs the suite with TILEWORK_CASES cases, or else with cases.
 func conform(t *testing.T, d *Device, k *kernel.Kernel, cases, volume int) {
 	var turn atomic.Uint32
 	tiles := k.Tiles[len(k.Tiles)-1]
@@ -152,7 +153,7 @@ func product(alpha, beta float64, m []Matrix) *Product {
 	return p
 }
 
-// multiply computes a product in rooms, of which each turn puts the matrices elsewhere.
+// multiply computes a product of matrices in rooms, whose position in the room depends on turn.
 func multiply(ctx context.Context, d *Device, kernel string, p *gemm.Problem, b gemm.Buffers, turn int) (err error) {
 	q := Product{Alpha: p.Alpha, Beta: p.Beta, Epilogue: p.Epilogue, Kernel: kernel}
 	var rooms []room
@@ -248,8 +249,8 @@ func TestPlansAreKept(t *testing.T) {
 	}
 }
 
-// TestClosedMidway: memory that is closed while somebody asks for work with it goes back
-// when that has been asked for.
+// TestClosedMidway checks that memory which is closed while work with it is being enqueued is freed
+// after that.
 func TestClosedMidway(t *testing.T) {
 	d, below := open(t)
 	m, err := New(d, gemm.Dense(dtype.F32, 4, 4))

@@ -21,7 +21,8 @@ var update = flag.Bool("update", false, "rewrite testdata/choices.txt")
 
 // The GPUs whose choices are recorded.
 var (
-	h200 = &device.Info{Name: "h200", SMs: 132, MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90, Suffix: "a"}}
+	h200 = &device.Info{Name: "h200", SMs: 132, MaxThreads: 1024, MaxShared: 227 << 10,
+		Target: ptx.Target{SM: 90, Suffix: "a"}}
 	a100 = &device.Info{Name: "a100", SMs: 108, MaxThreads: 1024, MaxShared: 163 << 10, Target: ptx.Target{SM: 80}}
 	t4   = &device.Info{Name: "t4", SMs: 40, MaxThreads: 1024, MaxShared: 64 << 10, Target: ptx.Target{SM: 75}}
 )
@@ -107,7 +108,8 @@ func choiceGroups(t *testing.T) []choiceGroup {
 		tensor = append(tensor, bench.Cube(n))
 	}
 	const half, single, double, integer, e4m3 = dtype.BF16, dtype.F32, dtype.F64, dtype.I8, dtype.F8E4M3
-	batched := []bench.Shape{bench.Cube(32), bench.Cube(64), bench.Cube(128), bench.Cube(512), bench.Cube(1024), {M: 16, N: 4096, K: 1024}, {M: 1, N: 512, K: 512}}
+	batched := []bench.Shape{bench.Cube(32), bench.Cube(64), bench.Cube(128), bench.Cube(512), bench.Cube(1024),
+		{M: 16, N: 4096, K: 1024}, {M: 1, N: 512, K: 512}}
 	groups := []bench.Shape{{M: 256, N: 1024, K: 512}, {M: 4096, N: 14336, K: 4096}, {M: 8192, N: 14336, K: 4096}}
 	return []choiceGroup{
 		{gpu: h200, in: single, out: single, shapes: tensor},

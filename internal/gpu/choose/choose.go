@@ -159,7 +159,8 @@ func (r *row) estimate(c *Candidate, j *job) {
 func (r *row) splits(j *job, s kernel.Tile) []int {
 	height, width := s.SizeInC()
 	rows := kernel.CeilDiv(j.M, height)
-	if r.maxFill == 0 || s.ClusterK > 1 || j.Empty() || !j.ReadsAB() || j.Batch.Kind != gemm.Single || rows > kernel.MaxGridRows {
+	if r.maxFill == 0 || s.ClusterK > 1 || j.Empty() || !j.ReadsAB() || j.Batch.Kind != gemm.Single ||
+		rows > kernel.MaxGridRows {
 		return nil
 	}
 	tiles := rows * kernel.CeilDiv(j.N, width)
@@ -215,7 +216,7 @@ func Named(name, tile string, p *gemm.Problem, a kernel.Align, d *device.Info) (
 	if err := r.Check(p, kernel.Tile{}, a, d); err != nil {
 		return Choice{}, err
 	}
-	const why = "asked for by name"
+	const why = "requested by name"
 	j := newJob(p, a, d)
 	if tile != "" {
 		s, err := r.ParseTile(tile)

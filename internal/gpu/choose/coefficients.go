@@ -63,7 +63,7 @@ type sumSlowdown struct {
 type splitSum struct {
 	launch float64 // cycles before it does anything
 	bytes  float64 // bytes of partial sums that it writes and reads
-	part   float64 // cycles for each group of parts whose loads are under way together
+	part   float64 // cycles for each group of parts whose loads are in flight together
 }
 
 // skinnyCosts are those of the kernel skinny. Source: docs/results/f32-h200.jsonl and
@@ -83,9 +83,9 @@ type mmaCosts struct {
 	launch  float64                // cycles of an empty launch
 	rates   map[dtype.Type]float64 // multiply-adds of an SM
 	sparse  float64                // factor of the rate where an SM has fewer than 8 warps
-	traffic float64                // bytes that come to shared memory in 16-byte copies
+	traffic float64                // bytes copied to shared memory in 16-byte copies
 	copies  float64                // copies of less than 16 bytes to shared memory
-	alone   float64                // bytes that come to shared memory where few SMs load
+	alone   float64                // bytes copied to shared memory while few SMs load
 	memory  float64                // bytes of memory
 	hidden  float64                // part of the shorter of loading and multiplying that is not hidden
 	latency float64                // cycles until a step's tiles have come
@@ -129,9 +129,9 @@ type wgmmaCosts struct {
 	meet    float64 // cycles in which the blocks of a cluster return a stage
 	memory  float64 // bytes of memory
 	hidden  float64 // part of the shorter of loading and multiplying that is not hidden
-	groups  float64 // the same for groups of rows, some of which wait for memory
+	groups  float64 // the same for groups of rows, as some wait for memory
 	stream  float64 // part of traffic that is lost while the L2 cache is filled for groups
-	outside float64 // cycles of TMA for a row along K of a box that lies outside of the matrix
+	outside float64 // cycles of TMA for a row along K of a box outside of the matrix
 	free    float64 // rows of a box outside of the matrix that cost nothing
 
 	// Arithmetic besides the tensor cores.

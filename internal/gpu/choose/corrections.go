@@ -68,7 +68,8 @@ func tf32Matrix(j *job, _ *kernel.Config) bool {
 	return j.Precision == gemm.TF32 && min(j.M, j.N) > 1
 }
 
-// halfBatch: batches of 16-bit types were measured with wgmma only (docs/results/batches-h200.jsonl).
+// halfBatch: batches of 16-bit types were measured with wgmma only
+// (docs/results/batches-h200.jsonl).
 func halfBatch(j *job, c *kernel.Config) bool {
 	return j.Batch.Kind != gemm.Single && j.In().Size() == 2 && !rarePacking(j, c)
 }
@@ -77,12 +78,12 @@ func halfBatch(j *job, c *kernel.Config) bool {
 // and 36.5 were predicted; so did 1, 2 and 4×28672×4096 (docs/results/selector-h200.json).
 func fewRows(j *job, _ *kernel.Config) bool { return min(j.M, j.N) <= kernel.MaxSkinny }
 
-// narrowTypes: the kernel blocked converts elements of less than 4 bytes, with more rows. 64³ of bfloat16 took
-// 3.9 µs, and 2.8 were predicted.
+// narrowTypes: the kernel blocked converts elements of less than 4 bytes, with more rows. 64³ of
+// bfloat16 took 3.9 µs, and 2.8 were predicted.
 func narrowTypes(j *job, c *kernel.Config) bool { return j.In().Size() < 4 && !fewRows(j, c) }
 
-// skewedHalf: 509³ and 511³ of 16-bit types, whose rows begin within lines of the L2 cache, took mma
-// 5.0 µs, and 4.0 were predicted.
+// skewedHalf: 509³ and 511³ of 16-bit types, whose rows begin within lines of the L2 cache, took
+// mma 5.0 µs, and 4.0 were predicted.
 func skewedHalf(j *job, _ *kernel.Config) bool {
 	size, longest := j.In().Size(), max(j.M, j.N, j.K)
 	skewed := j.A().LD*size%frag.SwizzleBytes != 0 || j.B().LD*size%frag.SwizzleBytes != 0
@@ -101,8 +102,8 @@ func bytes(j *job, _ *kernel.Config) bool {
 	return j.In().Size() == 1 && j.Batch.Kind == gemm.Single
 }
 
-// smallBytes: products of 8-bit types with sides of up to 512, of which wgmma may pack operands. Not
-// measured with mma.
+// smallBytes: products of 8-bit types with sides of up to 512, of which wgmma may pack operands.
+// Not measured with mma.
 func smallBytes(j *job, c *kernel.Config) bool {
 	return bytes(j, c) && min(j.M, j.N) >= 128 && max(j.M, j.N, j.K) <= 512
 }
@@ -151,8 +152,8 @@ func thinB(j *job, _ *kernel.Config) bool {
 	return j.In().Size() == 2 && j.Batch.Kind == gemm.Single && j.N > 1 && j.N <= fewColumns && !j.B().Trans
 }
 
-// rarePacking: an operand is packed whose elements are used fewer than 128 times. The rate of packing
-// was measured on large operands only.
+// rarePacking: an operand is packed whose elements are used fewer than 128 times. The rate of
+// packing was measured on large operands only.
 func rarePacking(j *job, c *kernel.Config) bool {
 	const enough = 128
 	products := 1

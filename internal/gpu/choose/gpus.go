@@ -29,7 +29,8 @@ var hopper = coefficients{
 	mma: mmaCosts{
 		launch: 2600, sparse: 0.85, hidden: 0.05, step: 500, store: 6,
 		rates: map[dtype.Type]float64{
-			dtype.F64: 128, dtype.F32: 360, dtype.F16: 720, dtype.BF16: 720, dtype.F8E4M3: 550, dtype.F8E5M2: 550, dtype.I8: 1100,
+			dtype.F64: 128, dtype.F32: 360, dtype.F16: 720, dtype.BF16: 720, dtype.F8E4M3: 550, dtype.F8E5M2: 550,
+			dtype.I8: 1100,
 		},
 		traffic: 28, copies: 3, alone: 45, memory: 15.7, latency: 1900,
 		sum: splitSum{launch: 6500, part: 300}, sumBytes: map[int]float64{8: 16.7, 4: 16.7, 2: 33.4, 1: 66.8},
@@ -48,14 +49,15 @@ var hopper = coefficients{
 	corrections: hopperCorrections,
 }
 
-// ampere holds the coefficients of GPUs from sm_80 on. None was measured. They are those of an H200,
-// except that mma.sync has five eighths of the rate of an H200's wgmma.
+// ampere holds the coefficients of GPUs from sm_80 on. None was measured. They are those of an
+// H200, except that mma.sync has five eighths of the rate of an H200's wgmma.
 var ampere = hopper.with(func(c *coefficients) {
 	c.corrections = []correction{{kernel.Skinny, 5, wideC}, {kernel.Blocked, 1.6, fewRows}}
 	c.mma.copies = 24
 	c.mma.memory, c.mma.hidden, c.mma.step, c.mma.store, c.mma.sum = 16.7, 0.1, 0, math.Inf(1), splitSum{launch: 4500}
 	c.mma.rates = map[dtype.Type]float64{
-		dtype.F64: 128, dtype.F32: 640, dtype.F16: 1280, dtype.BF16: 1280, dtype.F8E4M3: 1280, dtype.F8E5M2: 1280, dtype.I8: 2560,
+		dtype.F64: 128, dtype.F32: 640, dtype.F16: 1280, dtype.BF16: 1280, dtype.F8E4M3: 1280, dtype.F8E5M2: 1280,
+		dtype.I8: 2560,
 	}
 })
 
@@ -71,8 +73,8 @@ func (c coefficients) with(change func(*coefficients)) coefficients {
 	return c
 }
 
-// mmaEfficiencies holds the efficiency of each tile of mma. Source: float64 was measured on an H200.
-// The others are estimates from published figures of kernels of this kind.
+// mmaEfficiencies holds the efficiency of each tile of mma. Source: float64 was measured on an
+// H200. The others are estimates from published figures of kernels of this kind.
 var mmaEfficiencies = map[mmaTile]mmaEfficiency{
 	{false, 128, 256, 4}: {0.95, 0.5, 5000},
 	{false, 256, 128, 4}: {0.95, 0.5, 5000},

@@ -25,8 +25,10 @@ func TestSplitChosen(t *testing.T) {
 	for _, x := range []struct {
 		m, n, k int
 		split   bool
-	}{{4096, 4096, 4096, false}, {64, 64, 65536, true}, {16, 4096, 4096, true}, {64, 64, 64, false}, {4096, 4096, 16, false}} {
-		plan, err := stream.New(d).Plan(testkit.Product(t, dtype.F32, dtype.F32, x.m, x.n, x.k), exec.Options{Kernel: "blocked"})
+	}{{4096, 4096, 4096, false}, {64, 64, 65536, true}, {16, 4096, 4096, true}, {64, 64, 64, false},
+		{4096, 4096, 16, false}} {
+		plan, err := stream.New(d).Plan(testkit.Product(t, dtype.F32, dtype.F32, x.m, x.n, x.k),
+			exec.Options{Kernel: "blocked"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -37,8 +39,8 @@ func TestSplitChosen(t *testing.T) {
 	}
 }
 
-// TestSkinnyChosen checks that products of few rows or columns get the kernel skinny, in a tile with
-// its few rows or columns on their side.
+// TestSkinnyChosen checks that products of few rows or columns get the kernel skinny, in a tile
+// with its few rows or columns on their side.
 func TestSkinnyChosen(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
@@ -82,13 +84,14 @@ func TestSkinnyLimit(t *testing.T) {
 	}
 }
 
-// TestSmallestGetMMA checks that the smallest products get mma, which was measured to be faster than
-// wgmma.
+// TestSmallestGetMMA checks that the smallest products get mma, which was measured to be faster
+// than wgmma.
 func TestSmallestGetMMA(t *testing.T) {
 	d := devicetest.NewDouble()
 	d.Device.SMs = h200.SMs
 	d.Device.Target, d.Device.MaxShared = sm90.WGMMA.Target(), 227<<10
-	for n, want := range map[int]*kernel.Kernel{64: kernel.MMA, 128: kernel.MMA, 200: kernel.MMA, 256: kernel.MMA, 257: kernel.MMA, 300: kernel.MMA, 328: sm90.WGMMA, 384: sm90.WGMMA} {
+	for n, want := range map[int]*kernel.Kernel{64: kernel.MMA, 128: kernel.MMA, 200: kernel.MMA, 256: kernel.MMA,
+		257: kernel.MMA, 300: kernel.MMA, 328: sm90.WGMMA, 384: sm90.WGMMA} {
 		plan, err := stream.New(d).Plan(testkit.Product(t, dtype.BF16, dtype.BF16, n, n, n), exec.Options{})
 		if err != nil {
 			t.Fatal(err)
@@ -99,10 +102,11 @@ func TestSmallestGetMMA(t *testing.T) {
 	}
 }
 
-// TestBatchChoice checks that K of a batch is not split, that small products get tiles of their size,
-// and that operands are packed only where that pays.
+// TestBatchChoice checks that K of a batch is not split, that small products get tiles of their
+// size, and that operands are packed only where that pays.
 func TestBatchChoice(t *testing.T) {
-	best := func(in dtype.Type, m, n, k int, transB bool, batch func(p gemm.Problem) (gemm.Problem, error)) (*kernel.Kernel, kernel.Config) {
+	best := func(in dtype.Type, m, n, k int, transB bool,
+		batch func(p gemm.Problem) (gemm.Problem, error)) (*kernel.Kernel, kernel.Config) {
 		t.Helper()
 		b := gemm.Dense(in, k, n)
 		if transB {
@@ -123,7 +127,8 @@ func TestBatchChoice(t *testing.T) {
 	}
 	strided := func(count, pad int) func(p gemm.Problem) (gemm.Problem, error) {
 		return func(p gemm.Problem) (gemm.Problem, error) {
-			return p.Strided(count, gemm.Batch{Stride: gemm.Strides{gemm.A: p.A().Len() + pad, gemm.B: p.B().Len() + pad, gemm.C: p.C().Len() + pad}})
+			return p.Strided(count, gemm.Batch{Stride: gemm.Strides{gemm.A: p.A().Len() + pad, gemm.B: p.B().Len() + pad,
+				gemm.C: p.C().Len() + pad}})
 		}
 	}
 	tall := sm90.TallTiles[64]
@@ -137,10 +142,12 @@ func TestBatchChoice(t *testing.T) {
 	if k, c := best(dtype.BF16, 1024, 1024, 1024, false, strided(32, 0)); k != sm90.WGMMA || c.Tile != tall {
 		t.Errorf("32 products of 1024³: %s %v", k.Name, c)
 	}
-	if k, c := best(dtype.BF16, 512, 512, 512, false, strided(64, 0)); k != sm90.WGMMA || c.Tile.M != 128 || c.Tile.N != 256 {
+	if k, c := best(dtype.BF16, 512, 512, 512, false, strided(64, 0)); k != sm90.WGMMA || c.Tile.M != 128 ||
+		c.Tile.N != 256 {
 		t.Errorf("64 products of 512³: %s %v", k.Name, c)
 	}
-	if k, c := best(dtype.F32, 128, 128, 128, false, strided(256, 0)); k != kernel.Blocked || c.Tile.M != 128 || c.Tile.N != 128 {
+	if k, c := best(dtype.F32, 128, 128, 128, false, strided(256, 0)); k != kernel.Blocked || c.Tile.M != 128 ||
+		c.Tile.N != 128 {
 		t.Errorf("256 products of 128³ in float32: %s %v", k.Name, c)
 	}
 	if k, c := best(dtype.BF16, 64, 64, 64, false, strided(1024, 2)); k != kernel.MMA || c.VecA != 2 {
@@ -159,7 +166,8 @@ func TestBatchChoice(t *testing.T) {
 		t.Errorf("matrices that begin at multiples of 4 bytes, to be packed: %s", k.Name)
 	}
 	grouped := func(p gemm.Problem) (gemm.Problem, error) { return p.Grouped(8, p.B().Len()) }
-	if k, c := best(dtype.BF16, 8192, 14336, 4096, true, grouped); k != sm90.WGMMA || c.Batch != gemm.Grouped || c.Tile != tall {
+	if k, c := best(dtype.BF16, 8192, 14336, 4096, true, grouped); k != sm90.WGMMA || c.Batch != gemm.Grouped ||
+		c.Tile != tall {
 		t.Errorf("groups of rows: %s %v", k.Name, c)
 	}
 }

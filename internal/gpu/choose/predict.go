@@ -153,7 +153,8 @@ func predictMMA(j *job, c *kernel.Config) prediction {
 	if x.rounds == 1 { // no other block works while this one waits for steps beyond its first stages
 		through = max(through, (steps-float64(s.Stages))*n.latency/float64(s.Stages-1), steps*n.step)
 	}
-	busy, memory := float64(x.rounds)*(through+e.edge)+j.perSM(float64(j.Products()*j.M*j.N), n.store), j.perSM(j.traffic, n.memory)
+	busy, memory := float64(x.rounds)*(through+e.edge)+j.perSM(float64(j.Products()*j.M*j.N), n.store),
+		j.perSM(j.traffic, n.memory)
 	x.multiply, x.load = busy+n.hidden*memory, memory+n.hidden*busy
 	sum := n.sum
 	sum.bytes = n.sumBytes[size]

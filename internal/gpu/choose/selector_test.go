@@ -13,8 +13,8 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// studied is what `tilework tune --exhaustive` found of a product: the ways that an H200 has to
-// compute it, and their speeds, those left out that are half as fast as what was chosen then.
+// studied is a record of `tilework tune --exhaustive` on an H200: the speed of each way to compute
+// a product, except those of less than half the speed of the default at that time.
 type studied struct {
 	M, N, K int
 	In, Out dtype.Type
@@ -26,8 +26,8 @@ type studied struct {
 	}
 }
 
-// TestSelector: on nine of ten products what is chosen is within 5 % of the fastest way that
-// an exhaustive search found, and none is a third slower.
+// TestSelector checks that on nine of ten products the choice is within 5 % of the fastest way of
+// an exhaustive search, and that no choice is a third slower.
 func TestSelector(t *testing.T) {
 	const close, share, far = 1.05, 0.9, 1.34
 	data, err := os.ReadFile("../../../docs/results/selector-h200.json")
@@ -48,7 +48,8 @@ func TestSelector(t *testing.T) {
 		if x.TransB {
 			bb = gemm.Dense(x.In, x.N, x.K).T()
 		}
-		p, _, err := gemm.New(1, kernel.Padded(a), kernel.Padded(bb), 0, kernel.Padded(gemm.Dense(x.Out, x.M, x.N)), gemm.Epilogue{})
+		p, _, err := gemm.New(1, kernel.Padded(a), kernel.Padded(bb), 0, kernel.Padded(gemm.Dense(x.Out, x.M, x.N)),
+			gemm.Epilogue{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -70,9 +71,11 @@ func TestSelector(t *testing.T) {
 			near++
 			continue
 		}
-		t.Logf("%v: %s:%v is %.3f × slower than %s:%s", &p, plan.Kernel.Name, plan.Config.Tile, slower, best.Kernel, best.Tile)
+		t.Logf("%v: %s:%v is %.3f × slower than %s:%s", &p, plan.Kernel.Name, plan.Config.Tile, slower, best.Kernel,
+			best.Tile)
 		if slower > far {
-			t.Errorf("%v: %s:%v was not measured, or is %.2f × slower than the best", &p, plan.Kernel.Name, plan.Config.Tile, slower)
+			t.Errorf("%v: %s:%v was not measured, or is %.2f × slower than the best", &p, plan.Kernel.Name, plan.Config.Tile,
+				slower)
 		}
 	}
 	if float64(near) < share*float64(len(all)) {

@@ -32,7 +32,8 @@ func TestMMACandidates(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 500 {
 		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90}}
-		p := testkit.Product(t, dtype.F64, dtype.F64, rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)))
+		p := testkit.Product(t, dtype.F64, dtype.F64, rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)),
+			rng.IntN(1<<rng.IntN(20)))
 		whole := map[kernel.Tile]bool{}
 		for _, c := range choose.CandidatesOf(kernel.MMA, p, kernel.Align{}, d) {
 			s := c.Config.Tile
@@ -138,15 +139,17 @@ func expectTile(t *testing.T, b gemm.Layout, precision gemm.Precision, m int, wa
 	}
 }
 
-// TestWGMMACandidates checks that every tile of wgmma for the type is a candidate, that its grid fits
-// the GPU, and that no part of K is shorter than a step, for random products and GPUs.
+// TestWGMMACandidates checks that every tile of wgmma for the type is a candidate, that its grid
+// fits the GPU, and that no part of K is shorter than a step, for random products and GPUs.
 func TestWGMMACandidates(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 500 {
-		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90, Suffix: "a"}}
-		p := testkit.Product(t, dtype.BF16, dtype.BF16, 1+rng.IntN(1<<rng.IntN(20)), 1+rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)))
+		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10,
+			Target: ptx.Target{SM: 90, Suffix: "a"}}
+		p := testkit.Product(t, dtype.BF16, dtype.BF16, 1+rng.IntN(1<<rng.IntN(20)), 1+rng.IntN(1<<rng.IntN(20)),
+			rng.IntN(1<<rng.IntN(20)))
 		whole := map[kernel.Tile]bool{}
 		for _, c := range choose.CandidatesOf(sm90.WGMMA, p, kernel.Align{}, d) {
 			s := c.Config.Tile

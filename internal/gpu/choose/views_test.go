@@ -25,8 +25,8 @@ type cramped struct {
 
 func (d *cramped) Info() *device.Info { return &d.info }
 
-// TestViews checks that a plan has the candidate that [choose.Considered] keeps, that tuning measures
-// it and some others, and that every candidate can be planned or has a reason.
+// TestViews checks that a plan has the candidate that [choose.Considered] keeps, that tuning
+// measures it and some others, and that every candidate can be planned or has a reason.
 func TestViews(t *testing.T) {
 	e, err := emu.Open(emu.Options{})
 	if err != nil {
@@ -66,7 +66,8 @@ func TestViews(t *testing.T) {
 				}
 			}
 			if len(considered) != len(all) || len(measurable) != len(all) {
-				t.Errorf("%s: %d candidates, %d considered, %d to be measured or not", what, len(all), len(considered), len(measurable))
+				t.Errorf("%s: %d candidates, %d considered, %d to be measured or not", what, len(all), len(considered),
+					len(measurable))
 			}
 		}
 	}

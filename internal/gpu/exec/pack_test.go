@@ -13,8 +13,8 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// TestPack packs matrices whose rows are not aligned, with limits on bank conflicts and on the extra
-// sectors at the ends of rows.
+// TestPack packs matrices whose rows are not aligned, with limits on bank conflicts and on the
+// extra sectors at the ends of rows.
 func TestPack(t *testing.T) {
 	for _, ty := range []dtype.Type{dtype.I8, dtype.BF16, dtype.I32} {
 		for _, transpose := range []bool{false, true} {

@@ -91,8 +91,8 @@ func (w Way) Shapes() (all []Way) {
 	return all
 }
 
-// Smallest returns w with the last tile of the kernel's list for each element type. The list has the
-// largest tiles first.
+// Smallest returns w with the last tile of the kernel's list for each element type. The list has
+// the largest tiles first.
 func (w Way) Smallest() (all []Way) {
 	w.Shape = kernel.Tile{}
 	for _, pair := range w.types() {
@@ -142,8 +142,8 @@ func (w Way) Takes(p *gemm.Problem, d *device.Info) bool {
 // inC is the index of C in the buffers of a batch.
 const inC = 2
 
-// emulated is the limit for M·N·K on an emulated device. It is higher for tiles so large that a case
-// that crosses two of their edges exceeds it.
+// emulated is the limit for M·N·K on an emulated device. It is higher for tiles so large that a
+// case that crosses two of their edges exceeds it.
 const emulated = 1 << 15
 
 // On returns w on a backend as an implementation for the suite. With a tile, it multiplies matrices
@@ -169,8 +169,10 @@ func (w Way) On(b *stream.Backend) gemmtest.Implementation {
 			if err != nil {
 				return err
 			}
-			return devicetest.WithBuffers(ctx, b.Device, inC, [][]byte{m[gemm.A], m[gemm.B], m[gemm.C], m[gemm.Bias], dtype.Bytes(ends)}, func(at []device.Ptr) error {
-				return plan.Enqueue(ctx, kernel.Memory{gemm.A: at[0], gemm.B: at[1], gemm.C: at[2], gemm.Bias: at[3], gemm.GroupEnds: at[4]})
+			return devicetest.WithBuffers(ctx, b.Device, inC, [][]byte{m[gemm.A], m[gemm.B], m[gemm.C], m[gemm.Bias],
+				dtype.Bytes(ends)}, func(at []device.Ptr) error {
+				return plan.Enqueue(ctx, kernel.Memory{gemm.A: at[0], gemm.B: at[1], gemm.C: at[2], gemm.Bias: at[3],
+					gemm.GroupEnds: at[4]})
 			})
 		},
 	}

@@ -10,8 +10,8 @@ import (
 	"tilework/internal/gpu/stream"
 )
 
-// TestAll checks that All has every kernel with each of its tiles, with split-K where it is possible,
-// that each way supports some type, and that its name is parsed as the same way.
+// TestAll checks that All has every kernel with each of its tiles, with split-K where it is
+// possible, that each way supports some type, and that its name is parsed as the same way.
 func TestAll(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
@@ -34,7 +34,8 @@ func TestAll(t *testing.T) {
 		for _, w := range (Way{Kernel: k}).Shapes() {
 			split := w
 			split.Shape.SplitK = parts
-			if s, err := k.ParseTile(split.Tile()); !seen[w.String()] || err == nil && s == split.Shape && !seen[split.String()] {
+			if s, err := k.ParseTile(split.Tile()); !seen[w.String()] || err == nil && s == split.Shape &&
+				!seen[split.String()] {
 				t.Errorf("%v is missing, or its split-K", w)
 			}
 		}
@@ -46,8 +47,8 @@ func TestAll(t *testing.T) {
 	}
 }
 
-// TestSmallest checks that Smallest has every element type of every kernel and precision, from the list
-// of All.
+// TestSmallest checks that Smallest has every element type of every kernel and precision, from the
+// list of All.
 func TestSmallest(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
@@ -69,8 +70,8 @@ func TestSmallest(t *testing.T) {
 	}
 }
 
-// TestOn runs the suite on ways with a chosen tile, with a certain tile and in a precision, and checks
-// that single products and batches are among the cases.
+// TestOn runs the suite on ways with a chosen tile, with a certain tile and in a precision, and
+// checks that single products and batches are among the cases.
 func TestOn(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {

@@ -118,7 +118,8 @@ func silu(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
 // values of x below low are replaced by low: e^(-z) is nearly 2⁶⁰ there and the result less than
 // 2⁻⁵⁸ of x. This keeps the product of two denominators, and its reciprocal, finite and not zero.
 // It also keeps a NaN out of the reciprocal that two elements share.
-func timesSigmoid(k *build.Kernel, sm int, xs []build.Reg, low float64, z func(x build.Reg, unit float64) build.Reg) []build.Reg {
+func timesSigmoid(k *build.Kernel, sm int, xs []build.Reg, low float64,
+	z func(x build.Reg, unit float64) build.Reg) []build.Reg {
 	if xs[0].Type() != ptx.F32 {
 		return mapEach(xs, func(x build.Reg) build.Reg {
 			return zeroAtMinusInf(k, x, k.Div(x, k.Add(exp(k, z(x, -1)), 1)))

@@ -17,7 +17,8 @@ import (
 func TestActivations(t *testing.T) {
 	const n = 4096
 	rng := rand.New(rand.NewPCG(1, 2))
-	xs := []float64{0, 1, -1, math.Inf(1), math.Inf(-1), math.NaN(), 1e30, -1e30, 1e-30, -1e-30, math.Sqrt2, -math.Sqrt2, 709, -709, 88, -88}
+	xs := []float64{0, 1, -1, math.Inf(1), math.Inf(-1), math.NaN(), 1e30, -1e30, 1e-30, -1e-30, math.Sqrt2, -math.Sqrt2,
+		709, -709, 88, -88}
 	for len(xs) < n/2 {
 		xs = append(xs, rng.NormFloat64()*3)
 	}
@@ -99,7 +100,8 @@ func execute(t *testing.T, k *build.Kernel, in, out []byte) {
 	var args device.Params
 	args.Ptr(p)
 	size := m.Funcs()[0].Attrs[0].Args
-	l := device.Launch{Grid: device.Dim3{X: 1, Y: 1, Z: 1}, Block: device.Dim3{X: size[0], Y: size[1], Z: size[2]}, Params: args.Bytes()}
+	l := device.Launch{Grid: device.Dim3{X: 1, Y: 1, Z: 1}, Block: device.Dim3{X: size[0], Y: size[1], Z: size[2]},
+		Params: args.Bytes()}
 	if err := d.Launch(t.Context(), f, l); err != nil {
 		t.Fatal(err)
 	}

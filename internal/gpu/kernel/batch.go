@@ -21,7 +21,8 @@ func batchAlign(p *gemm.Problem) Align {
 		bytes := stride * l.Type.Size()
 		return min(bytes&-bytes, MaxVectorBytes)
 	}
-	return Align{gemm.A: unit(p.Batch.Stride[gemm.A], p.Layouts[gemm.A]), gemm.B: unit(p.Batch.Stride[gemm.B], p.Layouts[gemm.B]), gemm.C: unit(p.Batch.Stride[gemm.C], p.Layouts[gemm.C])}
+	return Align{gemm.A: unit(p.Batch.Stride[gemm.A], p.Layouts[gemm.A]),
+		gemm.B: unit(p.Batch.Stride[gemm.B], p.Layouts[gemm.B]), gemm.C: unit(p.Batch.Stride[gemm.C], p.Layouts[gemm.C])}
 }
 
 // TileCount returns the number of tiles of all products; a gated product counts those of both
@@ -107,13 +108,14 @@ func (x *groupFinder) group() build.Reg { return x.Sub(x.next, 1) }
 // the rows of C.
 func (x *groupFinder) seek(row build.Reg) {
 	k := x.Kernel
-	k.While(func() build.Reg { return k.And(k.Ge(k.Sub(row, x.tileRowsBefore), x.tileRows), k.Lt(x.next, x.count)) }, func() {
-		k.Set(x.tileRowsBefore, k.Add(x.tileRowsBefore, x.tileRows))
-		k.Set(x.from, x.to)
-		k.Set(x.to, k.Min(k.Max(x.ends.At(x.next).Load(), x.from), x.M))
-		k.Set(x.tileRows, k.CeilDiv(k.Sub(x.to, x.from), x.height))
-		k.Set(x.next, k.Add(x.next, 1))
-	})
+	k.While(func() build.Reg { return k.And(k.Ge(k.Sub(row, x.tileRowsBefore), x.tileRows), k.Lt(x.next, x.count)) },
+		func() {
+			k.Set(x.tileRowsBefore, k.Add(x.tileRowsBefore, x.tileRows))
+			k.Set(x.from, x.to)
+			k.Set(x.to, k.Min(k.Max(x.ends.At(x.next).Load(), x.from), x.M))
+			k.Set(x.tileRows, k.CeilDiv(k.Sub(x.to, x.from), x.height))
+			k.Set(x.next, k.Add(x.next, 1))
+		})
 }
 
 // TileScheduler assigns the tiles of all products, one product after the other, to a persistent
@@ -173,7 +175,8 @@ func (x *TileScheduler) WorkTileAt(n build.Reg) WorkTile {
 	case gemm.Grouped:
 		c := x.WholeC
 		c.Rows = x.groups.to
-		return WorkTile{x.groups.group(), x.Sub(n, x.Mul(x.groups.tileRowsBefore, x.TilesAcross)), x.groups.tileRows, x.groups.from, c}
+		return WorkTile{x.groups.group(), x.Sub(n, x.Mul(x.groups.tileRowsBefore, x.TilesAcross)), x.groups.tileRows,
+			x.groups.from, c}
 	}
 	return WorkTile{nil, n, x.tileRows, 0, x.WholeC}
 }

@@ -117,7 +117,8 @@ func registersNeeded(s Tile, sums dtype.Type) int {
 func checkFitBlocked(p *gemm.Problem, s Tile) error {
 	sums := s.RowsPerThread * s.ColsPerThread * p.Accum().Size() / 4
 	if n := registersNeeded(s, p.Accum()); sums > maxSumRegisters || n > maxRegisters {
-		return fmt.Errorf("%w: kernel blocked with tile %v: sums in %v, and what is to be multiplied, take %d registers of a thread, and it has %d for them", gemm.ErrUnsupported, s, p.Accum(), n, maxRegisters)
+		return fmt.Errorf("%w: kernel blocked with tile %v: sums in %v, and what is to be multiplied, take %d registers of "+
+			"a thread, and it has %d for them", gemm.ErrUnsupported, s, p.Accum(), n, maxRegisters)
 	}
 	return nil
 }
@@ -134,7 +135,8 @@ func stagesThatFit(s Tile, sums dtype.Type) int {
 
 func blockedVectors(_ Tile, c *Config, p *gemm.Problem) {
 	most := VectorOf(p.Accum())
-	c.VecA, c.VecB, c.VecC = VectorLen(p.Layouts[gemm.A], most), VectorLen(p.Layouts[gemm.B], most), VectorLen(p.Layouts[gemm.C], most)
+	c.VecA, c.VecB, c.VecC = VectorLen(p.Layouts[gemm.A], most), VectorLen(p.Layouts[gemm.B], most),
+		VectorLen(p.Layouts[gemm.C], most)
 }
 
 func writeBlocked(k *build.Kernel, c Config) {

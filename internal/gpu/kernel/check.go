@@ -88,13 +88,15 @@ func (k *Kernel) checkFit(p *gemm.Problem, s Tile) error {
 // checkBlock applies the device's limits for a block.
 func (k *Kernel) checkBlock(p *gemm.Problem, s Tile, d *device.Info) error {
 	if n := k.BlockThreads(s).Count(); n > d.MaxThreads {
-		return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block, and %s at most %d", gemm.ErrUnsupported, k.Name, s, n, d.Name, d.MaxThreads)
+		return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block, and %s at most %d", gemm.ErrUnsupported,
+			k.Name, s, n, d.Name, d.MaxThreads)
 	}
 	if k.SharedFor == nil {
 		return nil
 	}
 	if n := k.SharedBytes(k.For(k.Config(p, s), d.Target)); n > d.MaxShared {
-		return fmt.Errorf("%w: kernel %s with tile %v takes %d bytes of shared memory in a block, and %s has at most %d", gemm.ErrUnsupported, k.Name, s, n, d.Name, d.MaxShared)
+		return fmt.Errorf("%w: kernel %s with tile %v takes %d bytes of shared memory in a block, and %s has at most %d",
+			gemm.ErrUnsupported, k.Name, s, n, d.Name, d.MaxShared)
 	}
 	return nil
 }

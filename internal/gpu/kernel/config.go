@@ -151,7 +151,8 @@ func (k *Kernel) ParseTile(text string) (Tile, error) {
 		}
 		n, _ := fmt.Sscanf(tile+" .", format+" %s", append(into, &rest)...)
 		if n != len(into)+1 || rest != "." {
-			return Tile{}, fmt.Errorf("%w: %q is no shape of kernel %s (want one like %s)", gemm.ErrUnsupported, text, k.Name, k.tileNames())
+			return Tile{}, fmt.Errorf("%w: %q is no shape of kernel %s (want one like %s)", gemm.ErrUnsupported, text, k.Name,
+				k.tileNames())
 		}
 	}
 	return s, k.CheckTile(s)
@@ -247,7 +248,8 @@ func (c *Config) checkAligned(m *Memory) error {
 		{gemm.C, c.VecC * c.Out.Size()}, {gemm.Residual, c.VecResidual * c.Out.Size()},
 	} {
 		if at := uint64(m[x.operand]); x.bytes > 0 && at%uint64(x.bytes) != 0 {
-			return fmt.Errorf("%w: %s at address %#x, want a multiple of %d", gemm.ErrUnsupported, x.operand.Phrase(), at, x.bytes)
+			return fmt.Errorf("%w: %s at address %#x, want a multiple of %d", gemm.ErrUnsupported, x.operand.Phrase(), at,
+				x.bytes)
 		}
 	}
 	return nil

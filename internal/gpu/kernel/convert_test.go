@@ -37,7 +37,8 @@ func TestWiden(t *testing.T) {
 		for p := range 256 {
 			for place := range 4 {
 				want := typ.At(memory, 16*p+place)
-				if half := dtype.F16.At(got[16*p:], place); half != want && (half == half || want == want) || math.Signbit(half) != math.Signbit(want) && want == want {
+				if half := dtype.F16.At(got[16*p:], place); half != want && (half == half || want == want) ||
+					math.Signbit(half) != math.Signbit(want) && want == want {
 					t.Errorf("%v %#02x in place %d becomes %v, want %v", typ, memory[16*p+place], place, half, want)
 				}
 			}
@@ -85,7 +86,8 @@ func TestFloat8(t *testing.T) {
 				typ.Set(want, 0, float64(value))
 				result := binary.NativeEndian.Uint32(got[4*i:])
 				is, should := typ.At([]byte{byte(result)}, 0), typ.At(want, 0)
-				if result > 0xff || is != should && (is == is || should == should) || math.Signbit(is) != math.Signbit(should) && is == is {
+				if result > 0xff || is != should && (is == is || should == should) || math.Signbit(is) != math.Signbit(should) &&
+					is == is {
 					t.Errorf("%v of %v (%#08x) on sm_%d is %#x, %v, want %v", typ, value, bits, sm, result, is, should)
 				}
 			}

@@ -15,7 +15,8 @@ func (g *Writer) storeVec(row, col build.Reg, sums []build.Reg) {
 	at, values := g.C.At(row, col), g.ScaledByAlpha(sums)
 	g.If(g.ReadC, func() { g.AddBetaC(values, at.LoadVec(len(values))) })
 	vectors := [][]build.Reg{values}
-	g.write(row, col, g.ApplyEpilogue(vectors, g.LoadOperands([]build.Reg{row}, []build.Reg{col}, vectors, []build.Reg{g.Eq(0, 0)}))[0])
+	g.write(row, col, g.ApplyEpilogue(vectors, g.LoadOperands([]build.Reg{row}, []build.Reg{col}, vectors,
+		[]build.Reg{g.Eq(0, 0)}))[0])
 }
 
 // storeRow applies the epilogue to vectors of one row that begin at the columns cols, and stores
@@ -162,7 +163,8 @@ func (g *Writer) LoadOutScale() (x build.Reg) {
 
 // LoadMatching loads the elements of m that correspond to vectors of C that begin at (rows[i],
 // cols[i]). A load has at most vec elements.
-func LoadMatching(m build.Matrix, vec int, rows, cols []build.Reg, vectors [][]build.Reg, inside []build.Reg) (all [][]build.Reg) {
+func LoadMatching(m build.Matrix, vec int, rows, cols []build.Reg, vectors [][]build.Reg,
+	inside []build.Reg) (all [][]build.Reg) {
 	for i, values := range vectors {
 		vec := min(vec, len(values), 4)
 		var loaded []build.Reg

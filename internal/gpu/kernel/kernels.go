@@ -256,19 +256,22 @@ func TileGrid(p *gemm.Problem, s Tile) (device.Dim3, error) {
 		rows = MaxTileRows(p, s.M)
 	case gemm.Strided:
 		if max(rows, p.Batch.Count) > MaxGridRows {
-			return device.Dim3{}, fmt.Errorf("%w: %d C of %d rows in tiles of %d×%d", gemm.ErrUnsupported, p.Batch.Count, p.M, s.M, s.N)
+			return device.Dim3{}, fmt.Errorf("%w: %d C of %d rows in tiles of %d×%d", gemm.ErrUnsupported, p.Batch.Count, p.M,
+				s.M, s.N)
 		}
 		return device.Dim3{X: cols, Y: rows, Z: p.Batch.Count}, nil
 	}
 	z := CeilDiv(rows, MaxGridRows)
 	if s.SplitK > 1 {
 		if z > 1 {
-			return device.Dim3{}, fmt.Errorf("%w: C of %d rows in tiles of %d×%d with K split", gemm.ErrUnsupported, p.M, s.M, s.N)
+			return device.Dim3{}, fmt.Errorf("%w: C of %d rows in tiles of %d×%d with K split", gemm.ErrUnsupported, p.M, s.M,
+				s.N)
 		}
 		return device.Dim3{X: cols, Y: rows, Z: SplitCount(p, s)}, nil
 	}
 	if cols > 1<<31-1 || z > MaxGridRows {
-		return device.Dim3{}, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more blocks than a grid has", gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
+		return device.Dim3{}, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more blocks than a grid has",
+			gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
 	}
 	return device.Dim3{X: cols, Y: CeilDiv(rows, z), Z: z}, nil
 }

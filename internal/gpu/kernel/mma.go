@@ -149,7 +149,8 @@ func checkFitMMA(p *gemm.Problem, s Tile) error {
 		return badMMA(s, "K is %d to %d in %v", in.K, maxTileRowBytes/size, t)
 	case s.RowsPerThread*s.ColsPerThread*p.Accum().Size()/4 > maxSumRegisters:
 		return badMMA(s, "a thread has registers for %d sums in %v", maxSumRegisters*4/p.Accum().Size(), p.Accum())
-	case s.RowsPerThread*s.ColsPerThread == maxSumRegisters && (promotesAccumulators(p) || CountOperands(p.Epilogue) > 1 && (p.Epilogue.OutScale || p.Epilogue.Activation > gemm.ActReLU)):
+	case s.RowsPerThread*s.ColsPerThread == maxSumRegisters && (promotesAccumulators(p) || CountOperands(p.Epilogue) > 1 &&
+		(p.Epilogue.OutScale || p.Epilogue.Activation > gemm.ActReLU)):
 		return badMMA(s, "a thread has no registers for what else %v with epilogue %v takes", t, p.Epilogue)
 	case s.RowsPerThread*s.ColsPerThread == maxSumRegisters && p.Converts() && CountOperands(p.Epilogue) > 2:
 		return badMMA(s, "a thread has no registers for sums of %v, converted, and what epilogue %v reads", t, p.Epilogue)
@@ -158,7 +159,8 @@ func checkFitMMA(p *gemm.Problem, s Tile) error {
 	}
 	a, b := operandTiles(Config{In: t, Tile: s, TransA: p.A().Trans, TransB: p.B().Trans})
 	if n := a.Bytes() + b.Bytes(); n > maxSharedBytes {
-		return badMMA(s, "in %v it takes %d bytes of shared memory, and no GPU has more than %d for a block", t, n, maxSharedBytes)
+		return badMMA(s, "in %v it takes %d bytes of shared memory, and no GPU has more than %d for a block", t, n,
+			maxSharedBytes)
 	}
 	for _, tile := range []frag.TileShape{a, b} {
 		for vec := 1; vec*size <= MaxVectorBytes; vec *= 2 {
@@ -178,7 +180,8 @@ func mmaElement(t dtype.Type) ptx.Type {
 // mmaVectors sets the vector lengths. A copy of A or B begins where rows of the matrix can begin,
 // and may extend past the end of a row.
 func mmaVectors(_ Tile, c *Config, p *gemm.Problem) {
-	c.VecA, c.VecB, c.VecC = CopiedElements(p.Layouts[gemm.A]), CopiedElements(p.Layouts[gemm.B]), VectorLen(p.Layouts[gemm.C], sumsPerRow(*c))
+	c.VecA, c.VecB, c.VecC = CopiedElements(p.Layouts[gemm.A]), CopiedElements(p.Layouts[gemm.B]),
+		VectorLen(p.Layouts[gemm.C], sumsPerRow(*c))
 }
 
 // sumsPerRow returns the number of a lane's accumulators that are adjacent in a row of C.

@@ -35,7 +35,8 @@ type panel struct {
 // is that of A or of the transpose of B. A tile has side rows from the row first on. All vectors of
 // a thread have the same p, so one multiply-add locates each, and one comparison per step detects
 // the end of K.
-func (g *Writer) panel(m build.Matrix, along bool, first build.Reg, side, vec int, tile build.Array, async bool) *panel {
+func (g *Writer) panel(m build.Matrix, along bool, first build.Reg, side, vec int, tile build.Array,
+	async bool) *panel {
 	s := g.Config.Tile
 	if async && along {
 		vec = 1 // a vector copy cannot scatter its elements

@@ -32,7 +32,8 @@ type Param[L any] struct {
 
 // Declare declares the parameters that configuration c has, in order, and calls bind with each:
 // with the pointer, or with the register that holds the value.
-func Declare[L any](k *build.Kernel, params []Param[L], c *Config, bind func(name string, value build.Reg, at build.Ptr)) {
+func Declare[L any](k *build.Kernel, params []Param[L], c *Config,
+	bind func(name string, value build.Reg, at build.Ptr)) {
 	for i := range params {
 		switch p := &params[i]; {
 		case p.When != nil && !p.When(c):
@@ -108,7 +109,8 @@ func (a *Args) stride(o gemm.Operand) uint64 {
 
 // vectorParams holds the names of the parameters that point to vectors of the epilogue.
 var vectorParams = [gemm.Operands]string{
-	gemm.Bias: "bias", gemm.RowScale: "rowScale", gemm.ColScale: "colScale", gemm.OutScale: "outScale", gemm.FunctionData: "data",
+	gemm.Bias: "bias", gemm.RowScale: "rowScale", gemm.ColScale: "colScale", gemm.OutScale: "outScale",
+	gemm.FunctionData: "data",
 }
 
 // sharedParams lists the parameters of every kernel that computes products. Tensor maps follow
@@ -158,7 +160,8 @@ var sharedParams = slices.Concat(
 	splitParams(func(c *Config) bool { return c.Tile.SplitK > 1 }),
 	[]Param[Args]{
 		{Name: "count", Type: TypeU32, When: isBatch, Value: func(a *Args) uint64 { return uint64(a.Problem.Batch.Count) }},
-		{Name: "ends", Type: TypeU32, Pointer: true, When: isGrouped, Value: func(a *Args) uint64 { return uint64(a.Memory[gemm.GroupEnds]) }},
+		{Name: "ends", Type: TypeU32, Pointer: true, When: isGrouped,
+			Value: func(a *Args) uint64 { return uint64(a.Memory[gemm.GroupEnds]) }},
 		{Name: "strideA", Type: TypeU64, When: isStrided, Value: func(a *Args) uint64 { return a.stride(gemm.A) }},
 		{Name: "strideB", Type: TypeU64, When: isBatch, Value: func(a *Args) uint64 { return a.stride(gemm.B) }},
 		{Name: "strideC", Type: TypeU64, When: isStrided, Value: func(a *Args) uint64 { return a.stride(gemm.C) }},
@@ -174,7 +177,8 @@ func hasFunction(c *Config) bool { return c.Epilogue.Function != nil }
 func matrixParams(name string, o gemm.Operand, elem func(*Config) ptx.Type, when func(*Config) bool) []Param[Args] {
 	return []Param[Args]{
 		{Name: name, Type: elem, Pointer: true, When: when, Value: func(a *Args) uint64 { return uint64(a.Memory[o]) }},
-		{Name: "ld" + name, Type: TypeU64, When: when, Value: func(a *Args) uint64 { return uint64(a.Problem.Layouts[o].LD) }},
+		{Name: "ld" + name, Type: TypeU64, When: when,
+			Value: func(a *Args) uint64 { return uint64(a.Problem.Layouts[o].LD) }},
 	}
 }
 
@@ -373,7 +377,8 @@ func (g *Writer) SumToEpilogueType(sum build.Reg) build.Reg {
 // the epilogue.
 func (g *Writer) ToEpilogueType(x build.Reg) build.Reg { return g.converted(x, g.EpilogueType) }
 
-// converted converts x, an element as it was loaded, to another type. An 8-bit float is loaded as a U32.
+// converted converts x, an element as it was loaded, to another type. An 8-bit float is loaded as a
+// U32.
 func (g *Writer) converted(x build.Reg, to ptx.Type) build.Reg {
 	if x.Type() != ptx.U32 {
 		return g.To(to, x)

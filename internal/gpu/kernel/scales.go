@@ -23,9 +23,12 @@ type blockScales struct {
 func blockScaleParams(name string, layout func(a *Args) gemm.Layout, o gemm.Operand) []Param[Args] {
 	when := func(c *Config) bool { return c.ScaleA > 0 } // both operands have scales, or neither
 	return []Param[Args]{
-		{Name: "scales" + name, Type: typeF32, Pointer: true, When: when, Value: func(a *Args) uint64 { return uint64(a.Memory[o]) }},
-		{Name: "across" + name, Type: TypeU32, When: when, Value: func(a *Args) uint64 { return uint64(layout(a).Index(1, 0)) }},
-		{Name: "along" + name, Type: TypeU32, When: when, Value: func(a *Args) uint64 { return uint64(layout(a).Index(0, 1)) }},
+		{Name: "scales" + name, Type: typeF32, Pointer: true, When: when,
+			Value: func(a *Args) uint64 { return uint64(a.Memory[o]) }},
+		{Name: "across" + name, Type: TypeU32, When: when,
+			Value: func(a *Args) uint64 { return uint64(layout(a).Index(1, 0)) }},
+		{Name: "along" + name, Type: TypeU32, When: when,
+			Value: func(a *Args) uint64 { return uint64(layout(a).Index(0, 1)) }},
 	}
 }
 
@@ -40,7 +43,8 @@ func (k *Kernel) checkScales(p *gemm.Problem) error {
 	case !k.BlockScales:
 		return fmt.Errorf("%w: kernel %s with block scales", gemm.ErrUnsupported, k.Name)
 	case max(p.Layouts[gemm.ScaleA].Len(), p.Layouts[gemm.ScaleB].Len(), p.M, p.N, p.K) > maxScaleIndex:
-		return fmt.Errorf("%w: block scales of %v and %v: more than 31 bits count", gemm.ErrUnsupported, p.Layouts[gemm.ScaleA], p.Layouts[gemm.ScaleB])
+		return fmt.Errorf("%w: block scales of %v and %v: more than 31 bits count", gemm.ErrUnsupported,
+			p.Layouts[gemm.ScaleA], p.Layouts[gemm.ScaleB])
 	}
 	return nil
 }

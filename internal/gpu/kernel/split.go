@@ -57,7 +57,8 @@ var splitKSumParams = splitParams(nil)
 func splitParams(when func(*Config) bool) []Param[Args] {
 	return []Param[Args]{
 		{Name: "part", Type: typeIndex, When: when, Value: func(a *Args) uint64 { return uint64(a.SplitLen) }},
-		{Name: "sums", Type: typeSum, Pointer: true, When: when, Value: func(a *Args) uint64 { return uint64(a.PartialSums) }},
+		{Name: "sums", Type: typeSum, Pointer: true, When: when,
+			Value: func(a *Args) uint64 { return uint64(a.PartialSums) }},
 	}
 }
 

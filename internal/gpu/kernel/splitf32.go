@@ -42,7 +42,8 @@ func writeSplitF32(k *build.Kernel, c Config) {
 	tid := k.ThreadIdx(build.X)
 	const passes = PackSide * PackSide / PackThreads
 	col := k.Mad(k.To(ptx.U64, k.BlockIdx(build.X)), PackSide, k.To(ptx.U64, k.Rem(tid, PackSide)))
-	row0 := k.Var("row0", ptx.U64, k.Mad(k.To(ptx.U64, k.BlockIdx(build.Y)), PackSide, k.To(ptx.U64, k.Div(tid, PackSide))))
+	row0 := k.Var("row0", ptx.U64, k.Mad(k.To(ptx.U64, k.BlockIdx(build.Y)), PackSide,
+		k.To(ptx.U64, k.Div(tid, PackSide))))
 	k.While(func() build.Reg { return k.Lt(row0, rows) }, func() {
 		var values [passes]build.Reg
 		row := func(n int) build.Reg { return k.Add(row0, n*PackThreads/PackSide) }

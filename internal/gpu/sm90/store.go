@@ -376,7 +376,8 @@ func (ep *epilogue) finishPairs(down, across int, row, col build.Reg, acc []buil
 		at, cols, within = append(at, r), append(cols, c), append(within, inside)
 		pairs = append(pairs, values[2*n:][:2])
 	}
-	x := kernel.EpilogueOperands{Vectors: ep.vectorValues(down, across, pairs), OutScale: ep.outScale, Rows: at, Cols: cols}
+	x := kernel.EpilogueOperands{Vectors: ep.vectorValues(down, across, pairs), OutScale: ep.outScale, Rows: at,
+		Cols: cols}
 	switch c := ep.Config; {
 	case loadsResidualWithTMA(c):
 		x.Residual = ep.residualInSubtile(ep.subtile(ep.subtileIndex(down, across)%subtileBuffers(c)), len(pairs))
