@@ -47,6 +47,11 @@ func (x *Operand) layout() gemm.Layout {
 	return x.Layout
 }
 
+// inHostMemory reports whether the operand is given, and not on the device. It may be empty.
+func (x *Operand) inHostMemory() bool {
+	return x.On.Memory == nil && x.Layout.Type != dtype.Invalid
+}
+
 // Gemm enqueues a product and returns, usually before the product begins. The errors are those of
 // [gemm.New], ErrOverlap, ErrClosed, ErrUnsupported for matrices of several devices, the context's,
 // and the device's if it refuses the launch.
@@ -55,7 +60,7 @@ func (x *Operand) layout() gemm.Layout {
 // which may return ErrVerify.
 func Gemm(ctx context.Context, p *Product) error {
 	for o := range p.Operands {
-		if len(p.Operands[o].Host) > 0 {
+		if p.Operands[o].inHostMemory() {
 			return p.uploadAndRun(ctx, gemm.Operand(o))
 		}
 	}

@@ -199,6 +199,35 @@ func multiply(ctx context.Context, d *Device, kernel string, p *gemm.Problem, b 
 	return result.intact(ctx)
 }
 
+// TestEmptyOperand checks that a bias of no elements in host memory is an operand like any other.
+func TestEmptyOperand(t *testing.T) {
+	d, _ := open(t)
+	for _, l := range []gemm.Layout{gemm.Dense(dtype.F32, 0, 3), gemm.Dense(dtype.F32, 3, 0)} {
+		a, errA := New(d, gemm.Dense(dtype.F32, l.Rows, 2))
+		b, errB := New(d, gemm.Dense(dtype.F32, 2, l.Cols))
+		c, errC := New(d, l)
+		if err := errors.Join(errA, errB, errC); err != nil {
+			t.Fatal(err)
+		}
+		p := product(1, 0, []Matrix{a, b, c})
+		p.Epilogue.Bias = gemm.BiasRow
+		bias := gemm.Dense(dtype.F32, 1, l.Cols)
+		if l.Cols > 0 {
+			p.Epilogue.Bias = gemm.BiasCol
+			bias = gemm.Dense(dtype.F32, 1, l.Rows)
+		}
+		p.Operands[gemm.Bias] = Operand{Layout: bias}
+		if err := Gemm(t.Context(), p); err != nil {
+			t.Errorf("C of %v: %v", l, err)
+		}
+		for _, m := range []Matrix{a, b, c} {
+			if err := m.Memory.Close(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+}
+
 // TestPlansAreKept: the second product of a kind is not planned again, another one is,
 // and other factors are not those of before.
 func TestPlansAreKept(t *testing.T) {
