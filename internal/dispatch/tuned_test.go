@@ -260,7 +260,7 @@ func TestTunedGPU(t *testing.T) {
 	if err := tuned.GPUTuner(b.Backend).Keep(x); err != nil {
 		t.Fatal(err)
 	}
-	if pl, err := PlanGPU(b.Backend, &p, exec.Options{}); err != nil || !strings.Contains(pl.Why, `what was tuned for it does not do: not supported: "many" is no shape`) {
+	if pl, err := PlanGPU(b.Backend, &p, exec.Options{}); err != nil || !strings.Contains(pl.Why, `what was tuned for it does not do: not supported: "many" is not a tile`) {
 		t.Errorf("%+v, %v", pl, err)
 	}
 }

@@ -16,13 +16,13 @@ func TestMMAShapes(t *testing.T) {
 		{"128x128x16/8x8/3", ""},
 		{"16x32x32/2x4/8", ""},
 		{"32x16x64/4x2/4*3", ""},
-		{"128x128x16/8x8", "no shape of kernel mma (want one like 128x256x32/8x16/4"},
-		{"128x96x16/8x8/3", "96 is no power of two"},
-		{"32x32x32/2x2/4", "at least 2×4 or 4×2 elements"},
-		{"32x32x16/8x8/3", "a warp alone has 64×32"},
-		{"128x128x8/8x8/3", "K is at least 16"},
+		{"128x128x16/8x8", "not a tile of kernel mma (want one like 128x256x32/8x16/4"},
+		{"128x96x16/8x8/3", "size 96: want a power of two"},
+		{"32x32x32/2x2/4", "2×2 elements per thread: want at least 2×4 or 4×2"},
+		{"32x32x16/8x8/3", "want at least the tile of one warp, 64×32"},
+		{"128x128x8/8x8/3", "K is 8: want at least 16"},
 		{"128x128x16/8x8/1", "1 stages"},
-		{"512x256x16/8x8/3", "at most 1024 threads, not 2048"},
+		{"512x256x16/8x8/3", "a block of 2048 threads: want at most 1024"},
 	} {
 		s, err := kernel.MMA.ParseTile(c.shape)
 		switch {
@@ -42,18 +42,18 @@ func TestFitsMMA(t *testing.T) {
 		shape, want string
 	}{
 		{dtype.F16, "128x256x32/8x16/4", ""},
-		{dtype.F64, "128x256x32/8x16/4", "registers for 64 sums in float64"},
+		{dtype.F64, "128x256x32/8x16/4", "128 accumulators per thread: want at most 64 in float64"},
 		{dtype.I8, "128x256x32/8x16/4", ""},
-		{dtype.I8, "128x256x16/8x16/4", "K is 32 to 256 in int8"},
+		{dtype.I8, "128x256x16/8x16/4", "K is 16: want 32 to 256 in int8"},
 		{dtype.F16, "128x128x16/8x8/3", ""},
-		{dtype.F64, "128x128x128/8x8/3", "K is 8 to 32 in float64"},
+		{dtype.F64, "128x128x128/8x8/3", "K is 128: want 8 to 32 in float64"},
 		{dtype.F32, "128x256x16/8x16/4", ""},
-		{dtype.F16, "32x16x32/4x2/8", "at least 4 columns in float16"},
+		{dtype.F16, "32x16x32/4x2/8", "2 columns per thread: want at least 4 in float16"},
 		{dtype.F64, "32x16x32/4x2/8", ""},
 		{dtype.F16, "256x256x64/8x16/4", "262144 bytes of shared memory"},
 		{dtype.F16, "64x512x32/8x16/2", "cannot share out"},
 		{dtype.F64, "64x512x16/8x8/2", ""},
-		{dtype.F64, "64x512x16/8x16/2", "sums in float64"},
+		{dtype.F64, "64x512x16/8x16/2", "want at most 64 in float64"},
 		{dtype.F8E4M3, "16x512x64/2x32/2", "cannot share out"},
 	} {
 		s, err := kernel.MMA.ParseTile(c.shape)

@@ -10,12 +10,12 @@ import (
 // TestSkinnyShapes checks which tiles ParseTile accepts for the kernel skinny, and its errors.
 func TestSkinnyShapes(t *testing.T) {
 	for tile, want := range map[string]string{
-		"1x32x128/1x8":   "a thread has 4 elements",
-		"1x32x100/1x4":   "100 is no power of two",
-		"16x32x128/16x4": "slim side is 8",
+		"1x32x128/1x8":   "want 4 elements per thread",
+		"1x32x100/1x4":   "size 100: want a power of two",
+		"16x32x128/16x4": "the slim side is 16: want at most 8",
 		"1x32x8192/1x4":  "threads",
 		"8x512x4/8x4":    "elements of C",
-		"2x32x128/4x4":   "all rows of a tile, or all columns",
+		"2x32x128/4x4":   "all rows of the tile",
 		"32x1x128/4x1":   "",
 	} {
 		_, err := kernel.Skinny.ParseTile(tile)

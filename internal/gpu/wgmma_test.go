@@ -21,7 +21,7 @@ func TestWgmmaShapes(t *testing.T) {
 		{"128x256x64/2x64/4", ""},
 		{"64x64x128/2x16/8*3", ""},
 		{"128x128x64/4x32/6c2*7", ""},
-		{"128x256x64/2x64", "no shape of kernel wgmma (want one like 128x256x128/2x64/4,"},
+		{"128x256x64/2x64", "not a tile of kernel wgmma (want one like 128x256x128/2x64/4,"},
 		{"128x256x64/2x64/4c", `clusters of ""`},
 		{"128x256x64/2x64/4c1", `clusters of "1"`},
 		{"64x64x64/2x16/12k4", ""},

@@ -80,25 +80,26 @@ func checkBlocked(s Tile) error {
 	}
 	for _, n := range []int{s.M, s.N, s.K, s.RowsPerThread, s.ColsPerThread} {
 		if n < 1 || n > maxThreads || n&(n-1) != 0 {
-			return bad("%d is no power of two up to %d", n, maxThreads)
+			return bad("size %d: want a power of two, at most %d", n, maxThreads)
 		}
 	}
 	if s.RowsPerThread%4 != 0 || s.ColsPerThread%4 != 0 {
-		return bad("a thread has multiples of 4 rows and columns")
+		return bad("%d×%d elements per thread: want multiples of 4", s.RowsPerThread, s.ColsPerThread)
 	}
 	threads := BlockedThreads(s)
 	shared := s.Stages * s.K * (s.M + s.N + 2*MaxVectorBytes) * 4
 	switch {
 	case s.RowsPerThread*s.ColsPerThread > maxSumRegisters:
-		return bad("a thread has registers for %d sums", maxSumRegisters)
+		return bad("%d accumulators per thread: want at most %d", s.RowsPerThread*s.ColsPerThread, maxSumRegisters)
 	case threads < 32:
-		return bad("%d threads are no warp", threads)
+		return bad("a block of %d threads: want at least a warp", threads)
 	case threads > maxThreads:
-		return bad("a block has at most %d threads, not %d", maxThreads, threads)
+		return bad("a block of %d threads: want at most %d", threads, maxThreads)
 	case s.K < 4 || s.K > 32:
-		return bad("K is 4 to 32")
+		return bad("K is %d: want 4 to 32", s.K)
 	case s.Stages < 2 || shared > staticShared:
-		return bad("%d stages: want 2 or more, in %d bytes", s.Stages, staticShared)
+		return bad("%d stages of %d bytes: want at least 2 stages, in at most %d bytes", s.Stages,
+			shared/max(s.Stages, 1), staticShared)
 	}
 	return nil
 }
@@ -117,8 +118,9 @@ func registersNeeded(s Tile, sums dtype.Type) int {
 func checkFitBlocked(p *gemm.Problem, s Tile) error {
 	sums := s.RowsPerThread * s.ColsPerThread * p.Accum().Size() / 4
 	if n := registersNeeded(s, p.Accum()); sums > maxSumRegisters || n > maxRegisters {
-		return fmt.Errorf("%w: kernel blocked with tile %v: sums in %v, and what is to be multiplied, take %d registers of "+
-			"a thread, and it has %d for them", gemm.ErrUnsupported, s, p.Accum(), n, maxRegisters)
+		return fmt.Errorf("%w: kernel blocked with tile %v: %d registers per thread for accumulators and elements in %v: "+
+			"want at most %d for accumulators and %d in all", gemm.ErrUnsupported, s, n, p.Accum(), maxSumRegisters,
+			maxRegisters)
 	}
 	return nil
 }
@@ -254,8 +256,8 @@ func ResidentBlocks(c Config) int {
 	return max(1, min(65536/(each*BlockedThreads(c.Tile)), 16))
 }
 
-// fewWarps reports whether the accumulators take so many registers that a scheduler has only two
-// warps. Latency is exposed then.
+// fewWarps reports whether the accumulators leave registers for only two warps per scheduler, which
+// do not hide latency.
 func fewWarps(c Config) bool {
 	return c.Tile.RowsPerThread*c.Tile.ColsPerThread*c.In.Info().Accum.Size()/4 == maxSumRegisters
 }

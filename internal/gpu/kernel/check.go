@@ -62,7 +62,8 @@ func (k *Kernel) checkBatch(p *gemm.Problem, a Align) error {
 	case b.Kind == gemm.Single:
 		return nil
 	case b.Kind == gemm.Grouped && max(p.M, p.N, p.K) > math.MaxInt32:
-		return fmt.Errorf("%w: groups of rows of a product with a side of more than 31 bits", gemm.ErrUnsupported)
+		return fmt.Errorf("%w: groups of rows in a product of %d×%d×%d: want sizes of at most 31 bits",
+			gemm.ErrUnsupported, p.M, p.N, p.K)
 	}
 	if _, is := k.Repack(p, Tile{}, a); is.Any() && b.Count > MaxGridRows {
 		return fmt.Errorf("%w: kernel %s on a batch of %d products whose operands must be packed: want at most %d products",
@@ -77,7 +78,7 @@ func (k *Kernel) checkFit(p *gemm.Problem, s Tile) error {
 		return err
 	}
 	if s.SplitK > 1 && p.Batch.Kind != gemm.Single {
-		return fmt.Errorf("%w: a batch in tiles of %v: want K whole", gemm.ErrUnsupported, s)
+		return fmt.Errorf("%w: a batch with tile %v: want no split-K", gemm.ErrUnsupported, s)
 	}
 	if k.CheckFit == nil {
 		return nil
@@ -88,14 +89,14 @@ func (k *Kernel) checkFit(p *gemm.Problem, s Tile) error {
 // checkBlock applies the device's limits for a block.
 func (k *Kernel) checkBlock(p *gemm.Problem, s Tile, d *device.Info) error {
 	if n := k.BlockThreads(s).Count(); n > d.MaxThreads {
-		return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block, and %s at most %d", gemm.ErrUnsupported,
+		return fmt.Errorf("%w: kernel %s with tile %v has %d threads in a block: %s has at most %d", gemm.ErrUnsupported,
 			k.Name, s, n, d.Name, d.MaxThreads)
 	}
 	if k.SharedFor == nil {
 		return nil
 	}
 	if n := k.SharedBytes(k.For(k.Config(p, s), d.Target)); n > d.MaxShared {
-		return fmt.Errorf("%w: kernel %s with tile %v takes %d bytes of shared memory in a block, and %s has at most %d",
+		return fmt.Errorf("%w: kernel %s with tile %v takes %d bytes of shared memory in a block: %s has at most %d",
 			gemm.ErrUnsupported, k.Name, s, n, d.Name, d.MaxShared)
 	}
 	return nil

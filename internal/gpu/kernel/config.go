@@ -116,7 +116,7 @@ func (k *Kernel) ParseTile(text string) (Tile, error) {
 	if split {
 		n, err := strconv.Atoi(parts)
 		if err != nil || n < 1 || n > MaxGridRows || !k.SplitsK {
-			return Tile{}, fmt.Errorf("%w: kernel %s with K split %q times", gemm.ErrUnsupported, k.Name, parts)
+			return Tile{}, fmt.Errorf("%w: kernel %s with split-K %q", gemm.ErrUnsupported, k.Name, parts)
 		}
 		s.SplitK = n
 	}
@@ -136,7 +136,7 @@ func (k *Kernel) ParseTile(text string) (Tile, error) {
 		tile, *c.blocks = before, n
 	}
 	if tile, s.SwapAB = strings.CutSuffix(tile, "t"); s.SwapAB && !k.HasSwapAB() {
-		return Tile{}, fmt.Errorf("%w: kernel %s with tile %q, which is turned", gemm.ErrUnsupported, k.Name, text)
+		return Tile{}, fmt.Errorf("%w: kernel %s with swapAB in tile %q", gemm.ErrUnsupported, k.Name, text)
 	}
 	if n, err := strconv.Atoi(tile); err == nil && s.single() {
 		s.M, s.N = n, n
@@ -151,7 +151,7 @@ func (k *Kernel) ParseTile(text string) (Tile, error) {
 		}
 		n, _ := fmt.Sscanf(tile+" .", format+" %s", append(into, &rest)...)
 		if n != len(into)+1 || rest != "." {
-			return Tile{}, fmt.Errorf("%w: %q is no shape of kernel %s (want one like %s)", gemm.ErrUnsupported, text, k.Name,
+			return Tile{}, fmt.Errorf("%w: %q is not a tile of kernel %s (want one like %s)", gemm.ErrUnsupported, text, k.Name,
 				k.tileNames())
 		}
 	}
@@ -248,7 +248,7 @@ func (c *Config) checkAligned(m *Memory) error {
 		{gemm.C, c.VecC * c.Out.Size()}, {gemm.Residual, c.VecResidual * c.Out.Size()},
 	} {
 		if at := uint64(m[x.operand]); x.bytes > 0 && at%uint64(x.bytes) != 0 {
-			return fmt.Errorf("%w: %s at address %#x, want a multiple of %d", gemm.ErrUnsupported, x.operand.Phrase(), at,
+			return fmt.Errorf("%w: %s at address %#x: want a multiple of %d", gemm.ErrUnsupported, x.operand.Phrase(), at,
 				x.bytes)
 		}
 	}

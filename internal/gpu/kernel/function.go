@@ -56,7 +56,7 @@ func NewFunction(f func(k *build.Kernel, e Element) build.Reg) (*Function, error
 		fmt.Fprintf(hash, "%v\n%s\n", t, text)
 	}
 	if len(errs) == len(sums) {
-		return nil, fmt.Errorf("%w: a function of elements: %w", gemm.ErrUnsupported, errors.Join(errs...))
+		return nil, fmt.Errorf("%w: epilogue function: %w", gemm.ErrUnsupported, errors.Join(errs...))
 	}
 	var key [sha256.Size]byte
 	hash.Sum(key[:0])
@@ -80,7 +80,7 @@ func (f *Function) probe(t ptx.Type) (string, error) {
 	at, data := k.Pointer("at", t), k.Pointer("data", t).ReadOnly()
 	got := f.write(k, Element{Value: at.Load(), Row: k.Param("row", ptx.U32), Col: k.Param("col", ptx.U32), Data: data})
 	if got.Type() != t && got.Type() != ptx.NoType {
-		return "", fmt.Errorf("it makes a value of type .%v of one of type .%v", got.Type(), t)
+		return "", fmt.Errorf("the result has type .%v: want .%v, the type of the element", got.Type(), t)
 	}
 	at.Store(got)
 	m, err := k.Build()
@@ -105,7 +105,7 @@ func checkFunction(p *gemm.Problem) error {
 		return nil
 	case *Function:
 		if err := f.Refused[p.ScaleType()]; err != nil {
-			return fmt.Errorf("%w: %v of elements of %v: %w", gemm.ErrUnsupported, f, p.ScaleType(), err)
+			return fmt.Errorf("%w: %v on elements of %v: %w", gemm.ErrUnsupported, f, p.ScaleType(), err)
 		}
 		return nil
 	default:

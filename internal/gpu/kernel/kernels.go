@@ -206,7 +206,8 @@ func (k *Kernel) Launch(args Args, on Host) (l device.Launch, err error) {
 		return l, err
 	}
 	if c.Tile.SplitK > 1 && a.PartialSums == 0 {
-		return l, fmt.Errorf("%w: tile %v splits K and takes two launches, not one", gemm.ErrUnsupported, c.Tile)
+		return l, fmt.Errorf("%w: tile %v with split-K: want memory for the partial sums, and a second launch",
+			gemm.ErrUnsupported, c.Tile)
 	}
 	var params device.Params
 	Encode(&params, sharedParams, c, &a.Args)
@@ -256,21 +257,22 @@ func TileGrid(p *gemm.Problem, s Tile) (device.Dim3, error) {
 		rows = MaxTileRows(p, s.M)
 	case gemm.Strided:
 		if max(rows, p.Batch.Count) > MaxGridRows {
-			return device.Dim3{}, fmt.Errorf("%w: %d C of %d rows in tiles of %d×%d", gemm.ErrUnsupported, p.Batch.Count, p.M,
-				s.M, s.N)
+			return device.Dim3{}, fmt.Errorf("%w: a batch of %d products of %d rows in tiles of %d×%d: want at most %d "+
+				"products, and rows of tiles",
+				gemm.ErrUnsupported, p.Batch.Count, p.M, s.M, s.N, MaxGridRows)
 		}
 		return device.Dim3{X: cols, Y: rows, Z: p.Batch.Count}, nil
 	}
 	z := CeilDiv(rows, MaxGridRows)
 	if s.SplitK > 1 {
 		if z > 1 {
-			return device.Dim3{}, fmt.Errorf("%w: C of %d rows in tiles of %d×%d with K split", gemm.ErrUnsupported, p.M, s.M,
-				s.N)
+			return device.Dim3{}, fmt.Errorf("%w: C of %d rows in tiles of %d×%d with split-K: want at most %d rows of tiles",
+				gemm.ErrUnsupported, p.M, s.M, s.N, MaxGridRows)
 		}
 		return device.Dim3{X: cols, Y: rows, Z: SplitCount(p, s)}, nil
 	}
 	if cols > 1<<31-1 || z > MaxGridRows {
-		return device.Dim3{}, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d is more blocks than a grid has",
+		return device.Dim3{}, fmt.Errorf("%w: C of %d×%d in tiles of %d×%d takes more blocks than a grid has",
 			gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
 	}
 	return device.Dim3{X: cols, Y: CeilDiv(rows, z), Z: z}, nil

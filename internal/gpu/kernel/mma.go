@@ -107,7 +107,7 @@ func checkMMA(s Tile) error {
 	bad := func(format string, args ...any) error { return badMMA(s, format, args...) }
 	for _, n := range []int{s.M, s.N, s.K, s.RowsPerThread, s.ColsPerThread} {
 		if n < 1 || n > maxThreads || n&(n-1) != 0 {
-			return bad("%d is no power of two up to %d", n, maxThreads)
+			return bad("size %d: want a power of two, at most %d", n, maxThreads)
 		}
 	}
 	rows, cols := warpTile(s)
@@ -116,17 +116,17 @@ func checkMMA(s Tile) error {
 		// With one instruction's accumulators only, each instruction depends on the previous one.
 		// Across iterations of a loop NVIDIA's assemblers (seen in 12.9 to 13.5) omit the wait for
 		// the previous addition, and sums are lost. For two instructions see multiplyBeforeWait.
-		return bad("a thread has at least 2×4 or 4×2 elements")
+		return bad("%d×%d elements per thread: want at least 2×4 or 4×2", s.RowsPerThread, s.ColsPerThread)
 	case s.RowsPerThread*s.ColsPerThread > maxSumRegisters:
-		return bad("a thread has registers for %d sums", maxSumRegisters)
+		return bad("%d accumulators per thread: want at most %d", s.RowsPerThread*s.ColsPerThread, maxSumRegisters)
 	case s.M < rows || s.N < cols:
-		return bad("a warp alone has %d×%d", rows, cols)
+		return bad("want at least the tile of one warp, %d×%d", rows, cols)
 	case s.K < 16:
-		return bad("K is at least 16")
+		return bad("K is %d: want at least 16", s.K)
 	case s.Stages < 2 || s.Stages > 16:
 		return bad("%d stages: want 2 to 16", s.Stages)
 	case MMAThreads(s) > maxThreads:
-		return bad("a block has at most %d threads, not %d", maxThreads, MMAThreads(s))
+		return bad("a block of %d threads: want at most %d", MMAThreads(s), maxThreads)
 	}
 	return nil
 }
@@ -146,20 +146,21 @@ func checkFitMMA(p *gemm.Problem, s Tile) error {
 	in, _ := frag.Best(mmaElement(t), newestSM)
 	switch {
 	case s.K < in.K || s.K*size > maxTileRowBytes:
-		return badMMA(s, "K is %d to %d in %v", in.K, maxTileRowBytes/size, t)
+		return badMMA(s, "K is %d: want %d to %d in %v", s.K, in.K, maxTileRowBytes/size, t)
 	case s.RowsPerThread*s.ColsPerThread*p.Accum().Size()/4 > maxSumRegisters:
-		return badMMA(s, "a thread has registers for %d sums in %v", maxSumRegisters*4/p.Accum().Size(), p.Accum())
+		return badMMA(s, "%d accumulators per thread: want at most %d in %v", s.RowsPerThread*s.ColsPerThread,
+			maxSumRegisters*4/p.Accum().Size(), p.Accum())
 	case s.RowsPerThread*s.ColsPerThread == maxSumRegisters && (promotesAccumulators(p) || CountOperands(p.Epilogue) > 1 &&
 		(p.Epilogue.OutScale || p.Epilogue.Activation > gemm.ActReLU)):
-		return badMMA(s, "a thread has no registers for what else %v with epilogue %v takes", t, p.Epilogue)
+		return badMMA(s, "too few registers for %v with epilogue %v", t, p.Epilogue)
 	case s.RowsPerThread*s.ColsPerThread == maxSumRegisters && p.Converts() && CountOperands(p.Epilogue) > 2:
-		return badMMA(s, "a thread has no registers for sums of %v, converted, and what epilogue %v reads", t, p.Epilogue)
+		return badMMA(s, "too few registers for the conversion of %v and the operands of epilogue %v", t, p.Epilogue)
 	case s.ColsPerThread < 4 && t != dtype.F64:
-		return badMMA(s, "a thread has at least 4 columns in %v", t)
+		return badMMA(s, "%d columns per thread: want at least 4 in %v", s.ColsPerThread, t)
 	}
 	a, b := operandTiles(Config{In: t, Tile: s, TransA: p.A().Trans, TransB: p.B().Trans})
 	if n := a.Bytes() + b.Bytes(); n > maxSharedBytes {
-		return badMMA(s, "in %v it takes %d bytes of shared memory, and no GPU has more than %d for a block", t, n,
+		return badMMA(s, "in %v a block takes %d bytes of shared memory: want at most %d", t, n,
 			maxSharedBytes)
 	}
 	for _, tile := range []frag.TileShape{a, b} {

@@ -63,14 +63,13 @@ const maxThreads = 1024
 func checkSquare(kernel string, s Tile, depth int) error {
 	switch {
 	case s != Square(s.M, depth):
-		return fmt.Errorf("%w: kernel %s has square tiles with a thread for each element, not %v", gemm.ErrUnsupported,
+		return fmt.Errorf("%w: kernel %s with tile %v: want a square tile with one thread per element", gemm.ErrUnsupported,
 			kernel, s)
 	case s.M < 1:
-		return fmt.Errorf("%w: kernel %s with a tile of %d", gemm.ErrUnsupported, kernel, s.M)
+		return fmt.Errorf("%w: kernel %s with a tile of %d: want at least 1", gemm.ErrUnsupported, kernel, s.M)
 	case s.M > maxThreads || s.M*s.M > maxThreads:
-		return fmt.Errorf("%w: kernel %s with a tile of %d×%d, a thread for each element: a block has at most %d threads, "+
-			"not %d",
-			gemm.ErrUnsupported, kernel, s.M, s.M, maxThreads, s.M*s.M)
+		return fmt.Errorf("%w: kernel %s with a tile of %d×%d, one thread per element: want at most %d threads",
+			gemm.ErrUnsupported, kernel, s.M, s.M, maxThreads)
 	}
 	return nil
 }

@@ -5,10 +5,9 @@ import (
 	"tilework/ptx/build"
 )
 
-// panel copies tiles of one operand from global to shared memory. Each thread copies its share. A
-// tile of A is stored transposed and a tile of B as it is, so that fragment loads in the inner loop
-// are contiguous: element (p, i) of a tile belongs to row i of A, or column i of B, at the tile's k
-// number p.
+// panel copies tiles of one operand from global to shared memory. Each thread copies its share.
+// Only tiles of A are stored transposed, so that fragment loads in the inner loop are contiguous:
+// element (p, i) of a tile belongs to row i of A, or column i of B, at the tile's k number p.
 //
 // MN-major operands are copied in vectors along i. K-major operands are copied element by element,
 // each to a row of its own. Copies are asynchronous (cp.async, sm_80) if the elements need no

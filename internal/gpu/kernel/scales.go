@@ -43,7 +43,7 @@ func (k *Kernel) checkScales(p *gemm.Problem) error {
 	case !k.BlockScales:
 		return fmt.Errorf("%w: kernel %s with block scales", gemm.ErrUnsupported, k.Name)
 	case max(p.Layouts[gemm.ScaleA].Len(), p.Layouts[gemm.ScaleB].Len(), p.M, p.N, p.K) > maxScaleIndex:
-		return fmt.Errorf("%w: block scales of %v and %v: more than 31 bits count", gemm.ErrUnsupported,
+		return fmt.Errorf("%w: block scales of %v and %v: want sizes of at most 31 bits", gemm.ErrUnsupported,
 			p.Layouts[gemm.ScaleA], p.Layouts[gemm.ScaleB])
 	}
 	return nil

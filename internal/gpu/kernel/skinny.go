@@ -88,7 +88,7 @@ func checkSkinny(s Tile) error {
 	}
 	for _, n := range []int{s.M, s.N, s.K} {
 		if n < 1 || n > 1<<16 || n&(n-1) != 0 {
-			return bad("%d is no power of two", n)
+			return bad("size %d: want a power of two, at most %d", n, 1<<16)
 		}
 	}
 	slim, long := sides(s)
@@ -96,18 +96,18 @@ func checkSkinny(s Tile) error {
 	if !slimRows(s) {
 		perThread = s.RowsPerThread
 		if s.ColsPerThread != s.N {
-			return bad("a thread has all rows of a tile, or all columns")
+			return bad("want all rows of the tile in each thread, or all columns")
 		}
 	}
 	switch threads := skinnyThreads(s); {
 	case perThread != patch || long < patch || s.K < patch:
-		return bad("a thread has %d elements of the other side, and of K", patch)
+		return bad("want %d elements per thread along the long side, and along K", patch)
 	case slim > MaxSkinny:
-		return bad("its slim side is %d at the most", MaxSkinny)
+		return bad("the slim side is %d: want at most %d", slim, MaxSkinny)
 	case threads < 32 || threads > maxThreads:
-		return bad("a block has 32 to %d threads, not %d", maxThreads, threads)
+		return bad("a block of %d threads: want 32 to %d", threads, maxThreads)
 	case slim*long > threads:
-		return bad("%d threads for %d elements of C", threads, slim*long)
+		return bad("a block of %d threads for %d elements of C: want at least one thread per element", threads, slim*long)
 	}
 	return nil
 }
