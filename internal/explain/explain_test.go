@@ -443,7 +443,7 @@ func TestBadInput(t *testing.T) {
 		{"old GPU", fine, &old, Options{}, s, gemm.ErrUnsupported, "needs sm_75"},
 		{"registers", fine, m, Options{Registers: 256}, s, gemm.ErrUnsupported, "want at most 255"},
 		{"tile", fine, m, Options{}, kernel.Tile{M: 33, N: 33, K: 33, RowsPerThread: 1, ColsPerThread: 1},
-			gemm.ErrUnsupported, "not 1089"},
+			gemm.ErrUnsupported, "want at most 1024 threads"},
 		{"grid", problem(t, dtype.F32, 1<<37, 1, 1, false, false), m, Options{},
 			kernel.Tile{M: 2, N: 2, K: 2, RowsPerThread: 1, ColsPerThread: 1}, gemm.ErrUnsupported,
 			"more blocks than a grid has"},
