@@ -36,7 +36,7 @@ func newCall[T, R dtype.Element](alpha float64, a, b Operand[T], beta float64, c
 // release returns the call to the pool, without its references to the caller's memory.
 func (k *call) release() {
 	k.reset()
-	k.product = dispatch.Product{}
+	k.product.Reset()
 	calls.Put(k)
 }
 

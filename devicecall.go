@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"tilework/internal/backend"
 	"tilework/internal/gemm"
 	"tilework/internal/resident"
 )
@@ -12,7 +13,7 @@ import (
 func (k *call) resident() (*resident.Product, error) {
 	d, of, request := k.device(), &k.product.Problem, &k.product.Request
 	switch asked := request.Device; {
-	case asked.Kind != "" && asked.String() != d.String():
+	case asked.Kind != backend.Auto && asked.String() != d.String():
 		return nil, fmt.Errorf("%w: device %v for matrices on %v", ErrUnsupported, asked, d)
 	case k.tile != nil:
 		return nil, fmt.Errorf("%w: a function for the tiles of matrices on device %v: only the CPU runs it", ErrUnsupported,

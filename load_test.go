@@ -15,7 +15,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/cuda"
 	"tilework/internal/device/faulty"
-	"tilework/internal/dispatch"
+	"tilework/internal/gpu"
 	"tilework/internal/testkit"
 	"tilework/machine"
 )
@@ -150,7 +150,7 @@ func TestSoak(t *testing.T) { soak(t, mixture(t), func() int { return 0 }) }
 func TestCardSoak(t *testing.T) {
 	firstGPU(t) // skips the test without a GPU
 	var account *faulty.Device
-	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) {
+	restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
 		g, err := cuda.Open(0)
 		if err != nil {
 			return nil, err

@@ -80,8 +80,8 @@ func giveProduct[T dtype.Element](c *config, o gemm.Operand, x Operand[T], l *ge
 // sum in different orders: name the device where the bits of a result must not depend on its size.
 // [PlanGemm] reports the choice and its reason.
 func WithDevice(name string) Option {
+	d, err := backend.ParseDevice(name)
 	return func(c *config) {
-		d, err := backend.ParseDevice(name)
 		if err != nil {
 			c.fail(fmt.Errorf("%w: %w", ErrNoDevice, err))
 		}

@@ -62,7 +62,7 @@ func TestPacked(t *testing.T) {
 		{"another kernel", Gemm(t.Context(), 1, a, w, 0, c, WithKernel("loop")),
 			"kernel loop for a B that was packed for kernel"},
 		{"kernel without packing", second(Pack(t.Context(), b, WithKernel("loop"))), "kernel loop packs nothing"},
-		{"verification", Gemm(t.Context(), 1, a, w, 0, c, WithVerify()), "needs B as it was"},
+		{"verification", Gemm(t.Context(), 1, a, w, 0, c, WithVerify()), "needs the unpacked B"},
 		{"transposed C", Gemm(t.Context(), 1, a, w, 0, New[float32](90, 20).T()), "transposed C"},
 	} {
 		if !errors.Is(tc.err, ErrUnsupported) || !strings.Contains(tc.err.Error(), tc.want) {

@@ -11,7 +11,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
-	"tilework/internal/dispatch"
+	"tilework/internal/gpu"
 )
 
 // substitute replaces all devices of this test by emulated ones that can be made to fail, with the
@@ -21,7 +21,7 @@ func substitute(t *testing.T, memory int64) func(name string) *faulty.Device {
 	t.Helper()
 	var mu sync.Mutex
 	opened := map[string]*faulty.Device{}
-	restore := dispatch.Substitute(func(name backend.Device) (device.Device, error) {
+	restore := gpu.Substitute(func(name backend.Device) (device.Device, error) {
 		inner, err := emu.Open(emu.Options{Memory: memory})
 		if err != nil {
 			return nil, err

@@ -66,9 +66,6 @@ func (k *call) tune(ctx context.Context, limit time.Duration) (Tuning, error) {
 			return Tuning{}, err
 		}
 	}
-	if device == (backend.Device{}) {
-		device.Kind = "auto"
-	}
 	o := tune.Options{Device: device, Threads: k.product.Request.Threads, Time: limit}
 	outcomes, err := tune.Run(ctx, []tuned.Form{tuned.FormOf(&problem)}, o)
 	if len(outcomes) == 0 {

@@ -54,7 +54,7 @@ func TestTuneGemm(t *testing.T) {
 func TestWithThreads(t *testing.T) {
 	a := New[float32](2, 2)
 	if err := Gemm(t.Context(), 1, a, a, 0, New[float32](2, 2), WithThreads(-1)); !errors.Is(err, ErrUnsupported) ||
-		!strings.Contains(err.Error(), "-1 threads (want 1 or more, or 0 for all)") {
+		!strings.Contains(err.Error(), "-1 threads: want 1 or more, or 0 for all") {
 		t.Error(err)
 	}
 }

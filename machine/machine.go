@@ -8,6 +8,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/backend"
+	"tilework/internal/device/cuda"
 	"tilework/internal/dispatch"
 	"tilework/internal/host"
 )
@@ -39,23 +40,23 @@ type DeviceKernel struct {
 func Devices() ([]Device, error) {
 	all := []Device{{
 		Name: "cpu", Title: host.CPUName(), Arch: runtime.GOARCH, Cores: runtime.GOMAXPROCS(0), Memory: host.PhysicalMemory(),
-		Kernels: deviceKernels(func(k dispatch.Kernel) bool { return k.Kind == "cpu" && k.Available }),
+		Kernels: deviceKernels(func(k backend.Kernel) bool { return k.Kind == backend.CPU && k.Available }),
 	}}
-	gpus, err := dispatch.GPUs()
+	gpus, err := cuda.List()
 	for _, g := range gpus {
 		all = append(all, Device{
 			Name: fmt.Sprintf("gpu:%d", g.Index), Title: g.Name, Arch: g.Target.String(), Cores: g.SMs, Memory: g.Memory,
 			Clock: g.Clock, MemoryClock: g.MemoryClock, Link: g.Link, Driver: g.Driver, UUID: g.UUID,
-			Kernels: deviceKernels(func(k dispatch.Kernel) bool { return k.Kind == "gpu" && k.SM <= g.Target.SM }),
+			Kernels: deviceKernels(func(k backend.Kernel) bool { return k.Kind == backend.GPU && k.SM <= g.Target.SM }),
 		})
 	}
 	return append(all, Device{
 		Name: "emu", Title: "emulated GPU: runs the GPU kernels' PTX, slowly", Cores: runtime.GOMAXPROCS(0),
-		Kernels: deviceKernels(func(k dispatch.Kernel) bool { return k.Kind == "gpu" }),
+		Kernels: deviceKernels(func(k backend.Kernel) bool { return k.Kind == backend.GPU }),
 	}), err
 }
 
-func deviceKernels(runs func(dispatch.Kernel) bool) []DeviceKernel {
+func deviceKernels(runs func(backend.Kernel) bool) []DeviceKernel {
 	var list []DeviceKernel
 	for _, k := range dispatch.Kernels(backend.Device{}) {
 		if runs(k) {
@@ -93,7 +94,7 @@ func Kernels() []Kernel {
 			sums = append(sums, Sums{typeNames(s.Types), s.Precision.String(), s.How})
 		}
 		all = append(all, Kernel{
-			Name: k.Name, Device: k.Kind, Adds: k.Adds, Needs: k.Needs,
+			Name: k.Name, Device: k.Kind.String(), Adds: k.Adds, Needs: k.Needs,
 			Available: k.Available, Types: typeNames(k.Types), Sums: sums,
 		})
 	}

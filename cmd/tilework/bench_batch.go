@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"tilework/internal/bench"
-	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
 )
@@ -87,7 +87,7 @@ func (s *denseSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try
 		return nil, fmt.Errorf("%w: peer %s without --groups", gemm.ErrUnsupported, densePeer)
 	}
 	one, _ := p.Product(0)
-	plan, err := dispatch.PlanGPU(s.gpu, &one, exec.Options{KeepLayout: true})
+	plan, err := gpu.PlanResident(s.gpu, &one, exec.Options{KeepLayout: true})
 	if err != nil {
 		return nil, err
 	}

@@ -47,7 +47,7 @@ func (s *packedSubject) PackB(ctx context.Context, b gemm.Buffers) error {
 var builtinPeers = map[string]func(threads int) bench.Subject{
 	readPeer: func(threads int) bench.Subject { return readSubject{threads} },
 	plainPeer: func(threads int) bench.Subject {
-		request := dispatch.Request{Device: backend.Device{Kind: "cpu"}, Threads: threads}
+		request := dispatch.Request{Device: backend.Device{Kind: backend.CPU}, Threads: threads}
 		return &plainSubject{subject{name: plainPeer, request: request}}
 	},
 }

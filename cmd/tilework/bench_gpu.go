@@ -13,9 +13,9 @@ import (
 	"tilework/internal/bench/baseline"
 	"tilework/internal/device"
 	"tilework/internal/device/cuda"
-	"tilework/internal/dispatch"
 	"tilework/internal/explain"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
@@ -37,7 +37,7 @@ const (
 // onGPU returns a bencher of matrices in GPU memory.
 func (f *benchFlags) onGPU(ctx context.Context, at backend.Device, problems []gemm.Problem,
 	stderr io.Writer) (bencher, error) {
-	backend, release, err := dispatch.OpenGPU(at)
+	backend, release, err := gpu.Open(at)
 	if err != nil {
 		return bencher{}, err
 	}
@@ -107,7 +107,7 @@ func (f *benchFlags) pickGPU(at backend.Device, backend *stream.Backend, release
 		if err != nil {
 			return "", err
 		}
-		plan, err := dispatch.PlanGPU(backend.Backend, &q, gpuOptions(kernel, true))
+		plan, err := gpu.PlanResident(backend.Backend, &q, gpuOptions(kernel, true))
 		if err != nil {
 			return "", err
 		}
@@ -220,7 +220,7 @@ func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) 
 	if err != nil {
 		return nil, err
 	}
-	plan, err := dispatch.PlanGPU(s.gpu, &q, s.options)
+	plan, err := gpu.PlanResident(s.gpu, &q, s.options)
 	if err != nil {
 		return nil, err
 	}

@@ -129,7 +129,7 @@ func namedDevice(name string) (backend.Device, error) {
 	switch {
 	case err != nil:
 		return device, fmt.Errorf("--device: %w", err)
-	case device.Kind == "auto":
+	case device.Kind == backend.Auto:
 		return device, fmt.Errorf("--device %s: want a certain device (cpu, gpu, gpu:N, emu)", name)
 	}
 	return device, nil
@@ -139,12 +139,12 @@ func namedDevice(name string) (backend.Device, error) {
 // names the devices that have such a kernel, or a similar known name.
 func unknownKernel(name string, device backend.Device, known []string) error {
 	where := ""
-	if device.Kind != "auto" {
+	if device.Kind != backend.Auto {
 		where = fmt.Sprintf(" on %v", device)
 	}
-	for _, other := range []struct{ kind, names string }{{"cpu", "cpu"}, {"gpu", "gpu and emu"}} {
-		if slices.Contains(subjectNames(backend.Device{Kind: other.kind}), name) {
-			where += ", only on " + other.names
+	for _, kind := range []backend.Kind{backend.CPU, backend.GPU} {
+		if slices.Contains(subjectNames(backend.Device{Kind: kind}), name) {
+			where += ", only on " + dispatch.Runners(kind)
 		}
 	}
 	return fmt.Errorf("no kernel %q%s%s (want one of %s)",
@@ -153,9 +153,6 @@ func unknownKernel(name string, device backend.Device, known []string) error {
 
 // kernelsOf returns the names of the kernels of a device, or of all devices for auto.
 func kernelsOf(device backend.Device) (names []string) {
-	if device.Kind == "auto" {
-		device = backend.Device{}
-	}
 	for _, k := range dispatch.Kernels(device) {
 		names = append(names, k.Name)
 	}
@@ -180,7 +177,7 @@ func autoNames(device backend.Device) []string {
 	names := []string{"auto"}
 	for _, p := range gemm.Precisions()[1:] {
 		if slices.ContainsFunc(dispatch.Kernels(device),
-			func(k dispatch.Kernel) bool { return slices.Contains(k.Precisions, p) }) {
+			func(k backend.Kernel) bool { return slices.Contains(k.Precisions, p) }) {
 			names = append(names, "auto-"+p.String())
 		}
 	}

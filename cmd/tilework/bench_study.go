@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/gemm"
 )
@@ -94,24 +95,24 @@ func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 	}
 	sizes, open := "64,256,1024", f.onCPU
 	switch device.Kind {
-	case "emu":
+	case backend.Emulator:
 		sizes, open = "64,256", f.onEmulator
-	case "gpu":
+	case backend.GPU:
 		if open = f.onGPU; f.transfers {
 			open = f.throughGPU
 		}
 	}
-	if f.transfers && device.Kind != "gpu" {
+	if f.transfers && device.Kind != backend.GPU {
 		return nil, fmt.Errorf("--transfers: %s has no copies to time (want --device gpu)", f.device)
 	}
 	if f.batch < 1 {
 		return nil, fmt.Errorf("--batch %d: want 1 or more", f.batch)
 	}
-	if (f.batch > 1 || f.groups != "") && (device.Kind == "cpu" || f.transfers) {
+	if (f.batch > 1 || f.groups != "") && (device.Kind == backend.CPU || f.transfers) {
 		return nil, fmt.Errorf("--batch and --groups need matrices in GPU memory: want --device gpu or emu, without " +
 			"--transfers")
 	}
-	if f.packed && device.Kind != "cpu" {
+	if f.packed && device.Kind != backend.CPU {
 		return nil, fmt.Errorf("--packed with --device %s: want --device cpu, only the CPU multiplies by a packed B",
 			f.device)
 	}

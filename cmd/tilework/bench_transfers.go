@@ -9,8 +9,8 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/device"
-	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
@@ -19,7 +19,7 @@ import (
 // throughGPU returns a bencher of products on a GPU of matrices in host memory.
 func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems []gemm.Problem,
 	stderr io.Writer) (_ bencher, err error) {
-	backend, release, err := dispatch.OpenGPU(at)
+	backend, release, err := gpu.Open(at)
 	if err != nil {
 		return bencher{}, err
 	}
@@ -69,10 +69,10 @@ func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.B
 	if err != nil {
 		return nil, err
 	}
-	if s.steps, err = dispatch.PlanGPU(s.gpu.Backend, &q, gpuOptions(s.kernel, true)); err != nil {
+	if s.steps, err = gpu.PlanResident(s.gpu.Backend, &q, gpuOptions(s.kernel, true)); err != nil {
 		return nil, err
 	}
-	onDevice, err := dispatch.PlanGPU(s.gpu.Backend, &q, gpuOptions(s.kernel, false))
+	onDevice, err := gpu.PlanResident(s.gpu.Backend, &q, gpuOptions(s.kernel, false))
 	if err != nil {
 		return nil, err
 	}

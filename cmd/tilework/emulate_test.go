@@ -14,8 +14,8 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/device"
 	emulator "tilework/internal/device/emu"
-	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 	"tilework/internal/matio"
 	"tilework/ptx"
 	"tilework/ptx/emu"
@@ -236,7 +236,7 @@ func (r *loadRecorder) Load(ctx context.Context, text string) (device.Module, er
 func TestUsersPTX(t *testing.T) {
 	text := nvccFolder(t)
 	var opened, texts []string
-	restore := dispatch.Substitute(func(d backend.Device) (device.Device, error) {
+	restore := gpu.Substitute(func(d backend.Device) (device.Device, error) {
 		opened = append(opened, d.String())
 		inner, err := emulator.Open(emulator.Options{})
 		return &loadRecorder{inner, &texts}, err

@@ -15,8 +15,8 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
-	"tilework/internal/dispatch"
 	"tilework/internal/dispatch/tuned"
+	"tilework/internal/gpu"
 	"tilework/internal/testkit"
 )
 
@@ -50,7 +50,7 @@ func TestEveryDeviceCallFails(t *testing.T) {
 		for _, kind := range kinds {
 			open := func() (device.Device, error) { return emu.Open(emu.Options{}) }
 			err := faulty.FailEachCall(verb.all, kind.err, open, func(d *faulty.Device) {
-				restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
+				restore := gpu.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				_, stderr, code := run(ctx, strings.Fields(verb.args)...)

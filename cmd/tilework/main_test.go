@@ -18,8 +18,8 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
-	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 	"tilework/internal/host"
 	"tilework/internal/matio"
 	"tilework/internal/model"
@@ -248,7 +248,7 @@ func TestUsageErrors(t *testing.T) {
 		{mul + "--verify-within 0%", 2, "--verify-within 0%: want a percentage above 0, such as 5%"},
 		{mul + "--verify-within 1e-20%", 1, "cannot be verified to better than"},
 		{mul + "--device tpu", 2, `--device: unknown device "tpu"`},
-		{mul + "--device gpu:x", 2, `"x" is no GPU number`},
+		{mul + "--device gpu:x", 2, `"x" is not the number of a GPU`},
 		{mul + "--device gpu:99", 3, "no such device: "},
 		{mul + "--device emu:h300", 3, `no such device: emu:h300: unknown GPU "h300"`},
 		{mul + "--device emu --kernel avx2", 2, `--kernel: no kernel "avx2" on emu, only on cpu (want one of naive, ` +
@@ -295,7 +295,7 @@ func TestUsageErrors(t *testing.T) {
 		{"bench --dtypes float33", 2, "--dtypes"},
 		{"bench --dtypes int32", 2, "int32 cannot be multiplied"},
 		{"bench --kernels warp", 2, `no kernel "warp" on cpu`},
-		{"bench --kernels tiled", 2, `no kernel "tiled" on cpu, only on gpu and emu (want one of loop,`},
+		{"bench --kernels tiled", 2, `no kernel "tiled" on cpu, only on gpu or emu (want one of loop,`},
 		{"bench --device gpu:99", 3, "no such device"},
 		{"bench --peers numpy", 2, "numpy"},
 		{"bench --peer-path numpy=x", 2, "--peer-path numpy=x: want NAME=FILE"},
@@ -500,7 +500,7 @@ func (d *wrongDevice) CopyOut(ctx context.Context, dst []byte, src device.Ptr, r
 func TestSelftestRepeats(t *testing.T) {
 	for _, args := range []string{"--kernels naive --cases 2", "--kernels skinny-tf32:1x32x128/1x4 --cases 2",
 		"--kernels naive --cases 20 --part 7/20"} {
-		restore := dispatch.Substitute(func(backend.Device) (device.Device, error) {
+		restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
 			d, err := emu.Open(emu.Options{})
 			return &wrongDevice{d}, err
 		})
@@ -525,7 +525,7 @@ func TestSelftestRepeats(t *testing.T) {
 }
 
 func TestSelftestPrintsErrors(t *testing.T) {
-	list, _, err := (&selftestFlags{kernels: "portable"}).choose(backend.Device{Kind: "cpu"})
+	list, _, err := (&selftestFlags{kernels: "portable"}).choose(backend.Device{Kind: backend.CPU})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/gputest"
 	"tilework/internal/gpu/stream"
@@ -395,11 +396,11 @@ The largest errors:
 // choose returns the kernels of --kernels on a device. The caller must call release after the
 // tests.
 func (f *selftestFlags) choose(device backend.Device) (all []testTarget, release func() error, err error) {
-	if device.Kind == "cpu" {
+	if device.Kind == backend.CPU {
 		all, err = f.onCPU(device)
 		return all, func() error { return nil }, err
 	}
-	backend, release, err := dispatch.OpenGPU(device)
+	backend, release, err := gpu.Open(device)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -477,9 +478,9 @@ func (f *selftestFlags) onCPU(device backend.Device) (all []testTarget, err erro
 }
 
 // cpuImplementation returns a CPU kernel as an implementation for the suite.
-func cpuImplementation(k dispatch.Kernel) gemmtest.Implementation {
+func cpuImplementation(k backend.Kernel) gemmtest.Implementation {
 	plan := func(p *gemm.Problem) (*dispatch.Plan, error) {
-		return dispatch.New(dispatch.Request{Problem: *p, Device: backend.Device{Kind: "cpu"}, Kernel: k.Name})
+		return dispatch.New(dispatch.Request{Problem: *p, Device: backend.Device{Kind: backend.CPU}, Kernel: k.Name})
 	}
 	impl := gemmtest.Implementation{
 		Name: k.Name, Tiles: k.Tiles, Accuracy: k.Accuracy, Concurrent: true, Cancels: true,

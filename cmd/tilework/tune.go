@@ -14,6 +14,7 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/cache"
+	"tilework/internal/cpu"
 	"tilework/internal/dispatch"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/tune"
@@ -168,7 +169,7 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 
 // list prints the tuned choices.
 func (f *tuneFlags) list(stdout, stderr io.Writer) error {
-	kept := tuned.All()
+	kept := tuned.All(cpu.Backend{}.TuningKey())
 	printCacheNotes(stderr)
 	if len(kept) == 0 {
 		fmt.Fprintln(stderr, "no tuned choices on this machine; tilework tune --sizes N adds one")
@@ -191,7 +192,7 @@ func printCacheNotes(stderr io.Writer) {
 }
 
 // withTime formats a choice with its time: the median, and half the spread in percent.
-func withTime(c tuned.Choice, t bench.Timing) string {
+func withTime(c backend.Choice, t bench.Timing) string {
 	if t.Median == 0 {
 		return c.String()
 	}

@@ -8,7 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/backend"
 	"tilework/internal/cache"
+	"tilework/internal/cpu"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/tune"
 )
@@ -37,9 +39,9 @@ func TestTune(t *testing.T) {
 		t.Errorf("exit code %d, %d kept, %q", code, kept, stdout)
 	}
 	// tune may have kept no choice. Keep one.
-	x := tuned.Tuned{Form: outcomes[0].Form, Choice: tuned.Choice{Kernel: "portable"},
-		Default: tuned.Choice{Kernel: "usual"}, Gain: 1.25, P10: 1.2, P90: 1.3}
-	if err := tuned.CPUTuner().Keep(x); err != nil {
+	x := tuned.Tuned{Form: outcomes[0].Form, Choice: backend.Choice{Kernel: "portable"},
+		Default: backend.Choice{Kernel: "usual"}, Gain: 1.25, P10: 1.2, P90: 1.3}
+	if err := tuned.For(cpu.Backend{}.TuningKey()).Keep(x); err != nil {
 		t.Fatal(err)
 	}
 	t.Chdir(folder(t))

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
+	"tilework/internal/backend"
 
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
@@ -97,7 +98,7 @@ func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers,
 	t.Helper()
 	want := b
 	want[gemm.C] = slices.Clone(b[gemm.C])
-	naive, err := kernels[0].plan(p, Options{})
+	naive, err := kernels[0].plan(p, backend.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,13 +106,14 @@ func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers,
 		t.Fatal(err)
 	}
 	reported := make([]atomic.Int32, p.M*p.N)
-	pl, err := k.plan(p, Options{Tile: func(i, j, rows, cols int) {
+	pl, err := k.plan(p, backend.Options{})
+	pl.CallTile(func(i, j, rows, cols int) {
 		for x := range rows {
 			for y := range cols {
 				reported[(i+x)*p.N+j+y].Add(1)
 			}
 		}
-	}})
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +166,7 @@ func TestSmallK(t *testing.T) {
 			}
 			b := gemm.Buffers{gemm.A: fill(p.Layouts[gemm.A]), gemm.B: fill(p.Layouts[gemm.B]),
 				gemm.C: allocAligned(p.C().Bytes())}
-			naive, err := kernels[0].plan(&p, Options{})
+			naive, err := kernels[0].plan(&p, backend.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -172,7 +174,7 @@ func TestSmallK(t *testing.T) {
 				t.Fatal(err)
 			}
 			want := slices.Clone(b[gemm.C])
-			pl, err := k.plan(&p, Options{})
+			pl, err := k.plan(&p, backend.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -218,7 +220,7 @@ func TestSkinnyProducts(t *testing.T) {
 			{1293, dotsCols + 1 + rng.IntN(streamAMaxN-dotsCols), 1301, 2, false, true, k.f64.kc},
 		} {
 			p, b := thinProblem(t, rng, dtype.F64, dtype.F64, [3]int{s.m, s.n, s.k}, s.trans)
-			pl, err := k.plan(&p, Options{})
+			pl, err := k.plan(&p, backend.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

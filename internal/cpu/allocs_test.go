@@ -5,6 +5,7 @@ package cpu
 import (
 	"context"
 	"testing"
+	"tilework/internal/backend"
 
 	"tilework/dtype"
 )
@@ -15,7 +16,7 @@ func TestSmallCAllocatesNothing(t *testing.T) {
 	for _, s := range [][3]int{{1, 1, 1000}, {3, 4, 100_000}, {33, 1, 40_000}} {
 		p, b := random(t, dtype.F32, s[0], s[1], s[2])
 		if n := testing.AllocsPerRun(20, func() {
-			pl, err := NewPlan(&p, Options{Threads: 1})
+			pl, err := NewPlan(&p, backend.Options{Threads: 1})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
@@ -193,7 +194,7 @@ const (
 // columns.
 func (mk *microKernel[T]) readsInPlace(p *gemm.Problem) bool {
 	if mk.packing != "" {
-		return mk.packing == PackB
+		return mk.packing == backend.PackB
 	}
 	return mk.canReadInPlace(p) && (p.N <= inPlaceCols || layoutBytes(p.Layouts[gemm.A]) <= inPlaceBytes &&
 		!hasSetConflicts(p.Layouts[gemm.A]))

@@ -7,37 +7,17 @@ import (
 	"sync"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/gemm"
-)
-
-// Config sets parameters of a plan. Zero fields are left to the planner. KC and Packing change the
-// order of summation; MC and Threads do not.
-type Config struct {
-	// MC and KC are block sizes: rows of C, and steps of K.
-	MC int `json:"mc,omitempty"`
-	KC int `json:"kc,omitempty"`
-	// Packing selects the operands to pack.
-	Packing Packing `json:"packing,omitempty"`
-	// Threads lowers the number of goroutines that the caller allows.
-	Threads int `json:"threads,omitempty"`
-}
-
-// Packing is the set of packed operands.
-type Packing string
-
-const (
-	PackNothing Packing = "nothing" // both operands are read as stored
-	PackB       Packing = "B"       // A is read as stored
-	PackBoth    Packing = "both"
 )
 
 // maxBlock is the maximum MC and KC. It bounds the time of one call of a micro-kernel, because
 // assembly cannot be preempted.
 const maxBlock = 2048
 
-// check returns an error that wraps ErrUnsupported if no plan can use c.
-func (c Config) check() error {
-	known := []Packing{"", PackNothing, PackB, PackBoth}
+// checkConfig returns an error that wraps ErrUnsupported if no plan can use c.
+func checkConfig(c backend.Config) error {
+	known := []backend.Packing{"", backend.PackNothing, backend.PackB, backend.PackBoth}
 	if min(c.MC, c.KC, c.Threads) < 0 || max(c.MC, c.KC) > maxBlock || !slices.Contains(known, c.Packing) {
 		return fmt.Errorf("%w: blocks of MC %d and KC %d (at most %d), packing %q, %d threads", gemm.ErrUnsupported,
 			c.MC, c.KC, maxBlock, c.Packing, c.Threads)
@@ -54,16 +34,16 @@ var configured struct {
 
 type configuredKey struct {
 	kernel *Kernel
-	config Config
+	config backend.Config
 }
 
 // with returns k with the parameters of o, for the problem p.
-func (k *Kernel) with(o *Config, p *gemm.Problem) (*Kernel, error) {
-	if *o == (Config{}) {
+func (k *Kernel) with(o *backend.Config, p *gemm.Problem) (*Kernel, error) {
+	if *o == (backend.Config{}) {
 		return k, nil
 	}
 	c := *o
-	if err := c.check(); err != nil {
+	if err := checkConfig(c); err != nil {
 		return nil, err
 	}
 	if in := p.In(); k.naive || !k.Multiplies(in) {
@@ -92,7 +72,7 @@ func (k *Kernel) with(o *Config, p *gemm.Problem) (*Kernel, error) {
 }
 
 // with returns mk with the block sizes and packing of c. It returns nil for a nil mk.
-func (mk *microKernel[T]) with(c Config) *microKernel[T] {
+func (mk *microKernel[T]) with(c backend.Config) *microKernel[T] {
 	if mk == nil {
 		return nil
 	}
@@ -102,16 +82,10 @@ func (mk *microKernel[T]) with(c Config) *microKernel[T] {
 	return &own
 }
 
-// Candidate is a kernel and its parameters.
-type Candidate struct {
-	Kernel string
-	Config Config
-}
-
 // Routes lists candidates for p with up to workers goroutines that differ in kernel, packing or
 // number of goroutines. The kernels are the default one and the next slower one.
-func Routes(p *gemm.Problem, workers int) []Candidate {
-	var routes []Candidate
+func Routes(p *gemm.Problem, workers int) []backend.Choice {
+	var routes []backend.Choice
 	best, err := chooseCached("", p.In())
 	if err != nil {
 		return nil
@@ -130,7 +104,7 @@ func Routes(p *gemm.Problem, workers int) []Candidate {
 				packing = "" // the default
 			}
 			for _, n := range threadCounts(p, workers) {
-				routes = append(routes, Candidate{k.Name, Config{Packing: packing, Threads: n}})
+				routes = append(routes, backend.Choice{Kernel: k.Name, Config: backend.Config{Packing: packing, Threads: n}})
 			}
 		}
 	}
@@ -139,18 +113,18 @@ func Routes(p *gemm.Problem, workers int) []Candidate {
 
 // Blockings lists variants of a candidate with other block sizes. It omits sizes that divide p into
 // the same blocks as an earlier variant.
-func Blockings(p *gemm.Problem, route Candidate) []Candidate {
+func Blockings(p *gemm.Problem, route backend.Choice) []backend.Choice {
 	i, ok := find(route.Kernel)
 	if !ok || kernels[i].naive {
 		return nil
 	}
 	blocks := kernels[i].blocking(p.Accum())
 	packing := cmp.Or(route.Config.Packing, blocks.defaultPacking(p))
-	var all []Candidate
+	var all []backend.Choice
 	seen := map[[2]int]bool{}
 	for _, kc := range []int{128, 192, 256, 384, 512, 768, 1024} {
 		for _, mc := range []int{48, 96, 144, 192, 288, 384} {
-			if packing == PackNothing {
+			if packing == backend.PackNothing {
 				mc = 0 // not used
 			}
 			// Plans divide K and the rows into blocks of equal size.
@@ -170,8 +144,8 @@ func Blockings(p *gemm.Problem, route Candidate) []Candidate {
 // blocking describes the block sizes and packing of a [microKernel] of any type.
 type blocking interface {
 	rows() int
-	defaultPacking(p *gemm.Problem) Packing
-	packings(p *gemm.Problem) []Packing
+	defaultPacking(p *gemm.Problem) backend.Packing
+	packings(p *gemm.Problem) []backend.Packing
 }
 
 // blocking returns the micro-kernel for an accumulator type.
@@ -188,27 +162,27 @@ func (k *Kernel) blocking(sums dtype.Type) blocking {
 func (mk *microKernel[T]) rows() int { return mk.MR }
 
 // defaultPacking returns the operands of p that are packed by default.
-func (mk *microKernel[T]) defaultPacking(p *gemm.Problem) Packing {
+func (mk *microKernel[T]) defaultPacking(p *gemm.Problem) backend.Packing {
 	switch {
 	case mk.algorithm(p) != algoBlocked:
-		return PackNothing
+		return backend.PackNothing
 	case mk.readsInPlace(p):
-		return PackB
+		return backend.PackB
 	}
-	return PackBoth
+	return backend.PackBoth
 }
 
 // packings lists the possible packings for p.
-func (mk *microKernel[T]) packings(p *gemm.Problem) []Packing {
-	all := []Packing{PackBoth}
+func (mk *microKernel[T]) packings(p *gemm.Problem) []backend.Packing {
+	all := []backend.Packing{backend.PackBoth}
 	if mk.canReadInPlace(p) {
-		all = append(all, PackB)
+		all = append(all, backend.PackB)
 	}
 	// Without packing each goroutine computes its part in a single task, so a long product could
 	// not be cancelled.
 	const most = 3e8
 	if mk.canRunDirect(p) && (p.M <= len(mk.Direct) || p.Flops() <= most) {
-		all = append(all, PackNothing)
+		all = append(all, backend.PackNothing)
 	}
 	return all
 }

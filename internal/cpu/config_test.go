@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"tilework/internal/backend"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
@@ -22,14 +23,16 @@ func TestCandidates(t *testing.T) {
 		in, out   dtype.Type
 		m, n, k   int
 		transA    bool
-		packings  []Packing // the possible packings
-		blockings int       // at least
+		packings  []backend.Packing // the possible packings
+		blockings int               // at least
 	}{
-		{dtype.F32, dtype.F32, 70, 65, 300, false, []Packing{PackBoth, PackB, PackNothing}, 6},
-		{dtype.F32, dtype.F32, 1, 130, 1100, false, []Packing{PackBoth, PackB, PackNothing}, 5},
-		{dtype.F64, dtype.F64, 130, 40, 200, true, []Packing{PackBoth, PackNothing}, 6},
-		{dtype.BF16, dtype.F32, 60, 60, 60, false, []Packing{PackBoth}, 1},
-		{dtype.I8, dtype.I32, 30, 30, 1200, false, []Packing{PackBoth}, 6},
+		{dtype.F32, dtype.F32, 70, 65, 300, false, []backend.Packing{backend.PackBoth, backend.PackB, backend.PackNothing},
+			6},
+		{dtype.F32, dtype.F32, 1, 130, 1100, false, []backend.Packing{backend.PackBoth, backend.PackB, backend.PackNothing},
+			5},
+		{dtype.F64, dtype.F64, 130, 40, 200, true, []backend.Packing{backend.PackBoth, backend.PackNothing}, 6},
+		{dtype.BF16, dtype.F32, 60, 60, 60, false, []backend.Packing{backend.PackBoth}, 1},
+		{dtype.I8, dtype.I32, 30, 30, 1200, false, []backend.Packing{backend.PackBoth}, 6},
 	} {
 		a := gemm.Dense(c.in, c.m, c.k)
 		if c.transA {
@@ -47,7 +50,7 @@ func TestCandidates(t *testing.T) {
 			return b
 		}
 		buf := gemm.Buffers{gemm.A: fill(p.Layouts[gemm.A]), gemm.B: fill(p.Layouts[gemm.B])}
-		compute := func(o Options) []byte {
+		compute := func(o backend.Options) []byte {
 			t.Helper()
 			pl, err := NewPlan(&p, o)
 			if err != nil {
@@ -59,9 +62,9 @@ func TestCandidates(t *testing.T) {
 			}
 			return buf[gemm.C]
 		}
-		want := compute(Options{Kernel: "loop"})
+		want := compute(backend.Options{Choice: backend.Choice{Kernel: "loop"}})
 		routes := Routes(&p, 3)
-		var packings []Packing
+		var packings []backend.Packing
 		for _, r := range routes {
 			i, _ := find(r.Kernel)
 			packing := cmp.Or(r.Config.Packing, kernels[i].blocking(p.Accum()).defaultPacking(&p))
@@ -69,11 +72,12 @@ func TestCandidates(t *testing.T) {
 				packings = append(packings, packing)
 			}
 			blockings := Blockings(&p, r)
-			if len(blockings) == 0 || packing == PackBoth && len(blockings) < c.blockings {
+			if len(blockings) == 0 || packing == backend.PackBoth && len(blockings) < c.blockings {
 				t.Errorf("%v with %+v: %d blockings, want at least %d", &p, r, len(blockings), c.blockings)
 			}
 			for _, b := range append(blockings, r) {
-				if got := compute(Options{Kernel: b.Kernel, Config: b.Config}); !bytes.Equal(got, want) {
+				if got := compute(backend.Options{Choice: backend.Choice{Kernel: b.Kernel, Config: b.Config}}); !bytes.Equal(got,
+					want) {
 					t.Errorf("%v with %+v: C differs from the naive loop's (seed %d)", &p, b, seed)
 				}
 			}
@@ -102,7 +106,8 @@ func TestConfigThreads(t *testing.T) {
 	}
 	var want []byte
 	for _, threads := range []int{1, 2, 5} {
-		pl, err := NewPlan(&p, Options{Config: Config{KC: 100, MC: 48, Packing: PackBoth, Threads: threads}})
+		pl, err := NewPlan(&p, backend.Options{Choice: backend.Choice{Config: backend.Config{KC: 100, MC: 48,
+			Packing: backend.PackBoth, Threads: threads}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -127,13 +132,14 @@ func TestBadConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []Options{
-		{Config: Config{KC: -1}}, {Config: Config{MC: maxBlock + 1}}, {Config: Config{KC: 1 << 40}},
-		{Config: Config{Threads: -1}},
-		{Config: Config{Packing: "A"}}, {Config: Config{Packing: PackB}}, {Config: Config{Packing: PackNothing}},
-		{Kernel: "loop", Config: Config{KC: 8}},
+	for _, o := range []backend.Choice{
+		{Config: backend.Config{KC: -1}}, {Config: backend.Config{MC: maxBlock + 1}}, {Config: backend.Config{KC: 1 << 40}},
+		{Config: backend.Config{Threads: -1}},
+		{Config: backend.Config{Packing: "A"}}, {Config: backend.Config{Packing: backend.PackB}},
+		{Config: backend.Config{Packing: backend.PackNothing}},
+		{Kernel: "loop", Config: backend.Config{KC: 8}},
 	} {
-		if _, err := NewPlan(&p, o); !errors.Is(err, gemm.ErrUnsupported) {
+		if _, err := NewPlan(&p, backend.Options{Choice: o}); !errors.Is(err, gemm.ErrUnsupported) {
 			t.Errorf("%+v: %v, want ErrUnsupported", o, err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"tilework/internal/backend"
 
 	"tilework/dtype"
 	"tilework/gemmtest"
@@ -68,7 +69,7 @@ func implementation(k *Kernel, threads int) gemmtest.Implementation {
 	return gemmtest.Implementation{
 		Name: k.Name, Types: pairs, Tiles: k.Tiles(), Accuracy: k.Accuracy, Concurrent: true, Cancels: true,
 		Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
-			pl, err := k.plan(p, Options{})
+			pl, err := k.plan(p, backend.Options{})
 			if err != nil {
 				return err
 			}
@@ -92,7 +93,7 @@ func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
 				p, b := random(t, typ, s[0], s[1], s[2])
 				var want []byte
 				for _, threads := range []int{1, 2, 3, 7, 8, 16} {
-					pl, err := k.plan(&p, Options{})
+					pl, err := k.plan(&p, backend.Options{})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -161,7 +162,8 @@ func TestChoose(t *testing.T) {
 }
 
 // plan plans p for k even if another kernel is faster.
-func (k *Kernel) plan(p *gemm.Problem, o Options) (pl Plan, err error) {
+func (k *Kernel) plan(p *gemm.Problem, o backend.Options) (pl Plan, err error) {
+	pl.packed, _ = o.Packed.(*Packed)
 	err = pl.decideFor(k, p, &o)
 	return pl, err
 }

@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"testing"
+	"tilework/internal/backend"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
@@ -44,7 +45,7 @@ func TestConverted(t *testing.T) {
 			if !k.Available() || !k.Multiplies(dtype.I8) {
 				continue
 			}
-			pl, err := NewPlan(&p, Options{Kernel: k.Name})
+			pl, err := NewPlan(&p, backend.Options{Choice: backend.Choice{Kernel: k.Name}})
 			if err != nil {
 				t.Fatal(err)
 			}

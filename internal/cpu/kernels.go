@@ -16,6 +16,7 @@ import (
 	"sync/atomic"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
@@ -59,7 +60,7 @@ type microKernel[T scalar] struct {
 	// floatEpilogue runs the epilogue on integer sums converted to float32; nil selects plain Go.
 	floatEpilogue *microKernel[float32]
 
-	packing Packing // forced by a [Config]; empty for the default
+	packing backend.Packing // forced by a [backend.Config]; empty for the default
 }
 
 // packers holds one packer per element type, indexed by the type.

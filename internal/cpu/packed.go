@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
 )
@@ -36,7 +37,7 @@ func (b *Packed) Kernel() *Kernel { return b.kernel }
 
 // Pack packs the matrix of layout l at b, which is not used afterwards. It uses the kernel and
 // threads of o. An error wraps ErrUnsupported or ErrOutOfMemory, or is the context's error.
-func Pack(ctx context.Context, l gemm.Layout, b []byte, o Options) (*Packed, error) {
+func Pack(ctx context.Context, l gemm.Layout, b []byte, o *backend.Options) (*Packed, error) {
 	// The kernel does not depend on the shape, so a problem with one row selects the right one.
 	p, _, err := gemm.New(1, gemm.Dense(l.Type, 1, l.OpRows()), l, 0, gemm.Dense(resultOf(l.Type), 1, l.OpCols()),
 		gemm.Epilogue{})

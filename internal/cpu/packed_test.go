@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"tilework/internal/backend"
 
 	"tilework/dtype"
 	"tilework/gemmtest"
@@ -74,7 +75,7 @@ func noise(rng *rand.Rand, l gemm.Layout) []byte {
 func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threads int) {
 	t.Helper()
 	old := slices.Clone(b[gemm.C])
-	run := func(o Options, b gemm.Buffers) []byte {
+	run := func(o backend.Options, b gemm.Buffers) []byte {
 		copy(b[gemm.C], old)
 		pl, err := k.plan(p, o)
 		if err != nil {
@@ -89,13 +90,13 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 		}
 		return slices.Clone(b[gemm.C])
 	}
-	want := run(Options{}, b)
+	want := run(backend.Options{}, b)
 	packed, err := k.pack(t.Context(), p, b[gemm.B], threads)
 	if err != nil {
 		t.Fatal(err)
 	}
 	b[gemm.B] = nil
-	if got := run(Options{Packed: packed}, b); !slices.Equal(got, want) {
+	if got := run(backend.Options{Packed: packed}, b); !slices.Equal(got, want) {
 		t.Errorf("%s: %v, α = %v, β = %v, %+v, %d threads: a packed B changes the bits", k.Name, p, p.Alpha, p.Beta,
 			p.Epilogue, threads)
 	}
@@ -115,10 +116,11 @@ func hasOwnOrder(k *Kernel, p *gemm.Problem) bool {
 func TestPackErrors(t *testing.T) {
 	f32 := gemm.Dense(dtype.F32, 8, 8)
 	data := allocAligned(f32.Bytes())
-	if _, err := Pack(t.Context(), f32, data, Options{Kernel: "loop"}); !errors.Is(err, gemm.ErrUnsupported) {
+	if _, err := Pack(t.Context(), f32, data, &backend.Options{Choice: backend.Choice{Kernel: "loop"}}); !errors.Is(err,
+		gemm.ErrUnsupported) {
 		t.Errorf("Pack for the naive kernel: error %v, want ErrUnsupported", err)
 	}
-	packed, err := Pack(t.Context(), f32, data, Options{Kernel: "portable"})
+	packed, err := Pack(t.Context(), f32, data, &backend.Options{Choice: backend.Choice{Kernel: "portable"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -129,10 +131,11 @@ func TestPackErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := NewPlan(&p, Options{Kernel: "loop", Packed: packed}); !errors.Is(err, gemm.ErrUnsupported) {
+	if _, err := NewPlan(&p, backend.Options{Choice: backend.Choice{Kernel: "loop"}, Packed: packed}); !errors.Is(err,
+		gemm.ErrUnsupported) {
 		t.Errorf("B packed for another kernel: error %v, want ErrUnsupported", err)
 	}
-	pl, err := NewPlan(&p, Options{Packed: packed})
+	pl, err := NewPlan(&p, backend.Options{Packed: packed})
 	if want := "portable"; err != nil || pl.Kernel.Name != want {
 		t.Errorf("kernel %v, error %v, want %s", pl.Kernel, err, want)
 	}

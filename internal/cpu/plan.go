@@ -7,29 +7,14 @@ import (
 	"sync"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
 
-// Options configure a plan. The zero value leaves every choice to the planner.
-type Options struct {
-	Kernel  string // a name from the kernel list; empty for the fastest that supports the types
-	Threads int    // the maximum number of goroutines; 0 or less for GOMAXPROCS, which is also the upper limit
-	// Packed is B if it is already packed. The plan then uses the kernel that B was packed for, and
-	// Run ignores the B of its buffers.
-	Packed *Packed
-	// Tile is called once for each tile of C, rows×cols elements from (i, j) on, after its elements
-	// are final. The goroutine that computed the tile calls it.
-	Tile func(i, j, rows, cols int)
-	// Progress is called from the caller's goroutine from time to time, with the finished and the
-	// total amount of work.
-	Progress func(done, total int64)
-	// Config overrides the planner's block sizes, packing and thread count.
-	Config Config
-}
-
-// Plan is a planned product on the CPU. It is a value and formats its texts on demand, so that
-// planning and running allocate nothing. Several goroutines may run one plan at the same time.
+// Plan is a planned product on the CPU. It implements [backend.Plan] and formats its texts on
+// demand, so that planning into an existing Plan and running it allocate nothing. Several
+// goroutines may run one plan at the same time.
 type Plan struct {
 	Problem *gemm.Problem // must not change after planning
 	Kernel  *Kernel
@@ -64,7 +49,7 @@ const (
 const minFlopsPerThread = 2e6
 
 // NewPlan plans p. Its errors wrap ErrUnsupported.
-func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
+func NewPlan(p *gemm.Problem, o backend.Options) (Plan, error) {
 	var pl Plan
 	err := pl.Decide(p, &o)
 	return pl, err
@@ -72,20 +57,19 @@ func NewPlan(p *gemm.Problem, o Options) (Plan, error) {
 
 // Decide plans p as [NewPlan] does, but in place: pl must be zero. Returning a Plan takes as long
 // as planning.
-func (pl *Plan) Decide(p *gemm.Problem, o *Options) error {
+func (pl *Plan) Decide(p *gemm.Problem, o *backend.Options) error {
+	if err := checkProblem(p); err != nil {
+		return err
+	}
 	c, err := chooseCached(o.Kernel, p.In())
 	if err != nil {
 		return err
 	}
 	if o.Packed != nil {
-		if c.named && c.kernel != o.Packed.kernel {
-			return fmt.Errorf("%w: kernel %s for a B that was packed for kernel %s", gemm.ErrUnsupported, o.Kernel,
-				o.Packed.kernel.Name)
+		if pl.packed, err = c.checkPacked(o.Packed, p); err != nil {
+			return err
 		}
-		if p.BlockScaled() {
-			return fmt.Errorf("%w: block scales with a packed B", gemm.ErrUnsupported)
-		}
-		c.kernel = o.Packed.kernel
+		c.kernel = pl.packed.kernel
 	} else if c.kernel, err = c.kernel.with(&o.Config, p); err != nil {
 		return err
 	}
@@ -93,20 +77,46 @@ func (pl *Plan) Decide(p *gemm.Problem, o *Options) error {
 	return pl.decideFor(c.kernel, p, o)
 }
 
-// decideFor plans p for kernel k.
-func (pl *Plan) decideFor(k *Kernel, p *gemm.Problem, o *Options) error {
+// checkProblem refuses products that only GPUs compute.
+func checkProblem(p *gemm.Problem) error {
+	switch f := p.Epilogue.Function; {
+	case p.Precision != gemm.Native:
+		return fmt.Errorf("%w: precision %v on the CPU: want %v, or a GPU", gemm.ErrUnsupported, p.Precision,
+			gemm.Native)
+	case f != nil:
+		return fmt.Errorf("%w: %v on the CPU, which only takes functions of tiles", gemm.ErrUnsupported, f)
+	}
+	return nil
+}
+
+// checkPacked returns the packed B if the chosen kernel can compute p with it.
+func (c *choice) checkPacked(b backend.Packed, p *gemm.Problem) (*Packed, error) {
+	packed, ok := b.(*Packed)
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("%w: a B that was packed for another device than the CPU", gemm.ErrUnsupported)
+	case c.named && c.kernel != packed.kernel:
+		return nil, fmt.Errorf("%w: kernel %s for a B that was packed for kernel %s", gemm.ErrUnsupported,
+			c.kernel.Name, packed.kernel.Name)
+	case p.BlockScaled():
+		return nil, fmt.Errorf("%w: block scales with a packed B", gemm.ErrUnsupported)
+	}
+	return packed, nil
+}
+
+// decideFor plans p for kernel k and, if pl.packed is set, for that B.
+func (pl *Plan) decideFor(k *Kernel, p *gemm.Problem, o *backend.Options) error {
 	if !k.Multiplies(p.In()) {
 		return k.errNoArithmetic(p.In())
 	}
 	pl.Problem, pl.Kernel, pl.Threads = p, k, threadCount(p, o.Threads)
-	pl.packed, pl.onTile, pl.progress = o.Packed, o.Tile, o.Progress
 	if n := o.Config.Threads; n > 0 {
 		pl.Threads = min(n, Workers(o.Threads))
 	}
 	switch {
 	case k.naive:
 		pl.Threads = 1
-	case o.Packed != nil:
+	case pl.packed != nil:
 		pl.algorithm = algoBlocked
 	case p.Accum() == dtype.F32:
 		pl.algorithm = k.f32.algorithm(p)
@@ -137,7 +147,7 @@ func threadCount(p *gemm.Problem, asked int) int {
 func (mk *microKernel[T]) algorithm(p *gemm.Problem) algorithm {
 	byDots, xIsA := mk.usesDots(p)
 	switch {
-	case mk.packing == PackB || mk.packing == PackBoth:
+	case mk.packing == backend.PackB || mk.packing == backend.PackBoth:
 		return algoBlocked
 	case mk.packing == "" && splits(p):
 		return algoSplitK
@@ -159,7 +169,7 @@ func (mk *microKernel[T]) algorithm(p *gemm.Problem) algorithm {
 		return algoDotB
 	case !p.A().Trans && isThin(p.N, p.M, p.K, dotsCols):
 		return algoDotA
-	case mk.packing == PackNothing:
+	case mk.packing == backend.PackNothing:
 		return algoDirect
 	}
 	return algoBlocked
@@ -265,10 +275,10 @@ func (pl *Plan) Run(ctx context.Context, b *gemm.Buffers) error {
 func (pl *Plan) runGated(ctx context.Context, b *gemm.Buffers) error {
 	other := pl.Problem.Other()
 	var first Plan
-	if err := first.decideFor(pl.Kernel, &other, &Options{Threads: pl.Threads,
-		Progress: halfProgress(pl.progress, 0)}); err != nil {
+	if err := first.decideFor(pl.Kernel, &other, &backend.Options{Threads: pl.Threads}); err != nil {
 		return err
 	}
+	first.progress = halfProgress(pl.progress, 0)
 	sums := dtype.Bytes(make([]float64, (other.C().Bytes()+7)/8))
 	if err := first.multiply(ctx, &gemm.Buffers{gemm.A: b[gemm.A], gemm.B: b[gemm.Up], gemm.C: sums}); err != nil {
 		return err

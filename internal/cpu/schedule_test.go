@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"tilework/internal/backend"
 	"time"
 
 	"tilework/dtype"
@@ -66,7 +67,7 @@ func checkSchedule(t *testing.T) {
 		}
 	}
 	p, b := random(t, dtype.F32, 300, 300, 300)
-	pl, err := NewPlan(&p, Options{Threads: threads})
+	pl, err := NewPlan(&p, backend.Options{Threads: threads})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func checkSchedule(t *testing.T) {
 // the trace of the fastest run.
 func scheduleOf(t *testing.T, n, threads int, rest time.Duration) (times []time.Duration, best *trace) {
 	p, b := random(t, dtype.F32, n, n, n)
-	pl, err := NewPlan(&p, Options{Threads: threads})
+	pl, err := NewPlan(&p, backend.Options{Threads: threads})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package cpu
 import (
 	"math/rand/v2"
 	"testing"
+	"tilework/internal/backend"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
@@ -73,7 +74,7 @@ func TestPieces(t *testing.T) {
 		if got, want := threadCount(&p, 0), min(Workers(0), s.pieces); got != want {
 			t.Errorf("%v: %d threads, want %d", &p, got, want)
 		}
-		pl, err := NewPlan(&p, Options{})
+		pl, err := NewPlan(&p, backend.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}

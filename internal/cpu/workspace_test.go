@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"testing"
+	"tilework/internal/backend"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
@@ -32,7 +33,7 @@ func TestMemory(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					pl, err := NewPlan(&p, Options{Kernel: kernel})
+					pl, err := NewPlan(&p, backend.Options{Choice: backend.Choice{Kernel: kernel}})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -7,12 +7,12 @@ import (
 	"slices"
 	"unsafe"
 
+	"tilework/internal/backend"
 	"tilework/internal/cpu"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu/stream"
 )
 
-// Product is one product of a batch: a plan and the memory to run it on.
+// Product is a plan and the memory to run it on.
 type Product struct {
 	Plan
 	Buffers gemm.Buffers
@@ -21,32 +21,39 @@ type Product struct {
 // Run computes the product; see [Plan.Run].
 func (p *Product) Run(ctx context.Context) error { return p.run(ctx, &p.Buffers) }
 
-// wholeFlops is the work below which many products are computed faster side by side,
-// each by one thread, than one by one by all of them.
-const wholeFlops = 20e6
+// Reset makes p zero, except for memory that [Plan.Decide] uses again.
+func (p *Product) Reset() {
+	plan := p.plan
+	*p = Product{}
+	if r, ok := plan.(backend.ReusablePlan); ok {
+		r.Reset()
+		p.plan = plan
+	}
+}
 
-// RunBatch computes all products. The first error ends it; it names the product.
-//
-// Equal products on a GPU are one launch. Of the others small ones are given to the threads
-// whole, and the rest follow one by one, each on all threads.
+// maxSerialFlops is the work below which the products of a batch are faster side by side, each on
+// one thread, than one after the other on all threads.
+const maxSerialFlops = 20e6
+
+// RunBatch computes all products. Equal products on a GPU are one launch. Of the others, small ones
+// run side by side and the rest one after the other. RunBatch stops at the first error, which
+// contains the index of its product.
 func RunBatch(ctx context.Context, batch []Product) error {
 	if err := checkApart(batch); err != nil {
 		return err
 	}
-	errs := make([]error, len(batch))
-	run := func(i int) { errs[i] = batch[i].Run(ctx) }
-	many, rest := onGPUs(batch)
-	for _, t := range many {
-		switch handled, err := t.run(ctx, batch); {
+	sets, rest := equalProducts(batch)
+	for _, s := range sets {
+		switch handled, err := s.run(ctx, batch); {
 		case err != nil:
 			return err
 		case !handled:
-			rest = append(rest, t.members...)
+			rest = append(rest, s.members...)
 		}
 	}
 	var small, large []int
 	for _, i := range rest {
-		if p := &batch[i]; p.gpu == nil && p.Problem.Flops() < wholeFlops {
+		if p := &batch[i]; p.canRunSerial() && p.Problem.Flops() < maxSerialFlops {
 			small = append(small, i)
 		} else {
 			large = append(large, i)
@@ -55,20 +62,20 @@ func RunBatch(ctx context.Context, batch []Product) error {
 	if len(small) == 1 {
 		small, large = nil, append(large, small...)
 	}
+	errs := make([]error, len(batch))
 	if len(small) > 0 {
 		threads := batch[small[0]].Request.Threads
-		if err := cpu.ParallelFor(ctx, len(small), threads, func(i int) {
-			p := &batch[small[i]].cpu
-			shared := p.Threads
-			p.Threads = 1
-			run(small[i])
-			p.Threads = shared
+		if err := cpu.ParallelFor(ctx, len(small), threads, func(n int) {
+			i := small[n]
+			batch[i].serial = true
+			errs[i] = batch[i].Run(ctx)
+			batch[i].serial = false
 		}); err != nil {
 			return err
 		}
 	}
 	for _, i := range large {
-		if run(i); errs[i] != nil {
+		if errs[i] = batch[i].Run(ctx); errs[i] != nil {
 			break
 		}
 	}
@@ -80,9 +87,14 @@ func RunBatch(ctx context.Context, batch []Product) error {
 	return nil
 }
 
-// checkApart refuses a batch in which a result shares memory with another
-// result, or with what another product reads. It sorts all matrices by address
-// and compares each with those that start before it ends.
+// canRunSerial reports whether the plan can run on one goroutine.
+func (pl *Plan) canRunSerial() bool {
+	_, ok := pl.plan.(backend.SerialRunner)
+	return ok
+}
+
+// checkApart refuses a batch in which C of a product shares memory with a matrix of another
+// product. It sorts all matrices by address and compares each with those that start before it ends.
 func checkApart(batch []Product) error {
 	type extent struct {
 		start, end uintptr
@@ -112,76 +124,82 @@ func checkApart(batch []Product) error {
 			if b.start >= a.end {
 				break
 			}
-			if (a.operand == gemm.C || b.operand == gemm.C) && a.product != b.product && gemm.Overlap(a.layout, a.mem, b.layout, b.mem) {
-				return fmt.Errorf("%w: %s of product %d shares memory with %s of product %d", gemm.ErrOverlap, a.operand.Phrase(), a.product, b.operand.Phrase(), b.product)
+			if (a.operand == gemm.C || b.operand == gemm.C) && a.product != b.product &&
+				gemm.Overlap(a.layout, a.mem, b.layout, b.mem) {
+				return fmt.Errorf("%w: %s of product %d shares memory with %s of product %d", gemm.ErrOverlap,
+					a.operand.Phrase(), a.product, b.operand.Phrase(), b.product)
 			}
 		}
 	}
 	return nil
 }
 
-// together are products of a batch that a GPU computes in one launch.
-type together struct {
-	alike
-	members []int
+// productSet is a set of equal products that one plan can compute together.
+type productSet struct {
+	backend.BatchRunner // the plan of the first member
+	kernel              string
+	members             []int
 }
 
-// alike is what products have in common that are computed in one launch.
-type alike struct {
+// setKey is equal for products that can be computed together.
+type setKey struct {
 	problem gemm.Problem
-	backend *stream.Backend
+	backend backend.Backend
 	kernel  string
 	bias    *byte
 }
 
-// onGPUs finds the products that GPUs compute together: equal ones, of which nothing else is
-// asked.
-func onGPUs(batch []Product) (all []*together, rest []int) {
-	found := map[alike]*together{}
+// equalProducts divides a batch into sets of products that backends can compute together, and the
+// rest. Verified products belong to the rest.
+func equalProducts(batch []Product) (sets []*productSet, rest []int) {
+	found := map[setKey]*productSet{}
 	for i := range batch {
 		p := &batch[i]
-		if p.gpu == nil || p.Verify {
+		runner, ok := p.plan.(backend.BatchRunner)
+		if !ok || p.Verify {
 			rest = append(rest, i)
 			continue
 		}
-		key := alike{p.Problem, p.gpu.Backend(), p.Request.Kernel, unsafe.SliceData(p.Buffers[gemm.Bias])}
+		key := setKey{p.Problem, p.on.Backend, p.Request.Kernel, unsafe.SliceData(p.Buffers[gemm.Bias])}
 		if found[key] == nil {
-			found[key] = &together{alike: key}
-			all = append(all, found[key])
+			found[key] = &productSet{BatchRunner: runner, kernel: key.kernel}
+			sets = append(sets, found[key])
 		}
 		found[key].members = append(found[key].members, i)
 	}
-	return all, rest
+	return sets, rest
 }
 
-// run computes the products; handled is false where no kernel computes such a batch, or where
-// there is but one.
-func (t *together) run(ctx context.Context, batch []Product) (handled bool, err error) {
-	if len(t.members) == 1 {
+// run computes the products. handled is false if there is only one, or if no kernel computes such a
+// batch.
+func (s *productSet) run(ctx context.Context, batch []Product) (handled bool, err error) {
+	if len(s.members) == 1 {
 		return false, nil
 	}
-	buffers := make([]gemm.Buffers, len(t.members))
-	for n, i := range t.members {
+	buffers := make([]gemm.Buffers, len(s.members))
+	for n, i := range s.members {
 		buffers[n] = batch[i].Buffers
 		if err := batch[i].check(&buffers[n]); err != nil {
 			return true, fmt.Errorf("product %d of the batch: %w", i, err)
 		}
 	}
-	err = t.backend.RunBatch(ctx, &t.problem, GPUOptions(t.kernel), buffers)
+	err = s.RunBatch(ctx, s.kernel, buffers)
 	if errors.Is(err, gemm.ErrUnsupported) {
 		return false, nil
 	}
 	if err != nil {
-		err = fmt.Errorf("%d products of the batch, the first of which is number %d: %w", len(t.members), t.members[0], err)
+		err = fmt.Errorf("%d products of the batch, the first of which is number %d: %w", len(s.members),
+			s.members[0], err)
 	}
 	return true, err
 }
 
-// RunGroups computes a product whose rows are in groups, each with a B of its own, in one
-// launch, where the plan's GPU has a kernel for it; handled is false elsewhere. p's own B is the
-// first group's, and has the layout of all.
+// RunGroups computes a product with a B for each of several groups of rows; see
+// [backend.GroupRunner]. The B of p is that of the first group, and all have its layout. handled is
+// false if the backend cannot compute such groups together.
 func RunGroups(ctx context.Context, p *Product, bs [][]byte, ends []int32) (handled bool, err error) {
-	if p.gpu == nil || p.Verify || p.Problem.A().Trans {
+	runner, ok := p.plan.(backend.GroupRunner)
+	if !ok || p.Verify || p.Problem.A().Trans {
 		return false, nil
 	}
 	for _, b := range bs {
@@ -191,6 +209,6 @@ func RunGroups(ctx context.Context, p *Product, bs [][]byte, ends []int32) (hand
 			return true, err
 		}
 	}
-	err = p.gpu.Backend().RunGroups(ctx, &p.Problem, GPUOptions(p.Request.Kernel), p.Buffers, bs, ends)
+	err = runner.RunGroups(ctx, p.Request.Kernel, &p.Buffers, bs, ends)
 	return !errors.Is(err, gemm.ErrUnsupported), err
 }

@@ -1,113 +1,90 @@
-// Package dispatch decides where and how a product is computed, and computes it:
-// one [Request] in, one [Plan] out that says what was chosen and why.
+// Package dispatch decides where and how a product is computed, and runs it. A [Request] becomes a
+// [Plan], which describes the decision. The list of backends is in backends.go.
 //
-// What was asked for by name is used or refused, never replaced.
+// Dispatch uses a requested device or kernel or refuses the product. It never replaces it.
 package dispatch
 
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"tilework/internal/backend"
-	"tilework/internal/cpu"
 	"tilework/internal/dispatch/auto"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu/stream"
 )
 
-// Request is what a caller asks for. The zero value of each field but Problem
-// leaves the choice to the plan.
+// Request describes a product and how to compute it. Dispatch chooses the fields that are zero,
+// except for Problem.
 type Request struct {
 	Problem gemm.Problem
 	Device  backend.Device
-	Kernel  string
-	Threads int
-	// Choice, if not nil, is how a product on the processor is computed: tuning measures
-	// with it.
-	Choice *tuned.Choice
-	// Packed is B, if the processor is to multiply by one that was packed for it; the
-	// buffers then have no other.
+	Kernel  string // a name, which a tile may follow: "tiled:16"
+	Threads int    // the maximum number of goroutines
+	// Choice, if not nil, replaces Kernel and any tuned choice. Tuning measures with it.
+	Choice *backend.Choice
+	// Packed is B if it is already packed. Run then ignores the B of its buffers.
 	Packed *Packed
-	// Tile is called for each tile of C that is final, by the goroutine of the processor
-	// that computed it; see [cpu.Options].
+	// Tile is called for each finished tile of C; see [backend.TileCaller].
 	Tile func(i, j, rows, cols int)
-	// Once says that this is all that the process computes, as it is of a command: what
-	// it takes to begin with a device then counts where the choice is left to the plan.
+	// Once reports whether the process computes only this product, as a command does. The choice of
+	// a device then includes the time to open it.
 	Once bool
-	// Verify checks the result after the fact; see [Plan.Verified]. Within is
+	// Verify makes Run check the result; see [Plan.Verified]. Within is
 	// [verify.Options.Within].
 	Verify bool
 	Within float64
-	// Timed has the product timed on the processor too; see [Plan.Took].
+	// Timed makes Run measure its time; see [Plan.Took].
 	Timed bool
-	// Progress is called now and then, from the goroutine that runs the plan.
+	// Progress is called from time to time with the finished and the total amount of work, from the
+	// goroutine that runs the plan. Backends without [backend.ProgressReporter] do not call it.
 	Progress func(done, total int64)
 }
 
-// Plan says what will run and why; Run runs it. A plan may be run again, but not by
-// two goroutines at once.
+// Plan describes the chosen device and kernel. Run runs it. A plan may be run several times, but
+// not by several goroutines at once.
 type Plan struct {
 	Request
-	Device  backend.Device // resolved: never "auto"
+	Device  backend.Device // never auto
 	Kernel  string
-	Threads int // goroutines that compute; 0 on a GPU
+	Threads int // number of goroutines that compute, or 0 if none does
 
-	cpu    cpu.Plan
-	tuned  tuning        // what was tuned for it, on the processor
-	gpu    *stream.Plan  // nil on the processor
-	choice auto.Decision // what decided for the device, where that was left to the plan
-	took   time.Duration
-	report *Report
+	plan     backend.Plan // before Decide nil, or one whose memory can be used again
+	on       *target
+	options  backend.Options // here, because a local variable would escape to the heap
+	reason   tuned.Reason
+	decision auto.Decision // the choice of the device, if dispatch chose it by estimated time
+	serial   bool          // whether to run on one goroutine, as part of a batch
+	took     time.Duration
+	report   *Report
 }
 
-// Detail is the kernel's parameters, in words.
-func (pl *Plan) Detail() string {
-	if pl.gpu != nil {
-		return pl.gpu.Detail()
-	}
-	return pl.cpu.Detail()
-}
+// Detail describes the kernel's parameters.
+func (pl *Plan) Detail() string { return pl.plan.Detail() }
 
-// Why says what decided.
+// Why returns the reason for the choice of the device and the kernel.
 func (pl *Plan) Why() string {
-	why := func() string { return pl.tuned.why(pl.cpu.Why()) }
-	if pl.gpu != nil {
-		why = func() string { return pl.gpu.Why }
+	why := pl.reason.Why(pl.plan.Why())
+	if device := pl.decision.String(); device != "" {
+		return device + "; " + why
 	}
-	if device := pl.choice.String(); device != "" {
-		return device + "; " + why()
-	}
-	return why()
+	return why
 }
 
-// Took is how long the product took in the last Run, without compiling the kernel and
-// without verification; 0 on the processor unless [Request.Timed] was asked for, as to
-// look at the clock costs as much as a product of 8³.
+// Took returns the time of the last Run without compilation and verification. It is 0 unless
+// [Request.Timed] is set: reading the clock takes as long as a product of 8×8 matrices.
 func (pl *Plan) Took() time.Duration { return pl.took }
 
-// CompileTime is how long it took to compile the kernel, once in this process; 0 before
-// that, and on the processor.
-func (pl *Plan) CompileTime() time.Duration {
-	if pl.gpu == nil {
-		return 0
-	}
-	return pl.gpu.CompileTime()
-}
+// CompileTime returns the time to compile the kernels, which happens once in a process. It is 0
+// before that, and for kernels that are not compiled.
+func (pl *Plan) CompileTime() time.Duration { return pl.plan.PrepareTime() }
 
-// Memory returns the bytes of the host's memory that Run allocates: the workspace of the CPU or
-// the emulated GPU's copies of the matrices, and the sums that are verified apart.
+// Memory returns the number of bytes of host memory that Run allocates: that of the backend's plan
+// and the separately verified sums.
 func (pl *Plan) Memory() int {
-	p, n := &pl.Problem, 0
-	switch {
-	case pl.gpu == nil:
-		n = pl.cpu.Memory()
-	case pl.Device.Kind == "emu":
-		for o := range gemm.Bias { // the matrices; vectors are small
-			n += p.Layout(o).Bytes()
-		}
-	}
+	p, n := &pl.Problem, pl.plan.Memory()
 	if pl.Verify && !pl.checksDirectly() {
 		sums := gemm.Dense(p.Accum(), p.M, p.N).Bytes()
 		if n += sums; p.Epilogue.Gated {
@@ -117,8 +94,22 @@ func (pl *Plan) Memory() int {
 	return n
 }
 
-// New plans a product. The errors are ErrUnsupported and ErrNoDevice. Where the device
-// is left to it, the first plan that this matters for measures, for up to a second.
+// Reasoning lists the candidates for the product with the reason for or against each, one per line.
+// It is empty for backends without [backend.Explainer], and if the kernel was requested or tuned.
+func (pl *Plan) Reasoning() string {
+	explainer, ok := pl.plan.(backend.Explainer)
+	if !ok {
+		return ""
+	}
+	count, text := explainer.Reasoning()
+	if count == 0 {
+		return ""
+	}
+	return fmt.Sprintf("of %d ways to compute it on %v\n%s", count, pl.Device, text)
+}
+
+// New plans a product. The errors wrap ErrUnsupported or ErrNoDevice. If the request names no
+// device, the first plan for which the choice matters measures for up to a second.
 func New(r Request) (*Plan, error) {
 	pl := &Plan{Request: r}
 	if err := pl.Decide(); err != nil {
@@ -127,66 +118,133 @@ func New(r Request) (*Plan, error) {
 	return pl, nil
 }
 
-// Decide is [New] for a plan that is there already and has nothing but its Request. On
-// the processor it allocates nothing.
+// Decide plans like [New], but in place. Only the Request of pl may be set, except that pl may be
+// the plan of a [Product] after [Product.Reset]. On the CPU it then allocates nothing.
 func (pl *Plan) Decide() error {
 	if err := CheckThreads(pl.Request.Threads); err != nil {
 		return err
 	}
-	switch {
+	switch d := &pl.Request.Device; {
 	case pl.Problem.Batch.Kind != gemm.Single:
 		return fmt.Errorf("%w: %v as one product: see RunBatch and RunGroups", gemm.ErrUnsupported, &pl.Problem)
-	case pl.Packed != nil || pl.Tile != nil:
-		if err := pl.checkHost(); err != nil {
+	case d.Kind != backend.Auto:
+		t, err := find(d)
+		if err != nil {
 			return err
 		}
-		return pl.onCPU()
-	case pl.Request.Device.IsGPU():
-		return pl.onGPU(pl.Request.Device)
-	case pl.Request.Device.Kind == "cpu":
-		return pl.onCPU()
+		return pl.planOn(t)
+	case pl.Packed != nil:
+		return pl.planOn(pl.Packed.on)
+	case pl.Tile != nil:
+		return pl.planOn(rows[0].first)
 	case pl.Request.Kernel != "":
-		return pl.byKernel()
+		name, _, _ := strings.Cut(pl.Request.Kernel, ":")
+		return pl.planByKernel("kernel "+pl.Request.Kernel, func(k backend.Kernel) bool { return k.Name == name })
 	case pl.Problem.Epilogue.Function != nil:
-		if err := pl.onGPU(backend.Device{Kind: "gpu"}); err != nil {
-			return fmt.Errorf("%v is for GPUs, real or emulated (device emu): %w", pl.Problem.Epilogue.Function, err)
-		}
-		return nil
+		return pl.planByKernel(pl.Problem.Epilogue.Function.String(), pl.isSupported)
 	case pl.Problem.Precision != gemm.Native:
-		if err := pl.onGPU(backend.Device{Kind: "gpu"}); err != nil {
-			return fmt.Errorf("precision %v is for GPUs, real or emulated (device emu): %w", pl.Problem.Precision, err)
-		}
-		return nil
+		return pl.planByKernel("precision "+pl.Problem.Precision.String(), pl.isSupported)
 	}
-	theChooser().Choose(&pl.Problem, pl.Request.Threads, pl.Once, &pl.choice)
-	return pl.asChosen()
+	defaultChooser().Choose(&pl.Problem, pl.Request.Threads, pl.Once, &pl.decision)
+	return pl.planAsDecided()
 }
 
-// CheckThreads refuses a number of threads that is none. The error is ErrUnsupported.
+// isSupported reports whether k can compute the product.
+func (pl *Plan) isSupported(k backend.Kernel) bool { return k.Supports(&pl.Problem) == nil }
+
+// planByKernel plans the product on the first backend with a kernel that fits. part is the part of
+// the request that only such kernels have, for the error.
+func (pl *Plan) planByKernel(part string, fits func(backend.Kernel) bool) error {
+	t := automatic(fits)
+	err := pl.planOn(t)
+	if err != nil && t != rows[0].first {
+		return fmt.Errorf("%s is for device %s: %w", part, Runners(t.device.Kind), err)
+	}
+	return err
+}
+
+// planAsDecided plans the product on the device of pl.decision or, if that refuses it, on the CPU.
+func (pl *Plan) planAsDecided() error {
+	if pl.decision.Device.IsGPU() {
+		t, err := find(&pl.decision.Device)
+		if err == nil {
+			err = pl.planOn(t)
+		}
+		if err == nil {
+			return nil
+		}
+		pl.decision.Refused = err
+	}
+	return pl.planOn(rows[0].first)
+}
+
+// CheckThreads returns an error that wraps ErrUnsupported if n is negative.
 func CheckThreads(n int) error {
 	if n < 0 {
-		return fmt.Errorf("%w: %d threads (want 1 or more, or 0 for all)", gemm.ErrUnsupported, n)
+		return fmt.Errorf("%w: %d threads: want 1 or more, or 0 for all", gemm.ErrUnsupported, n)
 	}
 	return nil
 }
 
-// onCPU plans the product on the processor.
-func (pl *Plan) onCPU() error {
-	if p := pl.Problem.Precision; p != gemm.Native {
-		return fmt.Errorf("%w: precision %v on the processor (want %v, or a GPU)", gemm.ErrUnsupported, p, gemm.Native)
+// planOn plans the product on a backend, with the tuned choice unless the request makes one.
+func (pl *Plan) planOn(t *target) error {
+	r := &pl.Request
+	pl.options.Threads, pl.options.Kernel = r.Threads, r.Kernel
+	if r.Packed != nil {
+		if err := r.checkPacked(t); err != nil {
+			return err
+		}
+		pl.options.Packed = r.Packed.Packed
 	}
-	if f := pl.Problem.Epilogue.Function; f != nil {
-		return fmt.Errorf("%w: %v on the processor, which takes functions of tiles", gemm.ErrUnsupported, f)
+	switch {
+	case r.Choice != nil:
+		pl.options.Choice = *r.Choice
+	case r.Kernel == "" && r.Packed == nil && t.tunable != nil:
+		pl.reason.Tuned = t.tuned.Find(t.tunable, &r.Problem)
 	}
-	if err := pl.planCPU(); err != nil {
-		return err
+	var plan backend.Plan
+	var err error
+	if pl.reason.Tuned != nil {
+		pl.options.Choice = pl.reason.Choice
+		if plan, pl.reason.Unfit = t.Plan(&r.Problem, &pl.options, pl.plan); pl.reason.Unfit != nil {
+			pl.options.Choice = backend.Choice{}
+		}
 	}
-	pl.Device, pl.Kernel, pl.Threads = backend.Device{Kind: "cpu"}, pl.cpu.Kernel.Name, pl.cpu.Threads
+	if plan == nil {
+		if plan, err = t.Plan(&r.Problem, &pl.options, pl.plan); err != nil {
+			return err
+		}
+	}
+	if r.Tile != nil || r.Progress != nil {
+		if err := r.setCallbacks(plan, t); err != nil {
+			return err
+		}
+	}
+	pl.plan, pl.on = plan, t
+	pl.Device, pl.Kernel, pl.Threads = t.device, plan.KernelName(), plan.Workers()
 	return nil
 }
 
-// Run computes the product and, if asked to, verifies it. The errors are those
-// of [gemm.Buffers.Check], ErrVerify and the context's.
+// setCallbacks makes plan call the functions of the request.
+func (r *Request) setCallbacks(plan backend.Plan, on *target) error {
+	if r.Tile != nil {
+		caller, ok := plan.(backend.TileCaller)
+		if !ok {
+			return fmt.Errorf("%w: a Go function for each tile on device %v: only the CPU runs it",
+				gemm.ErrUnsupported, on)
+		}
+		caller.CallTile(r.Tile)
+	}
+	if r.Progress != nil {
+		if reporter, ok := plan.(backend.ProgressReporter); ok {
+			reporter.ReportProgress(r.Progress)
+		}
+	}
+	return nil
+}
+
+// Run computes the product and, with Verify, checks the result. The errors are those of
+// [gemm.Buffers.Check] and of the device, ErrVerify and the context's.
 func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error { return pl.run(ctx, &b) }
 
 func (pl *Plan) run(ctx context.Context, b *gemm.Buffers) error {
@@ -200,18 +258,17 @@ func (pl *Plan) run(ctx context.Context, b *gemm.Buffers) error {
 }
 
 func (pl *Plan) compute(ctx context.Context, b *gemm.Buffers) error {
-	if pl.gpu == nil && !pl.Timed {
-		return pl.cpu.Run(ctx, b)
-	}
-	if pl.gpu != nil {
-		if err := pl.gpu.Compile(ctx); err != nil {
+	if pl.Timed {
+		if err := pl.plan.Prepare(ctx); err != nil {
 			return err
 		}
+		start := time.Now()
+		defer func() { pl.took = time.Since(start) }()
 	}
-	start := time.Now()
-	defer func() { pl.took = time.Since(start) }()
-	if pl.gpu != nil {
-		return pl.gpu.Run(ctx, *b)
+	if pl.serial {
+		if plan, ok := pl.plan.(backend.SerialRunner); ok {
+			return plan.RunSerial(ctx, b)
+		}
 	}
-	return pl.cpu.Run(ctx, b)
+	return pl.plan.Run(ctx, b)
 }

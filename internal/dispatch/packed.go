@@ -5,45 +5,55 @@ import (
 	"fmt"
 
 	"tilework/internal/backend"
-	"tilework/internal/cpu"
 	"tilework/internal/gemm"
 )
 
-// Packed is a B that was packed for the processor; see [cpu.Packed].
-type Packed = cpu.Packed
+// Packed is a packed B and the device for which it is packed.
+type Packed struct {
+	backend.Packed
+	on *target
+}
 
-// Pack packs the B of products, whose layout and memory are given. Of the request it
-// heeds the device, the kernel and the threads. The errors are ErrUnsupported,
-// ErrOutOfMemory and the context's.
+// Pack packs the matrix of layout l at b, the B of later products, for the device, kernel and
+// threads of r. The errors wrap ErrUnsupported or ErrOutOfMemory, or are the context's.
 func Pack(ctx context.Context, l gemm.Layout, b []byte, r Request) (*Packed, error) {
-	if err := checkPacked(r.Device); err != nil {
+	on := rows[0].first
+	if r.Device.Kind != backend.Auto {
+		var err error
+		if on, err = find(&r.Device); err != nil {
+			return nil, err
+		}
+	}
+	packer, ok := on.Backend.(backend.Packer)
+	if !ok {
+		return nil, errCannotPack(on)
+	}
+	packed, err := packer.Pack(ctx, l, b, &backend.Options{
+		Choice: backend.Choice{Kernel: r.Kernel}, Threads: r.Threads})
+	if err != nil {
 		return nil, err
 	}
-	return cpu.Pack(ctx, l, b, cpu.Options{Kernel: r.Kernel, Threads: r.Threads})
+	return &Packed{packed, on}, nil
 }
 
-// checkPacked refuses a packed B anywhere but on the processor.
-func checkPacked(d backend.Device) error {
-	if d.IsGPU() {
-		return fmt.Errorf("%w: a packed matrix on device %v: packing is for the processor; a GPU keeps matrices with Open and Upload", gemm.ErrUnsupported, d)
-	}
-	return nil
+func errCannotPack(on *target) error {
+	return fmt.Errorf("%w: a packed matrix on device %v: only the CPU packs matrices; a GPU keeps them with Open and "+
+		"Upload", gemm.ErrUnsupported, on)
 }
 
-// checkHost refuses what only the processor can do anywhere else, and what it cannot.
-func (r *Request) checkHost() error {
+// checkPacked returns an error unless the product can be computed with its packed B on a device.
+func (r *Request) checkPacked(on *target) error {
 	switch {
-	case r.Packed != nil && r.Verify:
-		return fmt.Errorf("%w: verification of a product with a packed B: it needs B as it was", gemm.ErrUnsupported)
-	case r.Packed != nil:
-		return checkPacked(r.Device)
-	case r.Tile != nil && r.Device.IsGPU():
-		return fmt.Errorf("%w: a function of Go for each tile on device %v: only the processor runs it", gemm.ErrUnsupported, r.Device)
+	case r.Verify:
+		return fmt.Errorf("%w: verification of a product with a packed B, which needs the unpacked B",
+			gemm.ErrUnsupported)
+	case on.Backend != r.Packed.on.Backend:
+		return errCannotPack(on)
 	}
 	return nil
 }
 
-// check checks the buffers of the plan's problem. A packed B has no buffer.
+// check is [gemm.Buffers.Check], without B if it is packed.
 func (pl *Plan) check(b *gemm.Buffers) error {
 	if pl.Packed == nil {
 		return b.Check(&pl.Problem)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"tilework/internal/backend"
 	"tilework/internal/gemm"
 	"tilework/internal/verify"
 )
@@ -19,12 +20,6 @@ func (pl *Plan) Verified() *Report { return pl.report }
 // epilogue, the result type or a Tile function, it computes [verify.Linear] of the product, checks
 // that and applies the epilogue.
 func (pl *Plan) runVerified(ctx context.Context, b gemm.Buffers) error {
-	own := *pl // a copy, so that plans without verification need not escape to the heap
-	defer func() { pl.took, pl.report = own.took, own.report }()
-	return own.runVerifiedHere(ctx, b)
-}
-
-func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 	p := pl.Problem
 	if p.M == 0 || p.N == 0 {
 		p.Epilogue = gemm.Epilogue{} // which has no elements to apply to
@@ -51,24 +46,34 @@ func (pl *Plan) runVerifiedHere(ctx context.Context, b gemm.Buffers) error {
 	}
 	start := time.Now()
 	defer func() { pl.took = took + time.Since(start) }()
-	if pl.gpu == nil {
-		pl.cpu.Finish(sums, b)
-		if pl.Tile != nil {
-			pl.Tile(0, 0, p.M, p.N)
-		}
+	if err := pl.finish(ctx, sums, b); err != nil {
+		return err
+	}
+	if pl.Tile != nil {
+		pl.Tile(0, 0, p.M, p.N)
+	}
+	return nil
+}
+
+// finish computes C from α·op(A)·op(B) + β·C, which sums holds in ScaleType: with the plan's own
+// epilogue if it can, and otherwise element by element.
+func (pl *Plan) finish(ctx context.Context, sums []byte, b gemm.Buffers) error {
+	if plan, ok := pl.plan.(backend.EpilogueApplier); ok {
+		plan.Finish(sums, b)
 		return nil
 	}
+	p := &pl.Problem
 	from, to, up := gemm.Dense(p.ScaleType(), p.M, p.N), p.Layouts[gemm.C], 0.0
-	for i := range pl.Problem.M {
+	for i := range p.M {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		for j := range pl.Problem.N {
+		for j := range p.N {
 			if p.Epilogue.Gated {
 				up = from.Type.At(b[gemm.Up], from.Index(i, j))
 			}
 			// Kernels round to ScaleType first, too.
-			v := from.Type.Round(pl.Problem.Finish(&b, i, j, from.Type.At(sums, from.Index(i, j)), up))
+			v := from.Type.Round(p.Finish(&b, i, j, from.Type.At(sums, from.Index(i, j)), up))
 			to.Type.Set(b[gemm.C], to.Index(i, j), v)
 		}
 	}
@@ -83,10 +88,12 @@ func (pl *Plan) checksDirectly() bool {
 
 // sumsChecked computes p without its epilogue, with the plan's device and kernel, and checks it. It
 // returns the result in ScaleType and the time that the product took.
-func (pl *Plan) sumsChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers) (sums []byte, took time.Duration, err error) {
+func (pl *Plan) sumsChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers) (sums []byte, took time.Duration,
+	err error) {
 	linear, lb := verify.Linear(p, b)
 	request := pl.Request
-	request.Problem, request.Verify, request.Tile, request.Kernel, request.Device = linear, false, nil, pl.Kernel, pl.Device
+	request.Problem, request.Verify, request.Tile, request.Kernel, request.Device = linear, false, nil, pl.Kernel,
+		pl.Device
 	inner, err := New(request)
 	if err != nil {
 		return nil, 0, err
@@ -98,8 +105,10 @@ func (pl *Plan) sumsChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers
 }
 
 // runChecked calls run, which computes p, and checks the result.
-func (pl *Plan) runChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers, run func(context.Context, *gemm.Buffers) error) error {
-	v, err := verify.New(ctx, p, b, verify.Options{Seed: verify.NewSeed(), Accuracy: pl.accuracy(p), Within: pl.Within})
+func (pl *Plan) runChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers,
+	run func(context.Context, *gemm.Buffers) error) error {
+	v, err := verify.New(ctx, p, b, verify.Options{Seed: verify.NewSeed(), Accuracy: pl.plan.Accuracy(p),
+		Within: pl.Within})
 	if err != nil {
 		return err
 	}
@@ -109,12 +118,4 @@ func (pl *Plan) runChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers,
 	report, err := v.Check(ctx, b[gemm.C])
 	pl.report = &report
 	return err
-}
-
-// accuracy returns the accuracy of the plan's kernel.
-func (pl *Plan) accuracy(p *gemm.Problem) gemm.Accuracy {
-	if pl.gpu == nil {
-		return pl.cpu.Kernel.Accuracy(p)
-	}
-	return pl.gpu.Kernel.Accuracy(p)
 }

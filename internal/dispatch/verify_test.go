@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -10,15 +11,18 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/backend"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 	"tilework/internal/testkit"
 	"tilework/internal/verify"
 )
 
-// verifiedWay is a kernel that multiplies elements of a type in a precision.
+// verifiedWay is a kernel with element types and a precision.
 type verifiedWay struct {
-	Kernel
-	device    string
+	backend.Kernel
+	device    backend.Kind
 	in, out   dtype.Type
 	precision gemm.Precision
 }
@@ -27,15 +31,16 @@ func (w verifiedWay) String() string {
 	return fmt.Sprintf("%s/%v/%v-%v", w.Name, w.precision, w.in, w.out)
 }
 
-// verifiedWays lists the floating-point ways of all kernels that this machine can run or emulate.
+// verifiedWays lists the kernels that this machine can run or emulate, with all their
+// floating-point types and precisions.
 func verifiedWays() (all []verifiedWay) {
 	for _, k := range Kernels(backend.Device{}) {
 		if !k.Available {
 			continue
 		}
-		w := verifiedWay{Kernel: k, device: "cpu"}
-		if k.Kind == "gpu" {
-			w.device = "emu"
+		w := verifiedWay{Kernel: k, device: backend.CPU}
+		if k.Kind == backend.GPU {
+			w.device = backend.Emulator
 		}
 		for _, w.precision = range append([]gemm.Precision{gemm.Native}, k.Precisions...) {
 			for _, w.in = range dtype.All() {
@@ -44,7 +49,8 @@ func verifiedWays() (all []verifiedWay) {
 				}
 				// Results of 8-bit floats are verified before they are rounded.
 				for _, w.out = range w.in.Info().Results {
-					if p, err := w.problem(4, 4, 4); err == nil && w.out.Size() > 1 && (k.Supports == nil || k.Supports(&p) == nil) && w.plans(&p) {
+					p, err := w.problem(4, 4, 4)
+					if err == nil && w.out.Size() > 1 && k.Supports(&p) == nil && w.plans(&p) {
 						all = append(all, w)
 					}
 				}
@@ -71,7 +77,7 @@ func (w verifiedWay) plan(p *gemm.Problem) (*Plan, error) {
 	return New(Request{Problem: *p, Device: backend.Device{Kind: w.device}, Kernel: w.Name})
 }
 
-// verifiedData are distributions of the element at place k along K.
+// verifiedData returns random distributions of the elements at index k along K.
 func verifiedData(rng *rand.Rand) map[string]func(ofA bool, k int) float64 {
 	constant := 0.5 + rng.Float64()/2
 	outlier := func() float64 {
@@ -114,7 +120,7 @@ func verifiedData(rng *rand.Rand) map[string]func(ofA bool, k int) float64 {
 	}
 }
 
-// computed is a product that a kernel has computed.
+// computed is a product with its result, and the accuracy of the kernel.
 type computed struct {
 	p   gemm.Problem
 	b   gemm.Buffers
@@ -127,7 +133,7 @@ func (w verifiedWay) compute(t *testing.T, m, n, k int, fill func(ofA bool, k in
 	if err != nil {
 		t.Fatal(err)
 	}
-	b := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()), gemm.C: make([]byte, p.C().Bytes())}
+	b := newBuffers(&p)
 	for q := range k {
 		for i := range m {
 			w.in.Set(b[gemm.A], p.A().Index(i, q), fill(true, q))
@@ -143,7 +149,7 @@ func (w verifiedWay) compute(t *testing.T, m, n, k int, fill func(ofA bool, k in
 	if err := pl.Run(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	return computed{p, b, pl.accuracy(&p)}
+	return computed{p, b, pl.plan.Accuracy(&p)}
 }
 
 // check verifies the product with another C.
@@ -156,9 +162,9 @@ func (x *computed) check(t *testing.T, c []byte, within float64) (verify.Report,
 	return v.Check(t.Context(), c)
 }
 
-// TestVerifyEveryKernel verifies products of every kernel, type and precision. A C of zeros, an
-// element that became zero and one that changed by 1 % of its row's norm are found. Only the
-// rounding of bfloat16 results may hide the last. The long test takes K up to 65536, and correct
+// TestVerifyEveryKernel verifies products of every kernel, type and precision. Verification must
+// find a C of zeros, an element that is zero, and an error of 1 % of the row's norm, unless the
+// rounding of bfloat16 results hides it. The long test also takes K up to 65536, and correct
 // products of all distributions.
 func TestVerifyEveryKernel(t *testing.T) {
 	const m, n = 2, 16
@@ -225,27 +231,27 @@ func (w verifiedWay) findsFaults(t *testing.T, x *computed) {
 		switch {
 		case errors.Is(err, gemm.ErrVerify):
 		case fault.size > report.Within:
-			t.Errorf("K = %d: %s passes, with %v", p.K, fault.name, report)
+			t.Errorf("K = %d: %s is not found, report %v", p.K, fault.name, report)
 		case w.out.Info().Roundoff < 0x1p-10:
-			t.Errorf("K = %d: %s passes, with %v, where C's rounding does not hide it", p.K, fault.name, report)
+			t.Errorf("K = %d: %s is not found although rounding does not hide it, report %v", p.K, fault.name, report)
 		}
 	}
 }
 
-// TestDeclaredSums: truncating kernels sum as their Accuracy declares, to the last bit, where K is
-// not split.
+// TestDeclaredSums checks that truncating kernels without split-K sum as their Accuracy declares,
+// to the last bit.
 func TestDeclaredSums(t *testing.T) {
 	const m, n, k = 3, 5, 160
 	rng := rand.New(rand.NewPCG(19, 20))
 	seen := 0
 	for _, w := range verifiedWays() {
-		if w.out != dtype.F32 || w.device == "cpu" {
+		if w.out != dtype.F32 || w.device == backend.CPU {
 			continue
 		}
-		// Elements that need no rounding to tf32, whose ties kernels round either way.
+		// These elements need no rounding to TF32. Kernels round its ties in either direction.
 		x := w.compute(t, m, n, k, func(bool, int) float64 { return dtype.BF16.Round(rng.NormFloat64()) })
 		if !x.acc.Truncates || w.Name == "mma" && w.in.Size() == 1 {
-			continue // 8-bit floats have other rounding on GPUs whose mma is put together from others
+			continue // some GPUs compute mma of 8-bit floats with other instructions, which round differently
 		}
 		seen++
 		a, b := make([]float64, k), make([]float64, k)
@@ -260,27 +266,30 @@ func TestDeclaredSums(t *testing.T) {
 		}
 	}
 	if seen == 0 {
-		t.Error("no kernel truncates")
+		t.Error("no truncating kernel was tested")
 	}
 }
 
-// TestVerifyWithin: a product that cannot be verified to 1 % is refused unless the caller accepts it.
+// TestVerifyWithin checks that a product whose errors below 1 % cannot be found is refused unless
+// the caller accepts that.
 func TestVerifyWithin(t *testing.T) {
-	w := verifiedWay{Kernel: Kernel{Name: "wgmma"}, device: "emu", in: dtype.F8E4M3, out: dtype.F32, precision: gemm.Fast}
+	w := verifiedWay{Kernel: backend.Kernel{Name: "wgmma"}, device: backend.Emulator, in: dtype.F8E4M3, out: dtype.F32,
+		precision: gemm.Fast}
 	x := w.compute(t, 2, 16, 1024, verifiedData(rand.New(rand.NewPCG(21, 22)))["positive"])
 	for within, want := range map[float64]error{0: gemm.ErrVerify, 0.001: gemm.ErrVerify, 0.5: nil} {
-		pl, err := New(Request{Problem: x.p, Device: backend.Device{Kind: w.device}, Kernel: w.Name, Verify: true, Within: within})
+		pl, err := New(Request{Problem: x.p, Device: backend.Device{Kind: w.device}, Kernel: w.Name, Verify: true,
+			Within: within})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := pl.Run(t.Context(), x.b); !errors.Is(err, want) || pl.Verified().Worst > 1 {
-			t.Errorf("within %v: %v (%v)", within, err, pl.Verified())
+			t.Errorf("within %v: got error %v, want %v (report %v)", within, err, want, pl.Verified())
 		}
 	}
 }
 
-// TestSums: every type that a kernel multiplies is in one description, and that of 8-bit floats on
-// wgmma does not promise float32.
+// TestSums checks that each element type of a kernel has one description of its sums, and that of
+// 8-bit floats on wgmma, which does not sum in float32.
 func TestSums(t *testing.T) {
 	for _, k := range Kernels(backend.Device{}) {
 		for _, typ := range k.Types {
@@ -291,12 +300,62 @@ func TestSums(t *testing.T) {
 				}
 			}
 			if len(typ.Info().Results) > 0 && len(found) != 1 {
-				t.Errorf("%s: %v is summed %q", k.Name, typ, found)
+				t.Errorf("%s: got sums %q of %v, want one description", k.Name, found, typ)
 			}
 			want := "in 14 bits, 32 products at a time, truncated; promoted to float32 every 128 of K"
 			if k.Name == "wgmma" && typ == dtype.F8E5M2 && !slices.Equal(found, []string{want}) {
-				t.Errorf("wgmma: %v is summed %q, want %q", typ, found, want)
+				t.Errorf("wgmma: got sums of %v %q, want %q", typ, found, want)
 			}
+		}
+	}
+}
+
+// TestVerified checks that plans verify their result on the CPU and the emulator, before the
+// activation, and that C has the activation's exact bits.
+func TestVerified(t *testing.T) {
+	for _, d := range []string{"cpu", "emu"} {
+		for _, act := range gemm.Activations() {
+			p, b := product(t, dtype.F16, dtype.F16, 33, 20, 10, gemm.Epilogue{Activation: act})
+			pl, err := New(Request{Problem: p, Device: name(t, d), Verify: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := pl.Run(t.Context(), b); err != nil {
+				t.Errorf("%s, %v: %v", d, act, err)
+			}
+			want := dtype.F16.Round(act.Info().F(10))
+			if got := dtype.F16.At(b[gemm.C], 33*20-1); pl.Verified() == nil || got != want {
+				t.Errorf("%s, %v: the last element is %v, want %v; report %v", d, act, got, want, pl.Verified())
+			}
+		}
+	}
+}
+
+// corrupt is a device that flips a bit of each copy to the host.
+type corrupt struct{ device.Device }
+
+func (c corrupt) CopyOut(ctx context.Context, dst []byte, src device.Ptr, r device.Rows) error {
+	err := c.Device.CopyOut(ctx, dst, src, r)
+	dst[2] ^= 0x40
+	return err
+}
+
+// TestCorruptedResult checks that verification finds a wrong bit.
+func TestCorruptedResult(t *testing.T) {
+	inner, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	restore := gpu.Substitute(func(backend.Device) (device.Device, error) { return corrupt{inner}, nil })
+	defer restore()
+	for _, act := range []gemm.Activation{gemm.ActNone, gemm.ActReLU} {
+		p, b := product(t, dtype.F32, dtype.F32, 8, 8, 8, gemm.Epilogue{Activation: act})
+		pl, err := New(Request{Problem: p, Device: name(t, "emu"), Verify: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := pl.Run(t.Context(), b); !errors.Is(err, gemm.ErrVerify) {
+			t.Errorf("%v, with a wrong bit: got error %v, want ErrVerify", act, err)
 		}
 	}
 }

@@ -1,5 +1,6 @@
-// Package gpu groups the packages that multiply on NVIDIA GPUs, real or emulated. It has no
-// code of its own. Its tests range over every kernel and cross the packages below it:
+// Package gpu is the backend for NVIDIA GPUs, real and emulated: [Backend] implements
+// [backend.Backend], and [Open] opens a device once for all its users. Its tests range over every
+// kernel and cross the packages below it:
 //
 //   - kernel: the kernels for every architecture, their parameters and their epilogues
 //   - sm90: the wgmma kernel for Hopper

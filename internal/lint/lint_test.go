@@ -20,10 +20,7 @@ const (
 
 // unconverted lists the directories that do not follow the conventions yet. Their files are
 // skipped. A name that ends in /... includes the directories below it.
-var unconverted = []string{
-	"internal/backend/...",
-	"internal/dispatch/...",
-}
+var unconverted = []string{}
 
 // isUnconverted reports whether dir, relative to the module root, is in list.
 func isUnconverted(list []string, dir string) bool {

@@ -13,8 +13,8 @@ import (
 
 	"tilework/internal/backend"
 	"tilework/internal/device"
-	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 	"tilework/internal/gpu/exec"
 )
 
@@ -41,7 +41,7 @@ func Open(name backend.Device) (*Device, error) {
 		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, emu or emu:MODEL)", gemm.ErrUnsupported,
 			name)
 	}
-	b, release, err := dispatch.OpenGPU(name)
+	b, release, err := gpu.Open(name)
 	if err != nil {
 		return nil, err
 	}

@@ -8,8 +8,8 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
-	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 )
 
 // idle is a device that launches nothing.
@@ -23,8 +23,8 @@ func issue(t testing.TB) *Product {
 	if err != nil {
 		t.Fatal(err)
 	}
-	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return idle{inner}, nil })
-	d, err := Open(backend.Device{Kind: "emu"})
+	restore := gpu.Substitute(func(backend.Device) (device.Device, error) { return idle{inner}, nil })
+	d, err := Open(backend.Device{Kind: backend.Emulator})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -7,12 +7,12 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/device"
-	"tilework/internal/dispatch"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
-	"tilework/internal/verify/gpu"
+	verifygpu "tilework/internal/verify/gpu"
 )
 
 // Product describes what [Gemm] computes: C ← Alpha·A·B + Beta·C, and the epilogue.
@@ -69,7 +69,7 @@ func Gemm(ctx context.Context, p *Product) error {
 			return err
 		}
 		if p.Verify {
-			return gpu.RunVerified(ctx, pl, m, p.Within)
+			return verifygpu.RunVerified(ctx, pl, m, p.Within)
 		}
 		return pl.Enqueue(ctx, m)
 	})
@@ -279,11 +279,11 @@ func (d *Device) plan(p *gemm.Problem, m kernel.Memory, name string) (*exec.Plan
 	pl := d.plans[key]
 	d.mu.Unlock()
 	if pl == nil {
-		opt := dispatch.GPUOptions(name)
+		opt := gpu.Options(name)
 		opt.KeepLayout, opt.Align = true, key.align
 		kept := key.problem
 		var err error
-		if pl, err = dispatch.PlanGPU(d.backend, &kept, opt); err != nil {
+		if pl, err = gpu.PlanResident(d.backend, &kept, opt); err != nil {
 			return nil, err
 		}
 		d.mu.Lock()

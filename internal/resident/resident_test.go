@@ -15,8 +15,8 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/device/faulty"
-	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/testkit"
@@ -30,8 +30,8 @@ func open(t testing.TB) (*Device, *faulty.Device) {
 		t.Fatal(err)
 	}
 	below := faulty.New(inner)
-	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return below, nil })
-	d, err := Open(backend.Device{Kind: "emu"})
+	restore := gpu.Substitute(func(backend.Device) (device.Device, error) { return below, nil })
+	d, err := Open(backend.Device{Kind: backend.Emulator})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestConformance(t *testing.T) {
 // TestCardConformance is TestConformance on the first GPU of this machine. Without one
 // it is skipped, or fails where TILEWORK_REQUIRE_GPU is set.
 func TestCardConformance(t *testing.T) {
-	d, err := Open(backend.Device{Kind: "gpu"})
+	d, err := Open(backend.Device{Kind: backend.GPU})
 	if errors.Is(err, gemm.ErrNoDevice) && os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
 		t.Skip(err)
 	}

@@ -22,17 +22,17 @@ type cpuLab struct {
 
 func (l *cpuLab) about() (string, int) { return host.CPUName(), l.workers }
 
-func (l *cpuLab) defaultChoice(ctx context.Context, f tuned.Form) (tuned.Choice, time.Duration, error) {
+func (l *cpuLab) defaultChoice(ctx context.Context, f tuned.Form) (backend.Choice, time.Duration, error) {
 	p, err := f.Problem()
 	if err != nil {
-		return tuned.Choice{}, 0, err
+		return backend.Choice{}, 0, err
 	}
-	plan, err := l.plan(&p, tuned.Choice{})
+	plan, err := l.plan(&p, backend.Choice{})
 	if err != nil {
-		return tuned.Choice{}, 0, err
+		return backend.Choice{}, 0, err
 	}
 	took, err := l.took(ctx, plan)
-	return tuned.Choice{Kernel: plan.Kernel}, took, err
+	return backend.Choice{Kernel: plan.Kernel}, took, err
 }
 
 // took returns the approximate time of a plan: the shorter of two runs with zero matrices.
@@ -56,13 +56,13 @@ func (l *cpuLab) took(ctx context.Context, plan *dispatch.Plan) (time.Duration, 
 	return shortest, nil
 }
 
-func (l *cpuLab) plan(p *gemm.Problem, c tuned.Choice) (*dispatch.Plan, error) {
+func (l *cpuLab) plan(p *gemm.Problem, c backend.Choice) (*dispatch.Plan, error) {
 	return dispatch.New(dispatch.Request{
-		Problem: *p, Device: backend.Device{Kind: "cpu"}, Threads: l.options.Threads, Choice: &c,
+		Problem: *p, Device: backend.Device{Kind: backend.CPU}, Threads: l.options.Threads, Choice: &c,
 	})
 }
 
-func (l *cpuLab) candidates(_ context.Context, f tuned.Form) ([]tuned.Choice, int, error) {
+func (l *cpuLab) candidates(_ context.Context, f tuned.Form) ([]backend.Choice, int, error) {
 	p, err := f.Problem()
 	if err != nil {
 		return nil, 0, err
@@ -77,23 +77,23 @@ func (l *cpuLab) candidates(_ context.Context, f tuned.Form) ([]tuned.Choice, in
 	return list, len(list), nil
 }
 
-func (l *cpuLab) variants(f tuned.Form, best tuned.Choice) []tuned.Choice {
+func (l *cpuLab) variants(f tuned.Form, best backend.Choice) []backend.Choice {
 	p, err := f.Problem()
 	if err != nil || l.options.Exhaustive {
 		return nil
 	}
-	return choices(cpu.Blockings(&p, cpu.Candidate{Kernel: best.Kernel, Config: best.Config}))
+	return choices(cpu.Blockings(&p, backend.Choice{Kernel: best.Kernel, Config: best.Config}))
 }
 
-func choices(list []cpu.Candidate) []tuned.Choice {
-	all := make([]tuned.Choice, len(list))
+func choices(list []backend.Choice) []backend.Choice {
+	all := make([]backend.Choice, len(list))
 	for i, c := range list {
-		all[i] = tuned.Choice{Kernel: c.Kernel, Config: c.Config}
+		all[i] = backend.Choice{Kernel: c.Kernel, Config: c.Config}
 	}
 	return all
 }
 
-func (l *cpuLab) measure(ctx context.Context, f tuned.Form, choices []tuned.Choice, standard tuned.Choice,
+func (l *cpuLab) measure(ctx context.Context, f tuned.Form, choices []backend.Choice, standard backend.Choice,
 	e effort) ([]bench.Record, error) {
 	p, err := f.Problem()
 	if err != nil {
@@ -121,7 +121,7 @@ const standardName = "default"
 // cpuSubject is a choice to measure.
 type cpuSubject struct {
 	lab    *cpuLab
-	choice tuned.Choice
+	choice backend.Choice
 	name   string
 }
 

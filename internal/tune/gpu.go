@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/device/cuda"
 	"tilework/internal/dispatch/tuned"
@@ -49,20 +50,20 @@ func (l *gpuLab) problem(f tuned.Form) (*gemm.Problem, error) {
 }
 
 // defaultChoice returns 0 for the time, which is negligible compared to compiling.
-func (l *gpuLab) defaultChoice(_ context.Context, f tuned.Form) (tuned.Choice, time.Duration, error) {
+func (l *gpuLab) defaultChoice(_ context.Context, f tuned.Form) (backend.Choice, time.Duration, error) {
 	p, err := l.problem(f)
 	if err != nil {
-		return tuned.Choice{}, 0, err
+		return backend.Choice{}, 0, err
 	}
 	plan, err := l.backend.Plan(p, keepLayout)
 	if err != nil {
-		return tuned.Choice{}, 0, err
+		return backend.Choice{}, 0, err
 	}
-	return tuned.Choice{Kernel: plan.Kernel.Name, Shape: plan.Config.Tile.String()}, 0, nil
+	return backend.Choice{Kernel: plan.Kernel.Name, Tile: plan.Config.Tile.String()}, 0, nil
 }
 
 // candidates returns the candidates of [choose.Candidates] that compile.
-func (l *gpuLab) candidates(ctx context.Context, f tuned.Form) ([]tuned.Choice, int, error) {
+func (l *gpuLab) candidates(ctx context.Context, f tuned.Form) ([]backend.Choice, int, error) {
 	p, err := l.problem(f)
 	if err != nil {
 		return nil, 0, err
@@ -71,10 +72,10 @@ func (l *gpuLab) candidates(ctx context.Context, f tuned.Form) ([]tuned.Choice, 
 	if !l.options.Exhaustive {
 		all = choose.Measurable(all)
 	}
-	var list []tuned.Choice
+	var list []backend.Choice
 	for _, c := range all {
 		if c.Rejected == nil {
-			list = append(list, tuned.Choice{Kernel: c.Kernel.Name, Shape: c.Config.Tile.String()})
+			list = append(list, backend.Choice{Kernel: c.Kernel.Name, Tile: c.Config.Tile.String()})
 		}
 	}
 	l.options.Note(fmt.Sprintf("%v: measuring %d of %d candidates\n%s", f, len(list), len(all), choose.Reasoning(all)))
@@ -83,7 +84,7 @@ func (l *gpuLab) candidates(ctx context.Context, f tuned.Form) ([]tuned.Choice, 
 }
 
 // compile compiles candidates concurrently, and returns those that compile.
-func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []tuned.Choice) ([]tuned.Choice, error) {
+func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []backend.Choice) ([]backend.Choice, error) {
 	start, errs := time.Now(), make([]error, len(list))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
@@ -102,7 +103,7 @@ func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []tuned.Choi
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	var good []tuned.Choice
+	var good []backend.Choice
 	for i, c := range list {
 		switch {
 		case errs[i] == nil:
@@ -117,16 +118,16 @@ func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []tuned.Choi
 	return slices.Clip(good), nil
 }
 
-func (l *gpuLab) plan(p *gemm.Problem, c tuned.Choice) (*exec.Plan, error) {
+func (l *gpuLab) plan(p *gemm.Problem, c backend.Choice) (*exec.Plan, error) {
 	opt := keepLayout
-	opt.Kernel, opt.Shape = c.Kernel, c.Shape
+	opt.Kernel, opt.Shape = c.Kernel, c.Tile
 	return l.backend.Plan(p, opt)
 }
 
 // variants returns nil: the candidates of a GPU already include all tiles.
-func (l *gpuLab) variants(tuned.Form, tuned.Choice) []tuned.Choice { return nil }
+func (l *gpuLab) variants(tuned.Form, backend.Choice) []backend.Choice { return nil }
 
-func (l *gpuLab) measure(ctx context.Context, f tuned.Form, choices []tuned.Choice, standard tuned.Choice,
+func (l *gpuLab) measure(ctx context.Context, f tuned.Form, choices []backend.Choice, standard backend.Choice,
 	e effort) ([]bench.Record, error) {
 	p, err := l.problem(f)
 	if err != nil {
@@ -147,7 +148,7 @@ func (l *gpuLab) measure(ctx context.Context, f tuned.Form, choices []tuned.Choi
 // gpuSubject is a choice to measure.
 type gpuSubject struct {
 	lab    *gpuLab
-	choice tuned.Choice
+	choice backend.Choice
 	name   string
 }
 

@@ -17,6 +17,7 @@ import (
 	"tilework/internal/dispatch"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 )
 
 // simulatedGPU is a GPU with simulated times. To save time, it runs kernels (on the emulator) only
@@ -48,7 +49,7 @@ func newSimulatedGPU(t *testing.T) *simulatedGPU {
 		fail: func(string, string) error { return nil },
 	}
 	d.info.Name, d.info.Emulated = "simulated GPU", false
-	restore := dispatch.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
+	restore := gpu.Substitute(func(backend.Device) (device.Device, error) { return d, nil })
 	t.Cleanup(func() {
 		if err := restore(); err != nil {
 			t.Error(err)
@@ -135,7 +136,7 @@ func fastTiled8(kernel string, block device.Dim3) time.Duration {
 }
 
 var (
-	gpu0 = backend.Device{Kind: "gpu"}
+	gpu0 = backend.Device{Kind: backend.GPU}
 	form = tuned.Form{M: 24, N: 20, K: 17, In: dtype.F32, Out: dtype.F32}
 )
 
@@ -252,10 +253,10 @@ func TestErrors(t *testing.T) {
 		want    error
 		text    string
 	}{
-		{backend.Device{Kind: "emu"}, form, 0, gemm.ErrUnsupported, "an emulated GPU has no times"},
-		{backend.Device{Kind: "auto"}, form, 0, gemm.ErrUnsupported, "want a certain device"},
-		{backend.Device{Kind: "cpu"}, form, -1, gemm.ErrUnsupported, "-1 threads"},
-		{backend.Device{Kind: "cpu"}, tuned.Form{M: 1, N: 0, K: 1, In: dtype.F32, Out: dtype.F32}, 0, gemm.ErrShape,
+		{backend.Device{Kind: backend.Emulator}, form, 0, gemm.ErrUnsupported, "an emulated GPU has no times"},
+		{backend.Device{}, form, 0, gemm.ErrUnsupported, "want a certain device"},
+		{backend.Device{Kind: backend.CPU}, form, -1, gemm.ErrUnsupported, "-1 threads"},
+		{backend.Device{Kind: backend.CPU}, tuned.Form{M: 1, N: 0, K: 1, In: dtype.F32, Out: dtype.F32}, 0, gemm.ErrShape,
 			"nothing to tune in 1x0x1 float32"},
 	} {
 		_, err := Run(t.Context(), []tuned.Form{c.form}, Options{Device: c.device, Threads: c.threads})

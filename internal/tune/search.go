@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
@@ -21,15 +22,15 @@ type lab interface {
 	about() (device string, threads int)
 	// defaultChoice returns the choice for products without a tuned one, and approximately the time
 	// of a product.
-	defaultChoice(ctx context.Context, f tuned.Form) (tuned.Choice, time.Duration, error)
+	defaultChoice(ctx context.Context, f tuned.Form) (backend.Choice, time.Duration, error)
 	// candidates returns the choices to measure, the most promising first, and the number of
 	// choices before any were excluded.
-	candidates(ctx context.Context, f tuned.Form) (list []tuned.Choice, considered int, err error)
+	candidates(ctx context.Context, f tuned.Form) (list []backend.Choice, considered int, err error)
 	// variants returns modifications of the best candidate to measure. The list may be empty.
-	variants(f tuned.Form, best tuned.Choice) []tuned.Choice
+	variants(f tuned.Form, best backend.Choice) []backend.Choice
 	// measure times choices, alternating with the default. It returns one record for each choice in
 	// order, followed by the record of the default.
-	measure(ctx context.Context, f tuned.Form, choices []tuned.Choice, standard tuned.Choice,
+	measure(ctx context.Context, f tuned.Form, choices []backend.Choice, standard backend.Choice,
 		e effort) ([]bench.Record, error)
 }
 
@@ -76,7 +77,7 @@ func search(ctx context.Context, l lab, f tuned.Form, o Options) (*Outcome, erro
 	start := time.Now() // compiling the candidates does not count
 	s := &screening{
 		lab: l, form: f, standard: standard, took: max(took, 1), warn: o.Warn,
-		measured: map[tuned.Choice]Candidate{},
+		measured: map[backend.Choice]Candidate{},
 	}
 	// The candidates, the variants and the decision take a third of the time each.
 	left := func(share float64) time.Duration {
@@ -90,7 +91,7 @@ func search(ctx context.Context, l lab, f tuned.Form, o Options) (*Outcome, erro
 	if best != nil {
 		if more := l.variants(f, *best); len(more) > 0 {
 			x.Considered += len(more)
-			better, err := s.best(ctx, append([]tuned.Choice{*best}, more...), left(2./3))
+			better, err := s.best(ctx, append([]backend.Choice{*best}, more...), left(2./3))
 			if err != nil && !survivable(ctx, err) {
 				return nil, err
 			}
@@ -111,7 +112,7 @@ func search(ctx context.Context, l lab, f tuned.Form, o Options) (*Outcome, erro
 	// The decision needs at least 7 timings: with fewer, the sign test cannot reach significance
 	// even if the candidate wins all. Take 20 if there is time.
 	rest := max(left(1)/2, o.Time/10)
-	records, err := l.measure(ctx, f, []tuned.Choice{*best}, standard,
+	records, err := l.measure(ctx, f, []backend.Choice{*best}, standard,
 		effort{min(20, max(int(rest/s.took), 7)), rest, time.Hour})
 	if err != nil && !survivable(ctx, err) {
 		return nil, err
@@ -134,20 +135,20 @@ func survivable(ctx context.Context, err error) bool {
 type screening struct {
 	lab      lab
 	form     tuned.Form
-	standard tuned.Choice  // the default
-	took     time.Duration // time of a product with the default
+	standard backend.Choice // the default
+	took     time.Duration  // time of a product with the default
 	warn     func(string)
 
-	measured map[tuned.Choice]Candidate
+	measured map[backend.Choice]Candidate
 	skipped  int // number of candidates that there was no time for
 }
 
 // best measures the choices of a list, alternating with the default, in approximately the time
 // limit, and returns the fastest. It skips the default itself. It returns nil if there are no
 // choices, or all fail.
-func (s *screening) best(ctx context.Context, list []tuned.Choice, limit time.Duration) (*tuned.Choice, error) {
+func (s *screening) best(ctx context.Context, list []backend.Choice, limit time.Duration) (*backend.Choice, error) {
 	const minChoices = 4 // measured even if they take longer than the limit
-	var choices []tuned.Choice
+	var choices []backend.Choice
 	for _, c := range list {
 		if c != s.standard {
 			choices = append(choices, c)
@@ -166,7 +167,7 @@ func (s *screening) best(ctx context.Context, list []tuned.Choice, limit time.Du
 	for _, c := range choices {
 		s.measured[c] = Candidate{Choice: c}
 	}
-	var found *tuned.Choice
+	var found *backend.Choice
 	fastest := 0.0
 	for i := range min(len(records), len(choices)) {
 		switch r := &records[i]; {

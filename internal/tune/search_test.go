@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
@@ -32,21 +33,21 @@ type fakeLab struct {
 	efforts []effort
 }
 
-func named(names []string) []tuned.Choice {
-	var list []tuned.Choice
+func named(names []string) []backend.Choice {
+	var list []backend.Choice
 	for _, n := range names {
-		list = append(list, tuned.Choice{Kernel: n})
+		list = append(list, backend.Choice{Kernel: n})
 	}
 	return list
 }
 
 func (l *fakeLab) about() (string, int) { return "fake", 2 }
 
-func (l *fakeLab) defaultChoice(context.Context, tuned.Form) (tuned.Choice, time.Duration, error) {
-	return tuned.Choice{Kernel: "usual"}, l.took, nil
+func (l *fakeLab) defaultChoice(context.Context, tuned.Form) (backend.Choice, time.Duration, error) {
+	return backend.Choice{Kernel: "usual"}, l.took, nil
 }
 
-func (l *fakeLab) candidates(context.Context, tuned.Form) ([]tuned.Choice, int, error) {
+func (l *fakeLab) candidates(context.Context, tuned.Form) ([]backend.Choice, int, error) {
 	var names []string
 	for n := range l.times {
 		if !slices.Contains(l.variantNames, n) {
@@ -57,11 +58,11 @@ func (l *fakeLab) candidates(context.Context, tuned.Form) ([]tuned.Choice, int, 
 	return named(names), len(names) + 3, nil
 }
 
-func (l *fakeLab) variants(tuned.Form, tuned.Choice) []tuned.Choice {
+func (l *fakeLab) variants(tuned.Form, backend.Choice) []backend.Choice {
 	return named(l.variantNames)
 }
 
-func (l *fakeLab) measure(_ context.Context, _ tuned.Form, choices []tuned.Choice, _ tuned.Choice,
+func (l *fakeLab) measure(_ context.Context, _ tuned.Form, choices []backend.Choice, _ backend.Choice,
 	e effort) ([]bench.Record, error) {
 	l.efforts = append(l.efforts, e)
 	var names []string

@@ -23,6 +23,7 @@ import (
 	"tilework/internal/dispatch"
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu"
 )
 
 // Options control tuning. The zero value tunes for the CPU.
@@ -46,14 +47,14 @@ type Options struct {
 // Outcome is the result of tuning for one product. Times are in seconds per product.
 type Outcome struct {
 	tuned.Form
-	Device     string       `json:"device"`
-	Threads    int          `json:"threads,omitempty"`
-	Considered int          `json:"considered"` // number of candidates
-	Measured   int          `json:"measured"`   // number of measured candidates
-	Default    tuned.Choice `json:"default"`
-	Best       tuned.Choice `json:"best"`
-	Before     bench.Timing `json:"default_seconds"`
-	After      bench.Timing `json:"best_seconds"`
+	Device     string         `json:"device"`
+	Threads    int            `json:"threads,omitempty"`
+	Considered int            `json:"considered"` // number of candidates
+	Measured   int            `json:"measured"`   // number of measured candidates
+	Default    backend.Choice `json:"default"`
+	Best       backend.Choice `json:"best"`
+	Before     bench.Timing   `json:"default_seconds"`
+	After      bench.Timing   `json:"best_seconds"`
 	// Gain is the speedup of Best over Default, computed round by round.
 	Gain bench.Ratio `json:"gain"`
 	Kept bool        `json:"kept"`
@@ -64,7 +65,7 @@ type Outcome struct {
 
 // Candidate is a measured way to compute a product.
 type Candidate struct {
-	tuned.Choice
+	backend.Choice
 	Seconds float64 `json:"seconds"`
 	Speed   float64 `json:"speed"` // the time of the default divided by that of the candidate
 }
@@ -152,7 +153,7 @@ func Run(ctx context.Context, forms []tuned.Form, o Options) (outcomes []Outcome
 // open opens the device in o.
 func open(o Options) (l lab, t tuned.Tuner, closeLab func() error, err error) {
 	if o.Device.IsGPU() {
-		b, release, err := dispatch.OpenGPU(o.Device)
+		b, release, err := gpu.Open(o.Device)
 		if err != nil {
 			return nil, t, nil, err
 		}
@@ -161,14 +162,14 @@ func open(o Options) (l lab, t tuned.Tuner, closeLab func() error, err error) {
 				gemm.ErrUnsupported, o.Device)
 			return nil, t, nil, errors.Join(err, release())
 		}
-		return newGPULab(b.Backend, o), tuned.GPUTuner(b.Backend), release, nil
+		return newGPULab(b.Backend, o), tuned.For(gpu.TuningKey(b.Backend)), release, nil
 	}
-	if o.Device.Kind == "auto" {
+	if o.Device.Kind == backend.Auto {
 		return nil, t, nil, fmt.Errorf("%w: tuning on device auto: want a certain device (cpu, gpu, gpu:N)",
 			gemm.ErrUnsupported)
 	}
 	l = &cpuLab{workers: cpu.Workers(o.Threads), options: o}
-	return l, tuned.CPUTuner(), func() error { return nil }, nil
+	return l, tuned.For(cpu.Backend{}.TuningKey()), func() error { return nil }, nil
 }
 
 // tuneForm tunes for one product, and stores or removes its choice.

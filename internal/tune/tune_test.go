@@ -14,11 +14,12 @@ import (
 	"tilework/dtype"
 	"tilework/internal/backend"
 	"tilework/internal/cache"
+	"tilework/internal/cpu"
 	"tilework/internal/dispatch/tuned"
 )
 
 var (
-	cpuDevice = backend.Device{Kind: "cpu"}
+	cpuDevice = backend.Device{Kind: backend.CPU}
 	small     = []tuned.Form{
 		{M: 40, N: 50, K: 300, In: dtype.F32, Out: dtype.F32},
 		{M: 30, N: 30, K: 30, In: dtype.F64, Out: dtype.F64, TransA: true, TransB: true},
@@ -60,7 +61,7 @@ func TestCPU(t *testing.T) {
 			t.Errorf("kept: %v; planned: %s", x.Kept, why)
 		}
 	}
-	if n := len(tuned.All()); n != kept {
+	if n := len(tuned.All(cpu.Backend{}.TuningKey())); n != kept {
 		t.Errorf("%d choices in the cache, want %d", n, kept)
 	}
 }
@@ -89,7 +90,7 @@ func TestInterrupted(t *testing.T) {
 		t.Errorf("%v, %v", outcomes, err)
 	}
 	tuned.Substitute(cache.At(dir))
-	if kept := tuned.All(); len(kept) != 1 || kept[0].Form != form {
+	if kept := tuned.All(cpu.Backend{}.TuningKey()); len(kept) != 1 || kept[0].Form != form {
 		t.Errorf("kept: %v", kept)
 	}
 }

@@ -25,10 +25,10 @@ type Chooser struct {
 	cache *cache.Cache
 
 	mu     sync.Mutex // guards the fields below, and is held during measurements
-	speeds map[kind]processor
-	shots  map[kind]shot
+	cpus   map[kind]cpuSpeed
+	gpus   map[kind]gpuEntry
 	start  float64 // seconds to start using the GPU; 0 if not known yet
-	begun  *begun  // nil until this process uses the GPU
+	opened *opened // nil until this process uses the GPU
 }
 
 // kind identifies products of one speed, apart from their size.
@@ -37,9 +37,9 @@ type kind struct {
 	threads int // on the CPU
 }
 
-// shot is the speed of the GPU and the resulting crossover.
-type shot struct {
-	oneShot
+// gpuEntry is the speed of the GPU and the size from which it is faster than the CPU, in words.
+type gpuEntry struct {
+	gpuSpeed
 	crossover string
 }
 
@@ -49,8 +49,8 @@ type Identity struct {
 	Memory int64 // bytes
 }
 
-// begun is the result of the first use of the GPU.
-type begun struct {
+// opened is the result of the first use of the GPU.
+type opened struct {
 	Identity
 	err error
 }
@@ -81,7 +81,7 @@ type Machine struct {
 
 // NewChooser returns a chooser that keeps its measurements in a cache.
 func NewChooser(m Machine, c *cache.Cache) *Chooser {
-	return &Chooser{Machine: m, cache: c, speeds: map[kind]processor{}, shots: map[kind]shot{}}
+	return &Chooser{Machine: m, cache: c, cpus: map[kind]cpuSpeed{}, gpus: map[kind]gpuEntry{}}
 }
 
 const (
@@ -150,7 +150,8 @@ func (c Decision) words() string {
 		if c.start == minStart {
 			least = "at least "
 		}
-		return fmt.Sprintf("about %s here, not worth starting %v, which takes %s%s", words(c.here), c.gpu, least, words(c.start))
+		return fmt.Sprintf("about %s here, not worth starting %v, which takes %s%s", words(c.here), c.gpu, least,
+			words(c.start))
 	case tooLargeForGPU:
 		return fmt.Sprintf("the matrices take %s, too much for %v", host.Bytes(uint64(c.bytes)), c.gpu)
 	case faster:
@@ -165,7 +166,7 @@ func (c Decision) words() string {
 
 // Choose sets made, which must be zero, to the CPU or the GPU and the reason.
 func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision) {
-	made.Device.Kind = "cpu"
+	made.Device.Kind = backend.CPU
 	if p.Flops() < minFlopsForGPU {
 		made.Reason = tooSmallForGPU
 		return
@@ -178,7 +179,7 @@ func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	u := kind{Types{p.In(), p.Out()}, cpu.Workers(threads)}
-	speed, err := c.processor(u)
+	speed, err := c.cpuSpeed(u)
 	if err != nil {
 		made.Reason, made.Err = noMeasurementHere, err
 		return
@@ -192,7 +193,7 @@ func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision
 		made.Reason, made.start = notWorthBeginning, start
 		return
 	}
-	gpu := c.begin()
+	gpu := c.open()
 	if gpu.err != nil {
 		made.Reason, made.Err = NoGPU, gpu.err
 		return
@@ -202,13 +203,13 @@ func (c *Chooser) Choose(p *gemm.Problem, threads int, once bool, made *Decision
 		made.Reason = tooLargeForGPU
 		return
 	}
-	shot, err := c.shot(u, gpu.Identity, speed)
+	entry, err := c.gpuSpeed(u, gpu.Identity, speed)
 	if err != nil {
 		made.Reason, made.Err = noMeasurementThere, err
 		return
 	}
-	made.Reason, made.crossover = faster, shot.crossover
-	made.there = shot.seconds(side(p), p.Flops())
+	made.Reason, made.crossover = faster, entry.crossover
+	made.there = entry.seconds(side(p), p.Flops())
 	if once {
 		made.start = c.start
 	}

@@ -18,36 +18,37 @@ var machine = sync.OnceValue(func() string {
 	return fmt.Sprintf("%d, %s/%s, %s, %s", format, runtime.GOOS, runtime.GOARCH, host.CPUName(), cache.Build())
 })
 
-// processor is the speed of the CPU.
-func (c *Chooser) processor(u kind) (processor, error) {
-	if known, ok := c.speeds[u]; ok {
+// cpuSpeed returns the speed of the CPU.
+func (c *Chooser) cpuSpeed(u kind) (cpuSpeed, error) {
+	if known, ok := c.cpus[u]; ok {
 		return known, nil
 	}
-	key := fmt.Sprintf("processor, %s, %v, %d threads", machine(), u.types, u.threads)
-	speed, err := recall(c.cache, key, processor.valid, func() (processor, error) {
-		return measureProcessor(c.Trial(backend.Device{Kind: "cpu"}, u.types, u.threads))
+	key := fmt.Sprintf("cpu, %s, %v, %d threads", machine(), u.types, u.threads)
+	speed, err := recall(c.cache, key, cpuSpeed.valid, func() (cpuSpeed, error) {
+		return measureCPU(c.Trial(backend.Device{Kind: backend.CPU}, u.types, u.threads))
 	})
 	if err == nil {
-		c.speeds[u] = speed
+		c.cpus[u] = speed
 	}
 	return speed, err
 }
 
-// shot returns the speed of the GPU, and the size at which it overtakes a CPU of the given speed.
-func (c *Chooser) shot(u kind, id Identity, here processor) (shot, error) {
-	if known, ok := c.shots[u]; ok {
+// gpuSpeed returns the speed of the GPU, and the size from which it is faster than a CPU of a given
+// speed.
+func (c *Chooser) gpuSpeed(u kind, id Identity, here cpuSpeed) (gpuEntry, error) {
+	if known, ok := c.gpus[u]; ok {
 		return known, nil
 	}
 	key := fmt.Sprintf("gpu, %s, %v, %s, %d threads", machine(), u.types, id.Key, runtime.GOMAXPROCS(0))
-	speed, err := recall(c.cache, key, oneShot.valid, func() (oneShot, error) {
+	speed, err := recall(c.cache, key, gpuSpeed.valid, func() (gpuSpeed, error) {
 		return measureGPU(c.Trial(c.GPU, u.types, 0))
 	})
-	s := shot{oneShot: speed}
+	s := gpuEntry{gpuSpeed: speed}
 	if err == nil {
 		if n, ok := crossover(here, speed); ok {
 			s.crossover = fmt.Sprintf("; for squares of %v the measured crossover is near %d", u.types, n)
 		}
-		c.shots[u] = s
+		c.gpus[u] = s
 	}
 	return s, err
 }
@@ -79,21 +80,21 @@ func (c *Chooser) knownStart() float64 {
 	return c.start
 }
 
-// begin starts using the GPU, once. It measures the time if this is the first use in this process
-// and no other process has measured it.
-func (c *Chooser) begin() *begun {
-	if c.begun != nil {
-		return c.begun
+// open opens the GPU, once. It measures the time if this is the first use in this process and no
+// other process has measured it.
+func (c *Chooser) open() *opened {
+	if c.opened != nil {
+		return c.opened
 	}
 	fresh := c.knownStart() == minStart && !c.IsOpen()
 	from := time.Now()
-	c.begun = &begun{}
-	if c.begun.Identity, c.begun.err = c.Identify(); c.begun.err == nil {
-		c.begun.err = c.Open()
+	c.opened = &opened{}
+	if c.opened.Identity, c.opened.err = c.Identify(); c.opened.err == nil {
+		c.opened.err = c.Open()
 	}
-	if fresh && c.begun.err == nil {
+	if fresh && c.opened.err == nil {
 		c.start = max(time.Since(from).Seconds(), minStart)
 		_ = c.cache.Put(startKey(), c.start) // if not, it is measured again
 	}
-	return c.begun
+	return c.opened
 }

@@ -15,8 +15,8 @@ type Trial func(n int) (time.Duration, error)
 const (
 	smallest, middle, largest = 64, 512, 2048
 
-	processorBudget = 100 * time.Millisecond
-	gpuBudget       = 100 * time.Millisecond
+	cpuBudget = 100 * time.Millisecond
+	gpuBudget = 100 * time.Millisecond
 )
 
 // curve holds the times of square products in seconds, by increasing size.
@@ -53,31 +53,31 @@ func (c curve) at(n, below, above float64) float64 {
 	return c[last].Seconds * math.Pow(n/float64(c[last].N), above)
 }
 
-// processor is the speed of the CPU, as a function of the number of operations.
-type processor struct {
+// cpuSpeed is the speed of the CPU, as a function of the number of operations.
+type cpuSpeed struct {
 	Squares curve `json:"squares"`
 }
 
-func (p processor) valid() bool { return p.Squares.valid() }
+func (p cpuSpeed) valid() bool { return p.Squares.valid() }
 
-func (p processor) seconds(flops float64) float64 {
+func (p cpuSpeed) seconds(flops float64) float64 {
 	return p.Squares.at(math.Cbrt(flops/2), 3, 3)
 }
 
-// measureProcessor measures square products of doubling size.
-func measureProcessor(try Trial) (processor, error) {
-	var p processor
+// measureCPU measures square products of doubling size.
+func measureCPU(try Trial) (cpuSpeed, error) {
+	var p cpuSpeed
 	var spent time.Duration
 	for n := smallest; n <= largest; n *= 2 {
 		if last := len(p.Squares) - 1; last >= 0 {
 			const twice, larger = 2, 8 // one run to warm up and one to measure, of eight times the work
-			if next := seconds(twice * larger * p.Squares[last].Seconds); spent+next > processorBudget {
+			if next := seconds(twice * larger * p.Squares[last].Seconds); spent+next > cpuBudget {
 				break
 			}
 		}
-		took, total, err := best(try, n, processorBudget/10)
+		took, total, err := best(try, n, cpuBudget/10)
 		if err != nil {
-			return processor{}, err
+			return cpuSpeed{}, err
 		}
 		spent += total
 		p.Squares = append(p.Squares, point{n, took.Seconds()})
@@ -105,21 +105,21 @@ func best(try Trial, n int, limit time.Duration) (shortest, total time.Duration,
 	return max(shortest, 1), total + counted, nil
 }
 
-// oneShot is the speed of a GPU for matrices in host memory. The time of a product is the sum of a
+// gpuSpeed is the speed of a GPU for matrices in host memory. The time of a product is the sum of a
 // fixed time, the time to copy its bytes, and the time of its operations.
-type oneShot struct {
+type gpuSpeed struct {
 	Fixed   float64 `json:"fixed_seconds"`
 	Bytes   curve   `json:"bytes"`
 	PerFlop float64 `json:"seconds_per_flop"`
 }
 
 // measureGPU measures a tiny product and two square ones. Each may need to compile a kernel.
-func measureGPU(try Trial) (oneShot, error) {
+func measureGPU(try Trial) (gpuSpeed, error) {
 	took := map[int]float64{}
 	for _, n := range []int{smallest, middle, largest} {
 		d, _, err := best(try, n, gpuBudget/3)
 		if err != nil {
-			return oneShot{}, err
+			return gpuSpeed{}, err
 		}
 		took[n] = d.Seconds()
 		if n == middle && seconds(64*took[n]) > 10*gpuBudget {
@@ -127,7 +127,7 @@ func measureGPU(try Trial) (oneShot, error) {
 			break
 		}
 	}
-	s := oneShot{Fixed: took[smallest]}
+	s := gpuSpeed{Fixed: took[smallest]}
 	// From the middle to the largest size the bytes grow 16-fold and the operations 64-fold.
 	const flops = 2.0 * middle * middle * middle
 	one, two := took[middle]-s.Fixed, took[largest]-s.Fixed
@@ -137,12 +137,12 @@ func measureGPU(try Trial) (oneShot, error) {
 	return s, nil
 }
 
-func (s oneShot) valid() bool {
+func (s gpuSpeed) valid() bool {
 	return s.Fixed > 0 && !math.IsInf(s.Fixed, 0) && s.Bytes.valid() && s.PerFlop >= 0 && !math.IsInf(s.PerFlop, 0)
 }
 
 // seconds returns the time of a product whose matrices have as many bytes as square ones of size n.
-func (s oneShot) seconds(n, flops float64) float64 {
+func (s gpuSpeed) seconds(n, flops float64) float64 {
 	return s.Fixed + s.Bytes.at(n, 2, 2) + s.PerFlop*flops
 }
 
@@ -170,7 +170,7 @@ func traffic(p *gemm.Problem) float64 {
 
 // crossover returns the size from which square products are faster on a GPU, to a percent. ok is
 // false if there is none up to sizes that exceed any memory.
-func crossover(here processor, there oneShot) (n int, ok bool) {
+func crossover(here cpuSpeed, there gpuSpeed) (n int, ok bool) {
 	faster := func(n float64) bool { return there.seconds(n, 2*n*n*n) < here.seconds(2*n*n*n) }
 	const most = 1 << 20
 	low, high := 1.0, float64(most)

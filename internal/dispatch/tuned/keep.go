@@ -6,124 +6,110 @@ import (
 	"fmt"
 	"maps"
 
-	"tilework/internal/gpu/exec"
+	"tilework/internal/backend"
 )
 
-// Tuner keeps and drops the tuned choices of one device.
+// Tuner stores and removes the tuned choices of one device.
 type Tuner struct {
-	t       *tunings
-	setting setting
-	put     func(*book) // has plans use another book
-	book    func() *book
+	store *store
+	key   *backend.TuningKey
 }
 
-// ProcessorTuner is that of the processor.
-func CPUTuner() Tuner {
-	t := theTunings()
-	return Tuner{t, processorSetting(), t.cpu.Store, t.processor}
-}
+// For returns the tuner of the devices with a key.
+func For(key *backend.TuningKey) Tuner { return Tuner{currentStore(), key} }
 
-// GPUTuner is that of a GPU, and of all of its kind.
-func GPUTuner(b *exec.Backend) Tuner {
-	t, s := theTunings(), gpuSetting(b)
-	return Tuner{t, s, func(n *book) {
-		t.mu.Lock()
-		defer t.mu.Unlock()
-		t.gpus[s] = n
-	}, func() *book { return t.gpu(b) }}
-}
+// Key returns the key under which the cache stores the choice for a form.
+func (u Tuner) Key(f Form) string { return cacheKey(u.key, f) }
 
-// Key returns the key under which the cache has the choice for a form.
-func (u Tuner) Key(p Form) string { return u.setting.key(p) }
-
-// Lock waits until no other process measures with the same cache, as [cache.Cache.Lock].
+// Lock waits until no other process measures with the same cache; see [cache.Cache.Lock].
 func (u Tuner) Lock(ctx context.Context, waiting func()) (unlock func(), err error) {
-	return u.t.shelf.Lock(ctx, waiting)
+	return u.store.cache.Lock(ctx, waiting)
 }
 
-// Keep has plans of this process use a choice from now on, and those of later ones. The
-// error says why it could not be kept for those.
+// Keep makes plans of this process and of later ones use a choice. If it returns an error, later
+// processes do not use it.
 func (u Tuner) Keep(x Tuned) error {
 	u.change(func(choices map[Form]*Tuned) { choices[x.Form] = &x })
-	return u.t.shelf.Put(u.Key(x.Form), x)
+	return u.store.cache.Put(u.Key(x.Form), x)
 }
 
-// Drop has plans make their own choice again.
-func (u Tuner) Drop(p Form) error {
-	u.change(func(choices map[Form]*Tuned) { delete(choices, p) })
-	return u.t.shelf.Remove(u.Key(p))
+// Drop makes plans use the default choice again.
+func (u Tuner) Drop(f Form) error {
+	u.change(func(choices map[Form]*Tuned) { delete(choices, f) })
+	return u.store.cache.Remove(u.Key(f))
 }
 
-// change has plans use a book that differs in one choice.
-func (u Tuner) change(f func(map[Form]*Tuned)) {
-	old := u.book()
-	next := &book{maps.Clone(old.choices), old.stale}
-	f(next.choices)
-	u.put(next)
-	u.t.changes.Add(1)
+// change replaces the choices of the device by a modified copy.
+func (u Tuner) change(modify func(map[Form]*Tuned)) {
+	in := u.store.slot(u.key)
+	old := u.store.table(u.key, in)
+	next := &table{maps.Clone(old.choices), old.stale}
+	modify(next.choices)
+	in.Store(next)
+	u.store.changes.Add(1)
 }
 
-// TuningChanges is a number that grows whenever this process keeps or drops a choice:
-// what was planned before may be planned otherwise.
-func Changes() uint64 { return theTunings().changes.Load() }
+// Changes returns a number that grows whenever this process stores or removes a choice. Earlier
+// plans may then be out of date.
+func Changes() uint64 { return currentStore().changes.Load() }
 
 // Kept is a tuned choice in the cache.
 type Kept struct {
 	Tuned
-	// Stale says that it was tuned with other kernels than the processor has now, or on
-	// another processor. Of a GPU that is not known before it is used.
+	// Stale reports whether a choice for the CPU was tuned with other kernels or on another CPU. For
+	// a GPU this is unknown until the GPU is used.
 	Stale bool `json:"stale"`
 }
 
-// KeptTunings lists what the cache holds, for all devices.
-func All() []Kept {
-	here := processorSetting()
+// All lists the choices in the cache, for all devices. The key is that of the CPU.
+func All(cpu *backend.TuningKey) []Kept {
 	var all []Kept
-	theTunings().shelf.All(func(key string, value []byte) {
+	currentStore().cache.All(func(entry string, value []byte) {
 		var x Tuned
 		if json.Unmarshal(value, &x) != nil || !x.valid() {
 			return
 		}
-		_, ours := here.ours(key)
-		all = append(all, Kept{x, x.Shape == "" && !ours})
+		_, ours := matches(cpu, entry)
+		all = append(all, Kept{x, x.Tile == "" && !ours})
 	})
 	return all
 }
 
-// ClearTunings removes all tuned choices from the cache and says how many.
+// Clear removes all tuned choices from the cache and returns their number.
 func Clear() (int, error) {
-	t := theTunings()
-	n, err := t.shelf.Clear()
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.cpu.Store(nil)
-	clear(t.gpus)
-	t.changes.Add(1)
+	s := currentStore()
+	n, err := s.cache.Clear()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, in := range s.slots {
+		in.Store(nil)
+	}
+	s.changes.Add(1)
 	return n, err
 }
 
-// TuningDir is where tuned choices are kept, empty if nowhere.
-func Dir() string { return theTunings().shelf.Dir() }
+// Dir returns the directory of the tuned choices, or "" if they are not stored.
+func Dir() string { return currentStore().cache.Dir() }
 
-// CacheNotes lists what is worth knowing of the cache, in a line each: what of it could
-// not be read or written so far, and choices that are not used any more.
+// Notes lists the problems of the cache, one line each: files that could not be read or written,
+// and choices that are out of date.
 func Notes() []string {
-	t := theTunings()
-	notes := t.shelf.Problems()
+	s := currentStore()
+	notes := s.cache.Problems()
 	for i, n := range notes {
 		notes[i] = "cache: " + n + " (ignored)"
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	stale := 0
-	if b := t.cpu.Load(); b != nil {
-		stale = b.stale
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	for _, b := range t.gpus {
-		stale += b.stale
+	for _, in := range s.slots {
+		if t := in.Load(); t != nil {
+			stale += t.stale
+		}
 	}
 	if stale > 0 {
-		notes = append(notes, fmt.Sprintf("cache: tuned choices for other kernels, or another driver, are ignored: %d in %s (tune again, or tilework tune --clear)", stale, t.shelf.Dir()))
+		notes = append(notes, fmt.Sprintf("cache: tuned choices for other kernels, or another driver, are ignored: "+
+			"%d in %s (tune again, or tilework tune --clear)", stale, s.cache.Dir()))
 	}
 	return notes
 }

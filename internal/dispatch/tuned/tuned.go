@@ -1,158 +1,158 @@
+// Package tuned stores the choices that tuning has found to be faster than the default ones, and
+// finds them again when a product is planned.
 package tuned
 
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"tilework/internal/backend"
 	"tilework/internal/cache"
-	"tilework/internal/cpu"
-	"tilework/internal/device/cuda"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu/exec"
-	"tilework/internal/host"
 )
 
-// setting is what a tuned choice holds for: a device, and kernels.
-type setting struct {
-	device string
-	rest   string // what else a measurement depends on: kernels, and a GPU's driver
+// cacheKey returns the key under which the cache stores the choice for a form.
+func cacheKey(k *backend.TuningKey, f Form) string {
+	return fmt.Sprintf("tuned, %s, %s, %v", k.Device, k.Build, f)
 }
 
-func (s setting) key(p Form) string { return fmt.Sprintf("tuned, %s, %s, %v", s.device, s.rest, p) }
-
-// ours says whether a key is of the same device, and with the same kernels.
-func (s setting) ours(key string) (device, all bool) {
-	device = strings.HasPrefix(key, "tuned, "+s.device+", ")
-	return device, device && strings.HasPrefix(key, "tuned, "+s.device+", "+s.rest+", ")
+// matches reports whether an entry of the cache is for the device of k, and whether it is for the
+// build of k, too.
+func matches(k *backend.TuningKey, entry string) (device, build bool) {
+	device = strings.HasPrefix(entry, "tuned, "+k.Device+", ")
+	return device, device && strings.HasPrefix(entry, "tuned, "+k.Device+", "+k.Build+", ")
 }
 
-// processorSetting is that of the processor, with the kernels that may be chosen.
-func processorSetting() setting {
-	return setting{
-		fmt.Sprintf("cpu %s/%s %s", runtime.GOOS, runtime.GOARCH, host.CPUName()),
-		fmt.Sprintf("%s, %s=%s", cache.Build(), cpu.EnvISA, os.Getenv(cpu.EnvISA)),
-	}
-}
-
-// gpuSetting is that of a GPU; any of its kind will do. Its driver compiles the kernels.
-func gpuSetting(b *exec.Backend) setting {
-	in, driver := b.Device.Info(), ""
-	if card, ok := b.Device.(*cuda.GPU); ok {
-		driver = card.Details().Driver
-	}
-	return setting{
-		fmt.Sprintf("gpu %s %v %d SMs", in.Name, in.Target, in.SMs),
-		fmt.Sprintf("%s, driver %s", cache.Build(), driver),
-	}
-}
-
-// tunings are the tuned choices that the cache holds, as this process has read them:
-// once, so that equal products get equal bits, and changed only by its own tuning.
-type tunings struct {
-	shelf   *cache.Cache
+// store holds the tuned choices of the cache as this process has read them. It reads them once, so
+// that equal products get equal bits. Only tuning in this process changes them.
+type store struct {
+	cache   *cache.Cache
 	changes atomic.Uint64
-	cpu     atomic.Pointer[book] // nil before the first plan on the processor
 
-	mu   sync.Mutex // guards what follows, and is held while a book is written
-	gpus map[setting]*book
+	mu    sync.Mutex // guards slots, and is held while a table is read
+	slots map[backend.TuningKey]*slot
 }
 
-// book is the choices for one setting. It is never changed.
-type book struct {
+// slot holds the choices for one key, or nil until they are needed.
+type slot struct{ atomic.Pointer[table] }
+
+// table holds the choices for one key. It is never modified.
+type table struct {
 	choices map[Form]*Tuned
-	stale   int // choices for the device with other kernels or another driver
+	stale   int // number of choices for the device with other kernels or another driver
 }
 
-// current are the process's tunings, nil before anybody needed them.
-var current atomic.Pointer[tunings]
+// current is the store of the process, or nil before its first use.
+var current atomic.Pointer[store]
 
-func theTunings() *tunings {
-	if t := current.Load(); t != nil {
-		return t
+func currentStore() *store {
+	if s := current.Load(); s != nil {
+		return s
 	}
-	current.CompareAndSwap(nil, newTunings(cache.Default()))
+	current.CompareAndSwap(nil, newStore(cache.Default()))
 	return current.Load()
 }
 
-func newTunings(c *cache.Cache) *tunings {
-	return &tunings{shelf: c.Section("tuned"), gpus: map[setting]*book{}}
+func newStore(c *cache.Cache) *store {
+	return &store{cache: c.Section("tuned"), slots: map[backend.TuningKey]*slot{}}
 }
 
-// SubstituteCache has tuned choices read from and kept in another cache, until restore
-// is called. It is for tests, and stands for a process that has just begun.
+// Substitute makes the package use another cache, as a new process would, until restore is called.
+// It is for tests.
 func Substitute(c *cache.Cache) (restore func()) {
-	before := current.Swap(newTunings(c))
+	before := current.Swap(newStore(c))
 	return func() { current.Store(before) }
 }
 
-// read is the book of a setting.
-func (t *tunings) read(s setting) *book {
-	b := &book{choices: map[Form]*Tuned{}}
-	t.shelf.All(func(key string, value []byte) {
-		device, all := s.ours(key)
+// slot returns the slot of a key.
+func (s *store) slot(k *backend.TuningKey) *slot {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.slots[*k] == nil {
+		s.slots[*k] = &slot{}
+	}
+	return s.slots[*k]
+}
+
+// table returns the choices of a slot. It reads the cache on the first call.
+func (s *store) table(k *backend.TuningKey, in *slot) *table {
+	if t := in.Load(); t != nil {
+		return t
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if in.Load() == nil {
+		in.Store(s.read(k))
+	}
+	return in.Load()
+}
+
+// read reads the choices for a key from the cache.
+func (s *store) read(k *backend.TuningKey) *table {
+	t := &table{choices: map[Form]*Tuned{}}
+	s.cache.All(func(entry string, value []byte) {
+		device, build := matches(k, entry)
 		if !device {
 			return
 		}
-		if !all {
-			b.stale++
+		if !build {
+			t.stale++
 			return
 		}
 		var x Tuned
-		if json.Unmarshal(value, &x) == nil && x.valid() && key == s.key(x.Form) {
-			b.choices[x.Form] = &x
+		if json.Unmarshal(value, &x) == nil && x.valid() && entry == cacheKey(k, x.Form) {
+			t.choices[x.Form] = &x
 		}
 	})
-	return b
+	return t
 }
 
-// processor is the processor's book. It takes no time once it is there.
-func (t *tunings) processor() *book {
-	if b := t.cpu.Load(); b != nil {
-		return b
-	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.cpu.Load() == nil {
-		t.cpu.Store(t.read(processorSetting()))
-	}
-	return t.cpu.Load()
+// Finder finds the choices tuned for one backend. It keeps their place, so that Find takes no time
+// if there are none. The zero value is ready to use, by several goroutines at once.
+type Finder struct{ last atomic.Pointer[place] }
+
+// place is the slot of a backend in a store.
+type place struct {
+	store *store
+	key   *backend.TuningKey
+	slot  *slot
 }
 
-// gpu is the book of a GPU's kind; nil for an emulated one, whose times are nobody's.
-func (t *tunings) gpu(b *exec.Backend) *book {
-	if b.Device.Info().Emulated {
+// Find returns the choice tuned for p on b, or nil.
+func (f *Finder) Find(b backend.Tunable, p *gemm.Problem) *Tuned {
+	at := f.last.Load()
+	if at == nil || at.store != current.Load() {
+		if at = f.locate(b); at == nil {
+			return nil
+		}
+	}
+	t := at.slot.Load()
+	if t == nil {
+		t = at.store.table(at.key, at.slot)
+	}
+	if len(t.choices) == 0 || p.Batch.Kind != gemm.Single || p.BlockScaled() || !p.ReadsAB() {
 		return nil
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	s := gpuSetting(b)
-	if t.gpus[s] == nil {
-		t.gpus[s] = t.read(s)
+	for o := range gemm.C + 1 {
+		if !b.IsTuned(p.Layouts[o]) {
+			return nil
+		}
 	}
-	return t.gpus[s]
+	return t.choices[FormOf(p)]
 }
 
-// find is the choice that was tuned for p, whose matrices have to lie as they did then;
-// nil if there is none.
-func (b *book) find(p *gemm.Problem, dense func(gemm.Layout) bool) *Tuned {
-	if b == nil || len(b.choices) == 0 || p.Batch.Kind != gemm.Single || p.BlockScaled() || !p.ReadsAB() || !dense(p.Layouts[gemm.A]) || !dense(p.Layouts[gemm.B]) || !dense(p.Layouts[gemm.C]) {
+// locate sets the place of a backend in the current store and returns it. It returns nil if the
+// choices of the backend are not tuned.
+func (f *Finder) locate(b backend.Tunable) *place {
+	key := b.TuningKey()
+	if key == nil {
 		return nil
 	}
-	return b.choices[FormOf(p)]
-}
-
-// forCPU returns the choice that was tuned for p on the CPU, or nil.
-func ForCPU(p *gemm.Problem) *Tuned {
-	return theTunings().processor().find(p, func(l gemm.Layout) bool { return l.LD == max(l.Cols, 1) })
-}
-
-// forGPU returns the choice that was tuned for p on GPUs of b's model, or nil. The matrices must be
-// dense, as the function tells of each.
-func ForGPU(b *exec.Backend, p *gemm.Problem, dense func(gemm.Layout) bool) *Tuned {
-	return theTunings().gpu(b).find(p, dense)
+	s := currentStore()
+	at := &place{s, key, s.slot(key)}
+	f.last.Store(at)
+	return at
 }

@@ -1,35 +1,32 @@
-package dispatch
+package backend
 
 import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
 )
 
-// Sums describes how a kernel sums products of some types.
+// Sums describes how a kernel sums products of some element types.
 type Sums struct {
 	Types     []dtype.Type
 	Precision gemm.Precision
 	How       string
 }
 
-// Sums describes how the kernel sums products of each type, in each precision. The text comes from
-// its Accuracy.
+// Sums describes how the kernel sums products of each type, in each precision. The text is derived
+// from its Accuracy.
 func (k *Kernel) Sums() (all []Sums) {
-	elements := k.Types
-	if k.Supports != nil { // some types only in another precision
-		elements = dtype.All()
-	}
 	for _, precision := range append([]gemm.Precision{gemm.Native}, k.Precisions...) {
 		first := len(all)
-		for _, t := range elements {
+		for _, t := range dtype.All() {
 			if len(t.Info().Results) == 0 {
 				continue
 			}
-			p, _, err := gemm.New(1, gemm.Dense(t, 1, 1), gemm.Dense(t, 1, 1), 0, gemm.Dense(t.Info().Results[0], 1, 1), gemm.Epilogue{})
+			one := gemm.Dense(t, 1, 1)
+			p, _, err := gemm.New(1, one, one, 0, gemm.Dense(t.Info().Results[0], 1, 1), gemm.Epilogue{})
 			if err == nil {
 				p, err = p.WithPrecision(precision)
 			}
-			if err != nil || k.Supports != nil && k.Supports(&p) != nil {
+			if err != nil || k.Supports(&p) != nil {
 				continue
 			}
 			how, at := k.Accuracy(&p).Describe(p.Accum()), first

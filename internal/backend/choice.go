@@ -1,0 +1,45 @@
+package backend
+
+import "fmt"
+
+// Config sets parameters of a CPU kernel. Zero fields are left to the planner. KC and Packing
+// change the order of summation; MC and Threads do not.
+type Config struct {
+	// MC and KC are block sizes: rows of C, and steps of K.
+	MC int `json:"mc,omitempty"`
+	KC int `json:"kc,omitempty"`
+	// Packing selects the operands to pack.
+	Packing Packing `json:"packing,omitempty"`
+	// Threads lowers the number of goroutines that the caller allows.
+	Threads int `json:"threads,omitempty"`
+}
+
+// Packing is the set of packed operands.
+type Packing string
+
+// The sets of packed operands.
+const (
+	PackNothing Packing = "nothing" // both operands are read as stored
+	PackB       Packing = "B"       // A is read as stored
+	PackBoth    Packing = "both"
+)
+
+// String returns c in the form "blocked:64x64x8/8x4/4" or "avx2, KC 256, packing B".
+func (c Choice) String() string {
+	if c.Tile != "" {
+		return c.Kernel + ":" + c.Tile
+	}
+	s := c.Kernel
+	for _, field := range []struct {
+		name  string
+		value int
+	}{{"MC", c.Config.MC}, {"KC", c.Config.KC}, {"threads", c.Config.Threads}} {
+		if field.value > 0 {
+			s += fmt.Sprintf(", %s %d", field.name, field.value)
+		}
+	}
+	if c.Config.Packing != "" {
+		s += ", packing " + string(c.Config.Packing)
+	}
+	return s
+}

@@ -1,0 +1,143 @@
+package backend
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Kind identifies a kind of device.
+type Kind uint8
+
+// The kinds of devices, in the order of the table. The zero Kind is Auto.
+const (
+	Auto     Kind = iota // the CPU or the first GPU, whichever is estimated to be faster
+	CPU                  // the CPU of this machine
+	GPU                  // an NVIDIA GPU
+	Emulator             // an emulated GPU
+)
+
+// KindInfo describes a kind of device.
+type KindInfo struct {
+	Name string
+	Doc  string // one line for help texts
+	// Arguments are the placeholders of the arguments that may follow the name and a colon.
+	Arguments []string
+	// Parse returns the device of an argument, which is not empty, without its kind. It is nil if
+	// the kind takes no argument.
+	Parse func(argument string) (Device, error)
+}
+
+// kinds is indexed by Kind.
+var kinds = []KindInfo{
+	Auto: {Name: "auto", Doc: "the CPU or the first GPU, whichever is estimated to be faster"},
+	CPU:  {Name: "cpu", Doc: "the CPU"},
+	GPU: {Name: "gpu", Doc: "an NVIDIA GPU, by its number or the start of its UUID",
+		Arguments: []string{"N", "UUID"}, Parse: parseGPU},
+	Emulator: {Name: "emu", Doc: "an emulated GPU, of some model",
+		Arguments: []string{"MODEL"}, Parse: parseModel},
+}
+
+// Kinds lists the kinds of devices in the order of the table.
+func Kinds() []Kind {
+	all := make([]Kind, len(kinds))
+	for i := range all {
+		all[i] = Kind(i)
+	}
+	return all
+}
+
+// AddKind adds a kind to the table and returns a function that removes it again. Tests use it for
+// backends of their own. Nothing else may use the table at the same time.
+func AddKind(info KindInfo) (kind Kind, remove func()) {
+	before := kinds
+	kinds = append(slices.Clip(kinds), info)
+	return Kind(len(before)), func() { kinds = before }
+}
+
+// Info returns the properties of k.
+func (k Kind) Info() *KindInfo { return &kinds[k] }
+
+// String returns the name of k.
+func (k Kind) String() string { return kinds[k].Name }
+
+// IsGPU reports whether devices of kind k are GPUs, real or emulated.
+func (k Kind) IsGPU() bool { return k == GPU || k == Emulator }
+
+// Device identifies a device. It is comparable. The zero Device is "auto".
+type Device struct {
+	Kind  Kind
+	Index int    // number of a GPU in the driver's order
+	UUID  string // start of a GPU's UUID, including "GPU-"; replaces Index
+	Model string // model of an emulated GPU; empty for the emulator's default
+}
+
+// ParseDevice parses the name of a device. The empty name is "auto".
+func ParseDevice(name string) (Device, error) {
+	if name == "" {
+		return Device{}, nil
+	}
+	prefix, argument, hasArgument := strings.Cut(name, ":")
+	for i := range kinds {
+		kind := &kinds[i]
+		switch {
+		case kind.Name != prefix:
+		case !hasArgument:
+			return Device{Kind: Kind(i)}, nil
+		case kind.Parse != nil && argument != "":
+			d, err := kind.Parse(argument)
+			if err != nil {
+				return Device{}, fmt.Errorf("device %q: %w", name, err)
+			}
+			d.Kind = Kind(i)
+			return d, nil
+		}
+	}
+	return Device{}, fmt.Errorf("unknown device %q: want one of %s", name, strings.Join(forms(), ", "))
+}
+
+// forms lists the forms of device names: "gpu", "gpu:N".
+func forms() []string {
+	var all []string
+	for _, kind := range kinds {
+		all = append(all, kind.Name)
+		for _, argument := range kind.Arguments {
+			all = append(all, kind.Name+":"+argument)
+		}
+	}
+	return all
+}
+
+func parseGPU(argument string) (Device, error) {
+	if strings.HasPrefix(argument, "GPU-") {
+		return Device{UUID: argument}, nil
+	}
+	n, err := strconv.Atoi(argument)
+	if err != nil || n < 0 {
+		return Device{}, fmt.Errorf("%q is not the number of a GPU: want gpu:0, gpu:1, … or the start of a UUID, "+
+			"gpu:GPU-…", argument)
+	}
+	return Device{Index: n}, nil
+}
+
+func parseModel(argument string) (Device, error) { return Device{Model: argument}, nil }
+
+// IsFirst reports whether d is the first device of its kind, without an argument.
+func (d *Device) IsFirst() bool { return d.Index == 0 && d.UUID == "" && d.Model == "" }
+
+// IsGPU reports whether d is a GPU, real or emulated.
+func (d *Device) IsGPU() bool { return d.Kind.IsGPU() }
+
+// String returns the name of d, which ParseDevice accepts.
+func (d Device) String() string {
+	switch {
+	case d.Model != "":
+		return d.Kind.String() + ":" + d.Model
+	case d.UUID != "":
+		return d.Kind.String() + ":" + d.UUID
+	case d.Index > 0:
+		return fmt.Sprintf("%v:%d", d.Kind, d.Index)
+	}
+	return d.Kind.String()
+}

@@ -1,0 +1,68 @@
+package backend
+
+import (
+	"errors"
+	"strings"
+	"testing"
+)
+
+// TestParseDevice checks that ParseDevice accepts each form of a name and quotes other names in its
+// error, and that String returns a name for the same device.
+func TestParseDevice(t *testing.T) {
+	for _, c := range []struct {
+		name   string
+		want   Device
+		string string
+	}{
+		{"", Device{}, "auto"},
+		{"auto", Device{}, "auto"},
+		{"cpu", Device{Kind: CPU}, "cpu"},
+		{"gpu", Device{Kind: GPU}, "gpu"},
+		{"gpu:0", Device{Kind: GPU}, "gpu"},
+		{"gpu:12", Device{Kind: GPU, Index: 12}, "gpu:12"},
+		{"gpu:GPU-3f2a", Device{Kind: GPU, UUID: "GPU-3f2a"}, "gpu:GPU-3f2a"},
+		{"emu", Device{Kind: Emulator}, "emu"},
+		{"emu:sm_80", Device{Kind: Emulator, Model: "sm_80"}, "emu:sm_80"},
+	} {
+		got, err := ParseDevice(c.name)
+		if err != nil || got != c.want || got.String() != c.string {
+			t.Errorf("%q: got %+v, named %q, error %v; want %+v, named %q", c.name, got, got, err, c.want, c.string)
+		}
+		if again, err := ParseDevice(got.String()); err != nil || again != got {
+			t.Errorf("%q: its String parses to %+v, error %v", c.name, again, err)
+		}
+	}
+	for _, name := range []string{"GPU", "gpu:", "gpu:-1", "gpu:1x", "gpu:1:2", "gpu:gpu-3f", "cpu:0", "auto:1", "emu:",
+		" cpu",
+		"cuda"} {
+		if got, err := ParseDevice(name); err == nil || !strings.Contains(err.Error(), `"`+name+`"`) {
+			t.Errorf("%q: got %+v, error %v, want an error that quotes it", name, got, err)
+		}
+	}
+	const forms = "auto, cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL"
+	if _, err := ParseDevice("tpu"); err == nil || !strings.HasSuffix(err.Error(), forms) {
+		t.Errorf("got error %v, want the forms %s", err, forms)
+	}
+}
+
+// TestAddKind checks that names of an added kind parse, with an argument, until it is removed.
+func TestAddKind(t *testing.T) {
+	kind, remove := AddKind(KindInfo{Name: "toy", Arguments: []string{"COLOR"},
+		Parse: func(argument string) (Device, error) {
+			if argument == "grey" {
+				return Device{}, errors.New("not a color")
+			}
+			return Device{Model: argument}, nil
+		}})
+	want := Device{Kind: kind, Model: "red"}
+	if got, err := ParseDevice("toy:red"); err != nil || got != want || got.String() != "toy:red" {
+		t.Errorf("got %v, error %v, want %v", got, err, want)
+	}
+	if _, err := ParseDevice("toy:grey"); err == nil || err.Error() != `device "toy:grey": not a color` {
+		t.Errorf("got error %v", err)
+	}
+	remove()
+	if got, err := ParseDevice("toy"); err == nil {
+		t.Errorf("got %v after the kind was removed", got)
+	}
+}

@@ -1,0 +1,211 @@
+package gpu
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"tilework/internal/backend"
+	"tilework/internal/cache"
+	"tilework/internal/device/cuda"
+	"tilework/internal/dispatch/tuned"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/stream"
+)
+
+// Backend is a GPU or an emulated GPU as a [backend.Backend] for matrices in host memory. It opens
+// the device when it is first used, and never closes it.
+type Backend struct{ Device backend.Device }
+
+var (
+	_ backend.Backend     = Backend{}
+	_ backend.Tunable     = Backend{}
+	_ backend.BatchRunner = (*plan)(nil)
+	_ backend.GroupRunner = (*plan)(nil)
+	_ backend.Explainer   = (*plan)(nil)
+)
+
+// Kernels implements [backend.Backend].
+func (Backend) Kernels() []backend.Kernel {
+	var all []backend.Kernel
+	for _, k := range choose.Kernels() {
+		row := backend.Kernel{
+			Name: k.Name, Kind: backend.GPU, Adds: k.Adds, Needs: k.Target().String(), SM: k.SM, Available: true,
+			Types: k.Types(), Precisions: k.Precisions(),
+			Supports: func(p *gemm.Problem) error { return k.Check(p, kernel.Tile{}, kernel.Align{}, nil) },
+			Accuracy: k.Accuracy,
+		}
+		for _, t := range k.Tiles {
+			row.Tiles = append(row.Tiles, t.M, t.N)
+		}
+		all = append(all, row)
+	}
+	return all
+}
+
+// Open implements [backend.Backend].
+func (b Backend) Open() error {
+	_, err := keep(b.Device)
+	return err
+}
+
+// Plan implements [backend.Backend].
+func (b Backend) Plan(p *gemm.Problem, o *backend.Options, _ backend.Plan) (backend.Plan, error) {
+	if o.Packed != nil {
+		return nil, fmt.Errorf("%w: a packed B on device %v", gemm.ErrUnsupported, b)
+	}
+	on, err := keep(b.Device)
+	if err != nil {
+		return nil, err
+	}
+	options := Options(o.Kernel)
+	if o.Tile != "" {
+		options.Shape = o.Tile
+	}
+	problem := *p // the caller's may be overwritten before the plan is unused
+	host, err := on.Plan(&problem, options)
+	if err != nil {
+		return nil, err
+	}
+	return &plan{on, host, &problem}, nil
+}
+
+// String implements [backend.Backend].
+func (b Backend) String() string { return b.Device.String() }
+
+// TuningKey implements [backend.Tunable].
+func (b Backend) TuningKey() *backend.TuningKey {
+	on, err := keep(b.Device)
+	if err != nil {
+		return nil
+	}
+	return TuningKey(on.Backend)
+}
+
+// TuningKey returns the key of the choices tuned for a GPU, which all GPUs of the same model share.
+// It returns nil for an emulated GPU.
+func TuningKey(b *exec.Backend) *backend.TuningKey {
+	info, driver := b.Device.Info(), ""
+	if info.Emulated {
+		return nil
+	}
+	if gpu, ok := b.Device.(*cuda.GPU); ok {
+		driver = gpu.Details().Driver
+	}
+	return &backend.TuningKey{
+		Device: fmt.Sprintf("gpu %s %v %d SMs", info.Name, info.Target, info.SMs),
+		Build:  fmt.Sprintf("%s, driver %s", cache.Build(), driver),
+	}
+}
+
+// IsTuned implements [backend.Tunable]. The plan copies matrices to the layout that was tuned.
+func (Backend) IsTuned(gemm.Layout) bool { return true }
+
+// Options returns the options of a plan for the name of a kernel, which a tile may follow:
+// "tiled:16".
+func Options(kernel string) exec.Options {
+	name, tile, _ := strings.Cut(kernel, ":")
+	return exec.Options{Kernel: name, Shape: tile}
+}
+
+// resident is an open GPU as a [backend.Tunable] for matrices in its memory.
+type resident struct {
+	*exec.Backend
+	keepLayout bool // see [exec.Options.KeepLayout]
+}
+
+// TuningKey implements [backend.Tunable].
+func (r resident) TuningKey() *backend.TuningKey { return TuningKey(r.Backend) }
+
+// IsTuned implements [backend.Tunable].
+func (r resident) IsTuned(l gemm.Layout) bool { return !r.keepLayout || l.LD == kernel.Padded(l).LD }
+
+// PlanResident plans a product of matrices in GPU memory with the kernel of opt or, if it is empty,
+// the tuned choice or else the default one.
+func PlanResident(b *exec.Backend, p *gemm.Problem, opt exec.Options) (*exec.Plan, error) {
+	var why tuned.Reason
+	if opt.Kernel == "" {
+		why.Tuned = new(tuned.Finder).Find(resident{b, opt.KeepLayout}, p)
+	}
+	var pl *exec.Plan
+	if why.Tuned != nil {
+		with := opt
+		with.Kernel, with.Shape = why.Kernel, why.Tile
+		pl, why.Unfit = b.Plan(p, with)
+	}
+	if pl == nil {
+		var err error
+		if pl, err = b.Plan(p, opt); err != nil {
+			return nil, err
+		}
+	}
+	pl.Why = why.Why(pl.Why)
+	return pl, nil
+}
+
+// plan is a planned product of matrices in host memory.
+type plan struct {
+	on      *stream.Backend
+	host    *stream.Plan
+	problem *gemm.Problem
+}
+
+// Prepare implements [backend.Plan].
+func (pl *plan) Prepare(ctx context.Context) error { return pl.host.Compile(ctx) }
+
+// PrepareTime implements [backend.Plan].
+func (pl *plan) PrepareTime() time.Duration { return pl.host.CompileTime() }
+
+// Run implements [backend.Plan].
+func (pl *plan) Run(ctx context.Context, b *gemm.Buffers) error { return pl.host.Run(ctx, *b) }
+
+// KernelName implements [backend.Plan].
+func (pl *plan) KernelName() string { return pl.host.Kernel.Name }
+
+// Workers implements [backend.Plan].
+func (pl *plan) Workers() int { return 0 }
+
+// Detail implements [backend.Plan].
+func (pl *plan) Detail() string { return pl.host.Detail() }
+
+// Why implements [backend.Plan].
+func (pl *plan) Why() string { return pl.host.Why }
+
+// Memory implements [backend.Plan]. An emulated GPU has copies of the matrices.
+func (pl *plan) Memory() int {
+	if !pl.on.Device.Info().Emulated {
+		return 0
+	}
+	n := 0
+	for o := range gemm.Bias { // the vectors are small
+		l := pl.problem.Layout(o)
+		n += l.Bytes()
+	}
+	return n
+}
+
+// Accuracy implements [backend.Plan].
+func (pl *plan) Accuracy(p *gemm.Problem) gemm.Accuracy { return pl.host.Kernel.Accuracy(p) }
+
+// RunBatch implements [backend.BatchRunner].
+func (pl *plan) RunBatch(ctx context.Context, kernel string, all []gemm.Buffers) error {
+	return pl.on.RunBatch(ctx, pl.problem, Options(kernel), all)
+}
+
+// RunGroups implements [backend.GroupRunner].
+func (pl *plan) RunGroups(ctx context.Context, kernel string, b *gemm.Buffers, bs [][]byte, ends []int32) error {
+	return pl.on.RunGroups(ctx, pl.problem, Options(kernel), *b, bs, ends)
+}
+
+// Reasoning implements [backend.Explainer].
+func (pl *plan) Reasoning() (count int, text string) {
+	all := pl.host.Considered()
+	if len(all) == 0 {
+		return 0, ""
+	}
+	return len(all), choose.Reasoning(all)
+}

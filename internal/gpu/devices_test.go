@@ -1,0 +1,56 @@
+package gpu
+
+import (
+	"testing"
+
+	"tilework/internal/backend"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/device/faulty"
+)
+
+// TestOpen checks that all users of a device share it, and that it is closed after the last
+// release, unless a [Backend] has opened it.
+func TestOpen(t *testing.T) {
+	opened := 0
+	var last *faulty.Device
+	restore := Substitute(func(backend.Device) (device.Device, error) {
+		inner, err := emu.Open(emu.Options{})
+		opened++
+		last = faulty.New(inner)
+		return last, err
+	})
+	d := backend.Device{Kind: backend.Emulator}
+	open := func(wantOpened int) (b any, release func() error) {
+		t.Helper()
+		b, release, err := Open(d)
+		if err != nil || opened != wantOpened || !IsOpen(d) {
+			t.Fatalf("opened %d times, want %d, error %v", opened, wantOpened, err)
+		}
+		return b, release
+	}
+	check := func(release func() error, wantClosed bool) {
+		t.Helper()
+		if err := release(); err != nil || last.Closed() != wantClosed {
+			t.Errorf("closed: %v, want %v, error %v", last.Closed(), wantClosed, err)
+		}
+	}
+	first, releaseFirst := open(1)
+	second, releaseSecond := open(1)
+	if first != second {
+		t.Error("two users have different backends")
+	}
+	check(releaseFirst, false)
+	check(releaseFirst, false) // does nothing
+	check(releaseSecond, true)
+	if IsOpen(d) {
+		t.Error("the device is in the list of open devices after it was closed")
+	}
+
+	_, release := open(2)
+	if err := (Backend{d}).Open(); err != nil || opened != 2 {
+		t.Errorf("opened %d times, error %v", opened, err)
+	}
+	check(release, false)
+	check(restore, true)
+}
