@@ -89,17 +89,17 @@ func verifyOn[I, O dtype.Element](t *testing.T, d *Device) {
 // before the last of the Freivalds kernels of a product, if element is not nil.
 type spoiler struct {
 	device.Device
-	sweeps  int    // launches of Freivalds kernels so far
-	of      int    // launches of Freivalds kernels per product
-	element []byte // memory of the new element
+	products int    // launches of Freivalds kernels so far
+	of       int    // launches of Freivalds kernels per product
+	element  []byte // memory of the new element
 }
 
 // spoiledRow and spoiledCol locate the element that a spoiler overwrites.
 const spoiledRow, spoiledCol = 7, 9
 
 func (s *spoiler) Launch(ctx context.Context, f device.Function, l device.Launch) error {
-	if strings.HasPrefix(f.Name(), "tilework_sweep") {
-		if s.sweeps++; s.sweeps%s.of == 0 && s.element != nil {
+	if strings.HasPrefix(f.Name(), "tilework_freivalds_product") {
+		if s.products++; s.products%s.of == 0 && s.element != nil {
 			// The kernel's parameters are sizes, the address of the matrix and its leading
 			// dimension.
 			c, ld := binary.LittleEndian.Uint64(l.Params[16:]), binary.LittleEndian.Uint64(l.Params[24:])
@@ -167,7 +167,7 @@ func verifyFindsWith[I, O dtype.Element](t *testing.T, d *Device, s *spoiler, op
 		t.Fatal(err)
 	}
 	right := dtype.ToFloat64(download(t, c).At(spoiledRow, spoiledCol))
-	s.sweeps, s.of = 0, 3
+	s.products, s.of = 0, 3
 	for _, off := range append(by, 0) {
 		value := dtype.FromFloat64[O](right + off)
 		s.element = dtype.Bytes([]O{value})
@@ -179,11 +179,11 @@ func verifyFindsWith[I, O dtype.Element](t *testing.T, d *Device, s *spoiler, op
 			t.Errorf("%v in place of %v: error %v, want %v", value, right, err, want)
 		}
 	}
-	if want := 3 * (len(by) + 1); s.sweeps != want {
-		t.Errorf("%d launches of Freivalds kernels, want %d", s.sweeps, want)
+	if want := 3 * (len(by) + 1); s.products != want {
+		t.Errorf("%d launches of Freivalds kernels, want %d", s.products, want)
 	}
 	// With beta = 1 there is one more Freivalds kernel, which reads C before the product.
-	s.sweeps, s.of = 0, 4
+	s.products, s.of = 0, 4
 	for _, off := range append(by, 0) {
 		s.element = nil
 		if err := Gemm(t.Context(), 1, a, b, 0, c, opts...); err != nil {
@@ -215,7 +215,7 @@ func TestVerifyOnOverflow(t *testing.T) {
 	onA, onB := upload(t, d, a), upload(t, d, b)
 	for value, want := range map[float64]error{math.Inf(1): nil, math.Inf(-1): ErrVerify, math.NaN(): ErrVerify,
 		5: ErrVerify} {
-		s.sweeps, s.element = 0, dtype.Bytes([]dtype.Float16{dtype.FromFloat64[dtype.Float16](value)})
+		s.products, s.element = 0, dtype.Bytes([]dtype.Float16{dtype.FromFloat64[dtype.Float16](value)})
 		err := Gemm(t.Context(), 1, onA, onB, 1, upload(t, d, New[dtype.Float16](10, 10)), WithVerify())
 		if !errors.Is(err, want) {
 			t.Errorf("overflow stored as %v: error %v, want %v", value, err, want)

@@ -1,8 +1,10 @@
 package kernel
 
 import (
+	"fmt"
 	"math"
 	"slices"
+
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
@@ -16,8 +18,8 @@ var PTXTypes = map[dtype.Type]ptx.Type{
 	dtype.F8E4M3: ptx.E4M3, dtype.F8E5M2: ptx.E5M2, dtype.I8: ptx.S8, dtype.I32: ptx.S32,
 }
 
-// Param is a parameter of a kernel. [Declare] declares a list of parameters in the kernel's PTX,
-// and [Encode] encodes the same list for a launch. L describes a launch.
+// Param is a parameter of a kernel. [Declare] or a [Declarer] declares a list of parameters in the
+// kernel's PTX, and [Encode] encodes the same list for a launch. L describes a launch.
 type Param[L any] struct {
 	Name string
 	// Type returns the type of the value or, for a pointer, of the elements that it points to.
@@ -30,26 +32,71 @@ type Param[L any] struct {
 	Value func(l *L) uint64
 }
 
+// present reports whether configuration c has the parameter.
+func (p *Param[L]) present(c *Config) bool { return p.When == nil || p.When(c) }
+
+// declare declares the parameter. It returns the pointer, or the register that holds the value.
+func (p *Param[L]) declare(k *build.Kernel, c *Config) (value build.Reg, at build.Ptr) {
+	if p.Pointer {
+		return value, k.Pointer(p.Name, p.Type(c))
+	}
+	return k.Param(p.Name, p.Type(c)), at
+}
+
 // Declare declares the parameters that configuration c has, in order, and calls bind with each:
 // with the pointer, or with the register that holds the value.
 func Declare[L any](k *build.Kernel, params []Param[L], c *Config,
 	bind func(name string, value build.Reg, at build.Ptr)) {
 	for i := range params {
-		switch p := &params[i]; {
-		case p.When != nil && !p.When(c):
-		case p.Pointer:
-			bind(p.Name, build.Reg{}, k.Pointer(p.Name, p.Type(c)))
-		default:
-			bind(p.Name, k.Param(p.Name, p.Type(c)), build.Ptr{})
+		if p := &params[i]; p.present(c) {
+			value, at := p.declare(k, c)
+			bind(p.Name, value, at)
 		}
 	}
+}
+
+// Declarer declares the parameters that configuration Config has, in order, one per call. It is for
+// kernels that load parameters between other instructions.
+type Declarer[L any] struct {
+	Kernel *build.Kernel
+	Config *Config
+	Params []Param[L] // those that are not declared yet
+}
+
+// Value declares the next parameter and returns the register that holds its value. It panics if the
+// parameter has another name.
+func (d *Declarer[L]) Value(name string) build.Reg {
+	value, _ := d.next(name)
+	return value
+}
+
+// Pointer declares the next parameter and returns the pointer. It panics if the parameter has
+// another name.
+func (d *Declarer[L]) Pointer(name string) build.Ptr {
+	_, at := d.next(name)
+	return at
+}
+
+func (d *Declarer[L]) next(name string) (build.Reg, build.Ptr) {
+	for len(d.Params) > 0 {
+		p := &d.Params[0]
+		d.Params = d.Params[1:]
+		if !p.present(d.Config) {
+			continue
+		}
+		if p.Name != name {
+			panic(fmt.Sprintf("kernel: declares parameter %s, want %s, which is next in the list", name, p.Name))
+		}
+		return p.declare(d.Kernel, d.Config)
+	}
+	panic(fmt.Sprintf("kernel: declares parameter %s, which is not in the list", name))
 }
 
 // Encode appends the values of the parameters that configuration c has, in order, to args.
 func Encode[L any](args *device.Params, params []Param[L], c *Config, l *L) {
 	for i := range params {
 		switch p := &params[i]; {
-		case p.When != nil && !p.When(c):
+		case !p.present(c):
 		case p.Pointer || p.Type(c).Bytes() == 8:
 			args.U64(p.Value(l))
 		default:
@@ -58,16 +105,18 @@ func Encode[L any](args *device.Params, params []Param[L], c *Config, l *L) {
 	}
 }
 
-// TypeU32 and TypeU64 are the [Param.Type] of 32-bit and 64-bit integers.
+// TypeU32, TypeU64, TypeF32 and TypeF64 are the [Param.Type] of numbers whose type does not depend
+// on the configuration.
 func TypeU32(*Config) ptx.Type { return ptx.U32 }
 func TypeU64(*Config) ptx.Type { return ptx.U64 }
+func TypeF32(*Config) ptx.Type { return ptx.F32 }
+func TypeF64(*Config) ptx.Type { return ptx.F64 }
 
 func typeIn(c *Config) ptx.Type       { return PTXTypes[c.In] }
 func typeOut(c *Config) ptx.Type      { return PTXTypes[c.Out] }
 func typeSum(c *Config) ptx.Type      { return PTXTypes[c.In.Info().Accum] }
 func typeEpilogue(c *Config) ptx.Type { return PTXTypes[c.scaleType()] }
 func typeFactor(c *Config) ptx.Type   { return PTXTypes[c.Factor] }
-func typeF32(*Config) ptx.Type        { return ptx.F32 }
 
 // typeIndex returns the type of sizes and of row and column numbers.
 func typeIndex(c *Config) ptx.Type {

@@ -23,7 +23,7 @@ type blockScales struct {
 func blockScaleParams(name string, layout func(a *Args) gemm.Layout, o gemm.Operand) []Param[Args] {
 	when := func(c *Config) bool { return c.ScaleA > 0 } // both operands have scales, or neither
 	return []Param[Args]{
-		{Name: "scales" + name, Type: typeF32, Pointer: true, When: when,
+		{Name: "scales" + name, Type: TypeF32, Pointer: true, When: when,
 			Value: func(a *Args) uint64 { return uint64(a.Memory[o]) }},
 		{Name: "across" + name, Type: TypeU32, When: when,
 			Value: func(a *Args) uint64 { return uint64(layout(a).Index(1, 0)) }},

@@ -36,8 +36,8 @@ import (
 // ScaleA and ScaleB of the Config are the numbers of rows and columns of op(A) that share a block
 // scale.
 var (
-	weightedProduct = newProduct("sweep", "a matrix times vectors, to verify a product by", true)
-	plainProduct    = newProduct("sweep_norms", "a matrix times vectors, and the norms of its rows", false)
+	weightedProduct = newProduct("freivalds_product", "a matrix times vectors, and the weighted norms of its rows", true)
+	plainProduct    = newProduct("freivalds_product_norms", "a matrix times vectors, and the norms of its rows", false)
 )
 
 func newProduct(name, adds string, weighted bool) *kernel.Kernel {
@@ -48,16 +48,8 @@ func newProduct(name, adds string, weighted bool) *kernel.Kernel {
 		CheckTile:    func(kernel.Tile) error { return nil },
 		BlockThreads: func(kernel.Tile) device.Dim3 { return device.Dim3{X: 32, Y: productWarps, Z: 1} },
 		Write: func(k *build.Kernel, c kernel.Config) {
-			s := &productWriter{
-				Kernel: k, config: c, num: number(c.In), weighted: weighted,
-				rows: k.Param("rows", ptx.U64), cols: k.Param("cols", ptx.U64),
-				at: k.Pointer("A", kernel.PTXTypes[c.In]).ReadOnly(), ld: k.Param("ld", ptx.U64),
-			}
-			s.b, s.out = k.Pointer("vectors", s.num).ReadOnly(), k.Pointer("out", s.num)
-			if c.ScaleA > 0 {
-				s.scales = k.Pointer("scales", ptx.F32).ReadOnly()
-				s.down, s.across = k.Param("down", ptx.U64), k.Param("across", ptx.U64)
-			}
+			s := &productWriter{Kernel: k, config: c, num: number(c.In), weighted: weighted}
+			kernel.Declare(k, productParams, &c, s.bind)
 			k.Threads(32, productWarps, 1)
 			if c.TransA {
 				s.contiguousColumns()
@@ -65,6 +57,62 @@ func newProduct(name, adds string, weighted bool) *kernel.Kernel {
 				s.contiguousRows(c.VecA)
 			}
 		},
+	}
+}
+
+// productArgs describes a launch of a Freivalds product.
+type productArgs struct {
+	*matrix
+	vectors, out device.Ptr
+}
+
+// productParams lists the parameters of a Freivalds product.
+var productParams = []kernel.Param[productArgs]{
+	{Name: "rows", Type: kernel.TypeU64, Value: func(a *productArgs) uint64 { return uint64(a.layout.OpRows()) }},
+	{Name: "cols", Type: kernel.TypeU64, Value: func(a *productArgs) uint64 { return uint64(a.layout.OpCols()) }},
+	{Name: "A", Type: typeElement, Pointer: true, Value: func(a *productArgs) uint64 { return uint64(a.at) }},
+	{Name: "ld", Type: kernel.TypeU64, Value: func(a *productArgs) uint64 { return uint64(a.layout.LD) }},
+	{Name: "vectors", Type: typeNumber, Pointer: true, Value: func(a *productArgs) uint64 { return uint64(a.vectors) }},
+	{Name: "out", Type: typeNumber, Pointer: true, Value: func(a *productArgs) uint64 { return uint64(a.out) }},
+	{
+		Name: "scales", Type: kernel.TypeF32, Pointer: true, When: hasBlockScales,
+		Value: func(a *productArgs) uint64 { return uint64(a.scales) },
+	},
+	{
+		Name: "scalesRowStride", Type: kernel.TypeU64, When: hasBlockScales,
+		Value: func(a *productArgs) uint64 { return uint64(a.blocks.Index(1, 0)) },
+	},
+	{
+		Name: "scalesColStride", Type: kernel.TypeU64, When: hasBlockScales,
+		Value: func(a *productArgs) uint64 { return uint64(a.blocks.Index(0, 1)) },
+	},
+}
+
+func typeElement(c *kernel.Config) ptx.Type { return kernel.PTXTypes[c.In] }
+func typeNumber(c *kernel.Config) ptx.Type  { return number(c.In) }
+func hasBlockScales(c *kernel.Config) bool  { return c.ScaleA > 0 }
+
+// bind stores a parameter in k.
+func (k *productWriter) bind(name string, value build.Reg, at build.Ptr) {
+	switch name {
+	case "rows":
+		k.rows = value
+	case "cols":
+		k.cols = value
+	case "A":
+		k.at = at.ReadOnly()
+	case "ld":
+		k.ld = value
+	case "vectors":
+		k.b = at.ReadOnly()
+	case "out":
+		k.out = at
+	case "scales":
+		k.scales = at.ReadOnly()
+	case "scalesRowStride":
+		k.scalesRowStride = value
+	case "scalesColStride":
+		k.scalesColStride = value
 	}
 }
 
@@ -105,15 +153,17 @@ var raw = map[int]ptx.Type{1: ptx.U8, 2: ptx.U16, 4: ptx.U32, 8: ptx.U64}
 // productWriter emits the kernel.
 type productWriter struct {
 	*build.Kernel
-	config       kernel.Config
-	num          ptx.Type // of the arithmetic
-	weighted     bool
-	rows, cols   build.Reg
-	at           build.Ptr
-	ld           build.Reg
-	b, out       build.Ptr
-	scales       build.Ptr
-	down, across build.Reg // strides of the block scales along op(A)'s rows and columns
+	config     kernel.Config
+	num        ptx.Type // of the arithmetic
+	weighted   bool
+	rows, cols build.Reg
+	at         build.Ptr
+	ld         build.Reg
+	b, out     build.Ptr
+	scales     build.Ptr
+	// scalesRowStride and scalesColStride are the distances between the scales of blocks that are
+	// adjacent along the columns and along the rows of op(A).
+	scalesRowStride, scalesColStride build.Reg
 }
 
 // count returns the number of sums per row.
@@ -172,7 +222,7 @@ func (k *productWriter) store(n, row, sum build.Reg) {
 // scale returns the block scale of an element.
 func (k *productWriter) scale(row, col build.Reg) build.Reg {
 	row, col = k.Div(k.Min(row, k.Sub(k.rows, 1)), k.config.ScaleA), k.Div(k.Min(col, k.Sub(k.cols, 1)), k.config.ScaleB)
-	return k.To(ptx.F64, k.scales.At(k.Mad(row, k.down, k.Mul(col, k.across))).Load())
+	return k.To(ptx.F64, k.scales.At(k.Mad(row, k.scalesRowStride, k.Mul(col, k.scalesColStride))).Load())
 }
 
 // contiguousRows emits the kernel for contiguous rows of op(A), with loads of vec elements. While a
@@ -450,24 +500,14 @@ func multiply(ctx context.Context, b *exec.Backend, m *matrix, vectors, out devi
 		config.VecA, rowsPerBlock = vectorLen(l), productWarps*productRows
 		config.LimitVectors(kernel.Align{gemm.A: 1 << bits.TrailingZeros64(uint64(m.at)|kernel.MaxVectorBytes)})
 	}
-	var args device.Params
-	args.U64(uint64(l.OpRows()))
-	args.U64(uint64(l.OpCols()))
-	args.Ptr(m.at)
-	args.U64(uint64(l.LD))
-	args.Ptr(vectors)
-	args.Ptr(out)
-	if m.high > 0 {
-		args.Ptr(m.scales)
-		args.U64(uint64(m.blocks.Index(1, 0)))
-		args.U64(uint64(m.blocks.Index(0, 1)))
-	}
-	return launch(ctx, b, body, config, kernel.CeilDiv(l.OpRows(), rowsPerBlock), args)
+	return launch(ctx, b, body, config, kernel.CeilDiv(l.OpRows(), rowsPerBlock), productParams,
+		&productArgs{m, vectors, out})
 }
 
-// launch launches a kernel with the given number of blocks.
-func launch(ctx context.Context, b *exec.Backend, k *kernel.Kernel, c kernel.Config, blocks int,
-	args device.Params) error {
+// launch launches a kernel with the given number of blocks. params lists its parameters, whose
+// values are those of l.
+func launch[L any](ctx context.Context, b *exec.Backend, k *kernel.Kernel, c kernel.Config, blocks int,
+	params []kernel.Param[L], l *L) error {
 	info := b.Device.Info()
 	if info.Target.SM < k.SM {
 		return fmt.Errorf("%w: verifying a product on %s, of sm_%d; want sm_%d or later",
@@ -478,6 +518,8 @@ func launch(ctx context.Context, b *exec.Backend, k *kernel.Kernel, c kernel.Con
 	if err != nil {
 		return exec.Sentinel(err)
 	}
+	var args device.Params
+	kernel.Encode(&args, params, &c, l)
 	return exec.Sentinel(b.Device.Launch(ctx, f, device.Launch{
 		Grid:   device.Dim3{X: blocks, Y: 1, Z: 1},
 		Block:  k.BlockThreads(kernel.Tile{}),

@@ -139,7 +139,7 @@ func (r *remote) checkResiduals(
 ) (worst verify.RowResidual, finite bool, err error) {
 	rs := residuals{
 		rows: r.p.M, typ: r.p.Out(), c: c, alpha: r.probe.Alpha, beta: r.probe.Beta,
-		biasDim: r.p.Epilogue.Bias, bias: r.bias, totals: r.totals, threshold: t,
+		biasDim: r.p.Epilogue.Bias, bias: r.bias, totals: r.totals, threshold: t, results: r.results,
 	}
 	if r.p.ReadsAB() {
 		rs.ab = r.ax
@@ -150,7 +150,7 @@ func (r *remote) checkResiduals(
 	if rs.biasDim == gemm.BiasRow {
 		rs.bias = r.at[gemm.Bias]
 	}
-	return rs.check(ctx, r.backend, r.results)
+	return rs.check(ctx, r.backend)
 }
 
 // Old implements [verify.Remote].

@@ -3,6 +3,7 @@ package gpu
 import (
 	"context"
 	"math"
+	"slices"
 
 	"tilework/dtype"
 	"tilework/internal/device"
@@ -22,8 +23,8 @@ import (
 //
 // In of the Config is C's type.
 var residualCheck = &kernel.Kernel{
-	Name:         "judge",
-	Adds:         "sums of a product's rows beside what they are to be",
+	Name:         "residual_check",
+	Adds:         "compares C times vectors with the expected result, row by row",
 	SM:           80,
 	CheckTile:    func(kernel.Tile) error { return nil },
 	BlockThreads: func(kernel.Tile) device.Dim3 { return device.Dim3{X: residualThreads, Y: 1, Z: 1} },
@@ -35,22 +36,92 @@ const residualThreads = 128
 // warpResults is the number of values that a warp reports.
 const warpResults = 5
 
+// residualParams lists the parameters of [residualCheck].
+var residualParams = slices.Concat(
+	[]kernel.Param[residuals]{
+		{Name: "rows", Type: kernel.TypeU64, Value: func(r *residuals) uint64 { return uint64(r.rows) }},
+	},
+	addendParams("AB", func(r *residuals) (device.Ptr, float64) { return r.ab, r.alpha }),
+	addendParams("oldC", func(r *residuals) (device.Ptr, float64) { return r.old, r.beta }),
+	[]kernel.Param[residuals]{
+		{
+			Name: "bias", Type: typeBias, Pointer: true,
+			When:  func(c *kernel.Config) bool { return c.Epilogue.Bias != gemm.BiasNone },
+			Value: func(r *residuals) uint64 { return uint64(r.bias) },
+		},
+		{
+			Name: "totals", Type: typeNumber, Pointer: true,
+			When:  func(c *kernel.Config) bool { return c.Epilogue.Bias == gemm.BiasRow },
+			Value: func(r *residuals) uint64 { return uint64(r.totals) },
+		},
+		{Name: "C", Type: typeNumber, Pointer: true, Value: func(r *residuals) uint64 { return uint64(r.c) }},
+	},
+	thresholdParam("ofTerms", func(t *verify.Threshold) float64 { return t.OfTerms }),
+	thresholdParam("ofNorm", func(t *verify.Threshold) float64 { return t.OfNorm }),
+	thresholdParam("minThreshold", func(t *verify.Threshold) float64 { return t.Min }),
+	[]kernel.Param[residuals]{
+		{Name: "results", Type: kernel.TypeF64, Pointer: true, Value: func(r *residuals) uint64 { return uint64(r.results) }},
+	},
+)
+
+// addendParams returns the parameters of an addend of C's product with the vectors: a pointer, a
+// factor, and whether the addend is present.
+func addendParams(name string, addend func(*residuals) (device.Ptr, float64)) []kernel.Param[residuals] {
+	return []kernel.Param[residuals]{
+		{Name: name, Type: typeNumber, Pointer: true, Value: func(r *residuals) uint64 {
+			sums, _ := addend(r)
+			return uint64(sums)
+		}},
+		{Name: name + "Factor", Type: typeNumber, Value: func(r *residuals) uint64 {
+			_, factor := addend(r)
+			if number(r.typ) == ptx.U32 {
+				return uint64(uint32(int64(factor)))
+			}
+			return math.Float64bits(factor)
+		}},
+		{Name: name + "Present", Type: kernel.TypeU32, Value: func(r *residuals) uint64 {
+			if sums, _ := addend(r); sums == 0 {
+				return 0
+			}
+			return 1
+		}},
+	}
+}
+
+// thresholdParam returns the parameter for a coefficient of the threshold. Integers have none.
+func thresholdParam(name string, coefficient func(*verify.Threshold) float64) []kernel.Param[residuals] {
+	return []kernel.Param[residuals]{{
+		Name: name, Type: kernel.TypeF64,
+		When:  func(c *kernel.Config) bool { return number(c.In) == ptx.F64 },
+		Value: func(r *residuals) uint64 { return math.Float64bits(coefficient(&r.threshold)) },
+	}}
+}
+
+// typeBias returns the type of a row bias or of the products of a column bias.
+func typeBias(c *kernel.Config) ptx.Type {
+	if c.Epilogue.Bias == gemm.BiasRow {
+		return typeElement(c)
+	}
+	return typeNumber(c)
+}
+
 func writeResidualCheck(k *build.Kernel, c kernel.Config) {
+	params := kernel.Declarer[residuals]{Kernel: k, Config: &c, Params: residualParams}
 	k.Threads(residualThreads, 1, 1)
 	k.MinBlocks(1)
 	num := number(c.In)
-	rows := k.Param("rows", ptx.U64)
+	rows := params.Value("rows")
 	row := k.Mad(k.To(ptx.U64, k.BlockIdx(build.X)), residualThreads, k.To(ptx.U64, k.ThreadIdx(build.X)))
 	mine := k.Min(row, k.Sub(rows, 1)) // rows outside the matrix repeat the last one
 	sums := func(name string) build.Matrix {
-		return k.Matrix(k.Pointer(name, num).ReadOnly(), rowSums, rows, rows)
+		return k.Matrix(params.Pointer(name).ReadOnly(), rowSums, rows, rows)
 	}
 
 	want := k.Vars("want", num, verify.NumVectors, 0)
 	terms := k.Var("size", ptx.F64, 0)
-	for _, addend := range []string{"product", "old"} {
-		from, factor := sums(addend), k.Param(addend+"Factor", num)
-		k.If(k.Ne(k.Param(addend+"Counts", ptx.U32), 0), func() {
+	for _, addend := range []string{"AB", "oldC"} {
+		from, factor := sums(addend), params.Value(addend+"Factor")
+		k.If(k.Ne(params.Value(addend+"Present"), 0), func() {
 			for n := range want {
 				k.FMA(want[n], factor, from.Load(n, mine))
 			}
@@ -61,7 +132,7 @@ func writeResidualCheck(k *build.Kernel, c kernel.Config) {
 	}
 	switch c.Epilogue.Bias {
 	case gemm.BiasCol: // multiplied by the vectors as a matrix of one row
-		products := k.Pointer("bias", num).ReadOnly()
+		products := params.Pointer("bias").ReadOnly()
 		for n := range want {
 			k.Set(want[n], k.Add(want[n], products.At(n).Load()))
 		}
@@ -69,8 +140,8 @@ func writeResidualCheck(k *build.Kernel, c kernel.Config) {
 			k.Set(terms, k.Add(terms, products.At(verify.NumVectors).Load()))
 		}
 	case gemm.BiasRow:
-		x := toNumber(k, k.Pointer("bias", kernel.PTXTypes[c.In]).ReadOnly().At(mine).Load(), c.In)
-		totals := k.Pointer("totals", num).ReadOnly() // sums of the vectors' elements, and √N
+		x := toNumber(k, params.Pointer("bias").ReadOnly().At(mine).Load(), c.In)
+		totals := params.Pointer("totals").ReadOnly() // sums of the vectors' elements, and √N
 		for n := range want {
 			k.FMA(want[n], x, totals.At(n).Load())
 		}
@@ -105,8 +176,8 @@ func writeResidualCheck(k *build.Kernel, c kernel.Config) {
 	threshold, hidden, norm := k.Var("limit", ptx.F64, 0), k.Var("hidden", ptx.F64, 0), k.Var("norm", ptx.F64, 0)
 	if num == ptx.F64 {
 		k.Set(norm, got.Load(verify.NumVectors, mine))
-		k.Set(hidden, k.Mad(terms, k.Param("ofSize", ptx.F64), k.Mul(norm, k.Param("ofNorm", ptx.F64))))
-		k.Set(threshold, k.Add(hidden, k.Param("least", ptx.F64)))
+		k.Set(hidden, k.Mad(terms, params.Value("ofTerms"), k.Mul(norm, params.Value("ofNorm"))))
+		k.Set(threshold, k.Add(hidden, params.Value("minThreshold")))
 	}
 	ratio := k.Var("ratio", ptx.F64, k.Div(residual, threshold))
 	k.Set(ratio, k.Select(k.Eq(residual, 0.0), 0.0, ratio))
@@ -129,7 +200,7 @@ func writeResidualCheck(k *build.Kernel, c kernel.Config) {
 		k.Set(within, k.Max(within, k.ShuffleXor(within, distance)))
 	}
 	results := [warpResults]build.Reg{worst[0], worst[1], worst[2], worst[3], within}
-	out := k.Pointer("verdicts", ptx.F64)
+	out := params.Pointer("results")
 	k.If(k.Eq(k.Rem(k.ThreadIdx(build.X), 32), 0), func() {
 		for n, x := range results {
 			out.At(k.Mad(k.Div(row, 32), warpResults, n)).Store(x)
@@ -152,6 +223,7 @@ type residuals struct {
 	// has the sums of the vectors' elements and √N, for a row bias.
 	bias, totals device.Ptr
 	threshold    verify.Threshold
+	results      device.Ptr // [resultBytes] of memory for the kernel's results
 }
 
 // resultBytes returns the memory that the results of a residual check take.
@@ -159,18 +231,19 @@ func resultBytes(rows int) int {
 	return 8 * warpResults * kernel.CeilDiv(rows, residualThreads) * residualThreads / 32
 }
 
-// check runs the residual check and waits for it. Its results take [resultBytes] of device memory
-// at out. worst has the row with the largest ratio, and the largest Within of all rows. It is valid
-// if finite reports that all thresholds are finite. The errors are those of [multiply].
+// check runs the residual check and waits for it. worst has the row with the largest ratio, and the
+// largest Within of all rows. It is valid if finite reports that all thresholds are finite. The
+// errors are those of [multiply].
 func (r *residuals) check(
-	ctx context.Context, b *exec.Backend, out device.Ptr,
+	ctx context.Context, b *exec.Backend,
 ) (worst verify.RowResidual, finite bool, err error) {
 	c := kernel.Config{In: r.typ, Out: dtype.F64, Epilogue: gemm.Epilogue{Bias: r.biasDim}}
-	if err := launch(ctx, b, residualCheck, c, kernel.CeilDiv(r.rows, residualThreads), r.params(out)); err != nil {
+	blocks := kernel.CeilDiv(r.rows, residualThreads)
+	if err := launch(ctx, b, residualCheck, c, blocks, residualParams, r); err != nil {
 		return worst, false, err
 	}
 	results := make([]float64, resultBytes(r.rows)/8)
-	if err := b.Device.CopyOut(ctx, dtype.Bytes(results), out, device.Whole(8*len(results))); err != nil {
+	if err := b.Device.CopyOut(ctx, dtype.Bytes(results), r.results, device.Whole(8*len(results))); err != nil {
 		return worst, false, exec.Sentinel(err)
 	}
 	ratio, within := math.Inf(-1), 0.0
@@ -184,40 +257,4 @@ func (r *residuals) check(
 	}
 	worst.Within = within
 	return worst, finite, nil
-}
-
-// params returns the kernel's parameters, in the order in which [writeResidualCheck] declares them.
-func (r *residuals) params(out device.Ptr) (args device.Params) {
-	num := number(r.typ)
-	args.U64(uint64(r.rows))
-	for _, addend := range []struct {
-		sums   device.Ptr
-		factor float64
-	}{{r.ab, r.alpha}, {r.old, r.beta}} {
-		args.Ptr(addend.sums)
-		if num == ptx.U32 {
-			args.U32(uint32(int64(addend.factor)))
-		} else {
-			args.F64(addend.factor)
-		}
-		counts := uint32(1)
-		if addend.sums == 0 {
-			counts = 0
-		}
-		args.U32(counts)
-	}
-	if r.biasDim != gemm.BiasNone {
-		args.Ptr(r.bias)
-	}
-	if r.biasDim == gemm.BiasRow {
-		args.Ptr(r.totals)
-	}
-	args.Ptr(r.c)
-	if num == ptx.F64 {
-		args.F64(r.threshold.OfTerms)
-		args.F64(r.threshold.OfNorm)
-		args.F64(r.threshold.Min)
-	}
-	args.Ptr(out)
-	return args
 }

@@ -76,11 +76,11 @@ func TestResidualCheck(t *testing.T) {
 					}
 					r.bias = upload(stored)
 				}
-				at, err := d.Alloc(resultBytes(rows))
-				if err != nil {
+				var err error
+				if r.results, err = d.Alloc(resultBytes(rows)); err != nil {
 					t.Fatal(err)
 				}
-				got, allFinite, err := r.check(t.Context(), b, at)
+				got, allFinite, err := r.check(t.Context(), b)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -135,7 +135,7 @@ func TestResidualCheck(t *testing.T) {
 				}
 				c[verify.NumVectors*rows+rows-1] = math.Inf(1) // the last row's norm
 				r.c = upload(dtype.Bytes(c))
-				if got, finite, err := r.check(t.Context(), b, at); err != nil || finite {
+				if got, finite, err := r.check(t.Context(), b); err != nil || finite {
 					t.Errorf("%v, %d rows, bias %v, with an infinite norm: %+v, %v, want finite = false", typ, rows, bias, got, err)
 				}
 			}
