@@ -124,8 +124,8 @@ func seeded(t *testing.T) *rand.Rand {
 // for products of various sizes on the CPU and on the emulated GPU.
 func TestManyCallers(t *testing.T) { manyCallers(t, mixture(t)) }
 
-// TestCardManyCallers checks the results of 64 concurrent goroutines on a GPU.
-func TestCardManyCallers(t *testing.T) { manyCallers(t, gpuMixture(t, firstGPU(t))) }
+// TestGPUManyCallers checks the results of 64 concurrent goroutines on a GPU.
+func TestGPUManyCallers(t *testing.T) { manyCallers(t, gpuMixture(t, firstGPU(t))) }
 
 func manyCallers(t *testing.T, all []work) {
 	var wg sync.WaitGroup
@@ -145,9 +145,9 @@ func manyCallers(t *testing.T, all []work) {
 // result must be bitwise equal to the wanted one, and neither memory nor goroutines may grow.
 func TestSoak(t *testing.T) { soak(t, mixture(t), func() int { return 0 }) }
 
-// TestCardSoak is TestSoak on a GPU. The number of live device resources (memory, streams, events)
+// TestGPUSoak is TestSoak on a GPU. The number of live device resources (memory, streams, events)
 // must not grow either.
-func TestCardSoak(t *testing.T) {
+func TestGPUSoak(t *testing.T) {
 	firstGPU(t) // skips the test without a GPU
 	var account *faulty.Device
 	restore := gpu.Substitute(func(backend.Device) (device.Device, error) {

@@ -198,7 +198,7 @@ func TestCancelMidway(t *testing.T) {
 	}
 }
 
-func TestVerifyAcceptsWhatIsRight(t *testing.T) {
+func TestVerifyAcceptsCorrectProducts(t *testing.T) {
 	rng := rand.New(rand.NewPCG(7, 8))
 	a, b := whole[float32](rng, 130, 70), whole[float32](rng, 70, 90)
 	for _, opts := range [][]Option{

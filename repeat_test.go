@@ -44,9 +44,9 @@ func TestRepeats(t *testing.T) {
 	}
 }
 
-// TestCardRepeats checks that repeated products are bitwise equal on a GPU, for every kernel and
+// TestGPURepeats checks that repeated products are bitwise equal on a GPU, for every kernel and
 // type.
-func TestCardRepeats(t *testing.T) {
+func TestGPURepeats(t *testing.T) {
 	firstGPU(t)
 	rng := seeded(t)
 	for _, k := range machine.Kernels() {

@@ -164,9 +164,9 @@ func TestResidentGoroutines(t *testing.T) {
 	all.Wait()
 }
 
-// TestCloseUnderWay checks that closing a device while goroutines use it lets calls in flight
+// TestCloseDuringCalls checks that closing a device while goroutines use it lets calls in flight
 // finish. Later calls return ErrClosed.
-func TestCloseUnderWay(t *testing.T) {
+func TestCloseDuringCalls(t *testing.T) {
 	substitute(t, 0)
 	d := on(t, "emu")
 	a, b := square(t, d), square(t, d)

@@ -25,8 +25,8 @@ func TestVerifyOn(t *testing.T) {
 	verifyAllOn(t, d)
 }
 
-// TestCardVerify checks that correct products on a GPU pass verification.
-func TestCardVerify(t *testing.T) { verifyAllOn(t, firstGPU(t)) }
+// TestGPUVerify checks that correct products on a GPU pass verification.
+func TestGPUVerify(t *testing.T) { verifyAllOn(t, firstGPU(t)) }
 
 func verifyAllOn(t *testing.T, d *Device) {
 	t.Run("float32", func(t *testing.T) { verifyOn[float32, float32](t, d) })

@@ -221,10 +221,10 @@ func way(t *testing.T, kernel string, precision gemm.Precision, shape string) gp
 	return gputest.Way{Kernel: k, Precision: precision, Shape: s}
 }
 
-// TestTurned runs the conformance suite under the checkers for swapAB tiles: ping-pong and
+// TestSwapAB runs the conformance suite under the checkers for swapAB tiles: ping-pong and
 // cooperative, with 64 and 128 rows per warpgroup, with a cluster, with split-K, and with fewer
 // rows of C than an epilogue subtile.
-func TestTurned(t *testing.T) {
+func TestSwapAB(t *testing.T) {
 	shapes := []string{"64x128x32/2x32/3t", "64x16x32/2x4/3t", "128x64x32/2x16/3tc2", "256x64x32/4x16/2t",
 		"64x64x32/2x16/3t*5"}
 	if !testkit.Full() {

@@ -10,9 +10,9 @@ import (
 	"tilework/internal/testkit"
 )
 
-// TestWhichOverlap checks which plans use programmatic dependent launch (PDL): those with at most
+// TestPDL checks which plans use programmatic dependent launch (PDL): those with at most
 // as many blocks as SMs, and those of wgmma, whose blocks fill an SM each.
-func TestWhichOverlap(t *testing.T) {
+func TestPDL(t *testing.T) {
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
 		t.Fatal(err)

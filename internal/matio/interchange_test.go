@@ -60,7 +60,7 @@ func mustRead(t *testing.T, spec string, o ReadOptions) *Matrix {
 	return m
 }
 
-func TestReadWhatOthersWrote(t *testing.T) {
+func TestReadFilesOfOtherPrograms(t *testing.T) {
 	type row struct {
 		spec       string
 		typ        dtype.Type

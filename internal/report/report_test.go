@@ -392,8 +392,9 @@ func TestOneSize(t *testing.T) {
 	}
 }
 
-// TestBesideRound checks that a line skips the points measured next to round sizes, and no others.
-func TestBesideRound(t *testing.T) {
+// TestSkipsPointsNearRoundSizes checks that a line skips the points measured next to round sizes,
+// and no others.
+func TestSkipsPointsNearRoundSizes(t *testing.T) {
 	m := newMachine(1, "", 1)
 	for _, test := range []struct{ sizes, line []float64 }{
 		{[]float64{4, 63, 64, 65, 100, 511, 512, 513}, []float64{4, 64, 100, 512}},

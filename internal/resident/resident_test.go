@@ -109,9 +109,9 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestCardConformance is TestConformance on the first GPU of this machine. Without one
+// TestGPUConformance is TestConformance on the first GPU of this machine. Without one
 // it is skipped, or fails where TILEWORK_REQUIRE_GPU is set.
-func TestCardConformance(t *testing.T) {
+func TestGPUConformance(t *testing.T) {
 	d, err := Open(backend.Device{Kind: backend.GPU})
 	if errors.Is(err, gemm.ErrNoDevice) && os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
 		t.Skip(err)

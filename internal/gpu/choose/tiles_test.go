@@ -103,7 +103,7 @@ func TestWGMMATilesOfTypes(t *testing.T) {
 	} {
 		expectTile(t, gemm.Dense(c.in, c.n, c.k).T(), c.precision, c.m, c.want)
 	}
-	// B across K, which turned tiles read as it lies, or which is packed.
+	// An MN-major B, which swapAB tiles read in place and others pack.
 	for _, c := range []struct {
 		m, n, k int
 		want    string

@@ -99,9 +99,9 @@ func TestFunctions(t *testing.T) {
 	}
 }
 
-// TestFunctionsAreOne checks that NewFunction returns the same Function for functions that emit the
-// same PTX, and different ones otherwise. It also checks which functions NewFunction rejects.
-func TestFunctionsAreOne(t *testing.T) {
+// TestFunctionIdentity checks that NewFunction returns the same Function for functions that emit
+// the same PTX, and different ones otherwise. It also checks which functions NewFunction rejects.
+func TestFunctionIdentity(t *testing.T) {
 	times := func(n float64) *kernel.Function {
 		f, err := kernel.NewFunction(func(k *build.Kernel, e kernel.Element) build.Reg { return k.Mul(e.Value, n) })
 		if err != nil {

@@ -16,9 +16,9 @@ import (
 	"tilework/ptx/emu/check"
 )
 
-// TestTurnedConflicts checks that swapAB tiles access shared memory with few bank conflicts: on
+// TestSwapABConflicts checks that swapAB tiles access shared memory with few bank conflicts: on
 // average at most two extra wavefronts per access, and at most one with split-K.
-func TestTurnedConflicts(t *testing.T) {
+func TestSwapABConflicts(t *testing.T) {
 	for _, split := range []string{"", "*2"} { // with split-K, C does not pass through shared memory
 		p := swapABProblem(t, 64, 128, 256)
 		d := devicetest.Checked(t, check.Options{MaxConflicts: map[string]float64{"": 2, "*2": 1}[split]})
@@ -48,9 +48,9 @@ func swapABProblem(t *testing.T, m, n, k int) *gemm.Problem {
 	return &p
 }
 
-// TestTurnedRefused checks that Check rejects a swapAB tile unless B is an MN-major matrix in TF32,
+// TestSwapABRefused checks that Check rejects a swapAB tile unless B is an MN-major matrix in TF32,
 // and that ParseTile rejects swapAB tiles that no kernel has.
-func TestTurnedRefused(t *testing.T) {
+func TestSwapABRefused(t *testing.T) {
 	s, err := sm90.WGMMA.ParseTile("64x64x32/2x16/3t")
 	if err != nil {
 		t.Fatal(err)

@@ -69,9 +69,9 @@ func allGPUs(t *testing.T) []*Device {
 	return all
 }
 
-// TestCardChain runs chains of products in several goroutines on all GPUs and compares the results
+// TestGPUChain runs chains of products in several goroutines on all GPUs and compares the results
 // with those of the CPU. Each chain closes its matrices while the GPU may still use them.
-func TestCardChain(t *testing.T) {
+func TestGPUChain(t *testing.T) {
 	devices := allGPUs(t)
 	t.Logf("on %v", devices)
 	rng := rand.New(rand.NewPCG(11, 12))
@@ -127,9 +127,9 @@ func gpuChain(ctx context.Context, d *Device, w []Matrix[float32]) (Matrix[float
 	return got, errors.Join(err, h.Close())
 }
 
-// TestCardAsync checks that Gemm enqueues a product in much less time than the product takes. Sync
+// TestGPUAsync checks that Gemm enqueues a product in much less time than the product takes. Sync
 // waits for the product, and returns early if its context ends.
-func TestCardAsync(t *testing.T) {
+func TestGPUAsync(t *testing.T) {
 	d := firstGPU(t)
 	rng := rand.New(rand.NewPCG(13, 14))
 	a := upload(t, d, random(rng, 4096, 4096))
@@ -162,9 +162,9 @@ func TestCardAsync(t *testing.T) {
 	}
 }
 
-// TestCardOutOfMemory checks that allocating a matrix that exceeds the GPU's memory returns
+// TestGPUOutOfMemory checks that allocating a matrix that exceeds the GPU's memory returns
 // ErrOutOfMemory, and that the device remains usable.
-func TestCardOutOfMemory(t *testing.T) {
+func TestGPUOutOfMemory(t *testing.T) {
 	d := firstGPU(t)
 	_, err := NewDeviceMatrix[float32](d, 1<<20, 1<<18)
 	if !errors.Is(err, ErrOutOfMemory) {
@@ -176,9 +176,9 @@ func TestCardOutOfMemory(t *testing.T) {
 	}
 }
 
-// TestCardIssue measures the host time of enqueueing a product of 64³, which must be at most 10 µs.
+// TestGPUIssue measures the host time of enqueueing a product of 64³, which must be at most 10 µs.
 // It also logs the host time of other calls and compares it with their limits.
-func TestCardIssue(t *testing.T) {
+func TestGPUIssue(t *testing.T) {
 	const limit = 10 * time.Microsecond
 	if os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
 		t.Skip("set TILEWORK_REQUIRE_GPU=1 to measure")
@@ -246,9 +246,9 @@ func TestCardIssue(t *testing.T) {
 	}
 }
 
-// TestCardLargeIndices checks that each kernel reads and writes matrices of more than 2^31
+// TestGPULargeIndices checks that each kernel reads and writes matrices of more than 2^31
 // elements.
-func TestCardLargeIndices(t *testing.T) {
+func TestGPULargeIndices(t *testing.T) {
 	d := firstGPU(t)
 	const n = 46_400
 	for _, k := range machine.Kernels() {
