@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -47,7 +48,8 @@ Advice is about code that may be correct:
   banks     bank conflicts in shared memory
   coalesce  uncoalesced accesses to global memory
 
-Each --arg is one argument of the kernel:
+Each --arg is one argument of the kernel. A missing or wrong one is an error that lists what the
+kernel takes.
   A.npy                 a pointer to a copy of the matrix in the file
   out:f32:MxN:C.npy     a pointer to memory for an M×N matrix, which is written to C.npy at
                         the end; no other argument may name this file
@@ -62,7 +64,8 @@ The files of the examples are in the folder examples/data of the repository.`,
     --arg out:f32:256x128:c.csv --arg s32:256 --arg s32:128 --arg s32:512 --checkers race,bounds`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("emulate takes one PTX file, found %d%s; see tilework emulate --help",
+				return fmt.Errorf("emulate takes one PTX file, found %d%s: want the kernel's arguments as --arg, such as "+
+					"tilework emulate kernel.ptx --block 256 --arg a.npy --arg out:f32:64x64:c.npy; see tilework emulate --help",
 					len(args), inParens(args))
 			}
 			return nil
@@ -117,12 +120,19 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 	if err != nil {
 		return err
 	}
+	params, err := program.Params(entry)
+	if err != nil {
+		return err
+	}
+	if err := f.checkArgs(entry, params); err != nil {
+		return err
+	}
 	values := make([]any, len(args))
 	for i, a := range args {
 		values[i] = a.value
 	}
 	if launch.Params, err = program.Pack(entry, values...); err != nil {
-		return err
+		return f.argError(err)
 	}
 	checks := check.New(options)
 	if checked {
@@ -201,12 +211,15 @@ func loadPTX(file string) (*emu.Program, error) {
 func (f *emulateFlags) chooseEntry(file string, p *emu.Program) (string, error) {
 	entries := p.Entries()
 	switch {
+	case len(entries) == 0:
+		return "", fmt.Errorf("%s has no kernel (.entry)", file)
+	case f.entry != "" && !slices.Contains(entries, f.entry):
+		return "", fmt.Errorf("--entry %s: %s has no such kernel, want %s%s",
+			f.entry, file, strings.Join(entries, " or "), suggestion(f.entry, entries))
 	case f.entry != "":
 		return f.entry, nil
 	case len(entries) == 1:
 		return entries[0], nil
-	case len(entries) == 0:
-		return "", fmt.Errorf("%s has no kernel (.entry)", file)
 	}
 	return "", fmt.Errorf("%s has %d kernels: want --entry with one of %s",
 		file, len(entries), strings.Join(entries, ", "))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"path/filepath"
 	"strconv"
 	"strings"
 
@@ -26,17 +28,100 @@ type kernelArg struct {
 	output bool   // the matrix is written to the file at the end, instead of read from it
 }
 
+// checkArgs checks that there is an --arg for each parameter of the kernel, and that an --arg can
+// describe the parameter.
+func (f *emulateFlags) checkArgs(entry string, params []*ptx.Var) error {
+	for _, v := range params {
+		if isArray(v) && v.Size() != ptx.TensorMapBytes {
+			return fmt.Errorf("kernel %s: parameter %s is a structure or array of %d bytes: "+
+				"emulate supports numbers, pointers and tensor maps", entry, v.Name, v.Size())
+		}
+	}
+	if len(f.args) == len(params) {
+		return nil
+	}
+	example := ""
+	if len(params) > 0 {
+		example = ", such as " + strings.Join(exampleArgs(params), " ")
+	}
+	return fmt.Errorf("kernel %s has %d %s, found %d --arg: want one for each%s", entry,
+		len(params), plural("parameter", len(params)), len(f.args), example)
+}
+
+// exampleArgs returns an --arg for each parameter. It takes 64-bit integers for pointers, and the
+// last of several for the output.
+func exampleArgs(params []*ptx.Var) []string {
+	var pointers []int
+	args := make([]string, len(params))
+	for i, v := range params {
+		args[i] = "--arg " + paramForms(v).example
+		if paramForms(v).pointer {
+			args[i] = fmt.Sprintf("--arg %c.npy", 'a'+len(pointers)%26)
+			pointers = append(pointers, i)
+		}
+	}
+	if n := len(pointers); n > 1 {
+		args[pointers[n-1]] = "--arg out:f32:64x64:out.npy"
+	}
+	return args
+}
+
+// isArray reports whether v is an array, as structures and tensor maps are, or a vector.
+func isArray(v *ptx.Var) bool { return len(v.Dims) > 0 || v.Vec > 0 }
+
+// argForms describes the --arg that a parameter takes.
+type argForms struct {
+	pointer       bool // the parameter can be a pointer
+	want, example string
+}
+
+func paramForms(v *ptx.Var) argForms {
+	switch class, bits := v.Type.Class(), 8*v.Type.Bytes(); {
+	case isArray(v):
+		return argForms{false, "tensor:MxN:SWIZZLE:ARG", "tensor:64x64:0:a.npy"}
+	case class == ptx.Float && bits >= 32:
+		kind := fmt.Sprintf("f%d", bits)
+		return argForms{false, kind + ":NUMBER", kind + ":1.5"}
+	case class == ptx.Float: // as bits
+		return argForms{false, "u16:BITS", "u16:0x3c00"}
+	case bits == 64:
+		return argForms{true, "a file, out:TYPE:MxN:FILE or u64:NUMBER", "u64:64"}
+	default:
+		kind := fmt.Sprintf("u%d", bits)
+		return argForms{false, fmt.Sprintf("%s:NUMBER or s%d:NUMBER", kind, bits), kind + ":64"}
+	}
+}
+
+// argError returns an error of [emu.Program.Pack] in terms of --arg.
+func (f *emulateFlags) argError(err error) error {
+	var wrong *emu.ArgumentError
+	if !errors.As(err, &wrong) {
+		return err
+	}
+	forms := paramForms(wrong.Param)
+	if forms.pointer {
+		forms.example = "a.npy"
+	}
+	v := wrong.Param
+	typ := fmt.Sprintf("a .%v", v.Type)
+	if isArray(v) {
+		typ = "a tensor map"
+	}
+	return fmt.Errorf("--arg %s (argument %d): parameter %s is %s: want %s, such as --arg %s",
+		f.args[wrong.Index], wrong.Index+1, v.Name, typ, forms.want, forms.example)
+}
+
 func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernelArg, error) {
 	var args []kernelArg
 	for i, text := range f.args {
 		a, err := f.parseArg(ctx, mem, text)
 		if err != nil {
-			return nil, fmt.Errorf("--arg %s (argument %d): %w", text, i, err)
+			return nil, fmt.Errorf("--arg %s (argument %d): %w", text, i+1, err)
 		}
 		for j, b := range args {
 			if (a.output || b.output) && matio.SameFile(a.file, b.file) {
 				return nil, fmt.Errorf("--arg %s (argument %d): argument %d has the same file, want another",
-					text, i, j)
+					text, i+1, j+1)
 			}
 		}
 		args = append(args, a)
@@ -44,11 +129,25 @@ func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernel
 	return args, nil
 }
 
-// scalarTypes are the types of numeric arguments.
-var scalarTypes = map[string]struct {
+// scalarType is the type of a numeric argument.
+type scalarType struct {
 	kind byte // u, s or f
 	bits int
-}{
+}
+
+// values describes the numbers of the type.
+func (t scalarType) values() string {
+	switch t.kind {
+	case 'u':
+		return fmt.Sprintf("an integer from 0 to %d", uint64(math.MaxUint64)>>(64-t.bits))
+	case 's':
+		return fmt.Sprintf("an integer from %d to %d", int64(math.MinInt64)>>(64-t.bits), int64(math.MaxInt64)>>(64-t.bits))
+	}
+	return "a number"
+}
+
+// scalarTypes are the types of numeric arguments by name.
+var scalarTypes = map[string]scalarType{
 	"u8": {'u', 8}, "u16": {'u', 16}, "u32": {'u', 32}, "u64": {'u', 64},
 	"s8": {'s', 8}, "s16": {'s', 16}, "s32": {'s', 32}, "s64": {'s', 64},
 	"f32": {'f', 32}, "f64": {'f', 64},
@@ -67,6 +166,10 @@ func (f *emulateFlags) parseArg(ctx context.Context, mem *emu.Memory, text strin
 		return kernelArg{value: v}, err
 	}
 	m, err := matio.Read(ctx, text, matio.ReadOptions{Room: host.CheckMemory})
+	if errors.Is(err, gemm.ErrUnsupported) && filepath.Ext(text) == "" {
+		return kernelArg{}, errors.New("neither a file nor a number with a type: " +
+			"want A.npy, out:TYPE:MxN:FILE, tensor:MxN:SWIZZLE:ARG or TYPE:NUMBER, such as u32:64")
+	}
 	if err != nil {
 		return kernelArg{}, err
 	}
@@ -152,7 +255,7 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 
 func parseScalar(kind, text string) (any, error) {
 	t := scalarTypes[kind]
-	bad := fmt.Errorf("%q is not a number of type %s", text, kind)
+	bad := fmt.Errorf("%q is not a number of type %s: want %s, such as %s:64", text, kind, t.values(), kind)
 	switch t.kind {
 	case 'f':
 		v, err := strconv.ParseFloat(text, t.bits)

@@ -140,33 +140,44 @@ func TestEmulateErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	tiled := "emulate matmul.ptx --entry " + tiledEntry + " "
+	const exampleOfTiled = "--arg a.npy --arg b.npy --arg out:f32:64x64:out.npy --arg u32:64 --arg u32:64 --arg u32:64"
 	for _, test := range []struct {
 		args string
 		text string
 	}{
-		{"emulate", "one PTX file"},
+		{"emulate", "takes one PTX file, found 0: want"},
+		{"emulate matmul.ptx a.npy",
+			"found 2 (matmul.ptx, a.npy): want the kernel's arguments as --arg, such as tilework emulate"},
 		{"emulate missing.ptx", "missing.ptx: no such file"},
 		{"emulate a.npy", "a.npy:1:1"},
 		{"emulate empty.ptx", "no kernel"},
 		{"emulate matmul.ptx", "has 5 kernels: want --entry with one of"},
-		{"emulate matmul.ptx --entry foo", "foo: no such kernel"},
-		{tiled, "0 arguments: want 6"},
+		{"emulate empty.ptx --entry foo", "no kernel"},
+		{"emulate matmul.ptx --entry foo", "--entry foo: matmul.ptx has no such kernel, want _Z5naive"},
+		{"emulate matmul.ptx --entry _Z5naivePKfS0_Pfii", `(did you mean "_Z5naivePKfS0_Pfiii"?)`},
+		{tiled, "has 6 parameters, found 0 --arg: want one for each, such as " + exampleOfTiled},
+		{tiled + "--arg a.npy --arg b.npy", "has 6 parameters, found 2 --arg: want one for each, such as " + exampleOfTiled},
 		{tiled + "--arg a.npy --arg b.npy --arg a.npy --arg u64:48 --arg s32:48 --arg s32:48",
-			"argument 3 is a uint64: want a .u32"},
-		{tiled + "--arg s32:x", `"x" is not a number of type s32`},
-		{tiled + "--arg u8:256", `"256" is not a number of type u8`},
+			"--arg u64:48 (argument 4): parameter " + tiledEntry +
+				"_param_3 is a .u32: want u32:NUMBER or s32:NUMBER, such as --arg u32:64"},
+		{tiled + "--arg a.npy --arg b.npy --arg s32:1 --arg u64:48 --arg s32:48 --arg s32:48",
+			"--arg s32:1 (argument 3): parameter " + tiledEntry +
+				"_param_2 is a .u64: want a file, out:TYPE:MxN:FILE or u64:NUMBER, such as --arg a.npy"},
+		{tiled + "--arg 48", "--arg 48 (argument 1): neither a file nor a number with a type: want A.npy"},
+		{tiled + "--arg s32:x", `"x" is not a number of type s32: want an integer from -2147483648 to 2147483647`},
+		{tiled + "--arg u8:256", `"256" is not a number of type u8: want an integer from 0 to 255, such as u8:64`},
 		{tiled + "--arg out:f32:4:c.npy", "4: 1 dimension, want 64x32"},
 		{tiled + "--arg out:f32:4x4", "want out:TYPE:MxN:FILE"},
 		{tiled + "--arg out:f33:4x4:c.npy", `unknown element type "f33"`},
 		{tiled + "--arg out:f32:4x4:c.txt", `extension ".txt"`},
 		{tiled + "--arg none.npy", "none.npy: no such file"},
 		{tiled + "--arg a.npy --arg b.npy --arg out:f32:48x48:./a.npy --force",
-			"--arg out:f32:48x48:./a.npy (argument 2): argument 0 has the same file, want another"},
-		{tiled + "--arg out:f32:48x48:b.npy --arg tensor:8x8:0:b.npy --force", "(argument 1): argument 0 has the same file"},
+			"--arg out:f32:48x48:./a.npy (argument 3): argument 1 has the same file, want another"},
+		{tiled + "--arg out:f32:48x48:b.npy --arg tensor:8x8:0:b.npy --force", "(argument 2): argument 1 has the same file"},
 		{tiled + "--arg out:f32:4x4:c.npy --arg out:f32:4x4:./c.npy",
-			"--arg out:f32:4x4:./c.npy (argument 1): argument 0 has the same file"},
+			"--arg out:f32:4x4:./c.npy (argument 2): argument 1 has the same file"},
 		{tiled + "--arg out:f32:4x4:c.npz::x --arg u32:4 --arg tensor:4x4:0:out:f32:4x4:c.npz::y",
-			"(argument 2): argument 0 has the same file"},
+			"(argument 3): argument 1 has the same file"},
 		{tiled + "--arg out:f32:4x4:w.npz::y", "w.npz: file already exists: name another file"},
 		{tiled + "--grid 0", `--grid 0: "0" is not a size`},
 		{tiled + "--grid 1,2,3,4", "--grid 1,2,3,4: 4 dimensions, want 16, 16x16 or 4x4x2"},
@@ -193,6 +204,32 @@ func TestEmulateErrors(t *testing.T) {
 	}
 	if after, err := os.ReadFile("a.npy"); err != nil || !bytes.Equal(after, before) {
 		t.Errorf("a refused launch changed its input: %v", err)
+	}
+}
+
+// TestExampleArgs checks the examples of arguments for each kind of parameter.
+func TestExampleArgs(t *testing.T) {
+	param := func(typ ptx.Type, dims ...int) *ptx.Var { return &ptx.Var{Name: "p", Type: typ, Dims: dims} }
+	for _, test := range []struct {
+		want   string
+		params []*ptx.Var
+	}{
+		{"", nil},
+		{"--arg a.npy", []*ptx.Var{param(ptx.U64)}},
+		{"--arg f32:1.5 --arg a.npy --arg u8:64 --arg out:f32:64x64:out.npy", []*ptx.Var{
+			param(ptx.F32), param(ptx.B64), param(ptx.S8), param(ptx.U64),
+		}},
+		{"--arg tensor:64x64:0:a.npy --arg u16:0x3c00", []*ptx.Var{param(ptx.B8, ptx.TensorMapBytes), param(ptx.F16)}},
+	} {
+		if got := strings.Join(exampleArgs(test.params), " "); got != test.want {
+			t.Errorf("exampleArgs(%v) = %q, want %q", test.params, got, test.want)
+		}
+	}
+	f := emulateFlags{args: []string{"a.npy"}}
+	err := f.checkArgs("k", []*ptx.Var{param(ptx.B8, 24)})
+	want := "kernel k: parameter p is a structure or array of 24 bytes"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("a structure as a parameter: error %v, want %q", err, want)
 	}
 }
 

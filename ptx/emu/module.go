@@ -124,6 +124,32 @@ func (data *moduleData) symbol(p *Program, n *ptx.Name, offset int64) uint64 {
 // ErrParams is wrapped by errors of [Program.Pack].
 var ErrParams = errors.New("invalid kernel parameters")
 
+// ArgumentError is the error of [Program.Pack] for an argument of the wrong type. It wraps
+// [ErrParams].
+type ArgumentError struct {
+	Entry string
+	Index int // of the argument, counted from 0
+	Arg   any
+	Param *ptx.Var
+}
+
+func (e *ArgumentError) Error() string {
+	return fmt.Sprintf("%s: argument %d is a %T: want %s for %s: %v", e.Entry, e.Index, e.Arg, paramText(e.Param),
+		e.Param.Name, ErrParams)
+}
+
+func (e *ArgumentError) Unwrap() error { return ErrParams }
+
+// Params returns the parameters of a kernel in order. The error wraps ErrLaunch if there is no such
+// kernel.
+func (p *Program) Params(entry string) ([]*ptx.Var, error) {
+	f := p.functions[entry]
+	if f == nil || !f.Entry {
+		return nil, fmt.Errorf("%w: %s: no such kernel: want one of %q", ErrLaunch, entry, p.Entries())
+	}
+	return f.Params, nil
+}
+
 // Pack encodes the arguments of a kernel for [Launch].Params. The accepted Go types depend on the
 // type of the parameter:
 //   - integer: a Go integer of the same size (uint64 for a device address)
@@ -131,26 +157,27 @@ var ErrParams = errors.New("invalid kernel parameters")
 //   - untyped: a Go integer or float of the same size
 //   - array: a []byte of the same length
 //
-// The error wraps ErrParams, or ErrLaunch if there is no such kernel.
+// The error is an [ArgumentError] for a wrong type. It wraps ErrParams for a wrong number of
+// arguments, and ErrLaunch if there is no such kernel.
 func (p *Program) Pack(entry string, args ...any) ([]byte, error) {
-	f := p.functions[entry]
-	if f == nil || !f.Entry {
-		return nil, fmt.Errorf("%w: %s: no such kernel: want one of %q", ErrLaunch, entry, p.Entries())
+	params, err := p.Params(entry)
+	if err != nil {
+		return nil, err
 	}
-	if len(args) != len(f.Params) {
-		want := make([]string, len(f.Params))
-		for k, v := range f.Params {
+	if len(args) != len(params) {
+		want := make([]string, len(params))
+		for k, v := range params {
 			want[k] = v.Name + " (" + strings.TrimPrefix(paramText(v), "a ") + ")"
 		}
-		return nil, fmt.Errorf("%s: %d arguments: want %d: %s: %w", entry, len(args), len(f.Params), strings.Join(want, ", "),
+		return nil, fmt.Errorf("%s: %d arguments: want %d: %s: %w", entry, len(args), len(params), strings.Join(want, ", "),
 			ErrParams)
 	}
+	f := p.functions[entry]
 	buf := make([]byte, f.paramSize)
-	for k, v := range f.Params {
+	for k, v := range params {
 		b := buf[f.layout[v]:][:v.Size()]
 		if !packArgument(b, v, args[k]) {
-			return nil, fmt.Errorf("%s: argument %d is a %T: want %s for %s: %w", entry, k, args[k], paramText(v), v.Name,
-				ErrParams)
+			return nil, &ArgumentError{entry, k, args[k], v}
 		}
 	}
 	return buf, nil
