@@ -169,7 +169,7 @@ type CheckReport struct {
 	// Cases counts the cases run. Skipped counts the cases skipped because they are outside the
 	// declared limits.
 	Cases   int `json:"cases"`
-	Skipped int `json:"left_out"`
+	Skipped int `json:"skipped"`
 	// Failures counts the failed cases. Lines describes the first few, with everything needed to
 	// repeat them. A check ends after 10 failures.
 	Failures int      `json:"failures"`
@@ -177,7 +177,7 @@ type CheckReport struct {
 	// Worst is the largest error relative to its bound. RMS is the largest RMS error of a product
 	// relative to the RMS expected from rounding. Both are 0 if the check does not measure errors.
 	Worst float64 `json:"worst"`
-	RMS   float64 `json:"alarm"`
+	RMS   float64 `json:"rms"`
 	// ByType holds the errors for each pair of types, if the check measures errors.
 	ByType []TypeErrors `json:"by_type,omitempty"`
 }
@@ -192,7 +192,7 @@ type TypeErrors struct {
 	// more terms than those programs test.
 	Worst float64 `json:"worst"`
 	BLAS  float64 `json:"blas"`
-	RMS   float64 `json:"alarm"`
+	RMS   float64 `json:"rms"`
 }
 
 // record adds the errors of a result. It replaces infinities and NaNs, which JSON cannot represent,
