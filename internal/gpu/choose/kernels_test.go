@@ -87,7 +87,7 @@ func TestSkinnyLimit(t *testing.T) {
 // TestSmallestGetMMA checks that the smallest products get mma, which was measured to be faster
 // than wgmma.
 func TestSmallestGetMMA(t *testing.T) {
-	d := devicetest.NewDouble()
+	d := devicetest.NewNull()
 	d.Device.SMs = h200.SMs
 	d.Device.Target, d.Device.MaxShared = sm90.WGMMA.Target(), 227<<10
 	for n, want := range map[int]*kernel.Kernel{64: kernel.MMA, 128: kernel.MMA, 200: kernel.MMA, 256: kernel.MMA,

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"slices"
+	"strings"
 	"testing"
 
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/device/devicetest"
+	"tilework/internal/device/faulty"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 )
@@ -39,8 +42,8 @@ func TestEveryCallFails(t *testing.T) {
 func everyCall(t *testing.T, n int, from, want error, build func(*Plan, []span) *schedule) bool {
 	t.Helper()
 	p, b := small(t, 0.5)
-	d := devicetest.NewDouble()
-	d.FailAt, d.Err = n, from
+	d := faulty.New(devicetest.NewNull())
+	d.Fail(n, from)
 	backend := New(d)
 	plan, err := backend.Plan(p, exec.Options{Kernel: "naive"})
 	if err != nil {
@@ -48,27 +51,32 @@ func everyCall(t *testing.T, n int, from, want error, build func(*Plan, []span) 
 	}
 	plan.Steps = build(plan, cutSpan(span{0, p.K}, p.K))
 	err = plan.Run(t.Context(), b)
-	failed := d.Calls >= n
+	failed := d.FailedCall()
 	// Run may have succeeded with a schedule that needs less memory.
-	recovered := err == nil && d.Failed == "alloc" && from == device.ErrOutOfMemory
+	recovered := err == nil && strings.HasPrefix(failed, "Alloc") && from == device.ErrOutOfMemory
 	switch {
-	case !failed && err != nil:
+	case failed == "" && err != nil:
 		t.Errorf("no call failed, but Run returned %v", err)
-	case failed && !recovered && (!errors.Is(err, from) || !errors.Is(err, want)):
-		t.Errorf("call %d (%s) failed with %v: Run returned %v", n, d.Failed, from, err)
+	case failed != "" && !recovered && (!errors.Is(err, from) || !errors.Is(err, want)):
+		t.Errorf("%s failed with %v: Run returned %v", failed, from, err)
 	}
-	if len(d.Live) != 0 || d.Events != 0 {
-		t.Errorf("call %d failed, Run returned %v: %d allocations and %d events leaked", n, err, len(d.Live), d.Events)
+	// Modules and streams are kept for the next run.
+	if left := slices.DeleteFunc(d.Leaks(), kept); len(left) > 0 {
+		t.Errorf("%s failed, Run returned %v: leaked %v", failed, err, left)
 	}
-	d.FailAt = 0
+	d.Fail(0, nil)
 	if err := plan.Run(t.Context(), b); err != nil {
-		t.Errorf("call %d failed: the next Run returned %v", n, err)
+		t.Errorf("%s failed: the next Run returned %v", failed, err)
 	}
-	if err := backend.Close(); err != nil || d.Loaded != 0 || d.Streams != 0 {
-		t.Errorf("call %d failed: Close returned %v, %d modules and %d streams leaked", n, err, d.Loaded, d.Streams)
+	if err := backend.Close(); err != nil || len(d.Leaks()) > 0 {
+		t.Errorf("%s failed: Close returned %v, leaked %v", failed, err, d.Leaks())
 	}
-	return failed
+	return failed != ""
 }
+
+// kept reports whether a backend keeps a resource until it is closed, by the resource's description
+// in [faulty.Device.Leaks].
+func kept(resource string) bool { return resource == "module" || resource == "stream" }
 
 // small returns a 5×6×7 product with a bias and padded rows of C, and its buffers.
 func small(t *testing.T, beta float64) (*gemm.Problem, gemm.Buffers) {
@@ -86,14 +94,14 @@ func small(t *testing.T, beta float64) (*gemm.Problem, gemm.Buffers) {
 // TestCancelled checks that Run with a cancelled context makes no device calls.
 func TestCancelled(t *testing.T) {
 	p, b := small(t, 0)
-	d := devicetest.NewDouble()
+	d := faulty.New(devicetest.NewNull())
 	plan, err := New(d).Plan(p, exec.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := plan.Run(ctx, b); !errors.Is(err, context.Canceled) || d.Calls > 0 {
-		t.Errorf("Run returned %v after %d device calls, want %v after none", err, d.Calls, context.Canceled)
+	if err := plan.Run(ctx, b); !errors.Is(err, context.Canceled) || d.Calls() > 0 {
+		t.Errorf("Run returned %v after %d device calls, want %v after none", err, d.Calls(), context.Canceled)
 	}
 }

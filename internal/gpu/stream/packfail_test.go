@@ -2,11 +2,13 @@ package stream
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"tilework/dtype"
 	"tilework/internal/device"
 	"tilework/internal/device/devicetest"
+	"tilework/internal/device/faulty"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/sm90"
@@ -24,31 +26,32 @@ func TestPackFails(t *testing.T) {
 		gemm.C: make([]byte, p.C().Bytes())}
 	calls := 0
 	for n := 1; ; n++ {
-		d := devicetest.NewDouble()
-		d.Device.Target, d.Device.MaxShared = sm90.WGMMA.Target(), 227<<10
-		d.FailAt, d.Err = n, device.ErrLaunch
+		null := devicetest.NewNull()
+		null.Device.Target, null.Device.MaxShared = sm90.WGMMA.Target(), 227<<10
+		d := faulty.New(null)
+		d.Fail(n, device.ErrLaunch)
 		backend := New(d)
 		plan, err := backend.Plan(&p, exec.Options{Kernel: "wgmma", Shape: "64x64x128/2x16/8*4"})
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = plan.Run(t.Context(), b)
-		if len(d.Live) != 0 {
-			t.Errorf("call %d (%s) failed: %d allocations leaked", n, d.Failed, len(d.Live))
+		failed := d.FailedCall()
+		if left := slices.DeleteFunc(d.Leaks(), kept); len(left) > 0 {
+			t.Errorf("%s failed: leaked %v", failed, left)
 		}
-		failed := d.Calls >= n
-		d.FailAt = 0
-		if err := backend.Close(); err != nil || d.Loaded != 0 {
-			t.Errorf("call %d (%s) failed: Close returned %v, %d modules leaked", n, d.Failed, err, d.Loaded)
+		d.Fail(0, nil)
+		if err := backend.Close(); err != nil || len(d.Leaks()) > 0 {
+			t.Errorf("%s failed: Close returned %v, leaked %v", failed, err, d.Leaks())
 		}
-		if !failed {
+		if failed == "" {
 			if err != nil {
 				t.Errorf("no call failed, but Run returned %v", err)
 			}
 			break
 		}
 		if calls = n; !errors.Is(err, device.ErrLaunch) {
-			t.Errorf("call %d (%s) failed: Run returned %v", n, d.Failed, err)
+			t.Errorf("%s failed: Run returned %v", failed, err)
 		}
 	}
 	// Three modules are loaded, three functions looked up, and three kernels launched.

@@ -1,0 +1,114 @@
+package devicetest
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"tilework/internal/device"
+	"tilework/ptx"
+)
+
+// Null is a device that executes nothing, for tests of the calls that a run makes rather than of
+// its results. It checks that copies and frees address allocated memory. It never fails: package
+// faulty injects failures and reports leaks.
+type Null struct {
+	Device device.Info
+
+	mu   sync.Mutex
+	next device.Ptr
+	live map[device.Ptr]int // bytes of live allocations by address
+}
+
+// NewNull returns a Null of compute capability 9.0 with 4 SMs.
+func NewNull() *Null {
+	return &Null{
+		Device: device.Info{Name: "null", Target: ptx.Target{SM: 90}, SMs: 4, MaxThreads: 1024},
+		next:   256, live: map[device.Ptr]int{},
+	}
+}
+
+func (d *Null) Info() *device.Info { return &d.Device }
+
+func (d *Null) Alloc(n int) (device.Ptr, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	p := d.next
+	d.next += device.Ptr(n+511) &^ 255
+	d.live[p] = n
+	return p, nil
+}
+
+func (d *Null) Free(p device.Ptr) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if _, known := d.live[p]; !known && p != 0 {
+		return fmt.Errorf("free of %#x: want an allocated address", uint64(p))
+	}
+	delete(d.live, p)
+	return nil
+}
+
+// copy checks the bounds of a copy.
+func (d *Null) copy(name string, host []byte, p device.Ptr, r device.Rows) error {
+	if err := r.Check(len(host)); err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := device.Ptr(max(r.Count-1, 0)*r.DevicePitch + r.Width)
+	for start, size := range d.live {
+		if start <= p && p+n <= start+device.Ptr(size) {
+			return nil
+		}
+	}
+	if r.Count > 0 {
+		panic(fmt.Sprintf("%s of %+v at %#x: want allocated memory", name, r, uint64(p)))
+	}
+	return nil
+}
+
+func (d *Null) CopyIn(_ context.Context, p device.Ptr, b []byte, r device.Rows) error {
+	return d.copy("copy in", b, p, r)
+}
+
+func (d *Null) CopyOut(_ context.Context, b []byte, p device.Ptr, r device.Rows) error {
+	return d.copy("copy out", b, p, r)
+}
+
+func (d *Null) EncodeTensorMap(*ptx.TensorMap) (m [ptx.TensorMapBytes]byte, err error) { return m, nil }
+
+func (d *Null) Load(context.Context, string) (device.Module, error) { return nullModule{}, nil }
+
+func (d *Null) Launch(context.Context, device.Function, device.Launch) error { return nil }
+
+func (d *Null) Sync(context.Context) error { return nil }
+
+func (d *Null) Record() (device.Event, error) { return nullEvent{}, nil }
+
+func (d *Null) Wait(device.Event) error { return nil }
+
+func (d *Null) NewStream() (device.Stream, error) { return d, nil }
+
+func (d *Null) Close() error { return nil }
+
+type nullEvent struct{}
+
+func (nullEvent) Since(context.Context, device.Event) (time.Duration, error) { return 0, nil }
+
+func (nullEvent) Free() error { return nil }
+
+type nullModule struct{}
+
+func (nullModule) Function(string) (device.Function, error) { return nullFunction{}, nil }
+
+func (nullModule) Log() string { return "" }
+
+func (nullModule) Unload() error { return nil }
+
+type nullFunction struct{}
+
+func (nullFunction) Name() string { return "null" }
+
+func (nullFunction) Resources() device.Resources { return device.Resources{} }
