@@ -14,7 +14,7 @@ import (
 // defines the counters.
 type Measured struct {
 	// M, N and K are the sizes of the explained product, or for a large one those of a few whole
-	// tiles with the same row padding.
+	// tiles with rows that are aligned in the same way.
 	M int `json:"m"`
 	N int `json:"n"`
 	K int `json:"k"`
@@ -126,8 +126,9 @@ func measured(p *gemm.Problem, instructions uint64, report *check.Report) Measur
 // leading dimension by a multiple of it does not change the alignment of the rows.
 const ldPeriod = 128
 
-// smaller returns p, or for a large p a product of a few whole tiles. The padding of the rows stays
-// the same modulo ldPeriod.
+// smaller returns p, or for a large p a product of a few whole tiles. Leading dimensions change by
+// multiples of ldPeriod only, and rows that are at least ldPeriod elements apart stay so: such rows
+// have no cache line in common.
 func smaller(p *gemm.Problem, s kernel.Tile) *gemm.Problem {
 	const maxSide = 64 // elements
 	side := func(n, tile int) int {
@@ -143,7 +144,9 @@ func smaller(p *gemm.Problem, s kernel.Tile) *gemm.Problem {
 			rows, cols = cols, rows
 		}
 		l.Rows, l.Cols = rows, cols
-		l.LD = cols + (l.LD-cols)%ldPeriod
+		if gap := l.LD - cols; gap >= 2*ldPeriod {
+			l.LD = cols + ldPeriod + gap%ldPeriod
+		}
 	}
 	resize(&q.Layouts[gemm.A], q.M, q.K)
 	resize(&q.Layouts[gemm.B], q.K, q.N)

@@ -330,6 +330,41 @@ func TestCountersMatchFormulas(t *testing.T) {
 	}
 }
 
+// TestCountersOfPaddedRows checks that rows which have no sector in common have none in the product
+// that is emulated: K×1 elements of a B with padded rows are in K sectors.
+func TestCountersOfPaddedRows(t *testing.T) {
+	const depth = 24
+	for _, test := range []struct {
+		ld      int
+		sectors int64 // that hold B
+	}{{1, depth / 8}, {7, depth * 7 / 8}, {9, depth}, {129, depth}, {257, depth}, {1 << 20, depth}} {
+		p := problem(t, dtype.F32, 16, 1, depth, false, false)
+		p.B().LD = test.ld
+		x := explain(t, "naive", "16", "h200", p)
+		const a = 16 * depth / 8 // sectors
+		if got := x.Measured.SectorsRead - a; got != test.sectors {
+			t.Errorf("leading dimension %d: B is in %d sectors, want %d", test.ld, got, test.sectors)
+		}
+	}
+}
+
+// TestSmaller checks the leading dimensions of the product that is emulated.
+func TestSmaller(t *testing.T) {
+	_, s := findKernel(t, "naive", "16")
+	for _, test := range []struct{ k, ld, want int }{
+		{40, 40, 40}, {40, 41, 41}, {40, 200, 200}, {40, 296, 168}, {40, 1000, 232}, {1000, 1000, 232}, {1024, 1024, 256},
+		{65, 65, 65}, {1000, 1025, 257},
+	} {
+		p := problem(t, dtype.F32, 32, 32, test.k, false, false)
+		p.A().LD = test.ld
+		q := smaller(p, s)
+		if got := q.A().LD; got != test.want || q.A().Cols != min(test.k, 64) || q.B().Rows != q.A().Cols {
+			t.Errorf("K = %d, leading dimension %d: got %v, want leading dimension %d", test.k, test.ld,
+				q.Layouts[gemm.A], test.want)
+		}
+	}
+}
+
 // TestHistoricCounters checks sectors and transactions of accesses that can be counted by hand.
 func TestHistoricCounters(t *testing.T) {
 	p := problem(t, dtype.F32, 64, 64, 64, false, false)
