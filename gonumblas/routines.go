@@ -81,23 +81,25 @@ func (r *routines[T]) rank2K(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, 
 // triangularProduct implements TRMM.
 func (r *routines[T]) triangularProduct(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T,
 	a []T, lda int, b []T, ldb int) {
-	va, vb, ok := triangular(s, ul, t, d, m, n, a, lda, b, ldb)
-	if !ok || alpha == 0 {
-		r.trmm(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
-		return
-	}
-	trmm(alpha, va, vb, r.trmm)
+	inBlocks(trmm[T], r.trmm, s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 }
 
 // triangularSolve implements TRSM.
 func (r *routines[T]) triangularSolve(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T,
 	a []T, lda int, b []T, ldb int) {
+	inBlocks(trsm[T], r.trsm, s, ul, t, d, m, n, alpha, a, lda, b, ldb)
+}
+
+// inBlocks computes a routine with blocked, which takes A on the left and uses native for its
+// smallest blocks. It calls native for the whole product if an argument is invalid or alpha is 0.
+func inBlocks[T float32 | float64](blocked func(T, triangle[T], tilework.Matrix[T], inPlace[T]), native inPlace[T],
+	s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T, a []T, lda int, b []T, ldb int) {
 	va, vb, ok := triangular(s, ul, t, d, m, n, a, lda, b, ldb)
 	if !ok || alpha == 0 {
-		r.trsm(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
+		native(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 		return
 	}
-	trsm(alpha, va, vb, r.trsm)
+	blocked(alpha, va, vb, native)
 }
 
 // triangular returns views of op(A) and B. If A is on the right, it returns their transposes, so

@@ -225,6 +225,17 @@ func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) 
 		return nil, err
 	}
 	s.plan = plan
+	return compiled(ctx, plan)
+}
+
+// devicePlan is a plan for matrices on a GPU.
+type devicePlan interface {
+	Compile(ctx context.Context) error
+	Enqueue(ctx context.Context, m kernel.Memory) error
+}
+
+// compiled compiles the kernels of plan and returns a function that enqueues the product.
+func compiled(ctx context.Context, plan devicePlan) (bench.Enqueue, error) {
 	if err := plan.Compile(ctx); err != nil {
 		return nil, err
 	}
@@ -382,12 +393,7 @@ func (s *thenSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try)
 		return nil, err
 	}
 	s.plan = plan
-	if err := plan.Compile(ctx); err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, m bench.Matrices) error {
-		return plan.Enqueue(ctx, kernel.Memory(m))
-	}, nil
+	return compiled(ctx, plan)
 }
 
 func (s *thenSubject) String() string {

@@ -72,11 +72,7 @@ func (e *event) Free() error {
 	}
 	g := e.gpu
 	return g.within(func() error {
-		g.mu.Lock()
-		_, alive := g.events[e]
-		delete(g.events, e)
-		g.mu.Unlock()
-		if !alive {
+		if !forget(g, g.events, e) {
 			return nil
 		}
 		return g.call(cuEventDestroy, e.handle)

@@ -190,6 +190,15 @@ func (g *GPU) Close() error {
 	return errors.Join(errs...)
 }
 
+// forget removes a stream or event from the live ones of g. It reports whether it was live.
+func forget[K comparable](g *GPU, live map[K]struct{}, key K) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	_, ok := live[key]
+	delete(live, key)
+	return ok
+}
+
 // destroyResources destroys everything but the context. It skips resources that were not created
 // and stops calling the driver when the device is lost.
 func (g *GPU) destroyResources() (errs []error) {

@@ -43,11 +43,7 @@ func (s *queue) Close() error {
 	g := s.gpu
 	defer g.lockCopies()()
 	return g.within(func() error {
-		g.mu.Lock()
-		_, alive := g.streams[s]
-		delete(g.streams, s)
-		g.mu.Unlock()
-		if !alive {
+		if !forget(g, g.streams, s) {
 			return nil
 		}
 		err := device.Join(g.call(cuStreamSynchronize, s.stream), g.call(cuStreamDestroy, s.stream))
