@@ -1,6 +1,6 @@
 // Package lint checks the conventions of this module's source: the length of lines, phrases that
-// slow a reader down, and doc comments that do not start with the declared name. Its tests run the
-// checks over the whole module.
+// slow a reader down, doc comments that do not start with the declared name, and names in Markdown
+// that the code lacks. Its tests run the checks over the whole module.
 package lint
 
 import (

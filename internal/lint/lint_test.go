@@ -30,12 +30,11 @@ func isUnconverted(list []string, dir string) bool {
 	})
 }
 
-// sources parses the Go and Markdown files of the module, without generated ones, testdata and the
-// records in docs/results. Files of unconverted directories are left out.
-func sources(t *testing.T) []*File {
+// sources parses the Go and Markdown files of the module, without testdata and the records in
+// docs/results. checked leaves out generated files and those of unconverted directories.
+func sources(t *testing.T) (all, checked []*File) {
 	t.Helper()
 	const root = "../.."
-	var files []*File
 	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -55,31 +54,36 @@ func sources(t *testing.T) []*File {
 		if ext := filepath.Ext(name); ext != ".go" && ext != ".md" {
 			return nil
 		}
-		if isUnconverted(unconverted, filepath.ToSlash(filepath.Dir(rel))) {
-			return nil
-		}
 		src, err := os.ReadFile(path)
 		if err != nil {
 			return err
-		}
-		if generated(src) {
-			return nil
 		}
 		file, err := Parse(name, src)
 		if err != nil {
 			return err
 		}
-		files = append(files, file)
+		all = append(all, file)
+		if !generated(src) && !isUnconverted(unconverted, filepath.ToSlash(filepath.Dir(rel))) {
+			checked = append(checked, file)
+		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return files
+	return all, checked
 }
 
 func TestSources(t *testing.T) {
-	files := sources(t)
+	all, files := sources(t)
+	t.Run("names in Markdown", func(t *testing.T) {
+		names := NewNames(all)
+		for _, f := range files {
+			if f.Name != "CHANGELOG.md" { // describes old versions too
+				report(t, f.UnknownNames(names))
+			}
+		}
+	})
 	t.Run("line length", func(t *testing.T) {
 		for _, f := range files {
 			report(t, f.LongLines())
@@ -173,6 +177,42 @@ func TestPhrases(t *testing.T) {
 	found, lines := md.Phrases()
 	if len(found) != 1 || found[0].String() != "a.md:3: card: 'GPU'" || lines != 2 {
 		t.Errorf("Markdown has findings %v in %d lines of prose: want one at line 3 in 2 lines", found, lines)
+	}
+}
+
+func TestUnknownNames(t *testing.T) {
+	var files []*File
+	for name, src := range map[string]string{
+		"p/p.go": "package p\n\ntype Plan struct{ KBegin int }\n\nfunc (Plan) Run() {}\n\n" +
+			"// Old is gone.\nfunc stepsAhead() {}\n",
+		"p/p_test.go": "package p_test\n\nfunc TestPlan() {}\n",
+		"q/q.go":      "package main\n\nvar Other int\n",
+	} {
+		f, err := Parse(name, []byte(src))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, f)
+	}
+	names := NewNames(files)
+	for _, test := range []struct {
+		span string
+		want bool // a finding
+	}{
+		{"Plan", false}, {"Plan.KBegin", false}, {"p.Plan", false}, {"p.Plan.Run", false}, {"internal/p.TestPlan", false},
+		{"stepsAhead", false}, {"k.Run(Plan, stepsAhead)", false}, {"p.Run", true}, {"p.Other", true}, {"Old", true},
+		{"cmd/q.Other", false}, {"q.Plan", true}, {"Plan.Spread", true}, {"Plan.spread", true}, {"threadIdx.x", false},
+		{"Bs[k][tx]", false}, {"sumsLate", true}, {"Other(sumsLate)", true}, {"grouped", false}, {"mma.sync", false},
+		{"TILEWORK_CPU", false}, {"Run --verbose Old", false}, {"A·Old", false},
+	} {
+		f, err := Parse("a.md", []byte("# Title\n\nThe `"+test.span+"` span.\n\n```go\nOld\n```\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := f.UnknownNames(names)
+		if len(found) > 0 != test.want || test.want && (len(found) != 1 || found[0].Line != 3) {
+			t.Errorf("`%s` has findings %v: want some: %v", test.span, found, test.want)
+		}
 	}
 }
 

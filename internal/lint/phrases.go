@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"iter"
 	"regexp"
 	"strings"
 )
@@ -75,13 +76,8 @@ func (f *File) prose() map[int]string {
 		}
 	}
 	if f.syntax == nil {
-		code := false
-		for i, text := range f.lines {
-			if strings.HasPrefix(strings.TrimSpace(text), "```") {
-				code = !code
-			} else if !code {
-				add(i+1, markedCode.ReplaceAllString(text, ""))
-			}
+		for line, text := range f.outsideFences() {
+			add(line, markedCode.ReplaceAllString(text, ""))
 		}
 		return lines
 	}
@@ -103,6 +99,21 @@ func (f *File) prose() map[int]string {
 		}
 	}
 	return lines
+}
+
+// outsideFences returns the lines of a Markdown file outside fenced code blocks, with their
+// numbers.
+func (f *File) outsideFences() iter.Seq2[int, string] {
+	return func(yield func(int, string) bool) {
+		code := false
+		for i, text := range f.lines {
+			if strings.HasPrefix(strings.TrimSpace(text), "```") {
+				code = !code
+			} else if !code && !yield(i+1, text) {
+				return
+			}
+		}
+	}
 }
 
 // directive matches the text of a comment such as //go:build, after the slashes.
