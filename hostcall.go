@@ -112,7 +112,7 @@ func (k *call) planGroup(p *dispatch.Product, start, end int, b *argument) error
 	for s := c.given &^ product; s != 0; s &= s - 1 {
 		o := s.first()
 		switch a := &c.arguments[o]; {
-		case o == gemm.RowScale, o == gemm.Bias && c.epilogue.Bias == gemm.BiasRow:
+		case c.epilogue.VectorDim(o) == gemm.BiasRow:
 			a.layout.Trans = true
 			a.layout, a.host = rowsOf(a.layout, a.host, start, end)
 		case o == gemm.Residual:

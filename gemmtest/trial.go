@@ -148,15 +148,27 @@ func (t *trial) epilogue(pair Pair) Epilogue {
 	if t.rng.IntN(2) == 0 {
 		return e
 	}
-	some := func() bool { return t.rng.IntN(3) == 0 }
-	e.Residual = t.rng.IntN(2) == 0
-	if !integer {
-		e.RowScale, e.ColScale, e.OutScale, e.Saturate = some(), some(), some(), some()
+	try := func(change func(e *Epilogue)) {
+		changed := e
+		if change(&changed); t.rng.IntN(5) < 2 && pair.accepts(changed) {
+			e = changed
+		}
 	}
-	if e.Gated = !integer && some(); e.Gated {
-		e.Bias, e.RowScale, e.ColScale = BiasNone, false, false
+	try(func(e *Epilogue) { e.Bias, e.Gated = BiasNone, true })
+	for o := range gemm.Operands {
+		if e.ReadFlag(o) != nil {
+			try(func(e *Epilogue) { *e.ReadFlag(o) = true })
+		}
 	}
+	try(func(e *Epilogue) { e.Saturate = true })
 	return e
+}
+
+// accepts reports whether a product of p's types can have epilogue e.
+func (p Pair) accepts(e Epilogue) bool {
+	one := func(t dtype.Type) Layout { return gemm.Dense(t, 1, 1) }
+	_, _, err := gemm.New(1, one(p.In), one(p.In), 0, one(p.Out), e)
+	return err == nil
 }
 
 // newProblem is like gemm.New but panics on errors.

@@ -86,8 +86,7 @@ func (f *epilogueFlags) parse() (e gemm.Epilogue, err error) {
 func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Problem, b *gemm.Buffers,
 	transB bool) (err error) {
 	if f.bias != "" {
-		along := map[gemm.BiasDim]string{gemm.BiasRow: "rows", gemm.BiasCol: "columns"}[p.Epilogue.Bias]
-		if b[gemm.Bias], err = f.vector(ctx, files, "bias", f.bias, gemm.Dense(p.Out(), 1, p.BiasLen()), along); err != nil {
+		if b[gemm.Bias], err = f.vector(ctx, files, gemm.Bias, "bias", f.bias, p); err != nil {
 			return err
 		}
 	}
@@ -96,10 +95,8 @@ func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Pro
 		switch {
 		case file == "":
 			continue
-		case x.extra == gemm.RowScale:
-			b[x.extra], err = f.vector(ctx, files, x.flag, file, want, "rows")
-		case x.extra == gemm.ColScale:
-			b[x.extra], err = f.vector(ctx, files, x.flag, file, want, "columns")
+		case p.Epilogue.VectorDim(x.extra) != gemm.BiasNone:
+			b[x.extra], err = f.vector(ctx, files, x.extra, x.flag, file, p)
 		default:
 			up := x.extra == gemm.Up
 			if want, b[x.extra], err = f.matrix(ctx, files, x.flag, file, want, up && transB); err != nil {
@@ -122,10 +119,11 @@ func (f *epilogueFlags) read(ctx context.Context, files *inputFlags, p *gemm.Pro
 	return nil
 }
 
-// vector reads a vector with one element for each row or column of C. The argument along is "rows"
-// or "columns", for errors.
-func (f *epilogueFlags) vector(ctx context.Context, files *inputFlags, flag, file string, want gemm.Layout,
-	along string) ([]byte, error) {
+// vector reads vector o, which has one element for each row or column of C.
+func (f *epilogueFlags) vector(ctx context.Context, files *inputFlags, o gemm.Operand, flag, file string,
+	p *gemm.Problem) ([]byte, error) {
+	want := p.Layout(o)
+	along := map[gemm.BiasDim]string{gemm.BiasRow: "rows", gemm.BiasCol: "columns"}[p.Epilogue.VectorDim(o)]
 	m, err := files.read(ctx, file, matio.ReadOptions{Type: want.Type, Vector: true})
 	if err != nil {
 		return nil, err

@@ -214,10 +214,6 @@ func rowSums(p *gemm.Problem, x, y factor, rows []int) []sum {
 // problem, the sum other of the products with Up.
 func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	acc, out, act := p.ScaleType().Info(), p.Out().Info(), p.Epilogue.Activation.Info()
-	at := func(o gemm.Operand, i, j int) float64 {
-		l := p.Layout(o)
-		return l.Type.At(in[o], l.Index(i, j))
-	}
 	terms := float64(p.K) // rounded terms
 	if p.Converts() {
 		terms = 1 // the conversion
@@ -237,28 +233,11 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	}
 	short := p.In().Size() == 1 && !p.Converts()
 	// weight and gain magnify an error of v before and after the activation; late is added after it.
-	weight, gain, late := 1.0, 1.0, 0.0
-	if p.Epilogue.RowScale {
-		weight *= math.Abs(at(gemm.RowScale, 0, i))
-	}
-	if p.Epilogue.ColScale {
-		weight *= math.Abs(at(gemm.ColScale, 0, j))
-	}
-	if p.Epilogue.OutScale {
-		gain = math.Abs(at(gemm.OutScale, 0, 0))
-	}
-	if p.Epilogue.Residual {
-		late = math.Abs(at(gemm.Residual, i, j))
-	}
+	operands := p.Magnitudes(&in, i, j)
+	weight, gain, late := operands.Scale, operands.Factor, operands.Added
 	// Each factor of a product has its own roundoff, hence 2.
 	e.products = gain * weight * act.Slope * 2 * math.Abs(p.Alpha) * s.abs
-	magnitude *= weight
-	switch p.Epilogue.Bias {
-	case gemm.BiasRow:
-		magnitude += math.Abs(p.Out().At(in[gemm.Bias], i))
-	case gemm.BiasCol:
-		magnitude += math.Abs(p.Out().At(in[gemm.Bias], j))
-	}
+	magnitude = magnitude*weight + operands.Bias
 	k := terms + 3
 	for o := gemm.Residual; o < gemm.GroupEnds; o++ {
 		if o != gemm.Bias && p.Uses(o) {
@@ -269,8 +248,8 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	if p.Epilogue.Gated {
 		activated *= math.Abs(p.Alpha) * other.abs
 	}
-	if p.Epilogue.Residual || p.Epilogue.OutScale { // each rounds once more
-		e.bound = gain * (2*acc.Roundoff*(late+activated) + acc.Tiny)
+	if n := operands.LateOps; n > 0 { // each rounds once more
+		e.bound = gain * (max(2, float64(n))*acc.Roundoff*(late+activated) + acc.Tiny)
 	}
 	gamma := math.Inf(1)
 	if k*acc.Roundoff < 1 {

@@ -46,7 +46,7 @@ type Function interface {
 // OnlyBias reports whether the epilogue does nothing except, perhaps, add a bias.
 func (e Epilogue) OnlyBias() bool { return e == Epilogue{Bias: e.Bias} }
 
-// BiasDim is the dimension of a bias vector.
+// BiasDim is the dimension of C along which a bias or another vector of the epilogue extends.
 type BiasDim uint8
 
 const (
@@ -254,15 +254,11 @@ func (p *Problem) Columns() int {
 // epilogue reads. Finish does not apply a Function.
 func (p *Problem) Finish(b *Buffers, i, j int, x, up float64) float64 {
 	e := &p.Epilogue
-	at := func(o Operand, i, j int) float64 {
-		l := p.Layout(o)
-		return l.Type.At(b[o], l.Index(i, j))
-	}
 	if e.RowScale {
-		x *= at(RowScale, 0, i)
+		x *= p.element(b, RowScale, 0, i)
 	}
 	if e.ColScale {
-		x *= at(ColScale, 0, j)
+		x *= p.element(b, ColScale, 0, j)
 	}
 	switch e.Bias {
 	case BiasRow:
@@ -275,15 +271,60 @@ func (p *Problem) Finish(b *Buffers, i, j int, x, up float64) float64 {
 		x *= up
 	}
 	if e.Residual {
-		x = p.inScale(x + at(Residual, i, j))
+		x = p.inScale(x + p.element(b, Residual, i, j))
 	}
 	if e.OutScale {
-		x *= at(OutScale, 0, 0)
+		x *= p.element(b, OutScale, 0, 0)
 	}
 	if e.Saturate {
 		x = Saturated(p.Out(), x)
 	}
 	return x
+}
+
+// Magnitudes holds the magnitudes of the operands that the epilogue applies to one element. Error
+// bounds follow from them.
+type Magnitudes struct {
+	Scale float64 // factor before the bias
+	Bias  float64
+	// Added is the sum of the terms that are added after the activation, and Factor the factor
+	// after these. LateOps is the number of these operations.
+	Added, Factor float64
+	LateOps       int
+}
+
+// Magnitudes returns the magnitudes of the operands in b that [Problem.Finish] applies to element
+// (i, j).
+func (p *Problem) Magnitudes(b *Buffers, i, j int) Magnitudes {
+	e := &p.Epilogue
+	m := Magnitudes{Scale: 1, Factor: 1}
+	if e.RowScale {
+		m.Scale *= math.Abs(p.element(b, RowScale, 0, i))
+	}
+	if e.ColScale {
+		m.Scale *= math.Abs(p.element(b, ColScale, 0, j))
+	}
+	switch e.Bias {
+	case BiasRow:
+		m.Bias = math.Abs(p.element(b, Bias, 0, i))
+	case BiasCol:
+		m.Bias = math.Abs(p.element(b, Bias, 0, j))
+	}
+	if e.Residual {
+		m.Added += math.Abs(p.element(b, Residual, i, j))
+		m.LateOps++
+	}
+	if e.OutScale {
+		m.Factor = math.Abs(p.element(b, OutScale, 0, 0))
+		m.LateOps++
+	}
+	return m
+}
+
+// element returns element (i, j) of an operand.
+func (p *Problem) element(b *Buffers, o Operand, i, j int) float64 {
+	l := p.Layout(o)
+	return l.Type.At(b[o], l.Index(i, j))
 }
 
 // inScale returns x wrapped, if the epilogue is computed in int32.

@@ -44,6 +44,9 @@ type operandRow struct {
 	// reads reports whether an epilogue reads the operand. It is nil where flag decides, and for
 	// operands that are not the epilogue's.
 	reads func(e *Epilogue) bool
+	// dim returns the dimension of C whose rows or columns have an element of the operand each. It
+	// is nil for operands without such a dimension.
+	dim func(e *Epilogue) BiasDim
 	// layout returns the layout of an operand that p reads. It is nil for operands in Layouts.
 	layout func(p *Problem) Layout
 }
@@ -66,16 +69,19 @@ var operands = [Operands]operandRow{
 	Bias: {
 		name: "bias", transposed: Bias,
 		reads:  func(e *Epilogue) bool { return e.Bias != BiasNone },
+		dim:    func(e *Epilogue) BiasDim { return e.Bias },
 		layout: func(p *Problem) Layout { return Dense(p.Out(), 1, p.BiasLen()) },
 	},
 	RowScale: {
 		name: "row-scale", transposed: ColScale,
 		flag:   func(e *Epilogue) *bool { return &e.RowScale },
+		dim:    func(*Epilogue) BiasDim { return BiasRow },
 		layout: numbers(func(p *Problem) int { return p.M }),
 	},
 	ColScale: {
 		name: "col-scale", transposed: RowScale,
 		flag:   func(e *Epilogue) *bool { return &e.ColScale },
+		dim:    func(*Epilogue) BiasDim { return BiasCol },
 		layout: numbers(func(p *Problem) int { return p.N }),
 	},
 	OutScale: {
@@ -129,6 +135,15 @@ func (e *Epilogue) Reads(o Operand) bool {
 		return row.reads(e)
 	}
 	return false
+}
+
+// VectorDim returns the dimension of C whose rows or columns have an element of vector o each. It
+// is BiasNone for other operands.
+func (e *Epilogue) VectorDim(o Operand) BiasDim {
+	if dim := operands[o].dim; dim != nil {
+		return dim(e)
+	}
+	return BiasNone
 }
 
 // Uses reports whether o belongs to p: A, B and C always, the others if p reads them.

@@ -233,8 +233,8 @@ func Roundings(p *gemm.Problem, acc gemm.Accuracy) float64 {
 	if p.BlockScaled() {
 		n += 2
 	}
-	for _, used := range []bool{p.Epilogue.Bias != gemm.BiasNone, p.Epilogue.RowScale, p.Epilogue.ColScale} {
-		if used {
+	for o := range gemm.Operands { // the scales and the bias
+		if p.Epilogue.Reads(o) && p.Epilogue.VectorDim(o) != gemm.BiasNone {
 			n++
 		}
 	}
@@ -335,11 +335,11 @@ func (r *Result) gatedAbsSum(at int) float64 {
 }
 
 // outputAbsSum returns a bound on the total magnitude of the values rounded by the last operations
-// of the epilogue, Residual and OutScale. The factor of OutScale is left out.
+// of the epilogue: [Result.addends] and OutScale. The factor of OutScale is left out.
 func (r *Result) outputAbsSum(at int) float64 {
-	total := 0.0
-	if residual := r.epilogue[gemm.Residual]; residual != nil {
-		total += math.Abs(residual[at]) + r.gatedAbsSum(at)
+	total, addends := 0.0, r.addends(at)
+	for n, x := range addends { // the further additions round x too
+		total += float64(len(addends)-n)*math.Abs(x) + r.gatedAbsSum(at)
 	}
 	if r.epilogue[gemm.OutScale] != nil {
 		total += r.gatedAbsSum(at)
@@ -349,10 +349,11 @@ func (r *Result) outputAbsSum(at int) float64 {
 
 // outputUnderflow returns the largest error of the same operations in the subnormal range.
 func (r *Result) outputUnderflow(acc gemm.Accuracy) float64 {
-	if r.epilogue[gemm.Residual] == nil && r.epilogue[gemm.OutScale] == nil {
+	additions := len(r.addends(0))
+	if additions == 0 && r.epilogue[gemm.OutScale] == nil {
 		return 0
 	}
-	return (1 + r.outScale()) * underflowError(acc, r.p.ScaleType())
+	return (max(1, float64(additions)) + r.outScale()) * underflowError(acc, r.p.ScaleType())
 }
 
 // mayOverflow reports whether some order of summation may exceed the range of the accumulator in

@@ -158,8 +158,8 @@ func (r *Result) finish(c, bias []float64) {
 				r.gate[at] = z.High
 				z = z.multiply(r.up.value(at))
 			}
-			if residual := r.epilogue[gemm.Residual]; residual != nil {
-				z = z.Plus(DoubleDouble{High: residual[at]})
+			for _, x := range r.addends(at) {
+				z = z.Plus(DoubleDouble{High: x})
 			}
 			if outScale := r.epilogue[gemm.OutScale]; outScale != nil {
 				z = z.Times(outScale[0])
@@ -192,6 +192,14 @@ func (r *Result) scales(i, j int) []float64 {
 	}
 	if s := r.epilogue[gemm.ColScale]; s != nil {
 		all = append(all, s[j])
+	}
+	return all
+}
+
+// addends returns the terms that the epilogue adds to the element at index at after the activation.
+func (r *Result) addends(at int) (all []float64) {
+	if residual := r.epilogue[gemm.Residual]; residual != nil {
+		all = append(all, residual[at])
 	}
 	return all
 }

@@ -328,13 +328,15 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 			_, m[o], _ = x.piece(s, o, parts[o])
 		}
 	}
-	biased := s.rows
-	if p.Epilogue.Bias == gemm.BiasCol {
-		biased = s.cols
-	}
-	for o, first := range map[gemm.Operand]int{gemm.Bias: biased.from, gemm.RowScale: s.rows.from,
-		gemm.ColScale: s.cols.from} {
-		if l := p.Layout(o); p.Uses(o) {
+	for o := range gemm.Operands {
+		l, first := p.Layout(o), 0
+		switch p.Epilogue.VectorDim(o) {
+		case gemm.BiasRow:
+			first = s.rows.from
+		case gemm.BiasCol:
+			first = s.cols.from
+		}
+		if p.Uses(o) {
 			m[o] += device.Ptr(first * l.Type.Size())
 		}
 	}
