@@ -41,15 +41,14 @@ func (m DeviceMatrix[T]) Batch(count, stride int) DeviceBatch[T] {
 		return b
 	}
 	n, err := m.layout.Span(count, stride, "of a batch")
-	size := m.layout.Type.Size()
-	switch room := m.memory.Size() - m.offset; {
+	switch bytes, room := m.layout.Type.Bytes(n), m.memory.Size()-m.offset; {
 	case count < 0:
 		b.err = fmt.Errorf("%w: a batch of %d matrices", ErrShape, count)
 	case err != nil:
 		b.err = err
-	case n*size > room:
+	case bytes > room:
 		b.err = fmt.Errorf("%w: %d matrices of %v, one every %d elements, end %d bytes after the end of their memory",
-			ErrShape, count, m.layout, stride, n*size-room)
+			ErrShape, count, m.layout, stride, bytes-room)
 	}
 	return b
 }
@@ -62,7 +61,7 @@ func (b DeviceBatch[T]) Matrix(i int) DeviceMatrix[T] {
 	case i < 0 || i >= b.count:
 		m.err = fmt.Errorf("%w: matrix %d of a batch of %d", ErrShape, i, b.count)
 	default:
-		m.offset += i * b.stride * m.layout.Type.Size()
+		m.offset += m.layout.Type.Bytes(i * b.stride)
 	}
 	return m
 }

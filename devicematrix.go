@@ -174,7 +174,7 @@ func (m DeviceMatrix[T]) Sub(i, j, rows, cols int) DeviceMatrix[T] {
 	if m.view = part; part.err != nil {
 		m.memory = nil
 	}
-	m.offset += offset * m.layout.Type.Size()
+	m.offset += m.layout.Type.Bytes(offset)
 	return m
 }
 

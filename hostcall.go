@@ -131,7 +131,7 @@ func (k *call) planGroup(p *dispatch.Product, start, end int, b *argument) error
 // rowsOf returns rows start to end of a matrix.
 func rowsOf(l gemm.Layout, memory []byte, start, end int) (gemm.Layout, []byte) {
 	part, offset := view{shape{layout: l}}.sub(start, 0, end-start, l.OpCols())
-	return part.layout, memory[offset*l.Type.Size():][:part.layout.Bytes()]
+	return part.layout, memory[l.Type.Bytes(offset):][:part.layout.Bytes()]
 }
 
 // runGroups computes the groups in one launch where the plan's GPU has a kernel for that, and as a

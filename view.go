@@ -33,23 +33,13 @@ func (v view) Transposed() bool { return v.layout.Trans }
 // Stride returns the number of elements from the start of one stored row to the next.
 func (v view) Stride() int { return v.layout.LD }
 
-// sub returns the rows×cols part that starts at element (i, j), and the distance of that element
-// from the first element of v in memory.
+// sub returns the part that [gemm.Layout.Sub] describes, with its offset in elements.
 func (v view) sub(i, j, rows, cols int) (part view, offset int) {
-	switch {
-	case v.err != nil:
+	if v.err != nil {
 		return v, 0
-	case i < 0 || j < 0 || rows < 0 || cols < 0 || rows > v.Rows()-i || cols > v.Cols()-j:
-		err := fmt.Errorf("%w: a %d×%d part from (%d, %d) of a %d×%d matrix", ErrShape, rows, cols, i, j, v.Rows(), v.Cols())
-		return view{shape{err: err}}, 0
 	}
-	if rows > 0 && cols > 0 {
-		offset = v.layout.Index(i, j)
-	}
-	if v.layout.Rows, v.layout.Cols = rows, cols; v.layout.Trans {
-		v.layout.Rows, v.layout.Cols = cols, rows
-	}
-	return v, offset
+	l, offset, err := v.layout.Sub(i, j, rows, cols)
+	return view{shape{layout: l, err: err}}, offset
 }
 
 // area returns rows·cols. The error is ErrShape.

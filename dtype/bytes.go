@@ -82,14 +82,14 @@ func store[T Element](p unsafe.Pointer, v float64) { *(*T)(p) = FromFloat64[T](v
 
 // At returns element i of b, which holds elements of type t.
 func (t Type) At(b []byte, i int) float64 {
-	in := t.Info()
-	return in.load(unsafe.Pointer(&b[i*in.Size : (i+1)*in.Size][0]))
+	in, size := t.Info(), t.Size()
+	return in.load(unsafe.Pointer(&b[i*size : (i+1)*size][0]))
 }
 
 // Load reads the first len(dst) elements of b, which holds elements of type t.
 func (t Type) Load(dst []float64, b []byte) {
 	in := t.Info()
-	in.loadAll(dst, b[:len(dst)*in.Size])
+	in.loadAll(dst, b[:in.Bytes(len(dst))])
 }
 
 // loadAll converts the elements of b to float64. It selects the type once per slice, not per
@@ -131,8 +131,8 @@ func loadAll[T Element](dst []float64, b []byte) {
 
 // Set converts v like [FromFloat64] and stores it as element i of b.
 func (t Type) Set(b []byte, i int, v float64) {
-	in := t.Info()
-	in.store(unsafe.Pointer(&b[i*in.Size : (i+1)*in.Size][0]), v)
+	in, size := t.Info(), t.Size()
+	in.store(unsafe.Pointer(&b[i*size : (i+1)*size][0]), v)
 }
 
 // Round converts v to t and back.

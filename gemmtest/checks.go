@@ -103,7 +103,7 @@ func (t *trial) wrap() error {
 		if t.rng.IntN(4) == 0 {
 			v = choose(t, int32(math.MinInt32), math.MaxInt32)
 		}
-		return float64(v >> (32 - 8*m.layout.Type.Size()))
+		return float64(v >> (32 - m.layout.Type.Bits()))
 	})
 	return t.exactly(o)
 }
@@ -322,7 +322,7 @@ func block(m *matrix, rows, cols [2]int) (Layout, []byte) {
 	if l.Len() == 0 {
 		return l, nil
 	}
-	b := m.bytes()[(rows[0]*l.LD+cols[0])*l.Type.Size():]
+	b := m.bytes()[l.Type.Bytes(rows[0]*l.LD+cols[0]):]
 	return l, b[:l.Bytes():l.Bytes()]
 }
 

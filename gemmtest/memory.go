@@ -24,9 +24,8 @@ const guard = 32
 
 // newMatrix allocates a matrix of poison.
 func newMatrix(rng *rand.Rand, name string, l gemm.Layout) *matrix {
-	size := l.Type.Size()
-	m := &matrix{name: name, layout: l, start: (guard + rng.IntN(16)) * size}
-	total := m.start + l.Bytes() + guard*size
+	m := &matrix{name: name, layout: l, start: l.Type.Bytes(guard + rng.IntN(16))}
+	total := m.start + l.Bytes() + l.Type.Bytes(guard)
 	m.all = dtype.Bytes(make([]float64, (total+7)/8))[:total]
 	poison := byte(0xff)
 	if l.Type.Info().Integer {
@@ -75,13 +74,13 @@ func (m *matrix) checkUntouched(result bool) error {
 	if bytes.Equal(m.all, m.before) {
 		return nil
 	}
-	size, ld := m.layout.Type.Size(), m.layout.LD
 	for at, b := range m.all {
 		if b == m.before[at] {
 			continue
 		}
 		pos := at - m.start
-		row, col := pos/size/ld, pos/size%ld
+		element := m.layout.Type.Elements(pos)
+		row, col := element/m.layout.LD, element%m.layout.LD
 		switch {
 		case pos < 0:
 			return fmt.Errorf("%s: byte %d before the start of the matrix was written", m.name, -pos)

@@ -172,16 +172,15 @@ func (f *plain) batch(at func(p *Problem, ends []int32, n int) (a, b, c, from, t
 			if ends != nil {
 				one.M, one.A().Rows, one.C().Rows = to-from, to-from, to-from
 				if one.Epilogue.Bias == BiasRow {
-					bias = bias[from*p.Out().Size():]
+					bias = bias[p.Out().Bytes(from):]
 				}
 			}
 			if one.M == 0 || one.N == 0 {
 				continue
 			}
-			in, out := p.In().Size(), p.Out().Size()
-			part := Buffers{gemm.C: m[gemm.C][c*out:], gemm.Bias: bias}
+			part := Buffers{gemm.C: m[gemm.C][p.Out().Bytes(c):], gemm.Bias: bias}
 			if one.ReadsAB() {
-				part[gemm.A], part[gemm.B] = m[gemm.A][a*in:], m[gemm.B][b*in:]
+				part[gemm.A], part[gemm.B] = m[gemm.A][p.In().Bytes(a):], m[gemm.B][p.In().Bytes(b):]
 			}
 			if err := f.multiply(ctx, &one, part); err != nil {
 				return err

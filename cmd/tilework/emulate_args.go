@@ -246,7 +246,7 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 	}
 	encoded, err := emu.EncodeTensorMap(&ptx.TensorMap{
 		Element: tensorElements[l.Type], Base: a.at,
-		Dims: []int{l.Cols, l.Rows}, Strides: []int{l.Cols * l.Type.Info().Size},
+		Dims: []int{l.Cols, l.Rows}, Strides: []int{l.Type.Bytes(l.Cols)},
 		Box: []int{box[1], box[0]}, Swizzle: swizzle,
 	})
 	a.value = encoded[:]

@@ -34,7 +34,7 @@ func newOperands(c *Case, seed uint64) *operands {
 			fill(seed, uint64(x), p.Layout(x).Type, o.Buffers[x])
 		}
 	}
-	if apart := p.Batch.Stride[gemm.B] * p.B().Type.Size(); p.Batch.Kind == gemm.Grouped && apart > 0 {
+	if apart := p.B().Type.Bytes(p.Batch.Stride[gemm.B]); p.Batch.Kind == gemm.Grouped && apart > 0 {
 		for at := apart; at < len(o.Buffers[gemm.B]); at += apart {
 			copy(o.Buffers[gemm.B][at:], o.Buffers[gemm.B][:p.B().Bytes()])
 		}
@@ -94,7 +94,7 @@ const fillGrain = 1 << 16
 func fill(seed, m uint64, t dtype.Type, b []byte) {
 	in := t.Info()
 	top := int(min(in.Exact, math.MaxInt8))
-	n := len(b) / in.Size
+	n := in.Elements(len(b))
 	parallel((n+fillGrain-1)/fillGrain, func(from, to int) {
 		for grain := from; grain < to; grain++ {
 			rng := rand.New(rand.NewPCG(seed, m<<48|uint64(grain)))
@@ -119,7 +119,7 @@ func poison(t dtype.Type, b []byte) {
 		return
 	}
 	t.Set(b, 0, v)
-	for n := t.Size(); n < len(b); n *= 2 { // doubles the filled part
+	for n := t.Bytes(1); n < len(b); n *= 2 { // doubles the filled part
 		copy(b[n:], b[:n])
 	}
 }

@@ -174,10 +174,11 @@ func (r *Record) Bandwidth() float64 {
 	}
 	m, n, k := float64(r.M), float64(r.N), float64(r.K)
 	as, bs := float64(max(r.Products, 1)), float64(max(r.Products, len(r.Groups), 1))
+	input, output := float64(in.Bits())/8, float64(out.Bits())/8 // bytes of an element
 	if r.onlyReads() {
-		return bs * k * n * float64(in.Size()) / r.Seconds.Median
+		return bs * k * n * input / r.Seconds.Median
 	}
-	return (as*m*k*float64(in.Size()) + bs*k*n*float64(in.Size()) + as*m*n*float64(out.Size())) / r.Seconds.Median
+	return (as*m*k*input + bs*k*n*input + as*m*n*output) / r.Seconds.Median
 }
 
 // check returns an error if Measure cannot have written r.

@@ -231,7 +231,7 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	if acc.Integer {
 		return e
 	}
-	short := p.In().Size() == 1 && !p.Converts()
+	short := p.In().Bits() == 8 && !p.Converts()
 	// weight and gain magnify an error of v before and after the activation; late is added after it.
 	operands := p.Magnitudes(&in, i, j)
 	weight, gain, late := operands.Scale, operands.Factor, operands.Added

@@ -40,7 +40,7 @@ func TestThinProducts(t *testing.T) {
 			} {
 				for n, out := range typ.Info().Results {
 					for trans := range 4 {
-						if (typ.Size() == 2 || n > 0) && trans != i%4 {
+						if (typ.Bits() == 16 || n > 0) && trans != i%4 {
 							continue
 						}
 						p, b := thinProblem(t, rng, typ, out, s, trans)
@@ -82,7 +82,7 @@ func thinProblem(t *testing.T, rng *rand.Rand, typ, out dtype.Type, s [3]int, tr
 		t.Fatal(swapped, err)
 	}
 	fill := func(typ dtype.Type, n int) []byte {
-		b := allocAligned(n * typ.Size())
+		b := allocAligned(typ.Bytes(n))
 		for i := range n {
 			typ.Set(b, i, float64(rng.IntN(9)-4))
 		}

@@ -68,7 +68,7 @@ func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, swapped
 	mk.describeStored(large, p.Layouts[gemm.B], b[gemm.B])
 	d.c.prepare(pl, mk, b, swapped)
 	d.beta = d.c.betaForSums(T(p.Beta))
-	d.nc = equalParts(d.n, axpyCBytes/(d.m*dtype.Of[T]().Size()), d.NR)
+	d.nc = equalParts(d.n, axpyCBytes/dtype.Of[T]().Bytes(d.m), d.NR)
 	if d.c.cs != 1 {
 		d.nc = equalParts(d.n, axpySums/d.m, d.NR)
 	}

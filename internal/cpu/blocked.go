@@ -81,7 +81,7 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 	d.ms = equalParts(d.m, ms, mk.MR)
 	d.ns = equalParts(d.n, ns, mk.NR)
 	if d.scratch {
-		d.ldc = d.ns + cacheLine/dtype.Of[T]().Size() // not a power of two, to avoid set conflicts
+		d.ldc = d.ns + dtype.Of[T]().Elements(cacheLine) // not a power of two, to avoid set conflicts
 	} else {
 		d.c, d.ldc = dtype.View[T](b[gemm.C]), p.C().LD
 	}
@@ -179,7 +179,7 @@ func (mk *microKernel[T]) headerRows() int {
 const conflictStride = 4 << 10
 
 // hasSetConflicts reports whether the rows of a matrix evict each other.
-func hasSetConflicts(l gemm.Layout) bool { return l.LD*l.Type.Size()%conflictStride == 0 }
+func hasSetConflicts(l gemm.Layout) bool { return l.Type.Bytes(l.LD)%conflictStride == 0 }
 
 // inPlaceBytes is the largest A that is read unpacked, once for each panel of B. A larger one spans
 // more pages than the TLB holds. For up to inPlaceCols columns, packing an A of any size takes at
@@ -364,8 +364,8 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 		at += w.i0*d.ldc + w.j0
 	}
 	last := w.p0+k >= d.k
-	line := asm.Line / dtype.Of[T]().Size() // elements
-	fetched := k / asm.Ahead * line         // elements prefetched by one call
+	line := dtype.Of[T]().Elements(asm.Line) // elements
+	fetched := k / asm.Ahead * line          // elements prefetched by one call
 	if !d.packsA {
 		fetched = k / asm.DirectAhead * line
 	}

@@ -125,7 +125,7 @@ func (mk *microKernel[T]) usesDirect(p *gemm.Problem) bool {
 
 // usesStrips reports whether a direct p reads B in strips.
 func (mk *microKernel[T]) usesStrips(p *gemm.Problem) bool {
-	return !p.B().Trans && p.M > axpyBestRows && p.M <= stripTiles*mk.MR && p.M*p.Out().Size() <= stripMaxCBytes &&
+	return !p.B().Trans && p.M > axpyBestRows && p.M <= stripTiles*mk.MR && p.M*p.Out().Bits() <= 8*stripMaxCBytes &&
 		layoutBytes(p.Layouts[gemm.B]) > rereadBytes && p.K > smallK
 }
 
@@ -147,7 +147,7 @@ func (mk *microKernel[T]) copiesB(p *gemm.Problem) bool {
 
 // layoutBytes returns the size of a matrix in bytes, as a float64 to avoid overflow.
 func layoutBytes(l gemm.Layout) float64 {
-	return float64(l.Rows) * float64(l.Cols) * float64(l.Type.Size())
+	return float64(l.Rows) * float64(l.Cols) * float64(l.Type.Bits()) / 8
 }
 
 // canRunDirect reports whether p can be computed without any packing.
@@ -181,7 +181,7 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	case threads == 1 && d.m*d.n*d.k <= maxTaskOps/4: // a single task: the divisions below take as long as 8³
 	case d.k <= smallK:
 		d.mc = equalParts(d.m, smallKTiles*len(d.Direct), len(d.Direct))
-		d.nc = equalParts(d.n, smallKBBytes/(d.k*dtype.Of[T]().Size()), d.NR)
+		d.nc = equalParts(d.n, smallKBBytes/dtype.Of[T]().Bytes(d.k), d.NR)
 		if d.m < 4*threads*d.mc {
 			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
 		}
@@ -197,7 +197,7 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 		d.streamsA, d.mc = true, len(d.Direct)
 	case mk.copiesB(p):
 		d.copies = true
-		d.nc = equalParts(d.n, min(copyCBytes/(d.m*dtype.Of[T]().Size()), ceilDiv(d.n, threads)), d.NR)
+		d.nc = equalParts(d.n, min(copyCBytes/dtype.Of[T]().Bytes(d.m), ceilDiv(d.n, threads)), d.NR)
 	case threads == 1:
 		d.nc = equalParts(d.n, max(maxTaskOps/max(d.m*d.k, 1), 1), mk.NR)
 	default:

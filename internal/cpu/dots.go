@@ -84,7 +84,6 @@ func (mk *microKernel[T]) hasLongK(p *gemm.Problem) bool {
 // prepare sets up the product. d must be zero.
 func (d *dots[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, xIsA bool) {
 	p := pl.Problem
-	size := dtype.Of[T]().Size()
 	d.microKernel, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), pl.Threads
 	x, ofX, ofY := asRow(p.Layouts[gemm.A]), b[gemm.A], b[gemm.B]
 	d.l, d.s, d.layout = p.M, p.N, asRow(p.B().T())
@@ -97,9 +96,9 @@ func (d *dots[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, xIsA bo
 	d.c.prepare(pl, mk, b, !xIsA)
 	d.beta = d.c.betaForSums(T(p.Beta))
 	d.rows = min(d.l, asm.DotRows)
-	d.kc = dotsRowBytes / size
+	d.kc = dtype.Of[T]().Elements(dotsRowBytes)
 	if d.s <= mk.maxDotCols() && d.x.widen == nil {
-		d.kc = min(d.k, dotsRowBytesOnePass/size)
+		d.kc = min(d.k, dtype.Of[T]().Elements(dotsRowBytesOnePass))
 	}
 	d.lc = equalParts(d.l, max(64, d.l/(8*d.threads)), asm.DotRows)
 }

@@ -179,12 +179,11 @@ func (f *epilogue[T]) prefetch(i0, j0, rows, cols int) {
 		return
 	}
 	if f.spec.Residual {
-		size := f.cType.Size()
-		asm.FetchRows(rows, cols*size, &f.residual[(i0*f.ldr+j0)*size], f.ldr*size)
+		asm.FetchRows(rows, f.cType.Bytes(cols), &f.residual[f.cType.Bytes(i0*f.ldr+j0)], f.cType.Bytes(f.ldr))
 	}
 	if f.spec.Gated {
-		size := dtype.Of[T]().Size()
-		asm.FetchRows(rows, cols*size, (*byte)(unsafe.Pointer(&f.up[i0*f.ldup+j0])), f.ldup*size)
+		t := dtype.Of[T]()
+		asm.FetchRows(rows, t.Bytes(cols), (*byte)(unsafe.Pointer(&f.up[i0*f.ldup+j0])), t.Bytes(f.ldup))
 	}
 }
 
@@ -376,7 +375,7 @@ func (f *epilogue[T]) biases(at, n int, tmp []T) []T {
 	whole := 0
 	if f.packer.Lay != nil {
 		whole = n &^ 7
-		f.packer.Lay(1, whole, wordAddr(tmp), whole, &f.bias[at*f.cType.Size()], 0)
+		f.packer.Lay(1, whole, wordAddr(tmp), whole, &f.bias[f.cType.Bytes(at)], 0)
 	}
 	f.widen(tmp[whole:n], f.bias, at+whole)
 	return tmp[:n]

@@ -130,7 +130,7 @@ func (o *operand[T]) copyRun(dst []T, at int) {
 func wordAddr[T scalar](dst []T) *uint32 { return (*uint32)(unsafe.Pointer(unsafe.SliceData(dst))) }
 
 // addr returns the address of element at.
-func (o *operand[T]) addr(at int) *byte { return &o.raw[at*o.from.Size()] }
+func (o *operand[T]) addr(at int) *byte { return &o.raw[o.from.Bytes(at)] }
 
 // packWord packs the word of row x at a step: a group of elements, the first in the lowest bits.
 // Elements beyond the end of K are zero.

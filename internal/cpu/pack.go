@@ -38,7 +38,7 @@ func (o *operand[T]) pack(dst []T, r, x0, n, p0, k int, tmp []T) {
 func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
 	left := min(o.block*o.group, o.depth-p0*o.group) // elements along K
 	first := 0                                       // the first row to pack word by word
-	switch ld := o.ld * o.from.Size(); {
+	switch ld := o.from.Bytes(o.ld); {
 	case o.packer.Lay == nil:
 	case o.alongK: // the stored bytes are the words
 		if left == o.block*o.group {
@@ -47,8 +47,8 @@ func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
 		}
 		for i := range n {
 			row := unsafe.Slice((*byte)(unsafe.Pointer(&dst[i*o.block])), 4*o.block)
-			at := o.index(x0+i, p0*o.group) * o.from.Size()
-			clear(row[copy(row, o.raw[at:at+left*o.from.Size()]):])
+			at := o.from.Bytes(o.index(x0+i, p0*o.group))
+			clear(row[copy(row, o.raw[at:at+o.from.Bytes(left)]):])
 		}
 		return
 	case n >= 8:
@@ -82,7 +82,7 @@ func (o *operand[T]) packVectors(dst []T, r, x0, n, p0, k int) (rows, steps int)
 	if o.packer.Zip == nil || n < 8 || steps == 0 || steps < 8 && o.alongK {
 		return 0, 0
 	}
-	ld, words := o.ld*o.from.Size(), int(unsafe.Sizeof(dst[0]))/4 // 32-bit words per element of T
+	ld, words := o.from.Bytes(o.ld), int(unsafe.Sizeof(dst[0]))/4 // 32-bit words per element of T
 	if !o.alongK {
 		rows = n &^ 7
 		o.packer.Lay(steps, rows*words, wordAddr(dst), r*words, o.addr(o.index(x0, p0*o.group)), ld)

@@ -21,7 +21,7 @@ type splitK[T scalar] struct {
 	algorithm    algorithm    // of each piece
 	k            int
 	a, b         []byte
-	stepA, stepB int // bytes from one step of K to the next
+	stepA, stepB int // elements from one step of K to the next
 	deep, parts  int // steps of K per part, and the number of parts
 	sums         []T // M×N for each part
 	c            target[T]
@@ -45,7 +45,7 @@ func splits(p *gemm.Problem) bool {
 }
 
 // stepBytes returns the size of the elements of A and B in a step of K.
-func stepBytes(p *gemm.Problem) int { return (p.M + p.N) * p.In().Size() }
+func stepBytes(p *gemm.Problem) int { return (p.M + p.N) * p.In().Bits() / 8 }
 
 // pieceDepth returns the number of steps of K in a piece of p, a multiple of the block of every
 // micro-kernel.
@@ -80,13 +80,13 @@ func (d *splitK[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	d.microKernel, d.kernel, d.k, d.alpha, d.threads = mk, pl.Kernel, p.K, alphaOf[T](p), pl.Threads
 	d.piece = pieceOf(p, depth)
 	d.algorithm = mk.algorithm(&d.piece)
-	d.a, d.stepA = b[gemm.A], p.In().Size()
+	d.a, d.stepA = b[gemm.A], 1
 	if p.A().Trans {
-		d.stepA *= p.A().LD
+		d.stepA = p.A().LD
 	}
-	d.b, d.stepB = b[gemm.B], p.B().Type.Size()
+	d.b, d.stepB = b[gemm.B], 1
 	if !p.B().Trans {
-		d.stepB *= p.B().LD
+		d.stepB = p.B().LD
 	}
 	d.c.prepare(pl, mk, b, false)
 	d.beta = d.c.betaForSums(T(p.Beta))
@@ -146,7 +146,8 @@ func (d *splitK[T]) sum(part int) {
 	first, end := part*d.deep, min((part+1)*d.deep, d.k)
 	for p := first; p < end; p += d.piece.K {
 		setDepth(&q.problem, min(d.piece.K, end-p))
-		q.buffers[gemm.A], q.buffers[gemm.B] = d.a[p*d.stepA:], d.b[p*d.stepB:]
+		in := d.piece.In()
+		q.buffers[gemm.A], q.buffers[gemm.B] = d.a[in.Bytes(p*d.stepA):], d.b[in.Bytes(p*d.stepB):]
 		_ = q.plan.multiply(context.Background(), &q.buffers) // nil: the context never ends
 		q.problem.Beta = 1
 	}

@@ -47,7 +47,7 @@ func TestSplitK(t *testing.T) {
 
 // splitDepth returns the least K for which an m×n product is split.
 func splitDepth(m, n int, typ dtype.Type) int {
-	return minPieces*pieceBytes/((m+n)*typ.Size()) + 1
+	return minPieces*pieceBytes/typ.Bytes(m+n) + 1
 }
 
 // TestPieces checks the number of pieces by shape, that each piece may have a thread, and that the

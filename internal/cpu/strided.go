@@ -74,7 +74,7 @@ func (o *operand[T]) readBlock(i, j, rows, cols int, tmp []T) (*T, int) {
 		whole = 0
 	}
 	if whole > 0 {
-		o.packer.Lay(rows, whole, wordAddr(tmp), cols, o.addr(at), o.ld*o.from.Size())
+		o.packer.Lay(rows, whole, wordAddr(tmp), cols, o.addr(at), o.from.Bytes(o.ld))
 	}
 	if whole < cols {
 		for r := range rows {

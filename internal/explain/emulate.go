@@ -114,7 +114,8 @@ func (m *machine) operand(name string) gemm.Layout {
 
 // element returns the row and column of op(matrix) at a byte offset.
 func element(l gemm.Layout, offset int) (row, col int) {
-	row, col = offset/l.Type.Size()/l.LD, offset/l.Type.Size()%l.LD
+	at := l.Type.Elements(offset)
+	row, col = at/l.LD, at%l.LD
 	if l.Trans {
 		row, col = col, row
 	}

@@ -136,7 +136,7 @@ func (t *Trace) check(p *gemm.Problem) error {
 			}
 		}
 	}
-	one := make([]byte, p.Out().Size())
+	one := make([]byte, p.Out().Bytes(1))
 	for i, row := range t.C {
 		for j, c := range row {
 			p.Out().Set(one, 0, sums[[2]int{i, j}])

@@ -112,8 +112,8 @@ func (x *blockWatcher) access(a *emu.Access) {
 			x.load(thread, name, offset, registers(a.Site.Instr.Args[0]))
 		case a.Space == ptx.Global && a.Kind == emu.Write && name == "C":
 			l := x.machine.problem.Layouts[gemm.C]
-			for at := offset; at < offset+a.Size; at += l.Type.Size() {
-				row, col := element(l, at)
+			for i := range l.Type.Elements(a.Size) {
+				row, col := element(l, offset+l.Type.Bytes(i))
 				x.owner[cell{"C", row, col}] = thread
 			}
 		case a.Space == ptx.Shared && a.Kind == emu.Write:
@@ -134,7 +134,7 @@ func (x *blockWatcher) load(thread int, matrix string, offset int, to []string) 
 	l := x.machine.operand(matrix)
 	s := x.current()
 	for i, r := range to {
-		row, col := element(l, offset+i*l.Type.Size())
+		row, col := element(l, offset+l.Type.Bytes(i))
 		at := threadRegister{thread, r}
 		x.loaded[at], x.from[at] = len(s.loads), s
 		value := x.trace.A

@@ -58,16 +58,16 @@ func phaseOf(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) Phase {
 	x.FMAs = x.M * x.N * x.K
 	x.Operations = 2 * x.FMAs
 	x.PerLoad = float64(x.Operations) / float64(x.Loads)
-	x.Intensity = x.PerLoad / float64(elementBytes(p))
+	x.Intensity = 8 * x.PerLoad / float64(elementBits(p))
 	return x
 }
 
-// elementBytes returns the bytes that a kernel loads for an element of A or B.
-func elementBytes(p *gemm.Problem) int {
+// elementBits returns the bits that a kernel loads for an element of A or B.
+func elementBits(p *gemm.Problem) int {
 	if p.Precision == gemm.F32x3 {
-		return 3 * dtype.BF16.Size() // three parts
+		return 3 * dtype.BF16.Bits() // three parts
 	}
-	return p.In().Size()
+	return p.In().Bits()
 }
 
 // warpgroupRows is the number of rows of C that one wgmma computes.
@@ -81,7 +81,7 @@ func (x *Phase) readShared(j *job) {
 		return
 	}
 	if s.Stages > 0 {
-		x.Stages, x.StageBytes = s.Stages, (s.M+s.N)*s.K*j.problem.In().Size()
+		x.Stages, x.StageBytes = s.Stages, j.problem.In().Bytes((s.M+s.N)*s.K)
 	}
 	switch {
 	case j.usesWarpgroups():
@@ -138,7 +138,7 @@ type Bound struct {
 // volumes returns the least traffic of any kernel, the traffic in whole sectors as measured by the
 // emulator, and the bytes that the threads request.
 func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error) {
-	in, out := float64(p.In().Size()), float64(p.Out().Size())
+	in, out := float64(p.In().Bits())/8, float64(p.Out().Bits())/8 // bytes of an element
 	rows, cols, depth := float64(p.M), float64(p.N), float64(p.K)
 	a, b, c := rows*depth*in, depth*cols*in, rows*cols*out
 	if p.Beta != 0 {
@@ -147,7 +147,7 @@ func (x *Explanation) volumes(m *model.Model, p *gemm.Problem) ([]Volume, error)
 	// A is loaded once for each Phase.N columns of C. B is loaded once for each Phase.M rows of C,
 	// or for the rows of a cluster.
 	timesA, timesB := ceilDiv(p.N, x.Phase.N), ceilDiv(p.M, x.Phase.M*x.Phase.Cluster)
-	wider := float64(elementBytes(p)) / in
+	wider := float64(elementBits(p)) / float64(p.In().Bits())
 	loadsA, loadsB := a*wider*float64(timesA), b*wider*float64(timesB)
 	moved := x.Measured.moved("load A")*loadsA + x.Measured.moved("load B")*loadsB + x.Measured.moved("store C")*c
 	list := []Volume{
@@ -216,7 +216,7 @@ func paddingOf(s kernel.Tile, p *gemm.Problem) Padding {
 	pad := func(n, unit int) int { return ceilDiv(n, unit) * unit }
 	x := Padding{M: pad(p.M, s.M), N: pad(p.N, s.N), K: pad(p.K, max(s.K, 1))}
 	operand := func(name string, l gemm.Layout, rows, cols int) PaddedOperand {
-		size := float64(l.Type.Size())
+		size := float64(l.Type.Bits()) / 8
 		o := PaddedOperand{Name: name, Rows: l.OpRows(), Cols: l.OpCols(), Padded: [2]int{rows, cols}}
 		o.Bytes = float64(o.Rows) * float64(o.Cols) * size
 		o.ExtraBytes = float64(rows)*float64(cols)*size - o.Bytes

@@ -90,14 +90,18 @@ func (p *Problem) plain() error {
 }
 
 // Span returns the number of elements from the first element of the first of count matrices to the
-// last element of the last one. The matrices begin every stride elements. The error is ErrShape.
+// last element of the last one. The matrices begin every stride elements, which must be whole
+// bytes. The error is ErrShape.
 func (l Layout) Span(count, stride int, name string) (int, error) {
 	if stride >= 0 && (count == 0 || l.Len() == 0) {
 		return 0, nil
 	}
 	high, apart := bits.Mul64(uint64(count-1), uint64(stride))
-	most := uint64(math.MaxInt)/uint64(l.Type.Size()) - uint64(l.Len())
-	if stride < 0 || high != 0 || apart > most {
+	most := uint64(math.MaxInt)/uint64(l.Type.Bytes(1)) - uint64(l.Len())
+	switch {
+	case count > 1 && !l.Type.WholeBytes(stride):
+		return 0, fmt.Errorf("%w: matrices %s of %v begin every %d elements, want whole bytes", ErrShape, name, l, stride)
+	case stride < 0 || high != 0 || apart > most:
 		return 0, fmt.Errorf("%w: %d matrices %s of %v, which begin every %d elements", ErrShape, count, name, l, stride)
 	}
 	return int(apart) + l.Len(), nil
@@ -141,7 +145,7 @@ func (p *Problem) Bytes() (bytes [Operands]int) {
 		if err != nil {
 			n = 0 // Strided and Grouped return an error for such a batch
 		}
-		bytes[o] = n * l.Type.Size()
+		bytes[o] = l.Type.Bytes(n)
 	}
 	for o := C + 1; o < Operands; o++ {
 		l := p.Layout(o)
@@ -156,7 +160,7 @@ func (p *Problem) Product(n int) (one Problem, at [C + 1]int) {
 	one = *p
 	one.Batch = Batch{}
 	for o := range C + 1 {
-		at[o] = n * p.Batch.Stride[o] * p.Layouts[o].Type.Size()
+		at[o] = p.Layouts[o].Type.Bytes(n * p.Batch.Stride[o])
 	}
 	return one, at
 }
@@ -166,9 +170,9 @@ func (p *Problem) Product(n int) (one Problem, at [C + 1]int) {
 func (p *Problem) Group(n, from, to int) (one Problem, at [C + 1]int, bias int) {
 	one, at = p.Product(n)
 	one.M, one.A().Rows, one.C().Rows = to-from, to-from, to-from
-	at[A], at[C] = from*p.A().LD*p.In().Size(), from*p.C().LD*p.Out().Size()
+	at[A], at[C] = p.In().Bytes(from*p.A().LD), p.Out().Bytes(from*p.C().LD)
 	if p.Epilogue.Bias == BiasRow {
-		bias = from * p.Out().Size()
+		bias = p.Out().Bytes(from)
 	}
 	return one, at, bias
 }

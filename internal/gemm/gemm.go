@@ -34,8 +34,8 @@ var (
 )
 
 // Layout describes the storage of a matrix: Rows×Cols elements in row-major order, with LD elements
-// from the start of a row to that of the next. Trans reports whether the product uses the
-// transpose.
+// from the start of a row to that of the next. Each row starts at a whole byte. Trans reports
+// whether the product uses the transpose.
 type Layout struct {
 	Type       dtype.Type
 	Rows, Cols int
@@ -43,9 +43,14 @@ type Layout struct {
 	Trans      bool
 }
 
-// Dense returns the layout of a rows×cols matrix without padding.
+// Dense returns the layout of a rows×cols matrix without padding, except that each row of elements
+// smaller than a byte is padded to whole bytes.
 func Dense(t dtype.Type, rows, cols int) Layout {
-	return Layout{Type: t, Rows: rows, Cols: cols, LD: max(cols, 1)}
+	l := Layout{Type: t, Rows: rows, Cols: cols, LD: max(cols, 1)}
+	for !t.WholeBytes(l.LD) {
+		l.LD++
+	}
+	return l
 }
 
 // T returns the layout of the transpose in the same memory.
@@ -84,7 +89,7 @@ func (l *Layout) span() int {
 }
 
 // Bytes returns Len in bytes.
-func (l Layout) Bytes() int { return l.Len() * l.Type.Size() }
+func (l Layout) Bytes() int { return l.Type.Bytes(l.Len()) }
 
 // Index returns the offset of element (i, j) of op(matrix), in elements.
 func (l Layout) Index(i, j int) int {
@@ -92,6 +97,27 @@ func (l Layout) Index(i, j int) int {
 		i, j = j, i
 	}
 	return i*l.LD + j
+}
+
+// Sub returns the layout of the rows×cols part of op(matrix) that starts at element (i, j), and the
+// offset of that element in memory, in elements. The offset of an empty part is 0. The error is
+// ErrShape.
+func (l Layout) Sub(i, j, rows, cols int) (part Layout, offset int, err error) {
+	if i < 0 || j < 0 || rows < 0 || cols < 0 || rows > l.OpRows()-i || cols > l.OpCols()-j {
+		return Layout{}, 0, fmt.Errorf("%w: a %d×%d part from (%d, %d) of a %d×%d matrix", ErrShape, rows, cols, i, j,
+			l.OpRows(), l.OpCols())
+	}
+	if rows > 0 && cols > 0 {
+		offset = l.Index(i, j)
+	}
+	if !l.Type.WholeBytes(offset) {
+		return Layout{}, 0, fmt.Errorf("%w: a part from (%d, %d) of a matrix of %v, %d bits each: want it to start at a "+
+			"whole byte", ErrShape, i, j, l.Type, l.Type.Bits())
+	}
+	if l.Rows, l.Cols = rows, cols; l.Trans {
+		l.Rows, l.Cols = cols, rows
+	}
+	return l, offset, nil
 }
 
 // String returns the shape of op(matrix) and its type, transposition and padding: "3×4 float32".
@@ -116,9 +142,12 @@ func (l *Layout) Check(name string) error {
 		return fmt.Errorf("%w: %s is %d×%d", ErrShape, name, l.Rows, l.Cols)
 	case l.LD < max(l.Cols, 1):
 		return fmt.Errorf("%w: %s has leading dimension %d, want at least %d", ErrShape, name, l.LD, max(l.Cols, 1))
+	case !l.Type.WholeBytes(l.LD):
+		return fmt.Errorf("%w: %s has leading dimension %d: want rows of %v, %d bits each, that take whole bytes", ErrShape,
+			name, l.LD, l.Type, l.Type.Bits())
 	}
 	elements, length := bits.Mul64(uint64(l.Rows), uint64(l.LD))
-	bytes, length := bits.Mul64(length, uint64(l.Type.Size()))
+	bytes, length := bits.Mul64(length, uint64(l.Type.Bytes(1)))
 	if elements != 0 || bytes != 0 || length > math.MaxInt {
 		return fmt.Errorf("%w: %s of %d×%d %v elements is more bytes than 63 bits count", ErrShape, name, l.Rows, l.LD,
 			l.Type)

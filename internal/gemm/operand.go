@@ -202,9 +202,10 @@ func (b *Buffers) Check(p *Problem) error { return b.CheckExcept(p, Operands) }
 
 // CheckExcept is Check without operand except, which has no buffer.
 func (b *Buffers) CheckExcept(p *Problem, except Operand) error {
+	c := p.Out().Bytes(p.C().span())
 	for o := range C + 1 { // without copies of the layouts, for which a small product would wait
 		if o != except {
-			if err := b.check(p, o, &p.Layouts[o]); err != nil {
+			if err := b.check(p, o, &p.Layouts[o], c); err != nil {
 				return err
 			}
 		}
@@ -214,17 +215,16 @@ func (b *Buffers) CheckExcept(p *Problem, except Operand) error {
 	}
 	for o := C + 1; o < Operands; o++ {
 		l := p.Layout(o)
-		if err := b.check(p, o, &l); err != nil {
+		if err := b.check(p, o, &l, c); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// check checks the buffer of operand o, which has layout l.
-func (b *Buffers) check(p *Problem, o Operand, l *Layout) error {
-	c, n := p.C().span()*p.Out().Size(), l.span()*l.Type.Size()
-	switch {
+// check checks the buffer of operand o, which has layout l. C has c bytes.
+func (b *Buffers) check(p *Problem, o Operand, l *Layout, c int) error {
+	switch n := l.Type.Bytes(l.span()); {
 	case len(b[o]) < n:
 		return fmt.Errorf("%w: %s has %d bytes of memory, want %d", ErrShape, o, len(b[o]), n)
 	case o != C && near(b[C], c, b[o], n) && Overlap(p.Layouts[C], b[C], *l, b[o]):

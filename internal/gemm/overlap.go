@@ -53,11 +53,10 @@ func rowsOf(l Layout, start uintptr) rows {
 	if l.Rows == 0 || l.Cols == 0 {
 		return rows{}
 	}
-	size := uintptr(l.Type.Size())
 	return rows{
 		start: start,
-		step:  uintptr(l.LD) * size,
-		width: uintptr(l.Cols) * size,
+		step:  uintptr(l.Type.Bytes(l.LD)),
+		width: uintptr(l.Type.Bytes(l.Cols)),
 		n:     l.Rows,
 	}
 }

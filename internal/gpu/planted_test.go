@@ -156,14 +156,14 @@ func TestPlantedFaults(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		narrow := f.in.Size() < 4 && !k.TMA
+		narrow := f.in.Bits() < 32 && !k.TMA
 		switch {
 		case k.TMA:
 			n, depth, out = 136, 136, dtype.F32
 		case narrow:
 			depth, shape.K = 35, 32
 		}
-		bytes := k.TMA && f.in.Size() == 1
+		bytes := k.TMA && f.in.Bits() == 8
 		if bytes {
 			depth = 528 // five K steps, so that the loop over two of them repeats
 		}
@@ -265,7 +265,7 @@ func run(t *testing.T, k *kernel.Kernel, c kernel.Config, p *gemm.Problem, sourc
 			continue
 		}
 		mem := make([]byte, n)
-		for i := range n / x.l.Type.Size() {
+		for i := range x.l.Type.Elements(n) {
 			x.l.Type.Set(mem, i, float64(i*i%7+i%5))
 		}
 		operands = append(operands, mem)

@@ -59,7 +59,7 @@ func readCSV(s *source) (*Matrix, error) {
 		return nil, err
 	}
 	t := l.Type
-	data := alloc(room * t.Size())
+	data := alloc(t.Bytes(room))
 	n := 0
 	for ; ; n++ {
 		field, err := c.next()

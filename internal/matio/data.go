@@ -23,7 +23,7 @@ func (s *source) target(e element) (dtype.Type, error) {
 	case s.opt.Type != dtype.Invalid:
 		return s.opt.Type, nil
 	case e.native == dtype.Invalid:
-		return 0, s.fail(ErrNeedsType, "elements of type %s", e.name)
+		return 0, s.fail(ErrNeedsType, "elements of type %s", e.Name)
 	}
 	return e.native, nil
 }
@@ -58,8 +58,8 @@ func (s *source) layout(e element, shape []uint64, fortran bool) (gemm.Layout, e
 	if fortran {
 		l = gemm.Dense(t, int(cols), int(rows)).T()
 	}
-	if l.Check("") != nil || l.Len() > math.MaxInt/e.size {
-		return gemm.Layout{}, s.fail(ErrFormat, "shape %s of %s has 2^63 or more bytes", tuple(shape), e.name)
+	if l.Check("") != nil || l.Len() > math.MaxInt/e.Bytes(1) {
+		return gemm.Layout{}, s.fail(ErrFormat, "shape %s of %s has 2^63 or more bytes", tuple(shape), e.Name)
 	}
 	return l, nil
 }
@@ -93,8 +93,8 @@ func tuple(shape []uint64) string {
 
 // checkSize returns an error unless the elements of l take exactly have bytes.
 func (s *source) checkSize(l gemm.Layout, e element, have int64) error {
-	if want := int64(l.Len()) * int64(e.size); want != have {
-		return s.fail(ErrFormat, "%d×%d %s takes %d bytes, the file holds %d", l.OpRows(), l.OpCols(), e.name, want,
+	if want := int64(e.Bytes(l.Len())); want != have {
+		return s.fail(ErrFormat, "%d×%d %s takes %d bytes, the file holds %d", l.OpRows(), l.OpCols(), e.Name, want,
 			have)
 	}
 	return nil

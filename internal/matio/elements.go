@@ -13,14 +13,13 @@ import (
 
 // element describes the elements of a file.
 type element struct {
-	name   string     // name in NumPy
-	size   int        // bytes
-	native dtype.Type // the type with the same representation; Invalid if elements must be converted
-	load   func(dst []float64, b []byte)
+	*dtype.Info            // only the name in NumPy and the bits are set for foreign elements
+	native      dtype.Type // the type with the same representation; Invalid if elements must be converted
+	load        func(dst []float64, b []byte)
 }
 
 // nativeElement returns the element of a dtype.
-func nativeElement(t dtype.Type) element { return element{t.String(), t.Size(), t, t.Load} }
+func nativeElement(t dtype.Type) element { return element{t.Info(), t, t.Load} }
 
 // foreign lists the elements that must be converted, with their spellings.
 var foreign = []struct {
@@ -33,7 +32,7 @@ var foreign = []struct {
 	{converted[int16]("int16"), "i2", "I16"},
 	{converted[uint16]("uint16"), "u2", "U16"},
 	{converted[uint8]("uint8"), "u1", "U8"},
-	{element{"bool", 1, dtype.Invalid, loadBools}, "b1", "BOOL"},
+	{element{&dtype.Info{Name: "bool", Bits: 8}, dtype.Invalid, loadBools}, "b1", "BOOL"},
 }
 
 // npyForeign and safetensorsForeign map spellings to foreign elements.
@@ -47,8 +46,8 @@ var npyForeign, safetensorsForeign = func() (npy, safetensors map[string]element
 
 // converted returns the element of a Go type that matrices cannot have.
 func converted[T int16 | int64 | uint8 | uint16 | uint32 | uint64](name string) element {
-	size := int(unsafe.Sizeof(*new(T)))
-	return element{name, size, dtype.Invalid, func(dst []float64, b []byte) {
+	info := &dtype.Info{Name: name, Bits: 8 * int(unsafe.Sizeof(*new(T)))}
+	return element{info, dtype.Invalid, func(dst []float64, b []byte) {
 		for i, v := range unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(dst)) {
 			dst[i] = float64(v)
 		}
@@ -76,7 +75,7 @@ func (s *source) load(r io.Reader, l gemm.Layout, e element, big bool, packed in
 	if err := s.room(l); err != nil {
 		return nil, err
 	}
-	out, swap := l.Type.Size(), e.size > 1 && big != bigEndian
+	swap := e.Bits > 8 && big != bigEndian
 	first := l.Bytes()
 	if packed > 0 {
 		first = min(first, max(64<<10, 4*packed))
@@ -86,29 +85,29 @@ func (s *source) load(r io.Reader, l gemm.Layout, e element, big bool, packed in
 	var values []float64
 	if e.native != l.Type {
 		n := min(batch, l.Len())
-		raw, values = alloc(n*e.size), make([]float64, n)
+		raw, values = alloc(e.Bytes(n)), make([]float64, n)
 	}
 	for n := 0; n < l.Len(); {
 		count := min(batch, l.Len()-n)
-		if (n+count)*out > len(data) {
-			more := alloc(min(l.Bytes(), max(2*len(data), (n+count)*out)))
+		if l.Type.Bytes(n+count) > len(data) {
+			more := alloc(min(l.Bytes(), max(2*len(data), l.Type.Bytes(n+count))))
 			copy(more, data)
 			data = more
 		}
-		in := data[n*out : (n+count)*out]
+		in := data[l.Type.Bytes(n):l.Type.Bytes(n+count)]
 		if values != nil {
-			in = raw[:count*e.size]
+			in = raw[:e.Bytes(count)]
 		}
 		k, err := io.ReadFull(r, in)
 		if isEOF(err) {
-			return nil, s.fail(ErrFormat, "elements take %d bytes, the member ends after %d", l.Len()*e.size,
-				n*e.size+k)
+			return nil, s.fail(ErrFormat, "elements take %d bytes, the member ends after %d", e.Bytes(l.Len()),
+				e.Bytes(n)+k)
 		}
 		if err != nil {
 			return nil, s.readError(err)
 		}
 		if swap {
-			swapBytes(in, e.size)
+			swapBytes(in, e.Size())
 		}
 		if values != nil {
 			e.load(values[:count], in)
@@ -135,7 +134,7 @@ func (s *source) store(l gemm.Layout, data []byte, first int, values []float64) 
 			return err
 		}
 	}
-	l.Type.Store(data[first*l.Type.Size():], values)
+	l.Type.Store(data[l.Type.Bytes(first):], values)
 	return nil
 }
 

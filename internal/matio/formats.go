@@ -67,9 +67,12 @@ var formats = []Format{
 
 // binarySize returns bounds on the size of a file with elements and a header.
 func binarySize(l gemm.Layout) (least, most int64) {
-	elements := int64(l.Rows) * int64(l.Cols) * int64(l.Type.Size())
+	elements := elementBytes(l)
 	return elements, elements + 1<<10
 }
+
+// elementBytes returns the bytes of the elements of op(matrix) in a file: rows of whole bytes.
+func elementBytes(l gemm.Layout) int64 { return int64(l.OpRows()) * int64(l.Type.Bytes(l.OpCols())) }
 
 // Formats returns all formats.
 func Formats() []Format { return slices.Clone(formats) }
@@ -94,7 +97,7 @@ func (f *Format) element(spelling string) (element, bool) {
 func (f *Format) elementNames() string {
 	names := typeNames(f.Types())
 	for _, e := range foreign {
-		names += ", " + e.name
+		names += ", " + e.Name
 	}
 	return names
 }

@@ -129,7 +129,7 @@ func (s *source) npyElement(descr string) (e element, big bool, err error) {
 	switch {
 	case order == '<', order == '>':
 		return e, order == '>', nil
-	case order == '|' && e.size == 1:
+	case order == '|' && e.Bits == 8:
 		return e, bigEndian, nil
 	}
 	return e, false, s.fail(ErrFormat, "elements of type %q: want a byte order", descr)
@@ -139,7 +139,7 @@ func (s *source) npyElement(descr string) (e element, big bool, err error) {
 func writeNpy(w io.Writer, _ string, l gemm.Layout, data []byte) error {
 	order := '<'
 	switch {
-	case l.Type.Size() == 1:
+	case l.Type.Bits() == 8:
 		order = '|'
 	case bigEndian:
 		order = '>'

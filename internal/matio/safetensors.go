@@ -298,7 +298,7 @@ func writeSafetensors(w io.Writer, member string, l gemm.Layout, data []byte) er
 		Offsets [2]int64 `json:"data_offsets"`
 	}{
 		safetensorsTypes[l.Type], [2]int{l.OpRows(), l.OpCols()},
-		[2]int64{0, int64(l.Rows) * int64(l.Cols) * int64(l.Type.Size())},
+		[2]int64{0, elementBytes(l)},
 	}})
 	if err != nil {
 		return err

@@ -66,7 +66,7 @@ func parseNumber(text []byte, t dtype.Type) (n number, ok bool) {
 // a separator, and at most all its digits with a sign, a point and an exponent.
 func textSize(l gemm.Layout) (least, most int64) {
 	n := int64(l.Rows) * int64(l.Cols)
-	longest := map[int]int64{8: 25, 4: 16, 2: 12, 1: 9}[l.Type.Size()] // such as -1.7976931348623157e+308
+	longest := map[int]int64{64: 25, 32: 16, 16: 12, 8: 9}[l.Type.Bits()] // such as -1.7976931348623157e+308
 	return 2 * n, longest*n + 1<<10
 }
 
@@ -107,10 +107,10 @@ func shorten(text []byte) string {
 
 // writeNumbers writes op(matrix) with one row per line and sep between the numbers of a row.
 func writeNumbers(w io.Writer, l gemm.Layout, data []byte, sep byte) error {
-	cols, size := l.OpCols(), l.Type.Size()
+	cols := l.OpCols()
 	var line []byte
 	return panels(l, data, func(rows []byte) error {
-		for n := range len(rows) / size {
+		for n := range l.Type.Elements(len(rows)) {
 			line = append(appendNumber(line, l.Type, l.Type.At(rows, n)), sep)
 			if (n+1)%cols == 0 {
 				line[len(line)-1] = '\n'

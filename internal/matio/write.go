@@ -295,18 +295,18 @@ const panelBytes = 4 << 20
 
 // panels yields op(matrix) without padding, several whole rows at a time.
 func panels(l gemm.Layout, data []byte, yield func(rows []byte) error) error {
-	rows, cols, size := l.OpRows(), l.OpCols(), l.Type.Size()
+	rows, cols := l.OpRows(), l.OpCols()
 	if rows == 0 || cols == 0 {
 		return nil
 	}
-	width := cols * size
+	width := l.Type.Bytes(cols)
 	high := min(max(panelBytes/width, 1), rows)
 	if !l.Trans {
 		if l.LD != cols {
 			high = 1
 		}
 		for top := 0; top < rows; top += high {
-			at := top * l.LD * size
+			at := l.Type.Bytes(top * l.LD)
 			if err := yield(data[at : at+min(high, rows-top)*width]); err != nil {
 				return err
 			}
@@ -314,6 +314,7 @@ func panels(l gemm.Layout, data []byte, yield func(rows []byte) error) error {
 		return nil
 	}
 	high = min(high, 64)
+	size := l.Type.Size() // a transpose moves single elements
 	panel := alloc(high * width)
 	for top := 0; top < rows; top += high {
 		high := min(high, rows-top)
@@ -335,7 +336,7 @@ func writeRows(w io.Writer, l gemm.Layout, data []byte, big bool) error {
 	return panels(l, data, func(rows []byte) error {
 		if big != bigEndian {
 			rows = slices.Clone(rows)
-			swapBytes(rows, l.Type.Size())
+			swapBytes(rows, l.Type.Bytes(1))
 		}
 		_, err := w.Write(rows)
 		return err

@@ -111,7 +111,7 @@ func TestRoundTrip(t *testing.T) {
 func TestNarrowText(t *testing.T) {
 	for _, typ := range []dtype.Type{dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2} {
 		longest := 0
-		for bits := range 1 << (8 * typ.Size()) {
+		for bits := range 1 << typ.Bits() {
 			data := alloc(2)
 			data[0], data[1] = byte(bits), byte(bits>>8)
 			v := typ.At(data, 0)

@@ -92,7 +92,7 @@ func TestLtProducts(t *testing.T) {
 // the algorithms for int8 require.
 func randomProblem(t *testing.T, rng *rand.Rand, in, out dtype.Type, transA, transB bool) gemm.Problem {
 	t.Helper()
-	unit := 16 / in.Size()
+	unit := in.Elements(16)
 	size := func() int { return unit * (1 + rng.IntN(20)) }
 	layout := func(typ dtype.Type, rows, cols int, trans bool) gemm.Layout {
 		l := gemm.Dense(typ, rows, cols)

@@ -141,7 +141,7 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 	}
 	for i := range max(m-1, 0) * min(n, 1) { // the padding after each row but the last
 		for j := n; j < pr.C().LD; j++ {
-			at := (i*pr.C().LD + j) * out.Size()
+			at := out.Bytes(i*pr.C().LD + j)
 			if !bytes.Equal(b[gemm.C][at:][:out.Size()], before[at:][:out.Size()]) {
 				return fmt.Errorf("%v: padding [%d,%d] was overwritten", &pr, i, j)
 			}

@@ -85,7 +85,7 @@ func (r *Result) Compare(c []byte, acc gemm.Accuracy) Comparison {
 		if p.N == 0 {
 			break
 		}
-		p.Out().Load(row, c[i*p.C().LD*out.Size:])
+		p.Out().Load(row, c[out.Bytes(i*p.C().LD):])
 		for j, got := range row {
 			at := i*p.N + j
 			want := r.Value[at]
@@ -175,7 +175,7 @@ func (r *Result) Exactly(c []byte) error {
 		if p.N == 0 {
 			break
 		}
-		p.Out().Load(row, c[i*p.C().LD*p.Out().Size():])
+		p.Out().Load(row, c[p.Out().Bytes(i*p.C().LD):])
 		for j, got := range row {
 			want := r.Value[i*p.N+j]
 			if same(got, want) {

@@ -121,7 +121,7 @@ func compute(p *gemm.Problem, buf gemm.Buffers, bounds bool) *Result {
 // order without padding.
 func dense(l gemm.Layout, b []byte) []float64 {
 	out := make([]float64, l.Rows*l.Cols)
-	row, size := out, l.Type.Size()
+	row := out
 	if l.Trans {
 		row = make([]float64, l.Cols)
 	}
@@ -130,13 +130,13 @@ func dense(l gemm.Layout, b []byte) []float64 {
 			break
 		}
 		if l.Trans {
-			l.Type.Load(row, b[i*l.LD*size:])
+			l.Type.Load(row, b[l.Type.Bytes(i*l.LD):])
 			for j, v := range row {
 				out[j*l.Rows+i] = v
 			}
 			continue
 		}
-		l.Type.Load(row[:l.Cols], b[i*l.LD*size:])
+		l.Type.Load(row[:l.Cols], b[l.Type.Bytes(i*l.LD):])
 		row = row[l.Cols:]
 	}
 	return out

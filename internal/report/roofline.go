@@ -34,19 +34,19 @@ func bandwidth(r row) float64 {
 // intensity returns the operations per byte of compulsory traffic: A and B are read once, C is
 // written once and, if beta is not 0, read once.
 func intensity(r row) float64 {
-	size := func(name string) float64 {
+	bytes := func(name string) float64 { // of an element
 		t, err := dtype.Parse(name)
 		if err != nil { // cannot happen: ReadRecords rejects unknown types
 			return math.NaN()
 		}
-		return float64(t.Size())
+		return float64(t.Bits()) / 8
 	}
 	m, n, k := float64(r.M), float64(r.N), float64(r.K)
-	c := m * n * size(r.Out)
+	c := m * n * bytes(r.Out)
 	if r.Beta != 0 {
 		c *= 2
 	}
-	return 2 * m * n * k / ((m*k+k*n)*size(r.In) + c)
+	return 2 * m * n * k / ((m*k+k*n)*bytes(r.In) + c)
 }
 
 // rung is a row of a roofline with its position on the X axis.

@@ -65,7 +65,7 @@ func newRoom(ctx context.Context, d *Device, l gemm.Layout, data []byte, rows, c
 	}
 	r := room{whole, whole}
 	r.part.Layout.Rows, r.part.Layout.Cols, r.part.Layout.Trans = l.Rows, l.Cols, l.Trans
-	r.part.Offset = (rows*whole.Layout.LD + cols) * l.Type.Size()
+	r.part.Offset = l.Type.Bytes(rows*whole.Layout.LD + cols)
 	if err := whole.CopyIn(ctx, bytes.Repeat([]byte{filling}, whole.Layout.Bytes()), whole.Layout); err != nil {
 		return r, err
 	}

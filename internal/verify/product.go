@@ -82,7 +82,7 @@ func (v *product[T]) part(ctx context.Context, lo, hi int) {
 		as = make([]T, to-from)
 	}
 	for r := first; r < last && ctx.Err() == nil; r++ {
-		l.Type.Load(row, v.data[(r*l.LD+from)*l.Type.Size():])
+		l.Type.Load(row, v.data[l.Type.Bytes(r*l.LD+from):])
 		if !l.Trans && shared {
 			v.addFloats(r, row)
 			continue

@@ -77,7 +77,7 @@ func (u *Unfused) Enqueue(ctx context.Context, m kernel.Memory) (err error) {
 	if u.up != nil {
 		d, l := u.Backend().Device, u.up.Problem().Layouts[gemm.C]
 		other := kernel.Memory{gemm.A: m[gemm.A], gemm.B: m[gemm.Up]}
-		if other[gemm.C], err = d.Alloc(l.Rows * l.LD * l.Type.Size()); err != nil {
+		if other[gemm.C], err = d.Alloc(l.Type.Bytes(l.Rows * l.LD)); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, d.Free(other[gemm.C])) }()

@@ -124,7 +124,7 @@ func (s *tiles) time(p *gemm.Problem, tile string) (time.Duration, string) {
 	if err := run(); err != nil {
 		t.Fatal(err)
 	}
-	s.verify(p, c, up(p.A().Bytes())/dtype.F32.Size())
+	s.verify(p, c, dtype.F32.Elements(up(p.A().Bytes())))
 	times := max(1, min(50, int(5e-3/(p.Flops()/40e12+3e-6))))
 	batch := func() error {
 		for range times {

@@ -72,7 +72,7 @@ type skinnyCosts struct {
 	launch    float64 // cycles of an empty launch
 	blockWait float64 // cycles until a block's first elements are there
 	block     float64 // bytes that an SM with one block loads
-	// memory is the bytes that memory delivers, by the size of an element, for tiles of up to 1, 4
+	// memory is the bytes that memory delivers, by the bits of an element, for tiles of up to 1, 4
 	// and 8 rows: the sums of more take registers that loads need.
 	memory map[int][3]float64
 	sum    splitSum
@@ -92,7 +92,7 @@ type mmaCosts struct {
 	step    float64                // cycles of a step at the least, where an SM has one block
 	store   float64                // elements of C stored
 	sum     splitSum
-	// sumBytes is the rate of sum by the size of an element of A.
+	// sumBytes is the rate of sum by the bits of an element of A.
 	sumBytes map[int]float64
 	tiles    map[mmaTile]mmaEfficiency
 	// other is the efficiency of tiles that are not in tiles.

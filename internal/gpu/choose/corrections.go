@@ -71,7 +71,7 @@ func tf32Matrix(j *job, _ *kernel.Config) bool {
 // halfBatch: batches of 16-bit types were measured with wgmma only
 // (docs/results/batches-h200.jsonl).
 func halfBatch(j *job, c *kernel.Config) bool {
-	return j.Batch.Kind != gemm.Single && j.In().Size() == 2 && !rarePacking(j, c)
+	return j.Batch.Kind != gemm.Single && j.In().Bits() == 16 && !rarePacking(j, c)
 }
 
 // fewRows: the kernel blocked with up to 8 rows or columns. 1×14336×4096 of bfloat16 took 58.4 µs,
@@ -80,14 +80,14 @@ func fewRows(j *job, _ *kernel.Config) bool { return min(j.M, j.N) <= kernel.Max
 
 // narrowTypes: the kernel blocked converts elements of less than 4 bytes, with more rows. 64³ of
 // bfloat16 took 3.9 µs, and 2.8 were predicted.
-func narrowTypes(j *job, c *kernel.Config) bool { return j.In().Size() < 4 && !fewRows(j, c) }
+func narrowTypes(j *job, c *kernel.Config) bool { return j.In().Bits() < 32 && !fewRows(j, c) }
 
 // skewedHalf: 509³ and 511³ of 16-bit types, whose rows begin within lines of the L2 cache, took
 // mma 5.0 µs, and 4.0 were predicted.
 func skewedHalf(j *job, _ *kernel.Config) bool {
-	size, longest := j.In().Size(), max(j.M, j.N, j.K)
-	skewed := j.A().LD*size%frag.SwizzleBytes != 0 || j.B().LD*size%frag.SwizzleBytes != 0
-	return j.Batch.Kind == gemm.Single && size == 2 && longest > 320 && longest <= 512 && skewed
+	in, longest := j.In(), max(j.M, j.N, j.K)
+	skewed := in.Bytes(j.A().LD)%frag.SwizzleBytes != 0 || in.Bytes(j.B().LD)%frag.SwizzleBytes != 0
+	return j.Batch.Kind == gemm.Single && in.Bits() == 16 && longest > 320 && longest <= 512 && skewed
 }
 
 // smallTF32: products in tf32 with sides of up to 320. 251³, 256³ and 257³ were measured with wgmma
@@ -99,7 +99,7 @@ func smallTF32(j *job, _ *kernel.Config) bool {
 // bytes: 127³ of int8 took mma 3.8 µs, and 2.2 were predicted. Other single products of 8-bit types
 // were measured with wgmma only.
 func bytes(j *job, _ *kernel.Config) bool {
-	return j.In().Size() == 1 && j.Batch.Kind == gemm.Single
+	return j.In().Bits() == 8 && j.Batch.Kind == gemm.Single
 }
 
 // smallBytes: products of 8-bit types with sides of up to 512, of which wgmma may pack operands.
@@ -114,7 +114,7 @@ func smallBytes(j *job, c *kernel.Config) bool {
 func tallExposed(j *job, c *kernel.Config) bool {
 	const depth, batchDepth, rounds = 1024, 768, 4
 	switch {
-	case c.Tile.RowsPerThread <= 2 || c.In.Size() != 2 || c.Epilogue != (gemm.Epilogue{}):
+	case c.Tile.RowsPerThread <= 2 || c.In.Bits() != 16 || c.Epilogue != (gemm.Epilogue{}):
 		return false
 	case j.Batch.Kind != gemm.Single:
 		return j.K < batchDepth
@@ -125,7 +125,7 @@ func tallExposed(j *job, c *kernel.Config) bool {
 // unevenRounds: few rows in tiles of 64 columns, which some SMs have one of and others two, where
 // tiles of 128 are one for each SM. 16×14336×4096 of bfloat16 took 31.9 µs, and mma 29.1.
 func unevenRounds(j *job, _ *kernel.Config) bool {
-	half := j.In().Size() == 2 || j.Precision == gemm.TF32
+	half := j.In().Bits() == 16 || j.Precision == gemm.TF32
 	return half && j.Batch.Kind == gemm.Single && j.M <= fewColumns &&
 		kernel.CeilDiv(j.N, 128) <= j.device.SMs && kernel.CeilDiv(j.N, sm90.WarpgroupRows) > j.device.SMs
 }
@@ -149,7 +149,7 @@ func tf32SwapAB(j *job, _ *kernel.Config) bool {
 // thinB: few columns of an MN-major B, of which a TMA box has 64. 4096×16×4096 of bfloat16 took
 // 14.3 µs, and 10.4 were predicted.
 func thinB(j *job, _ *kernel.Config) bool {
-	return j.In().Size() == 2 && j.Batch.Kind == gemm.Single && j.N > 1 && j.N <= fewColumns && !j.B().Trans
+	return j.In().Bits() == 16 && j.Batch.Kind == gemm.Single && j.N > 1 && j.N <= fewColumns && !j.B().Trans
 }
 
 // rarePacking: an operand is packed whose elements are used fewer than 128 times. The rate of

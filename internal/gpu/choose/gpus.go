@@ -23,7 +23,7 @@ var hopper = coefficients{
 	},
 	skinny: skinnyCosts{
 		launch: 0, blockWait: 1500, block: 40,
-		memory: map[int][3]float64{8: {16.4, 15, 12.9}, 4: {15.7, 14.5, 11.4}, 2: {5.5, 1.4, 1.4}, 1: {2.8, 0.7, 0.7}},
+		memory: map[int][3]float64{64: {16.4, 15, 12.9}, 32: {15.7, 14.5, 11.4}, 16: {5.5, 1.4, 1.4}, 8: {2.8, 0.7, 0.7}},
 		sum:    splitSum{launch: 10000, bytes: 16},
 	},
 	mma: mmaCosts{
@@ -33,7 +33,7 @@ var hopper = coefficients{
 			dtype.I8: 1100,
 		},
 		traffic: 28, copies: 3, alone: 45, memory: 15.7, latency: 1900,
-		sum: splitSum{launch: 6500, part: 300}, sumBytes: map[int]float64{8: 16.7, 4: 16.7, 2: 33.4, 1: 66.8},
+		sum: splitSum{launch: 6500, part: 300}, sumBytes: map[int]float64{64: 16.7, 32: 16.7, 16: 33.4, 8: 66.8},
 		tiles: mmaEfficiencies, other: mmaEfficiency{0.4, 0.3, 1200},
 	},
 	wgmma: wgmmaCosts{
@@ -64,7 +64,7 @@ var ampere = hopper.with(func(c *coefficients) {
 // turing holds the coefficients of older GPUs. None was measured. They are those of ampere, except
 // that the kernel skinny reads all element types at one rate.
 var turing = ampere.with(func(c *coefficients) {
-	c.skinny.memory = map[int][3]float64{8: {15, 15, 15}, 4: {15, 15, 15}, 2: {15, 15, 15}, 1: {15, 15, 15}}
+	c.skinny.memory = map[int][3]float64{64: {15, 15, 15}, 32: {15, 15, 15}, 16: {15, 15, 15}, 8: {15, 15, 15}}
 })
 
 // with returns a copy of c to which change was applied.

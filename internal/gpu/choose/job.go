@@ -71,7 +71,7 @@ func (x *splitSum) cycles(j *job, parts int) float64 {
 		return 0
 	}
 	groups := kernel.CeilDiv(parts, kernel.SplitKSumWarps*kernel.SplitKSumLoads)
-	moved := 2 * parts * j.M * kernel.PartialSumLD(j.Problem) * j.Accum().Size()
+	moved := j.Accum().Bytes(2 * parts * j.M * kernel.PartialSumLD(j.Problem))
 	return x.launch + j.perSM(float64(moved), x.bytes) + x.part*float64(groups)
 }
 

@@ -60,7 +60,7 @@ func predictBlocked(j *job, c *kernel.Config) prediction {
 		x.multiply += round(left)
 	}
 	if j.Batch.Kind != gemm.Single {
-		x.multiply += j.perSM(float64(x.blocks*(s.M+s.N)*max(j.K, 1)*j.In().Size()), n.batchBytes)
+		x.multiply += j.perSM(float64(j.In().Bytes(x.blocks*(s.M+s.N)*max(j.K, 1))), n.batchBytes)
 	}
 	x.multiply += j.perSM(float64(j.Products()*j.C().Bytes()), n.storeBytes)
 	x.load = j.perSM(j.traffic, n.loadBytes) + n.blockWait
@@ -89,20 +89,20 @@ func elementsPerCopy(vec int, kMajor bool) int {
 // predictSkinny: memory delivers the long operand once for each strip of C. Each block waits anew
 // for its first elements.
 func predictSkinny(j *job, c *kernel.Config) prediction {
-	n, s, size := &j.costs.skinny, c.Tile, j.In().Size()
+	n, s, in := &j.costs.skinny, c.Tile, j.In()
 	parts, depth := j.parts(s)
 	x := prediction{blocks: kernel.TileCount(j.Problem, s) * parts, launch: n.launch}
 	x.rounds = kernel.CeilDiv(x.blocks, j.sms)
 	steps := kernel.CeilDiv(depth, s.K)
-	x.multiply = float64(x.rounds) * (float64(steps*s.K*(s.M+s.N)*size)/n.block + n.blockWait)
-	x.load = j.perSM(float64(x.blocks*min(depth, steps*s.K)*max(s.M, s.N)*size), n.memoryRate(s, size)) + n.blockWait
+	x.multiply = float64(x.rounds) * (float64(in.Bytes(steps*s.K*(s.M+s.N)))/n.block + n.blockWait)
+	x.load = j.perSM(float64(in.Bytes(x.blocks*min(depth, steps*s.K)*max(s.M, s.N))), n.memoryRate(s, in)) + n.blockWait
 	x.sum = n.sum.cycles(j, parts)
 	return x
 }
 
 // memoryRate returns the bytes per cycle and SM that memory delivers for a tile.
-func (n *skinnyCosts) memoryRate(s kernel.Tile, size int) float64 {
-	rates := n.memory[size]
+func (n *skinnyCosts) memoryRate(s kernel.Tile, in dtype.Type) float64 {
+	rates := n.memory[in.Bits()]
 	switch slim := min(s.M, s.N); {
 	case slim <= 1:
 		return rates[0]
@@ -119,7 +119,7 @@ func mmaTiles(j *job) []kernel.Tile {
 	}
 	tiles := slices.Clone(kernel.MMATiles)
 	for i := range tiles {
-		tiles[i].K = tiles[i].K * 2 / j.In().Size()
+		tiles[i].K = j.In().Elements(tiles[i].K * 2)
 	}
 	return tiles
 }
@@ -127,7 +127,7 @@ func mmaTiles(j *job) []kernel.Tile {
 // predictMMA: a step multiplies while the next ones are loaded to shared memory, and memory
 // delivers each matrix once.
 func predictMMA(j *job, c *kernel.Config) prediction {
-	n, s, size := &j.costs.mma, c.Tile, j.In().Size()
+	n, s, in := &j.costs.mma, c.Tile, j.In()
 	parts, depth := j.parts(s)
 	x := prediction{blocks: kernel.TileCount(j.Problem, s) * parts, launch: n.launch}
 	x.rounds = kernel.CeilDiv(x.blocks, j.sms)
@@ -139,7 +139,7 @@ func predictMMA(j *job, c *kernel.Config) prediction {
 	}
 	rate, traffic := e.rate, n.traffic
 	for _, l := range j.Layouts[gemm.A:gemm.C] {
-		if bytes := kernel.CopiedElements(l) * l.Type.Size(); bytes < kernel.MaxVectorBytes {
+		if bytes := l.Type.Bytes(kernel.CopiedElements(l)); bytes < kernel.MaxVectorBytes {
 			rate -= (e.rate - e.narrow) / 2
 			traffic -= (n.traffic - min(n.traffic, n.copies*float64(bytes))) / 2
 		}
@@ -148,7 +148,7 @@ func predictMMA(j *job, c *kernel.Config) prediction {
 		rate *= n.sparse
 	}
 	multiply := float64(s.M*s.N*s.K) / n.rates[j.In()] / rate
-	load := float64((s.M+s.N)*s.K*size) / min(n.alone, traffic*float64(j.sms)/float64(min(x.blocks, j.sms)))
+	load := float64(in.Bytes((s.M+s.N)*s.K)) / min(n.alone, traffic*float64(j.sms)/float64(min(x.blocks, j.sms)))
 	through := steps * max(multiply, load)
 	if x.rounds == 1 { // no other block works while this one waits for steps beyond its first stages
 		through = max(through, (steps-float64(s.Stages))*n.latency/float64(s.Stages-1), steps*n.step)
@@ -157,7 +157,7 @@ func predictMMA(j *job, c *kernel.Config) prediction {
 		j.perSM(j.traffic, n.memory)
 	x.multiply, x.load = busy+n.hidden*memory, memory+n.hidden*busy
 	sum := n.sum
-	sum.bytes = n.sumBytes[size]
+	sum.bytes = n.sumBytes[in.Bits()]
 	x.sum = sum.cycles(j, parts)
 	return x
 }

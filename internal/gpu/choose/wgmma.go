@@ -99,9 +99,8 @@ func (t *wgmmaTile) load(memory float64) float64 {
 // skew returns how much longer the L2 cache takes to deliver a matrix's boxes because their rows
 // lie in two of its lines.
 func (n *wgmmaCosts) skew(l gemm.Layout) float64 {
-	size := l.Type.Size()
-	switch ld := l.LD * size; {
-	case l.Cols*size <= frag.SwizzleBytes || l.Rows == 1 || ld%frag.SwizzleBytes == 0:
+	switch ld := l.Type.Bytes(l.LD); {
+	case l.Type.Bytes(l.Cols) <= frag.SwizzleBytes || l.Rows == 1 || ld%frag.SwizzleBytes == 0:
 		return 1
 	case ld%kernel.SectorBytes == 0:
 		return n.sectors

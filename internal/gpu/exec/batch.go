@@ -15,9 +15,9 @@ func (pl *Plan) enqueueBatchChunks(ctx context.Context, m kernel.Memory) error {
 	for first := 0; first < p.Batch.Count; first += kernel.MaxGridRows {
 		chunk, at := *pl, m
 		chunk.device.Batch.Count = min(p.Batch.Count-first, kernel.MaxGridRows)
-		at[gemm.A] += device.Ptr(first * p.Batch.Stride[gemm.A] * p.In().Size())
-		at[gemm.B] += device.Ptr(first * p.Batch.Stride[gemm.B] * p.B().Type.Size())
-		at[gemm.C] += device.Ptr(first * p.Batch.Stride[gemm.C] * p.Out().Size())
+		at[gemm.A] += device.Ptr(p.In().Bytes(first * p.Batch.Stride[gemm.A]))
+		at[gemm.B] += device.Ptr(p.B().Type.Bytes(first * p.Batch.Stride[gemm.B]))
+		at[gemm.C] += device.Ptr(p.Out().Bytes(first * p.Batch.Stride[gemm.C]))
 		if err := chunk.enqueue(ctx, at); err != nil {
 			return err
 		}

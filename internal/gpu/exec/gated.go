@@ -26,7 +26,7 @@ func (pl *Plan) firstFactor() *Plan {
 // result of the first.
 func (pl *Plan) enqueueGated(ctx context.Context, m kernel.Memory) (err error) {
 	d, first := pl.backend.Device, pl.firstFactor()
-	sums, err := d.Alloc(first.device.C().Rows * first.device.C().LD * first.device.Out().Size())
+	sums, err := d.Alloc(first.device.Out().Bytes(first.device.C().Rows * first.device.C().LD))
 	if err != nil {
 		return err
 	}

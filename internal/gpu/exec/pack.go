@@ -31,9 +31,9 @@ func (pl *Plan) enqueuePacked(ctx context.Context, m kernel.Memory) (err error) 
 		r := operandCopy{from: from, source: m[o], to: to, count: 1}
 		if stride := pl.device.Batch.Stride[o]; stride > 0 {
 			r.count = pl.device.Batch.Count
-			r.sourceStride, r.targetStride = stride*from.Type.Size(), q.Batch.Stride[o]*to.Type.Size()
+			r.sourceStride, r.targetStride = from.Type.Bytes(stride), to.Type.Bytes(q.Batch.Stride[o])
 		}
-		if r.target, err = d.Alloc(r.count * to.Rows * to.LD * to.Type.Size()); err != nil {
+		if r.target, err = d.Alloc(to.Type.Bytes(r.count * to.Rows * to.LD)); err != nil {
 			return err
 		}
 		defer func() { err = errors.Join(err, d.Free(r.target)) }()
@@ -89,7 +89,7 @@ func (t kernelKey) packLaunch(all []operandCopy) device.Launch {
 	l.Grid.Z = max(first.count, len(all))
 	for i, r := range [...]operandCopy{first, last} {
 		size := kernel.PackSize{Rows: r.to.Rows, Cols: r.to.Cols, From: r.from.LD,
-			To: r.to.LD * r.to.Type.Size() / kernel.WordBytes}
+			To: r.to.Type.Bytes(r.to.LD) / kernel.WordBytes}
 		if t.kernel == kernel.SplitF32 {
 			if r.from.Rows != r.to.Rows {
 				r.from = kernel.ColumnAsRow(r.from)
@@ -122,7 +122,7 @@ func (pl *Plan) packKernel(from, to gemm.Layout) kernelKey {
 		blocks := kernel.CeilDiv(to.Rows, kernel.PackSide) * kernel.CeilDiv(to.Cols, kernel.PackSide)
 		c.PDL = c.PDL && (blocks <= sms || blocks > blocksPerSM/2*sms)
 	default: // each warp copies parts of rows
-		c.Tile.M, c.Tile.N = kernel.PackRows*kernel.PackThreads/32, kernel.PackWords*32*kernel.WordBytes/from.Type.Size()
+		c.Tile.M, c.Tile.N = kernel.PackRows*kernel.PackThreads/32, from.Type.Elements(kernel.PackWords*32*kernel.WordBytes)
 	}
 	return kernelKey{kernel.Pack, c}
 }

@@ -37,7 +37,7 @@ func TestPack(t *testing.T) {
 				if err := d.CopyIn(t.Context(), source, host, device.Whole(len(host))); err != nil {
 					t.Fatal(err)
 				}
-				got := make([]byte, to.Rows*to.LD*ty.Size())
+				got := make([]byte, ty.Bytes(to.Rows*to.LD))
 				target, err := d.Alloc(len(got))
 				if err != nil {
 					t.Fatal(err)
@@ -96,7 +96,7 @@ func TestRepack(t *testing.T) {
 		if again, got := sm90.WGMMA.Repack(&q, kernel.Tile{}, kernel.Align{}); got.Any() || again != q {
 			t.Errorf("%s: packed operands %v are packed again", c.name, got)
 		}
-		if q.A().OpRows() != 40 || q.B().OpCols() != 40 || q.A().Trans != c.a.Trans && c.a.Type.Size() == 2 {
+		if q.A().OpRows() != 40 || q.B().OpCols() != 40 || q.A().Trans != c.a.Trans && c.a.Type.Bits() == 16 {
 			t.Errorf("%s: packed to A %v and B %v", c.name, q.Layouts[gemm.A], q.Layouts[gemm.B])
 		}
 		config := sm90.WGMMA.Config(&p, sm90.TileList()[0])

@@ -325,8 +325,8 @@ func (pl *Plan) launcher() device.Stream {
 // Rows returns the rows to copy between a matrix with layout host and its copy with layout dev.
 // The gaps between the rows are not copied: on the host they can belong to someone else.
 func Rows(host, dev gemm.Layout) device.Rows {
-	size := host.Type.Size()
-	return device.Rows{Count: host.Rows, Width: host.Cols * size, HostPitch: host.LD * size, DevicePitch: dev.LD * size}
+	bytes := host.Type.Bytes
+	return device.Rows{Count: host.Rows, Width: bytes(host.Cols), HostPitch: bytes(host.LD), DevicePitch: bytes(dev.LD)}
 }
 
 // Sentinel wraps an error of the device in the matching error of package gemm, if there is one.

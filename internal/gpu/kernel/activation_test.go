@@ -46,7 +46,7 @@ func TestActivations(t *testing.T) {
 			for i, y := range append(f(k, c.sm, four[:3]), f(k, c.sm, four[3:])...) {
 				x.At(i * n / 4).Store(y)
 			}
-			args, got := make([]byte, n*typ.Size()), make([]byte, n*typ.Size())
+			args, got := make([]byte, typ.Bytes(n)), make([]byte, typ.Bytes(n))
 			for i, x := range xs {
 				typ.Set(args, i, x)
 			}

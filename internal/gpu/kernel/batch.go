@@ -18,7 +18,7 @@ import (
 // batchAlign returns the alignment, in bytes, that the strides of a batch leave to its A, B and C.
 func batchAlign(p *gemm.Problem) Align {
 	unit := func(stride int, l gemm.Layout) int {
-		bytes := stride * l.Type.Size()
+		bytes := l.Type.Bytes(stride)
 		return min(bytes&-bytes, MaxVectorBytes)
 	}
 	return Align{gemm.A: unit(p.Batch.Stride[gemm.A], p.Layouts[gemm.A]),
@@ -196,7 +196,7 @@ func BatchTensorMaps(list []ptx.TensorMap, p *gemm.Problem, height int) []ptx.Te
 	b := p.Batch
 	for i := range list {
 		t, o := &list[i], gemm.Operand(i)
-		stride := b.Stride[o] * p.Layouts[o].Type.Size()
+		stride := p.Layouts[o].Type.Bytes(b.Stride[o])
 		row := t.Strides[0]
 		switch {
 		case b.Kind == gemm.Strided, b.Kind == gemm.Grouped && o == gemm.B:

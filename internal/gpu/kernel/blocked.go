@@ -48,7 +48,7 @@ var Blocked = &Kernel{
 
 // VectorOf returns the number of elements of type sums in a 16-byte vector. Fragments of a thread
 // have this width: adjacent rows or columns of a tile.
-func VectorOf(sums dtype.Type) int { return MaxVectorBytes / sums.Size() }
+func VectorOf(sums dtype.Type) int { return sums.Elements(MaxVectorBytes) }
 
 // BlockedThreads returns the number of threads in a block of kernel blocked.
 func BlockedThreads(s Tile) int { return s.M / s.RowsPerThread * (s.N / s.ColsPerThread) }
@@ -112,11 +112,11 @@ const maxSumRegisters, maxRegisters = 128, 150
 // elements that pass through registers.
 func registersNeeded(s Tile, sums dtype.Type) int {
 	moved := CeilDiv((s.M+s.N)*s.K, BlockedThreads(s))
-	return (s.RowsPerThread*s.ColsPerThread + moved) * sums.Size() / 4
+	return sums.Bytes(s.RowsPerThread*s.ColsPerThread+moved) / 4
 }
 
 func checkFitBlocked(p *gemm.Problem, s Tile) error {
-	sums := s.RowsPerThread * s.ColsPerThread * p.Accum().Size() / 4
+	sums := p.Accum().Bytes(s.RowsPerThread*s.ColsPerThread) / 4
 	if n := registersNeeded(s, p.Accum()); sums > maxSumRegisters || n > maxRegisters {
 		return fmt.Errorf("%w: kernel blocked with tile %v: %d registers per thread for accumulators and elements in %v: "+
 			"want at most %d for accumulators and %d in all", gemm.ErrUnsupported, s, n, p.Accum(), maxSumRegisters,
@@ -131,7 +131,7 @@ const staticShared = 48 << 10
 // stagesThatFit returns the number of the tile's stages that fit in shared memory, at least 2. A
 // float64 takes twice the space of a float32.
 func stagesThatFit(s Tile, sums dtype.Type) int {
-	stage := s.K * (s.M + s.N + 2*VectorOf(sums)) * sums.Size()
+	stage := sums.Bytes(s.K * (s.M + s.N + 2*VectorOf(sums)))
 	return max(2, min(s.Stages, staticShared/stage))
 }
 
@@ -259,7 +259,7 @@ func ResidentBlocks(c Config) int {
 // fewWarps reports whether the accumulators leave registers for only two warps per scheduler, which
 // do not hide latency.
 func fewWarps(c Config) bool {
-	return c.Tile.RowsPerThread*c.Tile.ColsPerThread*c.In.Info().Accum.Size()/4 == maxSumRegisters
+	return c.In.Info().Accum.Bytes(c.Tile.RowsPerThread*c.Tile.ColsPerThread)/4 == maxSumRegisters
 }
 
 // multiply adds the outer product of rows and cols to the accumulators. It visits them in

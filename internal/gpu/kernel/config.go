@@ -192,7 +192,7 @@ func (k *Kernel) Config(p *gemm.Problem, s Tile) Config {
 		c.Factor = p.ScaleType()
 	}
 	if p.Epilogue.Residual {
-		c.VecResidual = VectorLen(p.Layouts[gemm.Residual], MaxVectorBytes/c.Out.Size())
+		c.VecResidual = VectorLen(p.Layouts[gemm.Residual], c.Out.Elements(MaxVectorBytes))
 	}
 	c.LimitVectors(batchAlign(p))
 	return c
@@ -212,7 +212,7 @@ func (k *Kernel) For(c Config, t ptx.Target) Config {
 // VectorLen returns the number of elements of a matrix's rows that one instruction can move: a
 // power of two, at most n, and at most 16 bytes.
 func VectorLen(l gemm.Layout, n int) int {
-	n = min(n, MaxVectorBytes/l.Type.Size())
+	n = min(n, l.Type.Elements(MaxVectorBytes))
 	for n > 1 && (l.LD%n != 0 || l.Cols%n != 0) {
 		n /= 2
 	}
@@ -225,14 +225,15 @@ const MaxVectorBytes = 16
 // LimitVectors shortens the vectors to the alignment of the matrices.
 func (c *Config) LimitVectors(a Align) {
 	for _, x := range []struct {
-		vec         *int
-		align, size int
+		vec     *int
+		align   int
+		element dtype.Type
 	}{
-		{&c.VecA, a[gemm.A], c.In.Size()}, {&c.VecB, a[gemm.B], c.In.Size()},
-		{&c.VecC, a[gemm.C], c.Out.Size()}, {&c.VecResidual, a[gemm.Residual], c.Out.Size()},
+		{&c.VecA, a[gemm.A], c.In}, {&c.VecB, a[gemm.B], c.In},
+		{&c.VecC, a[gemm.C], c.Out}, {&c.VecResidual, a[gemm.Residual], c.Out},
 	} {
 		if x.align > 0 && *x.vec > 0 {
-			*x.vec = max(1, min(*x.vec, x.align/x.size))
+			*x.vec = max(1, min(*x.vec, x.element.Elements(x.align)))
 		}
 	}
 }
@@ -244,8 +245,8 @@ func (c *Config) checkAligned(m *Memory) error {
 		operand gemm.Operand
 		bytes   int
 	}{
-		{gemm.A, c.VecA * c.In.Size()}, {gemm.B, c.VecB * c.In.Size()}, {gemm.Up, c.VecB * c.In.Size()},
-		{gemm.C, c.VecC * c.Out.Size()}, {gemm.Residual, c.VecResidual * c.Out.Size()},
+		{gemm.A, c.In.Bytes(c.VecA)}, {gemm.B, c.In.Bytes(c.VecB)}, {gemm.Up, c.In.Bytes(c.VecB)},
+		{gemm.C, c.Out.Bytes(c.VecC)}, {gemm.Residual, c.Out.Bytes(c.VecResidual)},
 	} {
 		if at := uint64(m[x.operand]); x.bytes > 0 && at%uint64(x.bytes) != 0 {
 			return fmt.Errorf("%w: %s at address %#x: want a multiple of %d", gemm.ErrUnsupported, x.operand.Phrase(), at,

@@ -143,7 +143,7 @@ func (k *Kernel) Limits(c Config) AccessLimits {
 // rowScatter returns the Scatter of accesses to runs of n elements in rows of A or B and of m
 // elements in rows of C. Memory moves whole sectors.
 func rowScatter(c Config, n, m int) float64 {
-	return SectorBytes / float64(min(n*c.In.Size(), m*c.Out.Size(), SectorBytes))
+	return SectorBytes / float64(min(c.In.Bytes(n), c.Out.Bytes(m), SectorBytes))
 }
 
 // SectorBytes is the granularity of accesses to global memory.
@@ -302,7 +302,7 @@ func Padded(l gemm.Layout) gemm.Layout {
 		l.LD = 1
 		return l
 	}
-	unit := MaxVectorBytes / l.Type.Size()
+	unit := l.Type.Elements(MaxVectorBytes)
 	l.LD = max(CeilDiv(l.Cols, unit)*unit, unit)
 	return l
 }

@@ -142,14 +142,14 @@ const maxTileRowBytes, maxSharedBytes = 256, 227 << 10
 // checkFitMMA returns an error if tile s does not fit p. A float64 accumulator takes two registers.
 // Instructions for narrow types need a larger K, and their fragments of B are loaded in pairs.
 func checkFitMMA(p *gemm.Problem, s Tile) error {
-	t, size := p.In(), p.In().Size()
+	t := p.In()
 	in, _ := frag.Best(mmaElement(t), newestSM)
 	switch {
-	case s.K < in.K || s.K*size > maxTileRowBytes:
-		return badMMA(s, "K is %d: want %d to %d in %v", s.K, in.K, maxTileRowBytes/size, t)
-	case s.RowsPerThread*s.ColsPerThread*p.Accum().Size()/4 > maxSumRegisters:
+	case s.K < in.K || t.Bytes(s.K) > maxTileRowBytes:
+		return badMMA(s, "K is %d: want %d to %d in %v", s.K, in.K, t.Elements(maxTileRowBytes), t)
+	case p.Accum().Bytes(s.RowsPerThread*s.ColsPerThread)/4 > maxSumRegisters:
 		return badMMA(s, "%d accumulators per thread: want at most %d in %v", s.RowsPerThread*s.ColsPerThread,
-			maxSumRegisters*4/p.Accum().Size(), p.Accum())
+			p.Accum().Elements(maxSumRegisters*4), p.Accum())
 	case s.RowsPerThread*s.ColsPerThread == maxSumRegisters && (promotesAccumulators(p) || CountOperands(p.Epilogue) > 1 &&
 		(p.Epilogue.OutScale || p.Epilogue.Activation > gemm.ActReLU)):
 		return badMMA(s, "too few registers for %v with epilogue %v", t, p.Epilogue)
@@ -164,8 +164,8 @@ func checkFitMMA(p *gemm.Problem, s Tile) error {
 			maxSharedBytes)
 	}
 	for _, tile := range []frag.TileShape{a, b} {
-		for vec := 1; vec*size <= MaxVectorBytes; vec *= 2 {
-			if err := tile.Check(vec, MMAThreads(s)); err != nil && (vec == 1 || vec*size >= 4) {
+		for vec := 1; t.Bytes(vec) <= MaxVectorBytes; vec *= 2 {
+			if err := tile.Check(vec, MMAThreads(s)); err != nil && (vec == 1 || t.Bytes(vec) >= 4) {
 				return badMMA(s, "%v", err)
 			}
 		}
@@ -187,7 +187,7 @@ func mmaVectors(_ Tile, c *Config, p *gemm.Problem) {
 
 // sumsPerRow returns the number of a lane's accumulators that are adjacent in a row of C.
 func sumsPerRow(c Config) int {
-	if c.In.Size() == 1 && !c.TransB {
+	if c.In.Bits() == 8 && !c.TransB {
 		return 4 // byte pairs that ldmatrix transposes; see [frag.Reader]
 	}
 	return 2
@@ -196,7 +196,7 @@ func sumsPerRow(c Config) int {
 // CopiedElements returns the number of elements of a matrix's rows that one asynchronous copy
 // moves: a power of two that divides the leading dimension, and at most 16 bytes.
 func CopiedElements(l gemm.Layout) int {
-	n := MaxVectorBytes / l.Type.Size()
+	n := l.Type.Elements(MaxVectorBytes)
 	for n > 1 && l.LD%n != 0 {
 		n /= 2
 	}
@@ -205,8 +205,8 @@ func CopiedElements(l gemm.Layout) int {
 
 // wholeVector returns vec, or 1 if vec elements are smaller than the minimum copy of cp.async.
 // Elements then pass through registers one at a time, because a row may end within a vector.
-func wholeVector(vec, size int) int {
-	if vec*size < 4 {
+func wholeVector(vec int, t dtype.Type) int {
+	if t.Bytes(vec) < 4 {
 		return 1
 	}
 	return vec
@@ -226,7 +226,7 @@ func limitsMMA(c Config) AccessLimits {
 			continue
 		}
 		l.Scatter = max(l.Scatter, rowScatter(c, x.side, SectorBytes))
-		if c.In.Size() == 1 && x.side < 64 || c.In == dtype.F32 && x.side < 32 {
+		if c.In.Bits() == 8 && x.side < 64 || c.In == dtype.F32 && x.side < 32 {
 			l.Conflicts = 4 // one for each matrix of an ldmatrix, or each row of a copy
 		}
 	}
@@ -236,13 +236,13 @@ func limitsMMA(c Config) AccessLimits {
 func writeMMA(k *build.Kernel, c Config) {
 	g := DeclareParams(k, c)
 	s := c.Tile
-	threads, size := MMAThreads(s), c.In.Size()
+	threads := MMAThreads(s)
 	k.Threads(threads, 1, 1)
 	k.MinBlocks(1) // without it the compiler limits registers and spills
 	row0, col0 := g.groupedTileOrigin(mmaGroup)
 	shapeA, shapeB := operandTiles(c)
-	a := frag.NewTiles(k, "A", g.A, row0, g.KBegin, g.KEnd, shapeA, wholeVector(c.VecA, size), threads)
-	b := frag.NewTiles(k, "B", g.B.T(), col0, g.KBegin, g.KEnd, shapeB, wholeVector(c.VecB, size), threads)
+	a := frag.NewTiles(k, "A", g.A, row0, g.KBegin, g.KEnd, shapeA, wholeVector(c.VecA, c.In), threads)
+	b := frag.NewTiles(k, "B", g.B.T(), col0, g.KBegin, g.KEnd, shapeB, wholeVector(c.VecB, c.In), threads)
 	w := g.warp(a, b)
 
 	k.Comment("the first tiles set out; behind K they are zeros")
@@ -410,7 +410,7 @@ func (w *warp) operands(f mmaFragments, part int) mmaFragments {
 // promotesAccumulators reports whether each instruction sums into accumulators of its own, which
 // are then added to float32 accumulators (accumulator promotion).
 func promotesAccumulators(p *gemm.Problem) bool {
-	return p.In().Size() == 1 && p.Accum() == dtype.F32 && p.Precision != gemm.Fast
+	return p.In().Bits() == 8 && p.Accum() == dtype.F32 && p.Precision != gemm.Fast
 }
 
 // add adds one instruction's product to the accumulators. If the tensor cores' accumulators are

@@ -25,11 +25,11 @@ func packedLayout(l gemm.Layout, precision gemm.Precision, align int, along bool
 		}
 		return l
 	}
-	transposed := l.Type.Size() != 2 && !along
+	transposed := l.Type.Bits() != 16 && !along
 	if transposed {
 		l.Rows, l.Cols, l.Trans = l.Cols, l.Rows, !l.Trans
 	}
-	if transposed || l.Rows > 1 && l.LD*l.Type.Size()%MaxVectorBytes != 0 || align > 0 && align < MaxVectorBytes {
+	if transposed || l.Rows > 1 && l.Type.Bytes(l.LD)%MaxVectorBytes != 0 || align > 0 && align < MaxVectorBytes {
 		return alignRowsToLines(l)
 	}
 	return l
@@ -38,7 +38,7 @@ func packedLayout(l gemm.Layout, precision gemm.Precision, align int, along bool
 // alignRowsToLines returns l with rows that begin at multiples of an L2 cache line, which is also
 // the width of a TMA box.
 func alignRowsToLines(l gemm.Layout) gemm.Layout {
-	unit := frag.SwizzleBytes / l.Type.Size()
+	unit := l.Type.Elements(frag.SwizzleBytes)
 	l.LD = CeilDiv(l.Cols, unit) * unit
 	return l
 }
@@ -97,7 +97,7 @@ func uses(p *gemm.Problem, o gemm.Operand) int {
 
 // hasShortRows reports whether several rows of a matrix share a sector of the L2 cache. TMA is slow
 // for such matrices: on an H200 4096×4096×16 in int8 takes 25.7 µs packed and 27.9 µs in place.
-func hasShortRows(l gemm.Layout) bool { return l.Rows > 1 && l.LD*l.Type.Size() < SectorBytes }
+func hasShortRows(l gemm.Layout) bool { return l.Rows > 1 && l.Type.Bytes(l.LD) < SectorBytes }
 
 // ColumnAsRow returns a contiguous column as the equivalent row, which TMA can read in place. It
 // returns other layouts unchanged.
@@ -163,7 +163,7 @@ func packSizes(i int, suffix, ld string) []Param[PackArgs] {
 
 var (
 	packParams = slices.Concat(
-		packOrigins(func(c *Config) ptx.Type { return packElements[c.In.Size()] }, TypeU32),
+		packOrigins(func(c *Config) ptx.Type { return packElements[c.In.Bits()] }, TypeU32),
 		packSizes(0, "", "ldTo"), packSizes(1, "2", "ldTo"),
 	)
 	splitF32Params = slices.Concat(
@@ -223,8 +223,8 @@ const (
 	PackRows    = 2 // rows that a warp copies
 )
 
-// packElements maps the size of an element to a PTX type that moves it.
-var packElements = map[int]ptx.Type{1: ptx.U8, 2: ptx.U16, 4: ptx.U32}
+// packElements maps the bits of an element to a PTX type that moves it.
+var packElements = map[int]ptx.Type{8: ptx.U8, 16: ptx.U16, 32: ptx.U32}
 
 // packWriter writes kernel Pack.
 type packWriter struct {
@@ -237,7 +237,7 @@ type packWriter struct {
 }
 
 func writePack(k *build.Kernel, c Config) {
-	w := &packWriter{Kernel: k, elem: packElements[c.In.Size()]}
+	w := &packWriter{Kernel: k, elem: packElements[c.In.Bits()]}
 	from, to, sizes := declarePackParams(k, packParams, &c)
 	each := len(sizes) / 2
 	second := k.Ne(k.BlockIdx(build.Z), 0) // or a later matrix of a batch, all with the same size

@@ -153,7 +153,7 @@ func (a *Args) scalar(v float64) uint64 {
 
 // stride returns the distance in bytes between operand o of one product of a batch and of the next.
 func (a *Args) stride(o gemm.Operand) uint64 {
-	return uint64(a.Problem.Batch.Stride[o] * a.Problem.Layouts[o].Type.Size())
+	return uint64(a.Problem.Layouts[o].Type.Bytes(a.Problem.Batch.Stride[o]))
 }
 
 // vectorParams holds the names of the parameters that point to vectors of the epilogue.

@@ -179,7 +179,7 @@ func (g *Writer) column(rows [][]build.Reg, q int) []build.Reg {
 func stepsAhead(s Tile, sums dtype.Type) int {
 	const registers = 96
 	slim, _ := sides(s)
-	n := max(registers/((slim+patch)*patch*sums.Size()/4), 1)
+	n := max(registers/(sums.Bytes((slim+patch)*patch)/4), 1)
 	if slim > 1 {
 		n = min(n, 2)
 	}

@@ -28,7 +28,7 @@ func SplitCount(p *gemm.Problem, s Tile) int {
 
 // PartialSumBytes returns the size of the scratch memory for the partial sums.
 func PartialSumBytes(p *gemm.Problem, s Tile) int {
-	return SplitCount(p, s) * p.M * PartialSumLD(p) * p.Accum().Size()
+	return p.Accum().Bytes(SplitCount(p, s) * p.M * PartialSumLD(p))
 }
 
 // PartialSumLD returns the leading dimension of the partial sums, a multiple of the vector length.

@@ -13,7 +13,7 @@ func TensorMapOf(l gemm.Layout, elem ptx.Type, at device.Ptr, box []int) ptx.Ten
 	if elem.Bits() == 8 {
 		elem = ptx.U8
 	}
-	unit := MaxVectorBytes / l.Type.Size()
+	unit := l.Type.Elements(MaxVectorBytes)
 	return ptx.TensorMap{
 		Element: elem, Base: uint64(at), Dims: []int{l.Cols, l.Rows},
 		Strides: []int{CeilDiv(l.LD, unit) * MaxVectorBytes}, // the LD of a single row is arbitrary

@@ -45,12 +45,12 @@ func subtileBuffers(c kernel.Config) int {
 	rows, _ := WarpgroupTile(c.Tile)
 	cols := c.ColumnsOfC()
 	if c.Tile.ClusterK > 1 {
-		return rows / WarpgroupRows * cols * c.In.Info().Accum.Size() / frag.SwizzleBytes
+		return c.In.Info().Accum.Bytes(rows/WarpgroupRows*cols) / frag.SwizzleBytes
 	}
 	if c.Tile.SwapAB {
 		return 2
 	}
-	if count := kernel.CeilDiv(rows/WarpgroupRows*cols*c.Out.Size(), frag.SwizzleBytes); count%2 != 0 ||
+	if count := kernel.CeilDiv(c.Out.Bytes(rows/WarpgroupRows*cols), frag.SwizzleBytes); count%2 != 0 ||
 		!StoresWithTMA(c) {
 		return 1
 	}
@@ -115,7 +115,7 @@ func (ep *epilogue) prefetch(row, col build.Reg) {
 // which begins at (row, col), into the buffer of that subtile.
 func (ep *epilogue) loadResidual(n int, row, col build.Reg) {
 	k, buffers := ep.Kernel, subtileBuffers(ep.Config)
-	elements := frag.SwizzleBytes / ep.Config.Out.Size()
+	elements := ep.Config.Out.Elements(frag.SwizzleBytes)
 	across := ep.Config.ColumnsOfC() / elements
 	at := k.Mad(ep.warpgroup, buffers, n%buffers)
 	ep.residualFull.ArriveExpectTx(at, validRows(ep.Config.Tile)*frag.SwizzleBytes)
@@ -126,7 +126,7 @@ func (ep *epilogue) loadResidual(n int, row, col build.Reg) {
 // subtileIndex returns the index of the subtile that begins at row down and column across of the
 // warpgroup's part of C.
 func (ep *epilogue) subtileIndex(down, across int) int {
-	return (down/WarpgroupRows*ep.Config.ColumnsOfC() + across) * ep.Config.Out.Size() / frag.SwizzleBytes
+	return ep.Config.Out.Bytes(down/WarpgroupRows*ep.Config.ColumnsOfC()+across) / frag.SwizzleBytes
 }
 
 // vectorValues returns the elements of each epilogue vector for the pairs of a subtile, which
@@ -303,7 +303,7 @@ func (ep *epilogue) storeSubtileTMA(down, across int, row, col build.Reg, acc []
 		k.If(ep.leader, func() { k.BulkWaitRead(buffers - 1) })
 		k.NamedBarrier(barrier, WarpgroupThreads)
 	}
-	if ep.Config.Out.Size() == 2 {
+	if ep.Config.Out.Bits() == 16 {
 		ep.write16Bit(subtile, values)
 	} else {
 		ep.write32Bit(subtile, values)
@@ -320,7 +320,7 @@ func (ep *epilogue) storeSubtileTMA(down, across int, row, col build.Reg, acc []
 // loaded.
 func (ep *epilogue) residualInSubtile(subtile build.Array, pairs int) (all [][]build.Reg) {
 	k := ep.Kernel
-	if ep.Config.Out.Size() == 4 {
+	if ep.Config.Out.Bits() == 32 {
 		for n := range pairs {
 			all = append(all, ep.pairAt(subtile, 2*n).LoadVec(2))
 		}

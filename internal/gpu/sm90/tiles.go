@@ -77,10 +77,10 @@ func TileList() (all []kernel.Tile) {
 // the same banks.
 func accessLimits(c kernel.Config) kernel.AccessLimits {
 	l := kernel.AccessLimits{Scatter: 1}
-	if c.Out.Size() == 2 || c.Tile.SwapAB { // a warp reads 16 bytes per row of the old C
+	if c.Out.Bits() == 16 || c.Tile.SwapAB { // a warp reads 16 bytes per row of the old C
 		l.Scatter = 2
 	}
-	if c.Out.Size() == 4 || !StoresWithTMA(c) { // accumulators pass through a subtile
+	if c.Out.Bits() == 32 || !StoresWithTMA(c) { // accumulators pass through a subtile
 		l.Conflicts = 2
 	}
 	return l

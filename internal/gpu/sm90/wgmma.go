@@ -199,8 +199,8 @@ func checkFit(p *gemm.Problem, s kernel.Tile) error {
 
 // setVectors sets the vector lengths of configuration c. TMA needs 16-byte vectors of A and B.
 func setVectors(_ kernel.Tile, c *kernel.Config, p *gemm.Problem) {
-	c.VecA, c.VecB = kernel.MaxVectorBytes/c.In.Size(), kernel.MaxVectorBytes/c.In.Size()
-	c.VecC = kernel.VectorLen(p.Layouts[gemm.C], kernel.MaxVectorBytes/p.Out().Size())
+	c.VecA, c.VecB = c.In.Elements(kernel.MaxVectorBytes), c.In.Elements(kernel.MaxVectorBytes)
+	c.VecC = kernel.VectorLen(p.Layouts[gemm.C], p.Out().Elements(kernel.MaxVectorBytes))
 }
 
 // StoresWithTMA reports whether TMA stores C, which needs rows of 16-byte vectors and at least 128
@@ -208,19 +208,19 @@ func setVectors(_ kernel.Tile, c *kernel.Config, p *gemm.Problem) {
 // in a row, so 32-bit accumulators pass through the subtile instead. With swapAB a thread has no
 // neighbours in a row, so 16-bit elements and epilogues with operands take the other path too.
 func StoresWithTMA(c kernel.Config) bool {
-	if c.Tile.SwapAB && (kernel.CountOperands(c.Epilogue) > 0 || c.Out.Size() < 4) {
+	if c.Tile.SwapAB && (kernel.CountOperands(c.Epilogue) > 0 || c.Out.Bits() < 32) {
 		return false
 	}
 	_, cols := kernel.SwapAB(c.Tile, c.Tile.M, c.ColumnsOfC())
-	return c.Out.Size() > 1 && c.VecC*c.Out.Size() == kernel.MaxVectorBytes && c.Tile.SplitK < 2 && c.Tile.ClusterK < 2 &&
-		cols*c.Out.Size() >= frag.SwizzleBytes
+	return c.Out.Bits() > 8 && c.Out.Bytes(c.VecC) == kernel.MaxVectorBytes &&
+		c.Tile.SplitK < 2 && c.Tile.ClusterK < 2 && c.Out.Bytes(cols) >= frag.SwizzleBytes
 }
 
 // loadsResidualWithTMA reports whether TMA loads the residual into the subtile that C is stored
 // from. It does not if some rows of a subtile are outside the tile: the warps of those rows would
 // read uninitialised shared memory.
 func loadsResidualWithTMA(c kernel.Config) bool {
-	return StoresWithTMA(c) && c.Epilogue.Residual && c.VecResidual*c.Out.Size() == kernel.MaxVectorBytes &&
+	return StoresWithTMA(c) && c.Epilogue.Residual && c.Out.Bytes(c.VecResidual) == kernel.MaxVectorBytes &&
 		validRows(c.Tile) == WarpgroupRows
 }
 
@@ -280,7 +280,7 @@ func tensorMaps(c kernel.Config, p *gemm.Problem, m kernel.Memory) []ptx.TensorM
 		kernel.TensorMapOf(p.Layouts[gemm.A], elem, m[gemm.A], a.Box()),
 		kernel.TensorMapOf(p.Layouts[gemm.B], elem, m[gemm.B], b.Box()),
 	}
-	box := []int{frag.SwizzleBytes / c.Out.Size(), validRows(c.Tile)}
+	box := []int{c.Out.Elements(frag.SwizzleBytes), validRows(c.Tile)}
 	if c.Tile.SwapAB {
 		box[1] = min(swapABSubtileRows, c.Tile.N)
 	}

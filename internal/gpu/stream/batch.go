@@ -139,7 +139,7 @@ const gathered = 4 << 20
 // many matrices at a time as fit gathered bytes.
 func (x *hostBatch) pieces(o gemm.Operand, at device.Ptr, f func(list [][]byte, at device.Ptr) error) error {
 	l := kernel.Padded(x.layouts[o])
-	size := l.Rows * l.LD * l.Type.Size()
+	size := l.Type.Bytes(l.Rows * l.LD)
 	each := max(1, gathered/size)
 	for list := x.matrices[o]; len(list) > 0; {
 		n := min(each, len(list))
@@ -161,7 +161,7 @@ func (x *hostBatch) upload(ctx context.Context, o gemm.Operand, at device.Ptr) e
 		together := make([]byte, stacked(there, len(list)))
 		eachRow(list, host, there, func(row, place int,
 			m []byte) {
-			copy(together[place:], m[row:][:host.Cols*host.Type.Size()])
+			copy(together[place:], m[row:][:host.Type.Bytes(host.Cols)])
 		})
 		return x.backend.Device.CopyIn(ctx, at, together, device.Whole(len(together)))
 	})
@@ -179,7 +179,7 @@ func (x *hostBatch) download(ctx context.Context, at device.Ptr) error {
 			return err
 		}
 		eachRow(list, host, there, func(row, place int, m []byte) {
-			copy(m[row:][:host.Cols*host.Type.Size()],
+			copy(m[row:][:host.Type.Bytes(host.Cols)],
 				together[place:])
 		})
 		return nil
@@ -187,15 +187,15 @@ func (x *hostBatch) download(ctx context.Context, at device.Ptr) error {
 }
 
 // stacked returns the bytes of n contiguous matrices, without padding after the last row.
-func stacked(l gemm.Layout, n int) int { return (n-1)*l.Rows*l.LD*l.Type.Size() + l.Bytes() }
+func stacked(l gemm.Layout, n int) int { return l.Type.Bytes((n-1)*l.Rows*l.LD) + l.Bytes() }
 
 // eachRow calls f for each row of matrices, with its offset in its own memory and in the memory of
 // all of them.
 func eachRow(list [][]byte, host, there gemm.Layout, f func(row, place int, m []byte)) {
-	size := host.Type.Size()
+	t := host.Type
 	for n, m := range list {
 		for i := range host.Rows {
-			f(i*host.LD*size, (n*there.Rows+i)*there.LD*size, m)
+			f(t.Bytes(i*host.LD), t.Bytes((n*there.Rows+i)*there.LD), m)
 		}
 	}
 }

@@ -36,7 +36,7 @@ func (pl *Plan) rates() rates {
 	in, p := pl.on.Device.Info(), pl.host
 	// An SM runs as many blocks as have their accumulators in half of its registers.
 	const half = 128 << 10
-	each := max(1, half/(pl.Config.Tile.M*pl.Config.Tile.N*p.Accum().Size()))
+	each := max(1, half/p.Accum().Bytes(pl.Config.Tile.M*pl.Config.Tile.N))
 	r := rates{blocks: each * max(in.SMs, 1), startup: 50 * time.Microsecond, step: 15 * time.Microsecond,
 		copy: 40 * time.Microsecond}
 	// PCIe 5, 4 or 3, ×16, less the cost of staging. With PCIe 5 the copies by the host's cores are
@@ -85,7 +85,7 @@ func (pl *Plan) predict(s *schedule, r rates) estimate {
 	shape := pl.Config.Tile
 	layouts := pl.host.Layouts
 	bytes := func(x gemm.Operand, p part) float64 {
-		return float64(p.rows.n()) * float64(p.cols.n()) * float64(layouts[x].Type.Size())
+		return float64(p.rows.n()) * float64(p.cols.n()) * float64(layouts[x].Type.Bits()) / 8
 	}
 	copied := func(x gemm.Operand, p part, rate float64) time.Duration {
 		return r.copy + seconds(bytes(x, p)/rate) + rowsLatency(layouts[x], p)
@@ -191,8 +191,8 @@ func (pl *Plan) slicing(r rates, head int, byRows bool, first int) (slices []spa
 	if !byRows {
 		m, n = float64(p.M), float64(head)
 	}
-	copied := r.in / (float64(p.In().Size()) * (m + n)) // terms per second
-	computed := r.compute / (2 * m * n)                 // terms per second
+	copied := 8 * r.in / (float64(p.In().Bits()) * (m + n)) // terms per second
+	computed := r.compute / (2 * m * n)                     // terms per second
 	growth := min(max(copied/computed, 1), 4)
 	const grain = 128 // terms: whole tiles along K and whole vectors
 	at := 0
@@ -242,7 +242,7 @@ func rowsLatency(l gemm.Layout, p part) time.Duration {
 	if l.Trans {
 		rows, across = across, rows
 	}
-	if short := longRow - across*l.Type.Size(); across < l.LD && short > 0 {
+	if short := longRow - l.Type.Bytes(across); across < l.LD && short > 0 {
 		return rowLatency * time.Duration(rows) * time.Duration(short) / longRow
 	}
 	return 0

@@ -337,14 +337,14 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 			first = s.cols.from
 		}
 		if p.Uses(o) {
-			m[o] += device.Ptr(first * l.Type.Size())
+			m[o] += device.Ptr(l.Type.Bytes(first))
 		}
 	}
 	if p.BlockScaled() {
 		sideA, sideB := p.ScaleSides()
 		a, b := p.Layouts[gemm.ScaleA], p.Layouts[gemm.ScaleB]
-		m[gemm.ScaleA] += device.Ptr(a.Index(s.rows.from/sideA, 0) * a.Type.Size())
-		m[gemm.ScaleB] += device.Ptr(b.Index(0, s.cols.from/sideB) * b.Type.Size())
+		m[gemm.ScaleA] += device.Ptr(a.Type.Bytes(a.Index(s.rows.from/sideA, 0)))
+		m[gemm.ScaleB] += device.Ptr(b.Type.Bytes(b.Index(0, s.cols.from/sideB)))
 	}
 	return x.plan.part(s, on).Enqueue(ctx, m)
 }
@@ -363,11 +363,11 @@ func (x *oneShot) piece(s *step, o gemm.Operand, p part) (host []byte, at device
 	if p.empty() || at == 0 {
 		return nil, at, device.Rows{}
 	}
-	size, whole := l.Type.Size(), x.plan.layout(l, tile)
-	at += device.Ptr(whole.Index(p.rows.from-tile.rows.from, p.cols.from-tile.cols.from) * size)
+	whole := x.plan.layout(l, tile)
+	at += device.Ptr(l.Type.Bytes(whole.Index(p.rows.from-tile.rows.from, p.cols.from-tile.cols.from)))
 	on := x.plan.layout(l, p)
 	on.LD = whole.LD
 	off := on
 	off.LD = l.LD
-	return x.host[o][l.Index(p.rows.from, p.cols.from)*size:], at, exec.Rows(off, on)
+	return x.host[o][l.Type.Bytes(l.Index(p.rows.from, p.cols.from)):], at, exec.Rows(off, on)
 }

@@ -72,7 +72,7 @@ func Problem(t testing.TB, rng *rand.Rand, ty Types, m, n, k int, alpha, beta fl
 		t.Fatal(err)
 	}
 	memory := func(ty dtype.Type, n int) []byte {
-		b := make([]byte, n*ty.Size())
+		b := make([]byte, ty.Bytes(n))
 		for i := range n {
 			ty.Set(b, i, fill())
 		}

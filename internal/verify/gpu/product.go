@@ -142,7 +142,7 @@ const maxElements = 8
 // vectorLen returns the number of elements per load that the layout's alignment allows.
 func vectorLen(l gemm.Layout) int { return kernel.VectorLen(l, elementsPerThread(l.Type)) }
 
-func elementsPerThread(t dtype.Type) int { return min(rowBytes/t.Size(), maxElements) }
+func elementsPerThread(t dtype.Type) int { return min(t.Elements(rowBytes), maxElements) }
 
 // columnUnroll is the number of contiguous columns that a thread loads in advance.
 const columnUnroll = 8

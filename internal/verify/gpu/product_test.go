@@ -72,7 +72,7 @@ func (s productTest) check(m matrix, weighted bool) {
 		for j := range l.OpCols() {
 			x := s.rng.NormFloat64()
 			if whole {
-				x = float64(int32(s.rng.Uint32()) >> (32 - 8*l.Type.Size()))
+				x = float64(int32(s.rng.Uint32()) >> (32 - l.Type.Bits()))
 			}
 			l.Type.Set(data, l.Index(i, j), x)
 		}

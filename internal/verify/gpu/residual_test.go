@@ -69,7 +69,7 @@ func TestResidualCheck(t *testing.T) {
 				r.bias, ofBias = numbers(rowSums)
 				if bias == gemm.BiasRow {
 					ofBias = make([]float64, rows)
-					stored := make([]byte, rows*typ.Size())
+					stored := make([]byte, typ.Bytes(rows))
 					for i := range ofBias {
 						typ.Set(stored, i, float64(rng.IntN(5)-2))
 						ofBias[i] = typ.At(stored, i)
