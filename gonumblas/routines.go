@@ -130,7 +130,8 @@ func view[T float32 | float64](v *views, rows, cols, ld int, data []T) tilework.
 	return m
 }
 
-// operand returns the rows×cols matrix op(X).
+// operand returns the rows×cols matrix op(X). The conjugate transpose of a real matrix is its
+// transpose.
 func operand[T float32 | float64](v *views, t blas.Transpose, rows, cols, ld int, data []T) tilework.Matrix[T] {
 	switch t {
 	case blas.NoTrans:

@@ -209,6 +209,7 @@ func (p Problem) Plus(l Layout) (Problem, error) {
 			ErrUnsupported)
 	}
 	p.Layouts[Residual] = l
+	p.Layouts[Residual].Conj = false
 	return p, nil
 }
 
@@ -229,6 +230,7 @@ func (p Problem) GatedBy(l Layout) (Problem, error) {
 		return p, fmt.Errorf("%w: an up that is stored by columns for a B by rows, or the other way round", ErrUnsupported)
 	}
 	p.Layouts[Up] = l
+	p.Layouts[Up].Conj = false
 	return p, nil
 }
 

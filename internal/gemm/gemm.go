@@ -35,12 +35,15 @@ var (
 
 // Layout describes the storage of a matrix: Rows×Cols elements in row-major order, with LD elements
 // from the start of a row to that of the next. Each row starts at a whole byte. Trans reports
-// whether the product uses the transpose.
+// whether the product uses the transpose, and Conj whether it uses the complex conjugates of the
+// elements. All element types are real, so Conj has no effect: [Problem.Complete] clears it, and no
+// backend sees it.
 type Layout struct {
 	Type       dtype.Type
 	Rows, Cols int
 	LD         int
 	Trans      bool
+	Conj       bool
 }
 
 // Dense returns the layout of a rows×cols matrix without padding, except that each row of elements
@@ -56,6 +59,13 @@ func Dense(t dtype.Type, rows, cols int) Layout {
 // T returns the layout of the transpose in the same memory.
 func (l Layout) T() Layout {
 	l.Trans = !l.Trans
+	return l
+}
+
+// H returns the layout of the conjugate transpose in the same memory.
+func (l Layout) H() Layout {
+	l = l.T()
+	l.Conj = !l.Conj
 	return l
 }
 
@@ -120,11 +130,16 @@ func (l Layout) Sub(i, j, rows, cols int) (part Layout, offset int, err error) {
 	return l, offset, nil
 }
 
-// String returns the shape of op(matrix) and its type, transposition and padding: "3×4 float32".
+// String returns the shape of op(matrix) and its type, operation and padding: "3×4 float32".
 func (l Layout) String() string {
 	s := fmt.Sprintf("%d×%d %v", l.OpRows(), l.OpCols(), l.Type)
-	if l.Trans {
+	switch {
+	case l.Trans && l.Conj:
+		s += " conjugate transposed"
+	case l.Trans:
 		s += " transposed"
+	case l.Conj:
+		s += " conjugated"
 	}
 	if l.LD > max(l.Cols, 1) {
 		s += fmt.Sprintf(" (leading dimension %d)", l.LD)
@@ -215,6 +230,9 @@ func (p *Problem) Complete() (swapped bool, err error) {
 	if swapped = p.C().Trans; swapped {
 		p.Layouts[A], p.Layouts[B], p.Layouts[C] = p.B().T(), p.A().T(), p.C().T()
 		p.Epilogue = p.Epilogue.transposed()
+	}
+	if p.A().Conj || p.B().Conj || p.C().Conj { // without the test, copies of the layouts wait for the stores
+		p.A().Conj, p.B().Conj, p.C().Conj = false, false, false
 	}
 	p.M, p.N, p.K = p.A().OpRows(), p.B().OpCols(), p.A().OpCols()
 	if p.Epilogue.Residual {

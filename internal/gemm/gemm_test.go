@@ -121,6 +121,70 @@ func TestIndex(t *testing.T) {
 	}
 }
 
+// TestConjugate checks the transpose and the conjugate transpose of a layout, and their names.
+func TestConjugate(t *testing.T) {
+	l := Dense(dtype.F32, 3, 5)
+	for _, x := range []struct {
+		l           Layout
+		trans, conj bool
+		want        string
+	}{
+		{l, false, false, "3×5 float32"},
+		{l.T(), true, false, "5×3 float32 transposed"},
+		{l.H(), true, true, "5×3 float32 conjugate transposed"},
+		{l.H().T(), false, true, "3×5 float32 conjugated"},
+		{l.T().H(), false, true, "3×5 float32 conjugated"},
+		{l.H().H(), false, false, "3×5 float32"},
+	} {
+		if x.l.Trans != x.trans || x.l.Conj != x.conj || x.l.String() != x.want {
+			t.Errorf("got %+v, %[1]v, want transposed %v, conjugated %v, %s", x.l, x.trans, x.conj, x.want)
+		}
+	}
+}
+
+// TestConjugateOfReal checks that problems with conjugate transposes of real matrices equal those
+// with transposes, for every operand whose layout the caller chooses.
+func TestConjugateOfReal(t *testing.T) {
+	build := func(op, same func(Layout) Layout) []Problem { // same does not transpose
+		t.Helper()
+		f32, f8 := dtype.F32, dtype.F8E4M3
+		plain, _, err := New(1, op(Dense(f32, 3, 2)), same(Dense(f32, 3, 4)), 0, same(Dense(f32, 2, 4)),
+			Epilogue{Residual: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		plus, err := plain.Plus(same(Dense(f32, 2, 4)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		swapped, _, err := New(1, op(Dense(f32, 3, 2)), op(Dense(f32, 4, 3)), 0, op(Dense(f32, 4, 2)), Epilogue{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		gated, _, err := New(1, Dense(f32, 2, 3), op(Dense(f32, 4, 3)), 0, Dense(f32, 2, 4), Epilogue{Gated: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gated, err = gated.GatedBy(op(Dense(f32, 4, 3))); err != nil {
+			t.Fatal(err)
+		}
+		scaled, _, err := New(1, Dense(f8, 2, 3), Dense(f8, 3, 4), 0, Dense(f32, 2, 4), Epilogue{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if scaled, err = scaled.Scaled(op(Dense(f32, 1, 2)), op(Dense(f32, 4, 1)), false); err != nil {
+			t.Fatal(err)
+		}
+		return []Problem{plain, plus, swapped, gated, scaled}
+	}
+	want := build(Layout.T, func(l Layout) Layout { return l })
+	for i, p := range build(Layout.H, func(l Layout) Layout { return l.H().T() }) {
+		if p != want[i] {
+			t.Errorf("%v: got %+v, want %+v", &p, p, want[i])
+		}
+	}
+}
+
 func TestNew(t *testing.T) {
 	d := Dense
 	f64, f32, f16, i8, i32 := dtype.F64, dtype.F32, dtype.F16, dtype.I8, dtype.I32

@@ -56,6 +56,7 @@ func (p Problem) Scaled(a, b Layout, swapped bool) (Problem, error) {
 	if swapped {
 		a, b = b.T(), a.T()
 	}
+	a.Conj, b.Conj = false, false
 	p.Layouts[ScaleA], p.Layouts[ScaleB] = a, b
 	return p, nil
 }
