@@ -26,7 +26,7 @@ func newCall[T, R dtype.Element](alpha float64, a, b Operand[T], beta float64, c
 	k := calls.Get().(*call)
 	problem, memory := &k.product.Problem, &k.product.Buffers
 	k.apply(&k.product.Request, opts)
-	problem.Alpha, problem.Beta = alpha, beta
+	problem.Alpha, problem.Beta = complex(alpha, 0), complex(beta, 0)
 	giveProduct(&k.config, gemm.A, a, &problem.Layouts[gemm.A], &memory[gemm.A])
 	giveProduct(&k.config, gemm.B, b, &problem.Layouts[gemm.B], &memory[gemm.B])
 	giveProduct(&k.config, gemm.C, c, &problem.Layouts[gemm.C], &memory[gemm.C])

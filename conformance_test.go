@@ -206,7 +206,7 @@ func typedGemm[T, R dtype.Element](
 	if at.err != nil {
 		return at.err
 	}
-	if err := tilework.Gemm(ctx, p.Alpha, a, b, p.Beta, c, opts...); err != nil || !kind.device {
+	if err := tilework.Gemm(ctx, real(p.Alpha), a, b, real(p.Beta), c, opts...); err != nil || !kind.device {
 		return err
 	}
 	return tilework.Copy(ctx, host, c)

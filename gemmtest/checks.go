@@ -381,7 +381,7 @@ func (t *trial) scales() error {
 		return err
 	}
 	if o.p.Epilogue.Activation.Info().Integer && t.rng.IntN(2) == 0 {
-		o.p.Beta = math.Round(o.p.Beta)
+		o.p.Beta = complex(math.Round(real(o.p.Beta)), 0)
 		t.fillExact(o)
 		return t.exactly(o)
 	}

@@ -233,9 +233,9 @@ func saturating(ctx context.Context, p *Problem, b Buffers) error {
 			for k := 0; p.ReadsAB() && k < p.K; k++ {
 				sum = clamp(sum + p.In().At(b[gemm.A], p.A().Index(i, k))*p.B().Type.At(b[gemm.B], p.B().Index(k, j)))
 			}
-			sum = clamp(sum * p.Alpha)
+			sum = clamp(sum * real(p.Alpha))
 			if p.Beta != 0 {
-				sum = clamp(sum + clamp(p.Beta*p.Out().At(b[gemm.C], p.C().Index(i, j))))
+				sum = clamp(sum + clamp(real(p.Beta)*p.Out().At(b[gemm.C], p.C().Index(i, j))))
 			}
 			p.Out().Set(b[gemm.C], p.C().Index(i, j), sum)
 		}

@@ -90,12 +90,12 @@ func plainIn[T, S number](ctx context.Context, f *plain, p *Problem, b Buffers) 
 						sum = T(f.sum(p, float64(sum)))
 					}
 				}
-				return S(S(sum) * S(p.Alpha))
+				return S(S(sum) * S(real(p.Alpha)))
 			}
 			sum := product(p.Layouts[gemm.B], b[gemm.B], scaleB)
 			at := index(p.Layouts[gemm.C], i, j)
 			if p.Beta != 0 || f.readOld {
-				sum += S(S(p.Beta) * S(p.Out().At(b[gemm.C], at)))
+				sum += S(S(real(p.Beta)) * S(p.Out().At(b[gemm.C], at)))
 			}
 			extra := func(x gemm.Operand, i, j int) S {
 				l := p.Layout(x)

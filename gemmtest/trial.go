@@ -108,9 +108,9 @@ func (t *trial) draw(k kind, pairs []Pair, turn int) Problem {
 	if e.Gated {
 		beta = []float64{0}
 	}
-	p := newProblem(choose(t, alpha...), t.layout(pair.In, m, kk, transposes&1 != 0),
+	p := newProblem(complex(choose(t, alpha...), 0), t.layout(pair.In, m, kk, transposes&1 != 0),
 		t.layout(pair.In, kk, n, transposes&2 != 0),
-		choose(t, beta...), t.layout(pair.Out, m, n, false), e)
+		complex(choose(t, beta...), 0), t.layout(pair.Out, m, n, false), e)
 	if e.Gated {
 		p.Layouts[gemm.Up] = t.layout(pair.In, kk, n, transposes&2 != 0)
 	}
@@ -172,7 +172,7 @@ func (p Pair) accepts(e Epilogue) bool {
 }
 
 // newProblem is like gemm.New but panics on errors.
-func newProblem(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) Problem {
+func newProblem(alpha complex128, a, b Layout, beta complex128, c Layout, e Epilogue) Problem {
 	p, _, err := gemm.New(alpha, a, b, beta, c, e)
 	if err != nil {
 		panic(fmt.Sprintf("gemmtest: drew an invalid product: %v", err))
@@ -259,7 +259,7 @@ func describe(p *Problem) string {
 		}
 		fmt.Fprintf(&s, ", ld%s %d", strings.ToLower(m.name), m.l.LD)
 	}
-	fmt.Fprintf(&s, ", alpha %v, beta %v", p.Alpha, p.Beta)
+	fmt.Fprintf(&s, ", alpha %v, beta %v", real(p.Alpha), real(p.Beta))
 	if p.Epilogue != (Epilogue{}) {
 		fmt.Fprintf(&s, ", %v", p.Epilogue)
 	}
@@ -290,7 +290,7 @@ func (t *trial) fillExact(o *operands) {
 	if r := t.impl.accuracy(p).Operand; r > 0 {
 		exact = min(exact, 1/r) // rounding the operands must not change them
 	}
-	terms := max(1, math.Floor(2*quarter/max(1, math.Abs(p.Alpha))))
+	terms := max(1, math.Floor(2*quarter/max(1, math.Abs(real(p.Alpha)))))
 	product := max(1, math.Floor(terms/float64(max(p.K, 1))))
 	a := math.Floor(min(math.Exp2(t.rng.Float64()*math.Log2(product)), exact))
 	b := min(math.Floor(product/a), exact)
@@ -299,7 +299,7 @@ func (t *trial) fillExact(o *operands) {
 	}
 	limits := map[*matrix]float64{
 		o.of[gemm.A]: a, o.of[gemm.B]: b,
-		o.of[gemm.C]:    math.Floor(quarter / max(1, math.Abs(p.Beta))),
+		o.of[gemm.C]:    math.Floor(quarter / max(1, math.Abs(real(p.Beta)))),
 		o.of[gemm.Bias]: quarter,
 	}
 	if residual := o.of[gemm.Residual]; residual != nil {

@@ -396,7 +396,7 @@ func (f *mulFlags) problem(a, b gemm.Layout, e gemm.Epilogue, files string) (gem
 	if err != nil {
 		return gemm.Problem{}, fmt.Errorf("--precision: %w", err)
 	}
-	p, _, err := gemm.New(f.alpha, a, b, f.beta, gemm.Dense(out, a.OpRows(), b.OpCols()), e)
+	p, _, err := gemm.New(complex(f.alpha, 0), a, b, complex(f.beta, 0), gemm.Dense(out, a.OpRows(), b.OpCols()), e)
 	if err == nil {
 		p, err = p.WithPrecision(precision)
 	}

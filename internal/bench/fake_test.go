@@ -82,12 +82,12 @@ func multiply(p *gemm.Problem, b gemm.Buffers) {
 				for k := range p.K {
 					sum = add(sum + p.In().At(b[gemm.A], p.A().Index(i, k))*l.Type.At(of, l.Index(k, j)))
 				}
-				return round(p.Alpha * round(sum))
+				return round(real(p.Alpha) * round(sum))
 			}
 			v := product(p.Layouts[gemm.B], b[gemm.B])
 			at := p.C().Index(i, j)
 			if p.Beta != 0 {
-				v = round(v + round(p.Beta*p.Out().At(b[gemm.C], at)))
+				v = round(v + round(real(p.Beta)*p.Out().At(b[gemm.C], at)))
 			}
 			switch p.Epilogue.Bias {
 			case gemm.BiasRow:

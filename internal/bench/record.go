@@ -105,7 +105,7 @@ func newRecord(c *Case) Record {
 		Schema: Schema, Device: c.Device,
 		In: p.In().String(), Out: p.Out().String(), M: p.M, N: p.N, K: p.K,
 		TransA: p.A().Trans, TransB: p.B().Trans, LDA: p.A().LD, LDB: p.B().LD, LDC: p.C().LD,
-		Alpha: p.Alpha, Beta: p.Beta, Bias: biasNames[p.Epilogue.Bias],
+		Alpha: real(p.Alpha), Beta: real(p.Beta), Bias: biasNames[p.Epilogue.Bias],
 		Threads: c.Threads, Transfers: c.Transfers, Groups: c.Groups,
 	}
 	if p.Batch.Kind == gemm.Strided {

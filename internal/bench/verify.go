@@ -220,13 +220,13 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 		s, other = wrapped(p, s), wrapped(p, other)
 	}
 	e := element{index: p.C().Index(i, j), max: out.Max}
-	v := p.Alpha * (s.hi + s.lo)
-	magnitude := math.Abs(p.Alpha) * s.abs
+	v := real(p.Alpha) * (s.hi + s.lo)
+	magnitude := math.Abs(real(p.Alpha)) * s.abs
 	if p.Beta != 0 {
-		old := p.Beta * p.Out().At(in[gemm.C], e.index)
+		old := real(p.Beta) * p.Out().At(in[gemm.C], e.index)
 		v, magnitude = v+old, magnitude+math.Abs(old)
 	}
-	up := p.Alpha * (other.hi + other.lo)
+	up := real(p.Alpha) * (other.hi + other.lo)
 	e.want = p.Finish(&in, i, j, v, up)
 	if acc.Integer {
 		return e
@@ -236,7 +236,7 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	operands := p.Magnitudes(&in, i, j)
 	weight, gain, late := operands.Scale, operands.Factor, operands.Added
 	// Each factor of a product has its own roundoff, hence 2.
-	e.products = gain * weight * act.Slope * 2 * math.Abs(p.Alpha) * s.abs
+	e.products = gain * weight * act.Slope * 2 * math.Abs(real(p.Alpha)) * s.abs
 	magnitude = magnitude*weight + operands.Bias
 	k := terms + 3
 	for o := gemm.Residual; o < gemm.GroupEnds; o++ {
@@ -246,7 +246,7 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	}
 	activated := magnitude // bound of the element after the activation
 	if p.Epilogue.Gated {
-		activated *= math.Abs(p.Alpha) * other.abs
+		activated *= math.Abs(real(p.Alpha)) * other.abs
 	}
 	if n := operands.LateOps; n > 0 { // each rounds once more
 		e.bound = gain * (max(2, float64(n))*acc.Roundoff*(late+activated) + acc.Tiny)
@@ -260,7 +260,7 @@ func expect(p *gemm.Problem, in gemm.Buffers, i, j int, s, other sum) element {
 	}
 	if p.Epilogue.Gated {
 		// The error of each factor is magnified by the other factor.
-		size := math.Abs(p.Alpha) * other.abs
+		size := math.Abs(real(p.Alpha)) * other.abs
 		off := gamma*size + k*acc.Tiny
 		if short {
 			off += shortSums * size

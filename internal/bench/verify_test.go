@@ -34,7 +34,7 @@ func TestSampled(t *testing.T) {
 				multiply(&p, got)
 				ratio, err := check(got[gemm.C], 0)
 				if err != nil || !(ratio <= 1) {
-					t.Fatalf("%v, α %v, β %v, %+v: ratio %v, error %v", &p, p.Alpha, p.Beta, p.Epilogue, ratio, err)
+					t.Fatalf("%v, α %v, β %v, %+v: ratio %v, error %v", &p, real(p.Alpha), real(p.Beta), p.Epilogue, ratio, err)
 				}
 				worst[in] = max(worst[in], ratio)
 
@@ -81,7 +81,7 @@ func randomProblem(t *testing.T, rng *rand.Rand, in, out dtype.Type) gemm.Proble
 	if out.Info().Integer && !e.Activation.Info().Integer {
 		e.Activation = gemm.ActReLU
 	}
-	scalar := []float64{0, 1, -1, 2}
+	scalar := []complex128{0, 1, -1, 2}
 	beta := scalar[rng.IntN(4)]
 	if e.Gated = !out.Info().Integer && rng.IntN(4) == 0; e.Gated {
 		e.Bias, beta = gemm.BiasNone, 0
@@ -112,7 +112,7 @@ func TestSumsAreExact(t *testing.T) {
 func TestBound(t *testing.T) {
 	for _, c := range []struct {
 		name        string
-		alpha, beta float64
+		alpha, beta complex128
 		e           gemm.Epilogue
 		want, bound float64
 	}{

@@ -76,8 +76,8 @@ func thinProblem(t *testing.T, rng *rand.Rand, typ, out dtype.Type, s [3]int, tr
 	if rng.IntN(2) == 0 {
 		e.Activation = gemm.ActReLU
 	}
-	p, swapped, err := gemm.New(float64(1+rng.IntN(2)), operand(typ, s[0], s[2], trans&1 != 0),
-		operand(typ, s[2], s[1], trans&2 != 0), float64(rng.IntN(3)), c, e)
+	p, swapped, err := gemm.New(complex(float64(1+rng.IntN(2)), 0), operand(typ, s[0], s[2], trans&1 != 0),
+		operand(typ, s[2], s[1], trans&2 != 0), complex(float64(rng.IntN(3)), 0), c, e)
 	if err != nil || swapped {
 		t.Fatal(swapped, err)
 	}
@@ -126,7 +126,7 @@ func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers,
 	}
 	if !slices.Equal(b[gemm.C], want[gemm.C]) {
 		t.Errorf("%s: %v, leading dims %d, %d, %d, α = %v, β = %v, %+v, %d threads, %v: C differs from the naive loop's",
-			k.Name, p, p.A().LD, p.B().LD, p.C().LD, p.Alpha, p.Beta, p.Epilogue, threads, pl.algorithm)
+			k.Name, p, p.A().LD, p.B().LD, p.C().LD, real(p.Alpha), real(p.Beta), p.Epilogue, threads, pl.algorithm)
 	}
 	for i := range reported {
 		if n := reported[i].Load(); n != 1 {

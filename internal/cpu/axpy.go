@@ -67,7 +67,7 @@ func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, swapped
 	mk.describeStored(small, p.Layouts[gemm.A], b[gemm.A])
 	mk.describeStored(large, p.Layouts[gemm.B], b[gemm.B])
 	d.c.prepare(pl, mk, b, swapped)
-	d.beta = d.c.betaForSums(T(p.Beta))
+	d.beta = d.c.betaForSums(T(real(p.Beta)))
 	d.nc = equalParts(d.n, axpyCBytes/dtype.Of[T]().Bytes(d.m), d.NR)
 	if d.c.cs != 1 {
 		d.nc = equalParts(d.n, axpySums/d.m, d.NR)

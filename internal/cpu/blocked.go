@@ -66,7 +66,7 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 	d := blocked[T]{
 		microKernel: mk, m: p.M, n: p.N, k: mk.steps(p.K),
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
-		alpha: alphaOf[T](p), beta: T(p.Beta),
+		alpha: alphaOf[T](p), beta: T(real(p.Beta)),
 		onTile:  pl.onTile,
 		packsA:  !mk.readsInPlace(p),
 		scratch: p.Out() != dtype.Of[T](),

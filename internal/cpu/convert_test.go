@@ -19,7 +19,7 @@ func TestConverted(t *testing.T) {
 	for _, tc := range []struct {
 		name        string
 		terms       []terms
-		alpha, beta float64
+		alpha, beta complex128
 		want        float32
 	}{
 		{"exact", []terms{{1040, 127, 127}, {1, 127, 24}, {1, 7, 1}}, 1, 0, 1<<24 - 1},

@@ -164,7 +164,7 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	d.microKernel, d.m, d.n, d.k = mk, p.M, p.N, p.K
 	d.a, d.b, d.c = dtype.View[T](b[gemm.A]), dtype.View[T](b[gemm.B]), dtype.View[T](b[gemm.C])
 	d.rsa, d.csa, d.ldb, d.ldc = p.A().LD, 1, p.B().LD, p.C().LD
-	d.alpha, d.beta = alphaOf[T](p), T(p.Beta)
+	d.alpha, d.beta = alphaOf[T](p), T(real(p.Beta))
 	d.onTile, d.threads = pl.onTile, threads
 	d.mc, d.nc, d.depth = p.M, p.N, mk.kc
 	d.epilogue.prepare(p, b, mk)

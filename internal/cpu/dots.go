@@ -94,7 +94,7 @@ func (d *dots[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, xIsA bo
 	mk.describeStored(&d.x, x, ofX)
 	mk.describeStored(&d.small, d.layout, ofY)
 	d.c.prepare(pl, mk, b, !xIsA)
-	d.beta = d.c.betaForSums(T(p.Beta))
+	d.beta = d.c.betaForSums(T(real(p.Beta)))
 	d.rows = min(d.l, asm.DotRows)
 	d.kc = dtype.Of[T]().Elements(dotsRowBytes)
 	if d.s <= mk.maxDotCols() && d.x.widen == nil {

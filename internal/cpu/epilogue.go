@@ -47,7 +47,7 @@ func (f *epilogue[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *microKernel[
 	if p.ScaleType() != dtype.Of[T]() {
 		f.needed, f.floatEpilogue = true, new(epilogue[float32])
 		f.floatEpilogue.prepare(p, b, mk.floatKernel())
-		f.floatEpilogue.factor = []float32{float32(p.Alpha)}
+		f.floatEpilogue.factor = []float32{float32(real(p.Alpha))}
 		if !p.ReadsAB() {
 			f.floatEpilogue.factor[0] = 0 // 0 even if alpha is infinite
 		}
@@ -73,7 +73,7 @@ func (f *epilogue[T]) prepare(p *gemm.Problem, b *gemm.Buffers, mk *microKernel[
 	if !converts {
 		f.biasT = dtype.View[T](b[gemm.Bias])
 	} else {
-		f.raw, f.ld, f.beta = b[gemm.C], p.C().LD, T(p.Beta)
+		f.raw, f.ld, f.beta = b[gemm.C], p.C().LD, T(real(p.Beta))
 		f.widen, f.narrow = widening[T](p.Out()), narrowing[T](p.Out())
 	}
 }
@@ -84,7 +84,7 @@ func alphaOf[T scalar](p *gemm.Problem) T {
 	if p.ScaleType() != dtype.Of[T]() {
 		return 1
 	}
-	return T(p.Alpha)
+	return T(real(p.Alpha))
 }
 
 // floatKernel returns the micro-kernel whose epilogue finishes mk's sums after their conversion to

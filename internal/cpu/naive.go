@@ -27,7 +27,7 @@ func newNaive[T scalar](pl *Plan, b *gemm.Buffers) naive[T] {
 		m: p.M, n: p.N, k: p.K,
 		a:     newOperand[T](p.Layouts[gemm.A], b[gemm.A], !p.A().Trans, p.K, 1, nil),
 		b:     newOperand[T](p.Layouts[gemm.B], b[gemm.B], p.B().Trans, p.K, 1, nil),
-		alpha: alphaOf[T](p), beta: T(p.Beta),
+		alpha: alphaOf[T](p), beta: T(real(p.Beta)),
 		onTile: pl.onTile,
 	}
 	d.a.scales, d.b.scales = p.ScalesOf(b)

@@ -44,7 +44,7 @@ func TestPackedSameBits(t *testing.T) {
 					if !pair.Out.Info().Integer {
 						e.Activation = gemm.Activation(rng.IntN(5))
 					}
-					alpha, beta := float64(rng.IntN(3)), float64(rng.IntN(2))
+					alpha, beta := complex(float64(rng.IntN(3)), 0), complex(float64(rng.IntN(2)), 0)
 					p, _, err := gemm.New(alpha, gemm.Dense(pair.In, m, depth), b, beta, gemm.Dense(pair.Out, m, n), e)
 					if err != nil {
 						t.Fatal(err)
@@ -97,7 +97,8 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 	}
 	b[gemm.B] = nil
 	if got := run(backend.Options{Packed: packed}, b); !slices.Equal(got, want) {
-		t.Errorf("%s: %v, α = %v, β = %v, %+v, %d threads: a packed B changes the bits", k.Name, p, p.Alpha, p.Beta,
+		t.Errorf("%s: %v, α = %v, β = %v, %+v, %d threads: a packed B changes the bits", k.Name, p, real(p.Alpha),
+			real(p.Beta),
 			p.Epilogue, threads)
 	}
 }

@@ -89,7 +89,7 @@ func (d *splitK[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 		d.stepB = p.B().LD
 	}
 	d.c.prepare(pl, mk, b, false)
-	d.beta = d.c.betaForSums(T(p.Beta))
+	d.beta = d.c.betaForSums(T(real(p.Beta)))
 	d.deep = ceilDiv(ceilDiv(p.K, depth), maxParts) * depth
 	d.parts = ceilDiv(p.K, d.deep)
 }

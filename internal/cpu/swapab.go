@@ -45,7 +45,7 @@ func (s *swapAB[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	s.plan = Plan{Problem: &s.problem, Kernel: pl.Kernel, Threads: pl.Threads}
 	s.direct.prepare(&s.plan, mk, &gemm.Buffers{gemm.A: b[gemm.B], gemm.B: b[gemm.A]})
 	s.to.prepare(pl, mk, b, true)
-	s.beta = T(pl.Problem.Beta)
+	s.beta = T(real(pl.Problem.Beta))
 }
 
 func (s *swapAB[T]) reset() { *s = swapAB[T]{} }

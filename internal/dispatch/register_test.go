@@ -55,7 +55,7 @@ func (p toyPlan) Run(_ context.Context, b *gemm.Buffers) error {
 			for k := range p.K {
 				sum += dtype.F64.At(b[gemm.A], p.A().Index(i, k)) * dtype.F64.At(b[gemm.B], p.B().Index(k, j))
 			}
-			dtype.F64.Set(b[gemm.C], p.C().Index(i, j), p.Finish(b, i, j, p.Alpha*sum, 0))
+			dtype.F64.Set(b[gemm.C], p.C().Index(i, j), p.Finish(b, i, j, real(p.Alpha)*sum, 0))
 		}
 	}
 	return nil

@@ -91,7 +91,7 @@ func NewTrace(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Prob
 			gemm.ErrUnsupported, k.Name)
 	case p.Alpha != 1 || p.Beta != 0 || p.Epilogue != gemm.Epilogue{}:
 		return nil, fmt.Errorf("%w: a trace of a product with alpha %v, beta %v and epilogue %q: want alpha 1, beta 0 and "+
-			"no epilogue", gemm.ErrUnsupported, p.Alpha, p.Beta, p.Epilogue.String())
+			"no epilogue", gemm.ErrUnsupported, real(p.Alpha), real(p.Beta), p.Epilogue.String())
 	}
 	j, err := newJob(k, s, p, k.Target(), 1)
 	if err != nil {

@@ -157,7 +157,7 @@ func (p *Problem) checkEpilogue() error {
 		return fmt.Errorf("%w: a gated product with a bias or with scales of rows or columns, of which it would need two",
 			ErrUnsupported)
 	}
-	if !p.ScaleType().Info().Integer {
+	if !p.scalesIntegers() {
 		return nil
 	}
 	refuse := func(format string, args ...any) error {
@@ -331,7 +331,7 @@ func (p *Problem) element(b *Buffers, o Operand, i, j int) float64 {
 
 // inScale returns x wrapped, if the epilogue is computed in int32.
 func (p *Problem) inScale(x float64) float64 {
-	if p.ScaleType().Info().Integer {
+	if p.scalesIntegers() {
 		return p.Wrapped(x)
 	}
 	return x

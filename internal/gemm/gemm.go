@@ -174,8 +174,8 @@ func (l *Layout) Check(name string) error {
 // Make it with [New], which checks it.
 type Problem struct {
 	M, N, K     int
-	Layouts     Layouts // see [Problem.Plus], [Problem.GatedBy] and [Problem.Scaled]
-	Alpha, Beta float64
+	Layouts     Layouts    // see [Problem.Plus], [Problem.GatedBy] and [Problem.Scaled]
+	Alpha, Beta complex128 // real, as are all element types: backends use their real parts
 	Epilogue    Epilogue
 	DataLen     int       // the count of numbers that the epilogue's function reads
 	Precision   Precision // see [Problem.WithPrecision]
@@ -187,7 +187,7 @@ type Problem struct {
 // and B exchanged, and swapped is true.
 //
 // The errors are ErrShape and ErrUnsupported.
-func New(alpha float64, a, b Layout, beta float64, c Layout, e Epilogue) (p Problem, swapped bool, err error) {
+func New(alpha complex128, a, b Layout, beta complex128, c Layout, e Epilogue) (p Problem, swapped bool, err error) {
 	p = Problem{Layouts: Layouts{A: a, B: b, C: c}, Alpha: alpha, Beta: beta, Epilogue: e}
 	if swapped, err = p.Complete(); err != nil {
 		return Problem{}, false, err
@@ -225,7 +225,8 @@ func (p *Problem) Complete() (swapped bool, err error) {
 		return false, err
 	}
 	if p.Epilogue.Gated && (p.C().Trans || p.Beta != 0) {
-		return false, fmt.Errorf("%w: a gated product with a transposed C, or with a beta of %v", ErrUnsupported, p.Beta)
+		return false, fmt.Errorf("%w: a gated product with a transposed C, or with a beta of %v", ErrUnsupported,
+			real(p.Beta))
 	}
 	if swapped = p.C().Trans; swapped {
 		p.Layouts[A], p.Layouts[B], p.Layouts[C] = p.B().T(), p.A().T(), p.C().T()
@@ -255,8 +256,8 @@ func either(types []dtype.Type) string {
 }
 
 func (p *Problem) checkTypes() error {
-	in, out := p.In(), p.Out()
-	results := in.Info().Results
+	in, out, info := p.In(), p.Out(), p.In().Info()
+	results := info.Results
 	if len(results) == 0 {
 		return fmt.Errorf("%w: matrices of %v cannot be multiplied", ErrUnsupported, in)
 	}
@@ -267,16 +268,24 @@ func (p *Problem) checkTypes() error {
 	if !ok {
 		return fmt.Errorf("%w: a product of %v matrices as %v (want %s)", ErrUnsupported, in, out, either(results))
 	}
-	if p.ScaleType().Info().Integer {
-		for _, s := range []struct {
-			name  string
-			value float64
-		}{{"alpha", p.Alpha}, {"beta", p.Beta}} {
-			if s.value != math.Trunc(s.value) || math.Abs(s.value) > math.MaxInt32 {
-				return fmt.Errorf("%w: %s = %v for a result of %v: want a whole number up to ±%d%s", ErrUnsupported, s.name,
-					s.value, out, math.MaxInt32, p.orFloat())
-			}
-		}
+	if !info.Integer && imag(p.Alpha) == 0 && imag(p.Beta) == 0 {
+		return nil
+	}
+	if err := p.checkFactor("alpha", p.Alpha); err != nil {
+		return err
+	}
+	return p.checkFactor("beta", p.Beta)
+}
+
+// checkFactor returns an error if the value of alpha or beta is not real or, for an integer result,
+// not a whole number.
+func (p *Problem) checkFactor(name string, value complex128) error {
+	if imag(value) != 0 {
+		return fmt.Errorf("%w: %s = %v for elements of %v: want a real number", ErrUnsupported, name, value, p.In())
+	}
+	if x := real(value); p.scalesIntegers() && (x != math.Trunc(x) || math.Abs(x) > math.MaxInt32) {
+		return fmt.Errorf("%w: %s = %v for a result of %v: want a whole number up to ±%d%s", ErrUnsupported, name, x,
+			p.Out(), math.MaxInt32, p.orFloat())
 	}
 	return nil
 }
@@ -301,6 +310,10 @@ func (p *Problem) Accum() dtype.Type { return p.In().Info().Accum }
 // ScaleType returns the type of alpha, beta and the epilogue; see [dtype.Info.ScaleType].
 func (p *Problem) ScaleType() dtype.Type { return p.In().Info().ScaleType(p.Out()) }
 
+// scalesIntegers reports whether ScaleType is an integer type. It is faster for floats, which have
+// no sums of integers.
+func (p *Problem) scalesIntegers() bool { return p.In().Info().Integer && p.ScaleType().Info().Integer }
+
 // Converts reports whether sums are converted from Accum to ScaleType before alpha multiplies them.
 func (p *Problem) Converts() bool { return p.Accum() != p.ScaleType() }
 
@@ -317,7 +330,7 @@ func (p *Problem) Sums() Problem {
 // ScaleType. c is p's old C.
 func (p *Problem) Convert(sums, c []byte) {
 	t := p.ScaleType()
-	alpha, beta := t.Round(p.Alpha), t.Round(p.Beta)
+	alpha, beta := t.Round(real(p.Alpha)), t.Round(real(p.Beta))
 	for i := range p.M {
 		for j := range p.N {
 			at := i*p.N + j

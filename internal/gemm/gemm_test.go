@@ -190,7 +190,7 @@ func TestNew(t *testing.T) {
 	f64, f32, f16, i8, i32 := dtype.F64, dtype.F32, dtype.F16, dtype.I8, dtype.I32
 	for _, tc := range []struct {
 		name        string
-		alpha, beta float64
+		alpha, beta complex128
 		a, b, c     Layout
 		e           Epilogue
 		want        error
@@ -207,11 +207,12 @@ func TestNew(t *testing.T) {
 		{"integers", -3, 2, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{Activation: ActReLU}, nil},
 		{"fraction of integers", 0.5, 0, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{}, ErrUnsupported},
 		{"beta beyond int32", 1, 1 << 31, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{}, ErrUnsupported},
-		{"NaN for integers", math.NaN(), 0, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{}, ErrUnsupported},
+		{"NaN for integers", complex(math.NaN(), 0), 0, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{}, ErrUnsupported},
 		{"gelu of integers", 1, 0, d(i8, 2, 3), d(i8, 3, 4), d(i32, 2, 4), Epilogue{Activation: ActGELU}, ErrUnsupported},
 		{"floats of integers", 0.5, -1.5, d(i8, 2, 3), d(i8, 3, 4), d(f32, 2, 4),
 			Epilogue{Activation: ActGELU, RowScale: true, OutScale: true}, nil},
-		{"halves of integers", math.NaN(), 1 << 31, d(i8, 2, 3), d(i8, 3, 4), d(f16, 2, 4), Epilogue{Saturate: true}, nil},
+		{"halves of integers", complex(math.NaN(), 0), 1 << 31, d(i8, 2, 3), d(i8, 3, 4), d(f16, 2, 4),
+			Epilogue{Saturate: true}, nil},
 		{"no such activation", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f32, 2, 4), Epilogue{Activation: 99}, ErrUnsupported},
 		{"no such bias", 1, 0, d(f32, 2, 3), d(f32, 3, 4), d(f32, 2, 4), Epilogue{Bias: 9}, ErrUnsupported},
 	} {
@@ -221,6 +222,34 @@ func TestNew(t *testing.T) {
 		}
 		if err == nil && (p.M != 2 || p.N != 4 || p.K != 3) {
 			t.Errorf("%s: %d×%d×%d", tc.name, p.M, p.N, p.K)
+		}
+	}
+}
+
+// TestImaginaryFactors checks that a complex alpha or beta is refused for real elements with an
+// error that names it.
+func TestImaginaryFactors(t *testing.T) {
+	for _, x := range []struct {
+		in, out     dtype.Type
+		alpha, beta complex128
+		want        string // empty for no error
+	}{
+		{dtype.F32, dtype.F32, 2, -0.5, ""},
+		{dtype.F32, dtype.F32, complex(math.Inf(1), 0), complex(math.NaN(), 0), ""},
+		{dtype.F32, dtype.F32, 1 + 2i, 0, "not supported: alpha = (1+2i) for elements of float32: want a real number"},
+		{dtype.F16, dtype.F32, 1, -3i, "not supported: beta = (0-3i) for elements of float16: want a real number"},
+		{dtype.F64, dtype.F64, complex(1, math.NaN()), 0,
+			"not supported: alpha = (1+NaNi) for elements of float64: want a real number"},
+		{dtype.I8, dtype.I32, 2, 1i, "not supported: beta = (0+1i) for elements of int8: want a real number"},
+	} {
+		_, _, err := New(x.alpha, Dense(x.in, 2, 3), Dense(x.in, 3, 4), x.beta, Dense(x.out, 2, 4), Epilogue{})
+		switch {
+		case x.want == "":
+			if err != nil {
+				t.Errorf("alpha %v, beta %v: %v", x.alpha, x.beta, err)
+			}
+		case !errors.Is(err, ErrUnsupported) || err.Error() != x.want:
+			t.Errorf("alpha %v, beta %v: got error %v, want %s", x.alpha, x.beta, err, x.want)
 		}
 	}
 }

@@ -70,7 +70,7 @@ func TestGated(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					what := fmt.Sprintf("%v, %v, up %v, α %v: %v", p, p.Epilogue, p.Layouts[gemm.Up], p.Alpha, pl.Config)
+					what := fmt.Sprintf("%v, %v, up %v, α %v: %v", p, p.Epilogue, p.Layouts[gemm.Up], real(p.Alpha), pl.Config)
 					if pl.Config.ComputesGate() != k.GatesInOneLaunch {
 						t.Fatalf("%s: computes both factors in one launch: %v, want %v", what, pl.Config.ComputesGate(),
 							k.GatesInOneLaunch)
@@ -134,7 +134,7 @@ func randomGated(t *testing.T, rng *rand.Rand, k *kernel.Kernel, s *kernel.Tile)
 	ta, tb := rng.IntN(2) == 0, rng.IntN(2) == 0
 	e := gemm.Epilogue{Gated: true, Activation: gemm.Activation(rng.IntN(len(gemm.Activations())))}
 	e.Residual, e.OutScale, e.Saturate = rng.IntN(3) == 0, rng.IntN(3) == 0, rng.IntN(3) == 0
-	p, _, err := gemm.New([]float64{1, 1, 0.5, 0}[rng.IntN(4)], lay(in, m, depth, ta), lay(in, depth, n, tb), 0,
+	p, _, err := gemm.New([]complex128{1, 1, 0.5, 0}[rng.IntN(4)], lay(in, m, depth, ta), lay(in, depth, n, tb), 0,
 		lay(out, m, n, false), e)
 	if err == nil {
 		p, err = p.GatedBy(lay(in, depth, n, tb))

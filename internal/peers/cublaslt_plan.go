@@ -92,8 +92,8 @@ func (l *CuBLASLt) Plan(p *gemm.Problem, a Arithmetic) (*LtPlan, error) {
 	}
 	pl := &LtPlan{library: l, arithmetic: a}
 	sums := p.Accum()
-	sums.Set(pl.alpha[:], 0, p.Alpha)
-	sums.Set(pl.beta[:], 0, p.Beta)
+	sums.Set(pl.alpha[:], 0, real(p.Alpha))
+	sums.Set(pl.beta[:], 0, real(p.Beta))
 	if p.Epilogue.Residual {
 		sums.Set(pl.beta[:], 0, 1)
 	}

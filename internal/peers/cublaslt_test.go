@@ -73,8 +73,8 @@ func TestLtProducts(t *testing.T) {
 			p := randomProblem(t, rng, c.in, c.out, i%2 == 1, i/2%2 == 1)
 			n, err := checkLt(t.Context(), rng, d, l, &p, c.arithmetic)
 			if err != nil {
-				t.Fatalf("%v, α %v, β %v, A %v, B %v, C %v: %v", &p, p.Alpha, p.Beta, p.Layouts[gemm.A], p.Layouts[gemm.B],
-					p.Layouts[gemm.C], err)
+				t.Fatalf("%v, α %v, β %v, A %v, B %v, C %v: %v", &p, real(p.Alpha), real(p.Beta), p.Layouts[gemm.A],
+					p.Layouts[gemm.B], p.Layouts[gemm.C], err)
 			}
 			if n > 0 {
 				done++
@@ -103,7 +103,7 @@ func randomProblem(t *testing.T, rng *rand.Rand, in, out dtype.Type, transA, tra
 		return l
 	}
 	m, n, k := size(), size(), size()
-	alpha, beta := 1.0, float64(rng.IntN(2))
+	alpha, beta := complex128(1), complex(float64(rng.IntN(2)), 0)
 	if !in.Info().Integer {
 		alpha, beta = 0.5, 0.25*beta
 	}
@@ -177,10 +177,10 @@ func compareLt(p *gemm.Problem, host [3][]byte, got []byte, a Arithmetic) error 
 			}
 			at := p.C().Index(i, j)
 			old := p.Out().At(host[2], at)
-			want := p.Alpha*sum + p.Beta*old
+			want := real(p.Alpha)*sum + real(p.Beta)*old
 			// Tensor cores truncate when they add: at least twice the roundoff.
 			u := 4*float64(p.K+3)*acc.Roundoff + 2*a.Roundoff
-			bound := u*(math.Abs(p.Alpha)*abs+math.Abs(p.Beta*old)) + 2*out.Roundoff*math.Abs(want) + out.Tiny
+			bound := u*(math.Abs(real(p.Alpha))*abs+math.Abs(real(p.Beta)*old)) + 2*out.Roundoff*math.Abs(want) + out.Tiny
 			if v := p.Out().At(got, at); !(math.Abs(v-want) <= bound) {
 				return fmt.Errorf("C[%d,%d] = %v, want %v ± %v", i, j, v, want, bound)
 			}

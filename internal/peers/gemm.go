@@ -69,8 +69,8 @@ func (l *Library) checkSupported(pr *gemm.Problem) error {
 		return fmt.Errorf("%w: %v: want a result of the accumulator type, or of A's type", gemm.ErrUnsupported, pr)
 	}
 	if l.onlyAB && (pr.K == 0 || pr.Alpha != 1 || pr.Beta != 0) {
-		return fmt.Errorf("%w: α %v, β %v, K %d: want α 1, β 0 and K at least 1", gemm.ErrUnsupported, pr.Alpha, pr.Beta,
-			pr.K)
+		return fmt.Errorf("%w: α %v, β %v, K %d: want α 1, β 0 and K at least 1", gemm.ErrUnsupported, real(pr.Alpha),
+			real(pr.Beta), pr.K)
 	}
 	return nil
 }
@@ -115,8 +115,8 @@ func newCall(pr *gemm.Problem) *call {
 		ldb: int64(pr.B().LD), lda: int64(pr.A().LD), ldc: int64(pr.C().LD),
 		transB: trans(pr.Layouts[gemm.B]), transA: trans(pr.Layouts[gemm.A]),
 	}
-	pr.Out().Set(c.alpha[:], 0, pr.Alpha)
-	pr.Out().Set(c.beta[:], 0, pr.Beta)
+	pr.Out().Set(c.alpha[:], 0, real(pr.Alpha))
+	pr.Out().Set(c.beta[:], 0, real(pr.Beta))
 	return c
 }
 

@@ -106,7 +106,7 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 	m, n, k := rng.IntN(40), rng.IntN(40), rng.IntN(40)
 	c := gemm.Dense(out, m, n)
 	c.LD += rng.IntN(4)
-	scalars := []float64{0, 1, -0.5}
+	scalars := []complex128{0, 1, -0.5}
 	alpha, beta := scalars[rng.IntN(3)], scalars[rng.IntN(3)]
 	if p.Library.onlyAB {
 		k, alpha, beta = k+1, 1, 0
@@ -131,10 +131,11 @@ func randomProduct(rng *rand.Rand, p *Peer) error {
 				sum, abs = sum+term, abs+math.Abs(term)
 			}
 			old := at(pr.Layouts[gemm.C], before, i, j)
-			want := pr.Alpha*sum + pr.Beta*old
-			bound := (2*float64(k+3)*sums.Roundoff+2*u)*(math.Abs(pr.Alpha)*abs+math.Abs(pr.Beta*old)) + out.Info().Tiny
+			alpha, beta := real(pr.Alpha), real(pr.Beta)
+			want := alpha*sum + beta*old
+			bound := (2*float64(k+3)*sums.Roundoff+2*u)*(math.Abs(alpha)*abs+math.Abs(beta*old)) + out.Info().Tiny
 			if got := at(pr.Layouts[gemm.C], b[gemm.C], i, j); !(math.Abs(got-want) <= bound) {
-				return fmt.Errorf("%v, α %v, β %v, A %v, B %v: C[%d,%d] = %v, want %v ± %v", &pr, pr.Alpha, pr.Beta,
+				return fmt.Errorf("%v, α %v, β %v, A %v, B %v: C[%d,%d] = %v, want %v ± %v", &pr, alpha, beta,
 					pr.Layouts[gemm.A], pr.Layouts[gemm.B], i, j, got, want, bound)
 			}
 		}

@@ -244,7 +244,7 @@ func Roundings(p *gemm.Problem, acc gemm.Accuracy) float64 {
 // Underflow returns the largest total error of the K products and the operations after them in the
 // subnormal range of the accumulator.
 func Underflow(p *gemm.Problem, acc gemm.Accuracy) float64 {
-	return (roundedTerms(p)*max(1, math.Abs(p.Alpha)) + 4) * underflowError(acc, p.ScaleType())
+	return (roundedTerms(p)*max(1, math.Abs(real(p.Alpha))) + 4) * underflowError(acc, p.ScaleType())
 }
 
 // Bound returns the largest error of element (i, j) that [Result.Compare] accepts.
@@ -314,7 +314,7 @@ func (r *Result) underflow(i, j int, acc gemm.Accuracy) float64 {
 // that are flushed to zero.
 func (r *Result) flushedOperands(i, j int, acc gemm.Accuracy) float64 {
 	flushed := r.absScale(i, j) * underflowError(acc, r.p.ScaleType())
-	return flushed * math.Abs(r.p.Alpha) * (r.normA[i] + r.normB[j])
+	return flushed * math.Abs(real(r.p.Alpha)) * (r.normA[i] + r.normB[j])
 }
 
 // outScale returns the magnitude of the OutScale operand, or 1 if the epilogue has none.
@@ -360,7 +360,7 @@ func (r *Result) outputUnderflow(acc gemm.Accuracy) float64 {
 // the element at index at. Such an element cannot be checked.
 func (r *Result) mayOverflow(at int) bool {
 	largest := r.absSum[at]
-	if alpha := math.Abs(r.p.Alpha); alpha > 0 && alpha < 1 {
+	if alpha := math.Abs(real(r.p.Alpha)); alpha > 0 && alpha < 1 {
 		largest /= alpha // the sum before alpha scales it down
 	}
 	if s := r.absScale(at/r.p.N, at%r.p.N); s < 1 {

@@ -127,7 +127,7 @@ func (x DoubleDouble) Normalize() DoubleDouble {
 // implementation stores them in that type.
 func (r *Result) finish(c, bias []float64) {
 	p := r.p
-	alpha, beta := p.ScaleType().Round(p.Alpha), p.ScaleType().Round(p.Beta)
+	alpha, beta := p.ScaleType().Round(real(p.Alpha)), p.ScaleType().Round(real(p.Beta))
 	act := p.Epilogue.Activation
 	for i := range p.M {
 		for j := range p.N {
@@ -220,9 +220,9 @@ func (r *Result) computeInt32(a, b, c, bias []float64) {
 			}
 		}
 		for j := range sum {
-			z := word(p.Alpha) * sum[j]
+			z := word(real(p.Alpha)) * sum[j]
 			if c != nil {
-				z += word(p.Beta) * word(c[i*p.N+j])
+				z += word(real(p.Beta)) * word(c[i*p.N+j])
 			}
 			z += word(BiasAt(p, bias, i, j))
 			v := act.F(float64(int32(z)))

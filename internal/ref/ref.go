@@ -94,7 +94,7 @@ func compute(p *gemm.Problem, buf gemm.Buffers, bounds bool) *Result {
 		r.computeInt32(a, b, c, bias)
 		return r
 	}
-	r.nonfinite = anyNonfinite(a, b, c, bias, []float64{p.Alpha, p.Beta}) || anyNonfinite(r.epilogue[:]...)
+	r.nonfinite = anyNonfinite(a, b, c, bias, []float64{real(p.Alpha), real(p.Beta)}) || anyNonfinite(r.epilogue[:]...)
 	if bounds {
 		r.absSum = make([]float64, p.M*p.N)
 		r.sumSquare = make([]float64, p.M*p.N)

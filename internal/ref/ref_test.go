@@ -110,7 +110,7 @@ func TestNonfinite(t *testing.T) {
 			}
 			in, out := gemm.Dense(ty.In, 1, 1), gemm.Dense(ty.Out, 1, 1)
 			layouts := gemm.Layouts{gemm.A: in, gemm.B: in, gemm.C: out}
-			p := &gemm.Problem{M: 1, N: 1, K: 1, Layouts: layouts, Alpha: tc.alpha, Beta: tc.beta}
+			p := &gemm.Problem{M: 1, N: 1, K: 1, Layouts: layouts, Alpha: complex(tc.alpha, 0), Beta: complex(tc.beta, 0)}
 			cell := func(ty dtype.Type, v float64) []byte {
 				b := make([]byte, ty.Size())
 				ty.Set(b, 0, v)

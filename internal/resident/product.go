@@ -17,7 +17,7 @@ import (
 
 // Product describes what [Gemm] computes: C ← Alpha·A·B + Beta·C, and the epilogue.
 type Product struct {
-	Alpha, Beta float64
+	Alpha, Beta complex128
 	// Operands holds A, B and C, and the other operands that the epilogue, block scales and groups
 	// of rows read. Vectors are one stored row.
 	Operands  [gemm.Operands]Operand

@@ -145,7 +145,7 @@ func conform(t *testing.T, d *Device, k *kernel.Kernel, cases, volume int) {
 }
 
 // product returns a product of matrices A, B and C.
-func product(alpha, beta float64, m []Matrix) *Product {
+func product(alpha, beta complex128, m []Matrix) *Product {
 	p := &Product{Alpha: alpha, Beta: beta}
 	for o := range m {
 		p.Operands[o].On = m[o]
@@ -249,13 +249,13 @@ func TestPlansAreKept(t *testing.T) {
 	}
 	want := float32(1)
 	for _, step := range []struct {
-		alpha, beta float64
+		alpha, beta complex128
 		plans       int
 	}{{1, 1, 1}, {2, 3, 1}, {-1, 0.5, 1}, {2, 0, 2}, {5, 0, 2}, {0, 3, 3}} {
 		if err := Gemm(t.Context(), product(step.alpha, step.beta, m[:])); err != nil {
 			t.Fatal(err)
 		}
-		want = float32(step.alpha)*4 + float32(step.beta)*want
+		want = float32(real(step.alpha))*4 + float32(real(step.beta))*want
 		if err := m[2].CopyOut(t.Context(), dtype.Bytes(data), l); err != nil || data[7] != want {
 			t.Errorf("%+v: %v, %v, want %v", step, data[7], err, want)
 		}

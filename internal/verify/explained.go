@@ -56,14 +56,14 @@ func (f *freivalds[T]) explained(ctx context.Context, i int, c operand) (float64
 		}
 		exact = exact.Normalize()
 		for o, sum := range KernelSums(acc, p.Accum(), a, b) {
-			e := p.Alpha * (sum - exact.High - exact.Low)
+			e := real(p.Alpha) * (sum - exact.High - exact.Low)
 			sums[o] += weights[n] * e * e
 		}
 		// Equal terms have equal errors. Whether these cancel depends on the order, so all of them
 		// count in full.
-		e := p.Alpha * repeats / float64(p.K) * acc.Roundoff * partial
+		e := real(p.Alpha) * repeats / float64(p.K) * acc.Roundoff * partial
 		sums[len(orders)] += weights[n] * e * e
-		value := p.Alpha*exact.High + ref.BiasAt(p, bias, i, j)
+		value := real(p.Alpha)*exact.High + ref.BiasAt(p, bias, i, j)
 		e = p.Out().Round(value) - value
 		if p.Beta != 0 { // the old C has been overwritten
 			e = p.Out().Info().Roundoff * c.at(i, j)

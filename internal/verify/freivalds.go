@@ -99,7 +99,7 @@ func draw[T number](seed uint64, size int) vectors[T] {
 func (f *freivalds[T]) expect(ctx context.Context) error {
 	p := f.p
 	f.x = draw[T](f.opt.Seed, p.N).rows()
-	alpha, beta := p.ScaleType().Round(p.Alpha), p.ScaleType().Round(p.Beta)
+	alpha, beta := p.ScaleType().Round(real(p.Alpha)), p.ScaleType().Round(real(p.Beta))
 	bias := f.readBias()
 	if p.ReadsAB() {
 		bx, err := f.timesB(ctx)
@@ -356,13 +356,13 @@ func (f *freivalds[T]) overflow(i, j int, c operand) error {
 		}
 	}
 	// The accumulator may have held abs before the multiplication by α.
-	held := max(1, math.Abs(p.Alpha))*abs + f.oldTerms[i]
+	held := max(1, math.Abs(real(p.Alpha)))*abs + f.oldTerms[i]
 	if !(held < p.ScaleType().Info().Max/2) {
 		return nil
 	}
 	bias := make([]float64, p.BiasLen())
 	p.Out().Load(bias, f.bias)
-	value := p.Alpha*sum + ref.BiasAt(p, bias, i, j)
+	value := real(p.Alpha)*sum + ref.BiasAt(p, bias, i, j)
 	slack := f.oldTerms[i] + ref.Gamma(ref.Roundings(p, f.opt.Accuracy), f.opt.Accuracy.Roundoff)*(held+math.Abs(value))
 	if (ref.Overflowed(p.Out(), got, value) || ref.Overflowed(p.Out(), got, -value) && slack > math.Abs(value)) &&
 		math.Abs(value)+slack > p.Out().Info().Max {

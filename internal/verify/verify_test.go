@@ -53,9 +53,9 @@ func kernelProduct(rng *rand.Rand, p *gemm.Problem, buf gemm.Buffers, acc gemm.A
 				a[k], b[k] = p.In().At(buf[gemm.A], p.A().Index(i, k)), p.B().Type.At(buf[gemm.B], p.B().Index(k, j))
 			}
 			at := p.C().Index(i, j)
-			sum := float32(p.Alpha) * float32(KernelSums(acc, dtype.F32, a, b)[0])
+			sum := float32(real(p.Alpha)) * float32(KernelSums(acc, dtype.F32, a, b)[0])
 			if p.Beta != 0 {
-				sum += float32(p.Beta) * float32(p.Out().At(buf[gemm.C], at))
+				sum += float32(real(p.Beta)) * float32(p.Out().At(buf[gemm.C], at))
 			}
 			if bias := p.Epilogue.Bias; bias == gemm.BiasRow {
 				sum += float32(p.Out().At(buf[gemm.Bias], i))

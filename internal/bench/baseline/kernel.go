@@ -100,7 +100,7 @@ func (k *Kernel) Enqueue(ctx context.Context, p *gemm.Problem, a, b, c device.Pt
 	for _, n := range []int{p.M, p.N, p.K, p.A().LD, p.B().LD, p.C().LD} {
 		args.U32(uint32(n))
 	}
-	for _, v := range []float64{p.Alpha, p.Beta} {
+	for _, v := range []float64{real(p.Alpha), real(p.Beta)} {
 		switch p.ScaleType() {
 		case dtype.F64:
 			args.F64(v)

@@ -239,7 +239,7 @@ func (c agreement) problem(e gemm.Epilogue) (*gemm.Problem, error) {
 	if c.trans&2 != 0 {
 		b = gemm.Dense(c.types.In, c.n, c.k).T()
 	}
-	alpha, beta := 1.25, -0.75
+	alpha, beta := complex128(1.25), complex128(-0.75)
 	if c.types.In.Info().Integer {
 		alpha, beta = 3, -2
 	}

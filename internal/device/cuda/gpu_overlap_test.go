@@ -30,7 +30,7 @@ func TestGPUOverlap(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for _, c := range []struct {
 		in, out     dtype.Type
-		alpha, beta float64
+		alpha, beta complex128
 		m, n, k     int
 	}{
 		{dtype.F32, dtype.F32, 2, 0, 4001, 3000, 2500},

@@ -255,7 +255,7 @@ func (pl *Plan) UsesScratch() bool {
 
 // Scaled returns the plan with other values of alpha and beta. The selection of a kernel does not
 // depend on them.
-func (pl *Plan) Scaled(alpha, beta float64) *Plan {
+func (pl *Plan) Scaled(alpha, beta complex128) *Plan {
 	scaled := *pl
 	scaled.device.Alpha, scaled.device.Beta = alpha, beta
 	return &scaled

@@ -183,9 +183,9 @@ var sharedParams = slices.Concat(
 			if !a.Problem.ReadsAB() {
 				return a.scalar(0) // an infinite alpha would turn the zero sum into NaN
 			}
-			return a.scalar(a.Problem.Alpha)
+			return a.scalar(real(a.Problem.Alpha))
 		}},
-		{Name: "beta", Type: typeEpilogue, Value: func(a *Args) uint64 { return a.scalar(a.Problem.Beta) }},
+		{Name: "beta", Type: typeEpilogue, Value: func(a *Args) uint64 { return a.scalar(real(a.Problem.Beta)) }},
 		{Name: "readC", Type: TypeU32, Value: func(a *Args) uint64 {
 			if a.Problem.Beta != 0 { // a nonzero beta can round to 0 in the type of the epilogue
 				return 1

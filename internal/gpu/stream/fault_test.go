@@ -79,7 +79,7 @@ func everyCall(t *testing.T, n int, from, want error, build func(*Plan, []span) 
 func kept(resource string) bool { return resource == "module" || resource == "stream" }
 
 // small returns a 5×6×7 product with a bias and padded rows of C, and its buffers.
-func small(t *testing.T, beta float64) (*gemm.Problem, gemm.Buffers) {
+func small(t *testing.T, beta complex128) (*gemm.Problem, gemm.Buffers) {
 	t.Helper()
 	a, b, c := gemm.Dense(dtype.F32, 5, 7), gemm.Dense(dtype.F32, 7, 6), gemm.Dense(dtype.F32, 5, 6)
 	c.LD = 9

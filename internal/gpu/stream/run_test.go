@@ -127,7 +127,7 @@ func TestOverlapConformance(t *testing.T) {
 
 // wholeNumbers returns a product with a transposed A and a bias, and its buffers, which hold small
 // random integers.
-func wholeNumbers(t *testing.T, rng *rand.Rand, m, n, k int, beta float64) (*gemm.Problem, gemm.Buffers) {
+func wholeNumbers(t *testing.T, rng *rand.Rand, m, n, k int, beta complex128) (*gemm.Problem, gemm.Buffers) {
 	t.Helper()
 	p, _, err := gemm.New(2, gemm.Dense(dtype.F32, k, m).T(), gemm.Dense(dtype.F32, k, n), beta,
 		gemm.Dense(dtype.F32, m, n), gemm.Epilogue{Bias: gemm.BiasCol})
@@ -390,7 +390,7 @@ func TestLessMemory(t *testing.T) {
 	if !testkit.Full() {
 		next = 1
 	}
-	for _, beta := range []float64{0, 0.5} {
+	for _, beta := range []complex128{0, 0.5} {
 		p, m := wholeNumbers(t, rng, 200, 150, 100, beta)
 		a := dtype.View[float32](m[gemm.A])
 		for i := range a {

@@ -122,7 +122,7 @@ func sliceable(p *gemm.Problem) bool {
 	if p.Out() != p.Accum() || p.Beta != 0 || p.Epilogue.Gated || p.BlockScaled() {
 		return false
 	}
-	return p.Out().Info().Integer || isPowerOfTwo(p.Alpha)
+	return p.Out().Info().Integer || isPowerOfTwo(real(p.Alpha))
 }
 
 // assignBuffers completes steps, whose parts, tiles and loads are set. It assigns the buffers of

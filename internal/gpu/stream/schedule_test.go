@@ -25,7 +25,7 @@ func (h200) Info() *device.Info {
 }
 
 // planned returns the plan of an M×N×K product on an H200.
-func planned(t *testing.T, in, out dtype.Type, m, n, k int, alpha, beta float64) *Plan {
+func planned(t *testing.T, in, out dtype.Type, m, n, k int, alpha, beta complex128) *Plan {
 	t.Helper()
 	p, _, err := gemm.New(alpha, gemm.Dense(in, m, k), gemm.Dense(in, k, n), beta, gemm.Dense(out, m, n), gemm.Epilogue{})
 	if err != nil {
@@ -47,7 +47,7 @@ func TestSchedules(t *testing.T) {
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 300 {
 		m, n, k := 1+rng.IntN(60), 1+rng.IntN(60), 1+rng.IntN(60)
-		pl := planned(t, dtype.F32, dtype.F32, m, n, k, 1, float64(rng.IntN(2)))
+		pl := planned(t, dtype.F32, dtype.F32, m, n, k, 1, complex(float64(rng.IntN(2)), 0))
 		if rng.IntN(2) == 0 {
 			more := *pl.host
 			more.Epilogue.Residual, more.Layouts[gemm.Residual] = true, gemm.Dense(dtype.F32, m, n)
@@ -169,8 +169,8 @@ func TestFastest(t *testing.T) {
 		case first.cols.n() < c.pl.host.N:
 			kind = "panels of columns"
 		}
-		t.Logf("%v, alpha %v, beta %v: %d steps, %d MiB: %s", c.pl.host, c.pl.host.Alpha, c.pl.host.Beta, len(s.steps),
-			s.Memory()>>20, c.pl.Detail())
+		t.Logf("%v, alpha %v, beta %v: %d steps, %d MiB: %s", c.pl.host, real(c.pl.host.Alpha), real(c.pl.host.Beta),
+			len(s.steps), s.Memory()>>20, c.pl.Detail())
 		if kind != c.want {
 			t.Errorf("%v: %s: schedule of kind %q, want %q", c.pl.host, s.words, kind, c.want)
 		}
@@ -192,7 +192,8 @@ func TestPredict(t *testing.T) {
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	for range 200 {
-		pl := planned(t, dtype.F32, dtype.F32, 1+rng.IntN(5000), 1+rng.IntN(5000), 1+rng.IntN(5000), 1, float64(rng.IntN(2)))
+		pl := planned(t, dtype.F32, dtype.F32, 1+rng.IntN(5000), 1+rng.IntN(5000), 1+rng.IntN(5000), 1,
+			complex(float64(rng.IntN(2)), 0))
 		r := pl.rates()
 		for _, s := range []*schedule{pl.wholly(), randomPanels(rng, pl)} {
 			e := pl.predict(s, r)

@@ -66,8 +66,8 @@ func Problem(t testing.TB, rng *rand.Rand, ty Types, m, n, k int, alpha, beta fl
 		l.Trans = trans
 		return l
 	}
-	p, _, err := gemm.New(alpha, operand(ty.In, m, k, rng.IntN(2) == 0), operand(ty.In, k, n, rng.IntN(2) == 0),
-		beta, operand(ty.Out, m, n, false), e)
+	p, _, err := gemm.New(complex(alpha, 0), operand(ty.In, m, k, rng.IntN(2) == 0),
+		operand(ty.In, k, n, rng.IntN(2) == 0), complex(beta, 0), operand(ty.Out, m, n, false), e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -113,10 +113,10 @@ func productIn[T, S number](p *gemm.Problem, buf gemm.Buffers, block int) []byte
 				}
 				total += part
 			}
-			sum := S(S(total) * S(p.Alpha))
+			sum := S(S(total) * S(real(p.Alpha)))
 			at := p.C().Index(i, j)
 			if p.Beta != 0 {
-				sum += S(p.Beta) * S(p.Out().At(buf[gemm.C], at))
+				sum += S(real(p.Beta)) * S(p.Out().At(buf[gemm.C], at))
 			}
 			switch p.Epilogue.Bias {
 			case gemm.BiasRow:
