@@ -17,7 +17,7 @@ type batch struct {
 
 // batch computes a random batched or grouped product.
 func (t *trial) batch() error {
-	o, err := t.product(kind{epilogue: func(Pair) Epilogue {
+	o, err := t.product(kind{form: batchForm, epilogue: func(t *trial, _ Pair) Epilogue {
 		return Epilogue{Bias: choose(t, BiasNone, BiasNone, BiasRow, BiasCol)}
 	}})
 	if err != nil {
@@ -25,7 +25,7 @@ func (t *trial) batch() error {
 	}
 	t.fillExact(o)
 	x := &batch{operands: operands{p: o.p}}
-	if t.rng.IntN(2) == 0 && !o.p.A().Trans {
+	if t.drawn.grouped && !o.p.A().Trans {
 		err = t.group(x)
 	} else {
 		err = t.stride(x)
@@ -68,8 +68,7 @@ const maxProducts = 4
 // stride turns the product into a strided batch. Matrices follow each other, or share rows side by
 // side, or an operand is shared by all products.
 func (t *trial) stride(x *batch) (err error) {
-	count := t.rng.IntN(maxProducts + 1)
-	unit := choose(t, 1, 1, 16, 64) // leading dimensions and strides are multiples of unit
+	count, unit := t.rng.IntN(maxProducts+1), t.unit()
 	var b gemm.Batch
 	for o := range gemm.C + 1 {
 		l := &x.p.Layouts[o]
@@ -78,7 +77,7 @@ func (t *trial) stride(x *batch) (err error) {
 		switch {
 		case t.rng.IntN(4) == 0:
 			b.Stride[o] = roundUp(l.Cols, unit)
-			l.LD = max(l.LD, maxProducts*b.Stride[o])
+			l.LD = t.drawn.alignment.ld(max(l.LD, maxProducts*b.Stride[o]))
 		case o != gemm.C && t.rng.IntN(4) == 0:
 			b.Stride[o] = 0
 		}
@@ -98,7 +97,7 @@ func (t *trial) group(x *batch) (err error) {
 		}
 		x.ends = append(x.ends, int32(end))
 	}
-	unit := choose(t, 1, 16, 64)
+	unit := t.unit()
 	for _, l := range []*Layout{&x.p.Layouts[gemm.A], &x.p.Layouts[gemm.B], &x.p.Layouts[gemm.C]} {
 		l.LD = roundUp(l.LD, unit)
 	}

@@ -171,7 +171,7 @@ func (t *trial) nonfinite() error {
 	o, err := t.product(kind{
 		floats: true, nonempty: true,
 		alpha: []float64{1, 1, 1, 1, -1, 2, nan}, beta: []float64{0, 0, 1, 1, -1, nan},
-		epilogue: func(pair Pair) Epilogue {
+		epilogue: func(t *trial, pair Pair) Epilogue {
 			if t.rng.IntN(4) > 0 {
 				return Epilogue{Bias: choose(t, BiasNone, BiasNone, BiasRow, BiasCol),
 					Activation: choose(t, gemm.ActNone, gemm.ActNone, gemm.ActReLU)}
@@ -287,7 +287,7 @@ func (t *trial) split() error {
 		return err
 	}
 	o.of[gemm.C].remember()
-	m, n, k := t.rng.IntN(p.M+1), t.rng.IntN(p.N+1), t.rng.IntN(p.K+1)
+	m, n, k := t.cut(p.M), t.cut(p.N), t.cut(p.K)
 	for _, rows := range [][2]int{{0, m}, {m, p.M}} {
 		for _, cols := range [][2]int{{0, n}, {n, p.N}} {
 			beta := p.Beta
@@ -357,7 +357,7 @@ func (t *trial) linear() error {
 func (t *trial) epilogues() error {
 	o, err := t.product(kind{
 		nonempty: true, alpha: []float64{1, 1, -1}, beta: []float64{0, 1},
-		epilogue: t.epilogue,
+		epilogue: (*trial).epilogue, form: epilogueForm,
 	})
 	if err != nil {
 		return err
@@ -372,11 +372,15 @@ func (t *trial) epilogues() error {
 
 // scales computes a product with block scales.
 func (t *trial) scales() error {
-	k := kind{scales: true, alpha: []float64{1, 1, -1, 0}, beta: []float64{0, 0, 1, -0.5}}
-	if t.rng.IntN(4) == 0 {
-		k.epilogue = t.epilogue
-	}
-	o, err := t.product(k)
+	o, err := t.product(kind{
+		scales: true, alpha: []float64{1, 1, -1, 0}, beta: []float64{0, 0, 1, -0.5},
+		epilogue: func(t *trial, pair Pair) Epilogue {
+			if t.rng.IntN(4) > 0 {
+				return Epilogue{}
+			}
+			return t.epilogue(pair)
+		}, form: scalesForm,
+	})
 	if err != nil {
 		return err
 	}
@@ -393,10 +397,11 @@ func (t *trial) scales() error {
 func (t *trial) refuse() error {
 	pairs := Pairs()
 	for range draws {
-		p := t.draw(kind{epilogue: func(Pair) Epilogue {
+		k := kind{epilogue: func(t *trial, _ Pair) Epilogue {
 			return Epilogue{Bias: choose(t, BiasNone, BiasRow, BiasCol),
 				Activation: choose(t, gemm.ActNone, gemm.ActReLU)}
-		}}, pairs, t.rng.IntN(4*len(pairs)))
+		}}
+		p := t.draw(k, t.form(k, pairs, t.rng.IntN(4*len(pairs))))
 		if t.impl.supports(&p) {
 			continue
 		}

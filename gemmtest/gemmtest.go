@@ -122,10 +122,21 @@ type Implementation struct {
 
 // supports reports whether p is within the declared limits.
 func (impl *Implementation) supports(p *Problem) bool {
-	if impl.Types != nil && !slices.Contains(impl.Types, Pair{p.In(), p.Out()}) {
+	if !slices.Contains(impl.pairs(), Pair{p.In(), p.Out()}) {
 		return false
 	}
 	return impl.Supports == nil || impl.Supports(p)
+}
+
+// volume returns the maximum M·N·K of a case.
+func (impl *Implementation) volume() int { return cmp.Or(impl.Volume, defaultVolume) }
+
+// pairs returns the supported pairs.
+func (impl *Implementation) pairs() []Pair {
+	if impl.Types == nil {
+		return Pairs()
+	}
+	return impl.Types
 }
 
 // accuracy returns the declared or the default arithmetic for p.
@@ -144,6 +155,11 @@ type Options struct {
 	// Only, if not empty, selects a single check, which then runs all Cases.
 	Only string
 	Seed uint64
+	// FewForms draws few forms of products, for implementations that compile code for each form. The
+	// form of a product is everything but its sizes and its data. FewForms selects one result type for
+	// each type of the operands, and one form for each of plain products, epilogues, block scales and
+	// batches of these types. Each check has at least one case for each type.
+	FewForms bool
 	// Part and Parts divide the cases among several processes: a run includes every Parts-th case of
 	// a check. Part, from 0 to Parts-1, selects the first one, which differs from check to check, so
 	// that the first cases of all checks are divided as well. If Parts is 0, a run includes all cases.
@@ -249,6 +265,13 @@ func (r Report) Err() error {
 	return r.Stopped
 }
 
+// random returns the generator of the nth object of a kind.
+func (o *Options) random(kind string, n int) *rand.Rand {
+	h := fnv.New64a()
+	h.Write([]byte(kind))
+	return rand.New(rand.NewPCG(o.Seed, h.Sum64()+uint64(n)))
+}
+
 // shifted returns the options for check i, with its first case in Part.
 func (o Options) shifted(i int) Options {
 	if o.Parts > 0 {
@@ -337,21 +360,22 @@ func (c *check) run(ctx context.Context, impl *Implementation, opt Options) Chec
 	if opt.Only != "" {
 		listed = cases
 	}
+	if opt.FewForms {
+		listed = max(listed, len(opt.fewPairs(impl.pairs())))
+	}
 	parts := max(opt.Parts, 1)
 	total := max(0, (listed-opt.Part+parts-1)/parts)
 	if c.declared != nil && !c.declared(impl) {
 		r.Skipped = total
 		return r
 	}
-	name := fnv.New64a()
-	name.Write([]byte(c.Name))
 	workers := 1
 	if impl.Concurrent {
 		workers = runtime.GOMAXPROCS(0)
 	}
 	for t := range inOrder(total, workers, func(nth int) *trial {
 		n := opt.Part + nth*parts
-		t := &trial{ctx: ctx, impl: impl, n: n, rng: rand.New(rand.NewPCG(opt.Seed, name.Sum64()+uint64(n)))}
+		t := &trial{ctx: ctx, impl: impl, opt: &opt, n: n, rng: opt.random(c.Name, n)}
 		if t.err = ctx.Err(); t.err == nil {
 			t.err = c.trial(t)
 		}

@@ -20,9 +20,11 @@ var errSkipped = errors.New("not declared")
 type trial struct {
 	ctx  context.Context
 	impl *Implementation
+	opt  *Options
 	rng  *rand.Rand
 	n    int // case number
 
+	drawn    form   // of the last drawn product
 	what     string // description of the product for failure messages
 	measured []measurement
 	err      error
@@ -39,15 +41,22 @@ func choose[T any](t *trial, values ...T) T { return values[t.rng.IntN(len(value
 
 // kind restricts the products of a check. The zero value allows any product without an epilogue.
 type kind struct {
-	floats   bool                  // only floating-point arithmetic
-	integers bool                  // only integer arithmetic
-	scales   bool                  // with block scales
-	nonempty bool                  // no size is zero
-	large    bool                  // as large as Volume allows
-	alpha    []float64             // values to choose from; nil selects small integers
-	beta     []float64             // likewise
-	epilogue func(p Pair) Epilogue // nil for none
+	floats   bool      // only floating-point arithmetic
+	integers bool      // only integer arithmetic
+	scales   bool      // with block scales
+	nonempty bool      // no size is zero
+	large    bool      // as large as Volume allows
+	alpha    []float64 // values to choose from; nil selects small integers
+	beta     []float64 // likewise
+	// epilogue draws the epilogue. nil means none.
+	epilogue func(t *trial, p Pair) Epilogue
+	// form is the name of the forms of this kind with Options.FewForms. Kinds of the same name have
+	// the same forms.
+	form string
 }
+
+// Names of forms. A plain product has no epilogue and no block scales, and is not a batch.
+const plainForm, epilogueForm, scalesForm, batchForm = "", "epilogue", "scales", "batch"
 
 // draws is the number of attempts to draw a product within the declared limits before the case is
 // skipped.
@@ -59,13 +68,12 @@ func (t *trial) product(k kind) (*operands, error) {
 	if len(pairs) == 0 {
 		return nil, errSkipped
 	}
-	// Cases cycle through all combinations of types and transposes. If the product is not supported,
-	// try random combinations.
-	turn := t.n
-	for range draws {
-		p := t.draw(k, pairs, turn)
-		turn = t.rng.IntN(4 * len(pairs))
-		if t.impl.supports(&p) {
+	forms := t.forms(k, pairs)
+	if t.opt.FewForms {
+		forms = t.fewForms(k, t.opt.fewPairs(pairs))
+	}
+	for f := range forms {
+		if p := t.draw(k, f); t.impl.supports(&p) {
 			t.what = describe(&p)
 			return newOperands(t.rng, p), nil
 		}
@@ -75,11 +83,7 @@ func (t *trial) product(k kind) (*operands, error) {
 
 // pairs returns the declared pairs that k allows.
 func (t *trial) pairs(k kind) (pairs []Pair) {
-	all := t.impl.Types
-	if all == nil {
-		all = Pairs()
-	}
-	for _, p := range all {
+	for _, p := range t.impl.pairs() {
 		integer, short := p.integer(), p.In == dtype.F8E4M3 || p.In == dtype.F8E5M2
 		if !(k.floats && integer || k.integers && !integer || k.scales && !short) {
 			pairs = append(pairs, p)
@@ -88,10 +92,9 @@ func (t *trial) pairs(k kind) (pairs []Pair) {
 	return pairs
 }
 
-// draw draws a product of kind k. turn determines its types and transposes.
-func (t *trial) draw(k kind, pairs []Pair, turn int) Problem {
-	pair := pairs[turn%len(pairs)]
-	transposes := turn / len(pairs)
+// draw draws a product of kind k and form f.
+func (t *trial) draw(k kind, f form) Problem {
+	t.drawn = f
 	m, n, kk := t.sizes(k)
 	alpha, beta := k.alpha, k.beta
 	if alpha == nil {
@@ -100,22 +103,17 @@ func (t *trial) draw(k kind, pairs []Pair, turn int) Problem {
 	if beta == nil {
 		beta = []float64{0, 0, 1, -1, 2}
 	}
-	var e Epilogue
-	if k.epilogue != nil {
-		e = k.epilogue(pair)
-		e.Gated = e.Gated && !k.scales // a gate and block scales cannot be combined
-	}
-	if e.Gated {
+	if f.epilogue.Gated {
 		beta = []float64{0}
 	}
-	p := newProblem(complex(choose(t, alpha...), 0), t.layout(pair.In, m, kk, transposes&1 != 0),
-		t.layout(pair.In, kk, n, transposes&2 != 0),
-		complex(choose(t, beta...), 0), t.layout(pair.Out, m, n, false), e)
-	if e.Gated {
-		p.Layouts[gemm.Up] = t.layout(pair.In, kk, n, transposes&2 != 0)
+	in, out := f.pair.In, f.pair.Out
+	p := newProblem(complex(choose(t, alpha...), 0), t.layout(in, m, kk, f.transA), t.layout(in, kk, n, f.transB),
+		complex(choose(t, beta...), 0), t.layout(out, m, n, false), f.epilogue)
+	if f.epilogue.Gated {
+		p.Layouts[gemm.Up] = t.layout(in, kk, n, f.transB)
 	}
-	if e.Residual {
-		p.Layouts[gemm.Residual] = t.layout(pair.Out, m, n, false)
+	if f.epilogue.Residual {
+		p.Layouts[gemm.Residual] = t.layout(out, m, n, false)
 	}
 	if k.scales {
 		p = t.scaled(p)
@@ -123,12 +121,16 @@ func (t *trial) draw(k kind, pairs []Pair, turn int) Problem {
 	return p
 }
 
-// scaled returns p with block scales of random supported sizes.
+// scaled returns p with block scales.
 func (t *trial) scaled(p Problem) Problem {
-	steps := gemm.ScaleBlocks(p.K)
-	rows, cols := choose(t, p.M, gemm.ScaleBlocks(p.M)), choose(t, p.N, gemm.ScaleBlocks(p.N))
-	some := func() bool { return t.rng.IntN(2) == 0 }
-	p, err := p.Scaled(t.layout(dtype.F32, rows, steps, some()), t.layout(dtype.F32, steps, cols, some()), false)
+	rows, steps, cols := p.M, gemm.ScaleBlocks(p.K), p.N
+	if t.drawn.coarseA {
+		rows = gemm.ScaleBlocks(rows)
+	}
+	if t.drawn.coarseB {
+		cols = gemm.ScaleBlocks(cols)
+	}
+	p, err := p.Scaled(t.layout(dtype.F32, rows, steps, t.coin()), t.layout(dtype.F32, steps, cols, t.coin()), false)
 	if err != nil {
 		panic(fmt.Sprintf("gemmtest: drew invalid scales: %v", err))
 	}
@@ -186,7 +188,7 @@ func (t *trial) layout(ty dtype.Type, rows, cols int, trans bool) Layout {
 		rows, cols = cols, rows
 	}
 	l := gemm.Dense(ty, rows, cols)
-	l.LD += choose(t, 0, 0, 1, 1+t.rng.IntN(9), 64)
+	l.LD = t.drawn.alignment.ld(l.LD + choose(t, 0, 0, 1, 1+t.rng.IntN(9), 64))
 	l.Trans = trans
 	return l
 }
@@ -194,13 +196,10 @@ func (t *trial) layout(ty dtype.Type, rows, cols int, trans bool) Layout {
 // sizes draws M, N and K. They are mostly small: most boundary cases are small, and many small
 // cases find more faults than a few large ones.
 func (t *trial) sizes(k kind) (int, int, int) {
-	volume := t.impl.Volume
-	if volume == 0 {
-		volume = defaultVolume
-	}
+	volume := t.impl.volume()
 	if k.large {
 		edge := max(1, int(math.Cbrt(float64(volume))))
-		size := func() int { return edge - t.rng.IntN(edge/8+1) }
+		size := func() int { return t.drawn.alignment.size(edge - t.rng.IntN(edge/8+1)) }
 		return size(), size(), size()
 	}
 	switch r := t.rng.IntN(100); {
@@ -214,14 +213,15 @@ func (t *trial) sizes(k kind) (int, int, int) {
 		s = []int{1 + t.rng.IntN(8), 1 + t.rng.IntN(8), 1 + t.rng.IntN(3*gemm.ScaleBlock)}
 		s[t.rng.IntN(2)] += t.rng.IntN(2) * gemm.ScaleBlock
 	}
-	if k.nonempty {
-		for i := range s {
+	for i := range s {
+		if k.nonempty {
 			s[i] = max(s[i], 1)
 		}
+		s[i] = t.drawn.alignment.size(s[i])
 	}
 	for s[0]*s[1]*s[2] > volume {
 		i := t.rng.IntN(3)
-		s[i] = min(s[i], 1+t.rng.IntN(8))
+		s[i] = t.drawn.alignment.size(min(s[i], 1+t.rng.IntN(8)))
 	}
 	return s[0], s[1], s[2]
 }
