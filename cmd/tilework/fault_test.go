@@ -41,7 +41,7 @@ func TestEveryDeviceCallFails(t *testing.T) {
 		{"bench --device emu --sizes 4 --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
 		{"bench --device gpu --shapes 3x4x5 --kernels naive --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
 		{"bench --device gpu --shapes 3x4x5 --transfers --min-time 1us --max-time 1us --warmup 1us", 20, 3, 2},
-		{"selftest --device emu --kernels naive --cases 1 --seed 1", 10, 1, 1},
+		{"selftest --device emu --kernels naive:16 --full --cases 1 --seed 1", 10, 1, 1},
 	} {
 		kinds := []struct {
 			err  error
@@ -103,7 +103,7 @@ func TestCancelAnywhere(t *testing.T) {
 		"mul a.npy b.npy -o c.npy --device emu --verify",
 		"bench --sizes 4 --kernels loop --min-time 1us --max-time 1us --warmup 1us",
 		"bench --device emu --kernels naive --sizes 4 --min-time 1us --max-time 1us --warmup 1us",
-		"selftest --device emu --kernels naive --cases 1 --seed 1",
+		"selftest --device emu --kernels naive:16 --full --cases 1 --seed 1",
 		"tune --shapes 3x4x5 --time 2ms",
 	} {
 		if _, stderr, code := run(t.Context(), strings.Fields(args)...); code != 0 {

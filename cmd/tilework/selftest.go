@@ -52,12 +52,15 @@ include exact products of whole numbers, error bounds, NaN and infinities, paddi
 epilogues, batches, concurrency and cancellation. If a case fails, the exit code is 1, and a
 message gives the command that repeats the case.
 
+On a GPU, real or emulated, each kernel runs in each of its precisions, with the smallest tile for
+each element type of the operands. The cases have few combinations of result type, transposes and
+epilogue, because the driver compiles a kernel for each. --seed selects them.
+
 --full runs 20,000 cases of the exact check and proportionally many of the others. It prints
-the largest error for each kernel and element type. On a GPU, real or emulated, each kernel runs
-with each of its tiles, with and without split-K, and in each of its precisions; --format json
-lists them separately. This takes seconds on the CPU, half an hour of one core on the emulator,
-and two hours of one core on a GPU: the driver compiles a kernel for most cases, one at a time in
-each process.
+the largest error for each kernel and element type. On a GPU, each kernel runs with each of its
+tiles, with and without split-K, in all combinations; --format json lists the tiles separately.
+This takes seconds on the CPU, half an hour of one core on the emulator, and two hours of one core
+on a GPU: the driver compiles a kernel for most cases, one at a time in each process.
 
 --processes N distributes the cases over N processes. To distribute them over n machines, run
 --part i/n with the same --seed on each machine, with i from 1 to n.
@@ -74,14 +77,15 @@ The columns of the table:
 The checks:
 ` + checkHelp(),
 		Example: `  tilework selftest
+  tilework selftest --device gpu
   tilework selftest --kernels avx2 --cases 20000 --seed 7
   tilework selftest --full
   tilework selftest --full --device gpu --processes 16
   tilework selftest --device emu --kernels mma-tf32,wgmma:64x64x64/2x16/12 --cases 100`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			if f.full && c.Flags().Changed("cases") {
-				return errors.New("--full and --cases exclude each other: want only one")
+			if c.Flags().Changed("cases") && f.cases < 1 {
+				return fmt.Errorf("--cases %d: want 1 or more", f.cases)
 			}
 			return f.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
 		},
@@ -90,9 +94,10 @@ The checks:
 	fl.StringVar(&f.device, "device", "cpu", "the device to test: cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL")
 	fl.StringVar(&f.kernels, "kernels", "all",
 		"comma-separated kernels to test, optionally with a precision and a tile: mma-tf32:64x64x16/4x8/4")
-	fl.IntVar(&f.cases, "cases", 2000, "number of cases of the exact check; the other checks run proportionally many")
+	fl.IntVar(&f.cases, "cases", 0, fmt.Sprintf("number of cases of the exact check for each kernel; the other checks "+
+		"run proportionally many (default %d, on a GPU %d)", casesOnCPU, casesOnGPU))
 	fl.BoolVar(&f.full, "full", false,
-		"run 20,000 cases over all tiles and precisions, and print a table of the errors")
+		"run 20,000 cases over all tiles and combinations, and print a table of the errors")
 	fl.Uint64Var(&f.seed, "seed", 0, "seed of the cases (default: from the clock)")
 	fl.IntVar(&f.processes, "processes", 1, "number of processes that the cases are distributed over")
 	fl.StringVar(&f.part, "part", "1/1", "run only the i-th of n parts of the cases: i/n")
@@ -112,13 +117,14 @@ func checkHelp() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// fullCases is the number of cases of the exact check that --full runs on a device.
-const fullCases = 20_000
+// Numbers of cases of the exact check: the defaults for each kernel, and with --full the sum over
+// all kernels of a device.
+const casesOnCPU, casesOnGPU, fullCases = 2000, 100, 20_000
 
 // caseCount returns the number of cases of the exact check for one of several implementations. With
-// --full there is at least one case for each combination of types and transposes.
+// --full, unless --cases is set, there is at least one for each combination of types and transposes.
 func (f *selftestFlags) caseCount(impl *gemmtest.Implementation, implementations int) int {
-	if !f.full {
+	if f.cases > 0 {
 		return f.cases
 	}
 	return max(fullCases/implementations+1, 4*len(impl.Types))
@@ -127,6 +133,7 @@ func (f *selftestFlags) caseCount(impl *gemmtest.Implementation, implementations
 // testTarget is a kernel, optionally with a tile, that the suite runs on.
 type testTarget struct {
 	kernel, tile string
+	fewForms     bool // see gemmtest.Options
 	// open returns the implementation. The caller must call close after the last case.
 	open func() (impl gemmtest.Implementation, close func() error)
 }
@@ -149,8 +156,12 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err 
 	if err := dispatch.CheckDevice(device); err != nil {
 		return err
 	}
-	if f.cases < 1 {
-		return fmt.Errorf("--cases %d: want 1 or more", f.cases)
+	switch {
+	case f.cases > 0 || f.full:
+	case device.Kind == backend.CPU:
+		f.cases = casesOnCPU
+	default:
+		f.cases = casesOnGPU
 	}
 	part, parts, err := f.parts()
 	if err != nil {
@@ -169,13 +180,16 @@ func (f *selftestFlags) run(ctx context.Context, stdout, stderr io.Writer) (err 
 	if err != nil {
 		return err
 	}
-	cases, failures, repeat := 0, 0, ""
+	cases, failures, repeat, full := 0, 0, "", ""
+	if f.full {
+		full = " --full"
+	}
 	for _, r := range rows {
 		cases += r.Cases
 		if failures += r.Failures; r.Failures > 0 && r.name() != repeat {
 			repeat = r.name()
-			fmt.Fprintf(stderr, "to repeat: tilework selftest --device %s --kernels %s --cases %d --seed %d\n",
-				f.device, repeat, r.List, f.seed)
+			fmt.Fprintf(stderr, "to repeat: tilework selftest --device %s --kernels %s --cases %d --seed %d%s\n",
+				f.device, repeat, r.List, f.seed, full)
 		}
 	}
 	if !strings.HasPrefix(f.output.format, "json") {
@@ -262,7 +276,7 @@ func (f *selftestFlags) check(ctx context.Context, list []testTarget, part, part
 		impl, release := s.open()
 		cases := f.caseCount(&impl, len(list))
 		report := gemmtest.Check(ctx, impl, gemmtest.Options{
-			Cases: cases, Seed: f.seed, Part: (part + i) % parts, Parts: parts,
+			Cases: cases, Seed: f.seed, FewForms: s.fewForms, Part: (part + i) % parts, Parts: parts,
 			Progress: func(_ string, done, total int) {
 				bar.update(int64(i*total+done), int64(len(list)*total))
 			},
@@ -343,7 +357,8 @@ func (f *selftestFlags) runProcess(ctx context.Context, part string) (rows []sel
 	}
 	if f.full {
 		args = append(args, "--full")
-	} else {
+	}
+	if f.cases > 0 {
 		args = append(args, "--cases", strconv.Itoa(f.cases))
 	}
 	cmd, err := selfCommand(ctx, args...)
@@ -409,7 +424,7 @@ func (f *selftestFlags) choose(device backend.Device) (all []testTarget, release
 		return nil, nil, cmp.Or(release(), err)
 	}
 	for _, w := range ways {
-		all = append(all, testTarget{w.Name(), w.Tile(), func() (gemmtest.Implementation, func() error) {
+		all = append(all, testTarget{w.Name(), w.Tile(), !f.full, func() (gemmtest.Implementation, func() error) {
 			own := stream.New(backend.Device) // to release its compiled kernels after its tests
 			return w.On(own), own.Close
 		}})
@@ -417,16 +432,15 @@ func (f *selftestFlags) choose(device backend.Device) (all []testTarget, release
 	return all, release, nil
 }
 
-// ways returns the GPU kernels of --kernels, with --full in each of their tiles.
+// ways returns the GPU kernels of --kernels in their smallest tiles, or with --full in each tile.
 func (f *selftestFlags) ways(device backend.Device, info *device.Info) (all []gputest.Way, err error) {
-	if f.kernels == "all" && f.full {
+	switch {
+	case f.kernels == "all" && f.full:
 		return gputest.All(info), nil
+	case f.kernels == "all":
+		return gputest.Smallest(info), nil
 	}
-	names := strings.Split(f.kernels, ",")
-	if f.kernels == "all" {
-		names = kernelsOf(device)
-	}
-	for _, name := range names {
+	for name := range strings.SplitSeq(f.kernels, ",") {
 		kernel, precision := splitPrecision(name)
 		kernel, shape, shaped := strings.Cut(kernel, ":")
 		subject, _, _ := strings.Cut(name, ":")
@@ -439,7 +453,6 @@ func (f *selftestFlags) ways(device backend.Device, info *device.Info) (all []gp
 		}
 		w := gputest.Way{Kernel: k, Precision: precision}
 		switch {
-		case !info.Target.Has(k.Target()) && f.kernels == "all":
 		case !info.Target.Has(k.Target()):
 			return nil, fmt.Errorf("--kernels: %w: kernel %s needs %v, and %s is %v",
 				gemm.ErrUnsupported, k.Name, k.Target(), info.Name, info.Target)
@@ -451,7 +464,7 @@ func (f *selftestFlags) ways(device backend.Device, info *device.Info) (all []gp
 		case f.full:
 			all = append(all, w.Shapes()...)
 		default:
-			all = append(all, w)
+			all = append(all, w.Smallest()...)
 		}
 	}
 	return all, nil

@@ -98,8 +98,7 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 	b[gemm.B] = nil
 	if got := run(backend.Options{Packed: packed}, b); !slices.Equal(got, want) {
 		t.Errorf("%s: %v, α = %v, β = %v, %+v, %d threads: a packed B changes the bits", k.Name, p, real(p.Alpha),
-			real(p.Beta),
-			p.Epilogue, threads)
+			real(p.Beta), p.Epilogue, threads)
 	}
 }
 
