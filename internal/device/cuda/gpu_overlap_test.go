@@ -59,7 +59,7 @@ func TestGPUOverlap(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.Contains(plan.Detail(), "expected") {
+		if !strings.Contains(plan.Detail(), "predicted") {
 			t.Errorf("%v runs in one step, want several", &p)
 		}
 		want := singleLaunch(t, g, plan, &p, m)
