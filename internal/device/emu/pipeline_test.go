@@ -345,7 +345,8 @@ func TestPipelineFaults(t *testing.T) {
 	}{
 		{"no proxy fence", []string{"want a fence.proxy.async"}, false},
 		{"no barrier before the store", []string{"without a barrier in between"}, false},
-		{"wrong phase", []string{"may still write", "may still read", "deadlock"}, false},
+		{"wrong phase",
+			[]string{"may still write", "may still read", "want a wait for its mbarrier", "deadlock"}, false},
 		{"no wait for an empty stage",
 			[]string{"may still read", "may still write", "want a wait for its mbarrier", "arrivals at an mbarrier"},
 			false},
