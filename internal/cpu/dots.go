@@ -38,25 +38,25 @@ const (
 // whether the rows of op(A) are x. This is so for a small C if both are stored along K, and if C or
 // its transpose has too few columns to fill the lanes of a tile.
 func (mk *microKernel[T]) usesDots(p *gemm.Problem) (yes, xIsA bool) {
-	if len(mk.Dot) == 0 || !p.ReadsAB() || p.BlockScaled() ||
+	if p.K < dotsDepth || len(mk.Dot) == 0 || !p.ReadsAB() || p.BlockScaled() ||
 		p.In() != p.Accum() && mk.wideners.of(p.In()).Lay == nil {
 		return false, false
 	}
 	switch a, b := alongK(p.Layouts[gemm.A]), alongK(p.B().T()); {
 	case a && b:
-		return mk.hasLongK(p) || mk.wastesLanes(max(p.M, p.N), min(p.M, p.N), p.K), p.M >= p.N
+		return mk.hasLongK(p) || mk.wastesLanes(max(p.M, p.N), min(p.M, p.N)), p.M >= p.N
 	case a:
-		return mk.wastesLanes(p.M, p.N, p.K), true
+		return mk.wastesLanes(p.M, p.N), true
 	case b:
-		return mk.wastesLanes(p.N, p.M, p.K), false
+		return mk.wastesLanes(p.N, p.M), false
 	}
 	return false, false
 }
 
 // wastesLanes reports whether a tile of few columns and many rows loses more time to unused lanes
 // than it takes to copy the columns so that they are stored along K.
-func (mk *microKernel[T]) wastesLanes(many, few, k int) bool {
-	return few < mk.lanes() && k >= dotsDepth && many*(mk.lanes()-few) > copyCostLanes*few
+func (mk *microKernel[T]) wastesLanes(many, few int) bool {
+	return few < mk.lanes() && many*(mk.lanes()-few) > copyCostLanes*few
 }
 
 // alongK reports whether the rows of l, a layout of op(A), are stored along K.
@@ -78,7 +78,7 @@ func (mk *microKernel[T]) hasLongK(p *gemm.Problem) bool {
 	if mk.Group > 1 {
 		most = axpyRowsGrouped
 	}
-	return few <= most && many <= 4*dotsRows && p.K >= max(dotsDepth, 16*many)
+	return few <= most && many <= 4*dotsRows && p.K >= 16*many
 }
 
 // prepare sets up the product. d must be zero.
