@@ -147,7 +147,7 @@ func (k *call) runGroups(ctx context.Context) error {
 			return err
 		}
 	}
-	k.product.Request.Device = whole.Device
+	k.product.Request.Device = whole.Device()
 	groups := make([]dispatch.Product, len(ends))
 	start := 0
 	for g := range groups {

@@ -90,7 +90,7 @@ func planOf(p *gemm.Problem) Plan {
 
 func hostPlan(p *dispatch.Product) Plan {
 	pl := planOf(&p.Problem)
-	pl.Device, pl.Kernel, pl.Threads, pl.Compile = p.Device.String(), p.Kernel, p.Threads, p.CompileTime()
+	pl.Device, pl.Kernel, pl.Threads, pl.Compile = p.Device().String(), p.Kernel(), p.Threads(), p.CompileTime()
 	pl.Detail, pl.Why = p.Detail(), p.Why()
 	return pl
 }

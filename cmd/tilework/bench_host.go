@@ -28,7 +28,7 @@ func (f *benchFlags) onCPU(_ context.Context, device backend.Device, problems []
 		if err != nil {
 			return "", err
 		}
-		return plan.Kernel, nil
+		return plan.Kernel(), nil
 	}, stderr)
 	if err != nil {
 		return bencher{}, err
@@ -100,7 +100,7 @@ func (s *subject) String() string {
 	if s.plan == nil {
 		return ""
 	}
-	return s.plan.Kernel + ", " + s.plan.Detail()
+	return s.plan.Kernel() + ", " + s.plan.Detail()
 }
 
 func libraryNames() []string {

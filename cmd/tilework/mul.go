@@ -275,7 +275,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	read := time.Since(start)
 	if f.verbose {
 		fmt.Fprintf(stderr, "%v on %v, kernel %s: %s (%s)\n",
-			&problem, plan.Device, plan.Kernel, plan.Detail(), plan.Why())
+			&problem, plan.Device(), plan.Kernel(), plan.Detail(), plan.Why())
 		if text := plan.Reasoning(); text != "" {
 			fmt.Fprintln(stderr, text)
 		}
@@ -300,7 +300,8 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	return f.report(stdout, stderr, mulResult{
 		M: problem.M, N: problem.N, K: problem.K,
 		In: a.Type.String(), Out: c.Type.String(),
-		Device: plan.Device.String(), Kernel: plan.Kernel, Threads: plan.Threads, Detail: plan.Detail(), Why: plan.Why(),
+		Device: plan.Device().String(), Kernel: plan.Kernel(), Threads: plan.Threads(),
+		Detail: plan.Detail(), Why: plan.Why(),
 		Read: read.Seconds(), Compile: plan.CompileTime().Seconds(), Compute: plan.Took().Seconds(),
 		Write:  time.Since(start).Seconds(),
 		GFLOPS: problem.Flops() / plan.Took().Seconds() / 1e9,

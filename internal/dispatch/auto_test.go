@@ -53,8 +53,8 @@ func TestPlanAsDecided(t *testing.T) {
 		if err := pl.Run(t.Context(), b); err != nil || string(b[gemm.C]) != string(want) {
 			t.Errorf("%s: got %v, error %v", c.device, b[gemm.C], err)
 		}
-		if pl.Device.String() != c.want || !strings.HasPrefix(pl.Why(), c.why) {
-			t.Errorf("%s: planned on %v (%q), want %s (%q)", c.device, pl.Device, pl.Why(), c.want, c.why)
+		if pl.Device().String() != c.want || !strings.HasPrefix(pl.Why(), c.why) {
+			t.Errorf("%s: planned on %v (%q), want %s (%q)", c.device, pl.Device(), pl.Why(), c.want, c.why)
 		}
 	}
 }
@@ -71,7 +71,7 @@ func TestPlanByKernel(t *testing.T) {
 	})
 	for kernel, want := range map[string]string{"loop": "cpu", "tiled": "gpu", "tiled:8": "gpu"} {
 		pl, err := New(Request{Problem: p, Kernel: kernel})
-		if err != nil || pl.Device.String() != want || !strings.Contains(pl.Why(), "requested by name") {
+		if err != nil || pl.Device().String() != want || !strings.Contains(pl.Why(), "requested by name") {
 			t.Errorf("%s: got %+v, error %v", kernel, pl, err)
 		}
 	}

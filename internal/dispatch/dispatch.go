@@ -47,9 +47,6 @@ type Request struct {
 // not by several goroutines at once.
 type Plan struct {
 	Request
-	Device  backend.Device // never auto
-	Kernel  string
-	Threads int // number of goroutines that compute, or 0 if none does
 
 	plan     backend.Plan // before Decide nil, or one whose memory can be used again
 	on       *target
@@ -60,6 +57,15 @@ type Plan struct {
 	took     time.Duration
 	report   *Report
 }
+
+// Device returns the chosen device, which is never auto.
+func (pl *Plan) Device() backend.Device { return pl.on.device }
+
+// Kernel returns the name of the chosen kernel.
+func (pl *Plan) Kernel() string { return pl.plan.KernelName() }
+
+// Threads returns the number of goroutines that compute, or 0 if none does.
+func (pl *Plan) Threads() int { return pl.plan.Workers() }
 
 // Detail describes the kernel's parameters.
 func (pl *Plan) Detail() string { return pl.plan.Detail() }
@@ -105,7 +111,7 @@ func (pl *Plan) Reasoning() string {
 	if count == 0 {
 		return ""
 	}
-	return fmt.Sprintf("of %d ways to compute it on %v\n%s", count, pl.Device, text)
+	return fmt.Sprintf("of %d ways to compute it on %v\n%s", count, pl.Device(), text)
 }
 
 // New plans a product. The errors wrap ErrUnsupported or ErrNoDevice. If the request names no
@@ -221,7 +227,6 @@ func (pl *Plan) planOn(t *target) error {
 		}
 	}
 	pl.plan, pl.on = plan, t
-	pl.Device, pl.Kernel, pl.Threads = t.device, plan.KernelName(), plan.Workers()
 	return nil
 }
 

@@ -72,14 +72,15 @@ func TestPlans(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s, %s: %v", d, kernel, err)
 			}
-			if kernel != "" && pl.Kernel != kernel || !slices.Contains(names, pl.Kernel) {
-				t.Errorf("%s, kernel %q: planned with %q", d, kernel, pl.Kernel)
+			if kernel != "" && pl.Kernel() != kernel || !slices.Contains(names, pl.Kernel()) {
+				t.Errorf("%s, kernel %q: planned with %q", d, kernel, pl.Kernel())
 			}
-			if pl.Device.Kind == backend.Auto || d != "auto" && pl.Device != name(t, d) || pl.Why() == "" || pl.Detail() == "" {
+			if pl.Device().Kind == backend.Auto || d != "auto" && pl.Device() != name(t, d) ||
+				pl.Why() == "" || pl.Detail() == "" {
 				t.Errorf("%s, kernel %q: %+v", d, kernel, pl)
 			}
-			if onGPU := pl.Device.IsGPU(); onGPU != (pl.Threads == 0) {
-				t.Errorf("%s, kernel %q: %d threads", d, kernel, pl.Threads)
+			if onGPU := pl.Device().Kind.IsGPU(); onGPU != (pl.Threads() == 0) {
+				t.Errorf("%s, kernel %q: %d threads", d, kernel, pl.Threads())
 			}
 			if pl.Took() != 0 || pl.Verified() != nil {
 				t.Errorf("%s, kernel %q: took %v, verified %v before Run", d, kernel, pl.Took(), pl.Verified())
@@ -91,13 +92,13 @@ func TestPlans(t *testing.T) {
 			if got := dtype.F32.At(b[gemm.C], 70*60-1); got != 50 || pl.Took() <= 0 {
 				t.Errorf("%s, kernel %q: the last element is %v, want 50; took %v", d, kernel, got, pl.Took())
 			}
-			if compiled := pl.CompileTime() > 0; compiled != pl.Device.IsGPU() {
+			if compiled := pl.CompileTime() > 0; compiled != pl.Device().Kind.IsGPU() {
 				t.Errorf("%s, kernel %q: compile time %v", d, kernel, pl.CompileTime())
 			}
 		}
 	}
 	pl, err := New(Request{Problem: p, Device: name(t, "emu"), Kernel: "tiled:16"})
-	if err != nil || pl.Kernel != "tiled" || !strings.Contains(pl.Detail(), "tile 16") {
+	if err != nil || pl.Kernel() != "tiled" || !strings.Contains(pl.Detail(), "tile 16") {
 		t.Errorf("tiled:16: got %+v, error %v", pl, err)
 	}
 }

@@ -79,9 +79,9 @@ func TestRegister(t *testing.T) {
 		if err := pl.Run(t.Context(), b); err != nil {
 			t.Error(err)
 		}
-		if got := dtype.F64.At(b[gemm.C], 9*10-1); got != 11 || pl.Device != name(t, "toy") ||
+		if got := dtype.F64.At(b[gemm.C], 9*10-1); got != 11 || pl.Device() != name(t, "toy") ||
 			(pl.Verified() != nil) != r.Verify {
-			t.Errorf("%v computed element %v, want 11, report %v", pl.Device, got, pl.Verified())
+			t.Errorf("%v computed element %v, want 11, report %v", pl.Device(), got, pl.Verified())
 		}
 	}
 	names := func() (all []string) {

@@ -63,8 +63,8 @@ func TestTuned(t *testing.T) {
 	}
 	for _, process := range []string{"this", "a new"} {
 		pl := plan(Request{Problem: p})
-		if !isTuned(pl) || pl.Kernel != "portable" || !strings.Contains(pl.Detail(), "KC 16") {
-			t.Errorf("in %s process: %s, %s (%s)", process, pl.Kernel, pl.Detail(), pl.Why())
+		if !isTuned(pl) || pl.Kernel() != "portable" || !strings.Contains(pl.Detail(), "KC 16") {
+			t.Errorf("in %s process: %s, %s (%s)", process, pl.Kernel(), pl.Detail(), pl.Why())
 		}
 		_, b := product(t, dtype.F32, dtype.F32, 70, 60, 50, gemm.Epilogue{})
 		if err := pl.Run(t.Context(), b); err != nil || dtype.F32.At(b[gemm.C], 69*60+59) != 50 {
@@ -242,8 +242,8 @@ func FuzzTuned(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%s: %v", b, err)
 		}
-		if pl.Threads < 1 {
-			t.Errorf("%s: %d threads", b, pl.Threads)
+		if pl.Threads() < 1 {
+			t.Errorf("%s: %d threads", b, pl.Threads())
 		}
 	})
 }

@@ -92,8 +92,8 @@ func (pl *Plan) sumsChecked(ctx context.Context, p *gemm.Problem, b gemm.Buffers
 	err error) {
 	linear, lb := verify.Linear(p, b)
 	request := pl.Request
-	request.Problem, request.Verify, request.Tile, request.Kernel, request.Device = linear, false, nil, pl.Kernel,
-		pl.Device
+	request.Problem, request.Verify, request.Tile, request.Kernel, request.Device = linear, false, nil, pl.Kernel(),
+		pl.Device()
 	inner, err := New(request)
 	if err != nil {
 		return nil, 0, err

@@ -32,7 +32,7 @@ func (l *cpuLab) defaultChoice(ctx context.Context, f tuned.Form) (backend.Choic
 		return backend.Choice{}, 0, err
 	}
 	took, err := l.took(ctx, plan)
-	return backend.Choice{Kernel: plan.Kernel}, took, err
+	return backend.Choice{Kernel: plan.Kernel()}, took, err
 }
 
 // took returns the approximate time of a plan: the shorter of two runs with zero matrices.

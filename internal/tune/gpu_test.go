@@ -158,7 +158,7 @@ func planned(t *testing.T, d backend.Device, f tuned.Form) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pl.Kernel + ": " + pl.Why()
+	return pl.Kernel() + ": " + pl.Why()
 }
 
 // TestGPU checks that Run finds the fastest candidate on a GPU and stores it, that later plans use
