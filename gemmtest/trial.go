@@ -55,8 +55,13 @@ type kind struct {
 	form string
 }
 
-// Names of forms. A plain product has no epilogue and no block scales, and is not a batch.
-const plainForm, epilogueForm, scalesForm, batchForm = "", "epilogue", "scales", "batch"
+// Names of forms.
+const (
+	plainForm    = "" // no epilogue, no block scales, not a batch
+	epilogueForm = "epilogue"
+	scalesForm   = "scales"
+	batchForm    = "batch"
+)
 
 // draws is the number of attempts to draw a product within the declared limits before the case is
 // skipped.

@@ -117,12 +117,15 @@ func checkHelp() string {
 	return strings.TrimRight(b.String(), "\n")
 }
 
-// Numbers of cases of the exact check: the defaults for each kernel, and with --full the sum over
-// all kernels of a device.
-const casesOnCPU, casesOnGPU, fullCases = 2000, 100, 20_000
+// Numbers of cases of the exact check.
+const (
+	casesOnCPU = 2000   // for each kernel, by default
+	casesOnGPU = 100    // likewise
+	fullCases  = 20_000 // for all kernels of a device together, with --full
+)
 
 // caseCount returns the number of cases of the exact check for one of several implementations. With
-// --full, unless --cases is set, there is at least one for each combination of types and transposes.
+// --full and without --cases, there is at least one for each combination of types and transposes.
 func (f *selftestFlags) caseCount(impl *gemmtest.Implementation, implementations int) int {
 	if f.cases > 0 {
 		return f.cases
