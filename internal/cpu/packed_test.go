@@ -11,6 +11,7 @@ import (
 	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit"
 )
 
 // TestPackedSameBits checks that a packed B gives the same bits as the blocked algorithm with an
@@ -30,7 +31,7 @@ func TestPackedSameBits(t *testing.T) {
 				if !slices.Contains(k.Types(), pair.In) {
 					continue
 				}
-				for round := range 24 {
+				for round := range testkit.Short(24) {
 					m, n, depth := 1+rng.IntN(40), 1+rng.IntN(90), rng.IntN(200)
 					if round == 0 {
 						m, n, depth = 3, 70, 1100 // several blocks of K

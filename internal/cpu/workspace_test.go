@@ -12,12 +12,15 @@ import (
 // TestMemory checks that a plan predicts the memory that Run allocates, for every algorithm.
 func TestMemory(t *testing.T) {
 	algorithms, vectors := map[algorithm]bool{}, false
-	for _, types := range [][2]dtype.Type{{dtype.F64, dtype.F64}, {dtype.F32, dtype.F32}, {dtype.F32, dtype.F16},
+	for i, types := range [][2]dtype.Type{{dtype.F64, dtype.F64}, {dtype.F32, dtype.F32}, {dtype.F32, dtype.F16},
 		{dtype.F16, dtype.F16}, {dtype.I8, dtype.I32}, {dtype.I8, dtype.F32}} {
 		in, out := types[0], types[1]
-		for _, shape := range [][3]int{{8, 8, 8}, {200, 180, 190}, {1, 2048, 300}, {2048, 1, 300}, {2, 2000, 400},
+		for j, shape := range [][3]int{{8, 8, 8}, {200, 180, 190}, {1, 2048, 300}, {2048, 1, 300}, {2, 2000, 400},
 			{2000, 3, 400}, {12, 16, 3000}, {64, 600, 64}, {1500, 1500, 1}, {8, 8, 60000}} {
-			for _, trans := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
+			for n, trans := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
+				if !testkit.Full() && n != (i+j)%4 {
+					continue
+				}
 				for _, kernel := range []string{"", "loop"} {
 					if kernel == "loop" && shape[0] > 8 {
 						continue // the naive loop is slow

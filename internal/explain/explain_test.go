@@ -419,7 +419,7 @@ func TestText(t *testing.T) {
 		for _, in := range []dtype.Type{dtype.F64, dtype.BF16, dtype.I8} {
 			for _, on := range []string{"h200", "sm_120"} {
 				p := problem(t, in, 4099, 1<<20, 77, true, true)
-				if k.Check(p, kernel.Tile{}, kernel.Align{}, nil) != nil {
+				if on != "h200" && !testkit.Full() || k.Check(p, kernel.Tile{}, kernel.Align{}, nil) != nil {
 					continue
 				}
 				smallest := k.Tiles[len(k.Tiles)-1] // fits every GPU

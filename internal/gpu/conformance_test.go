@@ -61,7 +61,7 @@ func TestPrecisions(t *testing.T) {
 				t.Run(w.String(), func(t *testing.T) {
 					t.Parallel()
 					d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-					conform(t, d, 8, w)
+					conform(t, d, testkit.Cases(4, 8), w)
 				})
 			}
 		}
@@ -235,7 +235,7 @@ func TestSwapAB(t *testing.T) {
 		t.Run(w.String(), func(t *testing.T) {
 			t.Parallel()
 			d := gpu.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
-			conform(t, d, 12, w)
+			conform(t, d, testkit.Cases(6, 12), w)
 		})
 	}
 }
@@ -263,10 +263,7 @@ func TestPackedBatches(t *testing.T) {
 // TestBlockScales checks, under the checkers, the kernels that support block scales. The tiles are
 // of every kind, with a cluster along K and with split-K among them.
 func TestBlockScales(t *testing.T) {
-	cases := 24
-	if !testkit.Full() {
-		cases = 8
-	}
+	cases := testkit.Cases(4, 24)
 	for _, x := range [][2]string{
 		{"naive", "16"}, {"wgmma", "64x128x128/2x32/3"}, {"wgmma", "64x64x128/2x16/4"}, {"wgmma", "128x64x128/2x16/4k2"},
 		{"wgmma", "64x16x128/2x4/4"}, {"wgmma", "64x64x128/2x16/4*3"}, {"wgmma", "128x256x128/2x64/2"},

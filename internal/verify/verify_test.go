@@ -12,6 +12,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/ref"
 	"tilework/internal/ref/reftest"
+	"tilework/internal/testkit"
 )
 
 func verifier(t *testing.T, p *gemm.Problem, buf gemm.Buffers, seed uint64) *Verifier {
@@ -131,7 +132,7 @@ func TestNoFalseAlarm(t *testing.T) {
 				if ty.Integer() {
 					fill = func() float64 { return float64(int32(rng.Uint32())) }
 				}
-				for n := range reftest.Repeats(25) {
+				for n := range reftest.Repeats(testkit.Cases(10, 25)) {
 					m, n, k := rng.IntN(9), rng.IntN(70), rng.IntN(150*(1+n%2))
 					if rng.IntN(10) == 0 {
 						m, n, k = rng.IntN(3), rng.IntN(300), rng.IntN(300)
@@ -173,7 +174,7 @@ func TestFindsChanges(t *testing.T) {
 	found := 0
 	for _, ty := range reftest.AllTypes() {
 		integer := ty.Integer()
-		for n := range reftest.Repeats(200) {
+		for n := range reftest.Repeats(testkit.Cases(80, 200)) {
 			fill := func() float64 { return float64(int32(rng.Uint32())) }
 			if !integer {
 				fill = func() float64 { return rng.Float64()*2 - 1 }

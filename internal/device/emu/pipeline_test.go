@@ -337,7 +337,7 @@ func TestPipelineFaults(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	a, b, c := pipelineOperands(rand.New(rand.NewPCG(seed, 0)))
-	const runs = uint64(8)
+	runs := uint64(testkit.Cases(4, 8))
 	for _, f := range []struct {
 		fault string
 		want  []string // the report must contain one of these
