@@ -107,7 +107,7 @@ func numbers(n func(p *Problem) int) func(p *Problem) Layout {
 
 func (o Operand) String() string { return operands[o].name }
 
-// Phrase returns o's name as it stands in a sentence: "A" or "the residual".
+// Phrase returns o's name as part of a sentence: "A" or "the residual".
 func (o Operand) Phrase() string {
 	if o <= C {
 		return o.String()

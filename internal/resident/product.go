@@ -15,7 +15,7 @@ import (
 	verifygpu "tilework/internal/verify/gpu"
 )
 
-// Product describes what [Gemm] computes: C ← Alpha·A·B + Beta·C, and the epilogue.
+// Product describes a product: C ← Alpha·A·B + Beta·C, and the epilogue.
 type Product struct {
 	Alpha, Beta complex128
 	// Operands holds A, B and C, and the other operands that the epilogue, block scales and groups

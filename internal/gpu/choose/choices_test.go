@@ -76,7 +76,7 @@ func (g *choiceGroup) problem(s bench.Shape) (*gemm.Problem, error) {
 	return &p, err
 }
 
-// strided returns the batch of count products, one behind the other.
+// strided returns the batch of count products in consecutive memory.
 func strided(count int) func(p gemm.Problem) (gemm.Problem, error) {
 	return func(p gemm.Problem) (gemm.Problem, error) {
 		return p.Strided(count, gemm.Batch{Stride: gemm.Strides{p.A().Len(), p.B().Len(), p.C().Len()}})

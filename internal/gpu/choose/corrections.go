@@ -102,8 +102,8 @@ func bytes(j *job, _ *kernel.Config) bool {
 	return j.In().Bits() == 8 && j.Batch.Kind == gemm.Single
 }
 
-// smallBytes: products of 8-bit types with sides of up to 512, of which wgmma may pack operands.
-// Not measured with mma.
+// smallBytes: products of 8-bit types with sides of up to 512. wgmma may pack their operands. Not
+// measured with mma.
 func smallBytes(j *job, c *kernel.Config) bool {
 	return bytes(j, c) && min(j.M, j.N) >= 128 && max(j.M, j.N, j.K) <= 512
 }
@@ -146,7 +146,7 @@ func tf32SwapAB(j *job, _ *kernel.Config) bool {
 	return !kMajor && (j.M <= fewColumns || max(j.M, j.N, j.K) <= 128)
 }
 
-// thinB: few columns of an MN-major B, of which a TMA box has 64. 4096×16×4096 of bfloat16 took
+// thinB: fewer columns of an MN-major B than the 64 of a TMA box. 4096×16×4096 of bfloat16 took
 // 14.3 µs, and 10.4 were predicted.
 func thinB(j *job, _ *kernel.Config) bool {
 	return j.In().Bits() == 16 && j.Batch.Kind == gemm.Single && j.N > 1 && j.N <= fewColumns && !j.B().Trans

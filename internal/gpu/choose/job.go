@@ -9,7 +9,7 @@ import (
 	"tilework/internal/gpu/sm90"
 )
 
-// job is a product for which candidates are listed, with what the predictions share.
+// job is a product for which candidates are listed, with the values that all predictions use.
 type job struct {
 	*gemm.Problem
 	align  kernel.Align

@@ -9,7 +9,7 @@ import (
 	"tilework/internal/gpu/sm90"
 )
 
-// row is a kernel of the list with what the choice needs to know of it.
+// row is a kernel of the list with the functions and numbers from which it is chosen.
 type row struct {
 	*kernel.Kernel
 	// predict estimates the time of a configuration.

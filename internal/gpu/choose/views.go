@@ -50,8 +50,7 @@ func Considered(all []Candidate) []Candidate {
 	return all
 }
 
-// slower is the rejection of a candidate that is predicted to take so many times as long as the
-// chosen one.
+// slower is the rejection of a candidate: its predicted time divided by that of the chosen one.
 type slower float64
 
 func (s slower) Error() string {

@@ -97,7 +97,7 @@ func (t *wgmmaTile) load(memory float64) float64 {
 }
 
 // skew returns how much longer the L2 cache takes to deliver a matrix's boxes because their rows
-// lie in two of its lines.
+// span two of its lines.
 func (n *wgmmaCosts) skew(l gemm.Layout) float64 {
 	switch ld := l.Type.Bytes(l.LD); {
 	case l.Type.Bytes(l.Cols) <= frag.SwizzleBytes || l.Rows == 1 || ld%frag.SwizzleBytes == 0:

@@ -134,7 +134,7 @@ func (w Way) supports(p *gemm.Problem) bool {
 	return w.Kernel.Check(p, w.Shape, kernel.Align{}, nil) == nil
 }
 
-// Takes reports whether a device can compute p in w, whatever the precision of p.
+// Takes reports whether a device can compute p in w. It ignores the precision of p.
 func (w Way) Takes(p *gemm.Problem, d *device.Info) bool {
 	return w.Kernel.Check(w.in(p), w.Shape, kernel.Align{}, d) == nil
 }

@@ -17,8 +17,8 @@ var MMATiles = []Tile{
 }
 
 // MMATilesF64 lists the tiles of mma for float64. More stages hide more of the memory latency
-// where an SM has few blocks. But copies of single elements go through the L1 cache, which gets
-// what shared memory leaves.
+// where an SM has few blocks. But copies of single elements go through the L1 cache, which is
+// smaller if the kernel uses more shared memory.
 var MMATilesF64 = []Tile{
 	{M: 128, N: 128, K: 16, RowsPerThread: 8, ColsPerThread: 8, Stages: 3},
 	{M: 128, N: 64, K: 16, RowsPerThread: 8, ColsPerThread: 8, Stages: 3},
