@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,7 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"tilework/dtype"
 	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/gemm"
@@ -26,7 +24,9 @@ type benchFlags struct {
 	epilogues, scales, outType                           string
 	peerPath                                             []string
 	threads                                              int
-	transA, transB, transfers, packed                    bool
+	transA, transB                                       choice
+	count                                                int
+	transfers, packed                                    bool
 	batch                                                int
 	groups                                               string
 	cold                                                 choice
@@ -96,6 +96,7 @@ records. It refuses a file from another machine or another version of tilework.`
   tilework bench --device gpu --kernels naive,tiled:16,blocked --peers cublaslt
   tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 -o h200.jsonl
   tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 --resume h200.jsonl
+  tilework bench --device gpu --suite random --seed 7 --count 50 --dtypes bfloat16 --peers cublaslt
   tilework bench --device gpu --batch 64 --sizes 512 --dtypes bfloat16 --peers cublaslt
   tilework bench --device gpu --groups 8 --shapes 4096x14336x4096 --dtypes bfloat16 --transpose-b --peers dense
   tilework bench --device gpu --dtypes bfloat16 --sizes 4096 --epilogue bias-col,bias-col+gelu-tanh --peers cublaslt,then
@@ -115,13 +116,14 @@ records. It refuses a file from another machine or another version of tilework.`
 		"sizes N of square products: 64,256 or 64..1024x2 or 64..512+64 (default: 64,256,1024, on an emulated GPU 64,256)")
 	fl.StringVar(&f.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
 	fl.StringVar(&f.suite, "suite", "", "a predefined list of shapes: "+strings.Join(bench.Suites(), ", "))
+	fl.IntVar(&f.count, "count", 100, "number of products of --suite random")
 	fl.StringVar(&f.dtypes, "dtypes", "float32", "comma-separated element types of A and B")
 	fl.StringVar(&f.device, "device", "cpu", "where to measure: cpu, gpu or gpu:N; emu or emu:MODEL counts instead")
 	fl.StringVar(&f.peers, "peers", "", "comma-separated libraries to compare with, or all for every installed library")
 	fl.StringArrayVar(&f.peerPath, "peer-path", nil, "NAME=FILE: load the peer NAME from FILE")
 	fl.IntVar(&f.threads, "threads", 0, "maximum number of threads of kernels and peers (default: all cores)")
-	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
-	fl.BoolVar(&f.transB, "transpose-b", false, "multiply with B transposed")
+	f.transA.addTo(fl, "transpose-a", "multiply with A transposed (default: no, or as the suite says)")
+	f.transB.addTo(fl, "transpose-b", "multiply with B transposed (default: no, or as the suite says)")
 	fl.BoolVar(&f.packed, "packed", false, "on the CPU: also measure each kernel with a prepacked B")
 	fl.IntVar(&f.batch, "batch", 1, "on a GPU: number of products of each shape, computed in one launch")
 	fl.StringVar(&f.groups, "groups", "",
@@ -136,14 +138,13 @@ records. It refuses a file from another machine or another version of tilework.`
 	fl.StringVar(&f.outType, "out-dtype", "", "element type of C (default: the usual one for A and B)")
 	fl.BoolVar(&f.transfers, "transfers", false,
 		"on a GPU: start from host memory, and time the copies to the GPU and back")
-	fl.Var(&f.cold, "cold", "read the operands from memory instead of the cache (default: on a GPU only)")
-	fl.Lookup("cold").NoOptDefVal = "true"
+	f.cold.addTo(fl, "cold", "read the operands from memory instead of the cache (default: on a GPU only)")
 	fl.DurationVar(&f.minTime, "min-time", 200*time.Millisecond, "minimum time to measure each kernel and peer")
 	fl.DurationVar(&f.maxTime, "max-time", 10*time.Second,
 		"maximum time to measure each kernel and peer; a single longer product still completes")
 	fl.DurationVar(&f.warmup, "warmup", 0,
 		"time to run each kernel and peer before measuring (default: 20ms, on a GPU 200ms)")
-	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands")
+	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands and of --suite random")
 	fl.StringVarP(&f.out, "out", "o", "", "write the records to this file as well, as JSON Lines")
 	fl.StringVar(&f.resume, "resume", "", "continue this file of records: measure what it lacks, on the same machine")
 	forceFlag(c, &f.force)
@@ -189,6 +190,18 @@ func (c *choice) Set(text string) (err error) {
 	return err
 }
 
+func (c *choice) addTo(fl *pflag.FlagSet, name, about string) {
+	fl.Var(c, name, about)
+	fl.Lookup(name).NoOptDefVal = "true"
+}
+
+// replace sets b to the value of the flag, if it was given.
+func (c *choice) replace(b *bool) {
+	if c.set {
+		*b = c.value
+	}
+}
+
 func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stderr io.Writer) (err error) {
 	format, err := bench.FindFormat(f.output.format)
 	if err != nil {
@@ -219,142 +232,4 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 // options returns the options that all devices share.
 func (f *benchFlags) options() bench.Options {
 	return bench.Options{MinTime: f.minTime, MaxTime: f.maxTime, Warmup: f.warmup, Seed: f.seed, Cold: f.cold.value}
-}
-
-// problems returns the products to measure. Without a flag for shapes, it takes sizes, in the
-// syntax of --sizes.
-func (f *benchFlags) problems(sizes string) ([]gemm.Problem, error) {
-	var shapes []bench.Shape
-	if f.sizes == "" && f.shapes == "" && f.suite == "" {
-		f.sizes = sizes
-	}
-	if f.suite != "" {
-		samples, err := bench.Suite(f.suite)
-		if err != nil {
-			return nil, fmt.Errorf("--suite: %w", err)
-		}
-		for _, s := range samples {
-			shapes = append(shapes, s.Shape)
-		}
-	}
-	if f.sizes != "" {
-		sizes, err := bench.ParseSizes(f.sizes)
-		if err != nil {
-			return nil, fmt.Errorf("--sizes: %w", err)
-		}
-		for _, n := range sizes {
-			shapes = append(shapes, bench.Cube(n))
-		}
-	}
-	if f.shapes != "" {
-		more, err := bench.ParseShapes(f.shapes)
-		if err != nil {
-			return nil, fmt.Errorf("--shapes: %w", err)
-		}
-		shapes = append(shapes, more...)
-	}
-	epilogues, err := f.parseEpilogues()
-	if err != nil {
-		return nil, err
-	}
-	scales, err := f.parseScales()
-	if err != nil {
-		return nil, err
-	}
-	var problems []gemm.Problem
-	for name := range strings.SplitSeq(f.dtypes, ",") {
-		t, err := dtype.Parse(strings.TrimSpace(name))
-		if err != nil {
-			return nil, fmt.Errorf("--dtypes: %w", err)
-		}
-		results := t.Info().Results
-		if len(results) == 0 {
-			return nil, fmt.Errorf("--dtypes: %w: matrices of %v cannot be multiplied", gemm.ErrUnsupported, t)
-		}
-		out := results[0]
-		if f.outType != "" {
-			if out, err = dtype.Parse(f.outType); err != nil {
-				return nil, fmt.Errorf("--out-dtype: %w", err)
-			}
-		}
-		for _, s := range shapes {
-			for _, e := range epilogues {
-				for _, sides := range scales {
-					p, err := s.Problem(t, out, f.transA, f.transB)
-					if err == nil {
-						p, _, err = gemm.New(p.Alpha, p.Layouts[gemm.A], p.Layouts[gemm.B], p.Beta, p.Layouts[gemm.C], e)
-					}
-					if err == nil {
-						p, err = scaled(p, sides)
-					}
-					if err == nil {
-						p, err = f.batched(p)
-					}
-					if err != nil {
-						return nil, err
-					}
-					problems = append(problems, p)
-				}
-			}
-		}
-	}
-	return problems, nil
-}
-
-// parseEpilogues reads --epilogue.
-func (f *benchFlags) parseEpilogues() (list []gemm.Epilogue, err error) {
-	if f.epilogues == "" {
-		return []gemm.Epilogue{{}}, nil
-	}
-	if f.transfers {
-		return nil, fmt.Errorf("--epilogue %s: want no --transfers", f.epilogues)
-	}
-	for text := range strings.SplitSeq(f.epilogues, ",") {
-		e, err := gemm.ParseEpilogue(strings.TrimSpace(text))
-		if err != nil {
-			return nil, fmt.Errorf("--epilogue: %w%s", err, suggestPart(text))
-		}
-		list = append(list, e)
-	}
-	return list, nil
-}
-
-// suggestPart returns the result of [suggestion] for the first wrong part of an epilogue.
-func suggestPart(epilogue string) string {
-	known := gemm.EpilogueParts()
-	for part := range strings.SplitSeq(strings.TrimSpace(epilogue), "+") {
-		if !slices.Contains(known, part) {
-			return suggestion(part, known)
-		}
-	}
-	return ""
-}
-
-// paths returns the files of --peer-path by the names of peers.
-func (f *benchFlags) paths() (map[string]string, error) {
-	paths := map[string]string{}
-	for _, p := range f.peerPath {
-		name, file, ok := strings.Cut(p, "=")
-		if !ok || !slices.Contains(pathNames(), name) {
-			return nil, fmt.Errorf("--peer-path %s: want NAME=FILE, where NAME is one of %s",
-				p, strings.Join(pathNames(), ", "))
-		}
-		paths[name] = file
-	}
-	return paths, nil
-}
-
-// peerNames returns the items of --peers, or all if --peers is "all".
-func (f *benchFlags) peerNames(all []string) []string {
-	switch f.peers {
-	case "":
-		return nil
-	case "all":
-		return all
-	}
-	names := strings.Split(f.peers, ",")
-	for i, name := range names {
-		names[i] = strings.TrimSpace(name)
-	}
-	return names
 }

@@ -116,7 +116,7 @@ func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 		return nil, fmt.Errorf("--packed with --device %s: want --device cpu, only the CPU multiplies by a packed B",
 			f.device)
 	}
-	problems, err := f.problems(sizes)
+	problems, err := f.problems(sizes, device.Kind == backend.CPU)
 	if err != nil {
 		return nil, err
 	}

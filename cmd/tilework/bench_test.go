@@ -291,3 +291,36 @@ func TestBenchPacked(t *testing.T) {
 		}
 	}
 }
+
+// TestBenchRandomSuite checks that --count and --seed select the products, that given
+// transpositions replace those of the suite, and that wrong counts are errors.
+func TestBenchRandomSuite(t *testing.T) {
+	t.Chdir(t.TempDir())
+	bench := func(flags string) (records []bench.Record) {
+		args := append(strings.Fields("bench --suite random --kernels none --peers reading --min-time 1us --max-time 1us "+
+			"--warmup 1us --force -o r.jsonl"), strings.Fields(flags)...)
+		if _, stderr, code := run(t.Context(), args...); code != 0 {
+			t.Fatalf("%s: exit code %d, %q", flags, code, stderr)
+		}
+		return readRecords(t, "r.jsonl")
+	}
+	three, five := bench("--count 3 --seed 2"), bench("--count 5 --seed 2")
+	if len(three) != 3 || len(five) != 5 || three[2].M != five[2].M || three[2].K != five[2].K {
+		t.Errorf("got %d and %d records", len(three), len(five))
+	}
+	if other := bench("--count 1 --seed 3"); other[0].M == three[0].M && other[0].N == three[0].N {
+		t.Error("--seed does not change the products")
+	}
+	for _, r := range bench("--count 8 --transpose-a --transpose-b=false") {
+		if !r.TransA || r.TransB {
+			t.Errorf("%d×%d×%d: transpositions %v, %v, want those of the flags", r.M, r.N, r.K, r.TransA, r.TransB)
+		}
+	}
+	if _, stderr, code := run(t.Context(), "bench", "--suite", "random", "--count", "0"); code != 2 ||
+		!strings.Contains(stderr, "--count 0") {
+		t.Errorf("--count 0: exit code %d, %q", code, stderr)
+	}
+	if _, stderr, code := run(t.Context(), "tune", "--suite", "random"); code != 2 || !strings.Contains(stderr, "fp32") {
+		t.Errorf("tune --suite random: exit code %d, %q", code, stderr)
+	}
+}

@@ -196,7 +196,7 @@ func (f *explainFlags) problem(precision gemm.Precision) (*gemm.Problem, error) 
 	if r := in.Info().Results; len(r) > 0 {
 		out = r[0]
 	}
-	p, err := size.Problem(in, out, f.transA, f.transB)
+	p, err := (&bench.Sample{Shape: size, TransA: f.transA, TransB: f.transB}).Problem(in, out)
 	if err != nil {
 		return nil, err
 	}

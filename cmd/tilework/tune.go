@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -66,13 +67,13 @@ After Ctrl-C, the choices found so far stay.`,
 			return f.run(c.Context(), c.OutOrStdout(), c.ErrOrStderr())
 		},
 	}
-	fl := c.Flags()
+	fl, fixed := c.Flags(), tunableSuites()
 	fl.StringVar(&f.products.sizes, "sizes", "", "sizes N of square products: 64,256 or 64..1024x2 or 64..512+64")
 	fl.StringVar(&f.products.shapes, "shapes", "", "shapes MxNxK: 1x768x3072,64x64x512")
-	fl.StringVar(&f.products.suite, "suite", "", "a predefined list of shapes: "+strings.Join(bench.Suites(), ", "))
+	fl.StringVar(&f.products.suite, "suite", "", "a predefined list of shapes: "+strings.Join(fixed, ", "))
 	fl.StringVar(&f.products.dtypes, "dtypes", "float32", "comma-separated element types of A and B")
-	fl.BoolVar(&f.products.transA, "transpose-a", false, "tune for products with A transposed")
-	fl.BoolVar(&f.products.transB, "transpose-b", false, "tune for products with B transposed")
+	f.products.transA.addTo(fl, "transpose-a", "tune for products with A transposed (default: no, or as the suite says)")
+	f.products.transB.addTo(fl, "transpose-b", "tune for products with B transposed (default: no, or as the suite says)")
 	fl.StringVar(&f.device, "device", "cpu", "the device to tune for: cpu, gpu, gpu:N, gpu:UUID")
 	fl.IntVar(&f.threads, "threads", 0, "maximum number of threads on the CPU (default: all cores)")
 	fl.DurationVar(&f.time, "time", 10*time.Second, "approximate time to measure each product")
@@ -83,11 +84,16 @@ After Ctrl-C, the choices found so far stay.`,
 	fl.BoolVar(&f.clear, "clear", false, "remove the tuned choices")
 	fl.BoolVarP(&f.verbose, "verbose", "v", false, "print each step, and problems with the cache")
 	f.output.addTo(c, listFormats...)
-	complete(c, "suite", bench.Suites()...)
+	complete(c, "suite", fixed...)
 	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu")
 	exclusive(c, "show", "clear")
 	return c
+}
+
+// tunableSuites lists the suites of fixed shapes.
+func tunableSuites() []string {
+	return slices.DeleteFunc(bench.Suites(), func(name string) bool { return name == bench.RandomSuite })
 }
 
 func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
@@ -114,7 +120,10 @@ func (f *tuneFlags) run(ctx context.Context, stdout, stderr io.Writer) error {
 	if err := dispatch.CheckThreads(f.threads); err != nil {
 		return fmt.Errorf("--threads: %w", err)
 	}
-	problems, err := f.products.problems("")
+	if fixed := tunableSuites(); f.products.suite == bench.RandomSuite {
+		return fmt.Errorf("--suite %s: want products that recur: %s", bench.RandomSuite, strings.Join(fixed, ", "))
+	}
+	problems, err := f.products.problems("", device.Kind == backend.CPU)
 	if err != nil {
 		return err
 	}

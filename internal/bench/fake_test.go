@@ -109,7 +109,7 @@ func every(d time.Duration) func(int) time.Duration { return func(int) time.Dura
 
 func shape(t *testing.T, s Shape, in, out dtype.Type) Case {
 	t.Helper()
-	p, err := s.Problem(in, out, false, false)
+	p, err := (&Sample{Shape: s}).Problem(in, out)
 	if err != nil {
 		t.Fatal(err)
 	}

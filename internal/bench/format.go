@@ -198,8 +198,12 @@ func summaryLines(records []Record) (lines []string) {
 		if s.Uncertain > 0 {
 			doubt = fmt.Sprintf(", %d of them uncertain", s.Uncertain)
 		}
-		lines = append(lines, fmt.Sprintf("%s × %s on %s%s, %s: geometric mean %.3f of %d%s, worst %.3f (%v)",
-			s.Subject, s.Peer, s.Device, threads, typeNames(s.In, s.Out), s.Mean, s.Cases, doubt, s.Worst, s.WorstShape))
+		below := ""
+		if s.Below90 > 0 {
+			below = fmt.Sprintf(", %d below 0.9 and %d below 0.8", s.Below90, s.Below80)
+		}
+		lines = append(lines, fmt.Sprintf("%s × %s on %s%s, %s: geometric mean %.3f of %d%s%s, worst %.3f (%v)",
+			s.Subject, s.Peer, s.Device, threads, typeNames(s.In, s.Out), s.Mean, s.Cases, doubt, below, s.Worst, s.WorstShape))
 	}
 	return lines
 }

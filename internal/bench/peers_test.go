@@ -35,7 +35,7 @@ func TestPeers(t *testing.T) {
 		{bench.Cube(96), dtype.F32, true},
 		{bench.Shape{M: 7, N: 65, K: 129}, dtype.F64, false},
 	} {
-		p, err := c.shape.Problem(c.in, c.in, false, true)
+		p, err := (&bench.Sample{Shape: c.shape, TransB: true}).Problem(c.in, c.in)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -62,7 +62,7 @@ func TestPeers(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Logf("\n%s", &text)
-	f8, err := bench.Cube(8).Problem(dtype.F8E4M3, dtype.F32, false, false)
+	f8, err := (&bench.Sample{Shape: bench.Cube(8)}).Problem(dtype.F8E4M3, dtype.F32)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,9 +5,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-
-	"tilework/dtype"
-	"tilework/internal/gemm"
 )
 
 // maxSizes limits the length of one list, because a longer one is most likely a typing error.
@@ -21,19 +18,12 @@ func Cube(n int) Shape { return Shape{n, n, n} }
 
 func (s Shape) String() string { return fmt.Sprintf("%dx%dx%d", s.M, s.N, s.K) }
 
-// Problem returns the product C ← op(A)·op(B) of that shape, with dense matrices and no epilogue.
-// The errors are those of [gemm.New].
-func (s Shape) Problem(in, out dtype.Type, transA, transB bool) (gemm.Problem, error) {
-	operand := func(rows, cols int, trans bool) gemm.Layout {
-		if trans {
-			return gemm.Dense(in, cols, rows).T()
-		}
-		return gemm.Dense(in, rows, cols)
-	}
-	p, _, err := gemm.New(1, operand(s.M, s.K, transA), operand(s.K, s.N, transB), 0, gemm.Dense(out, s.M, s.N),
-		gemm.Epilogue{})
-	return p, err
+func (s Shape) elements() float64 {
+	m, n, k := float64(s.M), float64(s.N), float64(s.K)
+	return m*k + k*n + m*n
 }
+
+func (s Shape) flops() float64 { return 2 * float64(s.M) * float64(s.N) * float64(s.K) }
 
 // ParseSizes parses a comma-separated list of sizes. An item is a number of at least 1 or a range.
 // The range first..lastxF multiplies by F, first..last+D adds D, and both end at or before last:

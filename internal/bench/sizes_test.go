@@ -1,14 +1,10 @@
 package bench
 
 import (
-	"errors"
 	"math"
 	"slices"
 	"strings"
 	"testing"
-
-	"tilework/dtype"
-	"tilework/internal/gemm"
 )
 
 func TestParseSizes(t *testing.T) {
@@ -93,23 +89,4 @@ func matches(err error, want string) bool {
 		return err == nil
 	}
 	return err != nil && strings.HasPrefix(err.Error(), want) && !strings.Contains(err.Error(), "\n")
-}
-
-func TestShapeProblem(t *testing.T) {
-	for _, trans := range [][2]bool{{false, false}, {true, false}, {false, true}, {true, true}} {
-		p, err := Shape{2, 3, 4}.Problem(dtype.F16, dtype.F32, trans[0], trans[1])
-		if err != nil {
-			t.Fatal(err)
-		}
-		if p.M != 2 || p.N != 3 || p.K != 4 || p.A().Trans != trans[0] || p.B().Trans != trans[1] || p.Out() != dtype.F32 ||
-			p.Alpha != 1 || p.Beta != 0 {
-			t.Errorf("got problem %+v", p)
-		}
-	}
-	if _, err := Cube(1<<40).Problem(dtype.F32, dtype.F32, false, false); !errors.Is(err, gemm.ErrShape) {
-		t.Errorf("matrix of 2⁸⁰ elements: got error %v, want ErrShape", err)
-	}
-	if _, err := Cube(1).Problem(dtype.I32, dtype.I32, false, false); !errors.Is(err, gemm.ErrUnsupported) {
-		t.Errorf("product of int32: got error %v, want ErrUnsupported", err)
-	}
 }

@@ -10,6 +10,7 @@ type Summary struct {
 	Cases                 int
 	Uncertain             int     // cases whose ratio is uncertain; see Ratio
 	Mean                  float64 // geometric, of the speeds over the peer
+	Below90, Below80      int     // cases whose speed is below 0.9 and 0.8
 	Worst                 float64
 	WorstShape            Shape
 }
@@ -40,6 +41,12 @@ func Summarize(records []Record) []Summary {
 			s.Cases++
 			if v.Uncertain() {
 				s.Uncertain++
+			}
+			if v.Speed < 0.9 {
+				s.Below90++
+			}
+			if v.Speed < 0.8 {
+				s.Below80++
 			}
 			s.Mean += math.Log(v.Speed)
 			if v.Speed < s.Worst {

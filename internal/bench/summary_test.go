@@ -38,7 +38,8 @@ func TestSummaries(t *testing.T) {
 	if s := got[1]; s.Cases != 1 || s.Uncertain != 0 || s.Mean != 1 || s.Worst != 1 {
 		t.Errorf("got summary %+v", s)
 	}
-	const want = "a × p on cpu, threads 2, float32: geometric mean 2.000 of 3, 1 of them uncertain, " +
+	const want = "a × p on cpu, threads 2, float32: geometric mean 2.000 of 3, 1 of them uncertain, 1 below 0.9 and 1 " +
+		"below 0.8, " +
 		"worst 0.500 (9x9x9)\n" + RatioNote + "\n" + UncertainNote + "\n" +
 		"R3000, 0 of 1 cores, cache 1 MiB; plan9/mips; 0001-01-01\n"
 	if text := write(t, "table", records); !strings.HasSuffix(text, want) || strings.Contains(text, "b × p on") {

@@ -153,7 +153,7 @@ func TestBound(t *testing.T) {
 // TestRoundedOperands checks that the rounding of A and B by a subject increases the bound by the
 // right amount.
 func TestRoundedOperands(t *testing.T) {
-	p, err := Shape{5, 6, 7}.Problem(dtype.F32, dtype.F32, false, false)
+	p, err := (&Sample{Shape: Shape{5, 6, 7}}).Problem(dtype.F32, dtype.F32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +183,7 @@ func TestRoundedOperands(t *testing.T) {
 
 // TestUnwritten checks that a NaN in any element is found.
 func TestUnwritten(t *testing.T) {
-	p, err := Cube(30).Problem(dtype.F32, dtype.F32, false, false)
+	p, err := (&Sample{Shape: Cube(30)}).Problem(dtype.F32, dtype.F32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -209,7 +209,7 @@ func TestUnwritten(t *testing.T) {
 
 // TestDefaultVerifier checks that an error in any element of a small product is found.
 func TestDefaultVerifier(t *testing.T) {
-	p, err := Shape{23, 31, 5}.Problem(dtype.F32, dtype.F32, false, false)
+	p, err := (&Sample{Shape: Shape{23, 31, 5}}).Problem(dtype.F32, dtype.F32)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func TestDefaultVerifier(t *testing.T) {
 // TestBatches checks that batchVerifier verifies four products of a batch and all rows of groups,
 // and finds NaN in every product.
 func TestBatches(t *testing.T) {
-	one, err := Cube(6).Problem(dtype.F32, dtype.F32, false, false)
+	one, err := (&Sample{Shape: Cube(6)}).Problem(dtype.F32, dtype.F32)
 	if err != nil {
 		t.Fatal(err)
 	}

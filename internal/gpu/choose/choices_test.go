@@ -91,7 +91,7 @@ func grouped(count int) func(p gemm.Problem) (gemm.Problem, error) {
 // suite returns the shapes of a committed suite.
 func suite(t *testing.T, name string) (shapes []bench.Shape) {
 	t.Helper()
-	samples, err := bench.Suite(name)
+	samples, err := bench.Suite(name, bench.Draw{})
 	if err != nil {
 		t.Fatal(err)
 	}
