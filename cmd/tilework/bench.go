@@ -26,7 +26,7 @@ type benchFlags struct {
 	threads                                              int
 	transA, transB                                       choice
 	count                                                int
-	transfers, packed                                    bool
+	transfers, packed, choice                            bool
 	batch                                                int
 	groups                                               string
 	cold                                                 choice
@@ -97,6 +97,7 @@ records. It refuses a file from another machine or another version of tilework.`
   tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 -o h200.jsonl
   tilework bench --device gpu --suite fp32 --peers cublaslt,cublaslt-tf32 --resume h200.jsonl
   tilework bench --device gpu --suite random --seed 7 --count 50 --dtypes bfloat16 --peers cublaslt
+  tilework bench --suite random --seed 7 --count 20 --threads 1 --choice
   tilework bench --device gpu --batch 64 --sizes 512 --dtypes bfloat16 --peers cublaslt
   tilework bench --device gpu --groups 8 --shapes 4096x14336x4096 --dtypes bfloat16 --transpose-b --peers dense
   tilework bench --device gpu --dtypes bfloat16 --sizes 4096 --epilogue bias-col,bias-col+gelu-tanh --peers cublaslt,then
@@ -144,6 +145,8 @@ records. It refuses a file from another machine or another version of tilework.`
 		"maximum time to measure each kernel and peer; a single longer product still completes")
 	fl.DurationVar(&f.warmup, "warmup", 0,
 		"time to run each kernel and peer before measuring (default: 20ms, on a GPU 200ms)")
+	fl.BoolVar(&f.choice, "choice", false,
+		"measure the kernel that mul would choose beside its other candidates, and report the loss")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands and of --suite random")
 	fl.StringVarP(&f.out, "out", "o", "", "write the records to this file as well, as JSON Lines")
 	fl.StringVar(&f.resume, "resume", "", "continue this file of records: measure what it lacks, on the same machine")
@@ -212,6 +215,9 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 			return fmt.Errorf("--%s %v: want 0 or more", name, d)
 		}
 	}
+	if given.Changed("count") && f.suite != bench.RandomSuite {
+		return fmt.Errorf("--count %d: want --suite %s, whose products it counts", f.count, bench.RandomSuite)
+	}
 	parts, err := f.parts(given)
 	if err != nil {
 		return err
@@ -226,6 +232,9 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 	}
 	records, failed := s.measure(ctx, newProgress(stderr))
 	// Records from before an interruption or a wrong result are printed too.
+	if f.choice && format.Name == "table" {
+		return errors.Join(bench.WriteChoices(stdout, records, f.output.width(stdout)), failed)
+	}
 	return errors.Join(format.Write(stdout, records, f.output.width(stdout)), failed)
 }
 

@@ -67,6 +67,11 @@ func (f *benchFlags) onDevice(ctx context.Context, at backend.Device, backend *s
 		kernels = append(kernels,
 			&gpuSubject{name: k.name, gpu: backend.Backend, options: gpuOptions(kernel, true), inexact: inexact(precision)})
 	}
+	kernelsOf := func(*gemm.Problem) []bench.DeviceSubject { return kernels }
+	if f.choice {
+		_, precision := splitPrecision(f.kernels)
+		kernelsOf = func(p *gemm.Problem) []bench.DeviceSubject { return g.candidates(p, precision) }
+	}
 	others, err := f.gpuPeers(ctx, g, stderr)
 	if err != nil {
 		return bencher{}, err
@@ -78,10 +83,14 @@ func (f *benchFlags) onDevice(ctx context.Context, at backend.Device, backend *s
 	}
 	options.Environment, options.Peak = g.environment(), g.peak
 	return bencher{
-		subjects: names(kernels, others), options: options,
+		subjects: func(p *gemm.Problem) []string { return names(kernelsOf(p), others) }, options: options,
 		newCase: f.deviceCase,
 		fits:    func(p *gemm.Problem) error { return bench.FitsOn(backend.Device, p, options) },
 		measure: func(ctx context.Context, c bench.Case) ([]bench.Record, error) {
+			kernels := kernelsOf(&c.Problem)
+			if f.choice {
+				compileAll(ctx, &c.Problem, kernels)
+			}
 			records, err := measure(ctx, backend.Device, c, kernels, others, options)
 			return records, sentinel(err)
 		},
@@ -216,16 +225,21 @@ func (p inexact) Precision() bench.Precision {
 func (s *gpuSubject) Name() string { return s.name }
 
 func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) (bench.Enqueue, error) {
-	q, err := p.WithPrecision(gemm.Precision(s.inexact))
-	if err != nil {
-		return nil, err
-	}
-	plan, err := gpu.PlanResident(s.gpu, &q, s.options)
+	plan, err := s.plans(p)
 	if err != nil {
 		return nil, err
 	}
 	s.plan = plan
 	return compiled(ctx, plan)
+}
+
+// plans returns the plan of a product in the subject's precision.
+func (s *gpuSubject) plans(p *gemm.Problem) (*exec.Plan, error) {
+	q, err := p.WithPrecision(gemm.Precision(s.inexact))
+	if err != nil {
+		return nil, err
+	}
+	return gpu.PlanResident(s.gpu, &q, s.options)
 }
 
 // devicePlan is a plan for matrices on a GPU.
@@ -252,6 +266,14 @@ func (s *gpuSubject) Intensity() float64 {
 		return 0
 	}
 	return explain.Intensity(s.plan.Kernel, s.plan.Config.Tile, s.plan.Problem())
+}
+
+// Predicted implements [bench.Predictor].
+func (s *gpuSubject) Predicted() float64 {
+	if s.plan == nil {
+		return 0
+	}
+	return s.plan.Cycles
 }
 
 func planText(p *exec.Plan) string {

@@ -41,6 +41,11 @@ func (f *benchFlags) onCPU(_ context.Context, device backend.Device, problems []
 			kernels = append(kernels, &packedSubject{subject: subject{name: k.name, request: request}})
 		}
 	}
+	kernelsOf := func(*gemm.Problem) []bench.Subject { return kernels }
+	if f.choice {
+		request.Kernel = ""
+		kernelsOf = func(p *gemm.Problem) []bench.Subject { return cpuCandidates(p, request) }
+	}
 	others, err := f.libraries(stderr)
 	if err != nil {
 		return bencher{}, err
@@ -48,13 +53,13 @@ func (f *benchFlags) onCPU(_ context.Context, device backend.Device, problems []
 	options := f.options()
 	options.Peak, options.Packs = newPeaks().rate, f.packed
 	return bencher{
-		subjects: names(kernels, others), options: options,
+		subjects: func(p *gemm.Problem) []string { return names(kernelsOf(p), others) }, options: options,
 		newCase: func(p gemm.Problem) bench.Case {
 			return bench.Case{Problem: p, Device: f.device, Threads: f.threads}
 		},
 		fits: func(p *gemm.Problem) error { return bench.Fits(p, options) },
 		measure: func(ctx context.Context, c bench.Case) ([]bench.Record, error) {
-			return bench.Measure(ctx, c, kernels, others, options)
+			return bench.Measure(ctx, c, kernelsOf(&c.Problem), others, options)
 		},
 		close: func() error { return nil },
 	}, nil

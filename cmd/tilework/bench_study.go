@@ -15,7 +15,8 @@ import (
 
 // bencher measures products on one kind of device.
 type bencher struct {
-	subjects []string
+	// subjects returns the names of the kernels and peers that measure times.
+	subjects func(p *gemm.Problem) []string
 	options  bench.Options
 	newCase  func(p gemm.Problem) bench.Case
 	// fits returns an error if the memory does not suffice to measure a product.
@@ -116,6 +117,9 @@ func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 		return nil, fmt.Errorf("--packed with --device %s: want --device cpu, only the CPU multiplies by a packed B",
 			f.device)
 	}
+	if err := f.checkChoice(device); err != nil {
+		return nil, err
+	}
 	problems, err := f.problems(sizes, device.Kind == backend.CPU)
 	if err != nil {
 		return nil, err
@@ -186,7 +190,7 @@ func (s *study) measure(ctx context.Context, bar *progress) (all []bench.Record,
 	for i, j := range s.jobs {
 		for k := range j.problems {
 			c := j.newCase(j.problems[k])
-			if known, ok := s.history.Find(c, j.options, j.subjects); ok {
+			if known, ok := s.history.Find(c, j.options, j.subjects(&c.Problem)); ok {
 				all = append(all, known...)
 				estimate.Skip(i, k)
 				continue

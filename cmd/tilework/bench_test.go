@@ -292,6 +292,52 @@ func TestBenchPacked(t *testing.T) {
 	}
 }
 
+// TestBenchChoice compares the automatic choice with its candidates.
+func TestBenchChoice(t *testing.T) {
+	t.Chdir(t.TempDir())
+	emulatedGPU(t)
+	args := []string{"bench", "--device", "gpu", "--choice", "--shapes", "40x9x70", "--min-time", "1us", "--max-time",
+		"1us",
+		"--warmup", "1us"}
+	stdout, stderr, code := run(t.Context(), append(args, "-o", "r.jsonl")...)
+	if code != 0 || !strings.Contains(stdout, "in the mean of 1") || !strings.Contains(stdout, "chosen") {
+		t.Fatalf("exit code %d, %q, %q", code, stderr, stdout)
+	}
+	records := readRecords(t, "r.jsonl")
+	seen := map[string]bool{}
+	for i, r := range records {
+		if (r.Subject == bench.Chosen) != (i == 0) || r.Predicted < records[0].Predicted ||
+			r.Predicted > choiceRatio*records[0].Predicted || seen[r.Detail] {
+			t.Errorf("record %d: %s, %s, %v cycles", i, r.Subject, r.Detail, r.Predicted)
+		}
+		seen[r.Detail] = true
+	}
+	if len(records) < 3 {
+		t.Errorf("got %d records, want the choice and several candidates", len(records))
+	}
+	if _, stderr, code := run(t.Context(), append(args, "--resume", "r.jsonl")...); code != 0 {
+		t.Errorf("resume: exit code %d, %q", code, stderr)
+	}
+	if again := readRecords(t, "r.jsonl"); len(again) != len(records) {
+		t.Errorf("resume measured %d records again", len(again)-len(records))
+	}
+	stdout, stderr, code = run(t.Context(), append(args, "--device", "cpu", "--threads", "2", "-o", "cpu.jsonl")...)
+	if code != 0 || !strings.Contains(stdout, "in the mean of 1") {
+		t.Errorf("on the CPU: exit code %d, %q, %q", code, stderr, stdout)
+	}
+	for _, r := range readRecords(t, "cpu.jsonl")[1:] {
+		if r.Subject == bench.Chosen || r.Detail == "" || !r.Verified {
+			t.Errorf("on the CPU: record %+v", r)
+		}
+	}
+	for _, flags := range []string{"--device emu", "--transfers", "--kernels naive", "--device cpu --packed"} {
+		_, stderr, code := run(t.Context(), append(args, strings.Fields(flags)...)...)
+		if code != 2 || !strings.Contains(stderr, "--choice") {
+			t.Errorf("%s: exit code %d, %q", flags, code, stderr)
+		}
+	}
+}
+
 // TestBenchRandomSuite checks that --count and --seed select the products, that given
 // transpositions replace those of the suite, and that wrong counts are errors.
 func TestBenchRandomSuite(t *testing.T) {
@@ -316,9 +362,12 @@ func TestBenchRandomSuite(t *testing.T) {
 			t.Errorf("%d×%d×%d: transpositions %v, %v, want those of the flags", r.M, r.N, r.K, r.TransA, r.TransB)
 		}
 	}
-	if _, stderr, code := run(t.Context(), "bench", "--suite", "random", "--count", "0"); code != 2 ||
-		!strings.Contains(stderr, "--count 0") {
-		t.Errorf("--count 0: exit code %d, %q", code, stderr)
+	for _, flags := range []string{"--suite random --count 0", "--suite random --count -1", "--suite models --count 5",
+		"--sizes 8 --count 5"} {
+		_, stderr, code := run(t.Context(), append([]string{"bench"}, strings.Fields(flags)...)...)
+		if code != 2 || !strings.Contains(stderr, "--count") {
+			t.Errorf("%s: exit code %d, %q", flags, code, stderr)
+		}
 	}
 	if _, stderr, code := run(t.Context(), "tune", "--suite", "random"); code != 2 || !strings.Contains(stderr, "fp32") {
 		t.Errorf("tune --suite random: exit code %d, %q", code, stderr)

@@ -32,6 +32,10 @@ type Inexact interface{ Precision() Precision }
 // if that is not known.
 type IntensityReporter interface{ Intensity() float64 }
 
+// Predictor is a [Subject] whose time is predicted. Predicted returns the time of the most recently
+// prepared product in clock cycles of the device, or 0 if it is not known.
+type Predictor interface{ Predicted() float64 }
+
 // Packer is a [Subject] that packs B once and multiplies by it many times. After Prepare, PackB is
 // called with each set of operands. The function that Prepare returned is then called with these
 // sets only.

@@ -68,6 +68,8 @@ type Record struct {
 	// Intensity is the number of operations per byte of A and B that the subject's threads load,
 	// whether from a cache or from memory; see IntensityReporter.
 	Intensity float64 `json:"intensity,omitempty"`
+	// Predicted is the time that the subject predicts, in clock cycles of the device; see Predictor.
+	Predicted float64 `json:"predicted_cycles,omitempty"`
 	// Setup is the one-time cost in seconds, such as compiling a kernel or trying algorithms.
 	Setup float64 `json:"setup_seconds,omitempty"`
 	Steps *Steps  `json:"steps,omitempty"` // only of a product with transfers

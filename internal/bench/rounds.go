@@ -330,5 +330,8 @@ func (m *measurement) common(r *run) Record {
 	if l, ok := r.subject.(IntensityReporter); ok {
 		rec.Intensity = l.Intensity()
 	}
+	if p, ok := r.subject.(Predictor); ok {
+		rec.Predicted = p.Predicted()
+	}
 	return rec
 }

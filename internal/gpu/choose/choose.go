@@ -33,11 +33,13 @@ type Candidate struct {
 }
 
 // Spec names the candidate as --kernel takes it: "blocked:64x64x8/8x4/4".
-func (c *Candidate) Spec() string {
-	if c.Config.Tile == (kernel.Tile{}) {
-		return c.Kernel.Name
+func (c *Candidate) Spec() string { return spec(c.Kernel, &c.Config) }
+
+func spec(k *kernel.Kernel, c *kernel.Config) string {
+	if c.Tile == (kernel.Tile{}) {
+		return k.Name
 	}
-	return c.Kernel.Name + ":" + c.Config.Tile.String()
+	return k.Name + ":" + c.Tile.String()
 }
 
 // Candidates lists every candidate for p on d, where the matrices are aligned to a: kernels in the
@@ -182,8 +184,13 @@ func (r *row) splits(j *job, s kernel.Tile) []int {
 type Choice struct {
 	Kernel *kernel.Kernel
 	Config kernel.Config
+	// Cycles is the predicted time in clock cycles of an SM.
+	Cycles float64
 	Why    string // in words
 }
+
+// Spec names the choice as --kernel takes it.
+func (c *Choice) Spec() string { return spec(c.Kernel, &c.Config) }
 
 // Best chooses among all kernels for p on d, where the matrices are aligned to a. The error is
 // ErrUnsupported.
@@ -225,7 +232,7 @@ func Named(name, tile string, p *gemm.Problem, a kernel.Align, d *device.Info) (
 		}
 		c := Candidate{Kernel: r.Kernel, Config: r.config(j, s)}
 		r.judge(&c, j)
-		return Choice{r.Kernel, c.Config, why}, c.Rejected
+		return Choice{r.Kernel, c.Config, c.Cycles, why}, c.Rejected
 	}
 	c, ok := fastest(candidates([]*row{r}, j))
 	if !ok {
@@ -236,5 +243,5 @@ func Named(name, tile string, p *gemm.Problem, a kernel.Align, d *device.Info) (
 
 // choice returns the candidate as a choice that was made for the given reason.
 func (c *Candidate) choice(why string) Choice {
-	return Choice{c.Kernel, c.Config, fmt.Sprintf("%s: %.0f cycles, %v", why, c.Cycles, &c.prediction)}
+	return Choice{c.Kernel, c.Config, c.Cycles, fmt.Sprintf("%s: %.0f cycles, %v", why, c.Cycles, &c.prediction)}
 }

@@ -50,6 +50,14 @@ func Considered(all []Candidate) []Candidate {
 	return all
 }
 
+// Near returns the candidates whose predicted time is at most ratio times that of the fastest, the
+// fastest first.
+func Near(all []Candidate, ratio float64) []Candidate {
+	near := slices.DeleteFunc(slices.Clone(all), func(c Candidate) bool { return c.Rejected != nil })
+	slices.SortStableFunc(near, compare)
+	return slices.DeleteFunc(near, func(c Candidate) bool { return c.Cycles > ratio*near[0].Cycles })
+}
+
 // slower is the rejection of a candidate: its predicted time divided by that of the chosen one.
 type slower float64
 

@@ -112,7 +112,12 @@ func (pl *Plan) Considered() []choose.Candidate {
 	if !pl.selected {
 		return nil
 	}
-	return choose.Considered(choose.Candidates(&pl.device, pl.align, pl.backend.Device.Info()))
+	return choose.Considered(pl.Candidates())
+}
+
+// Candidates returns all candidates for the product.
+func (pl *Plan) Candidates() []choose.Candidate {
+	return choose.Candidates(&pl.device, pl.align, pl.backend.Device.Info())
 }
 
 // OnDevice returns p with the layouts of its matrices in device memory: padded rows, or those of

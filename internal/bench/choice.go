@@ -1,0 +1,203 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strconv"
+
+	"tilework/internal/table"
+)
+
+// Chosen is the name of the subject that uses the automatic choice of a kernel, in measurements
+// that compare it with its candidates.
+const Chosen = "auto"
+
+// Choice compares the automatic choice of a kernel with its candidates, for one product.
+type Choice struct {
+	Chosen *Record
+	Best   *Record // the fastest; Chosen if no candidate is faster
+	Others int     // number of candidates besides the chosen one
+}
+
+// Loss returns by how much of the best time the choice takes longer.
+func (c *Choice) Loss() float64 { return c.Chosen.Seconds.Median/c.Best.Seconds.Median - 1 }
+
+// Choices returns the choices among the records, in their order. It leaves out products for which
+// the choice was not timed.
+func Choices(records []Record) []Choice {
+	var all []Choice
+	at := map[identity]int{}
+	product := func(r *Record) identity {
+		i := r.identity()
+		i.subject = ""
+		return i
+	}
+	for i := range records {
+		if r := &records[i]; r.Subject == Chosen && r.Timed() {
+			at[product(r)] = len(all)
+			all = append(all, Choice{Chosen: r, Best: r})
+		}
+	}
+	for i := range records {
+		r := &records[i]
+		n, ok := at[product(r)]
+		if !ok || r.Peer || r.Subject == Chosen || !r.Timed() {
+			continue
+		}
+		c := &all[n]
+		c.Others++
+		if r.Seconds.Median < c.Best.Seconds.Median {
+			c.Best = r
+		}
+	}
+	return all
+}
+
+// excess returns how many times as long as predicted the product of r took, and whether that is
+// known.
+func (r *Record) excess() (ratio float64, known bool) {
+	clock := r.clock()
+	if r.Predicted == 0 || clock == 0 || !r.Timed() {
+		return 0, false
+	}
+	return r.Seconds.Median * clock / r.Predicted, true
+}
+
+// clock returns the clock rate of the device in Hz while the record was measured, or 0.
+func (r *Record) clock() float64 {
+	if r.Load == nil {
+		return 0
+	}
+	return r.Load.SMClock.Median * 1e6
+}
+
+// WriteChoices writes a table of the choices, the mean and the largest loss for each type, the
+// errors of the predictions, the comparison with peers, and the environments. A width of 0 is no
+// limit.
+func WriteChoices(w io.Writer, records []Record, width int) error {
+	choices := Choices(records)
+	var columns []table.Column
+	rows := make([][]string, len(choices))
+	add := func(c table.Column, text func(c *Choice) string) {
+		cells := make([]string, len(choices))
+		for i := range choices {
+			cells[i] = text(&choices[i])
+		}
+		if slices.ContainsFunc(cells, func(cell string) bool { return cell != "" }) {
+			columns = append(columns, c)
+			for i, cell := range cells {
+				rows[i] = append(rows[i], cell)
+			}
+		}
+	}
+	// better is a column of the best candidate, if that is not the chosen one.
+	better := func(text func(r *Record) string) func(c *Choice) string {
+		return func(c *Choice) string {
+			if c.Best == c.Chosen {
+				return ""
+			}
+			return text(c.Best)
+		}
+	}
+	add(table.Column{Title: "type"}, func(c *Choice) string { return c.Chosen.Types() })
+	add(table.Column{Title: "M×N×K"}, func(c *Choice) string { return c.Chosen.shape() })
+	add(table.Column{Title: "trans", Drop: 1}, func(c *Choice) string { return c.Chosen.Transposes() })
+	add(table.Column{Title: "chosen", Wrap: true}, func(c *Choice) string { return c.Chosen.Detail })
+	add(table.Column{Title: "predicted", Drop: 3}, func(c *Choice) string { return c.Chosen.predictedText() })
+	add(table.Column{Title: "median"}, func(c *Choice) string { return Duration(c.Chosen.Seconds.Median) })
+	add(table.Column{Title: "best of"}, func(c *Choice) string { return strconv.Itoa(c.Others + 1) })
+	add(table.Column{Title: "best", Wrap: true}, better(func(r *Record) string { return r.Detail }))
+	add(table.Column{Title: "predicted", Drop: 2}, better((*Record).predictedText))
+	add(table.Column{Title: "median"}, better(func(r *Record) string { return Duration(r.Seconds.Median) }))
+	add(table.Column{Title: "loss"}, func(c *Choice) string {
+		if c.Best == c.Chosen {
+			return ""
+		}
+		return fmt.Sprintf("%.1f%%", 100*c.Loss())
+	})
+	for _, p := range peersOf(records) {
+		add(table.Column{Title: "× " + p}, func(c *Choice) string {
+			if v, ok := c.Chosen.RatioTo(p); ok {
+				return v.Text()
+			}
+			return ""
+		})
+	}
+	if err := table.Write(w, width, columns, rows); err != nil {
+		return err
+	}
+	lines := choiceLines(choices)
+	lines = append(lines, summaryLines(slices.DeleteFunc(slices.Clone(records), func(r Record) bool {
+		return !r.Peer && r.Subject != Chosen
+	}))...)
+	for i := range records {
+		if r := &records[i]; r.Error != "" && r.Subject == Chosen {
+			lines = append(lines, fmt.Sprintf("%s %s: %s", r.Types(), r.shape(), oneLine(r.Error)))
+		}
+	}
+	lines = append(lines, environmentLines(records)...)
+	for _, line := range lines {
+		if _, err := fmt.Fprintln(w, table.Fold(line, width)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *Record) shape() string { return fmt.Sprintf("%d×%d×%d", r.M, r.N, r.K) }
+
+// predictedText returns the predicted time at the measured clock rate, or the empty string.
+func (r *Record) predictedText() string {
+	if clock := r.clock(); clock > 0 && r.Predicted > 0 {
+		return Duration(r.Predicted / clock)
+	}
+	return ""
+}
+
+// choiceLines sums up the losses of each type and the errors of the predictions.
+func choiceLines(choices []Choice) (lines []string) {
+	var types []string
+	byType := map[string][]Choice{}
+	for _, c := range choices {
+		name := c.Chosen.Types()
+		if c.Chosen.Precision != "" {
+			name += " as " + c.Chosen.Precision
+		}
+		if byType[name] == nil {
+			types = append(types, name)
+		}
+		byType[name] = append(byType[name], c)
+	}
+	for _, name := range types {
+		of := byType[name]
+		sum := 0.0
+		worst := slices.MaxFunc(of, func(x, y Choice) int { return cmp.Compare(x.Loss(), y.Loss()) })
+		for _, c := range of {
+			sum += c.Loss()
+		}
+		line := fmt.Sprintf("%s: the choice takes %.1f%% longer than the best candidate in the mean of %d, "+
+			"%.1f%% at most (%s)", name, 100*sum/float64(len(of)), len(of), 100*worst.Loss(), worst.Chosen.shape())
+		lines = append(lines, line+predictionText(of))
+	}
+	return lines
+}
+
+// predictionText describes the errors of the predictions, or is empty if there are none.
+func predictionText(choices []Choice) string {
+	var logs []float64
+	for _, c := range choices {
+		if x, ok := c.Chosen.excess(); ok {
+			logs = append(logs, math.Log(x))
+		}
+	}
+	if len(logs) == 0 {
+		return ""
+	}
+	slices.Sort(logs)
+	at := func(part float64) float64 { return math.Exp(logs[int(part*float64(len(logs)-1)+0.5)]) }
+	return fmt.Sprintf("; it takes %.2f × the predicted time in the median, %.2f to %.2f in 80 %%", at(0.5), at(0.1),
+		at(0.9))
+}
