@@ -10,6 +10,8 @@ import (
 	"tilework/dtype"
 	"tilework/gemmtest"
 	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
 )
 
 // operandKind describes a kind of operand that the tests make from matrices in host memory.
@@ -42,7 +44,7 @@ func TestConformance(t *testing.T) {
 			},
 		}
 		if kind.device {
-			impl.Volume, impl.Cases = 1<<12, 60
+			impl.Volume, impl.Cases, impl.Accuracy = 1<<12, 60, leastAccurate
 		}
 		if kind.packed {
 			impl.Supports = func(p *gemmtest.Problem) bool { return !p.BlockScaled() }
@@ -57,6 +59,20 @@ func TestConformance(t *testing.T) {
 		}
 		t.Run(kind.name, func(t *testing.T) { gemmtest.Run(t, impl) })
 	}
+}
+
+// leastAccurate returns the accuracy of a GPU kernel that truncates its sums, if one of those that
+// can be chosen for p does.
+func leastAccurate(p *gemmtest.Problem) gemm.Accuracy {
+	for _, k := range choose.Kernels() {
+		if k.Check(p, kernel.Tile{}, kernel.Align{}, nil) != nil {
+			continue
+		}
+		if acc := k.Accuracy(p); acc.Truncates {
+			return acc
+		}
+	}
+	return gemm.AccuracyOf(p)
 }
 
 // onlyBias reports whether an epilogue reads no operand but a bias.
