@@ -17,12 +17,47 @@ type swapAB[T scalar] struct {
 // transposeRows is the number of rows of the transposed C per task of the last phase.
 const transposeRows = 64
 
+const (
+	// tallRows is the smallest number of rows of a C that counts as tall.
+	tallRows = 256
+	// thinDepth is the smallest K for which axpy suits a C with one column; see isThin.
+	thinDepth = 32
+	// tallABytes is the maximum size of A if C has several columns: axpy reads a larger A once.
+	tallABytes = 4 << 20
+	// pageBytes is the size of a page of virtual memory.
+	pageBytes = 4 << 10
+)
+
+// isTall reports whether C has so many more rows than columns that the transposed product saves
+// more time than transposing C takes. There are two reasons. Tiles of few columns leave most lanes
+// unused. And if the columns of op(A) are a page or more apart, each step along K of a tile reads
+// another page.
+func (mk *microKernel[T]) isTall(p *gemm.Problem) bool {
+	switch {
+	case p.M < tallRows || p.M < 8*p.N:
+		return false
+	case 8*p.N <= 3*mk.lanes():
+		return p.K < thinDepth || p.N > 1 && layoutBytes(p.Layouts[gemm.A]) <= tallABytes
+	}
+	return p.N <= streamAMaxN && p.K >= dotsDepth && p.In().Bytes(p.A().LD) >= pageBytes
+}
+
 // usesDirectSwapAB reports whether p is faster as the direct product of its transpose.
 func (mk *microKernel[T]) usesDirectSwapAB(p *gemm.Problem) bool {
-	if !p.A().Trans || !mk.native(p) || p.K <= smallK {
+	if !p.A().Trans || !mk.native(p) {
+		return false
+	}
+	tall := mk.isTall(p)
+	if !tall && p.K <= smallK {
 		return false
 	}
 	q := transposed(p)
+	if tall && mk.usesDirect(&q) {
+		return true
+	}
+	if p.K <= smallK {
+		return false
+	}
 	if !p.B().Trans && mk.isLatencyBound(&q) && mk.vectorCount(&q) < mk.vectorCount(p) {
 		return true
 	}
