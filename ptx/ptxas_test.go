@@ -12,7 +12,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"tilework/internal/testkit"
 )
 
 // findPtxas returns the path of NVIDIA's assembler. It skips the test if there is none.
@@ -170,7 +169,7 @@ func assembleSamples(t *testing.T, path string, need Need, instrs []*Instr) map[
 // the table claims to suffice.
 func TestTableAgainstPtxas(t *testing.T) {
 	path := findPtxas(t)
-	for need, instrs := range samples(t, testkit.Cases(20, 60)) {
+	for need, instrs := range samples(t, 60) {
 		t.Run(fmt.Sprintf("%v/%v", need.Version, need.Target), func(t *testing.T) {
 			for k, msg := range assembleSamples(t, path, need, instrs) {
 				if k < 0 {
@@ -187,7 +186,7 @@ func TestTableAgainstPtxas(t *testing.T) {
 // target. The assembler must reject them, or the requirements in the table are too high.
 func TestNeedsAgainstPtxas(t *testing.T) {
 	path := findPtxas(t)
-	for need, instrs := range samples(t, testkit.Cases(10, 30)) {
+	for need, instrs := range samples(t, 30) {
 		for _, low := range below(need) {
 			t.Run(fmt.Sprintf("%v/%v below %v/%v", low.Version, low.Target, need.Version, need.Target), func(t *testing.T) {
 				rejected := assembleSamples(t, path, low, instrs)
@@ -257,8 +256,7 @@ func below(need Need) []Need {
 // the assembler, which for example accepts a predicate in a vector.
 func TestOperandsAgainstPtxas(t *testing.T) {
 	path := findPtxas(t)
-	const chunk = 250
-	trials := testkit.Cases(1000, 3000)
+	const trials, chunk = 3000, 250
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	s := newSampler(seed)

@@ -2,7 +2,6 @@ package gpu
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 	"tilework/internal/testkit"
@@ -16,10 +15,6 @@ import (
 	"tilework/internal/gpu/ptxas"
 	"tilework/internal/gpu/sm90"
 )
-
-// isAssembled reports whether to assemble a configuration: all of them with TILEWORK_FULL, and
-// otherwise a third, drawn anew in each run.
-func isAssembled() bool { return testkit.Full() || rand.IntN(3) == 0 }
 
 // TestAssembles checks that NVIDIA's ptxas assembles the PTX of every kernel without register
 // spills.
@@ -40,7 +35,7 @@ func TestAssembles(t *testing.T) {
 			}
 			kind += fmt.Sprint(c.VecC) // if TMA cannot store C
 		}
-		if _, was := assembled.LoadOrStore(kind, true); !was && isAssembled() {
+		if _, was := assembled.LoadOrStore(kind, true); !was {
 			assemble(k, c)
 		}
 	})
@@ -97,7 +92,7 @@ func TestEpiloguesAssemble(t *testing.T) {
 					t.Errorf("%s has no tile for %v with epilogue %v", k.Name, &p, e)
 				}
 				for _, c := range all {
-					if c.Rejected == nil && c.Config.Tile.SplitK < 2 && isAssembled() {
+					if c.Rejected == nil && c.Config.Tile.SplitK < 2 {
 						assemble(k, c.Config)
 					}
 				}
