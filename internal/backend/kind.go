@@ -22,7 +22,7 @@ const (
 type KindInfo struct {
 	Name string
 	Doc  string // one line for help texts
-	// Arguments are the placeholders of the arguments that may follow the name and a colon.
+	// Arguments names the arguments that may follow the name and a colon, for help texts.
 	Arguments []string
 	// Parse returns the device of an argument, which is not empty, without its kind. It is nil if
 	// the kind takes no argument.

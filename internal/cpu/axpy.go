@@ -48,10 +48,13 @@ func usesAxpySwapAB(p *gemm.Problem) bool {
 	return p.A().Trans && isThin(p.N, p.M, p.K, axpyRows)
 }
 
+// thinDepth is the smallest K of a thin product; see isThin.
+const thinDepth = 32
+
 // isThin reports whether reading the large operand determines the time of the product, because C
 // has few rows (at most limit).
 func isThin(few, many, k, limit int) bool {
-	return few <= limit && many >= 8*few && many >= 64 && k >= 32
+	return few <= limit && many >= 8*few && many >= 64 && k >= thinDepth
 }
 
 // prepare sets up the product, or with swapped its transpose. d must be zero.

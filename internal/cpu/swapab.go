@@ -20,18 +20,16 @@ const transposeRows = 64
 const (
 	// tallRows is the smallest number of rows of a C that counts as tall.
 	tallRows = 256
-	// thinDepth is the smallest K for which axpy suits a C with one column; see isThin.
-	thinDepth = 32
 	// tallABytes is the maximum size of A if C has several columns: axpy reads a larger A once.
 	tallABytes = 4 << 20
 	// pageBytes is the size of a page of virtual memory.
 	pageBytes = 4 << 10
 )
 
-// isTall reports whether C has so many more rows than columns that the transposed product saves
-// more time than transposing C takes. There are two reasons. Tiles of few columns leave most lanes
-// unused. And if the columns of op(A) are a page or more apart, each step along K of a tile reads
-// another page.
+// isTall reports whether C has at least eight times as many rows as columns and the transposed
+// product saves more time than transposing C takes. There are two reasons. Tiles of few columns
+// leave most lanes unused. And if the columns of op(A) are a page or more apart, each step along K
+// of a tile reads another page.
 func (mk *microKernel[T]) isTall(p *gemm.Problem) bool {
 	switch {
 	case p.M < tallRows || p.M < 8*p.N:
@@ -52,13 +50,12 @@ func (mk *microKernel[T]) usesDirectSwapAB(p *gemm.Problem) bool {
 		return false
 	}
 	q := transposed(p)
-	if tall && mk.usesDirect(&q) {
+	switch {
+	case tall && mk.usesDirect(&q):
 		return true
-	}
-	if p.K <= smallK {
+	case p.K <= smallK:
 		return false
-	}
-	if !p.B().Trans && mk.isLatencyBound(&q) && mk.vectorCount(&q) < mk.vectorCount(p) {
+	case !p.B().Trans && mk.isLatencyBound(&q) && mk.vectorCount(&q) < mk.vectorCount(p):
 		return true
 	}
 	return mk.usesStrips(&q) || p.B().Trans && p.K >= 2*p.M && mk.usesDirect(&q)

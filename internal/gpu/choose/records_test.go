@@ -26,6 +26,9 @@ var (
 	fitted      = flag.String("fit", "", "kernels whose coefficients TestFit fits to -records, such as skinny,blocked")
 )
 
+// recordedMHz is the clock rate of the coefficients.
+const recordedMHz = 1980.0
+
 // recorded is a product with the measured times of its candidates.
 type recorded struct {
 	problem gemm.Problem
@@ -72,11 +75,11 @@ func readRecorded(t *testing.T) []*recorded {
 				x = newRecorded(t, r)
 				byProduct[key], all = x, append(all, x)
 			}
-			clock := 1980.0
+			clock := recordedMHz
 			if r.Load != nil {
 				clock = r.Load.SMClock.Median
 			}
-			us := r.Seconds.Median * 1e6 * clock / 1980
+			us := r.Seconds.Median * 1e6 * clock / recordedMHz
 			x.micros[r.Detail] = us
 			x.least = min(x.least, us)
 		}
@@ -132,7 +135,7 @@ func (x *recorded) judge() judged {
 		if !ok {
 			continue
 		}
-		y.logs[c.Spec()] = math.Log(c.Cycles / 1980 / us)
+		y.logs[c.Spec()] = math.Log(c.Cycles / recordedMHz / us)
 		if c.Cycles < measured {
 			measured, y.loss, y.chosen = c.Cycles, us/x.least-1, c.Spec()
 		}
