@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"runtime"
-	"sync"
 
 	"tilework/internal/backend"
 	"tilework/internal/bench"
@@ -12,6 +10,7 @@ import (
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/exec"
 )
 
 // choiceRatio is the largest predicted time of a candidate that --choice measures, relative to the
@@ -90,16 +89,9 @@ func cpuCandidates(p *gemm.Problem, request dispatch.Request) []bench.Subject {
 
 // compileAll compiles the kernels of subjects, several at a time. It leaves errors to Prepare.
 func compileAll(ctx context.Context, p *gemm.Problem, subjects []bench.DeviceSubject) {
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	for _, s := range subjects {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			if plan, err := s.(*candidate).plans(p); err == nil {
-				_ = plan.Compile(ctx)
-			}
-		})
+	plans := make([]*exec.Plan, len(subjects))
+	for i, s := range subjects {
+		plans[i], _ = s.(*candidate).plans(p)
 	}
-	wg.Wait()
+	exec.CompileAll(ctx, plans)
 }

@@ -145,8 +145,9 @@ func splitPrecision(kernel string) (string, gemm.Precision) {
 
 // gpuOptions returns the options for a kernel that may be followed by a tile, such as "tiled:16".
 func gpuOptions(kernel string, keepLayout bool) exec.Options {
-	name, shape, _ := strings.Cut(kernel, ":")
-	return exec.Options{Kernel: name, Shape: shape, KeepLayout: keepLayout}
+	o := gpu.Options(kernel)
+	o.KeepLayout = keepLayout
+	return o
 }
 
 // close releases the backend and the libraries, the last opened first.

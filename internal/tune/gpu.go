@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"slices"
-	"sync"
 	"time"
 
 	"tilework/internal/backend"
@@ -85,21 +83,15 @@ func (l *gpuLab) candidates(ctx context.Context, f tuned.Form) ([]backend.Choice
 
 // compile compiles candidates concurrently, and returns those that compile.
 func (l *gpuLab) compile(ctx context.Context, p *gemm.Problem, list []backend.Choice) ([]backend.Choice, error) {
-	start, errs := time.Now(), make([]error, len(list))
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	start, plans, errs := time.Now(), make([]*exec.Plan, len(list)), make([]error, len(list))
 	for i, c := range list {
-		wg.Go(func() {
-			slots <- struct{}{}
-			defer func() { <-slots }()
-			plan, err := l.plan(p, c)
-			if err == nil {
-				err = plan.Compile(ctx)
-			}
-			errs[i] = err
-		})
+		plans[i], errs[i] = l.plan(p, c)
 	}
-	wg.Wait()
+	for i, err := range exec.CompileAll(ctx, plans) {
+		if err != nil {
+			errs[i] = err
+		}
+	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}

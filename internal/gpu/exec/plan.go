@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"sync"
 	"time"
 
@@ -200,6 +201,25 @@ func (pl *Plan) Compile(ctx context.Context) error {
 		return nil
 	}
 	return Sentinel(pl.compile(ctx))
+}
+
+// CompileAll compiles plans, several at a time, and returns the error of each. It skips nil.
+func CompileAll(ctx context.Context, plans []*Plan) []error {
+	errs := make([]error, len(plans))
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for i, pl := range plans {
+		if pl == nil {
+			continue
+		}
+		wg.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			errs[i] = pl.Compile(ctx)
+		})
+	}
+	wg.Wait()
+	return errs
 }
 
 func (pl *Plan) compile(ctx context.Context) error {
