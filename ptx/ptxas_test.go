@@ -168,9 +168,11 @@ func assembleSamples(t *testing.T, path string, need Need, instrs []*Instr) map[
 // TestTableAgainstPtxas assembles samples of every form with the lowest version and target that
 // the table claims to suffice.
 func TestTableAgainstPtxas(t *testing.T) {
+	t.Parallel()
 	path := findPtxas(t)
 	for need, instrs := range samples(t, 60) {
 		t.Run(fmt.Sprintf("%v/%v", need.Version, need.Target), func(t *testing.T) {
+			t.Parallel()
 			for k, msg := range assembleSamples(t, path, need, instrs) {
 				if k < 0 {
 					t.Errorf("line %d: %s", -k, msg)
@@ -185,10 +187,12 @@ func TestTableAgainstPtxas(t *testing.T) {
 // TestNeedsAgainstPtxas assembles samples with the next lower version, and with the next lower
 // target. The assembler must reject them, or the requirements in the table are too high.
 func TestNeedsAgainstPtxas(t *testing.T) {
+	t.Parallel()
 	path := findPtxas(t)
 	for need, instrs := range samples(t, 30) {
 		for _, low := range below(need) {
 			t.Run(fmt.Sprintf("%v/%v below %v/%v", low.Version, low.Target, need.Version, need.Target), func(t *testing.T) {
+				t.Parallel()
 				rejected := assembleSamples(t, path, low, instrs)
 				for k, i := range instrs {
 					if rejected[k] == "" {
@@ -203,6 +207,7 @@ func TestNeedsAgainstPtxas(t *testing.T) {
 // TestSpecialRegistersAgainstPtxas reads each special register with its lowest version and
 // target, and checks that the next lower ones are rejected.
 func TestSpecialRegistersAgainstPtxas(t *testing.T) {
+	t.Parallel()
 	path := findPtxas(t)
 	for name, row := range specials {
 		s := newSampler(1)
@@ -255,6 +260,7 @@ func below(need Need) []Need {
 // special registers. Instructions that Verify accepts must assemble. Verify may reject more than
 // the assembler, which for example accepts a predicate in a vector.
 func TestOperandsAgainstPtxas(t *testing.T) {
+	t.Parallel()
 	path := findPtxas(t)
 	const trials, chunk = 3000, 250
 	seed := rand.Uint64()

@@ -45,6 +45,7 @@ func TestAssembles(t *testing.T) {
 // epilogues that need the most registers. It takes every tile that is a candidate for a product
 // with such an epilogue.
 func TestEpiloguesAssemble(t *testing.T) {
+	t.Parallel()
 	assemble, info := ptxas.Assembler(t), devicetest.FewSMs(t, emu.Options{}).Info()
 	epilogues := []string{"swiglu", "bias-col+gelu+residual", "bias-col+gelu-tanh+residual", "row-scale+col-scale",
 		"geglu+residual+out-scale+saturate"}
@@ -75,28 +76,31 @@ func TestEpiloguesAssemble(t *testing.T) {
 			{dtype.I8, dtype.BF16, gemm.Native, 4096, true},
 			{dtype.I8, dtype.F32, gemm.Native, 4095, true},
 		} {
-			b := gemm.Dense(x.in, 4096, x.n)
-			if x.transB {
-				b = gemm.Dense(x.in, x.n, 4096).T()
-			}
-			p, _, err := gemm.New(1, gemm.Dense(x.in, 4096, 4096), b, 0, gemm.Dense(x.out, 4096, x.n), e)
-			if err == nil {
-				p, err = p.WithPrecision(x.precision)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, k := range []*kernel.Kernel{kernel.MMA, sm90.WGMMA} {
-				all := choose.CandidatesOf(k, &p, kernel.Align{}, info)
-				if choose.Fastest(all) == nil && (k == sm90.WGMMA || x.precision != gemm.F32x3) {
-					t.Errorf("%s has no tile for %v with epilogue %v", k.Name, &p, e)
+			t.Run(fmt.Sprintf("%s/%v %v %v %d %t", name, x.in, x.out, x.precision, x.n, x.transB), func(t *testing.T) {
+				t.Parallel()
+				b := gemm.Dense(x.in, 4096, x.n)
+				if x.transB {
+					b = gemm.Dense(x.in, x.n, 4096).T()
 				}
-				for _, c := range all {
-					if c.Rejected == nil && c.Config.Tile.SplitK < 2 {
-						assemble(k, c.Config)
+				p, _, err := gemm.New(1, gemm.Dense(x.in, 4096, 4096), b, 0, gemm.Dense(x.out, 4096, x.n), e)
+				if err == nil {
+					p, err = p.WithPrecision(x.precision)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, k := range []*kernel.Kernel{kernel.MMA, sm90.WGMMA} {
+					all := choose.CandidatesOf(k, &p, kernel.Align{}, info)
+					if choose.Fastest(all) == nil && (k == sm90.WGMMA || x.precision != gemm.F32x3) {
+						t.Errorf("%s has no tile for %v with epilogue %v", k.Name, &p, e)
+					}
+					for _, c := range all {
+						if c.Rejected == nil && c.Config.Tile.SplitK < 2 {
+							assemble(k, c.Config)
+						}
 					}
 				}
-			}
+			})
 		}
 	}
 }

@@ -26,6 +26,10 @@ func (w *warp) newFrame(fn *function, caller *frame, mask uint32) *frame {
 	var f *frame
 	if n := len(pool); n > 0 {
 		f, w.frames[fn] = pool[n-1], pool[:n-1]
+	} else {
+		f, _ = fn.frames.Get().(*frame)
+	}
+	if f != nil {
 		poison(f.file[slotAlign/8 : fn.clear/8])
 	} else {
 		f = &frame{fn: fn, file: make([]uint64, (fn.frameSize+7)/8)}
@@ -48,6 +52,16 @@ func (w *warp) newFrame(fn *function, caller *frame, mask uint32) *frame {
 		f.written = make([]uint32, len(fn.registers))
 	}
 	return f
+}
+
+// keepFrames keeps the frames of calls that have returned for later launches.
+func (w *warp) keepFrames() {
+	for fn, pool := range w.frames {
+		for _, f := range pool {
+			f.caller = nil
+			fn.frames.Put(f)
+		}
+	}
 }
 
 func (f *frame) at(offset uint32) unsafe.Pointer { return unsafe.Add(f.base, uintptr(offset)) }

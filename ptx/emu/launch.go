@@ -148,6 +148,7 @@ func (p *Program) Run(ctx context.Context, mem *Memory, l Launch) (Stats, error)
 	wg.Wait()
 	stats := Stats{Counts: make([]Count, len(p.sites))}
 	for _, w := range all {
+		w.keepFrames()
 		for k, c := range w.counts {
 			stats.Counts[k].Executed += c.Executed
 			stats.Counts[k].Lanes += c.Executed*lanes - c.idle

@@ -46,6 +46,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"tilework/ptx"
 )
@@ -91,6 +92,8 @@ type function struct {
 	// Callees and variables of the function.
 	calls []*function
 	uses  map[*variable]bool
+
+	frames sync.Pool // frames (*frame) of calls that have returned in earlier launches
 }
 
 // constant is an immediate that is broadcast to the lanes of a slot.

@@ -33,6 +33,14 @@ func (r *run) newWorker() *worker {
 	return k
 }
 
+func (k *worker) keepFrames() {
+	for _, b := range k.cluster.blocks {
+		for _, w := range b.warps {
+			w.keepFrames()
+		}
+	}
+}
+
 // work runs clusters until none are left. After a failure only the clusters before the failed one
 // matter, and these have all started.
 func (k *worker) work() {

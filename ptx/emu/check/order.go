@@ -152,19 +152,34 @@ func joinParts(a, b part) part {
 	return part{a.block, max(a.base, b.base), joinTimes(a.upTo, b.upTo), joinTimes(a.visible, b.visible)}
 }
 
-// joinTimes returns the element-wise maximum of a and b.
+// joinTimes returns the element-wise maximum of a and b. It returns a or b itself if that is the
+// maximum, which is common: threads that synchronize repeatedly know most of each other's times.
 func joinTimes(a, b []uint32) []uint32 {
 	if len(a) < len(b) {
 		a, b = b, a
 	}
-	if len(b) == 0 {
+	if !exceeds(b, a[:len(b)]) {
 		return a
+	}
+	if len(a) == len(b) && !exceeds(a, b) {
+		return b
 	}
 	c := slices.Clone(a)
 	for i, t := range b {
 		c[i] = max(c[i], t)
 	}
 	return c
+}
+
+// exceeds reports whether an element of a is greater than the same element of b.
+func exceeds(a, b []uint32) bool {
+	b = b[:len(a)]
+	for i, t := range a {
+		if t > b[i] {
+			return true
+		}
+	}
+	return false
 }
 
 // of returns the time of a thread or an agent in upTo.
