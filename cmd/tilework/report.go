@@ -32,8 +32,9 @@ func reportCommand() *cobra.Command {
 HTML file, which can be read without a network. The page begins with the most important
 figures and one chart. It continues with times and rates by size, the size from which the GPU
 is faster, the gain of each kernel over the previous one, the speed relative to each library,
-the roofline, and the cost of copies. Each chart has a one-sentence summary and a table, which
-is also available as CSV.
+the roofline, and the cost of copies. With many shapes, such as those of bench --suite random, a
+scatter shows the speed relative to the fastest library against the size of the product. Each
+chart has a one-sentence summary and a table, which is also available as CSV.
 
 With several files, the first is the baseline. The page shows the measurements that are faster
 or slower than in the baseline, and whether the differences are statistically significant.

@@ -79,14 +79,25 @@ func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
 // returns the number of rows and steps that it has packed.
 func (o *operand[T]) packVectors(dst []T, r, x0, n, p0, k int) (rows, steps int) {
 	steps = min(k, o.depth/o.group-p0)
-	if o.packer.Zip == nil || n < 8 || steps == 0 || steps < 8 && o.alongK {
+	if o.packer.Zip == nil || steps == 0 {
 		return 0, 0
 	}
 	ld, words := o.from.Bytes(o.ld), int(unsafe.Sizeof(dst[0]))/4 // 32-bit words per element of T
 	if !o.alongK {
 		rows = n &^ 7
-		o.packer.Lay(steps, rows*words, wordAddr(dst), r*words, o.addr(o.index(x0, p0*o.group)), ld)
+		wide := rows
+		if n == r {
+			// Copy too many columns of a step, which those of the next step replace.
+			rows, wide = n, ceilDiv(n, 8/words)*(8/words)
+			steps = o.wideSteps(r, x0, wide, p0, steps, k)
+		}
+		if rows > 0 && steps > 0 {
+			o.packer.Lay(steps, wide*words, wordAddr(dst), r*words, o.addr(o.index(x0, p0*o.group)), ld)
+		}
 		return rows, steps
+	}
+	if n < 8 || steps < 8 {
+		return 0, 0
 	}
 	steps &^= 7
 	for i := 0; i < n; i += 8 {
@@ -94,6 +105,18 @@ func (o *operand[T]) packVectors(dst []T, r, x0, n, p0, k int) (rows, steps int)
 		o.packer.Zip(steps, wordAddr(dst[i:]), r*words, o.addr(o.index(x0+i, p0*o.group)), ld)
 	}
 	return n, steps
+}
+
+// wideSteps returns how many of the steps can be copied with wide columns each, without reading
+// beyond the matrix or writing beyond a panel of k steps.
+func (o *operand[T]) wideSteps(r, x0, wide, p0, steps, k int) int {
+	for ; steps > 0; steps-- {
+		last := o.index(x0, (p0+steps)*o.group-1) + wide
+		if (steps-1)*r+wide <= k*r && o.from.Bytes(last) <= len(o.raw) {
+			break
+		}
+	}
+	return steps
 }
 
 // packScalar packs the rows from i0 to n-1, and of each the steps from q0 to k-1.

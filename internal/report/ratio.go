@@ -160,18 +160,26 @@ func ratios(s *study) ([]*Chart, string) {
 	}
 	var all []*Chart
 	for _, g := range groupBy(rows, row.kind) {
+		if chosen := filter(g.rows, isChosen); len(chosen) > 0 { // the others are candidates of bench --choice
+			g.rows = chosen
+		}
 		comparisons := s.comparisons(g.rows)
 		if s.onlySizes(comparisons) {
 			all = append(all, s.ratioLines(g.name, comparisons))
 			continue
 		}
 		for _, facet := range facets(comparisons) {
-			all = append(all, s.ratioDots(facet, slices.DeleteFunc(slices.Clone(comparisons),
-				func(x comparison) bool { return x.facet != facet })))
+			of := slices.DeleteFunc(slices.Clone(comparisons), func(x comparison) bool { return x.facet != facet })
+			if scatter := s.ratioScatter(facet, of); scatter != nil {
+				all = append(all, scatter)
+			}
+			all = append(all, s.ratioDots(facet, of))
 		}
 	}
 	return all, ""
 }
+
+func isChosen(r row) bool { return r.Subject == bench.Chosen }
 
 func facets(comparisons []comparison) []string {
 	var all []string

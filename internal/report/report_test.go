@@ -487,3 +487,41 @@ func TestTick(t *testing.T) {
 		}
 	}
 }
+
+// TestScatter checks that many shapes get a chart of the ratio against size, with the fastest library
+// of each, and that of the candidates of bench --choice only the chosen one counts.
+func TestScatter(t *testing.T) {
+	m := newMachine(1, "NVIDIA H200", 1)
+	paces := []pace{{bench.Chosen, false, 50_000, 4e-6, 0}, {"blocked", false, 60_000, 1e-6, 0},
+		{"cublaslt", true, 50_000, 5e-6, 0}, {"slow", true, 100, 5e-6, 0}}
+	var all []bench.Record
+	for i := range 40 {
+		all = append(all, m.compete(paces, "gpu", bench.Shape{M: 10 + i, N: 100 * (1 + i%7), K: 32 << (i % 5)})...)
+	}
+	r := newReport(t, Source{"r", all})
+	c := r.chart(t, "scatter-gpu-float32")
+	want := regexp.MustCompile(`^Our fastest kernel runs at 1\.[12]\d× the speed of the fastest library in the ` +
+		`geometric mean of 40 cases; 0 are below 0\.9×, 0 below 0\.8×, and the worst is 1\.\d\d× at `)
+	if !want.MatchString(c.Answer) {
+		t.Errorf("got answer %q", c.Answer)
+	}
+	points := 0
+	for _, s := range c.Drawing.(*Lines).Series {
+		if !s.LineOnly {
+			points += len(s.Points)
+		}
+	}
+	if points != 40 || len(c.Table.Rows) != 40 {
+		t.Errorf("got %d points and %d rows in the table, want 40", points, len(c.Table.Rows))
+	}
+	for _, row := range c.Table.Rows {
+		if row[1].Text != "cublaslt" || row[2].Text != bench.Chosen {
+			t.Errorf("got row %v, want %s beside cublaslt", row, bench.Chosen)
+		}
+	}
+	for _, c := range newReport(t, Source{"r", all[:40]}).Charts() {
+		if strings.HasPrefix(c.ID, "scatter") {
+			t.Errorf("10 shapes got chart %s", c.ID)
+		}
+	}
+}
