@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"context"
+	"math/bits"
 	"unsafe"
 
 	"tilework/dtype"
@@ -34,6 +35,7 @@ type direct[T scalar] struct {
 	copies      bool       // whether the first tile of a panel of B copies the panel for the tiles below
 	copyBuf     []T        // for each worker, a copied panel
 	transB      bool       // whether B is transposed
+	wholeRows   bool       // whether to compute whole rows of C; see [microKernel.isOuter]
 	deepKernels bool       // whether to use the Deep kernels; see [microKernel.isLatencyBound]
 	edgeCols    int        // columns at the right edge that tiles do not cover; see [direct.computeEdge]
 	edgeScratch []T        // scratch memory for them, for each worker
@@ -54,6 +56,15 @@ const (
 	smallKTiles = 4
 	// smallKBBytes is the size of the part of B that a task with small K reads repeatedly, from L2.
 	smallKBBytes = 256 << 10
+	// outerK is the largest K of a product that is computed by whole rows of C.
+	// outerKLong is the same for rows of at least outerLong tiles, and outerKStream that for a C that
+	// tiles can write with non-temporal stores.
+	outerK       = 4
+	outerKLong   = 8
+	outerLong    = 32
+	outerKStream = 2
+	// outerSteps is the number of steps of K that one pass over such rows should add.
+	outerSteps = 4
 	// conflictRows is the number of conflicting rows of B that L1 holds along with those of A. A
 	// product with small K packs B if there are more.
 	conflictRows = 8
@@ -175,7 +186,7 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	if d.panelCols = min(p.N, mk.NR); mk.packsWhole(p) {
 		d.packing.describe(p.Layouts[gemm.B], b[gemm.B], p.B().Trans, p.K, mk.Group, mk.packersB)
 	}
-	d.deepKernels = mk.isLatencyBound(p)
+	d.wholeRows, d.deepKernels = mk.isOuter(p), mk.isLatencyBound(p)
 	switch {
 	case d.deepKernels: // a single task: tiles must not depend on the number of threads
 	case threads == 1 && d.m*d.n*d.k <= maxTaskOps/4: // a single task: the divisions below take as long as 8³
@@ -207,6 +218,21 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 }
 
 func (d *direct[T]) reset() { *d = direct[T]{} }
+
+// isOuter reports whether p is close to an outer product. A call for each tile takes longer than
+// the arithmetic then, so the Update kernels compute whole rows of C.
+func (mk *microKernel[T]) isOuter(p *gemm.Problem) bool {
+	c, longest := p.Layouts[gemm.C], outerK
+	switch {
+	case hasSetConflicts(c): // among the rows of a tile
+		longest = outerKLong
+	case layoutBytes(c) >= nonTemporalBytes && c.Type.Bytes(c.LD)%cacheLine == 0:
+		longest = outerKStream
+	case p.N >= outerLong*mk.NR:
+		longest = outerKLong
+	}
+	return p.K <= longest && p.N >= 2*mk.NR && len(mk.Update) > 0 && !mk.packsWhole(p)
+}
 
 // isLatencyBound reports whether tiles of p have too few independent accumulators. Each vector of
 // sums is one chain of dependent FMAs, and fewer than eight chains leave the FMA units idle.
@@ -330,14 +356,57 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 	if j0+cols == d.n {
 		tiledCols -= d.edgeCols
 	}
+	if d.wholeRows {
+		d.computeRows(i0, j0, rows, tiledCols)
+	} else {
+		d.computeTiles(i0, j0, rows, tiledCols, worker)
+	}
+	if tiledCols < cols {
+		d.computeEdge(i0, rows, d.edgeScratch[worker*d.edgeScratchSize():])
+	}
+	if d.nonTemporal {
+		asm.Fence()
+	}
+	if d.epilogue.needed {
+		d.epilogue.apply(d.c[i0*d.ldc+j0:], d.ldc, i0, j0, rows, cols, nil)
+	}
+	if d.onTile != nil {
+		d.onTile(i0, j0, rows, cols)
+	}
+}
+
+// computeRows computes a part of C along its rows, with the Update kernels: as many rows at a time
+// as there are kernels for outerSteps steps of K.
+func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
+	most := len(d.Update)
+	for most > 1 && 1<<len(d.Update[most-1]) <= min(d.k, outerSteps) {
+		most--
+	}
+	depths := len(d.Update[most-1]) // the same for all rows, whose bits must not depend on the task
+	for i := i0; i < i0+rows; {
+		x := min(bits.Len(uint(i0+rows-i)), most) - 1
+		beta := d.beta
+		for p := 0; p < d.k; {
+			y := min(bits.Len(uint(d.k-p)), depths) - 1
+			d.Update[x][y](&d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, &d.b[p*d.ldb+j0], d.ldb, &d.c[i*d.ldc+j0], d.ldc, cols,
+				d.alpha, beta)
+			beta = 1
+			p += 1 << y
+		}
+		i += 1 << x
+	}
+}
+
+// computeTiles computes a part of C tile by tile.
+func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 	line := asm.Line / int(unsafe.Sizeof(d.alpha)) // elements
 	beta, kc := d.beta, equalParts(d.k, d.depth, 8)
 	below := (i0 + rows) * d.rsa                 // the start of the rows of A below this tile
 	height := equalParts(rows, len(d.Direct), 1) // equal heights, without a tile of a few rows at the end
 	for p := 0; p < d.k; p += kc {
 		k := min(kc, d.k-p)
-		for j := j0; j < j0+tiledCols; j += d.NR {
-			n := min(d.NR, j0+tiledCols-j)
+		for j := j0; j < j0+cols; j += d.NR {
+			n := min(d.NR, j0+cols-j)
 			var b *T
 			ldb := d.ldb
 			if d.packs() {
@@ -351,7 +420,7 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 			if d.k > smallK && !d.packs() {
 				next, each = p*d.ldb+j, k/asm.DirectAhead
 				switch {
-				case j+d.NR < j0+tiledCols:
+				case j+d.NR < j0+cols:
 					next += d.NR
 				case p+k < d.k:
 					next = (p+k)*d.ldb + j0
@@ -390,17 +459,5 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 			}
 		}
 		beta = 1
-	}
-	if tiledCols < cols {
-		d.computeEdge(i0, rows, d.edgeScratch[worker*d.edgeScratchSize():])
-	}
-	if d.nonTemporal {
-		asm.Fence()
-	}
-	if d.epilogue.needed {
-		d.epilogue.apply(d.c[i0*d.ldc+j0:], d.ldc, i0, j0, rows, cols, nil)
-	}
-	if d.onTile != nil {
-		d.onTile(i0, j0, rows, cols)
 	}
 }
