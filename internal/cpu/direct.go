@@ -35,6 +35,7 @@ type direct[T scalar] struct {
 	copies      bool       // whether the first tile of a panel of B copies the panel for the tiles below
 	copyBuf     []T        // for each worker, a copied panel
 	transB      bool       // whether B is transposed
+	columns     bool       // whether to compute several tiles of a column in one call
 	wholeRows   bool       // whether to compute whole rows of C; see [microKernel.isOuter]
 	deepKernels bool       // whether to use the Deep kernels; see [microKernel.isLatencyBound]
 	edgeCols    int        // columns at the right edge that tiles do not cover; see [direct.computeEdge]
@@ -56,15 +57,13 @@ const (
 	smallKTiles = 4
 	// smallKBBytes is the size of the part of B that a task with small K reads repeatedly, from L2.
 	smallKBBytes = 256 << 10
-	// outerK is the largest K of a product that is computed by whole rows of C.
-	// outerKLong is the same for rows of at least outerLong tiles, and outerKStream that for a C that
-	// tiles can write with non-temporal stores.
-	outerK       = 4
-	outerKLong   = 8
-	outerLong    = 32
-	outerKStream = 2
+	// outerTiles is the length in tiles from which rows of C are long for a K of more than 2.
+	outerTiles = 16
 	// outerSteps is the number of steps of K that one pass over such rows should add.
 	outerSteps = 4
+	// columnSteps is the largest number of steps of K, over all tiles, of a call of the Column kernel:
+	// some tens of microseconds.
+	columnSteps = 16 << 10
 	// conflictRows is the number of conflicting rows of B that L1 holds along with those of A. A
 	// product with small K packs B if there are more.
 	conflictRows = 8
@@ -182,6 +181,7 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	if p.A().Trans {
 		d.rsa, d.csa = 1, p.A().LD
 	}
+	d.columns = mk.usesColumns(p)
 	d.transB, d.edgeCols = p.B().Trans, mk.edgeColumns(p)
 	if d.panelCols = min(p.N, mk.NR); mk.packsWhole(p) {
 		d.packing.describe(p.Layouts[gemm.B], b[gemm.B], p.B().Trans, p.K, mk.Group, mk.packersB)
@@ -191,13 +191,18 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	case d.deepKernels: // a single task: tiles must not depend on the number of threads
 	case threads == 1 && d.m*d.n*d.k <= maxTaskOps/4: // a single task: the divisions below take as long as 8³
 	case d.k <= smallK:
-		d.mc = equalParts(d.m, smallKTiles*len(d.Direct), len(d.Direct))
+		tiles := smallKTiles
+		if d.n <= smallKTiles*d.NR {
+			tiles *= smallKTiles
+		}
+		d.mc = equalParts(d.m, tiles*len(d.Direct), len(d.Direct))
 		d.nc = equalParts(d.n, smallKBBytes/dtype.Of[T]().Bytes(d.k), d.NR)
 		if d.m < 4*threads*d.mc {
 			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
 		}
 		d.nonTemporal = layoutBytes(p.Layouts[gemm.C]) >= nonTemporalBytes && d.beta == 0 && d.k <= d.kc &&
 			!d.epilogue.needed && d.onTile == nil && d.isLineAligned()
+		d.columns = d.columns && !d.nonTemporal
 	case mk.usesStrips(p):
 		d.depth = stripDepth
 		if p.M <= axpyRows {
@@ -219,19 +224,31 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 
 func (d *direct[T]) reset() { *d = direct[T]{} }
 
-// isOuter reports whether p is close to an outer product. A call for each tile takes longer than
-// the arithmetic then, so the Update kernels compute whole rows of C.
+// isOuter reports whether p is close to an outer product with long rows. The Update kernels then
+// compute whole rows of C, which reads and writes memory in order.
 func (mk *microKernel[T]) isOuter(p *gemm.Problem) bool {
-	c, longest := p.Layouts[gemm.C], outerK
+	c := p.Layouts[gemm.C]
+	conflicts, large := hasSetConflicts(c), layoutBytes(c) >= nonTemporalBytes
 	switch {
-	case hasSetConflicts(c): // among the rows of a tile
-		longest = outerKLong
-	case layoutBytes(c) >= nonTemporalBytes && c.Type.Bytes(c.LD)%cacheLine == 0:
-		longest = outerKStream
-	case p.N >= outerLong*mk.NR:
-		longest = outerKLong
+	case len(mk.Update) == 0 || mk.packsWhole(p):
+		return false
+	case p.K <= 2:
+		return p.N >= 4*mk.NR
+	case large && c.Type.Bytes(c.LD)%cacheLine == 0 && !conflicts: // tiles have non-temporal stores
+		return false
+	case p.K <= 4:
+		return p.N >= outerTiles*mk.NR
 	}
-	return p.K <= longest && p.N >= 2*mk.NR && len(mk.Update) > 0 && !mk.packsWhole(p)
+	return p.K <= 8 && p.N >= outerTiles*mk.NR && (large || conflicts)
+}
+
+// usesColumns reports whether one call computes several tiles of a column of C. Their kernel does
+// not prefetch the next panel of B, which matters if B exceeds the L2 cache, or the next rows of A.
+func (mk *microKernel[T]) usesColumns(p *gemm.Problem) bool {
+	if mk.Column == nil || mk.isLatencyBound(p) || mk.shouldStreamA(p) {
+		return false
+	}
+	return p.K <= smallK || layoutBytes(p.Layouts[gemm.B]) <= directMaxBytes
 }
 
 // isLatencyBound reports whether tiles of p have too few independent accumulators. Each vector of
@@ -436,6 +453,11 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 				i += d.MR
 				b, ldb = panel, d.NR
 				high = equalParts(i0+rows-i, len(d.Direct), 1)
+			}
+			for d.columns && i+d.MR <= i0+rows {
+				tiles := min((i0+rows-i)/d.MR, max(columnSteps/k, 1))
+				d.Column(tiles, k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], b, 0, d.ldc, n, d.alpha, beta)
+				i += tiles * d.MR
 			}
 			for ; i < i0+rows; i += high {
 				m := min(high, i0+rows-i)

@@ -488,8 +488,8 @@ func TestTick(t *testing.T) {
 	}
 }
 
-// TestScatter checks that many shapes get a chart of the ratio against size, with the fastest library
-// of each, and that of the candidates of bench --choice only the chosen one counts.
+// TestScatter checks that many shapes get a chart of the ratio against size, with the fastest
+// library of each, and that of the candidates of bench --choice only the chosen one counts.
 func TestScatter(t *testing.T) {
 	m := newMachine(1, "NVIDIA H200", 1)
 	paces := []pace{{bench.Chosen, false, 50_000, 4e-6, 0}, {"blocked", false, 60_000, 1e-6, 0},

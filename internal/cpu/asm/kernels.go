@@ -59,6 +59,10 @@ type Kernels[T any] struct {
 	// a panel at next: next[p*NR+j] = b[p*ldb+j].
 	Copy Direct[T]
 
+	// Column is Direct[MR-1] for tiles ≥ 1 tiles of C, one below the other, in one call. It suits few
+	// steps of k, which take less time than a call.
+	Column func(tiles, k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T)
+
 	// Stream is Direct[MR-1] for n = NR and beta = 0 with non-temporal stores: for a C that exceeds
 	// the caches, which then is not read first. Rows of C start at multiples of [Line] bytes. A
 	// [Fence] must follow before another thread learns of the tiles.

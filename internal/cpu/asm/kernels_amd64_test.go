@@ -33,6 +33,7 @@ func TestPacked(t *testing.T) { eachKernel(t, testPacked[float32], testPacked[fl
 func TestDirect(t *testing.T) { eachKernel(t, testDirect[float32], testDirect[float64]) }
 func TestDeep(t *testing.T)   { eachKernel(t, testDeep[float32], testDeep[float64]) }
 func TestCopy(t *testing.T)   { eachKernel(t, testCopy[float32], testCopy[float64]) }
+func TestColumn(t *testing.T) { eachKernel(t, testColumn[float32], testColumn[float64]) }
 func TestStream(t *testing.T) { eachKernel(t, testStream[float32], testStream[float64]) }
 
 func testPacked[T float32 | float64](t *testing.T, ks *Kernels[T]) {
@@ -130,6 +131,33 @@ func testCopy[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 								panel[p*ks.NR:][:ks.NR], row)
 						}
 					}
+				},
+			})
+		}
+	}
+}
+
+func testColumn[T float32 | float64](t *testing.T, ks *Kernels[T]) {
+	tt := newTester[T](t)
+	for _, k := range append(upTo(2*unroll+1), 67) {
+		for n := 1; n <= ks.NR; n++ {
+			if n > 1 && n < ks.NR-1 && someEdges(k) {
+				continue
+			}
+			tiles := 1 + tt.rand.IntN(4)
+			m := tiles * ks.MR
+			ldb, ldc := n+tt.rand.IntN(9), n+tt.rand.IntN(9)
+			rsa, csa := k+tt.rand.IntN(9), 1
+			if tt.rand.IntN(2) > 0 {
+				rsa, csa = 1, m+tt.rand.IntN(9)
+			}
+			tt.check(tile[T]{
+				name: fmt.Sprintf("column of %d tiles, %d columns, %d steps, rsa %d, csa %d, ldb %d, ldc %d", tiles, n, k, rsa,
+					csa, ldb, ldc),
+				m: m, n: n, k: k, ldc: ldc,
+				a: matrix{span(m, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, n, 1), ldb, 1},
+				run: func(a, b, c *T, alpha, beta T) {
+					ks.Column(tiles, k, a, rsa, csa, b, ldb, c, a, ldc, ldc, n, alpha, beta)
 				},
 			})
 		}

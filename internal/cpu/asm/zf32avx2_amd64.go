@@ -369,6 +369,25 @@ func DeepF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //go:noescape
 func DeepF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
+// ColumnF32AVX2 computes tiles·6×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
+//
+//	for i := 0; i < tiles*MR; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func ColumnF32AVX2(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
 // CopyF32AVX2 computes an 6×16 tile of C (n = 16) from matrices:
 //
 //	for i := 0; i < 6; i++ {

@@ -515,6 +515,25 @@ func DeepF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //go:noescape
 func DeepF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
+// ColumnF32AVX512 computes tiles·12×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
+//
+//	for i := 0; i < tiles*MR; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func ColumnF32AVX512(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+
 // CopyF32AVX512 computes an 12×32 tile of C (n = 32) from matrices:
 //
 //	for i := 0; i < 12; i++ {

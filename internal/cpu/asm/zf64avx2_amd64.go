@@ -327,6 +327,25 @@ func DeepF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //go:noescape
 func DeepF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
+// ColumnF64AVX2 computes tiles·6×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
+//
+//	for i := 0; i < tiles*MR; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func ColumnF64AVX2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+
 // CopyF64AVX2 computes an 6×8 tile of C (n = 8) from matrices:
 //
 //	for i := 0; i < 6; i++ {

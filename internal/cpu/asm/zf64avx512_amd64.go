@@ -473,6 +473,25 @@ func DeepF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //go:noescape
 func DeepF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
+// ColumnF64AVX512 computes tiles·12×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
+//
+//	for i := 0; i < tiles*MR; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < k; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func ColumnF64AVX512(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+
 // CopyF64AVX512 computes an 12×16 tile of C (n = 16) from matrices:
 //
 //	for i := 0; i < 12; i++ {

@@ -18,6 +18,7 @@ type generator struct {
 	variant
 	masks     operand.Mem
 	constants map[uint64]operand.Mem
+	isColumn  bool // the function computes several tiles; see nextTile
 }
 
 // body is a micro-kernel for tiles of one range of widths. Only the last vector of a row can be
@@ -65,9 +66,26 @@ func (g *generator) bodies(rows int, open func(rows int) operands, limitRows boo
 		}
 		sums := g.sumOverK(b, open(rows), rows, mask)
 		g.updateC(b, sums, mask, limitRows)
+		if g.isColumn {
+			g.nextTile(b)
+		}
 		g.VZEROUPPER()
 		g.RET()
 	}
+}
+
+// nextTile moves a and c to the tile below, if there is one, and starts again. The parameters in
+// the frame are the variables of this loop, because the registers are in use.
+func (g *generator) nextTile(b body) {
+	g.DECQ(g.address("tiles"))
+	g.JZ(operand.LabelRef(b.name + "_end"))
+	for _, x := range []struct{ at, stride string }{{"a", "rsa"}, {"c", "ldc"}} {
+		step := g.stride(x.stride)
+		g.IMUL3Q(operand.I32(g.mr), step, step)
+		g.ADDQ(step, g.address(x.at))
+	}
+	g.JMP(operand.LabelRef(b.name))
+	g.Label(b.name + "_end")
 }
 
 // sumOverK writes the loop over k and returns the sums, one register for each vector of the tile.

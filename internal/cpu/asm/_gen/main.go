@@ -148,6 +148,7 @@ func (g *generator) functions() {
 		for rows := 1; rows <= g.maxDeepRows(); rows++ {
 			g.deep(rows)
 		}
+		g.column()
 		g.copyKernel()
 		g.streamKernel()
 		for _, shape := range g.updateShapes() {
@@ -247,6 +248,18 @@ func (g *generator) direct(rows int) {
 		g.prefetchC()
 	}
 	g.bodies(rows, g.matrices, false, wide, narrow, whole)
+}
+
+// column writes a direct kernel for several tiles, one below the other.
+func (g *generator) column() {
+	name := "Column" + g.suffix()
+	g.function(name,
+		"tiles, k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
+		g.docLoop(name, "tiles·MR×n elements of C, n ≤ NR and tiles ≥ 1, from matrices", "i < tiles*MR", "p < k",
+			"i*rsa+p*csa", "p*ldb+j")...)
+	g.isColumn = true
+	g.bodies(g.mr, g.matrices, false, wide, narrow, whole)
+	g.isColumn = false
 }
 
 // deep writes a direct kernel for few rows and many steps of k, with several sets of sums.
