@@ -7,28 +7,29 @@ import (
 	"tilework/internal/device/emu"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/stream"
+	"tilework/internal/model"
 	"tilework/internal/testkit"
 )
 
-// TestPDL checks which plans use programmatic dependent launch (PDL): those with at most
-// as many blocks as SMs, and those of wgmma, whose blocks fill an SM each.
+// TestPDL checks that plans use programmatic dependent launch (PDL) on the GPUs that have it.
 func TestPDL(t *testing.T) {
-	d, err := emu.Open(emu.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct {
-		elem dtype.Type
-		n    int
-		pdl  bool
-	}{{dtype.F32, 64, true}, {dtype.F32, 512, true}, {dtype.F32, 1024, false}, {dtype.F32, 4096, false},
-		{dtype.F64, 1024, false}, {dtype.BF16, 4096, true}} {
-		plan, err := stream.New(d).Plan(testkit.Product(t, c.elem, c.elem, c.n, c.n, c.n), exec.Options{})
+	for name, want := range map[string]bool{"h100-sxm": true, "h200": true, "a100-sxm-80gb": false, "t4": false} {
+		m, err := model.Lookup(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if plan.Config.PDL != c.pdl {
-			t.Errorf("%d³ in %v with %v: PDL is %v, want %v", c.n, c.elem, plan.Config, plan.Config.PDL, c.pdl)
+		d, err := emu.Open(emu.Options{Model: m})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, n := range []int{64, 1024, 4096} {
+			plan, err := stream.New(d).Plan(testkit.Product(t, dtype.F32, dtype.F32, n, n, n), exec.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if plan.Config.PDL != want {
+				t.Errorf("%d³ on %s with %v: PDL is %v, want %v", n, name, plan.Config, plan.Config.PDL, want)
+			}
 		}
 	}
 }

@@ -110,14 +110,14 @@ func (b Mbarriers) wait(op string, i, parity Value) {
 // asynchronous copies.
 func (k *Kernel) MbarrierFence() { k.Do("fence.mbarrier_init.release.cluster") }
 
-// GridDependencySync executes griddepcontrol.wait and griddepcontrol.launch_dependents, for
-// programmatic dependent launch (PDL). It waits until all prerequisite grids have completed and
-// their writes are visible, then allows dependent grids to launch. Without the PDL launch
-// attribute it does not wait.
-func (k *Kernel) GridDependencySync() {
-	k.Do("griddepcontrol.wait")
-	k.Do("griddepcontrol.launch_dependents")
-}
+// GridDependencyWait executes griddepcontrol.wait, for programmatic dependent launch (PDL). It
+// waits until all prerequisite grids have completed and their writes are visible. Without the PDL
+// launch attribute it does not wait.
+func (k *Kernel) GridDependencyWait() { k.Do("griddepcontrol.wait") }
+
+// LaunchDependents executes griddepcontrol.launch_dependents: dependent grids may launch once all
+// blocks have executed it or exited.
+func (k *Kernel) LaunchDependents() { k.Do("griddepcontrol.launch_dependents") }
 
 // ProxyFence makes writes to shared memory that are visible to this thread visible to bulk copies
 // and wgmma. If another thread issues those, a barrier must follow.

@@ -106,10 +106,6 @@ func (t kernelKey) packLaunch(all []operandCopy) device.Launch {
 
 // packKernel returns the kernel and configuration that pack a matrix from one layout to another.
 // If the layouts differ in Trans, the kernel transposes.
-//
-// The blocks of a transposition are small. With PDL, the SMs that finish the previous kernel first
-// would run eight each and leave none to the other SMs. So PDL is off if there are more blocks
-// than SMs but too few for half of the places on all SMs.
 func (pl *Plan) packKernel(from, to gemm.Layout) kernelKey {
 	c := kernel.Config{In: from.Type, Out: to.Type, TransA: from.Trans != to.Trans,
 		Tile: kernel.Square(kernel.PackSide, 0), PDL: pl.Config.PDL, Lines: pl.Config.Lines}
@@ -117,10 +113,6 @@ func (pl *Plan) packKernel(from, to gemm.Layout) kernelKey {
 	case from.Type != to.Type:
 		return kernelKey{kernel.SplitF32, c}
 	case c.TransA:
-		const blocksPerSM = 8
-		sms := pl.backend.Device.Info().SMs
-		blocks := kernel.CeilDiv(to.Rows, kernel.PackSide) * kernel.CeilDiv(to.Cols, kernel.PackSide)
-		c.PDL = c.PDL && (blocks <= sms || blocks > blocksPerSM/2*sms)
 	default: // each warp copies parts of rows
 		c.Tile.M, c.Tile.N = kernel.PackRows*kernel.PackThreads/32, from.Type.Elements(kernel.PackWords*32*kernel.WordBytes)
 	}

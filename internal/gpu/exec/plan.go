@@ -103,7 +103,7 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 		return nil, err
 	}
 	pl.Config.Lines = info.Emulated
-	pl.Config.PDL = pl.usesPDL()
+	pl.Config.PDL = info.Target.SM >= kernel.PDLSM
 	return pl, nil
 }
 
@@ -138,21 +138,6 @@ func OnDevice(p *gemm.Problem, keepLayout bool) gemm.Problem {
 		q.Layouts[gemm.Up] = kernel.Padded(p.Layouts[gemm.Up])
 	}
 	return q
-}
-
-// usesPDL reports whether programmatic dependent launch makes the product faster. With PDL, blocks
-// start on any SM that has room while the previous kernel still runs. If there are more blocks
-// than SMs, some SMs get more than their share, which costs more than the launch latency.
-func (pl *Plan) usesPDL() bool {
-	info := pl.backend.Device.Info()
-	switch {
-	case info.Target.SM < kernel.PDLSM:
-		return false
-	case pl.Kernel.EmitsPDLWait:
-		return true // each block fills an SM
-	}
-	blocks, err := kernel.TileGrid(&pl.device, pl.Config.Tile)
-	return err == nil && blocks.X*blocks.Y*blocks.Z <= info.SMs
 }
 
 // entry returns the cache entry of a kernel in a configuration, and creates it if necessary.

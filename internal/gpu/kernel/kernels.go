@@ -84,6 +84,8 @@ type Kernel struct {
 	Params []Param[Args]
 	// EmitsPDLWait reports whether Write emits griddepcontrol.wait itself, after the prologue
 	// (mbarrier initialization, prefetch of tensor maps). Emit emits it at the start of the others.
+	// They do not emit griddepcontrol.launch_dependents: if the next kernel's blocks started while
+	// these still run, the SMs that finish first would get more of them than the others.
 	// It matters only for configurations with programmatic dependent launch (PDL).
 	EmitsPDLWait bool
 }
@@ -160,7 +162,7 @@ func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
 	}
 	c.SM = max(c.SM, k.SM)
 	if c.PDL && !k.EmitsPDLWait {
-		b.GridDependencySync()
+		b.GridDependencyWait()
 	}
 	k.Write(b, c)
 	m, err := b.Build()

@@ -396,7 +396,8 @@ func write(k *build.Kernel, c kernel.Config) {
 		k.Barrier()
 	}
 	if c.PDL {
-		k.GridDependencySync()
+		k.GridDependencyWait()
+		k.LaunchDependents() // their blocks find no room on an SM before these exit
 	}
 	producer, consumer := warpgroupRegisters(c)
 	k.If(k.Lt(w.tid, WarpgroupThreads), func() {
