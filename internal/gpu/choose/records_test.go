@@ -23,6 +23,7 @@ import (
 
 var (
 	recordFiles = flag.String("records", "", "judge the predictions by the records of bench --choice in these files")
+	onlyKernel  = flag.String("only", "", "judge only the candidates of this kernel")
 	fitted      = flag.String("fit", "", "kernels whose coefficients TestFit fits to -records, such as skinny,blocked")
 )
 
@@ -80,11 +81,14 @@ func readRecorded(t *testing.T) []*recorded {
 				clock = r.Load.SMClock.Median
 			}
 			us := r.Seconds.Median * 1e6 * clock / recordedMHz
+			if name, _, _ := strings.Cut(r.Detail, ":"); *onlyKernel != "" && name != *onlyKernel {
+				continue
+			}
 			x.micros[r.Detail] = us
 			x.least = min(x.least, us)
 		}
 	}
-	return all
+	return slices.DeleteFunc(all, func(x *recorded) bool { return len(x.micros) == 0 })
 }
 
 func newRecorded(t *testing.T, r *bench.Record) *recorded {
@@ -127,7 +131,7 @@ func (x *recorded) judge() judged {
 	y := judged{logs: map[string]float64{}}
 	for i := range all {
 		c := &all[i]
-		if c.Rejected != nil {
+		if c.Rejected != nil || *onlyKernel != "" && c.Kernel.Name != *onlyKernel {
 			continue
 		}
 		first = min(first, c.Cycles)
@@ -145,11 +149,12 @@ func (x *recorded) judge() judged {
 }
 
 // TestRecorded reports the loss of the choice in the records of -records, and the errors of the
-// predictions of each kernel.
+// predictions of each kernel, of all candidates and of those that take at most 1.5 times as long as
+// the fastest.
 func TestRecorded(t *testing.T) {
 	all := readRecorded(t)
 	results := make([]judged, len(all))
-	logs := map[string][]float64{}
+	logs, near := map[string][]float64{}, map[string][]float64{}
 	sum, unmeasured := 0.0, 0
 	order := make([]int, len(all))
 	for i, x := range all {
@@ -161,6 +166,9 @@ func TestRecorded(t *testing.T) {
 		for spec, l := range results[i].logs {
 			name, _, _ := strings.Cut(spec, ":")
 			logs[name] = append(logs[name], l)
+			if x.micros[spec] <= 1.5*x.least {
+				near[name] = append(near[name], l)
+			}
 		}
 	}
 	t.Logf("%d products: mean loss %.1f%%; for %d another candidate, which was not measured, is predicted to be faster",
@@ -169,8 +177,8 @@ func TestRecorded(t *testing.T) {
 		l := logs[name]
 		slices.Sort(l)
 		at := func(q float64) float64 { return math.Exp(l[int(q*float64(len(l)-1))]) }
-		t.Logf("%-8s %4d candidates: predicted / measured %.2f, from %.2f to %.2f in 80 %%", name, len(l), at(0.5), at(0.1),
-			at(0.9))
+		t.Logf("%-8s %4d candidates: predicted / measured %.2f, from %.2f to %.2f in 80 %%, deviation %.0f %%; "+
+			"near the best %.0f %%", name, len(l), at(0.5), at(0.1), at(0.9), 100*deviation(l), 100*deviation(near[name]))
 	}
 	slices.SortFunc(order, func(i, k int) int { return cmp.Compare(results[k].loss, results[i].loss) })
 	for _, i := range order[:min(len(order), 25)] {
@@ -186,6 +194,15 @@ func TestRecorded(t *testing.T) {
 		}
 		t.Logf("%5.1f%% %v: %s; best %s", 100*y.loss, x, ratio(y.chosen), ratio(best))
 	}
+}
+
+// deviation returns the root mean square of logarithms of ratios, as a ratio minus 1.
+func deviation(logs []float64) float64 {
+	sum := 0.0
+	for _, l := range logs {
+		sum += l * l
+	}
+	return math.Exp(math.Sqrt(sum/float64(max(len(logs), 1)))) - 1
 }
 
 // TestFit fits the coefficients of the kernels of -fit to the records of -records, and prints those
