@@ -80,10 +80,10 @@ func BenchmarkCall(b *testing.B) {
 	const high = 11 // rows of a tile: the fewest tiles of nearly equal height
 	kernel := func() {
 		for j := 0; j < n; j += k.NR {
-			for i := 0; i < n; i += high {
-				rows, right := min(high, n-i), &y.data[j]
-				k.Direct[rows-1](n, &x.data[i*n], n, 1, right, n, &z.data[i*n+j], right, 0, n, k.NR, 1, 0)
-			}
+			right := &y.data[j]
+			k.Direct[high-1](n/high, n, &x.data[0], n, 1, right, n, &z.data[j], right, 0, n, k.NR, 1, 0)
+			at := n / high * high * n
+			k.Direct[n%high-1](1, n, &x.data[at], n, 1, right, n, &z.data[at+j], right, 0, n, k.NR, 1, 0)
 		}
 	}
 	calls, kernels := math.Inf(1), math.Inf(1)

@@ -391,9 +391,9 @@ func (d *blocked[T]) compute(w *phaseState, i, j, rows, cols, worker int) {
 				d.halfKernel(k, &d.aPack[(i+ir)*k], b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
 			case !d.packsA:
 				row := &d.a.data[d.a.index(w.i0+i+ir, w.p0)]
-				d.Direct[m-1](k, row, d.a.ld, 1, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
+				d.Direct[m-1](1, k, row, d.a.ld, 1, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
 			case m < len(d.Direct): // skip the rows that are padding
-				d.Direct[m-1](k, &d.aPack[(i+ir)*k], 1, d.MR, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
+				d.Direct[m-1](1, k, &d.aPack[(i+ir)*k], 1, d.MR, b, d.NR, &c[at], next, line, d.ldc, cols, d.alpha, beta)
 			default:
 				d.Packed(k, &d.aPack[(i+ir)*k], b, &c[at], next, d.ldc, m, cols, d.alpha, beta)
 			}

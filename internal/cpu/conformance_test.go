@@ -88,7 +88,8 @@ func TestSameBitsAtAnyNumberOfThreads(t *testing.T) {
 			continue
 		}
 		for _, typ := range k.Types() {
-			for _, s := range [][3]int{{37, 41, 29}, {8, 700, 90}, {130, 150, 600}, {5, 3, 300}, {301, 90, 3}, {75, 1030, 7},
+			for _, s := range [][3]int{{37, 41, 29}, {8, 700, 90}, {130, 150, 600}, {5, 3, 300},
+				{301, 90, 2}, {75, 300, 3}, {75, 1024, 7}, // outer products
 				{2, 3, splitDepth(2, 3, typ)}, {24, 10, splitDepth(24, 10, typ)}} {
 				p, b := random(t, typ, s[0], s[1], s[2])
 				var want []byte

@@ -61,7 +61,7 @@ const (
 	outerTiles = 16
 	// outerSteps is the number of steps of K that one pass over such rows should add.
 	outerSteps = 4
-	// columnSteps is the largest number of steps of K, over all tiles, of a call of the Column kernel:
+	// columnSteps is the largest number of steps of K, over all tiles, of a call for several tiles:
 	// some tens of microseconds.
 	columnSteps = 16 << 10
 	// conflictRows is the number of conflicting rows of B that L1 holds along with those of A. A
@@ -200,9 +200,8 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 		if d.m < 4*threads*d.mc {
 			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
 		}
-		d.nonTemporal = layoutBytes(p.Layouts[gemm.C]) >= nonTemporalBytes && d.beta == 0 && d.k <= d.kc &&
+		d.nonTemporal = !d.wholeRows && layoutBytes(p.Layouts[gemm.C]) >= nonTemporalBytes && d.beta == 0 && d.k <= d.kc &&
 			!d.epilogue.needed && d.onTile == nil && d.isLineAligned()
-		d.columns = d.columns && !d.nonTemporal
 	case mk.usesStrips(p):
 		d.depth = stripDepth
 		if p.M <= axpyRows {
@@ -242,10 +241,10 @@ func (mk *microKernel[T]) isOuter(p *gemm.Problem) bool {
 	return p.K <= 8 && p.N >= outerTiles*mk.NR && (large || conflicts)
 }
 
-// usesColumns reports whether one call computes several tiles of a column of C. Their kernel does
-// not prefetch the next panel of B, which matters if B exceeds the L2 cache, or the next rows of A.
+// usesColumns reports whether one call computes several tiles of a column of C. It does not
+// prefetch the next panel of B, which matters if B exceeds the L2 cache, or the next rows of A.
 func (mk *microKernel[T]) usesColumns(p *gemm.Problem) bool {
-	if mk.Column == nil || mk.isLatencyBound(p) || mk.shouldStreamA(p) {
+	if mk.shouldStreamA(p) {
 		return false
 	}
 	return p.K <= smallK || layoutBytes(p.Layouts[gemm.B]) <= directMaxBytes
@@ -454,13 +453,8 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 				b, ldb = panel, d.NR
 				high = equalParts(i0+rows-i, len(d.Direct), 1)
 			}
-			for d.columns && i+d.MR <= i0+rows {
-				tiles := min((i0+rows-i)/d.MR, max(columnSteps/k, 1))
-				d.Column(tiles, k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], b, 0, d.ldc, n, d.alpha, beta)
-				i += tiles * d.MR
-			}
-			for ; i < i0+rows; i += high {
-				m := min(high, i0+rows-i)
+			for i < i0+rows {
+				m, tiles := min(high, i0+rows-i), 1
 				kernel := d.Direct[m-1]
 				switch {
 				case d.nonTemporal && m == d.MR && n == d.NR:
@@ -469,15 +463,20 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 					kernel = d.Deep[m-1]
 				}
 				ahead, apart := &d.b[min(next+fetched*d.ldb, len(d.b)-1)], d.ldb
-				if d.streamsA {
+				switch {
+				case d.columns:
+					tiles = min((i0+rows-i)/m, max(columnSteps/k, 1))
+					ahead, apart = b, 0
+				case d.streamsA:
 					ahead, apart = &d.a[min(below, len(d.a)-1)], line
 					below += k / asm.DirectAhead * line
 				}
-				kernel(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], ahead, apart, d.ldc, n,
+				kernel(tiles, k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], ahead, apart, d.ldc, n,
 					d.alpha, beta)
 				if fetched += each; fetched >= k {
 					next, fetched = next+line, 0
 				}
+				i += tiles * m
 			}
 		}
 		beta = 1

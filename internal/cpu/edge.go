@@ -65,7 +65,7 @@ func (d *direct[T]) computeEdgeAlongA(c strided[T], i, j, n int, b strided[T], s
 			}
 		}
 	}
-	d.Direct[d.edgeCols-1](d.k, b.at(0, 0), b.rs, b.cs, &d.a[i], d.csa, &sums[0], &sums[0], 0, d.NR, n, d.alpha, d.beta)
+	d.Direct[d.edgeCols-1](1, d.k, b.at(0, 0), b.rs, b.cs, &d.a[i], d.csa, &sums[0], &sums[0], 0, d.NR, n, d.alpha, d.beta)
 	for x := range d.edgeCols {
 		c.add(j+x, i, sums[x*d.NR:][:n], 1, 0)
 	}

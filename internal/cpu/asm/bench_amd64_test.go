@@ -56,7 +56,7 @@ func directRun[T float32 | float64](ks *Kernels[T], k int) (run func(), flops in
 	a, b, c := benchData[T](blockRows*k), benchData[T](ks.NR*k), benchData[T](blockRows*ks.NR)
 	return func() {
 		for i := range panels {
-			ks.Direct[rows-1](k, &a[i*rows*k], k, 1, &b[0], ks.NR, &c[i*rows*ks.NR], &b[0], 0, ks.NR, ks.NR, 1, 1)
+			ks.Direct[rows-1](1, k, &a[i*rows*k], k, 1, &b[0], ks.NR, &c[i*rows*ks.NR], &b[0], 0, ks.NR, ks.NR, 1, 1)
 		}
 	}, 2 * panels * rows * ks.NR * k
 }

@@ -47,7 +47,7 @@ type Kernels[T any] struct {
 	// PackedF16 and PackedBF16 are Packed with 16-bit elements in b. They may be nil.
 	PackedF16, PackedBF16 func(k int, a, b, c, next *T, ldc, m, n int, alpha, beta T)
 
-	// Direct[r-1] computes r rows of a tile, 1 ≤ r ≤ MR. See [Direct].
+	// Direct[r-1] computes tiles of r rows, 1 ≤ r ≤ MR. See [Direct].
 	Direct []Direct[T]
 
 	// Deep[r-1] is Direct[r-1] for a C of few tiles and many steps of k. It keeps several sums for
@@ -55,13 +55,9 @@ type Kernels[T any] struct {
 	// more rows than len(Deep) keep the FMA units busy with one sum per element.
 	Deep []Direct[T]
 
-	// Copy is Direct[MR-1] for n = NR without prefetches. It writes the rows of B that it reads to
-	// a panel at next: next[p*NR+j] = b[p*ldb+j].
-	Copy Direct[T]
-
-	// Column is Direct[MR-1] for tiles ≥ 1 tiles of C, one below the other, in one call. It suits few
-	// steps of k, which take less time than a call.
-	Column func(tiles, k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T)
+	// Copy is Direct[MR-1] for one tile with n = NR, without prefetches. It writes the rows of B that
+	// it reads to a panel at next: next[p*NR+j] = b[p*ldb+j].
+	Copy func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T)
 
 	// Stream is Direct[MR-1] for n = NR and beta = 0 with non-temporal stores: for a C that exceeds
 	// the caches, which then is not read first. Rows of C start at multiples of [Line] bytes. A
@@ -97,10 +93,11 @@ type Kernels[T any] struct {
 	PeakFlops int
 }
 
-// Direct is a kernel for n columns of a tile, 1 ≤ n ≤ NR, that reads matrices as stored: A's
-// element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j], C's (i, j) is c[i*ldc+j]. The lines
-// that it prefetches from next on are ldn elements apart.
-type Direct[T any] func(k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T)
+// Direct is a kernel for tiles ≥ 1 tiles of C, one below the other, of n columns, 1 ≤ n ≤ NR. It
+// reads matrices as stored: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is b[p*ldb+j], C's
+// (i, j) is c[i*ldc+j]. Each tile prefetches lines from next on, ldn elements apart. A tile of few
+// steps of k takes less time than a call.
+type Direct[T any] func(tiles, k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T)
 
 // Update is a kernel for few steps of k: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is
 // b[p*ldb+j], C's (i, j) is c[i*ldc+j].

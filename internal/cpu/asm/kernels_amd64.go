@@ -24,7 +24,7 @@ var F32AVX512 = Kernels[float32]{
 		DeepF32AVX512x1, DeepF32AVX512x2, DeepF32AVX512x3, DeepF32AVX512x4,
 		DeepF32AVX512x5, DeepF32AVX512x6, DeepF32AVX512x7,
 	},
-	Column: ColumnF32AVX512, Copy: CopyF32AVX512, Stream: StreamF32AVX512,
+	Copy: CopyF32AVX512, Stream: StreamF32AVX512,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX512x1x1, UpdateF32AVX512x1x2, UpdateF32AVX512x1x4, UpdateF32AVX512x1x8},
 		{UpdateF32AVX512x2x1, UpdateF32AVX512x2x2, UpdateF32AVX512x2x4, UpdateF32AVX512x2x8},
@@ -57,7 +57,7 @@ var F64AVX512 = Kernels[float64]{
 		DeepF64AVX512x1, DeepF64AVX512x2, DeepF64AVX512x3, DeepF64AVX512x4,
 		DeepF64AVX512x5, DeepF64AVX512x6, DeepF64AVX512x7,
 	},
-	Column: ColumnF64AVX512, Copy: CopyF64AVX512, Stream: StreamF64AVX512,
+	Copy: CopyF64AVX512, Stream: StreamF64AVX512,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX512x1x1, UpdateF64AVX512x1x2, UpdateF64AVX512x1x4, UpdateF64AVX512x1x8},
 		{UpdateF64AVX512x2x1, UpdateF64AVX512x2x2, UpdateF64AVX512x2x4, UpdateF64AVX512x2x8},
@@ -87,7 +87,7 @@ var F32AVX2 = Kernels[float32]{
 	Deep: []Direct[float32]{
 		DeepF32AVX2x1, DeepF32AVX2x2, DeepF32AVX2x3, DeepF32AVX2x4, DeepF32AVX2x5, DeepF32AVX2x6,
 	},
-	Column: ColumnF32AVX2, Copy: CopyF32AVX2, Stream: StreamF32AVX2,
+	Copy: CopyF32AVX2, Stream: StreamF32AVX2,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX2x1x1, UpdateF32AVX2x1x2, UpdateF32AVX2x1x4, UpdateF32AVX2x1x8},
 		{UpdateF32AVX2x2x1, UpdateF32AVX2x2x2, UpdateF32AVX2x2x4},
@@ -117,7 +117,7 @@ var F64AVX2 = Kernels[float64]{
 	Deep: []Direct[float64]{
 		DeepF64AVX2x1, DeepF64AVX2x2, DeepF64AVX2x3, DeepF64AVX2x4, DeepF64AVX2x5, DeepF64AVX2x6,
 	},
-	Column: ColumnF64AVX2, Copy: CopyF64AVX2, Stream: StreamF64AVX2,
+	Copy: CopyF64AVX2, Stream: StreamF64AVX2,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX2x1x1, UpdateF64AVX2x1x2, UpdateF64AVX2x1x4, UpdateF64AVX2x1x8},
 		{UpdateF64AVX2x2x1, UpdateF64AVX2x2x2, UpdateF64AVX2x2x4},

@@ -33,7 +33,6 @@ func TestPacked(t *testing.T) { eachKernel(t, testPacked[float32], testPacked[fl
 func TestDirect(t *testing.T) { eachKernel(t, testDirect[float32], testDirect[float64]) }
 func TestDeep(t *testing.T)   { eachKernel(t, testDeep[float32], testDeep[float64]) }
 func TestCopy(t *testing.T)   { eachKernel(t, testCopy[float32], testCopy[float64]) }
-func TestColumn(t *testing.T) { eachKernel(t, testColumn[float32], testColumn[float64]) }
 func TestStream(t *testing.T) { eachKernel(t, testStream[float32], testStream[float64]) }
 
 func testPacked[T float32 | float64](t *testing.T, ks *Kernels[T]) {
@@ -86,24 +85,29 @@ func testDeep[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	}
 }
 
-// testRows compares a direct kernel of m rows with the loop in its doc comment. sets returns the
-// number of sets of sums for n columns.
-func testRows[T float32 | float64](tt *tester[T], ks *Kernels[T], name string, direct Direct[T], m, k int,
+// testRows compares a direct kernel of tiles of the given rows with the loop in its doc comment.
+// sets returns the number of sets of sums for n columns.
+func testRows[T float32 | float64](tt *tester[T], ks *Kernels[T], name string, direct Direct[T], rows, k int,
 	sets func(n int) int) {
 	for n := 1; n <= ks.NR; n++ {
 		if someEdges(k) && n%7 != 0 && n != ks.NR {
 			continue
 		}
+		tiles := 1 + tt.rand.IntN(3)
+		m := tiles * rows
 		ldb, ldc := n+tt.rand.IntN(2*ks.NR), n+tt.rand.IntN(2*ks.NR)
 		rsa, csa := k+tt.rand.IntN(9), 1
 		if tt.rand.IntN(2) == 0 {
 			rsa, csa = 1, m+tt.rand.IntN(9) // A transposed
 		}
 		tt.check(tile[T]{
-			name: fmt.Sprintf("%s %d×%d×%d, rsa %d, csa %d, ldb %d, ldc %d", name, m, n, k, rsa, csa, ldb, ldc),
-			m:    m, n: n, k: k, ldc: ldc, sets: sets(n),
+			name: fmt.Sprintf("%s, tiles of %d rows, %d×%d×%d, rsa %d, csa %d, ldb %d, ldc %d", name, rows, m, n, k, rsa, csa,
+				ldb, ldc),
+			m: m, n: n, k: k, ldc: ldc, sets: sets(n),
 			a: matrix{span(m, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, n, 1), ldb, 1},
-			run: func(a, b, c *T, alpha, beta T) { direct(k, a, rsa, csa, b, ldb, c, a, ldc, ldc, n, alpha, beta) },
+			run: func(a, b, c *T, alpha, beta T) {
+				direct(tiles, k, a, rsa, csa, b, ldb, c, a, ldc, ldc, n, alpha, beta)
+			},
 		})
 	}
 }
@@ -137,48 +141,23 @@ func testCopy[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	}
 }
 
-func testColumn[T float32 | float64](t *testing.T, ks *Kernels[T]) {
-	tt := newTester[T](t)
-	for _, k := range append(upTo(2*unroll+1), 67) {
-		for n := 1; n <= ks.NR; n++ {
-			if n > 1 && n < ks.NR-1 && someEdges(k) {
-				continue
-			}
-			tiles := 1 + tt.rand.IntN(4)
-			m := tiles * ks.MR
-			ldb, ldc := n+tt.rand.IntN(9), n+tt.rand.IntN(9)
-			rsa, csa := k+tt.rand.IntN(9), 1
-			if tt.rand.IntN(2) > 0 {
-				rsa, csa = 1, m+tt.rand.IntN(9)
-			}
-			tt.check(tile[T]{
-				name: fmt.Sprintf("column of %d tiles, %d columns, %d steps, rsa %d, csa %d, ldb %d, ldc %d", tiles, n, k, rsa,
-					csa, ldb, ldc),
-				m: m, n: n, k: k, ldc: ldc,
-				a: matrix{span(m, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, n, 1), ldb, 1},
-				run: func(a, b, c *T, alpha, beta T) {
-					ks.Column(tiles, k, a, rsa, csa, b, ldb, c, a, ldc, ldc, n, alpha, beta)
-				},
-			})
-		}
-	}
-}
-
 func testStream[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	tt := newTester[T](t)
 	for _, k := range append(upTo(2*unroll+1), 67) {
 		for trans := range 2 {
+			tiles := 1 + tt.rand.IntN(3)
+			m := tiles * ks.MR
 			ldb, ldc := ks.NR+tt.rand.IntN(2*ks.NR), ks.NR*(1+tt.rand.IntN(3)) // whole lines
 			rsa, csa := k+tt.rand.IntN(9), 1
 			if trans > 0 {
-				rsa, csa = 1, ks.MR+tt.rand.IntN(9)
+				rsa, csa = 1, m+tt.rand.IntN(9)
 			}
 			tt.check(tile[T]{
-				name: fmt.Sprintf("stream %d steps, rsa %d, csa %d, ldb %d, ldc %d", k, rsa, csa, ldb, ldc),
-				m:    ks.MR, n: ks.NR, k: k, ldc: ldc, overwrites: true,
-				a: matrix{span(ks.MR, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, ks.NR, 1), ldb, 1},
+				name: fmt.Sprintf("stream %d tiles, %d steps, rsa %d, csa %d, ldb %d, ldc %d", tiles, k, rsa, csa, ldb, ldc),
+				m:    m, n: ks.NR, k: k, ldc: ldc, overwrites: true,
+				a: matrix{span(m, rsa, k, csa), rsa, csa}, b: matrix{span(k, ldb, ks.NR, 1), ldb, 1},
 				run: func(a, b, c *T, alpha, beta T) {
-					ks.Stream(k, a, rsa, csa, b, ldb, c, a, ldc, ldc, ks.NR, alpha, beta)
+					ks.Stream(tiles, k, a, rsa, csa, b, ldb, c, a, ldc, ldc, ks.NR, alpha, beta)
 				},
 			})
 		}

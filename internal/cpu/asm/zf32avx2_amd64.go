@@ -63,9 +63,9 @@ func PackedF16F32AVX2(k int, a *float32, b *float32, c *float32, next *float32, 
 //go:noescape
 func PackedBF16F32AVX2(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// DirectF32AVX2x1 computes 1×n elements of C, n ≤ 16, from matrices:
+// DirectF32AVX2x1 computes tiles·1×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -80,11 +80,11 @@ func PackedBF16F32AVX2(k int, a *float32, b *float32, c *float32, next *float32,
 //	}
 //
 //go:noescape
-func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x1(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX2x2 computes 2×n elements of C, n ≤ 16, from matrices:
+// DirectF32AVX2x2 computes tiles·2×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -99,11 +99,11 @@ func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x2(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX2x3 computes 3×n elements of C, n ≤ 16, from matrices:
+// DirectF32AVX2x3 computes tiles·3×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -118,11 +118,11 @@ func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x3(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX2x4 computes 4×n elements of C, n ≤ 16, from matrices:
+// DirectF32AVX2x4 computes tiles·4×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -137,11 +137,11 @@ func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x4(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX2x5 computes 5×n elements of C, n ≤ 16, from matrices:
+// DirectF32AVX2x5 computes tiles·5×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 5; i++ {
+//	for i := 0; i < tiles*5; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -156,11 +156,11 @@ func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x5(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX2x6 computes 6×n elements of C, n ≤ 16, from matrices:
+// DirectF32AVX2x6 computes tiles·6×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 6; i++ {
+//	for i := 0; i < tiles*6; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -175,15 +175,15 @@ func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX2x6(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX2x1 computes 1×n elements of C, n ≤ 16, from matrices:
+// DeepF32AVX2x1 computes tiles·1×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 8, 8
 //	if n > 8 {
 //		sets, unroll = 4, 4
 //	}
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [8]T
 //			for p := 0; p < k; p++ {
@@ -207,15 +207,15 @@ func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DeepF32AVX2x1(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX2x2 computes 2×n elements of C, n ≤ 16, from matrices:
+// DeepF32AVX2x2 computes tiles·2×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 8 {
 //		sets, unroll = 2, 4
 //	}
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [4]T
 //			for p := 0; p < k; p++ {
@@ -239,15 +239,15 @@ func DeepF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //	}
 //
 //go:noescape
-func DeepF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DeepF32AVX2x2(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX2x3 computes 3×n elements of C, n ≤ 16, from matrices:
+// DeepF32AVX2x3 computes tiles·3×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 8 {
 //		sets, unroll = 2, 4
 //	}
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [4]T
 //			for p := 0; p < k; p++ {
@@ -271,15 +271,15 @@ func DeepF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //	}
 //
 //go:noescape
-func DeepF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DeepF32AVX2x3(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX2x4 computes 4×n elements of C, n ≤ 16, from matrices:
+// DeepF32AVX2x4 computes tiles·4×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -303,15 +303,15 @@ func DeepF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //	}
 //
 //go:noescape
-func DeepF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DeepF32AVX2x4(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX2x5 computes 5×n elements of C, n ≤ 16, from matrices:
+// DeepF32AVX2x5 computes tiles·5×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 5; i++ {
+//	for i := 0; i < tiles*5; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -335,15 +335,15 @@ func DeepF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //	}
 //
 //go:noescape
-func DeepF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DeepF32AVX2x5(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX2x6 computes 6×n elements of C, n ≤ 16, from matrices:
+// DeepF32AVX2x6 computes tiles·6×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 6; i++ {
+//	for i := 0; i < tiles*6; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -367,26 +367,7 @@ func DeepF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //	}
 //
 //go:noescape
-func DeepF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-
-// ColumnF32AVX2 computes tiles·6×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
-//
-//	for i := 0; i < tiles*MR; i++ {
-//		for j := 0; j < n; j++ {
-//			sum := 0
-//			for p := 0; p < k; p++ {
-//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
-//			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
-//		}
-//	}
-//
-//go:noescape
-func ColumnF32AVX2(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DeepF32AVX2x6(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // CopyF32AVX2 computes an 6×16 tile of C (n = 16) from matrices:
 //
@@ -409,9 +390,9 @@ func ColumnF32AVX2(tiles int, k int, a *float32, rsa int, csa int, b *float32, l
 //go:noescape
 func CopyF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// StreamF32AVX2 computes an 6×16 tile of C (n = 16, beta = 0) from matrices:
+// StreamF32AVX2 computes tiles·6×16 elements of C (n = 16, beta = 0) from matrices:
 //
-//	for i := 0; i < 6; i++ {
+//	for i := 0; i < tiles*6; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -426,7 +407,7 @@ func CopyF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *fl
 //	}
 //
 //go:noescape
-func StreamF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func StreamF32AVX2(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // UpdateF32AVX2x1x1 computes 1×n elements of C from matrices:
 //

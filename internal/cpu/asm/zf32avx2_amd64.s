@@ -2374,35 +2374,37 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x1(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x1(SB), NOSPLIT, $0-96
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+16
-	JEQ     whole
-	CMPQ    AX, $+8
-	JLE     narrow
-	MOVQ    n+80(FP), AX
+TEXT ·DirectF32AVX2x1(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x02, R8
 
 	// 1×16 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
-	MOVQ   k+0(FP), R8
+	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
@@ -2465,17 +2467,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y3
+	VBROADCASTSS alpha+96(FP), Y3
 	VXORPS       X4, X4, X4
-	VUCOMISS     beta+92(FP), X4
+	VUCOMISS     beta+100(FP), X4
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y4
+	VBROADCASTSS beta+100(FP), Y4
 	VMOVUPS      (AX), Y5
 	VMULPS       Y4, Y5, Y5
 	VFMADD231PS  Y3, Y1, Y5
@@ -2493,29 +2495,42 @@ wide_overwrite:
 	VMASKMOVPS Y2, Y0, 32(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ    n+80(FP), AX
+	MOVQ    n+88(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x02, R8
 
 	// 1×8 sums.
 	VXORPS Y1, Y1, Y1
-	MOVQ   k+0(FP), R8
+	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
@@ -2568,17 +2583,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y2
+	VBROADCASTSS alpha+96(FP), Y2
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+92(FP), X3
+	VUCOMISS     beta+100(FP), X3
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y3
+	VBROADCASTSS beta+100(FP), Y3
 	VMASKMOVPS   (AX), Y0, Y4
 	VMULPS       Y3, Y4, Y4
 	VFMADD231PS  Y2, Y1, Y4
@@ -2590,26 +2605,39 @@ narrow_overwrite:
 	VMASKMOVPS Y1, Y0, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 
 	// 1×16 sums.
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	MOVQ   k+0(FP), R8
+	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
@@ -2672,17 +2700,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y2
+	VBROADCASTSS alpha+96(FP), Y2
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+92(FP), X3
+	VUCOMISS     beta+100(FP), X3
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y3
+	VBROADCASTSS beta+100(FP), Y3
 	VMOVUPS      (AX), Y4
 	VMULPS       Y3, Y4, Y4
 	VFMADD231PS  Y2, Y0, Y4
@@ -2700,32 +2728,47 @@ whole_overwrite:
 	VMOVUPS Y1, 32(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x2(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x2(SB), NOSPLIT, $0-96
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+16
-	JEQ     whole
-	CMPQ    AX, $+8
-	JLE     narrow
-	MOVQ    n+80(FP), AX
+TEXT ·DirectF32AVX2x2(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x02, R8
 
 	// 2×16 sums.
@@ -2733,7 +2776,7 @@ TEXT ·DirectF32AVX2x2(SB), NOSPLIT, $0-96
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -2811,17 +2854,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y5
+	VBROADCASTSS alpha+96(FP), Y5
 	VXORPS       X6, X6, X6
-	VUCOMISS     beta+92(FP), X6
+	VUCOMISS     beta+100(FP), X6
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y6
+	VBROADCASTSS beta+100(FP), Y6
 	VMOVUPS      (AX), Y7
 	VMULPS       Y6, Y7, Y7
 	VFMADD231PS  Y5, Y1, Y7
@@ -2853,30 +2896,43 @@ wide_overwrite:
 	VMASKMOVPS Y4, Y0, 32(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ    n+80(FP), AX
+	MOVQ    n+88(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x02, R8
 
 	// 2×8 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -2939,17 +2995,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y3
+	VBROADCASTSS alpha+96(FP), Y3
 	VXORPS       X4, X4, X4
-	VUCOMISS     beta+92(FP), X4
+	VUCOMISS     beta+100(FP), X4
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y4
+	VBROADCASTSS beta+100(FP), Y4
 	VMASKMOVPS   (AX), Y0, Y5
 	VMULPS       Y4, Y5, Y5
 	VFMADD231PS  Y3, Y1, Y5
@@ -2969,20 +3025,33 @@ narrow_overwrite:
 	VMASKMOVPS Y2, Y0, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 
 	// 2×16 sums.
@@ -2990,7 +3059,7 @@ whole:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -3068,17 +3137,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y4
+	VBROADCASTSS alpha+96(FP), Y4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+92(FP), X5
+	VUCOMISS     beta+100(FP), X5
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y5
+	VBROADCASTSS beta+100(FP), Y5
 	VMOVUPS      (AX), Y6
 	VMULPS       Y5, Y6, Y6
 	VFMADD231PS  Y4, Y0, Y6
@@ -3110,32 +3179,47 @@ whole_overwrite:
 	VMOVUPS Y3, 32(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x3(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x3(SB), NOSPLIT, $0-96
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+16
-	JEQ     whole
-	CMPQ    AX, $+8
-	JLE     narrow
-	MOVQ    n+80(FP), AX
+TEXT ·DirectF32AVX2x3(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x02, R8
 
 	// 3×16 sums.
@@ -3145,7 +3229,7 @@ TEXT ·DirectF32AVX2x3(SB), NOSPLIT, $0-96
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -3238,17 +3322,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y7
+	VBROADCASTSS alpha+96(FP), Y7
 	VXORPS       X8, X8, X8
-	VUCOMISS     beta+92(FP), X8
+	VUCOMISS     beta+100(FP), X8
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y8
+	VBROADCASTSS beta+100(FP), Y8
 	VMOVUPS      (AX), Y9
 	VMULPS       Y8, Y9, Y9
 	VFMADD231PS  Y7, Y1, Y9
@@ -3294,31 +3378,44 @@ wide_overwrite:
 	VMASKMOVPS Y6, Y0, 32(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ    n+80(FP), AX
+	MOVQ    n+88(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x02, R8
 
 	// 3×8 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -3391,17 +3488,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y4
+	VBROADCASTSS alpha+96(FP), Y4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+92(FP), X5
+	VUCOMISS     beta+100(FP), X5
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y5
+	VBROADCASTSS beta+100(FP), Y5
 	VMASKMOVPS   (AX), Y0, Y6
 	VMULPS       Y5, Y6, Y6
 	VFMADD231PS  Y4, Y1, Y6
@@ -3429,20 +3526,33 @@ narrow_overwrite:
 	VMASKMOVPS Y3, Y0, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 
 	// 3×16 sums.
@@ -3452,7 +3562,7 @@ whole:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -3545,17 +3655,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y6
+	VBROADCASTSS alpha+96(FP), Y6
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+92(FP), X7
+	VUCOMISS     beta+100(FP), X7
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y7
+	VBROADCASTSS beta+100(FP), Y7
 	VMOVUPS      (AX), Y8
 	VMULPS       Y7, Y8, Y8
 	VFMADD231PS  Y6, Y0, Y8
@@ -3601,32 +3711,47 @@ whole_overwrite:
 	VMOVUPS Y5, 32(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x4(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x4(SB), NOSPLIT, $0-96
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+16
-	JEQ     whole
-	CMPQ    AX, $+8
-	JLE     narrow
-	MOVQ    n+80(FP), AX
+TEXT ·DirectF32AVX2x4(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x02, R8
 	LEAQ    (R8)(R8*2), R9
 
@@ -3639,7 +3764,7 @@ TEXT ·DirectF32AVX2x4(SB), NOSPLIT, $0-96
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -3747,17 +3872,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y9
+	VBROADCASTSS alpha+96(FP), Y9
 	VXORPS       X10, X10, X10
-	VUCOMISS     beta+92(FP), X10
+	VUCOMISS     beta+100(FP), X10
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y10
+	VBROADCASTSS beta+100(FP), Y10
 	VMOVUPS      (AX), Y11
 	VMULPS       Y10, Y11, Y11
 	VFMADD231PS  Y9, Y1, Y11
@@ -3817,24 +3942,37 @@ wide_overwrite:
 	VMASKMOVPS Y8, Y0, 32(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ    n+80(FP), AX
+	MOVQ    n+88(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x02, R8
 	LEAQ    (R8)(R8*2), R9
 
@@ -3843,7 +3981,7 @@ narrow:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -3926,17 +4064,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y5
+	VBROADCASTSS alpha+96(FP), Y5
 	VXORPS       X6, X6, X6
-	VUCOMISS     beta+92(FP), X6
+	VUCOMISS     beta+100(FP), X6
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y6
+	VBROADCASTSS beta+100(FP), Y6
 	VMASKMOVPS   (AX), Y0, Y7
 	VMULPS       Y6, Y7, Y7
 	VFMADD231PS  Y5, Y1, Y7
@@ -3972,20 +4110,33 @@ narrow_overwrite:
 	VMASKMOVPS Y4, Y0, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 	LEAQ (R8)(R8*2), R9
 
@@ -3998,7 +4149,7 @@ whole:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -4106,17 +4257,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y8
+	VBROADCASTSS alpha+96(FP), Y8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+92(FP), X9
+	VUCOMISS     beta+100(FP), X9
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y9
+	VBROADCASTSS beta+100(FP), Y9
 	VMOVUPS      (AX), Y10
 	VMULPS       Y9, Y10, Y10
 	VFMADD231PS  Y8, Y0, Y10
@@ -4176,32 +4327,47 @@ whole_overwrite:
 	VMOVUPS Y7, 32(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x5(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x5(SB), NOSPLIT, $0-96
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+16
-	JEQ     whole
-	CMPQ    AX, $+8
-	JLE     narrow
-	MOVQ    n+80(FP), AX
+TEXT ·DirectF32AVX2x5(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
 	SUBQ    $+8, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x02, R8
 	LEAQ    (R8)(R8*2), R9
 
@@ -4216,7 +4382,7 @@ TEXT ·DirectF32AVX2x5(SB), NOSPLIT, $0-96
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -4339,17 +4505,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y11
+	VBROADCASTSS alpha+96(FP), Y11
 	VXORPS       X12, X12, X12
-	VUCOMISS     beta+92(FP), X12
+	VUCOMISS     beta+100(FP), X12
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y12
+	VBROADCASTSS beta+100(FP), Y12
 	VMOVUPS      (AX), Y13
 	VMULPS       Y12, Y13, Y13
 	VFMADD231PS  Y11, Y1, Y13
@@ -4423,24 +4589,37 @@ wide_overwrite:
 	VMASKMOVPS Y10, Y0, 32(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ    n+80(FP), AX
+	MOVQ    n+88(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x02, R8
 	LEAQ    (R8)(R8*2), R9
 
@@ -4450,7 +4629,7 @@ narrow:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -4543,17 +4722,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y6
+	VBROADCASTSS alpha+96(FP), Y6
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+92(FP), X7
+	VUCOMISS     beta+100(FP), X7
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y7
+	VBROADCASTSS beta+100(FP), Y7
 	VMASKMOVPS   (AX), Y0, Y8
 	VMULPS       Y7, Y8, Y8
 	VFMADD231PS  Y6, Y1, Y8
@@ -4597,20 +4776,33 @@ narrow_overwrite:
 	VMASKMOVPS Y5, Y0, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 	LEAQ (R8)(R8*2), R9
 
@@ -4625,7 +4817,7 @@ whole:
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -4748,17 +4940,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y10
+	VBROADCASTSS alpha+96(FP), Y10
 	VXORPS       X11, X11, X11
-	VUCOMISS     beta+92(FP), X11
+	VUCOMISS     beta+100(FP), X11
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y11
+	VBROADCASTSS beta+100(FP), Y11
 	VMOVUPS      (AX), Y12
 	VMULPS       Y11, Y12, Y12
 	VFMADD231PS  Y10, Y0, Y12
@@ -4832,14 +5024,27 @@ whole_overwrite:
 	VMOVUPS Y9, 32(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX2x6(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF32AVX2x6(SB), NOSPLIT, $0-96
-	MOVQ       c+48(FP), AX
-	MOVQ       ldc+72(FP), CX
+TEXT ·DirectF32AVX2x6(SB), NOSPLIT, $0-104
+	MOVQ       c+56(FP), AX
+	MOVQ       ldc+80(FP), CX
 	SHLQ       $0x02, CX
 	PREFETCHT0 (AX)
 	PREFETCHT0 63(AX)
@@ -4858,4114 +5063,11 @@ TEXT ·DirectF32AVX2x6(SB), NOSPLIT, $0-96
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 63(AX)
-	MOVQ       n+80(FP), AX
+	MOVQ       n+88(FP), AX
 	CMPQ       AX, $+16
 	JEQ        whole
 	CMPQ       AX, $+8
 	JLE        narrow
-	MOVQ       n+80(FP), AX
-	SUBQ       $+8, AX
-	LEAQ       masks<>+32(SB), CX
-	NEGQ       AX
-	VMOVDQU    (CX)(AX*4), Y0
-	MOVQ       a+8(FP), AX
-	MOVQ       b+32(FP), CX
-	MOVQ       csa+24(FP), DX
-	SHLQ       $0x02, DX
-	MOVQ       ldb+40(FP), BX
-	SHLQ       $0x02, BX
-	MOVQ       next+56(FP), SI
-	MOVQ       ldn+64(FP), DI
-	SHLQ       $0x02, DI
-	MOVQ       rsa+16(FP), R8
-	SHLQ       $0x02, R8
-	LEAQ       (R8)(R8*2), R9
-	LEAQ       (R9)(R8*2), R10
-
-	// 6×16 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y1
-	VFMADD231PS  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y3
-	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(R9*1), Y15
-	VFMADD231PS  Y13, Y15, Y7
-	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(R8*4), Y15
-	VFMADD231PS  Y13, Y15, Y9
-	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R10*1), Y15
-	VFMADD231PS  Y13, Y15, Y11
-	VFMADD231PS  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y1
-	VFMADD231PS  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y3
-	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(R9*1), Y15
-	VFMADD231PS  Y13, Y15, Y7
-	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(R8*4), Y15
-	VFMADD231PS  Y13, Y15, Y9
-	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R10*1), Y15
-	VFMADD231PS  Y13, Y15, Y11
-	VFMADD231PS  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y1
-	VFMADD231PS  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y3
-	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(R9*1), Y15
-	VFMADD231PS  Y13, Y15, Y7
-	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(R8*4), Y15
-	VFMADD231PS  Y13, Y15, Y9
-	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R10*1), Y15
-	VFMADD231PS  Y13, Y15, Y11
-	VFMADD231PS  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y1
-	VFMADD231PS  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y3
-	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(R9*1), Y15
-	VFMADD231PS  Y13, Y15, Y7
-	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(R8*4), Y15
-	VFMADD231PS  Y13, Y15, Y9
-	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R10*1), Y15
-	VFMADD231PS  Y13, Y15, Y11
-	VFMADD231PS  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y1
-	VFMADD231PS  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y3
-	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(R9*1), Y15
-	VFMADD231PS  Y13, Y15, Y7
-	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(R8*4), Y15
-	VFMADD231PS  Y13, Y15, Y9
-	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R10*1), Y15
-	VFMADD231PS  Y13, Y15, Y11
-	VFMADD231PS  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y13
-	VXORPS       X14, X14, X14
-	VUCOMISS     beta+92(FP), X14
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y14
-	VMOVUPS      (AX), Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y1, Y15
-	VMOVUPS      Y15, (AX)
-	VMASKMOVPS   32(AX), Y0, Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y2, Y15
-	VMASKMOVPS   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y3, Y15
-	VMOVUPS      Y15, (AX)
-	VMASKMOVPS   32(AX), Y0, Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y4, Y15
-	VMASKMOVPS   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y5, Y15
-	VMOVUPS      Y15, (AX)
-	VMASKMOVPS   32(AX), Y0, Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y6, Y15
-	VMASKMOVPS   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y7, Y15
-	VMOVUPS      Y15, (AX)
-	VMASKMOVPS   32(AX), Y0, Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y8, Y15
-	VMASKMOVPS   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y9, Y15
-	VMOVUPS      Y15, (AX)
-	VMASKMOVPS   32(AX), Y0, Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y10, Y15
-	VMASKMOVPS   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y11, Y15
-	VMOVUPS      Y15, (AX)
-	VMASKMOVPS   32(AX), Y0, Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y12, Y15
-	VMASKMOVPS   Y15, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS     Y13, Y1, Y1
-	VMOVUPS    Y1, (AX)
-	VMULPS     Y13, Y2, Y2
-	VMASKMOVPS Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y13, Y3, Y3
-	VMOVUPS    Y3, (AX)
-	VMULPS     Y13, Y4, Y4
-	VMASKMOVPS Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y13, Y5, Y5
-	VMOVUPS    Y5, (AX)
-	VMULPS     Y13, Y6, Y6
-	VMASKMOVPS Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y13, Y7, Y7
-	VMOVUPS    Y7, (AX)
-	VMULPS     Y13, Y8, Y8
-	VMASKMOVPS Y8, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y13, Y9, Y9
-	VMOVUPS    Y9, (AX)
-	VMULPS     Y13, Y10, Y10
-	VMASKMOVPS Y10, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y13, Y11, Y11
-	VMOVUPS    Y11, (AX)
-	VMULPS     Y13, Y12, Y12
-	VMASKMOVPS Y12, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x02, R8
-	LEAQ    (R8)(R8*2), R9
-	LEAQ    (R9)(R8*2), R10
-
-	// 6×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPS   (CX), Y0, Y7
-	VBROADCASTSS (AX), Y8
-	VFMADD231PS  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y8
-	VFMADD231PS  Y7, Y8, Y2
-	VBROADCASTSS (AX)(R8*2), Y8
-	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(R9*1), Y8
-	VFMADD231PS  Y7, Y8, Y4
-	VBROADCASTSS (AX)(R8*4), Y8
-	VFMADD231PS  Y7, Y8, Y5
-	VBROADCASTSS (AX)(R10*1), Y8
-	VFMADD231PS  Y7, Y8, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y7
-	VBROADCASTSS (AX), Y8
-	VFMADD231PS  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y8
-	VFMADD231PS  Y7, Y8, Y2
-	VBROADCASTSS (AX)(R8*2), Y8
-	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(R9*1), Y8
-	VFMADD231PS  Y7, Y8, Y4
-	VBROADCASTSS (AX)(R8*4), Y8
-	VFMADD231PS  Y7, Y8, Y5
-	VBROADCASTSS (AX)(R10*1), Y8
-	VFMADD231PS  Y7, Y8, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y7
-	VBROADCASTSS (AX), Y8
-	VFMADD231PS  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y8
-	VFMADD231PS  Y7, Y8, Y2
-	VBROADCASTSS (AX)(R8*2), Y8
-	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(R9*1), Y8
-	VFMADD231PS  Y7, Y8, Y4
-	VBROADCASTSS (AX)(R8*4), Y8
-	VFMADD231PS  Y7, Y8, Y5
-	VBROADCASTSS (AX)(R10*1), Y8
-	VFMADD231PS  Y7, Y8, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y7
-	VBROADCASTSS (AX), Y8
-	VFMADD231PS  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y8
-	VFMADD231PS  Y7, Y8, Y2
-	VBROADCASTSS (AX)(R8*2), Y8
-	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(R9*1), Y8
-	VFMADD231PS  Y7, Y8, Y4
-	VBROADCASTSS (AX)(R8*4), Y8
-	VFMADD231PS  Y7, Y8, Y5
-	VBROADCASTSS (AX)(R10*1), Y8
-	VFMADD231PS  Y7, Y8, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPS   (CX), Y0, Y7
-	VBROADCASTSS (AX), Y8
-	VFMADD231PS  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y8
-	VFMADD231PS  Y7, Y8, Y2
-	VBROADCASTSS (AX)(R8*2), Y8
-	VFMADD231PS  Y7, Y8, Y3
-	VBROADCASTSS (AX)(R9*1), Y8
-	VFMADD231PS  Y7, Y8, Y4
-	VBROADCASTSS (AX)(R8*4), Y8
-	VFMADD231PS  Y7, Y8, Y5
-	VBROADCASTSS (AX)(R10*1), Y8
-	VFMADD231PS  Y7, Y8, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          narrow_single
-
-narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y7
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+92(FP), X8
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y8
-	VMASKMOVPS   (AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y1, Y9
-	VMASKMOVPS   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y2, Y9
-	VMASKMOVPS   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y3, Y9
-	VMASKMOVPS   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y4, Y9
-	VMASKMOVPS   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y5, Y9
-	VMASKMOVPS   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y6, Y9
-	VMASKMOVPS   Y9, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS     Y7, Y1, Y1
-	VMASKMOVPS Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y7, Y2, Y2
-	VMASKMOVPS Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y7, Y3, Y3
-	VMASKMOVPS Y3, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y7, Y4, Y4
-	VMASKMOVPS Y4, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y7, Y5, Y5
-	VMASKMOVPS Y5, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y7, Y6, Y6
-	VMASKMOVPS Y6, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R9)(R8*2), R10
-
-	// 6×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y12, Y14, Y6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y12, Y14, Y8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y12, Y14, Y10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y12, Y14, Y6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y12, Y14, Y8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y12, Y14, Y10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y12, Y14, Y6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y12, Y14, Y8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y12, Y14, Y10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y12, Y14, Y6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y12, Y14, Y8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y12, Y14, Y10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y12, Y14, Y6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y12, Y14, Y8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y12, Y14, Y10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y12
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+92(FP), X13
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y13
-	VMOVUPS      (AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y0, Y14
-	VMOVUPS      Y14, (AX)
-	VMOVUPS      32(AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y1, Y14
-	VMOVUPS      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y2, Y14
-	VMOVUPS      Y14, (AX)
-	VMOVUPS      32(AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y3, Y14
-	VMOVUPS      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y4, Y14
-	VMOVUPS      Y14, (AX)
-	VMOVUPS      32(AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y5, Y14
-	VMOVUPS      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y6, Y14
-	VMOVUPS      Y14, (AX)
-	VMOVUPS      32(AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y7, Y14
-	VMOVUPS      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y8, Y14
-	VMOVUPS      Y14, (AX)
-	VMOVUPS      32(AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y9, Y14
-	VMOVUPS      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y10, Y14
-	VMOVUPS      Y14, (AX)
-	VMOVUPS      32(AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y11, Y14
-	VMOVUPS      Y14, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Y12, Y0, Y0
-	VMOVUPS Y0, (AX)
-	VMULPS  Y12, Y1, Y1
-	VMOVUPS Y1, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y12, Y2, Y2
-	VMOVUPS Y2, (AX)
-	VMULPS  Y12, Y3, Y3
-	VMOVUPS Y3, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y12, Y4, Y4
-	VMOVUPS Y4, (AX)
-	VMULPS  Y12, Y5, Y5
-	VMOVUPS Y5, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y12, Y6, Y6
-	VMOVUPS Y6, (AX)
-	VMULPS  Y12, Y7, Y7
-	VMOVUPS Y7, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y12, Y8, Y8
-	VMOVUPS Y8, (AX)
-	VMULPS  Y12, Y9, Y9
-	VMOVUPS Y9, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y12, Y10, Y10
-	VMOVUPS Y10, (AX)
-	VMULPS  Y12, Y11, Y11
-	VMOVUPS Y11, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF32AVX2x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, FMA3, MMX+
-TEXT ·DeepF32AVX2x1(SB), NOSPLIT, $0-96
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+16
-	JEQ     whole
-	CMPQ    AX, $+8
-	JLE     narrow
-	MOVQ    n+80(FP), AX
-	SUBQ    $+8, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x02, R8
-
-	// 1×16 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	TESTQ  R9, R9
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y1
-	VFMADD231PS  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y3
-	VFMADD231PS  Y10, Y11, Y4
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y5
-	VFMADD231PS  Y10, Y11, Y6
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y7
-	VFMADD231PS  Y10, Y11, Y8
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y1
-	VFMADD231PS  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPS       Y5, Y1, Y1
-	VADDPS       Y6, Y2, Y2
-	VADDPS       Y7, Y3, Y3
-	VADDPS       Y8, Y4, Y4
-	VADDPS       Y3, Y1, Y1
-	VADDPS       Y4, Y2, Y2
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y3
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+92(FP), X4
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y4
-	VMOVUPS      (AX), Y5
-	VMULPS       Y4, Y5, Y5
-	VFMADD231PS  Y3, Y1, Y5
-	VMOVUPS      Y5, (AX)
-	VMASKMOVPS   32(AX), Y0, Y5
-	VMULPS       Y4, Y5, Y5
-	VFMADD231PS  Y3, Y2, Y5
-	VMASKMOVPS   Y5, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS     Y3, Y1, Y1
-	VMOVUPS    Y1, (AX)
-	VMULPS     Y3, Y2, Y2
-	VMASKMOVPS Y2, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x02, R8
-
-	// 1×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x03, R9
-	TESTQ  R9, R9
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y2
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y3
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y4
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y6
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y7
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y8
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+7, R8
-	TESTQ R8, R8
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPS       Y5, Y1, Y1
-	VADDPS       Y6, Y2, Y2
-	VADDPS       Y7, Y3, Y3
-	VADDPS       Y8, Y4, Y4
-	VADDPS       Y3, Y1, Y1
-	VADDPS       Y4, Y2, Y2
-	VADDPS       Y2, Y1, Y1
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y2
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+92(FP), X3
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y3
-	VMASKMOVPS   (AX), Y0, Y4
-	VMULPS       Y3, Y4, Y4
-	VFMADD231PS  Y2, Y1, Y4
-	VMASKMOVPS   Y4, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS     Y2, Y1, Y1
-	VMASKMOVPS Y1, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-
-	// 1×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	TESTQ  R9, R9
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y3
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y4
-	VFMADD231PS  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y6
-	VFMADD231PS  Y9, Y10, Y7
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          whole_single
-
-whole_single_end:
-	VADDPS       Y4, Y0, Y0
-	VADDPS       Y5, Y1, Y1
-	VADDPS       Y6, Y2, Y2
-	VADDPS       Y7, Y3, Y3
-	VADDPS       Y2, Y0, Y0
-	VADDPS       Y3, Y1, Y1
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y2
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+92(FP), X3
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y3
-	VMOVUPS      (AX), Y4
-	VMULPS       Y3, Y4, Y4
-	VFMADD231PS  Y2, Y0, Y4
-	VMOVUPS      Y4, (AX)
-	VMOVUPS      32(AX), Y4
-	VMULPS       Y3, Y4, Y4
-	VFMADD231PS  Y2, Y1, Y4
-	VMOVUPS      Y4, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Y2, Y0, Y0
-	VMOVUPS Y0, (AX)
-	VMULPS  Y2, Y1, Y1
-	VMOVUPS Y1, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF32AVX2x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, FMA3, MMX+
-TEXT ·DeepF32AVX2x2(SB), NOSPLIT, $0-96
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+16
-	JEQ     whole
-	CMPQ    AX, $+8
-	JLE     narrow
-	MOVQ    n+80(FP), AX
-	SUBQ    $+8, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x02, R8
-
-	// 2×16 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y1
-	VFMADD231PS  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y11
-	VFMADD231PS  Y9, Y11, Y3
-	VFMADD231PS  Y10, Y11, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y5
-	VFMADD231PS  Y10, Y11, Y6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y11
-	VFMADD231PS  Y9, Y11, Y7
-	VFMADD231PS  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y1
-	VFMADD231PS  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y11
-	VFMADD231PS  Y9, Y11, Y3
-	VFMADD231PS  Y10, Y11, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y5
-	VFMADD231PS  Y10, Y11, Y6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y11
-	VFMADD231PS  Y9, Y11, Y7
-	VFMADD231PS  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y1
-	VFMADD231PS  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y11
-	VFMADD231PS  Y9, Y11, Y3
-	VFMADD231PS  Y10, Y11, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPS       Y5, Y1, Y1
-	VADDPS       Y6, Y2, Y2
-	VADDPS       Y7, Y3, Y3
-	VADDPS       Y8, Y4, Y4
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y5
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+92(FP), X6
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y6
-	VMOVUPS      (AX), Y7
-	VMULPS       Y6, Y7, Y7
-	VFMADD231PS  Y5, Y1, Y7
-	VMOVUPS      Y7, (AX)
-	VMASKMOVPS   32(AX), Y0, Y7
-	VMULPS       Y6, Y7, Y7
-	VFMADD231PS  Y5, Y2, Y7
-	VMASKMOVPS   Y7, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y7
-	VMULPS       Y6, Y7, Y7
-	VFMADD231PS  Y5, Y3, Y7
-	VMOVUPS      Y7, (AX)
-	VMASKMOVPS   32(AX), Y0, Y7
-	VMULPS       Y6, Y7, Y7
-	VFMADD231PS  Y5, Y4, Y7
-	VMASKMOVPS   Y7, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS     Y5, Y1, Y1
-	VMOVUPS    Y1, (AX)
-	VMULPS     Y5, Y2, Y2
-	VMASKMOVPS Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y5, Y3, Y3
-	VMOVUPS    Y3, (AX)
-	VMULPS     Y5, Y4, Y4
-	VMASKMOVPS Y4, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x02, R8
-
-	// 2×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y9, Y10, Y2
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y3
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y9, Y10, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y9, Y10, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y9, Y10, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y9, Y10, Y2
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPS       Y5, Y1, Y1
-	VADDPS       Y6, Y2, Y2
-	VADDPS       Y7, Y3, Y3
-	VADDPS       Y8, Y4, Y4
-	VADDPS       Y3, Y1, Y1
-	VADDPS       Y4, Y2, Y2
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y3
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+92(FP), X4
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y4
-	VMASKMOVPS   (AX), Y0, Y5
-	VMULPS       Y4, Y5, Y5
-	VFMADD231PS  Y3, Y1, Y5
-	VMASKMOVPS   Y5, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y5
-	VMULPS       Y4, Y5, Y5
-	VFMADD231PS  Y3, Y2, Y5
-	VMASKMOVPS   Y5, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS     Y3, Y1, Y1
-	VMASKMOVPS Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y3, Y2, Y2
-	VMASKMOVPS Y2, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-
-	// 2×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y4
-	VFMADD231PS  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y8, Y10, Y6
-	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y4
-	VFMADD231PS  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y8, Y10, Y6
-	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          whole_single
-
-whole_single_end:
-	VADDPS       Y4, Y0, Y0
-	VADDPS       Y5, Y1, Y1
-	VADDPS       Y6, Y2, Y2
-	VADDPS       Y7, Y3, Y3
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y4
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+92(FP), X5
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y5
-	VMOVUPS      (AX), Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y0, Y6
-	VMOVUPS      Y6, (AX)
-	VMOVUPS      32(AX), Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y1, Y6
-	VMOVUPS      Y6, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y2, Y6
-	VMOVUPS      Y6, (AX)
-	VMOVUPS      32(AX), Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y3, Y6
-	VMOVUPS      Y6, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Y4, Y0, Y0
-	VMOVUPS Y0, (AX)
-	VMULPS  Y4, Y1, Y1
-	VMOVUPS Y1, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y4, Y2, Y2
-	VMOVUPS Y2, (AX)
-	VMULPS  Y4, Y3, Y3
-	VMOVUPS Y3, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF32AVX2x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, FMA3, MMX+
-TEXT ·DeepF32AVX2x3(SB), NOSPLIT, $0-96
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+16
-	JEQ     whole
-	CMPQ    AX, $+8
-	JLE     narrow
-	MOVQ    n+80(FP), AX
-	SUBQ    $+8, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x02, R8
-
-	// 3×16 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y1
-	VFMADD231PS  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y3
-	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y7
-	VFMADD231PS  Y14, Y15, Y8
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y9
-	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y11
-	VFMADD231PS  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y1
-	VFMADD231PS  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y3
-	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y7
-	VFMADD231PS  Y14, Y15, Y8
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y9
-	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y11
-	VFMADD231PS  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y1
-	VFMADD231PS  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y3
-	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPS       Y7, Y1, Y1
-	VADDPS       Y8, Y2, Y2
-	VADDPS       Y9, Y3, Y3
-	VADDPS       Y10, Y4, Y4
-	VADDPS       Y11, Y5, Y5
-	VADDPS       Y12, Y6, Y6
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y7
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+92(FP), X8
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y8
-	VMOVUPS      (AX), Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y1, Y9
-	VMOVUPS      Y9, (AX)
-	VMASKMOVPS   32(AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y2, Y9
-	VMASKMOVPS   Y9, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y3, Y9
-	VMOVUPS      Y9, (AX)
-	VMASKMOVPS   32(AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y4, Y9
-	VMASKMOVPS   Y9, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y5, Y9
-	VMOVUPS      Y9, (AX)
-	VMASKMOVPS   32(AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y6, Y9
-	VMASKMOVPS   Y9, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS     Y7, Y1, Y1
-	VMOVUPS    Y1, (AX)
-	VMULPS     Y7, Y2, Y2
-	VMASKMOVPS Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y7, Y3, Y3
-	VMOVUPS    Y3, (AX)
-	VMULPS     Y7, Y4, Y4
-	VMASKMOVPS Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y7, Y5, Y5
-	VMOVUPS    Y5, (AX)
-	VMULPS     Y7, Y6, Y6
-	VMASKMOVPS Y6, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x02, R8
-
-	// 3×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPS   (CX), Y0, Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y13, Y14, Y2
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y13, Y14, Y3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y13, Y14, Y4
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y13, Y14, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y13, Y14, Y7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y13, Y14, Y8
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y13, Y14, Y9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y13, Y14, Y10
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y13, Y14, Y11
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y13, Y14, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPS   (CX), Y0, Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y13, Y14, Y2
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y13, Y14, Y3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPS       Y7, Y1, Y1
-	VADDPS       Y8, Y2, Y2
-	VADDPS       Y9, Y3, Y3
-	VADDPS       Y10, Y4, Y4
-	VADDPS       Y11, Y5, Y5
-	VADDPS       Y12, Y6, Y6
-	VADDPS       Y4, Y1, Y1
-	VADDPS       Y5, Y2, Y2
-	VADDPS       Y6, Y3, Y3
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y4
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+92(FP), X5
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y5
-	VMASKMOVPS   (AX), Y0, Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y1, Y6
-	VMASKMOVPS   Y6, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y2, Y6
-	VMASKMOVPS   Y6, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y6
-	VMULPS       Y5, Y6, Y6
-	VFMADD231PS  Y4, Y3, Y6
-	VMASKMOVPS   Y6, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS     Y4, Y1, Y1
-	VMASKMOVPS Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y4, Y2, Y2
-	VMASKMOVPS Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y4, Y3, Y3
-	VMASKMOVPS Y3, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-
-	// 3×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y4
-	VFMADD231PS  Y13, Y14, Y5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y6
-	VFMADD231PS  Y13, Y14, Y7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y4
-	VFMADD231PS  Y13, Y14, Y5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y6
-	VFMADD231PS  Y13, Y14, Y7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y4
-	VFMADD231PS  Y13, Y14, Y5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          whole_single
-
-whole_single_end:
-	VADDPS       Y6, Y0, Y0
-	VADDPS       Y7, Y1, Y1
-	VADDPS       Y8, Y2, Y2
-	VADDPS       Y9, Y3, Y3
-	VADDPS       Y10, Y4, Y4
-	VADDPS       Y11, Y5, Y5
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y6
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+92(FP), X7
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y7
-	VMOVUPS      (AX), Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y0, Y8
-	VMOVUPS      Y8, (AX)
-	VMOVUPS      32(AX), Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y1, Y8
-	VMOVUPS      Y8, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y2, Y8
-	VMOVUPS      Y8, (AX)
-	VMOVUPS      32(AX), Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y3, Y8
-	VMOVUPS      Y8, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y4, Y8
-	VMOVUPS      Y8, (AX)
-	VMOVUPS      32(AX), Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y5, Y8
-	VMOVUPS      Y8, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Y6, Y0, Y0
-	VMOVUPS Y0, (AX)
-	VMULPS  Y6, Y1, Y1
-	VMOVUPS Y1, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y6, Y2, Y2
-	VMOVUPS Y2, (AX)
-	VMULPS  Y6, Y3, Y3
-	VMOVUPS Y3, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y6, Y4, Y4
-	VMOVUPS Y4, (AX)
-	VMULPS  Y6, Y5, Y5
-	VMOVUPS Y5, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF32AVX2x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, FMA3, MMX+
-TEXT ·DeepF32AVX2x4(SB), NOSPLIT, $0-96
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+16
-	JEQ     whole
-	CMPQ    AX, $+8
-	JLE     narrow
-	MOVQ    n+80(FP), AX
-	SUBQ    $+8, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x02, R8
-	LEAQ    (R8)(R8*2), R9
-
-	// 4×16 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y1
-	VFMADD231PS  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y11
-	VFMADD231PS  Y9, Y11, Y3
-	VFMADD231PS  Y10, Y11, Y4
-	VBROADCASTSS (AX)(R8*2), Y11
-	VFMADD231PS  Y9, Y11, Y5
-	VFMADD231PS  Y10, Y11, Y6
-	VBROADCASTSS (AX)(R9*1), Y11
-	VFMADD231PS  Y9, Y11, Y7
-	VFMADD231PS  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y1
-	VFMADD231PS  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y11
-	VFMADD231PS  Y9, Y11, Y3
-	VFMADD231PS  Y10, Y11, Y4
-	VBROADCASTSS (AX)(R8*2), Y11
-	VFMADD231PS  Y9, Y11, Y5
-	VFMADD231PS  Y10, Y11, Y6
-	VBROADCASTSS (AX)(R9*1), Y11
-	VFMADD231PS  Y9, Y11, Y7
-	VFMADD231PS  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y1
-	VFMADD231PS  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y11
-	VFMADD231PS  Y9, Y11, Y3
-	VFMADD231PS  Y10, Y11, Y4
-	VBROADCASTSS (AX)(R8*2), Y11
-	VFMADD231PS  Y9, Y11, Y5
-	VFMADD231PS  Y10, Y11, Y6
-	VBROADCASTSS (AX)(R9*1), Y11
-	VFMADD231PS  Y9, Y11, Y7
-	VFMADD231PS  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y1
-	VFMADD231PS  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y11
-	VFMADD231PS  Y9, Y11, Y3
-	VFMADD231PS  Y10, Y11, Y4
-	VBROADCASTSS (AX)(R8*2), Y11
-	VFMADD231PS  Y9, Y11, Y5
-	VFMADD231PS  Y10, Y11, Y6
-	VBROADCASTSS (AX)(R9*1), Y11
-	VFMADD231PS  Y9, Y11, Y7
-	VFMADD231PS  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Y9
-	VMASKMOVPS   32(CX), Y0, Y10
-	VBROADCASTSS (AX), Y11
-	VFMADD231PS  Y9, Y11, Y1
-	VFMADD231PS  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y11
-	VFMADD231PS  Y9, Y11, Y3
-	VFMADD231PS  Y10, Y11, Y4
-	VBROADCASTSS (AX)(R8*2), Y11
-	VFMADD231PS  Y9, Y11, Y5
-	VFMADD231PS  Y10, Y11, Y6
-	VBROADCASTSS (AX)(R9*1), Y11
-	VFMADD231PS  Y9, Y11, Y7
-	VFMADD231PS  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y9
-	VXORPS       X10, X10, X10
-	VUCOMISS     beta+92(FP), X10
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y10
-	VMOVUPS      (AX), Y11
-	VMULPS       Y10, Y11, Y11
-	VFMADD231PS  Y9, Y1, Y11
-	VMOVUPS      Y11, (AX)
-	VMASKMOVPS   32(AX), Y0, Y11
-	VMULPS       Y10, Y11, Y11
-	VFMADD231PS  Y9, Y2, Y11
-	VMASKMOVPS   Y11, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y11
-	VMULPS       Y10, Y11, Y11
-	VFMADD231PS  Y9, Y3, Y11
-	VMOVUPS      Y11, (AX)
-	VMASKMOVPS   32(AX), Y0, Y11
-	VMULPS       Y10, Y11, Y11
-	VFMADD231PS  Y9, Y4, Y11
-	VMASKMOVPS   Y11, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y11
-	VMULPS       Y10, Y11, Y11
-	VFMADD231PS  Y9, Y5, Y11
-	VMOVUPS      Y11, (AX)
-	VMASKMOVPS   32(AX), Y0, Y11
-	VMULPS       Y10, Y11, Y11
-	VFMADD231PS  Y9, Y6, Y11
-	VMASKMOVPS   Y11, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y11
-	VMULPS       Y10, Y11, Y11
-	VFMADD231PS  Y9, Y7, Y11
-	VMOVUPS      Y11, (AX)
-	VMASKMOVPS   32(AX), Y0, Y11
-	VMULPS       Y10, Y11, Y11
-	VFMADD231PS  Y9, Y8, Y11
-	VMASKMOVPS   Y11, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS     Y9, Y1, Y1
-	VMOVUPS    Y1, (AX)
-	VMULPS     Y9, Y2, Y2
-	VMASKMOVPS Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y9, Y3, Y3
-	VMOVUPS    Y3, (AX)
-	VMULPS     Y9, Y4, Y4
-	VMASKMOVPS Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y9, Y5, Y5
-	VMOVUPS    Y5, (AX)
-	VMULPS     Y9, Y6, Y6
-	VMASKMOVPS Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y9, Y7, Y7
-	VMOVUPS    Y7, (AX)
-	VMULPS     Y9, Y8, Y8
-	VMASKMOVPS Y8, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x02, R8
-	LEAQ    (R8)(R8*2), R9
-
-	// 4×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y9, Y10, Y2
-	VBROADCASTSS (AX)(R8*2), Y10
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (AX)(R9*1), Y10
-	VFMADD231PS  Y9, Y10, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y9, Y10, Y6
-	VBROADCASTSS (AX)(R8*2), Y10
-	VFMADD231PS  Y9, Y10, Y7
-	VBROADCASTSS (AX)(R9*1), Y10
-	VFMADD231PS  Y9, Y10, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y9, Y10, Y2
-	VBROADCASTSS (AX)(R8*2), Y10
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (AX)(R9*1), Y10
-	VFMADD231PS  Y9, Y10, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y9, Y10, Y6
-	VBROADCASTSS (AX)(R8*2), Y10
-	VFMADD231PS  Y9, Y10, Y7
-	VBROADCASTSS (AX)(R9*1), Y10
-	VFMADD231PS  Y9, Y10, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPS   (CX), Y0, Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y9, Y10, Y2
-	VBROADCASTSS (AX)(R8*2), Y10
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (AX)(R9*1), Y10
-	VFMADD231PS  Y9, Y10, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPS       Y5, Y1, Y1
-	VADDPS       Y6, Y2, Y2
-	VADDPS       Y7, Y3, Y3
-	VADDPS       Y8, Y4, Y4
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y5
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+92(FP), X6
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y6
-	VMASKMOVPS   (AX), Y0, Y7
-	VMULPS       Y6, Y7, Y7
-	VFMADD231PS  Y5, Y1, Y7
-	VMASKMOVPS   Y7, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y7
-	VMULPS       Y6, Y7, Y7
-	VFMADD231PS  Y5, Y2, Y7
-	VMASKMOVPS   Y7, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y7
-	VMULPS       Y6, Y7, Y7
-	VFMADD231PS  Y5, Y3, Y7
-	VMASKMOVPS   Y7, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y7
-	VMULPS       Y6, Y7, Y7
-	VFMADD231PS  Y5, Y4, Y7
-	VMASKMOVPS   Y7, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS     Y5, Y1, Y1
-	VMASKMOVPS Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y5, Y2, Y2
-	VMASKMOVPS Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y5, Y3, Y3
-	VMASKMOVPS Y3, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y5, Y4, Y4
-	VMASKMOVPS Y4, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-	LEAQ (R8)(R8*2), R9
-
-	// 4×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (AX)(R8*2), Y10
-	VFMADD231PS  Y8, Y10, Y4
-	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (AX)(R9*1), Y10
-	VFMADD231PS  Y8, Y10, Y6
-	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (AX)(R8*2), Y10
-	VFMADD231PS  Y8, Y10, Y4
-	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (AX)(R9*1), Y10
-	VFMADD231PS  Y8, Y10, Y6
-	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (AX)(R8*2), Y10
-	VFMADD231PS  Y8, Y10, Y4
-	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (AX)(R9*1), Y10
-	VFMADD231PS  Y8, Y10, Y6
-	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (AX)(R8*2), Y10
-	VFMADD231PS  Y8, Y10, Y4
-	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (AX)(R9*1), Y10
-	VFMADD231PS  Y8, Y10, Y6
-	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Y8
-	VMOVUPS      32(CX), Y9
-	VBROADCASTSS (AX), Y10
-	VFMADD231PS  Y8, Y10, Y0
-	VFMADD231PS  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y10
-	VFMADD231PS  Y8, Y10, Y2
-	VFMADD231PS  Y9, Y10, Y3
-	VBROADCASTSS (AX)(R8*2), Y10
-	VFMADD231PS  Y8, Y10, Y4
-	VFMADD231PS  Y9, Y10, Y5
-	VBROADCASTSS (AX)(R9*1), Y10
-	VFMADD231PS  Y8, Y10, Y6
-	VFMADD231PS  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y8
-	VXORPS       X9, X9, X9
-	VUCOMISS     beta+92(FP), X9
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y9
-	VMOVUPS      (AX), Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y0, Y10
-	VMOVUPS      Y10, (AX)
-	VMOVUPS      32(AX), Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y1, Y10
-	VMOVUPS      Y10, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y2, Y10
-	VMOVUPS      Y10, (AX)
-	VMOVUPS      32(AX), Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y3, Y10
-	VMOVUPS      Y10, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y4, Y10
-	VMOVUPS      Y10, (AX)
-	VMOVUPS      32(AX), Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y5, Y10
-	VMOVUPS      Y10, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y6, Y10
-	VMOVUPS      Y10, (AX)
-	VMOVUPS      32(AX), Y10
-	VMULPS       Y9, Y10, Y10
-	VFMADD231PS  Y8, Y7, Y10
-	VMOVUPS      Y10, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Y8, Y0, Y0
-	VMOVUPS Y0, (AX)
-	VMULPS  Y8, Y1, Y1
-	VMOVUPS Y1, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y8, Y2, Y2
-	VMOVUPS Y2, (AX)
-	VMULPS  Y8, Y3, Y3
-	VMOVUPS Y3, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y8, Y4, Y4
-	VMOVUPS Y4, (AX)
-	VMULPS  Y8, Y5, Y5
-	VMOVUPS Y5, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y8, Y6, Y6
-	VMOVUPS Y6, (AX)
-	VMULPS  Y8, Y7, Y7
-	VMOVUPS Y7, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF32AVX2x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, FMA3, MMX+
-TEXT ·DeepF32AVX2x5(SB), NOSPLIT, $0-96
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+16
-	JEQ     whole
-	CMPQ    AX, $+8
-	JLE     narrow
-	MOVQ    n+80(FP), AX
-	SUBQ    $+8, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x02, R8
-	LEAQ    (R8)(R8*2), R9
-
-	// 5×16 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Y11
-	VMASKMOVPS   32(CX), Y0, Y12
-	VBROADCASTSS (AX), Y13
-	VFMADD231PS  Y11, Y13, Y1
-	VFMADD231PS  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y13
-	VFMADD231PS  Y11, Y13, Y3
-	VFMADD231PS  Y12, Y13, Y4
-	VBROADCASTSS (AX)(R8*2), Y13
-	VFMADD231PS  Y11, Y13, Y5
-	VFMADD231PS  Y12, Y13, Y6
-	VBROADCASTSS (AX)(R9*1), Y13
-	VFMADD231PS  Y11, Y13, Y7
-	VFMADD231PS  Y12, Y13, Y8
-	VBROADCASTSS (AX)(R8*4), Y13
-	VFMADD231PS  Y11, Y13, Y9
-	VFMADD231PS  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y11
-	VMASKMOVPS   32(CX), Y0, Y12
-	VBROADCASTSS (AX), Y13
-	VFMADD231PS  Y11, Y13, Y1
-	VFMADD231PS  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y13
-	VFMADD231PS  Y11, Y13, Y3
-	VFMADD231PS  Y12, Y13, Y4
-	VBROADCASTSS (AX)(R8*2), Y13
-	VFMADD231PS  Y11, Y13, Y5
-	VFMADD231PS  Y12, Y13, Y6
-	VBROADCASTSS (AX)(R9*1), Y13
-	VFMADD231PS  Y11, Y13, Y7
-	VFMADD231PS  Y12, Y13, Y8
-	VBROADCASTSS (AX)(R8*4), Y13
-	VFMADD231PS  Y11, Y13, Y9
-	VFMADD231PS  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y11
-	VMASKMOVPS   32(CX), Y0, Y12
-	VBROADCASTSS (AX), Y13
-	VFMADD231PS  Y11, Y13, Y1
-	VFMADD231PS  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y13
-	VFMADD231PS  Y11, Y13, Y3
-	VFMADD231PS  Y12, Y13, Y4
-	VBROADCASTSS (AX)(R8*2), Y13
-	VFMADD231PS  Y11, Y13, Y5
-	VFMADD231PS  Y12, Y13, Y6
-	VBROADCASTSS (AX)(R9*1), Y13
-	VFMADD231PS  Y11, Y13, Y7
-	VFMADD231PS  Y12, Y13, Y8
-	VBROADCASTSS (AX)(R8*4), Y13
-	VFMADD231PS  Y11, Y13, Y9
-	VFMADD231PS  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y11
-	VMASKMOVPS   32(CX), Y0, Y12
-	VBROADCASTSS (AX), Y13
-	VFMADD231PS  Y11, Y13, Y1
-	VFMADD231PS  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y13
-	VFMADD231PS  Y11, Y13, Y3
-	VFMADD231PS  Y12, Y13, Y4
-	VBROADCASTSS (AX)(R8*2), Y13
-	VFMADD231PS  Y11, Y13, Y5
-	VFMADD231PS  Y12, Y13, Y6
-	VBROADCASTSS (AX)(R9*1), Y13
-	VFMADD231PS  Y11, Y13, Y7
-	VFMADD231PS  Y12, Y13, Y8
-	VBROADCASTSS (AX)(R8*4), Y13
-	VFMADD231PS  Y11, Y13, Y9
-	VFMADD231PS  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Y11
-	VMASKMOVPS   32(CX), Y0, Y12
-	VBROADCASTSS (AX), Y13
-	VFMADD231PS  Y11, Y13, Y1
-	VFMADD231PS  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y13
-	VFMADD231PS  Y11, Y13, Y3
-	VFMADD231PS  Y12, Y13, Y4
-	VBROADCASTSS (AX)(R8*2), Y13
-	VFMADD231PS  Y11, Y13, Y5
-	VFMADD231PS  Y12, Y13, Y6
-	VBROADCASTSS (AX)(R9*1), Y13
-	VFMADD231PS  Y11, Y13, Y7
-	VFMADD231PS  Y12, Y13, Y8
-	VBROADCASTSS (AX)(R8*4), Y13
-	VFMADD231PS  Y11, Y13, Y9
-	VFMADD231PS  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y11
-	VXORPS       X12, X12, X12
-	VUCOMISS     beta+92(FP), X12
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y12
-	VMOVUPS      (AX), Y13
-	VMULPS       Y12, Y13, Y13
-	VFMADD231PS  Y11, Y1, Y13
-	VMOVUPS      Y13, (AX)
-	VMASKMOVPS   32(AX), Y0, Y13
-	VMULPS       Y12, Y13, Y13
-	VFMADD231PS  Y11, Y2, Y13
-	VMASKMOVPS   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y13
-	VMULPS       Y12, Y13, Y13
-	VFMADD231PS  Y11, Y3, Y13
-	VMOVUPS      Y13, (AX)
-	VMASKMOVPS   32(AX), Y0, Y13
-	VMULPS       Y12, Y13, Y13
-	VFMADD231PS  Y11, Y4, Y13
-	VMASKMOVPS   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y13
-	VMULPS       Y12, Y13, Y13
-	VFMADD231PS  Y11, Y5, Y13
-	VMOVUPS      Y13, (AX)
-	VMASKMOVPS   32(AX), Y0, Y13
-	VMULPS       Y12, Y13, Y13
-	VFMADD231PS  Y11, Y6, Y13
-	VMASKMOVPS   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y13
-	VMULPS       Y12, Y13, Y13
-	VFMADD231PS  Y11, Y7, Y13
-	VMOVUPS      Y13, (AX)
-	VMASKMOVPS   32(AX), Y0, Y13
-	VMULPS       Y12, Y13, Y13
-	VFMADD231PS  Y11, Y8, Y13
-	VMASKMOVPS   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y13
-	VMULPS       Y12, Y13, Y13
-	VFMADD231PS  Y11, Y9, Y13
-	VMOVUPS      Y13, (AX)
-	VMASKMOVPS   32(AX), Y0, Y13
-	VMULPS       Y12, Y13, Y13
-	VFMADD231PS  Y11, Y10, Y13
-	VMASKMOVPS   Y13, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS     Y11, Y1, Y1
-	VMOVUPS    Y1, (AX)
-	VMULPS     Y11, Y2, Y2
-	VMASKMOVPS Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y11, Y3, Y3
-	VMOVUPS    Y3, (AX)
-	VMULPS     Y11, Y4, Y4
-	VMASKMOVPS Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y11, Y5, Y5
-	VMOVUPS    Y5, (AX)
-	VMULPS     Y11, Y6, Y6
-	VMASKMOVPS Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y11, Y7, Y7
-	VMOVUPS    Y7, (AX)
-	VMULPS     Y11, Y8, Y8
-	VMASKMOVPS Y8, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y11, Y9, Y9
-	VMOVUPS    Y9, (AX)
-	VMULPS     Y11, Y10, Y10
-	VMASKMOVPS Y10, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x02, R8
-	LEAQ    (R8)(R8*2), R9
-
-	// 5×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPS   (CX), Y0, Y11
-	VBROADCASTSS (AX), Y12
-	VFMADD231PS  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y12
-	VFMADD231PS  Y11, Y12, Y2
-	VBROADCASTSS (AX)(R8*2), Y12
-	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS (AX)(R9*1), Y12
-	VFMADD231PS  Y11, Y12, Y4
-	VBROADCASTSS (AX)(R8*4), Y12
-	VFMADD231PS  Y11, Y12, Y5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y11
-	VBROADCASTSS (AX), Y12
-	VFMADD231PS  Y11, Y12, Y6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y12
-	VFMADD231PS  Y11, Y12, Y7
-	VBROADCASTSS (AX)(R8*2), Y12
-	VFMADD231PS  Y11, Y12, Y8
-	VBROADCASTSS (AX)(R9*1), Y12
-	VFMADD231PS  Y11, Y12, Y9
-	VBROADCASTSS (AX)(R8*4), Y12
-	VFMADD231PS  Y11, Y12, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y11
-	VBROADCASTSS (AX), Y12
-	VFMADD231PS  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y12
-	VFMADD231PS  Y11, Y12, Y2
-	VBROADCASTSS (AX)(R8*2), Y12
-	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS (AX)(R9*1), Y12
-	VFMADD231PS  Y11, Y12, Y4
-	VBROADCASTSS (AX)(R8*4), Y12
-	VFMADD231PS  Y11, Y12, Y5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y11
-	VBROADCASTSS (AX), Y12
-	VFMADD231PS  Y11, Y12, Y6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y12
-	VFMADD231PS  Y11, Y12, Y7
-	VBROADCASTSS (AX)(R8*2), Y12
-	VFMADD231PS  Y11, Y12, Y8
-	VBROADCASTSS (AX)(R9*1), Y12
-	VFMADD231PS  Y11, Y12, Y9
-	VBROADCASTSS (AX)(R8*4), Y12
-	VFMADD231PS  Y11, Y12, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPS   (CX), Y0, Y11
-	VBROADCASTSS (AX), Y12
-	VFMADD231PS  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y12
-	VFMADD231PS  Y11, Y12, Y2
-	VBROADCASTSS (AX)(R8*2), Y12
-	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS (AX)(R9*1), Y12
-	VFMADD231PS  Y11, Y12, Y4
-	VBROADCASTSS (AX)(R8*4), Y12
-	VFMADD231PS  Y11, Y12, Y5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPS       Y6, Y1, Y1
-	VADDPS       Y7, Y2, Y2
-	VADDPS       Y8, Y3, Y3
-	VADDPS       Y9, Y4, Y4
-	VADDPS       Y10, Y5, Y5
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y6
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+92(FP), X7
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y7
-	VMASKMOVPS   (AX), Y0, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y1, Y8
-	VMASKMOVPS   Y8, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y2, Y8
-	VMASKMOVPS   Y8, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y3, Y8
-	VMASKMOVPS   Y8, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y4, Y8
-	VMASKMOVPS   Y8, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y8
-	VMULPS       Y7, Y8, Y8
-	VFMADD231PS  Y6, Y5, Y8
-	VMASKMOVPS   Y8, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS     Y6, Y1, Y1
-	VMASKMOVPS Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y6, Y2, Y2
-	VMASKMOVPS Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y6, Y3, Y3
-	VMASKMOVPS Y3, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y6, Y4, Y4
-	VMASKMOVPS Y4, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y6, Y5, Y5
-	VMASKMOVPS Y5, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-	LEAQ (R8)(R8*2), R9
-
-	// 5×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Y10
-	VMOVUPS      32(CX), Y11
-	VBROADCASTSS (AX), Y12
-	VFMADD231PS  Y10, Y12, Y0
-	VFMADD231PS  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y12
-	VFMADD231PS  Y10, Y12, Y2
-	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS (AX)(R8*2), Y12
-	VFMADD231PS  Y10, Y12, Y4
-	VFMADD231PS  Y11, Y12, Y5
-	VBROADCASTSS (AX)(R9*1), Y12
-	VFMADD231PS  Y10, Y12, Y6
-	VFMADD231PS  Y11, Y12, Y7
-	VBROADCASTSS (AX)(R8*4), Y12
-	VFMADD231PS  Y10, Y12, Y8
-	VFMADD231PS  Y11, Y12, Y9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y10
-	VMOVUPS      32(CX), Y11
-	VBROADCASTSS (AX), Y12
-	VFMADD231PS  Y10, Y12, Y0
-	VFMADD231PS  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y12
-	VFMADD231PS  Y10, Y12, Y2
-	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS (AX)(R8*2), Y12
-	VFMADD231PS  Y10, Y12, Y4
-	VFMADD231PS  Y11, Y12, Y5
-	VBROADCASTSS (AX)(R9*1), Y12
-	VFMADD231PS  Y10, Y12, Y6
-	VFMADD231PS  Y11, Y12, Y7
-	VBROADCASTSS (AX)(R8*4), Y12
-	VFMADD231PS  Y10, Y12, Y8
-	VFMADD231PS  Y11, Y12, Y9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y10
-	VMOVUPS      32(CX), Y11
-	VBROADCASTSS (AX), Y12
-	VFMADD231PS  Y10, Y12, Y0
-	VFMADD231PS  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y12
-	VFMADD231PS  Y10, Y12, Y2
-	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS (AX)(R8*2), Y12
-	VFMADD231PS  Y10, Y12, Y4
-	VFMADD231PS  Y11, Y12, Y5
-	VBROADCASTSS (AX)(R9*1), Y12
-	VFMADD231PS  Y10, Y12, Y6
-	VFMADD231PS  Y11, Y12, Y7
-	VBROADCASTSS (AX)(R8*4), Y12
-	VFMADD231PS  Y10, Y12, Y8
-	VFMADD231PS  Y11, Y12, Y9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y10
-	VMOVUPS      32(CX), Y11
-	VBROADCASTSS (AX), Y12
-	VFMADD231PS  Y10, Y12, Y0
-	VFMADD231PS  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y12
-	VFMADD231PS  Y10, Y12, Y2
-	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS (AX)(R8*2), Y12
-	VFMADD231PS  Y10, Y12, Y4
-	VFMADD231PS  Y11, Y12, Y5
-	VBROADCASTSS (AX)(R9*1), Y12
-	VFMADD231PS  Y10, Y12, Y6
-	VFMADD231PS  Y11, Y12, Y7
-	VBROADCASTSS (AX)(R8*4), Y12
-	VFMADD231PS  Y10, Y12, Y8
-	VFMADD231PS  Y11, Y12, Y9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Y10
-	VMOVUPS      32(CX), Y11
-	VBROADCASTSS (AX), Y12
-	VFMADD231PS  Y10, Y12, Y0
-	VFMADD231PS  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y12
-	VFMADD231PS  Y10, Y12, Y2
-	VFMADD231PS  Y11, Y12, Y3
-	VBROADCASTSS (AX)(R8*2), Y12
-	VFMADD231PS  Y10, Y12, Y4
-	VFMADD231PS  Y11, Y12, Y5
-	VBROADCASTSS (AX)(R9*1), Y12
-	VFMADD231PS  Y10, Y12, Y6
-	VFMADD231PS  Y11, Y12, Y7
-	VBROADCASTSS (AX)(R8*4), Y12
-	VFMADD231PS  Y10, Y12, Y8
-	VFMADD231PS  Y11, Y12, Y9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y10
-	VXORPS       X11, X11, X11
-	VUCOMISS     beta+92(FP), X11
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y11
-	VMOVUPS      (AX), Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y0, Y12
-	VMOVUPS      Y12, (AX)
-	VMOVUPS      32(AX), Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y1, Y12
-	VMOVUPS      Y12, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y2, Y12
-	VMOVUPS      Y12, (AX)
-	VMOVUPS      32(AX), Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y3, Y12
-	VMOVUPS      Y12, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y4, Y12
-	VMOVUPS      Y12, (AX)
-	VMOVUPS      32(AX), Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y5, Y12
-	VMOVUPS      Y12, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y6, Y12
-	VMOVUPS      Y12, (AX)
-	VMOVUPS      32(AX), Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y7, Y12
-	VMOVUPS      Y12, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y8, Y12
-	VMOVUPS      Y12, (AX)
-	VMOVUPS      32(AX), Y12
-	VMULPS       Y11, Y12, Y12
-	VFMADD231PS  Y10, Y9, Y12
-	VMOVUPS      Y12, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Y10, Y0, Y0
-	VMOVUPS Y0, (AX)
-	VMULPS  Y10, Y1, Y1
-	VMOVUPS Y1, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y10, Y2, Y2
-	VMOVUPS Y2, (AX)
-	VMULPS  Y10, Y3, Y3
-	VMOVUPS Y3, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y10, Y4, Y4
-	VMOVUPS Y4, (AX)
-	VMULPS  Y10, Y5, Y5
-	VMOVUPS Y5, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y10, Y6, Y6
-	VMOVUPS Y6, (AX)
-	VMULPS  Y10, Y7, Y7
-	VMOVUPS Y7, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y10, Y8, Y8
-	VMOVUPS Y8, (AX)
-	VMULPS  Y10, Y9, Y9
-	VMOVUPS Y9, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF32AVX2x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, FMA3, MMX+
-TEXT ·DeepF32AVX2x6(SB), NOSPLIT, $0-96
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+16
-	JEQ     whole
-	CMPQ    AX, $+8
-	JLE     narrow
-	MOVQ    n+80(FP), AX
-	SUBQ    $+8, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x02, R8
-	LEAQ    (R8)(R8*2), R9
-	LEAQ    (R9)(R8*2), R10
-
-	// 6×16 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y1
-	VFMADD231PS  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y3
-	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(R9*1), Y15
-	VFMADD231PS  Y13, Y15, Y7
-	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(R8*4), Y15
-	VFMADD231PS  Y13, Y15, Y9
-	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R10*1), Y15
-	VFMADD231PS  Y13, Y15, Y11
-	VFMADD231PS  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y1
-	VFMADD231PS  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y3
-	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(R9*1), Y15
-	VFMADD231PS  Y13, Y15, Y7
-	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(R8*4), Y15
-	VFMADD231PS  Y13, Y15, Y9
-	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R10*1), Y15
-	VFMADD231PS  Y13, Y15, Y11
-	VFMADD231PS  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y1
-	VFMADD231PS  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y3
-	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(R9*1), Y15
-	VFMADD231PS  Y13, Y15, Y7
-	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(R8*4), Y15
-	VFMADD231PS  Y13, Y15, Y9
-	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R10*1), Y15
-	VFMADD231PS  Y13, Y15, Y11
-	VFMADD231PS  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y1
-	VFMADD231PS  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y3
-	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(R9*1), Y15
-	VFMADD231PS  Y13, Y15, Y7
-	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(R8*4), Y15
-	VFMADD231PS  Y13, Y15, Y9
-	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R10*1), Y15
-	VFMADD231PS  Y13, Y15, Y11
-	VFMADD231PS  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Y13
-	VMASKMOVPS   32(CX), Y0, Y14
-	VBROADCASTSS (AX), Y15
-	VFMADD231PS  Y13, Y15, Y1
-	VFMADD231PS  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y15
-	VFMADD231PS  Y13, Y15, Y3
-	VFMADD231PS  Y14, Y15, Y4
-	VBROADCASTSS (AX)(R8*2), Y15
-	VFMADD231PS  Y13, Y15, Y5
-	VFMADD231PS  Y14, Y15, Y6
-	VBROADCASTSS (AX)(R9*1), Y15
-	VFMADD231PS  Y13, Y15, Y7
-	VFMADD231PS  Y14, Y15, Y8
-	VBROADCASTSS (AX)(R8*4), Y15
-	VFMADD231PS  Y13, Y15, Y9
-	VFMADD231PS  Y14, Y15, Y10
-	VBROADCASTSS (AX)(R10*1), Y15
-	VFMADD231PS  Y13, Y15, Y11
-	VFMADD231PS  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y13
-	VXORPS       X14, X14, X14
-	VUCOMISS     beta+92(FP), X14
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y14
-	VMOVUPS      (AX), Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y1, Y15
-	VMOVUPS      Y15, (AX)
-	VMASKMOVPS   32(AX), Y0, Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y2, Y15
-	VMASKMOVPS   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y3, Y15
-	VMOVUPS      Y15, (AX)
-	VMASKMOVPS   32(AX), Y0, Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y4, Y15
-	VMASKMOVPS   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y5, Y15
-	VMOVUPS      Y15, (AX)
-	VMASKMOVPS   32(AX), Y0, Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y6, Y15
-	VMASKMOVPS   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y7, Y15
-	VMOVUPS      Y15, (AX)
-	VMASKMOVPS   32(AX), Y0, Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y8, Y15
-	VMASKMOVPS   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y9, Y15
-	VMOVUPS      Y15, (AX)
-	VMASKMOVPS   32(AX), Y0, Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y10, Y15
-	VMASKMOVPS   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y11, Y15
-	VMOVUPS      Y15, (AX)
-	VMASKMOVPS   32(AX), Y0, Y15
-	VMULPS       Y14, Y15, Y15
-	VFMADD231PS  Y13, Y12, Y15
-	VMASKMOVPS   Y15, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS     Y13, Y1, Y1
-	VMOVUPS    Y1, (AX)
-	VMULPS     Y13, Y2, Y2
-	VMASKMOVPS Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y13, Y3, Y3
-	VMOVUPS    Y3, (AX)
-	VMULPS     Y13, Y4, Y4
-	VMASKMOVPS Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y13, Y5, Y5
-	VMOVUPS    Y5, (AX)
-	VMULPS     Y13, Y6, Y6
-	VMASKMOVPS Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y13, Y7, Y7
-	VMOVUPS    Y7, (AX)
-	VMULPS     Y13, Y8, Y8
-	VMASKMOVPS Y8, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y13, Y9, Y9
-	VMOVUPS    Y9, (AX)
-	VMULPS     Y13, Y10, Y10
-	VMASKMOVPS Y10, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPS     Y13, Y11, Y11
-	VMOVUPS    Y11, (AX)
-	VMULPS     Y13, Y12, Y12
-	VMASKMOVPS Y12, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x02, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x02, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x02, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x02, R8
-	LEAQ    (R8)(R8*2), R9
-	LEAQ    (R9)(R8*2), R10
-
-	// 6×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPS   (CX), Y0, Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y13, Y14, Y2
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y13, Y14, Y4
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y13, Y14, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y13, Y14, Y7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y13, Y14, Y8
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y13, Y14, Y10
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y13, Y14, Y11
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y13, Y14, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y13, Y14, Y2
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y13, Y14, Y4
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y13, Y14, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPS   (CX), Y0, Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y13, Y14, Y7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y13, Y14, Y8
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y13, Y14, Y10
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y13, Y14, Y11
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y13, Y14, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPS   (CX), Y0, Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y13, Y14, Y2
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y13, Y14, Y4
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y13, Y14, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPS       Y7, Y1, Y1
-	VADDPS       Y8, Y2, Y2
-	VADDPS       Y9, Y3, Y3
-	VADDPS       Y10, Y4, Y4
-	VADDPS       Y11, Y5, Y5
-	VADDPS       Y12, Y6, Y6
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y7
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+92(FP), X8
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y8
-	VMASKMOVPS   (AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y1, Y9
-	VMASKMOVPS   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y2, Y9
-	VMASKMOVPS   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y3, Y9
-	VMASKMOVPS   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y4, Y9
-	VMASKMOVPS   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y5, Y9
-	VMASKMOVPS   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPS   (AX), Y0, Y9
-	VMULPS       Y8, Y9, Y9
-	VFMADD231PS  Y7, Y6, Y9
-	VMASKMOVPS   Y9, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS     Y7, Y1, Y1
-	VMASKMOVPS Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y7, Y2, Y2
-	VMASKMOVPS Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y7, Y3, Y3
-	VMASKMOVPS Y3, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y7, Y4, Y4
-	VMASKMOVPS Y4, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y7, Y5, Y5
-	VMASKMOVPS Y5, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPS     Y7, Y6, Y6
-	VMASKMOVPS Y6, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R9)(R8*2), R10
-
-	// 6×16 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y12, Y14, Y6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y12, Y14, Y8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y12, Y14, Y10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y12, Y14, Y6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y12, Y14, Y8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y12, Y14, Y10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y12, Y14, Y6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y12, Y14, Y8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y12, Y14, Y10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y12, Y14, Y6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y12, Y14, Y8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y12, Y14, Y10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Y12
-	VMOVUPS      32(CX), Y13
-	VBROADCASTSS (AX), Y14
-	VFMADD231PS  Y12, Y14, Y0
-	VFMADD231PS  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Y14
-	VFMADD231PS  Y12, Y14, Y2
-	VFMADD231PS  Y13, Y14, Y3
-	VBROADCASTSS (AX)(R8*2), Y14
-	VFMADD231PS  Y12, Y14, Y4
-	VFMADD231PS  Y13, Y14, Y5
-	VBROADCASTSS (AX)(R9*1), Y14
-	VFMADD231PS  Y12, Y14, Y6
-	VFMADD231PS  Y13, Y14, Y7
-	VBROADCASTSS (AX)(R8*4), Y14
-	VFMADD231PS  Y12, Y14, Y8
-	VFMADD231PS  Y13, Y14, Y9
-	VBROADCASTSS (AX)(R10*1), Y14
-	VFMADD231PS  Y12, Y14, Y10
-	VFMADD231PS  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Y12
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+92(FP), X13
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Y13
-	VMOVUPS      (AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y0, Y14
-	VMOVUPS      Y14, (AX)
-	VMOVUPS      32(AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y1, Y14
-	VMOVUPS      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y2, Y14
-	VMOVUPS      Y14, (AX)
-	VMOVUPS      32(AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y3, Y14
-	VMOVUPS      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y4, Y14
-	VMOVUPS      Y14, (AX)
-	VMOVUPS      32(AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y5, Y14
-	VMOVUPS      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y6, Y14
-	VMOVUPS      Y14, (AX)
-	VMOVUPS      32(AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y7, Y14
-	VMOVUPS      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y8, Y14
-	VMOVUPS      Y14, (AX)
-	VMOVUPS      32(AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y9, Y14
-	VMOVUPS      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y10, Y14
-	VMOVUPS      Y14, (AX)
-	VMOVUPS      32(AX), Y14
-	VMULPS       Y13, Y14, Y14
-	VFMADD231PS  Y12, Y11, Y14
-	VMOVUPS      Y14, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Y12, Y0, Y0
-	VMOVUPS Y0, (AX)
-	VMULPS  Y12, Y1, Y1
-	VMOVUPS Y1, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y12, Y2, Y2
-	VMOVUPS Y2, (AX)
-	VMULPS  Y12, Y3, Y3
-	VMOVUPS Y3, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y12, Y4, Y4
-	VMOVUPS Y4, (AX)
-	VMULPS  Y12, Y5, Y5
-	VMOVUPS Y5, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y12, Y6, Y6
-	VMOVUPS Y6, (AX)
-	VMULPS  Y12, Y7, Y7
-	VMOVUPS Y7, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y12, Y8, Y8
-	VMOVUPS Y8, (AX)
-	VMULPS  Y12, Y9, Y9
-	VMOVUPS Y9, 32(AX)
-	ADDQ    CX, AX
-	VMULPS  Y12, Y10, Y10
-	VMOVUPS Y10, (AX)
-	VMULPS  Y12, Y11, Y11
-	VMOVUPS Y11, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func ColumnF32AVX2(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, FMA3, MMX+
-TEXT ·ColumnF32AVX2(SB), NOSPLIT, $0-104
-	MOVQ n+88(FP), AX
-	CMPQ AX, $+16
-	JEQ  whole
-	CMPQ AX, $+8
-	JLE  narrow
 
 wide:
 	MOVQ    n+88(FP), AX
@@ -9739,6 +5841,3615 @@ whole_end:
 	VZEROUPPER
 	RET
 
+// func DeepF32AVX2x1(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF32AVX2x1(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x02, R8
+
+	// 1×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y8, Y4, Y4
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+100(FP), X4
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y4
+	VMOVUPS      (AX), Y5
+	VMULPS       Y4, Y5, Y5
+	VFMADD231PS  Y3, Y1, Y5
+	VMOVUPS      Y5, (AX)
+	VMASKMOVPS   32(AX), Y0, Y5
+	VMULPS       Y4, Y5, Y5
+	VFMADD231PS  Y3, Y2, Y5
+	VMASKMOVPS   Y5, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y3, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y3, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+88(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x02, R8
+
+	// 1×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x03, R9
+	TESTQ  R9, R9
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y2
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y3
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y4
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y6
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y7
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y8
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+7, R8
+	TESTQ R8, R8
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y8, Y4, Y4
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	VADDPS       Y2, Y1, Y1
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+100(FP), X3
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y3
+	VMASKMOVPS   (AX), Y0, Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y2, Y1, Y4
+	VMASKMOVPS   Y4, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y2, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x02, R8
+
+	// 1×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPS       Y4, Y0, Y0
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y2, Y0, Y0
+	VADDPS       Y3, Y1, Y1
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+100(FP), X3
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y3
+	VMOVUPS      (AX), Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y2, Y0, Y4
+	VMOVUPS      Y4, (AX)
+	VMOVUPS      32(AX), Y4
+	VMULPS       Y3, Y4, Y4
+	VFMADD231PS  Y2, Y1, Y4
+	VMOVUPS      Y4, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y2, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y2, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX2x2(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF32AVX2x2(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x02, R8
+
+	// 2×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y8, Y4, Y4
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+100(FP), X6
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y6
+	VMOVUPS      (AX), Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y1, Y7
+	VMOVUPS      Y7, (AX)
+	VMASKMOVPS   32(AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y2, Y7
+	VMASKMOVPS   Y7, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y3, Y7
+	VMOVUPS      Y7, (AX)
+	VMASKMOVPS   32(AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y4, Y7
+	VMASKMOVPS   Y7, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y5, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y5, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y5, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y5, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+88(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x02, R8
+
+	// 2×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y2
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y3
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y2
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y8, Y4, Y4
+	VADDPS       Y3, Y1, Y1
+	VADDPS       Y4, Y2, Y2
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+100(FP), X4
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y4
+	VMASKMOVPS   (AX), Y0, Y5
+	VMULPS       Y4, Y5, Y5
+	VFMADD231PS  Y3, Y1, Y5
+	VMASKMOVPS   Y5, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y5
+	VMULPS       Y4, Y5, Y5
+	VFMADD231PS  Y3, Y2, Y5
+	VMASKMOVPS   Y5, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y3, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y3, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x02, R8
+
+	// 2×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPS       Y4, Y0, Y0
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+100(FP), X5
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y5
+	VMOVUPS      (AX), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y0, Y6
+	VMOVUPS      Y6, (AX)
+	VMOVUPS      32(AX), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y1, Y6
+	VMOVUPS      Y6, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y2, Y6
+	VMOVUPS      Y6, (AX)
+	VMOVUPS      32(AX), Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y3, Y6
+	VMOVUPS      Y6, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y4, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y4, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y4, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y4, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX2x3(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF32AVX2x3(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x02, R8
+
+	// 3×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPS       Y7, Y1, Y1
+	VADDPS       Y8, Y2, Y2
+	VADDPS       Y9, Y3, Y3
+	VADDPS       Y10, Y4, Y4
+	VADDPS       Y11, Y5, Y5
+	VADDPS       Y12, Y6, Y6
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y7
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+100(FP), X8
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y8
+	VMOVUPS      (AX), Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y1, Y9
+	VMOVUPS      Y9, (AX)
+	VMASKMOVPS   32(AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y2, Y9
+	VMASKMOVPS   Y9, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y3, Y9
+	VMOVUPS      Y9, (AX)
+	VMASKMOVPS   32(AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y4, Y9
+	VMASKMOVPS   Y9, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y5, Y9
+	VMOVUPS      Y9, (AX)
+	VMASKMOVPS   32(AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y6, Y9
+	VMASKMOVPS   Y9, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y7, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y7, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y7, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y5, Y5
+	VMOVUPS    Y5, (AX)
+	VMULPS     Y7, Y6, Y6
+	VMASKMOVPS Y6, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+88(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x02, R8
+
+	// 3×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y2
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y8
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y10
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y11
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y2
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Y7, Y1, Y1
+	VADDPS       Y8, Y2, Y2
+	VADDPS       Y9, Y3, Y3
+	VADDPS       Y10, Y4, Y4
+	VADDPS       Y11, Y5, Y5
+	VADDPS       Y12, Y6, Y6
+	VADDPS       Y4, Y1, Y1
+	VADDPS       Y5, Y2, Y2
+	VADDPS       Y6, Y3, Y3
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+100(FP), X5
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y5
+	VMASKMOVPS   (AX), Y0, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y1, Y6
+	VMASKMOVPS   Y6, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y2, Y6
+	VMASKMOVPS   Y6, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y6
+	VMULPS       Y5, Y6, Y6
+	VFMADD231PS  Y4, Y3, Y6
+	VMASKMOVPS   Y6, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y4, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y4, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y4, Y3, Y3
+	VMASKMOVPS Y3, Y0, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x02, R8
+
+	// 3×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPS       Y6, Y0, Y0
+	VADDPS       Y7, Y1, Y1
+	VADDPS       Y8, Y2, Y2
+	VADDPS       Y9, Y3, Y3
+	VADDPS       Y10, Y4, Y4
+	VADDPS       Y11, Y5, Y5
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+100(FP), X7
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y7
+	VMOVUPS      (AX), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y0, Y8
+	VMOVUPS      Y8, (AX)
+	VMOVUPS      32(AX), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y1, Y8
+	VMOVUPS      Y8, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y2, Y8
+	VMOVUPS      Y8, (AX)
+	VMOVUPS      32(AX), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y3, Y8
+	VMOVUPS      Y8, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y4, Y8
+	VMOVUPS      Y8, (AX)
+	VMOVUPS      32(AX), Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y5, Y8
+	VMOVUPS      Y8, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y6, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y6, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y6, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y6, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y6, Y4, Y4
+	VMOVUPS Y4, (AX)
+	VMULPS  Y6, Y5, Y5
+	VMOVUPS Y5, 32(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX2x4(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF32AVX2x4(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 4×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS (AX)(R8*2), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS (AX)(R9*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS (AX)(R8*2), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS (AX)(R9*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS (AX)(R8*2), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS (AX)(R9*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS (AX)(R8*2), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS (AX)(R9*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Y9
+	VMASKMOVPS   32(CX), Y0, Y10
+	VBROADCASTSS (AX), Y11
+	VFMADD231PS  Y9, Y11, Y1
+	VFMADD231PS  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y11
+	VFMADD231PS  Y9, Y11, Y3
+	VFMADD231PS  Y10, Y11, Y4
+	VBROADCASTSS (AX)(R8*2), Y11
+	VFMADD231PS  Y9, Y11, Y5
+	VFMADD231PS  Y10, Y11, Y6
+	VBROADCASTSS (AX)(R9*1), Y11
+	VFMADD231PS  Y9, Y11, Y7
+	VFMADD231PS  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y9
+	VXORPS       X10, X10, X10
+	VUCOMISS     beta+100(FP), X10
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y10
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y1, Y11
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   32(AX), Y0, Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y2, Y11
+	VMASKMOVPS   Y11, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y3, Y11
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   32(AX), Y0, Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y4, Y11
+	VMASKMOVPS   Y11, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y5, Y11
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   32(AX), Y0, Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y6, Y11
+	VMASKMOVPS   Y11, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y7, Y11
+	VMOVUPS      Y11, (AX)
+	VMASKMOVPS   32(AX), Y0, Y11
+	VMULPS       Y10, Y11, Y11
+	VFMADD231PS  Y9, Y8, Y11
+	VMASKMOVPS   Y11, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y9, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y9, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y9, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y9, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y9, Y5, Y5
+	VMOVUPS    Y5, (AX)
+	VMULPS     Y9, Y6, Y6
+	VMASKMOVPS Y6, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y9, Y7, Y7
+	VMOVUPS    Y7, (AX)
+	VMULPS     Y9, Y8, Y8
+	VMASKMOVPS Y8, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+88(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 4×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y2
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y9, Y10, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y6
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y9, Y10, Y7
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y2
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y9, Y10, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y6
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y9, Y10, Y7
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPS   (CX), Y0, Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y9, Y10, Y2
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y9, Y10, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Y5, Y1, Y1
+	VADDPS       Y6, Y2, Y2
+	VADDPS       Y7, Y3, Y3
+	VADDPS       Y8, Y4, Y4
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+100(FP), X6
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y6
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y1, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y2, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y3, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y7
+	VMULPS       Y6, Y7, Y7
+	VFMADD231PS  Y5, Y4, Y7
+	VMASKMOVPS   Y7, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y5, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y5, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y5, Y3, Y3
+	VMASKMOVPS Y3, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y5, Y4, Y4
+	VMASKMOVPS Y4, Y0, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 4×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y8
+	VMOVUPS      32(CX), Y9
+	VBROADCASTSS (AX), Y10
+	VFMADD231PS  Y8, Y10, Y0
+	VFMADD231PS  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y10
+	VFMADD231PS  Y8, Y10, Y2
+	VFMADD231PS  Y9, Y10, Y3
+	VBROADCASTSS (AX)(R8*2), Y10
+	VFMADD231PS  Y8, Y10, Y4
+	VFMADD231PS  Y9, Y10, Y5
+	VBROADCASTSS (AX)(R9*1), Y10
+	VFMADD231PS  Y8, Y10, Y6
+	VFMADD231PS  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+100(FP), X9
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y9
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y0, Y10
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      32(AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y1, Y10
+	VMOVUPS      Y10, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y2, Y10
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      32(AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y3, Y10
+	VMOVUPS      Y10, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y4, Y10
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      32(AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y5, Y10
+	VMOVUPS      Y10, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y6, Y10
+	VMOVUPS      Y10, (AX)
+	VMOVUPS      32(AX), Y10
+	VMULPS       Y9, Y10, Y10
+	VFMADD231PS  Y8, Y7, Y10
+	VMOVUPS      Y10, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y8, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y8, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y8, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y8, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y8, Y4, Y4
+	VMOVUPS Y4, (AX)
+	VMULPS  Y8, Y5, Y5
+	VMOVUPS Y5, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y8, Y6, Y6
+	VMOVUPS Y6, (AX)
+	VMULPS  Y8, Y7, Y7
+	VMOVUPS Y7, 32(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX2x5(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF32AVX2x5(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 5×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Y11
+	VMASKMOVPS   32(CX), Y0, Y12
+	VBROADCASTSS (AX), Y13
+	VFMADD231PS  Y11, Y13, Y1
+	VFMADD231PS  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y13
+	VFMADD231PS  Y11, Y13, Y3
+	VFMADD231PS  Y12, Y13, Y4
+	VBROADCASTSS (AX)(R8*2), Y13
+	VFMADD231PS  Y11, Y13, Y5
+	VFMADD231PS  Y12, Y13, Y6
+	VBROADCASTSS (AX)(R9*1), Y13
+	VFMADD231PS  Y11, Y13, Y7
+	VFMADD231PS  Y12, Y13, Y8
+	VBROADCASTSS (AX)(R8*4), Y13
+	VFMADD231PS  Y11, Y13, Y9
+	VFMADD231PS  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y11
+	VMASKMOVPS   32(CX), Y0, Y12
+	VBROADCASTSS (AX), Y13
+	VFMADD231PS  Y11, Y13, Y1
+	VFMADD231PS  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y13
+	VFMADD231PS  Y11, Y13, Y3
+	VFMADD231PS  Y12, Y13, Y4
+	VBROADCASTSS (AX)(R8*2), Y13
+	VFMADD231PS  Y11, Y13, Y5
+	VFMADD231PS  Y12, Y13, Y6
+	VBROADCASTSS (AX)(R9*1), Y13
+	VFMADD231PS  Y11, Y13, Y7
+	VFMADD231PS  Y12, Y13, Y8
+	VBROADCASTSS (AX)(R8*4), Y13
+	VFMADD231PS  Y11, Y13, Y9
+	VFMADD231PS  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y11
+	VMASKMOVPS   32(CX), Y0, Y12
+	VBROADCASTSS (AX), Y13
+	VFMADD231PS  Y11, Y13, Y1
+	VFMADD231PS  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y13
+	VFMADD231PS  Y11, Y13, Y3
+	VFMADD231PS  Y12, Y13, Y4
+	VBROADCASTSS (AX)(R8*2), Y13
+	VFMADD231PS  Y11, Y13, Y5
+	VFMADD231PS  Y12, Y13, Y6
+	VBROADCASTSS (AX)(R9*1), Y13
+	VFMADD231PS  Y11, Y13, Y7
+	VFMADD231PS  Y12, Y13, Y8
+	VBROADCASTSS (AX)(R8*4), Y13
+	VFMADD231PS  Y11, Y13, Y9
+	VFMADD231PS  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y11
+	VMASKMOVPS   32(CX), Y0, Y12
+	VBROADCASTSS (AX), Y13
+	VFMADD231PS  Y11, Y13, Y1
+	VFMADD231PS  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y13
+	VFMADD231PS  Y11, Y13, Y3
+	VFMADD231PS  Y12, Y13, Y4
+	VBROADCASTSS (AX)(R8*2), Y13
+	VFMADD231PS  Y11, Y13, Y5
+	VFMADD231PS  Y12, Y13, Y6
+	VBROADCASTSS (AX)(R9*1), Y13
+	VFMADD231PS  Y11, Y13, Y7
+	VFMADD231PS  Y12, Y13, Y8
+	VBROADCASTSS (AX)(R8*4), Y13
+	VFMADD231PS  Y11, Y13, Y9
+	VFMADD231PS  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Y11
+	VMASKMOVPS   32(CX), Y0, Y12
+	VBROADCASTSS (AX), Y13
+	VFMADD231PS  Y11, Y13, Y1
+	VFMADD231PS  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y13
+	VFMADD231PS  Y11, Y13, Y3
+	VFMADD231PS  Y12, Y13, Y4
+	VBROADCASTSS (AX)(R8*2), Y13
+	VFMADD231PS  Y11, Y13, Y5
+	VFMADD231PS  Y12, Y13, Y6
+	VBROADCASTSS (AX)(R9*1), Y13
+	VFMADD231PS  Y11, Y13, Y7
+	VFMADD231PS  Y12, Y13, Y8
+	VBROADCASTSS (AX)(R8*4), Y13
+	VFMADD231PS  Y11, Y13, Y9
+	VFMADD231PS  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y11
+	VXORPS       X12, X12, X12
+	VUCOMISS     beta+100(FP), X12
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y12
+	VMOVUPS      (AX), Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y1, Y13
+	VMOVUPS      Y13, (AX)
+	VMASKMOVPS   32(AX), Y0, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y2, Y13
+	VMASKMOVPS   Y13, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y3, Y13
+	VMOVUPS      Y13, (AX)
+	VMASKMOVPS   32(AX), Y0, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y4, Y13
+	VMASKMOVPS   Y13, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y5, Y13
+	VMOVUPS      Y13, (AX)
+	VMASKMOVPS   32(AX), Y0, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y6, Y13
+	VMASKMOVPS   Y13, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y7, Y13
+	VMOVUPS      Y13, (AX)
+	VMASKMOVPS   32(AX), Y0, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y8, Y13
+	VMASKMOVPS   Y13, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y9, Y13
+	VMOVUPS      Y13, (AX)
+	VMASKMOVPS   32(AX), Y0, Y13
+	VMULPS       Y12, Y13, Y13
+	VFMADD231PS  Y11, Y10, Y13
+	VMASKMOVPS   Y13, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y11, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y11, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y11, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y11, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y11, Y5, Y5
+	VMOVUPS    Y5, (AX)
+	VMULPS     Y11, Y6, Y6
+	VMASKMOVPS Y6, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y11, Y7, Y7
+	VMOVUPS    Y7, (AX)
+	VMULPS     Y11, Y8, Y8
+	VMASKMOVPS Y8, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y11, Y9, Y9
+	VMOVUPS    Y9, (AX)
+	VMULPS     Y11, Y10, Y10
+	VMASKMOVPS Y10, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+88(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 5×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPS   (CX), Y0, Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y11, Y12, Y2
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y11, Y12, Y4
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y11, Y12, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y11, Y12, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y11, Y12, Y8
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y11, Y12, Y9
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y11, Y12, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y11, Y12, Y2
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y11, Y12, Y4
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y11, Y12, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y11, Y12, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y11, Y12, Y8
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y11, Y12, Y9
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y11, Y12, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPS   (CX), Y0, Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y11, Y12, Y2
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y11, Y12, Y4
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y11, Y12, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Y6, Y1, Y1
+	VADDPS       Y7, Y2, Y2
+	VADDPS       Y8, Y3, Y3
+	VADDPS       Y9, Y4, Y4
+	VADDPS       Y10, Y5, Y5
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+100(FP), X7
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y7
+	VMASKMOVPS   (AX), Y0, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y1, Y8
+	VMASKMOVPS   Y8, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y2, Y8
+	VMASKMOVPS   Y8, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y3, Y8
+	VMASKMOVPS   Y8, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y4, Y8
+	VMASKMOVPS   Y8, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y8
+	VMULPS       Y7, Y8, Y8
+	VFMADD231PS  Y6, Y5, Y8
+	VMASKMOVPS   Y8, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y6, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y6, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y6, Y3, Y3
+	VMASKMOVPS Y3, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y6, Y4, Y4
+	VMASKMOVPS Y4, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y6, Y5, Y5
+	VMASKMOVPS Y5, Y0, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 5×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y10
+	VMOVUPS      32(CX), Y11
+	VBROADCASTSS (AX), Y12
+	VFMADD231PS  Y10, Y12, Y0
+	VFMADD231PS  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y12
+	VFMADD231PS  Y10, Y12, Y2
+	VFMADD231PS  Y11, Y12, Y3
+	VBROADCASTSS (AX)(R8*2), Y12
+	VFMADD231PS  Y10, Y12, Y4
+	VFMADD231PS  Y11, Y12, Y5
+	VBROADCASTSS (AX)(R9*1), Y12
+	VFMADD231PS  Y10, Y12, Y6
+	VFMADD231PS  Y11, Y12, Y7
+	VBROADCASTSS (AX)(R8*4), Y12
+	VFMADD231PS  Y10, Y12, Y8
+	VFMADD231PS  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y10
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+100(FP), X11
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y11
+	VMOVUPS      (AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y0, Y12
+	VMOVUPS      Y12, (AX)
+	VMOVUPS      32(AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y1, Y12
+	VMOVUPS      Y12, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y2, Y12
+	VMOVUPS      Y12, (AX)
+	VMOVUPS      32(AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y3, Y12
+	VMOVUPS      Y12, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y4, Y12
+	VMOVUPS      Y12, (AX)
+	VMOVUPS      32(AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y5, Y12
+	VMOVUPS      Y12, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y6, Y12
+	VMOVUPS      Y12, (AX)
+	VMOVUPS      32(AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y7, Y12
+	VMOVUPS      Y12, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y8, Y12
+	VMOVUPS      Y12, (AX)
+	VMOVUPS      32(AX), Y12
+	VMULPS       Y11, Y12, Y12
+	VFMADD231PS  Y10, Y9, Y12
+	VMOVUPS      Y12, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y10, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y10, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y10, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y10, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y10, Y4, Y4
+	VMOVUPS Y4, (AX)
+	VMULPS  Y10, Y5, Y5
+	VMOVUPS Y5, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y10, Y6, Y6
+	VMOVUPS Y6, (AX)
+	VMULPS  Y10, Y7, Y7
+	VMOVUPS Y7, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y10, Y8, Y8
+	VMOVUPS Y8, (AX)
+	VMULPS  Y10, Y9, Y9
+	VMOVUPS Y9, 32(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX2x6(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF32AVX2x6(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
+	LEAQ    (R9)(R8*2), R10
+
+	// 6×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	VBROADCASTSS (AX)(R9*1), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	VBROADCASTSS (AX)(R8*4), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R10*1), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	VBROADCASTSS (AX)(R9*1), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	VBROADCASTSS (AX)(R8*4), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R10*1), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	VBROADCASTSS (AX)(R9*1), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	VBROADCASTSS (AX)(R8*4), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R10*1), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	VBROADCASTSS (AX)(R9*1), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	VBROADCASTSS (AX)(R8*4), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R10*1), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Y13
+	VMASKMOVPS   32(CX), Y0, Y14
+	VBROADCASTSS (AX), Y15
+	VFMADD231PS  Y13, Y15, Y1
+	VFMADD231PS  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y15
+	VFMADD231PS  Y13, Y15, Y3
+	VFMADD231PS  Y14, Y15, Y4
+	VBROADCASTSS (AX)(R8*2), Y15
+	VFMADD231PS  Y13, Y15, Y5
+	VFMADD231PS  Y14, Y15, Y6
+	VBROADCASTSS (AX)(R9*1), Y15
+	VFMADD231PS  Y13, Y15, Y7
+	VFMADD231PS  Y14, Y15, Y8
+	VBROADCASTSS (AX)(R8*4), Y15
+	VFMADD231PS  Y13, Y15, Y9
+	VFMADD231PS  Y14, Y15, Y10
+	VBROADCASTSS (AX)(R10*1), Y15
+	VFMADD231PS  Y13, Y15, Y11
+	VFMADD231PS  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y13
+	VXORPS       X14, X14, X14
+	VUCOMISS     beta+100(FP), X14
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y14
+	VMOVUPS      (AX), Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y1, Y15
+	VMOVUPS      Y15, (AX)
+	VMASKMOVPS   32(AX), Y0, Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y2, Y15
+	VMASKMOVPS   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y3, Y15
+	VMOVUPS      Y15, (AX)
+	VMASKMOVPS   32(AX), Y0, Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y4, Y15
+	VMASKMOVPS   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y5, Y15
+	VMOVUPS      Y15, (AX)
+	VMASKMOVPS   32(AX), Y0, Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y6, Y15
+	VMASKMOVPS   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y7, Y15
+	VMOVUPS      Y15, (AX)
+	VMASKMOVPS   32(AX), Y0, Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y8, Y15
+	VMASKMOVPS   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y9, Y15
+	VMOVUPS      Y15, (AX)
+	VMASKMOVPS   32(AX), Y0, Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y10, Y15
+	VMASKMOVPS   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y11, Y15
+	VMOVUPS      Y15, (AX)
+	VMASKMOVPS   32(AX), Y0, Y15
+	VMULPS       Y14, Y15, Y15
+	VFMADD231PS  Y13, Y12, Y15
+	VMASKMOVPS   Y15, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS     Y13, Y1, Y1
+	VMOVUPS    Y1, (AX)
+	VMULPS     Y13, Y2, Y2
+	VMASKMOVPS Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y13, Y3, Y3
+	VMOVUPS    Y3, (AX)
+	VMULPS     Y13, Y4, Y4
+	VMASKMOVPS Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y13, Y5, Y5
+	VMOVUPS    Y5, (AX)
+	VMULPS     Y13, Y6, Y6
+	VMASKMOVPS Y6, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y13, Y7, Y7
+	VMOVUPS    Y7, (AX)
+	VMULPS     Y13, Y8, Y8
+	VMASKMOVPS Y8, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y13, Y9, Y9
+	VMOVUPS    Y9, (AX)
+	VMULPS     Y13, Y10, Y10
+	VMASKMOVPS Y10, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPS     Y13, Y11, Y11
+	VMOVUPS    Y11, (AX)
+	VMULPS     Y13, Y12, Y12
+	VMASKMOVPS Y12, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+88(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x02, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x02, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x02, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x02, R8
+	LEAQ    (R8)(R8*2), R9
+	LEAQ    (R9)(R8*2), R10
+
+	// 6×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y2
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y13, Y14, Y4
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y13, Y14, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y8
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y13, Y14, Y10
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y13, Y14, Y11
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y13, Y14, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y2
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y13, Y14, Y4
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y13, Y14, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y8
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y13, Y14, Y10
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y13, Y14, Y11
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y13, Y14, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPS   (CX), Y0, Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y13, Y14, Y2
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y13, Y14, Y4
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y13, Y14, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Y7, Y1, Y1
+	VADDPS       Y8, Y2, Y2
+	VADDPS       Y9, Y3, Y3
+	VADDPS       Y10, Y4, Y4
+	VADDPS       Y11, Y5, Y5
+	VADDPS       Y12, Y6, Y6
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y7
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+100(FP), X8
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y8
+	VMASKMOVPS   (AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y1, Y9
+	VMASKMOVPS   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y2, Y9
+	VMASKMOVPS   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y3, Y9
+	VMASKMOVPS   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y4, Y9
+	VMASKMOVPS   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y5, Y9
+	VMASKMOVPS   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPS   (AX), Y0, Y9
+	VMULPS       Y8, Y9, Y9
+	VFMADD231PS  Y7, Y6, Y9
+	VMASKMOVPS   Y9, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS     Y7, Y1, Y1
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y2, Y2
+	VMASKMOVPS Y2, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y3, Y3
+	VMASKMOVPS Y3, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y4, Y4
+	VMASKMOVPS Y4, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y5, Y5
+	VMASKMOVPS Y5, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPS     Y7, Y6, Y6
+	VMASKMOVPS Y6, Y0, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+
+	// 6×16 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Y12
+	VMOVUPS      32(CX), Y13
+	VBROADCASTSS (AX), Y14
+	VFMADD231PS  Y12, Y14, Y0
+	VFMADD231PS  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Y14
+	VFMADD231PS  Y12, Y14, Y2
+	VFMADD231PS  Y13, Y14, Y3
+	VBROADCASTSS (AX)(R8*2), Y14
+	VFMADD231PS  Y12, Y14, Y4
+	VFMADD231PS  Y13, Y14, Y5
+	VBROADCASTSS (AX)(R9*1), Y14
+	VFMADD231PS  Y12, Y14, Y6
+	VFMADD231PS  Y13, Y14, Y7
+	VBROADCASTSS (AX)(R8*4), Y14
+	VFMADD231PS  Y12, Y14, Y8
+	VFMADD231PS  Y13, Y14, Y9
+	VBROADCASTSS (AX)(R10*1), Y14
+	VFMADD231PS  Y12, Y14, Y10
+	VFMADD231PS  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Y12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+100(FP), X13
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+100(FP), Y13
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y0, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y1, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y2, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y3, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y4, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y5, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y6, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y7, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y8, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y9, Y14
+	VMOVUPS      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y10, Y14
+	VMOVUPS      Y14, (AX)
+	VMOVUPS      32(AX), Y14
+	VMULPS       Y13, Y14, Y14
+	VFMADD231PS  Y12, Y11, Y14
+	VMOVUPS      Y14, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Y12, Y0, Y0
+	VMOVUPS Y0, (AX)
+	VMULPS  Y12, Y1, Y1
+	VMOVUPS Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y2, Y2
+	VMOVUPS Y2, (AX)
+	VMULPS  Y12, Y3, Y3
+	VMOVUPS Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y4, Y4
+	VMOVUPS Y4, (AX)
+	VMULPS  Y12, Y5, Y5
+	VMOVUPS Y5, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y6, Y6
+	VMOVUPS Y6, (AX)
+	VMULPS  Y12, Y7, Y7
+	VMOVUPS Y7, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y8, Y8
+	VMOVUPS Y8, (AX)
+	VMULPS  Y12, Y9, Y9
+	VMOVUPS Y9, 32(AX)
+	ADDQ    CX, AX
+	VMULPS  Y12, Y10, Y10
+	VMOVUPS Y10, (AX)
+	VMULPS  Y12, Y11, Y11
+	VMOVUPS Y11, 32(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
 // func CopyF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3, MMX+
 TEXT ·CopyF32AVX2(SB), NOSPLIT, $0-96
@@ -10021,19 +9732,20 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func StreamF32AVX2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func StreamF32AVX2(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, FMA3
-TEXT ·StreamF32AVX2(SB), NOSPLIT, $0-96
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+TEXT ·StreamF32AVX2(SB), NOSPLIT, $0-104
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), SI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), SI
 	SHLQ $0x02, SI
-	MOVQ rsa+16(FP), SI
+	MOVQ rsa+24(FP), SI
 	SHLQ $0x02, SI
 	LEAQ (SI)(SI*2), DI
 	LEAQ (DI)(SI*2), R8
@@ -10051,7 +9763,7 @@ TEXT ·StreamF32AVX2(SB), NOSPLIT, $0-96
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -10181,9 +9893,9 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	VBROADCASTSS alpha+88(FP), Y12
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	VBROADCASTSS alpha+96(FP), Y12
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
 	VMULPS       Y12, Y0, Y0
 	VMOVNTPS     Y0, (AX)
@@ -10214,6 +9926,19 @@ whole_single_end:
 	VMOVNTPS     Y10, (AX)
 	VMULPS       Y12, Y11, Y11
 	VMOVNTPS     Y11, 32(AX)
+	DECQ         tiles+0(FP)
+	JZ           whole_end
+	MOVQ         rsa+24(FP), AX
+	SHLQ         $0x02, AX
+	IMUL3Q       $+6, AX, AX
+	ADDQ         AX, a+16(FP)
+	MOVQ         ldc+80(FP), AX
+	SHLQ         $0x02, AX
+	IMUL3Q       $+6, AX, AX
+	ADDQ         AX, c+56(FP)
+	JMP          whole
+
+whole_end:
 	VZEROUPPER
 	RET
 

@@ -63,9 +63,9 @@ func PackedF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float32
 //go:noescape
 func PackedBF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float32, ldc int, m int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x1 computes 1×n elements of C, n ≤ 32, from matrices:
+// DirectF32AVX512x1 computes tiles·1×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -80,11 +80,11 @@ func PackedBF16F32AVX512(k int, a *float32, b *float32, c *float32, next *float3
 //	}
 //
 //go:noescape
-func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x1(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x2 computes 2×n elements of C, n ≤ 32, from matrices:
+// DirectF32AVX512x2 computes tiles·2×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -99,11 +99,11 @@ func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x2(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x3 computes 3×n elements of C, n ≤ 32, from matrices:
+// DirectF32AVX512x3 computes tiles·3×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -118,11 +118,11 @@ func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x3(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x4 computes 4×n elements of C, n ≤ 32, from matrices:
+// DirectF32AVX512x4 computes tiles·4×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -137,11 +137,11 @@ func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x4(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x5 computes 5×n elements of C, n ≤ 32, from matrices:
+// DirectF32AVX512x5 computes tiles·5×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 5; i++ {
+//	for i := 0; i < tiles*5; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -156,11 +156,11 @@ func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x5(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x6 computes 6×n elements of C, n ≤ 32, from matrices:
+// DirectF32AVX512x6 computes tiles·6×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 6; i++ {
+//	for i := 0; i < tiles*6; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -175,11 +175,11 @@ func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x6(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x7 computes 7×n elements of C, n ≤ 32, from matrices:
+// DirectF32AVX512x7 computes tiles·7×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 7; i++ {
+//	for i := 0; i < tiles*7; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -194,11 +194,11 @@ func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x7(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x8 computes 8×n elements of C, n ≤ 32, from matrices:
+// DirectF32AVX512x8 computes tiles·8×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 8; i++ {
+//	for i := 0; i < tiles*8; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -213,11 +213,11 @@ func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x8(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x9 computes 9×n elements of C, n ≤ 32, from matrices:
+// DirectF32AVX512x9 computes tiles·9×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 9; i++ {
+//	for i := 0; i < tiles*9; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -232,11 +232,11 @@ func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x9(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x9(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x10 computes 10×n elements of C, n ≤ 32, from matrices:
+// DirectF32AVX512x10 computes tiles·10×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 10; i++ {
+//	for i := 0; i < tiles*10; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -251,11 +251,11 @@ func DirectF32AVX512x9(k int, a *float32, rsa int, csa int, b *float32, ldb int,
 //	}
 //
 //go:noescape
-func DirectF32AVX512x10(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x10(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x11 computes 11×n elements of C, n ≤ 32, from matrices:
+// DirectF32AVX512x11 computes tiles·11×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 11; i++ {
+//	for i := 0; i < tiles*11; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -270,11 +270,11 @@ func DirectF32AVX512x10(k int, a *float32, rsa int, csa int, b *float32, ldb int
 //	}
 //
 //go:noescape
-func DirectF32AVX512x11(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x11(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DirectF32AVX512x12 computes 12×n elements of C, n ≤ 32, from matrices:
+// DirectF32AVX512x12 computes tiles·12×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 12; i++ {
+//	for i := 0; i < tiles*12; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -289,15 +289,15 @@ func DirectF32AVX512x11(k int, a *float32, rsa int, csa int, b *float32, ldb int
 //	}
 //
 //go:noescape
-func DirectF32AVX512x12(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DirectF32AVX512x12(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x1 computes 1×n elements of C, n ≤ 32, from matrices:
+// DeepF32AVX512x1 computes tiles·1×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 8, 8
 //	if n > 16 {
 //		sets, unroll = 4, 4
 //	}
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [8]T
 //			for p := 0; p < k; p++ {
@@ -321,15 +321,15 @@ func DirectF32AVX512x12(k int, a *float32, rsa int, csa int, b *float32, ldb int
 //	}
 //
 //go:noescape
-func DeepF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DeepF32AVX512x1(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x2 computes 2×n elements of C, n ≤ 32, from matrices:
+// DeepF32AVX512x2 computes tiles·2×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 16 {
 //		sets, unroll = 2, 4
 //	}
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [4]T
 //			for p := 0; p < k; p++ {
@@ -353,15 +353,15 @@ func DeepF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DeepF32AVX512x2(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x3 computes 3×n elements of C, n ≤ 32, from matrices:
+// DeepF32AVX512x3 computes tiles·3×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 16 {
 //		sets, unroll = 2, 4
 //	}
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [4]T
 //			for p := 0; p < k; p++ {
@@ -385,15 +385,15 @@ func DeepF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DeepF32AVX512x3(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x4 computes 4×n elements of C, n ≤ 32, from matrices:
+// DeepF32AVX512x4 computes tiles·4×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 16 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -417,15 +417,15 @@ func DeepF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DeepF32AVX512x4(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x5 computes 5×n elements of C, n ≤ 32, from matrices:
+// DeepF32AVX512x5 computes tiles·5×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 16 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 5; i++ {
+//	for i := 0; i < tiles*5; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -449,15 +449,15 @@ func DeepF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DeepF32AVX512x5(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x6 computes 6×n elements of C, n ≤ 32, from matrices:
+// DeepF32AVX512x6 computes tiles·6×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 16 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 6; i++ {
+//	for i := 0; i < tiles*6; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -481,15 +481,15 @@ func DeepF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DeepF32AVX512x6(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// DeepF32AVX512x7 computes 7×n elements of C, n ≤ 32, from matrices:
+// DeepF32AVX512x7 computes tiles·7×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 16 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 7; i++ {
+//	for i := 0; i < tiles*7; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -513,26 +513,7 @@ func DeepF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-
-// ColumnF32AVX512 computes tiles·12×n elements of C, n ≤ 32 and tiles ≥ 1, from matrices:
-//
-//	for i := 0; i < tiles*MR; i++ {
-//		for j := 0; j < n; j++ {
-//			sum := 0
-//			for p := 0; p < k; p++ {
-//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
-//			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
-//		}
-//	}
-//
-//go:noescape
-func ColumnF32AVX512(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func DeepF32AVX512x7(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // CopyF32AVX512 computes an 12×32 tile of C (n = 32) from matrices:
 //
@@ -555,9 +536,9 @@ func ColumnF32AVX512(tiles int, k int, a *float32, rsa int, csa int, b *float32,
 //go:noescape
 func CopyF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
-// StreamF32AVX512 computes an 12×32 tile of C (n = 32, beta = 0) from matrices:
+// StreamF32AVX512 computes tiles·12×32 elements of C (n = 32, beta = 0) from matrices:
 //
-//	for i := 0; i < 12; i++ {
+//	for i := 0; i < tiles*12; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -572,7 +553,7 @@ func CopyF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *
 //	}
 //
 //go:noescape
-func StreamF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+func StreamF32AVX512(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
 // UpdateF32AVX512x1x1 computes 1×n elements of C from matrices:
 //

@@ -4158,37 +4158,39 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x1(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x1(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF32AVX512x1(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 
 	// 1×32 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), R8
+	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
@@ -4256,17 +4258,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z2
+	VBROADCASTSS alpha+96(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+92(FP), X3
+	VUCOMISS     beta+100(FP), X3
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z3
+	VBROADCASTSS beta+100(FP), Z3
 	VMOVUPS      (AX), Z4
 	VMULPS       Z3, Z4, Z4
 	VFMADD231PS  Z2, Z0, Z4
@@ -4284,31 +4286,44 @@ wide_overwrite:
 	VMOVUPS Z1, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 
 	// 1×16 sums.
 	VXORPS Z0, Z0, Z0
-	MOVQ   k+0(FP), R8
+	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
@@ -4366,17 +4381,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z1
+	VBROADCASTSS alpha+96(FP), Z1
 	VXORPS       X2, X2, X2
-	VUCOMISS     beta+92(FP), X2
+	VUCOMISS     beta+100(FP), X2
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z2
+	VBROADCASTSS beta+100(FP), Z2
 	VMOVUPS.Z    (AX), K1, Z3
 	VMULPS       Z2, Z3, Z3
 	VFMADD231PS  Z1, Z0, Z3
@@ -4388,26 +4403,39 @@ narrow_overwrite:
 	VMOVUPS Z0, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 
 	// 1×32 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), R8
+	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
@@ -4475,17 +4503,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z2
+	VBROADCASTSS alpha+96(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+92(FP), X3
+	VUCOMISS     beta+100(FP), X3
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z3
+	VBROADCASTSS beta+100(FP), Z3
 	VMOVUPS      (AX), Z4
 	VMULPS       Z3, Z4, Z4
 	VFMADD231PS  Z2, Z0, Z4
@@ -4503,34 +4531,49 @@ whole_overwrite:
 	VMOVUPS Z1, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x2(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x2(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF32AVX512x2(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 
 	// 2×32 sums.
@@ -4538,7 +4581,7 @@ TEXT ·DirectF32AVX512x2(SB), NOSPLIT, $0-96
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -4621,17 +4664,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z4
+	VBROADCASTSS alpha+96(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+92(FP), X5
+	VUCOMISS     beta+100(FP), X5
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z5
+	VBROADCASTSS beta+100(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -4663,32 +4706,45 @@ wide_overwrite:
 	VMOVUPS Z3, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 
 	// 2×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -4756,17 +4812,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z2
+	VBROADCASTSS alpha+96(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISS     beta+92(FP), X3
+	VUCOMISS     beta+100(FP), X3
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z3
+	VBROADCASTSS beta+100(FP), Z3
 	VMOVUPS.Z    (AX), K1, Z4
 	VMULPS       Z3, Z4, Z4
 	VFMADD231PS  Z2, Z0, Z4
@@ -4786,20 +4842,33 @@ narrow_overwrite:
 	VMOVUPS Z1, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 
 	// 2×32 sums.
@@ -4807,7 +4876,7 @@ whole:
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -4890,17 +4959,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z4
+	VBROADCASTSS alpha+96(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+92(FP), X5
+	VUCOMISS     beta+100(FP), X5
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z5
+	VBROADCASTSS beta+100(FP), Z5
 	VMOVUPS      (AX), Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -4932,34 +5001,49 @@ whole_overwrite:
 	VMOVUPS Z3, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x3(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x3(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF32AVX512x3(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 
 	// 3×32 sums.
@@ -4969,7 +5053,7 @@ TEXT ·DirectF32AVX512x3(SB), NOSPLIT, $0-96
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -5067,17 +5151,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z6
+	VBROADCASTSS alpha+96(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+92(FP), X7
+	VUCOMISS     beta+100(FP), X7
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z7
+	VBROADCASTSS beta+100(FP), Z7
 	VMOVUPS      (AX), Z8
 	VMULPS       Z7, Z8, Z8
 	VFMADD231PS  Z6, Z0, Z8
@@ -5123,33 +5207,46 @@ wide_overwrite:
 	VMOVUPS Z5, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 
 	// 3×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -5227,17 +5324,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z3
+	VBROADCASTSS alpha+96(FP), Z3
 	VXORPS       X4, X4, X4
-	VUCOMISS     beta+92(FP), X4
+	VUCOMISS     beta+100(FP), X4
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z4
+	VBROADCASTSS beta+100(FP), Z4
 	VMOVUPS.Z    (AX), K1, Z5
 	VMULPS       Z4, Z5, Z5
 	VFMADD231PS  Z3, Z0, Z5
@@ -5265,20 +5362,33 @@ narrow_overwrite:
 	VMOVUPS Z2, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 
 	// 3×32 sums.
@@ -5288,7 +5398,7 @@ whole:
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -5386,17 +5496,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z6
+	VBROADCASTSS alpha+96(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+92(FP), X7
+	VUCOMISS     beta+100(FP), X7
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z7
+	VBROADCASTSS beta+100(FP), Z7
 	VMOVUPS      (AX), Z8
 	VMULPS       Z7, Z8, Z8
 	VFMADD231PS  Z6, Z0, Z8
@@ -5442,34 +5552,49 @@ whole_overwrite:
 	VMOVUPS Z5, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x4(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x4(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF32AVX512x4(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 
@@ -5482,7 +5607,7 @@ TEXT ·DirectF32AVX512x4(SB), NOSPLIT, $0-96
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -5595,17 +5720,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z8
+	VBROADCASTSS alpha+96(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+92(FP), X9
+	VUCOMISS     beta+100(FP), X9
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z9
+	VBROADCASTSS beta+100(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -5665,26 +5790,39 @@ wide_overwrite:
 	VMOVUPS Z7, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 
@@ -5693,7 +5831,7 @@ narrow:
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -5781,17 +5919,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z4
+	VBROADCASTSS alpha+96(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISS     beta+92(FP), X5
+	VUCOMISS     beta+100(FP), X5
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z5
+	VBROADCASTSS beta+100(FP), Z5
 	VMOVUPS.Z    (AX), K1, Z6
 	VMULPS       Z5, Z6, Z6
 	VFMADD231PS  Z4, Z0, Z6
@@ -5827,20 +5965,33 @@ narrow_overwrite:
 	VMOVUPS Z3, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 	LEAQ (R8)(R8*2), R9
 
@@ -5853,7 +6004,7 @@ whole:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -5966,17 +6117,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z8
+	VBROADCASTSS alpha+96(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+92(FP), X9
+	VUCOMISS     beta+100(FP), X9
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z9
+	VBROADCASTSS beta+100(FP), Z9
 	VMOVUPS      (AX), Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -6036,34 +6187,49 @@ whole_overwrite:
 	VMOVUPS Z7, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x5(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x5(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF32AVX512x5(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 
@@ -6078,7 +6244,7 @@ TEXT ·DirectF32AVX512x5(SB), NOSPLIT, $0-96
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -6206,17 +6372,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z10
+	VBROADCASTSS alpha+96(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISS     beta+92(FP), X11
+	VUCOMISS     beta+100(FP), X11
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z11
+	VBROADCASTSS beta+100(FP), Z11
 	VMOVUPS      (AX), Z12
 	VMULPS       Z11, Z12, Z12
 	VFMADD231PS  Z10, Z0, Z12
@@ -6290,26 +6456,39 @@ wide_overwrite:
 	VMOVUPS Z9, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 
@@ -6319,7 +6498,7 @@ narrow:
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -6417,17 +6596,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z5
+	VBROADCASTSS alpha+96(FP), Z5
 	VXORPS       X6, X6, X6
-	VUCOMISS     beta+92(FP), X6
+	VUCOMISS     beta+100(FP), X6
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z6
+	VBROADCASTSS beta+100(FP), Z6
 	VMOVUPS.Z    (AX), K1, Z7
 	VMULPS       Z6, Z7, Z7
 	VFMADD231PS  Z5, Z0, Z7
@@ -6471,20 +6650,33 @@ narrow_overwrite:
 	VMOVUPS Z4, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 	LEAQ (R8)(R8*2), R9
 
@@ -6499,7 +6691,7 @@ whole:
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -6627,17 +6819,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z10
+	VBROADCASTSS alpha+96(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISS     beta+92(FP), X11
+	VUCOMISS     beta+100(FP), X11
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z11
+	VBROADCASTSS beta+100(FP), Z11
 	VMOVUPS      (AX), Z12
 	VMULPS       Z11, Z12, Z12
 	VFMADD231PS  Z10, Z0, Z12
@@ -6711,34 +6903,49 @@ whole_overwrite:
 	VMOVUPS Z9, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x6(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x6(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF32AVX512x6(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -6756,7 +6963,7 @@ TEXT ·DirectF32AVX512x6(SB), NOSPLIT, $0-96
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R11
+	MOVQ   k+8(FP), R11
 	MOVQ   R11, R12
 	SHRQ   $0x02, R12
 	TESTQ  R12, R12
@@ -6899,17 +7106,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z12
+	VBROADCASTSS alpha+96(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+92(FP), X13
+	VUCOMISS     beta+100(FP), X13
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z13
+	VBROADCASTSS beta+100(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
 	VFMADD231PS  Z12, Z0, Z14
@@ -6997,26 +7204,39 @@ wide_overwrite:
 	VMOVUPS Z11, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -7028,7 +7248,7 @@ narrow:
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), R11
+	MOVQ   k+8(FP), R11
 	MOVQ   R11, R12
 	SHRQ   $0x02, R12
 	TESTQ  R12, R12
@@ -7136,17 +7356,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z6
+	VBROADCASTSS alpha+96(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISS     beta+92(FP), X7
+	VUCOMISS     beta+100(FP), X7
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z7
+	VBROADCASTSS beta+100(FP), Z7
 	VMOVUPS.Z    (AX), K1, Z8
 	VMULPS       Z7, Z8, Z8
 	VFMADD231PS  Z6, Z0, Z8
@@ -7198,20 +7418,33 @@ narrow_overwrite:
 	VMOVUPS Z5, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R9)(R8*2), R10
@@ -7229,7 +7462,7 @@ whole:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R11
+	MOVQ   k+8(FP), R11
 	MOVQ   R11, R12
 	SHRQ   $0x02, R12
 	TESTQ  R12, R12
@@ -7372,17 +7605,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z12
+	VBROADCASTSS alpha+96(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISS     beta+92(FP), X13
+	VUCOMISS     beta+100(FP), X13
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z13
+	VBROADCASTSS beta+100(FP), Z13
 	VMOVUPS      (AX), Z14
 	VMULPS       Z13, Z14, Z14
 	VFMADD231PS  Z12, Z0, Z14
@@ -7470,34 +7703,49 @@ whole_overwrite:
 	VMOVUPS Z11, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x7(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x7(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF32AVX512x7(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -7517,7 +7765,7 @@ TEXT ·DirectF32AVX512x7(SB), NOSPLIT, $0-96
 	VXORPS Z11, Z11, Z11
 	VXORPS Z12, Z12, Z12
 	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R11
+	MOVQ   k+8(FP), R11
 	MOVQ   R11, R12
 	SHRQ   $0x02, R12
 	TESTQ  R12, R12
@@ -7675,17 +7923,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z14
+	VBROADCASTSS alpha+96(FP), Z14
 	VXORPS       X15, X15, X15
-	VUCOMISS     beta+92(FP), X15
+	VUCOMISS     beta+100(FP), X15
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z15
+	VBROADCASTSS beta+100(FP), Z15
 	VMOVUPS      (AX), Z16
 	VMULPS       Z15, Z16, Z16
 	VFMADD231PS  Z14, Z0, Z16
@@ -7787,26 +8035,39 @@ wide_overwrite:
 	VMOVUPS Z13, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -7819,7 +8080,7 @@ narrow:
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
-	MOVQ   k+0(FP), R11
+	MOVQ   k+8(FP), R11
 	MOVQ   R11, R12
 	SHRQ   $0x02, R12
 	TESTQ  R12, R12
@@ -7937,17 +8198,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z7
+	VBROADCASTSS alpha+96(FP), Z7
 	VXORPS       X8, X8, X8
-	VUCOMISS     beta+92(FP), X8
+	VUCOMISS     beta+100(FP), X8
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z8
+	VBROADCASTSS beta+100(FP), Z8
 	VMOVUPS.Z    (AX), K1, Z9
 	VMULPS       Z8, Z9, Z9
 	VFMADD231PS  Z7, Z0, Z9
@@ -8007,20 +8268,33 @@ narrow_overwrite:
 	VMOVUPS Z6, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R9)(R8*2), R10
@@ -8040,7 +8314,7 @@ whole:
 	VXORPS Z11, Z11, Z11
 	VXORPS Z12, Z12, Z12
 	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R11
+	MOVQ   k+8(FP), R11
 	MOVQ   R11, R12
 	SHRQ   $0x02, R12
 	TESTQ  R12, R12
@@ -8198,17 +8472,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z14
+	VBROADCASTSS alpha+96(FP), Z14
 	VXORPS       X15, X15, X15
-	VUCOMISS     beta+92(FP), X15
+	VUCOMISS     beta+100(FP), X15
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z15
+	VBROADCASTSS beta+100(FP), Z15
 	VMOVUPS      (AX), Z16
 	VMULPS       Z15, Z16, Z16
 	VFMADD231PS  Z14, Z0, Z16
@@ -8310,34 +8584,49 @@ whole_overwrite:
 	VMOVUPS Z13, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x8(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x8(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x8(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF32AVX512x8(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -8360,7 +8649,7 @@ TEXT ·DirectF32AVX512x8(SB), NOSPLIT, $0-96
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -8533,17 +8822,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z16
+	VBROADCASTSS alpha+96(FP), Z16
 	VXORPS       X17, X17, X17
-	VUCOMISS     beta+92(FP), X17
+	VUCOMISS     beta+100(FP), X17
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z17
+	VBROADCASTSS beta+100(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
 	VFMADD231PS  Z16, Z0, Z18
@@ -8659,26 +8948,39 @@ wide_overwrite:
 	VMOVUPS Z15, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -8693,7 +8995,7 @@ narrow:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -8821,17 +9123,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z8
+	VBROADCASTSS alpha+96(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISS     beta+92(FP), X9
+	VUCOMISS     beta+100(FP), X9
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z9
+	VBROADCASTSS beta+100(FP), Z9
 	VMOVUPS.Z    (AX), K1, Z10
 	VMULPS       Z9, Z10, Z10
 	VFMADD231PS  Z8, Z0, Z10
@@ -8899,20 +9201,33 @@ narrow_overwrite:
 	VMOVUPS Z7, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R9)(R8*2), R10
@@ -8935,7 +9250,7 @@ whole:
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -9108,17 +9423,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z16
+	VBROADCASTSS alpha+96(FP), Z16
 	VXORPS       X17, X17, X17
-	VUCOMISS     beta+92(FP), X17
+	VUCOMISS     beta+100(FP), X17
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z17
+	VBROADCASTSS beta+100(FP), Z17
 	VMOVUPS      (AX), Z18
 	VMULPS       Z17, Z18, Z18
 	VFMADD231PS  Z16, Z0, Z18
@@ -9234,34 +9549,49 @@ whole_overwrite:
 	VMOVUPS Z15, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x9(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x9(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x9(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF32AVX512x9(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -9286,7 +9616,7 @@ TEXT ·DirectF32AVX512x9(SB), NOSPLIT, $0-96
 	VXORPS Z15, Z15, Z15
 	VXORPS Z16, Z16, Z16
 	VXORPS Z17, Z17, Z17
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -9474,17 +9804,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z18
+	VBROADCASTSS alpha+96(FP), Z18
 	VXORPS       X19, X19, X19
-	VUCOMISS     beta+92(FP), X19
+	VUCOMISS     beta+100(FP), X19
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z19
+	VBROADCASTSS beta+100(FP), Z19
 	VMOVUPS      (AX), Z20
 	VMULPS       Z19, Z20, Z20
 	VFMADD231PS  Z18, Z0, Z20
@@ -9614,26 +9944,39 @@ wide_overwrite:
 	VMOVUPS Z17, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -9649,7 +9992,7 @@ narrow:
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -9787,17 +10130,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z9
+	VBROADCASTSS alpha+96(FP), Z9
 	VXORPS       X10, X10, X10
-	VUCOMISS     beta+92(FP), X10
+	VUCOMISS     beta+100(FP), X10
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z10
+	VBROADCASTSS beta+100(FP), Z10
 	VMOVUPS.Z    (AX), K1, Z11
 	VMULPS       Z10, Z11, Z11
 	VFMADD231PS  Z9, Z0, Z11
@@ -9873,20 +10216,33 @@ narrow_overwrite:
 	VMOVUPS Z8, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R9)(R8*2), R10
@@ -9911,7 +10267,7 @@ whole:
 	VXORPS Z15, Z15, Z15
 	VXORPS Z16, Z16, Z16
 	VXORPS Z17, Z17, Z17
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -10099,17 +10455,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z18
+	VBROADCASTSS alpha+96(FP), Z18
 	VXORPS       X19, X19, X19
-	VUCOMISS     beta+92(FP), X19
+	VUCOMISS     beta+100(FP), X19
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z19
+	VBROADCASTSS beta+100(FP), Z19
 	VMOVUPS      (AX), Z20
 	VMULPS       Z19, Z20, Z20
 	VFMADD231PS  Z18, Z0, Z20
@@ -10239,34 +10595,49 @@ whole_overwrite:
 	VMOVUPS Z17, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x10(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x10(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x10(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF32AVX512x10(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -10294,7 +10665,7 @@ TEXT ·DirectF32AVX512x10(SB), NOSPLIT, $0-96
 	VXORPS Z17, Z17, Z17
 	VXORPS Z18, Z18, Z18
 	VXORPS Z19, Z19, Z19
-	MOVQ   k+0(FP), R13
+	MOVQ   k+8(FP), R13
 	MOVQ   R13, R14
 	SHRQ   $0x02, R14
 	TESTQ  R14, R14
@@ -10497,17 +10868,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z20
+	VBROADCASTSS alpha+96(FP), Z20
 	VXORPS       X21, X21, X21
-	VUCOMISS     beta+92(FP), X21
+	VUCOMISS     beta+100(FP), X21
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z21
+	VBROADCASTSS beta+100(FP), Z21
 	VMOVUPS      (AX), Z22
 	VMULPS       Z21, Z22, Z22
 	VFMADD231PS  Z20, Z0, Z22
@@ -10651,26 +11022,39 @@ wide_overwrite:
 	VMOVUPS Z19, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -10688,7 +11072,7 @@ narrow:
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R13
+	MOVQ   k+8(FP), R13
 	MOVQ   R13, R14
 	SHRQ   $0x02, R14
 	TESTQ  R14, R14
@@ -10836,17 +11220,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z10
+	VBROADCASTSS alpha+96(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISS     beta+92(FP), X11
+	VUCOMISS     beta+100(FP), X11
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z11
+	VBROADCASTSS beta+100(FP), Z11
 	VMOVUPS.Z    (AX), K1, Z12
 	VMULPS       Z11, Z12, Z12
 	VFMADD231PS  Z10, Z0, Z12
@@ -10930,20 +11314,33 @@ narrow_overwrite:
 	VMOVUPS Z9, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R9)(R8*2), R10
@@ -10971,7 +11368,7 @@ whole:
 	VXORPS Z17, Z17, Z17
 	VXORPS Z18, Z18, Z18
 	VXORPS Z19, Z19, Z19
-	MOVQ   k+0(FP), R13
+	MOVQ   k+8(FP), R13
 	MOVQ   R13, R14
 	SHRQ   $0x02, R14
 	TESTQ  R14, R14
@@ -11174,17 +11571,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z20
+	VBROADCASTSS alpha+96(FP), Z20
 	VXORPS       X21, X21, X21
-	VUCOMISS     beta+92(FP), X21
+	VUCOMISS     beta+100(FP), X21
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z21
+	VBROADCASTSS beta+100(FP), Z21
 	VMOVUPS      (AX), Z22
 	VMULPS       Z21, Z22, Z22
 	VFMADD231PS  Z20, Z0, Z22
@@ -11328,34 +11725,49 @@ whole_overwrite:
 	VMOVUPS Z19, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x11(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x11(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x11(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF32AVX512x11(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+16, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -11385,7 +11797,7 @@ TEXT ·DirectF32AVX512x11(SB), NOSPLIT, $0-96
 	VXORPS Z19, Z19, Z19
 	VXORPS Z20, Z20, Z20
 	VXORPS Z21, Z21, Z21
-	MOVQ   k+0(FP), R13
+	MOVQ   k+8(FP), R13
 	MOVQ   R13, R14
 	SHRQ   $0x02, R14
 	TESTQ  R14, R14
@@ -11603,17 +12015,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z22
+	VBROADCASTSS alpha+96(FP), Z22
 	VXORPS       X23, X23, X23
-	VUCOMISS     beta+92(FP), X23
+	VUCOMISS     beta+100(FP), X23
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z23
+	VBROADCASTSS beta+100(FP), Z23
 	VMOVUPS      (AX), Z24
 	VMULPS       Z23, Z24, Z24
 	VFMADD231PS  Z22, Z0, Z24
@@ -11771,26 +12183,39 @@ wide_overwrite:
 	VMOVUPS Z21, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x02, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -11809,7 +12234,7 @@ narrow:
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
-	MOVQ   k+0(FP), R13
+	MOVQ   k+8(FP), R13
 	MOVQ   R13, R14
 	SHRQ   $0x02, R14
 	TESTQ  R14, R14
@@ -11967,17 +12392,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z11
+	VBROADCASTSS alpha+96(FP), Z11
 	VXORPS       X12, X12, X12
-	VUCOMISS     beta+92(FP), X12
+	VUCOMISS     beta+100(FP), X12
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z12
+	VBROADCASTSS beta+100(FP), Z12
 	VMOVUPS.Z    (AX), K1, Z13
 	VMULPS       Z12, Z13, Z13
 	VFMADD231PS  Z11, Z0, Z13
@@ -12069,20 +12494,33 @@ narrow_overwrite:
 	VMOVUPS Z10, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x02, R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R9)(R8*2), R10
@@ -12112,7 +12550,7 @@ whole:
 	VXORPS Z19, Z19, Z19
 	VXORPS Z20, Z20, Z20
 	VXORPS Z21, Z21, Z21
-	MOVQ   k+0(FP), R13
+	MOVQ   k+8(FP), R13
 	MOVQ   R13, R14
 	SHRQ   $0x02, R14
 	TESTQ  R14, R14
@@ -12330,17 +12768,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z22
+	VBROADCASTSS alpha+96(FP), Z22
 	VXORPS       X23, X23, X23
-	VUCOMISS     beta+92(FP), X23
+	VUCOMISS     beta+100(FP), X23
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z23
+	VBROADCASTSS beta+100(FP), Z23
 	VMOVUPS      (AX), Z24
 	VMULPS       Z23, Z24, Z24
 	VFMADD231PS  Z22, Z0, Z24
@@ -12498,14 +12936,27 @@ whole_overwrite:
 	VMOVUPS Z21, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF32AVX512x12(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func DirectF32AVX512x12(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF32AVX512x12(SB), NOSPLIT, $0-96
-	MOVQ       c+48(FP), AX
-	MOVQ       ldc+72(FP), CX
+TEXT ·DirectF32AVX512x12(SB), NOSPLIT, $0-104
+	MOVQ       c+56(FP), AX
+	MOVQ       ldc+80(FP), CX
 	SHLQ       $0x02, CX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
@@ -12554,5600 +13005,11 @@ TEXT ·DirectF32AVX512x12(SB), NOSPLIT, $0-96
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
 	PREFETCHT0 127(AX)
-	MOVQ       n+80(FP), AX
+	MOVQ       n+88(FP), AX
 	CMPQ       AX, $+32
 	JEQ        whole
 	CMPQ       AX, $+16
 	JLE        narrow
-	MOVQ       n+80(FP), AX
-	SUBQ       $+16, AX
-	MOVQ       AX, CX
-	MOVQ       $+1, AX
-	SHLQ       CL, AX
-	DECQ       AX
-	KMOVW      AX, K1
-	MOVQ       a+8(FP), AX
-	MOVQ       b+32(FP), CX
-	MOVQ       csa+24(FP), DX
-	SHLQ       $0x02, DX
-	MOVQ       ldb+40(FP), BX
-	SHLQ       $0x02, BX
-	MOVQ       next+56(FP), SI
-	MOVQ       ldn+64(FP), DI
-	SHLQ       $0x02, DI
-	MOVQ       rsa+16(FP), R8
-	SHLQ       $0x02, R8
-	LEAQ       (R8)(R8*2), R9
-	LEAQ       (R9)(R8*2), R10
-	LEAQ       (R10)(R8*2), R11
-	LEAQ       (R11)(R8*2), R12
-	LEAQ       (R12)(R8*2), R13
-
-	// 12×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	VXORPS Z15, Z15, Z15
-	VXORPS Z16, Z16, Z16
-	VXORPS Z17, Z17, Z17
-	VXORPS Z18, Z18, Z18
-	VXORPS Z19, Z19, Z19
-	VXORPS Z20, Z20, Z20
-	VXORPS Z21, Z21, Z21
-	VXORPS Z22, Z22, Z22
-	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R14
-	MOVQ   R14, R15
-	SHRQ   $0x02, R15
-	TESTQ  R15, R15
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Z24
-	VMOVUPS.Z    64(CX), K1, Z25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(R8*2), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(R8*4), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R10*1), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(R9*2), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R11*1), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(R8*8), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R12*1), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R10*2), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R13*1), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z24
-	VMOVUPS.Z    64(CX), K1, Z25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(R8*2), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(R8*4), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R10*1), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(R9*2), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R11*1), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(R8*8), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R12*1), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R10*2), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R13*1), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z24
-	VMOVUPS.Z    64(CX), K1, Z25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(R8*2), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(R8*4), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R10*1), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(R9*2), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R11*1), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(R8*8), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R12*1), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R10*2), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R13*1), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z24
-	VMOVUPS.Z    64(CX), K1, Z25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(R8*2), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(R8*4), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R10*1), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(R9*2), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R11*1), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(R8*8), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R12*1), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R10*2), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R13*1), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R15
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R14
-	TESTQ R14, R14
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Z24
-	VMOVUPS.Z    64(CX), K1, Z25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(R8*2), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(R8*4), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R10*1), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(R9*2), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R11*1), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(R8*8), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R12*1), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R10*2), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R13*1), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R14
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z24
-	VXORPS       X25, X25, X25
-	VUCOMISS     beta+92(FP), X25
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z25
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z0, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS.Z    64(AX), K1, Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z1, Z26
-	VMOVUPS      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z2, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS.Z    64(AX), K1, Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z3, Z26
-	VMOVUPS      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z4, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS.Z    64(AX), K1, Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z5, Z26
-	VMOVUPS      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z6, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS.Z    64(AX), K1, Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z7, Z26
-	VMOVUPS      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z8, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS.Z    64(AX), K1, Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z9, Z26
-	VMOVUPS      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z10, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS.Z    64(AX), K1, Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z11, Z26
-	VMOVUPS      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z12, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS.Z    64(AX), K1, Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z13, Z26
-	VMOVUPS      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z14, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS.Z    64(AX), K1, Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z15, Z26
-	VMOVUPS      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z16, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS.Z    64(AX), K1, Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z17, Z26
-	VMOVUPS      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z18, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS.Z    64(AX), K1, Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z19, Z26
-	VMOVUPS      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z20, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS.Z    64(AX), K1, Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z21, Z26
-	VMOVUPS      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z22, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS.Z    64(AX), K1, Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z23, Z26
-	VMOVUPS      Z26, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS  Z24, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z24, Z1, Z1
-	VMOVUPS Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z24, Z3, Z3
-	VMOVUPS Z3, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Z24, Z5, Z5
-	VMOVUPS Z5, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Z24, Z7, Z7
-	VMOVUPS Z7, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Z24, Z9, Z9
-	VMOVUPS Z9, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Z24, Z11, Z11
-	VMOVUPS Z11, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z12, Z12
-	VMOVUPS Z12, (AX)
-	VMULPS  Z24, Z13, Z13
-	VMOVUPS Z13, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z14, Z14
-	VMOVUPS Z14, (AX)
-	VMULPS  Z24, Z15, Z15
-	VMOVUPS Z15, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z16, Z16
-	VMOVUPS Z16, (AX)
-	VMULPS  Z24, Z17, Z17
-	VMOVUPS Z17, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z18, Z18
-	VMOVUPS Z18, (AX)
-	VMULPS  Z24, Z19, Z19
-	VMOVUPS Z19, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z20, Z20
-	VMOVUPS Z20, (AX)
-	VMULPS  Z24, Z21, Z21
-	VMOVUPS Z21, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z22, Z22
-	VMOVUPS Z22, (AX)
-	VMULPS  Z24, Z23, Z23
-	VMOVUPS Z23, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-	LEAQ  (R8)(R8*2), R9
-	LEAQ  (R9)(R8*2), R10
-	LEAQ  (R10)(R8*2), R11
-	LEAQ  (R11)(R8*2), R12
-	LEAQ  (R12)(R8*2), R13
-
-	// 12×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R14
-	MOVQ   R14, R15
-	SHRQ   $0x02, R15
-	TESTQ  R15, R15
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	VBROADCASTSS (AX)(R8*4), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	VBROADCASTSS (AX)(R9*2), Z13
-	VFMADD231PS  Z12, Z13, Z6
-	VBROADCASTSS (AX)(R11*1), Z13
-	VFMADD231PS  Z12, Z13, Z7
-	VBROADCASTSS (AX)(R8*8), Z13
-	VFMADD231PS  Z12, Z13, Z8
-	VBROADCASTSS (AX)(R12*1), Z13
-	VFMADD231PS  Z12, Z13, Z9
-	VBROADCASTSS (AX)(R10*2), Z13
-	VFMADD231PS  Z12, Z13, Z10
-	VBROADCASTSS (AX)(R13*1), Z13
-	VFMADD231PS  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	VBROADCASTSS (AX)(R8*4), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	VBROADCASTSS (AX)(R9*2), Z13
-	VFMADD231PS  Z12, Z13, Z6
-	VBROADCASTSS (AX)(R11*1), Z13
-	VFMADD231PS  Z12, Z13, Z7
-	VBROADCASTSS (AX)(R8*8), Z13
-	VFMADD231PS  Z12, Z13, Z8
-	VBROADCASTSS (AX)(R12*1), Z13
-	VFMADD231PS  Z12, Z13, Z9
-	VBROADCASTSS (AX)(R10*2), Z13
-	VFMADD231PS  Z12, Z13, Z10
-	VBROADCASTSS (AX)(R13*1), Z13
-	VFMADD231PS  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	VBROADCASTSS (AX)(R8*4), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	VBROADCASTSS (AX)(R9*2), Z13
-	VFMADD231PS  Z12, Z13, Z6
-	VBROADCASTSS (AX)(R11*1), Z13
-	VFMADD231PS  Z12, Z13, Z7
-	VBROADCASTSS (AX)(R8*8), Z13
-	VFMADD231PS  Z12, Z13, Z8
-	VBROADCASTSS (AX)(R12*1), Z13
-	VFMADD231PS  Z12, Z13, Z9
-	VBROADCASTSS (AX)(R10*2), Z13
-	VFMADD231PS  Z12, Z13, Z10
-	VBROADCASTSS (AX)(R13*1), Z13
-	VFMADD231PS  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	VBROADCASTSS (AX)(R8*4), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	VBROADCASTSS (AX)(R9*2), Z13
-	VFMADD231PS  Z12, Z13, Z6
-	VBROADCASTSS (AX)(R11*1), Z13
-	VFMADD231PS  Z12, Z13, Z7
-	VBROADCASTSS (AX)(R8*8), Z13
-	VFMADD231PS  Z12, Z13, Z8
-	VBROADCASTSS (AX)(R12*1), Z13
-	VFMADD231PS  Z12, Z13, Z9
-	VBROADCASTSS (AX)(R10*2), Z13
-	VFMADD231PS  Z12, Z13, Z10
-	VBROADCASTSS (AX)(R13*1), Z13
-	VFMADD231PS  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R15
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R14
-	TESTQ R14, R14
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	VBROADCASTSS (AX)(R8*4), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	VBROADCASTSS (AX)(R9*2), Z13
-	VFMADD231PS  Z12, Z13, Z6
-	VBROADCASTSS (AX)(R11*1), Z13
-	VFMADD231PS  Z12, Z13, Z7
-	VBROADCASTSS (AX)(R8*8), Z13
-	VFMADD231PS  Z12, Z13, Z8
-	VBROADCASTSS (AX)(R12*1), Z13
-	VFMADD231PS  Z12, Z13, Z9
-	VBROADCASTSS (AX)(R10*2), Z13
-	VFMADD231PS  Z12, Z13, Z10
-	VBROADCASTSS (AX)(R13*1), Z13
-	VFMADD231PS  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R14
-	JNZ          narrow_single
-
-narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z12
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+92(FP), X13
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z13
-	VMOVUPS.Z    (AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z0, Z14
-	VMOVUPS      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z1, Z14
-	VMOVUPS      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z2, Z14
-	VMOVUPS      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z3, Z14
-	VMOVUPS      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z4, Z14
-	VMOVUPS      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z5, Z14
-	VMOVUPS      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z6, Z14
-	VMOVUPS      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z7, Z14
-	VMOVUPS      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z8, Z14
-	VMOVUPS      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z9, Z14
-	VMOVUPS      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z10, Z14
-	VMOVUPS      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z11, Z14
-	VMOVUPS      Z14, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS  Z12, Z0, Z0
-	VMOVUPS Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z1, Z1
-	VMOVUPS Z1, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z2, Z2
-	VMOVUPS Z2, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z3, Z3
-	VMOVUPS Z3, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z4, Z4
-	VMOVUPS Z4, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z5, Z5
-	VMOVUPS Z5, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z6, Z6
-	VMOVUPS Z6, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z7, Z7
-	VMOVUPS Z7, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z8, Z8
-	VMOVUPS Z8, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z9, Z9
-	VMOVUPS Z9, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z10, Z10
-	VMOVUPS Z10, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z11, Z11
-	VMOVUPS Z11, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R9)(R8*2), R10
-	LEAQ (R10)(R8*2), R11
-	LEAQ (R11)(R8*2), R12
-	LEAQ (R12)(R8*2), R13
-
-	// 12×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	VXORPS Z15, Z15, Z15
-	VXORPS Z16, Z16, Z16
-	VXORPS Z17, Z17, Z17
-	VXORPS Z18, Z18, Z18
-	VXORPS Z19, Z19, Z19
-	VXORPS Z20, Z20, Z20
-	VXORPS Z21, Z21, Z21
-	VXORPS Z22, Z22, Z22
-	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R14
-	MOVQ   R14, R15
-	SHRQ   $0x02, R15
-	TESTQ  R15, R15
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Z24
-	VMOVUPS      64(CX), Z25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(R8*2), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(R8*4), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R10*1), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(R9*2), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R11*1), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(R8*8), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R12*1), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R10*2), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R13*1), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z24
-	VMOVUPS      64(CX), Z25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(R8*2), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(R8*4), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R10*1), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(R9*2), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R11*1), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(R8*8), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R12*1), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R10*2), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R13*1), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z24
-	VMOVUPS      64(CX), Z25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(R8*2), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(R8*4), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R10*1), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(R9*2), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R11*1), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(R8*8), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R12*1), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R10*2), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R13*1), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z24
-	VMOVUPS      64(CX), Z25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(R8*2), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(R8*4), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R10*1), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(R9*2), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R11*1), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(R8*8), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R12*1), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R10*2), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R13*1), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R15
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R14
-	TESTQ R14, R14
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Z24
-	VMOVUPS      64(CX), Z25
-	VBROADCASTSS (AX), Z26
-	VFMADD231PS  Z24, Z26, Z0
-	VFMADD231PS  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z26
-	VFMADD231PS  Z24, Z26, Z2
-	VFMADD231PS  Z25, Z26, Z3
-	VBROADCASTSS (AX)(R8*2), Z26
-	VFMADD231PS  Z24, Z26, Z4
-	VFMADD231PS  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z26
-	VFMADD231PS  Z24, Z26, Z6
-	VFMADD231PS  Z25, Z26, Z7
-	VBROADCASTSS (AX)(R8*4), Z26
-	VFMADD231PS  Z24, Z26, Z8
-	VFMADD231PS  Z25, Z26, Z9
-	VBROADCASTSS (AX)(R10*1), Z26
-	VFMADD231PS  Z24, Z26, Z10
-	VFMADD231PS  Z25, Z26, Z11
-	VBROADCASTSS (AX)(R9*2), Z26
-	VFMADD231PS  Z24, Z26, Z12
-	VFMADD231PS  Z25, Z26, Z13
-	VBROADCASTSS (AX)(R11*1), Z26
-	VFMADD231PS  Z24, Z26, Z14
-	VFMADD231PS  Z25, Z26, Z15
-	VBROADCASTSS (AX)(R8*8), Z26
-	VFMADD231PS  Z24, Z26, Z16
-	VFMADD231PS  Z25, Z26, Z17
-	VBROADCASTSS (AX)(R12*1), Z26
-	VFMADD231PS  Z24, Z26, Z18
-	VFMADD231PS  Z25, Z26, Z19
-	VBROADCASTSS (AX)(R10*2), Z26
-	VFMADD231PS  Z24, Z26, Z20
-	VFMADD231PS  Z25, Z26, Z21
-	VBROADCASTSS (AX)(R13*1), Z26
-	VFMADD231PS  Z24, Z26, Z22
-	VFMADD231PS  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R14
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z24
-	VXORPS       X25, X25, X25
-	VUCOMISS     beta+92(FP), X25
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z25
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z0, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      64(AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z1, Z26
-	VMOVUPS      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z2, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      64(AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z3, Z26
-	VMOVUPS      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z4, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      64(AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z5, Z26
-	VMOVUPS      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z6, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      64(AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z7, Z26
-	VMOVUPS      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z8, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      64(AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z9, Z26
-	VMOVUPS      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z10, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      64(AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z11, Z26
-	VMOVUPS      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z12, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      64(AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z13, Z26
-	VMOVUPS      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z14, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      64(AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z15, Z26
-	VMOVUPS      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z16, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      64(AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z17, Z26
-	VMOVUPS      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z18, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      64(AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z19, Z26
-	VMOVUPS      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z20, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      64(AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z21, Z26
-	VMOVUPS      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z22, Z26
-	VMOVUPS      Z26, (AX)
-	VMOVUPS      64(AX), Z26
-	VMULPS       Z25, Z26, Z26
-	VFMADD231PS  Z24, Z23, Z26
-	VMOVUPS      Z26, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Z24, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z24, Z1, Z1
-	VMOVUPS Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z24, Z3, Z3
-	VMOVUPS Z3, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Z24, Z5, Z5
-	VMOVUPS Z5, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Z24, Z7, Z7
-	VMOVUPS Z7, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Z24, Z9, Z9
-	VMOVUPS Z9, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Z24, Z11, Z11
-	VMOVUPS Z11, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z12, Z12
-	VMOVUPS Z12, (AX)
-	VMULPS  Z24, Z13, Z13
-	VMOVUPS Z13, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z14, Z14
-	VMOVUPS Z14, (AX)
-	VMULPS  Z24, Z15, Z15
-	VMOVUPS Z15, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z16, Z16
-	VMOVUPS Z16, (AX)
-	VMULPS  Z24, Z17, Z17
-	VMOVUPS Z17, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z18, Z18
-	VMOVUPS Z18, (AX)
-	VMULPS  Z24, Z19, Z19
-	VMOVUPS Z19, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z20, Z20
-	VMOVUPS Z20, (AX)
-	VMULPS  Z24, Z21, Z21
-	VMOVUPS Z21, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z24, Z22, Z22
-	VMOVUPS Z22, (AX)
-	VMULPS  Z24, Z23, Z23
-	VMOVUPS Z23, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF32AVX512x1(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF32AVX512x1(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+16, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-
-	// 1×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	TESTQ  R9, R9
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPS       Z4, Z0, Z0
-	VADDPS       Z5, Z1, Z1
-	VADDPS       Z6, Z2, Z2
-	VADDPS       Z7, Z3, Z3
-	VADDPS       Z2, Z0, Z0
-	VADDPS       Z3, Z1, Z1
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z2
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+92(FP), X3
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z3
-	VMOVUPS      (AX), Z4
-	VMULPS       Z3, Z4, Z4
-	VFMADD231PS  Z2, Z0, Z4
-	VMOVUPS      Z4, (AX)
-	VMOVUPS.Z    64(AX), K1, Z4
-	VMULPS       Z3, Z4, Z4
-	VFMADD231PS  Z2, Z1, Z4
-	VMOVUPS      Z4, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS  Z2, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z2, Z1, Z1
-	VMOVUPS Z1, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-
-	// 1×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x03, R9
-	TESTQ  R9, R9
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z1
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z2
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z3
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z4
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z5
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z6
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z7
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+7, R8
-	TESTQ R8, R8
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPS       Z4, Z0, Z0
-	VADDPS       Z5, Z1, Z1
-	VADDPS       Z6, Z2, Z2
-	VADDPS       Z7, Z3, Z3
-	VADDPS       Z2, Z0, Z0
-	VADDPS       Z3, Z1, Z1
-	VADDPS       Z1, Z0, Z0
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z1
-	VXORPS       X2, X2, X2
-	VUCOMISS     beta+92(FP), X2
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z2
-	VMOVUPS.Z    (AX), K1, Z3
-	VMULPS       Z2, Z3, Z3
-	VFMADD231PS  Z1, Z0, Z3
-	VMOVUPS      Z3, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS  Z1, Z0, Z0
-	VMOVUPS Z0, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-
-	// 1×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	TESTQ  R9, R9
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          whole_single
-
-whole_single_end:
-	VADDPS       Z4, Z0, Z0
-	VADDPS       Z5, Z1, Z1
-	VADDPS       Z6, Z2, Z2
-	VADDPS       Z7, Z3, Z3
-	VADDPS       Z2, Z0, Z0
-	VADDPS       Z3, Z1, Z1
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z2
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+92(FP), X3
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z3
-	VMOVUPS      (AX), Z4
-	VMULPS       Z3, Z4, Z4
-	VFMADD231PS  Z2, Z0, Z4
-	VMOVUPS      Z4, (AX)
-	VMOVUPS      64(AX), Z4
-	VMULPS       Z3, Z4, Z4
-	VFMADD231PS  Z2, Z1, Z4
-	VMOVUPS      Z4, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Z2, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z2, Z1, Z1
-	VMOVUPS Z1, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF32AVX512x2(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF32AVX512x2(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+16, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-
-	// 2×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPS       Z4, Z0, Z0
-	VADDPS       Z5, Z1, Z1
-	VADDPS       Z6, Z2, Z2
-	VADDPS       Z7, Z3, Z3
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z4
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+92(FP), X5
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z5
-	VMOVUPS      (AX), Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z0, Z6
-	VMOVUPS      Z6, (AX)
-	VMOVUPS.Z    64(AX), K1, Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z1, Z6
-	VMOVUPS      Z6, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z2, Z6
-	VMOVUPS      Z6, (AX)
-	VMOVUPS.Z    64(AX), K1, Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z3, Z6
-	VMOVUPS      Z6, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS  Z4, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z4, Z1, Z1
-	VMOVUPS Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z4, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS Z3, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-
-	// 2×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z1
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z4
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z1
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPS       Z4, Z0, Z0
-	VADDPS       Z5, Z1, Z1
-	VADDPS       Z6, Z2, Z2
-	VADDPS       Z7, Z3, Z3
-	VADDPS       Z2, Z0, Z0
-	VADDPS       Z3, Z1, Z1
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z2
-	VXORPS       X3, X3, X3
-	VUCOMISS     beta+92(FP), X3
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z3
-	VMOVUPS.Z    (AX), K1, Z4
-	VMULPS       Z3, Z4, Z4
-	VFMADD231PS  Z2, Z0, Z4
-	VMOVUPS      Z4, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z4
-	VMULPS       Z3, Z4, Z4
-	VFMADD231PS  Z2, Z1, Z4
-	VMOVUPS      Z4, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS  Z2, Z0, Z0
-	VMOVUPS Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z2, Z1, Z1
-	VMOVUPS Z1, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-
-	// 2×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          whole_single
-
-whole_single_end:
-	VADDPS       Z4, Z0, Z0
-	VADDPS       Z5, Z1, Z1
-	VADDPS       Z6, Z2, Z2
-	VADDPS       Z7, Z3, Z3
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z4
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+92(FP), X5
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z5
-	VMOVUPS      (AX), Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z0, Z6
-	VMOVUPS      Z6, (AX)
-	VMOVUPS      64(AX), Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z1, Z6
-	VMOVUPS      Z6, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z2, Z6
-	VMOVUPS      Z6, (AX)
-	VMOVUPS      64(AX), Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z3, Z6
-	VMOVUPS      Z6, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Z4, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z4, Z1, Z1
-	VMOVUPS Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z4, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS Z3, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF32AVX512x3(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF32AVX512x3(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+16, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-
-	// 3×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Z12
-	VMOVUPS.Z    64(CX), K1, Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z12
-	VMOVUPS.Z    64(CX), K1, Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z12
-	VMOVUPS.Z    64(CX), K1, Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z12
-	VMOVUPS.Z    64(CX), K1, Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Z12
-	VMOVUPS.Z    64(CX), K1, Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPS       Z6, Z0, Z0
-	VADDPS       Z7, Z1, Z1
-	VADDPS       Z8, Z2, Z2
-	VADDPS       Z9, Z3, Z3
-	VADDPS       Z10, Z4, Z4
-	VADDPS       Z11, Z5, Z5
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z6
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+92(FP), X7
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z7
-	VMOVUPS      (AX), Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z0, Z8
-	VMOVUPS      Z8, (AX)
-	VMOVUPS.Z    64(AX), K1, Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z1, Z8
-	VMOVUPS      Z8, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z2, Z8
-	VMOVUPS      Z8, (AX)
-	VMOVUPS.Z    64(AX), K1, Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z3, Z8
-	VMOVUPS      Z8, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z4, Z8
-	VMOVUPS      Z8, (AX)
-	VMOVUPS.Z    64(AX), K1, Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z5, Z8
-	VMOVUPS      Z8, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS  Z6, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z6, Z1, Z1
-	VMOVUPS Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z6, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z6, Z3, Z3
-	VMOVUPS Z3, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z6, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Z6, Z5, Z5
-	VMOVUPS Z5, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-
-	// 3×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z7
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z8
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z9
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z10
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z11
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPS       Z6, Z0, Z0
-	VADDPS       Z7, Z1, Z1
-	VADDPS       Z8, Z2, Z2
-	VADDPS       Z9, Z3, Z3
-	VADDPS       Z10, Z4, Z4
-	VADDPS       Z11, Z5, Z5
-	VADDPS       Z3, Z0, Z0
-	VADDPS       Z4, Z1, Z1
-	VADDPS       Z5, Z2, Z2
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z3
-	VXORPS       X4, X4, X4
-	VUCOMISS     beta+92(FP), X4
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z4
-	VMOVUPS.Z    (AX), K1, Z5
-	VMULPS       Z4, Z5, Z5
-	VFMADD231PS  Z3, Z0, Z5
-	VMOVUPS      Z5, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z5
-	VMULPS       Z4, Z5, Z5
-	VFMADD231PS  Z3, Z1, Z5
-	VMOVUPS      Z5, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z5
-	VMULPS       Z4, Z5, Z5
-	VFMADD231PS  Z3, Z2, Z5
-	VMOVUPS      Z5, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS  Z3, Z0, Z0
-	VMOVUPS Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z3, Z1, Z1
-	VMOVUPS Z1, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z3, Z2, Z2
-	VMOVUPS Z2, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-
-	// 3×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Z12
-	VMOVUPS      64(CX), Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z12
-	VMOVUPS      64(CX), Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z12
-	VMOVUPS      64(CX), Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z12
-	VMOVUPS      64(CX), Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Z12
-	VMOVUPS      64(CX), Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          whole_single
-
-whole_single_end:
-	VADDPS       Z6, Z0, Z0
-	VADDPS       Z7, Z1, Z1
-	VADDPS       Z8, Z2, Z2
-	VADDPS       Z9, Z3, Z3
-	VADDPS       Z10, Z4, Z4
-	VADDPS       Z11, Z5, Z5
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z6
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+92(FP), X7
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z7
-	VMOVUPS      (AX), Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z0, Z8
-	VMOVUPS      Z8, (AX)
-	VMOVUPS      64(AX), Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z1, Z8
-	VMOVUPS      Z8, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z2, Z8
-	VMOVUPS      Z8, (AX)
-	VMOVUPS      64(AX), Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z3, Z8
-	VMOVUPS      Z8, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z4, Z8
-	VMOVUPS      Z8, (AX)
-	VMOVUPS      64(AX), Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z5, Z8
-	VMOVUPS      Z8, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Z6, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z6, Z1, Z1
-	VMOVUPS Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z6, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z6, Z3, Z3
-	VMOVUPS Z3, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z6, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Z6, Z5, Z5
-	VMOVUPS Z5, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF32AVX512x4(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF32AVX512x4(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+16, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-	LEAQ  (R8)(R8*2), R9
-
-	// 4×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(R8*2), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(R8*2), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(R8*2), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(R8*2), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Z8
-	VMOVUPS.Z    64(CX), K1, Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(R8*2), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z8
-	VXORPS       X9, X9, X9
-	VUCOMISS     beta+92(FP), X9
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z9
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z0, Z10
-	VMOVUPS      Z10, (AX)
-	VMOVUPS.Z    64(AX), K1, Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z1, Z10
-	VMOVUPS      Z10, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z2, Z10
-	VMOVUPS      Z10, (AX)
-	VMOVUPS.Z    64(AX), K1, Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z3, Z10
-	VMOVUPS      Z10, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z4, Z10
-	VMOVUPS      Z10, (AX)
-	VMOVUPS.Z    64(AX), K1, Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z5, Z10
-	VMOVUPS      Z10, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z6, Z10
-	VMOVUPS      Z10, (AX)
-	VMOVUPS.Z    64(AX), K1, Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z7, Z10
-	VMOVUPS      Z10, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS  Z8, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z8, Z1, Z1
-	VMOVUPS Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z8, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z8, Z3, Z3
-	VMOVUPS Z3, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z8, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Z8, Z5, Z5
-	VMOVUPS Z5, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z8, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Z8, Z7, Z7
-	VMOVUPS Z7, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-	LEAQ  (R8)(R8*2), R9
-
-	// 4×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z1
-	VBROADCASTSS (AX)(R8*2), Z9
-	VFMADD231PS  Z8, Z9, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z9
-	VFMADD231PS  Z8, Z9, Z3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z4
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z5
-	VBROADCASTSS (AX)(R8*2), Z9
-	VFMADD231PS  Z8, Z9, Z6
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z9
-	VFMADD231PS  Z8, Z9, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z1
-	VBROADCASTSS (AX)(R8*2), Z9
-	VFMADD231PS  Z8, Z9, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z9
-	VFMADD231PS  Z8, Z9, Z3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z4
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z5
-	VBROADCASTSS (AX)(R8*2), Z9
-	VFMADD231PS  Z8, Z9, Z6
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z9
-	VFMADD231PS  Z8, Z9, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPS.Z    (CX), K1, Z8
-	VBROADCASTSS (AX), Z9
-	VFMADD231PS  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z9
-	VFMADD231PS  Z8, Z9, Z1
-	VBROADCASTSS (AX)(R8*2), Z9
-	VFMADD231PS  Z8, Z9, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z9
-	VFMADD231PS  Z8, Z9, Z3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPS       Z4, Z0, Z0
-	VADDPS       Z5, Z1, Z1
-	VADDPS       Z6, Z2, Z2
-	VADDPS       Z7, Z3, Z3
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z4
-	VXORPS       X5, X5, X5
-	VUCOMISS     beta+92(FP), X5
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z5
-	VMOVUPS.Z    (AX), K1, Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z0, Z6
-	VMOVUPS      Z6, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z1, Z6
-	VMOVUPS      Z6, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z2, Z6
-	VMOVUPS      Z6, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z6
-	VMULPS       Z5, Z6, Z6
-	VFMADD231PS  Z4, Z3, Z6
-	VMOVUPS      Z6, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS  Z4, Z0, Z0
-	VMOVUPS Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z4, Z1, Z1
-	VMOVUPS Z1, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z4, Z2, Z2
-	VMOVUPS Z2, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z4, Z3, Z3
-	VMOVUPS Z3, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-	LEAQ (R8)(R8*2), R9
-
-	// 4×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(R8*2), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(R8*2), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(R8*2), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(R8*2), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Z8
-	VMOVUPS      64(CX), Z9
-	VBROADCASTSS (AX), Z10
-	VFMADD231PS  Z8, Z10, Z0
-	VFMADD231PS  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z10
-	VFMADD231PS  Z8, Z10, Z2
-	VFMADD231PS  Z9, Z10, Z3
-	VBROADCASTSS (AX)(R8*2), Z10
-	VFMADD231PS  Z8, Z10, Z4
-	VFMADD231PS  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z10
-	VFMADD231PS  Z8, Z10, Z6
-	VFMADD231PS  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z8
-	VXORPS       X9, X9, X9
-	VUCOMISS     beta+92(FP), X9
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z9
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z0, Z10
-	VMOVUPS      Z10, (AX)
-	VMOVUPS      64(AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z1, Z10
-	VMOVUPS      Z10, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z2, Z10
-	VMOVUPS      Z10, (AX)
-	VMOVUPS      64(AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z3, Z10
-	VMOVUPS      Z10, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z4, Z10
-	VMOVUPS      Z10, (AX)
-	VMOVUPS      64(AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z5, Z10
-	VMOVUPS      Z10, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z6, Z10
-	VMOVUPS      Z10, (AX)
-	VMOVUPS      64(AX), Z10
-	VMULPS       Z9, Z10, Z10
-	VFMADD231PS  Z8, Z7, Z10
-	VMOVUPS      Z10, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Z8, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z8, Z1, Z1
-	VMOVUPS Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z8, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z8, Z3, Z3
-	VMOVUPS Z3, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z8, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Z8, Z5, Z5
-	VMOVUPS Z5, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z8, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Z8, Z7, Z7
-	VMOVUPS Z7, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF32AVX512x5(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF32AVX512x5(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+16, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-	LEAQ  (R8)(R8*2), R9
-
-	// 5×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Z10
-	VMOVUPS.Z    64(CX), K1, Z11
-	VBROADCASTSS (AX), Z12
-	VFMADD231PS  Z10, Z12, Z0
-	VFMADD231PS  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z10, Z12, Z2
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(R8*2), Z12
-	VFMADD231PS  Z10, Z12, Z4
-	VFMADD231PS  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z10, Z12, Z6
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(R8*4), Z12
-	VFMADD231PS  Z10, Z12, Z8
-	VFMADD231PS  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z10
-	VMOVUPS.Z    64(CX), K1, Z11
-	VBROADCASTSS (AX), Z12
-	VFMADD231PS  Z10, Z12, Z0
-	VFMADD231PS  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z10, Z12, Z2
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(R8*2), Z12
-	VFMADD231PS  Z10, Z12, Z4
-	VFMADD231PS  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z10, Z12, Z6
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(R8*4), Z12
-	VFMADD231PS  Z10, Z12, Z8
-	VFMADD231PS  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z10
-	VMOVUPS.Z    64(CX), K1, Z11
-	VBROADCASTSS (AX), Z12
-	VFMADD231PS  Z10, Z12, Z0
-	VFMADD231PS  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z10, Z12, Z2
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(R8*2), Z12
-	VFMADD231PS  Z10, Z12, Z4
-	VFMADD231PS  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z10, Z12, Z6
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(R8*4), Z12
-	VFMADD231PS  Z10, Z12, Z8
-	VFMADD231PS  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z10
-	VMOVUPS.Z    64(CX), K1, Z11
-	VBROADCASTSS (AX), Z12
-	VFMADD231PS  Z10, Z12, Z0
-	VFMADD231PS  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z10, Z12, Z2
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(R8*2), Z12
-	VFMADD231PS  Z10, Z12, Z4
-	VFMADD231PS  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z10, Z12, Z6
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(R8*4), Z12
-	VFMADD231PS  Z10, Z12, Z8
-	VFMADD231PS  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Z10
-	VMOVUPS.Z    64(CX), K1, Z11
-	VBROADCASTSS (AX), Z12
-	VFMADD231PS  Z10, Z12, Z0
-	VFMADD231PS  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z10, Z12, Z2
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(R8*2), Z12
-	VFMADD231PS  Z10, Z12, Z4
-	VFMADD231PS  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z10, Z12, Z6
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(R8*4), Z12
-	VFMADD231PS  Z10, Z12, Z8
-	VFMADD231PS  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z10
-	VXORPS       X11, X11, X11
-	VUCOMISS     beta+92(FP), X11
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z11
-	VMOVUPS      (AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z0, Z12
-	VMOVUPS      Z12, (AX)
-	VMOVUPS.Z    64(AX), K1, Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z1, Z12
-	VMOVUPS      Z12, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z2, Z12
-	VMOVUPS      Z12, (AX)
-	VMOVUPS.Z    64(AX), K1, Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z3, Z12
-	VMOVUPS      Z12, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z4, Z12
-	VMOVUPS      Z12, (AX)
-	VMOVUPS.Z    64(AX), K1, Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z5, Z12
-	VMOVUPS      Z12, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z6, Z12
-	VMOVUPS      Z12, (AX)
-	VMOVUPS.Z    64(AX), K1, Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z7, Z12
-	VMOVUPS      Z12, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z8, Z12
-	VMOVUPS      Z12, (AX)
-	VMOVUPS.Z    64(AX), K1, Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z9, Z12
-	VMOVUPS      Z12, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS  Z10, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z10, Z1, Z1
-	VMOVUPS Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z10, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z10, Z3, Z3
-	VMOVUPS Z3, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z10, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Z10, Z5, Z5
-	VMOVUPS Z5, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z10, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Z10, Z7, Z7
-	VMOVUPS Z7, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z10, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Z10, Z9, Z9
-	VMOVUPS Z9, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-	LEAQ  (R8)(R8*2), R9
-
-	// 5×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPS.Z    (CX), K1, Z10
-	VBROADCASTSS (AX), Z11
-	VFMADD231PS  Z10, Z11, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z11
-	VFMADD231PS  Z10, Z11, Z1
-	VBROADCASTSS (AX)(R8*2), Z11
-	VFMADD231PS  Z10, Z11, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z11
-	VFMADD231PS  Z10, Z11, Z3
-	VBROADCASTSS (AX)(R8*4), Z11
-	VFMADD231PS  Z10, Z11, Z4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z10
-	VBROADCASTSS (AX), Z11
-	VFMADD231PS  Z10, Z11, Z5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z11
-	VFMADD231PS  Z10, Z11, Z6
-	VBROADCASTSS (AX)(R8*2), Z11
-	VFMADD231PS  Z10, Z11, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z11
-	VFMADD231PS  Z10, Z11, Z8
-	VBROADCASTSS (AX)(R8*4), Z11
-	VFMADD231PS  Z10, Z11, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z10
-	VBROADCASTSS (AX), Z11
-	VFMADD231PS  Z10, Z11, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z11
-	VFMADD231PS  Z10, Z11, Z1
-	VBROADCASTSS (AX)(R8*2), Z11
-	VFMADD231PS  Z10, Z11, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z11
-	VFMADD231PS  Z10, Z11, Z3
-	VBROADCASTSS (AX)(R8*4), Z11
-	VFMADD231PS  Z10, Z11, Z4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z10
-	VBROADCASTSS (AX), Z11
-	VFMADD231PS  Z10, Z11, Z5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z11
-	VFMADD231PS  Z10, Z11, Z6
-	VBROADCASTSS (AX)(R8*2), Z11
-	VFMADD231PS  Z10, Z11, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z11
-	VFMADD231PS  Z10, Z11, Z8
-	VBROADCASTSS (AX)(R8*4), Z11
-	VFMADD231PS  Z10, Z11, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPS.Z    (CX), K1, Z10
-	VBROADCASTSS (AX), Z11
-	VFMADD231PS  Z10, Z11, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z11
-	VFMADD231PS  Z10, Z11, Z1
-	VBROADCASTSS (AX)(R8*2), Z11
-	VFMADD231PS  Z10, Z11, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z11
-	VFMADD231PS  Z10, Z11, Z3
-	VBROADCASTSS (AX)(R8*4), Z11
-	VFMADD231PS  Z10, Z11, Z4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPS       Z5, Z0, Z0
-	VADDPS       Z6, Z1, Z1
-	VADDPS       Z7, Z2, Z2
-	VADDPS       Z8, Z3, Z3
-	VADDPS       Z9, Z4, Z4
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z5
-	VXORPS       X6, X6, X6
-	VUCOMISS     beta+92(FP), X6
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z6
-	VMOVUPS.Z    (AX), K1, Z7
-	VMULPS       Z6, Z7, Z7
-	VFMADD231PS  Z5, Z0, Z7
-	VMOVUPS      Z7, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z7
-	VMULPS       Z6, Z7, Z7
-	VFMADD231PS  Z5, Z1, Z7
-	VMOVUPS      Z7, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z7
-	VMULPS       Z6, Z7, Z7
-	VFMADD231PS  Z5, Z2, Z7
-	VMOVUPS      Z7, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z7
-	VMULPS       Z6, Z7, Z7
-	VFMADD231PS  Z5, Z3, Z7
-	VMOVUPS      Z7, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z7
-	VMULPS       Z6, Z7, Z7
-	VFMADD231PS  Z5, Z4, Z7
-	VMOVUPS      Z7, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS  Z5, Z0, Z0
-	VMOVUPS Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z5, Z1, Z1
-	VMOVUPS Z1, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z5, Z2, Z2
-	VMOVUPS Z2, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z5, Z3, Z3
-	VMOVUPS Z3, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z5, Z4, Z4
-	VMOVUPS Z4, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-	LEAQ (R8)(R8*2), R9
-
-	// 5×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Z10
-	VMOVUPS      64(CX), Z11
-	VBROADCASTSS (AX), Z12
-	VFMADD231PS  Z10, Z12, Z0
-	VFMADD231PS  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z10, Z12, Z2
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(R8*2), Z12
-	VFMADD231PS  Z10, Z12, Z4
-	VFMADD231PS  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z10, Z12, Z6
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(R8*4), Z12
-	VFMADD231PS  Z10, Z12, Z8
-	VFMADD231PS  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z10
-	VMOVUPS      64(CX), Z11
-	VBROADCASTSS (AX), Z12
-	VFMADD231PS  Z10, Z12, Z0
-	VFMADD231PS  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z10, Z12, Z2
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(R8*2), Z12
-	VFMADD231PS  Z10, Z12, Z4
-	VFMADD231PS  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z10, Z12, Z6
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(R8*4), Z12
-	VFMADD231PS  Z10, Z12, Z8
-	VFMADD231PS  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z10
-	VMOVUPS      64(CX), Z11
-	VBROADCASTSS (AX), Z12
-	VFMADD231PS  Z10, Z12, Z0
-	VFMADD231PS  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z10, Z12, Z2
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(R8*2), Z12
-	VFMADD231PS  Z10, Z12, Z4
-	VFMADD231PS  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z10, Z12, Z6
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(R8*4), Z12
-	VFMADD231PS  Z10, Z12, Z8
-	VFMADD231PS  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z10
-	VMOVUPS      64(CX), Z11
-	VBROADCASTSS (AX), Z12
-	VFMADD231PS  Z10, Z12, Z0
-	VFMADD231PS  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z10, Z12, Z2
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(R8*2), Z12
-	VFMADD231PS  Z10, Z12, Z4
-	VFMADD231PS  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z10, Z12, Z6
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(R8*4), Z12
-	VFMADD231PS  Z10, Z12, Z8
-	VFMADD231PS  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Z10
-	VMOVUPS      64(CX), Z11
-	VBROADCASTSS (AX), Z12
-	VFMADD231PS  Z10, Z12, Z0
-	VFMADD231PS  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z12
-	VFMADD231PS  Z10, Z12, Z2
-	VFMADD231PS  Z11, Z12, Z3
-	VBROADCASTSS (AX)(R8*2), Z12
-	VFMADD231PS  Z10, Z12, Z4
-	VFMADD231PS  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z12
-	VFMADD231PS  Z10, Z12, Z6
-	VFMADD231PS  Z11, Z12, Z7
-	VBROADCASTSS (AX)(R8*4), Z12
-	VFMADD231PS  Z10, Z12, Z8
-	VFMADD231PS  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z10
-	VXORPS       X11, X11, X11
-	VUCOMISS     beta+92(FP), X11
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z11
-	VMOVUPS      (AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z0, Z12
-	VMOVUPS      Z12, (AX)
-	VMOVUPS      64(AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z1, Z12
-	VMOVUPS      Z12, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z2, Z12
-	VMOVUPS      Z12, (AX)
-	VMOVUPS      64(AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z3, Z12
-	VMOVUPS      Z12, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z4, Z12
-	VMOVUPS      Z12, (AX)
-	VMOVUPS      64(AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z5, Z12
-	VMOVUPS      Z12, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z6, Z12
-	VMOVUPS      Z12, (AX)
-	VMOVUPS      64(AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z7, Z12
-	VMOVUPS      Z12, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z8, Z12
-	VMOVUPS      Z12, (AX)
-	VMOVUPS      64(AX), Z12
-	VMULPS       Z11, Z12, Z12
-	VFMADD231PS  Z10, Z9, Z12
-	VMOVUPS      Z12, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Z10, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z10, Z1, Z1
-	VMOVUPS Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z10, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z10, Z3, Z3
-	VMOVUPS Z3, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z10, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Z10, Z5, Z5
-	VMOVUPS Z5, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z10, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Z10, Z7, Z7
-	VMOVUPS Z7, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z10, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Z10, Z9, Z9
-	VMOVUPS Z9, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF32AVX512x6(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF32AVX512x6(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+16, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-	LEAQ  (R8)(R8*2), R9
-	LEAQ  (R9)(R8*2), R10
-
-	// 6×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Z12
-	VMOVUPS.Z    64(CX), K1, Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(R8*4), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R10*1), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z12
-	VMOVUPS.Z    64(CX), K1, Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(R8*4), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R10*1), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z12
-	VMOVUPS.Z    64(CX), K1, Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(R8*4), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R10*1), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z12
-	VMOVUPS.Z    64(CX), K1, Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(R8*4), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R10*1), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Z12
-	VMOVUPS.Z    64(CX), K1, Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(R8*4), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R10*1), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z12
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+92(FP), X13
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z13
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z0, Z14
-	VMOVUPS      Z14, (AX)
-	VMOVUPS.Z    64(AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z1, Z14
-	VMOVUPS      Z14, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z2, Z14
-	VMOVUPS      Z14, (AX)
-	VMOVUPS.Z    64(AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z3, Z14
-	VMOVUPS      Z14, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z4, Z14
-	VMOVUPS      Z14, (AX)
-	VMOVUPS.Z    64(AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z5, Z14
-	VMOVUPS      Z14, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z6, Z14
-	VMOVUPS      Z14, (AX)
-	VMOVUPS.Z    64(AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z7, Z14
-	VMOVUPS      Z14, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z8, Z14
-	VMOVUPS      Z14, (AX)
-	VMOVUPS.Z    64(AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z9, Z14
-	VMOVUPS      Z14, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z10, Z14
-	VMOVUPS      Z14, (AX)
-	VMOVUPS.Z    64(AX), K1, Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z11, Z14
-	VMOVUPS      Z14, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS  Z12, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z12, Z1, Z1
-	VMOVUPS Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z12, Z3, Z3
-	VMOVUPS Z3, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Z12, Z5, Z5
-	VMOVUPS Z5, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Z12, Z7, Z7
-	VMOVUPS Z7, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Z12, Z9, Z9
-	VMOVUPS Z9, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Z12, Z11, Z11
-	VMOVUPS Z11, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-	LEAQ  (R8)(R8*2), R9
-	LEAQ  (R9)(R8*2), R10
-
-	// 6×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	VBROADCASTSS (AX)(R8*4), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z7
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z8
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z9
-	VBROADCASTSS (AX)(R8*4), Z13
-	VFMADD231PS  Z12, Z13, Z10
-	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	VBROADCASTSS (AX)(R8*4), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z7
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z8
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z9
-	VBROADCASTSS (AX)(R8*4), Z13
-	VFMADD231PS  Z12, Z13, Z10
-	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPS.Z    (CX), K1, Z12
-	VBROADCASTSS (AX), Z13
-	VFMADD231PS  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z13
-	VFMADD231PS  Z12, Z13, Z1
-	VBROADCASTSS (AX)(R8*2), Z13
-	VFMADD231PS  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z13
-	VFMADD231PS  Z12, Z13, Z3
-	VBROADCASTSS (AX)(R8*4), Z13
-	VFMADD231PS  Z12, Z13, Z4
-	VBROADCASTSS (AX)(R10*1), Z13
-	VFMADD231PS  Z12, Z13, Z5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPS       Z6, Z0, Z0
-	VADDPS       Z7, Z1, Z1
-	VADDPS       Z8, Z2, Z2
-	VADDPS       Z9, Z3, Z3
-	VADDPS       Z10, Z4, Z4
-	VADDPS       Z11, Z5, Z5
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z6
-	VXORPS       X7, X7, X7
-	VUCOMISS     beta+92(FP), X7
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z7
-	VMOVUPS.Z    (AX), K1, Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z0, Z8
-	VMOVUPS      Z8, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z1, Z8
-	VMOVUPS      Z8, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z2, Z8
-	VMOVUPS      Z8, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z3, Z8
-	VMOVUPS      Z8, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z4, Z8
-	VMOVUPS      Z8, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z8
-	VMULPS       Z7, Z8, Z8
-	VFMADD231PS  Z6, Z5, Z8
-	VMOVUPS      Z8, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS  Z6, Z0, Z0
-	VMOVUPS Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z6, Z1, Z1
-	VMOVUPS Z1, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z6, Z2, Z2
-	VMOVUPS Z2, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z6, Z3, Z3
-	VMOVUPS Z3, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z6, Z4, Z4
-	VMOVUPS Z4, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z6, Z5, Z5
-	VMOVUPS Z5, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R9)(R8*2), R10
-
-	// 6×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Z12
-	VMOVUPS      64(CX), Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(R8*4), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R10*1), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z12
-	VMOVUPS      64(CX), Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(R8*4), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R10*1), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z12
-	VMOVUPS      64(CX), Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(R8*4), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R10*1), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z12
-	VMOVUPS      64(CX), Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(R8*4), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R10*1), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Z12
-	VMOVUPS      64(CX), Z13
-	VBROADCASTSS (AX), Z14
-	VFMADD231PS  Z12, Z14, Z0
-	VFMADD231PS  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z14
-	VFMADD231PS  Z12, Z14, Z2
-	VFMADD231PS  Z13, Z14, Z3
-	VBROADCASTSS (AX)(R8*2), Z14
-	VFMADD231PS  Z12, Z14, Z4
-	VFMADD231PS  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z14
-	VFMADD231PS  Z12, Z14, Z6
-	VFMADD231PS  Z13, Z14, Z7
-	VBROADCASTSS (AX)(R8*4), Z14
-	VFMADD231PS  Z12, Z14, Z8
-	VFMADD231PS  Z13, Z14, Z9
-	VBROADCASTSS (AX)(R10*1), Z14
-	VFMADD231PS  Z12, Z14, Z10
-	VFMADD231PS  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z12
-	VXORPS       X13, X13, X13
-	VUCOMISS     beta+92(FP), X13
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z13
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z0, Z14
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      64(AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z1, Z14
-	VMOVUPS      Z14, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z2, Z14
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      64(AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z3, Z14
-	VMOVUPS      Z14, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z4, Z14
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      64(AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z5, Z14
-	VMOVUPS      Z14, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z6, Z14
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      64(AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z7, Z14
-	VMOVUPS      Z14, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z8, Z14
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      64(AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z9, Z14
-	VMOVUPS      Z14, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z10, Z14
-	VMOVUPS      Z14, (AX)
-	VMOVUPS      64(AX), Z14
-	VMULPS       Z13, Z14, Z14
-	VFMADD231PS  Z12, Z11, Z14
-	VMOVUPS      Z14, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Z12, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z12, Z1, Z1
-	VMOVUPS Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z12, Z3, Z3
-	VMOVUPS Z3, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Z12, Z5, Z5
-	VMOVUPS Z5, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Z12, Z7, Z7
-	VMOVUPS Z7, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Z12, Z9, Z9
-	VMOVUPS Z9, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z12, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Z12, Z11, Z11
-	VMOVUPS Z11, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF32AVX512x7(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF32AVX512x7(SB), NOSPLIT, $0-96
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+32
-	JEQ   whole
-	CMPQ  AX, $+16
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+16, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-	LEAQ  (R8)(R8*2), R9
-	LEAQ  (R9)(R8*2), R10
-
-	// 7×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPS      (CX), Z14
-	VMOVUPS.Z    64(CX), K1, Z15
-	VBROADCASTSS (AX), Z16
-	VFMADD231PS  Z14, Z16, Z0
-	VFMADD231PS  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z16
-	VFMADD231PS  Z14, Z16, Z2
-	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(R8*2), Z16
-	VFMADD231PS  Z14, Z16, Z4
-	VFMADD231PS  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z16
-	VFMADD231PS  Z14, Z16, Z6
-	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(R8*4), Z16
-	VFMADD231PS  Z14, Z16, Z8
-	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R10*1), Z16
-	VFMADD231PS  Z14, Z16, Z10
-	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(R9*2), Z16
-	VFMADD231PS  Z14, Z16, Z12
-	VFMADD231PS  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z14
-	VMOVUPS.Z    64(CX), K1, Z15
-	VBROADCASTSS (AX), Z16
-	VFMADD231PS  Z14, Z16, Z0
-	VFMADD231PS  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z16
-	VFMADD231PS  Z14, Z16, Z2
-	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(R8*2), Z16
-	VFMADD231PS  Z14, Z16, Z4
-	VFMADD231PS  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z16
-	VFMADD231PS  Z14, Z16, Z6
-	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(R8*4), Z16
-	VFMADD231PS  Z14, Z16, Z8
-	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R10*1), Z16
-	VFMADD231PS  Z14, Z16, Z10
-	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(R9*2), Z16
-	VFMADD231PS  Z14, Z16, Z12
-	VFMADD231PS  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z14
-	VMOVUPS.Z    64(CX), K1, Z15
-	VBROADCASTSS (AX), Z16
-	VFMADD231PS  Z14, Z16, Z0
-	VFMADD231PS  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z16
-	VFMADD231PS  Z14, Z16, Z2
-	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(R8*2), Z16
-	VFMADD231PS  Z14, Z16, Z4
-	VFMADD231PS  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z16
-	VFMADD231PS  Z14, Z16, Z6
-	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(R8*4), Z16
-	VFMADD231PS  Z14, Z16, Z8
-	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R10*1), Z16
-	VFMADD231PS  Z14, Z16, Z10
-	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(R9*2), Z16
-	VFMADD231PS  Z14, Z16, Z12
-	VFMADD231PS  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z14
-	VMOVUPS.Z    64(CX), K1, Z15
-	VBROADCASTSS (AX), Z16
-	VFMADD231PS  Z14, Z16, Z0
-	VFMADD231PS  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z16
-	VFMADD231PS  Z14, Z16, Z2
-	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(R8*2), Z16
-	VFMADD231PS  Z14, Z16, Z4
-	VFMADD231PS  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z16
-	VFMADD231PS  Z14, Z16, Z6
-	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(R8*4), Z16
-	VFMADD231PS  Z14, Z16, Z8
-	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R10*1), Z16
-	VFMADD231PS  Z14, Z16, Z10
-	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(R9*2), Z16
-	VFMADD231PS  Z14, Z16, Z12
-	VFMADD231PS  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPS      (CX), Z14
-	VMOVUPS.Z    64(CX), K1, Z15
-	VBROADCASTSS (AX), Z16
-	VFMADD231PS  Z14, Z16, Z0
-	VFMADD231PS  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z16
-	VFMADD231PS  Z14, Z16, Z2
-	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(R8*2), Z16
-	VFMADD231PS  Z14, Z16, Z4
-	VFMADD231PS  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z16
-	VFMADD231PS  Z14, Z16, Z6
-	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(R8*4), Z16
-	VFMADD231PS  Z14, Z16, Z8
-	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R10*1), Z16
-	VFMADD231PS  Z14, Z16, Z10
-	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(R9*2), Z16
-	VFMADD231PS  Z14, Z16, Z12
-	VFMADD231PS  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z14
-	VXORPS       X15, X15, X15
-	VUCOMISS     beta+92(FP), X15
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z15
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z0, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS.Z    64(AX), K1, Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z1, Z16
-	VMOVUPS      Z16, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z2, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS.Z    64(AX), K1, Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z3, Z16
-	VMOVUPS      Z16, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z4, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS.Z    64(AX), K1, Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z5, Z16
-	VMOVUPS      Z16, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z6, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS.Z    64(AX), K1, Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z7, Z16
-	VMOVUPS      Z16, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z8, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS.Z    64(AX), K1, Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z9, Z16
-	VMOVUPS      Z16, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z10, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS.Z    64(AX), K1, Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z11, Z16
-	VMOVUPS      Z16, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z12, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS.Z    64(AX), K1, Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z13, Z16
-	VMOVUPS      Z16, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPS  Z14, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z14, Z1, Z1
-	VMOVUPS Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z14, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z14, Z3, Z3
-	VMOVUPS Z3, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z14, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Z14, Z5, Z5
-	VMOVUPS Z5, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z14, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Z14, Z7, Z7
-	VMOVUPS Z7, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z14, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Z14, Z9, Z9
-	VMOVUPS Z9, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z14, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Z14, Z11, Z11
-	VMOVUPS Z11, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z14, Z12, Z12
-	VMOVUPS Z12, (AX)
-	VMULPS  Z14, Z13, Z13
-	VMOVUPS Z13, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x02, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x02, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x02, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x02, R8
-	LEAQ  (R8)(R8*2), R9
-	LEAQ  (R9)(R8*2), R10
-
-	// 7×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPS.Z    (CX), K1, Z14
-	VBROADCASTSS (AX), Z15
-	VFMADD231PS  Z14, Z15, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z15
-	VFMADD231PS  Z14, Z15, Z1
-	VBROADCASTSS (AX)(R8*2), Z15
-	VFMADD231PS  Z14, Z15, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z15
-	VFMADD231PS  Z14, Z15, Z3
-	VBROADCASTSS (AX)(R8*4), Z15
-	VFMADD231PS  Z14, Z15, Z4
-	VBROADCASTSS (AX)(R10*1), Z15
-	VFMADD231PS  Z14, Z15, Z5
-	VBROADCASTSS (AX)(R9*2), Z15
-	VFMADD231PS  Z14, Z15, Z6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z14
-	VBROADCASTSS (AX), Z15
-	VFMADD231PS  Z14, Z15, Z7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z15
-	VFMADD231PS  Z14, Z15, Z8
-	VBROADCASTSS (AX)(R8*2), Z15
-	VFMADD231PS  Z14, Z15, Z9
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z15
-	VFMADD231PS  Z14, Z15, Z10
-	VBROADCASTSS (AX)(R8*4), Z15
-	VFMADD231PS  Z14, Z15, Z11
-	VBROADCASTSS (AX)(R10*1), Z15
-	VFMADD231PS  Z14, Z15, Z12
-	VBROADCASTSS (AX)(R9*2), Z15
-	VFMADD231PS  Z14, Z15, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z14
-	VBROADCASTSS (AX), Z15
-	VFMADD231PS  Z14, Z15, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z15
-	VFMADD231PS  Z14, Z15, Z1
-	VBROADCASTSS (AX)(R8*2), Z15
-	VFMADD231PS  Z14, Z15, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z15
-	VFMADD231PS  Z14, Z15, Z3
-	VBROADCASTSS (AX)(R8*4), Z15
-	VFMADD231PS  Z14, Z15, Z4
-	VBROADCASTSS (AX)(R10*1), Z15
-	VFMADD231PS  Z14, Z15, Z5
-	VBROADCASTSS (AX)(R9*2), Z15
-	VFMADD231PS  Z14, Z15, Z6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS.Z    (CX), K1, Z14
-	VBROADCASTSS (AX), Z15
-	VFMADD231PS  Z14, Z15, Z7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z15
-	VFMADD231PS  Z14, Z15, Z8
-	VBROADCASTSS (AX)(R8*2), Z15
-	VFMADD231PS  Z14, Z15, Z9
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z15
-	VFMADD231PS  Z14, Z15, Z10
-	VBROADCASTSS (AX)(R8*4), Z15
-	VFMADD231PS  Z14, Z15, Z11
-	VBROADCASTSS (AX)(R10*1), Z15
-	VFMADD231PS  Z14, Z15, Z12
-	VBROADCASTSS (AX)(R9*2), Z15
-	VFMADD231PS  Z14, Z15, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPS.Z    (CX), K1, Z14
-	VBROADCASTSS (AX), Z15
-	VFMADD231PS  Z14, Z15, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z15
-	VFMADD231PS  Z14, Z15, Z1
-	VBROADCASTSS (AX)(R8*2), Z15
-	VFMADD231PS  Z14, Z15, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z15
-	VFMADD231PS  Z14, Z15, Z3
-	VBROADCASTSS (AX)(R8*4), Z15
-	VFMADD231PS  Z14, Z15, Z4
-	VBROADCASTSS (AX)(R10*1), Z15
-	VFMADD231PS  Z14, Z15, Z5
-	VBROADCASTSS (AX)(R9*2), Z15
-	VFMADD231PS  Z14, Z15, Z6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPS       Z7, Z0, Z0
-	VADDPS       Z8, Z1, Z1
-	VADDPS       Z9, Z2, Z2
-	VADDPS       Z10, Z3, Z3
-	VADDPS       Z11, Z4, Z4
-	VADDPS       Z12, Z5, Z5
-	VADDPS       Z13, Z6, Z6
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z7
-	VXORPS       X8, X8, X8
-	VUCOMISS     beta+92(FP), X8
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z8
-	VMOVUPS.Z    (AX), K1, Z9
-	VMULPS       Z8, Z9, Z9
-	VFMADD231PS  Z7, Z0, Z9
-	VMOVUPS      Z9, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z9
-	VMULPS       Z8, Z9, Z9
-	VFMADD231PS  Z7, Z1, Z9
-	VMOVUPS      Z9, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z9
-	VMULPS       Z8, Z9, Z9
-	VFMADD231PS  Z7, Z2, Z9
-	VMOVUPS      Z9, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z9
-	VMULPS       Z8, Z9, Z9
-	VFMADD231PS  Z7, Z3, Z9
-	VMOVUPS      Z9, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z9
-	VMULPS       Z8, Z9, Z9
-	VFMADD231PS  Z7, Z4, Z9
-	VMOVUPS      Z9, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z9
-	VMULPS       Z8, Z9, Z9
-	VFMADD231PS  Z7, Z5, Z9
-	VMOVUPS      Z9, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPS.Z    (AX), K1, Z9
-	VMULPS       Z8, Z9, Z9
-	VFMADD231PS  Z7, Z6, Z9
-	VMOVUPS      Z9, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPS  Z7, Z0, Z0
-	VMOVUPS Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z7, Z1, Z1
-	VMOVUPS Z1, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z7, Z2, Z2
-	VMOVUPS Z2, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z7, Z3, Z3
-	VMOVUPS Z3, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z7, Z4, Z4
-	VMOVUPS Z4, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z7, Z5, Z5
-	VMOVUPS Z5, K1, (AX)
-	ADDQ    CX, AX
-	VMULPS  Z7, Z6, Z6
-	VMOVUPS Z6, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x02, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x02, R8
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R9)(R8*2), R10
-
-	// 7×32 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPS      (CX), Z14
-	VMOVUPS      64(CX), Z15
-	VBROADCASTSS (AX), Z16
-	VFMADD231PS  Z14, Z16, Z0
-	VFMADD231PS  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z16
-	VFMADD231PS  Z14, Z16, Z2
-	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(R8*2), Z16
-	VFMADD231PS  Z14, Z16, Z4
-	VFMADD231PS  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z16
-	VFMADD231PS  Z14, Z16, Z6
-	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(R8*4), Z16
-	VFMADD231PS  Z14, Z16, Z8
-	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R10*1), Z16
-	VFMADD231PS  Z14, Z16, Z10
-	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(R9*2), Z16
-	VFMADD231PS  Z14, Z16, Z12
-	VFMADD231PS  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z14
-	VMOVUPS      64(CX), Z15
-	VBROADCASTSS (AX), Z16
-	VFMADD231PS  Z14, Z16, Z0
-	VFMADD231PS  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z16
-	VFMADD231PS  Z14, Z16, Z2
-	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(R8*2), Z16
-	VFMADD231PS  Z14, Z16, Z4
-	VFMADD231PS  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z16
-	VFMADD231PS  Z14, Z16, Z6
-	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(R8*4), Z16
-	VFMADD231PS  Z14, Z16, Z8
-	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R10*1), Z16
-	VFMADD231PS  Z14, Z16, Z10
-	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(R9*2), Z16
-	VFMADD231PS  Z14, Z16, Z12
-	VFMADD231PS  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z14
-	VMOVUPS      64(CX), Z15
-	VBROADCASTSS (AX), Z16
-	VFMADD231PS  Z14, Z16, Z0
-	VFMADD231PS  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z16
-	VFMADD231PS  Z14, Z16, Z2
-	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(R8*2), Z16
-	VFMADD231PS  Z14, Z16, Z4
-	VFMADD231PS  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z16
-	VFMADD231PS  Z14, Z16, Z6
-	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(R8*4), Z16
-	VFMADD231PS  Z14, Z16, Z8
-	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R10*1), Z16
-	VFMADD231PS  Z14, Z16, Z10
-	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(R9*2), Z16
-	VFMADD231PS  Z14, Z16, Z12
-	VFMADD231PS  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPS      (CX), Z14
-	VMOVUPS      64(CX), Z15
-	VBROADCASTSS (AX), Z16
-	VFMADD231PS  Z14, Z16, Z0
-	VFMADD231PS  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z16
-	VFMADD231PS  Z14, Z16, Z2
-	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(R8*2), Z16
-	VFMADD231PS  Z14, Z16, Z4
-	VFMADD231PS  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z16
-	VFMADD231PS  Z14, Z16, Z6
-	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(R8*4), Z16
-	VFMADD231PS  Z14, Z16, Z8
-	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R10*1), Z16
-	VFMADD231PS  Z14, Z16, Z10
-	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(R9*2), Z16
-	VFMADD231PS  Z14, Z16, Z12
-	VFMADD231PS  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPS      (CX), Z14
-	VMOVUPS      64(CX), Z15
-	VBROADCASTSS (AX), Z16
-	VFMADD231PS  Z14, Z16, Z0
-	VFMADD231PS  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSS (AX)(R8*1), Z16
-	VFMADD231PS  Z14, Z16, Z2
-	VFMADD231PS  Z15, Z16, Z3
-	VBROADCASTSS (AX)(R8*2), Z16
-	VFMADD231PS  Z14, Z16, Z4
-	VFMADD231PS  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSS (AX)(R9*1), Z16
-	VFMADD231PS  Z14, Z16, Z6
-	VFMADD231PS  Z15, Z16, Z7
-	VBROADCASTSS (AX)(R8*4), Z16
-	VFMADD231PS  Z14, Z16, Z8
-	VFMADD231PS  Z15, Z16, Z9
-	VBROADCASTSS (AX)(R10*1), Z16
-	VFMADD231PS  Z14, Z16, Z10
-	VFMADD231PS  Z15, Z16, Z11
-	VBROADCASTSS (AX)(R9*2), Z16
-	VFMADD231PS  Z14, Z16, Z12
-	VFMADD231PS  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x02, CX
-	VBROADCASTSS alpha+88(FP), Z14
-	VXORPS       X15, X15, X15
-	VUCOMISS     beta+92(FP), X15
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSS beta+92(FP), Z15
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z0, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS      64(AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z1, Z16
-	VMOVUPS      Z16, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z2, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS      64(AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z3, Z16
-	VMOVUPS      Z16, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z4, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS      64(AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z5, Z16
-	VMOVUPS      Z16, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z6, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS      64(AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z7, Z16
-	VMOVUPS      Z16, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z8, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS      64(AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z9, Z16
-	VMOVUPS      Z16, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z10, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS      64(AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z11, Z16
-	VMOVUPS      Z16, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPS      (AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z12, Z16
-	VMOVUPS      Z16, (AX)
-	VMOVUPS      64(AX), Z16
-	VMULPS       Z15, Z16, Z16
-	VFMADD231PS  Z14, Z13, Z16
-	VMOVUPS      Z16, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPS  Z14, Z0, Z0
-	VMOVUPS Z0, (AX)
-	VMULPS  Z14, Z1, Z1
-	VMOVUPS Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z14, Z2, Z2
-	VMOVUPS Z2, (AX)
-	VMULPS  Z14, Z3, Z3
-	VMOVUPS Z3, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z14, Z4, Z4
-	VMOVUPS Z4, (AX)
-	VMULPS  Z14, Z5, Z5
-	VMOVUPS Z5, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z14, Z6, Z6
-	VMOVUPS Z6, (AX)
-	VMULPS  Z14, Z7, Z7
-	VMOVUPS Z7, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z14, Z8, Z8
-	VMOVUPS Z8, (AX)
-	VMULPS  Z14, Z9, Z9
-	VMOVUPS Z9, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z14, Z10, Z10
-	VMOVUPS Z10, (AX)
-	VMULPS  Z14, Z11, Z11
-	VMOVUPS Z11, 64(AX)
-	ADDQ    CX, AX
-	VMULPS  Z14, Z12, Z12
-	VMOVUPS Z12, (AX)
-	VMULPS  Z14, Z13, Z13
-	VMOVUPS Z13, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func ColumnF32AVX512(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·ColumnF32AVX512(SB), NOSPLIT, $0-104
-	MOVQ n+88(FP), AX
-	CMPQ AX, $+32
-	JEQ  whole
-	CMPQ AX, $+16
-	JLE  narrow
 
 wide:
 	MOVQ  n+88(FP), AX
@@ -19435,6 +14297,4628 @@ whole_end:
 	VZEROUPPER
 	RET
 
+// func DeepF32AVX512x1(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x1(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+
+	// 1×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z2, Z0, Z0
+	VADDPS       Z3, Z1, Z1
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+100(FP), X3
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z3
+	VMOVUPS      (AX), Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z0, Z4
+	VMOVUPS      Z4, (AX)
+	VMOVUPS.Z    64(AX), K1, Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z1, Z4
+	VMOVUPS      Z4, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z2, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z2, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+
+	// 1×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x03, R9
+	TESTQ  R9, R9
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z2
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+7, R8
+	TESTQ R8, R8
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z2, Z0, Z0
+	VADDPS       Z3, Z1, Z1
+	VADDPS       Z1, Z0, Z0
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z1
+	VXORPS       X2, X2, X2
+	VUCOMISS     beta+100(FP), X2
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z2
+	VMOVUPS.Z    (AX), K1, Z3
+	VMULPS       Z2, Z3, Z3
+	VFMADD231PS  Z1, Z0, Z3
+	VMOVUPS      Z3, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z1, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x02, R8
+
+	// 1×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z2, Z0, Z0
+	VADDPS       Z3, Z1, Z1
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+100(FP), X3
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z3
+	VMOVUPS      (AX), Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z0, Z4
+	VMOVUPS      Z4, (AX)
+	VMOVUPS      64(AX), Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z1, Z4
+	VMOVUPS      Z4, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z2, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z2, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX512x2(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x2(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+
+	// 2×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+100(FP), X5
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z5
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS      Z6, (AX)
+	VMOVUPS.Z    64(AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z1, Z6
+	VMOVUPS      Z6, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS      Z6, (AX)
+	VMOVUPS.Z    64(AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z3, Z6
+	VMOVUPS      Z6, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z4, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+
+	// 2×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	VADDPS       Z2, Z0, Z0
+	VADDPS       Z3, Z1, Z1
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISS     beta+100(FP), X3
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z3
+	VMOVUPS.Z    (AX), K1, Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z0, Z4
+	VMOVUPS      Z4, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z4
+	VMULPS       Z3, Z4, Z4
+	VFMADD231PS  Z2, Z1, Z4
+	VMOVUPS      Z4, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z2, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z2, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x02, R8
+
+	// 2×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+100(FP), X5
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z5
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      64(AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z1, Z6
+	VMOVUPS      Z6, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS      Z6, (AX)
+	VMOVUPS      64(AX), Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z3, Z6
+	VMOVUPS      Z6, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z4, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX512x3(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x3(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+
+	// 3×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPS       Z6, Z0, Z0
+	VADDPS       Z7, Z1, Z1
+	VADDPS       Z8, Z2, Z2
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z10, Z4, Z4
+	VADDPS       Z11, Z5, Z5
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+100(FP), X7
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z7
+	VMOVUPS      (AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z0, Z8
+	VMOVUPS      Z8, (AX)
+	VMOVUPS.Z    64(AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z1, Z8
+	VMOVUPS      Z8, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z2, Z8
+	VMOVUPS      Z8, (AX)
+	VMOVUPS.Z    64(AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z3, Z8
+	VMOVUPS      Z8, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z4, Z8
+	VMOVUPS      Z8, (AX)
+	VMOVUPS.Z    64(AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z5, Z8
+	VMOVUPS      Z8, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z6, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z6, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z6, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z6, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+
+	// 3×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z1
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z3
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z4
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z7
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z8
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z9
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z10
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z1
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z6, Z0, Z0
+	VADDPS       Z7, Z1, Z1
+	VADDPS       Z8, Z2, Z2
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z10, Z4, Z4
+	VADDPS       Z11, Z5, Z5
+	VADDPS       Z3, Z0, Z0
+	VADDPS       Z4, Z1, Z1
+	VADDPS       Z5, Z2, Z2
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z3
+	VXORPS       X4, X4, X4
+	VUCOMISS     beta+100(FP), X4
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z4
+	VMOVUPS.Z    (AX), K1, Z5
+	VMULPS       Z4, Z5, Z5
+	VFMADD231PS  Z3, Z0, Z5
+	VMOVUPS      Z5, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z5
+	VMULPS       Z4, Z5, Z5
+	VFMADD231PS  Z3, Z1, Z5
+	VMOVUPS      Z5, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z5
+	VMULPS       Z4, Z5, Z5
+	VFMADD231PS  Z3, Z2, Z5
+	VMOVUPS      Z5, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z3, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z3, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z3, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x02, R8
+
+	// 3×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPS       Z6, Z0, Z0
+	VADDPS       Z7, Z1, Z1
+	VADDPS       Z8, Z2, Z2
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z10, Z4, Z4
+	VADDPS       Z11, Z5, Z5
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+100(FP), X7
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z7
+	VMOVUPS      (AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z0, Z8
+	VMOVUPS      Z8, (AX)
+	VMOVUPS      64(AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z1, Z8
+	VMOVUPS      Z8, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z2, Z8
+	VMOVUPS      Z8, (AX)
+	VMOVUPS      64(AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z3, Z8
+	VMOVUPS      Z8, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z4, Z8
+	VMOVUPS      Z8, (AX)
+	VMOVUPS      64(AX), Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z5, Z8
+	VMOVUPS      Z8, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z6, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z6, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z6, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z6, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX512x4(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x4(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 4×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z8
+	VMOVUPS.Z    64(CX), K1, Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+100(FP), X9
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z9
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z0, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS.Z    64(AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z1, Z10
+	VMOVUPS      Z10, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z2, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS.Z    64(AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z3, Z10
+	VMOVUPS      Z10, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z4, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS.Z    64(AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z5, Z10
+	VMOVUPS      Z10, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z6, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS.Z    64(AX), K1, Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z7, Z10
+	VMOVUPS      Z10, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z8, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z8, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z8, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z8, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z8, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z8, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z8, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z8, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 4×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z1
+	VBROADCASTSS (AX)(R8*2), Z9
+	VFMADD231PS  Z8, Z9, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	VBROADCASTSS (AX)(R8*2), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z1
+	VBROADCASTSS (AX)(R8*2), Z9
+	VFMADD231PS  Z8, Z9, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z5
+	VBROADCASTSS (AX)(R8*2), Z9
+	VFMADD231PS  Z8, Z9, Z6
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z8
+	VBROADCASTSS (AX), Z9
+	VFMADD231PS  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z9
+	VFMADD231PS  Z8, Z9, Z1
+	VBROADCASTSS (AX)(R8*2), Z9
+	VFMADD231PS  Z8, Z9, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z9
+	VFMADD231PS  Z8, Z9, Z3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z4, Z0, Z0
+	VADDPS       Z5, Z1, Z1
+	VADDPS       Z6, Z2, Z2
+	VADDPS       Z7, Z3, Z3
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISS     beta+100(FP), X5
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z5
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z0, Z6
+	VMOVUPS      Z6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z1, Z6
+	VMOVUPS      Z6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z2, Z6
+	VMOVUPS      Z6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z6
+	VMULPS       Z5, Z6, Z6
+	VFMADD231PS  Z4, Z3, Z6
+	VMOVUPS      Z6, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z4, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z4, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z4, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z4, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 4×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z8
+	VMOVUPS      64(CX), Z9
+	VBROADCASTSS (AX), Z10
+	VFMADD231PS  Z8, Z10, Z0
+	VFMADD231PS  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z10
+	VFMADD231PS  Z8, Z10, Z2
+	VFMADD231PS  Z9, Z10, Z3
+	VBROADCASTSS (AX)(R8*2), Z10
+	VFMADD231PS  Z8, Z10, Z4
+	VFMADD231PS  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z10
+	VFMADD231PS  Z8, Z10, Z6
+	VFMADD231PS  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISS     beta+100(FP), X9
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z9
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z0, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      64(AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z1, Z10
+	VMOVUPS      Z10, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z2, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      64(AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z3, Z10
+	VMOVUPS      Z10, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z4, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      64(AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z5, Z10
+	VMOVUPS      Z10, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z6, Z10
+	VMOVUPS      Z10, (AX)
+	VMOVUPS      64(AX), Z10
+	VMULPS       Z9, Z10, Z10
+	VFMADD231PS  Z8, Z7, Z10
+	VMOVUPS      Z10, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z8, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z8, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z8, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z8, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z8, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z8, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z8, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z8, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX512x5(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x5(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 5×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z10
+	VMOVUPS.Z    64(CX), K1, Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z10
+	VMOVUPS.Z    64(CX), K1, Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z10
+	VMOVUPS.Z    64(CX), K1, Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z10
+	VMOVUPS.Z    64(CX), K1, Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z10
+	VMOVUPS.Z    64(CX), K1, Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+100(FP), X11
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z11
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z0, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS.Z    64(AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z1, Z12
+	VMOVUPS      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z2, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS.Z    64(AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z3, Z12
+	VMOVUPS      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z4, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS.Z    64(AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z5, Z12
+	VMOVUPS      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z6, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS.Z    64(AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z7, Z12
+	VMOVUPS      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z8, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS.Z    64(AX), K1, Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z9, Z12
+	VMOVUPS      Z12, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z10, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z10, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z10, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z10, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z10, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z10, Z9, Z9
+	VMOVUPS Z9, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 5×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z10
+	VBROADCASTSS (AX), Z11
+	VFMADD231PS  Z10, Z11, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z11
+	VFMADD231PS  Z10, Z11, Z1
+	VBROADCASTSS (AX)(R8*2), Z11
+	VFMADD231PS  Z10, Z11, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z11
+	VFMADD231PS  Z10, Z11, Z3
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z10
+	VBROADCASTSS (AX), Z11
+	VFMADD231PS  Z10, Z11, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z11
+	VFMADD231PS  Z10, Z11, Z6
+	VBROADCASTSS (AX)(R8*2), Z11
+	VFMADD231PS  Z10, Z11, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z11
+	VFMADD231PS  Z10, Z11, Z8
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z10
+	VBROADCASTSS (AX), Z11
+	VFMADD231PS  Z10, Z11, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z11
+	VFMADD231PS  Z10, Z11, Z1
+	VBROADCASTSS (AX)(R8*2), Z11
+	VFMADD231PS  Z10, Z11, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z11
+	VFMADD231PS  Z10, Z11, Z3
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z10
+	VBROADCASTSS (AX), Z11
+	VFMADD231PS  Z10, Z11, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z11
+	VFMADD231PS  Z10, Z11, Z6
+	VBROADCASTSS (AX)(R8*2), Z11
+	VFMADD231PS  Z10, Z11, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z11
+	VFMADD231PS  Z10, Z11, Z8
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z10
+	VBROADCASTSS (AX), Z11
+	VFMADD231PS  Z10, Z11, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z11
+	VFMADD231PS  Z10, Z11, Z1
+	VBROADCASTSS (AX)(R8*2), Z11
+	VFMADD231PS  Z10, Z11, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z11
+	VFMADD231PS  Z10, Z11, Z3
+	VBROADCASTSS (AX)(R8*4), Z11
+	VFMADD231PS  Z10, Z11, Z4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z5, Z0, Z0
+	VADDPS       Z6, Z1, Z1
+	VADDPS       Z7, Z2, Z2
+	VADDPS       Z8, Z3, Z3
+	VADDPS       Z9, Z4, Z4
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z5
+	VXORPS       X6, X6, X6
+	VUCOMISS     beta+100(FP), X6
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z6
+	VMOVUPS.Z    (AX), K1, Z7
+	VMULPS       Z6, Z7, Z7
+	VFMADD231PS  Z5, Z0, Z7
+	VMOVUPS      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z7
+	VMULPS       Z6, Z7, Z7
+	VFMADD231PS  Z5, Z1, Z7
+	VMOVUPS      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z7
+	VMULPS       Z6, Z7, Z7
+	VFMADD231PS  Z5, Z2, Z7
+	VMOVUPS      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z7
+	VMULPS       Z6, Z7, Z7
+	VFMADD231PS  Z5, Z3, Z7
+	VMOVUPS      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z7
+	VMULPS       Z6, Z7, Z7
+	VFMADD231PS  Z5, Z4, Z7
+	VMOVUPS      Z7, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z5, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z5, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z5, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z5, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z5, Z4, Z4
+	VMOVUPS Z4, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 5×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z10
+	VMOVUPS      64(CX), Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z10
+	VMOVUPS      64(CX), Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z10
+	VMOVUPS      64(CX), Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z10
+	VMOVUPS      64(CX), Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z10
+	VMOVUPS      64(CX), Z11
+	VBROADCASTSS (AX), Z12
+	VFMADD231PS  Z10, Z12, Z0
+	VFMADD231PS  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z12
+	VFMADD231PS  Z10, Z12, Z2
+	VFMADD231PS  Z11, Z12, Z3
+	VBROADCASTSS (AX)(R8*2), Z12
+	VFMADD231PS  Z10, Z12, Z4
+	VFMADD231PS  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z12
+	VFMADD231PS  Z10, Z12, Z6
+	VFMADD231PS  Z11, Z12, Z7
+	VBROADCASTSS (AX)(R8*4), Z12
+	VFMADD231PS  Z10, Z12, Z8
+	VFMADD231PS  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISS     beta+100(FP), X11
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z11
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z0, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS      64(AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z1, Z12
+	VMOVUPS      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z2, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS      64(AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z3, Z12
+	VMOVUPS      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z4, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS      64(AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z5, Z12
+	VMOVUPS      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z6, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS      64(AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z7, Z12
+	VMOVUPS      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z8, Z12
+	VMOVUPS      Z12, (AX)
+	VMOVUPS      64(AX), Z12
+	VMULPS       Z11, Z12, Z12
+	VFMADD231PS  Z10, Z9, Z12
+	VMOVUPS      Z12, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z10, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z10, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z10, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z10, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z10, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z10, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z10, Z9, Z9
+	VMOVUPS Z9, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX512x6(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x6(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 6×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z12
+	VMOVUPS.Z    64(CX), K1, Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+100(FP), X13
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z13
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z0, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS.Z    64(AX), K1, Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z1, Z14
+	VMOVUPS      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z2, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS.Z    64(AX), K1, Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z3, Z14
+	VMOVUPS      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z4, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS.Z    64(AX), K1, Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z5, Z14
+	VMOVUPS      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z6, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS.Z    64(AX), K1, Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z7, Z14
+	VMOVUPS      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z8, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS.Z    64(AX), K1, Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z9, Z14
+	VMOVUPS      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z10, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS.Z    64(AX), K1, Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z11, Z14
+	VMOVUPS      Z14, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z12, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z12, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z12, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z12, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z12, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z12, Z9, Z9
+	VMOVUPS Z9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z12, Z11, Z11
+	VMOVUPS Z11, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 6×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z1
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z13
+	VFMADD231PS  Z12, Z13, Z3
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z4
+	VBROADCASTSS (AX)(R10*1), Z13
+	VFMADD231PS  Z12, Z13, Z5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z7
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z8
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z13
+	VFMADD231PS  Z12, Z13, Z9
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z10
+	VBROADCASTSS (AX)(R10*1), Z13
+	VFMADD231PS  Z12, Z13, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z1
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z13
+	VFMADD231PS  Z12, Z13, Z3
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z4
+	VBROADCASTSS (AX)(R10*1), Z13
+	VFMADD231PS  Z12, Z13, Z5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z7
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z8
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z13
+	VFMADD231PS  Z12, Z13, Z9
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z10
+	VBROADCASTSS (AX)(R10*1), Z13
+	VFMADD231PS  Z12, Z13, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z12
+	VBROADCASTSS (AX), Z13
+	VFMADD231PS  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z13
+	VFMADD231PS  Z12, Z13, Z1
+	VBROADCASTSS (AX)(R8*2), Z13
+	VFMADD231PS  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z13
+	VFMADD231PS  Z12, Z13, Z3
+	VBROADCASTSS (AX)(R8*4), Z13
+	VFMADD231PS  Z12, Z13, Z4
+	VBROADCASTSS (AX)(R10*1), Z13
+	VFMADD231PS  Z12, Z13, Z5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z6, Z0, Z0
+	VADDPS       Z7, Z1, Z1
+	VADDPS       Z8, Z2, Z2
+	VADDPS       Z9, Z3, Z3
+	VADDPS       Z10, Z4, Z4
+	VADDPS       Z11, Z5, Z5
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISS     beta+100(FP), X7
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z7
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z0, Z8
+	VMOVUPS      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z1, Z8
+	VMOVUPS      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z2, Z8
+	VMOVUPS      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z3, Z8
+	VMOVUPS      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z4, Z8
+	VMOVUPS      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z8
+	VMULPS       Z7, Z8, Z8
+	VFMADD231PS  Z6, Z5, Z8
+	VMOVUPS      Z8, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z6, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z4, Z4
+	VMOVUPS Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z6, Z5, Z5
+	VMOVUPS Z5, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+
+	// 6×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z12
+	VMOVUPS      64(CX), Z13
+	VBROADCASTSS (AX), Z14
+	VFMADD231PS  Z12, Z14, Z0
+	VFMADD231PS  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z14
+	VFMADD231PS  Z12, Z14, Z2
+	VFMADD231PS  Z13, Z14, Z3
+	VBROADCASTSS (AX)(R8*2), Z14
+	VFMADD231PS  Z12, Z14, Z4
+	VFMADD231PS  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z14
+	VFMADD231PS  Z12, Z14, Z6
+	VFMADD231PS  Z13, Z14, Z7
+	VBROADCASTSS (AX)(R8*4), Z14
+	VFMADD231PS  Z12, Z14, Z8
+	VFMADD231PS  Z13, Z14, Z9
+	VBROADCASTSS (AX)(R10*1), Z14
+	VFMADD231PS  Z12, Z14, Z10
+	VFMADD231PS  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISS     beta+100(FP), X13
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z13
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z0, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      64(AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z1, Z14
+	VMOVUPS      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z2, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      64(AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z3, Z14
+	VMOVUPS      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z4, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      64(AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z5, Z14
+	VMOVUPS      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z6, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      64(AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z7, Z14
+	VMOVUPS      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z8, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      64(AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z9, Z14
+	VMOVUPS      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z10, Z14
+	VMOVUPS      Z14, (AX)
+	VMOVUPS      64(AX), Z14
+	VMULPS       Z13, Z14, Z14
+	VFMADD231PS  Z12, Z11, Z14
+	VMOVUPS      Z14, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z12, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z12, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z12, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z12, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z12, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z12, Z9, Z9
+	VMOVUPS Z9, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z12, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z12, Z11, Z11
+	VMOVUPS Z11, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF32AVX512x7(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF32AVX512x7(SB), NOSPLIT, $0-104
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+32
+	JEQ  whole
+	CMPQ AX, $+16
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+16, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 7×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPS      (CX), Z14
+	VMOVUPS.Z    64(CX), K1, Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z14
+	VMOVUPS.Z    64(CX), K1, Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z14
+	VMOVUPS.Z    64(CX), K1, Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z14
+	VMOVUPS.Z    64(CX), K1, Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPS      (CX), Z14
+	VMOVUPS.Z    64(CX), K1, Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISS     beta+100(FP), X15
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z15
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z0, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z1, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z2, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z3, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z4, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z5, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z6, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z7, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z8, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z9, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z10, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z11, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z12, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS.Z    64(AX), K1, Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z13, Z16
+	VMOVUPS      Z16, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPS  Z14, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z14, Z1, Z1
+	VMOVUPS Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z14, Z3, Z3
+	VMOVUPS Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z14, Z5, Z5
+	VMOVUPS Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z14, Z7, Z7
+	VMOVUPS Z7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z14, Z9, Z9
+	VMOVUPS Z9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z14, Z11, Z11
+	VMOVUPS Z11, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Z14, Z13, Z13
+	VMOVUPS Z13, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x02, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x02, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x02, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x02, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 7×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPS.Z    (CX), K1, Z14
+	VBROADCASTSS (AX), Z15
+	VFMADD231PS  Z14, Z15, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z15
+	VFMADD231PS  Z14, Z15, Z1
+	VBROADCASTSS (AX)(R8*2), Z15
+	VFMADD231PS  Z14, Z15, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z15
+	VFMADD231PS  Z14, Z15, Z3
+	VBROADCASTSS (AX)(R8*4), Z15
+	VFMADD231PS  Z14, Z15, Z4
+	VBROADCASTSS (AX)(R10*1), Z15
+	VFMADD231PS  Z14, Z15, Z5
+	VBROADCASTSS (AX)(R9*2), Z15
+	VFMADD231PS  Z14, Z15, Z6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z14
+	VBROADCASTSS (AX), Z15
+	VFMADD231PS  Z14, Z15, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z15
+	VFMADD231PS  Z14, Z15, Z8
+	VBROADCASTSS (AX)(R8*2), Z15
+	VFMADD231PS  Z14, Z15, Z9
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z15
+	VFMADD231PS  Z14, Z15, Z10
+	VBROADCASTSS (AX)(R8*4), Z15
+	VFMADD231PS  Z14, Z15, Z11
+	VBROADCASTSS (AX)(R10*1), Z15
+	VFMADD231PS  Z14, Z15, Z12
+	VBROADCASTSS (AX)(R9*2), Z15
+	VFMADD231PS  Z14, Z15, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z14
+	VBROADCASTSS (AX), Z15
+	VFMADD231PS  Z14, Z15, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z15
+	VFMADD231PS  Z14, Z15, Z1
+	VBROADCASTSS (AX)(R8*2), Z15
+	VFMADD231PS  Z14, Z15, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z15
+	VFMADD231PS  Z14, Z15, Z3
+	VBROADCASTSS (AX)(R8*4), Z15
+	VFMADD231PS  Z14, Z15, Z4
+	VBROADCASTSS (AX)(R10*1), Z15
+	VFMADD231PS  Z14, Z15, Z5
+	VBROADCASTSS (AX)(R9*2), Z15
+	VFMADD231PS  Z14, Z15, Z6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS.Z    (CX), K1, Z14
+	VBROADCASTSS (AX), Z15
+	VFMADD231PS  Z14, Z15, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z15
+	VFMADD231PS  Z14, Z15, Z8
+	VBROADCASTSS (AX)(R8*2), Z15
+	VFMADD231PS  Z14, Z15, Z9
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z15
+	VFMADD231PS  Z14, Z15, Z10
+	VBROADCASTSS (AX)(R8*4), Z15
+	VFMADD231PS  Z14, Z15, Z11
+	VBROADCASTSS (AX)(R10*1), Z15
+	VFMADD231PS  Z14, Z15, Z12
+	VBROADCASTSS (AX)(R9*2), Z15
+	VFMADD231PS  Z14, Z15, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPS.Z    (CX), K1, Z14
+	VBROADCASTSS (AX), Z15
+	VFMADD231PS  Z14, Z15, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z15
+	VFMADD231PS  Z14, Z15, Z1
+	VBROADCASTSS (AX)(R8*2), Z15
+	VFMADD231PS  Z14, Z15, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z15
+	VFMADD231PS  Z14, Z15, Z3
+	VBROADCASTSS (AX)(R8*4), Z15
+	VFMADD231PS  Z14, Z15, Z4
+	VBROADCASTSS (AX)(R10*1), Z15
+	VFMADD231PS  Z14, Z15, Z5
+	VBROADCASTSS (AX)(R9*2), Z15
+	VFMADD231PS  Z14, Z15, Z6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPS       Z7, Z0, Z0
+	VADDPS       Z8, Z1, Z1
+	VADDPS       Z9, Z2, Z2
+	VADDPS       Z10, Z3, Z3
+	VADDPS       Z11, Z4, Z4
+	VADDPS       Z12, Z5, Z5
+	VADDPS       Z13, Z6, Z6
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z7
+	VXORPS       X8, X8, X8
+	VUCOMISS     beta+100(FP), X8
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z8
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z0, Z9
+	VMOVUPS      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z1, Z9
+	VMOVUPS      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z2, Z9
+	VMOVUPS      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z3, Z9
+	VMOVUPS      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z4, Z9
+	VMOVUPS      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z5, Z9
+	VMOVUPS      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPS.Z    (AX), K1, Z9
+	VMULPS       Z8, Z9, Z9
+	VFMADD231PS  Z7, Z6, Z9
+	VMOVUPS      Z9, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPS  Z7, Z0, Z0
+	VMOVUPS Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z7, Z1, Z1
+	VMOVUPS Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z7, Z2, Z2
+	VMOVUPS Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z7, Z3, Z3
+	VMOVUPS Z3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z7, Z4, Z4
+	VMOVUPS Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z7, Z5, Z5
+	VMOVUPS Z5, K1, (AX)
+	ADDQ    CX, AX
+	VMULPS  Z7, Z6, Z6
+	VMOVUPS Z6, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x02, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x02, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x02, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x02, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+
+	// 7×32 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPS      (CX), Z14
+	VMOVUPS      64(CX), Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z14
+	VMOVUPS      64(CX), Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z14
+	VMOVUPS      64(CX), Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPS      (CX), Z14
+	VMOVUPS      64(CX), Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPS      (CX), Z14
+	VMOVUPS      64(CX), Z15
+	VBROADCASTSS (AX), Z16
+	VFMADD231PS  Z14, Z16, Z0
+	VFMADD231PS  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSS (AX)(R8*1), Z16
+	VFMADD231PS  Z14, Z16, Z2
+	VFMADD231PS  Z15, Z16, Z3
+	VBROADCASTSS (AX)(R8*2), Z16
+	VFMADD231PS  Z14, Z16, Z4
+	VFMADD231PS  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSS (AX)(R9*1), Z16
+	VFMADD231PS  Z14, Z16, Z6
+	VFMADD231PS  Z15, Z16, Z7
+	VBROADCASTSS (AX)(R8*4), Z16
+	VFMADD231PS  Z14, Z16, Z8
+	VFMADD231PS  Z15, Z16, Z9
+	VBROADCASTSS (AX)(R10*1), Z16
+	VFMADD231PS  Z14, Z16, Z10
+	VFMADD231PS  Z15, Z16, Z11
+	VBROADCASTSS (AX)(R9*2), Z16
+	VFMADD231PS  Z14, Z16, Z12
+	VFMADD231PS  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS alpha+96(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISS     beta+100(FP), X15
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSS beta+100(FP), Z15
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z0, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z1, Z16
+	VMOVUPS      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z2, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z3, Z16
+	VMOVUPS      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z4, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z5, Z16
+	VMOVUPS      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z6, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z7, Z16
+	VMOVUPS      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z8, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z9, Z16
+	VMOVUPS      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z10, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z11, Z16
+	VMOVUPS      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPS      (AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z12, Z16
+	VMOVUPS      Z16, (AX)
+	VMOVUPS      64(AX), Z16
+	VMULPS       Z15, Z16, Z16
+	VFMADD231PS  Z14, Z13, Z16
+	VMOVUPS      Z16, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPS  Z14, Z0, Z0
+	VMOVUPS Z0, (AX)
+	VMULPS  Z14, Z1, Z1
+	VMOVUPS Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z2, Z2
+	VMOVUPS Z2, (AX)
+	VMULPS  Z14, Z3, Z3
+	VMOVUPS Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z4, Z4
+	VMOVUPS Z4, (AX)
+	VMULPS  Z14, Z5, Z5
+	VMOVUPS Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z6, Z6
+	VMOVUPS Z6, (AX)
+	VMULPS  Z14, Z7, Z7
+	VMOVUPS Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z8, Z8
+	VMOVUPS Z8, (AX)
+	VMULPS  Z14, Z9, Z9
+	VMOVUPS Z9, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z10, Z10
+	VMOVUPS Z10, (AX)
+	VMULPS  Z14, Z11, Z11
+	VMOVUPS Z11, 64(AX)
+	ADDQ    CX, AX
+	VMULPS  Z14, Z12, Z12
+	VMOVUPS Z12, (AX)
+	VMULPS  Z14, Z13, Z13
+	VMOVUPS Z13, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x02, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
 // func CopyF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·CopyF32AVX512(SB), NOSPLIT, $0-96
@@ -19911,19 +19395,20 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func StreamF32AVX512(k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
+// func StreamF32AVX512(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·StreamF32AVX512(SB), NOSPLIT, $0-96
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+TEXT ·StreamF32AVX512(SB), NOSPLIT, $0-104
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x02, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x02, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), SI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), SI
 	SHLQ $0x02, SI
-	MOVQ rsa+16(FP), SI
+	MOVQ rsa+24(FP), SI
 	SHLQ $0x02, SI
 	LEAQ (SI)(SI*2), DI
 	LEAQ (DI)(SI*2), R8
@@ -19956,7 +19441,7 @@ TEXT ·StreamF32AVX512(SB), NOSPLIT, $0-96
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -20176,9 +19661,9 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	VBROADCASTSS alpha+88(FP), Z24
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	VBROADCASTSS alpha+96(FP), Z24
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x02, CX
 	VMULPS       Z24, Z0, Z0
 	VMOVNTPS     Z0, (AX)
@@ -20239,6 +19724,19 @@ whole_single_end:
 	VMOVNTPS     Z22, (AX)
 	VMULPS       Z24, Z23, Z23
 	VMOVNTPS     Z23, 64(AX)
+	DECQ         tiles+0(FP)
+	JZ           whole_end
+	MOVQ         rsa+24(FP), AX
+	SHLQ         $0x02, AX
+	IMUL3Q       $+12, AX, AX
+	ADDQ         AX, a+16(FP)
+	MOVQ         ldc+80(FP), AX
+	SHLQ         $0x02, AX
+	IMUL3Q       $+12, AX, AX
+	ADDQ         AX, c+56(FP)
+	JMP          whole
+
+whole_end:
 	VZEROUPPER
 	RET
 

@@ -21,9 +21,9 @@ package asm
 //go:noescape
 func PackedF64AVX2(k int, a *float64, b *float64, c *float64, next *float64, ldc int, m int, n int, alpha float64, beta float64)
 
-// DirectF64AVX2x1 computes 1×n elements of C, n ≤ 8, from matrices:
+// DirectF64AVX2x1 computes tiles·1×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -38,11 +38,11 @@ func PackedF64AVX2(k int, a *float64, b *float64, c *float64, next *float64, ldc
 //	}
 //
 //go:noescape
-func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x1(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX2x2 computes 2×n elements of C, n ≤ 8, from matrices:
+// DirectF64AVX2x2 computes tiles·2×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -57,11 +57,11 @@ func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX2x3 computes 3×n elements of C, n ≤ 8, from matrices:
+// DirectF64AVX2x3 computes tiles·3×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -76,11 +76,11 @@ func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x3(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX2x4 computes 4×n elements of C, n ≤ 8, from matrices:
+// DirectF64AVX2x4 computes tiles·4×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -95,11 +95,11 @@ func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x4(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX2x5 computes 5×n elements of C, n ≤ 8, from matrices:
+// DirectF64AVX2x5 computes tiles·5×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 5; i++ {
+//	for i := 0; i < tiles*5; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -114,11 +114,11 @@ func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x5(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX2x6 computes 6×n elements of C, n ≤ 8, from matrices:
+// DirectF64AVX2x6 computes tiles·6×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 6; i++ {
+//	for i := 0; i < tiles*6; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -133,15 +133,15 @@ func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX2x6(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX2x1 computes 1×n elements of C, n ≤ 8, from matrices:
+// DeepF64AVX2x1 computes tiles·1×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 8, 8
 //	if n > 4 {
 //		sets, unroll = 4, 4
 //	}
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [8]T
 //			for p := 0; p < k; p++ {
@@ -165,15 +165,15 @@ func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DeepF64AVX2x1(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX2x2 computes 2×n elements of C, n ≤ 8, from matrices:
+// DeepF64AVX2x2 computes tiles·2×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 4 {
 //		sets, unroll = 2, 4
 //	}
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [4]T
 //			for p := 0; p < k; p++ {
@@ -197,15 +197,15 @@ func DeepF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //	}
 //
 //go:noescape
-func DeepF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DeepF64AVX2x2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX2x3 computes 3×n elements of C, n ≤ 8, from matrices:
+// DeepF64AVX2x3 computes tiles·3×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 4 {
 //		sets, unroll = 2, 4
 //	}
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [4]T
 //			for p := 0; p < k; p++ {
@@ -229,15 +229,15 @@ func DeepF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //	}
 //
 //go:noescape
-func DeepF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DeepF64AVX2x3(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX2x4 computes 4×n elements of C, n ≤ 8, from matrices:
+// DeepF64AVX2x4 computes tiles·4×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 4 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -261,15 +261,15 @@ func DeepF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //	}
 //
 //go:noescape
-func DeepF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DeepF64AVX2x4(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX2x5 computes 5×n elements of C, n ≤ 8, from matrices:
+// DeepF64AVX2x5 computes tiles·5×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 4 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 5; i++ {
+//	for i := 0; i < tiles*5; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -293,15 +293,15 @@ func DeepF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //	}
 //
 //go:noescape
-func DeepF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DeepF64AVX2x5(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX2x6 computes 6×n elements of C, n ≤ 8, from matrices:
+// DeepF64AVX2x6 computes tiles·6×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 4 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 6; i++ {
+//	for i := 0; i < tiles*6; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -325,26 +325,7 @@ func DeepF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //	}
 //
 //go:noescape
-func DeepF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-
-// ColumnF64AVX2 computes tiles·6×n elements of C, n ≤ 8 and tiles ≥ 1, from matrices:
-//
-//	for i := 0; i < tiles*MR; i++ {
-//		for j := 0; j < n; j++ {
-//			sum := 0
-//			for p := 0; p < k; p++ {
-//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
-//			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
-//		}
-//	}
-//
-//go:noescape
-func ColumnF64AVX2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DeepF64AVX2x6(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // CopyF64AVX2 computes an 6×8 tile of C (n = 8) from matrices:
 //
@@ -367,9 +348,9 @@ func ColumnF64AVX2(tiles int, k int, a *float64, rsa int, csa int, b *float64, l
 //go:noescape
 func CopyF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// StreamF64AVX2 computes an 6×8 tile of C (n = 8, beta = 0) from matrices:
+// StreamF64AVX2 computes tiles·6×8 elements of C (n = 8, beta = 0) from matrices:
 //
-//	for i := 0; i < 6; i++ {
+//	for i := 0; i < tiles*6; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -384,7 +365,7 @@ func CopyF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *fl
 //	}
 //
 //go:noescape
-func StreamF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func StreamF64AVX2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX2x1x1 computes 1×n elements of C from matrices:
 //

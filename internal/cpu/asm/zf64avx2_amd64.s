@@ -794,35 +794,37 @@ DATA masks<>+48(SB)/8, $0x0000000000000000
 DATA masks<>+56(SB)/8, $0x0000000000000000
 GLOBL masks<>(SB), RODATA|NOPTR, $64
 
-// func DirectF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x1(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x1(SB), NOSPLIT, $0-104
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+8
-	JEQ     whole
-	CMPQ    AX, $+4
-	JLE     narrow
-	MOVQ    n+80(FP), AX
+TEXT ·DirectF64AVX2x1(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+8
+	JEQ  whole
+	CMPQ AX, $+4
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x03, R8
 
 	// 1×8 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
-	MOVQ   k+0(FP), R8
+	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
@@ -885,17 +887,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y3
+	VBROADCASTSD alpha+96(FP), Y3
 	VXORPS       X4, X4, X4
-	VUCOMISD     beta+96(FP), X4
+	VUCOMISD     beta+104(FP), X4
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y4
+	VBROADCASTSD beta+104(FP), Y4
 	VMOVUPD      (AX), Y5
 	VMULPD       Y4, Y5, Y5
 	VFMADD231PD  Y3, Y1, Y5
@@ -913,29 +915,42 @@ wide_overwrite:
 	VMASKMOVPD Y2, Y0, 32(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ    n+80(FP), AX
+	MOVQ    n+88(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x03, R8
 
 	// 1×4 sums.
 	VXORPS Y1, Y1, Y1
-	MOVQ   k+0(FP), R8
+	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
@@ -988,17 +1003,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y2
+	VBROADCASTSD alpha+96(FP), Y2
 	VXORPS       X3, X3, X3
-	VUCOMISD     beta+96(FP), X3
+	VUCOMISD     beta+104(FP), X3
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y3
+	VBROADCASTSD beta+104(FP), Y3
 	VMASKMOVPD   (AX), Y0, Y4
 	VMULPD       Y3, Y4, Y4
 	VFMADD231PD  Y2, Y1, Y4
@@ -1010,26 +1025,39 @@ narrow_overwrite:
 	VMASKMOVPD Y1, Y0, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 
 	// 1×8 sums.
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	MOVQ   k+0(FP), R8
+	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
@@ -1092,17 +1120,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y2
+	VBROADCASTSD alpha+96(FP), Y2
 	VXORPS       X3, X3, X3
-	VUCOMISD     beta+96(FP), X3
+	VUCOMISD     beta+104(FP), X3
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y3
+	VBROADCASTSD beta+104(FP), Y3
 	VMOVUPD      (AX), Y4
 	VMULPD       Y3, Y4, Y4
 	VFMADD231PD  Y2, Y0, Y4
@@ -1120,32 +1148,47 @@ whole_overwrite:
 	VMOVUPD Y1, 32(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x2(SB), NOSPLIT, $0-104
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+8
-	JEQ     whole
-	CMPQ    AX, $+4
-	JLE     narrow
-	MOVQ    n+80(FP), AX
+TEXT ·DirectF64AVX2x2(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+8
+	JEQ  whole
+	CMPQ AX, $+4
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x03, R8
 
 	// 2×8 sums.
@@ -1153,7 +1196,7 @@ TEXT ·DirectF64AVX2x2(SB), NOSPLIT, $0-104
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -1231,17 +1274,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y5
+	VBROADCASTSD alpha+96(FP), Y5
 	VXORPS       X6, X6, X6
-	VUCOMISD     beta+96(FP), X6
+	VUCOMISD     beta+104(FP), X6
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y6
+	VBROADCASTSD beta+104(FP), Y6
 	VMOVUPD      (AX), Y7
 	VMULPD       Y6, Y7, Y7
 	VFMADD231PD  Y5, Y1, Y7
@@ -1273,30 +1316,43 @@ wide_overwrite:
 	VMASKMOVPD Y4, Y0, 32(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ    n+80(FP), AX
+	MOVQ    n+88(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x03, R8
 
 	// 2×4 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -1359,17 +1415,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y3
+	VBROADCASTSD alpha+96(FP), Y3
 	VXORPS       X4, X4, X4
-	VUCOMISD     beta+96(FP), X4
+	VUCOMISD     beta+104(FP), X4
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y4
+	VBROADCASTSD beta+104(FP), Y4
 	VMASKMOVPD   (AX), Y0, Y5
 	VMULPD       Y4, Y5, Y5
 	VFMADD231PD  Y3, Y1, Y5
@@ -1389,20 +1445,33 @@ narrow_overwrite:
 	VMASKMOVPD Y2, Y0, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 
 	// 2×8 sums.
@@ -1410,7 +1479,7 @@ whole:
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -1488,17 +1557,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y4
+	VBROADCASTSD alpha+96(FP), Y4
 	VXORPS       X5, X5, X5
-	VUCOMISD     beta+96(FP), X5
+	VUCOMISD     beta+104(FP), X5
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y5
+	VBROADCASTSD beta+104(FP), Y5
 	VMOVUPD      (AX), Y6
 	VMULPD       Y5, Y6, Y6
 	VFMADD231PD  Y4, Y0, Y6
@@ -1530,32 +1599,47 @@ whole_overwrite:
 	VMOVUPD Y3, 32(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x3(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x3(SB), NOSPLIT, $0-104
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+8
-	JEQ     whole
-	CMPQ    AX, $+4
-	JLE     narrow
-	MOVQ    n+80(FP), AX
+TEXT ·DirectF64AVX2x3(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+8
+	JEQ  whole
+	CMPQ AX, $+4
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x03, R8
 
 	// 3×8 sums.
@@ -1565,7 +1649,7 @@ TEXT ·DirectF64AVX2x3(SB), NOSPLIT, $0-104
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -1658,17 +1742,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y7
+	VBROADCASTSD alpha+96(FP), Y7
 	VXORPS       X8, X8, X8
-	VUCOMISD     beta+96(FP), X8
+	VUCOMISD     beta+104(FP), X8
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y8
+	VBROADCASTSD beta+104(FP), Y8
 	VMOVUPD      (AX), Y9
 	VMULPD       Y8, Y9, Y9
 	VFMADD231PD  Y7, Y1, Y9
@@ -1714,31 +1798,44 @@ wide_overwrite:
 	VMASKMOVPD Y6, Y0, 32(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ    n+80(FP), AX
+	MOVQ    n+88(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x03, R8
 
 	// 3×4 sums.
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -1811,17 +1908,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y4
+	VBROADCASTSD alpha+96(FP), Y4
 	VXORPS       X5, X5, X5
-	VUCOMISD     beta+96(FP), X5
+	VUCOMISD     beta+104(FP), X5
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y5
+	VBROADCASTSD beta+104(FP), Y5
 	VMASKMOVPD   (AX), Y0, Y6
 	VMULPD       Y5, Y6, Y6
 	VFMADD231PD  Y4, Y1, Y6
@@ -1849,20 +1946,33 @@ narrow_overwrite:
 	VMASKMOVPD Y3, Y0, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 
 	// 3×8 sums.
@@ -1872,7 +1982,7 @@ whole:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -1965,17 +2075,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y6
+	VBROADCASTSD alpha+96(FP), Y6
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+96(FP), X7
+	VUCOMISD     beta+104(FP), X7
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y7
+	VBROADCASTSD beta+104(FP), Y7
 	VMOVUPD      (AX), Y8
 	VMULPD       Y7, Y8, Y8
 	VFMADD231PD  Y6, Y0, Y8
@@ -2021,32 +2131,47 @@ whole_overwrite:
 	VMOVUPD Y5, 32(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x4(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x4(SB), NOSPLIT, $0-104
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+8
-	JEQ     whole
-	CMPQ    AX, $+4
-	JLE     narrow
-	MOVQ    n+80(FP), AX
+TEXT ·DirectF64AVX2x4(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+8
+	JEQ  whole
+	CMPQ AX, $+4
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x03, R8
 	LEAQ    (R8)(R8*2), R9
 
@@ -2059,7 +2184,7 @@ TEXT ·DirectF64AVX2x4(SB), NOSPLIT, $0-104
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -2167,17 +2292,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y9
+	VBROADCASTSD alpha+96(FP), Y9
 	VXORPS       X10, X10, X10
-	VUCOMISD     beta+96(FP), X10
+	VUCOMISD     beta+104(FP), X10
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y10
+	VBROADCASTSD beta+104(FP), Y10
 	VMOVUPD      (AX), Y11
 	VMULPD       Y10, Y11, Y11
 	VFMADD231PD  Y9, Y1, Y11
@@ -2237,24 +2362,37 @@ wide_overwrite:
 	VMASKMOVPD Y8, Y0, 32(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ    n+80(FP), AX
+	MOVQ    n+88(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x03, R8
 	LEAQ    (R8)(R8*2), R9
 
@@ -2263,7 +2401,7 @@ narrow:
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -2346,17 +2484,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y5
+	VBROADCASTSD alpha+96(FP), Y5
 	VXORPS       X6, X6, X6
-	VUCOMISD     beta+96(FP), X6
+	VUCOMISD     beta+104(FP), X6
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y6
+	VBROADCASTSD beta+104(FP), Y6
 	VMASKMOVPD   (AX), Y0, Y7
 	VMULPD       Y6, Y7, Y7
 	VFMADD231PD  Y5, Y1, Y7
@@ -2392,20 +2530,33 @@ narrow_overwrite:
 	VMASKMOVPD Y4, Y0, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 	LEAQ (R8)(R8*2), R9
 
@@ -2418,7 +2569,7 @@ whole:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -2526,17 +2677,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y8
+	VBROADCASTSD alpha+96(FP), Y8
 	VXORPS       X9, X9, X9
-	VUCOMISD     beta+96(FP), X9
+	VUCOMISD     beta+104(FP), X9
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y9
+	VBROADCASTSD beta+104(FP), Y9
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
 	VFMADD231PD  Y8, Y0, Y10
@@ -2596,32 +2747,47 @@ whole_overwrite:
 	VMOVUPD Y7, 32(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x5(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x5(SB), NOSPLIT, $0-104
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+8
-	JEQ     whole
-	CMPQ    AX, $+4
-	JLE     narrow
-	MOVQ    n+80(FP), AX
+TEXT ·DirectF64AVX2x5(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+8
+	JEQ  whole
+	CMPQ AX, $+4
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
 	SUBQ    $+4, AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x03, R8
 	LEAQ    (R8)(R8*2), R9
 
@@ -2636,7 +2802,7 @@ TEXT ·DirectF64AVX2x5(SB), NOSPLIT, $0-104
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -2759,17 +2925,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y11
+	VBROADCASTSD alpha+96(FP), Y11
 	VXORPS       X12, X12, X12
-	VUCOMISD     beta+96(FP), X12
+	VUCOMISD     beta+104(FP), X12
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y12
+	VBROADCASTSD beta+104(FP), Y12
 	VMOVUPD      (AX), Y13
 	VMULPD       Y12, Y13, Y13
 	VFMADD231PD  Y11, Y1, Y13
@@ -2843,24 +3009,37 @@ wide_overwrite:
 	VMASKMOVPD Y10, Y0, 32(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ    n+80(FP), AX
+	MOVQ    n+88(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
 	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
 	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
+	MOVQ    ldb+48(FP), BX
 	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
 	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
+	MOVQ    rsa+24(FP), R8
 	SHLQ    $0x03, R8
 	LEAQ    (R8)(R8*2), R9
 
@@ -2870,7 +3049,7 @@ narrow:
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -2963,17 +3142,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y6
+	VBROADCASTSD alpha+96(FP), Y6
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+96(FP), X7
+	VUCOMISD     beta+104(FP), X7
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y7
+	VBROADCASTSD beta+104(FP), Y7
 	VMASKMOVPD   (AX), Y0, Y8
 	VMULPD       Y7, Y8, Y8
 	VFMADD231PD  Y6, Y1, Y8
@@ -3017,20 +3196,33 @@ narrow_overwrite:
 	VMASKMOVPD Y5, Y0, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 	LEAQ (R8)(R8*2), R9
 
@@ -3045,7 +3237,7 @@ whole:
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -3168,17 +3360,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y10
+	VBROADCASTSD alpha+96(FP), Y10
 	VXORPS       X11, X11, X11
-	VUCOMISD     beta+96(FP), X11
+	VUCOMISD     beta+104(FP), X11
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y11
+	VBROADCASTSD beta+104(FP), Y11
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
 	VFMADD231PD  Y10, Y0, Y12
@@ -3252,14 +3444,27 @@ whole_overwrite:
 	VMOVUPD Y9, 32(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX2x6(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DirectF64AVX2x6(SB), NOSPLIT, $0-104
-	MOVQ       c+48(FP), AX
-	MOVQ       ldc+72(FP), CX
+TEXT ·DirectF64AVX2x6(SB), NOSPLIT, $0-112
+	MOVQ       c+56(FP), AX
+	MOVQ       ldc+80(FP), CX
 	SHLQ       $0x03, CX
 	PREFETCHT0 (AX)
 	PREFETCHT0 63(AX)
@@ -3278,4114 +3483,11 @@ TEXT ·DirectF64AVX2x6(SB), NOSPLIT, $0-104
 	ADDQ       CX, AX
 	PREFETCHT0 (AX)
 	PREFETCHT0 63(AX)
-	MOVQ       n+80(FP), AX
+	MOVQ       n+88(FP), AX
 	CMPQ       AX, $+8
 	JEQ        whole
 	CMPQ       AX, $+4
 	JLE        narrow
-	MOVQ       n+80(FP), AX
-	SUBQ       $+4, AX
-	LEAQ       masks<>+32(SB), CX
-	NEGQ       AX
-	VMOVDQU    (CX)(AX*8), Y0
-	MOVQ       a+8(FP), AX
-	MOVQ       b+32(FP), CX
-	MOVQ       csa+24(FP), DX
-	SHLQ       $0x03, DX
-	MOVQ       ldb+40(FP), BX
-	SHLQ       $0x03, BX
-	MOVQ       next+56(FP), SI
-	MOVQ       ldn+64(FP), DI
-	SHLQ       $0x03, DI
-	MOVQ       rsa+16(FP), R8
-	SHLQ       $0x03, R8
-	LEAQ       (R8)(R8*2), R9
-	LEAQ       (R9)(R8*2), R10
-
-	// 6×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y13
-	VXORPS       X14, X14, X14
-	VUCOMISD     beta+96(FP), X14
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y14
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y1, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y2, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y3, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y4, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y5, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y6, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y7, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y8, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y9, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y10, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y11, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y12, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y13, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y13, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y13, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y13, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y7, Y7
-	VMOVUPD    Y7, (AX)
-	VMULPD     Y13, Y8, Y8
-	VMASKMOVPD Y8, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y9, Y9
-	VMOVUPD    Y9, (AX)
-	VMULPD     Y13, Y10, Y10
-	VMASKMOVPD Y10, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y11, Y11
-	VMOVUPD    Y11, (AX)
-	VMULPD     Y13, Y12, Y12
-	VMASKMOVPD Y12, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
-	LEAQ    (R9)(R8*2), R10
-
-	// 6×4 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPD   (CX), Y0, Y7
-	VBROADCASTSD (AX), Y8
-	VFMADD231PD  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(R8*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(R9*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(R8*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
-	VBROADCASTSD (AX)(R10*1), Y8
-	VFMADD231PD  Y7, Y8, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y7
-	VBROADCASTSD (AX), Y8
-	VFMADD231PD  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(R8*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(R9*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(R8*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
-	VBROADCASTSD (AX)(R10*1), Y8
-	VFMADD231PD  Y7, Y8, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y7
-	VBROADCASTSD (AX), Y8
-	VFMADD231PD  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(R8*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(R9*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(R8*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
-	VBROADCASTSD (AX)(R10*1), Y8
-	VFMADD231PD  Y7, Y8, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y7
-	VBROADCASTSD (AX), Y8
-	VFMADD231PD  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(R8*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(R9*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(R8*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
-	VBROADCASTSD (AX)(R10*1), Y8
-	VFMADD231PD  Y7, Y8, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPD   (CX), Y0, Y7
-	VBROADCASTSD (AX), Y8
-	VFMADD231PD  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(R8*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(R9*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(R8*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
-	VBROADCASTSD (AX)(R10*1), Y8
-	VFMADD231PD  Y7, Y8, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          narrow_single
-
-narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y7
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+96(FP), X8
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y8
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y1, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y2, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y3, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y4, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y5, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y6, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD     Y7, Y1, Y1
-	VMASKMOVPD Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y2, Y2
-	VMASKMOVPD Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y3, Y3
-	VMASKMOVPD Y3, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y4, Y4
-	VMASKMOVPD Y4, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y5, Y5
-	VMASKMOVPD Y5, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y6, Y6
-	VMASKMOVPD Y6, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R9)(R8*2), R10
-
-	// 6×8 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y0
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y2
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y4
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y12, Y14, Y6
-	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y12, Y14, Y8
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y12, Y14, Y10
-	VFMADD231PD  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y0
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y2
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y4
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y12, Y14, Y6
-	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y12, Y14, Y8
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y12, Y14, Y10
-	VFMADD231PD  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y0
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y2
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y4
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y12, Y14, Y6
-	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y12, Y14, Y8
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y12, Y14, Y10
-	VFMADD231PD  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y0
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y2
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y4
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y12, Y14, Y6
-	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y12, Y14, Y8
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y12, Y14, Y10
-	VFMADD231PD  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y0
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y2
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y4
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y12, Y14, Y6
-	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y12, Y14, Y8
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y12, Y14, Y10
-	VFMADD231PD  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y12
-	VXORPS       X13, X13, X13
-	VUCOMISD     beta+96(FP), X13
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y13
-	VMOVUPD      (AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y0, Y14
-	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y1, Y14
-	VMOVUPD      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y2, Y14
-	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y3, Y14
-	VMOVUPD      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y4, Y14
-	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y5, Y14
-	VMOVUPD      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y6, Y14
-	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y7, Y14
-	VMOVUPD      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y8, Y14
-	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y9, Y14
-	VMOVUPD      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y10, Y14
-	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y11, Y14
-	VMOVUPD      Y14, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Y12, Y0, Y0
-	VMOVUPD Y0, (AX)
-	VMULPD  Y12, Y1, Y1
-	VMOVUPD Y1, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y12, Y2, Y2
-	VMOVUPD Y2, (AX)
-	VMULPD  Y12, Y3, Y3
-	VMOVUPD Y3, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y12, Y4, Y4
-	VMOVUPD Y4, (AX)
-	VMULPD  Y12, Y5, Y5
-	VMOVUPD Y5, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y12, Y6, Y6
-	VMOVUPD Y6, (AX)
-	VMULPD  Y12, Y7, Y7
-	VMOVUPD Y7, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y12, Y8, Y8
-	VMOVUPD Y8, (AX)
-	VMULPD  Y12, Y9, Y9
-	VMOVUPD Y9, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y12, Y10, Y10
-	VMOVUPD Y10, (AX)
-	VMULPD  Y12, Y11, Y11
-	VMOVUPD Y11, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF64AVX2x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, FMA3, MMX+
-TEXT ·DeepF64AVX2x1(SB), NOSPLIT, $0-104
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+8
-	JEQ     whole
-	CMPQ    AX, $+4
-	JLE     narrow
-	MOVQ    n+80(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x03, R8
-
-	// 1×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	TESTQ  R9, R9
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y2, Y2
-	VADDPD       Y7, Y3, Y3
-	VADDPD       Y8, Y4, Y4
-	VADDPD       Y3, Y1, Y1
-	VADDPD       Y4, Y2, Y2
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y3
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+96(FP), X4
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y4
-	VMOVUPD      (AX), Y5
-	VMULPD       Y4, Y5, Y5
-	VFMADD231PD  Y3, Y1, Y5
-	VMOVUPD      Y5, (AX)
-	VMASKMOVPD   32(AX), Y0, Y5
-	VMULPD       Y4, Y5, Y5
-	VFMADD231PD  Y3, Y2, Y5
-	VMASKMOVPD   Y5, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y3, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y3, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x03, R8
-
-	// 1×4 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x03, R9
-	TESTQ  R9, R9
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y2
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y3
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y4
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y6
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y7
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y8
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+7, R8
-	TESTQ R8, R8
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y2, Y2
-	VADDPD       Y7, Y3, Y3
-	VADDPD       Y8, Y4, Y4
-	VADDPD       Y3, Y1, Y1
-	VADDPD       Y4, Y2, Y2
-	VADDPD       Y2, Y1, Y1
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y2
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+96(FP), X3
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y3
-	VMASKMOVPD   (AX), Y0, Y4
-	VMULPD       Y3, Y4, Y4
-	VFMADD231PD  Y2, Y1, Y4
-	VMASKMOVPD   Y4, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD     Y2, Y1, Y1
-	VMASKMOVPD Y1, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-
-	// 1×8 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	TESTQ  R9, R9
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y0
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y2
-	VFMADD231PD  Y9, Y10, Y3
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y4
-	VFMADD231PD  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y6
-	VFMADD231PD  Y9, Y10, Y7
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y0
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          whole_single
-
-whole_single_end:
-	VADDPD       Y4, Y0, Y0
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y2, Y2
-	VADDPD       Y7, Y3, Y3
-	VADDPD       Y2, Y0, Y0
-	VADDPD       Y3, Y1, Y1
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y2
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+96(FP), X3
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y3
-	VMOVUPD      (AX), Y4
-	VMULPD       Y3, Y4, Y4
-	VFMADD231PD  Y2, Y0, Y4
-	VMOVUPD      Y4, (AX)
-	VMOVUPD      32(AX), Y4
-	VMULPD       Y3, Y4, Y4
-	VFMADD231PD  Y2, Y1, Y4
-	VMOVUPD      Y4, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Y2, Y0, Y0
-	VMOVUPD Y0, (AX)
-	VMULPD  Y2, Y1, Y1
-	VMOVUPD Y1, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF64AVX2x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, FMA3, MMX+
-TEXT ·DeepF64AVX2x2(SB), NOSPLIT, $0-104
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+8
-	JEQ     whole
-	CMPQ    AX, $+4
-	JLE     narrow
-	MOVQ    n+80(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x03, R8
-
-	// 2×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y2, Y2
-	VADDPD       Y7, Y3, Y3
-	VADDPD       Y8, Y4, Y4
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y5
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+96(FP), X6
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y6
-	VMOVUPD      (AX), Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y1, Y7
-	VMOVUPD      Y7, (AX)
-	VMASKMOVPD   32(AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y2, Y7
-	VMASKMOVPD   Y7, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y3, Y7
-	VMOVUPD      Y7, (AX)
-	VMASKMOVPD   32(AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y4, Y7
-	VMASKMOVPD   Y7, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y5, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y5, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y5, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y5, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x03, R8
-
-	// 2×4 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y9, Y10, Y2
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y3
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y9, Y10, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y9, Y10, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y9, Y10, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y9, Y10, Y2
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y2, Y2
-	VADDPD       Y7, Y3, Y3
-	VADDPD       Y8, Y4, Y4
-	VADDPD       Y3, Y1, Y1
-	VADDPD       Y4, Y2, Y2
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y3
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+96(FP), X4
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y4
-	VMASKMOVPD   (AX), Y0, Y5
-	VMULPD       Y4, Y5, Y5
-	VFMADD231PD  Y3, Y1, Y5
-	VMASKMOVPD   Y5, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y5
-	VMULPD       Y4, Y5, Y5
-	VFMADD231PD  Y3, Y2, Y5
-	VMASKMOVPD   Y5, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD     Y3, Y1, Y1
-	VMASKMOVPD Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y3, Y2, Y2
-	VMASKMOVPD Y2, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-
-	// 2×8 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y0
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y8, Y10, Y2
-	VFMADD231PD  Y9, Y10, Y3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y4
-	VFMADD231PD  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y8, Y10, Y6
-	VFMADD231PD  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y0
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y8, Y10, Y2
-	VFMADD231PD  Y9, Y10, Y3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y4
-	VFMADD231PD  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y8, Y10, Y6
-	VFMADD231PD  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y0
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y8, Y10, Y2
-	VFMADD231PD  Y9, Y10, Y3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          whole_single
-
-whole_single_end:
-	VADDPD       Y4, Y0, Y0
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y2, Y2
-	VADDPD       Y7, Y3, Y3
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y4
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+96(FP), X5
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y5
-	VMOVUPD      (AX), Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y0, Y6
-	VMOVUPD      Y6, (AX)
-	VMOVUPD      32(AX), Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y1, Y6
-	VMOVUPD      Y6, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y2, Y6
-	VMOVUPD      Y6, (AX)
-	VMOVUPD      32(AX), Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y3, Y6
-	VMOVUPD      Y6, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Y4, Y0, Y0
-	VMOVUPD Y0, (AX)
-	VMULPD  Y4, Y1, Y1
-	VMOVUPD Y1, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y4, Y2, Y2
-	VMOVUPD Y2, (AX)
-	VMULPD  Y4, Y3, Y3
-	VMOVUPD Y3, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF64AVX2x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, FMA3, MMX+
-TEXT ·DeepF64AVX2x3(SB), NOSPLIT, $0-104
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+8
-	JEQ     whole
-	CMPQ    AX, $+4
-	JLE     narrow
-	MOVQ    n+80(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x03, R8
-
-	// 3×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPD       Y7, Y1, Y1
-	VADDPD       Y8, Y2, Y2
-	VADDPD       Y9, Y3, Y3
-	VADDPD       Y10, Y4, Y4
-	VADDPD       Y11, Y5, Y5
-	VADDPD       Y12, Y6, Y6
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y7
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+96(FP), X8
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y8
-	VMOVUPD      (AX), Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y1, Y9
-	VMOVUPD      Y9, (AX)
-	VMASKMOVPD   32(AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y2, Y9
-	VMASKMOVPD   Y9, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y3, Y9
-	VMOVUPD      Y9, (AX)
-	VMASKMOVPD   32(AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y4, Y9
-	VMASKMOVPD   Y9, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y5, Y9
-	VMOVUPD      Y9, (AX)
-	VMASKMOVPD   32(AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y6, Y9
-	VMASKMOVPD   Y9, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y7, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y7, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y7, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y7, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x03, R8
-
-	// 3×4 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPD   (CX), Y0, Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y13, Y14, Y2
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y13, Y14, Y3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y13, Y14, Y4
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y13, Y14, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y13, Y14, Y7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y13, Y14, Y8
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y13, Y14, Y9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y13, Y14, Y10
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y13, Y14, Y11
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y13, Y14, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPD   (CX), Y0, Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y13, Y14, Y2
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y13, Y14, Y3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPD       Y7, Y1, Y1
-	VADDPD       Y8, Y2, Y2
-	VADDPD       Y9, Y3, Y3
-	VADDPD       Y10, Y4, Y4
-	VADDPD       Y11, Y5, Y5
-	VADDPD       Y12, Y6, Y6
-	VADDPD       Y4, Y1, Y1
-	VADDPD       Y5, Y2, Y2
-	VADDPD       Y6, Y3, Y3
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y4
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+96(FP), X5
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y5
-	VMASKMOVPD   (AX), Y0, Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y1, Y6
-	VMASKMOVPD   Y6, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y2, Y6
-	VMASKMOVPD   Y6, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y3, Y6
-	VMASKMOVPD   Y6, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD     Y4, Y1, Y1
-	VMASKMOVPD Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y4, Y2, Y2
-	VMASKMOVPD Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y4, Y3, Y3
-	VMASKMOVPD Y3, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-
-	// 3×8 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y0
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y2
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y4
-	VFMADD231PD  Y13, Y14, Y5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y6
-	VFMADD231PD  Y13, Y14, Y7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y8
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y10
-	VFMADD231PD  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y0
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y2
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y4
-	VFMADD231PD  Y13, Y14, Y5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y6
-	VFMADD231PD  Y13, Y14, Y7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y8
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y10
-	VFMADD231PD  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y0
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y2
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y4
-	VFMADD231PD  Y13, Y14, Y5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          whole_single
-
-whole_single_end:
-	VADDPD       Y6, Y0, Y0
-	VADDPD       Y7, Y1, Y1
-	VADDPD       Y8, Y2, Y2
-	VADDPD       Y9, Y3, Y3
-	VADDPD       Y10, Y4, Y4
-	VADDPD       Y11, Y5, Y5
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y6
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+96(FP), X7
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y7
-	VMOVUPD      (AX), Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y0, Y8
-	VMOVUPD      Y8, (AX)
-	VMOVUPD      32(AX), Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y1, Y8
-	VMOVUPD      Y8, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y2, Y8
-	VMOVUPD      Y8, (AX)
-	VMOVUPD      32(AX), Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y3, Y8
-	VMOVUPD      Y8, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y4, Y8
-	VMOVUPD      Y8, (AX)
-	VMOVUPD      32(AX), Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y5, Y8
-	VMOVUPD      Y8, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Y6, Y0, Y0
-	VMOVUPD Y0, (AX)
-	VMULPD  Y6, Y1, Y1
-	VMOVUPD Y1, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y6, Y2, Y2
-	VMOVUPD Y2, (AX)
-	VMULPD  Y6, Y3, Y3
-	VMOVUPD Y3, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y6, Y4, Y4
-	VMOVUPD Y4, (AX)
-	VMULPD  Y6, Y5, Y5
-	VMOVUPD Y5, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF64AVX2x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, FMA3, MMX+
-TEXT ·DeepF64AVX2x4(SB), NOSPLIT, $0-104
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+8
-	JEQ     whole
-	CMPQ    AX, $+4
-	JLE     narrow
-	MOVQ    n+80(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
-
-	// 4×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y9
-	VXORPS       X10, X10, X10
-	VUCOMISD     beta+96(FP), X10
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y10
-	VMOVUPD      (AX), Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y1, Y11
-	VMOVUPD      Y11, (AX)
-	VMASKMOVPD   32(AX), Y0, Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y2, Y11
-	VMASKMOVPD   Y11, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y3, Y11
-	VMOVUPD      Y11, (AX)
-	VMASKMOVPD   32(AX), Y0, Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y4, Y11
-	VMASKMOVPD   Y11, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y5, Y11
-	VMOVUPD      Y11, (AX)
-	VMASKMOVPD   32(AX), Y0, Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y6, Y11
-	VMASKMOVPD   Y11, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y7, Y11
-	VMOVUPD      Y11, (AX)
-	VMASKMOVPD   32(AX), Y0, Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y8, Y11
-	VMASKMOVPD   Y11, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y9, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y9, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y9, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y9, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y9, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y9, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y9, Y7, Y7
-	VMOVUPD    Y7, (AX)
-	VMULPD     Y9, Y8, Y8
-	VMASKMOVPD Y8, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
-
-	// 4×4 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y9, Y10, Y2
-	VBROADCASTSD (AX)(R8*2), Y10
-	VFMADD231PD  Y9, Y10, Y3
-	VBROADCASTSD (AX)(R9*1), Y10
-	VFMADD231PD  Y9, Y10, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y9, Y10, Y6
-	VBROADCASTSD (AX)(R8*2), Y10
-	VFMADD231PD  Y9, Y10, Y7
-	VBROADCASTSD (AX)(R9*1), Y10
-	VFMADD231PD  Y9, Y10, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y9, Y10, Y2
-	VBROADCASTSD (AX)(R8*2), Y10
-	VFMADD231PD  Y9, Y10, Y3
-	VBROADCASTSD (AX)(R9*1), Y10
-	VFMADD231PD  Y9, Y10, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y9, Y10, Y6
-	VBROADCASTSD (AX)(R8*2), Y10
-	VFMADD231PD  Y9, Y10, Y7
-	VBROADCASTSD (AX)(R9*1), Y10
-	VFMADD231PD  Y9, Y10, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPD   (CX), Y0, Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y9, Y10, Y2
-	VBROADCASTSD (AX)(R8*2), Y10
-	VFMADD231PD  Y9, Y10, Y3
-	VBROADCASTSD (AX)(R9*1), Y10
-	VFMADD231PD  Y9, Y10, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y2, Y2
-	VADDPD       Y7, Y3, Y3
-	VADDPD       Y8, Y4, Y4
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y5
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+96(FP), X6
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y6
-	VMASKMOVPD   (AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y1, Y7
-	VMASKMOVPD   Y7, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y2, Y7
-	VMASKMOVPD   Y7, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y3, Y7
-	VMASKMOVPD   Y7, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y4, Y7
-	VMASKMOVPD   Y7, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD     Y5, Y1, Y1
-	VMASKMOVPD Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y5, Y2, Y2
-	VMASKMOVPD Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y5, Y3, Y3
-	VMASKMOVPD Y3, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y5, Y4, Y4
-	VMASKMOVPD Y4, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-	LEAQ (R8)(R8*2), R9
-
-	// 4×8 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y0
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y8, Y10, Y2
-	VFMADD231PD  Y9, Y10, Y3
-	VBROADCASTSD (AX)(R8*2), Y10
-	VFMADD231PD  Y8, Y10, Y4
-	VFMADD231PD  Y9, Y10, Y5
-	VBROADCASTSD (AX)(R9*1), Y10
-	VFMADD231PD  Y8, Y10, Y6
-	VFMADD231PD  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y0
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y8, Y10, Y2
-	VFMADD231PD  Y9, Y10, Y3
-	VBROADCASTSD (AX)(R8*2), Y10
-	VFMADD231PD  Y8, Y10, Y4
-	VFMADD231PD  Y9, Y10, Y5
-	VBROADCASTSD (AX)(R9*1), Y10
-	VFMADD231PD  Y8, Y10, Y6
-	VFMADD231PD  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y0
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y8, Y10, Y2
-	VFMADD231PD  Y9, Y10, Y3
-	VBROADCASTSD (AX)(R8*2), Y10
-	VFMADD231PD  Y8, Y10, Y4
-	VFMADD231PD  Y9, Y10, Y5
-	VBROADCASTSD (AX)(R9*1), Y10
-	VFMADD231PD  Y8, Y10, Y6
-	VFMADD231PD  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y0
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y8, Y10, Y2
-	VFMADD231PD  Y9, Y10, Y3
-	VBROADCASTSD (AX)(R8*2), Y10
-	VFMADD231PD  Y8, Y10, Y4
-	VFMADD231PD  Y9, Y10, Y5
-	VBROADCASTSD (AX)(R9*1), Y10
-	VFMADD231PD  Y8, Y10, Y6
-	VFMADD231PD  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Y8
-	VMOVUPD      32(CX), Y9
-	VBROADCASTSD (AX), Y10
-	VFMADD231PD  Y8, Y10, Y0
-	VFMADD231PD  Y9, Y10, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y10
-	VFMADD231PD  Y8, Y10, Y2
-	VFMADD231PD  Y9, Y10, Y3
-	VBROADCASTSD (AX)(R8*2), Y10
-	VFMADD231PD  Y8, Y10, Y4
-	VFMADD231PD  Y9, Y10, Y5
-	VBROADCASTSD (AX)(R9*1), Y10
-	VFMADD231PD  Y8, Y10, Y6
-	VFMADD231PD  Y9, Y10, Y7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y8
-	VXORPS       X9, X9, X9
-	VUCOMISD     beta+96(FP), X9
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y9
-	VMOVUPD      (AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y0, Y10
-	VMOVUPD      Y10, (AX)
-	VMOVUPD      32(AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y1, Y10
-	VMOVUPD      Y10, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y2, Y10
-	VMOVUPD      Y10, (AX)
-	VMOVUPD      32(AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y3, Y10
-	VMOVUPD      Y10, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y4, Y10
-	VMOVUPD      Y10, (AX)
-	VMOVUPD      32(AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y5, Y10
-	VMOVUPD      Y10, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y6, Y10
-	VMOVUPD      Y10, (AX)
-	VMOVUPD      32(AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y7, Y10
-	VMOVUPD      Y10, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Y8, Y0, Y0
-	VMOVUPD Y0, (AX)
-	VMULPD  Y8, Y1, Y1
-	VMOVUPD Y1, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y8, Y2, Y2
-	VMOVUPD Y2, (AX)
-	VMULPD  Y8, Y3, Y3
-	VMOVUPD Y3, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y8, Y4, Y4
-	VMOVUPD Y4, (AX)
-	VMULPD  Y8, Y5, Y5
-	VMOVUPD Y5, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y8, Y6, Y6
-	VMOVUPD Y6, (AX)
-	VMULPD  Y8, Y7, Y7
-	VMOVUPD Y7, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF64AVX2x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, FMA3, MMX+
-TEXT ·DeepF64AVX2x5(SB), NOSPLIT, $0-104
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+8
-	JEQ     whole
-	CMPQ    AX, $+4
-	JLE     narrow
-	MOVQ    n+80(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
-
-	// 5×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y11
-	VXORPS       X12, X12, X12
-	VUCOMISD     beta+96(FP), X12
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y12
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y1, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y2, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y3, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y4, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y5, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y6, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y7, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y8, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y9, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y10, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y11, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y11, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y11, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y11, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y11, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y11, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y11, Y7, Y7
-	VMOVUPD    Y7, (AX)
-	VMULPD     Y11, Y8, Y8
-	VMASKMOVPD Y8, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y11, Y9, Y9
-	VMOVUPD    Y9, (AX)
-	VMULPD     Y11, Y10, Y10
-	VMASKMOVPD Y10, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
-
-	// 5×4 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPD   (CX), Y0, Y11
-	VBROADCASTSD (AX), Y12
-	VFMADD231PD  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y12
-	VFMADD231PD  Y11, Y12, Y2
-	VBROADCASTSD (AX)(R8*2), Y12
-	VFMADD231PD  Y11, Y12, Y3
-	VBROADCASTSD (AX)(R9*1), Y12
-	VFMADD231PD  Y11, Y12, Y4
-	VBROADCASTSD (AX)(R8*4), Y12
-	VFMADD231PD  Y11, Y12, Y5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y11
-	VBROADCASTSD (AX), Y12
-	VFMADD231PD  Y11, Y12, Y6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y12
-	VFMADD231PD  Y11, Y12, Y7
-	VBROADCASTSD (AX)(R8*2), Y12
-	VFMADD231PD  Y11, Y12, Y8
-	VBROADCASTSD (AX)(R9*1), Y12
-	VFMADD231PD  Y11, Y12, Y9
-	VBROADCASTSD (AX)(R8*4), Y12
-	VFMADD231PD  Y11, Y12, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y11
-	VBROADCASTSD (AX), Y12
-	VFMADD231PD  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y12
-	VFMADD231PD  Y11, Y12, Y2
-	VBROADCASTSD (AX)(R8*2), Y12
-	VFMADD231PD  Y11, Y12, Y3
-	VBROADCASTSD (AX)(R9*1), Y12
-	VFMADD231PD  Y11, Y12, Y4
-	VBROADCASTSD (AX)(R8*4), Y12
-	VFMADD231PD  Y11, Y12, Y5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y11
-	VBROADCASTSD (AX), Y12
-	VFMADD231PD  Y11, Y12, Y6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y12
-	VFMADD231PD  Y11, Y12, Y7
-	VBROADCASTSD (AX)(R8*2), Y12
-	VFMADD231PD  Y11, Y12, Y8
-	VBROADCASTSD (AX)(R9*1), Y12
-	VFMADD231PD  Y11, Y12, Y9
-	VBROADCASTSD (AX)(R8*4), Y12
-	VFMADD231PD  Y11, Y12, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPD   (CX), Y0, Y11
-	VBROADCASTSD (AX), Y12
-	VFMADD231PD  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y12
-	VFMADD231PD  Y11, Y12, Y2
-	VBROADCASTSD (AX)(R8*2), Y12
-	VFMADD231PD  Y11, Y12, Y3
-	VBROADCASTSD (AX)(R9*1), Y12
-	VFMADD231PD  Y11, Y12, Y4
-	VBROADCASTSD (AX)(R8*4), Y12
-	VFMADD231PD  Y11, Y12, Y5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPD       Y6, Y1, Y1
-	VADDPD       Y7, Y2, Y2
-	VADDPD       Y8, Y3, Y3
-	VADDPD       Y9, Y4, Y4
-	VADDPD       Y10, Y5, Y5
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y6
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+96(FP), X7
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y7
-	VMASKMOVPD   (AX), Y0, Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y1, Y8
-	VMASKMOVPD   Y8, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y2, Y8
-	VMASKMOVPD   Y8, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y3, Y8
-	VMASKMOVPD   Y8, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y4, Y8
-	VMASKMOVPD   Y8, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y5, Y8
-	VMASKMOVPD   Y8, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD     Y6, Y1, Y1
-	VMASKMOVPD Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y6, Y2, Y2
-	VMASKMOVPD Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y6, Y3, Y3
-	VMASKMOVPD Y3, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y6, Y4, Y4
-	VMASKMOVPD Y4, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y6, Y5, Y5
-	VMASKMOVPD Y5, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-	LEAQ (R8)(R8*2), R9
-
-	// 5×8 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Y10
-	VMOVUPD      32(CX), Y11
-	VBROADCASTSD (AX), Y12
-	VFMADD231PD  Y10, Y12, Y0
-	VFMADD231PD  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y12
-	VFMADD231PD  Y10, Y12, Y2
-	VFMADD231PD  Y11, Y12, Y3
-	VBROADCASTSD (AX)(R8*2), Y12
-	VFMADD231PD  Y10, Y12, Y4
-	VFMADD231PD  Y11, Y12, Y5
-	VBROADCASTSD (AX)(R9*1), Y12
-	VFMADD231PD  Y10, Y12, Y6
-	VFMADD231PD  Y11, Y12, Y7
-	VBROADCASTSD (AX)(R8*4), Y12
-	VFMADD231PD  Y10, Y12, Y8
-	VFMADD231PD  Y11, Y12, Y9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y10
-	VMOVUPD      32(CX), Y11
-	VBROADCASTSD (AX), Y12
-	VFMADD231PD  Y10, Y12, Y0
-	VFMADD231PD  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y12
-	VFMADD231PD  Y10, Y12, Y2
-	VFMADD231PD  Y11, Y12, Y3
-	VBROADCASTSD (AX)(R8*2), Y12
-	VFMADD231PD  Y10, Y12, Y4
-	VFMADD231PD  Y11, Y12, Y5
-	VBROADCASTSD (AX)(R9*1), Y12
-	VFMADD231PD  Y10, Y12, Y6
-	VFMADD231PD  Y11, Y12, Y7
-	VBROADCASTSD (AX)(R8*4), Y12
-	VFMADD231PD  Y10, Y12, Y8
-	VFMADD231PD  Y11, Y12, Y9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y10
-	VMOVUPD      32(CX), Y11
-	VBROADCASTSD (AX), Y12
-	VFMADD231PD  Y10, Y12, Y0
-	VFMADD231PD  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y12
-	VFMADD231PD  Y10, Y12, Y2
-	VFMADD231PD  Y11, Y12, Y3
-	VBROADCASTSD (AX)(R8*2), Y12
-	VFMADD231PD  Y10, Y12, Y4
-	VFMADD231PD  Y11, Y12, Y5
-	VBROADCASTSD (AX)(R9*1), Y12
-	VFMADD231PD  Y10, Y12, Y6
-	VFMADD231PD  Y11, Y12, Y7
-	VBROADCASTSD (AX)(R8*4), Y12
-	VFMADD231PD  Y10, Y12, Y8
-	VFMADD231PD  Y11, Y12, Y9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y10
-	VMOVUPD      32(CX), Y11
-	VBROADCASTSD (AX), Y12
-	VFMADD231PD  Y10, Y12, Y0
-	VFMADD231PD  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y12
-	VFMADD231PD  Y10, Y12, Y2
-	VFMADD231PD  Y11, Y12, Y3
-	VBROADCASTSD (AX)(R8*2), Y12
-	VFMADD231PD  Y10, Y12, Y4
-	VFMADD231PD  Y11, Y12, Y5
-	VBROADCASTSD (AX)(R9*1), Y12
-	VFMADD231PD  Y10, Y12, Y6
-	VFMADD231PD  Y11, Y12, Y7
-	VBROADCASTSD (AX)(R8*4), Y12
-	VFMADD231PD  Y10, Y12, Y8
-	VFMADD231PD  Y11, Y12, Y9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Y10
-	VMOVUPD      32(CX), Y11
-	VBROADCASTSD (AX), Y12
-	VFMADD231PD  Y10, Y12, Y0
-	VFMADD231PD  Y11, Y12, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y12
-	VFMADD231PD  Y10, Y12, Y2
-	VFMADD231PD  Y11, Y12, Y3
-	VBROADCASTSD (AX)(R8*2), Y12
-	VFMADD231PD  Y10, Y12, Y4
-	VFMADD231PD  Y11, Y12, Y5
-	VBROADCASTSD (AX)(R9*1), Y12
-	VFMADD231PD  Y10, Y12, Y6
-	VFMADD231PD  Y11, Y12, Y7
-	VBROADCASTSD (AX)(R8*4), Y12
-	VFMADD231PD  Y10, Y12, Y8
-	VFMADD231PD  Y11, Y12, Y9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y10
-	VXORPS       X11, X11, X11
-	VUCOMISD     beta+96(FP), X11
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y11
-	VMOVUPD      (AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y0, Y12
-	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y1, Y12
-	VMOVUPD      Y12, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y2, Y12
-	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y3, Y12
-	VMOVUPD      Y12, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y4, Y12
-	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y5, Y12
-	VMOVUPD      Y12, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y6, Y12
-	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y7, Y12
-	VMOVUPD      Y12, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y8, Y12
-	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y9, Y12
-	VMOVUPD      Y12, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Y10, Y0, Y0
-	VMOVUPD Y0, (AX)
-	VMULPD  Y10, Y1, Y1
-	VMOVUPD Y1, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y10, Y2, Y2
-	VMOVUPD Y2, (AX)
-	VMULPD  Y10, Y3, Y3
-	VMOVUPD Y3, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y10, Y4, Y4
-	VMOVUPD Y4, (AX)
-	VMULPD  Y10, Y5, Y5
-	VMOVUPD Y5, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y10, Y6, Y6
-	VMOVUPD Y6, (AX)
-	VMULPD  Y10, Y7, Y7
-	VMOVUPD Y7, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y10, Y8, Y8
-	VMOVUPD Y8, (AX)
-	VMULPD  Y10, Y9, Y9
-	VMOVUPD Y9, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF64AVX2x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, FMA3, MMX+
-TEXT ·DeepF64AVX2x6(SB), NOSPLIT, $0-104
-	MOVQ    n+80(FP), AX
-	CMPQ    AX, $+8
-	JEQ     whole
-	CMPQ    AX, $+4
-	JLE     narrow
-	MOVQ    n+80(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
-	LEAQ    (R9)(R8*2), R10
-
-	// 6×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y13
-	VXORPS       X14, X14, X14
-	VUCOMISD     beta+96(FP), X14
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y14
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y1, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y2, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y3, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y4, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y5, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y6, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y7, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y8, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y9, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y10, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y11, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y12, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y13, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y13, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y13, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y13, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y7, Y7
-	VMOVUPD    Y7, (AX)
-	VMULPD     Y13, Y8, Y8
-	VMASKMOVPD Y8, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y9, Y9
-	VMOVUPD    Y9, (AX)
-	VMULPD     Y13, Y10, Y10
-	VMASKMOVPD Y10, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y11, Y11
-	VMOVUPD    Y11, (AX)
-	VMULPD     Y13, Y12, Y12
-	VMASKMOVPD Y12, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ    n+80(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+32(FP), CX
-	MOVQ    csa+24(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+40(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+56(FP), SI
-	MOVQ    ldn+64(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+16(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
-	LEAQ    (R9)(R8*2), R10
-
-	// 6×4 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMASKMOVPD   (CX), Y0, Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y13, Y14, Y2
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y13, Y14, Y4
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y13, Y14, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y13, Y14, Y7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y13, Y14, Y8
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y13, Y14, Y10
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y13, Y14, Y11
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y13, Y14, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y13, Y14, Y2
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y13, Y14, Y4
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y13, Y14, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y13, Y14, Y7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y13, Y14, Y8
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y13, Y14, Y10
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y13, Y14, Y11
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y13, Y14, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    narrow_single_end
-
-narrow_single:
-	VMASKMOVPD   (CX), Y0, Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y13, Y14, Y2
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y13, Y14, Y4
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y13, Y14, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPD       Y7, Y1, Y1
-	VADDPD       Y8, Y2, Y2
-	VADDPD       Y9, Y3, Y3
-	VADDPD       Y10, Y4, Y4
-	VADDPD       Y11, Y5, Y5
-	VADDPD       Y12, Y6, Y6
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y7
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+96(FP), X8
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y8
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y1, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y2, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y3, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y4, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y5, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y6, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD     Y7, Y1, Y1
-	VMASKMOVPD Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y2, Y2
-	VMASKMOVPD Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y3, Y3
-	VMASKMOVPD Y3, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y4, Y4
-	VMASKMOVPD Y4, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y5, Y5
-	VMASKMOVPD Y5, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y6, Y6
-	VMASKMOVPD Y6, Y0, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R9)(R8*2), R10
-
-	// 6×8 sums.
-	VXORPS Y0, Y0, Y0
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y0
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y2
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y4
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y12, Y14, Y6
-	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y12, Y14, Y8
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y12, Y14, Y10
-	VFMADD231PD  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y0
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y2
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y4
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y12, Y14, Y6
-	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y12, Y14, Y8
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y12, Y14, Y10
-	VFMADD231PD  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y0
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y2
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y4
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y12, Y14, Y6
-	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y12, Y14, Y8
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y12, Y14, Y10
-	VFMADD231PD  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y0
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y2
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y4
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y12, Y14, Y6
-	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y12, Y14, Y8
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y12, Y14, Y10
-	VFMADD231PD  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Y12
-	VMOVUPD      32(CX), Y13
-	VBROADCASTSD (AX), Y14
-	VFMADD231PD  Y12, Y14, Y0
-	VFMADD231PD  Y13, Y14, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y14
-	VFMADD231PD  Y12, Y14, Y2
-	VFMADD231PD  Y13, Y14, Y3
-	VBROADCASTSD (AX)(R8*2), Y14
-	VFMADD231PD  Y12, Y14, Y4
-	VFMADD231PD  Y13, Y14, Y5
-	VBROADCASTSD (AX)(R9*1), Y14
-	VFMADD231PD  Y12, Y14, Y6
-	VFMADD231PD  Y13, Y14, Y7
-	VBROADCASTSD (AX)(R8*4), Y14
-	VFMADD231PD  Y12, Y14, Y8
-	VFMADD231PD  Y13, Y14, Y9
-	VBROADCASTSD (AX)(R10*1), Y14
-	VFMADD231PD  Y12, Y14, Y10
-	VFMADD231PD  Y13, Y14, Y11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Y12
-	VXORPS       X13, X13, X13
-	VUCOMISD     beta+96(FP), X13
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Y13
-	VMOVUPD      (AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y0, Y14
-	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y1, Y14
-	VMOVUPD      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y2, Y14
-	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y3, Y14
-	VMOVUPD      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y4, Y14
-	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y5, Y14
-	VMOVUPD      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y6, Y14
-	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y7, Y14
-	VMOVUPD      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y8, Y14
-	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y9, Y14
-	VMOVUPD      Y14, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y10, Y14
-	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y11, Y14
-	VMOVUPD      Y14, 32(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Y12, Y0, Y0
-	VMOVUPD Y0, (AX)
-	VMULPD  Y12, Y1, Y1
-	VMOVUPD Y1, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y12, Y2, Y2
-	VMOVUPD Y2, (AX)
-	VMULPD  Y12, Y3, Y3
-	VMOVUPD Y3, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y12, Y4, Y4
-	VMOVUPD Y4, (AX)
-	VMULPD  Y12, Y5, Y5
-	VMOVUPD Y5, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y12, Y6, Y6
-	VMOVUPD Y6, (AX)
-	VMULPD  Y12, Y7, Y7
-	VMOVUPD Y7, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y12, Y8, Y8
-	VMOVUPD Y8, (AX)
-	VMULPD  Y12, Y9, Y9
-	VMOVUPD Y9, 32(AX)
-	ADDQ    CX, AX
-	VMULPD  Y12, Y10, Y10
-	VMOVUPD Y10, (AX)
-	VMULPD  Y12, Y11, Y11
-	VMOVUPD Y11, 32(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func ColumnF64AVX2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, FMA3, MMX+
-TEXT ·ColumnF64AVX2(SB), NOSPLIT, $0-112
-	MOVQ n+88(FP), AX
-	CMPQ AX, $+8
-	JEQ  whole
-	CMPQ AX, $+4
-	JLE  narrow
 
 wide:
 	MOVQ    n+88(FP), AX
@@ -8159,6 +4261,3615 @@ whole_end:
 	VZEROUPPER
 	RET
 
+// func DeepF64AVX2x1(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF64AVX2x1(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+8
+	JEQ  whole
+	CMPQ AX, $+4
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+
+	// 1×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y2, Y2
+	VADDPD       Y7, Y3, Y3
+	VADDPD       Y8, Y4, Y4
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y4, Y2, Y2
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+104(FP), X4
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y4
+	VMOVUPD      (AX), Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y1, Y5
+	VMOVUPD      Y5, (AX)
+	VMASKMOVPD   32(AX), Y0, Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y2, Y5
+	VMASKMOVPD   Y5, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD     Y3, Y1, Y1
+	VMOVUPD    Y1, (AX)
+	VMULPD     Y3, Y2, Y2
+	VMASKMOVPD Y2, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+88(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+
+	// 1×4 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x03, R9
+	TESTQ  R9, R9
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y2
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y3
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y4
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y6
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y7
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y8
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+7, R8
+	TESTQ R8, R8
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y2, Y2
+	VADDPD       Y7, Y3, Y3
+	VADDPD       Y8, Y4, Y4
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y4, Y2, Y2
+	VADDPD       Y2, Y1, Y1
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y3
+	VMASKMOVPD   (AX), Y0, Y4
+	VMULPD       Y3, Y4, Y4
+	VFMADD231PD  Y2, Y1, Y4
+	VMASKMOVPD   Y4, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD     Y2, Y1, Y1
+	VMASKMOVPD Y1, Y0, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+
+	// 1×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y6
+	VFMADD231PD  Y9, Y10, Y7
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPD       Y4, Y0, Y0
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y2, Y2
+	VADDPD       Y7, Y3, Y3
+	VADDPD       Y2, Y0, Y0
+	VADDPD       Y3, Y1, Y1
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y3
+	VMOVUPD      (AX), Y4
+	VMULPD       Y3, Y4, Y4
+	VFMADD231PD  Y2, Y0, Y4
+	VMOVUPD      Y4, (AX)
+	VMOVUPD      32(AX), Y4
+	VMULPD       Y3, Y4, Y4
+	VFMADD231PD  Y2, Y1, Y4
+	VMOVUPD      Y4, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Y2, Y0, Y0
+	VMOVUPD Y0, (AX)
+	VMULPD  Y2, Y1, Y1
+	VMOVUPD Y1, 32(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX2x2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF64AVX2x2(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+8
+	JEQ  whole
+	CMPQ AX, $+4
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+
+	// 2×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y2, Y2
+	VADDPD       Y7, Y3, Y3
+	VADDPD       Y8, Y4, Y4
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+104(FP), X6
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y6
+	VMOVUPD      (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y1, Y7
+	VMOVUPD      Y7, (AX)
+	VMASKMOVPD   32(AX), Y0, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y2, Y7
+	VMASKMOVPD   Y7, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y3, Y7
+	VMOVUPD      Y7, (AX)
+	VMASKMOVPD   32(AX), Y0, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y4, Y7
+	VMASKMOVPD   Y7, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD     Y5, Y1, Y1
+	VMOVUPD    Y1, (AX)
+	VMULPD     Y5, Y2, Y2
+	VMASKMOVPD Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y5, Y3, Y3
+	VMOVUPD    Y3, (AX)
+	VMULPD     Y5, Y4, Y4
+	VMASKMOVPD Y4, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+88(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+
+	// 2×4 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y2
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y3
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y2
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y2, Y2
+	VADDPD       Y7, Y3, Y3
+	VADDPD       Y8, Y4, Y4
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y4, Y2, Y2
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+104(FP), X4
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y4
+	VMASKMOVPD   (AX), Y0, Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y1, Y5
+	VMASKMOVPD   Y5, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y2, Y5
+	VMASKMOVPD   Y5, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD     Y3, Y1, Y1
+	VMASKMOVPD Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y3, Y2, Y2
+	VMASKMOVPD Y2, Y0, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+
+	// 2×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y8, Y10, Y6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y8, Y10, Y6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPD       Y4, Y0, Y0
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y2, Y2
+	VADDPD       Y7, Y3, Y3
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y5
+	VMOVUPD      (AX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y0, Y6
+	VMOVUPD      Y6, (AX)
+	VMOVUPD      32(AX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y1, Y6
+	VMOVUPD      Y6, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y2, Y6
+	VMOVUPD      Y6, (AX)
+	VMOVUPD      32(AX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y3, Y6
+	VMOVUPD      Y6, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Y4, Y0, Y0
+	VMOVUPD Y0, (AX)
+	VMULPD  Y4, Y1, Y1
+	VMOVUPD Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y4, Y2, Y2
+	VMOVUPD Y2, (AX)
+	VMULPD  Y4, Y3, Y3
+	VMOVUPD Y3, 32(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX2x3(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF64AVX2x3(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+8
+	JEQ  whole
+	CMPQ AX, $+4
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+
+	// 3×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPD       Y7, Y1, Y1
+	VADDPD       Y8, Y2, Y2
+	VADDPD       Y9, Y3, Y3
+	VADDPD       Y10, Y4, Y4
+	VADDPD       Y11, Y5, Y5
+	VADDPD       Y12, Y6, Y6
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y7
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+104(FP), X8
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y8
+	VMOVUPD      (AX), Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y1, Y9
+	VMOVUPD      Y9, (AX)
+	VMASKMOVPD   32(AX), Y0, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y2, Y9
+	VMASKMOVPD   Y9, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y3, Y9
+	VMOVUPD      Y9, (AX)
+	VMASKMOVPD   32(AX), Y0, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y4, Y9
+	VMASKMOVPD   Y9, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y5, Y9
+	VMOVUPD      Y9, (AX)
+	VMASKMOVPD   32(AX), Y0, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y6, Y9
+	VMASKMOVPD   Y9, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD     Y7, Y1, Y1
+	VMOVUPD    Y1, (AX)
+	VMULPD     Y7, Y2, Y2
+	VMASKMOVPD Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y7, Y3, Y3
+	VMOVUPD    Y3, (AX)
+	VMULPD     Y7, Y4, Y4
+	VMASKMOVPD Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y7, Y5, Y5
+	VMOVUPD    Y5, (AX)
+	VMULPD     Y7, Y6, Y6
+	VMASKMOVPD Y6, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+88(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+
+	// 3×4 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPD   (CX), Y0, Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y13, Y14, Y2
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y13, Y14, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y13, Y14, Y4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y13, Y14, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y13, Y14, Y8
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y13, Y14, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y13, Y14, Y10
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y13, Y14, Y11
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y13, Y14, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPD   (CX), Y0, Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y13, Y14, Y2
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y13, Y14, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Y7, Y1, Y1
+	VADDPD       Y8, Y2, Y2
+	VADDPD       Y9, Y3, Y3
+	VADDPD       Y10, Y4, Y4
+	VADDPD       Y11, Y5, Y5
+	VADDPD       Y12, Y6, Y6
+	VADDPD       Y4, Y1, Y1
+	VADDPD       Y5, Y2, Y2
+	VADDPD       Y6, Y3, Y3
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y5
+	VMASKMOVPD   (AX), Y0, Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y1, Y6
+	VMASKMOVPD   Y6, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y2, Y6
+	VMASKMOVPD   Y6, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y3, Y6
+	VMASKMOVPD   Y6, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD     Y4, Y1, Y1
+	VMASKMOVPD Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y4, Y2, Y2
+	VMASKMOVPD Y2, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y4, Y3, Y3
+	VMASKMOVPD Y3, Y0, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+
+	// 3×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPD       Y6, Y0, Y0
+	VADDPD       Y7, Y1, Y1
+	VADDPD       Y8, Y2, Y2
+	VADDPD       Y9, Y3, Y3
+	VADDPD       Y10, Y4, Y4
+	VADDPD       Y11, Y5, Y5
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y7
+	VMOVUPD      (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y0, Y8
+	VMOVUPD      Y8, (AX)
+	VMOVUPD      32(AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y1, Y8
+	VMOVUPD      Y8, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y2, Y8
+	VMOVUPD      Y8, (AX)
+	VMOVUPD      32(AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y3, Y8
+	VMOVUPD      Y8, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y4, Y8
+	VMOVUPD      Y8, (AX)
+	VMOVUPD      32(AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y5, Y8
+	VMOVUPD      Y8, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Y6, Y0, Y0
+	VMOVUPD Y0, (AX)
+	VMULPD  Y6, Y1, Y1
+	VMOVUPD Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y2, Y2
+	VMOVUPD Y2, (AX)
+	VMULPD  Y6, Y3, Y3
+	VMOVUPD Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y4, Y4
+	VMOVUPD Y4, (AX)
+	VMULPD  Y6, Y5, Y5
+	VMOVUPD Y5, 32(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX2x4(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF64AVX2x4(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+8
+	JEQ  whole
+	CMPQ AX, $+4
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 4×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y9
+	VXORPS       X10, X10, X10
+	VUCOMISD     beta+104(FP), X10
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y10
+	VMOVUPD      (AX), Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y1, Y11
+	VMOVUPD      Y11, (AX)
+	VMASKMOVPD   32(AX), Y0, Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y2, Y11
+	VMASKMOVPD   Y11, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y3, Y11
+	VMOVUPD      Y11, (AX)
+	VMASKMOVPD   32(AX), Y0, Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y4, Y11
+	VMASKMOVPD   Y11, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y5, Y11
+	VMOVUPD      Y11, (AX)
+	VMASKMOVPD   32(AX), Y0, Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y6, Y11
+	VMASKMOVPD   Y11, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y7, Y11
+	VMOVUPD      Y11, (AX)
+	VMASKMOVPD   32(AX), Y0, Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y8, Y11
+	VMASKMOVPD   Y11, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD     Y9, Y1, Y1
+	VMOVUPD    Y1, (AX)
+	VMULPD     Y9, Y2, Y2
+	VMASKMOVPD Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y9, Y3, Y3
+	VMOVUPD    Y3, (AX)
+	VMULPD     Y9, Y4, Y4
+	VMASKMOVPD Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y9, Y5, Y5
+	VMOVUPD    Y5, (AX)
+	VMULPD     Y9, Y6, Y6
+	VMASKMOVPD Y6, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y9, Y7, Y7
+	VMOVUPD    Y7, (AX)
+	VMULPD     Y9, Y8, Y8
+	VMASKMOVPD Y8, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+88(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 4×4 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y2
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y9, Y10, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y6
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y9, Y10, Y7
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y2
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y9, Y10, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y6
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y9, Y10, Y7
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPD   (CX), Y0, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y2
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y9, Y10, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y2, Y2
+	VADDPD       Y7, Y3, Y3
+	VADDPD       Y8, Y4, Y4
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+104(FP), X6
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y6
+	VMASKMOVPD   (AX), Y0, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y1, Y7
+	VMASKMOVPD   Y7, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y2, Y7
+	VMASKMOVPD   Y7, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y3, Y7
+	VMASKMOVPD   Y7, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y4, Y7
+	VMASKMOVPD   Y7, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD     Y5, Y1, Y1
+	VMASKMOVPD Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y5, Y2, Y2
+	VMASKMOVPD Y2, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y5, Y3, Y3
+	VMASKMOVPD Y3, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y5, Y4, Y4
+	VMASKMOVPD Y4, Y0, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 4×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y8, Y10, Y4
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y8, Y10, Y6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y8, Y10, Y4
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y8, Y10, Y6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y8, Y10, Y4
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y8, Y10, Y6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y8, Y10, Y4
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y8, Y10, Y6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Y8
+	VMOVUPD      32(CX), Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y8, Y10, Y4
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y8, Y10, Y6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+104(FP), X9
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y9
+	VMOVUPD      (AX), Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y0, Y10
+	VMOVUPD      Y10, (AX)
+	VMOVUPD      32(AX), Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y1, Y10
+	VMOVUPD      Y10, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y2, Y10
+	VMOVUPD      Y10, (AX)
+	VMOVUPD      32(AX), Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y3, Y10
+	VMOVUPD      Y10, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y4, Y10
+	VMOVUPD      Y10, (AX)
+	VMOVUPD      32(AX), Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y5, Y10
+	VMOVUPD      Y10, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y6, Y10
+	VMOVUPD      Y10, (AX)
+	VMOVUPD      32(AX), Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y7, Y10
+	VMOVUPD      Y10, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Y8, Y0, Y0
+	VMOVUPD Y0, (AX)
+	VMULPD  Y8, Y1, Y1
+	VMOVUPD Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y8, Y2, Y2
+	VMOVUPD Y2, (AX)
+	VMULPD  Y8, Y3, Y3
+	VMOVUPD Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y8, Y4, Y4
+	VMOVUPD Y4, (AX)
+	VMULPD  Y8, Y5, Y5
+	VMOVUPD Y5, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y8, Y6, Y6
+	VMOVUPD Y6, (AX)
+	VMULPD  Y8, Y7, Y7
+	VMOVUPD Y7, 32(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX2x5(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF64AVX2x5(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+8
+	JEQ  whole
+	CMPQ AX, $+4
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 5×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Y11
+	VMASKMOVPD   32(CX), Y0, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y11, Y13, Y1
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y11, Y13, Y3
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y11, Y13, Y5
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y11, Y13, Y7
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y11, Y13, Y9
+	VFMADD231PD  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y11
+	VMASKMOVPD   32(CX), Y0, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y11, Y13, Y1
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y11, Y13, Y3
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y11, Y13, Y5
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y11, Y13, Y7
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y11, Y13, Y9
+	VFMADD231PD  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y11
+	VMASKMOVPD   32(CX), Y0, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y11, Y13, Y1
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y11, Y13, Y3
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y11, Y13, Y5
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y11, Y13, Y7
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y11, Y13, Y9
+	VFMADD231PD  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y11
+	VMASKMOVPD   32(CX), Y0, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y11, Y13, Y1
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y11, Y13, Y3
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y11, Y13, Y5
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y11, Y13, Y7
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y11, Y13, Y9
+	VFMADD231PD  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Y11
+	VMASKMOVPD   32(CX), Y0, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y11, Y13, Y1
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y11, Y13, Y3
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y11, Y13, Y5
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y11, Y13, Y7
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y11, Y13, Y9
+	VFMADD231PD  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y11
+	VXORPS       X12, X12, X12
+	VUCOMISD     beta+104(FP), X12
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y12
+	VMOVUPD      (AX), Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y1, Y13
+	VMOVUPD      Y13, (AX)
+	VMASKMOVPD   32(AX), Y0, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y2, Y13
+	VMASKMOVPD   Y13, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y3, Y13
+	VMOVUPD      Y13, (AX)
+	VMASKMOVPD   32(AX), Y0, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y4, Y13
+	VMASKMOVPD   Y13, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y5, Y13
+	VMOVUPD      Y13, (AX)
+	VMASKMOVPD   32(AX), Y0, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y6, Y13
+	VMASKMOVPD   Y13, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y7, Y13
+	VMOVUPD      Y13, (AX)
+	VMASKMOVPD   32(AX), Y0, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y8, Y13
+	VMASKMOVPD   Y13, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y9, Y13
+	VMOVUPD      Y13, (AX)
+	VMASKMOVPD   32(AX), Y0, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y10, Y13
+	VMASKMOVPD   Y13, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD     Y11, Y1, Y1
+	VMOVUPD    Y1, (AX)
+	VMULPD     Y11, Y2, Y2
+	VMASKMOVPD Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y11, Y3, Y3
+	VMOVUPD    Y3, (AX)
+	VMULPD     Y11, Y4, Y4
+	VMASKMOVPD Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y11, Y5, Y5
+	VMOVUPD    Y5, (AX)
+	VMULPD     Y11, Y6, Y6
+	VMASKMOVPD Y6, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y11, Y7, Y7
+	VMOVUPD    Y7, (AX)
+	VMULPD     Y11, Y8, Y8
+	VMASKMOVPD Y8, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y11, Y9, Y9
+	VMOVUPD    Y9, (AX)
+	VMULPD     Y11, Y10, Y10
+	VMASKMOVPD Y10, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+88(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 5×4 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPD   (CX), Y0, Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y11, Y12, Y2
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y11, Y12, Y4
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y11, Y12, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y11, Y12, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y11, Y12, Y8
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y11, Y12, Y9
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y11, Y12, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y11, Y12, Y2
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y11, Y12, Y4
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y11, Y12, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y11, Y12, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y11, Y12, Y8
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y11, Y12, Y9
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y11, Y12, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPD   (CX), Y0, Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y11, Y12, Y2
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y11, Y12, Y4
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y11, Y12, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Y6, Y1, Y1
+	VADDPD       Y7, Y2, Y2
+	VADDPD       Y8, Y3, Y3
+	VADDPD       Y9, Y4, Y4
+	VADDPD       Y10, Y5, Y5
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y7
+	VMASKMOVPD   (AX), Y0, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y1, Y8
+	VMASKMOVPD   Y8, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y2, Y8
+	VMASKMOVPD   Y8, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y3, Y8
+	VMASKMOVPD   Y8, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y4, Y8
+	VMASKMOVPD   Y8, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y5, Y8
+	VMASKMOVPD   Y8, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD     Y6, Y1, Y1
+	VMASKMOVPD Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y6, Y2, Y2
+	VMASKMOVPD Y2, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y6, Y3, Y3
+	VMASKMOVPD Y3, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y6, Y4, Y4
+	VMASKMOVPD Y4, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y6, Y5, Y5
+	VMASKMOVPD Y5, Y0, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 5×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Y10
+	VMOVUPD      32(CX), Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y10, Y12, Y0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y10, Y12, Y2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y10, Y12, Y4
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y10, Y12, Y6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y10, Y12, Y8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y10
+	VMOVUPD      32(CX), Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y10, Y12, Y0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y10, Y12, Y2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y10, Y12, Y4
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y10, Y12, Y6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y10, Y12, Y8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y10
+	VMOVUPD      32(CX), Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y10, Y12, Y0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y10, Y12, Y2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y10, Y12, Y4
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y10, Y12, Y6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y10, Y12, Y8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y10
+	VMOVUPD      32(CX), Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y10, Y12, Y0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y10, Y12, Y2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y10, Y12, Y4
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y10, Y12, Y6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y10, Y12, Y8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Y10
+	VMOVUPD      32(CX), Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y10, Y12, Y0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y10, Y12, Y2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y10, Y12, Y4
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y10, Y12, Y6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y10, Y12, Y8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y10
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+104(FP), X11
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y11
+	VMOVUPD      (AX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y0, Y12
+	VMOVUPD      Y12, (AX)
+	VMOVUPD      32(AX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y1, Y12
+	VMOVUPD      Y12, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y2, Y12
+	VMOVUPD      Y12, (AX)
+	VMOVUPD      32(AX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y3, Y12
+	VMOVUPD      Y12, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y4, Y12
+	VMOVUPD      Y12, (AX)
+	VMOVUPD      32(AX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y5, Y12
+	VMOVUPD      Y12, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y6, Y12
+	VMOVUPD      Y12, (AX)
+	VMOVUPD      32(AX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y7, Y12
+	VMOVUPD      Y12, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y8, Y12
+	VMOVUPD      Y12, (AX)
+	VMOVUPD      32(AX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y9, Y12
+	VMOVUPD      Y12, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Y10, Y0, Y0
+	VMOVUPD Y0, (AX)
+	VMULPD  Y10, Y1, Y1
+	VMOVUPD Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y10, Y2, Y2
+	VMOVUPD Y2, (AX)
+	VMULPD  Y10, Y3, Y3
+	VMOVUPD Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y10, Y4, Y4
+	VMOVUPD Y4, (AX)
+	VMULPD  Y10, Y5, Y5
+	VMOVUPD Y5, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y10, Y6, Y6
+	VMOVUPD Y6, (AX)
+	VMULPD  Y10, Y7, Y7
+	VMOVUPD Y7, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y10, Y8, Y8
+	VMOVUPD Y8, (AX)
+	VMULPD  Y10, Y9, Y9
+	VMOVUPD Y9, 32(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX2x6(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DeepF64AVX2x6(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+8
+	JEQ  whole
+	CMPQ AX, $+4
+	JLE  narrow
+
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
+	LEAQ    (R9)(R8*2), R10
+
+	// 6×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y13
+	VXORPS       X14, X14, X14
+	VUCOMISD     beta+104(FP), X14
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y14
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y1, Y15
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   32(AX), Y0, Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y2, Y15
+	VMASKMOVPD   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y3, Y15
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   32(AX), Y0, Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y4, Y15
+	VMASKMOVPD   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y5, Y15
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   32(AX), Y0, Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y6, Y15
+	VMASKMOVPD   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y7, Y15
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   32(AX), Y0, Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y8, Y15
+	VMASKMOVPD   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y9, Y15
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   32(AX), Y0, Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y10, Y15
+	VMASKMOVPD   Y15, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y11, Y15
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   32(AX), Y0, Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y12, Y15
+	VMASKMOVPD   Y15, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD     Y13, Y1, Y1
+	VMOVUPD    Y1, (AX)
+	VMULPD     Y13, Y2, Y2
+	VMASKMOVPD Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y13, Y3, Y3
+	VMOVUPD    Y3, (AX)
+	VMULPD     Y13, Y4, Y4
+	VMASKMOVPD Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y13, Y5, Y5
+	VMOVUPD    Y5, (AX)
+	VMULPD     Y13, Y6, Y6
+	VMASKMOVPD Y6, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y13, Y7, Y7
+	VMOVUPD    Y7, (AX)
+	VMULPD     Y13, Y8, Y8
+	VMASKMOVPD Y8, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y13, Y9, Y9
+	VMOVUPD    Y9, (AX)
+	VMULPD     Y13, Y10, Y10
+	VMASKMOVPD Y10, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y13, Y11, Y11
+	VMOVUPD    Y11, (AX)
+	VMULPD     Y13, Y12, Y12
+	VMASKMOVPD Y12, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ    n+88(FP), AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
+	LEAQ    (R9)(R8*2), R10
+
+	// 6×4 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMASKMOVPD   (CX), Y0, Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y13, Y14, Y2
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R9*1), Y14
+	VFMADD231PD  Y13, Y14, Y4
+	VBROADCASTSD (AX)(R8*4), Y14
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(R10*1), Y14
+	VFMADD231PD  Y13, Y14, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y13, Y14, Y8
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R9*1), Y14
+	VFMADD231PD  Y13, Y14, Y10
+	VBROADCASTSD (AX)(R8*4), Y14
+	VFMADD231PD  Y13, Y14, Y11
+	VBROADCASTSD (AX)(R10*1), Y14
+	VFMADD231PD  Y13, Y14, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y13, Y14, Y2
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R9*1), Y14
+	VFMADD231PD  Y13, Y14, Y4
+	VBROADCASTSD (AX)(R8*4), Y14
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(R10*1), Y14
+	VFMADD231PD  Y13, Y14, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMASKMOVPD   (CX), Y0, Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y13, Y14, Y8
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R9*1), Y14
+	VFMADD231PD  Y13, Y14, Y10
+	VBROADCASTSD (AX)(R8*4), Y14
+	VFMADD231PD  Y13, Y14, Y11
+	VBROADCASTSD (AX)(R10*1), Y14
+	VFMADD231PD  Y13, Y14, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_single_end
+
+narrow_single:
+	VMASKMOVPD   (CX), Y0, Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y13, Y14, Y2
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R9*1), Y14
+	VFMADD231PD  Y13, Y14, Y4
+	VBROADCASTSD (AX)(R8*4), Y14
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(R10*1), Y14
+	VFMADD231PD  Y13, Y14, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Y7, Y1, Y1
+	VADDPD       Y8, Y2, Y2
+	VADDPD       Y9, Y3, Y3
+	VADDPD       Y10, Y4, Y4
+	VADDPD       Y11, Y5, Y5
+	VADDPD       Y12, Y6, Y6
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y7
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+104(FP), X8
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y8
+	VMASKMOVPD   (AX), Y0, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y1, Y9
+	VMASKMOVPD   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y2, Y9
+	VMASKMOVPD   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y3, Y9
+	VMASKMOVPD   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y4, Y9
+	VMASKMOVPD   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y5, Y9
+	VMASKMOVPD   Y9, Y0, (AX)
+	ADDQ         CX, AX
+	VMASKMOVPD   (AX), Y0, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y6, Y9
+	VMASKMOVPD   Y9, Y0, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD     Y7, Y1, Y1
+	VMASKMOVPD Y1, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y7, Y2, Y2
+	VMASKMOVPD Y2, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y7, Y3, Y3
+	VMASKMOVPD Y3, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y7, Y4, Y4
+	VMASKMOVPD Y4, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y7, Y5, Y5
+	VMASKMOVPD Y5, Y0, (AX)
+	ADDQ       CX, AX
+	VMULPD     Y7, Y6, Y6
+	VMASKMOVPD Y6, Y0, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+
+	// 6×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(R9*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(R9*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(R9*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(R9*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Y12
+	VMOVUPD      32(CX), Y13
+	VBROADCASTSD (AX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (AX)(R9*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+104(FP), X13
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y13
+	VMOVUPD      (AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y0, Y14
+	VMOVUPD      Y14, (AX)
+	VMOVUPD      32(AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y1, Y14
+	VMOVUPD      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y2, Y14
+	VMOVUPD      Y14, (AX)
+	VMOVUPD      32(AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y3, Y14
+	VMOVUPD      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y4, Y14
+	VMOVUPD      Y14, (AX)
+	VMOVUPD      32(AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y5, Y14
+	VMOVUPD      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y6, Y14
+	VMOVUPD      Y14, (AX)
+	VMOVUPD      32(AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y7, Y14
+	VMOVUPD      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y8, Y14
+	VMOVUPD      Y14, (AX)
+	VMOVUPD      32(AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y9, Y14
+	VMOVUPD      Y14, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y10, Y14
+	VMOVUPD      Y14, (AX)
+	VMOVUPD      32(AX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y11, Y14
+	VMOVUPD      Y14, 32(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Y12, Y0, Y0
+	VMOVUPD Y0, (AX)
+	VMULPD  Y12, Y1, Y1
+	VMOVUPD Y1, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y2, Y2
+	VMOVUPD Y2, (AX)
+	VMULPD  Y12, Y3, Y3
+	VMOVUPD Y3, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y4, Y4
+	VMOVUPD Y4, (AX)
+	VMULPD  Y12, Y5, Y5
+	VMOVUPD Y5, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y6, Y6
+	VMOVUPD Y6, (AX)
+	VMULPD  Y12, Y7, Y7
+	VMOVUPD Y7, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y8, Y8
+	VMOVUPD Y8, (AX)
+	VMULPD  Y12, Y9, Y9
+	VMOVUPD Y9, 32(AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y10, Y10
+	VMOVUPD Y10, (AX)
+	VMULPD  Y12, Y11, Y11
+	VMOVUPD Y11, 32(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
 // func CopyF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3, MMX+
 TEXT ·CopyF64AVX2(SB), NOSPLIT, $0-104
@@ -8441,19 +8152,20 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func StreamF64AVX2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func StreamF64AVX2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, FMA3
-TEXT ·StreamF64AVX2(SB), NOSPLIT, $0-104
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+TEXT ·StreamF64AVX2(SB), NOSPLIT, $0-112
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), SI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), SI
 	SHLQ $0x03, SI
-	MOVQ rsa+16(FP), SI
+	MOVQ rsa+24(FP), SI
 	SHLQ $0x03, SI
 	LEAQ (SI)(SI*2), DI
 	LEAQ (DI)(SI*2), R8
@@ -8471,7 +8183,7 @@ TEXT ·StreamF64AVX2(SB), NOSPLIT, $0-104
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -8601,9 +8313,9 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	VBROADCASTSD alpha+88(FP), Y12
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	VBROADCASTSD alpha+96(FP), Y12
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
 	VMULPD       Y12, Y0, Y0
 	VMOVNTPD     Y0, (AX)
@@ -8634,6 +8346,19 @@ whole_single_end:
 	VMOVNTPD     Y10, (AX)
 	VMULPD       Y12, Y11, Y11
 	VMOVNTPD     Y11, 32(AX)
+	DECQ         tiles+0(FP)
+	JZ           whole_end
+	MOVQ         rsa+24(FP), AX
+	SHLQ         $0x03, AX
+	IMUL3Q       $+6, AX, AX
+	ADDQ         AX, a+16(FP)
+	MOVQ         ldc+80(FP), AX
+	SHLQ         $0x03, AX
+	IMUL3Q       $+6, AX, AX
+	ADDQ         AX, c+56(FP)
+	JMP          whole
+
+whole_end:
 	VZEROUPPER
 	RET
 

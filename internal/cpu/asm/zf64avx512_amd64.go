@@ -21,9 +21,9 @@ package asm
 //go:noescape
 func PackedF64AVX512(k int, a *float64, b *float64, c *float64, next *float64, ldc int, m int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x1 computes 1×n elements of C, n ≤ 16, from matrices:
+// DirectF64AVX512x1 computes tiles·1×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -38,11 +38,11 @@ func PackedF64AVX512(k int, a *float64, b *float64, c *float64, next *float64, l
 //	}
 //
 //go:noescape
-func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x1(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x2 computes 2×n elements of C, n ≤ 16, from matrices:
+// DirectF64AVX512x2 computes tiles·2×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -57,11 +57,11 @@ func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x3 computes 3×n elements of C, n ≤ 16, from matrices:
+// DirectF64AVX512x3 computes tiles·3×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -76,11 +76,11 @@ func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x3(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x4 computes 4×n elements of C, n ≤ 16, from matrices:
+// DirectF64AVX512x4 computes tiles·4×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -95,11 +95,11 @@ func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x4(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x5 computes 5×n elements of C, n ≤ 16, from matrices:
+// DirectF64AVX512x5 computes tiles·5×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 5; i++ {
+//	for i := 0; i < tiles*5; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -114,11 +114,11 @@ func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x5(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x6 computes 6×n elements of C, n ≤ 16, from matrices:
+// DirectF64AVX512x6 computes tiles·6×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 6; i++ {
+//	for i := 0; i < tiles*6; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -133,11 +133,11 @@ func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x6(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x7 computes 7×n elements of C, n ≤ 16, from matrices:
+// DirectF64AVX512x7 computes tiles·7×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 7; i++ {
+//	for i := 0; i < tiles*7; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -152,11 +152,11 @@ func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x7(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x8 computes 8×n elements of C, n ≤ 16, from matrices:
+// DirectF64AVX512x8 computes tiles·8×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 8; i++ {
+//	for i := 0; i < tiles*8; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -171,11 +171,11 @@ func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x8(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x9 computes 9×n elements of C, n ≤ 16, from matrices:
+// DirectF64AVX512x9 computes tiles·9×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 9; i++ {
+//	for i := 0; i < tiles*9; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -190,11 +190,11 @@ func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x9(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x9(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x10 computes 10×n elements of C, n ≤ 16, from matrices:
+// DirectF64AVX512x10 computes tiles·10×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 10; i++ {
+//	for i := 0; i < tiles*10; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -209,11 +209,11 @@ func DirectF64AVX512x9(k int, a *float64, rsa int, csa int, b *float64, ldb int,
 //	}
 //
 //go:noescape
-func DirectF64AVX512x10(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x10(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x11 computes 11×n elements of C, n ≤ 16, from matrices:
+// DirectF64AVX512x11 computes tiles·11×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 11; i++ {
+//	for i := 0; i < tiles*11; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -228,11 +228,11 @@ func DirectF64AVX512x10(k int, a *float64, rsa int, csa int, b *float64, ldb int
 //	}
 //
 //go:noescape
-func DirectF64AVX512x11(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x11(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DirectF64AVX512x12 computes 12×n elements of C, n ≤ 16, from matrices:
+// DirectF64AVX512x12 computes tiles·12×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
-//	for i := 0; i < 12; i++ {
+//	for i := 0; i < tiles*12; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -247,15 +247,15 @@ func DirectF64AVX512x11(k int, a *float64, rsa int, csa int, b *float64, ldb int
 //	}
 //
 //go:noescape
-func DirectF64AVX512x12(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DirectF64AVX512x12(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x1 computes 1×n elements of C, n ≤ 16, from matrices:
+// DeepF64AVX512x1 computes tiles·1×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 8, 8
 //	if n > 8 {
 //		sets, unroll = 4, 4
 //	}
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [8]T
 //			for p := 0; p < k; p++ {
@@ -279,15 +279,15 @@ func DirectF64AVX512x12(k int, a *float64, rsa int, csa int, b *float64, ldb int
 //	}
 //
 //go:noescape
-func DeepF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DeepF64AVX512x1(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x2 computes 2×n elements of C, n ≤ 16, from matrices:
+// DeepF64AVX512x2 computes tiles·2×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 8 {
 //		sets, unroll = 2, 4
 //	}
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [4]T
 //			for p := 0; p < k; p++ {
@@ -311,15 +311,15 @@ func DeepF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DeepF64AVX512x2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x3 computes 3×n elements of C, n ≤ 16, from matrices:
+// DeepF64AVX512x3 computes tiles·3×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 4, 4
 //	if n > 8 {
 //		sets, unroll = 2, 4
 //	}
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [4]T
 //			for p := 0; p < k; p++ {
@@ -343,15 +343,15 @@ func DeepF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DeepF64AVX512x3(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x4 computes 4×n elements of C, n ≤ 16, from matrices:
+// DeepF64AVX512x4 computes tiles·4×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -375,15 +375,15 @@ func DeepF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DeepF64AVX512x4(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x5 computes 5×n elements of C, n ≤ 16, from matrices:
+// DeepF64AVX512x5 computes tiles·5×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 5; i++ {
+//	for i := 0; i < tiles*5; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -407,15 +407,15 @@ func DeepF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DeepF64AVX512x5(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x6 computes 6×n elements of C, n ≤ 16, from matrices:
+// DeepF64AVX512x6 computes tiles·6×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 6; i++ {
+//	for i := 0; i < tiles*6; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -439,15 +439,15 @@ func DeepF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DeepF64AVX512x6(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// DeepF64AVX512x7 computes 7×n elements of C, n ≤ 16, from matrices:
+// DeepF64AVX512x7 computes tiles·7×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
 //
 //	sets, unroll := 2, 4
 //	if n > 8 {
 //		sets, unroll = 1, 4
 //	}
-//	for i := 0; i < 7; i++ {
+//	for i := 0; i < tiles*7; i++ {
 //		for j := 0; j < n; j++ {
 //			var sum [2]T
 //			for p := 0; p < k; p++ {
@@ -471,26 +471,7 @@ func DeepF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c
 //	}
 //
 //go:noescape
-func DeepF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-
-// ColumnF64AVX512 computes tiles·12×n elements of C, n ≤ 16 and tiles ≥ 1, from matrices:
-//
-//	for i := 0; i < tiles*MR; i++ {
-//		for j := 0; j < n; j++ {
-//			sum := 0
-//			for p := 0; p < k; p++ {
-//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
-//			}
-//			if beta == 0 {
-//				c[i*ldc+j] = alpha * sum
-//			} else {
-//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
-//			}
-//		}
-//	}
-//
-//go:noescape
-func ColumnF64AVX512(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func DeepF64AVX512x7(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // CopyF64AVX512 computes an 12×16 tile of C (n = 16) from matrices:
 //
@@ -513,9 +494,9 @@ func ColumnF64AVX512(tiles int, k int, a *float64, rsa int, csa int, b *float64,
 //go:noescape
 func CopyF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
-// StreamF64AVX512 computes an 12×16 tile of C (n = 16, beta = 0) from matrices:
+// StreamF64AVX512 computes tiles·12×16 elements of C (n = 16, beta = 0) from matrices:
 //
-//	for i := 0; i < 12; i++ {
+//	for i := 0; i < tiles*12; i++ {
 //		for j := 0; j < n; j++ {
 //			sum := 0
 //			for p := 0; p < k; p++ {
@@ -530,7 +511,7 @@ func CopyF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *
 //	}
 //
 //go:noescape
-func StreamF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+func StreamF64AVX512(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
 // UpdateF64AVX512x1x1 computes 1×n elements of C from matrices:
 //

@@ -1382,37 +1382,39 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x1(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x1(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF64AVX512x1(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 
 	// 1×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), R8
+	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
@@ -1480,17 +1482,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z2
+	VBROADCASTSD alpha+96(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISD     beta+96(FP), X3
+	VUCOMISD     beta+104(FP), X3
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z3
+	VBROADCASTSD beta+104(FP), Z3
 	VMOVUPD      (AX), Z4
 	VMULPD       Z3, Z4, Z4
 	VFMADD231PD  Z2, Z0, Z4
@@ -1508,31 +1510,44 @@ wide_overwrite:
 	VMOVUPD Z1, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 
 	// 1×8 sums.
 	VXORPS Z0, Z0, Z0
-	MOVQ   k+0(FP), R8
+	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
@@ -1590,17 +1605,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z1
+	VBROADCASTSD alpha+96(FP), Z1
 	VXORPS       X2, X2, X2
-	VUCOMISD     beta+96(FP), X2
+	VUCOMISD     beta+104(FP), X2
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z2
+	VBROADCASTSD beta+104(FP), Z2
 	VMOVUPD.Z    (AX), K1, Z3
 	VMULPD       Z2, Z3, Z3
 	VFMADD231PD  Z1, Z0, Z3
@@ -1612,26 +1627,39 @@ narrow_overwrite:
 	VMOVUPD Z0, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 
 	// 1×16 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), R8
+	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
@@ -1699,17 +1727,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z2
+	VBROADCASTSD alpha+96(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISD     beta+96(FP), X3
+	VUCOMISD     beta+104(FP), X3
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z3
+	VBROADCASTSD beta+104(FP), Z3
 	VMOVUPD      (AX), Z4
 	VMULPD       Z3, Z4, Z4
 	VFMADD231PD  Z2, Z0, Z4
@@ -1727,34 +1755,49 @@ whole_overwrite:
 	VMOVUPD Z1, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x2(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF64AVX512x2(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 
 	// 2×16 sums.
@@ -1762,7 +1805,7 @@ TEXT ·DirectF64AVX512x2(SB), NOSPLIT, $0-104
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -1845,17 +1888,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z4
+	VBROADCASTSD alpha+96(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISD     beta+96(FP), X5
+	VUCOMISD     beta+104(FP), X5
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z5
+	VBROADCASTSD beta+104(FP), Z5
 	VMOVUPD      (AX), Z6
 	VMULPD       Z5, Z6, Z6
 	VFMADD231PD  Z4, Z0, Z6
@@ -1887,32 +1930,45 @@ wide_overwrite:
 	VMOVUPD Z3, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 
 	// 2×8 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -1980,17 +2036,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z2
+	VBROADCASTSD alpha+96(FP), Z2
 	VXORPS       X3, X3, X3
-	VUCOMISD     beta+96(FP), X3
+	VUCOMISD     beta+104(FP), X3
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z3
+	VBROADCASTSD beta+104(FP), Z3
 	VMOVUPD.Z    (AX), K1, Z4
 	VMULPD       Z3, Z4, Z4
 	VFMADD231PD  Z2, Z0, Z4
@@ -2010,20 +2066,33 @@ narrow_overwrite:
 	VMOVUPD Z1, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 
 	// 2×16 sums.
@@ -2031,7 +2100,7 @@ whole:
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -2114,17 +2183,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z4
+	VBROADCASTSD alpha+96(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISD     beta+96(FP), X5
+	VUCOMISD     beta+104(FP), X5
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z5
+	VBROADCASTSD beta+104(FP), Z5
 	VMOVUPD      (AX), Z6
 	VMULPD       Z5, Z6, Z6
 	VFMADD231PD  Z4, Z0, Z6
@@ -2156,34 +2225,49 @@ whole_overwrite:
 	VMOVUPD Z3, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x3(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x3(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF64AVX512x3(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 
 	// 3×16 sums.
@@ -2193,7 +2277,7 @@ TEXT ·DirectF64AVX512x3(SB), NOSPLIT, $0-104
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -2291,17 +2375,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z6
+	VBROADCASTSD alpha+96(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+96(FP), X7
+	VUCOMISD     beta+104(FP), X7
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z7
+	VBROADCASTSD beta+104(FP), Z7
 	VMOVUPD      (AX), Z8
 	VMULPD       Z7, Z8, Z8
 	VFMADD231PD  Z6, Z0, Z8
@@ -2347,33 +2431,46 @@ wide_overwrite:
 	VMOVUPD Z5, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 
 	// 3×8 sums.
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -2451,17 +2548,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z3
+	VBROADCASTSD alpha+96(FP), Z3
 	VXORPS       X4, X4, X4
-	VUCOMISD     beta+96(FP), X4
+	VUCOMISD     beta+104(FP), X4
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z4
+	VBROADCASTSD beta+104(FP), Z4
 	VMOVUPD.Z    (AX), K1, Z5
 	VMULPD       Z4, Z5, Z5
 	VFMADD231PD  Z3, Z0, Z5
@@ -2489,20 +2586,33 @@ narrow_overwrite:
 	VMOVUPD Z2, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 
 	// 3×16 sums.
@@ -2512,7 +2622,7 @@ whole:
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), R9
+	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
@@ -2610,17 +2720,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z6
+	VBROADCASTSD alpha+96(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+96(FP), X7
+	VUCOMISD     beta+104(FP), X7
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z7
+	VBROADCASTSD beta+104(FP), Z7
 	VMOVUPD      (AX), Z8
 	VMULPD       Z7, Z8, Z8
 	VFMADD231PD  Z6, Z0, Z8
@@ -2666,34 +2776,49 @@ whole_overwrite:
 	VMOVUPD Z5, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x4(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x4(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF64AVX512x4(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 
@@ -2706,7 +2831,7 @@ TEXT ·DirectF64AVX512x4(SB), NOSPLIT, $0-104
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -2819,17 +2944,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z8
+	VBROADCASTSD alpha+96(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISD     beta+96(FP), X9
+	VUCOMISD     beta+104(FP), X9
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z9
+	VBROADCASTSD beta+104(FP), Z9
 	VMOVUPD      (AX), Z10
 	VMULPD       Z9, Z10, Z10
 	VFMADD231PD  Z8, Z0, Z10
@@ -2889,26 +3014,39 @@ wide_overwrite:
 	VMOVUPD Z7, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 
@@ -2917,7 +3055,7 @@ narrow:
 	VXORPS Z1, Z1, Z1
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -3005,17 +3143,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z4
+	VBROADCASTSD alpha+96(FP), Z4
 	VXORPS       X5, X5, X5
-	VUCOMISD     beta+96(FP), X5
+	VUCOMISD     beta+104(FP), X5
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z5
+	VBROADCASTSD beta+104(FP), Z5
 	VMOVUPD.Z    (AX), K1, Z6
 	VMULPD       Z5, Z6, Z6
 	VFMADD231PD  Z4, Z0, Z6
@@ -3051,20 +3189,33 @@ narrow_overwrite:
 	VMOVUPD Z3, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 	LEAQ (R8)(R8*2), R9
 
@@ -3077,7 +3228,7 @@ whole:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -3190,17 +3341,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z8
+	VBROADCASTSD alpha+96(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISD     beta+96(FP), X9
+	VUCOMISD     beta+104(FP), X9
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z9
+	VBROADCASTSD beta+104(FP), Z9
 	VMOVUPD      (AX), Z10
 	VMULPD       Z9, Z10, Z10
 	VFMADD231PD  Z8, Z0, Z10
@@ -3260,34 +3411,49 @@ whole_overwrite:
 	VMOVUPD Z7, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x5(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x5(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF64AVX512x5(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 
@@ -3302,7 +3468,7 @@ TEXT ·DirectF64AVX512x5(SB), NOSPLIT, $0-104
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -3430,17 +3596,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z10
+	VBROADCASTSD alpha+96(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISD     beta+96(FP), X11
+	VUCOMISD     beta+104(FP), X11
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z11
+	VBROADCASTSD beta+104(FP), Z11
 	VMOVUPD      (AX), Z12
 	VMULPD       Z11, Z12, Z12
 	VFMADD231PD  Z10, Z0, Z12
@@ -3514,26 +3680,39 @@ wide_overwrite:
 	VMOVUPD Z9, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 
@@ -3543,7 +3722,7 @@ narrow:
 	VXORPS Z2, Z2, Z2
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -3641,17 +3820,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z5
+	VBROADCASTSD alpha+96(FP), Z5
 	VXORPS       X6, X6, X6
-	VUCOMISD     beta+96(FP), X6
+	VUCOMISD     beta+104(FP), X6
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z6
+	VBROADCASTSD beta+104(FP), Z6
 	VMOVUPD.Z    (AX), K1, Z7
 	VMULPD       Z6, Z7, Z7
 	VFMADD231PD  Z5, Z0, Z7
@@ -3695,20 +3874,33 @@ narrow_overwrite:
 	VMOVUPD Z4, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 	LEAQ (R8)(R8*2), R9
 
@@ -3723,7 +3915,7 @@ whole:
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R10
+	MOVQ   k+8(FP), R10
 	MOVQ   R10, R11
 	SHRQ   $0x02, R11
 	TESTQ  R11, R11
@@ -3851,17 +4043,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z10
+	VBROADCASTSD alpha+96(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISD     beta+96(FP), X11
+	VUCOMISD     beta+104(FP), X11
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z11
+	VBROADCASTSD beta+104(FP), Z11
 	VMOVUPD      (AX), Z12
 	VMULPD       Z11, Z12, Z12
 	VFMADD231PD  Z10, Z0, Z12
@@ -3935,34 +4127,49 @@ whole_overwrite:
 	VMOVUPD Z9, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x6(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x6(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF64AVX512x6(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -3980,7 +4187,7 @@ TEXT ·DirectF64AVX512x6(SB), NOSPLIT, $0-104
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R11
+	MOVQ   k+8(FP), R11
 	MOVQ   R11, R12
 	SHRQ   $0x02, R12
 	TESTQ  R12, R12
@@ -4123,17 +4330,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z12
+	VBROADCASTSD alpha+96(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISD     beta+96(FP), X13
+	VUCOMISD     beta+104(FP), X13
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z13
+	VBROADCASTSD beta+104(FP), Z13
 	VMOVUPD      (AX), Z14
 	VMULPD       Z13, Z14, Z14
 	VFMADD231PD  Z12, Z0, Z14
@@ -4221,26 +4428,39 @@ wide_overwrite:
 	VMOVUPD Z11, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -4252,7 +4472,7 @@ narrow:
 	VXORPS Z3, Z3, Z3
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
-	MOVQ   k+0(FP), R11
+	MOVQ   k+8(FP), R11
 	MOVQ   R11, R12
 	SHRQ   $0x02, R12
 	TESTQ  R12, R12
@@ -4360,17 +4580,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z6
+	VBROADCASTSD alpha+96(FP), Z6
 	VXORPS       X7, X7, X7
-	VUCOMISD     beta+96(FP), X7
+	VUCOMISD     beta+104(FP), X7
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z7
+	VBROADCASTSD beta+104(FP), Z7
 	VMOVUPD.Z    (AX), K1, Z8
 	VMULPD       Z7, Z8, Z8
 	VFMADD231PD  Z6, Z0, Z8
@@ -4422,20 +4642,33 @@ narrow_overwrite:
 	VMOVUPD Z5, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R9)(R8*2), R10
@@ -4453,7 +4686,7 @@ whole:
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
 	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R11
+	MOVQ   k+8(FP), R11
 	MOVQ   R11, R12
 	SHRQ   $0x02, R12
 	TESTQ  R12, R12
@@ -4596,17 +4829,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z12
+	VBROADCASTSD alpha+96(FP), Z12
 	VXORPS       X13, X13, X13
-	VUCOMISD     beta+96(FP), X13
+	VUCOMISD     beta+104(FP), X13
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z13
+	VBROADCASTSD beta+104(FP), Z13
 	VMOVUPD      (AX), Z14
 	VMULPD       Z13, Z14, Z14
 	VFMADD231PD  Z12, Z0, Z14
@@ -4694,34 +4927,49 @@ whole_overwrite:
 	VMOVUPD Z11, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x7(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x7(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF64AVX512x7(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -4741,7 +4989,7 @@ TEXT ·DirectF64AVX512x7(SB), NOSPLIT, $0-104
 	VXORPS Z11, Z11, Z11
 	VXORPS Z12, Z12, Z12
 	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R11
+	MOVQ   k+8(FP), R11
 	MOVQ   R11, R12
 	SHRQ   $0x02, R12
 	TESTQ  R12, R12
@@ -4899,17 +5147,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z14
+	VBROADCASTSD alpha+96(FP), Z14
 	VXORPS       X15, X15, X15
-	VUCOMISD     beta+96(FP), X15
+	VUCOMISD     beta+104(FP), X15
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z15
+	VBROADCASTSD beta+104(FP), Z15
 	VMOVUPD      (AX), Z16
 	VMULPD       Z15, Z16, Z16
 	VFMADD231PD  Z14, Z0, Z16
@@ -5011,26 +5259,39 @@ wide_overwrite:
 	VMOVUPD Z13, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -5043,7 +5304,7 @@ narrow:
 	VXORPS Z4, Z4, Z4
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
-	MOVQ   k+0(FP), R11
+	MOVQ   k+8(FP), R11
 	MOVQ   R11, R12
 	SHRQ   $0x02, R12
 	TESTQ  R12, R12
@@ -5161,17 +5422,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z7
+	VBROADCASTSD alpha+96(FP), Z7
 	VXORPS       X8, X8, X8
-	VUCOMISD     beta+96(FP), X8
+	VUCOMISD     beta+104(FP), X8
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z8
+	VBROADCASTSD beta+104(FP), Z8
 	VMOVUPD.Z    (AX), K1, Z9
 	VMULPD       Z8, Z9, Z9
 	VFMADD231PD  Z7, Z0, Z9
@@ -5231,20 +5492,33 @@ narrow_overwrite:
 	VMOVUPD Z6, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R9)(R8*2), R10
@@ -5264,7 +5538,7 @@ whole:
 	VXORPS Z11, Z11, Z11
 	VXORPS Z12, Z12, Z12
 	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R11
+	MOVQ   k+8(FP), R11
 	MOVQ   R11, R12
 	SHRQ   $0x02, R12
 	TESTQ  R12, R12
@@ -5422,17 +5696,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z14
+	VBROADCASTSD alpha+96(FP), Z14
 	VXORPS       X15, X15, X15
-	VUCOMISD     beta+96(FP), X15
+	VUCOMISD     beta+104(FP), X15
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z15
+	VBROADCASTSD beta+104(FP), Z15
 	VMOVUPD      (AX), Z16
 	VMULPD       Z15, Z16, Z16
 	VFMADD231PD  Z14, Z0, Z16
@@ -5534,34 +5808,49 @@ whole_overwrite:
 	VMOVUPD Z13, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x8(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x8(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x8(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF64AVX512x8(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -5584,7 +5873,7 @@ TEXT ·DirectF64AVX512x8(SB), NOSPLIT, $0-104
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -5757,17 +6046,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z16
+	VBROADCASTSD alpha+96(FP), Z16
 	VXORPS       X17, X17, X17
-	VUCOMISD     beta+96(FP), X17
+	VUCOMISD     beta+104(FP), X17
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z17
+	VBROADCASTSD beta+104(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
 	VFMADD231PD  Z16, Z0, Z18
@@ -5883,26 +6172,39 @@ wide_overwrite:
 	VMOVUPD Z15, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -5917,7 +6219,7 @@ narrow:
 	VXORPS Z5, Z5, Z5
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -6045,17 +6347,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z8
+	VBROADCASTSD alpha+96(FP), Z8
 	VXORPS       X9, X9, X9
-	VUCOMISD     beta+96(FP), X9
+	VUCOMISD     beta+104(FP), X9
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z9
+	VBROADCASTSD beta+104(FP), Z9
 	VMOVUPD.Z    (AX), K1, Z10
 	VMULPD       Z9, Z10, Z10
 	VFMADD231PD  Z8, Z0, Z10
@@ -6123,20 +6425,33 @@ narrow_overwrite:
 	VMOVUPD Z7, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R9)(R8*2), R10
@@ -6159,7 +6474,7 @@ whole:
 	VXORPS Z13, Z13, Z13
 	VXORPS Z14, Z14, Z14
 	VXORPS Z15, Z15, Z15
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -6332,17 +6647,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z16
+	VBROADCASTSD alpha+96(FP), Z16
 	VXORPS       X17, X17, X17
-	VUCOMISD     beta+96(FP), X17
+	VUCOMISD     beta+104(FP), X17
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z17
+	VBROADCASTSD beta+104(FP), Z17
 	VMOVUPD      (AX), Z18
 	VMULPD       Z17, Z18, Z18
 	VFMADD231PD  Z16, Z0, Z18
@@ -6458,34 +6773,49 @@ whole_overwrite:
 	VMOVUPD Z15, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x9(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x9(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x9(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF64AVX512x9(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -6510,7 +6840,7 @@ TEXT ·DirectF64AVX512x9(SB), NOSPLIT, $0-104
 	VXORPS Z15, Z15, Z15
 	VXORPS Z16, Z16, Z16
 	VXORPS Z17, Z17, Z17
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -6698,17 +7028,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z18
+	VBROADCASTSD alpha+96(FP), Z18
 	VXORPS       X19, X19, X19
-	VUCOMISD     beta+96(FP), X19
+	VUCOMISD     beta+104(FP), X19
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z19
+	VBROADCASTSD beta+104(FP), Z19
 	VMOVUPD      (AX), Z20
 	VMULPD       Z19, Z20, Z20
 	VFMADD231PD  Z18, Z0, Z20
@@ -6838,26 +7168,39 @@ wide_overwrite:
 	VMOVUPD Z17, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -6873,7 +7216,7 @@ narrow:
 	VXORPS Z6, Z6, Z6
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -7011,17 +7354,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z9
+	VBROADCASTSD alpha+96(FP), Z9
 	VXORPS       X10, X10, X10
-	VUCOMISD     beta+96(FP), X10
+	VUCOMISD     beta+104(FP), X10
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z10
+	VBROADCASTSD beta+104(FP), Z10
 	VMOVUPD.Z    (AX), K1, Z11
 	VMULPD       Z10, Z11, Z11
 	VFMADD231PD  Z9, Z0, Z11
@@ -7097,20 +7440,33 @@ narrow_overwrite:
 	VMOVUPD Z8, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R9)(R8*2), R10
@@ -7135,7 +7491,7 @@ whole:
 	VXORPS Z15, Z15, Z15
 	VXORPS Z16, Z16, Z16
 	VXORPS Z17, Z17, Z17
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -7323,17 +7679,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z18
+	VBROADCASTSD alpha+96(FP), Z18
 	VXORPS       X19, X19, X19
-	VUCOMISD     beta+96(FP), X19
+	VUCOMISD     beta+104(FP), X19
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z19
+	VBROADCASTSD beta+104(FP), Z19
 	VMOVUPD      (AX), Z20
 	VMULPD       Z19, Z20, Z20
 	VFMADD231PD  Z18, Z0, Z20
@@ -7463,34 +7819,49 @@ whole_overwrite:
 	VMOVUPD Z17, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x10(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x10(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x10(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF64AVX512x10(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -7518,7 +7889,7 @@ TEXT ·DirectF64AVX512x10(SB), NOSPLIT, $0-104
 	VXORPS Z17, Z17, Z17
 	VXORPS Z18, Z18, Z18
 	VXORPS Z19, Z19, Z19
-	MOVQ   k+0(FP), R13
+	MOVQ   k+8(FP), R13
 	MOVQ   R13, R14
 	SHRQ   $0x02, R14
 	TESTQ  R14, R14
@@ -7721,17 +8092,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z20
+	VBROADCASTSD alpha+96(FP), Z20
 	VXORPS       X21, X21, X21
-	VUCOMISD     beta+96(FP), X21
+	VUCOMISD     beta+104(FP), X21
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z21
+	VBROADCASTSD beta+104(FP), Z21
 	VMOVUPD      (AX), Z22
 	VMULPD       Z21, Z22, Z22
 	VFMADD231PD  Z20, Z0, Z22
@@ -7875,26 +8246,39 @@ wide_overwrite:
 	VMOVUPD Z19, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -7912,7 +8296,7 @@ narrow:
 	VXORPS Z7, Z7, Z7
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R13
+	MOVQ   k+8(FP), R13
 	MOVQ   R13, R14
 	SHRQ   $0x02, R14
 	TESTQ  R14, R14
@@ -8060,17 +8444,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z10
+	VBROADCASTSD alpha+96(FP), Z10
 	VXORPS       X11, X11, X11
-	VUCOMISD     beta+96(FP), X11
+	VUCOMISD     beta+104(FP), X11
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z11
+	VBROADCASTSD beta+104(FP), Z11
 	VMOVUPD.Z    (AX), K1, Z12
 	VMULPD       Z11, Z12, Z12
 	VFMADD231PD  Z10, Z0, Z12
@@ -8154,20 +8538,33 @@ narrow_overwrite:
 	VMOVUPD Z9, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R9)(R8*2), R10
@@ -8195,7 +8592,7 @@ whole:
 	VXORPS Z17, Z17, Z17
 	VXORPS Z18, Z18, Z18
 	VXORPS Z19, Z19, Z19
-	MOVQ   k+0(FP), R13
+	MOVQ   k+8(FP), R13
 	MOVQ   R13, R14
 	SHRQ   $0x02, R14
 	TESTQ  R14, R14
@@ -8398,17 +8795,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z20
+	VBROADCASTSD alpha+96(FP), Z20
 	VXORPS       X21, X21, X21
-	VUCOMISD     beta+96(FP), X21
+	VUCOMISD     beta+104(FP), X21
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z21
+	VBROADCASTSD beta+104(FP), Z21
 	VMOVUPD      (AX), Z22
 	VMULPD       Z21, Z22, Z22
 	VFMADD231PD  Z20, Z0, Z22
@@ -8552,34 +8949,49 @@ whole_overwrite:
 	VMOVUPD Z19, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x11(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x11(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x11(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
+TEXT ·DirectF64AVX512x11(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
 	SUBQ  $+8, AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -8609,7 +9021,7 @@ TEXT ·DirectF64AVX512x11(SB), NOSPLIT, $0-104
 	VXORPS Z19, Z19, Z19
 	VXORPS Z20, Z20, Z20
 	VXORPS Z21, Z21, Z21
-	MOVQ   k+0(FP), R13
+	MOVQ   k+8(FP), R13
 	MOVQ   R13, R14
 	SHRQ   $0x02, R14
 	TESTQ  R14, R14
@@ -8827,17 +9239,17 @@ wide_single:
 	JNZ          wide_single
 
 wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z22
+	VBROADCASTSD alpha+96(FP), Z22
 	VXORPS       X23, X23, X23
-	VUCOMISD     beta+96(FP), X23
+	VUCOMISD     beta+104(FP), X23
 	JNE          wide_overwrite_not
 	JPC          wide_overwrite
 
 wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z23
+	VBROADCASTSD beta+104(FP), Z23
 	VMOVUPD      (AX), Z24
 	VMULPD       Z23, Z24, Z24
 	VFMADD231PD  Z22, Z0, Z24
@@ -8995,26 +9407,39 @@ wide_overwrite:
 	VMOVUPD Z21, K1, 64(AX)
 
 wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
 	VZEROUPPER
 	RET
 
 narrow:
-	MOVQ  n+80(FP), AX
+	MOVQ  n+88(FP), AX
 	MOVQ  AX, CX
 	MOVQ  $+1, AX
 	SHLQ  CL, AX
 	DECQ  AX
 	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
 	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
+	MOVQ  ldb+48(FP), BX
 	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
 	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
+	MOVQ  rsa+24(FP), R8
 	SHLQ  $0x03, R8
 	LEAQ  (R8)(R8*2), R9
 	LEAQ  (R9)(R8*2), R10
@@ -9033,7 +9458,7 @@ narrow:
 	VXORPS Z8, Z8, Z8
 	VXORPS Z9, Z9, Z9
 	VXORPS Z10, Z10, Z10
-	MOVQ   k+0(FP), R13
+	MOVQ   k+8(FP), R13
 	MOVQ   R13, R14
 	SHRQ   $0x02, R14
 	TESTQ  R14, R14
@@ -9191,17 +9616,17 @@ narrow_single:
 	JNZ          narrow_single
 
 narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z11
+	VBROADCASTSD alpha+96(FP), Z11
 	VXORPS       X12, X12, X12
-	VUCOMISD     beta+96(FP), X12
+	VUCOMISD     beta+104(FP), X12
 	JNE          narrow_overwrite_not
 	JPC          narrow_overwrite
 
 narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z12
+	VBROADCASTSD beta+104(FP), Z12
 	VMOVUPD.Z    (AX), K1, Z13
 	VMULPD       Z12, Z13, Z13
 	VFMADD231PD  Z11, Z0, Z13
@@ -9293,20 +9718,33 @@ narrow_overwrite:
 	VMOVUPD Z10, K1, (AX)
 
 narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
 	VZEROUPPER
 	RET
 
 whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
 	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
+	MOVQ rsa+24(FP), R8
 	SHLQ $0x03, R8
 	LEAQ (R8)(R8*2), R9
 	LEAQ (R9)(R8*2), R10
@@ -9336,7 +9774,7 @@ whole:
 	VXORPS Z19, Z19, Z19
 	VXORPS Z20, Z20, Z20
 	VXORPS Z21, Z21, Z21
-	MOVQ   k+0(FP), R13
+	MOVQ   k+8(FP), R13
 	MOVQ   R13, R14
 	SHRQ   $0x02, R14
 	TESTQ  R14, R14
@@ -9554,17 +9992,17 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z22
+	VBROADCASTSD alpha+96(FP), Z22
 	VXORPS       X23, X23, X23
-	VUCOMISD     beta+96(FP), X23
+	VUCOMISD     beta+104(FP), X23
 	JNE          whole_overwrite_not
 	JPC          whole_overwrite
 
 whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z23
+	VBROADCASTSD beta+104(FP), Z23
 	VMOVUPD      (AX), Z24
 	VMULPD       Z23, Z24, Z24
 	VFMADD231PD  Z22, Z0, Z24
@@ -9722,14 +10160,27 @@ whole_overwrite:
 	VMOVUPD Z21, 64(AX)
 
 whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
 	VZEROUPPER
 	RET
 
-// func DirectF64AVX512x12(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func DirectF64AVX512x12(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DirectF64AVX512x12(SB), NOSPLIT, $0-104
-	MOVQ       c+48(FP), AX
-	MOVQ       ldc+72(FP), CX
+TEXT ·DirectF64AVX512x12(SB), NOSPLIT, $0-112
+	MOVQ       c+56(FP), AX
+	MOVQ       ldc+80(FP), CX
 	SHLQ       $0x03, CX
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
@@ -9778,5600 +10229,11 @@ TEXT ·DirectF64AVX512x12(SB), NOSPLIT, $0-104
 	PREFETCHT0 (AX)
 	PREFETCHT0 64(AX)
 	PREFETCHT0 127(AX)
-	MOVQ       n+80(FP), AX
+	MOVQ       n+88(FP), AX
 	CMPQ       AX, $+16
 	JEQ        whole
 	CMPQ       AX, $+8
 	JLE        narrow
-	MOVQ       n+80(FP), AX
-	SUBQ       $+8, AX
-	MOVQ       AX, CX
-	MOVQ       $+1, AX
-	SHLQ       CL, AX
-	DECQ       AX
-	KMOVW      AX, K1
-	MOVQ       a+8(FP), AX
-	MOVQ       b+32(FP), CX
-	MOVQ       csa+24(FP), DX
-	SHLQ       $0x03, DX
-	MOVQ       ldb+40(FP), BX
-	SHLQ       $0x03, BX
-	MOVQ       next+56(FP), SI
-	MOVQ       ldn+64(FP), DI
-	SHLQ       $0x03, DI
-	MOVQ       rsa+16(FP), R8
-	SHLQ       $0x03, R8
-	LEAQ       (R8)(R8*2), R9
-	LEAQ       (R9)(R8*2), R10
-	LEAQ       (R10)(R8*2), R11
-	LEAQ       (R11)(R8*2), R12
-	LEAQ       (R12)(R8*2), R13
-
-	// 12×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	VXORPS Z15, Z15, Z15
-	VXORPS Z16, Z16, Z16
-	VXORPS Z17, Z17, Z17
-	VXORPS Z18, Z18, Z18
-	VXORPS Z19, Z19, Z19
-	VXORPS Z20, Z20, Z20
-	VXORPS Z21, Z21, Z21
-	VXORPS Z22, Z22, Z22
-	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R14
-	MOVQ   R14, R15
-	SHRQ   $0x02, R15
-	TESTQ  R15, R15
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Z24
-	VMOVUPD.Z    64(CX), K1, Z25
-	VBROADCASTSD (AX), Z26
-	VFMADD231PD  Z24, Z26, Z0
-	VFMADD231PD  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z26
-	VFMADD231PD  Z24, Z26, Z2
-	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(R8*2), Z26
-	VFMADD231PD  Z24, Z26, Z4
-	VFMADD231PD  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z26
-	VFMADD231PD  Z24, Z26, Z6
-	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(R8*4), Z26
-	VFMADD231PD  Z24, Z26, Z8
-	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R10*1), Z26
-	VFMADD231PD  Z24, Z26, Z10
-	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(R9*2), Z26
-	VFMADD231PD  Z24, Z26, Z12
-	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R11*1), Z26
-	VFMADD231PD  Z24, Z26, Z14
-	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(R8*8), Z26
-	VFMADD231PD  Z24, Z26, Z16
-	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R12*1), Z26
-	VFMADD231PD  Z24, Z26, Z18
-	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R10*2), Z26
-	VFMADD231PD  Z24, Z26, Z20
-	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R13*1), Z26
-	VFMADD231PD  Z24, Z26, Z22
-	VFMADD231PD  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z24
-	VMOVUPD.Z    64(CX), K1, Z25
-	VBROADCASTSD (AX), Z26
-	VFMADD231PD  Z24, Z26, Z0
-	VFMADD231PD  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z26
-	VFMADD231PD  Z24, Z26, Z2
-	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(R8*2), Z26
-	VFMADD231PD  Z24, Z26, Z4
-	VFMADD231PD  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z26
-	VFMADD231PD  Z24, Z26, Z6
-	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(R8*4), Z26
-	VFMADD231PD  Z24, Z26, Z8
-	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R10*1), Z26
-	VFMADD231PD  Z24, Z26, Z10
-	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(R9*2), Z26
-	VFMADD231PD  Z24, Z26, Z12
-	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R11*1), Z26
-	VFMADD231PD  Z24, Z26, Z14
-	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(R8*8), Z26
-	VFMADD231PD  Z24, Z26, Z16
-	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R12*1), Z26
-	VFMADD231PD  Z24, Z26, Z18
-	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R10*2), Z26
-	VFMADD231PD  Z24, Z26, Z20
-	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R13*1), Z26
-	VFMADD231PD  Z24, Z26, Z22
-	VFMADD231PD  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z24
-	VMOVUPD.Z    64(CX), K1, Z25
-	VBROADCASTSD (AX), Z26
-	VFMADD231PD  Z24, Z26, Z0
-	VFMADD231PD  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z26
-	VFMADD231PD  Z24, Z26, Z2
-	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(R8*2), Z26
-	VFMADD231PD  Z24, Z26, Z4
-	VFMADD231PD  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z26
-	VFMADD231PD  Z24, Z26, Z6
-	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(R8*4), Z26
-	VFMADD231PD  Z24, Z26, Z8
-	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R10*1), Z26
-	VFMADD231PD  Z24, Z26, Z10
-	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(R9*2), Z26
-	VFMADD231PD  Z24, Z26, Z12
-	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R11*1), Z26
-	VFMADD231PD  Z24, Z26, Z14
-	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(R8*8), Z26
-	VFMADD231PD  Z24, Z26, Z16
-	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R12*1), Z26
-	VFMADD231PD  Z24, Z26, Z18
-	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R10*2), Z26
-	VFMADD231PD  Z24, Z26, Z20
-	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R13*1), Z26
-	VFMADD231PD  Z24, Z26, Z22
-	VFMADD231PD  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z24
-	VMOVUPD.Z    64(CX), K1, Z25
-	VBROADCASTSD (AX), Z26
-	VFMADD231PD  Z24, Z26, Z0
-	VFMADD231PD  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z26
-	VFMADD231PD  Z24, Z26, Z2
-	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(R8*2), Z26
-	VFMADD231PD  Z24, Z26, Z4
-	VFMADD231PD  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z26
-	VFMADD231PD  Z24, Z26, Z6
-	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(R8*4), Z26
-	VFMADD231PD  Z24, Z26, Z8
-	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R10*1), Z26
-	VFMADD231PD  Z24, Z26, Z10
-	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(R9*2), Z26
-	VFMADD231PD  Z24, Z26, Z12
-	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R11*1), Z26
-	VFMADD231PD  Z24, Z26, Z14
-	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(R8*8), Z26
-	VFMADD231PD  Z24, Z26, Z16
-	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R12*1), Z26
-	VFMADD231PD  Z24, Z26, Z18
-	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R10*2), Z26
-	VFMADD231PD  Z24, Z26, Z20
-	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R13*1), Z26
-	VFMADD231PD  Z24, Z26, Z22
-	VFMADD231PD  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R15
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R14
-	TESTQ R14, R14
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Z24
-	VMOVUPD.Z    64(CX), K1, Z25
-	VBROADCASTSD (AX), Z26
-	VFMADD231PD  Z24, Z26, Z0
-	VFMADD231PD  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z26
-	VFMADD231PD  Z24, Z26, Z2
-	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(R8*2), Z26
-	VFMADD231PD  Z24, Z26, Z4
-	VFMADD231PD  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z26
-	VFMADD231PD  Z24, Z26, Z6
-	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(R8*4), Z26
-	VFMADD231PD  Z24, Z26, Z8
-	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R10*1), Z26
-	VFMADD231PD  Z24, Z26, Z10
-	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(R9*2), Z26
-	VFMADD231PD  Z24, Z26, Z12
-	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R11*1), Z26
-	VFMADD231PD  Z24, Z26, Z14
-	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(R8*8), Z26
-	VFMADD231PD  Z24, Z26, Z16
-	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R12*1), Z26
-	VFMADD231PD  Z24, Z26, Z18
-	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R10*2), Z26
-	VFMADD231PD  Z24, Z26, Z20
-	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R13*1), Z26
-	VFMADD231PD  Z24, Z26, Z22
-	VFMADD231PD  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R14
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z24
-	VXORPS       X25, X25, X25
-	VUCOMISD     beta+96(FP), X25
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z25
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z0, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD.Z    64(AX), K1, Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z1, Z26
-	VMOVUPD      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z2, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD.Z    64(AX), K1, Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z3, Z26
-	VMOVUPD      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z4, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD.Z    64(AX), K1, Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z5, Z26
-	VMOVUPD      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z6, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD.Z    64(AX), K1, Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z7, Z26
-	VMOVUPD      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z8, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD.Z    64(AX), K1, Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z9, Z26
-	VMOVUPD      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z10, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD.Z    64(AX), K1, Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z11, Z26
-	VMOVUPD      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z12, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD.Z    64(AX), K1, Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z13, Z26
-	VMOVUPD      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z14, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD.Z    64(AX), K1, Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z15, Z26
-	VMOVUPD      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z16, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD.Z    64(AX), K1, Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z17, Z26
-	VMOVUPD      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z18, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD.Z    64(AX), K1, Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z19, Z26
-	VMOVUPD      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z20, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD.Z    64(AX), K1, Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z21, Z26
-	VMOVUPD      Z26, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z22, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD.Z    64(AX), K1, Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z23, Z26
-	VMOVUPD      Z26, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD  Z24, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z24, Z1, Z1
-	VMOVUPD Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z24, Z3, Z3
-	VMOVUPD Z3, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z4, Z4
-	VMOVUPD Z4, (AX)
-	VMULPD  Z24, Z5, Z5
-	VMOVUPD Z5, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z6, Z6
-	VMOVUPD Z6, (AX)
-	VMULPD  Z24, Z7, Z7
-	VMOVUPD Z7, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z8, Z8
-	VMOVUPD Z8, (AX)
-	VMULPD  Z24, Z9, Z9
-	VMOVUPD Z9, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z10, Z10
-	VMOVUPD Z10, (AX)
-	VMULPD  Z24, Z11, Z11
-	VMOVUPD Z11, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z12, Z12
-	VMOVUPD Z12, (AX)
-	VMULPD  Z24, Z13, Z13
-	VMOVUPD Z13, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z14, Z14
-	VMOVUPD Z14, (AX)
-	VMULPD  Z24, Z15, Z15
-	VMOVUPD Z15, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z16, Z16
-	VMOVUPD Z16, (AX)
-	VMULPD  Z24, Z17, Z17
-	VMOVUPD Z17, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z18, Z18
-	VMOVUPD Z18, (AX)
-	VMULPD  Z24, Z19, Z19
-	VMOVUPD Z19, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z20, Z20
-	VMOVUPD Z20, (AX)
-	VMULPD  Z24, Z21, Z21
-	VMOVUPD Z21, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z22, Z22
-	VMOVUPD Z22, (AX)
-	VMULPD  Z24, Z23, Z23
-	VMOVUPD Z23, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-	LEAQ  (R8)(R8*2), R9
-	LEAQ  (R9)(R8*2), R10
-	LEAQ  (R10)(R8*2), R11
-	LEAQ  (R11)(R8*2), R12
-	LEAQ  (R12)(R8*2), R13
-
-	// 12×8 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R14
-	MOVQ   R14, R15
-	SHRQ   $0x02, R15
-	TESTQ  R15, R15
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	VBROADCASTSD (AX)(R8*4), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	VBROADCASTSD (AX)(R9*2), Z13
-	VFMADD231PD  Z12, Z13, Z6
-	VBROADCASTSD (AX)(R11*1), Z13
-	VFMADD231PD  Z12, Z13, Z7
-	VBROADCASTSD (AX)(R8*8), Z13
-	VFMADD231PD  Z12, Z13, Z8
-	VBROADCASTSD (AX)(R12*1), Z13
-	VFMADD231PD  Z12, Z13, Z9
-	VBROADCASTSD (AX)(R10*2), Z13
-	VFMADD231PD  Z12, Z13, Z10
-	VBROADCASTSD (AX)(R13*1), Z13
-	VFMADD231PD  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	VBROADCASTSD (AX)(R8*4), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	VBROADCASTSD (AX)(R9*2), Z13
-	VFMADD231PD  Z12, Z13, Z6
-	VBROADCASTSD (AX)(R11*1), Z13
-	VFMADD231PD  Z12, Z13, Z7
-	VBROADCASTSD (AX)(R8*8), Z13
-	VFMADD231PD  Z12, Z13, Z8
-	VBROADCASTSD (AX)(R12*1), Z13
-	VFMADD231PD  Z12, Z13, Z9
-	VBROADCASTSD (AX)(R10*2), Z13
-	VFMADD231PD  Z12, Z13, Z10
-	VBROADCASTSD (AX)(R13*1), Z13
-	VFMADD231PD  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	VBROADCASTSD (AX)(R8*4), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	VBROADCASTSD (AX)(R9*2), Z13
-	VFMADD231PD  Z12, Z13, Z6
-	VBROADCASTSD (AX)(R11*1), Z13
-	VFMADD231PD  Z12, Z13, Z7
-	VBROADCASTSD (AX)(R8*8), Z13
-	VFMADD231PD  Z12, Z13, Z8
-	VBROADCASTSD (AX)(R12*1), Z13
-	VFMADD231PD  Z12, Z13, Z9
-	VBROADCASTSD (AX)(R10*2), Z13
-	VFMADD231PD  Z12, Z13, Z10
-	VBROADCASTSD (AX)(R13*1), Z13
-	VFMADD231PD  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	VBROADCASTSD (AX)(R8*4), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	VBROADCASTSD (AX)(R9*2), Z13
-	VFMADD231PD  Z12, Z13, Z6
-	VBROADCASTSD (AX)(R11*1), Z13
-	VFMADD231PD  Z12, Z13, Z7
-	VBROADCASTSD (AX)(R8*8), Z13
-	VFMADD231PD  Z12, Z13, Z8
-	VBROADCASTSD (AX)(R12*1), Z13
-	VFMADD231PD  Z12, Z13, Z9
-	VBROADCASTSD (AX)(R10*2), Z13
-	VFMADD231PD  Z12, Z13, Z10
-	VBROADCASTSD (AX)(R13*1), Z13
-	VFMADD231PD  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R15
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R14
-	TESTQ R14, R14
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	VBROADCASTSD (AX)(R8*4), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	VBROADCASTSD (AX)(R9*2), Z13
-	VFMADD231PD  Z12, Z13, Z6
-	VBROADCASTSD (AX)(R11*1), Z13
-	VFMADD231PD  Z12, Z13, Z7
-	VBROADCASTSD (AX)(R8*8), Z13
-	VFMADD231PD  Z12, Z13, Z8
-	VBROADCASTSD (AX)(R12*1), Z13
-	VFMADD231PD  Z12, Z13, Z9
-	VBROADCASTSD (AX)(R10*2), Z13
-	VFMADD231PD  Z12, Z13, Z10
-	VBROADCASTSD (AX)(R13*1), Z13
-	VFMADD231PD  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R14
-	JNZ          narrow_single
-
-narrow_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z12
-	VXORPS       X13, X13, X13
-	VUCOMISD     beta+96(FP), X13
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z13
-	VMOVUPD.Z    (AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z0, Z14
-	VMOVUPD      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z1, Z14
-	VMOVUPD      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z2, Z14
-	VMOVUPD      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z3, Z14
-	VMOVUPD      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z4, Z14
-	VMOVUPD      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z5, Z14
-	VMOVUPD      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z6, Z14
-	VMOVUPD      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z7, Z14
-	VMOVUPD      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z8, Z14
-	VMOVUPD      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z9, Z14
-	VMOVUPD      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z10, Z14
-	VMOVUPD      Z14, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z11, Z14
-	VMOVUPD      Z14, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD  Z12, Z0, Z0
-	VMOVUPD Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z1, Z1
-	VMOVUPD Z1, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z2, Z2
-	VMOVUPD Z2, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z3, Z3
-	VMOVUPD Z3, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z4, Z4
-	VMOVUPD Z4, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z5, Z5
-	VMOVUPD Z5, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z6, Z6
-	VMOVUPD Z6, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z7, Z7
-	VMOVUPD Z7, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z8, Z8
-	VMOVUPD Z8, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z9, Z9
-	VMOVUPD Z9, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z10, Z10
-	VMOVUPD Z10, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z11, Z11
-	VMOVUPD Z11, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R9)(R8*2), R10
-	LEAQ (R10)(R8*2), R11
-	LEAQ (R11)(R8*2), R12
-	LEAQ (R12)(R8*2), R13
-
-	// 12×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	VXORPS Z14, Z14, Z14
-	VXORPS Z15, Z15, Z15
-	VXORPS Z16, Z16, Z16
-	VXORPS Z17, Z17, Z17
-	VXORPS Z18, Z18, Z18
-	VXORPS Z19, Z19, Z19
-	VXORPS Z20, Z20, Z20
-	VXORPS Z21, Z21, Z21
-	VXORPS Z22, Z22, Z22
-	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R14
-	MOVQ   R14, R15
-	SHRQ   $0x02, R15
-	TESTQ  R15, R15
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Z24
-	VMOVUPD      64(CX), Z25
-	VBROADCASTSD (AX), Z26
-	VFMADD231PD  Z24, Z26, Z0
-	VFMADD231PD  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z26
-	VFMADD231PD  Z24, Z26, Z2
-	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(R8*2), Z26
-	VFMADD231PD  Z24, Z26, Z4
-	VFMADD231PD  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z26
-	VFMADD231PD  Z24, Z26, Z6
-	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(R8*4), Z26
-	VFMADD231PD  Z24, Z26, Z8
-	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R10*1), Z26
-	VFMADD231PD  Z24, Z26, Z10
-	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(R9*2), Z26
-	VFMADD231PD  Z24, Z26, Z12
-	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R11*1), Z26
-	VFMADD231PD  Z24, Z26, Z14
-	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(R8*8), Z26
-	VFMADD231PD  Z24, Z26, Z16
-	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R12*1), Z26
-	VFMADD231PD  Z24, Z26, Z18
-	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R10*2), Z26
-	VFMADD231PD  Z24, Z26, Z20
-	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R13*1), Z26
-	VFMADD231PD  Z24, Z26, Z22
-	VFMADD231PD  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z24
-	VMOVUPD      64(CX), Z25
-	VBROADCASTSD (AX), Z26
-	VFMADD231PD  Z24, Z26, Z0
-	VFMADD231PD  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z26
-	VFMADD231PD  Z24, Z26, Z2
-	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(R8*2), Z26
-	VFMADD231PD  Z24, Z26, Z4
-	VFMADD231PD  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z26
-	VFMADD231PD  Z24, Z26, Z6
-	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(R8*4), Z26
-	VFMADD231PD  Z24, Z26, Z8
-	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R10*1), Z26
-	VFMADD231PD  Z24, Z26, Z10
-	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(R9*2), Z26
-	VFMADD231PD  Z24, Z26, Z12
-	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R11*1), Z26
-	VFMADD231PD  Z24, Z26, Z14
-	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(R8*8), Z26
-	VFMADD231PD  Z24, Z26, Z16
-	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R12*1), Z26
-	VFMADD231PD  Z24, Z26, Z18
-	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R10*2), Z26
-	VFMADD231PD  Z24, Z26, Z20
-	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R13*1), Z26
-	VFMADD231PD  Z24, Z26, Z22
-	VFMADD231PD  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z24
-	VMOVUPD      64(CX), Z25
-	VBROADCASTSD (AX), Z26
-	VFMADD231PD  Z24, Z26, Z0
-	VFMADD231PD  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z26
-	VFMADD231PD  Z24, Z26, Z2
-	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(R8*2), Z26
-	VFMADD231PD  Z24, Z26, Z4
-	VFMADD231PD  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z26
-	VFMADD231PD  Z24, Z26, Z6
-	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(R8*4), Z26
-	VFMADD231PD  Z24, Z26, Z8
-	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R10*1), Z26
-	VFMADD231PD  Z24, Z26, Z10
-	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(R9*2), Z26
-	VFMADD231PD  Z24, Z26, Z12
-	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R11*1), Z26
-	VFMADD231PD  Z24, Z26, Z14
-	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(R8*8), Z26
-	VFMADD231PD  Z24, Z26, Z16
-	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R12*1), Z26
-	VFMADD231PD  Z24, Z26, Z18
-	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R10*2), Z26
-	VFMADD231PD  Z24, Z26, Z20
-	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R13*1), Z26
-	VFMADD231PD  Z24, Z26, Z22
-	VFMADD231PD  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z24
-	VMOVUPD      64(CX), Z25
-	VBROADCASTSD (AX), Z26
-	VFMADD231PD  Z24, Z26, Z0
-	VFMADD231PD  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z26
-	VFMADD231PD  Z24, Z26, Z2
-	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(R8*2), Z26
-	VFMADD231PD  Z24, Z26, Z4
-	VFMADD231PD  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z26
-	VFMADD231PD  Z24, Z26, Z6
-	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(R8*4), Z26
-	VFMADD231PD  Z24, Z26, Z8
-	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R10*1), Z26
-	VFMADD231PD  Z24, Z26, Z10
-	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(R9*2), Z26
-	VFMADD231PD  Z24, Z26, Z12
-	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R11*1), Z26
-	VFMADD231PD  Z24, Z26, Z14
-	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(R8*8), Z26
-	VFMADD231PD  Z24, Z26, Z16
-	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R12*1), Z26
-	VFMADD231PD  Z24, Z26, Z18
-	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R10*2), Z26
-	VFMADD231PD  Z24, Z26, Z20
-	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R13*1), Z26
-	VFMADD231PD  Z24, Z26, Z22
-	VFMADD231PD  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R15
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R14
-	TESTQ R14, R14
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Z24
-	VMOVUPD      64(CX), Z25
-	VBROADCASTSD (AX), Z26
-	VFMADD231PD  Z24, Z26, Z0
-	VFMADD231PD  Z25, Z26, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z26
-	VFMADD231PD  Z24, Z26, Z2
-	VFMADD231PD  Z25, Z26, Z3
-	VBROADCASTSD (AX)(R8*2), Z26
-	VFMADD231PD  Z24, Z26, Z4
-	VFMADD231PD  Z25, Z26, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z26
-	VFMADD231PD  Z24, Z26, Z6
-	VFMADD231PD  Z25, Z26, Z7
-	VBROADCASTSD (AX)(R8*4), Z26
-	VFMADD231PD  Z24, Z26, Z8
-	VFMADD231PD  Z25, Z26, Z9
-	VBROADCASTSD (AX)(R10*1), Z26
-	VFMADD231PD  Z24, Z26, Z10
-	VFMADD231PD  Z25, Z26, Z11
-	VBROADCASTSD (AX)(R9*2), Z26
-	VFMADD231PD  Z24, Z26, Z12
-	VFMADD231PD  Z25, Z26, Z13
-	VBROADCASTSD (AX)(R11*1), Z26
-	VFMADD231PD  Z24, Z26, Z14
-	VFMADD231PD  Z25, Z26, Z15
-	VBROADCASTSD (AX)(R8*8), Z26
-	VFMADD231PD  Z24, Z26, Z16
-	VFMADD231PD  Z25, Z26, Z17
-	VBROADCASTSD (AX)(R12*1), Z26
-	VFMADD231PD  Z24, Z26, Z18
-	VFMADD231PD  Z25, Z26, Z19
-	VBROADCASTSD (AX)(R10*2), Z26
-	VFMADD231PD  Z24, Z26, Z20
-	VFMADD231PD  Z25, Z26, Z21
-	VBROADCASTSD (AX)(R13*1), Z26
-	VFMADD231PD  Z24, Z26, Z22
-	VFMADD231PD  Z25, Z26, Z23
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R14
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z24
-	VXORPS       X25, X25, X25
-	VUCOMISD     beta+96(FP), X25
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z25
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z0, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD      64(AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z1, Z26
-	VMOVUPD      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z2, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD      64(AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z3, Z26
-	VMOVUPD      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z4, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD      64(AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z5, Z26
-	VMOVUPD      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z6, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD      64(AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z7, Z26
-	VMOVUPD      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z8, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD      64(AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z9, Z26
-	VMOVUPD      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z10, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD      64(AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z11, Z26
-	VMOVUPD      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z12, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD      64(AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z13, Z26
-	VMOVUPD      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z14, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD      64(AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z15, Z26
-	VMOVUPD      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z16, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD      64(AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z17, Z26
-	VMOVUPD      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z18, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD      64(AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z19, Z26
-	VMOVUPD      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z20, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD      64(AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z21, Z26
-	VMOVUPD      Z26, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z22, Z26
-	VMOVUPD      Z26, (AX)
-	VMOVUPD      64(AX), Z26
-	VMULPD       Z25, Z26, Z26
-	VFMADD231PD  Z24, Z23, Z26
-	VMOVUPD      Z26, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Z24, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z24, Z1, Z1
-	VMOVUPD Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z24, Z3, Z3
-	VMOVUPD Z3, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z4, Z4
-	VMOVUPD Z4, (AX)
-	VMULPD  Z24, Z5, Z5
-	VMOVUPD Z5, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z6, Z6
-	VMOVUPD Z6, (AX)
-	VMULPD  Z24, Z7, Z7
-	VMOVUPD Z7, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z8, Z8
-	VMOVUPD Z8, (AX)
-	VMULPD  Z24, Z9, Z9
-	VMOVUPD Z9, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z10, Z10
-	VMOVUPD Z10, (AX)
-	VMULPD  Z24, Z11, Z11
-	VMOVUPD Z11, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z12, Z12
-	VMOVUPD Z12, (AX)
-	VMULPD  Z24, Z13, Z13
-	VMOVUPD Z13, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z14, Z14
-	VMOVUPD Z14, (AX)
-	VMULPD  Z24, Z15, Z15
-	VMOVUPD Z15, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z16, Z16
-	VMOVUPD Z16, (AX)
-	VMULPD  Z24, Z17, Z17
-	VMOVUPD Z17, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z18, Z18
-	VMOVUPD Z18, (AX)
-	VMULPD  Z24, Z19, Z19
-	VMOVUPD Z19, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z20, Z20
-	VMOVUPD Z20, (AX)
-	VMULPD  Z24, Z21, Z21
-	VMOVUPD Z21, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z24, Z22, Z22
-	VMOVUPD Z22, (AX)
-	VMULPD  Z24, Z23, Z23
-	VMOVUPD Z23, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF64AVX512x1(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF64AVX512x1(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+8, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-
-	// 1×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	TESTQ  R9, R9
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPD       Z4, Z0, Z0
-	VADDPD       Z5, Z1, Z1
-	VADDPD       Z6, Z2, Z2
-	VADDPD       Z7, Z3, Z3
-	VADDPD       Z2, Z0, Z0
-	VADDPD       Z3, Z1, Z1
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z2
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+96(FP), X3
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z3
-	VMOVUPD      (AX), Z4
-	VMULPD       Z3, Z4, Z4
-	VFMADD231PD  Z2, Z0, Z4
-	VMOVUPD      Z4, (AX)
-	VMOVUPD.Z    64(AX), K1, Z4
-	VMULPD       Z3, Z4, Z4
-	VFMADD231PD  Z2, Z1, Z4
-	VMOVUPD      Z4, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD  Z2, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z2, Z1, Z1
-	VMOVUPD Z1, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-
-	// 1×8 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x03, R9
-	TESTQ  R9, R9
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z1
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z2
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z3
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z4
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z5
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z6
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z7
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+7, R8
-	TESTQ R8, R8
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPD       Z4, Z0, Z0
-	VADDPD       Z5, Z1, Z1
-	VADDPD       Z6, Z2, Z2
-	VADDPD       Z7, Z3, Z3
-	VADDPD       Z2, Z0, Z0
-	VADDPD       Z3, Z1, Z1
-	VADDPD       Z1, Z0, Z0
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z1
-	VXORPS       X2, X2, X2
-	VUCOMISD     beta+96(FP), X2
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z2
-	VMOVUPD.Z    (AX), K1, Z3
-	VMULPD       Z2, Z3, Z3
-	VFMADD231PD  Z1, Z0, Z3
-	VMOVUPD      Z3, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD  Z1, Z0, Z0
-	VMOVUPD Z0, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-
-	// 1×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	TESTQ  R9, R9
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          whole_single
-
-whole_single_end:
-	VADDPD       Z4, Z0, Z0
-	VADDPD       Z5, Z1, Z1
-	VADDPD       Z6, Z2, Z2
-	VADDPD       Z7, Z3, Z3
-	VADDPD       Z2, Z0, Z0
-	VADDPD       Z3, Z1, Z1
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z2
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+96(FP), X3
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z3
-	VMOVUPD      (AX), Z4
-	VMULPD       Z3, Z4, Z4
-	VFMADD231PD  Z2, Z0, Z4
-	VMOVUPD      Z4, (AX)
-	VMOVUPD      64(AX), Z4
-	VMULPD       Z3, Z4, Z4
-	VFMADD231PD  Z2, Z1, Z4
-	VMOVUPD      Z4, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Z2, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z2, Z1, Z1
-	VMOVUPD Z1, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF64AVX512x2(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF64AVX512x2(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+8, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-
-	// 2×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPD       Z4, Z0, Z0
-	VADDPD       Z5, Z1, Z1
-	VADDPD       Z6, Z2, Z2
-	VADDPD       Z7, Z3, Z3
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z4
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+96(FP), X5
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z5
-	VMOVUPD      (AX), Z6
-	VMULPD       Z5, Z6, Z6
-	VFMADD231PD  Z4, Z0, Z6
-	VMOVUPD      Z6, (AX)
-	VMOVUPD.Z    64(AX), K1, Z6
-	VMULPD       Z5, Z6, Z6
-	VFMADD231PD  Z4, Z1, Z6
-	VMOVUPD      Z6, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z6
-	VMULPD       Z5, Z6, Z6
-	VFMADD231PD  Z4, Z2, Z6
-	VMOVUPD      Z6, (AX)
-	VMOVUPD.Z    64(AX), K1, Z6
-	VMULPD       Z5, Z6, Z6
-	VFMADD231PD  Z4, Z3, Z6
-	VMOVUPD      Z6, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD  Z4, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z4, Z1, Z1
-	VMOVUPD Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z4, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z4, Z3, Z3
-	VMOVUPD Z3, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-
-	// 2×8 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z1
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z4
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z1
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPD       Z4, Z0, Z0
-	VADDPD       Z5, Z1, Z1
-	VADDPD       Z6, Z2, Z2
-	VADDPD       Z7, Z3, Z3
-	VADDPD       Z2, Z0, Z0
-	VADDPD       Z3, Z1, Z1
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z2
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+96(FP), X3
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z3
-	VMOVUPD.Z    (AX), K1, Z4
-	VMULPD       Z3, Z4, Z4
-	VFMADD231PD  Z2, Z0, Z4
-	VMOVUPD      Z4, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z4
-	VMULPD       Z3, Z4, Z4
-	VFMADD231PD  Z2, Z1, Z4
-	VMOVUPD      Z4, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD  Z2, Z0, Z0
-	VMOVUPD Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z2, Z1, Z1
-	VMOVUPD Z1, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-
-	// 2×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          whole_single
-
-whole_single_end:
-	VADDPD       Z4, Z0, Z0
-	VADDPD       Z5, Z1, Z1
-	VADDPD       Z6, Z2, Z2
-	VADDPD       Z7, Z3, Z3
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z4
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+96(FP), X5
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z5
-	VMOVUPD      (AX), Z6
-	VMULPD       Z5, Z6, Z6
-	VFMADD231PD  Z4, Z0, Z6
-	VMOVUPD      Z6, (AX)
-	VMOVUPD      64(AX), Z6
-	VMULPD       Z5, Z6, Z6
-	VFMADD231PD  Z4, Z1, Z6
-	VMOVUPD      Z6, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z6
-	VMULPD       Z5, Z6, Z6
-	VFMADD231PD  Z4, Z2, Z6
-	VMOVUPD      Z6, (AX)
-	VMOVUPD      64(AX), Z6
-	VMULPD       Z5, Z6, Z6
-	VFMADD231PD  Z4, Z3, Z6
-	VMOVUPD      Z6, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Z4, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z4, Z1, Z1
-	VMOVUPD Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z4, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z4, Z3, Z3
-	VMOVUPD Z3, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF64AVX512x3(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF64AVX512x3(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+8, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-
-	// 3×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Z12
-	VMOVUPD.Z    64(CX), K1, Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z12
-	VMOVUPD.Z    64(CX), K1, Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z12
-	VMOVUPD.Z    64(CX), K1, Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z12
-	VMOVUPD.Z    64(CX), K1, Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Z12
-	VMOVUPD.Z    64(CX), K1, Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPD       Z6, Z0, Z0
-	VADDPD       Z7, Z1, Z1
-	VADDPD       Z8, Z2, Z2
-	VADDPD       Z9, Z3, Z3
-	VADDPD       Z10, Z4, Z4
-	VADDPD       Z11, Z5, Z5
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z6
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+96(FP), X7
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z7
-	VMOVUPD      (AX), Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z0, Z8
-	VMOVUPD      Z8, (AX)
-	VMOVUPD.Z    64(AX), K1, Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z1, Z8
-	VMOVUPD      Z8, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z2, Z8
-	VMOVUPD      Z8, (AX)
-	VMOVUPD.Z    64(AX), K1, Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z3, Z8
-	VMOVUPD      Z8, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z4, Z8
-	VMOVUPD      Z8, (AX)
-	VMOVUPD.Z    64(AX), K1, Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z5, Z8
-	VMOVUPD      Z8, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD  Z6, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z6, Z1, Z1
-	VMOVUPD Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z6, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z6, Z3, Z3
-	VMOVUPD Z3, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z6, Z4, Z4
-	VMOVUPD Z4, (AX)
-	VMULPD  Z6, Z5, Z5
-	VMOVUPD Z5, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-
-	// 3×8 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z7
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z8
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z9
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z10
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z11
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPD       Z6, Z0, Z0
-	VADDPD       Z7, Z1, Z1
-	VADDPD       Z8, Z2, Z2
-	VADDPD       Z9, Z3, Z3
-	VADDPD       Z10, Z4, Z4
-	VADDPD       Z11, Z5, Z5
-	VADDPD       Z3, Z0, Z0
-	VADDPD       Z4, Z1, Z1
-	VADDPD       Z5, Z2, Z2
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z3
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+96(FP), X4
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z4
-	VMOVUPD.Z    (AX), K1, Z5
-	VMULPD       Z4, Z5, Z5
-	VFMADD231PD  Z3, Z0, Z5
-	VMOVUPD      Z5, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z5
-	VMULPD       Z4, Z5, Z5
-	VFMADD231PD  Z3, Z1, Z5
-	VMOVUPD      Z5, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z5
-	VMULPD       Z4, Z5, Z5
-	VFMADD231PD  Z3, Z2, Z5
-	VMOVUPD      Z5, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD  Z3, Z0, Z0
-	VMOVUPD Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z3, Z1, Z1
-	VMOVUPD Z1, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z3, Z2, Z2
-	VMOVUPD Z2, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-
-	// 3×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Z12
-	VMOVUPD      64(CX), Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z12
-	VMOVUPD      64(CX), Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z12
-	VMOVUPD      64(CX), Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z12
-	VMOVUPD      64(CX), Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Z12
-	VMOVUPD      64(CX), Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          whole_single
-
-whole_single_end:
-	VADDPD       Z6, Z0, Z0
-	VADDPD       Z7, Z1, Z1
-	VADDPD       Z8, Z2, Z2
-	VADDPD       Z9, Z3, Z3
-	VADDPD       Z10, Z4, Z4
-	VADDPD       Z11, Z5, Z5
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z6
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+96(FP), X7
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z7
-	VMOVUPD      (AX), Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z0, Z8
-	VMOVUPD      Z8, (AX)
-	VMOVUPD      64(AX), Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z1, Z8
-	VMOVUPD      Z8, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z2, Z8
-	VMOVUPD      Z8, (AX)
-	VMOVUPD      64(AX), Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z3, Z8
-	VMOVUPD      Z8, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z4, Z8
-	VMOVUPD      Z8, (AX)
-	VMOVUPD      64(AX), Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z5, Z8
-	VMOVUPD      Z8, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Z6, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z6, Z1, Z1
-	VMOVUPD Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z6, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z6, Z3, Z3
-	VMOVUPD Z3, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z6, Z4, Z4
-	VMOVUPD Z4, (AX)
-	VMULPD  Z6, Z5, Z5
-	VMOVUPD Z5, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF64AVX512x4(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF64AVX512x4(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+8, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-	LEAQ  (R8)(R8*2), R9
-
-	// 4×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(R8*2), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(R8*2), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(R8*2), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(R8*2), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Z8
-	VMOVUPD.Z    64(CX), K1, Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(R8*2), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z8
-	VXORPS       X9, X9, X9
-	VUCOMISD     beta+96(FP), X9
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z9
-	VMOVUPD      (AX), Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z0, Z10
-	VMOVUPD      Z10, (AX)
-	VMOVUPD.Z    64(AX), K1, Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z1, Z10
-	VMOVUPD      Z10, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z2, Z10
-	VMOVUPD      Z10, (AX)
-	VMOVUPD.Z    64(AX), K1, Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z3, Z10
-	VMOVUPD      Z10, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z4, Z10
-	VMOVUPD      Z10, (AX)
-	VMOVUPD.Z    64(AX), K1, Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z5, Z10
-	VMOVUPD      Z10, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z6, Z10
-	VMOVUPD      Z10, (AX)
-	VMOVUPD.Z    64(AX), K1, Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z7, Z10
-	VMOVUPD      Z10, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD  Z8, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z8, Z1, Z1
-	VMOVUPD Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z8, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z8, Z3, Z3
-	VMOVUPD Z3, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z8, Z4, Z4
-	VMOVUPD Z4, (AX)
-	VMULPD  Z8, Z5, Z5
-	VMOVUPD Z5, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z8, Z6, Z6
-	VMOVUPD Z6, (AX)
-	VMULPD  Z8, Z7, Z7
-	VMOVUPD Z7, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-	LEAQ  (R8)(R8*2), R9
-
-	// 4×8 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z1
-	VBROADCASTSD (AX)(R8*2), Z9
-	VFMADD231PD  Z8, Z9, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z9
-	VFMADD231PD  Z8, Z9, Z3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z4
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z5
-	VBROADCASTSD (AX)(R8*2), Z9
-	VFMADD231PD  Z8, Z9, Z6
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z9
-	VFMADD231PD  Z8, Z9, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z1
-	VBROADCASTSD (AX)(R8*2), Z9
-	VFMADD231PD  Z8, Z9, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z9
-	VFMADD231PD  Z8, Z9, Z3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z4
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z5
-	VBROADCASTSD (AX)(R8*2), Z9
-	VFMADD231PD  Z8, Z9, Z6
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z9
-	VFMADD231PD  Z8, Z9, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPD.Z    (CX), K1, Z8
-	VBROADCASTSD (AX), Z9
-	VFMADD231PD  Z8, Z9, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z9
-	VFMADD231PD  Z8, Z9, Z1
-	VBROADCASTSD (AX)(R8*2), Z9
-	VFMADD231PD  Z8, Z9, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z9
-	VFMADD231PD  Z8, Z9, Z3
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPD       Z4, Z0, Z0
-	VADDPD       Z5, Z1, Z1
-	VADDPD       Z6, Z2, Z2
-	VADDPD       Z7, Z3, Z3
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z4
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+96(FP), X5
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z5
-	VMOVUPD.Z    (AX), K1, Z6
-	VMULPD       Z5, Z6, Z6
-	VFMADD231PD  Z4, Z0, Z6
-	VMOVUPD      Z6, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z6
-	VMULPD       Z5, Z6, Z6
-	VFMADD231PD  Z4, Z1, Z6
-	VMOVUPD      Z6, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z6
-	VMULPD       Z5, Z6, Z6
-	VFMADD231PD  Z4, Z2, Z6
-	VMOVUPD      Z6, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z6
-	VMULPD       Z5, Z6, Z6
-	VFMADD231PD  Z4, Z3, Z6
-	VMOVUPD      Z6, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD  Z4, Z0, Z0
-	VMOVUPD Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z4, Z1, Z1
-	VMOVUPD Z1, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z4, Z2, Z2
-	VMOVUPD Z2, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z4, Z3, Z3
-	VMOVUPD Z3, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-	LEAQ (R8)(R8*2), R9
-
-	// 4×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(R8*2), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(R8*2), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(R8*2), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(R8*2), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Z8
-	VMOVUPD      64(CX), Z9
-	VBROADCASTSD (AX), Z10
-	VFMADD231PD  Z8, Z10, Z0
-	VFMADD231PD  Z9, Z10, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z10
-	VFMADD231PD  Z8, Z10, Z2
-	VFMADD231PD  Z9, Z10, Z3
-	VBROADCASTSD (AX)(R8*2), Z10
-	VFMADD231PD  Z8, Z10, Z4
-	VFMADD231PD  Z9, Z10, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z10
-	VFMADD231PD  Z8, Z10, Z6
-	VFMADD231PD  Z9, Z10, Z7
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z8
-	VXORPS       X9, X9, X9
-	VUCOMISD     beta+96(FP), X9
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z9
-	VMOVUPD      (AX), Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z0, Z10
-	VMOVUPD      Z10, (AX)
-	VMOVUPD      64(AX), Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z1, Z10
-	VMOVUPD      Z10, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z2, Z10
-	VMOVUPD      Z10, (AX)
-	VMOVUPD      64(AX), Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z3, Z10
-	VMOVUPD      Z10, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z4, Z10
-	VMOVUPD      Z10, (AX)
-	VMOVUPD      64(AX), Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z5, Z10
-	VMOVUPD      Z10, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z6, Z10
-	VMOVUPD      Z10, (AX)
-	VMOVUPD      64(AX), Z10
-	VMULPD       Z9, Z10, Z10
-	VFMADD231PD  Z8, Z7, Z10
-	VMOVUPD      Z10, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Z8, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z8, Z1, Z1
-	VMOVUPD Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z8, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z8, Z3, Z3
-	VMOVUPD Z3, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z8, Z4, Z4
-	VMOVUPD Z4, (AX)
-	VMULPD  Z8, Z5, Z5
-	VMOVUPD Z5, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z8, Z6, Z6
-	VMOVUPD Z6, (AX)
-	VMULPD  Z8, Z7, Z7
-	VMOVUPD Z7, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF64AVX512x5(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF64AVX512x5(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+8, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-	LEAQ  (R8)(R8*2), R9
-
-	// 5×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Z10
-	VMOVUPD.Z    64(CX), K1, Z11
-	VBROADCASTSD (AX), Z12
-	VFMADD231PD  Z10, Z12, Z0
-	VFMADD231PD  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z10, Z12, Z2
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(R8*2), Z12
-	VFMADD231PD  Z10, Z12, Z4
-	VFMADD231PD  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z10, Z12, Z6
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(R8*4), Z12
-	VFMADD231PD  Z10, Z12, Z8
-	VFMADD231PD  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z10
-	VMOVUPD.Z    64(CX), K1, Z11
-	VBROADCASTSD (AX), Z12
-	VFMADD231PD  Z10, Z12, Z0
-	VFMADD231PD  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z10, Z12, Z2
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(R8*2), Z12
-	VFMADD231PD  Z10, Z12, Z4
-	VFMADD231PD  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z10, Z12, Z6
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(R8*4), Z12
-	VFMADD231PD  Z10, Z12, Z8
-	VFMADD231PD  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z10
-	VMOVUPD.Z    64(CX), K1, Z11
-	VBROADCASTSD (AX), Z12
-	VFMADD231PD  Z10, Z12, Z0
-	VFMADD231PD  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z10, Z12, Z2
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(R8*2), Z12
-	VFMADD231PD  Z10, Z12, Z4
-	VFMADD231PD  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z10, Z12, Z6
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(R8*4), Z12
-	VFMADD231PD  Z10, Z12, Z8
-	VFMADD231PD  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z10
-	VMOVUPD.Z    64(CX), K1, Z11
-	VBROADCASTSD (AX), Z12
-	VFMADD231PD  Z10, Z12, Z0
-	VFMADD231PD  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z10, Z12, Z2
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(R8*2), Z12
-	VFMADD231PD  Z10, Z12, Z4
-	VFMADD231PD  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z10, Z12, Z6
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(R8*4), Z12
-	VFMADD231PD  Z10, Z12, Z8
-	VFMADD231PD  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Z10
-	VMOVUPD.Z    64(CX), K1, Z11
-	VBROADCASTSD (AX), Z12
-	VFMADD231PD  Z10, Z12, Z0
-	VFMADD231PD  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z10, Z12, Z2
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(R8*2), Z12
-	VFMADD231PD  Z10, Z12, Z4
-	VFMADD231PD  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z10, Z12, Z6
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(R8*4), Z12
-	VFMADD231PD  Z10, Z12, Z8
-	VFMADD231PD  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z10
-	VXORPS       X11, X11, X11
-	VUCOMISD     beta+96(FP), X11
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z11
-	VMOVUPD      (AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z0, Z12
-	VMOVUPD      Z12, (AX)
-	VMOVUPD.Z    64(AX), K1, Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z1, Z12
-	VMOVUPD      Z12, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z2, Z12
-	VMOVUPD      Z12, (AX)
-	VMOVUPD.Z    64(AX), K1, Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z3, Z12
-	VMOVUPD      Z12, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z4, Z12
-	VMOVUPD      Z12, (AX)
-	VMOVUPD.Z    64(AX), K1, Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z5, Z12
-	VMOVUPD      Z12, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z6, Z12
-	VMOVUPD      Z12, (AX)
-	VMOVUPD.Z    64(AX), K1, Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z7, Z12
-	VMOVUPD      Z12, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z8, Z12
-	VMOVUPD      Z12, (AX)
-	VMOVUPD.Z    64(AX), K1, Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z9, Z12
-	VMOVUPD      Z12, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD  Z10, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z10, Z1, Z1
-	VMOVUPD Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z10, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z10, Z3, Z3
-	VMOVUPD Z3, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z10, Z4, Z4
-	VMOVUPD Z4, (AX)
-	VMULPD  Z10, Z5, Z5
-	VMOVUPD Z5, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z10, Z6, Z6
-	VMOVUPD Z6, (AX)
-	VMULPD  Z10, Z7, Z7
-	VMOVUPD Z7, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z10, Z8, Z8
-	VMOVUPD Z8, (AX)
-	VMULPD  Z10, Z9, Z9
-	VMOVUPD Z9, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-	LEAQ  (R8)(R8*2), R9
-
-	// 5×8 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPD.Z    (CX), K1, Z10
-	VBROADCASTSD (AX), Z11
-	VFMADD231PD  Z10, Z11, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z11
-	VFMADD231PD  Z10, Z11, Z1
-	VBROADCASTSD (AX)(R8*2), Z11
-	VFMADD231PD  Z10, Z11, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z11
-	VFMADD231PD  Z10, Z11, Z3
-	VBROADCASTSD (AX)(R8*4), Z11
-	VFMADD231PD  Z10, Z11, Z4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z10
-	VBROADCASTSD (AX), Z11
-	VFMADD231PD  Z10, Z11, Z5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z11
-	VFMADD231PD  Z10, Z11, Z6
-	VBROADCASTSD (AX)(R8*2), Z11
-	VFMADD231PD  Z10, Z11, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z11
-	VFMADD231PD  Z10, Z11, Z8
-	VBROADCASTSD (AX)(R8*4), Z11
-	VFMADD231PD  Z10, Z11, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z10
-	VBROADCASTSD (AX), Z11
-	VFMADD231PD  Z10, Z11, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z11
-	VFMADD231PD  Z10, Z11, Z1
-	VBROADCASTSD (AX)(R8*2), Z11
-	VFMADD231PD  Z10, Z11, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z11
-	VFMADD231PD  Z10, Z11, Z3
-	VBROADCASTSD (AX)(R8*4), Z11
-	VFMADD231PD  Z10, Z11, Z4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z10
-	VBROADCASTSD (AX), Z11
-	VFMADD231PD  Z10, Z11, Z5
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z11
-	VFMADD231PD  Z10, Z11, Z6
-	VBROADCASTSD (AX)(R8*2), Z11
-	VFMADD231PD  Z10, Z11, Z7
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z11
-	VFMADD231PD  Z10, Z11, Z8
-	VBROADCASTSD (AX)(R8*4), Z11
-	VFMADD231PD  Z10, Z11, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPD.Z    (CX), K1, Z10
-	VBROADCASTSD (AX), Z11
-	VFMADD231PD  Z10, Z11, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z11
-	VFMADD231PD  Z10, Z11, Z1
-	VBROADCASTSD (AX)(R8*2), Z11
-	VFMADD231PD  Z10, Z11, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z11
-	VFMADD231PD  Z10, Z11, Z3
-	VBROADCASTSD (AX)(R8*4), Z11
-	VFMADD231PD  Z10, Z11, Z4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPD       Z5, Z0, Z0
-	VADDPD       Z6, Z1, Z1
-	VADDPD       Z7, Z2, Z2
-	VADDPD       Z8, Z3, Z3
-	VADDPD       Z9, Z4, Z4
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z5
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+96(FP), X6
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z6
-	VMOVUPD.Z    (AX), K1, Z7
-	VMULPD       Z6, Z7, Z7
-	VFMADD231PD  Z5, Z0, Z7
-	VMOVUPD      Z7, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z7
-	VMULPD       Z6, Z7, Z7
-	VFMADD231PD  Z5, Z1, Z7
-	VMOVUPD      Z7, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z7
-	VMULPD       Z6, Z7, Z7
-	VFMADD231PD  Z5, Z2, Z7
-	VMOVUPD      Z7, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z7
-	VMULPD       Z6, Z7, Z7
-	VFMADD231PD  Z5, Z3, Z7
-	VMOVUPD      Z7, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z7
-	VMULPD       Z6, Z7, Z7
-	VFMADD231PD  Z5, Z4, Z7
-	VMOVUPD      Z7, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD  Z5, Z0, Z0
-	VMOVUPD Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z5, Z1, Z1
-	VMOVUPD Z1, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z5, Z2, Z2
-	VMOVUPD Z2, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z5, Z3, Z3
-	VMOVUPD Z3, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z5, Z4, Z4
-	VMOVUPD Z4, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-	LEAQ (R8)(R8*2), R9
-
-	// 5×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	MOVQ   k+0(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Z10
-	VMOVUPD      64(CX), Z11
-	VBROADCASTSD (AX), Z12
-	VFMADD231PD  Z10, Z12, Z0
-	VFMADD231PD  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z10, Z12, Z2
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(R8*2), Z12
-	VFMADD231PD  Z10, Z12, Z4
-	VFMADD231PD  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z10, Z12, Z6
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(R8*4), Z12
-	VFMADD231PD  Z10, Z12, Z8
-	VFMADD231PD  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z10
-	VMOVUPD      64(CX), Z11
-	VBROADCASTSD (AX), Z12
-	VFMADD231PD  Z10, Z12, Z0
-	VFMADD231PD  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z10, Z12, Z2
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(R8*2), Z12
-	VFMADD231PD  Z10, Z12, Z4
-	VFMADD231PD  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z10, Z12, Z6
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(R8*4), Z12
-	VFMADD231PD  Z10, Z12, Z8
-	VFMADD231PD  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z10
-	VMOVUPD      64(CX), Z11
-	VBROADCASTSD (AX), Z12
-	VFMADD231PD  Z10, Z12, Z0
-	VFMADD231PD  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z10, Z12, Z2
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(R8*2), Z12
-	VFMADD231PD  Z10, Z12, Z4
-	VFMADD231PD  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z10, Z12, Z6
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(R8*4), Z12
-	VFMADD231PD  Z10, Z12, Z8
-	VFMADD231PD  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z10
-	VMOVUPD      64(CX), Z11
-	VBROADCASTSD (AX), Z12
-	VFMADD231PD  Z10, Z12, Z0
-	VFMADD231PD  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z10, Z12, Z2
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(R8*2), Z12
-	VFMADD231PD  Z10, Z12, Z4
-	VFMADD231PD  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z10, Z12, Z6
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(R8*4), Z12
-	VFMADD231PD  Z10, Z12, Z8
-	VFMADD231PD  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Z10
-	VMOVUPD      64(CX), Z11
-	VBROADCASTSD (AX), Z12
-	VFMADD231PD  Z10, Z12, Z0
-	VFMADD231PD  Z11, Z12, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z12
-	VFMADD231PD  Z10, Z12, Z2
-	VFMADD231PD  Z11, Z12, Z3
-	VBROADCASTSD (AX)(R8*2), Z12
-	VFMADD231PD  Z10, Z12, Z4
-	VFMADD231PD  Z11, Z12, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z12
-	VFMADD231PD  Z10, Z12, Z6
-	VFMADD231PD  Z11, Z12, Z7
-	VBROADCASTSD (AX)(R8*4), Z12
-	VFMADD231PD  Z10, Z12, Z8
-	VFMADD231PD  Z11, Z12, Z9
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z10
-	VXORPS       X11, X11, X11
-	VUCOMISD     beta+96(FP), X11
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z11
-	VMOVUPD      (AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z0, Z12
-	VMOVUPD      Z12, (AX)
-	VMOVUPD      64(AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z1, Z12
-	VMOVUPD      Z12, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z2, Z12
-	VMOVUPD      Z12, (AX)
-	VMOVUPD      64(AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z3, Z12
-	VMOVUPD      Z12, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z4, Z12
-	VMOVUPD      Z12, (AX)
-	VMOVUPD      64(AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z5, Z12
-	VMOVUPD      Z12, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z6, Z12
-	VMOVUPD      Z12, (AX)
-	VMOVUPD      64(AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z7, Z12
-	VMOVUPD      Z12, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z8, Z12
-	VMOVUPD      Z12, (AX)
-	VMOVUPD      64(AX), Z12
-	VMULPD       Z11, Z12, Z12
-	VFMADD231PD  Z10, Z9, Z12
-	VMOVUPD      Z12, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Z10, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z10, Z1, Z1
-	VMOVUPD Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z10, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z10, Z3, Z3
-	VMOVUPD Z3, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z10, Z4, Z4
-	VMOVUPD Z4, (AX)
-	VMULPD  Z10, Z5, Z5
-	VMOVUPD Z5, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z10, Z6, Z6
-	VMOVUPD Z6, (AX)
-	VMULPD  Z10, Z7, Z7
-	VMOVUPD Z7, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z10, Z8, Z8
-	VMOVUPD Z8, (AX)
-	VMULPD  Z10, Z9, Z9
-	VMOVUPD Z9, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF64AVX512x6(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF64AVX512x6(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+8, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-	LEAQ  (R8)(R8*2), R9
-	LEAQ  (R9)(R8*2), R10
-
-	// 6×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Z12
-	VMOVUPD.Z    64(CX), K1, Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(R8*4), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R10*1), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z12
-	VMOVUPD.Z    64(CX), K1, Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(R8*4), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R10*1), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z12
-	VMOVUPD.Z    64(CX), K1, Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(R8*4), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R10*1), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z12
-	VMOVUPD.Z    64(CX), K1, Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(R8*4), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R10*1), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Z12
-	VMOVUPD.Z    64(CX), K1, Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(R8*4), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R10*1), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z12
-	VXORPS       X13, X13, X13
-	VUCOMISD     beta+96(FP), X13
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z13
-	VMOVUPD      (AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z0, Z14
-	VMOVUPD      Z14, (AX)
-	VMOVUPD.Z    64(AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z1, Z14
-	VMOVUPD      Z14, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z2, Z14
-	VMOVUPD      Z14, (AX)
-	VMOVUPD.Z    64(AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z3, Z14
-	VMOVUPD      Z14, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z4, Z14
-	VMOVUPD      Z14, (AX)
-	VMOVUPD.Z    64(AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z5, Z14
-	VMOVUPD      Z14, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z6, Z14
-	VMOVUPD      Z14, (AX)
-	VMOVUPD.Z    64(AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z7, Z14
-	VMOVUPD      Z14, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z8, Z14
-	VMOVUPD      Z14, (AX)
-	VMOVUPD.Z    64(AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z9, Z14
-	VMOVUPD      Z14, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z10, Z14
-	VMOVUPD      Z14, (AX)
-	VMOVUPD.Z    64(AX), K1, Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z11, Z14
-	VMOVUPD      Z14, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD  Z12, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z12, Z1, Z1
-	VMOVUPD Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z12, Z3, Z3
-	VMOVUPD Z3, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z4, Z4
-	VMOVUPD Z4, (AX)
-	VMULPD  Z12, Z5, Z5
-	VMOVUPD Z5, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z6, Z6
-	VMOVUPD Z6, (AX)
-	VMULPD  Z12, Z7, Z7
-	VMOVUPD Z7, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z8, Z8
-	VMOVUPD Z8, (AX)
-	VMULPD  Z12, Z9, Z9
-	VMOVUPD Z9, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z10, Z10
-	VMOVUPD Z10, (AX)
-	VMULPD  Z12, Z11, Z11
-	VMOVUPD Z11, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-	LEAQ  (R8)(R8*2), R9
-	LEAQ  (R9)(R8*2), R10
-
-	// 6×8 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	VBROADCASTSD (AX)(R8*4), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z7
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z8
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z9
-	VBROADCASTSD (AX)(R8*4), Z13
-	VFMADD231PD  Z12, Z13, Z10
-	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	VBROADCASTSD (AX)(R8*4), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z7
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z8
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z9
-	VBROADCASTSD (AX)(R8*4), Z13
-	VFMADD231PD  Z12, Z13, Z10
-	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPD.Z    (CX), K1, Z12
-	VBROADCASTSD (AX), Z13
-	VFMADD231PD  Z12, Z13, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z13
-	VFMADD231PD  Z12, Z13, Z1
-	VBROADCASTSD (AX)(R8*2), Z13
-	VFMADD231PD  Z12, Z13, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z13
-	VFMADD231PD  Z12, Z13, Z3
-	VBROADCASTSD (AX)(R8*4), Z13
-	VFMADD231PD  Z12, Z13, Z4
-	VBROADCASTSD (AX)(R10*1), Z13
-	VFMADD231PD  Z12, Z13, Z5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPD       Z6, Z0, Z0
-	VADDPD       Z7, Z1, Z1
-	VADDPD       Z8, Z2, Z2
-	VADDPD       Z9, Z3, Z3
-	VADDPD       Z10, Z4, Z4
-	VADDPD       Z11, Z5, Z5
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z6
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+96(FP), X7
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z7
-	VMOVUPD.Z    (AX), K1, Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z0, Z8
-	VMOVUPD      Z8, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z1, Z8
-	VMOVUPD      Z8, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z2, Z8
-	VMOVUPD      Z8, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z3, Z8
-	VMOVUPD      Z8, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z4, Z8
-	VMOVUPD      Z8, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z8
-	VMULPD       Z7, Z8, Z8
-	VFMADD231PD  Z6, Z5, Z8
-	VMOVUPD      Z8, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD  Z6, Z0, Z0
-	VMOVUPD Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z6, Z1, Z1
-	VMOVUPD Z1, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z6, Z2, Z2
-	VMOVUPD Z2, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z6, Z3, Z3
-	VMOVUPD Z3, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z6, Z4, Z4
-	VMOVUPD Z4, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z6, Z5, Z5
-	VMOVUPD Z5, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R9)(R8*2), R10
-
-	// 6×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Z12
-	VMOVUPD      64(CX), Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(R8*4), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R10*1), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z12
-	VMOVUPD      64(CX), Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(R8*4), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R10*1), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z12
-	VMOVUPD      64(CX), Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(R8*4), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R10*1), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z12
-	VMOVUPD      64(CX), Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(R8*4), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R10*1), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Z12
-	VMOVUPD      64(CX), Z13
-	VBROADCASTSD (AX), Z14
-	VFMADD231PD  Z12, Z14, Z0
-	VFMADD231PD  Z13, Z14, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z14
-	VFMADD231PD  Z12, Z14, Z2
-	VFMADD231PD  Z13, Z14, Z3
-	VBROADCASTSD (AX)(R8*2), Z14
-	VFMADD231PD  Z12, Z14, Z4
-	VFMADD231PD  Z13, Z14, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z14
-	VFMADD231PD  Z12, Z14, Z6
-	VFMADD231PD  Z13, Z14, Z7
-	VBROADCASTSD (AX)(R8*4), Z14
-	VFMADD231PD  Z12, Z14, Z8
-	VFMADD231PD  Z13, Z14, Z9
-	VBROADCASTSD (AX)(R10*1), Z14
-	VFMADD231PD  Z12, Z14, Z10
-	VFMADD231PD  Z13, Z14, Z11
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z12
-	VXORPS       X13, X13, X13
-	VUCOMISD     beta+96(FP), X13
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z13
-	VMOVUPD      (AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z0, Z14
-	VMOVUPD      Z14, (AX)
-	VMOVUPD      64(AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z1, Z14
-	VMOVUPD      Z14, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z2, Z14
-	VMOVUPD      Z14, (AX)
-	VMOVUPD      64(AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z3, Z14
-	VMOVUPD      Z14, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z4, Z14
-	VMOVUPD      Z14, (AX)
-	VMOVUPD      64(AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z5, Z14
-	VMOVUPD      Z14, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z6, Z14
-	VMOVUPD      Z14, (AX)
-	VMOVUPD      64(AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z7, Z14
-	VMOVUPD      Z14, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z8, Z14
-	VMOVUPD      Z14, (AX)
-	VMOVUPD      64(AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z9, Z14
-	VMOVUPD      Z14, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z10, Z14
-	VMOVUPD      Z14, (AX)
-	VMOVUPD      64(AX), Z14
-	VMULPD       Z13, Z14, Z14
-	VFMADD231PD  Z12, Z11, Z14
-	VMOVUPD      Z14, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Z12, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z12, Z1, Z1
-	VMOVUPD Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z12, Z3, Z3
-	VMOVUPD Z3, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z4, Z4
-	VMOVUPD Z4, (AX)
-	VMULPD  Z12, Z5, Z5
-	VMOVUPD Z5, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z6, Z6
-	VMOVUPD Z6, (AX)
-	VMULPD  Z12, Z7, Z7
-	VMOVUPD Z7, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z8, Z8
-	VMOVUPD Z8, (AX)
-	VMULPD  Z12, Z9, Z9
-	VMOVUPD Z9, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z12, Z10, Z10
-	VMOVUPD Z10, (AX)
-	VMULPD  Z12, Z11, Z11
-	VMOVUPD Z11, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func DeepF64AVX512x7(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·DeepF64AVX512x7(SB), NOSPLIT, $0-104
-	MOVQ  n+80(FP), AX
-	CMPQ  AX, $+16
-	JEQ   whole
-	CMPQ  AX, $+8
-	JLE   narrow
-	MOVQ  n+80(FP), AX
-	SUBQ  $+8, AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-	LEAQ  (R8)(R8*2), R9
-	LEAQ  (R9)(R8*2), R10
-
-	// 7×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Z14
-	VMOVUPD.Z    64(CX), K1, Z15
-	VBROADCASTSD (AX), Z16
-	VFMADD231PD  Z14, Z16, Z0
-	VFMADD231PD  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z16
-	VFMADD231PD  Z14, Z16, Z2
-	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(R8*2), Z16
-	VFMADD231PD  Z14, Z16, Z4
-	VFMADD231PD  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z16
-	VFMADD231PD  Z14, Z16, Z6
-	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(R8*4), Z16
-	VFMADD231PD  Z14, Z16, Z8
-	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R10*1), Z16
-	VFMADD231PD  Z14, Z16, Z10
-	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(R9*2), Z16
-	VFMADD231PD  Z14, Z16, Z12
-	VFMADD231PD  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z14
-	VMOVUPD.Z    64(CX), K1, Z15
-	VBROADCASTSD (AX), Z16
-	VFMADD231PD  Z14, Z16, Z0
-	VFMADD231PD  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z16
-	VFMADD231PD  Z14, Z16, Z2
-	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(R8*2), Z16
-	VFMADD231PD  Z14, Z16, Z4
-	VFMADD231PD  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z16
-	VFMADD231PD  Z14, Z16, Z6
-	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(R8*4), Z16
-	VFMADD231PD  Z14, Z16, Z8
-	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R10*1), Z16
-	VFMADD231PD  Z14, Z16, Z10
-	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(R9*2), Z16
-	VFMADD231PD  Z14, Z16, Z12
-	VFMADD231PD  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z14
-	VMOVUPD.Z    64(CX), K1, Z15
-	VBROADCASTSD (AX), Z16
-	VFMADD231PD  Z14, Z16, Z0
-	VFMADD231PD  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z16
-	VFMADD231PD  Z14, Z16, Z2
-	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(R8*2), Z16
-	VFMADD231PD  Z14, Z16, Z4
-	VFMADD231PD  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z16
-	VFMADD231PD  Z14, Z16, Z6
-	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(R8*4), Z16
-	VFMADD231PD  Z14, Z16, Z8
-	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R10*1), Z16
-	VFMADD231PD  Z14, Z16, Z10
-	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(R9*2), Z16
-	VFMADD231PD  Z14, Z16, Z12
-	VFMADD231PD  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z14
-	VMOVUPD.Z    64(CX), K1, Z15
-	VBROADCASTSD (AX), Z16
-	VFMADD231PD  Z14, Z16, Z0
-	VFMADD231PD  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z16
-	VFMADD231PD  Z14, Z16, Z2
-	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(R8*2), Z16
-	VFMADD231PD  Z14, Z16, Z4
-	VFMADD231PD  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z16
-	VFMADD231PD  Z14, Z16, Z6
-	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(R8*4), Z16
-	VFMADD231PD  Z14, Z16, Z8
-	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R10*1), Z16
-	VFMADD231PD  Z14, Z16, Z10
-	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(R9*2), Z16
-	VFMADD231PD  Z14, Z16, Z12
-	VFMADD231PD  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Z14
-	VMOVUPD.Z    64(CX), K1, Z15
-	VBROADCASTSD (AX), Z16
-	VFMADD231PD  Z14, Z16, Z0
-	VFMADD231PD  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z16
-	VFMADD231PD  Z14, Z16, Z2
-	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(R8*2), Z16
-	VFMADD231PD  Z14, Z16, Z4
-	VFMADD231PD  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z16
-	VFMADD231PD  Z14, Z16, Z6
-	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(R8*4), Z16
-	VFMADD231PD  Z14, Z16, Z8
-	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R10*1), Z16
-	VFMADD231PD  Z14, Z16, Z10
-	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(R9*2), Z16
-	VFMADD231PD  Z14, Z16, Z12
-	VFMADD231PD  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z14
-	VXORPS       X15, X15, X15
-	VUCOMISD     beta+96(FP), X15
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z15
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z0, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD.Z    64(AX), K1, Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z1, Z16
-	VMOVUPD      Z16, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z2, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD.Z    64(AX), K1, Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z3, Z16
-	VMOVUPD      Z16, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z4, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD.Z    64(AX), K1, Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z5, Z16
-	VMOVUPD      Z16, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z6, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD.Z    64(AX), K1, Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z7, Z16
-	VMOVUPD      Z16, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z8, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD.Z    64(AX), K1, Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z9, Z16
-	VMOVUPD      Z16, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z10, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD.Z    64(AX), K1, Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z11, Z16
-	VMOVUPD      Z16, K1, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z12, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD.Z    64(AX), K1, Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z13, Z16
-	VMOVUPD      Z16, K1, 64(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD  Z14, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z14, Z1, Z1
-	VMOVUPD Z1, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z14, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z14, Z3, Z3
-	VMOVUPD Z3, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z14, Z4, Z4
-	VMOVUPD Z4, (AX)
-	VMULPD  Z14, Z5, Z5
-	VMOVUPD Z5, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z14, Z6, Z6
-	VMOVUPD Z6, (AX)
-	VMULPD  Z14, Z7, Z7
-	VMOVUPD Z7, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z14, Z8, Z8
-	VMOVUPD Z8, (AX)
-	VMULPD  Z14, Z9, Z9
-	VMOVUPD Z9, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z14, Z10, Z10
-	VMOVUPD Z10, (AX)
-	VMULPD  Z14, Z11, Z11
-	VMOVUPD Z11, K1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z14, Z12, Z12
-	VMOVUPD Z12, (AX)
-	VMULPD  Z14, Z13, Z13
-	VMOVUPD Z13, K1, 64(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
-	MOVQ  n+80(FP), AX
-	MOVQ  AX, CX
-	MOVQ  $+1, AX
-	SHLQ  CL, AX
-	DECQ  AX
-	KMOVW AX, K1
-	MOVQ  a+8(FP), AX
-	MOVQ  b+32(FP), CX
-	MOVQ  csa+24(FP), DX
-	SHLQ  $0x03, DX
-	MOVQ  ldb+40(FP), BX
-	SHLQ  $0x03, BX
-	MOVQ  next+56(FP), SI
-	MOVQ  ldn+64(FP), DI
-	SHLQ  $0x03, DI
-	MOVQ  rsa+16(FP), R8
-	SHLQ  $0x03, R8
-	LEAQ  (R8)(R8*2), R9
-	LEAQ  (R9)(R8*2), R10
-
-	// 7×8 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     narrow_unrolled_end
-
-narrow_unrolled:
-	VMOVUPD.Z    (CX), K1, Z14
-	VBROADCASTSD (AX), Z15
-	VFMADD231PD  Z14, Z15, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z15
-	VFMADD231PD  Z14, Z15, Z1
-	VBROADCASTSD (AX)(R8*2), Z15
-	VFMADD231PD  Z14, Z15, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z15
-	VFMADD231PD  Z14, Z15, Z3
-	VBROADCASTSD (AX)(R8*4), Z15
-	VFMADD231PD  Z14, Z15, Z4
-	VBROADCASTSD (AX)(R10*1), Z15
-	VFMADD231PD  Z14, Z15, Z5
-	VBROADCASTSD (AX)(R9*2), Z15
-	VFMADD231PD  Z14, Z15, Z6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z14
-	VBROADCASTSD (AX), Z15
-	VFMADD231PD  Z14, Z15, Z7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z15
-	VFMADD231PD  Z14, Z15, Z8
-	VBROADCASTSD (AX)(R8*2), Z15
-	VFMADD231PD  Z14, Z15, Z9
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z15
-	VFMADD231PD  Z14, Z15, Z10
-	VBROADCASTSD (AX)(R8*4), Z15
-	VFMADD231PD  Z14, Z15, Z11
-	VBROADCASTSD (AX)(R10*1), Z15
-	VFMADD231PD  Z14, Z15, Z12
-	VBROADCASTSD (AX)(R9*2), Z15
-	VFMADD231PD  Z14, Z15, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z14
-	VBROADCASTSD (AX), Z15
-	VFMADD231PD  Z14, Z15, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z15
-	VFMADD231PD  Z14, Z15, Z1
-	VBROADCASTSD (AX)(R8*2), Z15
-	VFMADD231PD  Z14, Z15, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z15
-	VFMADD231PD  Z14, Z15, Z3
-	VBROADCASTSD (AX)(R8*4), Z15
-	VFMADD231PD  Z14, Z15, Z4
-	VBROADCASTSD (AX)(R10*1), Z15
-	VFMADD231PD  Z14, Z15, Z5
-	VBROADCASTSD (AX)(R9*2), Z15
-	VFMADD231PD  Z14, Z15, Z6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD.Z    (CX), K1, Z14
-	VBROADCASTSD (AX), Z15
-	VFMADD231PD  Z14, Z15, Z7
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z15
-	VFMADD231PD  Z14, Z15, Z8
-	VBROADCASTSD (AX)(R8*2), Z15
-	VFMADD231PD  Z14, Z15, Z9
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z15
-	VFMADD231PD  Z14, Z15, Z10
-	VBROADCASTSD (AX)(R8*4), Z15
-	VFMADD231PD  Z14, Z15, Z11
-	VBROADCASTSD (AX)(R10*1), Z15
-	VFMADD231PD  Z14, Z15, Z12
-	VBROADCASTSD (AX)(R9*2), Z15
-	VFMADD231PD  Z14, Z15, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          narrow_unrolled
-
-narrow_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    narrow_single_end
-
-narrow_single:
-	VMOVUPD.Z    (CX), K1, Z14
-	VBROADCASTSD (AX), Z15
-	VFMADD231PD  Z14, Z15, Z0
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z15
-	VFMADD231PD  Z14, Z15, Z1
-	VBROADCASTSD (AX)(R8*2), Z15
-	VFMADD231PD  Z14, Z15, Z2
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z15
-	VFMADD231PD  Z14, Z15, Z3
-	VBROADCASTSD (AX)(R8*4), Z15
-	VFMADD231PD  Z14, Z15, Z4
-	VBROADCASTSD (AX)(R10*1), Z15
-	VFMADD231PD  Z14, Z15, Z5
-	VBROADCASTSD (AX)(R9*2), Z15
-	VFMADD231PD  Z14, Z15, Z6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          narrow_single
-
-narrow_single_end:
-	VADDPD       Z7, Z0, Z0
-	VADDPD       Z8, Z1, Z1
-	VADDPD       Z9, Z2, Z2
-	VADDPD       Z10, Z3, Z3
-	VADDPD       Z11, Z4, Z4
-	VADDPD       Z12, Z5, Z5
-	VADDPD       Z13, Z6, Z6
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z7
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+96(FP), X8
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
-
-narrow_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z8
-	VMOVUPD.Z    (AX), K1, Z9
-	VMULPD       Z8, Z9, Z9
-	VFMADD231PD  Z7, Z0, Z9
-	VMOVUPD      Z9, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z9
-	VMULPD       Z8, Z9, Z9
-	VFMADD231PD  Z7, Z1, Z9
-	VMOVUPD      Z9, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z9
-	VMULPD       Z8, Z9, Z9
-	VFMADD231PD  Z7, Z2, Z9
-	VMOVUPD      Z9, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z9
-	VMULPD       Z8, Z9, Z9
-	VFMADD231PD  Z7, Z3, Z9
-	VMOVUPD      Z9, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z9
-	VMULPD       Z8, Z9, Z9
-	VFMADD231PD  Z7, Z4, Z9
-	VMOVUPD      Z9, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z9
-	VMULPD       Z8, Z9, Z9
-	VFMADD231PD  Z7, Z5, Z9
-	VMOVUPD      Z9, K1, (AX)
-	ADDQ         CX, AX
-	VMOVUPD.Z    (AX), K1, Z9
-	VMULPD       Z8, Z9, Z9
-	VFMADD231PD  Z7, Z6, Z9
-	VMOVUPD      Z9, K1, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD  Z7, Z0, Z0
-	VMOVUPD Z0, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z7, Z1, Z1
-	VMOVUPD Z1, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z7, Z2, Z2
-	VMOVUPD Z2, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z7, Z3, Z3
-	VMOVUPD Z3, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z7, Z4, Z4
-	VMOVUPD Z4, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z7, Z5, Z5
-	VMOVUPD Z5, K1, (AX)
-	ADDQ    CX, AX
-	VMULPD  Z7, Z6, Z6
-	VMOVUPD Z6, K1, (AX)
-
-narrow_done:
-	VZEROUPPER
-	RET
-
-whole:
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
-	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
-	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), DI
-	SHLQ $0x03, DI
-	MOVQ rsa+16(FP), R8
-	SHLQ $0x03, R8
-	LEAQ (R8)(R8*2), R9
-	LEAQ (R9)(R8*2), R10
-
-	// 7×16 sums.
-	VXORPS Z0, Z0, Z0
-	VXORPS Z1, Z1, Z1
-	VXORPS Z2, Z2, Z2
-	VXORPS Z3, Z3, Z3
-	VXORPS Z4, Z4, Z4
-	VXORPS Z5, Z5, Z5
-	VXORPS Z6, Z6, Z6
-	VXORPS Z7, Z7, Z7
-	VXORPS Z8, Z8, Z8
-	VXORPS Z9, Z9, Z9
-	VXORPS Z10, Z10, Z10
-	VXORPS Z11, Z11, Z11
-	VXORPS Z12, Z12, Z12
-	VXORPS Z13, Z13, Z13
-	MOVQ   k+0(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     whole_unrolled_end
-
-whole_unrolled:
-	VMOVUPD      (CX), Z14
-	VMOVUPD      64(CX), Z15
-	VBROADCASTSD (AX), Z16
-	VFMADD231PD  Z14, Z16, Z0
-	VFMADD231PD  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z16
-	VFMADD231PD  Z14, Z16, Z2
-	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(R8*2), Z16
-	VFMADD231PD  Z14, Z16, Z4
-	VFMADD231PD  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z16
-	VFMADD231PD  Z14, Z16, Z6
-	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(R8*4), Z16
-	VFMADD231PD  Z14, Z16, Z8
-	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R10*1), Z16
-	VFMADD231PD  Z14, Z16, Z10
-	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(R9*2), Z16
-	VFMADD231PD  Z14, Z16, Z12
-	VFMADD231PD  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z14
-	VMOVUPD      64(CX), Z15
-	VBROADCASTSD (AX), Z16
-	VFMADD231PD  Z14, Z16, Z0
-	VFMADD231PD  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z16
-	VFMADD231PD  Z14, Z16, Z2
-	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(R8*2), Z16
-	VFMADD231PD  Z14, Z16, Z4
-	VFMADD231PD  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z16
-	VFMADD231PD  Z14, Z16, Z6
-	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(R8*4), Z16
-	VFMADD231PD  Z14, Z16, Z8
-	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R10*1), Z16
-	VFMADD231PD  Z14, Z16, Z10
-	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(R9*2), Z16
-	VFMADD231PD  Z14, Z16, Z12
-	VFMADD231PD  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z14
-	VMOVUPD      64(CX), Z15
-	VBROADCASTSD (AX), Z16
-	VFMADD231PD  Z14, Z16, Z0
-	VFMADD231PD  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z16
-	VFMADD231PD  Z14, Z16, Z2
-	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(R8*2), Z16
-	VFMADD231PD  Z14, Z16, Z4
-	VFMADD231PD  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z16
-	VFMADD231PD  Z14, Z16, Z6
-	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(R8*4), Z16
-	VFMADD231PD  Z14, Z16, Z8
-	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R10*1), Z16
-	VFMADD231PD  Z14, Z16, Z10
-	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(R9*2), Z16
-	VFMADD231PD  Z14, Z16, Z12
-	VFMADD231PD  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Z14
-	VMOVUPD      64(CX), Z15
-	VBROADCASTSD (AX), Z16
-	VFMADD231PD  Z14, Z16, Z0
-	VFMADD231PD  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z16
-	VFMADD231PD  Z14, Z16, Z2
-	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(R8*2), Z16
-	VFMADD231PD  Z14, Z16, Z4
-	VFMADD231PD  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z16
-	VFMADD231PD  Z14, Z16, Z6
-	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(R8*4), Z16
-	VFMADD231PD  Z14, Z16, Z8
-	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R10*1), Z16
-	VFMADD231PD  Z14, Z16, Z10
-	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(R9*2), Z16
-	VFMADD231PD  Z14, Z16, Z12
-	VFMADD231PD  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          whole_unrolled
-
-whole_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    whole_single_end
-
-whole_single:
-	VMOVUPD      (CX), Z14
-	VMOVUPD      64(CX), Z15
-	VBROADCASTSD (AX), Z16
-	VFMADD231PD  Z14, Z16, Z0
-	VFMADD231PD  Z15, Z16, Z1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Z16
-	VFMADD231PD  Z14, Z16, Z2
-	VFMADD231PD  Z15, Z16, Z3
-	VBROADCASTSD (AX)(R8*2), Z16
-	VFMADD231PD  Z14, Z16, Z4
-	VFMADD231PD  Z15, Z16, Z5
-	PREFETCHT0   64(CX)(BX*8)
-	VBROADCASTSD (AX)(R9*1), Z16
-	VFMADD231PD  Z14, Z16, Z6
-	VFMADD231PD  Z15, Z16, Z7
-	VBROADCASTSD (AX)(R8*4), Z16
-	VFMADD231PD  Z14, Z16, Z8
-	VFMADD231PD  Z15, Z16, Z9
-	VBROADCASTSD (AX)(R10*1), Z16
-	VFMADD231PD  Z14, Z16, Z10
-	VFMADD231PD  Z15, Z16, Z11
-	VBROADCASTSD (AX)(R9*2), Z16
-	VFMADD231PD  Z14, Z16, Z12
-	VFMADD231PD  Z15, Z16, Z13
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          whole_single
-
-whole_single_end:
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+88(FP), Z14
-	VXORPS       X15, X15, X15
-	VUCOMISD     beta+96(FP), X15
-	JNE          whole_overwrite_not
-	JPC          whole_overwrite
-
-whole_overwrite_not:
-	VBROADCASTSD beta+96(FP), Z15
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z0, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD      64(AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z1, Z16
-	VMOVUPD      Z16, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z2, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD      64(AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z3, Z16
-	VMOVUPD      Z16, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z4, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD      64(AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z5, Z16
-	VMOVUPD      Z16, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z6, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD      64(AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z7, Z16
-	VMOVUPD      Z16, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z8, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD      64(AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z9, Z16
-	VMOVUPD      Z16, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z10, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD      64(AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z11, Z16
-	VMOVUPD      Z16, 64(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z12, Z16
-	VMOVUPD      Z16, (AX)
-	VMOVUPD      64(AX), Z16
-	VMULPD       Z15, Z16, Z16
-	VFMADD231PD  Z14, Z13, Z16
-	VMOVUPD      Z16, 64(AX)
-	JMP          whole_done
-
-whole_overwrite:
-	VMULPD  Z14, Z0, Z0
-	VMOVUPD Z0, (AX)
-	VMULPD  Z14, Z1, Z1
-	VMOVUPD Z1, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z14, Z2, Z2
-	VMOVUPD Z2, (AX)
-	VMULPD  Z14, Z3, Z3
-	VMOVUPD Z3, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z14, Z4, Z4
-	VMOVUPD Z4, (AX)
-	VMULPD  Z14, Z5, Z5
-	VMOVUPD Z5, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z14, Z6, Z6
-	VMOVUPD Z6, (AX)
-	VMULPD  Z14, Z7, Z7
-	VMOVUPD Z7, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z14, Z8, Z8
-	VMOVUPD Z8, (AX)
-	VMULPD  Z14, Z9, Z9
-	VMOVUPD Z9, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z14, Z10, Z10
-	VMOVUPD Z10, (AX)
-	VMULPD  Z14, Z11, Z11
-	VMOVUPD Z11, 64(AX)
-	ADDQ    CX, AX
-	VMULPD  Z14, Z12, Z12
-	VMOVUPD Z12, (AX)
-	VMULPD  Z14, Z13, Z13
-	VMOVUPD Z13, 64(AX)
-
-whole_done:
-	VZEROUPPER
-	RET
-
-// func ColumnF64AVX512(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
-TEXT ·ColumnF64AVX512(SB), NOSPLIT, $0-112
-	MOVQ n+88(FP), AX
-	CMPQ AX, $+16
-	JEQ  whole
-	CMPQ AX, $+8
-	JLE  narrow
 
 wide:
 	MOVQ  n+88(FP), AX
@@ -16659,6 +11521,4628 @@ whole_end:
 	VZEROUPPER
 	RET
 
+// func DeepF64AVX512x1(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x1(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 1×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	VADDPD       Z2, Z0, Z0
+	VADDPD       Z3, Z1, Z1
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z3
+	VMOVUPD      (AX), Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z0, Z4
+	VMOVUPD      Z4, (AX)
+	VMOVUPD.Z    64(AX), K1, Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z1, Z4
+	VMOVUPD      Z4, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z2, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z2, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 1×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x03, R9
+	TESTQ  R9, R9
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z2
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z6
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+7, R8
+	TESTQ R8, R8
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	VADDPD       Z2, Z0, Z0
+	VADDPD       Z3, Z1, Z1
+	VADDPD       Z1, Z0, Z0
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z1
+	VXORPS       X2, X2, X2
+	VUCOMISD     beta+104(FP), X2
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z2
+	VMOVUPD.Z    (AX), K1, Z3
+	VMULPD       Z2, Z3, Z3
+	VFMADD231PD  Z1, Z0, Z3
+	VMOVUPD      Z3, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z1, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+
+	// 1×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	VADDPD       Z2, Z0, Z0
+	VADDPD       Z3, Z1, Z1
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z3
+	VMOVUPD      (AX), Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z0, Z4
+	VMOVUPD      Z4, (AX)
+	VMOVUPD      64(AX), Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z1, Z4
+	VMOVUPD      Z4, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z2, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z2, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX512x2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x2(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 2×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z5
+	VMOVUPD      (AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z0, Z6
+	VMOVUPD      Z6, (AX)
+	VMOVUPD.Z    64(AX), K1, Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z1, Z6
+	VMOVUPD      Z6, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z2, Z6
+	VMOVUPD      Z6, (AX)
+	VMOVUPD.Z    64(AX), K1, Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z3, Z6
+	VMOVUPD      Z6, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z4, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z4, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z4, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z4, Z3, Z3
+	VMOVUPD Z3, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 2×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	VADDPD       Z2, Z0, Z0
+	VADDPD       Z3, Z1, Z1
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z3
+	VMOVUPD.Z    (AX), K1, Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z0, Z4
+	VMOVUPD      Z4, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z1, Z4
+	VMOVUPD      Z4, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z2, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z2, Z1, Z1
+	VMOVUPD Z1, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+
+	// 2×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z5
+	VMOVUPD      (AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z0, Z6
+	VMOVUPD      Z6, (AX)
+	VMOVUPD      64(AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z1, Z6
+	VMOVUPD      Z6, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z2, Z6
+	VMOVUPD      Z6, (AX)
+	VMOVUPD      64(AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z3, Z6
+	VMOVUPD      Z6, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z4, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z4, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z4, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z4, Z3, Z3
+	VMOVUPD Z3, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX512x3(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x3(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 3×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPD       Z6, Z0, Z0
+	VADDPD       Z7, Z1, Z1
+	VADDPD       Z8, Z2, Z2
+	VADDPD       Z9, Z3, Z3
+	VADDPD       Z10, Z4, Z4
+	VADDPD       Z11, Z5, Z5
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z7
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z0, Z8
+	VMOVUPD      Z8, (AX)
+	VMOVUPD.Z    64(AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z1, Z8
+	VMOVUPD      Z8, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z2, Z8
+	VMOVUPD      Z8, (AX)
+	VMOVUPD.Z    64(AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z3, Z8
+	VMOVUPD      Z8, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z4, Z8
+	VMOVUPD      Z8, (AX)
+	VMOVUPD.Z    64(AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z5, Z8
+	VMOVUPD      Z8, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z6, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z6, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z6, Z3, Z3
+	VMOVUPD Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z6, Z5, Z5
+	VMOVUPD Z5, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 3×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z1
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z3
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z4
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z7
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z8
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z9
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z10
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z1
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z6, Z0, Z0
+	VADDPD       Z7, Z1, Z1
+	VADDPD       Z8, Z2, Z2
+	VADDPD       Z9, Z3, Z3
+	VADDPD       Z10, Z4, Z4
+	VADDPD       Z11, Z5, Z5
+	VADDPD       Z3, Z0, Z0
+	VADDPD       Z4, Z1, Z1
+	VADDPD       Z5, Z2, Z2
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z3
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+104(FP), X4
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z4
+	VMOVUPD.Z    (AX), K1, Z5
+	VMULPD       Z4, Z5, Z5
+	VFMADD231PD  Z3, Z0, Z5
+	VMOVUPD      Z5, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z5
+	VMULPD       Z4, Z5, Z5
+	VFMADD231PD  Z3, Z1, Z5
+	VMOVUPD      Z5, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z5
+	VMULPD       Z4, Z5, Z5
+	VFMADD231PD  Z3, Z2, Z5
+	VMOVUPD      Z5, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z3, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z3, Z1, Z1
+	VMOVUPD Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z3, Z2, Z2
+	VMOVUPD Z2, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+
+	// 3×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          whole_single
+
+whole_single_end:
+	VADDPD       Z6, Z0, Z0
+	VADDPD       Z7, Z1, Z1
+	VADDPD       Z8, Z2, Z2
+	VADDPD       Z9, Z3, Z3
+	VADDPD       Z10, Z4, Z4
+	VADDPD       Z11, Z5, Z5
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z7
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z0, Z8
+	VMOVUPD      Z8, (AX)
+	VMOVUPD      64(AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z1, Z8
+	VMOVUPD      Z8, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z2, Z8
+	VMOVUPD      Z8, (AX)
+	VMOVUPD      64(AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z3, Z8
+	VMOVUPD      Z8, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z4, Z8
+	VMOVUPD      Z8, (AX)
+	VMOVUPD      64(AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z5, Z8
+	VMOVUPD      Z8, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z6, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z6, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z6, Z3, Z3
+	VMOVUPD Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z6, Z5, Z5
+	VMOVUPD Z5, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX512x4(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x4(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 4×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+104(FP), X9
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z9
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z0, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD.Z    64(AX), K1, Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z1, Z10
+	VMOVUPD      Z10, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z2, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD.Z    64(AX), K1, Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z3, Z10
+	VMOVUPD      Z10, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z4, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD.Z    64(AX), K1, Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z5, Z10
+	VMOVUPD      Z10, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z6, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD.Z    64(AX), K1, Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z7, Z10
+	VMOVUPD      Z10, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z8, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z8, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z8, Z3, Z3
+	VMOVUPD Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z8, Z5, Z5
+	VMOVUPD Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z8, Z7, Z7
+	VMOVUPD Z7, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 4×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z1
+	VBROADCASTSD (AX)(R8*2), Z9
+	VFMADD231PD  Z8, Z9, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z5
+	VBROADCASTSD (AX)(R8*2), Z9
+	VFMADD231PD  Z8, Z9, Z6
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z1
+	VBROADCASTSD (AX)(R8*2), Z9
+	VFMADD231PD  Z8, Z9, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z5
+	VBROADCASTSD (AX)(R8*2), Z9
+	VFMADD231PD  Z8, Z9, Z6
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z8
+	VBROADCASTSD (AX), Z9
+	VFMADD231PD  Z8, Z9, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z9
+	VFMADD231PD  Z8, Z9, Z1
+	VBROADCASTSD (AX)(R8*2), Z9
+	VFMADD231PD  Z8, Z9, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z9
+	VFMADD231PD  Z8, Z9, Z3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Z5, Z1, Z1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Z7, Z3, Z3
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z5
+	VMOVUPD.Z    (AX), K1, Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z0, Z6
+	VMOVUPD      Z6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z1, Z6
+	VMOVUPD      Z6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z2, Z6
+	VMOVUPD      Z6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z3, Z6
+	VMOVUPD      Z6, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z4, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z4, Z1, Z1
+	VMOVUPD Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z4, Z2, Z2
+	VMOVUPD Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z4, Z3, Z3
+	VMOVUPD Z3, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 4×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD      64(CX), Z9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Z9, Z10, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Z9, Z10, Z3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Z9, Z10, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Z9, Z10, Z7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+104(FP), X9
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z9
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z0, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      64(AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z1, Z10
+	VMOVUPD      Z10, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z2, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      64(AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z3, Z10
+	VMOVUPD      Z10, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z4, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      64(AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z5, Z10
+	VMOVUPD      Z10, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z6, Z10
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      64(AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z7, Z10
+	VMOVUPD      Z10, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z8, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z8, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z8, Z3, Z3
+	VMOVUPD Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z8, Z5, Z5
+	VMOVUPD Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z8, Z7, Z7
+	VMOVUPD Z7, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX512x5(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x5(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 5×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+104(FP), X11
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z11
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z0, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD.Z    64(AX), K1, Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z1, Z12
+	VMOVUPD      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z2, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD.Z    64(AX), K1, Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z3, Z12
+	VMOVUPD      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z4, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD.Z    64(AX), K1, Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z5, Z12
+	VMOVUPD      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z6, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD.Z    64(AX), K1, Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z7, Z12
+	VMOVUPD      Z12, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z8, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD.Z    64(AX), K1, Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z9, Z12
+	VMOVUPD      Z12, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z10, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z10, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z10, Z3, Z3
+	VMOVUPD Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z10, Z5, Z5
+	VMOVUPD Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z10, Z7, Z7
+	VMOVUPD Z7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Z10, Z9, Z9
+	VMOVUPD Z9, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 5×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z10
+	VBROADCASTSD (AX), Z11
+	VFMADD231PD  Z10, Z11, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z11
+	VFMADD231PD  Z10, Z11, Z1
+	VBROADCASTSD (AX)(R8*2), Z11
+	VFMADD231PD  Z10, Z11, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z11
+	VFMADD231PD  Z10, Z11, Z3
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z10
+	VBROADCASTSD (AX), Z11
+	VFMADD231PD  Z10, Z11, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z11
+	VFMADD231PD  Z10, Z11, Z6
+	VBROADCASTSD (AX)(R8*2), Z11
+	VFMADD231PD  Z10, Z11, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z11
+	VFMADD231PD  Z10, Z11, Z8
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z10
+	VBROADCASTSD (AX), Z11
+	VFMADD231PD  Z10, Z11, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z11
+	VFMADD231PD  Z10, Z11, Z1
+	VBROADCASTSD (AX)(R8*2), Z11
+	VFMADD231PD  Z10, Z11, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z11
+	VFMADD231PD  Z10, Z11, Z3
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z10
+	VBROADCASTSD (AX), Z11
+	VFMADD231PD  Z10, Z11, Z5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z11
+	VFMADD231PD  Z10, Z11, Z6
+	VBROADCASTSD (AX)(R8*2), Z11
+	VFMADD231PD  Z10, Z11, Z7
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z11
+	VFMADD231PD  Z10, Z11, Z8
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z10
+	VBROADCASTSD (AX), Z11
+	VFMADD231PD  Z10, Z11, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z11
+	VFMADD231PD  Z10, Z11, Z1
+	VBROADCASTSD (AX)(R8*2), Z11
+	VFMADD231PD  Z10, Z11, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z11
+	VFMADD231PD  Z10, Z11, Z3
+	VBROADCASTSD (AX)(R8*4), Z11
+	VFMADD231PD  Z10, Z11, Z4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z5, Z0, Z0
+	VADDPD       Z6, Z1, Z1
+	VADDPD       Z7, Z2, Z2
+	VADDPD       Z8, Z3, Z3
+	VADDPD       Z9, Z4, Z4
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z5
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+104(FP), X6
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z6
+	VMOVUPD.Z    (AX), K1, Z7
+	VMULPD       Z6, Z7, Z7
+	VFMADD231PD  Z5, Z0, Z7
+	VMOVUPD      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z7
+	VMULPD       Z6, Z7, Z7
+	VFMADD231PD  Z5, Z1, Z7
+	VMOVUPD      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z7
+	VMULPD       Z6, Z7, Z7
+	VFMADD231PD  Z5, Z2, Z7
+	VMOVUPD      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z7
+	VMULPD       Z6, Z7, Z7
+	VFMADD231PD  Z5, Z3, Z7
+	VMOVUPD      Z7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z7
+	VMULPD       Z6, Z7, Z7
+	VFMADD231PD  Z5, Z4, Z7
+	VMOVUPD      Z7, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z5, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z5, Z1, Z1
+	VMOVUPD Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z5, Z2, Z2
+	VMOVUPD Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z5, Z3, Z3
+	VMOVUPD Z3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z5, Z4, Z4
+	VMOVUPD Z4, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 5×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z10
+	VMOVUPD      64(CX), Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD      64(CX), Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD      64(CX), Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD      64(CX), Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z10
+	VMOVUPD      64(CX), Z11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Z11, Z12, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Z11, Z12, Z3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Z11, Z12, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Z11, Z12, Z7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Z11, Z12, Z9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+104(FP), X11
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z11
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z0, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      64(AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z1, Z12
+	VMOVUPD      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z2, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      64(AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z3, Z12
+	VMOVUPD      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z4, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      64(AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z5, Z12
+	VMOVUPD      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z6, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      64(AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z7, Z12
+	VMOVUPD      Z12, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z8, Z12
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      64(AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z9, Z12
+	VMOVUPD      Z12, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z10, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z10, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z10, Z3, Z3
+	VMOVUPD Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z10, Z5, Z5
+	VMOVUPD Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z10, Z7, Z7
+	VMOVUPD Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Z10, Z9, Z9
+	VMOVUPD Z9, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX512x6(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x6(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 6×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+104(FP), X13
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z13
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z0, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD.Z    64(AX), K1, Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z1, Z14
+	VMOVUPD      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z2, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD.Z    64(AX), K1, Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z3, Z14
+	VMOVUPD      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z4, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD.Z    64(AX), K1, Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z5, Z14
+	VMOVUPD      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z6, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD.Z    64(AX), K1, Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z7, Z14
+	VMOVUPD      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z8, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD.Z    64(AX), K1, Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z9, Z14
+	VMOVUPD      Z14, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z10, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD.Z    64(AX), K1, Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z11, Z14
+	VMOVUPD      Z14, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z12, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z12, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z12, Z3, Z3
+	VMOVUPD Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z12, Z5, Z5
+	VMOVUPD Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z12, Z7, Z7
+	VMOVUPD Z7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Z12, Z9, Z9
+	VMOVUPD Z9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Z12, Z11, Z11
+	VMOVUPD Z11, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 6×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z1
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z13
+	VFMADD231PD  Z12, Z13, Z3
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z4
+	VBROADCASTSD (AX)(R10*1), Z13
+	VFMADD231PD  Z12, Z13, Z5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z7
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z8
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z13
+	VFMADD231PD  Z12, Z13, Z9
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z10
+	VBROADCASTSD (AX)(R10*1), Z13
+	VFMADD231PD  Z12, Z13, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z1
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z13
+	VFMADD231PD  Z12, Z13, Z3
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z4
+	VBROADCASTSD (AX)(R10*1), Z13
+	VFMADD231PD  Z12, Z13, Z5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z7
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z8
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z13
+	VFMADD231PD  Z12, Z13, Z9
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z10
+	VBROADCASTSD (AX)(R10*1), Z13
+	VFMADD231PD  Z12, Z13, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z12
+	VBROADCASTSD (AX), Z13
+	VFMADD231PD  Z12, Z13, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z13
+	VFMADD231PD  Z12, Z13, Z1
+	VBROADCASTSD (AX)(R8*2), Z13
+	VFMADD231PD  Z12, Z13, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z13
+	VFMADD231PD  Z12, Z13, Z3
+	VBROADCASTSD (AX)(R8*4), Z13
+	VFMADD231PD  Z12, Z13, Z4
+	VBROADCASTSD (AX)(R10*1), Z13
+	VFMADD231PD  Z12, Z13, Z5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z6, Z0, Z0
+	VADDPD       Z7, Z1, Z1
+	VADDPD       Z8, Z2, Z2
+	VADDPD       Z9, Z3, Z3
+	VADDPD       Z10, Z4, Z4
+	VADDPD       Z11, Z5, Z5
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z7
+	VMOVUPD.Z    (AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z0, Z8
+	VMOVUPD      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z1, Z8
+	VMOVUPD      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z2, Z8
+	VMOVUPD      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z3, Z8
+	VMOVUPD      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z4, Z8
+	VMOVUPD      Z8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z5, Z8
+	VMOVUPD      Z8, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z6, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z1, Z1
+	VMOVUPD Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z2, Z2
+	VMOVUPD Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z3, Z3
+	VMOVUPD Z3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z4, Z4
+	VMOVUPD Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z5, Z5
+	VMOVUPD Z5, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+
+	// 6×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z12
+	VMOVUPD      64(CX), Z13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Z13, Z14, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Z13, Z14, Z3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Z13, Z14, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Z13, Z14, Z7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Z13, Z14, Z9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Z13, Z14, Z11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+104(FP), X13
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z13
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z0, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      64(AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z1, Z14
+	VMOVUPD      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z2, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      64(AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z3, Z14
+	VMOVUPD      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z4, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      64(AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z5, Z14
+	VMOVUPD      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z6, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      64(AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z7, Z14
+	VMOVUPD      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z8, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      64(AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z9, Z14
+	VMOVUPD      Z14, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z10, Z14
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      64(AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z11, Z14
+	VMOVUPD      Z14, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z12, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z12, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z12, Z3, Z3
+	VMOVUPD Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z12, Z5, Z5
+	VMOVUPD Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z12, Z7, Z7
+	VMOVUPD Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Z12, Z9, Z9
+	VMOVUPD Z9, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Z12, Z11, Z11
+	VMOVUPD Z11, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
+// func DeepF64AVX512x7(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DeepF64AVX512x7(SB), NOSPLIT, $0-112
+	MOVQ n+88(FP), AX
+	CMPQ AX, $+16
+	JEQ  whole
+	CMPQ AX, $+8
+	JLE  narrow
+
+wide:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 7×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISD     beta+104(FP), X15
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z15
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z0, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z1, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z2, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z3, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z4, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z5, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z6, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z7, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z8, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z9, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z10, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z11, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z12, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD.Z    64(AX), K1, Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z13, Z16
+	VMOVUPD      Z16, K1, 64(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD  Z14, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z14, Z1, Z1
+	VMOVUPD Z1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z14, Z3, Z3
+	VMOVUPD Z3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z14, Z5, Z5
+	VMOVUPD Z5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z14, Z7, Z7
+	VMOVUPD Z7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Z14, Z9, Z9
+	VMOVUPD Z9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Z14, Z11, Z11
+	VMOVUPD Z11, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z12, Z12
+	VMOVUPD Z12, (AX)
+	VMULPD  Z14, Z13, Z13
+	VMOVUPD Z13, K1, 64(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
+narrow:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 7×8 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_unrolled_end
+
+narrow_unrolled:
+	VMOVUPD.Z    (CX), K1, Z14
+	VBROADCASTSD (AX), Z15
+	VFMADD231PD  Z14, Z15, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z15
+	VFMADD231PD  Z14, Z15, Z1
+	VBROADCASTSD (AX)(R8*2), Z15
+	VFMADD231PD  Z14, Z15, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z15
+	VFMADD231PD  Z14, Z15, Z3
+	VBROADCASTSD (AX)(R8*4), Z15
+	VFMADD231PD  Z14, Z15, Z4
+	VBROADCASTSD (AX)(R10*1), Z15
+	VFMADD231PD  Z14, Z15, Z5
+	VBROADCASTSD (AX)(R9*2), Z15
+	VFMADD231PD  Z14, Z15, Z6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z14
+	VBROADCASTSD (AX), Z15
+	VFMADD231PD  Z14, Z15, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z15
+	VFMADD231PD  Z14, Z15, Z8
+	VBROADCASTSD (AX)(R8*2), Z15
+	VFMADD231PD  Z14, Z15, Z9
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z15
+	VFMADD231PD  Z14, Z15, Z10
+	VBROADCASTSD (AX)(R8*4), Z15
+	VFMADD231PD  Z14, Z15, Z11
+	VBROADCASTSD (AX)(R10*1), Z15
+	VFMADD231PD  Z14, Z15, Z12
+	VBROADCASTSD (AX)(R9*2), Z15
+	VFMADD231PD  Z14, Z15, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z14
+	VBROADCASTSD (AX), Z15
+	VFMADD231PD  Z14, Z15, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z15
+	VFMADD231PD  Z14, Z15, Z1
+	VBROADCASTSD (AX)(R8*2), Z15
+	VFMADD231PD  Z14, Z15, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z15
+	VFMADD231PD  Z14, Z15, Z3
+	VBROADCASTSD (AX)(R8*4), Z15
+	VFMADD231PD  Z14, Z15, Z4
+	VBROADCASTSD (AX)(R10*1), Z15
+	VFMADD231PD  Z14, Z15, Z5
+	VBROADCASTSD (AX)(R9*2), Z15
+	VFMADD231PD  Z14, Z15, Z6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Z14
+	VBROADCASTSD (AX), Z15
+	VFMADD231PD  Z14, Z15, Z7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z15
+	VFMADD231PD  Z14, Z15, Z8
+	VBROADCASTSD (AX)(R8*2), Z15
+	VFMADD231PD  Z14, Z15, Z9
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z15
+	VFMADD231PD  Z14, Z15, Z10
+	VBROADCASTSD (AX)(R8*4), Z15
+	VFMADD231PD  Z14, Z15, Z11
+	VBROADCASTSD (AX)(R10*1), Z15
+	VFMADD231PD  Z14, Z15, Z12
+	VBROADCASTSD (AX)(R9*2), Z15
+	VFMADD231PD  Z14, Z15, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_unrolled
+
+narrow_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_single_end
+
+narrow_single:
+	VMOVUPD.Z    (CX), K1, Z14
+	VBROADCASTSD (AX), Z15
+	VFMADD231PD  Z14, Z15, Z0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z15
+	VFMADD231PD  Z14, Z15, Z1
+	VBROADCASTSD (AX)(R8*2), Z15
+	VFMADD231PD  Z14, Z15, Z2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z15
+	VFMADD231PD  Z14, Z15, Z3
+	VBROADCASTSD (AX)(R8*4), Z15
+	VFMADD231PD  Z14, Z15, Z4
+	VBROADCASTSD (AX)(R10*1), Z15
+	VFMADD231PD  Z14, Z15, Z5
+	VBROADCASTSD (AX)(R9*2), Z15
+	VFMADD231PD  Z14, Z15, Z6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_single
+
+narrow_single_end:
+	VADDPD       Z7, Z0, Z0
+	VADDPD       Z8, Z1, Z1
+	VADDPD       Z9, Z2, Z2
+	VADDPD       Z10, Z3, Z3
+	VADDPD       Z11, Z4, Z4
+	VADDPD       Z12, Z5, Z5
+	VADDPD       Z13, Z6, Z6
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z7
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+104(FP), X8
+	JNE          narrow_overwrite_not
+	JPC          narrow_overwrite
+
+narrow_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z8
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z0, Z9
+	VMOVUPD      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z1, Z9
+	VMOVUPD      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z2, Z9
+	VMOVUPD      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z3, Z9
+	VMOVUPD      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z4, Z9
+	VMOVUPD      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z5, Z9
+	VMOVUPD      Z9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Z9
+	VMULPD       Z8, Z9, Z9
+	VFMADD231PD  Z7, Z6, Z9
+	VMOVUPD      Z9, K1, (AX)
+	JMP          narrow_done
+
+narrow_overwrite:
+	VMULPD  Z7, Z0, Z0
+	VMOVUPD Z0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z7, Z1, Z1
+	VMOVUPD Z1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z7, Z2, Z2
+	VMOVUPD Z2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z7, Z3, Z3
+	VMOVUPD Z3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z7, Z4, Z4
+	VMOVUPD Z4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z7, Z5, Z5
+	VMOVUPD Z5, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Z7, Z6, Z6
+	VMOVUPD Z6, K1, (AX)
+
+narrow_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow
+
+narrow_end:
+	VZEROUPPER
+	RET
+
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+
+	// 7×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	VXORPS Z8, Z8, Z8
+	VXORPS Z9, Z9, Z9
+	VXORPS Z10, Z10, Z10
+	VXORPS Z11, Z11, Z11
+	VXORPS Z12, Z12, Z12
+	VXORPS Z13, Z13, Z13
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     whole_unrolled_end
+
+whole_unrolled:
+	VMOVUPD      (CX), Z14
+	VMOVUPD      64(CX), Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD      64(CX), Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD      64(CX), Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD      64(CX), Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          whole_unrolled
+
+whole_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    whole_single_end
+
+whole_single:
+	VMOVUPD      (CX), Z14
+	VMOVUPD      64(CX), Z15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Z15, Z16, Z1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Z15, Z16, Z3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Z15, Z16, Z5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Z15, Z16, Z7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Z15, Z16, Z9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Z15, Z16, Z11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Z15, Z16, Z13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          whole_single
+
+whole_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISD     beta+104(FP), X15
+	JNE          whole_overwrite_not
+	JPC          whole_overwrite
+
+whole_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z15
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z0, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z1, Z16
+	VMOVUPD      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z2, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z3, Z16
+	VMOVUPD      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z4, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z5, Z16
+	VMOVUPD      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z6, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z7, Z16
+	VMOVUPD      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z8, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z9, Z16
+	VMOVUPD      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z10, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z11, Z16
+	VMOVUPD      Z16, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z12, Z16
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      64(AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z13, Z16
+	VMOVUPD      Z16, 64(AX)
+	JMP          whole_done
+
+whole_overwrite:
+	VMULPD  Z14, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Z14, Z1, Z1
+	VMOVUPD Z1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Z14, Z3, Z3
+	VMOVUPD Z3, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Z14, Z5, Z5
+	VMOVUPD Z5, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Z14, Z7, Z7
+	VMOVUPD Z7, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Z14, Z9, Z9
+	VMOVUPD Z9, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Z14, Z11, Z11
+	VMOVUPD Z11, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z12, Z12
+	VMOVUPD Z12, (AX)
+	VMULPD  Z14, Z13, Z13
+	VMOVUPD Z13, 64(AX)
+
+whole_done:
+	DECQ   tiles+0(FP)
+	JZ     whole_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    whole
+
+whole_end:
+	VZEROUPPER
+	RET
+
 // func CopyF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F, MMX+
 TEXT ·CopyF64AVX512(SB), NOSPLIT, $0-104
@@ -17135,19 +16619,20 @@ whole_done:
 	VZEROUPPER
 	RET
 
-// func StreamF64AVX512(k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
+// func StreamF64AVX512(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 // Requires: AVX, AVX512DQ, AVX512F
-TEXT ·StreamF64AVX512(SB), NOSPLIT, $0-104
-	MOVQ a+8(FP), AX
-	MOVQ b+32(FP), CX
-	MOVQ csa+24(FP), DX
+TEXT ·StreamF64AVX512(SB), NOSPLIT, $0-112
+whole:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
 	SHLQ $0x03, DX
-	MOVQ ldb+40(FP), BX
+	MOVQ ldb+48(FP), BX
 	SHLQ $0x03, BX
-	MOVQ next+56(FP), SI
-	MOVQ ldn+64(FP), SI
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), SI
 	SHLQ $0x03, SI
-	MOVQ rsa+16(FP), SI
+	MOVQ rsa+24(FP), SI
 	SHLQ $0x03, SI
 	LEAQ (SI)(SI*2), DI
 	LEAQ (DI)(SI*2), R8
@@ -17180,7 +16665,7 @@ TEXT ·StreamF64AVX512(SB), NOSPLIT, $0-104
 	VXORPS Z21, Z21, Z21
 	VXORPS Z22, Z22, Z22
 	VXORPS Z23, Z23, Z23
-	MOVQ   k+0(FP), R12
+	MOVQ   k+8(FP), R12
 	MOVQ   R12, R13
 	SHRQ   $0x02, R13
 	TESTQ  R13, R13
@@ -17400,9 +16885,9 @@ whole_single:
 	JNZ          whole_single
 
 whole_single_end:
-	VBROADCASTSD alpha+88(FP), Z24
-	MOVQ         c+48(FP), AX
-	MOVQ         ldc+72(FP), CX
+	VBROADCASTSD alpha+96(FP), Z24
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
 	VMULPD       Z24, Z0, Z0
 	VMOVNTPD     Z0, (AX)
@@ -17463,6 +16948,19 @@ whole_single_end:
 	VMOVNTPD     Z22, (AX)
 	VMULPD       Z24, Z23, Z23
 	VMOVNTPD     Z23, 64(AX)
+	DECQ         tiles+0(FP)
+	JZ           whole_end
+	MOVQ         rsa+24(FP), AX
+	SHLQ         $0x03, AX
+	IMUL3Q       $+12, AX, AX
+	ADDQ         AX, a+16(FP)
+	MOVQ         ldc+80(FP), AX
+	SHLQ         $0x03, AX
+	IMUL3Q       $+12, AX, AX
+	ADDQ         AX, c+56(FP)
+	JMP          whole
+
+whole_end:
 	VZEROUPPER
 	RET
 

@@ -18,7 +18,6 @@ type generator struct {
 	variant
 	masks     operand.Mem
 	constants map[uint64]operand.Mem
-	isColumn  bool // the function computes several tiles; see nextTile
 }
 
 // body is a micro-kernel for tiles of one range of widths. Only the last vector of a row can be
@@ -47,7 +46,7 @@ func (b body) withSets(rows int) body {
 func (b body) unroll() int { return max(minUnroll, b.sets) }
 
 // bodies writes a micro-kernel of the given rows: a branch on n, then the given bodies. With
-// limitRows it stores only the first m rows of C.
+// limitRows it stores only the first m rows of C, otherwise it goes on to the tile below.
 func (g *generator) bodies(rows int, open func(rows int) operands, limitRows bool, bodies ...body) {
 	n := g.param("n")
 	g.CMPQ(n, operand.I32(g.nr))
@@ -66,26 +65,27 @@ func (g *generator) bodies(rows int, open func(rows int) operands, limitRows boo
 		}
 		sums := g.sumOverK(b, open(rows), rows, mask)
 		g.updateC(b, sums, mask, limitRows)
-		if g.isColumn {
-			g.nextTile(b)
+		if !limitRows {
+			g.nextTile(b, rows)
 		}
 		g.VZEROUPPER()
 		g.RET()
 	}
 }
 
-// nextTile moves a and c to the tile below, if there is one, and starts again. The parameters in
-// the frame are the variables of this loop, because the registers are in use.
-func (g *generator) nextTile(b body) {
+// nextTile starts again with the tile below, if there is one. The parameters in the frame are the
+// variables of this loop, because the registers are in use.
+func (g *generator) nextTile(b body, rows int) {
+	end := b.name + "_end"
 	g.DECQ(g.address("tiles"))
-	g.JZ(operand.LabelRef(b.name + "_end"))
+	g.JZ(operand.LabelRef(end))
 	for _, x := range []struct{ at, stride string }{{"a", "rsa"}, {"c", "ldc"}} {
 		step := g.stride(x.stride)
-		g.IMUL3Q(operand.I32(g.mr), step, step)
+		g.IMUL3Q(operand.I32(rows), step, step)
 		g.ADDQ(step, g.address(x.at))
 	}
 	g.JMP(operand.LabelRef(b.name))
-	g.Label(b.name + "_end")
+	g.Label(end)
 }
 
 // sumOverK writes the loop over k and returns the sums, one register for each vector of the tile.

@@ -148,7 +148,6 @@ func (g *generator) functions() {
 		for rows := 1; rows <= g.maxDeepRows(); rows++ {
 			g.deep(rows)
 		}
-		g.column()
 		g.copyKernel()
 		g.streamKernel()
 		for _, shape := range g.updateShapes() {
@@ -241,46 +240,36 @@ func (g *generator) packedHalves(f packer) {
 // direct writes the micro-kernel that reads A and B as stored.
 func (g *generator) direct(rows int) {
 	name := fmt.Sprintf("Direct%sx%d", g.suffix(), rows)
-	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
-		g.docLoop(name, fmt.Sprintf("%d×n elements of C, n ≤ NR, from matrices", rows), fmt.Sprintf("i < %d", rows),
-			"p < k", "i*rsa+p*csa", "p*ldb+j")...)
+	g.function(name, "tiles, "+directParams,
+		g.docLoop(name, fmt.Sprintf("tiles·%d×n elements of C, n ≤ NR and tiles ≥ 1, from matrices", rows),
+			fmt.Sprintf("i < tiles*%d", rows), "p < k", "i*rsa+p*csa", "p*ldb+j")...)
 	if rows == g.mr {
 		g.prefetchC()
 	}
 	g.bodies(rows, g.matrices, false, wide, narrow, whole)
 }
 
-// column writes a direct kernel for several tiles, one below the other.
-func (g *generator) column() {
-	name := "Column" + g.suffix()
-	g.function(name,
-		"tiles, k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
-		g.docLoop(name, "tiles·MR×n elements of C, n ≤ NR and tiles ≥ 1, from matrices", "i < tiles*MR", "p < k",
-			"i*rsa+p*csa", "p*ldb+j")...)
-	g.isColumn = true
-	g.bodies(g.mr, g.matrices, false, wide, narrow, whole)
-	g.isColumn = false
-}
+// directParams are the parameters of a kernel that reads matrices as stored.
+const directParams = "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T"
 
 // deep writes a direct kernel for few rows and many steps of k, with several sets of sums.
 func (g *generator) deep(rows int) {
 	name := fmt.Sprintf("Deep%sx%d", g.suffix(), rows)
 	narrow, wide, whole := narrow.withSets(rows), wide.withSets(rows), whole.withSets(rows)
-	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
-		g.deepDoc(name, rows, narrow, wide)...)
+	g.function(name, "tiles, "+directParams, g.deepDoc(name, rows, narrow, wide)...)
 	g.bodies(rows, g.matrices, false, wide, narrow, whole)
 }
 
 // deepDoc returns the doc comment of a deep kernel: the loop that it computes.
 func (g *generator) deepDoc(name string, rows int, narrow, wide body) []string {
 	return []string{
-		fmt.Sprintf("%s computes %d×n elements of C, n ≤ %d, from matrices:", name, rows, g.nr),
+		fmt.Sprintf("%s computes tiles·%d×n elements of C, n ≤ %d and tiles ≥ 1, from matrices:", name, rows, g.nr),
 		"",
 		fmt.Sprintf("\tsets, unroll := %d, %d", narrow.sets, narrow.unroll()),
 		fmt.Sprintf("\tif n > %d {", g.lanes()),
 		fmt.Sprintf("\t\tsets, unroll = %d, %d", wide.sets, wide.unroll()),
 		"\t}",
-		fmt.Sprintf("\tfor i := 0; i < %d; i++ {", rows),
+		fmt.Sprintf("\tfor i := 0; i < tiles*%d; i++ {", rows),
 		"\t\tfor j := 0; j < n; j++ {",
 		fmt.Sprintf("\t\t\tvar sum [%d]T", narrow.sets),
 		"\t\t\tfor p := 0; p < k; p++ {",
@@ -311,7 +300,7 @@ func (v variant) maxDeepRows() int { return min(v.mr, minChains-1) }
 // copyKernel writes the micro-kernel that copies the rows of B that it reads.
 func (g *generator) copyKernel() {
 	name := "Copy" + g.suffix()
-	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
+	g.function(name, directParams,
 		append(g.docLoop(name, "an MR×NR tile of C (n = NR) from matrices", fmt.Sprintf("i < %d", g.mr), "p < k",
 			"i*rsa+p*csa", "p*ldb+j"),
 			"", fmt.Sprintf("It also copies the rows of b: next[p*%d+j] = b[p*ldb+j].", g.nr))...)
@@ -322,16 +311,18 @@ func (g *generator) copyKernel() {
 	g.RET()
 }
 
-// streamKernel writes the micro-kernel that stores its tile with non-temporal stores.
+// streamKernel writes the micro-kernel that stores its tiles with non-temporal stores.
 func (g *generator) streamKernel() {
 	name := "Stream" + g.suffix()
-	g.function(name, "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn, ldc, n int, alpha, beta T",
-		g.docLoop(name, "an MR×NR tile of C (n = NR, beta = 0) from matrices", fmt.Sprintf("i < %d", g.mr), "p < k",
-			"i*rsa+p*csa", "p*ldb+j")...)
+	g.function(name, "tiles, "+directParams,
+		g.docLoop(name, "tiles·MR×NR elements of C (n = NR, beta = 0) from matrices", fmt.Sprintf("i < tiles*%d", g.mr),
+			"p < k", "i*rsa+p*csa", "p*ldb+j")...)
+	g.Label(whole.name)
 	from := g.matrices(g.mr)
 	// No prefetches: k is small, and they would be beyond the end of B.
 	from.fetch, from.fetchNext = func(int, int) {}, func() {}
 	g.streamC(g.sumOverK(whole, from, g.mr, nil))
+	g.nextTile(whole, g.mr)
 	g.VZEROUPPER()
 	g.RET()
 }
