@@ -143,7 +143,7 @@ func (k *Kernel) Build() (*ptx.Module, error) {
 
 func (k *Kernel) build() (*ptx.Module, error) {
 	if k.cur != k.top {
-		k.fail("Build is called packagePrefix a block of the kernel")
+		k.fail("Build is called inside a block of the kernel")
 	}
 	if len(k.errs) > 0 {
 		return nil, k.errs
