@@ -35,6 +35,8 @@ const (
 	axpyCBytes      = 256 << 10 // bytes of C per task, which each pass reads again: they stay in L2
 	axpySums        = 4096      // elements of C per task if their sums go to scratch memory
 	axpyWidenedCols = 2048      // elements of a row of B widened at a time: axpyDepth such rows stay in L2
+	narrowBytes     = 32        // bytes of a row of C from which tiles are faster than axpy, if A is transposed
+	narrowDeepCols  = 3         // columns of C up to which that holds for a large K too
 	axpyRowsGrouped = 8         // axpyRows for micro-kernels with Group > 1, whose blocked algorithm is faster
 )
 
@@ -46,6 +48,18 @@ func usesAxpy(p *gemm.Problem) bool {
 // usesAxpySwapAB reports whether axpy suits the transpose of p.
 func usesAxpySwapAB(p *gemm.Problem) bool {
 	return p.A().Trans && isThin(p.N, p.M, p.K, axpyRows)
+}
+
+// isNarrow reports whether axpy computes the transposed product faster than tiles compute p, whose
+// vectors would be mostly empty because C has few columns.
+func (mk *microKernel[T]) isNarrow(p *gemm.Problem) bool {
+	if !p.A().Trans || !mk.native(p) || p.Out().Bytes(p.N) >= narrowBytes {
+		return false
+	}
+	if p.N <= narrowDeepCols && p.K >= axpyDepth {
+		return p.M > splitSides
+	}
+	return p.M >= tallRows && p.K < dotsDepth
 }
 
 // thinDepth is the smallest K of a thin product; see isThin.
@@ -124,10 +138,8 @@ func (d *axpy[T]) do(task, worker int) {
 	if d.c.cs == 1 {
 		d.sum(j0, cols, d.c.data[j0:], d.c.rs, d.alpha, d.beta, piece)
 	} else {
-		d.sum(j0, cols, sums, cols, 1, 0, piece)
-		for i := range d.m {
-			d.c.add(i, j0, sums[i*cols:][:cols], d.alpha, d.beta)
-		}
+		d.sum(j0, cols, sums, cols, d.alpha, 0, piece)
+		d.c.addRows(0, j0, d.m, cols, sums, cols, d.beta)
 	}
 	d.c.finish(0, j0, d.m, cols, tmp)
 }

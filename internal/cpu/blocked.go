@@ -182,11 +182,12 @@ const conflictStride = 4 << 10
 func hasSetConflicts(l gemm.Layout) bool { return l.Type.Bytes(l.LD)%conflictStride == 0 }
 
 // inPlaceBytes is the largest A that is read unpacked, once for each panel of B. A larger one spans
-// more pages than the TLB holds. For up to inPlaceCols columns, packing an A of any size takes at
-// least as long as reading it unpacked.
+// more pages than the TLB holds. For up to inPlacePanels panels of B and inPlaceCols columns,
+// packing an A of any size takes at least as long as reading it unpacked.
 const (
-	inPlaceBytes = 2 << 20
-	inPlaceCols  = 64
+	inPlaceBytes  = 2 << 20
+	inPlacePanels = 8
+	inPlaceCols   = 128
 )
 
 // readsInPlace reports whether the blocked algorithm reads A unpacked. Rows of A must be stored
@@ -196,7 +197,8 @@ func (mk *microKernel[T]) readsInPlace(p *gemm.Problem) bool {
 	if mk.packing != "" {
 		return mk.packing == backend.PackB
 	}
-	return mk.canReadInPlace(p) && (p.N <= inPlaceCols || layoutBytes(p.Layouts[gemm.A]) <= inPlaceBytes &&
+	few := p.N <= min(inPlacePanels*mk.NR, inPlaceCols)
+	return mk.canReadInPlace(p) && (few || layoutBytes(p.Layouts[gemm.A]) <= inPlaceBytes &&
 		!hasSetConflicts(p.Layouts[gemm.A]))
 }
 

@@ -117,7 +117,7 @@ func (mk *microKernel[T]) usesDirect(p *gemm.Problem) bool {
 			most = directMaxBytes
 		}
 		small := layoutBytes(p.Layouts[gemm.A])+layoutBytes(p.Layouts[gemm.B])+layoutBytes(p.Layouts[gemm.C]) <= most ||
-			p.K <= smallK && layoutBytes(p.Layouts[gemm.C]) >= nonTemporalBytes || mk.shouldStreamA(p)
+			p.K <= smallK || mk.shouldStreamA(p)
 		return small && !isThin(p.M, p.N, p.K, dotsRows)
 	}
 	tiles := rereadTiles
@@ -221,6 +221,10 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	}
 }
 
+// hasRows reports whether rows of op(B) are contiguous. That holds for a transposed B that is a
+// single contiguous column.
+func hasRows(b *gemm.Layout, k int) bool { return !b.Trans || k == 1 && b.LD == 1 }
+
 func (d *direct[T]) reset() { *d = direct[T]{} }
 
 // isOuter reports whether p is close to an outer product with long rows. The Update kernels then
@@ -258,7 +262,7 @@ func (mk *microKernel[T]) isLatencyBound(p *gemm.Problem) bool {
 
 // packsWhole reports whether a direct p packs all of B.
 func (mk *microKernel[T]) packsWhole(p *gemm.Problem) bool {
-	return p.B().Trans || mk.shouldStreamA(p) && p.N > mk.NR ||
+	return !hasRows(p.B(), p.K) || mk.shouldStreamA(p) && p.N > mk.NR ||
 		conflictRows < p.K && p.K <= smallK && hasSetConflicts(p.Layouts[gemm.B]) && p.M > smallKTiles*len(mk.Direct)
 }
 

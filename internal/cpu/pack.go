@@ -96,13 +96,19 @@ func (o *operand[T]) packVectors(dst []T, r, x0, n, p0, k int) (rows, steps int)
 		}
 		return rows, steps
 	}
-	if n < 8 || steps < 8 {
+	block := 8 / words // steps that Zip copies at a time
+	if n < 8 || steps < block {
 		return 0, 0
 	}
-	steps &^= 7
 	for i := 0; i < n; i += 8 {
 		i := min(i, n-8) // repacks some rows rather than packing them one by one
-		o.packer.Zip(steps, wordAddr(dst[i:]), r*words, o.addr(o.index(x0+i, p0*o.group)), ld)
+		zip := func(p, steps int) {
+			o.packer.Zip(steps, wordAddr(dst[p*r+i:]), r*words, o.addr(o.index(x0+i, (p0+p)*o.group)), ld)
+		}
+		zip(0, steps&^(block-1))
+		if steps%block > 0 {
+			zip(steps-block, block) // repacks some steps too
+		}
 	}
 	return n, steps
 }

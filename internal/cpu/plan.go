@@ -157,6 +157,8 @@ func (mk *microKernel[T]) algorithm(p *gemm.Problem) algorithm {
 		return algoDotB
 	case !mk.native(p):
 		return mk.algorithmForHalves(p)
+	case mk.isNarrow(p):
+		return algoAxpySwapAB
 	case mk.usesDirectSwapAB(p):
 		return algoDirectSwapAB
 	case mk.usesDirect(p):

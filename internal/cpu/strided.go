@@ -87,6 +87,7 @@ func (o *operand[T]) readBlock(i, j, rows, cols int, tmp []T) (*T, int) {
 // target is C or its transpose, with the steps that follow the summation.
 type target[T scalar] struct {
 	strided[T]
+	columns    []func(n int, dst *T, ldd int, src *T, lds int) // see asm.Kernels
 	transposed bool
 	scratch    bool // whether strided is scratch memory, from which the epilogue converts to C
 	epilogue   epilogue[T]
@@ -96,7 +97,7 @@ type target[T scalar] struct {
 // prepare sets up the C of a product, or with swapped its transpose. c must be zero.
 func (c *target[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, swapped bool) {
 	p := pl.Problem
-	c.transposed, c.scratch, c.onTile = swapped, p.Out() != dtype.Of[T](), pl.onTile
+	c.transposed, c.scratch, c.onTile, c.columns = swapped, p.Out() != dtype.Of[T](), pl.onTile, mk.Columns
 	c.epilogue.prepare(p, b, mk)
 	if c.scratch {
 		c.strided = strided[T]{nil, p.N, 1}
@@ -129,6 +130,22 @@ func (c *target[T]) betaForSums(beta T) T {
 		return 0
 	}
 	return beta
+}
+
+// addRows stores sums + β·C in rows×cols elements of C from (i, j) on. Rows of sums are ld elements
+// apart.
+func (c *target[T]) addRows(i, j, rows, cols int, sums []T, ld int, beta T) {
+	whole := 0
+	if beta == 0 && c.rs == 1 && len(c.columns) > 0 {
+		whole = cols &^ 7
+		for x := 0; x < rows && whole > 0; x += len(c.columns) {
+			n := min(rows-x, len(c.columns))
+			c.columns[n-1](whole, c.at(i+x, j), c.cs, &sums[x*ld], ld)
+		}
+	}
+	for x := range rows {
+		c.add(i+x, j+whole, sums[x*ld:][whole:cols], 1, beta)
+	}
 }
 
 // finish runs the epilogue on rows×cols elements from (i, j) on and reports them with onTile. tmp

@@ -20,24 +20,16 @@ const transposeRows = 64
 const (
 	// tallRows is the smallest number of rows of a C that counts as tall.
 	tallRows = 256
-	// tallABytes is the maximum size of A if C has several columns: axpy reads a larger A once.
-	tallABytes = 4 << 20
 	// pageBytes is the size of a page of virtual memory.
 	pageBytes = 4 << 10
 )
 
-// isTall reports whether C has at least eight times as many rows as columns and the transposed
-// product saves more time than transposing C takes. There are two reasons. Tiles of few columns
-// leave most lanes unused. And if the columns of op(A) are a page or more apart, each step along K
-// of a tile reads another page.
+// isTall reports whether C has at least eight times as many rows as columns, the columns of op(A)
+// are a page or more apart, and the transposed product saves more time than transposing C takes:
+// otherwise each step along K of a tile reads another page.
 func (mk *microKernel[T]) isTall(p *gemm.Problem) bool {
-	switch {
-	case p.M < tallRows || p.M < 8*p.N:
-		return false
-	case 8*p.N <= 3*mk.lanes():
-		return p.K < thinDepth || p.N > 1 && layoutBytes(p.Layouts[gemm.A]) <= tallABytes
-	}
-	return p.N <= streamAMaxN && p.K >= dotsDepth && p.In().Bytes(p.A().LD) >= pageBytes
+	return p.M >= tallRows && p.M >= 8*p.N && p.N <= streamAMaxN && p.K >= dotsDepth &&
+		p.In().Bytes(p.A().LD) >= pageBytes
 }
 
 // usesDirectSwapAB reports whether p is faster as the direct product of its transpose.
@@ -45,16 +37,13 @@ func (mk *microKernel[T]) usesDirectSwapAB(p *gemm.Problem) bool {
 	if !p.A().Trans || !mk.native(p) {
 		return false
 	}
-	tall := mk.isTall(p)
-	if !tall && p.K <= smallK {
+	if p.K <= smallK {
 		return false
 	}
 	q := transposed(p)
 	switch {
-	case tall && mk.usesDirect(&q):
+	case mk.isTall(p) && mk.usesDirect(&q):
 		return true
-	case p.K <= smallK:
-		return false
 	case !p.B().Trans && mk.isLatencyBound(&q) && mk.vectorCount(&q) < mk.vectorCount(p):
 		return true
 	}
@@ -108,8 +97,6 @@ func (s *swapAB[T]) do(task, worker int) {
 	}
 	i := task * transposeRows
 	rows := min(transposeRows, s.n-i)
-	for j := range s.m {
-		s.to.add(j, i, s.sums[j*s.n+i:][:rows], 1, s.beta)
-	}
+	s.to.addRows(0, i, s.m, rows, s.sums[i:], s.n, s.beta)
 	s.to.finish(0, i, s.m, rows, nil)
 }

@@ -7,8 +7,8 @@ import (
 	"tilework/dtype"
 )
 
-// TestTallProducts checks that a tall C with A transposed is computed as its transpose: where C has
-// few columns, and where each step along K reads another page of A.
+// TestTallProducts checks that a tall C with A transposed is computed as its transpose: along its
+// columns if they are few, and in tiles where each step along K reads another page of A.
 func TestTallProducts(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -22,17 +22,20 @@ func TestTallProducts(t *testing.T) {
 				continue
 			}
 			for _, s := range []struct {
-				shape   [3]int
-				swapped bool // with A transposed
+				shape [3]int
+				want  algorithm // with A transposed
 			}{
-				{[3]int{300, 1, 1}, true}, {[3]int{300, 1, 9}, true}, {[3]int{2000, 1, 31}, true},
-				{[3]int{1100, 17, 300}, true}, {[3]int{1100, 17, 30}, false}, {[3]int{200, 1, 9}, false},
+				{[3]int{300, 1, 1}, algoAxpySwapAB}, {[3]int{300, 1, 9}, algoAxpySwapAB},
+				{[3]int{2000, 1, 31}, algoAxpySwapAB}, {[3]int{2003, 2, 7}, algoAxpySwapAB},
+				{[3]int{1100, 3, 300}, algoAxpySwapAB}, {[3]int{1100, 17, 300}, algoDirectSwapAB},
+				{[3]int{130, 1, 9}, algoAxpySwapAB}, {[3]int{120, 1, 9}, algoDirect}, {[3]int{250, 2, 7}, algoDirect},
+				{[3]int{1100, 17, 30}, algoDirect}, {[3]int{2000, 8, 30}, algoDirect},
 			} {
 				for trans := range 4 {
 					p, b := thinProblem(t, rng, typ, typ, s.shape, trans)
-					algorithm := checkAgainstNaive(t, k, &p, b, 1+rng.IntN(3))
-					if p.A().Trans && (algorithm == algoDirectSwapAB) != s.swapped {
-						t.Errorf("%s: %v: %v, want the product of the transpose: %v", k.Name, &p, algorithm, s.swapped)
+					got := checkAgainstNaive(t, k, &p, b, 1+rng.IntN(3))
+					if p.A().Trans && got != s.want {
+						t.Errorf("%s: %v: %v, want %v", k.Name, &p, got, s.want)
 					}
 				}
 			}

@@ -72,6 +72,9 @@ type Kernels[T any] struct {
 	// [Dot].
 	Dot [][]Dot[T]
 
+	// Columns[r-1] copies n columns, a multiple of eight, of r rows: dst[j*ldd+i] = src[i*lds+j].
+	Columns []func(n int, dst *T, ldd int, src *T, lds int)
+
 	// Group is the number of values of K that one step multiplies: 1, or, if panels hold words of
 	// 32 bits, 4 or 2 of int8 or 2 of bfloat16. Packers make such words.
 	Group int

@@ -11,6 +11,16 @@ var (
 	AMX    = ISA{"amx", AVX512.Supported && cpu.X86.HasAMXTile && cpu.X86.HasAMXInt8 && cpu.X86.HasAMXBF16}
 )
 
+// columnsF32 and columnsF64 serve all kernels of an element type.
+var (
+	columnsF32 = []func(n int, dst *float32, ldd int, src *float32, lds int){
+		ColumnsF32x1, ColumnsF32x2, ColumnsF32x3, ColumnsF32x4, ColumnsF32x5, ColumnsF32x6, ColumnsF32x7, ColumnsF32x8,
+	}
+	columnsF64 = []func(n int, dst *float64, ldd int, src *float64, lds int){
+		ColumnsF64x1, ColumnsF64x2, ColumnsF64x3, ColumnsF64x4,
+	}
+)
+
 // F32AVX512 holds the float32 kernels for AVX-512.
 var F32AVX512 = Kernels[float32]{
 	ISA: AVX512, MR: 12, NR: 32,
@@ -24,7 +34,7 @@ var F32AVX512 = Kernels[float32]{
 		DeepF32AVX512x1, DeepF32AVX512x2, DeepF32AVX512x3, DeepF32AVX512x4,
 		DeepF32AVX512x5, DeepF32AVX512x6, DeepF32AVX512x7,
 	},
-	Copy: CopyF32AVX512, Stream: StreamF32AVX512,
+	Copy: CopyF32AVX512, Stream: StreamF32AVX512, Columns: columnsF32,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX512x1x1, UpdateF32AVX512x1x2, UpdateF32AVX512x1x4, UpdateF32AVX512x1x8},
 		{UpdateF32AVX512x2x1, UpdateF32AVX512x2x2, UpdateF32AVX512x2x4, UpdateF32AVX512x2x8},
@@ -57,7 +67,7 @@ var F64AVX512 = Kernels[float64]{
 		DeepF64AVX512x1, DeepF64AVX512x2, DeepF64AVX512x3, DeepF64AVX512x4,
 		DeepF64AVX512x5, DeepF64AVX512x6, DeepF64AVX512x7,
 	},
-	Copy: CopyF64AVX512, Stream: StreamF64AVX512,
+	Copy: CopyF64AVX512, Stream: StreamF64AVX512, Columns: columnsF64,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX512x1x1, UpdateF64AVX512x1x2, UpdateF64AVX512x1x4, UpdateF64AVX512x1x8},
 		{UpdateF64AVX512x2x1, UpdateF64AVX512x2x2, UpdateF64AVX512x2x4, UpdateF64AVX512x2x8},
@@ -87,7 +97,7 @@ var F32AVX2 = Kernels[float32]{
 	Deep: []Direct[float32]{
 		DeepF32AVX2x1, DeepF32AVX2x2, DeepF32AVX2x3, DeepF32AVX2x4, DeepF32AVX2x5, DeepF32AVX2x6,
 	},
-	Copy: CopyF32AVX2, Stream: StreamF32AVX2,
+	Copy: CopyF32AVX2, Stream: StreamF32AVX2, Columns: columnsF32,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX2x1x1, UpdateF32AVX2x1x2, UpdateF32AVX2x1x4, UpdateF32AVX2x1x8},
 		{UpdateF32AVX2x2x1, UpdateF32AVX2x2x2, UpdateF32AVX2x2x4},
@@ -117,7 +127,7 @@ var F64AVX2 = Kernels[float64]{
 	Deep: []Direct[float64]{
 		DeepF64AVX2x1, DeepF64AVX2x2, DeepF64AVX2x3, DeepF64AVX2x4, DeepF64AVX2x5, DeepF64AVX2x6,
 	},
-	Copy: CopyF64AVX2, Stream: StreamF64AVX2,
+	Copy: CopyF64AVX2, Stream: StreamF64AVX2, Columns: columnsF64,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX2x1x1, UpdateF64AVX2x1x2, UpdateF64AVX2x1x4, UpdateF64AVX2x1x8},
 		{UpdateF64AVX2x2x1, UpdateF64AVX2x2x2, UpdateF64AVX2x2x4},

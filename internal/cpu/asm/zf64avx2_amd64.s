@@ -7,295 +7,9 @@
 TEXT ·PackedF64AVX2(SB), NOSPLIT, $0-80
 	MOVQ    n+56(FP), AX
 	CMPQ    AX, $+8
-	JEQ     whole
-	CMPQ    AX, $+4
-	JLE     narrow
-	MOVQ    n+56(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+16(FP), CX
-	MOVQ    next+32(FP), DX
-	MOVQ    c+24(FP), BX
-	MOVQ    ldc+40(FP), SI
-	SHLQ    $0x03, SI
-	MOVQ    BX, DI
-	IMUL3Q  $+6, SI, R8
-	ADDQ    BX, R8
-
-	// 6×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y13
-	VMOVUPD      32(CX), Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	VBROADCASTSD 8(AX), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD 16(AX), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD 24(AX), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD 32(AX), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	PREFETCHT0   512(AX)
-	VBROADCASTSD 40(AX), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	VMOVUPD      64(CX), Y13
-	VMOVUPD      96(CX), Y14
-	VBROADCASTSD 48(AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	VBROADCASTSD 56(AX), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD 64(AX), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD 72(AX), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD 80(AX), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD 88(AX), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	VMOVUPD      128(CX), Y13
-	VMOVUPD      160(CX), Y14
-	VBROADCASTSD 96(AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	VBROADCASTSD 104(AX), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD 112(AX), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD 120(AX), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD 128(AX), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	PREFETCHT0   608(AX)
-	VBROADCASTSD 136(AX), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	VMOVUPD      192(CX), Y13
-	VMOVUPD      224(CX), Y14
-	VBROADCASTSD 144(AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	VBROADCASTSD 152(AX), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD 160(AX), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD 168(AX), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD 176(AX), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	PREFETCHT0   656(AX)
-	VBROADCASTSD 184(AX), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         $+192, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   63(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y13
-	VMOVUPD      32(CX), Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	VBROADCASTSD 8(AX), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD 16(AX), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD 24(AX), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD 32(AX), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	PREFETCHT0   512(AX)
-	VBROADCASTSD 40(AX), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         $+48, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x03, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSD alpha+64(FP), Y13
-	VXORPS       X14, X14, X14
-	VUCOMISD     beta+72(FP), X14
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+72(FP), Y14
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y1, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y2, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	DECQ         DX
-	JZ           wide_done
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y3, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y4, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	DECQ         DX
-	JZ           wide_done
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y5, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y6, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	DECQ         DX
-	JZ           wide_done
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y7, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y8, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	DECQ         DX
-	JZ           wide_done
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y9, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y10, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	DECQ         DX
-	JZ           wide_done
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y11, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y12, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y13, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y13, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	DECQ       DX
-	JZ         wide_done
-	ADDQ       CX, AX
-	VMULPD     Y13, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y13, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	DECQ       DX
-	JZ         wide_done
-	ADDQ       CX, AX
-	VMULPD     Y13, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y13, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
-	DECQ       DX
-	JZ         wide_done
-	ADDQ       CX, AX
-	VMULPD     Y13, Y7, Y7
-	VMOVUPD    Y7, (AX)
-	VMULPD     Y13, Y8, Y8
-	VMASKMOVPD Y8, Y0, 32(AX)
-	DECQ       DX
-	JZ         wide_done
-	ADDQ       CX, AX
-	VMULPD     Y13, Y9, Y9
-	VMOVUPD    Y9, (AX)
-	VMULPD     Y13, Y10, Y10
-	VMASKMOVPD Y10, Y0, 32(AX)
-	DECQ       DX
-	JZ         wide_done
-	ADDQ       CX, AX
-	VMULPD     Y13, Y11, Y11
-	VMOVUPD    Y11, (AX)
-	VMULPD     Y13, Y12, Y12
-	VMASKMOVPD Y12, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
+	JGE     whole
+	CMPQ    AX, $+5
+	JGE     wide
 	MOVQ    n+56(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -503,6 +217,292 @@ narrow_done:
 	VZEROUPPER
 	RET
 
+wide:
+	MOVQ    n+56(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x03, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+6, SI, R8
+	ADDQ    BX, R8
+
+	// 6×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Y13
+	VMOVUPD      32(CX), Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	VBROADCASTSD 8(AX), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD 16(AX), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD 24(AX), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD 32(AX), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	PREFETCHT0   512(AX)
+	VBROADCASTSD 40(AX), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	VMOVUPD      64(CX), Y13
+	VMOVUPD      96(CX), Y14
+	VBROADCASTSD 48(AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	VBROADCASTSD 56(AX), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD 64(AX), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD 72(AX), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD 80(AX), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD 88(AX), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	VMOVUPD      128(CX), Y13
+	VMOVUPD      160(CX), Y14
+	VBROADCASTSD 96(AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	VBROADCASTSD 104(AX), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD 112(AX), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD 120(AX), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD 128(AX), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	PREFETCHT0   608(AX)
+	VBROADCASTSD 136(AX), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	VMOVUPD      192(CX), Y13
+	VMOVUPD      224(CX), Y14
+	VBROADCASTSD 144(AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	VBROADCASTSD 152(AX), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD 160(AX), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD 168(AX), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD 176(AX), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	PREFETCHT0   656(AX)
+	VBROADCASTSD 184(AX), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         $+192, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Y13
+	VMOVUPD      32(CX), Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	VBROADCASTSD 8(AX), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD 16(AX), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD 24(AX), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD 32(AX), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	PREFETCHT0   512(AX)
+	VBROADCASTSD 40(AX), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         $+48, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSD alpha+64(FP), Y13
+	VXORPS       X14, X14, X14
+	VUCOMISD     beta+72(FP), X14
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+72(FP), Y14
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y1, Y15
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y14, Y1, Y1
+	VFMADD231PD  Y13, Y2, Y1
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y3, Y15
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y14, Y1, Y1
+	VFMADD231PD  Y13, Y4, Y1
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y5, Y15
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y14, Y1, Y1
+	VFMADD231PD  Y13, Y6, Y1
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y7, Y15
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y14, Y1, Y1
+	VFMADD231PD  Y13, Y8, Y1
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y9, Y15
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y14, Y1, Y1
+	VFMADD231PD  Y13, Y10, Y1
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y11, Y15
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y14, Y1, Y1
+	VFMADD231PD  Y13, Y12, Y1
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD     Y13, Y1, Y1
+	VMOVUPD    Y1, (AX)
+	VMULPD     Y13, Y2, Y2
+	VMASKMOVPD Y2, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VMULPD     Y13, Y3, Y3
+	VMOVUPD    Y3, (AX)
+	VMULPD     Y13, Y4, Y4
+	VMASKMOVPD Y4, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VMULPD     Y13, Y5, Y5
+	VMOVUPD    Y5, (AX)
+	VMULPD     Y13, Y6, Y6
+	VMASKMOVPD Y6, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VMULPD     Y13, Y7, Y7
+	VMOVUPD    Y7, (AX)
+	VMULPD     Y13, Y8, Y8
+	VMASKMOVPD Y8, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VMULPD     Y13, Y9, Y9
+	VMOVUPD    Y9, (AX)
+	VMULPD     Y13, Y10, Y10
+	VMASKMOVPD Y10, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VMULPD     Y13, Y11, Y11
+	VMOVUPD    Y11, (AX)
+	VMULPD     Y13, Y12, Y12
+	VMASKMOVPD Y12, Y0, 32(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
 whole:
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
@@ -677,66 +677,66 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y0, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y1, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y1, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	DECQ         DX
 	JZ           whole_done
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y2, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y3, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y3, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	DECQ         DX
 	JZ           whole_done
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y4, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y5, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y5, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	DECQ         DX
 	JZ           whole_done
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y6, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y7, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y7, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	DECQ         DX
 	JZ           whole_done
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y8, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y9, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y9, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	DECQ         DX
 	JZ           whole_done
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y10, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y11, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y11, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:
@@ -799,67 +799,59 @@ GLOBL masks<>(SB), RODATA|NOPTR, $64
 TEXT ·DirectF64AVX2x1(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+8
-	JEQ  whole
+	JGE  whole
+	CMPQ AX, $+5
+	JGE  over4
 	CMPQ AX, $+4
-	JLE  narrow
+	JGE  only4
+	CMPQ AX, $+3
+	JGE  over2
+	CMPQ AX, $+2
+	JGE  only2
 
-wide:
-	MOVQ    n+88(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
+only1:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
 
-	// 1×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
+	// 1×1 sums.
+	VXORPS Y0, Y0, Y0
 	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
-	JZ     wide_unrolled_end
+	JZ     only1_unrolled_end
 
-wide_unrolled:
-	VMOVUPD      (CX), Y3
-	VMASKMOVPD   32(CX), Y0, Y4
-	VBROADCASTSD (AX), Y5
-	VFMADD231PD  Y3, Y5, Y1
-	VFMADD231PD  Y4, Y5, Y2
+only1_unrolled:
+	VBROADCASTSD (CX), Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	VMOVUPD      (CX), Y3
-	VMASKMOVPD   32(CX), Y0, Y4
-	VBROADCASTSD (AX), Y5
-	VFMADD231PD  Y3, Y5, Y1
-	VFMADD231PD  Y4, Y5, Y2
+	VBROADCASTSD (CX), Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	VMOVUPD      (CX), Y3
-	VMASKMOVPD   32(CX), Y0, Y4
-	VBROADCASTSD (AX), Y5
-	VFMADD231PD  Y3, Y5, Y1
-	VFMADD231PD  Y4, Y5, Y2
+	VBROADCASTSD (CX), Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	VMOVUPD      (CX), Y3
-	VMASKMOVPD   32(CX), Y0, Y4
-	VBROADCASTSD (AX), Y5
-	VFMADD231PD  Y3, Y5, Y1
-	VFMADD231PD  Y4, Y5, Y2
+	VBROADCASTSD (CX), Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
@@ -867,56 +859,48 @@ wide_unrolled:
 	PREFETCHT1   (SI)(DI*1)
 	LEAQ         (SI)(DI*2), SI
 	DECQ         R9
-	JNZ          wide_unrolled
+	JNZ          only1_unrolled
 
-wide_unrolled_end:
+only1_unrolled_end:
 	ANDQ  $+3, R8
 	TESTQ R8, R8
-	JZ    wide_single_end
+	JZ    only1_single_end
 
-wide_single:
-	VMOVUPD      (CX), Y3
-	VMASKMOVPD   32(CX), Y0, Y4
-	VBROADCASTSD (AX), Y5
-	VFMADD231PD  Y3, Y5, Y1
-	VFMADD231PD  Y4, Y5, Y2
+only1_single:
+	VBROADCASTSD (CX), Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
 	PREFETCHT0   (CX)(BX*8)
 	ADDQ         DX, AX
 	ADDQ         BX, CX
 	DECQ         R8
-	JNZ          wide_single
+	JNZ          only1_single
 
-wide_single_end:
+only1_single_end:
 	MOVQ         c+56(FP), AX
 	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y3
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+104(FP), X4
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
+	VBROADCASTSD alpha+96(FP), Y1
+	VXORPS       X2, X2, X2
+	VUCOMISD     beta+104(FP), X2
+	JNE          only1_overwrite_not
+	JPC          only1_overwrite
 
-wide_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y4
-	VMOVUPD      (AX), Y5
-	VMULPD       Y4, Y5, Y5
-	VFMADD231PD  Y3, Y1, Y5
-	VMOVUPD      Y5, (AX)
-	VMASKMOVPD   32(AX), Y0, Y5
-	VMULPD       Y4, Y5, Y5
-	VFMADD231PD  Y3, Y2, Y5
-	VMASKMOVPD   Y5, Y0, 32(AX)
-	JMP          wide_done
+only1_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y2
+	VBROADCASTSD (AX), Y3
+	VMULPD       Y2, Y3, Y3
+	VFMADD231PD  Y1, Y0, Y3
+	VMOVSD       X3, (AX)
+	JMP          only1_done
 
-wide_overwrite:
-	VMULPD     Y3, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y3, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
+only1_overwrite:
+	VMULPD Y1, Y0, Y0
+	VMOVSD X0, (AX)
 
-wide_done:
+only1_done:
 	DECQ   tiles+0(FP)
-	JZ     wide_end
+	JZ     only1_end
 	MOVQ   rsa+24(FP), AX
 	SHLQ   $0x03, AX
 	IMUL3Q $+1, AX, AX
@@ -925,108 +909,104 @@ wide_done:
 	SHLQ   $0x03, AX
 	IMUL3Q $+1, AX, AX
 	ADDQ   AX, c+56(FP)
-	JMP    wide
+	JMP    only1
 
-wide_end:
+only1_end:
 	VZEROUPPER
 	RET
 
-narrow:
-	MOVQ    n+88(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
+only2:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
 
-	// 1×4 sums.
-	VXORPS Y1, Y1, Y1
+	// 1×2 sums.
+	VXORPS Y0, Y0, Y0
 	MOVQ   k+8(FP), R8
 	MOVQ   R8, R9
 	SHRQ   $0x02, R9
 	TESTQ  R9, R9
-	JZ     narrow_unrolled_end
+	JZ     only2_unrolled_end
 
-narrow_unrolled:
-	VMASKMOVPD   (CX), Y0, Y2
-	VBROADCASTSD (AX), Y3
-	VFMADD231PD  Y2, Y3, Y1
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y2
-	VBROADCASTSD (AX), Y3
-	VFMADD231PD  Y2, Y3, Y1
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y2
-	VBROADCASTSD (AX), Y3
-	VFMADD231PD  Y2, Y3, Y1
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y2
-	VBROADCASTSD (AX), Y3
-	VFMADD231PD  Y2, Y3, Y1
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          narrow_unrolled
+only2_unrolled:
+	VBROADCASTF128 (CX), Y1
+	VBROADCASTSD   (AX), Y2
+	VFMADD231PD    Y1, Y2, Y0
+	PREFETCHT0     (CX)(BX*8)
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y1
+	VBROADCASTSD   (AX), Y2
+	VFMADD231PD    Y1, Y2, Y0
+	PREFETCHT0     (CX)(BX*8)
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y1
+	VBROADCASTSD   (AX), Y2
+	VFMADD231PD    Y1, Y2, Y0
+	PREFETCHT0     (CX)(BX*8)
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y1
+	VBROADCASTSD   (AX), Y2
+	VFMADD231PD    Y1, Y2, Y0
+	PREFETCHT0     (CX)(BX*8)
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	PREFETCHT1     (SI)
+	PREFETCHT1     (SI)(DI*1)
+	LEAQ           (SI)(DI*2), SI
+	DECQ           R9
+	JNZ            only2_unrolled
 
-narrow_unrolled_end:
+only2_unrolled_end:
 	ANDQ  $+3, R8
 	TESTQ R8, R8
-	JZ    narrow_single_end
+	JZ    only2_single_end
 
-narrow_single:
-	VMASKMOVPD   (CX), Y0, Y2
-	VBROADCASTSD (AX), Y3
-	VFMADD231PD  Y2, Y3, Y1
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          narrow_single
+only2_single:
+	VBROADCASTF128 (CX), Y1
+	VBROADCASTSD   (AX), Y2
+	VFMADD231PD    Y1, Y2, Y0
+	PREFETCHT0     (CX)(BX*8)
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	DECQ           R8
+	JNZ            only2_single
 
-narrow_single_end:
+only2_single_end:
 	MOVQ         c+56(FP), AX
 	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y2
-	VXORPS       X3, X3, X3
-	VUCOMISD     beta+104(FP), X3
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
+	VBROADCASTSD alpha+96(FP), Y1
+	VXORPS       X2, X2, X2
+	VUCOMISD     beta+104(FP), X2
+	JNE          only2_overwrite_not
+	JPC          only2_overwrite
 
-narrow_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y3
-	VMASKMOVPD   (AX), Y0, Y4
-	VMULPD       Y3, Y4, Y4
-	VFMADD231PD  Y2, Y1, Y4
-	VMASKMOVPD   Y4, Y0, (AX)
-	JMP          narrow_done
+only2_overwrite_not:
+	VBROADCASTSD   beta+104(FP), Y2
+	VBROADCASTF128 (AX), Y3
+	VMULPD         Y2, Y3, Y3
+	VFMADD231PD    Y1, Y0, Y3
+	VMOVUPS        X3, (AX)
+	JMP            only2_done
 
-narrow_overwrite:
-	VMULPD     Y2, Y1, Y1
-	VMASKMOVPD Y1, Y0, (AX)
+only2_overwrite:
+	VMULPD  Y1, Y0, Y0
+	VMOVUPS X0, (AX)
 
-narrow_done:
+only2_done:
 	DECQ   tiles+0(FP)
-	JZ     narrow_end
+	JZ     only2_end
 	MOVQ   rsa+24(FP), AX
 	SHLQ   $0x03, AX
 	IMUL3Q $+1, AX, AX
@@ -1035,9 +1015,365 @@ narrow_done:
 	SHLQ   $0x03, AX
 	IMUL3Q $+1, AX, AX
 	ADDQ   AX, c+56(FP)
-	JMP    narrow
+	JMP    only2
 
-narrow_end:
+only2_end:
+	VZEROUPPER
+	RET
+
+over2:
+	MOVQ n+88(FP), AX
+	SUBQ $+2, AX
+	MOVQ a+16(FP), CX
+	MOVQ b+40(FP), DX
+	MOVQ csa+32(FP), BX
+	SHLQ $0x03, BX
+	MOVQ ldb+48(FP), SI
+	SHLQ $0x03, SI
+	MOVQ next+64(FP), DI
+	MOVQ ldn+72(FP), R8
+	SHLQ $0x03, R8
+	MOVQ rsa+24(FP), R9
+	SHLQ $0x03, R9
+
+	// 1×4 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     over2_unrolled_end
+
+over2_unrolled:
+	VBROADCASTF128 (DX), Y2
+	VBROADCASTF128 (DX)(AX*8), Y3
+	VBROADCASTSD   (CX), Y4
+	VFMADD231PD    Y2, Y4, Y0
+	VFMADD231PD    Y3, Y4, Y1
+	PREFETCHT0     (DX)(SI*8)
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y2
+	VBROADCASTF128 (DX)(AX*8), Y3
+	VBROADCASTSD   (CX), Y4
+	VFMADD231PD    Y2, Y4, Y0
+	VFMADD231PD    Y3, Y4, Y1
+	PREFETCHT0     (DX)(SI*8)
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y2
+	VBROADCASTF128 (DX)(AX*8), Y3
+	VBROADCASTSD   (CX), Y4
+	VFMADD231PD    Y2, Y4, Y0
+	VFMADD231PD    Y3, Y4, Y1
+	PREFETCHT0     (DX)(SI*8)
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y2
+	VBROADCASTF128 (DX)(AX*8), Y3
+	VBROADCASTSD   (CX), Y4
+	VFMADD231PD    Y2, Y4, Y0
+	VFMADD231PD    Y3, Y4, Y1
+	PREFETCHT0     (DX)(SI*8)
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	PREFETCHT1     (DI)
+	PREFETCHT1     (DI)(R8*1)
+	LEAQ           (DI)(R8*2), DI
+	DECQ           R10
+	JNZ            over2_unrolled
+
+over2_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    over2_single_end
+
+over2_single:
+	VBROADCASTF128 (DX), Y2
+	VBROADCASTF128 (DX)(AX*8), Y3
+	VBROADCASTSD   (CX), Y4
+	VFMADD231PD    Y2, Y4, Y0
+	VFMADD231PD    Y3, Y4, Y1
+	PREFETCHT0     (DX)(SI*8)
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	DECQ           R9
+	JNZ            over2_single
+
+over2_single_end:
+	MOVQ         c+56(FP), CX
+	MOVQ         ldc+80(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+96(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          over2_overwrite_not
+	JPC          over2_overwrite
+
+over2_overwrite_not:
+	VBROADCASTSD   beta+104(FP), Y3
+	VBROADCASTF128 (CX), Y4
+	VMULPD         Y3, Y4, Y4
+	VFMADD231PD    Y2, Y0, Y4
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y3, Y0, Y0
+	VFMADD231PD    Y2, Y1, Y0
+	VMOVUPS        X4, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	JMP            over2_done
+
+over2_overwrite:
+	VMULPD  Y2, Y0, Y0
+	VMOVUPS X0, (CX)
+	VMULPD  Y2, Y1, Y1
+	VMOVUPS X1, (CX)(AX*8)
+
+over2_done:
+	DECQ   tiles+0(FP)
+	JZ     over2_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    over2
+
+over2_end:
+	VZEROUPPER
+	RET
+
+only4:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+
+	// 1×4 sums.
+	VXORPS Y0, Y0, Y0
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     only4_unrolled_end
+
+only4_unrolled:
+	VMOVUPD      (CX), Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          only4_unrolled
+
+only4_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    only4_single_end
+
+only4_single:
+	VMOVUPD      (CX), Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          only4_single
+
+only4_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y1
+	VXORPS       X2, X2, X2
+	VUCOMISD     beta+104(FP), X2
+	JNE          only4_overwrite_not
+	JPC          only4_overwrite
+
+only4_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y2
+	VMOVUPD      (AX), Y3
+	VMULPD       Y2, Y3, Y3
+	VFMADD231PD  Y1, Y0, Y3
+	VMOVUPD      Y3, (AX)
+	JMP          only4_done
+
+only4_overwrite:
+	VMULPD  Y1, Y0, Y0
+	VMOVUPD Y0, (AX)
+
+only4_done:
+	DECQ   tiles+0(FP)
+	JZ     only4_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    only4
+
+only4_end:
+	VZEROUPPER
+	RET
+
+over4:
+	MOVQ n+88(FP), AX
+	SUBQ $+4, AX
+	MOVQ a+16(FP), CX
+	MOVQ b+40(FP), DX
+	MOVQ csa+32(FP), BX
+	SHLQ $0x03, BX
+	MOVQ ldb+48(FP), SI
+	SHLQ $0x03, SI
+	MOVQ next+64(FP), DI
+	MOVQ ldn+72(FP), R8
+	SHLQ $0x03, R8
+	MOVQ rsa+24(FP), R9
+	SHLQ $0x03, R9
+
+	// 1×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     over4_unrolled_end
+
+over4_unrolled:
+	VMOVUPD      (DX), Y2
+	VMOVUPD      (DX)(AX*8), Y3
+	VBROADCASTSD (CX), Y4
+	VFMADD231PD  Y2, Y4, Y0
+	VFMADD231PD  Y3, Y4, Y1
+	PREFETCHT0   (DX)(SI*8)
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y2
+	VMOVUPD      (DX)(AX*8), Y3
+	VBROADCASTSD (CX), Y4
+	VFMADD231PD  Y2, Y4, Y0
+	VFMADD231PD  Y3, Y4, Y1
+	PREFETCHT0   (DX)(SI*8)
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y2
+	VMOVUPD      (DX)(AX*8), Y3
+	VBROADCASTSD (CX), Y4
+	VFMADD231PD  Y2, Y4, Y0
+	VFMADD231PD  Y3, Y4, Y1
+	PREFETCHT0   (DX)(SI*8)
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y2
+	VMOVUPD      (DX)(AX*8), Y3
+	VBROADCASTSD (CX), Y4
+	VFMADD231PD  Y2, Y4, Y0
+	VFMADD231PD  Y3, Y4, Y1
+	PREFETCHT0   (DX)(SI*8)
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	PREFETCHT1   (DI)
+	PREFETCHT1   (DI)(R8*1)
+	LEAQ         (DI)(R8*2), DI
+	DECQ         R10
+	JNZ          over4_unrolled
+
+over4_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    over4_single_end
+
+over4_single:
+	VMOVUPD      (DX), Y2
+	VMOVUPD      (DX)(AX*8), Y3
+	VBROADCASTSD (CX), Y4
+	VFMADD231PD  Y2, Y4, Y0
+	VFMADD231PD  Y3, Y4, Y1
+	PREFETCHT0   (DX)(SI*8)
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	DECQ         R9
+	JNZ          over4_single
+
+over4_single_end:
+	MOVQ         c+56(FP), CX
+	MOVQ         ldc+80(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+96(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          over4_overwrite_not
+	JPC          over4_overwrite
+
+over4_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y3
+	VMOVUPD      (CX), Y4
+	VMULPD       Y3, Y4, Y4
+	VFMADD231PD  Y2, Y0, Y4
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y3, Y0, Y0
+	VFMADD231PD  Y2, Y1, Y0
+	VMOVUPD      Y4, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	JMP          over4_done
+
+over4_overwrite:
+	VMULPD  Y2, Y0, Y0
+	VMOVUPD Y0, (CX)
+	VMULPD  Y2, Y1, Y1
+	VMOVUPD Y1, (CX)(AX*8)
+
+over4_done:
+	DECQ   tiles+0(FP)
+	JZ     over4_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    over4
+
+over4_end:
 	VZEROUPPER
 	RET
 
@@ -1134,11 +1470,11 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y4
 	VMULPD       Y3, Y4, Y4
 	VFMADD231PD  Y2, Y0, Y4
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y3, Y0, Y0
+	VFMADD231PD  Y2, Y1, Y0
 	VMOVUPD      Y4, (AX)
-	VMOVUPD      32(AX), Y4
-	VMULPD       Y3, Y4, Y4
-	VFMADD231PD  Y2, Y1, Y4
-	VMOVUPD      Y4, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:
@@ -1169,155 +1505,127 @@ whole_end:
 TEXT ·DirectF64AVX2x2(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+8
-	JEQ  whole
+	JGE  whole
+	CMPQ AX, $+5
+	JGE  over4
 	CMPQ AX, $+4
-	JLE  narrow
+	JGE  only4
+	CMPQ AX, $+3
+	JGE  over2
+	CMPQ AX, $+2
+	JGE  only2
 
-wide:
-	MOVQ    n+88(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
+only1:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
 
-	// 2×8 sums.
+	// 2×1 sums.
+	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
 	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
-	JZ     wide_unrolled_end
+	JZ     only1_unrolled_end
 
-wide_unrolled:
-	VMOVUPD      (CX), Y5
-	VMASKMOVPD   32(CX), Y0, Y6
-	VBROADCASTSD (AX), Y7
-	VFMADD231PD  Y5, Y7, Y1
-	VFMADD231PD  Y6, Y7, Y2
+only1_unrolled:
+	VBROADCASTSD (CX), Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y7
-	VFMADD231PD  Y5, Y7, Y3
-	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	VMOVUPD      (CX), Y5
-	VMASKMOVPD   32(CX), Y0, Y6
-	VBROADCASTSD (AX), Y7
-	VFMADD231PD  Y5, Y7, Y1
-	VFMADD231PD  Y6, Y7, Y2
+	VBROADCASTSD (CX), Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y7
-	VFMADD231PD  Y5, Y7, Y3
-	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	VMOVUPD      (CX), Y5
-	VMASKMOVPD   32(CX), Y0, Y6
-	VBROADCASTSD (AX), Y7
-	VFMADD231PD  Y5, Y7, Y1
-	VFMADD231PD  Y6, Y7, Y2
+	VBROADCASTSD (CX), Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y7
-	VFMADD231PD  Y5, Y7, Y3
-	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	VMOVUPD      (CX), Y5
-	VMASKMOVPD   32(CX), Y0, Y6
-	VBROADCASTSD (AX), Y7
-	VFMADD231PD  Y5, Y7, Y1
-	VFMADD231PD  Y6, Y7, Y2
+	VBROADCASTSD (CX), Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y7
-	VFMADD231PD  Y5, Y7, Y3
-	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
 	ADDQ         DX, AX
 	ADDQ         BX, CX
 	PREFETCHT1   (SI)
 	PREFETCHT1   (SI)(DI*1)
 	LEAQ         (SI)(DI*2), SI
 	DECQ         R10
-	JNZ          wide_unrolled
+	JNZ          only1_unrolled
 
-wide_unrolled_end:
+only1_unrolled_end:
 	ANDQ  $+3, R9
 	TESTQ R9, R9
-	JZ    wide_single_end
+	JZ    only1_single_end
 
-wide_single:
-	VMOVUPD      (CX), Y5
-	VMASKMOVPD   32(CX), Y0, Y6
-	VBROADCASTSD (AX), Y7
-	VFMADD231PD  Y5, Y7, Y1
-	VFMADD231PD  Y6, Y7, Y2
+only1_single:
+	VBROADCASTSD (CX), Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y7
-	VFMADD231PD  Y5, Y7, Y3
-	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
 	ADDQ         DX, AX
 	ADDQ         BX, CX
 	DECQ         R9
-	JNZ          wide_single
+	JNZ          only1_single
 
-wide_single_end:
+only1_single_end:
 	MOVQ         c+56(FP), AX
 	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y5
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+104(FP), X6
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
+	VBROADCASTSD alpha+96(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          only1_overwrite_not
+	JPC          only1_overwrite
 
-wide_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y6
-	VMOVUPD      (AX), Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y1, Y7
-	VMOVUPD      Y7, (AX)
-	VMASKMOVPD   32(AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y2, Y7
-	VMASKMOVPD   Y7, Y0, 32(AX)
+only1_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y3
+	VBROADCASTSD (AX), Y4
+	VMULPD       Y3, Y4, Y4
+	VFMADD231PD  Y2, Y0, Y4
+	VMOVSD       X4, (AX)
 	ADDQ         CX, AX
-	VMOVUPD      (AX), Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y3, Y7
-	VMOVUPD      Y7, (AX)
-	VMASKMOVPD   32(AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y4, Y7
-	VMASKMOVPD   Y7, Y0, 32(AX)
-	JMP          wide_done
+	VBROADCASTSD (AX), Y4
+	VMULPD       Y3, Y4, Y4
+	VFMADD231PD  Y2, Y1, Y4
+	VMOVSD       X4, (AX)
+	JMP          only1_done
 
-wide_overwrite:
-	VMULPD     Y5, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y5, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y5, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y5, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
+only1_overwrite:
+	VMULPD Y2, Y0, Y0
+	VMOVSD X0, (AX)
+	ADDQ   CX, AX
+	VMULPD Y2, Y1, Y1
+	VMOVSD X1, (AX)
 
-wide_done:
+only1_done:
 	DECQ   tiles+0(FP)
-	JZ     wide_end
+	JZ     only1_end
 	MOVQ   rsa+24(FP), AX
 	SHLQ   $0x03, AX
 	IMUL3Q $+2, AX, AX
@@ -1326,127 +1634,123 @@ wide_done:
 	SHLQ   $0x03, AX
 	IMUL3Q $+2, AX, AX
 	ADDQ   AX, c+56(FP)
-	JMP    wide
+	JMP    only1
 
-wide_end:
+only1_end:
 	VZEROUPPER
 	RET
 
-narrow:
-	MOVQ    n+88(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
+only2:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
 
-	// 2×4 sums.
+	// 2×2 sums.
+	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
 	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
-	JZ     narrow_unrolled_end
+	JZ     only2_unrolled_end
 
-narrow_unrolled:
-	VMASKMOVPD   (CX), Y0, Y3
-	VBROADCASTSD (AX), Y4
-	VFMADD231PD  Y3, Y4, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y4
-	VFMADD231PD  Y3, Y4, Y2
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y3
-	VBROADCASTSD (AX), Y4
-	VFMADD231PD  Y3, Y4, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y4
-	VFMADD231PD  Y3, Y4, Y2
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y3
-	VBROADCASTSD (AX), Y4
-	VFMADD231PD  Y3, Y4, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y4
-	VFMADD231PD  Y3, Y4, Y2
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y3
-	VBROADCASTSD (AX), Y4
-	VFMADD231PD  Y3, Y4, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y4
-	VFMADD231PD  Y3, Y4, Y2
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          narrow_unrolled
+only2_unrolled:
+	VBROADCASTF128 (CX), Y2
+	VBROADCASTSD   (AX), Y3
+	VFMADD231PD    Y2, Y3, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y3
+	VFMADD231PD    Y2, Y3, Y1
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y2
+	VBROADCASTSD   (AX), Y3
+	VFMADD231PD    Y2, Y3, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y3
+	VFMADD231PD    Y2, Y3, Y1
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y2
+	VBROADCASTSD   (AX), Y3
+	VFMADD231PD    Y2, Y3, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y3
+	VFMADD231PD    Y2, Y3, Y1
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y2
+	VBROADCASTSD   (AX), Y3
+	VFMADD231PD    Y2, Y3, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y3
+	VFMADD231PD    Y2, Y3, Y1
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	PREFETCHT1     (SI)
+	PREFETCHT1     (SI)(DI*1)
+	LEAQ           (SI)(DI*2), SI
+	DECQ           R10
+	JNZ            only2_unrolled
 
-narrow_unrolled_end:
+only2_unrolled_end:
 	ANDQ  $+3, R9
 	TESTQ R9, R9
-	JZ    narrow_single_end
+	JZ    only2_single_end
 
-narrow_single:
-	VMASKMOVPD   (CX), Y0, Y3
-	VBROADCASTSD (AX), Y4
-	VFMADD231PD  Y3, Y4, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y4
-	VFMADD231PD  Y3, Y4, Y2
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          narrow_single
+only2_single:
+	VBROADCASTF128 (CX), Y2
+	VBROADCASTSD   (AX), Y3
+	VFMADD231PD    Y2, Y3, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y3
+	VFMADD231PD    Y2, Y3, Y1
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	DECQ           R9
+	JNZ            only2_single
 
-narrow_single_end:
+only2_single_end:
 	MOVQ         c+56(FP), AX
 	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y3
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+104(FP), X4
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
+	VBROADCASTSD alpha+96(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          only2_overwrite_not
+	JPC          only2_overwrite
 
-narrow_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y4
-	VMASKMOVPD   (AX), Y0, Y5
-	VMULPD       Y4, Y5, Y5
-	VFMADD231PD  Y3, Y1, Y5
-	VMASKMOVPD   Y5, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y5
-	VMULPD       Y4, Y5, Y5
-	VFMADD231PD  Y3, Y2, Y5
-	VMASKMOVPD   Y5, Y0, (AX)
-	JMP          narrow_done
+only2_overwrite_not:
+	VBROADCASTSD   beta+104(FP), Y3
+	VBROADCASTF128 (AX), Y4
+	VMULPD         Y3, Y4, Y4
+	VFMADD231PD    Y2, Y0, Y4
+	VMOVUPS        X4, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y4
+	VMULPD         Y3, Y4, Y4
+	VFMADD231PD    Y2, Y1, Y4
+	VMOVUPS        X4, (AX)
+	JMP            only2_done
 
-narrow_overwrite:
-	VMULPD     Y3, Y1, Y1
-	VMASKMOVPD Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y3, Y2, Y2
-	VMASKMOVPD Y2, Y0, (AX)
+only2_overwrite:
+	VMULPD  Y2, Y0, Y0
+	VMOVUPS X0, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y2, Y1, Y1
+	VMOVUPS X1, (AX)
 
-narrow_done:
+only2_done:
 	DECQ   tiles+0(FP)
-	JZ     narrow_end
+	JZ     only2_end
 	MOVQ   rsa+24(FP), AX
 	SHLQ   $0x03, AX
 	IMUL3Q $+2, AX, AX
@@ -1455,9 +1759,446 @@ narrow_done:
 	SHLQ   $0x03, AX
 	IMUL3Q $+2, AX, AX
 	ADDQ   AX, c+56(FP)
-	JMP    narrow
+	JMP    only2
 
-narrow_end:
+only2_end:
+	VZEROUPPER
+	RET
+
+over2:
+	MOVQ n+88(FP), AX
+	SUBQ $+2, AX
+	MOVQ a+16(FP), CX
+	MOVQ b+40(FP), DX
+	MOVQ csa+32(FP), BX
+	SHLQ $0x03, BX
+	MOVQ ldb+48(FP), SI
+	SHLQ $0x03, SI
+	MOVQ next+64(FP), DI
+	MOVQ ldn+72(FP), R8
+	SHLQ $0x03, R8
+	MOVQ rsa+24(FP), R9
+	SHLQ $0x03, R9
+
+	// 2×4 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     over2_unrolled_end
+
+over2_unrolled:
+	VBROADCASTF128 (DX), Y4
+	VBROADCASTF128 (DX)(AX*8), Y5
+	VBROADCASTSD   (CX), Y6
+	VFMADD231PD    Y4, Y6, Y0
+	VFMADD231PD    Y5, Y6, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y6
+	VFMADD231PD    Y4, Y6, Y2
+	VFMADD231PD    Y5, Y6, Y3
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y4
+	VBROADCASTF128 (DX)(AX*8), Y5
+	VBROADCASTSD   (CX), Y6
+	VFMADD231PD    Y4, Y6, Y0
+	VFMADD231PD    Y5, Y6, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y6
+	VFMADD231PD    Y4, Y6, Y2
+	VFMADD231PD    Y5, Y6, Y3
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y4
+	VBROADCASTF128 (DX)(AX*8), Y5
+	VBROADCASTSD   (CX), Y6
+	VFMADD231PD    Y4, Y6, Y0
+	VFMADD231PD    Y5, Y6, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y6
+	VFMADD231PD    Y4, Y6, Y2
+	VFMADD231PD    Y5, Y6, Y3
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y4
+	VBROADCASTF128 (DX)(AX*8), Y5
+	VBROADCASTSD   (CX), Y6
+	VFMADD231PD    Y4, Y6, Y0
+	VFMADD231PD    Y5, Y6, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y6
+	VFMADD231PD    Y4, Y6, Y2
+	VFMADD231PD    Y5, Y6, Y3
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	PREFETCHT1     (DI)
+	PREFETCHT1     (DI)(R8*1)
+	LEAQ           (DI)(R8*2), DI
+	DECQ           R11
+	JNZ            over2_unrolled
+
+over2_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    over2_single_end
+
+over2_single:
+	VBROADCASTF128 (DX), Y4
+	VBROADCASTF128 (DX)(AX*8), Y5
+	VBROADCASTSD   (CX), Y6
+	VFMADD231PD    Y4, Y6, Y0
+	VFMADD231PD    Y5, Y6, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y6
+	VFMADD231PD    Y4, Y6, Y2
+	VFMADD231PD    Y5, Y6, Y3
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	DECQ           R10
+	JNZ            over2_single
+
+over2_single_end:
+	MOVQ         c+56(FP), CX
+	MOVQ         ldc+80(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+96(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          over2_overwrite_not
+	JPC          over2_overwrite
+
+over2_overwrite_not:
+	VBROADCASTSD   beta+104(FP), Y5
+	VBROADCASTF128 (CX), Y6
+	VMULPD         Y5, Y6, Y6
+	VFMADD231PD    Y4, Y0, Y6
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y5, Y0, Y0
+	VFMADD231PD    Y4, Y1, Y0
+	VMOVUPS        X6, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y6
+	VMULPD         Y5, Y6, Y6
+	VFMADD231PD    Y4, Y2, Y6
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y5, Y0, Y0
+	VFMADD231PD    Y4, Y3, Y0
+	VMOVUPS        X6, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	JMP            over2_done
+
+over2_overwrite:
+	VMULPD  Y4, Y0, Y0
+	VMOVUPS X0, (CX)
+	VMULPD  Y4, Y1, Y1
+	VMOVUPS X1, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y4, Y2, Y2
+	VMOVUPS X2, (CX)
+	VMULPD  Y4, Y3, Y3
+	VMOVUPS X3, (CX)(AX*8)
+
+over2_done:
+	DECQ   tiles+0(FP)
+	JZ     over2_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    over2
+
+over2_end:
+	VZEROUPPER
+	RET
+
+only4:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+
+	// 2×4 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     only4_unrolled_end
+
+only4_unrolled:
+	VMOVUPD      (CX), Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          only4_unrolled
+
+only4_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    only4_single_end
+
+only4_single:
+	VMOVUPD      (CX), Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          only4_single
+
+only4_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          only4_overwrite_not
+	JPC          only4_overwrite
+
+only4_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y3
+	VMOVUPD      (AX), Y4
+	VMULPD       Y3, Y4, Y4
+	VFMADD231PD  Y2, Y0, Y4
+	VMOVUPD      Y4, (AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y4
+	VMULPD       Y3, Y4, Y4
+	VFMADD231PD  Y2, Y1, Y4
+	VMOVUPD      Y4, (AX)
+	JMP          only4_done
+
+only4_overwrite:
+	VMULPD  Y2, Y0, Y0
+	VMOVUPD Y0, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y2, Y1, Y1
+	VMOVUPD Y1, (AX)
+
+only4_done:
+	DECQ   tiles+0(FP)
+	JZ     only4_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    only4
+
+only4_end:
+	VZEROUPPER
+	RET
+
+over4:
+	MOVQ n+88(FP), AX
+	SUBQ $+4, AX
+	MOVQ a+16(FP), CX
+	MOVQ b+40(FP), DX
+	MOVQ csa+32(FP), BX
+	SHLQ $0x03, BX
+	MOVQ ldb+48(FP), SI
+	SHLQ $0x03, SI
+	MOVQ next+64(FP), DI
+	MOVQ ldn+72(FP), R8
+	SHLQ $0x03, R8
+	MOVQ rsa+24(FP), R9
+	SHLQ $0x03, R9
+
+	// 2×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     over4_unrolled_end
+
+over4_unrolled:
+	VMOVUPD      (DX), Y4
+	VMOVUPD      (DX)(AX*8), Y5
+	VBROADCASTSD (CX), Y6
+	VFMADD231PD  Y4, Y6, Y0
+	VFMADD231PD  Y5, Y6, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y6
+	VFMADD231PD  Y4, Y6, Y2
+	VFMADD231PD  Y5, Y6, Y3
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y4
+	VMOVUPD      (DX)(AX*8), Y5
+	VBROADCASTSD (CX), Y6
+	VFMADD231PD  Y4, Y6, Y0
+	VFMADD231PD  Y5, Y6, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y6
+	VFMADD231PD  Y4, Y6, Y2
+	VFMADD231PD  Y5, Y6, Y3
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y4
+	VMOVUPD      (DX)(AX*8), Y5
+	VBROADCASTSD (CX), Y6
+	VFMADD231PD  Y4, Y6, Y0
+	VFMADD231PD  Y5, Y6, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y6
+	VFMADD231PD  Y4, Y6, Y2
+	VFMADD231PD  Y5, Y6, Y3
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y4
+	VMOVUPD      (DX)(AX*8), Y5
+	VBROADCASTSD (CX), Y6
+	VFMADD231PD  Y4, Y6, Y0
+	VFMADD231PD  Y5, Y6, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y6
+	VFMADD231PD  Y4, Y6, Y2
+	VFMADD231PD  Y5, Y6, Y3
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	PREFETCHT1   (DI)
+	PREFETCHT1   (DI)(R8*1)
+	LEAQ         (DI)(R8*2), DI
+	DECQ         R11
+	JNZ          over4_unrolled
+
+over4_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    over4_single_end
+
+over4_single:
+	VMOVUPD      (DX), Y4
+	VMOVUPD      (DX)(AX*8), Y5
+	VBROADCASTSD (CX), Y6
+	VFMADD231PD  Y4, Y6, Y0
+	VFMADD231PD  Y5, Y6, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y6
+	VFMADD231PD  Y4, Y6, Y2
+	VFMADD231PD  Y5, Y6, Y3
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	DECQ         R10
+	JNZ          over4_single
+
+over4_single_end:
+	MOVQ         c+56(FP), CX
+	MOVQ         ldc+80(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+96(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          over4_overwrite_not
+	JPC          over4_overwrite
+
+over4_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y5
+	VMOVUPD      (CX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y0, Y6
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y5, Y0, Y0
+	VFMADD231PD  Y4, Y1, Y0
+	VMOVUPD      Y6, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y2, Y6
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y5, Y0, Y0
+	VFMADD231PD  Y4, Y3, Y0
+	VMOVUPD      Y6, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	JMP          over4_done
+
+over4_overwrite:
+	VMULPD  Y4, Y0, Y0
+	VMOVUPD Y0, (CX)
+	VMULPD  Y4, Y1, Y1
+	VMOVUPD Y1, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y4, Y2, Y2
+	VMOVUPD Y2, (CX)
+	VMULPD  Y4, Y3, Y3
+	VMOVUPD Y3, (CX)(AX*8)
+
+over4_done:
+	DECQ   tiles+0(FP)
+	JZ     over4_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    over4
+
+over4_end:
 	VZEROUPPER
 	RET
 
@@ -1571,20 +2312,20 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y6
 	VMULPD       Y5, Y6, Y6
 	VFMADD231PD  Y4, Y0, Y6
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y5, Y0, Y0
+	VFMADD231PD  Y4, Y1, Y0
 	VMOVUPD      Y6, (AX)
-	VMOVUPD      32(AX), Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y1, Y6
-	VMOVUPD      Y6, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y6
 	VMULPD       Y5, Y6, Y6
 	VFMADD231PD  Y4, Y2, Y6
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y5, Y0, Y0
+	VFMADD231PD  Y4, Y3, Y0
 	VMOVUPD      Y6, (AX)
-	VMOVUPD      32(AX), Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y3, Y6
-	VMOVUPD      Y6, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:
@@ -1620,186 +2361,477 @@ whole_end:
 TEXT ·DirectF64AVX2x3(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+8
-	JEQ  whole
+	JGE  whole
+	CMPQ AX, $+5
+	JGE  over4
 	CMPQ AX, $+4
-	JLE  narrow
+	JGE  only4
+	CMPQ AX, $+3
+	JGE  over2
+	CMPQ AX, $+2
+	JGE  only2
 
-wide:
-	MOVQ    n+88(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
+only1:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
 
-	// 3×8 sums.
+	// 3×1 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     only1_unrolled_end
+
+only1_unrolled:
+	VBROADCASTSD (CX), Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VBROADCASTSD (CX), Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VBROADCASTSD (CX), Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VBROADCASTSD (CX), Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          only1_unrolled
+
+only1_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    only1_single_end
+
+only1_single:
+	VBROADCASTSD (CX), Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          only1_single
+
+only1_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+104(FP), X4
+	JNE          only1_overwrite_not
+	JPC          only1_overwrite
+
+only1_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y4
+	VBROADCASTSD (AX), Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y0, Y5
+	VMOVSD       X5, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y1, Y5
+	VMOVSD       X5, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y2, Y5
+	VMOVSD       X5, (AX)
+	JMP          only1_done
+
+only1_overwrite:
+	VMULPD Y3, Y0, Y0
+	VMOVSD X0, (AX)
+	ADDQ   CX, AX
+	VMULPD Y3, Y1, Y1
+	VMOVSD X1, (AX)
+	ADDQ   CX, AX
+	VMULPD Y3, Y2, Y2
+	VMOVSD X2, (AX)
+
+only1_done:
+	DECQ   tiles+0(FP)
+	JZ     only1_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    only1
+
+only1_end:
+	VZEROUPPER
+	RET
+
+only2:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+
+	// 3×2 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     only2_unrolled_end
+
+only2_unrolled:
+	VBROADCASTF128 (CX), Y3
+	VBROADCASTSD   (AX), Y4
+	VFMADD231PD    Y3, Y4, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y4
+	VFMADD231PD    Y3, Y4, Y1
+	VBROADCASTSD   (AX)(R8*2), Y4
+	VFMADD231PD    Y3, Y4, Y2
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y3
+	VBROADCASTSD   (AX), Y4
+	VFMADD231PD    Y3, Y4, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y4
+	VFMADD231PD    Y3, Y4, Y1
+	VBROADCASTSD   (AX)(R8*2), Y4
+	VFMADD231PD    Y3, Y4, Y2
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y3
+	VBROADCASTSD   (AX), Y4
+	VFMADD231PD    Y3, Y4, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y4
+	VFMADD231PD    Y3, Y4, Y1
+	VBROADCASTSD   (AX)(R8*2), Y4
+	VFMADD231PD    Y3, Y4, Y2
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y3
+	VBROADCASTSD   (AX), Y4
+	VFMADD231PD    Y3, Y4, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y4
+	VFMADD231PD    Y3, Y4, Y1
+	VBROADCASTSD   (AX)(R8*2), Y4
+	VFMADD231PD    Y3, Y4, Y2
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	PREFETCHT1     (SI)
+	PREFETCHT1     (SI)(DI*1)
+	LEAQ           (SI)(DI*2), SI
+	DECQ           R10
+	JNZ            only2_unrolled
+
+only2_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    only2_single_end
+
+only2_single:
+	VBROADCASTF128 (CX), Y3
+	VBROADCASTSD   (AX), Y4
+	VFMADD231PD    Y3, Y4, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y4
+	VFMADD231PD    Y3, Y4, Y1
+	VBROADCASTSD   (AX)(R8*2), Y4
+	VFMADD231PD    Y3, Y4, Y2
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	DECQ           R9
+	JNZ            only2_single
+
+only2_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+104(FP), X4
+	JNE          only2_overwrite_not
+	JPC          only2_overwrite
+
+only2_overwrite_not:
+	VBROADCASTSD   beta+104(FP), Y4
+	VBROADCASTF128 (AX), Y5
+	VMULPD         Y4, Y5, Y5
+	VFMADD231PD    Y3, Y0, Y5
+	VMOVUPS        X5, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y5
+	VMULPD         Y4, Y5, Y5
+	VFMADD231PD    Y3, Y1, Y5
+	VMOVUPS        X5, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y5
+	VMULPD         Y4, Y5, Y5
+	VFMADD231PD    Y3, Y2, Y5
+	VMOVUPS        X5, (AX)
+	JMP            only2_done
+
+only2_overwrite:
+	VMULPD  Y3, Y0, Y0
+	VMOVUPS X0, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y3, Y1, Y1
+	VMOVUPS X1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y3, Y2, Y2
+	VMOVUPS X2, (AX)
+
+only2_done:
+	DECQ   tiles+0(FP)
+	JZ     only2_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    only2
+
+only2_end:
+	VZEROUPPER
+	RET
+
+over2:
+	MOVQ n+88(FP), AX
+	SUBQ $+2, AX
+	MOVQ a+16(FP), CX
+	MOVQ b+40(FP), DX
+	MOVQ csa+32(FP), BX
+	SHLQ $0x03, BX
+	MOVQ ldb+48(FP), SI
+	SHLQ $0x03, SI
+	MOVQ next+64(FP), DI
+	MOVQ ldn+72(FP), R8
+	SHLQ $0x03, R8
+	MOVQ rsa+24(FP), R9
+	SHLQ $0x03, R9
+
+	// 3×4 sums.
+	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	MOVQ   k+8(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_unrolled_end
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     over2_unrolled_end
 
-wide_unrolled:
-	VMOVUPD      (CX), Y7
-	VMASKMOVPD   32(CX), Y0, Y8
-	VBROADCASTSD (AX), Y9
-	VFMADD231PD  Y7, Y9, Y1
-	VFMADD231PD  Y8, Y9, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y9
-	VFMADD231PD  Y7, Y9, Y3
-	VFMADD231PD  Y8, Y9, Y4
-	VBROADCASTSD (AX)(R8*2), Y9
-	VFMADD231PD  Y7, Y9, Y5
-	VFMADD231PD  Y8, Y9, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y7
-	VMASKMOVPD   32(CX), Y0, Y8
-	VBROADCASTSD (AX), Y9
-	VFMADD231PD  Y7, Y9, Y1
-	VFMADD231PD  Y8, Y9, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y9
-	VFMADD231PD  Y7, Y9, Y3
-	VFMADD231PD  Y8, Y9, Y4
-	VBROADCASTSD (AX)(R8*2), Y9
-	VFMADD231PD  Y7, Y9, Y5
-	VFMADD231PD  Y8, Y9, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y7
-	VMASKMOVPD   32(CX), Y0, Y8
-	VBROADCASTSD (AX), Y9
-	VFMADD231PD  Y7, Y9, Y1
-	VFMADD231PD  Y8, Y9, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y9
-	VFMADD231PD  Y7, Y9, Y3
-	VFMADD231PD  Y8, Y9, Y4
-	VBROADCASTSD (AX)(R8*2), Y9
-	VFMADD231PD  Y7, Y9, Y5
-	VFMADD231PD  Y8, Y9, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y7
-	VMASKMOVPD   32(CX), Y0, Y8
-	VBROADCASTSD (AX), Y9
-	VFMADD231PD  Y7, Y9, Y1
-	VFMADD231PD  Y8, Y9, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y9
-	VFMADD231PD  Y7, Y9, Y3
-	VFMADD231PD  Y8, Y9, Y4
-	VBROADCASTSD (AX)(R8*2), Y9
-	VFMADD231PD  Y7, Y9, Y5
-	VFMADD231PD  Y8, Y9, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          wide_unrolled
+over2_unrolled:
+	VBROADCASTF128 (DX), Y6
+	VBROADCASTF128 (DX)(AX*8), Y7
+	VBROADCASTSD   (CX), Y8
+	VFMADD231PD    Y6, Y8, Y0
+	VFMADD231PD    Y7, Y8, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y8
+	VFMADD231PD    Y6, Y8, Y2
+	VFMADD231PD    Y7, Y8, Y3
+	VBROADCASTSD   (CX)(R9*2), Y8
+	VFMADD231PD    Y6, Y8, Y4
+	VFMADD231PD    Y7, Y8, Y5
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y6
+	VBROADCASTF128 (DX)(AX*8), Y7
+	VBROADCASTSD   (CX), Y8
+	VFMADD231PD    Y6, Y8, Y0
+	VFMADD231PD    Y7, Y8, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y8
+	VFMADD231PD    Y6, Y8, Y2
+	VFMADD231PD    Y7, Y8, Y3
+	VBROADCASTSD   (CX)(R9*2), Y8
+	VFMADD231PD    Y6, Y8, Y4
+	VFMADD231PD    Y7, Y8, Y5
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y6
+	VBROADCASTF128 (DX)(AX*8), Y7
+	VBROADCASTSD   (CX), Y8
+	VFMADD231PD    Y6, Y8, Y0
+	VFMADD231PD    Y7, Y8, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y8
+	VFMADD231PD    Y6, Y8, Y2
+	VFMADD231PD    Y7, Y8, Y3
+	VBROADCASTSD   (CX)(R9*2), Y8
+	VFMADD231PD    Y6, Y8, Y4
+	VFMADD231PD    Y7, Y8, Y5
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y6
+	VBROADCASTF128 (DX)(AX*8), Y7
+	VBROADCASTSD   (CX), Y8
+	VFMADD231PD    Y6, Y8, Y0
+	VFMADD231PD    Y7, Y8, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y8
+	VFMADD231PD    Y6, Y8, Y2
+	VFMADD231PD    Y7, Y8, Y3
+	VBROADCASTSD   (CX)(R9*2), Y8
+	VFMADD231PD    Y6, Y8, Y4
+	VFMADD231PD    Y7, Y8, Y5
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	PREFETCHT1     (DI)
+	PREFETCHT1     (DI)(R8*1)
+	LEAQ           (DI)(R8*2), DI
+	DECQ           R11
+	JNZ            over2_unrolled
 
-wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_single_end
+over2_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    over2_single_end
 
-wide_single:
-	VMOVUPD      (CX), Y7
-	VMASKMOVPD   32(CX), Y0, Y8
-	VBROADCASTSD (AX), Y9
-	VFMADD231PD  Y7, Y9, Y1
-	VFMADD231PD  Y8, Y9, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y9
-	VFMADD231PD  Y7, Y9, Y3
-	VFMADD231PD  Y8, Y9, Y4
-	VBROADCASTSD (AX)(R8*2), Y9
-	VFMADD231PD  Y7, Y9, Y5
-	VFMADD231PD  Y8, Y9, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          wide_single
+over2_single:
+	VBROADCASTF128 (DX), Y6
+	VBROADCASTF128 (DX)(AX*8), Y7
+	VBROADCASTSD   (CX), Y8
+	VFMADD231PD    Y6, Y8, Y0
+	VFMADD231PD    Y7, Y8, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y8
+	VFMADD231PD    Y6, Y8, Y2
+	VFMADD231PD    Y7, Y8, Y3
+	VBROADCASTSD   (CX)(R9*2), Y8
+	VFMADD231PD    Y6, Y8, Y4
+	VFMADD231PD    Y7, Y8, Y5
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	DECQ           R10
+	JNZ            over2_single
 
-wide_single_end:
-	MOVQ         c+56(FP), AX
-	MOVQ         ldc+80(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y7
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+104(FP), X8
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
+over2_single_end:
+	MOVQ         c+56(FP), CX
+	MOVQ         ldc+80(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+96(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          over2_overwrite_not
+	JPC          over2_overwrite
 
-wide_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y8
-	VMOVUPD      (AX), Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y1, Y9
-	VMOVUPD      Y9, (AX)
-	VMASKMOVPD   32(AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y2, Y9
-	VMASKMOVPD   Y9, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y3, Y9
-	VMOVUPD      Y9, (AX)
-	VMASKMOVPD   32(AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y4, Y9
-	VMASKMOVPD   Y9, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y5, Y9
-	VMOVUPD      Y9, (AX)
-	VMASKMOVPD   32(AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y6, Y9
-	VMASKMOVPD   Y9, Y0, 32(AX)
-	JMP          wide_done
+over2_overwrite_not:
+	VBROADCASTSD   beta+104(FP), Y7
+	VBROADCASTF128 (CX), Y8
+	VMULPD         Y7, Y8, Y8
+	VFMADD231PD    Y6, Y0, Y8
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y7, Y0, Y0
+	VFMADD231PD    Y6, Y1, Y0
+	VMOVUPS        X8, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y8
+	VMULPD         Y7, Y8, Y8
+	VFMADD231PD    Y6, Y2, Y8
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y7, Y0, Y0
+	VFMADD231PD    Y6, Y3, Y0
+	VMOVUPS        X8, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y8
+	VMULPD         Y7, Y8, Y8
+	VFMADD231PD    Y6, Y4, Y8
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y7, Y0, Y0
+	VFMADD231PD    Y6, Y5, Y0
+	VMOVUPS        X8, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	JMP            over2_done
 
-wide_overwrite:
-	VMULPD     Y7, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y7, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y7, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y7, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
+over2_overwrite:
+	VMULPD  Y6, Y0, Y0
+	VMOVUPS X0, (CX)
+	VMULPD  Y6, Y1, Y1
+	VMOVUPS X1, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y6, Y2, Y2
+	VMOVUPS X2, (CX)
+	VMULPD  Y6, Y3, Y3
+	VMOVUPS X3, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y6, Y4, Y4
+	VMOVUPS X4, (CX)
+	VMULPD  Y6, Y5, Y5
+	VMOVUPS X5, (CX)(AX*8)
 
-wide_done:
+over2_done:
 	DECQ   tiles+0(FP)
-	JZ     wide_end
+	JZ     over2_end
 	MOVQ   rsa+24(FP), AX
 	SHLQ   $0x03, AX
 	IMUL3Q $+3, AX, AX
@@ -1808,146 +2840,142 @@ wide_done:
 	SHLQ   $0x03, AX
 	IMUL3Q $+3, AX, AX
 	ADDQ   AX, c+56(FP)
-	JMP    wide
+	JMP    over2
 
-wide_end:
+over2_end:
 	VZEROUPPER
 	RET
 
-narrow:
-	MOVQ    n+88(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
+only4:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
 
 	// 3×4 sums.
+	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
 	MOVQ   k+8(FP), R9
 	MOVQ   R9, R10
 	SHRQ   $0x02, R10
 	TESTQ  R10, R10
-	JZ     narrow_unrolled_end
+	JZ     only4_unrolled_end
 
-narrow_unrolled:
-	VMASKMOVPD   (CX), Y0, Y4
-	VBROADCASTSD (AX), Y5
-	VFMADD231PD  Y4, Y5, Y1
+only4_unrolled:
+	VMOVUPD      (CX), Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y5
-	VFMADD231PD  Y4, Y5, Y2
-	VBROADCASTSD (AX)(R8*2), Y5
-	VFMADD231PD  Y4, Y5, Y3
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y4
-	VBROADCASTSD (AX), Y5
-	VFMADD231PD  Y4, Y5, Y1
+	VMOVUPD      (CX), Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y5
-	VFMADD231PD  Y4, Y5, Y2
-	VBROADCASTSD (AX)(R8*2), Y5
-	VFMADD231PD  Y4, Y5, Y3
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y4
-	VBROADCASTSD (AX), Y5
-	VFMADD231PD  Y4, Y5, Y1
+	VMOVUPD      (CX), Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y5
-	VFMADD231PD  Y4, Y5, Y2
-	VBROADCASTSD (AX)(R8*2), Y5
-	VFMADD231PD  Y4, Y5, Y3
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y4
-	VBROADCASTSD (AX), Y5
-	VFMADD231PD  Y4, Y5, Y1
+	VMOVUPD      (CX), Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y5
-	VFMADD231PD  Y4, Y5, Y2
-	VBROADCASTSD (AX)(R8*2), Y5
-	VFMADD231PD  Y4, Y5, Y3
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
 	PREFETCHT1   (SI)
 	PREFETCHT1   (SI)(DI*1)
 	LEAQ         (SI)(DI*2), SI
 	DECQ         R10
-	JNZ          narrow_unrolled
+	JNZ          only4_unrolled
 
-narrow_unrolled_end:
+only4_unrolled_end:
 	ANDQ  $+3, R9
 	TESTQ R9, R9
-	JZ    narrow_single_end
+	JZ    only4_single_end
 
-narrow_single:
-	VMASKMOVPD   (CX), Y0, Y4
-	VBROADCASTSD (AX), Y5
-	VFMADD231PD  Y4, Y5, Y1
+only4_single:
+	VMOVUPD      (CX), Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
 	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y5
-	VFMADD231PD  Y4, Y5, Y2
-	VBROADCASTSD (AX)(R8*2), Y5
-	VFMADD231PD  Y4, Y5, Y3
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
 	ADDQ         DX, AX
 	ADDQ         BX, CX
 	DECQ         R9
-	JNZ          narrow_single
+	JNZ          only4_single
 
-narrow_single_end:
+only4_single_end:
 	MOVQ         c+56(FP), AX
 	MOVQ         ldc+80(FP), CX
 	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y4
-	VXORPS       X5, X5, X5
-	VUCOMISD     beta+104(FP), X5
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
+	VBROADCASTSD alpha+96(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+104(FP), X4
+	JNE          only4_overwrite_not
+	JPC          only4_overwrite
 
-narrow_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y5
-	VMASKMOVPD   (AX), Y0, Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y1, Y6
-	VMASKMOVPD   Y6, Y0, (AX)
+only4_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y4
+	VMOVUPD      (AX), Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y0, Y5
+	VMOVUPD      Y5, (AX)
 	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y2, Y6
-	VMASKMOVPD   Y6, Y0, (AX)
+	VMOVUPD      (AX), Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y1, Y5
+	VMOVUPD      Y5, (AX)
 	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y3, Y6
-	VMASKMOVPD   Y6, Y0, (AX)
-	JMP          narrow_done
+	VMOVUPD      (AX), Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y2, Y5
+	VMOVUPD      Y5, (AX)
+	JMP          only4_done
 
-narrow_overwrite:
-	VMULPD     Y4, Y1, Y1
-	VMASKMOVPD Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y4, Y2, Y2
-	VMASKMOVPD Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y4, Y3, Y3
-	VMASKMOVPD Y3, Y0, (AX)
+only4_overwrite:
+	VMULPD  Y3, Y0, Y0
+	VMOVUPD Y0, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y3, Y1, Y1
+	VMOVUPD Y1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y3, Y2, Y2
+	VMOVUPD Y2, (AX)
 
-narrow_done:
+only4_done:
 	DECQ   tiles+0(FP)
-	JZ     narrow_end
+	JZ     only4_end
 	MOVQ   rsa+24(FP), AX
 	SHLQ   $0x03, AX
 	IMUL3Q $+3, AX, AX
@@ -1956,9 +2984,196 @@ narrow_done:
 	SHLQ   $0x03, AX
 	IMUL3Q $+3, AX, AX
 	ADDQ   AX, c+56(FP)
-	JMP    narrow
+	JMP    only4
 
-narrow_end:
+only4_end:
+	VZEROUPPER
+	RET
+
+over4:
+	MOVQ n+88(FP), AX
+	SUBQ $+4, AX
+	MOVQ a+16(FP), CX
+	MOVQ b+40(FP), DX
+	MOVQ csa+32(FP), BX
+	SHLQ $0x03, BX
+	MOVQ ldb+48(FP), SI
+	SHLQ $0x03, SI
+	MOVQ next+64(FP), DI
+	MOVQ ldn+72(FP), R8
+	SHLQ $0x03, R8
+	MOVQ rsa+24(FP), R9
+	SHLQ $0x03, R9
+
+	// 3×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     over4_unrolled_end
+
+over4_unrolled:
+	VMOVUPD      (DX), Y6
+	VMOVUPD      (DX)(AX*8), Y7
+	VBROADCASTSD (CX), Y8
+	VFMADD231PD  Y6, Y8, Y0
+	VFMADD231PD  Y7, Y8, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y8
+	VFMADD231PD  Y6, Y8, Y2
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (CX)(R9*2), Y8
+	VFMADD231PD  Y6, Y8, Y4
+	VFMADD231PD  Y7, Y8, Y5
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y6
+	VMOVUPD      (DX)(AX*8), Y7
+	VBROADCASTSD (CX), Y8
+	VFMADD231PD  Y6, Y8, Y0
+	VFMADD231PD  Y7, Y8, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y8
+	VFMADD231PD  Y6, Y8, Y2
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (CX)(R9*2), Y8
+	VFMADD231PD  Y6, Y8, Y4
+	VFMADD231PD  Y7, Y8, Y5
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y6
+	VMOVUPD      (DX)(AX*8), Y7
+	VBROADCASTSD (CX), Y8
+	VFMADD231PD  Y6, Y8, Y0
+	VFMADD231PD  Y7, Y8, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y8
+	VFMADD231PD  Y6, Y8, Y2
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (CX)(R9*2), Y8
+	VFMADD231PD  Y6, Y8, Y4
+	VFMADD231PD  Y7, Y8, Y5
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y6
+	VMOVUPD      (DX)(AX*8), Y7
+	VBROADCASTSD (CX), Y8
+	VFMADD231PD  Y6, Y8, Y0
+	VFMADD231PD  Y7, Y8, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y8
+	VFMADD231PD  Y6, Y8, Y2
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (CX)(R9*2), Y8
+	VFMADD231PD  Y6, Y8, Y4
+	VFMADD231PD  Y7, Y8, Y5
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	PREFETCHT1   (DI)
+	PREFETCHT1   (DI)(R8*1)
+	LEAQ         (DI)(R8*2), DI
+	DECQ         R11
+	JNZ          over4_unrolled
+
+over4_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    over4_single_end
+
+over4_single:
+	VMOVUPD      (DX), Y6
+	VMOVUPD      (DX)(AX*8), Y7
+	VBROADCASTSD (CX), Y8
+	VFMADD231PD  Y6, Y8, Y0
+	VFMADD231PD  Y7, Y8, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y8
+	VFMADD231PD  Y6, Y8, Y2
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (CX)(R9*2), Y8
+	VFMADD231PD  Y6, Y8, Y4
+	VFMADD231PD  Y7, Y8, Y5
+	ADDQ         BX, CX
+	ADDQ         SI, DX
+	DECQ         R10
+	JNZ          over4_single
+
+over4_single_end:
+	MOVQ         c+56(FP), CX
+	MOVQ         ldc+80(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+96(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          over4_overwrite_not
+	JPC          over4_overwrite
+
+over4_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y7
+	VMOVUPD      (CX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y0, Y8
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y1, Y0
+	VMOVUPD      Y8, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y2, Y8
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y3, Y0
+	VMOVUPD      Y8, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y4, Y8
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y5, Y0
+	VMOVUPD      Y8, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	JMP          over4_done
+
+over4_overwrite:
+	VMULPD  Y6, Y0, Y0
+	VMOVUPD Y0, (CX)
+	VMULPD  Y6, Y1, Y1
+	VMOVUPD Y1, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y6, Y2, Y2
+	VMOVUPD Y2, (CX)
+	VMULPD  Y6, Y3, Y3
+	VMOVUPD Y3, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y6, Y4, Y4
+	VMOVUPD Y4, (CX)
+	VMULPD  Y6, Y5, Y5
+	VMOVUPD Y5, (CX)(AX*8)
+
+over4_done:
+	DECQ   tiles+0(FP)
+	JZ     over4_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    over4
+
+over4_end:
 	VZEROUPPER
 	RET
 
@@ -2089,29 +3304,29 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y8
 	VMULPD       Y7, Y8, Y8
 	VFMADD231PD  Y6, Y0, Y8
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y1, Y0
 	VMOVUPD      Y8, (AX)
-	VMOVUPD      32(AX), Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y1, Y8
-	VMOVUPD      Y8, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y8
 	VMULPD       Y7, Y8, Y8
 	VFMADD231PD  Y6, Y2, Y8
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y3, Y0
 	VMOVUPD      Y8, (AX)
-	VMOVUPD      32(AX), Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y3, Y8
-	VMOVUPD      Y8, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y8
 	VMULPD       Y7, Y8, Y8
 	VFMADD231PD  Y6, Y4, Y8
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y5, Y0
 	VMOVUPD      Y8, (AX)
-	VMOVUPD      32(AX), Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y5, Y8
-	VMOVUPD      Y8, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:
@@ -2152,30 +3367,362 @@ whole_end:
 TEXT ·DirectF64AVX2x4(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+8
-	JEQ  whole
+	JGE  whole
+	CMPQ AX, $+5
+	JGE  over4
 	CMPQ AX, $+4
-	JLE  narrow
+	JGE  only4
+	CMPQ AX, $+3
+	JGE  over2
+	CMPQ AX, $+2
+	JGE  only2
 
-wide:
-	MOVQ    n+88(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
+only1:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
 
-	// 4×8 sums.
+	// 4×1 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     only1_unrolled_end
+
+only1_unrolled:
+	VBROADCASTSD (CX), Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VBROADCASTSD (CX), Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VBROADCASTSD (CX), Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VBROADCASTSD (CX), Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          only1_unrolled
+
+only1_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    only1_single_end
+
+only1_single:
+	VBROADCASTSD (CX), Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          only1_single
+
+only1_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          only1_overwrite_not
+	JPC          only1_overwrite
+
+only1_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y5
+	VBROADCASTSD (AX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y0, Y6
+	VMOVSD       X6, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y1, Y6
+	VMOVSD       X6, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y2, Y6
+	VMOVSD       X6, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y3, Y6
+	VMOVSD       X6, (AX)
+	JMP          only1_done
+
+only1_overwrite:
+	VMULPD Y4, Y0, Y0
+	VMOVSD X0, (AX)
+	ADDQ   CX, AX
+	VMULPD Y4, Y1, Y1
+	VMOVSD X1, (AX)
+	ADDQ   CX, AX
+	VMULPD Y4, Y2, Y2
+	VMOVSD X2, (AX)
+	ADDQ   CX, AX
+	VMULPD Y4, Y3, Y3
+	VMOVSD X3, (AX)
+
+only1_done:
+	DECQ   tiles+0(FP)
+	JZ     only1_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    only1
+
+only1_end:
+	VZEROUPPER
+	RET
+
+only2:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 4×2 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     only2_unrolled_end
+
+only2_unrolled:
+	VBROADCASTF128 (CX), Y4
+	VBROADCASTSD   (AX), Y5
+	VFMADD231PD    Y4, Y5, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y5
+	VFMADD231PD    Y4, Y5, Y1
+	VBROADCASTSD   (AX)(R8*2), Y5
+	VFMADD231PD    Y4, Y5, Y2
+	VBROADCASTSD   (AX)(R9*1), Y5
+	VFMADD231PD    Y4, Y5, Y3
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y4
+	VBROADCASTSD   (AX), Y5
+	VFMADD231PD    Y4, Y5, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y5
+	VFMADD231PD    Y4, Y5, Y1
+	VBROADCASTSD   (AX)(R8*2), Y5
+	VFMADD231PD    Y4, Y5, Y2
+	VBROADCASTSD   (AX)(R9*1), Y5
+	VFMADD231PD    Y4, Y5, Y3
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y4
+	VBROADCASTSD   (AX), Y5
+	VFMADD231PD    Y4, Y5, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y5
+	VFMADD231PD    Y4, Y5, Y1
+	VBROADCASTSD   (AX)(R8*2), Y5
+	VFMADD231PD    Y4, Y5, Y2
+	VBROADCASTSD   (AX)(R9*1), Y5
+	VFMADD231PD    Y4, Y5, Y3
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y4
+	VBROADCASTSD   (AX), Y5
+	VFMADD231PD    Y4, Y5, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y5
+	VFMADD231PD    Y4, Y5, Y1
+	VBROADCASTSD   (AX)(R8*2), Y5
+	VFMADD231PD    Y4, Y5, Y2
+	VBROADCASTSD   (AX)(R9*1), Y5
+	VFMADD231PD    Y4, Y5, Y3
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	PREFETCHT1     (SI)
+	PREFETCHT1     (SI)(DI*1)
+	LEAQ           (SI)(DI*2), SI
+	DECQ           R11
+	JNZ            only2_unrolled
+
+only2_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    only2_single_end
+
+only2_single:
+	VBROADCASTF128 (CX), Y4
+	VBROADCASTSD   (AX), Y5
+	VFMADD231PD    Y4, Y5, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y5
+	VFMADD231PD    Y4, Y5, Y1
+	VBROADCASTSD   (AX)(R8*2), Y5
+	VFMADD231PD    Y4, Y5, Y2
+	VBROADCASTSD   (AX)(R9*1), Y5
+	VFMADD231PD    Y4, Y5, Y3
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	DECQ           R10
+	JNZ            only2_single
+
+only2_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          only2_overwrite_not
+	JPC          only2_overwrite
+
+only2_overwrite_not:
+	VBROADCASTSD   beta+104(FP), Y5
+	VBROADCASTF128 (AX), Y6
+	VMULPD         Y5, Y6, Y6
+	VFMADD231PD    Y4, Y0, Y6
+	VMOVUPS        X6, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y6
+	VMULPD         Y5, Y6, Y6
+	VFMADD231PD    Y4, Y1, Y6
+	VMOVUPS        X6, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y6
+	VMULPD         Y5, Y6, Y6
+	VFMADD231PD    Y4, Y2, Y6
+	VMOVUPS        X6, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y6
+	VMULPD         Y5, Y6, Y6
+	VFMADD231PD    Y4, Y3, Y6
+	VMOVUPS        X6, (AX)
+	JMP            only2_done
+
+only2_overwrite:
+	VMULPD  Y4, Y0, Y0
+	VMOVUPS X0, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y4, Y1, Y1
+	VMOVUPS X1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y4, Y2, Y2
+	VMOVUPS X2, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y4, Y3, Y3
+	VMOVUPS X3, (AX)
+
+only2_done:
+	DECQ   tiles+0(FP)
+	JZ     only2_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    only2
+
+only2_end:
+	VZEROUPPER
+	RET
+
+over2:
+	MOVQ n+88(FP), AX
+	SUBQ $+2, AX
+	MOVQ a+16(FP), CX
+	MOVQ b+40(FP), DX
+	MOVQ csa+32(FP), BX
+	SHLQ $0x03, BX
+	MOVQ ldb+48(FP), SI
+	SHLQ $0x03, SI
+	MOVQ next+64(FP), DI
+	MOVQ ldn+72(FP), R8
+	SHLQ $0x03, R8
+	MOVQ rsa+24(FP), R9
+	SHLQ $0x03, R9
+	LEAQ (R9)(R9*2), R10
+
+	// 4×4 sums.
+	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
@@ -2183,187 +3730,186 @@ wide:
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
 	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+8(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     wide_unrolled_end
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     over2_unrolled_end
 
-wide_unrolled:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          wide_unrolled
+over2_unrolled:
+	VBROADCASTF128 (DX), Y8
+	VBROADCASTF128 (DX)(AX*8), Y9
+	VBROADCASTSD   (CX), Y10
+	VFMADD231PD    Y8, Y10, Y0
+	VFMADD231PD    Y9, Y10, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y10
+	VFMADD231PD    Y8, Y10, Y2
+	VFMADD231PD    Y9, Y10, Y3
+	VBROADCASTSD   (CX)(R9*2), Y10
+	VFMADD231PD    Y8, Y10, Y4
+	VFMADD231PD    Y9, Y10, Y5
+	VBROADCASTSD   (CX)(R10*1), Y10
+	VFMADD231PD    Y8, Y10, Y6
+	VFMADD231PD    Y9, Y10, Y7
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y8
+	VBROADCASTF128 (DX)(AX*8), Y9
+	VBROADCASTSD   (CX), Y10
+	VFMADD231PD    Y8, Y10, Y0
+	VFMADD231PD    Y9, Y10, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y10
+	VFMADD231PD    Y8, Y10, Y2
+	VFMADD231PD    Y9, Y10, Y3
+	VBROADCASTSD   (CX)(R9*2), Y10
+	VFMADD231PD    Y8, Y10, Y4
+	VFMADD231PD    Y9, Y10, Y5
+	VBROADCASTSD   (CX)(R10*1), Y10
+	VFMADD231PD    Y8, Y10, Y6
+	VFMADD231PD    Y9, Y10, Y7
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y8
+	VBROADCASTF128 (DX)(AX*8), Y9
+	VBROADCASTSD   (CX), Y10
+	VFMADD231PD    Y8, Y10, Y0
+	VFMADD231PD    Y9, Y10, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y10
+	VFMADD231PD    Y8, Y10, Y2
+	VFMADD231PD    Y9, Y10, Y3
+	VBROADCASTSD   (CX)(R9*2), Y10
+	VFMADD231PD    Y8, Y10, Y4
+	VFMADD231PD    Y9, Y10, Y5
+	VBROADCASTSD   (CX)(R10*1), Y10
+	VFMADD231PD    Y8, Y10, Y6
+	VFMADD231PD    Y9, Y10, Y7
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y8
+	VBROADCASTF128 (DX)(AX*8), Y9
+	VBROADCASTSD   (CX), Y10
+	VFMADD231PD    Y8, Y10, Y0
+	VFMADD231PD    Y9, Y10, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y10
+	VFMADD231PD    Y8, Y10, Y2
+	VFMADD231PD    Y9, Y10, Y3
+	VBROADCASTSD   (CX)(R9*2), Y10
+	VFMADD231PD    Y8, Y10, Y4
+	VFMADD231PD    Y9, Y10, Y5
+	VBROADCASTSD   (CX)(R10*1), Y10
+	VFMADD231PD    Y8, Y10, Y6
+	VFMADD231PD    Y9, Y10, Y7
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	PREFETCHT1     (DI)
+	PREFETCHT1     (DI)(R8*1)
+	LEAQ           (DI)(R8*2), DI
+	DECQ           R12
+	JNZ            over2_unrolled
 
-wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    wide_single_end
+over2_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    over2_single_end
 
-wide_single:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          wide_single
+over2_single:
+	VBROADCASTF128 (DX), Y8
+	VBROADCASTF128 (DX)(AX*8), Y9
+	VBROADCASTSD   (CX), Y10
+	VFMADD231PD    Y8, Y10, Y0
+	VFMADD231PD    Y9, Y10, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y10
+	VFMADD231PD    Y8, Y10, Y2
+	VFMADD231PD    Y9, Y10, Y3
+	VBROADCASTSD   (CX)(R9*2), Y10
+	VFMADD231PD    Y8, Y10, Y4
+	VFMADD231PD    Y9, Y10, Y5
+	VBROADCASTSD   (CX)(R10*1), Y10
+	VFMADD231PD    Y8, Y10, Y6
+	VFMADD231PD    Y9, Y10, Y7
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	DECQ           R11
+	JNZ            over2_single
 
-wide_single_end:
-	MOVQ         c+56(FP), AX
-	MOVQ         ldc+80(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y9
-	VXORPS       X10, X10, X10
-	VUCOMISD     beta+104(FP), X10
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
+over2_single_end:
+	MOVQ         c+56(FP), CX
+	MOVQ         ldc+80(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+96(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+104(FP), X9
+	JNE          over2_overwrite_not
+	JPC          over2_overwrite
 
-wide_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y10
-	VMOVUPD      (AX), Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y1, Y11
-	VMOVUPD      Y11, (AX)
-	VMASKMOVPD   32(AX), Y0, Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y2, Y11
-	VMASKMOVPD   Y11, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y3, Y11
-	VMOVUPD      Y11, (AX)
-	VMASKMOVPD   32(AX), Y0, Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y4, Y11
-	VMASKMOVPD   Y11, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y5, Y11
-	VMOVUPD      Y11, (AX)
-	VMASKMOVPD   32(AX), Y0, Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y6, Y11
-	VMASKMOVPD   Y11, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y7, Y11
-	VMOVUPD      Y11, (AX)
-	VMASKMOVPD   32(AX), Y0, Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y8, Y11
-	VMASKMOVPD   Y11, Y0, 32(AX)
-	JMP          wide_done
+over2_overwrite_not:
+	VBROADCASTSD   beta+104(FP), Y9
+	VBROADCASTF128 (CX), Y10
+	VMULPD         Y9, Y10, Y10
+	VFMADD231PD    Y8, Y0, Y10
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y9, Y0, Y0
+	VFMADD231PD    Y8, Y1, Y0
+	VMOVUPS        X10, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y10
+	VMULPD         Y9, Y10, Y10
+	VFMADD231PD    Y8, Y2, Y10
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y9, Y0, Y0
+	VFMADD231PD    Y8, Y3, Y0
+	VMOVUPS        X10, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y10
+	VMULPD         Y9, Y10, Y10
+	VFMADD231PD    Y8, Y4, Y10
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y9, Y0, Y0
+	VFMADD231PD    Y8, Y5, Y0
+	VMOVUPS        X10, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y10
+	VMULPD         Y9, Y10, Y10
+	VFMADD231PD    Y8, Y6, Y10
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y9, Y0, Y0
+	VFMADD231PD    Y8, Y7, Y0
+	VMOVUPS        X10, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	JMP            over2_done
 
-wide_overwrite:
-	VMULPD     Y9, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y9, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y9, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y9, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y9, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y9, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y9, Y7, Y7
-	VMOVUPD    Y7, (AX)
-	VMULPD     Y9, Y8, Y8
-	VMASKMOVPD Y8, Y0, 32(AX)
+over2_overwrite:
+	VMULPD  Y8, Y0, Y0
+	VMOVUPS X0, (CX)
+	VMULPD  Y8, Y1, Y1
+	VMOVUPS X1, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y8, Y2, Y2
+	VMOVUPS X2, (CX)
+	VMULPD  Y8, Y3, Y3
+	VMOVUPS X3, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y8, Y4, Y4
+	VMOVUPS X4, (CX)
+	VMULPD  Y8, Y5, Y5
+	VMOVUPS X5, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y8, Y6, Y6
+	VMOVUPS X6, (CX)
+	VMULPD  Y8, Y7, Y7
+	VMOVUPS X7, (CX)(AX*8)
 
-wide_done:
+over2_done:
 	DECQ   tiles+0(FP)
-	JZ     wide_end
+	JZ     over2_end
 	MOVQ   rsa+24(FP), AX
 	SHLQ   $0x03, AX
 	IMUL3Q $+4, AX, AX
@@ -2372,166 +3918,381 @@ wide_done:
 	SHLQ   $0x03, AX
 	IMUL3Q $+4, AX, AX
 	ADDQ   AX, c+56(FP)
-	JMP    wide
+	JMP    over2
 
-wide_end:
+over2_end:
 	VZEROUPPER
 	RET
 
-narrow:
-	MOVQ    n+88(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
+only4:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
 
 	// 4×4 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     only4_unrolled_end
+
+only4_unrolled:
+	VMOVUPD      (CX), Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          only4_unrolled
+
+only4_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    only4_single_end
+
+only4_single:
+	VMOVUPD      (CX), Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          only4_single
+
+only4_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          only4_overwrite_not
+	JPC          only4_overwrite
+
+only4_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y5
+	VMOVUPD      (AX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y0, Y6
+	VMOVUPD      Y6, (AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y1, Y6
+	VMOVUPD      Y6, (AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y2, Y6
+	VMOVUPD      Y6, (AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y3, Y6
+	VMOVUPD      Y6, (AX)
+	JMP          only4_done
+
+only4_overwrite:
+	VMULPD  Y4, Y0, Y0
+	VMOVUPD Y0, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y4, Y1, Y1
+	VMOVUPD Y1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y4, Y2, Y2
+	VMOVUPD Y2, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y4, Y3, Y3
+	VMOVUPD Y3, (AX)
+
+only4_done:
+	DECQ   tiles+0(FP)
+	JZ     only4_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    only4
+
+only4_end:
+	VZEROUPPER
+	RET
+
+over4:
+	MOVQ n+88(FP), AX
+	SUBQ $+4, AX
+	MOVQ a+16(FP), CX
+	MOVQ b+40(FP), DX
+	MOVQ csa+32(FP), BX
+	SHLQ $0x03, BX
+	MOVQ ldb+48(FP), SI
+	SHLQ $0x03, SI
+	MOVQ next+64(FP), DI
+	MOVQ ldn+72(FP), R8
+	SHLQ $0x03, R8
+	MOVQ rsa+24(FP), R9
+	SHLQ $0x03, R9
+	LEAQ (R9)(R9*2), R10
+
+	// 4×8 sums.
+	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
-	MOVQ   k+8(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     narrow_unrolled_end
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     over4_unrolled_end
 
-narrow_unrolled:
-	VMASKMOVPD   (CX), Y0, Y5
-	VBROADCASTSD (AX), Y6
-	VFMADD231PD  Y5, Y6, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y6
-	VFMADD231PD  Y5, Y6, Y2
-	VBROADCASTSD (AX)(R8*2), Y6
-	VFMADD231PD  Y5, Y6, Y3
-	VBROADCASTSD (AX)(R9*1), Y6
-	VFMADD231PD  Y5, Y6, Y4
-	ADDQ         DX, AX
+over4_unrolled:
+	VMOVUPD      (DX), Y8
+	VMOVUPD      (DX)(AX*8), Y9
+	VBROADCASTSD (CX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (CX)(R9*2), Y10
+	VFMADD231PD  Y8, Y10, Y4
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (CX)(R10*1), Y10
+	VFMADD231PD  Y8, Y10, Y6
+	VFMADD231PD  Y9, Y10, Y7
 	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y5
-	VBROADCASTSD (AX), Y6
-	VFMADD231PD  Y5, Y6, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y6
-	VFMADD231PD  Y5, Y6, Y2
-	VBROADCASTSD (AX)(R8*2), Y6
-	VFMADD231PD  Y5, Y6, Y3
-	VBROADCASTSD (AX)(R9*1), Y6
-	VFMADD231PD  Y5, Y6, Y4
-	ADDQ         DX, AX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y8
+	VMOVUPD      (DX)(AX*8), Y9
+	VBROADCASTSD (CX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (CX)(R9*2), Y10
+	VFMADD231PD  Y8, Y10, Y4
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (CX)(R10*1), Y10
+	VFMADD231PD  Y8, Y10, Y6
+	VFMADD231PD  Y9, Y10, Y7
 	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y5
-	VBROADCASTSD (AX), Y6
-	VFMADD231PD  Y5, Y6, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y6
-	VFMADD231PD  Y5, Y6, Y2
-	VBROADCASTSD (AX)(R8*2), Y6
-	VFMADD231PD  Y5, Y6, Y3
-	VBROADCASTSD (AX)(R9*1), Y6
-	VFMADD231PD  Y5, Y6, Y4
-	ADDQ         DX, AX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y8
+	VMOVUPD      (DX)(AX*8), Y9
+	VBROADCASTSD (CX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (CX)(R9*2), Y10
+	VFMADD231PD  Y8, Y10, Y4
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (CX)(R10*1), Y10
+	VFMADD231PD  Y8, Y10, Y6
+	VFMADD231PD  Y9, Y10, Y7
 	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y5
-	VBROADCASTSD (AX), Y6
-	VFMADD231PD  Y5, Y6, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y6
-	VFMADD231PD  Y5, Y6, Y2
-	VBROADCASTSD (AX)(R8*2), Y6
-	VFMADD231PD  Y5, Y6, Y3
-	VBROADCASTSD (AX)(R9*1), Y6
-	VFMADD231PD  Y5, Y6, Y4
-	ADDQ         DX, AX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y8
+	VMOVUPD      (DX)(AX*8), Y9
+	VBROADCASTSD (CX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (CX)(R9*2), Y10
+	VFMADD231PD  Y8, Y10, Y4
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (CX)(R10*1), Y10
+	VFMADD231PD  Y8, Y10, Y6
+	VFMADD231PD  Y9, Y10, Y7
 	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
+	ADDQ         SI, DX
+	PREFETCHT1   (DI)
+	PREFETCHT1   (DI)(R8*1)
+	LEAQ         (DI)(R8*2), DI
+	DECQ         R12
+	JNZ          over4_unrolled
+
+over4_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    over4_single_end
+
+over4_single:
+	VMOVUPD      (DX), Y8
+	VMOVUPD      (DX)(AX*8), Y9
+	VBROADCASTSD (CX), Y10
+	VFMADD231PD  Y8, Y10, Y0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y10
+	VFMADD231PD  Y8, Y10, Y2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (CX)(R9*2), Y10
+	VFMADD231PD  Y8, Y10, Y4
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (CX)(R10*1), Y10
+	VFMADD231PD  Y8, Y10, Y6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         BX, CX
+	ADDQ         SI, DX
 	DECQ         R11
-	JNZ          narrow_unrolled
+	JNZ          over4_single
 
-narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    narrow_single_end
+over4_single_end:
+	MOVQ         c+56(FP), CX
+	MOVQ         ldc+80(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+96(FP), Y8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+104(FP), X9
+	JNE          over4_overwrite_not
+	JPC          over4_overwrite
 
-narrow_single:
-	VMASKMOVPD   (CX), Y0, Y5
-	VBROADCASTSD (AX), Y6
-	VFMADD231PD  Y5, Y6, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y6
-	VFMADD231PD  Y5, Y6, Y2
-	VBROADCASTSD (AX)(R8*2), Y6
-	VFMADD231PD  Y5, Y6, Y3
-	VBROADCASTSD (AX)(R9*1), Y6
-	VFMADD231PD  Y5, Y6, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          narrow_single
+over4_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y9
+	VMOVUPD      (CX), Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y0, Y10
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y1, Y0
+	VMOVUPD      Y10, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y2, Y10
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y3, Y0
+	VMOVUPD      Y10, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y4, Y10
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y5, Y0
+	VMOVUPD      Y10, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y6, Y10
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y7, Y0
+	VMOVUPD      Y10, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	JMP          over4_done
 
-narrow_single_end:
-	MOVQ         c+56(FP), AX
-	MOVQ         ldc+80(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y5
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+104(FP), X6
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
+over4_overwrite:
+	VMULPD  Y8, Y0, Y0
+	VMOVUPD Y0, (CX)
+	VMULPD  Y8, Y1, Y1
+	VMOVUPD Y1, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y8, Y2, Y2
+	VMOVUPD Y2, (CX)
+	VMULPD  Y8, Y3, Y3
+	VMOVUPD Y3, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y8, Y4, Y4
+	VMOVUPD Y4, (CX)
+	VMULPD  Y8, Y5, Y5
+	VMOVUPD Y5, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y8, Y6, Y6
+	VMOVUPD Y6, (CX)
+	VMULPD  Y8, Y7, Y7
+	VMOVUPD Y7, (CX)(AX*8)
 
-narrow_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y6
-	VMASKMOVPD   (AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y1, Y7
-	VMASKMOVPD   Y7, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y2, Y7
-	VMASKMOVPD   Y7, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y3, Y7
-	VMASKMOVPD   Y7, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y4, Y7
-	VMASKMOVPD   Y7, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD     Y5, Y1, Y1
-	VMASKMOVPD Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y5, Y2, Y2
-	VMASKMOVPD Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y5, Y3, Y3
-	VMASKMOVPD Y3, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y5, Y4, Y4
-	VMASKMOVPD Y4, Y0, (AX)
-
-narrow_done:
+over4_done:
 	DECQ   tiles+0(FP)
-	JZ     narrow_end
+	JZ     over4_end
 	MOVQ   rsa+24(FP), AX
 	SHLQ   $0x03, AX
 	IMUL3Q $+4, AX, AX
@@ -2540,9 +4301,9 @@ narrow_done:
 	SHLQ   $0x03, AX
 	IMUL3Q $+4, AX, AX
 	ADDQ   AX, c+56(FP)
-	JMP    narrow
+	JMP    over4
 
-narrow_end:
+over4_end:
 	VZEROUPPER
 	RET
 
@@ -2691,38 +4452,38 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
 	VFMADD231PD  Y8, Y0, Y10
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y1, Y0
 	VMOVUPD      Y10, (AX)
-	VMOVUPD      32(AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y1, Y10
-	VMOVUPD      Y10, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
 	VFMADD231PD  Y8, Y2, Y10
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y3, Y0
 	VMOVUPD      Y10, (AX)
-	VMOVUPD      32(AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y3, Y10
-	VMOVUPD      Y10, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
 	VFMADD231PD  Y8, Y4, Y10
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y5, Y0
 	VMOVUPD      Y10, (AX)
-	VMOVUPD      32(AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y5, Y10
-	VMOVUPD      Y10, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
 	VFMADD231PD  Y8, Y6, Y10
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y7, Y0
 	VMOVUPD      Y10, (AX)
-	VMOVUPD      32(AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y7, Y10
-	VMOVUPD      Y10, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:
@@ -2768,30 +4529,400 @@ whole_end:
 TEXT ·DirectF64AVX2x5(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+8
-	JEQ  whole
+	JGE  whole
+	CMPQ AX, $+5
+	JGE  over4
 	CMPQ AX, $+4
-	JLE  narrow
+	JGE  only4
+	CMPQ AX, $+3
+	JGE  over2
+	CMPQ AX, $+2
+	JGE  only2
 
-wide:
-	MOVQ    n+88(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
+only1:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
 
-	// 5×8 sums.
+	// 5×1 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     only1_unrolled_end
+
+only1_unrolled:
+	VBROADCASTSD (CX), Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VBROADCASTSD (CX), Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VBROADCASTSD (CX), Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VBROADCASTSD (CX), Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          only1_unrolled
+
+only1_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    only1_single_end
+
+only1_single:
+	VBROADCASTSD (CX), Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          only1_single
+
+only1_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+104(FP), X6
+	JNE          only1_overwrite_not
+	JPC          only1_overwrite
+
+only1_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y6
+	VBROADCASTSD (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y0, Y7
+	VMOVSD       X7, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y1, Y7
+	VMOVSD       X7, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y2, Y7
+	VMOVSD       X7, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y3, Y7
+	VMOVSD       X7, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y4, Y7
+	VMOVSD       X7, (AX)
+	JMP          only1_done
+
+only1_overwrite:
+	VMULPD Y5, Y0, Y0
+	VMOVSD X0, (AX)
+	ADDQ   CX, AX
+	VMULPD Y5, Y1, Y1
+	VMOVSD X1, (AX)
+	ADDQ   CX, AX
+	VMULPD Y5, Y2, Y2
+	VMOVSD X2, (AX)
+	ADDQ   CX, AX
+	VMULPD Y5, Y3, Y3
+	VMOVSD X3, (AX)
+	ADDQ   CX, AX
+	VMULPD Y5, Y4, Y4
+	VMOVSD X4, (AX)
+
+only1_done:
+	DECQ   tiles+0(FP)
+	JZ     only1_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    only1
+
+only1_end:
+	VZEROUPPER
+	RET
+
+only2:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+
+	// 5×2 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     only2_unrolled_end
+
+only2_unrolled:
+	VBROADCASTF128 (CX), Y5
+	VBROADCASTSD   (AX), Y6
+	VFMADD231PD    Y5, Y6, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y6
+	VFMADD231PD    Y5, Y6, Y1
+	VBROADCASTSD   (AX)(R8*2), Y6
+	VFMADD231PD    Y5, Y6, Y2
+	VBROADCASTSD   (AX)(R9*1), Y6
+	VFMADD231PD    Y5, Y6, Y3
+	VBROADCASTSD   (AX)(R8*4), Y6
+	VFMADD231PD    Y5, Y6, Y4
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y5
+	VBROADCASTSD   (AX), Y6
+	VFMADD231PD    Y5, Y6, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y6
+	VFMADD231PD    Y5, Y6, Y1
+	VBROADCASTSD   (AX)(R8*2), Y6
+	VFMADD231PD    Y5, Y6, Y2
+	VBROADCASTSD   (AX)(R9*1), Y6
+	VFMADD231PD    Y5, Y6, Y3
+	VBROADCASTSD   (AX)(R8*4), Y6
+	VFMADD231PD    Y5, Y6, Y4
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y5
+	VBROADCASTSD   (AX), Y6
+	VFMADD231PD    Y5, Y6, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y6
+	VFMADD231PD    Y5, Y6, Y1
+	VBROADCASTSD   (AX)(R8*2), Y6
+	VFMADD231PD    Y5, Y6, Y2
+	VBROADCASTSD   (AX)(R9*1), Y6
+	VFMADD231PD    Y5, Y6, Y3
+	VBROADCASTSD   (AX)(R8*4), Y6
+	VFMADD231PD    Y5, Y6, Y4
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y5
+	VBROADCASTSD   (AX), Y6
+	VFMADD231PD    Y5, Y6, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y6
+	VFMADD231PD    Y5, Y6, Y1
+	VBROADCASTSD   (AX)(R8*2), Y6
+	VFMADD231PD    Y5, Y6, Y2
+	VBROADCASTSD   (AX)(R9*1), Y6
+	VFMADD231PD    Y5, Y6, Y3
+	VBROADCASTSD   (AX)(R8*4), Y6
+	VFMADD231PD    Y5, Y6, Y4
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	PREFETCHT1     (SI)
+	PREFETCHT1     (SI)(DI*1)
+	LEAQ           (SI)(DI*2), SI
+	DECQ           R11
+	JNZ            only2_unrolled
+
+only2_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    only2_single_end
+
+only2_single:
+	VBROADCASTF128 (CX), Y5
+	VBROADCASTSD   (AX), Y6
+	VFMADD231PD    Y5, Y6, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y6
+	VFMADD231PD    Y5, Y6, Y1
+	VBROADCASTSD   (AX)(R8*2), Y6
+	VFMADD231PD    Y5, Y6, Y2
+	VBROADCASTSD   (AX)(R9*1), Y6
+	VFMADD231PD    Y5, Y6, Y3
+	VBROADCASTSD   (AX)(R8*4), Y6
+	VFMADD231PD    Y5, Y6, Y4
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	DECQ           R10
+	JNZ            only2_single
+
+only2_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+104(FP), X6
+	JNE          only2_overwrite_not
+	JPC          only2_overwrite
+
+only2_overwrite_not:
+	VBROADCASTSD   beta+104(FP), Y6
+	VBROADCASTF128 (AX), Y7
+	VMULPD         Y6, Y7, Y7
+	VFMADD231PD    Y5, Y0, Y7
+	VMOVUPS        X7, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y7
+	VMULPD         Y6, Y7, Y7
+	VFMADD231PD    Y5, Y1, Y7
+	VMOVUPS        X7, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y7
+	VMULPD         Y6, Y7, Y7
+	VFMADD231PD    Y5, Y2, Y7
+	VMOVUPS        X7, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y7
+	VMULPD         Y6, Y7, Y7
+	VFMADD231PD    Y5, Y3, Y7
+	VMOVUPS        X7, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y7
+	VMULPD         Y6, Y7, Y7
+	VFMADD231PD    Y5, Y4, Y7
+	VMOVUPS        X7, (AX)
+	JMP            only2_done
+
+only2_overwrite:
+	VMULPD  Y5, Y0, Y0
+	VMOVUPS X0, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y1, Y1
+	VMOVUPS X1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y2, Y2
+	VMOVUPS X2, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y3, Y3
+	VMOVUPS X3, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y4, Y4
+	VMOVUPS X4, (AX)
+
+only2_done:
+	DECQ   tiles+0(FP)
+	JZ     only2_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    only2
+
+only2_end:
+	VZEROUPPER
+	RET
+
+over2:
+	MOVQ n+88(FP), AX
+	SUBQ $+2, AX
+	MOVQ a+16(FP), CX
+	MOVQ b+40(FP), DX
+	MOVQ csa+32(FP), BX
+	SHLQ $0x03, BX
+	MOVQ ldb+48(FP), SI
+	SHLQ $0x03, SI
+	MOVQ next+64(FP), DI
+	MOVQ ldn+72(FP), R8
+	SHLQ $0x03, R8
+	MOVQ rsa+24(FP), R9
+	SHLQ $0x03, R9
+	LEAQ (R9)(R9*2), R10
+
+	// 5×4 sums.
+	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
@@ -2801,216 +4932,215 @@ wide:
 	VXORPS Y7, Y7, Y7
 	VXORPS Y8, Y8, Y8
 	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	MOVQ   k+8(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     wide_unrolled_end
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     over2_unrolled_end
 
-wide_unrolled:
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          wide_unrolled
+over2_unrolled:
+	VBROADCASTF128 (DX), Y10
+	VBROADCASTF128 (DX)(AX*8), Y11
+	VBROADCASTSD   (CX), Y12
+	VFMADD231PD    Y10, Y12, Y0
+	VFMADD231PD    Y11, Y12, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y12
+	VFMADD231PD    Y10, Y12, Y2
+	VFMADD231PD    Y11, Y12, Y3
+	VBROADCASTSD   (CX)(R9*2), Y12
+	VFMADD231PD    Y10, Y12, Y4
+	VFMADD231PD    Y11, Y12, Y5
+	VBROADCASTSD   (CX)(R10*1), Y12
+	VFMADD231PD    Y10, Y12, Y6
+	VFMADD231PD    Y11, Y12, Y7
+	VBROADCASTSD   (CX)(R9*4), Y12
+	VFMADD231PD    Y10, Y12, Y8
+	VFMADD231PD    Y11, Y12, Y9
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y10
+	VBROADCASTF128 (DX)(AX*8), Y11
+	VBROADCASTSD   (CX), Y12
+	VFMADD231PD    Y10, Y12, Y0
+	VFMADD231PD    Y11, Y12, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y12
+	VFMADD231PD    Y10, Y12, Y2
+	VFMADD231PD    Y11, Y12, Y3
+	VBROADCASTSD   (CX)(R9*2), Y12
+	VFMADD231PD    Y10, Y12, Y4
+	VFMADD231PD    Y11, Y12, Y5
+	VBROADCASTSD   (CX)(R10*1), Y12
+	VFMADD231PD    Y10, Y12, Y6
+	VFMADD231PD    Y11, Y12, Y7
+	VBROADCASTSD   (CX)(R9*4), Y12
+	VFMADD231PD    Y10, Y12, Y8
+	VFMADD231PD    Y11, Y12, Y9
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y10
+	VBROADCASTF128 (DX)(AX*8), Y11
+	VBROADCASTSD   (CX), Y12
+	VFMADD231PD    Y10, Y12, Y0
+	VFMADD231PD    Y11, Y12, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y12
+	VFMADD231PD    Y10, Y12, Y2
+	VFMADD231PD    Y11, Y12, Y3
+	VBROADCASTSD   (CX)(R9*2), Y12
+	VFMADD231PD    Y10, Y12, Y4
+	VFMADD231PD    Y11, Y12, Y5
+	VBROADCASTSD   (CX)(R10*1), Y12
+	VFMADD231PD    Y10, Y12, Y6
+	VFMADD231PD    Y11, Y12, Y7
+	VBROADCASTSD   (CX)(R9*4), Y12
+	VFMADD231PD    Y10, Y12, Y8
+	VFMADD231PD    Y11, Y12, Y9
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y10
+	VBROADCASTF128 (DX)(AX*8), Y11
+	VBROADCASTSD   (CX), Y12
+	VFMADD231PD    Y10, Y12, Y0
+	VFMADD231PD    Y11, Y12, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y12
+	VFMADD231PD    Y10, Y12, Y2
+	VFMADD231PD    Y11, Y12, Y3
+	VBROADCASTSD   (CX)(R9*2), Y12
+	VFMADD231PD    Y10, Y12, Y4
+	VFMADD231PD    Y11, Y12, Y5
+	VBROADCASTSD   (CX)(R10*1), Y12
+	VFMADD231PD    Y10, Y12, Y6
+	VFMADD231PD    Y11, Y12, Y7
+	VBROADCASTSD   (CX)(R9*4), Y12
+	VFMADD231PD    Y10, Y12, Y8
+	VFMADD231PD    Y11, Y12, Y9
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	PREFETCHT1     (DI)
+	PREFETCHT1     (DI)(R8*1)
+	LEAQ           (DI)(R8*2), DI
+	DECQ           R12
+	JNZ            over2_unrolled
 
-wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    wide_single_end
+over2_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    over2_single_end
 
-wide_single:
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          wide_single
+over2_single:
+	VBROADCASTF128 (DX), Y10
+	VBROADCASTF128 (DX)(AX*8), Y11
+	VBROADCASTSD   (CX), Y12
+	VFMADD231PD    Y10, Y12, Y0
+	VFMADD231PD    Y11, Y12, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y12
+	VFMADD231PD    Y10, Y12, Y2
+	VFMADD231PD    Y11, Y12, Y3
+	VBROADCASTSD   (CX)(R9*2), Y12
+	VFMADD231PD    Y10, Y12, Y4
+	VFMADD231PD    Y11, Y12, Y5
+	VBROADCASTSD   (CX)(R10*1), Y12
+	VFMADD231PD    Y10, Y12, Y6
+	VFMADD231PD    Y11, Y12, Y7
+	VBROADCASTSD   (CX)(R9*4), Y12
+	VFMADD231PD    Y10, Y12, Y8
+	VFMADD231PD    Y11, Y12, Y9
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	DECQ           R11
+	JNZ            over2_single
 
-wide_single_end:
-	MOVQ         c+56(FP), AX
-	MOVQ         ldc+80(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y11
-	VXORPS       X12, X12, X12
-	VUCOMISD     beta+104(FP), X12
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
+over2_single_end:
+	MOVQ         c+56(FP), CX
+	MOVQ         ldc+80(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+96(FP), Y10
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+104(FP), X11
+	JNE          over2_overwrite_not
+	JPC          over2_overwrite
 
-wide_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y12
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y1, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y2, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y3, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y4, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y5, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y6, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y7, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y8, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y9, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y10, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	JMP          wide_done
+over2_overwrite_not:
+	VBROADCASTSD   beta+104(FP), Y11
+	VBROADCASTF128 (CX), Y12
+	VMULPD         Y11, Y12, Y12
+	VFMADD231PD    Y10, Y0, Y12
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y11, Y0, Y0
+	VFMADD231PD    Y10, Y1, Y0
+	VMOVUPS        X12, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y12
+	VMULPD         Y11, Y12, Y12
+	VFMADD231PD    Y10, Y2, Y12
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y11, Y0, Y0
+	VFMADD231PD    Y10, Y3, Y0
+	VMOVUPS        X12, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y12
+	VMULPD         Y11, Y12, Y12
+	VFMADD231PD    Y10, Y4, Y12
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y11, Y0, Y0
+	VFMADD231PD    Y10, Y5, Y0
+	VMOVUPS        X12, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y12
+	VMULPD         Y11, Y12, Y12
+	VFMADD231PD    Y10, Y6, Y12
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y11, Y0, Y0
+	VFMADD231PD    Y10, Y7, Y0
+	VMOVUPS        X12, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y12
+	VMULPD         Y11, Y12, Y12
+	VFMADD231PD    Y10, Y8, Y12
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y11, Y0, Y0
+	VFMADD231PD    Y10, Y9, Y0
+	VMOVUPS        X12, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	JMP            over2_done
 
-wide_overwrite:
-	VMULPD     Y11, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y11, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y11, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y11, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y11, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y11, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y11, Y7, Y7
-	VMOVUPD    Y7, (AX)
-	VMULPD     Y11, Y8, Y8
-	VMASKMOVPD Y8, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y11, Y9, Y9
-	VMOVUPD    Y9, (AX)
-	VMULPD     Y11, Y10, Y10
-	VMASKMOVPD Y10, Y0, 32(AX)
+over2_overwrite:
+	VMULPD  Y10, Y0, Y0
+	VMOVUPS X0, (CX)
+	VMULPD  Y10, Y1, Y1
+	VMOVUPS X1, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y10, Y2, Y2
+	VMOVUPS X2, (CX)
+	VMULPD  Y10, Y3, Y3
+	VMOVUPS X3, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y10, Y4, Y4
+	VMOVUPS X4, (CX)
+	VMULPD  Y10, Y5, Y5
+	VMOVUPS X5, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y10, Y6, Y6
+	VMOVUPS X6, (CX)
+	VMULPD  Y10, Y7, Y7
+	VMOVUPS X7, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y10, Y8, Y8
+	VMOVUPS X8, (CX)
+	VMULPD  Y10, Y9, Y9
+	VMOVUPS X9, (CX)(AX*8)
 
-wide_done:
+over2_done:
 	DECQ   tiles+0(FP)
-	JZ     wide_end
+	JZ     over2_end
 	MOVQ   rsa+24(FP), AX
 	SHLQ   $0x03, AX
 	IMUL3Q $+5, AX, AX
@@ -3019,185 +5149,431 @@ wide_done:
 	SHLQ   $0x03, AX
 	IMUL3Q $+5, AX, AX
 	ADDQ   AX, c+56(FP)
-	JMP    wide
+	JMP    over2
 
-wide_end:
+over2_end:
 	VZEROUPPER
 	RET
 
-narrow:
-	MOVQ    n+88(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
+only4:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
 
 	// 5×4 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     only4_unrolled_end
+
+only4_unrolled:
+	VMOVUPD      (CX), Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          only4_unrolled
+
+only4_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    only4_single_end
+
+only4_single:
+	VMOVUPD      (CX), Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          only4_single
+
+only4_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+104(FP), X6
+	JNE          only4_overwrite_not
+	JPC          only4_overwrite
+
+only4_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y6
+	VMOVUPD      (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y0, Y7
+	VMOVUPD      Y7, (AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y1, Y7
+	VMOVUPD      Y7, (AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y2, Y7
+	VMOVUPD      Y7, (AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y3, Y7
+	VMOVUPD      Y7, (AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y4, Y7
+	VMOVUPD      Y7, (AX)
+	JMP          only4_done
+
+only4_overwrite:
+	VMULPD  Y5, Y0, Y0
+	VMOVUPD Y0, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y1, Y1
+	VMOVUPD Y1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y2, Y2
+	VMOVUPD Y2, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y3, Y3
+	VMOVUPD Y3, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y4, Y4
+	VMOVUPD Y4, (AX)
+
+only4_done:
+	DECQ   tiles+0(FP)
+	JZ     only4_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    only4
+
+only4_end:
+	VZEROUPPER
+	RET
+
+over4:
+	MOVQ n+88(FP), AX
+	SUBQ $+4, AX
+	MOVQ a+16(FP), CX
+	MOVQ b+40(FP), DX
+	MOVQ csa+32(FP), BX
+	SHLQ $0x03, BX
+	MOVQ ldb+48(FP), SI
+	SHLQ $0x03, SI
+	MOVQ next+64(FP), DI
+	MOVQ ldn+72(FP), R8
+	SHLQ $0x03, R8
+	MOVQ rsa+24(FP), R9
+	SHLQ $0x03, R9
+	LEAQ (R9)(R9*2), R10
+
+	// 5×8 sums.
+	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
-	MOVQ   k+8(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     narrow_unrolled_end
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     over4_unrolled_end
 
-narrow_unrolled:
-	VMASKMOVPD   (CX), Y0, Y6
-	VBROADCASTSD (AX), Y7
-	VFMADD231PD  Y6, Y7, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y7
-	VFMADD231PD  Y6, Y7, Y2
-	VBROADCASTSD (AX)(R8*2), Y7
-	VFMADD231PD  Y6, Y7, Y3
-	VBROADCASTSD (AX)(R9*1), Y7
-	VFMADD231PD  Y6, Y7, Y4
-	VBROADCASTSD (AX)(R8*4), Y7
-	VFMADD231PD  Y6, Y7, Y5
-	ADDQ         DX, AX
+over4_unrolled:
+	VMOVUPD      (DX), Y10
+	VMOVUPD      (DX)(AX*8), Y11
+	VBROADCASTSD (CX), Y12
+	VFMADD231PD  Y10, Y12, Y0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y12
+	VFMADD231PD  Y10, Y12, Y2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (CX)(R9*2), Y12
+	VFMADD231PD  Y10, Y12, Y4
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (CX)(R10*1), Y12
+	VFMADD231PD  Y10, Y12, Y6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (CX)(R9*4), Y12
+	VFMADD231PD  Y10, Y12, Y8
+	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y6
-	VBROADCASTSD (AX), Y7
-	VFMADD231PD  Y6, Y7, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y7
-	VFMADD231PD  Y6, Y7, Y2
-	VBROADCASTSD (AX)(R8*2), Y7
-	VFMADD231PD  Y6, Y7, Y3
-	VBROADCASTSD (AX)(R9*1), Y7
-	VFMADD231PD  Y6, Y7, Y4
-	VBROADCASTSD (AX)(R8*4), Y7
-	VFMADD231PD  Y6, Y7, Y5
-	ADDQ         DX, AX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y10
+	VMOVUPD      (DX)(AX*8), Y11
+	VBROADCASTSD (CX), Y12
+	VFMADD231PD  Y10, Y12, Y0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y12
+	VFMADD231PD  Y10, Y12, Y2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (CX)(R9*2), Y12
+	VFMADD231PD  Y10, Y12, Y4
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (CX)(R10*1), Y12
+	VFMADD231PD  Y10, Y12, Y6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (CX)(R9*4), Y12
+	VFMADD231PD  Y10, Y12, Y8
+	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y6
-	VBROADCASTSD (AX), Y7
-	VFMADD231PD  Y6, Y7, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y7
-	VFMADD231PD  Y6, Y7, Y2
-	VBROADCASTSD (AX)(R8*2), Y7
-	VFMADD231PD  Y6, Y7, Y3
-	VBROADCASTSD (AX)(R9*1), Y7
-	VFMADD231PD  Y6, Y7, Y4
-	VBROADCASTSD (AX)(R8*4), Y7
-	VFMADD231PD  Y6, Y7, Y5
-	ADDQ         DX, AX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y10
+	VMOVUPD      (DX)(AX*8), Y11
+	VBROADCASTSD (CX), Y12
+	VFMADD231PD  Y10, Y12, Y0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y12
+	VFMADD231PD  Y10, Y12, Y2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (CX)(R9*2), Y12
+	VFMADD231PD  Y10, Y12, Y4
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (CX)(R10*1), Y12
+	VFMADD231PD  Y10, Y12, Y6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (CX)(R9*4), Y12
+	VFMADD231PD  Y10, Y12, Y8
+	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y6
-	VBROADCASTSD (AX), Y7
-	VFMADD231PD  Y6, Y7, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y7
-	VFMADD231PD  Y6, Y7, Y2
-	VBROADCASTSD (AX)(R8*2), Y7
-	VFMADD231PD  Y6, Y7, Y3
-	VBROADCASTSD (AX)(R9*1), Y7
-	VFMADD231PD  Y6, Y7, Y4
-	VBROADCASTSD (AX)(R8*4), Y7
-	VFMADD231PD  Y6, Y7, Y5
-	ADDQ         DX, AX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y10
+	VMOVUPD      (DX)(AX*8), Y11
+	VBROADCASTSD (CX), Y12
+	VFMADD231PD  Y10, Y12, Y0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y12
+	VFMADD231PD  Y10, Y12, Y2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (CX)(R9*2), Y12
+	VFMADD231PD  Y10, Y12, Y4
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (CX)(R10*1), Y12
+	VFMADD231PD  Y10, Y12, Y6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (CX)(R9*4), Y12
+	VFMADD231PD  Y10, Y12, Y8
+	VFMADD231PD  Y11, Y12, Y9
 	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
+	ADDQ         SI, DX
+	PREFETCHT1   (DI)
+	PREFETCHT1   (DI)(R8*1)
+	LEAQ         (DI)(R8*2), DI
+	DECQ         R12
+	JNZ          over4_unrolled
+
+over4_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    over4_single_end
+
+over4_single:
+	VMOVUPD      (DX), Y10
+	VMOVUPD      (DX)(AX*8), Y11
+	VBROADCASTSD (CX), Y12
+	VFMADD231PD  Y10, Y12, Y0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y12
+	VFMADD231PD  Y10, Y12, Y2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (CX)(R9*2), Y12
+	VFMADD231PD  Y10, Y12, Y4
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (CX)(R10*1), Y12
+	VFMADD231PD  Y10, Y12, Y6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (CX)(R9*4), Y12
+	VFMADD231PD  Y10, Y12, Y8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         BX, CX
+	ADDQ         SI, DX
 	DECQ         R11
-	JNZ          narrow_unrolled
+	JNZ          over4_single
 
-narrow_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    narrow_single_end
+over4_single_end:
+	MOVQ         c+56(FP), CX
+	MOVQ         ldc+80(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+96(FP), Y10
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+104(FP), X11
+	JNE          over4_overwrite_not
+	JPC          over4_overwrite
 
-narrow_single:
-	VMASKMOVPD   (CX), Y0, Y6
-	VBROADCASTSD (AX), Y7
-	VFMADD231PD  Y6, Y7, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y7
-	VFMADD231PD  Y6, Y7, Y2
-	VBROADCASTSD (AX)(R8*2), Y7
-	VFMADD231PD  Y6, Y7, Y3
-	VBROADCASTSD (AX)(R9*1), Y7
-	VFMADD231PD  Y6, Y7, Y4
-	VBROADCASTSD (AX)(R8*4), Y7
-	VFMADD231PD  Y6, Y7, Y5
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          narrow_single
+over4_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y11
+	VMOVUPD      (CX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y0, Y12
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y1, Y0
+	VMOVUPD      Y12, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y2, Y12
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y3, Y0
+	VMOVUPD      Y12, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y4, Y12
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y5, Y0
+	VMOVUPD      Y12, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y6, Y12
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y7, Y0
+	VMOVUPD      Y12, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y8, Y12
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y9, Y0
+	VMOVUPD      Y12, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	JMP          over4_done
 
-narrow_single_end:
-	MOVQ         c+56(FP), AX
-	MOVQ         ldc+80(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y6
-	VXORPS       X7, X7, X7
-	VUCOMISD     beta+104(FP), X7
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
+over4_overwrite:
+	VMULPD  Y10, Y0, Y0
+	VMOVUPD Y0, (CX)
+	VMULPD  Y10, Y1, Y1
+	VMOVUPD Y1, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y10, Y2, Y2
+	VMOVUPD Y2, (CX)
+	VMULPD  Y10, Y3, Y3
+	VMOVUPD Y3, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y10, Y4, Y4
+	VMOVUPD Y4, (CX)
+	VMULPD  Y10, Y5, Y5
+	VMOVUPD Y5, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y10, Y6, Y6
+	VMOVUPD Y6, (CX)
+	VMULPD  Y10, Y7, Y7
+	VMOVUPD Y7, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y10, Y8, Y8
+	VMOVUPD Y8, (CX)
+	VMULPD  Y10, Y9, Y9
+	VMOVUPD Y9, (CX)(AX*8)
 
-narrow_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y7
-	VMASKMOVPD   (AX), Y0, Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y1, Y8
-	VMASKMOVPD   Y8, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y2, Y8
-	VMASKMOVPD   Y8, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y3, Y8
-	VMASKMOVPD   Y8, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y4, Y8
-	VMASKMOVPD   Y8, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y5, Y8
-	VMASKMOVPD   Y8, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD     Y6, Y1, Y1
-	VMASKMOVPD Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y6, Y2, Y2
-	VMASKMOVPD Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y6, Y3, Y3
-	VMASKMOVPD Y3, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y6, Y4, Y4
-	VMASKMOVPD Y4, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y6, Y5, Y5
-	VMASKMOVPD Y5, Y0, (AX)
-
-narrow_done:
+over4_done:
 	DECQ   tiles+0(FP)
-	JZ     narrow_end
+	JZ     over4_end
 	MOVQ   rsa+24(FP), AX
 	SHLQ   $0x03, AX
 	IMUL3Q $+5, AX, AX
@@ -3206,9 +5582,9 @@ narrow_done:
 	SHLQ   $0x03, AX
 	IMUL3Q $+5, AX, AX
 	ADDQ   AX, c+56(FP)
-	JMP    narrow
+	JMP    over4
 
-narrow_end:
+over4_end:
 	VZEROUPPER
 	RET
 
@@ -3374,47 +5750,47 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
 	VFMADD231PD  Y10, Y0, Y12
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y1, Y0
 	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y1, Y12
-	VMOVUPD      Y12, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
 	VFMADD231PD  Y10, Y2, Y12
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y3, Y0
 	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y3, Y12
-	VMOVUPD      Y12, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
 	VFMADD231PD  Y10, Y4, Y12
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y5, Y0
 	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y5, Y12
-	VMOVUPD      Y12, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
 	VFMADD231PD  Y10, Y6, Y12
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y7, Y0
 	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y7, Y12
-	VMOVUPD      Y12, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
 	VFMADD231PD  Y10, Y8, Y12
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y9, Y0
 	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y9, Y12
-	VMOVUPD      Y12, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:
@@ -3485,31 +5861,441 @@ TEXT ·DirectF64AVX2x6(SB), NOSPLIT, $0-112
 	PREFETCHT0 63(AX)
 	MOVQ       n+88(FP), AX
 	CMPQ       AX, $+8
-	JEQ        whole
+	JGE        whole
+	CMPQ       AX, $+5
+	JGE        over4
 	CMPQ       AX, $+4
-	JLE        narrow
+	JGE        only4
+	CMPQ       AX, $+3
+	JGE        over2
+	CMPQ       AX, $+2
+	JGE        only2
 
-wide:
-	MOVQ    n+88(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
-	LEAQ    (R9)(R8*2), R10
+only1:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
 
-	// 6×8 sums.
+	// 6×1 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     only1_unrolled_end
+
+only1_unrolled:
+	VBROADCASTSD (CX), Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VBROADCASTSD (CX), Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VBROADCASTSD (CX), Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VBROADCASTSD (CX), Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          only1_unrolled
+
+only1_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    only1_single_end
+
+only1_single:
+	VBROADCASTSD (CX), Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          only1_single
+
+only1_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          only1_overwrite_not
+	JPC          only1_overwrite
+
+only1_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y7
+	VBROADCASTSD (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y0, Y8
+	VMOVSD       X8, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y1, Y8
+	VMOVSD       X8, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y2, Y8
+	VMOVSD       X8, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y3, Y8
+	VMOVSD       X8, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y4, Y8
+	VMOVSD       X8, (AX)
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y5, Y8
+	VMOVSD       X8, (AX)
+	JMP          only1_done
+
+only1_overwrite:
+	VMULPD Y6, Y0, Y0
+	VMOVSD X0, (AX)
+	ADDQ   CX, AX
+	VMULPD Y6, Y1, Y1
+	VMOVSD X1, (AX)
+	ADDQ   CX, AX
+	VMULPD Y6, Y2, Y2
+	VMOVSD X2, (AX)
+	ADDQ   CX, AX
+	VMULPD Y6, Y3, Y3
+	VMOVSD X3, (AX)
+	ADDQ   CX, AX
+	VMULPD Y6, Y4, Y4
+	VMOVSD X4, (AX)
+	ADDQ   CX, AX
+	VMULPD Y6, Y5, Y5
+	VMOVSD X5, (AX)
+
+only1_done:
+	DECQ   tiles+0(FP)
+	JZ     only1_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    only1
+
+only1_end:
+	VZEROUPPER
+	RET
+
+only2:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
+
+	// 6×2 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     only2_unrolled_end
+
+only2_unrolled:
+	VBROADCASTF128 (CX), Y6
+	VBROADCASTSD   (AX), Y7
+	VFMADD231PD    Y6, Y7, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y7
+	VFMADD231PD    Y6, Y7, Y1
+	VBROADCASTSD   (AX)(R8*2), Y7
+	VFMADD231PD    Y6, Y7, Y2
+	VBROADCASTSD   (AX)(R9*1), Y7
+	VFMADD231PD    Y6, Y7, Y3
+	VBROADCASTSD   (AX)(R8*4), Y7
+	VFMADD231PD    Y6, Y7, Y4
+	VBROADCASTSD   (AX)(R10*1), Y7
+	VFMADD231PD    Y6, Y7, Y5
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y6
+	VBROADCASTSD   (AX), Y7
+	VFMADD231PD    Y6, Y7, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y7
+	VFMADD231PD    Y6, Y7, Y1
+	VBROADCASTSD   (AX)(R8*2), Y7
+	VFMADD231PD    Y6, Y7, Y2
+	VBROADCASTSD   (AX)(R9*1), Y7
+	VFMADD231PD    Y6, Y7, Y3
+	VBROADCASTSD   (AX)(R8*4), Y7
+	VFMADD231PD    Y6, Y7, Y4
+	VBROADCASTSD   (AX)(R10*1), Y7
+	VFMADD231PD    Y6, Y7, Y5
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y6
+	VBROADCASTSD   (AX), Y7
+	VFMADD231PD    Y6, Y7, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y7
+	VFMADD231PD    Y6, Y7, Y1
+	VBROADCASTSD   (AX)(R8*2), Y7
+	VFMADD231PD    Y6, Y7, Y2
+	VBROADCASTSD   (AX)(R9*1), Y7
+	VFMADD231PD    Y6, Y7, Y3
+	VBROADCASTSD   (AX)(R8*4), Y7
+	VFMADD231PD    Y6, Y7, Y4
+	VBROADCASTSD   (AX)(R10*1), Y7
+	VFMADD231PD    Y6, Y7, Y5
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	VBROADCASTF128 (CX), Y6
+	VBROADCASTSD   (AX), Y7
+	VFMADD231PD    Y6, Y7, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y7
+	VFMADD231PD    Y6, Y7, Y1
+	VBROADCASTSD   (AX)(R8*2), Y7
+	VFMADD231PD    Y6, Y7, Y2
+	VBROADCASTSD   (AX)(R9*1), Y7
+	VFMADD231PD    Y6, Y7, Y3
+	VBROADCASTSD   (AX)(R8*4), Y7
+	VFMADD231PD    Y6, Y7, Y4
+	VBROADCASTSD   (AX)(R10*1), Y7
+	VFMADD231PD    Y6, Y7, Y5
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	PREFETCHT1     (SI)
+	PREFETCHT1     (SI)(DI*1)
+	LEAQ           (SI)(DI*2), SI
+	DECQ           R12
+	JNZ            only2_unrolled
+
+only2_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    only2_single_end
+
+only2_single:
+	VBROADCASTF128 (CX), Y6
+	VBROADCASTSD   (AX), Y7
+	VFMADD231PD    Y6, Y7, Y0
+	PREFETCHT0     (CX)(BX*8)
+	VBROADCASTSD   (AX)(R8*1), Y7
+	VFMADD231PD    Y6, Y7, Y1
+	VBROADCASTSD   (AX)(R8*2), Y7
+	VFMADD231PD    Y6, Y7, Y2
+	VBROADCASTSD   (AX)(R9*1), Y7
+	VFMADD231PD    Y6, Y7, Y3
+	VBROADCASTSD   (AX)(R8*4), Y7
+	VFMADD231PD    Y6, Y7, Y4
+	VBROADCASTSD   (AX)(R10*1), Y7
+	VFMADD231PD    Y6, Y7, Y5
+	ADDQ           DX, AX
+	ADDQ           BX, CX
+	DECQ           R11
+	JNZ            only2_single
+
+only2_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          only2_overwrite_not
+	JPC          only2_overwrite
+
+only2_overwrite_not:
+	VBROADCASTSD   beta+104(FP), Y7
+	VBROADCASTF128 (AX), Y8
+	VMULPD         Y7, Y8, Y8
+	VFMADD231PD    Y6, Y0, Y8
+	VMOVUPS        X8, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y8
+	VMULPD         Y7, Y8, Y8
+	VFMADD231PD    Y6, Y1, Y8
+	VMOVUPS        X8, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y8
+	VMULPD         Y7, Y8, Y8
+	VFMADD231PD    Y6, Y2, Y8
+	VMOVUPS        X8, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y8
+	VMULPD         Y7, Y8, Y8
+	VFMADD231PD    Y6, Y3, Y8
+	VMOVUPS        X8, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y8
+	VMULPD         Y7, Y8, Y8
+	VFMADD231PD    Y6, Y4, Y8
+	VMOVUPS        X8, (AX)
+	ADDQ           CX, AX
+	VBROADCASTF128 (AX), Y8
+	VMULPD         Y7, Y8, Y8
+	VFMADD231PD    Y6, Y5, Y8
+	VMOVUPS        X8, (AX)
+	JMP            only2_done
+
+only2_overwrite:
+	VMULPD  Y6, Y0, Y0
+	VMOVUPS X0, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y1, Y1
+	VMOVUPS X1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y2, Y2
+	VMOVUPS X2, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y3, Y3
+	VMOVUPS X3, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y4, Y4
+	VMOVUPS X4, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y5, Y5
+	VMOVUPS X5, (AX)
+
+only2_done:
+	DECQ   tiles+0(FP)
+	JZ     only2_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    only2
+
+only2_end:
+	VZEROUPPER
+	RET
+
+over2:
+	MOVQ n+88(FP), AX
+	SUBQ $+2, AX
+	MOVQ a+16(FP), CX
+	MOVQ b+40(FP), DX
+	MOVQ csa+32(FP), BX
+	SHLQ $0x03, BX
+	MOVQ ldb+48(FP), SI
+	SHLQ $0x03, SI
+	MOVQ next+64(FP), DI
+	MOVQ ldn+72(FP), R8
+	SHLQ $0x03, R8
+	MOVQ rsa+24(FP), R9
+	SHLQ $0x03, R9
+	LEAQ (R9)(R9*2), R10
+	LEAQ (R10)(R9*2), R11
+
+	// 6×4 sums.
+	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
@@ -3521,245 +6307,244 @@ wide:
 	VXORPS Y9, Y9, Y9
 	VXORPS Y10, Y10, Y10
 	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+8(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     wide_unrolled_end
+	MOVQ   k+8(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
+	JZ     over2_unrolled_end
 
-wide_unrolled:
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          wide_unrolled
+over2_unrolled:
+	VBROADCASTF128 (DX), Y12
+	VBROADCASTF128 (DX)(AX*8), Y13
+	VBROADCASTSD   (CX), Y14
+	VFMADD231PD    Y12, Y14, Y0
+	VFMADD231PD    Y13, Y14, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y14
+	VFMADD231PD    Y12, Y14, Y2
+	VFMADD231PD    Y13, Y14, Y3
+	VBROADCASTSD   (CX)(R9*2), Y14
+	VFMADD231PD    Y12, Y14, Y4
+	VFMADD231PD    Y13, Y14, Y5
+	VBROADCASTSD   (CX)(R10*1), Y14
+	VFMADD231PD    Y12, Y14, Y6
+	VFMADD231PD    Y13, Y14, Y7
+	VBROADCASTSD   (CX)(R9*4), Y14
+	VFMADD231PD    Y12, Y14, Y8
+	VFMADD231PD    Y13, Y14, Y9
+	VBROADCASTSD   (CX)(R11*1), Y14
+	VFMADD231PD    Y12, Y14, Y10
+	VFMADD231PD    Y13, Y14, Y11
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y12
+	VBROADCASTF128 (DX)(AX*8), Y13
+	VBROADCASTSD   (CX), Y14
+	VFMADD231PD    Y12, Y14, Y0
+	VFMADD231PD    Y13, Y14, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y14
+	VFMADD231PD    Y12, Y14, Y2
+	VFMADD231PD    Y13, Y14, Y3
+	VBROADCASTSD   (CX)(R9*2), Y14
+	VFMADD231PD    Y12, Y14, Y4
+	VFMADD231PD    Y13, Y14, Y5
+	VBROADCASTSD   (CX)(R10*1), Y14
+	VFMADD231PD    Y12, Y14, Y6
+	VFMADD231PD    Y13, Y14, Y7
+	VBROADCASTSD   (CX)(R9*4), Y14
+	VFMADD231PD    Y12, Y14, Y8
+	VFMADD231PD    Y13, Y14, Y9
+	VBROADCASTSD   (CX)(R11*1), Y14
+	VFMADD231PD    Y12, Y14, Y10
+	VFMADD231PD    Y13, Y14, Y11
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y12
+	VBROADCASTF128 (DX)(AX*8), Y13
+	VBROADCASTSD   (CX), Y14
+	VFMADD231PD    Y12, Y14, Y0
+	VFMADD231PD    Y13, Y14, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y14
+	VFMADD231PD    Y12, Y14, Y2
+	VFMADD231PD    Y13, Y14, Y3
+	VBROADCASTSD   (CX)(R9*2), Y14
+	VFMADD231PD    Y12, Y14, Y4
+	VFMADD231PD    Y13, Y14, Y5
+	VBROADCASTSD   (CX)(R10*1), Y14
+	VFMADD231PD    Y12, Y14, Y6
+	VFMADD231PD    Y13, Y14, Y7
+	VBROADCASTSD   (CX)(R9*4), Y14
+	VFMADD231PD    Y12, Y14, Y8
+	VFMADD231PD    Y13, Y14, Y9
+	VBROADCASTSD   (CX)(R11*1), Y14
+	VFMADD231PD    Y12, Y14, Y10
+	VFMADD231PD    Y13, Y14, Y11
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	VBROADCASTF128 (DX), Y12
+	VBROADCASTF128 (DX)(AX*8), Y13
+	VBROADCASTSD   (CX), Y14
+	VFMADD231PD    Y12, Y14, Y0
+	VFMADD231PD    Y13, Y14, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y14
+	VFMADD231PD    Y12, Y14, Y2
+	VFMADD231PD    Y13, Y14, Y3
+	VBROADCASTSD   (CX)(R9*2), Y14
+	VFMADD231PD    Y12, Y14, Y4
+	VFMADD231PD    Y13, Y14, Y5
+	VBROADCASTSD   (CX)(R10*1), Y14
+	VFMADD231PD    Y12, Y14, Y6
+	VFMADD231PD    Y13, Y14, Y7
+	VBROADCASTSD   (CX)(R9*4), Y14
+	VFMADD231PD    Y12, Y14, Y8
+	VFMADD231PD    Y13, Y14, Y9
+	VBROADCASTSD   (CX)(R11*1), Y14
+	VFMADD231PD    Y12, Y14, Y10
+	VFMADD231PD    Y13, Y14, Y11
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	PREFETCHT1     (DI)
+	PREFETCHT1     (DI)(R8*1)
+	LEAQ           (DI)(R8*2), DI
+	DECQ           R13
+	JNZ            over2_unrolled
 
-wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    wide_single_end
+over2_unrolled_end:
+	ANDQ  $+3, R12
+	TESTQ R12, R12
+	JZ    over2_single_end
 
-wide_single:
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          wide_single
+over2_single:
+	VBROADCASTF128 (DX), Y12
+	VBROADCASTF128 (DX)(AX*8), Y13
+	VBROADCASTSD   (CX), Y14
+	VFMADD231PD    Y12, Y14, Y0
+	VFMADD231PD    Y13, Y14, Y1
+	PREFETCHT0     (DX)(SI*8)
+	VBROADCASTSD   (CX)(R9*1), Y14
+	VFMADD231PD    Y12, Y14, Y2
+	VFMADD231PD    Y13, Y14, Y3
+	VBROADCASTSD   (CX)(R9*2), Y14
+	VFMADD231PD    Y12, Y14, Y4
+	VFMADD231PD    Y13, Y14, Y5
+	VBROADCASTSD   (CX)(R10*1), Y14
+	VFMADD231PD    Y12, Y14, Y6
+	VFMADD231PD    Y13, Y14, Y7
+	VBROADCASTSD   (CX)(R9*4), Y14
+	VFMADD231PD    Y12, Y14, Y8
+	VFMADD231PD    Y13, Y14, Y9
+	VBROADCASTSD   (CX)(R11*1), Y14
+	VFMADD231PD    Y12, Y14, Y10
+	VFMADD231PD    Y13, Y14, Y11
+	ADDQ           BX, CX
+	ADDQ           SI, DX
+	DECQ           R12
+	JNZ            over2_single
 
-wide_single_end:
-	MOVQ         c+56(FP), AX
-	MOVQ         ldc+80(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y13
-	VXORPS       X14, X14, X14
-	VUCOMISD     beta+104(FP), X14
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
+over2_single_end:
+	MOVQ         c+56(FP), CX
+	MOVQ         ldc+80(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+96(FP), Y12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+104(FP), X13
+	JNE          over2_overwrite_not
+	JPC          over2_overwrite
 
-wide_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y14
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y1, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y2, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y3, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y4, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y5, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y6, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y7, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y8, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y9, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y10, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y11, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y12, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	JMP          wide_done
+over2_overwrite_not:
+	VBROADCASTSD   beta+104(FP), Y13
+	VBROADCASTF128 (CX), Y14
+	VMULPD         Y13, Y14, Y14
+	VFMADD231PD    Y12, Y0, Y14
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y13, Y0, Y0
+	VFMADD231PD    Y12, Y1, Y0
+	VMOVUPS        X14, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y14
+	VMULPD         Y13, Y14, Y14
+	VFMADD231PD    Y12, Y2, Y14
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y13, Y0, Y0
+	VFMADD231PD    Y12, Y3, Y0
+	VMOVUPS        X14, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y14
+	VMULPD         Y13, Y14, Y14
+	VFMADD231PD    Y12, Y4, Y14
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y13, Y0, Y0
+	VFMADD231PD    Y12, Y5, Y0
+	VMOVUPS        X14, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y14
+	VMULPD         Y13, Y14, Y14
+	VFMADD231PD    Y12, Y6, Y14
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y13, Y0, Y0
+	VFMADD231PD    Y12, Y7, Y0
+	VMOVUPS        X14, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y14
+	VMULPD         Y13, Y14, Y14
+	VFMADD231PD    Y12, Y8, Y14
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y13, Y0, Y0
+	VFMADD231PD    Y12, Y9, Y0
+	VMOVUPS        X14, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	ADDQ           DX, CX
+	VBROADCASTF128 (CX), Y14
+	VMULPD         Y13, Y14, Y14
+	VFMADD231PD    Y12, Y10, Y14
+	VBROADCASTF128 (CX)(AX*8), Y0
+	VMULPD         Y13, Y0, Y0
+	VFMADD231PD    Y12, Y11, Y0
+	VMOVUPS        X14, (CX)
+	VMOVUPS        X0, (CX)(AX*8)
+	JMP            over2_done
 
-wide_overwrite:
-	VMULPD     Y13, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y13, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y13, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y13, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y7, Y7
-	VMOVUPD    Y7, (AX)
-	VMULPD     Y13, Y8, Y8
-	VMASKMOVPD Y8, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y9, Y9
-	VMOVUPD    Y9, (AX)
-	VMULPD     Y13, Y10, Y10
-	VMASKMOVPD Y10, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y11, Y11
-	VMOVUPD    Y11, (AX)
-	VMULPD     Y13, Y12, Y12
-	VMASKMOVPD Y12, Y0, 32(AX)
+over2_overwrite:
+	VMULPD  Y12, Y0, Y0
+	VMOVUPS X0, (CX)
+	VMULPD  Y12, Y1, Y1
+	VMOVUPS X1, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y12, Y2, Y2
+	VMOVUPS X2, (CX)
+	VMULPD  Y12, Y3, Y3
+	VMOVUPS X3, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y12, Y4, Y4
+	VMOVUPS X4, (CX)
+	VMULPD  Y12, Y5, Y5
+	VMOVUPS X5, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y12, Y6, Y6
+	VMOVUPS X6, (CX)
+	VMULPD  Y12, Y7, Y7
+	VMOVUPS X7, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y12, Y8, Y8
+	VMOVUPS X8, (CX)
+	VMULPD  Y12, Y9, Y9
+	VMOVUPS X9, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y12, Y10, Y10
+	VMOVUPS X10, (CX)
+	VMULPD  Y12, Y11, Y11
+	VMOVUPS X11, (CX)(AX*8)
 
-wide_done:
+over2_done:
 	DECQ   tiles+0(FP)
-	JZ     wide_end
+	JZ     over2_end
 	MOVQ   rsa+24(FP), AX
 	SHLQ   $0x03, AX
 	IMUL3Q $+6, AX, AX
@@ -3768,205 +6553,483 @@ wide_done:
 	SHLQ   $0x03, AX
 	IMUL3Q $+6, AX, AX
 	ADDQ   AX, c+56(FP)
-	JMP    wide
+	JMP    over2
 
-wide_end:
+over2_end:
 	VZEROUPPER
 	RET
 
-narrow:
-	MOVQ    n+88(FP), AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
-	LEAQ    (R9)(R8*2), R10
+only4:
+	MOVQ a+16(FP), AX
+	MOVQ b+40(FP), CX
+	MOVQ csa+32(FP), DX
+	SHLQ $0x03, DX
+	MOVQ ldb+48(FP), BX
+	SHLQ $0x03, BX
+	MOVQ next+64(FP), SI
+	MOVQ ldn+72(FP), DI
+	SHLQ $0x03, DI
+	MOVQ rsa+24(FP), R8
+	SHLQ $0x03, R8
+	LEAQ (R8)(R8*2), R9
+	LEAQ (R9)(R8*2), R10
 
 	// 6×4 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     only4_unrolled_end
+
+only4_unrolled:
+	VMOVUPD      (CX), Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          only4_unrolled
+
+only4_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    only4_single_end
+
+only4_single:
+	VMOVUPD      (CX), Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          only4_single
+
+only4_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          only4_overwrite_not
+	JPC          only4_overwrite
+
+only4_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y7
+	VMOVUPD      (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y0, Y8
+	VMOVUPD      Y8, (AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y1, Y8
+	VMOVUPD      Y8, (AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y2, Y8
+	VMOVUPD      Y8, (AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y3, Y8
+	VMOVUPD      Y8, (AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y4, Y8
+	VMOVUPD      Y8, (AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y5, Y8
+	VMOVUPD      Y8, (AX)
+	JMP          only4_done
+
+only4_overwrite:
+	VMULPD  Y6, Y0, Y0
+	VMOVUPD Y0, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y1, Y1
+	VMOVUPD Y1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y2, Y2
+	VMOVUPD Y2, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y3, Y3
+	VMOVUPD Y3, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y4, Y4
+	VMOVUPD Y4, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y5, Y5
+	VMOVUPD Y5, (AX)
+
+only4_done:
+	DECQ   tiles+0(FP)
+	JZ     only4_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    only4
+
+only4_end:
+	VZEROUPPER
+	RET
+
+over4:
+	MOVQ n+88(FP), AX
+	SUBQ $+4, AX
+	MOVQ a+16(FP), CX
+	MOVQ b+40(FP), DX
+	MOVQ csa+32(FP), BX
+	SHLQ $0x03, BX
+	MOVQ ldb+48(FP), SI
+	SHLQ $0x03, SI
+	MOVQ next+64(FP), DI
+	MOVQ ldn+72(FP), R8
+	SHLQ $0x03, R8
+	MOVQ rsa+24(FP), R9
+	SHLQ $0x03, R9
+	LEAQ (R9)(R9*2), R10
+	LEAQ (R10)(R9*2), R11
+
+	// 6×8 sums.
+	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
 	VXORPS Y2, Y2, Y2
 	VXORPS Y3, Y3, Y3
 	VXORPS Y4, Y4, Y4
 	VXORPS Y5, Y5, Y5
 	VXORPS Y6, Y6, Y6
-	MOVQ   k+8(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     narrow_unrolled_end
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+8(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
+	JZ     over4_unrolled_end
 
-narrow_unrolled:
-	VMASKMOVPD   (CX), Y0, Y7
-	VBROADCASTSD (AX), Y8
-	VFMADD231PD  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(R8*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(R9*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(R8*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
-	VBROADCASTSD (AX)(R10*1), Y8
-	VFMADD231PD  Y7, Y8, Y6
-	ADDQ         DX, AX
+over4_unrolled:
+	VMOVUPD      (DX), Y12
+	VMOVUPD      (DX)(AX*8), Y13
+	VBROADCASTSD (CX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (CX)(R9*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (CX)(R10*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (CX)(R9*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (CX)(R11*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y7
-	VBROADCASTSD (AX), Y8
-	VFMADD231PD  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(R8*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(R9*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(R8*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
-	VBROADCASTSD (AX)(R10*1), Y8
-	VFMADD231PD  Y7, Y8, Y6
-	ADDQ         DX, AX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y12
+	VMOVUPD      (DX)(AX*8), Y13
+	VBROADCASTSD (CX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (CX)(R9*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (CX)(R10*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (CX)(R9*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (CX)(R11*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y7
-	VBROADCASTSD (AX), Y8
-	VFMADD231PD  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(R8*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(R9*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(R8*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
-	VBROADCASTSD (AX)(R10*1), Y8
-	VFMADD231PD  Y7, Y8, Y6
-	ADDQ         DX, AX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y12
+	VMOVUPD      (DX)(AX*8), Y13
+	VBROADCASTSD (CX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (CX)(R9*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (CX)(R10*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (CX)(R9*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (CX)(R11*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         BX, CX
-	VMASKMOVPD   (CX), Y0, Y7
-	VBROADCASTSD (AX), Y8
-	VFMADD231PD  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(R8*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(R9*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(R8*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
-	VBROADCASTSD (AX)(R10*1), Y8
-	VFMADD231PD  Y7, Y8, Y6
-	ADDQ         DX, AX
+	ADDQ         SI, DX
+	VMOVUPD      (DX), Y12
+	VMOVUPD      (DX)(AX*8), Y13
+	VBROADCASTSD (CX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (CX)(R9*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (CX)(R10*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (CX)(R9*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (CX)(R11*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
 	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
+	ADDQ         SI, DX
+	PREFETCHT1   (DI)
+	PREFETCHT1   (DI)(R8*1)
+	LEAQ         (DI)(R8*2), DI
+	DECQ         R13
+	JNZ          over4_unrolled
+
+over4_unrolled_end:
+	ANDQ  $+3, R12
+	TESTQ R12, R12
+	JZ    over4_single_end
+
+over4_single:
+	VMOVUPD      (DX), Y12
+	VMOVUPD      (DX)(AX*8), Y13
+	VBROADCASTSD (CX), Y14
+	VFMADD231PD  Y12, Y14, Y0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (DX)(SI*8)
+	VBROADCASTSD (CX)(R9*1), Y14
+	VFMADD231PD  Y12, Y14, Y2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (CX)(R9*2), Y14
+	VFMADD231PD  Y12, Y14, Y4
+	VFMADD231PD  Y13, Y14, Y5
+	VBROADCASTSD (CX)(R10*1), Y14
+	VFMADD231PD  Y12, Y14, Y6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (CX)(R9*4), Y14
+	VFMADD231PD  Y12, Y14, Y8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (CX)(R11*1), Y14
+	VFMADD231PD  Y12, Y14, Y10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         BX, CX
+	ADDQ         SI, DX
 	DECQ         R12
-	JNZ          narrow_unrolled
+	JNZ          over4_single
 
-narrow_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    narrow_single_end
+over4_single_end:
+	MOVQ         c+56(FP), CX
+	MOVQ         ldc+80(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+96(FP), Y12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+104(FP), X13
+	JNE          over4_overwrite_not
+	JPC          over4_overwrite
 
-narrow_single:
-	VMASKMOVPD   (CX), Y0, Y7
-	VBROADCASTSD (AX), Y8
-	VFMADD231PD  Y7, Y8, Y1
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y8
-	VFMADD231PD  Y7, Y8, Y2
-	VBROADCASTSD (AX)(R8*2), Y8
-	VFMADD231PD  Y7, Y8, Y3
-	VBROADCASTSD (AX)(R9*1), Y8
-	VFMADD231PD  Y7, Y8, Y4
-	VBROADCASTSD (AX)(R8*4), Y8
-	VFMADD231PD  Y7, Y8, Y5
-	VBROADCASTSD (AX)(R10*1), Y8
-	VFMADD231PD  Y7, Y8, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          narrow_single
+over4_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y13
+	VMOVUPD      (CX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y0, Y14
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y1, Y0
+	VMOVUPD      Y14, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y2, Y14
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y3, Y0
+	VMOVUPD      Y14, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y4, Y14
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y5, Y0
+	VMOVUPD      Y14, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y6, Y14
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y7, Y0
+	VMOVUPD      Y14, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y8, Y14
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y9, Y0
+	VMOVUPD      Y14, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	ADDQ         DX, CX
+	VMOVUPD      (CX), Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y10, Y14
+	VMOVUPD      (CX)(AX*8), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y11, Y0
+	VMOVUPD      Y14, (CX)
+	VMOVUPD      Y0, (CX)(AX*8)
+	JMP          over4_done
 
-narrow_single_end:
-	MOVQ         c+56(FP), AX
-	MOVQ         ldc+80(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y7
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+104(FP), X8
-	JNE          narrow_overwrite_not
-	JPC          narrow_overwrite
+over4_overwrite:
+	VMULPD  Y12, Y0, Y0
+	VMOVUPD Y0, (CX)
+	VMULPD  Y12, Y1, Y1
+	VMOVUPD Y1, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y12, Y2, Y2
+	VMOVUPD Y2, (CX)
+	VMULPD  Y12, Y3, Y3
+	VMOVUPD Y3, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y12, Y4, Y4
+	VMOVUPD Y4, (CX)
+	VMULPD  Y12, Y5, Y5
+	VMOVUPD Y5, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y12, Y6, Y6
+	VMOVUPD Y6, (CX)
+	VMULPD  Y12, Y7, Y7
+	VMOVUPD Y7, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y12, Y8, Y8
+	VMOVUPD Y8, (CX)
+	VMULPD  Y12, Y9, Y9
+	VMOVUPD Y9, (CX)(AX*8)
+	ADDQ    DX, CX
+	VMULPD  Y12, Y10, Y10
+	VMOVUPD Y10, (CX)
+	VMULPD  Y12, Y11, Y11
+	VMOVUPD Y11, (CX)(AX*8)
 
-narrow_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y8
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y1, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y2, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y3, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y4, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y5, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	ADDQ         CX, AX
-	VMASKMOVPD   (AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y6, Y9
-	VMASKMOVPD   Y9, Y0, (AX)
-	JMP          narrow_done
-
-narrow_overwrite:
-	VMULPD     Y7, Y1, Y1
-	VMASKMOVPD Y1, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y2, Y2
-	VMASKMOVPD Y2, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y3, Y3
-	VMASKMOVPD Y3, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y4, Y4
-	VMASKMOVPD Y4, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y5, Y5
-	VMASKMOVPD Y5, Y0, (AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y6, Y6
-	VMASKMOVPD Y6, Y0, (AX)
-
-narrow_done:
+over4_done:
 	DECQ   tiles+0(FP)
-	JZ     narrow_end
+	JZ     over4_end
 	MOVQ   rsa+24(FP), AX
 	SHLQ   $0x03, AX
 	IMUL3Q $+6, AX, AX
@@ -3975,9 +7038,9 @@ narrow_done:
 	SHLQ   $0x03, AX
 	IMUL3Q $+6, AX, AX
 	ADDQ   AX, c+56(FP)
-	JMP    narrow
+	JMP    over4
 
-narrow_end:
+over4_end:
 	VZEROUPPER
 	RET
 
@@ -4161,56 +7224,56 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y0, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y1, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y1, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y2, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y3, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y3, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y4, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y5, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y5, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y6, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y7, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y7, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y8, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y9, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y9, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y10, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y11, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y11, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:
@@ -4266,149 +7329,9 @@ whole_end:
 TEXT ·DeepF64AVX2x1(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+8
-	JEQ  whole
-	CMPQ AX, $+4
-	JLE  narrow
-
-wide:
-	MOVQ    n+88(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
-
-	// 1×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+8(FP), R8
-	MOVQ   R8, R9
-	SHRQ   $0x02, R9
-	TESTQ  R9, R9
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R9
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R8
-	TESTQ R8, R8
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R8
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y2, Y2
-	VADDPD       Y7, Y3, Y3
-	VADDPD       Y8, Y4, Y4
-	VADDPD       Y3, Y1, Y1
-	VADDPD       Y4, Y2, Y2
-	MOVQ         c+56(FP), AX
-	MOVQ         ldc+80(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y3
-	VXORPS       X4, X4, X4
-	VUCOMISD     beta+104(FP), X4
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y4
-	VMOVUPD      (AX), Y5
-	VMULPD       Y4, Y5, Y5
-	VFMADD231PD  Y3, Y1, Y5
-	VMOVUPD      Y5, (AX)
-	VMASKMOVPD   32(AX), Y0, Y5
-	VMULPD       Y4, Y5, Y5
-	VFMADD231PD  Y3, Y2, Y5
-	VMASKMOVPD   Y5, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y3, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y3, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-
-wide_done:
-	DECQ   tiles+0(FP)
-	JZ     wide_end
-	MOVQ   rsa+24(FP), AX
-	SHLQ   $0x03, AX
-	IMUL3Q $+1, AX, AX
-	ADDQ   AX, a+16(FP)
-	MOVQ   ldc+80(FP), AX
-	SHLQ   $0x03, AX
-	IMUL3Q $+1, AX, AX
-	ADDQ   AX, c+56(FP)
-	JMP    wide
-
-wide_end:
-	VZEROUPPER
-	RET
+	JGE  whole
+	CMPQ AX, $+5
+	JGE  wide
 
 narrow:
 	MOVQ    n+88(FP), AX
@@ -4558,6 +7481,146 @@ narrow_end:
 	VZEROUPPER
 	RET
 
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+
+	// 1×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y2, Y2
+	VADDPD       Y7, Y3, Y3
+	VADDPD       Y8, Y4, Y4
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y4, Y2, Y2
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y3
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+104(FP), X4
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y4
+	VMOVUPD      (AX), Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y1, Y5
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y4, Y1, Y1
+	VFMADD231PD  Y3, Y2, Y1
+	VMOVUPD      Y5, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD     Y3, Y1, Y1
+	VMOVUPD    Y1, (AX)
+	VMULPD     Y3, Y2, Y2
+	VMASKMOVPD Y2, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
 whole:
 	MOVQ a+16(FP), AX
 	MOVQ b+40(FP), CX
@@ -4663,11 +7726,11 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y4
 	VMULPD       Y3, Y4, Y4
 	VFMADD231PD  Y2, Y0, Y4
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y3, Y0, Y0
+	VFMADD231PD  Y2, Y1, Y0
 	VMOVUPD      Y4, (AX)
-	VMOVUPD      32(AX), Y4
-	VMULPD       Y3, Y4, Y4
-	VFMADD231PD  Y2, Y1, Y4
-	VMOVUPD      Y4, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:
@@ -4698,176 +7761,9 @@ whole_end:
 TEXT ·DeepF64AVX2x2(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+8
-	JEQ  whole
-	CMPQ AX, $+4
-	JLE  narrow
-
-wide:
-	MOVQ    n+88(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
-
-	// 2×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+8(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y2, Y2
-	VADDPD       Y7, Y3, Y3
-	VADDPD       Y8, Y4, Y4
-	MOVQ         c+56(FP), AX
-	MOVQ         ldc+80(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y5
-	VXORPS       X6, X6, X6
-	VUCOMISD     beta+104(FP), X6
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y6
-	VMOVUPD      (AX), Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y1, Y7
-	VMOVUPD      Y7, (AX)
-	VMASKMOVPD   32(AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y2, Y7
-	VMASKMOVPD   Y7, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y3, Y7
-	VMOVUPD      Y7, (AX)
-	VMASKMOVPD   32(AX), Y0, Y7
-	VMULPD       Y6, Y7, Y7
-	VFMADD231PD  Y5, Y4, Y7
-	VMASKMOVPD   Y7, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y5, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y5, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y5, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y5, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-
-wide_done:
-	DECQ   tiles+0(FP)
-	JZ     wide_end
-	MOVQ   rsa+24(FP), AX
-	SHLQ   $0x03, AX
-	IMUL3Q $+2, AX, AX
-	ADDQ   AX, a+16(FP)
-	MOVQ   ldc+80(FP), AX
-	SHLQ   $0x03, AX
-	IMUL3Q $+2, AX, AX
-	ADDQ   AX, c+56(FP)
-	JMP    wide
-
-wide_end:
-	VZEROUPPER
-	RET
+	JGE  whole
+	CMPQ AX, $+5
+	JGE  wide
 
 narrow:
 	MOVQ    n+88(FP), AX
@@ -5010,6 +7906,173 @@ narrow_end:
 	VZEROUPPER
 	RET
 
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+
+	// 2×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y2, Y2
+	VADDPD       Y7, Y3, Y3
+	VADDPD       Y8, Y4, Y4
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y5
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+104(FP), X6
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y6
+	VMOVUPD      (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y1, Y7
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y6, Y1, Y1
+	VFMADD231PD  Y5, Y2, Y1
+	VMOVUPD      Y7, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y3, Y7
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y6, Y1, Y1
+	VFMADD231PD  Y5, Y4, Y1
+	VMOVUPD      Y7, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD     Y5, Y1, Y1
+	VMOVUPD    Y1, (AX)
+	VMULPD     Y5, Y2, Y2
+	VMASKMOVPD Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y5, Y3, Y3
+	VMOVUPD    Y3, (AX)
+	VMULPD     Y5, Y4, Y4
+	VMASKMOVPD Y4, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
 whole:
 	MOVQ a+16(FP), AX
 	MOVQ b+40(FP), CX
@@ -5128,20 +8191,20 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y6
 	VMULPD       Y5, Y6, Y6
 	VFMADD231PD  Y4, Y0, Y6
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y5, Y0, Y0
+	VFMADD231PD  Y4, Y1, Y0
 	VMOVUPD      Y6, (AX)
-	VMOVUPD      32(AX), Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y1, Y6
-	VMOVUPD      Y6, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y6
 	VMULPD       Y5, Y6, Y6
 	VFMADD231PD  Y4, Y2, Y6
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y5, Y0, Y0
+	VFMADD231PD  Y4, Y3, Y0
 	VMOVUPD      Y6, (AX)
-	VMOVUPD      32(AX), Y6
-	VMULPD       Y5, Y6, Y6
-	VFMADD231PD  Y4, Y3, Y6
-	VMOVUPD      Y6, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:
@@ -5177,211 +8240,9 @@ whole_end:
 TEXT ·DeepF64AVX2x3(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+8
-	JEQ  whole
-	CMPQ AX, $+4
-	JLE  narrow
-
-wide:
-	MOVQ    n+88(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
-
-	// 3×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+8(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R10
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R9
-	JNZ          wide_single
-
-wide_single_end:
-	VADDPD       Y7, Y1, Y1
-	VADDPD       Y8, Y2, Y2
-	VADDPD       Y9, Y3, Y3
-	VADDPD       Y10, Y4, Y4
-	VADDPD       Y11, Y5, Y5
-	VADDPD       Y12, Y6, Y6
-	MOVQ         c+56(FP), AX
-	MOVQ         ldc+80(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y7
-	VXORPS       X8, X8, X8
-	VUCOMISD     beta+104(FP), X8
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y8
-	VMOVUPD      (AX), Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y1, Y9
-	VMOVUPD      Y9, (AX)
-	VMASKMOVPD   32(AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y2, Y9
-	VMASKMOVPD   Y9, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y3, Y9
-	VMOVUPD      Y9, (AX)
-	VMASKMOVPD   32(AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y4, Y9
-	VMASKMOVPD   Y9, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y5, Y9
-	VMOVUPD      Y9, (AX)
-	VMASKMOVPD   32(AX), Y0, Y9
-	VMULPD       Y8, Y9, Y9
-	VFMADD231PD  Y7, Y6, Y9
-	VMASKMOVPD   Y9, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y7, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y7, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y7, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y7, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y7, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
-
-wide_done:
-	DECQ   tiles+0(FP)
-	JZ     wide_end
-	MOVQ   rsa+24(FP), AX
-	SHLQ   $0x03, AX
-	IMUL3Q $+3, AX, AX
-	ADDQ   AX, a+16(FP)
-	MOVQ   ldc+80(FP), AX
-	SHLQ   $0x03, AX
-	IMUL3Q $+3, AX, AX
-	ADDQ   AX, c+56(FP)
-	JMP    wide
-
-wide_end:
-	VZEROUPPER
-	RET
+	JGE  whole
+	CMPQ AX, $+5
+	JGE  wide
 
 narrow:
 	MOVQ    n+88(FP), AX
@@ -5549,6 +8410,208 @@ narrow_end:
 	VZEROUPPER
 	RET
 
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+
+	// 3×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	VADDPD       Y7, Y1, Y1
+	VADDPD       Y8, Y2, Y2
+	VADDPD       Y9, Y3, Y3
+	VADDPD       Y10, Y4, Y4
+	VADDPD       Y11, Y5, Y5
+	VADDPD       Y12, Y6, Y6
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y7
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+104(FP), X8
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y8
+	VMOVUPD      (AX), Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y1, Y9
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y8, Y1, Y1
+	VFMADD231PD  Y7, Y2, Y1
+	VMOVUPD      Y9, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y3, Y9
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y8, Y1, Y1
+	VFMADD231PD  Y7, Y4, Y1
+	VMOVUPD      Y9, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y5, Y9
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y8, Y1, Y1
+	VFMADD231PD  Y7, Y6, Y1
+	VMOVUPD      Y9, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD     Y7, Y1, Y1
+	VMOVUPD    Y1, (AX)
+	VMULPD     Y7, Y2, Y2
+	VMASKMOVPD Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y7, Y3, Y3
+	VMOVUPD    Y3, (AX)
+	VMULPD     Y7, Y4, Y4
+	VMASKMOVPD Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y7, Y5, Y5
+	VMOVUPD    Y5, (AX)
+	VMULPD     Y7, Y6, Y6
+	VMASKMOVPD Y6, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
 whole:
 	MOVQ a+16(FP), AX
 	MOVQ b+40(FP), CX
@@ -5688,29 +8751,29 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y8
 	VMULPD       Y7, Y8, Y8
 	VFMADD231PD  Y6, Y0, Y8
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y1, Y0
 	VMOVUPD      Y8, (AX)
-	VMOVUPD      32(AX), Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y1, Y8
-	VMOVUPD      Y8, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y8
 	VMULPD       Y7, Y8, Y8
 	VFMADD231PD  Y6, Y2, Y8
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y3, Y0
 	VMOVUPD      Y8, (AX)
-	VMOVUPD      32(AX), Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y3, Y8
-	VMOVUPD      Y8, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y8
 	VMULPD       Y7, Y8, Y8
 	VFMADD231PD  Y6, Y4, Y8
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y5, Y0
 	VMOVUPD      Y8, (AX)
-	VMOVUPD      32(AX), Y8
-	VMULPD       Y7, Y8, Y8
-	VFMADD231PD  Y6, Y5, Y8
-	VMOVUPD      Y8, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:
@@ -5751,231 +8814,9 @@ whole_end:
 TEXT ·DeepF64AVX2x4(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+8
-	JEQ  whole
-	CMPQ AX, $+4
-	JLE  narrow
-
-wide:
-	MOVQ    n+88(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
-
-	// 4×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+8(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y9
-	VMASKMOVPD   32(CX), Y0, Y10
-	VBROADCASTSD (AX), Y11
-	VFMADD231PD  Y9, Y11, Y1
-	VFMADD231PD  Y10, Y11, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y11
-	VFMADD231PD  Y9, Y11, Y3
-	VFMADD231PD  Y10, Y11, Y4
-	VBROADCASTSD (AX)(R8*2), Y11
-	VFMADD231PD  Y9, Y11, Y5
-	VFMADD231PD  Y10, Y11, Y6
-	VBROADCASTSD (AX)(R9*1), Y11
-	VFMADD231PD  Y9, Y11, Y7
-	VFMADD231PD  Y10, Y11, Y8
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+56(FP), AX
-	MOVQ         ldc+80(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y9
-	VXORPS       X10, X10, X10
-	VUCOMISD     beta+104(FP), X10
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y10
-	VMOVUPD      (AX), Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y1, Y11
-	VMOVUPD      Y11, (AX)
-	VMASKMOVPD   32(AX), Y0, Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y2, Y11
-	VMASKMOVPD   Y11, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y3, Y11
-	VMOVUPD      Y11, (AX)
-	VMASKMOVPD   32(AX), Y0, Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y4, Y11
-	VMASKMOVPD   Y11, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y5, Y11
-	VMOVUPD      Y11, (AX)
-	VMASKMOVPD   32(AX), Y0, Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y6, Y11
-	VMASKMOVPD   Y11, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y7, Y11
-	VMOVUPD      Y11, (AX)
-	VMASKMOVPD   32(AX), Y0, Y11
-	VMULPD       Y10, Y11, Y11
-	VFMADD231PD  Y9, Y8, Y11
-	VMASKMOVPD   Y11, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y9, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y9, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y9, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y9, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y9, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y9, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y9, Y7, Y7
-	VMOVUPD    Y7, (AX)
-	VMULPD     Y9, Y8, Y8
-	VMASKMOVPD Y8, Y0, 32(AX)
-
-wide_done:
-	DECQ   tiles+0(FP)
-	JZ     wide_end
-	MOVQ   rsa+24(FP), AX
-	SHLQ   $0x03, AX
-	IMUL3Q $+4, AX, AX
-	ADDQ   AX, a+16(FP)
-	MOVQ   ldc+80(FP), AX
-	SHLQ   $0x03, AX
-	IMUL3Q $+4, AX, AX
-	ADDQ   AX, c+56(FP)
-	JMP    wide
-
-wide_end:
-	VZEROUPPER
-	RET
+	JGE  whole
+	CMPQ AX, $+5
+	JGE  wide
 
 narrow:
 	MOVQ    n+88(FP), AX
@@ -6153,6 +8994,228 @@ narrow_end:
 	VZEROUPPER
 	RET
 
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 4×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Y9
+	VMASKMOVPD   32(CX), Y0, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y9, Y11, Y1
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y9, Y11, Y3
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y9, Y11, Y5
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y9, Y11, Y7
+	VFMADD231PD  Y10, Y11, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y9
+	VXORPS       X10, X10, X10
+	VUCOMISD     beta+104(FP), X10
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y10
+	VMOVUPD      (AX), Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y1, Y11
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y10, Y1, Y1
+	VFMADD231PD  Y9, Y2, Y1
+	VMOVUPD      Y11, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y3, Y11
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y10, Y1, Y1
+	VFMADD231PD  Y9, Y4, Y1
+	VMOVUPD      Y11, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y5, Y11
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y10, Y1, Y1
+	VFMADD231PD  Y9, Y6, Y1
+	VMOVUPD      Y11, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y7, Y11
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y10, Y1, Y1
+	VFMADD231PD  Y9, Y8, Y1
+	VMOVUPD      Y11, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD     Y9, Y1, Y1
+	VMOVUPD    Y1, (AX)
+	VMULPD     Y9, Y2, Y2
+	VMASKMOVPD Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y9, Y3, Y3
+	VMOVUPD    Y3, (AX)
+	VMULPD     Y9, Y4, Y4
+	VMASKMOVPD Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y9, Y5, Y5
+	VMOVUPD    Y5, (AX)
+	VMULPD     Y9, Y6, Y6
+	VMASKMOVPD Y6, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y9, Y7, Y7
+	VMOVUPD    Y7, (AX)
+	VMULPD     Y9, Y8, Y8
+	VMASKMOVPD Y8, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
 whole:
 	MOVQ a+16(FP), AX
 	MOVQ b+40(FP), CX
@@ -6298,38 +9361,38 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
 	VFMADD231PD  Y8, Y0, Y10
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y1, Y0
 	VMOVUPD      Y10, (AX)
-	VMOVUPD      32(AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y1, Y10
-	VMOVUPD      Y10, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
 	VFMADD231PD  Y8, Y2, Y10
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y3, Y0
 	VMOVUPD      Y10, (AX)
-	VMOVUPD      32(AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y3, Y10
-	VMOVUPD      Y10, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
 	VFMADD231PD  Y8, Y4, Y10
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y5, Y0
 	VMOVUPD      Y10, (AX)
-	VMOVUPD      32(AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y5, Y10
-	VMOVUPD      Y10, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y10
 	VMULPD       Y9, Y10, Y10
 	VFMADD231PD  Y8, Y6, Y10
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y7, Y0
 	VMOVUPD      Y10, (AX)
-	VMOVUPD      32(AX), Y10
-	VMULPD       Y9, Y10, Y10
-	VFMADD231PD  Y8, Y7, Y10
-	VMOVUPD      Y10, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:
@@ -6375,262 +9438,9 @@ whole_end:
 TEXT ·DeepF64AVX2x5(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+8
-	JEQ  whole
-	CMPQ AX, $+4
-	JLE  narrow
-
-wide:
-	MOVQ    n+88(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
-
-	// 5×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	MOVQ   k+8(FP), R10
-	MOVQ   R10, R11
-	SHRQ   $0x02, R11
-	TESTQ  R11, R11
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R11
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R10
-	TESTQ R10, R10
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y11
-	VMASKMOVPD   32(CX), Y0, Y12
-	VBROADCASTSD (AX), Y13
-	VFMADD231PD  Y11, Y13, Y1
-	VFMADD231PD  Y12, Y13, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y13
-	VFMADD231PD  Y11, Y13, Y3
-	VFMADD231PD  Y12, Y13, Y4
-	VBROADCASTSD (AX)(R8*2), Y13
-	VFMADD231PD  Y11, Y13, Y5
-	VFMADD231PD  Y12, Y13, Y6
-	VBROADCASTSD (AX)(R9*1), Y13
-	VFMADD231PD  Y11, Y13, Y7
-	VFMADD231PD  Y12, Y13, Y8
-	VBROADCASTSD (AX)(R8*4), Y13
-	VFMADD231PD  Y11, Y13, Y9
-	VFMADD231PD  Y12, Y13, Y10
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R10
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+56(FP), AX
-	MOVQ         ldc+80(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y11
-	VXORPS       X12, X12, X12
-	VUCOMISD     beta+104(FP), X12
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y12
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y1, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y2, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y3, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y4, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y5, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y6, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y7, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y8, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y9, Y13
-	VMOVUPD      Y13, (AX)
-	VMASKMOVPD   32(AX), Y0, Y13
-	VMULPD       Y12, Y13, Y13
-	VFMADD231PD  Y11, Y10, Y13
-	VMASKMOVPD   Y13, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y11, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y11, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y11, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y11, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y11, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y11, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y11, Y7, Y7
-	VMOVUPD    Y7, (AX)
-	VMULPD     Y11, Y8, Y8
-	VMASKMOVPD Y8, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y11, Y9, Y9
-	VMOVUPD    Y9, (AX)
-	VMULPD     Y11, Y10, Y10
-	VMASKMOVPD Y10, Y0, 32(AX)
-
-wide_done:
-	DECQ   tiles+0(FP)
-	JZ     wide_end
-	MOVQ   rsa+24(FP), AX
-	SHLQ   $0x03, AX
-	IMUL3Q $+5, AX, AX
-	ADDQ   AX, a+16(FP)
-	MOVQ   ldc+80(FP), AX
-	SHLQ   $0x03, AX
-	IMUL3Q $+5, AX, AX
-	ADDQ   AX, c+56(FP)
-	JMP    wide
-
-wide_end:
-	VZEROUPPER
-	RET
+	JGE  whole
+	CMPQ AX, $+5
+	JGE  wide
 
 narrow:
 	MOVQ    n+88(FP), AX
@@ -6829,6 +9639,259 @@ narrow_end:
 	VZEROUPPER
 	RET
 
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
+
+	// 5×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Y11
+	VMASKMOVPD   32(CX), Y0, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y11, Y13, Y1
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y11, Y13, Y3
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y11, Y13, Y5
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y11, Y13, Y7
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y11, Y13, Y9
+	VFMADD231PD  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y11
+	VMASKMOVPD   32(CX), Y0, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y11, Y13, Y1
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y11, Y13, Y3
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y11, Y13, Y5
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y11, Y13, Y7
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y11, Y13, Y9
+	VFMADD231PD  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y11
+	VMASKMOVPD   32(CX), Y0, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y11, Y13, Y1
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y11, Y13, Y3
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y11, Y13, Y5
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y11, Y13, Y7
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y11, Y13, Y9
+	VFMADD231PD  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y11
+	VMASKMOVPD   32(CX), Y0, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y11, Y13, Y1
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y11, Y13, Y3
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y11, Y13, Y5
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y11, Y13, Y7
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y11, Y13, Y9
+	VFMADD231PD  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Y11
+	VMASKMOVPD   32(CX), Y0, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y11, Y13, Y1
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y11, Y13, Y3
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y11, Y13, Y5
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y11, Y13, Y7
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y11, Y13, Y9
+	VFMADD231PD  Y12, Y13, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y11
+	VXORPS       X12, X12, X12
+	VUCOMISD     beta+104(FP), X12
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y12
+	VMOVUPD      (AX), Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y1, Y13
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y12, Y1, Y1
+	VFMADD231PD  Y11, Y2, Y1
+	VMOVUPD      Y13, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y3, Y13
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y12, Y1, Y1
+	VFMADD231PD  Y11, Y4, Y1
+	VMOVUPD      Y13, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y5, Y13
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y12, Y1, Y1
+	VFMADD231PD  Y11, Y6, Y1
+	VMOVUPD      Y13, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y7, Y13
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y12, Y1, Y1
+	VFMADD231PD  Y11, Y8, Y1
+	VMOVUPD      Y13, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y9, Y13
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y12, Y1, Y1
+	VFMADD231PD  Y11, Y10, Y1
+	VMOVUPD      Y13, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD     Y11, Y1, Y1
+	VMOVUPD    Y1, (AX)
+	VMULPD     Y11, Y2, Y2
+	VMASKMOVPD Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y11, Y3, Y3
+	VMOVUPD    Y3, (AX)
+	VMULPD     Y11, Y4, Y4
+	VMASKMOVPD Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y11, Y5, Y5
+	VMOVUPD    Y5, (AX)
+	VMULPD     Y11, Y6, Y6
+	VMASKMOVPD Y6, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y11, Y7, Y7
+	VMOVUPD    Y7, (AX)
+	VMULPD     Y11, Y8, Y8
+	VMASKMOVPD Y8, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y11, Y9, Y9
+	VMOVUPD    Y9, (AX)
+	VMULPD     Y11, Y10, Y10
+	VMASKMOVPD Y10, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
 whole:
 	MOVQ a+16(FP), AX
 	MOVQ b+40(FP), CX
@@ -6991,47 +10054,47 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
 	VFMADD231PD  Y10, Y0, Y12
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y1, Y0
 	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y1, Y12
-	VMOVUPD      Y12, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
 	VFMADD231PD  Y10, Y2, Y12
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y3, Y0
 	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y3, Y12
-	VMOVUPD      Y12, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
 	VFMADD231PD  Y10, Y4, Y12
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y5, Y0
 	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y5, Y12
-	VMOVUPD      Y12, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
 	VFMADD231PD  Y10, Y6, Y12
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y7, Y0
 	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y7, Y12
-	VMOVUPD      Y12, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y12
 	VMULPD       Y11, Y12, Y12
 	VFMADD231PD  Y10, Y8, Y12
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y9, Y0
 	VMOVUPD      Y12, (AX)
-	VMOVUPD      32(AX), Y12
-	VMULPD       Y11, Y12, Y12
-	VFMADD231PD  Y10, Y9, Y12
-	VMOVUPD      Y12, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:
@@ -7082,294 +10145,9 @@ whole_end:
 TEXT ·DeepF64AVX2x6(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+8
-	JEQ  whole
-	CMPQ AX, $+4
-	JLE  narrow
-
-wide:
-	MOVQ    n+88(FP), AX
-	SUBQ    $+4, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*8), Y0
-	MOVQ    a+16(FP), AX
-	MOVQ    b+40(FP), CX
-	MOVQ    csa+32(FP), DX
-	SHLQ    $0x03, DX
-	MOVQ    ldb+48(FP), BX
-	SHLQ    $0x03, BX
-	MOVQ    next+64(FP), SI
-	MOVQ    ldn+72(FP), DI
-	SHLQ    $0x03, DI
-	MOVQ    rsa+24(FP), R8
-	SHLQ    $0x03, R8
-	LEAQ    (R8)(R8*2), R9
-	LEAQ    (R9)(R8*2), R10
-
-	// 6×8 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	VXORPS Y9, Y9, Y9
-	VXORPS Y10, Y10, Y10
-	VXORPS Y11, Y11, Y11
-	VXORPS Y12, Y12, Y12
-	MOVQ   k+8(FP), R11
-	MOVQ   R11, R12
-	SHRQ   $0x02, R12
-	TESTQ  R12, R12
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	PREFETCHT1   (SI)
-	PREFETCHT1   (SI)(DI*1)
-	LEAQ         (SI)(DI*2), SI
-	DECQ         R12
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R11
-	TESTQ R11, R11
-	JZ    wide_single_end
-
-wide_single:
-	VMOVUPD      (CX), Y13
-	VMASKMOVPD   32(CX), Y0, Y14
-	VBROADCASTSD (AX), Y15
-	VFMADD231PD  Y13, Y15, Y1
-	VFMADD231PD  Y14, Y15, Y2
-	PREFETCHT0   (CX)(BX*8)
-	VBROADCASTSD (AX)(R8*1), Y15
-	VFMADD231PD  Y13, Y15, Y3
-	VFMADD231PD  Y14, Y15, Y4
-	VBROADCASTSD (AX)(R8*2), Y15
-	VFMADD231PD  Y13, Y15, Y5
-	VFMADD231PD  Y14, Y15, Y6
-	VBROADCASTSD (AX)(R9*1), Y15
-	VFMADD231PD  Y13, Y15, Y7
-	VFMADD231PD  Y14, Y15, Y8
-	VBROADCASTSD (AX)(R8*4), Y15
-	VFMADD231PD  Y13, Y15, Y9
-	VFMADD231PD  Y14, Y15, Y10
-	VBROADCASTSD (AX)(R10*1), Y15
-	VFMADD231PD  Y13, Y15, Y11
-	VFMADD231PD  Y14, Y15, Y12
-	ADDQ         DX, AX
-	ADDQ         BX, CX
-	DECQ         R11
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+56(FP), AX
-	MOVQ         ldc+80(FP), CX
-	SHLQ         $0x03, CX
-	VBROADCASTSD alpha+96(FP), Y13
-	VXORPS       X14, X14, X14
-	VUCOMISD     beta+104(FP), X14
-	JNE          wide_overwrite_not
-	JPC          wide_overwrite
-
-wide_overwrite_not:
-	VBROADCASTSD beta+104(FP), Y14
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y1, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y2, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y3, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y4, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y5, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y6, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y7, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y8, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y9, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y10, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	ADDQ         CX, AX
-	VMOVUPD      (AX), Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y11, Y15
-	VMOVUPD      Y15, (AX)
-	VMASKMOVPD   32(AX), Y0, Y15
-	VMULPD       Y14, Y15, Y15
-	VFMADD231PD  Y13, Y12, Y15
-	VMASKMOVPD   Y15, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VMULPD     Y13, Y1, Y1
-	VMOVUPD    Y1, (AX)
-	VMULPD     Y13, Y2, Y2
-	VMASKMOVPD Y2, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y3, Y3
-	VMOVUPD    Y3, (AX)
-	VMULPD     Y13, Y4, Y4
-	VMASKMOVPD Y4, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y5, Y5
-	VMOVUPD    Y5, (AX)
-	VMULPD     Y13, Y6, Y6
-	VMASKMOVPD Y6, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y7, Y7
-	VMOVUPD    Y7, (AX)
-	VMULPD     Y13, Y8, Y8
-	VMASKMOVPD Y8, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y9, Y9
-	VMOVUPD    Y9, (AX)
-	VMULPD     Y13, Y10, Y10
-	VMASKMOVPD Y10, Y0, 32(AX)
-	ADDQ       CX, AX
-	VMULPD     Y13, Y11, Y11
-	VMOVUPD    Y11, (AX)
-	VMULPD     Y13, Y12, Y12
-	VMASKMOVPD Y12, Y0, 32(AX)
-
-wide_done:
-	DECQ   tiles+0(FP)
-	JZ     wide_end
-	MOVQ   rsa+24(FP), AX
-	SHLQ   $0x03, AX
-	IMUL3Q $+6, AX, AX
-	ADDQ   AX, a+16(FP)
-	MOVQ   ldc+80(FP), AX
-	SHLQ   $0x03, AX
-	IMUL3Q $+6, AX, AX
-	ADDQ   AX, c+56(FP)
-	JMP    wide
-
-wide_end:
-	VZEROUPPER
-	RET
+	JGE  whole
+	CMPQ AX, $+5
+	JGE  wide
 
 narrow:
 	MOVQ    n+88(FP), AX
@@ -7590,6 +10368,291 @@ narrow_end:
 	VZEROUPPER
 	RET
 
+wide:
+	MOVQ    n+88(FP), AX
+	SUBQ    $+4, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*8), Y0
+	MOVQ    a+16(FP), AX
+	MOVQ    b+40(FP), CX
+	MOVQ    csa+32(FP), DX
+	SHLQ    $0x03, DX
+	MOVQ    ldb+48(FP), BX
+	SHLQ    $0x03, BX
+	MOVQ    next+64(FP), SI
+	MOVQ    ldn+72(FP), DI
+	SHLQ    $0x03, DI
+	MOVQ    rsa+24(FP), R8
+	SHLQ    $0x03, R8
+	LEAQ    (R8)(R8*2), R9
+	LEAQ    (R9)(R8*2), R10
+
+	// 6×8 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_single_end
+
+wide_single:
+	VMOVUPD      (CX), Y13
+	VMASKMOVPD   32(CX), Y0, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y13, Y15, Y1
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y13, Y15, Y3
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y13, Y15, Y5
+	VFMADD231PD  Y14, Y15, Y6
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y13, Y15, Y7
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y13, Y15, Y9
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y13, Y15, Y11
+	VFMADD231PD  Y14, Y15, Y12
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Y13
+	VXORPS       X14, X14, X14
+	VUCOMISD     beta+104(FP), X14
+	JNE          wide_overwrite_not
+	JPC          wide_overwrite
+
+wide_overwrite_not:
+	VBROADCASTSD beta+104(FP), Y14
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y1, Y15
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y14, Y1, Y1
+	VFMADD231PD  Y13, Y2, Y1
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y3, Y15
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y14, Y1, Y1
+	VFMADD231PD  Y13, Y4, Y1
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y5, Y15
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y14, Y1, Y1
+	VFMADD231PD  Y13, Y6, Y1
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y7, Y15
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y14, Y1, Y1
+	VFMADD231PD  Y13, Y8, Y1
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y9, Y15
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y14, Y1, Y1
+	VFMADD231PD  Y13, Y10, Y1
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Y15
+	VMULPD       Y14, Y15, Y15
+	VFMADD231PD  Y13, Y11, Y15
+	VMASKMOVPD   32(AX), Y0, Y1
+	VMULPD       Y14, Y1, Y1
+	VFMADD231PD  Y13, Y12, Y1
+	VMOVUPD      Y15, (AX)
+	VMASKMOVPD   Y1, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VMULPD     Y13, Y1, Y1
+	VMOVUPD    Y1, (AX)
+	VMULPD     Y13, Y2, Y2
+	VMASKMOVPD Y2, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y13, Y3, Y3
+	VMOVUPD    Y3, (AX)
+	VMULPD     Y13, Y4, Y4
+	VMASKMOVPD Y4, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y13, Y5, Y5
+	VMOVUPD    Y5, (AX)
+	VMULPD     Y13, Y6, Y6
+	VMASKMOVPD Y6, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y13, Y7, Y7
+	VMOVUPD    Y7, (AX)
+	VMULPD     Y13, Y8, Y8
+	VMASKMOVPD Y8, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y13, Y9, Y9
+	VMOVUPD    Y9, (AX)
+	VMULPD     Y13, Y10, Y10
+	VMASKMOVPD Y10, Y0, 32(AX)
+	ADDQ       CX, AX
+	VMULPD     Y13, Y11, Y11
+	VMOVUPD    Y11, (AX)
+	VMULPD     Y13, Y12, Y12
+	VMASKMOVPD Y12, Y0, 32(AX)
+
+wide_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide
+
+wide_end:
+	VZEROUPPER
+	RET
+
 whole:
 	MOVQ a+16(FP), AX
 	MOVQ b+40(FP), CX
@@ -7770,56 +10833,56 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y0, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y1, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y1, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y2, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y3, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y3, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y4, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y5, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y5, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y6, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y7, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y7, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y8, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y9, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y9, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y10, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y11, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y11, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:
@@ -8065,56 +11128,56 @@ whole_overwrite_not:
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y0, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y1, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y1, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y2, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y3, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y3, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y4, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y5, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y5, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y6, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y7, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y7, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y8, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y9, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y9, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	ADDQ         CX, AX
 	VMOVUPD      (AX), Y14
 	VMULPD       Y13, Y14, Y14
 	VFMADD231PD  Y12, Y10, Y14
+	VMOVUPD      32(AX), Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y11, Y0
 	VMOVUPD      Y14, (AX)
-	VMOVUPD      32(AX), Y14
-	VMULPD       Y13, Y14, Y14
-	VFMADD231PD  Y12, Y11, Y14
-	VMOVUPD      Y14, 32(AX)
+	VMOVUPD      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:

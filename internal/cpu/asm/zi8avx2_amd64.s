@@ -7,267 +7,9 @@
 TEXT ·PackedI8AVX2(SB), NOSPLIT, $0-72
 	MOVQ    n+56(FP), AX
 	CMPQ    AX, $+16
-	JEQ     whole
-	CMPQ    AX, $+8
-	JLE     narrow
-	MOVQ    n+56(FP), AX
-	SUBQ    $+8, AX
-	LEAQ    masks<>+32(SB), CX
-	NEGQ    AX
-	VMOVDQU (CX)(AX*4), Y0
-	MOVQ    a+8(FP), AX
-	MOVQ    b+16(FP), CX
-	MOVQ    next+32(FP), DX
-	MOVQ    c+24(FP), BX
-	MOVQ    ldc+40(FP), SI
-	SHLQ    $0x02, SI
-	MOVQ    BX, DI
-	IMUL3Q  $+4, SI, R8
-	ADDQ    BX, R8
-
-	// 4×16 sums.
-	VXORPS Y1, Y1, Y1
-	VXORPS Y2, Y2, Y2
-	VXORPS Y3, Y3, Y3
-	VXORPS Y4, Y4, Y4
-	VXORPS Y5, Y5, Y5
-	VXORPS Y6, Y6, Y6
-	VXORPS Y7, Y7, Y7
-	VXORPS Y8, Y8, Y8
-	MOVQ   k+0(FP), R9
-	MOVQ   R9, R10
-	SHRQ   $0x02, R10
-	TESTQ  R10, R10
-	JZ     wide_unrolled_end
-
-wide_unrolled:
-	VMOVDQU      (CX), Y9
-	VMOVDQU      32(CX), Y10
-	VBROADCASTSS (AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y1, Y1
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VBROADCASTSS 4(AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y3, Y3
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y4, Y4
-	VBROADCASTSS 8(AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y5, Y5
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y6, Y6
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 12(AX), Y11
-	VPMADDWD     Y9, Y11, Y9
-	VPADDD       Y9, Y7, Y7
-	VPMADDWD     Y10, Y11, Y9
-	VPADDD       Y9, Y8, Y8
-	VMOVDQU      64(CX), Y9
-	VMOVDQU      96(CX), Y10
-	VBROADCASTSS 16(AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y1, Y1
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VBROADCASTSS 20(AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y3, Y3
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y4, Y4
-	VBROADCASTSS 24(AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y5, Y5
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y6, Y6
-	VBROADCASTSS 28(AX), Y11
-	VPMADDWD     Y9, Y11, Y9
-	VPADDD       Y9, Y7, Y7
-	VPMADDWD     Y10, Y11, Y9
-	VPADDD       Y9, Y8, Y8
-	VMOVDQU      128(CX), Y9
-	VMOVDQU      160(CX), Y10
-	VBROADCASTSS 32(AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y1, Y1
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VBROADCASTSS 36(AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y3, Y3
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y4, Y4
-	VBROADCASTSS 40(AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y5, Y5
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y6, Y6
-	VBROADCASTSS 44(AX), Y11
-	VPMADDWD     Y9, Y11, Y9
-	VPADDD       Y9, Y7, Y7
-	VPMADDWD     Y10, Y11, Y9
-	VPADDD       Y9, Y8, Y8
-	VMOVDQU      192(CX), Y9
-	VMOVDQU      224(CX), Y10
-	VBROADCASTSS 48(AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y1, Y1
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VBROADCASTSS 52(AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y3, Y3
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y4, Y4
-	VBROADCASTSS 56(AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y5, Y5
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y6, Y6
-	VBROADCASTSS 60(AX), Y11
-	VPMADDWD     Y9, Y11, Y9
-	VPADDD       Y9, Y7, Y7
-	VPMADDWD     Y10, Y11, Y9
-	VPADDD       Y9, Y8, Y8
-	ADDQ         $+64, AX
-	ADDQ         $+256, CX
-	PREFETCHT0   (DI)
-	PREFETCHT0   63(DI)
-	ADDQ         SI, DI
-	CMPQ         DI, R8
-	CMOVQGE      BX, DI
-	PREFETCHT1   (DX)
-	ADDQ         $+64, DX
-	DECQ         R10
-	JNZ          wide_unrolled
-
-wide_unrolled_end:
-	ANDQ  $+3, R9
-	TESTQ R9, R9
-	JZ    wide_single_end
-
-wide_single:
-	VMOVDQU      (CX), Y9
-	VMOVDQU      32(CX), Y10
-	VBROADCASTSS (AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y1, Y1
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y2, Y2
-	VBROADCASTSS 4(AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y3, Y3
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y4, Y4
-	VBROADCASTSS 8(AX), Y11
-	VPMADDWD     Y9, Y11, Y12
-	VPADDD       Y12, Y5, Y5
-	VPMADDWD     Y10, Y11, Y11
-	VPADDD       Y11, Y6, Y6
-	PREFETCHT0   512(AX)
-	VBROADCASTSS 12(AX), Y11
-	VPMADDWD     Y9, Y11, Y9
-	VPADDD       Y9, Y7, Y7
-	VPMADDWD     Y10, Y11, Y9
-	VPADDD       Y9, Y8, Y8
-	ADDQ         $+16, AX
-	ADDQ         $+64, CX
-	DECQ         R9
-	JNZ          wide_single
-
-wide_single_end:
-	MOVQ         c+24(FP), AX
-	MOVQ         ldc+40(FP), CX
-	SHLQ         $0x02, CX
-	MOVQ         m+48(FP), DX
-	VBROADCASTSS alpha+64(FP), Y9
-	CMPL         beta+68(FP), $0x00
-	JEQ          wide_overwrite
-	VBROADCASTSS beta+68(FP), Y10
-	VMOVDQU      (AX), Y11
-	VPMULLD      Y10, Y11, Y11
-	VPMULLD      Y9, Y1, Y1
-	VPADDD       Y1, Y11, Y11
-	VMOVDQU      Y11, (AX)
-	VPMASKMOVD   32(AX), Y0, Y11
-	VPMULLD      Y10, Y11, Y11
-	VPMULLD      Y9, Y2, Y2
-	VPADDD       Y2, Y11, Y11
-	VPMASKMOVD   Y11, Y0, 32(AX)
-	DECQ         DX
-	JZ           wide_done
-	ADDQ         CX, AX
-	VMOVDQU      (AX), Y11
-	VPMULLD      Y10, Y11, Y11
-	VPMULLD      Y9, Y3, Y3
-	VPADDD       Y3, Y11, Y11
-	VMOVDQU      Y11, (AX)
-	VPMASKMOVD   32(AX), Y0, Y11
-	VPMULLD      Y10, Y11, Y11
-	VPMULLD      Y9, Y4, Y4
-	VPADDD       Y4, Y11, Y11
-	VPMASKMOVD   Y11, Y0, 32(AX)
-	DECQ         DX
-	JZ           wide_done
-	ADDQ         CX, AX
-	VMOVDQU      (AX), Y11
-	VPMULLD      Y10, Y11, Y11
-	VPMULLD      Y9, Y5, Y5
-	VPADDD       Y5, Y11, Y11
-	VMOVDQU      Y11, (AX)
-	VPMASKMOVD   32(AX), Y0, Y11
-	VPMULLD      Y10, Y11, Y11
-	VPMULLD      Y9, Y6, Y6
-	VPADDD       Y6, Y11, Y11
-	VPMASKMOVD   Y11, Y0, 32(AX)
-	DECQ         DX
-	JZ           wide_done
-	ADDQ         CX, AX
-	VMOVDQU      (AX), Y11
-	VPMULLD      Y10, Y11, Y11
-	VPMULLD      Y9, Y7, Y7
-	VPADDD       Y7, Y11, Y11
-	VMOVDQU      Y11, (AX)
-	VPMASKMOVD   32(AX), Y0, Y11
-	VPMULLD      Y10, Y11, Y11
-	VPMULLD      Y9, Y8, Y8
-	VPADDD       Y8, Y11, Y11
-	VPMASKMOVD   Y11, Y0, 32(AX)
-	JMP          wide_done
-
-wide_overwrite:
-	VPMULLD    Y9, Y1, Y1
-	VMOVDQU    Y1, (AX)
-	VPMULLD    Y9, Y2, Y2
-	VPMASKMOVD Y2, Y0, 32(AX)
-	DECQ       DX
-	JZ         wide_done
-	ADDQ       CX, AX
-	VPMULLD    Y9, Y3, Y3
-	VMOVDQU    Y3, (AX)
-	VPMULLD    Y9, Y4, Y4
-	VPMASKMOVD Y4, Y0, 32(AX)
-	DECQ       DX
-	JZ         wide_done
-	ADDQ       CX, AX
-	VPMULLD    Y9, Y5, Y5
-	VMOVDQU    Y5, (AX)
-	VPMULLD    Y9, Y6, Y6
-	VPMASKMOVD Y6, Y0, 32(AX)
-	DECQ       DX
-	JZ         wide_done
-	ADDQ       CX, AX
-	VPMULLD    Y9, Y7, Y7
-	VMOVDQU    Y7, (AX)
-	VPMULLD    Y9, Y8, Y8
-	VPMASKMOVD Y8, Y0, 32(AX)
-
-wide_done:
-	VZEROUPPER
-	RET
-
-narrow:
+	JGE     whole
+	CMPQ    AX, $+9
+	JGE     wide
 	MOVQ    n+56(FP), AX
 	LEAQ    masks<>+32(SB), CX
 	NEGQ    AX
@@ -447,6 +189,264 @@ narrow_done:
 	VZEROUPPER
 	RET
 
+wide:
+	MOVQ    n+56(FP), AX
+	SUBQ    $+8, AX
+	LEAQ    masks<>+32(SB), CX
+	NEGQ    AX
+	VMOVDQU (CX)(AX*4), Y0
+	MOVQ    a+8(FP), AX
+	MOVQ    b+16(FP), CX
+	MOVQ    next+32(FP), DX
+	MOVQ    c+24(FP), BX
+	MOVQ    ldc+40(FP), SI
+	SHLQ    $0x02, SI
+	MOVQ    BX, DI
+	IMUL3Q  $+4, SI, R8
+	ADDQ    BX, R8
+
+	// 4×16 sums.
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_unrolled_end
+
+wide_unrolled:
+	VMOVDQU      (CX), Y9
+	VMOVDQU      32(CX), Y10
+	VBROADCASTSS (AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y1, Y1
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y2, Y2
+	VBROADCASTSS 4(AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y3, Y3
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VBROADCASTSS 8(AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y5, Y5
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y11
+	VPMADDWD     Y9, Y11, Y9
+	VPADDD       Y9, Y7, Y7
+	VPMADDWD     Y10, Y11, Y9
+	VPADDD       Y9, Y8, Y8
+	VMOVDQU      64(CX), Y9
+	VMOVDQU      96(CX), Y10
+	VBROADCASTSS 16(AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y1, Y1
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y2, Y2
+	VBROADCASTSS 20(AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y3, Y3
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VBROADCASTSS 24(AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y5, Y5
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VBROADCASTSS 28(AX), Y11
+	VPMADDWD     Y9, Y11, Y9
+	VPADDD       Y9, Y7, Y7
+	VPMADDWD     Y10, Y11, Y9
+	VPADDD       Y9, Y8, Y8
+	VMOVDQU      128(CX), Y9
+	VMOVDQU      160(CX), Y10
+	VBROADCASTSS 32(AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y1, Y1
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y2, Y2
+	VBROADCASTSS 36(AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y3, Y3
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VBROADCASTSS 40(AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y5, Y5
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VBROADCASTSS 44(AX), Y11
+	VPMADDWD     Y9, Y11, Y9
+	VPADDD       Y9, Y7, Y7
+	VPMADDWD     Y10, Y11, Y9
+	VPADDD       Y9, Y8, Y8
+	VMOVDQU      192(CX), Y9
+	VMOVDQU      224(CX), Y10
+	VBROADCASTSS 48(AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y1, Y1
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y2, Y2
+	VBROADCASTSS 52(AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y3, Y3
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VBROADCASTSS 56(AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y5, Y5
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	VBROADCASTSS 60(AX), Y11
+	VPMADDWD     Y9, Y11, Y9
+	VPADDD       Y9, Y7, Y7
+	VPMADDWD     Y10, Y11, Y9
+	VPADDD       Y9, Y8, Y8
+	ADDQ         $+64, AX
+	ADDQ         $+256, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   63(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_unrolled
+
+wide_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_single_end
+
+wide_single:
+	VMOVDQU      (CX), Y9
+	VMOVDQU      32(CX), Y10
+	VBROADCASTSS (AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y1, Y1
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y2, Y2
+	VBROADCASTSS 4(AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y3, Y3
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y4, Y4
+	VBROADCASTSS 8(AX), Y11
+	VPMADDWD     Y9, Y11, Y12
+	VPADDD       Y12, Y5, Y5
+	VPMADDWD     Y10, Y11, Y11
+	VPADDD       Y11, Y6, Y6
+	PREFETCHT0   512(AX)
+	VBROADCASTSS 12(AX), Y11
+	VPMADDWD     Y9, Y11, Y9
+	VPADDD       Y9, Y7, Y7
+	VPMADDWD     Y10, Y11, Y9
+	VPADDD       Y9, Y8, Y8
+	ADDQ         $+16, AX
+	ADDQ         $+64, CX
+	DECQ         R9
+	JNZ          wide_single
+
+wide_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSS alpha+64(FP), Y9
+	CMPL         beta+68(FP), $0x00
+	JEQ          wide_overwrite
+	VBROADCASTSS beta+68(FP), Y10
+	VMOVDQU      (AX), Y11
+	VPMULLD      Y10, Y11, Y11
+	VPMULLD      Y9, Y1, Y1
+	VPADDD       Y1, Y11, Y11
+	VPMASKMOVD   32(AX), Y0, Y1
+	VPMULLD      Y10, Y1, Y1
+	VPMULLD      Y9, Y2, Y2
+	VPADDD       Y2, Y1, Y1
+	VMOVDQU      Y11, (AX)
+	VPMASKMOVD   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVDQU      (AX), Y11
+	VPMULLD      Y10, Y11, Y11
+	VPMULLD      Y9, Y3, Y3
+	VPADDD       Y3, Y11, Y11
+	VPMASKMOVD   32(AX), Y0, Y1
+	VPMULLD      Y10, Y1, Y1
+	VPMULLD      Y9, Y4, Y4
+	VPADDD       Y4, Y1, Y1
+	VMOVDQU      Y11, (AX)
+	VPMASKMOVD   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVDQU      (AX), Y11
+	VPMULLD      Y10, Y11, Y11
+	VPMULLD      Y9, Y5, Y5
+	VPADDD       Y5, Y11, Y11
+	VPMASKMOVD   32(AX), Y0, Y1
+	VPMULLD      Y10, Y1, Y1
+	VPMULLD      Y9, Y6, Y6
+	VPADDD       Y6, Y1, Y1
+	VMOVDQU      Y11, (AX)
+	VPMASKMOVD   Y1, Y0, 32(AX)
+	DECQ         DX
+	JZ           wide_done
+	ADDQ         CX, AX
+	VMOVDQU      (AX), Y11
+	VPMULLD      Y10, Y11, Y11
+	VPMULLD      Y9, Y7, Y7
+	VPADDD       Y7, Y11, Y11
+	VPMASKMOVD   32(AX), Y0, Y1
+	VPMULLD      Y10, Y1, Y1
+	VPMULLD      Y9, Y8, Y8
+	VPADDD       Y8, Y1, Y1
+	VMOVDQU      Y11, (AX)
+	VPMASKMOVD   Y1, Y0, 32(AX)
+	JMP          wide_done
+
+wide_overwrite:
+	VPMULLD    Y9, Y1, Y1
+	VMOVDQU    Y1, (AX)
+	VPMULLD    Y9, Y2, Y2
+	VPMASKMOVD Y2, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VPMULLD    Y9, Y3, Y3
+	VMOVDQU    Y3, (AX)
+	VPMULLD    Y9, Y4, Y4
+	VPMASKMOVD Y4, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VPMULLD    Y9, Y5, Y5
+	VMOVDQU    Y5, (AX)
+	VPMULLD    Y9, Y6, Y6
+	VPMASKMOVD Y6, Y0, 32(AX)
+	DECQ       DX
+	JZ         wide_done
+	ADDQ       CX, AX
+	VPMULLD    Y9, Y7, Y7
+	VMOVDQU    Y7, (AX)
+	VPMULLD    Y9, Y8, Y8
+	VPMASKMOVD Y8, Y0, 32(AX)
+
+wide_done:
+	VZEROUPPER
+	RET
+
 whole:
 	MOVQ   a+8(FP), AX
 	MOVQ   b+16(FP), CX
@@ -622,12 +622,12 @@ whole_single_end:
 	VPMULLD      Y9, Y10, Y10
 	VPMULLD      Y8, Y0, Y0
 	VPADDD       Y0, Y10, Y10
-	VMOVDQU      Y10, (AX)
-	VMOVDQU      32(AX), Y10
-	VPMULLD      Y9, Y10, Y10
+	VMOVDQU      32(AX), Y0
+	VPMULLD      Y9, Y0, Y0
 	VPMULLD      Y8, Y1, Y1
-	VPADDD       Y1, Y10, Y10
-	VMOVDQU      Y10, 32(AX)
+	VPADDD       Y1, Y0, Y0
+	VMOVDQU      Y10, (AX)
+	VMOVDQU      Y0, 32(AX)
 	DECQ         DX
 	JZ           whole_done
 	ADDQ         CX, AX
@@ -635,12 +635,12 @@ whole_single_end:
 	VPMULLD      Y9, Y10, Y10
 	VPMULLD      Y8, Y2, Y2
 	VPADDD       Y2, Y10, Y10
-	VMOVDQU      Y10, (AX)
-	VMOVDQU      32(AX), Y10
-	VPMULLD      Y9, Y10, Y10
+	VMOVDQU      32(AX), Y0
+	VPMULLD      Y9, Y0, Y0
 	VPMULLD      Y8, Y3, Y3
-	VPADDD       Y3, Y10, Y10
-	VMOVDQU      Y10, 32(AX)
+	VPADDD       Y3, Y0, Y0
+	VMOVDQU      Y10, (AX)
+	VMOVDQU      Y0, 32(AX)
 	DECQ         DX
 	JZ           whole_done
 	ADDQ         CX, AX
@@ -648,12 +648,12 @@ whole_single_end:
 	VPMULLD      Y9, Y10, Y10
 	VPMULLD      Y8, Y4, Y4
 	VPADDD       Y4, Y10, Y10
-	VMOVDQU      Y10, (AX)
-	VMOVDQU      32(AX), Y10
-	VPMULLD      Y9, Y10, Y10
+	VMOVDQU      32(AX), Y0
+	VPMULLD      Y9, Y0, Y0
 	VPMULLD      Y8, Y5, Y5
-	VPADDD       Y5, Y10, Y10
-	VMOVDQU      Y10, 32(AX)
+	VPADDD       Y5, Y0, Y0
+	VMOVDQU      Y10, (AX)
+	VMOVDQU      Y0, 32(AX)
 	DECQ         DX
 	JZ           whole_done
 	ADDQ         CX, AX
@@ -661,12 +661,12 @@ whole_single_end:
 	VPMULLD      Y9, Y10, Y10
 	VPMULLD      Y8, Y6, Y6
 	VPADDD       Y6, Y10, Y10
-	VMOVDQU      Y10, (AX)
-	VMOVDQU      32(AX), Y10
-	VPMULLD      Y9, Y10, Y10
+	VMOVDQU      32(AX), Y0
+	VPMULLD      Y9, Y0, Y0
 	VPMULLD      Y8, Y7, Y7
-	VPADDD       Y7, Y10, Y10
-	VMOVDQU      Y10, 32(AX)
+	VPADDD       Y7, Y0, Y0
+	VMOVDQU      Y10, (AX)
+	VMOVDQU      Y0, 32(AX)
 	JMP          whole_done
 
 whole_overwrite:

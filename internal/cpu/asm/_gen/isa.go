@@ -96,6 +96,7 @@ type isa struct {
 	// activationRows is the number of rows that an activation processes at once, as many as there
 	// are registers for. lightRows is the number for all other epilogue functions.
 	activationRows, lightRows int
+	shortRows                 rowEnd // how direct kernels end rows of fewer than nr columns
 
 	mask  func(g *generator, count reg.GPVirtual) reg.Register // selects the first count elements; overwrites count
 	load  func(g *generator, src operand.Mem, mask, dst reg.Register)
@@ -104,7 +105,7 @@ type isa struct {
 
 var avx512 = isa{
 	name: "AVX512", vectorBytes: 64, registers: 32, vector: (*build.Context).ZMM, fetchB: true, activationRows: 4,
-	lightRows: 8,
+	lightRows: 8, shortRows: masked,
 	mask: func(g *generator, count reg.GPVirtual) reg.Register {
 		bits, mask := g.GP64(), g.K()
 		g.MOVQ(count, reg.RCX)
@@ -120,6 +121,7 @@ var avx512 = isa{
 
 var avx2 = isa{
 	name: "AVX2", vectorBytes: 32, registers: 16, vector: (*build.Context).YMM, activationRows: 1, lightRows: 4,
+	shortRows: overlapping, // a masked store takes up to 30 cycles on a Zen
 	mask: func(g *generator, count reg.GPVirtual) reg.Register {
 		window, mask := g.GP64(), g.YMM()
 		g.LEAQ(g.maskTable().Offset(32), window)

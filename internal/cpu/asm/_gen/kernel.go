@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 
 	"github.com/mmcloughlin/avo/build"
 	"github.com/mmcloughlin/avo/operand"
@@ -20,20 +21,51 @@ type generator struct {
 	constants map[uint64]operand.Mem
 }
 
-// body is a micro-kernel for tiles of one range of widths. Only the last vector of a row can be
-// partial, so one mask is enough.
+// body is a micro-kernel for tiles of one range of widths.
 type body struct {
 	name    string
-	vectors int  // per row of the tile
-	partial bool // whether n may end within the last vector
-	sets    int  // of sums, used by steps of k in turn; a power of two
+	least   int // columns; another body may serve more of them
+	vectors int // per row of the tile
+	bytes   int // of a vector in memory: fewer than a register has in a tile narrower than a register
+	end     rowEnd
+	sets    int // of sums, used by steps of k in turn; a power of two
+
+	mask reg.Register // the elements of the last vector
+	last reg.Register // the first column of the last vector
 }
 
-var (
-	whole  = body{"whole", 2, false, 1}
-	wide   = body{"wide", 2, true, 1}
-	narrow = body{"narrow", 1, true, 1}
+// rowEnd is the way in which the last vector of a row ends with column n.
+type rowEnd int
+
+const (
+	exact       rowEnd = iota // the vectors have n elements
+	masked                    // a mask selects elements of the last vector
+	overlapping               // the last vector ends at column n and overlaps the one before
 )
+
+// bodiesByWidth returns the bodies for all n ≤ nr, the widest first. Rows of fewer than nr columns
+// end as given.
+func (v variant) bodiesByWidth(end rowEnd) []body {
+	bodies := []body{v.whole()}
+	if end == masked {
+		return append(bodies,
+			body{name: "wide", least: v.lanes() + 1, vectors: 2, bytes: v.vectorBytes, end: end, sets: 1},
+			body{name: "narrow", least: 1, vectors: 1, bytes: v.vectorBytes, end: end, sets: 1})
+	}
+	for n := v.lanes(); n > 0; n /= 2 {
+		if n > 1 {
+			bodies = append(bodies,
+				body{name: fmt.Sprintf("over%d", n), least: n + 1, vectors: 2, bytes: n * v.size, end: end, sets: 1})
+		}
+		bodies = append(bodies, body{name: fmt.Sprintf("only%d", n), least: n, vectors: 1, bytes: n * v.size, sets: 1})
+	}
+	return bodies
+}
+
+// whole returns the body for a tile of nr columns.
+func (v variant) whole() body {
+	return body{name: "whole", least: v.nr, vectors: 2, bytes: v.vectorBytes, sets: 1}
+}
 
 // withSets returns b with enough sets of sums to hide the latency of the FMA in a tile of that many
 // rows.
@@ -45,28 +77,45 @@ func (b body) withSets(rows int) body {
 // unroll returns the number of steps of k in b's main loop.
 func (b body) unroll() int { return max(minUnroll, b.sets) }
 
-// bodies writes a micro-kernel of the given rows: a branch on n, then the given bodies. With
-// limitRows it stores only the first m rows of C, otherwise it goes on to the tile below.
-func (g *generator) bodies(rows int, open func(rows int) operands, limitRows bool, bodies ...body) {
+// micro describes a micro-kernel.
+type micro struct {
+	rows      int
+	open      func(rows int) operands
+	end       rowEnd // of rows of fewer than nr columns
+	deep      bool   // tiles have several sets of sums
+	limitRows bool   // stores only the first m rows of C, instead of going on to the tile below
+}
+
+// micro writes a micro-kernel: a branch on n, then the bodies.
+func (g *generator) micro(m micro) {
+	bodies := g.bodiesByWidth(m.end)
 	n := g.param("n")
-	g.CMPQ(n, operand.I32(g.nr))
-	g.JEQ(operand.LabelRef(whole.name))
-	g.CMPQ(n, operand.I32(g.lanes()))
-	g.JLE(operand.LabelRef(narrow.name))
+	for _, b := range bodies[:len(bodies)-1] {
+		g.CMPQ(n, operand.I32(b.least))
+		g.JGE(operand.LabelRef(b.name))
+	}
+	slices.Reverse(bodies) // the last one follows the branches
 	for _, b := range bodies {
+		if m.deep {
+			b = b.withSets(m.rows)
+		}
 		g.Label(b.name)
-		var mask reg.Register
-		if b.partial {
+		switch b.end {
+		case masked:
 			count := g.param("n")
 			if b.vectors > 1 {
 				g.SUBQ(operand.I32((b.vectors-1)*g.lanes()), count)
 			}
-			mask = g.mask(g, count)
+			b.mask = g.mask(g, count)
+		case overlapping:
+			last := g.param("n")
+			g.SUBQ(operand.I32(b.bytes/g.size), last)
+			b.last = last
 		}
-		sums := g.sumOverK(b, open(rows), rows, mask)
-		g.updateC(b, sums, mask, limitRows)
-		if !limitRows {
-			g.nextTile(b, rows)
+		sums := g.sumOverK(b, m.open(m.rows), m.rows)
+		g.updateC(b, sums, m.limitRows)
+		if !m.limitRows {
+			g.nextTile(b, m.rows)
 		}
 		g.VZEROUPPER()
 		g.RET()
@@ -89,8 +138,8 @@ func (g *generator) nextTile(b body, rows int) {
 }
 
 // sumOverK writes the loop over k and returns the sums, one register for each vector of the tile.
-func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register) [][]reg.Register {
-	g.Comment(fmt.Sprintf("%d×%d sums.", rows, b.vectors*g.lanes()))
+func (g *generator) sumOverK(b body, from operands, rows int) [][]reg.Register {
+	g.Comment(fmt.Sprintf("%d×%d sums.", rows, b.vectors*b.bytes/g.size))
 	sets := make([][]reg.Register, b.sets) // vector v of row i is at i*b.vectors+v of each set
 	for u := range sets {
 		sets[u] = g.vectors(rows * b.vectors)
@@ -98,7 +147,7 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 			if from.start == nil {
 				g.zero(sum)
 			} else {
-				g.move(g.Context, from.start(at%b.vectors), sum)
+				g.loadVector(b, g.vectorAt(b, from.start(), at%b.vectors, g.size), at%b.vectors, false, sum)
 			}
 		}
 	}
@@ -112,10 +161,10 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 		for u := range count {
 			for v := range row {
 				if from.widen != nil {
-					from.widen(from.b(u, v), row[v])
+					from.widen(g.vectorAt(b, from.b(u), v, from.sizeB), row[v])
 					continue
 				}
-				g.loadVector(b, from.b(u, v), v, from.maskTail, mask, row[v])
+				g.loadVector(b, g.vectorAt(b, from.b(u), v, g.size), v, from.maskTail, row[v])
 			}
 			if from.copyTo != nil {
 				for v := range row {
@@ -159,7 +208,7 @@ func (g *generator) sumOverK(b body, from operands, rows int, mask reg.Register)
 }
 
 // updateC writes α·sums + β·C to the tile.
-func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, limitRows bool) {
+func (g *generator) updateC(b body, sums [][]reg.Register, limitRows bool) {
 	c, ldc := g.param("c"), g.stride("ldc")
 	var m reg.Register
 	if limitRows {
@@ -168,7 +217,7 @@ func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, li
 	overwrite, done := b.name+"_overwrite", b.name+"_done"
 
 	// rowsOfC stops at row m. The rows are unrolled, so it jumps out of them.
-	rowsOfC := func(update func(sum reg.Register, v int, at operand.Mem)) {
+	rowsOfC := func(update func(sums []reg.Register, row operand.Mem)) {
 		g.rowsOfC(sums, c, ldc, update, func() {
 			if limitRows {
 				g.DECQ(m)
@@ -176,49 +225,55 @@ func (g *generator) updateC(b body, sums [][]reg.Register, mask reg.Register, li
 			}
 		})
 	}
-	alpha, beta, t := g.vector(g.Context), g.vector(g.Context), g.vector(g.Context)
+	alpha, beta, old := g.vector(g.Context), g.vector(g.Context), g.vectors(b.vectors)
 
 	g.broadcast(g.Context, g.address("alpha"), alpha)
 	g.jumpIfZero(g, g.address("beta"), overwrite)
 
 	g.broadcast(g.Context, g.address("beta"), beta)
-	rowsOfC(func(sum reg.Register, v int, at operand.Mem) {
-		g.loadVector(b, at, v, true, mask, t)
-		g.mul(g.Context, beta, t, t)
-		g.addScaled(g.Context, alpha, sum, t)
-		g.storeVector(b, t, v, mask, at)
+	rowsOfC(func(sums []reg.Register, row operand.Mem) {
+		for v, t := range old { // all loads come before the stores, which may overlap
+			g.loadVector(b, g.vectorAt(b, row, v, g.size), v, true, t)
+			g.mul(g.Context, beta, t, t)
+			g.addScaled(g.Context, alpha, sums[v], t)
+		}
+		for v, t := range old {
+			g.storeVector(b, t, v, g.vectorAt(b, row, v, g.size))
+		}
 	})
 	g.JMP(operand.LabelRef(done))
 
 	g.Label(overwrite)
-	rowsOfC(func(sum reg.Register, v int, at operand.Mem) {
-		g.mul(g.Context, alpha, sum, sum)
-		g.storeVector(b, sum, v, mask, at)
+	rowsOfC(func(sums []reg.Register, row operand.Mem) {
+		for v, sum := range sums {
+			g.mul(g.Context, alpha, sum, sum)
+			g.storeVector(b, sum, v, g.vectorAt(b, row, v, g.size))
+		}
 	})
 	g.Label(done)
 }
 
 // streamC writes α·sums to the tile with non-temporal stores.
-func (g *generator) streamC(sums [][]reg.Register) {
+func (g *generator) streamC(b body, sums [][]reg.Register) {
 	alpha := g.vector(g.Context)
 	g.broadcast(g.Context, g.address("alpha"), alpha)
-	g.rowsOfC(sums, g.param("c"), g.stride("ldc"), func(sum reg.Register, _ int, at operand.Mem) {
-		g.mul(g.Context, alpha, sum, sum)
-		g.stream(g.Context, sum, at)
+	g.rowsOfC(sums, g.param("c"), g.stride("ldc"), func(sums []reg.Register, row operand.Mem) {
+		for v, sum := range sums {
+			g.mul(g.Context, alpha, sum, sum)
+			g.stream(g.Context, sum, g.vectorAt(b, row, v, g.size))
+		}
 	}, func() {})
 }
 
-// rowsOfC calls update for each vector of the tile at c, and next between two rows.
+// rowsOfC calls update for each row of the tile at c, and next between two rows.
 func (g *generator) rowsOfC(sums [][]reg.Register, c, ldc reg.Register,
-	update func(sum reg.Register, v int, at operand.Mem), next func()) {
-	for i := range sums {
-		for v, sum := range sums[i] {
-			update(sum, v, operand.Mem{Base: c, Disp: v * g.vectorBytes})
-		}
-		if i < len(sums)-1 {
+	update func(sums []reg.Register, row operand.Mem), next func()) {
+	for i, row := range sums {
+		if i > 0 {
 			next()
 			g.ADDQ(ldc, c)
 		}
+		update(row, operand.Mem{Base: c})
 	}
 }
 
@@ -296,26 +351,54 @@ func (g *generator) loop(name string, count reg.Register, body func()) {
 	g.Label(name + "_end")
 }
 
-// loadVector loads vector v of a row, with the mask if it is partial.
-func (g *generator) loadVector(b body, src operand.Mem, v int, maskTail bool, mask, dst reg.Register) {
-	if maskTail && b.partial && v == b.vectors-1 {
-		g.load(g, src, mask, dst)
+// vectorAt returns the address of vector v of a row, whose elements have the given size.
+func (g *generator) vectorAt(b body, row operand.Mem, v, size int) operand.Mem {
+	if b.end == overlapping && v == b.vectors-1 {
+		row.Index, row.Scale = b.last, uint8(size)
+		return row
+	}
+	return row.Offset(v * b.bytes / g.size * size)
+}
+
+// loadVector loads vector v of a row, with the mask if it is partial. A vector smaller than the
+// register is repeated in it.
+func (g *generator) loadVector(b body, src operand.Mem, v int, maskTail bool, dst reg.Register) {
+	if maskTail && b.end == masked && v == b.vectors-1 {
+		g.load(g, src, b.mask, dst)
 		return
 	}
-	g.move(g.Context, src, dst)
+	switch b.bytes {
+	case 4:
+		g.VBROADCASTSS(src, dst)
+	case 8:
+		g.VBROADCASTSD(src, dst)
+	case 16:
+		g.VBROADCASTF128(src, dst)
+	default:
+		g.move(g.Context, src, dst)
+	}
 }
 
 // storeVector stores vector v of a row, with the mask if it is partial.
-func (g *generator) storeVector(b body, src reg.Register, v int, mask reg.Register, dst operand.Mem) {
-	if b.partial && v == b.vectors-1 {
-		g.store(g, src, mask, dst)
+func (g *generator) storeVector(b body, src reg.Register, v int, dst operand.Mem) {
+	if b.end == masked && v == b.vectors-1 {
+		g.store(g, src, b.mask, dst)
 		return
 	}
-	g.move(g.Context, src, dst)
+	switch b.bytes {
+	case 4:
+		g.VMOVSS(asXMM(src), dst)
+	case 8:
+		g.VMOVSD(asXMM(src), dst)
+	case 16:
+		g.VMOVUPS(asXMM(src), dst)
+	default:
+		g.move(g.Context, src, dst)
+	}
 }
 
 // lanes returns the number of elements in a vector.
-func (g *generator) lanes() int { return g.vectorBytes / g.size }
+func (v variant) lanes() int { return v.vectorBytes / v.size }
 
 func (g *generator) vectors(count int) []reg.Register {
 	all := make([]reg.Register, count)

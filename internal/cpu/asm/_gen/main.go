@@ -12,6 +12,7 @@
 //	epilogue.go the epilogue functions for a tile of C in the cache
 //	narrow.go   the conversions to and from a C of 16-bit elements
 //	pack.go     the copies into panels, with conversions
+//	columns.go  the copies from rows to columns
 //	copy.go     the copy with non-temporal stores
 //	operands.go the addresses of A and B: packed panels or matrices
 package main
@@ -65,7 +66,7 @@ func main() {
 		}
 	}
 	for name, write := range map[string]func(dir string) error{"pause": writePause, "pack": writePack,
-		"copy": writeCopy} {
+		"copy": writeCopy, "columns": writeColumns} {
 		if err := write(".."); err != nil {
 			log.Fatalf("%s: %v", name, err)
 		}
@@ -222,7 +223,7 @@ func (g *generator) packed() {
 	g.function(name, "k int, a, b, c, next *T, ldc, m, n int, alpha, beta T",
 		g.docLoop(name, "m×n elements of C, m ≤ MR and n ≤ NR, from packed panels", "i < m", "p < k", "p*MR+i",
 			g.words.panel)...)
-	g.bodies(g.mr, g.panels, true, wide, narrow, whole)
+	g.micro(micro{rows: g.mr, open: g.panels, end: masked, limitRows: true})
 }
 
 // packedHalves writes the micro-kernel for panels of B with 16-bit elements.
@@ -232,9 +233,9 @@ func (g *generator) packedHalves(f packer) {
 		append(g.docLoop(name, "m×n elements of C, m ≤ MR and n ≤ NR, from packed panels", "i < m", "p < k", "p*MR+i",
 			g.words.panel),
 			"", "The elements of b are "+strings.Fields(f.desc)[1]+" and widened as they are loaded.")...)
-	g.bodies(g.mr, func(int) operands {
+	g.micro(micro{rows: g.mr, open: func(int) operands {
 		return g.panelsOf(2, func(b operand.Mem, dst reg.Register) { f.widen(g.Context, b, dst) })
-	}, true, wide, narrow, whole)
+	}, end: masked, limitRows: true})
 }
 
 // direct writes the micro-kernel that reads A and B as stored.
@@ -246,7 +247,7 @@ func (g *generator) direct(rows int) {
 	if rows == g.mr {
 		g.prefetchC()
 	}
-	g.bodies(rows, g.matrices, false, wide, narrow, whole)
+	g.micro(micro{rows: rows, open: g.matrices, end: g.shortRows})
 }
 
 // directParams are the parameters of a kernel that reads matrices as stored.
@@ -255,13 +256,13 @@ const directParams = "k int, a *T, rsa, csa int, b *T, ldb int, c, next *T, ldn,
 // deep writes a direct kernel for few rows and many steps of k, with several sets of sums.
 func (g *generator) deep(rows int) {
 	name := fmt.Sprintf("Deep%sx%d", g.suffix(), rows)
-	narrow, wide, whole := narrow.withSets(rows), wide.withSets(rows), whole.withSets(rows)
-	g.function(name, "tiles, "+directParams, g.deepDoc(name, rows, narrow, wide)...)
-	g.bodies(rows, g.matrices, false, wide, narrow, whole)
+	g.function(name, "tiles, "+directParams, g.deepDoc(name, rows)...)
+	g.micro(micro{rows: rows, open: g.matrices, end: masked, deep: true})
 }
 
 // deepDoc returns the doc comment of a deep kernel: the loop that it computes.
-func (g *generator) deepDoc(name string, rows int, narrow, wide body) []string {
+func (g *generator) deepDoc(name string, rows int) []string {
+	narrow, wide := body{vectors: 1}.withSets(rows), body{vectors: 2}.withSets(rows)
 	return []string{
 		fmt.Sprintf("%s computes tiles·%d×n elements of C, n ≤ %d and tiles ≥ 1, from matrices:", name, rows, g.nr),
 		"",
@@ -306,7 +307,8 @@ func (g *generator) copyKernel() {
 			"", fmt.Sprintf("It also copies the rows of b: next[p*%d+j] = b[p*ldb+j].", g.nr))...)
 	from := g.matrices(g.mr)
 	from.fetchNext, from.copyTo = func() {}, g.param("next")
-	g.updateC(whole, g.sumOverK(whole, from, g.mr, nil), nil, false)
+	whole := g.whole()
+	g.updateC(whole, g.sumOverK(whole, from, g.mr), false)
 	g.VZEROUPPER()
 	g.RET()
 }
@@ -317,11 +319,12 @@ func (g *generator) streamKernel() {
 	g.function(name, "tiles, "+directParams,
 		g.docLoop(name, "tiles·MR×NR elements of C (n = NR, beta = 0) from matrices", fmt.Sprintf("i < tiles*%d", g.mr),
 			"p < k", "i*rsa+p*csa", "p*ldb+j")...)
+	whole := g.whole()
 	g.Label(whole.name)
 	from := g.matrices(g.mr)
 	// No prefetches: k is small, and they would be beyond the end of B.
 	from.fetch, from.fetchNext = func(int, int) {}, func() {}
-	g.streamC(g.sumOverK(whole, from, g.mr, nil))
+	g.streamC(whole, g.sumOverK(whole, from, g.mr))
 	g.nextTile(whole, g.mr)
 	g.VZEROUPPER()
 	g.RET()

@@ -8,9 +8,10 @@ import (
 // operands describes how a micro-kernel accesses A and B.
 type operands struct {
 	a          func(u, i int) operand.Mem            // the element of A in row i, u steps of k ahead
-	b          func(u, v int) operand.Mem            // vector v of the row of B, u steps of k ahead
+	b          func(u int) operand.Mem               // the row of B, u steps of k ahead
+	sizeB      int                                   // of an element of B in bytes, if widen is not nil
 	widen      func(b operand.Mem, dst reg.Register) // loads and widens a vector of B; nil if B has full width
-	start      func(v int) operand.Mem               // vector v of the initial sums; nil for zero
+	start      func() operand.Mem                    // the initial sums; nil for zero
 	skipHeader func()                                // skips the initial sums
 	fetch      func(u, i int)                        // may prefetch operands after row i of step u
 	step       func()                                // ends a step
@@ -46,9 +47,10 @@ func (g *generator) panelsOf(sizeB int, widen func(b operand.Mem, dst reg.Regist
 			g.ADDQ(operand.I32(lineBytes), next)
 		},
 		widen:  widen,
+		sizeB:  sizeB,
 		fetchC: g.fetchTile(),
 		a:      func(u, i int) operand.Mem { return operand.Mem{Base: a, Disp: u*aStep + i*g.size} },
-		b:      func(u, v int) operand.Mem { return operand.Mem{Base: b, Disp: u*bStep + v*g.lanes()*sizeB} },
+		b:      func(u int) operand.Mem { return operand.Mem{Base: b, Disp: u * bStep} },
 		fetch: func(u, i int) {
 			if g.fetchB {
 				g.fetchRow(i, g.mr, operand.Mem{Base: b, Disp: (u + panelSteps) * bStep})
@@ -64,7 +66,7 @@ func (g *generator) panelsOf(sizeB int, widen func(b operand.Mem, dst reg.Regist
 		},
 	}
 	if g.compensates {
-		panels.start = func(v int) operand.Mem { return operand.Mem{Base: b, Disp: v * g.vectorBytes} }
+		panels.start = func() operand.Mem { return operand.Mem{Base: b} }
 		panels.skipHeader = func() { g.ADDQ(operand.I32(bStep), b) }
 	}
 	return panels
@@ -84,7 +86,7 @@ func (g *generator) matrices(rows int) operands {
 			g.LEAQ(operand.Mem{Base: next, Index: ldn, Scale: 2}, next)
 		},
 		a: func(_, i int) operand.Mem { return rowOfA(i) },
-		b: func(_, v int) operand.Mem { return operand.Mem{Base: b, Disp: v * g.vectorBytes} },
+		b: func(int) operand.Mem { return operand.Mem{Base: b} },
 		fetch: func(_, i int) {
 			g.fetchRow(i, rows, operand.Mem{Base: b, Index: ldb, Scale: matrixRows})
 		},

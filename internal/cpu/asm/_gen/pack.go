@@ -165,44 +165,51 @@ func (f packer) zip(c *build.Context) {
 	c.RET()
 }
 
-// transpose8 returns the columns of eight words of each of eight rows in memory. It loads 32-bit
-// words as half rows, two to a register: a load into the upper half needs no shuffle, and a core
-// executes only one shuffle per cycle.
+// transpose8 returns the columns of eight words of each of eight rows in memory.
 func (f packer) transpose8(c *build.Context, from []operand.Mem) []reg.Register {
-	var half [2][4]reg.Register // words 0 to 3 and 4 to 7 of rows i and i+4
 	if f.rows == 1 && f.bytes == 32 {
-		for h := range half {
-			for i := range half[h] {
-				v := c.YMM()
-				c.VBROADCASTI128(from[i].Offset(16*h), v)
-				c.VINSERTI128(operand.U8(1), from[i+4].Offset(16*h), v, v)
-				half[h][i] = v
-			}
-		}
-	} else {
-		for i := range 4 {
-			x, y := c.YMM(), c.YMM()
-			f.widen(c, from[i], x)
-			f.widen(c, from[i+4], y)
-			for h, select128 := range []operand.U8{0x20, 0x31} {
-				v := c.YMM()
-				c.VPERM2I128(select128, y, x, v)
-				half[h][i] = v
-			}
+		return append(transposeHalf(c, from, 0), transposeHalf(c, from, 1)...)
+	}
+	var half [2][4]reg.Register // words 0 to 3 and 4 to 7 of rows i and i+4
+	for i := range 4 {
+		x, y := c.YMM(), c.YMM()
+		f.widen(c, from[i], x)
+		f.widen(c, from[i+4], y)
+		for h, select128 := range []operand.U8{0x20, 0x31} {
+			v := c.YMM()
+			c.VPERM2I128(select128, y, x, v)
+			half[h][i] = v
 		}
 	}
-	apply := func(op func(ops ...operand.Op), x, y reg.Register) reg.Register {
+	return append(transposeLanes(c, c.YMM, half[0]), transposeLanes(c, c.YMM, half[1])...)
+}
+
+// transposeHalf returns four columns of words, from word 4·half on, of up to eight rows in memory.
+// It loads half rows, two to a register: a load into the upper half needs no shuffle, and a core
+// executes only one shuffle per cycle.
+func transposeHalf(c *build.Context, from []operand.Mem, half int) []reg.Register {
+	var row [4]reg.Register
+	for i := range row {
 		v := c.YMM()
+		c.VBROADCASTI128(from[i].Offset(16*half), v)
+		c.VINSERTI128(operand.U8(1), from[min(i+4, len(from)-1)].Offset(16*half), v, v)
+		row[i] = v
+	}
+	return transposeLanes(c, c.YMM, row)
+}
+
+// transposeLanes transposes the 4×4 words in each 128 bits of four vectors.
+func transposeLanes[V reg.Register](c *build.Context, vector func() V, row [4]reg.Register) []reg.Register {
+	apply := func(op func(ops ...operand.Op), x, y reg.Register) reg.Register {
+		v := vector()
 		op(y, x, v)
 		return v
 	}
+	low := [2]reg.Register{apply(c.VPUNPCKLDQ, row[0], row[1]), apply(c.VPUNPCKLDQ, row[2], row[3])}
+	high := [2]reg.Register{apply(c.VPUNPCKHDQ, row[0], row[1]), apply(c.VPUNPCKHDQ, row[2], row[3])}
 	var columns []reg.Register
-	for _, row := range half {
-		low := [2]reg.Register{apply(c.VPUNPCKLDQ, row[0], row[1]), apply(c.VPUNPCKLDQ, row[2], row[3])}
-		high := [2]reg.Register{apply(c.VPUNPCKHDQ, row[0], row[1]), apply(c.VPUNPCKHDQ, row[2], row[3])}
-		for _, pair := range [][2]reg.Register{low, high} {
-			columns = append(columns, apply(c.VPUNPCKLQDQ, pair[0], pair[1]), apply(c.VPUNPCKHQDQ, pair[0], pair[1]))
-		}
+	for _, pair := range [][2]reg.Register{low, high} {
+		columns = append(columns, apply(c.VPUNPCKLQDQ, pair[0], pair[1]), apply(c.VPUNPCKHQDQ, pair[0], pair[1]))
 	}
 	return columns
 }
