@@ -3,11 +3,13 @@ package cpu
 import (
 	"context"
 	"math/bits"
+	"sync"
 	"unsafe"
 
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
+	"tilework/internal/host"
 )
 
 // direct computes a product without packing: the micro-kernels read A and B as stored. It serves
@@ -50,6 +52,8 @@ const (
 	// directMaxBytesTransB is the same limit for a transposed B and an A that is not. B is packed
 	// in either algorithm, but the blocked one may pack A too.
 	directMaxBytesTransB = 384 << 10
+	// transARows is the number of rows of a transposed A up to which its size does not matter.
+	transARows = 144
 	// smallK is the largest K for which reading and writing C takes most of the time.
 	smallK = 64
 	// smallKTiles is the height, in tiles, of a task with small K: all its tiles read the same part
@@ -114,7 +118,7 @@ func (mk *microKernel[T]) usesDirect(p *gemm.Problem) bool {
 	case p.B().Trans:
 		most := float64(directMaxBytesTransB)
 		if p.A().Trans {
-			most = directMaxBytes
+			most = directBytes(p)
 		}
 		small := layoutBytes(p.Layouts[gemm.A])+layoutBytes(p.Layouts[gemm.B])+layoutBytes(p.Layouts[gemm.C]) <= most ||
 			p.K <= smallK || mk.shouldStreamA(p)
@@ -130,8 +134,26 @@ func (mk *microKernel[T]) usesDirect(p *gemm.Problem) bool {
 	few := p.M <= tiles*len(mk.Direct) && (layoutBytes(p.Layouts[gemm.B]) <= rereadBytes || mk.copiesB(p)) ||
 		mk.usesStrips(p) || mk.shouldStreamA(p)
 	return few || p.K <= smallK || layoutBytes(p.Layouts[gemm.A])+layoutBytes(p.Layouts[gemm.B])+
-		layoutBytes(p.Layouts[gemm.C]) <= directMaxBytes
+		layoutBytes(p.Layouts[gemm.C]) <= directBytes(p)
 }
+
+// directBytes returns the maximum size of A, B and C together for which nothing is packed. It
+// depends on L2 for a transposed A: each step along K of a tile reads another line of it, usually
+// on another page.
+func directBytes(p *gemm.Problem) float64 {
+	if p.A().Trans && p.M > transARows {
+		return min(directMaxBytes, 2*l2Bytes())
+	}
+	return directMaxBytes
+}
+
+// l2Bytes returns the size of the L2 cache, or that of a Xeon if it is unknown.
+var l2Bytes = sync.OnceValue(func() float64 {
+	if n := host.L2Cache(); n > 0 {
+		return float64(n)
+	}
+	return 2 << 20
+})
 
 // usesStrips reports whether a direct p reads B in strips.
 func (mk *microKernel[T]) usesStrips(p *gemm.Problem) bool {

@@ -33,8 +33,11 @@ func CPUName() string {
 // Clock returns the current clock frequency of the first core, in MHz.
 func Clock() float64 { return clock() }
 
-// LastLevelCache returns the size of the largest CPU cache, in bytes.
+// LastLevelCache returns the size of the largest CPU cache in bytes, or 0 if it is unknown.
 func LastLevelCache() int64 { return lastLevelCache() }
+
+// L2Cache returns the size of the first core's L2 cache in bytes, or 0 if it is unknown.
+func L2Cache() int64 { return l2Cache() }
 
 // PhysicalMemory returns the size of the machine's memory, in bytes.
 func PhysicalMemory() int64 { return physicalMemory() }

@@ -42,21 +42,33 @@ func number(path string) (uint64, bool) {
 	return n, err == nil // the text may be "max"
 }
 
-// lastLevelCache returns the size of the largest cache that sysfs lists for the first core. The
-// files contain sizes such as "36608K".
+// lastLevelCache returns the size of the largest cache of the first core.
 func lastLevelCache() int64 {
-	files, _ := filepath.Glob("/sys/devices/system/cpu/cpu0/cache/index*/size")
 	var largest int64
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		if err != nil {
+	for _, bytes := range cacheSizes() {
+		largest = max(largest, bytes)
+	}
+	return largest
+}
+
+func l2Cache() int64 { return cacheSizes()[2] }
+
+// cacheSizes returns the sizes by level of the caches that sysfs lists for the first core. The
+// files contain sizes such as "36608K".
+func cacheSizes() map[uint64]int64 {
+	dirs, _ := filepath.Glob("/sys/devices/system/cpu/cpu0/cache/index*")
+	sizes := map[uint64]int64{}
+	for _, dir := range dirs {
+		level, known := number(filepath.Join(dir, "level"))
+		text, err := os.ReadFile(filepath.Join(dir, "size"))
+		if !known || err != nil {
 			continue
 		}
 		if kib, err := strconv.ParseInt(strings.TrimSuffix(strings.TrimSpace(string(text)), "K"), 10, 32); err == nil {
-			largest = max(largest, kib<<10)
+			sizes[level] = max(sizes[level], kib<<10)
 		}
 	}
-	return largest
+	return sizes
 }
 
 func physicalMemory() int64 {
