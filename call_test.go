@@ -67,7 +67,10 @@ func noAllocations[I, O dtype.Element](t *testing.T, n int, opts ...Option) {
 func BenchmarkCall(b *testing.B) {
 	k := asm.F32AVX512
 	if !k.ISA.Supported {
-		b.Skip("this CPU lacks AVX-512")
+		k = asm.F32AVX2
+	}
+	if !k.ISA.Supported {
+		b.Skip("this CPU lacks AVX2")
 	}
 	const n = 64
 	x, y, z := New[float32](n, n), New[float32](n, n), New[float32](n, n)
@@ -77,7 +80,8 @@ func BenchmarkCall(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
-	const high = 11 // rows of a tile: the fewest tiles of nearly equal height
+	tiles := (n + k.MR - 1) / k.MR
+	high := (n + tiles - 1) / tiles // rows of a tile: the fewest tiles of nearly equal height
 	kernel := func() {
 		for j := 0; j < n; j += k.NR {
 			right := &y.data[j]
