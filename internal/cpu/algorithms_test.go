@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"testing"
@@ -273,4 +274,28 @@ func TestEdgeColumns(t *testing.T) {
 func (a algorithm) String() string {
 	return [...]string{"naive", "direct", "blocked", "direct-swapAB", "axpy", "axpy-swapAB", "dot-B", "dot-A",
 		"split-K"}[a]
+}
+
+// TestThreadCount checks the number of threads of products that are bound by arithmetic and by
+// memory.
+func TestThreadCount(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
+	for _, c := range []struct{ m, n, k, want int }{
+		{64, 64, 64, 1},
+		{128, 128, 128, 2},
+		{1000, 1000, 1000, 8},
+		{300, 1, 300, 1}, // 720 KB
+		{1000, 1, 1000, 8},
+		{1, 500, 600, 4}, // 2.4 MB
+		{500, 600, 1, 4},
+	} {
+		p, _, err := gemm.New(1, gemm.Dense(dtype.F64, c.m, c.k), gemm.Dense(dtype.F64, c.k, c.n), 0,
+			gemm.Dense(dtype.F64, c.m, c.n), gemm.Epilogue{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := threadCount(&p, 0); got != c.want {
+			t.Errorf("%v: %d threads, want %d", &p, got, c.want)
+		}
+	}
 }

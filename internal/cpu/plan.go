@@ -48,6 +48,10 @@ const (
 // one core with AVX-512. Waking a worker costs its caller 3.5 µs.
 const minFlopsPerThread = 2e6
 
+// minBytesPerThread is the size of A, B and C that justifies another thread for a product that is
+// bound by memory: about 15 µs at the bandwidth of one core from L3.
+const minBytesPerThread = 512 << 10
+
 // NewPlan plans p. Its errors wrap ErrUnsupported.
 func NewPlan(p *gemm.Problem, o backend.Options) (Plan, error) {
 	var pl Plan
@@ -137,10 +141,12 @@ func threadCount(p *gemm.Problem, asked int) int {
 	if splits(p) {
 		return min(Workers(asked), ceilDiv(p.K, pieceDepth(p)))
 	}
-	if p.Flops() < 2*minFlopsPerThread {
+	bytes := layoutBytes(p.Layouts[gemm.A]) + layoutBytes(p.Layouts[gemm.B]) + layoutBytes(p.Layouts[gemm.C])
+	most := max(p.Flops()/minFlopsPerThread, bytes/minBytesPerThread)
+	if most < 2 {
 		return 1
 	}
-	return int(min(float64(Workers(asked)), p.Flops()/minFlopsPerThread))
+	return int(min(float64(Workers(asked)), most))
 }
 
 // algorithm selects the algorithm for p.
