@@ -1,46 +1,61 @@
-// Package gonumblas provides a gonum BLAS implementation that uses tilework. After [Use], gonum's
-// mat, blas32, blas64 and lapack64 run their matrix products on tilework's CPU kernels.
+// Package gonumblas provides gonum with BLAS and LAPACK routines that use tilework. After [Use],
+// gonum's mat, blas32, blas64 and lapack64 run their matrix products on tilework's CPU kernels.
 //
-// GEMM calls map directly to tilework. SYMM, SYRK, SYR2K, TRMM and TRSM are split recursively until
-// most of their work is GEMM; only small blocks along the diagonal remain. All other routines are
-// those of [gonum.Implementation]. Calls with invalid arguments are forwarded to gonum, so the
-// panics are the same.
+// GEMM calls map directly to tilework. SYMM, SYRK, SYR2K, TRMM and TRSM, and the factorisations LU,
+// Cholesky and QR, are split recursively until most of their work is GEMM; small blocks along the
+// diagonal remain. GEMV, GER, TRMV and TRSV of large matrices are products with one column or one
+// step of K. All other routines are gonum's. Calls for small matrices, for vectors with a negative
+// increment and with invalid arguments are forwarded to gonum, so the panics are the same.
+//
+// Results do not depend on the number of threads, to the last bit.
 //
 // tilework propagates every NaN and infinity. gonum skips terms whose element of A is zero, so
-// 0·NaN contributes NaN with tilework and nothing with gonum.
+// 0·NaN contributes NaN with tilework and nothing with gonum. This applies to the terms that gonum
+// adds: those of small matrices and of the blocks on the diagonal of TRMM, TRSM, TRMV, TRSV and the
+// factorisations. Elements outside a triangle are never read.
 package gonumblas
 
 import (
+	"sync"
+
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/blas32"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/blas/gonum"
+	"gonum.org/v1/gonum/lapack/lapack64"
 )
 
-// Use registers an [Implementation] with blas32 and blas64. It must not be called while their
-// routines run.
+// Use registers an [Implementation] with blas32 and blas64, and a [LAPACK] with lapack64. It must
+// not be called while their routines run.
 func Use() {
 	blas32.Use(Implementation{})
 	blas64.Use(Implementation{})
+	lapack64.Use(LAPACK{})
 }
 
-// Implementation is gonum's BLAS with the level 3 routines for float32 and float64 replaced. Its
-// methods are safe for concurrent use.
+// Implementation is gonum's BLAS with the level 3 routines and GEMV, GER, TRMV and TRSV for float32
+// and float64 replaced. Its methods are safe for concurrent use.
 type Implementation struct{ gonum.Implementation }
 
 var (
-	_ blas.Float32Level3 = Implementation{}
-	_ blas.Float64Level3 = Implementation{}
+	_ blas.Float32 = Implementation{}
+	_ blas.Float64 = Implementation{}
 )
 
 var (
 	single = routines[float32]{
 		gonum.Implementation{}.Sgemm, gonum.Implementation{}.Ssymm, gonum.Implementation{}.Ssyrk,
 		gonum.Implementation{}.Ssyr2k, gonum.Implementation{}.Strmm, gonum.Implementation{}.Strsm,
+		gonum.Implementation{}.Sgemv, gonum.Implementation{}.Sger, gonum.Implementation{}.Strmv,
+		gonum.Implementation{}.Strsv,
+		&sync.Pool{New: func() any { return new(block[float32]) }},
 	}
 	double = routines[float64]{
 		gonum.Implementation{}.Dgemm, gonum.Implementation{}.Dsymm, gonum.Implementation{}.Dsyrk,
 		gonum.Implementation{}.Dsyr2k, gonum.Implementation{}.Dtrmm, gonum.Implementation{}.Dtrsm,
+		gonum.Implementation{}.Dgemv, gonum.Implementation{}.Dger, gonum.Implementation{}.Dtrmv,
+		gonum.Implementation{}.Dtrsv,
+		&sync.Pool{New: func() any { return new(block[float64]) }},
 	}
 )
 
@@ -116,4 +131,52 @@ func (Implementation) Strsm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.
 func (Implementation) Dtrsm(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha float64,
 	a []float64, lda int, b []float64, ldb int) {
 	double.triangularSolve(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
+}
+
+// Sgemv computes y ← α·op(A)·x + β·y for an m×n matrix A.
+func (Implementation) Sgemv(t blas.Transpose, m, n int, alpha float32, a []float32, lda int, x []float32, incX int,
+	beta float32, y []float32, incY int) {
+	single.matrixVector(t, m, n, alpha, a, lda, x, incX, beta, y, incY)
+}
+
+// Sger computes A ← α·x·yᵀ + A for an m×n matrix A.
+func (Implementation) Sger(m, n int, alpha float32, x []float32, incX int, y []float32, incY int, a []float32,
+	lda int) {
+	single.outer(m, n, alpha, x, incX, y, incY, a, lda)
+}
+
+// Strmv computes x ← op(A)·x for a triangular n×n matrix A.
+func (Implementation) Strmv(ul blas.Uplo, t blas.Transpose, d blas.Diag, n int, a []float32, lda int, x []float32,
+	incX int) {
+	single.triangularVector(ul, t, d, n, a, lda, x, incX)
+}
+
+// Strsv solves op(A)·x = b for a triangular n×n matrix A. x overwrites b.
+func (Implementation) Strsv(ul blas.Uplo, t blas.Transpose, d blas.Diag, n int, a []float32, lda int, x []float32,
+	incX int) {
+	single.triangularVectorSolve(ul, t, d, n, a, lda, x, incX)
+}
+
+// Dgemv computes y ← α·op(A)·x + β·y for an m×n matrix A.
+func (Implementation) Dgemv(t blas.Transpose, m, n int, alpha float64, a []float64, lda int, x []float64, incX int,
+	beta float64, y []float64, incY int) {
+	double.matrixVector(t, m, n, alpha, a, lda, x, incX, beta, y, incY)
+}
+
+// Dger computes A ← α·x·yᵀ + A for an m×n matrix A.
+func (Implementation) Dger(m, n int, alpha float64, x []float64, incX int, y []float64, incY int, a []float64,
+	lda int) {
+	double.outer(m, n, alpha, x, incX, y, incY, a, lda)
+}
+
+// Dtrmv computes x ← op(A)·x for a triangular n×n matrix A.
+func (Implementation) Dtrmv(ul blas.Uplo, t blas.Transpose, d blas.Diag, n int, a []float64, lda int, x []float64,
+	incX int) {
+	double.triangularVector(ul, t, d, n, a, lda, x, incX)
+}
+
+// Dtrsv solves op(A)·x = b for a triangular n×n matrix A. x overwrites b.
+func (Implementation) Dtrsv(ul blas.Uplo, t blas.Transpose, d blas.Diag, n int, a []float64, lda int, x []float64,
+	incX int) {
+	double.triangularVectorSolve(ul, t, d, n, a, lda, x, incX)
 }

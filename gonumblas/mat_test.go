@@ -7,6 +7,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas32"
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/blas/gonum"
+	lapack "gonum.org/v1/gonum/lapack/gonum"
+	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -52,8 +54,7 @@ func TestMat(t *testing.T) {
 		}
 		Use()
 		err := step(&after)
-		blas32.Use(gonum.Implementation{})
-		blas64.Use(gonum.Implementation{})
+		useGonum()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,4 +62,11 @@ func TestMat(t *testing.T) {
 			t.Errorf("%s (seed %d): results before and after Use differ", name, seed)
 		}
 	}
+}
+
+// useGonum undoes [Use].
+func useGonum() {
+	blas32.Use(gonum.Implementation{})
+	blas64.Use(gonum.Implementation{})
+	lapack64.Use(lapack.Implementation{})
 }

@@ -10,20 +10,21 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 )
 
-// level3 is a call of one routine, which can run with this package or with gonum.
-type level3[T float32 | float64] struct {
+// routine is a call of one routine, which can run with this package or with gonum.
+type routine[T float32 | float64] struct {
 	name string
 	call func(r *routines[T], a, b, c []T)
-	out  byte // the overwritten argument: 'b' or 'c'
+	out  byte // the overwritten argument: 'a', 'b' or 'c'
 }
 
 // methods returns the routines of this package as a routines value.
 func (r *routines[T]) methods() *routines[T] {
-	return &routines[T]{r.product, r.symmetric, r.rankK, r.rank2K, r.triangularProduct, r.triangularSolve}
+	return &routines[T]{r.product, r.symmetric, r.rankK, r.rank2K, r.triangularProduct, r.triangularSolve,
+		r.matrixVector, r.outer, r.triangularVector, r.triangularVectorSolve, r.room}
 }
 
 // draw returns a random call of each routine. All matrices have leading dimension ld.
-func draw[T float32 | float64](rng *rand.Rand, m, n, k, ld int) []level3[T] {
+func draw[T float32 | float64](rng *rand.Rand, m, n, k, ld int) []routine[T] {
 	pick := func(n int) int { return rng.IntN(n) }
 	trans := []blas.Transpose{blas.NoTrans, blas.Trans, blas.ConjTrans}
 	tA, tB := trans[pick(3)], trans[pick(3)]
@@ -31,10 +32,12 @@ func draw[T float32 | float64](rng *rand.Rand, m, n, k, ld int) []level3[T] {
 	diag := []blas.Diag{blas.NonUnit, blas.Unit}[pick(2)]
 	scalars := []T{0, 1, -1.5}
 	alpha, beta := scalars[pick(3)], scalars[pick(3)]
-	args := fmt.Sprintf("%c%c %c%c%c, %d×%d×%d, α=%v β=%v", tA, tB, side, ul, diag, m, n, k, alpha, beta)
-	return []level3[T]{
+	incX, incY := []int{1, 2, 3, -2}[pick(4)], 1+pick(3)
+	args := fmt.Sprintf("%c%c %c%c%c, %d×%d×%d, α=%v β=%v, increments %d %d", tA, tB, side, ul, diag, m, n, k, alpha,
+		beta, incX, incY)
+	return []routine[T]{
 		{"gemm " + args,
-			func(r *routines[T], a, b, c []T) { r.gemm(tA, tB, m, n, k, alpha, a, ld, b, ld, beta, c, ld) }, 'c'},
+			func(r *routines[T], a, b, c []T) { r.mul(tA, tB, m, n, k, alpha, a, ld, b, ld, beta, c, ld) }, 'c'},
 		{"symm " + args, func(r *routines[T], a, b, c []T) { r.symm(side, ul, m, n, alpha, a, ld, b, ld, beta, c, ld) },
 			'c'},
 		{"syrk " + args, func(r *routines[T], a, _, c []T) { r.syrk(ul, tA, n, k, alpha, a, ld, beta, c, ld) }, 'c'},
@@ -44,22 +47,31 @@ func draw[T float32 | float64](rng *rand.Rand, m, n, k, ld int) []level3[T] {
 			'b'},
 		{"trsm " + args, func(r *routines[T], a, b, _ []T) { r.trsm(side, ul, tA, diag, m, n, alpha, a, ld, b, ld) },
 			'b'},
+		{"gemv " + args, func(r *routines[T], a, b, c []T) { r.gemv(tA, m, n, alpha, a, ld, b, incX, beta, c, incY) },
+			'c'},
+		// gonum's SGER reads outside its arguments if an increment is negative.
+		{"ger " + args, func(r *routines[T], a, b, c []T) { r.ger(m, n, alpha, b, max(incX, 1), c, incY, a, ld) }, 'a'},
+		{"trmv " + args, func(r *routines[T], a, b, _ []T) { r.trmv(ul, tA, diag, n, a, ld, b, incX) }, 'b'},
+		{"trsv " + args, func(r *routines[T], a, b, _ []T) { r.trsv(ul, tA, diag, n, a, ld, b, incX) }, 'b'},
 	}
 }
 
-// TestAgainstGonum compares every routine with gonum's, on sizes below and above the limit for
+// TestAgainstGonum compares every routine with gonum's, on sizes below and above the limits for
 // splitting.
 func TestAgainstGonum(t *testing.T) {
-	t.Run("float32", func(t *testing.T) { againstGonum(t, &single, 1e-4) })
-	t.Run("float64", func(t *testing.T) { againstGonum(t, &double, 1e-12) })
+	small := []int{1, 3, leaf, 7, nativeLeaf, 40, 63, 64, 65, 127, 131, 192}
+	large := []int{1, 130, 257, 300, 530}
+	t.Run("float32", func(t *testing.T) { againstGonum(t, &single, 1e-4, 60, small) })
+	t.Run("float64", func(t *testing.T) { againstGonum(t, &double, 1e-12, 60, small) })
+	t.Run("large/float32", func(t *testing.T) { againstGonum(t, &single, 1e-4, 8, large) })
+	t.Run("large/float64", func(t *testing.T) { againstGonum(t, &double, 1e-12, 8, large) })
 }
 
-func againstGonum[T float32 | float64](t *testing.T, r *routines[T], tol float64) {
+func againstGonum[T float32 | float64](t *testing.T, r *routines[T], tol float64, cases int, sizes []int) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
-	sizes := []int{1, 7, leaf - 1, leaf, leaf + 1, 2*leaf - 1, 2*leaf + 3, 3 * leaf}
 	size := func() int { return sizes[rng.IntN(len(sizes))] }
-	for range 60 {
+	for range cases {
 		m, n, k := size(), size(), size()
 		ld := max(m, n, k) + rng.IntN(3)
 		a, b, c := values[T](rng, ld), values[T](rng, ld), values[T](rng, ld)
@@ -70,11 +82,10 @@ func againstGonum[T float32 | float64](t *testing.T, r *routines[T], tol float64
 			a[i*ld+i] = 2
 		}
 		for _, op := range draw[T](rng, m, n, k, ld) {
-			got, want := map[byte][]T{'b': clone(b), 'c': clone(c)}, map[byte][]T{'b': clone(b), 'c': clone(c)}
-			aGot := clone(a)
-			op.call(r.methods(), aGot, got['b'], got['c'])
-			op.call(r, a, want['b'], want['c'])
-			equal(t, op.name, seed, aGot, a, 0)
+			got := map[byte][]T{'a': clone(a), 'b': clone(b), 'c': clone(c)}
+			want := map[byte][]T{'a': clone(a), 'b': clone(b), 'c': clone(c)}
+			op.call(r.methods(), got['a'], got['b'], got['c'])
+			op.call(r, want['a'], want['b'], want['c'])
 			for name := range got {
 				if name == op.out {
 					equal(t, op.name, seed, got[name], want[name], tol)
@@ -108,72 +119,87 @@ func equal[T float32 | float64](t *testing.T, name string, seed uint64, got, wan
 
 // TestPanics checks that invalid arguments cause the same panics as in gonum.
 func TestPanics(t *testing.T) {
-	const n = 2 * leaf
+	const n = 530
 	long := make([]float64, n*n)
-	type call func(b blas.Float64Level3)
+	type call func(b blas.Float64)
 	calls := map[string]call{
-		"gemm trans": func(b blas.Float64Level3) {
+		"gemm trans": func(b blas.Float64) {
 			b.Dgemm('x', blas.NoTrans, n, n, n, 1, long, n, long, n, 0, long,
 				n)
 		},
-		"gemm transB": func(b blas.Float64Level3) {
+		"gemm transB": func(b blas.Float64) {
 			b.Dgemm(blas.NoTrans, 'x', n, n, n, 1, long, n, long, n, 0, long,
 				n)
 		},
-		"gemm m": func(b blas.Float64Level3) {
+		"gemm m": func(b blas.Float64) {
 			b.Dgemm(blas.NoTrans, blas.NoTrans, -1, n, n, 1, long, n, long, n, 0, long, n)
 		},
-		"gemm n": func(b blas.Float64Level3) {
+		"gemm n": func(b blas.Float64) {
 			b.Dgemm(blas.NoTrans, blas.NoTrans, n, -1, n, 1, long, n, long, n, 0, long, n)
 		},
-		"gemm k": func(b blas.Float64Level3) {
+		"gemm k": func(b blas.Float64) {
 			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, -1, 1, long, n, long, n, 0, long, n)
 		},
-		"gemm lda": func(b blas.Float64Level3) {
+		"gemm lda": func(b blas.Float64) {
 			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, n, 1, long, n-1, long, n, 0, long, n)
 		},
-		"gemm ldb": func(b blas.Float64Level3) {
+		"gemm ldb": func(b blas.Float64) {
 			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, n, 1, long, n, long, 0, 0, long, n)
 		},
-		"gemm ldc": func(b blas.Float64Level3) {
+		"gemm ldc": func(b blas.Float64) {
 			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, n, 1, long, n, long, n, 0, long, n-1)
 		},
-		"gemm a": func(b blas.Float64Level3) {
+		"gemm a": func(b blas.Float64) {
 			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, n, 1, long[1:], n, long, n, 0, long, n)
 		},
-		"gemm b": func(b blas.Float64Level3) {
+		"gemm b": func(b blas.Float64) {
 			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, n, 1, long, n, long[1:], n, 0, long, n)
 		},
-		"gemm c": func(b blas.Float64Level3) {
+		"gemm c": func(b blas.Float64) {
 			b.Dgemm(blas.NoTrans, blas.NoTrans, n, n, n, 1, long, n, long, n, 0, nil, n)
 		},
-		"symm side": func(b blas.Float64Level3) { b.Dsymm('x', blas.Lower, n, n, 1, long, n, long, n, 0, long, n) },
-		"symm uplo": func(b blas.Float64Level3) { b.Dsymm(blas.Left, 'x', n, n, 1, long, n, long, n, 0, long, n) },
-		"symm c": func(b blas.Float64Level3) {
+		"symm side": func(b blas.Float64) { b.Dsymm('x', blas.Lower, n, n, 1, long, n, long, n, 0, long, n) },
+		"symm uplo": func(b blas.Float64) { b.Dsymm(blas.Left, 'x', n, n, 1, long, n, long, n, 0, long, n) },
+		"symm c": func(b blas.Float64) {
 			b.Dsymm(blas.Left, blas.Lower, n, n, 1, long, n, long, n, 0,
 				long[1:], n)
 		},
-		"syrk uplo":  func(b blas.Float64Level3) { b.Dsyrk('x', blas.NoTrans, n, n, 1, long, n, 0, long, n) },
-		"syrk trans": func(b blas.Float64Level3) { b.Dsyrk(blas.Lower, 'x', n, n, 1, long, n, 0, long, n) },
-		"syrk a": func(b blas.Float64Level3) {
+		"syrk uplo":  func(b blas.Float64) { b.Dsyrk('x', blas.NoTrans, n, n, 1, long, n, 0, long, n) },
+		"syrk trans": func(b blas.Float64) { b.Dsyrk(blas.Lower, 'x', n, n, 1, long, n, 0, long, n) },
+		"syrk a": func(b blas.Float64) {
 			b.Dsyrk(blas.Lower, blas.NoTrans, n, n, 1, long[1:], n, 0, long,
 				n)
 		},
-		"syr2k ldb": func(b blas.Float64Level3) {
+		"syr2k ldb": func(b blas.Float64) {
 			b.Dsyr2k(blas.Lower, blas.NoTrans, n, n, 1, long, n, long, 1, 0, long, n)
 		},
-		"trmm diag": func(b blas.Float64Level3) {
+		"trmm diag": func(b blas.Float64) {
 			b.Dtrmm(blas.Left, blas.Lower, blas.NoTrans, 'x', n, n, 1, long, n, long, n)
 		},
-		"trmm lda": func(b blas.Float64Level3) {
+		"trmm lda": func(b blas.Float64) {
 			b.Dtrmm(blas.Left, blas.Lower, blas.NoTrans, blas.Unit, n, n, 1, long, 1, long, n)
 		},
-		"trsm side": func(b blas.Float64Level3) {
+		"trsm side": func(b blas.Float64) {
 			b.Dtrsm('x', blas.Lower, blas.NoTrans, blas.Unit, n, n, 1, long, n, long, n)
 		},
-		"trsm b": func(b blas.Float64Level3) {
+		"trsm b": func(b blas.Float64) {
 			b.Dtrsm(blas.Left, blas.Lower, blas.NoTrans, blas.Unit, n, n, 1, long, n, long[1:], n)
 		},
+		"gemv trans": func(b blas.Float64) { b.Dgemv('x', n, n, 1, long, n, long, 1, 0, long, 1) },
+		"gemv m":     func(b blas.Float64) { b.Dgemv(blas.NoTrans, -n, -n, 1, long, n, long, 1, 0, long, 1) },
+		"gemv lda":   func(b blas.Float64) { b.Dgemv(blas.NoTrans, n, n, 1, long, n-1, long, 1, 0, long, 1) },
+		"gemv a":     func(b blas.Float64) { b.Dgemv(blas.Trans, n, n, 1, long[1:], n, long, 1, 0, long, 1) },
+		"gemv x":     func(b blas.Float64) { b.Dgemv(blas.NoTrans, n, n, 1, long, n, long[:n-1], 1, 0, long, 1) },
+		"gemv incx":  func(b blas.Float64) { b.Dgemv(blas.NoTrans, n, n, 1, long, n, long, 0, 0, long, 1) },
+		"gemv y":     func(b blas.Float64) { b.Dgemv(blas.NoTrans, n, n, 1, long, n, long, 1, 0, long[:n], 2) },
+		"ger incy":   func(b blas.Float64) { b.Dger(n, n, 1, long, 1, long, 0, long, n) },
+		"ger x":      func(b blas.Float64) { b.Dger(n, n, 1, long[:n-1], 1, long, 1, long, n) },
+		"ger a":      func(b blas.Float64) { b.Dger(n, n, 1, long, 1, long, 1, long[1:], n) },
+		"trmv uplo":  func(b blas.Float64) { b.Dtrmv('x', blas.NoTrans, blas.Unit, n, long, n, long, 1) },
+		"trmv diag":  func(b blas.Float64) { b.Dtrmv(blas.Upper, blas.NoTrans, 'x', n, long, n, long, 1) },
+		"trsv trans": func(b blas.Float64) { b.Dtrsv(blas.Upper, 'x', blas.Unit, n, long, n, long, 1) },
+		"trsv incx":  func(b blas.Float64) { b.Dtrsv(blas.Upper, blas.Trans, blas.Unit, n, long, n, long, 0) },
+		"trsv x":     func(b blas.Float64) { b.Dtrsv(blas.Upper, blas.Trans, blas.Unit, n, long, n, long[:n-1], 1) },
 	}
 	for name, call := range calls {
 		want := panicOf(func() { call(gonum.Implementation{}) })

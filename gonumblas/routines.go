@@ -1,20 +1,25 @@
 package gonumblas
 
 import (
-	"gonum.org/v1/gonum/blas"
+	"sync"
 
-	"tilework"
+	"gonum.org/v1/gonum/blas"
 )
 
 // routines holds gonum's routines, which handle small problems and invalid arguments.
 type routines[T float32 | float64] struct {
-	gemm  func(tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int)
+	mul   func(tA, tB blas.Transpose, m, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int)
 	symm  func(s blas.Side, ul blas.Uplo, m, n int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T, ldc int)
 	syrk  func(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, beta T, c []T, ldc int)
 	syr2k func(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, b []T, ldb int, beta T, c []T,
 		ldc int)
 	trmm inPlace[T]
 	trsm inPlace[T]
+	gemv func(t blas.Transpose, m, n int, alpha T, a []T, lda int, x []T, incX int, beta T, y []T, incY int)
+	ger  func(m, n int, alpha T, x []T, incX int, y []T, incY int, a []T, lda int)
+	trmv inVector[T]
+	trsv inVector[T]
+	room *sync.Pool // of *block[T], scratch memory
 }
 
 // The methods below convert their arguments to views. If an argument is invalid or the problem is
@@ -26,7 +31,7 @@ func (r *routines[T]) product(tA, tB blas.Transpose, m, n, k int, alpha T, a []T
 	v := &views{bad: m*n*k < minTerms}
 	va, vb, vc := operand(v, tA, m, k, lda, a), operand(v, tB, k, n, ldb, b), view(v, m, n, ldc, c)
 	if v.bad {
-		r.gemm(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
+		r.mul(tA, tB, m, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 		return
 	}
 	gemm(alpha, va, vb, beta, vc)
@@ -37,28 +42,32 @@ func (r *routines[T]) symmetric(s blas.Side, ul blas.Uplo, m, n int, alpha T, a 
 	c []T, ldc int) {
 	v := &views{}
 	side := v.side(s, m, n)
-	va := triangle[T]{Matrix: view(v, side, side, lda, a), lower: v.lower(ul)}
+	va := triangle[T]{matrix: view(v, side, side, lda, a), lower: v.lower(ul)}
 	vb, vc := view(v, m, n, ldb, b), view(v, m, n, ldc, c)
-	if v.bad || alpha == 0 || min(m, n) < 2*leaf {
+	if v.bad || alpha == 0 || m*n*side < minTerms {
 		r.symm(s, ul, m, n, alpha, a, lda, b, ldb, beta, c, ldc)
 		return
 	}
 	if s == blas.Right { // C = B·A is Cᵀ = A·Bᵀ
-		vb, vc = vb.T(), vc.T()
+		vb, vc = vb.t(), vc.t()
 	}
-	symm(alpha, va, vb, beta, vc, scratch[T]())
+	room := r.room.Get().(*block[T])
+	defer r.room.Put(room)
+	symm(alpha, va, vb, beta, vc, room)
 }
 
 // rankK implements SYRK.
 func (r *routines[T]) rankK(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a []T, lda int, beta T, c []T, ldc int) {
 	v := &views{}
-	va, vc := operand(v, t, n, k, lda, a), triangle[T]{Matrix: view(v, n, n, ldc, c), lower: v.lower(ul)}
-	if v.bad || alpha == 0 || n < 2*leaf || k < 1 {
+	va, vc := operand(v, t, n, k, lda, a), triangle[T]{matrix: view(v, n, n, ldc, c), lower: v.lower(ul)}
+	if v.bad || alpha == 0 || n*n*k < minTerms {
 		r.syrk(ul, t, n, k, alpha, a, lda, beta, c, ldc)
 		return
 	}
-	rankUpdate(beta, vc, scratch[T](), func(beta T, i, j, rows, cols int, c tilework.Matrix[T]) {
-		gemm(alpha, va.Sub(i, 0, rows, k), va.Sub(j, 0, cols, k).T(), beta, c)
+	room := r.room.Get().(*block[T])
+	defer r.room.Put(room)
+	rankUpdate(k, beta, vc, room, func(beta T, i, j, rows, cols int, c matrix[T]) {
+		gemm(alpha, va.sub(i, 0, rows, k), va.sub(j, 0, cols, k).t(), beta, c)
 	})
 }
 
@@ -67,51 +76,121 @@ func (r *routines[T]) rank2K(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, 
 	c []T, ldc int) {
 	v := &views{}
 	va, vb := operand(v, t, n, k, lda, a), operand(v, t, n, k, ldb, b)
-	vc := triangle[T]{Matrix: view(v, n, n, ldc, c), lower: v.lower(ul)}
-	if v.bad || alpha == 0 || n < 2*leaf || k < 1 {
+	vc := triangle[T]{matrix: view(v, n, n, ldc, c), lower: v.lower(ul)}
+	if v.bad || alpha == 0 || n*n*k < minTerms {
 		r.syr2k(ul, t, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 		return
 	}
-	rankUpdate(beta, vc, scratch[T](), func(beta T, i, j, rows, cols int, c tilework.Matrix[T]) {
-		gemm(alpha, va.Sub(i, 0, rows, k), vb.Sub(j, 0, cols, k).T(), beta, c)
-		gemm(alpha, vb.Sub(i, 0, rows, k), va.Sub(j, 0, cols, k).T(), 1, c)
+	room := r.room.Get().(*block[T])
+	defer r.room.Put(room)
+	rankUpdate(k, beta, vc, room, func(beta T, i, j, rows, cols int, c matrix[T]) {
+		gemm(alpha, va.sub(i, 0, rows, k), vb.sub(j, 0, cols, k).t(), beta, c)
+		gemm(alpha, vb.sub(i, 0, rows, k), va.sub(j, 0, cols, k).t(), 1, c)
 	})
 }
 
 // triangularProduct implements TRMM.
 func (r *routines[T]) triangularProduct(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T,
 	a []T, lda int, b []T, ldb int) {
-	inBlocks(trmm[T], r.trmm, s, ul, t, d, m, n, alpha, a, lda, b, ldb)
+	inBlocks(r.multiply, r.trmm, s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 }
 
 // triangularSolve implements TRSM.
 func (r *routines[T]) triangularSolve(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T,
 	a []T, lda int, b []T, ldb int) {
-	inBlocks(trsm[T], r.trsm, s, ul, t, d, m, n, alpha, a, lda, b, ldb)
+	inBlocks(r.solve, r.trsm, s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 }
 
-// inBlocks computes a routine with blocked, which takes A on the left and uses native for its
-// smallest blocks. It calls native for the whole product if an argument is invalid or alpha is 0.
-func inBlocks[T float32 | float64](blocked func(T, triangle[T], tilework.Matrix[T], inPlace[T]), native inPlace[T],
-	s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T, a []T, lda int, b []T, ldb int) {
+// matrixVector implements GEMV.
+func (r *routines[T]) matrixVector(t blas.Transpose, m, n int, alpha T, a []T, lda int, x []T, incX int, beta T, y []T,
+	incY int) {
+	if m*n <= vectorTerms {
+		r.gemv(t, m, n, alpha, a, lda, x, incX, beta, y, incY)
+		return
+	}
+	v, rows, cols := &views{}, m, n
+	if t != blas.NoTrans {
+		rows, cols = n, m
+	}
+	va, vx, vy := operand(v, t, rows, cols, lda, a), view(v, cols, 1, incX, x), view(v, rows, 1, incY, y)
+	if v.bad {
+		r.gemv(t, m, n, alpha, a, lda, x, incX, beta, y, incY)
+		return
+	}
+	gemm(alpha, va, vx, beta, vy)
+}
+
+// outer implements GER.
+func (r *routines[T]) outer(m, n int, alpha T, x []T, incX int, y []T, incY int, a []T, lda int) {
+	if m*n <= outerTerms {
+		r.ger(m, n, alpha, x, incX, y, incY, a, lda)
+		return
+	}
+	v := &views{}
+	vx, vy, va := view(v, m, 1, incX, x), view(v, n, 1, incY, y), view(v, m, n, lda, a)
+	if v.bad || alpha == 0 {
+		r.ger(m, n, alpha, x, incX, y, incY, a, lda)
+		return
+	}
+	gemm(alpha, vx, vy.t(), 1, va)
+}
+
+// triangularVector implements TRMV.
+func (r *routines[T]) triangularVector(ul blas.Uplo, t blas.Transpose, d blas.Diag, n int, a []T, lda int, x []T,
+	incX int) {
+	r.onVector(r.multiply, r.trmv, trmvLeaf, ul, t, d, n, a, lda, x, incX)
+}
+
+// triangularVectorSolve implements TRSV.
+func (r *routines[T]) triangularVectorSolve(ul blas.Uplo, t blas.Transpose, d blas.Diag, n int, a []T, lda int, x []T,
+	incX int) {
+	r.onVector(r.solve, r.trsv, trsvLeaf, ul, t, d, n, a, lda, x, incX)
+}
+
+// onVector computes a routine with blocked, or with native if an argument is invalid or n is at
+// most limit.
+func (r *routines[T]) onVector(blocked func(T, triangle[T], matrix[T]), native inVector[T], limit int, ul blas.Uplo,
+	t blas.Transpose, d blas.Diag, n int, a []T, lda int, x []T, incX int) {
+	if n <= limit {
+		native(ul, t, d, n, a, lda, x, incX)
+		return
+	}
+	v := &views{bad: d != blas.NonUnit && d != blas.Unit}
+	va := triangle[T]{operand(v, t, n, n, lda, a), v.lower(ul) != (t != blas.NoTrans), d}
+	vx := view(v, n, 1, incX, x)
+	if v.bad {
+		native(ul, t, d, n, a, lda, x, incX)
+		return
+	}
+	blocked(1, va, vx)
+}
+
+// inBlocks computes a routine with blocked, which takes A on the left. It forwards the call to
+// native if an argument is invalid or alpha is 0.
+func inBlocks[T float32 | float64](blocked func(T, triangle[T], matrix[T]), native inPlace[T], s blas.Side,
+	ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T, a []T, lda int, b []T, ldb int) {
+	if s == blas.Left && m <= nativeLeaf || s == blas.Right && m < leaf && n <= fewRowsLeaf {
+		native(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
+		return
+	}
 	va, vb, ok := triangular(s, ul, t, d, m, n, a, lda, b, ldb)
 	if !ok || alpha == 0 {
 		native(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 		return
 	}
-	blocked(alpha, va, vb, native)
+	blocked(alpha, va, vb)
 }
 
 // triangular returns views of op(A) and B. If A is on the right, it returns their transposes, so
 // that A is always on the left. It reports false if an argument is invalid.
 func triangular[T float32 | float64](s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, a []T,
-	lda int, b []T, ldb int) (triangle[T], tilework.Matrix[T], bool) {
+	lda int, b []T, ldb int) (triangle[T], matrix[T], bool) {
 	v := &views{bad: d != blas.NonUnit && d != blas.Unit}
 	side := v.side(s, m, n)
 	va := triangle[T]{operand(v, t, side, side, lda, a), v.lower(ul) != (t != blas.NoTrans), d}
 	vb := view(v, m, n, ldb, b)
 	if s == blas.Right { // B·A is (Aᵀ·Bᵀ)ᵀ
-		va, vb = va.t(), vb.T()
+		va, vb = va.t(), vb.t()
 	}
 	return va, vb, !v.bad
 }
@@ -120,27 +199,25 @@ func triangular[T float32 | float64](s blas.Side, ul blas.Uplo, t blas.Transpose
 type views struct{ bad bool }
 
 // view returns a row-major matrix with leading dimension ld.
-func view[T float32 | float64](v *views, rows, cols, ld int, data []T) tilework.Matrix[T] {
-	if rows < 1 || cols < 1 || ld < cols {
+func view[T float32 | float64](v *views, rows, cols, ld int, data []T) matrix[T] {
+	if rows < 1 || cols < 1 || ld < cols || len(data) < cols || (len(data)-cols)/ld < rows-1 {
 		v.bad = true // an empty matrix is valid, but gonum's routine handles it
-		return tilework.Matrix[T]{}
+		return matrix[T]{}
 	}
-	m := tilework.FromStrided(rows, cols, ld, data)
-	v.bad = v.bad || m.Err() != nil
-	return m
+	return matrix[T]{data, rows, cols, ld, 1}
 }
 
 // operand returns the rows×cols matrix op(X). The conjugate transpose of a real matrix is its
 // transpose.
-func operand[T float32 | float64](v *views, t blas.Transpose, rows, cols, ld int, data []T) tilework.Matrix[T] {
+func operand[T float32 | float64](v *views, t blas.Transpose, rows, cols, ld int, data []T) matrix[T] {
 	switch t {
 	case blas.NoTrans:
 		return view(v, rows, cols, ld, data)
 	case blas.Trans, blas.ConjTrans:
-		return view(v, cols, rows, ld, data).T()
+		return view(v, cols, rows, ld, data).t()
 	}
 	v.bad = true
-	return tilework.Matrix[T]{}
+	return matrix[T]{}
 }
 
 // side returns the size of a square matrix that multiplies an m×n matrix from side s.

@@ -1,173 +1,143 @@
 package gonumblas
 
-import (
-	"context"
-	"fmt"
+import "gonum.org/v1/gonum/blas"
 
-	"gonum.org/v1/gonum/blas"
-
-	"tilework"
-)
-
-// leaf is the size of the blocks along the diagonal at which splitting stops. It is large enough
-// for a fast GEMM and small compared with matrices whose speed matters.
-const leaf = 64
-
-// minTerms is the product m·n·k below which gonum is faster, because tilework takes longer to plan.
-const minTerms = 12 * 12 * 12
-
-// triangle is a square matrix. Only one of its triangles is read or written.
-type triangle[T float32 | float64] struct {
-	tilework.Matrix[T]
-	lower bool // the triangle after a transposition of the view
-	diag  blas.Diag
-}
-
-// t returns the transpose.
-func (a triangle[T]) t() triangle[T] { return triangle[T]{a.Matrix.T(), !a.lower, a.diag} }
-
-// halves splits a triangle into two triangles along the diagonal, the first of size h, and the
-// rectangle below the first and left of the second. For an upper triangle, it returns the transpose
-// of the rectangle right of the first and above the second.
-func (a triangle[T]) halves() (h int, first, second triangle[T], below tilework.Matrix[T]) {
-	n := a.Rows()
-	h = (n/2 + leaf - 1) / leaf * leaf
-	first = triangle[T]{a.Sub(0, 0, h, h), a.lower, a.diag}
-	second = triangle[T]{a.Sub(h, h, n-h, n-h), a.lower, a.diag}
-	if a.lower {
-		return h, first, second, a.Sub(h, 0, n-h, h)
-	}
-	return h, first, second, a.Sub(0, h, h, n-h).T()
-}
-
-// rows splits a matrix after its first h rows.
-func rows[T float32 | float64](x tilework.Matrix[T], h int) (first, second tilework.Matrix[T]) {
-	return x.Sub(0, 0, h, x.Cols()), x.Sub(h, 0, x.Rows()-h, x.Cols())
-}
-
-// gemm computes C ← α·A·B + β·C.
-func gemm[T float32 | float64](alpha T, a, b tilework.Matrix[T], beta T, c tilework.Matrix[T]) {
-	err := tilework.Gemm(context.Background(), float64(alpha), a, b, float64(beta), c, tilework.WithDevice("cpu"))
-	if err != nil {
-		panic(fmt.Sprintf("gonumblas: %v", err)) // the shapes match, so C must share memory with A or B
-	}
-}
-
-// scratch allocates a leaf×leaf matrix.
-func scratch[T float32 | float64]() tilework.Matrix[T] { return tilework.New[T](leaf, leaf) }
+// block is scratch memory for a block of a symmetric matrix.
+type block[T float32 | float64] [symmBlock * symmBlock]T
 
 // symm computes C ← α·A·B + β·C for a symmetric A.
-func symm[T float32 | float64](alpha T, a triangle[T], b tilework.Matrix[T], beta T, c, room tilework.Matrix[T]) {
-	if n := a.Rows(); n <= leaf {
-		whole := room.Sub(0, 0, n, n)
+func symm[T float32 | float64](alpha T, a triangle[T], b matrix[T], beta T, c matrix[T], room *block[T]) {
+	n := a.rows
+	if n <= symmBlock {
+		whole := room[:n*n]
 		for i := range n {
-			for j := range i + 1 {
-				v := a.At(i, j)
-				if !a.lower {
-					v = a.At(j, i)
-				}
-				whole.Set(i, j, v)
-				whole.Set(j, i, v)
+			part, first := a.row(i)
+			copy(whole[i*n+first:], part)
+			for j, v := range part {
+				whole[(first+j)*n+i] = v
 			}
 		}
-		gemm(alpha, whole, b, beta, c)
+		gemm(alpha, dense(n, n, whole), b, beta, c)
 		return
 	}
 	h, a1, a2, below := a.halves()
-	b1, b2 := rows(b, h)
-	c1, c2 := rows(c, h)
+	b1, b2 := b.split(h)
+	c1, c2 := c.split(h)
 	symm(alpha, a1, b1, beta, c1, room)
-	gemm(alpha, below.T(), b2, 1, c1)
+	gemm(alpha, below.t(), b2, 1, c1)
 	symm(alpha, a2, b2, beta, c2, room)
 	gemm(alpha, below, b1, 1, c2)
 }
 
-// rankUpdate computes a triangle of C ← P + β·C, where P is a symmetric product. part computes the
-// rows×cols block of P at (i, j): c ← P(i, j) + β·c.
-func rankUpdate[T float32 | float64](beta T, c triangle[T], room tilework.Matrix[T],
-	part func(beta T, i, j, rows, cols int, c tilework.Matrix[T])) {
-	n := c.Rows()
-	if n <= leaf {
-		whole := room.Sub(0, 0, n, n)
-		part(0, 0, 0, n, n, whole)
+// rankUpdate computes a triangle of C ← P + β·C, where P is a symmetric product of rank k. part
+// computes the rows×cols block of P at (i, j): c ← P(i, j) + β·c.
+func rankUpdate[T float32 | float64](k int, beta T, c triangle[T], room *block[T],
+	part func(beta T, i, j, rows, cols int, c matrix[T])) {
+	n := c.rows
+	if n <= rankBlock || n <= symmBlock && n*n*k <= rankTerms {
+		whole := room[:n*n]
+		part(0, 0, 0, n, n, dense(n, n, whole))
 		for i := range n {
-			for j := range i + 1 {
-				at := [2]int{i, j}
-				if !c.lower {
-					at = [2]int{j, i}
-				}
-				v := whole.At(at[0], at[1])
-				if beta != 0 {
-					v += beta * c.At(at[0], at[1])
-				}
-				c.Set(at[0], at[1], v)
+			to, first := c.row(i)
+			from := whole[i*n+first:][:len(to)]
+			if beta == 0 {
+				copy(to, from)
+				continue
+			}
+			for j, v := range from {
+				to[j] = v + beta*to[j]
 			}
 		}
 		return
 	}
 	h, c1, c2, below := c.halves()
-	rankUpdate(beta, c1, room, part)
+	rankUpdate(k, beta, c1, room, part)
 	part(beta, h, 0, n-h, h, below)
-	rankUpdate(beta, c2, room, func(beta T, i, j, rows, cols int, c tilework.Matrix[T]) {
+	rankUpdate(k, beta, c2, room, func(beta T, i, j, rows, cols int, c matrix[T]) {
 		part(beta, h+i, h+j, rows, cols, c)
 	})
 }
 
-// trmm computes B ← α·A·B.
-func trmm[T float32 | float64](alpha T, a triangle[T], b tilework.Matrix[T], native inPlace[T]) {
-	if a.Rows() <= leaf {
-		native.on(alpha, a, b)
+// multiply computes B ← α·A·B.
+func (r *routines[T]) multiply(alpha T, a triangle[T], b matrix[T]) {
+	switch {
+	case b.cols == 1 && a.rows <= trmvLeaf && alpha == 1:
+		r.trmv.on(a, b)
+		return
+	case b.right == 1 && a.rows <= nativeLeaf:
+		r.trmm.on(alpha, a, b)
+		return
+	case a.rows <= leaf:
+		multiplyLeaf(alpha, a, b)
 		return
 	}
 	h, a1, a2, between := a.halves()
-	b1, b2 := rows(b, h)
+	b1, b2 := b.split(h)
 	if a.lower {
-		trmm(alpha, a2, b2, native)
-		gemm(alpha, between, b1, 1, b2)
-		trmm(alpha, a1, b1, native)
+		r.multiply(alpha, a2, b2)
+		r.gemm(alpha, between, b1, 1, b2)
+		r.multiply(alpha, a1, b1)
 		return
 	}
-	trmm(alpha, a1, b1, native)
-	gemm(alpha, between.T(), b2, 1, b1)
-	trmm(alpha, a2, b2, native)
+	r.multiply(alpha, a1, b1)
+	r.gemm(alpha, between.t(), b2, 1, b1)
+	r.multiply(alpha, a2, b2)
 }
 
-// trsm computes B ← α·A⁻¹·B.
-func trsm[T float32 | float64](alpha T, a triangle[T], b tilework.Matrix[T], native inPlace[T]) {
-	if a.Rows() <= leaf {
-		native.on(alpha, a, b)
+// solve computes B ← α·A⁻¹·B.
+func (r *routines[T]) solve(alpha T, a triangle[T], b matrix[T]) {
+	switch {
+	case b.cols == 1 && a.rows <= trsvLeaf && alpha == 1:
+		r.trsv.on(a, b)
+		return
+	case b.right == 1 && a.rows <= nativeLeaf:
+		r.trsm.on(alpha, a, b)
+		return
+	case a.rows <= leaf:
+		solveLeaf(alpha, a, b)
 		return
 	}
 	h, a1, a2, between := a.halves()
-	b1, b2 := rows(b, h)
+	b1, b2 := b.split(h)
 	if a.lower {
-		trsm(alpha, a1, b1, native)
-		gemm(-1, between, b1, alpha, b2)
-		trsm(1, a2, b2, native)
+		r.solve(alpha, a1, b1)
+		r.gemm(-1, between, b1, alpha, b2)
+		r.solve(1, a2, b2)
 		return
 	}
-	trsm(alpha, a2, b2, native)
-	gemm(-1, between.T(), b2, alpha, b1)
-	trsm(1, a1, b1, native)
+	r.solve(alpha, a2, b2)
+	r.gemm(-1, between.t(), b2, alpha, b1)
+	r.solve(1, a1, b1)
+}
+
+// stored returns how gonum's routines describe a triangle.
+func (a triangle[T]) stored() (ul blas.Uplo, t blas.Transpose, ld int) {
+	ul, t, ld = blas.Upper, blas.NoTrans, a.down
+	if a.right != 1 {
+		t, ld = blas.Trans, a.right
+	}
+	if a.lower == (t == blas.NoTrans) {
+		ul = blas.Lower
+	}
+	return ul, t, max(ld, a.cols)
 }
 
 // inPlace is the type of gonum's TRMM and TRSM.
 type inPlace[T float32 | float64] func(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T,
 	a []T, lda int, b []T, ldb int)
 
-// on calls f for A on the left of B. Both can be transposed views.
-func (f inPlace[T]) on(alpha T, a triangle[T], b tilework.Matrix[T]) {
-	side := blas.Left
-	if b.Transposed() { // (A·Bᵀ)ᵀ is B·Aᵀ
-		side, a, b = blas.Right, a.t(), b.T()
-	}
-	trans, lower := blas.NoTrans, a.lower
-	if a.Transposed() {
-		trans, lower = blas.Trans, !a.lower
-	}
-	ul := blas.Upper
-	if lower {
-		ul = blas.Lower
-	}
-	f(side, ul, trans, a.diag, b.Rows(), b.Cols(), alpha, a.Data(), a.Stride(), b.Data(), b.Stride())
+// on calls f for A on the left of B, whose rows are contiguous.
+func (f inPlace[T]) on(alpha T, a triangle[T], b matrix[T]) {
+	ul, t, ld := a.stored()
+	f(blas.Left, ul, t, a.diag, b.rows, b.cols, alpha, a.data, ld, b.data, max(b.down, b.cols))
+}
+
+// inVector is the type of gonum's TRMV and TRSV.
+type inVector[T float32 | float64] func(ul blas.Uplo, t blas.Transpose, d blas.Diag, n int, a []T, lda int, x []T,
+	incX int)
+
+// on calls f for a column x.
+func (f inVector[T]) on(a triangle[T], x matrix[T]) {
+	ul, t, ld := a.stored()
+	f(ul, t, a.diag, x.rows, a.data, ld, x.data, x.down)
 }

@@ -1,0 +1,124 @@
+package gonumblas
+
+import (
+	"context"
+	"fmt"
+
+	"gonum.org/v1/gonum/blas"
+
+	"tilework"
+)
+
+// matrix is a view of elements of an argument: element (i, j) is data[i*down+j*right]. One of down
+// and right is 1.
+type matrix[T float32 | float64] struct {
+	data        []T
+	rows, cols  int
+	down, right int
+}
+
+// dense returns a matrix without gaps between its rows.
+func dense[T float32 | float64](rows, cols int, data []T) matrix[T] {
+	return matrix[T]{data, rows, cols, cols, 1}
+}
+
+// at returns element (i, j).
+func (m matrix[T]) at(i, j int) T { return m.data[i*m.down+j*m.right] }
+
+// t returns the transpose.
+func (m matrix[T]) t() matrix[T] { return matrix[T]{m.data, m.cols, m.rows, m.right, m.down} }
+
+// sub returns the rows×cols part that starts at element (i, j).
+func (m matrix[T]) sub(i, j, rows, cols int) matrix[T] {
+	if rows == 0 || cols == 0 {
+		return matrix[T]{nil, rows, cols, m.down, m.right}
+	}
+	return matrix[T]{m.data[i*m.down+j*m.right:], rows, cols, m.down, m.right}
+}
+
+// split splits a matrix after its first h rows.
+func (m matrix[T]) split(h int) (first, second matrix[T]) {
+	return m.sub(0, 0, h, m.cols), m.sub(h, 0, m.rows-h, m.cols)
+}
+
+// set copies the elements of a matrix of the same size to m, whose rows are contiguous.
+func (m matrix[T]) set(from matrix[T]) {
+	for i := range m.rows {
+		to, row := m.data[i*m.down:][:m.cols], from.data[i*from.down:]
+		if from.right == 1 {
+			copy(to, row)
+			continue
+		}
+		for j := range to {
+			to[j] = row[j*from.right]
+		}
+	}
+}
+
+// tilework returns the matrix as an operand of a product.
+func (m matrix[T]) tilework() tilework.Matrix[T] {
+	if m.right != 1 {
+		return tilework.FromStrided(m.cols, m.rows, max(m.right, m.rows), m.data).T()
+	}
+	return tilework.FromStrided(m.rows, m.cols, max(m.down, m.cols), m.data) // a single row has any stride
+}
+
+// triangle is a square matrix. Only one of its triangles is read or written.
+type triangle[T float32 | float64] struct {
+	matrix[T]
+	lower bool // the triangle after a transposition of the view
+	diag  blas.Diag
+}
+
+// t returns the transpose.
+func (a triangle[T]) t() triangle[T] { return triangle[T]{a.matrix.t(), !a.lower, a.diag} }
+
+// halves splits a triangle into two triangles along the diagonal, the first of size h, and the
+// rectangle below the first and left of the second. For an upper triangle, it returns the transpose
+// of the rectangle right of the first and above the second.
+func (a triangle[T]) halves() (h int, first, second triangle[T], below matrix[T]) {
+	n := a.rows
+	h = (n/2 + leaf - 1) / leaf * leaf
+	first = triangle[T]{a.sub(0, 0, h, h), a.lower, a.diag}
+	second = triangle[T]{a.sub(h, h, n-h, n-h), a.lower, a.diag}
+	if a.lower {
+		return h, first, second, a.sub(h, 0, n-h, h)
+	}
+	return h, first, second, a.sub(0, h, h, n-h).t()
+}
+
+// row returns the part of row i of a triangle that is not transposed, and its first column.
+func (a triangle[T]) row(i int) (part []T, first int) {
+	if a.lower {
+		return a.data[i*a.down:][:i+1], 0
+	}
+	return a.data[i*a.down+i:][:a.cols-i], i
+}
+
+var onCPU = tilework.WithDevice("cpu")
+
+// gemm computes C ← α·A·B + β·C. gonum multiplies small matrices with vectors.
+func (r *routines[T]) gemm(alpha T, a, b matrix[T], beta T, c matrix[T]) {
+	if c.cols == 1 && a.rows*a.cols <= vectorTerms {
+		t := blas.NoTrans
+		if a.right != 1 {
+			t, a = blas.Trans, a.t()
+		}
+		r.gemv(t, a.rows, a.cols, alpha, a.data, max(a.down, a.cols), b.data, b.down, beta, c.data, c.down)
+		return
+	}
+	gemm(alpha, a, b, beta, c)
+}
+
+// gemm computes C ← α·A·B + β·C.
+func gemm[T float32 | float64](alpha T, a, b matrix[T], beta T, c matrix[T]) {
+	if c.rows*c.cols*a.cols <= smallTerms {
+		gemmSmall(alpha, a, b, beta, c)
+		return
+	}
+	err := tilework.Gemm(context.Background(), float64(alpha), a.tilework(), b.tilework(), float64(beta), c.tilework(),
+		onCPU)
+	if err != nil {
+		panic(fmt.Sprintf("gonumblas: %v", err)) // the shapes match, so C must share memory with A or B
+	}
+}

@@ -1,0 +1,51 @@
+package gonumblas
+
+// gonum computes problems up to these sizes, because planning a product takes longer than the
+// arithmetic. They were measured on a Zen with AVX2; a factor of two matters little.
+const (
+	// minTerms is the least product m·n·k of a level 3 routine of tilework.
+	minTerms = 12 * 12 * 12
+	// smallTerms is the product m·n·k up to which a part of a problem is computed by a loop.
+	smallTerms = 1024
+	// vectorTerms is the number of elements of a matrix up to which gonum multiplies it with a vector.
+	vectorTerms = 200 * 200
+	// outerTerms is the number of elements of a matrix up to which gonum adds an outer product to it.
+	outerTerms = 256 * 256
+	// trmvLeaf and trsvLeaf are the sizes of the triangles that gonum multiplies with a vector and
+	// solves for one.
+	trmvLeaf = 256
+	trsvLeaf = 64
+	// nativeLeaf is the size of the triangles that gonum multiplies and solves if the rows of B are
+	// contiguous.
+	nativeLeaf = 16
+	// fewRowsLeaf is the size of the triangles on the right that gonum multiplies and solves if B has
+	// fewer than leaf rows.
+	fewRowsLeaf = 256
+	// smallLU, smallQR and smallQ are the numbers of elements up to which gonum computes an LU or QR
+	// factorisation, or a product with the Q of that many elements.
+	smallLU = 64 * 64
+	smallQR = 100 * 100
+	smallQ  = 32 * 32
+	// luLeaf, choleskyLeaf and qrLeaf are the numbers of columns that gonum factorises.
+	luLeaf       = 16
+	choleskyLeaf = 64
+	qrLeaf       = 16
+)
+
+// Problems are split into blocks of these sizes.
+const (
+	// symmBlock is the largest symmetric matrix that is completed in scratch memory and multiplied at
+	// once.
+	symmBlock = 256
+	// rankBlock is the size of the blocks on the diagonal of a symmetric product. Both triangles of
+	// such a block are computed.
+	rankBlock = 64
+	// rankTerms is the product n·n·k up to which those blocks may have size symmBlock: one product on
+	// all threads is faster than the smaller products that it splits into.
+	rankTerms = 4 << 20
+	// qrBlock is the number of columns of a panel of a QR factorisation. Its reflectors are applied to
+	// the rest of the matrix at once.
+	qrBlock = 48
+	// qrWide is the number of columns up to which panels have qrLeaf columns instead.
+	qrWide = 320
+)
