@@ -71,7 +71,11 @@ func (i *Instr) space() Space {
 func Bind(i *Instr) error {
 	forms := FormsOf(i.Op)
 	if len(forms) == 0 {
-		return &Error{i.Pos, ErrUnsupported, fmt.Sprintf("%s: instruction %q is not supported", i.Mnemonic(), i.Op)}
+		msg := fmt.Sprintf("%s: instruction %q is not supported", i.Mnemonic(), i.Op)
+		if feature := unsupportedOps[i.Op]; feature != "" {
+			msg += " (" + feature + ")"
+		}
+		return &Error{Pos: i.Pos, Kind: ErrUnsupported, Msg: msg}
 	}
 	mods := manualOrder(i)
 	var fits *Form // the first form that accepts the modifiers
@@ -103,7 +107,7 @@ func Bind(i *Instr) error {
 
 // invalid returns an error about i that wraps ErrInvalid.
 func (i *Instr) invalid(format string, args ...any) error {
-	return &Error{i.Pos, ErrInvalid, i.Mnemonic() + ": " + fmt.Sprintf(format, args...)}
+	return &Error{Pos: i.Pos, Kind: ErrInvalid, Msg: i.Mnemonic() + ": " + fmt.Sprintf(format, args...)}
 }
 
 // manualOrder returns i's modifiers in the order of the table. Compilers write the scope of an
@@ -231,7 +235,7 @@ func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 	case *Vector:
 		return o.Kind == ValueOperand && len(a.Elems) > 0 && f.vectorLen(o, slots) == len(a.Elems)
 	case *Addr:
-		if o.Kind != AddressOperand || o.Coords != (a.Coords != nil) {
+		if o.Kind != AddressOperand || o.Coords != (a.Coords != nil) || a.Sampler != nil {
 			return false
 		}
 		return !o.Coords || len(a.Coords.Elems) == f.vectorLen(o, slots)

@@ -19,6 +19,9 @@ type Error struct {
 	Pos  Pos
 	Kind error // ErrSyntax, ErrInvalid, ErrUnsupported or ErrTarget
 	Msg  string
+	// Func is the function that Verify found the error in. It is nil for errors outside of
+	// functions, and for errors of Parse.
+	Func *Func
 }
 
 func (e *Error) Error() string {
@@ -30,17 +33,18 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Kind }
 
-// maxErrors is the maximum number of errors collected for a module. Further errors are mostly
-// consequences of the first ones.
+// maxErrors is the maximum number of errors that Parse collects, that Verify collects for each
+// function, and that an error message lists. Further errors are mostly consequences of the first
+// ones.
 const maxErrors = 20
 
 // Errors is the list of all errors found in a module, in order.
 type Errors []*Error
 
 func (es Errors) Error() string {
-	lines := make([]string, len(es))
-	for i, e := range es {
-		lines[i] = e.Error()
+	lines := make([]string, min(len(es), maxErrors))
+	for i := range lines {
+		lines[i] = es[i].Error()
 	}
 	if len(es) >= maxErrors {
 		lines = append(lines, fmt.Sprintf("stopped after %d errors", maxErrors))

@@ -9,7 +9,7 @@ import (
 // body returns a module whose kernel declares some registers and executes stmts.
 func body(stmts string) string {
 	return header + `.global .align 16 .b8 memory[64]; .shared .b32 shared[4]; .const .f32 fixed = 1.0;
-.func (.param .b32 out) callee(.param .b32 in) { ret; }
+.global .texref image; .func (.param .b32 out) callee(.param .b32 in) { ret; }
 .visible .entry kernel(.param .u64 p) {
 .reg .pred %p<4>; .reg .b16 %h<4>; .reg .b32 %r<9>; .reg .b64 %rd<9>; .reg .f32 %f<9>; .reg .f64 %d<4>; .reg .u32 %u<4>; .reg .v2 .f32 pair;
 ` + stmts + `
@@ -26,7 +26,7 @@ func TestParseErrors(t *testing.T) {
 		{header + ".global .q32 x;", `k:4:9: found ".q32", want a type that variables can have`},
 		{header + ".global .u32 ;", `k:4:14: found ";", want a name`},
 		{header + ".global .u32 _;", `k:4:14: found "_", want a name`},
-		{header + ".global .texref t;", `k:4:9: variables of type .texref are not supported`},
+		{header + ".global .texref t = {width = };", `k:4:30: found "}", want a value`},
 		{header + ".global .align 3 .u32 x;", `k:4:16: found alignment 3, want a power of two`},
 		{header + ".global .u32 x[2;", `k:4:17: found ";", want "]"`},
 		{header + ".reg .b32 %r<0>;", `k:4:14: found %r<0>, want a count of at least 1`},
@@ -81,8 +81,12 @@ func TestVerifyErrors(t *testing.T) {
 		{"add.u32 %r1, %r2, %r9;", "add.u32: %r9 is not declared", ErrInvalid},
 		{"add.u32 %r1, %r2, %r01;", "add.u32: %r01 is not declared", ErrInvalid},
 		{"frob.u32 %r1;", `frob.u32: instruction "frob" is not supported`, ErrUnsupported},
-		{"tex.2d.v4.f32.s32 {%f1, %f1, %f1, %f1}, [%r1];", `tex.2d.v4.f32.s32: instruction "tex" is not supported`,
+		{"tex.2d.v4.f32.s32 {%f1, %f1, %f1, %f1}, [%r1];", `tex.2d.v4.f32.s32: instruction "tex" is not supported (textures)`,
 			ErrUnsupported},
+		{"tex.2d.v4.f32.s32 {%f1, %f1, %f1, %f1}|%p1, [image, sampler, {%r1, %r2}];",
+			`tex.2d.v4.f32.s32: instruction "tex" is not supported (textures)`, ErrUnsupported},
+		{"mov.u64 %rd1, image;", "mov.u64: variables of type .texref (image) are not supported", ErrUnsupported},
+		{".shared .surfref x;", "x: a variable of type .surfref is in .shared, want .global", ErrInvalid},
 		{"brx.idx %r1, ts;", "brx.idx: indirect branches are not supported", ErrUnsupported},
 		{"call (%r1), %rd1, (%r2), proto;", "call: indirect calls (through %rd1) are not supported", ErrUnsupported},
 		{"add.q32 %r1, %r2, %r3;", "add.q32: modifier .q32 is not allowed here", ErrInvalid},
@@ -174,6 +178,38 @@ func TestVerifyErrors(t *testing.T) {
 			!errors.Is(err, c.kind) {
 			t.Errorf("%s:\n got %s\nwant k:7:…: %s", c.stmts, first, c.want)
 		}
+	}
+}
+
+// TestErrorsPerFunction checks that errors name their function, that the errors of one function do
+// not hide those of the next, and that functions without errors are bound.
+func TestErrorsPerFunction(t *testing.T) {
+	m, err := Parse("k", header+`.global .texref image = {width = 64, addr_mode_0 = wrap};
+.entry a(.param .texref t) { ret; }
+.entry b() { .reg .b32 %r; `+strings.Repeat("frob.b32 %r;\n", 2*maxErrors)+`}
+.entry c() { .reg .f32 %f; tex.1d.v4.f32.f32 {%f, %f, %f, %f}, [image, {%f}]; }
+.entry d() { ret; }`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checkRoundTrip(t, m)
+	err = Verify(m)
+	var all Errors
+	if !errors.As(err, &all) {
+		t.Fatalf("got %v, want errors", err)
+	}
+	found := map[string]int{}
+	for _, e := range all {
+		found[e.Func.Name]++
+	}
+	if found["a"] != 1 || found["b"] != maxErrors || found["c"] != 1 || found["d"] != 0 {
+		t.Errorf("errors per function: %v", found)
+	}
+	if lines := strings.Count(err.Error(), "\n"); lines != maxErrors {
+		t.Errorf("the message has %d lines after the first, want %d", lines, maxErrors)
+	}
+	if i := m.Funcs()[3].Body.Stmts[0].(*Instr); i.Form == nil {
+		t.Errorf("%v of the valid kernel is not bound", i)
 	}
 }
 

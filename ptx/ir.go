@@ -10,7 +10,8 @@
 //
 // Unsupported features of PTX are textures and surfaces, video instructions, sparse matrix
 // products, indirect calls and branches, and all features newer than Hopper. Parse and Verify
-// report them by name, with an error that wraps [ErrUnsupported].
+// report them by name, with an error that wraps [ErrUnsupported]. Instructions that use such a
+// feature parse, and only Verify refuses the functions that contain them.
 package ptx
 
 import "fmt"
@@ -110,6 +111,9 @@ type Init struct {
 	// the whole address.
 	Mask uint64
 	List []*Init
+	// Properties is the initial value of a texture, sampler or surface, as written between the
+	// braces.
+	Properties string
 }
 
 // File is a .file directive. It gives the source file with the given index in .loc directives.
@@ -200,11 +204,13 @@ type Imm struct {
 // Vector is {a, b, c, d}.
 type Vector struct{ Elems []Operand }
 
-// Addr is an address: [base + offset], or [base, {coordinates}] for a tensor.
+// Addr is an address: [base + offset], [base, {coordinates}] for a tensor or texture, or
+// [base, sampler, {coordinates}] for a texture with a separate sampler.
 type Addr struct {
-	Base   Operand // *Name or *Imm
-	Offset int64
-	Coords *Vector
+	Base    Operand // *Name or *Imm
+	Offset  int64
+	Sampler *Name
+	Coords  *Vector
 }
 
 // Sum is a variable's address plus an offset in bytes, used as a value: array+16.
@@ -213,7 +219,7 @@ type Sum struct {
 	Offset int64
 }
 
-// Pair is a pair of results, d|p.
+// Pair is a pair of results, d|p. The first can be a vector.
 type Pair struct{ First, Second Operand }
 
 // Not is a negated predicate, !p.

@@ -59,7 +59,7 @@ func (p *parser) pos() Pos { return Pos{p.file, p.tok.line, p.tok.col} }
 
 func (p *parser) fail(at Pos, kind error, format string, args ...any) {
 	if len(p.errs) < maxErrors {
-		p.errs = append(p.errs, &Error{at, kind, fmt.Sprintf(format, args...)})
+		p.errs = append(p.errs, &Error{Pos: at, Kind: kind, Msg: fmt.Sprintf(format, args...)})
 	}
 	panic(bail{})
 }

@@ -138,7 +138,11 @@ func (p *parser) operand(top bool) Operand {
 	case p.is('[') && top:
 		return p.addr()
 	case p.is('{') && top:
-		return p.vector()
+		v := p.vector()
+		if p.accept('|') {
+			return &Pair{v, p.scalar()}
+		}
+		return v
 	case p.is('(') && top:
 		p.advance()
 		a := &Args{}
@@ -219,6 +223,10 @@ func (p *parser) addr() *Addr {
 	}
 	a.Offset = p.offset()
 	if p.accept(',') {
+		if p.tok.kind == word {
+			a.Sampler = p.name("a sampler")
+			p.expect(',')
+		}
 		if !p.is('{') {
 			p.want("the coordinates of a tensor")
 		}

@@ -26,7 +26,11 @@ func (p *parser) vars(pos Pos, linkage string) []*Var {
 			p.want("a name")
 		}
 		p.varName(&v)
-		if p.accept('=') {
+		switch {
+		case !p.accept('='):
+		case v.Type.Class() == Opaque:
+			v.Init = &Init{Properties: p.properties()}
+		default:
 			v.Init = p.init(0)
 		}
 		vs = append(vs, &v)
@@ -70,10 +74,7 @@ func (p *parser) varHead(pos Pos, linkage string) *Var {
 			p.advance()
 		default:
 			t, ok := ParseType(name)
-			if !ok || !t.Declarable() {
-				if name == "texref" || name == "samplerref" || name == "surfref" {
-					p.fail(at, ErrUnsupported, "variables of type .%s are not supported", name)
-				}
+			if !ok || !t.Declarable() && t.Class() != Opaque {
 				p.want("a type that variables can have")
 			}
 			v.Type = t
@@ -124,6 +125,26 @@ func (p *parser) varName(v *Var) {
 		v.Dims = append(v.Dims, p.smallInt("an array's length"))
 		p.expect(']')
 	}
+}
+
+// properties parses the initial value of a texture, sampler or surface, such as
+// {width = 64, addr_mode_0 = wrap}. It returns the text between the braces.
+func (p *parser) properties() string {
+	p.expect('{')
+	var all []string
+	for !p.accept('}') {
+		if len(all) > 0 {
+			p.expect(',')
+		}
+		name := p.text(word, "a property")
+		p.expect('=')
+		if p.tok.kind != word && p.tok.kind != number {
+			p.want("a value")
+		}
+		all = append(all, name+" = "+p.tok.text)
+		p.advance()
+	}
+	return strings.Join(all, ", ")
 }
 
 func (p *parser) init(depth int) *Init {

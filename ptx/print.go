@@ -207,6 +207,9 @@ func Format(o Operand) string {
 		return "{" + formatList(o.Elems) + "}"
 	case *Addr:
 		s := "[" + Format(o.Base) + offset(o.Offset)
+		if o.Sampler != nil {
+			s += ", " + Format(o.Sampler)
+		}
 		if o.Coords != nil {
 			s += ", " + Format(o.Coords)
 		}
@@ -307,7 +310,10 @@ func (v *Var) text() string {
 }
 
 func (n *Init) text() string {
-	if n.Value == nil {
+	switch {
+	case n.Properties != "":
+		return "{" + n.Properties + "}"
+	case n.Value == nil:
 		texts := make([]string, len(n.List))
 		for i, e := range n.List {
 			texts[i] = e.text()

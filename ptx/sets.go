@@ -129,3 +129,21 @@ func globalOnly(mod string) bool {
 	return strings.HasPrefix(mod, "L1::") || mod == "L2::cache_hint" ||
 		mod == "L2::64B" || mod == "L2::128B" || mod == "L2::256B"
 }
+
+// unsupportedOps names the feature of instructions that the table does not contain.
+var unsupportedOps = func() map[string]string {
+	m := map[string]string{}
+	for feature, ops := range map[string]string{
+		"textures":      "tex tld4 txq",
+		"surfaces":      "suld sust sured suq istypep",
+		"tensor memory": "tcgen05",
+		"multimem":      "multimem",
+		"video instructions": "vadd vsub vabsdiff vmin vmax vshl vshr vmad vset vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 " +
+			"vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4",
+	} {
+		for _, op := range strings.Fields(ops) {
+			m[op] = feature
+		}
+	}
+	return m
+}()

@@ -37,6 +37,9 @@ const (
 	F32
 	F64
 	Pred
+	TexRef
+	SamplerRef
+	SurfRef
 )
 
 // Class is the interpretation of a type's bits.
@@ -49,6 +52,7 @@ const (
 	Signed
 	Float
 	Predicate
+	Opaque // a texture, sampler or surface: variables can be declared, but instructions cannot use them
 )
 
 // TypeInfo describes a type.
@@ -96,6 +100,9 @@ var types = [...]TypeInfo{
 	F32:    {Name: "f32", Bits: 32, Class: Float, Storage: F32},
 	F64:    {Name: "f64", Bits: 64, Class: Float, Storage: F64},
 	Pred:   {Name: "pred", Bits: 1, Class: Predicate, Storage: Pred},
+
+	TexRef: {Name: "texref", Bits: 64, Class: Opaque}, SamplerRef: {Name: "samplerref", Bits: 64, Class: Opaque},
+	SurfRef: {Name: "surfref", Bits: 64, Class: Opaque},
 }
 
 var typeNames = func() map[string]Type {

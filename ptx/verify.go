@@ -10,7 +10,9 @@ import (
 // all instructions of m are supported, their operands have valid kinds, types and ranges, and the
 // module's .version and .target are sufficient for them.
 //
-// The error is of type [Errors]. Its elements wrap ErrInvalid, ErrUnsupported or ErrTarget.
+// The error is of type [Errors]. Its elements wrap ErrInvalid, ErrUnsupported or ErrTarget, and
+// name the function that they were found in. Functions without errors are bound even if others
+// have errors.
 func Verify(m *Module) error {
 	v := &verifier{m: m, globals: newScope(nil), have: Need{m.Version, m.Target}}
 	v.header()
@@ -83,13 +85,19 @@ type verifier struct {
 	have    Need
 	globals *scope
 	errs    Errors
-	fn      *Func  // the function being checked
+	found   int    // number of errors in fn, or outside of functions
+	fn      *Func  // the function being checked; nil outside of functions
 	instr   *Instr // the instruction being checked
 }
 
 func (v *verifier) fail(at Pos, kind error, format string, args ...any) {
-	if len(v.errs) < maxErrors {
-		v.errs = append(v.errs, &Error{at, kind, fmt.Sprintf(format, args...)})
+	v.add(&Error{Pos: at, Kind: kind, Msg: fmt.Sprintf(format, args...)})
+}
+
+func (v *verifier) add(err *Error) {
+	if v.found++; v.found <= maxErrors {
+		err.Func = v.fn
+		v.errs = append(v.errs, err)
 	}
 }
 
@@ -126,6 +134,8 @@ func (v *verifier) variable(s *scope, d *Var) {
 	case d.Name == "":
 		bad("the variable has no name")
 		return
+	case d.Type.Class() == Opaque && d.Space != Global:
+		bad("a variable of type .%v is in .%v, want .global", d.Type, d.Space)
 	case d.Type == Pred && !reg:
 		bad("a predicate is declared in .%v, want .reg", d.Space)
 	case reg && (len(d.Dims) > 0 || d.Init != nil):
@@ -142,7 +152,7 @@ func (v *verifier) variable(s *scope, d *Var) {
 			bad("an array without a length must be .extern or initialized")
 		}
 	}
-	if d.Init != nil {
+	if d.Init != nil && d.Init.Properties == "" {
 		v.initial(d, d.Init, 0)
 	}
 	v.require(d.Pos, "type ."+d.Type.String(), d.Type.Info().Need)
@@ -209,10 +219,12 @@ func (v *verifier) initialSymbol(d *Var, n *Name) {
 }
 
 func (v *verifier) function(f *Func) {
-	v.fn, f.Registers = f, nil
 	if err := v.globals.declare(&Symbol{Kind: FuncSymbol, Name: f.Name, Index: -1, Func: f}); err != nil {
 		v.fail(f.Pos, ErrInvalid, "%v", err)
 	}
+	outside := v.found
+	v.fn, v.found, f.Registers = f, 0, nil
+	defer func() { v.fn, v.found = nil, outside }()
 	for _, a := range f.Attrs {
 		v.require(f.Pos, "."+a.Name, functionAttrs[a.Name].need)
 	}
@@ -229,6 +241,8 @@ func (v *verifier) function(f *Func) {
 		switch {
 		case p.Space != Param && (f.Entry || p.Space != RegSpace):
 			v.fail(p.Pos, ErrInvalid, "%s: the parameter is in .%v, want .param", p.Name, p.Space)
+		case p.Type.Class() == Opaque:
+			v.fail(p.Pos, ErrUnsupported, "%s: parameters of type .%v are not supported", p.Name, p.Type)
 		case p.Name != "" && f.Body != nil:
 			v.variable(s, p)
 		case f.Body != nil:

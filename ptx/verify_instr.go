@@ -16,9 +16,7 @@ func (v *verifier) instruction(s *scope, i *Instr) {
 		return
 	}
 	if err := Bind(i); err != nil {
-		if len(v.errs) < maxErrors {
-			v.errs = append(v.errs, err.(*Error))
-		}
+		v.add(err.(*Error))
 		return
 	}
 	for k, arg := range i.Args {
@@ -56,6 +54,9 @@ func (v *verifier) bad(format string, args ...any) {
 func (v *verifier) resolve(s *scope, n *Name) *Symbol {
 	if n.Sym = s.lookup(n.Name); n.Sym == nil {
 		v.bad("%s is not declared", n.Name)
+	} else if n.Sym.Type.Class() == Opaque {
+		v.fail(v.instr.Pos, ErrUnsupported, "%s: variables of type .%v (%s) are not supported", v.instr.Mnemonic(),
+			n.Sym.Type, n.Name)
 	} else if n.Sym.Kind == RegisterSymbol && n.Sym.Index < 0 {
 		n.Sym.Index = len(v.fn.Registers)
 		v.fn.Registers = append(v.fn.Registers, n.Sym)

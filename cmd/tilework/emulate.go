@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,6 +28,7 @@ type emulateFlags struct {
 	checkers                 string
 	format                   string
 	force                    bool
+	list                     bool
 }
 
 func emulateCommand() *cobra.Command {
@@ -56,6 +58,9 @@ kernel takes.
   tensor:MxN:S:ARG      a tensor map of the matrix of ARG, which is one of the two above,
                         with boxes of M×N elements and a swizzle of S bytes (0, 32, 64 or 128)
   u32:64, f32:1.5, …    a number; the types are u8 to u64, s8 to s64, f32 and f64
+
+A kernel that uses an instruction which the emulator does not support is refused, with the
+position of the instruction. The other kernels of the file can run. --list lists both.
 
 The files of the examples are in the folder examples/data of the repository.`,
 		Example: `  tilework emulate broken.ptx --grid 1 --block 16x16 --arg a.npy --arg b.npy \
@@ -92,6 +97,7 @@ The files of the examples are in the folder examples/data of the repository.`,
 		"number of blocks that run concurrently (0: one per core; 1: the same order in every run)")
 	fl.StringVar(&f.checkers, "checkers", "all",
 		"checkers to run: all, none, or a comma-separated list of "+strings.Join(names, ","))
+	fl.BoolVar(&f.list, "list", false, "list the kernels of the file and why some cannot run, instead of running one")
 	forceFlag(c, &f.force)
 	formatFlag(c, &f.format, "table", "json")
 	complete(c, "checkers", append(names, "all", "none")...)
@@ -102,6 +108,9 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 	program, err := loadPTX(file)
 	if err != nil {
 		return err
+	}
+	if f.list {
+		return f.listKernels(stdout, program)
 	}
 	entry, err := f.chooseEntry(file, program)
 	if err != nil {
@@ -208,8 +217,42 @@ func loadPTX(file string) (*emu.Program, error) {
 	return emu.Load(module)
 }
 
+// listedKernel is a kernel in the output of --list.
+type listedKernel struct {
+	Name      string `json:"name"`
+	Arguments string `json:"arguments,omitempty"` // an example
+	Refused   string `json:"refused,omitempty"`   // the first reason why the kernel cannot run
+}
+
+// listKernels prints the kernels that can run, with example arguments, and then the others, with
+// the reasons.
+func (f *emulateFlags) listKernels(w io.Writer, p *emu.Program) error {
+	var rows []listedKernel
+	for _, name := range p.Entries() {
+		params, err := p.Params(name)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, listedKernel{Name: name, Arguments: strings.Join(exampleArgs(params), " ")})
+	}
+	refused := p.Refused()
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		reason, _, _ := strings.Cut(refused[name].Error(), "\n")
+		rows = append(rows, listedKernel{Name: name, Refused: reason})
+	}
+	return writeList(w, listFlags{format: f.format}, []column[listedKernel]{
+		wrapped("KERNEL", func(k listedKernel) any { return k.Name }),
+		fixed("RUNS", func(k listedKernel) any { return yesNo(k.Refused == "") }),
+		wrapped("ARGUMENTS", func(k listedKernel) any { return orDash(k.Arguments) }),
+		wrapped("REFUSED BECAUSE", func(k listedKernel) any { return orDash(k.Refused) }),
+	}, rows)
+}
+
 func (f *emulateFlags) chooseEntry(file string, p *emu.Program) (string, error) {
-	entries := p.Entries()
+	entries, refused := p.Entries(), p.Refused()
+	if err := refused[f.entry]; err != nil {
+		return "", fmt.Errorf("--entry %s: the emulator cannot run this kernel: %w", f.entry, err)
+	}
 	switch {
 	case len(entries) == 0:
 		return "", fmt.Errorf("%s has no kernel (.entry)", file)
@@ -221,8 +264,12 @@ func (f *emulateFlags) chooseEntry(file string, p *emu.Program) (string, error) 
 	case len(entries) == 1:
 		return entries[0], nil
 	}
-	return "", fmt.Errorf("%s has %d kernels: want --entry with one of %s",
-		file, len(entries), strings.Join(entries, ", "))
+	more := ""
+	if len(refused) > 0 {
+		more = fmt.Sprintf(" (%d %s cannot run: see --list)", len(refused), plural("other", len(refused)))
+	}
+	return "", fmt.Errorf("%s has %d kernels: want --entry with one of %s%s",
+		file, len(entries), strings.Join(entries, ", "), more)
 }
 
 func (f *emulateFlags) parseCheckers() (o check.Options, checked bool, err error) {

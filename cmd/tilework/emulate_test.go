@@ -207,6 +207,32 @@ func TestEmulateErrors(t *testing.T) {
 	}
 }
 
+// TestEmulateRefusesPerKernel runs a kernel of a file in which another one uses an unsupported
+// instruction. --list names both.
+func TestEmulateRefusesPerKernel(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const text = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry good(.param .u32 n)\n{\nret;\n}\n" +
+		".visible .entry bad()\n{\n.reg .f32 %f;\ntex.1d.v4.f32.f32 {%f, %f, %f, %f}, [%f, {%f}];\n}\n"
+	if err := os.WriteFile("two.ptx", []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	const reason = `two.ptx:11:1: tex.1d.v4.f32.f32: instruction "tex" is not supported (textures)`
+	for _, test := range []struct {
+		args, want string
+		code       int
+	}{
+		{"--arg u32:1", "0 errors", 0},
+		{"--entry bad", "--entry bad: the emulator cannot run this kernel: " + reason, 2},
+		{"--list --format json", `"refused": "` + strings.ReplaceAll(reason, `"`, `\"`) + `"`, 0},
+		{"--list", "--arg u32:64", 0},
+	} {
+		stdout, stderr, code := run(t.Context(), append([]string{"emulate", "two.ptx"}, strings.Fields(test.args)...)...)
+		if code != test.code || !strings.Contains(stdout+stderr, test.want) {
+			t.Errorf("%s: exit code %d, %q, %q; want %d and %q", test.args, code, stdout, stderr, test.code, test.want)
+		}
+	}
+}
+
 // TestExampleArgs checks the examples of arguments for each kind of parameter.
 func TestExampleArgs(t *testing.T) {
 	param := func(typ ptx.Type, dims ...int) *ptx.Var { return &ptx.Var{Name: "p", Type: typ, Dims: dims} }

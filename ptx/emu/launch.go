@@ -119,7 +119,11 @@ type run struct {
 // fit in mem, ErrAccess, ErrDeadlock, ErrBudget, ErrAssert, ErrTrap or ErrMisuse for a failure of
 // the kernel, or the error of ctx.
 func (p *Program) Run(ctx context.Context, mem *Memory, l Launch) (Stats, error) {
-	r := &run{program: p, launch: &l, mem: mem, ctx: ctx}
+	entry, err := p.kernel(l.Entry)
+	if err != nil {
+		return Stats{}, err
+	}
+	r := &run{program: p, launch: &l, entry: entry, mem: mem, ctx: ctx}
 	if err := r.check(); err != nil {
 		return Stats{}, fmt.Errorf("%w: %s: %w", ErrLaunch, l.Entry, err)
 	}
@@ -171,11 +175,7 @@ func (r *run) overBudget() error {
 // check validates the launch arguments and computes the cluster size and memory sizes.
 func (r *run) check() error {
 	l := r.launch
-	f := r.program.functions[l.Entry]
-	if f == nil || !f.Entry {
-		return fmt.Errorf("no such kernel: want one of %q", r.program.Entries())
-	}
-	r.entry = f
+	f := r.entry
 	g, b := l.Grid, l.Block
 	switch {
 	case min(g.X, g.Y, g.Z) < 1 || g.X > maxGridX || max(g.Y, g.Z) > maxGridYZ:

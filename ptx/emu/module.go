@@ -141,11 +141,11 @@ func (e *ArgumentError) Error() string {
 func (e *ArgumentError) Unwrap() error { return ErrParams }
 
 // Params returns the parameters of a kernel in order. The error wraps ErrLaunch if there is no such
-// kernel.
+// kernel or if it is refused.
 func (p *Program) Params(entry string) ([]*ptx.Var, error) {
-	f := p.functions[entry]
-	if f == nil || !f.Entry {
-		return nil, fmt.Errorf("%w: %s: no such kernel: want one of %q", ErrLaunch, entry, p.Entries())
+	f, err := p.kernel(entry)
+	if err != nil {
+		return nil, err
 	}
 	return f.Params, nil
 }
@@ -158,7 +158,7 @@ func (p *Program) Params(entry string) ([]*ptx.Var, error) {
 //   - array: a []byte of the same length
 //
 // The error is an [ArgumentError] for a wrong type. It wraps ErrParams for a wrong number of
-// arguments, and ErrLaunch if there is no such kernel.
+// arguments, and ErrLaunch if there is no such kernel or if it is refused.
 func (p *Program) Pack(entry string, args ...any) ([]byte, error) {
 	params, err := p.Params(entry)
 	if err != nil {

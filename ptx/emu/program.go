@@ -43,6 +43,7 @@
 package emu
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -92,6 +93,8 @@ type function struct {
 	// Callees and variables of the function.
 	calls []*function
 	uses  map[*variable]bool
+	// err is the reason why the function cannot run, or nil.
+	err error
 
 	frames sync.Pool // frames (*frame) of calls that have returned in earlier launches
 }
@@ -103,12 +106,16 @@ type constant struct {
 	bits   uint64
 }
 
-// Load verifies m, binds its instructions and decodes its functions.
+// Load verifies m, binds its instructions and decodes its functions. It refuses kernels that are
+// invalid or use unsupported instructions, themselves or in a function that they can call. The
+// other kernels can run.
 //
-// The error wraps those of [ptx.Verify], or ptx.ErrUnsupported with the position of an instruction
-// that the emulator does not support.
+// Load returns an error if all kernels are refused, or if the module is invalid outside of its
+// functions. It wraps those of [ptx.Verify], or ptx.ErrUnsupported with the position of an
+// instruction that the emulator does not support.
 func Load(m *ptx.Module) (*Program, error) {
-	if err := ptx.Verify(m); err != nil {
+	invalid, err := verify(m)
+	if err != nil {
 		return nil, err
 	}
 	p := &Program{
@@ -129,14 +136,56 @@ func Load(m *ptx.Module) (*Program, error) {
 		f.layOut()
 	}
 	for _, f := range p.ordered() {
-		if f.Body == nil {
-			continue
-		}
-		if err := p.decode(f); err != nil {
-			return nil, err
+		switch errs := invalid[f.Func]; {
+		case errs != nil:
+			f.err = errs
+		case f.Body != nil:
+			f.err = p.decode(f)
 		}
 	}
-	return p, nil
+	return p, p.refuse()
+}
+
+// verify verifies m. It returns the errors in each function, or an error if there are others.
+func verify(m *ptx.Module) (invalid map[*ptx.Func]ptx.Errors, err error) {
+	var all, outside ptx.Errors
+	errors.As(ptx.Verify(m), &all)
+	invalid = map[*ptx.Func]ptx.Errors{}
+	for _, e := range all {
+		if e.Func == nil {
+			outside = append(outside, e)
+		} else {
+			invalid[e.Func] = append(invalid[e.Func], e)
+		}
+	}
+	if outside != nil {
+		return nil, all
+	}
+	return invalid, nil
+}
+
+// refuse refuses the kernels that can call a function that cannot run. It returns an error if there
+// are kernels but none can run.
+func (p *Program) refuse() error {
+	for _, f := range p.ordered() {
+		if !f.Entry || f.err != nil {
+			continue
+		}
+		f.walkCalls(func(callee *function) {
+			if callee.err != nil && f.err == nil {
+				f.err = fmt.Errorf("function %s, which the kernel can call: %w", callee.Name, callee.err)
+			}
+		})
+	}
+	refused := p.Refused()
+	if len(refused) == 0 || len(p.Entries()) > 0 {
+		return nil
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		errs = append(errs, refused[name])
+	}
+	return errors.Join(errs...)
 }
 
 // ordered returns the functions in the order of the source.
@@ -169,15 +218,40 @@ func (p *Program) newVariable(v *ptx.Var) *variable {
 	return n
 }
 
-// Entries returns the sorted names of the kernels.
+// Entries returns the sorted names of the kernels that can run.
 func (p *Program) Entries() []string {
 	var names []string
 	for _, name := range slices.Sorted(maps.Keys(p.functions)) {
-		if p.functions[name].Entry {
+		if f := p.functions[name]; f.Entry && f.err == nil {
 			names = append(names, name)
 		}
 	}
 	return names
+}
+
+// Refused returns the kernels that cannot run, each with the reason. The reason has the position of
+// the instruction.
+func (p *Program) Refused() map[string]error {
+	refused := map[string]error{}
+	for name, f := range p.functions {
+		if f.Entry && f.err != nil {
+			refused[name] = f.err
+		}
+	}
+	return refused
+}
+
+// kernel returns a kernel that can run. The error wraps ErrLaunch, and the reason if the kernel is
+// refused.
+func (p *Program) kernel(entry string) (*function, error) {
+	f := p.functions[entry]
+	switch {
+	case f == nil || !f.Entry:
+		return nil, fmt.Errorf("%w: %s: no such kernel: want one of %q", ErrLaunch, entry, p.Entries())
+	case f.err != nil:
+		return nil, fmt.Errorf("%w: %s: the kernel cannot run: %w", ErrLaunch, entry, f.err)
+	}
+	return f, nil
 }
 
 // Sites returns the program's instructions by index.

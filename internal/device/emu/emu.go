@@ -182,6 +182,9 @@ type module struct {
 
 // Function returns the kernel with the given name.
 func (m *module) Function(name string) (device.Function, error) {
+	if err := m.program.Refused()[name]; err != nil {
+		return nil, fmt.Errorf("%w: %w", device.ErrCompile, err)
+	}
 	for _, f := range m.text.Funcs() {
 		if f.Entry && f.Name == name {
 			return &function{m.program, f}, nil
