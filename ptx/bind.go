@@ -77,30 +77,31 @@ func Bind(i *Instr) error {
 		}
 		return &Error{Pos: i.Pos, Kind: ErrUnsupported, Msg: msg}
 	}
-	mods := manualOrder(i)
 	var fits *Form // the first form that accepts the modifiers
 	furthest := 0
-	for _, f := range forms {
-		slots := make([]string, len(f.Slots))
-		n, ok := f.matchMods(mods, 0, slots)
-		furthest = max(furthest, n)
-		if !ok {
-			continue
-		}
-		if fits == nil {
-			fits = f
-		}
-		b := &binding{slots: slots}
-		if f.matchArgs(i, b) {
-			i.Form, i.binding = f, b
-			return i.combination()
+	for _, match := range []matchFunc{(*Form).matchMods, (*Form).matchAnyOrder} {
+		for _, f := range forms {
+			slots := make([]string, len(f.Slots))
+			n, ok := match(f, i.Mods, 0, slots)
+			furthest = max(furthest, n)
+			if !ok {
+				continue
+			}
+			if fits == nil {
+				fits = f
+			}
+			b := &binding{slots: slots}
+			if f.matchArgs(i, b) {
+				i.Form, i.binding = f, b
+				return i.combination()
+			}
 		}
 	}
 	if fits != nil {
 		return i.invalid("the operands match no form (want %s)", fits.Text)
 	}
-	if furthest < len(mods) {
-		return i.invalid("modifier .%s is not allowed here", mods[furthest])
+	if furthest < len(i.Mods) {
+		return i.invalid("modifier .%s is not allowed here", i.Mods[furthest])
 	}
 	return i.invalid("a modifier is missing (forms: %s)", formTexts(forms))
 }
@@ -108,26 +109,6 @@ func Bind(i *Instr) error {
 // invalid returns an error about i that wraps ErrInvalid.
 func (i *Instr) invalid(format string, args ...any) error {
 	return &Error{Pos: i.Pos, Kind: ErrInvalid, Msg: i.Mnemonic() + ": " + fmt.Sprintf(format, args...)}
-}
-
-// manualOrder returns i's modifiers in the order of the table. Compilers write the scope of an
-// atomic operation after the state space. In the manual it comes first.
-func manualOrder(i *Instr) []string {
-	if i.Op != "atom" && i.Op != "red" {
-		return i.Mods
-	}
-	for k := 1; k < len(i.Mods); k++ {
-		if spaces[i.Mods[k-1]] != NoSpace && isScope(i.Mods[k]) {
-			mods := slices.Clone(i.Mods)
-			mods[k-1], mods[k] = mods[k], mods[k-1]
-			return mods
-		}
-	}
-	return i.Mods
-}
-
-func isScope(mod string) bool {
-	return slices.Contains(strings.Fields(modifierSets["scope"]), mod)
 }
 
 // combination checks rules about combinations of modifiers, which rows cannot express.
@@ -169,8 +150,7 @@ func formTexts(forms []*Form) string {
 	return strings.Join(texts, "; ")
 }
 
-// matchMods assigns mods to the slots from index slot on and reports whether all fit. placed is
-// the maximum number of modifiers that fit.
+// matchMods is a matchFunc for modifiers in the form's order.
 func (f *Form) matchMods(mods []string, slot int, out []string) (placed int, ok bool) {
 	if slot == len(f.Slots) {
 		return 0, len(mods) == 0
@@ -189,6 +169,84 @@ func (f *Form) matchMods(mods []string, slot int, out []string) (placed int, ok 
 		return max(placed, n), ok
 	}
 	return placed, false
+}
+
+// matchFunc assigns mods to the slots of a form from index slot on and reports whether all fit.
+// placed is the maximum number of modifiers that fit.
+type matchFunc func(f *Form, mods []string, slot int, out []string) (placed int, ok bool)
+
+// matchAnyOrder is a matchFunc for modifiers in another order than the form's. ptxas accepts every
+// order with two exceptions: the words of the instruction's name come first, and modifiers of the
+// same kind, such as the types of the result and the operand, keep their order.
+func (f *Form) matchAnyOrder(mods []string, slot int, out []string) (placed int, ok bool) {
+	var latest [modifierKinds]int // the first slot for the next modifier of each kind
+	for placed, mod := range mods {
+		kind := kindOf(mod)
+		k := slot
+		if kind != otherKind {
+			k = max(k, latest[kind])
+		}
+		for k < len(f.Slots) && (out[k] != "" || !slices.Contains(f.Slots[k].Values, mod)) {
+			k++
+		}
+		if k == len(f.Slots) {
+			return placed, false
+		}
+		out[k], latest[kind] = mod, k+1
+	}
+	var ordered []string
+	for k, mod := range out {
+		switch s := &f.Slots[k]; {
+		case mod == "" && !s.Optional, s.Tied && (mod == "") != (out[k-1] == ""):
+			return len(mods), false
+		case mod != "":
+			ordered = append(ordered, mod)
+		}
+	}
+	n := nameWords(f.Op, ordered)
+	return len(mods), slices.Equal(mods[:n], ordered[:n])
+}
+
+// modifierKind is the kind of modifiers whose order among each other matters.
+type modifierKind uint8
+
+const (
+	otherKind modifierKind = iota
+	typeKind
+	spaceKind
+	layoutKind
+	priorityKind
+	bitKind       // the operations of a matrix product of bits
+	modifierKinds // the number of kinds
+)
+
+func kindOf(mod string) modifierKind {
+	if _, ok := ParseType(mod); ok || mod == "u2" || mod == "s2" {
+		return typeKind
+	}
+	switch {
+	case spaces[mod] != NoSpace:
+		return spaceKind
+	case mod == "row" || mod == "col":
+		return layoutKind
+	case strings.HasPrefix(mod, "L2::evict"):
+		return priorityKind
+	case mod == "and" || mod == "xor" || mod == "popc":
+		return bitKind
+	}
+	return otherKind
+}
+
+// nameWords returns the number of leading modifiers that belong to the name of the instruction,
+// such as 2 for mbarrier.arrive.expect_tx.
+func nameWords(op string, mods []string) int {
+	name, n := op, 0
+	for k, mod := range mods {
+		if name += "." + mod; instructionNames[name] {
+			n = k + 1
+		}
+	}
+	return n
 }
 
 func (f *Form) matchArgs(i *Instr, b *binding) bool {
@@ -233,7 +291,11 @@ func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 	case *Imm:
 		return o.Kind == ConstOperand || o.Kind == ValueOperand && !o.Dst && f.vectorLen(o, slots) == 0
 	case *Vector:
-		return o.Kind == ValueOperand && len(a.Elems) > 0 && f.vectorLen(o, slots) == len(a.Elems)
+		n := f.vectorLen(o, slots)
+		if n == 0 && o.Len == "vec" {
+			n = 1 // without .vec, {a} is the same as a
+		}
+		return o.Kind == ValueOperand && len(a.Elems) > 0 && n == len(a.Elems)
 	case *Addr:
 		if o.Kind != AddressOperand || o.Coords != (a.Coords != nil) || a.Sampler != nil {
 			return false
@@ -242,14 +304,14 @@ func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 	case *Sum:
 		return o.Symbol
 	case *Pair:
-		_, sink := a.First.(*Sink)
-		return o.Second != "" && (o.Sink || !sink)
+		first, second := isSink(a.First), isSink(a.Second)
+		return o.Second != "" && (o.Sink || !first) && (o.SecondSink || !second) && !(first && second)
 	case *Not:
 		return o.Negated
 	case *Args:
 		return o.Kind == ArgsOperand
 	case *Sink:
-		return o.Kind == SinkOperand || o.Sink && f.vectorLen(o, slots) == 0
+		return o.Kind == SinkOperand || o.Sink
 	}
 	return false
 }

@@ -115,7 +115,7 @@ func TestVerifyErrors(t *testing.T) {
 		{"add.u32 %r1, %r2, 0f3F800000;", "add.u32: operand b: 0f3F800000 is not a value of type .u32", ErrInvalid},
 		{"add.f32 %f1, %f2, 1;", "add.f32: operand b: 1 is not a value of type .f32", ErrInvalid},
 		{"lop3.b32 %r1, %r2, %r3, %r4, 256;", "lop3.b32: operand lut is 256, want 0 to 255", ErrInvalid},
-		{"lop3.b32 %r1, %r2, %r3, %r4, %r5;", "lop3.b32: the operands match no form (want lop3.b32 d, a, b, c, lut=0..255)",
+		{"lop3.b32 %r1, %r2, %r3, %r4, %r5;", "lop3.b32: the operands match no form (want lop3.b32 d_, a, b, c, lut=0..255)",
 			ErrInvalid},
 		{"setmaxnreg.inc.sync.aligned.u32 28;", "setmaxnreg.inc.sync.aligned.u32: operand n is 28, want a multiple of 8 " +
 			"from 24 to 256", ErrInvalid},

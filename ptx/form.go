@@ -33,7 +33,7 @@ import (
 //	           the n in the shape, *dim the number of dimensions of the tensor
 //	a=0..7     an immediate in a range; a=4|8|16 one of three values; a=0..64/8 a multiple of 8
 //	a:u32=0..7 a register, or an immediate in the range
-//	d|p, d{|p} two results, the second a predicate
+//	d|p, d{|p} two results, the second a predicate. p_ is p, or the sink; d or p is a register
 //	!a:pred    a predicate that can be negated with !
 //	[a]        an address in the state space of the slot space, generic without that slot
 //	[a:shared] an address in the given state space
@@ -85,7 +85,8 @@ type OperandForm struct {
 	Wider          bool    // the register may be wider than Type
 	Symbol         bool    // the address of a variable is allowed
 	Special        bool    // a special register is allowed
-	Sink           bool    // the sink is allowed; it always is for the second result
+	Sink           bool    // the sink is allowed
+	SecondSink     bool    // the sink is allowed for the second result
 	Negated        bool    // the operand can be negated with !
 	Second         string  // name of the second result, after |
 	SecondOptional bool    // the second result can be omitted
@@ -252,6 +253,7 @@ func (o *OperandForm) parse(s string) error {
 		s = strings.Replace(s, "{|", "|", 1)
 	}
 	s, o.Second, _ = strings.Cut(s, "|")
+	o.Second, o.SecondSink = strings.CutSuffix(o.Second, "_")
 	if before, values, ok := strings.Cut(s, "="); ok {
 		// The cut at | has split the alternatives of an immediate: join them again.
 		if o.Second != "" {

@@ -147,3 +147,28 @@ var unsupportedOps = func() map[string]string {
 	}
 	return m
 }()
+
+// instructionNames holds the names of instructions that consist of several words. ptxas accepts
+// the other modifiers in any order, but not between these words.
+var instructionNames = func() map[string]bool {
+	m := map[string]bool{}
+	for name := range strings.FieldsSeq(`
+		bar.warp bar.cta.sync bar.cta.arrive bar.red bar.cta.red
+		barrier.arrive barrier.red barrier.cta.sync barrier.cta.arrive barrier.cta.red
+		barrier.cluster.arrive barrier.cluster.wait
+		cp.async cp.async.bulk cp.async.mbarrier.arrive cp.async.commit_group cp.async.wait_group cp.async.wait_all
+		cp.async.bulk.commit_group cp.async.bulk.wait_group cp.async.bulk.prefetch cp.async.bulk.tensor
+		cp.async.bulk.prefetch.tensor cp.reduce.async.bulk cp.reduce.async.bulk.tensor
+		createpolicy.fractional createpolicy.range cvt.pack cvta.to div.full dp2a.lo dp2a.hi
+		fence.proxy membar.proxy
+		mad.lo mad.hi mad.wide madc.lo madc.hi mad24.lo mad24.hi mul.lo mul.hi mul.wide mul24.lo mul24.hi
+		mbarrier.init mbarrier.inval mbarrier.expect_tx mbarrier.complete_tx mbarrier.pending_count
+		mbarrier.arrive mbarrier.arrive.expect_tx mbarrier.arrive_drop mbarrier.arrive_drop.expect_tx
+		mbarrier.test_wait mbarrier.test_wait.parity mbarrier.try_wait mbarrier.try_wait.parity
+		setmaxnreg.inc setmaxnreg.dec shf.l shf.r st.async
+		wgmma.fence wgmma.commit_group wgmma.wait_group wgmma.mma_async
+		wmma.load.a wmma.load.b wmma.load.c wmma.store.d wmma.mma`) {
+		m[name] = true
+	}
+	return m
+}()

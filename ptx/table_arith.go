@@ -223,27 +223,27 @@ const compareForms = `
 7.8 sm_90 set.cmp=cmpfloat.dtype=bf16|u16|s16|u32|s32.type=bf16 d:dtype, a, b
 7.8 sm_90 set.cmp=cmpfloat.dtype=bf16x2|u32|s32.type=bf16x2 d:dtype, a, b
 # comparison-and-selection-instructions-setp: d = the result of comparing a with b, combined with c if present; p = its negation
-2.3 sm_20 setp.cmp=eq|ne.type=bit16_64 d_:pred{|p}, a, b
-2.3 sm_20 setp.cmp=cmpuint.type=u16|u32|u64 d_:pred{|p}, a, b
-2.3 sm_20 setp.cmp=cmpint.type=s16|s32|s64 d_:pred{|p}, a, b
-2.3 sm_20 setp.cmp=cmpfloat{.ftz}.type=f32 d_:pred{|p}, a, b
-2.3 sm_20 setp.cmp=cmpfloat.type=f64 d_:pred{|p}, a, b
-2.3 sm_20 setp.cmp=eq|ne.bool.type=bit16_64 d_:pred{|p}, a, b, !c:pred
-2.3 sm_20 setp.cmp=cmpuint.bool.type=u16|u32|u64 d_:pred{|p}, a, b, !c:pred
-2.3 sm_20 setp.cmp=cmpint.bool.type=s16|s32|s64 d_:pred{|p}, a, b, !c:pred
-2.3 sm_20 setp.cmp=cmpfloat.bool{.ftz}.type=f32 d_:pred{|p}, a, b, !c:pred
-2.3 sm_20 setp.cmp=cmpfloat.bool.type=f64 d_:pred{|p}, a, b, !c:pred
+2.3 sm_20 setp.cmp=eq|ne.type=bit16_64 d_:pred{|p_}, a, b
+2.3 sm_20 setp.cmp=cmpuint.type=u16|u32|u64 d_:pred{|p_}, a, b
+2.3 sm_20 setp.cmp=cmpint.type=s16|s32|s64 d_:pred{|p_}, a, b
+2.3 sm_20 setp.cmp=cmpfloat{.ftz}.type=f32 d_:pred{|p_}, a, b
+2.3 sm_20 setp.cmp=cmpfloat.type=f64 d_:pred{|p_}, a, b
+2.3 sm_20 setp.cmp=eq|ne.bool.type=bit16_64 d_:pred{|p_}, a, b, !c:pred
+2.3 sm_20 setp.cmp=cmpuint.bool.type=u16|u32|u64 d_:pred{|p_}, a, b, !c:pred
+2.3 sm_20 setp.cmp=cmpint.bool.type=s16|s32|s64 d_:pred{|p_}, a, b, !c:pred
+2.3 sm_20 setp.cmp=cmpfloat.bool{.ftz}.type=f32 d_:pred{|p_}, a, b, !c:pred
+2.3 sm_20 setp.cmp=cmpfloat.bool.type=f64 d_:pred{|p_}, a, b, !c:pred
 # half-precision-comparison-instructions-setp: d = the result of comparing a with b; for packed pairs, d is that of the low half and p that of the high half
-4.2 sm_53 setp.cmp=cmpfloat{.ftz}.type=f16 d:pred, a, b
-4.2 sm_53 setp.cmp=cmpfloat.bool{.ftz}.type=f16 d:pred, a, b, !c:pred
-4.2 sm_53 setp.cmp=cmpfloat{.ftz}.type=f16x2 d_:pred|p, a, b
-4.2 sm_53 setp.cmp=cmpfloat.bool{.ftz}.type=f16x2 d_:pred|p, a, b, !c:pred
-7.8 sm_90 setp.cmp=cmpfloat.type=bf16 d:pred, a, b
-7.8 sm_90 setp.cmp=cmpfloat.bool.type=bf16 d:pred, a, b, !c:pred
-7.8 sm_90 setp.cmp=cmpfloat.type=bf16x2 d_:pred|p, a, b
-7.8 sm_90 setp.cmp=cmpfloat.bool.type=bf16x2 d_:pred|p, a, b, !c:pred
+4.2 sm_53 setp.cmp=cmpfloat{.ftz}.type=f16 d_:pred, a, b
+4.2 sm_53 setp.cmp=cmpfloat.bool{.ftz}.type=f16 d_:pred, a, b, !c:pred
+4.2 sm_53 setp.cmp=cmpfloat{.ftz}.type=f16x2 d_:pred{|p_}, a, b
+4.2 sm_53 setp.cmp=cmpfloat.bool{.ftz}.type=f16x2 d_:pred{|p_}, a, b, !c:pred
+7.8 sm_90 setp.cmp=cmpfloat.type=bf16 d_:pred, a, b
+7.8 sm_90 setp.cmp=cmpfloat.bool.type=bf16 d_:pred, a, b, !c:pred
+7.8 sm_90 setp.cmp=cmpfloat.type=bf16x2 d_:pred{|p_}, a, b
+7.8 sm_90 setp.cmp=cmpfloat.bool.type=bf16x2 d_:pred{|p_}, a, b, !c:pred
 # comparison-and-selection-instructions-selp: d = a if c, else b
-2.3 sm_20 selp.type=scalar d, a, b, c:pred
+2.3 sm_20 selp.type=scalar d, a, b, !c:pred
 # comparison-and-selection-instructions-slct: d = a if c ≥ 0, else b
 2.3 sm_20 slct.type=scalar.s32 d, a, b, c:s32
 2.3 sm_20 slct{.ftz}.type=scalar.f32 d, a, b, c:f32
@@ -251,18 +251,22 @@ const compareForms = `
 
 const logicForms = `
 # logic-and-shift-instructions-and: d = a ∧ b
-2.3 sm_20 and.type=pred|bit16_64 d, a, b
+2.3 sm_20 and.type=bit16_64 d, a, b
+2.3 sm_20 and.pred d, !a, !b
 # logic-and-shift-instructions-or: d = a ∨ b
-2.3 sm_20 or.type=pred|bit16_64 d, a, b
+2.3 sm_20 or.type=bit16_64 d, a, b
+2.3 sm_20 or.pred d, !a, !b
 # logic-and-shift-instructions-xor: d = a ⊕ b
-2.3 sm_20 xor.type=pred|bit16_64 d, a, b
+2.3 sm_20 xor.type=bit16_64 d, a, b
+2.3 sm_20 xor.pred d, !a, !b
 # logic-and-shift-instructions-not: d = ¬a
-2.3 sm_20 not.type=pred|bit16_64 d, a
+2.3 sm_20 not.type=bit16_64 d, a
+2.3 sm_20 not.pred d, !a
 # logic-and-shift-instructions-cnot: d = 1 if a is 0, else 0
 2.3 sm_20 cnot.type=bit16_64 d, a
 # logic-and-shift-instructions-lop3: d = a bitwise function of a, b and c, given by its truth table; p = whether d ≠ 0, combined with q by and or or
-4.3 sm_50 lop3.b32 d, a, b, c, lut=0..255
-8.2 sm_70 lop3.bool=and|or.b32 d_|p, a, b, c, lut=0..255, q:pred
+4.3 sm_50 lop3.b32 d_, a, b, c, lut=0..255
+8.2 sm_70 lop3.bool=and|or.b32 d_|p, a, b, c, lut=0..255, !q:pred
 # logic-and-shift-instructions-shf: d = the high or low half of the pair b:a, shifted by c
 3.1 sm_32 shf.dir=l|r.mode=clamp|wrap.b32 d, a, b, c:u32
 # logic-and-shift-instructions-shl: d = a shifted left by b

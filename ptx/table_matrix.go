@@ -92,34 +92,34 @@ const wmmaForms = `
 
 const wgmmaForms = `
 # asynchronous-warpgroup-level-matrix-instructions-wgmma-fence: orders register accesses before wgmma.mma_async
-8.0 sm_90a wgmma.fence.sync.aligned
+8.0 sm_90a wgmma.fence.sync{.aligned}
 # asynchronous-warpgroup-level-matrix-instructions-wgmma-commit-group: commits the preceding wgmma.mma_async as a group
-8.0 sm_90a wgmma.commit_group.sync.aligned
+8.0 sm_90a wgmma.commit_group.sync{.aligned}
 # asynchronous-warpgroup-level-matrix-instructions-wgmma-wait-group: waits until at most n wgmma groups are pending
-8.0 sm_90a wgmma.wait_group.sync.aligned n=0..7
+8.0 sm_90a wgmma.wait_group.sync{.aligned} n=0..7
 # asynchronous-warpgroup-level-matrix-instructions-wgmma-mma-async: d = a·b, or a·b + d, asynchronously
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma16.f16.f16.f16 d:f16x2*N/4, a:u64, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-a=0..1, trans-b=0..1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma16.f16.f16.f16 d:f16x2*N/4, a:f16x2*4, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-b=0..1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma16.f32.type=f16.f16 d:f32*N/2, a:u64, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-a=0..1, trans-b=0..1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma16.f32.type=f16.f16 d:f32*N/2, a:f16x2*4, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-b=0..1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma16.f32.type=bf16.bf16 d:f32*N/2, a:u64, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-a=0..1, trans-b=0..1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma16.f32.type=bf16.bf16 d:f32*N/2, a:bf16x2*4, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-b=0..1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma8.f32.type=tf32.tf32 d:f32*N/2, a:u64, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma8.f32.type=tf32.tf32 d:f32*N/2, a:tf32*4, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma32.f32.atype=fp8.btype=fp8 d:f32*N/2, a:u64, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma32.f32.atype=fp8.btype=fp8 d:f32*N/2, a:b8x4*4, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma32.f16.atype=fp8.btype=fp8 d:f16x2*N/4, a:u64, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmma32.f16.atype=fp8.btype=fp8 d:f16x2*N/4, a:b8x4*4, b:u64, scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=u8.btype=u8 d:s32*N/2, a:u64, b:u64, scale-d:pred=0..1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=s8.btype=s8 d:s32*N/2, a:u64, b:u64, scale-d:pred=0..1
-8.4 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=u8.btype=s8 d:s32*N/2, a:u64, b:u64, scale-d:pred=0..1
-8.4 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=s8.btype=u8 d:s32*N/2, a:u64, b:u64, scale-d:pred=0..1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=u8.btype=u8 d:s32*N/2, a:u32*4, b:u64, scale-d:pred=0..1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=s8.btype=s8 d:s32*N/2, a:u32*4, b:u64, scale-d:pred=0..1
-8.4 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=u8.btype=s8 d:s32*N/2, a:u32*4, b:u64, scale-d:pred=0..1
-8.4 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmaint{.satfinite}.s32.atype=s8.btype=u8 d:s32*N/2, a:u32*4, b:u64, scale-d:pred=0..1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmabit.s32.b1.b1.op=and.popc d:s32*N/2, a:u64, b:u64, scale-d:pred=0..1
-8.0 sm_90a wgmma.mma_async.sync.aligned.shape=wgmmabit.s32.b1.b1.op=and.popc d:s32*N/2, a:u32*4, b:u64, scale-d:pred=0..1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmma16.f16.f16.f16 d:f16x2*N/4, a:u64, b:u64, !scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-a=0..1, trans-b=0..1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmma16.f16.f16.f16 d:f16x2*N/4, a:f16x2*4, b:u64, !scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-b=0..1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmma16.f32.type=f16.f16 d:f32*N/2, a:u64, b:u64, !scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-a=0..1, trans-b=0..1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmma16.f32.type=f16.f16 d:f32*N/2, a:f16x2*4, b:u64, !scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-b=0..1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmma16.f32.type=bf16.bf16 d:f32*N/2, a:u64, b:u64, !scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-a=0..1, trans-b=0..1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmma16.f32.type=bf16.bf16 d:f32*N/2, a:bf16x2*4, b:u64, !scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1, trans-b=0..1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmma8.f32.type=tf32.tf32 d:f32*N/2, a:u64, b:u64, !scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmma8.f32.type=tf32.tf32 d:f32*N/2, a:tf32*4, b:u64, !scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmma32.f32.atype=fp8.btype=fp8 d:f32*N/2, a:u64, b:u64, !scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmma32.f32.atype=fp8.btype=fp8 d:f32*N/2, a:b8x4*4, b:u64, !scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmma32.f16.atype=fp8.btype=fp8 d:f16x2*N/4, a:u64, b:u64, !scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmma32.f16.atype=fp8.btype=fp8 d:f16x2*N/4, a:b8x4*4, b:u64, !scale-d:pred=0..1, scale-a=-1|1, scale-b=-1|1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmmaint{.satfinite}.s32.atype=u8.btype=u8 d:s32*N/2, a:u64, b:u64, !scale-d:pred=0..1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmmaint{.satfinite}.s32.atype=s8.btype=s8 d:s32*N/2, a:u64, b:u64, !scale-d:pred=0..1
+8.4 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmmaint{.satfinite}.s32.atype=u8.btype=s8 d:s32*N/2, a:u64, b:u64, !scale-d:pred=0..1
+8.4 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmmaint{.satfinite}.s32.atype=s8.btype=u8 d:s32*N/2, a:u64, b:u64, !scale-d:pred=0..1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmmaint{.satfinite}.s32.atype=u8.btype=u8 d:s32*N/2, a:u32*4, b:u64, !scale-d:pred=0..1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmmaint{.satfinite}.s32.atype=s8.btype=s8 d:s32*N/2, a:u32*4, b:u64, !scale-d:pred=0..1
+8.4 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmmaint{.satfinite}.s32.atype=u8.btype=s8 d:s32*N/2, a:u32*4, b:u64, !scale-d:pred=0..1
+8.4 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmmaint{.satfinite}.s32.atype=s8.btype=u8 d:s32*N/2, a:u32*4, b:u64, !scale-d:pred=0..1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmmabit.s32.b1.b1.op=and.popc d:s32*N/2, a:u64, b:u64, !scale-d:pred=0..1
+8.0 sm_90a wgmma.mma_async.sync{.aligned}.shape=wgmmabit.s32.b1.b1.op=and.popc d:s32*N/2, a:u32*4, b:u64, !scale-d:pred=0..1
 `
 
 const controlForms = `

@@ -2,10 +2,13 @@ package ptx
 
 const moveForms = `
 # data-movement-and-conversion-instructions-mov: d = a, or the address of a
-2.3 sm_20 mov.type=pred|b16|u16|s16|f32|f64 d, a:type%
+2.3 sm_20 mov.pred d, !a:pred%
+2.3 sm_20 mov.type=b16|u16|s16|f32|f64 d, a:type%
 2.3 sm_20 mov.type=b32|b64|u32|u64|s32|s64 d, a:type&%
 8.3 sm_70 mov.b128 d, a
 # data-movement-and-conversion-instructions-mov-2: packs a vector into a scalar, or unpacks a scalar into a vector
+2.3 sm_20 mov.type=bit16_64 d, a*1
+2.3 sm_20 mov.type=bit16_64 d*1, a
 2.3 sm_20 mov.b16 d, a:b8*2
 2.3 sm_20 mov.b16 d:b8*2, a
 2.3 sm_20 mov.b32 d, a:b8*4
@@ -16,6 +19,8 @@ const moveForms = `
 2.3 sm_20 mov.b64 d:b16*4, a
 2.3 sm_20 mov.b64 d, a:b32*2
 2.3 sm_20 mov.b64 d:b32*2, a
+8.3 sm_70 mov.b128 d, a*1
+8.3 sm_70 mov.b128 d*1, a
 8.3 sm_70 mov.b128 d, a:b32*4
 8.3 sm_70 mov.b128 d:b32*4, a
 8.3 sm_70 mov.b128 d, a:b64*2
@@ -86,7 +91,7 @@ const memoryForms = `
 7.4 sm_70 ld{.weak}{.space=loadspace}.l1{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint}
 2.3 sm_20 ld.sem=volatile{.space=volatilespace}{.prefetchsize}{.vec}.type=memory d:+*vec, [a]
 6.0 sm_70 ld.sem=relaxed|acquire.scope{.space=atomspace}{.l1}{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory d:+*vec, [a]{, policy:u64?L2::cache_hint}
-8.2 sm_70 ld.mmio.sem=relaxed.scope=sys{.space=global}.type=memory d:+, [a]
+8.2 sm_70 ld.mmio.sem=relaxed.scope=sys{.space=global}.type=memory d:+*vec, [a]
 # data-movement-and-conversion-instructions-ld-global-nc: d = the value in global memory at a, through the non-coherent cache
 3.1 sm_32 ld.space=global{.cache=ca|cg|cs}.nc{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint}
 7.4 sm_70 ld.space=global.nc.l1{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint}
@@ -97,12 +102,12 @@ const memoryForms = `
 7.4 sm_70 st{.weak}{.space=storespace}.l1{.L2::cache_hint}{.vec}.type=memory|b128 [a], b:+*vec{, policy:u64?L2::cache_hint}
 2.3 sm_20 st.sem=volatile{.space=volatilespace}{.vec}.type=memory [a], b:+*vec
 6.0 sm_70 st.sem=relaxed|release.scope{.space=atomspace}{.l1}{.L2::cache_hint}{.vec}.type=memory [a], b:+*vec{, policy:u64?L2::cache_hint}
-8.2 sm_70 st.mmio.sem=relaxed.scope=sys{.space=global}.type=memory [a], b:+
+8.2 sm_70 st.mmio.sem=relaxed.scope=sys{.space=global}.type=memory [a], b:+*vec
 # data-movement-and-conversion-instructions-st-async: stores b to shared memory of the cluster asynchronously and completes the bytes on an mbarrier
 8.1 sm_90 st.async{.weak}{.space=shared::cluster}.mbarrier::complete_tx::bytes{.vec}.type=b32|b64|u32|u64|s32|s64|f32|f64 [a:shared::cluster], b*vec, [mbar:shared::cluster]
 # data-movement-and-conversion-instructions-prefetch-prefetchu: prefetches the cache line at a
 2.3 sm_20 prefetch{.space=global|local}.level=L1|L2 [a]
-7.4 sm_80 prefetch.space=global.level=L2::evict_last|L2::evict_normal [a]
+7.4 sm_80 prefetch{.space=global}.level=L2::evict_last|L2::evict_normal [a]
 8.0 sm_90 prefetch{.space=const|param}.tensormap [a]
 2.3 sm_20 prefetchu.level=L1 [a]
 # data-movement-and-conversion-instructions-applypriority: changes the eviction priority of the cache line at a

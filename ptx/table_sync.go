@@ -43,13 +43,13 @@ const atomicForms = `
 
 const warpForms = `
 # data-movement-and-conversion-instructions-shfl-sync: d = a of another lane of the warp; p = whether the index of that lane is in range
-6.0 sm_30 shfl.sync.mode=up|down|bfly|idx.b32 d{|p}, a, b:u32, c:u32, mask:u32
+6.0 sm_30 shfl.sync.mode=up|down|bfly|idx.b32 d{|p_}, a, b:u32, c:u32, mask:u32
 # parallel-synchronization-and-communication-instructions-vote-sync: d = a vote of the lanes of the warp on the predicate a
 6.0 sm_30 vote.sync.mode=all|any|uni.pred d, !a, mask:u32
 6.0 sm_30 vote.sync.mode=ballot.b32 d, !a:pred, mask:u32
 # parallel-synchronization-and-communication-instructions-match-sync: d = the mask of lanes with the same a; p = whether all lanes have the same a
 6.0 sm_70 match.mode=any.sync.type=bit32_64 d:u32, a, mask:u32
-6.0 sm_70 match.mode=all.sync.type=bit32_64 d_:u32{|p}, a, mask:u32
+6.0 sm_70 match.mode=all.sync.type=bit32_64 d_:u32{|p_}, a, mask:u32
 # parallel-synchronization-and-communication-instructions-redux-sync: d = the reduction of a over the lanes of the warp
 7.0 sm_80 redux.sync.op=add|min|max.type=u32|s32 d, a, mask:u32
 7.0 sm_80 redux.sync.op=and|or|xor.type=b32 d:u32, a:u32, mask:u32

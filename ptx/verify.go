@@ -73,8 +73,15 @@ func (i *Instr) Need() Need {
 		need = need.and(more)
 	}
 	for _, a := range i.Args {
-		if n, ok := a.(*Name); ok && n.Sym != nil {
-			need = need.and(n.Sym.need)
+		switch a := a.(type) {
+		case *Name:
+			if a.Sym != nil {
+				need = need.and(a.Sym.need)
+			}
+		case *Sink:
+			if i.Op == "mbarrier" && i.Has("arrive") {
+				need.Version = max(need.Version, 71)
+			}
 		}
 	}
 	return need

@@ -1,6 +1,9 @@
 package ptx
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // instruction binds and checks one instruction.
 func (v *verifier) instruction(s *scope, i *Instr) {
@@ -132,8 +135,9 @@ func rangeText(ranges []Range) string {
 	return s
 }
 
-// vector checks the elements of {a, b, c, d}. Only moves and memory accesses accept immediates
-// and sinks as elements. Registers that are wider than the type must all have the same width.
+// vector checks the elements of {a, b, c, d}. Only moves and memory accesses accept immediates and
+// sinks as elements, and not sinks alone. Registers that are wider than the type must all have the
+// same width.
 func (v *verifier) vector(s *scope, o *OperandForm, a *Vector, want Type) {
 	width := 0
 	for _, e := range a.Elems {
@@ -157,6 +161,14 @@ func (v *verifier) vector(s *scope, o *OperandForm, a *Vector, want Type) {
 			}
 		}
 	}
+	if !slices.ContainsFunc(a.Elems, func(e Operand) bool { return !isSink(e) }) {
+		v.bad("operand %s: all elements of the vector are _", o.Name)
+	}
+}
+
+func isSink(o Operand) bool {
+	_, ok := o.(*Sink)
+	return ok
 }
 
 // value checks a register, an immediate or a symbol that represents one value, or a vector of
@@ -264,6 +276,9 @@ func (v *verifier) address(s *scope, k int, a *Addr) {
 		v.bad("operand %s: offset %d does not fit in 32 bits", o.Name, a.Offset)
 	}
 	if a.Coords != nil {
+		if a.Offset != 0 {
+			v.bad("operand %s: an address with coordinates has the offset %d, want none", o.Name, a.Offset)
+		}
 		for _, c := range a.Coords.Elems {
 			v.value(s, &OperandForm{Name: o.Name}, c, S32, 0)
 		}

@@ -31,7 +31,7 @@ func (d *decoder) atomic(k int) execFunc {
 	}
 	ac := d.accessOf(k, Atomic, size*len(operands))
 	var results []uint32
-	if k == 1 {
+	if _, sink := d.i.Args[0].(*ptx.Sink); k == 1 && !sink {
 		results = d.vector(0)
 	}
 	d.in.access = ac

@@ -35,7 +35,6 @@ type barrierInst struct {
 	count   uint32 // slot of the number of threads
 	counted bool
 	reduce  string // popc, and, or; empty without a reduction
-	negated bool
 }
 
 func isBarrier(in *inst) bool {
@@ -63,7 +62,6 @@ func decodeBarrier(d *decoder) execFunc {
 		first = 1
 		last := len(i.Args) - 1
 		d.in.c = d.source(last)
-		b.negated = d.isNegated(last)
 		b.counted = last == 3
 	} else {
 		b.counted = len(i.Args) == 2
@@ -92,9 +90,6 @@ func execBarrier(w *warp, in *inst) {
 	s.unaligned = s.unaligned || !b.aligned
 	if b.reduce != "" {
 		p := *pred(w, in.c)
-		if b.negated {
-			p = ^p
-		}
 		s.ones += bits.OnesCount32(p & w.active)
 		s.zeros += bits.OnesCount32(^p & w.active)
 	}

@@ -132,13 +132,13 @@ func (d *decoder) combiner(k int) func(w *warp, m uint32) uint32 {
 	if op == "" {
 		return func(_ *warp, m uint32) uint32 { return m }
 	}
-	slot, invert := d.source(k), mask(d.isNegated(k))
+	slot := d.source(k)
 	f := map[string]func(a, b uint32) uint32{
 		"and": func(a, b uint32) uint32 { return a & b },
 		"or":  func(a, b uint32) uint32 { return a | b },
 		"xor": func(a, b uint32) uint32 { return a ^ b },
 	}[op]
-	return func(w *warp, m uint32) uint32 { return f(m, *pred(w, slot)^invert) }
+	return func(w *warp, m uint32) uint32 { return f(m, *pred(w, slot)) }
 }
 
 func decodeSetp(d *decoder) execFunc {

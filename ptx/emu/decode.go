@@ -22,10 +22,14 @@ type decoder struct {
 	consts map[constant]uint32
 	filled map[fill]uint32
 	// State of the current instruction.
-	i   *ptx.Instr
-	in  *inst
-	err error
+	i       *ptx.Instr
+	in      *inst
+	negated []negation
+	err     error
 }
+
+// negation is a negated predicate operand: the slots of the predicate and of its negation.
+type negation struct{ from, to uint32 }
 
 // decodeFunc sets the operands of the current instruction and returns its execFunc. It returns nil
 // if the emulator does not support the instruction.
@@ -129,7 +133,7 @@ func (d *decoder) instruction() error {
 	if reason := refused(i); reason != "" {
 		return unsupported(i.Pos, "%s (%s)", i.Mnemonic(), reason)
 	}
-	d.err = nil
+	d.err, d.negated = nil, nil
 	d.in.guard = always
 	if g := i.Guard; g != nil {
 		d.in.guard = d.register(g.Pred, &d.in.reads)
@@ -145,8 +149,20 @@ func (d *decoder) instruction() error {
 		return d.err
 	case d.in.exec == nil:
 		return unsupported(i.Pos, "%s", i.Mnemonic())
+	case d.negated != nil:
+		d.in.exec = negating(d.negated, d.in.exec)
 	}
 	return nil
+}
+
+// negating returns an execFunc that sets the negated operands before it calls exec.
+func negating(operands []negation, exec execFunc) execFunc {
+	return func(w *warp, in *inst) {
+		for _, n := range operands {
+			*pred(w, n.to) = ^*pred(w, n.from)
+		}
+		exec(w, in)
+	}
 }
 
 // fail records the first error of the current instruction.
@@ -223,17 +239,13 @@ func (d *decoder) secondResult(k int) (slot uint32, ok bool) {
 // source returns the slot of argument k as a source operand.
 func (d *decoder) source(k int) uint32 { return d.value(d.i.Args[k], d.i.Type(k)) }
 
-// isNegated reports whether argument k is a negated predicate.
-func (d *decoder) isNegated(k int) bool {
-	_, ok := d.i.Args[k].(*ptx.Not)
-	return ok
-}
-
 // value returns the slot of an operand that is read as type t.
 func (d *decoder) value(arg ptx.Operand, t ptx.Type) uint32 {
 	switch a := arg.(type) {
 	case *ptx.Not:
-		return d.register(a.X, &d.in.reads)
+		n := negation{d.register(a.X, &d.in.reads), d.reserve(slotAlign)}
+		d.negated = append(d.negated, n)
+		return n.to
 	case *ptx.Imm:
 		return d.constant(t, immediate(a, t))
 	case *ptx.Sum:

@@ -85,6 +85,8 @@ func copyBytes(to, from unsafe.Pointer, n uintptr) {
 		*(*uint32)(to) = *(*uint32)(from)
 	case 8:
 		*(*uint64)(to) = *(*uint64)(from)
+	case 16:
+		*(*wide)(to) = *(*wide)(from)
 	}
 }
 

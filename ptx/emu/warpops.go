@@ -141,13 +141,8 @@ func decodeVote(d *decoder) execFunc {
 	d.in.d = d.result(0)
 	d.writesResults()
 	d.in.a, d.in.e = d.source(1), d.source(2)
-	negated := d.isNegated(1)
 	return syncMembers(func(w *warp, in *inst) {
-		p := *pred(w, in.a)
-		if negated {
-			p = ^p
-		}
-		p &= w.active
+		p := *pred(w, in.a) & w.active
 		switch mode {
 		case "ballot":
 			var out [lanes]uint32
