@@ -104,6 +104,16 @@ func strip(v reflect.Value) {
 	}
 }
 
+// TestTrailingNUL parses text as NVRTC returns it.
+func TestTrailingNUL(t *testing.T) {
+	if _, err := Parse("k", header+".entry k() { ret; }\n\x00"); err != nil {
+		t.Error(err)
+	}
+	if _, err := Parse("k", header+".entry k() { \x00 ret; }"); err == nil {
+		t.Error("a NUL inside of the text was accepted")
+	}
+}
+
 func TestSource(t *testing.T) {
 	m, err := Parse("k", corpus(t)["matmul.sm_90.lineinfo.ptx"])
 	if err != nil {

@@ -12,13 +12,13 @@ import (
 const maxDepth = 64
 
 // Parse parses PTX source. The name of the file appears in positions and error messages. Parse
-// skips debug sections and comments inside statements. The module keeps everything else, with its
-// positions.
+// skips debug sections and comments inside statements, and NUL bytes at the end, which NVRTC
+// counts as part of the text. The module keeps everything else, with its positions.
 //
 // Parse checks the grammar, and [Verify] all other rules. The error is of type [Errors]. It holds
 // a limited number of errors, which wrap ErrSyntax or ErrUnsupported.
 func Parse(file, text string) (*Module, error) {
-	p := &parser{lex: lexer{src: text, line: 1}, file: file, m: &Module{AddressSize: 32}}
+	p := &parser{lex: lexer{src: strings.TrimRight(text, "\x00"), line: 1}, file: file, m: &Module{AddressSize: 32}}
 	p.advance()
 	p.module()
 	if err := p.errs.err(); err != nil {

@@ -139,7 +139,7 @@ var unsupportedOps = func() map[string]string {
 		"tensor memory": "tcgen05",
 		"multimem":      "multimem",
 		"video instructions": "vadd vsub vabsdiff vmin vmax vshl vshr vmad vset vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 " +
-			"vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4",
+			"vset2 vadd4 vsub4 vavrg4 vmin4 vmax4 vset4",
 	} {
 		for _, op := range strings.Fields(ops) {
 			m[op] = feature

@@ -4,7 +4,7 @@ package ptx
 // the manual's section and a description. Each of the following lines gives the first .version,
 // the first .target and a form.
 var families = []string{
-	integerForms, floatForms, halfForms, compareForms, logicForms,
+	integerForms, videoForms, floatForms, halfForms, compareForms, logicForms,
 	moveForms, convertForms, memoryForms,
 	atomicForms, warpForms, barrierForms, asyncForms, bulkForms,
 	mmaForms, wmmaForms, wgmmaForms, controlForms,
@@ -99,6 +99,12 @@ const integerForms = `
 5.0 sm_61 dp2a.half=lo|hi.atype=s32.btype=int32 d:s32, a:atype, b:btype, c:s32
 `
 
+const videoForms = `
+# simd-video-instructions-vadd4-vsub4-vavrg4-vabsdiff4-vmin4-vmax4: d = |a - b| for each of four bytes, or their sum plus c
+3.0 sm_30 vabsdiff4.dtype=int32.atype=int32.btype=int32{.sat} d:dtype, a:atype, b:btype, c:u32
+3.0 sm_30 vabsdiff4.dtype=int32.atype=int32.btype=int32.add d:dtype, a:atype, b:btype, c:u32
+`
+
 const floatForms = `
 # floating-point-instructions-testp: d = whether a belongs to a class of numbers, such as finite or subnormal
 2.3 sm_20 testp.kind=finite|infinite|number|notanumber|normal|subnormal.type=f32|f64 d:pred, a
@@ -107,15 +113,19 @@ const floatForms = `
 # floating-point-instructions-add: d = a + b
 2.3 sm_20 add{.rnd}{.ftz}{.sat}.f32 d, a, b
 2.3 sm_20 add{.rnd}.f64 d, a, b
+8.6 sm_100 add{.rnd}{.ftz}.f32x2 d, a, b
 # floating-point-instructions-sub: d = a - b
 2.3 sm_20 sub{.rnd}{.ftz}{.sat}.f32 d, a, b
 2.3 sm_20 sub{.rnd}.f64 d, a, b
+8.6 sm_100 sub{.rnd}{.ftz}.f32x2 d, a, b
 # floating-point-instructions-mul: d = a·b
 2.3 sm_20 mul{.rnd}{.ftz}{.sat}.f32 d, a, b
 2.3 sm_20 mul{.rnd}.f64 d, a, b
+8.6 sm_100 mul{.rnd}{.ftz}.f32x2 d, a, b
 # floating-point-instructions-fma: d = a·b + c, rounded once
 2.3 sm_20 fma.rnd{.ftz}{.sat}.f32 d, a, b, c
 2.3 sm_20 fma.rnd.f64 d, a, b, c
+8.6 sm_100 fma.rnd{.ftz}.f32x2 d, a, b, c
 # floating-point-instructions-mad: d = a·b + c; the same as fma since sm_20
 2.3 sm_20 mad.rnd{.ftz}{.sat}.f32 d, a, b, c
 2.3 sm_20 mad.rnd.f64 d, a, b, c
@@ -133,11 +143,13 @@ const floatForms = `
 2.3 sm_20 min{.ftz}.f32 d, a, b
 7.0 sm_80 min{.ftz}.NaN.f32 d, a, b
 7.2 sm_86 min{.ftz}{.NaN}.xorsign.abs.f32 d, a, b
+8.8 sm_100 min{.ftz}{.NaN}{.abs}.f32 d, a, b, c
 2.3 sm_20 min.f64 d, a, b
 # floating-point-instructions-max: d = the larger of a and b
 2.3 sm_20 max{.ftz}.f32 d, a, b
 7.0 sm_80 max{.ftz}.NaN.f32 d, a, b
 7.2 sm_86 max{.ftz}{.NaN}.xorsign.abs.f32 d, a, b
+8.8 sm_100 max{.ftz}{.NaN}{.abs}.f32 d, a, b, c
 2.3 sm_20 max.f64 d, a, b
 # floating-point-instructions-rcp: d = 1 / a
 2.3 sm_20 rcp.approx{.ftz}.f32 d, a

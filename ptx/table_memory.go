@@ -90,6 +90,7 @@ const memoryForms = `
 2.3 sm_20 ld{.weak}{.space=loadspace}{.cache=cachein}{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint}
 7.4 sm_70 ld{.weak}{.space=loadspace}.l1{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, [a]{, policy:u64?L2::cache_hint}
 2.3 sm_20 ld.sem=volatile{.space=volatilespace}{.prefetchsize}{.vec}.type=memory d:+*vec, [a]
+9.1 sm_20 ld.sem=volatile.space=local{.vec}.type=memory d:+*vec, [a]
 6.0 sm_70 ld.sem=relaxed|acquire.scope{.space=atomspace}{.l1}{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory d:+*vec, [a]{, policy:u64?L2::cache_hint}
 8.2 sm_70 ld.mmio.sem=relaxed.scope=sys{.space=global}.type=memory d:+*vec, [a]
 # data-movement-and-conversion-instructions-ld-global-nc: d = the value in global memory at a, through the non-coherent cache
@@ -101,6 +102,7 @@ const memoryForms = `
 2.3 sm_20 st{.weak}{.space=storespace}{.cache=cacheout}{.L2::cache_hint}{.vec}.type=memory|b128 [a], b:+*vec{, policy:u64?L2::cache_hint}
 7.4 sm_70 st{.weak}{.space=storespace}.l1{.L2::cache_hint}{.vec}.type=memory|b128 [a], b:+*vec{, policy:u64?L2::cache_hint}
 2.3 sm_20 st.sem=volatile{.space=volatilespace}{.vec}.type=memory [a], b:+*vec
+9.1 sm_20 st.sem=volatile.space=local{.vec}.type=memory [a], b:+*vec
 6.0 sm_70 st.sem=relaxed|release.scope{.space=atomspace}{.l1}{.L2::cache_hint}{.vec}.type=memory [a], b:+*vec{, policy:u64?L2::cache_hint}
 8.2 sm_70 st.mmio.sem=relaxed.scope=sys{.space=global}.type=memory [a], b:+*vec
 # data-movement-and-conversion-instructions-st-async: stores b to shared memory of the cluster asynchronously and completes the bytes on an mbarrier

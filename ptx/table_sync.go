@@ -53,6 +53,7 @@ const warpForms = `
 # parallel-synchronization-and-communication-instructions-redux-sync: d = the reduction of a over the lanes of the warp
 7.0 sm_80 redux.sync.op=add|min|max.type=u32|s32 d, a, mask:u32
 7.0 sm_80 redux.sync.op=and|or|xor.type=b32 d:u32, a:u32, mask:u32
+8.6 sm_100f redux.sync.op=min|max{.abs}{.NaN}.type=f32 d, a, mask:u32
 # parallel-synchronization-and-communication-instructions-activemask: d = the mask of active lanes
 6.2 sm_30 activemask.b32 d
 # parallel-synchronization-and-communication-instructions-elect-sync: d = an elected lane of the warp; p = whether it is the executing one

@@ -48,10 +48,15 @@ func ParseTarget(s string) (Target, bool) {
 	return Target{SM: int(sm), Suffix: suffix}, err == nil
 }
 
-// Has reports whether code compiled for t can use features that require need.
+// Has reports whether code compiled for t can use features that require need. The family of a need
+// with the suffix "f" consists of the architectures with the same first digits, such as sm_100 and
+// sm_103.
 func (t Target) Has(need Target) bool {
-	if need.Suffix == "" {
+	switch need.Suffix {
+	case "":
 		return t.SM >= need.SM
+	case "f":
+		return t.Suffix != "" && t.SM/10 == need.SM/10 && t.SM >= need.SM
 	}
 	return t == need
 }

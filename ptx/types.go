@@ -35,6 +35,7 @@ const (
 	E4M3x2
 	E5M2x2
 	F32
+	F32x2
 	F64
 	Pred
 	TexRef
@@ -98,6 +99,7 @@ var types = [...]TypeInfo{
 	E4M3x2: {Name: "e4m3x2", Bits: 16, Class: Float, Storage: B16},
 	E5M2x2: {Name: "e5m2x2", Bits: 16, Class: Float, Storage: B16},
 	F32:    {Name: "f32", Bits: 32, Class: Float, Storage: F32},
+	F32x2:  {Name: "f32x2", Bits: 64, Class: Float, Storage: B64},
 	F64:    {Name: "f64", Bits: 64, Class: Float, Storage: F64},
 	Pred:   {Name: "pred", Bits: 1, Class: Predicate, Storage: Pred},
 

@@ -178,6 +178,8 @@ func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec i
 	case *Imm:
 		if o.Dst {
 			v.bad("operand %s is %s, want a register to write", o.Name, a.text())
+		} else if v.instr.Op == "vabsdiff4" {
+			v.bad("operand %s is %s, want a register", o.Name, a.text())
 		} else if msg := immediateFits(a, want); msg != "" {
 			v.bad("operand %s: %s", o.Name, msg)
 		} else if len(o.Ranges) > 0 && !o.admits(int64(a.Bits)) {

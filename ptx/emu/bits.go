@@ -104,6 +104,28 @@ func (d *decoder) dotProduct(terms, first int) execFunc {
 	})
 }
 
+// decodeVabsdiff4 decodes |a - b| of four bytes. Without .add, the results replace the bytes of d,
+// and c is unused because no byte is masked.
+func decodeVabsdiff4(d *decoder) execFunc {
+	d.operands()
+	signedA, signedB := d.i.Mod("atype") == "s32", d.i.Mod("btype") == "s32"
+	lo, hi := integerLimits(choose(d.i.Mod("dtype") == "s32", ptx.S8, ptx.U8))
+	sum, sat := d.i.Has("add"), d.i.Has("sat")
+	return op3(func(a, b, c uint32) uint32 {
+		var bytes uint32
+		for k := range 4 {
+			t := int64(element(a, 8*k, 8, signedA)) - int64(element(b, 8*k, 8, signedB))
+			t = max(t, -t)
+			if sat {
+				t = min(max(t, lo), int64(hi))
+			}
+			bytes |= uint32(uint8(t)) << (8 * k)
+			c += uint32(t)
+		}
+		return choose(sum, c, bytes)
+	})
+}
+
 // element returns a bit field of a as a number. The field has the given width and starts at bit at.
 func element(a uint32, at, width int, signed bool) int32 {
 	a <<= 32 - at - width

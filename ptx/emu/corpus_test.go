@@ -214,7 +214,7 @@ func TestUnsupportedInstructions(t *testing.T) {
 	for _, c := range []struct{ text, want string }{
 		{kernel(".reg .b64 %a;\ndiscard.global.L2 [%a], 128;"),
 			"x.ptx:6:1: emulator: discard.global.L2 (a cache line without its contents) is not supported"},
-		{kernel(".reg .b32 %r;\nmov.b32 %r, %reserved_smem_offset_begin;"), "special register %reserved_smem_offset_begin"},
+		{kernel(".reg .b32 %r;\nmov.u32 %r, %pm0;"), "special register %pm0"},
 		{head + ".extern .func f ();\n" + ".entry k () {\ncall f;\nret;\n}\n",
 			"function f, which is declared but not defined,"},
 		{strings.Replace(kernel(""), "64", "32", 1), "address size 32 is not supported"},

@@ -221,8 +221,12 @@ func sampleKernel(f *ptx.Form, mods []string) (text, name string, err error) {
 			}
 		}
 	}
-	text = fmt.Sprintf(`.version 8.8
-.target sm_90a
+	target := ptx.Target{SM: 90, Suffix: "a"}
+	if !target.Has(f.Need.Target) {
+		target = f.Need.Target
+	}
+	text = fmt.Sprintf(`.version 9.3
+.target %v
 .address_size 64
 .func f0 () { ret; }
 .func f1 (.reg .u32 a) { ret; }
@@ -240,7 +244,7 @@ func sampleKernel(f *ptx.Form, mods []string) (text, name string, err error) {
 DONE:
 	ret;
 }
-`, decls.String(), sets.String(), i.Mnemonic(), strings.Join(args, ", "))
+`, target, decls.String(), sets.String(), i.Mnemonic(), strings.Join(args, ", "))
 	if i.Op == "ld" && i.Space(1) == ptx.Param && !i.Has("param::func") {
 		text = strings.Replace(text, ".param .u64 pa", ".param .align 256 .b8 pa[256]", 1)
 		text = strings.Replace(text, "ld.param.u64 %addr, [pa];", "", 1)

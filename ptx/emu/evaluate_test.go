@@ -68,8 +68,8 @@ func evaluator(text string, result ptx.Type, types []ptx.Type) (program string, 
 	default:
 		fmt.Fprintf(&body, "\t%s\n\tst.global.b%d [%%p+%d], %%d;\n", text, s.Bits(), stride-8)
 	}
-	return fmt.Sprintf(`.version 8.8
-.target sm_90a
+	return fmt.Sprintf(`.version 9.3
+.target sm_100a
 .address_size 64
 .visible .entry k (.param .u64 buf, .param .u32 n)
 {

@@ -69,6 +69,12 @@ var (
 	}
 )
 
+// The operations of min and max with three operands.
+var (
+	min3Float = &floatOp{operands: 3, odd: func(a, b, c float64) float64 { return minNumber(minNumber(a, b), c) }}
+	max3Float = &floatOp{operands: 3, odd: func(a, b, c float64) float64 { return -minNumber(minNumber(-a, -b), -c) }}
+)
+
 // minNumber returns the smaller of a and b, where -0 is less than 0. If one of them is NaN, it
 // returns the other.
 func minNumber(a, b float64) float64 {
@@ -184,7 +190,8 @@ type variant struct {
 	ftz, sat bool
 	relu     bool // negative results become 0
 	nan      bool // the result is NaN if an operand is NaN
-	xorsign  bool // operates on absolute values; the sign is the XOR of the operands' signs
+	abs      bool // operates on absolute values
+	xorsign  bool // as abs; the sign of the result is the XOR of the operands' signs
 	whole    bool // converts a float to an integral float
 	oob      bool // the result is 0 if an operand is oobNaN
 }
@@ -192,7 +199,7 @@ type variant struct {
 func (d *decoder) variant() variant {
 	v := variant{
 		ftz: d.i.Has("ftz"), sat: d.i.Has("sat"), relu: d.i.Has("relu"),
-		nan: d.i.Has("NaN"), xorsign: d.i.Has("xorsign"), oob: d.i.Has("oob"),
+		nan: d.i.Has("NaN"), abs: d.i.Has("abs"), xorsign: d.i.Has("xorsign"), oob: d.i.Has("oob"),
 	}
 	for _, mod := range d.i.Mods {
 		if r, ok := roundings[mod]; ok {
@@ -215,10 +222,14 @@ func (d *decoder) float(op *floatOp) execFunc {
 		case v == variant{ftz: true} && op.fastFlush != nil:
 			return op.fastFlush
 		}
-		f := v.narrow(op, &formatF32)
-		return lanesOp(op, func(a, b, c float32) float32 {
-			return canonical(float32(f(float64(a), float64(b), float64(c))))
-		})
+		return lanesOp(op, v.single(op))
+	case ptx.F32x2:
+		f := v.single(op)
+		part := func(a, b, c uint64, shift int) uint64 {
+			word := func(x uint64) float32 { return math.Float32frombits(uint32(x >> shift)) }
+			return uint64(math.Float32bits(f(word(a), word(b), word(c)))) << shift
+		}
+		return lanesOp(op, func(a, b, c uint64) uint64 { return part(a, b, c, 0) | part(a, b, c, 32) })
 	case ptx.F64:
 		if v.rnd == nearest && op.fast64 != nil {
 			return op.fast64
@@ -260,8 +271,8 @@ func (v variant) narrow(op *floatOp, format *format) func(a, b, c float64) float
 			a, b, c = format.flush(a), format.flush(b), format.flush(c)
 		}
 		sign := math.Signbit(a) != math.Signbit(b)
-		if v.xorsign {
-			a, b = math.Abs(a), math.Abs(b)
+		if v.abs {
+			a, b, c = math.Abs(a), math.Abs(b), math.Abs(c)
 		}
 		y := op.odd(a, b, c)
 		if y == 0 && v.rnd == down && cancels(op, a, b, c) {
@@ -269,7 +280,7 @@ func (v variant) narrow(op *floatOp, format *format) func(a, b, c float64) float
 		}
 		y = format.round(y, v.rnd)
 		switch {
-		case v.nan && (a != a || b != b):
+		case v.nan && (a != a || b != b || c != c):
 			y = math.NaN()
 		case v.xorsign && y == y:
 			y = math.Abs(y)
@@ -302,6 +313,14 @@ func cancels(op *floatOp, a, b, c float64) bool {
 		return (math.Signbit(a) != math.Signbit(b)) != math.Signbit(c)
 	}
 	return false
+}
+
+// single returns the operation on float32.
+func (v variant) single(op *floatOp) func(a, b, c float32) float32 {
+	f := v.narrow(op, &formatF32)
+	return func(a, b, c float32) float32 {
+		return canonical(float32(f(float64(a), float64(b), float64(c))))
+	}
 }
 
 // half returns the operation on operands of a 16-bit format.

@@ -296,10 +296,18 @@ func decodeMad24(d *decoder) execFunc {
 }
 
 func decodeMin(d *decoder) execFunc {
+	if len(d.i.Args) == 4 {
+		d.operands()
+		return d.float(min3Float)
+	}
 	return d.extreme(minFloat, minInt, least[int16], least[uint16], least[int32])
 }
 
 func decodeMax(d *decoder) execFunc {
+	if len(d.i.Args) == 4 {
+		d.operands()
+		return d.float(max3Float)
+	}
 	return d.extreme(maxFloat, maxInt, most[int16], most[uint16], most[int32])
 }
 

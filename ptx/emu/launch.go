@@ -95,6 +95,7 @@ type run struct {
 	// shared memory.
 	address    []uint64
 	sharedSize int
+	reserved   uint64 // bytes of sharedSize, at its end, that are not the kernel's
 	localSize  int
 	cluster    Dim3 // blocks of a cluster
 	explicit   bool // the launch or the kernel specifies a cluster
@@ -268,7 +269,10 @@ func (r *run) placeShared() error {
 		return fmt.Errorf("%d bytes of static and %d of dynamic shared memory: want a sum of at most %d", static,
 			r.launch.Shared, maxShared)
 	}
-	r.sharedSize = int(size)
+	if r.entry.usesReserved() {
+		r.reserved = alignUp(size, slotAlign) - size + reservedShared
+	}
+	r.sharedSize = int(size + r.reserved)
 	return nil
 }
 

@@ -19,7 +19,7 @@ func init() {
 		"popc": byType(popcBits), "clz": byType(clzBits), "brev": byType(brevBits), "bfe": byType(bfeBits),
 		"bfi":   byType(bfiBits),
 		"bfind": decodeBfind, "fns": decodeFns, "szext": decodeSzext, "bmsk": decodeBmsk,
-		"dp4a": decodeDp4a, "dp2a": decodeDp2a, "prmt": decodePrmt,
+		"dp4a": decodeDp4a, "dp2a": decodeDp2a, "prmt": decodePrmt, "vabsdiff4": decodeVabsdiff4,
 		// float.go, approx.go
 		"fma": unary(fmaFloat), "div": decodeDiv, "rcp": decodeRcp, "sqrt": decodeSqrt, "rsqrt": decodeRsqrt,
 		"sin": unary(sinFloat), "cos": unary(cosFloat), "lg2": unary(lg2Float), "ex2": unary(ex2Float),

@@ -1,6 +1,9 @@
 package emu
 
 import (
+	"fmt"
+	"strings"
+
 	"tilework/ptx"
 )
 
@@ -56,7 +59,7 @@ var specialRegisters = []specialRegister{
 	{"%lanemask_le", 4, func(_ *warp, lane int) uint64 { return 2<<lane - 1 }},
 	{"%lanemask_gt", 4, func(_ *warp, lane int) uint64 { return full &^ (2<<lane - 1) }},
 	{"%lanemask_ge", 4, func(_ *warp, lane int) uint64 { return full &^ (1<<lane - 1) }},
-	{"%total_smem_size", 4, func(w *warp, _ int) uint64 { return uint64(w.block.shared.size) }},
+	{"%total_smem_size", 4, func(w *warp, _ int) uint64 { return w.block.shared.size - w.block.run.reserved }},
 	{"%aggr_smem_size", 4, func(w *warp, _ int) uint64 { return uint64(w.block.shared.size) }},
 	{"%dynamic_smem_size", 4, func(w *warp, _ int) uint64 { return uint64(w.block.run.launch.Shared) }},
 	{"%is_explicit_cluster", 0, func(w *warp, _ int) uint64 { return choose[uint64](w.block.run.explicit, 1, 0) }},
@@ -74,6 +77,41 @@ var specialRegisters = []specialRegister{
 	{"%cluster_nctaid.z", 4, func(w *warp, _ int) uint64 { return uint64(w.block.run.cluster.Z) }},
 	{"%cluster_ctarank", 4, func(w *warp, _ int) uint64 { return uint64(w.block.rank) }},
 	{"%cluster_nctarank", 4, func(w *warp, _ int) uint64 { return uint64(len(w.block.cluster.blocks)) }},
+}
+
+// reservedShared is the size in bytes of the shared memory that the system reserves for itself, and
+// for cooperative groups, in each block. Here it follows the block's own shared memory, if the
+// kernel reads its address.
+const reservedShared = 1 << 10
+
+// reservedPrefix is the start of the names of the special registers with addresses in reserved
+// shared memory.
+const reservedPrefix = "%reserved_smem_offset_"
+
+func init() {
+	for n := range 32 { // the driver sets these only for cooperative launches
+		specialRegisters = append(specialRegisters, specialRegister{fmt.Sprintf("%%envreg%d", n), 4, zero})
+	}
+	for _, r := range []struct {
+		name   string
+		offset uint64
+	}{{"begin", 0}, {"0", 0}, {"1", reservedShared / 2}, {"end", reservedShared}, {"cap", reservedShared}} {
+		specialRegisters = append(specialRegisters, specialRegister{reservedPrefix + r.name, 4, func(w *warp, _ int) uint64 {
+			return w.block.shared.base + w.block.shared.size - reservedShared + r.offset
+		}})
+	}
+}
+
+// usesReserved reports whether f or a function that it calls reads the address of reserved shared
+// memory.
+func (f *function) usesReserved() bool {
+	uses := false
+	f.walkCalls(func(g *function) {
+		for _, v := range g.fills {
+			uses = uses || v.kind == fillSpecial && strings.HasPrefix(specialRegisters[v.index].name, reservedPrefix)
+		}
+	})
+	return uses
 }
 
 func zero(*warp, int) uint64 { return 0 }

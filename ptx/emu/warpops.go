@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"math"
 	"math/bits"
 
 	"tilework/ptx"
@@ -207,13 +208,18 @@ func decodeRedux(d *decoder) execFunc {
 	d.writesResults()
 	d.in.a, d.in.e = d.source(1), d.source(2)
 	f := reduction(d.i.Mod("op"), d.i.Type(1))
+	first := func(a uint32) uint32 { return a }
+	if d.i.Type(1) == ptx.F32 {
+		f = d.floatReduction()
+		first = func(a uint32) uint32 { return f(a, a) } // .abs and .NaN apply to a single lane too
+	}
 	if f == nil {
 		return nil
 	}
 	return syncMembers(func(w *warp, in *inst) {
 		a := reg[uint32](w, in.a)
 		m := w.active
-		sum := a[firstLane(m)]
+		sum := first(a[firstLane(m)])
 		for m &= m - 1; m != 0; m &= m - 1 {
 			sum = f(sum, a[firstLane(m)])
 		}
@@ -221,6 +227,15 @@ func decodeRedux(d *decoder) execFunc {
 		broadcast(&out, sum)
 		setLanes(reg[uint32](w, in.d), &out, w.active)
 	})
+}
+
+// floatReduction returns the function that combines two float32 values.
+func (d *decoder) floatReduction() func(a, b uint32) uint32 {
+	f := d.variant().single(choose(d.i.Mod("op") == "min", minFloat, maxFloat))
+	return func(a, b uint32) uint32 {
+		x, y := math.Float32frombits(a), math.Float32frombits(b)
+		return math.Float32bits(f(x, y, y))
+	}
 }
 
 // reduction returns the function that combines two values of a 32-bit integer type.

@@ -1,0 +1,208 @@
+package emu
+
+import (
+	"fmt"
+	"math/big"
+	"slices"
+	"strings"
+	"testing"
+
+	"tilework/ptx"
+)
+
+// smallest returns the smallest of some float32 numbers, or the largest. -0 is smaller than 0. NaNs
+// are ignored, unless all numbers are NaN or nan is set.
+func smallest(words []uint64, largest, nan, abs, ftz bool) uint64 {
+	f := floatFormats[ptx.F32]
+	var best uint64 = nan32
+	order := func(w uint64) int64 { // as the numbers, also for zeros
+		if w>>31 != 0 {
+			return -int64(w&^(1<<31)) - 1
+		}
+		return int64(w)
+	}
+	for _, w := range words {
+		if abs {
+			w &^= 1 << 31
+		}
+		if f.decode(w).nan {
+			if nan {
+				return nan32
+			}
+			continue
+		}
+		if ftz && w>>23&0xff == 0 {
+			w &= 1 << 31
+		}
+		if best == nan32 || (order(w) < order(best)) != largest {
+			best = w
+		}
+	}
+	return best
+}
+
+func TestThreeInputMinMax(t *testing.T) {
+	rng := seeded(t)
+	for _, op := range []string{"min", "max"} {
+		for _, mods := range []string{"", ".ftz", ".NaN", ".abs", ".ftz.NaN.abs"} {
+			check(t, rng, op+mods+".f32 %d, %a, %b, %c", ptx.F32, repeat(ptx.F32, 3), func(v []uint64) uint64 {
+				return smallest(v, op == "max", strings.Contains(mods, "NaN"), strings.Contains(mods, "abs"),
+					strings.Contains(mods, "ftz"))
+			})
+		}
+	}
+}
+
+// TestFloatPairs checks arithmetic on two float32 numbers in a register.
+func TestFloatPairs(t *testing.T) {
+	rng := seeded(t)
+	f := floatFormats[ptx.F32]
+	for _, c := range []struct {
+		op       string
+		operands int
+		exact    func(a, b, c exactNumber, r rounding) exactNumber
+	}{
+		{"add", 2, func(a, b, _ exactNumber, r rounding) exactNumber { return addNumbers(a, b, r) }},
+		{"sub", 2, func(a, b, _ exactNumber, r rounding) exactNumber { return addNumbers(a, negated(b), r) }},
+		{"mul", 2, func(a, b, _ exactNumber, _ rounding) exactNumber { return mulNumbers(a, b) }},
+		{"fma", 3, func(a, b, c exactNumber, r rounding) exactNumber { return addNumbers(mulNumbers(a, b), c, r) }},
+	} {
+		for _, mods := range []string{".rn", ".rz", ".rm.ftz", ".rp"} {
+			flush := func(w uint64) uint64 {
+				if strings.Contains(mods, "ftz") && w>>23&0xff == 0 {
+					return w & (1 << 31)
+				}
+				return w
+			}
+			r := roundings[mods[1:3]]
+			var args [][]uint64
+			low, high := sampleArgs(rng, repeat(ptx.F32, c.operands)), sampleArgs(rng, repeat(ptx.F32, c.operands))
+			for n := range low {
+				row := make([]uint64, c.operands)
+				for k := range row {
+					row[k] = low[n][k] | high[len(high)-1-n][k]<<32
+				}
+				args = append(args, row)
+			}
+			text := fmt.Sprintf("%s%s.f32x2 %%d, %%a, %%b%s", c.op, mods, strings.Repeat(", %c", c.operands-2))
+			checkRows(t, text, ptx.B64, repeat(ptx.B64, c.operands), args, func(v []uint64) uint64 {
+				var pair uint64
+				for shift := 0; shift < 64; shift += 32 {
+					var x [3]exactNumber
+					for k := range v {
+						x[k] = f.decode(flush(v[k] >> shift & full))
+					}
+					pair |= flush(f.encode(c.exact(x[0], x[1], x[2], r), r)) << shift
+				}
+				return pair
+			})
+		}
+	}
+}
+
+func negated(n exactNumber) exactNumber {
+	n.neg = !n.neg
+	if n.value != nil {
+		n.value = new(big.Rat).Neg(n.value)
+	}
+	return n
+}
+
+// TestFloatRedux checks redux of float32 over all lanes, and over one.
+func TestFloatRedux(t *testing.T) {
+	rng := seeded(t)
+	words := make([]uint32, 32)
+	for _, mods := range []string{"min", "max", "min.abs", "max.NaN", "max.abs.NaN"} {
+		values := sampleValues(rng, ptx.F32)
+		lanes := make([]uint64, 32)
+		for k := range lanes {
+			lanes[k] = values[rng.IntN(len(values))]
+			words[k] = uint32(lanes[k])
+		}
+		want := func(lanes []uint64) uint32 {
+			return uint32(smallest(lanes, mods[1] == 'a', strings.Contains(mods, "NaN"), strings.Contains(mods, "abs"), false))
+		}
+		text := strings.Replace(kernelSource(`.reg .f32 %x, %y; .reg .pred %q; .reg .b32 %m;
+	mad.wide.u32 %p, %t0, 4, %buf; ld.global.f32 %x, [%p];
+	setp.eq.u32 %q, %t0, 7; selp.b32 %m, 0x80, 0xffffff7f, %q;
+	redux.sync.`+mods+`.f32 %y, %x, %m; st.global.f32 [%p], %y;`), ".target sm_90", ".target sm_100a", 1)
+		got, _, err := runModule(t, text, words, Launch{Block: Dim3{32, 1, 1}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		others := append(append([]uint64{}, lanes[:7]...), lanes[8:]...)
+		for lane, g := range got {
+			w := want(others)
+			if lane == 7 {
+				w = want(lanes[7:8])
+			}
+			if g != w {
+				t.Errorf("redux.%s of %x in lane %d is %#x, want %#x", mods, lanes, lane, g, w)
+			}
+		}
+	}
+}
+
+func TestVabsdiff4(t *testing.T) {
+	rng := seeded(t)
+	for _, types := range []string{"u32.u32.u32", "s32.s32.s32", "u32.s32.u32", "s32.u32.s32"} {
+		for _, mode := range []string{"", ".sat", ".add"} {
+			check(t, rng, "vabsdiff4."+types+mode+" %d, %a, %b, %c", ptx.U32, repeat(ptx.U32, 3), func(v []uint64) uint64 {
+				var packed uint64
+				sum := v[2]
+				for k := range 4 {
+					side := func(w uint64, signed bool) int {
+						if b := byte(w >> (8 * k)); signed {
+							return int(int8(b))
+						} else {
+							return int(b)
+						}
+					}
+					diff := side(v[0], types[4] == 's') - side(v[1], types[8] == 's')
+					if diff < 0 {
+						diff = -diff
+					}
+					sum += uint64(diff)
+					if mode == ".sat" {
+						diff = min(diff, choose(types[0] == 's', 127, 255))
+					}
+					packed |= uint64(byte(diff)) << (8 * k)
+				}
+				return choose(mode == ".add", sum, packed)
+			})
+		}
+	}
+}
+
+// TestMemoryForms checks vectors of one element and volatile accesses to local memory.
+func TestMemoryForms(t *testing.T) {
+	body := `.local .b32 lo[4]; .reg .b32 %x;
+	mad.wide.u32 %p, %t0, 4, %buf;
+	ld.global.b32 {%x}, [%p];
+	add.u32 %x, %x, 1;
+	st.volatile.local.b32 [lo+4], %x;
+	ld.volatile.local.b32 {%x}, [lo+4];
+	st.global.b32 [%p], {%x};`
+	text := strings.Replace(kernelSource(body), ".version 8.8", ".version 9.1", 1)
+	got, _, err := runModule(t, text, []uint32{5, 6}, Launch{Block: Dim3{2, 1, 1}})
+	if err != nil || got[0] != 6 || got[1] != 7 {
+		t.Errorf("got %v, %v; want 6 and 7", got, err)
+	}
+}
+
+// TestReservedRegisters checks that %envreg reads zeros, and that reserved shared memory does not
+// overlap that of the kernel.
+func TestReservedRegisters(t *testing.T) {
+	got, _, err := runBody(t, `.shared .b32 own[25]; .reg .b32 %x, %y, %z, %w;
+	mov.b32 %x, %envreg2; st.global.b32 [%buf], %x;
+	mov.b32 %x, %reserved_smem_offset_1; mov.b32 %y, %reserved_smem_offset_begin;
+	mov.b32 %z, %reserved_smem_offset_end; mov.u32 %w, own;
+	st.shared.b32 [own], 3; st.shared.b32 [%x], 4; ld.shared.b32 %w, [own]; st.global.b32 [%buf+4], %w;
+	st.shared.b32 [%z+-4], 5; ld.shared.b32 %w, [%x]; st.global.b32 [%buf+8], %w;
+	sub.u32 %z, %z, %y; st.global.b32 [%buf+12], %z;
+	mov.u32 %w, %total_smem_size; st.global.b32 [%buf+16], %w;`, make([]uint32, 5), Launch{Block: Dim3{1, 1, 1}})
+	want := []uint32{0, 3, 4, 1024, 100}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("got %v, %v; want %v", got, err, want)
+	}
+}
