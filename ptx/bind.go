@@ -287,7 +287,7 @@ func (f *Form) matchArg(o *OperandForm, arg Operand, slots []string) bool {
 	switch a := arg.(type) {
 	case *Name:
 		return o.Kind == ValueOperand && (o.Second == "" || o.SecondOptional) ||
-			o.Kind == LabelOperand || o.Kind == FuncOperand
+			o.Kind == LabelOperand || o.Kind == FuncOperand || o.Kind == TargetsOperand || o.Kind == ProtoOperand
 	case *Imm:
 		return o.Kind == ConstOperand || o.Kind == ValueOperand && !o.Dst && f.vectorLen(o, slots) == 0
 	case *Vector:

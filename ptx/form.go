@@ -39,6 +39,7 @@ import (
 //	[a:shared] an address in the given state space
 //	[a:global, c*dim]  the address of a tensor map, and coordinates
 //	f:func  t:label  (a):args   a function, a label, a list of arguments
+//	t:targets  p:proto          a list of labels, a prototype or a list of functions
 //	_          only the sink
 //	{, b}      an optional operand
 //	a?x        an operand that is present if and only if modifier x is
@@ -69,6 +70,8 @@ const (
 	ConstOperand                      // an immediate
 	AddressOperand                    // [a]
 	LabelOperand                      // the target of a branch
+	TargetsOperand                    // the list of labels of an indirect branch
+	ProtoOperand                      // the prototype, or the list of functions, of an indirect call
 	FuncOperand                       // the callee of a call
 	ArgsOperand                       // (a, b)
 	SinkOperand                       // _
@@ -281,6 +284,10 @@ func (o *OperandForm) parse(s string) error {
 	switch o.Type {
 	case "label":
 		o.Kind, o.Type = LabelOperand, ""
+	case "targets":
+		o.Kind, o.Type = TargetsOperand, ""
+	case "proto":
+		o.Kind, o.Type = ProtoOperand, ""
 	case "func":
 		o.Kind, o.Type = FuncOperand, ""
 	case "args":

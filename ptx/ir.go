@@ -9,7 +9,7 @@
 // manual.
 //
 // Unsupported features of PTX are textures and surfaces, video instructions, sparse matrix
-// products, indirect calls and branches, and all features newer than Hopper. Parse and Verify
+// products, and most features newer than Hopper. Parse and Verify
 // report them by name, with an error that wraps [ErrUnsupported]. Instructions that use such a
 // feature parse, and only Verify refuses the functions that contain them.
 package ptx
@@ -50,8 +50,8 @@ type Module struct {
 // Decl is a top-level declaration of a module: *Var, *Func, *File, *Pragma or *Comment.
 type Decl interface{ decl() }
 
-// Stmt is a statement of a function body: *Instr, *Label, *Var, *Loc, *Pragma, *Block or
-// *Comment.
+// Stmt is a statement of a function body: *Instr, *Label, *Targets, *Prototype, *Var, *Loc,
+// *Pragma, *Block or *Comment.
 type Stmt interface{ stmt() }
 
 // Operand is an operand of an instruction: *Name, *Imm, *Vector, *Addr, *Sum, *Pair, *Not, *Args
@@ -155,6 +155,22 @@ type Label struct {
 	Name string
 }
 
+// Targets is a .branchtargets or .calltargets directive. It names the labels of a brx.idx, or the
+// functions that an indirect call can call.
+type Targets struct {
+	Pos  Pos
+	Name string
+	Call bool // true for .calltargets
+	List []*Name
+}
+
+// Prototype is a .callprototype directive. It describes the functions that an indirect call can
+// call.
+type Prototype struct {
+	Pos Pos
+	*Func
+}
+
 // Loc is a .loc directive: the statements after it were compiled from the given source line.
 type Loc struct {
 	Pos             Pos
@@ -237,13 +253,15 @@ func (*File) decl()    {}
 func (*Pragma) decl()  {}
 func (*Comment) decl() {}
 
-func (*Instr) stmt()   {}
-func (*Label) stmt()   {}
-func (*Var) stmt()     {}
-func (*Loc) stmt()     {}
-func (*Pragma) stmt()  {}
-func (*Block) stmt()   {}
-func (*Comment) stmt() {}
+func (*Instr) stmt()     {}
+func (*Label) stmt()     {}
+func (*Targets) stmt()   {}
+func (*Prototype) stmt() {}
+func (*Var) stmt()       {}
+func (*Loc) stmt()       {}
+func (*Pragma) stmt()    {}
+func (*Block) stmt()     {}
+func (*Comment) stmt()   {}
 
 func (*Name) operand()   {}
 func (*Imm) operand()    {}

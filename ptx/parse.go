@@ -263,6 +263,17 @@ func (p *parser) function(f *Func) {
 		f.Results = p.params()
 	}
 	f.Name = p.text(word, "a function's name")
+	p.signature(f)
+	if p.is('{') {
+		f.Body = p.block(1)
+	} else if !p.accept(';') {
+		p.want(`"{" or ";"`)
+	}
+	p.m.Decls = append(p.m.Decls, f)
+}
+
+// signature parses the parameters and directives after a function's name.
+func (p *parser) signature(f *Func) {
 	if p.is('(') {
 		f.Params = p.params()
 	}
@@ -281,12 +292,6 @@ func (p *parser) function(f *Func) {
 		}
 		f.Attrs = append(f.Attrs, a)
 	}
-	if p.is('{') {
-		f.Body = p.block(1)
-	} else if !p.accept(';') {
-		p.want(`"{" or ";"`)
-	}
-	p.m.Decls = append(p.m.Decls, f)
 }
 
 // smallInt parses an integer outside of operands, such as a size or a line number. what names it

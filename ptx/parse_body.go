@@ -54,17 +54,30 @@ func (p *parser) stmt(depth int) []Stmt {
 	return stmts
 }
 
-// unsupportedDirective fails if the current token is a directive that only unsupported features
-// use.
-func (p *parser) unsupportedDirective() {
-	switch p.tok.text {
-	case "branchtargets":
-		p.fail(p.pos(), ErrUnsupported, "indirect branches (.branchtargets) are not supported")
-	case "calltargets", "callprototype":
-		p.fail(p.pos(), ErrUnsupported, "indirect calls (.%s) are not supported", p.tok.text)
-	case "alias", "tex", "sreg":
-		p.fail(p.pos(), ErrUnsupported, "directive .%s is not supported", p.tok.text)
+// targets parses a .branchtargets or .calltargets directive after its label.
+func (p *parser) targets(t *Targets) *Targets {
+	p.advance()
+	for {
+		t.List = append(t.List, &Name{Name: p.text(word, "a label or a function")})
+		if !p.accept(',') {
+			break
+		}
 	}
+	p.expect(';')
+	return t
+}
+
+// prototype parses a .callprototype directive after its label.
+func (p *parser) prototype(pos Pos, name string) *Prototype {
+	p.advance()
+	f := &Func{Pos: pos, Name: name}
+	if p.is('(') {
+		f.Results = p.params()
+	}
+	p.text(word, "a name or _")
+	p.signature(f)
+	p.expect(';')
+	return &Prototype{pos, f}
 }
 
 // loc parses a .loc directive, such as .loc 1 12 3. It skips the inlining information.
@@ -96,8 +109,12 @@ func (p *parser) instrOrLabel() Stmt {
 	}
 	i.Op = p.text(word, "an instruction")
 	if i.Guard == nil && p.accept(':') {
-		if p.tok.kind == dotted {
-			p.unsupportedDirective()
+		switch {
+		case p.tok.kind != dotted:
+		case p.tok.text == "branchtargets" || p.tok.text == "calltargets":
+			return p.targets(&Targets{Pos: i.Pos, Name: i.Op, Call: p.tok.text == "calltargets"})
+		case p.tok.text == "callprototype":
+			return p.prototype(i.Pos, i.Op)
 		}
 		return &Label{Pos: i.Pos, Name: i.Op}
 	}

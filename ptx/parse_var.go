@@ -49,7 +49,10 @@ func (p *parser) varHead(pos Pos, linkage string) *Var {
 		v.Space = spaces[p.tok.text]
 	}
 	if v.Space == NoSpace || strings.Contains(p.tok.text, "::") {
-		p.unsupportedDirective()
+		switch p.tok.text {
+		case "alias", "tex", "sreg":
+			p.fail(p.pos(), ErrUnsupported, "directive .%s is not supported", p.tok.text)
+		}
 		p.want("a state space such as .global")
 	}
 	p.advance()

@@ -123,6 +123,17 @@ func (p *printer) function(f *Func) {
 	} else {
 		p.printf(")")
 	}
+	p.attrs(f)
+	if f.Body == nil {
+		p.printf(";")
+		return
+	}
+	p.line(0, "{")
+	p.stmts(1, f.Body.Stmts)
+	p.line(0, "}")
+}
+
+func (p *printer) attrs(f *Func) {
 	for _, a := range f.Attrs {
 		p.line(0, ".%s", a.Name)
 		for i, n := range a.Args {
@@ -132,13 +143,6 @@ func (p *printer) function(f *Func) {
 			p.printf(" %d", n)
 		}
 	}
-	if f.Body == nil {
-		p.printf(";")
-		return
-	}
-	p.line(0, "{")
-	p.stmts(1, f.Body.Stmts)
-	p.line(0, "}")
 }
 
 func joinVars(vs []*Var) string {
@@ -156,6 +160,20 @@ func (p *printer) stmts(depth int, stmts []Stmt) {
 			p.line(depth, "%s", s)
 		case *Label:
 			p.line(0, "%s:", s.Name)
+		case *Targets:
+			names := make([]Operand, len(s.List))
+			for k, n := range s.List {
+				names[k] = n
+			}
+			kind := "branchtargets"
+			if s.Call {
+				kind = "calltargets"
+			}
+			p.line(0, "%s: .%s %s;", s.Name, kind, formatList(names))
+		case *Prototype:
+			p.line(0, "%s: .callprototype (%s) _ (%s)", s.Name, joinVars(s.Results), joinVars(s.Params))
+			p.attrs(s.Func)
+			p.printf(";")
 		case *Var:
 			p.line(depth, "%s;", s.text())
 		case *Loc:

@@ -3,6 +3,7 @@ package ptx
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 )
 
 // sampler generates instructions from forms, and the registers that they use.
@@ -102,6 +103,10 @@ func (s *sampler) arg(f *Form, o *OperandForm, slots []string) Operand {
 		return &Imm{Int, uint64(o.Ranges[s.rng.IntN(len(o.Ranges))].Lo)}
 	case LabelOperand:
 		return &Name{Name: "L"}
+	case TargetsOperand:
+		return &Name{Name: "T"}
+	case ProtoOperand:
+		return &Name{Name: "P"}
 	case FuncOperand:
 		return &Name{Name: "callee"}
 	case ArgsOperand:
@@ -211,6 +216,9 @@ func (s *sampler) module(need Need, instrs []*Instr) *Module {
 		if n := byType[t]; n > 0 {
 			body.Stmts = append(body.Stmts, &Var{Space: RegSpace, Type: t, Name: fmt.Sprintf("%%%v_", t), Count: 256})
 		}
+	}
+	if slices.ContainsFunc(instrs, func(i *Instr) bool { return i.Op == "brx" }) {
+		body.Stmts = append(body.Stmts, &Targets{Name: "T", List: []*Name{{Name: "L"}}})
 	}
 	for _, i := range instrs {
 		body.Stmts = append(body.Stmts, i)

@@ -14,10 +14,12 @@ const (
 	VarSymbol
 	FuncSymbol
 	LabelSymbol
+	TargetsSymbol
+	PrototypeSymbol
 )
 
 func (k SymbolKind) String() string {
-	return [...]string{"register", "special register", "variable", "function", "label"}[k]
+	return [...]string{"register", "special register", "variable", "function", "label", "list of targets", "prototype"}[k]
 }
 
 // Symbol is the declaration that a name refers to. A verified module has one Symbol for each
@@ -29,10 +31,12 @@ type Symbol struct {
 	Vec  int  // length of a vector register, 2 or 4; 0 for a scalar
 	// Index numbers the registers of a function from 0, in order of first use.
 	Index int
-	Var   *Var // declaration of a variable or register
-	Func  *Func
+	Var   *Var  // declaration of a variable or register
+	Func  *Func // also the function that a prototype describes
 	Label *Label
-	need  Need // requirements of a special register
+	// Targets is the directive of a list of targets.
+	Targets *Targets
+	need    Need // requirements of a special register
 }
 
 // scope holds the names declared in one block, or at the top level of the module.
@@ -108,12 +112,14 @@ func (old *Symbol) completedBy(later *Symbol) bool {
 		return (old.Var.Linkage == "extern" || later.Var.Linkage == "extern") &&
 			old.Var.Space == later.Var.Space && old.Type == later.Type
 	case FuncSymbol:
-		return (old.Func.Body == nil || later.Func.Body == nil) && old.Func.sameSignature(later.Func)
+		return (old.Func.Body == nil || later.Func.Body == nil) && old.Func.SameSignature(later.Func)
 	}
 	return false
 }
 
-func (f *Func) sameSignature(g *Func) bool {
+// SameSignature reports whether f and g are functions of the same kind, and their parameters and
+// results have the same sizes and state spaces.
+func (f *Func) SameSignature(g *Func) bool {
 	return f.Entry == g.Entry && sameVars(f.Params, g.Params) && sameVars(f.Results, g.Results)
 }
 

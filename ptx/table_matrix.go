@@ -125,11 +125,18 @@ const wgmmaForms = `
 const controlForms = `
 # control-flow-instructions-bra: branches to t
 2.3 sm_20 bra{.uni} t:label
+# control-flow-instructions-brx-idx: branches to the label with index a in t
+6.0 sm_30 brx.idx{.uni} a:u32, t:targets
 # control-flow-instructions-call: calls a function
 2.3 sm_20 call{.uni} f:func
 2.3 sm_20 call{.uni} f:func, (a):args
 2.3 sm_20 call{.uni} (d):args, f:func
 2.3 sm_20 call{.uni} (d):args, f:func, (a):args
+# control-flow-instructions-call-2: calls the function at address f
+2.3 sm_20 call{.uni} f:u64, p:proto
+2.3 sm_20 call{.uni} f:u64, (a):args, p:proto
+2.3 sm_20 call{.uni} (d):args, f:u64, p:proto
+2.3 sm_20 call{.uni} (d):args, f:u64, (a):args, p:proto
 # control-flow-instructions-ret: returns from a function
 2.3 sm_20 ret{.uni}
 # control-flow-instructions-exit: ends the thread

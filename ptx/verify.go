@@ -226,9 +226,7 @@ func (v *verifier) initialSymbol(d *Var, n *Name) {
 }
 
 func (v *verifier) function(f *Func) {
-	if err := v.globals.declare(&Symbol{Kind: FuncSymbol, Name: f.Name, Index: -1, Func: f}); err != nil {
-		v.fail(f.Pos, ErrInvalid, "%v", err)
-	}
+	v.declare(v.globals, f.Pos, &Symbol{Kind: FuncSymbol, Name: f.Name, Index: -1, Func: f})
 	outside := v.found
 	v.fn, v.found, f.Registers = f, 0, nil
 	defer func() { v.fn, v.found = nil, outside }()
@@ -266,9 +264,7 @@ func (v *verifier) function(f *Func) {
 func (v *verifier) block(s *scope, b *Block) {
 	for _, st := range b.Stmts {
 		if l, ok := st.(*Label); ok {
-			if err := s.declare(&Symbol{Kind: LabelSymbol, Name: l.Name, Index: -1, Label: l}); err != nil {
-				v.fail(l.Pos, ErrInvalid, "%v", err)
-			}
+			v.declare(s, l.Pos, &Symbol{Kind: LabelSymbol, Name: l.Name, Index: -1, Label: l})
 		}
 	}
 	for _, st := range b.Stmts {
@@ -279,11 +275,35 @@ func (v *verifier) block(s *scope, b *Block) {
 					st.Name)
 			}
 			v.variable(s, st)
+		case *Targets:
+			v.targets(s, st)
+		case *Prototype:
+			v.declare(s, st.Pos, &Symbol{Kind: PrototypeSymbol, Name: st.Name, Index: -1, Func: st.Func})
 		case *Block:
 			v.block(newScope(s), st)
 		case *Instr:
 			v.instruction(s, st)
 		}
+	}
+}
+
+// targets checks a list of targets and declares it.
+func (v *verifier) targets(s *scope, t *Targets) {
+	v.declare(s, t.Pos, &Symbol{Kind: TargetsSymbol, Name: t.Name, Index: -1, Targets: t})
+	kind := LabelSymbol
+	if t.Call {
+		kind = FuncSymbol
+	}
+	for _, n := range t.List {
+		if n.Sym = s.lookup(n.Name); n.Sym == nil || n.Sym.Kind != kind {
+			v.fail(t.Pos, ErrInvalid, "%s: %s is not a %v", t.Name, n.Name, kind)
+		}
+	}
+}
+
+func (v *verifier) declare(s *scope, at Pos, sym *Symbol) {
+	if err := s.declare(sym); err != nil {
+		v.fail(at, ErrInvalid, "%v", err)
 	}
 }
 

@@ -14,10 +14,6 @@ func (v *verifier) instruction(s *scope, i *Instr) {
 			v.bad("guard %s is a %s, want a predicate", i.Guard.Pred.Name, describe(sym))
 		}
 	}
-	if msg := unsupportedCall(s, i); msg != "" {
-		v.fail(i.Pos, ErrUnsupported, "%s: %s", i.Mnemonic(), msg)
-		return
-	}
 	if err := Bind(i); err != nil {
 		v.add(err.(*Error))
 		return
@@ -29,24 +25,6 @@ func (v *verifier) instruction(s *scope, i *Instr) {
 		v.call(s)
 	}
 	v.require(i.Pos, i.Mnemonic(), i.Need())
-}
-
-// unsupportedCall returns an error message if i is an indirect branch or call, which the table
-// does not contain, and otherwise "".
-func unsupportedCall(s *scope, i *Instr) string {
-	switch i.Op {
-	case "brx":
-		return "indirect branches are not supported"
-	case "call":
-		for _, a := range i.Args {
-			if n, ok := a.(*Name); ok {
-				if sym := s.lookup(n.Name); sym != nil && sym.Kind == RegisterSymbol {
-					return fmt.Sprintf("indirect calls (through %s) are not supported", n.Name)
-				}
-			}
-		}
-	}
-	return ""
 }
 
 // bad reports an error in the current instruction.
@@ -68,7 +46,8 @@ func (v *verifier) resolve(s *scope, n *Name) *Symbol {
 }
 
 func describe(sym *Symbol) string {
-	if sym.Kind == FuncSymbol || sym.Kind == LabelSymbol {
+	switch sym.Kind {
+	case FuncSymbol, LabelSymbol, TargetsSymbol, PrototypeSymbol:
 		return sym.Kind.String()
 	}
 	t := sym.Type.String()
@@ -93,13 +72,17 @@ func (v *verifier) operand(s *scope, k int, arg Operand) {
 		}
 	case AddressOperand:
 		v.address(s, k, arg.(*Addr))
-	case LabelOperand, FuncOperand:
+	case LabelOperand, FuncOperand, TargetsOperand, ProtoOperand:
 		n := arg.(*Name)
-		kind := LabelSymbol
-		if o.Kind == FuncOperand {
-			kind = FuncSymbol
+		kind := map[OperandKind]SymbolKind{LabelOperand: LabelSymbol, FuncOperand: FuncSymbol,
+			TargetsOperand: TargetsSymbol, ProtoOperand: PrototypeSymbol}[o.Kind]
+		sym := v.resolve(s, n)
+		if sym != nil && sym.Kind == TargetsSymbol && sym.Targets.Call == (o.Kind == ProtoOperand) {
+			kind = TargetsSymbol
+		} else if sym != nil && sym.Kind == TargetsSymbol {
+			v.bad("%s lists other targets than those of this instruction", n.Name)
 		}
-		if sym := v.resolve(s, n); sym != nil && sym.Kind != kind {
+		if sym != nil && sym.Kind != kind {
 			v.bad("%s is a %s, want a %v", n.Name, describe(sym), kind)
 		}
 	case ValueOperand:
@@ -215,7 +198,11 @@ func (v *verifier) register(o *OperandForm, n *Name, sym *Symbol, want Type, vec
 		have = 0
 	}
 	switch {
-	case sym.Kind == FuncSymbol || sym.Kind == LabelSymbol:
+	case sym.Kind == FuncSymbol && o.Symbol && v.instr.Op == "mov":
+		if want.Bits() != 64 {
+			v.bad("operand %s: the address of function %s has 64 bits, want %d", o.Name, n.Name, want.Bits())
+		}
+	case sym.Kind == FuncSymbol || sym.Kind >= LabelSymbol:
 		v.bad("operand %s: %s is a %v, want a register", o.Name, n.Name, sym.Kind)
 	case sym.Kind == VarSymbol && !o.Symbol:
 		v.bad("operand %s: %s is a variable in .%v, want a register", o.Name, n.Name, sym.Var.Space)
@@ -335,15 +322,24 @@ func addressRegister(sym *Symbol, space Space) bool {
 	return sym.Type.Bits() == 64 || sym.Type.Bits() == 32 && space != Generic && space != Global
 }
 
-// call checks the results and arguments of a call against the callee's declaration.
+// call checks the results and arguments of a call against the declaration of the callee or, for an
+// indirect call, against the prototype or the functions that can be called.
 func (v *verifier) call(s *scope) {
-	var callee *Func
+	var callees []*Func
 	var results, args []Operand
 	for k, arg := range v.instr.Args {
 		switch a := arg.(type) {
 		case *Name:
-			if a.Sym != nil {
-				callee = a.Sym.Func
+			switch sym := a.Sym; {
+			case sym == nil:
+			case sym.Kind == TargetsSymbol:
+				for _, t := range sym.Targets.List {
+					if t.Sym != nil && t.Sym.Func != nil {
+						callees = append(callees, t.Sym.Func)
+					}
+				}
+			case sym.Func != nil:
+				callees = append(callees, sym.Func)
 			}
 		case *Args:
 			if v.instr.args[k].Dst {
@@ -353,14 +349,13 @@ func (v *verifier) call(s *scope) {
 			}
 		}
 	}
-	if callee == nil {
-		return
+	for _, callee := range callees {
+		if callee.Entry {
+			v.bad("%s is an .entry, want a .func", callee.Name)
+		}
+		v.callList(s, callee, "results", results, callee.Results)
+		v.callList(s, callee, "arguments", args, callee.Params)
 	}
-	if callee.Entry {
-		v.bad("%s is an .entry, want a .func", callee.Name)
-	}
-	v.callList(s, callee, "results", results, callee.Results)
-	v.callList(s, callee, "arguments", args, callee.Params)
 }
 
 func (v *verifier) callList(s *scope, callee *Func, what string, args []Operand, params []*Var) {

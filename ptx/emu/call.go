@@ -42,11 +42,16 @@ func (w *warp) pass(to passedValue, callee *frame, from passedValue, caller *fra
 
 func decodeCall(d *decoder) execFunc {
 	var results, args []ptx.Operand
-	var name string
+	var callee, through *ptx.Name // through is the prototype or the list of functions
+	target := 0                   // index of the argument callee
 	for k, arg := range d.i.Args {
 		switch a := arg.(type) {
 		case *ptx.Name:
-			name = a.Name
+			if d.i.Operand(k).Kind == ptx.ProtoOperand {
+				through = a
+			} else {
+				callee, target = a, k
+			}
 		case *ptx.Args:
 			if d.i.Operand(k).Dst {
 				results = a.List
@@ -55,24 +60,105 @@ func decodeCall(d *decoder) execFunc {
 			}
 		}
 	}
-	callee := d.p.functions[name]
-	if callee.Body == nil {
-		return d.deviceCall(callee, results, args)
+	if through != nil {
+		return d.indirectCall(d.source(target), d.p.callable(through.Sym), results, args)
 	}
-	d.f.calls = append(d.f.calls, callee)
-	c := &call{fn: callee}
+	fn := d.p.functions[callee.Name]
+	if fn.Body == nil {
+		return d.deviceCall(fn, results, args)
+	}
+	c := d.callOf(fn, results, args)
+	return func(w *warp, in *inst) { w.call(in, c) }
+}
+
+// callOf decodes the arguments and results of a call of fn.
+func (d *decoder) callOf(fn *function, results, args []ptx.Operand) *call {
+	d.f.calls = append(d.f.calls, fn)
+	c := &call{fn: fn}
 	for k, arg := range args {
-		c.args = append(c.args, d.passed(arg, callee.Params[k], false))
-		c.params = append(c.params, d.parameter(callee.Params[k], callee))
+		c.args = append(c.args, d.passed(arg, fn.Params[k], false))
+		c.params = append(c.params, d.parameter(fn.Params[k], fn))
 	}
 	if len(results) > 0 {
 		if _, sink := results[0].(*ptx.Sink); !sink {
-			c.result, c.returns = d.passed(results[0], callee.Results[0], true), true
-			c.target = d.parameter(callee.Results[0], callee)
+			c.result, c.returns = d.passed(results[0], fn.Results[0], true), true
+			c.target = d.parameter(fn.Results[0], fn)
 		}
 	}
-	d.in.x = c
-	return execCall
+	return c
+}
+
+// Functions have addresses of their own, which no memory has. Their order is that of the source.
+const (
+	functionWindow = 0x40_0000_0000
+	functionStep   = 16
+)
+
+// callable returns the functions that an indirect call can call, given the symbol of its prototype
+// or list of functions.
+func (p *Program) callable(through *ptx.Symbol) []*function {
+	var fs []*function
+	if through.Kind == ptx.TargetsSymbol {
+		for _, n := range through.Targets.List {
+			fs = append(fs, p.functions[n.Name])
+		}
+		return fs
+	}
+	for _, f := range p.ordered() {
+		if p.addressed[f.Name] && f.SameSignature(through.Func) {
+			fs = append(fs, f)
+		}
+	}
+	return fs
+}
+
+// findAddressed sets p.addressed to the functions whose addresses the module uses.
+func (p *Program) findAddressed() {
+	p.addressed = map[string]bool{}
+	use := func(o ptx.Operand) {
+		if n, ok := o.(*ptx.Name); ok && n.Sym != nil && n.Sym.Kind == ptx.FuncSymbol {
+			p.addressed[n.Name] = true
+		}
+	}
+	var initial func(n *ptx.Init)
+	initial = func(n *ptx.Init) {
+		use(n.Value)
+		for _, e := range n.List {
+			initial(e)
+		}
+	}
+	for _, d := range p.module.Decls {
+		if v, ok := d.(*ptx.Var); ok && v.Init != nil {
+			initial(v.Init)
+		}
+		if f, ok := d.(*ptx.Func); ok && f.Body != nil {
+			f.Body.Walk(func(s ptx.Stmt) {
+				if i, ok := s.(*ptx.Instr); ok && i.Op == "mov" && len(i.Args) == 2 {
+					use(i.Args[1])
+				}
+			})
+		}
+	}
+}
+
+// indirectCall decodes a call of the function whose address is in a slot.
+func (d *decoder) indirectCall(slot uint32, callees []*function, results, args []ptx.Operand) execFunc {
+	calls := map[uint64]*call{}
+	for _, fn := range callees {
+		if fn.Body == nil {
+			d.fail(unsupported(d.i.Pos, "an indirect call of function %s, which is declared but not defined,", fn.Name))
+			return nil
+		}
+		calls[fn.address] = d.callOf(fn, results, args)
+	}
+	return func(w *warp, in *inst) {
+		address := uniform(w, in, reg[uint64](w, slot))
+		if c := calls[address]; c != nil {
+			w.call(in, c)
+			return
+		}
+		w.misuse(in, "address %#x is not that of a function which this instruction can call", address)
+	}
 }
 
 // passed returns the location of an argument or a result in the caller.
@@ -110,15 +196,15 @@ func (d *decoder) parameter(v *ptx.Var, callee *function) passedValue {
 	return passedValue{} // the callee does not use it
 }
 
-func execCall(w *warp, in *inst) {
-	c := in.x.(*call)
+// call calls a function for the active lanes.
+func (w *warp) call(in *inst, c *call) {
 	f := w.newFrame(c.fn, w.frame, w.active)
 	if f.local+c.fn.localSize > uint64(w.block.run.localSize) {
 		w.fail(w.siteError(ErrMisuse, in, "nested calls exceed the %s of local memory per thread",
 			bytesText(uint64(w.block.run.localSize))))
 		return
 	}
-	f.call, f.next = in, w.pc
+	f.call, f.passing, f.next = in, c, w.pc
 	for k := range c.args {
 		w.pass(c.params[k], f, c.args[k], w.frame)
 	}
@@ -149,7 +235,7 @@ func execRet(w *warp, in *inst) {
 		w.exit(w.active)
 		return
 	}
-	if c := f.call.x.(*call); c.returns {
+	if c := f.passing; c.returns {
 		w.pass(c.result, f.caller, c.target, f)
 	}
 	w.groups = append(w.groups, group{frame: f.caller, pc: f.next, mask: w.active, from: none})

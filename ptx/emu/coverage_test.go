@@ -192,6 +192,10 @@ func sampleKernel(f *ptx.Form, mods []string) (text, name string, err error) {
 			args = append(args, "["+base+"]")
 		case o.Kind == ptx.ConstOperand:
 			args = append(args, ptx.Format(arg))
+		case o.Kind == ptx.TargetsOperand:
+			args = append(args, "TARGETS")
+		case o.Kind == ptx.ProtoOperand:
+			args = append(args, "P"+callee(i))
 		case o.Kind == ptx.LabelOperand:
 			args = append(args, "DONE")
 		case o.Kind == ptx.FuncOperand:
@@ -203,6 +207,12 @@ func sampleKernel(f *ptx.Form, mods []string) (text, name string, err error) {
 		default:
 			if o.Name != "mask" && (i.Op == "bar" || i.Op == "barrier") {
 				value = map[string]string{"a": "1", "b": "32"}[o.Name]
+			}
+			switch i.Op {
+			case "brx":
+				value = "0"
+			case "call":
+				value = callee(i)
 			}
 			if i.Op == "cp" && o.Name == "n" {
 				value = "4"
@@ -238,6 +248,11 @@ func sampleKernel(f *ptx.Form, mods []string) (text, name string, err error) {
 	.shared .align 256 .b8 sm[1024];
 	.local .align 256 .b8 lo[1024];
 	.param .align 16 .b8 out[64];
+Pf0: .callprototype _;
+Pf1: .callprototype _ (.reg .u32 a);
+Pg0: .callprototype (.reg .u32 r) _;
+Pg1: .callprototype (.reg .u32 r) _ (.reg .u32 a);
+TARGETS: .branchtargets DONE;
 %s	ld.param.u64 %%addr, [pa];
 	mov.u64 %%z, 0;
 %s	%s %s;

@@ -258,6 +258,8 @@ func (d *decoder) value(arg ptx.Operand, t ptx.Type) uint32 {
 			return d.special(a)
 		case ptx.VarSymbol:
 			return d.address(a.Sym.Var, 0, t.Bytes())
+		case ptx.FuncSymbol:
+			return d.constant(t, d.p.functions[a.Name].address)
 		}
 	}
 	d.fail(unsupported(d.i.Pos, "%s: operand %s", d.i.Mnemonic(), ptx.Format(arg)))

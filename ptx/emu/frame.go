@@ -13,8 +13,10 @@ type frame struct {
 	local  uint64 // offset of the function's variables in each lane's local memory
 	caller *frame
 	call   *inst
-	next   int32  // pc in the caller after the call
-	carry  uint32 // carry flag of each lane
+	// passing holds the locations of the arguments and the result of call.
+	passing *call
+	next    int32  // pc in the caller after the call
+	carry   uint32 // carry flag of each lane
 	// written holds, for each register, the lanes that have written it. It is nil unless observers
 	// need it.
 	written []uint32

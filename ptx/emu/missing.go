@@ -1,5 +1,7 @@
 package emu
 
+import "slices"
+
 // laneExit records that lanes of a warp exited. Its instructions are in the kernel: inside a
 // function, they are the call that led there.
 type laneExit struct {
@@ -30,7 +32,7 @@ func (w *warp) kernelPC(pc int32) int32 {
 // previous returns the instruction that lanes executed before the one at pc, given the last branch
 // that they took.
 func (f *function) previous(pc, from int32) int32 {
-	if from != none && f.code[from].target == pc {
+	if from != none && slices.Contains(f.code[from].targets(), pc) {
 		return from
 	}
 	return max(pc-1, 0)

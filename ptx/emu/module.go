@@ -113,10 +113,13 @@ func (data *moduleData) initial(p *Program, v *variable, n *ptx.Init, b []byte, 
 	copy(b[:size], word[:])
 }
 
-// symbol returns the address of a variable, or 0 for a function, whose address has no use here.
+// symbol returns the address of a variable or a function.
 func (data *moduleData) symbol(p *Program, n *ptx.Name, offset int64) uint64 {
 	if v := p.byName[n.Name]; v != nil && data.allocs[v.index] != nil {
 		return data.allocs[v.index].Base + uint64(offset)
+	}
+	if f := p.functions[n.Name]; f != nil {
+		return f.address + uint64(offset)
 	}
 	return 0
 }

@@ -11,13 +11,13 @@ func (d *decoder) orderBlocks() {
 	code[0].leader = true
 	for k := range code {
 		in := &code[k]
-		if last, _ := in.ends(); last || in.site.Instr.Op == "bra" {
+		if last, _ := in.ends(); last || in.targets() != nil {
 			if k+1 < len(code) {
 				code[k+1].leader = true
 			}
 		}
-		if in.site.Instr.Op == "bra" {
-			code[in.target].leader = true
+		for _, to := range in.targets() {
+			code[to].leader = true
 		}
 	}
 	block := make([]int32, len(code))
@@ -35,8 +35,8 @@ func (d *decoder) orderBlocks() {
 		}
 		from := block[k]
 		_, falls := code[k].ends()
-		if code[k].site.Instr.Op == "bra" {
-			succs[from] = append(succs[from], block[code[k].target])
+		for _, to := range code[k].targets() {
+			succs[from] = append(succs[from], block[to])
 		}
 		if falls && k+1 < len(code) {
 			succs[from] = append(succs[from], block[k+1])
@@ -62,7 +62,7 @@ func (in *inst) ends() (leaves, falls bool) {
 	switch i.Op {
 	case "ret", "exit", "trap":
 		return true, i.Guard != nil
-	case "bra":
+	case "bra", "brx":
 		return false, i.Guard != nil
 	}
 	return false, true

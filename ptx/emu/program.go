@@ -59,6 +59,7 @@ type Program struct {
 	variables []*variable // of the module and its functions, except in .local and .param
 	byVar     map[*ptx.Var]*variable
 	byName    map[string]*variable // module scope only
+	addressed map[string]bool      // functions whose addresses the module uses
 	sites     []*Site
 }
 
@@ -90,6 +91,7 @@ type function struct {
 	localSize uint64
 	first     int  // index of its first instruction in the program
 	matrices  bool // uses wgmma instructions
+	address   uint64
 	// Callees and variables of the function.
 	calls []*function
 	uses  map[*variable]bool
@@ -132,8 +134,10 @@ func Load(m *ptx.Module) (*Program, error) {
 			}
 		}
 	}
-	for _, f := range p.functions {
+	p.findAddressed()
+	for n, f := range p.ordered() {
 		f.layOut()
+		f.address = functionWindow + functionStep*uint64(n)
 	}
 	for _, f := range p.ordered() {
 		switch errs := invalid[f.Func]; {

@@ -38,7 +38,8 @@ func init() {
 		"fence": decodeFence, "membar": decodeFence, "cp": decodeCpAsync,
 		"prefetch": decodeNop, "prefetchu": decodeNop, "applypriority": decodeNop, "createpolicy": decodePolicy,
 		// control.go, call.go, barrier.go, mbarrier.go, distributed.go, warpops.go
-		"bra": decodeBranch, "call": decodeCall, "ret": decodeRet, "exit": decodeExit, "trap": decodeTrap,
+		"bra": decodeBranch, "brx": decodeIndexedBranch,
+		"call": decodeCall, "ret": decodeRet, "exit": decodeExit, "trap": decodeTrap,
 		"brkpt":     decodeTrap,
 		"nanosleep": decodeNanosleep, "pmevent": decodeNop, "griddepcontrol": decodeNop, "setmaxnreg": decodeSetmaxnreg,
 		"bar": decodeBarrier, "barrier": decodeBarrier, "mbarrier": decodeMbarrier, "mapa": decodeMapa,
