@@ -26,7 +26,7 @@ var modifierSets = map[string]string{
 	"atomspace":     "global shared shared::cta shared::cluster",
 	"ldspace":       "global shared shared::cta",
 	"anyshared":     "shared shared::cta shared::cluster",
-	"ownshared":     "shared shared::cta",
+	"ownshared":     "shared shared::cta", "mapspace": "global shared::cta",
 
 	"cachein": "ca cg cs lu cv", "cacheout": "wb cg cs wt",
 	"l1":           "L1::evict_normal L1::evict_unchanged L1::evict_first L1::evict_last L1::no_allocate",
@@ -165,7 +165,7 @@ var instructionNames = func() map[string]bool {
 		mbarrier.init mbarrier.inval mbarrier.expect_tx mbarrier.complete_tx mbarrier.pending_count
 		mbarrier.arrive mbarrier.arrive.expect_tx mbarrier.arrive_drop mbarrier.arrive_drop.expect_tx
 		mbarrier.test_wait mbarrier.test_wait.parity mbarrier.try_wait mbarrier.try_wait.parity
-		setmaxnreg.inc setmaxnreg.dec shf.l shf.r st.async
+		setmaxnreg.inc setmaxnreg.dec shf.l shf.r st.async tensormap.replace tensormap.cp_fenceproxy
 		wgmma.fence wgmma.commit_group wgmma.wait_group wgmma.mma_async
 		wmma.load.a wmma.load.b wmma.load.c wmma.store.d wmma.mma`) {
 		m[name] = true

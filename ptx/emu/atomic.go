@@ -199,14 +199,16 @@ func decodeFence(d *decoder) execFunc {
 	case e.Sem == Weak:
 		e.Sem = AcqRel
 	}
-	return func(w *warp, in *inst) {
-		w.syncWorkers(SeqCst)
-		if len(w.block.fence) > 0 {
-			event := e
-			event.Origin = w.origin(in)
-			for _, f := range w.block.fence {
-				f(&event)
-			}
+	return func(w *warp, in *inst) { w.emitFence(in, e) }
+}
+
+// emitFence orders memory accesses and emits the event e.
+func (w *warp) emitFence(in *inst, e Fence) {
+	w.syncWorkers(SeqCst)
+	if len(w.block.fence) > 0 {
+		e.Origin = w.origin(in)
+		for _, f := range w.block.fence {
+			f(&e)
 		}
 	}
 }

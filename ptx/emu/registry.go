@@ -36,7 +36,8 @@ func init() {
 		// ldst.go, atomic.go, async.go, bulk.go, storeasync.go
 		"ld": decodeLoad, "ldu": decodeLoad, "st": decodeStore, "atom": decodeAtom, "red": decodeRed,
 		"fence": decodeFence, "membar": decodeFence, "cp": decodeCpAsync,
-		"prefetch": decodeNop, "prefetchu": decodeNop, "applypriority": decodeNop, "createpolicy": decodePolicy,
+		"tensormap": decodeTensorMapEdit,
+		"prefetch":  decodeNop, "prefetchu": decodeNop, "applypriority": decodeNop, "createpolicy": decodePolicy,
 		// control.go, call.go, barrier.go, mbarrier.go, distributed.go, warpops.go
 		"bra": decodeBranch, "brx": decodeIndexedBranch,
 		"call": decodeCall, "ret": decodeRet, "exit": decodeExit, "trap": decodeTrap,
@@ -55,7 +56,6 @@ func init() {
 // and their feature for the error message.
 var refusals = []struct{ prefix, reason string }{
 	{"discard.", "a cache line without its contents"},
-	{"tensormap.", "tensor maps"},
 }
 
 // refused returns the unsupported feature of i, or an empty string if i is supported.
