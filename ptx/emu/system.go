@@ -15,6 +15,8 @@ import (
 var deviceFuncs = map[string]func(w *warp, in *inst, lane int, args []uint64) (result uint64){
 	"vprintf":      deviceVprintf,
 	"__assertfail": deviceAssertFail,
+	"malloc":       deviceMalloc,
+	"free":         deviceFree,
 }
 
 // deviceCall decodes a call of a function that is declared but not defined.
@@ -48,6 +50,36 @@ func (d *decoder) deviceCall(callee *function, results, args []ptx.Operand) exec
 			}
 		}
 	}
+}
+
+// deviceMalloc implements malloc. The result is 0 if there is no memory. Unlike on a GPU, the heap
+// has no limit of its own. Addresses depend on the schedule of the workers.
+func deviceMalloc(w *warp, in *inst, lane int, args []uint64) uint64 {
+	if len(args) != 1 {
+		w.misuse(in, "malloc has %d arguments: want 1", len(args))
+		return 0
+	}
+	if args[0] == 0 || args[0] > math.MaxInt64 {
+		return 0
+	}
+	addr, err := w.block.run.mem.Alloc(int(args[0]))
+	if err != nil {
+		return 0
+	}
+	return addr
+}
+
+// deviceFree implements free.
+func deviceFree(w *warp, in *inst, lane int, args []uint64) uint64 {
+	if len(args) != 1 {
+		w.misuse(in, "free has %d arguments: want 1", len(args))
+		return 0
+	}
+	if err := w.block.run.mem.Free(args[0]); err != nil {
+		w.misuse(in, "%v", err)
+	}
+	clear(w.worker.lastRegion) // can refer to the freed memory
+	return 0
 }
 
 // deviceAssertFail implements __assertfail(message, file, line, function, charsize).
