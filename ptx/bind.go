@@ -66,8 +66,8 @@ func (i *Instr) space() Space {
 // Bind finds the form that matches i by its modifiers and by the number and kinds of its
 // operands. Bind does not resolve names.
 //
-// The error wraps ErrUnsupported if the table does not contain the opcode, and ErrInvalid if no
-// form accepts the modifiers or the operands.
+// The error wraps ErrUnsupported if the table does not contain the opcode or a feature that a
+// modifier names, and ErrInvalid if no form accepts the modifiers or the operands.
 func Bind(i *Instr) error {
 	forms := FormsOf(i.Op)
 	if len(forms) == 0 {
@@ -95,6 +95,12 @@ func Bind(i *Instr) error {
 				i.Form, i.binding = f, b
 				return i.combination()
 			}
+		}
+	}
+	for _, mod := range i.Mods {
+		if feature := unsupportedFeature(mod); feature != "" {
+			return &Error{Pos: i.Pos, Kind: ErrUnsupported,
+				Msg: fmt.Sprintf("%s: modifier .%s is not supported (%s)", i.Mnemonic(), mod, feature)}
 		}
 	}
 	if fits != nil {

@@ -94,6 +94,19 @@ func TestVerifyErrors(t *testing.T) {
 		{"pr: .callprototype _ (.param .b32 _); call (%r1), %rd1, (%r2), pr;", "call: 1 results for pr, want 0", ErrInvalid},
 		{"ts: .calltargets callee; call (%r1), %rd1, ts;", "call: 0 arguments for callee, want 1", ErrInvalid},
 		{"mov.u32 %r1, callee;", "mov.u32: operand a: the address of function callee has 64 bits, want 32", ErrInvalid},
+		{"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f1, %f1, %f1}, {%r1, %r1}, {%r1, %r1}, " +
+			"{%f1, %f1, %f1, %f1}, %r1, 0;",
+			"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32: modifier .sp is not supported (sparse matrices)",
+			ErrUnsupported},
+		{"mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0 {%f1, %f1, %f1, %f1}, " +
+			"{%r1, %r1, %r1, %r1}, {%r1, %r1}, {%f1, %f1, %f1, %f1}, %r1, {0, 1}, %r2, {2, 3};",
+			"mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0: modifier " +
+				".kind::mxf8f6f4 is not supported (block scales and 4-bit and 6-bit floats)", ErrUnsupported},
+		{"cvt.rn.satfinite.e2m1x2.f32 %h1, %f1, %f2;",
+			"cvt.rn.satfinite.e2m1x2.f32: modifier .e2m1x2 is not supported (4-bit floats)", ErrUnsupported},
+		{"vabsdiff4.u32.u32.u32 %r1, %r2.b7531, %r3, %r4;",
+			"vabsdiff4.u32.u32.u32: the selector .b7531 of %r2 is not supported", ErrUnsupported},
+		{"vabsdiff4.u32.u32.u32 %r1, %r2, %r3, 0;", "vabsdiff4.u32.u32.u32: operand c is 0, want a register", ErrInvalid},
 		{"add.q32 %r1, %r2, %r3;", "add.q32: modifier .q32 is not allowed here", ErrInvalid},
 		{"add.rn.u32 %r1, %r2, %r3;", "add.rn.u32: modifier .u32 is not allowed here", ErrInvalid},
 		{"add %r1, %r2, %r3;", "add: a modifier is missing (forms: add.type=int d, a, b; add.sat.s32 d, a, b; " +

@@ -9,9 +9,9 @@
 // manual.
 //
 // Unsupported features of PTX are textures and surfaces, video instructions, sparse matrix
-// products, and most features newer than Hopper. Parse and Verify
-// report them by name, with an error that wraps [ErrUnsupported]. Instructions that use such a
-// feature parse, and only Verify refuses the functions that contain them.
+// products, and most features newer than Hopper. Instructions that use such a feature parse, and
+// Verify reports them by name, with an error that wraps [ErrUnsupported]. docs/emulator.md lists
+// them.
 package ptx
 
 import "fmt"

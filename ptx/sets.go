@@ -148,6 +148,23 @@ var unsupportedOps = func() map[string]string {
 	return m
 }()
 
+// unsupportedFeature returns the feature that a modifier belongs to if no row has the feature, or
+// an empty string.
+func unsupportedFeature(mod string) string {
+	for _, f := range []struct{ prefix, feature string }{
+		{"sp", "sparse matrices"}, {"kind::", "block scales and 4-bit and 6-bit floats"},
+		{"e2m1", "4-bit floats"}, {"e2m3", "6-bit floats"}, {"e3m2", "6-bit floats"},
+		{"ue8m0", "block scales"}, {"ue4m3", "block scales"}, {"im2col", "im2col mode of TMA"},
+		{"tile::gather", "gather mode of TMA"}, {"tile::scatter", "scatter mode of TMA"},
+		{"cta_group::", "pairs of blocks"}, {"rs", "stochastic rounding"},
+	} {
+		if mod == f.prefix || len(f.prefix) > 2 && strings.HasPrefix(mod, f.prefix) || strings.HasPrefix(mod, f.prefix+"::") {
+			return f.feature
+		}
+	}
+	return ""
+}
+
 // instructionNames holds the names of instructions that consist of several words. ptxas accepts
 // the other modifiers in any order, but not between these words.
 var instructionNames = func() map[string]bool {

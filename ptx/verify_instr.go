@@ -187,6 +187,11 @@ func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec i
 
 func (v *verifier) register(o *OperandForm, n *Name, sym *Symbol, want Type, vec int) {
 	member := 0
+	if n.Member != "" && v.instr.Op == "vabsdiff4" {
+		v.fail(v.instr.Pos, ErrUnsupported, "%s: the selector .%s of %s is not supported", v.instr.Mnemonic(), n.Member,
+			n.Name)
+		return
+	}
 	if n.Member != "" {
 		if member = memberIndex(n.Member); member < 0 || member >= sym.Vec {
 			v.bad("operand %s: %s has no member .%s", o.Name, n.Name, n.Member)
