@@ -59,7 +59,8 @@ func ptxas(t *testing.T, path string, target Target, text string) (map[int]strin
 		for n := range rejected {
 			lines[n-1] = ""
 		}
-		if checked && len(rejected) == before {
+		inMacro := bytes.Contains(output, []byte("<macro")) // an error in code that replaces some instruction
+		if checked && !inMacro && len(rejected) == before {
 			return rejected, nil
 		}
 		if len(rejected) == before {
@@ -72,7 +73,7 @@ func ptxas(t *testing.T, path string, target Target, text string) (map[int]strin
 // of its time, after it has checked the other instructions.
 var noCode = &Instr{Op: "checked"}
 
-var lineError = regexp.MustCompile(`line (\d+); (?:error|fatal) *: (.*)`)
+var lineError = regexp.MustCompile(`in\.ptx, line (\d+); (?:error|fatal) *: (.*)`)
 
 // archOf returns the architecture to assemble for: target if it has a suffix, and otherwise the
 // oldest architecture that the assembler supports and that can run code for target.

@@ -170,8 +170,8 @@ func unsupportedFeature(mod string) string {
 var instructionNames = func() map[string]bool {
 	m := map[string]bool{}
 	for name := range strings.FieldsSeq(`
-		bar.warp bar.cta.sync bar.cta.arrive bar.red bar.cta.red
-		barrier.arrive barrier.red barrier.cta.sync barrier.cta.arrive barrier.cta.red
+		bar.warp bar.cta bar.cta.arrive bar.red bar.cta.red brx.idx
+		barrier.arrive barrier.red barrier.cta barrier.cta.arrive barrier.cta.red
 		barrier.cluster.arrive barrier.cluster.wait
 		cp.async cp.async.bulk cp.async.mbarrier.arrive cp.async.commit_group cp.async.wait_group cp.async.wait_all
 		cp.async.bulk.commit_group cp.async.bulk.wait_group cp.async.bulk.prefetch cp.async.bulk.tensor

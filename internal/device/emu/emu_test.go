@@ -155,6 +155,17 @@ func TestLoadErrors(t *testing.T) {
 	if _, err := m.Function("l"); err == nil || !strings.Contains(err.Error(), `no kernel "l": want one of ["k"]`) {
 		t.Errorf("Function(\"l\"): got error %v, want one that names the kernel k", err)
 	}
+	m, err = open(t, Options{}).Load(t.Context(), ".version 7.0\n.target sm_75\n.address_size 64\n"+
+		".visible .entry k() { ret; }\n.visible .entry refused() { frob; }")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := m.Function("k"); err != nil {
+		t.Errorf("Function(\"k\"): %v", err)
+	}
+	if _, err := m.Function("refused"); !errors.Is(err, device.ErrCompile) || !strings.Contains(err.Error(), "frob") {
+		t.Errorf("Function(\"refused\"): got error %v, want one that names the instruction", err)
+	}
 }
 
 func TestLaunch(t *testing.T) {
