@@ -164,8 +164,6 @@ func tolerated(i *Instr, ours bool) string {
 	switch {
 	case ours && i.Op == "setp" && holds(number):
 		return "a constant as the third operand of setp.bf16"
-	case ours && i.Op == "tensormap" && holds(float):
-		return "the bits of a float as an integer"
 	case ours:
 		return ""
 	case holds(discarded):

@@ -166,7 +166,7 @@ const bulkForms = `
 # data-movement-and-conversion-instructions-tensormap-replace: changes a field of the tensor map at a
 8.3 sm_90a tensormap.replace.tile.field=global_address{.space=mapspace}.b1024.b64 [a], b:b64
 8.3 sm_90a tensormap.replace.tile.field=rank{.space=mapspace}.b1024.b32 [a], b:b32
-8.3 sm_90a tensormap.replace.tile.field=box_dim|global_dim|element_stride{.space=mapspace}.b1024.b32 [a], n=0..4, b:b32
+8.3 sm_90a tensormap.replace.tile.field=box_dim|global_dim|element_stride{.space=mapspace}.b1024.b32 [a], n=0..4, b:u32
 8.3 sm_90a tensormap.replace.tile.field=global_stride{.space=mapspace}.b1024.b64 [a], n=0..4, b:b64
 8.3 sm_90a tensormap.replace.tile.field=elemtype{.space=mapspace}.b1024.b32 [a], n=0..12
 8.3 sm_90a tensormap.replace.tile.field=interleave_layout{.space=mapspace}.b1024.b32 [a], n=0..2
