@@ -228,18 +228,9 @@ func zipFloat64(c *build.Context) {
 	c.Label("four")
 	for i := 0; i < 8; i += 4 {
 		for p := 0; p < 4; p += 2 {
-			var pair [2]reg.Register // elements p and p+1 of rows x and x+2, as in transpose8
-			for x := range pair {
-				v := c.YMM()
-				c.VBROADCASTI128(from[i+x].Offset(8*p), v)
-				c.VINSERTI128(operand.U8(1), from[i+x+2].Offset(8*p), v, v)
-				pair[x] = v
+			for q, column := range transposePair(c, from[i:i+4], p/2) {
+				c.VMOVUPD(column, to[p+q].Offset(i*8))
 			}
-			column := c.YMM()
-			c.VUNPCKLPD(pair[1], pair[0], column)
-			c.VMOVUPD(column, to[p].Offset(i*8))
-			c.VUNPCKHPD(pair[1], pair[0], column)
-			c.VMOVUPD(column, to[p+1].Offset(i*8))
 		}
 	}
 	c.ADDQ(operand.I32(32), src)
