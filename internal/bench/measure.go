@@ -182,7 +182,7 @@ func measureAt(ctx context.Context, c Case, runs []*run, o Options,
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.close()) }()
-	check, err := batchVerifier(o.Verify, o.Seed)(p, data.Buffers)
+	check, err := batchVerifier(o.Verify, o.Seed)(ctx, p, data.Buffers)
 	if err != nil {
 		return nil, fmt.Errorf("preparing the check of %v: %w", p, err)
 	}

@@ -227,7 +227,7 @@ func TestMeasureErrors(t *testing.T) {
 	small := quick(c)
 	small.Environment.Memory = 1000
 	failing := quick(c)
-	failing.Verify = func(*gemm.Problem, gemm.Buffers) (Check, error) { return nil, gemm.ErrOutOfMemory }
+	failing.Verify = func(context.Context, *gemm.Problem, gemm.Buffers) (Check, error) { return nil, gemm.ErrOutOfMemory }
 	for _, v := range []struct {
 		name     string
 		c        Case

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -11,8 +12,8 @@ import (
 )
 
 // Verifier prepares a check of the results of p. in holds the operands, with C as it is before the
-// product.
-type Verifier func(p *gemm.Problem, in gemm.Buffers) (Check, error)
+// product. It stops early with ctx's error.
+type Verifier func(ctx context.Context, p *gemm.Problem, in gemm.Buffers) (Check, error)
 
 // Check returns the largest error of a result divided by its bound. The result is wrong if the
 // ratio exceeds 1 or is NaN. got is C's memory after the product. roundoff is the largest relative
@@ -24,25 +25,25 @@ type Check func(got []byte, roundoff float64) (ratio float64, err error)
 // than timing the product.
 func defaultVerifier(seed uint64) Verifier {
 	const maxMultiplications = 1 << 24
-	return func(p *gemm.Problem, in gemm.Buffers) (Check, error) {
+	return func(ctx context.Context, p *gemm.Problem, in gemm.Buffers) (Check, error) {
 		n := 8
 		if float64(p.M)*float64(p.N)*float64(p.K) <= maxMultiplications {
 			n = max(n, p.M)
 		}
-		return Sampled(n, seed)(p, in)
+		return Sampled(n, seed)(ctx, p, in)
 	}
 }
 
 // batchVerifier returns a Verifier that applies v to some products of a batch and searches all
 // products for NaN. It verifies groups, whose B are equal here, as one product.
 func batchVerifier(v Verifier, seed uint64) Verifier {
-	return func(p *gemm.Problem, in gemm.Buffers) (Check, error) {
+	return func(ctx context.Context, p *gemm.Problem, in gemm.Buffers) (Check, error) {
 		switch p.Batch.Kind {
 		case gemm.Single:
-			return v(p, in)
+			return v(ctx, p, in)
 		case gemm.Grouped:
 			one, _ := p.Product(0)
-			return v(&one, in)
+			return v(ctx, &one, in)
 		}
 		const some = 4
 		chosen := choose(rand.New(rand.NewPCG(seed, 2)), p.Batch.Count, some)
@@ -50,7 +51,7 @@ func batchVerifier(v Verifier, seed uint64) Verifier {
 		for i, n := range chosen {
 			one, at := p.Product(n)
 			var err error
-			if checks[i], err = v(&one, gemm.Buffers{gemm.A: in[gemm.A][at[0]:], gemm.B: in[gemm.B][at[1]:],
+			if checks[i], err = v(ctx, &one, gemm.Buffers{gemm.A: in[gemm.A][at[0]:], gemm.B: in[gemm.B][at[1]:],
 				gemm.C: in[gemm.C][at[2]:], gemm.Bias: in[gemm.Bias]}); err != nil {
 				return nil, err
 			}
@@ -84,7 +85,7 @@ func batchVerifier(v Verifier, seed uint64) Verifier {
 // C's type (Higham, Accuracy and Stability, §3.1). The bound is scaled by the steepest slope of the
 // activation and increased by the error of underflow. Integers must be equal modulo 2³².
 func Sampled(n int, seed uint64) Verifier {
-	return func(p *gemm.Problem, in gemm.Buffers) (Check, error) {
+	return func(ctx context.Context, p *gemm.Problem, in gemm.Buffers) (Check, error) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		var want []element
 		rows := choose(rng, p.M, n)
@@ -93,9 +94,9 @@ func Sampled(n int, seed uint64) Verifier {
 		up := factor{Layout: p.Layouts[gemm.Up].T(), data: in[gemm.Up]} // only of a gated product
 		other := make([]sum, p.N*len(rows))
 		if p.Epilogue.Gated {
-			other = rowSums(p, a, up, rows)
+			other = rowSums(ctx, p, a, up, rows)
 		}
-		for at, s := range rowSums(p, a, b, rows) {
+		for at, s := range rowSums(ctx, p, a, b, rows) {
 			want = append(want, expect(p, in, rows[at%len(rows)], at/len(rows), s, other[at]))
 		}
 		// A column of C is a row of Cᵀ = op(B)ᵀ·op(A)ᵀ.
@@ -105,10 +106,13 @@ func Sampled(n int, seed uint64) Verifier {
 		}
 		other = make([]sum, p.M*len(cols))
 		if p.Epilogue.Gated {
-			other = rowSums(p, up, a, cols)
+			other = rowSums(ctx, p, up, a, cols)
 		}
-		for at, s := range rowSums(p, b, a, cols) {
+		for at, s := range rowSums(ctx, p, b, a, cols) {
 			want = append(want, expect(p, in, at/len(cols), cols[at%len(cols)], s, other[at]))
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
 		}
 		c := p.Layouts[gemm.C]
 		return func(got []byte, roundoff float64) (float64, error) {
@@ -179,8 +183,8 @@ func (f *factor) at(i, k int) float64 {
 }
 
 // rowSums computes the given rows of X·Yᵀ. Element (rows[s], j) is at index j·len(rows) + s. It
-// reads Y once, in memory order.
-func rowSums(p *gemm.Problem, x, y factor, rows []int) []sum {
+// reads Y once, in memory order. It leaves the sums incomplete if ctx is cancelled.
+func rowSums(ctx context.Context, p *gemm.Problem, x, y factor, rows []int) []sum {
 	n := len(rows)
 	sums := make([]sum, y.OpRows()*n)
 	if !p.ReadsAB() {
@@ -195,6 +199,9 @@ func rowSums(p *gemm.Problem, x, y factor, rows []int) []sum {
 	parallel(y.OpRows(), func(from, to int) {
 		if !y.Trans { // rows of Y are contiguous
 			for j := from; j < to; j++ {
+				if ctx.Err() != nil {
+					return
+				}
 				for q := range p.K {
 					addProducts(sums[j*n:(j+1)*n], xs[q*n:], y.at(j, q))
 				}
@@ -202,6 +209,9 @@ func rowSums(p *gemm.Problem, x, y factor, rows []int) []sum {
 			return
 		}
 		for q := range p.K {
+			if ctx.Err() != nil {
+				return
+			}
 			for j := from; j < to; j++ {
 				addProducts(sums[j*n:(j+1)*n], xs[q*n:], y.at(j, q))
 			}

@@ -1,6 +1,8 @@
 package bench
 
 import (
+	"context"
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
@@ -25,7 +27,7 @@ func TestSampled(t *testing.T) {
 				data := newOperands(&Case{Problem: p}, rng.Uint64())
 				// From a few sampled rows up to all.
 				n := 1 + rng.IntN(12)
-				check, err := Sampled(n, rng.Uint64())(&p, data.Buffers)
+				check, err := Sampled(n, rng.Uint64())(t.Context(), &p, data.Buffers)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -44,10 +46,10 @@ func TestSampled(t *testing.T) {
 				i, j := rng.IntN(p.M), rng.IntN(p.N)
 				before := data.Buffers
 				a := factor{Layout: p.Layouts[gemm.A], data: before[gemm.A]}
-				rows := rowSums(&p, a, factor{Layout: p.B().T(), data: before[gemm.B]}, []int{i})
+				rows := rowSums(t.Context(), &p, a, factor{Layout: p.B().T(), data: before[gemm.B]}, []int{i})
 				other := make([]sum, p.N)
 				if p.Epilogue.Gated {
-					other = rowSums(&p, a, factor{Layout: p.Layouts[gemm.Up].T(), data: before[gemm.Up]}, []int{i})
+					other = rowSums(t.Context(), &p, a, factor{Layout: p.Layouts[gemm.Up].T(), data: before[gemm.Up]}, []int{i})
 				}
 				e := expect(&p, before, i, j, rows[j], other[j])
 				if e.overflows() {
@@ -134,7 +136,7 @@ func TestBound(t *testing.T) {
 				}
 				return dtype.Bytes(b)
 			}
-			check, err := Sampled(1, 0)(&p, gemm.Buffers{gemm.A: ones(61), gemm.B: ones(61), gemm.C: ones(1),
+			check, err := Sampled(1, 0)(t.Context(), &p, gemm.Buffers{gemm.A: ones(61), gemm.B: ones(61), gemm.C: ones(1),
 				gemm.Bias: ones(1)})
 			if err != nil {
 				t.Fatal(err)
@@ -158,7 +160,7 @@ func TestRoundedOperands(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := newOperands(&Case{Problem: p}, 1)
-	check, err := Sampled(10, 1)(&p, data.Buffers)
+	check, err := Sampled(10, 1)(t.Context(), &p, data.Buffers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -188,7 +190,7 @@ func TestUnwritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := newOperands(&Case{Problem: p}, 1)
-	check, err := Sampled(1, 1)(&p, data.Buffers)
+	check, err := Sampled(1, 1)(t.Context(), &p, data.Buffers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -207,6 +209,30 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
+// TestVerifierStops checks that a cancelled verifier adds no products and returns the error of its
+// context.
+func TestVerifierStops(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for _, transB := range []bool{false, true} {
+		p, err := (&Sample{Shape: Shape{5, 6, 7}, TransB: transB}).Problem(dtype.F32, dtype.F32)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := newOperands(&Case{Problem: p}, 1)
+		a := factor{Layout: p.Layouts[gemm.A], data: data.Buffers[gemm.A]}
+		b := factor{Layout: p.B().T(), data: data.Buffers[gemm.B]}
+		for i, s := range rowSums(ctx, &p, a, b, []int{0, 4}) {
+			if s != (sum{}) {
+				t.Errorf("%v: sum %d is %v", &p, i, s)
+			}
+		}
+		if _, err := defaultVerifier(1)(ctx, &p, data.Buffers); !errors.Is(err, context.Canceled) {
+			t.Errorf("%v: got error %v, want %v", &p, err, context.Canceled)
+		}
+	}
+}
+
 // TestDefaultVerifier checks that an error in any element of a small product is found.
 func TestDefaultVerifier(t *testing.T) {
 	p, err := (&Sample{Shape: Shape{23, 31, 5}}).Problem(dtype.F32, dtype.F32)
@@ -214,7 +240,7 @@ func TestDefaultVerifier(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := newOperands(&Case{Problem: p}, 1)
-	check, err := defaultVerifier(1)(&p, data.Buffers)
+	check, err := defaultVerifier(1)(t.Context(), &p, data.Buffers)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -249,7 +275,7 @@ func TestBatches(t *testing.T) {
 	}
 	for _, c := range []Case{{Problem: p}, {Problem: grouped, Groups: []int{2, 4}}} {
 		data := newOperands(&c, 1)
-		check, err := batchVerifier(defaultVerifier(1), 1)(&c.Problem, data.Buffers)
+		check, err := batchVerifier(defaultVerifier(1), 1)(t.Context(), &c.Problem, data.Buffers)
 		if err != nil {
 			t.Fatal(err)
 		}
