@@ -35,6 +35,10 @@ func draw[T float32 | float64](rng *rand.Rand, m, n, k, ld int) []routine[T] {
 	incX, incY := []int{1, 2, 3, -2}[pick(4)], 1+pick(3)
 	args := fmt.Sprintf("%c%c %c%c%c, %d×%d×%d, α=%v β=%v, increments %d %d", tA, tB, side, ul, diag, m, n, k, alpha,
 		beta, incX, incY)
+	lenY := m
+	if tA != blas.NoTrans {
+		lenY = n
+	}
 	return []routine[T]{
 		{"gemm " + args,
 			func(r *routines[T], a, b, c []T) { r.mul(tA, tB, m, n, k, alpha, a, ld, b, ld, beta, c, ld) }, 'c'},
@@ -47,8 +51,10 @@ func draw[T float32 | float64](rng *rand.Rand, m, n, k, ld int) []routine[T] {
 			'b'},
 		{"trsm " + args, func(r *routines[T], a, b, _ []T) { r.trsm(side, ul, tA, diag, m, n, alpha, a, ld, b, ld) },
 			'b'},
-		{"gemv " + args, func(r *routines[T], a, b, c []T) { r.gemv(tA, m, n, alpha, a, ld, b, incX, beta, c, incY) },
-			'c'},
+		// gonum's SGEMV of a transposed A clears all of y if beta is 0 and the increment 1.
+		{"gemv " + args, func(r *routines[T], a, b, c []T) {
+			r.gemv(tA, m, n, alpha, a, ld, b, incX, beta, c[:1+(lenY-1)*incY], incY)
+		}, 'c'},
 		// gonum's SGER reads outside its arguments if an increment is negative.
 		{"ger " + args, func(r *routines[T], a, b, c []T) { r.ger(m, n, alpha, b, max(incX, 1), c, incY, a, ld) }, 'a'},
 		{"trmv " + args, func(r *routines[T], a, b, _ []T) { r.trmv(ul, tA, diag, n, a, ld, b, incX) }, 'b'},
