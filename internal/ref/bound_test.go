@@ -164,11 +164,11 @@ func TestElementBound(t *testing.T) {
 			t.Fatalf("%v: %v", ty, err)
 		}
 		i, j := rng.IntN(p.M), rng.IntN(p.N)
-		step := 1.0
+		step, extremes := 1.0, []float64{math.MinInt32, math.MaxInt32}
 		if !ty.Integer() {
-			step = 3 * r.Bound(i, j, gemm.AccuracyOf(p))
+			step, extremes = 3*r.Bound(i, j, gemm.AccuracyOf(p)), []float64{math.NaN(), math.Inf(1)}
 		}
-		for _, wrong := range []float64{r.Value[i*p.N+j] + step, r.Value[i*p.N+j] - step, math.NaN(), math.Inf(1)} {
+		for _, wrong := range append(extremes, r.Value[i*p.N+j]+step, r.Value[i*p.N+j]-step) {
 			bad := append([]byte(nil), c...)
 			at := p.C().Index(i, j)
 			p.Out().Set(bad, at, wrong)
