@@ -22,6 +22,65 @@ func TestExportedNames(t *testing.T) {
 	if len(names) < limit/2 {
 		t.Errorf("only %d exported names found: %s", len(names), strings.Join(names, " "))
 	}
+	for _, name := range names {
+		if strings.HasSuffix(name, "On") {
+			t.Errorf("%s: want one name for operands on the host and on a device", name)
+		}
+	}
+}
+
+// TestFilesReferOneWay checks that no two files of this package refer to each other's top-level
+// identifiers.
+func TestFilesReferOneWay(t *testing.T) {
+	files := sources(t)
+	home := map[string]string{} // the file of each top-level identifier
+	for name, file := range files {
+		for _, d := range file.Decls {
+			if f, ok := d.(*ast.FuncDecl); !ok || f.Recv == nil {
+				for _, id := range declared(d) {
+					home[id.Name] = name
+				}
+				delete(home, "_")
+			}
+		}
+	}
+	refers := map[[2]string]string{} // an identifier of the second file that the first one uses
+	for name, file := range files {
+		var visit func(n ast.Node) bool
+		visit = func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.SelectorExpr: // a field, a method or a name of another package
+				ast.Inspect(n.X, visit)
+				return false
+			case *ast.KeyValueExpr: // the name of a field
+				ast.Inspect(n.Value, visit)
+				return false
+			case *ast.FuncDecl: // the name of a method is none of the package
+				if n.Recv != nil {
+					ast.Inspect(n.Recv, visit)
+					ast.Inspect(n.Type, visit)
+					if n.Body != nil {
+						ast.Inspect(n.Body, visit)
+					}
+					return false
+				}
+			case *ast.Ident:
+				if other := home[n.Name]; other != "" && other != name {
+					refers[[2]string{name, other}] = n.Name
+				}
+			}
+			return true
+		}
+		ast.Inspect(file, visit)
+	}
+	if len(refers) == 0 {
+		t.Error("no file refers to another")
+	}
+	for pair, id := range refers {
+		if back, ok := refers[[2]string{pair[1], pair[0]}]; ok && pair[0] < pair[1] {
+			t.Errorf("%s uses %s of %s, which uses %s of it", pair[0], id, pair[1], back)
+		}
+	}
 }
 
 // TestExportedTypes checks that the API mentions no type of an internal package: not as an alias,
@@ -76,32 +135,34 @@ func TestExportedTypes(t *testing.T) {
 // directory.
 func exportedNames(t *testing.T) (names []string) {
 	t.Helper()
-	add := func(names []string, ids ...*ast.Ident) []string {
-		for _, id := range ids {
-			if id.IsExported() {
-				names = append(names, id.Name)
-			}
-		}
-		return names
-	}
 	for _, file := range sources(t) {
 		for _, d := range file.Decls {
-			switch d := d.(type) {
-			case *ast.FuncDecl:
-				names = add(names, d.Name)
-			case *ast.GenDecl:
-				for _, s := range d.Specs {
-					switch s := s.(type) {
-					case *ast.TypeSpec:
-						names = add(names, s.Name)
-					case *ast.ValueSpec:
-						names = add(names, s.Names...)
-					}
+			for _, id := range declared(d) {
+				if id.IsExported() {
+					names = append(names, id.Name)
 				}
 			}
 		}
 	}
 	return names
+}
+
+// declared returns the identifiers that a top-level declaration declares.
+func declared(d ast.Decl) (ids []*ast.Ident) {
+	switch d := d.(type) {
+	case *ast.FuncDecl:
+		ids = append(ids, d.Name)
+	case *ast.GenDecl:
+		for _, s := range d.Specs {
+			switch s := s.(type) {
+			case *ast.TypeSpec:
+				ids = append(ids, s.Name)
+			case *ast.ValueSpec:
+				ids = append(ids, s.Names...)
+			}
+		}
+	}
+	return ids
 }
 
 // sources returns the files of the package in this directory, without its tests.
