@@ -39,7 +39,7 @@ const (
 // its transpose has too few columns to fill the lanes of a tile.
 func (mk *microKernel[T]) usesDots(p *gemm.Problem) (yes, xIsA bool) {
 	if p.K < dotsDepth || len(mk.Dot) == 0 || !p.ReadsAB() || p.BlockScaled() ||
-		p.In() != p.Accum() && mk.wideners.of(p.In()).Lay == nil {
+		p.In() != p.Accum() && mk.wideners.of(p.In()).CopyRows == nil {
 		return false, false
 	}
 	switch a, b := alongK(p.Layouts[gemm.A]), alongK(p.B().T()); {

@@ -373,9 +373,9 @@ func (f *epilogue[T]) biases(at, n int, tmp []T) []T {
 		return f.biasT[at : at+n]
 	}
 	whole := 0
-	if f.packer.Lay != nil {
+	if f.packer.CopyRows != nil {
 		whole = n &^ 7
-		f.packer.Lay(1, whole, wordAddr(tmp), whole, &f.bias[f.cType.Bytes(at)], 0)
+		f.packer.CopyRows(1, whole, wordAddr(tmp), whole, &f.bias[f.cType.Bytes(at)], 0)
 	}
 	f.widen(tmp[whole:n], f.bias, at+whole)
 	return tmp[:n]

@@ -119,8 +119,8 @@ func (o *operand[T]) copyRun(dst []T, at int) {
 		copy(dst, o.data[at:])
 		return
 	}
-	if whole := len(dst) &^ 7; o.packer.Lay != nil && whole > 0 {
-		o.packer.Lay(1, whole, wordAddr(dst), whole, o.addr(at), 0)
+	if whole := len(dst) &^ 7; o.packer.CopyRows != nil && whole > 0 {
+		o.packer.CopyRows(1, whole, wordAddr(dst), whole, o.addr(at), 0)
 		dst, at = dst[whole:], at+whole
 	}
 	o.widen(dst, o.raw, at)

@@ -39,10 +39,10 @@ func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
 	left := min(o.block*o.group, o.depth-p0*o.group) // elements along K
 	first := 0                                       // the first row to pack word by word
 	switch ld := o.from.Bytes(o.ld); {
-	case o.packer.Lay == nil:
+	case o.packer.CopyRows == nil:
 	case o.alongK: // the stored bytes are the words
 		if left == o.block*o.group {
-			asm.PackerF32.Lay(n, o.block, wordAddr(dst), o.block, o.addr(o.index(x0, p0*o.group)), ld)
+			asm.PackerF32.CopyRows(n, o.block, wordAddr(dst), o.block, o.addr(o.index(x0, p0*o.group)), ld)
 			return
 		}
 		for i := range n {
@@ -55,7 +55,7 @@ func (o *operand[T]) packBlock(dst []T, x0, n, p0 int, tmp []T) {
 		first = n &^ 7
 		whole := left / o.group
 		if whole > 0 {
-			o.packer.Lay(whole, first, wordAddr(tmp), first, o.addr(o.index(x0, p0*o.group)), ld)
+			o.packer.CopyRows(whole, first, wordAddr(tmp), first, o.addr(o.index(x0, p0*o.group)), ld)
 		}
 		clear(tmp[whole*first : o.block*first])
 		for p := 0; p < o.block; p += 8 {
@@ -92,7 +92,7 @@ func (o *operand[T]) packVectors(dst []T, r, x0, n, p0, k int) (rows, steps int)
 			steps = o.wideSteps(r, x0, wide, p0, steps, k)
 		}
 		if rows > 0 && steps > 0 {
-			o.packer.Lay(steps, wide*words, wordAddr(dst), r*words, o.addr(o.index(x0, p0*o.group)), ld)
+			o.packer.CopyRows(steps, wide*words, wordAddr(dst), r*words, o.addr(o.index(x0, p0*o.group)), ld)
 		}
 		return rows, steps
 	}

@@ -191,7 +191,7 @@ func (mk *microKernel[T]) algorithmForHalves(p *gemm.Problem) algorithm {
 		rows = axpyRowsGrouped
 	}
 	switch {
-	case mk.wideners.of(p.In()).Lay == nil || len(mk.Update) == 0 || !p.ReadsAB() || p.BlockScaled():
+	case mk.wideners.of(p.In()).CopyRows == nil || len(mk.Update) == 0 || !p.ReadsAB() || p.BlockScaled():
 	case !p.B().Trans && isThin(p.M, p.N, p.K, rows):
 		return algoAxpy
 	case p.A().Trans && isThin(p.N, p.M, p.K, rows):

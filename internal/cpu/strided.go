@@ -70,11 +70,11 @@ func (o *operand[T]) readBlock(i, j, rows, cols int, tmp []T) (*T, int) {
 		return &o.data[at], o.ld
 	}
 	whole := cols &^ 7
-	if o.packer.Lay == nil {
+	if o.packer.CopyRows == nil {
 		whole = 0
 	}
 	if whole > 0 {
-		o.packer.Lay(rows, whole, wordAddr(tmp), cols, o.addr(at), o.from.Bytes(o.ld))
+		o.packer.CopyRows(rows, whole, wordAddr(tmp), cols, o.addr(at), o.from.Bytes(o.ld))
 	}
 	if whole < cols {
 		for r := range rows {

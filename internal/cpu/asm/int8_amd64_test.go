@@ -232,12 +232,12 @@ func TestPackers(t *testing.T) {
 					}
 				}
 				if fault := faults(func() {
-					f.packer.Lay(k, n, dst.start(to), n+wide, src.start(from), ld)
+					f.packer.CopyRows(k, n, dst.start(to), n+wide, src.start(from), ld)
 				}); fault != nil {
-					t.Fatalf("lay of %d×%d: %v", k, n, fault)
+					t.Fatalf("rows of %d×%d: %v", k, n, fault)
 				}
 				if !slices.Equal(to, want) {
-					t.Fatalf("lay of %d×%d words, %d wide, rows %d bytes apart: the panel differs from the reference",
+					t.Fatalf("rows of %d×%d words, %d wide, rows %d bytes apart: the panel differs from the reference",
 						k, n, n+wide, ld)
 				}
 			}

@@ -139,11 +139,12 @@ type Epilogue[T any] struct {
 // the CPU lacks the instructions.
 type Packer struct {
 	// Zip transposes eight rows stored along K, ld bytes apart, into a panel r words wide:
-	// dst[p*r+i] is word p of row i, for p < k. k is a multiple of eight.
+	// dst[p*r+i] is word p of row i, for p < k. k is a multiple of eight, or
+	// of four if an element takes two words.
 	Zip func(k int, dst *uint32, r int, src *byte, ld int)
-	// Lay copies n columns, a multiple of eight, of rows ld bytes apart: dst[p*r+j] is word p of
+	// CopyRows copies n columns, a multiple of eight, of rows ld bytes apart: dst[p*r+j] is word p of
 	// column j, for p < k.
-	Lay func(k, n int, dst *uint32, r int, src *byte, ld int)
+	CopyRows func(k, n int, dst *uint32, r int, src *byte, ld int)
 
 	// Narrow and AddOld serve a C of 16-bit elements. They process m×n elements, n a multiple of
 	// eight, with ldd and lds elements between rows. Narrow rounds sums to nearest, ties to even.

@@ -191,14 +191,14 @@ var I8AMX = Kernels[int32]{
 
 // The packers.
 var (
-	PackerF32    = packer(Packer{Zip: ZipF32, Lay: LayF32})
-	PackerF64    = packer(Packer{Zip: ZipF64, Lay: LayF32}) // an element takes two words
-	PackerF16    = packer(Packer{ZipF16, LayF16, NarrowF16, AddOldF16})
-	PackerBF16   = packer(Packer{ZipBF16, LayBF16, NarrowBF16, AddOldBF16})
-	PackerBF16x2 = packer(Packer{Zip: ZipBF16x2, Lay: LayBF16x2})
-	PackerI8x4   = packer(Packer{Zip: ZipI8x4, Lay: LayI8x4}) // for B of I8VNNI
-	PackerU8x4   = packer(Packer{Zip: ZipU8x4, Lay: LayU8x4}) // for A of I8VNNI, with 128 added to each byte
-	PackerI8x2   = packer(Packer{Zip: ZipI8x2, Lay: LayI8x2}) // for both operands of I8AVX2
+	PackerF32    = packer(Packer{Zip: ZipF32, CopyRows: CopyRowsF32})
+	PackerF64    = packer(Packer{Zip: ZipF64, CopyRows: CopyRowsF32}) // an element takes two words
+	PackerF16    = packer(Packer{ZipF16, CopyRowsF16, NarrowF16, AddOldF16})
+	PackerBF16   = packer(Packer{ZipBF16, CopyRowsBF16, NarrowBF16, AddOldBF16})
+	PackerBF16x2 = packer(Packer{Zip: ZipBF16x2, CopyRows: CopyRowsBF16x2})
+	PackerI8x4   = packer(Packer{Zip: ZipI8x4, CopyRows: CopyRowsI8x4}) // for B of I8VNNI
+	PackerU8x4   = packer(Packer{Zip: ZipU8x4, CopyRows: CopyRowsU8x4}) // for A of I8VNNI, with 128 added to each byte
+	PackerI8x2   = packer(Packer{Zip: ZipI8x2, CopyRows: CopyRowsI8x2}) // for both operands of I8AVX2
 )
 
 // packer returns f if the CPU has the instructions that all packers need.

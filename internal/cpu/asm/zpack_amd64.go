@@ -8,12 +8,12 @@ package asm
 //go:noescape
 func ZipF32(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayF32 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// CopyRowsF32 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // element j of row p (a float32),
 // for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
-func LayF32(k int, n int, dst *uint32, r int, src *byte, ld int)
+func CopyRowsF32(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // ZipF16 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
 // row i (a float16 as float32), for p < k. k is a multiple of eight.
@@ -21,12 +21,12 @@ func LayF32(k int, n int, dst *uint32, r int, src *byte, ld int)
 //go:noescape
 func ZipF16(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayF16 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// CopyRowsF16 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // element j of row p (a float16 as float32),
 // for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
-func LayF16(k int, n int, dst *uint32, r int, src *byte, ld int)
+func CopyRowsF16(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // NarrowF16 rounds m rows of n elements to nearest, ties to even. Rows of src are lds elements
 // apart, rows of dst ldd. n is a multiple of eight.
@@ -46,12 +46,12 @@ func AddOldF16(m int, n int, dst *float32, ldd int, src *uint16, lds int, beta f
 //go:noescape
 func ZipBF16(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayBF16 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// CopyRowsBF16 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // element j of row p (a bfloat16 as float32),
 // for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
-func LayBF16(k int, n int, dst *uint32, r int, src *byte, ld int)
+func CopyRowsBF16(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // NarrowBF16 rounds m rows of n elements to nearest, ties to even. Rows of src are lds elements
 // apart, rows of dst ldd. n is a multiple of eight.
@@ -71,12 +71,12 @@ func AddOldBF16(m int, n int, dst *float32, ldd int, src *uint16, lds int, beta 
 //go:noescape
 func ZipBF16x2(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayBF16x2 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// CopyRowsBF16x2 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // elements j of rows 2·p to 2·p+1 (two bfloat16),
 // for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
-func LayBF16x2(k int, n int, dst *uint32, r int, src *byte, ld int)
+func CopyRowsBF16x2(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // ZipI8x4 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
 // row i (four int8), for p < k. k is a multiple of eight.
@@ -84,12 +84,12 @@ func LayBF16x2(k int, n int, dst *uint32, r int, src *byte, ld int)
 //go:noescape
 func ZipI8x4(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayI8x4 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// CopyRowsI8x4 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // elements j of rows 4·p to 4·p+3 (four int8),
 // for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
-func LayI8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
+func CopyRowsI8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // ZipU8x4 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
 // row i (four int8, 128 added to each), for p < k. k is a multiple of eight.
@@ -97,12 +97,12 @@ func LayI8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 //go:noescape
 func ZipU8x4(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayU8x4 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// CopyRowsU8x4 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // elements j of rows 4·p to 4·p+3 (four int8, 128 added to each),
 // for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
-func LayU8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
+func CopyRowsU8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // ZipI8x2 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+i] is word p of
 // row i (two int8, each as 16 bits), for p < k. k is a multiple of eight.
@@ -110,12 +110,12 @@ func LayU8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 //go:noescape
 func ZipI8x2(k int, dst *uint32, r int, src *byte, ld int)
 
-// LayI8x2 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
+// CopyRowsI8x2 copies n columns of rows, ld bytes apart, to a panel r words wide: dst[p*r+j] is
 // elements j of rows 2·p to 2·p+1 (two int8, each as 16 bits),
 // for p < k and j < n. n is a multiple of eight.
 //
 //go:noescape
-func LayI8x2(k int, n int, dst *uint32, r int, src *byte, ld int)
+func CopyRowsI8x2(k int, n int, dst *uint32, r int, src *byte, ld int)
 
 // ZipF64 copies eight rows, ld bytes apart, to a panel r words wide: dst[p*r+2*i] and the next
 // word are element p of row i (a float64), for p < k. k is a multiple of four.

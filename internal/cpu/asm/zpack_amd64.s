@@ -71,9 +71,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func LayF32(k int, n int, dst *uint32, r int, src *byte, ld int)
+// func CopyRowsF32(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX
-TEXT ·LayF32(SB), NOSPLIT, $0-48
+TEXT ·CopyRowsF32(SB), NOSPLIT, $0-48
 	MOVQ  k+0(FP), AX
 	MOVQ  n+8(FP), CX
 	MOVQ  dst+16(FP), DX
@@ -177,9 +177,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func LayF16(k int, n int, dst *uint32, r int, src *byte, ld int)
+// func CopyRowsF16(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX, F16C
-TEXT ·LayF16(SB), NOSPLIT, $0-48
+TEXT ·CopyRowsF16(SB), NOSPLIT, $0-48
 	MOVQ  k+0(FP), AX
 	MOVQ  n+8(FP), CX
 	MOVQ  dst+16(FP), DX
@@ -371,9 +371,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func LayBF16(k int, n int, dst *uint32, r int, src *byte, ld int)
+// func CopyRowsBF16(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX, AVX2
-TEXT ·LayBF16(SB), NOSPLIT, $0-48
+TEXT ·CopyRowsBF16(SB), NOSPLIT, $0-48
 	MOVQ  k+0(FP), AX
 	MOVQ  n+8(FP), CX
 	MOVQ  dst+16(FP), DX
@@ -573,9 +573,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func LayBF16x2(k int, n int, dst *uint32, r int, src *byte, ld int)
+// func CopyRowsBF16x2(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX
-TEXT ·LayBF16x2(SB), NOSPLIT, $0-48
+TEXT ·CopyRowsBF16x2(SB), NOSPLIT, $0-48
 	MOVQ  k+0(FP), AX
 	MOVQ  n+8(FP), CX
 	MOVQ  dst+16(FP), DX
@@ -684,9 +684,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func LayI8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
+// func CopyRowsI8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX
-TEXT ·LayI8x4(SB), NOSPLIT, $0-48
+TEXT ·CopyRowsI8x4(SB), NOSPLIT, $0-48
 	MOVQ  k+0(FP), AX
 	MOVQ  n+8(FP), CX
 	MOVQ  dst+16(FP), DX
@@ -834,9 +834,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func LayU8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
+// func CopyRowsU8x4(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX
-TEXT ·LayU8x4(SB), NOSPLIT, $0-48
+TEXT ·CopyRowsU8x4(SB), NOSPLIT, $0-48
 	MOVQ  k+0(FP), AX
 	MOVQ  n+8(FP), CX
 	MOVQ  dst+16(FP), DX
@@ -957,9 +957,9 @@ end:
 	VZEROUPPER
 	RET
 
-// func LayI8x2(k int, n int, dst *uint32, r int, src *byte, ld int)
+// func CopyRowsI8x2(k int, n int, dst *uint32, r int, src *byte, ld int)
 // Requires: AVX
-TEXT ·LayI8x2(SB), NOSPLIT, $0-48
+TEXT ·CopyRowsI8x2(SB), NOSPLIT, $0-48
 	MOVQ  k+0(FP), AX
 	MOVQ  n+8(FP), CX
 	MOVQ  dst+16(FP), DX

@@ -99,7 +99,7 @@ func writePack(dir string) error {
 	c := build.NewContext()
 	for _, f := range packers {
 		f.zip(c)
-		f.lay(c)
+		f.copyRows(c)
 		f.narrow(c)
 		f.addOld(c)
 	}
@@ -242,9 +242,9 @@ func zipFloat64(c *build.Context) {
 	c.RET()
 }
 
-// lay writes the Lay function, for operands whose columns are adjacent in memory.
-func (f packer) lay(c *build.Context) {
-	name := "Lay" + f.name
+// copyRows writes the function CopyRows, for operands whose columns are adjacent in memory.
+func (f packer) copyRows(c *build.Context) {
+	name := "CopyRows" + f.name
 	word := "element j of row p"
 	if f.rows > 1 {
 		word = fmt.Sprintf("elements j of rows %d·p to %d·p+%d", f.rows, f.rows, f.rows-1)
