@@ -294,15 +294,15 @@ func (p *parser) signature(f *Func) {
 	}
 }
 
-// smallInt parses an integer outside of operands, such as a size or a line number. what names it
-// in the error message.
-func (p *parser) smallInt(what string) int {
+// smallInt parses an integer outside of operands, such as a size or a line number. Error
+// messages use the given name for it.
+func (p *parser) smallInt(name string) int {
 	if p.tok.kind != number {
-		p.want(what)
+		p.want(name)
 	}
 	n, err := strconv.ParseUint(strings.TrimRight(p.tok.text, "U"), 0, 63)
 	if err != nil || n > math.MaxInt32 {
-		p.want(what)
+		p.want(name)
 	}
 	p.advance()
 	return int(n)

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -157,7 +158,7 @@ func TestPhrases(t *testing.T) {
 		{"plain", "// Package p adds matrices.\npackage p\n", nil},
 		{"doc comment", "// Package p is what adds.\npackage p\n", []int{1, 1}},
 		{"comment after code", "package p\n\nvar v int // the card\n", []int{3}},
-		{"string literal", "package p\n\nvar v = \"the card // the card\"\n", nil},
+		{"string literal", fmt.Sprintf("package p\n\nvar v = %q\n", "the card // the card"), nil},
 		{"block comment", "package p\n\n/*\nThe card.\n*/\n", []int{4}},
 		{"indented code", "package p\n\n// Plain:\n//\n//\tthe card\n", nil},
 		{"directive", "package p\n\n//go:generate go run the card\n", nil},

@@ -25,16 +25,16 @@ type block struct {
 	closed bool // the block is freed when there are no users
 }
 
-// Alloc allocates n bytes with undefined contents. what names their purpose in error messages. The
-// errors are ErrOutOfMemory, ErrNoDevice and ErrClosed.
-func (d *Device) Alloc(n int, what fmt.Stringer) (*Memory, error) {
+// Alloc allocates n bytes with undefined contents for the given elements, which are only formatted
+// for an error. The errors are ErrOutOfMemory, ErrNoDevice and ErrClosed.
+func (d *Device) Alloc(n int, elements fmt.Stringer) (*Memory, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
 	defer d.leave()
 	at, err := d.backend.Device.Alloc(n)
 	if err != nil {
-		return nil, fmt.Errorf("a matrix of %v: %w", what, exec.Sentinel(err))
+		return nil, fmt.Errorf("a matrix of %v: %w", elements, exec.Sentinel(err))
 	}
 	b := &block{device: d, at: at, size: n}
 	d.mu.Lock()
