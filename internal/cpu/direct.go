@@ -252,19 +252,20 @@ func (d *direct[T]) reset() { *d = direct[T]{} }
 // isOuter reports whether p is close to an outer product with long rows. The Update kernels then
 // compute whole rows of C, which reads and writes memory in order.
 func (mk *microKernel[T]) isOuter(p *gemm.Problem) bool {
+	if p.K > 8 || p.N < 4*mk.NR || len(mk.Update) == 0 || mk.packsWhole(p) {
+		return false
+	}
 	c := p.Layouts[gemm.C]
 	conflicts, large := hasSetConflicts(c), layoutBytes(c) >= nonTemporalBytes
 	switch {
-	case len(mk.Update) == 0 || mk.packsWhole(p):
-		return false
 	case p.K <= 2:
-		return p.N >= 4*mk.NR
+		return true
 	case large && c.Type.Bytes(c.LD)%cacheLine == 0 && !conflicts: // tiles have non-temporal stores
 		return false
 	case p.K <= 4:
 		return p.N >= outerTiles*mk.NR
 	}
-	return p.K <= 8 && p.N >= outerTiles*mk.NR && (large || conflicts)
+	return p.N >= outerTiles*mk.NR && (large || conflicts)
 }
 
 // usesColumns reports whether one call computes several tiles of a column of C. It does not

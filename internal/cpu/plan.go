@@ -138,15 +138,19 @@ func (k *Kernel) errNoArithmetic(in dtype.Type) error {
 
 // threadCount returns the number of goroutines for p if the caller allows up to asked.
 func threadCount(p *gemm.Problem, asked int) int {
+	workers := Workers(asked)
+	if workers == 1 {
+		return 1
+	}
 	if splits(p) {
-		return min(Workers(asked), ceilDiv(p.K, pieceDepth(p)))
+		return min(workers, ceilDiv(p.K, pieceDepth(p)))
 	}
 	bytes := layoutBytes(p.Layouts[gemm.A]) + layoutBytes(p.Layouts[gemm.B]) + layoutBytes(p.Layouts[gemm.C])
 	most := max(p.Flops()/minFlopsPerThread, bytes/minBytesPerThread)
 	if most < 2 {
 		return 1
 	}
-	return int(min(float64(Workers(asked)), most))
+	return int(min(float64(workers), most))
 }
 
 // algorithm selects the algorithm for p.
