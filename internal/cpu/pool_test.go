@@ -25,7 +25,7 @@ type phased struct {
 	shared    atomic.Int64 // tasks that started while another task ran on their worker
 	at        [16]atomic.Int64
 	taken     [16]atomic.Bool
-	whileBusy func()
+	whileBusy func(worker int)
 }
 
 func (p *phased) phases() int { return len(p.sizes) }
@@ -50,7 +50,7 @@ func (p *phased) do(_, worker int) {
 		}
 	}
 	if p.whileBusy != nil {
-		p.whileBusy()
+		p.whileBusy(worker)
 	}
 	p.done[at].Add(1)
 	p.running.Add(-1)
@@ -58,7 +58,7 @@ func (p *phased) do(_, worker int) {
 
 func TestPhasesFollowEachOther(t *testing.T) {
 	for _, threads := range []int{1, 2, 8} {
-		p := &phased{sizes: []int{3, 0, 1, 50, 7, 0}, whileBusy: runtime.Gosched}
+		p := &phased{sizes: []int{3, 0, 1, 50, 7, 0}, whileBusy: func(int) { runtime.Gosched() }}
 		p.done = make([]atomic.Int64, len(p.sizes))
 		if err := new(executor).run(t.Context(), p, threads, nil); err != nil {
 			t.Fatal(err)
@@ -120,9 +120,17 @@ func TestWorkersAreBounded(t *testing.T) {
 func TestCancelledJobLeavesNothingRunning(t *testing.T) {
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
-		p := &phased{sizes: []int{1000}, whileBusy: func() { time.Sleep(10 * time.Microsecond) }}
+		p := &phased{sizes: []int{1000}}
 		p.done = make([]atomic.Int64, 1)
-		time.AfterFunc(200*time.Microsecond, cancel)
+		p.whileBusy = func(worker int) {
+			if p.done[0].Load() < 10 {
+				return
+			}
+			cancel()
+			if worker > 0 { // only worker 0 looks at ctx: let it have a processor
+				time.Sleep(time.Millisecond)
+			}
+		}
 		err := new(executor).run(ctx, p, 4, nil)
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("error %v, want context.Canceled", err)
@@ -139,7 +147,7 @@ func TestCancelledJobLeavesNothingRunning(t *testing.T) {
 // TestPanicLeavesNothingRunning checks that a panic in the progress function leaves no task running
 // and all workers idle.
 func TestPanicLeavesNothingRunning(t *testing.T) {
-	p := &phased{sizes: []int{100, 100}, whileBusy: func() { time.Sleep(10 * time.Microsecond) }}
+	p := &phased{sizes: []int{100, 100}, whileBusy: func(int) { time.Sleep(10 * time.Microsecond) }}
 	p.done = make([]atomic.Int64, 2)
 	func() {
 		defer func() {
@@ -175,7 +183,7 @@ func TestWorkersJoinAtAnyTime(t *testing.T) {
 		p := &phased{sizes: []int{random.IntN(20), random.IntN(20), random.IntN(20)}}
 		p.done = make([]atomic.Int64, len(p.sizes))
 		if random.IntN(4) == 0 {
-			p.whileBusy = runtime.Gosched
+			p.whileBusy = func(int) { runtime.Gosched() }
 		}
 		threads := 1 + random.IntN(8)
 		if err := c.run(t.Context(), p, threads, nil); err != nil {
