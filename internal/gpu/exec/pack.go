@@ -76,32 +76,42 @@ func (pl *Plan) pack(ctx context.Context, all ...operandCopy) error {
 	return nil
 }
 
-// packLaunch returns the launch that packs matrices along z: those of a batched operand, or one of
-// each of two operands. The strides between two operands are the distances of their addresses.
+// packLaunch returns the launch that packs the matrices of a batched operand, or one of each of two
+// operands. The strides between two operands are the distances of their addresses.
 func (t kernelKey) packLaunch(all []operandCopy) device.Launch {
-	s := t.config.Tile
 	first, last := all[0], all[len(all)-1]
 	if len(all) > 1 {
 		first.sourceStride, first.targetStride = int(last.source-first.source), int(last.target-first.target)
 	}
 	a := kernel.PackArgs{From: first.source, To: first.target, Apart: first.sourceStride, Targets: first.targetStride}
-	l := device.Launch{Block: t.kernel.BlockThreads(s), PDL: t.config.PDL}
-	l.Grid.Z = max(first.count, len(all))
-	for i, r := range [...]operandCopy{first, last} {
-		size := kernel.PackSize{Rows: r.to.Rows, Cols: r.to.Cols, From: r.from.LD,
-			To: r.to.Type.Bytes(r.to.LD) / kernel.WordBytes}
-		if t.kernel == kernel.SplitF32 {
-			if r.from.Rows != r.to.Rows {
-				r.from = kernel.ColumnAsRow(r.from)
-			}
-			size.Cols, size.From, size.To = r.from.Cols, r.from.LD, r.to.LD/kernel.SplitTerms
-		}
+	l := device.Launch{Grid: device.Dim3{Y: 1, Z: first.count}, Block: t.kernel.BlockThreads(t.config.Tile),
+		PDL: t.config.PDL}
+	for i, r := range all {
+		size, blocks := t.packSize(r)
 		a.Sizes[i] = size
-		l.Grid.X = max(l.Grid.X, kernel.CeilDiv(size.Cols, s.N))
-		l.Grid.Y = max(l.Grid.Y, min(kernel.CeilDiv(r.to.Rows, s.M), kernel.MaxGridRows))
+		if i == 0 {
+			a.Blocks = blocks
+		}
+		l.Grid.X += blocks
 	}
 	l.Params = a.Encode(t.kernel)
 	return l
+}
+
+// packSize describes the matrices of r, and returns the number of blocks that pack one.
+func (t kernelKey) packSize(r operandCopy) (size kernel.PackSize, blocks int) {
+	size = kernel.PackSize{Rows: r.to.Rows, Cols: r.to.Cols, From: r.from.LD,
+		To: r.to.Type.Bytes(r.to.LD) / kernel.WordBytes}
+	cols := size.Cols
+	if t.kernel == kernel.SplitF32 {
+		if r.from.Rows != r.to.Rows {
+			r.from = kernel.ColumnAsRow(r.from)
+		}
+		size.Cols, size.From, size.To = r.from.Cols, r.from.LD, r.to.LD/kernel.SplitTerms
+		cols = size.To
+	}
+	s := t.config.Tile
+	return size, kernel.CeilDiv(size.Rows, s.M) * kernel.CeilDiv(cols, s.N)
 }
 
 // packKernel returns the kernel and configuration that pack a matrix from one layout to another.

@@ -123,13 +123,14 @@ func (k *Kernel) Packed(p *gemm.Problem, s Tile) gemm.Problem {
 	return q
 }
 
-// PackArgs describes a launch of [Pack] or [SplitF32]. A launch packs the matrices of a batch, or
-// one matrix of each of two operands: block z reads at From + z·Apart and writes at To + z·Targets,
-// in bytes.
+// PackArgs describes a launch of [Pack] or [SplitF32]. A launch packs the matrices of a batch along
+// z, or one matrix of each of two operands along x. Matrix n is read at From + n·Apart and written
+// at To + n·Targets, in bytes.
 type PackArgs struct {
 	From, To       device.Ptr
 	Apart, Targets int
-	Sizes          [2]PackSize // of the first matrix, and of all others
+	Blocks         int // along x for the first operand; the others pack the second one
+	Sizes          [2]PackSize
 }
 
 // PackSize describes a matrix that is packed.
@@ -146,6 +147,7 @@ func packOrigins(from, to func(*Config) ptx.Type) []Param[PackArgs] {
 	return []Param[PackArgs]{
 		{Name: "from", Type: from, Pointer: true, Value: func(a *PackArgs) uint64 { return uint64(a.From) }},
 		{Name: "to", Type: to, Pointer: true, Value: func(a *PackArgs) uint64 { return uint64(a.To) }},
+		{Name: "blocks", Type: TypeU32, Value: func(a *PackArgs) uint64 { return uint64(a.Blocks) }},
 		{Name: "apart", Type: TypeU64, Value: func(a *PackArgs) uint64 { return uint64(a.Apart) }},
 		{Name: "targets", Type: TypeU64, Value: func(a *PackArgs) uint64 { return uint64(a.Targets) }},
 	}
@@ -183,29 +185,48 @@ func (a *PackArgs) Encode(k *Kernel) []byte {
 	return args.Bytes()
 }
 
-// declarePackParams declares params and returns the pointers, moved to the block's matrix, and the
-// values of the sizes in order.
-func declarePackParams(k *build.Kernel, params []Param[PackArgs], c *Config) (from, to build.Ptr, sizes []build.Reg) {
-	var z build.Reg
+// packBlock describes the part of a matrix that a block of [Pack] or [SplitF32] packs.
+type packBlock struct {
+	from, to   build.Ptr   // of its matrix
+	second     build.Reg   // whether it packs the second operand
+	sizes      []build.Reg // the parameters that describe the matrices
+	index      build.Reg   // of the block among those of its operand along x
+	row0, col0 build.Reg   // its position in the packed matrix
+}
+
+// declarePackParams declares params and returns the block without its position.
+func declarePackParams(k *build.Kernel, params []Param[PackArgs], c *Config) (b packBlock) {
+	var matrix build.Reg
 	Declare(k, params, c, func(name string, value build.Reg, at build.Ptr) {
 		switch name {
 		case "from":
-			from = at.ReadOnly()
+			b.from = at.ReadOnly()
 		case "to":
-			to, z = at, k.To(ptx.U64, k.BlockIdx(build.Z))
+			b.to, b.index = at, k.BlockIdx(build.X)
+		case "blocks":
+			b.second = k.Ge(b.index, value)
+			b.index = k.Sub(b.index, k.Select(b.second, value, 0))
+			z := k.BlockIdx(build.Z)
+			matrix = k.To(ptx.U64, k.Select(b.second, k.Add(z, 1), z))
 		case "apart":
-			from = from.Skip(k.Mul(z, value))
+			b.from = b.from.Skip(k.Mul(matrix, value))
 		case "targets":
-			to = to.Skip(k.Mul(z, value))
+			b.to = b.to.Skip(k.Mul(matrix, value))
 		default:
-			sizes = append(sizes, value)
+			b.sizes = append(b.sizes, value)
 		}
 	})
-	return from, to, sizes
+	return b
 }
 
-// Pack copies one or two matrices to layouts with aligned rows, or transposes them. Blocks with z >
-// 0 copy the second matrix.
+// place sets the block's position. Blocks pack tiles of the given size in row-major order.
+func (b *packBlock) place(k *build.Kernel, cols build.Reg, s Tile) {
+	across := k.To(ptx.U32, k.CeilDiv(cols, s.N))
+	b.row0 = k.Mul(k.To(ptx.U64, k.Div(b.index, across)), s.M)
+	b.col0 = k.Mul(k.To(ptx.U64, k.Rem(b.index, across)), s.N)
+}
+
+// Pack copies one or two matrices to layouts with aligned rows, or transposes them.
 var Pack = &Kernel{
 	Name:         "pack",
 	Adds:         "a matrix for bulk copies: rows at multiples of 16 bytes, transposed if need be",
@@ -229,42 +250,37 @@ var packElements = map[int]ptx.Type{8: ptx.U8, 16: ptx.U16, 32: ptx.U32}
 // packWriter writes kernel Pack.
 type packWriter struct {
 	*build.Kernel
+	packBlock
 	rows, cols     build.Reg // of the packed matrix
 	source, target build.Matrix
 	elem           ptx.Type
 	tid            build.Reg
-	row0, col0     build.Reg // the block's position in the packed matrix
 }
 
 func writePack(k *build.Kernel, c Config) {
 	w := &packWriter{Kernel: k, elem: packElements[c.In.Bits()]}
-	from, to, sizes := declarePackParams(k, packParams, &c)
-	each := len(sizes) / 2
-	second := k.Ne(k.BlockIdx(build.Z), 0) // or a later matrix of a batch, all with the same size
+	w.packBlock = declarePackParams(k, packParams, &c)
+	each := len(w.sizes) / 2
 	of := make([]build.Reg, each)
 	for i := range of {
-		of[i] = k.Select(second, sizes[each+i], sizes[i])
+		of[i] = k.Select(w.second, w.sizes[each+i], w.sizes[i])
 	}
 	w.rows, w.cols = of[0], of[1]
 	ldFrom, ldTo := of[2], of[3]
-	w.source = k.Matrix(from, w.rows, w.cols, ldFrom)
+	w.source = k.Matrix(w.from, w.rows, w.cols, ldFrom)
 	if c.TransA {
-		w.source = k.Matrix(from, w.cols, w.rows, ldFrom).T()
+		w.source = k.Matrix(w.from, w.cols, w.rows, ldFrom).T()
 	}
-	w.target = k.Matrix(to, w.rows, w.cols, ldTo)
+	w.target = k.Matrix(w.to, w.rows, w.cols, ldTo)
 
 	k.Threads(PackThreads, 1, 1)
 	w.tid = k.ThreadIdx(build.X)
-	w.col0 = k.Mul(k.To(ptx.U64, k.BlockIdx(build.X)), c.Tile.N)
-	w.row0 = k.Var("row0", ptx.U64, k.Mul(k.To(ptx.U64, k.BlockIdx(build.Y)), c.Tile.M))
-	copy := w.copyRows
+	w.place(k, w.cols, c.Tile)
 	if c.TransA {
-		copy = w.transposeTiles()
+		w.transposeTile()
+	} else {
+		w.copyRows()
 	}
-	k.While(func() build.Reg { return k.Lt(w.row0, w.rows) }, func() {
-		copy()
-		k.Set(w.row0, k.Add(w.row0, k.Mul(k.To(ptx.U64, k.GridDim(build.Y)), c.Tile.M)))
-	})
 }
 
 // copyRows copies parts of two rows per warp, word by word. If a row of the source begins within a
@@ -332,11 +348,11 @@ func (w *packWriter) remaining(from, all build.Reg) build.Reg {
 	return w.To(ptx.S32, w.Select(w.Lt(from, all), w.Min(w.Sub(all, from), far), 0))
 }
 
-// transposeTiles transposes tiles through shared memory, so that both loads and stores are
+// transposeTile transposes a tile through shared memory, so that both loads and stores are
 // coalesced. All elements that a thread reads are in one column of the source, and all that it
 // writes in one column of the target. Walking along a column takes few registers, so an SM holds
 // many threads, which keeps more loads in flight.
-func (w *packWriter) transposeTiles() func() {
+func (w *packWriter) transposeTile() {
 	k, size := w.Kernel, w.elem.Bytes()
 	// Rows have an odd number of words, so accesses along a column have no bank conflicts.
 	tile := k.Shared("tile", w.elem, PackSide, PackSide+WordBytes/size)
@@ -348,40 +364,38 @@ func (w *packWriter) transposeTiles() func() {
 	write := PackThreads * each / PackSide
 	j, i := place(PackSide)
 	to, vector := place(PackSide / each)
-	to, vector = k.Named("to", to), k.Named("vector", k.Mul(vector, each))
-	return func() {
-		k.Comment("neighbouring threads read neighbours")
-		row, col := k.Add(w.row0, k.To(ptx.U64, i)), k.Add(w.col0, k.To(ptx.U64, j))
-		left := k.Select(k.Lt(row, w.rows), w.remaining(col, w.cols), 0)
-		at, step := w.source.At(row, col), w.source.ByteOffset(0, read)
-		values := make([]build.Reg, PackSide/read)
-		for n := range values {
-			values[n] = at.LoadVecOr0(k.Gt(left, n*read), 1)[0]
-			at = at.Skip(step)
-		}
-		column := tile.From(i, j)
-		for n, v := range values {
-			column.Store(0, n*read, v)
-		}
-		k.Barrier()
-		k.Comment("each thread writes 16 bytes")
-		row, col = k.Add(w.row0, k.To(ptx.U64, to)), k.Add(w.col0, k.To(ptx.U64, vector))
-		left = k.Select(k.Lt(col, w.cols), w.remaining(row, w.rows), 0)
-		at, step = w.target.At(row, k.Div(col, WordBytes/size)), w.target.ByteOffset(write, 0)
-		for n := 0; n < PackSide; n += write {
-			from := tile.From(k.Add(to, n), vector)
-			words := make([]build.Value, MaxVectorBytes/WordBytes)
-			for x := range words {
-				elements := make([]build.Reg, WordBytes/size)
-				for e := range elements {
-					elements[e] = from.Load(0, x*WordBytes/size+e)
-				}
-				words[x] = packWord(k, elements, size)
+	vector = k.Mul(vector, each)
+
+	k.Comment("neighbouring threads read neighbours")
+	row, col := k.Add(w.row0, k.To(ptx.U64, i)), k.Add(w.col0, k.To(ptx.U64, j))
+	left := k.Select(k.Lt(row, w.rows), w.remaining(col, w.cols), 0)
+	at, step := w.source.At(row, col), w.source.ByteOffset(0, read)
+	values := make([]build.Reg, PackSide/read)
+	for n := range values {
+		values[n] = at.LoadVecOr0(k.Gt(left, n*read), 1)[0]
+		at = at.Skip(step)
+	}
+	column := tile.From(i, j)
+	for n, v := range values {
+		column.Store(0, n*read, v)
+	}
+	k.Barrier()
+	k.Comment("each thread writes 16 bytes")
+	row, col = k.Add(w.row0, k.To(ptx.U64, to)), k.Add(w.col0, k.To(ptx.U64, vector))
+	left = k.Select(k.Lt(col, w.cols), w.remaining(row, w.rows), 0)
+	at, step = w.target.At(row, k.Div(col, WordBytes/size)), w.target.ByteOffset(write, 0)
+	for n := 0; n < PackSide; n += write {
+		from := tile.From(k.Add(to, n), vector)
+		words := make([]build.Value, MaxVectorBytes/WordBytes)
+		for x := range words {
+			elements := make([]build.Reg, WordBytes/size)
+			for e := range elements {
+				elements[e] = from.Load(0, x*WordBytes/size+e)
 			}
-			k.If(k.Gt(left, n), func() { at.StoreVec(words...) })
-			at = at.Skip(step)
+			words[x] = packWord(k, elements, size)
 		}
-		k.Barrier()
+		k.If(k.Gt(left, n), func() { at.StoreVec(words...) })
+		at = at.Skip(step)
 	}
 }
 

@@ -33,33 +33,30 @@ var SplitF32 = &Kernel{
 }
 
 func writeSplitF32(k *build.Kernel, c Config) {
-	from, to, sizes := declarePackParams(k, splitF32Params, &c)
-	rows, cols, part := sizes[0], sizes[1], sizes[3] // part is the length of a row's terms of one kind
-	source := k.Matrix(from, rows, cols, sizes[2])
-	target := k.Matrix(to, rows, part, k.Mul(part, SplitTerms))
+	b := declarePackParams(k, splitF32Params, &c)
+	rows, cols, part := b.sizes[0], b.sizes[1], b.sizes[3] // part is the length of a row's terms of one kind
+	source := k.Matrix(b.from, rows, cols, b.sizes[2])
+	target := k.Matrix(b.to, rows, part, k.Mul(part, SplitTerms))
 
 	k.Threads(PackThreads, 1, 1)
 	tid := k.ThreadIdx(build.X)
+	b.place(k, part, c.Tile)
 	const passes = PackSide * PackSide / PackThreads
-	col := k.Mad(k.To(ptx.U64, k.BlockIdx(build.X)), PackSide, k.To(ptx.U64, k.Rem(tid, PackSide)))
-	row0 := k.Var("row0", ptx.U64, k.Mad(k.To(ptx.U64, k.BlockIdx(build.Y)), PackSide,
-		k.To(ptx.U64, k.Div(tid, PackSide))))
-	k.While(func() build.Reg { return k.Lt(row0, rows) }, func() {
-		var values [passes]build.Reg
-		row := func(n int) build.Reg { return k.Add(row0, n*PackThreads/PackSide) }
-		for n := range values {
-			values[n] = source.LoadOr0(row(n), col)
-		}
-		for n, x := range values {
-			parts := splitTerms(k, x)
-			k.If(k.Lt(row(n), rows), func() {
-				for i, p := range parts {
-					target.At(row(n), k.Add(col, k.Mul(part, i))).Store(p)
-				}
-			})
-		}
-		k.Set(row0, k.Add(row0, k.Mul(k.To(ptx.U64, k.GridDim(build.Y)), PackSide)))
-	})
+	col := k.Add(b.col0, k.To(ptx.U64, k.Rem(tid, PackSide)))
+	first := k.Add(b.row0, k.To(ptx.U64, k.Div(tid, PackSide)))
+	var values [passes]build.Reg
+	row := func(n int) build.Reg { return k.Add(first, n*PackThreads/PackSide) }
+	for n := range values {
+		values[n] = source.LoadOr0(row(n), col)
+	}
+	for n, x := range values {
+		parts := splitTerms(k, x)
+		k.If(k.Lt(row(n), rows), func() {
+			for i, p := range parts {
+				target.At(row(n), k.Add(col, k.Mul(part, i))).Store(p)
+			}
+		})
+	}
 }
 
 // splitTerms returns the terms of a float32, as bits. The third term of an infinity or NaN is x
