@@ -3,6 +3,7 @@ package kernel
 import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/ptx"
 	"tilework/ptx/build"
 )
 
@@ -15,7 +16,7 @@ func (g *Writer) storeVec(row, col build.Reg, sums []build.Reg) {
 	at, values := g.C.At(row, col), g.ScaledByAlpha(sums)
 	g.If(g.ReadC, func() { g.AddBetaC(values, at.LoadVec(len(values))) })
 	vectors := [][]build.Reg{values}
-	g.write(row, col, g.ApplyEpilogue(vectors, g.LoadOperands([]build.Reg{row}, []build.Reg{col}, vectors,
+	g.write(at, g.ApplyEpilogue(vectors, g.LoadOperands([]build.Reg{row}, []build.Reg{col}, vectors,
 		[]build.Reg{g.Eq(0, 0)}))[0])
 }
 
@@ -32,22 +33,23 @@ func (g *Writer) storeRow(row build.Reg, cols []build.Reg, vectors [][]build.Reg
 // StoreAll applies the epilogue to vectors that begin at (rows[i], cols[i]), and stores those
 // inside C. All loads of C are in flight at the same time.
 func (g *Writer) StoreAll(rows, cols []build.Reg, vectors [][]build.Reg) {
-	inside, values := make([]build.Reg, len(cols)), make([][]build.Reg, len(cols))
+	at, inside, values := make([]build.Ptr, len(cols)), make([]build.Reg, len(cols)), make([][]build.Reg, len(cols))
 	for i, sums := range vectors {
-		inside[i], values[i] = g.C.InBounds(rows[i], cols[i]), g.ScaledByAlpha(sums)
+		at[i], inside[i] = g.C.At(rows[i], cols[i]), g.C.InBounds(rows[i], cols[i])
+		values[i] = g.ScaledByAlpha(sums)
 	}
 	g.If(g.ReadC, func() {
 		old := make([][]build.Reg, len(cols))
-		for i, col := range cols {
-			old[i] = g.C.At(rows[i], col).LoadVecOr0(inside[i], len(values[i]))
+		for i := range old {
+			old[i] = at[i].LoadVecOr0(inside[i], len(values[i]))
 		}
 		for i := range old {
 			g.AddBetaC(values[i], old[i])
 		}
 	})
 	values = g.ApplyEpilogue(values, g.LoadOperands(rows, cols, values, inside))
-	for i, col := range cols {
-		g.If(inside[i], func() { g.write(rows[i], col, values[i]) })
+	for i := range at {
+		g.If(inside[i], func() { g.write(at[i], values[i]) })
 	}
 }
 
@@ -232,17 +234,28 @@ func saturate(k *build.Kernel, x build.Reg, most float64) build.Reg {
 }
 
 // write rounds values to the type of C and stores them.
-func (g *Writer) write(row, col build.Reg, values []build.Reg) {
-	at := g.C.At(row, col)
+func (g *Writer) write(at build.Ptr, values []build.Reg) {
 	out := make([]build.Value, len(values))
 	for i, v := range values {
-		switch t := g.Config.Out; {
-		case t == dtype.F8E4M3 || t == dtype.F8E5M2:
-			v = float8(g.Kernel, v, t, g.Config.SM)
-		case v.Type() != at.Elem():
-			v = g.To(at.Elem(), v)
-		}
-		out[i] = v
+		out[i] = g.toOut(v)
 	}
 	at.StoreVec(out...)
 }
+
+// toOut converts a value to the element type of C.
+func (g *Writer) toOut(v build.Reg) build.Reg {
+	switch t := g.Config.Out; {
+	case t == dtype.F8E4M3 || t == dtype.F8E5M2:
+		return float8(g.Kernel, v, t, g.Config.SM)
+	case t == dtype.BF16 && v.Type() == ptx.F32 && g.Config.SM >= bf16SM:
+		x := g.Fresh(ptx.BF16)
+		g.Do("cvt.rn.bf16.f32", x, v)
+		return x
+	case v.Type() != g.C.Elem():
+		return g.To(g.C.Elem(), v)
+	}
+	return v
+}
+
+// bf16SM is the first architecture with an instruction that rounds to bfloat16.
+const bf16SM = 80

@@ -12,8 +12,7 @@ import (
 // An epilogue emits the epilogue of a consumer warpgroup. It processes the accumulators in subtiles
 // of 64 rows of 128 bytes, which pass through shared memory. If TMA stores C, the subtile holds
 // finished elements of C, and the threads continue while TMA reads it. Otherwise it holds
-// accumulators. Each warp then finishes and stores its rows of the subtile, which works for any
-// leading dimension of C.
+// accumulators of whole rows; see [epilogue.storeRows].
 type epilogue struct {
 	*writer
 	warpgroup, thread build.Reg        // index of the consumer warpgroup, and of the thread in it
@@ -164,6 +163,10 @@ func (ep *epilogue) store(down int, row, col build.Reg, acc []build.Reg) {
 		ep.storePartialSums(row, col, acc)
 		return
 	}
+	if !ep.tmaStore {
+		ep.storeRows(row, col, acc)
+		return
+	}
 	width := frag.SwizzleBytes / ep.subtiles.Elem().Bytes() // columns of a subtile
 	each := width / 8 * 4                                   // accumulators per thread of a subtile
 	for i, elems := range ep.vectors {
@@ -181,11 +184,7 @@ func (ep *epilogue) store(down int, row, col build.Reg, acc []build.Reg) {
 		if ep.Config.ComputesGate() {
 			part = ep.GatedValues(part, up[n*each:end])
 		}
-		if ep.tmaStore {
-			ep.storeSubtileTMA(down, n*width, row, c, part)
-		} else {
-			ep.storeSubtileRows(row, c, part)
-		}
+		ep.storeSubtileTMA(down, n*width, row, c, part)
 	}
 }
 
@@ -424,43 +423,6 @@ func (ep *epilogue) pairAt(subtile build.Array, n int) build.Ptr {
 	swizzle := k.Mul(k.Xor(k.Div(ep.col, 4), k.Rem(ep.row, 8)), 16)
 	offset := k.Mul(k.Rem(ep.col, 4), 4) // in the chunk
 	return subtile.At(k.Add(ep.row, n/2%2*8), 0).Skip(k.Add(k.Xor(swizzle, n/4*32), offset))
-}
-
-// storeSubtileRows writes accumulators to a subtile, from which each warp finishes and stores its
-// rows. Neighbouring lanes then read and write neighbouring elements of C. The rows are processed
-// in a loop, because the addresses of more rows would not fit in registers beside the
-// accumulators.
-func (ep *epilogue) storeSubtileRows(row, col build.Reg, acc []build.Reg) {
-	k := ep.Kernel
-	subtile := ep.subtile(0)
-	k.Comment("a warp's rows are its own")
-	k.Do("bar.warp.sync", -1)
-	ep.write32Bit(subtile, acc)
-	k.Do("bar.warp.sync", -1)
-	first, c := k.Mul(ep.warp, warpRows), k.Add(col, k.To(ep.IndexType, ep.lane))
-	const ahead = 4 // rows
-	finish := func() {
-		k.ForStep(0, warpRows, ahead, func(r build.Reg) {
-			var rows []build.Reg
-			var acc [][]build.Reg
-			for n := range ahead {
-				line := k.Add(first, k.Add(r, n))
-				swizzled := k.Xor(k.Mul(ep.lane, ep.AccType.Bytes()), k.Mul(k.Rem(line, 8), 16))
-				rows = append(rows, k.Add(row, k.To(ep.IndexType, line)))
-				acc = append(acc, subtile.At(line, 0).Skip(swizzled).LoadVec(1))
-			}
-			ep.StoreAll(rows, []build.Reg{c, c, c, c}, acc)
-		})
-	}
-	active := ep.inTile
-	switch columns := ep.Config.ColumnsOfC(); {
-	case columns < frag.Lanes: // the further columns belong to the next tile
-		active = k.And(active, k.Lt(ep.lane, columns))
-	case validRows(ep.Config.Tile) == WarpgroupRows:
-		finish()
-		return
-	}
-	k.If(active, finish)
 }
 
 // drain waits until TMA has read the last subtiles, before the block exits and frees its shared
