@@ -69,8 +69,8 @@ func TestCountsOfEveryKernel(t *testing.T) {
 // product and, in floating point, one multiplication by alpha for each element of C.
 func TestIssuedOperations(t *testing.T) {
 	const m, n, k = 64, 64, 128
-	records := counted(t, "--kernels", "naive,tiled:16,blocked,mma", "--dtypes", "float64,float16,bfloat16,int8",
-		"--shapes", fmt.Sprintf("%dx%dx%d", m, n, k))
+	records := counted(t, "--kernels", "naive,tiled:16,blocked:64x64x8/8x4/4,mma",
+		"--dtypes", "float64,float16,bfloat16,int8", "--shapes", fmt.Sprintf("%dx%dx%d", m, n, k))
 	if len(records) != 16 {
 		t.Errorf("%d records, want 16", len(records))
 	}
@@ -162,7 +162,7 @@ func TestCountsOfRandomProducts(t *testing.T) {
 // TestTMACountsSectors checks that a wgmma product of a single tile transfers each sector of A, B
 // and C once. All of its loads and stores use TMA.
 func TestTMACountsSectors(t *testing.T) {
-	records := counted(t, "--kernels", "wgmma", "--dtypes", "bfloat16", "--sizes", "64")
+	records := counted(t, "--kernels", "wgmma:64x64x64/2x16/12", "--dtypes", "bfloat16", "--sizes", "64")
 	const want = 3 * 64 * 64 * 2 / 32
 	if c := records[0].Counts; c.Sectors != want || c.IdealSectors != want || c.DistinctSectors != want {
 		t.Errorf("%+v, want %d sectors", *c, want)

@@ -119,7 +119,7 @@ func TestVerboseReasons(t *testing.T) {
 	t.Chdir(folder(t))
 	_, stderr, code := run(t.Context(), "mul", "a32.npy", "b.npy", "-o", "c.npy", "--force", "--dtype", "float32",
 		"--device", "emu", "--verbose")
-	for _, want := range []string{" ways to compute it on emu\n", "+ skinny:", "- mma ",
+	for _, want := range []string{" ways to compute it on emu\n", "+ naive:", "- mma ",
 		"predicted to take more cycles than the chosen one"} {
 		if code != 0 || !strings.Contains(stderr, want) {
 			t.Errorf("exit code %d, no %q in %q", code, want, stderr)

@@ -153,7 +153,7 @@ func (r *row) judge(c *Candidate, j *job) {
 // estimate sets the predicted time.
 func (r *row) estimate(c *Candidate, j *job) {
 	c.prediction = r.predict(j, &c.Config)
-	c.Cycles = c.prediction.cycles() * j.correction(r.Kernel, &c.Config)
+	c.Cycles = c.prediction.cycles()
 }
 
 // splits lists the numbers of parts of K that give each SM one block, two blocks and so on up to

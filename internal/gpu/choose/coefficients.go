@@ -1,62 +1,77 @@
 package choose
 
 import (
+	"slices"
+	"strings"
+
 	"tilework/dtype"
 	"tilework/internal/device"
 )
 
 // coefficients are the costs from which the time of a candidate is predicted, for one GPU model.
 // Cycles are clock cycles of an SM, and rates are per cycle and SM while all SMs work, unless the
-// comment says otherwise. A fit sets the fields of one row.
+// comment says otherwise. TestFit fitted them to testdata/times, the times of some thousand
+// candidates with cold caches on an H100 and an H200, except where a comment names another source.
 type coefficients struct {
+	machine machine
 	naive   naiveCosts
 	tiled   tiledCosts
 	blocked blockedCosts
 	skinny  skinnyCosts
 	mma     mmaCosts
 	wgmma   wgmmaCosts
-	// corrections are factors for cases that the models do not explain.
-	corrections []correction
 }
 
-// naiveCosts are those of the kernel naive. Source: 16³ to 10000³ in docs/results/study-h200.jsonl.
+// machine holds the coefficients that all kernels share.
+type machine struct {
+	memory float64 // bytes that memory delivers to a copy of a large matrix
+	cache  float64 // size of the L2 cache in bytes
+	l2     float64 // bytes that the L2 cache delivers to TMA while all SMs load
+}
+
+// naiveCosts are those of the kernel naive.
 type naiveCosts struct {
-	launch  float64 // cycles of an empty launch
-	latency float64 // cycles that a thread waits for each k
-	issue   float64 // cycles of a warp for each k, where loads are coalesced
+	launch     float64 // cycles of an empty launch, with PDL
+	group      float64 // cycles that a thread waits for the loads of an unrolled group of iterations
+	latency    float64 // cycles that a thread waits for the loads of one iteration
+	line       float64 // cycles of a warp for a line of the L1 cache that a load touches
+	convert    float64 // cycles of a warp for each k, for elements of less than 4 bytes
+	wide       float64 // the same, for elements of 8 bytes
+	storeBytes float64 // bytes of C
 }
 
-// tiledCosts are those of the kernel tiled. Source: 16³ to 10000³ in docs/results/study-h200.jsonl.
+// tiledCosts are those of the kernel tiled.
 type tiledCosts struct {
-	launch float64 // cycles of an empty launch
-	phase  float64 // cycles that a block waits for the tiles of a step, and at its barriers
-	issue  float64 // cycles of a warp for each k: two loads from shared memory
+	launch  float64 // cycles of an empty launch, with PDL
+	block   float64 // cycles of an SM to start a block
+	phase   float64 // cycles that a block waits for the tiles of a step, and at its barriers
+	latency float64 // cycles that a warp waits for each k
+	load    float64 // cycles of the pipeline of shared memory for a warp and each k: two loads
+	wide    float64 // factor of load for elements of 8 bytes
+	convert float64 // cycles of a warp for a step, for elements of less than 4 bytes
 }
 
-// blockedCosts are those of the kernel blocked. Source: the products of TestPredictions, measured
-// on an H200 in float32.
+// blockedCosts are those of the kernel blocked.
 type blockedCosts struct {
-	launch     float64 // cycles of an empty launch
-	stepIssue  float64 // instructions of a step besides multiply-adds, fragments and copies
-	copyIssue  float64 // instructions of a copy, where an SM has warps to hide its latency
-	copyWait   float64 // cycles of a copy, where it has not
-	kWait      float64 // cycles that each k of a step waits for fragments, where nothing hides it
-	blockWait  float64 // cycles until a block's first tiles are there
-	storeIssue float64 // instructions to store a sum
-	storeBytes float64 // bytes of C, whose store nothing hides
-	loadBytes  float64 // bytes that memory delivers
-	batchBytes float64 // bytes of a batch's operands, whose loads overlap with no other product
-	sum        splitSum
-	// slowdown is the time of multiply-adds relative to issuing them, by the number of sums per
-	// thread: register bank conflicts, and shared memory where a thread reuses little.
-	slowdown [5]sumSlowdown
-}
-
-// sumSlowdown is a slowdown for threads of at least sums sums, in blocks of fewer than threads
-// threads unless that is 0.
-type sumSlowdown struct {
-	sums, threads int
-	factor        float64
+	launch      float64 // cycles of an empty launch, with PDL
+	multiplyAdd float64 // cycles to issue a multiply-add of a warp, per 4 bytes of an accumulator
+	copyIssue   float64 // cycles to issue a copy of a warp, where a scheduler has only two warps
+	kWait       float64 // cycles that a warp waits for fragments of each k
+	stepWait    float64 // cycles that a warp waits at the barrier of a step
+	copyWait    float64 // cycles until an asynchronous copy has arrived
+	loadWait    float64 // cycles of a step that a warp waits for elements that pass through registers
+	convert     float64 // cycles to issue the instructions of a warp for one such element per thread
+	fragment    float64 // cycles of the pipeline of shared memory for a vector of fragments of a warp
+	line        float64 // cycles of that pipeline for a line of the L1 cache that a copy touches
+	storeIssue  float64 // cycles to issue the instructions of a store
+	storeWait   float64 // cycles that a warp waits for each of its stores
+	storeBytes  float64 // bytes of C
+	cacheBytes  float64 // bytes that the L2 cache delivers
+	memory      float64 // factor of memory's rate
+	// shortRun is the number of sectors that memory delivers in vain for one sector of a K-major
+	// operand.
+	shortRun float64
+	sum      blockedSum
 }
 
 // splitSum is the cost of the launch that adds the parts of K.
@@ -66,119 +81,132 @@ type splitSum struct {
 	part   float64 // cycles for each group of parts whose loads are in flight together
 }
 
-// skinnyCosts are those of the kernel skinny. Source: docs/results/f32-h200.jsonl and
-// f64-h200.jsonl, and docs/kernels/skinny.md for 16-bit types. 8-bit types were not measured.
+// skinnyCosts are those of the kernel skinny.
 type skinnyCosts struct {
-	launch    float64 // cycles of an empty launch
-	blockWait float64 // cycles until a block's first elements are there
-	block     float64 // bytes that an SM with one block loads
-	// memory is the bytes that memory delivers, by the bits of an element, for tiles of up to 1, 4
-	// and 8 rows: the sums of more take registers that loads need.
-	memory map[int][3]float64
-	sum    splitSum
+	launch       float64 // cycles of an empty launch
+	block        float64 // cycles to start and end a block
+	issue        float64 // cycles of an SM for one instruction of all threads of a block
+	latency      float64 // cycles until a load from memory returns
+	cacheLatency float64 // cycles until a load from the L2 cache returns
+	hit          float64 // cycles until a load from the L1 cache returns
+	alone        float64 // bytes that an SM reads from the L2 cache
+	sector       float64 // cycles of the L1 cache for a sector that an instruction accesses
+	sum          splitSum
 }
 
-// mmaCosts are those of the kernel mma. Source: float64 was measured on an H200.
+// mmaCosts are those of the kernel mma. The rates were fitted by hand. That of float64 is the rate
+// of the instruction alone, and that of int8 an estimate, as no large product of int8 was measured.
 type mmaCosts struct {
-	launch  float64                // cycles of an empty launch
-	rates   map[dtype.Type]float64 // multiply-adds of an SM
-	sparse  float64                // factor of the rate where an SM has fewer than 8 warps
-	traffic float64                // bytes copied to shared memory in 16-byte copies
-	copies  float64                // copies of less than 16 bytes to shared memory
-	alone   float64                // bytes copied to shared memory while few SMs load
-	memory  float64                // bytes of memory
-	hidden  float64                // part of the shorter of loading and multiplying that is not hidden
-	latency float64                // cycles until a step's tiles have come
-	step    float64                // cycles of a step at the least, where an SM has one block
-	store   float64                // elements of C stored
-	sum     splitSum
-	// sumBytes is the rate of sum by the bits of an element of A.
-	sumBytes map[int]float64
-	tiles    map[mmaTile]mmaEfficiency
-	// other is the efficiency of tiles that are not in tiles.
-	other mmaEfficiency
+	launch float64                // cycles of a launch until its blocks start, and after they end
+	block  float64                // cycles to start a block and to load its first elements
+	rates  map[dtype.Type]float64 // multiply-adds of the tensor cores
+
+	// Instructions of a warp.
+	fill       float64 // of a stage besides its copies
+	copyIssue  float64 // of a copy with cp.async
+	multiply   float64 // to multiply a stage, besides fragments and mma.sync
+	storeIssue float64 // to store a vector of C
+
+	// A step.
+	step        float64 // cycles besides issuing the instructions: the barrier and the first fragments
+	stepExposed float64 // part of a step's latency that is not hidden, for one warp per scheduler
+	copyExposed float64 // part of the shorter of multiplying and copying that is not hidden
+	copy        float64 // cycles in which an SM executes a warp's copies with cp.async
+	single      float64 // cycles in which an SM executes a warp's copies of single elements
+	singleWait  float64 // cycles that a stage waits for single elements, which nothing hides
+	traffic     float64 // bytes that the L2 cache delivers
+	spillStart  float64 // cycles for each spilled register to fill a stage before the first step
+	spillStep   float64 // the same in a step
+
+	// The whole product.
+	memory       float64 // factor of memory's rate: some of an operand is left in the L2 cache
+	narrow       float64 // additional part of operands that narrow copies read along K
+	storeRate    float64 // sectors of C that the L2 cache receives
+	storeExposed float64 // part of the shorter of storing and all else that other blocks do not hide
+	sum          splitSum
 }
 
-// mmaTile identifies a tile of mma, whose K follows from the element type.
-type mmaTile struct {
-	f64          bool
-	m, n, stages int
-}
-
-// mmaEfficiency is the efficiency of a tile of mma.
-type mmaEfficiency struct {
-	rate   float64 // of the peak rate, for large products
-	narrow float64 // of the peak rate, where both operands are copied element by element
-	edge   float64 // cycles of a block for its first tiles and its store, which nothing hides
-}
-
-// wgmmaCosts are those of the kernel wgmma. Source unless stated otherwise: 30 products in 12
-// tiles on an H200; see docs/kernels/wgmma.md.
+// wgmmaCosts are those of the kernel wgmma. Block scales, activations, residuals and batches were
+// measured apart, on an H200.
 type wgmmaCosts struct {
-	launch float64 // cycles until the first tiles are there and after the last tile
-	rate   float64 // elements of C that an SM multiplies by 128 bytes of K
-	step   float64 // cycles of a step besides; half of that with 128 rows per warpgroup
+	launch float64 // cycles from the end of a launch to the end of an empty one
+	crowd  float64 // further cycles of launch where no SM is free for the blocks of the next one
+	fill   float64 // cycles until the first stage is there
+	hidden float64 // part of the shorter of computing and memory that is not hidden
+
+	// A step along K.
+	rate      float64 // elements of C that the tensor cores multiply by 128 bytes of K
+	issue     float64 // cycles of a step besides; half of that with 128 rows per warpgroup
+	latency   float64 // cycles from the request for a stage to its arrival
+	meet      float64 // cycles in which the blocks of a cluster return a stage
+	together  float64 // factor of a step of a cluster, whose blocks wait for the slowest
+	fragments float64 // smallest number of cycles of a step whose fragments a warpgroup loads
+	further   float64 // the same for each further warpgroup
+	promote   float64 // cycles in which threads add a promotion to their sums
+	part      float64 // cycles for 64 columns of 8-bit floats' sums that are not hidden
+	partAlone float64 // the same where only one warpgroup multiplies at a time
+	variance  float64 // exponent of the norm that combines the times of a step's parts
+	scales    float64 // cycles with block scales
+	owners    float64 // cycles with block scales of each column
+
+	// Power. Long products run at a lower clock rate, while the rates of the L2 cache and of
+	// memory do not change. In docs/results/bf16-h200.jsonl it falls to between 1.4 and 1.6 GHz. The
+	// two numbers are estimates within that range.
+	power     float64 // relative increase of the time of a cycle in the longest products
+	sustained float64 // cycles of the tensor cores with half of that increase
 
 	// Loads.
-	traffic float64 // bytes that the L2 cache delivers
-	alone   float64 // bytes that the L2 cache delivers where few SMs load
+	alone   float64 // relative increase of the L2 cache's rate for an SM that loads alone
+	hot     float64 // rows of boxes per cycle where all SMs load the same ones
 	skewed  float64 // factor of a load where rows begin within lines of the L2 cache
 	sectors float64 // factor of a load where rows begin within lines, at whole sectors
-	small   float64 // factor of a load in the boxes of the smallest tiles
-	latency float64 // cycles until a stage is there
-	meet    float64 // cycles in which the blocks of a cluster return a stage
-	memory  float64 // bytes of memory
-	hidden  float64 // part of the shorter of loading and multiplying that is not hidden
-	groups  float64 // the same for groups of rows, as some wait for memory
-	stream  float64 // part of traffic that is lost while the L2 cache is filled for groups
 	outside float64 // cycles of TMA for a row along K of a box outside of the matrix
-	free    float64 // rows of a box outside of the matrix that cost nothing
-
-	// Arithmetic besides the tensor cores.
-	promote  float64 // cycles in which threads add a promotion to their sums
-	part     float64 // cycles for 64 columns of 8-bit floats' sums that are not hidden
-	together float64 // factor of a step of clusters with a K-major B or an operand split
-	scales   float64 // cycles of a step with block scales
-	owners   float64 // cycles of a step with block scales of each column
+	memory  float64 // factor of memory's rate: some of an operand is left in the L2 cache
+	// missed is the part of the repeated loads of operands that the L2 cache misses, where the
+	// operands are many times its size. Blocks that share an operand do not load it at the same
+	// time. An estimate: bfloat16 16384³ on an H100 ran at 0.55 of the speed of cuBLASLt in the tile
+	// chosen without this term, and at 1.03 in another.
+	missed float64
 
 	// Epilogue.
-	end       float64 // cycles of a tile's epilogue besides its sums
-	store     float64 // sums stored
-	functions float64 // activations computed that take the special function unit twice
-	clusterK  float64 // cycles in which blocks of a cluster along K meet to add their sums
-	clusterKs float64 // sums that such blocks add
-	sum       splitSum
-
-	// swapAB tiles.
-	loads float64 // smallest number of cycles of a step whose fragments threads load
-	again float64 // part of B that memory delivers again where several rows of tiles read it
-	lines float64 // elements that threads store row by row
-	waits float64 // elements that threads store row by row, with a residual
+	end        float64 // cycles of a tile's epilogue besides its sums
+	subtile    float64 // cycles of a warpgroup for a subtile that TMA stores
+	rows       float64 // cycles of a warp out of eight for 32 columns of a row of 4-byte elements
+	narrowRows float64 // cycles of a warp out of eight for 32 columns of a row of smaller elements
+	waits      float64 // elements that threads of swapAB tiles store row by row, with a residual
+	torn       float64 // factor of the bytes of C where rows begin within sectors
+	edge       float64 // bytes that the end of a tile's row takes there besides
+	functions  float64 // activations computed that take the special function unit twice
+	clusterK   float64 // cycles in which blocks of a cluster along K meet to add their sums
+	clusterKs  float64 // sums that such blocks add
+	pair       float64 // cycles of a warp to store a pair of partial sums of each thread
+	partials   float64 // part of the partial sums that memory takes
+	sum        splitSum
 
 	// Packing operands.
 	packLaunch     float64 // cycles of a launch that packs, before it does anything
-	packBytes      float64 // bytes read and written
-	transposeBytes float64 // bytes read and written where an operand is transposed
-	transposeBatch float64 // the same for the operands of a batch
+	copied         float64 // bytes copied
+	transposed     float64 // elements transposed
+	transposeBatch float64 // bytes read and written to transpose the operands of a batch
 }
 
-// gpus lists the GPU models, newest architecture first. A device gets the first row whose SM it
-// has.
-var gpus = []struct {
-	sm int
+// gpus lists the GPU models, newest architecture first. A device gets the first row whose SM it has
+// and whose name is part of its own.
+var gpus = []gpu{
+	{90, "H100", &h100},
+	{90, "", &h200},
+	{80, "", &ampere},
+	{0, "", &turing},
+}
+
+type gpu struct {
+	sm   int
+	name string
 	*coefficients
-}{
-	{90, &hopper},
-	{80, &ampere},
-	{0, &turing},
 }
 
 // coefficientsOf returns the row of a device.
 func coefficientsOf(d *device.Info) *coefficients {
-	for _, g := range gpus {
-		if d.Target.SM >= g.sm {
-			return g.coefficients
-		}
-	}
-	return &turing
+	i := slices.IndexFunc(gpus, func(g gpu) bool { return d.Target.SM >= g.sm && strings.Contains(d.Name, g.name) })
+	return gpus[i].coefficients
 }

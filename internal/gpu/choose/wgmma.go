@@ -1,6 +1,7 @@
 package choose
 
 import (
+	"math"
 	"slices"
 
 	"tilework/internal/gemm"
@@ -21,100 +22,85 @@ type wgmmaTile struct {
 	n *wgmmaCosts
 	c *kernel.Config
 	s kernel.Tile
-	q *gemm.Problem // as it is launched, with packed operands
-	// steps is the number of steps along K, and rounds that of tiles per SM.
-	steps  float64
-	rounds int
-	// idle is the part of the SMs without a tile.
-	idle float64
-	// area is the number of elements that the tensor cores multiply; few columns take as long as
-	// many.
-	area float64
+	x *packing // the product as it is launched, with packed operands
+	// parts is the number of parts of K, and steps the number of steps along K.
+	parts int
+	steps float64
+	// active is the number of SMs with a tile, out of sms that have room for whole clusters, and
+	// rounds the number of tiles of the busiest SM.
+	active, sms float64
+	rounds      int
 	// terms is the number of terms of an operand split.
 	terms float64
+	// clock is the full clock rate divided by the one at which the product runs.
+	clock float64
 }
 
-// predictWGMMA: TMA loads the stages of a pipeline while two or three warpgroups multiply, and
-// memory delivers each matrix once.
-func predictWGMMA(j *job, c *kernel.Config) prediction {
-	n, s := &j.costs.wgmma, c.Tile
+// newWGMMATile returns the work of a tile in configuration c.
+func newWGMMATile(j *job, c *kernel.Config) *wgmmaTile {
+	s := c.Tile
 	cluster := s.BlocksM() * s.BlocksK()
-	sms := max(j.device.SMs/cluster*cluster, 1) // that have room for whole clusters
+	sms := max(j.device.SMs/cluster*cluster, 1)
 	parts, depth := j.parts(s)
-	if s.ClusterK > 1 {
-		depth = kernel.CeilDiv(depth, s.ClusterK)
-	}
-	x := prediction{blocks: kernel.TileCount(j.Problem, s) * parts * s.BlocksK(), launch: n.launch}
-	x.rounds = kernel.CeilDiv(x.blocks, sms)
-	pack := j.packing(s)
+	blocks := kernel.TileCount(j.Problem, s) * parts * s.BlocksK()
 	t := &wgmmaTile{
-		job: j, n: n, c: c, s: s, q: &pack.product,
-		steps: float64(kernel.CeilDiv(depth, s.K)), rounds: x.rounds,
-		idle:  1 - float64(min(x.blocks, sms))/float64(sms),
-		area:  float64(max(s.M, sm90.WarpgroupRows) * max(s.N, sm90.WarpgroupRows)),
+		job: j, n: &j.costs.wgmma, c: c, s: s, x: j.packing(s), parts: parts,
+		steps:  float64(kernel.CeilDiv(kernel.CeilDiv(depth, s.BlocksK()), s.K)),
+		active: float64(min(blocks, sms)), sms: float64(sms), rounds: kernel.CeilDiv(blocks, sms),
 		terms: float64(len(j.arithmetic.Terms)),
 	}
-	memory, hidden := j.perSM(j.traffic, n.memory), n.hidden
-	if s.SwapAB && j.M > s.N { // several rows of tiles read B
-		memory += n.again * j.perSM(float64(j.Products()*j.B().Bytes()), n.memory)
+	multiply := float64(t.rounds) * t.steps * t.multiply()
+	t.clock = 1 + t.n.power*multiply/(multiply+t.n.sustained)
+	return t
+}
+
+// predictWGMMA: TMA loads the stages of a pipeline while two or three warpgroups multiply and store
+// tiles. Meanwhile memory delivers the operands and takes C.
+func predictWGMMA(j *job, c *kernel.Config) prediction {
+	t := newWGMMATile(j, c)
+	n, rounds := t.n, float64(t.rounds)
+	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * t.parts * c.Tile.BlocksK(), rounds: t.rounds}
+	// The next launch begins on the SMs that have no block.
+	x.launch = n.launch + n.crowd*max(2*t.active/t.sms-1, 0)
+	x.sum, x.pack = n.sum.cycles(j, t.parts), t.pack()
+
+	loop, store := t.steps*t.step(), t.store()
+	reads, again, writes := t.memory()
+	busy, memory := t.tiles(loop, store), n.fill+reads+writes
+	// Loads of the first tile of an SM and stores of the last overlap with no other tile.
+	stores := rounds * store
+	if sm90.PingPong(t.s) && t.rounds > 1 {
+		stores /= float64(sm90.Consumers(t.s))
 	}
-	if j.Batch.Kind == gemm.Grouped {
-		hidden = n.groups
-	}
-	load := t.load(memory)
-	step := t.step(load)
-	outside := t.outside(load, step)
-	multiply, last := t.multiply(step)
-	multiply = float64(x.rounds)*multiply + last + outside
-	memory += outside
-	x.multiply, x.load = multiply+hidden*memory, memory+hidden*multiply
-	x.sum = n.sum.cycles(j, parts)
-	if s.ClusterK > 1 {
-		x.sum = float64(x.rounds) * (n.clusterK + float64(s.M*s.N)/n.clusterKs)
-	}
-	x.pack = t.pack(pack)
+	apart := n.fill + max(rounds*loop, reads) + max(stores, writes)
+	exposed := max(apart-max(busy, memory), 0) / rounds
+	x.multiply = busy + exposed + n.hidden*memory
+	x.load = max(memory+exposed+n.hidden*busy, memory+again)
 	return x
 }
 
-// load returns the cycles in which the L2 cache delivers the operands of a step, where memory
-// takes the given time for the whole product.
-func (t *wgmmaTile) load(memory float64) float64 {
-	n, s := t.n, t.s
-	rate := n.traffic + t.idle*(n.alone-n.traffic)
-	if t.Batch.Kind == gemm.Grouped {
-		busy := float64(t.rounds) * t.steps * t.area / n.rate
-		rate *= 1 - n.stream*min(1, memory/busy)
+// tiles returns the cycles in which the busiest SM computes its tiles, each with a main loop and a
+// store of the given cycles.
+func (t *wgmmaTile) tiles(loop, store float64) float64 {
+	if !sm90.PingPong(t.s) {
+		return t.n.fill + float64(t.rounds)*(loop+store)
 	}
-	if sm90.PingPong(s) && s.N <= sm90.WarpgroupRows {
-		rate /= n.small
+	// One warpgroup stores while the other multiplies. Both have a tile each in a pair of rounds.
+	pairs := kernel.CeilDiv(t.rounds, 2)
+	busy := t.n.fill + float64(pairs-1)*max(2*loop, loop+store) + loop + store
+	if t.rounds%2 == 0 {
+		busy += loop
 	}
-	rows, cols := max(s.M, sm90.WarpgroupRows), s.N // of the boxes
-	if _, kMajor := kernel.SwapAB(s, !t.c.TransA, t.c.TransB); !kMajor {
-		cols = max(cols, sm90.WarpgroupRows)
-	}
-	left, right := kernel.SwapAB(s, n.skew(t.q.Layouts[gemm.A]), n.skew(t.q.Layouts[gemm.B]))
-	return t.terms * frag.SwizzleBytes * (float64(rows)*left + float64(cols/s.BlocksM())*right) / rate
+	return busy
 }
 
-// skew returns how much longer the L2 cache takes to deliver a matrix's boxes because their rows
-// span two of its lines.
-func (n *wgmmaCosts) skew(l gemm.Layout) float64 {
-	switch ld := l.Type.Bytes(l.LD); {
-	case l.Type.Bytes(l.Cols) <= frag.SwizzleBytes || l.Rows == 1 || ld%frag.SwizzleBytes == 0:
-		return 1
-	case ld%kernel.SectorBytes == 0:
-		return n.sectors
-	}
-	return n.skewed
-}
-
-// step returns the cycles of a step along K whose operands take the given time to load.
-func (t *wgmmaTile) step(load float64) float64 {
+// step returns the cycles of a step along K. It takes longer than the longest of its parts, whose
+// times vary.
+func (t *wgmmaTile) step() float64 {
 	n, s := t.n, t.s
-	products, adds := t.promotions()
-	step := max(products*t.area/n.rate+adds+2*n.step/float64(s.RowsPerThread), load, t.terms*n.latency/float64(s.Stages))
+	step := norm(n.variance, t.multiply(), t.load(), t.hot(), t.terms*n.latency/float64(s.Stages))
 	if s.SwapAB {
-		step = max(step, n.loads)
+		step = max(step, n.fragments+n.further*float64(s.M/sm90.WarpgroupRows-1))
 	}
 	switch {
 	case t.c.ScaleB == 1:
@@ -123,12 +109,28 @@ func (t *wgmmaTile) step(load float64) float64 {
 		step += n.scales
 	}
 	if s.BlocksM() > 1 {
-		step = max(step, t.terms*n.meet)
-		if (t.arithmetic.Elem.Bits() != 16 || t.terms > 1) && !sm90.PingPong(s) {
-			step *= n.together
-		}
+		step = n.together * max(step, t.terms*n.meet)
 	}
 	return step
+}
+
+// norm returns the p-norm of positive numbers, which is close to the largest.
+func norm(p float64, x ...float64) float64 {
+	most, sum := slices.Max(x), 0.0
+	for _, v := range x {
+		sum += math.Pow(v/most, p)
+	}
+	return most * math.Pow(sum, 1/p)
+}
+
+// multiply returns the cycles in which the tensor cores multiply a step and threads add the
+// promotions. The instructions for few columns take as long as those for 64, because they read as
+// much of the left operand.
+func (t *wgmmaTile) multiply() float64 {
+	n, s := t.n, t.s
+	area := float64(max(s.M, sm90.WarpgroupRows) * max(s.N, sm90.WarpgroupRows))
+	products, adds := t.promotions()
+	return products*area/n.rate + adds + 2*n.issue/float64(s.RowsPerThread)
 }
 
 // promotions returns the number of products of tiles in a step, and the cycles in which threads
@@ -139,7 +141,11 @@ func (t *wgmmaTile) promotions() (products, adds float64) {
 	case len(t.arithmetic.Promotions) == 0:
 		return 1, 0
 	case t.arithmetic.PromotesEveryStep():
-		return 1, t.n.part * float64(rows/sm90.WarpgroupRows*max(t.s.N, 2*sm90.WarpgroupRows)/sm90.WarpgroupRows)
+		part := t.n.part
+		if sm90.PingPong(t.s) { // no other warpgroup multiplies meanwhile
+			part = t.n.partAlone
+		}
+		return 1, part * float64(rows/sm90.WarpgroupRows*max(t.s.N, 2*sm90.WarpgroupRows)/sm90.WarpgroupRows)
 	}
 	for _, round := range t.arithmetic.Promotions {
 		products += float64(len(round.Pairs))
@@ -155,77 +161,58 @@ func (t *wgmmaTile) promotions() (products, adds float64) {
 // store returns the cycles of a tile's epilogue.
 func (t *wgmmaTile) store() float64 {
 	n, s := t.n, t.s
-	store := n.end + t.area/n.store
-	if s.N < frag.Lanes { // lanes without a column of the row that they store
-		store *= 4
+	rows, _ := sm90.WarpgroupTile(s)
+	blocks := float64(rows / sm90.WarpgroupRows) // of 64 rows, one after the other in a warpgroup
+	store := n.end
+	switch {
+	case s.ClusterK > 1:
+		store += n.clusterK + float64(s.M*s.N)/n.clusterKs
+	case s.SplitK > 1:
+		const pairs = 4 // columns for which a thread stores a pair of sums
+		store += n.pair * blocks * float64(s.N/pairs) * t.inside()
+	case sm90.StoresWithTMA(*t.c):
+		store += n.subtile * blocks * float64(kernel.CeilDiv(t.c.Out.Bytes(t.c.ColumnsOfC()), frag.SwizzleBytes))
+	default:
+		store += t.storeRows() * blocks * t.inside()
+		if s.SwapAB && t.Epilogue.Residual {
+			store += float64(s.M*s.N) / n.waits
+		}
 	}
 	if t.Epilogue.Activation > gemm.ActReLU {
-		store += t.area / n.functions * float64(t.N) / float64(t.Columns())
-	}
-	if s.SwapAB && s.SplitK < 2 && !sm90.StoresWithTMA(*t.c) {
-		store += t.area / n.lines
-		if t.Epilogue.Residual {
-			store += t.area / n.waits
-		}
+		store += float64(s.M*s.N) / n.functions * float64(t.N) / float64(t.Columns())
 	}
 	return store
 }
 
-// multiply returns the cycles of a tile with steps of the given time, and those after the last
-// tile.
-func (t *wgmmaTile) multiply(step float64) (tile, last float64) {
-	mainloop, store := t.steps*step, t.store()
-	switch {
-	case !sm90.PingPong(t.s):
-		return mainloop + store, 0
-	case t.rounds == 1: // no other tile to alternate with
-		return mainloop + store, t.area / t.n.store
+// storeRows returns the cycles in which a warp stores its rows of a block of 64 rows, 32 columns at
+// a time. The warp waits for shared memory and conversions, with few elements in flight.
+func (t *wgmmaTile) storeRows() float64 {
+	const warps = sm90.WarpgroupThreads / frag.Lanes
+	unit := t.n.rows
+	if t.c.Out.Bits() < 32 {
+		unit = t.n.narrowRows
 	}
-	// One warpgroup stores while the other multiplies.
-	return max(mainloop, (mainloop+store)/float64(sm90.Consumers(t.s))), store
+	const unhindered = 2 // warpgroups that store without slowing each other down
+	unit *= max(float64(sm90.Consumers(t.s))/unhindered, 1)
+	if t.s.SwapAB {
+		return unit * float64(t.s.N/warps*sm90.WarpgroupRows/frag.Lanes)
+	}
+	rows := min(t.s.M, sm90.WarpgroupRows) / warps
+	return unit * float64(rows*kernel.CeilDiv(t.c.ColumnsOfC(), frag.Lanes))
 }
 
-// outside returns how much longer the last tiles of a side take for rows of boxes that the matrix
-// does not have.
-func (t *wgmmaTile) outside(load, step float64) (longest float64) {
-	height, width := t.s.SizeInC()
-	for _, side := range []struct {
-		kMajor     bool
-		size, tile int
-	}{{!t.c.TransA, t.M, height}, {t.c.TransB, t.Columns(), width}} {
-		if !side.kMajor && !t.s.SwapAB {
-			continue
-		}
-		tiles := kernel.CeilDiv(side.size, side.tile)
-		missing := max(float64(tiles*side.tile-side.size)-t.n.free, 0)
-		if tiles > 1 && t.rounds == 1 { // the other SMs have as much work with whole tiles
-			missing /= 3
-		}
-		rounds := float64(kernel.CeilDiv(t.rounds, tiles))
-		longest = max(longest, rounds*t.steps*max(load+t.n.outside*missing-step, 0))
+// inside returns the part of the busiest SM's tiles that is inside C.
+func (t *wgmmaTile) inside() float64 {
+	height, width := kernel.SwapAB(t.s, t.s.M, t.c.ColumnsOfC())
+	parts := func(cols int) float64 { return float64(kernel.CeilDiv(cols, frag.Lanes)) } // of a row
+	full := float64(min(t.M, height)) * parts(min(t.N, width)) / float64(height) / parts(width)
+	if t.rounds == 1 {
+		return full
 	}
-	return longest
-}
-
-// pack returns the cycles in which operands are packed.
-func (t *wgmmaTile) pack(x *packing) (cycles float64) {
-	for _, o := range kernel.Packable {
-		if !x.packed[o] {
-			continue
-		}
-		from, to := &t.Layouts[o], &x.product.Layouts[o]
-		matrices, rate := 1, t.n.packBytes
-		if t.Batch.Stride[o] > 0 {
-			matrices = t.Batch.Count
-		}
-		switch {
-		case from.Trans == to.Trans:
-		case t.Batch.Kind != gemm.Single:
-			rate = t.n.transposeBatch
-		default:
-			rate = t.n.transposeBytes
-		}
-		cycles += t.n.packLaunch + t.perSM(float64(matrices)*float64(from.Bytes()+to.Bytes()), rate)
+	products := 1
+	if t.Batch.Kind == gemm.Strided {
+		products = max(t.Batch.Count, 1)
 	}
-	return cycles
+	whole := float64(kernel.TileCount(t.Problem, t.s)*height) * parts(width)
+	return min(full, float64(products*t.M)*parts(t.N)/whole)
 }

@@ -1,0 +1,195 @@
+package choose
+
+import (
+	"math"
+
+	"tilework/internal/gpu/kernel"
+)
+
+// schedulers is the number of schedulers of an SM. Each issues one instruction per cycle.
+const schedulers = 4
+
+// predictBlocked: an SM issues the instructions of its blocks and moves their elements through
+// shared memory. Each block waits for its tiles. The L2 cache and memory deliver the operands. All
+// of these overlap. The store of C overlaps with nothing.
+func predictBlocked(j *job, c *kernel.Config) prediction {
+	n, s := &j.costs.blocked, c.Tile
+	parts, depth := j.parts(s)
+	tiles := kernel.TileCount(j.Problem, s)
+	x := prediction{blocks: tiles * parts, launch: n.launch}
+	busiest, held := kernel.CeilDiv(x.blocks, j.sms), kernel.ResidentBlocks(*c)
+	x.rounds = kernel.CeilDiv(busiest, held)
+	w := n.blockWork(j, c, kernel.CeilDiv(depth, s.K))
+	busy := w.rounds(busiest, held)
+	memory := j.perSM(n.fetched(j, s), j.costs.machine.memory*n.memory)
+	cache := j.perSM(float64(j.In().Bytes(max(j.K, 1)))*linesRead(j, s, tiles), n.cacheBytes)
+	total := overlap(busy, memory, cache)
+	if parts == 1 { // partial sums stay in the L2 cache
+		total += j.perSM(float64(j.Products()*j.C().Bytes()), n.storeBytes)
+	}
+	if x.multiply, x.load = total, memory; memory > busy {
+		x.multiply, x.load = busy, total
+	}
+	x.sum = n.sum.cycles(j, c, parts)
+	return x
+}
+
+// overlap returns the time of activities that overlap: that of the longest, and somewhat more if
+// several take about as long. It is the 4-norm of the times.
+func overlap(times ...float64) float64 {
+	sum := 0.0
+	for _, t := range times {
+		sum += t * t * t * t
+	}
+	return math.Sqrt(math.Sqrt(sum))
+}
+
+// linesRead returns the number of rows of A and columns of B that all tiles read together, counted
+// anew for each tile. Tiles read nothing outside the matrices.
+func linesRead(j *job, s kernel.Tile, tiles int) float64 {
+	height := float64(j.M) / float64(max(kernel.CeilDiv(j.M, s.M), 1))
+	width := float64(j.N) / float64(max(kernel.CeilDiv(j.N, s.N), 1))
+	return float64(tiles) * (height + width)
+}
+
+// operandBytes returns the bytes of A and B.
+func (j *job) operandBytes() float64 { return max(j.traffic-float64(j.Products()*j.C().Bytes()), 0) }
+
+// fetched returns the bytes that memory delivers: each operand once, and shortRun sectors in vain
+// where a step reads only one sector of each row of a K-major operand.
+func (n *blockedCosts) fetched(j *job, s kernel.Tile) float64 {
+	a, b, short := float64(j.A().Bytes()), float64(j.B().Bytes()), 0.0
+	if !j.A().Trans {
+		short += a
+	}
+	if j.B().Trans {
+		short += b
+	}
+	wasted := n.shortRun * kernel.SectorBytes / float64(max(j.In().Bytes(s.K), kernel.SectorBytes))
+	return j.operandBytes() * (1 + wasted*short/max(a+b, 1))
+}
+
+// blockWork is the work of a block, or of a warp in one step, in cycles.
+type blockWork struct {
+	issue  float64 // in which its instructions are issued
+	shared float64 // of the pipeline of shared memory
+	wait   float64 // from start to end where nothing else works
+}
+
+// round returns the time of blocks that an SM holds at the same time.
+func (w *blockWork) round(blocks int) float64 {
+	return overlap(float64(blocks)*w.issue, float64(blocks)*w.shared, w.wait)
+}
+
+// rounds returns the time of the blocks of an SM that holds some of them at the same time.
+func (w *blockWork) rounds(blocks, held int) float64 {
+	t := float64(blocks/held) * w.round(held)
+	if left := blocks % held; left > 0 {
+		t += w.round(left)
+	}
+	return t
+}
+
+// manySums is the size in bytes of a thread's accumulators that leave registers for only two warps
+// per scheduler.
+const manySums = 128 * 4
+
+// blockWork returns the work of a block that takes a number of steps and stores its sums.
+func (n *blockedCosts) blockWork(j *job, c *kernel.Config, steps int) blockWork {
+	s, width := c.Tile, float64(kernel.VectorOf(j.Accum()))
+	sums := float64(s.RowsPerThread * s.ColsPerThread)
+	stores := sums / float64(c.VecC)
+	if s.SplitK > 1 {
+		stores = sums / width
+	}
+	through := sums * (1 + 4/width) // cycles in which the sums pass through shared memory
+	step, warps := n.stepWork(j, c), float64(kernel.BlockedThreads(s))/32
+	return blockWork{
+		issue:  warps / schedulers * (float64(steps)*step.issue + stores*n.storeIssue),
+		shared: warps * (float64(steps)*step.shared + through),
+		wait:   float64(steps)*step.wait + stores*n.storeWait,
+	}
+}
+
+// stepWork returns the work of a warp in a step.
+func (n *blockedCosts) stepWork(j *job, c *kernel.Config) (w blockWork) {
+	s, depth := c.Tile, float64(c.Tile.K)
+	a, b := newPanelCopies(c, s.M, c.VecA, !c.TransA), newPanelCopies(c, s.N, c.VecB, c.TransB)
+	sumBytes := j.Accum().Bytes(s.RowsPerThread * s.ColsPerThread)
+	fragments := float64(s.RowsPerThread+s.ColsPerThread) / float64(kernel.VectorOf(j.Accum()))
+	multiply := n.multiplyAdd*float64(sumBytes)/4 + fragments
+	w.shared = depth*fragments*n.fragment + (a.lines+b.lines)*n.line
+	w.issue, w.wait = depth*multiply, depth*max(multiply, n.kWait)+n.stepWait
+	if sumBytes >= manySums {
+		exposed := n.copyIssue * (a.copies + b.copies)
+		w.issue, w.wait = w.issue+exposed, w.wait+exposed
+	}
+	if asyncCopies(c) {
+		w.wait = max(w.wait, n.copyWait/float64(blockedStages(c)-1))
+		return w
+	}
+	convert := n.convert * (a.elements + b.elements)
+	w.issue, w.wait = w.issue+convert, w.wait+convert+n.loadWait
+	return w
+}
+
+// asyncCopies reports whether elements are copied to shared memory asynchronously, without a
+// conversion.
+func asyncCopies(c *kernel.Config) bool { return c.SM >= 80 && c.In == c.In.Info().Accum }
+
+// blockedStages returns the number of steps whose tiles are in shared memory at the same time.
+func blockedStages(c *kernel.Config) int {
+	const shared = 48 << 10 // bytes of a block
+	s, sums := c.Tile, c.In.Info().Accum
+	if !asyncCopies(c) {
+		return 2
+	}
+	return max(2, min(s.Stages, shared/sums.Bytes(s.K*(s.M+s.N+2*kernel.VectorOf(sums)))))
+}
+
+// panelCopies is the size of the copies of an operand in a step, on average over all threads.
+type panelCopies struct {
+	copies   float64 // copies of a thread
+	elements float64 // elements that they copy
+	lines    float64 // lines of the L1 cache that the copies of a warp touch
+}
+
+// newPanelCopies returns the copies of side rows of A or columns of B in vectors of vec elements.
+// The threads of a block copy several rows or columns at a time, a warp in runs of adjacent
+// elements.
+func newPanelCopies(c *kernel.Config, side, vec int, kMajor bool) panelCopies {
+	const lineBytes, alongK = 128, 8 // alongK: elements along K that adjacent threads copy
+	s, threads := c.Tile, kernel.BlockedThreads(c.Tile)
+	if kMajor && asyncCopies(c) {
+		vec = 1 // each element goes to a row of its own
+	}
+	var step, run, runs int // step: rows or columns at a time
+	if kMajor {
+		step, run = max(threads/max(s.K/vec, 1), 1), max(min(s.K, alongK), vec)
+		runs = min(32*vec/run, step)
+	} else {
+		across := threads / s.K
+		step, run = across*vec, min(across, 32)*vec
+		runs = 32 * vec / run
+	}
+	copies := float64(kernel.CeilDiv(side, step)) * min(1, float64(side)/float64(step))
+	lines := float64(max(runs, 1)) * max(1, float64(c.In.Bytes(run))/lineBytes)
+	return panelCopies{copies: copies, elements: copies * float64(vec), lines: copies * lines}
+}
+
+// blockedSum is the cost of the launch that adds the parts of K.
+type blockedSum struct {
+	launch float64 // cycles before it does anything
+	round  float64 // cycles for each group of parts whose loads are in flight together
+	bytes  float64 // bytes of partial sums
+}
+
+// cycles returns the time of the launch.
+func (x *blockedSum) cycles(j *job, c *kernel.Config, parts int) float64 {
+	if parts < 2 {
+		return 0
+	}
+	rounds := kernel.CeilDiv(parts, kernel.SplitKSumConfig(*c).Tile.K*kernel.SplitKSumLoads)
+	bytes := float64(j.Accum().Bytes(parts * j.M * kernel.PartialSumLD(j.Problem)))
+	return x.launch + x.round*float64(rounds) + j.perSM(bytes, x.bytes)
+}

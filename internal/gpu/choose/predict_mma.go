@@ -1,0 +1,244 @@
+package choose
+
+import (
+	"math"
+	"slices"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/frag"
+	"tilework/internal/gpu/kernel"
+)
+
+// mmaTiles returns the tiles of mma for the job's element type.
+func mmaTiles(j *job) []kernel.Tile {
+	if j.In() == dtype.F64 {
+		return kernel.MMATilesF64
+	}
+	tiles := slices.Clone(kernel.MMATiles)
+	for i := range tiles {
+		tiles[i].K = j.In().Elements(tiles[i].K * 2)
+	}
+	return tiles
+}
+
+// The limits of an SM from sm_80 on.
+const (
+	smSchedulers  = 4        // each issues an instruction of one warp per cycle
+	smRegisters   = 64 << 10 // 32-bit registers
+	maxRegisters  = 255      // of a thread
+	blockReserved = 1 << 10  // bytes of shared memory of a block besides its own
+)
+
+// mmaBlock is the work of one block of the kernel mma.
+type mmaBlock struct {
+	*job
+	n     *mmaCosts
+	c     *kernel.Config
+	s     kernel.Tile
+	warps float64
+	// queue is the number of the block's warps that share a scheduler, at least 1.
+	queue float64
+	// async and single are the copies per thread and stage: with cp.async, and of single elements
+	// that pass through registers.
+	async, single float64
+	// alongK reports whether all copies are of single elements along K.
+	alongK   bool
+	sectors  float64 // sectors that the copies of a stage read
+	spilled  float64 // registers per thread that the block needs and does not have
+	resident int     // blocks that an SM holds
+}
+
+// predictMMA: blocks issue copies and multiply, or wait for either. Memory delivers each matrix
+// once, and the L2 cache receives C in sectors.
+func predictMMA(j *job, c *kernel.Config) prediction {
+	n := &j.costs.mma
+	parts, depth := j.parts(c.Tile)
+	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * parts, launch: n.launch}
+	x.rounds = kernel.CeilDiv(x.blocks, j.sms)
+	b := newMMABlock(j, c)
+	steps := float64(kernel.CeilDiv(depth, c.Tile.K))
+
+	busy := float64(x.rounds) * n.block
+	if full := x.rounds / b.resident; full > 0 {
+		busy += float64(full) * b.round(b.resident, steps)
+	}
+	if rest := x.rounds % b.resident; rest > 0 {
+		busy += b.round(rest, steps)
+	}
+	stored := j.perSM(float64(parts)*b.stored(), n.storeRate)
+	busy = max(busy, stored) + n.storeExposed/float64(max(1, min(b.resident, x.rounds)))*min(busy, stored)
+	memory := j.perSM(j.traffic-float64(j.Products()*j.C().Bytes())+n.narrow*b.narrow(), n.memory*j.costs.machine.memory)
+	// The shorter of the two is hidden unless they take about as long.
+	if x.multiply, x.load = math.Hypot(busy, memory), memory; memory > busy {
+		x.multiply, x.load = x.load, x.multiply
+	}
+	x.sum = n.sum.cycles(j, parts)
+	return x
+}
+
+func newMMABlock(j *job, c *kernel.Config) *mmaBlock {
+	s := c.Tile
+	b := &mmaBlock{job: j, n: &j.costs.mma, c: c, s: s, warps: float64(kernel.MMAThreads(s) / frag.Lanes), alongK: true}
+	b.queue = max(b.warps/smSchedulers, 1)
+	b.addCopies(j.A(), s.M, c.VecA, !c.TransA, j.M)
+	b.addCopies(j.B(), s.N, c.VecB, c.TransB, j.N)
+	b.setResident()
+	return b
+}
+
+// addCopies adds the copies of an operand with side rows or columns in a tile and size in the
+// matrix.
+func (b *mmaBlock) addCopies(l *gemm.Layout, side, vec int, kMajor bool, size int) {
+	rows, cols := b.s.K, side
+	if kMajor {
+		rows, cols = side, b.s.K
+	}
+	async := l.Type.Bytes(vec) >= minAsyncCopy
+	if !async {
+		vec = 1
+	}
+	copies := float64(kernel.CeilDiv(rows*cols, vec*kernel.MMAThreads(b.s)))
+	if async {
+		b.async += copies
+	} else {
+		b.single += copies
+	}
+	b.alongK = b.alongK && kMajor && !async
+	inside := float64(min(side, size)) / float64(side)
+	b.sectors += inside * float64(rows) * sectorsOf(l.Type.Bytes(cols), l.Type.Bytes(l.LD))
+}
+
+// minAsyncCopy is the smallest number of bytes that cp.async copies.
+const minAsyncCopy = 4
+
+// sectorsOf returns the mean number of sectors of a run of bytes in each row of a matrix whose rows
+// are the given number of bytes apart.
+func sectorsOf(run, apart int) float64 {
+	aligned := min(apart&-apart, kernel.SectorBytes, run)
+	return 1 + float64(run-aligned)/kernel.SectorBytes
+}
+
+// setResident estimates the registers of a thread, and from them how many blocks an SM holds. Each
+// single element in flight takes registers for its value and its address.
+func (b *mmaBlock) setResident() {
+	const others, perSum, perElement = 60, 1.3, 2
+	sums := float64(b.s.RowsPerThread * b.s.ColsPerThread * b.Accum().Bits() / 32)
+	registers := others + perSum*sums + perElement*b.single
+	b.spilled = max(0, registers-maxRegisters)
+	granted := kernel.CeilDiv(int(min(registers, maxRegisters)), 8) * 8
+	shared := b.device.MaxShared + blockReserved
+	b.resident = max(1, min(smRegisters/(granted*kernel.MMAThreads(b.s)),
+		shared/(kernel.MMA.SharedFor(*b.c)+blockReserved)))
+}
+
+// round returns the cycles in which an SM computes the given number of blocks side by side.
+func (b *mmaBlock) round(blocks int, steps float64) float64 {
+	n, side := b.n, float64(blocks)
+	fill, wait := n.fill+n.copyIssue*b.async, 0.0
+	if b.single > 0 {
+		wait = n.singleWait
+	}
+	start := max(b.queue, side*b.warps/smSchedulers)*fill + wait
+	start += n.spillStart * b.spilled * b.serial()
+	latency := n.step + b.queue*(fill+b.multiplyIssue()) + wait + n.spillStep*b.spilled
+	copies := max(b.warps*(n.copy*b.async+n.single*b.single), b.sectors*kernel.SectorBytes/n.traffic)
+	tensor := float64(b.s.M*b.s.N*b.s.K) / n.rates[b.In()]
+	store := max(b.queue, side*b.warps/smSchedulers) * n.storeIssue * b.stores()
+	work := max(tensor, copies) + n.copyExposed/float64(b.s.Stages-1)*min(tensor, copies)
+	step := max(latency, side*work+n.stepExposed*latency/(side*b.queue))
+	return float64(b.s.Stages-1)*start + steps*step + store
+}
+
+// serial returns the part of the spilled registers whose loads wait for each other. It is a quarter
+// unless both operands are copied along K.
+func (b *mmaBlock) serial() float64 {
+	if b.alongK {
+		return 1
+	}
+	return 0.25
+}
+
+// multiplyIssue returns the instructions of a warp to multiply a stage: mma.sync, the loads of its
+// fragments, and the conversions of elements and additions of sums.
+func (b *mmaBlock) multiplyIssue() float64 {
+	const rowsOf, colsOf = 16, 8 // an instruction
+	t := b.In()
+	steps, f64 := t.Elements(32), t == dtype.F64
+	if f64 {
+		steps = 8
+	}
+	rows, cols := b.s.RowsPerThread*frag.Eight/rowsOf, b.s.ColsPerThread*frag.Quad/colsOf
+	loadA, loadB := rows, kernel.CeilDiv(cols, 2)
+	if f64 || t == dtype.F32 && b.c.TransA { // element by element
+		loadA = 4 * rows
+	}
+	if f64 || t == dtype.F32 && !b.c.TransB {
+		loadB = 2 * cols
+	}
+	more := 0
+	switch {
+	case t == dtype.F32: // rounded to tf32
+		more = 4*rows + 2*cols
+	case t.Bits() == 8:
+		if b.c.TransA {
+			more += 4 * rows
+		}
+		if !b.c.TransB {
+			more += 2 * cols
+		}
+		if b.Accum() == dtype.F32 { // promotion: accumulators are cleared and added
+			more += 6 * rows * cols
+		}
+	}
+	return b.n.multiply + float64(b.s.K/steps*(rows*cols+loadA+loadB+more))
+}
+
+// stores returns the number of stores of a thread.
+func (b *mmaBlock) stores() float64 {
+	vec, _ := b.storeVec()
+	return float64(b.s.M*b.s.N/kernel.MMAThreads(b.s)) / float64(vec)
+}
+
+// storeVec returns the number of elements that a thread stores at once, and that of its adjacent
+// elements. Partial sums of split-K always have whole vectors.
+func (b *mmaBlock) storeVec() (vec, adjacent int) {
+	adjacent = 2
+	if b.In().Bits() == 8 && !b.c.TransB {
+		adjacent = 4 // see frag.Reader
+	}
+	if b.s.SplitK > 1 {
+		return 2, 2
+	}
+	return b.c.VecC, adjacent
+}
+
+// stored returns the number of sectors that all stores to C or to one part of the partial sums
+// write. The stores of four lanes reach adjacent elements of a row, apart by those that their next
+// stores write.
+func (b *mmaBlock) stored() float64 {
+	vec, adjacent := b.storeVec()
+	l := b.C()
+	elem, ld := l.Type.Bytes(1), l.LD
+	if b.s.SplitK > 1 {
+		elem, ld = b.Accum().Bytes(1), kernel.PartialSumLD(b.Problem)
+	}
+	run := ((frag.Quad-1)*adjacent + vec) * elem
+	sectors := min(sectorsOf(run, ld*elem), frag.Quad*max(1, float64(vec*elem)/kernel.SectorBytes))
+	return float64(b.Products()) * float64(b.M) * float64(b.Columns()) / float64(frag.Quad*vec) * sectors
+}
+
+// narrow returns the bytes of the operands that copies of less than 16 bytes read along K. Memory
+// delivers them from more pages at a time.
+func (b *mmaBlock) narrow() (bytes float64) {
+	for _, x := range []struct {
+		l      *gemm.Layout
+		vec    int
+		kMajor bool
+	}{{b.A(), b.c.VecA, !b.c.TransA}, {b.B(), b.c.VecB, b.c.TransB}} {
+		if x.kMajor && x.l.Type.Bytes(x.vec) < kernel.MaxVectorBytes {
+			bytes += float64(b.Products() * x.l.Bytes())
+		}
+	}
+	return bytes
+}

@@ -1,0 +1,64 @@
+package choose
+
+import "tilework/internal/gpu/kernel"
+
+// predictNaive: each thread waits for the elements that it loads. If an SM has many warps, the
+// lines of the L1 cache that their loads touch take longer.
+func predictNaive(j *job, c *kernel.Config) prediction {
+	const unroll = 16 // iterations whose loads are in flight together
+	n := &j.costs.naive
+	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile)}
+	x.launch = n.launch
+	k := float64(j.K)
+	wait := float64(j.K/unroll)*n.group + float64(j.K%unroll)*n.latency
+	lines := 3.0 // of two rows of A and one of B
+	if c.TransA {
+		lines--
+	}
+	if c.TransB {
+		lines += float64(c.Tile.N) - 1
+	}
+	issue := n.line * lines
+	switch {
+	case j.Accum().Bytes(1) > 4:
+		issue += n.wide
+		wait = k * n.latency // the loads of double precision are not in flight together
+	case j.In().Bits() < 32:
+		issue += n.convert
+	}
+	w := blockWork{shared: k * issue * warpsOf(c.Tile), wait: wait}
+	x.multiply = x.oneThreadPerElement(j, &w, c.Tile) + j.perSM(float64(j.Products()*j.C().Bytes()), n.storeBytes)
+	return x
+}
+
+// predictTiled: a block waits for the tiles of each step, and its warps share the pipeline of
+// shared memory. Many small blocks are bound by the rate at which an SM starts them.
+func predictTiled(j *job, c *kernel.Config) prediction {
+	n, s := &j.costs.tiled, c.Tile
+	x := prediction{blocks: kernel.TileCount(j.Problem, s)}
+	x.launch = n.launch
+	steps, depth := float64(kernel.CeilDiv(max(j.K, 1), s.K)), float64(s.K)
+	step := depth * n.load
+	switch {
+	case j.Accum().Bytes(1) > 4:
+		step *= n.wide
+	case j.In().Bits() < 32:
+		step += n.convert
+	}
+	w := blockWork{shared: n.block + warpsOf(s)*steps*step, wait: steps * (n.phase + n.latency*depth)}
+	x.multiply = x.oneThreadPerElement(j, &w, s)
+	return x
+}
+
+// warpsOf returns the number of warps of a block with one thread per element of its tile.
+func warpsOf(s kernel.Tile) float64 { return float64(kernel.CeilDiv(s.M*s.N, 32)) }
+
+// oneThreadPerElement returns the time of blocks with one thread per element of C, while memory
+// delivers the operands. It sets the number of rounds.
+func (x *prediction) oneThreadPerElement(j *job, w *blockWork, s kernel.Tile) float64 {
+	const threads, blocks = 2048, 32 // that an SM holds
+	held := min(threads/(32*kernel.CeilDiv(s.M*s.N, 32)), blocks)
+	busiest := kernel.CeilDiv(x.blocks, j.sms)
+	x.rounds = kernel.CeilDiv(busiest, held)
+	return overlap(w.rounds(busiest, held), j.perSM(j.operandBytes(), j.costs.machine.memory))
+}

@@ -1,0 +1,268 @@
+package choose
+
+import (
+	"math"
+
+	"tilework/dtype"
+	"tilework/internal/gpu/kernel"
+)
+
+// skinnyBlock is the work of one block of the kernel skinny. A step multiplies one patch per
+// thread.
+type skinnyBlock struct {
+	in        dtype.Type
+	slim      int         // the slim side of the tile
+	few, many skinnyStrip // the operand of the slim side, and that of the long side
+	steps     int         // along K
+	ahead     int         // steps that a thread has in flight
+	held      int         // blocks that an SM holds at once
+
+	edge  float64 // instructions of a thread before and after its steps
+	step  float64 // instructions of a thread in a step
+	waits skinnyWaits
+	bytes float64 // bytes that the SM reads from the L2 cache
+	// sectors is the number of sectors that load instructions access, each counted for every
+	// instruction of a warp that accesses it.
+	sectors float64
+}
+
+// skinnyStrip is a tile's part of an operand: rows of op(A) or of op(B)ᵀ.
+type skinnyStrip struct {
+	kMajor bool
+	vec    int     // elements of one load
+	rows   int     // rows that a thread loads
+	inside int     // rows among them that the matrix has
+	block  int     // rows of the tile that the matrix has
+	warp   int     // rows that a warp loads
+	lanes  int     // lanes of a warp along K
+	size   float64 // bytes of an element
+	pitch  float64 // bytes between adjacent rows in memory
+}
+
+// skinnyWaits are the loads of a step that a thread waits for one after the other.
+type skinnyWaits struct {
+	memory float64 // loads of the long operand, which nothing has read before
+	cache  float64 // loads of the slim operand, which other blocks read as well
+	hits   float64 // loads from sectors that the thread has read before
+}
+
+// The layout of the kernel skinny.
+const (
+	skinnyPatch     = 4   // elements along the long side and along K that a thread loads in a step
+	skinnyThreads   = 256 // of a block
+	skinnyRegisters = 96  // of a thread's loads in flight
+)
+
+// predictSkinny: threads issue instructions and wait for loads, while memory and the L2 cache
+// deliver the operands. The blocks that an SM holds at once hide each other's latency, but the
+// instructions before and after a block's steps overlap little with the loads.
+func predictSkinny(j *job, c *kernel.Config) prediction {
+	n := &j.costs.skinny
+	parts, depth := j.parts(c.Tile)
+	b := newSkinnyBlock(j, c, depth)
+	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * parts, launch: n.launch, sum: n.sum.cycles(j, parts)}
+	busiest := kernel.CeilDiv(x.blocks, j.sms)
+	x.rounds = kernel.CeilDiv(busiest, b.held)
+
+	first := float64(min(busiest, b.held))*b.start(n) + n.latency
+	busy := max(b.threads(n, busiest, b.fresh(j, x.blocks))-first, 0)
+	delivery := max(j.perSM(j.traffic, j.costs.machine.memory), float64(busiest)*max(b.bytes/n.alone, b.sectors*n.sector))
+	x.multiply, x.load = first+busy, first+delivery
+	total := first + overlapped(busy, delivery)
+	if busy > delivery {
+		x.multiply = total
+	} else {
+		x.load = total
+	}
+	return x
+}
+
+// overlapped returns the time of two kinds of work that overlap in part: little more than the
+// longer where the other is short, and 1.6 times as much where both are equal.
+func overlapped(x, y float64) float64 {
+	sum := x*math.Sqrt(x) + y*math.Sqrt(y)
+	return math.Cbrt(sum * sum)
+}
+
+// fresh returns the part of the bytes which blocks read that comes from memory.
+func (b *skinnyBlock) fresh(j *job, blocks int) float64 {
+	operands := j.traffic - float64(j.Products()*j.C().Bytes())
+	return min(1, operands/max(1, float64(blocks)*b.bytes))
+}
+
+// threads returns the time that an SM takes for its blocks if memory delivers at any rate: that of
+// all instructions, or that of blocks one after the other with their waits. The part of the loads
+// that is fresh comes from memory. The first blocks wait for memory in any case.
+func (b *skinnyBlock) threads(n *skinnyCosts, blocks int, fresh float64) float64 {
+	issue := float64(blocks)*(b.start(n)+b.again()*n.issue) + n.latency
+	waves := float64(kernel.CeilDiv(blocks, b.held))
+	later := fresh*n.latency + (1-fresh)*n.cacheLatency
+	return max(issue, waves*b.start(n)+b.loop(n, n.latency)+max(waves-1, 0)*b.loop(n, later))
+}
+
+// start returns the cycles to start a block and to issue each of its instructions once.
+func (b *skinnyBlock) start(n *skinnyCosts) float64 {
+	return n.block + n.issue*(b.edge+float64(b.ahead)*b.step)
+}
+
+// turns returns how often a thread runs through its loop, which has the steps that are in flight.
+func (b *skinnyBlock) turns() int { return kernel.CeilDiv(b.steps, b.ahead) }
+
+// again returns the instructions of a thread in all turns but the first.
+func (b *skinnyBlock) again() float64 { return float64((b.turns()-1)*b.ahead) * b.step }
+
+// loop returns the time from the first load of a block to the end of its loop, without the
+// instructions of the first turn.
+func (b *skinnyBlock) loop(n *skinnyCosts, latency float64) float64 {
+	if w := b.waits; w.memory+w.cache > 0 {
+		wait := w.memory*latency + w.cache*min(latency, n.cacheLatency) + w.hits*n.hit
+		return float64(b.steps)*wait + w.cache*max(0, latency-n.cacheLatency) + b.again()*n.issue
+	}
+	turn := max(latency+b.step*n.issue, float64(b.ahead)*b.step*n.issue)
+	return latency + float64(b.turns()-1)*turn
+}
+
+func newSkinnyBlock(j *job, c *kernel.Config, depth int) *skinnyBlock {
+	s := c.Tile
+	slim, long := min(s.M, s.N), max(s.M, s.N)
+	b := &skinnyBlock{in: j.In(), slim: slim, steps: kernel.CeilDiv(depth, s.K)}
+	size := float64(b.in.Bits()) / 8
+	b.few = skinnyStrip{kMajor: !c.TransA, vec: c.VecA, block: j.M, size: size, pitch: size * float64(j.A().LD)}
+	b.many = skinnyStrip{kMajor: c.TransB, vec: c.VecB, block: j.N, size: size, pitch: size * float64(j.B().LD)}
+	if s.RowsPerThread != s.M {
+		b.few, b.many = b.many, b.few
+	}
+	lanes, across := 32, skinnyPatch
+	if !b.many.kMajor {
+		lanes, across = 32*skinnyPatch/long, long
+	}
+	b.few.place(slim, slim, slim, lanes)
+	b.many.place(skinnyPatch, long, across, lanes)
+
+	b.countRegisters(j.Accum().Bytes(1))
+	b.countInstructions(j.Accum().Bytes(1))
+	b.countWaits()
+	b.countLoads(depth, s.K, long)
+	return b
+}
+
+// place sets the rows of a thread, a block and a warp, and the lanes along K.
+func (x *skinnyStrip) place(rows, block, warp, lanes int) {
+	x.rows, x.warp, x.lanes = rows, warp, lanes
+	x.block = min(x.block, block)
+	x.inside = min(x.block, rows)
+	if !x.kMajor {
+		x.vec = min(x.vec, rows)
+	}
+}
+
+// countRegisters sets the steps in flight and the blocks of an SM. Registers limit both.
+func (b *skinnyBlock) countRegisters(accum int) {
+	b.ahead = max(skinnyRegisters/((b.slim+skinnyPatch)*skinnyPatch*accum/4), 1)
+	if b.slim > 1 {
+		b.ahead = min(b.ahead, 2)
+	}
+	b.held = 2
+	if b.slim > 4 {
+		b.held = 1
+	}
+}
+
+// loads returns the number of instructions that load a patch of some rows.
+func (x *skinnyStrip) loads(rows int) int {
+	if x.kMajor {
+		return rows * skinnyPatch / x.vec
+	}
+	return kernel.CeilDiv(rows, x.vec) * skinnyPatch
+}
+
+// packed reports whether a load leaves several elements in one register.
+func (x *skinnyStrip) packed() bool { return x.size < 4 && x.vec > 1 }
+
+// countInstructions counts the instructions of a thread, which follow the code that ptxas
+// generates for sm_90.
+func (b *skinnyBlock) countInstructions(accum int) {
+	const (
+		setup, perLoad, perSum = 100, 5, 3.5 // outside of the steps; perSum is for 1 byte of sums
+		stepSetup, stepLoad    = 8, 6        // of a step, and of each of its loads
+		unpackFirst, unpack    = 1.5, 2      // of a packed element, outside of the steps and in them
+		fromFloat8             = 7           // of an element
+		reduce                 = 55
+	)
+	ahead := float64(b.ahead)
+	loads := float64(b.few.loads(b.few.rows) + b.many.loads(b.many.rows))
+	b.edge = setup + perLoad*loads*ahead + reduce + perSum*float64(b.slim*accum)
+	b.step = stepSetup + stepLoad*loads + float64(b.slim*skinnyPatch*skinnyPatch)
+	for _, x := range []*skinnyStrip{&b.few, &b.many} {
+		elements := float64(x.rows * skinnyPatch)
+		if x.packed() {
+			b.edge += unpackFirst * elements * ahead
+			b.step += unpack * elements
+		}
+		if b.in == dtype.F8E4M3 || b.in == dtype.F8E5M2 {
+			b.step += fromFloat8 * elements
+		}
+	}
+}
+
+// countWaits counts the loads that a thread waits for. Packed elements are unpacked at once, so a
+// thread waits for each load before it starts the next one. Only the loads of some MN-major patches
+// with few rows are in flight together. Loads of elements that are not packed are asynchronous.
+func (b *skinnyBlock) countWaits() {
+	few, fewHits := b.few.waits()
+	many, manyHits := b.many.waits()
+	switch {
+	case b.slim == 1 && !b.many.kMajor && many > 0:
+		b.waits = skinnyWaits{memory: 1 + few/4, hits: manyHits / 4}
+		return
+	case b.slim <= 4 && !b.many.kMajor && !b.few.kMajor && b.few.vec == skinnyPatch && b.many.vec == skinnyPatch:
+		few, many = min(few, 1), min(many, 1)
+	}
+	b.waits = skinnyWaits{memory: many, cache: few, hits: fewHits + manyHits}
+}
+
+// waits returns the loads of a patch that a thread waits for: those that miss the L1 cache, and
+// those that hit it because an earlier load of the patch read the same sector.
+func (x *skinnyStrip) waits() (misses, hits float64) {
+	if !x.packed() {
+		return 0, 0
+	}
+	loads := float64(x.loads(x.inside))
+	if x.kMajor {
+		return float64(x.inside), loads - float64(x.inside)
+	}
+	misses = max(1, skinnyPatch*min(x.pitch/kernel.SectorBytes, 1))
+	return misses, loads - misses
+}
+
+// countLoads counts the loads of a block. Warps whose part of the long side is outside of the
+// matrix load nothing.
+func (b *skinnyBlock) countLoads(depth, stepK, long int) {
+	const warps = skinnyThreads / 32
+	steps := float64(depth) / float64(stepK)
+	busy := warps * float64(b.many.block) / float64(long)
+	for _, x := range []*skinnyStrip{&b.few, &b.many} {
+		b.bytes += x.bytes(depth)
+		b.sectors += steps * busy * x.sectors()
+	}
+}
+
+// bytes returns the bytes of a block's elements in whole sectors.
+func (x *skinnyStrip) bytes(depth int) float64 {
+	row := float64(x.block) * x.size
+	if !x.kMajor {
+		row = max(row, min(kernel.SectorBytes, x.pitch))
+	}
+	return float64(depth) * row
+}
+
+// sectors returns the sectors that a warp's load instructions access for a step. Lanes along K
+// access elements that are a patch apart, so each vector accesses the sectors of its row again.
+func (x *skinnyStrip) sectors() float64 {
+	if x.kMajor {
+		row := float64(x.lanes*skinnyPatch) * x.size / kernel.SectorBytes
+		return float64(x.loads(x.inside)) * max(1, row)
+	}
+	apart := max(min(x.pitch*skinnyPatch, kernel.SectorBytes), float64(min(x.warp, x.block))*x.size)
+	return float64(x.loads(x.inside)) * max(1, float64(x.lanes)*apart/kernel.SectorBytes)
+}

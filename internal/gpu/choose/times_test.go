@@ -1,0 +1,328 @@
+package choose
+
+import (
+	"bufio"
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/bench"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/kernel"
+	"tilework/ptx"
+)
+
+var (
+	recordFiles = flag.String("records", "", "compare the predictions with the records of bench --choice in these files")
+	saved       = flag.String("save", "", "write the times of -records to this file in the form of testdata/times")
+	onlyKernel  = flag.String("only", "", "judge only the candidates of this kernel")
+)
+
+// recordedMHz is the clock rate of the coefficients.
+const recordedMHz = 1980.0
+
+// recorded is a product with the measured times of its candidates.
+type recorded struct {
+	problem gemm.Problem
+	gpu     *device.Info
+	micros  map[string]float64 // by the candidate's Spec, at the clock rate of the coefficients
+	least   float64
+}
+
+// String returns the product as testdata/times names it, such as
+//
+//	float32->float32 native NT 512x512x64 64,64,512
+//
+// with the leading dimensions of A, B and C at the end.
+func (x *recorded) String() string {
+	p := &x.problem
+	letter := map[bool]string{false: "N", true: "T"}
+	return fmt.Sprintf("%v->%v %v %s%s %dx%dx%d %d,%d,%d", p.In(), p.Out(), p.Precision,
+		letter[p.A().Trans], letter[p.B().Trans], p.M, p.N, p.K, p.A().LD, p.B().LD, p.C().LD)
+}
+
+// add adds the measured time of a candidate, unless -only names another kernel.
+func (x *recorded) add(spec string, micros float64) {
+	if name, _, _ := strings.Cut(spec, ":"); *onlyKernel != "" && name != *onlyKernel {
+		return
+	}
+	x.micros[spec] = micros
+	x.least = min(x.least, micros)
+}
+
+// write writes the product in a line, with the times of candidates that take at most twice as long
+// as the fastest one.
+func (x *recorded) write(w *bufio.Writer) {
+	fmt.Fprint(w, x, ":")
+	for _, spec := range slices.SortedFunc(maps.Keys(x.micros), func(a, b string) int {
+		return cmp.Or(cmp.Compare(x.micros[a], x.micros[b]), cmp.Compare(a, b))
+	}) {
+		if x.micros[spec] <= 2*x.least {
+			fmt.Fprintf(w, " %s=%.4g", spec, x.micros[spec])
+		}
+	}
+	fmt.Fprintln(w)
+}
+
+// newRecorded returns the product of a bench record, without times.
+func newRecorded(r *bench.Record) (*recorded, error) {
+	in, err := dtype.Parse(r.In)
+	if err != nil {
+		return nil, err
+	}
+	out, err := dtype.Parse(r.Out)
+	if err != nil {
+		return nil, err
+	}
+	s := bench.Sample{Shape: bench.Shape{M: r.M, N: r.N, K: r.K}, TransA: r.TransA, TransB: r.TransB}
+	p, err := s.Problem(in, out)
+	if err != nil {
+		return nil, err
+	}
+	p.Layouts[gemm.A].LD, p.Layouts[gemm.B].LD, p.Layouts[gemm.C].LD = r.LDA, r.LDB, r.LDC
+	if r.Precision != "" {
+		precision, err := gemm.ParsePrecision(r.Precision)
+		if err == nil {
+			p, err = p.WithPrecision(precision)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	gpu := &device.Info{Name: r.Environment.GPU, SMs: 132, MaxThreads: 1024, MaxShared: 227 << 10,
+		Target: ptx.Target{SM: 90, Suffix: "a"}}
+	return &recorded{problem: p, gpu: gpu, micros: map[string]float64{}, least: math.Inf(1)}, nil
+}
+
+// readTimes reads a file of testdata/times, whose lines are those of [recorded.write].
+func readTimes(t *testing.T, gpu string) (all []*recorded) {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("testdata", "times", gpu+".txt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		r := bench.Record{Environment: bench.Environment{GPU: "NVIDIA " + strings.ToUpper(gpu)}}
+		product, times, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		types, rest, _ := strings.Cut(product, " ")
+		r.In, r.Out, _ = strings.Cut(types, "->")
+		var letters string
+		_, err := fmt.Sscanf(rest, "%s %s %dx%dx%d %d,%d,%d", &r.Precision, &letters, &r.M, &r.N, &r.K,
+			&r.LDA, &r.LDB, &r.LDC)
+		if err != nil || len(letters) != 2 {
+			t.Fatalf("%s: %q: %v", gpu, product, err)
+		}
+		r.TransA, r.TransB = letters[0] == 'T', letters[1] == 'T'
+		x, err := newRecorded(&r)
+		if err != nil {
+			t.Fatalf("%s: %q: %v", gpu, product, err)
+		}
+		for _, field := range strings.Fields(times) {
+			spec, number, _ := strings.Cut(field, "=")
+			micros, err := strconv.ParseFloat(number, 64)
+			if err != nil {
+				t.Fatalf("%s: %q: %v", gpu, product, err)
+			}
+			x.add(spec, micros)
+		}
+		all = append(all, x)
+	}
+	return all
+}
+
+// judged is the comparison of predictions with records.
+type judged struct {
+	loss       float64 // of the candidate that is predicted to be the fastest among the measured ones
+	chosen     string
+	unmeasured bool // another candidate is predicted to be faster
+	logs       map[string]float64
+}
+
+func (x *recorded) judge() judged {
+	all := Candidates(&x.problem, kernel.Align{}, x.gpu)
+	first, measured := math.Inf(1), math.Inf(1)
+	y := judged{logs: map[string]float64{}}
+	for i := range all {
+		c := &all[i]
+		if c.Rejected != nil || *onlyKernel != "" && c.Kernel.Name != *onlyKernel {
+			continue
+		}
+		first = min(first, c.Cycles)
+		us, ok := x.micros[c.Spec()]
+		if !ok {
+			continue
+		}
+		y.logs[c.Spec()] = math.Log(c.Cycles / recordedMHz / us)
+		if c.Cycles < measured {
+			measured, y.loss, y.chosen = c.Cycles, us/x.least-1, c.Spec()
+		}
+	}
+	y.unmeasured = first < measured
+	return y
+}
+
+// readRecords reads the products of -records.
+func readRecords(t *testing.T) []*recorded {
+	t.Helper()
+	paths, err := filepath.Glob(*recordFiles)
+	if err != nil || len(paths) == 0 {
+		t.Fatalf("-records %s: no file, %v", *recordFiles, err)
+	}
+	var all []*recorded
+	for _, path := range paths {
+		f, err := os.Open(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		records, err := bench.ReadRecords(f)
+		if err != nil {
+			t.Fatalf("%s: %v", path, err)
+		}
+		products := map[string]*recorded{}
+		for i := range records {
+			r := &records[i]
+			if r.Peer || !r.Timed() || r.Predicted == 0 {
+				continue
+			}
+			x, err := newRecorded(r)
+			if err != nil {
+				t.Fatalf("%s: %v", path, err)
+			}
+			if known := products[x.String()]; known != nil {
+				x = known
+			} else {
+				products[x.String()], all = x, append(all, x)
+			}
+			clock := recordedMHz
+			if r.Load != nil {
+				clock = r.Load.SMClock.Median
+			}
+			x.add(r.Detail, r.Seconds.Median*1e6*clock/recordedMHz)
+		}
+	}
+	return all
+}
+
+// allRecorded returns the products of -records, or else those of testdata/times.
+func allRecorded(t *testing.T) []*recorded {
+	t.Helper()
+	var all []*recorded
+	if *recordFiles == "" {
+		all = append(readTimes(t, "h100"), readTimes(t, "h200")...)
+	} else {
+		all = readRecords(t)
+	}
+	return slices.DeleteFunc(all, func(x *recorded) bool { return len(x.micros) == 0 })
+}
+
+// save writes the products in the form of testdata/times.
+func save(t *testing.T, path string, all []*recorded) {
+	t.Helper()
+	f, err := os.Create(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := bufio.NewWriter(f)
+	for _, x := range all {
+		x.write(w)
+	}
+	if err := errors.Join(w.Flush(), f.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestTimes compares the predictions with the times in testdata/times, which were measured with
+// cold caches. It bounds the loss of the choice, and the deviation of each kernel's predictions. It
+// reports both, the deviation also for the candidates that take at most 1.5 times as long as the
+// fastest.
+func TestTimes(t *testing.T) {
+	const (
+		mean        = 0.025 // loss
+		small, many = 0.05, 0.8
+		far, few    = 0.15, 0.035
+		deviates    = 0.22
+	)
+	all := allRecorded(t)
+	n := float64(len(all))
+	if *saved != "" {
+		save(t, *saved, all)
+	}
+	results := make([]judged, len(all))
+	logs, near := map[string][]float64{}, map[string][]float64{}
+	sum, close, lost, unmeasured := 0.0, 0, 0, 0
+	order := make([]int, len(all))
+	for i, x := range all {
+		results[i], order[i] = x.judge(), i
+		sum += results[i].loss
+		if results[i].loss <= small {
+			close++
+		}
+		if results[i].loss > far {
+			lost++
+		}
+		if results[i].unmeasured {
+			unmeasured++
+		}
+		for spec, l := range results[i].logs {
+			name, _, _ := strings.Cut(spec, ":")
+			logs[name] = append(logs[name], l)
+			if x.micros[spec] <= 1.5*x.least {
+				near[name] = append(near[name], l)
+			}
+		}
+	}
+	t.Logf("%d products: mean loss %.1f %%, at most %.0f %% for %d, more than %.0f %% for %d; for %d another candidate, "+
+		"which was not measured, is predicted to be faster", len(all), 100*sum/n, 100*small, close, 100*far, lost,
+		unmeasured)
+	bounded := *recordFiles == "" && *onlyKernel == ""
+	good := sum <= mean*n && float64(close) >= many*n && float64(lost) <= few*n && unmeasured == 0
+	if bounded && !good {
+		t.Errorf("want a mean loss of at most %.1f %%, at most %.0f %% for %.0f %% of the products, more than %.0f %% for "+
+			"at most %.1f %%, and only choices that were measured", 100*mean, 100*small, 100*many, 100*far, 100*few)
+	}
+	for _, name := range slices.Sorted(maps.Keys(logs)) {
+		l := logs[name]
+		slices.Sort(l)
+		at := func(q float64) float64 { return math.Exp(l[int(q*float64(len(l)-1))]) }
+		t.Logf("%-8s %4d candidates: predicted / measured %.2f, from %.2f to %.2f in 80 %%, deviation %.0f %%; "+
+			"near the best %.0f %%", name, len(l), at(0.5), at(0.1), at(0.9), 100*deviation(l), 100*deviation(near[name]))
+		if bounded && deviation(l) > deviates {
+			t.Errorf("%s: the predictions deviate by %.0f %%, want at most %.0f %%", name, 100*deviation(l), 100*deviates)
+		}
+	}
+	slices.SortFunc(order, func(i, k int) int { return cmp.Compare(results[k].loss, results[i].loss) })
+	for _, i := range order[:min(len(order), 25)] {
+		x, y := all[i], &results[i]
+		var best string
+		for spec, us := range x.micros {
+			if us == x.least {
+				best = spec
+			}
+		}
+		ratio := func(spec string) string {
+			return fmt.Sprintf("%s %.2f µs, predicted %.2f", spec, x.micros[spec], x.micros[spec]*math.Exp(y.logs[spec]))
+		}
+		t.Logf("%5.1f%% %v: %s; best %s", 100*y.loss, x, ratio(y.chosen), ratio(best))
+	}
+}
+
+// deviation returns the root mean square of logarithms of ratios, as a ratio minus 1.
+func deviation(logs []float64) float64 {
+	sum := 0.0
+	for _, l := range logs {
+		sum += l * l
+	}
+	return math.Exp(math.Sqrt(sum/float64(max(len(logs), 1)))) - 1
+}

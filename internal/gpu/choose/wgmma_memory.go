@@ -1,0 +1,196 @@
+package choose
+
+import (
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/frag"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/sm90"
+)
+
+// operand is the left or the right operand of a tile, as TMA loads it.
+type operand struct {
+	name   gemm.Operand
+	layout gemm.Layout
+	side   int // rows of A or columns of B of the matrix
+	tile   int // those of a tile
+	// shared is the number of blocks that load a tile together, and apart that of blocks of a
+	// cluster with different tiles.
+	shared, apart int
+	// boxes is the number of rows of 128 bytes in the boxes of a tile.
+	boxes  int
+	kMajor bool
+}
+
+// operands returns the left and the right operand.
+func (t *wgmmaTile) operands() (left, right operand) {
+	s, q := t.s, &t.x.product
+	a := operand{name: gemm.A, layout: q.Layouts[gemm.A], side: t.M, kMajor: !q.Layouts[gemm.A].Trans}
+	b := operand{name: gemm.B, layout: q.Layouts[gemm.B], side: t.Columns(), kMajor: q.Layouts[gemm.B].Trans}
+	left, right = kernel.SwapAB(s, a, b)
+	left.tile, left.shared, left.apart = s.M, 1, s.BlocksM()
+	right.tile, right.shared, right.apart = s.N, s.BlocksM(), 1
+	for _, o := range []*operand{&left, &right} {
+		if o.boxes = o.tile; !o.kMajor {
+			o.boxes = max(o.boxes, sm90.WarpgroupRows)
+		}
+	}
+	return left, right
+}
+
+// load returns the cycles in which the L2 cache delivers the operands of a step. It delivers more
+// to each SM where few SMs load.
+func (t *wgmmaTile) load() float64 {
+	rate := t.costs.machine.l2 * t.clock * (1 + t.n.alone*(1-t.active/t.sms))
+	left, right := t.operands()
+	lines, outside := 0.0, 0.0
+	for _, o := range []operand{left, right} {
+		lines += float64(o.boxes) / float64(o.shared) * t.n.skew(o.layout)
+		outside = max(outside, t.outside(o))
+	}
+	return t.terms * (frag.SwizzleBytes*lines/rate + outside)
+}
+
+// hot returns the cycles in which the L2 cache delivers the lines of a step that all SMs load.
+func (t *wgmmaTile) hot() float64 {
+	rows := 0.0
+	left, right := t.operands()
+	for _, o := range []operand{left, right} {
+		if o.side <= o.tile {
+			rows += float64(min(o.boxes, max(o.side, sm90.WarpgroupRows)))
+		}
+	}
+	return t.terms * t.active * rows / t.n.hot
+}
+
+// skew returns how much longer the L2 cache takes to deliver a matrix's boxes because their rows
+// span two of its lines.
+func (n *wgmmaCosts) skew(l gemm.Layout) float64 {
+	switch ld := l.Type.Bytes(l.LD); {
+	case l.Type.Bytes(l.Cols) <= frag.SwizzleBytes || l.Rows == 1 || ld%frag.SwizzleBytes == 0:
+		return 1
+	case ld%kernel.SectorBytes == 0:
+		return n.sectors
+	}
+	return n.skewed
+}
+
+// outside returns how much longer a step takes because the last tile along a side has boxes with
+// rows that the matrix does not have.
+func (t *wgmmaTile) outside(o operand) float64 {
+	if !o.kMajor {
+		return 0
+	}
+	const free, maxBox = 15, 256 // rows that cost nothing, and rows of a box
+	whole := o.tile * o.apart
+	missing := float64(max(min(kernel.CeilDiv(o.side, whole)*whole-o.side, maxBox)-free, 0))
+	tiles := kernel.CeilDiv(o.side, o.tile)
+	if tiles > 1 && t.rounds == 1 { // the other SMs have as much work with whole tiles
+		missing /= 3
+	}
+	return t.n.outside * missing * float64(kernel.CeilDiv(t.rounds, tiles)) / float64(t.rounds)
+}
+
+// memory returns the cycles in which memory delivers the operands once, delivers them again as far
+// as the L2 cache does not keep them, and takes C or the partial sums.
+func (t *wgmmaTile) memory() (reads, again, writes float64) {
+	m := &t.costs.machine
+	cycles := func(bytes float64) float64 { return t.perSM(bytes, m.memory*t.n.memory*t.clock) }
+	packed := 0.0
+	for o := range gemm.C {
+		if t.x.packed[o] {
+			packed += t.operandBytes(o)
+		}
+	}
+	once, repeated := -packed*max(1-packed/m.cache, 0), 0.0 // the L2 cache keeps packed operands
+	left, right := t.operands()
+	for _, o := range []operand{left, right} {
+		bytes, matrices := t.operandBytes(o.name), 1
+		if t.Batch.Stride[o.name] > 0 {
+			matrices = max(t.Batch.Count, 1)
+		}
+		if o.name == gemm.B {
+			bytes += float64(t.x.product.Layouts[gemm.Up].Bytes())
+		}
+		rows := float64(min(o.boxes, o.side)) / float64(o.shared)
+		loaded := float64(t.rounds) * t.active * t.steps * t.terms * frag.SwizzleBytes * rows
+		once += bytes
+		repeated += max(1-m.cache*float64(matrices)/max(bytes, 1), 0) * max(loaded-bytes, 0)
+	}
+	return cycles(once), cycles(t.n.missed * repeated), cycles(t.written())
+}
+
+// operandBytes returns the bytes of A or B as they are loaded.
+func (t *wgmmaTile) operandBytes(o gemm.Operand) float64 {
+	l, count := t.x.product.Layouts[o], 1
+	if t.Batch.Stride[o] > 0 {
+		count = t.Batch.Count
+	}
+	if t.x.packed[o] {
+		return float64(count) * float64(l.Type.Bytes(l.Rows*l.LD))
+	}
+	return float64(count) * float64(l.Type.Bytes(l.Rows*l.Cols))
+}
+
+// written returns the bytes that memory takes. The partial sums are read soon, and some of them
+// never reach memory. Where rows of C begin within sectors, memory completes those that a tile
+// fills in part.
+func (t *wgmmaTile) written() float64 {
+	if t.parts > 1 {
+		return t.n.partials * float64(t.Accum().Bytes(t.parts*t.M*kernel.PartialSumLD(t.Problem)))
+	}
+	l, count := t.C(), 1
+	if t.Batch.Stride[gemm.C] > 0 {
+		count = t.Batch.Count
+	}
+	bytes := float64(count) * float64(l.Type.Bytes(l.Rows*l.Cols))
+	if t.s.ClusterK < 2 && l.Rows > 1 && l.Type.Bytes(l.LD)%kernel.SectorBytes != 0 {
+		_, width := kernel.SwapAB(t.s, t.s.M, t.c.ColumnsOfC())
+		parts := kernel.CeilDiv(t.N, min(width, sm90.StoredColumns))
+		bytes = t.n.torn*bytes + t.n.edge*float64(count*l.Rows*parts)
+	}
+	return bytes
+}
+
+// packLaunch is a launch that packs one or two operands.
+type packLaunch struct{ transposes, batch bool }
+
+// pack returns the cycles in which operands are packed. One launch packs two operands in the same
+// way.
+func (t *wgmmaTile) pack() (cycles float64) {
+	var last packLaunch
+	open := false // last can take another operand
+	for _, o := range kernel.Packable {
+		if !t.x.packed[o] {
+			continue
+		}
+		from, to := &t.Layouts[o], &t.x.product.Layouts[o]
+		l := packLaunch{transposes: from.Trans != to.Trans, batch: t.Batch.Stride[o] > 0}
+		if open = open && l == last; !open {
+			cycles += t.n.packLaunch
+		}
+		open, last = !open && from.Type == to.Type && !l.batch, l
+		cycles += t.packOperand(o, l)
+	}
+	return cycles
+}
+
+// packOperand returns the cycles in which threads move the elements of an operand, and memory
+// delivers and takes it.
+func (t *wgmmaTile) packOperand(o gemm.Operand, l packLaunch) float64 {
+	from, to, matrices := &t.Layouts[o], &t.x.product.Layouts[o], 1.0
+	if l.batch {
+		matrices = float64(t.Batch.Count)
+	}
+	source, target := float64(from.Type.Bytes(from.Rows*from.Cols)), float64(to.Type.Bytes(to.Rows*to.LD))
+	if l.transposes && t.Batch.Kind != gemm.Single {
+		return t.perSM(matrices*(source+target), t.n.transposeBatch)
+	}
+	memory := t.perSM(matrices*(source+target), t.costs.machine.memory*t.n.memory)
+	switch {
+	case l.transposes:
+		return memory + t.perSM(matrices*float64(from.Rows*from.Cols), t.n.transposed)
+	case from.Type != to.Type: // an operand split
+		return memory + t.perSM(matrices*target, t.n.copied)
+	}
+	return memory + t.perSM(matrices*source, t.n.copied)
+}
