@@ -31,8 +31,9 @@ type direct[T scalar] struct {
 	depth       int        // steps of K at a time: as in the blocked algorithm, for the same bits, except in strips
 	nonTemporal bool       // whether whole tiles are written with non-temporal stores
 	packing     operand[T] // B, if all of it is packed
-	panels      []T        // the packed B: panels of K×panelCols
+	panels      []T        // the packed B: panels of K×panelCols, each with room for panelDepth steps of NR
 	panelCols   int        // columns in a panel: NR, or N if that is less
+	panelDepth  int        // K, or more for [operand.packShort]
 	streamsA    bool       // see [microKernel.shouldStreamA]
 	copies      bool       // whether the first tile of a panel of B copies the panel for the tiles below
 	copyBuf     []T        // for each worker, a copied panel
@@ -207,6 +208,7 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	d.transB, d.edgeCols = p.B().Trans, mk.edgeColumns(p)
 	if d.panelCols = min(p.N, mk.NR); mk.packsWhole(p) {
 		d.packing.describe(p.Layouts[gemm.B], b[gemm.B], p.B().Trans, p.K, mk.Group, mk.packersB)
+		d.panelDepth = d.packing.depthToPack(p.K)
 	}
 	d.wholeRows, d.deepKernels = mk.isOuter(p), mk.isLatencyBound(p)
 	switch {
@@ -325,7 +327,7 @@ func (d *direct[T]) panelElems() int {
 	if !d.packs() {
 		return 0
 	}
-	return d.k * d.panelCount() * d.NR
+	return d.panelDepth * d.panelCount() * d.NR
 }
 
 // copyElems returns the number of elements of all workers' copied panels.
@@ -383,7 +385,12 @@ func (d *direct[T]) do(task, worker int) {
 // pack packs a panel of B.
 func (d *direct[T]) pack(panel int) {
 	j := panel * d.NR
-	d.packing.pack(d.panels[j*d.k:], d.panelCols, j, min(d.NR, d.n-j), 0, d.k, nil)
+	to, cols := d.panels[j*d.panelDepth:], min(d.NR, d.n-j)
+	if d.panelDepth > d.k {
+		d.packing.packShort(to, d.panelCols, j, cols, d.k)
+		return
+	}
+	d.packing.pack(to, d.panelCols, j, cols, 0, d.k, nil)
 }
 
 // computeTask computes a task's tile of C.
@@ -453,7 +460,7 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 			var b *T
 			ldb := d.ldb
 			if d.packs() {
-				b, ldb = &d.panels[j*d.k+p*d.panelCols], d.panelCols
+				b, ldb = &d.panels[j*d.panelDepth+p*d.panelCols], d.panelCols
 			} else {
 				b = &d.b[p*d.ldb+j]
 			}

@@ -96,7 +96,7 @@ func (o *operand[T]) packVectors(dst []T, r, x0, n, p0, k int) (rows, steps int)
 		}
 		return rows, steps
 	}
-	block := 8 / words // steps that Zip copies at a time
+	block := o.zipSteps()
 	if n < 8 || steps < block {
 		return 0, 0
 	}
@@ -111,6 +111,36 @@ func (o *operand[T]) packVectors(dst []T, r, x0, n, p0, k int) (rows, steps int)
 		}
 	}
 	return n, steps
+}
+
+// zipSteps returns the number of steps of K that Zip copies at a time.
+func (o *operand[T]) zipSteps() int { return 8 * 4 / int(unsafe.Sizeof(*new(T))) }
+
+// depthToPack returns the number of steps for which a panel of k steps needs room: more than k if
+// [operand.packShort] packs it.
+func (o *operand[T]) depthToPack(k int) int {
+	if o.alongK && o.packer.Zip != nil {
+		return max(k, o.zipSteps())
+	}
+	return k
+}
+
+// packShort packs an operand whose rows have fewer steps than Zip copies. It copies elements of the
+// next rows as well, to the room behind the panel.
+func (o *operand[T]) packShort(dst []T, r, x0, n, k int) {
+	if n < r {
+		clear(dst[:k*r])
+	}
+	rows, block := 0, o.zipSteps()
+	for rows < n && n >= 8 {
+		i := min(rows, n-8)
+		if o.from.Bytes(o.index(x0+i+7, block)) > len(o.raw) {
+			break
+		}
+		o.packer.Zip(block, wordAddr(dst[i:]), r*(8/block), o.addr(o.index(x0+i, 0)), o.from.Bytes(o.ld))
+		rows = i + 8
+	}
+	o.packScalar(dst[:k*r], r, x0, rows, n, 0, 0, k, nil)
 }
 
 // wideSteps returns how many of the steps can be copied with wide columns each, without reading
