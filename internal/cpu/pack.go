@@ -126,7 +126,7 @@ func (o *operand[T]) depthToPack(k int) int {
 }
 
 // packShort packs an operand whose rows have fewer steps than Zip copies. It copies elements of the
-// next rows as well, to the room behind the panel.
+// next rows as well, to the room after the panel.
 func (o *operand[T]) packShort(dst []T, r, x0, n, k int) {
 	if n < r {
 		clear(dst[:k*r])

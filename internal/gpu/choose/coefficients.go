@@ -27,6 +27,14 @@ type machine struct {
 	memory float64 // bytes that memory delivers to a copy of a large matrix
 	cache  float64 // size of the L2 cache in bytes
 	l2     float64 // bytes that the L2 cache delivers to TMA while all SMs load
+	sum    splitSum
+}
+
+// splitSum is the cost of the launch that adds the parts of K.
+type splitSum struct {
+	launch float64 // cycles before it does anything
+	round  float64 // cycles for each group of parts whose loads are in flight together
+	bytes  float64 // bytes of partial sums
 }
 
 // naiveCosts are those of the kernel naive.
@@ -71,14 +79,6 @@ type blockedCosts struct {
 	// shortRun is the number of sectors that memory delivers in vain for one sector of a K-major
 	// operand.
 	shortRun float64
-	sum      blockedSum
-}
-
-// splitSum is the cost of the launch that adds the parts of K.
-type splitSum struct {
-	launch float64 // cycles before it does anything
-	bytes  float64 // bytes of partial sums that it writes and reads
-	part   float64 // cycles for each group of parts whose loads are in flight together
 }
 
 // skinnyCosts are those of the kernel skinny.
@@ -91,7 +91,6 @@ type skinnyCosts struct {
 	hit          float64 // cycles until a load from the L1 cache returns
 	alone        float64 // bytes that an SM reads from the L2 cache
 	sector       float64 // cycles of the L1 cache for a sector that an instruction accesses
-	sum          splitSum
 }
 
 // mmaCosts are those of the kernel mma. The rates were fitted by hand. That of float64 is the rate
@@ -123,7 +122,6 @@ type mmaCosts struct {
 	narrow       float64 // additional part of operands that narrow copies read along K
 	storeRate    float64 // sectors of C that the L2 cache receives
 	storeExposed float64 // part of the shorter of storing and all else that other blocks do not hide
-	sum          splitSum
 }
 
 // wgmmaCosts are those of the kernel wgmma. Block scales, activations, residuals and batches were
@@ -181,7 +179,6 @@ type wgmmaCosts struct {
 	clusterKs  float64 // sums that such blocks add
 	pair       float64 // cycles of a warp to store a pair of partial sums of each thread
 	partials   float64 // part of the partial sums that memory takes
-	sum        splitSum
 
 	// Packing operands.
 	packLaunch     float64 // cycles of a launch that packs, before it does anything

@@ -2,6 +2,8 @@ package choose
 
 import (
 	"fmt"
+	"math"
+	"slices"
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
@@ -65,14 +67,40 @@ func (j *job) parts(s kernel.Tile) (parts, depth int) {
 // cycle and SM.
 func (j *job) perSM(n, rate float64) float64 { return n / rate / float64(j.sms) }
 
-// cycles returns the time of the launch that adds the parts of K.
-func (x *splitSum) cycles(j *job, parts int) float64 {
+// operandBytes returns the bytes of A and B.
+func (j *job) operandBytes() float64 { return max(j.traffic-float64(j.Products()*j.C().Bytes()), 0) }
+
+// overlap returns the time of activities that overlap: that of the longest, and somewhat more if
+// several take about as long. It is the 4-norm of the times.
+func overlap(times ...float64) float64 {
+	sum := 0.0
+	for _, t := range times {
+		sum += t * t * t * t
+	}
+	return math.Sqrt(math.Sqrt(sum))
+}
+
+// norm returns the p-norm of numbers that are not negative, which is at least the largest of them.
+func norm(p float64, x ...float64) float64 {
+	most, sum := slices.Max(x), 0.0
+	if most == 0 {
+		return 0
+	}
+	for _, v := range x {
+		sum += math.Pow(v/most, p)
+	}
+	return most * math.Pow(sum, 1/p)
+}
+
+// sum returns the cycles in which another launch adds the parts of K.
+func (j *job) sum(c *kernel.Config, parts int) float64 {
 	if parts < 2 {
 		return 0
 	}
-	groups := kernel.CeilDiv(parts, kernel.SplitKSumWarps*kernel.SplitKSumLoads)
-	moved := j.Accum().Bytes(2 * parts * j.M * kernel.PartialSumLD(j.Problem))
-	return x.launch + j.perSM(float64(moved), x.bytes) + x.part*float64(groups)
+	n := &j.costs.machine.sum
+	rounds := kernel.CeilDiv(parts, kernel.SplitKSumConfig(*c).Tile.K*kernel.SplitKSumLoads)
+	bytes := j.Accum().Bytes(parts * j.M * kernel.PartialSumLD(j.Problem))
+	return n.launch + n.round*float64(rounds) + j.perSM(float64(bytes), n.bytes)
 }
 
 // prediction is the estimated time of a configuration in clock cycles of an SM, by its parts.

@@ -1,13 +1,6 @@
 package choose
 
-import (
-	"math"
-
-	"tilework/internal/gpu/kernel"
-)
-
-// schedulers is the number of schedulers of an SM. Each issues one instruction per cycle.
-const schedulers = 4
+import "tilework/internal/gpu/kernel"
 
 // predictBlocked: an SM issues the instructions of its blocks and moves their elements through
 // shared memory. Each block waits for its tiles. The L2 cache and memory deliver the operands. All
@@ -30,18 +23,8 @@ func predictBlocked(j *job, c *kernel.Config) prediction {
 	if x.multiply, x.load = total, memory; memory > busy {
 		x.multiply, x.load = busy, total
 	}
-	x.sum = n.sum.cycles(j, c, parts)
+	x.sum = j.sum(c, parts)
 	return x
-}
-
-// overlap returns the time of activities that overlap: that of the longest, and somewhat more if
-// several take about as long. It is the 4-norm of the times.
-func overlap(times ...float64) float64 {
-	sum := 0.0
-	for _, t := range times {
-		sum += t * t * t * t
-	}
-	return math.Sqrt(math.Sqrt(sum))
 }
 
 // linesRead returns the number of rows of A and columns of B that all tiles read together, counted
@@ -51,9 +34,6 @@ func linesRead(j *job, s kernel.Tile, tiles int) float64 {
 	width := float64(j.N) / float64(max(kernel.CeilDiv(j.N, s.N), 1))
 	return float64(tiles) * (height + width)
 }
-
-// operandBytes returns the bytes of A and B.
-func (j *job) operandBytes() float64 { return max(j.traffic-float64(j.Products()*j.C().Bytes()), 0) }
 
 // fetched returns the bytes that memory delivers: each operand once, and shortRun sectors in vain
 // where a step reads only one sector of each row of a K-major operand.
@@ -175,21 +155,4 @@ func newPanelCopies(c *kernel.Config, side, vec int, kMajor bool) panelCopies {
 	copies := float64(kernel.CeilDiv(side, step)) * min(1, float64(side)/float64(step))
 	lines := float64(max(runs, 1)) * max(1, float64(c.In.Bytes(run))/lineBytes)
 	return panelCopies{copies: copies, elements: copies * float64(vec), lines: copies * lines}
-}
-
-// blockedSum is the cost of the launch that adds the parts of K.
-type blockedSum struct {
-	launch float64 // cycles before it does anything
-	round  float64 // cycles for each group of parts whose loads are in flight together
-	bytes  float64 // bytes of partial sums
-}
-
-// cycles returns the time of the launch.
-func (x *blockedSum) cycles(j *job, c *kernel.Config, parts int) float64 {
-	if parts < 2 {
-		return 0
-	}
-	rounds := kernel.CeilDiv(parts, kernel.SplitKSumConfig(*c).Tile.K*kernel.SplitKSumLoads)
-	bytes := float64(j.Accum().Bytes(parts * j.M * kernel.PartialSumLD(j.Problem)))
-	return x.launch + x.round*float64(rounds) + j.perSM(bytes, x.bytes)
 }

@@ -24,7 +24,7 @@ func mmaTiles(j *job) []kernel.Tile {
 
 // The limits of an SM from sm_80 on.
 const (
-	smSchedulers  = 4        // each issues an instruction of one warp per cycle
+	schedulers    = 4        // each issues an instruction of one warp per cycle
 	smRegisters   = 64 << 10 // 32-bit registers
 	maxRegisters  = 255      // of a thread
 	blockReserved = 1 << 10  // bytes of shared memory of a block besides its own
@@ -68,19 +68,19 @@ func predictMMA(j *job, c *kernel.Config) prediction {
 	}
 	stored := j.perSM(float64(parts)*b.stored(), n.storeRate)
 	busy = max(busy, stored) + n.storeExposed/float64(max(1, min(b.resident, x.rounds)))*min(busy, stored)
-	memory := j.perSM(j.traffic-float64(j.Products()*j.C().Bytes())+n.narrow*b.narrow(), n.memory*j.costs.machine.memory)
+	memory := j.perSM(j.operandBytes()+n.narrow*b.narrow(), n.memory*j.costs.machine.memory)
 	// The shorter of the two is hidden unless they take about as long.
 	if x.multiply, x.load = math.Hypot(busy, memory), memory; memory > busy {
 		x.multiply, x.load = x.load, x.multiply
 	}
-	x.sum = n.sum.cycles(j, parts)
+	x.sum = j.sum(c, parts)
 	return x
 }
 
 func newMMABlock(j *job, c *kernel.Config) *mmaBlock {
 	s := c.Tile
 	b := &mmaBlock{job: j, n: &j.costs.mma, c: c, s: s, warps: float64(kernel.MMAThreads(s) / frag.Lanes), alongK: true}
-	b.queue = max(b.warps/smSchedulers, 1)
+	b.queue = max(b.warps/schedulers, 1)
 	b.addCopies(j.A(), s.M, c.VecA, !c.TransA, j.M)
 	b.addCopies(j.B(), s.N, c.VecB, c.TransB, j.N)
 	b.setResident()
@@ -139,12 +139,12 @@ func (b *mmaBlock) round(blocks int, steps float64) float64 {
 	if b.single > 0 {
 		wait = n.singleWait
 	}
-	start := max(b.queue, side*b.warps/smSchedulers)*fill + wait
+	start := max(b.queue, side*b.warps/schedulers)*fill + wait
 	start += n.spillStart * b.spilled * b.serial()
 	latency := n.step + b.queue*(fill+b.multiplyIssue()) + wait + n.spillStep*b.spilled
 	copies := max(b.warps*(n.copy*b.async+n.single*b.single), b.sectors*kernel.SectorBytes/n.traffic)
 	tensor := float64(b.s.M*b.s.N*b.s.K) / n.rates[b.In()]
-	store := max(b.queue, side*b.warps/smSchedulers) * n.storeIssue * b.stores()
+	store := max(b.queue, side*b.warps/schedulers) * n.storeIssue * b.stores()
 	work := max(tensor, copies) + n.copyExposed/float64(b.s.Stages-1)*min(tensor, copies)
 	step := max(latency, side*work+n.stepExposed*latency/(side*b.queue))
 	return float64(b.s.Stages-1)*start + steps*step + store

@@ -1,8 +1,6 @@
 package choose
 
 import (
-	"math"
-
 	"tilework/dtype"
 	"tilework/internal/gpu/kernel"
 )
@@ -60,7 +58,7 @@ func predictSkinny(j *job, c *kernel.Config) prediction {
 	n := &j.costs.skinny
 	parts, depth := j.parts(c.Tile)
 	b := newSkinnyBlock(j, c, depth)
-	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * parts, launch: n.launch, sum: n.sum.cycles(j, parts)}
+	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * parts, launch: n.launch, sum: j.sum(c, parts)}
 	busiest := kernel.CeilDiv(x.blocks, j.sms)
 	x.rounds = kernel.CeilDiv(busiest, b.held)
 
@@ -68,7 +66,7 @@ func predictSkinny(j *job, c *kernel.Config) prediction {
 	busy := max(b.threads(n, busiest, b.fresh(j, x.blocks))-first, 0)
 	delivery := max(j.perSM(j.traffic, j.costs.machine.memory), float64(busiest)*max(b.bytes/n.alone, b.sectors*n.sector))
 	x.multiply, x.load = first+busy, first+delivery
-	total := first + overlapped(busy, delivery)
+	total := first + norm(1.5, busy, delivery) // the two overlap in part
 	if busy > delivery {
 		x.multiply = total
 	} else {
@@ -77,17 +75,9 @@ func predictSkinny(j *job, c *kernel.Config) prediction {
 	return x
 }
 
-// overlapped returns the time of two kinds of work that overlap in part: little more than the
-// longer where the other is short, and 1.6 times as much where both are equal.
-func overlapped(x, y float64) float64 {
-	sum := x*math.Sqrt(x) + y*math.Sqrt(y)
-	return math.Cbrt(sum * sum)
-}
-
 // fresh returns the part of the bytes which blocks read that comes from memory.
 func (b *skinnyBlock) fresh(j *job, blocks int) float64 {
-	operands := j.traffic - float64(j.Products()*j.C().Bytes())
-	return min(1, operands/max(1, float64(blocks)*b.bytes))
+	return min(1, j.operandBytes()/max(1, float64(blocks)*b.bytes))
 }
 
 // threads returns the time that an SM takes for its blocks if memory delivers at any rate: that of

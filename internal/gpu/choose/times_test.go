@@ -269,7 +269,7 @@ func TestTimes(t *testing.T) {
 		if results[i].loss <= small {
 			close++
 		}
-		if results[i].loss > far {
+		if results[i].loss > far || results[i].unmeasured {
 			lost++
 		}
 		if results[i].unmeasured {
@@ -283,14 +283,14 @@ func TestTimes(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d products: mean loss %.1f %%, at most %.0f %% for %d, more than %.0f %% for %d; for %d another candidate, "+
-		"which was not measured, is predicted to be faster", len(all), 100*sum/n, 100*small, close, 100*far, lost,
-		unmeasured)
+	t.Logf("%d products: mean loss %.1f %%, at most %.0f %% for %d, more than %.0f %% or not known for %d; for %d of "+
+		"them another candidate, which was not measured, is predicted to be faster", len(all), 100*sum/n, 100*small,
+		close, 100*far, lost, unmeasured)
 	bounded := *recordFiles == "" && *onlyKernel == ""
-	good := sum <= mean*n && float64(close) >= many*n && float64(lost) <= few*n && unmeasured == 0
+	good := sum <= mean*n && float64(close) >= many*n && float64(lost) <= few*n
 	if bounded && !good {
-		t.Errorf("want a mean loss of at most %.1f %%, at most %.0f %% for %.0f %% of the products, more than %.0f %% for "+
-			"at most %.1f %%, and only choices that were measured", 100*mean, 100*small, 100*many, 100*far, 100*few)
+		t.Errorf("want a mean loss of at most %.1f %%, at most %.0f %% for %.0f %% of the products, and more than %.0f %% "+
+			"or not known for at most %.1f %%", 100*mean, 100*small, 100*many, 100*far, 100*few)
 	}
 	for _, name := range slices.Sorted(maps.Keys(logs)) {
 		l := logs[name]

@@ -1,7 +1,6 @@
 package choose
 
 import (
-	"math"
 	"slices"
 
 	"tilework/internal/gemm"
@@ -62,7 +61,7 @@ func predictWGMMA(j *job, c *kernel.Config) prediction {
 	x := prediction{blocks: kernel.TileCount(j.Problem, c.Tile) * t.parts * c.Tile.BlocksK(), rounds: t.rounds}
 	// The next launch begins on the SMs that have no block.
 	x.launch = n.launch + n.crowd*max(2*t.active/t.sms-1, 0)
-	x.sum, x.pack = n.sum.cycles(j, t.parts), t.pack()
+	x.sum, x.pack = j.sum(c, t.parts), t.pack()
 
 	loop, store := t.steps*t.step(), t.store()
 	reads, again, writes := t.memory()
@@ -112,15 +111,6 @@ func (t *wgmmaTile) step() float64 {
 		step = n.together * max(step, t.terms*n.meet)
 	}
 	return step
-}
-
-// norm returns the p-norm of positive numbers, which is close to the largest.
-func norm(p float64, x ...float64) float64 {
-	most, sum := slices.Max(x), 0.0
-	for _, v := range x {
-		sum += math.Pow(v/most, p)
-	}
-	return most * math.Pow(sum, 1/p)
 }
 
 // multiply returns the cycles in which the tensor cores multiply a step and threads add the

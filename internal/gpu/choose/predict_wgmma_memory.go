@@ -98,13 +98,13 @@ func (t *wgmmaTile) memory() (reads, again, writes float64) {
 	packed := 0.0
 	for o := range gemm.C {
 		if t.x.packed[o] {
-			packed += t.operandBytes(o)
+			packed += t.loadedBytes(o)
 		}
 	}
 	once, repeated := -packed*max(1-packed/m.cache, 0), 0.0 // the L2 cache keeps packed operands
 	left, right := t.operands()
 	for _, o := range []operand{left, right} {
-		bytes, matrices := t.operandBytes(o.name), 1
+		bytes, matrices := t.loadedBytes(o.name), 1
 		if t.Batch.Stride[o.name] > 0 {
 			matrices = max(t.Batch.Count, 1)
 		}
@@ -119,8 +119,8 @@ func (t *wgmmaTile) memory() (reads, again, writes float64) {
 	return cycles(once), cycles(t.n.missed * repeated), cycles(t.written())
 }
 
-// operandBytes returns the bytes of A or B as they are loaded.
-func (t *wgmmaTile) operandBytes(o gemm.Operand) float64 {
+// loadedBytes returns the bytes of A or B as they are loaded.
+func (t *wgmmaTile) loadedBytes(o gemm.Operand) float64 {
 	l, count := t.x.product.Layouts[o], 1
 	if t.Batch.Stride[o] > 0 {
 		count = t.Batch.Count
