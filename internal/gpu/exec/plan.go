@@ -15,16 +15,25 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/memo"
+	"tilework/ptx"
 )
 
-// Backend computes products on one device and caches compiled kernels. Its methods are safe for
-// concurrent use.
+// Backend computes products on one device. It keeps compiled kernels and recent choices. Its
+// methods are safe for concurrent use.
 type Backend struct {
 	Device device.Device
 
 	mu         sync.Mutex
 	compiled   map[kernelKey]*compiled
-	tensorMaps tensorMapCache
+	tensorMaps memo.Table[tensorMapKey, [ptx.TensorMapBytes]byte]
+	choices    memo.Table[choiceKey, choose.Choice]
+}
+
+// choiceKey identifies an automatic choice on the device of a backend.
+type choiceKey struct {
+	problem gemm.Problem // with the layouts in device memory
+	align   kernel.Align
 }
 
 // kernelKey identifies a compiled kernel.
@@ -97,7 +106,9 @@ func (b *Backend) Plan(p *gemm.Problem, opt Options) (*Plan, error) {
 	case opt.Shape != "":
 		err = fmt.Errorf("%w: tile %q of no kernel: name the kernel too", gemm.ErrUnsupported, opt.Shape)
 	default:
-		pl.Choice, err = choose.Best(&pl.device, pl.align, info)
+		pl.Choice, err = b.choices.Get(choiceKey{pl.device, pl.align}, func() (choose.Choice, error) {
+			return choose.Best(&pl.device, pl.align, info)
+		})
 	}
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
+	"tilework/internal/memo"
 )
 
 // Backend computes products of matrices in host memory on one device. It keeps streams, the
@@ -15,14 +16,15 @@ import (
 type Backend struct {
 	*exec.Backend
 
-	mu        sync.Mutex
-	schedules map[scheduleKey]scheduled
-	idle      []*streams // not used by a product
+	schedules memo.Table[scheduleKey, scheduled]
+
+	mu   sync.Mutex
+	idle []*streams // not used by a product
 }
 
 // New returns a backend on a device, which the caller closes after the backend.
 func New(d device.Device) *Backend {
-	return &Backend{Backend: exec.New(d), schedules: map[scheduleKey]scheduled{}}
+	return &Backend{Backend: exec.New(d)}
 }
 
 // Close closes the streams and unloads the compiled kernels.

@@ -267,20 +267,8 @@ func (pl *Plan) Schedule() *schedule {
 	if pl.Steps != nil {
 		return pl.Steps
 	}
-	b, key := pl.on, scheduleKey{*pl.host, pl.Config, pl.keepLayout}
-	b.mu.Lock()
-	s, known := b.schedules[key]
-	b.mu.Unlock()
-	if !known {
-		s = pl.decide()
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		const most = 100
-		if len(b.schedules) >= most {
-			clear(b.schedules)
-		}
-		b.schedules[key] = s
-	}
+	key := scheduleKey{*pl.host, pl.Config, pl.keepLayout}
+	s, _ := pl.on.schedules.Get(key, func() (scheduled, error) { return pl.decide(), nil })
 	pl.Steps, pl.expected = s.schedule, s.expected
 	return pl.Steps
 }

@@ -1,0 +1,39 @@
+// Package memo keeps the results of functions that are called again and again with the same
+// arguments.
+package memo
+
+import "sync"
+
+// limit is the number of entries of a table. A full table is emptied: programs that repeat their
+// calls need fewer entries, and others gain nothing from a table.
+const limit = 1024
+
+// A Table keeps one value for each of the last keys. The zero value is an empty table. Its methods
+// are safe for concurrent use.
+type Table[K comparable, V any] struct {
+	mu     sync.Mutex
+	values map[K]V
+}
+
+// Get returns the value of key. If the table has none, it calls compute, which must depend on key
+// alone, and keeps the result unless there is an error. Several goroutines may compute the value of
+// one key at the same time.
+func (t *Table[K, V]) Get(key K, compute func() (V, error)) (V, error) {
+	t.mu.Lock()
+	v, ok := t.values[key]
+	t.mu.Unlock()
+	if ok {
+		return v, nil
+	}
+	v, err := compute()
+	if err != nil {
+		return v, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.values == nil || len(t.values) >= limit {
+		t.values = map[K]V{}
+	}
+	t.values[key] = v
+	return v, nil
+}
