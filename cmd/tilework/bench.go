@@ -30,7 +30,7 @@ type benchFlags struct {
 	batch                                                int
 	groups                                               string
 	cold                                                 choice
-	minTime, maxTime, warmup                             time.Duration
+	minTime, maxTime, warmup, energy                     time.Duration
 	seed                                                 uint64
 	output                                               listFlags
 	out, resume                                          string
@@ -145,6 +145,8 @@ records. It refuses a file from another machine or another version of tilework.`
 		"maximum time to measure each kernel and peer; a single longer product still completes")
 	fl.DurationVar(&f.warmup, "warmup", 0,
 		"time to run each kernel and peer before measuring (default: 20ms, on a GPU 200ms)")
+	fl.DurationVar(&f.energy, "energy", 0,
+		"on a GPU: also run each kernel and peer alone for this time, such as 2s, and report the energy of a product")
 	fl.BoolVar(&f.choice, "choice", false,
 		"measure the kernel that mul would choose beside its other candidates, and report the loss")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands and of --suite random")
@@ -210,7 +212,8 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 	if err != nil {
 		return err
 	}
-	for name, d := range map[string]time.Duration{"min-time": f.minTime, "max-time": f.maxTime, "warmup": f.warmup} {
+	for name, d := range map[string]time.Duration{"min-time": f.minTime, "max-time": f.maxTime, "warmup": f.warmup,
+		"energy": f.energy} {
 		if d < 0 {
 			return fmt.Errorf("--%s %v: want 0 or more", name, d)
 		}
@@ -240,5 +243,6 @@ func (f *benchFlags) run(ctx context.Context, given *pflag.FlagSet, stdout, stde
 
 // options returns the options that all devices share.
 func (f *benchFlags) options() bench.Options {
-	return bench.Options{MinTime: f.minTime, MaxTime: f.maxTime, Warmup: f.warmup, Seed: f.seed, Cold: f.cold.value}
+	return bench.Options{MinTime: f.minTime, MaxTime: f.maxTime, Warmup: f.warmup, Seed: f.seed, Cold: f.cold.value,
+		Energy: f.energy}
 }

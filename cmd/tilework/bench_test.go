@@ -119,6 +119,10 @@ func TestBenchBatchErrors(t *testing.T) {
 	for _, test := range []struct{ args, want string }{
 		{"--batch 2", "--device gpu"},
 		{"--groups 2", "--device gpu"},
+		{"--energy 1s", "--device gpu"},
+		{"--device emu --energy 1s", "--device gpu"},
+		{"--device gpu --transfers --energy 1s", "without --transfers"},
+		{"--energy=-1s", "want 0 or more"},
 		{"--device gpu --transfers --batch 2", "without --transfers"},
 		{"--device gpu --batch 0", "want 1 or more"},
 		{"--device gpu --batch 2 --groups 2", "batch"},

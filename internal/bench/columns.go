@@ -78,6 +78,7 @@ var columns = []column{
 	{"sm_mhz", load(func(l *Load) float64 { return l.SMClock.Median }), "clock", clockRate},
 	{"watts", load(func(l *Load) float64 { return l.Power.Median }), "", nil},
 	{"celsius", load(func(l *Load) float64 { return l.Temperature.Median }), "", nil},
+	{"joules", func(r *Record) any { return r.Joules }, "energy", energyText},
 	{"instructions", counted(func(c *Counts) any { return c.Instructions }), "instructions",
 		countText(func(c *Counts) string { return strconv.FormatInt(c.Instructions, 10) })},
 	{"flops", counted(func(c *Counts) any { return c.Flops }), "FLOP",
@@ -242,6 +243,14 @@ func clockRate(r *Record) string {
 	return fmt.Sprintf("%.0f MHz", r.Load.SMClock.Median)
 }
 
+// energyText returns the energy of a product.
+func energyText(r *Record) string {
+	if r.Joules == 0 {
+		return ""
+	}
+	return withUnit(r.Joules, []unit{{"J", 1}, {"mJ", 1e-3}}, unit{"µJ", 1e-6})
+}
+
 // Transposes returns the transpose letters of BLAS: "NT" for A·Bᵀ.
 func (r *Record) Transposes() string {
 	letter := map[bool]string{false: "N", true: "T"}
@@ -323,15 +332,25 @@ func errorRatio(r *Record) string {
 
 // Duration formats a number of seconds with four digits and a unit.
 func Duration(seconds float64) string {
-	for _, u := range []struct {
-		unit string
-		size float64
-	}{{"s", 1}, {"ms", 1e-3}, {"µs", 1e-6}} {
-		if seconds >= u.size {
-			return fmt.Sprintf("%.4g %s", seconds/u.size, u.unit)
+	return withUnit(seconds, []unit{{"s", 1}, {"ms", 1e-3}, {"µs", 1e-6}}, unit{"ns", 1e-9})
+}
+
+// unit is a unit of measurement.
+type unit struct {
+	name string
+	size float64 // in the base unit
+}
+
+// withUnit formats v with four digits in the largest of units that does not exceed it, or else in
+// the smallest.
+func withUnit(v float64, units []unit, smallest unit) string {
+	for _, u := range units {
+		if v >= u.size {
+			smallest = u
+			break
 		}
 	}
-	return fmt.Sprintf("%.4g ns", seconds*1e9)
+	return fmt.Sprintf("%.4g %s", v/smallest.size, smallest.name)
 }
 
 // plain formats a value without rounding.

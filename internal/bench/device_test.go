@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -25,6 +26,7 @@ type fakeDevice struct {
 	events int // not freed yet
 	loaded int // modules not unloaded yet
 	sensed int
+	watts  float64    // power according to the energy counter; 0 if the device has none
 	runs   []Matrices // operands of each product, in order
 	fail   func(call string) error
 }
@@ -86,7 +88,8 @@ func (l *fakeDevice) CopyOut(ctx context.Context, dst []byte, src device.Ptr, ro
 
 func (l *fakeDevice) Sensors() (device.Sensors, error) {
 	l.sensed++
-	return device.Sensors{SMClock: 1000 + float64(l.sensed), Power: 500, PowerLimit: 700, Temperature: 40}, nil
+	return device.Sensors{SMClock: 1000 + float64(l.sensed), Power: 500, PowerLimit: 700, Temperature: 40,
+		Energy: l.watts * (1 + l.clock.t.Seconds())}, nil
 }
 
 type fakeModule struct{ *fakeDevice }
@@ -232,6 +235,37 @@ func TestMeasureOn(t *testing.T) {
 	}
 	if slices.Min(l.held) < 30*time.Microsecond || slices.Max(l.held) > maxHold {
 		t.Errorf("the device was held for %v to %v, want 30 µs to maxHold", slices.Min(l.held), slices.Max(l.held))
+	}
+}
+
+// TestEnergy measures the energy of a product on a device that always draws 400 W.
+func TestEnergy(t *testing.T) {
+	c := new(clock)
+	l := newFakeDevice(t, c)
+	l.watts = 400
+	a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c, cost: every(2 * time.Millisecond)}}
+	b := &fakeDeviceSubject{device: l, fake: fake{name: "b", clock: c, cost: every(5 * time.Millisecond)}}
+	o := quick(c)
+	o.Energy = 500 * time.Millisecond
+	measure := func() ([]Record, error) {
+		return MeasureOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a}, []DeviceSubject{b}, o)
+	}
+	records, err := measure()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []float64{0.8, 2} {
+		if got := records[i].Joules; math.Abs(got-want) > 0.01*want {
+			t.Errorf("%s: %v J, want %v", records[i].Subject, got, want)
+		}
+	}
+	l.watts = 0
+	if _, err := measure(); !errors.Is(err, errors.ErrUnsupported) {
+		t.Errorf("without an energy counter: error %v, want ErrUnsupported", err)
+	}
+	o.Energy = 0
+	if records, err := measure(); err != nil || records[0].Joules != 0 {
+		t.Errorf("without the option: %v J, error %v", records[0].Joules, err)
 	}
 }
 

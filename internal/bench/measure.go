@@ -91,6 +91,10 @@ type Options struct {
 	// same operands, which may be in a cache.
 	Cold bool
 
+	// Energy is the time for which each subject runs alone after the rounds, to measure its energy
+	// per product. 0 means that the energy is not measured. Only a device has a sensor for it.
+	Energy time.Duration
+
 	// Packs reports that some subjects are a [Packer] and need memory for a packed copy of each B.
 	Packs bool
 
@@ -176,6 +180,11 @@ func measureAt(ctx context.Context, c Case, runs []*run, o Options,
 	if p.K < 1 || p.Empty() {
 		return nil, fmt.Errorf("%w: %d×%d×%d has no operations to measure", gemm.ErrShape, p.M, p.N, p.K)
 	}
+	if o.Energy > 0 {
+		if _, err := o.joules(); err != nil {
+			return nil, err
+		}
+	}
 	data := newOperands(&c, o.Seed)
 	s, err := open(data)
 	if err != nil {
@@ -199,6 +208,7 @@ func measureAt(ctx context.Context, c Case, runs []*run, o Options,
 	sensed := o.watch(ctx)
 	if o.count == nil {
 		m.rounds(ctx)
+		m.energies(ctx)
 	}
 	m.load = sensed()
 	m.verifyAgain(ctx, check)

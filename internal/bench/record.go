@@ -84,6 +84,7 @@ type Record struct {
 	Interrupted bool    `json:"interrupted,omitempty"`
 	GFLOPS      float64 `json:"gflops"` // at the median time; see Rate
 	Peak        float64 `json:"peak_gflops,omitempty"`
+	Joules      float64 `json:"joules,omitempty"` // energy of one product, if it was measured
 	// Counts replace the times if the device is emulated.
 	Counts *Counts `json:"counts,omitempty"`
 
@@ -217,6 +218,9 @@ func (r *Record) check() error {
 	}
 	if r.Intensity < 0 {
 		return fmt.Errorf("intensity %v: want at least 0", r.Intensity)
+	}
+	if r.Joules < 0 {
+		return fmt.Errorf("energy %v J: want at least 0", r.Joules)
 	}
 	if n := len(r.Samples); n < 1 || n > r.Reps {
 		return fmt.Errorf("%d samples: want 1 to %d, the number of reps", n, r.Reps)

@@ -13,4 +13,5 @@ type Sensors struct {
 	SMClock, MemoryClock float64 // MHz
 	Power, PowerLimit    float64 // W
 	Temperature          float64 // °C
+	Energy               float64 // J, used since the driver was loaded
 }

@@ -25,9 +25,11 @@ const (
 	nvmlPower         = "nvmlDeviceGetPowerUsage"
 	nvmlPowerLimit    = "nvmlDeviceGetEnforcedPowerLimit"
 	nvmlTemperature   = "nvmlDeviceGetTemperature"
+	nvmlEnergy        = "nvmlDeviceGetTotalEnergyConsumption"
 )
 
-var nvmlProcs = []string{nvmlInit, nvmlDriverVersion, nvmlByUUID, nvmlClock, nvmlPower, nvmlPowerLimit, nvmlTemperature}
+var nvmlProcs = []string{nvmlInit, nvmlDriverVersion, nvmlByUUID, nvmlClock, nvmlPower, nvmlPowerLimit, nvmlTemperature,
+	nvmlEnergy}
 
 // sharedNVML loads and initialises NVML on first use.
 var sharedNVML = sync.OnceValues(func() (*nvml, error) {
@@ -59,7 +61,8 @@ func (m *nvml) call(name string, args ...uintptr) error {
 	return nil
 }
 
-// Sensors reads the GPU's clocks, power and temperature from NVML, which is part of the driver.
+// Sensors reads the GPU's clocks, power, temperature and energy from NVML, which is part of the
+// driver.
 func (g *GPU) Sensors() (device.Sensors, error) {
 	m, err := sharedNVML()
 	if err != nil {
@@ -94,6 +97,13 @@ func (m *nvml) sensors(uuid string) (device.Sensors, error) {
 		}
 		return float64(v)
 	}
+	readLong := func(name string) float64 {
+		var v uint64
+		if m.call(name, handle, uintptr(unsafe.Pointer(&v))) != nil {
+			return 0
+		}
+		return float64(v)
+	}
 	readKind := func(name string, kind uintptr) float64 {
 		var v uint32
 		if m.call(name, handle, kind, uintptr(unsafe.Pointer(&v))) != nil {
@@ -107,5 +117,6 @@ func (m *nvml) sensors(uuid string) (device.Sensors, error) {
 		Power:       read(nvmlPower) / 1000,
 		PowerLimit:  read(nvmlPowerLimit) / 1000,
 		Temperature: readKind(nvmlTemperature, 0), // NVML_TEMPERATURE_GPU
+		Energy:      readLong(nvmlEnergy) / 1000,
 	}, nil
 }

@@ -36,6 +36,8 @@ func newFakeNVML(lacks ...string) *nvml {
 			*at[uint32](a[1]) = 700_000
 		case nvmlTemperature:
 			*at[uint32](a[2]) = 61
+		case nvmlEnergy:
+			*at[uint64](a[1]) = 5_000_000_250
 		}
 		return 0
 	}
@@ -47,7 +49,8 @@ func TestSensors(t *testing.T) {
 	if err := m.begin(); err != nil || m.driver != "580.159.04" {
 		t.Errorf("driver %q, error %v", m.driver, err)
 	}
-	want := device.Sensors{SMClock: 1000, MemoryClock: 2000, Power: 512.5, PowerLimit: 700, Temperature: 61}
+	want := device.Sensors{SMClock: 1000, MemoryClock: 2000, Power: 512.5, PowerLimit: 700, Temperature: 61,
+		Energy: 5_000_000.25}
 	if s, err := m.sensors("GPU-1"); err != nil || s != want {
 		t.Errorf("%+v, error %v, want %+v", s, err, want)
 	}
@@ -67,7 +70,7 @@ func TestSensors(t *testing.T) {
 func TestGPUSensors(t *testing.T) {
 	g := openGPU(t)
 	s, err := g.Sensors()
-	if err != nil || s.SMClock <= 0 || s.Power <= 0 || s.PowerLimit < s.Power/2 || s.Temperature <= 0 ||
+	if err != nil || s.SMClock <= 0 || s.Power <= 0 || s.PowerLimit < s.Power/2 || s.Temperature <= 0 || s.Energy <= 0 ||
 		DriverRelease() == "" {
 		t.Errorf("driver %q: %+v, error %v", DriverRelease(), s, err)
 	}
