@@ -327,6 +327,16 @@ func (k *Kernel) SharedDynamic(name string, elem ptx.Type, rows, cols int) Array
 	return k.array(&ptx.Name{Name: dynamicName}, elem, rows, cols, int64(at))
 }
 
+// SharedOverlay declares a matrix that begins at the start of dynamic shared memory, and shares
+// this memory with the arrays of [Kernel.SharedDynamic]. A barrier must separate accesses to
+// either.
+func (k *Kernel) SharedOverlay(name string, elem ptx.Type, rows, cols int) Array {
+	if bytes, ok := k.sharedBytes(name, elem, rows, cols); ok {
+		k.dynamic = max(k.dynamic, (bytes+sharedAlign-1)/sharedAlign*sharedAlign)
+	}
+	return k.array(&ptx.Name{Name: dynamicName}, elem, rows, cols, 0)
+}
+
 func (k *Kernel) array(sym *ptx.Name, elem ptx.Type, rows, cols int, at int64) Array {
 	p := Ptr{k: k, space: ptx.Shared, elem: elem, sym: sym, off: at}
 	return Array{p, rows, cols, int64(cols) * int64(elem.Bytes())}

@@ -105,6 +105,7 @@ type mmaCosts struct {
 	copyIssue  float64 // of a copy with cp.async
 	multiply   float64 // to multiply a stage, besides fragments and mma.sync
 	storeIssue float64 // to store a vector of C
+	exchange   float64 // to write or read a vector of accumulators in shared memory
 
 	// A step.
 	step        float64 // cycles besides issuing the instructions: the barrier and the first fragments
@@ -121,6 +122,7 @@ type mmaCosts struct {
 	memory       float64 // factor of memory's rate: some of an operand is left in the L2 cache
 	narrow       float64 // additional part of operands that narrow copies read along K
 	storeRate    float64 // sectors of C that the L2 cache receives
+	shortRow     float64 // bytes of a tile's row of C for which it receives sectors at half of that rate
 	storeExposed float64 // part of the shorter of storing and all else that other blocks do not hide
 }
 
@@ -147,9 +149,8 @@ type wgmmaCosts struct {
 	scales    float64 // cycles with block scales
 	owners    float64 // cycles with block scales of each column
 
-	// Power. Long products run at a lower clock rate, while the rates of the L2 cache and of
-	// memory do not change. In docs/results/bf16-h200.jsonl it falls to between 1.4 and 1.6 GHz. The
-	// two numbers are estimates within that range.
+	// Power. Long products run at a lower clock rate, 1.4 to 1.6 GHz in 16 and 8 bits, while the
+	// rates of the L2 cache and of memory do not change.
 	power     float64 // relative increase of the time of a cycle in the longest products
 	sustained float64 // cycles of the tensor cores with half of that increase
 

@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,12 +13,14 @@ import (
 	"tilework/internal/gpu/kernel"
 )
 
+var tries = flag.Int("tries", 10000, "number of random changes of several coefficients in TestFit")
+
 var fitted = flag.String("fit", "", "kernels whose coefficients TestFit fits, such as skinny,blocked; machine is for "+
 	"the coefficients that they share")
 
 // TestFit fits the coefficients of the kernels of -fit to the products of TestTimes, in the rows
 // of an H200 and an H100, and prints those that changed. It changes one coefficient at a time, as
-// long as that improves the fit.
+// long as that improves the fit, and then several at random.
 func TestFit(t *testing.T) {
 	if *fitted == "" {
 		t.Skip("no -fit")
@@ -51,11 +54,11 @@ func TestFit(t *testing.T) {
 		products = append(products, newFitted(x, strings.Split(*fitted, ",")))
 	}
 	cost := func() float64 {
-		sum := 0.0
+		sum, weights := 0.0, 0.0
 		for _, x := range products {
-			sum += x.cost()
+			sum, weights = sum+x.weight*x.cost(), weights+x.weight
 		}
-		return sum / float64(len(products))
+		return sum / weights
 	}
 	best := cost()
 	t.Logf("%d coefficients, cost %.4f", len(fields), best)
@@ -74,6 +77,34 @@ func TestFit(t *testing.T) {
 		}
 		t.Logf("cost %.4f", best)
 	}
+	// Coefficients that compensate each other improve the fit only together. Those without influence
+	// on any product are not changed.
+	known := slices.DeleteFunc(slices.Clone(fields), func(f coefficient) bool {
+		before := *f.values[0]
+		defer f.set(before)
+		f.set(before / 2)
+		return cost() == best
+	})
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range *tries {
+		const together, most = 3, 0.2
+		var changed [together]*coefficient
+		var before [together]float64
+		for i := range changed {
+			changed[i] = &known[rng.IntN(len(known))]
+			before[i] = *changed[i].values[0]
+			changed[i].set(before[i] * math.Exp(most*(2*rng.Float64()-1)))
+		}
+		if c := cost(); c < best-1e-6 {
+			best = c
+			continue
+		}
+		for i := range changed {
+			k := together - 1 - i // in reverse, for one coefficient may be changed twice
+			changed[k].set(before[k])
+		}
+	}
+	t.Logf("cost %.4f after %d random changes", best, *tries)
 	for _, f := range fields {
 		if now := *f.values[0]; now != f.before {
 			t.Logf("%s: %.4g, was %.4g", f.name, now, f.before)
@@ -84,13 +115,18 @@ func TestFit(t *testing.T) {
 // fittedProduct is a product with its measured candidates.
 type fittedProduct struct {
 	*recorded
+	weight     float64
 	job        *job
 	candidates []Candidate
 	rows       []*row // of the candidates; nil for those of kernels that are not fitted
 }
 
 func newFitted(x *recorded, kernels []string) *fittedProduct {
-	f := &fittedProduct{recorded: x, job: newJob(&x.problem, kernel.Align{}, x.gpu)}
+	f := &fittedProduct{recorded: x, weight: 1, job: newJob(&x.problem, kernel.Align{}, x.gpu)}
+	const large, weightOfLarge = 2e11, 5 // few products are as large, and their times matter most
+	if x.problem.Flops() >= large {
+		f.weight = weightOfLarge
+	}
 	for _, r := range rows {
 		fits := r
 		if !slices.Contains(kernels, r.Name) && !slices.Contains(kernels, "machine") {

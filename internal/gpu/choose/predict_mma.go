@@ -144,7 +144,7 @@ func (b *mmaBlock) round(blocks int, steps float64) float64 {
 	latency := n.step + b.queue*(fill+b.multiplyIssue()) + wait + n.spillStep*b.spilled
 	copies := max(b.warps*(n.copy*b.async+n.single*b.single), b.sectors*kernel.SectorBytes/n.traffic)
 	tensor := float64(b.s.M*b.s.N*b.s.K) / n.rates[b.In()]
-	store := max(b.queue, side*b.warps/schedulers) * n.storeIssue * b.stores()
+	store := max(b.queue, side*b.warps/schedulers) * (n.storeIssue*b.stores() + n.exchange*b.exchanges())
 	work := max(tensor, copies) + n.copyExposed/float64(b.s.Stages-1)*min(tensor, copies)
 	step := max(latency, side*work+n.stepExposed*latency/(side*b.queue))
 	return float64(b.s.Stages-1)*start + steps*step + store
@@ -195,37 +195,44 @@ func (b *mmaBlock) multiplyIssue() float64 {
 }
 
 // stores returns the number of stores of a thread.
-func (b *mmaBlock) stores() float64 {
-	vec, _ := b.storeVec()
-	return float64(b.s.M*b.s.N/kernel.MMAThreads(b.s)) / float64(vec)
+func (b *mmaBlock) stores() float64 { return b.sums() / float64(b.storeVec()) }
+
+// sums returns the number of accumulators of a thread.
+func (b *mmaBlock) sums() float64 { return float64(b.s.RowsPerThread * b.s.ColsPerThread) }
+
+// exchanges returns the number of accesses of a thread to shared memory between the main loop and
+// its stores.
+func (b *mmaBlock) exchanges() float64 {
+	if !kernel.StoresRows(*b.c) {
+		return 0
+	}
+	return b.sums()/float64(kernel.SumsPerRow(*b.c)) + b.stores()
 }
 
-// storeVec returns the number of elements that a thread stores at once, and that of its adjacent
-// elements. Partial sums of split-K always have whole vectors.
-func (b *mmaBlock) storeVec() (vec, adjacent int) {
-	adjacent = 2
-	if b.In().Bits() == 8 && !b.c.TransB {
-		adjacent = 4 // see frag.Reader
-	}
+// storeVec returns the number of elements that a thread stores at once. Partial sums of split-K
+// always have pairs.
+func (b *mmaBlock) storeVec() int {
 	if b.s.SplitK > 1 {
-		return 2, 2
+		return 2
 	}
-	return b.c.VecC, adjacent
+	return b.c.VecC
 }
 
 // stored returns the number of sectors that all stores to C or to one part of the partial sums
-// write. The stores of four lanes reach adjacent elements of a row, apart by those that their next
-// stores write.
+// write, in runs of adjacent elements. It counts more for narrow tiles: memory is slower for their
+// short rows.
 func (b *mmaBlock) stored() float64 {
-	vec, adjacent := b.storeVec()
+	run := frag.Quad * b.storeVec()
+	if kernel.StoresRows(*b.c) {
+		run = kernel.RowStore(*b.c)
+	}
 	l := b.C()
 	elem, ld := l.Type.Bytes(1), l.LD
 	if b.s.SplitK > 1 {
 		elem, ld = b.Accum().Bytes(1), kernel.PartialSumLD(b.Problem)
 	}
-	run := ((frag.Quad-1)*adjacent + vec) * elem
-	sectors := min(sectorsOf(run, ld*elem), frag.Quad*max(1, float64(vec*elem)/kernel.SectorBytes))
-	return float64(b.Products()) * float64(b.M) * float64(b.Columns()) / float64(frag.Quad*vec) * sectors
+	sectors := sectorsOf(run*elem, ld*elem) * (1 + b.n.shortRow/float64(b.s.N*elem))
+	return float64(b.Products()) * float64(b.M) * float64(b.Columns()) / float64(run) * sectors
 }
 
 // narrow returns the bytes of the operands that copies of less than 16 bytes read along K. Memory

@@ -36,7 +36,7 @@ var MMA = &Kernel{
 	BlockThreads:   func(s Tile) device.Dim3 { return device.Dim3{X: MMAThreads(s), Y: 1, Z: 1} },
 	SharedFor: func(c Config) int {
 		a, b := operandTiles(c)
-		return a.Bytes() + b.Bytes()
+		return max(a.Bytes()+b.Bytes(), rowPatchBytes(c))
 	},
 	AccessLimits: limitsMMA,
 	Write:        writeMMA,
@@ -182,11 +182,12 @@ func mmaElement(t dtype.Type) ptx.Type {
 // and may extend past the end of a row.
 func mmaVectors(_ Tile, c *Config, p *gemm.Problem) {
 	c.VecA, c.VecB, c.VecC = CopiedElements(p.Layouts[gemm.A]), CopiedElements(p.Layouts[gemm.B]),
-		VectorLen(p.Layouts[gemm.C], sumsPerRow(*c))
+		VectorLen(p.Layouts[gemm.C], SumsPerRow(*c))
 }
 
-// sumsPerRow returns the number of a lane's accumulators that are adjacent in a row of C.
-func sumsPerRow(c Config) int {
+// SumsPerRow returns the number of accumulators of a lane in kernel mma that are adjacent in a row
+// of C.
+func SumsPerRow(c Config) int {
 	if c.In.Bits() == 8 && !c.TransB {
 		return 4 // byte pairs that ldmatrix transposes; see [frag.Reader]
 	}
@@ -212,12 +213,18 @@ func wholeVector(vec int, t dtype.Type) int {
 	return vec
 }
 
-// limitsMMA returns the bounds of mma's memory accesses. The columns of C that a quarter of a warp
-// stores can be less than a sector, and so can a tile's rows. MN-major tiles have bank conflicts if
+// limitsMMA returns the bounds of mma's memory accesses. The columns of C that a warp stores at
+// once can be less than a sector, and so can a tile's rows. MN-major tiles have bank conflicts if
 // their rows have fewer than 64 bytes of an 8-bit type or fewer than 32 elements of float32.
 func limitsMMA(c Config) AccessLimits {
 	s := c.Tile
-	l := AccessLimits{Scatter: rowScatter(c, s.K, frag.Quad*sumsPerRow(c))}
+	l := AccessLimits{Scatter: rowScatter(c, s.K, frag.Quad*SumsPerRow(c))}
+	if StoresRows(c) {
+		l.Scatter = rowScatter(c, s.K, RowStore(c))
+		if _, cols := warpTile(s); cols < frag.Lanes {
+			l.Conflicts = 2 // several rows of a patch are read at once
+		}
+	}
 	for _, x := range []struct {
 		across bool
 		side   int
@@ -282,6 +289,12 @@ func writeMMA(k *build.Kernel, c Config) {
 		}
 	})
 	ring.End()
+	if StoresRows(c) {
+		k.Comment("write the warp's part of C by rows, through the memory of the tiles")
+		k.Barrier()
+		w.storeRows(row0, col0)
+		return
+	}
 	k.Comment("write the warp's part of C")
 	w.store(row0, col0)
 }
@@ -444,7 +457,6 @@ func emit(pieces []func()) {
 // store stores the accumulators to the tile of C that begins at (row, col) or, with split-K, to the
 // partial sums.
 func (w *warp) store(row, col build.Reg) {
-	vec := w.Config.VecC
 	row, col = w.Add(row, w.row), w.Add(col, w.col)
 	for i := range w.acc {
 		for r := range w.in.M / frag.Eight {
@@ -462,9 +474,7 @@ func (w *warp) store(row, col build.Reg) {
 					w.If(w.C.InBounds(at, c), func() { w.StoreSums(at, c, side) })
 					continue
 				}
-				for d := 0; d < len(side); d += vec {
-					cols, sums = append(cols, w.Add(c, d)), append(sums, side[d:d+vec])
-				}
+				cols, sums = append(cols, c), append(sums, side)
 			}
 			if len(cols) > 0 {
 				w.storeRow(at, cols, sums)
