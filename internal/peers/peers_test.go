@@ -346,34 +346,35 @@ func TestMKLWithoutItsFiles(t *testing.T) {
 // TestCore runs the test binary once per kernel family, because a process opens a library only
 // once.
 func TestCore(t *testing.T) {
-	const env = "TILEWORK_TEST_CORE"
+	const env, coreEnv = "TILEWORK_TEST_CORE", "OPENBLAS_CORETYPE"
 	if core := os.Getenv(env); core != "" {
 		p, err := Open("openblas", Options{Core: core})
 		if err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
-		fmt.Printf("core=%s caveat=%q env=%q\n", p.Core, p.Caveat(), os.Getenv("OPENBLAS_CORETYPE"))
+		fmt.Printf("core=%s caveat=%q env=%q\n", p.Core, p.Caveat(), os.Getenv(coreEnv))
 		os.Exit(0)
 	}
 	open(t, "openblas", Options{})
 	if runtime.GOARCH != "amd64" {
 		t.Skip("the core names are for x86")
 	}
-	for core, want := range map[string]string{
-		"haswell":     "core=Haswell",
-		"SANDYBRIDGE": "core=Sandybridge",
-		"nonesuch":    "despite OPENBLAS_CORETYPE=nonesuch",
+	for _, tt := range []struct{ before, core, want string }{
+		{"", "haswell", "core=Haswell"},
+		{"Nehalem", "haswell", "core=Haswell"},
+		{"", "SANDYBRIDGE", "core=Sandybridge"},
+		{"", "nonesuch", "despite OPENBLAS_CORETYPE=nonesuch"},
 	} {
 		cmd := exec.Command(os.Args[0], "-test.run=^TestCore$")
-		cmd.Env = append(os.Environ(), env+"="+core)
+		cmd.Env = append(os.Environ(), env+"="+tt.core, coreEnv+"="+tt.before)
 		out, _ := cmd.CombinedOutput()
 		t.Logf("%s", out)
-		if !strings.Contains(string(out), want) {
-			t.Errorf("core %s: got %q, want %q", core, out, want)
+		if !strings.Contains(string(out), tt.want) {
+			t.Errorf("core %s: got %q, want %q", tt.core, out, tt.want)
 		}
-		if strings.Contains(want, "core=") && !strings.Contains(string(out), `env=""`) {
-			t.Errorf("core %s: the variable is still set: %q", core, out)
+		if restored := fmt.Sprintf("env=%q", tt.before); strings.Contains(tt.want, "core=") && !strings.Contains(string(out), restored) {
+			t.Errorf("core %s: got %q, want the variable restored: %s", tt.core, out, restored)
 		}
 	}
 }
