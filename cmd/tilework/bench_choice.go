@@ -64,7 +64,7 @@ func (g *benchGPU) candidates(p *gemm.Problem, precision gemm.Precision) []bench
 }
 
 // cpuCandidates returns the automatic choice for p on the CPU, named [bench.Chosen], and other ways
-// to compute it: other kernels, packings and numbers of threads, and other block sizes.
+// to compute it: other kernels, methods and numbers of threads, and other block sizes.
 func cpuCandidates(p *gemm.Problem, request dispatch.Request) []bench.Subject {
 	request.Problem = *p
 	all := []bench.Subject{&subject{name: bench.Chosen, request: request}}

@@ -83,6 +83,14 @@ type subject struct {
 
 func (s *subject) Name() string { return s.name }
 
+// PredictedSeconds implements [bench.TimePredictor].
+func (s *subject) PredictedSeconds() float64 {
+	if s.plan == nil {
+		return 0
+	}
+	return s.plan.Predicted().Seconds()
+}
+
 // minCancelFlops is the number of operations from which a product can be cancelled. With fewer,
 // even the textbook loop takes only about 0.4 s.
 const minCancelFlops = 1e8

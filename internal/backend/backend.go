@@ -4,7 +4,8 @@
 //
 // Abilities that only some backends have are optional interfaces: [Packer], [ReusablePlan],
 // [TileCaller], [ProgressReporter], [SerialRunner], [BatchRunner], [GroupRunner],
-// [EpilogueApplier], [Explainer] and [Tunable]. Dispatch checks for each in one place.
+// [EpilogueApplier], [TimePredictor], [Explainer] and [Tunable]. Dispatch checks for each in one
+// place.
 package backend
 
 import (
@@ -154,6 +155,12 @@ type GroupRunner interface {
 type EpilogueApplier interface {
 	// Finish computes C from α·op(A)·op(B) + β·C, which sums holds in ScaleType without padding.
 	Finish(sums []byte, b gemm.Buffers)
+}
+
+// TimePredictor is a Plan whose time is predicted.
+type TimePredictor interface {
+	// Predicted returns the predicted time of a run, or 0 if it is not known.
+	Predicted() time.Duration
 }
 
 // Explainer is a Plan that records the candidates from which it was chosen.

@@ -2,29 +2,19 @@ package backend
 
 import "fmt"
 
-// Config sets parameters of a CPU kernel. Zero fields are left to the planner. KC and Packing
+// Config sets parameters of a CPU kernel. Zero fields are left to the planner. KC and Method
 // change the order of summation; MC and Threads do not.
 type Config struct {
 	// MC and KC are block sizes: rows of C, and steps of K.
 	MC int `json:"mc,omitempty"`
 	KC int `json:"kc,omitempty"`
-	// Packing selects the operands to pack.
-	Packing Packing `json:"packing,omitempty"`
+	// Method names the algorithm and its variant, such as "direct" or "blocked-pack-A".
+	Method string `json:"method,omitempty"`
 	// Threads lowers the number of goroutines that the caller allows.
 	Threads int `json:"threads,omitempty"`
 }
 
-// Packing is the set of packed operands.
-type Packing string
-
-// The sets of packed operands.
-const (
-	PackNothing Packing = "nothing" // both operands are read as stored
-	PackB       Packing = "B"       // A is read as stored
-	PackBoth    Packing = "both"
-)
-
-// String returns c in the form "blocked:64x64x8/8x4/4" or "avx2, KC 256, packing B".
+// String returns c in the form "blocked:64x64x8/8x4/4" or "avx2, KC 256, blocked".
 func (c Choice) String() string {
 	if c.Tile != "" {
 		return c.Kernel + ":" + c.Tile
@@ -38,8 +28,8 @@ func (c Choice) String() string {
 			s += fmt.Sprintf(", %s %d", field.name, field.value)
 		}
 	}
-	if c.Config.Packing != "" {
-		s += ", packing " + string(c.Config.Packing)
+	if c.Config.Method != "" {
+		s += ", " + c.Config.Method
 	}
 	return s
 }

@@ -59,11 +59,20 @@ func Choices(records []Record) []Choice {
 // excess returns how many times as long as predicted the product of r took, and whether that is
 // known.
 func (r *Record) excess() (ratio float64, known bool) {
-	clock := r.clock()
-	if r.Predicted == 0 || clock == 0 || !r.Timed() {
+	predicted := r.predicted()
+	if predicted == 0 || !r.Timed() {
 		return 0, false
 	}
-	return r.Seconds.Median * clock / r.Predicted, true
+	return r.Seconds.Median / predicted, true
+}
+
+// predicted returns the predicted time in seconds, at the measured clock rate, or 0 if it is not
+// known.
+func (r *Record) predicted() float64 {
+	if clock := r.clock(); r.Predicted > 0 && clock > 0 {
+		return r.Predicted / clock
+	}
+	return r.PredictedSeconds
 }
 
 // clock returns the clock rate of the device in Hz while the record was measured, or 0.
@@ -149,10 +158,10 @@ func WriteChoices(w io.Writer, records []Record, width int) error {
 
 func (r *Record) shape() string { return fmt.Sprintf("%d×%d×%d", r.M, r.N, r.K) }
 
-// predictedText returns the predicted time at the measured clock rate, or the empty string.
+// predictedText returns the predicted time, or the empty string if it is not known.
 func (r *Record) predictedText() string {
-	if clock := r.clock(); clock > 0 && r.Predicted > 0 {
-		return Duration(r.Predicted / clock)
+	if t := r.predicted(); t > 0 {
+		return Duration(t)
 	}
 	return ""
 }

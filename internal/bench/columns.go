@@ -55,6 +55,7 @@ var columns = []column{
 	{"seed", func(r *Record) any { return r.Seed }, "", nil},
 	{"intensity", func(r *Record) any { return r.Intensity }, "", nil},
 	{"predicted_cycles", func(r *Record) any { return r.Predicted }, "", nil},
+	{"predicted_seconds", func(r *Record) any { return r.PredictedSeconds }, "", nil},
 	{"setup_seconds", func(r *Record) any { return r.Setup }, "compile", setup},
 	{"reps", func(r *Record) any { return r.Reps }, "reps", timed(func(r *Record) string { return strconv.Itoa(r.Reps) })},
 	{"median_of", func(r *Record) any { return max(r.MedianOf, 1) }, "", nil},

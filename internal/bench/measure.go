@@ -36,6 +36,10 @@ type IntensityReporter interface{ Intensity() float64 }
 // prepared product in clock cycles of the device, or 0 if it is not known.
 type Predictor interface{ Predicted() float64 }
 
+// TimePredictor is a [Subject] whose time is predicted in seconds, as [Predictor] does in clock
+// cycles.
+type TimePredictor interface{ PredictedSeconds() float64 }
+
 // Packer is a [Subject] that packs B once and multiplies by it many times. After Prepare, PackB is
 // called with each set of operands. The function that Prepare returned is then called with these
 // sets only.

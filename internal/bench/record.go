@@ -70,6 +70,8 @@ type Record struct {
 	Intensity float64 `json:"intensity,omitempty"`
 	// Predicted is the time that the subject predicts, in clock cycles of the device; see Predictor.
 	Predicted float64 `json:"predicted_cycles,omitempty"`
+	// PredictedSeconds is the predicted time of a subject that predicts seconds; see TimePredictor.
+	PredictedSeconds float64 `json:"predicted_seconds,omitempty"`
 	// Setup is the one-time cost in seconds, such as compiling a kernel or trying algorithms.
 	Setup float64 `json:"setup_seconds,omitempty"`
 	Steps *Steps  `json:"steps,omitempty"` // only of a product with transfers

@@ -333,5 +333,8 @@ func (m *measurement) common(r *run) Record {
 	if p, ok := r.subject.(Predictor); ok {
 		rec.Predicted = p.Predicted()
 	}
+	if p, ok := r.subject.(TimePredictor); ok {
+		rec.PredictedSeconds = p.PredictedSeconds()
+	}
 	return rec
 }

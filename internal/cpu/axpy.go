@@ -30,50 +30,15 @@ type axpy[T scalar] struct {
 
 const (
 	axpyRows        = 16        // the maximum number of rows of C
-	axpyBestRows    = 4         // the maximum for which axpy beats all other algorithms, unless B is small
 	axpyDepth       = 8         // the steps of K that one pass over C adds
 	axpyCBytes      = 256 << 10 // bytes of C per task, which each pass reads again: they stay in L2
 	axpySums        = 4096      // elements of C per task if their sums go to scratch memory
 	axpyWidenedCols = 2048      // elements of a row of B widened at a time: axpyDepth such rows stay in L2
-	narrowBytes     = 32        // bytes of a row of C from which tiles are faster than axpy, if A is transposed
-	narrowDeepCols  = 3         // columns of C up to which that holds for a large K too
-	axpyRowsGrouped = 8         // axpyRows for micro-kernels with Group > 1, whose blocked algorithm is faster
 )
 
-// usesAxpy reports whether axpy suits p.
-func usesAxpy(p *gemm.Problem) bool {
-	return !p.B().Trans && isThin(p.M, p.N, p.K, axpyRows)
-}
-
-// usesAxpySwapAB reports whether axpy suits the transpose of p.
-func usesAxpySwapAB(p *gemm.Problem) bool {
-	return p.A().Trans && isThin(p.N, p.M, p.K, axpyRows)
-}
-
-// isNarrow reports whether axpy computes the transposed product faster than tiles compute p, whose
-// vectors would be mostly empty because C has few columns.
-func (mk *microKernel[T]) isNarrow(p *gemm.Problem) bool {
-	if !p.A().Trans || !mk.native(p) || p.Out().Bytes(p.N) >= narrowBytes {
-		return false
-	}
-	if p.N <= narrowDeepCols && p.K >= axpyDepth {
-		return p.M > splitSides
-	}
-	return p.M >= tallRows && p.K < dotsDepth
-}
-
-// thinDepth is the smallest K of a thin product; see isThin.
-const thinDepth = 32
-
-// isThin reports whether reading the large operand determines the time of the product, because C
-// has few rows (at most limit).
-func isThin(few, many, k, limit int) bool {
-	return few <= limit && many >= 8*few && many >= 64 && k >= thinDepth
-}
-
-// prepare sets up the product, or with swapped its transpose. d must be zero.
-func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, swapped bool) {
-	p, threads := pl.Problem, pl.Threads
+// prepare sets up the product, or with swapAB its transpose. d must be zero.
+func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
+	p, threads, swapped := pl.Problem, pl.Threads, pl.method.swapAB
 	d.microKernel, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), threads
 	small, large := &d.small, &d.b
 	d.m, d.n, d.layout = p.M, p.N, p.Layouts[gemm.A]

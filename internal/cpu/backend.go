@@ -25,6 +25,7 @@ var (
 	_ backend.ProgressReporter = (*Plan)(nil)
 	_ backend.SerialRunner     = (*Plan)(nil)
 	_ backend.EpilogueApplier  = (*Plan)(nil)
+	_ backend.TimePredictor    = (*Plan)(nil)
 )
 
 // Kernels implements [backend.Backend].
@@ -102,6 +103,14 @@ func (pl *Plan) Workers() int { return pl.Threads }
 
 // Accuracy implements [backend.Plan].
 func (pl *Plan) Accuracy(p *gemm.Problem) gemm.Accuracy { return pl.Kernel.Accuracy(p) }
+
+// Predicted implements [backend.TimePredictor], for products on one thread.
+func (pl *Plan) Predicted() time.Duration {
+	if pl.Kernel.naive || pl.Threads > 1 || pl.packed != nil {
+		return 0
+	}
+	return time.Duration(pl.Kernel.tiles(pl.Problem.Accum()).predict(pl.Problem, pl.method))
+}
 
 // Prepare implements [backend.Plan]. CPU kernels need no preparation.
 func (pl *Plan) Prepare(context.Context) error { return nil }

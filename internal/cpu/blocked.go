@@ -2,7 +2,6 @@ package cpu
 
 import (
 	"tilework/dtype"
-	"tilework/internal/backend"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
@@ -68,7 +67,7 @@ func newBlocked[T scalar](pl *Plan, mk *microKernel[T], b *gemm.Buffers) blocked
 		a: operandA(p, b, mk), b: operandB(p, b, mk),
 		alpha: alphaOf[T](p), beta: T(real(p.Beta)),
 		onTile:  pl.onTile,
-		packsA:  !mk.readsInPlace(p),
+		packsA:  pl.method.packsA,
 		scratch: p.Out() != dtype.Of[T](),
 		threads: pl.Threads,
 	}
@@ -180,27 +179,6 @@ const conflictStride = 4 << 10
 
 // hasSetConflicts reports whether the rows of a matrix evict each other.
 func hasSetConflicts(l gemm.Layout) bool { return l.Type.Bytes(l.LD)%conflictStride == 0 }
-
-// inPlaceBytes is the largest A that is read unpacked, once for each panel of B. A larger one spans
-// more pages than the TLB holds. For up to inPlacePanels panels of B and inPlaceCols columns,
-// packing an A of any size takes at least as long as reading it unpacked.
-const (
-	inPlaceBytes  = 2 << 20
-	inPlacePanels = 8
-	inPlaceCols   = 128
-)
-
-// readsInPlace reports whether the blocked algorithm reads A unpacked. Rows of A must be stored
-// along K, which is the order of a panel. They must also not conflict, unless there are few
-// columns.
-func (mk *microKernel[T]) readsInPlace(p *gemm.Problem) bool {
-	if mk.packing != "" {
-		return mk.packing == backend.PackB
-	}
-	few := p.N <= min(inPlacePanels*mk.NR, inPlaceCols)
-	return mk.canReadInPlace(p) && (few || layoutBytes(p.Layouts[gemm.A]) <= inPlaceBytes &&
-		!hasSetConflicts(p.Layouts[gemm.A]))
-}
 
 // canReadInPlace reports whether the micro-kernels can read A unpacked.
 func (mk *microKernel[T]) canReadInPlace(p *gemm.Problem) bool {

@@ -17,10 +17,9 @@ const maxBlock = 2048
 
 // checkConfig returns an error that wraps ErrUnsupported if no plan can use c.
 func checkConfig(c backend.Config) error {
-	known := []backend.Packing{"", backend.PackNothing, backend.PackB, backend.PackBoth}
-	if min(c.MC, c.KC, c.Threads) < 0 || max(c.MC, c.KC) > maxBlock || !slices.Contains(known, c.Packing) {
-		return fmt.Errorf("%w: blocks of MC %d and KC %d (at most %d), packing %q, %d threads", gemm.ErrUnsupported,
-			c.MC, c.KC, maxBlock, c.Packing, c.Threads)
+	if min(c.MC, c.KC, c.Threads) < 0 || max(c.MC, c.KC) > maxBlock {
+		return fmt.Errorf("%w: blocks of MC %d and KC %d, %d threads: want MC and KC of at most %d", gemm.ErrUnsupported,
+			c.MC, c.KC, c.Threads, maxBlock)
 	}
 	return nil
 }
@@ -49,9 +48,15 @@ func (k *Kernel) with(o *backend.Config, p *gemm.Problem) (*Kernel, error) {
 	if in := p.In(); k.naive || !k.Multiplies(in) {
 		return nil, fmt.Errorf("%w: kernel %s with blocks, for matrices of %v", gemm.ErrUnsupported, k.Name, in)
 	}
-	if blocks := k.blocking(p.Accum()); c.Packing != "" && c.Packing != blocks.defaultPacking(p) &&
-		!slices.Contains(blocks.packings(p), c.Packing) {
-		return nil, fmt.Errorf("%w: %v by kernel %s with packing %q", gemm.ErrUnsupported, p, k.Name, c.Packing)
+	var w method
+	if c.Method != "" {
+		var err error
+		if w, err = parseMethod(c.Method); err != nil {
+			return nil, err
+		}
+		if !slices.Contains(k.tiles(p.Accum()).methods(p), w) {
+			return nil, fmt.Errorf("%w: %v by kernel %s with method %v", gemm.ErrUnsupported, p, k.Name, w)
+		}
 	}
 	c.Threads = 0 // does not depend on the kernel
 	configured.Lock()
@@ -65,25 +70,29 @@ func (k *Kernel) with(o *backend.Config, p *gemm.Problem) (*Kernel, error) {
 		}
 		own = new(Kernel)
 		*own = *k
-		own.f32, own.f64, own.i32 = k.f32.with(c), k.f64.with(c), k.i32.with(c)
+		own.f32, own.f64, own.i32 = k.f32.with(c, w), k.f64.with(c, w), k.i32.with(c, w)
 		configured.kernels[key] = own
 	}
 	return own, nil
 }
 
-// with returns mk with the block sizes and packing of c. It returns nil for a nil mk.
-func (mk *microKernel[T]) with(c backend.Config) *microKernel[T] {
+// with returns mk with the block sizes of c and the method w. It returns nil for a nil mk.
+func (mk *microKernel[T]) with(c backend.Config, w method) *microKernel[T] {
 	if mk == nil {
 		return nil
 	}
 	own := *mk
-	own.packing = c.Packing
+	own.forced = w
 	own.mc, own.kc = cmp.Or(c.MC, mk.mc), cmp.Or(c.KC, mk.kc)
 	return &own
 }
 
-// Routes lists candidates for p with up to workers goroutines that differ in kernel, packing or
-// number of goroutines. The kernels are the default one and the next slower one.
+// nearest is the largest predicted time of a method that [Routes] lists, relative to the smallest.
+const nearest = 1.5
+
+// Routes lists candidates for p with up to workers goroutines that differ in kernel, method or
+// number of goroutines. The kernels are the default one and the next slower one, the methods those
+// with a predicted time of at most [nearest] times the smallest.
 func Routes(p *gemm.Problem, workers int) []backend.Choice {
 	var routes []backend.Choice
 	best, err := chooseCached("", p.In())
@@ -98,13 +107,18 @@ func Routes(p *gemm.Problem, workers int) []backend.Choice {
 			continue
 		}
 		taken++
-		blocks := k.blocking(p.Accum())
-		for _, packing := range blocks.packings(p) {
-			if packing == blocks.defaultPacking(p) {
-				packing = "" // the default
+		t := k.tiles(p.Accum())
+		chosen := t.method(p)
+		for _, w := range t.methods(p) {
+			name := w.String()
+			switch {
+			case w == chosen:
+				name = "" // the default
+			case t.predict(p, w) > nearest*t.predict(p, chosen):
+				continue
 			}
 			for _, n := range threadCounts(p, workers) {
-				routes = append(routes, backend.Choice{Kernel: k.Name, Config: backend.Config{Packing: packing, Threads: n}})
+				routes = append(routes, backend.Choice{Kernel: k.Name, Config: backend.Config{Method: name, Threads: n}})
 			}
 		}
 	}
@@ -118,17 +132,26 @@ func Blockings(p *gemm.Problem, route backend.Choice) []backend.Choice {
 	if !ok || kernels[i].naive {
 		return nil
 	}
-	blocks := kernels[i].blocking(p.Accum())
-	packing := cmp.Or(route.Config.Packing, blocks.defaultPacking(p))
+	t := kernels[i].tiles(p.Accum())
+	w := t.method(p)
+	if route.Config.Method != "" {
+		var err error
+		if w, err = parseMethod(route.Config.Method); err != nil {
+			return nil
+		}
+	}
+	if !w.isDirect() && w.algorithm != algoBlocked {
+		return nil // its block sizes are fixed
+	}
 	var all []backend.Choice
 	seen := map[[2]int]bool{}
 	for _, kc := range []int{128, 192, 256, 384, 512, 768, 1024} {
 		for _, mc := range []int{48, 96, 144, 192, 288, 384} {
-			if packing == backend.PackNothing {
+			if w.algorithm != algoBlocked {
 				mc = 0 // not used
 			}
 			// Plans divide K and the rows into blocks of equal size.
-			cut := [2]int{equalParts(p.K, kc, 1), equalParts(p.M, max(mc, 1), blocks.rows())}
+			cut := [2]int{equalParts(p.K, kc, 1), equalParts(p.M, max(mc, 1), t.rows())}
 			if seen[cut] {
 				continue
 			}
@@ -141,15 +164,16 @@ func Blockings(p *gemm.Problem, route backend.Choice) []backend.Choice {
 	return all
 }
 
-// blocking describes the block sizes and packing of a [microKernel] of any type.
-type blocking interface {
+// tiles describes a [microKernel] of any type.
+type tiles interface {
 	rows() int
-	defaultPacking(p *gemm.Problem) backend.Packing
-	packings(p *gemm.Problem) []backend.Packing
+	method(p *gemm.Problem) method             // the fastest by prediction
+	methods(p *gemm.Problem) []method          // all that can compute p
+	predict(p *gemm.Problem, w method) float64 // nanoseconds on one thread, or 0
 }
 
-// blocking returns the micro-kernel for an accumulator type.
-func (k *Kernel) blocking(sums dtype.Type) blocking {
+// tiles returns the micro-kernel for an accumulator type.
+func (k *Kernel) tiles(sums dtype.Type) tiles {
 	switch sums {
 	case dtype.F32:
 		return k.f32
@@ -160,32 +184,6 @@ func (k *Kernel) blocking(sums dtype.Type) blocking {
 }
 
 func (mk *microKernel[T]) rows() int { return mk.MR }
-
-// defaultPacking returns the operands of p that are packed by default.
-func (mk *microKernel[T]) defaultPacking(p *gemm.Problem) backend.Packing {
-	switch {
-	case mk.algorithm(p) != algoBlocked:
-		return backend.PackNothing
-	case mk.readsInPlace(p):
-		return backend.PackB
-	}
-	return backend.PackBoth
-}
-
-// packings lists the possible packings for p.
-func (mk *microKernel[T]) packings(p *gemm.Problem) []backend.Packing {
-	all := []backend.Packing{backend.PackBoth}
-	if mk.canReadInPlace(p) {
-		all = append(all, backend.PackB)
-	}
-	// Without packing each goroutine computes its part in a single task, so a long product could
-	// not be cancelled.
-	const most = 3e8
-	if mk.canRunDirect(p) && (p.M <= len(mk.Direct) || p.Flops() <= most) {
-		all = append(all, backend.PackNothing)
-	}
-	return all
-}
 
 // threadCounts lists the numbers of threads to try for p: one for a small product, all for a large
 // one, otherwise all and the powers of two below.

@@ -6,7 +6,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
-	"slices"
+	"strings"
 	"testing"
 	"tilework/internal/backend"
 
@@ -23,16 +23,13 @@ func TestCandidates(t *testing.T) {
 		in, out   dtype.Type
 		m, n, k   int
 		transA    bool
-		packings  []backend.Packing // the possible packings
-		blockings int               // at least
+		blockings int // at least
 	}{
-		{dtype.F32, dtype.F32, 70, 65, 300, false, []backend.Packing{backend.PackBoth, backend.PackB, backend.PackNothing},
-			6},
-		{dtype.F32, dtype.F32, 1, 130, 1100, false, []backend.Packing{backend.PackBoth, backend.PackB, backend.PackNothing},
-			5},
-		{dtype.F64, dtype.F64, 130, 40, 200, true, []backend.Packing{backend.PackBoth, backend.PackNothing}, 6},
-		{dtype.BF16, dtype.F32, 60, 60, 60, false, []backend.Packing{backend.PackBoth}, 1},
-		{dtype.I8, dtype.I32, 30, 30, 1200, false, []backend.Packing{backend.PackBoth}, 6},
+		{dtype.F32, dtype.F32, 70, 65, 300, false, 6},
+		{dtype.F32, dtype.F32, 1, 130, 1100, false, 5},
+		{dtype.F64, dtype.F64, 130, 40, 200, true, 6},
+		{dtype.BF16, dtype.F32, 60, 60, 60, false, 1},
+		{dtype.I8, dtype.I32, 30, 30, 1200, false, 6},
 	} {
 		a := gemm.Dense(c.in, c.m, c.k)
 		if c.transA {
@@ -64,15 +61,11 @@ func TestCandidates(t *testing.T) {
 		}
 		want := compute(backend.Options{Choice: backend.Choice{Kernel: "loop"}})
 		routes := Routes(&p, 3)
-		var packings []backend.Packing
 		for _, r := range routes {
 			i, _ := find(r.Kernel)
-			packing := cmp.Or(r.Config.Packing, kernels[i].blocking(p.Accum()).defaultPacking(&p))
-			if !slices.Contains(packings, packing) {
-				packings = append(packings, packing)
-			}
+			name := cmp.Or(r.Config.Method, kernels[i].tiles(p.Accum()).method(&p).String())
 			blockings := Blockings(&p, r)
-			if len(blockings) == 0 || packing == backend.PackBoth && len(blockings) < c.blockings {
+			if strings.HasPrefix(name, "blocked") && len(blockings) < c.blockings {
 				t.Errorf("%v with %+v: %d blockings, want at least %d", &p, r, len(blockings), c.blockings)
 			}
 			for _, b := range append(blockings, r) {
@@ -81,10 +74,6 @@ func TestCandidates(t *testing.T) {
 					t.Errorf("%v with %+v: C differs from the naive loop's (seed %d)", &p, b, seed)
 				}
 			}
-		}
-		// Only assembly micro-kernels read unpacked operands.
-		if routes[0].Kernel != "portable" && !slices.Equal(packings, c.packings) {
-			t.Errorf("%v: packings %v, want %v", &p, packings, c.packings)
 		}
 	}
 }
@@ -107,7 +96,7 @@ func TestConfigThreads(t *testing.T) {
 	var want []byte
 	for _, threads := range []int{1, 2, 5} {
 		pl, err := NewPlan(&p, backend.Options{Choice: backend.Choice{Config: backend.Config{KC: 100, MC: 48,
-			Packing: backend.PackBoth, Threads: threads}}})
+			Method: "blocked-pack-A", Threads: threads}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -135,8 +124,8 @@ func TestBadConfig(t *testing.T) {
 	for _, o := range []backend.Choice{
 		{Config: backend.Config{KC: -1}}, {Config: backend.Config{MC: maxBlock + 1}}, {Config: backend.Config{KC: 1 << 40}},
 		{Config: backend.Config{Threads: -1}},
-		{Config: backend.Config{Packing: "A"}}, {Config: backend.Config{Packing: backend.PackB}},
-		{Config: backend.Config{Packing: backend.PackNothing}},
+		{Config: backend.Config{Method: "magic"}}, {Config: backend.Config{Method: "blocked-"}},
+		{Config: backend.Config{Method: "direct"}}, {Config: backend.Config{Method: "blocked"}},
 		{Kernel: "loop", Config: backend.Config{KC: 8}},
 	} {
 		if _, err := NewPlan(&p, backend.Options{Choice: o}); !errors.Is(err, gemm.ErrUnsupported) {

@@ -3,20 +3,17 @@ package cpu
 import (
 	"context"
 	"math/bits"
-	"sync"
 	"unsafe"
 
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
-	"tilework/internal/host"
 )
 
 // direct computes a product without packing: the micro-kernels read A and B as stored. It serves
 // small products, whose packing would take as long as their arithmetic, and products with so few
 // rows, columns or steps of K that packed data would hardly be reused. A may be transposed. B is
-// packed if it is transposed, if its rows evict each other from L1, or if A is streamed and a row
-// of B exceeds one tile; see [microKernel.packsWhole].
+// packed if it is transposed, or if its method packs B.
 type direct[T scalar] struct {
 	*microKernel[T]
 	m, n, k     int
@@ -34,27 +31,16 @@ type direct[T scalar] struct {
 	panels      []T        // the packed B: panels of K×panelCols, each with room for panelDepth steps of NR
 	panelCols   int        // columns in a panel: NR, or N if that is less
 	panelDepth  int        // K, or more for [operand.packShort]
-	streamsA    bool       // see [microKernel.shouldStreamA]
-	copies      bool       // whether the first tile of a panel of B copies the panel for the tiles below
+	algorithm   algorithm  // the variant
 	copyBuf     []T        // for each worker, a copied panel
 	transB      bool       // whether B is transposed
 	columns     bool       // whether to compute several tiles of a column in one call
-	wholeRows   bool       // whether to compute whole rows of C; see [microKernel.isOuter]
-	deepKernels bool       // whether to use the Deep kernels; see [microKernel.isLatencyBound]
 	edgeCols    int        // columns at the right edge that tiles do not cover; see [direct.computeEdge]
 	edgeScratch []T        // scratch memory for them, for each worker
 	states      []phaseState
 }
 
 const (
-	// directMaxBytes is the maximum size of A, B and C together for which nothing is packed, for
-	// any shape: L2 holds all or most of them.
-	directMaxBytes = 5 << 19
-	// directMaxBytesTransB is the same limit for a transposed B and an A that is not. B is packed
-	// in either algorithm, but the blocked one may pack A too.
-	directMaxBytesTransB = 384 << 10
-	// transARows is the number of rows of a transposed A up to which its size does not matter.
-	transARows = 144
 	// smallK is the largest K for which reading and writing C takes most of the time.
 	smallK = 64
 	// smallKTiles is the height, in tiles, of a task with small K: all its tiles read the same part
@@ -62,158 +48,68 @@ const (
 	smallKTiles = 4
 	// smallKBBytes is the size of the part of B that a task with small K reads repeatedly, from L2.
 	smallKBBytes = 256 << 10
-	// outerTiles is the length in tiles from which rows of C are long for a K of more than 2.
-	outerTiles = 16
-	// outerSteps is the number of steps of K that one pass over such rows should add.
+	// outerSteps is the number of steps of K that one pass over whole rows of C should add.
 	outerSteps = 4
 	// columnSteps is the largest number of steps of K, over all tiles, of a call for several tiles:
-	// some tens of microseconds.
+	// some tens of microseconds. columnBytes is the largest B: a call prefetches no panel of B.
 	columnSteps = 16 << 10
-	// conflictRows is the number of conflicting rows of B that L1 holds along with those of A. A
-	// product with small K packs B if there are more.
-	conflictRows = 8
+	columnBytes = 5 << 19
 	// nonTemporalBytes is the size from which C is written with non-temporal stores. No cache could
 	// hold it, and the stores avoid reading C before it is overwritten.
 	nonTemporalBytes = 8 << 20
-	// rereadTiles is the number of rows of tiles up to which B stays unpacked if it takes at most
-	// rereadBytes: packing it would take as long as reading it for each row, mostly from a cache.
-	rereadTiles = 12
-	rereadBytes = 12 << 20
-	// rereadTilesConflicting replaces rereadTiles if B's rows conflict.
-	rereadTilesConflicting = 3
-	// copyTiles is the number of rows of tiles from which the first tile that reads a panel of B
-	// copies it, if B takes at least copyBytes. The other tiles read the copy from L2, free of set
-	// conflicts. A long B, with at
-	// least copyLong rows per column, is copied from copyLongBytes on: its rows are so short that a
-	// panel maps to few sets of L1, which cannot hold it.
-	copyTiles     = 3
-	copyBytes     = 1 << 20
-	copyLongBytes = 256 << 10
-	copyLong      = 16 // rows of B per column
-	// stripTiles is the number of rows of tiles up to which a product is bound by memory, if a column
-	// of C takes at most stripMaxCBytes and B more than rereadBytes. It reads B once, in strips
-	// of stripDepth rows and stripCols columns, which stay in L2 while all tiles use them. A
-	// product of up to axpyRows rows finishes a strip sooner and uses stripDepthThin.
-	stripTiles     = 6
-	stripMaxCBytes = 256
+	// stripCols and stripDepth are the columns and rows of a strip of B. If C has up to axpyRows
+	// rows, a strip is finished sooner and has stripDepthThin rows.
 	stripCols      = 2048
 	stripDepth     = 32
 	stripDepthThin = 16
-	// streamAMaxN is the maximum number of columns for streaming a large A: a tile reads its rows
-	// of A from end to end, which leaves time to prefetch the next tile's rows into L2.
-	streamAMaxN = 64
-	// latencyBoundRows is the largest number of rows for which tiles two vectors wide have too few
-	// independent accumulators.
-	latencyBoundRows = 3
-	// streamAMaxBBytes is the maximum size of B for streaming A: B must stay in L2.
-	streamAMaxBBytes = 2 << 20
 	// copyCBytes is the size of the part of C that runs through all of K at once if B is copied.
 	copyCBytes = 256 << 10
 )
-
-// usesDirect reports whether p is faster without packing.
-func (mk *microKernel[T]) usesDirect(p *gemm.Problem) bool {
-	switch {
-	case !mk.native(p):
-		return false
-	case p.B().Trans:
-		most := float64(directMaxBytesTransB)
-		if p.A().Trans {
-			most = directBytes(p)
-		}
-		small := layoutBytes(p.Layouts[gemm.A])+layoutBytes(p.Layouts[gemm.B])+layoutBytes(p.Layouts[gemm.C]) <= most ||
-			p.K <= smallK || mk.shouldStreamA(p)
-		return small && !isThin(p.M, p.N, p.K, dotsRows)
-	}
-	tiles := rereadTiles
-	if hasSetConflicts(p.Layouts[gemm.B]) {
-		tiles = rereadTilesConflicting
-	}
-	if usesAxpy(p) && p.M <= axpyBestRows && layoutBytes(p.Layouts[gemm.B]) > directMaxBytes {
-		return false
-	}
-	few := p.M <= tiles*len(mk.Direct) && (layoutBytes(p.Layouts[gemm.B]) <= rereadBytes || mk.copiesB(p)) ||
-		mk.usesStrips(p) || mk.shouldStreamA(p)
-	return few || p.K <= smallK || layoutBytes(p.Layouts[gemm.A])+layoutBytes(p.Layouts[gemm.B])+
-		layoutBytes(p.Layouts[gemm.C]) <= directBytes(p)
-}
-
-// directBytes returns the maximum size of A, B and C together for which nothing is packed. It
-// depends on L2 for a transposed A: each step along K of a tile reads another line of it, usually
-// on another page.
-func directBytes(p *gemm.Problem) float64 {
-	if p.A().Trans && p.M > transARows {
-		return min(directMaxBytes, 2*l2Bytes())
-	}
-	return directMaxBytes
-}
-
-// l2Bytes returns the size of the L2 cache, or that of a Xeon if it is unknown.
-var l2Bytes = sync.OnceValue(func() float64 {
-	if n := host.L2Cache(); n > 0 {
-		return float64(n)
-	}
-	return 2 << 20
-})
-
-// usesStrips reports whether a direct p reads B in strips.
-func (mk *microKernel[T]) usesStrips(p *gemm.Problem) bool {
-	return !p.B().Trans && p.M > axpyBestRows && p.M <= stripTiles*mk.MR && p.M*p.Out().Bits() <= 8*stripMaxCBytes &&
-		layoutBytes(p.Layouts[gemm.B]) > rereadBytes && p.K > smallK
-}
-
-// shouldStreamA reports whether a direct p streams A: it has few columns and a large A.
-func (mk *microKernel[T]) shouldStreamA(p *gemm.Problem) bool {
-	return !p.A().Trans && dotsCols < p.N && p.N <= streamAMaxN && p.K > smallK &&
-		layoutBytes(p.Layouts[gemm.A]) > rereadBytes && layoutBytes(p.Layouts[gemm.B]) <= streamAMaxBBytes
-}
-
-// copiesB reports whether a direct p copies panels of B.
-func (mk *microKernel[T]) copiesB(p *gemm.Problem) bool {
-	least := float64(copyBytes)
-	if p.K >= copyLong*p.N {
-		least = copyLongBytes
-	}
-	return !mk.usesStrips(p) && p.K > smallK && !p.B().Trans && p.N >= mk.NR && p.M >= copyTiles*mk.MR &&
-		layoutBytes(p.Layouts[gemm.B]) >= least && !hasSetConflicts(p.Layouts[gemm.B])
-}
 
 // layoutBytes returns the size of a matrix in bytes, as a float64 to avoid overflow.
 func layoutBytes(l gemm.Layout) float64 {
 	return float64(l.Rows) * float64(l.Cols) * float64(l.Type.Bits()) / 8
 }
 
-// canRunDirect reports whether p can be computed without any packing.
-func (mk *microKernel[T]) canRunDirect(p *gemm.Problem) bool { return mk.native(p) && !p.B().Trans }
-
-// native reports whether the micro-kernels can read and write p's matrices as stored.
-func (mk *microKernel[T]) native(p *gemm.Problem) bool {
-	return len(mk.Direct) > 0 && p.In() == p.Accum() && p.Out() == p.In() && p.ReadsAB()
-}
-
 // prepare sets up the product. d must be zero; it is too large to return.
 func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
-	p, threads := pl.Problem, pl.Threads
+	p, w := pl.Problem, pl.method
 	d.microKernel, d.m, d.n, d.k = mk, p.M, p.N, p.K
 	d.a, d.b, d.c = dtype.View[T](b[gemm.A]), dtype.View[T](b[gemm.B]), dtype.View[T](b[gemm.C])
 	d.rsa, d.csa, d.ldb, d.ldc = p.A().LD, 1, p.B().LD, p.C().LD
 	d.alpha, d.beta = alphaOf[T](p), T(real(p.Beta))
-	d.onTile, d.threads = pl.onTile, threads
+	d.algorithm, d.onTile, d.threads = w.algorithm, pl.onTile, pl.Threads
 	d.mc, d.nc, d.depth = p.M, p.N, mk.kc
+	if w.algorithm == algoStrips {
+		if d.depth = stripDepth; p.M <= axpyRows {
+			d.depth = stripDepthThin
+		}
+	}
 	d.epilogue.prepare(p, b, mk)
 	if p.A().Trans {
 		d.rsa, d.csa = 1, p.A().LD
 	}
-	d.columns = mk.usesColumns(p)
+	d.columns = usesColumns(p, w)
 	d.transB, d.edgeCols = p.B().Trans, mk.edgeColumns(p)
-	if d.panelCols = min(p.N, mk.NR); mk.packsWhole(p) {
+	if d.panelCols = min(p.N, mk.NR); w.packsB {
 		d.packing.describe(p.Layouts[gemm.B], b[gemm.B], p.B().Trans, p.K, mk.Group, mk.packersB)
 		d.panelDepth = d.packing.depthToPack(p.K)
 	}
-	d.wholeRows, d.deepKernels = mk.isOuter(p), mk.isLatencyBound(p)
+	d.divide(p)
+}
+
+// divide sets the size of a task's tile of C.
+func (d *direct[T]) divide(p *gemm.Problem) {
+	threads := d.threads
 	switch {
-	case d.deepKernels: // a single task: tiles must not depend on the number of threads
+	case d.algorithm == algoDeep: // a single task: tiles must not depend on the number of threads
 	case threads == 1 && d.m*d.n*d.k <= maxTaskOps/4: // a single task: the divisions below take as long as 8³
+	case d.algorithm == algoStrips:
+		d.nc = equalParts(d.n, min(stripCols, ceilDiv(d.n, 2*threads)), d.NR)
+	case d.algorithm == algoStream:
+		d.mc = len(d.Direct)
+	case d.algorithm == algoCopy:
+		d.nc = equalParts(d.n, min(copyCBytes/dtype.Of[T]().Bytes(d.m), ceilDiv(d.n, threads)), d.NR)
 	case d.k <= smallK:
 		tiles := smallKTiles
 		if d.n <= smallKTiles*d.NR {
@@ -224,24 +120,13 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 		if d.m < 4*threads*d.mc {
 			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
 		}
-		d.nonTemporal = !d.wholeRows && layoutBytes(p.Layouts[gemm.C]) >= nonTemporalBytes && d.beta == 0 && d.k <= d.kc &&
-			!d.epilogue.needed && d.onTile == nil && d.isLineAligned()
-	case mk.usesStrips(p):
-		d.depth = stripDepth
-		if p.M <= axpyRows {
-			d.depth = stripDepthThin
-		}
-		d.nc = equalParts(d.n, min(stripCols, ceilDiv(d.n, 2*threads)), d.NR)
-	case mk.shouldStreamA(p):
-		d.streamsA, d.mc = true, len(d.Direct)
-	case mk.copiesB(p):
-		d.copies = true
-		d.nc = equalParts(d.n, min(copyCBytes/dtype.Of[T]().Bytes(d.m), ceilDiv(d.n, threads)), d.NR)
+		d.nonTemporal = d.algorithm != algoRows && layoutBytes(p.Layouts[gemm.C]) >= nonTemporalBytes && d.beta == 0 &&
+			d.k <= d.kc && !d.epilogue.needed && d.onTile == nil && d.isLineAligned()
 	case threads == 1:
-		d.nc = equalParts(d.n, max(maxTaskOps/max(d.m*d.k, 1), 1), mk.NR)
+		d.nc = equalParts(d.n, max(maxTaskOps/max(d.m*d.k, 1), 1), d.NR)
 	default:
-		d.nc = equalParts(d.n, max(d.n/(4*threads), 1), mk.NR)
-		d.mc = equalParts(d.m, max(d.m*ceilDiv(d.n, d.nc)/(4*threads), 1), len(mk.Direct))
+		d.nc = equalParts(d.n, max(min(d.n/(4*threads), 4*maxTaskOps/max(d.m*d.k, 1)), 1), d.NR)
+		d.mc = equalParts(d.m, max(d.m*ceilDiv(d.n, d.nc)/(4*threads), 1), len(d.Direct))
 	}
 }
 
@@ -251,44 +136,10 @@ func hasRows(b *gemm.Layout, k int) bool { return !b.Trans || k == 1 && b.LD == 
 
 func (d *direct[T]) reset() { *d = direct[T]{} }
 
-// isOuter reports whether p is close to an outer product with long rows. The Update kernels then
-// compute whole rows of C, which reads and writes memory in order.
-func (mk *microKernel[T]) isOuter(p *gemm.Problem) bool {
-	if p.K > 8 || p.N < 4*mk.NR || len(mk.Update) == 0 || mk.packsWhole(p) {
-		return false
-	}
-	c := p.Layouts[gemm.C]
-	conflicts, large := hasSetConflicts(c), layoutBytes(c) >= nonTemporalBytes
-	switch {
-	case p.K <= 2:
-		return true
-	case large && c.Type.Bytes(c.LD)%cacheLine == 0 && !conflicts: // tiles have non-temporal stores
-		return false
-	case p.K <= 4:
-		return p.N >= outerTiles*mk.NR
-	}
-	return p.N >= outerTiles*mk.NR && (large || conflicts)
-}
-
 // usesColumns reports whether one call computes several tiles of a column of C. It does not
 // prefetch the next panel of B, which matters if B exceeds the L2 cache, or the next rows of A.
-func (mk *microKernel[T]) usesColumns(p *gemm.Problem) bool {
-	if mk.shouldStreamA(p) {
-		return false
-	}
-	return p.K <= smallK || layoutBytes(p.Layouts[gemm.B]) <= directMaxBytes
-}
-
-// isLatencyBound reports whether tiles of p have too few independent accumulators. Each vector of
-// sums is one chain of dependent FMAs, and fewer than eight chains leave the FMA units idle.
-func (mk *microKernel[T]) isLatencyBound(p *gemm.Problem) bool {
-	return (p.M <= latencyBoundRows || p.N <= mk.lanes()) && p.M+p.N <= splitSides && p.K >= dotsDepth
-}
-
-// packsWhole reports whether a direct p packs all of B.
-func (mk *microKernel[T]) packsWhole(p *gemm.Problem) bool {
-	return !hasRows(p.B(), p.K) || mk.shouldStreamA(p) && p.N > mk.NR ||
-		conflictRows < p.K && p.K <= smallK && hasSetConflicts(p.Layouts[gemm.B]) && p.M > smallKTiles*len(mk.Direct)
+func usesColumns(p *gemm.Problem, w method) bool {
+	return w.algorithm != algoStream && (p.K <= smallK || layoutBytes(p.Layouts[gemm.B]) <= columnBytes)
 }
 
 // isLineAligned reports whether every row of C starts on a cache line.
@@ -332,7 +183,7 @@ func (d *direct[T]) panelElems() int {
 
 // copyElems returns the number of elements of all workers' copied panels.
 func (d *direct[T]) copyElems() int {
-	if !d.copies {
+	if d.algorithm != algoCopy {
 		return 0
 	}
 	return d.threads * d.kc * d.NR
@@ -406,7 +257,7 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 	if j0+cols == d.n {
 		tiledCols -= d.edgeCols
 	}
-	if d.wholeRows {
+	if d.algorithm == algoRows {
 		d.computeRows(i0, j0, rows, tiledCols)
 	} else {
 		d.computeTiles(i0, j0, rows, tiledCols, worker)
@@ -479,7 +330,7 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 				}
 			}
 			i, high := i0, height
-			if d.copies && n == d.NR {
+			if d.algorithm == algoCopy && n == d.NR {
 				panel := &d.copyBuf[worker*d.kc*d.NR]
 				d.Copy(k, &d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, b, ldb, &d.c[i*d.ldc+j], panel, 0, d.ldc, n, d.alpha,
 					beta)
@@ -493,7 +344,7 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 				switch {
 				case d.nonTemporal && m == d.MR && n == d.NR:
 					kernel = d.Stream
-				case d.deepKernels && m <= len(d.Deep):
+				case d.algorithm == algoDeep && m <= len(d.Deep):
 					kernel = d.Deep[m-1]
 				}
 				ahead, apart := &d.b[min(next+fetched*d.ldb, len(d.b)-1)], d.ldb
@@ -501,7 +352,7 @@ func (d *direct[T]) computeTiles(i0, j0, rows, cols, worker int) {
 				case d.columns:
 					tiles = min((i0+rows-i)/m, max(columnSteps/k, 1))
 					ahead, apart = b, 0
-				case d.streamsA:
+				case d.algorithm == algoStream:
 					ahead, apart = &d.a[min(below, len(d.a)-1)], line
 					below += k / asm.DirectAhead * line
 				}

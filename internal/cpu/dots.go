@@ -27,37 +27,10 @@ type dots[T scalar] struct {
 
 const (
 	dotsRows            = 16       // the maximum number of rows of y
-	dotsCols            = 8        // the same if they are columns of B, because tiles also read A as stored
 	dotsRowBytes        = 4 << 10  // bytes of a row per call: four rows of x and of y stay in L1 while y is read
 	dotsRowBytesOnePass = 64 << 10 // the same if one call computes all of C
-	copyCostLanes       = 24       // lane multiply-adds that take as long as copying one element along K
-	dotsDepth           = 256      // the minimum K: for fewer steps the setup takes longer than the gain
+	dotsMinK            = 24       // the minimum K: for fewer steps adding up the lanes takes most of the time
 )
-
-// usesDots reports whether p is fastest as dot products of rows of op(A) and columns of op(B), and
-// whether the rows of op(A) are x. This is so for a small C if both are stored along K, and if C or
-// its transpose has too few columns to fill the lanes of a tile.
-func (mk *microKernel[T]) usesDots(p *gemm.Problem) (yes, xIsA bool) {
-	if p.K < dotsDepth || len(mk.Dot) == 0 || !p.ReadsAB() || p.BlockScaled() ||
-		p.In() != p.Accum() && mk.wideners.of(p.In()).CopyRows == nil {
-		return false, false
-	}
-	switch a, b := alongK(p.Layouts[gemm.A]), alongK(p.B().T()); {
-	case a && b:
-		return mk.hasLongK(p) || mk.wastesLanes(max(p.M, p.N), min(p.M, p.N)), p.M >= p.N
-	case a:
-		return mk.wastesLanes(p.M, p.N), true
-	case b:
-		return mk.wastesLanes(p.N, p.M), false
-	}
-	return false, false
-}
-
-// wastesLanes reports whether a tile of few columns and many rows loses more time to unused lanes
-// than it takes to copy the columns so that they are stored along K.
-func (mk *microKernel[T]) wastesLanes(many, few int) bool {
-	return few < mk.lanes() && many*(mk.lanes()-few) > copyCostLanes*few
-}
 
 // alongK reports whether the rows of l, a layout of op(A), are stored along K.
 func alongK(l gemm.Layout) bool { return !asRow(l).Trans }
@@ -71,19 +44,9 @@ func asRow(l gemm.Layout) gemm.Layout {
 	return l
 }
 
-// hasLongK reports whether p has a small C and a long K. Tiles would have to transpose one of the
-// operands, which are both stored along K.
-func (mk *microKernel[T]) hasLongK(p *gemm.Problem) bool {
-	few, many, most := min(p.M, p.N), max(p.M, p.N), dotsRows
-	if mk.Group > 1 {
-		most = axpyRowsGrouped
-	}
-	return few <= most && many <= 4*dotsRows && p.K >= 16*many
-}
-
-// prepare sets up the product. d must be zero.
-func (d *dots[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, xIsA bool) {
-	p := pl.Problem
+// prepare sets up the product. x is op(A) with swapAB, else op(B). d must be zero.
+func (d *dots[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
+	p, xIsA := pl.Problem, pl.method.swapAB
 	d.microKernel, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), pl.Threads
 	x, ofX, ofY := asRow(p.Layouts[gemm.A]), b[gemm.A], b[gemm.B]
 	d.l, d.s, d.layout = p.M, p.N, asRow(p.B().T())

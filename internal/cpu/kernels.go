@@ -16,7 +16,6 @@ import (
 	"sync/atomic"
 
 	"tilework/dtype"
-	"tilework/internal/backend"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
@@ -60,7 +59,8 @@ type microKernel[T scalar] struct {
 	// floatEpilogue runs the epilogue on integer sums converted to float32; nil selects plain Go.
 	floatEpilogue *microKernel[float32]
 
-	packing backend.Packing // forced by a [backend.Config]; empty for the default
+	costs  func() *costs // of this CPU; nil if there is a single method
+	forced method        // requested by a [backend.Config], or zero
 }
 
 // packers holds one packer per element type, indexed by the type.
@@ -85,9 +85,9 @@ var (
 
 // The float32 micro-kernels also run the epilogue of int8 sums that are converted to float32.
 var (
-	f32AVX2 = &microKernel[float32]{Kernels: asm.F32AVX2, mc: 96, kc: 512, ms: 4096, ns: 4096,
+	f32AVX2 = &microKernel[float32]{Kernels: asm.F32AVX2, costs: costsOfAVX2, mc: 96, kc: 512, ms: 4096, ns: 4096,
 		packersA: floatPackers, packersB: floatPackers, wideners: floatPackers}
-	f32AVX512 = &microKernel[float32]{Kernels: asm.F32AVX512, mc: 144, kc: 768, ms: 4096, ns: 4096,
+	f32AVX512 = &microKernel[float32]{Kernels: asm.F32AVX512, costs: costsOfAVX512, mc: 144, kc: 768, ms: 4096, ns: 4096,
 		packersA: floatPackers, packersB: floatPackers, wideners: floatPackers}
 )
 
@@ -114,7 +114,7 @@ var kernels = []*Kernel{
 		ISA:         "AVX2+FMA",
 		isAvailable: func() bool { return asm.F32AVX2.ISA.Supported },
 		f32:         f32AVX2,
-		f64: &microKernel[float64]{Kernels: asm.F64AVX2, mc: 48, kc: 512, ms: 4096, ns: 2048,
+		f64: &microKernel[float64]{Kernels: asm.F64AVX2, costs: costsOfAVX2, mc: 48, kc: 512, ms: 4096, ns: 2048,
 			packersA: float64Packers, packersB: float64Packers},
 		i32: &microKernel[int32]{Kernels: asm.I8AVX2, mc: 144, kc: 256, ms: 4096, ns: 4096,
 			packersA: int8x2Packers, packersB: int8x2Packers, floatEpilogue: f32AVX2},
@@ -125,7 +125,7 @@ var kernels = []*Kernel{
 		ISA:         "AVX-512 F, DQ, BW, VL",
 		isAvailable: func() bool { return asm.F32AVX512.ISA.Supported },
 		f32:         f32AVX512,
-		f64: &microKernel[float64]{Kernels: asm.F64AVX512, mc: 144, kc: 384, ms: 4096, ns: 2048,
+		f64: &microKernel[float64]{Kernels: asm.F64AVX512, costs: costsOfAVX512, mc: 144, kc: 384, ms: 4096, ns: 2048,
 			packersA: float64Packers, packersB: float64Packers},
 	},
 	{
@@ -141,7 +141,7 @@ var kernels = []*Kernel{
 		Adds:        "bfloat16 alone: 12×32 tiles, two products and their sum in one step of each 32 bits",
 		ISA:         "AVX-512 BF16",
 		isAvailable: func() bool { return asm.BF16AVX512.ISA.Supported },
-		f32: &microKernel[float32]{Kernels: asm.BF16AVX512, mc: 144, kc: 512, ms: 4096, ns: 4096,
+		f32: &microKernel[float32]{Kernels: asm.BF16AVX512, costs: costsOfAVX512, mc: 144, kc: 512, ms: 4096, ns: 4096,
 			packersA: bf16x2Packers, packersB: bf16x2Packers, wideners: floatPackers},
 		onlyTypes: []dtype.Type{dtype.BF16}, slower: fmaBeatsBF16, flushes: true,
 	},
@@ -150,7 +150,7 @@ var kernels = []*Kernel{
 		Adds:        "int8 and bfloat16 alone: 32×32 tiles, 16 steps of 16×16 words in one instruction",
 		ISA:         "AMX with INT8 and BF16, on Linux",
 		isAvailable: func() bool { return asm.I8AMX.ISA.Supported && asm.AllowTiles() },
-		f32: &microKernel[float32]{Kernels: asm.BF16AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096,
+		f32: &microKernel[float32]{Kernels: asm.BF16AMX, costs: costsOfAMX, mc: 256, kc: 1024, ms: 4096, ns: 4096,
 			packersA: bf16x2Packers, packersB: bf16x2Packers, wideners: floatPackers},
 		i32: &microKernel[int32]{Kernels: asm.I8AMX, mc: 256, kc: 1024, ms: 4096, ns: 4096,
 			packersA: int8x4Packers, packersB: int8x4Packers, floatEpilogue: f32AVX512},

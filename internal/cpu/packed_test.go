@@ -83,8 +83,8 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 			t.Fatal(err)
 		}
 		pl.Threads = threads
-		if pl.algorithm > algoBlocked || pl.algorithm == algoDirect && hasOwnOrder(k, p) {
-			pl.algorithm = algoBlocked // other algorithms may use another order of summation
+		if pl.method.algorithm != algoDirect || hasOwnOrder(k, p) { // may use another order of summation
+			pl.method = method{algorithm: algoBlocked, packsA: true}
 		}
 		if err := pl.Run(t.Context(), &b); err != nil {
 			t.Fatal(err)
@@ -107,9 +107,9 @@ func checkPacked(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers, threa
 func hasOwnOrder(k *Kernel, p *gemm.Problem) bool {
 	switch p.Accum() {
 	case dtype.F32:
-		return k.f32.edgeColumns(p) > 0 || k.f32.isLatencyBound(p)
+		return k.f32.edgeColumns(p) > 0
 	case dtype.F64:
-		return k.f64.edgeColumns(p) > 0 || k.f64.isLatencyBound(p)
+		return k.f64.edgeColumns(p) > 0
 	}
 	return false
 }

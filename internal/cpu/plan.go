@@ -20,29 +20,14 @@ type Plan struct {
 	Kernel  *Kernel
 	Threads int
 
-	packed    *Packed
-	onTile    func(i, j, rows, cols int)
-	algorithm algorithm
-	named     bool   // whether the caller requested the kernel by name
-	limit     string // the value of EnvISA, or empty
-	progress  func(done, total int64)
-	trace     *trace // nil except in tests
+	packed   *Packed
+	onTile   func(i, j, rows, cols int)
+	method   method
+	named    bool   // whether the caller requested the kernel by name
+	limit    string // the value of EnvISA, or empty
+	progress func(done, total int64)
+	trace    *trace // nil except in tests
 }
-
-// algorithm is one of the algorithms of package cpu.
-type algorithm uint8
-
-const (
-	algoNaive        algorithm = iota // the triple loop
-	algoDirect                        // micro-kernels on unpacked A and B
-	algoBlocked                       // the five loops of BLIS around a micro-kernel
-	algoDirectSwapAB                  // algoDirect for the transposed product
-	algoAxpy                          // adds multiples of rows of B to rows of C (fused AXPY)
-	algoAxpySwapAB                    // algoAxpy for the transposed product
-	algoDotB                          // dot products; op(B) is the large operand
-	algoDotA                          // dot products; op(A) is the large operand
-	algoSplitK                        // split-K: independent products of slices of K
-)
 
 // minFlopsPerThread is the least work that justifies another thread: about 15 µs at the speed of
 // one core with AVX-512. Waking a worker costs its caller 3.5 µs.
@@ -120,16 +105,22 @@ func (pl *Plan) decideFor(k *Kernel, p *gemm.Problem, o *backend.Options) error 
 	switch {
 	case k.naive:
 		pl.Threads = 1
-	case pl.packed != nil:
-		pl.algorithm = algoBlocked
 	case p.Accum() == dtype.F32:
-		pl.algorithm = k.f32.algorithm(p)
+		pl.method = k.f32.methodOf(pl)
 	case p.Accum() == dtype.F64:
-		pl.algorithm = k.f64.algorithm(p)
+		pl.method = k.f64.methodOf(pl)
 	default:
-		pl.algorithm = k.i32.algorithm(p)
+		pl.method = k.i32.methodOf(pl)
 	}
 	return nil
+}
+
+// methodOf returns the method for a plan. Only the blocked algorithm takes a packed B.
+func (mk *microKernel[T]) methodOf(pl *Plan) method {
+	if pl.packed != nil {
+		return mk.methodForPackedB(pl.Problem)
+	}
+	return mk.method(pl.Problem)
 }
 
 func (k *Kernel) errNoArithmetic(in dtype.Type) error {
@@ -153,61 +144,6 @@ func threadCount(p *gemm.Problem, asked int) int {
 	return int(min(float64(workers), most))
 }
 
-// algorithm selects the algorithm for p.
-func (mk *microKernel[T]) algorithm(p *gemm.Problem) algorithm {
-	byDots, xIsA := mk.usesDots(p)
-	switch {
-	case mk.packing == backend.PackB || mk.packing == backend.PackBoth:
-		return algoBlocked
-	case mk.packing == "" && splits(p):
-		return algoSplitK
-	case byDots && xIsA:
-		return algoDotA
-	case byDots:
-		return algoDotB
-	case !mk.native(p):
-		return mk.algorithmForHalves(p)
-	case mk.isNarrow(p):
-		return algoAxpySwapAB
-	case mk.usesDirectSwapAB(p):
-		return algoDirectSwapAB
-	case mk.usesDirect(p):
-		return algoDirect
-	case usesAxpy(p):
-		return algoAxpy
-	case usesAxpySwapAB(p):
-		return algoAxpySwapAB
-	case p.B().Trans && isThin(p.M, p.N, p.K, dotsRows):
-		return algoDotB
-	case !p.A().Trans && isThin(p.N, p.M, p.K, dotsCols):
-		return algoDotA
-	case mk.packing == backend.PackNothing:
-		return algoDirect
-	}
-	return algoBlocked
-}
-
-// algorithmForHalves selects the algorithm for a p whose elements must be widened. Packing widens
-// at no extra cost, except for the large operand of a product that is bound by memory.
-func (mk *microKernel[T]) algorithmForHalves(p *gemm.Problem) algorithm {
-	rows := axpyRows
-	if mk.Group > 1 {
-		rows = axpyRowsGrouped
-	}
-	switch {
-	case mk.wideners.of(p.In()).CopyRows == nil || len(mk.Update) == 0 || !p.ReadsAB() || p.BlockScaled():
-	case !p.B().Trans && isThin(p.M, p.N, p.K, rows):
-		return algoAxpy
-	case p.A().Trans && isThin(p.N, p.M, p.K, rows):
-		return algoAxpySwapAB
-	case p.B().Trans && isThin(p.M, p.N, p.K, min(rows, dotsRows)):
-		return algoDotB
-	case !p.A().Trans && isThin(p.N, p.M, p.K, min(rows, dotsRows)):
-		return algoDotA
-	}
-	return algoBlocked
-}
-
 // Why returns the reason for the choice of the kernel.
 func (pl *Plan) Why() string {
 	switch {
@@ -222,51 +158,64 @@ func (pl *Plan) Why() string {
 // Detail describes the algorithm and its block sizes.
 func (pl *Plan) Detail() string {
 	switch k := pl.Kernel; {
-	case pl.algorithm == algoNaive:
+	case k.naive:
 		return "one thread, nothing blocked or packed"
 	case pl.Problem.Accum() == dtype.F32:
-		return k.f32.detail(pl)
+		return k.f32.detail(pl.Problem, pl.method, pl.packed != nil)
 	case pl.Problem.Accum() == dtype.F64:
-		return k.f64.detail(pl)
+		return k.f64.detail(pl.Problem, pl.method, pl.packed != nil)
 	default:
-		return k.i32.detail(pl)
+		return k.i32.detail(pl.Problem, pl.method, pl.packed != nil)
 	}
 }
 
-func (mk *microKernel[T]) detail(pl *Plan) string {
-	switch pl.algorithm {
-	case algoDirect:
-		packed := "nothing"
-		if mk.packsWhole(pl.Problem) {
-			packed = "B"
-		}
-		return fmt.Sprintf("%d×%d tiles, %s packed", len(mk.Direct), mk.NR, packed)
-	case algoDirectSwapAB:
-		return fmt.Sprintf("%d×%d tiles of the transposed product, nothing packed", len(mk.Direct), mk.NR)
-	case algoAxpy, algoAxpySwapAB:
-		return fmt.Sprintf("fused AXPY on whole rows, %d steps of K at a time", axpyDepth)
-	case algoDotB, algoDotA:
+// detail describes the method w for p.
+func (mk *microKernel[T]) detail(p *gemm.Problem, w method, prepacked bool) string {
+	var s string
+	switch w.algorithm {
+	case algoAxpy:
+		s = fmt.Sprintf("fused AXPY on whole rows, %d steps of K at a time", axpyDepth)
+	case algoRows:
+		s = "AXPY on whole rows of C"
+	case algoDot:
 		return fmt.Sprintf("dot products of rows, %d at a time", asm.DotRows)
 	case algoSplitK:
-		return mk.detailOfPieces(pl)
+		piece := pieceOf(p, pieceDepth(p))
+		return fmt.Sprintf("split-K, %d steps of K at a time: %s", piece.K, mk.detail(&piece, mk.method(&piece), false))
+	case algoBlocked:
+		return fmt.Sprintf("%d×%d tiles, MC %d, KC %d, %s", mk.MR, mk.NR, mk.mc, mk.kc, packedText(w.packsA, true, prepacked))
+	default:
+		s = fmt.Sprintf("%d×%d tiles, %s", len(mk.Direct), mk.NR, packedText(false, w.packsB, false))
+		switch w.algorithm {
+		case algoCopy:
+			s += ", panels of B copied by the first tile"
+		case algoStrips:
+			s += ", B in strips"
+		case algoStream:
+			s += ", rows of A from end to end"
+		case algoDeep:
+			s += ", several sums per element"
+		}
 	}
-	packed := "packed"
-	switch inPlace := mk.readsInPlace(pl.Problem); {
-	case pl.packed != nil && inPlace:
-		packed = "B prepacked"
-	case pl.packed != nil:
-		packed = "A packed, B prepacked"
-	case inPlace:
-		packed = "B packed"
+	if w.swapAB {
+		s += ", swapAB"
 	}
-	return fmt.Sprintf("%d×%d tiles, MC %d, KC %d, %s", mk.MR, mk.NR, mk.mc, mk.kc, packed)
+	return s
 }
 
-// detailOfPieces describes a split-K product.
-func (mk *microKernel[T]) detailOfPieces(pl *Plan) string {
-	piece := pieceOf(pl.Problem, pieceDepth(pl.Problem))
-	one := Plan{Problem: &piece, Kernel: pl.Kernel, algorithm: mk.algorithm(&piece)}
-	return fmt.Sprintf("split-K, %d steps of K at a time: %s", piece.K, mk.detail(&one))
+// packedText describes which operands are packed.
+func packedText(a, b, prepacked bool) string {
+	switch {
+	case prepacked && a:
+		return "A packed, B prepacked"
+	case prepacked:
+		return "B prepacked"
+	case a:
+		return "packed"
+	case b:
+		return "B packed"
+	}
+	return "nothing packed"
 }
 
 // Run computes the product. [gemm.Buffers.Check] must have accepted the buffers for the problem. If
@@ -357,7 +306,7 @@ type gemmJob interface {
 // execute computes the product with the planned algorithm.
 func execute[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gemm.Buffers,
 	jobsOf func(*execution) *gemmJobs[T]) error {
-	if pl.algorithm == algoDirect {
+	if pl.method.isDirect() && !pl.method.swapAB {
 		var d direct[T]
 		d.prepare(pl, mk, b)
 		if pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
@@ -387,23 +336,23 @@ func execute[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gem
 // prepare sets up the planned algorithm. Only [execute] runs the smallest direct products, which it
 // sets up itself.
 func (at *gemmJobs[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) gemmJob {
-	switch pl.algorithm {
-	case algoNaive:
+	switch w := pl.method; {
+	case w.algorithm == algoNaive:
 		at.naive = newNaive[T](pl, b)
 		return &at.naive
-	case algoDirect:
-		at.direct.prepare(pl, mk, b)
-		return &at.direct
-	case algoDirectSwapAB:
+	case w.isDirect() && w.swapAB:
 		at.swapAB.prepare(pl, mk, b)
 		return &at.swapAB
-	case algoAxpy, algoAxpySwapAB:
-		at.axpy.prepare(pl, mk, b, pl.algorithm == algoAxpySwapAB)
+	case w.isDirect():
+		at.direct.prepare(pl, mk, b)
+		return &at.direct
+	case w.algorithm == algoAxpy:
+		at.axpy.prepare(pl, mk, b)
 		return &at.axpy
-	case algoDotB, algoDotA:
-		at.dots.prepare(pl, mk, b, pl.algorithm == algoDotA)
+	case w.algorithm == algoDot:
+		at.dots.prepare(pl, mk, b)
 		return &at.dots
-	case algoSplitK:
+	case w.algorithm == algoSplitK:
 		at.splitK.prepare(pl, mk, b)
 		return &at.splitK
 	default:

@@ -231,7 +231,7 @@ func TestTilesCoverC(t *testing.T) {
 			p, b := random(t, dtype.F32, size[0], size[1], size[2])
 			mk := *kernels[1].f32 // the portable kernel
 			mk.mc, mk.kc, mk.ms, mk.ns = 16, 64, 80, 96
-			d := newBlocked(&Plan{Problem: &p, Threads: threads}, &mk, &b)
+			d := newBlocked(&Plan{Problem: &p, Threads: threads, method: method{algorithm: algoBlocked, packsA: true}}, &mk, &b)
 			var m workspace
 			m.free = allocAligned(d.bytes())
 			d.bind(&m, make([]phaseState, threads))

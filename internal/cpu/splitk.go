@@ -18,7 +18,7 @@ type splitK[T scalar] struct {
 	*microKernel[T]
 	kernel       *Kernel
 	piece        gemm.Problem // the first piece
-	algorithm    algorithm    // of each piece
+	method       method       // of each piece
 	k            int
 	a, b         []byte
 	stepA, stepB int // elements from one step of K to the next
@@ -79,7 +79,7 @@ func (d *splitK[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	depth := pieceDepth(p)
 	d.microKernel, d.kernel, d.k, d.alpha, d.threads = mk, pl.Kernel, p.K, alphaOf[T](p), pl.Threads
 	d.piece = pieceOf(p, depth)
-	d.algorithm = mk.algorithm(&d.piece)
+	d.method = mk.method(&d.piece)
 	d.a, d.stepA = b[gemm.A], 1
 	if p.A().Trans {
 		d.stepA = p.A().LD
@@ -140,7 +140,7 @@ func (d *splitK[T]) sum(part int) {
 	q := pieces.Get().(*piece)
 	defer pieces.Put(q)
 	q.problem = d.piece
-	q.plan = Plan{Problem: &q.problem, Kernel: d.kernel, Threads: 1, algorithm: d.algorithm}
+	q.plan = Plan{Problem: &q.problem, Kernel: d.kernel, Threads: 1, method: d.method}
 	size := d.piece.M * d.piece.N
 	q.buffers[gemm.C] = dtype.Bytes(d.sums[part*size:][:size])
 	first, end := part*d.deep, min((part+1)*d.deep, d.k)

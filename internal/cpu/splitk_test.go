@@ -35,8 +35,9 @@ func TestSplitK(t *testing.T) {
 						}
 						p, b := thinProblem(t, rng, typ, out,
 							[3]int{side[0], side[1], splitDepth(side[0], side[1], typ) + rng.IntN(999)}, trans)
-						if algorithm := checkAgainstNaive(t, k, &p, b, 1+rng.IntN(8)); algorithm != algoSplitK {
-							t.Errorf("%s: %v: %v, want split-K", k.Name, &p, algorithm)
+						seen := map[algorithm]int{}
+						if checkAgainstNaive(t, k, &p, b, 1+rng.IntN(8), seen); seen[algoSplitK] != 1 {
+							t.Errorf("%s: %v: %v, want split-K once", k.Name, &p, seen)
 						}
 					}
 				}
@@ -82,41 +83,6 @@ func TestPieces(t *testing.T) {
 		d.prepare(&pl, pl.Kernel.f32, &gemm.Buffers{gemm.C: allocAligned(p.C().Bytes())})
 		if d.parts > maxParts || d.parts*d.deep < s.k || (d.parts-1)*d.deep >= s.k {
 			t.Errorf("%v: %d parts of %d steps, want at most %d that cover K", &p, d.parts, d.deep, maxParts)
-		}
-	}
-}
-
-// TestAlgorithmsOfSmallC checks the algorithm for products with a small C and some hundred steps of
-// K: dot products if both operands are stored along K or tiles would leave most lanes idle,
-// otherwise tiles. The product is transposed if its transpose takes fewer vectors of sums.
-func TestAlgorithmsOfSmallC(t *testing.T) {
-	for _, k := range Kernels() {
-		if k.f32 == nil || len(k.f32.Dot) == 0 || !k.Available() || !k.Multiplies(dtype.F32) {
-			continue
-		}
-		for _, s := range []struct {
-			m, n, k, trans int
-			want           algorithm
-		}{
-			{1, 1, 300, 0, algoDotA}, {1, 1, 300, 3, algoDotA}, {1, 1, 200, 0, algoDirect}, {40, 1, 300, 0, algoDotA},
-			{1, 40, 300, 2, algoDotB}, {4, 4, 300, 2, algoDotA},
-			{4, 4, 300, 0, algoDirect}, {4, 4, 300, 1, algoDirect}, {40, 2, 300, 0, algoDotA},
-			{2, 40, 300, 3, algoDotB}, {40, 2, 300, 1, algoDirectSwapAB}, {2, 40, 300, 1, algoDirect},
-		} {
-			a, b := gemm.Dense(dtype.F32, s.m, s.k), gemm.Dense(dtype.F32, s.k, s.n)
-			if s.trans&1 != 0 {
-				a = gemm.Dense(dtype.F32, s.k, s.m).T()
-			}
-			if s.trans&2 != 0 {
-				b = gemm.Dense(dtype.F32, s.n, s.k).T()
-			}
-			p, _, err := gemm.New(1, a, b, 0, gemm.Dense(dtype.F32, s.m, s.n), gemm.Epilogue{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if got := k.f32.algorithm(&p); got != s.want {
-				t.Errorf("%s: %v, transposed %d: %v, want %v", k.Name, &p, s.trans, got, s.want)
-			}
 		}
 	}
 }

@@ -17,41 +17,8 @@ type swapAB[T scalar] struct {
 // transposeRows is the number of rows of the transposed C per task of the last phase.
 const transposeRows = 64
 
-const (
-	// tallRows is the smallest number of rows of a C that counts as tall.
-	tallRows = 256
-	// pageBytes is the size of a page of virtual memory.
-	pageBytes = 4 << 10
-)
-
-// isTall reports whether C has at least eight times as many rows as columns, the columns of op(A)
-// are a page or more apart, and the transposed product saves more time than transposing C takes:
-// otherwise each step along K of a tile reads another page.
-func (mk *microKernel[T]) isTall(p *gemm.Problem) bool {
-	return p.M >= tallRows && p.M >= 8*p.N && p.N <= streamAMaxN && p.K >= dotsDepth &&
-		p.In().Bytes(p.A().LD) >= pageBytes
-}
-
-// usesDirectSwapAB reports whether p is faster as the direct product of its transpose.
-func (mk *microKernel[T]) usesDirectSwapAB(p *gemm.Problem) bool {
-	if !p.A().Trans || !mk.native(p) {
-		return false
-	}
-	if p.K <= smallK {
-		return false
-	}
-	q := transposed(p)
-	switch {
-	case mk.isTall(p) && mk.usesDirect(&q):
-		return true
-	case !p.B().Trans && mk.isLatencyBound(&q) && mk.vectorCount(&q) < mk.vectorCount(p):
-		return true
-	}
-	return mk.usesStrips(&q) || p.B().Trans && p.K >= 2*p.M && mk.usesDirect(&q)
-}
-
-// vectorCount returns the number of vectors that C takes in registers.
-func (mk *microKernel[T]) vectorCount(p *gemm.Problem) int { return p.M * ceilDiv(p.N, mk.lanes()) }
+// pageBytes is the size of a page of virtual memory.
+const pageBytes = 4 << 10
 
 // transposed returns the problem Cᵀ ← α·op(B)ᵀ·op(A)ᵀ.
 func transposed(p *gemm.Problem) gemm.Problem {
@@ -63,7 +30,7 @@ func transposed(p *gemm.Problem) gemm.Problem {
 // prepare sets up the product. s must be zero.
 func (s *swapAB[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	s.problem = transposed(pl.Problem)
-	s.plan = Plan{Problem: &s.problem, Kernel: pl.Kernel, Threads: pl.Threads}
+	s.plan = Plan{Problem: &s.problem, Kernel: pl.Kernel, Threads: pl.Threads, method: pl.method}
 	s.direct.prepare(&s.plan, mk, &gemm.Buffers{gemm.A: b[gemm.B], gemm.B: b[gemm.A]})
 	s.to.prepare(pl, mk, b, true)
 	s.beta = T(real(pl.Problem.Beta))

@@ -100,6 +100,14 @@ func (pl *Plan) Memory() int {
 	return n
 }
 
+// Predicted returns the predicted time of a run, or 0 if the backend does not know it.
+func (pl *Plan) Predicted() time.Duration {
+	if p, ok := pl.plan.(backend.TimePredictor); ok {
+		return p.Predicted()
+	}
+	return 0
+}
+
 // Reasoning lists the candidates for the product with the reason for or against each, one per line.
 // It is empty for backends without [backend.Explainer], and if the kernel was requested or tuned.
 func (pl *Plan) Reasoning() string {

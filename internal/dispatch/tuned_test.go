@@ -32,7 +32,7 @@ func fresh(t *testing.T, dir string) {
 func sample() tuned.Tuned {
 	return tuned.Tuned{
 		Form:   tuned.Form{M: 70, N: 60, K: 50, In: dtype.F32, Out: dtype.F32},
-		Choice: backend.Choice{Kernel: "portable", Config: backend.Config{KC: 16, MC: 8, Packing: backend.PackBoth}},
+		Choice: backend.Choice{Kernel: "portable", Config: backend.Config{KC: 16, MC: 8, Method: "blocked-pack-A"}},
 		Device: "this CPU", Default: backend.Choice{Kernel: "avx2"}, Seconds: 1, Before: 1.5, Gain: 1.5, P10: 1.4, P90: 1.6,
 		Date: time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC),
 	}
@@ -153,7 +153,7 @@ func TestInvalidTuned(t *testing.T) {
 	for _, change := range []func(*tuned.Tuned){
 		func(x *tuned.Tuned) { x.Kernel = "unknown" },
 		func(x *tuned.Tuned) { x.Choice.Config.KC = 1 << 40 },
-		func(x *tuned.Tuned) { x.Choice.Config.Packing = "some" },
+		func(x *tuned.Tuned) { x.Choice.Config.Method = "some" },
 	} {
 		if err := section.Put(here, bad(change)); err != nil {
 			t.Fatal(err)

@@ -373,7 +373,8 @@ func TestCore(t *testing.T) {
 		if !strings.Contains(string(out), tt.want) {
 			t.Errorf("core %s: got %q, want %q", tt.core, out, tt.want)
 		}
-		if restored := fmt.Sprintf("env=%q", tt.before); strings.Contains(tt.want, "core=") && !strings.Contains(string(out), restored) {
+		restored := fmt.Sprintf("env=%q", tt.before)
+		if strings.Contains(tt.want, "core=") && !strings.Contains(string(out), restored) {
 			t.Errorf("core %s: got %q, want the variable restored: %s", tt.core, out, restored)
 		}
 	}

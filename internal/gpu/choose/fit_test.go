@@ -2,15 +2,14 @@ package choose
 
 import (
 	"flag"
-	"fmt"
 	"math"
-	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/testkit"
 )
 
 var tries = flag.Int("tries", 10000, "number of random changes of several coefficients in TestFit")
@@ -26,25 +25,25 @@ func TestFit(t *testing.T) {
 		t.Skip("no -fit")
 	}
 	all := allRecorded(t)
-	var fields []coefficient
+	var fields []testkit.Coefficient
 	for _, row := range []*coefficients{&h200, &h100} {
-		var own []coefficient
+		var own []testkit.Coefficient
 		for _, name := range strings.Split(*fitted, ",") {
 			v := reflect.ValueOf(row).Elem().FieldByName(name)
 			if !v.IsValid() {
 				t.Fatalf("-fit %s: no such kernel", name)
 			}
-			own = appendFields(own, name, v)
+			own = append(own, testkit.Coefficients(name, v)...)
 		}
 		if fields == nil {
 			fields = own
 			continue
 		}
 		for i := range own {
-			if *own[i].values[0] == fields[i].before { // the rows share the coefficient
-				fields[i].values = append(fields[i].values, own[i].values...)
+			if own[i].Before == fields[i].Before { // the rows share the coefficient
+				fields[i].Values = append(fields[i].Values, own[i].Values...)
 			} else {
-				own[i].name = "h100." + own[i].name
+				own[i].Name = "h100." + own[i].Name
 				fields = append(fields, own[i])
 			}
 		}
@@ -60,56 +59,7 @@ func TestFit(t *testing.T) {
 		}
 		return sum / weights
 	}
-	best := cost()
-	t.Logf("%d coefficients, cost %.4f", len(fields), best)
-	for improved := true; improved; {
-		improved = false
-		for _, f := range fields {
-			for _, factor := range []float64{0.7, 0.9, 0.97, 1.03, 1.1, 1.4} {
-				before := *f.values[0]
-				f.set(before * factor)
-				if c := cost(); c < best-1e-5 {
-					best, improved = c, true
-				} else {
-					f.set(before)
-				}
-			}
-		}
-		t.Logf("cost %.4f", best)
-	}
-	// Coefficients that compensate each other improve the fit only together. Those without influence
-	// on any product are not changed.
-	known := slices.DeleteFunc(slices.Clone(fields), func(f coefficient) bool {
-		before := *f.values[0]
-		defer f.set(before)
-		f.set(before / 2)
-		return cost() == best
-	})
-	rng := rand.New(rand.NewPCG(1, 2))
-	for range *tries {
-		const together, most = 3, 0.2
-		var changed [together]*coefficient
-		var before [together]float64
-		for i := range changed {
-			changed[i] = &known[rng.IntN(len(known))]
-			before[i] = *changed[i].values[0]
-			changed[i].set(before[i] * math.Exp(most*(2*rng.Float64()-1)))
-		}
-		if c := cost(); c < best-1e-6 {
-			best = c
-			continue
-		}
-		for i := range changed {
-			k := together - 1 - i // in reverse, for one coefficient may be changed twice
-			changed[k].set(before[k])
-		}
-	}
-	t.Logf("cost %.4f after %d random changes", best, *tries)
-	for _, f := range fields {
-		if now := *f.values[0]; now != f.before {
-			t.Logf("%s: %.4g, was %.4g", f.name, now, f.before)
-		}
-	}
+	testkit.Fit(fields, cost, *tries, t.Logf)
 }
 
 // fittedProduct is a product with its measured candidates.
@@ -157,36 +107,4 @@ func (f *fittedProduct) cost() float64 {
 		}
 	}
 	return square/float64(max(len(f.candidates), 1)) + loss + 3*max(loss-0.1, 0)
-}
-
-// coefficient is a number that TestFit changes, in all rows that have it.
-type coefficient struct {
-	name   string
-	values []*float64
-	before float64
-}
-
-func (c *coefficient) set(x float64) {
-	for _, v := range c.values {
-		*v = x
-	}
-}
-
-// appendFields appends the numbers in v that are not 0.
-func appendFields(list []coefficient, name string, v reflect.Value) []coefficient {
-	switch v.Kind() {
-	case reflect.Struct:
-		for i := range v.NumField() {
-			list = appendFields(list, name+"."+v.Type().Field(i).Name, v.Field(i))
-		}
-	case reflect.Array, reflect.Slice:
-		for i := range v.Len() {
-			list = appendFields(list, fmt.Sprintf("%s[%d]", name, i), v.Index(i))
-		}
-	case reflect.Float64:
-		if p := (*float64)(v.Addr().UnsafePointer()); *p != 0 {
-			list = append(list, coefficient{name, []*float64{p}, *p})
-		}
-	}
-	return list
 }

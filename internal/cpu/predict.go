@@ -1,0 +1,329 @@
+package cpu
+
+import (
+	"math"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+)
+
+// model predicts the time of one product on one thread, in nanoseconds. It follows the loops of the
+// algorithms and adds up the time of the FMA units and the time in which the caches and memory
+// deliver lines. The two overlap in part.
+type model struct {
+	*costs
+	elem            float64 // bytes of an element
+	lanes           float64 // elements of a vector
+	mr, nr          float64
+	m, n, k         float64
+	a, b, c         float64 // bytes of the matrices
+	all             float64 // of all three
+	transA, alongKB bool    // whether rows of op(A) and columns of op(B) are stored across K and along K
+	widened         float64 // elements that algorithms without tiles widen
+	pagesA, pagesB  float64 // pages that a step of K of A or a row of B advances
+	conflictA       bool    // whether rows of A evict each other; see conflictStride
+	conflictB       bool
+}
+
+// predict returns the time of p by method w, or 0 if the costs of the micro-kernel are not known.
+func (mk *microKernel[T]) predict(p *gemm.Problem, w method) float64 {
+	if mk.costs == nil {
+		return 0
+	}
+	if w.swapAB && w.isDirect() {
+		q := transposed(p)
+		x := mk.modelOf(&q)
+		w.swapAB = false
+		return mk.predictDirect(&x, &q, w) + x.swap + x.transpose*x.m*x.n + x.far(2*x.c/lineBytes, x.all+x.c)
+	}
+	x := mk.modelOf(p)
+	switch w.algorithm {
+	case algoAxpy:
+		return mk.predictAxpy(&x, w)
+	case algoDot:
+		return mk.predictDot(&x, w)
+	case algoBlocked:
+		return mk.predictBlocked(&x, w)
+	case algoSplitK:
+		piece := pieceOf(p, pieceDepth(p))
+		pieces := float64(p.K) / float64(piece.K)
+		return pieces*(mk.predict(&piece, mk.method(&piece))+x.swap) + x.swap
+	default:
+		return mk.predictDirect(&x, p, w)
+	}
+}
+
+const lineBytes = cacheLine
+
+func (mk *microKernel[T]) modelOf(p *gemm.Problem) model {
+	size := float64(dtype.Of[T]().Size())
+	x := model{costs: mk.costs(), elem: size, lanes: float64(mk.lanes()), mr: float64(mk.MR), nr: float64(mk.NR),
+		m: float64(p.M), n: float64(p.N), k: float64(p.K),
+		transA: !alongK(p.Layouts[gemm.A]), alongKB: alongK(p.B().T()),
+		conflictA: hasSetConflicts(p.Layouts[gemm.A]), conflictB: hasSetConflicts(p.Layouts[gemm.B])}
+	x.a, x.b, x.c = touched(p.Layouts[gemm.A]), touched(p.Layouts[gemm.B]), touched(p.Layouts[gemm.C])
+	x.all = x.a + x.b + x.c
+	if p.In() != p.Accum() {
+		x.widened = x.m*x.k + x.k*x.n
+	}
+	x.pagesA, x.pagesB = min(float64(p.A().LD)*size/pageBytes, 1), min(float64(p.B().LD)*size/pageBytes, 1)
+	return x
+}
+
+// touched returns the bytes of the lines that hold the elements of a matrix.
+func touched(l gemm.Layout) float64 {
+	row := float64(l.Type.Bytes(l.Cols))
+	if l.LD != l.Cols { // a row begins and ends within lines
+		const part = 0.9 // of a line that is not used
+		row = min(row+part*lineBytes, float64(l.Type.Bytes(l.LD)))
+	}
+	return row * float64(l.Rows)
+}
+
+// scattered returns the time to read lines for the first time in short runs, each on another page
+// than the one before it if pages is 1. Hardware prefetches no such lines.
+func (x *model) scattered(lines, pages float64) float64 {
+	return x.far(lines, x.all) * (1 + x.scatter*pages)
+}
+
+// far returns the time to read lines of data that are read again after bytes of other data.
+func (x *model) far(lines, bytes float64) float64 {
+	return lines * (beyond(bytes, x.l1)*x.fromL2 + beyond(bytes, x.l2)*x.fromL3 + beyond(bytes, x.l3)*x.fromMemory)
+}
+
+// beyond returns the part of lines that a cache of the given size no longer holds after bytes of
+// other data. A cache loses lines before it is full, and keeps some afterwards.
+func beyond(bytes, size float64) float64 {
+	const first, last = 0.6, 1.4
+	return min(max((bytes/size-first)/(last-first), 0), 1)
+}
+
+// step returns the time of a step of K in a tile of h rows and v vectors.
+func (x *model) step(h, v float64) float64 {
+	return max(h*v*x.fma, (h+v)*x.load, x.latency)
+}
+
+// overlap combines the times of units that work side by side.
+func (x *model) overlap(compute, memory float64) float64 {
+	return max(compute, memory) + x.exposed*min(compute, memory)
+}
+
+// vectors returns the number of vectors of a tile of n columns.
+func (x *model) vectors(n float64) float64 { return math.Ceil(n / x.lanes) }
+
+// predictDirect follows [direct].
+func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) float64 {
+	if w.algorithm == algoRows {
+		return mk.predictRows(x)
+	}
+	high := float64(len(mk.Direct))
+	tiles := math.Ceil(x.m / high)
+	h := x.m / tiles
+	panels := math.Ceil(x.n / x.nr)
+	depth := float64(mk.kc)
+	if w.algorithm == algoStrips {
+		depth = stripDepth
+		if p.M <= axpyRows {
+			depth = stripDepthThin
+		}
+	}
+	passes := math.Ceil(x.k / depth)
+	k := x.k / passes
+
+	// The FMA units.
+	edge := float64(mk.edgeColumns(p))
+	rest := x.n - (panels-1)*x.nr
+	full := panels - 1
+	if edge > 0 {
+		rest -= edge
+	}
+	tile := func(v float64) float64 {
+		step := x.step(h, v)
+		if w.algorithm == algoDeep {
+			step = max(h*v*x.fma, (h+v)*x.load)
+		}
+		return k*step + h*v*x.store + x.tile
+	}
+	compute := full * tile(2)
+	if rest > 0 {
+		compute += tile(x.vectors(rest))
+	}
+	compute *= passes * tiles
+	perCall := 1.0
+	if usesColumns(p, w) {
+		perCall = max(min(tiles, columnSteps/k), 1)
+	}
+	compute += x.call * passes * panels * math.Ceil(tiles/perCall)
+	if edge > 0 {
+		compute += x.m * edge * (x.k/x.lanes*x.fma + x.reduce)
+	}
+	if w.algorithm == algoDeep {
+		compute += h * 2 * x.reduce
+	}
+	start := x.direct
+
+	// Reads of B: all of it once, then a panel for each further tile.
+	memory := 0.0
+	linesB := x.k * panels * (min(x.n, x.nr)*x.elem/lineBytes + x.ragged)
+	panel := k * min(x.n, x.nr) * x.elem
+	pages := k * x.pagesB
+	switch {
+	case w.packsB:
+		start += x.packs
+		memory += x.far(x.b/lineBytes, x.b)
+		compute += x.packing(x.k, x.n, x.nr, x.alongKB)
+		memory += x.far(x.b/lineBytes, x.all)
+		memory += (tiles - 1) * x.far(linesB, panel+h*k*x.elem)
+	case w.algorithm == algoCopy:
+		compute += x.copies * x.b / lineBytes
+		memory += x.scattered(linesB, x.pagesB) + x.tlb*x.k*panels*beyond(pages, x.entries)*x.pagesB
+		memory += (tiles - 1) * x.far(linesB, panel+h*k*x.elem)
+	case w.algorithm == algoStrips:
+		memory += x.far(x.b/lineBytes, x.all) + (tiles-1)*x.far(x.b/lineBytes, stripCols*k*x.elem)
+		memory += passes * x.far(x.c/lineBytes, x.m*stripCols*x.elem)
+	case w.algorithm == algoStream:
+		memory += tiles * x.far(linesB, x.b)
+	default:
+		if x.conflictB {
+			panel = k * pageBytes
+		}
+		memory += x.scattered(linesB, x.pagesB) + x.tlb*x.k*panels*tiles*beyond(pages, x.entries)*x.pagesB
+		memory += (tiles - 1) * x.far(linesB, panel+h*k*x.elem)
+	}
+
+	// Reads of A: all of it once, then again for each further panel.
+	linesA := x.a / lineBytes
+	if x.transA {
+		linesA = x.k * tiles * (h*x.elem/lineBytes + x.ragged)
+	}
+	again := x.m*k*x.elem + panel
+	if w.algorithm == algoStream || w.algorithm == algoStrips {
+		again = h * x.k * x.elem
+	}
+	if x.transA {
+		memory += x.tlb * x.k * panels * tiles * beyond(k*x.pagesA, x.entries) * x.pagesA
+	} else if x.conflictA {
+		again = max(again, h*pageBytes)
+		memory += x.conflict * linesA * panels
+	}
+	readA := x.far(linesA, x.all)
+	if x.transA {
+		readA = x.scattered(linesA, x.pagesA)
+	}
+	if w.algorithm == algoStream {
+		readA *= x.prefetched
+	}
+	memory += readA + (panels-1)*x.far(linesA, again)
+	return start + x.overlap(compute, memory+x.inTiles*x.writing(x.c, passes))
+}
+
+// writing returns the time of reading and writing C in the given number of passes.
+func (x *model) writing(bytes, passes float64) float64 {
+	return x.written * passes * x.far(bytes/lineBytes, x.all)
+}
+
+// packing returns the time of packing an operand of rows x along K, into panels of r.
+func (x *model) packing(k, n, r float64, alongK bool) float64 {
+	words := k * n * x.elem / 4
+	panels := math.Ceil(n / r)
+	if alongK {
+		return x.zip*words + x.zipCall*panels*math.Ceil(r/8)
+	}
+	return x.copyRow*k*panels + x.copyWord*words + x.zipCall*panels
+}
+
+// predictRows follows [direct.computeRows].
+func (mk *microKernel[T]) predictRows(x *model) float64 {
+	rows, depth := float64(int(1)<<(len(mk.Update)-1)), float64(min(int(x.k), 8))
+	compute := x.rows * math.Ceil(x.m/rows) * (x.updates(min(rows, x.m), depth, x.n) + x.call + x.broadcast*rows*depth)
+	memory := x.far(x.a/lineBytes, x.all) + x.far(x.b/lineBytes, x.all) +
+		(math.Ceil(x.m/rows)-1)*x.far(x.b/lineBytes, x.b+rows*x.n*x.elem)
+	return x.direct + x.overlap(compute, memory+x.inRows*x.writing(x.c, 1))
+}
+
+// updates returns the time in which an Update kernel adds steps of K to rows of n columns.
+func (x *model) updates(rows, steps, n float64) float64 {
+	return math.Ceil(n/x.lanes) * max(rows*steps*x.fma, (steps+rows)*x.load) * x.update
+}
+
+// predictAxpy follows [axpy].
+func (mk *microKernel[T]) predictAxpy(x *model, w method) float64 {
+	m, n, b, small := x.m, x.n, x.b, x.a
+	if w.swapAB {
+		m, n, b, small = x.n, x.m, x.a, x.b
+	}
+	most := float64(int(1) << (len(mk.Update) - 1))
+	groups := math.Ceil(m / most)
+	passes := math.Ceil(x.k / axpyDepth)
+	depth := x.k / passes
+	columns := axpyCBytes / (m * x.elem) // of a task
+	if w.swapAB && m > 1 {
+		columns = axpySums / m
+	}
+	tasks := math.Ceil(n / columns)
+	compute := passes*groups*(x.updates(m/groups, depth, n)+tasks*(x.call+x.broadcast*depth*m/groups)) + x.widen*x.widened
+	memory := x.far(b/lineBytes, x.all) + (groups-1)*x.far(b/lineBytes, axpyDepth*n*x.elem) + x.far(small/lineBytes, x.all)
+	memory += x.written * (passes - 1) * x.far(x.c/lineBytes, min(x.c, axpyCBytes)+axpyDepth*n*x.elem)
+	start := x.axpy
+	if w.swapAB && m > 1 {
+		compute += x.transpose * x.m * x.n
+		start += x.packs
+	}
+	return start + x.overlap(compute, memory+x.writing(x.c, 1))
+}
+
+// predictDot follows [dots].
+func (mk *microKernel[T]) predictDot(x *model, w method) float64 {
+	l, s, large, small := x.n, x.m, x.b, x.a
+	if w.swapAB {
+		l, s, large, small = x.m, x.n, x.a, x.b
+	}
+	across := float64(mk.maxDotCols())
+	groups := math.Ceil(s / across)
+	tiles := math.Ceil(l / dotTile)
+	vectors := math.Ceil(x.k/x.lanes) * x.dots
+	compute := tiles * groups * (vectors*max(dotTile*s/groups*x.fma, (dotTile+s/groups)*x.load) + x.call)
+	compute += l*s*x.reduce + x.widen*x.widened
+	yAlongK := !x.transA
+	if w.swapAB {
+		yAlongK = x.alongKB
+	}
+	if !yAlongK {
+		compute += x.element * s * x.k
+	}
+	between := small + dotTile*min(x.k*x.elem, dotsRowBytesOnePass) // bytes until y is read again
+	memory := x.far(large/lineBytes, x.all) + tiles*x.far(small/lineBytes, between)
+	memory += (groups - 1) * x.far(large/lineBytes, dotTile*x.k*x.elem)
+	return x.dot + x.overlap(compute, memory+x.writing(x.c, 1))
+}
+
+const dotTile = 4
+
+// predictBlocked follows [blocked].
+func (mk *microKernel[T]) predictBlocked(x *model, w method) float64 {
+	steps := math.Ceil(x.k / float64(mk.Group))
+	passes := math.Ceil(steps / float64(mk.kc))
+	k := steps / passes
+	tiles, panels := math.Ceil(x.m/x.mr), math.Ceil(x.n/x.nr)
+	h := x.m / tiles
+	blocks := math.Ceil(x.m / float64(mk.mc))
+	compute := passes * panels * tiles * (k*x.step(h, 2) + h*2*x.store + x.tile + x.call)
+	compute += x.packing(steps, x.n, x.nr, x.alongKB)
+	padded := panels * x.nr * steps * x.elem
+	panel := k * x.nr * x.elem
+	memory := 2 * x.far(padded/lineBytes, x.all) // packed, then read
+	memory += (blocks-1)*x.far(padded/lineBytes, padded/passes) + (tiles-1)*x.far(padded/lineBytes, panel+h*k*x.elem)
+	linesA := x.a / lineBytes
+	start := x.blocked + x.phase*2*passes
+	if w.packsA {
+		compute += x.packing(steps, x.m, x.mr, !x.transA)
+		memory += 2*x.far(linesA, x.all) + (panels-1)*x.far(linesA, min(x.m, float64(mk.mc))*k*x.elem+panel)
+	} else {
+		memory += x.far(linesA, x.all) + (panels-1)*x.far(linesA, min(x.m, float64(mk.mc))*k*x.elem+panel)
+		memory += x.tlb * tiles * h * panels * passes * beyond(min(x.m, float64(mk.mc))*x.pagesA, x.entries) * x.pagesA
+		if x.conflictA {
+			memory += x.conflict * linesA * panels
+		}
+	}
+	return start + x.overlap(compute, memory+x.writing(x.c, passes))
+}
