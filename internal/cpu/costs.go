@@ -60,23 +60,23 @@ var cpuModels = []cpuModel{
 }
 
 var zen4AVX2 = costs{
-	fma: 0.136, load: 0.15, latency: 1.1, store: 0.343, tile: 1,
-	call: 12.2, direct: 72.9, packs: 83.5, axpy: 355, dot: 218, blocked: 4.9, phase: 508, swap: 349,
-	fromL2: 0.308, fromL3: 0.229, fromMemory: 3.23, scatter: 0.123, written: 0.892, inTiles: 1, inRows: 0.616,
-	prefetched: 0.946, ragged: 0.414, tlb: 0.595, entries: 8.8, conflict: 0.0599,
-	zip: 0.0847, copyWord: 0.0352, copyRow: 1.92, zipCall: 11.5, copies: 0.18, transpose: 0.261,
-	element: 0.543, widen: 0.1, update: 1.72, broadcast: 0.818, dots: 0.969, reduce: 4.82, rows: 1, exposed: 0.532,
+	fma: 0.136, load: 0.15, latency: 1.1, store: 0.343, tile: 1.06,
+	call: 12.2, direct: 72.9, packs: 84.4, axpy: 355, dot: 218, blocked: 3.38, phase: 492, swap: 349,
+	fromL2: 0.308, fromL3: 0.229, fromMemory: 3.23, scatter: 0.123, written: 0.892, inTiles: 1, inRows: 0.628,
+	prefetched: 0.937, ragged: 0.414, tlb: 0.595, entries: 8.81, conflict: 0.0239,
+	zip: 0.0847, copyWord: 0.0352, copyRow: 1.92, zipCall: 11.6, copies: 0.18, transpose: 0.261,
+	element: 0.543, widen: 0.1, update: 1.72, broadcast: 0.852, dots: 0.97, reduce: 4.82, rows: 1, exposed: 0.532,
 	l1: 32 << 10, l2: 1 << 20, l3: 1.06e+07,
 }
 
 var zen4AVX512 = costs{
-	fma: 0.269, load: 0.335, latency: 1.05, store: 0.905, tile: 0.275,
-	call: 9.25, direct: 73, packs: 49.1, axpy: 311, dot: 329, blocked: 459, phase: 238, swap: 459,
-	fromL2: 0.275, fromL3: 0.193, fromMemory: 2.45, scatter: 1.09, written: 0.484, inTiles: 1, inRows: 1.1,
-	prefetched: 0.899, ragged: 0.532, tlb: 0.462, entries: 8.4, conflict: 1.42,
-	zip: 0.11, copyWord: 0.138, copyRow: 1.87, zipCall: 9.18, copies: 0.418, transpose: 0.267,
-	element: 1.21, widen: 0.0454, update: 1.36, broadcast: 1, dots: 0.951, reduce: 5.86, rows: 1, exposed: 0.467,
-	l1: 32 << 10, l2: 1 << 20, l3: 1.59e+07,
+	fma: 0.269, load: 0.335, latency: 1.05, store: 0.905, tile: 0.263,
+	call: 9.21, direct: 72.5, packs: 47, axpy: 300, dot: 340, blocked: 439, phase: 254, swap: 459,
+	fromL2: 0.277, fromL3: 0.193, fromMemory: 2.48, scatter: 1.09, written: 0.484, inTiles: 1, inRows: 1,
+	prefetched: 0.904, ragged: 0.532, tlb: 0.462, entries: 10.7, conflict: 1.85,
+	zip: 0.11, copyWord: 0.14, copyRow: 1.93, zipCall: 9.18, copies: 0.418, transpose: 0.267,
+	element: 1.22, widen: 0.0464, update: 1.36, broadcast: 1, dots: 0.935, reduce: 5.88, rows: 1, exposed: 0.467,
+	l1: 32 << 10, l2: 1 << 20, l3: 1.57e+07,
 }
 
 var xeonAVX2 = costs{

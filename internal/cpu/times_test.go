@@ -249,10 +249,20 @@ func TestFit(t *testing.T) {
 	testkit.Fit(fields, func() float64 {
 		sum := 0.0
 		for _, x := range all {
-			sum += x.cost()
+			sum += x.weight() * x.cost()
 		}
 		return sum / float64(len(all))
 	}, *tries, t.Logf)
+}
+
+// weight returns the weight of a product in the fit. There are fewer large products, and their
+// times matter most.
+func (x *timed) weight() float64 {
+	const large, weightOfLarge = 1e8, 3 // operations
+	if x.problem.Flops() >= large {
+		return weightOfLarge
+	}
+	return 1
 }
 
 // cost returns the mean square error of the predictions, in logarithms, plus the loss of the
