@@ -122,10 +122,32 @@ func (d *dots[T]) do(task, worker int) {
 	memory := d.scratch[worker*d.scratchSize():][:d.scratchSize()]
 	first := task * d.lc
 	rows := min(d.lc, d.l-first)
-	for i := first; i < first+rows; i += asm.DotRows {
-		d.computeRows(min(i, d.l-d.rows), i, memory[:workerSums], memory[workerSums:])
+	if d.k <= d.kc && d.x.widen == nil && d.s <= d.maxDotCols() {
+		d.computeTiles(first, first+rows, memory[:workerSums])
+	} else {
+		for i := first; i < first+rows; i += asm.DotRows {
+			d.computeRows(min(i, d.l-d.rows), i, memory[:workerSums], memory[workerSums:])
+		}
 	}
 	d.c.finish(first, 0, rows, d.s, memory[workerSums:])
+}
+
+// computeTiles computes the elements of C for rows first to end of x, if one call of a kernel
+// computes those of DotRows rows. It stores the sums of several calls at a time.
+func (d *dots[T]) computeTiles(first, end int, sums []T) {
+	dot, y, tile := d.Dot[d.rows-1][d.s-1], d.y.at(0, 0), d.s*asm.DotRows
+	for i := first; i < end; {
+		tiles := min(len(sums)/tile, ceilDiv(end-i, asm.DotRows))
+		for t := range tiles {
+			at := min(i+t*asm.DotRows, d.l-d.rows)
+			dot(d.k, &d.x.data[at*d.x.ld], d.x.ld, y, d.y.rs, &sums[t*tile])
+		}
+		for t := range tiles {
+			from := i + t*asm.DotRows
+			d.store(from, min(from, d.l-d.rows), sums[t*tile:])
+		}
+		i += tiles * asm.DotRows
+	}
 }
 
 // computeRows computes the elements of C for up to DotRows rows of x from row i on. Rows before
@@ -150,8 +172,26 @@ func (d *dots[T]) computeRows(i, from int, memory, piece []T) {
 			}
 		}
 	}
+	d.store(from, i, sums)
+}
+
+// store stores α·sums + β·C for the rows of x from row i on that a kernel has summed. Rows before
+// from belong to the previous call.
+func (d *dots[T]) store(from, i int, sums []T) {
+	skip := from - i
+	n := min(d.rows-skip, d.l-from)
+	at, beta := from*d.c.rs, d.beta
 	for j := range d.s {
-		d.c.t().add(j, from, sums[j*asm.DotRows+from-i:][:min(d.rows-(from-i), d.l-from)], d.alpha, d.beta)
+		to := at
+		for _, v := range sums[j*asm.DotRows+skip:][:n] {
+			v = T(d.alpha * v)
+			if beta != 0 {
+				v += T(beta * d.c.data[to])
+			}
+			d.c.data[to] = v
+			to += d.c.rs
+		}
+		at += d.c.cs
 	}
 }
 
