@@ -60,23 +60,23 @@ var cpuModels = []cpuModel{
 }
 
 var zen4AVX2 = costs{
-	fma: 0.136, load: 0.15, latency: 1.1, store: 0.343, tile: 1.06,
-	call: 12.2, direct: 72.9, packs: 84.4, axpy: 355, dot: 218, blocked: 3.38, phase: 492, swap: 349,
-	fromL2: 0.308, fromL3: 0.229, fromMemory: 3.23, scatter: 0.123, written: 0.892, inTiles: 1, inRows: 0.628,
-	prefetched: 0.937, ragged: 0.414, tlb: 0.595, entries: 8.81, conflict: 0.0239,
-	zip: 0.0847, copyWord: 0.0352, copyRow: 1.92, zipCall: 11.6, copies: 0.18, transpose: 0.261,
-	element: 0.543, widen: 0.1, update: 1.72, broadcast: 0.852, dots: 0.97, reduce: 4.82, rows: 1, exposed: 0.532,
-	l1: 32 << 10, l2: 1 << 20, l3: 1.06e+07,
+	fma: 0.13, load: 0.157, latency: 1.17, store: 0.419, tile: 1.16,
+	call: 9.79, direct: 78.1, packs: 34.4, axpy: 214, dot: 192, blocked: 2.06, phase: 448, swap: 339,
+	fromL2: 0.283, fromL3: 0.187, fromMemory: 3.85, scatter: 0.0112, written: 0.487, inTiles: 1.07, inRows: 0.636,
+	prefetched: 0.839, ragged: 0.329, tlb: 0.444, entries: 5.79, conflict: 0.0679,
+	zip: 0.0894, copyWord: 0.0306, copyRow: 2.08, zipCall: 23.9, copies: 0.0404, transpose: 0.168,
+	element: 0.52, widen: 0.1, update: 1.85, broadcast: 1.4, dots: 0.939, reduce: 3.2, rows: 1, exposed: 0.543,
+	l1: 32 << 10, l2: 1 << 20, l3: 1.32e+07,
 }
 
 var zen4AVX512 = costs{
-	fma: 0.269, load: 0.335, latency: 1.05, store: 0.905, tile: 0.263,
-	call: 9.21, direct: 72.5, packs: 47, axpy: 300, dot: 340, blocked: 439, phase: 254, swap: 459,
-	fromL2: 0.277, fromL3: 0.193, fromMemory: 2.48, scatter: 1.09, written: 0.484, inTiles: 1, inRows: 1,
-	prefetched: 0.904, ragged: 0.532, tlb: 0.462, entries: 10.7, conflict: 1.85,
-	zip: 0.11, copyWord: 0.14, copyRow: 1.93, zipCall: 9.18, copies: 0.418, transpose: 0.267,
-	element: 1.22, widen: 0.0464, update: 1.36, broadcast: 1, dots: 0.935, reduce: 5.88, rows: 1, exposed: 0.467,
-	l1: 32 << 10, l2: 1 << 20, l3: 1.57e+07,
+	fma: 0.253, load: 0.336, latency: 1.12, store: 0.855, tile: 0.0412,
+	call: 10.4, direct: 74.7, packs: 42.5, axpy: 244, dot: 276, blocked: 1.08e+03, phase: 313, swap: 187,
+	fromL2: 0.328, fromL3: 0.17, fromMemory: 3.71, scatter: 0.149, written: 0.797, inTiles: 1.04, inRows: 0.442,
+	prefetched: 0.761, ragged: 0.516, tlb: 0.511, entries: 19.2, conflict: 0.838,
+	zip: 0.114, copyWord: 0.11, copyRow: 2.58, zipCall: 17.5, copies: 0.463, transpose: 0.204,
+	element: 1.12, widen: 0.0609, update: 1.5, broadcast: 1.07, dots: 0.806, reduce: 4.28, rows: 1.03, exposed: 0.5,
+	l1: 32 << 10, l2: 1 << 20, l3: 1.5e+07,
 }
 
 var xeonAVX2 = costs{
