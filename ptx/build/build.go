@@ -35,6 +35,7 @@ package build
 
 import (
 	"fmt"
+	"path"
 	"reflect"
 	"runtime"
 	"slices"
@@ -60,8 +61,9 @@ type Kernel struct {
 	pure   map[*ptx.Instr]*value
 	values map[*ptx.Name]*value
 	lines  bool
-	// callers caches the source position of each pc. It is the zero Pos for a pc in this package.
-	callers map[uintptr]ptx.Pos
+	files  []string // names of the source files that lines refer to; nil means all
+	// callers caches the call at each pc. It is the zero callSite for a pc in this package.
+	callers map[uintptr]callSite
 
 	errs   ptx.Errors
 	built  *ptx.Module
@@ -73,7 +75,7 @@ func New(name string, comments ...string) *Kernel {
 	top := &scope{known: map[string]Reg{}}
 	k := &Kernel{
 		name: name, top: top, cur: top,
-		pure: map[*ptx.Instr]*value{}, values: map[*ptx.Name]*value{}, callers: map[uintptr]ptx.Pos{},
+		pure: map[*ptx.Instr]*value{}, values: map[*ptx.Name]*value{}, callers: map[uintptr]callSite{},
 	}
 	k.identifier(name)
 	for _, text := range comments {
@@ -111,8 +113,10 @@ func (k *Kernel) MinBlocks(n int) {
 }
 
 // LineInfo adds the Go source line of each instruction to the PTX as .loc directives, for profilers
-// and the emulator.
-func (k *Kernel) LineInfo() { k.lines = true }
+// and the emulator. If files are named, such as "tiled.go", the line is that of the innermost call
+// from one of them. Instructions without such a call keep the innermost call from any file.
+// LineInfo must be called before the first instruction.
+func (k *Kernel) LineInfo(files ...string) { k.lines, k.files = true, files }
 
 // Comment adds a comment line to the PTX.
 func (k *Kernel) Comment(format string, args ...any) {
@@ -209,39 +213,53 @@ const maxErrors = 50
 // packagePrefix is the prefix of the names of all functions in this package.
 var packagePrefix = reflect.TypeFor[Kernel]().PkgPath() + "."
 
-// caller returns the position of the innermost call from outside this package. It runs for every
-// instruction, so it walks the stack a few frames at a time: the call is usually close.
+// caller returns the position of the innermost call from outside this package, in one of the files
+// of [Kernel.LineInfo] if there is such a call. It runs for every instruction, so it walks the
+// stack a few frames at a time: the call is usually close.
 func (k *Kernel) caller() ptx.Pos {
 	var pcs [6]uintptr
+	var innermost ptx.Pos
 	for skip := 2; ; skip += len(pcs) {
 		n := runtime.Callers(skip, pcs[:])
 		for _, pc := range pcs[:n] {
-			pos, ok := k.callers[pc]
+			at, ok := k.callers[pc]
 			if !ok {
-				pos = outside(pc)
-				k.callers[pc] = pos
+				at = k.outside(pc)
+				k.callers[pc] = at
 			}
-			if pos != (ptx.Pos{}) {
-				return pos
+			if innermost == (ptx.Pos{}) {
+				innermost = at.Pos
+			}
+			if at.wanted {
+				return at.Pos
 			}
 		}
 		if n < len(pcs) {
-			return ptx.Pos{}
+			return innermost
 		}
 	}
 }
 
-// outside returns the position of pc, or the zero Pos if pc is in this package. With inlining, a
+// callSite is the position of a call. wanted reports whether [Kernel.LineInfo] includes its file.
+type callSite struct {
+	ptx.Pos
+	wanted bool
+}
+
+// outside returns the call at pc, or the zero callSite if pc is in this package. With inlining, a
 // pc can represent several nested calls.
-func outside(pc uintptr) ptx.Pos {
+func (k *Kernel) outside(pc uintptr) (at callSite) {
 	frames := runtime.CallersFrames([]uintptr{pc})
-	for {
-		f, more := frames.Next()
-		if !strings.HasPrefix(f.Function, packagePrefix) {
-			return ptx.Pos{File: f.File, Line: f.Line}
+	for more := true; more && !at.wanted; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if strings.HasPrefix(f.Function, packagePrefix) {
+			continue
 		}
-		if !more {
-			return ptx.Pos{}
+		wanted := k.files == nil || slices.Contains(k.files, path.Base(f.File))
+		if wanted || at.Pos == (ptx.Pos{}) {
+			at = callSite{ptx.Pos{File: f.File, Line: f.Line}, wanted}
 		}
 	}
+	return at
 }

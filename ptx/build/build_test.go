@@ -274,6 +274,26 @@ func TestNeed(t *testing.T) {
 	}
 }
 
+// TestLineInfoOfFiles checks that lines are those of the named files, from which a function of
+// another file is called.
+func TestLineInfoOfFiles(t *testing.T) {
+	k := build.New("k")
+	k.LineInfo("build_test.go")
+	out := k.Pointer("out", ptx.U32)
+	want := line() + 1
+	nothing(func() { out.Store(k.ThreadIdx(build.X)) })
+	got := text(t, k)
+	if at := fmt.Sprintf(".loc 1 %d ", want); !strings.Contains(got, at) || strings.Contains(got, ".file 2") {
+		t.Errorf("want %s and one file:\n%s", at, got)
+	}
+	k = build.New("k")
+	k.LineInfo("other.go")
+	k.Pointer("out", ptx.U32).Store(1)
+	if got := text(t, k); !strings.Contains(got, `.file 1 "build_test.go"`) {
+		t.Errorf("want the innermost call without a call from other.go:\n%s", got)
+	}
+}
+
 // line returns the line number of its caller.
 func line() int {
 	_, _, n, _ := runtime.Caller(1)

@@ -151,14 +151,15 @@ func rowScatter(c Config, n, m int) float64 {
 // SectorBytes is the granularity of accesses to global memory.
 const SectorBytes = 32
 
-// Emit returns the kernel's PTX for c: a module with one entry, named Entry().
-func (k *Kernel) Emit(c Config) (*ptx.Module, error) {
+// Emit returns the kernel's PTX for c: a module with one entry, named Entry(). If c.Lines is set
+// and files are named, the source lines are those of these files; see [build.Kernel.LineInfo].
+func (k *Kernel) Emit(c Config, files ...string) (*ptx.Module, error) {
 	if err := k.CheckTile(c.Tile); err != nil {
 		return nil, err
 	}
 	b := build.New(k.Entry(), fmt.Sprintf("%s: %s", k.Name, k.Adds), c.String())
 	if c.Lines {
-		b.LineInfo()
+		b.LineInfo(files...)
 	}
 	c.SM = max(c.SM, k.SM)
 	if c.PDL && !k.EmitsPDLWait {
