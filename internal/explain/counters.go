@@ -74,20 +74,18 @@ func measure(ctx context.Context, j *job, p *gemm.Problem) (Measured, error) {
 	if err != nil {
 		return Measured{}, err
 	}
-	m, err := small.load(digits(small.problem.In(), small.problem.K),
-		reversedDigits(small.problem.B().Type, small.problem.N))
+	m, err := small.loadDigits()
 	if err != nil {
 		return Measured{}, err
 	}
 	// Inefficient accesses are counted and not findings.
-	checks := check.New(check.Options{
-		MaxConflicts: check.Unlimited, MaxScatter: check.Unlimited, Place: m.rangeName, Historic: true,
-	})
-	stats, err := m.run(ctx, checks)
+	checks := m.Checkers(check.Options{MaxConflicts: check.Unlimited, MaxScatter: check.Unlimited})
+	stats, err := m.Run(ctx, checks)
 	if err != nil {
 		return Measured{}, err
 	}
-	return measured(&m.problem, stats.Instructions, checks.Report(m.program, stats, nil)), nil
+	counters, _ := m.Report(checks, stats, nil)
+	return counters, nil
 }
 
 // measured returns the counters of the launch for p.
@@ -167,7 +165,7 @@ func (x *Measured) moved(name string) float64 {
 const sectorBytes = 32
 
 // rangeName returns the name of the matrix or array at an address.
-func (m *machine) rangeName(space ptx.Space, addr uint64) string {
+func (m *Machine) rangeName(space ptx.Space, addr uint64) string {
 	name, _ := m.locate(space, addr)
 	return name
 }

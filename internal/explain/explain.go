@@ -89,10 +89,12 @@ type Fit struct {
 type Options struct {
 	// Registers is the number of registers per thread that the assembler reports; 0 is unknown.
 	Registers int
+	// Measured holds the counters of an earlier run of the same kernel. Nil runs the kernel.
+	Measured *Measured
 }
 
-// New explains how the kernel computes p with tiles of shape s on m. It runs the kernel on the
-// emulator, on a product of at most a few million operations, until ctx ends.
+// New explains how the kernel computes p with tiles of shape s on m. Without opt.Measured it runs
+// the kernel on the emulator, on a product of at most a few million operations, until ctx ends.
 //
 // The errors are ErrShape for an empty product, ErrUnsupported if the kernel cannot compute p or
 // run on m, or if no SM can hold a block, and the context's error.
@@ -127,7 +129,9 @@ func New(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, 
 	if x.Fit, err = fitOf(m, j, &x.Launch, opt); err != nil {
 		return nil, err
 	}
-	if x.Measured, err = measure(ctx, j, p); err != nil {
+	if opt.Measured != nil {
+		x.Measured = *opt.Measured
+	} else if x.Measured, err = measure(ctx, j, p); err != nil {
 		return nil, err
 	}
 	if x.Roof, err = roofOf(k, m, p); err != nil {
@@ -188,9 +192,9 @@ func (emulated) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, err
 	return emu.EncodeTensorMap(m)
 }
 
-// newJob emits the kernel for p and a GPU with the given number of SMs. The errors are ErrShape and
-// ErrUnsupported.
-func newJob(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, t ptx.Target, sms int) (*job, error) {
+// newJob emits the kernel for p and a GPU with the given number of SMs. If files are named, the PTX
+// has their line numbers. The errors are ErrShape and ErrUnsupported.
+func newJob(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, t ptx.Target, sms int, files ...string) (*job, error) {
 	if p.M < 1 || p.N < 1 || p.K < 1 {
 		return nil, fmt.Errorf("%w: %d×%d×%d: want sizes of at least 1", gemm.ErrShape, p.M, p.N, p.K)
 	}
@@ -198,8 +202,9 @@ func newJob(k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, t ptx.Target, sms 
 		return nil, err
 	}
 	j := &job{problem: k.Packed(p, s), kernel: k, config: k.For(k.Config(p, s), t), host: emulated{device.Info{SMs: sms}}}
+	j.config.Lines = len(files) > 0
 	var err error
-	if j.module, err = k.Emit(j.config); err != nil {
+	if j.module, err = k.Emit(j.config, files...); err != nil {
 		return nil, err
 	}
 	j.launch, err = k.Launch(kernel.Args{Config: &j.config, Problem: &j.problem}, j.host)

@@ -121,12 +121,12 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	whole, err := j.load(digits(p.In(), p.K), reversedDigits(p.B().Type, p.N))
+	whole, err := j.loadDigits()
 	if err != nil {
 		t.Fatal(err)
 	}
 	checks := check.New(check.Options{Only: []check.Checker{check.Count}})
-	stats, err := whole.run(t.Context(), checks)
+	stats, err := whole.Run(t.Context(), checks)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,6 +28,7 @@ type Trace struct {
 type TraceBlock struct {
 	Index  [3]int       `json:"index"` // x, y, z
 	Phases []TracePhase `json:"phases"`
+	Steps  []TraceStep  `json:"steps,omitempty"` // only from [Machine.Trace]
 }
 
 // TracePhase is the work of a block up to the barrier after the sums, or one step along K for
@@ -79,35 +80,58 @@ type TraceTerm struct {
 // The errors are those of [New], and ErrUnsupported if p is larger than [MaxTrace] or is not a
 // plain product op(A)·op(B), or if the kernel cannot be traced.
 func NewTrace(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) (*Trace, error) {
-	switch {
-	case max(p.M, p.N, p.K) > MaxTrace:
-		return nil, fmt.Errorf("%w: a trace of %d×%d×%d: want at most %d for M, N and K", gemm.ErrUnsupported, p.M, p.N, p.K,
-			MaxTrace)
-	case k.Tensor:
-		return nil, fmt.Errorf("%w: a trace of kernel %s: tensor cores do not assign terms to threads", gemm.ErrUnsupported,
-			k.Name)
-	case k.KPerThread > 0:
-		return nil, fmt.Errorf("%w: a trace of kernel %s: its threads partition K and exchange partial sums",
-			gemm.ErrUnsupported, k.Name)
-	case p.Alpha != 1 || p.Beta != 0 || p.Epilogue != gemm.Epilogue{}:
-		return nil, fmt.Errorf("%w: a trace of a product with alpha %v, beta %v and epilogue %q: want alpha 1, beta 0 and "+
-			"no epilogue", gemm.ErrUnsupported, real(p.Alpha), real(p.Beta), p.Epilogue.String())
+	if err := checkTraceable(k, p); err != nil {
+		return nil, err
 	}
 	j, err := newJob(k, s, p, k.Target(), 1)
 	if err != nil {
 		return nil, err
 	}
-	a, b := digits(p.In(), p.K), reversedDigits(p.B().Type, p.N)
-	m, err := j.load(a, b)
+	m, err := j.loadDigits()
 	if err != nil {
 		return nil, err
 	}
-	t := &Trace{Kernel: k.Name, Config: j.config.String(), A: elements(p.M, p.K, a), B: elements(p.K, p.N, b)}
-	w := &watcher{machine: m, trace: t, aliases: aliases(j.module)}
-	if _, err := m.run(ctx, w); err != nil {
+	return m.trace(ctx, false)
+}
+
+// Trace runs m and returns its trace with the steps of each block. The errors are those of
+// [NewTrace].
+func (m *Machine) Trace(ctx context.Context) (*Trace, error) {
+	if err := checkTraceable(m.kernel, &m.problem); err != nil {
 		return nil, err
 	}
-	c, err := m.result()
+	return m.trace(ctx, true)
+}
+
+// checkTraceable returns an ErrUnsupported if a run of the kernel for p cannot be traced.
+func checkTraceable(k *kernel.Kernel, p *gemm.Problem) error {
+	switch {
+	case max(p.M, p.N, p.K) > MaxTrace:
+		return fmt.Errorf("%w: a trace of %d×%d×%d: want at most %d for M, N and K", gemm.ErrUnsupported, p.M, p.N, p.K,
+			MaxTrace)
+	case k.Tensor:
+		return fmt.Errorf("%w: a trace of kernel %s: tensor cores do not assign terms to threads", gemm.ErrUnsupported,
+			k.Name)
+	case k.KPerThread > 0:
+		return fmt.Errorf("%w: a trace of kernel %s: its threads partition K and exchange partial sums",
+			gemm.ErrUnsupported, k.Name)
+	case p.Alpha != 1 || p.Beta != 0 || p.Epilogue != gemm.Epilogue{}:
+		return fmt.Errorf("%w: a trace of a product with alpha %v, beta %v and epilogue %q: want alpha 1, beta 0 and "+
+			"no epilogue", gemm.ErrUnsupported, real(p.Alpha), real(p.Beta), p.Epilogue.String())
+	}
+	return nil
+}
+
+// trace runs m and returns its trace, with or without steps.
+func (m *Machine) trace(ctx context.Context, steps bool) (*Trace, error) {
+	p := &m.problem
+	a, b := digits(p.In(), p.K), reversedDigits(p.B().Type, p.N)
+	t := &Trace{Kernel: m.kernel.Name, Config: m.config.String(), A: elements(p.M, p.K, a), B: elements(p.K, p.N, b)}
+	w := &watcher{machine: m, trace: t, steps: steps, aliases: aliases(m.module)}
+	if _, err := m.Run(ctx, w); err != nil {
+		return nil, err
+	}
+	c, err := m.Result()
 	if err != nil {
 		return nil, err
 	}

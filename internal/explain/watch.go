@@ -13,8 +13,9 @@ import (
 // watcher is an observer that follows the elements of A and B from global memory through registers
 // and shared memory to the threads that multiply them.
 type watcher struct {
-	machine *machine
+	machine *Machine
 	trace   *Trace
+	steps   bool // record the steps of the blocks
 	aliases map[string]string
 }
 
@@ -85,6 +86,7 @@ type blockWatcher struct {
 	from     map[threadRegister]*section
 	shared   map[int]cell // the element at each offset; none for zero padding
 	owner    map[cell]int // the thread that stores each element of C
+	steps    []TraceStep
 }
 
 // Block implements [emu.Observer].
@@ -98,6 +100,7 @@ func (x *blockWatcher) current() *section { return x.sections[len(x.sections)-1]
 
 func (x *blockWatcher) barrier(b *emu.Barrier) {
 	if b.Kind == emu.BarrierComplete {
+		x.barrierStep(b)
 		x.sections = append(x.sections, newSection())
 	}
 }
@@ -127,6 +130,7 @@ func (x *blockWatcher) access(a *emu.Access) {
 			}
 		}
 	}
+	x.accessStep(a)
 }
 
 // load records that a thread loads consecutive elements into the given registers.
@@ -170,7 +174,7 @@ func (x *blockWatcher) store(thread int, name string, addr, offset, bytes int, f
 
 // index returns the expression for element n of a shared array, with the dimensions that the kernel
 // declares.
-func (m *machine) index(name string, n int) string {
+func (m *Machine) index(name string, n int) string {
 	for _, f := range m.module.Funcs() {
 		f.Body.Walk(func(s ptx.Stmt) {
 			if v, ok := s.(*ptx.Var); ok && v.Name == name && len(v.Dims) == 2 {
@@ -195,5 +199,5 @@ func (x *blockWatcher) end() {
 	}
 	i := x.info.Index
 	x.trace.Blocks = append(x.trace.Blocks, TraceBlock{Index: [3]int{i.X, i.Y, i.Z},
-		Phases: x.trace.phases(sections, barriers, x.owner, x.thread)})
+		Phases: x.trace.phases(sections, barriers, x.owner, x.thread), Steps: x.steps})
 }
