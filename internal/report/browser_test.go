@@ -7,12 +7,13 @@ import (
 	"html"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"tilework/internal/testkit/browser"
 )
 
 // harness shows the page in frames of several widths and measures it there. A frame, unlike a
@@ -91,20 +92,7 @@ type seen struct {
 // browse opens the page in Chromium and returns the measurements of the frames and Chromium's log.
 func browse(t *testing.T, page string, flags ...string) ([]seen, string) {
 	t.Helper()
-	var path string
-	for _, name := range []string{"chromium", "chromium-browser", "google-chrome", "chrome"} {
-		if p, err := exec.LookPath(name); err == nil {
-			path = p
-			break
-		}
-	}
-	if path == "" {
-		const why = "MISSING: no Chromium on this machine, so the page was not tested in a browser"
-		if os.Getenv("TILEWORK_REQUIRE_BROWSER") != "" {
-			t.Fatal(why)
-		}
-		t.Skip(why)
-	}
+	path := browser.Path(t)
 	pages := map[string]string{"/": harness, "/page": page}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		text, known := pages[q.URL.Path]
@@ -116,12 +104,8 @@ func browse(t *testing.T, page string, flags ...string) ([]seen, string) {
 	defer server.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	args := append([]string{
-		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update",
-		"--disable-sync", "--user-data-dir=" + t.TempDir(), "--enable-logging=stderr", "--virtual-time-budget=5000",
-		"--dump-dom",
-	}, flags...)
+	args := append(browser.Flags(t), "--enable-logging=stderr", "--virtual-time-budget=5000", "--dump-dom")
+	args = append(args, flags...)
 	c := exec.CommandContext(ctx, path, append(args, server.URL)...)
 	var log strings.Builder
 	c.Stderr = &log
