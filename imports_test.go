@@ -22,7 +22,7 @@ var layers = [][]string{
 	{"internal/gpu/exec"},
 	{"internal/gpu/stream", "internal/verify/gpu"},
 	{"internal/gpu/gputest", "internal/explain", "internal/dispatch/auto", "internal/dispatch/tuned"},
-	{"internal/gpu"},
+	{"internal/gpu", "internal/study"},
 	{"internal/dispatch"},
 	{"internal/resident", "machine"},
 	{"internal/bench", "internal/bench/baseline"},

@@ -1,0 +1,326 @@
+package study
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/model"
+	"tilework/ptx"
+	"tilework/ptx/emu"
+	"tilework/ptx/emu/check"
+)
+
+// OwnRequest is a launch of a kernel from the reader's PTX.
+type OwnRequest struct {
+	PTX    string `json:"ptx"`
+	Entry  string `json:"entry"`
+	Grid   [3]int `json:"grid"`
+	Block  [3]int `json:"block"`
+	Shared int    `json:"shared"` // bytes of dynamic shared memory
+	Args   []Arg  `json:"args"`
+}
+
+// Arg is an argument: a number, or a pointer to a matrix.
+type Arg struct {
+	// Kind is "number", "in" for a matrix of small integers, or "out" for a matrix that the kernel
+	// writes.
+	Kind  string `json:"kind"`
+	Value string `json:"value,omitempty"` // of a number
+	Type  string `json:"type,omitempty"`  // element type of a matrix
+	Rows  int    `json:"rows,omitempty"`
+	Cols  int    `json:"cols,omitempty"`
+}
+
+// OwnKernel is a kernel of the reader's PTX.
+type OwnKernel struct {
+	Name    string     `json:"name"`
+	Params  []OwnParam `json:"params"`
+	Refused string     `json:"refused,omitempty"` // the reason if the emulator cannot run it
+}
+
+// OwnParam is a parameter of a kernel.
+type OwnParam struct {
+	Name    string `json:"name"`
+	Type    string `json:"type"`
+	Pointer bool   `json:"pointer"` // it can be a pointer
+}
+
+// Own lists the kernels of the reader's PTX.
+type Own struct {
+	Kernels []OwnKernel `json:"kernels"`
+}
+
+// Limits of a launch of the reader's PTX.
+const (
+	maxElements     = 1 << 20 // of a matrix
+	maxInstructions = 1 << 25
+	maxShown        = 8 // rows and columns of an output
+)
+
+// load parses the reader's PTX.
+func (q *OwnRequest) load() (*emu.Program, error) {
+	module, err := ptx.Parse("your.ptx", q.PTX)
+	if err != nil {
+		return nil, err
+	}
+	return emu.Load(module)
+}
+
+// OwnKernels lists the kernels of the reader's PTX, and those that the emulator refuses.
+func OwnKernels(q *OwnRequest) (*Own, error) {
+	program, err := q.load()
+	if err != nil {
+		return nil, err
+	}
+	x := &Own{Kernels: []OwnKernel{}}
+	for _, name := range program.Entries() {
+		params, err := program.Params(name)
+		if err != nil {
+			return nil, err
+		}
+		k := OwnKernel{Name: name, Params: []OwnParam{}}
+		for _, v := range params {
+			k.Params = append(k.Params, OwnParam{v.Name, v.Type.String(), isPointer(v)})
+		}
+		x.Kernels = append(x.Kernels, k)
+	}
+	refused := program.Refused()
+	for _, name := range slices.Sorted(maps.Keys(refused)) {
+		reason, _, _ := strings.Cut(refused[name].Error(), "\n")
+		x.Kernels = append(x.Kernels, OwnKernel{Name: name, Refused: reason})
+	}
+	if len(x.Kernels) == 0 {
+		return nil, errors.New("your.ptx has no kernel (.entry)")
+	}
+	return x, nil
+}
+
+func isPointer(v *ptx.Var) bool {
+	return len(v.Dims) == 0 && v.Vec == 0 && v.Type.Class() != ptx.Float && v.Type.Bytes() == 8
+}
+
+// OwnResult is the outcome of a run of the reader's PTX.
+type OwnResult struct {
+	Listing  *Listing  `json:"listing"`
+	Block    [3]int    `json:"block"`
+	Findings []Finding `json:"findings"`
+	Stopped  string    `json:"stopped,omitempty"`
+	Solved   bool      `json:"solved"` // no error
+
+	Instructions uint64 `json:"instructions"`
+	Flops        int64  `json:"flops"`
+	Sectors      int64  `json:"sectors"`
+	Wavefronts   int64  `json:"wavefronts"`
+
+	Outputs []Output `json:"outputs"`
+}
+
+// Output is a corner of a matrix that the kernel wrote.
+type Output struct {
+	Name   string     `json:"name"`
+	Rows   int        `json:"rows"`
+	Cols   int        `json:"cols"`
+	Values [][]string `json:"values"`
+}
+
+// matrix is a matrix in the emulator's memory.
+type matrix struct {
+	name   string
+	at     uint64
+	layout gemm.Layout
+}
+
+// RunOwn runs a kernel of the reader's PTX with all checkers.
+func RunOwn(ctx context.Context, q *OwnRequest, progress Progress) (*OwnResult, error) {
+	program, err := q.load()
+	if err != nil {
+		return nil, err
+	}
+	params, err := program.Params(q.Entry)
+	if err != nil {
+		return nil, err
+	}
+	if len(q.Args) != len(params) {
+		return nil, fmt.Errorf("%d arguments: want one for each of the %d parameters of %s", len(q.Args), len(params),
+			q.Entry)
+	}
+	memory := emu.NewMemory(emu.MemoryOptions{TrackWrites: true})
+	var outputs []matrix
+	values := make([]any, len(params))
+	for i, a := range q.Args {
+		m, err := a.matrix(memory, params[i])
+		if err == nil && m == nil {
+			values[i], err = number(a.Value, params[i])
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", params[i].Name, err)
+		}
+		if m != nil {
+			values[i] = m.at
+			if a.Kind == "out" {
+				outputs = append(outputs, *m)
+			}
+		}
+	}
+	dim := func(d [3]int) emu.Dim3 { return emu.Dim3{X: d[0], Y: d[1], Z: d[2]} }
+	launch := emu.Launch{Entry: q.Entry, Grid: dim(q.Grid), Block: dim(q.Block), Shared: q.Shared, Workers: 1,
+		MaxInstructions: maxInstructions}
+	if launch.Params, err = program.Pack(q.Entry, values...); err != nil {
+		return nil, err
+	}
+	checks := check.New(check.Options{})
+	launch.Observers = []emu.Observer{checks, &counting{all: q.Grid[0] * q.Grid[1] * q.Grid[2], report: progress}}
+	stats, runErr := program.Run(ctx, memory, launch)
+	switch {
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
+	case errors.Is(runErr, emu.ErrLaunch):
+		return nil, runErr
+	}
+	x := &OwnResult{Block: q.Block, Instructions: stats.Instructions, Findings: []Finding{}, Outputs: []Output{}}
+	var numbers lines
+	if x.Listing, numbers, err = list(q.PTX, nil); err != nil {
+		return nil, err
+	}
+	report := checks.Report(program, stats, runErr)
+	for i := range report.Findings {
+		x.Findings = append(x.Findings, finding(&report.Findings[i], numbers))
+	}
+	x.Flops = report.Counts.Flops
+	for i := range report.Counts.Global {
+		x.Sectors += report.Counts.Global[i].Sectors
+	}
+	for i := range report.Counts.Shared {
+		x.Wavefronts += report.Counts.Shared[i].Wavefronts
+	}
+	if runErr != nil {
+		x.Stopped = runErr.Error()
+		return x, nil
+	}
+	x.Solved = report.Errors() == 0
+	for _, m := range outputs {
+		o, err := m.read(memory)
+		if err != nil {
+			return nil, err
+		}
+		x.Outputs = append(x.Outputs, o)
+	}
+	return x, nil
+}
+
+// matrix allocates the matrix of an argument. It returns nil for a number.
+func (a *Arg) matrix(memory *emu.Memory, v *ptx.Var) (*matrix, error) {
+	switch {
+	case a.Kind == "number":
+		return nil, nil
+	case a.Kind != "in" && a.Kind != "out":
+		return nil, fmt.Errorf("kind %q: want number, in or out", a.Kind)
+	case !isPointer(v):
+		return nil, fmt.Errorf("a .%v: want a number", v.Type)
+	case a.Rows < 1 || a.Cols < 1 || a.Rows > maxElements || a.Cols > maxElements || a.Rows*a.Cols > maxElements:
+		return nil, fmt.Errorf("a matrix of %d×%d: want 1 to %s elements in a browser", a.Rows, a.Cols,
+			model.Commas(maxElements))
+	}
+	t, err := dtype.Parse(a.Type)
+	if err != nil {
+		return nil, err
+	}
+	l := gemm.Dense(t, a.Rows, a.Cols)
+	at, err := memory.Alloc(l.Bytes())
+	if err != nil || a.Kind == "out" {
+		return &matrix{v.Name, at, l}, err
+	}
+	data := make([]byte, l.Bytes())
+	for i := range a.Rows * a.Cols {
+		const digits = 9
+		t.Set(data, i, float64(i%digits+1))
+	}
+	return &matrix{v.Name, at, l}, memory.Write(at, data)
+}
+
+// read returns the first rows and columns of a matrix.
+func (m *matrix) read(memory *emu.Memory) (Output, error) {
+	o := Output{Name: m.name, Rows: m.layout.Rows, Cols: m.layout.Cols}
+	data := make([]byte, m.layout.Bytes())
+	if err := memory.Read(m.at, data); err != nil {
+		return o, err
+	}
+	for i := range min(m.layout.Rows, maxShown) {
+		var row []string
+		for j := range min(m.layout.Cols, maxShown) {
+			row = append(row, strconv.FormatFloat(m.layout.Type.At(data, m.layout.Index(i, j)), 'g', 6, 64))
+		}
+		o.Values = append(o.Values, row)
+	}
+	return o, nil
+}
+
+// number parses a number for a parameter.
+func number(text string, v *ptx.Var) (any, error) {
+	bits := 8 * v.Type.Bytes()
+	want := func(err error) error {
+		if err != nil {
+			return fmt.Errorf("%q: want a number of type .%v", text, v.Type)
+		}
+		return nil
+	}
+	switch {
+	case len(v.Dims) > 0 || v.Vec > 0:
+		return nil, fmt.Errorf("a structure or array of %d bytes: want a kernel with numbers and pointers", v.Size())
+	case v.Type.Class() == ptx.Float:
+		x, err := strconv.ParseFloat(text, bits)
+		if bits == 32 {
+			return float32(x), want(err)
+		}
+		return x, want(err)
+	case strings.HasPrefix(text, "-"):
+		x, err := strconv.ParseInt(text, 0, bits)
+		return map[int]any{8: int8(x), 16: int16(x), 32: int32(x), 64: x}[bits], want(err)
+	}
+	x, err := strconv.ParseUint(text, 0, bits)
+	return map[int]any{8: uint8(x), 16: uint16(x), 32: uint32(x), 64: x}[bits], want(err)
+}
+
+// OwnExample returns a launch of a kernel of the ladder, to begin with.
+func OwnExample(q *Request) (*OwnRequest, error) {
+	r, _, m, err := findRequest(q)
+	if err != nil {
+		return nil, err
+	}
+	machine, listing, _, err := prepare(q, r, m)
+	if err != nil {
+		return nil, err
+	}
+	var text strings.Builder
+	for _, line := range listing.PTX {
+		text.WriteString(line.Text + "\n")
+	}
+	x := &OwnRequest{PTX: text.String(), Block: machine.BlockDim(), Grid: machine.GridDim()}
+	program, err := x.load()
+	if err != nil {
+		return nil, err
+	}
+	x.Entry = program.Entries()[0]
+	params, err := program.Params(x.Entry)
+	if err != nil {
+		return nil, err
+	}
+	in := func(rows, cols int) Arg { return Arg{Kind: "in", Type: "float32", Rows: rows, Cols: cols} }
+	number := func(n int) Arg { return Arg{Kind: "number", Value: strconv.Itoa(n)} }
+	args := map[string]Arg{
+		"M": number(q.M), "N": number(q.N), "K": number(q.K), "A": in(q.M, q.K), "ldA": number(q.K), "B": in(q.K, q.N),
+		"ldB": number(q.N), "C": {Kind: "out", Type: "float32", Rows: q.M, Cols: q.N}, "ldC": number(q.N), "alpha": number(1),
+		"beta": number(0), "readC": number(0),
+	}
+	for _, v := range params {
+		x.Args = append(x.Args, args[v.Name])
+	}
+	return x, nil
+}

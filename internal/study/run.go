@@ -1,0 +1,264 @@
+package study
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"tilework/internal/explain"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/model"
+	"tilework/ptx/emu"
+	"tilework/ptx/emu/check"
+)
+
+// Request selects a kernel, a product and a GPU.
+type Request struct {
+	Rung string `json:"rung"`
+	Sizes
+	GPU     string `json:"gpu"`
+	Mistake string `json:"mistake"` // "" for the sound kernel
+	// PTX replaces the kernel's own, as changed by the reader. "" keeps it.
+	PTX string `json:"ptx"`
+}
+
+// Result is the outcome of a run.
+type Result struct {
+	Listing  *Listing  `json:"listing"`
+	Block    [3]int    `json:"block"`           // threads in x, y and z
+	Elements int       `json:"elements"`        // of C
+	Wrong    int       `json:"wrong"`           // elements of C that differ from the product
+	First    string    `json:"first,omitempty"` // the first of them, with its value
+	Findings []Finding `json:"findings"`
+	// Stopped is the reason if the emulator ended the kernel.
+	Stopped string `json:"stopped,omitempty"`
+	// Explanation holds the counters and the analysis. It is nil if the emulator ended the kernel.
+	Explanation *explain.Explanation `json:"explanation,omitempty"`
+	Below       *Below               `json:"below,omitempty"`
+	Solved      bool                 `json:"solved"` // no error and no wrong element
+}
+
+// Below holds the counters of the rung below for the same product.
+type Below struct {
+	Name      string           `json:"name"`
+	Measured  explain.Measured `json:"measured"`
+	Intensity float64          `json:"intensity"`
+}
+
+// Finding is a finding of a checker with its places in the listing.
+type Finding struct {
+	Checker  string `json:"checker"`
+	Severity string `json:"severity"`
+	Message  string `json:"message"`
+	Plain    string `json:"plain"` // the kind of fault for beginners
+	Count    int    `json:"count"`
+	At       Place  `json:"at"`
+	Other    *Place `json:"other,omitempty"` // the second access of a race
+}
+
+// Place is an instruction with the thread that executed it.
+type Place struct {
+	Line   int      `json:"line"` // of the listing's PTX
+	File   string   `json:"file,omitempty"`
+	Source int      `json:"source,omitempty"` // line of File
+	Opcode string   `json:"opcode"`
+	Block  emu.Dim3 `json:"block"`
+	Thread emu.Dim3 `json:"thread"`
+}
+
+// plain explains the findings of each checker to a beginner.
+var plain = map[check.Checker]string{
+	check.Race: "Two threads use the same memory, one of them writes, and nothing orders them. Whoever comes first " +
+		"decides the result.",
+	check.Barrier:  "Some threads of the block wait at a barrier that the others do not reach.",
+	check.Bounds:   "A thread uses memory outside of the matrix.",
+	check.Uninit:   "A thread uses a value that nobody has written. It holds whatever was there before.",
+	check.Banks:    "Threads of a warp want different words of the same bank. The bank serves them one after the other.",
+	check.Coalesce: "The threads of a warp use memory in many places. Each place moves a whole sector of 32 bytes.",
+}
+
+// Progress is called during a run with the number of finished blocks.
+type Progress func(done, all int)
+
+// counting is an observer that reports the progress of a launch.
+type counting struct {
+	done, all int
+	report    Progress
+}
+
+// Block implements [emu.Observer].
+func (c *counting) Block(*emu.BlockInfo) *emu.Hooks {
+	return &emu.Hooks{End: func() { c.done++; c.report(c.done, c.all) }}
+}
+
+// prepare returns the machine for a request, the PTX and its listing.
+func prepare(q *Request, r *Rung, m *model.Model) (*explain.Machine, *Listing, lines, error) {
+	if err := q.check(); err != nil {
+		return nil, nil, nil, err
+	}
+	k, tile, p, err := r.launch(q.Sizes)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	source := explain.Source{Files: r.sources}
+	switch {
+	case q.PTX != "":
+		source.Edit = func(string) (string, error) { return q.PTX, nil }
+	case q.Mistake != "":
+		source.Edit = func(text string) (string, error) { return r.plant(text, q.Mistake) }
+	}
+	machine, text, err := explain.NewMachine(k, tile, p, m, source)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	listing, numbers, err := list(text, r.sources)
+	return machine, listing, numbers, err
+}
+
+// findRequest returns the rung of a request, the rung below it and the GPU.
+func findRequest(q *Request) (r, below *Rung, m *model.Model, err error) {
+	if r, below, err = findRung(q.Rung); err != nil {
+		return nil, nil, nil, err
+	}
+	m, err = model.Lookup(q.GPU)
+	return r, below, m, err
+}
+
+// List returns the listing of a request's kernel.
+func List(q *Request) (*Listing, error) {
+	r, _, m, err := findRequest(q)
+	if err != nil {
+		return nil, err
+	}
+	_, listing, _, err := prepare(q, r, m)
+	return listing, err
+}
+
+// Run runs the kernel of a request with all checkers, compares C with the product, and counts. The
+// counters of a sound kernel come with those of the rung below.
+func Run(ctx context.Context, q *Request, progress Progress) (*Result, error) {
+	r, below, m, err := findRequest(q)
+	if err != nil {
+		return nil, err
+	}
+	sound := q.Mistake == "" && q.PTX == ""
+	x, counters, err := runRung(ctx, q, r, m, progress)
+	if err != nil || x.Stopped != "" {
+		return x, err
+	}
+	k, tile, p, err := r.launch(q.Sizes)
+	if err != nil {
+		return nil, err
+	}
+	if x.Explanation, err = explain.New(ctx, k, tile, p, m, explain.Options{Measured: counters}); err != nil {
+		return nil, err
+	}
+	if !sound || below == nil {
+		return x, nil
+	}
+	y, counters, err := runRung(ctx, &Request{Sizes: q.Sizes}, below, m, progress)
+	switch {
+	case err != nil:
+		return nil, err
+	case y.Stopped != "":
+		return nil, fmt.Errorf("rung %s: %s", below.ID, y.Stopped)
+	}
+	k, tile, p, err = below.launch(q.Sizes)
+	if err != nil {
+		return nil, err
+	}
+	x.Below = &Below{below.Name, *counters, explain.Intensity(k, tile, p)}
+	return x, nil
+}
+
+// limits returns the checker options under which the sound kernel of r has no advice.
+func limits(k *kernel.Kernel, c kernel.Config) check.Options {
+	l := k.Limits(c)
+	return check.Options{MaxConflicts: l.Conflicts, MaxScatter: max(l.Scatter, 2)}
+}
+
+// runRung runs one rung. The counters are nil if the emulator ended the kernel.
+func runRung(ctx context.Context, q *Request, r *Rung, m *model.Model, progress Progress) (*Result,
+	*explain.Measured, error) {
+	machine, listing, numbers, err := prepare(q, r, m)
+	if err != nil {
+		return nil, nil, err
+	}
+	k, tile, p, err := r.launch(q.Sizes)
+	if err != nil {
+		return nil, nil, err
+	}
+	checks := machine.Checkers(limits(k, k.Config(p, tile)))
+	stats, runErr := machine.Run(ctx, checks, &counting{all: machine.Blocks(), report: progress})
+	if runErr != nil && ctx.Err() != nil {
+		return nil, nil, ctx.Err()
+	}
+	if errors.Is(runErr, emu.ErrLaunch) {
+		return nil, nil, runErr
+	}
+	counters, report := machine.Report(checks, stats, runErr)
+	x := &Result{Listing: listing, Block: machine.BlockDim(), Elements: q.M * q.N, Findings: []Finding{}}
+	for i := range report.Findings {
+		x.Findings = append(x.Findings, finding(&report.Findings[i], numbers))
+	}
+	if runErr != nil {
+		x.Stopped = runErr.Error()
+		return x, nil, nil
+	}
+	wrong, first, err := machine.Compare()
+	if err != nil {
+		return nil, nil, err
+	}
+	if x.Wrong = wrong; first != nil {
+		x.First = fmt.Sprintf("C[%d][%d] is %v, want %v", first.Row, first.Col, first.Got, first.Want)
+	}
+	x.Solved = x.Wrong == 0 && report.Errors() == 0
+	return x, &counters, nil
+}
+
+func finding(f *check.Finding, numbers lines) Finding {
+	place := func(s *emu.Site, block, thread emu.Dim3) Place {
+		return Place{Line: numbers.of(s.Pos), File: s.Source.File, Source: s.Source.Line, Opcode: s.Opcode, Block: block,
+			Thread: thread}
+	}
+	x := Finding{
+		Checker: f.Checker.String(), Severity: f.Severity.String(), Message: f.Message, Plain: plain[f.Checker],
+		Count: f.Count, At: place(f.Site, f.Block, f.Thread),
+	}
+	if f.Other != nil {
+		other := place(f.Other, f.OtherBlock, f.OtherThread)
+		x.Other = &other
+	}
+	return x
+}
+
+// Watched is a trace with the listing that its steps refer to.
+type Watched struct {
+	Trace   *explain.Trace `json:"trace"`
+	Listing *Listing       `json:"listing"`
+	Block   [3]int         `json:"block"` // threads in x, y and z
+	Tile    int            `json:"tile"`
+}
+
+// Watch runs the kernel of a request and returns every access of every block.
+func Watch(ctx context.Context, q *Request) (*Watched, error) {
+	r, _, m, err := findRequest(q)
+	if err != nil {
+		return nil, err
+	}
+	machine, listing, numbers, err := prepare(q, r, m)
+	if err != nil {
+		return nil, err
+	}
+	t, err := machine.Trace(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range t.Blocks {
+		for i := range b.Steps {
+			b.Steps[i].Line = numbers[b.Steps[i].Line-1]
+		}
+	}
+	_, tile, _, err := r.launch(q.Sizes)
+	return &Watched{t, listing, machine.BlockDim(), tile.M}, err
+}

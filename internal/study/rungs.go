@@ -1,0 +1,199 @@
+// Package study runs the GPU kernels of the ladder for a student: on any product that a browser can
+// emulate, checked and counted, sound or with a planted fault. `tilework study` compiles it to
+// WebAssembly. [Call] is its interface in JSON.
+package study
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/gpu/sm90"
+	"tilework/internal/model"
+)
+
+// Rung is a kernel of the ladder with a tile.
+type Rung struct {
+	ID    string `json:"id"`
+	Name  string `json:"name"`
+	Title string `json:"title"`
+	// Idea explains the kernel in three sentences.
+	Idea []string `json:"idea"`
+	// Sizes is the default product.
+	Sizes Sizes `json:"sizes"`
+	// Intensity is the number of operations per byte that the threads request.
+	Intensity float64 `json:"intensity"`
+	// Arithmetic is the arithmetic of the multiplication, such as "TF32 on tensor cores".
+	Arithmetic string `json:"arithmetic"`
+	Tile       string `json:"tile"`
+
+	kernel    string
+	precision gemm.Precision
+	sources   []string // the Go files that write the kernel
+}
+
+// Sizes are the sizes of a product: C is M×N, and K is the length of a sum.
+type Sizes struct {
+	M int `json:"m"`
+	N int `json:"n"`
+	K int `json:"k"`
+}
+
+// Limits of a product. The emulator runs about two million multiply-adds per second in a browser.
+const (
+	MaxSide = 256
+	MaxWork = 1 << 22 // multiply-adds
+)
+
+func (s Sizes) check() error {
+	for _, side := range []struct {
+		name string
+		n    int
+	}{{"M", s.M}, {"N", s.N}, {"K", s.K}} {
+		if side.n < 1 || side.n > MaxSide {
+			return fmt.Errorf("%s is %d: want 1 to %d", side.name, side.n, MaxSide)
+		}
+	}
+	if work := s.M * s.N * s.K; work > MaxWork {
+		return fmt.Errorf("%d×%d×%d is %s multiply-adds: want at most %s in a browser, such as 160×160×160", s.M, s.N, s.K,
+			model.Commas(work), model.Commas(MaxWork))
+	}
+	return nil
+}
+
+// large is a product of a whole tile of the upper rungs.
+var large = Sizes{128, 128, 128}
+
+// rungs lists the ladder from the bottom up.
+var rungs = func() []Rung {
+	list := []Rung{{
+		ID: "naive", Name: "naive", Title: "One thread per element", kernel: "naive", Tile: "16",
+		Idea: []string{
+			"Each thread computes one element of C: it walks along a row of A and down a column of B.",
+			"For every multiply-add it loads two numbers from global memory, so 8 bytes buy 2 operations.",
+			"Neighbouring threads read the same rows and columns again and again, and nobody shares.",
+		},
+		sources: []string{"naive.go"},
+	}}
+	for _, t := range []struct {
+		tile  int
+		title string
+		idea  []string
+	}{
+		{2, "Tiles of 2×2, to follow by hand", []string{
+			"A block of four threads loads a 2×2 tile of A and one of B into shared memory, waits, and multiplies from there.",
+			"Each loaded number serves two threads, which halves the traffic.",
+			"Two barriers per phase keep the threads together: nobody reads before all have stored, nobody overwrites before " +
+				"all have read.",
+		}},
+		{8, "Tiles of 8×8", []string{
+			"With 8×8 tiles each loaded number serves eight threads.",
+			"A block has 64 threads, two warps, and the barrier now really makes one warp wait for the other.",
+			"A row of a tile is 32 bytes: exactly one sector, the unit in which memory moves.",
+		}},
+		{16, "Tiles of 16×16", []string{
+			"The textbook's tile: 256 threads, 2 KB of shared memory, 4 operations per requested byte.",
+			"In each phase a block makes 512 loads and 4,096 multiply-adds.",
+			"Every multiply-add still reads two numbers, but now from shared memory.",
+		}},
+		{32, "Tiles of 32×32", []string{
+			"The largest tile with one thread per element: a block cannot have more than 1,024 threads.",
+			"It loads half as much as 16×16 again, but runs hardly faster on a real GPU.",
+			"The bottleneck has moved: two reads of shared memory per multiply-add keep that pipe busy.",
+		}},
+	} {
+		list = append(list, Rung{
+			ID: fmt.Sprint("tiled-", t.tile), Name: fmt.Sprint("tiled ", t.tile), Title: t.title, Idea: t.idea,
+			kernel: "tiled", Tile: fmt.Sprint(t.tile), sources: []string{"tiled.go"},
+		})
+	}
+	list = append(list, Rung{
+		ID: "blocked", Name: "blocked", Title: "Many elements per thread", kernel: "blocked", Tile: "128x128x8/16x8/3",
+		Sizes: large,
+		Idea: []string{
+			"The same idea one level down: a thread keeps a 16×8 block of C in registers.",
+			"24 numbers from shared memory now serve 128 multiply-adds, where tiled reads 256.",
+			"While the threads multiply, cp.async already copies the tiles of the next steps.",
+		},
+		sources: []string{"blocked.go", "panel.go"},
+	}, Rung{
+		ID: "mma", Name: "mma", Title: "Tensor cores", kernel: "mma", precision: gemm.TF32, Tile: "128x128x16/8x8/4",
+		Sizes: large,
+		Idea: []string{
+			"One instruction of a warp multiplies whole fragments: 16×8 elements of C, 8 along K, 2,048 operations.",
+			"The 32 threads hold the fragments together, a few elements each, and load them from shared memory first.",
+			"The tensor cores take TF32: float32 with 10 bits of fraction, so real products lose some accuracy.",
+		},
+		sources: []string{"mma.go", "panel.go"},
+	}, Rung{
+		ID: "wgmma", Name: "wgmma", Title: "Tensor cores that read shared memory", kernel: "wgmma", precision: gemm.TF32,
+		Tile: "128x256x32/2x64/4t", Sizes: large,
+		Idea: []string{
+			"Four warps issue one asynchronous instruction that reads its operand straight from shared memory.",
+			"A producer thread fills a ring of stages with TMA, and mbarriers tell the consumers when a stage is full.",
+			"Nobody waits at a block barrier in the main loop: loading and multiplying overlap all the time.",
+		},
+		sources: []string{"wgmma.go", "mainloop.go", "swapab.go", "store.go"},
+	})
+	for i := range list {
+		r := &list[i]
+		if r.Arithmetic = "float32"; r.Sizes == (Sizes{}) {
+			r.Sizes = Sizes{64, 64, 64}
+		}
+		if r.precision != gemm.Native {
+			r.Arithmetic = "TF32 on tensor cores"
+		}
+	}
+	return list
+}()
+
+// Rungs returns the ladder from the bottom up.
+func Rungs() []Rung { return rungs }
+
+// findRung returns the rung with the given ID and the one below it, or nil for the lowest.
+func findRung(id string) (r, below *Rung, err error) {
+	i := slices.IndexFunc(rungs, func(r Rung) bool { return r.ID == id })
+	switch {
+	case i < 0:
+		var ids []string
+		for _, r := range rungs {
+			ids = append(ids, r.ID)
+		}
+		return nil, nil, fmt.Errorf("no rung %q: want one of %s", id, strings.Join(ids, ", "))
+	case i > 0:
+		below = &rungs[i-1]
+	}
+	return &rungs[i], below, nil
+}
+
+// launch returns the kernel of r, its tile and the product of the given sizes.
+func (r *Rung) launch(s Sizes) (*kernel.Kernel, kernel.Tile, *gemm.Problem, error) {
+	k, err := choose.Find(r.kernel)
+	if err != nil {
+		return nil, kernel.Tile{}, nil, err
+	}
+	tile, err := k.ParseTile(r.Tile)
+	if err != nil {
+		return nil, tile, nil, err
+	}
+	p, _, err := gemm.New(1, gemm.Dense(dtype.F32, s.M, s.K), gemm.Dense(dtype.F32, s.K, s.N), 0,
+		gemm.Dense(dtype.F32, s.M, s.N), gemm.Epilogue{})
+	if err != nil {
+		return nil, tile, nil, err
+	}
+	p, err = p.WithPrecision(r.precision)
+	return k, tile, &p, err
+}
+
+// goFile returns the text of a Go file that writes kernels.
+func goFile(name string) (string, error) {
+	text, err := kernel.Sources.ReadFile(name)
+	if err != nil {
+		text, err = sm90.Sources.ReadFile(name)
+	}
+	return string(text), err
+}

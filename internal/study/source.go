@@ -1,0 +1,123 @@
+package study
+
+import (
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"tilework/ptx"
+)
+
+// Listing shows a kernel's Go source beside its PTX.
+type Listing struct {
+	Go  []Chunk   `json:"go"`
+	PTX []PTXLine `json:"ptx"`
+}
+
+// Chunk is a Go function that wrote PTX.
+type Chunk struct {
+	File  string   `json:"file"`
+	First int      `json:"first"` // number of the first line
+	Lines []string `json:"lines"`
+}
+
+// PTXLine is a line of PTX with the line of Go that wrote it. Line is 0 if no line of a Chunk did.
+type PTXLine struct {
+	Text string `json:"text"`
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
+}
+
+// lines maps the lines of the full PTX to those of a Listing, which has no .file and .loc
+// directives. Both count from 1.
+type lines []int
+
+// of returns the line of the Listing for a position in the full PTX.
+func (l lines) of(pos ptx.Pos) int {
+	if pos.Line < 1 || pos.Line > len(l) {
+		return 0
+	}
+	return l[pos.Line-1]
+}
+
+var (
+	fileDirective = regexp.MustCompile(`^\.file (\d+) "(.*)"$`)
+	locDirective  = regexp.MustCompile(`^\s*\.loc (\d+) (\d+) `)
+)
+
+// list returns the listing of PTX with .loc directives, and the numbers of its lines. The Go part
+// consists of the functions of the named files that wrote PTX.
+func list(text string, files []string) (*Listing, lines, error) {
+	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
+	names := map[string]string{}
+	for _, line := range all {
+		if m := fileDirective.FindStringSubmatch(line); m != nil {
+			names[m[1]] = path.Base(m[2])
+		}
+	}
+	x := &Listing{Go: []Chunk{}}
+	numbers := make(lines, len(all))
+	var at PTXLine
+	written := map[string]map[int]bool{}
+	for i, line := range all {
+		switch m := locDirective.FindStringSubmatch(line); {
+		case m != nil:
+			if at.File = names[m[1]]; slices.Contains(files, at.File) {
+				at.Line, _ = strconv.Atoi(m[2]) // the pattern has digits only
+			} else {
+				at = PTXLine{}
+			}
+		case fileDirective.MatchString(line), line == "" && x.PTX[len(x.PTX)-1].Text == "":
+		default:
+			shown := PTXLine{Text: line}
+			if strings.HasSuffix(line, ";") && !strings.HasPrefix(line, "\t.") {
+				shown.File, shown.Line = at.File, at.Line
+				if written[at.File] == nil {
+					written[at.File] = map[int]bool{}
+				}
+				written[at.File][at.Line] = true
+			}
+			x.PTX = append(x.PTX, shown)
+		}
+		numbers[i] = len(x.PTX)
+	}
+	for _, name := range files {
+		source, err := goFile(name)
+		if err != nil {
+			return nil, nil, err
+		}
+		x.Go = append(x.Go, chunks(name, source, written[name])...)
+	}
+	return x, numbers, nil
+}
+
+// chunks returns the functions of a Go file with at least one of the given lines, and their doc
+// comments. It relies on gofmt: a function at the top level begins with func and ends with a brace,
+// both in the first column.
+func chunks(name, source string, wanted map[int]bool) (found []Chunk) {
+	all := strings.Split(source, "\n")
+	first, inside := 0, false
+	for i, line := range all {
+		switch {
+		case inside:
+			if line != "}" {
+				continue
+			}
+			inside = false
+			for n := first; n <= i; n++ {
+				if wanted[n+1] {
+					found = append(found, Chunk{name, first + 1, all[first : i+1]})
+					break
+				}
+			}
+			first = i + 1
+		case strings.HasPrefix(line, "func "):
+			inside = !strings.HasSuffix(line, "}")
+		case !strings.HasPrefix(line, "//"):
+			first = i + 1
+		}
+	}
+	return found
+}

@@ -1,0 +1,130 @@
+package study
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func quiet(int, int) {}
+
+// run runs a request, which must be valid.
+func run(t *testing.T, q Request) *Result {
+	t.Helper()
+	if q.GPU == "" {
+		q.GPU = "h200"
+	}
+	x, err := Run(t.Context(), &q, quiet)
+	if err != nil {
+		t.Fatalf("%+v: %v", q, err)
+	}
+	if _, err := json.Marshal(x); err != nil { // a wrong C can hold NaN, which JSON cannot
+		t.Errorf("%+v: %v", q, err)
+	}
+	return x
+}
+
+// TestRungs runs every rung on its default product and on one with partial tiles. C is right, and
+// no checker finds anything.
+func TestRungs(t *testing.T) {
+	for _, r := range Rungs() {
+		t.Run(r.ID, func(t *testing.T) {
+			for _, s := range []Sizes{r.Sizes, {33, 20, 17}, {1, 1, 1}} {
+				x := run(t, Request{Rung: r.ID, Sizes: s})
+				if !x.Solved || x.Stopped != "" || x.Elements != s.M*s.N {
+					t.Errorf("%v: got %d wrong elements of %d, findings %+v, stopped %q", s, x.Wrong, x.Elements, x.Findings,
+						x.Stopped)
+				}
+				if x.Explanation == nil || x.Explanation.Measured.M != s.M || x.Explanation.Tile != r.Tile {
+					t.Errorf("%v: got explanation %+v", s, x.Explanation)
+				}
+				if (x.Below == nil) != (r.ID == "naive") {
+					t.Errorf("%v: got the rung below %+v", s, x.Below)
+				}
+			}
+			if len(r.Idea) != 3 {
+				t.Errorf("got %d sentences, want 3", len(r.Idea))
+			}
+		})
+	}
+}
+
+// TestMistakes plants every mistake: its checker reports it at a line of the listing.
+func TestMistakes(t *testing.T) {
+	exercises := 0
+	for _, m := range Mistakes() {
+		if len(m.Hints) > 0 {
+			exercises++
+		}
+		t.Run(m.ID, func(t *testing.T) {
+			x := run(t, Request{Rung: m.Rung, Sizes: m.Sizes, Mistake: m.ID})
+			if x.Solved != (m.Finds == "coalesce") {
+				t.Fatalf("solved is %v", x.Solved)
+			}
+			switch m.Finds {
+			case "result":
+				if x.Wrong == 0 || x.First == "" {
+					t.Errorf("C is right, want wrong elements")
+				}
+			case "stop":
+				if x.Stopped == "" {
+					t.Errorf("the kernel ends, want it stopped")
+				}
+			default:
+				i := slices.IndexFunc(x.Findings, func(f Finding) bool { return f.Checker == m.Finds })
+				if i < 0 {
+					t.Fatalf("got findings %+v, want one of %s", x.Findings, m.Finds)
+				}
+				f := x.Findings[i]
+				if f.At.Line < 1 || f.At.Line > len(x.Listing.PTX) || f.Plain == "" {
+					t.Errorf("got finding %+v at a line of %d", f, len(x.Listing.PTX))
+				}
+				if m.Finds == "race" && f.Other == nil {
+					t.Errorf("got a race without a second access: %+v", f)
+				}
+			}
+		})
+	}
+	if exercises != 5 {
+		t.Errorf("got %d exercises, want 5", exercises)
+	}
+}
+
+// TestErrors checks the messages for bad requests.
+func TestErrors(t *testing.T) {
+	for _, c := range []struct{ method, params, want string }{
+		{"other", "{}", `no method "other": want one of contents,`},
+		{"run", "{", "unexpected end of JSON input"},
+		{"run", `{"rung":"tiles","gpu":"h200"}`, `no rung "tiles": want one of naive, tiled-2,`},
+		{"run", `{"rung":"naive","gpu":"h2000","m":1,"n":1,"k":1}`, "h2000"},
+		{"run", `{"rung":"naive","gpu":"h200","m":0,"n":1,"k":1}`, "M is 0: want 1 to 256"},
+		{"run", `{"rung":"naive","gpu":"h200","m":256,"n":256,"k":256}`, "256×256×256 is 16,777,216 multiply-adds: want"},
+		{"run", `{"rung":"mma","gpu":"t4","m":1,"n":1,"k":1}`, "kernel mma needs sm_80, but t4 is sm_75"},
+		{"run", `{"rung":"naive","gpu":"h200","m":1,"n":1,"k":1,"mistake":"first-barrier"}`, "rung naive has no mistake"},
+		{"run", `{"rung":"naive","gpu":"h200","m":1,"n":1,"k":1,"ptx":"int main()"}`, "naive.ptx:1"},
+		{"watch", `{"rung":"tiled-8","gpu":"h200","m":17,"n":1,"k":1}`, "a trace of 17×1×1: want at most 16"},
+		{"watch", `{"rung":"mma","gpu":"h200","m":4,"n":4,"k":4}`, "tensor cores do not assign terms to threads"},
+		{"occupancy", `{"gpu":"h200","launch":{"threads":2000}}`, "2,000 threads: want at most 1,024"},
+	} {
+		_, err := Call(t.Context(), c.method, []byte(c.params), quiet)
+		if err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: got error %v, want %q", c.method, c.params, err, c.want)
+		}
+	}
+}
+
+// TestCall checks that each method answers in JSON, and that bad input gives an error.
+func TestCall(t *testing.T) {
+	for _, c := range []struct{ method, params string }{
+		{"contents", "null"},
+		{"list", `{"rung":"tiled-2","m":4,"n":4,"k":4,"gpu":"h200"}`},
+		{"watch", `{"rung":"tiled-2","m":4,"n":4,"k":4,"gpu":"h200"}`},
+		{"occupancy", `{"launch":{"threads":256,"shared_bytes":2048},"sm_threads":2048,"sm_shared":49152,"sm_blocks":16}`},
+	} {
+		got, err := Call(t.Context(), c.method, []byte(c.params), quiet)
+		if err != nil || !json.Valid(got) {
+			t.Errorf("%s: got %.100s, error %v", c.method, got, err)
+		}
+	}
+}
