@@ -29,7 +29,7 @@ var layers = [][]string{
 	{"internal/tune"},
 	{""}, // package tilework itself
 	{"internal/report"},
-	{"gonumblas"},
+	{"gonumblas", "internal/study/site"},
 	{"cmd/tilework", "examples/data", "examples/mul", "examples/gonum", "examples/resident", "examples/kernel"},
 }
 

@@ -77,7 +77,8 @@ and shows how its GPU kernels work.`,
   tilework report r.jsonl -o report.html         turn bench results into a page with charts
   tilework selftest                              check every kernel on this machine
   tilework explain tiled --shape 1024x1024x1024  study a GPU kernel
-  tilework emulate k.ptx --grid 4 --block 256    run PTX and look for races`,
+  tilework emulate k.ptx --grid 4 --block 256    run PTX and look for races
+  tilework study                                 watch and break the GPU kernels in a browser`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          noArgs,
@@ -91,7 +92,7 @@ and shows how its GPU kernels work.`,
 	root.Flags().BoolVar(&version, "version", false, "print the version, like tilework version")
 	root.AddCommand(
 		mulCommand(), filesCommand(), benchCommand(), tuneCommand(), reportCommand(), selftestCommand(),
-		explainCommand(), occupancyCommand(), emulateCommand(),
+		explainCommand(), occupancyCommand(), emulateCommand(), studyCommand(),
 		kernelsCommand(), devicesCommand(), versionCommand(), completionCommand(),
 	)
 	root.SuggestionsMinimumDistance = 2

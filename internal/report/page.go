@@ -37,7 +37,7 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		*Report
 		Style  template.CSS
 		Script template.JS
-	}{r, template.CSS(variables() + classes() + r.toggles() + pageCSS), template.JS(pageJS)})
+	}{r, template.CSS(Theme() + classes() + r.toggles() + pageCSS), template.JS(pageJS)})
 }
 
 // toggles returns the rules that hide the shapes of a legend entry while its box is not checked.

@@ -88,7 +88,7 @@ func (c *Chart) WritePNG(w io.Writer) error { return c.picture().writePNG(w) }
 // WriteSVG writes the drawing as an SVG file that follows the reader's light or dark mode.
 func (c *Chart) WriteSVG(w io.Writer) error {
 	p := c.picture()
-	style := "<style>" + variables() + classes() + "svg{background:var(--paper)}</style>\n"
+	style := "<style>" + Theme() + classes() + "svg{background:var(--paper)}</style>\n"
 	size := fmt.Sprintf(`width="%s" height="%s" role="img" aria-label="%s"`, num(p.width), num(p.height),
 		html.EscapeString(c.Title+". "+c.Answer))
 	_, err := io.WriteString(w, `<?xml version="1.0" encoding="UTF-8"?>`+"\n"+p.svg(size, style))

@@ -43,8 +43,8 @@ func (p *paint) rgba(alpha float64) color.NRGBA {
 	return color.NRGBA{uint8(p.light >> 16), uint8(p.light >> 8), uint8(p.light), uint8(255*alpha + 0.5)}
 }
 
-// variables returns the paints as CSS variables. On paper they are light.
-func variables() string {
+// Theme returns the paints as CSS variables, such as --ink. On paper they are light.
+func Theme() string {
 	var light, dark strings.Builder
 	for _, p := range paints() {
 		fmt.Fprintf(&light, "--%s:#%06x;", p.name, p.light)

@@ -1,0 +1,301 @@
+package site
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http/httptest"
+	"os"
+	"reflect"
+	"testing"
+
+	"tilework/internal/study"
+	"tilework/internal/testkit/browser"
+)
+
+// background is the context of the site that all tests share.
+var background = context.Background()
+
+// open opens the page in a browser.
+func open(t *testing.T) (b *browser.Tab, url string) {
+	t.Helper()
+	browser.Path(t) // skips the test before the site is built
+	server := httptest.NewServer(newSite(t))
+	t.Cleanup(server.Close)
+	b = browser.Open(t)
+	b.Size(1400, 1000, "light")
+	t.Cleanup(func() {
+		if said := b.Said(); len(said) > 0 {
+			t.Errorf("the console has %d messages, the first is %.1000s", len(said), said[0])
+		}
+	})
+	return b, server.URL + "/"
+}
+
+// visit opens a part of the page anew and waits until a condition in JavaScript holds.
+func visit(b *browser.Tab, url, ready string) {
+	b.Visit("about:blank")
+	b.Visit(url)
+	b.Wait(ready)
+}
+
+// ready holds for each part of the page the condition under which it has finished its first run.
+var ready = map[string]string{
+	"ladder":    `document.querySelector("#ladder-result .verdict") && document.querySelector("#ladder-listing .chosen")`,
+	"watch":     `document.querySelector("#watch .tick")`,
+	"break":     `document.querySelector("#break-verdict .verdict") && document.querySelector("#break-listing .mark")`,
+	"own":       `document.querySelector("#own-result .verdict") && document.querySelector("#own-listing .line")`,
+	"occupancy": `document.querySelector("#occupancy-result .bars")`,
+}
+
+// TestLayout opens each part at the widths of phones and screens in light and dark mode. Nothing is
+// wider than the window, all controls have names, and drawings adopt the mode.
+func TestLayout(t *testing.T) {
+	b, url := open(t)
+	for part, done := range ready {
+		visit(b, url+"#"+part, done)
+		for _, mode := range []string{"light", "dark"} {
+			for _, width := range []int{390, 768, 1400} {
+				b.Size(width, 900, mode)
+				var got struct {
+					Needed, Visible int
+					Nameless        []string
+					Paper           string
+				}
+				b.Eval(`(() => {
+					const shown = e => e.getClientRects().length > 0;
+					const name = e => e.ariaLabel || e.textContent.trim() || [...e.labels ?? []].map(l => l.textContent.trim()).join("");
+					return {
+						Needed: document.documentElement.scrollWidth,
+						Visible: [...document.querySelectorAll("main > section")].filter(shown).length,
+						Nameless: [...document.querySelectorAll("button, input, select, textarea, [role=img], [role=listbox]")]
+							.filter(e => shown(e) && !name(e)).map(e => e.outerHTML.slice(0, 100)),
+						Paper: getComputedStyle(document.body).backgroundColor,
+					};
+				})()`, &got)
+				if got.Needed > width {
+					t.Errorf("%s, %d pixels, %s: the page is %d pixels wide", part, width, mode, got.Needed)
+				}
+				if got.Visible != 1 || len(got.Nameless) > 0 {
+					t.Errorf("%s: %d parts are visible, and these controls have no name: %q", part, got.Visible, got.Nameless)
+				}
+				if dark := got.Paper != "rgb(255, 255, 255)"; dark != (mode == "dark") {
+					t.Errorf("%s, %s: the background is %s", part, mode, got.Paper)
+				}
+			}
+		}
+	}
+}
+
+// call calls the emulator of the page.
+func call(t *testing.T, b *browser.Tab, q study.Request) (got, want any) {
+	t.Helper()
+	params, err := json.Marshal(q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Eval(fmt.Sprintf(`import("./engine.js").then(engine => engine.call("run", %s))`, params), &got)
+	native, err := study.Call(t.Context(), "run", params, func(int, int) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(native, &want); err != nil {
+		t.Fatal(err)
+	}
+	return got, want
+}
+
+// TestSameAsNative runs every rung and every mistake in the browser. The results, with all
+// counters, findings and lines, are those of the same run outside of the browser.
+func TestSameAsNative(t *testing.T) {
+	b, url := open(t)
+	visit(b, url+"#occupancy", ready["occupancy"])
+	var requests []study.Request
+	for _, r := range study.Rungs() {
+		requests = append(requests, study.Request{Rung: r.ID, Sizes: r.Sizes, GPU: "h200"},
+			study.Request{Rung: r.ID, Sizes: study.Sizes{M: 19, N: 33, K: 7}, GPU: "h100-sxm"})
+	}
+	for _, m := range study.Mistakes() {
+		requests = append(requests, study.Request{Rung: m.Rung, Sizes: m.Sizes, GPU: "h200", Mistake: m.ID})
+	}
+	for _, q := range requests {
+		if got, want := call(t, b, q); !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v: the browser's result differs:\n%.600v\n%.600v", q, got, want)
+		}
+	}
+}
+
+// TestLadder chooses each rung with the keyboard and waits for its counters.
+func TestLadder(t *testing.T) {
+	b, url := open(t)
+	visit(b, url, ready["ladder"])
+	b.Eval(`document.querySelector("#stairs input:checked").focus()`, nil)
+	for i, r := range study.Rungs() {
+		if i > 0 {
+			b.Press("ArrowRight")
+		}
+		b.Wait(fmt.Sprintf(`document.querySelector("#ladder-result thead")?.textContent.includes(%q) && %s`, r.Name,
+			ready["ladder"]))
+		var seen struct{ Good, Hash, Title string }
+		b.Eval(`({Good: document.querySelector("#ladder-result .verdict").className, Hash: location.hash,
+			Title: document.querySelector("#rung-title").textContent})`, &seen)
+		if seen.Good != "verdict good" || seen.Title != r.Title {
+			t.Errorf("%s: got %+v", r.ID, seen)
+		}
+	}
+	// The address restores the state, and bad input is refused in words.
+	visit(b, url+"#ladder?rung=tiled-16&m=200&n=200&k=200", `document.querySelector("#ladder-result .notice")`)
+	var said string
+	b.Eval(`document.querySelector("#ladder-result .notice").textContent`, &said)
+	if want := "200×200×200 is 8,000,000 multiply-adds: want at most"; len(said) < len(want) || said[:len(want)] != want {
+		t.Errorf("got %q, want %s …", said, want)
+	}
+	// Stop ends a run at once.
+	visit(b, url+"#ladder?rung=tiled-2&m=160&n=160&k=160", `document.querySelector("#ladder-form progress:not([hidden])")`)
+	b.Click("#ladder-form .run button:nth-child(2)")
+	b.Wait(`document.querySelector("#ladder-result .notice")?.textContent === "Stopped."`)
+	b.Wait(`!document.querySelector("#ladder-form .primary").disabled`)
+}
+
+// TestWatch steps through the worked example with keys and buttons.
+func TestWatch(t *testing.T) {
+	b, url := open(t)
+	visit(b, url+"#watch", ready["watch"])
+	caption := func() (text string) {
+		b.Eval(`document.querySelector("#caption").textContent`, &text)
+		return text
+	}
+	for _, step := range []struct {
+		key, click, want string
+	}{
+		{"ArrowRight", "", "1 of 21, phase 0. Warp 0: 4 threads load from A in global memory: 1 sector of 32 bytes."},
+		{"", "[data-go=next]", "2 of 21, phase 0. Warp 0: 4 threads store to As in shared memory: 1 wavefront."},
+		{"PageDown", "", "10 of 21, phase 0. Barrier: all 4 threads of the block have arrived, and go on together."},
+		{"", "[data-go=back]", "9 of 21, phase 0. Warp 0: 4 threads read 2 words of Bs: 1 wavefront. " +
+			"Threads that want the same word share it."},
+		{"", "[data-go=last]", "21 of 21. Warp 0: 4 threads write their sums to C: 1 sector."},
+	} {
+		if step.key != "" {
+			b.Press(step.key)
+		} else {
+			b.Click(step.click)
+			b.Eval(`document.activeElement.blur()`, nil)
+		}
+		if got := caption(); got != step.want {
+			t.Errorf("got %q, want %q", got, step.want)
+		}
+	}
+	var total string
+	b.Eval(`document.querySelector("#formula .total").firstChild.textContent`, &total)
+	if total != "46" { // 1·9 + 2·5 + 3·1 + 4·6
+		t.Errorf("C[0][0] is %s, want 46", total)
+	}
+}
+
+// TestBreak plants each mistake by its switch, and solves an exercise.
+func TestBreak(t *testing.T) {
+	b, url := open(t)
+	visit(b, url+"#break", ready["break"])
+	for _, m := range study.Mistakes() {
+		b.Click(fmt.Sprintf(`#switches input[value=%q]`, m.ID))
+		b.Wait(fmt.Sprintf(`location.hash.includes(%q) && !document.querySelector("#break-run .primary").disabled &&
+			document.querySelector("#break-verdict .verdict")`, m.ID))
+		var seen struct {
+			Text  string
+			Marks int
+		}
+		b.Eval(`({Text: document.querySelector("#break-verdict").textContent,
+			Marks: document.querySelectorAll("#break-listing .mark").length})`, &seen)
+		if m.Finds != "result" && m.Finds != "stop" && seen.Marks == 0 || len(seen.Text) < 80 {
+			t.Errorf("%s: got %d marks and %q", m.ID, seen.Marks, seen.Text)
+		}
+	}
+	// The second exercise is solved by the boundary test.
+	b.Click(".exercise:nth-child(2) summary")
+	b.Wait(`document.querySelector(".exercise:nth-child(2) textarea").value.includes("0, 1;")`)
+	b.Click(".exercise:nth-child(2) .run .primary")
+	b.Wait(`document.querySelector(".exercise:nth-child(2) .verdict.bad")`)
+	b.Eval(`(() => {
+		const text = document.querySelector(".exercise:nth-child(2) textarea");
+		text.value = text.value.replace("0, 1;", "%col, %N;");
+	})()`, nil)
+	b.Click(".exercise:nth-child(2) .run .primary")
+	b.Wait(`document.querySelector(".exercise:nth-child(2) .verdict.good")`)
+	visit(b, url+"#break", ready["break"])
+	var state string
+	b.Eval(`document.querySelector(".exercise:nth-child(2) .state").textContent`, &state)
+	if state != "solved" {
+		t.Errorf("after a reload the exercise is %q, want solved", state)
+	}
+	// PTX that cannot be parsed is refused with its line.
+	b.Click(".exercise:nth-child(1) summary")
+	b.Wait(`document.querySelector(".exercise:nth-child(1) textarea").value`)
+	b.Eval(`document.querySelector(".exercise:nth-child(1) textarea").value = "nonsense"`, nil)
+	b.Click(".exercise:nth-child(1) .run .primary")
+	b.Wait(`document.querySelector(".exercise:nth-child(1) .notice")?.textContent.includes("tiled.ptx:1")`)
+}
+
+// TestOwn runs PTX from nvcc with a missing barrier, and opens the address of the run anew.
+func TestOwn(t *testing.T) {
+	text, err := os.ReadFile("../../../examples/data/broken.ptx")
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, url := open(t)
+	visit(b, url+"#own", ready["own"])
+	fill := func(value string) {
+		b.Eval(fmt.Sprintf(`(() => {
+			const text = document.querySelector("#own-ptx");
+			text.value = %q;
+			text.dispatchEvent(new Event("change"));
+		})()`, value), nil)
+	}
+	fill("int main()")
+	b.Wait(`document.querySelector("#own-result .notice")?.textContent.includes("your.ptx:1")`)
+	fill(string(text))
+	b.Wait(`document.querySelectorAll("#own-form .argument").length === 6`)
+	b.Eval(`(() => {
+		const set = (label, value) => {
+			const e = document.querySelector("#own-form [aria-label='" + label + "']");
+			e.value = value;
+			e.dispatchEvent(new Event("change"));
+		};
+		for (const side of ["x", "y"]) {
+			set("Grid, " + side, 2);
+			set("Block, " + side, 16);
+		}
+	})()`, nil)
+	b.Click("#own-form .run .primary")
+	const race = `document.querySelector("#own-result .finding.error")?.textContent.includes("matmul.cu:23")`
+	b.Wait(race)
+	b.Wait(`location.hash.startsWith("#own?z=")`)
+	var address string
+	b.Eval(`location.href`, &address)
+	visit(b, address, race)
+}
+
+// TestMemory runs a kernel a hundred times. The memory of the emulator and the number of elements
+// of the page do not grow after the first runs.
+func TestMemory(t *testing.T) {
+	b, url := open(t)
+	visit(b, url+"#ladder?rung=tiled-8&m=16&n=16&k=16", ready["ladder"])
+	measure := func(runs int) (bytes, elements int) {
+		b.Eval(fmt.Sprintf(`(async () => {
+			const button = document.querySelector("#ladder-form .primary");
+			for (let i = 0; i < %d; i++) {
+				button.click();
+				while (button.disabled) await new Promise(done => setTimeout(done, 5));
+			}
+		})()`, runs), nil)
+		b.Eval(`import("./engine.js").then(engine => engine.memory)`, &bytes)
+		b.Eval(`document.querySelectorAll("*").length`, &elements)
+		return bytes, elements
+	}
+	bytes, elements := measure(20)
+	after, more := measure(100)
+	t.Logf("%d bytes after 20 runs, %d after 120", bytes, after)
+	if after > bytes*5/4 || more != elements {
+		t.Errorf("100 runs grew the memory from %d to %d bytes, and the page from %d to %d elements", bytes, after, elements,
+			more)
+	}
+}

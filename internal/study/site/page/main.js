@@ -1,0 +1,38 @@
+// The parts of the page, and the address that selects one with its state: #ladder?rung=mma&m=64.
+import { call } from "./engine.js";
+import { byID, h } from "./dom.js";
+import { ladder } from "./ladder.js";
+import { watch } from "./watch.js";
+import { breaking } from "./break.js";
+import { occupancy } from "./occupancy.js";
+import { own } from "./own.js";
+
+const makers = { ladder, watch, break: breaking, own, occupancy };
+const parts = {};
+
+function address() {
+	const [name, query] = location.hash.slice(1).split("?");
+	return [makers[name] ? name : "ladder", Object.fromEntries(new URLSearchParams(query))];
+}
+
+function show(contents) {
+	const [name, state] = address();
+	for (const section of document.querySelectorAll("main > section")) section.hidden = section.id !== name;
+	for (const a of document.querySelectorAll("nav a")) {
+		if (a.hash === "#" + name) a.setAttribute("aria-current", "page");
+		else a.removeAttribute("aria-current");
+	}
+	const remember = state => history.replaceState(null, "", `#${name}?${new URLSearchParams(state)}`);
+	parts[name] ??= makers[name](contents, remember);
+	parts[name](state);
+}
+
+try {
+	const contents = await call("contents");
+	byID("loading").remove();
+	addEventListener("hashchange", () => show(contents));
+	show(contents);
+} catch (error) {
+	byID("loading").replaceChildren(
+		h("strong", {}, "The emulator cannot be loaded. "), `${error.message}. The page needs a browser of 2023 or later.`);
+}
