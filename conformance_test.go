@@ -9,6 +9,8 @@ import (
 	"tilework"
 	"tilework/dtype"
 	"tilework/gemmtest"
+	"tilework/internal/backend"
+	"tilework/internal/cpu"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
@@ -38,7 +40,7 @@ func TestConformance(t *testing.T) {
 	defer dev.Close()
 	for _, kind := range operandKinds {
 		impl := gemmtest.Implementation{
-			Name: kind.name, Volume: 1 << 14, Cases: 200, Concurrent: true,
+			Name: kind.name, Volume: 1 << 14, Cases: 200, Concurrent: true, Accuracy: accuracyOnCPU,
 			Gemm: func(ctx context.Context, p *gemmtest.Problem, b gemmtest.Buffers) error {
 				return gemmOf(ctx, dev, kind, p, nil, b)
 			},
@@ -59,6 +61,15 @@ func TestConformance(t *testing.T) {
 		}
 		t.Run(kind.name, func(t *testing.T) { gemmtest.Run(t, impl) })
 	}
+}
+
+// accuracyOnCPU returns the accuracy of the kernel for p on this CPU.
+func accuracyOnCPU(p *gemmtest.Problem) gemm.Accuracy {
+	pl, err := cpu.NewPlan(p, backend.Options{})
+	if err != nil {
+		return gemm.AccuracyOf(p)
+	}
+	return pl.Accuracy(p)
 }
 
 // leastAccurate returns the accuracy of the least accurate GPU kernel that can be chosen for p.
