@@ -214,7 +214,7 @@ func TestLargeVectors(t *testing.T) {
 func TestLAPACKPanics(t *testing.T) {
 	const n = 150
 	a, tau, work, pivots := make([]float64, n*n), make([]float64, n), make([]float64, 64*n+4096), make([]int, n)
-	left, trans := blas.Left, blas.Trans
+	left, trans, sums := blas.Left, blas.Trans, lapack.MaxColumnSum
 	for name, call := range map[string]func(l lapack.Float64){
 		"lu m":          func(l lapack.Float64) { l.Dgetrf(-1, n, a, n, pivots) },
 		"lu lda":        func(l lapack.Float64) { l.Dgetrf(n, n, a, n-1, pivots) },
@@ -230,6 +230,14 @@ func TestLAPACKPanics(t *testing.T) {
 		"q trans":       func(l lapack.Float64) { l.Dormqr(left, 'x', n, n, n, a, n, tau, a, n, work, len(work)) },
 		"q k":           func(l lapack.Float64) { l.Dormqr(left, trans, n, n, n+1, a, n, tau, a, n, work, len(work)) },
 		"q c":           func(l lapack.Float64) { l.Dormqr(left, trans, n, n, n, a, n, tau, a[1:], n, work, len(work)) },
+		"lu norm":       func(l lapack.Float64) { l.Dgecon('x', n, a, n, 1, work, pivots) },
+		"lu condition":  func(l lapack.Float64) { l.Dgecon(sums, n, a, n, -1, work, pivots) },
+		"cholesky work": func(l lapack.Float64) { l.Dpocon(blas.Upper, n, a, n, 1, work[:n], pivots) },
+		"cholesky ul":   func(l lapack.Float64) { l.Dpocon('x', n, a, n, 1, work, pivots) },
+		"triangle diag": func(l lapack.Float64) { l.Dtrcon(sums, blas.Upper, 'x', n, a, n, work, pivots) },
+		"triangle work": func(l lapack.Float64) { l.Dtrcon(sums, blas.Upper, blas.Unit, n, a, n, work, pivots[1:]) },
+		"norm lda":      func(l lapack.Float64) { l.Dlange(lapack.MaxRowSum, n, n, a, n-1, work) },
+		"norm work":     func(l lapack.Float64) { l.Dlansy(sums, blas.Upper, n, a, n, work[:1]) },
 		"q lwork":       func(l lapack.Float64) { l.Dormqr(left, trans, n, n, n, a, n, tau, a, n, work, 0) },
 	} {
 		want := panicOf(func() { call(gonum.Implementation{}) })

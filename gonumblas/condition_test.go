@@ -1,0 +1,87 @@
+package gonumblas
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"gonum.org/v1/gonum/blas"
+	"gonum.org/v1/gonum/lapack"
+	"gonum.org/v1/gonum/lapack/gonum"
+	"gonum.org/v1/gonum/lapack/testlapack"
+)
+
+// The tests below are gonum's tests of the norms and condition numbers.
+
+func TestDgecon(t *testing.T) { testlapack.DgeconTest(t, LAPACK{}) }
+func TestDpocon(t *testing.T) { testlapack.DpoconTest(t, LAPACK{}) }
+func TestDtrcon(t *testing.T) { testlapack.DtrconTest(t, LAPACK{}) }
+func TestDlange(t *testing.T) { testlapack.DlangeTest(t, LAPACK{}) }
+func TestDlansy(t *testing.T) { testlapack.DlansyTest(t, LAPACK{}) }
+
+// TestCondition compares the norms and condition numbers of large matrices with gonum's: of
+// factors of random matrices, of triangles whose solutions overflow, of singular ones, and of
+// those with a NaN or an infinity.
+func TestCondition(t *testing.T) {
+	const n = 150
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	diagonal := func(change func(i int, v float64) float64) []float64 {
+		a := values[float64](rng, n)
+		gonum.Implementation{}.Dgetrf(n, n, a, n, make([]int, n))
+		for i := range n {
+			a[i*n+i] = change(i, a[i*n+i])
+		}
+		return a
+	}
+	at := func(row int, to float64) func(i int, v float64) float64 {
+		return func(i int, v float64) float64 {
+			if i == row {
+				return to
+			}
+			return v
+		}
+	}
+	for name, a := range map[string][]float64{
+		"factors":  diagonal(func(_ int, v float64) float64 { return v }),
+		"graded":   diagonal(func(i int, v float64) float64 { return v * math.Pow(10, -200*float64(i)/n) }),
+		"large":    diagonal(func(_ int, v float64) float64 { return v * 7e-3 }),
+		"overflow": diagonal(func(_ int, v float64) float64 { return v * 1e-30 }),
+		"singular": diagonal(at(97, 0)),
+		"NaN":      diagonal(at(97, math.NaN())),
+		"infinity": diagonal(at(97, math.Inf(1))),
+	} {
+		for _, norm := range []lapack.MatrixNorm{lapack.MaxColumnSum, lapack.MaxRowSum} {
+			for _, ul := range []blas.Uplo{blas.Upper, blas.Lower} {
+				for routine, call := range map[string]func(l lapack.Float64, work []float64, iwork []int) float64{
+					"Dgecon": func(l lapack.Float64, work []float64, iwork []int) float64 {
+						return l.Dgecon(norm, n, a, n, 10, work, iwork)
+					},
+					"Dpocon": func(l lapack.Float64, work []float64, iwork []int) float64 {
+						return l.Dpocon(ul, n, a, n, 10, work, iwork)
+					},
+					"Dtrcon": func(l lapack.Float64, work []float64, iwork []int) float64 {
+						return l.Dtrcon(norm, ul, blas.NonUnit, n, a, n, work, iwork)
+					},
+					"Dtrcon of a unit triangle": func(l lapack.Float64, work []float64, iwork []int) float64 {
+						return l.Dtrcon(norm, ul, blas.Unit, n, a, n, work, iwork)
+					},
+					"Dlange": func(l lapack.Float64, work []float64, _ []int) float64 {
+						return l.Dlange(norm, n, n, a, n, work)
+					},
+					"Dlansy": func(l lapack.Float64, work []float64, _ []int) float64 {
+						return l.Dlansy(norm, ul, n, a, n, work)
+					},
+				} {
+					got := call(LAPACK{}, make([]float64, 4*n), make([]int, n))
+					want := call(gonum.Implementation{}, make([]float64, 4*n), make([]int, n))
+					isNear := math.Abs(got-want) <= 1e-9*want || math.Max(got, want) < 1e-290
+					if !isNear && !(math.IsNaN(got) && math.IsNaN(want)) && got != want {
+						t.Errorf("%s of %s, norm %c, %c (seed %d): %g, want %g as in gonum", routine, name, norm, ul, seed,
+							got, want)
+					}
+				}
+			}
+		}
+	}
+}
