@@ -68,6 +68,10 @@ type Kernels[T any] struct {
 	// as stored and goes along the rows of B and C. See [Update].
 	Update [][]Update[T]
 
+	// Solve[x] and Multiply[x] solve for and multiply min(1<<x, MR) rows of a triangle. See
+	// [Triangle].
+	Solve, Multiply []Triangle[T]
+
 	// Dot[r-1][s-1] computes the dot products of r rows, 1 ≤ r ≤ DotRows, with s other rows. See
 	// [Dot].
 	Dot [][]Dot[T]
@@ -105,6 +109,16 @@ type Direct[T any] func(tiles, k int, a *T, rsa, csa int, b *T, ldb int, c, next
 // Update is a kernel for few steps of k: A's element (i, p) is a[i*rsa+p*csa], B's (p, j) is
 // b[p*ldb+j], C's (i, j) is c[i*ldc+j].
 type Update[T any] func(a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T)
+
+// Triangle is a kernel for r rows of a lower triangle, after k rows that are done. It changes r
+// rows of b, which are ldb elements apart, in tiles·NR columns, tiles ≥ 1. Strides may be
+// negative. For i < r, p < k and q ≤ i, a[i*rsa+p*csa] is the triangle's element (k+i, p) and
+// l[q*MR+i] its element (k+i, k+q).
+//
+// Solve replaces row k+i of b by α times itself, less the products with all rows above it, times
+// l[i*MR+i], which thus is the reciprocal of the element on the diagonal. Multiply replaces it by α
+// times the sum of the products with itself and all rows above it.
+type Triangle[T any] func(tiles, k int, a *T, rsa, csa int, l, b *T, ldb int, alpha T)
 
 // Dot is a kernel for rows of two matrices stored along k: x's element (i, p) is x[i*ldx+p], y's
 // (j, p) is y[j*ldy+p]. It stores the sum of their products over p < k at sums[j*DotRows+i]. Each

@@ -40,6 +40,12 @@ var F32AVX512 = Kernels[float32]{
 		{UpdateF32AVX512x2x1, UpdateF32AVX512x2x2, UpdateF32AVX512x2x4, UpdateF32AVX512x2x8},
 		{UpdateF32AVX512x4x1, UpdateF32AVX512x4x2, UpdateF32AVX512x4x4},
 	},
+	Solve: []Triangle[float32]{
+		SolveF32AVX512x1, SolveF32AVX512x2, SolveF32AVX512x4, SolveF32AVX512x8, SolveF32AVX512x12,
+	},
+	Multiply: []Triangle[float32]{
+		MultiplyF32AVX512x1, MultiplyF32AVX512x2, MultiplyF32AVX512x4, MultiplyF32AVX512x8, MultiplyF32AVX512x12,
+	},
 	Dot: [][]Dot[float32]{
 		{DotF32AVX512x1x1, DotF32AVX512x1x2, DotF32AVX512x1x3, DotF32AVX512x1x4},
 		{DotF32AVX512x2x1, DotF32AVX512x2x2, DotF32AVX512x2x3, DotF32AVX512x2x4},
@@ -73,6 +79,12 @@ var F64AVX512 = Kernels[float64]{
 		{UpdateF64AVX512x2x1, UpdateF64AVX512x2x2, UpdateF64AVX512x2x4, UpdateF64AVX512x2x8},
 		{UpdateF64AVX512x4x1, UpdateF64AVX512x4x2, UpdateF64AVX512x4x4},
 	},
+	Solve: []Triangle[float64]{
+		SolveF64AVX512x1, SolveF64AVX512x2, SolveF64AVX512x4, SolveF64AVX512x8, SolveF64AVX512x12,
+	},
+	Multiply: []Triangle[float64]{
+		MultiplyF64AVX512x1, MultiplyF64AVX512x2, MultiplyF64AVX512x4, MultiplyF64AVX512x8, MultiplyF64AVX512x12,
+	},
 	Dot: [][]Dot[float64]{
 		{DotF64AVX512x1x1, DotF64AVX512x1x2, DotF64AVX512x1x3, DotF64AVX512x1x4},
 		{DotF64AVX512x2x1, DotF64AVX512x2x2, DotF64AVX512x2x3, DotF64AVX512x2x4},
@@ -103,6 +115,12 @@ var F32AVX2 = Kernels[float32]{
 		{UpdateF32AVX2x2x1, UpdateF32AVX2x2x2, UpdateF32AVX2x2x4},
 		{UpdateF32AVX2x4x1, UpdateF32AVX2x4x2},
 	},
+	Solve: []Triangle[float32]{
+		SolveF32AVX2x1, SolveF32AVX2x2, SolveF32AVX2x4, SolveF32AVX2x6,
+	},
+	Multiply: []Triangle[float32]{
+		MultiplyF32AVX2x1, MultiplyF32AVX2x2, MultiplyF32AVX2x4, MultiplyF32AVX2x6,
+	},
 	Dot: [][]Dot[float32]{
 		{DotF32AVX2x1x1, DotF32AVX2x1x2},
 		{DotF32AVX2x2x1, DotF32AVX2x2x2},
@@ -132,6 +150,12 @@ var F64AVX2 = Kernels[float64]{
 		{UpdateF64AVX2x1x1, UpdateF64AVX2x1x2, UpdateF64AVX2x1x4, UpdateF64AVX2x1x8},
 		{UpdateF64AVX2x2x1, UpdateF64AVX2x2x2, UpdateF64AVX2x2x4},
 		{UpdateF64AVX2x4x1, UpdateF64AVX2x4x2},
+	},
+	Solve: []Triangle[float64]{
+		SolveF64AVX2x1, SolveF64AVX2x2, SolveF64AVX2x4, SolveF64AVX2x6,
+	},
+	Multiply: []Triangle[float64]{
+		MultiplyF64AVX2x1, MultiplyF64AVX2x2, MultiplyF64AVX2x4, MultiplyF64AVX2x6,
 	},
 	Dot: [][]Dot[float64]{
 		{DotF64AVX2x1x1, DotF64AVX2x1x2},

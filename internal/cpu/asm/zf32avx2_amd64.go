@@ -369,6 +369,190 @@ func DeepF32AVX2x5(tiles int, k int, a *float32, rsa int, csa int, b *float32, l
 //go:noescape
 func DeepF32AVX2x6(tiles int, k int, a *float32, rsa int, csa int, b *float32, ldb int, c *float32, next *float32, ldn int, ldc int, n int, alpha float32, beta float32)
 
+// SolveF32AVX2x1 solves for rows k to k+1-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 1; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 1; i++ {
+//			x[i] = alpha*c[i*ldb+j] - sum[i]
+//		}
+//		for i := 0; i < 1; i++ {
+//			x[i] *= l[i*6+i]
+//			for r := i + 1; r < 1; r++ {
+//				x[r] -= l[i*6+r] * x[i]
+//			}
+//			c[i*ldb+j] = x[i]
+//		}
+//	}
+//
+//go:noescape
+func SolveF32AVX2x1(tiles int, k int, a *float32, rsa int, csa int, l *float32, b *float32, ldb int, alpha float32)
+
+// MultiplyF32AVX2x1 computes rows k to k+1-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 1; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 1; i++ {
+//			for r := i; r < 1; r++ {
+//				sum[r] += l[i*6+r] * c[i*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 1; i++ {
+//			c[i*ldb+j] = alpha * sum[i]
+//		}
+//	}
+//
+//go:noescape
+func MultiplyF32AVX2x1(tiles int, k int, a *float32, rsa int, csa int, l *float32, b *float32, ldb int, alpha float32)
+
+// SolveF32AVX2x2 solves for rows k to k+2-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 2; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 2; i++ {
+//			x[i] = alpha*c[i*ldb+j] - sum[i]
+//		}
+//		for i := 0; i < 2; i++ {
+//			x[i] *= l[i*6+i]
+//			for r := i + 1; r < 2; r++ {
+//				x[r] -= l[i*6+r] * x[i]
+//			}
+//			c[i*ldb+j] = x[i]
+//		}
+//	}
+//
+//go:noescape
+func SolveF32AVX2x2(tiles int, k int, a *float32, rsa int, csa int, l *float32, b *float32, ldb int, alpha float32)
+
+// MultiplyF32AVX2x2 computes rows k to k+2-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 2; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 2; i++ {
+//			for r := i; r < 2; r++ {
+//				sum[r] += l[i*6+r] * c[i*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 2; i++ {
+//			c[i*ldb+j] = alpha * sum[i]
+//		}
+//	}
+//
+//go:noescape
+func MultiplyF32AVX2x2(tiles int, k int, a *float32, rsa int, csa int, l *float32, b *float32, ldb int, alpha float32)
+
+// SolveF32AVX2x4 solves for rows k to k+4-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 4; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 4; i++ {
+//			x[i] = alpha*c[i*ldb+j] - sum[i]
+//		}
+//		for i := 0; i < 4; i++ {
+//			x[i] *= l[i*6+i]
+//			for r := i + 1; r < 4; r++ {
+//				x[r] -= l[i*6+r] * x[i]
+//			}
+//			c[i*ldb+j] = x[i]
+//		}
+//	}
+//
+//go:noescape
+func SolveF32AVX2x4(tiles int, k int, a *float32, rsa int, csa int, l *float32, b *float32, ldb int, alpha float32)
+
+// MultiplyF32AVX2x4 computes rows k to k+4-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 4; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 4; i++ {
+//			for r := i; r < 4; r++ {
+//				sum[r] += l[i*6+r] * c[i*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 4; i++ {
+//			c[i*ldb+j] = alpha * sum[i]
+//		}
+//	}
+//
+//go:noescape
+func MultiplyF32AVX2x4(tiles int, k int, a *float32, rsa int, csa int, l *float32, b *float32, ldb int, alpha float32)
+
+// SolveF32AVX2x6 solves for rows k to k+6-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 6; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 6; i++ {
+//			x[i] = alpha*c[i*ldb+j] - sum[i]
+//		}
+//		for i := 0; i < 6; i++ {
+//			x[i] *= l[i*6+i]
+//			for r := i + 1; r < 6; r++ {
+//				x[r] -= l[i*6+r] * x[i]
+//			}
+//			c[i*ldb+j] = x[i]
+//		}
+//	}
+//
+//go:noescape
+func SolveF32AVX2x6(tiles int, k int, a *float32, rsa int, csa int, l *float32, b *float32, ldb int, alpha float32)
+
+// MultiplyF32AVX2x6 computes rows k to k+6-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 6; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 6; i++ {
+//			for r := i; r < 6; r++ {
+//				sum[r] += l[i*6+r] * c[i*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 6; i++ {
+//			c[i*ldb+j] = alpha * sum[i]
+//		}
+//	}
+//
+//go:noescape
+func MultiplyF32AVX2x6(tiles int, k int, a *float32, rsa int, csa int, l *float32, b *float32, ldb int, alpha float32)
+
 // CopyF32AVX2 computes an 6×16 tile of C (n = 16) from matrices:
 //
 //	for i := 0; i < 6; i++ {

@@ -473,6 +473,236 @@ func DeepF64AVX512x6(tiles int, k int, a *float64, rsa int, csa int, b *float64,
 //go:noescape
 func DeepF64AVX512x7(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
 
+// SolveF64AVX512x1 solves for rows k to k+1-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 1; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 1; i++ {
+//			x[i] = alpha*c[i*ldb+j] - sum[i]
+//		}
+//		for i := 0; i < 1; i++ {
+//			x[i] *= l[i*12+i]
+//			for r := i + 1; r < 1; r++ {
+//				x[r] -= l[i*12+r] * x[i]
+//			}
+//			c[i*ldb+j] = x[i]
+//		}
+//	}
+//
+//go:noescape
+func SolveF64AVX512x1(tiles int, k int, a *float64, rsa int, csa int, l *float64, b *float64, ldb int, alpha float64)
+
+// MultiplyF64AVX512x1 computes rows k to k+1-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 1; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 1; i++ {
+//			for r := i; r < 1; r++ {
+//				sum[r] += l[i*12+r] * c[i*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 1; i++ {
+//			c[i*ldb+j] = alpha * sum[i]
+//		}
+//	}
+//
+//go:noescape
+func MultiplyF64AVX512x1(tiles int, k int, a *float64, rsa int, csa int, l *float64, b *float64, ldb int, alpha float64)
+
+// SolveF64AVX512x2 solves for rows k to k+2-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 2; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 2; i++ {
+//			x[i] = alpha*c[i*ldb+j] - sum[i]
+//		}
+//		for i := 0; i < 2; i++ {
+//			x[i] *= l[i*12+i]
+//			for r := i + 1; r < 2; r++ {
+//				x[r] -= l[i*12+r] * x[i]
+//			}
+//			c[i*ldb+j] = x[i]
+//		}
+//	}
+//
+//go:noescape
+func SolveF64AVX512x2(tiles int, k int, a *float64, rsa int, csa int, l *float64, b *float64, ldb int, alpha float64)
+
+// MultiplyF64AVX512x2 computes rows k to k+2-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 2; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 2; i++ {
+//			for r := i; r < 2; r++ {
+//				sum[r] += l[i*12+r] * c[i*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 2; i++ {
+//			c[i*ldb+j] = alpha * sum[i]
+//		}
+//	}
+//
+//go:noescape
+func MultiplyF64AVX512x2(tiles int, k int, a *float64, rsa int, csa int, l *float64, b *float64, ldb int, alpha float64)
+
+// SolveF64AVX512x4 solves for rows k to k+4-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 4; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 4; i++ {
+//			x[i] = alpha*c[i*ldb+j] - sum[i]
+//		}
+//		for i := 0; i < 4; i++ {
+//			x[i] *= l[i*12+i]
+//			for r := i + 1; r < 4; r++ {
+//				x[r] -= l[i*12+r] * x[i]
+//			}
+//			c[i*ldb+j] = x[i]
+//		}
+//	}
+//
+//go:noescape
+func SolveF64AVX512x4(tiles int, k int, a *float64, rsa int, csa int, l *float64, b *float64, ldb int, alpha float64)
+
+// MultiplyF64AVX512x4 computes rows k to k+4-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 4; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 4; i++ {
+//			for r := i; r < 4; r++ {
+//				sum[r] += l[i*12+r] * c[i*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 4; i++ {
+//			c[i*ldb+j] = alpha * sum[i]
+//		}
+//	}
+//
+//go:noescape
+func MultiplyF64AVX512x4(tiles int, k int, a *float64, rsa int, csa int, l *float64, b *float64, ldb int, alpha float64)
+
+// SolveF64AVX512x8 solves for rows k to k+8-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 8; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 8; i++ {
+//			x[i] = alpha*c[i*ldb+j] - sum[i]
+//		}
+//		for i := 0; i < 8; i++ {
+//			x[i] *= l[i*12+i]
+//			for r := i + 1; r < 8; r++ {
+//				x[r] -= l[i*12+r] * x[i]
+//			}
+//			c[i*ldb+j] = x[i]
+//		}
+//	}
+//
+//go:noescape
+func SolveF64AVX512x8(tiles int, k int, a *float64, rsa int, csa int, l *float64, b *float64, ldb int, alpha float64)
+
+// MultiplyF64AVX512x8 computes rows k to k+8-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 8; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 8; i++ {
+//			for r := i; r < 8; r++ {
+//				sum[r] += l[i*12+r] * c[i*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 8; i++ {
+//			c[i*ldb+j] = alpha * sum[i]
+//		}
+//	}
+//
+//go:noescape
+func MultiplyF64AVX512x8(tiles int, k int, a *float64, rsa int, csa int, l *float64, b *float64, ldb int, alpha float64)
+
+// SolveF64AVX512x12 solves for rows k to k+12-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 12; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 12; i++ {
+//			x[i] = alpha*c[i*ldb+j] - sum[i]
+//		}
+//		for i := 0; i < 12; i++ {
+//			x[i] *= l[i*12+i]
+//			for r := i + 1; r < 12; r++ {
+//				x[r] -= l[i*12+r] * x[i]
+//			}
+//			c[i*ldb+j] = x[i]
+//		}
+//	}
+//
+//go:noescape
+func SolveF64AVX512x12(tiles int, k int, a *float64, rsa int, csa int, l *float64, b *float64, ldb int, alpha float64)
+
+// MultiplyF64AVX512x12 computes rows k to k+12-1 of b, for tiles·16 columns. c is b[k*ldb:]. Sums and
+// differences of products are fused.
+//
+//	for j := 0; j < tiles*16; j++ {
+//		for i := 0; i < 12; i++ {
+//			for p := 0; p < k; p++ {
+//				sum[i] += a[i*rsa+p*csa] * b[p*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 12; i++ {
+//			for r := i; r < 12; r++ {
+//				sum[r] += l[i*12+r] * c[i*ldb+j]
+//			}
+//		}
+//		for i := 0; i < 12; i++ {
+//			c[i*ldb+j] = alpha * sum[i]
+//		}
+//	}
+//
+//go:noescape
+func MultiplyF64AVX512x12(tiles int, k int, a *float64, rsa int, csa int, l *float64, b *float64, ldb int, alpha float64)
+
 // CopyF64AVX512 computes an 12×16 tile of C (n = 16) from matrices:
 //
 //	for i := 0; i < 12; i++ {

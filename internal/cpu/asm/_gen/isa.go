@@ -19,7 +19,8 @@ type element struct {
 
 	broadcast, mul, fma, move instruction
 	add, max, moveScalar      instruction
-	*maths                    // nil for integers
+	fmsub, fnma               instruction // fmsub subtracts the accumulator from the product, fnma the product from it
+	*maths                                // nil for integers
 	moveZ, maskMove           func(c *build.Context, src, mask, dst operand.Op)
 	stream                    func(c *build.Context, src, dst operand.Op) // non-temporal store
 
@@ -50,7 +51,8 @@ var (
 		move: (*build.Context).VMOVUPS, stream: (*build.Context).VMOVNTPS,
 		moveZ: (*build.Context).VMOVUPS_Z, maskMove: (*build.Context).VMASKMOVPS,
 		moveScalar: (*build.Context).VMOVSS,
-		add:        (*build.Context).VADDPS, max: (*build.Context).VMAXPS, maths: maths32,
+		fmsub:      (*build.Context).VFMSUB231PS, fnma: (*build.Context).VFNMADD231PS,
+		add: (*build.Context).VADDPS, max: (*build.Context).VMAXPS, maths: maths32,
 		addScaled: scaledByFMA((*build.Context).VFMADD231PS), jumpIfZero: jumpIfZeroFloat((*build.Context).VUCOMISS),
 		group: 1, words: floatWords,
 	}
@@ -60,7 +62,8 @@ var (
 		move: (*build.Context).VMOVUPD, stream: (*build.Context).VMOVNTPD,
 		moveZ: (*build.Context).VMOVUPD_Z, maskMove: (*build.Context).VMASKMOVPD,
 		moveScalar: (*build.Context).VMOVSD,
-		add:        (*build.Context).VADDPD, max: (*build.Context).VMAXPD, maths: maths64,
+		fmsub:      (*build.Context).VFMSUB231PD, fnma: (*build.Context).VFNMADD231PD,
+		add: (*build.Context).VADDPD, max: (*build.Context).VMAXPD, maths: maths64,
 		addScaled: scaledByFMA((*build.Context).VFMADD231PD), jumpIfZero: jumpIfZeroFloat((*build.Context).VUCOMISD),
 		group: 1, words: floatWords,
 	}

@@ -5,6 +5,7 @@
 //	isa.go      the instruction sets and the element types
 //	kernel.go   the micro-kernels: the loop over k, then the update of C
 //	stream.go   the kernels for products bound by memory
+//	triangle.go the kernels for rows of a triangle
 //	integer.go  the int8 element types
 //	bfloat.go   bfloat16 for CPUs that multiply it
 //	tiles.go    the micro-kernels for AMX
@@ -148,6 +149,10 @@ func (g *generator) functions() {
 		}
 		for rows := 1; rows <= g.maxDeepRows(); rows++ {
 			g.deep(rows)
+		}
+		for _, rows := range g.triangleRows() {
+			g.solve(rows)
+			g.multiply(rows)
 		}
 		g.copyKernel()
 		g.streamKernel()
