@@ -18,7 +18,7 @@ var layers = [][]string{
 		"internal/device/cuda", "internal/device/faulty", "internal/gpu/kernel",
 		"internal/gpu/planted"},
 	{"internal/device/devicetest", "internal/gpu/sm90", "internal/gpu/ptxas"},
-	{"internal/gpu/choose"},
+	{"internal/gpu/choose", "internal/cpu/block"},
 	{"internal/gpu/exec"},
 	{"internal/gpu/stream", "internal/verify/gpu"},
 	{"internal/gpu/gputest", "internal/explain", "internal/dispatch/auto", "internal/dispatch/tuned"},
@@ -66,7 +66,7 @@ var forbidden = map[string][]string{
 	"internal/matio": {"internal/host"},
 	"internal/peers": {"internal/ref", "internal/matio", "internal/cpu/asm"},
 	"":               {"internal/matio", "internal/peers", "gemmtest"},
-	"gonumblas":      {"dtype", "internal/gemm", "internal/cpu", "internal/dispatch"}, // only the public API
+	"gonumblas":      {"dtype", "internal/gemm", "internal/cpu", "internal/dispatch"}, // the public API, and blocks
 }
 
 // outside lists the modules outside the standard library that the library may import. The command

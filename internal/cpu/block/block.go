@@ -1,0 +1,142 @@
+// Package block computes with blocks of matrices that fit in a cache: it solves triangular systems,
+// multiplies triangles, and factorises matrices. It calls the micro-kernels directly, without
+// planning, so that even a block of a few rows is fast. Larger problems split into such blocks and
+// products.
+//
+// Results do not depend on the number of threads, to the last bit.
+package block
+
+import (
+	"context"
+	"math/bits"
+	"sync"
+	"unsafe"
+
+	"tilework/internal/cpu"
+	"tilework/internal/cpu/asm"
+)
+
+// MaxSize is the largest number of rows of a triangle, and of a matrix for [Kernels.Cholesky].
+const MaxSize = 256
+
+// Float lists the element types.
+type Float interface{ float32 | float64 }
+
+// Matrix is a view of elements: (i, j) is Data[i*Down+j*Right]. One of Down and Right is 1.
+type Matrix[T Float] struct {
+	Data        []T
+	Rows, Cols  int
+	Down, Right int
+}
+
+// Kernels computes with the micro-kernels for one element type. Its methods are safe for concurrent
+// use.
+type Kernels[T Float] struct {
+	micro *asm.Kernels[T]
+	rooms sync.Pool // of *[]T, scratch memory
+}
+
+// New returns the kernels that this CPU runs by default.
+func New[T Float]() *Kernels[T] {
+	return &Kernels[T]{micro: cpu.MicroKernels[T](), rooms: sync.Pool{New: func() any { return new([]T) }}}
+}
+
+// borrow returns n elements of scratch memory. Return it to k.rooms.
+func (k *Kernels[T]) borrow(n int) *[]T {
+	room := k.rooms.Get().(*[]T)
+	if cap(*room) < n {
+		*room = make([]T, n)
+	}
+	*room = (*room)[:n]
+	return room
+}
+
+// transpose sets to[j*ldt+i] = from[i*ldf+j] for all i < rows and j < cols.
+func (k *Kernels[T]) transpose(rows, cols int, to []T, ldt int, from []T, ldf int) {
+	for i := 0; i < rows; {
+		n, whole := 1, 0
+		if most := len(k.micro.Columns); most > 0 && cols >= 8 {
+			n, whole = min(most, rows-i), cols&^7
+			k.micro.Columns[n-1](whole, &to[i], ldt, &from[i*ldf], ldf)
+		}
+		for ; n > 0; n-- {
+			for j, v := range from[i*ldf:][whole:cols] {
+				to[(whole+j)*ldt+i] = v
+			}
+			i++
+		}
+	}
+}
+
+// subtract computes C ← C - A·B for a C of few rows. Element (i, p) of A is a[i*rsa+p*csa].
+func (k *Kernels[T]) subtract(rows, cols, depth int, a []T, rsa, csa int, b []T, ldb int, c []T, ldc int) {
+	switch {
+	case len(k.micro.Direct) == 0:
+		for i := range rows {
+			to := c[i*ldc:][:cols]
+			for p := range depth {
+				s := a[i*rsa+p*csa]
+				for j, v := range b[p*ldb:][:cols] {
+					to[j] -= T(s * v)
+				}
+			}
+		}
+	case depth == 1:
+		for i := 0; i < rows; {
+			x := min(bits.Len(uint(rows-i)), len(k.micro.Update)) - 1
+			k.micro.Update[x][0](&a[i*rsa], rsa, csa, &b[0], ldb, &c[i*ldc], ldc, cols, -1, 1)
+			i += 1 << x
+		}
+	case depth > 0:
+		for j := 0; j < cols; j += k.micro.NR {
+			for i := 0; i < rows; {
+				high := min(k.micro.MR, rows-i)
+				tiles := (rows - i) / high
+				k.micro.Direct[high-1](tiles, depth, &a[i*rsa], rsa, csa, &b[j], ldb, &c[i*ldc+j], &b[j], 0, ldc,
+					min(k.micro.NR, cols-j), -1, 1)
+				i += tiles * high
+			}
+		}
+	}
+}
+
+// rowsKernel returns the index in Solve and Multiply of the kernel for the first rows of n ≥ 1
+// rows, and the number of its rows.
+func (k *Kernels[T]) rowsKernel(n int) (x, rows int) {
+	if n >= k.micro.MR {
+		return len(k.micro.Solve) - 1, k.micro.MR
+	}
+	x = bits.Len(uint(n)) - 1
+	return x, 1 << x
+}
+
+// sizeOf returns the size of an element in bytes.
+func sizeOf[T Float]() int { return int(unsafe.Sizeof(*new(T))) }
+
+// roundUp returns the smallest multiple of unit that is at least n.
+func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
+
+// minFlopsPerThread is the least work that justifies another thread, as in package cpu.
+const minFlopsPerThread = 2e6
+
+// inParts calls f for parts of n columns, of at most most and a multiple of unit columns each, from
+// several threads if the given number of operations justifies it.
+func inParts(n, most, unit int, flops float64, f func(first, count int)) {
+	threads := max(1, min(cpu.Workers(0), int(flops/minFlopsPerThread)))
+	each := roundUp(min(most, (n+threads-1)/threads), unit)
+	if n <= each {
+		f(0, n)
+		return
+	}
+	part := func(i int) { f(i*each, min(each, n-i*each)) }
+	parts := (n + each - 1) / each
+	if threads == 1 {
+		for i := range parts {
+			part(i)
+		}
+		return
+	}
+	if err := cpu.ParallelFor(context.Background(), parts, threads, part); err != nil {
+		panic(err) // the context never ends
+	}
+}
