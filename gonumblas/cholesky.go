@@ -1,19 +1,12 @@
 package gonumblas
 
-import (
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/lapack/gonum"
-)
+import "tilework/internal/cpu/block"
 
 // factorCholesky computes A = Uᵀ·U, or A = L·Lᵀ for a lower triangle. It reports whether A is
 // positive definite.
-func factorCholesky(a triangle[float64], room *block[float64]) (ok bool) {
-	if a.rows <= choleskyLeaf {
-		ul := blas.Upper
-		if a.lower {
-			ul = blas.Lower
-		}
-		return gonum.Implementation{}.Dpotf2(ul, a.rows, a.data, a.down)
+func factorCholesky(a triangle[float64], room *scratch[float64]) (ok bool) {
+	if a.rows <= block.MaxSize {
+		return double.blocks.Cholesky(a.block(), a.lower)
 	}
 	h, a1, a2, below := a.halves()
 	if !factorCholesky(a1, room) {

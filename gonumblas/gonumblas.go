@@ -23,6 +23,8 @@ import (
 	"gonum.org/v1/gonum/blas/blas64"
 	"gonum.org/v1/gonum/blas/gonum"
 	"gonum.org/v1/gonum/lapack/lapack64"
+
+	"tilework/internal/cpu/block"
 )
 
 // Use registers an [Implementation] with blas32 and blas64, and a [LAPACK] with lapack64. It must
@@ -48,14 +50,16 @@ var (
 		gonum.Implementation{}.Ssyr2k, gonum.Implementation{}.Strmm, gonum.Implementation{}.Strsm,
 		gonum.Implementation{}.Sgemv, gonum.Implementation{}.Sger, gonum.Implementation{}.Strmv,
 		gonum.Implementation{}.Strsv,
-		&sync.Pool{New: func() any { return new(block[float32]) }},
+		&sync.Pool{New: func() any { return new(scratch[float32]) }},
+		block.New[float32](),
 	}
 	double = routines[float64]{
 		gonum.Implementation{}.Dgemm, gonum.Implementation{}.Dsymm, gonum.Implementation{}.Dsyrk,
 		gonum.Implementation{}.Dsyr2k, gonum.Implementation{}.Dtrmm, gonum.Implementation{}.Dtrsm,
 		gonum.Implementation{}.Dgemv, gonum.Implementation{}.Dger, gonum.Implementation{}.Dtrmv,
 		gonum.Implementation{}.Dtrsv,
-		&sync.Pool{New: func() any { return new(block[float64]) }},
+		&sync.Pool{New: func() any { return new(scratch[float64]) }},
+		block.New[float64](),
 	}
 )
 

@@ -22,7 +22,7 @@ var _ lapack.Float64 = LAPACK{}
 func (l LAPACK) Dgetrf(m, n int, a []float64, lda int, ipiv []int) (ok bool) {
 	v := &views{}
 	va := view(v, m, n, lda, a)
-	if v.bad || len(ipiv) != min(m, n) {
+	if v.bad || len(ipiv) != min(m, n) || m*n <= smallLU {
 		return l.Implementation.Dgetrf(m, n, a, lda, ipiv)
 	}
 	return factorLU(va, ipiv)
@@ -33,10 +33,10 @@ func (l LAPACK) Dgetrf(m, n int, a []float64, lda int, ipiv []int) (ok bool) {
 func (l LAPACK) Dpotrf(ul blas.Uplo, n int, a []float64, lda int) (ok bool) {
 	v := &views{}
 	va := triangle[float64]{view(v, n, n, lda, a), v.lower(ul), blas.NonUnit}
-	if v.bad {
+	if v.bad || n*n < smallCholesky {
 		return l.Implementation.Dpotrf(ul, n, a, lda)
 	}
-	room := double.room.Get().(*block[float64])
+	room := double.room.Get().(*scratch[float64])
 	defer double.room.Put(room)
 	return factorCholesky(va, room)
 }

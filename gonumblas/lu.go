@@ -1,18 +1,18 @@
 package gonumblas
 
-import (
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/lapack/gonum"
-)
+import "gonum.org/v1/gonum/blas"
 
 // factorLU computes A = P·L·U. Row i was exchanged with row pivots[i] ≥ i, for one i after the
 // other. It reports whether all pivots are non-zero. It splits the columns as in S. Toledo,
 // "Locality of reference in LU decomposition with partial pivoting", 1997.
 func factorLU(a matrix[float64], pivots []int) (ok bool) {
-	if len(pivots) <= luLeaf || a.rows*a.cols <= smallLU {
-		return gonum.Implementation{}.Dgetf2(a.rows, a.cols, a.data, a.down, pivots)
+	if len(pivots) <= luLeaf && len(pivots) == a.cols {
+		return double.blocks.LU(a.block(), pivots)
 	}
-	h := (len(pivots)/2 + luLeaf - 1) / luLeaf * luLeaf
+	h := len(pivots)
+	if h > luLeaf {
+		h = (h/2 + luLeaf - 1) / luLeaf * luLeaf
+	}
 	left, right := a.sub(0, 0, a.rows, h), a.sub(0, h, a.rows, a.cols-h)
 	ok = factorLU(left, pivots[:h])
 	for i, p := range pivots[:h] {
@@ -21,6 +21,9 @@ func factorLU(a matrix[float64], pivots []int) (ok bool) {
 	top, bottom := left.split(h)
 	u, rest := right.split(h)
 	double.solve(1, triangle[float64]{top, true, blas.Unit}, u)
+	if h == len(pivots) {
+		return ok
+	}
 	gemm(-1, bottom, u, 1, rest)
 	ok = factorLU(rest, pivots[h:]) && ok
 	for i, p := range pivots[h:] {
@@ -36,7 +39,11 @@ func swapRows(a matrix[float64], i, p int) {
 		return
 	}
 	x, y := a.data[i*a.down:][:a.cols], a.data[p*a.down:][:a.cols]
-	for j, v := range x {
-		x[j], y[j] = y[j], v
+	var old [256]float64
+	for len(x) > 0 {
+		n := copy(old[:], x)
+		copy(x, y[:n])
+		copy(y, old[:n])
+		x, y = x[n:], y[n:]
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"gonum.org/v1/gonum/blas"
 
 	"tilework"
+	"tilework/internal/cpu/block"
 )
 
 // matrix is a view of elements of an argument: element (i, j) is data[i*down+j*right]. One of down
@@ -63,6 +64,11 @@ func (m matrix[T]) tilework() tilework.Matrix[T] {
 	return tilework.FromStrided(m.rows, m.cols, max(m.down, m.cols), m.data) // a single row has any stride
 }
 
+// block returns the matrix as an operand of package block.
+func (m matrix[T]) block() block.Matrix[T] {
+	return block.Matrix[T]{Data: m.data, Rows: m.rows, Cols: m.cols, Down: m.down, Right: m.right}
+}
+
 // triangle is a square matrix. Only one of its triangles is read or written.
 type triangle[T float32 | float64] struct {
 	matrix[T]
@@ -78,7 +84,7 @@ func (a triangle[T]) t() triangle[T] { return triangle[T]{a.matrix.t(), !a.lower
 // of the rectangle right of the first and above the second.
 func (a triangle[T]) halves() (h int, first, second triangle[T], below matrix[T]) {
 	n := a.rows
-	h = (n/2 + leaf - 1) / leaf * leaf
+	h = (n/2 + wholeRows - 1) / wholeRows * wholeRows
 	first = triangle[T]{a.sub(0, 0, h, h), a.lower, a.diag}
 	second = triangle[T]{a.sub(h, h, n-h, n-h), a.lower, a.diag}
 	if a.lower {

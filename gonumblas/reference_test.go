@@ -8,6 +8,8 @@ import (
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/blas/gonum"
+
+	"tilework/internal/cpu/block"
 )
 
 // routine is a call of one routine, which can run with this package or with gonum.
@@ -20,7 +22,8 @@ type routine[T float32 | float64] struct {
 // methods returns the routines of this package as a routines value.
 func (r *routines[T]) methods() *routines[T] {
 	return &routines[T]{r.product, r.symmetric, r.rankK, r.rank2K, r.triangularProduct, r.triangularSolve,
-		r.matrixVector, r.outer, r.triangularVector, r.triangularVectorSolve, r.room}
+		r.matrixVector, r.outer, r.triangularVector, r.triangularVectorSolve, r.room,
+		r.blocks}
 }
 
 // draw returns a random call of each routine. All matrices have leading dimension ld.
@@ -65,8 +68,8 @@ func draw[T float32 | float64](rng *rand.Rand, m, n, k, ld int) []routine[T] {
 // TestAgainstGonum compares every routine with gonum's, on sizes below and above the limits for
 // splitting.
 func TestAgainstGonum(t *testing.T) {
-	small := []int{1, 3, leaf, 7, nativeLeaf, 40, 63, 64, 65, 127, 131, 192}
-	large := []int{1, 130, 257, 300, 530}
+	small := []int{1, 3, fewRows, 7, 12, 16, 25, 40, 63, 64, 65, 127, 131, 192}
+	large := []int{1, 3, 130, block.MaxSize, block.MaxSize + 1, 300, 530}
 	t.Run("float32", func(t *testing.T) { againstGonum(t, &single, 1e-4, 60, small) })
 	t.Run("float64", func(t *testing.T) { againstGonum(t, &double, 1e-12, 60, small) })
 	t.Run("large/float32", func(t *testing.T) { againstGonum(t, &single, 1e-4, 8, large) })

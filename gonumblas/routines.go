@@ -4,6 +4,8 @@ import (
 	"sync"
 
 	"gonum.org/v1/gonum/blas"
+
+	"tilework/internal/cpu/block"
 )
 
 // routines holds gonum's routines, which handle small problems and invalid arguments.
@@ -19,7 +21,9 @@ type routines[T float32 | float64] struct {
 	ger  func(m, n int, alpha T, x []T, incX int, y []T, incY int, a []T, lda int)
 	trmv inVector[T]
 	trsv inVector[T]
-	room *sync.Pool // of *block[T], scratch memory
+	room *sync.Pool // of *scratch[T]
+
+	blocks *block.Kernels[T]
 }
 
 // The methods below convert their arguments to views. If an argument is invalid or the problem is
@@ -51,7 +55,7 @@ func (r *routines[T]) symmetric(s blas.Side, ul blas.Uplo, m, n int, alpha T, a 
 	if s == blas.Right { // C = B·A is Cᵀ = A·Bᵀ
 		vb, vc = vb.t(), vc.t()
 	}
-	room := r.room.Get().(*block[T])
+	room := r.room.Get().(*scratch[T])
 	defer r.room.Put(room)
 	symm(alpha, va, vb, beta, vc, room)
 }
@@ -64,7 +68,7 @@ func (r *routines[T]) rankK(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, a
 		r.syrk(ul, t, n, k, alpha, a, lda, beta, c, ldc)
 		return
 	}
-	room := r.room.Get().(*block[T])
+	room := r.room.Get().(*scratch[T])
 	defer r.room.Put(room)
 	rankUpdate(k, beta, vc, room, func(beta T, i, j, rows, cols int, c matrix[T]) {
 		gemm(alpha, va.sub(i, 0, rows, k), va.sub(j, 0, cols, k).t(), beta, c)
@@ -81,7 +85,7 @@ func (r *routines[T]) rank2K(ul blas.Uplo, t blas.Transpose, n, k int, alpha T, 
 		r.syr2k(ul, t, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
 		return
 	}
-	room := r.room.Get().(*block[T])
+	room := r.room.Get().(*scratch[T])
 	defer r.room.Put(room)
 	rankUpdate(k, beta, vc, room, func(beta T, i, j, rows, cols int, c matrix[T]) {
 		gemm(alpha, va.sub(i, 0, rows, k), vb.sub(j, 0, cols, k).t(), beta, c)
@@ -166,10 +170,14 @@ func (r *routines[T]) onVector(blocked func(T, triangle[T], matrix[T]), native i
 }
 
 // inBlocks computes a routine with blocked, which takes A on the left. It forwards the call to
-// native if an argument is invalid or alpha is 0.
+// native if an argument is invalid, alpha is 0 or the problem is small.
 func inBlocks[T float32 | float64](blocked func(T, triangle[T], matrix[T]), native inPlace[T], s blas.Side,
 	ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T, a []T, lda int, b []T, ldb int) {
-	if s == blas.Left && m <= nativeLeaf || s == blas.Right && m < leaf && n <= fewRowsLeaf {
+	isSmall := m*m*n < minTerms
+	if s == blas.Right {
+		isSmall = n*n*m < minTerms || m < fewRows && n <= block.MaxSize
+	}
+	if isSmall {
 		native(s, ul, t, d, m, n, alpha, a, lda, b, ldb)
 		return
 	}

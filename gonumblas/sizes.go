@@ -15,25 +15,22 @@ const (
 	// solves for one.
 	trmvLeaf = 256
 	trsvLeaf = 64
-	// nativeLeaf is the size of the triangles that gonum multiplies and solves if the rows of B are
-	// contiguous.
-	nativeLeaf = 16
-	// fewRowsLeaf is the size of the triangles on the right that gonum multiplies and solves if B has
-	// fewer than leaf rows.
-	fewRowsLeaf = 256
-	// smallLU, smallQR and smallQ are the numbers of elements up to which gonum computes an LU or QR
-	// factorisation, or a product with the Q of that many elements.
-	smallLU = 64 * 64
-	smallQR = 100 * 100
-	smallQ  = 32 * 32
-	// luLeaf, choleskyLeaf and qrLeaf are the numbers of columns that gonum factorises.
-	luLeaf       = 16
-	choleskyLeaf = 64
-	qrLeaf       = 16
+	// fewRows is the number of rows of B from which a triangle on its right is faster in blocks.
+	fewRows = 4
+	// smallLU, smallCholesky, smallQR and smallQ are the numbers of elements up to which gonum
+	// computes an LU, Cholesky or QR factorisation, or a product with the Q of that many elements.
+	smallLU       = 64 * 64
+	smallCholesky = 32 * 32
+	smallQR       = 100 * 100
+	smallQ        = 32 * 32
+	// qrLeaf is the number of columns of a QR factorisation that gonum factorises.
+	qrLeaf = 16
 )
 
 // Problems are split into blocks of these sizes.
 const (
+	// wholeRows divides the sizes of the first halves of triangles.
+	wholeRows = 8
 	// symmBlock is the largest symmetric matrix that is completed in scratch memory and multiplied at
 	// once.
 	symmBlock = 256
@@ -43,6 +40,8 @@ const (
 	// rankTerms is the product n·n·k up to which those blocks may have size symmBlock: one product on
 	// all threads is faster than the smaller products that it splits into.
 	rankTerms = 4 << 20
+	// luLeaf is the number of columns of an LU factorisation that are not split.
+	luLeaf = 32
 	// qrBlock is the number of columns of a panel of a QR factorisation. Its reflectors are applied to
 	// the rest of the matrix at once.
 	qrBlock = 48

@@ -1,10 +1,5 @@
 package gonumblas
 
-import "gonum.org/v1/gonum/blas"
-
-// leaf is the largest size of the triangles that are multiplied and solved in registers.
-const leaf = 4
-
 // gemmSmall computes C ← α·A·B + β·C, four elements at a time.
 func gemmSmall[T float32 | float64](alpha T, a, b matrix[T], beta T, c matrix[T]) {
 	if c.rows < c.cols {
@@ -48,91 +43,4 @@ func add[T float32 | float64](x []T, i int, v, beta T) {
 		v += beta * x[i]
 	}
 	x[i] = v
-}
-
-// multiplyLeaf computes B ← α·A·B for up to leaf rows.
-func multiplyLeaf[T float32 | float64](alpha T, a triangle[T], b matrix[T]) {
-	l, p, down := leafOf(a, b)
-	for range b.cols {
-		p0 := p
-		p += b.right
-		x0 := alpha * b.data[p0]
-		b.data[p0] = l[0][0] * x0
-		if b.rows == 1 {
-			continue
-		}
-		p1 := p0 + down
-		x1 := alpha * b.data[p1]
-		b.data[p1] = l[1][0]*x0 + l[1][1]*x1
-		if b.rows == 2 {
-			continue
-		}
-		p2 := p1 + down
-		x2 := alpha * b.data[p2]
-		b.data[p2] = l[2][0]*x0 + l[2][1]*x1 + l[2][2]*x2
-		if b.rows == 3 {
-			continue
-		}
-		p3 := p2 + down
-		b.data[p3] = l[3][0]*x0 + l[3][1]*x1 + l[3][2]*x2 + l[3][3]*alpha*b.data[p3]
-	}
-}
-
-// solveLeaf computes B ← α·A⁻¹·B for up to leaf rows. It multiplies by the reciprocals of the
-// diagonal, as gonum does for an A on the left.
-func solveLeaf[T float32 | float64](alpha T, a triangle[T], b matrix[T]) {
-	l, p, down := leafOf(a, b)
-	for i := range b.rows {
-		l[i][i] = 1 / l[i][i]
-	}
-	for range b.cols {
-		p0 := p
-		p += b.right
-		x0 := alpha * b.data[p0] * l[0][0]
-		b.data[p0] = x0
-		if b.rows == 1 {
-			continue
-		}
-		p1 := p0 + down
-		x1 := (alpha*b.data[p1] - l[1][0]*x0) * l[1][1]
-		b.data[p1] = x1
-		if b.rows == 2 {
-			continue
-		}
-		p2 := p1 + down
-		x2 := (alpha*b.data[p2] - l[2][0]*x0 - l[2][1]*x1) * l[2][2]
-		b.data[p2] = x2
-		if b.rows == 3 {
-			continue
-		}
-		p3 := p2 + down
-		b.data[p3] = (alpha*b.data[p3] - l[3][0]*x0 - l[3][1]*x1 - l[3][2]*x2) * l[3][3]
-	}
-}
-
-// leafOf returns the elements of a triangle of up to leaf rows as a lower one: it reverses the
-// order of the rows and columns of an upper triangle. It also returns the position of the first
-// element of b in that order, and the distance to the next row.
-func leafOf[T float32 | float64](a triangle[T], b matrix[T]) (l [leaf][leaf]T, start, down int) {
-	last := a.rows - 1
-	for i := range a.rows {
-		for j := range i {
-			if a.lower {
-				l[i][j] = a.at(i, j)
-			} else {
-				l[i][j] = a.at(last-i, last-j)
-			}
-		}
-		d := i
-		if !a.lower {
-			d = last - i
-		}
-		if l[i][i] = 1; a.diag != blas.Unit {
-			l[i][i] = a.at(d, d)
-		}
-	}
-	if a.lower {
-		return l, 0, b.down
-	}
-	return l, last * b.down, -b.down
 }

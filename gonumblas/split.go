@@ -1,12 +1,16 @@
 package gonumblas
 
-import "gonum.org/v1/gonum/blas"
+import (
+	"gonum.org/v1/gonum/blas"
 
-// block is scratch memory for a block of a symmetric matrix.
-type block[T float32 | float64] [symmBlock * symmBlock]T
+	"tilework/internal/cpu/block"
+)
+
+// scratch is memory for a block of a symmetric matrix.
+type scratch[T float32 | float64] [symmBlock * symmBlock]T
 
 // symm computes C ← α·A·B + β·C for a symmetric A.
-func symm[T float32 | float64](alpha T, a triangle[T], b matrix[T], beta T, c matrix[T], room *block[T]) {
+func symm[T float32 | float64](alpha T, a triangle[T], b matrix[T], beta T, c matrix[T], room *scratch[T]) {
 	n := a.rows
 	if n <= symmBlock {
 		whole := room[:n*n]
@@ -31,7 +35,7 @@ func symm[T float32 | float64](alpha T, a triangle[T], b matrix[T], beta T, c ma
 
 // rankUpdate computes a triangle of C ← P + β·C, where P is a symmetric product of rank k. part
 // computes the rows×cols block of P at (i, j): c ← P(i, j) + β·c.
-func rankUpdate[T float32 | float64](k int, beta T, c triangle[T], room *block[T],
+func rankUpdate[T float32 | float64](k int, beta T, c triangle[T], room *scratch[T],
 	part func(beta T, i, j, rows, cols int, c matrix[T])) {
 	n := c.rows
 	if n <= rankBlock || n <= symmBlock && n*n*k <= rankTerms {
@@ -64,11 +68,8 @@ func (r *routines[T]) multiply(alpha T, a triangle[T], b matrix[T]) {
 	case b.cols == 1 && a.rows <= trmvLeaf && alpha == 1:
 		r.trmv.on(a, b)
 		return
-	case b.right == 1 && a.rows <= nativeLeaf:
-		r.trmm.on(alpha, a, b)
-		return
-	case a.rows <= leaf:
-		multiplyLeaf(alpha, a, b)
+	case a.rows <= block.MaxSize && (b.cols > 1 || alpha != 1):
+		r.blocks.Multiply(alpha, a.block(), a.lower, a.diag == blas.Unit, b.block())
 		return
 	}
 	h, a1, a2, between := a.halves()
@@ -90,11 +91,8 @@ func (r *routines[T]) solve(alpha T, a triangle[T], b matrix[T]) {
 	case b.cols == 1 && a.rows <= trsvLeaf && alpha == 1:
 		r.trsv.on(a, b)
 		return
-	case b.right == 1 && a.rows <= nativeLeaf:
-		r.trsm.on(alpha, a, b)
-		return
-	case a.rows <= leaf:
-		solveLeaf(alpha, a, b)
+	case a.rows <= block.MaxSize && (b.cols > 1 || alpha != 1):
+		r.blocks.Solve(alpha, a.block(), a.lower, a.diag == blas.Unit, b.block())
 		return
 	}
 	h, a1, a2, between := a.halves()
@@ -125,12 +123,6 @@ func (a triangle[T]) stored() (ul blas.Uplo, t blas.Transpose, ld int) {
 // inPlace is the type of gonum's TRMM and TRSM.
 type inPlace[T float32 | float64] func(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T,
 	a []T, lda int, b []T, ldb int)
-
-// on calls f for A on the left of B, whose rows are contiguous.
-func (f inPlace[T]) on(alpha T, a triangle[T], b matrix[T]) {
-	ul, t, ld := a.stored()
-	f(blas.Left, ul, t, a.diag, b.rows, b.cols, alpha, a.data, ld, b.data, max(b.down, b.cols))
-}
 
 // inVector is the type of gonum's TRMV and TRSV.
 type inVector[T float32 | float64] func(ul blas.Uplo, t blas.Transpose, d blas.Diag, n int, a []T, lda int, x []T,
