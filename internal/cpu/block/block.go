@@ -116,27 +116,33 @@ func sizeOf[T Float]() int { return int(unsafe.Sizeof(*new(T))) }
 // roundUp returns the smallest multiple of unit that is at least n.
 func roundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// minFlopsPerThread is the least work that justifies another thread, as in package cpu.
-const minFlopsPerThread = 2e6
+// minFlopsPerThread is the least work that justifies another thread: about 5 µs. The limit of
+// package cpu is higher, because a worker often sleeps when a single product begins. Blocks are
+// computed one after the other.
+const minFlopsPerThread = 25e4
 
-// inParts calls f for parts of n columns, of at most most and a multiple of unit columns each, from
-// several threads if the given number of operations justifies it.
-func inParts(n, most, unit int, flops float64, f func(first, count int)) {
-	threads := max(1, min(cpu.Workers(0), int(flops/minFlopsPerThread)))
-	each := roundUp(min(most, (n+threads-1)/threads), unit)
-	if n <= each {
-		f(0, n)
-		return
-	}
-	part := func(i int) { f(i*each, min(each, n-i*each)) }
-	parts := (n + each - 1) / each
+// Parallel calls f(0), …, f(n-1), which take the given number of operations together, from as many
+// threads as this work justifies. The first call starts first.
+func Parallel(n int, flops float64, f func(i int)) {
+	threads := min(n, threadCount(flops))
 	if threads == 1 {
-		for i := range parts {
-			part(i)
+		for i := range n {
+			f(i)
 		}
 		return
 	}
-	if err := cpu.ParallelFor(context.Background(), parts, threads, part); err != nil {
+	if err := cpu.ParallelFor(context.Background(), n, threads, f); err != nil {
 		panic(err) // the context never ends
 	}
+}
+
+// threadCount returns the number of threads for the given number of operations.
+func threadCount(flops float64) int { return max(1, min(cpu.Workers(0), int(flops/minFlopsPerThread))) }
+
+// inParts calls f for parts of n columns, of at most most and a multiple of unit columns each. All
+// parts take the given number of operations.
+func inParts(n, most, unit int, flops float64, f func(first, count int)) {
+	threads := threadCount(flops)
+	each := roundUp(min(most, (n+threads-1)/threads), unit)
+	Parallel((n+each-1)/each, flops, func(i int) { f(i*each, min(each, n-i*each)) })
 }
