@@ -101,7 +101,11 @@ func (a triangle[T]) row(i int) (part []T, first int) {
 	return a.data[i*a.down+i:][:a.cols-i], i
 }
 
-var onCPU = tilework.WithDevice("cpu")
+// Options of products.
+var (
+	allThreads = []tilework.Option{tilework.WithDevice("cpu")}
+	oneThread  = append(allThreads[:1:1], tilework.WithThreads(1))
+)
 
 // gemm computes C ← α·A·B + β·C. gonum multiplies small matrices with vectors.
 func (r *routines[T]) gemm(alpha T, a, b matrix[T], beta T, c matrix[T]) {
@@ -118,12 +122,17 @@ func (r *routines[T]) gemm(alpha T, a, b matrix[T], beta T, c matrix[T]) {
 
 // gemm computes C ← α·A·B + β·C.
 func gemm[T float32 | float64](alpha T, a, b matrix[T], beta T, c matrix[T]) {
+	gemmWith(allThreads, alpha, a, b, beta, c)
+}
+
+// gemmWith computes C ← α·A·B + β·C with the given options.
+func gemmWith[T float32 | float64](options []tilework.Option, alpha T, a, b matrix[T], beta T, c matrix[T]) {
 	if c.rows*c.cols*a.cols <= smallTerms {
 		gemmSmall(alpha, a, b, beta, c)
 		return
 	}
 	err := tilework.Gemm(context.Background(), float64(alpha), a.tilework(), b.tilework(), float64(beta), c.tilework(),
-		onCPU)
+		options...)
 	if err != nil {
 		panic(fmt.Sprintf("gonumblas: %v", err)) // the shapes match, so C must share memory with A or B
 	}

@@ -40,8 +40,12 @@ const (
 	// rankTerms is the product n·n·k up to which those blocks may have size symmBlock: one product on
 	// all threads is faster than the smaller products that it splits into.
 	rankTerms = 4 << 20
-	// luLeaf is the number of columns of an LU factorisation that are not split.
-	luLeaf = 32
+	// luLeaf is the number of columns of an LU factorisation that are not split. Up to luWide
+	// columns are factorised in panels of luPanel columns, or of luLeaf for up to luSmall columns.
+	luLeaf  = 32
+	luWide  = 1024
+	luPanel = 64
+	luSmall = 320
 	// qrBlock is the number of columns of a panel of a QR factorisation. Its reflectors are applied to
 	// the rest of the matrix at once.
 	qrBlock = 48
