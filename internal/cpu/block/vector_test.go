@@ -1,0 +1,104 @@
+package block
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestVectors(t *testing.T) {
+	t.Run("float32", func(t *testing.T) { testVectors[float32](t, 0x1p-23) })
+	t.Run("float64", func(t *testing.T) { testVectors[float64](t, 0x1p-52) })
+}
+
+// testVectors compares the products and solutions of vectors with those of matrices of one column,
+// and outer products with their elements.
+func testVectors[T Float](t *testing.T, epsilon float64) {
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	k := New[T]()
+	for range 500 {
+		m, n := sizes[rng.IntN(len(sizes))], sizes[rng.IntN(len(sizes))]
+		a, x, y := random[T](rng, m, n), vector[T](rng, n), vector[T](rng, m)
+		alpha, beta := T(rng.Float64()), T(rng.IntN(3)-1)
+		about := fmt.Sprintf("%d×%d, strides %d and %d, β %v (seed %d)", m, n, a.Down, a.Right, beta, seed)
+		got := append([]T(nil), y...)
+		if beta == 0 {
+			got[m-1] = T(math.NaN())
+		}
+		k.MatrixVector(alpha, a, x, beta, got)
+		for i, v := range got {
+			sum, size := float64(beta)*float64(y[i]), math.Abs(float64(y[i]))
+			for j := range n {
+				term := float64(alpha) * float64(a.at(i, j)) * float64(x[j])
+				sum += term
+				size += math.Abs(term)
+			}
+			if !(math.Abs(float64(v)-sum) <= float64(n+4)*epsilon*size) {
+				t.Fatalf("product, %s: element %d is %v, want %v", about, i, v, sum)
+			}
+		}
+		if a.Right == 1 {
+			outer := clone(a)
+			k.Outer(alpha, y, x, outer)
+			checkUntouched(t, outer, a)
+			for i := range m {
+				for j := range n {
+					want := float64(a.at(i, j)) + float64(alpha)*float64(y[i])*float64(x[j])
+					if diff := math.Abs(float64(outer.at(i, j)) - want); !(diff <= 4*epsilon) {
+						t.Fatalf("outer product, %s: element (%d, %d) is %v, want %v", about, i, j, outer.at(i, j), want)
+					}
+				}
+			}
+		}
+		testVectorTriangles(t, k, rng, min(m, n), a, about, epsilon)
+	}
+}
+
+// testVectorTriangles makes a triangle of the first n rows and columns of a, with NaNs outside.
+func testVectorTriangles[T Float](t *testing.T, k *Kernels[T], rng *rand.Rand, n int, a Matrix[T], about string,
+	epsilon float64) {
+	lower, unit := rng.IntN(2) == 0, rng.IntN(2) == 0
+	a.Rows, a.Cols = n, n
+	for i := range n {
+		for j := range n {
+			switch at := &a.Data[i*a.Down+j*a.Right]; {
+			case i == j && !unit:
+				*at += 2
+			case i == j || (j < i) != lower:
+				*at = T(math.NaN())
+			default:
+				*at /= T(n)
+			}
+		}
+	}
+	x := vector[T](rng, n)
+	for name, run := range map[string]func(x []T, asMatrix Matrix[T]){
+		"solve": func(x []T, m Matrix[T]) {
+			k.SolveVector(a, lower, unit, x)
+			k.Solve(1, a, lower, unit, m)
+		},
+		"multiply": func(x []T, m Matrix[T]) {
+			k.MultiplyVector(a, lower, unit, x)
+			k.Multiply(1, a, lower, unit, m)
+		},
+	} {
+		got, want := append([]T(nil), x...), append([]T(nil), x...)
+		run(got, Matrix[T]{Data: want, Rows: n, Cols: 1, Down: 1, Right: 1})
+		for i, v := range got {
+			if diff := math.Abs(float64(v - want[i])); !(diff <= 100*float64(n)*epsilon) {
+				t.Fatalf("%s, %s, lower %v, unit %v: element %d is %v, want %v", name, about, lower, unit, i, v, want[i])
+			}
+		}
+	}
+}
+
+// vector returns n random elements.
+func vector[T Float](rng *rand.Rand, n int) []T {
+	v := make([]T, n)
+	for i := range v {
+		v[i] = T(2*rng.Float64() - 1)
+	}
+	return v
+}
