@@ -1,18 +1,19 @@
 // Package gonumblas provides gonum with BLAS and LAPACK routines that use tilework. After [Use],
 // gonum's mat, blas32, blas64 and lapack64 run their matrix products on tilework's CPU kernels.
 //
-// GEMM calls map directly to tilework. SYMM, SYRK, SYR2K, TRMM and TRSM, and the factorisations LU,
-// Cholesky and QR, are split recursively until most of their work is GEMM; small blocks along the
-// diagonal remain. GEMV, GER, TRMV and TRSV of large matrices are products with one column or one
-// step of K. All other routines are gonum's. Calls for small matrices, for vectors with a negative
-// increment and with invalid arguments are forwarded to gonum, so the panics are the same.
+// GEMM calls map directly to tilework. SYMM, SYRK, SYR2K, TRMM and TRSM, and the factorisations
+// LU, Cholesky and QR, are split until most of their work is GEMM. Package internal/cpu/block
+// computes the blocks on the diagonal, and GEMV, GER, TRMV and TRSV of matrices that fit in a
+// cache; those of larger matrices are products with one column or one step of K. All other
+// routines are gonum's. Calls for small matrices, for vectors with a negative increment and with
+// invalid arguments are forwarded to gonum, so the panics are the same.
 //
 // Results do not depend on the number of threads, to the last bit.
 //
 // tilework propagates every NaN and infinity. gonum skips terms whose element of A is zero, so
 // 0·NaN contributes NaN with tilework and nothing with gonum. This applies to the terms that gonum
-// adds: those of small matrices and of the blocks on the diagonal of TRMM, TRSM, TRMV, TRSV and the
-// factorisations. Elements outside a triangle are never read.
+// adds: those of small matrices and of the columns of a QR factorisation that gonum factorises.
+// Elements outside a triangle are never read.
 package gonumblas
 
 import (

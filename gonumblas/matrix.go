@@ -107,14 +107,13 @@ var (
 	oneThread  = append(allThreads[:1:1], tilework.WithThreads(1))
 )
 
-// gemm computes C ← α·A·B + β·C. gonum multiplies small matrices with vectors.
+// isVector reports whether m is a column of contiguous elements.
+func isVector[T float32 | float64](m matrix[T]) bool { return m.cols == 1 && m.down == 1 }
+
+// gemm computes C ← α·A·B + β·C, without planning if B and C are vectors and A is in a cache.
 func (r *routines[T]) gemm(alpha T, a, b matrix[T], beta T, c matrix[T]) {
-	if c.cols == 1 && a.rows*a.cols <= vectorTerms {
-		t := blas.NoTrans
-		if a.right != 1 {
-			t, a = blas.Trans, a.t()
-		}
-		r.gemv(t, a.rows, a.cols, alpha, a.data, max(a.down, a.cols), b.data, b.down, beta, c.data, c.down)
+	if isVector(b) && isVector(c) && a.rows*a.cols <= vectorTerms {
+		r.blocks.MatrixVector(alpha, a.block(), b.data, beta, c.data)
 		return
 	}
 	gemm(alpha, a, b, beta, c)

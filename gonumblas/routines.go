@@ -108,7 +108,7 @@ func (r *routines[T]) triangularSolve(s blas.Side, ul blas.Uplo, t blas.Transpos
 // matrixVector implements GEMV.
 func (r *routines[T]) matrixVector(t blas.Transpose, m, n int, alpha T, a []T, lda int, x []T, incX int, beta T, y []T,
 	incY int) {
-	if m*n <= vectorTerms {
+	if m*n < minVectorTerms {
 		r.gemv(t, m, n, alpha, a, lda, x, incX, beta, y, incY)
 		return
 	}
@@ -117,16 +117,16 @@ func (r *routines[T]) matrixVector(t blas.Transpose, m, n int, alpha T, a []T, l
 		rows, cols = n, m
 	}
 	va, vx, vy := operand(v, t, rows, cols, lda, a), view(v, cols, 1, incX, x), view(v, rows, 1, incY, y)
-	if v.bad {
+	if v.bad || alpha == 0 || m*n <= stridedTerms && (incX != 1 || incY != 1) {
 		r.gemv(t, m, n, alpha, a, lda, x, incX, beta, y, incY)
 		return
 	}
-	gemm(alpha, va, vx, beta, vy)
+	r.gemm(alpha, va, vx, beta, vy)
 }
 
 // outer implements GER.
 func (r *routines[T]) outer(m, n int, alpha T, x []T, incX int, y []T, incY int, a []T, lda int) {
-	if m*n <= outerTerms {
+	if m*n < minVectorTerms || m*n <= stridedTerms && (incX != 1 || incY != 1) {
 		r.ger(m, n, alpha, x, incX, y, incY, a, lda)
 		return
 	}
@@ -136,37 +136,49 @@ func (r *routines[T]) outer(m, n int, alpha T, x []T, incX int, y []T, incY int,
 		r.ger(m, n, alpha, x, incX, y, incY, a, lda)
 		return
 	}
+	if incX == 1 && incY == 1 && m*n <= vectorTerms {
+		r.blocks.Outer(alpha, x, y, va.block())
+		return
+	}
 	gemm(alpha, vx, vy.t(), 1, va)
 }
 
 // triangularVector implements TRMV.
 func (r *routines[T]) triangularVector(ul blas.Uplo, t blas.Transpose, d blas.Diag, n int, a []T, lda int, x []T,
 	incX int) {
-	r.onVector(r.multiply, r.trmv, trmvLeaf, ul, t, d, n, a, lda, x, incX)
+	r.onVector(r.multiply, r.trmv, minTrmvTerms, ul, t, d, n, a, lda, x, incX)
 }
 
 // triangularVectorSolve implements TRSV.
 func (r *routines[T]) triangularVectorSolve(ul blas.Uplo, t blas.Transpose, d blas.Diag, n int, a []T, lda int, x []T,
 	incX int) {
-	r.onVector(r.solve, r.trsv, trsvLeaf, ul, t, d, n, a, lda, x, incX)
+	r.onVector(r.solve, r.trsv, minVectorTerms, ul, t, d, n, a, lda, x, incX)
 }
 
-// onVector computes a routine with blocked, or with native if an argument is invalid or n is at
-// most limit.
-func (r *routines[T]) onVector(blocked func(T, triangle[T], matrix[T]), native inVector[T], limit int, ul blas.Uplo,
+// onVector computes a routine with blocked, or with native if an argument is invalid or the matrix
+// has fewer than least elements. It copies a vector whose elements are not contiguous.
+func (r *routines[T]) onVector(blocked func(T, triangle[T], matrix[T]), native inVector[T], least int, ul blas.Uplo,
 	t blas.Transpose, d blas.Diag, n int, a []T, lda int, x []T, incX int) {
-	if n <= limit {
+	if n*n < least || n > len(scratch[T]{}) {
 		native(ul, t, d, n, a, lda, x, incX)
 		return
 	}
 	v := &views{bad: d != blas.NonUnit && d != blas.Unit}
 	va := triangle[T]{operand(v, t, n, n, lda, a), v.lower(ul) != (t != blas.NoTrans), d}
 	vx := view(v, n, 1, incX, x)
-	if v.bad {
+	switch {
+	case v.bad:
 		native(ul, t, d, n, a, lda, x, incX)
-		return
+	case incX == 1:
+		blocked(1, va, vx)
+	default:
+		room := r.room.Get().(*scratch[T])
+		defer r.room.Put(room)
+		column := dense(n, 1, room[:n])
+		column.set(vx)
+		blocked(1, va, column)
+		vx.set(column)
 	}
-	blocked(1, va, vx)
 }
 
 // inBlocks computes a routine with blocked, which takes A on the left. It forwards the call to

@@ -7,14 +7,13 @@ const (
 	minTerms = 12 * 12 * 12
 	// smallTerms is the product m·n·k up to which a part of a problem is computed by a loop.
 	smallTerms = 1024
-	// vectorTerms is the number of elements of a matrix up to which gonum multiplies it with a vector.
-	vectorTerms = 200 * 200
-	// outerTerms is the number of elements of a matrix up to which gonum adds an outer product to it.
-	outerTerms = 256 * 256
-	// trmvLeaf and trsvLeaf are the sizes of the triangles that gonum multiplies with a vector and
-	// solves for one.
-	trmvLeaf = 256
-	trsvLeaf = 64
+	// minVectorTerms is the least number of elements of a matrix for routines with vectors, and
+	// minTrmvTerms for TRMV.
+	minVectorTerms = 80 * 80
+	minTrmvTerms   = 220 * 220
+	// stridedTerms is the number of elements of a matrix up to which gonum computes with vectors whose
+	// elements are not contiguous.
+	stridedTerms = 200 * 200
 	// fewRows is the number of rows of B from which a triangle on its right is faster in blocks.
 	fewRows = 4
 	// smallLU, smallCholesky, smallQR and smallQ are the numbers of elements up to which gonum
@@ -31,6 +30,8 @@ const (
 const (
 	// wholeRows divides the sizes of the first halves of triangles.
 	wholeRows = 8
+	// vectorTerms is the number of elements of a matrix up to which one thread computes with vectors.
+	vectorTerms = 360 * 360
 	// symmBlock is the largest symmetric matrix that is completed in scratch memory and multiplied at
 	// once.
 	symmBlock = 256

@@ -65,10 +65,11 @@ func rankUpdate[T float32 | float64](k int, beta T, c triangle[T], room *scratch
 // multiply computes B ← α·A·B.
 func (r *routines[T]) multiply(alpha T, a triangle[T], b matrix[T]) {
 	switch {
-	case b.cols == 1 && a.rows <= trmvLeaf && alpha == 1:
-		r.trmv.on(a, b)
+	case a.rows > block.MaxSize:
+	case isVector(b) && alpha == 1:
+		r.blocks.MultiplyVector(a.block(), a.lower, a.diag == blas.Unit, b.data)
 		return
-	case a.rows <= block.MaxSize && (b.cols > 1 || alpha != 1):
+	default:
 		r.blocks.Multiply(alpha, a.block(), a.lower, a.diag == blas.Unit, b.block())
 		return
 	}
@@ -88,10 +89,11 @@ func (r *routines[T]) multiply(alpha T, a triangle[T], b matrix[T]) {
 // solve computes B ← α·A⁻¹·B.
 func (r *routines[T]) solve(alpha T, a triangle[T], b matrix[T]) {
 	switch {
-	case b.cols == 1 && a.rows <= trsvLeaf && alpha == 1:
-		r.trsv.on(a, b)
+	case a.rows > block.MaxSize:
+	case isVector(b) && alpha == 1:
+		r.blocks.SolveVector(a.block(), a.lower, a.diag == blas.Unit, b.data)
 		return
-	case a.rows <= block.MaxSize && (b.cols > 1 || alpha != 1):
+	default:
 		r.blocks.Solve(alpha, a.block(), a.lower, a.diag == blas.Unit, b.block())
 		return
 	}
@@ -108,18 +110,6 @@ func (r *routines[T]) solve(alpha T, a triangle[T], b matrix[T]) {
 	r.solve(1, a1, b1)
 }
 
-// stored returns how gonum's routines describe a triangle.
-func (a triangle[T]) stored() (ul blas.Uplo, t blas.Transpose, ld int) {
-	ul, t, ld = blas.Upper, blas.NoTrans, a.down
-	if a.right != 1 {
-		t, ld = blas.Trans, a.right
-	}
-	if a.lower == (t == blas.NoTrans) {
-		ul = blas.Lower
-	}
-	return ul, t, max(ld, a.cols)
-}
-
 // inPlace is the type of gonum's TRMM and TRSM.
 type inPlace[T float32 | float64] func(s blas.Side, ul blas.Uplo, t blas.Transpose, d blas.Diag, m, n int, alpha T,
 	a []T, lda int, b []T, ldb int)
@@ -127,9 +117,3 @@ type inPlace[T float32 | float64] func(s blas.Side, ul blas.Uplo, t blas.Transpo
 // inVector is the type of gonum's TRMV and TRSV.
 type inVector[T float32 | float64] func(ul blas.Uplo, t blas.Transpose, d blas.Diag, n int, a []T, lda int, x []T,
 	incX int)
-
-// on calls f for a column x.
-func (f inVector[T]) on(a triangle[T], x matrix[T]) {
-	ul, t, ld := a.stored()
-	f(ul, t, a.diag, x.rows, a.data, ld, x.data, x.down)
-}
