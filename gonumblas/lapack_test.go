@@ -143,6 +143,28 @@ func residualCholesky(l lapack.Float64, n int, a []float64) (most float64) {
 	return most
 }
 
+// TestWideLU factorises a matrix of more columns than are divided into panels: P·A·x must be L·U·x.
+func TestWideLU(t *testing.T) {
+	const n = luWide + 70
+	seed := rand.Uint64()
+	rng := rand.New(rand.NewPCG(seed, 0))
+	a := values[float64](rng, n)
+	f, pivots := clone(a), make([]int, n)
+	if !(LAPACK{}).Dgetrf(n, n, f, n, pivots) {
+		t.Fatalf("seed %d: reported as singular", seed)
+	}
+	ones := make([]float64, n)
+	for i := range ones {
+		ones[i] = 1
+	}
+	want, got := make([]float64, n), clone(ones)
+	gonum.Implementation{}.Dlaswp(n, a, n, 0, n-1, pivots, 1)
+	double.gemv(blas.NoTrans, n, n, 1, a, n, ones, 1, 0, want, 1)
+	double.trmv(blas.Upper, blas.NoTrans, blas.NonUnit, n, f, n, got, 1)
+	double.trmv(blas.Lower, blas.NoTrans, blas.Unit, n, f, n, got, 1)
+	equal(t, "P·A·x", seed, got, want, 1e-8)
+}
+
 // TestSingular checks the reports of matrices that have no factorisation, and that LU continues.
 func TestSingular(t *testing.T) {
 	const n = 150

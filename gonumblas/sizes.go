@@ -18,7 +18,7 @@ const (
 	fewRows = 4
 	// smallLU, smallCholesky, smallQR and smallQ are the numbers of elements up to which gonum
 	// computes an LU, Cholesky or QR factorisation, or a product with the Q of that many elements.
-	smallLU       = 64 * 64
+	smallLU       = 56 * 56
 	smallCholesky = 32 * 32
 	smallQR       = 100 * 100
 	smallQ        = 32 * 32
