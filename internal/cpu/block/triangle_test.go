@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"tilework/internal/testkit"
 )
 
 // sizes are numbers of rows and columns around the sizes of tiles, up to MaxSize.
@@ -21,7 +23,7 @@ func testTriangles[T Float](t *testing.T, epsilon float64) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	k := New[T]()
-	for range 150 {
+	for range testkit.Short(150) {
 		n, cols := sizes[rng.IntN(len(sizes))], sizes[rng.IntN(len(sizes))]
 		lower, unit, alpha := rng.IntN(2) == 0, rng.IntN(2) == 0, T(rng.Float64())
 		a, b := random[T](rng, n, n), random[T](rng, n, cols)

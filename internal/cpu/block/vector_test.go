@@ -5,6 +5,8 @@ import (
 	"math"
 	"math/rand/v2"
 	"testing"
+
+	"tilework/internal/testkit"
 )
 
 func TestVectors(t *testing.T) {
@@ -18,7 +20,7 @@ func testVectors[T Float](t *testing.T, epsilon float64) {
 	seed := rand.Uint64()
 	rng := rand.New(rand.NewPCG(seed, 0))
 	k := New[T]()
-	for range 500 {
+	for range testkit.Short(500) {
 		m, n := sizes[rng.IntN(len(sizes))], sizes[rng.IntN(len(sizes))]
 		a, x, y := random[T](rng, m, n), vector[T](rng, n), vector[T](rng, m)
 		alpha, beta := T(rng.Float64()), T(rng.IntN(3)-1)
