@@ -38,8 +38,29 @@ func Path(t testing.TB) string {
 func Flags(t testing.TB) []string {
 	return []string{
 		"--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-		"--disable-component-update", "--disable-sync", "--user-data-dir=" + t.TempDir(),
+		"--disable-component-update", "--disable-sync", "--user-data-dir=" + profile(t),
 	}
+}
+
+// profile returns a folder for the files of a Chromium. The test removes it, in several attempts:
+// processes of Chromium can write for some time after the first one has ended.
+func profile(t testing.TB) string {
+	t.Helper()
+	folder, err := os.MkdirTemp("", "tilework-chromium")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		const attempts = 100
+		for range attempts {
+			if err = os.RemoveAll(folder); err == nil {
+				return
+			}
+			time.Sleep(limit / attempts / 10)
+		}
+		t.Error(err)
+	})
+	return folder
 }
 
 // Tab is a tab of a running Chromium. Its methods fail the test if Chromium reports an error.
