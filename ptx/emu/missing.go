@@ -59,7 +59,7 @@ func (w *warp) missingLanes(in *inst) []Missing {
 			list = append(list, Missing{Origin: Origin{Site: site, Warp: w.index, Mask: g.mask}})
 		}
 	}
-	w.block.missing = w.appendExited(list, w.kernelPC(in.pc))
+	w.block.missing = w.appendExited(list, w.kernelPC(in.pc), full)
 	return w.block.missing
 }
 
@@ -69,23 +69,26 @@ func (b *block) missingWarps(s *barrier) []Missing {
 	b.missing = b.missing[:0]
 	for n, w := range b.warps {
 		if s.whole>>n&1 == 0 && s.parts[n] == 0 {
-			b.missing = w.appendExited(b.missing, s.kernelPC)
+			b.missing = w.appendExited(b.missing, s.kernelPC, full)
 		}
 	}
 	return b.missing
 }
 
-// appendExited appends the exited threads of the warp to the list of threads missing at a barrier.
-// barrier is a position in the kernel.
-func (w *warp) appendExited(list []Missing, barrier int32) []Missing {
+// appendExited appends the exited threads of the warp, among the lanes of mask, to the list of
+// threads missing at a barrier. barrier is a position in the kernel.
+func (w *warp) appendExited(list []Missing, barrier int32, mask uint32) []Missing {
 	code := w.block.run.entry.code
 	for _, e := range w.exits {
+		if e.mask&mask == 0 {
+			continue
+		}
 		at := e.exit
 		if code[at].leader {
 			at = e.last // usually the branch to the exit, because many paths share one ret
 		}
 		list = append(list, Missing{
-			Origin: Origin{Site: code[at].site, Warp: w.index, Mask: e.mask},
+			Origin: Origin{Site: code[at].site, Warp: w.index, Mask: e.mask & mask},
 			Exited: true, Skipped: w.worker.skipped(barrier, &e),
 		})
 	}

@@ -132,7 +132,7 @@ func aligned(do execFunc) execFunc {
 			w.misuse(in, "lanes %#08x of the warp do not execute the instruction: want all lanes", full&^w.active)
 			return
 		}
-		w.emitWarpSync(in, false)
+		w.emitWarpSync(in, full, false)
 		do(w, in)
 	}
 }

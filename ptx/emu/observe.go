@@ -280,9 +280,14 @@ type Mbarrier struct {
 // WarpSync reports that lanes of a warp waited for each other.
 type WarpSync struct {
 	Origin
+	// Members is the member mask of the instruction.
+	Members uint32
 	// Orders reports whether the lanes' memory accesses before and after are ordered, as by
 	// bar.warp.sync but not by shfl.sync.
 	Orders bool
+	// Missing lists the threads of the member mask that exited without executing the instruction.
+	// The list is valid only during the call.
+	Missing []Missing
 }
 
 // Fence orders the memory accesses of each lane.

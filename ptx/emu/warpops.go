@@ -12,7 +12,7 @@ import (
 func syncMembers(do execFunc) execFunc {
 	return func(w *warp, in *inst) {
 		if need, ok := w.members(in, in.e); ok && w.converge(in, need) {
-			w.emitWarpSync(in, false)
+			w.emitWarpSync(in, need, false)
 			do(w, in)
 		}
 	}
@@ -41,9 +41,13 @@ func (w *warp) members(in *inst, slot uint32) (need uint32, ok bool) {
 	return need, true
 }
 
-func (w *warp) emitWarpSync(in *inst, orders bool) {
+func (w *warp) emitWarpSync(in *inst, members uint32, orders bool) {
 	if len(w.block.warpSync) > 0 {
-		e := WarpSync{Origin: w.origin(in), Orders: orders}
+		e := WarpSync{Origin: w.origin(in), Members: members, Orders: orders}
+		if gone := members &^ w.active; gone != 0 {
+			w.block.missing = w.appendExited(w.block.missing[:0], w.kernelPC(in.pc), gone)
+			e.Missing = w.block.missing
+		}
 		for _, f := range w.block.warpSync {
 			f(&e)
 		}
@@ -59,6 +63,7 @@ func execWarpSync(w *warp, in *inst) {
 	if !ok {
 		return
 	}
+	members := need
 	need &= w.live
 	there := w.active
 	for n := range w.groups {
@@ -81,7 +86,7 @@ func execWarpSync(w *warp, in *inst) {
 		}
 	}
 	w.active = there
-	w.emitWarpSync(in, true)
+	w.emitWarpSync(in, members, true)
 }
 
 func decodeShuffle(d *decoder) execFunc {

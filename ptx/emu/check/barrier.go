@@ -14,6 +14,7 @@ const (
 	skipped                // threads have passed the barrier by another path
 	returned               // threads have returned before the barrier
 	stuck                  // the barrier never completes
+	unsynced               // lanes of a member mask have passed the instruction by another path
 )
 
 // barriers detects aligned barriers that not all threads of a warp reach, and barriers of the
@@ -171,6 +172,27 @@ func (b *barriers) clusterSync(e *emu.ClusterSync) {
 	o.reached[e.Warp%b.block.Warps] = e.Mask
 	o.absent(e.Missing)
 	b.reportMissing(b.block, &o)
+}
+
+// warpSync reports an instruction with a member mask whose lanes did not all execute it. The PTX
+// ISA says of the .sync instructions that they "wait until all non-exited threads corresponding to
+// membermask" execute them (version 9, section "shfl.sync"). Lanes that exited early are therefore
+// not missing, but those that skipped the instruction are.
+func (b *barriers) warpSync(e *emu.WarpSync) {
+	var o openBarrier
+	o.absent(e.Missing)
+	if o.skipped.site == nil {
+		return
+	}
+	o.reached[e.Warp%b.block.Warps] = e.Mask
+	b.found.add(b.block, key{checker: Barrier, kind: unsynced, site: e.Site}, func(f *Finding) {
+		f.Thread, f.OtherThread = o.reached.first(b.block), o.skipped.first(b.block)
+		f.Message = fmt.Sprintf("%s this instruction with the member mask %#08x, but %s it and %s at %s: "+
+			"want all lanes of the mask to execute it, outside of ifs and loops that only some of them enter, or a mask "+
+			"of the lanes that do (from __ballot_sync before the if)",
+			o.reached.verb(b.block, "executes", "execute"), e.Members, o.skipped.verb(b.block, "skips", "skip"),
+			o.skipped.plural("exits", "exit"), line(o.skipped.site))
+	})
 }
 
 // reportMissing reports the threads that exited without reaching the barrier.

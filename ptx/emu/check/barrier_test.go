@@ -126,6 +126,43 @@ func TestCorrectBarriers(t *testing.T) {
 	}
 }
 
+// TestMemberMasks runs instructions with a full member mask that only some lanes execute. It is an
+// error if the others skip the instruction, and none if they returned before it.
+func TestMemberMasks(t *testing.T) {
+	const below20 = "setp.lt.u32 %q0, %t, 20; "
+	shuffle := "shfl.sync.idx.b32 %r3, %t, 0, 31, -1; "
+	for _, c := range []struct {
+		name, body string
+		dim        int
+		says       string
+	}{
+		{"all lanes", shuffle, 32, ""},
+		{"if", below20 + "@!%q0 bra on; " + shuffle + "on: " + result, 32, "threads (0,0,0) to (19,0,0) execute this " +
+			"instruction with the member mask 0xffffffff, but threads (20,0,0) to (31,0,0) skip it and exit"},
+		{"guard", below20 + "@%q0 " + shuffle + result, 32, "skip it and exit"},
+		{"bar.warp.sync", below20 + "@!%q0 bra on; bar.warp.sync -1; on: " + result, 32, "skip it and exit"},
+		{"uneven loop", "mov.u32 %r4, %t; again: " + shuffle + "add.u32 %r4, %r4, 8; setp.lt.u32 %q0, %r4, 32; @%q0 bra again; " +
+			result, 32, "skip it and exit"},
+		{"early return", below20 + "@!%q0 ret; " + shuffle + result, 32, ""},
+		{"mask of the lanes", below20 + "@!%q0 bra on; shfl.sync.idx.b32 %r3, %t, 0, 31, 0xfffff; on: " + result, 32, ""},
+		{"small block", shuffle, 20, ""},
+	} {
+		p := &program{
+			text: small(c.body), grid: emu.Dim3{X: 1, Y: 1, Z: 1}, block: emu.Dim3{X: c.dim, Y: 1, Z: 1},
+			args: []any{make([]int32, 256)}, options: Options{Only: []Checker{Barrier}},
+		}
+		for p.seed = range uint64(schedules) {
+			r, _, err := p.run(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (len(r.Findings) > 0) != (c.says != "") || !strings.Contains(r.String(), c.says) {
+				t.Errorf("%s, seed %d: found %q, want %q", c.name, p.seed, r, c.says)
+			}
+		}
+	}
+}
+
 // TestPartialWarp checks that lanes of the last warp without a thread do not count as missing.
 func TestPartialWarp(t *testing.T) {
 	p := &program{

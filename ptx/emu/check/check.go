@@ -292,6 +292,15 @@ func (w *worker) barrier(b *emu.Barrier) {
 	}
 }
 
+func (w *worker) warpSync(e *emu.WarpSync) {
+	if w.race != nil {
+		w.race.warpSync(e)
+	}
+	if w.barriers != nil {
+		w.barriers.warpSync(e)
+	}
+}
+
 func (w *worker) clusterSync(e *emu.ClusterSync) {
 	if w.race != nil {
 		w.race.clusterSync(e)

@@ -16,7 +16,6 @@ func (w *worker) newHooks(rank int) *emu.Hooks {
 	h := &emu.Hooks{End: func() { w.enter(rank); w.end() }}
 	if enabled[Race] {
 		r := w.race
-		h.WarpSync = func(e *emu.WarpSync) { event := *e; event.Warp += w.enter(rank); r.warpSync(&event) }
 		h.Fence = func(e *emu.Fence) { event := *e; event.Warp += w.enter(rank); r.fence(&event) }
 		h.CopyDone = func(e *emu.CopyDone) { event := *e; event.Warp += w.enter(rank); r.copyDone(&event) }
 		h.Mbarrier = func(e *emu.Mbarrier) { event := *e; event.Warp += w.enter(rank); r.mbarrier(&event) }
@@ -28,6 +27,7 @@ func (w *worker) newHooks(rank int) *emu.Hooks {
 			event.ID += rank * barriersOfBlock
 			w.barrier(&event)
 		}
+		h.WarpSync = func(e *emu.WarpSync) { event := *e; event.Warp += w.enter(rank); w.warpSync(&event) }
 		h.ClusterSync = func(e *emu.ClusterSync) { event := *e; event.Warp += w.enter(rank); w.clusterSync(&event) }
 	}
 	if enabled[Bounds] {
