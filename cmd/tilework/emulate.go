@@ -44,7 +44,8 @@ the source code. An error is a fault of the kernel, and the exit code is then 1:
             loop with a different number of iterations), reach it at different lines, or
             wait forever
   bounds    an access is misaligned, or outside the memory allocated for the kernel
-  uninit    a register or memory is read before it is written
+  uninit    a branch, an address or a store depends on an undefined value: of a register or
+            memory that was not written, or of a lane that does not take part in a shuffle
 Advice is about code that may be correct:
   barrier   threads return before a barrier that others reach
   banks     bank conflicts in shared memory

@@ -33,11 +33,12 @@ type access struct {
 	kind  AccessKind
 	sem   Sem
 	scope Scope
-	size  int    // bytes per lane
-	align int    // required alignment of the address; 0 means size
-	slot  uint32 // slot of the register that holds the address
-	short bool   // the address register has 32 bits
-	add   uint64 // constant offset
+	size  int         // bytes per lane
+	align int         // required alignment of the address; 0 means size
+	slot  uint32      // slot of the register that holds the address
+	short bool        // the address register has 32 bits
+	add   uint64      // constant offset
+	base  *ptx.Symbol // the register that holds the address, or nil
 }
 
 // accessOf decodes argument k, which is an address.
@@ -59,7 +60,7 @@ func (d *decoder) accessOf(k int, kind AccessKind, size int) *access {
 			}
 		} else {
 			ac.slot = d.register(base, &d.in.reads)
-			ac.short = base.Sym.Type.Bits() == 32
+			ac.short, ac.base = base.Sym.Type.Bits() == 32, base.Sym
 		}
 		// Arguments of calls and parameters of functions are stored in local memory.
 		if ac.space == ptx.Param && !(d.f.Entry && (base.Sym.Kind != ptx.VarSymbol || isParameter(d.f, v))) {
@@ -202,6 +203,9 @@ func (w *warp) eachRegionAt(in *inst, ac *access, copy uint64, do func(t *target
 			continue
 		}
 		todo &^= mask
+		if w.tracks {
+			w.trackAccess(in, ac, memoryRange{t.space, t.block, t.alloc}, w.spaceAddresses(t), mask)
+		}
 		if len(w.block.access) > 0 {
 			w.emitAccess(in, ac, t.space, t.rank(), t.alloc, w.spaceAddresses(t), mask, copy)
 		}

@@ -18,8 +18,9 @@ type block struct {
 	barriers [barrierCount]barrier
 	printed  []byte
 	groups   []warpgroup
-	missing  []Missing // reused by events
-	done     bool      // all threads have exited
+	missing  []Missing    // reused by events
+	done     bool         // all threads have exited
+	unknown  unknownBytes // undefined bytes of shared, if values are tracked
 	hooks
 }
 
@@ -33,7 +34,7 @@ type hooks struct {
 	fence       []func(*Fence)
 	copyDone    []func(*CopyDone)
 	clusterSync []func(*ClusterSync)
-	uninit      []func(*UninitRead)
+	undefined   []func(*Undefined)
 	fault       []func(*Fault) bool
 	end         []func()
 }
@@ -58,15 +59,22 @@ func (b *block) begin() {
 	b.groups = make([]warpgroup, len(b.warps)/groupWarps)
 	poison(b.words)
 	b.observe()
+	if len(b.undefined) > 0 {
+		b.unknown.reset(int(b.shared.size))
+	}
 	threads := r.launch.Block.count()
 	for n, w := range b.warps {
-		w.checksRegisters = len(b.uninit) > 0 || r.entry.matrices
-		w.unobserved = len(b.access) == 0 && !r.mem.track
+		w.tracks = len(b.undefined) > 0
+		w.checksRegisters = w.tracks || r.entry.matrices
+		w.unobserved = len(b.access) == 0 && !r.mem.track && !w.tracks
 		live := uint32(full)
 		if rest := threads - n*lanes; rest < lanes {
 			live = 1<<rest - 1
 		}
 		poison(w.local)
+		if w.tracks {
+			w.undefinedLocal.reset(r.localSize)
+		}
 		w.start(r.entry, live)
 		w.enqueue()
 	}
@@ -92,7 +100,7 @@ func (b *block) observe() {
 		add(&b.mbarrier, h.Mbarrier, h.Mbarrier != nil)
 		add(&b.bulk, h.Bulk, h.Bulk != nil)
 		add(&b.clusterSync, h.ClusterSync, h.ClusterSync != nil)
-		add(&b.uninit, h.UninitRead, h.UninitRead != nil)
+		add(&b.undefined, h.Undefined, h.Undefined != nil)
 		add(&b.fault, h.Fault, h.Fault != nil)
 		add(&b.end, h.End, h.End != nil)
 	}

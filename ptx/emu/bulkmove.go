@@ -111,7 +111,7 @@ func (m *bulkMove) emitShared(id uint64, kind AccessKind, at *sharedLocation) {
 }
 
 func (m *bulkMove) emitGlobal(id uint64, kind AccessKind) {
-	if len(m.global) == 0 || len(m.warp.block.bulk) == 0 {
+	if len(m.global) == 0 || len(m.warp.block.bulk) == 0 && !m.warp.tracks {
 		return
 	}
 	e := m.event(id, kind)
@@ -127,6 +127,9 @@ func (m *bulkMove) event(id uint64, kind AccessKind) *Bulk {
 }
 
 func (w *warp) emitBulk(e *Bulk) {
+	if w.tracks {
+		w.trackBulk(e)
+	}
 	for _, f := range w.block.bulk {
 		f(e)
 	}

@@ -38,6 +38,9 @@ func (w *warp) pass(to passedValue, callee *frame, from passedValue, caller *fra
 		lane := firstLane(m)
 		copy(to.bytes(w, callee, lane), from.bytes(w, caller, lane))
 	}
+	if w.tracks {
+		w.passUndefined(to, callee, from, caller)
+	}
 }
 
 func decodeCall(d *decoder) execFunc {
@@ -198,22 +201,15 @@ func (d *decoder) parameter(v *ptx.Var, callee *function) passedValue {
 
 // call calls a function for the active lanes.
 func (w *warp) call(in *inst, c *call) {
-	f := w.newFrame(c.fn, w.frame, w.active)
-	if f.local+c.fn.localSize > uint64(w.block.run.localSize) {
+	if w.frame.localEnd()+c.fn.localSize > uint64(w.block.run.localSize) {
 		w.fail(w.siteError(ErrMisuse, in, "nested calls exceed the %s of local memory per thread",
 			bytesText(uint64(w.block.run.localSize))))
 		return
 	}
+	f := w.newFrame(c.fn, w.frame, w.active)
 	f.call, f.passing, f.next = in, c, w.pc
 	for k := range c.args {
 		w.pass(c.params[k], f, c.args[k], w.frame)
-	}
-	if f.written != nil { // parameters in registers are initialized
-		for n, sym := range c.fn.registers {
-			if sym.Var != nil && sym.Var.Count == 0 && isParameter(c.fn, sym.Var) {
-				f.written[n] = w.active
-			}
-		}
 	}
 	w.groups = append(w.groups, group{frame: f, mask: w.active, from: none})
 	w.leaveGroup(w.active)

@@ -149,6 +149,7 @@ func decodeSetp(d *decoder) execFunc {
 		return func(w *warp, in *inst) { setPred(w, in.d, low(w, in)) }
 	}
 	combine := d.combiner(3)
+	d.in.x = d.testOf(low, 3)
 	return func(w *warp, in *inst) {
 		m := low(w, in)
 		p := combine(w, m)
@@ -161,6 +162,33 @@ func decodeSetp(d *decoder) execFunc {
 			setPred(w, opposite, other)
 		}
 	}
+}
+
+// predicateTest describes a setp that combines a comparison with a predicate by .and or .or.
+type predicateTest struct {
+	compare comparer
+	slot    uint32 // of the predicate
+	negated bool
+	or      bool
+}
+
+// testOf returns the description of a setp with the predicate in argument k, or nil if the
+// predicate and the comparison are not combined by .and or .or.
+func (d *decoder) testOf(low comparer, k int) any {
+	op := d.i.Mod("bool")
+	if op != "and" && op != "or" {
+		return nil
+	}
+	arg := d.i.Args[k]
+	not, negated := arg.(*ptx.Not)
+	if negated {
+		arg = not.X
+	}
+	n, ok := arg.(*ptx.Name)
+	if !ok {
+		return nil
+	}
+	return &predicateTest{compare: low, slot: d.f.slots[n.Sym.Index], negated: negated, or: op == "or"}
 }
 
 func decodeSet(d *decoder) execFunc {

@@ -134,6 +134,7 @@ func (d *decoder) instruction() error {
 		return unsupported(i.Pos, "%s (%s)", i.Mnemonic(), reason)
 	}
 	d.err, d.negated = nil, nil
+	d.in.flow = flowOf(i)
 	d.in.guard = always
 	if g := i.Guard; g != nil {
 		d.in.guard = d.register(g.Pred, &d.in.reads)

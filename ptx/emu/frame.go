@@ -14,12 +14,10 @@ type frame struct {
 	caller *frame
 	call   *inst
 	// passing holds the locations of the arguments and the result of call.
-	passing *call
-	next    int32  // pc in the caller after the call
-	carry   uint32 // carry flag of each lane
-	// written holds, for each register, the lanes that have written it. It is nil unless observers
-	// need it.
-	written []uint32
+	passing   *call
+	next      int32              // pc in the caller after the call
+	carry     uint32             // carry flag of each lane
+	undefined undefinedRegisters // maintained if the warp tracks values
 }
 
 // newFrame returns an initialized frame for a call by the lanes of mask.
@@ -45,16 +43,20 @@ func (w *warp) newFrame(fn *function, caller *frame, mask uint32) *frame {
 	f.lanes, f.caller, f.depth, f.local = mask, caller, 0, 0
 	if caller != nil {
 		f.depth = caller.depth + 1
-		f.local = alignUp(caller.local+caller.fn.localSize, localAlign)
+		f.local = caller.localEnd()
 	}
 	for _, v := range fn.fills {
 		f.fill(w, v)
 	}
-	if f.written = nil; len(w.block.uninit) > 0 {
-		f.written = make([]uint32, len(fn.registers))
+	if w.tracks {
+		f.undefined.reset(len(fn.registers))
+		w.undefinedLocal.clear(f.local, int(fn.localSize), mask)
 	}
 	return f
 }
+
+// localEnd returns the offset in local memory of the variables of functions that f calls.
+func (f *frame) localEnd() uint64 { return alignUp(f.local+f.fn.localSize, localAlign) }
 
 // keepFrames keeps the frames of calls that have returned for later launches.
 func (w *warp) keepFrames() {

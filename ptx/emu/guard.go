@@ -77,15 +77,17 @@ func (w *warp) guardRegisters(in *inst) {
 	}
 }
 
-// checkRegisters checks the registers of the current instruction for observers of uninitialized
-// reads and for kernels with wgmma.
+// checkRegisters checks the registers of the current instruction for observers of undefined
+// values and for kernels with wgmma.
 func (w *warp) checkRegisters(in *inst) {
 	g, async := in.x.(*wgmma)
-	if w.frame.written != nil {
+	if w.tracks {
 		if async && *pred(w, g.scaleD)&1 != 0 {
-			w.emitUninit(in, g.sums)
+			for _, r := range g.sums {
+				w.use(in, r, w.active, UseOperand)
+			}
 		}
-		w.checkReads(in)
+		w.trackValues(in)
 	}
 	if !async && w.matrices.held != nil && w.frame.fn == w.block.run.entry {
 		w.guardRegisters(in)

@@ -27,6 +27,7 @@ type inst struct {
 	site   *Site
 	reads  []register // for tracking uninitialized registers
 	writes []register
+	flow   flow
 }
 
 // register is a register operand.

@@ -2,6 +2,7 @@ package emu
 
 import (
 	"math/bits"
+	"slices"
 	"unsafe"
 )
 
@@ -64,6 +65,13 @@ func setLanes[T any](d, src *[lanes]T, mask uint32) {
 		i := bits.TrailingZeros32(mask) & (lanes - 1)
 		d[i] = src[i]
 	}
+}
+
+// cleared returns a slice of n zeros. It reuses the memory of s if it is large enough.
+func cleared[T any](s []T, n int) []T {
+	s = slices.Grow(s[:0], n)[:n]
+	clear(s)
+	return s
 }
 
 // setPred sets the active lanes of a predicate.

@@ -76,7 +76,7 @@ func loadShared[M integer, R unsigned](w *warp, in *inst) {
 // emitLoad emits the event of a load by a full warp from one region. It is called after the load,
 // which observers cannot notice because the load imposes no ordering.
 func (w *warp) emitLoad(in *inst, r *region) {
-	if len(w.block.access) == 0 {
+	if len(w.block.access) == 0 && !w.tracks {
 		return
 	}
 	ac := in.access
@@ -94,6 +94,9 @@ func (w *warp) emitLoad(in *inst, r *region) {
 			w.eventAddr[i] = a - r.base
 		}
 		addr = &w.eventAddr
+	}
+	if w.tracks {
+		w.trackAccess(in, ac, memoryRange{space, w.block, r.alloc}, addr, full)
 	}
 	w.emitAccess(in, ac, space, w.block.rank, r.alloc, addr, full, 0)
 }
@@ -217,8 +220,9 @@ func unsignedOf(bits int) ptx.Type {
 // transfer holds the registers of ld or st and their mover.
 type transfer struct {
 	*mover
-	slots []uint32
-	step  uint64 // bytes between elements
+	slots     []uint32
+	registers []int  // indices in the function; none for a constant or a sink
+	step      uint64 // bytes between elements
 }
 
 // transferOf decodes argument k of ld or st, which is a register or a vector of registers.
@@ -232,6 +236,13 @@ func (d *decoder) transferOf(k int) *transfer {
 		}
 	}
 	tr := &transfer{mover: moverFor(t, width), slots: slots, step: uint64(t.Bytes())}
+	for _, slot := range slots {
+		n, ok := d.f.registerAt(slot)
+		if !ok {
+			n = none
+		}
+		tr.registers = append(tr.registers, n)
+	}
 	if tr.mover == nil {
 		d.fail(unsupported(d.i.Pos, "%s with a register of %d bits", d.i.Mnemonic(), width))
 	}

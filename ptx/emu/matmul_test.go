@@ -189,13 +189,13 @@ func BenchmarkNaiveObserved(b *testing.B) {
 	benchNaive(b, 256, 1, observer(func() *Hooks {
 		events := 0
 		return &Hooks{
-			Access:     func(*Access) { events++ },
-			Barrier:    func(*Barrier) { events++ },
-			WarpSync:   func(*WarpSync) { events++ },
-			Fence:      func(*Fence) { events++ },
-			CopyDone:   func(*CopyDone) { events++ },
-			UninitRead: func(*UninitRead) { events++ },
-			Fault:      func(*Fault) bool { return true },
+			Access:    func(*Access) { events++ },
+			Barrier:   func(*Barrier) { events++ },
+			WarpSync:  func(*WarpSync) { events++ },
+			Fence:     func(*Fence) { events++ },
+			CopyDone:  func(*CopyDone) { events++ },
+			Undefined: func(*Undefined) { events++ },
+			Fault:     func(*Fault) bool { return true },
 		}
 	}))
 }

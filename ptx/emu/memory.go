@@ -76,8 +76,10 @@ type Allocation struct {
 	ReadOnly bool
 
 	words []uint64 // uint64 for alignment
-	// written has a bit for each byte that was written. It is nil if writes are not tracked.
-	written []atomic.Uint64
+	// written has a bit for each byte that was written, and unwritten is the number of the others.
+	// written is nil if writes are not tracked.
+	written   []atomic.Uint64
+	unwritten atomic.Int64
 }
 
 // Alloc allocates n bytes and returns their address, a nonzero multiple of 256. Their content is
@@ -105,6 +107,7 @@ func (m *Memory) alloc(n int, name string) (*Allocation, error) {
 	poison(a.words)
 	if m.track {
 		a.written = make([]atomic.Uint64, n/64+1)
+		a.unwritten.Store(int64(n))
 	}
 	m.next = (m.next + uint64(n) + guardGap + allocAlign - 1) &^ (allocAlign - 1)
 	m.used += int64(n)
@@ -293,6 +296,9 @@ func (a *Allocation) Unwritten(addr uint64, n int) int {
 	return -1
 }
 
+// partial reports whether some bytes of a were not written.
+func (a *Allocation) partial() bool { return a.written != nil && a.unwritten.Load() > 0 }
+
 // mark records that n bytes were written. It is safe for concurrent use.
 func (a *Allocation) mark(off, n int) {
 	if a.written == nil {
@@ -301,7 +307,7 @@ func (a *Allocation) mark(off, n int) {
 	for at := off; at < off+n; {
 		word, from, mask := bitsOf(at, off+n-at)
 		if w := &a.written[word]; w.Load()&mask != mask {
-			w.Or(mask)
+			a.unwritten.Add(-int64(bits.OnesCount64(mask &^ w.Or(mask))))
 		}
 		at += 64 - from
 	}

@@ -40,9 +40,8 @@ type Hooks struct {
 	Mbarrier func(*Mbarrier)
 	// CopyDone is called when a wait completes asynchronous copies.
 	CopyDone func(*CopyDone)
-	// UninitRead is called for each instruction that reads a register that the thread has not
-	// written.
-	UninitRead func(*UninitRead)
+	// Undefined is called when an undefined value can change the result of the kernel.
+	Undefined func(*Undefined)
 	// Fault is called for an invalid memory access. If the hook of any observer returns true, the
 	// launch continues without the access of these lanes, and a load returns zeros. Otherwise the
 	// launch ends with the fault as its error.
@@ -313,8 +312,42 @@ type CopyLanes struct {
 	Mask uint32
 }
 
-// UninitRead is a read of a register that the lanes of Mask have not written.
-type UninitRead struct {
-	Origin
+// Use is the use of an undefined value.
+type Use uint8
+
+const (
+	// UseBranch means that the value decides which instructions the lanes execute.
+	UseBranch Use = iota
+	UseAddress
+	UseStore   // a store to global memory
+	UseOperand // an operand of another instruction, such as atom or mma
+)
+
+// Undefined reports that lanes use a value that is undefined. Moves, arithmetic, and accesses to
+// shared and local memory pass such a value on and do not use it.
+type Undefined struct {
+	Origin // of the use
+	Use    Use
+	Cause  Cause
+}
+
+// CauseKind is the reason why a value is undefined.
+type CauseKind uint8
+
+const (
+	UnsetRegister CauseKind = iota // the thread has not written the register
+	UnsetMemory                    // the memory was not written
+	InactiveLane                   // a shfl reads a lane that does not take part in it
+)
+
+// Cause is the instruction that produced an undefined value, and the reason.
+type Cause struct {
+	Origin   // the instruction that read the register, the memory or the lane
+	Kind     CauseKind
 	Register string
+	Space    ptx.Space // Global, Shared or Local
+	Addr     uint64    // as in Access
+	Rank     int       // as in Access
+	Alloc    *Allocation
+	Lane     int // lane that a shfl reads
 }

@@ -26,11 +26,11 @@ func (r *eventRecorder) Block(b *BlockInfo) *Hooks {
 		Barrier: func(b *Barrier) {
 			r.add("%s: kind %d of %d, %d of %d, generation %d", who(b.Origin), b.Kind, b.ID, b.Arrived, b.Expected, b.Generation)
 		},
-		WarpSync:   func(s *WarpSync) { r.add("%s: orders %v", who(s.Origin), s.Orders) },
-		Fence:      func(f *Fence) { r.add("%s: sem %d scope %d %s", who(f.Origin), f.Sem, f.Scope, f.Proxy) },
-		CopyDone:   func(c *CopyDone) { r.add("%s: done %v", who(c.Origin), c.Copies) },
-		UninitRead: func(u *UninitRead) { r.add("%s: reads %s", who(u.Origin), u.Register) },
-		End:        func() { r.add("end") },
+		WarpSync:  func(s *WarpSync) { r.add("%s: orders %v", who(s.Origin), s.Orders) },
+		Fence:     func(f *Fence) { r.add("%s: sem %d scope %d %s", who(f.Origin), f.Sem, f.Scope, f.Proxy) },
+		CopyDone:  func(c *CopyDone) { r.add("%s: done %v", who(c.Origin), c.Copies) },
+		Undefined: func(u *Undefined) { r.add("%s: uses %s of %s", who(u.Origin), u.Cause.Register, u.Cause.Site.Opcode) },
+		End:       func() { r.add("end") },
 	}
 }
 
@@ -55,10 +55,11 @@ func TestEvents(t *testing.T) {
 	@%q cp.async.ca.shared.global [%a+64], [%buf], 4;
 	cp.async.wait_all;
 	ld.acquire.gpu.global.u32 %v, [%buf+4];
-	@%q atom.add.u32 %old, [%buf], 1;`
-	body = strings.Replace(body, "add.u32 %v, %v, %buf", "add.u32 %v, %v, %never", 1)
+	@%q atom.add.u32 %old, [%buf], 1;
+	@%q st.global.u32 [%buf+8], %sum;`
+	body = strings.Replace(body, "add.u32 %v, %v, %buf", "add.u32 %sum, %v, %never", 1)
 	r := &eventRecorder{}
-	_, _, err := runBody(t, ".reg .b32 %never;"+body, make([]uint32, 8),
+	_, _, err := runBody(t, ".reg .b32 %never, %sum;"+body, make([]uint32, 8),
 		Launch{Block: Dim3{32, 1, 1}, Observers: []Observer{r}})
 	if err != nil {
 		t.Fatal(err)
@@ -70,7 +71,6 @@ func TestEvents(t *testing.T) {
 		"bar.sync 32 lanes: kind 0 of 0, 32 of 32, generation 0",
 		"bar.sync 32 lanes: kind 2 of 0, 32 of 32, generation 0",
 		"ld.shared.v2.u32 32 lanes: kind 0 sem 0 shared, 8 bytes at 0x8, copy 0",
-		"add.u32 32 lanes: reads %never",
 		"shfl.sync.bfly.b32 32 lanes: orders false",
 		"bar.warp.sync 32 lanes: orders true",
 		"membar.gl 32 lanes: sem 6 scope 3 ",
@@ -81,6 +81,8 @@ func TestEvents(t *testing.T) {
 		"cp.async.wait_all 32 lanes: done [{1 255}]",
 		"ld.acquire.gpu.global.u32 32 lanes: kind 0 sem 3 global, 4 bytes at 0x4, copy 0",
 		"atom.add.u32 8 lanes: kind 2 sem 0 global, 4 bytes at 0x0, copy 0",
+		"st.global.u32 8 lanes: uses %never of add.u32",
+		"st.global.u32 8 lanes: kind 1 sem 0 global, 4 bytes at 0x8, copy 0",
 		"end",
 	}
 	if !slices.Equal(r.lines, want) {

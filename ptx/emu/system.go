@@ -49,6 +49,9 @@ func (d *decoder) deviceCall(callee *function, results, args []ptx.Operand) exec
 				copy(c.result.bytes(w, w.frame, lane), result)
 			}
 		}
+		if c.returns && w.tracks {
+			w.passUndefined(c.result, w.frame, passedValue{register: true, size: c.result.size}, w.frame) // defined
+		}
 	}
 }
 

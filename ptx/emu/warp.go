@@ -20,20 +20,22 @@ type warp struct {
 	group           int    // index in groups, or none
 	unobserved      bool   // no observer of accesses, and writes are not tracked
 	checksRegisters bool   // register accesses are checked
+	tracks          bool   // undefined values are tracked
 	yield           bool   // the group yields after the current instruction
 	queued          bool   // the warp is in cluster.runnable
 
-	groups   []group
-	live     uint32 // lanes that have not exited
-	exits    []laneExit
-	index    int
-	block    *block
-	worker   *worker
-	frames   map[*function][]*frame // for reuse
-	local    []uint64               // local memory, lane by lane
-	copies   copyQueue
-	bulk     bulkGroups
-	matrices warpMatrices
+	groups         []group
+	live           uint32 // lanes that have not exited
+	exits          []laneExit
+	index          int
+	block          *block
+	worker         *worker
+	frames         map[*function][]*frame // for reuse
+	local          []uint64               // local memory, lane by lane
+	undefinedLocal undefinedLocal
+	copies         copyQueue
+	bulk           bulkGroups
+	matrices       warpMatrices
 	// State of the lanes at the cluster barrier.
 	atCluster clusterLanes
 	scratch   [lanes]wide
@@ -132,6 +134,8 @@ func (w *warp) runSlice(n int) {
 			count.idle += uint64(bits.OnesCount32(^active))
 			if active != 0 {
 				w.execPartly(in)
+			} else if w.tracks {
+				w.trackGuard(in)
 			}
 		}
 		if len(w.groups) > 1 && w.sliceLeft > 0 && (w.yield || w.code[w.pc].leader) {

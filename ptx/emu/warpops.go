@@ -13,6 +13,9 @@ func syncMembers(do execFunc) execFunc {
 	return func(w *warp, in *inst) {
 		if need, ok := w.members(in, in.e); ok && w.converge(in, need) {
 			w.emitWarpSync(in, need, false)
+			if w.tracks && in.flow == flowAcross {
+				w.trackAcross(in)
+			}
 			do(w, in)
 		}
 	}
@@ -101,6 +104,7 @@ func decodeShuffle(d *decoder) execFunc {
 	return syncMembers(func(w *warp, in *inst) {
 		a, b, c := *reg[uint32](w, in.a), reg[uint32](w, in.b), reg[uint32](w, in.c)
 		var out [lanes]uint32
+		var sources [lanes]int
 		var inRange uint32
 		for m := w.active; m != 0; m &= m - 1 {
 			lane := firstLane(m)
@@ -108,7 +112,10 @@ func decodeShuffle(d *decoder) execFunc {
 			if ok {
 				inRange |= 1 << lane
 			}
-			out[lane] = a[from]
+			out[lane], sources[lane] = a[from], from
+		}
+		if w.tracks {
+			w.trackShuffle(in, &sources)
 		}
 		setLanes(reg[uint32](w, in.d), &out, w.active)
 		if wanted {

@@ -204,7 +204,7 @@ func (op *wgmmaOp) checkOperands(w *warp, in *inst) bool {
 			return false
 		}
 	}
-	if len(w.block.bulk) > 0 {
+	if len(w.block.bulk) > 0 || w.tracks {
 		w.emitBulk(&Bulk{Origin: w.origin(in), Kind: AsyncRead, Space: ptx.Shared, Rank: w.block.rank, Spans: spans,
 			Copy: op.id})
 	}

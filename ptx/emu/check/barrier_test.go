@@ -141,8 +141,8 @@ func TestMemberMasks(t *testing.T) {
 			"instruction with the member mask 0xffffffff, but threads (20,0,0) to (31,0,0) skip it and exit"},
 		{"guard", below20 + "@%q0 " + shuffle + result, 32, "skip it and exit"},
 		{"bar.warp.sync", below20 + "@!%q0 bra on; bar.warp.sync -1; on: " + result, 32, "skip it and exit"},
-		{"uneven loop", "mov.u32 %r4, %t; again: " + shuffle + "add.u32 %r4, %r4, 8; setp.lt.u32 %q0, %r4, 32; @%q0 bra again; " +
-			result, 32, "skip it and exit"},
+		{"uneven loop", "mov.u32 %r4, %t; again: " + shuffle + "add.u32 %r4, %r4, 8; setp.lt.u32 %q0, %r4, 32; " +
+			"@%q0 bra again; " + result, 32, "skip it and exit"},
 		{"early return", below20 + "@!%q0 ret; " + shuffle + result, 32, ""},
 		{"mask of the lanes", below20 + "@!%q0 bra on; shfl.sync.idx.b32 %r3, %t, 0, 31, 0xfffff; on: " + result, 32, ""},
 		{"small block", shuffle, 20, ""},

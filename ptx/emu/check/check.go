@@ -26,7 +26,7 @@ const (
 	Race     Checker = iota // unordered accesses of two threads to the same bytes, at least one a write
 	Barrier                 // barriers that not all threads reach together, and deadlocks
 	Bounds                  // accesses that are out of bounds, misaligned or to read-only memory
-	Uninit                  // reads of uninitialized registers and memory
+	Uninit                  // uses of undefined values: of unset registers, unwritten memory and inactive lanes
 	Banks                   // bank conflicts in shared memory
 	Coalesce                // uncoalesced accesses to global memory
 	Count                   // counts instructions, operations and bytes; reports no findings
@@ -189,9 +189,6 @@ func (w *worker) start(b *emu.BlockInfo) {
 	if w.barriers != nil {
 		w.barriers.start()
 	}
-	if w.uninit != nil {
-		w.uninit.start(b)
-	}
 }
 
 func (w *worker) access(a *emu.Access) {
@@ -202,9 +199,6 @@ func (w *worker) access(a *emu.Access) {
 	w.runs.split(a.Addr, a.Mask, a.Size)
 	if w.race != nil {
 		w.race.access(a, &w.runs, in)
-	}
-	if w.uninit != nil {
-		w.uninit.access(a, &w.runs, in)
 	}
 	if a.Space == ptx.Shared {
 		w.sharedAccess(a, in)
@@ -250,7 +244,6 @@ type instruction struct {
 	alloc   *emu.Allocation
 	region  *region  // shadow memory of the race checker for alloc
 	sectors *sectors // sectors of alloc that have been accessed
-	whole   bool     // all bytes of alloc have been written
 }
 
 // instruction returns the state of the instruction that makes access a.
@@ -261,7 +254,7 @@ func (w *worker) instruction(a *emu.Access) *instruction {
 	}
 	in := &w.instructions[i]
 	if in.Site == nil || a.Alloc != in.alloc {
-		in.Site, in.alloc, in.whole = a.Site, a.Alloc, false
+		in.Site, in.alloc = a.Site, a.Alloc
 		if a.Alloc != nil {
 			in.sectors = w.touched.of(a.Alloc)
 		}

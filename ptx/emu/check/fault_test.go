@@ -93,75 +93,116 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestUninit runs small programs with undefined values. They are found where they can change the
+// result of the kernel, and only there.
 func TestUninit(t *testing.T) {
+	const (
+		own    = "st.shared.u32 [%r1], %t; bar.sync 0;"
+		first8 = "setp.lt.u32 %q0, %t, 8; @%q0 st.shared.u32 [%r1], %t; bar.sync 0;"
+		load   = "ld.shared.u32 %r3, [%r1];"
+		store  = "st.global.u32 [%d1], %r3;"
+	)
 	for _, c := range []struct {
-		name string
-		run  func(f *fake, b *block)
-		want string
-		says string
+		name, body, want string
 	}{
-		{"written words", func(_ *fake, b *block) {
-			b.do(st, b.all(), own)
-			b.do(ld, b.all(), next)
-		}, "", ""},
-		{"unwritten word", func(_ *fake, b *block) {
-			b.do(st, span(0, 63), own)
-			b.do(ld, b.all(), own)
-		}, "uninit ld", "thread (63,0,0) of block (0,0,0) reads offset 0xfc of shared memory"},
-		{"unwritten byte", func(_ *fake, b *block) {
-			o := st
-			o.size = 1
-			b.do(o, span(0, 3), func(t int) uint64 { return 61 + uint64(t) })
-			o = ld
-			o.size = 2
-			b.do(o, []int{7}, func(int) uint64 { return 62 })
-			b.do(o, []int{7}, func(int) uint64 { return 60 })
-		}, "uninit ld", "thread (7,0,0) of block (0,0,0) reads offset 0x3c"},
-		{"partly written vector", func(_ *fake, b *block) {
-			b.do(st, span(0, 3), own)
-			o := ld
-			o.size = 16
-			b.do(o, []int{0}, same)
-		}, "uninit ld", "offset 0xc"},
-		{"write of an asynchronous copy", func(_ *fake, b *block) {
-			b.do(op{site: "cp", kind: emu.AsyncWrite, copy: 1}, []int{0}, same)
-			b.do(ld, []int{0}, same)
-		}, "", ""},
-		{"write of a bulk copy", func(_ *fake, b *block) {
-			b.bulk("load", 1, emu.AsyncWrite, 0, 0, 0)
-			b.do(ld, []int{0}, same)
-		}, "", ""},
-		{"read of a bulk copy", func(_ *fake, b *block) {
-			b.do(st, span(0, 8), own)
-			b.bulk("store", 1, emu.AsyncRead, 40, 0, 0)
-		}, "uninit store", "thread (40,0,0) of block (0,0,0) reads offset 0x20"},
-		{"atomic", func(_ *fake, b *block) {
-			b.do(op{site: "atom", kind: emu.Atomic}, []int{0}, same)
-		}, "uninit atom", ""},
-		{"write of the previous block", func(f *fake, b *block) {
-			b.do(st, b.all(), own)
-			b.hooks.End()
-			after := f.block(1)
-			after.do(ld, []int{0}, same)
-			after.hooks.End()
-			f.block(0)
-		}, "uninit ld", "of block (1,0,0)"},
-		{"register", func(_ *fake, b *block) {
-			for range 2 {
-				b.hooks.UninitRead(&emu.UninitRead{Origin: emu.Origin{Site: b.site("add"), Warp: 1, Mask: 0b100}, Register: "%f1"})
-				b.hooks.UninitRead(&emu.UninitRead{Origin: emu.Origin{Site: b.site("add"), Warp: 1, Mask: 0b100}, Register: "%f2"})
-			}
-		}, "uninit add, uninit add", "thread (34,0,0) reads register %f1"},
+		{"written words", own + "xor.b32 %r1, %r1, 4;" + load + store, ""},
+		{"unwritten word", first8 + load + store,
+			"thread (8,0,0) of block (0,0,0) reads offset 0x20 of shared memory, which no thread of the block has written, " +
+				"and test.ptx:20 stores the value: want each element"},
+		{"unwritten byte", "mov.u32 %r1, s; st.shared.u8 [%r1+62], %t; ld.shared.u16 %r3, [%r1+62]; add.u32 %r3, %r3, 1;" +
+			store, "reads offset 0x3f of shared"},
+		{"padding", "mov.u32 %r1, s; st.shared.u8 [%r1+62], %t; ld.shared.u16 %r3, [%r1+62];" + store, ""},
+		{"bit field", "and.b32 %r3, %r4, -256; or.b32 %r3, %r3, 7; and.b32 %r3, %r3, 255;" + store, ""},
+		{"another bit field", "and.b32 %r3, %r4, -256; or.b32 %r3, %r3, 7; bfe.u32 %r3, %r3, 8, 4; add.u32 %r3, %r3, 1;" +
+			store, "reads register %r4"},
+		{"shifted out", "shl.b32 %r3, %r4, 8; bfi.b32 %r3, %t, %r3, 0, 8; cvt.u32.u8 %r3, %r3;" + store, ""},
+		{"parts of a register", ".reg .b16 %h<3>; mov.b16 %h1, 7; mov.b32 %r3, {%h1, %h2}; mov.b32 {%h1, %h2}, %r3; " +
+			"cvt.u32.u16 %r3, %h1;" + store, ""},
+		{"other part of a register", ".reg .b16 %h<3>; mov.b16 %h1, 7; mov.b32 %r3, {%h1, %h2}; mov.b32 {%h1, %h2}, %r3; " +
+			"mul.wide.u16 %r3, %h2, 2;" + store, "reads register %h2"},
+		{"byte in a word", "st.shared.u32 [%r1], %t; ld.shared.u8 %r3, [%r1+3];" + store, ""},
+		{"branch on a register", "@!%q0 bra on; on: mov.u32 %r3, 0;" + store,
+			"reads register %q0, which it has not written: want"},
+		{"last element of a vector", "setp.lt.u32 %q0, %t, 3; @%q0 st.shared.u32 [%r1], %t; bar.sync 0; " +
+			"ld.shared.v4.u32 {%r2, %r3, %r4, %r5}, [s]; st.global.u32 [%d1], %r5;", "reads offset 0xc of shared"},
+		{"other elements of a vector", "setp.lt.u32 %q0, %t, 3; @%q0 st.shared.u32 [%r1], %t; bar.sync 0; " +
+			"ld.shared.v4.u32 {%r2, %r3, %r4, %r5}, [s]; st.global.u32 [%d1], %r4;", ""},
+		{"asynchronous copy", "cp.async.ca.shared.global [%r1], [%d1], 4; cp.async.wait_all;" + load + store, ""},
+		{"atomic", "red.shared.add.u32 [%r1], 1;", "reads offset 0x0 of shared memory, which no " +
+			"thread of the block has written: want"},
+		{"unwritten global memory", "ld.global.u32 %r3, [%d1+1024];" + store, "neither the host nor a kernel has written"},
+		{"register", "add.u32 %r3, %r4, 1;" + store,
+			"reads register %r4, which it has not written, and test.ptx:18 stores"},
+		{"stored register", "st.global.u32 [%d1], %r4;", "reads register %r4, which it has not written: want"},
+		{"discarded sum", load + "add.u32 %r3, %r3, 1; mul.lo.u32 %r4, %r3, %r3;", ""},
+		{"address", load + "and.b32 %r3, %r3, 252; cvt.u64.u32 %d2, %r3; add.s64 %d2, %d2, %p; st.global.u32 [%d2], 1;",
+			"computes an address from the value"},
+		{"branch", load + "setp.gt.u32 %q1, %r3, 5; @%q1 bra on; st.global.u32 [%d1], 1; on: mov.u32 %r4, 0;",
+			"branches on the value"},
+		{"guard of a store", load + "setp.gt.u32 %q1, %r3, 5; @%q1 st.global.u32 [%d1], 1;", "branches on the value"},
+		{"guard of a move", load + "setp.gt.u32 %q1, %r3, 5; mov.u32 %r3, 0; @%q1 mov.u32 %r3, 1;" + store,
+			"stores the value"},
+		{"selected", first8 + load + "setp.lt.u32 %q1, %t, 9; selp.b32 %r3, %r3, 0, %q1;" + store, "thread (8,0,0)"},
+		{"not selected", first8 + load + "selp.b32 %r3, %r3, 0, %q0;" + store, ""},
+		{"and of false", first8 + load + "setp.gt.u32 %q1, %r3, 5; and.pred %q1, %q0, %q1; @%q1 st.global.u32 [%d1], 1;", ""},
+		{"or of true", first8 + load + "setp.gt.u32 %q1, %r3, 5; setp.ge.u32 %q2, %t, 8; or.pred %q1, %q1, %q2; " +
+			"@%q1 st.global.u32 [%d1], 1;", ""},
+		{"comparison and false", first8 + load + "setp.gt.and.u32 %q1, %r3, 5, %q0; @%q1 st.global.u32 [%d1], 1;", ""},
+		{"comparison or true", first8 + load + "setp.gt.or.u32 %q1, %r3, 5, !%q0; @%q1 st.global.u32 [%d1], 1;", ""},
+		{"comparison or false", first8 + load + "setp.gt.or.u32 %q1, %r3, 5, %q0; @%q1 st.global.u32 [%d1], 1;", "branches"},
+		{"false comparison and predicate", first8 + load + "setp.gt.u32 %q1, %r3, 5; setp.lt.and.u32 %q1, %t, 8, %q1; " +
+			"@%q1 st.global.u32 [%d1], 1;", ""},
+		{"masked bits", first8 + load + "selp.b32 %r4, -1, 0, %q0; and.b32 %r3, %r3, %r4;" + store, ""},
+		{"through shared memory", load + "st.shared.u32 [%r1+1024], %r3; ld.shared.u32 %r4, [%r1+1024]; " +
+			"st.global.u32 [%d1], %r4;", "test.ptx:18:1: ld.shared.u32: error"},
+		{"replaced in shared memory", load + "st.shared.u32 [%r1+1024], %r3; st.shared.u32 [%r1+1024], %t; " +
+			"ld.shared.u32 %r4, [%r1+1024]; st.global.u32 [%d1], %r4;", ""},
+		{"local memory", ".local .b32 l[4]; st.local.u32 [l], %t; ld.local.u32 %r3, [l+4];" + store,
+			"reads offset 0x4 of its local memory, which it has not written"},
+		{"written local memory", ".local .b32 l[4]; st.local.u32 [l+4], %t; ld.local.u32 %r3, [l+4];" + store, ""},
+		{"shuffle", load + "shfl.sync.idx.b32 %r3, %r3, 0, 31, -1;" + store, "reads offset 0x0 of shared"},
+		{"shuffle of defined lanes", first8 + load + "shfl.sync.idx.b32 %r3, %r3, 7, 31, -1;" + store, ""},
+		{"shuffle from an exited lane", "setp.ge.u32 %q0, %t, 20; @%q0 exit; shfl.sync.down.b32 %r3, %t, 4, 31, -1;" + store,
+			"thread (16,0,0) of block (0,0,0) reads the value of lane 20, which does not take part in the instruction, and"},
+		{"shuffle from a lane outside the mask", "setp.lt.u32 %q0, %t, 16; @!%q0 bra on; " +
+			"shfl.sync.idx.b32 %r3, %t, 16, 31, 0xffff;" + store + "on: mov.u32 %r4, 0;", "reads the value of lane 16"},
+		{"discarded shuffle", "setp.ge.u32 %q0, %t, 20; @%q0 exit; shfl.sync.down.b32 %r3, %t, 4, 31, -1; " +
+			"setp.lt.u32 %q1, %t, 16; selp.b32 %r3, %r3, 0, %q1;" + store, ""},
+		{"vote", load + "setp.gt.u32 %q1, %r3, 5; vote.sync.ballot.b32 %r3, %q1, -1;" + store, "stores the value"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			f := newFake(t, Options{Only: []Checker{Uninit}}, 2, 64)
-			b := f.block(0)
-			c.run(f, b)
-			b.hooks.End()
-			r, got := f.report(nil)
-			if s := strings.Join(got, ", "); s != c.want || !strings.Contains(r.String(), c.says) {
-				t.Errorf("found %q, want %q and a report that contains %q\n%v", s, c.want, c.says, r)
+			p := &program{
+				text: strings.ReplaceAll(small(c.body), "; ", ";\n"), grid: emu.Dim3{X: 1, Y: 1, Z: 1},
+				block: emu.Dim3{X: 32, Y: 1, Z: 1}, args: []any{make([]int32, 256)}, options: Options{Only: []Checker{Uninit}},
+			}
+			if strings.Contains(c.body, "+1024") && strings.Contains(c.body, "ld.global") {
+				p.args = []any{out(4096)}
+			}
+			r, _, err := p.run(t)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if (len(r.Findings) > 0) != (c.want != "") || !strings.Contains(r.String(), c.want) {
+				t.Errorf("found %q, want %q", r, c.want)
 			}
 		})
+	}
+}
+
+// TestUninitFindings checks that uses of two registers by one instruction are two findings.
+func TestUninitFindings(t *testing.T) {
+	f := newFake(t, Options{Only: []Checker{Uninit}}, 2, 64)
+	b := f.block(0)
+	for range 2 {
+		for _, name := range []string{"%f1", "%f2"} {
+			at := emu.Origin{Site: b.site("add"), Warp: 1, Mask: 0b100}
+			b.hooks.Undefined(&emu.Undefined{Origin: at, Use: emu.UseStore, Cause: emu.Cause{Origin: at, Register: name}})
+		}
+	}
+	b.hooks.End()
+	r, got := f.report(nil)
+	const says = "thread (34,0,0) reads register %f1"
+	if s := strings.Join(got, ", "); s != "uninit add, uninit add" || !strings.Contains(r.String(), says) {
+		t.Errorf("found %q\n%v", s, r)
 	}
 }

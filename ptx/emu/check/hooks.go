@@ -34,9 +34,14 @@ func (w *worker) newHooks(rank int) *emu.Hooks {
 		h.Fault = func(e *emu.Fault) bool { w.enter(rank); return w.fault(e) }
 	}
 	if enabled[Uninit] {
-		h.UninitRead = func(e *emu.UninitRead) { event := *e; event.Warp += w.enter(rank); w.uninit.register(&event) }
+		h.Undefined = func(e *emu.Undefined) {
+			event := *e
+			event.Warp += w.enter(rank)
+			event.Cause.Warp += rank * w.block.Warps
+			w.uninit.undefined(&event)
+		}
 	}
-	if enabled[Race] || enabled[Uninit] || enabled[Banks] || enabled[Coalesce] || enabled[Count] {
+	if enabled[Race] || enabled[Banks] || enabled[Coalesce] || enabled[Count] {
 		h.Access = func(e *emu.Access) {
 			if first := w.enter(rank); first > 0 {
 				event := *e
@@ -72,9 +77,6 @@ func (w *worker) blockOf(n int) *emu.BlockInfo { return w.blocks[n/(w.blocks[0].
 func (w *worker) bulk(b *emu.Bulk) {
 	if w.race != nil {
 		w.race.bulk(b)
-	}
-	if w.uninit != nil {
-		w.uninit.bulk(b)
 	}
 	if w.counter != nil && b.Alloc != nil {
 		w.counter.bulk(b)

@@ -189,9 +189,11 @@ func TestSmallPrograms(t *testing.T) {
 		{"producer that arrives before its write", "setp.lt.u32 %q0, %t, 32; @!%q0 bra consume; bar.arrive 1, 64;" +
 			writeOwn + "bra on; consume: bar.sync 1, 64; sub.u32 %r2, %r1, 128; ld.shared.u32 %r3, [%r2]; on: mov.u32 %r4, 0;",
 			1, 64, "race", "", nil},
-		{"unwritten shared memory", "ld.shared.u32 %r3, [%r1];", 1, 32, "uninit", "no thread of the block has written", nil},
-		{"unwritten global memory", "ld.global.u32 %r3, [%d1+1024];", 1, 32, "uninit", "neither the host nor a kernel", nil},
-		{"unwritten register", "add.u32 %r3, %r4, 1;", 1, 32, "uninit", "register %r4", nil},
+		{"unwritten shared memory", "ld.shared.u32 %r3, [%r1]; st.global.u32 [%d1], %r3;", 1, 32, "uninit",
+			"no thread of the block has written", nil},
+		{"unwritten global memory", "ld.global.u32 %r3, [%d1+1024]; st.global.u32 [%d1], %r3;", 1, 32, "uninit",
+			"neither the host nor a kernel", nil},
+		{"unwritten register", "add.u32 %r3, %r4, 1; st.global.u32 [%d1], %r3;", 1, 32, "uninit", "register %r4", nil},
 		{"out of bounds", "ld.global.u32 %r3, [%d1+4096];", 1, 32, "bounds", "past the end", nil},
 		{"out of bounds in shared memory", "st.shared.u32 [%r1+4092], 1;", 1, 32, "bounds", "", nil},
 		{"misaligned", "ld.global.u32 %r3, [%d1+2];", 1, 32, "bounds", "want a multiple of 4", nil},
@@ -275,7 +277,7 @@ func TestOnlySomeCheckers(t *testing.T) {
 		}
 		// The kernel has a race, an unset register and no other faults.
 		p := &program{
-			text: small("st.shared.u32 [s], %t; add.u32 %r3, %r4, 1;"), grid: emu.Dim3{X: 1, Y: 1, Z: 1},
+			text: small("st.shared.u32 [s], %t; st.global.u32 [%d1], %r4;"), grid: emu.Dim3{X: 1, Y: 1, Z: 1},
 			block: emu.Dim3{X: 64, Y: 1, Z: 1},
 			args:  []any{make([]int32, 64)}, options: Options{Only: []Checker{k}},
 		}

@@ -13,133 +13,57 @@ const (
 	unsetRegister uint8 = iota
 	unsetShared
 	unsetGlobal
+	unsetLocal
+	inactiveLane
 )
 
-// uninit detects reads of uninitialized registers, shared memory and global memory. For global
-// memory, the emulated memory must track writes ([emu.MemoryOptions]).
-type uninit struct {
-	*worker
-	written [][]uint64 // by rank, one bit per byte of shared memory
-	// partial holds allocations that were found not to be completely written in this
-	// block.
-	partial map[*emu.Allocation]bool
-}
+// uninit reports undefined values that can change the result of the kernel. A finding is at the
+// instruction that produced the value, and names the one that uses it. For global memory, the
+// emulated memory must track writes ([emu.MemoryOptions]).
+type uninit struct{ *worker }
 
-func (u *uninit) start(b *emu.BlockInfo) {
-	for len(u.written) < max(b.Ranks, 1) {
-		u.written = append(u.written, nil)
+func (u *uninit) undefined(e *emu.Undefined) {
+	c := &e.Cause
+	kind := unsetRegister
+	switch {
+	case c.Kind == emu.InactiveLane:
+		kind = inactiveLane
+	case c.Kind == emu.UnsetMemory:
+		kind = map[ptx.Space]uint8{ptx.Shared: unsetShared, ptx.Global: unsetGlobal, ptx.Local: unsetLocal}[c.Space]
 	}
-	for rank := range u.written {
-		u.written[rank] = cleared(u.written[rank], (b.SharedSize+63)/64)
-	}
-	clear(u.partial)
-}
-
-// isWhole reports whether the allocation of an access is completely written, as most are. If so,
-// individual accesses need no check.
-func (u *uninit) isWhole(in *instruction) bool {
-	if !in.whole && !u.partial[in.alloc] {
-		in.whole = in.alloc.Unwritten(in.alloc.Base, in.alloc.Size) < 0
-		if !in.whole {
-			if u.partial == nil {
-				u.partial = map[*emu.Allocation]bool{}
-			}
-			u.partial[in.alloc] = true
+	u.found.add(u.block, key{checker: Uninit, kind: kind, site: c.Site, name: c.Register}, func(f *Finding) {
+		f.Thread = u.thread(c.Warp*32 + bits.TrailingZeros32(c.Mask))
+		reader := fmt.Sprintf("thread %v of block %v reads", f.Thread, f.Block)
+		var what, want string
+		switch kind {
+		case unsetRegister:
+			what = fmt.Sprintf("thread %v reads register %s, which it has not written", f.Thread, c.Register)
+			want = "want the variable set on all paths before its use"
+		case unsetShared:
+			what = fmt.Sprintf("%s %s, which no thread of the block has written", reader, place(ptx.Shared, c.Addr, nil))
+			want = "want each element of a tile stored before it is read"
+		case unsetGlobal:
+			what = fmt.Sprintf("%s %s, which neither the host nor a kernel has written", reader,
+				place(ptx.Global, c.Addr, c.Alloc))
+			want = "want it copied to the device first, or another index"
+		case unsetLocal:
+			what = fmt.Sprintf("%s offset %#x of its local memory, which it has not written", reader, c.Addr)
+			want = "want each element of a local array set before it is read"
+		case inactiveLane:
+			what = fmt.Sprintf("%s the value of lane %d, which does not take part in the instruction", reader, c.Lane)
+			want = "want a source lane that is in the member mask and has not exited, or another value in its place"
 		}
-	}
-	return in.whole
-}
-
-func (u *uninit) register(r *emu.UninitRead) {
-	u.found.add(u.block, key{checker: Uninit, kind: unsetRegister, site: r.Site, name: r.Register}, func(f *Finding) {
-		f.Thread = u.thread(r.Warp*32 + bits.TrailingZeros32(r.Mask))
-		f.Message = fmt.Sprintf("thread %v reads register %s, which it has not written: want the variable set on "+
-			"all paths before its use",
-			f.Thread, r.Register)
+		f.Message = what + effect(e) + ": " + want
 	})
 }
 
-func (u *uninit) access(a *emu.Access, rs *runs, in *instruction) {
-	if a.Space == ptx.Global && (!isRead(a.Kind) || u.isWhole(in)) {
-		return
+// effect describes the use of an undefined value, or returns an empty string if its cause is the
+// use.
+func effect(e *emu.Undefined) string {
+	if e.Site == e.Cause.Site {
+		return ""
 	}
-	for i := range rs.byLane[:rs.n] {
-		cur := &rs.byLane[i]
-		n := int(cur.bytes(a.Size))
-		if isRead(a.Kind) {
-			if at := u.unwritten(a.Alloc, a.Rank, cur.addr, n); at >= 0 {
-				lane := cur.lane
-				if cur.step > 0 {
-					lane += at / a.Size
-				}
-				u.report(a.Site, a.Warp*32+lane, a.Alloc, cur.addr+uint64(at))
-			}
-		}
-		if isWrite(a.Kind) && a.Space == ptx.Shared {
-			u.write(a.Rank, cur.addr, n)
-		}
-	}
-}
-
-// bulk checks an access of the async proxy.
-func (u *uninit) bulk(b *emu.Bulk) {
-	for _, s := range b.Spans {
-		if b.Kind == emu.AsyncRead {
-			if at := u.unwritten(b.Alloc, b.Rank, s.Addr, s.Size); at >= 0 {
-				u.report(b.Site, b.Warp*32+bits.TrailingZeros32(b.Mask), b.Alloc, s.Addr+uint64(at))
-				return
-			}
-		} else if b.Space == ptx.Shared {
-			u.write(b.Rank, s.Addr, s.Size)
-		}
-	}
-}
-
-// unwritten returns the offset of the first unwritten byte among the n bytes at addr, or -1. addr
-// is in alloc, or in the shared memory of the block with the given rank if alloc is nil.
-func (u *uninit) unwritten(alloc *emu.Allocation, rank int, addr uint64, n int) int {
-	if alloc != nil {
-		return alloc.Unwritten(addr, n)
-	}
-	written := u.written[rank]
-	for off := 0; off < n; {
-		word, bit := (addr+uint64(off))/64, int((addr+uint64(off))%64)
-		if missing := ^written[word] >> bit; missing != 0 {
-			if at := off + bits.TrailingZeros64(missing); at < n {
-				return at
-			}
-			return -1
-		}
-		off += 64 - bit
-	}
-	return -1
-}
-
-func (u *uninit) write(rank int, addr uint64, n int) {
-	for n > 0 {
-		word, bit := addr/64, int(addr%64)
-		m := min(n, 64-bit)
-		u.written[rank][word] |= ^uint64(0) >> (64 - m) << bit
-		addr += uint64(m)
-		n -= m
-	}
-}
-
-func (u *uninit) report(site *emu.Site, reader int, alloc *emu.Allocation, addr uint64) {
-	kind := unsetShared
-	if alloc != nil {
-		kind = unsetGlobal
-	}
-	u.found.add(u.block, key{checker: Uninit, kind: kind, site: site}, func(f *Finding) {
-		f.Thread = u.thread(reader)
-		if kind == unsetShared {
-			f.Message = fmt.Sprintf("thread %v of block %v reads %s, which no thread of the block has written: "+
-				"want each element of a tile stored before it is read",
-				f.Thread, f.Block, place(ptx.Shared, addr, nil))
-			return
-		}
-		f.Message = fmt.Sprintf("thread %v of block %v reads %s, which neither the host nor a kernel has written: "+
-			"want it copied to the device first, or another index",
-			f.Thread, f.Block, place(ptx.Global, addr, alloc))
-	})
+	verb := map[emu.Use]string{emu.UseBranch: "branches on", emu.UseAddress: "computes an address from",
+		emu.UseStore: "stores", emu.UseOperand: "uses"}[e.Use]
+	return fmt.Sprintf(", and %s %s the value", line(e.Site), verb)
 }

@@ -1,0 +1,161 @@
+package emu
+
+import (
+	"math/bits"
+	"slices"
+
+	"tilework/ptx"
+)
+
+// Bit fields and padding make parts of registers undefined, and programs compare or store only the
+// other parts. Moves, logic and shifts therefore track each bit. The result of other arithmetic is
+// undefined as a whole.
+
+// bitwise lists the instructions that track bits.
+var bitwise = []string{"and", "or", "xor", "not", "shl", "shr", "bfe", "bfi", "mov", "cvt", "selp"}
+
+// trackBits tracks the current instruction bit by bit and reports whether it can. unknown holds
+// the lanes in which the guard is undefined, for the given cause.
+func (w *warp) trackBits(in *inst, reads []register, unknown uint32, cause *Cause) bool {
+	i := in.site.Instr
+	if !slices.Contains(bitwise, i.Op) || i.Type(0).Bits() == 1 || i.Type(0).Bits() > 64 {
+		return false
+	}
+	u := &w.frame.undefined
+	parts, whole := 1, i.Type(0).Bits() // of mov from a register to several
+	if v, ok := i.Args[0].(*ptx.Vector); ok {
+		parts, whole = len(v.Elems), i.Type(1).Bits()
+		if parts != len(in.writes) {
+			return false
+		}
+	}
+	var result [lanes]uint64
+	for m := w.active; m != 0; m &= m - 1 {
+		lane := firstLane(m)
+		var ok bool
+		if result[lane], ok = w.undefinedBits(in, reads, lane); !ok {
+			return false
+		}
+		result[lane] &= lowBits(whole)
+	}
+	for m := unknown; m != 0; m &= m - 1 {
+		result[firstLane(m)] = ^uint64(0)
+	}
+	if cause == nil {
+		cause = w.firstCause(in, reads, w.active)
+	}
+	for _, r := range in.writes {
+		part := result
+		for lane := range part {
+			part[lane] &= lowBits(whole / parts)
+			result[lane] >>= whole / parts
+		}
+		u.setBits(r.index, w.active|unknown, &part, cause)
+	}
+	return true
+}
+
+// lowBits returns a mask of n bits.
+func lowBits(n int) uint64 { return ^uint64(0) >> (64 - n) }
+
+// undefinedBits returns the undefined bits of the result of a lane. It reports whether it knows
+// them.
+func (w *warp) undefinedBits(in *inst, reads []register, lane int) (result uint64, ok bool) {
+	i := in.site.Instr
+	u := &w.frame.undefined
+	t := i.Type(0)
+	n := t.Bits()
+	of := func(slot uint32) uint64 {
+		if r, ok := w.frame.fn.registerAt(slot); ok {
+			return u.of(r)[lane] & lowBits(n)
+		}
+		return 0
+	}
+	value := func(slot uint32) uint64 { return bitsAt(w, slot, lane, n/8) }
+	a, b := of(in.a), of(in.b)
+	switch i.Op {
+	case "not":
+		return a, true
+	case "xor":
+		return a | b, true
+	case "and":
+		return a&(b|value(in.b)) | b&(a|value(in.a)), true
+	case "or":
+		return a&(b|^value(in.b)) | b&(a|^value(in.a)), true
+	case "shl":
+		return a << reg[uint32](w, in.b)[lane], b == 0
+	case "shr":
+		count := reg[uint32](w, in.b)[lane]
+		if t.Class() == ptx.Signed {
+			return uint64(int64(a<<(64-n)) >> min(count, 63) >> (64 - n)), b == 0
+		}
+		return a >> count, b == 0
+	case "bfe", "bfi":
+		return w.undefinedField(in, lane, of)
+	case "selp":
+		switch p := *pred(w, in.c) >> lane & 1; {
+		case w.unknownAt(in.c)>>lane&1 != 0:
+			return lowBits(n), true
+		case p != 0:
+			return a, true
+		}
+		return b, true
+	case "mov":
+		return w.undefinedParts(in, reads, lane)
+	}
+	return w.undefinedInteger(in, lane)
+}
+
+// undefinedField returns the undefined bits of the result of bfe or bfi.
+func (w *warp) undefinedField(in *inst, lane int, of func(slot uint32) uint64) (result uint64, ok bool) {
+	position, length, insert := in.b, in.c, in.site.Instr.Op == "bfi"
+	if insert {
+		position, length = in.c, in.e
+	}
+	if w.unknownAt(position)>>lane&1 != 0 || w.unknownAt(length)>>lane&1 != 0 {
+		return 0, false
+	}
+	pos, n := reg[uint32](w, position)[lane]&0xff, reg[uint32](w, length)[lane]&0xff
+	field := uint64(1)<<n - 1
+	if insert {
+		return of(in.a)&field<<pos | of(in.b)&^(field<<pos), true
+	}
+	result = of(in.a) >> pos & field
+	if in.site.Instr.Type(0).Class() == ptx.Signed && result != 0 && bits.Len64(result) == int(n) {
+		result |= ^field // the sign is undefined
+	}
+	return result, true
+}
+
+// undefinedParts returns the undefined bits of the value that mov moves, joins or splits.
+func (w *warp) undefinedParts(in *inst, reads []register, lane int) (result uint64, ok bool) {
+	i := in.site.Instr
+	v, joins := i.Args[1].(*ptx.Vector)
+	if !joins {
+		return w.frame.undefined.of(reads[0].index)[lane], true
+	}
+	if len(reads) != len(v.Elems) {
+		return 0, false
+	}
+	n := i.Type(0).Bits() / len(reads)
+	for k, r := range reads {
+		result |= w.frame.undefined.of(r.index)[lane] & lowBits(n) << (k * n)
+	}
+	return result, true
+}
+
+// undefinedInteger returns the undefined bits of a conversion between integers.
+func (w *warp) undefinedInteger(in *inst, lane int) (result uint64, ok bool) {
+	i := in.site.Instr
+	from := i.Type(1)
+	r, ok := w.frame.fn.registerAt(in.a)
+	if !ok || from.Class() == ptx.Float || i.Type(0).Class() == ptx.Float || i.Has("sat") {
+		return 0, false
+	}
+	n := from.Bits()
+	result = w.frame.undefined.of(r)[lane] & lowBits(n)
+	if from.Class() == ptx.Signed {
+		result = uint64(int64(result<<(64-n)) >> (64 - n))
+	}
+	return result, true
+}
