@@ -209,6 +209,9 @@ func (w *warp) eachRegionAt(in *inst, ac *access, copy uint64, do func(t *target
 		if len(w.block.access) > 0 {
 			w.emitAccess(in, ac, t.space, t.rank(), t.alloc, w.spaceAddresses(t), mask, copy)
 		}
+		if ac.kind == Write && t.space != ptx.Local {
+			w.block.cluster.writes++
+		}
 		do(t, mask)
 		if t.alloc != nil && t.alloc.written != nil && ac.writes() {
 			for m := mask; m != 0; m &= m - 1 {

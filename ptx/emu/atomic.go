@@ -53,7 +53,13 @@ func (d *decoder) atomic(k int) execFunc {
 					if third != 0 {
 						c = bitsAt(w, third, i, size)
 					}
-					old[i] = exchange(t.mem, w.off[i], size, func(old uint64) uint64 { return f(old, b, c, flush) })
+					old[i] = exchange(t.mem, w.off[i], size, func(old uint64) uint64 {
+						value := f(old, b, c, flush)
+						if value != old {
+							w.block.cluster.writes++
+						}
+						return value
+					})
 				}
 			})
 			if results != nil {
@@ -63,7 +69,7 @@ func (d *decoder) atomic(k int) execFunc {
 			}
 		}
 		w.syncWorkers(ac.sem)
-		w.poll()
+		w.poll(in)
 	}
 }
 

@@ -211,8 +211,7 @@ func (w *warp) call(in *inst, c *call) {
 	for k := range c.args {
 		w.pass(c.params[k], f, c.args[k], w.frame)
 	}
-	w.groups = append(w.groups, group{frame: f, mask: w.active, from: none})
-	w.leaveGroup(w.active)
+	w.continueIn(f, 0)
 }
 
 func isParameter(f *function, v *ptx.Var) bool {
@@ -234,7 +233,13 @@ func execRet(w *warp, in *inst) {
 	if c := f.passing; c.returns {
 		w.pass(c.result, f.caller, c.target, f)
 	}
-	w.groups = append(w.groups, group{frame: f.caller, pc: f.next, mask: w.active, from: none})
 	w.release(f, w.active)
+	w.continueIn(f.caller, f.next)
+}
+
+// continueIn moves the active lanes to a frame.
+func (w *warp) continueIn(f *frame, pc int32) {
+	g := &w.groups[w.group]
+	w.groups = append(w.groups, group{frame: f, pc: pc, mask: w.active, from: none, polls: g.polls, polled: g.polled})
 	w.leaveGroup(w.active)
 }

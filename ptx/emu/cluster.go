@@ -3,7 +3,6 @@ package emu
 import (
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // cluster is the set of blocks that a worker runs together: a thread block cluster, or a single
@@ -21,6 +20,8 @@ type cluster struct {
 	err          error
 	operations   uint64 // number of asynchronous operations so far
 	asyncOps     []*asyncOp
+	writes       uint64 // accesses that may have changed shared or global memory
+	spin         spinWatch
 }
 
 // random is the SplitMix64 generator (Steele et al., "Fast splittable pseudorandom number
@@ -62,7 +63,7 @@ func (c *cluster) begin(number int) {
 	seed := random(c.run.launch.Seed)
 	c.rng = random(seed.next() + uint64(number))
 	c.executed, c.favoredUntil, c.operations, c.err = 0, 0, 0, nil
-	c.runnable, c.asyncOps = c.runnable[:0], nil
+	c.runnable, c.asyncOps, c.spin = c.runnable[:0], nil, spinWatch{next: firstSnapshot}
 	for _, b := range c.blocks {
 		b.begin()
 	}
@@ -89,6 +90,9 @@ func (c *cluster) execute() error {
 		c.executed += uint64(length - w.sliceLeft)
 		if err := c.worker.spend(length - w.sliceLeft); err != nil {
 			c.fail(err)
+		}
+		if c.executed >= firstSnapshot && c.spins(w) {
+			c.fail(c.spinError())
 		}
 		if len(c.asyncOps) > 0 {
 			c.runDue()
@@ -167,13 +171,7 @@ func (c *cluster) deadlock() error {
 	if waits == nil {
 		return nil
 	}
-	const few = 4
-	more := ""
-	if len(waits) > few {
-		more = fmt.Sprintf("; and %d more", len(waits)-few)
-		waits = waits[:few]
-	}
-	return fmt.Errorf("block %v: %s%s: %w", first.index, strings.Join(waits, "; "), more, ErrDeadlock)
+	return fmt.Errorf("block %v: %s: %w", first.index, few(waits), ErrDeadlock)
 }
 
 // waitText describes why group g cannot run.

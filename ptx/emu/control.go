@@ -95,7 +95,7 @@ func decodeSetmaxnreg(d *decoder) execFunc { return aligned(func(*warp, *inst) {
 // decodeNanosleep lets other groups of the warp and other warps run.
 func decodeNanosleep(d *decoder) execFunc {
 	return func(w *warp, in *inst) {
-		w.poll()
+		w.poll(in)
 		w.endSlice()
 	}
 }

@@ -210,7 +210,7 @@ SPIN:	atom.global.cas.b32 %old, [%buf], 0, 1;
 }
 
 func TestInstructionLimitAndCancellation(t *testing.T) {
-	forever := "LOOP: bra LOOP;"
+	forever := ".reg .b64 %n; mov.u64 %n, 0; LOOP: add.u64 %n, %n, 1; bra LOOP;"
 	_, _, err := runBody(t, forever, make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}, MaxInstructions: 50_000})
 	if !errors.Is(err, ErrBudget) || !strings.Contains(err.Error(), "more than 50000 instructions") {
 		t.Errorf("got %v, want ErrBudget", err)
@@ -231,6 +231,46 @@ func TestInstructionLimitAndCancellation(t *testing.T) {
 		Params: make([]byte, 8)})
 	if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 5*time.Second {
 		t.Errorf("got %v after %v, want the error of the context immediately", err, time.Since(start))
+	}
+}
+
+// TestSpins runs loops that no thread can end. The error names the place, long before the limit of
+// instructions. Loops that end are not reported.
+func TestSpins(t *testing.T) {
+	const declare = ".reg .b32 %v, %old; .reg .pred %q; .shared .b32 s; "
+	for _, c := range []struct{ name, body, want string }{
+		{"empty loop", "LOOP: bra LOOP;", "warp 0 (lanes 0xffffffff) loops at k.ptx:11"},
+		{"flag that nobody sets", "LOOP: ld.volatile.global.u32 %v, [%buf]; setp.eq.u32 %q, %v, 0; @%q bra LOOP;",
+			"ld.volatile.global.u32; warp 1"},
+		{"lock that nobody releases", "setp.ne.u32 %q, %t0, 0; @%q ret; st.volatile.global.u32 [%buf], 1; " +
+			"LOOP: atom.global.cas.b32 %old, [%buf], 0, 1; setp.ne.u32 %q, %old, 0; @%q bra LOOP;",
+			"block (0,0,0): warp 0 (lanes 0x00000001) polls at"},
+		{"flag set after the barrier", "setp.lt.u32 %q, %t0, 32; @!%q bra SET; " +
+			"LOOP: ld.volatile.shared.u32 %v, [s]; setp.ne.u32 %q, %v, 7; @%q bra LOOP; " +
+			"SET: bar.sync 0; st.volatile.shared.u32 [s], 7;", "ld.volatile.shared.u32, but no thread that still runs writes"},
+		{"message from a later block", ".reg .b32 %c; mov.u32 %c, %ctaid.x; setp.eq.u32 %q, %c, 0; @!%q bra SET; " +
+			"LOOP: ld.volatile.global.u32 %v, [%buf]; setp.eq.u32 %q, %v, 0; @%q bra LOOP; " +
+			"SET: st.volatile.global.u32 [%buf], 1;", "1 other block has not started"},
+		{"bounded loop", "mov.u32 %v, 0; LOOP: add.u32 %v, %v, 1; setp.lt.u32 %q, %v, 100000; @%q bra LOOP;", ""},
+		{"flag set late", "setp.lt.u32 %q, %t0, 32; mov.u32 %v, 0; @%q bra WAIT; " +
+			"COUNT: add.u32 %v, %v, 1; setp.lt.u32 %q, %v, 100000; @%q bra COUNT; st.volatile.shared.u32 [s], 7; bra END; " +
+			"WAIT: ld.volatile.shared.u32 %v, [s]; setp.ne.u32 %q, %v, 7; @%q bra WAIT; END: mov.u32 %v, 0;", ""},
+		{"clock", "LOOP: mov.u32 %v, %clock; setp.lt.u32 %q, %v, 1000000; @%q bra LOOP;", ""},
+	} {
+		for seed := range uint64(4) {
+			_, stats, err := runBody(t, declare+strings.ReplaceAll(c.body, "; ", ";\n"), make([]uint32, 2),
+				Launch{Block: Dim3{64, 1, 1}, Grid: Dim3{1 + strings.Count(c.name, "later"), 1, 1}, MaxInstructions: 10e6,
+					Seed: seed})
+			if c.want == "" {
+				if err != nil {
+					t.Errorf("%s: %v, want no error", c.name, err)
+				}
+				continue
+			}
+			if !errors.Is(err, ErrDeadlock) || !strings.Contains(err.Error(), c.want) || stats.Instructions > 1e6 {
+				t.Errorf("%s: %v after %d instructions, want %q before 1e6", c.name, err, stats.Instructions, c.want)
+			}
+		}
 	}
 }
 

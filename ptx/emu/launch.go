@@ -42,6 +42,7 @@ const (
 	maxBlockThreads = 1024
 	maxCluster      = 8 // blocks; larger clusters are not portable
 	maxShared       = 227 << 10
+	maxStaticShared = 48 << 10 // ptxas refuses more
 	maxLocal        = 512 << 10
 	// stackSize is the local memory per thread for recursive functions, in bytes.
 	stackSize = 16 << 10
@@ -102,10 +103,12 @@ type run struct {
 	clusters   int
 	params     region
 
-	ctx    context.Context
-	next   atomic.Int64  // next cluster to run
-	spent  atomic.Uint64 // instructions
-	fences atomic.Uint64 // incremented to order memory accesses of different workers
+	ctx   context.Context
+	next  atomic.Int64  // next cluster to run
+	spent atomic.Uint64 // instructions
+	// running is the number of workers that still run clusters.
+	running atomic.Int64
+	fences  atomic.Uint64 // incremented to order memory accesses of different workers
 
 	mu      sync.Mutex
 	failed  int // lowest number of a failed cluster, or the number of clusters
@@ -148,6 +151,9 @@ func (p *Program) Run(ctx context.Context, mem *Memory, l Launch) (Stats, error)
 	var wg sync.WaitGroup
 	for k := range all {
 		all[k] = r.newWorker()
+	}
+	r.running.Store(int64(workers))
+	for k := range all {
 		wg.Go(all[k].work)
 	}
 	wg.Wait()
@@ -161,7 +167,7 @@ func (p *Program) Run(ctx context.Context, mem *Memory, l Launch) (Stats, error)
 		}
 	}
 	if r.err == nil && l.MaxInstructions > 0 && stats.Instructions > uint64(l.MaxInstructions) {
-		r.err = r.overBudget()
+		r.err = r.overBudget(nil)
 	}
 	if r.err == nil {
 		r.err = r.printer.err
@@ -169,8 +175,14 @@ func (p *Program) Run(ctx context.Context, mem *Memory, l Launch) (Stats, error)
 	return stats, r.err
 }
 
-func (r *run) overBudget() error {
-	return fmt.Errorf("%s: more than %d instructions: %w", r.launch.Entry, r.launch.MaxInstructions, ErrBudget)
+// overBudget returns the error for a launch of too many instructions. c is the cluster that reached
+// the limit, or nil if it has ended.
+func (r *run) overBudget(c *cluster) error {
+	where := ""
+	if c != nil && len(c.runnable) > 0 {
+		where = fmt.Sprintf(" (block %v: %s)", c.runnable[0].block.index, c.runningText())
+	}
+	return fmt.Errorf("%s: more than %d instructions%s: %w", r.launch.Entry, r.launch.MaxInstructions, where, ErrBudget)
 }
 
 // check validates the launch arguments and computes the cluster size and memory sizes.
@@ -265,6 +277,10 @@ func (r *run) placeShared() error {
 		r.address[v.index] = size
 	}
 	static := size
+	if static > maxStaticShared {
+		return fmt.Errorf("%s of static shared memory: want at most %s, and dynamic shared memory for more",
+			bytesText(static), bytesText(maxStaticShared))
+	}
 	if size += uint64(r.launch.Shared); size > maxShared {
 		return fmt.Errorf("%d bytes of static and %d of dynamic shared memory: want a sum of at most %d", static,
 			r.launch.Shared, maxShared)

@@ -105,13 +105,17 @@ func storeGlobal[M integer, R unsigned](w *warp, in *inst) {
 	r := &w.worker.lastRegion[in.index]
 	if !w.unobserved || w.active != full || r.alloc == nil || r.alloc.ReadOnly || !fastStore[M, R](w, in, r) {
 		execStore(w, in)
+		return
 	}
+	w.block.cluster.writes++
 }
 
 func storeShared[M integer, R unsigned](w *warp, in *inst) {
 	if !w.unobserved || w.active != full || !fastStore[M, R](w, in, &w.block.shared) {
 		execStore(w, in)
+		return
 	}
+	w.block.cluster.writes++
 }
 
 // fastLoad executes ld of one element by a full warp from one region. If it returns false, execLoad
@@ -293,7 +297,7 @@ func execLoad(w *warp, in *inst) {
 		}
 	}
 	if in.access.sem != Weak {
-		w.poll()
+		w.poll(in)
 	}
 }
 

@@ -294,7 +294,7 @@ func (d *decoder) mbarrierWait() execFunc {
 		})
 		setPred(w, in.d, done)
 		w.syncWorkers(Acquire)
-		w.poll()
+		w.poll(in)
 	}
 }
 

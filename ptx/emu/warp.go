@@ -59,8 +59,9 @@ type group struct {
 	// passesBarrier makes the next barrier instruction accept the group although it has diverged
 	// from other lanes of the warp.
 	passesBarrier bool
-	barrier       int // barrier that the group waits at
-	polls         int // number of polls since the group last yielded
+	barrier       int   // barrier that the group waits at
+	polls         int   // number of polls since the group last yielded
+	polled        *inst // the last access that polled
 }
 
 // none is the value of warp.group while no group runs, and of group.from before a branch.
@@ -347,11 +348,12 @@ func (w *warp) leaveGroup(mask uint32) {
 
 // poll counts an access that may poll for a write of another thread. If the warp has other groups,
 // the running group yields after every pollsPerYield polls.
-func (w *warp) poll() {
+func (w *warp) poll(in *inst) {
+	g := &w.groups[w.group]
+	g.polled = in
 	if len(w.groups) == 1 {
 		return
 	}
-	g := &w.groups[w.group]
 	if g.polls++; g.polls < pollsPerYield {
 		return
 	}

@@ -45,6 +45,7 @@ func (k *worker) keepFrames() {
 // matter, and these have all started.
 func (k *worker) work() {
 	r := k.run
+	defer r.running.Add(-1)
 	for {
 		n := int(r.next.Add(1)) - 1
 		if n >= r.clusters || r.outdated(n) {
@@ -85,7 +86,7 @@ func (k *worker) spend(n int) error {
 	k.unreported = 0
 	switch {
 	case r.launch.MaxInstructions > 0 && spent > uint64(r.launch.MaxInstructions):
-		return r.overBudget()
+		return r.overBudget(k.cluster)
 	case r.outdated(k.cluster.number):
 		return context.Canceled // any error will do, as an earlier cluster has failed
 	}

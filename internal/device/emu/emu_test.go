@@ -186,7 +186,7 @@ func TestLaunch(t *testing.T) {
 	}
 	bad := load(t, d, func(k *build.Kernel, out build.Ptr) { out.At(1).Store(7) })
 	endless := load(t, d, func(k *build.Kernel, out build.Ptr) {
-		k.While(func() build.Reg { return k.Lt(out.Load(), 100) }, func() {})
+		k.While(func() build.Reg { return k.Lt(out.Load(), 100) }, func() { out.Store(7) })
 	})
 	wide, large := singleThread(p), singleThread(p)
 	wide.Block.X = 2
@@ -235,7 +235,7 @@ func TestCancelEndlessKernel(t *testing.T) {
 		t.Fatal(err)
 	}
 	endless := load(t, d, func(k *build.Kernel, out build.Ptr) {
-		k.While(func() build.Reg { return k.Lt(out.Load(), 100) }, func() {})
+		k.While(func() build.Reg { return k.Lt(out.Load(), 100) }, func() { out.Store(7) })
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()

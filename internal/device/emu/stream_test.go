@@ -111,7 +111,7 @@ func TestStreamFaults(t *testing.T) {
 func TestStreamCancel(t *testing.T) {
 	d, p, s := twoStreams(t, 1)
 	endless := load(t, d, func(k *build.Kernel, out build.Ptr) {
-		k.While(func() build.Reg { return k.Lt(out.Load(), 100) }, func() {})
+		k.While(func() build.Reg { return k.Lt(out.Load(), 100) }, func() { out.Store(7) })
 	})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
