@@ -70,6 +70,11 @@ func (l *undefinedLocal) at(lane int, addr uint64, n int) []byte {
 
 // clear makes n bytes undefined in the lanes of mask.
 func (l *undefinedLocal) clear(addr uint64, n int, mask uint32) {
+	if len(l.causes) > 0 {
+		for k := range n {
+			delete(l.causes, addr+uint64(k))
+		}
+	}
 	for ; mask != 0; mask &= mask - 1 {
 		b := l.at(firstLane(mask), addr, n)
 		for k := range b {
@@ -330,6 +335,13 @@ func (w *warp) passUndefined(to passedValue, callee *frame, from passedValue, ca
 			undefined[lane] = binary.LittleEndian.Uint64(word[:])
 		} else {
 			copy(w.undefinedLocal.at(lane, callee.local+to.offset, int(to.size)), source)
+		}
+	}
+	if !from.register && !to.register && len(w.undefinedLocal.causes) > 0 {
+		for k := range to.size {
+			if c := w.undefinedLocal.causes[caller.local+from.offset+k]; c != nil {
+				w.undefinedLocal.causes[callee.local+to.offset+k] = c
+			}
 		}
 	}
 	if r, ok := callee.fn.registerAt(uint32(to.offset)); to.register && ok {

@@ -21,7 +21,7 @@ type out int
 type program struct {
 	text         string
 	file         string // file name in errors and findings
-	entry        string // part of the kernel's name; empty for the first kernel
+	entry        string // name of the kernel or a part of it; empty for the first kernel
 	grid, block  emu.Dim3
 	args         []any // a slice or an out becomes a pointer
 	shared       int
@@ -42,7 +42,10 @@ func (p *program) run(t testing.TB) (*Report, [][]byte, error) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	i := slices.IndexFunc(prog.Entries(), func(name string) bool { return strings.Contains(name, p.entry) })
+	i := slices.Index(prog.Entries(), p.entry)
+	if i < 0 {
+		i = slices.IndexFunc(prog.Entries(), func(name string) bool { return strings.Contains(name, p.entry) })
+	}
 	if i < 0 {
 		t.Fatalf("no kernel %q", p.entry)
 	}

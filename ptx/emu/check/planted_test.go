@@ -1,0 +1,256 @@
+package check
+
+import (
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"tilework/ptx/emu"
+)
+
+// compiled is a kernel of testdata/bugs. Its arguments are 256 words that hold 0 to 255, 256 words
+// that are not written, and 40.
+type compiled struct {
+	kernel              string // its file and name
+	grid, block, shared int    // 0 means 1 block, 64 threads and no dynamic shared memory
+	want                string // the checkers that find errors; those with ? may; advice is allowed
+	says                string // part of the report or of the error of the launch
+	err                 error  // the error of the launch
+}
+
+// planted lists kernels with one fault each.
+var planted = []compiled{
+	{kernel: "races/no_barrier", want: "race", says: "want a __syncthreads() between"},
+	{kernel: "races/no_barrier_at_loop_end", want: "race", says: "want a __syncthreads()"},
+	{kernel: "races/no_barrier_after_halo", want: "race"},
+	{kernel: "races/reduction_without_barrier", block: 128, want: "race uninit?"},
+	{kernel: "races/scan_in_place", want: "race"},
+	{kernel: "races/histogram_without_atomics", want: "race"},
+	{kernel: "races/one_word_for_all", want: "race", says: "different values"},
+	{kernel: "races/warp_exchange", block: 32, want: "race", says: "__syncwarp()"},
+	{kernel: "races/volatile_reduction", block: 32, want: "race", says: "lanes of one warp, which do not run in lockstep"},
+	{kernel: "races/transposed_tile", want: "race"},
+	{kernel: "races/flag_without_barrier", want: "race uninit?"},
+	{kernel: "races/double_buffer_with_one_half", want: "race"},
+	{kernel: "races/block_exchange_with_syncwarp", want: "race"},
+	{kernel: "races/scratch_reused", want: "race"},
+	{kernel: "races/read_beside_atomics", want: "race"},
+	{kernel: "races/counter_set_late", want: "race uninit?"},
+	{kernel: "races/overlapping_vectors", want: "race"},
+	{kernel: "races/overlapping_arrays", shared: 384, want: "race"},
+	{kernel: "races/syncwarp_of_other_lanes", block: 32, want: "race"},
+	{kernel: "races/blocks_write_one_word", grid: 2, want: "race", says: "blocks are not ordered"},
+	{kernel: "races/sum_of_blocks", grid: 2, want: "race"},
+	{kernel: "races/neighbour_block", grid: 2, want: "race", says: "want a __threadfence()"},
+	{kernel: "races/last_block_without_fence", grid: 2, want: "race uninit?"},
+	{kernel: "races/flag_without_writers_fence", grid: 2, want: "race"},
+	{kernel: "races/flag_without_readers_fence", grid: 2, want: "race"},
+	{kernel: "races/plain_flag", grid: 2, want: "race uninit?"},
+	{kernel: "races/lock_without_fence", grid: 2, want: "race"},
+	{kernel: "races/global_histogram", grid: 2, want: "race"},
+	{kernel: "races/stencil_in_place", grid: 2, want: "race"},
+	{kernel: "races/reversal_in_place", grid: 2, want: "race"},
+	{kernel: "races/atomics_of_the_block", grid: 2, want: "race"},
+	{kernel: "races/block_fence_for_grid", grid: 2, want: "race"},
+
+	{kernel: "barriers/in_if", want: "barrier race?", says: "threads (40,0,0) to (63,0,0) skip it"},
+	{kernel: "barriers/in_if_at_the_end", want: "barrier", says: "skip it"},
+	{kernel: "barriers/in_if_for_a_warp", want: "barrier", says: "threads (32,0,0) to (63,0,0) skip it"},
+	{kernel: "barriers/in_uneven_loop", want: "barrier"},
+	{kernel: "barriers/in_both_branches", want: "barrier", says: "same __syncthreads()"},
+	{kernel: "barriers/in_a_function", want: "barrier", says: "skip it"},
+	{kernel: "barriers/after_a_return", says: "advice: barrier: threads (0,0,0) to (39,0,0) reach this barrier, but"},
+	{kernel: "barriers/in_a_switch", want: "barrier"},
+	{kernel: "barriers/count_in_if", want: "barrier", says: "skip it"},
+	{kernel: "barriers/after_a_break", want: "barrier"},
+	{kernel: "barriers/short_circuit", want: "barrier"},
+	{kernel: "barriers/expects_too_many", want: "barrier", says: "deadlock: 64 threads", err: emu.ErrDeadlock},
+	{kernel: "barriers/different_numbers", want: "barrier", says: "deadlock: 32 threads", err: emu.ErrDeadlock},
+	{kernel: "barriers/different_counts", says: "other threads arrived at it for", err: emu.ErrMisuse},
+	{kernel: "barriers/no_whole_warps", says: "want a positive multiple of 32", err: emu.ErrMisuse},
+	{kernel: "barriers/no_such_barrier", says: "barrier number is 40: want 0 to 15", err: emu.ErrMisuse},
+	{kernel: "barriers/flag_that_nobody_sets", says: "polls at", err: emu.ErrDeadlock},
+	{kernel: "barriers/lock_that_nobody_releases", says: "polls at", err: emu.ErrDeadlock},
+	{kernel: "barriers/loop_without_end", says: "no thread that still runs writes memory", err: emu.ErrDeadlock},
+	{kernel: "barriers/waits_for_its_own_block", want: "barrier", says: "warp 0 (lanes 0xffffffff) polls at",
+		err: emu.ErrDeadlock},
+
+	{kernel: "warps/shuffle_in_if", block: 32, want: "barrier", says: "threads (16,0,0) to (31,0,0) skip it"},
+	{kernel: "warps/shuffle_from_other_branch", block: 32, want: "barrier uninit", says: "reads the value of lane 16"},
+	{kernel: "warps/ballot_in_if", block: 32, want: "barrier", says: "with the member mask 0xffffffff"},
+	{kernel: "warps/vote_in_else", block: 32, want: "barrier", says: "threads (0,0,0) to (19,0,0) skip it"},
+	{kernel: "warps/syncwarp_in_if", block: 32, want: "barrier"},
+	{kernel: "warps/match_in_if", block: 32, want: "barrier"},
+	{kernel: "warps/shuffle_in_uneven_loop", block: 32, want: "barrier uninit?"},
+	{kernel: "warps/source_outside_mask", block: 32, want: "uninit", says: "reads the value of lane 16"},
+	{kernel: "warps/caller_outside_mask", block: 32, says: "lane 16 is not in its own member mask", err: emu.ErrMisuse},
+	{kernel: "warps/shuffle_from_returned_lanes", block: 32, want: "uninit", says: "does not take part"},
+	{kernel: "warps/shuffle_in_a_small_block", block: 16, want: "uninit", says: "reads the value of lane 16"},
+	{kernel: "warps/two_shuffles", block: 32, says: "waits for lanes", err: emu.ErrDeadlock},
+	{kernel: "warps/shuffle_and_vote", block: 32, says: "waits for lanes", err: emu.ErrDeadlock},
+	{kernel: "warps/different_masks", block: 32, want: "barrier"},
+
+	{kernel: "memory/no_bounds_check", grid: 2, want: "bounds", says: "want a bounds check"},
+	{kernel: "memory/off_by_one", want: "bounds", says: "past the end"},
+	{kernel: "memory/before_the_array", want: "bounds", says: "before the allocation"},
+	{kernel: "memory/past_shared", want: "bounds"},
+	{kernel: "memory/before_shared", want: "bounds"},
+	{kernel: "memory/misaligned_vector", want: "bounds", says: "want a multiple of 16"},
+	{kernel: "memory/misaligned_word", want: "bounds", says: "want a multiple of 4"},
+	{kernel: "memory/null_pointer", want: "bounds"},
+	{kernel: "memory/null_member", want: "bounds"},
+	{kernel: "memory/dynamic_shared_missing", want: "bounds"},
+	{kernel: "memory/past_constants", want: "bounds"},
+	{kernel: "memory/past_a_global", want: "bounds", says: "values"},
+	{kernel: "memory/index_overflows", want: "bounds"},
+	{kernel: "memory/used_after_free", want: "bounds", says: "was freed"},
+	{kernel: "memory/freed_twice", says: "was freed", err: emu.ErrMisuse},
+	{kernel: "memory/past_malloc", want: "bounds", says: "past the end"},
+	{kernel: "memory/write_to_constant", want: "bounds", says: "read-only"},
+	{kernel: "memory/undefined_sum", want: "uninit"},
+	{kernel: "memory/undefined_on_one_path", want: "uninit"},
+	{kernel: "memory/undefined_shared", want: "uninit", says: "no thread of the block has written"},
+	{kernel: "memory/undefined_tail", want: "uninit", says: "of shared memory"},
+	{kernel: "memory/undefined_local", want: "uninit", says: "local memory, which it has not written"},
+	{kernel: "memory/undefined_local_end", want: "uninit", says: "local memory, which it has not written"},
+	{kernel: "memory/undefined_out_parameter", want: "uninit", says: "local memory, which it has not written"},
+	{kernel: "memory/undefined_global", want: "uninit", says: "neither the host nor a kernel has written"},
+	{kernel: "memory/undefined_branch", want: "uninit", says: "branches on the value"},
+	{kernel: "memory/undefined_address", block: 32, want: "uninit", says: "computes an address from the value"},
+	{kernel: "memory/undefined_atomic", want: "uninit"},
+	{kernel: "memory/undefined_counter", want: "uninit"},
+	{kernel: "memory/undefined_member", want: "uninit"},
+	{kernel: "memory/undefined_malloc", want: "uninit"},
+	{kernel: "memory/undefined_through_shared", want: "uninit"},
+	{kernel: "memory/failed_assertion", says: "thread (40,0,0)", err: emu.ErrAssert},
+	{kernel: "memory/reaches_a_trap", says: "thread (41,0,0)", err: emu.ErrTrap},
+	{kernel: "memory/too_much_shared",
+		says: "49,156 bytes of static shared memory: want at most 49,152", err: emu.ErrLaunch},
+	{kernel: "memory/too_much_recursion", says: "nested calls exceed", err: emu.ErrMisuse},
+
+	{kernel: "async/no_wait", want: "race", says: "cp.async.wait_group"},
+	{kernel: "async/wait_for_older_groups", want: "race", says: "cp.async.wait_group"},
+	{kernel: "async/wait_without_barrier", want: "race"},
+	{kernel: "async/wait_before_commit", want: "race"},
+	{kernel: "async/source_overwritten", want: "race"},
+	{kernel: "async/stage_reused_early", want: "race"},
+	{kernel: "async/copy_of_undefined_memory", want: "uninit"},
+	{kernel: "async/mbarrier_of_too_many", says: "polls at", err: emu.ErrDeadlock},
+	{kernel: "async/redux_in_if", block: 32, want: "barrier"},
+	{kernel: "bulk/bulk_without_wait", want: "race", says: "on its mbarrier"},
+	{kernel: "bulk/bulk_of_too_few_bytes", says: "mbarrier", err: emu.ErrDeadlock},
+	{kernel: "bulk/bulk_store_without_fence", want: "race", says: "fence.proxy.async"},
+	{kernel: "bulk/bulk_source_reused", want: "race", says: "exits without waiting", err: emu.ErrMisuse},
+	{kernel: "bulk/bulk_barrier_not_initialised", want: "uninit", says: "mbarrier.init", err: emu.ErrMisuse},
+}
+
+// source returns the file of the kernel and its name.
+func (c *compiled) source() (file, name string) {
+	file, name, _ = strings.Cut(c.kernel, "/")
+	return file, name
+}
+
+// check runs the kernel of a PTX file under several schedules and checks the findings.
+func (c *compiled) check(t *testing.T, ptxFile string) {
+	text, err := os.ReadFile(ptxFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	x := make([]int32, 256)
+	for i := range x {
+		x[i] = int32(i)
+	}
+	_, name := c.source()
+	for seed := range uint64(2) {
+		p := program{
+			text: string(text), file: filepath.Base(ptxFile), entry: name, shared: c.shared, seed: seed,
+			grid: emu.Dim3{X: max(c.grid, 1), Y: 1, Z: 1}, block: emu.Dim3{X: 64, Y: 1, Z: 1},
+			args: []any{x, out(1024), int32(40)}, instructions: 10e6,
+		}
+		if c.block > 0 {
+			p.block.X = c.block
+		}
+		r, _, err := p.run(t)
+		if !errors.Is(err, c.err) {
+			t.Fatalf("seed %d: error %v, want %v", seed, err, c.err)
+		}
+		said := r.String()
+		if err != nil {
+			said += err.Error()
+		}
+		wanted := strings.Fields(c.want)
+		for _, k := range Checkers() {
+			found := slices.ContainsFunc(r.Findings, func(f Finding) bool { return f.Checker == k && f.Severity == Error })
+			if want := slices.Contains(wanted, k.String()); found != want && !slices.Contains(wanted, k.String()+"?") {
+				t.Errorf("seed %d: checker %v found an error: %v, want %v\n%s", seed, k, found, want, said)
+			}
+		}
+		if !strings.Contains(said, c.says) {
+			t.Errorf("seed %d: found %q, want %q", seed, said, c.says)
+		}
+	}
+}
+
+// TestPlantedFaults runs the kernels of planted as compiled by nvcc -O3.
+func TestPlantedFaults(t *testing.T) {
+	for _, c := range planted {
+		t.Run(c.kernel, func(t *testing.T) {
+			file, _ := c.source()
+			c.check(t, "testdata/bugs/"+file+"."+checkedIn(file)+".O3.ptx")
+		})
+	}
+}
+
+// checkedIn returns the architecture for which the PTX of a file is in testdata.
+func checkedIn(file string) string {
+	if file == "bulk" {
+		return "sm_90"
+	}
+	return "sm_80"
+}
+
+// TestPlantedFaultsByNvcc compiles the kernels with nvcc, without optimisation, with it, and for
+// debugging, for several architectures, and runs them.
+func TestPlantedFaultsByNvcc(t *testing.T) {
+	eachBuild(t, func(t *testing.T, file, ptxFile string) {
+		for _, c := range planted {
+			if from, name := c.source(); from == file {
+				t.Run(name, func(t *testing.T) { c.check(t, ptxFile) })
+			}
+		}
+	})
+}
+
+// eachBuild compiles each file of testdata/bugs in different ways and calls do with the file's name
+// and the PTX. TILEWORK_NVCC is the path of nvcc.
+func eachBuild(t *testing.T, do func(t *testing.T, file, ptxFile string)) {
+	nvcc := os.Getenv("TILEWORK_NVCC")
+	if nvcc == "" {
+		t.Skip("set TILEWORK_NVCC to the path of nvcc")
+	}
+	sources, err := filepath.Glob("testdata/bugs/*.cu")
+	if err != nil || len(sources) == 0 {
+		t.Fatalf("no sources: %v", err)
+	}
+	dir := t.TempDir()
+	for _, source := range sources {
+		file := strings.TrimSuffix(filepath.Base(source), ".cu")
+		for _, arch := range []string{"sm_75", "sm_80", "sm_90", "sm_120"} {
+			if file == "async" && arch < "sm_80" && arch != "sm_120" || file == "bulk" && (arch == "sm_75" || arch == "sm_80") {
+				continue // does not compile
+			}
+			for name, flags := range map[string][]string{"O0": {"-O0", "-Xcicc", "-O0"}, "O3": {"-O3"}, "G": {"-G"}} {
+				to := filepath.Join(dir, file+"."+arch+"."+name+".ptx")
+				args := append([]string{"-w", "-ptx", "-arch=" + arch, source, "-o", to}, flags...)
+				if text, err := exec.Command(nvcc, args...).CombinedOutput(); err != nil {
+					t.Fatalf("nvcc %v: %v\n%s", args, err, text)
+				}
+				t.Run(filepath.Base(to), func(t *testing.T) { do(t, file, to) })
+			}
+		}
+	}
+}
