@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"bytes"
 	"fmt"
 	"unsafe"
 
@@ -292,6 +293,45 @@ func (a *Access) Data(lane int) []byte {
 		tr.store(unsafe.Pointer(data), &off, 1<<lane, uint64(k)*tr.step, unsafe.Add(a.warp.base, slot))
 	}
 	return unsafe.Slice((*byte)(unsafe.Pointer(data)), a.Size)
+}
+
+// Unchanged returns the lanes whose st is about to write the bytes that memory already holds. It
+// returns none for other accesses.
+func (a *Access) Unchanged() (mask uint32) {
+	if a.inst == nil || a.Kind != Write {
+		return 0
+	}
+	tr, ok := a.inst.x.(*transfer)
+	if !ok {
+		return 0
+	}
+	if n := tr.registers[0]; a.Size == 4 && len(tr.slots) == 1 &&
+		(n == none || a.warp.frame.fn.registers[n].Type.Bits() == 32) { // most stores
+		values := reg[uint32](a.warp, tr.slots[0])
+		for m := a.Mask; m != 0; m &= m - 1 {
+			i := firstLane(m)
+			if *(*uint32)(unsafe.Add(a.warp.at.mem, a.warp.off[i])) == values[i] {
+				mask |= 1 << i
+			}
+		}
+		return mask
+	}
+	const most = 32 // bytes per lane
+	var off [lanes]uint64
+	for i := range off {
+		off[i] = uint64(i) * most
+	}
+	var data [lanes][most]byte
+	for k, slot := range tr.slots {
+		tr.store(unsafe.Pointer(&data), &off, a.Mask, uint64(k)*tr.step, unsafe.Add(a.warp.base, slot))
+	}
+	for m := a.Mask; m != 0; m &= m - 1 {
+		i := firstLane(m)
+		if bytes.Equal(data[i][:a.Size], a.warp.at.bytes(a.warp.off[i], a.Size)) {
+			mask |= 1 << i
+		}
+	}
+	return mask
 }
 
 // raiseFault raises the fault of the lanes of mask.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"tilework/ptx"
@@ -33,7 +34,8 @@ type globalPage struct {
 }
 
 // pair holds one access each of two blocks: the lowest blocks, with weak accesses before strong
-// ones, because a strong access races with fewer others.
+// ones, because a strong access races with fewer others. Likewise, stores that change memory come
+// before those that do not.
 type pair [2]blockEpoch
 
 // blockEpoch is an epoch and the number of its block plus one. Block 0 means no access.
@@ -49,8 +51,11 @@ func (b blockEpoch) strong() bool { return b.epoch&strongBlocks == strongBlocks 
 
 // less reports whether a pair prefers b to c.
 func (b blockEpoch) less(c blockEpoch) bool {
-	if b.strong() != c.strong() {
+	switch {
+	case b.strong() != c.strong():
 		return c.strong()
+	case (b.epoch^c.epoch)&repeats != 0:
+		return c.epoch&repeats != 0
 	}
 	return b.block < c.block
 }
@@ -185,16 +190,15 @@ func (c *Checks) reportBlockRaces(known []*emu.Site, all findings) {
 				}
 				at := uint64(i*pageBytes + k<<g.writes.shift)
 				size := 1 << g.writes.shift
-				if c.unordered(w[0], w[1]) {
-					c.reportBlockRace(known, all, alloc, at, size, w[0], w[1], true)
+				if c.unordered(w[0], w[1]) && !c.reportBlockRace(known, all, alloc, at, size, w[0], w[1], true) {
 					continue
 				}
 				if g.reads == nil {
 					continue
 				}
 				for _, pick := range [][2]int{{0, 0}, {0, 1}, {1, 0}, {1, 1}} {
-					if a, b := w[pick[0]], g.reads.cells[k][pick[1]]; c.unordered(a, b) {
-						c.reportBlockRace(known, all, alloc, at, size, a, b, false)
+					if a, b := w[pick[0]], g.reads.cells[k][pick[1]]; c.unordered(a, b) &&
+						!c.reportBlockRace(known, all, alloc, at, size, a, b, false) {
 						break
 					}
 				}
@@ -222,20 +226,32 @@ func (c *Checks) orderedBefore(a, b blockEpoch) bool {
 	return false
 }
 
-// reportBlockRace adds the race between w, a write, and x.
+// reportBlockRace adds the race between w, a write, and x. It reports whether the race is advice.
 func (c *Checks) reportBlockRace(
 	known []*emu.Site, all findings, alloc *emu.Allocation, at uint64, size int, w, x blockEpoch, xWrites bool,
-) {
+) (advice bool) {
+	if xWrites && toleratedWrite(x.epoch, w.epoch) != "" {
+		w, x = x, w // as if x had come last
+	}
+	why, kind := c.toleratedBlocks(w, x, xWrites, variable{ptx.Global, alloc.Base + at}), blockRace
+	if why != "" {
+		kind = toleratedRace
+	}
 	site, other := known[x.epoch.site()], known[w.epoch.site()]
 	info, second := c.blockOf(x)
 	first, writer := c.blockOf(w)
-	all.add(info, key{checker: Race, kind: blockRace, site: site, other: other}, func(f *Finding) {
+	all.add(info, key{checker: Race, kind: kind, site: site, other: other}, func(f *Finding) {
 		f.OtherBlock = first.Index
 		f.Thread, f.OtherThread = thread(info, second), thread(first, writer)
 		f.Message = fmt.Sprintf("thread %v of block %v %s %s at %s that thread %v of block %v writes at %s, and "+
 			"blocks are not ordered: ",
 			f.Thread, f.Block, verb[xWrites], amount(size), place(ptx.Global, alloc.Base+at, alloc), f.OtherThread,
 			f.OtherBlock, line(other))
+		if why != "" {
+			f.Message = strings.TrimSuffix(f.Message, ": ")
+			f.tolerate(why)
+			return
+		}
 		if xWrites {
 			f.Message += "want a different element for each thread (check the index and the bounds)"
 			return
@@ -243,6 +259,19 @@ func (c *Checks) reportBlockRace(
 		f.Message += "want a __threadfence() between the write and the atomic or flag that announces it, and one " +
 			"between reading the flag and the data"
 	})
+	return why != ""
+}
+
+// toleratedBlocks returns the reason why a race at v between a write w and x is advice, or an empty
+// string.
+func (c *Checks) toleratedBlocks(w, x blockEpoch, xWrites bool, v variable) string {
+	if xWrites {
+		return toleratedWrite(w.epoch, x.epoch)
+	}
+	if w.strong() && x.epoch&strong == 0 && c.swaps(v) {
+		return plainRead
+	}
+	return ""
 }
 
 // blockOf returns the block of an access and the number of its thread in the block. Asynchronous

@@ -6,9 +6,9 @@ import "tilework/ptx/emu"
 // bits, so that the epochs of a block are ordered by time. 0 means no access.
 type epoch uint64
 
-// The fields, from the low end, are four flags, 18 bits of instruction index, 14 bits of
-// thread and 28 bits of time. Instructions beyond 262,144 and synchronizations of a cluster
-// beyond 268 million share the last value. Thread numbers after those of the cluster's
+// The fields, from the low end, are six flags, 18 bits of instruction index, 14 bits of
+// thread and 26 bits of time. Instructions beyond 262,144 and synchronizations of a cluster
+// beyond 67 million share the last value. Thread numbers after those of the cluster's
 // threads denote agents; see [order].
 const (
 	// strong marks an atomic, or an access with a memory ordering. Two of them do not race.
@@ -20,10 +20,14 @@ const (
 	async
 	// proxied marks an access of the async proxy, by a bulk copy or a wgmma.
 	proxied
+	// repeats marks a store of the bytes that memory already held.
+	repeats
+	// resets marks a plain store of a thread to bytes that it has updated by an atomic operation.
+	resets
 
-	siteShift   = 4
-	threadShift = 22
-	timeShift   = 36
+	siteShift   = 6
+	threadShift = 24
+	timeShift   = 38
 
 	siteMask   = 1<<(threadShift-siteShift) - 1
 	threadMask = 1<<(timeShift-threadShift) - 1

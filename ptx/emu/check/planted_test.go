@@ -148,6 +148,27 @@ var planted = []compiled{
 	{kernel: "bulk/bulk_barrier_not_initialised", want: "uninit", says: "mbarrier.init", err: emu.ErrMisuse},
 }
 
+// correct lists kernels without a fault. Some of them give advice.
+var correct = []compiled{
+	{kernel: "correct/discarded_element"},
+	{kernel: "correct/odd_even_sort"},
+	{kernel: "correct/warp_reduction"},
+	{kernel: "correct/partial_warp_scan"},
+	{kernel: "correct/copies_padding"},
+	{kernel: "correct/last_block_sums", grid: 2, says: "advice: race: thread (0,0,0) of block (1,0,0) writes"},
+	{kernel: "correct/spin_lock", grid: 2},
+	{kernel: "correct/maximum_by_cas", grid: 2, says: "A stale value is harmless if it is only passed to atom.cas"},
+	{kernel: "correct/float_add_by_cas", grid: 2, says: "A stale value is harmless"},
+	{kernel: "correct/double_add_by_cas", grid: 2, says: "A stale value is harmless"},
+	{kernel: "correct/flag_of_many", grid: 2, says: "Both write the same value"},
+	{kernel: "correct/shared_flag_of_many", says: "Both write the same value"},
+	{kernel: "correct/two_barrier_instructions"},
+	{kernel: "correct/producer_and_consumer"},
+	{kernel: "correct/message", grid: 2},
+	{kernel: "correct/histogram", grid: 2},
+	{kernel: "correct/warp_exchange_in_order"},
+}
+
 // source returns the file of the kernel and its name.
 func (c *compiled) source() (file, name string) {
 	file, name, _ = strings.Cut(c.kernel, "/")
@@ -195,9 +216,9 @@ func (c *compiled) check(t *testing.T, ptxFile string) {
 	}
 }
 
-// TestPlantedFaults runs the kernels of planted as compiled by nvcc -O3.
+// TestPlantedFaults runs the kernels of planted and correct as compiled by nvcc -O3.
 func TestPlantedFaults(t *testing.T) {
-	for _, c := range planted {
+	for _, c := range slices.Concat(planted, correct) {
 		t.Run(c.kernel, func(t *testing.T) {
 			file, _ := c.source()
 			c.check(t, "testdata/bugs/"+file+"."+checkedIn(file)+".O3.ptx")
@@ -217,7 +238,7 @@ func checkedIn(file string) string {
 // debugging, for several architectures, and runs them.
 func TestPlantedFaultsByNvcc(t *testing.T) {
 	eachBuild(t, func(t *testing.T, file, ptxFile string) {
-		for _, c := range planted {
+		for _, c := range slices.Concat(planted, correct) {
 			if from, name := c.source(); from == file {
 				t.Run(name, func(t *testing.T) { c.check(t, ptxFile) })
 			}

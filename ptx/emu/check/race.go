@@ -31,6 +31,7 @@ type raceDetector struct {
 	copies         map[copyKey]*pendingCopy
 	bulks          map[uint64][]pendingBulk
 	cur            current
+	tolerated
 }
 
 // current is the access being checked.
@@ -49,7 +50,7 @@ type current struct {
 
 func newRacer(w *worker) *raceDetector {
 	r := &raceDetector{worker: w, allocs: map[*emu.Allocation]*region{}, copies: map[copyKey]*pendingCopy{},
-		bulks: map[uint64][]pendingBulk{}}
+		bulks: map[uint64][]pendingBulk{}, tolerated: newTolerated()}
 	r.order.vars = &w.checks.vars
 	return r
 }
@@ -67,6 +68,7 @@ func (r *raceDetector) start(b *emu.BlockInfo) {
 	}
 	clear(r.copies)
 	clear(r.bulks)
+	clear(r.updates)
 	r.serial, r.opened = 0, 0
 }
 
@@ -98,14 +100,26 @@ func (r *raceDetector) access(a *emu.Access, rs *runs, in *instruction) {
 	}
 	e := makeEpoch(time, a.Warp*32, a.Site.Index, flags)
 	r.executed(a.Origin)
-	switch {
-	case r.cur.write && rs.overlap(a.Size):
+	repeated, reset := r.flagsOfLanes(a)
+	if repeated == a.Mask {
+		e |= repeats
+		repeated = 0
+	}
+	switch overlap := r.cur.write && rs.overlap(a.Size); {
+	case overlap || repeated|reset != 0:
 		mask := a.Mask
-		if flags == 0 && a.Kind == emu.Write {
+		if overlap && flags == 0 && a.Kind == emu.Write {
 			mask = r.checkLanes(a)
 		}
 		lanesOf(mask, func(lane int) {
-			r.span(a.Addr[lane]-r.cur.base, a.Size, e+epoch(lane)<<threadShift, oneLane, false)
+			own := e + epoch(lane)<<threadShift
+			if repeated>>lane&1 != 0 {
+				own |= repeats
+			}
+			if reset>>lane&1 != 0 {
+				own |= resets
+			}
+			r.span(a.Addr[lane]-r.cur.base, a.Size, own, oneLane, false)
 		})
 	default:
 		for i := range rs.byLane[:rs.n] {
@@ -114,6 +128,9 @@ func (r *raceDetector) access(a *emu.Access, rs *runs, in *instruction) {
 	}
 	if flags&strong != 0 {
 		r.strongAccess(a)
+	}
+	if a.Kind == emu.Atomic {
+		r.note(a)
 	}
 }
 

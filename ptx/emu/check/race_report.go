@@ -8,11 +8,13 @@ import (
 
 // Kinds of race findings.
 const (
-	laneRace   uint8 = iota // between lanes in one store
-	threadRace              // between threads of a block
-	asyncRace               // with an asynchronous operation
-	blockRace               // between blocks
-	proxyRace               // between proxies, without a proxy fence
+	laneRace      uint8 = iota // between lanes in one store
+	threadRace                 // between threads of a block
+	asyncRace                  // with an asynchronous operation
+	blockRace                  // between blocks
+	proxyRace                  // between proxies, without a proxy fence
+	mixedRace                  // between a plain and a strong access
+	toleratedRace              // see tolerated
 )
 
 var verb = map[bool]string{false: "reads", true: "writes"}
@@ -48,7 +50,18 @@ func (r *raceDetector) reportRace(p, e epoch, pWrites bool, off uint64) {
 	if p&async != 0 {
 		kind, first, second = asyncRace, access{p, pWrites}, access{e, r.cur.write}
 	}
+	why := ""
+	if kind == threadRace && pWrites && r.cur.write {
+		why = toleratedWrite(p, e)
+	}
+	if why != "" {
+		kind = toleratedRace
+	}
 	k := key{checker: Race, kind: kind, site: r.site(second.site()), other: r.site(first.site())}
+	if kind == threadRace && pWrites != r.cur.write && (p^e)&strong != 0 {
+		k.kind = mixedRace
+		r.notePlainRead(k, r.cur.space, off+r.cur.base)
+	}
 	size, where := r.cur.size, r.location(off)
 	r.found.add(r.block, k, func(f *Finding) {
 		one, other := r.name(f, second.epoch, first.epoch)
@@ -75,6 +88,10 @@ func (r *raceDetector) reportRace(p, e epoch, pWrites bool, off uint64) {
 				"wait for its mbarrier before %s; "+
 				"a thread that arrives on the mbarrier must first wait for its own operations (wgmma.wait_group)",
 				one, line(f.Site))
+			return
+		}
+		if why != "" {
+			f.tolerate(why)
 			return
 		}
 		f.Message += r.advice(f, known, sameWarp(p, e))

@@ -96,7 +96,7 @@ func (fs findings) merge(k key, f *ranked) {
 		return
 	}
 	n := old.Count + f.Count
-	if f.block < old.block {
+	if f.Severity < old.Severity || f.Severity == old.Severity && f.block < old.block {
 		*old = *f
 	}
 	old.Count = n
@@ -128,6 +128,10 @@ func (fs findings) byLine() []Finding {
 		if l.checker == Race {
 			raced[lineKey{source: l.source, site: l.site}] = true
 		}
+		if l.checker == Race && l.kind != toleratedRace {
+			l.kind = toleratedRace
+			raced[l] = true
+		}
 	}
 	merged := make([]Finding, 0, len(lines))
 	for l, f := range lines {
@@ -135,6 +139,9 @@ func (fs findings) byLine() []Finding {
 		// read unwritten memory. This is one fault, not two.
 		if l.checker == Uninit && l.kind == unsetShared && raced[lineKey{source: l.source, site: l.site}] {
 			continue
+		}
+		if raced[l] {
+			continue // the same instructions have an error
 		}
 		merged = append(merged, *f)
 	}
@@ -203,6 +210,9 @@ func (c *Checks) report(sites []*emu.Site, counts []emu.Count, runErr error) *Re
 	unique := touched{}
 	deadlock := errors.Is(runErr, emu.ErrDeadlock)
 	for _, w := range c.workers {
+		if w.race != nil {
+			c.tolerateReads(w)
+		}
 		for k, f := range w.found {
 			if k.checker != Barrier || k.kind != stuck || deadlock {
 				all.merge(k, f)

@@ -1,0 +1,128 @@
+package check
+
+import (
+	"tilework/ptx"
+	"tilework/ptx/emu"
+)
+
+// The PTX memory model does not make a program with data races undefined: its axioms describe
+// accesses of the same size that race (PTX ISA, "Limitations on Mixed-size Data-races"). The value
+// of a racing read is that of some write. Three patterns rely on no more than this and are advice:
+//
+//   - Threads write the same value to the same bytes. Whichever write is last, the value is the
+//     same.
+//   - A thread reads a variable without an atomic operation and passes the value to atom.cas, which
+//     fails if the value is stale.
+//   - A thread that has updated a variable by an atomic operation writes it later, such as the
+//     last block that resets a counter. The atomic operation comes after those whose values it
+//     observed, and before the write ("Causality Order": observation order followed by program
+//     order). The write is ordered after theirs if it was the last one.
+
+// tolerated holds what a worker knows about such patterns.
+type tolerated struct {
+	updates map[update]struct{}   // atomic operations
+	swapped map[variable]struct{} // variables that an atom.cas accesses
+	// plainReads holds the variables of races between plain reads and atomic operations.
+	plainReads map[key]map[variable]struct{}
+}
+
+// update identifies the variable and the thread of an atomic operation.
+type update struct {
+	variable
+	thread int
+}
+
+func newTolerated() tolerated {
+	return tolerated{updates: map[update]struct{}{}, swapped: map[variable]struct{}{},
+		plainReads: map[key]map[variable]struct{}{}}
+}
+
+// note records an atomic operation.
+func (t *tolerated) note(a *emu.Access) {
+	swaps := a.Site.Instr != nil && a.Site.Instr.Has("cas")
+	lanesOf(a.Mask, func(lane int) {
+		v := variable{a.Space, a.Addr[lane]}
+		t.updates[update{v, a.Warp*32 + lane}] = struct{}{}
+		if swaps {
+			t.swapped[v] = struct{}{}
+		}
+	})
+}
+
+// flagsOfLanes returns the flags repeats and resets of a plain store, as masks of lanes.
+func (t *tolerated) flagsOfLanes(a *emu.Access) (repeats, resets uint32) {
+	if a.Kind != emu.Write || a.Sem != emu.Weak {
+		return 0, 0
+	}
+	if len(t.updates) > 0 {
+		lanesOf(a.Mask, func(lane int) {
+			if _, ok := t.updates[update{variable{a.Space, a.Addr[lane]}, a.Warp*32 + lane}]; ok {
+				resets |= 1 << lane
+			}
+		})
+	}
+	return a.Unchanged(), resets
+}
+
+// Reasons why a race is advice.
+const (
+	sameValue = "Both write the same value, so the result does not depend on the order: " +
+		"want one thread to write it, or an atomic operation"
+	resetCounter = "The thread has updated it by an atomic operation before: the write is ordered only if that was the " +
+		"last atomic operation of all threads"
+	plainRead = "A stale value is harmless if it is only passed to atom.cas: " +
+		"want a volatile or relaxed load"
+)
+
+// toleratedWrite returns the reason why a race between a write e and an earlier write p is advice,
+// or an empty string.
+func toleratedWrite(p, e epoch) string {
+	switch {
+	case (p|e)&(strong|async) == 0 && e&repeats != 0:
+		return sameValue
+	case e&resets != 0 && e&strong == 0 && p&strong != 0:
+		return resetCounter
+	}
+	return ""
+}
+
+// notePlainRead records that a race of finding k, between a plain read and an atomic operation, is
+// about the variable at addr.
+func (t *tolerated) notePlainRead(k key, space ptx.Space, addr uint64) {
+	if t.plainReads[k] == nil {
+		t.plainReads[k] = map[variable]struct{}{}
+	}
+	t.plainReads[k][variable{space, addr}] = struct{}{}
+}
+
+// tolerateReads turns races between plain reads and atomic operations into advice, if atom.cas
+// accesses all their variables. c.mu must be held.
+func (c *Checks) tolerateReads(w *worker) {
+	for k, variables := range w.race.plainReads {
+		all := true
+		for v := range variables {
+			all = all && c.swaps(v)
+		}
+		if f := w.found[k]; f != nil && all {
+			f.tolerate(plainRead)
+		}
+	}
+}
+
+// swaps reports whether an atom.cas of any block accesses v.
+func (c *Checks) swaps(v variable) bool {
+	for _, w := range c.workers {
+		if _, ok := w.race.swapped[v]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+// tolerate makes a race advice.
+func (f *Finding) tolerate(reason string) {
+	if f.Severity == Error {
+		f.Severity = Advice
+		f.Message += ". " + reason
+	}
+}
