@@ -26,6 +26,7 @@ type emulateFlags struct {
 	seed                     uint64
 	workers                  int
 	checkers                 string
+	allow                    []string
 	format                   string
 	force                    bool
 	list                     bool
@@ -98,9 +99,12 @@ The files of the examples are in the folder examples/data of the repository.`,
 		"number of blocks that run concurrently (0: one per core; 1: the same order in every run)")
 	fl.StringVar(&f.checkers, "checkers", "all",
 		"checkers to run: all, none, or a comma-separated list of "+strings.Join(names, ","))
+	fl.StringSliceVar(&f.allow, "allow", nil,
+		"rules whose violation is advice, because GPUs run such code today: "+strings.Join(ruleNames(), ","))
 	fl.BoolVar(&f.list, "list", false, "list the kernels of the file and why some cannot run, instead of running one")
 	forceFlag(c, &f.force)
 	formatFlag(c, &f.format, "table", "json")
+	complete(c, "allow", ruleNames()...)
 	complete(c, "checkers", append(names, "all", "none")...)
 	return c
 }
@@ -273,7 +277,23 @@ func (f *emulateFlags) chooseEntry(file string, p *emu.Program) (string, error) 
 		file, len(entries), strings.Join(entries, ", "), more)
 }
 
+// ruleNames returns the names of the rules that --allow accepts.
+func ruleNames() []string {
+	var names []string
+	for _, r := range check.Rules() {
+		names = append(names, string(r))
+	}
+	return names
+}
+
 func (f *emulateFlags) parseCheckers() (o check.Options, checked bool, err error) {
+	for _, name := range f.allow {
+		r, err := check.ParseRule(name)
+		if err != nil {
+			return o, false, fmt.Errorf("--allow: %w", err)
+		}
+		o.Allow = append(o.Allow, r)
+	}
 	switch f.checkers {
 	case "all":
 		return o, true, nil

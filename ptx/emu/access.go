@@ -348,8 +348,7 @@ func (w *warp) raiseFault(in *inst, ac *access, mask uint32) {
 	span := t.span(uintptr(ac.size))
 	switch {
 	case w.addr[first]-t.shift() >= span:
-		f.Kind = OutOfBounds
-		f.Detail = w.describeOutside(t, addr, ac.size)
+		f.Kind, f.Detail = w.outside(t, addr, ac.size)
 	case addr&uint64(ac.size-1) != 0:
 		f.Kind = Misaligned
 		f.Detail = "the address must be a multiple of " + bytesText(uint64(max(ac.size, ac.align)))
@@ -374,21 +373,25 @@ func (w *warp) raise(f *Fault) {
 	}
 }
 
-// describeOutside describes the location of an address that is out of bounds.
-func (w *warp) describeOutside(t *target, addr uint64, size int) string {
+// outside returns the kind of a fault at an address that is out of bounds, and its location.
+func (w *warp) outside(t *target, addr uint64, size int) (kind FaultKind, detail string) {
 	if t.space == ptx.Global || t.space == ptx.Const {
-		return w.block.run.mem.describe(addr, size)
+		if addr+nullRange < 2*nullRange {
+			return NullPointer, fmt.Sprintf("a null pointer and an offset of %d bytes", int64(addr))
+		}
+		return OutOfBounds, w.block.run.mem.describe(addr, size)
 	}
 	if t.space == ptx.Shared && t.block != w.block {
 		if t.block == nil {
-			return "the cluster has no block of this rank"
+			return OutOfBounds, "the cluster has no block of this rank"
 		}
 		if t.block.done {
-			return fmt.Sprintf("block %v of the cluster has exited, which freed its shared memory", t.block.index)
+			return ExitedBlock,
+				fmt.Sprintf("block %v of the cluster has exited, which freed its shared memory", t.block.index)
 		}
 	}
 	what := map[ptx.Space]string{
 		ptx.Shared: "the block's shared memory", ptx.Local: "the thread's local memory", ptx.Param: "the kernel's parameters",
 	}[t.space]
-	return "not in the " + bytesText(t.size) + " of " + what
+	return OutOfBounds, "not in the " + bytesText(t.size) + " of " + what
 }

@@ -308,7 +308,7 @@ func (w *warp) sharedAddr(in *inst, ac *access, lane, n int, align uint64) (shar
 		w.misuse(in, "the address is in %v memory: want shared memory", t.space)
 		return sharedLocation{}, false
 	case off >= t.span(uintptr(n)):
-		f.Kind, f.Detail = OutOfBounds, w.describeOutside(t, off, n)
+		f.Kind, f.Detail = w.outside(t, off, n)
 	case off%align != 0:
 		f.Kind, f.Detail = Misaligned, "the address must be a multiple of "+bytesText(align)
 	default:

@@ -29,7 +29,15 @@ const (
 	Misaligned
 	// ReadOnly means a write to constant memory or to a parameter.
 	ReadOnly
+	// NullPointer means an address in global memory that is at most nullRange from 0.
+	NullPointer
+	// ExitedBlock means the shared memory of a block of the cluster that has exited.
+	ExitedBlock
 )
+
+// nullRange is the largest distance in bytes from 0 of an address that counts as a null pointer
+// plus an offset.
+const nullRange = 1 << 20
 
 // Fault is an invalid memory access. It is an error that wraps ErrAccess and describes the first
 // lane.

@@ -243,6 +243,9 @@ func (m *Memory) describe(addr uint64, n int) string {
 	case addr < near.Base:
 		return fmt.Sprintf("%s before %v", bytesText(best), near)
 	}
+	if best == 1 {
+		return fmt.Sprintf("just past the end of %v", near)
+	}
 	return fmt.Sprintf("%s past the end of %v", bytesText(best-1), near)
 }
 

@@ -50,7 +50,7 @@ func TestMemory(t *testing.T) {
 		want string
 	}{
 		{a + 599, 2, "it extends 1 byte past the end of the allocation of 600 bytes"},
-		{a + 600, 4, "0 bytes past the end of the allocation of 600 bytes"},
+		{a + 600, 4, "just past the end of the allocation of 600 bytes"},
 		{a + 604, 4, "4 bytes past the end of the allocation of 600 bytes"},
 		{a - 8, 4, "8 bytes before the allocation of 600 bytes"},
 		{12, 4, "near no allocation"},
@@ -86,7 +86,7 @@ func TestFaults(t *testing.T) {
 		kind       FaultKind
 	}{
 		{"mad.wide.u32 %p, %t0, 4, %buf; ld.global.u32 %v, [%p+140];",
-			"thread (29,0,0) of block (0,0,0): read of 4 bytes at global address 0x7f00000100: 0 bytes past the end of the " +
+			"thread (29,0,0) of block (0,0,0): read of 4 bytes at global address 0x7f00000100: just past the end of the " +
 				"allocation of 256 bytes", OutOfBounds},
 		{"mad.wide.u32 %p, %t0, 8, %buf; st.global.u64 [%p+8], %p;", "thread (31,0,0)", OutOfBounds},
 		{"ld.global.u32 %v, [%buf+252];", "", 0},
@@ -102,7 +102,9 @@ func TestFaults(t *testing.T) {
 			"local address 0x40: not in the 16 bytes of the thread's local memory", OutOfBounds},
 		{".shared .b32 s[4]; mov.u64 %p, s; cvta.shared.u64 %p, %p; ld.u64 %p, [%p+4];",
 			"shared address 0x4: the address must be a multiple of 8", Misaligned},
-		{"mov.u64 %p, 0; ld.global.u8 %v, [%p];", "near no allocation", OutOfBounds},
+		{"mov.u64 %p, 0; ld.global.u8 %v, [%p];", "a null pointer and an offset of 0 bytes", NullPointer},
+		{"mov.u64 %p, -8; ld.global.u8 %v, [%p];", "a null pointer and an offset of -8 bytes", NullPointer},
+		{"mov.u64 %p, 0x100000; ld.global.u8 %v, [%p];", "near no allocation", OutOfBounds},
 		{"mov.u64 %p, table; cvta.const.u64 %p, %p; st.u32 [%p], %v;", "the memory is read-only", ReadOnly},
 		{".shared .align 16 .b8 s[32]; mov.u64 %p, s; cp.async.ca.shared.global [%p], [%buf+256], 4;",
 			"asynchronous read of 4 bytes", OutOfBounds},

@@ -2,6 +2,7 @@ package check
 
 import (
 	"fmt"
+	"strings"
 
 	"tilework/ptx/emu"
 )
@@ -23,8 +24,17 @@ func (w *worker) fault(f *emu.Fault) bool {
 		case emu.OutOfBounds:
 			g.Message += detail + ": want a bounds check such as `if (row < M && col < N)`, or another index"
 		case emu.Misaligned:
-			g.Message += fmt.Sprintf(": want a multiple of %d; for vector accesses, each row must start at such a "+
-				"multiple", f.Size)
+			g.Message += fmt.Sprintf(": want a multiple of %d", f.Size)
+			if strings.Contains(f.Site.Opcode, ".v") {
+				g.Message += ", so each row must start at one"
+			} else {
+				g.Message += " (check whether the offset counts bytes or elements)"
+			}
+		case emu.NullPointer:
+			g.Message += detail + ": want the pointer set (check the argument, and the result of malloc)"
+		case emu.ExitedBlock:
+			g.Message += detail + ": want a barrier of the cluster before its blocks exit"
+			w.checks.allow(g, ExitedBlock)
 		default:
 			g.Message += detail + ": want an address in writable memory"
 		}

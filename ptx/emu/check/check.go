@@ -60,6 +60,38 @@ func ParseChecker(name string) (Checker, error) {
 	return 0, fmt.Errorf("unknown checker %q: want one of %s", name, strings.Join(checkerNames[:], ", "))
 }
 
+// Rule is a rule of the PTX ISA that code can violate without effect on the GPUs of today.
+type Rule string
+
+const (
+	// ProxyFence requires a fence.proxy.async between ordinary accesses to shared memory and
+	// those of the async proxy (section "async-proxy").
+	ProxyFence Rule = "proxy-fence"
+	// ExitedBlock forbids accesses to the shared memory of a block of the cluster that has exited
+	// (section "distributed shared memory" of the CUDA Programming Guide).
+	ExitedBlock Rule = "exited-block"
+)
+
+// Rules returns all rules.
+func Rules() []Rule { return []Rule{ProxyFence, ExitedBlock} }
+
+// ParseRule returns the rule with the given name.
+func ParseRule(name string) (Rule, error) {
+	if r := Rule(name); slices.Contains(Rules(), r) {
+		return r, nil
+	}
+	return "", fmt.Errorf("unknown rule %q: want one of %s, %s", name, ProxyFence, ExitedBlock)
+}
+
+// allow adds the name of the violated rule to a finding, which becomes advice if the rule is
+// allowed to be violated.
+func (c *Checks) allow(f *Finding, rule Rule) {
+	f.Message += fmt.Sprintf(" (rule %s)", rule)
+	if slices.Contains(c.opts.Allow, rule) {
+		f.Severity = Advice
+	}
+}
+
 // Unlimited disables a limit of [Options], so that no measurement exceeds it.
 const Unlimited = -1
 
@@ -79,6 +111,8 @@ type Options struct {
 	// [Counts] has a row for each name. If Place is nil, all names are empty. Place must be safe
 	// for concurrent use.
 	Place func(space ptx.Space, addr uint64) string
+	// Allow lists rules whose violation is advice instead of an error.
+	Allow []Rule
 	// Historic adds the half-warps, transactions and wavefronts of compute capability 1.x to
 	// [Counts].
 	Historic bool

@@ -93,6 +93,38 @@ func TestBounds(t *testing.T) {
 	}
 }
 
+// TestAllow checks that a violation of an allowed rule is advice, and an error otherwise.
+func TestAllow(t *testing.T) {
+	for _, rule := range append(Rules(), "") {
+		if got, err := ParseRule(string(rule)); rule != "" && (got != rule || err != nil) {
+			t.Errorf("ParseRule(%q) = %v, %v", rule, got, err)
+		}
+		f := newFake(t, Options{Allow: []Rule{rule}}, 1, 64)
+		b := f.block(0)
+		b.hooks.Fault(&emu.Fault{Origin: emu.Origin{Site: b.site("arrive"), Mask: 1}, Kind: emu.ExitedBlock, Size: 8})
+		b.do(st, []int{3}, own)
+		b.sync("bar", 0, b.all(), 0)
+		b.bulk("store", 1, emu.AsyncRead, 0, 0, 0)
+		b.hooks.End()
+		r, _ := f.report(nil)
+		for _, g := range r.Findings {
+			want := Error
+			if rule != "" && strings.Contains(g.Message, "(rule "+string(rule)+")") {
+				want = Advice
+			}
+			if g.Severity != want {
+				t.Errorf("--allow %s: found %v, want %v", rule, &g, want)
+			}
+		}
+		if len(r.Findings) != 2 {
+			t.Errorf("--allow %s: found %v, want one violation of each rule", rule, r)
+		}
+	}
+	if _, err := ParseRule("fence"); err == nil || !strings.Contains(err.Error(), "want one of proxy-fence, exited-block") {
+		t.Errorf("ParseRule: error %v, want the list of rules", err)
+	}
+}
+
 // TestUninit runs small programs with undefined values. They are found where they can change the
 // result of the kernel, and only there.
 func TestUninit(t *testing.T) {

@@ -124,6 +124,7 @@ func (r *raceDetector) reportProxyRace(p, e epoch, off uint64) {
 				"%s at %s: "+
 				"want a fence.proxy.async after %s, before the barrier that follows it",
 				one, amount(size), where, other, line(f.Other), line(f.Other))
+			r.checks.allow(f, ProxyFence)
 		})
 }
 
