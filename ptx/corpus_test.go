@@ -76,7 +76,7 @@ func checkRoundTrip(t testing.TB, m *Module) {
 	}
 }
 
-// strip clears positions and bindings, and makes empty slices nil.
+// strip clears positions, what Print leaves out, and bindings, and makes empty slices nil.
 func strip(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:
@@ -93,7 +93,7 @@ func strip(v reflect.Value) {
 	case reflect.Struct:
 		for k := range v.NumField() {
 			switch f := v.Field(k); v.Type().Field(k).Name {
-			case "Pos", "Sym", "Form", "Registers":
+			case "Pos", "Sym", "Form", "Registers", "InlinedAt":
 				f.SetZero()
 			case "binding":
 				v.Addr().Interface().(*Instr).binding = nil

@@ -93,9 +93,7 @@ func (p *parser) loc() *Loc {
 				p.smallInt("an offset")
 			}
 		case "inlined_at":
-			p.smallInt("a file's number")
-			p.smallInt("a line")
-			p.smallInt("a column")
+			l.InlinedAt = &Loc{File: p.smallInt("a file's number"), Line: p.smallInt("a line"), Col: p.smallInt("a column")}
 		}
 	}
 	return l

@@ -328,3 +328,40 @@ func sampleOperand(o *ptx.OperandForm, slot func(string) string, n int) ptx.Oper
 	}
 	return name
 }
+
+// TestInlinedLines checks the source lines of instructions in inlined functions. Those of another
+// file have the line of the call in the kernel's file.
+func TestInlinedLines(t *testing.T) {
+	p := loadText(t, "k.ptx", `.version 8.0
+.target sm_80
+.address_size 64
+.file 1 "k.cu"
+.file 2 "header.hpp"
+.entry k()
+{
+	.reg .b32 %r;
+	.loc 1 10 3
+	mov.u32 %r, 1;
+	.loc 1 20 5, function_name $L__info_string0, inlined_at 1 11 7
+	mov.u32 %r, 2;
+	.loc 2 30 1, function_name $L__info_string1, inlined_at 1 12 7
+	mov.u32 %r, 3;
+	.loc 2 31 1, function_name $L__info_string2+4, inlined_at 2 30 1
+	mov.u32 %r, 4;
+	.loc 2 32 1, function_name $L__info_string2, inlined_at 1 20 5
+	mov.u32 %r, 5;
+	.loc 2 33 1
+	mov.u32 %r, 6;
+	.loc 2 34 1, function_name $L__info_string2, inlined_at 2 34 1
+	ret;
+}
+`)
+	var got []string
+	for _, s := range p.Sites()[:7] {
+		got = append(got, s.Source.String())
+	}
+	want := "k.cu:10:3 k.cu:20:5 k.cu:12:7 k.cu:12:7 k.cu:20:5 header.hpp:33:1 header.hpp:34:1"
+	if s := strings.Join(got, " "); s != want {
+		t.Errorf("lines are %s, want %s", s, want)
+	}
+}

@@ -100,12 +100,13 @@ func slotSize(t ptx.Type) uint32 {
 func (d *decoder) collect() {
 	f, p := d.f, d.p
 	var source ptx.Pos
+	lines := sourceLines{module: p.module, calls: map[ptx.Loc]*ptx.Loc{}}
 	f.Body.Walk(func(s ptx.Stmt) {
 		switch s := s.(type) {
 		case *ptx.Label:
 			d.labels[s] = int32(len(f.code))
 		case *ptx.Loc:
-			source = p.module.Source(s)
+			source = lines.of(s)
 		case *ptx.Var:
 			switch s.Space {
 			case ptx.RegSpace:
@@ -125,6 +126,40 @@ func (d *decoder) collect() {
 			f.code = append(f.code, inst{pc: int32(len(f.code)), index: int32(site.Index), site: site})
 		}
 	})
+}
+
+// sourceLines finds the source lines of a function's instructions.
+type sourceLines struct {
+	module *ptx.Module
+	calls  map[ptx.Loc]*ptx.Loc // InlinedAt of the lines so far
+}
+
+// of returns the position of l in the file of the kernel. For a line in a function of another file
+// that was inlined, such as a header of CUDA, this is the position of the call.
+func (s *sourceLines) of(l *ptx.Loc) ptx.Pos {
+	place := func(l *ptx.Loc) ptx.Loc { return ptx.Loc{File: l.File, Line: l.Line, Col: l.Col} }
+	if l.InlinedAt != nil {
+		s.calls[place(l)] = l.InlinedAt
+	}
+	outer := l
+	for n := 0; n <= len(s.calls); n++ { // the calls can be recursive
+		at := outer.InlinedAt
+		if at == nil {
+			at = s.calls[place(outer)]
+		}
+		if at == nil {
+			break
+		}
+		outer = at
+	}
+	for n := 0; l.File != outer.File && n <= len(s.calls); n++ {
+		if l.InlinedAt == nil {
+			l = s.calls[place(l)]
+		} else {
+			l = l.InlinedAt
+		}
+	}
+	return s.module.Source(l)
 }
 
 // instruction decodes the current instruction.
