@@ -176,8 +176,9 @@ type Loc struct {
 	Pos             Pos
 	File, Line, Col int
 	// InlinedAt is the call of the function that contains the line, if it was inlined. It has no
-	// Pos. If the call is in an inlined function too, an earlier Loc of the call says where. Print leaves it out:
-	// ptxas requires the function's name with it, from a debug section that Parse skips.
+	// Pos. If the call is in an inlined function too, an earlier Loc of the call says where. Print
+	// leaves it out: ptxas requires the function's name with it, from a debug section that Parse
+	// skips.
 	InlinedAt *Loc
 }
 

@@ -163,12 +163,11 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 	if checked {
 		report = checks.Report(program, stats, runErr)
 	}
-	if err := f.print(stdout, report, stats, took); err != nil {
+	if err := f.print(stdout, report, stats, took, runErr); err != nil {
 		return err
 	}
 	switch {
-	case errors.Is(runErr, emu.ErrAccess), errors.Is(runErr, emu.ErrDeadlock),
-		errors.Is(runErr, emu.ErrAssert), errors.Is(runErr, emu.ErrMisuse):
+	case failedCheck(runErr):
 		return fmt.Errorf("%w: %w", errCheck, runErr)
 	case runErr != nil:
 		return runErr

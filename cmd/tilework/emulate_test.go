@@ -283,6 +283,48 @@ func TestPrintFindings(t *testing.T) {
 	}
 }
 
+// TestPrintManyFindings checks that at most five groups of findings of the same cause are printed.
+func TestPrintManyFindings(t *testing.T) {
+	var findings []check.Finding
+	for n := range 12 {
+		opcode := "ld.global.f32"
+		if n%2 == 1 {
+			opcode = "st.global.f32"
+		}
+		findings = append(findings, check.Finding{Checker: check.Bounds, Message: strconv.Itoa(n),
+			Site: &emu.Site{Opcode: opcode, Pos: ptx.Pos{File: "k.ptx", Line: n}}})
+	}
+	var b strings.Builder
+	printFindings(&b, findings[:11])
+	if n := strings.Count(b.String(), "k.ptx:"); n != 10 ||
+		!strings.Contains(b.String(), "1 more finding like these: error: bounds at ld.global.f32") {
+		t.Errorf("%d findings of 2 causes, want 5 each:\n%s", n, b.String())
+	}
+}
+
+// TestEmulateCountsFailures checks that a launch that ends early counts as an error.
+func TestEmulateCountsFailures(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const header = ".version 8.0\n.target sm_80\n.address_size 64\n.visible .entry k()\n{\n\t.reg .b32 %r;\n"
+	for name, test := range map[string]struct{ body, text string }{
+		"deadlock": {"\tbar.sync 1, 96;\n", "2 errors"}, // one of the checker barrier
+		"spin":     {"again: bra again;\n", "1 error,"},
+		"misuse":   {"\tmov.u32 %r, 40;\n\tbar.sync %r;\n", "1 error,"},
+	} {
+		if err := os.WriteFile("k.ptx", []byte(header+test.body+"\tret;\n}\n"), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		stdout, stderr, code := run(t.Context(), "emulate", "k.ptx", "--block", "64")
+		if code != 1 || !strings.Contains(stdout, test.text) {
+			t.Errorf("%s: exit code %d, %q, %q; want 1 and %q", name, code, stdout, stderr, test.text)
+		}
+		stdout, _, _ = run(t.Context(), "emulate", "k.ptx", "--block", "64", "--format", "json")
+		if !strings.Contains(stdout, `"failure": "`) {
+			t.Errorf("%s: no failure in %s", name, stdout)
+		}
+	}
+}
+
 // loadRecorder is a device that records the PTX that it compiles.
 type loadRecorder struct {
 	device.Device
