@@ -76,7 +76,7 @@ func checkRoundTrip(t testing.TB, m *Module) {
 	}
 }
 
-// strip clears positions, what Print leaves out, and bindings, and makes empty slices nil.
+// strip clears positions, bindings and the fields that Print leaves out. Empty slices become nil.
 func strip(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer, reflect.Interface:

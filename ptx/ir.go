@@ -176,7 +176,7 @@ type Loc struct {
 	Pos             Pos
 	File, Line, Col int
 	// InlinedAt is the call of the function that contains the line, if it was inlined. It has no
-	// Pos. If the call is in an inlined function too, an earlier Loc of the call says where. Print
+	// Pos. If the call is in an inlined function too, an earlier Loc of the call has its caller. Print
 	// leaves it out: ptxas requires the function's name with it, from a debug section that Parse
 	// skips.
 	InlinedAt *Loc

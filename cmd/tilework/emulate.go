@@ -54,9 +54,14 @@ Advice is about code that may be correct:
 
 Each --arg is one argument of the kernel. A missing or wrong one is an error that lists what the
 kernel takes.
-  A.npy                 a pointer to a copy of the matrix in the file
+  A.npy                 a pointer to a copy of the matrix in the file; an .npy file can have any
+                        number of dimensions, and its elements keep their type
   out:f32:MxN:C.npy     a pointer to memory for an M×N matrix, which is written to C.npy at
-                        the end; no other argument may name this file
+                        the end; no other argument may name this file. In an .npy file, the
+                        output can have 1 to 4 dimensions and any integer type: out:u64:1000:C.npy
+  inout:A.npy:B.npy     a pointer to a copy of A.npy, which is written to B.npy at the end
+  struct:u32:64,A.npy   a structure by value; its fields are numbers and pointers as above,
+                        each aligned to its size
   tensor:MxN:S:ARG      a tensor map of the matrix of ARG, which is one of the two above,
                         with boxes of M×N elements and a swizzle of S bytes (0, 32, 64 or 128)
   u32:64, f32:1.5, …    a number; the types are u8 to u64, s8 to s64, f32 and f64
@@ -104,9 +109,27 @@ The files of the examples are in the folder examples/data of the repository.`,
 	fl.BoolVar(&f.list, "list", false, "list the kernels of the file and why some cannot run, instead of running one")
 	forceFlag(c, &f.force)
 	formatFlag(c, &f.format, "table", "json")
+	completeEntry(c)
 	complete(c, "allow", ruleNames()...)
 	complete(c, "checkers", append(names, "all", "none")...)
 	return c
+}
+
+// completeEntry completes --entry with the kernels of the file that the command line names.
+func completeEntry(c *cobra.Command) {
+	kernels := func(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		if len(args) != 1 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		p, err := loadPTX(args[0])
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		return p.Entries(), cobra.ShellCompDirectiveNoFileComp
+	}
+	if err := c.RegisterFlagCompletionFunc("entry", kernels); err != nil {
+		panic(err) // the flag does not exist
+	}
 }
 
 func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.Writer) error {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
@@ -24,19 +25,14 @@ type kernelArg struct {
 	value  any
 	at     uint64 // address of the matrix
 	layout gemm.Layout
-	file   string // the file of the matrix
-	output bool   // the matrix is written to the file at the end, instead of read from it
+	array  *matio.Array // instead of layout for other element types and numbers of dimensions
+	file   string       // the file of the matrix or array
+	output bool         // it is written to the file at the end
+	fields []kernelArg  // of a structure
 }
 
-// checkArgs checks that there is an --arg for each parameter of the kernel, and that an --arg can
-// describe the parameter.
+// checkArgs checks that there is an --arg for each parameter of the kernel.
 func (f *emulateFlags) checkArgs(entry string, params []*ptx.Var) error {
-	for _, v := range params {
-		if isArray(v) && v.Size() != ptx.TensorMapBytes {
-			return fmt.Errorf("kernel %s: parameter %s is a structure or array of %d bytes: "+
-				"emulate supports numbers, pointers and tensor maps", entry, v.Name, v.Size())
-		}
-	}
 	if len(f.args) == len(params) {
 		return nil
 	}
@@ -77,6 +73,8 @@ type argForms struct {
 
 func paramForms(v *ptx.Var) argForms {
 	switch class, bits := v.Type.Class(), 8*v.Type.Bytes(); {
+	case isArray(v) && v.Size() != ptx.TensorMapBytes:
+		return argForms{false, fmt.Sprintf("struct:FIELD,FIELD,… of %d bytes", v.Size()), "struct:u32:64,f32:1.5,a.npy"}
 	case isArray(v):
 		return argForms{false, "tensor:MxN:SWIZZLE:ARG", "tensor:64x64:0:a.npy"}
 	case class == ptx.Float && bits >= 32:
@@ -105,7 +103,10 @@ func (f *emulateFlags) argError(err error) error {
 	v := wrong.Param
 	typ := fmt.Sprintf("a .%v", v.Type)
 	if isArray(v) {
-		typ = "a tensor map"
+		typ = fmt.Sprintf("a structure or array of %d bytes", v.Size())
+		if v.Size() == ptx.TensorMapBytes {
+			typ = "a tensor map"
+		}
 	}
 	return fmt.Errorf("--arg %s (argument %d): parameter %s is %s: want %s, such as --arg %s",
 		f.args[wrong.Index], wrong.Index+1, v.Name, typ, forms.want, forms.example)
@@ -119,7 +120,7 @@ func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernel
 			return nil, fmt.Errorf("--arg %s (argument %d): %w", text, i+1, err)
 		}
 		for j, b := range args {
-			if (a.output || b.output) && matio.SameFile(a.file, b.file) {
+			if a.sharesFile(b) {
 				return nil, fmt.Errorf("--arg %s (argument %d): argument %d has the same file, want another",
 					text, i+1, j+1)
 			}
@@ -127,6 +128,21 @@ func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernel
 		args = append(args, a)
 	}
 	return args, nil
+}
+
+// files returns a and its fields, which can have files.
+func (a *kernelArg) files() []kernelArg { return append([]kernelArg{*a}, a.fields...) }
+
+// sharesFile reports whether a and b have the same file and one of them writes it.
+func (a *kernelArg) sharesFile(b kernelArg) bool {
+	for _, x := range a.files() {
+		for _, y := range b.files() {
+			if (x.output || y.output) && matio.SameFile(x.file, y.file) {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // scalarType is the type of a numeric argument.
@@ -158,6 +174,10 @@ func (f *emulateFlags) parseArg(ctx context.Context, mem *emu.Memory, text strin
 	switch kind {
 	case "out":
 		return f.parseOut(mem, rest)
+	case "inout":
+		return f.parseInOut(ctx, mem, rest)
+	case "struct":
+		return f.parseStruct(ctx, mem, rest)
 	case "tensor":
 		return f.parseTensor(ctx, mem, rest)
 	}
@@ -165,10 +185,33 @@ func (f *emulateFlags) parseArg(ctx context.Context, mem *emu.Memory, text strin
 		v, err := parseScalar(kind, rest)
 		return kernelArg{value: v}, err
 	}
-	m, err := matio.Read(ctx, text, matio.ReadOptions{Room: host.CheckMemory})
+	return f.readArg(ctx, mem, text)
+}
+
+// npyMatrices are the element types of matrices by their NumPy spelling.
+var npyMatrices = map[string]dtype.Type{
+	"f8": dtype.F64, "f4": dtype.F32, "f2": dtype.F16, "i1": dtype.I8, "i4": dtype.I32,
+}
+
+// readArg reads a matrix or an array from a file. Arrays keep their element type.
+func (f *emulateFlags) readArg(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
+	options := matio.ReadOptions{Room: host.CheckMemory}
+	if array, err := matio.ReadArray(ctx, text, options); err == nil {
+		at, err := mem.Alloc(len(array.Data))
+		if err != nil {
+			return kernelArg{}, err
+		}
+		a := kernelArg{value: at, at: at, array: array, file: text}
+		if t, ok := npyMatrices[array.Type]; ok && len(array.Shape) == 2 {
+			a.layout, a.array = gemm.Dense(t, array.Shape[0], array.Shape[1]), nil
+		}
+		return a, mem.Write(at, array.Data)
+	}
+	m, err := matio.Read(ctx, text, options)
 	if errors.Is(err, gemm.ErrUnsupported) && filepath.Ext(text) == "" {
 		return kernelArg{}, errors.New("neither a file nor a number with a type: " +
-			"want A.npy, out:TYPE:MxN:FILE, tensor:MxN:SWIZZLE:ARG or TYPE:NUMBER, such as u32:64")
+			"want A.npy, out:TYPE:MxN:FILE, inout:A.npy:FILE, struct:FIELD,FIELD, tensor:MxN:SWIZZLE:ARG or " +
+			"TYPE:NUMBER, such as u32:64")
 	}
 	if err != nil {
 		return kernelArg{}, err
@@ -196,6 +239,10 @@ func (f *emulateFlags) parseOut(mem *emu.Memory, text string) (kernelArg, error)
 		return kernelArg{}, errors.New("want out:TYPE:MxN:FILE, such as out:f32:64x64:c.npy")
 	}
 	t, err := dtype.Parse(typeName)
+	npy, isArray := npyArrays[typeName]
+	if isArray && filepath.Ext(file) == ".npy" && (err != nil || !strings.ContainsAny(shape, "x,")) {
+		return f.parseOutArray(mem, npy, shape, file)
+	}
 	if err != nil {
 		return kernelArg{}, err
 	}
@@ -215,6 +262,85 @@ func (f *emulateFlags) parseOut(mem *emu.Memory, text string) (kernelArg, error)
 	}
 	at, err := mem.Alloc(l.Bytes())
 	return kernelArg{value: at, at: at, layout: l, file: file, output: true}, err
+}
+
+// npyArrays are the NumPy spellings of the element types of arrays.
+var npyArrays = map[string]string{
+	"u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8", "s8": "i1", "s16": "i2", "s32": "i4", "s64": "i8", "i8": "i1",
+	"i16": "i2", "i32": "i4", "i64": "i8", "f16": "f2", "f32": "f4", "f64": "f8",
+}
+
+// parseOutArray parses an output of one or more dimensions in an .npy file.
+func (f *emulateFlags) parseOutArray(mem *emu.Memory, npy, shape, file string) (kernelArg, error) {
+	sides, err := arrayDims.parse(shape)
+	if err != nil {
+		return kernelArg{}, err
+	}
+	array := &matio.Array{Type: npy, Shape: sides}
+	size := array.Size()
+	for _, side := range sides {
+		if size > math.MaxInt/side {
+			return kernelArg{}, fmt.Errorf("%s: the output is too large", shape)
+		}
+		size *= side
+	}
+	if err := host.CheckMemory(size, "the output"); err != nil {
+		return kernelArg{}, err
+	}
+	if err := matio.CheckOutput(file, dtype.Invalid, f.output()); err != nil {
+		return kernelArg{}, err
+	}
+	at, err := mem.Alloc(size)
+	array.Data = make([]byte, size)
+	return kernelArg{value: at, at: at, array: array, file: file, output: true}, err
+}
+
+// parseInOut parses an argument that is read from one file and written to another, such as
+// "A.npy:B.npy".
+func (f *emulateFlags) parseInOut(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
+	from, to, ok := strings.Cut(text, ":")
+	if !ok || from == "" || to == "" {
+		return kernelArg{}, errors.New("want inout:FILE:FILE, such as inout:a.npy:b.npy")
+	}
+	a, err := f.readArg(ctx, mem, from)
+	if err != nil {
+		return kernelArg{}, err
+	}
+	if a.array != nil && filepath.Ext(to) != ".npy" {
+		return kernelArg{}, fmt.Errorf("%s: an array of %d dimensions and type %s: want an .npy file", to,
+			len(a.array.Shape), a.array.Type)
+	}
+	a.file, a.output = to, true
+	return a, matio.CheckOutput(to, a.layout.Type, f.output())
+}
+
+// parseStruct parses a structure, such as "u32:64,f32:1.5,a.npy". Each field is aligned to its
+// size, as in C.
+func (f *emulateFlags) parseStruct(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
+	var s kernelArg
+	var data []byte
+	most := 1
+	for field := range strings.SplitSeq(text, ",") {
+		if kind, _, _ := strings.Cut(field, ":"); kind == "struct" || kind == "tensor" {
+			return s, fmt.Errorf("field %s: want a number, a file, an out: or an inout: argument", field)
+		}
+		a, err := f.parseArg(ctx, mem, field)
+		if err != nil {
+			return s, fmt.Errorf("field %s: %w", field, err)
+		}
+		if s.sharesFile(a) {
+			return s, fmt.Errorf("field %s: another field has the same file, want another", field)
+		}
+		s.fields = append(s.fields, a)
+		size := binary.Size(a.value)
+		most = max(most, size)
+		data = append(data, make([]byte, -len(data)&(size-1))...)
+		if data, err = binary.Append(data, binary.LittleEndian, a.value); err != nil {
+			return s, err
+		}
+	}
+	s.value = append(data, make([]byte, -len(data)&(most-1))...)
+	return s, nil
 }
 
 // tensorElements are the element types that tensor maps support.
@@ -285,18 +411,34 @@ func (f *emulateFlags) output() matio.WriteOptions { return matio.WriteOptions{R
 
 // writeArgs writes the matrices of the outputs to their files.
 func (f *emulateFlags) writeArgs(ctx context.Context, mem *emu.Memory, args []kernelArg, stderr io.Writer) error {
-	for _, a := range args {
-		if !a.output {
-			continue
+	for _, arg := range args {
+		for _, a := range arg.files() {
+			if !a.output {
+				continue
+			}
+			if err := f.writeArg(ctx, mem, a, stderr); err != nil {
+				return err
+			}
 		}
-		data := make([]byte, a.layout.Bytes())
-		if err := mem.Read(a.at, data); err != nil {
-			return err
-		}
-		if err := matio.Write(ctx, a.file, a.layout, data, f.output()); err != nil {
-			return err
-		}
-		fmt.Fprintf(stderr, "%v → %s\n", a.layout, a.file)
 	}
+	return nil
+}
+
+func (f *emulateFlags) writeArg(ctx context.Context, mem *emu.Memory, a kernelArg, stderr io.Writer) error {
+	if array := a.array; array != nil {
+		if err := mem.Read(a.at, array.Data); err != nil {
+			return err
+		}
+		fmt.Fprintf(stderr, "%v of type %s → %s\n", array.Shape, array.Type, a.file)
+		return matio.WriteFile(a.file, array.Encode(), f.output())
+	}
+	data := make([]byte, a.layout.Bytes())
+	if err := mem.Read(a.at, data); err != nil {
+		return err
+	}
+	if err := matio.Write(ctx, a.file, a.layout, data, f.output()); err != nil {
+		return err
+	}
+	fmt.Fprintf(stderr, "%v → %s\n", a.layout, a.file)
 	return nil
 }

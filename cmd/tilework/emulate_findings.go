@@ -35,7 +35,9 @@ func failedCheck(err error) bool {
 
 // print prints the findings and a summary. The error of the launch counts as an error if it is a
 // fault of the kernel.
-func (f *emulateFlags) print(w io.Writer, report *check.Report, stats emu.Stats, took time.Duration, runErr error) error {
+func (f *emulateFlags) print(
+	w io.Writer, report *check.Report, stats emu.Stats, took time.Duration, runErr error,
+) error {
 	if report == nil {
 		report = &check.Report{}
 	}
@@ -76,7 +78,8 @@ func (f *emulateFlags) print(w io.Writer, report *check.Report, stats emu.Stats,
 // maxPrinted is the number of groups of findings that are printed for each cause.
 const maxPrinted = 5
 
-// findingCause is what findings of the same cause usually share: for a race, the line of the store.
+// findingCause holds the properties that findings of one cause usually share. The findings of a
+// race share the line of the store.
 type findingCause struct {
 	checker  check.Checker
 	severity check.Severity

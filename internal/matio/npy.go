@@ -137,21 +137,14 @@ func (s *source) npyElement(descr string) (e element, big bool, err error) {
 
 // writeNpy writes an array file in the byte order of the machine.
 func writeNpy(w io.Writer, _ string, l gemm.Layout, data []byte) error {
-	order := '<'
+	order := "<"
 	switch {
 	case l.Type.Bits() == 8:
-		order = '|'
+		order = "|"
 	case bigEndian:
-		order = '>'
+		order = ">"
 	}
-	header := fmt.Sprintf("{'descr': '%c%s', 'fortran_order': False, 'shape': (%d, %d), }", order, npyTypes[l.Type],
-		l.OpRows(), l.OpCols())
-	// Align the elements to 64 bytes, for readers that map the file.
-	const prefix = len(npyMagic) + 4
-	header += strings.Repeat(" ", 63-(prefix+len(header))%64) + "\n"
-	start := append([]byte(npyMagic), 1, 0)
-	start = binary.LittleEndian.AppendUint16(start, uint16(len(header)))
-	if _, err := w.Write(append(start, header...)); err != nil {
+	if _, err := w.Write(npyStart(order+npyTypes[l.Type], fmt.Sprintf("%d, %d", l.OpRows(), l.OpCols()))); err != nil {
 		return err
 	}
 	return writeRows(w, l, data, bigEndian)

@@ -7,8 +7,8 @@ import (
 )
 
 // Threads that poll memory that no thread will write do not wait for anything that the scheduler
-// knows. A cluster therefore takes snapshots of its running warps. If all of them come back to the
-// state of the snapshot, and no shared or global memory has changed in the meantime, they repeat
+// knows. A cluster therefore takes snapshots of its running warps. If all of them reach the state
+// of the snapshot again, and no shared or global memory has changed in the meantime, they repeat
 // the same instructions for ever.
 
 const (
@@ -26,7 +26,7 @@ type spinWatch struct {
 	since  uint64 // value of cluster.executed at the last snapshot
 	writes uint64 // value of cluster.writes at the last snapshot
 	states map[*warp]warpState
-	// repeated holds the running warps that have come back to their state.
+	// repeated holds the running warps that have reached their state again.
 	repeated map[*warp]bool
 }
 

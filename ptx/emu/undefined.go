@@ -6,12 +6,12 @@ import (
 	"tilework/ptx"
 )
 
-// If an observer asks for it, the emulator tracks whether the value of each register, and of each
-// byte of shared, local and global memory, is defined. Compilers read values that the program then
-// discards, such as v[i] in s += i < n ? v[i] : 0. An undefined value therefore spreads through
-// arithmetic, registers, shared and local memory. It is reported where it can change the result of
-// the kernel: at a branch, in an address, and in an operand of any other instruction, such as a
-// store to global memory.
+// For observers with the hook Undefined, the emulator tracks whether the value of each register,
+// and of each byte of shared, local and global memory, is defined. Compilers read values that the
+// program then discards, such as v[i] in s += i < n ? v[i] : 0. An undefined value therefore
+// spreads through arithmetic, registers, shared and local memory. It is reported where it can
+// change the result of the kernel: at a branch, in an address, and in an operand of any other
+// instruction, such as a store to global memory.
 
 // flow is the effect of an instruction on undefined values.
 type flow uint8

@@ -120,7 +120,8 @@ func TestAllow(t *testing.T) {
 			t.Errorf("--allow %s: found %v, want one violation of each rule", rule, r)
 		}
 	}
-	if _, err := ParseRule("fence"); err == nil || !strings.Contains(err.Error(), "want one of proxy-fence, exited-block") {
+	const want = "want one of proxy-fence, exited-block"
+	if _, err := ParseRule("fence"); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("ParseRule: error %v, want the list of rules", err)
 	}
 }

@@ -100,7 +100,7 @@ var planted = []compiled{
 	{kernel: "memory/past_shared", want: "bounds"},
 	{kernel: "memory/before_shared", want: "bounds"},
 	{kernel: "memory/misaligned_vector", want: "bounds", says: "want a multiple of 16, so each row must start at one"},
-	{kernel: "memory/misaligned_word", want: "bounds", says: "want a multiple of 4 (check whether the offset counts bytes"},
+	{kernel: "memory/misaligned_word", want: "bounds", says: "want a multiple of 4 (check whether the offset counts"},
 	{kernel: "memory/null_pointer", want: "bounds", says: "bytes: want the pointer set"},
 	{kernel: "memory/null_member", want: "bounds", says: "a null pointer and an offset of"},
 	{kernel: "memory/dynamic_shared_missing", want: "bounds"},

@@ -18,7 +18,7 @@ import (
 //     observed, and before the write ("Causality Order": observation order followed by program
 //     order). The write is ordered after theirs if it was the last one.
 
-// tolerated holds what a worker knows about such patterns.
+// tolerated holds the accesses of a worker that such patterns consist of.
 type tolerated struct {
 	updates map[update]struct{}   // atomic operations
 	swapped map[variable]struct{} // variables that an atom.cas accesses

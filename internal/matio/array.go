@@ -1,0 +1,112 @@
+package matio
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"math/bits"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"tilework/internal/gemm"
+)
+
+// Array is a numeric array of an .npy file, with any number of dimensions.
+type Array struct {
+	Type  string // as in NumPy, without the byte order: "f4", "u2", "b1"
+	Shape []int
+	Data  []byte // row by row, little-endian
+}
+
+// arrayTypes lists the element types of an Array.
+var arrayTypes = []string{"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"}
+
+// Size returns the size of an element in bytes.
+func (a *Array) Size() int { return int(a.Type[1] - '0') }
+
+// ReadArray reads the .npy file at path without converting its elements. It returns the errors of
+// [Read], and [gemm.ErrUnsupported] for other formats, elements that are no numbers and arrays of
+// several dimensions in Fortran order.
+func ReadArray(ctx context.Context, path string, o ReadOptions) (*Array, error) {
+	if filepath.Ext(path) != ".npy" {
+		return nil, fmt.Errorf("%s: not an .npy file: %w", oneLine(path), gemm.ErrUnsupported)
+	}
+	s, err := openSource(ctx, path, o)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	a, err := s.readArray()
+	if changed := s.checkUnchanged(); changed != nil {
+		return nil, changed
+	}
+	return a, err
+}
+
+func (s *source) readArray() (*Array, error) {
+	d, length, err := s.npyDict(s.section(0, s.size), s.size)
+	if err != nil {
+		return nil, err
+	}
+	spelling := strings.TrimLeft(d.descr, "<>|=")
+	switch {
+	case !slices.Contains(arrayTypes, spelling):
+		return nil, s.fail(gemm.ErrUnsupported, "elements of type %.40q, want one of %s", d.descr,
+			strings.Join(arrayTypes, ", "))
+	case d.fortran && len(d.shape) > 1:
+		return nil, s.fail(gemm.ErrUnsupported, "an array of %d dimensions in Fortran order, want C order", len(d.shape))
+	}
+	a := &Array{Type: spelling}
+	n := uint64(a.Size())
+	for _, side := range d.shape {
+		over, product := bits.Mul64(n, side)
+		if over != 0 || side > 1<<48 {
+			return nil, s.fail(ErrFormat, "shape %v is too large", d.shape)
+		}
+		n = product
+		a.Shape = append(a.Shape, int(side))
+	}
+	if have := uint64(s.size - length); n != have {
+		return nil, s.fail(ErrFormat, "shape %v of type %s needs %d bytes, the file has %d", d.shape, spelling, n, have)
+	}
+	if err := s.opt.room(int(n), "the array of "+oneLine(s.spec)); err != nil {
+		return nil, err
+	}
+	a.Data = make([]byte, n)
+	if _, err := io.ReadFull(s.section(length, int64(n)), a.Data); err != nil {
+		return nil, s.readError(err)
+	}
+	if strings.HasPrefix(d.descr, ">") {
+		for k := 0; k < len(a.Data); k += a.Size() {
+			slices.Reverse(a.Data[k : k+a.Size()])
+		}
+	}
+	return a, nil
+}
+
+// Encode returns a as an .npy file.
+func (a *Array) Encode() []byte {
+	var shape strings.Builder
+	for _, side := range a.Shape {
+		fmt.Fprintf(&shape, "%d, ", side)
+	}
+	order := "<"
+	if a.Size() == 1 {
+		order = "|"
+	}
+	return append(npyStart(order+a.Type, shape.String()), a.Data...)
+}
+
+// npyStart returns the start of an .npy file in C order, up to the elements.
+func npyStart(descr, shape string) []byte {
+	shape = strings.TrimSuffix(shape, " ")
+	header := fmt.Sprintf("{'descr': '%s', 'fortran_order': False, 'shape': (%s), }", descr, shape)
+	// Align the elements to 64 bytes, for readers that map the file.
+	const prefix = len(npyMagic) + 4
+	header += strings.Repeat(" ", 63-(prefix+len(header))%64) + "\n"
+	start := append([]byte(npyMagic), 1, 0)
+	start = binary.LittleEndian.AppendUint16(start, uint16(len(header)))
+	return append(start, header...)
+}
