@@ -36,8 +36,8 @@ const twoKernels = `.version 8.0
 }
 `
 
-// This example launches two kernels one after the other. The second one reads what the first one
-// has written, because both use the same memory.
+// This example launches two kernels one after the other. The second one reads the results of the
+// first one, because both use the same memory.
 func Example() {
 	module, err := ptx.Parse("two.ptx", twoKernels)
 	if err != nil {

@@ -169,6 +169,25 @@ var correct = []compiled{
 	{kernel: "correct/warp_exchange_in_order"},
 }
 
+// libraries lists correct kernels that use CUB, cooperative groups and libcu++. Their PTX is not in
+// testdata.
+var libraries = []compiled{
+	{kernel: "libraries/radix_sort"},
+	{kernel: "libraries/merge_sort"},
+	{kernel: "libraries/warp_sort"},
+	{kernel: "libraries/block_reduce"},
+	{kernel: "libraries/block_scan"},
+	{kernel: "libraries/warp_reduce"},
+	{kernel: "libraries/load_store"},
+	{kernel: "libraries/block_histogram"},
+	{kernel: "libraries/heads"},
+	{kernel: "libraries/groups"},
+	{kernel: "libraries/cuda_barrier"},
+	{kernel: "libraries/atomics", grid: 2},
+	{kernel: "libraries/message_ref", grid: 2},
+	{kernel: "libraries/pipeline_copy"},
+}
+
 // source returns the file of the kernel and its name.
 func (c *compiled) source() (file, name string) {
 	file, name, _ = strings.Cut(c.kernel, "/")
@@ -238,12 +257,18 @@ func checkedIn(file string) string {
 // debugging, for several architectures, and runs them.
 func TestPlantedFaultsByNvcc(t *testing.T) {
 	eachBuild(t, func(t *testing.T, file, ptxFile string) {
-		for _, c := range slices.Concat(planted, correct) {
+		for _, c := range slices.Concat(planted, correct, libraries) {
 			if from, name := c.source(); from == file {
 				t.Run(name, func(t *testing.T) { c.check(t, ptxFile) })
 			}
 		}
 	})
+}
+
+// notBuilt lists the architectures for which a file does not compile. libraries.cu, the largest, is
+// compiled for two of the others only.
+var notBuilt = map[string][]string{
+	"async": {"sm_75"}, "bulk": {"sm_75", "sm_80"}, "libraries": {"sm_75", "sm_90"},
 }
 
 // eachBuild compiles each file of testdata/bugs in different ways and calls do with the file's name
@@ -261,13 +286,18 @@ func eachBuild(t *testing.T, do func(t *testing.T, file, ptxFile string)) {
 	for _, source := range sources {
 		file := strings.TrimSuffix(filepath.Base(source), ".cu")
 		for _, arch := range []string{"sm_75", "sm_80", "sm_90", "sm_120"} {
-			if file == "async" && arch < "sm_80" && arch != "sm_120" || file == "bulk" && (arch == "sm_75" || arch == "sm_80") {
-				continue // does not compile
+			if slices.Contains(notBuilt[file], arch) {
+				continue
 			}
 			for name, flags := range map[string][]string{"O0": {"-O0", "-Xcicc", "-O0"}, "O3": {"-O3"}, "G": {"-G"}} {
 				to := filepath.Join(dir, file+"."+arch+"."+name+".ptx")
 				args := append([]string{"-w", "-ptx", "-arch=" + arch, source, "-o", to}, flags...)
-				if text, err := exec.Command(nvcc, args...).CombinedOutput(); err != nil {
+				text, err := exec.Command(nvcc, args...).CombinedOutput()
+				if file == "libraries" && strings.Contains(string(text), "cub/block/block_radix_sort.cuh: No such file") {
+					t.Logf("MISSING nvidia-cuda-cccl: %s not run", to)
+					continue
+				}
+				if err != nil {
 					t.Fatalf("nvcc %v: %v\n%s", args, err, text)
 				}
 				t.Run(filepath.Base(to), func(t *testing.T) { do(t, file, to) })
