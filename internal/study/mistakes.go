@@ -84,14 +84,13 @@ var mistakes = []Mistake{
 		ID: "zeros", Title: "Do not fill the edge with zeros", Rung: "tiled-16",
 		fault: fault("tiled", "no zero fill at the edge"),
 		Why: "Beyond the edge of A and B a tile must hold zeros, which add nothing. Without them a thread " +
-			"stores whatever " +
-			"its register held before.",
+			"stores the element of the previous phase again, and C is wrong.",
 		Hints: []string{
-			"Which register is read before it is written?",
+			"K is 40, and a tile has 16 columns. Which threads skip their loads in the last phase?",
 			"When the guarded load is skipped, the register must already hold a number.",
 			"Insert mov.f32 with 0f00000000 before the guarded ld.global.",
 		},
-		Sizes: Sizes{40, 32, 32},
+		Sizes: Sizes{32, 32, 40},
 	},
 	{
 		ID: "transposed", Title: "Store the tile of B transposed", Rung: "tiled-32",

@@ -79,12 +79,15 @@ func TestOwnErrors(t *testing.T) {
 			t.Errorf("got error %v, want %q", err, c.want)
 		}
 	}
-	// An endless loop ends with the budget.
-	q := *example
-	q.PTX = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry f()\n{\nagain:\n\tbra again;\n}\n"
-	q.Entry, q.Args = "f", nil
-	x, err := RunOwn(t.Context(), &q, quiet)
-	if err != nil || !strings.Contains(x.Stopped, "instructions") {
-		t.Errorf("got %+v, error %v; want the launch stopped", x, err)
+	// A loop that repeats itself is a deadlock, and any other endless loop ends with the budget.
+	for body, want := range map[string]string{"": "deadlock", "\tadd.u32 %n, %n, 1;\n": "instructions"} {
+		q := *example
+		q.PTX = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry f()\n{\n\t.reg .u32 %n;\n" +
+			"\tmov.u32 %n, 0;\nagain:\n" + body + "\tbra again;\n}\n"
+		q.Entry, q.Args = "f", nil
+		x, err := RunOwn(t.Context(), &q, quiet)
+		if err != nil || !strings.Contains(x.Stopped, want) {
+			t.Errorf("got %+v, error %v; want the launch stopped by %s", x, err, want)
+		}
 	}
 }

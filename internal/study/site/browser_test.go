@@ -268,7 +268,7 @@ func TestOwn(t *testing.T) {
 	b.Click("#own-form .run .primary")
 	const race = `document.querySelector("#own-result .finding.error")?.textContent.includes("matmul.cu:23")`
 	b.Wait(race)
-	b.Wait(`location.hash.startsWith("#own?z=")`)
+	b.Wait(`!document.querySelector("#own-form .run .primary").disabled && location.hash.startsWith("#own?z=")`)
 	var address string
 	b.Eval(`location.href`, &address)
 	visit(b, address, race)

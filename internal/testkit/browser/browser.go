@@ -264,6 +264,7 @@ func (b *Tab) Wait(condition string) {
 // Click presses the mouse button on the element with a selector, after scrolling to it.
 func (b *Tab) Click(selector string) {
 	b.t.Helper()
+	b.Wait(fmt.Sprintf(`document.querySelector(%q)?.disabled !== true`, selector))
 	var at struct{ X, Y float64 }
 	b.Eval(fmt.Sprintf(`(() => {
 		const e = document.querySelector(%q);

@@ -62,14 +62,15 @@ export function own(contents, remember) {
 	const run = runner(buttons, "Run and check", async progress => {
 		out.replaceChildren(h("p", { class: "note" }, "Running …"));
 		byID("own-listing").replaceChildren();
+		const launch = structuredClone(q); // the form can change q meanwhile
 		try {
-			const x = await call("own", q, progress);
+			const x = await call("own", launch, progress);
 			out.replaceChildren(...[verdict(x), x.stopped && h("p", { class: "facts" }, x.stopped),
 				h("p", { class: "facts" }, `${plural(x.instructions, "warp instruction")}, ${plural(x.flops, "operation")}, ` +
 					`${plural(x.sectors, "sector")} of global memory, ${plural(x.wavefronts, "wavefront")} of shared memory.`),
 				...findings(x, x.block), ...x.outputs.map(output)].filter(Boolean));
 			listing(byID("own-listing"), x.listing)(marksOf(x));
-			const z = await pack(q);
+			const z = await pack(launch);
 			remember(z.length <= longest ? { z } : {});
 		} catch (error) {
 			out.replaceChildren(failure(error));
