@@ -108,18 +108,21 @@ func (x *model) overlap(compute, memory float64) float64 {
 	return max(compute, memory) + x.exposed*min(compute, memory)
 }
 
-// vectors returns the number of vectors of a tile of n columns.
-func (x *model) vectors(n float64) float64 { return math.Ceil(n / x.lanes) }
+// directLoops describes the loops of [direct]: passes blocks of k steps, each with panels of
+// columns, each with tiles of h rows.
+type directLoops struct {
+	method
+	passes, k, panels, tiles, h float64
+	panel, lines                float64 // bytes of a panel of B in a pass, and lines of all panels
+}
 
 // predictDirect follows [direct].
 func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) float64 {
 	if w.algorithm == algoRows {
 		return mk.predictRows(x)
 	}
-	high := float64(len(mk.Direct))
-	tiles := math.Ceil(x.m / high)
-	h := x.m / tiles
-	panels := math.Ceil(x.n / x.nr)
+	l := directLoops{method: w, tiles: math.Ceil(x.m / float64(len(mk.Direct))), panels: math.Ceil(x.n / x.nr)}
+	l.h = x.m / l.tiles
 	depth := float64(mk.kc)
 	if w.algorithm == algoStrips {
 		depth = stripDepth
@@ -127,94 +130,94 @@ func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) flo
 			depth = stripDepthThin
 		}
 	}
-	passes := math.Ceil(x.k / depth)
-	k := x.k / passes
+	l.passes = math.Ceil(x.k / depth)
+	l.k = x.k / l.passes
+	columns := min(x.n, x.nr)
+	l.panel, l.lines = l.k*columns*x.elem, x.k*l.panels*(columns*x.elem/lineBytes+x.ragged)
+	if x.conflictB && w.algorithm == algoDirect && !w.packsB {
+		l.panel = l.k * pageBytes
+	}
 
-	// The FMA units.
-	edge := float64(mk.edgeColumns(p))
-	rest := x.n - (panels-1)*x.nr
-	full := panels - 1
-	if edge > 0 {
-		rest -= edge
-	}
-	tile := func(v float64) float64 {
-		step := x.step(h, v)
-		if w.algorithm == algoDeep {
-			step = max(h*v*x.fma, (h+v)*x.load)
-		}
-		return k*step + h*v*x.store + x.tile
-	}
-	compute := full * tile(2)
-	if rest > 0 {
-		compute += tile(x.vectors(rest))
-	}
-	compute *= passes * tiles
-	perCall := 1.0
+	calls := l.passes * l.panels * l.tiles
 	if usesColumns(p, w) {
-		perCall = max(min(tiles, columnSteps/k), 1)
+		calls = l.passes * l.panels * math.Ceil(l.tiles/max(min(l.tiles, columnSteps/l.k), 1))
 	}
-	compute += x.call * passes * panels * math.Ceil(tiles/perCall)
-	if edge > 0 {
-		compute += x.m * edge * (x.k/x.lanes*x.fma + x.reduce)
-	}
-	if w.algorithm == algoDeep {
-		compute += h * 2 * x.reduce
-	}
-	start := x.direct
-
-	// Reads of B: all of it once, then a panel for each further tile.
-	memory := 0.0
-	linesB := x.k * panels * (min(x.n, x.nr)*x.elem/lineBytes + x.ragged)
-	panel := k * min(x.n, x.nr) * x.elem
-	pages := k * x.pagesB
+	start, compute := x.direct, x.multiplyDirect(&l, float64(mk.edgeColumns(p)))+x.call*calls
+	memory := x.readB(&l) + x.readA(&l)
 	switch {
 	case w.packsB:
 		start += x.packs
-		memory += x.far(x.b/lineBytes, x.b)
 		compute += x.packing(x.k, x.n, x.nr, x.alongKB)
-		memory += x.far(x.b/lineBytes, x.all)
-		memory += (tiles - 1) * x.far(linesB, panel+h*k*x.elem)
 	case w.algorithm == algoCopy:
 		compute += x.copies * x.b / lineBytes
-		memory += x.scattered(linesB, x.pagesB) + x.tlb*x.k*panels*beyond(pages, x.entries)*x.pagesB
-		memory += (tiles - 1) * x.far(linesB, panel+h*k*x.elem)
 	case w.algorithm == algoStrips:
-		memory += x.far(x.b/lineBytes, x.all) + (tiles-1)*x.far(x.b/lineBytes, stripCols*k*x.elem)
-		memory += passes * x.far(x.c/lineBytes, x.m*stripCols*x.elem)
-	case w.algorithm == algoStream:
-		memory += tiles * x.far(linesB, x.b)
-	default:
-		if x.conflictB {
-			panel = k * pageBytes
-		}
-		memory += x.scattered(linesB, x.pagesB) + x.tlb*x.k*panels*tiles*beyond(pages, x.entries)*x.pagesB
-		memory += (tiles - 1) * x.far(linesB, panel+h*k*x.elem)
+		memory += l.passes * x.far(x.c/lineBytes, x.m*stripCols*x.elem)
 	}
+	return start + x.overlap(compute, memory+x.inTiles*x.writing(x.c, l.passes))
+}
 
-	// Reads of A: all of it once, then again for each further panel.
-	linesA := x.a / lineBytes
-	if x.transA {
-		linesA = x.k * tiles * (h*x.elem/lineBytes + x.ragged)
+// multiplyDirect returns the time in which the FMA units compute all tiles. The last edge columns
+// are dot products.
+func (x *model) multiplyDirect(l *directLoops, edge float64) float64 {
+	tile := func(vectors float64) float64 {
+		step := x.step(l.h, vectors)
+		if l.algorithm == algoDeep { // no step waits for the one before it
+			step = max(l.h*vectors*x.fma, (l.h+vectors)*x.load)
+		}
+		return l.k*step + l.h*vectors*x.store + x.tile
 	}
-	again := x.m*k*x.elem + panel
-	if w.algorithm == algoStream || w.algorithm == algoStrips {
-		again = h * x.k * x.elem
+	compute := (l.panels - 1) * tile(2)
+	if rest := x.n - (l.panels-1)*x.nr - edge; rest > 0 {
+		compute += tile(math.Ceil(rest / x.lanes))
 	}
-	if x.transA {
-		memory += x.tlb * x.k * panels * tiles * beyond(k*x.pagesA, x.entries) * x.pagesA
-	} else if x.conflictA {
-		again = max(again, h*pageBytes)
-		memory += x.conflict * linesA * panels
+	compute *= l.passes * l.tiles
+	if edge > 0 {
+		compute += x.m * edge * (x.k/x.lanes*x.fma + x.reduce)
 	}
-	readA := x.far(linesA, x.all)
-	if x.transA {
-		readA = x.scattered(linesA, x.pagesA)
+	if l.algorithm == algoDeep {
+		compute += l.h * 2 * x.reduce
 	}
-	if w.algorithm == algoStream {
-		readA *= x.prefetched
+	return compute
+}
+
+// readB returns the time to read B: all of it once, then a panel for each further tile.
+func (x *model) readB(l *directLoops) float64 {
+	lines := x.b / lineBytes
+	again := (l.tiles - 1) * x.far(l.lines, l.panel+l.h*l.k*x.elem)
+	missed := x.tlb * x.k * l.panels * beyond(l.k*x.pagesB, x.entries) * x.pagesB // pages of a tile
+	switch {
+	case l.packsB: // packed, then read
+		return x.far(lines, x.b) + x.far(lines, x.all) + again
+	case l.algorithm == algoCopy:
+		return x.scattered(l.lines, x.pagesB) + missed + again
+	case l.algorithm == algoStrips:
+		return x.far(lines, x.all) + (l.tiles-1)*x.far(lines, stripCols*l.k*x.elem)
+	case l.algorithm == algoStream:
+		return l.tiles * x.far(l.lines, x.b)
 	}
-	memory += readA + (panels-1)*x.far(linesA, again)
-	return start + x.overlap(compute, memory+x.inTiles*x.writing(x.c, passes))
+	return x.scattered(l.lines, x.pagesB) + l.tiles*missed + again
+}
+
+// readA returns the time to read A: all of it once, then again for each further panel.
+func (x *model) readA(l *directLoops) float64 {
+	lines, between := x.a/lineBytes, x.m*l.k*x.elem+l.panel
+	if l.algorithm == algoStream || l.algorithm == algoStrips {
+		between = l.h * x.k * x.elem
+	}
+	first, missed := x.far(lines, x.all), 0.0
+	switch {
+	case x.transA:
+		lines = x.k * l.tiles * (l.h*x.elem/lineBytes + x.ragged)
+		missed = x.tlb * x.k * l.panels * l.tiles * beyond(l.k*x.pagesA, x.entries) * x.pagesA
+		first = x.scattered(lines, x.pagesA)
+	case x.conflictA:
+		between = max(between, l.h*pageBytes)
+		missed = x.conflict * lines * l.panels
+	}
+	if l.algorithm == algoStream {
+		first *= x.prefetched
+	}
+	return first + missed + (l.panels-1)*x.far(lines, between)
 }
 
 // writing returns the time of reading and writing C in the given number of passes.
