@@ -83,6 +83,9 @@ func NewTrace(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Prob
 	if err := checkTraceable(k, p); err != nil {
 		return nil, err
 	}
+	if err := k.Check(p, s, kernel.Align{}, nil); err != nil {
+		return nil, err
+	}
 	j, err := newJob(k, s, p, k.Target(), 1)
 	if err != nil {
 		return nil, err
