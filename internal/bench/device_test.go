@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -25,7 +26,7 @@ type fakeDevice struct {
 	held   []time.Duration
 	events int // not freed yet
 	loaded int // modules not unloaded yet
-	sensed int
+	sensed atomic.Int64
 	watts  float64    // power according to the energy counter; 0 if the device has none
 	runs   []Matrices // operands of each product, in order
 	fail   func(call string) error
@@ -62,7 +63,7 @@ func (l *fakeDevice) Record() (device.Event, error) {
 		return nil, err
 	}
 	l.events++
-	return fakeEvent{l, l.clock.t}, nil
+	return fakeEvent{l, l.clock.now()}, nil
 }
 
 func (l *fakeDevice) Alloc(n int) (device.Ptr, error) {
@@ -87,9 +88,9 @@ func (l *fakeDevice) CopyOut(ctx context.Context, dst []byte, src device.Ptr, ro
 }
 
 func (l *fakeDevice) Sensors() (device.Sensors, error) {
-	l.sensed++
-	return device.Sensors{SMClock: 1000 + float64(l.sensed), Power: 500, PowerLimit: 700, Temperature: 40,
-		Energy: l.watts * (1 + l.clock.t.Seconds())}, nil
+	sensed := l.sensed.Add(1)
+	return device.Sensors{SMClock: 1000 + float64(sensed), Power: 500, PowerLimit: 700, Temperature: 40,
+		Energy: l.watts * (1 + l.clock.now().Seconds())}, nil
 }
 
 type fakeModule struct{ *fakeDevice }
@@ -137,7 +138,7 @@ func (f *fakeDeviceSubject) Prepare(ctx context.Context, p *gemm.Problem, try Tr
 	for _, cost := range f.trials {
 		took, err := try(func(_ context.Context, m Matrices) error {
 			f.device.runs = append(f.device.runs, m)
-			f.device.clock.t += cost
+			f.device.clock.advance(cost)
 			return nil
 		})
 		if err != nil {

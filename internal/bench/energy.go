@@ -45,13 +45,17 @@ func (m *measurement) energy(ctx context.Context, r *run) error {
 	return nil
 }
 
-// runFor runs a subject for at least d and returns the number of products.
+// runFor runs a subject for at least d and returns the number of products. It counts them one by
+// one, because a timing can repeat its batch.
 func (m *measurement) runFor(ctx context.Context, r *run, d time.Duration) (products int, err error) {
+	counted := func(ctx context.Context, set int) error {
+		products++
+		return r.multiply(ctx, set)
+	}
 	for start := m.o.now(); products == 0 || m.o.now()-start < d && ctx.Err() == nil; {
-		if _, err := m.timeBatch(ctx, r); err != nil {
+		if _, err := m.site.time(ctx, counted, r.batch); err != nil {
 			return 0, err
 		}
-		products += r.batch
 	}
 	return products, nil
 }

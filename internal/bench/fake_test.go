@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"math"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -11,10 +12,12 @@ import (
 	"tilework/internal/gemm"
 )
 
-// clock is a clock that only tests advance.
-type clock struct{ t time.Duration }
+// clock is a clock that only tests advance. Sensors read it from another goroutine.
+type clock struct{ t atomic.Int64 }
 
-func (c *clock) now() time.Duration { return c.t }
+func (c *clock) now() time.Duration { return time.Duration(c.t.Load()) }
+
+func (c *clock) advance(d time.Duration) { c.t.Add(int64(d)) }
 
 // fake is a subject that multiplies correctly by default and advances the clock by its cost.
 type fake struct {
@@ -53,7 +56,7 @@ func (f *fake) Prepare(_ context.Context, p *gemm.Problem) (func(gemm.Buffers) e
 			}
 		}
 		if f.cost != nil {
-			f.clock.t += f.cost(call)
+			f.clock.advance(f.cost(call))
 		}
 		return nil
 	}, nil

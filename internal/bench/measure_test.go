@@ -421,7 +421,7 @@ type idle struct{ fake }
 func (*idle) Unchecked() {}
 
 func (f *idle) Prepare(context.Context, *gemm.Problem) (func(gemm.Buffers) error, error) {
-	return func(gemm.Buffers) error { f.clock.t += time.Millisecond; return nil }, nil
+	return func(gemm.Buffers) error { f.clock.advance(time.Millisecond); return nil }, nil
 }
 
 // TestPackerAndUnchecked checks that a Packer receives every set of operands before its first
