@@ -62,11 +62,12 @@ func TestGated(t *testing.T) {
 				ran := 0
 				for range cases {
 					p, data := randomGated(t, rng, k, &s)
-					if k.Check(p, s, kernel.Align{}, nil) != nil {
+					keepLayout := rng.IntN(2) == 0
+					if on := exec.OnDevice(p, keepLayout); k.Check(&on, s, kernel.Align{}, nil) != nil {
 						continue
 					}
 					ran++
-					pl, err := b.Plan(p, exec.Options{Kernel: k.Name, Shape: s.String(), KeepLayout: rng.IntN(2) == 0})
+					pl, err := b.Plan(p, exec.Options{Kernel: k.Name, Shape: s.String(), KeepLayout: keepLayout})
 					if err != nil {
 						t.Fatal(err)
 					}
