@@ -41,7 +41,7 @@ func tuneCommand() *cobra.Command {
 		Use:   "tune",
 		Short: "Find the fastest kernel for given shapes on this machine, and remember it",
 		Long: `tune measures several ways to compute each product of the given shapes. On the CPU they differ
-in the kernel, the packing, the block sizes and the number of threads; on a GPU, in the
+in the kernel, the method, the block sizes and the number of threads; on a GPU, in the
 kernel, the tile and split-K. Ways that the cost model predicts to be slow are skipped. Each
 other one is measured briefly, alternating with the default choice, and the best ones are
 measured for longer. The best one is kept if it is faster than the default with statistical
