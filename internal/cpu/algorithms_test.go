@@ -157,15 +157,19 @@ func TestSmallK(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	rng := rand.New(rand.NewPCG(seed, 0))
+	direct, packed := method{algorithm: algoDirect}, method{algorithm: algoDirect, packsB: true}
 	for _, k := range Kernels() {
 		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
 			continue
 		}
 		for _, s := range []struct {
-			m, n, k        int
-			packs, streams bool
-		}{{101, 1024, 8, false, false}, {101, 1024, 64, true, false}, {1030, 1024, 9, true, true},
-			{1030, 1032, 3, false, true}, {1030, 1031, 5, false, false}} {
+			m, n, k int
+			method  method
+			streams bool
+		}{{101, 1024, 8, direct, false}, {101, 1024, 64, packed, false}, {1030, 1024, 9, packed, true},
+			{1030, 1032, 3, direct, true}, {1030, 1031, 5, direct, false},
+			{3100, 1031, 4, method{algorithm: algoRows}, true}, {3100, 1031, 5, method{algorithm: algoRows}, false},
+			{3100, 1031, 3, method{algorithm: algoRows, packsB: true}, true}} {
 			fill := func(l gemm.Layout) []byte {
 				b := allocAligned(l.Bytes())
 				for i := range l.Len() {
@@ -173,8 +177,12 @@ func TestSmallK(t *testing.T) {
 				}
 				return b
 			}
-			p, _, err := gemm.New(1, gemm.Dense(dtype.F64, s.m, s.k), gemm.Dense(dtype.F64, s.k, s.n), 0,
-				gemm.Dense(dtype.F64, s.m, s.n), gemm.Epilogue{})
+			ofB := gemm.Dense(dtype.F64, s.k, s.n)
+			if s.method.packsB {
+				ofB = gemm.Dense(dtype.F64, s.n, s.k).T()
+			}
+			p, _, err := gemm.New(1, gemm.Dense(dtype.F64, s.m, s.k), ofB, 0, gemm.Dense(dtype.F64, s.m, s.n),
+				gemm.Epilogue{})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -193,10 +201,9 @@ func TestSmallK(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, pl.Threads = range []int{1, 3} {
-				pl.method = method{algorithm: algoDirect, packsB: s.packs}
-				if d := directOf(&pl, k.f64, b); d.packs() != s.packs || d.nonTemporal != s.streams {
-					t.Errorf("%s: %v: packs %v, non-temporal %v, want %v and %v", k.Name, &p, d.packs(), d.nonTemporal,
-						s.packs, s.streams)
+				pl.method = s.method
+				if d := directOf(&pl, k.f64, b); d.nonTemporal != s.streams {
+					t.Errorf("%s: %v: %v: non-temporal %v, want %v", k.Name, &p, s.method, d.nonTemporal, s.streams)
 				}
 				clear(b[gemm.C])
 				if err := pl.Run(t.Context(), &b); err != nil {

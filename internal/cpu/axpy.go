@@ -18,7 +18,8 @@ type axpy[T scalar] struct {
 	*microKernel[T]
 	m, n, k     int
 	small       operand[T] // A as stored
-	layout      gemm.Layout
+	layout      *gemm.Layout
+	swapped     bool       // whether A is the transposed B
 	a           strided[T] // all of A, widened if necessary
 	b           operand[T]
 	alpha, beta T
@@ -40,14 +41,15 @@ const (
 func (d *axpy[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	p, threads, swapped := pl.Problem, pl.Threads, pl.method.swapAB
 	d.microKernel, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), threads
-	small, large := &d.small, &d.b
-	d.m, d.n, d.layout = p.M, p.N, p.Layouts[gemm.A]
+	small, large := gemm.A, gemm.B
+	d.m, d.n, d.swapped = p.M, p.N, swapped
 	if swapped {
 		small, large = large, small
-		d.m, d.n, d.layout = p.N, p.M, p.B().T()
+		d.m, d.n = p.N, p.M
 	}
-	mk.describeStored(small, p.Layouts[gemm.A], b[gemm.A])
-	mk.describeStored(large, p.Layouts[gemm.B], b[gemm.B])
+	d.layout = &p.Layouts[small]
+	mk.describeStored(&d.small, d.layout, b[small])
+	mk.describeStored(&d.b, &p.Layouts[large], b[large])
 	d.c.prepare(pl, mk, b, swapped)
 	d.beta = d.c.betaForSums(T(real(p.Beta)))
 	d.nc = equalParts(d.n, axpyCBytes/dtype.Of[T]().Bytes(d.m), d.NR)
@@ -89,7 +91,9 @@ func (d *axpy[T]) bytes() int {
 
 func (d *axpy[T]) bind(m *workspace, _ []phaseState) {
 	sums, piece, spare := d.scratchSizes()
-	d.a = d.small.widenAll(d.layout, m)
+	if d.a = d.small.widenAll(d.layout, m); d.swapped {
+		d.a.rs, d.a.cs = d.a.cs, d.a.rs
+	}
 	d.c.bind(m, d.m, d.n)
 	d.scratch = alloc[T](m, d.threads*(sums+piece+spare))
 }

@@ -13,15 +13,19 @@ type costs struct {
 	// The FMA units: a vector FMA, a vector that a tile loads or broadcasts, a step of K at least, a
 	// vector of C that a tile reads and writes, and each tile.
 	fma, load, latency, store, tile float64
+	// half is the time of the FMAs of half a vector relative to a whole one.
+	half float64
 	// A call of a micro-kernel, and the starts of the algorithms.
 	call, direct, packs, axpy, dot, blocked, phase, swap float64
 	// A line from the L2 cache; the additional times of one from the L3 cache and from memory.
 	fromL2, fromL3, fromMemory float64
 	// scatter is the additional time, relative to these, of lines that hardware does not prefetch.
-	scatter float64
+	// scatterMemory is a further one for lines from memory.
+	scatter, scatterMemory float64
 	// written is the time of a line of C relative to one of A and B. inTiles and inRows are those of
 	// unpacked tiles and whole rows relative to packed tiles.
-	written, inTiles, inRows float64
+	// stream is the time of a line that is written with non-temporal stores.
+	written, inTiles, inRows, stream float64
 	// prefetched is the part of the time of A's lines that remains where tiles prefetch them.
 	prefetched float64
 	// ragged is the additional number of lines of a short run.
@@ -36,9 +40,10 @@ type costs struct {
 	// widen is the time of widening an element.
 	widen float64
 	// update is the time of an Update kernel relative to its instructions, and broadcast that of one
-	// of its elements of A. dots and reduce are those of Dot kernels and their sums.
+	// of its elements of A. dots is that of Dot kernels. reduce is the time of adding the lanes of one
+	// of their sums, reduceTall in tall tiles.
 	// rows is that of whole rows of C relative to axpy.
-	update, broadcast, dots, reduce, rows float64
+	update, broadcast, dots, reduce, reduceTall, rows float64
 	// exposed is the part of the shorter of the times of the FMA units and of memory that the other
 	// does not hide.
 	exposed float64
@@ -60,53 +65,54 @@ var cpuModels = []cpuModel{
 }
 
 var zen4AVX2 = costs{
-	fma: 0.13, load: 0.157, latency: 1.17, store: 0.419, tile: 1.16,
-	call: 9.79, direct: 78.1, packs: 34.4, axpy: 214, dot: 192, blocked: 2.06, phase: 448, swap: 339,
-	fromL2: 0.283, fromL3: 0.187, fromMemory: 3.85, scatter: 0.0112, written: 0.487, inTiles: 1.07, inRows: 0.636,
-	prefetched: 0.839, ragged: 0.329, tlb: 0.444, entries: 5.79, conflict: 0.0679,
-	zip: 0.0894, copyWord: 0.0306, copyRow: 2.08, zipCall: 23.9, copies: 0.0404, transpose: 0.168,
-	element: 0.52, widen: 0.1, update: 1.85, broadcast: 1.4, dots: 0.939, reduce: 3.2, rows: 1, exposed: 0.543,
-	l1: 32 << 10, l2: 1 << 20, l3: 1.32e+07,
+	fma: 0.13, load: 0.173, latency: 1.28, store: 0.408, tile: 1.19, half: 0.896, call: 9.11, direct: 49.8,
+	packs: 1.2, axpy: 185, dot: 98.4, blocked: 0.183, phase: 371, swap: 243, fromL2: 0.182, fromL3: 0.341,
+	fromMemory: 4.26, scatter: 0.0148, scatterMemory: 0.00788, written: 0.746, inTiles: 0.957, inRows: 1.04,
+	stream: 1.17, prefetched: 0.839, ragged: 0.338, tlb: 0.457, entries: 5.74, conflict: 0.0148, zip: 0.0917,
+	copyWord: 0.000472, copyRow: 2.48, zipCall: 35.3, copies: 0.0387, transpose: 0.162, element: 0.683, widen: 0.1,
+	update: 1.85, broadcast: 1.11, dots: 0.909, reduce: 2.19, reduceTall: 0.723, rows: 0.865, exposed: 0.583,
+	l1: 32 << 10, l2: 1 << 20, l3: 1.39e+07,
 }
 
 var zen4AVX512 = costs{
-	fma: 0.253, load: 0.336, latency: 1.12, store: 0.855, tile: 0.0412,
-	call: 10.4, direct: 74.7, packs: 42.5, axpy: 244, dot: 276, blocked: 1.08e+03, phase: 313, swap: 187,
-	fromL2: 0.328, fromL3: 0.17, fromMemory: 3.71, scatter: 0.149, written: 0.797, inTiles: 1.04, inRows: 0.442,
-	prefetched: 0.761, ragged: 0.516, tlb: 0.511, entries: 19.2, conflict: 0.838,
-	zip: 0.114, copyWord: 0.11, copyRow: 2.58, zipCall: 17.5, copies: 0.463, transpose: 0.204,
-	element: 1.12, widen: 0.0609, update: 1.5, broadcast: 1.07, dots: 0.806, reduce: 4.28, rows: 1.03, exposed: 0.5,
-	l1: 32 << 10, l2: 1 << 20, l3: 1.5e+07,
+	fma: 0.256, load: 0.344, latency: 1.08, store: 0.576, tile: 0.0321, half: 0.417, call: 10.2, direct: 59.9,
+	packs: 40.4, axpy: 384, dot: 163, blocked: 1.52e+03, phase: 258, swap: 186, fromL2: 0.363, fromL3: 0.236,
+	fromMemory: 3.14, scatter: 0.00512, scatterMemory: 0.0107, written: 1.13, inTiles: 1.06, inRows: 0.813,
+	stream: 1.25, prefetched: 0.38, ragged: 0.608, tlb: 0.302, entries: 20.8, conflict: 0.824, zip: 0.0934,
+	copyWord: 0.000918, copyRow: 3.14, zipCall: 23.1, copies: 0.404, transpose: 0.174, element: 0.961,
+	widen: 0.141, update: 1.38, broadcast: 1.24, dots: 0.463, reduce: 3.48, reduceTall: 1.54, rows: 0.881,
+	exposed: 0.507,
+	l1:      32 << 10, l2: 1 << 20, l3: 1.86e+07,
 }
 
 var xeonAVX2 = costs{
-	fma: 0.243, load: 0.291, latency: 2.57, store: 1.06, tile: 1.75,
-	call: 27.9, direct: 150, packs: 33.2, axpy: 483, dot: 291, blocked: 9.24, phase: 893, swap: 579,
-	fromL2: 0.431, fromL3: 0.914, fromMemory: 0.22, scatter: 0.00728, written: 1.52, inTiles: 1.12, inRows: 1.52,
-	prefetched: 0.96, ragged: 0.363, tlb: 0.458, entries: 0.333, conflict: 0.0586,
-	zip: 0.207, copyWord: 0.0637, copyRow: 3.73, zipCall: 44.8, copies: 0.23, transpose: 0.669,
-	element: 1.77, widen: 0.0824, update: 2.25, broadcast: 2.26, dots: 0.934, reduce: 8.33, rows: 1, exposed: 0.764,
-	l1: 48 << 10, l2: 2 << 20, l3: 8.06e+06,
+	fma: 0.18, load: 0.174, latency: 1.42, store: 0.711, tile: 0.662, half: 0.932, call: 6.38, direct: 73.5,
+	packs: 5.34, axpy: 223, dot: 153, blocked: 6.64, phase: 442, swap: 301, fromL2: 0.205, fromL3: 1.1,
+	fromMemory: 1.02, scatter: 0.00737, scatterMemory: 0.296, written: 1.2, inTiles: 1.14, inRows: 2.44,
+	stream: 2.5, prefetched: 0.709, ragged: 0.531, tlb: 0.199, entries: 0.112, conflict: 0.0368, zip: 0.191,
+	copyWord: 0.0614, copyRow: 2.42, zipCall: 42.4, copies: 0.206, transpose: 0.407, element: 0.788, widen: 0.0824,
+	update: 2.08, broadcast: 1.83, dots: 1.14, reduce: 2.31, reduceTall: 1.03, rows: 1.05, exposed: 0.741,
+	l1: 48 << 10, l2: 2 << 20, l3: 3.32e+07,
 }
 
 var xeonAVX512 = costs{
-	fma: 0.297, load: 0.31, latency: 2.82, store: 1.48, tile: 0.123,
-	call: 15, direct: 147, packs: 87.5, axpy: 457, dot: 431, blocked: 511, phase: 573, swap: 701,
-	fromL2: 0.447, fromL3: 0.611, fromMemory: 0.963, scatter: 0.12, written: 1.51, inTiles: 1.06, inRows: 1.54,
-	prefetched: 0.919, ragged: 0.977, tlb: 0.545, entries: 7.91, conflict: 0.405,
-	zip: 0.199, copyWord: 0.149, copyRow: 2.6, zipCall: 32.4, copies: 0.0251, transpose: 0.711,
-	element: 1.1, widen: 0.192, update: 2.06, broadcast: 1.04, dots: 1.34, reduce: 7.81, rows: 0.973, exposed: 0.603,
-	l1: 48 << 10, l2: 2 << 20, l3: 5.21e+06,
+	fma: 0.166, load: 0.209, latency: 1.6, store: 0.892, tile: 0.0163, half: 0.784, call: 11.4, direct: 92.9,
+	packs: 13.6, axpy: 200, dot: 97.7, blocked: 117, phase: 375, swap: 303, fromL2: 0.389, fromL3: 0.59,
+	fromMemory: 0.794, scatter: 0.00459, scatterMemory: 0.00406, written: 2.16, inTiles: 0.87, inRows: 2.2,
+	stream: 4.25, prefetched: 0.551, ragged: 1.22, tlb: 0.628, entries: 13.3, conflict: 0.572, zip: 0.202,
+	copyWord: 0.136, copyRow: 2.16, zipCall: 20.1, copies: 0.0226, transpose: 0.331, element: 1.52, widen: 0.173,
+	update: 2.42, broadcast: 1.06, dots: 1.48, reduce: 2.2, reduceTall: 1.15, rows: 0.729, exposed: 0.611,
+	l1: 48 << 10, l2: 2 << 20, l3: 2.66e+06,
 }
 
 var xeonAMX = costs{
-	fma: 0.0654, load: 0.155, latency: 4.09, store: 11.2, tile: 48.6,
-	call: 112, direct: 73, packs: 434, axpy: 1.58e+03, dot: 2e+03, blocked: 152, phase: 2.88e+03, swap: 459,
-	fromL2: 0.0056, fromL3: 0.0241, fromMemory: 2.96, scatter: 1.09, written: 20, inTiles: 1, inRows: 1.12,
-	prefetched: 0.906, ragged: 0.532, tlb: 0.462, entries: 9.05, conflict: 1.15,
-	zip: 0.457, copyWord: 0.109, copyRow: 22.6, zipCall: 278, copies: 0.431, transpose: 6.96,
-	element: 2.36, widen: 0.193, update: 7.39, broadcast: 0.979, dots: 3.44, reduce: 8.1, rows: 1, exposed: 0.0329,
-	l1: 48 << 10, l2: 2 << 20, l3: 8.41e+06,
+	fma: 0.0413, load: 0.0979, latency: 2.57, store: 7.51, tile: 1.98, half: 1, call: 90.7, direct: 73, packs: 872,
+	axpy: 873, dot: 419, blocked: 5.93, phase: 1.26e+03, swap: 459, fromL2: 0.00184, fromL3: 0.00228,
+	fromMemory: 0.95, scatter: 1.09, scatterMemory: 0.3, written: 31.6, inTiles: 1, inRows: 1.12, stream: 2.5,
+	prefetched: 0.906, ragged: 0.532, tlb: 0.462, entries: 9.05, conflict: 1.15, zip: 0.309, copyWord: 0.000161,
+	copyRow: 20.6, zipCall: 140, copies: 0.431, transpose: 3.27, element: 1.94, widen: 0.128, update: 9.32,
+	broadcast: 0.463, dots: 0.83, reduce: 1.88, reduceTall: 1, rows: 1, exposed: 0.131,
+	l1: 48 << 10, l2: 2 << 20, l3: 1.01e+07,
 }
 
 // thisCPU returns the model of this CPU.

@@ -28,8 +28,9 @@ type direct[T scalar] struct {
 	depth       int        // steps of K at a time: as in the blocked algorithm, for the same bits, except in strips
 	nonTemporal bool       // whether whole tiles are written with non-temporal stores
 	packing     operand[T] // B, if all of it is packed
-	panels      []T        // the packed B: panels of K×panelCols, each with room for panelDepth steps of NR
-	panelCols   int        // columns in a panel: NR, or N if that is less
+	panels      []T        // the packed B: panels of K×panelCols, each with room for panelDepth steps of packCols
+	packCols    int        // columns to pack into a panel: NR, or N for whole rows of C
+	panelCols   int        // columns in a panel: packCols, or N if that is less
 	panelDepth  int        // K, or more for [operand.packShort]
 	algorithm   algorithm  // the variant
 	copyBuf     []T        // for each worker, a copied panel
@@ -55,8 +56,11 @@ const (
 	columnSteps = 16 << 10
 	columnBytes = 5 << 19
 	// nonTemporalBytes is the size from which C is written with non-temporal stores. No cache could
-	// hold it, and the stores avoid reading C before it is overwritten.
-	nonTemporalBytes = 8 << 20
+	// hold it, and the stores avoid reading C before it is overwritten. Rows of any alignment gain
+	// from them if C is larger and its rows are long.
+	nonTemporalBytes     = 8 << 20
+	nonTemporalRowsBytes = 24 << 20
+	nonTemporalRowBytes  = 2 << 10
 	// stripCols and stripDepth are the columns and rows of a strip of B. If C has up to axpyRows
 	// rows, a strip is finished sooner and has stripDepthThin rows.
 	stripCols      = 2048
@@ -91,15 +95,19 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	}
 	d.columns = usesColumns(p, w)
 	d.transB, d.edgeCols = p.B().Trans, mk.edgeColumns(p)
-	if d.panelCols = min(p.N, mk.NR); w.packsB {
+	d.packCols = mk.NR
+	if w.algorithm == algoRows {
+		d.packCols = p.N
+	}
+	if d.panelCols = min(p.N, d.packCols); w.packsB {
 		d.packing.describe(p.Layouts[gemm.B], b[gemm.B], p.B().Trans, p.K, mk.Group, mk.packersB)
 		d.panelDepth = d.packing.depthToPack(p.K)
 	}
-	d.divide(p)
+	d.divide(p, mk)
 }
 
 // divide sets the size of a task's tile of C.
-func (d *direct[T]) divide(p *gemm.Problem) {
+func (d *direct[T]) divide(p *gemm.Problem, mk *microKernel[T]) {
 	threads := d.threads
 	switch {
 	case d.algorithm == algoDeep: // a single task: tiles must not depend on the number of threads
@@ -120,8 +128,8 @@ func (d *direct[T]) divide(p *gemm.Problem) {
 		if d.m < 4*threads*d.mc {
 			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
 		}
-		d.nonTemporal = d.algorithm != algoRows && layoutBytes(p.Layouts[gemm.C]) >= nonTemporalBytes && d.beta == 0 &&
-			d.k <= d.kc && !d.epilogue.needed && d.onTile == nil && d.isLineAligned()
+		d.nonTemporal = mk.passesCache(p, d.algorithm) && d.beta == 0 && !d.epilogue.needed && d.onTile == nil &&
+			(d.algorithm == algoRows || d.isLineAligned())
 	case threads == 1:
 		d.nc = equalParts(d.n, max(maxTaskOps/max(d.m*d.k, 1), 1), d.NR)
 	default:
@@ -140,6 +148,16 @@ func (d *direct[T]) reset() { *d = direct[T]{} }
 // prefetch the next panel of B, which matters if B exceeds the L2 cache, or the next rows of A.
 func usesColumns(p *gemm.Problem, w method) bool {
 	return w.algorithm != algoStream && (p.K <= smallK || layoutBytes(p.Layouts[gemm.B]) <= columnBytes)
+}
+
+// passesCache reports whether a is faster with non-temporal stores of C, if the product allows
+// them.
+func (mk *microKernel[T]) passesCache(p *gemm.Problem, a algorithm) bool {
+	bytes := layoutBytes(p.Layouts[gemm.C])
+	if a == algoRows {
+		return bytes >= nonTemporalRowsBytes && dtype.Of[T]().Bytes(p.N) >= nonTemporalRowBytes && p.K <= len(mk.StreamRow)
+	}
+	return bytes >= nonTemporalBytes && p.K <= min(mk.kc, smallK)
 }
 
 // isLineAligned reports whether every row of C starts on a cache line.
@@ -170,7 +188,7 @@ func (d *direct[T]) enter(phase, worker int) (tasks int) {
 }
 
 // panelCount returns the number of panels of B.
-func (d *direct[T]) panelCount() int { return ceilDiv(d.n-d.edgeCols, d.NR) }
+func (d *direct[T]) panelCount() int { return ceilDiv(d.n-d.edgeCols, d.packCols) }
 
 func (d *direct[T]) tileCount() int { return ceilDiv(d.m, d.mc) * ceilDiv(d.n, d.nc) }
 
@@ -178,7 +196,7 @@ func (d *direct[T]) panelElems() int {
 	if !d.packs() {
 		return 0
 	}
-	return d.panelDepth * d.panelCount() * d.NR
+	return d.panelDepth * d.panelCount() * d.packCols
 }
 
 // copyElems returns the number of elements of all workers' copied panels.
@@ -198,9 +216,14 @@ func (d *direct[T]) bind(m *workspace, states []phaseState) {
 	d.edgeScratch = alloc[T](m, d.threads*d.edgeScratchSize())
 }
 
-// runSerial computes the product on the calling goroutine. It allocates nothing, even if d is on
-// the stack.
+// runSerial computes the product on the calling goroutine, without an [execution]. It allocates
+// nothing, even if d is on the stack.
 func (d *direct[T]) runSerial(ctx context.Context) error {
+	if n := d.bytes(); n > 0 {
+		m := getWorkspace(n)
+		defer m.put()
+		d.bind(&m, nil)
+	}
 	if d.packs() {
 		for panel := range d.panelCount() {
 			if err := ctx.Err(); err != nil {
@@ -235,8 +258,8 @@ func (d *direct[T]) do(task, worker int) {
 
 // pack packs a panel of B.
 func (d *direct[T]) pack(panel int) {
-	j := panel * d.NR
-	to, cols := d.panels[j*d.panelDepth:], min(d.NR, d.n-j)
+	j := panel * d.packCols
+	to, cols := d.panels[j*d.panelDepth:], min(d.packCols, d.n-j)
 	if d.panelDepth > d.k {
 		d.packing.packShort(to, d.panelCols, j, cols, d.k)
 		return
@@ -277,8 +300,19 @@ func (d *direct[T]) compute(i0, j0, rows, cols, worker int) {
 }
 
 // computeRows computes a part of C along its rows, with the Update kernels: as many rows at a time
-// as there are kernels for outerSteps steps of K.
+// as there are kernels for outerSteps steps of K. It computes single rows if they are written with
+// non-temporal stores.
 func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
+	b, ldb := d.b, d.ldb
+	if d.packs() {
+		b, ldb = d.panels, d.panelCols
+	}
+	if d.nonTemporal {
+		for i := i0; i < i0+rows; i++ {
+			d.StreamRow[d.k-1](&d.a[i*d.rsa], d.rsa, d.csa, &b[j0], ldb, &d.c[i*d.ldc+j0], d.ldc, cols, d.alpha, 0)
+		}
+		return
+	}
 	most := len(d.Update)
 	for most > 1 && 1<<len(d.Update[most-1]) <= min(d.k, outerSteps) {
 		most--
@@ -289,7 +323,7 @@ func (d *direct[T]) computeRows(i0, j0, rows, cols int) {
 		beta := d.beta
 		for p := 0; p < d.k; {
 			y := min(bits.Len(uint(d.k-p)), depths) - 1
-			d.Update[x][y](&d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, &d.b[p*d.ldb+j0], d.ldb, &d.c[i*d.ldc+j0], d.ldc, cols,
+			d.Update[x][y](&d.a[i*d.rsa+p*d.csa], d.rsa, d.csa, &b[p*ldb+j0], ldb, &d.c[i*d.ldc+j0], d.ldc, cols,
 				d.alpha, beta)
 			beta = 1
 			p += 1 << y

@@ -1,6 +1,8 @@
 package cpu
 
 import (
+	"context"
+
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
@@ -11,60 +13,96 @@ import (
 // for small N.
 type dots[T scalar] struct {
 	*microKernel[T]
-	l, s, k     int        // rows of x, rows of y, and K
-	x           operand[T] // stored along K
-	small       operand[T] // y as stored
-	layout      gemm.Layout
-	y           strided[T] // y along K
-	c           target[T]  // element (i, j) is the dot product of rows i of x and j of y
-	alpha, beta T
-	rows        int // rows of x per call of a kernel
-	lc          int // rows of x per task
-	kc          int // steps of K per call of a kernel
-	threads     int
-	scratch     []T // for each worker; see scratchSize
+	dotTiles[T]
+	k       int
+	widens  bool         // whether x and y have another type than T, and are
+	read    operand[T]   // x
+	small   operand[T]   // and y as stored
+	layout  *gemm.Layout // of y as stored
+	yIsB    bool         // whether y is op(B)ᵀ, else op(A)
+	copies  bool         // whether y is copied, because it is not stored along K
+	target  target[T]
+	beta    T
+	lc      int // rows of x per task
+	kc      int // steps of K per call of a kernel
+	threads int
+	scratch []T // for each worker; see scratchSize
+}
+
+// dotTiles computes columns of C, or of its transpose, in tiles whose elements are dot products of
+// a few rows of x and all rows of y.
+type dotTiles[T scalar] struct {
+	dot    []asm.Dot[T] // the kernels for 1, 2, … rows of y
+	height int          // rows of x in a tile
+	apart  int          // sums of a row of y
+	l, s   int          // rows of x and of y
+	x      []T          // stored along K
+	ldx    int
+	y      strided[T] // stored along K
+	c      strided[T] // element (i, j) is the dot product of rows i of x and j of y
+	alpha  T
 }
 
 const (
-	dotsRows            = 16       // the maximum number of rows of y
-	dotsRowBytes        = 4 << 10  // bytes of a row per call: four rows of x and of y stay in L1 while y is read
-	dotsRowBytesOnePass = 64 << 10 // the same if one call computes all of C
-	dotsMinK            = 24       // the minimum K: for fewer steps adding up the lanes takes most of the time
+	dotsRows        = 16       // the maximum number of rows of y
+	dotsRowBytes    = 4 << 10  // bytes of a row per call: four rows of x and of y stay in L1 while y is read
+	dotsBytes       = 16 << 10 // bytes of all rows of y per call if one call reads all of them: they stay in L1
+	dotsMinK        = 24       // the minimum K: for fewer steps adding up the lanes takes most of the time
+	dotsTallVectors = 4        // vectors of a row of x that tall tiles read
 )
 
-// alongK reports whether the rows of l, a layout of op(A), are stored along K.
-func alongK(l gemm.Layout) bool { return !asRow(l).Trans }
-
-// asRow returns the layout of a transposed row for a dense column. Both have the same elements in
-// the same memory. It returns any other layout unchanged.
-func asRow(l gemm.Layout) gemm.Layout {
-	if l.Cols == 1 && l.LD == 1 {
-		l.Rows, l.Cols, l.LD, l.Trans = 1, l.Rows, l.Rows, !l.Trans
-	}
-	return l
-}
+// alongK reports whether the rows of l, a layout of op(A), are stored along K. That holds for a
+// transposed A that is a single dense column.
+func alongK(l gemm.Layout) bool { return !l.Trans || l.Cols == 1 && l.LD == 1 }
 
 // prepare sets up the product. x is op(A) with swapAB, else op(B). d must be zero.
 func (d *dots[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 	p, xIsA := pl.Problem, pl.method.swapAB
-	d.microKernel, d.k, d.alpha, d.threads = mk, p.K, alphaOf[T](p), pl.Threads
-	x, ofX, ofY := asRow(p.Layouts[gemm.A]), b[gemm.A], b[gemm.B]
-	d.l, d.s, d.layout = p.M, p.N, asRow(p.B().T())
+	x, y := gemm.A, gemm.B
+	l, s := p.M, p.N
 	if !xIsA {
-		x, ofX, ofY = asRow(p.B().T()), b[gemm.B], b[gemm.A]
-		d.l, d.s, d.layout = p.N, p.M, asRow(p.Layouts[gemm.A])
+		x, y = y, x
+		l, s = s, l
 	}
-	mk.describeStored(&d.x, x, ofX)
-	mk.describeStored(&d.small, d.layout, ofY)
-	d.c.prepare(pl, mk, b, !xIsA)
-	d.beta = d.c.betaForSums(T(real(p.Beta)))
-	d.rows = min(d.l, asm.DotRows)
-	d.kc = dtype.Of[T]().Elements(dotsRowBytes)
-	if d.s <= mk.maxDotCols() && d.x.widen == nil {
-		d.kc = min(d.k, dtype.Of[T]().Elements(dotsRowBytesOnePass))
+	d.microKernel, d.k, d.threads = mk, p.K, pl.Threads
+	d.layout, d.yIsB = &p.Layouts[y], xIsA
+	d.copies = d.layout.Trans != d.yIsB && !(d.layout.Cols == 1 && d.layout.LD == 1)
+	if d.widens = p.In() != p.Accum(); d.widens {
+		mk.describeStored(&d.read, &p.Layouts[x], b[x])
+		mk.describeStored(&d.small, d.layout, b[y])
+	} else {
+		d.x, d.ldx, d.y = dtype.View[T](b[x]), p.Layouts[x].LD, stridedOf[T](d.layout, b[y])
 	}
-	d.lc = equalParts(d.l, max(64, d.l/(8*d.threads)), asm.DotRows)
+	d.dotTiles.prepare(mk, l, s, !d.widens && mk.dotsTall(l, s, d.k))
+	d.alpha = alphaOf[T](p)
+	d.target.prepare(pl, mk, b, !xIsA)
+	d.beta = d.target.betaForSums(T(real(p.Beta)))
+	if d.kc = dtype.Of[T]().Elements(dotsRowBytes); d.inTiles() {
+		d.kc = equalParts(d.k, dtype.Of[T]().Elements(dotsBytes/d.s), mk.NR)
+	}
+	d.lc = equalParts(d.l, max(64, d.l/(8*d.threads)), d.height)
 }
+
+// prepare sets the numbers of rows of x and y, and the height of a tile.
+func (t *dotTiles[T]) prepare(mk *microKernel[T], l, s int, tall bool) {
+	t.l, t.s = l, s
+	if tall {
+		t.dot, t.height, t.apart = mk.Tall, mk.lanes(), mk.lanes()
+		return
+	}
+	t.height, t.apart = min(l, asm.DotRows), asm.DotRows
+	t.dot = mk.Dot[t.height-1]
+}
+
+// dotsTall reports whether the dot products of l rows of x and s of y are computed in tiles of as
+// many rows as a vector has lanes.
+func (mk *microKernel[T]) dotsTall(l, s, k int) bool {
+	lanes := mk.lanes()
+	return len(mk.Tall) > 0 && s == 1 && lanes <= l && 1 < k && k <= dotsTallVectors*lanes
+}
+
+// inTiles reports whether one call of a kernel reads all rows of y.
+func (d *dots[T]) inTiles() bool { return !d.widens && d.s <= d.maxDotCols() }
 
 func (d *dots[T]) reset() { *d = dots[T]{} }
 
@@ -75,10 +113,10 @@ const workerSums = 2 * dotsRows * asm.DotRows
 // x or the columns of an epilogue, whichever are more.
 func (d *dots[T]) scratchSize() int {
 	spare := 0
-	if d.c.scratch {
+	if d.target.scratch {
 		spare = epilogueCols
 	}
-	if d.x.widen != nil {
+	if d.widens {
 		spare = max(spare, asm.DotRows*d.kc)
 	}
 	return workerSums + spare
@@ -87,18 +125,24 @@ func (d *dots[T]) scratchSize() int {
 // bytes returns the size of the workspace: the scratch memory of all workers, and a copy of y if y
 // is not stored along K.
 func (d *dots[T]) bytes() int {
-	n := widenedBytes[T](d.layout) + d.c.bytes(d.l, d.s) + allocBytes[T](d.threads*d.scratchSize())
-	if d.layout.Trans {
+	n := widenedBytes[T](d.layout) + d.target.bytes(d.l, d.s) + allocBytes[T](d.threads*d.scratchSize())
+	if d.copies {
 		n += allocBytes[T](d.s * d.k)
 	}
 	return n
 }
 
 func (d *dots[T]) bind(m *workspace, _ []phaseState) {
-	d.y = d.small.widenAll(d.layout, m)
-	d.c.bind(m, d.l, d.s)
+	if d.widens {
+		d.y = d.small.widenAll(d.layout, m)
+	}
+	if d.yIsB {
+		d.y.rs, d.y.cs = d.y.cs, d.y.rs
+	}
+	d.target.bind(m, d.l, d.s)
+	d.c = d.target.strided
 	d.scratch = alloc[T](m, d.threads*d.scratchSize())
-	if d.layout.Trans {
+	if d.copies {
 		d.y = d.y.copyRows(d.s, d.k, alloc[T](m, d.s*d.k))
 	}
 }
@@ -115,6 +159,20 @@ func (s strided[T]) copyRows(rows, cols int, to []T) strided[T] {
 	return strided[T]{to, cols, 1}
 }
 
+// runSerial computes the product on the calling goroutine, without an [execution].
+func (d *dots[T]) runSerial(ctx context.Context) error {
+	m := getWorkspace(d.bytes())
+	defer m.put()
+	d.bind(&m, nil)
+	for task := range d.enter(0, 0) {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		d.do(task, 0)
+	}
+	return nil
+}
+
 func (d *dots[T]) phases() int                { return 1 }
 func (d *dots[T]) enter(_, _ int) (tasks int) { return ceilDiv(d.l, d.lc) }
 
@@ -122,31 +180,56 @@ func (d *dots[T]) do(task, worker int) {
 	memory := d.scratch[worker*d.scratchSize():][:d.scratchSize()]
 	first := task * d.lc
 	rows := min(d.lc, d.l-first)
-	if d.k <= d.kc && d.x.widen == nil && d.s <= d.maxDotCols() {
-		d.computeTiles(first, first+rows, memory[:workerSums])
+	if d.inTiles() {
+		beta := d.beta
+		for p := 0; p < d.k; p += d.kc {
+			d.compute(first, first+rows, p, min(d.kc, d.k-p), beta, memory[:workerSums])
+			beta = 1
+		}
 	} else {
 		for i := first; i < first+rows; i += asm.DotRows {
-			d.computeRows(min(i, d.l-d.rows), i, memory[:workerSums], memory[workerSums:])
+			d.computeRows(min(i, d.l-d.height), i, memory[:workerSums], memory[workerSums:])
 		}
 	}
-	d.c.finish(first, 0, rows, d.s, memory[workerSums:])
+	d.target.finish(first, 0, rows, d.s, memory[workerSums:])
 }
 
-// computeTiles computes the elements of C for rows first to end of x, if one call of a kernel
-// computes those of DotRows rows. It stores the sums of several calls at a time.
-func (d *dots[T]) computeTiles(first, end int, sums []T) {
-	dot, y, tile := d.Dot[d.rows-1][d.s-1], d.y.at(0, 0), d.s*asm.DotRows
-	for i := first; i < end; {
-		tiles := min(len(sums)/tile, ceilDiv(end-i, asm.DotRows))
-		for t := range tiles {
-			at := min(i+t*asm.DotRows, d.l-d.rows)
-			dot(d.k, &d.x.data[at*d.x.ld], d.x.ld, y, d.y.rs, &sums[t*tile])
+// compute adds k steps of K, from p on, to β times the elements of C for rows first to end of x.
+func (t *dotTiles[T]) compute(first, end, p, k int, beta T, sums []T) {
+	dot, y, tile := t.dot[t.s-1], t.y.at(0, p), t.s*t.apart
+	i := first
+	if whole := (end - first) / t.height; whole > 0 && t.s == 1 && t.c.rs == 1 && t.alpha == 1 && beta == 0 {
+		dot(whole, k, &t.x[i*t.ldx+p], t.ldx, y, t.y.rs, t.c.at(i, 0))
+		i += whole * t.height
+	}
+	for i < end {
+		tiles, at := min(len(sums)/tile, (end-i)/t.height), i
+		if tiles == 0 { // the last rows, which overlap those of the previous call
+			tiles, at = 1, min(i, t.l-t.height)
 		}
-		for t := range tiles {
-			from := i + t*asm.DotRows
-			d.store(from, min(from, d.l-d.rows), sums[t*tile:])
+		dot(tiles, k, &t.x[at*t.ldx+p], t.ldx, y, t.y.rs, &sums[0])
+		for n := range tiles {
+			t.store(max(at, i), min(at+t.height, end), at, beta, sums[n*tile:])
+			at += t.height
 		}
-		i += tiles * asm.DotRows
+		i = at
+	}
+}
+
+// store stores α·sums + β·C for rows first to end of x. The sums begin with those of row i.
+func (t *dotTiles[T]) store(first, end, i int, beta T, sums []T) {
+	at := first * t.c.rs
+	for j := range t.s {
+		to := at
+		for _, v := range sums[j*t.apart:][first-i : end-i] {
+			v = T(t.alpha * v)
+			if beta != 0 {
+				v += T(beta * t.c.data[to])
+			}
+			t.c.data[to] = v
+			to += t.c.rs
+		}
+		at += t.c.cs
 	}
 }
 
@@ -155,16 +238,21 @@ func (d *dots[T]) computeTiles(first, end int, sums []T) {
 // the sums over the first kc steps of K. Each further kc steps are summed in the second half and
 // added. piece is memory for widened rows of x.
 func (d *dots[T]) computeRows(i, from int, memory, piece []T) {
-	sums, part, dot := memory[:workerSums/2], memory[workerSums/2:], d.Dot[d.rows-1]
+	sums, part := memory[:workerSums/2], memory[workerSums/2:]
 	for p := 0; p < d.k; p += d.kc {
 		k := min(d.kc, d.k-p)
-		x, ldx := d.x.readBlock(i, p, d.rows, k, piece)
+		x, ldx := (*T)(nil), d.ldx
+		if d.widens {
+			x, ldx = d.read.readBlock(i, p, d.height, k, piece)
+		} else {
+			x = &d.x[i*ldx+p]
+		}
 		to := part
 		if p == 0 {
 			to = sums
 		}
-		for j := 0; j < d.s; j += len(dot) {
-			dot[min(len(dot), d.s-j)-1](k, x, ldx, d.y.at(j, p), d.y.rs, &to[j*asm.DotRows])
+		for j := 0; j < d.s; j += len(d.dot) {
+			d.dot[min(len(d.dot), d.s-j)-1](1, k, x, ldx, d.y.at(j, p), d.y.rs, &to[j*asm.DotRows])
 		}
 		if p > 0 {
 			for x := range sums[:d.s*asm.DotRows] {
@@ -172,27 +260,7 @@ func (d *dots[T]) computeRows(i, from int, memory, piece []T) {
 			}
 		}
 	}
-	d.store(from, i, sums)
-}
-
-// store stores α·sums + β·C for the rows of x from row i on that a kernel has summed. Rows before
-// from belong to the previous call.
-func (d *dots[T]) store(from, i int, sums []T) {
-	skip := from - i
-	n := min(d.rows-skip, d.l-from)
-	at, beta := from*d.c.rs, d.beta
-	for j := range d.s {
-		to := at
-		for _, v := range sums[j*asm.DotRows+skip:][:n] {
-			v = T(d.alpha * v)
-			if beta != 0 {
-				v += T(beta * d.c.data[to])
-			}
-			d.c.data[to] = v
-			to += d.c.rs
-		}
-		at += d.c.cs
-	}
+	d.store(from, min(i+d.height, d.l), i, d.beta, sums)
 }
 
 // maxDotCols returns the largest number of rows of y that a dot kernel reads at once.

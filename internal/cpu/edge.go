@@ -30,7 +30,6 @@ func (d *direct[T]) edgeScratchSize() int { return d.edgeCols * (d.NR + d.k) }
 // computeEdge computes the last columns of rows of C.
 func (d *direct[T]) computeEdge(i0, rows int, memory []T) {
 	j := d.n - d.edgeCols
-	c := strided[T]{d.c, d.ldc, 1}.t()
 	sums, columns := memory[:d.edgeCols*d.NR], memory[d.edgeCols*d.NR:]
 	rsb, csb := 1, d.ldb // strides of the transpose of op(B)
 	if d.transB {
@@ -39,20 +38,16 @@ func (d *direct[T]) computeEdge(i0, rows int, memory []T) {
 	b := strided[T]{d.b[j*rsb:], rsb, csb}
 	if d.csa != 1 {
 		for i := i0; i < i0+rows; i += d.NR {
-			d.computeEdgeAlongA(c, i, j, min(d.NR, i0+rows-i), b, sums)
+			d.computeEdgeAlongA(strided[T]{d.c, 1, d.ldc}, i, j, min(d.NR, i0+rows-i), b, sums)
 		}
 		return
 	}
-	if !d.transB {
+	if csb != 1 {
 		b = b.copyRows(d.edgeCols, d.k, columns)
 	}
-	for i := i0; i < i0+rows; i += asm.DotRows {
-		from := min(i, d.m-asm.DotRows) // recomputes rows of the previous task rather than computing fewer
-		d.Dot[asm.DotRows-1][d.edgeCols-1](d.k, &d.a[from*d.rsa], d.rsa, b.at(0, 0), b.rs, &sums[0])
-		for x := range d.edgeCols {
-			c.add(j+x, i, sums[x*asm.DotRows:][i-from:min(asm.DotRows, i0+rows-from)], d.alpha, d.beta)
-		}
-	}
+	t := dotTiles[T]{x: d.a, ldx: d.rsa, y: b, c: strided[T]{d.c[j:], d.ldc, 1}, alpha: d.alpha}
+	t.prepare(d.microKernel, d.m, d.edgeCols, d.dotsTall(d.m, d.edgeCols, d.k))
+	t.compute(i0, i0+rows, 0, d.k, d.beta, sums)
 }
 
 // computeEdgeAlongA computes the last columns of n rows as a tile of the transposed product, with

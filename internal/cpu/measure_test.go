@@ -24,24 +24,54 @@ var (
 	measuredSeed  = flag.Uint64("measure", 0, "the seed of the random products that TestMeasure measures")
 	measuredCount = flag.Int("count", 100, "the number of products that TestMeasure measures for each type")
 	measuredTypes = flag.String("types", "float32,float64", "their element types")
+	measuredAgain = flag.String("products", "", "a file of times whose products TestMeasure measures instead")
 	measuredFile  = flag.String("save", "", "the file to which TestMeasure appends the times")
 )
 
-// TestMeasure measures every method on products of the random suite, on one thread, in the form of
-// testdata/times.
+// TestMeasure measures every method on products of the random suite, or on those of a file, on one
+// thread, in the form of testdata/times.
 func TestMeasure(t *testing.T) {
-	if *measuredSeed == 0 || *measuredFile == "" {
-		t.Skip("no -measure and -save")
-	}
-	samples, err := bench.Suite(bench.RandomSuite, bench.Draw{Seed: *measuredSeed, Count: *measuredCount, CPU: true})
-	if err != nil {
-		t.Fatal(err)
+	if *measuredSeed == 0 && *measuredAgain == "" || *measuredFile == "" {
+		t.Skip("no -measure or -products, or no -save")
 	}
 	f, err := os.OpenFile(*measuredFile, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := bufio.NewWriter(f)
+	for _, x := range productsToMeasure(t) {
+		x.measure(t)
+		x.write(w)
+		if err := w.Flush(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func productsToMeasure(t *testing.T) (all []*timed) {
+	t.Helper()
+	if *measuredAgain != "" {
+		text, err := os.ReadFile(*measuredAgain)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			product, _, _ := strings.Cut(strings.TrimSpace(line), ": ")
+			x, err := parseTimed(product)
+			if err != nil {
+				t.Fatalf("%s: %q: %v", *measuredAgain, product, err)
+			}
+			all = append(all, x)
+		}
+		return all
+	}
+	samples, err := bench.Suite(bench.RandomSuite, bench.Draw{Seed: *measuredSeed, Count: *measuredCount, CPU: true})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, s := range samples {
 		for name := range strings.SplitSeq(*measuredTypes, ",") {
 			typ, err := dtype.Parse(name)
@@ -52,17 +82,10 @@ func TestMeasure(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			x := newTimed(p)
-			x.measure(t)
-			x.write(w)
-			if err := w.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			all = append(all, newTimed(p))
 		}
 	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
+	return all
 }
 
 // measure measures every method in alternating rounds. It gives up those that take three times as

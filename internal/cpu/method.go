@@ -133,10 +133,10 @@ func (mk *microKernel[T]) list(l *methodList, p *gemm.Problem) {
 		if len(mk.Update) > 0 && p.A().Trans && p.N <= axpyRows {
 			l.add(method{algorithm: algoAxpy, swapAB: true})
 		}
-		if len(mk.Dot) > 0 && alongK(p.B().T()) && p.M <= dotsRows && p.K >= dotsMinK {
+		if alongK(p.B().T()) && mk.takesDots(p, p.N, p.M) {
 			l.add(method{algorithm: algoDot})
 		}
-		if len(mk.Dot) > 0 && alongK(p.Layouts[gemm.A]) && p.N <= dotsRows && p.K >= dotsMinK {
+		if alongK(p.Layouts[gemm.A]) && mk.takesDots(p, p.M, p.N) {
 			l.add(method{algorithm: algoDot, swapAB: true})
 		}
 	}
@@ -147,6 +147,11 @@ func (mk *microKernel[T]) list(l *methodList, p *gemm.Problem) {
 	if mk.canReadInPlace(p) {
 		l.add(method{algorithm: algoBlocked})
 	}
+}
+
+// takesDots reports whether the elements of C may be dot products of l rows and s other rows.
+func (mk *microKernel[T]) takesDots(p *gemm.Problem, l, s int) bool {
+	return len(mk.Dot) > 0 && s <= dotsRows && (p.K >= dotsMinK || p.In() == p.Accum() && mk.dotsTall(l, s, p.K))
 }
 
 // native reports whether the micro-kernels can read and write p's matrices as stored.
@@ -184,6 +189,9 @@ func (mk *microKernel[T]) listDirect(l *methodList, p *gemm.Problem, w method) {
 	if streams {
 		add(algoStream)
 	}
+	if p.K <= rowsMaxK && p.N >= 2*mk.NR && len(mk.Update) > 0 {
+		add(algoRows)
+	}
 	if w.packsB {
 		return
 	}
@@ -192,9 +200,6 @@ func (mk *microKernel[T]) listDirect(l *methodList, p *gemm.Problem, w method) {
 	}
 	if p.M <= stripMaxRows && p.K > 2*stripDepth && p.N >= stripCols/2 {
 		add(algoStrips)
-	}
-	if p.K <= rowsMaxK && p.N >= 2*mk.NR && len(mk.Update) > 0 {
-		add(algoRows)
 	}
 	w.packsB = true
 	add(algoDirect)

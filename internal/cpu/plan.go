@@ -306,35 +306,25 @@ type gemmJob interface {
 // execute computes the product with the planned algorithm.
 func execute[T scalar](ctx context.Context, pl *Plan, mk *microKernel[T], b *gemm.Buffers,
 	jobsOf func(*execution) *gemmJobs[T]) error {
-	if pl.method.isDirect() && !pl.method.swapAB {
-		var d direct[T]
-		d.prepare(pl, mk, b)
-		if pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
-			// For the smallest products the rest of this function takes a noticeable part of the
-			// time.
-			n := d.bytes()
-			if n == 0 {
-				return d.runSerial(ctx)
-			}
-			m := getWorkspace(n)
-			d.bind(&m, nil)
-			err := d.runSerial(ctx)
-			m.put()
-			return err
+	if pl.Threads == 1 && pl.progress == nil && pl.trace == nil {
+		// For the smallest products the rest of this function takes a noticeable part of the time.
+		switch w := pl.method; {
+		case w.isDirect() && !w.swapAB:
+			var d direct[T]
+			d.prepare(pl, mk, b)
+			return d.runSerial(ctx)
+		case w.algorithm == algoDot:
+			var d dots[T]
+			d.prepare(pl, mk, b)
+			return d.runSerial(ctx)
 		}
-		r := executions.Get().(*execution)
-		defer executions.Put(r)
-		own := &jobsOf(r).direct
-		*own = d
-		return r.execute(ctx, pl, own)
 	}
 	r := executions.Get().(*execution)
 	defer executions.Put(r)
 	return r.execute(ctx, pl, jobsOf(r).prepare(pl, mk, b))
 }
 
-// prepare sets up the planned algorithm. Only [execute] runs the smallest direct products, which it
-// sets up itself.
+// prepare sets up the planned algorithm.
 func (at *gemmJobs[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) gemmJob {
 	switch w := pl.method; {
 	case w.algorithm == algoNaive:

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"tilework/dtype"
+	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 )
 
@@ -34,7 +35,7 @@ func (mk *microKernel[T]) predict(p *gemm.Problem, w method) float64 {
 		q := transposed(p)
 		x := mk.modelOf(&q)
 		w.swapAB = false
-		return mk.predictDirect(&x, &q, w) + x.swap + x.transpose*x.m*x.n + x.far(2*x.c/lineBytes, x.all+x.c)
+		return mk.predictDirect(&x, &q, w) + x.swap + x.transposing(x.m, x.n) + x.far(2*x.c/lineBytes, x.all+x.c)
 	}
 	x := mk.modelOf(p)
 	switch w.algorithm {
@@ -80,10 +81,20 @@ func touched(l gemm.Layout) float64 {
 	return row * float64(l.Rows)
 }
 
-// scattered returns the time to read lines for the first time in short runs, each on another page
-// than the one before it if pages is 1. Hardware prefetches no such lines.
-func (x *model) scattered(lines, pages float64) float64 {
-	return x.far(lines, x.all) * (1 + x.scatter*pages)
+// transposing returns the time of transposing m rows of the transposed C, eight elements of each at
+// a time.
+func (x *model) transposing(m, n float64) float64 {
+	rest := math.Mod(n, 8)
+	return m * (x.transpose*(n-rest) + x.element*rest)
+}
+
+// scattered returns the time to read lines for the first time in short runs at k places in turn,
+// each on another page than the one before it if pages is 1. Hardware prefetches the lines of few
+// places.
+func (x *model) scattered(lines, k, pages float64) float64 {
+	pages *= beyond(k*pages, x.entries)
+	memory := lines * beyond(x.all, x.l3) * x.fromMemory
+	return x.far(lines, x.all)*(1+x.scatter*pages) + memory*x.scatterMemory*pages
 }
 
 // far returns the time to read lines of data that are read again after bytes of other data.
@@ -119,7 +130,7 @@ type directLoops struct {
 // predictDirect follows [direct].
 func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) float64 {
 	if w.algorithm == algoRows {
-		return mk.predictRows(x)
+		return mk.predictRows(x, p, w)
 	}
 	l := directLoops{method: w, tiles: math.Ceil(x.m / float64(len(mk.Direct))), panels: math.Ceil(x.n / x.nr)}
 	l.h = x.m / l.tiles
@@ -138,11 +149,12 @@ func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) flo
 		l.panel = l.k * pageBytes
 	}
 
+	edge := float64(mk.edgeColumns(p))
 	calls := l.passes * l.panels * l.tiles
 	if usesColumns(p, w) {
 		calls = l.passes * l.panels * math.Ceil(l.tiles/max(min(l.tiles, columnSteps/l.k), 1))
 	}
-	start, compute := x.direct, x.multiplyDirect(&l, float64(mk.edgeColumns(p)))+x.call*calls
+	start, compute := x.direct, x.multiplyDirect(&l, edge)+mk.predictEdge(x, edge)+x.call*calls
 	memory := x.readB(&l) + x.readA(&l)
 	switch {
 	case w.packsB:
@@ -156,28 +168,51 @@ func (mk *microKernel[T]) predictDirect(x *model, p *gemm.Problem, w method) flo
 	return start + x.overlap(compute, memory+x.inTiles*x.writing(x.c, l.passes))
 }
 
-// multiplyDirect returns the time in which the FMA units compute all tiles. The last edge columns
-// are dot products.
-func (x *model) multiplyDirect(l *directLoops, edge float64) float64 {
-	tile := func(vectors float64) float64 {
-		step := x.step(l.h, vectors)
-		if l.algorithm == algoDeep { // no step waits for the one before it
-			step = max(l.h*vectors*x.fma, (l.h+vectors)*x.load)
-		}
-		return l.k*step + l.h*vectors*x.store + x.tile
+// predictEdge follows [direct.computeEdge].
+func (mk *microKernel[T]) predictEdge(x *model, edge float64) float64 {
+	if edge == 0 {
+		return 0
 	}
-	compute := (l.panels - 1) * tile(2)
+	reduce := x.reduce
+	if mk.dotsTall(int(x.m), int(edge), int(x.k)) {
+		reduce = x.reduceTall
+	}
+	time := x.m*edge*(math.Ceil(x.k/x.lanes)*x.dots*max(x.fma, x.load)+reduce) + x.call*math.Ceil(x.m/x.nr)
+	if !x.alongKB {
+		time += x.element * edge * x.k
+	}
+	return time
+}
+
+// multiplyDirect returns the time in which the FMA units compute all tiles, which leave out the
+// last edge columns.
+func (x *model) multiplyDirect(l *directLoops, edge float64) float64 {
+	tile := func(vectors, half float64) float64 {
+		step := max(l.h*(vectors+half*x.half)*x.fma, (l.h+vectors+half)*x.load)
+		if vectors == 0 { // elements of A are loaded to half a vector too
+			step = x.half * max(l.h*x.fma, (l.h+1)*x.load)
+		}
+		if l.algorithm != algoDeep { // else no step waits for the one before it
+			step = max(step, x.latency)
+		}
+		return l.k*step + l.h*(vectors+half)*x.store + x.tile
+	}
+	compute := (l.panels - 1) * tile(2, 0)
 	if rest := x.n - (l.panels-1)*x.nr - edge; rest > 0 {
-		compute += tile(math.Ceil(rest / x.lanes))
+		compute += tile(x.vectors(rest))
 	}
 	compute *= l.passes * l.tiles
-	if edge > 0 {
-		compute += x.m * edge * (x.k/x.lanes*x.fma + x.reduce)
-	}
 	if l.algorithm == algoDeep {
 		compute += l.h * 2 * x.reduce
 	}
 	return compute
+}
+
+// vectors returns the number of whole vectors and of halves of a vector in a row of a tile.
+func (x *model) vectors(columns float64) (whole, half float64) {
+	halves := math.Ceil(2 * columns / x.lanes)
+	half = math.Mod(halves, 2)
+	return (halves - half) / 2, half
 }
 
 // readB returns the time to read B: all of it once, then a panel for each further tile.
@@ -189,13 +224,13 @@ func (x *model) readB(l *directLoops) float64 {
 	case l.packsB: // packed, then read
 		return x.far(lines, x.b) + x.far(lines, x.all) + again
 	case l.algorithm == algoCopy:
-		return x.scattered(l.lines, x.pagesB) + missed + again
+		return x.scattered(l.lines, l.k, x.pagesB) + missed + again
 	case l.algorithm == algoStrips:
 		return x.far(lines, x.all) + (l.tiles-1)*x.far(lines, stripCols*l.k*x.elem)
 	case l.algorithm == algoStream:
 		return l.tiles * x.far(l.lines, x.b)
 	}
-	return x.scattered(l.lines, x.pagesB) + l.tiles*missed + again
+	return x.scattered(l.lines, l.k, x.pagesB) + l.tiles*missed + again
 }
 
 // readA returns the time to read A: all of it once, then again for each further panel.
@@ -209,7 +244,7 @@ func (x *model) readA(l *directLoops) float64 {
 	case x.transA:
 		lines = x.k * l.tiles * (l.h*x.elem/lineBytes + x.ragged)
 		missed = x.tlb * x.k * l.panels * l.tiles * beyond(l.k*x.pagesA, x.entries) * x.pagesA
-		first = x.scattered(lines, x.pagesA)
+		first = x.scattered(lines, l.k, x.pagesA)
 	case x.conflictA:
 		between = max(between, l.h*pageBytes)
 		missed = x.conflict * lines * l.panels
@@ -236,12 +271,21 @@ func (x *model) packing(k, n, r float64, alongK bool) float64 {
 }
 
 // predictRows follows [direct.computeRows].
-func (mk *microKernel[T]) predictRows(x *model) float64 {
+func (mk *microKernel[T]) predictRows(x *model, p *gemm.Problem, w method) float64 {
 	rows, depth := float64(int(1)<<(len(mk.Update)-1)), float64(min(int(x.k), 8))
+	writing := x.inRows * x.writing(x.c, 1)
+	if mk.passesCache(p, algoRows) {
+		rows, writing = 1, x.stream*x.c/lineBytes
+	}
+	start := x.direct
 	compute := x.rows * math.Ceil(x.m/rows) * (x.updates(min(rows, x.m), depth, x.n) + x.call + x.broadcast*rows*depth)
 	memory := x.far(x.a/lineBytes, x.all) + x.far(x.b/lineBytes, x.all) +
 		(math.Ceil(x.m/rows)-1)*x.far(x.b/lineBytes, x.b+rows*x.n*x.elem)
-	return x.direct + x.overlap(compute, memory+x.inRows*x.writing(x.c, 1))
+	if w.packsB {
+		start += x.packs
+		compute += x.packing(x.k, x.n, x.n, x.alongKB)
+	}
+	return start + x.overlap(compute, memory+writing)
 }
 
 // updates returns the time in which an Update kernel adds steps of K to rows of n columns.
@@ -269,7 +313,7 @@ func (mk *microKernel[T]) predictAxpy(x *model, w method) float64 {
 	memory += x.written * (passes - 1) * x.far(x.c/lineBytes, min(x.c, axpyCBytes)+axpyDepth*n*x.elem)
 	start := x.axpy
 	if w.swapAB && m > 1 {
-		compute += x.transpose * x.m * x.n
+		compute += x.transposing(m, n)
 		start += x.packs
 	}
 	return start + x.overlap(compute, memory+x.writing(x.c, 1))
@@ -283,10 +327,21 @@ func (mk *microKernel[T]) predictDot(x *model, w method) float64 {
 	}
 	across := float64(mk.maxDotCols())
 	groups := math.Ceil(s / across)
-	tiles := math.Ceil(l / dotTile)
+	h, reduce, row := float64(asm.DotRows), x.reduce, float64(dotsRowBytes)
+	tiles := math.Ceil(l / h)
+	calls := tiles * groups
+	if s <= across && x.widened == 0 { // one call for several tiles; see [dots.inTiles]
+		row, calls = dotsBytes/s, math.Ceil(l*s/workerSums)
+		if mk.dotsTall(int(l), int(s), int(x.k)) {
+			h, reduce = x.lanes, x.reduceTall
+			tiles = math.Ceil(l / h)
+		}
+	}
+	row = min(row, x.k*x.elem)
+	passes := math.Ceil(x.k * x.elem / row)
 	vectors := math.Ceil(x.k/x.lanes) * x.dots
-	compute := tiles * groups * (vectors*max(dotTile*s/groups*x.fma, (dotTile+s/groups)*x.load) + x.call)
-	compute += l*s*x.reduce + x.widen*x.widened
+	compute := tiles * groups * vectors * max(h*s/groups*x.fma, (h+s/groups)*x.load)
+	compute += passes*(calls*x.call+tiles*h*s*reduce) + x.widen*x.widened
 	yAlongK := !x.transA
 	if w.swapAB {
 		yAlongK = x.alongKB
@@ -294,13 +349,11 @@ func (mk *microKernel[T]) predictDot(x *model, w method) float64 {
 	if !yAlongK {
 		compute += x.element * s * x.k
 	}
-	between := small + dotTile*min(x.k*x.elem, dotsRowBytesOnePass) // bytes until y is read again
+	between := (s + h) * row // bytes until y is read again
 	memory := x.far(large/lineBytes, x.all) + tiles*x.far(small/lineBytes, between)
-	memory += (groups - 1) * x.far(large/lineBytes, dotTile*x.k*x.elem)
-	return x.dot + x.overlap(compute, memory+x.writing(x.c, 1))
+	memory += (groups - 1) * x.far(large/lineBytes, h*row)
+	return x.dot + x.overlap(compute, memory+x.writing(x.c, passes))
 }
-
-const dotTile = 4
 
 // predictBlocked follows [blocked].
 func (mk *microKernel[T]) predictBlocked(x *model, w method) float64 {

@@ -11,12 +11,11 @@ type strided[T scalar] struct {
 	rs, cs int
 }
 
-func stridedOf[T scalar](l gemm.Layout, b []byte) strided[T] {
-	s := strided[T]{dtype.View[T](b), l.LD, 1}
+func stridedOf[T scalar](l *gemm.Layout, b []byte) strided[T] {
 	if l.Trans {
-		return s.t()
+		return strided[T]{dtype.View[T](b), 1, l.LD}
 	}
-	return s
+	return strided[T]{dtype.View[T](b), l.LD, 1}
 }
 
 func (s strided[T]) t() strided[T]  { return strided[T]{s.data, s.cs, s.rs} }
@@ -37,12 +36,12 @@ func (s strided[T]) add(i, j int, sums []T, alpha, beta T) {
 
 // describeStored describes a matrix as an operand that is read in blocks along its stored rows. o
 // must be zero.
-func (mk *microKernel[T]) describeStored(o *operand[T], l gemm.Layout, b []byte) {
-	o.describe(l, b, !l.Trans, 0, 1, mk.wideners)
+func (mk *microKernel[T]) describeStored(o *operand[T], l *gemm.Layout, b []byte) {
+	o.describe(*l, b, !l.Trans, 0, 1, mk.wideners)
 }
 
 // widenedBytes returns the memory for a widened copy of a matrix, or 0 if it needs no widening.
-func widenedBytes[T scalar](l gemm.Layout) int {
+func widenedBytes[T scalar](l *gemm.Layout) int {
 	if l.Type == dtype.Of[T]() {
 		return 0
 	}
@@ -50,12 +49,16 @@ func widenedBytes[T scalar](l gemm.Layout) int {
 }
 
 // widenAll returns the whole matrix of layout l, widened if its type is not T.
-func (o *operand[T]) widenAll(l gemm.Layout, m *workspace) strided[T] {
+func (o *operand[T]) widenAll(l *gemm.Layout, m *workspace) strided[T] {
 	if o.widen == nil {
 		return stridedOf[T](l, o.raw)
 	}
 	s := strided[T]{alloc[T](m, l.Rows*l.Cols), l.Cols, 1}
-	o.readBlock(0, 0, l.Rows, l.Cols, s.data)
+	rows, cols := l.Rows, l.Cols
+	if cols == 1 && l.LD == 1 {
+		rows, cols = 1, rows // a dense column is read as a row
+	}
+	o.readBlock(0, 0, rows, cols, s.data)
 	if l.Trans {
 		return s.t()
 	}
@@ -99,13 +102,11 @@ func (c *target[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers, swapp
 	p := pl.Problem
 	c.transposed, c.scratch, c.onTile, c.columns = swapped, p.Out() != dtype.Of[T](), pl.onTile, mk.Columns
 	c.epilogue.prepare(p, b, mk)
-	if c.scratch {
-		c.strided = strided[T]{nil, p.N, 1}
-	} else {
-		c.strided = stridedOf[T](p.Layouts[gemm.C], b[gemm.C])
+	if c.rs, c.cs = p.N, 1; !c.scratch {
+		c.strided = stridedOf[T](p.C(), b[gemm.C])
 	}
 	if swapped {
-		c.strided = c.t()
+		c.rs, c.cs = c.cs, c.rs
 	}
 }
 
@@ -143,8 +144,22 @@ func (c *target[T]) addRows(i, j, rows, cols int, sums []T, ld int, beta T) {
 			c.columns[n-1](whole, c.at(i+x, j), c.cs, &sums[x*ld], ld)
 		}
 	}
-	for x := range rows {
-		c.add(i+x, j+whole, sums[x*ld:][whole:cols], 1, beta)
+	if c.rs != 1 {
+		for x := range rows {
+			c.add(i+x, j+whole, sums[x*ld:][whole:cols], 1, beta)
+		}
+		return
+	}
+	for y := whole; y < cols; y++ { // along C's rows or columns in memory
+		at := y
+		for x, old := range c.data[i+(j+y)*c.cs:][:rows] {
+			v := sums[at]
+			if beta != 0 {
+				v += T(beta * old)
+			}
+			c.data[i+x+(j+y)*c.cs] = v
+			at += ld
+		}
 	}
 }
 

@@ -68,13 +68,18 @@ type Kernels[T any] struct {
 	// as stored and goes along the rows of B and C. See [Update].
 	Update [][]Update[T]
 
+	// StreamRow[k-1] computes a row of C from k steps, for beta = 0, with non-temporal stores where
+	// they fill cache lines. See Stream.
+	StreamRow []Update[T]
+
 	// Solve[x] and Multiply[x] solve for and multiply min(1<<x, MR) rows of a triangle. See
 	// [Triangle].
 	Solve, Multiply []Triangle[T]
 
-	// Dot[r-1][s-1] computes the dot products of r rows, 1 ≤ r ≤ DotRows, with s other rows. See
-	// [Dot].
-	Dot [][]Dot[T]
+	// Dot[r-1][s-1] computes the dot products of r rows, 1 ≤ r ≤ DotRows, with s other rows. Tall[s-1]
+	// computes those of NR/2 > DotRows rows. See [Dot].
+	Dot  [][]Dot[T]
+	Tall []Dot[T]
 
 	// Columns[r-1] copies n columns, a multiple of eight, of r rows: dst[j*ldd+i] = src[i*lds+j].
 	Columns []func(n int, dst *T, ldd int, src *T, lds int)
@@ -121,10 +126,13 @@ type Update[T any] func(a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alp
 type Triangle[T any] func(tiles, k int, a *T, rsa, csa int, l, b *T, ldb int, alpha T)
 
 // Dot is a kernel for rows of two matrices stored along k: x's element (i, p) is x[i*ldx+p], y's
-// (j, p) is y[j*ldy+p]. It stores the sum of their products over p < k at sums[j*DotRows+i]. Each
-// sum is computed in parallel lanes, which are then added in pairs. The number of lanes depends on
-// the number of rows, so that kernels for other numbers of rows round differently.
-type Dot[T any] func(k int, x *T, ldx int, y *T, ldy int, sums *T)
+// (j, p) is y[j*ldy+p]. For r rows of x and s of y it stores the sum of their products over p < k
+// at sums[j*max(r, DotRows)+i]. It goes on with the next r rows of x, for tiles ≥ 1 times r rows,
+// and stores their sums s*max(r, DotRows) elements further each time.
+//
+// Each sum is computed in parallel lanes, which are then added in pairs. The number of lanes
+// depends on the number of rows, so that kernels for other numbers of rows round differently.
+type Dot[T any] func(tiles, k int, x *T, ldx int, y *T, ldy int, sums *T)
 
 // DotRows is the largest number of rows of x that a [Dot] reads.
 const DotRows = 4

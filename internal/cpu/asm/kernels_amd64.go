@@ -34,7 +34,8 @@ var F32AVX512 = Kernels[float32]{
 		DeepF32AVX512x1, DeepF32AVX512x2, DeepF32AVX512x3, DeepF32AVX512x4,
 		DeepF32AVX512x5, DeepF32AVX512x6, DeepF32AVX512x7,
 	},
-	Copy: CopyF32AVX512, Stream: StreamF32AVX512, Columns: columnsF32,
+	StreamRow: []Update[float32]{StreamRowF32AVX512x1, StreamRowF32AVX512x2, StreamRowF32AVX512x3, StreamRowF32AVX512x4},
+	Copy:      CopyF32AVX512, Stream: StreamF32AVX512, Columns: columnsF32,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX512x1x1, UpdateF32AVX512x1x2, UpdateF32AVX512x1x4, UpdateF32AVX512x1x8},
 		{UpdateF32AVX512x2x1, UpdateF32AVX512x2x2, UpdateF32AVX512x2x4, UpdateF32AVX512x2x8},
@@ -52,6 +53,7 @@ var F32AVX512 = Kernels[float32]{
 		{DotF32AVX512x3x1, DotF32AVX512x3x2, DotF32AVX512x3x3, DotF32AVX512x3x4},
 		{DotF32AVX512x4x1, DotF32AVX512x4x2, DotF32AVX512x4x3, DotF32AVX512x4x4},
 	},
+	Tall: []Dot[float32]{DotF32AVX512x16x1},
 	Epilogue: Epilogue[float32]{
 		BiasRow: BiasRowF32AVX512, BiasCol: BiasColF32AVX512, ScaleRow: ScaleRowF32AVX512, ScaleCol: ScaleColF32AVX512,
 		Scale: ScaleF32AVX512, FromInt32: FromInt32F32AVX512, Add: AddF32AVX512, Times: TimesF32AVX512,
@@ -73,7 +75,8 @@ var F64AVX512 = Kernels[float64]{
 		DeepF64AVX512x1, DeepF64AVX512x2, DeepF64AVX512x3, DeepF64AVX512x4,
 		DeepF64AVX512x5, DeepF64AVX512x6, DeepF64AVX512x7,
 	},
-	Copy: CopyF64AVX512, Stream: StreamF64AVX512, Columns: columnsF64,
+	StreamRow: []Update[float64]{StreamRowF64AVX512x1, StreamRowF64AVX512x2, StreamRowF64AVX512x3, StreamRowF64AVX512x4},
+	Copy:      CopyF64AVX512, Stream: StreamF64AVX512, Columns: columnsF64,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX512x1x1, UpdateF64AVX512x1x2, UpdateF64AVX512x1x4, UpdateF64AVX512x1x8},
 		{UpdateF64AVX512x2x1, UpdateF64AVX512x2x2, UpdateF64AVX512x2x4, UpdateF64AVX512x2x8},
@@ -91,6 +94,7 @@ var F64AVX512 = Kernels[float64]{
 		{DotF64AVX512x3x1, DotF64AVX512x3x2, DotF64AVX512x3x3, DotF64AVX512x3x4},
 		{DotF64AVX512x4x1, DotF64AVX512x4x2, DotF64AVX512x4x3, DotF64AVX512x4x4},
 	},
+	Tall: []Dot[float64]{DotF64AVX512x8x1},
 	Epilogue: Epilogue[float64]{
 		BiasRow: BiasRowF64AVX512, BiasCol: BiasColF64AVX512, ScaleRow: ScaleRowF64AVX512, ScaleCol: ScaleColF64AVX512,
 		Scale: ScaleF64AVX512, Add: AddF64AVX512, Times: TimesF64AVX512,
@@ -109,7 +113,8 @@ var F32AVX2 = Kernels[float32]{
 	Deep: []Direct[float32]{
 		DeepF32AVX2x1, DeepF32AVX2x2, DeepF32AVX2x3, DeepF32AVX2x4, DeepF32AVX2x5, DeepF32AVX2x6,
 	},
-	Copy: CopyF32AVX2, Stream: StreamF32AVX2, Columns: columnsF32,
+	StreamRow: []Update[float32]{StreamRowF32AVX2x1, StreamRowF32AVX2x2, StreamRowF32AVX2x3, StreamRowF32AVX2x4},
+	Copy:      CopyF32AVX2, Stream: StreamF32AVX2, Columns: columnsF32,
 	Update: [][]Update[float32]{
 		{UpdateF32AVX2x1x1, UpdateF32AVX2x1x2, UpdateF32AVX2x1x4, UpdateF32AVX2x1x8},
 		{UpdateF32AVX2x2x1, UpdateF32AVX2x2x2, UpdateF32AVX2x2x4},
@@ -127,6 +132,7 @@ var F32AVX2 = Kernels[float32]{
 		{DotF32AVX2x3x1, DotF32AVX2x3x2},
 		{DotF32AVX2x4x1, DotF32AVX2x4x2},
 	},
+	Tall: []Dot[float32]{DotF32AVX2x8x1},
 	Epilogue: Epilogue[float32]{
 		BiasRow: BiasRowF32AVX2, BiasCol: BiasColF32AVX2, ScaleRow: ScaleRowF32AVX2, ScaleCol: ScaleColF32AVX2,
 		Scale: ScaleF32AVX2, FromInt32: FromInt32F32AVX2, Add: AddF32AVX2, Times: TimesF32AVX2,
@@ -145,7 +151,8 @@ var F64AVX2 = Kernels[float64]{
 	Deep: []Direct[float64]{
 		DeepF64AVX2x1, DeepF64AVX2x2, DeepF64AVX2x3, DeepF64AVX2x4, DeepF64AVX2x5, DeepF64AVX2x6,
 	},
-	Copy: CopyF64AVX2, Stream: StreamF64AVX2, Columns: columnsF64,
+	StreamRow: []Update[float64]{StreamRowF64AVX2x1, StreamRowF64AVX2x2, StreamRowF64AVX2x3, StreamRowF64AVX2x4},
+	Copy:      CopyF64AVX2, Stream: StreamF64AVX2, Columns: columnsF64,
 	Update: [][]Update[float64]{
 		{UpdateF64AVX2x1x1, UpdateF64AVX2x1x2, UpdateF64AVX2x1x4, UpdateF64AVX2x1x8},
 		{UpdateF64AVX2x2x1, UpdateF64AVX2x2x2, UpdateF64AVX2x2x4},
@@ -191,7 +198,7 @@ var I8AVX2 = Kernels[int32]{
 var BF16AVX512 = Kernels[float32]{
 	ISA: BF16, MR: 12, NR: 32,
 	Packed: PackedBF16AVX512, Group: 2,
-	Update: F32AVX512.Update, Dot: F32AVX512.Dot, // for widened elements
+	Update: F32AVX512.Update, Dot: F32AVX512.Dot, Tall: F32AVX512.Tall, // for widened elements
 	Epilogue: F32AVX512.Epilogue,
 	Peak:     PeakBF16AVX512, PeakFlops: 1024,
 }
@@ -200,7 +207,7 @@ var BF16AVX512 = Kernels[float32]{
 var BF16AMX = Kernels[float32]{
 	ISA: AMX, MR: 32, NR: 32,
 	Packed: PackedBF16AMX, Group: 2, Block: 16,
-	Update: F32AVX512.Update, Dot: F32AVX512.Dot, // for widened elements
+	Update: F32AVX512.Update, Dot: F32AVX512.Dot, Tall: F32AVX512.Tall, // for widened elements
 	Epilogue: F32AVX512.Epilogue,
 	Peak:     PeakBF16AMX, PeakFlops: 65536,
 }

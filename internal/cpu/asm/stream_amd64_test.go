@@ -8,8 +8,9 @@ import (
 	"unsafe"
 )
 
-func TestUpdate(t *testing.T) { eachKernel(t, testUpdate[float32], testUpdate[float64]) }
-func TestDot(t *testing.T)    { eachKernel(t, testDot[float32], testDot[float64]) }
+func TestUpdate(t *testing.T)    { eachKernel(t, testUpdate[float32], testUpdate[float64]) }
+func TestStreamRow(t *testing.T) { eachKernel(t, testStreamRow[float32], testStreamRow[float64]) }
+func TestDot(t *testing.T)       { eachKernel(t, testDot[float32], testDot[float64]) }
 
 func testUpdate[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	tt := newTester[T](t)
@@ -33,6 +34,25 @@ func testUpdate[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	}
 }
 
+// testStreamRow tests rows that start at any element of a line.
+func testStreamRow[T float32 | float64](t *testing.T, ks *Kernels[T]) {
+	tt := newTester[T](t)
+	for x, row := range ks.StreamRow {
+		k := x + 1
+		for _, n := range append(upTo(2*ks.NR + 1)[1:], 300) {
+			for range 8 {
+				ldb, csa := n+tt.rand.IntN(9), 1+tt.rand.IntN(9)
+				tt.check(tile[T]{
+					name: fmt.Sprintf("stream row of %d, k %d, csa %d, ldb %d", n, k, csa, ldb),
+					m:    1, n: n, k: k, ldc: n, overwrites: true,
+					a: matrix{span(1, 1, k, csa), 1, csa}, b: matrix{span(k, ldb, n, 1), ldb, 1},
+					run: func(a, b, c *T, alpha, beta T) { row(a, 1, csa, b, ldb, c, n, n, alpha, beta) },
+				})
+			}
+		}
+	}
+}
+
 func testDot[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 	tt := newTester[T](t)
 	if len(ks.Dot) != DotRows {
@@ -42,6 +62,9 @@ func testDot[T float32 | float64](t *testing.T, ks *Kernels[T]) {
 		for s, dot := range dots {
 			testDotOf(tt, ks.NR/2, r+1, s+1, dot)
 		}
+	}
+	for s, dot := range ks.Tall {
+		testDotOf(tt, ks.NR/2, ks.NR/2, s+1, dot)
 	}
 }
 
@@ -53,28 +76,30 @@ func testDotOf[T float32 | float64](tt *tester[T], lanes, r, s int, dot Dot[T]) 
 	for _, k := range append(upTo(2*steps*lanes+1), 300) {
 		for _, value := range []func() T{func() T { return finite[T](tt.rand) },
 			func() T { return special[T](tt.rand) }} {
-			ldx, ldy := k+tt.rand.IntN(9), k+tt.rand.IntN(9)
+			ldx, ldy, tiles := k+tt.rand.IntN(9), k+tt.rand.IntN(9), 1+tt.rand.IntN(3)
 			take := (*arena[T]).last
 			if tt.round++; tt.round%3 == 0 {
 				take = (*arena[T]).first
 			}
-			x, y := take(tt.a, span(r, ldx, k, 1)), take(tt.b, span(s, ldy, k, 1))
+			x, y := take(tt.a, span(tiles*r, ldx, k, 1)), take(tt.b, span(s, ldy, k, 1))
 			for _, in := range [][]T{x, y} {
 				for i := range in {
 					in[i] = value()
 				}
 			}
-			sums := take(tt.c, (s-1)*DotRows+r)
+			apart := max(r, DotRows)
+			sums := take(tt.c, (tiles*s-1)*apart+r)
 			for i := range sums {
 				sums[i] = T(i)
 			}
-			name := fmt.Sprintf("dot of %d rows with %d, k %d, ldx %d, ldy %d", r, s, k, ldx, ldy)
-			if fault := faults(func() { dot(k, tt.a.start(x), ldx, tt.b.start(y), ldy, &sums[0]) }); fault != nil {
+			name := fmt.Sprintf("dot of %d·%d rows with %d, k %d, ldx %d, ldy %d", tiles, r, s, k, ldx, ldy)
+			if fault := faults(func() { dot(tiles, k, tt.a.start(x), ldx, tt.b.start(y), ldy, &sums[0]) }); fault != nil {
 				tt.Fatalf("%s: %v", name, fault)
 			}
 			for at, got := range sums {
-				i, j, want := at%DotRows, at/DotRows, T(at)
+				i, j, want := at%apart, at/apart%s, T(at)
 				if i < r {
+					i += at / (apart * s) * r
 					var a, b []T
 					if k > 0 {
 						a, b = x[i*ldx:][:k], y[j*ldy:][:k]

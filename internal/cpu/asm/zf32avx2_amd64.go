@@ -764,9 +764,85 @@ func UpdateF32AVX2x4x1(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //go:noescape
 func UpdateF32AVX2x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// DotF32AVX2x1x1 computes the products of rows of x with rows of y:
+// StreamRowF32AVX2x1 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
 //
 //	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 1; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF32AVX2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// StreamRowF32AVX2x2 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 2; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF32AVX2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// StreamRowF32AVX2x3 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 3; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF32AVX2x3(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// StreamRowF32AVX2x4 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 4; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF32AVX2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// DotF32AVX2x1x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
+//
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [64]T
 //			for p := 0; p < k; p++ {
@@ -781,18 +857,18 @@ func UpdateF32AVX2x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/1*4+j*4+i%1] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF32AVX2x1x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX2x1x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX2x1x2 computes the products of rows of x with rows of y:
+// DotF32AVX2x1x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [32]T
 //			for p := 0; p < k; p++ {
@@ -807,18 +883,18 @@ func DotF32AVX2x1x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/1*8+j*4+i%1] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF32AVX2x1x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX2x1x2(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX2x2x1 computes the products of rows of x with rows of y:
+// DotF32AVX2x2x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [32]T
 //			for p := 0; p < k; p++ {
@@ -833,18 +909,18 @@ func DotF32AVX2x1x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/2*4+j*4+i%2] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF32AVX2x2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX2x2x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX2x2x2 computes the products of rows of x with rows of y:
+// DotF32AVX2x2x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -859,18 +935,18 @@ func DotF32AVX2x2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/2*8+j*4+i%2] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF32AVX2x2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX2x2x2(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX2x3x1 computes the products of rows of x with rows of y:
+// DotF32AVX2x3x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [32]T
 //			for p := 0; p < k; p++ {
@@ -885,18 +961,18 @@ func DotF32AVX2x2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/3*4+j*4+i%3] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF32AVX2x3x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX2x3x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX2x3x2 computes the products of rows of x with rows of y:
+// DotF32AVX2x3x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -911,18 +987,18 @@ func DotF32AVX2x3x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/3*8+j*4+i%3] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF32AVX2x3x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX2x3x2(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX2x4x1 computes the products of rows of x with rows of y:
+// DotF32AVX2x4x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -937,18 +1013,18 @@ func DotF32AVX2x3x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/4*4+j*4+i%4] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF32AVX2x4x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX2x4x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX2x4x2 computes the products of rows of x with rows of y:
+// DotF32AVX2x4x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [8]T
 //			for p := 0; p < k; p++ {
@@ -963,14 +1039,40 @@ func DotF32AVX2x4x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/4*8+j*4+i%4] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF32AVX2x4x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX2x4x2(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX2x8x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
+//
+//	for i := 0; i < tiles*8; i++ {
+//		for j := 0; j < 1; j++ {
+//			var lane [8]T
+//			for p := 0; p < k; p++ {
+//				l := p % 8
+//				if p >= k/16*16 {
+//					l = p % 8
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 4; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[i/8*8+j*8+i%8] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 8 add 0·0.
+//
+//go:noescape
+func DotF32AVX2x8x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
 // PeakF32AVX2 runs n rounds of 16 independent vector FMAs (256 operations) on registers.
 //

@@ -17849,15 +17849,349 @@ done:
 	VZEROUPPER
 	RET
 
-// func DotF32AVX2x1x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func StreamRowF32AVX2x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, CMOV, FMA3
+TEXT ·StreamRowF32AVX2x1(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	VBROADCASTSS alpha+64(FP), Y1
+	MOVQ         n+56(FP), BX
+	MOVQ         CX, SI
+	NEGQ         SI
+	ANDQ         $+31, SI
+	SHRQ         $0x02, SI
+	CMPQ         SI, BX
+	CMOVQGT      BX, SI
+	TESTQ        SI, SI
+	JZ           whole
+	MOVQ         SI, DX
+	LEAQ         masks<>+32(SB), DI
+	NEGQ         DX
+	VMOVDQU      (DI)(DX*4), Y4
+	VXORPS       Y3, Y3, Y3
+	VMASKMOVPS   (AX), Y4, Y2
+	VFMADD231PS  Y2, Y0, Y3
+	VMULPS       Y1, Y3, Y3
+	VMASKMOVPS   Y3, Y4, (CX)
+	SUBQ         SI, BX
+	SHLQ         $0x02, SI
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+
+whole:
+	MOVQ  BX, DX
+	SHRQ  $0x03, DX
+	TESTQ DX, DX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y3, Y3, Y3
+	VMOVUPS     (AX), Y2
+	VFMADD231PS Y2, Y0, Y3
+	VMULPS      Y1, Y3, Y3
+	VMOVNTPS    Y3, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        BX, DX
+	ANDQ        $+7, DX
+	JZ          done
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*4), Y4
+	VXORPS      Y3, Y3, Y3
+	VMASKMOVPS  (AX), Y4, Y2
+	VFMADD231PS Y2, Y0, Y3
+	VMULPS      Y1, Y3, Y3
+	VMASKMOVPS  Y3, Y4, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func StreamRowF32AVX2x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, CMOV, FMA3
+TEXT ·StreamRowF32AVX2x2(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	VBROADCASTSS alpha+64(FP), Y2
+	MOVQ         n+56(FP), SI
+	MOVQ         CX, DI
+	NEGQ         DI
+	ANDQ         $+31, DI
+	SHRQ         $0x02, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, BX
+	LEAQ         masks<>+32(SB), R8
+	NEGQ         BX
+	VMOVDQU      (R8)(BX*4), Y5
+	VXORPS       Y4, Y4, Y4
+	VMASKMOVPS   (AX), Y5, Y3
+	VFMADD231PS  Y3, Y0, Y4
+	VMASKMOVPS   (AX)(DX*1), Y5, Y3
+	VFMADD231PS  Y3, Y1, Y4
+	VMULPS       Y2, Y4, Y4
+	VMASKMOVPS   Y4, Y5, (CX)
+	SUBQ         DI, SI
+	SHLQ         $0x02, DI
+	ADDQ         DI, AX
+	ADDQ         DI, CX
+
+whole:
+	MOVQ  SI, BX
+	SHRQ  $0x03, BX
+	TESTQ BX, BX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPS     (AX), Y3
+	VFMADD231PS Y3, Y0, Y4
+	VMOVUPS     (AX)(DX*1), Y3
+	VFMADD231PS Y3, Y1, Y4
+	VMULPS      Y2, Y4, Y4
+	VMOVNTPS    Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, BX
+	ANDQ        $+7, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y5
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPS  (AX), Y5, Y3
+	VFMADD231PS Y3, Y0, Y4
+	VMASKMOVPS  (AX)(DX*1), Y5, Y3
+	VFMADD231PS Y3, Y1, Y4
+	VMULPS      Y2, Y4, Y4
+	VMASKMOVPS  Y4, Y5, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func StreamRowF32AVX2x3(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, CMOV, FMA3
+TEXT ·StreamRowF32AVX2x3(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y2
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	VBROADCASTSS alpha+64(FP), Y3
+	MOVQ         n+56(FP), SI
+	MOVQ         CX, DI
+	NEGQ         DI
+	ANDQ         $+31, DI
+	SHRQ         $0x02, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, BX
+	LEAQ         masks<>+32(SB), R8
+	NEGQ         BX
+	VMOVDQU      (R8)(BX*4), Y6
+	VXORPS       Y5, Y5, Y5
+	VMASKMOVPS   (AX), Y6, Y4
+	VFMADD231PS  Y4, Y0, Y5
+	VMASKMOVPS   (AX)(DX*1), Y6, Y4
+	VFMADD231PS  Y4, Y1, Y5
+	VMASKMOVPS   (AX)(DX*2), Y6, Y4
+	VFMADD231PS  Y4, Y2, Y5
+	VMULPS       Y3, Y5, Y5
+	VMASKMOVPS   Y5, Y6, (CX)
+	SUBQ         DI, SI
+	SHLQ         $0x02, DI
+	ADDQ         DI, AX
+	ADDQ         DI, CX
+
+whole:
+	MOVQ  SI, BX
+	SHRQ  $0x03, BX
+	TESTQ BX, BX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPS     (AX), Y4
+	VFMADD231PS Y4, Y0, Y5
+	VMOVUPS     (AX)(DX*1), Y4
+	VFMADD231PS Y4, Y1, Y5
+	VMOVUPS     (AX)(DX*2), Y4
+	VFMADD231PS Y4, Y2, Y5
+	VMULPS      Y3, Y5, Y5
+	VMOVNTPS    Y5, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, BX
+	ANDQ        $+7, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*4), Y6
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPS  (AX), Y6, Y4
+	VFMADD231PS Y4, Y0, Y5
+	VMASKMOVPS  (AX)(DX*1), Y6, Y4
+	VFMADD231PS Y4, Y1, Y5
+	VMASKMOVPS  (AX)(DX*2), Y6, Y4
+	VFMADD231PS Y4, Y2, Y5
+	VMULPS      Y3, Y5, Y5
+	VMASKMOVPS  Y5, Y6, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func StreamRowF32AVX2x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+// Requires: AVX, CMOV, FMA3
+TEXT ·StreamRowF32AVX2x4(SB), NOSPLIT, $0-72
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x02, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x02, CX
+	VBROADCASTSS (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y2
+	ADDQ         CX, AX
+	VBROADCASTSS (AX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x02, DX
+	LEAQ         (DX)(DX*2), BX
+	VBROADCASTSS alpha+64(FP), Y4
+	MOVQ         n+56(FP), DI
+	MOVQ         CX, R8
+	NEGQ         R8
+	ANDQ         $+31, R8
+	SHRQ         $0x02, R8
+	CMPQ         R8, DI
+	CMOVQGT      DI, R8
+	TESTQ        R8, R8
+	JZ           whole
+	MOVQ         R8, SI
+	LEAQ         masks<>+32(SB), R9
+	NEGQ         SI
+	VMOVDQU      (R9)(SI*4), Y7
+	VXORPS       Y6, Y6, Y6
+	VMASKMOVPS   (AX), Y7, Y5
+	VFMADD231PS  Y5, Y0, Y6
+	VMASKMOVPS   (AX)(DX*1), Y7, Y5
+	VFMADD231PS  Y5, Y1, Y6
+	VMASKMOVPS   (AX)(DX*2), Y7, Y5
+	VFMADD231PS  Y5, Y2, Y6
+	VMASKMOVPS   (AX)(BX*1), Y7, Y5
+	VFMADD231PS  Y5, Y3, Y6
+	VMULPS       Y4, Y6, Y6
+	VMASKMOVPS   Y6, Y7, (CX)
+	SUBQ         R8, DI
+	SHLQ         $0x02, R8
+	ADDQ         R8, AX
+	ADDQ         R8, CX
+
+whole:
+	MOVQ  DI, SI
+	SHRQ  $0x03, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y6, Y6, Y6
+	VMOVUPS     (AX), Y5
+	VFMADD231PS Y5, Y0, Y6
+	VMOVUPS     (AX)(DX*1), Y5
+	VFMADD231PS Y5, Y1, Y6
+	VMOVUPS     (AX)(DX*2), Y5
+	VFMADD231PS Y5, Y2, Y6
+	VMOVUPS     (AX)(BX*1), Y5
+	VFMADD231PS Y5, Y3, Y6
+	VMULPS      Y4, Y6, Y6
+	VMOVNTPS    Y6, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        DI, SI
+	ANDQ        $+7, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*4), Y7
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPS  (AX), Y7, Y5
+	VFMADD231PS Y5, Y0, Y6
+	VMASKMOVPS  (AX)(DX*1), Y7, Y5
+	VFMADD231PS Y5, Y1, Y6
+	VMASKMOVPS  (AX)(DX*2), Y7, Y5
+	VFMADD231PS Y5, Y2, Y6
+	VMASKMOVPS  (AX)(BX*1), Y7, Y5
+	VFMADD231PS Y5, Y3, Y6
+	VMULPS      Y4, Y6, Y6
+	VMASKMOVPS  Y6, Y7, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotF32AVX2x1x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF32AVX2x1x1(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF32AVX2x1x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x02, BX
-	MOVQ   ldy+32(FP), BX
+	MOVQ   ldy+40(FP), BX
 	SHLQ   $0x02, BX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -17940,26 +18274,37 @@ reduce:
 	VADDPS       Y2, Y0, Y0
 	VADDPS       Y3, Y1, Y1
 	VADDPS       Y1, Y0, Y0
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
 	VEXTRACTF128 $0x01, Y0, X9
 	VADDPS       X9, X0, X0
-	VPERMILPD    $0x01, X0, X9
+	VPERMILPD    $0x05, X0, X9
 	VADDPS       X9, X0, X0
 	VMOVSHDUP    X0, X9
 	VADDPS       X9, X0, X0
 	VMOVSS       X0, (AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+16, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x02, AX
+	IMUL3Q       $+1, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF32AVX2x1x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func DotF32AVX2x1x2(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF32AVX2x1x2(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF32AVX2x1x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x02, BX
-	MOVQ   ldy+32(FP), BX
+	MOVQ   ldy+40(FP), BX
 	SHLQ   $0x02, BX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -18039,33 +18384,44 @@ reduce:
 	VADDPS       Y7, Y3, Y3
 	VADDPS       Y2, Y0, Y0
 	VADDPS       Y3, Y1, Y1
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
 	VEXTRACTF128 $0x01, Y0, X10
 	VADDPS       X10, X0, X0
-	VPERMILPD    $0x01, X0, X10
+	VPERMILPD    $0x05, X0, X10
 	VADDPS       X10, X0, X0
 	VMOVSHDUP    X0, X10
 	VADDPS       X10, X0, X0
 	VMOVSS       X0, (AX)
 	VEXTRACTF128 $0x01, Y1, X10
 	VADDPS       X10, X1, X1
-	VPERMILPD    $0x01, X1, X10
+	VPERMILPD    $0x05, X1, X10
 	VADDPS       X10, X1, X1
 	VMOVSHDUP    X1, X10
 	VADDPS       X10, X1, X1
 	VMOVSS       X1, 16(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+32, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x02, AX
+	IMUL3Q       $+1, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF32AVX2x2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func DotF32AVX2x2x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF32AVX2x2x1(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF32AVX2x2x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x02, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x02, SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -18147,33 +18503,44 @@ reduce:
 	VADDPS       Y7, Y3, Y3
 	VADDPS       Y2, Y0, Y0
 	VADDPS       Y3, Y1, Y1
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
 	VEXTRACTF128 $0x01, Y0, X9
 	VADDPS       X9, X0, X0
-	VPERMILPD    $0x01, X0, X9
+	VPERMILPD    $0x05, X0, X9
 	VADDPS       X9, X0, X0
 	VMOVSHDUP    X0, X9
 	VADDPS       X9, X0, X0
 	VMOVSS       X0, (AX)
 	VEXTRACTF128 $0x01, Y1, X9
 	VADDPS       X9, X1, X1
-	VPERMILPD    $0x01, X1, X9
+	VPERMILPD    $0x05, X1, X9
 	VADDPS       X9, X1, X1
 	VMOVSHDUP    X1, X9
 	VADDPS       X9, X1, X1
 	VMOVSS       X1, 4(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+16, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x02, AX
+	IMUL3Q       $+2, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF32AVX2x2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func DotF32AVX2x2x2(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF32AVX2x2x2(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF32AVX2x2x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x02, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x02, SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -18253,47 +18620,58 @@ reduce:
 	VADDPS       Y5, Y1, Y1
 	VADDPS       Y6, Y2, Y2
 	VADDPS       Y7, Y3, Y3
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
 	VEXTRACTF128 $0x01, Y0, X10
 	VADDPS       X10, X0, X0
-	VPERMILPD    $0x01, X0, X10
+	VPERMILPD    $0x05, X0, X10
 	VADDPS       X10, X0, X0
 	VMOVSHDUP    X0, X10
 	VADDPS       X10, X0, X0
 	VMOVSS       X0, (AX)
 	VEXTRACTF128 $0x01, Y1, X10
 	VADDPS       X10, X1, X1
-	VPERMILPD    $0x01, X1, X10
+	VPERMILPD    $0x05, X1, X10
 	VADDPS       X10, X1, X1
 	VMOVSHDUP    X1, X10
 	VADDPS       X10, X1, X1
 	VMOVSS       X1, 4(AX)
 	VEXTRACTF128 $0x01, Y2, X10
 	VADDPS       X10, X2, X2
-	VPERMILPD    $0x01, X2, X10
+	VPERMILPD    $0x05, X2, X10
 	VADDPS       X10, X2, X2
 	VMOVSHDUP    X2, X10
 	VADDPS       X10, X2, X2
 	VMOVSS       X2, 16(AX)
 	VEXTRACTF128 $0x01, Y3, X10
 	VADDPS       X10, X3, X3
-	VPERMILPD    $0x01, X3, X10
+	VPERMILPD    $0x05, X3, X10
 	VADDPS       X10, X3, X3
 	VMOVSHDUP    X3, X10
 	VADDPS       X10, X3, X3
 	VMOVSS       X3, 20(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+32, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x02, AX
+	IMUL3Q       $+2, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF32AVX2x3x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func DotF32AVX2x3x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF32AVX2x3x1(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF32AVX2x3x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x02, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x02, SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -18396,40 +18774,51 @@ reduce:
 	VADDPS       Y3, Y0, Y0
 	VADDPS       Y4, Y1, Y1
 	VADDPS       Y5, Y2, Y2
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
 	VEXTRACTF128 $0x01, Y0, X13
 	VADDPS       X13, X0, X0
-	VPERMILPD    $0x01, X0, X13
+	VPERMILPD    $0x05, X0, X13
 	VADDPS       X13, X0, X0
 	VMOVSHDUP    X0, X13
 	VADDPS       X13, X0, X0
 	VMOVSS       X0, (AX)
 	VEXTRACTF128 $0x01, Y1, X13
 	VADDPS       X13, X1, X1
-	VPERMILPD    $0x01, X1, X13
+	VPERMILPD    $0x05, X1, X13
 	VADDPS       X13, X1, X1
 	VMOVSHDUP    X1, X13
 	VADDPS       X13, X1, X1
 	VMOVSS       X1, 4(AX)
 	VEXTRACTF128 $0x01, Y2, X13
 	VADDPS       X13, X2, X2
-	VPERMILPD    $0x01, X2, X13
+	VPERMILPD    $0x05, X2, X13
 	VADDPS       X13, X2, X2
 	VMOVSHDUP    X2, X13
 	VADDPS       X13, X2, X2
 	VMOVSS       X2, 8(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+16, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x02, AX
+	IMUL3Q       $+3, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF32AVX2x3x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func DotF32AVX2x3x2(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF32AVX2x3x2(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF32AVX2x3x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x02, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x02, SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -18528,62 +18917,73 @@ reduce:
 	VADDPS       Y9, Y3, Y3
 	VADDPS       Y10, Y4, Y4
 	VADDPS       Y11, Y5, Y5
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
 	VEXTRACTF128 $0x01, Y0, X14
 	VADDPS       X14, X0, X0
-	VPERMILPD    $0x01, X0, X14
+	VPERMILPD    $0x05, X0, X14
 	VADDPS       X14, X0, X0
 	VMOVSHDUP    X0, X14
 	VADDPS       X14, X0, X0
 	VMOVSS       X0, (AX)
 	VEXTRACTF128 $0x01, Y1, X14
 	VADDPS       X14, X1, X1
-	VPERMILPD    $0x01, X1, X14
+	VPERMILPD    $0x05, X1, X14
 	VADDPS       X14, X1, X1
 	VMOVSHDUP    X1, X14
 	VADDPS       X14, X1, X1
 	VMOVSS       X1, 4(AX)
 	VEXTRACTF128 $0x01, Y2, X14
 	VADDPS       X14, X2, X2
-	VPERMILPD    $0x01, X2, X14
+	VPERMILPD    $0x05, X2, X14
 	VADDPS       X14, X2, X2
 	VMOVSHDUP    X2, X14
 	VADDPS       X14, X2, X2
 	VMOVSS       X2, 8(AX)
 	VEXTRACTF128 $0x01, Y3, X14
 	VADDPS       X14, X3, X3
-	VPERMILPD    $0x01, X3, X14
+	VPERMILPD    $0x05, X3, X14
 	VADDPS       X14, X3, X3
 	VMOVSHDUP    X3, X14
 	VADDPS       X14, X3, X3
 	VMOVSS       X3, 16(AX)
 	VEXTRACTF128 $0x01, Y4, X14
 	VADDPS       X14, X4, X4
-	VPERMILPD    $0x01, X4, X14
+	VPERMILPD    $0x05, X4, X14
 	VADDPS       X14, X4, X4
 	VMOVSHDUP    X4, X14
 	VADDPS       X14, X4, X4
 	VMOVSS       X4, 20(AX)
 	VEXTRACTF128 $0x01, Y5, X14
 	VADDPS       X14, X5, X5
-	VPERMILPD    $0x01, X5, X14
+	VPERMILPD    $0x05, X5, X14
 	VADDPS       X14, X5, X5
 	VMOVSHDUP    X5, X14
 	VADDPS       X14, X5, X5
 	VMOVSS       X5, 24(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+32, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x02, AX
+	IMUL3Q       $+3, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF32AVX2x4x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func DotF32AVX2x4x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF32AVX2x4x1(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF32AVX2x4x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x02, BX
 	LEAQ   (BX)(BX*2), SI
-	MOVQ   ldy+32(FP), DI
+	MOVQ   ldy+40(FP), DI
 	SHLQ   $0x02, DI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -18669,48 +19069,45 @@ reduce:
 	VADDPS       Y5, Y1, Y1
 	VADDPS       Y6, Y2, Y2
 	VADDPS       Y7, Y3, Y3
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
+	VINSERTF128  $0x01, X2, Y0, Y9
+	VPERM2F128   $0x31, Y2, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VINSERTF128  $0x01, X3, Y1, Y9
+	VPERM2F128   $0x31, Y3, Y1, Y1
+	VADDPS       Y9, Y1, Y1
+	VUNPCKLPD    Y1, Y0, Y9
+	VUNPCKHPD    Y1, Y0, Y0
+	VADDPS       Y9, Y0, Y0
+	VMOVSHDUP    Y0, Y9
+	VADDPS       Y9, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X9
-	VADDPS       X9, X0, X0
-	VPERMILPD    $0x01, X0, X9
-	VADDPS       X9, X0, X0
-	VMOVSHDUP    X0, X9
-	VADDPS       X9, X0, X0
-	VMOVSS       X0, (AX)
-	VEXTRACTF128 $0x01, Y1, X9
-	VADDPS       X9, X1, X1
-	VPERMILPD    $0x01, X1, X9
-	VADDPS       X9, X1, X1
-	VMOVSHDUP    X1, X9
-	VADDPS       X9, X1, X1
-	VMOVSS       X1, 4(AX)
-	VEXTRACTF128 $0x01, Y2, X9
-	VADDPS       X9, X2, X2
-	VPERMILPD    $0x01, X2, X9
-	VADDPS       X9, X2, X2
-	VMOVSHDUP    X2, X9
-	VADDPS       X9, X2, X2
-	VMOVSS       X2, 8(AX)
-	VEXTRACTF128 $0x01, Y3, X9
-	VADDPS       X9, X3, X3
-	VPERMILPD    $0x01, X3, X9
-	VADDPS       X9, X3, X3
-	VMOVSHDUP    X3, X9
-	VADDPS       X9, X3, X3
-	VMOVSS       X3, 12(AX)
+	VSHUFPS      $0x88, X9, X0, X0
+	VMOVUPS      X0, (AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+16, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x02, AX
+	IMUL3Q       $+4, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF32AVX2x4x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// func DotF32AVX2x4x2(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF32AVX2x4x2(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF32AVX2x4x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x02, BX
 	LEAQ   (BX)(BX*2), SI
-	MOVQ   ldy+32(FP), DI
+	MOVQ   ldy+40(FP), DI
 	SHLQ   $0x02, DI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -18812,63 +19209,211 @@ vectors_end:
 	VFMADD231PS Y10, Y9, Y7
 
 reduce:
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
+	VINSERTF128  $0x01, X2, Y0, Y10
+	VPERM2F128   $0x31, Y2, Y0, Y0
+	VADDPS       Y10, Y0, Y0
+	VINSERTF128  $0x01, X3, Y1, Y10
+	VPERM2F128   $0x31, Y3, Y1, Y1
+	VADDPS       Y10, Y1, Y1
+	VUNPCKLPD    Y1, Y0, Y10
+	VUNPCKHPD    Y1, Y0, Y0
+	VADDPS       Y10, Y0, Y0
+	VMOVSHDUP    Y0, Y10
+	VADDPS       Y10, Y0, Y0
 	VEXTRACTF128 $0x01, Y0, X10
-	VADDPS       X10, X0, X0
-	VPERMILPD    $0x01, X0, X10
-	VADDPS       X10, X0, X0
-	VMOVSHDUP    X0, X10
-	VADDPS       X10, X0, X0
-	VMOVSS       X0, (AX)
-	VEXTRACTF128 $0x01, Y1, X10
-	VADDPS       X10, X1, X1
-	VPERMILPD    $0x01, X1, X10
-	VADDPS       X10, X1, X1
-	VMOVSHDUP    X1, X10
-	VADDPS       X10, X1, X1
-	VMOVSS       X1, 4(AX)
-	VEXTRACTF128 $0x01, Y2, X10
-	VADDPS       X10, X2, X2
-	VPERMILPD    $0x01, X2, X10
-	VADDPS       X10, X2, X2
-	VMOVSHDUP    X2, X10
-	VADDPS       X10, X2, X2
-	VMOVSS       X2, 8(AX)
-	VEXTRACTF128 $0x01, Y3, X10
-	VADDPS       X10, X3, X3
-	VPERMILPD    $0x01, X3, X10
-	VADDPS       X10, X3, X3
-	VMOVSHDUP    X3, X10
-	VADDPS       X10, X3, X3
-	VMOVSS       X3, 12(AX)
+	VSHUFPS      $0x88, X10, X0, X0
+	VMOVUPS      X0, (AX)
+	VINSERTF128  $0x01, X6, Y4, Y10
+	VPERM2F128   $0x31, Y6, Y4, Y4
+	VADDPS       Y10, Y4, Y4
+	VINSERTF128  $0x01, X7, Y5, Y10
+	VPERM2F128   $0x31, Y7, Y5, Y5
+	VADDPS       Y10, Y5, Y5
+	VUNPCKLPD    Y5, Y4, Y10
+	VUNPCKHPD    Y5, Y4, Y4
+	VADDPS       Y10, Y4, Y4
+	VMOVSHDUP    Y4, Y10
+	VADDPS       Y10, Y4, Y4
 	VEXTRACTF128 $0x01, Y4, X10
-	VADDPS       X10, X4, X4
-	VPERMILPD    $0x01, X4, X10
-	VADDPS       X10, X4, X4
-	VMOVSHDUP    X4, X10
-	VADDPS       X10, X4, X4
-	VMOVSS       X4, 16(AX)
-	VEXTRACTF128 $0x01, Y5, X10
-	VADDPS       X10, X5, X5
-	VPERMILPD    $0x01, X5, X10
-	VADDPS       X10, X5, X5
-	VMOVSHDUP    X5, X10
-	VADDPS       X10, X5, X5
-	VMOVSS       X5, 20(AX)
-	VEXTRACTF128 $0x01, Y6, X10
-	VADDPS       X10, X6, X6
-	VPERMILPD    $0x01, X6, X10
-	VADDPS       X10, X6, X6
-	VMOVSHDUP    X6, X10
-	VADDPS       X10, X6, X6
-	VMOVSS       X6, 24(AX)
-	VEXTRACTF128 $0x01, Y7, X10
-	VADDPS       X10, X7, X7
-	VPERMILPD    $0x01, X7, X10
-	VADDPS       X10, X7, X7
-	VMOVSHDUP    X7, X10
-	VADDPS       X10, X7, X7
-	VMOVSS       X7, 28(AX)
+	VSHUFPS      $0x88, X10, X4, X4
+	VMOVUPS      X4, 16(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+32, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x02, AX
+	IMUL3Q       $+4, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotF32AVX2x8x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+// Requires: AVX, FMA3, MMX+
+TEXT ·DotF32AVX2x8x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
+	SHLQ   $0x02, BX
+	LEAQ   (BX)(BX*2), SI
+	LEAQ   (SI)(BX*2), DI
+	LEAQ   (DI)(BX*2), R8
+	MOVQ   ldy+40(FP), R9
+	SHLQ   $0x02, R9
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   AX, R9
+	SHRQ   $0x04, R9
+	TESTQ  R9, R9
+	JZ     groups_end
+
+groups:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (CX), Y9
+	VFMADD231PS Y9, Y8, Y0
+	VMOVUPS     (CX)(BX*1), Y9
+	VFMADD231PS Y9, Y8, Y1
+	VMOVUPS     (CX)(BX*2), Y9
+	VFMADD231PS Y9, Y8, Y2
+	VMOVUPS     (CX)(SI*1), Y9
+	VFMADD231PS Y9, Y8, Y3
+	VMOVUPS     (CX)(BX*4), Y9
+	VFMADD231PS Y9, Y8, Y4
+	VMOVUPS     (CX)(DI*1), Y9
+	VFMADD231PS Y9, Y8, Y5
+	VMOVUPS     (CX)(SI*2), Y9
+	VFMADD231PS Y9, Y8, Y6
+	VMOVUPS     (CX)(R8*1), Y9
+	VFMADD231PS Y9, Y8, Y7
+	PREFETCHT0  256(CX)
+	PREFETCHT0  256(CX)(BX*1)
+	PREFETCHT0  256(CX)(BX*2)
+	PREFETCHT0  256(CX)(SI*1)
+	PREFETCHT0  256(CX)(BX*4)
+	PREFETCHT0  256(CX)(DI*1)
+	PREFETCHT0  256(CX)(SI*2)
+	PREFETCHT0  256(CX)(R8*1)
+	VMOVUPS     32(DX), Y8
+	VMOVUPS     32(CX), Y9
+	VFMADD231PS Y9, Y8, Y0
+	VMOVUPS     32(CX)(BX*1), Y9
+	VFMADD231PS Y9, Y8, Y1
+	VMOVUPS     32(CX)(BX*2), Y9
+	VFMADD231PS Y9, Y8, Y2
+	VMOVUPS     32(CX)(SI*1), Y9
+	VFMADD231PS Y9, Y8, Y3
+	VMOVUPS     32(CX)(BX*4), Y9
+	VFMADD231PS Y9, Y8, Y4
+	VMOVUPS     32(CX)(DI*1), Y9
+	VFMADD231PS Y9, Y8, Y5
+	VMOVUPS     32(CX)(SI*2), Y9
+	VFMADD231PS Y9, Y8, Y6
+	VMOVUPS     32(CX)(R8*1), Y9
+	VFMADD231PS Y9, Y8, Y7
+	ADDQ        $+64, CX
+	ADDQ        $+64, DX
+	DECQ        R9
+	JNZ         groups
+
+groups_end:
+	MOVQ  AX, R9
+	SHRQ  $0x03, R9
+	ANDQ  $+1, R9
+	TESTQ R9, R9
+	JZ    vectors_end
+
+vectors:
+	VMOVUPS     (DX), Y8
+	VMOVUPS     (CX), Y9
+	VFMADD231PS Y9, Y8, Y0
+	VMOVUPS     (CX)(BX*1), Y9
+	VFMADD231PS Y9, Y8, Y1
+	VMOVUPS     (CX)(BX*2), Y9
+	VFMADD231PS Y9, Y8, Y2
+	VMOVUPS     (CX)(SI*1), Y9
+	VFMADD231PS Y9, Y8, Y3
+	VMOVUPS     (CX)(BX*4), Y9
+	VFMADD231PS Y9, Y8, Y4
+	VMOVUPS     (CX)(DI*1), Y9
+	VFMADD231PS Y9, Y8, Y5
+	VMOVUPS     (CX)(SI*2), Y9
+	VFMADD231PS Y9, Y8, Y6
+	VMOVUPS     (CX)(R8*1), Y9
+	VFMADD231PS Y9, Y8, Y7
+	ADDQ        $+32, CX
+	ADDQ        $+32, DX
+	DECQ        R9
+	JNZ         vectors
+
+vectors_end:
+	ANDQ        $+7, AX
+	JZ          reduce
+	LEAQ        masks<>+32(SB), R9
+	NEGQ        AX
+	VMOVDQU     (R9)(AX*4), Y10
+	VMASKMOVPS  (DX), Y10, Y8
+	VMASKMOVPS  (CX), Y10, Y9
+	VFMADD231PS Y9, Y8, Y0
+	VMASKMOVPS  (CX)(BX*1), Y10, Y9
+	VFMADD231PS Y9, Y8, Y1
+	VMASKMOVPS  (CX)(BX*2), Y10, Y9
+	VFMADD231PS Y9, Y8, Y2
+	VMASKMOVPS  (CX)(SI*1), Y10, Y9
+	VFMADD231PS Y9, Y8, Y3
+	VMASKMOVPS  (CX)(BX*4), Y10, Y9
+	VFMADD231PS Y9, Y8, Y4
+	VMASKMOVPS  (CX)(DI*1), Y10, Y9
+	VFMADD231PS Y9, Y8, Y5
+	VMASKMOVPS  (CX)(SI*2), Y10, Y9
+	VFMADD231PS Y9, Y8, Y6
+	VMASKMOVPS  (CX)(R8*1), Y10, Y9
+	VFMADD231PS Y9, Y8, Y7
+
+reduce:
+	MOVQ        sums+48(FP), AX
+	VINSERTF128 $0x01, X4, Y0, Y9
+	VPERM2F128  $0x31, Y4, Y0, Y0
+	VADDPS      Y9, Y0, Y0
+	VINSERTF128 $0x01, X5, Y1, Y9
+	VPERM2F128  $0x31, Y5, Y1, Y1
+	VADDPS      Y9, Y1, Y1
+	VINSERTF128 $0x01, X6, Y2, Y9
+	VPERM2F128  $0x31, Y6, Y2, Y2
+	VADDPS      Y9, Y2, Y2
+	VINSERTF128 $0x01, X7, Y3, Y9
+	VPERM2F128  $0x31, Y7, Y3, Y3
+	VADDPS      Y9, Y3, Y3
+	VUNPCKLPD   Y1, Y0, Y9
+	VUNPCKHPD   Y1, Y0, Y0
+	VADDPS      Y9, Y0, Y0
+	VUNPCKLPD   Y3, Y2, Y9
+	VUNPCKHPD   Y3, Y2, Y2
+	VADDPS      Y9, Y2, Y2
+	VSHUFPS     $0x88, Y2, Y0, Y9
+	VSHUFPS     $0xdd, Y2, Y0, Y0
+	VADDPS      Y9, Y0, Y0
+	VMOVUPS     Y0, (AX)
+	DECQ        tiles+0(FP)
+	JZ          done
+	ADDQ        $+32, sums+48(FP)
+	MOVQ        ldx+24(FP), AX
+	SHLQ        $0x02, AX
+	IMUL3Q      $+8, AX, AX
+	ADDQ        AX, x+16(FP)
+	JMP         tile
+
+done:
 	VZEROUPPER
 	RET
 

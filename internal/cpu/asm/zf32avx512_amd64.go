@@ -994,9 +994,85 @@ func UpdateF32AVX512x4x2(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //go:noescape
 func UpdateF32AVX512x4x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
 
-// DotF32AVX512x1x1 computes the products of rows of x with rows of y:
+// StreamRowF32AVX512x1 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
 //
 //	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 1; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF32AVX512x1(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// StreamRowF32AVX512x2 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 2; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF32AVX512x2(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// StreamRowF32AVX512x3 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 3; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF32AVX512x3(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// StreamRowF32AVX512x4 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 4; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF32AVX512x4(a *float32, rsa int, csa int, b *float32, ldb int, c *float32, ldc int, n int, alpha float32, beta float32)
+
+// DotF32AVX512x1x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
+//
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [128]T
 //			for p := 0; p < k; p++ {
@@ -1011,18 +1087,18 @@ func UpdateF32AVX512x4x4(a *float32, rsa int, csa int, b *float32, ldb int, c *f
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/1*4+j*4+i%1] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x1x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x1x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x1x2 computes the products of rows of x with rows of y:
+// DotF32AVX512x1x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [64]T
 //			for p := 0; p < k; p++ {
@@ -1037,18 +1113,18 @@ func DotF32AVX512x1x1(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/1*8+j*4+i%1] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x1x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x1x2(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x1x3 computes the products of rows of x with rows of y:
+// DotF32AVX512x1x3 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < 3; j++ {
 //			var lane [64]T
 //			for p := 0; p < k; p++ {
@@ -1063,18 +1139,18 @@ func DotF32AVX512x1x2(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/1*12+j*4+i%1] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x1x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x1x3(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x1x4 computes the products of rows of x with rows of y:
+// DotF32AVX512x1x4 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < 4; j++ {
 //			var lane [32]T
 //			for p := 0; p < k; p++ {
@@ -1089,18 +1165,18 @@ func DotF32AVX512x1x3(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/1*16+j*4+i%1] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x1x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x1x4(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x2x1 computes the products of rows of x with rows of y:
+// DotF32AVX512x2x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [64]T
 //			for p := 0; p < k; p++ {
@@ -1115,18 +1191,18 @@ func DotF32AVX512x1x4(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/2*4+j*4+i%2] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x2x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x2x2 computes the products of rows of x with rows of y:
+// DotF32AVX512x2x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [32]T
 //			for p := 0; p < k; p++ {
@@ -1141,18 +1217,18 @@ func DotF32AVX512x2x1(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/2*8+j*4+i%2] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x2x2(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x2x3 computes the products of rows of x with rows of y:
+// DotF32AVX512x2x3 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < 3; j++ {
 //			var lane [32]T
 //			for p := 0; p < k; p++ {
@@ -1167,18 +1243,18 @@ func DotF32AVX512x2x2(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/2*12+j*4+i%2] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x2x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x2x3(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x2x4 computes the products of rows of x with rows of y:
+// DotF32AVX512x2x4 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < 4; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -1193,18 +1269,18 @@ func DotF32AVX512x2x3(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/2*16+j*4+i%2] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x2x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x2x4(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x3x1 computes the products of rows of x with rows of y:
+// DotF32AVX512x3x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [64]T
 //			for p := 0; p < k; p++ {
@@ -1219,18 +1295,18 @@ func DotF32AVX512x2x4(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/3*4+j*4+i%3] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x3x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x3x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x3x2 computes the products of rows of x with rows of y:
+// DotF32AVX512x3x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [32]T
 //			for p := 0; p < k; p++ {
@@ -1245,18 +1321,18 @@ func DotF32AVX512x3x1(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/3*8+j*4+i%3] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x3x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x3x2(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x3x3 computes the products of rows of x with rows of y:
+// DotF32AVX512x3x3 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < 3; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -1271,18 +1347,18 @@ func DotF32AVX512x3x2(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/3*12+j*4+i%3] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x3x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x3x3(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x3x4 computes the products of rows of x with rows of y:
+// DotF32AVX512x3x4 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < 4; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -1297,18 +1373,18 @@ func DotF32AVX512x3x3(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/3*16+j*4+i%3] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x3x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x3x4(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x4x1 computes the products of rows of x with rows of y:
+// DotF32AVX512x4x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [32]T
 //			for p := 0; p < k; p++ {
@@ -1323,18 +1399,18 @@ func DotF32AVX512x3x4(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/4*4+j*4+i%4] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x4x1(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x4x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x4x2 computes the products of rows of x with rows of y:
+// DotF32AVX512x4x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -1349,18 +1425,18 @@ func DotF32AVX512x4x1(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/4*8+j*4+i%4] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x4x2(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x4x2(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x4x3 computes the products of rows of x with rows of y:
+// DotF32AVX512x4x3 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < 3; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -1375,18 +1451,18 @@ func DotF32AVX512x4x2(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/4*12+j*4+i%4] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x4x3(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x4x3(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
-// DotF32AVX512x4x4 computes the products of rows of x with rows of y:
+// DotF32AVX512x4x4 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < 4; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -1401,14 +1477,40 @@ func DotF32AVX512x4x3(k int, x *float32, ldx int, y *float32, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/4*16+j*4+i%4] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 16 add 0·0.
 //
 //go:noescape
-func DotF32AVX512x4x4(k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+func DotF32AVX512x4x4(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
+
+// DotF32AVX512x16x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
+//
+//	for i := 0; i < tiles*16; i++ {
+//		for j := 0; j < 1; j++ {
+//			var lane [16]T
+//			for p := 0; p < k; p++ {
+//				l := p % 16
+//				if p >= k/16*16 {
+//					l = p % 16
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 8; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[i/16*16+j*16+i%16] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 16 add 0·0.
+//
+//go:noescape
+func DotF32AVX512x16x1(tiles int, k int, x *float32, ldx int, y *float32, ldy int, sums *float32)
 
 // PeakF32AVX512 runs n rounds of 16 independent vector FMAs (512 operations) on registers.
 //

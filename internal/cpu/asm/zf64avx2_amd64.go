@@ -722,9 +722,85 @@ func UpdateF64AVX2x4x1(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //go:noescape
 func UpdateF64AVX2x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// DotF64AVX2x1x1 computes the products of rows of x with rows of y:
+// StreamRowF64AVX2x1 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
 //
 //	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 1; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF64AVX2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+
+// StreamRowF64AVX2x2 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 2; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF64AVX2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+
+// StreamRowF64AVX2x3 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 3; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF64AVX2x3(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+
+// StreamRowF64AVX2x4 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 4; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF64AVX2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+
+// DotF64AVX2x1x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
+//
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [32]T
 //			for p := 0; p < k; p++ {
@@ -739,18 +815,18 @@ func UpdateF64AVX2x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/1*4+j*4+i%1] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 4 add 0·0.
 //
 //go:noescape
-func DotF64AVX2x1x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX2x1x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX2x1x2 computes the products of rows of x with rows of y:
+// DotF64AVX2x1x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -765,18 +841,18 @@ func DotF64AVX2x1x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/1*8+j*4+i%1] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 4 add 0·0.
 //
 //go:noescape
-func DotF64AVX2x1x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX2x1x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX2x2x1 computes the products of rows of x with rows of y:
+// DotF64AVX2x2x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -791,18 +867,18 @@ func DotF64AVX2x1x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/2*4+j*4+i%2] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 4 add 0·0.
 //
 //go:noescape
-func DotF64AVX2x2x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX2x2x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX2x2x2 computes the products of rows of x with rows of y:
+// DotF64AVX2x2x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [8]T
 //			for p := 0; p < k; p++ {
@@ -817,18 +893,18 @@ func DotF64AVX2x2x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/2*8+j*4+i%2] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 4 add 0·0.
 //
 //go:noescape
-func DotF64AVX2x2x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX2x2x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX2x3x1 computes the products of rows of x with rows of y:
+// DotF64AVX2x3x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -843,18 +919,18 @@ func DotF64AVX2x2x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/3*4+j*4+i%3] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 4 add 0·0.
 //
 //go:noescape
-func DotF64AVX2x3x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX2x3x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX2x3x2 computes the products of rows of x with rows of y:
+// DotF64AVX2x3x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [8]T
 //			for p := 0; p < k; p++ {
@@ -869,18 +945,18 @@ func DotF64AVX2x3x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/3*8+j*4+i%3] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 4 add 0·0.
 //
 //go:noescape
-func DotF64AVX2x3x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX2x3x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX2x4x1 computes the products of rows of x with rows of y:
+// DotF64AVX2x4x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [8]T
 //			for p := 0; p < k; p++ {
@@ -895,18 +971,18 @@ func DotF64AVX2x3x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/4*4+j*4+i%4] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 4 add 0·0.
 //
 //go:noescape
-func DotF64AVX2x4x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX2x4x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX2x4x2 computes the products of rows of x with rows of y:
+// DotF64AVX2x4x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [4]T
 //			for p := 0; p < k; p++ {
@@ -921,14 +997,14 @@ func DotF64AVX2x4x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/4*8+j*4+i%4] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 4 add 0·0.
 //
 //go:noescape
-func DotF64AVX2x4x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX2x4x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
 // PeakF64AVX2 runs n rounds of 16 independent vector FMAs (128 operations) on registers.
 //

@@ -14101,15 +14101,349 @@ done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX2x1x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func StreamRowF64AVX2x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, CMOV, FMA3
+TEXT ·StreamRowF64AVX2x1(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+64(FP), Y1
+	MOVQ         n+56(FP), BX
+	MOVQ         CX, SI
+	NEGQ         SI
+	ANDQ         $+31, SI
+	SHRQ         $0x03, SI
+	CMPQ         SI, BX
+	CMOVQGT      BX, SI
+	TESTQ        SI, SI
+	JZ           whole
+	MOVQ         SI, DX
+	LEAQ         masks<>+32(SB), DI
+	NEGQ         DX
+	VMOVDQU      (DI)(DX*8), Y4
+	VXORPS       Y3, Y3, Y3
+	VMASKMOVPD   (AX), Y4, Y2
+	VFMADD231PD  Y2, Y0, Y3
+	VMULPD       Y1, Y3, Y3
+	VMASKMOVPD   Y3, Y4, (CX)
+	SUBQ         SI, BX
+	SHLQ         $0x03, SI
+	ADDQ         SI, AX
+	ADDQ         SI, CX
+
+whole:
+	MOVQ  BX, DX
+	SHRQ  $0x02, DX
+	TESTQ DX, DX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y3, Y3, Y3
+	VMOVUPD     (AX), Y2
+	VFMADD231PD Y2, Y0, Y3
+	VMULPD      Y1, Y3, Y3
+	VMOVNTPD    Y3, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        DX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        BX, DX
+	ANDQ        $+3, DX
+	JZ          done
+	LEAQ        masks<>+32(SB), BX
+	NEGQ        DX
+	VMOVDQU     (BX)(DX*8), Y4
+	VXORPS      Y3, Y3, Y3
+	VMASKMOVPD  (AX), Y4, Y2
+	VFMADD231PD Y2, Y0, Y3
+	VMULPD      Y1, Y3, Y3
+	VMASKMOVPD  Y3, Y4, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func StreamRowF64AVX2x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, CMOV, FMA3
+TEXT ·StreamRowF64AVX2x2(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+64(FP), Y2
+	MOVQ         n+56(FP), SI
+	MOVQ         CX, DI
+	NEGQ         DI
+	ANDQ         $+31, DI
+	SHRQ         $0x03, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, BX
+	LEAQ         masks<>+32(SB), R8
+	NEGQ         BX
+	VMOVDQU      (R8)(BX*8), Y5
+	VXORPS       Y4, Y4, Y4
+	VMASKMOVPD   (AX), Y5, Y3
+	VFMADD231PD  Y3, Y0, Y4
+	VMASKMOVPD   (AX)(DX*1), Y5, Y3
+	VFMADD231PD  Y3, Y1, Y4
+	VMULPD       Y2, Y4, Y4
+	VMASKMOVPD   Y4, Y5, (CX)
+	SUBQ         DI, SI
+	SHLQ         $0x03, DI
+	ADDQ         DI, AX
+	ADDQ         DI, CX
+
+whole:
+	MOVQ  SI, BX
+	SHRQ  $0x02, BX
+	TESTQ BX, BX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y4, Y4, Y4
+	VMOVUPD     (AX), Y3
+	VFMADD231PD Y3, Y0, Y4
+	VMOVUPD     (AX)(DX*1), Y3
+	VFMADD231PD Y3, Y1, Y4
+	VMULPD      Y2, Y4, Y4
+	VMOVNTPD    Y4, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, BX
+	ANDQ        $+3, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y5
+	VXORPS      Y4, Y4, Y4
+	VMASKMOVPD  (AX), Y5, Y3
+	VFMADD231PD Y3, Y0, Y4
+	VMASKMOVPD  (AX)(DX*1), Y5, Y3
+	VFMADD231PD Y3, Y1, Y4
+	VMULPD      Y2, Y4, Y4
+	VMASKMOVPD  Y4, Y5, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func StreamRowF64AVX2x3(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, CMOV, FMA3
+TEXT ·StreamRowF64AVX2x3(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y2
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	VBROADCASTSD alpha+64(FP), Y3
+	MOVQ         n+56(FP), SI
+	MOVQ         CX, DI
+	NEGQ         DI
+	ANDQ         $+31, DI
+	SHRQ         $0x03, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, BX
+	LEAQ         masks<>+32(SB), R8
+	NEGQ         BX
+	VMOVDQU      (R8)(BX*8), Y6
+	VXORPS       Y5, Y5, Y5
+	VMASKMOVPD   (AX), Y6, Y4
+	VFMADD231PD  Y4, Y0, Y5
+	VMASKMOVPD   (AX)(DX*1), Y6, Y4
+	VFMADD231PD  Y4, Y1, Y5
+	VMASKMOVPD   (AX)(DX*2), Y6, Y4
+	VFMADD231PD  Y4, Y2, Y5
+	VMULPD       Y3, Y5, Y5
+	VMASKMOVPD   Y5, Y6, (CX)
+	SUBQ         DI, SI
+	SHLQ         $0x03, DI
+	ADDQ         DI, AX
+	ADDQ         DI, CX
+
+whole:
+	MOVQ  SI, BX
+	SHRQ  $0x02, BX
+	TESTQ BX, BX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y5, Y5, Y5
+	VMOVUPD     (AX), Y4
+	VFMADD231PD Y4, Y0, Y5
+	VMOVUPD     (AX)(DX*1), Y4
+	VFMADD231PD Y4, Y1, Y5
+	VMOVUPD     (AX)(DX*2), Y4
+	VFMADD231PD Y4, Y2, Y5
+	VMULPD      Y3, Y5, Y5
+	VMOVNTPD    Y5, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        BX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, BX
+	ANDQ        $+3, BX
+	JZ          done
+	LEAQ        masks<>+32(SB), SI
+	NEGQ        BX
+	VMOVDQU     (SI)(BX*8), Y6
+	VXORPS      Y5, Y5, Y5
+	VMASKMOVPD  (AX), Y6, Y4
+	VFMADD231PD Y4, Y0, Y5
+	VMASKMOVPD  (AX)(DX*1), Y6, Y4
+	VFMADD231PD Y4, Y1, Y5
+	VMASKMOVPD  (AX)(DX*2), Y6, Y4
+	VFMADD231PD Y4, Y2, Y5
+	VMULPD      Y3, Y5, Y5
+	VMASKMOVPD  Y5, Y6, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func StreamRowF64AVX2x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, CMOV, FMA3
+TEXT ·StreamRowF64AVX2x4(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Y0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y2
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Y3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), CX
+	MOVQ         ldb+32(FP), DX
+	SHLQ         $0x03, DX
+	LEAQ         (DX)(DX*2), BX
+	VBROADCASTSD alpha+64(FP), Y4
+	MOVQ         n+56(FP), DI
+	MOVQ         CX, R8
+	NEGQ         R8
+	ANDQ         $+31, R8
+	SHRQ         $0x03, R8
+	CMPQ         R8, DI
+	CMOVQGT      DI, R8
+	TESTQ        R8, R8
+	JZ           whole
+	MOVQ         R8, SI
+	LEAQ         masks<>+32(SB), R9
+	NEGQ         SI
+	VMOVDQU      (R9)(SI*8), Y7
+	VXORPS       Y6, Y6, Y6
+	VMASKMOVPD   (AX), Y7, Y5
+	VFMADD231PD  Y5, Y0, Y6
+	VMASKMOVPD   (AX)(DX*1), Y7, Y5
+	VFMADD231PD  Y5, Y1, Y6
+	VMASKMOVPD   (AX)(DX*2), Y7, Y5
+	VFMADD231PD  Y5, Y2, Y6
+	VMASKMOVPD   (AX)(BX*1), Y7, Y5
+	VFMADD231PD  Y5, Y3, Y6
+	VMULPD       Y4, Y6, Y6
+	VMASKMOVPD   Y6, Y7, (CX)
+	SUBQ         R8, DI
+	SHLQ         $0x03, R8
+	ADDQ         R8, AX
+	ADDQ         R8, CX
+
+whole:
+	MOVQ  DI, SI
+	SHRQ  $0x02, SI
+	TESTQ SI, SI
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Y6, Y6, Y6
+	VMOVUPD     (AX), Y5
+	VFMADD231PD Y5, Y0, Y6
+	VMOVUPD     (AX)(DX*1), Y5
+	VFMADD231PD Y5, Y1, Y6
+	VMOVUPD     (AX)(DX*2), Y5
+	VFMADD231PD Y5, Y2, Y6
+	VMOVUPD     (AX)(BX*1), Y5
+	VFMADD231PD Y5, Y3, Y6
+	VMULPD      Y4, Y6, Y6
+	VMOVNTPD    Y6, (CX)
+	ADDQ        $+32, AX
+	ADDQ        $+32, CX
+	DECQ        SI
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        DI, SI
+	ANDQ        $+3, SI
+	JZ          done
+	LEAQ        masks<>+32(SB), DI
+	NEGQ        SI
+	VMOVDQU     (DI)(SI*8), Y7
+	VXORPS      Y6, Y6, Y6
+	VMASKMOVPD  (AX), Y7, Y5
+	VFMADD231PD Y5, Y0, Y6
+	VMASKMOVPD  (AX)(DX*1), Y7, Y5
+	VFMADD231PD Y5, Y1, Y6
+	VMASKMOVPD  (AX)(DX*2), Y7, Y5
+	VFMADD231PD Y5, Y2, Y6
+	VMASKMOVPD  (AX)(BX*1), Y7, Y5
+	VFMADD231PD Y5, Y3, Y6
+	VMULPD      Y4, Y6, Y6
+	VMASKMOVPD  Y6, Y7, (CX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotF64AVX2x1x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF64AVX2x1x1(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX2x1x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), BX
+	MOVQ   ldy+40(FP), BX
 	SHLQ   $0x03, BX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -14192,24 +14526,35 @@ reduce:
 	VADDPD       Y2, Y0, Y0
 	VADDPD       Y3, Y1, Y1
 	VADDPD       Y1, Y0, Y0
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
 	VEXTRACTF128 $0x01, Y0, X9
 	VADDPD       X9, X0, X0
-	VPERMILPD    $0x01, X0, X9
+	VPERMILPD    $0x05, X0, X9
 	VADDPD       X9, X0, X0
 	VMOVSD       X0, (AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+32, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x03, AX
+	IMUL3Q       $+1, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX2x1x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX2x1x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF64AVX2x1x2(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX2x1x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), BX
+	MOVQ   ldy+40(FP), BX
 	SHLQ   $0x03, BX
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -14289,29 +14634,40 @@ reduce:
 	VADDPD       Y7, Y3, Y3
 	VADDPD       Y2, Y0, Y0
 	VADDPD       Y3, Y1, Y1
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
 	VEXTRACTF128 $0x01, Y0, X10
 	VADDPD       X10, X0, X0
-	VPERMILPD    $0x01, X0, X10
+	VPERMILPD    $0x05, X0, X10
 	VADDPD       X10, X0, X0
 	VMOVSD       X0, (AX)
 	VEXTRACTF128 $0x01, Y1, X10
 	VADDPD       X10, X1, X1
-	VPERMILPD    $0x01, X1, X10
+	VPERMILPD    $0x05, X1, X10
 	VADDPD       X10, X1, X1
 	VMOVSD       X1, 32(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+64, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x03, AX
+	IMUL3Q       $+1, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX2x2x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX2x2x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF64AVX2x2x1(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX2x2x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x03, SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -14393,29 +14749,40 @@ reduce:
 	VADDPD       Y7, Y3, Y3
 	VADDPD       Y2, Y0, Y0
 	VADDPD       Y3, Y1, Y1
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
 	VEXTRACTF128 $0x01, Y0, X9
 	VADDPD       X9, X0, X0
-	VPERMILPD    $0x01, X0, X9
+	VPERMILPD    $0x05, X0, X9
 	VADDPD       X9, X0, X0
 	VMOVSD       X0, (AX)
 	VEXTRACTF128 $0x01, Y1, X9
 	VADDPD       X9, X1, X1
-	VPERMILPD    $0x01, X1, X9
+	VPERMILPD    $0x05, X1, X9
 	VADDPD       X9, X1, X1
 	VMOVSD       X1, 8(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+32, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x03, AX
+	IMUL3Q       $+2, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX2x2x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX2x2x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF64AVX2x2x2(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX2x2x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x03, SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -14495,39 +14862,50 @@ reduce:
 	VADDPD       Y5, Y1, Y1
 	VADDPD       Y6, Y2, Y2
 	VADDPD       Y7, Y3, Y3
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
 	VEXTRACTF128 $0x01, Y0, X10
 	VADDPD       X10, X0, X0
-	VPERMILPD    $0x01, X0, X10
+	VPERMILPD    $0x05, X0, X10
 	VADDPD       X10, X0, X0
 	VMOVSD       X0, (AX)
 	VEXTRACTF128 $0x01, Y1, X10
 	VADDPD       X10, X1, X1
-	VPERMILPD    $0x01, X1, X10
+	VPERMILPD    $0x05, X1, X10
 	VADDPD       X10, X1, X1
 	VMOVSD       X1, 8(AX)
 	VEXTRACTF128 $0x01, Y2, X10
 	VADDPD       X10, X2, X2
-	VPERMILPD    $0x01, X2, X10
+	VPERMILPD    $0x05, X2, X10
 	VADDPD       X10, X2, X2
 	VMOVSD       X2, 32(AX)
 	VEXTRACTF128 $0x01, Y3, X10
 	VADDPD       X10, X3, X3
-	VPERMILPD    $0x01, X3, X10
+	VPERMILPD    $0x05, X3, X10
 	VADDPD       X10, X3, X3
 	VMOVSD       X3, 40(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+64, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x03, AX
+	IMUL3Q       $+2, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX2x3x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX2x3x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF64AVX2x3x1(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX2x3x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x03, SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -14630,34 +15008,45 @@ reduce:
 	VADDPD       Y3, Y0, Y0
 	VADDPD       Y4, Y1, Y1
 	VADDPD       Y5, Y2, Y2
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
 	VEXTRACTF128 $0x01, Y0, X13
 	VADDPD       X13, X0, X0
-	VPERMILPD    $0x01, X0, X13
+	VPERMILPD    $0x05, X0, X13
 	VADDPD       X13, X0, X0
 	VMOVSD       X0, (AX)
 	VEXTRACTF128 $0x01, Y1, X13
 	VADDPD       X13, X1, X1
-	VPERMILPD    $0x01, X1, X13
+	VPERMILPD    $0x05, X1, X13
 	VADDPD       X13, X1, X1
 	VMOVSD       X1, 8(AX)
 	VEXTRACTF128 $0x01, Y2, X13
 	VADDPD       X13, X2, X2
-	VPERMILPD    $0x01, X2, X13
+	VPERMILPD    $0x05, X2, X13
 	VADDPD       X13, X2, X2
 	VMOVSD       X2, 16(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+32, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x03, AX
+	IMUL3Q       $+3, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX2x3x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX2x3x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF64AVX2x3x2(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX2x3x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x03, SI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -14756,50 +15145,61 @@ reduce:
 	VADDPD       Y9, Y3, Y3
 	VADDPD       Y10, Y4, Y4
 	VADDPD       Y11, Y5, Y5
-	MOVQ         sums+40(FP), AX
+	MOVQ         sums+48(FP), AX
 	VEXTRACTF128 $0x01, Y0, X14
 	VADDPD       X14, X0, X0
-	VPERMILPD    $0x01, X0, X14
+	VPERMILPD    $0x05, X0, X14
 	VADDPD       X14, X0, X0
 	VMOVSD       X0, (AX)
 	VEXTRACTF128 $0x01, Y1, X14
 	VADDPD       X14, X1, X1
-	VPERMILPD    $0x01, X1, X14
+	VPERMILPD    $0x05, X1, X14
 	VADDPD       X14, X1, X1
 	VMOVSD       X1, 8(AX)
 	VEXTRACTF128 $0x01, Y2, X14
 	VADDPD       X14, X2, X2
-	VPERMILPD    $0x01, X2, X14
+	VPERMILPD    $0x05, X2, X14
 	VADDPD       X14, X2, X2
 	VMOVSD       X2, 16(AX)
 	VEXTRACTF128 $0x01, Y3, X14
 	VADDPD       X14, X3, X3
-	VPERMILPD    $0x01, X3, X14
+	VPERMILPD    $0x05, X3, X14
 	VADDPD       X14, X3, X3
 	VMOVSD       X3, 32(AX)
 	VEXTRACTF128 $0x01, Y4, X14
 	VADDPD       X14, X4, X4
-	VPERMILPD    $0x01, X4, X14
+	VPERMILPD    $0x05, X4, X14
 	VADDPD       X14, X4, X4
 	VMOVSD       X4, 40(AX)
 	VEXTRACTF128 $0x01, Y5, X14
 	VADDPD       X14, X5, X5
-	VPERMILPD    $0x01, X5, X14
+	VPERMILPD    $0x05, X5, X14
 	VADDPD       X14, X5, X5
 	VMOVSD       X5, 48(AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+64, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x03, AX
+	IMUL3Q       $+3, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX2x4x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX2x4x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF64AVX2x4x1(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX2x4x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
 	LEAQ   (BX)(BX*2), SI
-	MOVQ   ldy+32(FP), DI
+	MOVQ   ldy+40(FP), DI
 	SHLQ   $0x03, DI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -14881,44 +15281,45 @@ vectors_end:
 	VFMADD231PD Y9, Y8, Y3
 
 reduce:
-	VADDPD       Y4, Y0, Y0
-	VADDPD       Y5, Y1, Y1
-	VADDPD       Y6, Y2, Y2
-	VADDPD       Y7, Y3, Y3
-	MOVQ         sums+40(FP), AX
-	VEXTRACTF128 $0x01, Y0, X9
-	VADDPD       X9, X0, X0
-	VPERMILPD    $0x01, X0, X9
-	VADDPD       X9, X0, X0
-	VMOVSD       X0, (AX)
-	VEXTRACTF128 $0x01, Y1, X9
-	VADDPD       X9, X1, X1
-	VPERMILPD    $0x01, X1, X9
-	VADDPD       X9, X1, X1
-	VMOVSD       X1, 8(AX)
-	VEXTRACTF128 $0x01, Y2, X9
-	VADDPD       X9, X2, X2
-	VPERMILPD    $0x01, X2, X9
-	VADDPD       X9, X2, X2
-	VMOVSD       X2, 16(AX)
-	VEXTRACTF128 $0x01, Y3, X9
-	VADDPD       X9, X3, X3
-	VPERMILPD    $0x01, X3, X9
-	VADDPD       X9, X3, X3
-	VMOVSD       X3, 24(AX)
+	VADDPD      Y4, Y0, Y0
+	VADDPD      Y5, Y1, Y1
+	VADDPD      Y6, Y2, Y2
+	VADDPD      Y7, Y3, Y3
+	MOVQ        sums+48(FP), AX
+	VINSERTF128 $0x01, X2, Y0, Y9
+	VPERM2F128  $0x31, Y2, Y0, Y0
+	VADDPD      Y9, Y0, Y0
+	VINSERTF128 $0x01, X3, Y1, Y9
+	VPERM2F128  $0x31, Y3, Y1, Y1
+	VADDPD      Y9, Y1, Y1
+	VUNPCKLPD   Y1, Y0, Y9
+	VUNPCKHPD   Y1, Y0, Y0
+	VADDPD      Y9, Y0, Y0
+	VMOVUPD     Y0, (AX)
+	DECQ        tiles+0(FP)
+	JZ          done
+	ADDQ        $+32, sums+48(FP)
+	MOVQ        ldx+24(FP), AX
+	SHLQ        $0x03, AX
+	IMUL3Q      $+4, AX, AX
+	ADDQ        AX, x+16(FP)
+	JMP         tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX2x4x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX2x4x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, FMA3, MMX+
-TEXT ·DotF64AVX2x4x2(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), AX
-	MOVQ   x+8(FP), CX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX2x4x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), AX
+	MOVQ   x+16(FP), CX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
 	LEAQ   (BX)(BX*2), SI
-	MOVQ   ldy+32(FP), DI
+	MOVQ   ldy+40(FP), DI
 	SHLQ   $0x03, DI
 	VXORPS Y0, Y0, Y0
 	VXORPS Y1, Y1, Y1
@@ -15020,47 +15421,37 @@ vectors_end:
 	VFMADD231PD Y10, Y9, Y7
 
 reduce:
-	MOVQ         sums+40(FP), AX
-	VEXTRACTF128 $0x01, Y0, X10
-	VADDPD       X10, X0, X0
-	VPERMILPD    $0x01, X0, X10
-	VADDPD       X10, X0, X0
-	VMOVSD       X0, (AX)
-	VEXTRACTF128 $0x01, Y1, X10
-	VADDPD       X10, X1, X1
-	VPERMILPD    $0x01, X1, X10
-	VADDPD       X10, X1, X1
-	VMOVSD       X1, 8(AX)
-	VEXTRACTF128 $0x01, Y2, X10
-	VADDPD       X10, X2, X2
-	VPERMILPD    $0x01, X2, X10
-	VADDPD       X10, X2, X2
-	VMOVSD       X2, 16(AX)
-	VEXTRACTF128 $0x01, Y3, X10
-	VADDPD       X10, X3, X3
-	VPERMILPD    $0x01, X3, X10
-	VADDPD       X10, X3, X3
-	VMOVSD       X3, 24(AX)
-	VEXTRACTF128 $0x01, Y4, X10
-	VADDPD       X10, X4, X4
-	VPERMILPD    $0x01, X4, X10
-	VADDPD       X10, X4, X4
-	VMOVSD       X4, 32(AX)
-	VEXTRACTF128 $0x01, Y5, X10
-	VADDPD       X10, X5, X5
-	VPERMILPD    $0x01, X5, X10
-	VADDPD       X10, X5, X5
-	VMOVSD       X5, 40(AX)
-	VEXTRACTF128 $0x01, Y6, X10
-	VADDPD       X10, X6, X6
-	VPERMILPD    $0x01, X6, X10
-	VADDPD       X10, X6, X6
-	VMOVSD       X6, 48(AX)
-	VEXTRACTF128 $0x01, Y7, X10
-	VADDPD       X10, X7, X7
-	VPERMILPD    $0x01, X7, X10
-	VADDPD       X10, X7, X7
-	VMOVSD       X7, 56(AX)
+	MOVQ        sums+48(FP), AX
+	VINSERTF128 $0x01, X2, Y0, Y10
+	VPERM2F128  $0x31, Y2, Y0, Y0
+	VADDPD      Y10, Y0, Y0
+	VINSERTF128 $0x01, X3, Y1, Y10
+	VPERM2F128  $0x31, Y3, Y1, Y1
+	VADDPD      Y10, Y1, Y1
+	VUNPCKLPD   Y1, Y0, Y10
+	VUNPCKHPD   Y1, Y0, Y0
+	VADDPD      Y10, Y0, Y0
+	VMOVUPD     Y0, (AX)
+	VINSERTF128 $0x01, X6, Y4, Y10
+	VPERM2F128  $0x31, Y6, Y4, Y4
+	VADDPD      Y10, Y4, Y4
+	VINSERTF128 $0x01, X7, Y5, Y10
+	VPERM2F128  $0x31, Y7, Y5, Y5
+	VADDPD      Y10, Y5, Y5
+	VUNPCKLPD   Y5, Y4, Y10
+	VUNPCKHPD   Y5, Y4, Y4
+	VADDPD      Y10, Y4, Y4
+	VMOVUPD     Y4, 32(AX)
+	DECQ        tiles+0(FP)
+	JZ          done
+	ADDQ        $+64, sums+48(FP)
+	MOVQ        ldx+24(FP), AX
+	SHLQ        $0x03, AX
+	IMUL3Q      $+4, AX, AX
+	ADDQ        AX, x+16(FP)
+	JMP         tile
+
+done:
 	VZEROUPPER
 	RET
 

@@ -952,9 +952,85 @@ func UpdateF64AVX512x4x2(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //go:noescape
 func UpdateF64AVX512x4x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
 
-// DotF64AVX512x1x1 computes the products of rows of x with rows of y:
+// StreamRowF64AVX512x1 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
 //
 //	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 1; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF64AVX512x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+
+// StreamRowF64AVX512x2 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 2; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF64AVX512x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+
+// StreamRowF64AVX512x3 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 3; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF64AVX512x3(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+
+// StreamRowF64AVX512x4 computes a row of n ≥ 1 elements of C (beta = 0) from matrices:
+//
+//	for i := 0; i < 1; i++ {
+//		for j := 0; j < n; j++ {
+//			sum := 0
+//			for p := 0; p < 4; p++ {
+//				sum = fma(a[i*rsa+p*csa], b[p*ldb+j], sum)
+//			}
+//			if beta == 0 {
+//				c[i*ldc+j] = alpha * sum
+//			} else {
+//				c[i*ldc+j] = fma(alpha, sum, beta*c[i*ldc+j])
+//			}
+//		}
+//	}
+//
+//go:noescape
+func StreamRowF64AVX512x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+
+// DotF64AVX512x1x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
+//
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [64]T
 //			for p := 0; p < k; p++ {
@@ -969,18 +1045,18 @@ func UpdateF64AVX512x4x4(a *float64, rsa int, csa int, b *float64, ldb int, c *f
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/1*4+j*4+i%1] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x1x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x1x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x1x2 computes the products of rows of x with rows of y:
+// DotF64AVX512x1x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [32]T
 //			for p := 0; p < k; p++ {
@@ -995,18 +1071,18 @@ func DotF64AVX512x1x1(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/1*8+j*4+i%1] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x1x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x1x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x1x3 computes the products of rows of x with rows of y:
+// DotF64AVX512x1x3 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < 3; j++ {
 //			var lane [32]T
 //			for p := 0; p < k; p++ {
@@ -1021,18 +1097,18 @@ func DotF64AVX512x1x2(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/1*12+j*4+i%1] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x1x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x1x3(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x1x4 computes the products of rows of x with rows of y:
+// DotF64AVX512x1x4 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 1; i++ {
+//	for i := 0; i < tiles*1; i++ {
 //		for j := 0; j < 4; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -1047,18 +1123,18 @@ func DotF64AVX512x1x3(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/1*16+j*4+i%1] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x1x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x1x4(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x2x1 computes the products of rows of x with rows of y:
+// DotF64AVX512x2x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [32]T
 //			for p := 0; p < k; p++ {
@@ -1073,18 +1149,18 @@ func DotF64AVX512x1x4(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/2*4+j*4+i%2] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x2x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x2x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x2x2 computes the products of rows of x with rows of y:
+// DotF64AVX512x2x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -1099,18 +1175,18 @@ func DotF64AVX512x2x1(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/2*8+j*4+i%2] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x2x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x2x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x2x3 computes the products of rows of x with rows of y:
+// DotF64AVX512x2x3 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < 3; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -1125,18 +1201,18 @@ func DotF64AVX512x2x2(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/2*12+j*4+i%2] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x2x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x2x3(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x2x4 computes the products of rows of x with rows of y:
+// DotF64AVX512x2x4 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 2; i++ {
+//	for i := 0; i < tiles*2; i++ {
 //		for j := 0; j < 4; j++ {
 //			var lane [8]T
 //			for p := 0; p < k; p++ {
@@ -1151,18 +1227,18 @@ func DotF64AVX512x2x3(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/2*16+j*4+i%2] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x2x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x2x4(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x3x1 computes the products of rows of x with rows of y:
+// DotF64AVX512x3x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [32]T
 //			for p := 0; p < k; p++ {
@@ -1177,18 +1253,18 @@ func DotF64AVX512x2x4(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/3*4+j*4+i%3] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x3x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x3x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x3x2 computes the products of rows of x with rows of y:
+// DotF64AVX512x3x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -1203,18 +1279,18 @@ func DotF64AVX512x3x1(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/3*8+j*4+i%3] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x3x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x3x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x3x3 computes the products of rows of x with rows of y:
+// DotF64AVX512x3x3 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < 3; j++ {
 //			var lane [8]T
 //			for p := 0; p < k; p++ {
@@ -1229,18 +1305,18 @@ func DotF64AVX512x3x2(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/3*12+j*4+i%3] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x3x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x3x3(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x3x4 computes the products of rows of x with rows of y:
+// DotF64AVX512x3x4 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 3; i++ {
+//	for i := 0; i < tiles*3; i++ {
 //		for j := 0; j < 4; j++ {
 //			var lane [8]T
 //			for p := 0; p < k; p++ {
@@ -1255,18 +1331,18 @@ func DotF64AVX512x3x3(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/3*16+j*4+i%3] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x3x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x3x4(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x4x1 computes the products of rows of x with rows of y:
+// DotF64AVX512x4x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < 1; j++ {
 //			var lane [16]T
 //			for p := 0; p < k; p++ {
@@ -1281,18 +1357,18 @@ func DotF64AVX512x3x4(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/4*4+j*4+i%4] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x4x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x4x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x4x2 computes the products of rows of x with rows of y:
+// DotF64AVX512x4x2 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < 2; j++ {
 //			var lane [8]T
 //			for p := 0; p < k; p++ {
@@ -1307,18 +1383,18 @@ func DotF64AVX512x4x1(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/4*8+j*4+i%4] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x4x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x4x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x4x3 computes the products of rows of x with rows of y:
+// DotF64AVX512x4x3 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < 3; j++ {
 //			var lane [8]T
 //			for p := 0; p < k; p++ {
@@ -1333,18 +1409,18 @@ func DotF64AVX512x4x2(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/4*12+j*4+i%4] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x4x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x4x3(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
-// DotF64AVX512x4x4 computes the products of rows of x with rows of y:
+// DotF64AVX512x4x4 computes the products of rows of x with rows of y, for tiles ≥ 1:
 //
-//	for i := 0; i < 4; i++ {
+//	for i := 0; i < tiles*4; i++ {
 //		for j := 0; j < 4; j++ {
 //			var lane [8]T
 //			for p := 0; p < k; p++ {
@@ -1359,14 +1435,40 @@ func DotF64AVX512x4x3(k int, x *float64, ldx int, y *float64, ldy int, sums *flo
 //					lane[l] += lane[l+half]
 //				}
 //			}
-//			sums[j*4+i] = lane[0]
+//			sums[i/4*16+j*4+i%4] = lane[0]
 //		}
 //	}
 //
 // The lanes beyond k in the last vector of 8 add 0·0.
 //
 //go:noescape
-func DotF64AVX512x4x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+func DotF64AVX512x4x4(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+
+// DotF64AVX512x8x1 computes the products of rows of x with rows of y, for tiles ≥ 1:
+//
+//	for i := 0; i < tiles*8; i++ {
+//		for j := 0; j < 1; j++ {
+//			var lane [8]T
+//			for p := 0; p < k; p++ {
+//				l := p % 8
+//				if p >= k/8*8 {
+//					l = p % 8
+//				}
+//				lane[l] = fma(x[i*ldx+p], y[j*ldy+p], lane[l])
+//			}
+//			for half := 4; half > 0; half /= 2 {
+//				for l := 0; l < half; l++ {
+//					lane[l] += lane[l+half]
+//				}
+//			}
+//			sums[i/8*8+j*8+i%8] = lane[0]
+//		}
+//	}
+//
+// The lanes beyond k in the last vector of 8 add 0·0.
+//
+//go:noescape
+func DotF64AVX512x8x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 
 // PeakF64AVX512 runs n rounds of 16 independent vector FMAs (256 operations) on registers.
 //

@@ -3,13 +3,377 @@
 #include "textflag.h"
 
 // func PackedF64AVX512(k int, a *float64, b *float64, c *float64, next *float64, ldc int, m int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, CMOV, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, CMOV, FMA3, MMX+
 TEXT ·PackedF64AVX512(SB), NOSPLIT, $0-80
 	MOVQ   n+56(FP), AX
 	CMPQ   AX, $+16
 	JGE    whole
-	CMPQ   AX, $+9
+	CMPQ   AX, $+13
 	JGE    wide
+	CMPQ   AX, $+9
+	JGE    wide_half
+	CMPQ   AX, $+5
+	JGE    narrow
+	MOVQ   n+56(FP), AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x03, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
+
+	// 12×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD      (CX), Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   512(CX)
+	VBROADCASTSD 8(AX), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD 16(AX), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   576(CX)
+	VBROADCASTSD 24(AX), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	VBROADCASTSD 32(AX), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD 40(AX), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	VBROADCASTSD 48(AX), Y13
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD 56(AX), Y13
+	VFMADD231PD  Y12, Y13, Y7
+	VBROADCASTSD 64(AX), Y13
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD 72(AX), Y13
+	VFMADD231PD  Y12, Y13, Y9
+	VBROADCASTSD 80(AX), Y13
+	VFMADD231PD  Y12, Y13, Y10
+	PREFETCHT0   512(AX)
+	VBROADCASTSD 88(AX), Y13
+	VFMADD231PD  Y12, Y13, Y11
+	VMOVUPD      128(CX), Y12
+	VBROADCASTSD 96(AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   640(CX)
+	VBROADCASTSD 104(AX), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD 112(AX), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   704(CX)
+	VBROADCASTSD 120(AX), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	VBROADCASTSD 128(AX), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD 136(AX), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	VBROADCASTSD 144(AX), Y13
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD 152(AX), Y13
+	VFMADD231PD  Y12, Y13, Y7
+	VBROADCASTSD 160(AX), Y13
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD 168(AX), Y13
+	VFMADD231PD  Y12, Y13, Y9
+	VBROADCASTSD 176(AX), Y13
+	VFMADD231PD  Y12, Y13, Y10
+	PREFETCHT0   608(AX)
+	VBROADCASTSD 184(AX), Y13
+	VFMADD231PD  Y12, Y13, Y11
+	VMOVUPD      256(CX), Y12
+	VBROADCASTSD 192(AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   768(CX)
+	VBROADCASTSD 200(AX), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD 208(AX), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   832(CX)
+	VBROADCASTSD 216(AX), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	VBROADCASTSD 224(AX), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD 232(AX), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	VBROADCASTSD 240(AX), Y13
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD 248(AX), Y13
+	VFMADD231PD  Y12, Y13, Y7
+	VBROADCASTSD 256(AX), Y13
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD 264(AX), Y13
+	VFMADD231PD  Y12, Y13, Y9
+	VBROADCASTSD 272(AX), Y13
+	VFMADD231PD  Y12, Y13, Y10
+	PREFETCHT0   704(AX)
+	VBROADCASTSD 280(AX), Y13
+	VFMADD231PD  Y12, Y13, Y11
+	VMOVUPD      384(CX), Y12
+	VBROADCASTSD 288(AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   896(CX)
+	VBROADCASTSD 296(AX), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD 304(AX), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   960(CX)
+	VBROADCASTSD 312(AX), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	VBROADCASTSD 320(AX), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD 328(AX), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	VBROADCASTSD 336(AX), Y13
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD 344(AX), Y13
+	VFMADD231PD  Y12, Y13, Y7
+	VBROADCASTSD 352(AX), Y13
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD 360(AX), Y13
+	VFMADD231PD  Y12, Y13, Y9
+	VBROADCASTSD 368(AX), Y13
+	VFMADD231PD  Y12, Y13, Y10
+	PREFETCHT0   800(AX)
+	VBROADCASTSD 376(AX), Y13
+	VFMADD231PD  Y12, Y13, Y11
+	ADDQ         $+384, AX
+	ADDQ         $+512, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD      (CX), Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   512(CX)
+	VBROADCASTSD 8(AX), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD 16(AX), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   576(CX)
+	VBROADCASTSD 24(AX), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	VBROADCASTSD 32(AX), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD 40(AX), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	VBROADCASTSD 48(AX), Y13
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD 56(AX), Y13
+	VFMADD231PD  Y12, Y13, Y7
+	VBROADCASTSD 64(AX), Y13
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD 72(AX), Y13
+	VFMADD231PD  Y12, Y13, Y9
+	VBROADCASTSD 80(AX), Y13
+	VFMADD231PD  Y12, Y13, Y10
+	PREFETCHT0   512(AX)
+	VBROADCASTSD 88(AX), Y13
+	VFMADD231PD  Y12, Y13, Y11
+	ADDQ         $+96, AX
+	ADDQ         $+128, CX
+	DECQ         R9
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSD alpha+64(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+72(FP), X13
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+72(FP), Z13
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y0, Y14
+	VMOVUPD      Y14, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y1, Y14
+	VMOVUPD      Y14, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y2, Y14
+	VMOVUPD      Y14, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y3, Y14
+	VMOVUPD      Y14, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y4, Y14
+	VMOVUPD      Y14, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y5, Y14
+	VMOVUPD      Y14, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y6, Y14
+	VMOVUPD      Y14, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y7, Y14
+	VMOVUPD      Y14, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y8, Y14
+	VMOVUPD      Y14, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y9, Y14
+	VMOVUPD      Y14, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y10, Y14
+	VMOVUPD      Y14, K1, (AX)
+	DECQ         DX
+	JZ           narrow_half_done
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y11, Y14
+	VMOVUPD      Y14, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y12, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPD  Y12, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPD  Y12, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPD  Y12, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPD  Y12, Y4, Y4
+	VMOVUPD Y4, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPD  Y12, Y5, Y5
+	VMOVUPD Y5, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPD  Y12, Y6, Y6
+	VMOVUPD Y6, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPD  Y12, Y7, Y7
+	VMOVUPD Y7, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPD  Y12, Y8, Y8
+	VMOVUPD Y8, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPD  Y12, Y9, Y9
+	VMOVUPD Y9, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPD  Y12, Y10, Y10
+	VMOVUPD Y10, K1, (AX)
+	DECQ    DX
+	JZ      narrow_half_done
+	ADDQ    CX, AX
+	VMULPD  Y12, Y11, Y11
+	VMOVUPD Y11, K1, (AX)
+
+narrow_half_done:
+	VZEROUPPER
+	RET
+
+narrow:
 	MOVQ   n+56(FP), AX
 	MOVQ   AX, CX
 	MOVQ   $+1, AX
@@ -366,6 +730,516 @@ narrow_overwrite:
 	VMOVUPD Z11, K1, (AX)
 
 narrow_done:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ   n+56(FP), AX
+	SUBQ   $+8, AX
+	MOVQ   AX, CX
+	MOVQ   $+1, AX
+	SHLQ   CL, AX
+	DECQ   AX
+	KMOVW  AX, K1
+	MOVQ   a+8(FP), AX
+	MOVQ   b+16(FP), CX
+	MOVQ   next+32(FP), DX
+	MOVQ   c+24(FP), BX
+	MOVQ   ldc+40(FP), SI
+	SHLQ   $0x03, SI
+	MOVQ   BX, DI
+	IMUL3Q $+12, SI, R8
+	ADDQ   BX, R8
+
+	// 12×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	VXORPS Z12, Z12, Z12
+	VXORPS Y13, Y13, Y13
+	VXORPS Z14, Z14, Z14
+	VXORPS Y15, Y15, Y15
+	VXORPS Z16, Z16, Z16
+	VXORPS Y17, Y17, Y17
+	VXORPS Z18, Z18, Z18
+	VXORPS Y19, Y19, Y19
+	VXORPS Z20, Z20, Z20
+	VXORPS Y21, Y21, Y21
+	VXORPS Z22, Z22, Z22
+	VXORPS Y23, Y23, Y23
+	MOVQ   k+0(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z24
+	VMOVUPD      64(CX), Y25
+	VBROADCASTSD (AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Y25, Y26, Y1
+	PREFETCHT0   512(CX)
+	VBROADCASTSD 8(AX), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Y25, Y26, Y3
+	VBROADCASTSD 16(AX), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Y25, Y26, Y5
+	PREFETCHT0   576(CX)
+	VBROADCASTSD 24(AX), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Y25, Y26, Y7
+	VBROADCASTSD 32(AX), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Y25, Y26, Y9
+	VBROADCASTSD 40(AX), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Y25, Y26, Y11
+	VBROADCASTSD 48(AX), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Y25, Y26, Y13
+	VBROADCASTSD 56(AX), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Y25, Y26, Y15
+	VBROADCASTSD 64(AX), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Y25, Y26, Y17
+	VBROADCASTSD 72(AX), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Y25, Y26, Y19
+	VBROADCASTSD 80(AX), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Y25, Y26, Y21
+	PREFETCHT0   512(AX)
+	VBROADCASTSD 88(AX), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Y25, Y26, Y23
+	VMOVUPD      128(CX), Z24
+	VMOVUPD      192(CX), Y25
+	VBROADCASTSD 96(AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Y25, Y26, Y1
+	PREFETCHT0   640(CX)
+	VBROADCASTSD 104(AX), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Y25, Y26, Y3
+	VBROADCASTSD 112(AX), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Y25, Y26, Y5
+	PREFETCHT0   704(CX)
+	VBROADCASTSD 120(AX), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Y25, Y26, Y7
+	VBROADCASTSD 128(AX), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Y25, Y26, Y9
+	VBROADCASTSD 136(AX), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Y25, Y26, Y11
+	VBROADCASTSD 144(AX), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Y25, Y26, Y13
+	VBROADCASTSD 152(AX), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Y25, Y26, Y15
+	VBROADCASTSD 160(AX), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Y25, Y26, Y17
+	VBROADCASTSD 168(AX), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Y25, Y26, Y19
+	VBROADCASTSD 176(AX), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Y25, Y26, Y21
+	PREFETCHT0   608(AX)
+	VBROADCASTSD 184(AX), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Y25, Y26, Y23
+	VMOVUPD      256(CX), Z24
+	VMOVUPD      320(CX), Y25
+	VBROADCASTSD 192(AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Y25, Y26, Y1
+	PREFETCHT0   768(CX)
+	VBROADCASTSD 200(AX), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Y25, Y26, Y3
+	VBROADCASTSD 208(AX), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Y25, Y26, Y5
+	PREFETCHT0   832(CX)
+	VBROADCASTSD 216(AX), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Y25, Y26, Y7
+	VBROADCASTSD 224(AX), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Y25, Y26, Y9
+	VBROADCASTSD 232(AX), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Y25, Y26, Y11
+	VBROADCASTSD 240(AX), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Y25, Y26, Y13
+	VBROADCASTSD 248(AX), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Y25, Y26, Y15
+	VBROADCASTSD 256(AX), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Y25, Y26, Y17
+	VBROADCASTSD 264(AX), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Y25, Y26, Y19
+	VBROADCASTSD 272(AX), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Y25, Y26, Y21
+	PREFETCHT0   704(AX)
+	VBROADCASTSD 280(AX), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Y25, Y26, Y23
+	VMOVUPD      384(CX), Z24
+	VMOVUPD      448(CX), Y25
+	VBROADCASTSD 288(AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Y25, Y26, Y1
+	PREFETCHT0   896(CX)
+	VBROADCASTSD 296(AX), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Y25, Y26, Y3
+	VBROADCASTSD 304(AX), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Y25, Y26, Y5
+	PREFETCHT0   960(CX)
+	VBROADCASTSD 312(AX), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Y25, Y26, Y7
+	VBROADCASTSD 320(AX), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Y25, Y26, Y9
+	VBROADCASTSD 328(AX), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Y25, Y26, Y11
+	VBROADCASTSD 336(AX), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Y25, Y26, Y13
+	VBROADCASTSD 344(AX), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Y25, Y26, Y15
+	VBROADCASTSD 352(AX), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Y25, Y26, Y17
+	VBROADCASTSD 360(AX), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Y25, Y26, Y19
+	VBROADCASTSD 368(AX), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Y25, Y26, Y21
+	PREFETCHT0   800(AX)
+	VBROADCASTSD 376(AX), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Y25, Y26, Y23
+	ADDQ         $+384, AX
+	ADDQ         $+512, CX
+	PREFETCHT0   (DI)
+	PREFETCHT0   64(DI)
+	PREFETCHT0   127(DI)
+	ADDQ         SI, DI
+	CMPQ         DI, R8
+	CMOVQGE      BX, DI
+	PREFETCHT1   (DX)
+	ADDQ         $+64, DX
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z24
+	VMOVUPD      64(CX), Y25
+	VBROADCASTSD (AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Y25, Y26, Y1
+	PREFETCHT0   512(CX)
+	VBROADCASTSD 8(AX), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Y25, Y26, Y3
+	VBROADCASTSD 16(AX), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Y25, Y26, Y5
+	PREFETCHT0   576(CX)
+	VBROADCASTSD 24(AX), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Y25, Y26, Y7
+	VBROADCASTSD 32(AX), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Y25, Y26, Y9
+	VBROADCASTSD 40(AX), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Y25, Y26, Y11
+	VBROADCASTSD 48(AX), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Y25, Y26, Y13
+	VBROADCASTSD 56(AX), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Y25, Y26, Y15
+	VBROADCASTSD 64(AX), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Y25, Y26, Y17
+	VBROADCASTSD 72(AX), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Y25, Y26, Y19
+	VBROADCASTSD 80(AX), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Y25, Y26, Y21
+	PREFETCHT0   512(AX)
+	VBROADCASTSD 88(AX), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Y25, Y26, Y23
+	ADDQ         $+96, AX
+	ADDQ         $+128, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+24(FP), AX
+	MOVQ         ldc+40(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         m+48(FP), DX
+	VBROADCASTSD alpha+64(FP), Z24
+	VXORPS       X25, X25, X25
+	VUCOMISD     beta+72(FP), X25
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+72(FP), Z25
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z0, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y1, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z2, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y3, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z4, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y5, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z6, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y7, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z8, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y9, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z10, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y11, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z12, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y13, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z14, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y15, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z16, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y17, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z18, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y19, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z20, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y21, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	DECQ         DX
+	JZ           wide_half_done
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z22, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y23, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z24, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y24, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPD  Z24, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y24, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPD  Z24, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y24, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPD  Z24, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y24, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPD  Z24, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Y24, Y9, Y9
+	VMOVUPD Y9, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPD  Z24, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Y24, Y11, Y11
+	VMOVUPD Y11, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPD  Z24, Z12, Z12
+	VMOVUPD Z12, (AX)
+	VMULPD  Y24, Y13, Y13
+	VMOVUPD Y13, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPD  Z24, Z14, Z14
+	VMOVUPD Z14, (AX)
+	VMULPD  Y24, Y15, Y15
+	VMOVUPD Y15, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPD  Z24, Z16, Z16
+	VMOVUPD Z16, (AX)
+	VMULPD  Y24, Y17, Y17
+	VMOVUPD Y17, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPD  Z24, Z18, Z18
+	VMOVUPD Z18, (AX)
+	VMULPD  Y24, Y19, Y19
+	VMOVUPD Y19, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPD  Z24, Z20, Z20
+	VMOVUPD Z20, (AX)
+	VMULPD  Y24, Y21, Y21
+	VMOVUPD Y21, K1, 64(AX)
+	DECQ    DX
+	JZ      wide_half_done
+	ADDQ    CX, AX
+	VMULPD  Z24, Z22, Z22
+	VMOVUPD Z22, (AX)
+	VMULPD  Y24, Y23, Y23
+	VMOVUPD Y23, K1, 64(AX)
+
+wide_half_done:
 	VZEROUPPER
 	RET
 
@@ -1383,13 +2257,134 @@ whole_done:
 	RET
 
 // func DirectF64AVX512x1(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DirectF64AVX512x1(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 1×8 sums.
+	VXORPS Y0, Y0, Y0
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y1
+	VBROADCASTSD (AX), Y2
+	VFMADD231PD  Y1, Y2, Y0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z1
+	VXORPS       X2, X2, X2
+	VUCOMISD     beta+104(FP), X2
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z2
+	VMOVUPD.Z    (AX), K1, Y3
+	VMULPD       Y2, Y3, Y3
+	VFMADD231PD  Y1, Y0, Y3
+	VMOVUPD      Y3, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y1, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -1505,6 +2500,141 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 1×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z2
+	VMOVUPD.Z    64(CX), K1, Y3
+	VBROADCASTSD (AX), Z4
+	VFMADD231PD  Z2, Z4, Z0
+	VFMADD231PD  Y3, Y4, Y1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z2
+	VMOVUPD.Z    64(CX), K1, Y3
+	VBROADCASTSD (AX), Z4
+	VFMADD231PD  Z2, Z4, Z0
+	VFMADD231PD  Y3, Y4, Y1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z2
+	VMOVUPD.Z    64(CX), K1, Y3
+	VBROADCASTSD (AX), Z4
+	VFMADD231PD  Z2, Z4, Z0
+	VFMADD231PD  Y3, Y4, Y1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z2
+	VMOVUPD.Z    64(CX), K1, Y3
+	VBROADCASTSD (AX), Z4
+	VFMADD231PD  Z2, Z4, Z0
+	VFMADD231PD  Y3, Y4, Y1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z2
+	VMOVUPD.Z    64(CX), K1, Y3
+	VBROADCASTSD (AX), Z4
+	VFMADD231PD  Z2, Z4, Z0
+	VFMADD231PD  Y3, Y4, Y1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z3
+	VMOVUPD      (AX), Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z0, Z4
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y3, Y0, Y0
+	VFMADD231PD  Y2, Y1, Y0
+	VMOVUPD      Z4, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z2, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y2, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -1772,13 +2902,153 @@ whole_end:
 	RET
 
 // func DirectF64AVX512x2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DirectF64AVX512x2(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 2×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y2
+	VBROADCASTSD (AX), Y3
+	VFMADD231PD  Y2, Y3, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y3
+	VFMADD231PD  Y2, Y3, Y1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z3
+	VMOVUPD.Z    (AX), K1, Y4
+	VMULPD       Y3, Y4, Y4
+	VFMADD231PD  Y2, Y0, Y4
+	VMOVUPD      Y4, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y4
+	VMULPD       Y3, Y4, Y4
+	VFMADD231PD  Y2, Y1, Y4
+	VMOVUPD      Y4, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y2, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y2, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -1913,6 +3183,172 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 2×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z4
+	VMOVUPD.Z    64(CX), K1, Y5
+	VBROADCASTSD (AX), Z6
+	VFMADD231PD  Z4, Z6, Z0
+	VFMADD231PD  Y5, Y6, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z6
+	VFMADD231PD  Z4, Z6, Z2
+	VFMADD231PD  Y5, Y6, Y3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z4
+	VMOVUPD.Z    64(CX), K1, Y5
+	VBROADCASTSD (AX), Z6
+	VFMADD231PD  Z4, Z6, Z0
+	VFMADD231PD  Y5, Y6, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z6
+	VFMADD231PD  Z4, Z6, Z2
+	VFMADD231PD  Y5, Y6, Y3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z4
+	VMOVUPD.Z    64(CX), K1, Y5
+	VBROADCASTSD (AX), Z6
+	VFMADD231PD  Z4, Z6, Z0
+	VFMADD231PD  Y5, Y6, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z6
+	VFMADD231PD  Z4, Z6, Z2
+	VFMADD231PD  Y5, Y6, Y3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z4
+	VMOVUPD.Z    64(CX), K1, Y5
+	VBROADCASTSD (AX), Z6
+	VFMADD231PD  Z4, Z6, Z0
+	VFMADD231PD  Y5, Y6, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z6
+	VFMADD231PD  Z4, Z6, Z2
+	VFMADD231PD  Y5, Y6, Y3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z4
+	VMOVUPD.Z    64(CX), K1, Y5
+	VBROADCASTSD (AX), Z6
+	VFMADD231PD  Z4, Z6, Z0
+	VFMADD231PD  Y5, Y6, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z6
+	VFMADD231PD  Z4, Z6, Z2
+	VFMADD231PD  Y5, Y6, Y3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z5
+	VMOVUPD      (AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z0, Z6
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y5, Y0, Y0
+	VFMADD231PD  Y4, Y1, Y0
+	VMOVUPD      Z6, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z2, Z6
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y5, Y0, Y0
+	VFMADD231PD  Y4, Y3, Y0
+	VMOVUPD      Z6, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z4, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y4, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z4, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y4, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -2242,13 +3678,172 @@ whole_end:
 	RET
 
 // func DirectF64AVX512x3(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DirectF64AVX512x3(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 3×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y3
+	VBROADCASTSD (AX), Y4
+	VFMADD231PD  Y3, Y4, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y4
+	VFMADD231PD  Y3, Y4, Y1
+	VBROADCASTSD (AX)(R8*2), Y4
+	VFMADD231PD  Y3, Y4, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z3
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+104(FP), X4
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z4
+	VMOVUPD.Z    (AX), K1, Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y0, Y5
+	VMOVUPD      Y5, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y1, Y5
+	VMOVUPD      Y5, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y2, Y5
+	VMOVUPD      Y5, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y3, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y3, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y3, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -2402,6 +3997,203 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 3×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z6
+	VMOVUPD.Z    64(CX), K1, Y7
+	VBROADCASTSD (AX), Z8
+	VFMADD231PD  Z6, Z8, Z0
+	VFMADD231PD  Y7, Y8, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z8
+	VFMADD231PD  Z6, Z8, Z2
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R8*2), Z8
+	VFMADD231PD  Z6, Z8, Z4
+	VFMADD231PD  Y7, Y8, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z6
+	VMOVUPD.Z    64(CX), K1, Y7
+	VBROADCASTSD (AX), Z8
+	VFMADD231PD  Z6, Z8, Z0
+	VFMADD231PD  Y7, Y8, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z8
+	VFMADD231PD  Z6, Z8, Z2
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R8*2), Z8
+	VFMADD231PD  Z6, Z8, Z4
+	VFMADD231PD  Y7, Y8, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z6
+	VMOVUPD.Z    64(CX), K1, Y7
+	VBROADCASTSD (AX), Z8
+	VFMADD231PD  Z6, Z8, Z0
+	VFMADD231PD  Y7, Y8, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z8
+	VFMADD231PD  Z6, Z8, Z2
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R8*2), Z8
+	VFMADD231PD  Z6, Z8, Z4
+	VFMADD231PD  Y7, Y8, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z6
+	VMOVUPD.Z    64(CX), K1, Y7
+	VBROADCASTSD (AX), Z8
+	VFMADD231PD  Z6, Z8, Z0
+	VFMADD231PD  Y7, Y8, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z8
+	VFMADD231PD  Z6, Z8, Z2
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R8*2), Z8
+	VFMADD231PD  Z6, Z8, Z4
+	VFMADD231PD  Y7, Y8, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z6
+	VMOVUPD.Z    64(CX), K1, Y7
+	VBROADCASTSD (AX), Z8
+	VFMADD231PD  Z6, Z8, Z0
+	VFMADD231PD  Y7, Y8, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z8
+	VFMADD231PD  Z6, Z8, Z2
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R8*2), Z8
+	VFMADD231PD  Z6, Z8, Z4
+	VFMADD231PD  Y7, Y8, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z7
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z0, Z8
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y1, Y0
+	VMOVUPD      Z8, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z2, Z8
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y3, Y0
+	VMOVUPD      Z8, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z4, Z8
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y5, Y0
+	VMOVUPD      Z8, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z6, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y6, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y6, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y6, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -2793,13 +4585,192 @@ whole_end:
 	RET
 
 // func DirectF64AVX512x4(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DirectF64AVX512x4(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 4×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y4
+	VBROADCASTSD (AX), Y5
+	VFMADD231PD  Y4, Y5, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y5
+	VFMADD231PD  Y4, Y5, Y1
+	VBROADCASTSD (AX)(R8*2), Y5
+	VFMADD231PD  Y4, Y5, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y5
+	VFMADD231PD  Y4, Y5, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z5
+	VMOVUPD.Z    (AX), K1, Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y0, Y6
+	VMOVUPD      Y6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y1, Y6
+	VMOVUPD      Y6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y2, Y6
+	VMOVUPD      Y6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y3, Y6
+	VMOVUPD      Y6, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y4, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y4, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y4, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y4, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -2973,6 +4944,235 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 4×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+104(FP), X9
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z9
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z0, Z10
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y1, Y0
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z2, Z10
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y3, Y0
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z4, Z10
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y5, Y0
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z6, Z10
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y7, Y0
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z8, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y8, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y8, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y8, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y8, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -3428,13 +5628,211 @@ whole_end:
 	RET
 
 // func DirectF64AVX512x5(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DirectF64AVX512x5(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 5×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y5
+	VBROADCASTSD (AX), Y6
+	VFMADD231PD  Y5, Y6, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y6
+	VFMADD231PD  Y5, Y6, Y1
+	VBROADCASTSD (AX)(R8*2), Y6
+	VFMADD231PD  Y5, Y6, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y6
+	VFMADD231PD  Y5, Y6, Y3
+	VBROADCASTSD (AX)(R8*4), Y6
+	VFMADD231PD  Y5, Y6, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z5
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+104(FP), X6
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z6
+	VMOVUPD.Z    (AX), K1, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y0, Y7
+	VMOVUPD      Y7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y1, Y7
+	VMOVUPD      Y7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y2, Y7
+	VMOVUPD      Y7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y3, Y7
+	VMOVUPD      Y7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y4, Y7
+	VMOVUPD      Y7, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y5, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y4, Y4
+	VMOVUPD Y4, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -3627,6 +6025,266 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 5×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Y11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Y11, Y12, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Y11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Y11, Y12, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Y11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Y11, Y12, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Y11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Y11, Y12, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Y11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Y11, Y12, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+104(FP), X11
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z11
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z0, Z12
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y1, Y0
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z2, Z12
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y3, Y0
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z4, Z12
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y5, Y0
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z6, Z12
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y7, Y0
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z8, Z12
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y9, Y0
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z10, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y10, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y10, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y10, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y10, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Y10, Y9, Y9
+	VMOVUPD Y9, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -4144,13 +6802,231 @@ whole_end:
 	RET
 
 // func DirectF64AVX512x6(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DirectF64AVX512x6(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 6×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y6
+	VBROADCASTSD (AX), Y7
+	VFMADD231PD  Y6, Y7, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y7
+	VFMADD231PD  Y6, Y7, Y1
+	VBROADCASTSD (AX)(R8*2), Y7
+	VFMADD231PD  Y6, Y7, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y7
+	VFMADD231PD  Y6, Y7, Y3
+	VBROADCASTSD (AX)(R8*4), Y7
+	VFMADD231PD  Y6, Y7, Y4
+	VBROADCASTSD (AX)(R10*1), Y7
+	VFMADD231PD  Y6, Y7, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z7
+	VMOVUPD.Z    (AX), K1, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y0, Y8
+	VMOVUPD      Y8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y1, Y8
+	VMOVUPD      Y8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y2, Y8
+	VMOVUPD      Y8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y3, Y8
+	VMOVUPD      Y8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y4, Y8
+	VMOVUPD      Y8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y5, Y8
+	VMOVUPD      Y8, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y6, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y4, Y4
+	VMOVUPD Y4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y5, Y5
+	VMOVUPD Y5, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -4363,6 +7239,298 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 6×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Y13, Y14, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Y13, Y14, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Y13, Y14, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Y13, Y14, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Y13, Y14, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+104(FP), X13
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z13
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z0, Z14
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y1, Y0
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z2, Z14
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y3, Y0
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z4, Z14
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y5, Y0
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z6, Z14
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y7, Y0
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z8, Z14
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y9, Y0
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z10, Z14
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y11, Y0
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z12, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y12, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y12, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y12, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y12, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Y12, Y9, Y9
+	VMOVUPD Y9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Y12, Y11, Y11
+	VMOVUPD Y11, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -4944,13 +8112,250 @@ whole_end:
 	RET
 
 // func DirectF64AVX512x7(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DirectF64AVX512x7(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 7×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y7
+	VBROADCASTSD (AX), Y8
+	VFMADD231PD  Y7, Y8, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y8
+	VFMADD231PD  Y7, Y8, Y1
+	VBROADCASTSD (AX)(R8*2), Y8
+	VFMADD231PD  Y7, Y8, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y8
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R8*4), Y8
+	VFMADD231PD  Y7, Y8, Y4
+	VBROADCASTSD (AX)(R10*1), Y8
+	VFMADD231PD  Y7, Y8, Y5
+	VBROADCASTSD (AX)(R9*2), Y8
+	VFMADD231PD  Y7, Y8, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y7
+	VBROADCASTSD (AX), Y8
+	VFMADD231PD  Y7, Y8, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y8
+	VFMADD231PD  Y7, Y8, Y1
+	VBROADCASTSD (AX)(R8*2), Y8
+	VFMADD231PD  Y7, Y8, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y8
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R8*4), Y8
+	VFMADD231PD  Y7, Y8, Y4
+	VBROADCASTSD (AX)(R10*1), Y8
+	VFMADD231PD  Y7, Y8, Y5
+	VBROADCASTSD (AX)(R9*2), Y8
+	VFMADD231PD  Y7, Y8, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y7
+	VBROADCASTSD (AX), Y8
+	VFMADD231PD  Y7, Y8, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y8
+	VFMADD231PD  Y7, Y8, Y1
+	VBROADCASTSD (AX)(R8*2), Y8
+	VFMADD231PD  Y7, Y8, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y8
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R8*4), Y8
+	VFMADD231PD  Y7, Y8, Y4
+	VBROADCASTSD (AX)(R10*1), Y8
+	VFMADD231PD  Y7, Y8, Y5
+	VBROADCASTSD (AX)(R9*2), Y8
+	VFMADD231PD  Y7, Y8, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y7
+	VBROADCASTSD (AX), Y8
+	VFMADD231PD  Y7, Y8, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y8
+	VFMADD231PD  Y7, Y8, Y1
+	VBROADCASTSD (AX)(R8*2), Y8
+	VFMADD231PD  Y7, Y8, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y8
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R8*4), Y8
+	VFMADD231PD  Y7, Y8, Y4
+	VBROADCASTSD (AX)(R10*1), Y8
+	VFMADD231PD  Y7, Y8, Y5
+	VBROADCASTSD (AX)(R9*2), Y8
+	VFMADD231PD  Y7, Y8, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y7
+	VBROADCASTSD (AX), Y8
+	VFMADD231PD  Y7, Y8, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y8
+	VFMADD231PD  Y7, Y8, Y1
+	VBROADCASTSD (AX)(R8*2), Y8
+	VFMADD231PD  Y7, Y8, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y8
+	VFMADD231PD  Y7, Y8, Y3
+	VBROADCASTSD (AX)(R8*4), Y8
+	VFMADD231PD  Y7, Y8, Y4
+	VBROADCASTSD (AX)(R10*1), Y8
+	VFMADD231PD  Y7, Y8, Y5
+	VBROADCASTSD (AX)(R9*2), Y8
+	VFMADD231PD  Y7, Y8, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z7
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+104(FP), X8
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z8
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y0, Y9
+	VMOVUPD      Y9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y1, Y9
+	VMOVUPD      Y9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y2, Y9
+	VMOVUPD      Y9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y3, Y9
+	VMOVUPD      Y9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y4, Y9
+	VMOVUPD      Y9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y5, Y9
+	VMOVUPD      Y9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y6, Y9
+	VMOVUPD      Y9, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y7, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y7, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y7, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y7, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y7, Y4, Y4
+	VMOVUPD Y4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y7, Y5, Y5
+	VMOVUPD Y5, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y7, Y6, Y6
+	VMOVUPD Y6, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -5182,6 +8587,329 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 7×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	VXORPS Z12, Z12, Z12
+	VXORPS Y13, Y13, Y13
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Y15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Y15, Y16, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Y15, Y16, Y3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Y15, Y16, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Y15, Y16, Y7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Y15, Y16, Y9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Y15, Y16, Y11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Y15, Y16, Y13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Y15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Y15, Y16, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Y15, Y16, Y3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Y15, Y16, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Y15, Y16, Y7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Y15, Y16, Y9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Y15, Y16, Y11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Y15, Y16, Y13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Y15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Y15, Y16, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Y15, Y16, Y3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Y15, Y16, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Y15, Y16, Y7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Y15, Y16, Y9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Y15, Y16, Y11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Y15, Y16, Y13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Y15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Y15, Y16, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Y15, Y16, Y3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Y15, Y16, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Y15, Y16, Y7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Y15, Y16, Y9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Y15, Y16, Y11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Y15, Y16, Y13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Y15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Y15, Y16, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Y15, Y16, Y3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Y15, Y16, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Y15, Y16, Y7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Y15, Y16, Y9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Y15, Y16, Y11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Y15, Y16, Y13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISD     beta+104(FP), X15
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z15
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z0, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y1, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z2, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y3, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z4, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y5, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z6, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y7, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z8, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y9, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z10, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y11, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z12, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y13, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z14, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y14, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y14, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y14, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y14, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Y14, Y9, Y9
+	VMOVUPD Y9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Y14, Y11, Y11
+	VMOVUPD Y11, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z12, Z12
+	VMOVUPD Z12, (AX)
+	VMULPD  Y14, Y13, Y13
+	VMOVUPD Y13, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -5825,13 +9553,270 @@ whole_end:
 	RET
 
 // func DirectF64AVX512x8(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DirectF64AVX512x8(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+
+	// 8×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y1
+	VBROADCASTSD (AX)(R8*2), Y9
+	VFMADD231PD  Y8, Y9, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y9
+	VFMADD231PD  Y8, Y9, Y3
+	VBROADCASTSD (AX)(R8*4), Y9
+	VFMADD231PD  Y8, Y9, Y4
+	VBROADCASTSD (AX)(R10*1), Y9
+	VFMADD231PD  Y8, Y9, Y5
+	VBROADCASTSD (AX)(R9*2), Y9
+	VFMADD231PD  Y8, Y9, Y6
+	VBROADCASTSD (AX)(R11*1), Y9
+	VFMADD231PD  Y8, Y9, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y1
+	VBROADCASTSD (AX)(R8*2), Y9
+	VFMADD231PD  Y8, Y9, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y9
+	VFMADD231PD  Y8, Y9, Y3
+	VBROADCASTSD (AX)(R8*4), Y9
+	VFMADD231PD  Y8, Y9, Y4
+	VBROADCASTSD (AX)(R10*1), Y9
+	VFMADD231PD  Y8, Y9, Y5
+	VBROADCASTSD (AX)(R9*2), Y9
+	VFMADD231PD  Y8, Y9, Y6
+	VBROADCASTSD (AX)(R11*1), Y9
+	VFMADD231PD  Y8, Y9, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y1
+	VBROADCASTSD (AX)(R8*2), Y9
+	VFMADD231PD  Y8, Y9, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y9
+	VFMADD231PD  Y8, Y9, Y3
+	VBROADCASTSD (AX)(R8*4), Y9
+	VFMADD231PD  Y8, Y9, Y4
+	VBROADCASTSD (AX)(R10*1), Y9
+	VFMADD231PD  Y8, Y9, Y5
+	VBROADCASTSD (AX)(R9*2), Y9
+	VFMADD231PD  Y8, Y9, Y6
+	VBROADCASTSD (AX)(R11*1), Y9
+	VFMADD231PD  Y8, Y9, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y1
+	VBROADCASTSD (AX)(R8*2), Y9
+	VFMADD231PD  Y8, Y9, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y9
+	VFMADD231PD  Y8, Y9, Y3
+	VBROADCASTSD (AX)(R8*4), Y9
+	VFMADD231PD  Y8, Y9, Y4
+	VBROADCASTSD (AX)(R10*1), Y9
+	VFMADD231PD  Y8, Y9, Y5
+	VBROADCASTSD (AX)(R9*2), Y9
+	VFMADD231PD  Y8, Y9, Y6
+	VBROADCASTSD (AX)(R11*1), Y9
+	VFMADD231PD  Y8, Y9, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R12
+	TESTQ R12, R12
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y1
+	VBROADCASTSD (AX)(R8*2), Y9
+	VFMADD231PD  Y8, Y9, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y9
+	VFMADD231PD  Y8, Y9, Y3
+	VBROADCASTSD (AX)(R8*4), Y9
+	VFMADD231PD  Y8, Y9, Y4
+	VBROADCASTSD (AX)(R10*1), Y9
+	VFMADD231PD  Y8, Y9, Y5
+	VBROADCASTSD (AX)(R9*2), Y9
+	VFMADD231PD  Y8, Y9, Y6
+	VBROADCASTSD (AX)(R11*1), Y9
+	VFMADD231PD  Y8, Y9, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R12
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+104(FP), X9
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z9
+	VMOVUPD.Z    (AX), K1, Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y0, Y10
+	VMOVUPD      Y10, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y1, Y10
+	VMOVUPD      Y10, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y2, Y10
+	VMOVUPD      Y10, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y3, Y10
+	VMOVUPD      Y10, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y4, Y10
+	VMOVUPD      Y10, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y5, Y10
+	VMOVUPD      Y10, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y6, Y10
+	VMOVUPD      Y10, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y10
+	VMULPD       Y9, Y10, Y10
+	VFMADD231PD  Y8, Y7, Y10
+	VMOVUPD      Y10, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y8, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y8, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y8, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y8, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y8, Y4, Y4
+	VMOVUPD Y4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y8, Y5, Y5
+	VMOVUPD Y5, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y8, Y6, Y6
+	VMOVUPD Y6, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y8, Y7, Y7
+	VMOVUPD Y7, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -6083,6 +10068,361 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+
+	// 8×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	VXORPS Z12, Z12, Z12
+	VXORPS Y13, Y13, Y13
+	VXORPS Z14, Z14, Z14
+	VXORPS Y15, Y15, Y15
+	MOVQ   k+8(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z16
+	VMOVUPD.Z    64(CX), K1, Y17
+	VBROADCASTSD (AX), Z18
+	VFMADD231PD  Z16, Z18, Z0
+	VFMADD231PD  Y17, Y18, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z18
+	VFMADD231PD  Z16, Z18, Z2
+	VFMADD231PD  Y17, Y18, Y3
+	VBROADCASTSD (AX)(R8*2), Z18
+	VFMADD231PD  Z16, Z18, Z4
+	VFMADD231PD  Y17, Y18, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z18
+	VFMADD231PD  Z16, Z18, Z6
+	VFMADD231PD  Y17, Y18, Y7
+	VBROADCASTSD (AX)(R8*4), Z18
+	VFMADD231PD  Z16, Z18, Z8
+	VFMADD231PD  Y17, Y18, Y9
+	VBROADCASTSD (AX)(R10*1), Z18
+	VFMADD231PD  Z16, Z18, Z10
+	VFMADD231PD  Y17, Y18, Y11
+	VBROADCASTSD (AX)(R9*2), Z18
+	VFMADD231PD  Z16, Z18, Z12
+	VFMADD231PD  Y17, Y18, Y13
+	VBROADCASTSD (AX)(R11*1), Z18
+	VFMADD231PD  Z16, Z18, Z14
+	VFMADD231PD  Y17, Y18, Y15
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z16
+	VMOVUPD.Z    64(CX), K1, Y17
+	VBROADCASTSD (AX), Z18
+	VFMADD231PD  Z16, Z18, Z0
+	VFMADD231PD  Y17, Y18, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z18
+	VFMADD231PD  Z16, Z18, Z2
+	VFMADD231PD  Y17, Y18, Y3
+	VBROADCASTSD (AX)(R8*2), Z18
+	VFMADD231PD  Z16, Z18, Z4
+	VFMADD231PD  Y17, Y18, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z18
+	VFMADD231PD  Z16, Z18, Z6
+	VFMADD231PD  Y17, Y18, Y7
+	VBROADCASTSD (AX)(R8*4), Z18
+	VFMADD231PD  Z16, Z18, Z8
+	VFMADD231PD  Y17, Y18, Y9
+	VBROADCASTSD (AX)(R10*1), Z18
+	VFMADD231PD  Z16, Z18, Z10
+	VFMADD231PD  Y17, Y18, Y11
+	VBROADCASTSD (AX)(R9*2), Z18
+	VFMADD231PD  Z16, Z18, Z12
+	VFMADD231PD  Y17, Y18, Y13
+	VBROADCASTSD (AX)(R11*1), Z18
+	VFMADD231PD  Z16, Z18, Z14
+	VFMADD231PD  Y17, Y18, Y15
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z16
+	VMOVUPD.Z    64(CX), K1, Y17
+	VBROADCASTSD (AX), Z18
+	VFMADD231PD  Z16, Z18, Z0
+	VFMADD231PD  Y17, Y18, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z18
+	VFMADD231PD  Z16, Z18, Z2
+	VFMADD231PD  Y17, Y18, Y3
+	VBROADCASTSD (AX)(R8*2), Z18
+	VFMADD231PD  Z16, Z18, Z4
+	VFMADD231PD  Y17, Y18, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z18
+	VFMADD231PD  Z16, Z18, Z6
+	VFMADD231PD  Y17, Y18, Y7
+	VBROADCASTSD (AX)(R8*4), Z18
+	VFMADD231PD  Z16, Z18, Z8
+	VFMADD231PD  Y17, Y18, Y9
+	VBROADCASTSD (AX)(R10*1), Z18
+	VFMADD231PD  Z16, Z18, Z10
+	VFMADD231PD  Y17, Y18, Y11
+	VBROADCASTSD (AX)(R9*2), Z18
+	VFMADD231PD  Z16, Z18, Z12
+	VFMADD231PD  Y17, Y18, Y13
+	VBROADCASTSD (AX)(R11*1), Z18
+	VFMADD231PD  Z16, Z18, Z14
+	VFMADD231PD  Y17, Y18, Y15
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z16
+	VMOVUPD.Z    64(CX), K1, Y17
+	VBROADCASTSD (AX), Z18
+	VFMADD231PD  Z16, Z18, Z0
+	VFMADD231PD  Y17, Y18, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z18
+	VFMADD231PD  Z16, Z18, Z2
+	VFMADD231PD  Y17, Y18, Y3
+	VBROADCASTSD (AX)(R8*2), Z18
+	VFMADD231PD  Z16, Z18, Z4
+	VFMADD231PD  Y17, Y18, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z18
+	VFMADD231PD  Z16, Z18, Z6
+	VFMADD231PD  Y17, Y18, Y7
+	VBROADCASTSD (AX)(R8*4), Z18
+	VFMADD231PD  Z16, Z18, Z8
+	VFMADD231PD  Y17, Y18, Y9
+	VBROADCASTSD (AX)(R10*1), Z18
+	VFMADD231PD  Z16, Z18, Z10
+	VFMADD231PD  Y17, Y18, Y11
+	VBROADCASTSD (AX)(R9*2), Z18
+	VFMADD231PD  Z16, Z18, Z12
+	VFMADD231PD  Y17, Y18, Y13
+	VBROADCASTSD (AX)(R11*1), Z18
+	VFMADD231PD  Z16, Z18, Z14
+	VFMADD231PD  Y17, Y18, Y15
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R12
+	TESTQ R12, R12
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z16
+	VMOVUPD.Z    64(CX), K1, Y17
+	VBROADCASTSD (AX), Z18
+	VFMADD231PD  Z16, Z18, Z0
+	VFMADD231PD  Y17, Y18, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z18
+	VFMADD231PD  Z16, Z18, Z2
+	VFMADD231PD  Y17, Y18, Y3
+	VBROADCASTSD (AX)(R8*2), Z18
+	VFMADD231PD  Z16, Z18, Z4
+	VFMADD231PD  Y17, Y18, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z18
+	VFMADD231PD  Z16, Z18, Z6
+	VFMADD231PD  Y17, Y18, Y7
+	VBROADCASTSD (AX)(R8*4), Z18
+	VFMADD231PD  Z16, Z18, Z8
+	VFMADD231PD  Y17, Y18, Y9
+	VBROADCASTSD (AX)(R10*1), Z18
+	VFMADD231PD  Z16, Z18, Z10
+	VFMADD231PD  Y17, Y18, Y11
+	VBROADCASTSD (AX)(R9*2), Z18
+	VFMADD231PD  Z16, Z18, Z12
+	VFMADD231PD  Y17, Y18, Y13
+	VBROADCASTSD (AX)(R11*1), Z18
+	VFMADD231PD  Z16, Z18, Z14
+	VFMADD231PD  Y17, Y18, Y15
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R12
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z16
+	VXORPS       X17, X17, X17
+	VUCOMISD     beta+104(FP), X17
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z17
+	VMOVUPD      (AX), Z18
+	VMULPD       Z17, Z18, Z18
+	VFMADD231PD  Z16, Z0, Z18
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y17, Y0, Y0
+	VFMADD231PD  Y16, Y1, Y0
+	VMOVUPD      Z18, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z18
+	VMULPD       Z17, Z18, Z18
+	VFMADD231PD  Z16, Z2, Z18
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y17, Y0, Y0
+	VFMADD231PD  Y16, Y3, Y0
+	VMOVUPD      Z18, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z18
+	VMULPD       Z17, Z18, Z18
+	VFMADD231PD  Z16, Z4, Z18
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y17, Y0, Y0
+	VFMADD231PD  Y16, Y5, Y0
+	VMOVUPD      Z18, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z18
+	VMULPD       Z17, Z18, Z18
+	VFMADD231PD  Z16, Z6, Z18
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y17, Y0, Y0
+	VFMADD231PD  Y16, Y7, Y0
+	VMOVUPD      Z18, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z18
+	VMULPD       Z17, Z18, Z18
+	VFMADD231PD  Z16, Z8, Z18
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y17, Y0, Y0
+	VFMADD231PD  Y16, Y9, Y0
+	VMOVUPD      Z18, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z18
+	VMULPD       Z17, Z18, Z18
+	VFMADD231PD  Z16, Z10, Z18
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y17, Y0, Y0
+	VFMADD231PD  Y16, Y11, Y0
+	VMOVUPD      Z18, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z18
+	VMULPD       Z17, Z18, Z18
+	VFMADD231PD  Z16, Z12, Z18
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y17, Y0, Y0
+	VFMADD231PD  Y16, Y13, Y0
+	VMOVUPD      Z18, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z18
+	VMULPD       Z17, Z18, Z18
+	VFMADD231PD  Z16, Z14, Z18
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y17, Y0, Y0
+	VFMADD231PD  Y16, Y15, Y0
+	VMOVUPD      Z18, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z16, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y16, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z16, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y16, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z16, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y16, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z16, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y16, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z16, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Y16, Y9, Y9
+	VMOVUPD Y9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z16, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Y16, Y11, Y11
+	VMOVUPD Y11, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z16, Z12, Z12
+	VMOVUPD Z12, (AX)
+	VMULPD  Y16, Y13, Y13
+	VMOVUPD Y13, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z16, Z14, Z14
+	VMOVUPD Z14, (AX)
+	VMULPD  Y16, Y15, Y15
+	VMOVUPD Y15, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+8, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -6790,13 +11130,289 @@ whole_end:
 	RET
 
 // func DirectF64AVX512x9(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DirectF64AVX512x9(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+
+	// 9×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	MOVQ   k+8(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y1
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y9, Y10, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*4), Y10
+	VFMADD231PD  Y9, Y10, Y4
+	VBROADCASTSD (AX)(R10*1), Y10
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (AX)(R9*2), Y10
+	VFMADD231PD  Y9, Y10, Y6
+	VBROADCASTSD (AX)(R11*1), Y10
+	VFMADD231PD  Y9, Y10, Y7
+	VBROADCASTSD (AX)(R8*8), Y10
+	VFMADD231PD  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y1
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y9, Y10, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*4), Y10
+	VFMADD231PD  Y9, Y10, Y4
+	VBROADCASTSD (AX)(R10*1), Y10
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (AX)(R9*2), Y10
+	VFMADD231PD  Y9, Y10, Y6
+	VBROADCASTSD (AX)(R11*1), Y10
+	VFMADD231PD  Y9, Y10, Y7
+	VBROADCASTSD (AX)(R8*8), Y10
+	VFMADD231PD  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y1
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y9, Y10, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*4), Y10
+	VFMADD231PD  Y9, Y10, Y4
+	VBROADCASTSD (AX)(R10*1), Y10
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (AX)(R9*2), Y10
+	VFMADD231PD  Y9, Y10, Y6
+	VBROADCASTSD (AX)(R11*1), Y10
+	VFMADD231PD  Y9, Y10, Y7
+	VBROADCASTSD (AX)(R8*8), Y10
+	VFMADD231PD  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y1
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y9, Y10, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*4), Y10
+	VFMADD231PD  Y9, Y10, Y4
+	VBROADCASTSD (AX)(R10*1), Y10
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (AX)(R9*2), Y10
+	VFMADD231PD  Y9, Y10, Y6
+	VBROADCASTSD (AX)(R11*1), Y10
+	VFMADD231PD  Y9, Y10, Y7
+	VBROADCASTSD (AX)(R8*8), Y10
+	VFMADD231PD  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R12
+	TESTQ R12, R12
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y9
+	VBROADCASTSD (AX), Y10
+	VFMADD231PD  Y9, Y10, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y10
+	VFMADD231PD  Y9, Y10, Y1
+	VBROADCASTSD (AX)(R8*2), Y10
+	VFMADD231PD  Y9, Y10, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y10
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*4), Y10
+	VFMADD231PD  Y9, Y10, Y4
+	VBROADCASTSD (AX)(R10*1), Y10
+	VFMADD231PD  Y9, Y10, Y5
+	VBROADCASTSD (AX)(R9*2), Y10
+	VFMADD231PD  Y9, Y10, Y6
+	VBROADCASTSD (AX)(R11*1), Y10
+	VFMADD231PD  Y9, Y10, Y7
+	VBROADCASTSD (AX)(R8*8), Y10
+	VFMADD231PD  Y9, Y10, Y8
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R12
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z9
+	VXORPS       X10, X10, X10
+	VUCOMISD     beta+104(FP), X10
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z10
+	VMOVUPD.Z    (AX), K1, Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y0, Y11
+	VMOVUPD      Y11, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y1, Y11
+	VMOVUPD      Y11, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y2, Y11
+	VMOVUPD      Y11, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y3, Y11
+	VMOVUPD      Y11, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y4, Y11
+	VMOVUPD      Y11, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y5, Y11
+	VMOVUPD      Y11, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y6, Y11
+	VMOVUPD      Y11, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y7, Y11
+	VMOVUPD      Y11, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y11
+	VMULPD       Y10, Y11, Y11
+	VFMADD231PD  Y9, Y8, Y11
+	VMOVUPD      Y11, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y9, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y9, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y9, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y9, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y9, Y4, Y4
+	VMOVUPD Y4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y9, Y5, Y5
+	VMOVUPD Y5, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y9, Y6, Y6
+	VMOVUPD Y6, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y9, Y7, Y7
+	VMOVUPD Y7, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y9, Y8, Y8
+	VMOVUPD Y8, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -7067,6 +11683,392 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+
+	// 9×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	VXORPS Z12, Z12, Z12
+	VXORPS Y13, Y13, Y13
+	VXORPS Z14, Z14, Z14
+	VXORPS Y15, Y15, Y15
+	VXORPS Z16, Z16, Z16
+	VXORPS Y17, Y17, Y17
+	MOVQ   k+8(FP), R12
+	MOVQ   R12, R13
+	SHRQ   $0x02, R13
+	TESTQ  R13, R13
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z18
+	VMOVUPD.Z    64(CX), K1, Y19
+	VBROADCASTSD (AX), Z20
+	VFMADD231PD  Z18, Z20, Z0
+	VFMADD231PD  Y19, Y20, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z20
+	VFMADD231PD  Z18, Z20, Z2
+	VFMADD231PD  Y19, Y20, Y3
+	VBROADCASTSD (AX)(R8*2), Z20
+	VFMADD231PD  Z18, Z20, Z4
+	VFMADD231PD  Y19, Y20, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z20
+	VFMADD231PD  Z18, Z20, Z6
+	VFMADD231PD  Y19, Y20, Y7
+	VBROADCASTSD (AX)(R8*4), Z20
+	VFMADD231PD  Z18, Z20, Z8
+	VFMADD231PD  Y19, Y20, Y9
+	VBROADCASTSD (AX)(R10*1), Z20
+	VFMADD231PD  Z18, Z20, Z10
+	VFMADD231PD  Y19, Y20, Y11
+	VBROADCASTSD (AX)(R9*2), Z20
+	VFMADD231PD  Z18, Z20, Z12
+	VFMADD231PD  Y19, Y20, Y13
+	VBROADCASTSD (AX)(R11*1), Z20
+	VFMADD231PD  Z18, Z20, Z14
+	VFMADD231PD  Y19, Y20, Y15
+	VBROADCASTSD (AX)(R8*8), Z20
+	VFMADD231PD  Z18, Z20, Z16
+	VFMADD231PD  Y19, Y20, Y17
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z18
+	VMOVUPD.Z    64(CX), K1, Y19
+	VBROADCASTSD (AX), Z20
+	VFMADD231PD  Z18, Z20, Z0
+	VFMADD231PD  Y19, Y20, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z20
+	VFMADD231PD  Z18, Z20, Z2
+	VFMADD231PD  Y19, Y20, Y3
+	VBROADCASTSD (AX)(R8*2), Z20
+	VFMADD231PD  Z18, Z20, Z4
+	VFMADD231PD  Y19, Y20, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z20
+	VFMADD231PD  Z18, Z20, Z6
+	VFMADD231PD  Y19, Y20, Y7
+	VBROADCASTSD (AX)(R8*4), Z20
+	VFMADD231PD  Z18, Z20, Z8
+	VFMADD231PD  Y19, Y20, Y9
+	VBROADCASTSD (AX)(R10*1), Z20
+	VFMADD231PD  Z18, Z20, Z10
+	VFMADD231PD  Y19, Y20, Y11
+	VBROADCASTSD (AX)(R9*2), Z20
+	VFMADD231PD  Z18, Z20, Z12
+	VFMADD231PD  Y19, Y20, Y13
+	VBROADCASTSD (AX)(R11*1), Z20
+	VFMADD231PD  Z18, Z20, Z14
+	VFMADD231PD  Y19, Y20, Y15
+	VBROADCASTSD (AX)(R8*8), Z20
+	VFMADD231PD  Z18, Z20, Z16
+	VFMADD231PD  Y19, Y20, Y17
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z18
+	VMOVUPD.Z    64(CX), K1, Y19
+	VBROADCASTSD (AX), Z20
+	VFMADD231PD  Z18, Z20, Z0
+	VFMADD231PD  Y19, Y20, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z20
+	VFMADD231PD  Z18, Z20, Z2
+	VFMADD231PD  Y19, Y20, Y3
+	VBROADCASTSD (AX)(R8*2), Z20
+	VFMADD231PD  Z18, Z20, Z4
+	VFMADD231PD  Y19, Y20, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z20
+	VFMADD231PD  Z18, Z20, Z6
+	VFMADD231PD  Y19, Y20, Y7
+	VBROADCASTSD (AX)(R8*4), Z20
+	VFMADD231PD  Z18, Z20, Z8
+	VFMADD231PD  Y19, Y20, Y9
+	VBROADCASTSD (AX)(R10*1), Z20
+	VFMADD231PD  Z18, Z20, Z10
+	VFMADD231PD  Y19, Y20, Y11
+	VBROADCASTSD (AX)(R9*2), Z20
+	VFMADD231PD  Z18, Z20, Z12
+	VFMADD231PD  Y19, Y20, Y13
+	VBROADCASTSD (AX)(R11*1), Z20
+	VFMADD231PD  Z18, Z20, Z14
+	VFMADD231PD  Y19, Y20, Y15
+	VBROADCASTSD (AX)(R8*8), Z20
+	VFMADD231PD  Z18, Z20, Z16
+	VFMADD231PD  Y19, Y20, Y17
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z18
+	VMOVUPD.Z    64(CX), K1, Y19
+	VBROADCASTSD (AX), Z20
+	VFMADD231PD  Z18, Z20, Z0
+	VFMADD231PD  Y19, Y20, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z20
+	VFMADD231PD  Z18, Z20, Z2
+	VFMADD231PD  Y19, Y20, Y3
+	VBROADCASTSD (AX)(R8*2), Z20
+	VFMADD231PD  Z18, Z20, Z4
+	VFMADD231PD  Y19, Y20, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z20
+	VFMADD231PD  Z18, Z20, Z6
+	VFMADD231PD  Y19, Y20, Y7
+	VBROADCASTSD (AX)(R8*4), Z20
+	VFMADD231PD  Z18, Z20, Z8
+	VFMADD231PD  Y19, Y20, Y9
+	VBROADCASTSD (AX)(R10*1), Z20
+	VFMADD231PD  Z18, Z20, Z10
+	VFMADD231PD  Y19, Y20, Y11
+	VBROADCASTSD (AX)(R9*2), Z20
+	VFMADD231PD  Z18, Z20, Z12
+	VFMADD231PD  Y19, Y20, Y13
+	VBROADCASTSD (AX)(R11*1), Z20
+	VFMADD231PD  Z18, Z20, Z14
+	VFMADD231PD  Y19, Y20, Y15
+	VBROADCASTSD (AX)(R8*8), Z20
+	VFMADD231PD  Z18, Z20, Z16
+	VFMADD231PD  Y19, Y20, Y17
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R13
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R12
+	TESTQ R12, R12
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z18
+	VMOVUPD.Z    64(CX), K1, Y19
+	VBROADCASTSD (AX), Z20
+	VFMADD231PD  Z18, Z20, Z0
+	VFMADD231PD  Y19, Y20, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z20
+	VFMADD231PD  Z18, Z20, Z2
+	VFMADD231PD  Y19, Y20, Y3
+	VBROADCASTSD (AX)(R8*2), Z20
+	VFMADD231PD  Z18, Z20, Z4
+	VFMADD231PD  Y19, Y20, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z20
+	VFMADD231PD  Z18, Z20, Z6
+	VFMADD231PD  Y19, Y20, Y7
+	VBROADCASTSD (AX)(R8*4), Z20
+	VFMADD231PD  Z18, Z20, Z8
+	VFMADD231PD  Y19, Y20, Y9
+	VBROADCASTSD (AX)(R10*1), Z20
+	VFMADD231PD  Z18, Z20, Z10
+	VFMADD231PD  Y19, Y20, Y11
+	VBROADCASTSD (AX)(R9*2), Z20
+	VFMADD231PD  Z18, Z20, Z12
+	VFMADD231PD  Y19, Y20, Y13
+	VBROADCASTSD (AX)(R11*1), Z20
+	VFMADD231PD  Z18, Z20, Z14
+	VFMADD231PD  Y19, Y20, Y15
+	VBROADCASTSD (AX)(R8*8), Z20
+	VFMADD231PD  Z18, Z20, Z16
+	VFMADD231PD  Y19, Y20, Y17
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R12
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z18
+	VXORPS       X19, X19, X19
+	VUCOMISD     beta+104(FP), X19
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z19
+	VMOVUPD      (AX), Z20
+	VMULPD       Z19, Z20, Z20
+	VFMADD231PD  Z18, Z0, Z20
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y19, Y0, Y0
+	VFMADD231PD  Y18, Y1, Y0
+	VMOVUPD      Z20, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z20
+	VMULPD       Z19, Z20, Z20
+	VFMADD231PD  Z18, Z2, Z20
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y19, Y0, Y0
+	VFMADD231PD  Y18, Y3, Y0
+	VMOVUPD      Z20, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z20
+	VMULPD       Z19, Z20, Z20
+	VFMADD231PD  Z18, Z4, Z20
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y19, Y0, Y0
+	VFMADD231PD  Y18, Y5, Y0
+	VMOVUPD      Z20, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z20
+	VMULPD       Z19, Z20, Z20
+	VFMADD231PD  Z18, Z6, Z20
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y19, Y0, Y0
+	VFMADD231PD  Y18, Y7, Y0
+	VMOVUPD      Z20, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z20
+	VMULPD       Z19, Z20, Z20
+	VFMADD231PD  Z18, Z8, Z20
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y19, Y0, Y0
+	VFMADD231PD  Y18, Y9, Y0
+	VMOVUPD      Z20, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z20
+	VMULPD       Z19, Z20, Z20
+	VFMADD231PD  Z18, Z10, Z20
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y19, Y0, Y0
+	VFMADD231PD  Y18, Y11, Y0
+	VMOVUPD      Z20, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z20
+	VMULPD       Z19, Z20, Z20
+	VFMADD231PD  Z18, Z12, Z20
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y19, Y0, Y0
+	VFMADD231PD  Y18, Y13, Y0
+	VMOVUPD      Z20, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z20
+	VMULPD       Z19, Z20, Z20
+	VFMADD231PD  Z18, Z14, Z20
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y19, Y0, Y0
+	VFMADD231PD  Y18, Y15, Y0
+	VMOVUPD      Z20, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z20
+	VMULPD       Z19, Z20, Z20
+	VFMADD231PD  Z18, Z16, Z20
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y19, Y0, Y0
+	VFMADD231PD  Y18, Y17, Y0
+	VMOVUPD      Z20, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z18, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y18, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z18, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y18, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z18, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y18, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z18, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y18, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z18, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Y18, Y9, Y9
+	VMOVUPD Y9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z18, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Y18, Y11, Y11
+	VMOVUPD Y11, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z18, Z12, Z12
+	VMOVUPD Z12, (AX)
+	VMULPD  Y18, Y13, Y13
+	VMOVUPD Y13, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z18, Z14, Z14
+	VMOVUPD Z14, (AX)
+	VMULPD  Y18, Y15, Y15
+	VMOVUPD Y15, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z18, Z16, Z16
+	VMOVUPD Z16, (AX)
+	VMULPD  Y18, Y17, Y17
+	VMOVUPD Y17, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+9, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -7836,13 +12838,309 @@ whole_end:
 	RET
 
 // func DirectF64AVX512x10(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DirectF64AVX512x10(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
+
+	// 10×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ   k+8(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y10, Y11, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y10, Y11, Y1
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y10, Y11, Y3
+	VBROADCASTSD (AX)(R8*4), Y11
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R10*1), Y11
+	VFMADD231PD  Y10, Y11, Y5
+	VBROADCASTSD (AX)(R9*2), Y11
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R11*1), Y11
+	VFMADD231PD  Y10, Y11, Y7
+	VBROADCASTSD (AX)(R8*8), Y11
+	VFMADD231PD  Y10, Y11, Y8
+	VBROADCASTSD (AX)(R12*1), Y11
+	VFMADD231PD  Y10, Y11, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y10, Y11, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y10, Y11, Y1
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y10, Y11, Y3
+	VBROADCASTSD (AX)(R8*4), Y11
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R10*1), Y11
+	VFMADD231PD  Y10, Y11, Y5
+	VBROADCASTSD (AX)(R9*2), Y11
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R11*1), Y11
+	VFMADD231PD  Y10, Y11, Y7
+	VBROADCASTSD (AX)(R8*8), Y11
+	VFMADD231PD  Y10, Y11, Y8
+	VBROADCASTSD (AX)(R12*1), Y11
+	VFMADD231PD  Y10, Y11, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y10, Y11, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y10, Y11, Y1
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y10, Y11, Y3
+	VBROADCASTSD (AX)(R8*4), Y11
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R10*1), Y11
+	VFMADD231PD  Y10, Y11, Y5
+	VBROADCASTSD (AX)(R9*2), Y11
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R11*1), Y11
+	VFMADD231PD  Y10, Y11, Y7
+	VBROADCASTSD (AX)(R8*8), Y11
+	VFMADD231PD  Y10, Y11, Y8
+	VBROADCASTSD (AX)(R12*1), Y11
+	VFMADD231PD  Y10, Y11, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y10, Y11, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y10, Y11, Y1
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y10, Y11, Y3
+	VBROADCASTSD (AX)(R8*4), Y11
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R10*1), Y11
+	VFMADD231PD  Y10, Y11, Y5
+	VBROADCASTSD (AX)(R9*2), Y11
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R11*1), Y11
+	VFMADD231PD  Y10, Y11, Y7
+	VBROADCASTSD (AX)(R8*8), Y11
+	VFMADD231PD  Y10, Y11, Y8
+	VBROADCASTSD (AX)(R12*1), Y11
+	VFMADD231PD  Y10, Y11, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R13
+	TESTQ R13, R13
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y10, Y11, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y10, Y11, Y1
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y10, Y11, Y3
+	VBROADCASTSD (AX)(R8*4), Y11
+	VFMADD231PD  Y10, Y11, Y4
+	VBROADCASTSD (AX)(R10*1), Y11
+	VFMADD231PD  Y10, Y11, Y5
+	VBROADCASTSD (AX)(R9*2), Y11
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R11*1), Y11
+	VFMADD231PD  Y10, Y11, Y7
+	VBROADCASTSD (AX)(R8*8), Y11
+	VFMADD231PD  Y10, Y11, Y8
+	VBROADCASTSD (AX)(R12*1), Y11
+	VFMADD231PD  Y10, Y11, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R13
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+104(FP), X11
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z11
+	VMOVUPD.Z    (AX), K1, Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y0, Y12
+	VMOVUPD      Y12, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y1, Y12
+	VMOVUPD      Y12, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y2, Y12
+	VMOVUPD      Y12, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y3, Y12
+	VMOVUPD      Y12, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y4, Y12
+	VMOVUPD      Y12, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y5, Y12
+	VMOVUPD      Y12, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y6, Y12
+	VMOVUPD      Y12, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y7, Y12
+	VMOVUPD      Y12, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y8, Y12
+	VMOVUPD      Y12, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y12
+	VMULPD       Y11, Y12, Y12
+	VFMADD231PD  Y10, Y9, Y12
+	VMOVUPD      Y12, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y10, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y10, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y10, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y10, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y10, Y4, Y4
+	VMOVUPD Y4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y10, Y5, Y5
+	VMOVUPD Y5, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y10, Y6, Y6
+	VMOVUPD Y6, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y10, Y7, Y7
+	VMOVUPD Y7, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y10, Y8, Y8
+	VMOVUPD Y8, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y10, Y9, Y9
+	VMOVUPD Y9, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -8133,6 +13431,424 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
+
+	// 10×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	VXORPS Z12, Z12, Z12
+	VXORPS Y13, Y13, Y13
+	VXORPS Z14, Z14, Z14
+	VXORPS Y15, Y15, Y15
+	VXORPS Z16, Z16, Z16
+	VXORPS Y17, Y17, Y17
+	VXORPS Z18, Z18, Z18
+	VXORPS Y19, Y19, Y19
+	MOVQ   k+8(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z20
+	VMOVUPD.Z    64(CX), K1, Y21
+	VBROADCASTSD (AX), Z22
+	VFMADD231PD  Z20, Z22, Z0
+	VFMADD231PD  Y21, Y22, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z22
+	VFMADD231PD  Z20, Z22, Z2
+	VFMADD231PD  Y21, Y22, Y3
+	VBROADCASTSD (AX)(R8*2), Z22
+	VFMADD231PD  Z20, Z22, Z4
+	VFMADD231PD  Y21, Y22, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z22
+	VFMADD231PD  Z20, Z22, Z6
+	VFMADD231PD  Y21, Y22, Y7
+	VBROADCASTSD (AX)(R8*4), Z22
+	VFMADD231PD  Z20, Z22, Z8
+	VFMADD231PD  Y21, Y22, Y9
+	VBROADCASTSD (AX)(R10*1), Z22
+	VFMADD231PD  Z20, Z22, Z10
+	VFMADD231PD  Y21, Y22, Y11
+	VBROADCASTSD (AX)(R9*2), Z22
+	VFMADD231PD  Z20, Z22, Z12
+	VFMADD231PD  Y21, Y22, Y13
+	VBROADCASTSD (AX)(R11*1), Z22
+	VFMADD231PD  Z20, Z22, Z14
+	VFMADD231PD  Y21, Y22, Y15
+	VBROADCASTSD (AX)(R8*8), Z22
+	VFMADD231PD  Z20, Z22, Z16
+	VFMADD231PD  Y21, Y22, Y17
+	VBROADCASTSD (AX)(R12*1), Z22
+	VFMADD231PD  Z20, Z22, Z18
+	VFMADD231PD  Y21, Y22, Y19
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z20
+	VMOVUPD.Z    64(CX), K1, Y21
+	VBROADCASTSD (AX), Z22
+	VFMADD231PD  Z20, Z22, Z0
+	VFMADD231PD  Y21, Y22, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z22
+	VFMADD231PD  Z20, Z22, Z2
+	VFMADD231PD  Y21, Y22, Y3
+	VBROADCASTSD (AX)(R8*2), Z22
+	VFMADD231PD  Z20, Z22, Z4
+	VFMADD231PD  Y21, Y22, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z22
+	VFMADD231PD  Z20, Z22, Z6
+	VFMADD231PD  Y21, Y22, Y7
+	VBROADCASTSD (AX)(R8*4), Z22
+	VFMADD231PD  Z20, Z22, Z8
+	VFMADD231PD  Y21, Y22, Y9
+	VBROADCASTSD (AX)(R10*1), Z22
+	VFMADD231PD  Z20, Z22, Z10
+	VFMADD231PD  Y21, Y22, Y11
+	VBROADCASTSD (AX)(R9*2), Z22
+	VFMADD231PD  Z20, Z22, Z12
+	VFMADD231PD  Y21, Y22, Y13
+	VBROADCASTSD (AX)(R11*1), Z22
+	VFMADD231PD  Z20, Z22, Z14
+	VFMADD231PD  Y21, Y22, Y15
+	VBROADCASTSD (AX)(R8*8), Z22
+	VFMADD231PD  Z20, Z22, Z16
+	VFMADD231PD  Y21, Y22, Y17
+	VBROADCASTSD (AX)(R12*1), Z22
+	VFMADD231PD  Z20, Z22, Z18
+	VFMADD231PD  Y21, Y22, Y19
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z20
+	VMOVUPD.Z    64(CX), K1, Y21
+	VBROADCASTSD (AX), Z22
+	VFMADD231PD  Z20, Z22, Z0
+	VFMADD231PD  Y21, Y22, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z22
+	VFMADD231PD  Z20, Z22, Z2
+	VFMADD231PD  Y21, Y22, Y3
+	VBROADCASTSD (AX)(R8*2), Z22
+	VFMADD231PD  Z20, Z22, Z4
+	VFMADD231PD  Y21, Y22, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z22
+	VFMADD231PD  Z20, Z22, Z6
+	VFMADD231PD  Y21, Y22, Y7
+	VBROADCASTSD (AX)(R8*4), Z22
+	VFMADD231PD  Z20, Z22, Z8
+	VFMADD231PD  Y21, Y22, Y9
+	VBROADCASTSD (AX)(R10*1), Z22
+	VFMADD231PD  Z20, Z22, Z10
+	VFMADD231PD  Y21, Y22, Y11
+	VBROADCASTSD (AX)(R9*2), Z22
+	VFMADD231PD  Z20, Z22, Z12
+	VFMADD231PD  Y21, Y22, Y13
+	VBROADCASTSD (AX)(R11*1), Z22
+	VFMADD231PD  Z20, Z22, Z14
+	VFMADD231PD  Y21, Y22, Y15
+	VBROADCASTSD (AX)(R8*8), Z22
+	VFMADD231PD  Z20, Z22, Z16
+	VFMADD231PD  Y21, Y22, Y17
+	VBROADCASTSD (AX)(R12*1), Z22
+	VFMADD231PD  Z20, Z22, Z18
+	VFMADD231PD  Y21, Y22, Y19
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z20
+	VMOVUPD.Z    64(CX), K1, Y21
+	VBROADCASTSD (AX), Z22
+	VFMADD231PD  Z20, Z22, Z0
+	VFMADD231PD  Y21, Y22, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z22
+	VFMADD231PD  Z20, Z22, Z2
+	VFMADD231PD  Y21, Y22, Y3
+	VBROADCASTSD (AX)(R8*2), Z22
+	VFMADD231PD  Z20, Z22, Z4
+	VFMADD231PD  Y21, Y22, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z22
+	VFMADD231PD  Z20, Z22, Z6
+	VFMADD231PD  Y21, Y22, Y7
+	VBROADCASTSD (AX)(R8*4), Z22
+	VFMADD231PD  Z20, Z22, Z8
+	VFMADD231PD  Y21, Y22, Y9
+	VBROADCASTSD (AX)(R10*1), Z22
+	VFMADD231PD  Z20, Z22, Z10
+	VFMADD231PD  Y21, Y22, Y11
+	VBROADCASTSD (AX)(R9*2), Z22
+	VFMADD231PD  Z20, Z22, Z12
+	VFMADD231PD  Y21, Y22, Y13
+	VBROADCASTSD (AX)(R11*1), Z22
+	VFMADD231PD  Z20, Z22, Z14
+	VFMADD231PD  Y21, Y22, Y15
+	VBROADCASTSD (AX)(R8*8), Z22
+	VFMADD231PD  Z20, Z22, Z16
+	VFMADD231PD  Y21, Y22, Y17
+	VBROADCASTSD (AX)(R12*1), Z22
+	VFMADD231PD  Z20, Z22, Z18
+	VFMADD231PD  Y21, Y22, Y19
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R13
+	TESTQ R13, R13
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z20
+	VMOVUPD.Z    64(CX), K1, Y21
+	VBROADCASTSD (AX), Z22
+	VFMADD231PD  Z20, Z22, Z0
+	VFMADD231PD  Y21, Y22, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z22
+	VFMADD231PD  Z20, Z22, Z2
+	VFMADD231PD  Y21, Y22, Y3
+	VBROADCASTSD (AX)(R8*2), Z22
+	VFMADD231PD  Z20, Z22, Z4
+	VFMADD231PD  Y21, Y22, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z22
+	VFMADD231PD  Z20, Z22, Z6
+	VFMADD231PD  Y21, Y22, Y7
+	VBROADCASTSD (AX)(R8*4), Z22
+	VFMADD231PD  Z20, Z22, Z8
+	VFMADD231PD  Y21, Y22, Y9
+	VBROADCASTSD (AX)(R10*1), Z22
+	VFMADD231PD  Z20, Z22, Z10
+	VFMADD231PD  Y21, Y22, Y11
+	VBROADCASTSD (AX)(R9*2), Z22
+	VFMADD231PD  Z20, Z22, Z12
+	VFMADD231PD  Y21, Y22, Y13
+	VBROADCASTSD (AX)(R11*1), Z22
+	VFMADD231PD  Z20, Z22, Z14
+	VFMADD231PD  Y21, Y22, Y15
+	VBROADCASTSD (AX)(R8*8), Z22
+	VFMADD231PD  Z20, Z22, Z16
+	VFMADD231PD  Y21, Y22, Y17
+	VBROADCASTSD (AX)(R12*1), Z22
+	VFMADD231PD  Z20, Z22, Z18
+	VFMADD231PD  Y21, Y22, Y19
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R13
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z20
+	VXORPS       X21, X21, X21
+	VUCOMISD     beta+104(FP), X21
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z21
+	VMOVUPD      (AX), Z22
+	VMULPD       Z21, Z22, Z22
+	VFMADD231PD  Z20, Z0, Z22
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y21, Y0, Y0
+	VFMADD231PD  Y20, Y1, Y0
+	VMOVUPD      Z22, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z22
+	VMULPD       Z21, Z22, Z22
+	VFMADD231PD  Z20, Z2, Z22
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y21, Y0, Y0
+	VFMADD231PD  Y20, Y3, Y0
+	VMOVUPD      Z22, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z22
+	VMULPD       Z21, Z22, Z22
+	VFMADD231PD  Z20, Z4, Z22
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y21, Y0, Y0
+	VFMADD231PD  Y20, Y5, Y0
+	VMOVUPD      Z22, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z22
+	VMULPD       Z21, Z22, Z22
+	VFMADD231PD  Z20, Z6, Z22
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y21, Y0, Y0
+	VFMADD231PD  Y20, Y7, Y0
+	VMOVUPD      Z22, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z22
+	VMULPD       Z21, Z22, Z22
+	VFMADD231PD  Z20, Z8, Z22
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y21, Y0, Y0
+	VFMADD231PD  Y20, Y9, Y0
+	VMOVUPD      Z22, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z22
+	VMULPD       Z21, Z22, Z22
+	VFMADD231PD  Z20, Z10, Z22
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y21, Y0, Y0
+	VFMADD231PD  Y20, Y11, Y0
+	VMOVUPD      Z22, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z22
+	VMULPD       Z21, Z22, Z22
+	VFMADD231PD  Z20, Z12, Z22
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y21, Y0, Y0
+	VFMADD231PD  Y20, Y13, Y0
+	VMOVUPD      Z22, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z22
+	VMULPD       Z21, Z22, Z22
+	VFMADD231PD  Z20, Z14, Z22
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y21, Y0, Y0
+	VFMADD231PD  Y20, Y15, Y0
+	VMOVUPD      Z22, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z22
+	VMULPD       Z21, Z22, Z22
+	VFMADD231PD  Z20, Z16, Z22
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y21, Y0, Y0
+	VFMADD231PD  Y20, Y17, Y0
+	VMOVUPD      Z22, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z22
+	VMULPD       Z21, Z22, Z22
+	VFMADD231PD  Z20, Z18, Z22
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y21, Y0, Y0
+	VFMADD231PD  Y20, Y19, Y0
+	VMOVUPD      Z22, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z20, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y20, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z20, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y20, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z20, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y20, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z20, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y20, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z20, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Y20, Y9, Y9
+	VMOVUPD Y9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z20, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Y20, Y11, Y11
+	VMOVUPD Y11, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z20, Z12, Z12
+	VMOVUPD Z12, (AX)
+	VMULPD  Y20, Y13, Y13
+	VMOVUPD Y13, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z20, Z14, Z14
+	VMOVUPD Z14, (AX)
+	VMULPD  Y20, Y15, Y15
+	VMOVUPD Y15, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z20, Z16, Z16
+	VMOVUPD Z16, (AX)
+	VMULPD  Y20, Y17, Y17
+	VMOVUPD Y17, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z20, Z18, Z18
+	VMOVUPD Z18, (AX)
+	VMULPD  Y20, Y19, Y19
+	VMOVUPD Y19, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+10, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -8966,13 +14682,328 @@ whole_end:
 	RET
 
 // func DirectF64AVX512x11(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DirectF64AVX512x11(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
+
+	// 11×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	MOVQ   k+8(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y11, Y12, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y11, Y12, Y1
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y11, Y12, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y11, Y12, Y4
+	VBROADCASTSD (AX)(R10*1), Y12
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (AX)(R9*2), Y12
+	VFMADD231PD  Y11, Y12, Y6
+	VBROADCASTSD (AX)(R11*1), Y12
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*8), Y12
+	VFMADD231PD  Y11, Y12, Y8
+	VBROADCASTSD (AX)(R12*1), Y12
+	VFMADD231PD  Y11, Y12, Y9
+	VBROADCASTSD (AX)(R10*2), Y12
+	VFMADD231PD  Y11, Y12, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y11, Y12, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y11, Y12, Y1
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y11, Y12, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y11, Y12, Y4
+	VBROADCASTSD (AX)(R10*1), Y12
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (AX)(R9*2), Y12
+	VFMADD231PD  Y11, Y12, Y6
+	VBROADCASTSD (AX)(R11*1), Y12
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*8), Y12
+	VFMADD231PD  Y11, Y12, Y8
+	VBROADCASTSD (AX)(R12*1), Y12
+	VFMADD231PD  Y11, Y12, Y9
+	VBROADCASTSD (AX)(R10*2), Y12
+	VFMADD231PD  Y11, Y12, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y11, Y12, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y11, Y12, Y1
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y11, Y12, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y11, Y12, Y4
+	VBROADCASTSD (AX)(R10*1), Y12
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (AX)(R9*2), Y12
+	VFMADD231PD  Y11, Y12, Y6
+	VBROADCASTSD (AX)(R11*1), Y12
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*8), Y12
+	VFMADD231PD  Y11, Y12, Y8
+	VBROADCASTSD (AX)(R12*1), Y12
+	VFMADD231PD  Y11, Y12, Y9
+	VBROADCASTSD (AX)(R10*2), Y12
+	VFMADD231PD  Y11, Y12, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y11, Y12, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y11, Y12, Y1
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y11, Y12, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y11, Y12, Y4
+	VBROADCASTSD (AX)(R10*1), Y12
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (AX)(R9*2), Y12
+	VFMADD231PD  Y11, Y12, Y6
+	VBROADCASTSD (AX)(R11*1), Y12
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*8), Y12
+	VFMADD231PD  Y11, Y12, Y8
+	VBROADCASTSD (AX)(R12*1), Y12
+	VFMADD231PD  Y11, Y12, Y9
+	VBROADCASTSD (AX)(R10*2), Y12
+	VFMADD231PD  Y11, Y12, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R13
+	TESTQ R13, R13
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y11
+	VBROADCASTSD (AX), Y12
+	VFMADD231PD  Y11, Y12, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y12
+	VFMADD231PD  Y11, Y12, Y1
+	VBROADCASTSD (AX)(R8*2), Y12
+	VFMADD231PD  Y11, Y12, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y12
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*4), Y12
+	VFMADD231PD  Y11, Y12, Y4
+	VBROADCASTSD (AX)(R10*1), Y12
+	VFMADD231PD  Y11, Y12, Y5
+	VBROADCASTSD (AX)(R9*2), Y12
+	VFMADD231PD  Y11, Y12, Y6
+	VBROADCASTSD (AX)(R11*1), Y12
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*8), Y12
+	VFMADD231PD  Y11, Y12, Y8
+	VBROADCASTSD (AX)(R12*1), Y12
+	VFMADD231PD  Y11, Y12, Y9
+	VBROADCASTSD (AX)(R10*2), Y12
+	VFMADD231PD  Y11, Y12, Y10
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R13
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z11
+	VXORPS       X12, X12, X12
+	VUCOMISD     beta+104(FP), X12
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z12
+	VMOVUPD.Z    (AX), K1, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y0, Y13
+	VMOVUPD      Y13, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y1, Y13
+	VMOVUPD      Y13, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y2, Y13
+	VMOVUPD      Y13, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y3, Y13
+	VMOVUPD      Y13, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y4, Y13
+	VMOVUPD      Y13, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y5, Y13
+	VMOVUPD      Y13, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y6, Y13
+	VMOVUPD      Y13, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y7, Y13
+	VMOVUPD      Y13, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y8, Y13
+	VMOVUPD      Y13, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y9, Y13
+	VMOVUPD      Y13, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y13
+	VMULPD       Y12, Y13, Y13
+	VFMADD231PD  Y11, Y10, Y13
+	VMOVUPD      Y13, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y11, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y11, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y11, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y11, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y11, Y4, Y4
+	VMOVUPD Y4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y11, Y5, Y5
+	VMOVUPD Y5, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y11, Y6, Y6
+	VMOVUPD Y6, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y11, Y7, Y7
+	VMOVUPD Y7, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y11, Y8, Y8
+	VMOVUPD Y8, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y11, Y9, Y9
+	VMOVUPD Y9, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y11, Y10, Y10
+	VMOVUPD Y10, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -9282,6 +15313,455 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
+
+	// 11×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	VXORPS Z12, Z12, Z12
+	VXORPS Y13, Y13, Y13
+	VXORPS Z14, Z14, Z14
+	VXORPS Y15, Y15, Y15
+	VXORPS Z16, Z16, Z16
+	VXORPS Y17, Y17, Y17
+	VXORPS Z18, Z18, Z18
+	VXORPS Y19, Y19, Y19
+	VXORPS Z20, Z20, Z20
+	VXORPS Y21, Y21, Y21
+	MOVQ   k+8(FP), R13
+	MOVQ   R13, R14
+	SHRQ   $0x02, R14
+	TESTQ  R14, R14
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z22
+	VMOVUPD.Z    64(CX), K1, Y23
+	VBROADCASTSD (AX), Z24
+	VFMADD231PD  Z22, Z24, Z0
+	VFMADD231PD  Y23, Y24, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z24
+	VFMADD231PD  Z22, Z24, Z2
+	VFMADD231PD  Y23, Y24, Y3
+	VBROADCASTSD (AX)(R8*2), Z24
+	VFMADD231PD  Z22, Z24, Z4
+	VFMADD231PD  Y23, Y24, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z24
+	VFMADD231PD  Z22, Z24, Z6
+	VFMADD231PD  Y23, Y24, Y7
+	VBROADCASTSD (AX)(R8*4), Z24
+	VFMADD231PD  Z22, Z24, Z8
+	VFMADD231PD  Y23, Y24, Y9
+	VBROADCASTSD (AX)(R10*1), Z24
+	VFMADD231PD  Z22, Z24, Z10
+	VFMADD231PD  Y23, Y24, Y11
+	VBROADCASTSD (AX)(R9*2), Z24
+	VFMADD231PD  Z22, Z24, Z12
+	VFMADD231PD  Y23, Y24, Y13
+	VBROADCASTSD (AX)(R11*1), Z24
+	VFMADD231PD  Z22, Z24, Z14
+	VFMADD231PD  Y23, Y24, Y15
+	VBROADCASTSD (AX)(R8*8), Z24
+	VFMADD231PD  Z22, Z24, Z16
+	VFMADD231PD  Y23, Y24, Y17
+	VBROADCASTSD (AX)(R12*1), Z24
+	VFMADD231PD  Z22, Z24, Z18
+	VFMADD231PD  Y23, Y24, Y19
+	VBROADCASTSD (AX)(R10*2), Z24
+	VFMADD231PD  Z22, Z24, Z20
+	VFMADD231PD  Y23, Y24, Y21
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z22
+	VMOVUPD.Z    64(CX), K1, Y23
+	VBROADCASTSD (AX), Z24
+	VFMADD231PD  Z22, Z24, Z0
+	VFMADD231PD  Y23, Y24, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z24
+	VFMADD231PD  Z22, Z24, Z2
+	VFMADD231PD  Y23, Y24, Y3
+	VBROADCASTSD (AX)(R8*2), Z24
+	VFMADD231PD  Z22, Z24, Z4
+	VFMADD231PD  Y23, Y24, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z24
+	VFMADD231PD  Z22, Z24, Z6
+	VFMADD231PD  Y23, Y24, Y7
+	VBROADCASTSD (AX)(R8*4), Z24
+	VFMADD231PD  Z22, Z24, Z8
+	VFMADD231PD  Y23, Y24, Y9
+	VBROADCASTSD (AX)(R10*1), Z24
+	VFMADD231PD  Z22, Z24, Z10
+	VFMADD231PD  Y23, Y24, Y11
+	VBROADCASTSD (AX)(R9*2), Z24
+	VFMADD231PD  Z22, Z24, Z12
+	VFMADD231PD  Y23, Y24, Y13
+	VBROADCASTSD (AX)(R11*1), Z24
+	VFMADD231PD  Z22, Z24, Z14
+	VFMADD231PD  Y23, Y24, Y15
+	VBROADCASTSD (AX)(R8*8), Z24
+	VFMADD231PD  Z22, Z24, Z16
+	VFMADD231PD  Y23, Y24, Y17
+	VBROADCASTSD (AX)(R12*1), Z24
+	VFMADD231PD  Z22, Z24, Z18
+	VFMADD231PD  Y23, Y24, Y19
+	VBROADCASTSD (AX)(R10*2), Z24
+	VFMADD231PD  Z22, Z24, Z20
+	VFMADD231PD  Y23, Y24, Y21
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z22
+	VMOVUPD.Z    64(CX), K1, Y23
+	VBROADCASTSD (AX), Z24
+	VFMADD231PD  Z22, Z24, Z0
+	VFMADD231PD  Y23, Y24, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z24
+	VFMADD231PD  Z22, Z24, Z2
+	VFMADD231PD  Y23, Y24, Y3
+	VBROADCASTSD (AX)(R8*2), Z24
+	VFMADD231PD  Z22, Z24, Z4
+	VFMADD231PD  Y23, Y24, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z24
+	VFMADD231PD  Z22, Z24, Z6
+	VFMADD231PD  Y23, Y24, Y7
+	VBROADCASTSD (AX)(R8*4), Z24
+	VFMADD231PD  Z22, Z24, Z8
+	VFMADD231PD  Y23, Y24, Y9
+	VBROADCASTSD (AX)(R10*1), Z24
+	VFMADD231PD  Z22, Z24, Z10
+	VFMADD231PD  Y23, Y24, Y11
+	VBROADCASTSD (AX)(R9*2), Z24
+	VFMADD231PD  Z22, Z24, Z12
+	VFMADD231PD  Y23, Y24, Y13
+	VBROADCASTSD (AX)(R11*1), Z24
+	VFMADD231PD  Z22, Z24, Z14
+	VFMADD231PD  Y23, Y24, Y15
+	VBROADCASTSD (AX)(R8*8), Z24
+	VFMADD231PD  Z22, Z24, Z16
+	VFMADD231PD  Y23, Y24, Y17
+	VBROADCASTSD (AX)(R12*1), Z24
+	VFMADD231PD  Z22, Z24, Z18
+	VFMADD231PD  Y23, Y24, Y19
+	VBROADCASTSD (AX)(R10*2), Z24
+	VFMADD231PD  Z22, Z24, Z20
+	VFMADD231PD  Y23, Y24, Y21
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z22
+	VMOVUPD.Z    64(CX), K1, Y23
+	VBROADCASTSD (AX), Z24
+	VFMADD231PD  Z22, Z24, Z0
+	VFMADD231PD  Y23, Y24, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z24
+	VFMADD231PD  Z22, Z24, Z2
+	VFMADD231PD  Y23, Y24, Y3
+	VBROADCASTSD (AX)(R8*2), Z24
+	VFMADD231PD  Z22, Z24, Z4
+	VFMADD231PD  Y23, Y24, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z24
+	VFMADD231PD  Z22, Z24, Z6
+	VFMADD231PD  Y23, Y24, Y7
+	VBROADCASTSD (AX)(R8*4), Z24
+	VFMADD231PD  Z22, Z24, Z8
+	VFMADD231PD  Y23, Y24, Y9
+	VBROADCASTSD (AX)(R10*1), Z24
+	VFMADD231PD  Z22, Z24, Z10
+	VFMADD231PD  Y23, Y24, Y11
+	VBROADCASTSD (AX)(R9*2), Z24
+	VFMADD231PD  Z22, Z24, Z12
+	VFMADD231PD  Y23, Y24, Y13
+	VBROADCASTSD (AX)(R11*1), Z24
+	VFMADD231PD  Z22, Z24, Z14
+	VFMADD231PD  Y23, Y24, Y15
+	VBROADCASTSD (AX)(R8*8), Z24
+	VFMADD231PD  Z22, Z24, Z16
+	VFMADD231PD  Y23, Y24, Y17
+	VBROADCASTSD (AX)(R12*1), Z24
+	VFMADD231PD  Z22, Z24, Z18
+	VFMADD231PD  Y23, Y24, Y19
+	VBROADCASTSD (AX)(R10*2), Z24
+	VFMADD231PD  Z22, Z24, Z20
+	VFMADD231PD  Y23, Y24, Y21
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R14
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R13
+	TESTQ R13, R13
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z22
+	VMOVUPD.Z    64(CX), K1, Y23
+	VBROADCASTSD (AX), Z24
+	VFMADD231PD  Z22, Z24, Z0
+	VFMADD231PD  Y23, Y24, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z24
+	VFMADD231PD  Z22, Z24, Z2
+	VFMADD231PD  Y23, Y24, Y3
+	VBROADCASTSD (AX)(R8*2), Z24
+	VFMADD231PD  Z22, Z24, Z4
+	VFMADD231PD  Y23, Y24, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z24
+	VFMADD231PD  Z22, Z24, Z6
+	VFMADD231PD  Y23, Y24, Y7
+	VBROADCASTSD (AX)(R8*4), Z24
+	VFMADD231PD  Z22, Z24, Z8
+	VFMADD231PD  Y23, Y24, Y9
+	VBROADCASTSD (AX)(R10*1), Z24
+	VFMADD231PD  Z22, Z24, Z10
+	VFMADD231PD  Y23, Y24, Y11
+	VBROADCASTSD (AX)(R9*2), Z24
+	VFMADD231PD  Z22, Z24, Z12
+	VFMADD231PD  Y23, Y24, Y13
+	VBROADCASTSD (AX)(R11*1), Z24
+	VFMADD231PD  Z22, Z24, Z14
+	VFMADD231PD  Y23, Y24, Y15
+	VBROADCASTSD (AX)(R8*8), Z24
+	VFMADD231PD  Z22, Z24, Z16
+	VFMADD231PD  Y23, Y24, Y17
+	VBROADCASTSD (AX)(R12*1), Z24
+	VFMADD231PD  Z22, Z24, Z18
+	VFMADD231PD  Y23, Y24, Y19
+	VBROADCASTSD (AX)(R10*2), Z24
+	VFMADD231PD  Z22, Z24, Z20
+	VFMADD231PD  Y23, Y24, Y21
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R13
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z22
+	VXORPS       X23, X23, X23
+	VUCOMISD     beta+104(FP), X23
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z23
+	VMOVUPD      (AX), Z24
+	VMULPD       Z23, Z24, Z24
+	VFMADD231PD  Z22, Z0, Z24
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y23, Y0, Y0
+	VFMADD231PD  Y22, Y1, Y0
+	VMOVUPD      Z24, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z24
+	VMULPD       Z23, Z24, Z24
+	VFMADD231PD  Z22, Z2, Z24
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y23, Y0, Y0
+	VFMADD231PD  Y22, Y3, Y0
+	VMOVUPD      Z24, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z24
+	VMULPD       Z23, Z24, Z24
+	VFMADD231PD  Z22, Z4, Z24
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y23, Y0, Y0
+	VFMADD231PD  Y22, Y5, Y0
+	VMOVUPD      Z24, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z24
+	VMULPD       Z23, Z24, Z24
+	VFMADD231PD  Z22, Z6, Z24
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y23, Y0, Y0
+	VFMADD231PD  Y22, Y7, Y0
+	VMOVUPD      Z24, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z24
+	VMULPD       Z23, Z24, Z24
+	VFMADD231PD  Z22, Z8, Z24
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y23, Y0, Y0
+	VFMADD231PD  Y22, Y9, Y0
+	VMOVUPD      Z24, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z24
+	VMULPD       Z23, Z24, Z24
+	VFMADD231PD  Z22, Z10, Z24
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y23, Y0, Y0
+	VFMADD231PD  Y22, Y11, Y0
+	VMOVUPD      Z24, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z24
+	VMULPD       Z23, Z24, Z24
+	VFMADD231PD  Z22, Z12, Z24
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y23, Y0, Y0
+	VFMADD231PD  Y22, Y13, Y0
+	VMOVUPD      Z24, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z24
+	VMULPD       Z23, Z24, Z24
+	VFMADD231PD  Z22, Z14, Z24
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y23, Y0, Y0
+	VFMADD231PD  Y22, Y15, Y0
+	VMOVUPD      Z24, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z24
+	VMULPD       Z23, Z24, Z24
+	VFMADD231PD  Z22, Z16, Z24
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y23, Y0, Y0
+	VFMADD231PD  Y22, Y17, Y0
+	VMOVUPD      Z24, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z24
+	VMULPD       Z23, Z24, Z24
+	VFMADD231PD  Z22, Z18, Z24
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y23, Y0, Y0
+	VFMADD231PD  Y22, Y19, Y0
+	VMOVUPD      Z24, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z24
+	VMULPD       Z23, Z24, Z24
+	VFMADD231PD  Z22, Z20, Z24
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y23, Y0, Y0
+	VFMADD231PD  Y22, Y21, Y0
+	VMOVUPD      Z24, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z22, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y22, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z22, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y22, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z22, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y22, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z22, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y22, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z22, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Y22, Y9, Y9
+	VMOVUPD Y9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z22, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Y22, Y11, Y11
+	VMOVUPD Y11, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z22, Z12, Z12
+	VMOVUPD Z12, (AX)
+	VMULPD  Y22, Y13, Y13
+	VMOVUPD Y13, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z22, Z14, Z14
+	VMOVUPD Z14, (AX)
+	VMULPD  Y22, Y15, Y15
+	VMOVUPD Y15, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z22, Z16, Z16
+	VMOVUPD Z16, (AX)
+	VMULPD  Y22, Y17, Y17
+	VMOVUPD Y17, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z22, Z18, Z18
+	VMOVUPD Z18, (AX)
+	VMULPD  Y22, Y19, Y19
+	VMOVUPD Y19, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z22, Z20, Z20
+	VMOVUPD Z20, (AX)
+	VMULPD  Y22, Y21, Y21
+	VMOVUPD Y21, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+11, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -10177,7 +16657,7 @@ whole_end:
 	RET
 
 // func DirectF64AVX512x12(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DirectF64AVX512x12(SB), NOSPLIT, $0-112
 	MOVQ       c+56(FP), AX
 	MOVQ       ldc+80(FP), CX
@@ -10232,8 +16712,343 @@ TEXT ·DirectF64AVX512x12(SB), NOSPLIT, $0-112
 	MOVQ       n+88(FP), AX
 	CMPQ       AX, $+16
 	JGE        whole
-	CMPQ       AX, $+9
+	CMPQ       AX, $+13
 	JGE        wide
+	CMPQ       AX, $+9
+	JGE        wide_half
+	CMPQ       AX, $+5
+	JGE        narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
+	LEAQ  (R12)(R8*2), R13
+
+	// 12×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+8(FP), R14
+	MOVQ   R14, R15
+	SHRQ   $0x02, R15
+	TESTQ  R15, R15
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R10*1), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	VBROADCASTSD (AX)(R9*2), Y13
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R11*1), Y13
+	VFMADD231PD  Y12, Y13, Y7
+	VBROADCASTSD (AX)(R8*8), Y13
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R12*1), Y13
+	VFMADD231PD  Y12, Y13, Y9
+	VBROADCASTSD (AX)(R10*2), Y13
+	VFMADD231PD  Y12, Y13, Y10
+	VBROADCASTSD (AX)(R13*1), Y13
+	VFMADD231PD  Y12, Y13, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R10*1), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	VBROADCASTSD (AX)(R9*2), Y13
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R11*1), Y13
+	VFMADD231PD  Y12, Y13, Y7
+	VBROADCASTSD (AX)(R8*8), Y13
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R12*1), Y13
+	VFMADD231PD  Y12, Y13, Y9
+	VBROADCASTSD (AX)(R10*2), Y13
+	VFMADD231PD  Y12, Y13, Y10
+	VBROADCASTSD (AX)(R13*1), Y13
+	VFMADD231PD  Y12, Y13, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R10*1), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	VBROADCASTSD (AX)(R9*2), Y13
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R11*1), Y13
+	VFMADD231PD  Y12, Y13, Y7
+	VBROADCASTSD (AX)(R8*8), Y13
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R12*1), Y13
+	VFMADD231PD  Y12, Y13, Y9
+	VBROADCASTSD (AX)(R10*2), Y13
+	VFMADD231PD  Y12, Y13, Y10
+	VBROADCASTSD (AX)(R13*1), Y13
+	VFMADD231PD  Y12, Y13, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R10*1), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	VBROADCASTSD (AX)(R9*2), Y13
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R11*1), Y13
+	VFMADD231PD  Y12, Y13, Y7
+	VBROADCASTSD (AX)(R8*8), Y13
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R12*1), Y13
+	VFMADD231PD  Y12, Y13, Y9
+	VBROADCASTSD (AX)(R10*2), Y13
+	VFMADD231PD  Y12, Y13, Y10
+	VBROADCASTSD (AX)(R13*1), Y13
+	VFMADD231PD  Y12, Y13, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R15
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R14
+	TESTQ R14, R14
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R10*1), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	VBROADCASTSD (AX)(R9*2), Y13
+	VFMADD231PD  Y12, Y13, Y6
+	VBROADCASTSD (AX)(R11*1), Y13
+	VFMADD231PD  Y12, Y13, Y7
+	VBROADCASTSD (AX)(R8*8), Y13
+	VFMADD231PD  Y12, Y13, Y8
+	VBROADCASTSD (AX)(R12*1), Y13
+	VFMADD231PD  Y12, Y13, Y9
+	VBROADCASTSD (AX)(R10*2), Y13
+	VFMADD231PD  Y12, Y13, Y10
+	VBROADCASTSD (AX)(R13*1), Y13
+	VFMADD231PD  Y12, Y13, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R14
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+104(FP), X13
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z13
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y0, Y14
+	VMOVUPD      Y14, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y1, Y14
+	VMOVUPD      Y14, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y2, Y14
+	VMOVUPD      Y14, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y3, Y14
+	VMOVUPD      Y14, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y4, Y14
+	VMOVUPD      Y14, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y5, Y14
+	VMOVUPD      Y14, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y6, Y14
+	VMOVUPD      Y14, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y7, Y14
+	VMOVUPD      Y14, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y8, Y14
+	VMOVUPD      Y14, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y9, Y14
+	VMOVUPD      Y14, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y10, Y14
+	VMOVUPD      Y14, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y14
+	VMULPD       Y13, Y14, Y14
+	VFMADD231PD  Y12, Y11, Y14
+	VMOVUPD      Y14, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y12, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y4, Y4
+	VMOVUPD Y4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y5, Y5
+	VMOVUPD Y5, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y6, Y6
+	VMOVUPD Y6, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y7, Y7
+	VMOVUPD Y7, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y8, Y8
+	VMOVUPD Y8, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y9, Y9
+	VMOVUPD Y9, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y10, Y10
+	VMOVUPD Y10, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y12, Y11, Y11
+	VMOVUPD Y11, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+12, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+12, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -10563,6 +17378,487 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+	LEAQ  (R10)(R8*2), R11
+	LEAQ  (R11)(R8*2), R12
+	LEAQ  (R12)(R8*2), R13
+
+	// 12×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	VXORPS Z12, Z12, Z12
+	VXORPS Y13, Y13, Y13
+	VXORPS Z14, Z14, Z14
+	VXORPS Y15, Y15, Y15
+	VXORPS Z16, Z16, Z16
+	VXORPS Y17, Y17, Y17
+	VXORPS Z18, Z18, Z18
+	VXORPS Y19, Y19, Y19
+	VXORPS Z20, Z20, Z20
+	VXORPS Y21, Y21, Y21
+	VXORPS Z22, Z22, Z22
+	VXORPS Y23, Y23, Y23
+	MOVQ   k+8(FP), R14
+	MOVQ   R14, R15
+	SHRQ   $0x02, R15
+	TESTQ  R15, R15
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z24
+	VMOVUPD.Z    64(CX), K1, Y25
+	VBROADCASTSD (AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Y25, Y26, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Y25, Y26, Y3
+	VBROADCASTSD (AX)(R8*2), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Y25, Y26, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Y25, Y26, Y7
+	VBROADCASTSD (AX)(R8*4), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Y25, Y26, Y9
+	VBROADCASTSD (AX)(R10*1), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Y25, Y26, Y11
+	VBROADCASTSD (AX)(R9*2), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Y25, Y26, Y13
+	VBROADCASTSD (AX)(R11*1), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Y25, Y26, Y15
+	VBROADCASTSD (AX)(R8*8), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Y25, Y26, Y17
+	VBROADCASTSD (AX)(R12*1), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Y25, Y26, Y19
+	VBROADCASTSD (AX)(R10*2), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Y25, Y26, Y21
+	VBROADCASTSD (AX)(R13*1), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Y25, Y26, Y23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z24
+	VMOVUPD.Z    64(CX), K1, Y25
+	VBROADCASTSD (AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Y25, Y26, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Y25, Y26, Y3
+	VBROADCASTSD (AX)(R8*2), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Y25, Y26, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Y25, Y26, Y7
+	VBROADCASTSD (AX)(R8*4), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Y25, Y26, Y9
+	VBROADCASTSD (AX)(R10*1), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Y25, Y26, Y11
+	VBROADCASTSD (AX)(R9*2), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Y25, Y26, Y13
+	VBROADCASTSD (AX)(R11*1), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Y25, Y26, Y15
+	VBROADCASTSD (AX)(R8*8), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Y25, Y26, Y17
+	VBROADCASTSD (AX)(R12*1), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Y25, Y26, Y19
+	VBROADCASTSD (AX)(R10*2), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Y25, Y26, Y21
+	VBROADCASTSD (AX)(R13*1), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Y25, Y26, Y23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z24
+	VMOVUPD.Z    64(CX), K1, Y25
+	VBROADCASTSD (AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Y25, Y26, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Y25, Y26, Y3
+	VBROADCASTSD (AX)(R8*2), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Y25, Y26, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Y25, Y26, Y7
+	VBROADCASTSD (AX)(R8*4), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Y25, Y26, Y9
+	VBROADCASTSD (AX)(R10*1), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Y25, Y26, Y11
+	VBROADCASTSD (AX)(R9*2), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Y25, Y26, Y13
+	VBROADCASTSD (AX)(R11*1), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Y25, Y26, Y15
+	VBROADCASTSD (AX)(R8*8), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Y25, Y26, Y17
+	VBROADCASTSD (AX)(R12*1), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Y25, Y26, Y19
+	VBROADCASTSD (AX)(R10*2), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Y25, Y26, Y21
+	VBROADCASTSD (AX)(R13*1), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Y25, Y26, Y23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z24
+	VMOVUPD.Z    64(CX), K1, Y25
+	VBROADCASTSD (AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Y25, Y26, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Y25, Y26, Y3
+	VBROADCASTSD (AX)(R8*2), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Y25, Y26, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Y25, Y26, Y7
+	VBROADCASTSD (AX)(R8*4), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Y25, Y26, Y9
+	VBROADCASTSD (AX)(R10*1), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Y25, Y26, Y11
+	VBROADCASTSD (AX)(R9*2), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Y25, Y26, Y13
+	VBROADCASTSD (AX)(R11*1), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Y25, Y26, Y15
+	VBROADCASTSD (AX)(R8*8), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Y25, Y26, Y17
+	VBROADCASTSD (AX)(R12*1), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Y25, Y26, Y19
+	VBROADCASTSD (AX)(R10*2), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Y25, Y26, Y21
+	VBROADCASTSD (AX)(R13*1), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Y25, Y26, Y23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R15
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R14
+	TESTQ R14, R14
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z24
+	VMOVUPD.Z    64(CX), K1, Y25
+	VBROADCASTSD (AX), Z26
+	VFMADD231PD  Z24, Z26, Z0
+	VFMADD231PD  Y25, Y26, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z26
+	VFMADD231PD  Z24, Z26, Z2
+	VFMADD231PD  Y25, Y26, Y3
+	VBROADCASTSD (AX)(R8*2), Z26
+	VFMADD231PD  Z24, Z26, Z4
+	VFMADD231PD  Y25, Y26, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z26
+	VFMADD231PD  Z24, Z26, Z6
+	VFMADD231PD  Y25, Y26, Y7
+	VBROADCASTSD (AX)(R8*4), Z26
+	VFMADD231PD  Z24, Z26, Z8
+	VFMADD231PD  Y25, Y26, Y9
+	VBROADCASTSD (AX)(R10*1), Z26
+	VFMADD231PD  Z24, Z26, Z10
+	VFMADD231PD  Y25, Y26, Y11
+	VBROADCASTSD (AX)(R9*2), Z26
+	VFMADD231PD  Z24, Z26, Z12
+	VFMADD231PD  Y25, Y26, Y13
+	VBROADCASTSD (AX)(R11*1), Z26
+	VFMADD231PD  Z24, Z26, Z14
+	VFMADD231PD  Y25, Y26, Y15
+	VBROADCASTSD (AX)(R8*8), Z26
+	VFMADD231PD  Z24, Z26, Z16
+	VFMADD231PD  Y25, Y26, Y17
+	VBROADCASTSD (AX)(R12*1), Z26
+	VFMADD231PD  Z24, Z26, Z18
+	VFMADD231PD  Y25, Y26, Y19
+	VBROADCASTSD (AX)(R10*2), Z26
+	VFMADD231PD  Z24, Z26, Z20
+	VFMADD231PD  Y25, Y26, Y21
+	VBROADCASTSD (AX)(R13*1), Z26
+	VFMADD231PD  Z24, Z26, Z22
+	VFMADD231PD  Y25, Y26, Y23
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R14
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z24
+	VXORPS       X25, X25, X25
+	VUCOMISD     beta+104(FP), X25
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z25
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z0, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y1, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z2, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y3, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z4, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y5, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z6, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y7, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z8, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y9, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z10, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y11, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z12, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y13, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z14, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y15, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z16, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y17, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z18, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y19, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z20, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y21, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z26
+	VMULPD       Z25, Z26, Z26
+	VFMADD231PD  Z24, Z22, Z26
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y25, Y0, Y0
+	VFMADD231PD  Y24, Y23, Y0
+	VMOVUPD      Z26, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z24, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y24, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y24, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y24, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y24, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Y24, Y9, Y9
+	VMOVUPD Y9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Y24, Y11, Y11
+	VMOVUPD Y11, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z12, Z12
+	VMOVUPD Z12, (AX)
+	VMULPD  Y24, Y13, Y13
+	VMOVUPD Y13, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z14, Z14
+	VMOVUPD Z14, (AX)
+	VMULPD  Y24, Y15, Y15
+	VMOVUPD Y15, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z16, Z16
+	VMOVUPD Z16, (AX)
+	VMULPD  Y24, Y17, Y17
+	VMOVUPD Y17, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z18, Z18
+	VMOVUPD Z18, (AX)
+	VMULPD  Y24, Y19, Y19
+	VMOVUPD Y19, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z20, Z20
+	VMOVUPD Z20, (AX)
+	VMULPD  Y24, Y21, Y21
+	VMOVUPD Y21, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z24, Z22, Z22
+	VMOVUPD Z22, (AX)
+	VMULPD  Y24, Y23, Y23
+	VMOVUPD Y23, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+12, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+12, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -11522,13 +18818,176 @@ whole_end:
 	RET
 
 // func DeepF64AVX512x1(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DeepF64AVX512x1(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 1×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x03, R9
+	TESTQ  R9, R9
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y2
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y4
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y6
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+7, R8
+	TESTQ R8, R8
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y0
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	VADDPD       Y4, Y0, Y0
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y2, Y2
+	VADDPD       Y7, Y3, Y3
+	VADDPD       Y2, Y0, Y0
+	VADDPD       Y3, Y1, Y1
+	VADDPD       Y1, Y0, Y0
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z1
+	VXORPS       X2, X2, X2
+	VUCOMISD     beta+104(FP), X2
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z2
+	VMOVUPD.Z    (AX), K1, Y3
+	VMULPD       Y2, Y3, Y3
+	VFMADD231PD  Y1, Y0, Y3
+	VMOVUPD      Y3, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y1, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -11686,6 +19145,153 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 1×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R8
+	MOVQ   R8, R9
+	SHRQ   $0x02, R9
+	TESTQ  R9, R9
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Y9, Y10, Y7
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R9
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R8
+	TESTQ R8, R8
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R8
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Y7, Y3, Y3
+	VADDPD       Z2, Z0, Z0
+	VADDPD       Y3, Y1, Y1
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z3
+	VMOVUPD      (AX), Z4
+	VMULPD       Z3, Z4, Z4
+	VFMADD231PD  Z2, Z0, Z4
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y3, Y0, Y0
+	VFMADD231PD  Y2, Y1, Y0
+	VMOVUPD      Z4, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z2, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y2, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+1, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -11977,13 +19583,165 @@ whole_end:
 	RET
 
 // func DeepF64AVX512x2(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DeepF64AVX512x2(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 2×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y2
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y1
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	VADDPD       Y4, Y0, Y0
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y2, Y2
+	VADDPD       Y7, Y3, Y3
+	VADDPD       Y2, Y0, Y0
+	VADDPD       Y3, Y1, Y1
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z2
+	VXORPS       X3, X3, X3
+	VUCOMISD     beta+104(FP), X3
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z3
+	VMOVUPD.Z    (AX), K1, Y4
+	VMULPD       Y3, Y4, Y4
+	VFMADD231PD  Y2, Y0, Y4
+	VMOVUPD      Y4, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y4
+	VMULPD       Y3, Y4, Y4
+	VFMADD231PD  Y2, Y1, Y4
+	VMOVUPD      Y4, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y2, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y2, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -12130,6 +19888,180 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 2×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Y9, Y10, Y7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Y9, Y10, Y7
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	VADDPD       Z4, Z0, Z0
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Z6, Z2, Z2
+	VADDPD       Y7, Y3, Y3
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z5
+	VMOVUPD      (AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z0, Z6
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y5, Y0, Y0
+	VFMADD231PD  Y4, Y1, Y0
+	VMOVUPD      Z6, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z6
+	VMULPD       Z5, Z6, Z6
+	VFMADD231PD  Z4, Z2, Z6
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y5, Y0, Y0
+	VFMADD231PD  Y4, Y3, Y0
+	VMOVUPD      Z6, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z4, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y4, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z4, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y4, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+2, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -12475,13 +20407,190 @@ whole_end:
 	RET
 
 // func DeepF64AVX512x3(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DeepF64AVX512x3(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 3×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y7
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y8
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y9
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y10
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	VADDPD       Y6, Y0, Y0
+	VADDPD       Y7, Y1, Y1
+	VADDPD       Y8, Y2, Y2
+	VADDPD       Y9, Y3, Y3
+	VADDPD       Y10, Y4, Y4
+	VADDPD       Y11, Y5, Y5
+	VADDPD       Y3, Y0, Y0
+	VADDPD       Y4, Y1, Y1
+	VADDPD       Y5, Y2, Y2
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z3
+	VXORPS       X4, X4, X4
+	VUCOMISD     beta+104(FP), X4
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z4
+	VMOVUPD.Z    (AX), K1, Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y0, Y5
+	VMOVUPD      Y5, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y1, Y5
+	VMOVUPD      Y5, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y5
+	VMULPD       Y4, Y5, Y5
+	VFMADD231PD  Y3, Y2, Y5
+	VMOVUPD      Y5, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y3, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y3, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y3, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -12653,6 +20762,215 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+
+	// 3×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+8(FP), R9
+	MOVQ   R9, R10
+	SHRQ   $0x02, R10
+	TESTQ  R10, R10
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Y13, Y14, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Y13, Y14, Y11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Y13, Y14, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Y13, Y14, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Y13, Y14, Y11
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R10
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R9
+	TESTQ R9, R9
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Y13, Y14, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R9
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	VADDPD       Z6, Z0, Z0
+	VADDPD       Y7, Y1, Y1
+	VADDPD       Z8, Z2, Z2
+	VADDPD       Y9, Y3, Y3
+	VADDPD       Z10, Z4, Z4
+	VADDPD       Y11, Y5, Y5
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z7
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z0, Z8
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y1, Y0
+	VMOVUPD      Z8, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z2, Z8
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y3, Y0
+	VMOVUPD      Z8, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z8
+	VMULPD       Z7, Z8, Z8
+	VFMADD231PD  Z6, Z4, Z8
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y7, Y0, Y0
+	VFMADD231PD  Y6, Y5, Y0
+	VMOVUPD      Z8, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z6, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y6, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y6, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z6, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y6, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+3, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -13068,13 +21386,200 @@ whole_end:
 	RET
 
 // func DeepF64AVX512x4(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DeepF64AVX512x4(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 4×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y1
+	VBROADCASTSD (AX)(R8*2), Y9
+	VFMADD231PD  Y8, Y9, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y9
+	VFMADD231PD  Y8, Y9, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y5
+	VBROADCASTSD (AX)(R8*2), Y9
+	VFMADD231PD  Y8, Y9, Y6
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y9
+	VFMADD231PD  Y8, Y9, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y1
+	VBROADCASTSD (AX)(R8*2), Y9
+	VFMADD231PD  Y8, Y9, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y9
+	VFMADD231PD  Y8, Y9, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y4
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y5
+	VBROADCASTSD (AX)(R8*2), Y9
+	VFMADD231PD  Y8, Y9, Y6
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y9
+	VFMADD231PD  Y8, Y9, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y8
+	VBROADCASTSD (AX), Y9
+	VFMADD231PD  Y8, Y9, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y9
+	VFMADD231PD  Y8, Y9, Y1
+	VBROADCASTSD (AX)(R8*2), Y9
+	VFMADD231PD  Y8, Y9, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y9
+	VFMADD231PD  Y8, Y9, Y3
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	VADDPD       Y4, Y0, Y0
+	VADDPD       Y5, Y1, Y1
+	VADDPD       Y6, Y2, Y2
+	VADDPD       Y7, Y3, Y3
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z4
+	VXORPS       X5, X5, X5
+	VUCOMISD     beta+104(FP), X5
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z5
+	VMOVUPD.Z    (AX), K1, Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y0, Y6
+	VMOVUPD      Y6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y1, Y6
+	VMOVUPD      Y6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y2, Y6
+	VMOVUPD      Y6, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y6
+	VMULPD       Y5, Y6, Y6
+	VFMADD231PD  Y4, Y3, Y6
+	VMOVUPD      Y6, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y4, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y4, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y4, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y4, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -13256,6 +21761,235 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 4×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z8
+	VMOVUPD.Z    64(CX), K1, Y9
+	VBROADCASTSD (AX), Z10
+	VFMADD231PD  Z8, Z10, Z0
+	VFMADD231PD  Y9, Y10, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z10
+	VFMADD231PD  Z8, Z10, Z2
+	VFMADD231PD  Y9, Y10, Y3
+	VBROADCASTSD (AX)(R8*2), Z10
+	VFMADD231PD  Z8, Z10, Z4
+	VFMADD231PD  Y9, Y10, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z10
+	VFMADD231PD  Z8, Z10, Z6
+	VFMADD231PD  Y9, Y10, Y7
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z8
+	VXORPS       X9, X9, X9
+	VUCOMISD     beta+104(FP), X9
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z9
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z0, Z10
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y1, Y0
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z2, Z10
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y3, Y0
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z4, Z10
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y5, Y0
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z10
+	VMULPD       Z9, Z10, Z10
+	VFMADD231PD  Z8, Z6, Z10
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y9, Y0, Y0
+	VFMADD231PD  Y8, Y7, Y0
+	VMOVUPD      Z10, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z8, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y8, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y8, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y8, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z8, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y8, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+4, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -13711,13 +22445,221 @@ whole_end:
 	RET
 
 // func DeepF64AVX512x5(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DeepF64AVX512x5(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 5×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y10, Y11, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y10, Y11, Y1
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y10, Y11, Y3
+	VBROADCASTSD (AX)(R8*4), Y11
+	VFMADD231PD  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y10, Y11, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y10, Y11, Y7
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y10, Y11, Y8
+	VBROADCASTSD (AX)(R8*4), Y11
+	VFMADD231PD  Y10, Y11, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y10, Y11, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y10, Y11, Y1
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y10, Y11, Y3
+	VBROADCASTSD (AX)(R8*4), Y11
+	VFMADD231PD  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y10, Y11, Y5
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y10, Y11, Y6
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y10, Y11, Y7
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y10, Y11, Y8
+	VBROADCASTSD (AX)(R8*4), Y11
+	VFMADD231PD  Y10, Y11, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y10
+	VBROADCASTSD (AX), Y11
+	VFMADD231PD  Y10, Y11, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y11
+	VFMADD231PD  Y10, Y11, Y1
+	VBROADCASTSD (AX)(R8*2), Y11
+	VFMADD231PD  Y10, Y11, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y11
+	VFMADD231PD  Y10, Y11, Y3
+	VBROADCASTSD (AX)(R8*4), Y11
+	VFMADD231PD  Y10, Y11, Y4
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	VADDPD       Y5, Y0, Y0
+	VADDPD       Y6, Y1, Y1
+	VADDPD       Y7, Y2, Y2
+	VADDPD       Y8, Y3, Y3
+	VADDPD       Y9, Y4, Y4
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z5
+	VXORPS       X6, X6, X6
+	VUCOMISD     beta+104(FP), X6
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z6
+	VMOVUPD.Z    (AX), K1, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y0, Y7
+	VMOVUPD      Y7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y1, Y7
+	VMOVUPD      Y7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y2, Y7
+	VMOVUPD      Y7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y3, Y7
+	VMOVUPD      Y7, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y7
+	VMULPD       Y6, Y7, Y7
+	VFMADD231PD  Y5, Y4, Y7
+	VMOVUPD      Y7, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y5, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y5, Y4, Y4
+	VMOVUPD Y4, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -13920,6 +22862,266 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+
+	// 5×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	MOVQ   k+8(FP), R10
+	MOVQ   R10, R11
+	SHRQ   $0x02, R11
+	TESTQ  R11, R11
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Y11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Y11, Y12, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Y11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Y11, Y12, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Y11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Y11, Y12, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Y11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Y11, Y12, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R11
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R10
+	TESTQ R10, R10
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z10
+	VMOVUPD.Z    64(CX), K1, Y11
+	VBROADCASTSD (AX), Z12
+	VFMADD231PD  Z10, Z12, Z0
+	VFMADD231PD  Y11, Y12, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z12
+	VFMADD231PD  Z10, Z12, Z2
+	VFMADD231PD  Y11, Y12, Y3
+	VBROADCASTSD (AX)(R8*2), Z12
+	VFMADD231PD  Z10, Z12, Z4
+	VFMADD231PD  Y11, Y12, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z12
+	VFMADD231PD  Z10, Z12, Z6
+	VFMADD231PD  Y11, Y12, Y7
+	VBROADCASTSD (AX)(R8*4), Z12
+	VFMADD231PD  Z10, Z12, Z8
+	VFMADD231PD  Y11, Y12, Y9
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R10
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z10
+	VXORPS       X11, X11, X11
+	VUCOMISD     beta+104(FP), X11
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z11
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z0, Z12
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y1, Y0
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z2, Z12
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y3, Y0
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z4, Z12
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y5, Y0
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z6, Z12
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y7, Y0
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z12
+	VMULPD       Z11, Z12, Z12
+	VFMADD231PD  Z10, Z8, Z12
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y11, Y0, Y0
+	VFMADD231PD  Y10, Y9, Y0
+	VMOVUPD      Z12, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z10, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y10, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y10, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y10, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y10, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z10, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Y10, Y9, Y9
+	VMOVUPD Y9, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+5, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -14437,13 +23639,243 @@ whole_end:
 	RET
 
 // func DeepF64AVX512x6(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DeepF64AVX512x6(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 6×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R10*1), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y7
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y8
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y12, Y13, Y9
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y12, Y13, Y10
+	VBROADCASTSD (AX)(R10*1), Y13
+	VFMADD231PD  Y12, Y13, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R10*1), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y6
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y7
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y8
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y12, Y13, Y9
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y12, Y13, Y10
+	VBROADCASTSD (AX)(R10*1), Y13
+	VFMADD231PD  Y12, Y13, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y12
+	VBROADCASTSD (AX), Y13
+	VFMADD231PD  Y12, Y13, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y13
+	VFMADD231PD  Y12, Y13, Y1
+	VBROADCASTSD (AX)(R8*2), Y13
+	VFMADD231PD  Y12, Y13, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y13
+	VFMADD231PD  Y12, Y13, Y3
+	VBROADCASTSD (AX)(R8*4), Y13
+	VFMADD231PD  Y12, Y13, Y4
+	VBROADCASTSD (AX)(R10*1), Y13
+	VFMADD231PD  Y12, Y13, Y5
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	VADDPD       Y6, Y0, Y0
+	VADDPD       Y7, Y1, Y1
+	VADDPD       Y8, Y2, Y2
+	VADDPD       Y9, Y3, Y3
+	VADDPD       Y10, Y4, Y4
+	VADDPD       Y11, Y5, Y5
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z6
+	VXORPS       X7, X7, X7
+	VUCOMISD     beta+104(FP), X7
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z7
+	VMOVUPD.Z    (AX), K1, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y0, Y8
+	VMOVUPD      Y8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y1, Y8
+	VMOVUPD      Y8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y2, Y8
+	VMOVUPD      Y8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y3, Y8
+	VMOVUPD      Y8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y4, Y8
+	VMOVUPD      Y8, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y8
+	VMULPD       Y7, Y8, Y8
+	VFMADD231PD  Y6, Y5, Y8
+	VMOVUPD      Y8, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y6, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y4, Y4
+	VMOVUPD Y4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y6, Y5, Y5
+	VMOVUPD Y5, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -14668,6 +24100,298 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 6×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Y13, Y14, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Y13, Y14, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Y13, Y14, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Y13, Y14, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z12
+	VMOVUPD.Z    64(CX), K1, Y13
+	VBROADCASTSD (AX), Z14
+	VFMADD231PD  Z12, Z14, Z0
+	VFMADD231PD  Y13, Y14, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z14
+	VFMADD231PD  Z12, Z14, Z2
+	VFMADD231PD  Y13, Y14, Y3
+	VBROADCASTSD (AX)(R8*2), Z14
+	VFMADD231PD  Z12, Z14, Z4
+	VFMADD231PD  Y13, Y14, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z14
+	VFMADD231PD  Z12, Z14, Z6
+	VFMADD231PD  Y13, Y14, Y7
+	VBROADCASTSD (AX)(R8*4), Z14
+	VFMADD231PD  Z12, Z14, Z8
+	VFMADD231PD  Y13, Y14, Y9
+	VBROADCASTSD (AX)(R10*1), Z14
+	VFMADD231PD  Z12, Z14, Z10
+	VFMADD231PD  Y13, Y14, Y11
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z12
+	VXORPS       X13, X13, X13
+	VUCOMISD     beta+104(FP), X13
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z13
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z0, Z14
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y1, Y0
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z2, Z14
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y3, Y0
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z4, Z14
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y5, Y0
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z6, Z14
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y7, Y0
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z8, Z14
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y9, Y0
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z14
+	VMULPD       Z13, Z14, Z14
+	VFMADD231PD  Z12, Z10, Z14
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y13, Y0, Y0
+	VFMADD231PD  Y12, Y11, Y0
+	VMOVUPD      Z14, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z12, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y12, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y12, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y12, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y12, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Y12, Y9, Y9
+	VMOVUPD Y9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z12, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Y12, Y11, Y11
+	VMOVUPD Y11, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+6, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -15249,13 +24973,264 @@ whole_end:
 	RET
 
 // func DeepF64AVX512x7(tiles int, k int, a *float64, rsa int, csa int, b *float64, ldb int, c *float64, next *float64, ldn int, ldc int, n int, alpha float64, beta float64)
-// Requires: AVX, AVX512DQ, AVX512F, MMX+
+// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, FMA3, MMX+
 TEXT ·DeepF64AVX512x7(SB), NOSPLIT, $0-112
 	MOVQ n+88(FP), AX
 	CMPQ AX, $+16
 	JGE  whole
-	CMPQ AX, $+9
+	CMPQ AX, $+13
 	JGE  wide
+	CMPQ AX, $+9
+	JGE  wide_half
+	CMPQ AX, $+5
+	JGE  narrow
+
+narrow_half:
+	MOVQ  n+88(FP), AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 7×8 sums.
+	VXORPS Y0, Y0, Y0
+	VXORPS Y1, Y1, Y1
+	VXORPS Y2, Y2, Y2
+	VXORPS Y3, Y3, Y3
+	VXORPS Y4, Y4, Y4
+	VXORPS Y5, Y5, Y5
+	VXORPS Y6, Y6, Y6
+	VXORPS Y7, Y7, Y7
+	VXORPS Y8, Y8, Y8
+	VXORPS Y9, Y9, Y9
+	VXORPS Y10, Y10, Y10
+	VXORPS Y11, Y11, Y11
+	VXORPS Y12, Y12, Y12
+	VXORPS Y13, Y13, Y13
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     narrow_half_unrolled_end
+
+narrow_half_unrolled:
+	VMOVUPD.Z    (CX), K1, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y14, Y15, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y14, Y15, Y1
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y14, Y15, Y3
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y14, Y15, Y5
+	VBROADCASTSD (AX)(R9*2), Y15
+	VFMADD231PD  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y14, Y15, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y14, Y15, Y9
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y14, Y15, Y11
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y14, Y15, Y12
+	VBROADCASTSD (AX)(R9*2), Y15
+	VFMADD231PD  Y14, Y15, Y13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y14, Y15, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y14, Y15, Y1
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y14, Y15, Y3
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y14, Y15, Y5
+	VBROADCASTSD (AX)(R9*2), Y15
+	VFMADD231PD  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD.Z    (CX), K1, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y14, Y15, Y7
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y14, Y15, Y8
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y14, Y15, Y9
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y14, Y15, Y10
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y14, Y15, Y11
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y14, Y15, Y12
+	VBROADCASTSD (AX)(R9*2), Y15
+	VFMADD231PD  Y14, Y15, Y13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          narrow_half_unrolled
+
+narrow_half_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    narrow_half_single_end
+
+narrow_half_single:
+	VMOVUPD.Z    (CX), K1, Y14
+	VBROADCASTSD (AX), Y15
+	VFMADD231PD  Y14, Y15, Y0
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Y15
+	VFMADD231PD  Y14, Y15, Y1
+	VBROADCASTSD (AX)(R8*2), Y15
+	VFMADD231PD  Y14, Y15, Y2
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Y15
+	VFMADD231PD  Y14, Y15, Y3
+	VBROADCASTSD (AX)(R8*4), Y15
+	VFMADD231PD  Y14, Y15, Y4
+	VBROADCASTSD (AX)(R10*1), Y15
+	VFMADD231PD  Y14, Y15, Y5
+	VBROADCASTSD (AX)(R9*2), Y15
+	VFMADD231PD  Y14, Y15, Y6
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          narrow_half_single
+
+narrow_half_single_end:
+	VADDPD       Y7, Y0, Y0
+	VADDPD       Y8, Y1, Y1
+	VADDPD       Y9, Y2, Y2
+	VADDPD       Y10, Y3, Y3
+	VADDPD       Y11, Y4, Y4
+	VADDPD       Y12, Y5, Y5
+	VADDPD       Y13, Y6, Y6
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z7
+	VXORPS       X8, X8, X8
+	VUCOMISD     beta+104(FP), X8
+	JNE          narrow_half_overwrite_not
+	JPC          narrow_half_overwrite
+
+narrow_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z8
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y0, Y9
+	VMOVUPD      Y9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y1, Y9
+	VMOVUPD      Y9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y2, Y9
+	VMOVUPD      Y9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y3, Y9
+	VMOVUPD      Y9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y4, Y9
+	VMOVUPD      Y9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y5, Y9
+	VMOVUPD      Y9, K1, (AX)
+	ADDQ         CX, AX
+	VMOVUPD.Z    (AX), K1, Y9
+	VMULPD       Y8, Y9, Y9
+	VFMADD231PD  Y7, Y6, Y9
+	VMOVUPD      Y9, K1, (AX)
+	JMP          narrow_half_done
+
+narrow_half_overwrite:
+	VMULPD  Y7, Y0, Y0
+	VMOVUPD Y0, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y7, Y1, Y1
+	VMOVUPD Y1, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y7, Y2, Y2
+	VMOVUPD Y2, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y7, Y3, Y3
+	VMOVUPD Y3, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y7, Y4, Y4
+	VMOVUPD Y4, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y7, Y5, Y5
+	VMOVUPD Y5, K1, (AX)
+	ADDQ    CX, AX
+	VMULPD  Y7, Y6, Y6
+	VMOVUPD Y6, K1, (AX)
+
+narrow_half_done:
+	DECQ   tiles+0(FP)
+	JZ     narrow_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    narrow_half
+
+narrow_half_end:
+	VZEROUPPER
+	RET
 
 narrow:
 	MOVQ  n+88(FP), AX
@@ -15501,6 +25476,329 @@ narrow_done:
 	JMP    narrow
 
 narrow_end:
+	VZEROUPPER
+	RET
+
+wide_half:
+	MOVQ  n+88(FP), AX
+	SUBQ  $+8, AX
+	MOVQ  AX, CX
+	MOVQ  $+1, AX
+	SHLQ  CL, AX
+	DECQ  AX
+	KMOVW AX, K1
+	MOVQ  a+16(FP), AX
+	MOVQ  b+40(FP), CX
+	MOVQ  csa+32(FP), DX
+	SHLQ  $0x03, DX
+	MOVQ  ldb+48(FP), BX
+	SHLQ  $0x03, BX
+	MOVQ  next+64(FP), SI
+	MOVQ  ldn+72(FP), DI
+	SHLQ  $0x03, DI
+	MOVQ  rsa+24(FP), R8
+	SHLQ  $0x03, R8
+	LEAQ  (R8)(R8*2), R9
+	LEAQ  (R9)(R8*2), R10
+
+	// 7×16 sums.
+	VXORPS Z0, Z0, Z0
+	VXORPS Y1, Y1, Y1
+	VXORPS Z2, Z2, Z2
+	VXORPS Y3, Y3, Y3
+	VXORPS Z4, Z4, Z4
+	VXORPS Y5, Y5, Y5
+	VXORPS Z6, Z6, Z6
+	VXORPS Y7, Y7, Y7
+	VXORPS Z8, Z8, Z8
+	VXORPS Y9, Y9, Y9
+	VXORPS Z10, Z10, Z10
+	VXORPS Y11, Y11, Y11
+	VXORPS Z12, Z12, Z12
+	VXORPS Y13, Y13, Y13
+	MOVQ   k+8(FP), R11
+	MOVQ   R11, R12
+	SHRQ   $0x02, R12
+	TESTQ  R12, R12
+	JZ     wide_half_unrolled_end
+
+wide_half_unrolled:
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Y15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Y15, Y16, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Y15, Y16, Y3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Y15, Y16, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Y15, Y16, Y7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Y15, Y16, Y9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Y15, Y16, Y11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Y15, Y16, Y13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Y15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Y15, Y16, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Y15, Y16, Y3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Y15, Y16, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Y15, Y16, Y7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Y15, Y16, Y9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Y15, Y16, Y11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Y15, Y16, Y13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Y15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Y15, Y16, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Y15, Y16, Y3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Y15, Y16, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Y15, Y16, Y7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Y15, Y16, Y9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Y15, Y16, Y11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Y15, Y16, Y13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Y15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Y15, Y16, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Y15, Y16, Y3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Y15, Y16, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Y15, Y16, Y7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Y15, Y16, Y9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Y15, Y16, Y11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Y15, Y16, Y13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	PREFETCHT1   (SI)
+	PREFETCHT1   (SI)(DI*1)
+	LEAQ         (SI)(DI*2), SI
+	DECQ         R12
+	JNZ          wide_half_unrolled
+
+wide_half_unrolled_end:
+	ANDQ  $+3, R11
+	TESTQ R11, R11
+	JZ    wide_half_single_end
+
+wide_half_single:
+	VMOVUPD      (CX), Z14
+	VMOVUPD.Z    64(CX), K1, Y15
+	VBROADCASTSD (AX), Z16
+	VFMADD231PD  Z14, Z16, Z0
+	VFMADD231PD  Y15, Y16, Y1
+	PREFETCHT0   (CX)(BX*8)
+	VBROADCASTSD (AX)(R8*1), Z16
+	VFMADD231PD  Z14, Z16, Z2
+	VFMADD231PD  Y15, Y16, Y3
+	VBROADCASTSD (AX)(R8*2), Z16
+	VFMADD231PD  Z14, Z16, Z4
+	VFMADD231PD  Y15, Y16, Y5
+	PREFETCHT0   64(CX)(BX*8)
+	VBROADCASTSD (AX)(R9*1), Z16
+	VFMADD231PD  Z14, Z16, Z6
+	VFMADD231PD  Y15, Y16, Y7
+	VBROADCASTSD (AX)(R8*4), Z16
+	VFMADD231PD  Z14, Z16, Z8
+	VFMADD231PD  Y15, Y16, Y9
+	VBROADCASTSD (AX)(R10*1), Z16
+	VFMADD231PD  Z14, Z16, Z10
+	VFMADD231PD  Y15, Y16, Y11
+	VBROADCASTSD (AX)(R9*2), Z16
+	VFMADD231PD  Z14, Z16, Z12
+	VFMADD231PD  Y15, Y16, Y13
+	ADDQ         DX, AX
+	ADDQ         BX, CX
+	DECQ         R11
+	JNZ          wide_half_single
+
+wide_half_single_end:
+	MOVQ         c+56(FP), AX
+	MOVQ         ldc+80(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+96(FP), Z14
+	VXORPS       X15, X15, X15
+	VUCOMISD     beta+104(FP), X15
+	JNE          wide_half_overwrite_not
+	JPC          wide_half_overwrite
+
+wide_half_overwrite_not:
+	VBROADCASTSD beta+104(FP), Z15
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z0, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y1, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z2, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y3, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z4, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y5, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z6, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y7, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z8, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y9, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z10, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y11, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	ADDQ         CX, AX
+	VMOVUPD      (AX), Z16
+	VMULPD       Z15, Z16, Z16
+	VFMADD231PD  Z14, Z12, Z16
+	VMOVUPD.Z    64(AX), K1, Y0
+	VMULPD       Y15, Y0, Y0
+	VFMADD231PD  Y14, Y13, Y0
+	VMOVUPD      Z16, (AX)
+	VMOVUPD      Y0, K1, 64(AX)
+	JMP          wide_half_done
+
+wide_half_overwrite:
+	VMULPD  Z14, Z0, Z0
+	VMOVUPD Z0, (AX)
+	VMULPD  Y14, Y1, Y1
+	VMOVUPD Y1, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z2, Z2
+	VMOVUPD Z2, (AX)
+	VMULPD  Y14, Y3, Y3
+	VMOVUPD Y3, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z4, Z4
+	VMOVUPD Z4, (AX)
+	VMULPD  Y14, Y5, Y5
+	VMOVUPD Y5, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z6, Z6
+	VMOVUPD Z6, (AX)
+	VMULPD  Y14, Y7, Y7
+	VMOVUPD Y7, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z8, Z8
+	VMOVUPD Z8, (AX)
+	VMULPD  Y14, Y9, Y9
+	VMOVUPD Y9, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z10, Z10
+	VMOVUPD Z10, (AX)
+	VMULPD  Y14, Y11, Y11
+	VMOVUPD Y11, K1, 64(AX)
+	ADDQ    CX, AX
+	VMULPD  Z14, Z12, Z12
+	VMOVUPD Z12, (AX)
+	VMULPD  Y14, Y13, Y13
+	VMOVUPD Y13, K1, 64(AX)
+
+wide_half_done:
+	DECQ   tiles+0(FP)
+	JZ     wide_half_end
+	MOVQ   rsa+24(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, a+16(FP)
+	MOVQ   ldc+80(FP), AX
+	SHLQ   $0x03, AX
+	IMUL3Q $+7, AX, AX
+	ADDQ   AX, c+56(FP)
+	JMP    wide_half
+
+wide_half_end:
 	VZEROUPPER
 	RET
 
@@ -21563,15 +31861,357 @@ done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x1x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func StreamRowF64AVX512x1(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·StreamRowF64AVX512x1(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Z0
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD alpha+64(FP), Z1
+	MOVQ         n+56(FP), BX
+	MOVQ         DX, SI
+	NEGQ         SI
+	ANDQ         $+63, SI
+	SHRQ         $0x03, SI
+	CMPQ         SI, BX
+	CMOVQGT      BX, SI
+	TESTQ        SI, SI
+	JZ           whole
+	MOVQ         SI, CX
+	MOVQ         $+1, DI
+	SHLQ         CL, DI
+	DECQ         DI
+	KMOVW        DI, K1
+	VXORPS       Z3, Z3, Z3
+	VMOVUPD.Z    (AX), K1, Z2
+	VFMADD231PD  Z2, Z0, Z3
+	VMULPD       Z1, Z3, Z3
+	VMOVUPD      Z3, K1, (DX)
+	SUBQ         SI, BX
+	SHLQ         $0x03, SI
+	ADDQ         SI, AX
+	ADDQ         SI, DX
+
+whole:
+	MOVQ  BX, CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Z3, Z3, Z3
+	VMOVUPD     (AX), Z2
+	VFMADD231PD Z2, Z0, Z3
+	VMULPD      Z1, Z3, Z3
+	VMOVNTPD    Z3, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        BX, CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, BX
+	SHLQ        CL, BX
+	DECQ        BX
+	KMOVW       BX, K1
+	VXORPS      Z3, Z3, Z3
+	VMOVUPD.Z   (AX), K1, Z2
+	VFMADD231PD Z2, Z0, Z3
+	VMULPD      Z1, Z3, Z3
+	VMOVUPD     Z3, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func StreamRowF64AVX512x2(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·StreamRowF64AVX512x2(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z1
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	VBROADCASTSD alpha+64(FP), Z2
+	MOVQ         n+56(FP), SI
+	MOVQ         DX, DI
+	NEGQ         DI
+	ANDQ         $+63, DI
+	SHRQ         $0x03, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, CX
+	MOVQ         $+1, R8
+	SHLQ         CL, R8
+	DECQ         R8
+	KMOVW        R8, K1
+	VXORPS       Z4, Z4, Z4
+	VMOVUPD.Z    (AX), K1, Z3
+	VFMADD231PD  Z3, Z0, Z4
+	VMOVUPD.Z    (AX)(BX*1), K1, Z3
+	VFMADD231PD  Z3, Z1, Z4
+	VMULPD       Z2, Z4, Z4
+	VMOVUPD      Z4, K1, (DX)
+	SUBQ         DI, SI
+	SHLQ         $0x03, DI
+	ADDQ         DI, AX
+	ADDQ         DI, DX
+
+whole:
+	MOVQ  SI, CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Z4, Z4, Z4
+	VMOVUPD     (AX), Z3
+	VFMADD231PD Z3, Z0, Z4
+	VMOVUPD     (AX)(BX*1), Z3
+	VFMADD231PD Z3, Z1, Z4
+	VMULPD      Z2, Z4, Z4
+	VMOVNTPD    Z4, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z4, Z4, Z4
+	VMOVUPD.Z   (AX), K1, Z3
+	VFMADD231PD Z3, Z0, Z4
+	VMOVUPD.Z   (AX)(BX*1), K1, Z3
+	VFMADD231PD Z3, Z1, Z4
+	VMULPD      Z2, Z4, Z4
+	VMOVUPD     Z4, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func StreamRowF64AVX512x3(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·StreamRowF64AVX512x3(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z2
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	VBROADCASTSD alpha+64(FP), Z3
+	MOVQ         n+56(FP), SI
+	MOVQ         DX, DI
+	NEGQ         DI
+	ANDQ         $+63, DI
+	SHRQ         $0x03, DI
+	CMPQ         DI, SI
+	CMOVQGT      SI, DI
+	TESTQ        DI, DI
+	JZ           whole
+	MOVQ         DI, CX
+	MOVQ         $+1, R8
+	SHLQ         CL, R8
+	DECQ         R8
+	KMOVW        R8, K1
+	VXORPS       Z5, Z5, Z5
+	VMOVUPD.Z    (AX), K1, Z4
+	VFMADD231PD  Z4, Z0, Z5
+	VMOVUPD.Z    (AX)(BX*1), K1, Z4
+	VFMADD231PD  Z4, Z1, Z5
+	VMOVUPD.Z    (AX)(BX*2), K1, Z4
+	VFMADD231PD  Z4, Z2, Z5
+	VMULPD       Z3, Z5, Z5
+	VMOVUPD      Z5, K1, (DX)
+	SUBQ         DI, SI
+	SHLQ         $0x03, DI
+	ADDQ         DI, AX
+	ADDQ         DI, DX
+
+whole:
+	MOVQ  SI, CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Z5, Z5, Z5
+	VMOVUPD     (AX), Z4
+	VFMADD231PD Z4, Z0, Z5
+	VMOVUPD     (AX)(BX*1), Z4
+	VFMADD231PD Z4, Z1, Z5
+	VMOVUPD     (AX)(BX*2), Z4
+	VFMADD231PD Z4, Z2, Z5
+	VMULPD      Z3, Z5, Z5
+	VMOVNTPD    Z5, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        SI, CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, SI
+	SHLQ        CL, SI
+	DECQ        SI
+	KMOVW       SI, K1
+	VXORPS      Z5, Z5, Z5
+	VMOVUPD.Z   (AX), K1, Z4
+	VFMADD231PD Z4, Z0, Z5
+	VMOVUPD.Z   (AX)(BX*1), K1, Z4
+	VFMADD231PD Z4, Z1, Z5
+	VMOVUPD.Z   (AX)(BX*2), K1, Z4
+	VFMADD231PD Z4, Z2, Z5
+	VMULPD      Z3, Z5, Z5
+	VMOVUPD     Z5, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func StreamRowF64AVX512x4(a *float64, rsa int, csa int, b *float64, ldb int, c *float64, ldc int, n int, alpha float64, beta float64)
+// Requires: AVX, AVX512DQ, AVX512F, CMOV
+TEXT ·StreamRowF64AVX512x4(SB), NOSPLIT, $0-80
+	MOVQ         a+0(FP), AX
+	MOVQ         rsa+8(FP), CX
+	SHLQ         $0x03, CX
+	MOVQ         csa+16(FP), CX
+	SHLQ         $0x03, CX
+	VBROADCASTSD (AX), Z0
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z1
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z2
+	ADDQ         CX, AX
+	VBROADCASTSD (AX), Z3
+	MOVQ         b+24(FP), AX
+	MOVQ         c+40(FP), DX
+	MOVQ         ldb+32(FP), BX
+	SHLQ         $0x03, BX
+	LEAQ         (BX)(BX*2), SI
+	VBROADCASTSD alpha+64(FP), Z4
+	MOVQ         n+56(FP), DI
+	MOVQ         DX, R8
+	NEGQ         R8
+	ANDQ         $+63, R8
+	SHRQ         $0x03, R8
+	CMPQ         R8, DI
+	CMOVQGT      DI, R8
+	TESTQ        R8, R8
+	JZ           whole
+	MOVQ         R8, CX
+	MOVQ         $+1, R9
+	SHLQ         CL, R9
+	DECQ         R9
+	KMOVW        R9, K1
+	VXORPS       Z6, Z6, Z6
+	VMOVUPD.Z    (AX), K1, Z5
+	VFMADD231PD  Z5, Z0, Z6
+	VMOVUPD.Z    (AX)(BX*1), K1, Z5
+	VFMADD231PD  Z5, Z1, Z6
+	VMOVUPD.Z    (AX)(BX*2), K1, Z5
+	VFMADD231PD  Z5, Z2, Z6
+	VMOVUPD.Z    (AX)(SI*1), K1, Z5
+	VFMADD231PD  Z5, Z3, Z6
+	VMULPD       Z4, Z6, Z6
+	VMOVUPD      Z6, K1, (DX)
+	SUBQ         R8, DI
+	SHLQ         $0x03, R8
+	ADDQ         R8, AX
+	ADDQ         R8, DX
+
+whole:
+	MOVQ  DI, CX
+	SHRQ  $0x03, CX
+	TESTQ CX, CX
+	JZ    vectors_end
+
+vectors:
+	VXORPS      Z6, Z6, Z6
+	VMOVUPD     (AX), Z5
+	VFMADD231PD Z5, Z0, Z6
+	VMOVUPD     (AX)(BX*1), Z5
+	VFMADD231PD Z5, Z1, Z6
+	VMOVUPD     (AX)(BX*2), Z5
+	VFMADD231PD Z5, Z2, Z6
+	VMOVUPD     (AX)(SI*1), Z5
+	VFMADD231PD Z5, Z3, Z6
+	VMULPD      Z4, Z6, Z6
+	VMOVNTPD    Z6, (DX)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        CX
+	JNZ         vectors
+
+vectors_end:
+	MOVQ        DI, CX
+	ANDQ        $+7, CX
+	JZ          done
+	MOVQ        $+1, DI
+	SHLQ        CL, DI
+	DECQ        DI
+	KMOVW       DI, K1
+	VXORPS      Z6, Z6, Z6
+	VMOVUPD.Z   (AX), K1, Z5
+	VFMADD231PD Z5, Z0, Z6
+	VMOVUPD.Z   (AX)(BX*1), K1, Z5
+	VFMADD231PD Z5, Z1, Z6
+	VMOVUPD.Z   (AX)(BX*2), K1, Z5
+	VFMADD231PD Z5, Z2, Z6
+	VMOVUPD.Z   (AX)(SI*1), K1, Z5
+	VFMADD231PD Z5, Z3, Z6
+	VMULPD      Z4, Z6, Z6
+	VMOVUPD     Z6, K1, (DX)
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x1x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x1x1(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX512x1x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), BX
+	MOVQ   ldy+40(FP), BX
 	SHLQ   $0x03, BX
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -21659,26 +32299,37 @@ reduce:
 	VADDPD        Z2, Z0, Z0
 	VADDPD        Z3, Z1, Z1
 	VADDPD        Z1, Z0, Z0
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
 	VEXTRACTF64X4 $0x01, Z0, Y9
 	VADDPD        Y9, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X9
 	VADDPD        X9, X0, X0
-	VPERMILPD     $0x01, X0, X9
+	VPERMILPD     $0x05, X0, X9
 	VADDPD        X9, X0, X0
 	VMOVSD        X0, (AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+32, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+1, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x1x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x1x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x1x2(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX512x1x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), BX
+	MOVQ   ldy+40(FP), BX
 	SHLQ   $0x03, BX
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -21761,33 +32412,44 @@ reduce:
 	VADDPD        Z7, Z3, Z3
 	VADDPD        Z2, Z0, Z0
 	VADDPD        Z3, Z1, Z1
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
 	VEXTRACTF64X4 $0x01, Z0, Y10
 	VADDPD        Y10, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X10
 	VADDPD        X10, X0, X0
-	VPERMILPD     $0x01, X0, X10
+	VPERMILPD     $0x05, X0, X10
 	VADDPD        X10, X0, X0
 	VMOVSD        X0, (AX)
 	VEXTRACTF64X4 $0x01, Z1, Y10
 	VADDPD        Y10, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X10
 	VADDPD        X10, X1, X1
-	VPERMILPD     $0x01, X1, X10
+	VPERMILPD     $0x05, X1, X10
 	VADDPD        X10, X1, X1
 	VMOVSD        X1, 32(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+64, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+1, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x1x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x1x3(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x1x3(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX512x1x3(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), BX
+	MOVQ   ldy+40(FP), BX
 	SHLQ   $0x03, BX
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -21889,40 +32551,51 @@ reduce:
 	VADDPD        Z3, Z0, Z0
 	VADDPD        Z4, Z1, Z1
 	VADDPD        Z5, Z2, Z2
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
 	VEXTRACTF64X4 $0x01, Z0, Y15
 	VADDPD        Y15, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X15
 	VADDPD        X15, X0, X0
-	VPERMILPD     $0x01, X0, X15
+	VPERMILPD     $0x05, X0, X15
 	VADDPD        X15, X0, X0
 	VMOVSD        X0, (AX)
 	VEXTRACTF64X4 $0x01, Z1, Y15
 	VADDPD        Y15, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X15
 	VADDPD        X15, X1, X1
-	VPERMILPD     $0x01, X1, X15
+	VPERMILPD     $0x05, X1, X15
 	VADDPD        X15, X1, X1
 	VMOVSD        X1, 32(AX)
 	VEXTRACTF64X4 $0x01, Z2, Y15
 	VADDPD        Y15, Y2, Y2
 	VEXTRACTF32X4 $0x01, Y2, X15
 	VADDPD        X15, X2, X2
-	VPERMILPD     $0x01, X2, X15
+	VPERMILPD     $0x05, X2, X15
 	VADDPD        X15, X2, X2
 	VMOVSD        X2, 64(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+96, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+1, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x1x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x1x4(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x1x4(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX512x1x4(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), BX
+	MOVQ   ldy+40(FP), BX
 	SHLQ   $0x03, BX
 	LEAQ   (BX)(BX*2), SI
 	VXORPS Z0, Z0, Z0
@@ -22008,47 +32681,58 @@ reduce:
 	VADDPD        Z5, Z1, Z1
 	VADDPD        Z6, Z2, Z2
 	VADDPD        Z7, Z3, Z3
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
 	VEXTRACTF64X4 $0x01, Z0, Y12
 	VADDPD        Y12, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X12
 	VADDPD        X12, X0, X0
-	VPERMILPD     $0x01, X0, X12
+	VPERMILPD     $0x05, X0, X12
 	VADDPD        X12, X0, X0
 	VMOVSD        X0, (AX)
 	VEXTRACTF64X4 $0x01, Z1, Y12
 	VADDPD        Y12, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X12
 	VADDPD        X12, X1, X1
-	VPERMILPD     $0x01, X1, X12
+	VPERMILPD     $0x05, X1, X12
 	VADDPD        X12, X1, X1
 	VMOVSD        X1, 32(AX)
 	VEXTRACTF64X4 $0x01, Z2, Y12
 	VADDPD        Y12, Y2, Y2
 	VEXTRACTF32X4 $0x01, Y2, X12
 	VADDPD        X12, X2, X2
-	VPERMILPD     $0x01, X2, X12
+	VPERMILPD     $0x05, X2, X12
 	VADDPD        X12, X2, X2
 	VMOVSD        X2, 64(AX)
 	VEXTRACTF64X4 $0x01, Z3, Y12
 	VADDPD        Y12, Y3, Y3
 	VEXTRACTF32X4 $0x01, Y3, X12
 	VADDPD        X12, X3, X3
-	VPERMILPD     $0x01, X3, X12
+	VPERMILPD     $0x05, X3, X12
 	VADDPD        X12, X3, X3
 	VMOVSD        X3, 96(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+128, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+1, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x2x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x2x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x2x1(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX512x2x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -22135,33 +32819,44 @@ reduce:
 	VADDPD        Z7, Z3, Z3
 	VADDPD        Z2, Z0, Z0
 	VADDPD        Z3, Z1, Z1
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
 	VEXTRACTF64X4 $0x01, Z0, Y9
 	VADDPD        Y9, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X9
 	VADDPD        X9, X0, X0
-	VPERMILPD     $0x01, X0, X9
+	VPERMILPD     $0x05, X0, X9
 	VADDPD        X9, X0, X0
 	VMOVSD        X0, (AX)
 	VEXTRACTF64X4 $0x01, Z1, Y9
 	VADDPD        Y9, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X9
 	VADDPD        X9, X1, X1
-	VPERMILPD     $0x01, X1, X9
+	VPERMILPD     $0x05, X1, X9
 	VADDPD        X9, X1, X1
 	VMOVSD        X1, 8(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+32, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+2, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x2x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x2x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x2x2(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX512x2x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -22244,47 +32939,58 @@ reduce:
 	VADDPD        Z5, Z1, Z1
 	VADDPD        Z6, Z2, Z2
 	VADDPD        Z7, Z3, Z3
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
 	VEXTRACTF64X4 $0x01, Z0, Y10
 	VADDPD        Y10, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X10
 	VADDPD        X10, X0, X0
-	VPERMILPD     $0x01, X0, X10
+	VPERMILPD     $0x05, X0, X10
 	VADDPD        X10, X0, X0
 	VMOVSD        X0, (AX)
 	VEXTRACTF64X4 $0x01, Z1, Y10
 	VADDPD        Y10, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X10
 	VADDPD        X10, X1, X1
-	VPERMILPD     $0x01, X1, X10
+	VPERMILPD     $0x05, X1, X10
 	VADDPD        X10, X1, X1
 	VMOVSD        X1, 8(AX)
 	VEXTRACTF64X4 $0x01, Z2, Y10
 	VADDPD        Y10, Y2, Y2
 	VEXTRACTF32X4 $0x01, Y2, X10
 	VADDPD        X10, X2, X2
-	VPERMILPD     $0x01, X2, X10
+	VPERMILPD     $0x05, X2, X10
 	VADDPD        X10, X2, X2
 	VMOVSD        X2, 32(AX)
 	VEXTRACTF64X4 $0x01, Z3, Y10
 	VADDPD        Y10, Y3, Y3
 	VEXTRACTF32X4 $0x01, Y3, X10
 	VADDPD        X10, X3, X3
-	VPERMILPD     $0x01, X3, X10
+	VPERMILPD     $0x05, X3, X10
 	VADDPD        X10, X3, X3
 	VMOVSD        X3, 40(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+64, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+2, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x2x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x2x3(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x2x3(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX512x2x3(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -22385,61 +33091,72 @@ reduce:
 	VADDPD        Z9, Z3, Z3
 	VADDPD        Z10, Z4, Z4
 	VADDPD        Z11, Z5, Z5
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
 	VEXTRACTF64X4 $0x01, Z0, Y15
 	VADDPD        Y15, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X15
 	VADDPD        X15, X0, X0
-	VPERMILPD     $0x01, X0, X15
+	VPERMILPD     $0x05, X0, X15
 	VADDPD        X15, X0, X0
 	VMOVSD        X0, (AX)
 	VEXTRACTF64X4 $0x01, Z1, Y15
 	VADDPD        Y15, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X15
 	VADDPD        X15, X1, X1
-	VPERMILPD     $0x01, X1, X15
+	VPERMILPD     $0x05, X1, X15
 	VADDPD        X15, X1, X1
 	VMOVSD        X1, 8(AX)
 	VEXTRACTF64X4 $0x01, Z2, Y15
 	VADDPD        Y15, Y2, Y2
 	VEXTRACTF32X4 $0x01, Y2, X15
 	VADDPD        X15, X2, X2
-	VPERMILPD     $0x01, X2, X15
+	VPERMILPD     $0x05, X2, X15
 	VADDPD        X15, X2, X2
 	VMOVSD        X2, 32(AX)
 	VEXTRACTF64X4 $0x01, Z3, Y15
 	VADDPD        Y15, Y3, Y3
 	VEXTRACTF32X4 $0x01, Y3, X15
 	VADDPD        X15, X3, X3
-	VPERMILPD     $0x01, X3, X15
+	VPERMILPD     $0x05, X3, X15
 	VADDPD        X15, X3, X3
 	VMOVSD        X3, 40(AX)
 	VEXTRACTF64X4 $0x01, Z4, Y15
 	VADDPD        Y15, Y4, Y4
 	VEXTRACTF32X4 $0x01, Y4, X15
 	VADDPD        X15, X4, X4
-	VPERMILPD     $0x01, X4, X15
+	VPERMILPD     $0x05, X4, X15
 	VADDPD        X15, X4, X4
 	VMOVSD        X4, 64(AX)
 	VEXTRACTF64X4 $0x01, Z5, Y15
 	VADDPD        Y15, Y5, Y5
 	VEXTRACTF32X4 $0x01, Y5, X15
 	VADDPD        X15, X5, X5
-	VPERMILPD     $0x01, X5, X15
+	VPERMILPD     $0x05, X5, X15
 	VADDPD        X15, X5, X5
 	VMOVSD        X5, 72(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+96, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+2, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x2x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x2x4(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x2x4(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX512x2x4(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x03, SI
 	LEAQ   (SI)(SI*2), DI
 	VXORPS Z0, Z0, Z0
@@ -22478,33 +33195,6 @@ groups:
 	JNZ         groups
 
 groups_end:
-	MOVQ  CX, R8
-	SHRQ  $0x03, R8
-	ANDQ  $+0, R8
-	TESTQ R8, R8
-	JZ    vectors_end
-
-vectors:
-	VMOVUPD     (DX), Z8
-	VMOVUPD     (DX)(SI*1), Z9
-	VMOVUPD     (DX)(SI*2), Z10
-	VMOVUPD     (DX)(DI*1), Z11
-	VMOVUPD     (AX), Z12
-	VFMADD231PD Z12, Z8, Z0
-	VFMADD231PD Z12, Z9, Z2
-	VFMADD231PD Z12, Z10, Z4
-	VFMADD231PD Z12, Z11, Z6
-	VMOVUPD     (AX)(BX*1), Z12
-	VFMADD231PD Z12, Z8, Z1
-	VFMADD231PD Z12, Z9, Z3
-	VFMADD231PD Z12, Z10, Z5
-	VFMADD231PD Z12, Z11, Z7
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        R8
-	JNZ         vectors
-
-vectors_end:
 	ANDQ        $+7, CX
 	JZ          reduce
 	MOVQ        $+1, R8
@@ -22527,75 +33217,86 @@ vectors_end:
 	VFMADD231PD Z12, Z11, Z7
 
 reduce:
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
 	VEXTRACTF64X4 $0x01, Z0, Y12
 	VADDPD        Y12, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X12
 	VADDPD        X12, X0, X0
-	VPERMILPD     $0x01, X0, X12
+	VPERMILPD     $0x05, X0, X12
 	VADDPD        X12, X0, X0
 	VMOVSD        X0, (AX)
 	VEXTRACTF64X4 $0x01, Z1, Y12
 	VADDPD        Y12, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X12
 	VADDPD        X12, X1, X1
-	VPERMILPD     $0x01, X1, X12
+	VPERMILPD     $0x05, X1, X12
 	VADDPD        X12, X1, X1
 	VMOVSD        X1, 8(AX)
 	VEXTRACTF64X4 $0x01, Z2, Y12
 	VADDPD        Y12, Y2, Y2
 	VEXTRACTF32X4 $0x01, Y2, X12
 	VADDPD        X12, X2, X2
-	VPERMILPD     $0x01, X2, X12
+	VPERMILPD     $0x05, X2, X12
 	VADDPD        X12, X2, X2
 	VMOVSD        X2, 32(AX)
 	VEXTRACTF64X4 $0x01, Z3, Y12
 	VADDPD        Y12, Y3, Y3
 	VEXTRACTF32X4 $0x01, Y3, X12
 	VADDPD        X12, X3, X3
-	VPERMILPD     $0x01, X3, X12
+	VPERMILPD     $0x05, X3, X12
 	VADDPD        X12, X3, X3
 	VMOVSD        X3, 40(AX)
 	VEXTRACTF64X4 $0x01, Z4, Y12
 	VADDPD        Y12, Y4, Y4
 	VEXTRACTF32X4 $0x01, Y4, X12
 	VADDPD        X12, X4, X4
-	VPERMILPD     $0x01, X4, X12
+	VPERMILPD     $0x05, X4, X12
 	VADDPD        X12, X4, X4
 	VMOVSD        X4, 64(AX)
 	VEXTRACTF64X4 $0x01, Z5, Y12
 	VADDPD        Y12, Y5, Y5
 	VEXTRACTF32X4 $0x01, Y5, X12
 	VADDPD        X12, X5, X5
-	VPERMILPD     $0x01, X5, X12
+	VPERMILPD     $0x05, X5, X12
 	VADDPD        X12, X5, X5
 	VMOVSD        X5, 72(AX)
 	VEXTRACTF64X4 $0x01, Z6, Y12
 	VADDPD        Y12, Y6, Y6
 	VEXTRACTF32X4 $0x01, Y6, X12
 	VADDPD        X12, X6, X6
-	VPERMILPD     $0x01, X6, X12
+	VPERMILPD     $0x05, X6, X12
 	VADDPD        X12, X6, X6
 	VMOVSD        X6, 96(AX)
 	VEXTRACTF64X4 $0x01, Z7, Y12
 	VADDPD        Y12, Y7, Y7
 	VEXTRACTF32X4 $0x01, Y7, X12
 	VADDPD        X12, X7, X7
-	VPERMILPD     $0x01, X7, X12
+	VPERMILPD     $0x05, X7, X12
 	VADDPD        X12, X7, X7
 	VMOVSD        X7, 104(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+128, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+2, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x3x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x3x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x3x1(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX512x3x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -22705,40 +33406,51 @@ reduce:
 	VADDPD        Z3, Z0, Z0
 	VADDPD        Z4, Z1, Z1
 	VADDPD        Z5, Z2, Z2
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
 	VEXTRACTF64X4 $0x01, Z0, Y13
 	VADDPD        Y13, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X13
 	VADDPD        X13, X0, X0
-	VPERMILPD     $0x01, X0, X13
+	VPERMILPD     $0x05, X0, X13
 	VADDPD        X13, X0, X0
 	VMOVSD        X0, (AX)
 	VEXTRACTF64X4 $0x01, Z1, Y13
 	VADDPD        Y13, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X13
 	VADDPD        X13, X1, X1
-	VPERMILPD     $0x01, X1, X13
+	VPERMILPD     $0x05, X1, X13
 	VADDPD        X13, X1, X1
 	VMOVSD        X1, 8(AX)
 	VEXTRACTF64X4 $0x01, Z2, Y13
 	VADDPD        Y13, Y2, Y2
 	VEXTRACTF32X4 $0x01, Y2, X13
 	VADDPD        X13, X2, X2
-	VPERMILPD     $0x01, X2, X13
+	VPERMILPD     $0x05, X2, X13
 	VADDPD        X13, X2, X2
 	VMOVSD        X2, 16(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+32, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+3, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x3x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x3x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x3x2(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX512x3x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -22841,61 +33553,72 @@ reduce:
 	VADDPD        Z9, Z3, Z3
 	VADDPD        Z10, Z4, Z4
 	VADDPD        Z11, Z5, Z5
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
 	VEXTRACTF64X4 $0x01, Z0, Y14
 	VADDPD        Y14, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X14
 	VADDPD        X14, X0, X0
-	VPERMILPD     $0x01, X0, X14
+	VPERMILPD     $0x05, X0, X14
 	VADDPD        X14, X0, X0
 	VMOVSD        X0, (AX)
 	VEXTRACTF64X4 $0x01, Z1, Y14
 	VADDPD        Y14, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X14
 	VADDPD        X14, X1, X1
-	VPERMILPD     $0x01, X1, X14
+	VPERMILPD     $0x05, X1, X14
 	VADDPD        X14, X1, X1
 	VMOVSD        X1, 8(AX)
 	VEXTRACTF64X4 $0x01, Z2, Y14
 	VADDPD        Y14, Y2, Y2
 	VEXTRACTF32X4 $0x01, Y2, X14
 	VADDPD        X14, X2, X2
-	VPERMILPD     $0x01, X2, X14
+	VPERMILPD     $0x05, X2, X14
 	VADDPD        X14, X2, X2
 	VMOVSD        X2, 16(AX)
 	VEXTRACTF64X4 $0x01, Z3, Y14
 	VADDPD        Y14, Y3, Y3
 	VEXTRACTF32X4 $0x01, Y3, X14
 	VADDPD        X14, X3, X3
-	VPERMILPD     $0x01, X3, X14
+	VPERMILPD     $0x05, X3, X14
 	VADDPD        X14, X3, X3
 	VMOVSD        X3, 32(AX)
 	VEXTRACTF64X4 $0x01, Z4, Y14
 	VADDPD        Y14, Y4, Y4
 	VEXTRACTF32X4 $0x01, Y4, X14
 	VADDPD        X14, X4, X4
-	VPERMILPD     $0x01, X4, X14
+	VPERMILPD     $0x05, X4, X14
 	VADDPD        X14, X4, X4
 	VMOVSD        X4, 40(AX)
 	VEXTRACTF64X4 $0x01, Z5, Y14
 	VADDPD        Y14, Y5, Y5
 	VEXTRACTF32X4 $0x01, Y5, X14
 	VADDPD        X14, X5, X5
-	VPERMILPD     $0x01, X5, X14
+	VPERMILPD     $0x05, X5, X14
 	VADDPD        X14, X5, X5
 	VMOVSD        X5, 48(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+64, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+3, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x3x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x3x3(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x3x3(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX512x3x3(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x03, SI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -22936,34 +33659,6 @@ groups:
 	JNZ         groups
 
 groups_end:
-	MOVQ  CX, DI
-	SHRQ  $0x03, DI
-	ANDQ  $+0, DI
-	TESTQ DI, DI
-	JZ    vectors_end
-
-vectors:
-	VMOVUPD     (DX), Z9
-	VMOVUPD     (DX)(SI*1), Z10
-	VMOVUPD     (DX)(SI*2), Z11
-	VMOVUPD     (AX), Z12
-	VFMADD231PD Z12, Z9, Z0
-	VFMADD231PD Z12, Z10, Z3
-	VFMADD231PD Z12, Z11, Z6
-	VMOVUPD     (AX)(BX*1), Z12
-	VFMADD231PD Z12, Z9, Z1
-	VFMADD231PD Z12, Z10, Z4
-	VFMADD231PD Z12, Z11, Z7
-	VMOVUPD     (AX)(BX*2), Z12
-	VFMADD231PD Z12, Z9, Z2
-	VFMADD231PD Z12, Z10, Z5
-	VFMADD231PD Z12, Z11, Z8
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        DI
-	JNZ         vectors
-
-vectors_end:
 	ANDQ        $+7, CX
 	JZ          reduce
 	MOVQ        $+1, DI
@@ -22987,82 +33682,93 @@ vectors_end:
 	VFMADD231PD Z12, Z11, Z8
 
 reduce:
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
 	VEXTRACTF64X4 $0x01, Z0, Y12
 	VADDPD        Y12, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X12
 	VADDPD        X12, X0, X0
-	VPERMILPD     $0x01, X0, X12
+	VPERMILPD     $0x05, X0, X12
 	VADDPD        X12, X0, X0
 	VMOVSD        X0, (AX)
 	VEXTRACTF64X4 $0x01, Z1, Y12
 	VADDPD        Y12, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X12
 	VADDPD        X12, X1, X1
-	VPERMILPD     $0x01, X1, X12
+	VPERMILPD     $0x05, X1, X12
 	VADDPD        X12, X1, X1
 	VMOVSD        X1, 8(AX)
 	VEXTRACTF64X4 $0x01, Z2, Y12
 	VADDPD        Y12, Y2, Y2
 	VEXTRACTF32X4 $0x01, Y2, X12
 	VADDPD        X12, X2, X2
-	VPERMILPD     $0x01, X2, X12
+	VPERMILPD     $0x05, X2, X12
 	VADDPD        X12, X2, X2
 	VMOVSD        X2, 16(AX)
 	VEXTRACTF64X4 $0x01, Z3, Y12
 	VADDPD        Y12, Y3, Y3
 	VEXTRACTF32X4 $0x01, Y3, X12
 	VADDPD        X12, X3, X3
-	VPERMILPD     $0x01, X3, X12
+	VPERMILPD     $0x05, X3, X12
 	VADDPD        X12, X3, X3
 	VMOVSD        X3, 32(AX)
 	VEXTRACTF64X4 $0x01, Z4, Y12
 	VADDPD        Y12, Y4, Y4
 	VEXTRACTF32X4 $0x01, Y4, X12
 	VADDPD        X12, X4, X4
-	VPERMILPD     $0x01, X4, X12
+	VPERMILPD     $0x05, X4, X12
 	VADDPD        X12, X4, X4
 	VMOVSD        X4, 40(AX)
 	VEXTRACTF64X4 $0x01, Z5, Y12
 	VADDPD        Y12, Y5, Y5
 	VEXTRACTF32X4 $0x01, Y5, X12
 	VADDPD        X12, X5, X5
-	VPERMILPD     $0x01, X5, X12
+	VPERMILPD     $0x05, X5, X12
 	VADDPD        X12, X5, X5
 	VMOVSD        X5, 48(AX)
 	VEXTRACTF64X4 $0x01, Z6, Y12
 	VADDPD        Y12, Y6, Y6
 	VEXTRACTF32X4 $0x01, Y6, X12
 	VADDPD        X12, X6, X6
-	VPERMILPD     $0x01, X6, X12
+	VPERMILPD     $0x05, X6, X12
 	VADDPD        X12, X6, X6
 	VMOVSD        X6, 64(AX)
 	VEXTRACTF64X4 $0x01, Z7, Y12
 	VADDPD        Y12, Y7, Y7
 	VEXTRACTF32X4 $0x01, Y7, X12
 	VADDPD        X12, X7, X7
-	VPERMILPD     $0x01, X7, X12
+	VPERMILPD     $0x05, X7, X12
 	VADDPD        X12, X7, X7
 	VMOVSD        X7, 72(AX)
 	VEXTRACTF64X4 $0x01, Z8, Y12
 	VADDPD        Y12, Y8, Y8
 	VEXTRACTF32X4 $0x01, Y8, X12
 	VADDPD        X12, X8, X8
-	VPERMILPD     $0x01, X8, X12
+	VPERMILPD     $0x05, X8, X12
 	VADDPD        X12, X8, X8
 	VMOVSD        X8, 80(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+96, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+3, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x3x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// func DotF64AVX512x3x4(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
 // Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x3x4(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+TEXT ·DotF64AVX512x3x4(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
-	MOVQ   ldy+32(FP), SI
+	MOVQ   ldy+40(FP), SI
 	SHLQ   $0x03, SI
 	LEAQ   (SI)(SI*2), DI
 	VXORPS Z0, Z0, Z0
@@ -23111,38 +33817,6 @@ groups:
 	JNZ         groups
 
 groups_end:
-	MOVQ  CX, R8
-	SHRQ  $0x03, R8
-	ANDQ  $+0, R8
-	TESTQ R8, R8
-	JZ    vectors_end
-
-vectors:
-	VMOVUPD     (DX), Z12
-	VMOVUPD     (DX)(SI*1), Z13
-	VMOVUPD     (DX)(SI*2), Z14
-	VMOVUPD     (DX)(DI*1), Z15
-	VMOVUPD     (AX), Z16
-	VFMADD231PD Z16, Z12, Z0
-	VFMADD231PD Z16, Z13, Z3
-	VFMADD231PD Z16, Z14, Z6
-	VFMADD231PD Z16, Z15, Z9
-	VMOVUPD     (AX)(BX*1), Z16
-	VFMADD231PD Z16, Z12, Z1
-	VFMADD231PD Z16, Z13, Z4
-	VFMADD231PD Z16, Z14, Z7
-	VFMADD231PD Z16, Z15, Z10
-	VMOVUPD     (AX)(BX*2), Z16
-	VFMADD231PD Z16, Z12, Z2
-	VFMADD231PD Z16, Z13, Z5
-	VFMADD231PD Z16, Z14, Z8
-	VFMADD231PD Z16, Z15, Z11
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        R8
-	JNZ         vectors
-
-vectors_end:
 	ANDQ        $+7, CX
 	JZ          reduce
 	MOVQ        $+1, R8
@@ -23170,104 +33844,115 @@ vectors_end:
 	VFMADD231PD Z16, Z15, Z11
 
 reduce:
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
 	VEXTRACTF64X4 $0x01, Z0, Y16
 	VADDPD        Y16, Y0, Y0
 	VEXTRACTF32X4 $0x01, Y0, X16
 	VADDPD        X16, X0, X0
-	VPERMILPD     $0x01, X0, X16
+	VPERMILPD     $0x05, X0, X16
 	VADDPD        X16, X0, X0
 	VMOVSD        X0, (AX)
 	VEXTRACTF64X4 $0x01, Z1, Y16
 	VADDPD        Y16, Y1, Y1
 	VEXTRACTF32X4 $0x01, Y1, X16
 	VADDPD        X16, X1, X1
-	VPERMILPD     $0x01, X1, X16
+	VPERMILPD     $0x05, X1, X16
 	VADDPD        X16, X1, X1
 	VMOVSD        X1, 8(AX)
 	VEXTRACTF64X4 $0x01, Z2, Y16
 	VADDPD        Y16, Y2, Y2
 	VEXTRACTF32X4 $0x01, Y2, X16
 	VADDPD        X16, X2, X2
-	VPERMILPD     $0x01, X2, X16
+	VPERMILPD     $0x05, X2, X16
 	VADDPD        X16, X2, X2
 	VMOVSD        X2, 16(AX)
 	VEXTRACTF64X4 $0x01, Z3, Y16
 	VADDPD        Y16, Y3, Y3
 	VEXTRACTF32X4 $0x01, Y3, X16
 	VADDPD        X16, X3, X3
-	VPERMILPD     $0x01, X3, X16
+	VPERMILPD     $0x05, X3, X16
 	VADDPD        X16, X3, X3
 	VMOVSD        X3, 32(AX)
 	VEXTRACTF64X4 $0x01, Z4, Y16
 	VADDPD        Y16, Y4, Y4
 	VEXTRACTF32X4 $0x01, Y4, X16
 	VADDPD        X16, X4, X4
-	VPERMILPD     $0x01, X4, X16
+	VPERMILPD     $0x05, X4, X16
 	VADDPD        X16, X4, X4
 	VMOVSD        X4, 40(AX)
 	VEXTRACTF64X4 $0x01, Z5, Y16
 	VADDPD        Y16, Y5, Y5
 	VEXTRACTF32X4 $0x01, Y5, X16
 	VADDPD        X16, X5, X5
-	VPERMILPD     $0x01, X5, X16
+	VPERMILPD     $0x05, X5, X16
 	VADDPD        X16, X5, X5
 	VMOVSD        X5, 48(AX)
 	VEXTRACTF64X4 $0x01, Z6, Y16
 	VADDPD        Y16, Y6, Y6
 	VEXTRACTF32X4 $0x01, Y6, X16
 	VADDPD        X16, X6, X6
-	VPERMILPD     $0x01, X6, X16
+	VPERMILPD     $0x05, X6, X16
 	VADDPD        X16, X6, X6
 	VMOVSD        X6, 64(AX)
 	VEXTRACTF64X4 $0x01, Z7, Y16
 	VADDPD        Y16, Y7, Y7
 	VEXTRACTF32X4 $0x01, Y7, X16
 	VADDPD        X16, X7, X7
-	VPERMILPD     $0x01, X7, X16
+	VPERMILPD     $0x05, X7, X16
 	VADDPD        X16, X7, X7
 	VMOVSD        X7, 72(AX)
 	VEXTRACTF64X4 $0x01, Z8, Y16
 	VADDPD        Y16, Y8, Y8
 	VEXTRACTF32X4 $0x01, Y8, X16
 	VADDPD        X16, X8, X8
-	VPERMILPD     $0x01, X8, X16
+	VPERMILPD     $0x05, X8, X16
 	VADDPD        X16, X8, X8
 	VMOVSD        X8, 80(AX)
 	VEXTRACTF64X4 $0x01, Z9, Y16
 	VADDPD        Y16, Y9, Y9
 	VEXTRACTF32X4 $0x01, Y9, X16
 	VADDPD        X16, X9, X9
-	VPERMILPD     $0x01, X9, X16
+	VPERMILPD     $0x05, X9, X16
 	VADDPD        X16, X9, X9
 	VMOVSD        X9, 96(AX)
 	VEXTRACTF64X4 $0x01, Z10, Y16
 	VADDPD        Y16, Y10, Y10
 	VEXTRACTF32X4 $0x01, Y10, X16
 	VADDPD        X16, X10, X10
-	VPERMILPD     $0x01, X10, X16
+	VPERMILPD     $0x05, X10, X16
 	VADDPD        X16, X10, X10
 	VMOVSD        X10, 104(AX)
 	VEXTRACTF64X4 $0x01, Z11, Y16
 	VADDPD        Y16, Y11, Y11
 	VEXTRACTF32X4 $0x01, Y11, X16
 	VADDPD        X16, X11, X11
-	VPERMILPD     $0x01, X11, X16
+	VPERMILPD     $0x05, X11, X16
 	VADDPD        X16, X11, X11
 	VMOVSD        X11, 112(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+128, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+3, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x4x1(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x4x1(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+// func DotF64AVX512x4x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DotF64AVX512x4x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
 	LEAQ   (BX)(BX*2), SI
-	MOVQ   ldy+32(FP), DI
+	MOVQ   ldy+40(FP), DI
 	SHLQ   $0x03, DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -23358,48 +34043,45 @@ reduce:
 	VADDPD        Z5, Z1, Z1
 	VADDPD        Z6, Z2, Z2
 	VADDPD        Z7, Z3, Z3
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
+	VINSERTF64X4  $0x01, Y2, Z0, Z9
+	VSHUFF64X2    $0xee, Z2, Z0, Z0
+	VADDPD        Z9, Z0, Z0
+	VINSERTF64X4  $0x01, Y3, Z1, Z9
+	VSHUFF64X2    $0xee, Z3, Z1, Z1
+	VADDPD        Z9, Z1, Z1
+	VSHUFF64X2    $0x88, Z1, Z0, Z9
+	VSHUFF64X2    $0xdd, Z1, Z0, Z0
+	VADDPD        Z9, Z0, Z0
+	VPERMILPD     $0x55, Z0, Z9
+	VADDPD        Z9, Z0, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y9
-	VADDPD        Y9, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X9
-	VADDPD        X9, X0, X0
-	VPERMILPD     $0x01, X0, X9
-	VADDPD        X9, X0, X0
-	VMOVSD        X0, (AX)
-	VEXTRACTF64X4 $0x01, Z1, Y9
-	VADDPD        Y9, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X9
-	VADDPD        X9, X1, X1
-	VPERMILPD     $0x01, X1, X9
-	VADDPD        X9, X1, X1
-	VMOVSD        X1, 8(AX)
-	VEXTRACTF64X4 $0x01, Z2, Y9
-	VADDPD        Y9, Y2, Y2
-	VEXTRACTF32X4 $0x01, Y2, X9
-	VADDPD        X9, X2, X2
-	VPERMILPD     $0x01, X2, X9
-	VADDPD        X9, X2, X2
-	VMOVSD        X2, 16(AX)
-	VEXTRACTF64X4 $0x01, Z3, Y9
-	VADDPD        Y9, Y3, Y3
-	VEXTRACTF32X4 $0x01, Y3, X9
-	VADDPD        X9, X3, X3
-	VPERMILPD     $0x01, X3, X9
-	VADDPD        X9, X3, X3
-	VMOVSD        X3, 24(AX)
+	VUNPCKLPD     Y9, Y0, Y0
+	VMOVUPD       Y0, (AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+32, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+4, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x4x2(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x4x2(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+// func DotF64AVX512x4x2(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DotF64AVX512x4x2(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
 	LEAQ   (BX)(BX*2), SI
-	MOVQ   ldy+32(FP), DI
+	MOVQ   ldy+40(FP), DI
 	SHLQ   $0x03, DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -23439,33 +34121,6 @@ groups:
 	JNZ         groups
 
 groups_end:
-	MOVQ  CX, R8
-	SHRQ  $0x03, R8
-	ANDQ  $+0, R8
-	TESTQ R8, R8
-	JZ    vectors_end
-
-vectors:
-	VMOVUPD     (DX), Z8
-	VMOVUPD     (DX)(DI*1), Z9
-	VMOVUPD     (AX), Z10
-	VFMADD231PD Z10, Z8, Z0
-	VFMADD231PD Z10, Z9, Z4
-	VMOVUPD     (AX)(BX*1), Z10
-	VFMADD231PD Z10, Z8, Z1
-	VFMADD231PD Z10, Z9, Z5
-	VMOVUPD     (AX)(BX*2), Z10
-	VFMADD231PD Z10, Z8, Z2
-	VFMADD231PD Z10, Z9, Z6
-	VMOVUPD     (AX)(SI*1), Z10
-	VFMADD231PD Z10, Z8, Z3
-	VFMADD231PD Z10, Z9, Z7
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        R8
-	JNZ         vectors
-
-vectors_end:
 	ANDQ        $+7, CX
 	JZ          reduce
 	MOVQ        $+1, R8
@@ -23488,76 +34143,59 @@ vectors_end:
 	VFMADD231PD Z10, Z9, Z7
 
 reduce:
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
+	VINSERTF64X4  $0x01, Y2, Z0, Z10
+	VSHUFF64X2    $0xee, Z2, Z0, Z0
+	VADDPD        Z10, Z0, Z0
+	VINSERTF64X4  $0x01, Y3, Z1, Z10
+	VSHUFF64X2    $0xee, Z3, Z1, Z1
+	VADDPD        Z10, Z1, Z1
+	VSHUFF64X2    $0x88, Z1, Z0, Z10
+	VSHUFF64X2    $0xdd, Z1, Z0, Z0
+	VADDPD        Z10, Z0, Z0
+	VPERMILPD     $0x55, Z0, Z10
+	VADDPD        Z10, Z0, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y10
-	VADDPD        Y10, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X10
-	VADDPD        X10, X0, X0
-	VPERMILPD     $0x01, X0, X10
-	VADDPD        X10, X0, X0
-	VMOVSD        X0, (AX)
-	VEXTRACTF64X4 $0x01, Z1, Y10
-	VADDPD        Y10, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X10
-	VADDPD        X10, X1, X1
-	VPERMILPD     $0x01, X1, X10
-	VADDPD        X10, X1, X1
-	VMOVSD        X1, 8(AX)
-	VEXTRACTF64X4 $0x01, Z2, Y10
-	VADDPD        Y10, Y2, Y2
-	VEXTRACTF32X4 $0x01, Y2, X10
-	VADDPD        X10, X2, X2
-	VPERMILPD     $0x01, X2, X10
-	VADDPD        X10, X2, X2
-	VMOVSD        X2, 16(AX)
-	VEXTRACTF64X4 $0x01, Z3, Y10
-	VADDPD        Y10, Y3, Y3
-	VEXTRACTF32X4 $0x01, Y3, X10
-	VADDPD        X10, X3, X3
-	VPERMILPD     $0x01, X3, X10
-	VADDPD        X10, X3, X3
-	VMOVSD        X3, 24(AX)
+	VUNPCKLPD     Y10, Y0, Y0
+	VMOVUPD       Y0, (AX)
+	VINSERTF64X4  $0x01, Y6, Z4, Z10
+	VSHUFF64X2    $0xee, Z6, Z4, Z4
+	VADDPD        Z10, Z4, Z4
+	VINSERTF64X4  $0x01, Y7, Z5, Z10
+	VSHUFF64X2    $0xee, Z7, Z5, Z5
+	VADDPD        Z10, Z5, Z5
+	VSHUFF64X2    $0x88, Z5, Z4, Z10
+	VSHUFF64X2    $0xdd, Z5, Z4, Z4
+	VADDPD        Z10, Z4, Z4
+	VPERMILPD     $0x55, Z4, Z10
+	VADDPD        Z10, Z4, Z4
 	VEXTRACTF64X4 $0x01, Z4, Y10
-	VADDPD        Y10, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X10
-	VADDPD        X10, X4, X4
-	VPERMILPD     $0x01, X4, X10
-	VADDPD        X10, X4, X4
-	VMOVSD        X4, 32(AX)
-	VEXTRACTF64X4 $0x01, Z5, Y10
-	VADDPD        Y10, Y5, Y5
-	VEXTRACTF32X4 $0x01, Y5, X10
-	VADDPD        X10, X5, X5
-	VPERMILPD     $0x01, X5, X10
-	VADDPD        X10, X5, X5
-	VMOVSD        X5, 40(AX)
-	VEXTRACTF64X4 $0x01, Z6, Y10
-	VADDPD        Y10, Y6, Y6
-	VEXTRACTF32X4 $0x01, Y6, X10
-	VADDPD        X10, X6, X6
-	VPERMILPD     $0x01, X6, X10
-	VADDPD        X10, X6, X6
-	VMOVSD        X6, 48(AX)
-	VEXTRACTF64X4 $0x01, Z7, Y10
-	VADDPD        Y10, Y7, Y7
-	VEXTRACTF32X4 $0x01, Y7, X10
-	VADDPD        X10, X7, X7
-	VPERMILPD     $0x01, X7, X10
-	VADDPD        X10, X7, X7
-	VMOVSD        X7, 56(AX)
+	VUNPCKLPD     Y10, Y4, Y4
+	VMOVUPD       Y4, 32(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+64, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+4, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x4x3(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x4x3(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+// func DotF64AVX512x4x3(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DotF64AVX512x4x3(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
 	LEAQ   (BX)(BX*2), SI
-	MOVQ   ldy+32(FP), DI
+	MOVQ   ldy+40(FP), DI
 	SHLQ   $0x03, DI
 	VXORPS Z0, Z0, Z0
 	VXORPS Z1, Z1, Z1
@@ -23606,38 +34244,6 @@ groups:
 	JNZ         groups
 
 groups_end:
-	MOVQ  CX, R8
-	SHRQ  $0x03, R8
-	ANDQ  $+0, R8
-	TESTQ R8, R8
-	JZ    vectors_end
-
-vectors:
-	VMOVUPD     (DX), Z12
-	VMOVUPD     (DX)(DI*1), Z13
-	VMOVUPD     (DX)(DI*2), Z14
-	VMOVUPD     (AX), Z15
-	VFMADD231PD Z15, Z12, Z0
-	VFMADD231PD Z15, Z13, Z4
-	VFMADD231PD Z15, Z14, Z8
-	VMOVUPD     (AX)(BX*1), Z15
-	VFMADD231PD Z15, Z12, Z1
-	VFMADD231PD Z15, Z13, Z5
-	VFMADD231PD Z15, Z14, Z9
-	VMOVUPD     (AX)(BX*2), Z15
-	VFMADD231PD Z15, Z12, Z2
-	VFMADD231PD Z15, Z13, Z6
-	VFMADD231PD Z15, Z14, Z10
-	VMOVUPD     (AX)(SI*1), Z15
-	VFMADD231PD Z15, Z12, Z3
-	VFMADD231PD Z15, Z13, Z7
-	VFMADD231PD Z15, Z14, Z11
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        R8
-	JNZ         vectors
-
-vectors_end:
 	ANDQ        $+7, CX
 	JZ          reduce
 	MOVQ        $+1, R8
@@ -23665,104 +34271,73 @@ vectors_end:
 	VFMADD231PD Z15, Z14, Z11
 
 reduce:
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
+	VINSERTF64X4  $0x01, Y2, Z0, Z15
+	VSHUFF64X2    $0xee, Z2, Z0, Z0
+	VADDPD        Z15, Z0, Z0
+	VINSERTF64X4  $0x01, Y3, Z1, Z15
+	VSHUFF64X2    $0xee, Z3, Z1, Z1
+	VADDPD        Z15, Z1, Z1
+	VSHUFF64X2    $0x88, Z1, Z0, Z15
+	VSHUFF64X2    $0xdd, Z1, Z0, Z0
+	VADDPD        Z15, Z0, Z0
+	VPERMILPD     $0x55, Z0, Z15
+	VADDPD        Z15, Z0, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y15
-	VADDPD        Y15, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X15
-	VADDPD        X15, X0, X0
-	VPERMILPD     $0x01, X0, X15
-	VADDPD        X15, X0, X0
-	VMOVSD        X0, (AX)
-	VEXTRACTF64X4 $0x01, Z1, Y15
-	VADDPD        Y15, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X15
-	VADDPD        X15, X1, X1
-	VPERMILPD     $0x01, X1, X15
-	VADDPD        X15, X1, X1
-	VMOVSD        X1, 8(AX)
-	VEXTRACTF64X4 $0x01, Z2, Y15
-	VADDPD        Y15, Y2, Y2
-	VEXTRACTF32X4 $0x01, Y2, X15
-	VADDPD        X15, X2, X2
-	VPERMILPD     $0x01, X2, X15
-	VADDPD        X15, X2, X2
-	VMOVSD        X2, 16(AX)
-	VEXTRACTF64X4 $0x01, Z3, Y15
-	VADDPD        Y15, Y3, Y3
-	VEXTRACTF32X4 $0x01, Y3, X15
-	VADDPD        X15, X3, X3
-	VPERMILPD     $0x01, X3, X15
-	VADDPD        X15, X3, X3
-	VMOVSD        X3, 24(AX)
+	VUNPCKLPD     Y15, Y0, Y0
+	VMOVUPD       Y0, (AX)
+	VINSERTF64X4  $0x01, Y6, Z4, Z15
+	VSHUFF64X2    $0xee, Z6, Z4, Z4
+	VADDPD        Z15, Z4, Z4
+	VINSERTF64X4  $0x01, Y7, Z5, Z15
+	VSHUFF64X2    $0xee, Z7, Z5, Z5
+	VADDPD        Z15, Z5, Z5
+	VSHUFF64X2    $0x88, Z5, Z4, Z15
+	VSHUFF64X2    $0xdd, Z5, Z4, Z4
+	VADDPD        Z15, Z4, Z4
+	VPERMILPD     $0x55, Z4, Z15
+	VADDPD        Z15, Z4, Z4
 	VEXTRACTF64X4 $0x01, Z4, Y15
-	VADDPD        Y15, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X15
-	VADDPD        X15, X4, X4
-	VPERMILPD     $0x01, X4, X15
-	VADDPD        X15, X4, X4
-	VMOVSD        X4, 32(AX)
-	VEXTRACTF64X4 $0x01, Z5, Y15
-	VADDPD        Y15, Y5, Y5
-	VEXTRACTF32X4 $0x01, Y5, X15
-	VADDPD        X15, X5, X5
-	VPERMILPD     $0x01, X5, X15
-	VADDPD        X15, X5, X5
-	VMOVSD        X5, 40(AX)
-	VEXTRACTF64X4 $0x01, Z6, Y15
-	VADDPD        Y15, Y6, Y6
-	VEXTRACTF32X4 $0x01, Y6, X15
-	VADDPD        X15, X6, X6
-	VPERMILPD     $0x01, X6, X15
-	VADDPD        X15, X6, X6
-	VMOVSD        X6, 48(AX)
-	VEXTRACTF64X4 $0x01, Z7, Y15
-	VADDPD        Y15, Y7, Y7
-	VEXTRACTF32X4 $0x01, Y7, X15
-	VADDPD        X15, X7, X7
-	VPERMILPD     $0x01, X7, X15
-	VADDPD        X15, X7, X7
-	VMOVSD        X7, 56(AX)
+	VUNPCKLPD     Y15, Y4, Y4
+	VMOVUPD       Y4, 32(AX)
+	VINSERTF64X4  $0x01, Y10, Z8, Z15
+	VSHUFF64X2    $0xee, Z10, Z8, Z8
+	VADDPD        Z15, Z8, Z8
+	VINSERTF64X4  $0x01, Y11, Z9, Z15
+	VSHUFF64X2    $0xee, Z11, Z9, Z9
+	VADDPD        Z15, Z9, Z9
+	VSHUFF64X2    $0x88, Z9, Z8, Z15
+	VSHUFF64X2    $0xdd, Z9, Z8, Z8
+	VADDPD        Z15, Z8, Z8
+	VPERMILPD     $0x55, Z8, Z15
+	VADDPD        Z15, Z8, Z8
 	VEXTRACTF64X4 $0x01, Z8, Y15
-	VADDPD        Y15, Y8, Y8
-	VEXTRACTF32X4 $0x01, Y8, X15
-	VADDPD        X15, X8, X8
-	VPERMILPD     $0x01, X8, X15
-	VADDPD        X15, X8, X8
-	VMOVSD        X8, 64(AX)
-	VEXTRACTF64X4 $0x01, Z9, Y15
-	VADDPD        Y15, Y9, Y9
-	VEXTRACTF32X4 $0x01, Y9, X15
-	VADDPD        X15, X9, X9
-	VPERMILPD     $0x01, X9, X15
-	VADDPD        X15, X9, X9
-	VMOVSD        X9, 72(AX)
-	VEXTRACTF64X4 $0x01, Z10, Y15
-	VADDPD        Y15, Y10, Y10
-	VEXTRACTF32X4 $0x01, Y10, X15
-	VADDPD        X15, X10, X10
-	VPERMILPD     $0x01, X10, X15
-	VADDPD        X15, X10, X10
-	VMOVSD        X10, 80(AX)
-	VEXTRACTF64X4 $0x01, Z11, Y15
-	VADDPD        Y15, Y11, Y11
-	VEXTRACTF32X4 $0x01, Y11, X15
-	VADDPD        X15, X11, X11
-	VPERMILPD     $0x01, X11, X15
-	VADDPD        X15, X11, X11
-	VMOVSD        X11, 88(AX)
+	VUNPCKLPD     Y15, Y8, Y8
+	VMOVUPD       Y8, 64(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+96, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+4, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
 	VZEROUPPER
 	RET
 
-// func DotF64AVX512x4x4(k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
-// Requires: AVX, AVX512DQ, AVX512F, AVX512VL, MMX+
-TEXT ·DotF64AVX512x4x4(SB), NOSPLIT, $0-48
-	MOVQ   k+0(FP), CX
-	MOVQ   x+8(FP), AX
-	MOVQ   y+24(FP), DX
-	MOVQ   ldx+16(FP), BX
+// func DotF64AVX512x4x4(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DotF64AVX512x4x4(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
 	SHLQ   $0x03, BX
 	LEAQ   (BX)(BX*2), SI
-	MOVQ   ldy+32(FP), DI
+	MOVQ   ldy+40(FP), DI
 	SHLQ   $0x03, DI
 	LEAQ   (DI)(DI*2), R8
 	VXORPS Z0, Z0, Z0
@@ -23821,43 +34396,6 @@ groups:
 	JNZ         groups
 
 groups_end:
-	MOVQ  CX, R9
-	SHRQ  $0x03, R9
-	ANDQ  $+0, R9
-	TESTQ R9, R9
-	JZ    vectors_end
-
-vectors:
-	VMOVUPD     (DX), Z16
-	VMOVUPD     (DX)(DI*1), Z17
-	VMOVUPD     (DX)(DI*2), Z18
-	VMOVUPD     (DX)(R8*1), Z19
-	VMOVUPD     (AX), Z20
-	VFMADD231PD Z20, Z16, Z0
-	VFMADD231PD Z20, Z17, Z4
-	VFMADD231PD Z20, Z18, Z8
-	VFMADD231PD Z20, Z19, Z12
-	VMOVUPD     (AX)(BX*1), Z20
-	VFMADD231PD Z20, Z16, Z1
-	VFMADD231PD Z20, Z17, Z5
-	VFMADD231PD Z20, Z18, Z9
-	VFMADD231PD Z20, Z19, Z13
-	VMOVUPD     (AX)(BX*2), Z20
-	VFMADD231PD Z20, Z16, Z2
-	VFMADD231PD Z20, Z17, Z6
-	VFMADD231PD Z20, Z18, Z10
-	VFMADD231PD Z20, Z19, Z14
-	VMOVUPD     (AX)(SI*1), Z20
-	VFMADD231PD Z20, Z16, Z3
-	VFMADD231PD Z20, Z17, Z7
-	VFMADD231PD Z20, Z18, Z11
-	VFMADD231PD Z20, Z19, Z15
-	ADDQ        $+64, AX
-	ADDQ        $+64, DX
-	DECQ        R9
-	JNZ         vectors
-
-vectors_end:
 	ANDQ        $+7, CX
 	JZ          reduce
 	MOVQ        $+1, R9
@@ -23890,119 +34428,193 @@ vectors_end:
 	VFMADD231PD Z20, Z19, Z15
 
 reduce:
-	MOVQ          sums+40(FP), AX
+	MOVQ          sums+48(FP), AX
+	VINSERTF64X4  $0x01, Y2, Z0, Z20
+	VSHUFF64X2    $0xee, Z2, Z0, Z0
+	VADDPD        Z20, Z0, Z0
+	VINSERTF64X4  $0x01, Y3, Z1, Z20
+	VSHUFF64X2    $0xee, Z3, Z1, Z1
+	VADDPD        Z20, Z1, Z1
+	VSHUFF64X2    $0x88, Z1, Z0, Z20
+	VSHUFF64X2    $0xdd, Z1, Z0, Z0
+	VADDPD        Z20, Z0, Z0
+	VPERMILPD     $0x55, Z0, Z20
+	VADDPD        Z20, Z0, Z0
 	VEXTRACTF64X4 $0x01, Z0, Y20
-	VADDPD        Y20, Y0, Y0
-	VEXTRACTF32X4 $0x01, Y0, X20
-	VADDPD        X20, X0, X0
-	VPERMILPD     $0x01, X0, X20
-	VADDPD        X20, X0, X0
-	VMOVSD        X0, (AX)
-	VEXTRACTF64X4 $0x01, Z1, Y20
-	VADDPD        Y20, Y1, Y1
-	VEXTRACTF32X4 $0x01, Y1, X20
-	VADDPD        X20, X1, X1
-	VPERMILPD     $0x01, X1, X20
-	VADDPD        X20, X1, X1
-	VMOVSD        X1, 8(AX)
-	VEXTRACTF64X4 $0x01, Z2, Y20
-	VADDPD        Y20, Y2, Y2
-	VEXTRACTF32X4 $0x01, Y2, X20
-	VADDPD        X20, X2, X2
-	VPERMILPD     $0x01, X2, X20
-	VADDPD        X20, X2, X2
-	VMOVSD        X2, 16(AX)
-	VEXTRACTF64X4 $0x01, Z3, Y20
-	VADDPD        Y20, Y3, Y3
-	VEXTRACTF32X4 $0x01, Y3, X20
-	VADDPD        X20, X3, X3
-	VPERMILPD     $0x01, X3, X20
-	VADDPD        X20, X3, X3
-	VMOVSD        X3, 24(AX)
+	VUNPCKLPD     Y20, Y0, Y0
+	VMOVUPD       Y0, (AX)
+	VINSERTF64X4  $0x01, Y6, Z4, Z20
+	VSHUFF64X2    $0xee, Z6, Z4, Z4
+	VADDPD        Z20, Z4, Z4
+	VINSERTF64X4  $0x01, Y7, Z5, Z20
+	VSHUFF64X2    $0xee, Z7, Z5, Z5
+	VADDPD        Z20, Z5, Z5
+	VSHUFF64X2    $0x88, Z5, Z4, Z20
+	VSHUFF64X2    $0xdd, Z5, Z4, Z4
+	VADDPD        Z20, Z4, Z4
+	VPERMILPD     $0x55, Z4, Z20
+	VADDPD        Z20, Z4, Z4
 	VEXTRACTF64X4 $0x01, Z4, Y20
-	VADDPD        Y20, Y4, Y4
-	VEXTRACTF32X4 $0x01, Y4, X20
-	VADDPD        X20, X4, X4
-	VPERMILPD     $0x01, X4, X20
-	VADDPD        X20, X4, X4
-	VMOVSD        X4, 32(AX)
-	VEXTRACTF64X4 $0x01, Z5, Y20
-	VADDPD        Y20, Y5, Y5
-	VEXTRACTF32X4 $0x01, Y5, X20
-	VADDPD        X20, X5, X5
-	VPERMILPD     $0x01, X5, X20
-	VADDPD        X20, X5, X5
-	VMOVSD        X5, 40(AX)
-	VEXTRACTF64X4 $0x01, Z6, Y20
-	VADDPD        Y20, Y6, Y6
-	VEXTRACTF32X4 $0x01, Y6, X20
-	VADDPD        X20, X6, X6
-	VPERMILPD     $0x01, X6, X20
-	VADDPD        X20, X6, X6
-	VMOVSD        X6, 48(AX)
-	VEXTRACTF64X4 $0x01, Z7, Y20
-	VADDPD        Y20, Y7, Y7
-	VEXTRACTF32X4 $0x01, Y7, X20
-	VADDPD        X20, X7, X7
-	VPERMILPD     $0x01, X7, X20
-	VADDPD        X20, X7, X7
-	VMOVSD        X7, 56(AX)
+	VUNPCKLPD     Y20, Y4, Y4
+	VMOVUPD       Y4, 32(AX)
+	VINSERTF64X4  $0x01, Y10, Z8, Z20
+	VSHUFF64X2    $0xee, Z10, Z8, Z8
+	VADDPD        Z20, Z8, Z8
+	VINSERTF64X4  $0x01, Y11, Z9, Z20
+	VSHUFF64X2    $0xee, Z11, Z9, Z9
+	VADDPD        Z20, Z9, Z9
+	VSHUFF64X2    $0x88, Z9, Z8, Z20
+	VSHUFF64X2    $0xdd, Z9, Z8, Z8
+	VADDPD        Z20, Z8, Z8
+	VPERMILPD     $0x55, Z8, Z20
+	VADDPD        Z20, Z8, Z8
 	VEXTRACTF64X4 $0x01, Z8, Y20
-	VADDPD        Y20, Y8, Y8
-	VEXTRACTF32X4 $0x01, Y8, X20
-	VADDPD        X20, X8, X8
-	VPERMILPD     $0x01, X8, X20
-	VADDPD        X20, X8, X8
-	VMOVSD        X8, 64(AX)
-	VEXTRACTF64X4 $0x01, Z9, Y20
-	VADDPD        Y20, Y9, Y9
-	VEXTRACTF32X4 $0x01, Y9, X20
-	VADDPD        X20, X9, X9
-	VPERMILPD     $0x01, X9, X20
-	VADDPD        X20, X9, X9
-	VMOVSD        X9, 72(AX)
-	VEXTRACTF64X4 $0x01, Z10, Y20
-	VADDPD        Y20, Y10, Y10
-	VEXTRACTF32X4 $0x01, Y10, X20
-	VADDPD        X20, X10, X10
-	VPERMILPD     $0x01, X10, X20
-	VADDPD        X20, X10, X10
-	VMOVSD        X10, 80(AX)
-	VEXTRACTF64X4 $0x01, Z11, Y20
-	VADDPD        Y20, Y11, Y11
-	VEXTRACTF32X4 $0x01, Y11, X20
-	VADDPD        X20, X11, X11
-	VPERMILPD     $0x01, X11, X20
-	VADDPD        X20, X11, X11
-	VMOVSD        X11, 88(AX)
+	VUNPCKLPD     Y20, Y8, Y8
+	VMOVUPD       Y8, 64(AX)
+	VINSERTF64X4  $0x01, Y14, Z12, Z20
+	VSHUFF64X2    $0xee, Z14, Z12, Z12
+	VADDPD        Z20, Z12, Z12
+	VINSERTF64X4  $0x01, Y15, Z13, Z20
+	VSHUFF64X2    $0xee, Z15, Z13, Z13
+	VADDPD        Z20, Z13, Z13
+	VSHUFF64X2    $0x88, Z13, Z12, Z20
+	VSHUFF64X2    $0xdd, Z13, Z12, Z12
+	VADDPD        Z20, Z12, Z12
+	VPERMILPD     $0x55, Z12, Z20
+	VADDPD        Z20, Z12, Z12
 	VEXTRACTF64X4 $0x01, Z12, Y20
-	VADDPD        Y20, Y12, Y12
-	VEXTRACTF32X4 $0x01, Y12, X20
-	VADDPD        X20, X12, X12
-	VPERMILPD     $0x01, X12, X20
-	VADDPD        X20, X12, X12
-	VMOVSD        X12, 96(AX)
-	VEXTRACTF64X4 $0x01, Z13, Y20
-	VADDPD        Y20, Y13, Y13
-	VEXTRACTF32X4 $0x01, Y13, X20
-	VADDPD        X20, X13, X13
-	VPERMILPD     $0x01, X13, X20
-	VADDPD        X20, X13, X13
-	VMOVSD        X13, 104(AX)
-	VEXTRACTF64X4 $0x01, Z14, Y20
-	VADDPD        Y20, Y14, Y14
-	VEXTRACTF32X4 $0x01, Y14, X20
-	VADDPD        X20, X14, X14
-	VPERMILPD     $0x01, X14, X20
-	VADDPD        X20, X14, X14
-	VMOVSD        X14, 112(AX)
-	VEXTRACTF64X4 $0x01, Z15, Y20
-	VADDPD        Y20, Y15, Y15
-	VEXTRACTF32X4 $0x01, Y15, X20
-	VADDPD        X20, X15, X15
-	VPERMILPD     $0x01, X15, X20
-	VADDPD        X20, X15, X15
-	VMOVSD        X15, 120(AX)
+	VUNPCKLPD     Y20, Y12, Y12
+	VMOVUPD       Y12, 96(AX)
+	DECQ          tiles+0(FP)
+	JZ            done
+	ADDQ          $+128, sums+48(FP)
+	MOVQ          ldx+24(FP), AX
+	SHLQ          $0x03, AX
+	IMUL3Q        $+4, AX, AX
+	ADDQ          AX, x+16(FP)
+	JMP           tile
+
+done:
+	VZEROUPPER
+	RET
+
+// func DotF64AVX512x8x1(tiles int, k int, x *float64, ldx int, y *float64, ldy int, sums *float64)
+// Requires: AVX, AVX512DQ, AVX512F, MMX+
+TEXT ·DotF64AVX512x8x1(SB), NOSPLIT, $0-56
+tile:
+	MOVQ   k+8(FP), CX
+	MOVQ   x+16(FP), AX
+	MOVQ   y+32(FP), DX
+	MOVQ   ldx+24(FP), BX
+	SHLQ   $0x03, BX
+	LEAQ   (BX)(BX*2), SI
+	LEAQ   (SI)(BX*2), DI
+	LEAQ   (DI)(BX*2), R8
+	MOVQ   ldy+40(FP), R9
+	SHLQ   $0x03, R9
+	VXORPS Z0, Z0, Z0
+	VXORPS Z1, Z1, Z1
+	VXORPS Z2, Z2, Z2
+	VXORPS Z3, Z3, Z3
+	VXORPS Z4, Z4, Z4
+	VXORPS Z5, Z5, Z5
+	VXORPS Z6, Z6, Z6
+	VXORPS Z7, Z7, Z7
+	MOVQ   CX, R9
+	SHRQ   $0x03, R9
+	TESTQ  R9, R9
+	JZ     groups_end
+
+groups:
+	VMOVUPD     (DX), Z8
+	VMOVUPD     (AX), Z9
+	VFMADD231PD Z9, Z8, Z0
+	VMOVUPD     (AX)(BX*1), Z9
+	VFMADD231PD Z9, Z8, Z1
+	VMOVUPD     (AX)(BX*2), Z9
+	VFMADD231PD Z9, Z8, Z2
+	VMOVUPD     (AX)(SI*1), Z9
+	VFMADD231PD Z9, Z8, Z3
+	VMOVUPD     (AX)(BX*4), Z9
+	VFMADD231PD Z9, Z8, Z4
+	VMOVUPD     (AX)(DI*1), Z9
+	VFMADD231PD Z9, Z8, Z5
+	VMOVUPD     (AX)(SI*2), Z9
+	VFMADD231PD Z9, Z8, Z6
+	VMOVUPD     (AX)(R8*1), Z9
+	VFMADD231PD Z9, Z8, Z7
+	PREFETCHT0  256(AX)
+	PREFETCHT0  256(AX)(BX*1)
+	PREFETCHT0  256(AX)(BX*2)
+	PREFETCHT0  256(AX)(SI*1)
+	PREFETCHT0  256(AX)(BX*4)
+	PREFETCHT0  256(AX)(DI*1)
+	PREFETCHT0  256(AX)(SI*2)
+	PREFETCHT0  256(AX)(R8*1)
+	ADDQ        $+64, AX
+	ADDQ        $+64, DX
+	DECQ        R9
+	JNZ         groups
+
+groups_end:
+	ANDQ        $+7, CX
+	JZ          reduce
+	MOVQ        $+1, R9
+	SHLQ        CL, R9
+	DECQ        R9
+	KMOVW       R9, K1
+	VMOVUPD.Z   (DX), K1, Z8
+	VMOVUPD.Z   (AX), K1, Z9
+	VFMADD231PD Z9, Z8, Z0
+	VMOVUPD.Z   (AX)(BX*1), K1, Z9
+	VFMADD231PD Z9, Z8, Z1
+	VMOVUPD.Z   (AX)(BX*2), K1, Z9
+	VFMADD231PD Z9, Z8, Z2
+	VMOVUPD.Z   (AX)(SI*1), K1, Z9
+	VFMADD231PD Z9, Z8, Z3
+	VMOVUPD.Z   (AX)(BX*4), K1, Z9
+	VFMADD231PD Z9, Z8, Z4
+	VMOVUPD.Z   (AX)(DI*1), K1, Z9
+	VFMADD231PD Z9, Z8, Z5
+	VMOVUPD.Z   (AX)(SI*2), K1, Z9
+	VFMADD231PD Z9, Z8, Z6
+	VMOVUPD.Z   (AX)(R8*1), K1, Z9
+	VFMADD231PD Z9, Z8, Z7
+
+reduce:
+	MOVQ         sums+48(FP), AX
+	VINSERTF64X4 $0x01, Y2, Z0, Z9
+	VSHUFF64X2   $0xee, Z2, Z0, Z0
+	VADDPD       Z9, Z0, Z0
+	VINSERTF64X4 $0x01, Y6, Z4, Z9
+	VSHUFF64X2   $0xee, Z6, Z4, Z4
+	VADDPD       Z9, Z4, Z4
+	VINSERTF64X4 $0x01, Y3, Z1, Z9
+	VSHUFF64X2   $0xee, Z3, Z1, Z1
+	VADDPD       Z9, Z1, Z1
+	VINSERTF64X4 $0x01, Y7, Z5, Z9
+	VSHUFF64X2   $0xee, Z7, Z5, Z5
+	VADDPD       Z9, Z5, Z5
+	VSHUFF64X2   $0x88, Z4, Z0, Z9
+	VSHUFF64X2   $0xdd, Z4, Z0, Z0
+	VADDPD       Z9, Z0, Z0
+	VSHUFF64X2   $0x88, Z5, Z1, Z9
+	VSHUFF64X2   $0xdd, Z5, Z1, Z1
+	VADDPD       Z9, Z1, Z1
+	VUNPCKLPD    Z1, Z0, Z9
+	VUNPCKHPD    Z1, Z0, Z0
+	VADDPD       Z9, Z0, Z0
+	VMOVUPD      Z0, (AX)
+	DECQ         tiles+0(FP)
+	JZ           done
+	ADDQ         $+64, sums+48(FP)
+	MOVQ         ldx+24(FP), AX
+	SHLQ         $0x03, AX
+	IMUL3Q       $+8, AX, AX
+	ADDQ         AX, x+16(FP)
+	JMP          tile
+
+done:
 	VZEROUPPER
 	RET
 

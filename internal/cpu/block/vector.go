@@ -47,7 +47,7 @@ func (k *Kernels[T]) dots(rows, n int, a []T, lda int, x []T, sums *[asm.DotRows
 	case n == 0:
 		*sums = [asm.DotRows]T{}
 	case len(k.micro.Dot) > 0:
-		k.micro.Dot[rows-1][0](n, &a[0], lda, &x[0], 0, &sums[0])
+		k.micro.Dot[rows-1][0](1, n, &a[0], lda, &x[0], 0, &sums[0])
 	default:
 		for r := range rows {
 			sums[r] = 0

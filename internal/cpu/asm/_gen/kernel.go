@@ -24,9 +24,10 @@ type generator struct {
 // body is a micro-kernel for tiles of one range of widths.
 type body struct {
 	name    string
-	least   int // columns; another body may serve more of them
-	vectors int // per row of the tile
-	bytes   int // of a vector in memory: fewer than a register has in a tile narrower than a register
+	least   int  // columns; another body may serve more of them
+	vectors int  // per row of the tile
+	bytes   int  // of a vector in memory: fewer than a register has in a tile narrower than a register
+	half    bool // whether the last vector takes half a register, which some CPUs multiply in half the time
 	end     rowEnd
 	sets    int // of sums, used by steps of k in turn; a power of two
 
@@ -48,9 +49,19 @@ const (
 func (v variant) bodiesByWidth(end rowEnd) []body {
 	bodies := []body{v.whole()}
 	if end == masked {
-		return append(bodies,
-			body{name: "wide", least: v.lanes() + 1, vectors: 2, bytes: v.vectorBytes, end: end, sets: 1},
-			body{name: "narrow", least: 1, vectors: 1, bytes: v.vectorBytes, end: end, sets: 1})
+		for n := 2; n > 0; n-- {
+			b := body{name: [...]string{"narrow", "wide"}[n-1], least: (n-1)*v.lanes() + 1, vectors: n, bytes: v.vectorBytes,
+				end: end, sets: 1}
+			if v.hasHalves() {
+				half := b
+				half.name, half.half = b.name+"_half", true
+				b.least += v.lanes() / 2
+				bodies = append(bodies, b, half)
+			} else {
+				bodies = append(bodies, b)
+			}
+		}
+		return bodies
 	}
 	for n := v.lanes(); n > 0; n /= 2 {
 		if n > 1 {
@@ -61,6 +72,9 @@ func (v variant) bodiesByWidth(end rowEnd) []body {
 	}
 	return bodies
 }
+
+// hasHalves reports whether there are instructions for the lower halves of vectors.
+func (v variant) hasHalves() bool { return v.vectorBytes == 64 && v.group == 1 }
 
 // whole returns the body for a tile of nr columns.
 func (v variant) whole() body {
@@ -142,7 +156,7 @@ func (g *generator) sumOverK(b body, from operands, rows int) [][]reg.Register {
 	g.Comment(fmt.Sprintf("%d×%d sums.", rows, b.vectors*b.bytes/g.size))
 	sets := make([][]reg.Register, b.sets) // vector v of row i is at i*b.vectors+v of each set
 	for u := range sets {
-		sets[u] = g.vectors(rows * b.vectors)
+		sets[u] = g.rowsOf(b, rows)
 		for at, sum := range sets[u] {
 			if from.start == nil {
 				g.zero(sum)
@@ -154,7 +168,7 @@ func (g *generator) sumOverK(b body, from operands, rows int) [][]reg.Register {
 	if from.start != nil {
 		from.skipHeader()
 	}
-	row := g.vectors(b.vectors)
+	row := g.rowsOf(b, 1)
 	elem := g.vector(g.Context)
 
 	steps := func(count int) {
@@ -173,9 +187,9 @@ func (g *generator) sumOverK(b body, from operands, rows int) [][]reg.Register {
 				g.ADDQ(operand.I32(g.nr*g.size), from.copyTo)
 			}
 			for i := range rows {
-				g.broadcast(g.Context, from.a(u, i), elem)
+				g.broadcast(g.Context, from.a(u, i), b.resized(elem, 0))
 				for v := range row {
-					g.fma(g.Context, row[v], elem, sets[u%b.sets][i*b.vectors+v])
+					g.fma(g.Context, row[v], b.resized(elem, v), sets[u%b.sets][i*b.vectors+v])
 				}
 				from.fetch(u, i)
 			}
@@ -225,7 +239,7 @@ func (g *generator) updateC(b body, sums [][]reg.Register, limitRows bool) {
 			}
 		})
 	}
-	alpha, beta, old := g.vector(g.Context), g.vector(g.Context), g.vectors(b.vectors)
+	alpha, beta, old := g.vector(g.Context), g.vector(g.Context), g.rowsOf(b, 1)
 
 	g.broadcast(g.Context, g.address("alpha"), alpha)
 	g.jumpIfZero(g, g.address("beta"), overwrite)
@@ -234,8 +248,8 @@ func (g *generator) updateC(b body, sums [][]reg.Register, limitRows bool) {
 	rowsOfC(func(sums []reg.Register, row operand.Mem) {
 		for v, t := range old { // all loads come before the stores, which may overlap
 			g.loadVector(b, g.vectorAt(b, row, v, g.size), v, true, t)
-			g.mul(g.Context, beta, t, t)
-			g.addScaled(g.Context, alpha, sums[v], t)
+			g.mul(g.Context, b.resized(beta, v), t, t)
+			g.addScaled(g.Context, b.resized(alpha, v), sums[v], t)
 		}
 		for v, t := range old {
 			g.storeVector(b, t, v, g.vectorAt(b, row, v, g.size))
@@ -246,7 +260,7 @@ func (g *generator) updateC(b body, sums [][]reg.Register, limitRows bool) {
 	g.Label(overwrite)
 	rowsOfC(func(sums []reg.Register, row operand.Mem) {
 		for v, sum := range sums {
-			g.mul(g.Context, alpha, sum, sum)
+			g.mul(g.Context, b.resized(alpha, v), sum, sum)
 			g.storeVector(b, sum, v, g.vectorAt(b, row, v, g.size))
 		}
 	})
@@ -399,6 +413,23 @@ func (g *generator) storeVector(b body, src reg.Register, v int, dst operand.Mem
 
 // lanes returns the number of elements in a vector.
 func (v variant) lanes() int { return v.vectorBytes / v.size }
+
+// rowsOf returns registers for the vectors of rows.
+func (g *generator) rowsOf(b body, rows int) []reg.Register {
+	all := g.vectors(rows * b.vectors)
+	for i := range all {
+		all[i] = b.resized(all[i], i%b.vectors)
+	}
+	return all
+}
+
+// resized returns the part of a register that holds vector v of a row.
+func (b body) resized(r reg.Register, v int) reg.Register {
+	if b.half && v == b.vectors-1 {
+		return asYMM(r)
+	}
+	return r
+}
 
 func (g *generator) vectors(count int) []reg.Register {
 	all := make([]reg.Register, count)

@@ -5,6 +5,7 @@
 //	isa.go      the instruction sets and the element types
 //	kernel.go   the micro-kernels: the loop over k, then the update of C
 //	stream.go   the kernels for products bound by memory
+//	reduce.go   the sums of the lanes of their vectors
 //	triangle.go the kernels for rows of a triangle
 //	integer.go  the int8 element types
 //	bfloat.go   bfloat16 for CPUs that multiply it
@@ -159,10 +160,16 @@ func (g *generator) functions() {
 		for _, shape := range g.updateShapes() {
 			g.update(shape[0], shape[1])
 		}
+		for depth := 1; depth <= maxStreamDepth; depth++ {
+			g.streamRow(depth)
+		}
 		for rows := 1; rows <= maxDotRows; rows++ {
 			for count := 1; count <= g.maxDotCols(); count++ {
 				g.dot(rows, count)
 			}
+		}
+		if g.lanes() > maxDotRows {
+			g.dot(g.lanes(), 1)
 		}
 	}
 	if g.compensates {

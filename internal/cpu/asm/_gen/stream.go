@@ -22,9 +22,13 @@ func (v variant) updateShapes() (shapes [][2]int) {
 	return shapes
 }
 
+// updateParams are the parameters of a kernel for rows of C.
+const updateParams = "a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T"
+
 const (
 	maxUpdateRows  = 4
 	maxUpdateDepth = 8
+	maxStreamDepth = 4
 )
 
 // streamBytes is the prefetch distance for rows of a large matrix. With 1024 bytes a Zen 4 reads 20
@@ -34,7 +38,7 @@ const streamBytes = 256
 // update writes the kernel that adds a few steps of k to whole rows of C.
 func (g *generator) update(rows, depth int) {
 	name := fmt.Sprintf("Update%sx%dx%d", g.suffix(), rows, depth)
-	g.function(name, "a *T, rsa, csa int, b *T, ldb int, c *T, ldc, n int, alpha, beta T",
+	g.function(name, updateParams,
 		g.docLoop(name, fmt.Sprintf("%d×n elements of C from matrices", rows), fmt.Sprintf("i < %d", rows),
 			fmt.Sprintf("p < %d", depth), "i*rsa+p*csa", "p*ldb+j")...)
 
@@ -105,6 +109,69 @@ func (g *generator) update(rows, depth int) {
 	g.RET()
 }
 
+// streamRow writes the kernel that computes a row of C with non-temporal stores.
+func (g *generator) streamRow(depth int) {
+	name := fmt.Sprintf("StreamRow%sx%d", g.suffix(), depth)
+	g.function(name, updateParams,
+		g.docLoop(name, "a row of n ≥ 1 elements of C (beta = 0) from matrices", "i < 1", fmt.Sprintf("p < %d", depth),
+			"i*rsa+p*csa", "p*ldb+j")...)
+
+	a := g.broadcastA(1, depth)[0]
+	b, c := g.param("b"), g.param("c")
+	rowOfB := g.rowsAt(b, g.stride("ldb"), depth)
+	alpha, row, sum := g.vector(g.Context), g.vector(g.Context), g.vector(g.Context)
+	g.broadcast(g.Context, g.address("alpha"), alpha)
+	compute := func(mask reg.Register) {
+		g.zero(sum)
+		for p := range depth {
+			g.loadMasked(rowOfB(p), mask, row)
+			g.fma(g.Context, row, a[p], sum)
+		}
+		g.mul(g.Context, alpha, sum, sum)
+	}
+	count := g.GP64()
+	part := func() { // stores the first count elements as usual
+		mask := g.mask(g, count)
+		compute(mask)
+		g.storeMasked(sum, mask, operand.Mem{Base: c})
+	}
+
+	n, head := g.param("n"), g.GP64() // head is the number of elements before the first whole vector
+	g.MOVQ(c, head)
+	g.NEGQ(head)
+	g.ANDQ(operand.I32(g.vectorBytes-1), head)
+	g.SHRQ(operand.U8(log2(g.size)), head)
+	g.CMPQ(head, n)
+	g.CMOVQGT(n, head)
+	g.TESTQ(head, head)
+	g.JZ(operand.LabelRef("whole"))
+	g.MOVQ(head, count)
+	part()
+	g.SUBQ(head, n)
+	g.SHLQ(operand.U8(log2(g.size)), head)
+	g.ADDQ(head, b)
+	g.ADDQ(head, c)
+
+	g.Label("whole")
+	vectors := g.GP64()
+	g.MOVQ(n, vectors)
+	g.SHRQ(operand.U8(log2(g.lanes())), vectors)
+	g.loop("vectors", vectors, func() {
+		compute(nil)
+		g.stream(g.Context, sum, operand.Mem{Base: c})
+		g.ADDQ(operand.I32(g.vectorBytes), b)
+		g.ADDQ(operand.I32(g.vectorBytes), c)
+	})
+	g.MOVQ(n, count)
+	g.ANDQ(operand.I32(g.lanes()-1), count)
+	g.JZ(operand.LabelRef("done"))
+	part()
+
+	g.Label("done")
+	g.VZEROUPPER()
+	g.RET()
+}
+
 // broadcastA loads the elements of A, each broadcast to a vector.
 func (g *generator) broadcastA(rows, depth int) [][]reg.Register {
 	row, rsa, csa := g.param("a"), g.stride("rsa"), g.stride("csa")
@@ -153,8 +220,11 @@ func (g *generator) dot(rows, count int) {
 	name := fmt.Sprintf("Dot%sx%dx%d", g.suffix(), rows, count)
 	lanes, sets := g.lanes(), setsFor(rows*count)
 	steps := max(sets, lineBytes/g.vectorBytes) // vectors per iteration of the main loop: whole cache lines
-	g.function(name, "k int, x *T, ldx int, y *T, ldy int, sums *T", dotDoc(name, rows, count, lanes, sets, steps)...)
+	apart := max(rows, maxDotRows)              // sums of a row of y
+	g.function(name, "tiles, k int, x *T, ldx int, y *T, ldy int, sums *T",
+		dotDoc(name, rows, count, apart, lanes, sets, steps)...)
 
+	g.Label("tile")
 	k, x, y := g.param("k"), g.param("x"), g.param("y")
 	rowOfX, rowOfY := g.rowsAt(x, g.stride("ldx"), rows), g.rowsAt(y, g.stride("ldy"), count)
 	sums := make([][]reg.Register, sets) // the sum of the pair (i, j) is at j*rows+i of each set
@@ -180,10 +250,10 @@ func (g *generator) dot(rows, count int) {
 		g.ADDQ(operand.I32(bytes), x)
 		g.ADDQ(operand.I32(bytes), y)
 	}
-	groups := g.GP64()
-	g.MOVQ(k, groups)
-	g.SHRQ(operand.U8(log2(steps*lanes)), groups)
-	g.loop("groups", groups, func() {
+	left := g.GP64() // iterations
+	g.MOVQ(k, left)
+	g.SHRQ(operand.U8(log2(steps*lanes)), left)
+	g.loop("groups", left, func() {
 		for u := range steps {
 			offset := u * g.vectorBytes
 			step(offset, sums[u%sets], nil)
@@ -195,14 +265,15 @@ func (g *generator) dot(rows, count int) {
 		}
 		advance(steps * g.vectorBytes)
 	})
-	vectors := g.GP64()
-	g.MOVQ(k, vectors)
-	g.SHRQ(operand.U8(log2(lanes)), vectors)
-	g.ANDQ(operand.I32(steps-1), vectors)
-	g.loop("vectors", vectors, func() {
-		step(0, sums[0], nil)
-		advance(g.vectorBytes)
-	})
+	if steps > 1 {
+		g.MOVQ(k, left)
+		g.SHRQ(operand.U8(log2(lanes)), left)
+		g.ANDQ(operand.I32(steps-1), left)
+		g.loop("vectors", left, func() {
+			step(0, sums[0], nil)
+			advance(g.vectorBytes)
+		})
+	}
 	g.ANDQ(operand.I32(lanes-1), k)
 	g.JZ(operand.LabelRef("reduce"))
 	step(0, sums[0], g.mask(g, k))
@@ -211,22 +282,27 @@ func (g *generator) dot(rows, count int) {
 	g.addSets(sums)
 	to := g.param("sums")
 	for j := range count {
-		for i := range rows {
-			s := sums[0][j*rows+i]
-			g.reduce(s, row)
-			g.moveScalar(g.Context, asXMM(s), operand.Mem{Base: to, Disp: (j*maxDotRows + i) * g.size})
-		}
+		g.storeSums(sums[0][j*rows:][:rows], row, operand.Mem{Base: to, Disp: j * apart * g.size})
 	}
+	g.DECQ(g.address("tiles"))
+	g.JZ(operand.LabelRef("done"))
+	g.ADDQ(operand.I32(count*apart*g.size), g.address("sums"))
+	below := g.stride("ldx")
+	g.IMUL3Q(operand.I32(rows), below, below)
+	g.ADDQ(below, g.address("x"))
+	g.JMP(operand.LabelRef("tile"))
+
+	g.Label("done")
 	g.VZEROUPPER()
 	g.RET()
 }
 
 // dotDoc returns the doc comment of a dot kernel: the loop that it computes.
-func dotDoc(name string, rows, count, lanes, sets, steps int) []string {
+func dotDoc(name string, rows, count, apart, lanes, sets, steps int) []string {
 	return []string{
-		name + " computes the products of rows of x with rows of y:",
+		name + " computes the products of rows of x with rows of y, for tiles ≥ 1:",
 		"",
-		fmt.Sprintf("\tfor i := 0; i < %d; i++ {", rows),
+		fmt.Sprintf("\tfor i := 0; i < tiles*%d; i++ {", rows),
 		fmt.Sprintf("\t\tfor j := 0; j < %d; j++ {", count),
 		fmt.Sprintf("\t\t\tvar lane [%d]T", sets*lanes),
 		"\t\t\tfor p := 0; p < k; p++ {",
@@ -241,7 +317,7 @@ func dotDoc(name string, rows, count, lanes, sets, steps int) []string {
 		"\t\t\t\t\tlane[l] += lane[l+half]",
 		"\t\t\t\t}",
 		"\t\t\t}",
-		fmt.Sprintf("\t\t\tsums[j*%d+i] = lane[0]", maxDotRows),
+		fmt.Sprintf("\t\t\tsums[i/%d*%d+j*%d+i%%%d] = lane[0]", rows, count*apart, apart, rows),
 		"\t\t}",
 		"\t}",
 		"",
@@ -257,25 +333,6 @@ func (g *generator) addSets(sums [][]reg.Register) {
 				g.add(g.Context, sums[u+half][s], sums[u][s], sums[u][s])
 			}
 		}
-	}
-}
-
-// reduce adds the upper half of s to the lower half until one element is left. It overwrites t.
-func (g *generator) reduce(s, t reg.Register) {
-	half := asXMM(t)
-	if g.vectorBytes == 64 {
-		g.VEXTRACTF64X4(operand.U8(1), s, asYMM(t))
-		g.add(g.Context, asYMM(t), asYMM(s), asYMM(s))
-		g.VEXTRACTF32X4(operand.U8(1), asYMM(s), half)
-	} else {
-		g.VEXTRACTF128(operand.U8(1), s, half)
-	}
-	g.add(g.Context, half, asXMM(s), asXMM(s))
-	g.VPERMILPD(operand.U8(1), asXMM(s), half)
-	g.add(g.Context, half, asXMM(s), asXMM(s))
-	if g.size == 4 {
-		g.VMOVSHDUP(asXMM(s), half)
-		g.add(g.Context, half, asXMM(s), asXMM(s))
 	}
 }
 
