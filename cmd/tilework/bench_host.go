@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -154,6 +155,10 @@ func (f *benchFlags) libraries(stderr io.Writer) ([]bench.Subject, error) {
 		default:
 			return nil, fmt.Errorf("--peers: %w", err)
 		}
+	}
+	if len(subjects) > 0 && runtime.NumCPU() == 1 {
+		fmt.Fprintln(stderr, "note: this process may use one core only, which Go's runtime needs too after each product "+
+			"of a peer; allow a second core for timings of --threads 1")
 	}
 	return subjects, nil
 }
