@@ -45,8 +45,8 @@ type costs struct {
 	// rows is that of whole rows of C relative to axpy.
 	update, broadcast, dots, reduce, reduceTall, rows float64
 	// exposed is the part of the shorter of the times of the FMA units and of memory that the other
-	// does not hide.
-	exposed float64
+	// does not hide. exposedDots is that of dot products, which read memory in order.
+	exposed, exposedDots float64
 	// The sizes of the caches in bytes. l3 is the part of the L3 cache that a core uses.
 	l1, l2, l3 float64
 }
@@ -65,53 +65,56 @@ var cpuModels = []cpuModel{
 }
 
 var zen4AVX2 = costs{
-	fma: 0.13, load: 0.173, latency: 1.28, store: 0.408, tile: 1.19, half: 0.896, call: 9.11, direct: 49.8,
-	packs: 1.2, axpy: 185, dot: 98.4, blocked: 0.183, phase: 371, swap: 243, fromL2: 0.182, fromL3: 0.341,
-	fromMemory: 4.26, scatter: 0.0148, scatterMemory: 0.00788, written: 0.746, inTiles: 0.957, inRows: 1.04,
-	stream: 1.17, prefetched: 0.839, ragged: 0.338, tlb: 0.457, entries: 5.74, conflict: 0.0148, zip: 0.0917,
-	copyWord: 0.000472, copyRow: 2.48, zipCall: 35.3, copies: 0.0387, transpose: 0.162, element: 0.683, widen: 0.1,
-	update: 1.85, broadcast: 1.11, dots: 0.909, reduce: 2.19, reduceTall: 0.723, rows: 0.865, exposed: 0.583,
-	l1: 32 << 10, l2: 1 << 20, l3: 1.39e+07,
+	fma: 0.13, load: 0.162, latency: 1.23, store: 0.391, tile: 1.13, half: 0.909, call: 9.1, direct: 54.9,
+	packs: 0.602, axpy: 170, dot: 112, blocked: 0.128, phase: 362, swap: 264, fromL2: 0.176, fromL3: 0.355,
+	fromMemory: 4.13, scatter: 0.0135, scatterMemory: 0.00789, written: 0.733, inTiles: 0.946, inRows: 1.02,
+	stream: 1.1, prefetched: 0.933, ragged: 0.362, tlb: 0.438, entries: 6.11, conflict: 0.00844, zip: 0.0833,
+	copyWord: 0.000546, copyRow: 2.45, zipCall: 33.4, copies: 0.0361, transpose: 0.152, element: 0.683, widen: 0.1,
+	update: 1.85, broadcast: 1.34, dots: 0.945, reduce: 1.88, reduceTall: 0.422, rows: 0.857,
+	exposed: 0.583, exposedDots: 0.37,
+	l1: 32 << 10, l2: 1 << 20, l3: 1.38e+07,
 }
 
 var zen4AVX512 = costs{
-	fma: 0.256, load: 0.344, latency: 1.08, store: 0.576, tile: 0.0321, half: 0.417, call: 10.2, direct: 59.9,
-	packs: 40.4, axpy: 384, dot: 163, blocked: 1.52e+03, phase: 258, swap: 186, fromL2: 0.363, fromL3: 0.236,
-	fromMemory: 3.14, scatter: 0.00512, scatterMemory: 0.0107, written: 1.13, inTiles: 1.06, inRows: 0.813,
-	stream: 1.25, prefetched: 0.38, ragged: 0.608, tlb: 0.302, entries: 20.8, conflict: 0.824, zip: 0.0934,
-	copyWord: 0.000918, copyRow: 3.14, zipCall: 23.1, copies: 0.404, transpose: 0.174, element: 0.961,
-	widen: 0.141, update: 1.38, broadcast: 1.24, dots: 0.463, reduce: 3.48, reduceTall: 1.54, rows: 0.881,
-	exposed: 0.507,
-	l1:      32 << 10, l2: 1 << 20, l3: 1.86e+07,
+	fma: 0.248, load: 0.344, latency: 1.09, store: 0.533, tile: 0.0129, half: 0.415, call: 9.89, direct: 56.8,
+	packs: 29.2, axpy: 385, dot: 147, blocked: 1.29e+03, phase: 205, swap: 174, fromL2: 0.377, fromL3: 0.139,
+	fromMemory: 3.05, scatter: 0.00166, scatterMemory: 0.00641, written: 1.19, inTiles: 1.06, inRows: 1.05,
+	stream: 1.1, prefetched: 0.6, ragged: 0.74, tlb: 0.316, entries: 23.7, conflict: 0.439, zip: 0.0941,
+	copyWord: 0.002, copyRow: 3.33, zipCall: 23.1, copies: 0.28, transpose: 0.173, element: 1.02,
+	widen: 0.112, update: 1.38, broadcast: 1.52, dots: 0.445, reduce: 4.36, reduceTall: 1.15, rows: 0.821,
+	exposed: 0.569, exposedDots: 0.429,
+	l1: 32 << 10, l2: 1 << 20, l3: 1.82e+07,
 }
 
 var xeonAVX2 = costs{
-	fma: 0.18, load: 0.174, latency: 1.42, store: 0.711, tile: 0.662, half: 0.932, call: 6.38, direct: 73.5,
-	packs: 5.34, axpy: 223, dot: 153, blocked: 6.64, phase: 442, swap: 301, fromL2: 0.205, fromL3: 1.1,
-	fromMemory: 1.02, scatter: 0.00737, scatterMemory: 0.296, written: 1.2, inTiles: 1.14, inRows: 2.44,
-	stream: 2.5, prefetched: 0.709, ragged: 0.531, tlb: 0.199, entries: 0.112, conflict: 0.0368, zip: 0.191,
-	copyWord: 0.0614, copyRow: 2.42, zipCall: 42.4, copies: 0.206, transpose: 0.407, element: 0.788, widen: 0.0824,
-	update: 2.08, broadcast: 1.83, dots: 1.14, reduce: 2.31, reduceTall: 1.03, rows: 1.05, exposed: 0.741,
+	fma: 0.18, load: 0.159, latency: 1.42, store: 0.766, tile: 0.368, half: 0.822, call: 6.82, direct: 85.3,
+	packs: 3.62, axpy: 197, dot: 161, blocked: 7.4, phase: 468, swap: 312, fromL2: 0.211, fromL3: 1.02,
+	fromMemory: 1.15, scatter: 0.00294, scatterMemory: 0.0572, written: 1.2, inTiles: 1.1, inRows: 2.36,
+	stream: 2.5, prefetched: 0.975, ragged: 0.568, tlb: 0.229, entries: 0.0577, conflict: 0.0769, zip: 0.2,
+	copyWord: 0.0718, copyRow: 2.34, zipCall: 40.3, copies: 0.375, transpose: 0.335, element: 0.796, widen: 0.102,
+	update: 2.27, broadcast: 1.86, dots: 0.952, reduce: 2.37, reduceTall: 0.674, rows: 0.836,
+	exposed: 0.741, exposedDots: 1.18,
 	l1: 48 << 10, l2: 2 << 20, l3: 3.32e+07,
 }
 
 var xeonAVX512 = costs{
-	fma: 0.166, load: 0.209, latency: 1.6, store: 0.892, tile: 0.0163, half: 0.784, call: 11.4, direct: 92.9,
-	packs: 13.6, axpy: 200, dot: 97.7, blocked: 117, phase: 375, swap: 303, fromL2: 0.389, fromL3: 0.59,
-	fromMemory: 0.794, scatter: 0.00459, scatterMemory: 0.00406, written: 2.16, inTiles: 0.87, inRows: 2.2,
-	stream: 4.25, prefetched: 0.551, ragged: 1.22, tlb: 0.628, entries: 13.3, conflict: 0.572, zip: 0.202,
-	copyWord: 0.136, copyRow: 2.16, zipCall: 20.1, copies: 0.0226, transpose: 0.331, element: 1.52, widen: 0.173,
-	update: 2.42, broadcast: 1.06, dots: 1.48, reduce: 2.2, reduceTall: 1.15, rows: 0.729, exposed: 0.611,
-	l1: 48 << 10, l2: 2 << 20, l3: 2.66e+06,
+	fma: 0.149, load: 0.209, latency: 1.5, store: 0.803, tile: 0.0118, half: 0.77, call: 11.6, direct: 96.6,
+	packs: 20.1, axpy: 162, dot: 158, blocked: 79.8, phase: 398, swap: 318, fromL2: 0.399, fromL3: 0.532,
+	fromMemory: 1, scatter: 0.00188, scatterMemory: 0.00399, written: 2.38, inTiles: 0.673, inRows: 1.82,
+	stream: 6.96, prefetched: 0.726, ragged: 1.22, tlb: 0.729, entries: 13.5, conflict: 0.957, zip: 0.217,
+	copyWord: 0.141, copyRow: 2.38, zipCall: 17.3, copies: 0.0115, transpose: 0.356, element: 1.33, widen: 0.178,
+	update: 2.61, broadcast: 1.25, dots: 1.37, reduce: 2.6, reduceTall: 0.755, rows: 0.551,
+	exposed: 0.566, exposedDots: 0.651,
+	l1: 48 << 10, l2: 2 << 20, l3: 2.57e+06,
 }
 
 var xeonAMX = costs{
-	fma: 0.0413, load: 0.0979, latency: 2.57, store: 7.51, tile: 1.98, half: 1, call: 90.7, direct: 73, packs: 872,
-	axpy: 873, dot: 419, blocked: 5.93, phase: 1.26e+03, swap: 459, fromL2: 0.00184, fromL3: 0.00228,
-	fromMemory: 0.95, scatter: 1.09, scatterMemory: 0.3, written: 31.6, inTiles: 1, inRows: 1.12, stream: 2.5,
-	prefetched: 0.906, ragged: 0.532, tlb: 0.462, entries: 9.05, conflict: 1.15, zip: 0.309, copyWord: 0.000161,
-	copyRow: 20.6, zipCall: 140, copies: 0.431, transpose: 3.27, element: 1.94, widen: 0.128, update: 9.32,
-	broadcast: 0.463, dots: 0.83, reduce: 1.88, reduceTall: 1, rows: 1, exposed: 0.131,
+	fma: 0.0428, load: 0.0999, latency: 2.65, store: 7.33, tile: 1.1, half: 1, call: 96.6, direct: 73, packs: 762,
+	axpy: 863, dot: 494, blocked: 1.23, phase: 1.26e+03, swap: 459, fromL2: 0.00111, fromL3: 0.000522,
+	fromMemory: 0.717, scatter: 1.09, scatterMemory: 0.3, written: 40.7, inTiles: 1, inRows: 1.12, stream: 2.5,
+	prefetched: 1.08, ragged: 0.761, tlb: 0.248, entries: 9.05, conflict: 1.15, zip: 0.3, copyWord: 9.62e-05,
+	copyRow: 20.8, zipCall: 140, copies: 0.431, transpose: 3.37, element: 1.98, widen: 0.115, update: 9.58,
+	broadcast: 0.237, dots: 1.18, reduce: 1.04, reduceTall: 1, rows: 1, exposed: 0.16, exposedDots: 2.63,
 	l1: 48 << 10, l2: 2 << 20, l3: 1.01e+07,
 }
 

@@ -171,6 +171,7 @@ const (
 	rowsMaxK     = 8   // steps of K that are added to whole rows of C
 	stripMaxRows = 128 // rows of a C whose strips stay in L2
 	streamMaxN   = 64  // columns of a C whose tiles read A from end to end
+	streamMinK   = 32  // the least K for that: a tile prefetches lines every few steps
 )
 
 // listDirect adds the direct methods for p to l, with the other fields of w. If w.swapAB is set, p
@@ -180,7 +181,7 @@ func (mk *microKernel[T]) listDirect(l *methodList, p *gemm.Problem, w method) {
 		w.algorithm = a
 		l.add(w)
 	}
-	streams := !p.A().Trans && p.N <= streamMaxN && p.K > smallK
+	streams := !p.A().Trans && p.N <= streamMaxN && p.K >= streamMinK
 	w.packsB = !hasRows(p.B(), p.K)
 	add(algoDirect)
 	if (p.M <= deepMaxRows || p.N <= mk.lanes()) && p.M+p.N <= splitSides && p.K >= deepMinK {

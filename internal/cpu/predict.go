@@ -2,6 +2,7 @@ package cpu
 
 import (
 	"math"
+	"math/bits"
 
 	"tilework/dtype"
 	"tilework/internal/cpu/asm"
@@ -272,13 +273,21 @@ func (x *model) packing(k, n, r float64, alongK bool) float64 {
 
 // predictRows follows [direct.computeRows].
 func (mk *microKernel[T]) predictRows(x *model, p *gemm.Problem, w method) float64 {
-	rows, depth := float64(int(1)<<(len(mk.Update)-1)), float64(min(int(x.k), 8))
+	rows, steps := float64(int(1)<<(len(mk.Update)-1)), 0.0
 	writing := x.inRows * x.writing(x.c, 1)
-	if mk.passesCache(p, algoRows) {
+	nonTemporal := mk.passesCache(p, algoRows)
+	if nonTemporal {
 		rows, writing = 1, x.stream*x.c/lineBytes
 	}
-	start := x.direct
-	compute := x.rows * math.Ceil(x.m/rows) * (x.updates(min(rows, x.m), depth, x.n) + x.call + x.broadcast*rows*depth)
+	start, perRows := x.direct, 0.0
+	most := float64(int(1) << (len(mk.Update[bits.Len(uint(rows))-1]) - 1)) // steps of a pass
+	for left := x.k; left > 0; left -= steps {
+		if steps = x.k; !nonTemporal {
+			steps = min(float64(int(1)<<(bits.Len(uint(left))-1)), most)
+		}
+		perRows += x.updates(min(rows, x.m), steps, x.n) + x.call + x.broadcast*rows*steps
+	}
+	compute := x.rows * math.Ceil(x.m/rows) * perRows
 	memory := x.far(x.a/lineBytes, x.all) + x.far(x.b/lineBytes, x.all) +
 		(math.Ceil(x.m/rows)-1)*x.far(x.b/lineBytes, x.b+rows*x.n*x.elem)
 	if w.packsB {
@@ -352,7 +361,8 @@ func (mk *microKernel[T]) predictDot(x *model, w method) float64 {
 	between := (s + h) * row // bytes until y is read again
 	memory := x.far(large/lineBytes, x.all) + tiles*x.far(small/lineBytes, between)
 	memory += (groups - 1) * x.far(large/lineBytes, h*row)
-	return x.dot + x.overlap(compute, memory+x.writing(x.c, passes))
+	memory += x.writing(x.c, passes)
+	return x.dot + max(compute, memory) + x.exposedDots*min(compute, memory)
 }
 
 // predictBlocked follows [blocked].
