@@ -11,8 +11,10 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/ptxas"
+	"tilework/internal/gpu/sm90"
 	"tilework/internal/testkit"
 	"tilework/ptx"
 )
@@ -40,6 +42,60 @@ func TestSumsAwaited(t *testing.T) {
 				for i, early := range earlySums(code) {
 					t.Errorf("%s, instruction at %#x: %s", name, i*16, early)
 				}
+			}
+		})
+	}
+}
+
+// TestDescriptorsUniform checks that ptxas computes the matrix descriptors of wgmma in uniform
+// registers. Copies from other registers between the instructions of wgmma slow down the tensor
+// cores, most of all for 8-bit floats.
+func TestDescriptorsUniform(t *testing.T) {
+	assemble := ptxas.Assembler(t)
+	for _, x := range []struct {
+		in, out dtype.Type
+		tile    string
+	}{
+		{dtype.BF16, dtype.BF16, "128x256x64/2x64/4"},
+		{dtype.I8, dtype.I32, "128x256x128/2x64/4"},
+		{dtype.F8E4M3, dtype.F32, "128x128x128/4x32/6"},
+	} {
+		t.Run(x.in.String(), func(t *testing.T) {
+			t.Parallel()
+			p, _, err := gemm.New(1, gemm.Dense(x.in, 256, 256), gemm.Dense(x.in, 256, 256).T(), 0,
+				gemm.Dense(x.out, 256, 256), gemm.Epilogue{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s, err := sm90.WGMMA.ParseTile(x.tile)
+			if err != nil {
+				t.Fatal(err)
+			}
+			file := assemble(sm90.WGMMA, sm90.WGMMA.Config(&p, s))
+			if file == "" {
+				return
+			}
+			code := machineCode(t, file)
+			multiplies := func(s sass) bool {
+				return s.op() == opHGMMA || s.op() == opIGMMA || s.op() == opQGMMA
+			}
+			first := slices.IndexFunc(code, multiplies)
+			if first < 0 {
+				t.Fatalf("no wgmma among %d instructions", len(code))
+			}
+			last, copies := first, 0
+			for i, s := range code[first:] {
+				if multiplies(s) {
+					last = first + i
+				}
+			}
+			for _, s := range code[first:last] {
+				if s.op() == opR2UR {
+					copies++
+				}
+			}
+			if copies > 0 {
+				t.Errorf("%d copies to uniform registers in the main loop", copies)
 			}
 		})
 	}
@@ -77,8 +133,10 @@ func machineCode(t *testing.T, file string) []sass {
 type sass struct{ Lo, Hi uint64 }
 
 const (
-	opDMMA, opBRA, opEXIT = 0x23f, 0x947, 0x94d
-	always                = 7 // the predicate PT, which is always true
+	opDMMA, opBRA, opEXIT     = 0x23f, 0x947, 0x94d
+	opHGMMA, opIGMMA, opQGMMA = 0x9f0, 0x9f1, 0x9f3 // wgmma by element type
+	opR2UR                    = 0x2ca               // copies a register to a uniform register
+	always                    = 7                   // the predicate PT, which is always true
 
 	// settled is the number of cycles after a DMMA from which on ptxas itself reads the accumulator
 	// without a wait. On an H200, 35 cycles are too few.

@@ -514,7 +514,9 @@ func (w *writer) produce() {
 // the epilogue. Ping-pong warpgroups take alternate tiles.
 func (w *writer) consume() {
 	k, s := w.Kernel, w.Config.Tile
-	warpgroup := k.Named("group", k.Sub(k.Div(w.tid, WarpgroupThreads), 1))
+	// The shuffle tells ptxas that all lanes of a warp have the same value. It then computes matrix
+	// descriptors in uniform registers, instead of copying them there before each wgmma.
+	warpgroup := k.Named("group", k.Shuffle(k.Sub(k.Div(w.tid, WarpgroupThreads), 1), 0, 0))
 	thread := k.Named("member", k.Rem(w.tid, WarpgroupThreads))
 	rows, _ := WarpgroupTile(s)
 	shapeA, shapeB := operandShapes(w.Config)
