@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/dtype"
 	"tilework/internal/device/devicetest"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
@@ -12,6 +13,7 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/sm90"
 	"tilework/internal/gpu/stream"
+	"tilework/internal/testkit"
 )
 
 // TestWgmmaShapes checks which tiles ParseTile accepts for the kernel wgmma, and its errors.
@@ -55,6 +57,36 @@ func TestWgmmaShapes(t *testing.T) {
 	if _, err := kernel.MMA.ParseTile("128x128x16/8x8/3c2"); !errors.Is(err, gemm.ErrUnsupported) ||
 		!strings.Contains(err.Error(), "kernel mma with clusters") {
 		t.Errorf("mma with a cluster: ParseTile returned %v, want an error that names clusters", err)
+	}
+}
+
+// TestWgmmaGrid checks that the grid has fewer blocks than SMs where these compute equally many
+// tiles in as many rounds, if the rounds are several.
+func TestWgmmaGrid(t *testing.T) {
+	d := devicetest.NewNull().Info()
+	d.SMs = 132
+	for _, c := range []struct {
+		m, n   int
+		tile   string
+		blocks int
+	}{
+		{8192, 8192, "128x256x64/2x64/4", 128},   // 16 rounds
+		{4096, 4096, "128x256x64/2x64/4", 128},   // 4 rounds
+		{8192, 8192, "128x256x64/2x64/4c2", 128}, // 16 rounds of 64 clusters
+		{16384, 16384, "128x256x64/2x64/4", 132}, // 63 rounds do not divide 8,192 tiles
+		{2560, 2560, "128x256x64/2x64/4", 132},   // 2 rounds
+		{1024, 1024, "128x256x64/2x64/4", 32},    // fewer tiles than SMs
+		{8192, 8192, "128x256x64/2x64/4*2", 132},
+	} {
+		p := testkit.Product(t, dtype.BF16, dtype.BF16, c.m, c.n, 8192)
+		s, err := sm90.WGMMA.ParseTile(c.tile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		grid, _, err := sm90.Grid(sm90.WGMMA.Config(p, s), p, d)
+		if err != nil || grid.X != c.blocks {
+			t.Errorf("%d×%d in tiles %s: %d blocks, %v, want %d", c.m, c.n, c.tile, grid.X, err, c.blocks)
+		}
 	}
 }
 

@@ -26,7 +26,8 @@ type wgmmaTile struct {
 	parts int
 	steps float64
 	// active is the number of SMs with a tile, out of sms that have room for whole clusters, and
-	// rounds the number of tiles of the busiest SM.
+	// rounds the number of tiles of the busiest SM. The few SMs that even rounds leave out are
+	// counted: with them a product takes nearly the same time.
 	active, sms float64
 	rounds      int
 	// terms is the number of terms of an operand split.

@@ -4,5 +4,5 @@ import "embed"
 
 // Sources holds the Go files of the kernel, for readers of its PTX.
 //
-//go:embed wgmma.go mainloop.go swapab.go store.go
+//go:embed wgmma.go grid.go mainloop.go swapab.go store.go
 var Sources embed.FS

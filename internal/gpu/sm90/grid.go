@@ -1,0 +1,67 @@
+package sm90
+
+import (
+	"fmt"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/kernel"
+	"tilework/ptx"
+	"tilework/ptx/build"
+)
+
+// evenRounds is the smallest number of rounds in which fewer blocks than SMs compute equally many
+// tiles each. Every round is then a whole part of the raster order, and the blocks load less of A
+// and B: at 8192³ in 16-bit types 18 % less from L2 and 12 % less from memory.
+const evenRounds = 4
+
+// Grid returns the grid and the cluster of a launch. The grid has one persistent block per SM, or
+// fewer if there are fewer tiles or if fewer need as many rounds (see evenRounds). The slices of
+// split-K are along z.
+func Grid(c kernel.Config, p *gemm.Problem, d *device.Info) (grid, cluster device.Dim3, err error) {
+	s, n := c.Tile, c.Tile.BlocksM()*c.Tile.BlocksK()
+	height, width := kernel.SwapAB(s, s.M*s.BlocksM(), s.N)
+	clusters := kernel.MaxTileRows(p, height) * kernel.CeilDiv(p.Columns(), width)
+	if clusters > 1<<31-1-d.SMs {
+		return grid, cluster, fmt.Errorf("%w: C of %d×%d has too many tiles of %d×%d to count in 32 bits",
+			gemm.ErrUnsupported, p.M, p.N, s.M, s.N)
+	}
+	atOnce := min(clusters, max(d.SMs/n, 1))
+	rounds := kernel.CeilDiv(clusters, max(atOnce, 1))
+	known := s.SplitK < 2 && p.Batch.Kind != gemm.Grouped // the number of tiles; groups may have fewer
+	if known && rounds >= evenRounds && clusters%rounds == 0 {
+		atOnce = clusters / rounds
+	}
+	grid = device.Dim3{X: atOnce * n, Y: 1, Z: 1}
+	if s.SplitK > 1 {
+		grid.Z = kernel.SplitCount(p, s)
+	}
+	if n > 1 {
+		cluster = device.Dim3{X: n, Y: 1, Z: 1}
+	}
+	return grid, cluster, nil
+}
+
+// rasterRows is the number of tile rows in a raster group. With 132 tiles of 128×256 in flight, a
+// block of 16 rows and 8 columns of tiles reads the least from A and B.
+const rasterRows = 16
+
+// forEachTile emits the persistent loop over the tiles of the block. It starts at tile first of
+// the raster order and advances by step. f emits the body for the tile that begins at (row, col)
+// of C.
+func (w *writer) forEachTile(first, step build.Reg, f func(row, col build.Reg)) {
+	k, s := w.Kernel, w.Config.Tile
+	scheduler := w.Scheduler(kernel.SwapAB(s, s.M*s.BlocksM(), w.Config.ColumnsOfC()))
+	n := k.Var("tile", ptx.U32, first)
+	k.While(func() build.Reg { return scheduler.Seek(n) }, func() {
+		t := scheduler.WorkTileAt(n)
+		i, j := w.GroupedTile(t.Index, t.TileRows, scheduler.TilesAcross, rasterRows/s.BlocksM())
+		w.C, w.batchIndex = t.C, t.Product
+		left := func(n build.Reg) build.Reg { return k.Mad(k.Mad(n, s.BlocksM(), w.rank), s.M, t.FirstRow) }
+		right := func(n build.Reg) build.Reg { return k.Mul(n, w.Config.ColumnsOfC()) }
+		row, col := kernel.SwapAB(s, left, right)
+		f(k.Named("row", k.To(w.IndexType, row(i))), k.Named("col", k.To(w.IndexType, col(j))))
+		w.C = scheduler.WholeC
+		k.Set(n, k.Add(n, step))
+	})
+}
