@@ -19,17 +19,17 @@ import (
 
 // emulateFlags are the flags of `tilework emulate`.
 type emulateFlags struct {
-	entry, grid, block, smem string
-	cluster                  string
-	args                     []string
-	maxInstructions          int64
-	seed                     uint64
-	workers                  int
-	checkers                 string
-	allow                    []string
-	format                   string
-	force                    bool
-	list                     bool
+	kernelLaunch
+	script          string
+	named           map[string]kernelArg // the memory of a script
+	maxInstructions int64
+	seed            uint64
+	workers         int
+	checkers        string
+	allow           []string
+	format          string
+	force           bool
+	list            bool
 }
 
 func emulateCommand() *cobra.Command {
@@ -64,7 +64,17 @@ kernel takes.
                         each aligned to its size
   tensor:MxN:S:ARG      a tensor map of the matrix of ARG, which is one of the two above,
                         with boxes of M×N elements and a swizzle of S bytes (0, 32, 64 or 128)
+  scratch:f32:1000      a pointer to memory that is written to no file; 1 to 4 dimensions
   u32:64, f32:1.5, …    a number; the types are u8 to u64, s8 to s64, f32 and f64
+
+--script runs several launches, one after the other, from a JSON file:
+  {"memory": {"x": "a.npy", "sums": "scratch:f32:512", "y": "out:f32:256x512:y.npy"},
+   "launches": [
+     {"entry": "sums", "grid": "2", "block": "256", "args": ["memory:x", "memory:sums"]},
+     {"entry": "subtract", "grid": "2x256", "block": "256",
+      "args": ["memory:x", "memory:sums", "memory:y"]}]}
+The launches share the memory, and the argument memory:NAME is a pointer to it. A launch can also
+have "cluster" and "smem". Outputs are written after the last launch.
 
 A kernel that uses an instruction which the emulator does not support is refused, with the
 position of the instruction. The other kernels of the file can run. --list lists both.
@@ -73,7 +83,8 @@ The files of the examples are in the folder examples/data of the repository.`,
 		Example: `  tilework emulate broken.ptx --grid 1 --block 16x16 --arg a.npy --arg b.npy \
     --arg out:f32:256x128:c.npy --arg s32:256 --arg s32:128 --arg s32:512
   tilework emulate broken.ptx --grid 1 --block 16x16 --arg a.npy --arg b.npy \
-    --arg out:f32:256x128:c.csv --arg s32:256 --arg s32:128 --arg s32:512 --checkers race,bounds`,
+    --arg out:f32:256x128:c.csv --arg s32:256 --arg s32:128 --arg s32:512 --checkers race,bounds
+  tilework emulate columns.ptx --script columns.json`,
 		Args: func(c *cobra.Command, args []string) error {
 			if len(args) != 1 {
 				return fmt.Errorf("emulate takes one PTX file, found %d%s: want the kernel's arguments as --arg, such as "+
@@ -91,12 +102,13 @@ The files of the examples are in the folder examples/data of the repository.`,
 		names = append(names, k.String())
 	}
 	fl := c.Flags()
-	fl.StringVar(&f.entry, "entry", "", "the kernel to run (default: the only one in the file)")
-	fl.StringVar(&f.grid, "grid", "1", "blocks of the grid: 16, 16x16 or 4x4x2")
-	fl.StringVar(&f.cluster, "cluster", "", "blocks per cluster: 2, 2x2 or 2x2x2 (default: as the kernel declares)")
-	fl.StringVar(&f.block, "block", "1", "threads per block: 256, 16x16 or 8x8x4")
-	fl.StringVar(&f.smem, "smem", "0", "dynamic shared memory per block in bytes: 2048 or 2KB")
-	fl.StringArrayVar(&f.args, "arg", nil, "an argument of the kernel; repeat the flag for each argument, in order")
+	fl.StringVar(&f.Entry, "entry", "", "the kernel to run (default: the only one in the file)")
+	fl.StringVar(&f.Grid, "grid", "1", "blocks of the grid: 16, 16x16 or 4x4x2")
+	fl.StringVar(&f.Cluster, "cluster", "", "blocks per cluster: 2, 2x2 or 2x2x2 (default: as the kernel declares)")
+	fl.StringVar(&f.Block, "block", "1", "threads per block: 256, 16x16 or 8x8x4")
+	fl.StringVar(&f.Smem, "smem", "0", "dynamic shared memory per block in bytes: 2048 or 2KB")
+	fl.StringArrayVar(&f.Args, "arg", nil, "an argument of the kernel; repeat the flag for each argument, in order")
+	fl.StringVar(&f.script, "script", "", "a JSON file with the launches to run, instead of one launch")
 	fl.Int64Var(&f.maxInstructions, "max-instructions", 1e9,
 		"stop after this number of warp instructions (0: no limit)")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the order in which warps run")
@@ -107,6 +119,9 @@ The files of the examples are in the folder examples/data of the repository.`,
 	fl.StringSliceVar(&f.allow, "allow", nil,
 		"rules whose violation is advice, because GPUs run such code today: "+strings.Join(ruleNames(), ","))
 	fl.BoolVar(&f.list, "list", false, "list the kernels of the file and why some cannot run, instead of running one")
+	for _, flag := range []string{"entry", "grid", "cluster", "block", "smem", "arg", "list"} {
+		c.MarkFlagsMutuallyExclusive("script", flag)
+	}
 	forceFlag(c, &f.force)
 	formatFlag(c, &f.format, "table", "json")
 	completeEntry(c)
@@ -140,54 +155,61 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 	if f.list {
 		return f.listKernels(stdout, program)
 	}
-	entry, err := f.chooseEntry(file, program)
-	if err != nil {
-		return err
-	}
-	launch, err := f.launch(entry, stdout)
-	if err != nil {
-		return err
-	}
 	options, checked, err := f.parseCheckers()
 	if err != nil {
 		return err
 	}
+	if f.workers < 0 {
+		return fmt.Errorf("--workers %d: want 0 or more", f.workers)
+	}
+	if f.maxInstructions < 0 {
+		return fmt.Errorf("--max-instructions %d: want 0 or more", f.maxInstructions)
+	}
+	described := []kernelLaunch{f.kernelLaunch}
 	mem := emu.NewMemory(emu.MemoryOptions{TrackWrites: checked})
-	args, err := f.parseArgs(ctx, mem)
-	if err != nil {
-		return err
+	var args []kernelArg
+	if f.script != "" {
+		if described, args, err = f.readScript(ctx, mem); err != nil {
+			return err
+		}
 	}
-	params, err := program.Params(entry)
-	if err != nil {
-		return err
-	}
-	if err := f.checkArgs(entry, params); err != nil {
-		return err
-	}
-	values := make([]any, len(args))
-	for i, a := range args {
-		values[i] = a.value
-	}
-	if launch.Params, err = program.Pack(entry, values...); err != nil {
-		return f.argError(err)
-	}
-	checks := check.New(options)
-	if checked {
-		launch.Observers = []emu.Observer{checks}
+	launches := make([]emu.Launch, len(described))
+	for i := range described {
+		d := &described[i]
+		own, err := f.parseArgs(ctx, mem, d, args)
+		if err == nil {
+			launches[i], err = f.launch(file, program, d, own)
+		}
+		if err != nil {
+			return err
+		}
+		launches[i].Printf = stdout
+		args = append(args, own...)
 	}
 
-	start := time.Now()
-	stats, runErr := program.Run(ctx, mem, launch)
-	took := time.Since(start)
-	if errors.Is(runErr, emu.ErrLaunch) {
-		return runErr
+	var results []emulateResult
+	var runErr error
+	for i, launch := range launches {
+		result, err := runLaunch(ctx, program, mem, launch, options, checked)
+		if errors.Is(err, emu.ErrLaunch) {
+			return described[i].in(err)
+		}
+		result.Launch = described[i].place
+		results = append(results, result)
+		if f.format == "table" {
+			if err := result.print(stdout); err != nil {
+				return err
+			}
+		}
+		if err != nil {
+			runErr = described[i].in(err)
+			break
+		}
 	}
-	var report *check.Report
-	if checked {
-		report = checks.Report(program, stats, runErr)
-	}
-	if err := f.print(stdout, report, stats, took, runErr); err != nil {
-		return err
+	if f.format == "json" {
+		if err := f.printJSON(stdout, results); err != nil {
+			return err
+		}
 	}
 	switch {
 	case failedCheck(runErr):
@@ -198,38 +220,32 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 	if err := f.writeArgs(ctx, mem, args, stderr); err != nil {
 		return err
 	}
-	if report != nil && report.Errors() > 0 {
-		return fmt.Errorf("%w: %d %s", errCheck, report.Errors(), plural("error", report.Errors()))
+	failed := 0
+	for _, r := range results {
+		failed += r.Errors
+	}
+	if failed > 0 {
+		return fmt.Errorf("%w: %d %s", errCheck, failed, plural("error", failed))
 	}
 	return nil
 }
 
-// launch returns the launch that the flags describe, without arguments.
-func (f *emulateFlags) launch(entry string, printed io.Writer) (launch emu.Launch, err error) {
-	launch = emu.Launch{
-		Entry: entry, Seed: f.seed, MaxInstructions: f.maxInstructions, Workers: f.workers, Printf: printed,
+// runLaunch runs a launch with its checkers.
+func runLaunch(
+	ctx context.Context, p *emu.Program, mem *emu.Memory, launch emu.Launch, o check.Options, checked bool,
+) (emulateResult, error) {
+	checks := check.New(o)
+	if checked {
+		launch.Observers = []emu.Observer{checks}
 	}
-	if launch.Grid, err = parseDim3(f.grid); err != nil {
-		return launch, fmt.Errorf("--grid %w", err)
+	start := time.Now()
+	stats, err := p.Run(ctx, mem, launch)
+	took := time.Since(start)
+	report := &check.Report{}
+	if checked && !errors.Is(err, emu.ErrLaunch) {
+		report = checks.Report(p, stats, err)
 	}
-	if launch.Block, err = parseDim3(f.block); err != nil {
-		return launch, fmt.Errorf("--block %w", err)
-	}
-	if f.cluster != "" {
-		if launch.Cluster, err = parseDim3(f.cluster); err != nil {
-			return launch, fmt.Errorf("--cluster %w", err)
-		}
-	}
-	if launch.Shared, err = parseBytes(f.smem); err != nil {
-		return launch, fmt.Errorf("--smem %w", err)
-	}
-	if f.workers < 0 {
-		return launch, fmt.Errorf("--workers %d: want 0 or more", f.workers)
-	}
-	if f.maxInstructions < 0 {
-		return launch, fmt.Errorf("--max-instructions %d: want 0 or more", f.maxInstructions)
-	}
-	return launch, nil
+	return newEmulateResult(report, stats, took, err), err
 }
 
 func loadPTX(file string) (*emu.Program, error) {
@@ -260,7 +276,7 @@ func (f *emulateFlags) listKernels(w io.Writer, p *emu.Program) error {
 		if err != nil {
 			return err
 		}
-		rows = append(rows, listedKernel{Name: name, Arguments: strings.Join(exampleArgs(params), " ")})
+		rows = append(rows, listedKernel{Name: name, Arguments: flagArgs(exampleArgs(params))})
 	}
 	refused := p.Refused()
 	for _, name := range slices.Sorted(maps.Keys(refused)) {
@@ -273,30 +289,6 @@ func (f *emulateFlags) listKernels(w io.Writer, p *emu.Program) error {
 		wrapped("ARGUMENTS", func(k listedKernel) any { return orDash(k.Arguments) }),
 		wrapped("REFUSED BECAUSE", func(k listedKernel) any { return orDash(k.Refused) }),
 	}, rows)
-}
-
-func (f *emulateFlags) chooseEntry(file string, p *emu.Program) (string, error) {
-	entries, refused := p.Entries(), p.Refused()
-	if err := refused[f.entry]; err != nil {
-		return "", fmt.Errorf("--entry %s: the emulator cannot run this kernel: %w", f.entry, err)
-	}
-	switch {
-	case len(entries) == 0:
-		return "", fmt.Errorf("%s has no kernel (.entry)", file)
-	case f.entry != "" && !slices.Contains(entries, f.entry):
-		return "", fmt.Errorf("--entry %s: %s has no such kernel, want %s%s",
-			f.entry, file, strings.Join(entries, " or "), suggestion(f.entry, entries))
-	case f.entry != "":
-		return f.entry, nil
-	case len(entries) == 1:
-		return entries[0], nil
-	}
-	more := ""
-	if len(refused) > 0 {
-		more = fmt.Sprintf(" (%d %s cannot run: see --list)", len(refused), plural("other", len(refused)))
-	}
-	return "", fmt.Errorf("%s has %d kernels: want --entry with one of %s%s",
-		file, len(entries), strings.Join(entries, ", "), more)
 }
 
 // ruleNames returns the names of the rules that --allow accepts.

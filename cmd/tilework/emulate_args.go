@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -31,33 +33,20 @@ type kernelArg struct {
 	fields []kernelArg  // of a structure
 }
 
-// checkArgs checks that there is an --arg for each parameter of the kernel.
-func (f *emulateFlags) checkArgs(entry string, params []*ptx.Var) error {
-	if len(f.args) == len(params) {
-		return nil
-	}
-	example := ""
-	if len(params) > 0 {
-		example = ", such as " + strings.Join(exampleArgs(params), " ")
-	}
-	return fmt.Errorf("kernel %s has %d %s, found %d --arg: want one for each%s", entry,
-		len(params), plural("parameter", len(params)), len(f.args), example)
-}
-
-// exampleArgs returns an --arg for each parameter. It takes 64-bit integers for pointers, and the
-// last of several for the output.
+// exampleArgs returns an argument for each parameter. It takes 64-bit integers for pointers, and
+// the last of several for the output.
 func exampleArgs(params []*ptx.Var) []string {
 	var pointers []int
 	args := make([]string, len(params))
 	for i, v := range params {
-		args[i] = "--arg " + paramForms(v).example
+		args[i] = paramForms(v).example
 		if paramForms(v).pointer {
-			args[i] = fmt.Sprintf("--arg %c.npy", 'a'+len(pointers)%26)
+			args[i] = fmt.Sprintf("%c.npy", 'a'+len(pointers)%26)
 			pointers = append(pointers, i)
 		}
 	}
 	if n := len(pointers); n > 1 {
-		args[pointers[n-1]] = "--arg out:f32:64x64:out.npy"
+		args[pointers[n-1]] = "out:f32:64x64:out.npy"
 	}
 	return args
 }
@@ -90,40 +79,25 @@ func paramForms(v *ptx.Var) argForms {
 	}
 }
 
-// argError returns an error of [emu.Program.Pack] in terms of --arg.
-func (f *emulateFlags) argError(err error) error {
-	var wrong *emu.ArgumentError
-	if !errors.As(err, &wrong) {
-		return err
-	}
-	forms := paramForms(wrong.Param)
-	if forms.pointer {
-		forms.example = "a.npy"
-	}
-	v := wrong.Param
-	typ := fmt.Sprintf("a .%v", v.Type)
-	if isArray(v) {
-		typ = fmt.Sprintf("a structure or array of %d bytes", v.Size())
-		if v.Size() == ptx.TensorMapBytes {
-			typ = "a tensor map"
-		}
-	}
-	return fmt.Errorf("--arg %s (argument %d): parameter %s is %s: want %s, such as --arg %s",
-		f.args[wrong.Index], wrong.Index+1, v.Name, typ, forms.want, forms.example)
-}
-
-func (f *emulateFlags) parseArgs(ctx context.Context, mem *emu.Memory) ([]kernelArg, error) {
+// parseArgs parses the arguments of a launch. Others are the arguments that are parsed already.
+func (f *emulateFlags) parseArgs(
+	ctx context.Context, mem *emu.Memory, l *kernelLaunch, others []kernelArg,
+) ([]kernelArg, error) {
 	var args []kernelArg
-	for i, text := range f.args {
+	for i, text := range l.Args {
 		a, err := f.parseArg(ctx, mem, text)
 		if err != nil {
-			return nil, fmt.Errorf("--arg %s (argument %d): %w", text, i+1, err)
+			return nil, l.wrong("arg", fmt.Errorf("%s (argument %d): %w", text, i+1, err))
 		}
 		for j, b := range args {
 			if a.sharesFile(b) {
-				return nil, fmt.Errorf("--arg %s (argument %d): argument %d has the same file, want another",
-					text, i+1, j+1)
+				return nil, l.wrong("arg", fmt.Errorf("%s (argument %d): argument %d has the same file, want another",
+					text, i+1, j+1))
 			}
+		}
+		if slices.ContainsFunc(others, a.sharesFile) {
+			return nil, l.wrong("arg", fmt.Errorf("%s (argument %d): memory or another launch of the script has the "+
+				"same file: want both to use the same memory, as memory:NAME", text, i+1))
 		}
 		args = append(args, a)
 	}
@@ -180,6 +154,10 @@ func (f *emulateFlags) parseArg(ctx context.Context, mem *emu.Memory, text strin
 		return f.parseStruct(ctx, mem, rest)
 	case "tensor":
 		return f.parseTensor(ctx, mem, rest)
+	case "scratch":
+		return parseScratch(mem, rest)
+	case "memory":
+		return f.namedMemory(rest)
 	}
 	if _, ok := scalarTypes[kind]; ok {
 		v, err := parseScalar(kind, rest)
@@ -210,8 +188,8 @@ func (f *emulateFlags) readArg(ctx context.Context, mem *emu.Memory, text string
 	m, err := matio.Read(ctx, text, options)
 	if errors.Is(err, gemm.ErrUnsupported) && filepath.Ext(text) == "" {
 		return kernelArg{}, errors.New("neither a file nor a number with a type: " +
-			"want A.npy, out:TYPE:MxN:FILE, inout:A.npy:FILE, struct:FIELD,FIELD, tensor:MxN:SWIZZLE:ARG or " +
-			"TYPE:NUMBER, such as u32:64")
+			"want A.npy, out:TYPE:MxN:FILE, inout:A.npy:FILE, scratch:TYPE:MxN, struct:FIELD,FIELD, " +
+			"tensor:MxN:SWIZZLE:ARG or TYPE:NUMBER, such as u32:64")
 	}
 	if err != nil {
 		return kernelArg{}, err
@@ -272,6 +250,16 @@ var npyArrays = map[string]string{
 
 // parseOutArray parses an output of one or more dimensions in an .npy file.
 func (f *emulateFlags) parseOutArray(mem *emu.Memory, npy, shape, file string) (kernelArg, error) {
+	a, err := newArray(mem, npy, shape)
+	if err != nil {
+		return kernelArg{}, err
+	}
+	a.file, a.output = file, true
+	return a, matio.CheckOutput(file, dtype.Invalid, f.output())
+}
+
+// newArray allocates an array of one or more dimensions.
+func newArray(mem *emu.Memory, npy, shape string) (kernelArg, error) {
 	sides, err := arrayDims.parse(shape)
 	if err != nil {
 		return kernelArg{}, err
@@ -280,19 +268,27 @@ func (f *emulateFlags) parseOutArray(mem *emu.Memory, npy, shape, file string) (
 	size := array.Size()
 	for _, side := range sides {
 		if size > math.MaxInt/side {
-			return kernelArg{}, fmt.Errorf("%s: the output is too large", shape)
+			return kernelArg{}, fmt.Errorf("%s: the array is too large", shape)
 		}
 		size *= side
 	}
-	if err := host.CheckMemory(size, "the output"); err != nil {
-		return kernelArg{}, err
-	}
-	if err := matio.CheckOutput(file, dtype.Invalid, f.output()); err != nil {
+	if err := host.CheckMemory(size, "the array"); err != nil {
 		return kernelArg{}, err
 	}
 	at, err := mem.Alloc(size)
 	array.Data = make([]byte, size)
-	return kernelArg{value: at, at: at, array: array, file: file, output: true}, err
+	return kernelArg{value: at, at: at, array: array}, err
+}
+
+// parseScratch allocates memory that no file has, such as "f32:1000".
+func parseScratch(mem *emu.Memory, text string) (kernelArg, error) {
+	typeName, shape, ok := strings.Cut(text, ":")
+	npy, isArray := npyArrays[typeName]
+	if !ok || !isArray {
+		return kernelArg{}, fmt.Errorf("want scratch:TYPE:SIZE, such as scratch:f32:1000, with one of the types %s",
+			strings.Join(slices.Sorted(maps.Keys(npyArrays)), ", "))
+	}
+	return newArray(mem, npy, shape)
 }
 
 // parseInOut parses an argument that is read from one file and written to another, such as

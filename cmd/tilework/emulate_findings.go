@@ -33,45 +33,61 @@ func failedCheck(err error) bool {
 		func(kind error) bool { return errors.Is(err, kind) })
 }
 
-// print prints the findings and a summary. The error of the launch counts as an error if it is a
-// fault of the kernel.
-func (f *emulateFlags) print(
-	w io.Writer, report *check.Report, stats emu.Stats, took time.Duration, runErr error,
-) error {
-	if report == nil {
-		report = &check.Report{}
+// emulateResult is the result of a launch. Its fields are those of the JSON output.
+type emulateResult struct {
+	Launch       string           `json:"launch,omitempty"` // its place in the script
+	Findings     []emulateFinding `json:"findings"`
+	Failure      string           `json:"failure,omitempty"` // why the launch ended early
+	Errors       int              `json:"errors"`
+	Instructions uint64           `json:"warp_instructions"`
+	Flops        int64            `json:"flops"`
+	Seconds      float64          `json:"seconds"`
+	report       *check.Report
+}
+
+// newEmulateResult returns the result of a launch. The error of the launch counts as an error if it
+// is a fault of the kernel.
+func newEmulateResult(report *check.Report, stats emu.Stats, took time.Duration, runErr error) emulateResult {
+	r := emulateResult{
+		Findings: []emulateFinding{}, Errors: report.Errors(), Instructions: stats.Instructions,
+		Flops: report.Counts.Flops, Seconds: took.Seconds(), report: report,
 	}
-	found := report.Errors()
-	failure := ""
 	if failedCheck(runErr) {
-		found++
-		failure = runErr.Error()
+		r.Errors++
+		r.Failure = runErr.Error()
 	}
-	if f.format == "json" {
-		findings := []emulateFinding{}
-		for _, x := range report.Findings {
-			findings = append(findings, emulateFinding{
-				Checker: x.Checker.String(), Severity: x.Severity.String(),
-				Place: x.Site.Pos.String(), Source: x.Site.Source.String(), Opcode: x.Site.Opcode,
-				Block: x.Block.String(), Thread: x.Thread.String(), Count: x.Count, Message: x.Message,
-			})
-		}
-		e := json.NewEncoder(w)
-		e.SetIndent("", "  ")
-		return e.Encode(struct {
-			Findings     []emulateFinding `json:"findings"`
-			Failure      string           `json:"failure,omitempty"` // why the launch ended early
-			Errors       int              `json:"errors"`
-			Instructions uint64           `json:"warp_instructions"`
-			Flops        int64            `json:"flops"`
-			Seconds      float64          `json:"seconds"`
-		}{findings, failure, found, stats.Instructions, report.Counts.Flops, took.Seconds()})
+	for _, x := range report.Findings {
+		r.Findings = append(r.Findings, emulateFinding{
+			Checker: x.Checker.String(), Severity: x.Severity.String(),
+			Place: x.Site.Pos.String(), Source: x.Site.Source.String(), Opcode: x.Site.Opcode,
+			Block: x.Block.String(), Thread: x.Thread.String(), Count: x.Count, Message: x.Message,
+		})
 	}
-	printFindings(w, report.Findings)
-	advice := len(report.Findings) - report.Errors()
+	return r
+}
+
+// printJSON prints the result of the launch of the flags, or of all launches of a script.
+func (f *emulateFlags) printJSON(w io.Writer, results []emulateResult) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	if f.script == "" {
+		return e.Encode(results[0])
+	}
+	return e.Encode(struct {
+		Launches []emulateResult `json:"launches"`
+	}{results})
+}
+
+// print prints the findings and a summary.
+func (r *emulateResult) print(w io.Writer) error {
+	printFindings(w, r.report.Findings)
+	if r.Launch != "" {
+		fmt.Fprintf(w, "%s: ", r.Launch)
+	}
+	advice := len(r.report.Findings) - r.report.Errors()
 	_, err := fmt.Fprintf(w, "%d warp %s in %s: %d %s, %d advisory %s\n",
-		stats.Instructions, plural("instruction", int(stats.Instructions)), seconds(took.Seconds()),
-		found, plural("error", found), advice, plural("finding", advice))
+		r.Instructions, plural("instruction", int(r.Instructions)), seconds(r.Seconds),
+		r.Errors, plural("error", r.Errors), advice, plural("finding", advice))
 	return err
 }
 

@@ -255,8 +255,8 @@ func TestExampleArgs(t *testing.T) {
 		{"--arg struct:u32:64,f32:1.5,a.npy", []*ptx.Var{param(ptx.B8, 24)}},
 		{"--arg tensor:64x64:0:a.npy --arg u16:0x3c00", []*ptx.Var{param(ptx.B8, ptx.TensorMapBytes), param(ptx.F16)}},
 	} {
-		if got := strings.Join(exampleArgs(test.params), " "); got != test.want {
-			t.Errorf("exampleArgs(%v) = %q, want %q", test.params, got, test.want)
+		if got := flagArgs(exampleArgs(test.params)); got != test.want {
+			t.Errorf("flagArgs(exampleArgs(%v)) = %q, want %q", test.params, got, test.want)
 		}
 	}
 }
