@@ -138,22 +138,25 @@ func element(a uint32, at, width int, signed bool) int32 {
 func decodePrmt(d *decoder) execFunc {
 	d.operands()
 	mode := d.i.Mod("mode")
-	return op3(func(a, b, c uint32) uint32 {
-		pair := uint64(b)<<32 | uint64(a)
-		var y uint32
-		for k := range 4 {
-			pick, sign := int(c>>(4*k)&7), c>>(4*k)&8 != 0
-			if mode != "" {
-				pick, sign = permuted(mode, k, int(c&3)), false
-			}
-			value := uint8(pair >> (8 * pick))
-			if sign { // replicate the sign bit
-				value = uint8(int8(value) >> 7)
-			}
-			y |= uint32(value) << (8 * k)
+	return op3(func(a, b, c uint32) uint32 { return permute(mode, a, b, c) })
+}
+
+// permute returns four bytes of b:a that c selects in a mode of prmt.
+func permute(mode string, a, b, c uint32) uint32 {
+	pair := uint64(b)<<32 | uint64(a)
+	var y uint32
+	for k := range 4 {
+		pick, sign := int(c>>(4*k)&7), c>>(4*k)&8 != 0
+		if mode != "" {
+			pick, sign = permuted(mode, k, int(c&3)), false
 		}
-		return y
-	})
+		value := uint8(pair >> (8 * pick))
+		if sign { // replicate the sign bit
+			value = uint8(int8(value) >> 7)
+		}
+		y |= uint32(value) << (8 * k)
+	}
+	return y
 }
 
 // permuted returns the byte that a mode of prmt selects for byte k (manual: prmt, tables).

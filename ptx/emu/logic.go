@@ -87,15 +87,7 @@ func decodeLop3(d *decoder) execFunc {
 	d.in.d = d.result(0)
 	d.in.a, d.in.b, d.in.c = d.source(1), d.source(2), d.source(3)
 	table := uint8(d.constInt(4))
-	f := op3(func(a, b, c uint32) uint32 {
-		var y uint32
-		for k := range 8 { // each row of the truth table
-			if table>>k&1 != 0 {
-				y |= (a ^ -(^uint32(k) >> 2 & 1)) & (b ^ -(^uint32(k) >> 1 & 1)) & (c ^ -(^uint32(k) & 1))
-			}
-		}
-		return y
-	})
+	f := op3(func(a, b, c uint32) uint32 { return lookUp(table, a, b, c) })
 	op := d.i.Mod("bool")
 	if op == "" {
 		return f
@@ -115,6 +107,17 @@ func decodeLop3(d *decoder) execFunc {
 			setPred(w, nonzero, p)
 		}
 	}
+}
+
+// lookUp returns the bitwise function of a, b and c with a truth table.
+func lookUp(table uint8, a, b, c uint32) uint32 {
+	var y uint32
+	for k := range 8 { // each row of the truth table
+		if table>>k&1 != 0 {
+			y |= (a ^ -(^uint32(k) >> 2 & 1)) & (b ^ -(^uint32(k) >> 1 & 1)) & (c ^ -(^uint32(k) & 1))
+		}
+	}
+	return y
 }
 
 // field returns length bits of a starting at bit pos. Both are taken modulo 256.

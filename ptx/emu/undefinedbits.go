@@ -8,17 +8,24 @@ import (
 )
 
 // Bit fields and padding make parts of registers undefined, and programs compare or store only the
-// other parts. Moves, logic and shifts therefore track each bit. The result of other arithmetic is
-// undefined as a whole.
+// other parts. Moves, logic and shifts therefore track each bit, and arithmetic with packed types
+// each element. The result of other arithmetic is undefined as a whole.
 
 // bitwise lists the instructions that track bits.
-var bitwise = []string{"and", "or", "xor", "not", "shl", "shr", "bfe", "bfi", "mov", "cvt", "selp"}
+var bitwise = []string{
+	"and", "or", "xor", "not", "shl", "shr", "bfe", "bfi", "mov", "cvt", "selp", "prmt", "lop3",
+}
+
+// packed lists the types of two elements, whose results depend on the same elements of the
+// operands.
+var packed = []ptx.Type{ptx.F16x2, ptx.BF16x2, ptx.U16x2, ptx.S16x2, ptx.F32x2}
 
 // trackBits tracks the current instruction bit by bit and reports whether it can. unknown holds
 // the lanes in which the guard is undefined, for the given cause.
 func (w *warp) trackBits(in *inst, reads []register, unknown uint32, cause *Cause) bool {
 	i := in.site.Instr
-	if !slices.Contains(bitwise, i.Op) || i.Type(0).Bits() == 1 || i.Type(0).Bits() > 64 {
+	elements := slices.Contains(packed, i.Type(0)) && i.Op != "setp"
+	if !slices.Contains(bitwise, i.Op) && !elements || i.Type(0).Bits() == 1 || i.Type(0).Bits() > 64 {
 		return false
 	}
 	u := &w.frame.undefined
@@ -33,7 +40,12 @@ func (w *warp) trackBits(in *inst, reads []register, unknown uint32, cause *Caus
 	for m := w.active; m != 0; m &= m - 1 {
 		lane := firstLane(m)
 		var ok bool
-		if result[lane], ok = w.undefinedBits(in, reads, lane); !ok {
+		if elements && i.Op != "mov" && i.Op != "selp" {
+			result[lane], ok = w.undefinedElements(in, reads, lane)
+		} else {
+			result[lane], ok = w.undefinedBits(in, reads, lane)
+		}
+		if !ok {
 			return false
 		}
 		result[lane] &= lowBits(whole)
@@ -102,8 +114,64 @@ func (w *warp) undefinedBits(in *inst, reads []register, lane int) (result uint6
 		return b, true
 	case "mov":
 		return w.undefinedParts(in, reads, lane)
+	case "prmt":
+		choice := reg[uint32](w, in.c)[lane]
+		return uint64(permute(i.Mod("mode"), uint32(a), uint32(b), choice)), of(in.c) == 0
+	case "lop3":
+		return w.undefinedLookUp(in, lane), i.Mod("bool") == ""
 	}
 	return w.undefinedInteger(in, lane)
+}
+
+// undefinedElements returns the undefined bits of the result of an instruction with a packed type:
+// elements that have an undefined bit in an operand.
+func (w *warp) undefinedElements(in *inst, reads []register, lane int) (result uint64, ok bool) {
+	i := in.site.Instr
+	half := i.Type(0).Bits() / 2
+	if i.Op == "cvt" {
+		if len(reads) != 2 || i.Type(1) != ptx.F32 {
+			return 0, false
+		}
+		// The first operand becomes the upper element.
+		for k, r := range reads {
+			if w.frame.undefined.of(r.index)[lane] != 0 {
+				result |= lowBits(half) << (half * (1 - k))
+			}
+		}
+		return result, true
+	}
+	for _, r := range reads {
+		result |= w.frame.undefined.of(r.index)[lane]
+	}
+	low, high := result&lowBits(half), result>>half&lowBits(half)
+	if result = 0; low != 0 {
+		result = lowBits(half)
+	}
+	if high != 0 {
+		result |= lowBits(half) << half
+	}
+	return result, true
+}
+
+// undefinedLookUp returns the undefined bits of the result of lop3: those that differ between
+// values of the undefined bits of its operands.
+func (w *warp) undefinedLookUp(in *inst, lane int) uint64 {
+	table := uint8(in.site.Instr.Args[4].(*ptx.Imm).Bits)
+	var values, unknown [3]uint32
+	for k, slot := range []uint32{in.a, in.b, in.c} {
+		values[k] = reg[uint32](w, slot)[lane]
+		if r, ok := w.frame.fn.registerAt(slot); ok {
+			unknown[k] = uint32(w.frame.undefined.of(r)[lane])
+		}
+	}
+	all, any := ^uint32(0), uint32(0)
+	for k := range uint32(8) {
+		flipped := func(n int) uint32 { return values[n] ^ unknown[n]&-(k>>n&1) }
+		y := lookUp(table, flipped(0), flipped(1), flipped(2))
+		all &= y
+		any |= y
+	}
+	return uint64(any &^ all)
 }
 
 // undefinedField returns the undefined bits of the result of bfe or bfi.

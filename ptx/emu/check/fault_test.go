@@ -153,6 +153,17 @@ func TestUninit(t *testing.T) {
 			"cvt.u32.u16 %r3, %h1;" + store, ""},
 		{"other part of a register", ".reg .b16 %h<3>; mov.b16 %h1, 7; mov.b32 %r3, {%h1, %h2}; mov.b32 {%h1, %h2}, %r3; " +
 			"mul.wide.u16 %r3, %h2, 2;" + store, "reads register %h2"},
+		{"permuted bytes", "prmt.b32 %r3, %t, %r4, 0x7610; and.b32 %r3, %r3, 0xffff; add.u32 %r3, %r3, 1;" + store, ""},
+		{"permuted sign", "prmt.b32 %r3, %t, %r4, 0xf210; shr.u32 %r3, %r3, 24; add.u32 %r3, %r3, 1;" + store,
+			"reads register %r4"},
+		{"masked by lop3", "lop3.b32 %r3, %r4, 0, %t, 0xea; add.u32 %r3, %r3, 1;" + store, ""},
+		{"not masked by lop3", "lop3.b32 %r3, %r4, 1, %t, 0xea; add.u32 %r3, %r3, 1;" + store, "reads register %r4"},
+		{"element of a pair", ".reg .b16 %h<3>; mov.b16 %h1, 7; mov.b32 %r3, {%h1, %h2}; add.f16x2 %r3, %r3, %r3; " +
+			"mov.b32 {%h1, %h2}, %r3; mul.wide.u16 %r3, %h1, 2;" + store, ""},
+		{"other element of a pair", ".reg .b16 %h<3>; mov.b16 %h1, 7; mov.b32 %r3, {%h1, %h2}; add.f16x2 %r3, %r3, %r3; " +
+			"mov.b32 {%h1, %h2}, %r3; mul.wide.u16 %r3, %h2, 2;" + store, "reads register %h2"},
+		{"converted to a pair", ".reg .f32 %f<3>; .reg .b16 %h<3>; mov.f32 %f1, 0f3F800000; " +
+			"cvt.rn.f16x2.f32 %r3, %f2, %f1; mov.b32 {%h1, %h2}, %r3; mul.wide.u16 %r3, %h1, 2;" + store, ""},
 		{"byte in a word", "st.shared.u32 [%r1], %t; ld.shared.u8 %r3, [%r1+3];" + store, ""},
 		{"branch on a register", "@!%q0 bra on; on: mov.u32 %r3, 0;" + store,
 			"reads register %q0, which it has not written: want"},
