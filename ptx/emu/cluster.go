@@ -71,33 +71,43 @@ func (c *cluster) begin(number int) {
 
 // execute runs the blocks until all have exited or one has failed.
 func (c *cluster) execute() error {
-	for c.err == nil {
-		if len(c.runnable) == 0 {
-			if c.advanceTime() {
-				continue
-			}
-			c.err = c.deadlock()
-			break
-		}
-		n := c.pickWarp()
-		w := c.runnable[n]
-		length := 1 << c.rng.below(maxSliceLog2+1)
-		w.runSlice(length)
-		if !w.canRun() {
-			w.queued = false
-			c.runnable = slices.Delete(c.runnable, n, n+1)
-		}
-		c.executed += uint64(length - w.sliceLeft)
-		if err := c.worker.spend(length - w.sliceLeft); err != nil {
-			c.fail(err)
-		}
-		if c.executed >= firstSnapshot && c.spins(w) {
-			c.fail(c.spinError())
-		}
-		if len(c.asyncOps) > 0 {
-			c.runDue()
-		}
+	for c.step() {
 	}
+	return c.end()
+}
+
+// step runs a time slice of a warp. It reports whether the cluster must go on.
+func (c *cluster) step() bool {
+	if len(c.runnable) == 0 {
+		if c.advanceTime() {
+			return c.err == nil
+		}
+		c.err = c.deadlock()
+		return false
+	}
+	n := c.pickWarp()
+	w := c.runnable[n]
+	length := 1 << c.rng.below(maxSliceLog2+1)
+	w.runSlice(length)
+	if !w.canRun() {
+		w.queued = false
+		c.runnable = slices.Delete(c.runnable, n, n+1)
+	}
+	c.executed += uint64(length - w.sliceLeft)
+	if err := c.worker.spend(length - w.sliceLeft); err != nil {
+		c.fail(err)
+	}
+	if c.executed >= firstSnapshot && c.spins(w) && c.run.allSpin() {
+		c.fail(c.spinError())
+	}
+	if len(c.asyncOps) > 0 {
+		c.runDue()
+	}
+	return c.err == nil
+}
+
+// end tells the observers that the blocks have ended, and returns the error of the cluster.
+func (c *cluster) end() error {
 	for _, b := range c.blocks {
 		for _, end := range b.end {
 			end()

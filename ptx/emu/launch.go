@@ -108,7 +108,10 @@ type run struct {
 	spent atomic.Uint64 // instructions
 	// running is the number of workers that still run clusters.
 	running atomic.Int64
-	fences  atomic.Uint64 // incremented to order memory accesses of different workers
+	// together holds the clusters of a cooperative launch, and gridBarrier the address of its barrier.
+	together    []*cluster
+	gridBarrier uint64
+	fences      atomic.Uint64 // incremented to order memory accesses of different workers
 
 	mu      sync.Mutex
 	failed  int // lowest number of a failed cluster, or the number of clusters
@@ -147,16 +150,30 @@ func (p *Program) Run(ctx context.Context, mem *Memory, l Launch) (Stats, error)
 		}
 	}
 	workers = min(workers, r.clusters)
+	cooperative := r.cooperates()
+	if cooperative {
+		if r.gridBarrier, err = r.newGridBarrier(); err != nil {
+			return Stats{}, err
+		}
+		workers = r.clusters
+	}
 	all := make([]*worker, workers)
 	var wg sync.WaitGroup
 	for k := range all {
 		all[k] = r.newWorker()
 	}
-	r.running.Store(int64(workers))
-	for k := range all {
-		wg.Go(all[k].work)
+	if cooperative {
+		r.workTogether(all)
+		if err := r.mem.Free(r.gridBarrier); err != nil {
+			return Stats{}, err
+		}
+	} else {
+		r.running.Store(int64(workers))
+		for k := range all {
+			wg.Go(all[k].work)
+		}
+		wg.Wait()
 	}
-	wg.Wait()
 	stats := Stats{Counts: make([]Count, len(p.sites))}
 	for _, w := range all {
 		w.keepFrames()
@@ -285,7 +302,7 @@ func (r *run) placeShared() error {
 		return fmt.Errorf("%d bytes of static and %d of dynamic shared memory: want a sum of at most %d", static,
 			r.launch.Shared, maxShared)
 	}
-	if r.entry.usesReserved() {
+	if r.entry.readsSpecial(reservedPrefix) {
 		r.reserved = alignUp(size, slotAlign) - size + reservedShared
 	}
 	r.sharedSize = int(size + r.reserved)

@@ -190,11 +190,11 @@ func TestMemoryForms(t *testing.T) {
 	}
 }
 
-// TestReservedRegisters checks that %envreg reads zeros, and that reserved shared memory does not
+// TestReservedRegisters checks that %envreg3 reads zero, and that reserved shared memory does not
 // overlap that of the kernel.
 func TestReservedRegisters(t *testing.T) {
 	got, _, err := runBody(t, `.shared .b32 own[25]; .reg .b32 %x, %y, %z, %w;
-	mov.b32 %x, %envreg2; st.global.b32 [%buf], %x;
+	mov.b32 %x, %envreg3; st.global.b32 [%buf], %x;
 	mov.b32 %x, %reserved_smem_offset_1; mov.b32 %y, %reserved_smem_offset_begin;
 	mov.b32 %z, %reserved_smem_offset_end; mov.u32 %w, own;
 	st.shared.b32 [own], 3; st.shared.b32 [%x], 4; ld.shared.b32 %w, [own]; st.global.b32 [%buf+4], %w;

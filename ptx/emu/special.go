@@ -88,9 +88,19 @@ const reservedShared = 1 << 10
 // shared memory.
 const reservedPrefix = "%reserved_smem_offset_"
 
+// environmentPrefix is the start of the names of the special registers that the driver sets.
+const environmentPrefix = "%envreg"
+
 func init() {
-	for n := range 32 { // the driver sets these only for cooperative launches
-		specialRegisters = append(specialRegisters, specialRegister{fmt.Sprintf("%%envreg%d", n), 4, zero})
+	for n := range 32 {
+		value := zero
+		switch n { // the address of the grid barrier, as the driver sets it for cooperative launches
+		case 1:
+			value = func(w *warp, _ int) uint64 { return w.block.run.gridBarrier >> 32 }
+		case 2:
+			value = func(w *warp, _ int) uint64 { return w.block.run.gridBarrier & (1<<32 - 1) }
+		}
+		specialRegisters = append(specialRegisters, specialRegister{fmt.Sprintf("%s%d", environmentPrefix, n), 4, value})
 	}
 	for _, r := range []struct {
 		name   string
@@ -102,16 +112,16 @@ func init() {
 	}
 }
 
-// usesReserved reports whether f or a function that it calls reads the address of reserved shared
-// memory.
-func (f *function) usesReserved() bool {
-	uses := false
+// readsSpecial reports whether f or a function that it calls reads a special register whose name
+// starts with prefix.
+func (f *function) readsSpecial(prefix string) bool {
+	reads := false
 	f.walkCalls(func(g *function) {
 		for _, v := range g.fills {
-			uses = uses || v.kind == fillSpecial && strings.HasPrefix(specialRegisters[v.index].name, reservedPrefix)
+			reads = reads || v.kind == fillSpecial && strings.HasPrefix(specialRegisters[v.index].name, prefix)
 		}
 	})
-	return uses
+	return reads
 }
 
 func zero(*warp, int) uint64 { return 0 }

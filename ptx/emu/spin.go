@@ -24,10 +24,11 @@ const (
 type spinWatch struct {
 	next   uint64 // value of cluster.executed at the next snapshot
 	since  uint64 // value of cluster.executed at the last snapshot
-	writes uint64 // value of cluster.writes at the last snapshot
+	writes uint64 // value of cluster.visibleWrites at the last snapshot
 	states map[*warp]warpState
 	// repeated holds the running warps that have reached their state again.
 	repeated map[*warp]bool
+	found    bool // all running warps repeat themselves
 }
 
 // warpState is a copy of the registers, the local memory and the positions of a warp.
@@ -37,27 +38,29 @@ type warpState struct {
 	local     []uint64
 }
 
-// spins reports whether all running warps repeat themselves. w has just executed a time slice.
+// spins reports whether all running warps of the cluster repeat themselves. w has just executed a
+// time slice.
 func (c *cluster) spins(w *warp) bool {
 	s := &c.spin
 	switch {
 	case len(c.asyncOps) > 0 || c.run.running.Load() > 1: // memory can still change
 		return false
 	case c.executed >= s.next:
-		*s = spinWatch{next: 2 * c.executed, since: c.executed, writes: c.writes, states: map[*warp]warpState{},
+		*s = spinWatch{next: 2 * c.executed, since: c.executed, writes: c.visibleWrites(), states: map[*warp]warpState{},
 			repeated: map[*warp]bool{}}
 		for _, w := range c.runnable {
 			s.states[w] = w.copyState()
 		}
 		return false
-	case c.writes != s.writes || !w.queued:
+	case c.visibleWrites() != s.writes || !w.queued:
 		return false
 	}
 	if state, ok := s.states[w]; ok && !s.repeated[w] && w.isAt(&state) {
 		s.repeated[w] = true
 	}
-	return c.executed >= s.since+leastRepeated && len(s.repeated) >= len(c.runnable) &&
+	s.found = c.executed >= s.since+leastRepeated && len(s.repeated) >= len(c.runnable) &&
 		!slices.ContainsFunc(c.runnable, func(w *warp) bool { return !s.repeated[w] })
+	return s.found
 }
 
 func (w *warp) copyState() warpState {
