@@ -110,7 +110,7 @@ func TestVerifyErrors(t *testing.T) {
 		{"add.q32 %r1, %r2, %r3;", "add.q32: modifier .q32 is not allowed here", ErrInvalid},
 		{"add.rn.u32 %r1, %r2, %r3;", "add.rn.u32: modifier .u32 is not allowed here", ErrInvalid},
 		{"add %r1, %r2, %r3;", "add: a modifier is missing (forms: add.type=int d, a, b; add.sat.s32 d, a, b; " +
-			"add.type=u16x2|s16x2 d, a, b; and 7 more)", ErrInvalid},
+			"add.type=u16x2|s16x2 d, a, b; and 8 more)", ErrInvalid},
 		{"add.u32 %r1, %r2;", "add.u32: the operands match no form (want add.type=int d, a, b)", ErrInvalid},
 		{"add.u32 5, %r2, %r3;", "add.u32: the operands match no form (want add.type=int d, a, b)", ErrInvalid},
 		{"add.u32 _, %r2, %r3;", "add.u32: the operands match no form (want add.type=int d, a, b)", ErrInvalid},

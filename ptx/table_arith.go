@@ -114,10 +114,12 @@ const floatForms = `
 2.3 sm_20 add{.rnd}{.ftz}{.sat}.f32 d, a, b
 2.3 sm_20 add{.rnd}.f64 d, a, b
 8.6 sm_100 add{.rnd}{.ftz}.f32x2 d, a, b
+8.6 sm_100 add{.rnd}{.sat}.f32.atype=f16|bf16 d:f32, a:atype, b:f32
 # floating-point-instructions-sub: d = a - b
 2.3 sm_20 sub{.rnd}{.ftz}{.sat}.f32 d, a, b
 2.3 sm_20 sub{.rnd}.f64 d, a, b
 8.6 sm_100 sub{.rnd}{.ftz}.f32x2 d, a, b
+8.6 sm_100 sub{.rnd}{.sat}.f32.atype=f16|bf16 d:f32, a:atype, b:f32
 # floating-point-instructions-mul: d = a·b
 2.3 sm_20 mul{.rnd}{.ftz}{.sat}.f32 d, a, b
 2.3 sm_20 mul{.rnd}.f64 d, a, b
@@ -126,6 +128,7 @@ const floatForms = `
 2.3 sm_20 fma.rnd{.ftz}{.sat}.f32 d, a, b, c
 2.3 sm_20 fma.rnd.f64 d, a, b, c
 8.6 sm_100 fma.rnd{.ftz}.f32x2 d, a, b, c
+8.6 sm_100 fma.rnd{.sat}.f32.atype=f16|bf16 d:f32, a:atype, b:atype, c:f32
 # floating-point-instructions-mad: d = a·b + c; the same as fma since sm_20
 2.3 sm_20 mad.rnd{.ftz}{.sat}.f32 d, a, b, c
 2.3 sm_20 mad.rnd.f64 d, a, b, c

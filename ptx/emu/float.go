@@ -213,7 +213,13 @@ func (d *decoder) variant() variant {
 // float decodes an instruction with operation op. The operands are already decoded.
 func (d *decoder) float(op *floatOp) execFunc {
 	v := d.variant()
-	switch t := d.mainType(); t {
+	t := d.mainType()
+	if mixed := d.i.Type(0) == ptx.F32; mixed && t == ptx.F16 {
+		return mixedOp(op, v.single(op), codecF16)
+	} else if mixed && t == ptx.BF16 {
+		return mixedOp(op, v.single(op), codecBF16)
+	}
+	switch t {
 	case ptx.F32:
 		plain := v == variant{}
 		switch {
@@ -262,6 +268,16 @@ func lanesOp[T any](op *floatOp, f func(a, b, c T) T) execFunc {
 		return op2(func(a, b T) T { return f(a, b, b) })
 	}
 	return op3(f)
+}
+
+// mixedOp returns an execFunc that applies f to float32 numbers and operands of a 16-bit format.
+// The last operand is a float32.
+func mixedOp(op *floatOp, f func(a, b, c float32) float32, k *codec) execFunc {
+	wide := func(a uint16) float32 { return float32(k.decode(a)) }
+	if op.operands == 2 {
+		return op2(func(a uint16, b float32) float32 { return f(wide(a), b, b) })
+	}
+	return op3(func(a, b uint16, c float32) float32 { return f(wide(a), wide(b), c) })
 }
 
 // narrow returns the operation on operands of a format, with the modifiers of v.

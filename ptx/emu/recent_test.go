@@ -2,6 +2,7 @@ package emu
 
 import (
 	"fmt"
+	"math"
 	"math/big"
 	"slices"
 	"strings"
@@ -95,6 +96,43 @@ func TestFloatPairs(t *testing.T) {
 					pair |= flush(f.encode(c.exact(x[0], x[1], x[2], r), r)) << shift
 				}
 				return pair
+			})
+		}
+	}
+}
+
+// TestMixedPrecision checks arithmetic on float32 and a 16-bit format.
+func TestMixedPrecision(t *testing.T) {
+	rng := seeded(t)
+	f := floatFormats[ptx.F32]
+	for _, half := range []ptx.Type{ptx.F16, ptx.BF16} {
+		h := floatFormats[half]
+		for _, mods := range []string{".rn", ".rz", ".rm.sat", ".rp"} {
+			r := roundings[mods[1:3]]
+			encode := func(n exactNumber) uint64 {
+				y := f.encode(n, r)
+				switch v := math.Float32frombits(uint32(y)); {
+				case !strings.Contains(mods, "sat"):
+				case v >= 1:
+					y = uint64(math.Float32bits(1))
+				case !(v > 0):
+					y = 0
+				}
+				return y
+			}
+			for _, op := range []string{"add", "sub"} {
+				text := fmt.Sprintf("%s%s.f32.%v %%d, %%a, %%b", op, mods, half)
+				check(t, rng, text, ptx.F32, []ptx.Type{half, ptx.F32}, func(v []uint64) uint64 {
+					b := f.decode(v[1])
+					if op == "sub" {
+						b = negated(b)
+					}
+					return encode(addNumbers(h.decode(v[0]), b, r))
+				})
+			}
+			text := fmt.Sprintf("fma%s.f32.%v %%d, %%a, %%b, %%c", mods, half)
+			check(t, rng, text, ptx.F32, []ptx.Type{half, half, ptx.F32}, func(v []uint64) uint64 {
+				return encode(addNumbers(mulNumbers(h.decode(v[0]), h.decode(v[1])), f.decode(v[2]), r))
 			})
 		}
 	}
