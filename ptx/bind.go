@@ -77,39 +77,22 @@ func Bind(i *Instr) error {
 		}
 		return &Error{Pos: i.Pos, Kind: ErrUnsupported, Msg: msg}
 	}
-	var fits *Form // the first form that accepts the modifiers
-	furthest := 0
+	var accepted []variant // those whose operands do not match
 	for _, match := range []matchFunc{(*Form).matchMods, (*Form).matchAnyOrder} {
 		for _, f := range forms {
 			slots := make([]string, len(f.Slots))
-			n, ok := match(f, i.Mods, 0, slots)
-			furthest = max(furthest, n)
-			if !ok {
+			if !match(f, i.Mods, 0, slots) {
 				continue
-			}
-			if fits == nil {
-				fits = f
 			}
 			b := &binding{slots: slots}
 			if f.matchArgs(i, b) {
 				i.Form, i.binding = f, b
 				return i.combination()
 			}
+			accepted = append(accepted, variant{f, slots})
 		}
 	}
-	for _, mod := range i.Mods {
-		if feature := unsupportedFeature(mod); feature != "" {
-			return &Error{Pos: i.Pos, Kind: ErrUnsupported,
-				Msg: fmt.Sprintf("%s: modifier .%s is not supported (%s)", i.Mnemonic(), mod, feature)}
-		}
-	}
-	if fits != nil {
-		return i.invalid("the operands match no form (want %s)", fits.Text)
-	}
-	if furthest < len(i.Mods) {
-		return i.invalid("modifier .%s is not allowed here", i.Mods[furthest])
-	}
-	return i.invalid("a modifier is missing (forms: %s)", formTexts(forms))
+	return i.refuse(forms, accepted)
 }
 
 // invalid returns an error about i that wraps ErrInvalid.
@@ -143,74 +126,70 @@ func (i *Instr) combination() error {
 	return nil
 }
 
-// formTexts returns the first few of forms, for error messages.
-func formTexts(forms []*Form) string {
-	const few = 3
-	var texts []string
-	for _, f := range forms[:min(len(forms), few)] {
-		texts = append(texts, f.Text)
-	}
-	if len(forms) > few {
-		texts = append(texts, fmt.Sprintf("and %d more", len(forms)-few))
-	}
-	return strings.Join(texts, "; ")
-}
+// matchFunc assigns mods to the slots of a form from index slot on and reports whether all fit.
+type matchFunc func(f *Form, mods []string, slot int, out []string) bool
 
 // matchMods is a matchFunc for modifiers in the form's order.
-func (f *Form) matchMods(mods []string, slot int, out []string) (placed int, ok bool) {
+func (f *Form) matchMods(mods []string, slot int, out []string) bool {
 	if slot == len(f.Slots) {
-		return 0, len(mods) == 0
+		return len(mods) == 0
 	}
 	s := &f.Slots[slot]
 	if len(mods) > 0 && slices.Contains(s.Values, mods[0]) && !(s.Tied && out[slot-1] == "") {
 		out[slot] = mods[0]
-		n, ok := f.matchMods(mods[1:], slot+1, out)
-		if placed = n + 1; ok {
-			return placed, true
+		if f.matchMods(mods[1:], slot+1, out) {
+			return true
 		}
 	}
 	if s.Optional && !(s.Tied && out[slot-1] != "") {
 		out[slot] = ""
-		n, ok := f.matchMods(mods, slot+1, out)
-		return max(placed, n), ok
+		return f.matchMods(mods, slot+1, out)
 	}
-	return placed, false
+	return false
 }
-
-// matchFunc assigns mods to the slots of a form from index slot on and reports whether all fit.
-// placed is the maximum number of modifiers that fit.
-type matchFunc func(f *Form, mods []string, slot int, out []string) (placed int, ok bool)
 
 // matchAnyOrder is a matchFunc for modifiers in another order than the form's. ptxas accepts every
 // order with two exceptions: the words of the instruction's name come first, and modifiers of the
 // same kind, such as the types of the result and the operand, keep their order.
-func (f *Form) matchAnyOrder(mods []string, slot int, out []string) (placed int, ok bool) {
+func (f *Form) matchAnyOrder(mods []string, slot int, out []string) bool {
 	var latest [modifierKinds]int // the first slot for the next modifier of each kind
-	for placed, mod := range mods {
+	for _, mod := range mods {
 		kind := kindOf(mod)
 		k := slot
 		if kind != otherKind {
 			k = max(k, latest[kind])
 		}
-		for k < len(f.Slots) && (out[k] != "" || !slices.Contains(f.Slots[k].Values, mod)) {
-			k++
-		}
-		if k == len(f.Slots) {
-			return placed, false
+		if k = f.freeSlot(mod, k, out); k == len(f.Slots) {
+			return false
 		}
 		out[k], latest[kind] = mod, k+1
 	}
 	var ordered []string
 	for k, mod := range out {
-		switch s := &f.Slots[k]; {
-		case mod == "" && !s.Optional, s.Tied && (mod == "") != (out[k-1] == ""):
-			return len(mods), false
-		case mod != "":
+		if f.lacks(k, out) {
+			return false
+		}
+		if mod != "" {
 			ordered = append(ordered, mod)
 		}
 	}
 	n := nameWords(f.Op, ordered)
-	return len(mods), slices.Equal(mods[:n], ordered[:n])
+	return slices.Equal(mods[:n], ordered[:n])
+}
+
+// freeSlot returns the first slot from index k on that can hold mod and is empty, or the number of
+// slots.
+func (f *Form) freeSlot(mod string, k int, out []string) int {
+	for k < len(f.Slots) && (out[k] != "" || !slices.Contains(f.Slots[k].Values, mod)) {
+		k++
+	}
+	return k
+}
+
+// lacks reports whether slot k must be filled, or must be empty because the slot before it is.
+func (f *Form) lacks(k int, out []string) bool {
+	s := &f.Slots[k]
+	return out[k] == "" && !s.Optional || s.Tied && (out[k] == "") != (out[k-1] == "")
 }
 
 // modifierKind is the kind of modifiers whose order among each other matters.

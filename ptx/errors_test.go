@@ -96,25 +96,35 @@ func TestVerifyErrors(t *testing.T) {
 		{"mov.u32 %r1, callee;", "mov.u32: operand a: the address of function callee has 64 bits, want 32", ErrInvalid},
 		{"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f1, %f1, %f1}, {%r1, %r1}, {%r1, %r1}, " +
 			"{%f1, %f1, %f1, %f1}, %r1, 0;",
-			"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32: modifier .sp is not supported (sparse matrices)",
+			"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32: modifier .sp is not supported (sparse matrices): " +
+				"the nearest supported instruction is mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
 			ErrUnsupported},
 		{"mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0 {%f1, %f1, %f1, %f1}, " +
 			"{%r1, %r1, %r1, %r1}, {%r1, %r1}, {%f1, %f1, %f1, %f1}, %r1, {0, 1}, %r2, {2, 3};",
 			"mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0: modifier " +
-				".kind::mxf8f6f4 is not supported (block scales and 4-bit and 6-bit floats)", ErrUnsupported},
+				".kind::mxf8f6f4 is not supported (block scales and 4-bit and 6-bit floats): the nearest supported instruction " +
+				"is mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", ErrUnsupported},
 		{"cvt.rn.satfinite.e2m1x2.f32 %h1, %f1, %f2;",
-			"cvt.rn.satfinite.e2m1x2.f32: modifier .e2m1x2 is not supported (4-bit floats)", ErrUnsupported},
+			"cvt.rn.satfinite.e2m1x2.f32: modifier .e2m1x2 is not supported (4-bit floats): the nearest " +
+				"supported instruction is cvt.rn.satfinite.e4m3x2.f32", ErrUnsupported},
 		{"vabsdiff4.u32.u32.u32 %r1, %r2.b7531, %r3, %r4;",
 			"vabsdiff4.u32.u32.u32: the selector .b7531 of %r2 is not supported", ErrUnsupported},
 		{"vabsdiff4.u32.u32.u32 %r1, %r2, %r3, 0;", "vabsdiff4.u32.u32.u32: operand c is 0, want a register", ErrInvalid},
-		{"add.q32 %r1, %r2, %r3;", "add.q32: modifier .q32 is not allowed here", ErrInvalid},
-		{"add.rn.u32 %r1, %r2, %r3;", "add.rn.u32: modifier .u32 is not allowed here", ErrInvalid},
-		{"add %r1, %r2, %r3;", "add: a modifier is missing (forms: add.type=int d, a, b; add.sat.s32 d, a, b; " +
-			"add.type=u16x2|s16x2 d, a, b; and 8 more)", ErrInvalid},
-		{"add.u32 %r1, %r2;", "add.u32: the operands match no form (want add.type=int d, a, b)", ErrInvalid},
-		{"add.u32 5, %r2, %r3;", "add.u32: the operands match no form (want add.type=int d, a, b)", ErrInvalid},
-		{"add.u32 _, %r2, %r3;", "add.u32: the operands match no form (want add.type=int d, a, b)", ErrInvalid},
-		{"add.u32 %r1, [%rd1], %r3;", "add.u32: the operands match no form (want add.type=int d, a, b)", ErrInvalid},
+		{"add.q32 %r1, %r2, %r3;",
+			"add.q32: modifier .q32 is not allowed: the nearest supported instruction is add.u32", ErrInvalid},
+		{"ld.u32.global.weak %r1, %r2;", "ld.u32.global.weak: operand 2 is %r2: want an address in brackets", ErrInvalid},
+		{"cp.group.async [%r1];", "cp.group.async: modifier .group is not allowed: the nearest supported instruction is " +
+			"cp.async.commit_group", ErrInvalid},
+		{"mbarrier.b64.shared.init [%r1], 1;", "mbarrier.b64.shared.init: the modifiers are in the wrong order: the " +
+			"nearest supported instruction is mbarrier.init.shared.b64", ErrInvalid},
+		{"add.rn.u32 %r1, %r2, %r3;",
+			"add.rn.u32: modifier .rn is not allowed: the nearest supported instruction is add.u32", ErrInvalid},
+		{"add %r1, %r2, %r3;", "add: a modifier is missing: the nearest supported instruction is add.u16", ErrInvalid},
+		{"add.u32 %r1, %r2;",
+			"add.u32: found 2 operands: want 3 (a register, a register or a number, a register or a number)", ErrInvalid},
+		{"add.u32 5, %r2, %r3;", "add.u32: operand 1 is a number: want a register", ErrInvalid},
+		{"add.u32 _, %r2, %r3;", "add.u32: operand 1 is _: want a register", ErrInvalid},
+		{"add.u32 %r1, [%rd1], %r3;", "add.u32: operand 2 is an address: want a register or a number", ErrInvalid},
 		{"add.u32 %r1, %f2, %r3;", "add.u32: operand a: %f2 is of type .f32, want .u32", ErrInvalid},
 		{"add.f32 %f1, %f2, %u1;", "add.f32: operand b: %u1 is of type .u32, want .f32", ErrInvalid},
 		{"add.u32 %r1, %rd2, %r3;", "add.u32: operand a: %rd2 is of type .b64, want .u32", ErrInvalid},
@@ -133,7 +143,7 @@ func TestVerifyErrors(t *testing.T) {
 		{"add.u32 %r1, %r2, 0f3F800000;", "add.u32: operand b: 0f3F800000 is not a value of type .u32", ErrInvalid},
 		{"add.f32 %f1, %f2, 1;", "add.f32: operand b: 1 is not a value of type .f32", ErrInvalid},
 		{"lop3.b32 %r1, %r2, %r3, %r4, 256;", "lop3.b32: operand lut is 256, want 0 to 255", ErrInvalid},
-		{"lop3.b32 %r1, %r2, %r3, %r4, %r5;", "lop3.b32: the operands match no form (want lop3.b32 d_, a, b, c, lut=0..255)",
+		{"lop3.b32 %r1, %r2, %r3, %r4, %r5;", "lop3.b32: operand 5 is %r5: want a number (0 to 255)",
 			ErrInvalid},
 		{"setmaxnreg.inc.sync.aligned.u32 28;", "setmaxnreg.inc.sync.aligned.u32: operand n is 28, want a multiple of 8 " +
 			"from 24 to 256", ErrInvalid},
@@ -162,13 +172,11 @@ func TestVerifyErrors(t *testing.T) {
 		{"ld.shared.L2::128B.u32 %r1, [%r2];", "ld.shared.L2::128B.u32: modifier .L2::128B requires .global, not .shared",
 			ErrInvalid},
 		{"ld.v4.f64 {%d1, %d2, %d3, %d1}, [%rd1];", "ld.v4.f64: a vector of 4 f64 is larger than 128 bits", ErrInvalid},
-		{"ld.v4.f32 {%f1, %f2}, [%rd1];", "ld.v4.f32: the operands match no form (want " +
-			"ld{.weak}{.space=loadspace}{.cache=cachein}{.L2::cache_hint}{.prefetchsize}{.vec}.type=memory|b128 d:+*vec, " +
-			"[a]{, policy:u64?L2::cache_hint})", ErrInvalid},
+		{"ld.v4.f32 {%f1, %f2}, [%rd1];", "ld.v4.f32: operand 1 is a vector of 2: want a vector of 4 registers", ErrInvalid},
 		{"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%f1, %f1, %f1, %f1}, {%r1, %r1, %r1}, {%r1, %r1}, {%f1, %f1, " +
 			"%f1, %f1};",
-			"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32: the operands match no form (want " +
-				"mma.sync.aligned.shape=m16n8k8.row.col.f32.tf32.tf32.f32 d:f32*4, a:tf32*4, b:tf32*2, c:f32*4)", ErrInvalid},
+			"mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32: operand 2 is a vector of 3: want a vector of 4 registers",
+			ErrInvalid},
 		{"call callee, (%r1);", "call: 0 results for callee, want 1", ErrInvalid},
 		{"call (%r1), callee, (%r1, %r2);", "call: 2 arguments for callee, want 1", ErrInvalid},
 		{"call (%r1), callee, (%rd1);", "call: operand arguments: %rd1 is of type .b64, want .b32", ErrInvalid},

@@ -338,7 +338,7 @@ func TestErrors(t *testing.T) {
 	expect("index has type .f32: want an integer", p.At(x))
 	expect("shared array s has 0×4 elements of type .f32: want at least 1×1, and fewer than 2^27 elements",
 		k.Shared("s", ptx.F32, 0, 4))
-	expect("add.u32: the operands match no form (want add.type=int d, a, b)",
+	expect("add.u32: found 2 operands: want 3 (a register, a register or a number, a register or a number)",
 		nothing(func() { k.Do("add.u32", k.Fresh(ptx.U32), n) }))
 	expect("mov.u32 writes n, which is not a variable: declare it with Var", nothing(func() { k.Do("mov.u32", n, 1) }))
 	expect("frobnicate.u32: instruction \"frobnicate\" is not supported", nothing(func() { k.Do("frobnicate.u32", n) }))

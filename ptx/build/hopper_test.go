@@ -110,7 +110,7 @@ func TestHopperErrors(t *testing.T) {
 			k.Descriptor(k.Shared("s", ptx.F32, 8, 8).Ptr, build.MatrixLayout{Swizzle: 16})
 		}},
 		{"Wgmma: sums is empty", func(k *build.Kernel) { k.Wgmma(build.Wgmma{}, nil, nil, build.Reg{}, true) }},
-		{"operands match no form", func(k *build.Kernel) {
+		{"operand 1 is a vector of 4: want a vector of 8 registers", func(k *build.Kernel) {
 			d := k.Descriptor(k.Shared("s", ptx.BF16, 8, 8).Ptr, build.MatrixLayout{})
 			k.Wgmma(build.Wgmma{N: 16, A: ptx.BF16, B: ptx.BF16}, k.Vars("s", ptx.F32, 4, 0), d, d, true)
 		}},
