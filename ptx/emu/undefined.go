@@ -305,7 +305,7 @@ func (w *warp) trackAcross(in *inst) {
 // trackShuffle tracks a shfl in which each active lane reads the lane in from. A lane that does not
 // take part has an undefined value ("shfl.sync": "If the source lane is not active, the result is
 // undefined").
-func (w *warp) trackShuffle(in *inst, from *[lanes]int) {
+func (w *warp) trackShuffle(in *inst, from *[lanes]int, guests *shuffled) {
 	u := &w.frame.undefined
 	source, ok := w.frame.fn.registerAt(in.a)
 	var values, bits [lanes]uint64
@@ -316,6 +316,10 @@ func (w *warp) trackShuffle(in *inst, from *[lanes]int) {
 	for m := w.active; m != 0; m &= m - 1 {
 		lane := firstLane(m)
 		switch other := from[lane]; {
+		case guests.mask>>other&1 != 0:
+			if bits[lane] = guests.bits[other]; bits[lane] != 0 && cause == nil {
+				cause = guests.cause
+			}
 		case w.active>>other&1 == 0:
 			bits[lane] = ^uint64(0)
 			if cause == nil {

@@ -247,11 +247,20 @@ func (w *warp) split(mask uint32, pc int32) {
 	w.groups = append(w.groups, group{frame: w.frame, pc: pc, mask: mask, from: w.from})
 }
 
-// converge reports whether all live lanes of need are at the current instruction. It first merges
-// the groups that wait there into the running group. If it returns false, the group waits and
-// another one may be running already, so the instruction must return at once. Instructions that
-// call converge write their results themselves (blend is 0).
+// converge reports whether all live lanes of need are at the current instruction. If it returns
+// false, the group waits and another one may be running already, so the instruction must return at
+// once. Instructions that call converge write their results themselves (blend is 0).
 func (w *warp) converge(in *inst, need uint32) bool {
+	if w.gather(in, need) {
+		return true
+	}
+	w.await(in, need)
+	return false
+}
+
+// gather merges the groups that wait at the current instruction for the lanes of need into the
+// running group. It reports whether all of these lanes that are live are there.
+func (w *warp) gather(in *inst, need uint32) bool {
 	need &= w.live
 	if need&^w.active == 0 {
 		return true
@@ -265,13 +274,14 @@ func (w *warp) converge(in *inst, need uint32) bool {
 			w.group = w.remove(k, w.group)
 		}
 	}
-	if need&^w.active == 0 {
-		return true
-	}
+	return need&^w.active == 0
+}
+
+// await makes the running group wait for the lanes of need, and picks another one.
+func (w *warp) await(in *inst, need uint32) {
 	w.uncount(in)
-	w.suspend(in, converging).need = need
+	w.suspend(in, converging).need = need & w.live
 	w.pick()
-	return false
 }
 
 // suspend makes the active lanes wait at the current instruction in a separate group. The caller

@@ -92,63 +92,6 @@ func execWarpSync(w *warp, in *inst) {
 	w.emitWarpSync(in, members, true)
 }
 
-func decodeShuffle(d *decoder) execFunc {
-	d.in.d = d.result(0)
-	d.writesResults()
-	d.in.a, d.in.b, d.in.c, d.in.e = d.source(1), d.source(2), d.source(3), d.source(4)
-	valid, wanted := d.secondResult(0)
-	if wanted {
-		d.in.x = valid
-	}
-	mode := d.i.Mod("mode")
-	return syncMembers(func(w *warp, in *inst) {
-		a, b, c := *reg[uint32](w, in.a), reg[uint32](w, in.b), reg[uint32](w, in.c)
-		var out [lanes]uint32
-		var sources [lanes]int
-		var inRange uint32
-		for m := w.active; m != 0; m &= m - 1 {
-			lane := firstLane(m)
-			from, ok := shuffleSource(mode, lane, int(b[lane]&31), c[lane])
-			if ok {
-				inRange |= 1 << lane
-			}
-			out[lane], sources[lane] = a[from], from
-		}
-		if w.tracks {
-			w.trackShuffle(in, &sources)
-		}
-		setLanes(reg[uint32](w, in.d), &out, w.active)
-		if wanted {
-			setPred(w, valid, inRange)
-		}
-	})
-}
-
-// shuffleSource returns the lane to read from and whether it is in range. If not, the lane reads
-// its own value.
-func shuffleSource(mode string, lane, b int, c uint32) (from int, ok bool) {
-	clamp, segment := int(c&31), int(c>>8&31)
-	last := lane&segment | clamp&^segment
-	switch mode {
-	case "up":
-		from = lane - b
-		ok = from >= last
-	case "down":
-		from = lane + b
-		ok = from <= last
-	case "bfly":
-		from = lane ^ b
-		ok = from <= last
-	default: // idx
-		from = lane&segment | b&^segment
-		ok = from <= last
-	}
-	if !ok {
-		from = lane
-	}
-	return from, ok
-}
-
 func decodeVote(d *decoder) execFunc {
 	mode := d.i.Mod("mode")
 	d.in.d = d.result(0)

@@ -200,3 +200,13 @@ KERNEL warp_exchange_in_order(int *x, int *y, int n) {
     }
     if (t == 0) y[0] = s[0];
 }
+
+// The lanes of both branches meet: the shuffles have the same mask.
+KERNEL two_shuffles(int *x, int *y, int n) {
+    int t = threadIdx.x, v = x[t];
+    if (t < 16)
+        v = __shfl_sync(0xffffffff, v, 0) + 1;
+    else
+        v = __shfl_sync(0xffffffff, v, 16) * v;
+    y[t] = v;
+}

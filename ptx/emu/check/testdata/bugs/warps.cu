@@ -77,15 +77,6 @@ KERNEL shuffle_in_a_small_block(int *x, int *y, int n) {
     if (t == 0) y[0] = v;
 }
 
-KERNEL two_shuffles(int *x, int *y, int n) {
-    int t = threadIdx.x, v = x[t];
-    if (t < 16)
-        v = __shfl_sync(ALL, v, 0) + 1;
-    else
-        v = __shfl_sync(ALL, v, 16) * v;
-    y[t] = v;
-}
-
 KERNEL shuffle_and_vote(int *x, int *y, int n) {
     int t = threadIdx.x, v = x[t];
     if (t < 16)
