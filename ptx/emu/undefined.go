@@ -138,7 +138,10 @@ func (w *warp) trackValues(in *inst) {
 		for _, r := range reads {
 			operands |= u.lanes[r.index]
 		}
-		if operands &= w.active; operands != 0 && w.trackBits(in, reads, unknown, cause) {
+		if operands &= w.active; operands == 0 {
+			break
+		}
+		if w.trackBits(in, reads, unknown, cause) {
 			return
 		}
 		if operands = w.refine(in, operands); operands != 0 {

@@ -251,7 +251,7 @@ func (w *worker) sharedAccess(a *emu.Access, in *instruction) {
 		in.Shared.add(wavefronts, ideal)
 	}
 	if enabled[Count] {
-		w.counter.sharedAccess(a, wavefronts, ideal)
+		w.counter.sharedAccess(a, in, wavefronts, ideal)
 	}
 }
 
@@ -265,7 +265,7 @@ func (w *worker) globalAccess(a *emu.Access, in *instruction) {
 		in.Global.access(t, w.checks.opts.MaxScatter)
 	}
 	if enabled[Count] {
-		w.counter.globalAccess(a, t)
+		w.counter.globalAccess(a, in, t)
 		in.sectors.add(a, &w.runs)
 	}
 }
@@ -278,6 +278,8 @@ type instruction struct {
 	alloc   *emu.Allocation
 	region  *region  // shadow memory of the race checker for alloc
 	sectors *sectors // sectors of alloc that have been accessed
+	// Indices plus one of the rows of the counter.
+	globalRow, sharedRow int
 }
 
 // instruction returns the state of the instruction that makes access a.

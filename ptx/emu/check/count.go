@@ -126,19 +126,19 @@ type counter struct {
 	shared []SharedCounts
 }
 
-// row returns the row of rows with the place and direction of a. It adds the row if there is
-// none.
-func row[R any](rows *[]R, accesses func(*R) *Accesses, a Accesses) *R {
+// row returns the index in rows of the row with the place and direction of a. It adds the row if
+// there is none.
+func row[R any](rows *[]R, accesses func(*R) *Accesses, a Accesses) int {
 	for i := range *rows {
 		if r := accesses(&(*rows)[i]); r.Place == a.Place && r.Direction == a.Direction {
 			r.first = min(r.first, a.first)
-			return &(*rows)[i]
+			return i
 		}
 	}
 	var r R
 	*accesses(&r) = Accesses{Place: a.Place, Direction: a.Direction, first: a.first}
 	*rows = append(*rows, r)
-	return &(*rows)[len(*rows)-1]
+	return len(*rows) - 1
 }
 
 func ofGlobal(g *GlobalCounts) *Accesses { return &g.Accesses }
@@ -159,9 +159,18 @@ func (a *Accesses) add(bytes int) {
 	a.RequestedBytes += int64(bytes)
 }
 
+// rowOf returns the row of an access. The row depends on the instruction alone if accesses have no
+// places. known is then its index plus one, or 0 before the first access of the instruction.
+func rowOf[R any](c *counter, rows *[]R, accesses func(*R) *Accesses, a *emu.Access, known *int) *R {
+	if *known == 0 || c.opts.Place != nil {
+		*known = row(rows, accesses, c.like(a.Site, directionOf(a.Site, a.Kind), a.Space, firstAddr(a))) + 1
+	}
+	return &(*rows)[*known-1]
+}
+
 // globalAccess counts a warp's access to global memory with traffic t.
-func (c *counter) globalAccess(a *emu.Access, t Traffic) {
-	g := row(&c.global, ofGlobal, c.like(a.Site, directionOf(a.Site, a.Kind), a.Space, firstAddr(a)))
+func (c *counter) globalAccess(a *emu.Access, in *instruction, t Traffic) {
+	g := rowOf(c, &c.global, ofGlobal, a, &in.globalRow)
 	g.Accesses.add(bits.OnesCount32(a.Mask) * a.Size)
 	g.Traffic.add(t)
 	if c.opts.Historic {
@@ -172,8 +181,8 @@ func (c *counter) globalAccess(a *emu.Access, t Traffic) {
 }
 
 // sharedAccess counts a warp's access to shared memory and its wavefronts.
-func (c *counter) sharedAccess(a *emu.Access, wavefronts, ideal int) {
-	s := row(&c.shared, ofShared, c.like(a.Site, directionOf(a.Site, a.Kind), a.Space, firstAddr(a)))
+func (c *counter) sharedAccess(a *emu.Access, in *instruction, wavefronts, ideal int) {
+	s := rowOf(c, &c.shared, ofShared, a, &in.sharedRow)
 	s.add(bits.OnesCount32(a.Mask) * a.Size)
 	s.Wavefronts += int64(wavefronts)
 	s.Ideal += int64(ideal)
@@ -195,7 +204,7 @@ func (c *counter) bulk(b *emu.Bulk) {
 	if b.Atomic {
 		direction = Atomic
 	}
-	g := row(&c.global, ofGlobal, c.like(b.Site, direction, b.Space, b.Spans[0].Addr))
+	g := &c.global[row(&c.global, ofGlobal, c.like(b.Site, direction, b.Space, b.Spans[0].Addr))]
 	bytes := 0
 	for _, s := range b.Spans {
 		bytes += s.Size
@@ -208,7 +217,7 @@ func (c *counter) bulk(b *emu.Bulk) {
 func (c *Counts) merge(d *counter) {
 	for i := range d.global {
 		from := &d.global[i]
-		to := row(&c.Global, ofGlobal, from.Accesses)
+		to := &c.Global[row(&c.Global, ofGlobal, from.Accesses)]
 		to.Accesses.merge(&from.Accesses)
 		to.Traffic.add(from.Traffic)
 		to.HalfWarps += from.HalfWarps
@@ -216,7 +225,7 @@ func (c *Counts) merge(d *counter) {
 	}
 	for i := range d.shared {
 		from := &d.shared[i]
-		to := row(&c.Shared, ofShared, from.Accesses)
+		to := &c.Shared[row(&c.Shared, ofShared, from.Accesses)]
 		to.Accesses.merge(&from.Accesses)
 		to.Wavefronts += from.Wavefronts
 		to.Ideal += from.Ideal
