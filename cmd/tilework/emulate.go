@@ -58,13 +58,14 @@ kernel takes.
                         number of dimensions, and its elements keep their type
   out:f32:MxN:C.npy     a pointer to memory for an M×N matrix, which is written to C.npy at
                         the end; no other argument may name this file. In an .npy file, the
-                        output can have 1 to 4 dimensions and any integer type: out:u64:1000:C.npy
+                        output can have 1 to 5 dimensions and any integer type: out:u64:1000:C.npy
   inout:A.npy:B.npy     a pointer to a copy of A.npy, which is written to B.npy at the end
   struct:u32:64,A.npy   a structure by value; its fields are numbers and pointers as above,
                         each aligned to its size
-  tensor:MxN:S:ARG      a tensor map of the matrix of ARG, which is one of the two above,
-                        with boxes of M×N elements and a swizzle of S bytes (0, 32, 64 or 128)
-  scratch:f32:1000      a pointer to memory that is written to no file; 1 to 4 dimensions
+  tensor:BOX:S:ARG      a tensor map of the matrix or array of ARG, which is one of the above, with
+                        a box of as many dimensions, such as 64x64, and a swizzle of S bytes (0, 32,
+                        64 or 128)
+  scratch:f32:1000      a pointer to memory that is written to no file; 1 to 5 dimensions
   u32:64, f32:1.5, …    a number; the types are u8 to u64, s8 to s64, f32 and f64
 
 --script runs several launches, one after the other, from a JSON file:

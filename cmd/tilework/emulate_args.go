@@ -65,7 +65,7 @@ func paramForms(v *ptx.Var) argForms {
 	case isArray(v) && v.Size() != ptx.TensorMapBytes:
 		return argForms{false, fmt.Sprintf("struct:FIELD,FIELD,… of %d bytes", v.Size()), "struct:u32:64,f32:1.5,a.npy"}
 	case isArray(v):
-		return argForms{false, "tensor:MxN:SWIZZLE:ARG", "tensor:64x64:0:a.npy"}
+		return argForms{false, "tensor:BOX:SWIZZLE:ARG", "tensor:64x64:0:a.npy"}
 	case class == ptx.Float && bits >= 32:
 		kind := fmt.Sprintf("f%d", bits)
 		return argForms{false, kind + ":NUMBER", kind + ":1.5"}
@@ -189,7 +189,7 @@ func (f *emulateFlags) readArg(ctx context.Context, mem *emu.Memory, text string
 	if errors.Is(err, gemm.ErrUnsupported) && filepath.Ext(text) == "" {
 		return kernelArg{}, errors.New("neither a file nor a number with a type: " +
 			"want A.npy, out:TYPE:MxN:FILE, inout:A.npy:FILE, scratch:TYPE:MxN, struct:FIELD,FIELD, " +
-			"tensor:MxN:SWIZZLE:ARG or TYPE:NUMBER, such as u32:64")
+			"tensor:BOX:SWIZZLE:ARG or TYPE:NUMBER, such as u32:64")
 	}
 	if err != nil {
 		return kernelArg{}, err
@@ -218,7 +218,8 @@ func (f *emulateFlags) parseOut(mem *emu.Memory, text string) (kernelArg, error)
 	}
 	t, err := dtype.Parse(typeName)
 	npy, isArray := npyArrays[typeName]
-	if isArray && filepath.Ext(file) == ".npy" && (err != nil || !strings.ContainsAny(shape, "x,")) {
+	isMatrix := err == nil && len(strings.FieldsFunc(shape, func(r rune) bool { return r == 'x' || r == ',' })) == 2
+	if isArray && filepath.Ext(file) == ".npy" && !isMatrix {
 		return f.parseOutArray(mem, npy, shape, file)
 	}
 	if err != nil {
@@ -339,18 +340,24 @@ func (f *emulateFlags) parseStruct(ctx context.Context, mem *emu.Memory, text st
 	return s, nil
 }
 
-// tensorElements are the element types that tensor maps support.
+// tensorElements are the element types of matrices that tensor maps support.
 var tensorElements = map[dtype.Type]ptx.Type{
 	dtype.F64: ptx.F64, dtype.F32: ptx.F32, dtype.F16: ptx.F16, dtype.BF16: ptx.BF16, dtype.I32: ptx.S32, dtype.I8: ptx.U8,
+}
+
+// arrayElements are the element types of arrays, by their NumPy spelling, in tensor maps.
+var arrayElements = map[string]ptx.Type{
+	"u1": ptx.U8, "i1": ptx.U8, "b1": ptx.U8, "u2": ptx.U16, "i2": ptx.U16, "u4": ptx.U32, "i4": ptx.S32, "u8": ptx.U64,
+	"i8": ptx.S64, "f2": ptx.F16, "f4": ptx.F32, "f8": ptx.F64,
 }
 
 // parseTensor parses a tensor map, such as "64x64:128:A.npy".
 func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
 	parts := strings.SplitN(text, ":", 3)
 	if len(parts) < 3 {
-		return kernelArg{}, errors.New("want tensor:MxN:SWIZZLE:ARG, such as tensor:64x64:128:a.npy")
+		return kernelArg{}, errors.New("want tensor:BOX:SWIZZLE:ARG, such as tensor:64x64:128:a.npy")
 	}
-	box, err := matrixDims.parse(parts[0])
+	box, err := arrayDims.parse(parts[0])
 	if err != nil {
 		return kernelArg{}, err
 	}
@@ -362,15 +369,26 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 	if err != nil {
 		return kernelArg{}, err
 	}
-	l := a.layout
-	if l.Rows == 0 {
-		return kernelArg{}, fmt.Errorf("%s is not a matrix: want a file, or out:TYPE:MxN:FILE", parts[2])
+	shape, element := []int{a.layout.Rows, a.layout.Cols}, tensorElements[a.layout.Type]
+	switch {
+	case a.array != nil:
+		shape, element = slices.Clone(a.array.Shape), arrayElements[a.array.Type]
+	case a.layout.Rows == 0:
+		return kernelArg{}, fmt.Errorf("%s is no matrix or array: want a file, or out:TYPE:MxN:FILE", parts[2])
 	}
-	encoded, err := emu.EncodeTensorMap(&ptx.TensorMap{
-		Element: tensorElements[l.Type], Base: a.at,
-		Dims: []int{l.Cols, l.Rows}, Strides: []int{l.Type.Bytes(l.Cols)},
-		Box: []int{box[1], box[0]}, Swizzle: swizzle,
-	})
+	if len(box) != len(shape) {
+		return kernelArg{}, fmt.Errorf("the box has %d %s and the tensor %d: want as many", len(box),
+			plural("dimension", len(box)), len(shape))
+	}
+	slices.Reverse(box) // tensor maps list the innermost dimension first
+	slices.Reverse(shape)
+	tensor := &ptx.TensorMap{Element: element, Base: a.at, Dims: shape, Box: box, Swizzle: swizzle}
+	stride := element.Bytes()
+	for _, side := range shape[:len(shape)-1] {
+		stride *= side
+		tensor.Strides = append(tensor.Strides, stride)
+	}
+	encoded, err := emu.EncodeTensorMap(tensor)
 	a.value = encoded[:]
 	return a, err
 }

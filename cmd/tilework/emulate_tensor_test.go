@@ -4,6 +4,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/matio"
 )
 
 // copyTensor is a kernel with clusters of two blocks. Each block copies 16 rows of a tensor to
@@ -84,14 +87,50 @@ func TestEmulateTensors(t *testing.T) {
 	}
 }
 
+// TestEmulateTensorDimensions copies arrays of three and of five dimensions.
+func TestEmulateTensorDimensions(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, c := range []struct{ from, box, to, coordinates string }{
+		{"48x4x12", "16x4x12", "64x4x12", "3d {0, 0, %row}"},
+		{"48x2x1x2x12", "16x2x1x2x12", "64x2x1x2x12", "5d {0, 0, 0, 0, %row}"},
+	} {
+		shape, err := arrayDims.parse(c.from)
+		if err != nil {
+			t.Fatal(err)
+		}
+		data := make([]float32, 48*48)
+		for i := range data {
+			data[i] = float32(i)
+		}
+		in := matio.Array{Type: "f4", Shape: shape, Data: dtype.Bytes(data)}
+		if err := os.WriteFile("in.npy", in.Encode(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		dims, at, _ := strings.Cut(c.coordinates, " ")
+		text := strings.NewReplacer(".2d", "."+dims, "{0, %row}", at).Replace(copyTensor)
+		stdout, stderr, code := emulateCopy(t, text, "--force", "--arg", "tensor:"+c.box+":0:in.npy", "--arg",
+			"tensor:"+c.box+":0:out:f32:"+c.to+":out.npy")
+		if code != 0 || !strings.Contains(stdout, "0 errors") {
+			t.Fatalf("%s: exit code %d, %q, %q", c.from, code, stdout, stderr)
+		}
+		out, err := matio.ReadArray(t.Context(), "out.npy", matio.ReadOptions{})
+		if err != nil || len(out.Shape) != len(shape) {
+			t.Fatalf("%s: out.npy is %+v, %v", c.from, out, err)
+		}
+		if want := string(in.Data) + strings.Repeat("\x00", 16*48*4); string(out.Data) != want {
+			t.Errorf("%s: the copy differs", c.from)
+		}
+	}
+}
+
 func TestEmulateTensorErrors(t *testing.T) {
 	nvccFolder(t)
 	for _, c := range [][2]string{
-		{"--arg tensor:16x48:0", "want tensor:MxN:SWIZZLE:ARG"},
-		{"--arg tensor:16:0:a.npy", "16: 1 dimension, want 64x32"},
+		{"--arg tensor:16x48:0", "want tensor:BOX:SWIZZLE:ARG"},
+		{"--arg tensor:16:0:a.npy", "the box has 1 dimension and the tensor 2: want as many"},
 		{"--arg tensor:16x48:none:a.npy", `"none" is not a swizzle`},
 		{"--arg tensor:16x48:128:a.npy", "want at most the swizzle width, 128"},
-		{"--arg tensor:16x48:0:u32:5", "u32:5 is not a matrix"},
+		{"--arg tensor:16x48:0:u32:5", "u32:5 is no matrix or array"},
 		{"--arg tensor:16x48:0:b.txt", "b.txt"},
 		{"--cluster 2,x", `--cluster 2,x: "x" is not a size`},
 		{"--cluster 3 --arg tensor:16x48:0:a.npy --arg tensor:16x48:0:out:f32:64x48:c.npy", "want multiples of the cluster"},

@@ -167,7 +167,7 @@ func TestEmulateErrors(t *testing.T) {
 		{tiled + "--arg s32:x", `"x" is not a number of type s32: want an integer from -2147483648 to 2147483647`},
 		{tiled + "--arg u8:256", `"256" is not a number of type u8: want an integer from 0 to 255, such as u8:64`},
 		{tiled + "--arg out:f32:4:c.csv", "4: 1 dimension, want 64x32"},
-		{tiled + "--arg out:u16:4x4x4x4x4:c.npy", "5 dimensions, want 1000, 64x32 or 4x64x32"},
+		{tiled + "--arg out:u16:4x4x4x4x4x4:c.npy", "6 dimensions, want 1000, 64x32 or 4x64x32"},
 		{tiled + "--arg out:u16:4:c.csv", `unknown element type "u16"`},
 		{tiled + "--arg inout:a.npy", "want inout:FILE:FILE"},
 		{tiled + "--arg inout:a.npy:b.npy --arg b.npy --force", "(argument 2): argument 1 has the same file"},

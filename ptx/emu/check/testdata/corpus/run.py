@@ -71,8 +71,7 @@ class Script:
             result = f"{path}.out.npy"
             self.wants[result] = value
             if value.start is None:
-                shape = value.array.shape if value.array.ndim == 2 else value.array.size
-                text = f"out:{type_name(value.array.dtype)}:{dims(shape)}:{result}"
+                text = f"out:{type_name(value.array.dtype)}:{dims(value.array.shape)}:{result}"
             else:
                 np.save(f"{path}.npy", np.ascontiguousarray(value.start))
                 text = f"inout:{path}.npy:{result}"
