@@ -34,20 +34,37 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Kind }
 
 // maxErrors is the maximum number of errors that Parse collects, that Verify collects for each
-// function, and that an error message lists. Further errors are mostly consequences of the first
+// function, and of lines in an error message. Further errors are mostly consequences of the first
 // ones.
 const maxErrors = 20
 
 // Errors is the list of all errors found in a module, in order.
 type Errors []*Error
 
+// Error returns one line for each error. Errors of a function that say the same about different
+// instructions share a line.
 func (es Errors) Error() string {
-	lines := make([]string, min(len(es), maxErrors))
-	for i := range lines {
-		lines[i] = es[i].Error()
+	type cause struct {
+		fn   *Func
+		text string
+	}
+	lineOf, more := map[cause]int{}, map[int]int{}
+	var lines []string
+	for _, e := range es {
+		_, text, _ := strings.Cut(e.Msg, ": ")
+		c := cause{e.Func, text}
+		if n, ok := lineOf[c]; ok && text != "" {
+			more[n]++
+			continue
+		}
+		lineOf[c] = len(lines)
+		lines = append(lines, e.Error())
+	}
+	for n, count := range more {
+		lines[n] += fmt.Sprintf(" (and %d more)", count)
 	}
 	if len(es) >= maxErrors {
-		lines = append(lines, fmt.Sprintf("stopped after %d errors", maxErrors))
+		lines = append(lines[:min(len(lines), maxErrors)], fmt.Sprintf("stopped after %d errors", maxErrors))
 	}
 	return strings.Join(lines, "\n")
 }

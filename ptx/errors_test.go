@@ -208,7 +208,8 @@ func TestVerifyErrors(t *testing.T) {
 }
 
 // TestErrorsPerFunction checks that errors name their function, that the errors of one function do
-// not hide those of the next, and that functions without errors are bound.
+// not hide those of the next, that equal ones share a line, and that functions without errors are
+// bound.
 func TestErrorsPerFunction(t *testing.T) {
 	m, err := Parse("k", header+`.global .texref image = {width = 64, addr_mode_0 = wrap};
 .entry a(.param .texref t) { ret; }
@@ -231,8 +232,9 @@ func TestErrorsPerFunction(t *testing.T) {
 	if found["a"] != 1 || found["b"] != maxErrors || found["c"] != 1 || found["d"] != 0 {
 		t.Errorf("errors per function: %v", found)
 	}
-	if lines := strings.Count(err.Error(), "\n"); lines != maxErrors {
-		t.Errorf("the message has %d lines after the first, want %d", lines, maxErrors)
+	if text := err.Error(); strings.Count(text, "\n") != 3 ||
+		!strings.Contains(text, `instruction "frob" is not supported (and 19 more)`) {
+		t.Errorf("got %s, want a line for each function and the limit", text)
 	}
 	if i := m.Funcs()[3].Body.Stmts[0].(*Instr); i.Form == nil {
 		t.Errorf("%v of the valid kernel is not bound", i)
