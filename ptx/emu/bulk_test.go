@@ -2,6 +2,7 @@ package emu
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -78,6 +79,35 @@ func TestBulkCopy(t *testing.T) {
 		if c.right && wrong > 0 || !c.right && wrong == 0 {
 			t.Errorf("%s: %d of 30 results are wrong", c.name, wrong)
 		}
+	}
+}
+
+// moveRecorder records the moves of bulk copies.
+type moveRecorder struct{ moves []string }
+
+func (r *moveRecorder) Block(*BlockInfo) *Hooks {
+	return &Hooks{Bulk: func(b *Bulk) {
+		b.Moves(func(global, shared uint64, n int) {
+			r.moves = append(r.moves, fmt.Sprintf("%v: %#x and %d, %d bytes", b.Space, global&0xfff, shared, n))
+		})
+	}}
+}
+
+// TestBulkMoves checks the addresses of a copy to shared memory and of one back. Only the halves
+// that write report them.
+func TestBulkMoves(t *testing.T) {
+	r := &moveRecorder{}
+	body := bulkDecls + "	bar.sync 0;\n" + bulkLoad + bulkWait + `
+	@%q cp.async.bulk.global.shared::cta.bulk_group [%buf+256], [%a], 64;
+	@%q cp.async.bulk.commit_group;
+	@%q cp.async.bulk.wait_group 0;`
+	_, _, err := runBody(t, body, make([]uint32, 128), Launch{Block: Dim3{32, 1, 1}, Observers: []Observer{r}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"shared: 0x0 and 0, 128 bytes", "global: 0x100 and 0, 64 bytes"}
+	if !slices.Equal(r.moves, want) {
+		t.Errorf("got %q, want %q", r.moves, want)
 	}
 }
 

@@ -104,6 +104,9 @@ func (m *bulkMove) emitShared(id uint64, kind AccessKind, at *sharedLocation) {
 	} else {
 		m.eachPiece(at.off, func(addr uint64, _, n int) { e.Spans = append(e.Spans, Span{addr, n}) })
 	}
+	if kind == AsyncWrite {
+		e.move, e.shared = m, at.off
+	}
 	if kind == AsyncWrite && m.mbarrier != nil {
 		e.Mbarrier, e.HasMbarrier = at.mbarrier, true
 	}
@@ -118,6 +121,9 @@ func (m *bulkMove) emitGlobal(id uint64, kind AccessKind) {
 	e.Space, e.Alloc = ptx.Global, m.alloc
 	for _, s := range m.global {
 		e.Spans = append(e.Spans, Span{s.addr, s.n})
+	}
+	if kind == AsyncWrite && m.source != nil {
+		e.move, e.shared = m, m.source.off
 	}
 	m.warp.emitBulk(e)
 }

@@ -167,6 +167,26 @@ type Bulk struct {
 	// memory. It is valid if HasMbarrier is set.
 	Mbarrier    uint64
 	HasMbarrier bool
+
+	move   *bulkMove
+	shared uint64 // the address of the copy's data in shared memory
+}
+
+// Moves calls do for each contiguous piece of a copy between global and shared memory: n bytes at
+// the device address global and at the offset shared. It omits the zeros outside of a tensor. It is
+// valid for the half of the copy that writes, and does nothing for other events.
+func (b *Bulk) Moves(do func(global, shared uint64, n int)) {
+	if b.move == nil {
+		return
+	}
+	b.move.eachPiece(b.shared, func(addr uint64, at, n int) {
+		for _, s := range b.move.global {
+			from, to := max(at, s.at), min(at+n, s.at+s.n)
+			if from < to {
+				do(s.addr+uint64(from-s.at), addr+uint64(from-at), to-from)
+			}
+		}
+	})
 }
 
 // Span is a contiguous range of memory. Addr is a device address or an offset in shared memory.
