@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"math"
 	"path/filepath"
 	"slices"
@@ -166,11 +165,6 @@ func (f *emulateFlags) parseArg(ctx context.Context, mem *emu.Memory, text strin
 	return f.readArg(ctx, mem, text)
 }
 
-// npyMatrices are the element types of matrices by their NumPy spelling.
-var npyMatrices = map[string]dtype.Type{
-	"f8": dtype.F64, "f4": dtype.F32, "f2": dtype.F16, "i1": dtype.I8, "i4": dtype.I32,
-}
-
 // readArg reads a matrix or an array from a file. Arrays keep their element type.
 func (f *emulateFlags) readArg(ctx context.Context, mem *emu.Memory, text string) (kernelArg, error) {
 	options := matio.ReadOptions{Room: host.CheckMemory}
@@ -180,7 +174,7 @@ func (f *emulateFlags) readArg(ctx context.Context, mem *emu.Memory, text string
 			return kernelArg{}, err
 		}
 		a := kernelArg{value: at, at: at, array: array, file: text}
-		if t, ok := npyMatrices[array.Type]; ok && len(array.Shape) == 2 {
+		if t, ok := array.Matrix(); ok {
 			a.layout, a.array = gemm.Dense(t, array.Shape[0], array.Shape[1]), nil
 		}
 		return a, mem.Write(at, array.Data)
@@ -194,14 +188,7 @@ func (f *emulateFlags) readArg(ctx context.Context, mem *emu.Memory, text string
 	if err != nil {
 		return kernelArg{}, err
 	}
-	// The kernel gets the matrix in row-major order, also if the file is in column-major order.
-	l := gemm.Dense(m.Type, m.OpRows(), m.OpCols())
-	data := make([]byte, l.Bytes())
-	for i := range l.Rows {
-		for j := range l.Cols {
-			l.Type.Set(data, l.Index(i, j), m.Type.At(m.Data, m.Index(i, j)))
-		}
-	}
+	l, data := m.RowMajor()
 	at, err := mem.Alloc(len(data))
 	if err != nil {
 		return kernelArg{}, err
@@ -217,7 +204,7 @@ func (f *emulateFlags) parseOut(mem *emu.Memory, text string) (kernelArg, error)
 		return kernelArg{}, errors.New("want out:TYPE:MxN:FILE, such as out:f32:64x64:c.npy")
 	}
 	t, err := dtype.Parse(typeName)
-	npy, isArray := npyArrays[typeName]
+	npy, isArray := matio.Spelling(typeName)
 	isMatrix := err == nil && len(strings.FieldsFunc(shape, func(r rune) bool { return r == 'x' || r == ',' })) == 2
 	if isArray && filepath.Ext(file) == ".npy" && !isMatrix {
 		return f.parseOutArray(mem, npy, shape, file)
@@ -241,12 +228,6 @@ func (f *emulateFlags) parseOut(mem *emu.Memory, text string) (kernelArg, error)
 	}
 	at, err := mem.Alloc(l.Bytes())
 	return kernelArg{value: at, at: at, layout: l, file: file, output: true}, err
-}
-
-// npyArrays are the NumPy spellings of the element types of arrays.
-var npyArrays = map[string]string{
-	"u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8", "s8": "i1", "s16": "i2", "s32": "i4", "s64": "i8", "i8": "i1",
-	"i16": "i2", "i32": "i4", "i64": "i8", "f16": "f2", "f32": "f4", "f64": "f8",
 }
 
 // parseOutArray parses an output of one or more dimensions in an .npy file.
@@ -284,10 +265,10 @@ func newArray(mem *emu.Memory, npy, shape string) (kernelArg, error) {
 // parseScratch allocates memory that no file has, such as "f32:1000".
 func parseScratch(mem *emu.Memory, text string) (kernelArg, error) {
 	typeName, shape, ok := strings.Cut(text, ":")
-	npy, isArray := npyArrays[typeName]
+	npy, isArray := matio.Spelling(typeName)
 	if !ok || !isArray {
 		return kernelArg{}, fmt.Errorf("want scratch:TYPE:SIZE, such as scratch:f32:1000, with one of the types %s",
-			strings.Join(slices.Sorted(maps.Keys(npyArrays)), ", "))
+			strings.Join(matio.SpelledNames(), ", "))
 	}
 	return newArray(mem, npy, shape)
 }

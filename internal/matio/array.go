@@ -5,11 +5,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"io"
+	"maps"
 	"math/bits"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
+	"tilework/dtype"
 	"tilework/internal/gemm"
 )
 
@@ -22,6 +25,49 @@ type Array struct {
 
 // arrayTypes lists the element types of an Array.
 var arrayTypes = []string{"b1", "u1", "u2", "u4", "u8", "i1", "i2", "i4", "i8", "f2", "f4", "f8"}
+
+// Spelling returns the type of an Array for the name of an element type, such as "u4" for "u32".
+func Spelling(name string) (spelling string, ok bool) {
+	spelling, ok = spellings[name]
+	return spelling, ok
+}
+
+// SpelledNames returns the names that [Spelling] takes, in order.
+func SpelledNames() []string { return slices.Sorted(maps.Keys(spellings)) }
+
+var spellings = map[string]string{
+	"u8": "u1", "u16": "u2", "u32": "u4", "u64": "u8", "s8": "i1", "s16": "i2", "s32": "i4", "s64": "i8", "i8": "i1",
+	"i16": "i2", "i32": "i4", "i64": "i8", "f16": "f2", "f32": "f4", "f64": "f8",
+}
+
+// Matrix returns the type of the elements and true if the array is a matrix of a type that
+// multiplications take.
+func (a *Array) Matrix() (t dtype.Type, ok bool) {
+	for t, spelling := range npyTypes {
+		if spelling == a.Type && len(a.Shape) == 2 {
+			return t, true
+		}
+	}
+	return dtype.Invalid, false
+}
+
+// Element returns element i as text.
+func (a *Array) Element(i int) string {
+	data := a.Data[i*a.Size():][:a.Size()]
+	for t, spelling := range npyTypes {
+		if spelling == a.Type {
+			return strconv.FormatFloat(t.At(data, 0), 'g', 6, 64)
+		}
+	}
+	var word [8]byte
+	copy(word[:], data)
+	bits := binary.LittleEndian.Uint64(word[:])
+	if a.Type[0] == 'i' {
+		unused := 64 - 8*a.Size()
+		return strconv.FormatInt(int64(bits<<unused)>>unused, 10)
+	}
+	return strconv.FormatUint(bits, 10)
+}
 
 // Size returns the size of an element in bytes.
 func (a *Array) Size() int { return int(a.Type[1] - '0') }

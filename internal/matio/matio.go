@@ -15,6 +15,7 @@
 package matio
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,6 +59,18 @@ type Matrix struct {
 
 	path string
 	info fs.FileInfo // state of the file when it was opened; nil for standard input
+}
+
+// RowMajor returns the matrix with its elements row by row and without gaps.
+func (m *Matrix) RowMajor() (gemm.Layout, []byte) {
+	l := gemm.Dense(m.Type, m.OpRows(), m.OpCols())
+	data := make([]byte, l.Bytes())
+	for i := range l.Rows {
+		for j := range l.Cols {
+			l.Type.Set(data, l.Index(i, j), m.Type.At(m.Data, m.Index(i, j)))
+		}
+	}
+	return l, data
 }
 
 // CheckUnchanged returns an error if the size or the modification time of the file has changed
@@ -111,6 +124,8 @@ type ReadOptions struct {
 	OneD OneD
 	// CSV holds the options for .csv files.
 	CSV CSV
+	// Files holds the contents of files by path, which are read instead of the disk.
+	Files map[string][]byte
 	// Stdin is read for "-". If it is nil, "-" is an error.
 	Stdin io.Reader
 	// Room, if set, is called before memory for a matrix is allocated, with the number of bytes
@@ -205,6 +220,10 @@ func openSource(ctx context.Context, spec string, o ReadOptions) (*source, error
 	s := &source{ctx: ctx, place: p, opt: o, denseFloor: denseFloor}
 	if p.std {
 		return s, s.openStdin()
+	}
+	if content, ok := o.Files[p.path]; ok {
+		s.r, s.size = bytes.NewReader(content), int64(len(content))
+		return s, nil
 	}
 	if s.file, s.info, err = p.open(); err != nil {
 		return nil, err
