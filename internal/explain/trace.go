@@ -28,7 +28,6 @@ type Trace struct {
 type TraceBlock struct {
 	Index  [3]int       `json:"index"` // x, y, z
 	Phases []TracePhase `json:"phases"`
-	Steps  []TraceStep  `json:"steps,omitempty"` // only from [Machine.Trace]
 }
 
 // TracePhase is the work of a block up to the barrier after the sums, or one step along K for
@@ -94,16 +93,7 @@ func NewTrace(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Prob
 	if err != nil {
 		return nil, err
 	}
-	return m.trace(ctx, false)
-}
-
-// Trace runs m and returns its trace with the steps of each block. The errors are those of
-// [NewTrace].
-func (m *Machine) Trace(ctx context.Context) (*Trace, error) {
-	if err := checkTraceable(m.kernel, &m.problem); err != nil {
-		return nil, err
-	}
-	return m.trace(ctx, true)
+	return m.trace(ctx)
 }
 
 // checkTraceable returns an ErrUnsupported if a run of the kernel for p cannot be traced.
@@ -115,22 +105,16 @@ func checkTraceable(k *kernel.Kernel, p *gemm.Problem) error {
 	case k.Tensor:
 		return fmt.Errorf("%w: a trace of kernel %s: tensor cores do not assign terms to threads", gemm.ErrUnsupported,
 			k.Name)
-	case k.KPerThread > 0:
-		return fmt.Errorf("%w: a trace of kernel %s: its threads partition K and exchange partial sums",
-			gemm.ErrUnsupported, k.Name)
-	case p.Alpha != 1 || p.Beta != 0 || p.Epilogue != gemm.Epilogue{}:
-		return fmt.Errorf("%w: a trace of a product with alpha %v, beta %v and epilogue %q: want alpha 1, beta 0 and "+
-			"no epilogue", gemm.ErrUnsupported, real(p.Alpha), real(p.Beta), p.Epilogue.String())
 	}
-	return nil
+	return checkPlain(k, p)
 }
 
-// trace runs m and returns its trace, with or without steps.
-func (m *Machine) trace(ctx context.Context, steps bool) (*Trace, error) {
+// trace runs m and returns its trace.
+func (m *Machine) trace(ctx context.Context) (*Trace, error) {
 	p := &m.problem
 	a, b := digits(p.In(), p.K), reversedDigits(p.B().Type, p.N)
 	t := &Trace{Kernel: m.kernel.Name, Config: m.config.String(), A: elements(p.M, p.K, a), B: elements(p.K, p.N, b)}
-	w := &watcher{machine: m, trace: t, steps: steps, aliases: aliases(m.module)}
+	w := &watcher{machine: m, trace: t, sources: sources(m.module)}
 	if _, err := m.Run(ctx, w); err != nil {
 		return nil, err
 	}

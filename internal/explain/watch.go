@@ -3,7 +3,6 @@ package explain
 import (
 	"fmt"
 	"math/bits"
-	"slices"
 
 	"tilework/internal/gemm"
 	"tilework/ptx"
@@ -15,33 +14,12 @@ import (
 type watcher struct {
 	machine *Machine
 	trace   *Trace
-	steps   bool // record the steps of the blocks
-	aliases map[string]string
+	sources map[string][]string
 }
 
-// aliases maps each register that holds a moved or converted value to the register of the original
-// value. A bfloat16 is converted by a shift. 8-bit floats are converted by shifts, masks, a
-// multiplication by a constant, and a selection between the result and NaN.
-func aliases(m *ptx.Module) map[string]string {
-	sources := map[string]string{}
-	for _, f := range m.Funcs() {
-		f.Body.Walk(func(s ptx.Stmt) {
-			i, ok := s.(*ptx.Instr)
-			if !ok || !slices.Contains(conversions, i.Op) {
-				return
-			}
-			to := registers(i.Args[0])
-			for _, source := range i.Args[1:] {
-				if from := registers(source); len(to) == 1 && len(from) == 1 {
-					sources[to[0]] = from[0]
-					return
-				}
-			}
-		})
-	}
-	return sources
-}
-
+// conversions are the instructions that move, convert or scale a value. A bfloat16 is converted by a
+// shift. 8-bit floats are converted by shifts, masks, a multiplication by a constant, and a
+// selection between the result and NaN.
 var conversions = []string{"mov", "cvt", "shl", "and", "or", "mul", "selp"}
 
 // registers returns the names of an operand's registers, in order.
@@ -61,12 +39,12 @@ func registers(o ptx.Operand) []string {
 
 // origin returns the register into which a value was loaded.
 func (w *watcher) origin(register string) string {
-	for range len(w.aliases) { // terminates even for a cycle
-		from, ok := w.aliases[register]
-		if !ok {
+	for range len(w.sources) { // terminates even for a cycle
+		from := w.sources[register]
+		if len(from) == 0 {
 			break
 		}
-		register = from
+		register = from[0]
 	}
 	return register
 }
@@ -86,7 +64,6 @@ type blockWatcher struct {
 	from     map[threadRegister]*section
 	shared   map[int]cell // the element at each offset; none for zero padding
 	owner    map[cell]int // the thread that stores each element of C
-	steps    []TraceStep
 }
 
 // Block implements [emu.Observer].
@@ -100,7 +77,6 @@ func (x *blockWatcher) current() *section { return x.sections[len(x.sections)-1]
 
 func (x *blockWatcher) barrier(b *emu.Barrier) {
 	if b.Kind == emu.BarrierComplete {
-		x.barrierStep(b)
 		x.sections = append(x.sections, newSection())
 	}
 }
@@ -130,7 +106,6 @@ func (x *blockWatcher) access(a *emu.Access) {
 			}
 		}
 	}
-	x.accessStep(a)
 }
 
 // load records that a thread loads consecutive elements into the given registers.
@@ -199,5 +174,5 @@ func (x *blockWatcher) end() {
 	}
 	i := x.info.Index
 	x.trace.Blocks = append(x.trace.Blocks, TraceBlock{Index: [3]int{i.X, i.Y, i.Z},
-		Phases: x.trace.phases(sections, barriers, x.owner, x.thread), Steps: x.steps})
+		Phases: x.trace.phases(sections, barriers, x.owner, x.thread)})
 }

@@ -24,6 +24,7 @@ type Contents struct {
 	Mistakes []Mistake `json:"mistakes"`
 	GPUs     []GPU     `json:"gpus"`
 	MaxSide  int       `json:"max_side"`
+	MaxSteps int       `json:"max_steps"` // side of a product of Watch
 }
 
 // Occupied is the answer to an [OccupancyRequest].
@@ -63,10 +64,10 @@ func Occupancy(q *OccupancyRequest) (*Occupied, error) {
 }
 
 func contents() *Contents {
-	c := &Contents{Rungs: slices.Clone(rungs), Mistakes: Mistakes(), MaxSide: MaxSide}
+	c := &Contents{Rungs: slices.Clone(rungs), Mistakes: Mistakes(), MaxSide: MaxSide, MaxSteps: explain.MaxSteps}
 	for i := range c.Rungs {
 		r := &c.Rungs[i]
-		if k, tile, p, err := r.launch(r.Sizes); err == nil { // TestRungs checks that all can be launched
+		if k, tile, p, err := r.launch(r.Sizes, r.Tile); err == nil { // TestRungs checks that all can be launched
 			r.Intensity = explain.Intensity(k, tile, p)
 		}
 	}
@@ -86,7 +87,7 @@ var methods = map[string]methodFunc{
 		return List(q)
 	}),
 	"run": method(Run),
-	"watch": method(func(ctx context.Context, q *Request, _ Progress) (*Watched, error) {
+	"watch": method(func(ctx context.Context, q *WatchRequest, _ Progress) (*Watched, error) {
 		return Watch(ctx, q)
 	}),
 	"example": method(func(_ context.Context, q *Request, _ Progress) (*OwnRequest, error) {

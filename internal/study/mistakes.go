@@ -129,7 +129,7 @@ var mistakes = []Mistake{
 		fault: fault("blocked", "no cp.async.wait_group"),
 		Why: "cp.async copies in the background. Without the wait, threads multiply a stage that is still on " +
 			"its way.",
-		Sizes: Sizes{64, 64, 64},
+		Sizes: Sizes{32, 32, 64},
 	},
 	{
 		ID: "phase", Title: "Wait for the wrong mbarrier phase", Rung: "wgmma",
@@ -137,7 +137,7 @@ var mistakes = []Mistake{
 		Why: "An mbarrier alternates between two phases. Waiting for the other one returns at once, before TMA " +
 			"has filled " +
 			"the stage.",
-		Sizes: Sizes{64, 64, 64},
+		Sizes: Sizes{32, 64, 64},
 	},
 }
 

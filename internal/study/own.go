@@ -294,7 +294,7 @@ func OwnExample(q *Request) (*OwnRequest, error) {
 	if err != nil {
 		return nil, err
 	}
-	machine, listing, _, err := prepare(q, r, m)
+	machine, listing, _, err := prepare(q, r, m, r.Tile)
 	if err != nil {
 		return nil, err
 	}

@@ -25,6 +25,7 @@ type Request struct {
 // Result is the outcome of a run.
 type Result struct {
 	Listing  *Listing  `json:"listing"`
+	Grid     [3]int    `json:"grid"`            // blocks in x, y and z
 	Block    [3]int    `json:"block"`           // threads in x, y and z
 	Elements int       `json:"elements"`        // of C
 	Wrong    int       `json:"wrong"`           // elements of C that differ from the product
@@ -91,12 +92,23 @@ func (c *counting) Block(*emu.BlockInfo) *emu.Hooks {
 	return &emu.Hooks{End: func() { c.done++; c.report(c.done, c.all) }}
 }
 
+// sound reports whether the request is for the kernel as it is.
+func (q *Request) sound() bool { return q.Mistake == "" && q.PTX == "" }
+
+// tile returns the tile of a request's kernel. Broken kernels are those that Watch can show.
+func (q *Request) tile(r *Rung) string {
+	if q.sound() {
+		return r.Tile
+	}
+	return r.Small
+}
+
 // prepare returns the machine for a request, the PTX and its listing.
-func prepare(q *Request, r *Rung, m *model.Model) (*explain.Machine, *Listing, lines, error) {
+func prepare(q *Request, r *Rung, m *model.Model, tileName string) (*explain.Machine, *Listing, lines, error) {
 	if err := q.check(); err != nil {
 		return nil, nil, nil, err
 	}
-	k, tile, p, err := r.launch(q.Sizes)
+	k, tile, p, err := r.launch(q.Sizes, tileName)
 	if err != nil {
 		return nil, nil, nil, err
 	}
@@ -130,7 +142,7 @@ func List(q *Request) (*Listing, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, listing, _, err := prepare(q, r, m)
+	_, listing, _, err := prepare(q, r, m, q.tile(r))
 	return listing, err
 }
 
@@ -141,19 +153,18 @@ func Run(ctx context.Context, q *Request, progress Progress) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	sound := q.Mistake == "" && q.PTX == ""
 	x, counters, err := runRung(ctx, q, r, m, progress)
 	if err != nil || x.Stopped != "" {
 		return x, err
 	}
-	k, tile, p, err := r.launch(q.Sizes)
+	k, tile, p, err := r.launch(q.Sizes, q.tile(r))
 	if err != nil {
 		return nil, err
 	}
 	if x.Explanation, err = explain.New(ctx, k, tile, p, m, explain.Options{Measured: counters}); err != nil {
 		return nil, err
 	}
-	if !sound || below == nil {
+	if !q.sound() || below == nil {
 		return x, nil
 	}
 	y, counters, err := runRung(ctx, &Request{Sizes: q.Sizes}, below, m, progress)
@@ -163,7 +174,7 @@ func Run(ctx context.Context, q *Request, progress Progress) (*Result, error) {
 	case y.Stopped != "":
 		return nil, fmt.Errorf("rung %s: %s", below.ID, y.Stopped)
 	}
-	k, tile, p, err = below.launch(q.Sizes)
+	k, tile, p, err = below.launch(q.Sizes, below.Tile)
 	if err != nil {
 		return nil, err
 	}
@@ -180,11 +191,11 @@ func limits(k *kernel.Kernel, c kernel.Config) check.Options {
 // runRung runs one rung. The counters are nil if the emulator ended the kernel.
 func runRung(ctx context.Context, q *Request, r *Rung, m *model.Model, progress Progress) (*Result,
 	*explain.Measured, error) {
-	machine, listing, numbers, err := prepare(q, r, m)
+	machine, listing, numbers, err := prepare(q, r, m, q.tile(r))
 	if err != nil {
 		return nil, nil, err
 	}
-	k, tile, p, err := r.launch(q.Sizes)
+	k, tile, p, err := r.launch(q.Sizes, q.tile(r))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -197,7 +208,7 @@ func runRung(ctx context.Context, q *Request, r *Rung, m *model.Model, progress 
 		return nil, nil, runErr
 	}
 	counters, report := machine.Report(checks, stats, runErr)
-	x := &Result{Listing: listing, Block: machine.BlockDim(), Elements: q.M * q.N, Findings: []Finding{}}
+	x := &Result{Listing: listing, Grid: machine.GridDim(), Block: machine.BlockDim(), Elements: q.M * q.N, Findings: []Finding{}}
 	for i := range report.Findings {
 		x.Findings = append(x.Findings, finding(&report.Findings[i], numbers))
 	}
@@ -232,33 +243,35 @@ func finding(f *check.Finding, numbers lines) Finding {
 	return x
 }
 
-// Watched is a trace with the listing that its steps refer to.
-type Watched struct {
-	Trace   *explain.Trace `json:"trace"`
-	Listing *Listing       `json:"listing"`
-	Block   [3]int         `json:"block"` // threads in x, y and z
-	Tile    int            `json:"tile"`
+// WatchRequest selects a block of a request's kernel.
+type WatchRequest struct {
+	Request
+	Block int `json:"block"` // linear index
 }
 
-// Watch runs the kernel of a request and returns every access of every block.
-func Watch(ctx context.Context, q *Request) (*Watched, error) {
-	r, _, m, err := findRequest(q)
+// Watched holds the steps of a block, with the listing that they refer to.
+type Watched struct {
+	*explain.Steps
+	Listing *Listing `json:"listing"`
+}
+
+// Watch runs the kernel of a request, with the small tile of its rung, and returns every step of a
+// block.
+func Watch(ctx context.Context, q *WatchRequest) (*Watched, error) {
+	r, _, m, err := findRequest(&q.Request)
 	if err != nil {
 		return nil, err
 	}
-	machine, listing, numbers, err := prepare(q, r, m)
+	machine, listing, numbers, err := prepare(&q.Request, r, m, r.Small)
 	if err != nil {
 		return nil, err
 	}
-	t, err := machine.Trace(ctx)
+	x, err := machine.Steps(ctx, q.Block)
 	if err != nil {
 		return nil, err
 	}
-	for _, b := range t.Blocks {
-		for i := range b.Steps {
-			b.Steps[i].Line = numbers[b.Steps[i].Line-1]
-		}
+	for i := range x.Steps {
+		x.Steps[i].Line = numbers[x.Steps[i].Line-1]
 	}
-	_, tile, _, err := r.launch(q.Sizes)
-	return &Watched{t, listing, machine.BlockDim(), tile.M}, err
+	return &Watched{x, listing}, nil
 }

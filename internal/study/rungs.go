@@ -30,6 +30,10 @@ type Rung struct {
 	// Arithmetic is the arithmetic of the multiplication, such as "TF32 on tensor cores".
 	Arithmetic string `json:"arithmetic"`
 	Tile       string `json:"tile"`
+	// Small is the tile for Watch and for planted mistakes: Tile, or a smaller one whose elements can
+	// be told apart. Watched is the default product of Watch.
+	Small   string `json:"small"`
+	Watched Sizes  `json:"watched"`
 
 	kernel    string
 	precision gemm.Precision
@@ -72,6 +76,7 @@ var large = Sizes{128, 128, 128}
 var rungs = func() []Rung {
 	list := []Rung{{
 		ID: "naive", Name: "naive", Title: "One thread per element", kernel: "naive", Tile: "16",
+		Watched: Sizes{4, 4, 4},
 		Idea: []string{
 			"Each thread computes one element of C: it walks along a row of A and down a column of B.",
 			"For every multiply-add it loads two numbers from global memory, so 8 bytes buy 2 operations.",
@@ -80,27 +85,28 @@ var rungs = func() []Rung {
 		sources: []string{"naive.go"},
 	}}
 	for _, t := range []struct {
-		tile  int
-		title string
-		idea  []string
+		tile    int
+		watched Sizes
+		title   string
+		idea    []string
 	}{
-		{2, "Tiles of 2×2, to follow by hand", []string{
+		{2, Sizes{4, 4, 4}, "Tiles of 2×2, to follow by hand", []string{
 			"A block of four threads loads a 2×2 tile of A and one of B into shared memory, waits, and multiplies from there.",
 			"Each loaded number serves two threads, which halves the traffic.",
 			"Two barriers per phase keep the threads together: nobody reads before all have stored, nobody overwrites before " +
 				"all have read.",
 		}},
-		{8, "Tiles of 8×8", []string{
+		{8, Sizes{16, 16, 16}, "Tiles of 8×8", []string{
 			"With 8×8 tiles each loaded number serves eight threads.",
 			"A block has 64 threads, two warps, and the barrier now really makes one warp wait for the other.",
 			"A row of a tile is 32 bytes: exactly one sector, the unit in which memory moves.",
 		}},
-		{16, "Tiles of 16×16", []string{
+		{16, Sizes{32, 32, 32}, "Tiles of 16×16", []string{
 			"The textbook's tile: 256 threads, 2 KB of shared memory, 4 operations per requested byte.",
 			"In each phase a block makes 512 loads and 4,096 multiply-adds.",
 			"Every multiply-add still reads two numbers, but now from shared memory.",
 		}},
-		{32, "Tiles of 32×32", []string{
+		{32, Sizes{32, 32, 64}, "Tiles of 32×32", []string{
 			"The largest tile with one thread per element: a block cannot have more than 1,024 threads.",
 			"It loads half as much as 16×16 again, but runs hardly faster on a real GPU.",
 			"The bottleneck has moved: two reads of shared memory per multiply-add keep that pipe busy.",
@@ -108,11 +114,12 @@ var rungs = func() []Rung {
 	} {
 		list = append(list, Rung{
 			ID: fmt.Sprint("tiled-", t.tile), Name: fmt.Sprint("tiled ", t.tile), Title: t.title, Idea: t.idea,
-			kernel: "tiled", Tile: fmt.Sprint(t.tile), sources: []string{"tiled.go"},
+			kernel: "tiled", Tile: fmt.Sprint(t.tile), Watched: t.watched, sources: []string{"tiled.go"},
 		})
 	}
 	list = append(list, Rung{
 		ID: "blocked", Name: "blocked", Title: "Many elements per thread", kernel: "blocked", Tile: "128x128x8/16x8/3",
+		Small: "32x32x16/4x4/4", Watched: Sizes{32, 32, 48},
 		Sizes: large,
 		Idea: []string{
 			"The same idea one level down: a thread keeps a 16×8 block of C in registers.",
@@ -122,6 +129,7 @@ var rungs = func() []Rung {
 		sources: []string{"blocked.go", "panel.go"},
 	}, Rung{
 		ID: "mma", Name: "mma", Title: "Tensor cores", kernel: "mma", precision: gemm.TF32, Tile: "128x128x16/8x8/4",
+		Small: "32x32x32/2x4/4", Watched: Sizes{32, 32, 64},
 		Sizes: large,
 		Idea: []string{
 			"One instruction of a warp multiplies whole fragments: 16×8 elements of C, 8 along K, 2,048 operations.",
@@ -132,6 +140,7 @@ var rungs = func() []Rung {
 	}, Rung{
 		ID: "wgmma", Name: "wgmma", Title: "Tensor cores that read shared memory", kernel: "wgmma", precision: gemm.TF32,
 		Tile: "128x256x32/2x64/4t", Sizes: large,
+		Small: "64x16x32/2x4/12t", Watched: Sizes{16, 64, 64},
 		Idea: []string{
 			"Four warps issue one asynchronous instruction that reads its operand straight from shared memory.",
 			"A producer thread fills a ring of stages with TMA, and mbarriers tell the consumers when a stage is full.",
@@ -143,6 +152,9 @@ var rungs = func() []Rung {
 		r := &list[i]
 		if r.Arithmetic = "float32"; r.Sizes == (Sizes{}) {
 			r.Sizes = Sizes{64, 64, 64}
+		}
+		if r.Small == "" {
+			r.Small = r.Tile
 		}
 		if r.precision != gemm.Native {
 			r.Arithmetic = "TF32 on tensor cores"
@@ -171,12 +183,12 @@ func findRung(id string) (r, below *Rung, err error) {
 }
 
 // launch returns the kernel of r, its tile and the product of the given sizes.
-func (r *Rung) launch(s Sizes) (*kernel.Kernel, kernel.Tile, *gemm.Problem, error) {
+func (r *Rung) launch(s Sizes, tileName string) (*kernel.Kernel, kernel.Tile, *gemm.Problem, error) {
 	k, err := choose.Find(r.kernel)
 	if err != nil {
 		return nil, kernel.Tile{}, nil, err
 	}
-	tile, err := k.ParseTile(r.Tile)
+	tile, err := k.ParseTile(tileName)
 	if err != nil {
 		return nil, tile, nil, err
 	}

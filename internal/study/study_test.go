@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tilework/internal/explain"
+	"tilework/ptx/emu"
 )
 
 func quiet(int, int) {}
@@ -91,6 +94,47 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
+// TestWatch watches every rung, sound and with each of its mistakes. The steps of a block with a
+// race contain its two accesses, by their lines and threads.
+func TestWatch(t *testing.T) {
+	for _, r := range Rungs() {
+		x, err := Watch(t.Context(), &WatchRequest{Request: Request{Rung: r.ID, Sizes: r.Watched, GPU: "h200"}})
+		if err != nil {
+			t.Fatalf("%s: %v", r.ID, err)
+		}
+		text, err := json.Marshal(x)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Logf("%s: %d steps, %d bytes", r.ID, len(x.Steps.Steps), len(text))
+		if last := x.Steps.Steps[len(x.Steps.Steps)-1]; last.Op != "write" && r.ID != "wgmma" {
+			t.Errorf("%s: the last step is %+v, want a write", r.ID, last)
+		}
+	}
+	for _, m := range Mistakes() {
+		q := Request{Rung: m.Rung, Sizes: m.Sizes, GPU: "h200", Mistake: m.ID}
+		for _, f := range run(t, q).Findings {
+			if f.Checker != "race" {
+				continue
+			}
+			x, err := Watch(t.Context(), &WatchRequest{Request: q})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, p := range []Place{f.At, *f.Other} {
+				thread := p.Thread.X + x.Steps.Block[0]*p.Thread.Y
+				if p.Block == (emu.Dim3{}) && !slices.ContainsFunc(x.Steps.Steps, func(s explain.Step) bool {
+					return s.Line == p.Line && slices.ContainsFunc(s.Parts, func(p explain.Part) bool {
+						return slices.Contains(p.Threads, thread)
+					})
+				}) {
+					t.Errorf("%s: no step of thread %d is at line %d", m.ID, thread, p.Line)
+				}
+			}
+		}
+	}
+}
+
 // TestErrors checks the messages for bad requests.
 func TestErrors(t *testing.T) {
 	for _, c := range []struct{ method, params, want string }{
@@ -103,8 +147,8 @@ func TestErrors(t *testing.T) {
 		{"run", `{"rung":"mma","gpu":"t4","m":1,"n":1,"k":1}`, "kernel mma needs sm_80, but t4 is sm_75"},
 		{"run", `{"rung":"naive","gpu":"h200","m":1,"n":1,"k":1,"mistake":"first-barrier"}`, "rung naive has no mistake"},
 		{"run", `{"rung":"naive","gpu":"h200","m":1,"n":1,"k":1,"ptx":"int main()"}`, "naive.ptx:1"},
-		{"watch", `{"rung":"tiled-8","gpu":"h200","m":17,"n":1,"k":1}`, "a trace of 17×1×1: want at most 16"},
-		{"watch", `{"rung":"mma","gpu":"h200","m":4,"n":4,"k":4}`, "tensor cores do not assign terms to threads"},
+		{"watch", `{"rung":"tiled-8","gpu":"h200","m":65,"n":1,"k":1}`, "the steps of 65×1×1: want at most 64"},
+		{"watch", `{"rung":"mma","gpu":"h200","m":4,"n":4,"k":4,"block":1}`, "block 1: want 0 to 0"},
 		{"occupancy", `{"gpu":"h200","launch":{"threads":2000}}`, "2,000 threads: want at most 1,024"},
 	} {
 		_, err := Call(t.Context(), c.method, []byte(c.params), quiet)

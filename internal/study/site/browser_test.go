@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"reflect"
+	"strings"
 	"testing"
 
 	"tilework/internal/study"
@@ -169,11 +170,11 @@ func TestWatch(t *testing.T) {
 		key, click, want string
 	}{
 		{"ArrowRight", "", "1 of 21, phase 0. Warp 0: 4 threads load from A in global memory: 1 sector of 32 bytes."},
-		{"", "[data-go=next]", "2 of 21, phase 0. Warp 0: 4 threads store to As in shared memory: 1 wavefront."},
-		{"PageDown", "", "10 of 21, phase 0. Barrier: all 4 threads of the block have arrived, and go on together."},
-		{"", "[data-go=back]", "9 of 21, phase 0. Warp 0: 4 threads read 2 words of Bs: 1 wavefront. " +
+		{"", "[data-go=next]", "2 of 21, phase 0. Warp 0: 4 threads store elements of A to shared memory: 1 wavefront."},
+		{"PageDown", "", "10 of 21, phase 0. Barrier: all 4 threads have arrived, and go on together."},
+		{"", "[data-go=back]", "9 of 21, phase 0. Warp 0: 4 threads read 2 words of B in shared memory: 1 wavefront. " +
 			"Threads that want the same word share it."},
-		{"", "[data-go=last]", "21 of 21. Warp 0: 4 threads write their sums to C: 1 sector."},
+		{"", "[data-go=last]", "21 of 21. Warp 0: 4 threads write sums to C: 1 sector of 32 bytes."},
 	} {
 		if step.key != "" {
 			b.Press(step.key)
@@ -189,6 +190,78 @@ func TestWatch(t *testing.T) {
 	b.Eval(`document.querySelector("#formula .total").firstChild.textContent`, &total)
 	if total != "46" { // 1·9 + 2·5 + 3·1 + 4·6
 		t.Errorf("C[0][0] is %s, want 46", total)
+	}
+}
+
+// TestWatchRungs follows each rung to the end, and checks the sum of the last element of the block.
+// Nothing is wider than the window of a phone.
+func TestWatchRungs(t *testing.T) {
+	b, url := open(t)
+	visit(b, url+"#watch", ready["watch"])
+	for _, r := range study.Rungs() {
+		b.Eval(fmt.Sprintf(`location.hash = "#watch?rung=%s"`, r.ID), nil)
+		b.Wait(fmt.Sprintf(`document.querySelector("#watch-facts").textContent.startsWith("Kernel %s with tile")`, r.Name))
+		b.Eval(`(() => {
+			const c = document.querySelector("#matrices .grid.c").getBoundingClientRect();
+			for (const [side, of] of [["row", "M"], ["col", "N"]]) {
+				const field = document.querySelector("#sum-" + side);
+				field.value = field.max;
+				field.dispatchEvent(new Event("change"));
+			}
+			document.querySelector("[data-go=last]").click();
+		})()`, nil)
+		var seen struct {
+			Total, Row, Col, K float64
+			Done               bool
+		}
+		b.Eval(`(() => {
+			const terms = [...document.querySelectorAll("#formula .term")], value = name => Number(document.querySelector(name).value);
+			return {Total: Number(document.querySelector("#formula .total").firstChild.textContent),
+				Row: value("#sum-row"), Col: value("#sum-col"), K: terms.length, Done: terms.every(t => t.classList.contains("done"))};
+		})()`, &seen)
+		want := 0.0
+		for k := range int(seen.K) {
+			want += digit(int(seen.Row), k, int(seen.K)) * (10 - digit(k, int(seen.Col), r.Watched.N))
+		}
+		if !seen.Done || int(seen.K) != r.Watched.K || seen.Total != want {
+			t.Errorf("%s: got the sum %+v, want %v", r.ID, seen, want)
+		}
+		b.Size(390, 844, "light")
+		var needed int
+		b.Eval(`document.documentElement.scrollWidth`, &needed)
+		if b.Size(1400, 1000, "light"); needed > 390 {
+			t.Errorf("%s: the page is %d pixels wide on a phone", r.ID, needed)
+		}
+	}
+}
+
+// digit returns an element of the page's A: they count from 1 to 9 row by row.
+func digit(row, col, cols int) float64 {
+	if cols%9 == 0 {
+		cols++
+	}
+	return float64((row*cols+col)%9 + 1)
+}
+
+// TestWatchRace follows the link of each race to its two threads.
+func TestWatchRace(t *testing.T) {
+	b, url := open(t)
+	for _, m := range study.Mistakes() {
+		if m.Finds != "race" {
+			continue
+		}
+		visit(b, url+"#break?mistake="+m.ID, `document.querySelector("#break-verdict .watch-link")`)
+		b.Click("#break-verdict .watch-link")
+		b.Wait(`document.querySelectorAll("#watch-finding button").length === 2`)
+		var seen struct {
+			Text, Caption string
+			Marked        int
+		}
+		b.Eval(`({Text: document.querySelector("#watch-finding").textContent, Caption: document.querySelector("#caption").textContent,
+			Marked: document.querySelectorAll("#inside .grid.t :is(.at, .other)[d^=M]").length})`, &seen)
+		if !strings.Contains(seen.Text, "use the same word") || strings.HasPrefix(seen.Caption, "The block") || seen.Marked != 2 {
+			t.Errorf("%s: got %+v, want the two threads", m.ID, seen)
+		}
 	}
 }
 

@@ -3,6 +3,7 @@ import { call, stop } from "./engine.js";
 import { byID, h, plural, runner } from "./dom.js";
 import { failure, verdict } from "./ladder.js";
 import { listing } from "./listing.js";
+import { linkToThreads } from "./watch.js";
 
 const kept = "tilework-study-solved"; // the key of the solved exercises in the browser's storage
 
@@ -23,13 +24,15 @@ function threads(finding, dim) {
 		h("figcaption", {}, `Block (${finding.at.block.X},${finding.at.block.Y})`, words));
 }
 
-// findings returns the findings with the lines of their sources.
-export function findings(result, dim) {
+// findings returns the findings with the lines of their sources. request is that of a run which
+// Watch can show.
+export function findings(result, dim, request) {
 	return result.findings.map(f => h("article", { class: "finding " + f.severity },
 		h("div", {},
 			h("h4", {}, `${f.severity === "error" ? "Fault" : "Advice"}: ${f.checker}`,
 				h("small", {}, `${f.at.file ? `${f.at.file}:${f.at.source}, ` : ""}line ${f.at.line} of the PTX${f.count > 1 ? `, ${plural(f.count, "time")}` : ""}`)),
-			h("p", {}, f.plain), h("p", { class: "message" }, f.message)),
+			h("p", {}, f.plain), h("p", { class: "message" }, f.message),
+			request && f.severity === "error" && linkToThreads(f, request, result.grid, result.block)),
 		dim && dim[0] * dim[1] > 1 && f.severity === "error" && threads(f, dim)));
 }
 
@@ -59,7 +62,7 @@ export function breaking(contents, remember) {
 			const x = await call("run", { rung: mine.rung.id, gpu: "h200", mistake: mine.id, ...mine.sizes }, progress);
 			if (mine !== chosen) return;
 			out.replaceChildren(...[verdict(x), h("p", { class: "why" }, mine.why), wrong(x),
-				x.stopped && h("p", { class: "facts" }, x.stopped), ...findings(x, x.block)].filter(Boolean));
+				x.stopped && h("p", { class: "facts" }, x.stopped), ...findings(x, x.block, { rung: mine.rung.id, mistake: mine.id, ...mine.sizes })].filter(Boolean));
 			listing(byID("break-listing"), x.listing)(marksOf(x));
 		} catch (error) {
 			if (mine === chosen) out.replaceChildren(failure(error));
@@ -102,8 +105,8 @@ export function breaking(contents, remember) {
 		runner(buttons, "Check", async progress => {
 			said.replaceChildren(h("p", { class: "note" }, "Running …"));
 			try {
-				const x = await call("run", { ...request, ptx: text.value }, progress);
-				said.replaceChildren(...[verdict(x), wrong(x), x.stopped && h("p", { class: "facts" }, x.stopped), ...findings(x)].filter(Boolean));
+				const mine = { ...request, ptx: text.value }, x = await call("run", mine, progress);
+				said.replaceChildren(...[verdict(x), wrong(x), x.stopped && h("p", { class: "facts" }, x.stopped), ...findings(x, x.block, mine)].filter(Boolean));
 				if (x.solved) {
 					solved.add(m.id);
 					try {

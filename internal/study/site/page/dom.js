@@ -13,7 +13,7 @@ export function h(name, props = {}, ...children) {
 		else if (svg || key === "class" || key === "for" || key.includes("-")) e.setAttribute(key, value);
 		else e[key] = value;
 	}
-	e.append(...children.flat().filter(c => c !== undefined && c !== null && c !== false));
+	e.append(...children.flat(Infinity).filter(c => c !== undefined && c !== null && c !== false));
 	return e;
 }
 

@@ -1,255 +1,223 @@
-// One block of a tiny product, warp instruction by warp instruction.
+// One block of a small product, warp instruction by warp instruction.
 import { call } from "./engine.js";
-import { announce, byID, h, plural, sliders } from "./dom.js";
+import { announce, byID, h, number, plural, sliders } from "./dom.js";
 import { failure } from "./ladder.js";
 import { listing } from "./listing.js";
+import { Stage } from "./stage.js";
 
-const banks = 32;
-const largest = 8; // side of a matrix that stays legible on a phone
-const kernels = ["naive", "tiled-2", "tiled-8"];
-const calm = matchMedia("(prefers-reduced-motion: reduce)");
+const ops = [["load", "load into registers"], ["store", "store to shared memory"], ["copy", "copy to shared memory"], ["wait", "wait or signal"],
+	["barrier", "barrier"], ["read", "read shared memory"], ["multiply", "tensor cores"], ["write", "write C"]];
+const kindOf = op => op === "arrive" ? "wait" : op;
 
-// phasesOf numbers the steps by phase: a tile along K, or one k for a kernel without barriers.
-function phasesOf(steps) {
-	const tiled = steps.some(s => s.op === "barrier");
-	let phase = 0, read = false;
-	return steps.map(s => {
-		if (!tiled && s.op === "load") phase = s.lanes[0].matrix === "A" ? s.lanes[0].col : s.lanes[0].row;
-		const mine = phase;
-		if (s.op === "read") read = true;
-		if (s.op === "barrier" && read) [phase, read] = [phase + 1, false];
-		return s.op === "write" ? -1 : mine; // the write follows all phases
+// edited is a kernel that the reader has changed, for an address with edited=1.
+let edited;
+
+// linkToThreads returns a link from a finding to Watch. The address selects the block, and the lines
+// and the threads of the finding. request is that of the run, block is the number of threads in x, y
+// and z.
+export function linkToThreads(finding, request, grid, block) {
+	const places = [finding.at, finding.other].filter(Boolean);
+	const linear = (p, dim) => p.X + dim[0] * (p.Y + dim[1] * p.Z);
+	const { rung, mistake, m, n, k, ptx } = request;
+	const query = new URLSearchParams({
+		rung, ...mistake ? { mistake } : {}, m, n, k, block: linear(finding.at.block, grid),
+		threads: places.map(p => linear(p.thread, block)), lines: places.map(p => p.line), ...ptx ? { edited: 1 } : {},
 	});
+	return h("a", { class: "watch-link", href: `#watch?${query}`, onclick: () => (edited = ptx) }, places.length > 1 ? "Watch the two threads" : "Watch the thread");
 }
 
-// stateAt returns the contents of shared memory and the terms of each thread after a number of steps.
-function stateAt(steps, count) {
-	const multiplies = steps.some(s => s.op === "read") ? "read" : "load";
-	const shared = new Map(), seen = new Map(), written = new Set();
-	for (const s of steps.slice(0, count)) {
-		for (const l of s.lanes ?? []) {
-			if (s.op === "store") shared.set(`${l.shared}:${l.slot}`, l);
-			if (s.op === "write") written.add(`${l.row}:${l.col}`);
-			if (s.op === multiplies && l.matrix) {
-				const mine = seen.get(l.thread) ?? { A: new Set(), B: new Set() };
-				mine[l.matrix].add(l.matrix === "A" ? l.col : l.row);
-				seen.set(l.thread, mine);
-			}
+// describe explains a step in words.
+function describe(s, opcode) {
+	const p = s.parts?.[0], lanes = new Set(p?.threads).size;
+	const who = `Warp ${s.warp}: ${plural(lanes, "thread")}`, verb = (one, many) => lanes === 1 ? one : many;
+	const passes = `${plural(s.wavefronts ?? 0, "wavefront")}${s.wavefronts > s.ideal ? `, but ${s.ideal} without bank conflicts` : ""}`;
+	const sectors = plural(s.sectors ?? 0, "sector") + " of 32 bytes";
+	switch (s.op) {
+	case "load": return `${who} ${verb("loads", "load")} from ${p.matrix} in global memory: ${sectors}.`;
+	case "store": return `${who} ${verb("stores", "store")} ${p.matrix ? `elements of ${p.matrix}` : "zeros"} to shared memory: ${passes}.`;
+	case "copy":
+		if (!p.matrix) return `${who} ${verb("fills", "fill")} ${plural(p.elements.length, "word")} of shared memory with zeros, because the matrix ends here.`;
+		return `${who} ${verb("starts", "start")} to copy ${plural(p.elements.length, "element")} of ${p.matrix} from global to shared memory` +
+			`${lanes === 1 && p.elements.length > 4 ? " (TMA)" : ", past the registers"}: ${sectors}.`;
+	case "read": {
+		const words = new Set(p.words).size;
+		return `${who} ${verb("reads", "read")} ${plural(words, "word")} of ${p.matrix || "zeros"} in shared memory: ${passes}.` +
+			(words < p.words.length ? " Threads that want the same word share it." : "");
+	}
+	case "multiply": {
+		const [a, b, c] = s.parts;
+		return `Warp ${s.warp}: one instruction of the tensor cores multiplies ${plural(a.elements.length, "element")} of ${a.matrix} in registers by ` +
+			`${plural(b.elements.length, "element")} of ${b.matrix} in ${b.threads.length ? "registers" : "shared memory"}, and adds to ${plural(c.elements.length, "sum")}.`;
+	}
+	case "write": return `${who} ${verb("writes", "write")} sums to C: ${sectors}.`;
+	case "wait": return opcode.includes("mbarrier") ? `${who} ${verb("goes", "go")} on: the phase of the mbarrier is complete.` : `${who} ${verb("goes", "go")} on: the oldest copies have arrived.`;
+	case "arrive": return `${who} ${verb("arrives", "arrive")} at an mbarrier, which counts arrivals and copied bytes.`;
+	}
+	return `Barrier: all ${s.threads} threads have arrived, and go on together.`;
+}
+
+// racing returns the numbers of the two steps of a finding: those of its lines and threads that use
+// the same word, as close to each other as possible. It returns one step for one place.
+function racing(steps, lines, threads) {
+	const of = i => steps.flatMap((s, n) => s.line === lines[i] && s.parts?.some(p => p.threads.includes(threads[i])) ? [n] : []);
+	const words = (n, thread) => steps[n].parts.flatMap(p => p.words.filter((_, i) => (p.threads[i] ?? p.threads[0]) === thread));
+	const first = of(0);
+	if (lines.length < 2) return first.slice(0, 1);
+	let best = [];
+	for (const x of first) {
+		const mine = words(x, threads[0]);
+		for (const y of of(1)) {
+			if (mine.length && !words(y, threads[1]).some(w => mine.includes(w))) continue;
+			if (!best.length || Math.abs(x - y) < Math.abs(best[0] - best[1])) best = [x, y];
 		}
 	}
-	return { shared, written, terms: (thread, k) => seen.get(thread)?.A.has(k) && seen.get(thread)?.B.has(k) };
-}
-
-function describe(s, threads) {
-	const who = `Warp ${s.warp}: ${plural(new Set(s.lanes?.map(l => l.thread)).size, "thread")}`;
-	const passes = () => `${plural(s.wavefronts, "wavefront")}${s.wavefronts > s.ideal ? `, ${s.ideal} without bank conflicts` : ""}`;
-	switch (s.op) {
-	case "load": return `${who} load${s.lanes.length === 1 ? "s" : ""} from ${s.lanes[0].matrix} in global memory: ${plural(s.sectors, "sector")} of 32 bytes.`;
-	case "store": return `${who} store to ${s.lanes[0].shared} in shared memory: ${passes()}.`;
-	case "read": {
-		const words = new Set(s.lanes.map(l => l.slot)).size;
-		const share = words < s.lanes.length ? " Threads that want the same word share it." : "";
-		return `${who} read ${plural(words, "word")} of ${s.lanes[0].shared}: ${passes()}.${share}`;
-	}
-	case "write": return `${who} write their sums to C: ${plural(s.sectors, "sector")}.`;
-	}
-	return `Barrier: all ${threads} threads of the block have arrived, and go on together.`;
-}
-
-// grid returns a matrix of cells, with a name above it, and the cells by index.
-function grid(name, rows, cols, kind) {
-	const cells = [];
-	const box = h("div", { class: "grid " + kind, role: "img", "aria-label": `${name}, ${rows}×${cols}` });
-	box.style.gridTemplateColumns = `repeat(${cols}, minmax(0, ${cols === banks ? "1fr" : cols > largest ? "24px" : "44px"}))`;
-	for (let i = 0; i < rows * cols; i++) cells.push(h("div", { class: "cell" }));
-	box.append(...cells);
-	return [h("div", { class: "matrix m-" + kind }, h("h4", {}, name), box), cells];
+	return best;
 }
 
 export function watch(contents, remember) {
-	const state = { rung: "tiled-2", m: 4, n: 4, k: 4, block: 0 };
-	const form = byID("watch-form"), stage = byID("stage"), timeline = byID("timeline");
+	const first = contents.rungs.find(r => r.id === "tiled-2");
+	const state = { rung: first.id, ...first.watched, block: 0 };
+	const form = byID("watch-form"), timeline = byID("timeline"), found = byID("watch-finding");
 	const buttons = Object.fromEntries([...document.querySelectorAll("[data-go]")].map(b => [b.dataset.go, b]));
-	let data, steps, phases, owner, cells, mark, timer, at = 0, element;
+	let data, steps, stage, timer, saving, loads = 0, at = 0, element = 0, pair, scale, past;
 
-	form.elements.rung.append(...kernels.map(id => h("option", { value: id }, contents.rungs.find(r => r.id === id).name)));
-	form.elements.rung.addEventListener("change", () => load({ rung: form.elements.rung.value, block: 0 }));
-	form.elements.block.addEventListener("change", () => load({ block: Number(form.elements.block.value) }));
+	form.elements.rung.append(...contents.rungs.map(r => h("option", { value: r.id }, r.name)));
+	form.elements.rung.addEventListener("change", () => {
+		const r = contents.rungs.find(r => r.id === form.elements.rung.value);
+		load({ rung: r.id, ...r.watched, block: 0 });
+	});
+	form.elements.block.addEventListener("change", () => load({ ...state, block: Number(form.elements.block.value) }));
 	form.addEventListener("submit", event => event.preventDefault());
-	const set = sliders(byID("watch-sizes"), largest, { m: 4, n: 4, k: 4 }, s => load({ ...s, block: 0 }));
+	const set = sliders(byID("watch-sizes"), contents.max_steps, { ...first.watched }, s => load({ ...state, ...s, block: 0 }));
+	for (const name of ["row", "col"]) byID(`sum-${name}`).addEventListener("change", () => choose(Number(byID("sum-row").value) * data.b[0].length + Number(byID("sum-col").value)));
 
+	// load shows a block from its first step, or from the step in the state.
 	async function load(next) {
 		pause();
+		for (const name in state) delete state[name];
 		Object.assign(state, next);
+		clearTimeout(saving);
+		const mine = ++loads;
 		form.elements.rung.value = state.rung;
 		set({ m: state.m, n: state.n, k: state.k });
 		remember(state);
+		let answer;
 		try {
-			data = await call("watch", { ...state, gpu: "h200" });
+			const request = { ...state, gpu: "h200", ptx: state.edited ? edited ?? "" : "" };
+			answer = await call("watch", { rung: request.rung, gpu: request.gpu, mistake: request.ptx ? "" : request.mistake ?? "", ptx: request.ptx,
+				m: state.m, n: state.n, k: state.k, block: state.block });
 		} catch (error) {
-			stage.replaceChildren(failure(error));
+			if (mine !== loads) return;
+			steps = undefined;
+			found.hidden = true;
+			byID("inside").replaceChildren();
+			byID("matrices").replaceChildren(failure(error));
 			return;
 		}
-		state.block = Math.min(state.block, data.trace.blocks.length - 1);
-		const names = data.trace.blocks.map((b, i) => h("option", { value: i }, `(${b.index[0]}, ${b.index[1]})`));
+		if (mine !== loads) return; // the reader has gone on
+		data = answer;
+		steps = data.steps;
+		const names = Array.from({ length: data.grid[0] * data.grid[1] }, (_, i) => h("option", { value: i }, `(${i % data.grid[0]}, ${Math.floor(i / data.grid[0])})`));
 		form.elements.block.replaceChildren(...names);
 		form.elements.block.value = state.block;
-		const block = data.trace.blocks[state.block];
-		steps = block.steps;
-		phases = phasesOf(steps);
-		owner = new Map();
-		for (const phase of block.phases) {
-			for (const s of phase.sums) owner.set(`${s.row}:${s.col}`, s.thread[0] + data.block[0] * s.thread[1]);
-		}
-		element = [...owner.keys()][0];
-		build();
+		stage = new Stage(byID("matrices"), byID("inside"), data, choose);
+		element = stage.mine[0] ?? 0;
+		buildTimeline();
 		listing(byID("watch-ptx"), { go: [], ptx: data.listing.ptx });
-		go(0);
+		showFinding();
+		const r = contents.rungs.find(r => r.id === state.rung);
+		byID("watch-facts").textContent = `Kernel ${r.name} with tile ${r.small}` +
+			(r.small === r.tile ? "." : `: a smaller tile than the ladder's ${r.tile}, so that you can tell the elements apart.`);
 	}
 
-	function build() {
-		const { m, n, k } = state, side = data.tile, tiled = steps.some(s => s.op === "store");
-		const [boxA, A] = grid("A", m, k, "a"), [boxB, B] = grid("B", k, n, "b"), [boxC, C] = grid("C", m, n, "c");
-		const [boxT, T] = grid(`Threads of the block with their sums, ${plural(Math.ceil(data.block[0] * data.block[1] / 32), "warp")}`, data.block[1], data.block[0], "t");
-		const right = [boxT];
-		cells = { A, B, C, T };
-		if (tiled) {
-			const [as, As] = grid("As, shared", side, side, "a"), [bs, Bs] = grid("Bs, shared", side, side, "b");
-			const [bank, banksOf] = grid("The 32 banks of shared memory, and the words taken from each", 1, banks, "bank");
-			Object.assign(cells, { As, Bs, banks: banksOf });
-			right.push(h("div", { class: "pair" }, as, bs), bank);
-		}
-		data.trace.a.flat().forEach((v, i) => (A[i].textContent = v));
-		data.trace.b.flat().forEach((v, i) => (B[i].textContent = v));
-		C.forEach((c, i) => {
-			const key = `${Math.floor(i / n)}:${i % n}`;
-			if (owner.has(key)) c.addEventListener("click", () => { element = key; draw(); });
-			else c.classList.add("outside");
+	// showFinding jumps to the threads of a finding, if the address names them.
+	function showFinding() {
+		const list = text => String(text ?? "").split(",").filter(Boolean).map(Number);
+		const threads = list(state.threads), lines = list(state.lines);
+		const broken = contents.mistakes.find(m => m.id === state.mistake);
+		pair = threads.length ? threads : undefined;
+		found.hidden = !broken && !pair;
+		const where = pair ? racing(steps, lines, threads) : [];
+		const name = t => `thread (${t % data.block[0]},${Math.floor(t / data.block[0]) % data.block[1]})`;
+		const jump = n => h("button", { type: "button", onclick: () => go(n + 1) }, `Step ${number(n + 1)}`);
+		found.replaceChildren(
+			h("p", {}, h("strong", {}, broken ? `${broken.title}. ` : "Your kernel. "), pair ? pair.map((t, i) => [
+				i ? " and " : "", h("span", { class: "key " + (i ? "other" : "at") }, name(t)), ...where[i] === undefined ? [] : [" in ", jump(where[i])]])
+				: "This kernel has the mistake.", where.length > 1 ? " use the same word, and nothing orders one before the other." : "."),
+			h("p", {}, h("a", { href: broken ? `#break?mistake=${broken.id}` : "#break" }, "Back to the finding"), " · ",
+				h("a", { href: `#watch?rung=${state.rung}` }, "Watch the correct kernel")));
+		go(where.length ? Math.max(...where) + 1 : Math.min(Number(state.at) || 0, steps.length));
+	}
+
+	function buildTimeline() {
+		const bar = (list, name) => h("path", { class: "tick " + name, d: list.map(i => `M${i} 0h1v1h-1z`).join("") });
+		const used = ops.filter(([op]) => steps.some(s => kindOf(s.op) === op));
+		const starts = steps.flatMap((s, i) => i > 0 && s.phase !== steps[i - 1].phase ? [i] : []);
+		past = h("rect", { class: "future", x: 0, y: 0, width: steps.length, height: 1 });
+		const svg = h("svg", { viewBox: `0 0 ${steps.length} 1`, preserveAspectRatio: "none", class: "ticks", "aria-hidden": "true" },
+			used.map(([op]) => bar(steps.flatMap((s, i) => kindOf(s.op) === op ? [i] : []), op)), past,
+			starts.map(i => h("line", { x1: i, x2: i, y1: 0, y2: 1, class: "first" })));
+		svg.addEventListener("click", event => {
+			const r = svg.getBoundingClientRect();
+			pause();
+			go(Math.ceil((event.clientX - r.left) / r.width * steps.length));
 		});
-		const cross = h("div", { class: "cross" }, h("div"), boxB, boxA, boxC);
-		cross.style.gridTemplateColumns = `${k}fr ${n}fr`;
-		stage.replaceChildren(cross, h("div", { class: "inside" }, right));
-		const scale = h("input", { type: "range", min: 0, max: steps.length, value: 0, "aria-label": "Step", oninput: () => go(Number(scale.value)) });
-		timeline.replaceChildren(h("div", { class: "ticks", "aria-hidden": "true" }, steps.map((s, i) => h("span", {
-			class: `tick ${s.op} ${i > 0 && phases[i] !== phases[i - 1] ? "first" : ""}`, title: s.op, onclick: () => go(i + 1),
-		}))), scale, h("p", { class: "legend", "aria-hidden": "true" }, [["load", "load"], ["store", "store to shared"], ["barrier", "barrier"], ["read", "read and multiply"], ["write", "write C"]]
-			.map(([kind, name]) => h("span", { class: "key " + kind }, name))));
-		cells.scale = scale;
-		cells.ticks = [...timeline.querySelectorAll(".tick")];
+		scale = h("input", { type: "range", min: 0, max: steps.length, value: 0, "aria-label": "Step", oninput: () => {
+			pause();
+			go(Number(scale.value));
+		} });
+		timeline.replaceChildren(svg, scale, h("p", { class: "legend", "aria-hidden": "true" }, used.map(([op, name]) => h("span", { class: "key " + op }, name))));
 	}
 
-	const cellOf = (l, op) => ({
-		A: () => cells.A[l.row * state.k + l.col], B: () => cells.B[l.row * state.n + l.col], C: () => cells.C[l.row * state.n + l.col],
-	}[l.matrix]?.());
-	const slotOf = l => cells[l.shared]?.[l.slot];
-
-	// fly shows a value that moves from one cell to another.
-	function fly(from, to, kind) {
-		if (!from || !to || calm.matches) return;
-		const [a, b] = [from.getBoundingClientRect(), to.getBoundingClientRect()];
-		const e = h("div", { class: "flying " + kind, "aria-hidden": "true" }, from.textContent);
-		Object.assign(e.style, { left: `${a.left + scrollX}px`, top: `${a.top + scrollY}px`, width: `${a.width}px`, height: `${a.height}px` });
-		document.body.append(e);
-		e.animate([{}, { transform: `translate(${b.left - a.left}px, ${b.top - a.top}px)`, opacity: 0.4 }], { duration: 500, easing: "ease-in-out" })
-			.finished.finally(() => e.remove());
+	function choose(e) {
+		if (data && data.owner[e] >= 0) element = e;
+		if (data) draw();
 	}
 
 	function go(to) {
 		const forward = to === at + 1;
 		at = Math.min(Math.max(to, 0), steps.length);
 		draw();
-		const s = steps[at - 1];
-		if (!forward || !s) return;
-		for (const l of (s.lanes ?? []).slice(0, 64)) {
-			const kind = l.matrix.toLowerCase(), thread = cells.T[l.thread];
-			if (s.op === "load") fly(cellOf(l), thread, kind);
-			if (s.op === "store") fly(cellOf(l), slotOf(l), kind);
-			if (s.op === "read") fly(slotOf(l), thread, kind);
-			if (s.op === "write") fly(thread, cellOf(l), kind);
-		}
+		if (forward && steps[at - 1]) stage.fly(steps[at - 1]);
+		clearTimeout(saving);
+		saving = setTimeout(() => {
+			if (byID("watch").hidden) return;
+			state.at = at;
+			remember(state);
+		}, 400);
 	}
 
 	function draw() {
-		const s = steps[at - 1], now = stateAt(steps, at), { n, k } = state;
-		const phase = s && phases[at - 1] >= 0 ? phases[at - 1] : -1;
-		for (const list of [cells.A, cells.B, cells.C, cells.T, cells.As, cells.Bs, cells.banks]) {
-			for (const c of list ?? []) c.classList.remove("now", "full", "chosen", "conflict", "tile", "done");
-		}
-		const depth = cells.As ? data.tile : 1, first = data.trace.blocks[state.block].index;
-		cells.A.forEach((c, i) => c.classList.toggle("tile", phase >= 0 && Math.floor((i % k) / depth) === phase &&
-			Math.floor(Math.floor(i / k) / data.tile) === first[1]));
-		cells.B.forEach((c, i) => c.classList.toggle("tile", phase >= 0 && Math.floor(Math.floor(i / n) / depth) === phase &&
-			Math.floor((i % n) / data.tile) === first[0]));
-		for (const [name, list] of [["As", cells.As], ["Bs", cells.Bs]]) {
-			(list ?? []).forEach((c, i) => {
-				const l = now.shared.get(`${name}:${i}`);
-				c.textContent = !l ? "" : l.matrix === "" ? "0" : data.trace[l.matrix.toLowerCase()][l.row][l.col];
-				c.classList.toggle("full", Boolean(l));
-			});
-		}
-		const sumOf = key => {
-			const [r, c] = key.split(":").map(Number), terms = [];
-			for (let q = 0; q < k; q++) if (now.terms(owner.get(key), q)) terms.push(data.trace.a[r][q] * data.trace.b[q][c]);
-			return terms;
-		};
-		cells.C.forEach((c, i) => {
-			const key = `${Math.floor(i / n)}:${i % n}`;
-			if (!owner.has(key)) return;
-			const terms = sumOf(key), thread = cells.T[owner.get(key)];
-			const total = terms.reduce((a, b) => a + b, 0);
-			thread.textContent = total;
-			thread.classList.toggle("chosen", key === element);
-			c.textContent = now.written.has(key) ? total : "";
-			c.classList.toggle("done", now.written.has(key));
-			c.classList.toggle("chosen", key === element);
-		});
-		const words = new Map();
-		for (const l of s?.lanes ?? []) {
-			cells.T[l.thread]?.classList.add("now");
-			if (s.op !== "read") cellOf(l)?.classList.add("now");
-			if (l.shared) {
-				slotOf(l)?.classList.add("now");
-				words.set(l.bank, (words.get(l.bank) ?? new Set()).add(l.slot));
-			}
-		}
-		(cells.banks ?? []).forEach((c, i) => {
-			const count = words.get(i)?.size ?? 0;
-			c.textContent = count || "";
-			c.classList.toggle("now", count === 1);
-			c.classList.toggle("conflict", count > 1);
-		});
-		if (s?.op === "barrier") for (const c of cells.T) c.classList.add("now");
-		cells.scale.value = at;
-		cells.scale.setAttribute("aria-valuetext", s ? `Step ${at} of ${steps.length}` : "Before the first step");
-		cells.ticks.forEach((t, i) => t.classList.toggle("past", i < at));
-		const threads = data.block[0] * data.block[1];
-		const text = s ? `${at} of ${steps.length}${phase >= 0 ? `, phase ${phase}` : ""}. ${describe(s, threads)}`
-			: `The block computes ${plural(owner.size, "element")} of C with ${plural(threads, "thread")}. Step forward, or play.`;
+		const s = steps[at - 1], threads = data.block.reduce((a, b) => a * b);
+		stage.draw(at, element, pair);
+		scale.value = at;
+		scale.setAttribute("aria-valuetext", s ? `Step ${at} of ${steps.length}` : "Before the first step");
+		past.setAttribute("x", at);
+		past.setAttribute("width", steps.length - at);
+		const text = s ? `${number(at)} of ${number(steps.length)}${s.phase >= 0 ? `, phase ${s.phase}` : ""}. ${describe(s, data.listing.ptx[s.line - 1].text)}`
+			: stage.mine.length ? `The block computes ${plural(stage.mine.length, "element")} of C with ${plural(threads, "thread")}. Step forward, or play.`
+				: "The block has no elements of C. Choose another.";
 		byID("caption").textContent = text;
-		announce(text);
-		formula(sumOf, now);
-		show(s);
-	}
-
-	function formula(sumOf, now) {
-		const [r, c] = element.split(":").map(Number), parts = [];
-		for (let q = 0; q < state.k; q++) {
-			parts.push(q ? " + " : "", h("span", { class: now.terms(owner.get(element), q) ? "term done" : "term" },
-				h("span", { class: "of-a" }, String(data.trace.a[r][q])), "·", h("span", { class: "of-b" }, String(data.trace.b[q][c]))));
-		}
-		const done = sumOf(element), total = done.reduce((a, b) => a + b, 0);
-		byID("formula").replaceChildren(h("p", {}, `C[${r}][${c}] = `, parts),
-			h("p", { class: "total" }, done.length === 0 ? "0" : String(total), h("small", {}, ` after ${done.length} of ${plural(state.k, "term")}`)),
-			h("p", { class: "note" }, "Select another element in C."));
-	}
-
-	// show marks the line of the instruction.
-	function show(s) {
-		const box = byID("watch-ptx").querySelector(".code");
+		if (!timer) announce(text);
+		formula();
+		const box = byID("watch-ptx").querySelector(".code"), lines = box.querySelectorAll(".line"), line = lines[(s?.line ?? 1) - 1];
 		box.querySelector(".marked")?.classList.remove("marked");
-		const lines = box.querySelectorAll(".line"), line = lines[(s?.line ?? 1) - 1];
 		if (s) line.classList.add("marked");
 		box.scrollTo({ top: line.offsetTop - box.clientHeight / 3 });
+	}
+
+	// formula shows the sum of the chosen element.
+	function formula() {
+		const n = data.b[0].length, k = data.b.length, r = Math.floor(element / n), c = element % n, parts = [], thread = data.owner[element];
+		for (let q = 0; q < k; q++) {
+			parts.push(q ? " + " : "", h("span", { class: stage.has(element, q, at) ? "term done" : "term" },
+				h("span", { class: "of-a" }, String(data.a[r][q])), "·", h("span", { class: "of-b" }, String(data.b[q][c]))));
+		}
+		byID("formula").replaceChildren(h("p", { class: k > 16 ? "long" : "" }, `C[${r}][${c}] = `, parts),
+			h("p", { class: "total" }, String(stage.sum(element, at)), h("small", {}, `after ${stage.terms(element, at)} of ${plural(k, "term")}`)),
+			h("p", { class: "note" }, thread < 0 ? "" : `Lane ${thread % 32} of warp ${Math.floor(thread / 32)} holds the sum in a register.`));
+		Object.assign(byID("sum-row"), { value: r, max: data.a.length - 1 });
+		Object.assign(byID("sum-col"), { value: c, max: n - 1 });
 	}
 
 	function pause() {
@@ -261,14 +229,15 @@ export function watch(contents, remember) {
 		if (timer) return pause();
 		if (at === steps.length) go(0);
 		buttons.play.textContent = "Pause";
-		timer = setInterval(() => at < steps.length ? go(at + 1) : pause(), 900);
+		const slow = 900, fast = 60, all = 60000; // milliseconds of a step, and of all steps
+		timer = setInterval(() => at < steps.length ? go(at + 1) : pause(), Math.min(slow, Math.max(fast, all / steps.length)));
 	}
 	const phaseStart = i => {
-		while (i > 0 && phases[i - 1] === phases[i]) i--;
+		while (i > 0 && steps[i - 1].phase === steps[i].phase) i--;
 		return i;
 	};
 	const phaseEnd = i => {
-		while (i < steps.length - 1 && phases[i + 1] === phases[i]) i++;
+		while (i < steps.length - 1 && steps[i + 1].phase === steps[i].phase) i++;
 		return i + 1;
 	};
 	const moves = {
@@ -292,10 +261,12 @@ export function watch(contents, remember) {
 	addEventListener("hashchange", pause);
 
 	return query => {
-		const next = {};
-		if (kernels.includes(query.rung)) next.rung = query.rung;
-		for (const side of ["m", "n", "k"]) if (query[side] >= 1 && query[side] <= largest) next[side] = Number(query[side]);
-		if (query.block >= 0) next.block = Number(query.block);
+		const r = contents.rungs.find(r => r.id === query.rung) ?? (query.rung === undefined && contents.rungs.find(r => r.id === state.rung)) ?? first;
+		const next = { rung: r.id, ...query.rung || state.rung !== r.id ? r.watched : { m: state.m, n: state.n, k: state.k }, block: 0 };
+		for (const side of ["m", "n", "k"]) if (query[side] >= 1 && query[side] <= contents.max_steps) next[side] = Number(query[side]);
+		if (contents.mistakes.some(m => m.id === query.mistake && m.rung === r.id)) next.mistake = query.mistake;
+		for (const name of ["block", "at"]) if (Number.isInteger(Number(query[name] ?? NaN))) next[name] = Number(query[name]);
+		for (const name of ["threads", "lines", "edited"]) if (query[name]) next[name] = query[name];
 		load(next);
 	};
 }
