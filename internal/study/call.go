@@ -23,6 +23,7 @@ type Contents struct {
 	Rungs    []Rung    `json:"rungs"`
 	Mistakes []Mistake `json:"mistakes"`
 	GPUs     []GPU     `json:"gpus"`
+	Types    []string  `json:"types"` // of matrices for the reader's PTX
 	MaxSide  int       `json:"max_side"`
 	MaxSteps int       `json:"max_steps"` // side of a product of Watch
 }
@@ -64,7 +65,7 @@ func Occupancy(q *OccupancyRequest) (*Occupied, error) {
 }
 
 func contents() *Contents {
-	c := &Contents{Rungs: slices.Clone(rungs), Mistakes: Mistakes(), MaxSide: MaxSide, MaxSteps: explain.MaxSteps}
+	c := &Contents{Rungs: slices.Clone(rungs), Mistakes: Mistakes(), Types: ownTypes(), MaxSide: MaxSide, MaxSteps: explain.MaxSteps}
 	for i := range c.Rungs {
 		r := &c.Rungs[i]
 		if k, tile, p, err := r.launch(r.Sizes, r.Tile); err == nil { // TestRungs checks that all can be launched

@@ -9,9 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"tilework/dtype"
-	"tilework/internal/gemm"
-	"tilework/internal/model"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 	"tilework/ptx/emu/check"
@@ -25,17 +22,6 @@ type OwnRequest struct {
 	Block  [3]int `json:"block"`
 	Shared int    `json:"shared"` // bytes of dynamic shared memory
 	Args   []Arg  `json:"args"`
-}
-
-// Arg is an argument: a number, or a pointer to a matrix.
-type Arg struct {
-	// Kind is "number", "in" for a matrix of small integers, or "out" for a matrix that the kernel
-	// writes.
-	Kind  string `json:"kind"`
-	Value string `json:"value,omitempty"` // of a number
-	Type  string `json:"type,omitempty"`  // element type of a matrix
-	Rows  int    `json:"rows,omitempty"`
-	Cols  int    `json:"cols,omitempty"`
 }
 
 // OwnKernel is a kernel of the reader's PTX.
@@ -61,7 +47,6 @@ type Own struct {
 const (
 	maxElements     = 1 << 20 // of a matrix
 	maxInstructions = 1 << 25
-	maxShown        = 8 // rows and columns of an output
 )
 
 // load parses the reader's PTX.
@@ -122,21 +107,6 @@ type OwnResult struct {
 	Outputs []Output `json:"outputs"`
 }
 
-// Output is a corner of a matrix that the kernel wrote.
-type Output struct {
-	Name   string     `json:"name"`
-	Rows   int        `json:"rows"`
-	Cols   int        `json:"cols"`
-	Values [][]string `json:"values"`
-}
-
-// matrix is a matrix in the emulator's memory.
-type matrix struct {
-	name   string
-	at     uint64
-	layout gemm.Layout
-}
-
 // RunOwn runs a kernel of the reader's PTX with all checkers.
 func RunOwn(ctx context.Context, q *OwnRequest, progress Progress) (*OwnResult, error) {
 	program, err := q.load()
@@ -155,7 +125,7 @@ func RunOwn(ctx context.Context, q *OwnRequest, progress Progress) (*OwnResult, 
 	var outputs []matrix
 	values := make([]any, len(params))
 	for i, a := range q.Args {
-		m, err := a.matrix(memory, params[i])
+		m, err := a.matrix(ctx, memory, params[i])
 		if err == nil && m == nil {
 			values[i], err = number(a.Value, params[i])
 		}
@@ -164,7 +134,7 @@ func RunOwn(ctx context.Context, q *OwnRequest, progress Progress) (*OwnResult, 
 		}
 		if m != nil {
 			values[i] = m.at
-			if a.Kind == "out" {
+			if a.Kind == "out" || a.Kind == "inout" {
 				outputs = append(outputs, *m)
 			}
 		}
@@ -206,86 +176,13 @@ func RunOwn(ctx context.Context, q *OwnRequest, progress Progress) (*OwnResult, 
 	}
 	x.Solved = report.Errors() == 0
 	for _, m := range outputs {
-		o, err := m.read(memory)
+		o, err := m.output(memory)
 		if err != nil {
 			return nil, err
 		}
 		x.Outputs = append(x.Outputs, o)
 	}
 	return x, nil
-}
-
-// matrix allocates the matrix of an argument. It returns nil for a number.
-func (a *Arg) matrix(memory *emu.Memory, v *ptx.Var) (*matrix, error) {
-	switch {
-	case a.Kind == "number":
-		return nil, nil
-	case a.Kind != "in" && a.Kind != "out":
-		return nil, fmt.Errorf("kind %q: want number, in or out", a.Kind)
-	case !isPointer(v):
-		return nil, fmt.Errorf("a .%v: want a number", v.Type)
-	case a.Rows < 1 || a.Cols < 1 || a.Rows > maxElements || a.Cols > maxElements || a.Rows*a.Cols > maxElements:
-		return nil, fmt.Errorf("a matrix of %d×%d: want 1 to %s elements in a browser", a.Rows, a.Cols,
-			model.Commas(maxElements))
-	}
-	t, err := dtype.Parse(a.Type)
-	if err != nil {
-		return nil, err
-	}
-	l := gemm.Dense(t, a.Rows, a.Cols)
-	at, err := memory.Alloc(l.Bytes())
-	if err != nil || a.Kind == "out" {
-		return &matrix{v.Name, at, l}, err
-	}
-	data := make([]byte, l.Bytes())
-	for i := range a.Rows * a.Cols {
-		const digits = 9
-		t.Set(data, i, float64(i%digits+1))
-	}
-	return &matrix{v.Name, at, l}, memory.Write(at, data)
-}
-
-// read returns the first rows and columns of a matrix.
-func (m *matrix) read(memory *emu.Memory) (Output, error) {
-	o := Output{Name: m.name, Rows: m.layout.Rows, Cols: m.layout.Cols}
-	data := make([]byte, m.layout.Bytes())
-	if err := memory.Read(m.at, data); err != nil {
-		return o, err
-	}
-	for i := range min(m.layout.Rows, maxShown) {
-		var row []string
-		for j := range min(m.layout.Cols, maxShown) {
-			row = append(row, strconv.FormatFloat(m.layout.Type.At(data, m.layout.Index(i, j)), 'g', 6, 64))
-		}
-		o.Values = append(o.Values, row)
-	}
-	return o, nil
-}
-
-// number parses a number for a parameter.
-func number(text string, v *ptx.Var) (any, error) {
-	bits := 8 * v.Type.Bytes()
-	want := func(err error) error {
-		if err != nil {
-			return fmt.Errorf("%q: want a number of type .%v", text, v.Type)
-		}
-		return nil
-	}
-	switch {
-	case len(v.Dims) > 0 || v.Vec > 0:
-		return nil, fmt.Errorf("a structure or array of %d bytes: want a kernel with numbers and pointers", v.Size())
-	case v.Type.Class() == ptx.Float:
-		x, err := strconv.ParseFloat(text, bits)
-		if bits == 32 {
-			return float32(x), want(err)
-		}
-		return x, want(err)
-	case strings.HasPrefix(text, "-"):
-		x, err := strconv.ParseInt(text, 0, bits)
-		return map[int]any{8: int8(x), 16: int16(x), 32: int32(x), 64: x}[bits], want(err)
-	}
-	x, err := strconv.ParseUint(text, 0, bits)
-	return map[int]any{8: uint8(x), 16: uint16(x), 32: uint32(x), 64: x}[bits], want(err)
 }
 
 // OwnExample returns a launch of a kernel of the ladder, to begin with.

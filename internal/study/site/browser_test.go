@@ -6,10 +6,14 @@ import (
 	"fmt"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
+	"tilework/dtype"
+	"tilework/internal/matio"
 	"tilework/internal/study"
 	"tilework/internal/testkit/browser"
 )
@@ -345,6 +349,58 @@ func TestOwn(t *testing.T) {
 	var address string
 	b.Eval(`location.href`, &address)
 	visit(b, address, race)
+}
+
+// TestOwnFile multiplies a matrix from an .npy file, which is written here as NumPy writes it, and
+// reads the file of the result. Other files are refused in the words of the command.
+func TestOwnFile(t *testing.T) {
+	a := matio.Array{Type: "f4", Shape: []int{40, 40}, Data: make([]byte, 4*40*40)}
+	for i := range 40 {
+		dtype.F32.Set(a.Data, 41*i, float64(i+1)) // a diagonal
+	}
+	folder := t.TempDir()
+	good, bad := filepath.Join(folder, "a.npy"), filepath.Join(folder, "bad.npy")
+	for name, content := range map[string][]byte{good: a.Encode(), bad: []byte("1,2,3")} {
+		if err := os.WriteFile(name, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b, url := open(t)
+	visit(b, url+"#own", ready["own"])
+	b.Eval(`(() => {
+		const kind = document.querySelector("#own-form [aria-label='A, kind']");
+		kind.value = "file";
+		kind.dispatchEvent(new Event("change"));
+	})()`, nil)
+	const input = `#own-form [aria-label='A, file']`
+	b.Choose(input, bad)
+	b.Wait(`document.querySelector("#own-form .shape.file")?.textContent.includes("bad.npy")`)
+	b.Click("#own-form .run .primary")
+	b.Wait(`document.querySelector("#own-result .notice")?.textContent.startsWith("A: bad.npy: malformed: file starts with")`)
+	b.Choose(input, good)
+	b.Wait(`document.querySelector("#own-form .shape.file")?.textContent.includes("a.npy")`)
+	b.Click("#own-form .run .primary")
+	b.Wait(`document.querySelector("#own-result .verdict.good") && document.querySelector("#own-result .download")`)
+	b.Do("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": folder}, nil)
+	b.Click("#own-result .download")
+	result := filepath.Join(folder, "C.npy")
+	for range 100 {
+		if _, err := os.Stat(result); err == nil {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	c, err := matio.ReadArray(t.Context(), result, matio.ReadOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 40 {
+		for j := range 40 { // row i of B, whose elements count from 1 to 9, times i+1
+			if got, want := dtype.F32.At(c.Data, 40*i+j), float64((i+1)*((40*i+j)%9+1)); got != want {
+				t.Fatalf("C[%d][%d] is %v, want %v", i, j, got, want)
+			}
+		}
+	}
 }
 
 // TestMemory runs a kernel a hundred times. The memory of the emulator and the number of elements

@@ -278,6 +278,18 @@ func (b *Tab) Click(selector string) {
 	}
 }
 
+// Choose selects a file in the file input with a selector.
+func (b *Tab) Choose(selector, file string) {
+	b.t.Helper()
+	var found struct {
+		Result struct {
+			ID string `json:"objectId"`
+		} `json:"result"`
+	}
+	b.Do("Runtime.evaluate", map[string]any{"expression": fmt.Sprintf("document.querySelector(%q)", selector)}, &found)
+	b.Do("DOM.setFileInputFiles", map[string]any{"files": []string{file}, "objectId": found.Result.ID}, nil)
+}
+
 // Press presses a key, such as "ArrowRight" or "Tab".
 func (b *Tab) Press(key string) {
 	b.t.Helper()

@@ -5,8 +5,34 @@ import { findings, marksOf } from "./break.js";
 import { failure, verdict } from "./ladder.js";
 import { listing } from "./listing.js";
 
-const types = ["float32", "float64", "float16", "bfloat16", "int32", "int8"];
+const kinds = [["in", "matrix of 1, 2, … 9"], ["file", "file (.npy)"], ["out", "output"], ["inout", "file and output"], ["number", "number"]];
 const longest = 16000; // characters of an address with a kernel
+
+// base64 returns the contents of a file.
+const base64 = file => new Promise((resolve, reject) => {
+	const reader = new FileReader();
+	reader.onload = () => resolve(reader.result.split(",")[1] ?? "");
+	reader.onerror = () => reject(reader.error);
+	reader.readAsDataURL(file);
+});
+
+// onDrop lets the reader drop a file on an element.
+function onDrop(element, opened) {
+	element.addEventListener("dragover", event => {
+		event.preventDefault();
+		element.classList.add("over");
+	});
+	element.addEventListener("dragleave", () => element.classList.remove("over"));
+	element.addEventListener("drop", event => {
+		event.preventDefault();
+		element.classList.remove("over");
+		if (event.dataTransfer.files[0]) opened(event.dataTransfer.files[0]);
+	});
+}
+
+// fileButton returns a button that opens a file.
+const fileButton = (label, accept, name, opened) => h("label", { class: "file-button" }, label,
+	h("input", { type: "file", accept, "aria-label": name, onchange: event => event.target.files[0] && opened(event.target.files[0]) }));
 
 // pack and unpack store an object in a part of an address.
 async function pack(object) {
@@ -33,33 +59,45 @@ export function own(contents, remember) {
 
 	const fresh = p => p.pointer ? { kind: "in", type: "float32", rows: 32, cols: 32 } : { kind: "number", value: p.type.startsWith("f") ? "1" : "32" };
 
+	// argument returns the fields of a parameter.
 	function argument(p, i) {
 		const box = h("div", { class: "argument" });
+		const open = async file => {
+			q.args[i] = { ...q.args[i], kind: q.args[i].kind === "inout" ? "inout" : "file", file: file.name, data: await base64(file) };
+			fill();
+		};
+		const shape = a => h("div", { class: "shape" }, count(`${p.name}, rows`, a.rows, 1, n => (a.rows = n)), "×",
+			h("input", {
+				type: "number", min: 1, value: a.cols || "", placeholder: "1-D", "aria-label": `${p.name}, columns (empty for an array of one dimension)`,
+				onchange: event => (a.cols = Number(event.target.value)),
+			}),
+			h("select", { "aria-label": `${p.name}, type`, onchange: event => (a.type = event.target.value) },
+				contents.types.map(value => h("option", { value, selected: value === a.type }, value))));
 		const fill = () => {
 			const a = q.args[i];
+			const value = () => h("input", { type: "text", value: a.value, "aria-label": `${p.name}, number`, onchange: event => (a.value = event.target.value.trim()) });
 			const kind = p.pointer ? h("select", {
 				"aria-label": `${p.name}, kind`, onchange: event => {
-					q.args[i] = event.target.value === "number" ? { kind: "number", value: "32" } : { ...fresh(p), ...a, kind: event.target.value };
+					const kind = event.target.value;
+					q.args[i] = kind === "number" ? { kind, value: "32" } : { ...fresh(p), ...a, kind };
 					fill();
 				},
-			}, [["in", "input matrix"], ["out", "output matrix"], ["number", "number"]].map(([value, name]) => h("option", { value, selected: value === a.kind }, name)))
-				: h("input", { type: "text", value: a.value, "aria-label": `${p.name}, number`, onchange: event => (a.value = event.target.value.trim()) });
+			}, kinds.map(([value, name]) => h("option", { value, selected: value === a.kind }, name))) : value();
 			box.replaceChildren(h("span", { class: "name" }, `${p.name} `, h("small", {}, `.${p.type}`)), kind);
-			if (p.pointer && a.kind === "number") {
-				box.append(h("span"), h("input", { type: "text", value: a.value, "aria-label": `${p.name}, number`, onchange: event => (a.value = event.target.value.trim()) }));
-			} else if (p.pointer) {
-				box.append(h("div", { class: "shape" }, count(`${p.name}, rows`, a.rows, 1, n => (a.rows = n)), "×",
-					count(`${p.name}, columns`, a.cols, 1, n => (a.cols = n)),
-					h("select", { "aria-label": `${p.name}, type`, onchange: event => (a.type = event.target.value) },
-						types.map(value => h("option", { value, selected: value === a.type }, value)))));
-			}
+			if (!p.pointer) return;
+			if (a.kind === "number") box.append(h("span"), value());
+			else if (a.kind === "file" || a.kind === "inout") {
+				box.append(h("div", { class: "shape file" }, fileButton("Choose", ".npy", `${p.name}, file`, open), h("span", { class: a.data ? "" : "missing" }, a.file ? `${a.file}${a.data ? "" : ": choose it again"}` : "or drop it here")));
+			} else box.append(shape(a));
 		};
+		if (p.pointer) onDrop(box, open);
 		fill();
 		return box;
 	}
 
 	const buttons = h("div", { class: "run" });
 	const run = runner(buttons, "Run and check", async progress => {
+		discard();
 		out.replaceChildren(h("p", { class: "note" }, "Running …"));
 		byID("own-listing").replaceChildren();
 		const launch = structuredClone(q); // the form can change q meanwhile
@@ -70,6 +108,7 @@ export function own(contents, remember) {
 					`${plural(x.sectors, "sector")} of global memory, ${plural(x.wavefronts, "wavefront")} of shared memory.`),
 				...findings(x, x.block), ...x.outputs.map(output)].filter(Boolean));
 			listing(byID("own-listing"), x.listing)(marksOf(x));
+			for (const a of launch.args) delete a.data; // files are too large for an address
 			const z = await pack(launch);
 			remember(z.length <= longest ? { z } : {});
 		} catch (error) {
@@ -77,8 +116,17 @@ export function own(contents, remember) {
 		}
 	}, stop);
 
-	const output = o => h("div", { class: "output" }, h("h4", {}, `${o.name}, ${o.rows}×${o.cols}${o.rows > 8 || o.cols > 8 ? ", the first 8 rows and columns" : ""}`),
-		h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, o.values.map(row => h("tr", {}, row.map(v => h("td", {}, v))))))));
+	const output = o => h("div", { class: "output" }, h("h4", {}, `${o.name}: ${o.shape.join("×")} of type ${o.type}`,
+		Math.max(...o.shape) > 8 || o.shape.length !== 2 ? h("small", {}, o.shape.length === 2 ? "the first 8 rows and columns" : "the first elements") : ""),
+	h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, (o.values ?? []).map(row => h("tr", {}, row.map(v => h("td", {}, v))))))),
+	o.npy ? download(o) : h("p", { class: "note" }, `NumPy has no type ${o.type}, so there is no file.`));
+
+	// download returns a link to the .npy file of an output.
+	const download = o => h("a", {
+		class: "download", download: `${o.name}.npy`,
+		href: URL.createObjectURL(new Blob([Uint8Array.from(atob(o.npy), c => c.charCodeAt(0))], { type: "application/octet-stream" })),
+	}, `Download ${o.name}.npy`);
+	const discard = () => out.querySelectorAll(".download").forEach(a => URL.revokeObjectURL(a.href));
 
 	function fill() {
 		const k = kernels.find(k => k.name === q.entry);
@@ -88,7 +136,7 @@ export function own(contents, remember) {
 			three("Grid", q.grid), three("Block", q.block),
 			h("label", { class: "field" }, h("span", {}, "Dynamic shared memory, bytes"), count("Dynamic shared memory, bytes", q.shared, 0, n => (q.shared = n))),
 			h("fieldset", {}, h("legend", {}, plural(k.params.length, "argument")), h("div", { class: "arguments" }, k.params.map(argument))),
-			h("p", { class: "note" }, "An input matrix holds 1, 2, … 9, 1, 2, … in row-major order."), buttons,
+			h("p", { class: "note" }, "The matrix of 1, 2, … 9 begins anew after 9, row by row. Drop an .npy file on an argument to use it."), buttons,
 			...kernels.filter(k => k.refused).map(k => h("p", { class: "note" }, `${k.name} cannot run: ${k.refused}`)));
 	}
 
@@ -124,22 +172,17 @@ export function own(contents, remember) {
 		return true;
 	}
 	const open = async file => {
+		if (/\.np[yz]$/.test(file.name)) {
+			out.replaceChildren(failure(new Error(`${file.name} holds numbers: want PTX here. Drop the file on an argument of the kernel.`)));
+			return;
+		}
 		text.value = await file.text();
 		read();
 	};
 	form.addEventListener("submit", event => event.preventDefault());
 	text.addEventListener("change", read);
-	byID("own-file").addEventListener("change", event => event.target.files[0] && open(event.target.files[0]));
-	text.addEventListener("dragover", event => {
-		event.preventDefault();
-		text.classList.add("over");
-	});
-	text.addEventListener("dragleave", () => text.classList.remove("over"));
-	text.addEventListener("drop", event => {
-		event.preventDefault();
-		text.classList.remove("over");
-		if (event.dataTransfer.files[0]) open(event.dataTransfer.files[0]);
-	});
+	byID("own-file").replaceWith(fileButton("Open a file", ".ptx,.txt", "Open a file with PTX", open));
+	onDrop(text, open);
 
 	return async query => {
 		try {
