@@ -154,21 +154,41 @@ func targetOf(k *kernel.Kernel, m *model.Model) (ptx.Target, error) {
 // Tile returns the tile with which the kernel computes p on m by default, among those without
 // split-K. The error is ErrUnsupported.
 func Tile(k *kernel.Kernel, p *gemm.Problem, m *model.Model) (kernel.Tile, error) {
-	target, err := targetOf(k, m)
+	whole, err := candidates(k, p, m)
 	if err != nil {
 		return kernel.Tile{}, err
 	}
+	return choose.Fastest(whole).Config.Tile, nil
+}
+
+// Tiles returns the tiles with which the kernel can compute p on m without split-K. The error is
+// that of [Tile].
+func Tiles(k *kernel.Kernel, p *gemm.Problem, m *model.Model) ([]kernel.Tile, error) {
+	whole, err := candidates(k, p, m)
+	var tiles []kernel.Tile
+	for _, c := range whole {
+		tiles = append(tiles, c.Config.Tile)
+	}
+	return tiles, err
+}
+
+// candidates returns the candidates without split-K that can compute p, at least one.
+func candidates(k *kernel.Kernel, p *gemm.Problem, m *model.Model) ([]choose.Candidate, error) {
+	target, err := targetOf(k, m)
+	if err != nil {
+		return nil, err
+	}
 	if err := k.Check(p, kernel.Tile{}, kernel.Align{}, nil); err != nil {
-		return kernel.Tile{}, err
+		return nil, err
 	}
 	info := device.Info{Name: m.Name, Target: target, SMs: max(m.SMs, 1), MaxThreads: m.Arch.MaxThreadsPerBlock,
 		MaxShared: m.Arch.SharedPerBlockOptIn}
 	whole := slices.DeleteFunc(choose.CandidatesOf(k, p, kernel.Align{}, &info),
-		func(c choose.Candidate) bool { return c.Config.Tile.SplitK > 1 })
-	if c := choose.Fastest(whole); c != nil {
-		return c.Config.Tile, nil
+		func(c choose.Candidate) bool { return c.Rejected != nil || c.Config.Tile.SplitK > 1 })
+	if len(whole) == 0 {
+		return nil, fmt.Errorf("%w: kernel %s has no tile for %v on %s", gemm.ErrUnsupported, k.Name, p, m.Name)
 	}
-	return kernel.Tile{}, fmt.Errorf("%w: kernel %s has no tile for %v on %s", gemm.ErrUnsupported, k.Name, p, m.Name)
+	return whole, nil
 }
 
 // job is a kernel's PTX with its launch for a product.

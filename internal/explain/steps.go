@@ -109,7 +109,8 @@ func (m *Machine) Steps(ctx context.Context, block int) (*Steps, error) {
 	x := &recorder{
 		block:   block,
 		machine: m, sources: sources(m.module), zeroed: zeroed(m.module),
-		held: map[threadRegister]cell{}, shared: map[int]cell{}, tiles: map[tileInShared][2]int{}, copies: map[uint64]*copied{},
+		held: map[threadRegister]cell{}, shared: map[int]cell{}, tiles: map[tileInShared][2]int{},
+		copies: map[uint64]*copied{},
 		loaded: map[int]map[cell]int{}, read: map[int]map[cell]int{},
 		out: &Steps{
 			A: elements(p.M, p.K, a), B: elements(p.K, p.N, b), Steps: []Step{}, Grid: m.GridDim(), Block: m.BlockDim(),
@@ -192,7 +193,9 @@ func (x *recorder) arrays() []SharedArray {
 		list = append(list, SharedArray{Name: name, Matrix: at.matrix, First: first,
 			Words: ceilDiv(words[1]+1-first, banks) * banks, Cols: banks})
 	}
-	slices.SortFunc(list, func(a, b SharedArray) int { return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Name, b.Name)) })
+	slices.SortFunc(list, func(a, b SharedArray) int {
+		return cmp.Or(cmp.Compare(a.First, b.First), cmp.Compare(a.Name, b.Name))
+	})
 	return list
 }
 

@@ -17,8 +17,8 @@ type watcher struct {
 	sources map[string][]string
 }
 
-// conversions are the instructions that move, convert or scale a value. A bfloat16 is converted by a
-// shift. 8-bit floats are converted by shifts, masks, a multiplication by a constant, and a
+// conversions lists the instructions that move, convert or scale a value. A bfloat16 is converted
+// by a shift. 8-bit floats are converted by shifts, masks, a multiplication by a constant, and a
 // selection between the result and NaN.
 var conversions = []string{"mov", "cvt", "shl", "and", "or", "mul", "selp"}
 

@@ -64,18 +64,24 @@ func Occupancy(q *OccupancyRequest) (*Occupied, error) {
 	return &Occupied{o, o.Text()}, nil
 }
 
-func contents() *Contents {
-	c := &Contents{Rungs: slices.Clone(rungs), Mistakes: Mistakes(), Types: ownTypes(), MaxSide: MaxSide, MaxSteps: explain.MaxSteps}
+func contents() (*Contents, error) {
+	c := &Contents{Rungs: slices.Clone(rungs), Mistakes: Mistakes(), Types: ownTypes(), MaxSide: MaxSide,
+		MaxSteps: explain.MaxSteps}
 	for i := range c.Rungs {
 		r := &c.Rungs[i]
-		if k, tile, p, err := r.launch(r.Sizes, r.Tile); err == nil { // TestRungs checks that all can be launched
-			r.Intensity = explain.Intensity(k, tile, p)
+		k, tile, p, err := r.launch(r.Sizes, r.Tile)
+		if err != nil {
+			return nil, err
+		}
+		r.Intensity = explain.Intensity(k, tile, p)
+		if r.Tiles, err = r.tiles(); err != nil {
+			return nil, err
 		}
 	}
 	for _, m := range model.Models() {
 		c.GPUs = append(c.GPUs, GPU{m.Name, m.Device})
 	}
-	return c
+	return c, nil
 }
 
 // methodFunc is a method of [Call] with parameters in JSON.
@@ -83,7 +89,7 @@ type methodFunc func(ctx context.Context, params []byte, progress Progress) (any
 
 // methods are the methods of [Call] by name.
 var methods = map[string]methodFunc{
-	"contents": func(context.Context, []byte, Progress) (any, error) { return contents(), nil },
+	"contents": func(context.Context, []byte, Progress) (any, error) { return contents() },
 	"list": method(func(_ context.Context, q *Request, _ Progress) (*Listing, error) {
 		return List(q)
 	}),

@@ -17,6 +17,7 @@ type Request struct {
 	Rung string `json:"rung"`
 	Sizes
 	GPU     string `json:"gpu"`
+	Tile    string `json:"tile"`    // "" for that of the rung
 	Mistake string `json:"mistake"` // "" for the sound kernel
 	// PTX replaces the kernel's own, as changed by the reader. "" keeps it.
 	PTX string `json:"ptx"`
@@ -97,10 +98,13 @@ func (q *Request) sound() bool { return q.Mistake == "" && q.PTX == "" }
 
 // tile returns the tile of a request's kernel. Broken kernels are those that Watch can show.
 func (q *Request) tile(r *Rung) string {
-	if q.sound() {
-		return r.Tile
+	switch {
+	case !q.sound():
+		return r.Small
+	case q.Tile != "":
+		return q.Tile
 	}
-	return r.Small
+	return r.Tile
 }
 
 // prepare returns the machine for a request, the PTX and its listing.
@@ -208,7 +212,8 @@ func runRung(ctx context.Context, q *Request, r *Rung, m *model.Model, progress 
 		return nil, nil, runErr
 	}
 	counters, report := machine.Report(checks, stats, runErr)
-	x := &Result{Listing: listing, Grid: machine.GridDim(), Block: machine.BlockDim(), Elements: q.M * q.N, Findings: []Finding{}}
+	x := &Result{Listing: listing, Grid: machine.GridDim(), Block: machine.BlockDim(), Elements: q.M * q.N,
+		Findings: []Finding{}}
 	for i := range report.Findings {
 		x.Findings = append(x.Findings, finding(&report.Findings[i], numbers))
 	}

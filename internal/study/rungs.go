@@ -4,11 +4,13 @@
 package study
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"tilework/dtype"
+	"tilework/internal/explain"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
@@ -30,12 +32,15 @@ type Rung struct {
 	// Arithmetic is the arithmetic of the multiplication, such as "TF32 on tensor cores".
 	Arithmetic string `json:"arithmetic"`
 	Tile       string `json:"tile"`
+	// Tiles lists the tiles of the kernel, from the smallest.
+	Tiles []string `json:"tiles"`
 	// Small is the tile for Watch and for planted mistakes: Tile, or a smaller one whose elements can
 	// be told apart. Watched is the default product of Watch.
 	Small   string `json:"small"`
 	Watched Sizes  `json:"watched"`
 
-	kernel    string
+	// Kernel is the name in the list of kernels.
+	Kernel    string `json:"kernel"`
 	precision gemm.Precision
 	sources   []string // the Go files that write the kernel
 }
@@ -75,7 +80,7 @@ var large = Sizes{128, 128, 128}
 // rungs lists the ladder from the bottom up.
 var rungs = func() []Rung {
 	list := []Rung{{
-		ID: "naive", Name: "naive", Title: "One thread per element", kernel: "naive", Tile: "16",
+		ID: "naive", Name: "naive", Title: "One thread per element", Kernel: "naive", Tile: "16",
 		Watched: Sizes{4, 4, 4},
 		Idea: []string{
 			"Each thread computes one element of C: it walks along a row of A and down a column of B.",
@@ -114,11 +119,11 @@ var rungs = func() []Rung {
 	} {
 		list = append(list, Rung{
 			ID: fmt.Sprint("tiled-", t.tile), Name: fmt.Sprint("tiled ", t.tile), Title: t.title, Idea: t.idea,
-			kernel: "tiled", Tile: fmt.Sprint(t.tile), Watched: t.watched, sources: []string{"tiled.go"},
+			Kernel: "tiled", Tile: fmt.Sprint(t.tile), Watched: t.watched, sources: []string{"tiled.go"},
 		})
 	}
 	list = append(list, Rung{
-		ID: "blocked", Name: "blocked", Title: "Many elements per thread", kernel: "blocked", Tile: "128x128x8/16x8/3",
+		ID: "blocked", Name: "blocked", Title: "Many elements per thread", Kernel: "blocked", Tile: "128x128x8/16x8/3",
 		Small: "32x32x16/4x4/4", Watched: Sizes{32, 32, 48},
 		Sizes: large,
 		Idea: []string{
@@ -128,7 +133,7 @@ var rungs = func() []Rung {
 		},
 		sources: []string{"blocked.go", "panel.go"},
 	}, Rung{
-		ID: "mma", Name: "mma", Title: "Tensor cores", kernel: "mma", precision: gemm.TF32, Tile: "128x128x16/8x8/4",
+		ID: "mma", Name: "mma", Title: "Tensor cores", Kernel: "mma", precision: gemm.TF32, Tile: "128x128x16/8x8/4",
 		Small: "32x32x32/2x4/4", Watched: Sizes{32, 32, 64},
 		Sizes: large,
 		Idea: []string{
@@ -138,7 +143,7 @@ var rungs = func() []Rung {
 		},
 		sources: []string{"mma.go", "panel.go"},
 	}, Rung{
-		ID: "wgmma", Name: "wgmma", Title: "Tensor cores that read shared memory", kernel: "wgmma", precision: gemm.TF32,
+		ID: "wgmma", Name: "wgmma", Title: "Tensor cores that read shared memory", Kernel: "wgmma", precision: gemm.TF32,
 		Tile: "128x256x32/2x64/4t", Sizes: large,
 		Small: "64x16x32/2x4/12t", Watched: Sizes{16, 64, 64},
 		Idea: []string{
@@ -184,7 +189,7 @@ func findRung(id string) (r, below *Rung, err error) {
 
 // launch returns the kernel of r, its tile and the product of the given sizes.
 func (r *Rung) launch(s Sizes, tileName string) (*kernel.Kernel, kernel.Tile, *gemm.Problem, error) {
-	k, err := choose.Find(r.kernel)
+	k, err := choose.Find(r.Kernel)
 	if err != nil {
 		return nil, kernel.Tile{}, nil, err
 	}
@@ -199,6 +204,28 @@ func (r *Rung) launch(s Sizes, tileName string) (*kernel.Kernel, kernel.Tile, *g
 	}
 	p, err = p.WithPrecision(r.precision)
 	return k, tile, &p, err
+}
+
+// tiles returns the tiles with which the kernel can multiply float32, from the smallest.
+func (r *Rung) tiles() ([]string, error) {
+	k, _, p, err := r.launch(r.Sizes, r.Tile)
+	if err != nil {
+		return nil, err
+	}
+	m, err := model.Lookup("h200") // which runs every rung
+	if err != nil {
+		return nil, err
+	}
+	tiles, err := explain.Tiles(k, p, m)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(tiles, func(a, b kernel.Tile) int { return cmp.Compare(a.M*a.N, b.M*b.N) })
+	var names []string
+	for _, t := range tiles {
+		names = append(names, t.String())
+	}
+	return names, nil
 }
 
 // goFile returns the text of a Go file that writes kernels.

@@ -53,6 +53,25 @@ func TestRungs(t *testing.T) {
 	}
 }
 
+// TestTiles runs every tile of every rung.
+func TestTiles(t *testing.T) {
+	x, err := contents()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range x.Rungs {
+		if !slices.Contains(r.Tiles, r.Tile) || !slices.Contains(r.Tiles, r.Small) {
+			t.Errorf("%s: the tiles %v lack %s or %s", r.ID, r.Tiles, r.Tile, r.Small)
+		}
+		for _, tile := range r.Tiles {
+			if x := run(t, Request{Rung: r.ID, Sizes: Sizes{33, 20, 17}, Tile: tile}); !x.Solved || x.Explanation.Tile != tile {
+				t.Errorf("%s with tile %s: got tile %s, %d wrong elements, findings %+v", r.ID, tile, x.Explanation.Tile, x.Wrong,
+					x.Findings)
+			}
+		}
+	}
+}
+
 // TestMistakes plants every mistake: its checker reports it at a line of the listing.
 func TestMistakes(t *testing.T) {
 	exercises := 0

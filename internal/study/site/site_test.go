@@ -10,7 +10,7 @@ import (
 // built builds the site once for all tests.
 var built = sync.OnceValues(func() (Site, error) { return New(background) })
 
-func newSite(t *testing.T) Site {
+func newSite(t testing.TB) Site {
 	t.Helper()
 	s, err := built()
 	if err != nil {

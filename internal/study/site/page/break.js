@@ -29,7 +29,7 @@ function threads(finding, dim) {
 export function findings(result, dim, request) {
 	return result.findings.map(f => h("article", { class: "finding " + f.severity },
 		h("div", {},
-			h("h4", {}, `${f.severity === "error" ? "Fault" : "Advice"}: ${f.checker}`,
+			h("h3", {}, `${f.severity === "error" ? "Fault" : "Advice"}: ${f.checker}`,
 				h("small", {}, `${f.at.file ? `${f.at.file}:${f.at.source}, ` : ""}line ${f.at.line} of the PTX${f.count > 1 ? `, ${plural(f.count, "time")}` : ""}`)),
 			h("p", {}, f.plain), h("p", { class: "message" }, f.message),
 			request && f.severity === "error" && linkToThreads(f, request, result.grid, result.block)),

@@ -20,7 +20,7 @@ export class Grid {
 		this.words = h("g", { class: "words" });
 		this.svg = h("svg", { viewBox: `0 0 ${cols} ${rows}`, class: `grid ${kind}${unit < 8 ? " fine" : ""}`, role: "img", "aria-label": `${label}, ${rows}×${cols}` },
 			h("path", { class: "layer base", d: path(Array(rows * cols).keys(), cols, this.pad) }), this.paths, this.words);
-		this.element = h("div", { class: "matrix m-" + kind }, name && h("h4", {}, name), this.svg);
+		this.element = h("div", { class: "matrix m-" + kind }, name && h("p", { class: "title" }, name), this.svg);
 	}
 
 	// fixed gives the grid its own width, instead of that of its parent.
@@ -96,7 +96,7 @@ export class Banks {
 			h("g", { transform: "translate(4 14) scale(10)" }, h("path", { class: "base", d: path(Array(banks).keys(), banks, 0.1) })),
 			h("g", { transform: "translate(4 58) scale(10)" }, h("path", { class: "base", d: path(Array(banks).keys(), banks, 0.1) })),
 			this.lines);
-		this.element = h("div", { class: "matrix" }, h("h4", {}, "Which lane uses which bank"), this.svg);
+		this.element = h("div", { class: "matrix" }, h("p", { class: "title" }, "Which lane uses which bank"), this.svg);
 	}
 
 	// paint draws the accesses of a step: lists of lanes and of words. A bank with more words than

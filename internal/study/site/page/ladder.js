@@ -58,7 +58,7 @@ export function failure(error) {
 }
 
 export function ladder(contents, remember) {
-	const state = { rung: "naive", gpu: "h200", m: 64, n: 64, k: 64 };
+	const state = { rung: "naive", tile: "", gpu: "h200", m: 64, n: 64, k: 64 };
 	const form = byID("ladder-form"), result = byID("ladder-result");
 	const rungOf = id => contents.rungs.find(r => r.id === id);
 
@@ -67,7 +67,7 @@ export function ladder(contents, remember) {
 		const step = h("span", { class: "step" });
 		step.style.height = `${6 + 78 * Math.log2(r.intensity * 8) / highest}%`;
 		byID("stairs").append(h("label", { class: "stair" },
-			h("input", { type: "radio", name: "rung", value: r.id, onchange: () => choose({ rung: r.id, ...r.sizes }, true) }),
+			h("input", { type: "radio", name: "rung", value: r.id, onchange: () => choose({ rung: r.id, tile: "", ...r.sizes }, true) }),
 			h("span", { class: "shaft" }, h("span", { class: "value" }, significant(r.intensity)), step),
 			h("span", { class: "name" }, r.name)));
 	}
@@ -76,6 +76,13 @@ export function ladder(contents, remember) {
 	form.addEventListener("submit", event => event.preventDefault());
 	const set = sliders(byID("ladder-sizes"), contents.max_side, { m: state.m, n: state.n, k: state.k }, s => choose(s, true));
 
+	const tile = form.elements.tile;
+	tile.addEventListener("input", () => (byID("tile-name").textContent = rungOf(state.rung).tiles[tile.value]));
+	tile.addEventListener("change", () => {
+		const name = rungOf(state.rung).tiles[tile.value], own = contents.rungs.find(r => r.kernel === rungOf(state.rung).kernel && r.tile === name);
+		choose(own ? { rung: own.id, tile: "" } : { tile: name }, true);
+	});
+
 	const run = runner(form.querySelector(".run"), "Run and check", async progress => {
 		const asked = JSON.stringify(state), r = rungOf(state.rung);
 		result.replaceChildren(h("p", { class: "note" }, `Running ${r.name} on ${state.m}×${state.n}×${state.k} …`));
@@ -83,10 +90,25 @@ export function ladder(contents, remember) {
 			const x = await call("run", { ...state }, progress);
 			if (asked !== JSON.stringify(state)) return;
 			result.replaceChildren(...outcome(x, r));
+			showListing(x.listing);
 		} catch (error) {
-			if (asked === JSON.stringify(state)) result.replaceChildren(failure(error));
+			if (asked !== JSON.stringify(state)) return;
+			result.replaceChildren(failure(error));
+			call("list", { ...state }).then(data => asked === JSON.stringify(state) && showListing(data), () => {
+				listed = "";
+				byID("ladder-listing").replaceChildren();
+			});
 		}
 	}, stop);
+
+	// showListing shows the source of the kernel unless it is there, where the reader may have chosen
+	// a line.
+	let listed;
+	function showListing(data) {
+		const key = [state.rung, state.tile, state.gpu].join();
+		if (key !== listed) listing(byID("ladder-listing"), data)();
+		listed = key;
+	}
 
 	function outcome(x, r) {
 		const e = x.explanation;
@@ -107,34 +129,30 @@ export function ladder(contents, remember) {
 		].filter(Boolean);
 	}
 
-	async function choose(next, again) {
-		const [rung, gpu] = [state.rung, state.gpu];
+	function choose(next, again) {
 		Object.assign(state, next);
 		const r = rungOf(state.rung);
 		for (const input of byID("stairs").querySelectorAll("input")) input.checked = input.value === r.id;
 		set({ m: state.m, n: state.n, k: state.k });
 		form.elements.gpu.value = state.gpu;
+		const chosen = state.tile || r.tile;
+		tile.max = r.tiles.length - 1;
+		tile.value = r.tiles.indexOf(chosen);
+		tile.disabled = r.tiles.length === 1;
+		tile.setAttribute("aria-valuetext", chosen);
+		byID("tile-name").textContent = chosen;
 		byID("rung-title").textContent = r.title;
 		byID("rung-idea").replaceChildren(...r.idea.map(s => h("li", {}, s)));
-		byID("rung-facts").textContent = `Kernel ${r.name} · tile ${r.tile} · ${r.arithmetic}`;
+		byID("rung-facts").textContent = `Kernel ${r.name} · tile ${chosen} · ${r.arithmetic}`;
 		remember(state);
 		if (again) stop();
-		if (!again || rung !== state.rung || gpu !== state.gpu) {
-			try {
-				const data = await call("list", { ...state });
-				if (r.id === state.rung) listing(byID("ladder-listing"), data)();
-			} catch (error) {
-				byID("ladder-listing").replaceChildren();
-				result.replaceChildren(failure(error));
-				return;
-			}
-		}
 		run();
 	}
 
 	return query => {
 		const next = {};
-		if (rungOf(query.rung)) Object.assign(next, { rung: query.rung }, rungOf(query.rung).sizes);
+		if (rungOf(query.rung)) Object.assign(next, { rung: query.rung, tile: "" }, rungOf(query.rung).sizes);
+		if (rungOf(next.rung ?? state.rung).tiles.includes(query.tile)) next.tile = query.tile;
 		if (contents.gpus.some(g => g.name === query.gpu)) next.gpu = query.gpu;
 		for (const side of ["m", "n", "k"]) {
 			const n = Number(query[side]);

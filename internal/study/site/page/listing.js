@@ -23,7 +23,7 @@ function code(text) {
 
 function pane(name, lines) {
 	const list = h("div", { class: "code", tabIndex: 0, role: "listbox", "aria-label": name }, lines);
-	return h("section", { class: "pane" }, h("h4", {}, name), list);
+	return h("div", { class: "pane" }, h("p", { class: "title" }, name), list);
 }
 
 // listing fills parent and returns a function that marks lines of PTX: [{line, text}], and scrolls

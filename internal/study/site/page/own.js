@@ -116,9 +116,9 @@ export function own(contents, remember) {
 		}
 	}, stop);
 
-	const output = o => h("div", { class: "output" }, h("h4", {}, `${o.name}: ${o.shape.join("×")} of type ${o.type}`,
+	const output = o => h("div", { class: "output" }, h("p", { class: "title" }, `${o.name}: ${o.shape.join("×")} of type ${o.type}`,
 		Math.max(...o.shape) > 8 || o.shape.length !== 2 ? h("small", {}, o.shape.length === 2 ? "the first 8 rows and columns" : "the first elements") : ""),
-	h("div", { class: "scroll" }, h("table", {}, h("tbody", {}, (o.values ?? []).map(row => h("tr", {}, row.map(v => h("td", {}, v))))))),
+	h("div", { class: "scroll" }, h("table", { "aria-label": o.name }, h("tbody", {}, (o.values ?? []).map(row => h("tr", {}, row.map(v => h("td", {}, v))))))),
 	o.npy ? download(o) : h("p", { class: "note" }, `NumPy has no type ${o.type}, so there is no file.`));
 
 	// download returns a link to the .npy file of an output.

@@ -12,9 +12,10 @@ const unitOf = (cols, space, most) => Math.max(3, Math.min(most, Math.floor(spac
 // along returns the row or column of an element along K.
 const along = (matrix, e, n, k) => matrix === "A" ? e % k : Math.floor(e / n);
 
-// Stage draws a block. data is the result of "watch".
+// Stage draws a block. data is the result of "watch". choose is called with an element of C, and
+// chooseBlock with a block.
 export class Stage {
-	constructor(matrices, inside, data, choose) {
+	constructor(matrices, inside, data, choose, chooseBlock) {
 		for (const p of data.steps.flatMap(s => s.parts ?? [])) for (const list of ["threads", "elements", "words"]) p[list] ??= [];
 		const m = data.a.length, k = data.b.length, n = data.b[0].length;
 		Object.assign(this, { data, m, n, k, values: { A: data.a.flat(), B: data.b.flat() } });
@@ -29,14 +30,18 @@ export class Stage {
 		const rows = Math.ceil(all / this.flat);
 		const name = y * z > 1 ? `The block's ${x}×${y} threads, ${plural(Math.ceil(all / lanes), "warp")}` : `The block's ${plural(rows, "warp")} of 32 threads`;
 		this.T = new Grid(name, rows, this.flat, "t", unitOf(this.flat, 440, this.flat > 8 ? 13 : 44)).fixed();
-		const right = [this.T.element];
+		const [across, down] = data.grid;
+		this.G = new Grid(`The grid: ${across}×${down} blocks`, down, across, "t", unitOf(across, 200, 13)).fixed();
+		this.G.paint({ now: [data.index[0] + across * data.index[1]] });
+		this.G.svg.addEventListener("click", event => chooseBlock(this.G.at(event)));
+		const right = [this.G.element, this.T.element];
 		this.arrays = data.arrays.map(a => {
 			const unit = a.cols <= 8 ? unitOf(a.cols, 200, 44) : a.cols <= 16 ? 12 : data.arrays.length > 2 ? 4 : 6;
 			return { ...a, grid: new Grid(a.name, Math.ceil(a.words / a.cols), a.cols, a.matrix.toLowerCase() + " shared", unit, `${a.name} in shared memory`).fixed() };
 		});
 		if (this.arrays.length) {
 			const wide = data.arrays.every(a => a.cols === lanes);
-			right.push(h("div", {}, h("h4", {}, wide ? "Shared memory, a column for each bank" : "Tiles in shared memory"),
+			right.push(h("div", {}, h("p", { class: "title" }, wide ? "Shared memory, a column for each bank" : "Tiles in shared memory"),
 				h("div", { class: "arrays" }, this.arrays.map(a => a.grid.element))));
 			this.banks = new Banks();
 			right.push(this.banks.element);
@@ -70,7 +75,7 @@ export class Stage {
 		this.F = { turned, a: new Grid(`${left.matrix}, 16×8`, 16, 8, kinds[0], 20), b: new Grid(`${right.matrix}, 8×${wide}`, 8, wide, kinds[1], 20), c: new Grid(`Sums, 16×${wide}`, 16, wide, "c", 20) };
 		const { a, b, c } = this.F;
 		for (const grid of [a, b, c]) grid.element.classList.add("fragment");
-		return h("div", {}, h("h4", {}, right.threads.length ? "One instruction: the lane that holds each element in a register"
+		return h("div", {}, h("p", { class: "title" }, right.threads.length ? "One instruction: the lane that holds each element in a register"
 			: `One instruction: the lanes that hold ${left.matrix} and the sums. It reads ${right.matrix} from shared memory`), cross(a, b, c));
 	}
 

@@ -120,7 +120,7 @@ export function watch(contents, remember) {
 		const names = Array.from({ length: data.grid[0] * data.grid[1] }, (_, i) => h("option", { value: i }, `(${i % data.grid[0]}, ${Math.floor(i / data.grid[0])})`));
 		form.elements.block.replaceChildren(...names);
 		form.elements.block.value = state.block;
-		stage = new Stage(byID("matrices"), byID("inside"), data, choose);
+		stage = new Stage(byID("matrices"), byID("inside"), data, choose, block => load({ ...state, at: 0, block }));
 		element = stage.mine[0] ?? 0;
 		buildTimeline();
 		listing(byID("watch-ptx"), { go: [], ptx: data.listing.ptx });
