@@ -15,7 +15,7 @@ import (
 // MaxSteps is the largest M, N and K of a product whose steps can be followed.
 const MaxSteps = 64
 
-// Steps holds what one block of a tiny product does, one instruction of a warp after the other.
+// Steps holds the work of one block of a tiny product, one instruction of a warp after the other.
 type Steps struct {
 	A     [][]float64 `json:"a"`
 	B     [][]float64 `json:"b"`

@@ -70,7 +70,7 @@ type Place struct {
 
 // plain explains the findings of each checker to a beginner.
 var plain = map[check.Checker]string{
-	check.Race: "Two threads use the same memory, one of them writes, and nothing orders them. Whoever comes first " +
+	check.Race: "Two accesses use the same memory, one of them writes, and nothing orders them. Whichever comes first " +
 		"decides the result.",
 	check.Barrier:  "Some threads of the block wait at a barrier that the others do not reach.",
 	check.Bounds:   "A thread uses memory outside of the matrix.",
@@ -93,7 +93,7 @@ func (c *counting) Block(*emu.BlockInfo) *emu.Hooks {
 	return &emu.Hooks{End: func() { c.done++; c.report(c.done, c.all) }}
 }
 
-// sound reports whether the request is for the kernel as it is.
+// sound reports whether the request is for an unchanged kernel.
 func (q *Request) sound() bool { return q.Mistake == "" && q.PTX == "" }
 
 // tile returns the tile of a request's kernel. Broken kernels are those that Watch can show.

@@ -13,7 +13,7 @@ var named = []string{"button", "link", "textbox", "slider", "spinbutton", "combo
 	"listbox", "progressbar", "table", "form", "region", "navigation"}
 
 // checkTree reads the accessibility tree of a part, which a screen reader speaks. The page has one
-// heading of the first level and its landmarks, and whatever can be used has a name.
+// heading of the first level and its landmarks, and every control and drawing has a name.
 func checkTree(t *testing.T, b *browser.Tab, part string) {
 	t.Helper()
 	var tree struct {
@@ -51,8 +51,8 @@ func checkTree(t *testing.T, b *browser.Tab, part string) {
 	}
 }
 
-// checkKeyboard walks through a part with the key Tab. It reaches everything that can be used, and
-// shows where it is.
+// checkKeyboard walks through a part with the key Tab. It reaches every control, and the
+// control with the focus has an outline.
 func checkKeyboard(t *testing.T, b *browser.Tab, part string) {
 	t.Helper()
 	var want []string

@@ -396,11 +396,11 @@ func TestOwnFile(t *testing.T) {
 	})()`, nil)
 	const input = `#own-form [aria-label='A, file']`
 	b.Choose(input, bad)
-	b.Wait(`document.querySelector("#own-form .shape.file")?.textContent.includes("bad.npy")`)
+	b.Wait(`document.querySelector("#own-form .shape.npy")?.textContent.includes("bad.npy")`)
 	b.Click("#own-form .run .primary")
 	b.Wait(`document.querySelector("#own-result .notice")?.textContent.startsWith("A: bad.npy: malformed: file starts")`)
 	b.Choose(input, good)
-	b.Wait(`document.querySelector("#own-form .shape.file")?.textContent.includes("a.npy")`)
+	b.Wait(`document.querySelector("#own-form .shape.npy")?.textContent.includes("a.npy")`)
 	b.Click("#own-form .run .primary")
 	b.Wait(`document.querySelector("#own-result .verdict.good") && document.querySelector("#own-result .download")`)
 	b.Do("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": folder}, nil)

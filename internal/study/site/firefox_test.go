@@ -9,9 +9,9 @@ import (
 	"tilework/internal/testkit/browser"
 )
 
-// TestFirefox runs and watches every rung in a second engine, and plants every mistake.
+// TestFirefox runs and watches every rung in a second engine, and plants every mistake. It runs
+// alone, because Firefox needs several cores to start quickly.
 func TestFirefox(t *testing.T) {
-	t.Parallel()
 	f := browser.OpenFirefox(t)
 	server := httptest.NewServer(newSite(t))
 	t.Cleanup(server.Close)

@@ -11,16 +11,15 @@ const kept = "tilework-study-solved"; // the key of the solved exercises in the 
 function threads(finding, dim) {
 	const cell = 12, places = [finding.at, finding.other].filter(Boolean);
 	const same = p => p.block.X === finding.at.block.X && p.block.Y === finding.at.block.Y;
-	const cells = [];
-	for (let y = 0; y < dim[1]; y++) {
-		for (let x = 0; x < dim[0]; x++) cells.push(h("rect", { x: x * cell, y: y * cell, width: cell - 2, height: cell - 2, class: "thread" }));
-	}
-	places.filter(same).forEach((p, i) => cells.push(
-		h("rect", { x: p.thread.X * cell - 1, y: p.thread.Y * cell - 1, width: cell, height: cell, class: i ? "thread other" : "thread at" })));
+	// A row is a row of the block, or a warp of a block of one dimension.
+	const cols = dim[1] > 1 ? dim[0] : Math.min(dim[0], 32), rows = Math.ceil(dim[0] * dim[1] / cols), cells = [];
+	const rect = (i, edge, name) => h("rect", { x: i % cols * cell - edge, y: Math.floor(i / cols) * cell - edge, width: cell - 2 + 2 * edge, height: cell - 2 + 2 * edge, class: name });
+	for (let i = 0; i < dim[0] * dim[1]; i++) cells.push(rect(i, 0, "thread"));
+	places.filter(same).forEach((p, i) => cells.push(rect(p.thread.X + dim[0] * p.thread.Y, 1, i ? "thread other" : "thread at")));
 	const name = p => `thread (${p.thread.X},${p.thread.Y})`;
 	const words = places.map((p, i) => h("span", { class: "key " + (i ? "other" : "at") }, `${name(p)}: ${p.opcode}`));
 	return h("figure", { class: "threads" },
-		h("svg", { viewBox: `-2 -2 ${dim[0] * cell + 2} ${dim[1] * cell + 2}`, role: "img", "aria-label": `The block, with ${places.map(name).join(" and ")}` }, cells),
+		h("svg", { viewBox: `-2 -2 ${cols * cell + 2} ${rows * cell + 2}`, role: "img", "aria-label": `The block, with ${places.map(name).join(" and ")}` }, cells),
 		h("figcaption", {}, `Block (${finding.at.block.X},${finding.at.block.Y})`, words));
 }
 

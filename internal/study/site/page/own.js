@@ -87,7 +87,7 @@ export function own(contents, remember) {
 			if (!p.pointer) return;
 			if (a.kind === "number") box.append(h("span"), value());
 			else if (a.kind === "file" || a.kind === "inout") {
-				box.append(h("div", { class: "shape file" }, fileButton("Choose", ".npy", `${p.name}, file`, open), h("span", { class: a.data ? "" : "missing" }, a.file ? `${a.file}${a.data ? "" : ": choose it again"}` : "or drop it here")));
+				box.append(h("div", { class: "shape npy" }, fileButton("Choose", ".npy", `${p.name}, file`, open), h("span", { class: a.data ? "" : "missing" }, a.file ? `${a.file}${a.data ? "" : ": choose it again"}` : "or drop it here")));
 			} else box.append(shape(a));
 		};
 		if (p.pointer) onDrop(box, open);

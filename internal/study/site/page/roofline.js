@@ -25,7 +25,8 @@ export function roofline(roof, points, gpu) {
 	const marks = points.map(p => {
 		const [x, y] = [px(p.x), py(attain(p.x))];
 		const end = x > width - (p.below ? 80 : 150);
-		const under = p.below ? 30 : end ? -12 : 20; // the free side of the line
+		const flat = attain(p.x) === roof.peak;
+		const under = p.below ? 30 : end && !flat ? -12 : 20; // the free side of the line
 		return h("g", { class: p.below ? "point below" : "point" },
 			h("line", { x1: x, x2: x, y1: y, y2: height - bottom, class: "drop" }),
 			h("circle", { cx: x, cy: y, r: p.below ? 5 : 7 }),

@@ -75,8 +75,8 @@ export class Stage {
 		this.F = { turned, a: new Grid(`${left.matrix}, 16×8`, 16, 8, kinds[0], 20), b: new Grid(`${right.matrix}, 8×${wide}`, 8, wide, kinds[1], 20), c: new Grid(`Sums, 16×${wide}`, 16, wide, "c", 20) };
 		const { a, b, c } = this.F;
 		for (const grid of [a, b, c]) grid.element.classList.add("fragment");
-		return h("div", {}, h("p", { class: "title" }, right.threads.length ? "One instruction: the lane that holds each element in a register"
-			: `One instruction: the lanes that hold ${left.matrix} and the sums. It reads ${right.matrix} from shared memory`), cross(a, b, c));
+		return h("div", {}, h("p", { class: "title" }, right.threads.length ? "One instruction: the lane that holds each element in a register. Outlined is the lane of the chosen sum"
+			: `One instruction: the lanes that hold ${left.matrix} and the sums. It reads ${right.matrix} from shared memory. Outlined is the lane of the chosen sum`), cross(a, b, c));
 	}
 
 	// terms returns the number of terms that the sum of an element has after some steps.

@@ -23,7 +23,7 @@ export function linkToThreads(finding, request, grid, block) {
 		rung, ...mistake ? { mistake } : {}, m, n, k, block: linear(finding.at.block, grid),
 		threads: places.map(p => linear(p.thread, block)), lines: places.map(p => p.line), ...ptx ? { edited: 1 } : {},
 	});
-	return h("a", { class: "watch-link", href: `#watch?${query}`, onclick: () => (edited = ptx) }, places.length > 1 ? "Watch the two threads" : "Watch the thread");
+	return h("a", { class: "watch-link", href: `#watch?${query}`, onclick: () => (edited = ptx) }, places.length < 2 ? "Watch the thread" : linear(places[0].thread, block) === linear(places[1].thread, block) ? "Watch both accesses" : "Watch the two threads");
 }
 
 // describe explains a step in words.
