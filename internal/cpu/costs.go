@@ -76,14 +76,14 @@ var zen4AVX2 = costs{
 }
 
 var zen4AVX512 = costs{
-	fma: 0.248, load: 0.344, latency: 1.09, store: 0.533, tile: 0.0129, half: 0.415, call: 9.89, direct: 56.8,
-	packs: 29.2, axpy: 385, dot: 147, blocked: 1.29e+03, phase: 205, swap: 174, fromL2: 0.377, fromL3: 0.139,
-	fromMemory: 3.05, scatter: 0.00166, scatterMemory: 0.00641, written: 1.19, inTiles: 1.06, inRows: 1.05,
-	stream: 1.1, prefetched: 0.6, ragged: 0.74, tlb: 0.316, entries: 23.7, conflict: 0.439, zip: 0.0941,
-	copyWord: 0.002, copyRow: 3.33, zipCall: 23.1, copies: 0.28, transpose: 0.173, element: 1.02,
-	widen: 0.112, update: 1.38, broadcast: 1.52, dots: 0.445, reduce: 4.36, reduceTall: 1.15, rows: 0.821,
-	exposed: 0.569, exposedDots: 0.429,
-	l1: 32 << 10, l2: 1 << 20, l3: 1.82e+07,
+	fma: 0.25, load: 0.344, latency: 1.44, store: 0.465, tile: 0.0146, half: 0.363, call: 9.54, direct: 66,
+	packs: 29.3, axpy: 316, dot: 154, blocked: 731, phase: 149, swap: 174, fromL2: 0.266, fromL3: 0.186,
+	fromMemory: 3.46, scatter: 0.00112, scatterMemory: 0.00745, written: 1.25, inTiles: 1.06, inRows: 0.754,
+	stream: 1.24, prefetched: 0.911, ragged: 1.02, tlb: 0.216, entries: 9.16, conflict: 0.9, zip: 0.101,
+	copyWord: 0.000659, copyRow: 4.97, zipCall: 21.7, copies: 0.194, transpose: 0.2, element: 1.14,
+	widen: 0.0975, update: 1.42, broadcast: 1.19, dots: 0.515, reduce: 4.03, reduceTall: 0.953, rows: 0.837,
+	exposed: 0.579, exposedDots: 0.637,
+	l1: 32 << 10, l2: 1 << 20, l3: 2.36e+07,
 }
 
 var xeonAVX2 = costs{
