@@ -2,6 +2,7 @@ package site
 
 import (
 	"context"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
@@ -373,19 +374,18 @@ func TestOwn(t *testing.T) {
 	visit(b, address, race)
 }
 
-// TestOwnFile multiplies a matrix from an .npy file, which is written here as NumPy writes it, and
-// reads the file of the result. Other files are refused in the words of the command.
+// TestOwnFile drops a matrix as an .npy file, written here as NumPy writes it, and reads the file
+// of the result. A file that is no .npy file is chosen first and refused in the words of the
+// command.
 func TestOwnFile(t *testing.T) {
 	a := matio.Array{Type: "f4", Shape: []int{40, 40}, Data: make([]byte, 4*40*40)}
 	for i := range 40 {
 		dtype.F32.Set(a.Data, 41*i, float64(i+1)) // a diagonal
 	}
 	folder := t.TempDir()
-	good, bad := filepath.Join(folder, "a.npy"), filepath.Join(folder, "bad.npy")
-	for name, content := range map[string][]byte{good: a.Encode(), bad: []byte("1,2,3")} {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+	bad := filepath.Join(folder, "bad.npy")
+	if err := os.WriteFile(bad, []byte("1,2,3"), 0o600); err != nil {
+		t.Fatal(err)
 	}
 	b, url := open(t)
 	visit(b, url+"#own", ready["own"])
@@ -399,7 +399,13 @@ func TestOwnFile(t *testing.T) {
 	b.Wait(`document.querySelector("#own-form .shape.npy")?.textContent.includes("bad.npy")`)
 	b.Click("#own-form .run .primary")
 	b.Wait(`document.querySelector("#own-result .notice")?.textContent.startsWith("A: bad.npy: malformed: file starts")`)
-	b.Choose(input, good)
+	b.Eval(fmt.Sprintf(`(() => { // drop the file on the argument
+		const bytes = Uint8Array.from(atob(%q), c => c.charCodeAt(0));
+		const dataTransfer = new DataTransfer();
+		dataTransfer.items.add(new File([bytes], "a.npy"));
+		document.querySelector("#own-form .shape.npy").dispatchEvent(
+			new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+	})()`, base64.StdEncoding.EncodeToString(a.Encode())), nil)
 	b.Wait(`document.querySelector("#own-form .shape.npy")?.textContent.includes("a.npy")`)
 	b.Click("#own-form .run .primary")
 	b.Wait(`document.querySelector("#own-result .verdict.good") && document.querySelector("#own-result .download")`)
