@@ -261,17 +261,20 @@ func (b *Tab) Wait(condition string) {
 	}
 }
 
-// Click presses the mouse button on the element with a selector, after scrolling to it.
+// Click presses the mouse button on the element with a selector, after scrolling to it. It waits
+// until the element can be clicked and stays in its place.
 func (b *Tab) Click(selector string) {
 	b.t.Helper()
-	b.Wait(fmt.Sprintf(`document.querySelector(%q)?.disabled !== true`, selector))
-	var at struct{ X, Y float64 }
-	b.Eval(fmt.Sprintf(`(() => {
+	b.Wait(fmt.Sprintf(`(() => {
 		const e = document.querySelector(%q);
+		if (!e || e.disabled) return false;
 		e.scrollIntoView({block: "center", behavior: "instant"});
-		const r = e.getBoundingClientRect();
-		return {X: r.left + r.width / 2, Y: r.top + r.height / 2};
-	})()`, selector), &at)
+		const r = e.getBoundingClientRect(), old = window.placeToClick;
+		window.placeToClick = {X: r.left + r.width / 2, Y: r.top + r.height / 2};
+		return old?.X === window.placeToClick.X && old.Y === window.placeToClick.Y;
+	})()`, selector))
+	var at struct{ X, Y float64 }
+	b.Eval("(() => { const at = window.placeToClick; delete window.placeToClick; return at; })()", &at)
 	for _, kind := range []string{"mousePressed", "mouseReleased"} {
 		b.Do("Input.dispatchMouseEvent", map[string]any{"type": kind, "x": at.X, "y": at.Y, "button": "left",
 			"clickCount": 1}, nil)
