@@ -9,6 +9,7 @@ import { own } from "./own.js";
 
 const makers = { ladder, watch, break: breaking, own, occupancy };
 const parts = {};
+let shown; // the address whose state the page shows
 
 function address() {
 	const [name, query] = location.hash.slice(1).split("?");
@@ -17,12 +18,17 @@ function address() {
 
 function show(contents) {
 	const [name, state] = address();
+	shown = location.hash;
 	for (const section of document.querySelectorAll("main > section")) section.hidden = section.id !== name;
 	for (const a of document.querySelectorAll("nav a")) {
 		if (a.hash === "#" + name) a.setAttribute("aria-current", "page");
 		else a.removeAttribute("aria-current");
 	}
-	const remember = state => history.replaceState(null, "", `#${name}?${new URLSearchParams(state)}`);
+	const remember = state => {
+		if (location.hash !== shown) return; // a new address, whose event is on its way
+		history.replaceState(null, "", `#${name}?${new URLSearchParams(state)}`);
+		shown = location.hash;
+	};
 	parts[name] ??= makers[name](contents, remember);
 	parts[name](state);
 }
