@@ -92,7 +92,7 @@ func (d *axpy[T]) bytes() int {
 func (d *axpy[T]) bind(m *workspace, _ []phaseState) {
 	sums, piece, spare := d.scratchSizes()
 	if d.a = d.small.widenAll(d.layout, m); d.swapped {
-		d.a.rs, d.a.cs = d.a.cs, d.a.rs
+		d.a = d.a.t()
 	}
 	d.c.bind(m, d.m, d.n)
 	d.scratch = alloc[T](m, d.threads*(sums+piece+spare))

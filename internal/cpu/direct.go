@@ -103,11 +103,11 @@ func (d *direct[T]) prepare(pl *Plan, mk *microKernel[T], b *gemm.Buffers) {
 		d.packing.describe(p.Layouts[gemm.B], b[gemm.B], p.B().Trans, p.K, mk.Group, mk.packersB)
 		d.panelDepth = d.packing.depthToPack(p.K)
 	}
-	d.divide(p, mk)
+	d.divide(p)
 }
 
 // divide sets the size of a task's tile of C.
-func (d *direct[T]) divide(p *gemm.Problem, mk *microKernel[T]) {
+func (d *direct[T]) divide(p *gemm.Problem) {
 	threads := d.threads
 	switch {
 	case d.algorithm == algoDeep: // a single task: tiles must not depend on the number of threads
@@ -128,7 +128,7 @@ func (d *direct[T]) divide(p *gemm.Problem, mk *microKernel[T]) {
 		if d.m < 4*threads*d.mc {
 			d.nc = equalParts(d.n, min(d.nc, ceilDiv(d.n, threads)), d.NR)
 		}
-		d.nonTemporal = mk.passesCache(p, d.algorithm) && d.beta == 0 && !d.epilogue.needed && d.onTile == nil &&
+		d.nonTemporal = d.passesCache(p, d.algorithm) && d.beta == 0 && !d.epilogue.needed && d.onTile == nil &&
 			(d.algorithm == algoRows || d.isLineAligned())
 	case threads == 1:
 		d.nc = equalParts(d.n, max(maxTaskOps/max(d.m*d.k, 1), 1), d.NR)

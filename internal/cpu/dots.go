@@ -137,7 +137,7 @@ func (d *dots[T]) bind(m *workspace, _ []phaseState) {
 		d.y = d.small.widenAll(d.layout, m)
 	}
 	if d.yIsB {
-		d.y.rs, d.y.cs = d.y.cs, d.y.rs
+		d.y = d.y.t()
 	}
 	d.target.bind(m, d.l, d.s)
 	d.c = d.target.strided
