@@ -77,7 +77,8 @@ func Fit(fields []Coefficient, cost func() float64, tries int, logf func(format 
 	})
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range tries {
-		const together, most = 3, 0.2
+		const together = 3
+		most := 0.3 * math.Pow(rng.Float64(), 3) // mostly small changes, some large ones
 		var changed [together]*Coefficient
 		var before [together]float64
 		for i := range changed {

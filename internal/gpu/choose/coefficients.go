@@ -91,6 +91,7 @@ type skinnyCosts struct {
 	hit          float64 // cycles until a load from the L1 cache returns
 	alone        float64 // bytes that an SM reads from the L2 cache
 	sector       float64 // cycles of the L1 cache for a sector that an instruction accesses
+	line         float64 // the same for a line
 }
 
 // mmaCosts are those of the kernel mma. The rates were fitted by hand. That of float64 is the rate
@@ -98,6 +99,7 @@ type skinnyCosts struct {
 type mmaCosts struct {
 	launch float64                // cycles of a launch until its blocks start, and after they end
 	block  float64                // cycles to start a block and to load its first elements
+	later  float64                // part of the waits of a round of blocks that later rounds have
 	rates  map[dtype.Type]float64 // multiply-adds of the tensor cores
 
 	// Instructions of a warp.
@@ -132,7 +134,9 @@ type wgmmaCosts struct {
 	launch float64 // cycles from the end of a launch to the end of an empty one
 	crowd  float64 // further cycles of launch where no SM is free for the blocks of the next one
 	fill   float64 // cycles until the first stage is there
-	hidden float64 // part of the shorter of computing and memory that is not hidden
+	// restart is the number of cycles from the end of a block to the first stage of the next one.
+	restart float64
+	hidden  float64 // part of the shorter of computing and memory that is not hidden
 
 	// A step along K.
 	rate      float64 // elements of C that the tensor cores multiply by 128 bytes of K

@@ -138,7 +138,7 @@ type panelCopies struct {
 // The threads of a block copy several rows or columns at a time, a warp in runs of adjacent
 // elements.
 func newPanelCopies(c *kernel.Config, side, vec int, kMajor bool) panelCopies {
-	const lineBytes, alongK = 128, 8 // alongK: elements along K that adjacent threads copy
+	const alongK = 8 // elements along K that adjacent threads copy
 	s, threads := c.Tile, kernel.BlockedThreads(c.Tile)
 	if kMajor && asyncCopies(c) {
 		vec = 1 // each element goes to a row of its own

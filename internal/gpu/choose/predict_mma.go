@@ -59,13 +59,7 @@ func predictMMA(j *job, c *kernel.Config) prediction {
 	b := newMMABlock(j, c)
 	steps := float64(kernel.CeilDiv(depth, c.Tile.K))
 
-	busy := float64(x.rounds) * n.block
-	if full := x.rounds / b.resident; full > 0 {
-		busy += float64(full) * b.round(b.resident, steps)
-	}
-	if rest := x.rounds % b.resident; rest > 0 {
-		busy += b.round(rest, steps)
-	}
+	busy := float64(x.rounds)*n.block + b.rounds(x.rounds, steps)
 	stored := j.perSM(float64(parts)*b.stored(), n.storeRate)
 	busy = max(busy, stored) + n.storeExposed/float64(max(1, min(b.resident, x.rounds)))*min(busy, stored)
 	memory := j.perSM(j.operandBytes()+n.narrow*b.narrow(), n.memory*j.costs.machine.memory)
@@ -132,22 +126,38 @@ func (b *mmaBlock) setResident() {
 		shared/(kernel.MMA.SharedFor(*b.c)+blockReserved)))
 }
 
-// round returns the cycles in which an SM computes the given number of blocks side by side.
-func (b *mmaBlock) round(blocks int, steps float64) float64 {
+// rounds returns the cycles in which an SM computes the given number of blocks.
+func (b *mmaBlock) rounds(blocks int, steps float64) (cycles float64) {
+	full, rest := blocks/b.resident, blocks%b.resident
+	if rest > 0 {
+		cycles, _ = b.round(rest, steps)
+	}
+	if full > 0 {
+		// Blocks drift apart, so that later ones wait while others work.
+		first, work := b.round(b.resident, steps)
+		cycles += first + float64(full-1)*(work+b.n.later*(first-work))
+	}
+	return cycles
+}
+
+// round returns the cycles in which an SM computes the given number of blocks side by side, and
+// those of them in which it works, if it never waits.
+func (b *mmaBlock) round(blocks int, steps float64) (cycles, busy float64) {
 	n, side := b.n, float64(blocks)
 	fill, wait := n.fill+n.copyIssue*b.async, 0.0
 	if b.single > 0 {
 		wait = n.singleWait
 	}
-	start := max(b.queue, side*b.warps/schedulers)*fill + wait
-	start += n.spillStart * b.spilled * b.serial()
+	queue := max(b.queue, side*b.warps/schedulers)
+	start := queue*fill + wait + n.spillStart*b.spilled*b.serial()
 	latency := n.step + b.queue*(fill+b.multiplyIssue()) + wait + n.spillStep*b.spilled
 	copies := max(b.warps*(n.copy*b.async+n.single*b.single), b.sectors*kernel.SectorBytes/n.traffic)
 	tensor := float64(b.s.M*b.s.N*b.s.K) / n.rates[b.In()]
-	store := max(b.queue, side*b.warps/schedulers) * (n.storeIssue*b.stores() + n.exchange*b.exchanges())
+	store := queue * (n.storeIssue*b.stores() + n.exchange*b.exchanges())
 	work := max(tensor, copies) + n.copyExposed/float64(b.s.Stages-1)*min(tensor, copies)
 	step := max(latency, side*work+n.stepExposed*latency/(side*b.queue))
-	return float64(b.s.Stages-1)*start + steps*step + store
+	filled := float64(b.s.Stages - 1)
+	return filled*start + steps*step + store, filled*queue*fill + steps*side*work + store
 }
 
 // serial returns the part of the spilled registers whose loads wait for each other. It is a quarter

@@ -19,9 +19,9 @@ type skinnyBlock struct {
 	step  float64 // instructions of a thread in a step
 	waits skinnyWaits
 	bytes float64 // bytes that the SM reads from the L2 cache
-	// sectors is the number of sectors that load instructions access, each counted for every
-	// instruction of a warp that accesses it.
-	sectors float64
+	// sectors and lines are the numbers of sectors and of lines that load instructions access, each
+	// counted for every instruction of a warp that accesses it.
+	sectors, lines float64
 }
 
 // skinnyStrip is a tile's part of an operand: rows of op(A) or of op(B)ᵀ.
@@ -44,6 +44,9 @@ type skinnyWaits struct {
 	hits   float64 // loads from sectors that the thread has read before
 }
 
+// lineBytes is the size of a line of the L1 cache.
+const lineBytes = 128
+
 // The layout of the kernel skinny.
 const (
 	skinnyPatch     = 4   // elements along the long side and along K that a thread loads in a step
@@ -64,7 +67,8 @@ func predictSkinny(j *job, c *kernel.Config) prediction {
 
 	first := float64(min(busiest, b.held))*b.start(n) + n.latency
 	busy := max(b.threads(n, busiest, b.fresh(j, x.blocks))-first, 0)
-	delivery := max(j.perSM(j.traffic, j.costs.machine.memory), float64(busiest)*max(b.bytes/n.alone, b.sectors*n.sector))
+	cache := max(b.bytes/n.alone, b.sectors*n.sector+b.lines*n.line)
+	delivery := max(j.perSM(j.traffic, j.costs.machine.memory), float64(busiest)*cache)
 	x.multiply, x.load = first+busy, first+delivery
 	total := first + norm(1.5, busy, delivery) // the two overlap in part
 	if busy > delivery {
@@ -233,7 +237,8 @@ func (b *skinnyBlock) countLoads(depth, stepK, long int) {
 	busy := warps * float64(b.many.block) / float64(long)
 	for _, x := range []*skinnyStrip{&b.few, &b.many} {
 		b.bytes += x.bytes(depth)
-		b.sectors += steps * busy * x.sectors()
+		b.sectors += steps * busy * x.accesses(kernel.SectorBytes)
+		b.lines += steps * busy * x.accesses(lineBytes)
 	}
 }
 
@@ -246,13 +251,14 @@ func (x *skinnyStrip) bytes(depth int) float64 {
 	return float64(depth) * row
 }
 
-// sectors returns the sectors that a warp's load instructions access for a step. Lanes along K
-// access elements that are a patch apart, so each vector accesses the sectors of its row again.
-func (x *skinnyStrip) sectors() float64 {
+// accesses returns the sectors or lines of the given number of bytes that a warp's load
+// instructions access for a step. Lanes along K access elements that are a patch apart, so each
+// vector accesses the sectors of its row again.
+func (x *skinnyStrip) accesses(bytes float64) float64 {
 	if x.kMajor {
-		row := float64(x.lanes*skinnyPatch) * x.size / kernel.SectorBytes
+		row := float64(x.lanes*skinnyPatch) * x.size / bytes
 		return float64(x.loads(x.inside)) * max(1, row)
 	}
-	apart := max(min(x.pitch*skinnyPatch, kernel.SectorBytes), float64(min(x.warp, x.block))*x.size)
-	return float64(x.loads(x.inside)) * max(1, float64(x.lanes)*apart/kernel.SectorBytes)
+	apart := max(min(x.pitch*skinnyPatch, bytes), float64(min(x.warp, x.block))*x.size)
+	return float64(x.loads(x.inside)) * max(1, float64(x.lanes)*apart/bytes)
 }

@@ -83,7 +83,11 @@ func predictWGMMA(j *job, c *kernel.Config) prediction {
 // store of the given cycles.
 func (t *wgmmaTile) tiles(loop, store float64) float64 {
 	if !sm90.PingPong(t.s) {
-		return t.n.fill + float64(t.rounds)*(loop+store)
+		busy := t.n.fill + float64(t.rounds)*(loop+store)
+		if t.parts > 1 { // each part of K has blocks of its own, which follow each other on an SM
+			busy += float64(t.rounds-1) * t.n.restart
+		}
+		return busy
 	}
 	// One warpgroup stores while the other multiplies. Both have a tile each in a pair of rounds.
 	pairs := kernel.CeilDiv(t.rounds, 2)
@@ -178,7 +182,6 @@ func (t *wgmmaTile) store() float64 {
 // storeRows returns the cycles in which a warp stores its rows of a block of 64 rows, 32 columns at
 // a time. The warp waits for shared memory and conversions, with few elements in flight.
 func (t *wgmmaTile) storeRows() float64 {
-	const warps = sm90.WarpgroupThreads / frag.Lanes
 	unit := t.n.rows
 	if t.c.Out.Bits() < 32 {
 		unit = t.n.narrowRows
@@ -186,17 +189,17 @@ func (t *wgmmaTile) storeRows() float64 {
 	const unhindered = 2 // warpgroups that store without slowing each other down
 	unit *= max(float64(sm90.Consumers(t.s))/unhindered, 1)
 	if t.s.SwapAB {
+		const warps = sm90.WarpgroupThreads / frag.Lanes
 		return unit * float64(t.s.N/warps*sm90.WarpgroupRows/frag.Lanes)
 	}
-	rows := min(t.s.M, sm90.WarpgroupRows) / warps
-	return unit * float64(rows*kernel.CeilDiv(t.c.ColumnsOfC(), frag.Lanes))
+	return unit * float64(sm90.WarpRows*kernel.CeilDiv(t.c.ColumnsOfC(), frag.Lanes))
 }
 
 // inside returns the part of the busiest SM's tiles that is inside C.
 func (t *wgmmaTile) inside() float64 {
 	height, width := kernel.SwapAB(t.s, t.s.M, t.c.ColumnsOfC())
 	parts := func(cols int) float64 { return float64(kernel.CeilDiv(cols, frag.Lanes)) } // of a row
-	full := float64(min(t.M, height)) * parts(min(t.N, width)) / float64(height) / parts(width)
+	full := t.insideRows(height) * parts(min(t.N, width)) / parts(width)
 	if t.rounds == 1 {
 		return full
 	}
@@ -206,4 +209,15 @@ func (t *wgmmaTile) inside() float64 {
 	}
 	whole := float64(kernel.TileCount(t.Problem, t.s)*height) * parts(width)
 	return min(full, float64(products*t.M)*parts(t.N)/whole)
+}
+
+// insideRows returns the part of a tile's rows that is inside C, for the busiest warp. A warp has
+// 16 of each 64 rows, or with swapAB all rows.
+func (t *wgmmaTile) insideRows(height int) float64 {
+	rows := min(t.M, height)
+	if t.s.SwapAB {
+		return float64(rows) / float64(height)
+	}
+	inside := rows/sm90.WarpgroupRows*sm90.WarpRows + min(rows%sm90.WarpgroupRows, sm90.WarpRows)
+	return float64(inside) / float64(kernel.CeilDiv(height, sm90.WarpgroupRows)*sm90.WarpRows)
 }

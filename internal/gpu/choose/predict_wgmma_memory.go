@@ -188,9 +188,12 @@ func (t *wgmmaTile) packOperand(o gemm.Operand, l packLaunch) float64 {
 	memory := t.perSM(matrices*(source+target), t.costs.machine.memory*t.n.memory)
 	switch {
 	case l.transposes:
-		return memory + t.perSM(matrices*float64(from.Rows*from.Cols), t.n.transposed)
+		whole := kernel.RoundUp(from.Rows, kernel.PackSide) * kernel.RoundUp(from.Cols, kernel.PackSide)
+		return memory + t.perSM(matrices*float64(whole), t.n.transposed)
 	case from.Type != to.Type: // an operand split
 		return memory + t.perSM(matrices*target, t.n.copied)
 	}
-	return memory + t.perSM(matrices*source, t.n.copied)
+	const warp = frag.Lanes * kernel.PackWords * kernel.WordBytes // bytes of a row that a warp copies
+	whole := from.Rows * kernel.RoundUp(from.Type.Bytes(from.Cols), warp)
+	return memory + t.perSM(matrices*float64(whole), t.n.copied)
 }

@@ -33,8 +33,8 @@ type epilogue struct {
 	row0, col0     build.Reg
 }
 
-// warpRows is the number of rows of a warp in the 64 rows of a wgmma instruction.
-const warpRows = WarpgroupRows / 4
+// WarpRows is the number of rows of a warp in the 64 rows of a wgmma instruction.
+const WarpRows = WarpgroupRows / 4
 
 // subtileBuffers returns how many subtiles of a warpgroup fit in shared memory. With two, the
 // warpgroup writes one while TMA stores the other. That requires an even number of subtiles per
@@ -60,8 +60,8 @@ func subtileBuffers(c kernel.Config) int {
 func (w *writer) newEpilogue(warpgroup, thread build.Reg) *epilogue {
 	ep := &epilogue{writer: w, warpgroup: warpgroup, thread: thread, leader: w.Eq(thread, 0)}
 	ep.warp, ep.lane = w.Div(thread, frag.Lanes), w.Rem(thread, frag.Lanes)
-	ep.inTile = w.Lt(w.Mul(ep.warp, warpRows), validRows(w.Config.Tile))
-	ep.row = w.Add(w.Mul(ep.warp, warpRows), w.Div(ep.lane, frag.Quad))
+	ep.inTile = w.Lt(w.Mul(ep.warp, WarpRows), validRows(w.Config.Tile))
+	ep.row = w.Add(w.Mul(ep.warp, WarpRows), w.Div(ep.lane, frag.Quad))
 	ep.col = w.Mul(w.Rem(ep.lane, frag.Quad), 2)
 	// Of 32 columns a thread needs eight: two neighbours in each group of eight. The eight lanes with
 	// the same remainder modulo 4 need the same ones, and each holds one of them. Shuffles among
@@ -404,8 +404,8 @@ func (ep *epilogue) write16Bit(subtile build.Array, values []build.Reg) {
 // bits. The lanes supply the addresses of 16 rows in one chunk and of the same rows in the next.
 func (ep *epilogue) stmatrixRow(subtile build.Array, n int) build.Ptr {
 	k := ep.Kernel
-	row := k.Mad(ep.warp, warpRows, k.Rem(ep.lane, warpRows))
-	swizzle := k.Mul(k.Xor(k.Div(ep.lane, warpRows), k.Rem(row, 8)), 16)
+	row := k.Mad(ep.warp, WarpRows, k.Rem(ep.lane, WarpRows))
+	swizzle := k.Mul(k.Xor(k.Div(ep.lane, WarpRows), k.Rem(row, 8)), 16)
 	return subtile.At(row, 0).Skip(k.Xor(swizzle, n/8*32))
 }
 

@@ -38,13 +38,13 @@ func (ep *epilogue) storeRows(row, col build.Reg, acc []build.Reg) {
 	parts := kernel.CeilDiv(columns, StoredColumns)
 	x := rowStore{epilogue: ep, columns: columns / parts}
 	x.stride = max(x.columns, frag.Lanes)
-	rows := warpRows // of a pass
-	for rows*x.stride > warpRows*frag.Lanes {
+	rows := WarpRows // of a pass
+	for rows*x.stride > WarpRows*frag.Lanes {
 		rows /= 2
 	}
 	x.quads = rows / 2 // a thread has a row in each half of the warp's rows
-	x.area = ep.subtile(0).From(k.Mul(ep.warp, warpRows), 0)
-	row = k.Add(row, k.To(ep.IndexType, k.Mul(ep.warp, warpRows)))
+	x.area = ep.subtile(0).From(k.Mul(ep.warp, WarpRows), 0)
+	row = k.Add(row, k.To(ep.IndexType, k.Mul(ep.warp, WarpRows)))
 	store := func() {
 		for n, part := range slices.Collect(slices.Chunk(acc, len(acc)/parts)) {
 			x.storePart(row, k.Add(col, n*x.columns), part)
@@ -60,7 +60,7 @@ func (ep *epilogue) storeRows(row, col build.Reg, acc []build.Reg) {
 // storePart stores the warp's rows of accumulators to C from (row, col) on.
 func (x *rowStore) storePart(row, col build.Reg, acc []build.Reg) {
 	k := x.Kernel
-	k.ForStep(0, warpRows/2, x.quads, func(first build.Reg) {
+	k.ForStep(0, WarpRows/2, x.quads, func(first build.Reg) {
 		k.Comment("a warp's rows are its own")
 		k.Do("bar.warp.sync", -1)
 		x.writePass(first, acc)
@@ -68,8 +68,8 @@ func (x *rowStore) storePart(row, col build.Reg, acc []build.Reg) {
 		finish := func() {
 			k.For(0, 2*x.quads, func(r build.Reg) {
 				line := k.Add(first, r)
-				if x.quads < warpRows/2 { // the second half of the rows is further down
-					line = k.Select(k.Lt(r, x.quads), line, k.Add(line, warpRows/2-x.quads))
+				if x.quads < WarpRows/2 { // the second half of the rows is further down
+					line = k.Select(k.Lt(r, x.quads), line, k.Add(line, WarpRows/2-x.quads))
 				}
 				x.storeRow(r, k.Add(row, k.To(x.IndexType, line)), col)
 			})
