@@ -2,9 +2,12 @@ package verify
 
 import (
 	"context"
+	"errors"
 	"math"
 	"runtime"
 	"sync"
+
+	"tilework/internal/mapping"
 )
 
 // number is the arithmetic of a check. uint32 wraps as int32 does.
@@ -57,11 +60,17 @@ func (v *product[T]) run(ctx context.Context) error {
 	}
 	n := v.layout.OpRows()
 	workers := min(runtime.GOMAXPROCS(0), (n+63)/64)
+	errs := make([]error, workers)
 	var wg sync.WaitGroup
 	for w := range workers {
-		wg.Go(func() { v.part(ctx, n*w/workers, n*(w+1)/workers) })
+		wg.Go(func() {
+			errs[w] = mapping.Access(func() { v.part(ctx, n*w/workers, n*(w+1)/workers) })
+		})
 	}
 	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
 	for i, squares := range v.norms {
 		v.norms[i] = math.Sqrt(squares)
 	}

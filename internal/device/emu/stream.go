@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"tilework/internal/device"
+	"tilework/internal/mapping"
 )
 
 // stream implements [device.Stream]. While a device has only its default stream, work runs
@@ -206,7 +207,10 @@ func (s *stream) CopyIn(ctx context.Context, dst device.Ptr, src []byte, rows de
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		read = append(read, src[i*rows.HostPitch:][:rows.Width]...)
+		err := mapping.Access(func() { read = append(read, src[i*rows.HostPitch:][:rows.Width]...) })
+		if err != nil {
+			return err
+		}
 	}
 	return s.enqueue(ctx, work{do: func() error {
 		for i := range rows.Count {
@@ -236,9 +240,15 @@ func (s *stream) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows d
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := d.memory.Read(uint64(src)+uint64(i)*uint64(rows.DevicePitch),
-			dst[i*rows.HostPitch:][:rows.Width]); err != nil {
-			return typed(err)
+		var read error
+		err := mapping.Access(func() {
+			read = d.memory.Read(uint64(src)+uint64(i)*uint64(rows.DevicePitch), dst[i*rows.HostPitch:][:rows.Width])
+		})
+		if err != nil {
+			return err
+		}
+		if read != nil {
+			return typed(read)
 		}
 	}
 	return nil
