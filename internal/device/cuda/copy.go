@@ -11,6 +11,7 @@ import (
 
 	"tilework/internal/cpu/asm"
 	"tilework/internal/device"
+	"tilework/internal/mapping"
 )
 
 // transfer is one copy between host and device.
@@ -20,6 +21,8 @@ type transfer struct {
 	host []byte
 	at   device.Ptr
 	rows device.Rows
+
+	staging *staging // set by run
 }
 
 // CopyIn copies to the device through pinned buffers.
@@ -44,28 +47,29 @@ func (t *transfer) run(ctx context.Context, s *staging) error {
 		return err
 	}
 	defer s.release()
+	t.staging = s
 	pieces := t.partition()
 	var next atomic.Int64
 	var once sync.Once
 	var failed error
-	work := func(d *doubleBuffer) {
+	work := func(d *bufferRing) {
 		if err := t.work(ctx, d, pieces, &next); err != nil {
 			once.Do(func() { failed = err })
 			next.Store(int64(pieces.count))
 		}
 	}
 	var group taskGroup
-	for i := 1; i < min(t.gpu.info.Staging.Threads, pieces.count); i++ {
-		t.gpu.workers.run(&group, func() { work(&s.workers[i]) })
+	for i := 1; i < min(s.workers, pieces.count); i++ {
+		t.gpu.workers.run(&group, func() { work(&s.rings[i]) })
 	}
-	work(&s.workers[0])
+	work(&s.rings[0])
 	group.close()
 	return failed
 }
 
 // work copies pieces until none are left. When it returns, pieces to the device are enqueued and
 // pieces from the device are in host memory.
-func (t *transfer) work(ctx context.Context, d *doubleBuffer, pieces partition, next *atomic.Int64) error {
+func (t *transfer) work(ctx context.Context, d *bufferRing, pieces partition, next *atomic.Int64) error {
 	for {
 		i := int(next.Add(1)) - 1
 		if i >= pieces.count {
@@ -85,7 +89,7 @@ func (t *transfer) work(ctx context.Context, d *doubleBuffer, pieces partition, 
 	if t.in {
 		return nil
 	}
-	for range buffersPerWorker {
+	for range t.staging.perWorker {
 		if err := t.complete(ctx, d.next()); err != nil {
 			return err
 		}
@@ -138,7 +142,8 @@ func (t *transfer) partition() partition {
 		return partition{}
 	}
 	// r.Count*r.Width cannot overflow, because all these bytes are in a host slice.
-	n := max(minPieceBytes, min(bufferBytes, r.Count*r.Width/(maxCopyWorkers*buffersPerWorker)))
+	s := t.staging.stagingSize
+	n := min(s.bytes, max(minPieceBytes, r.Count*r.Width/(s.workers*s.perWorker)))
 	p := partition{rows: r, pieceRows: max(1, n/r.Width), pieceBytes: min(n, r.Width)}
 	if r.DevicePitch > t.gpu.info.maxPitch {
 		p.pieceRows = 1
@@ -162,7 +167,9 @@ func (t *transfer) start(b *buffer, p piece) error {
 		return err
 	}
 	if t.in {
-		t.move(b, p)
+		if err := t.move(b, p); err != nil {
+			return err
+		}
 	}
 	return g.within(func() error {
 		b.state, b.stream = issued, t.stream
@@ -194,11 +201,12 @@ func (t *transfer) complete(ctx context.Context, b *buffer) error {
 	if err != nil {
 		return err
 	}
+	b.state = idle
 	if b.pending != nil {
-		t.move(b, *b.pending)
+		err = t.move(b, *b.pending)
 	}
-	b.state, b.pending = idle, nil
-	return nil
+	b.pending = nil
+	return err
 }
 
 // memcpy2D is CUDA_MEMCPY2D of cuda.h.
@@ -239,17 +247,20 @@ func (t *transfer) issue(b *buffer, p piece) error {
 	return t.gpu.call(cuMemcpy2D, uintptr(unsafe.Pointer(&c)), t.stream)
 }
 
-// move copies p between b and the caller's memory with non-temporal stores: the CPU does not read
-// the destination soon, and ordinary stores would first read its cache lines.
-func (t *transfer) move(b *buffer, p piece) {
+// move copies p between b and the caller's memory.
+func (t *transfer) move(b *buffer, p piece) error {
+	return mapping.Access(func() { t.moveRows(b, p) })
+}
+
+func (t *transfer) moveRows(b *buffer, p piece) {
 	pinned, r := b.memory(), t.rows
 	row := func(i int) []byte { return t.host[(p.row+i)*r.HostPitch+p.col:][:p.width] }
 	for i := range p.count {
 		part := pinned[i*p.width:][:p.width]
 		if t.in {
-			asm.Copy(part, row(i), row(min(i+1, p.count-1)))
+			t.staging.move(part, row(i), row(min(i+1, p.count-1)))
 		} else {
-			asm.Copy(row(i), part, nil)
+			t.staging.move(row(i), part, nil)
 		}
 	}
 	asm.Fence()

@@ -99,6 +99,7 @@ func TestRegions(t *testing.T) {
 func TestPartition(t *testing.T) {
 	const pitch = 1 << 31
 	g := &GPU{info: Info{maxPitch: pitch}}
+	s := newStaging(stagingSize{maxCopyWorkers, buffersPerWorker, bufferBytes})
 	for _, r := range []device.Rows{
 		{},
 		{Count: 1, Width: 1},
@@ -109,7 +110,7 @@ func TestPartition(t *testing.T) {
 		{Count: 1000, Width: 9999},
 		{Count: 10, Width: 9999, DevicePitch: pitch + 1},
 	} {
-		c := (&transfer{queue: &queue{gpu: g}, rows: r}).partition()
+		c := (&transfer{queue: &queue{gpu: g}, rows: r, staging: s}).partition()
 		covered, row, col := 0, 0, 0
 		for i := range c.count {
 			p := c.piece(i)

@@ -46,11 +46,11 @@ func (d *driver) open(index int) (*GPU, error) {
 	if err != nil {
 		return nil, err
 	}
-	workers := copyWorkers()
-	info.Staging = device.Staging{Threads: workers, BufferBytes: workers * buffersPerWorker * bufferBytes}
+	size := stagingSize{copyWorkers(), buffersPerWorker, bufferBytes}
+	info.Staging = device.Staging{Threads: size.workers, BufferBytes: size.workers * size.perWorker * size.bytes}
 	g := &GPU{
-		driver: d, info: info, stagingIn: newStaging(), stagingOut: newStaging(),
-		workers: newWorkerPool(2 * (workers - 1)), // for concurrent copies in both directions
+		driver: d, info: info, stagingIn: newStaging(size), stagingOut: newStaging(size),
+		workers: newWorkerPool(2 * (size.workers - 1)), // for concurrent copies in both directions
 
 		streams: map[*queue]struct{}{}, events: map[*event]struct{}{}, modules: map[digest]*compiled{},
 	}

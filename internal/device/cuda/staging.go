@@ -4,6 +4,8 @@ import (
 	"context"
 	"runtime"
 	"unsafe"
+
+	"tilework/internal/cpu/asm"
 )
 
 // A copy goes through pinned host buffers, which the GPU accesses by DMA. This is several times as
@@ -14,6 +16,7 @@ import (
 // On hosts of an H200 (PCIe 5.0 x16, 55 GB/s), eight workers copy in at 37 to 49 GB/s, or at
 // 26 GB/s with strided rows of 2 KiB, and copy out at 41 GB/s. With buffers of 1 MiB instead of
 // 2 MiB, copies in are as fast and copies out a fifth slower.
+// TestGPUCopyRates measures other sizes and numbers.
 const (
 	bufferBytes      = 2 << 20
 	buffersPerWorker = 2
@@ -29,20 +32,28 @@ const (
 // they sleep.
 func copyWorkers() int { return max(1, min(maxCopyWorkers, runtime.GOMAXPROCS(0)/2)) }
 
+// stagingSize is the size of a staging: the number of its workers, and the number and the bytes of
+// the buffers of each.
+type stagingSize struct{ workers, perWorker, bytes int }
+
 // staging holds the pinned buffers of one copy direction. One copy uses it at a time.
 type staging struct {
-	busy    chan struct{} // contains one element while a copy uses the buffers
-	workers [maxCopyWorkers]doubleBuffer
+	stagingSize
+	busy  chan struct{} // contains one element while a copy uses the buffers
+	rings []bufferRing  // one per worker
+	// move copies between the caller's memory and a buffer. next is nil or the memory to copy next.
+	move func(dst, src, next []byte)
 }
 
-// doubleBuffer holds the buffers of one worker.
-type doubleBuffer struct {
-	buffers [buffersPerWorker]buffer
-	last    int // index of the buffer used last, modulo buffersPerWorker
+// bufferRing holds the buffers of one worker.
+type bufferRing struct {
+	buffers []buffer
+	last    int // index of the buffer used last, modulo the number of buffers
 }
 
-// buffer is a pinned buffer of bufferBytes. Its memory is allocated on first use.
+// buffer is a pinned buffer. Its memory is allocated on first use.
 type buffer struct {
+	bytes   int
 	address uintptr
 	event   uintptr // completes when the GPU no longer uses the buffer
 	state   bufferState
@@ -62,7 +73,19 @@ const (
 	recorded             // in use until the event completes
 )
 
-func newStaging() *staging { return &staging{busy: make(chan struct{}, 1)} }
+// newStaging returns a staging that copies with non-temporal stores: the CPU does not read the
+// destination soon, and ordinary stores would first read its cache lines.
+func newStaging(size stagingSize) *staging {
+	s := &staging{stagingSize: size, busy: make(chan struct{}, 1), rings: make([]bufferRing, size.workers),
+		move: asm.Copy}
+	for i := range s.rings {
+		s.rings[i].buffers = make([]buffer, size.perWorker)
+		for j := range s.rings[i].buffers {
+			s.rings[i].buffers[j].bytes = size.bytes
+		}
+	}
+	return s
+}
 
 // acquire waits for exclusive use of the buffers, until release.
 func (s *staging) acquire(ctx context.Context) error {
@@ -85,9 +108,9 @@ func (s *staging) release() {
 // buffers ranges over the buffers of all workers.
 func (s *staging) buffers() func(yield func(*buffer) bool) {
 	return func(yield func(*buffer) bool) {
-		for i := range s.workers {
-			for j := range s.workers[i].buffers {
-				if !yield(&s.workers[i].buffers[j]) {
+		for i := range s.rings {
+			for j := range s.rings[i].buffers {
+				if !yield(&s.rings[i].buffers[j]) {
 					return
 				}
 			}
@@ -96,13 +119,13 @@ func (s *staging) buffers() func(yield func(*buffer) bool) {
 }
 
 // next returns the least recently used buffer.
-func (d *doubleBuffer) next() *buffer {
+func (d *bufferRing) next() *buffer {
 	d.last++
-	return &d.buffers[d.last%buffersPerWorker]
+	return &d.buffers[d.last%len(d.buffers)]
 }
 
 // memory returns the buffer's memory, which Go's garbage collector does not manage.
-func (b *buffer) memory() []byte { return unsafe.Slice((*byte)(pointer(b.address)), bufferBytes) }
+func (b *buffer) memory() []byte { return unsafe.Slice((*byte)(pointer(b.address)), b.bytes) }
 
 // open allocates the buffer's memory and event, unless it has them.
 func (b *buffer) open(g *GPU) error {
@@ -111,7 +134,7 @@ func (b *buffer) open(g *GPU) error {
 	}
 	return g.within(func() error {
 		if b.address == 0 {
-			if err := g.call(cuMemHostAlloc, uintptr(unsafe.Pointer(&b.address)), bufferBytes, 0); err != nil {
+			if err := g.call(cuMemHostAlloc, uintptr(unsafe.Pointer(&b.address)), uintptr(b.bytes), 0); err != nil {
 				return err
 			}
 		}
