@@ -22,15 +22,21 @@ func (pl *Plan) firstFactor() *Plan {
 	return &first
 }
 
-// enqueueGated enqueues both launches of a gated product. It allocates the scratch memory for the
-// result of the first.
+// gateBytes returns the bytes of the result of the first of the two launches.
+func (pl *Plan) gateBytes() int {
+	c := pl.device.C()
+	return c.Type.Bytes(c.Rows * c.LD)
+}
+
+// enqueueGated enqueues both launches of a gated product. The result of the first is in scratch
+// memory.
 func (pl *Plan) enqueueGated(ctx context.Context, m kernel.Memory) (err error) {
-	d, first := pl.backend.Device, pl.firstFactor()
-	sums, err := d.Alloc(first.device.Out().Bytes(first.device.C().Rows * first.device.C().LD))
+	first := pl.firstFactor()
+	sums, err := pl.take(first.gateBytes())
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.Free(sums)) }()
+	defer func() { err = errors.Join(err, pl.give(sums)) }()
 	if err := first.enqueue(ctx, kernel.Memory{gemm.A: m[gemm.A], gemm.B: m[gemm.Up], gemm.C: sums}); err != nil {
 		return err
 	}

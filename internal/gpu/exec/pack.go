@@ -15,13 +15,36 @@ func (pl *Plan) needsPacking() bool {
 	return is.Any()
 }
 
-// enqueuePacked allocates memory for the packed operands and enqueues their packing and the
-// product.
-func (pl *Plan) enqueuePacked(ctx context.Context, m kernel.Memory) (err error) {
-	d := pl.backend.Device
+// Packed returns the plan of the product with packed operands, and reports which operands
+// [Plan.Pack] packs for it.
+func (pl *Plan) Packed() (*Plan, kernel.Repacked) {
 	q, packed := pl.Kernel.Repack(&pl.device, pl.Config.Tile, pl.align)
 	sub := *pl
 	sub.device, sub.align = q, kernel.Align{gemm.C: pl.align[gemm.C]}
+	return &sub, packed
+}
+
+// Pack enqueues the packing of operand o, in the layout of the product, for the plan that
+// [Plan.Packed] returns. The product must not be a batch.
+func (pl *Plan) Pack(ctx context.Context, o gemm.Operand, from, to device.Ptr) error {
+	sub, _ := pl.Packed()
+	return Sentinel(pl.pack(ctx, operandCopy{from: pl.device.Layouts[o], source: from, to: sub.device.Layouts[o],
+		target: to, count: 1}))
+}
+
+// packedBytes returns the bytes of operand o of q, the product with packed operands.
+func (pl *Plan) packedBytes(q *gemm.Problem, o gemm.Operand) int {
+	l, count := q.Layouts[o], 1
+	if pl.device.Batch.Stride[o] > 0 {
+		count = pl.device.Batch.Count
+	}
+	return l.Type.Bytes(count * l.Rows * l.LD)
+}
+
+// enqueuePacked enqueues the packing of operands into scratch memory and the product.
+func (pl *Plan) enqueuePacked(ctx context.Context, m kernel.Memory) (err error) {
+	sub, packed := pl.Packed()
+	q := &sub.device
 	var all []operandCopy
 	for _, o := range kernel.Packable {
 		if !packed[o] {
@@ -33,10 +56,10 @@ func (pl *Plan) enqueuePacked(ctx context.Context, m kernel.Memory) (err error) 
 			r.count = pl.device.Batch.Count
 			r.sourceStride, r.targetStride = from.Type.Bytes(stride), to.Type.Bytes(q.Batch.Stride[o])
 		}
-		if r.target, err = d.Alloc(to.Type.Bytes(r.count * to.Rows * to.LD)); err != nil {
+		if r.target, err = pl.take(pl.packedBytes(q, o)); err != nil {
 			return err
 		}
-		defer func() { err = errors.Join(err, d.Free(r.target)) }()
+		defer func() { err = errors.Join(err, pl.give(r.target)) }()
 		m[o] = r.target
 		all = append(all, r)
 	}

@@ -91,6 +91,7 @@ type Plan struct {
 	selected bool         // the kernel was not requested by name
 	align    kernel.Align
 	stream   device.Stream // to launch in; nil for the device's own
+	scratch  *scratch      // nil if the launches allocate their scratch memory
 	// row0 and col0 are the position of C in the whole C if the plan computes a part of a product.
 	row0, col0 int
 }

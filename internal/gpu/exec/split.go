@@ -9,14 +9,14 @@ import (
 )
 
 // enqueueSplitK enqueues both launches of split-K: the partial sums, and the kernel that adds
-// them. It allocates scratch memory for the partial sums.
+// them. The partial sums are in scratch memory.
 func (pl *Plan) enqueueSplitK(ctx context.Context, m kernel.Memory) (err error) {
-	d, p := pl.backend.Device, &pl.device
-	sums, err := d.Alloc(kernel.PartialSumBytes(p, pl.Config.Tile))
+	p := &pl.device
+	sums, err := pl.take(kernel.PartialSumBytes(p, pl.Config.Tile))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, d.Free(sums)) }()
+	defer func() { err = errors.Join(err, pl.give(sums)) }()
 	partial, total := pl.Config.PartialSums(), kernel.SplitKSumConfig(pl.Config)
 	second := pl.args(&total, m)
 	second.PartialSums, second.SplitLen = sums, kernel.SplitLen(p.K, pl.Config.Tile)
