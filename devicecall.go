@@ -15,6 +15,8 @@ func (k *call) resident() (*resident.Product, error) {
 	switch asked := request.Device; {
 	case asked.Kind != backend.Auto && asked.String() != d.String():
 		return nil, fmt.Errorf("%w: device %v for matrices on %v", ErrUnsupported, asked, d)
+	case request.GPUMemory != 0:
+		return nil, fmt.Errorf("%w: a limit of GPU memory for matrices on device %v", ErrUnsupported, d)
 	case k.tile != nil:
 		return nil, fmt.Errorf("%w: a function for the tiles of matrices on device %v: only the CPU runs it", ErrUnsupported,
 			d)

@@ -79,13 +79,29 @@ func giveProduct[T dtype.Element](c *config, o gemm.Operand, x Operand[T], l *ge
 // two and kept in the user's cache directory or in TILEWORK_CACHE, unless that is "off". The two
 // sum in different orders: name the device where the bits of a result must not depend on its size.
 // [PlanGemm] reports the choice and its reason.
-func WithDevice(name string) Option {
+//
+// A second argument limits the bytes of GPU memory that the product uses for its matrices; the
+// default is nine tenths of the GPU's memory. Matrices that need more are multiplied block by
+// block, in the same order of sums, so the limit changes no bit of the result. [Plan.Detail] states
+// the blocks and the bytes copied. 256 MiB suffice for matrices with sides of up to 50,000, but
+// slow large products down. A product that needs more than the limit returns [ErrOutOfMemory] and
+// leaves C as it was. If another program uses the memory, the blocks become smaller too. The CPU
+// ignores the limit.
+func WithDevice(name string, memory ...int) Option {
 	d, err := backend.ParseDevice(name)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", ErrNoDevice, err)
+	}
+	limit := 0
+	switch {
+	case len(memory) == 1 && memory[0] > 0:
+		limit = memory[0]
+	case len(memory) > 0:
+		err = fmt.Errorf("%w: device %s with %v bytes of memory, want one positive number", ErrUnsupported, name, memory)
+	}
 	return func(c *config) {
-		if err != nil {
-			c.fail(fmt.Errorf("%w: %w", ErrNoDevice, err))
-		}
-		c.request.Device = d
+		c.fail(err)
+		c.request.Device, c.request.GPUMemory = d, limit
 	}
 }
 

@@ -58,12 +58,14 @@ func TestEveryDeviceCallFails(t *testing.T) {
 				defer cancel()
 				_, stderr, code := run(ctx, strings.Fields(verb.args)...)
 				failed := d.FailedCall()
+				// A product continues in smaller blocks.
+				recovered := kind.err == device.ErrOutOfMemory && code == 0 && strings.HasPrefix(failed, "Alloc")
 				switch {
 				case ctx.Err() != nil:
 					t.Errorf("%s: %s failed, and the command did not end", verb.args, failed)
 				case failed == "" && code != 0:
 					t.Errorf("%s: exit code %d, %q", verb.args, code, stderr)
-				case failed != "" && (code != kind.code || !strings.Contains(stderr, failed)):
+				case failed != "" && !recovered && (code != kind.code || !strings.Contains(stderr, failed)):
 					t.Errorf("%s: %s failed (%v): exit code %d, want %d, %q", verb.args, failed, kind.err, code, kind.code, stderr)
 				}
 				if strings.HasPrefix(verb.args, "mul") && strings.Contains(strings.TrimSpace(stderr), "\n") {

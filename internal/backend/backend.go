@@ -68,6 +68,9 @@ type Options struct {
 	Choice
 	// Threads is the maximum number of goroutines. 0 is GOMAXPROCS, which is also the upper limit.
 	Threads int
+	// GPUMemory is the maximum number of bytes of GPU memory that a product of matrices in host memory
+	// uses. 0 sets no limit.
+	GPUMemory int
 	// Packed is B if it is already packed, for a backend that implements [Packer]. The plan uses the
 	// kernel that B was packed for, and Run ignores the B of its buffers.
 	Packed Packed

@@ -23,6 +23,8 @@ type Request struct {
 	Device  backend.Device
 	Kernel  string // a name, which a tile may follow: "tiled:16"
 	Threads int    // the maximum number of goroutines
+	// GPUMemory is [backend.Options.GPUMemory].
+	GPUMemory int
 	// Choice, if not nil, replaces Kernel and any tuned choice. Tuning measures with it.
 	Choice *backend.Choice
 	// Packed is B if it is already packed. Run then ignores the B of its buffers.
@@ -203,7 +205,7 @@ func CheckThreads(n int) error {
 // planOn plans the product on a backend, with the tuned choice unless the request makes one.
 func (pl *Plan) planOn(t *target) error {
 	r := &pl.Request
-	pl.options.Threads, pl.options.Kernel = r.Threads, r.Kernel
+	pl.options.Threads, pl.options.Kernel, pl.options.GPUMemory = r.Threads, r.Kernel, r.GPUMemory
 	if r.Packed != nil {
 		if err := r.checkPacked(t); err != nil {
 			return err

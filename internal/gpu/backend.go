@@ -71,6 +71,7 @@ func (b Backend) Plan(p *gemm.Problem, o *backend.Options, _ backend.Plan) (back
 	if err != nil {
 		return nil, err
 	}
+	host.Limit = o.GPUMemory
 	return &plan{on, host, &problem}, nil
 }
 
@@ -193,12 +194,12 @@ func (pl *plan) Accuracy(p *gemm.Problem) gemm.Accuracy { return pl.host.Kernel.
 
 // RunBatch implements [backend.BatchRunner].
 func (pl *plan) RunBatch(ctx context.Context, kernel string, all []gemm.Buffers) error {
-	return pl.on.RunBatch(ctx, pl.problem, Options(kernel), all)
+	return pl.on.RunBatch(ctx, pl.problem, Options(kernel), pl.host.Limit, all)
 }
 
 // RunGroups implements [backend.GroupRunner].
 func (pl *plan) RunGroups(ctx context.Context, kernel string, b *gemm.Buffers, bs [][]byte, ends []int32) error {
-	return pl.on.RunGroups(ctx, pl.problem, Options(kernel), *b, bs, ends)
+	return pl.on.RunGroups(ctx, pl.problem, Options(kernel), pl.host.Limit, *b, bs, ends)
 }
 
 // Reasoning implements [backend.Explainer].

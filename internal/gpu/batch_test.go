@@ -123,7 +123,7 @@ func TestHostBatch(t *testing.T) {
 	for _, most := range []int{1 << 30, 600} {
 		p, all, want := onHost(t, 7, 4)
 		b := stream.New(&short{d, most})
-		if err := b.RunBatch(t.Context(), &p, exec.Options{}, all); err != nil {
+		if err := b.RunBatch(t.Context(), &p, exec.Options{}, 0, all); err != nil {
 			t.Fatal(err)
 		}
 		for i, m := range all {
@@ -136,7 +136,7 @@ func TestHostBatch(t *testing.T) {
 		}
 	}
 	p, all, _ := onHost(t, 2, 4)
-	err = stream.New(&short{d, 50}).RunBatch(t.Context(), &p, exec.Options{}, all)
+	err = stream.New(&short{d, 50}).RunBatch(t.Context(), &p, exec.Options{}, 0, all)
 	if !errors.Is(err, gemm.ErrOutOfMemory) {
 		t.Errorf("RunBatch with too little memory for one product: error %v, want ErrOutOfMemory", err)
 	}
@@ -156,7 +156,7 @@ func TestHostBatchFaults(t *testing.T) {
 	for n := 1; ; n++ {
 		b := stream.New(d)
 		d.Fail(n, broken)
-		err := b.RunBatch(t.Context(), &p, exec.Options{}, all)
+		err := b.RunBatch(t.Context(), &p, exec.Options{}, 0, all)
 		failed := d.FailedCall()
 		d.Fail(0, nil)
 		if (failed != "") != errors.Is(err, broken) {

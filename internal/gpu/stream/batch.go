@@ -3,6 +3,7 @@ package stream
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"tilework/dtype"
 	"tilework/internal/device"
@@ -15,6 +16,7 @@ import (
 type hostBatch struct {
 	backend *Backend
 	plan    *exec.Plan
+	limit   int          // see [Plan.Limit]
 	layouts gemm.Layouts // on the host
 	// matrices holds all matrices A, B and C. A matrix that the products share, or that holds the rows
 	// of all groups, occurs once.
@@ -24,13 +26,14 @@ type hostBatch struct {
 }
 
 // RunBatch computes p for each of the buffers in one launch, or in several if the device has too
-// little memory for all. All products have the bias of the first. The errors are those of
-// [Plan.Run], and ErrUnsupported if no kernel supports the batch.
-func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Options, all []gemm.Buffers) error {
+// little memory for all, or limit bytes are too few. All products have the bias of the first. The
+// errors are those of [Plan.Run], and ErrUnsupported if no kernel supports the batch.
+func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Options, limit int,
+	all []gemm.Buffers) error {
 	if len(all) == 0 {
 		return ctx.Err()
 	}
-	x := &hostBatch{backend: b, layouts: p.Layouts, bias: all[0][gemm.Bias]}
+	x := &hostBatch{backend: b, limit: limit, layouts: p.Layouts, bias: all[0][gemm.Bias]}
 	for i := range all {
 		for o := range gemm.C + 1 {
 			x.matrices[o] = append(x.matrices[o], all[i][o])
@@ -51,20 +54,30 @@ func (b *Backend) RunBatch(ctx context.Context, p *gemm.Problem, opt exec.Option
 		return err
 	}
 	err = x.run(ctx, &q, opt)
-	if n := len(all) / 2; n > 0 && errors.Is(err, device.ErrOutOfMemory) {
-		if err := b.RunBatch(ctx, p, opt, all[:n]); err != nil {
+	switch n := len(all) / 2; {
+	case !errors.Is(err, device.ErrOutOfMemory):
+		return exec.Sentinel(err)
+	case n == 0:
+		one, err := b.Plan(p, opt)
+		if err != nil {
 			return err
 		}
-		return b.RunBatch(ctx, p, opt, all[n:])
+		one.Limit = limit
+		return one.Run(ctx, all[0])
+	default:
+		if err := b.RunBatch(ctx, p, opt, limit, all[:n]); err != nil {
+			return err
+		}
+		return b.RunBatch(ctx, p, opt, limit, all[n:])
 	}
-	return exec.Sentinel(err)
 }
 
 // RunGroups computes p for groups of rows, with a B for each group. p.M is the number of rows of
-// all groups, and ends holds the row after each group. The errors are those of RunBatch.
-func (b *Backend) RunGroups(ctx context.Context, p *gemm.Problem, opt exec.Options, m gemm.Buffers, bs [][]byte,
-	ends []int32) error {
-	x := &hostBatch{backend: b, layouts: p.Layouts, matrices: [...][][]byte{{m[gemm.A]}, bs, {m[gemm.C]}},
+// all groups, and ends holds the row after each group. The errors are those of RunBatch, and
+// ErrUnsupported if the matrices need more than limit bytes.
+func (b *Backend) RunGroups(ctx context.Context, p *gemm.Problem, opt exec.Options, limit int, m gemm.Buffers,
+	bs [][]byte, ends []int32) error {
+	x := &hostBatch{backend: b, limit: limit, layouts: p.Layouts, matrices: [...][][]byte{{m[gemm.A]}, bs, {m[gemm.C]}},
 		bias: m[gemm.Bias], ends: ends}
 	l := kernel.Padded(p.Layouts[gemm.B])
 	q := exec.OnDevice(p, false)
@@ -72,8 +85,15 @@ func (b *Backend) RunGroups(ctx context.Context, p *gemm.Problem, opt exec.Optio
 	if err != nil {
 		return err
 	}
-	return exec.Sentinel(x.run(ctx, &q, opt))
+	err = x.run(ctx, &q, opt)
+	if errors.Is(err, errLimit) {
+		return fmt.Errorf("%w: %w", gemm.ErrUnsupported, err)
+	}
+	return exec.Sentinel(err)
 }
+
+// errLimit reports that matrices need more memory than the limit allows.
+var errLimit = fmt.Errorf("%w: the limit is too low for all products at once", device.ErrOutOfMemory)
 
 // same reports whether all matrices are in the same memory.
 func same(list [][]byte) bool {
@@ -96,6 +116,14 @@ func (x *hostBatch) run(ctx context.Context, p *gemm.Problem, opt exec.Options) 
 	}
 	if err := x.plan.Compile(ctx); err != nil {
 		return err
+	}
+	if total := x.plan.ScratchBytes(); x.limit > 0 {
+		for _, n := range p.Bytes() {
+			total += n
+		}
+		if total > x.limit {
+			return errLimit
+		}
 	}
 	d := x.backend.Device
 	var m kernel.Memory

@@ -4,6 +4,7 @@ package stream
 
 import (
 	"sync"
+	"time"
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
@@ -48,6 +49,10 @@ type Plan struct {
 	host       *gemm.Problem
 	keepLayout bool
 
+	// Limit is the number of bytes of device memory that Run may use for matrices. 0 allows nine
+	// tenths of the device's memory.
+	Limit int
+
 	Steps    *schedule // nil before the first call of Schedule
 	expected estimate
 }
@@ -65,6 +70,15 @@ func (b *Backend) Plan(p *gemm.Problem, opt exec.Options) (*Plan, error) {
 // host's layouts on the device if keepLayout is set.
 func (b *Backend) PlanOf(pl *exec.Plan, p *gemm.Problem, keepLayout bool) *Plan {
 	return &Plan{Plan: pl, on: b, host: p, keepLayout: keepLayout}
+}
+
+// Host returns the product with the layouts of its matrices in host memory.
+func (pl *Plan) Host() *gemm.Problem { return pl.host }
+
+// Predicted returns the predicted time of Run.
+func (pl *Plan) Predicted() time.Duration {
+	pl.Schedule()
+	return pl.expected.total
 }
 
 // Backend returns the backend that made the plan.

@@ -18,6 +18,7 @@ type rates struct {
 	memory  float64 // bytes per second of the device's memory
 	compute float64 // operations per second
 	blocks  int     // blocks that run at the same time
+	each    int     // of these, blocks on an SM
 	// startup is the fixed cost of streams, events and a goroutine per product, step the latency of a
 	// launch, and copy the fixed cost of a copy.
 	startup, step, copy time.Duration
@@ -29,6 +30,10 @@ const (
 	// than copying as many contiguous bytes, and rows of 8 KiB took no longer.
 	rowLatency = 30 * time.Nanosecond
 	longRow    = 8 << 10
+
+	// sustained is the fraction of the boost clock at which wgmma works for long. Large bfloat16
+	// products run at the power limit of an H100, at 700 of the 954 TFLOP/s that choose predicts.
+	sustained = 0.75
 )
 
 // rates returns the rates of the device for the product.
@@ -37,7 +42,7 @@ func (pl *Plan) rates() rates {
 	// An SM runs as many blocks as have their accumulators in half of its registers.
 	const half = 128 << 10
 	each := max(1, half/p.Accum().Bytes(pl.Config.Tile.M*pl.Config.Tile.N))
-	r := rates{blocks: each * max(in.SMs, 1), startup: 50 * time.Microsecond, step: 15 * time.Microsecond,
+	r := rates{blocks: each * max(in.SMs, 1), each: each, startup: 50 * time.Microsecond, step: 15 * time.Microsecond,
 		copy: 40 * time.Microsecond}
 	// PCIe 5, 4 or 3, ×16, less the cost of staging. With PCIe 5 the copies by the host's cores are
 	// the limit: 30 GB/s each way if both ways are busy.
@@ -60,9 +65,19 @@ func (pl *Plan) rates() rates {
 		if peak, err := m.PeakRate(kind); err == nil {
 			r.compute = efficiency * peak
 		}
+		if pl.Kernel.Tensor && pl.Cycles > 0 {
+			r.compute = p.Flops() * m.ClockHz / pl.Cycles
+		}
+		if pl.Kernel.TMA {
+			r.compute *= sustained
+		}
 	}
 	return r
 }
+
+// long is the predicted time from which a product is worth planning in blocks, which takes some
+// milliseconds.
+const long = 200 * time.Millisecond
 
 // drain is the loss at the start and the end of a launch, in waves: about 50 µs of 0.8 ms on an
 // H200.
@@ -72,57 +87,89 @@ const drain = 1. / 16
 // its copies out alone.
 type estimate struct{ total, in, compute, out time.Duration }
 
-// predict predicts the time of a schedule by simulation. Copies in run one after the other. A step
-// starts after the previous step and after its copies in. Copies out run one after the other, each
-// after its step.
+// predict predicts the time of a schedule by simulation. Copies in run one after the other, each
+// after the last step that uses its buffer. A step starts after the previous step, after its copies
+// in, and when its buffer of C has been copied out. Copies out run one after the other, each after
+// its step.
 func (pl *Plan) predict(s *schedule, r rates) estimate {
 	seconds := func(x float64) time.Duration { return time.Duration(x * float64(time.Second)) }
 	var in, compute, out time.Duration // end of the operations so far
+	var free [matrices][]time.Duration // times at which the buffers are free
+	for x := range free {
+		free[x] = make([]time.Duration, len(s.sizes[x]))
+	}
 	var e estimate
 	if len(s.steps) > 1 {
 		in = r.startup
 	}
 	shape := pl.Config.Tile
 	layouts := pl.host.Layouts
-	bytes := func(x gemm.Operand, p part) float64 {
-		return float64(p.rows.n()) * float64(p.cols.n()) * float64(layouts[x].Type.Bits()) / 8
-	}
 	copied := func(x gemm.Operand, p part, rate float64) time.Duration {
-		return r.copy + seconds(bytes(x, p)/rate) + rowsLatency(layouts[x], p)
+		return r.copy + seconds(pl.bytes(x, p)/rate) + rowsLatency(layouts[x], p)
 	}
 	for i := range s.steps {
 		st := &s.steps[i]
+		ready := in
 		for x := range matrices {
-			if part := st.load[x]; !part.empty() {
-				d := copied(x, part, r.in)
-				in, e.in = in+d, e.in+d
+			part := st.load[x]
+			if part.empty() {
+				continue
 			}
+			if st.begins[x] {
+				in = max(in, free[x][st.buffers[x]])
+			}
+			d := copied(x, part, r.in)
+			if s.raw[x] > 0 { // read once and written packed
+				d += seconds((pl.bytes(x, part) + float64(s.sizes[x][st.buffers[x]])) / r.memory)
+			}
+			in, e.in, ready = in+d, e.in+d, in+d
+		}
+		if st.begins[gemm.C] {
+			ready = max(ready, free[gemm.C][st.buffers[gemm.C]])
 		}
 		// The blocks of a wave start and end together, so a partial wave takes as long as a whole
 		// one, unless blocks of the next step fill it.
 		tiles := float64(kernel.CeilDiv(st.rows.n(), shape.M)) * float64(kernel.CeilDiv(st.cols.n(), shape.N))
-		waves := tiles / float64(r.blocks)
+		waves := r.waves(tiles)
 		if i+1 == len(s.steps) || s.steps[i+1].concurrent == st.concurrent {
 			waves = math.Ceil(waves) + drain
 		}
 		if pl.host.Epilogue.Gated {
 			waves *= 2
 		}
-		tile := 2 * float64(shape.M) * float64(shape.N) * float64(st.depth.n()) * float64(r.blocks) / r.compute
 		made := st.parts()[gemm.C]
-		d := seconds(waves*tile + bytes(gemm.C, made)/r.memory)
+		d := seconds(waves*pl.wave(st.depth.n(), r) + pl.bytes(gemm.C, made)/r.memory)
 		if st.depth.from > 0 {
-			d += seconds(bytes(gemm.C, made) / r.memory)
+			d += seconds(pl.bytes(gemm.C, made) / r.memory)
 		}
-		compute, e.compute = max(compute, in)+r.step+d, e.compute+d
+		compute, e.compute = max(compute, ready)+r.step+d, e.compute+d
+		for x := range matrices {
+			free[x][st.buffers[x]] = compute
+		}
 		if st.store {
 			d := copied(gemm.C, made, r.out)
 			out, e.out = max(out, compute)+d, e.out+d
+			free[gemm.C][st.buffers[gemm.C]] = out
 		}
 	}
 	e.total = out + r.step
 	return e
 }
+
+// waves returns the number of waves of blocks in which a kernel computes its tiles while another
+// one runs. A block is not faster than alone on its SM.
+func (r *rates) waves(tiles float64) float64 {
+	return max(tiles/float64(r.blocks), 1/float64(r.each*concurrentKernels))
+}
+
+// wave returns the time in seconds in which all SMs compute their tiles with depth terms.
+func (pl *Plan) wave(depth int, r rates) float64 {
+	shape := pl.Config.Tile
+	return 2 * float64(shape.M) * float64(shape.N) * float64(depth) * float64(r.blocks) / r.compute
+}
+
+// concurrentKernels is the number of streams that run kernels.
+const concurrentKernels = 2
 
 // fastest returns the schedule with the lowest predicted time, of those that keep A, B and C on the
 // device.
@@ -130,8 +177,15 @@ func (pl *Plan) fastest(r rates) (*schedule, estimate) {
 	p := pl.host
 	best := pl.wholly()
 	least := pl.predict(best, r)
+	// The blocks of a long product are fetched in a better order than whole matrices. Only they pack
+	// operands when they arrive.
+	if p.ReadsAB() && p.M > 0 && p.N > 0 && least.total > long {
+		if s, e := pl.fit(pl.once(), math.MaxInt/4, r); s != nil && e.total < least.total {
+			best, least = s, e
+		}
+	}
 	if pl.UsesScratch() {
-		return best, least // scratch memory belongs to a single stream
+		return best, least // in other schedules, scratch memory belongs to a single stream
 	}
 	// Overlap hides at most all but the longest of the three.
 	if most := max(least.in, least.compute, least.out); least.total-most < r.startup || !p.ReadsAB() || p.M == 0 ||
@@ -259,6 +313,7 @@ type scheduleKey struct {
 	problem    gemm.Problem
 	config     kernel.Config
 	keepLayout bool
+	limit      int
 }
 
 // Schedule returns the schedule of the plan. It is chosen at the first call, once for all equal
@@ -267,18 +322,27 @@ func (pl *Plan) Schedule() *schedule {
 	if pl.Steps != nil {
 		return pl.Steps
 	}
-	key := scheduleKey{*pl.host, pl.Config, pl.keepLayout}
+	key := scheduleKey{*pl.host, pl.Config, pl.keepLayout, pl.Limit}
 	s, _ := pl.on.schedules.Get(key, func() (scheduled, error) { return pl.decide(), nil })
 	pl.Steps, pl.expected = s.schedule, s.expected
 	return pl.Steps
 }
 
+// decide chooses the order of the sums without regard to memory, and then the fastest schedule with
+// this order that fits. If none does, the schedule is the smallest one, which Run refuses.
 func (pl *Plan) decide() scheduled {
-	s, e := pl.fastest(pl.rates())
-	if most := int(pl.on.Device.Info().Memory / 10 * 9); s.Memory() > most {
-		if less := pl.Smaller(s, most); less != nil {
-			s, e = less, pl.predict(less, pl.rates())
+	r := pl.rates()
+	s, e := pl.fastest(r)
+	memory := int(pl.on.Device.Info().Memory / 10 * 9)
+	if pl.Limit > 0 {
+		memory = min(memory, pl.Limit)
+	}
+	if s.Memory() > memory {
+		if less, expected := pl.fit(s.order, memory, r); less != nil {
+			return scheduled{less, expected}
 		}
+		s = pl.smallest(s.order)
+		e = pl.predict(s, r)
 	}
 	return scheduled{s, e}
 }
@@ -289,12 +353,25 @@ func (pl *Plan) Detail() string {
 	if len(s.steps) == 1 {
 		return pl.Config.String()
 	}
-	text := fmt.Sprintf("%v; %s: %v predicted; alone: copies in %v, kernels %v, copies out %v",
-		pl.Config, s.words, ms(e.total), ms(e.in), ms(e.compute), ms(e.out))
+	copiedIn, copiedOut := pl.traffic(s)
+	text := fmt.Sprintf("%v; %s, in %s of memory; %s in and %s out; %v predicted; alone: copies in %v, kernels %v, "+
+		"copies out %v", pl.Config, s.words, bytesText(float64(s.Memory())), bytesText(copiedIn), bytesText(copiedOut),
+		ms(e.total), ms(e.in), ms(e.compute), ms(e.out))
 	if st := in.Staging; st.Threads > 0 {
 		text += fmt.Sprintf("; copies by %d threads through %d MiB of pinned memory each way", st.Threads, st.BufferBytes>>20)
 	}
 	return text
+}
+
+// bytesText formats a number of bytes: "1.5 GiB".
+func bytesText(n float64) string {
+	switch {
+	case n >= 1<<30:
+		return fmt.Sprintf("%.1f GiB", n/(1<<30))
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MiB", n/(1<<20))
+	}
+	return fmt.Sprintf("%.1f KiB", n/(1<<10))
 }
 
 func ms(d time.Duration) time.Duration { return d.Round(100 * time.Microsecond) }

@@ -36,10 +36,11 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 		return err
 	}
 	for i := range s.steps {
-		if err := pl.part(&s.steps[i], nil).Compile(ctx); err != nil {
+		if err := pl.part(&s.steps[i], false, nil).Compile(ctx); err != nil {
 			return err
 		}
 	}
+	x.schedule = s
 	if len(s.steps) == 1 {
 		// A single stream runs all operations in order.
 		x.in, x.out = x.device, x.device
@@ -54,48 +55,88 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 	if err := x.open(); err != nil {
 		return err
 	}
-	return x.overlap(ctx, s)
+	return x.overlap(ctx)
 }
 
-// part returns the plan of a step for a stream.
-func (pl *Plan) part(s *step, on device.Stream) *exec.Plan {
-	return pl.Part(pl.problem(s), s.rows.from, s.cols.from, on)
+// part returns the plan of a step for a stream. If packs is set, it is the plan for operands that
+// are packed where the kernel needs them packed.
+func (pl *Plan) part(s *step, packs bool, on device.Stream) *exec.Plan {
+	p := pl.Part(pl.problem(s), s.rows.from, s.cols.from, on)
+	if packs {
+		p, _ = p.Packed()
+	}
+	return p
 }
 
-// oneShot is the execution of a schedule.
+// oneShot is the execution of a schedule. Three roles work on its steps in order: one copies
+// operands in, one enqueues the kernels, and one copies results out. The last is a goroutine of its
+// own. The first is one where it runs ahead, as far as there are buffers; elsewhere it alternates
+// with the second, which saves waking a goroutine for each step.
 type oneShot struct {
-	plan    *Plan
-	device  device.Device
-	host    gemm.Buffers
-	buffers [matrices][]buffer
-	vectors kernel.Memory // of the operands that are copied whole
-	copied  bool          // reports whether those copies are enqueued
-	in, out device.Stream // streams of the copies; the device's default stream runs the kernels
-	streams *streams      // in and out, if they are separate streams
-	events  []device.Event
-	done    []device.Event // events at the end of each enqueued step
-	freed   int            // number of the last step that in waits for
-	sliced  device.Event   // end of the last slice, to which concurrent panels add
+	plan     *Plan
+	schedule *schedule
+	device   device.Device
+	host     gemm.Buffers
+	buffers  [matrices][]buffer
+	raw      [matrices]device.Ptr // where operands arrive that are packed then
+	scratch  device.Ptr
+	vectors  kernel.Memory // of the operands that are copied whole
+	copied   bool          // reports whether those copies are enqueued
+	in, out  device.Stream // streams of the copies
+	streams  *streams      // in and out, if they are separate streams
+
+	mu     sync.Mutex
+	events []device.Event // to free at the end
+
+	progress []progress // of each step
+	freed    [2]int     // for each stream of kernels, number of the last step that in waits for
 }
 
-// pendingStore is a step whose part of C is copied out when it is done.
-type pendingStore struct {
-	step *step
-	done device.Event
+// progress tells the other goroutines how far a step is. Each channel is closed once.
+type progress struct {
+	launched chan struct{} // its kernel is enqueued, and done is set
+	stored   chan struct{} // its part of C is on the host; only of a step that stores
+	done     device.Event  // at the end of the kernel
+}
+
+// arrival is a step whose operands are on their way to the device.
+type arrival struct {
+	number  int
+	arrived device.Event // completes when they have arrived; nil if the step needs no copies
+	after   int          // number of the step whose store frees the buffer of C, or 0
 }
 
 // buffer is device memory that holds one part of a matrix after another.
 type buffer struct {
 	at device.Ptr
-	// used is the number of the last enqueued step that uses the buffer, counted from 1.
-	used int
-	// stores counts the parts of C in the buffer that are still to be copied out.
-	stores sync.WaitGroup
+	// used holds, for each stream of kernels, the number of the last step that uses the buffer. Steps
+	// are counted from 1. Only the copies in use it.
+	used [2]int
+	sum  sum // partial sums of C; only the kernels use it
+}
+
+// sum is the end of the last step that left partial sums, and the stream that it ran in.
+type sum struct {
+	done    device.Event
+	stream  int
+	awaited bool // by the other stream
+}
+
+// kernels is the state of the role that enqueues kernels: the last of the copies in, their
+// number, and for each stream the number of those that it waits for.
+type kernels struct {
+	arrived device.Event
+	count   int
+	awaited [2]int
 }
 
 // reserve allocates the memory of a schedule. If the device has too little, reserve tries smaller
-// schedules, and returns the one that fits.
+// schedules, and returns the one that fits. No step allocates memory later.
 func (x *oneShot) reserve(s *schedule) (*schedule, error) {
+	if limit := x.plan.Limit; limit > 0 && s.Memory() > limit {
+		return nil, fmt.Errorf("%w: %v needs %d bytes in the smallest blocks, and the limit is %d", device.ErrOutOfMemory,
+			x.plan.host, s.Memory(), limit)
+	}
 	for {
 		err := x.allocate(s)
 		if err == nil || !errors.Is(err, device.ErrOutOfMemory) {
@@ -104,45 +145,52 @@ func (x *oneShot) reserve(s *schedule) (*schedule, error) {
 		if err := x.free(); err != nil {
 			return nil, err
 		}
-		less := x.plan.Smaller(s, s.Memory()/2)
+		less := x.plan.Smaller(s, s.Memory()/4*3)
 		if less == nil {
-			return nil, fmt.Errorf("%v in the smallest parts, which need %d bytes: %w", x.plan.host, s.Memory(), err)
+			less = x.plan.smallest(s.order)
+		}
+		if less.Memory() >= s.Memory() {
+			return nil, fmt.Errorf("%v in the smallest blocks, which need %d bytes: %w", x.plan.host, s.Memory(), err)
 		}
 		s = less
 	}
 }
 
 func (x *oneShot) allocate(s *schedule) (err error) {
+	alloc := func(to *device.Ptr, n int) {
+		if err == nil && n > 0 { // an operand that is not read has no bytes
+			*to, err = x.device.Alloc(n)
+		}
+	}
 	for i, sizes := range s.sizes {
 		x.buffers[i] = make([]buffer, len(sizes))
 		for j, n := range sizes {
-			if n == 0 {
-				continue // an operand that is not read
-			}
-			if x.buffers[i][j].at, err = x.device.Alloc(n); err != nil {
-				return err
-			}
+			alloc(&x.buffers[i][j].at, n)
 		}
+		alloc(&x.raw[i], s.raw[i])
 	}
+	alloc(&x.scratch, s.scratch)
 	for o, l := range x.plan.vectors() {
-		if x.vectors[o], err = x.device.Alloc(l.Bytes()); err != nil {
-			return err
-		}
+		alloc(&x.vectors[o], l.Bytes())
 	}
-	return nil
+	return err
 }
 
 func (x *oneShot) free() error {
 	var errs []error
+	free := func(at *device.Ptr) {
+		errs = append(errs, x.device.Free(*at))
+		*at = 0
+	}
 	for i := range x.buffers {
 		for j := range x.buffers[i] {
-			errs = append(errs, x.device.Free(x.buffers[i][j].at))
+			free(&x.buffers[i][j].at)
 		}
-		x.buffers[i] = nil
+		free(&x.raw[i])
 	}
+	free(&x.scratch)
 	for o := range x.vectors {
-		errs = append(errs, x.device.Free(x.vectors[o]))
-		x.vectors[o] = 0
+		free(&x.vectors[o])
 	}
 	return device.Join(errs...)
 }
@@ -190,13 +238,14 @@ func (x *oneShot) record(s device.Stream) (device.Event, error) {
 	if err != nil {
 		return nil, err
 	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
 	x.events = append(x.events, e)
 	return e, nil
 }
 
-// overlap enqueues the steps in order, while another goroutine copies their results out. The first
-// error ends both.
-func (x *oneShot) overlap(parent context.Context, s *schedule) error {
+// overlap runs the steps. The first error ends all goroutines.
+func (x *oneShot) overlap(parent context.Context) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	var once sync.Once
@@ -207,67 +256,135 @@ func (x *oneShot) overlap(parent context.Context, s *schedule) error {
 			cancel()
 		}
 	}
-	made := make(chan pendingStore, len(s.steps))
-	var taker sync.WaitGroup
-	taker.Go(func() {
-		for l := range made {
-			check(x.store(ctx, l))
+	n := len(x.schedule.steps)
+	x.progress = make([]progress, n)
+	for i := range x.progress {
+		x.progress[i].launched, x.progress[i].stored = make(chan struct{}), make(chan struct{})
+	}
+	made := make(chan int, n)
+	var others sync.WaitGroup
+	others.Go(func() {
+		for i := range made {
+			check(x.store(ctx, i))
 		}
 	})
-	for i := range s.steps {
-		if ctx.Err() != nil {
-			break
+	var k kernels
+	launch := func(a arrival) { check(x.launch(ctx, a, &k, made)) }
+	fetch := func(deliver func(arrival)) {
+		for i := 0; i < n && ctx.Err() == nil; i++ {
+			a, err := x.fetch(ctx, i)
+			if check(err); err == nil {
+				deliver(a)
+			}
 		}
-		check(x.enqueue(ctx, &s.steps[i], made))
+	}
+	if x.schedule.ahead {
+		arriving := make(chan arrival, n)
+		others.Go(func() {
+			defer close(arriving)
+			fetch(func(a arrival) { arriving <- a })
+		})
+		for a := range arriving {
+			if ctx.Err() == nil {
+				launch(a)
+			}
+		}
+	} else {
+		fetch(launch)
 	}
 	close(made)
-	taker.Wait()
+	others.Wait()
 	if failed == nil {
 		failed = parent.Err()
 	}
 	return failed
 }
 
-// enqueue enqueues a step. Its operands are copied in once their buffers are free, and it starts
-// after the copies.
-func (x *oneShot) enqueue(ctx context.Context, s *step, made chan<- pendingStore) error {
-	a, b := &x.buffers[gemm.A][s.buffers[gemm.A]], &x.buffers[gemm.B][s.buffers[gemm.B]]
-	free := 0
-	if s.begins[gemm.A] {
-		free = a.used
+// await waits until another goroutine closes a channel of a step's progress.
+func await(ctx context.Context, closed <-chan struct{}) error {
+	select {
+	case <-closed:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	if s.begins[gemm.B] {
-		free = max(free, b.used)
-	}
-	if free > x.freed { // steps end in order
-		if err := x.in.Wait(x.done[free-1]); err != nil {
-			return err
+}
+
+// fetch enqueues the copies of the operands of step number i, once their buffers are free.
+func (x *oneShot) fetch(ctx context.Context, i int) (a arrival, err error) {
+	s := &x.schedule.steps[i]
+	a.number = i
+	needed := !x.copied
+	for o := range matrices {
+		b := &x.buffers[o][s.buffers[o]]
+		loads := !s.load[o].empty()
+		needed = needed || loads
+		switch {
+		case !s.begins[o]:
+		case o != gemm.C:
+			for stream, n := range b.used {
+				if err := x.release(ctx, stream, n); err != nil {
+					return a, err
+				}
+			}
+		case loads && max(b.used[0], b.used[1]) > 0:
+			if err := await(ctx, x.progress[max(b.used[0], b.used[1])-1].stored); err != nil {
+				return a, err
+			}
+		default:
+			a.after = max(b.used[0], b.used[1])
 		}
-		x.freed = free
+		b.used[s.stream()] = i + 1
 	}
-	c := &x.buffers[gemm.C][s.buffers[gemm.C]]
-	if s.begins[gemm.C] {
-		c.stores.Wait()
+	if needed {
+		if err := x.copyIn(ctx, s); err != nil {
+			return a, err
+		}
+		a.arrived, err = x.record(x.in)
 	}
-	if err := x.copyIn(ctx, s); err != nil {
+	return a, err
+}
+
+// release makes the copies in wait for step n of a stream of kernels, unless they already do.
+func (x *oneShot) release(ctx context.Context, stream, n int) error {
+	if n <= x.freed[stream] { // the steps of a stream end in order
+		return nil
+	}
+	x.freed[stream] = n
+	step := &x.progress[n-1]
+	if err := await(ctx, step.launched); err != nil {
 		return err
 	}
-	on := device.Stream(x.device)
+	return x.in.Wait(step.done)
+}
+
+// launch enqueues the kernel of a step.
+func (x *oneShot) launch(ctx context.Context, a arrival, k *kernels, made chan<- int) error {
+	s := &x.schedule.steps[a.number]
+	if a.after > 0 {
+		if err := await(ctx, x.progress[a.after-1].stored); err != nil {
+			return err
+		}
+	}
+	on, stream := device.Stream(x.device), s.stream()
 	if s.concurrent {
 		on = x.streams.concurrent
 	}
-	arrived, err := x.record(x.in)
-	if err != nil {
-		return err
+	if a.arrived != nil {
+		k.arrived, k.count = a.arrived, k.count+1
 	}
-	if err := on.Wait(arrived); err != nil {
-		return err
-	}
-	if s.concurrent && x.sliced != nil {
-		if err := on.Wait(x.sliced); err != nil {
+	if k.awaited[stream] < k.count {
+		if err := on.Wait(k.arrived); err != nil {
 			return err
 		}
-		x.sliced = nil
+		k.awaited[stream] = k.count
+	}
+	c := &x.buffers[gemm.C][s.buffers[gemm.C]]
+	if sum := &c.sum; s.depth.from > 0 && sum.stream != stream && !sum.awaited {
+		if err := on.Wait(sum.done); err != nil {
+			return err
+		}
+		sum.awaited = true
 	}
 	if err := x.compute(ctx, s, on); err != nil {
 		return err
@@ -276,25 +393,27 @@ func (x *oneShot) enqueue(ctx context.Context, s *step, made chan<- pendingStore
 	if err != nil {
 		return err
 	}
-	x.done = append(x.done, done)
-	if !s.store {
-		x.sliced = done
-	}
-	a.used, b.used = len(x.done), len(x.done)
+	x.progress[a.number].done = done
+	close(x.progress[a.number].launched)
 	if s.store {
-		c.stores.Add(1)
-		made <- pendingStore{s, done}
+		made <- a.number
+	} else {
+		c.sum = sum{done: done, stream: stream}
 	}
 	return nil
 }
 
-// store copies a step's part of C out when the step is done.
-func (x *oneShot) store(ctx context.Context, l pendingStore) error {
-	defer x.buffers[gemm.C][l.step.buffers[gemm.C]].stores.Done()
-	if err := x.out.Wait(l.done); err != nil {
+// store copies the part of C of step number i out when the step is done.
+func (x *oneShot) store(ctx context.Context, i int) error {
+	step := &x.progress[i]
+	if err := x.out.Wait(step.done); err != nil {
 		return err
 	}
-	return x.copyOut(ctx, l.step)
+	if err := x.copyOut(ctx, &x.schedule.steps[i]); err != nil {
+		return err
+	}
+	close(step.stored)
+	return nil
 }
 
 // copyIn enqueues the copies of the operands that a step reads.
@@ -303,9 +422,20 @@ func (x *oneShot) copyIn(ctx context.Context, s *step) error {
 		if p.empty() {
 			continue
 		}
-		host, at, rows := x.piece(s, gemm.Operand(i), p)
+		o := gemm.Operand(i)
+		host, at, rows := x.piece(s, o, p)
+		raw := x.raw[o]
+		if raw != 0 {
+			at = raw
+		}
 		if err := x.in.CopyIn(ctx, at, host, rows); err != nil {
 			return err
+		}
+		if raw != 0 {
+			to := x.buffers[o][s.buffers[o]].at
+			if err := x.plan.part(s, false, x.in).Pack(ctx, o, raw, to); err != nil {
+				return err
+			}
 		}
 	}
 	if x.copied {
@@ -346,7 +476,7 @@ func (x *oneShot) compute(ctx context.Context, s *step, on device.Stream) error 
 		m[gemm.ScaleA] += device.Ptr(a.Type.Bytes(a.Index(s.rows.from/sideA, 0)))
 		m[gemm.ScaleB] += device.Ptr(b.Type.Bytes(b.Index(0, s.cols.from/sideB)))
 	}
-	return x.plan.part(s, on).Enqueue(ctx, m)
+	return x.plan.part(s, x.schedule.packs, on).InScratch(x.scratch).Enqueue(ctx, m)
 }
 
 // copyOut copies the result of a step out and waits for the copy.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"tilework/dtype"
 	"tilework/gemmtest"
@@ -33,7 +34,7 @@ func randomSchedule(rng *rand.Rand, pl *Plan) *schedule {
 	}
 	some := func() int { return unit * (1 + rng.IntN(3)) }
 	if pl.host.Epilogue.Gated || rng.IntN(3) == 0 { // the sums of the first factor of a gated product need a single stream
-		return pl.streamed(o, some(), some())
+		return pl.blocked(o, blocking{some(), some(), [...]int{1 + rng.IntN(3), 1 + rng.IntN(3), 1 + rng.IntN(3)}})
 	}
 	side := pl.host.M
 	if !o.byRows {
@@ -237,7 +238,12 @@ func TestWaitsAreNeeded(t *testing.T) {
 				t.Fatal(err)
 			}
 			var n atomic.Int64
-			tap := &tapped{d, func(op string) bool { return op != "wait" || n.Add(1) != without }}
+			tap := &tapped{d, func(op string) bool {
+				if op == "copy out" {
+					time.Sleep(50 * time.Microsecond) // the copy runs all work before it, so let other work be enqueued
+				}
+				return op != "wait" || n.Add(1) != without
+			}}
 			b := New(tap)
 			pl, err := b.Plan(p, exec.Options{Kernel: "naive"})
 			if err != nil {
@@ -375,8 +381,8 @@ var schedules = map[string]func(pl *Plan, slices []span) *schedule{
 		o := order{slices, kernel.CeilDiv(pl.host.N, 3), false}
 		return pl.overlapped(o, append(cutSpan(span{0, o.head}, kernel.CeilDiv(o.head, 2)), span{o.head, pl.host.N}))
 	},
-	"streamed": func(pl *Plan, slices []span) *schedule {
-		return pl.streamed(order{slices, pl.host.M, true}, kernel.CeilDiv(pl.host.M, 2), kernel.CeilDiv(pl.host.N, 2))
+	"blocks": func(pl *Plan, slices []span) *schedule {
+		return pl.blocked(order{slices, pl.host.M, true}, blocking{16, 16, [...]int{2, 1, 3}})
 	},
 }
 
@@ -424,8 +430,8 @@ func TestLessMemory(t *testing.T) {
 			}
 			if err != nil {
 				if !errors.Is(err, gemm.ErrOutOfMemory) || !errors.Is(err, device.ErrOutOfMemory) ||
-					!strings.Contains(err.Error(), "smallest parts") {
-					t.Errorf("%d bytes of memory: error %v, want ErrOutOfMemory for the smallest parts", memory, err)
+					!strings.Contains(err.Error(), "smallest blocks") {
+					t.Errorf("%d bytes of memory: error %v, want ErrOutOfMemory for the smallest blocks", memory, err)
 				}
 				if memory > 50<<10 {
 					t.Errorf("%d bytes of memory are not enough, want at most 50 KiB: %v", memory, err)

@@ -18,7 +18,14 @@ type schedule struct {
 	steps []step
 	order order
 	sizes [matrices][]int // bytes of the buffers that the parts of an operand share
-	words string          // description
+	// packs reports whether the buffers hold operands as the kernel reads them. An operand that a
+	// launch packs first arrives in another buffer, of raw bytes.
+	packs   bool
+	raw     [matrices]int
+	ahead   bool   // reports whether copies in run ahead of the kernels that are enqueued
+	scratch int    // bytes of scratch memory of a step
+	vectors int    // bytes of the operands that are copied whole
+	words   string // description
 }
 
 // order is the order in which the terms of C are summed. A head of C, some of its rows or columns,
@@ -43,6 +50,14 @@ type step struct {
 	// concurrent reports whether the step may overlap the previous one, whose last blocks leave SMs
 	// idle.
 	concurrent bool
+}
+
+// stream returns the number of the stream that runs the step's kernel.
+func (s *step) stream() int {
+	if s.concurrent {
+		return 1
+	}
+	return 0
 }
 
 // matrices counts the operands that are copied in panels, the first of the list. The others are
@@ -75,6 +90,34 @@ func (pl *Plan) layout(l gemm.Layout, p part) gemm.Layout {
 	}
 	return l
 }
+
+// packsOnArrival reports whether the schedule of blocks packs operands when they arrive. A gated
+// product packs them for each of its two launches.
+func (pl *Plan) packsOnArrival() bool {
+	_, packed := pl.Packed()
+	return packed.Any() && !pl.host.Epilogue.Gated
+}
+
+// held returns the layout of a band of A, B or Up on the device in the schedule of blocks: packed
+// if the kernel needs it packed.
+func (pl *Plan) held(x gemm.Operand, tile part) gemm.Layout {
+	l := pl.layout(pl.host.Layouts[x], tile)
+	if x != gemm.A && x != gemm.B && x != gemm.Up || !pl.packsOnArrival() {
+		return l
+	}
+	st := pl.whole()
+	if x == gemm.A {
+		st.rows = tile.rows
+	} else {
+		st.cols = tile.cols
+	}
+	st.tiles = st.parts()
+	packed, _ := pl.Part(pl.problem(st), 0, 0, nil).Packed()
+	return packed.Problem().Layouts[x]
+}
+
+// wholeRows returns the bytes of a matrix with the padding of its last row, which packing writes.
+func wholeRows(l gemm.Layout) int { return l.Type.Bytes(l.Rows * l.LD) }
 
 // problem returns the problem that a step computes. With several slices of K, the first step
 // overwrites C with its sums, the others add theirs, and the last applies alpha and the epilogue;
@@ -125,21 +168,25 @@ func sliceable(p *gemm.Problem) bool {
 	return p.Out().Info().Integer || isPowerOfTwo(real(p.Alpha))
 }
 
-// assignBuffers completes steps, whose parts, tiles and loads are set. It assigns the buffers of
-// each operand to tiles in rotation. A tile that is already in a buffer is not loaded again.
-func (pl *Plan) assignBuffers(o order, steps []step, buffers int, words string) *schedule {
-	s := &schedule{steps: steps, order: o, words: words}
+// assignBuffers completes steps, whose parts, tiles and loads are set. The tiles of operand x take
+// turns in count[x] buffers. A tile stays in its buffer until as many others have followed it.
+func (pl *Plan) assignBuffers(o order, steps []step, count [matrices]int, packs bool, words string) *schedule {
+	s := &schedule{steps: steps, order: o, packs: packs, words: words}
 	p := pl.host
 	var held [matrices][]part // tiles in the buffers
-	var count [matrices]int   // tiles that have been assigned a buffer
-	for x := range matrices {
-		held[x], s.sizes[x] = make([]part, buffers), make([]int, buffers)
-	}
+	var begun [matrices]int   // tiles that have been assigned a buffer
 	var used [matrices]bool
-	for o := range matrices {
-		factor := o == gemm.A || o == gemm.B || o == gemm.Up
-		used[o] = p.Uses(o) && (p.ReadsAB() || !factor)
+	for x := range matrices {
+		held[x], s.sizes[x] = make([]part, count[x]), make([]int, count[x])
+		factor := x == gemm.A || x == gemm.B || x == gemm.Up
+		used[x] = p.Uses(x) && (p.ReadsAB() || !factor)
 	}
+	usesScratch, measured := pl.UsesScratch(), map[[3]int]bool{} // sizes of steps whose scratch memory is known
+	type band struct {
+		x          gemm.Operand
+		rows, cols int
+	}
+	packed := map[band]gemm.Layout{}
 	for i := range steps {
 		st := &steps[i]
 		st.load[gemm.Up] = st.load[gemm.B]
@@ -148,14 +195,23 @@ func (pl *Plan) assignBuffers(o order, steps []step, buffers int, words string) 
 				st.load[x] = part{}
 				continue
 			}
-			at := slices.Index(held[x][:min(count[x], buffers)], tile)
+			at := slices.Index(held[x][:min(begun[x], count[x])], tile)
 			if at < 0 {
-				at, st.begins[x] = count[x]%buffers, true
-				count[x]++
+				at, st.begins[x] = begun[x]%count[x], true
+				begun[x]++
 				held[x][at] = tile
-				s.sizes[x][at] = max(s.sizes[x][at], pl.layout(p.Layouts[x], tile).Bytes())
-			} else if st.load[x] == tile {
-				st.load[x] = part{}
+				l := pl.layout(p.Layouts[x], tile)
+				bytes := l.Bytes()
+				if packs {
+					key := band{gemm.Operand(x), tile.rows.n(), tile.cols.n()}
+					if _, known := packed[key]; !known {
+						packed[key] = pl.held(key.x, tile)
+					}
+					if packed[key] != l {
+						s.raw[x], bytes = max(s.raw[x], bytes), wholeRows(packed[key])
+					}
+				}
+				s.sizes[x][at] = max(s.sizes[x][at], bytes)
 			}
 			st.buffers[x] = at
 		}
@@ -165,18 +221,54 @@ func (pl *Plan) assignBuffers(o order, steps []step, buffers int, words string) 
 		if st.store = st.depth.to == p.K; st.store && used[gemm.Residual] {
 			st.load[gemm.Residual] = st.parts()[gemm.Residual]
 		}
+		if size := [...]int{st.rows.n(), st.cols.n(), st.depth.n()}; usesScratch && !measured[size] {
+			measured[size] = true
+			s.scratch = max(s.scratch, pl.part(st, packs, nil).ScratchBytes())
+		}
+	}
+	for _, l := range pl.vectors() {
+		s.vectors += l.Bytes()
 	}
 	return s
 }
 
 // Memory returns the bytes of device memory that the schedule needs.
-func (s *schedule) Memory() (n int) {
-	for _, sizes := range s.sizes {
+func (s *schedule) Memory() int {
+	n := s.scratch + s.vectors
+	for x, sizes := range s.sizes {
+		n += s.raw[x]
 		for _, size := range sizes {
 			n += size
 		}
 	}
 	return n
+}
+
+// traffic returns the bytes that the schedule copies to the device and back.
+func (pl *Plan) traffic(s *schedule) (in, out float64) {
+	for i := range s.steps {
+		st := &s.steps[i]
+		for x, p := range st.load {
+			in += pl.bytes(gemm.Operand(x), p)
+		}
+		if st.store {
+			out += pl.bytes(gemm.C, st.parts()[gemm.C])
+		}
+	}
+	return in, out
+}
+
+// bytes returns the bytes of a part of an operand on the host.
+func (pl *Plan) bytes(x gemm.Operand, p part) float64 {
+	return float64(p.rows.n()) * float64(p.cols.n()) * float64(pl.host.Layouts[x].Type.Bits()) / 8
+}
+
+// single returns the counts of buffers of a schedule that keeps all matrices on the device.
+func single() (count [matrices]int) {
+	for x := range count {
+		count[x] = 1
+	}
+	return count
 }
 
 // vectors returns the layouts of the operands that are copied whole, before the first step.
@@ -205,7 +297,7 @@ func (pl *Plan) once() order {
 
 // wholly returns the schedule with a single step.
 func (pl *Plan) wholly() *schedule {
-	return pl.assignBuffers(pl.once(), []step{*pl.whole()}, 1, "in one step")
+	return pl.assignBuffers(pl.once(), []step{*pl.whole()}, single(), false, "in one step")
 }
 
 // overlapped returns a schedule that keeps all matrices on the device: the head of C slice by
@@ -246,7 +338,7 @@ func (pl *Plan) overlapped(o order, panels []span) *schedule {
 	if last > 0 {
 		words = fmt.Sprintf("%d %s in slices of %s of K, %s", o.head, side, sizes(o.slices), words)
 	}
-	return pl.assignBuffers(o, steps, 1, words)
+	return pl.assignBuffers(o, steps, single(), false, words)
 }
 
 // of returns the slices of K of a panel of C, which is part of the head or of the rest.
@@ -283,31 +375,6 @@ func sizes(spans []span) string {
 	return strings.Join(list, ", ")
 }
 
-// streamed returns a schedule for less memory: C tile by tile, with two buffers per operand, one
-// for the kernel and one for the copies.
-func (pl *Plan) streamed(o order, rows, cols int) *schedule {
-	var steps []step
-	for _, r := range o.cut(pl.host.M, rows, true) {
-		for _, c := range o.cut(pl.host.N, cols, false) {
-			along := r
-			if !o.byRows {
-				along = c
-			}
-			for _, k := range o.of(along) {
-				st := step{rows: r, cols: c, depth: k}
-				st.tiles = st.parts()
-				st.load[gemm.A], st.load[gemm.B] = st.tiles[gemm.A], st.tiles[gemm.B]
-				steps = append(steps, st)
-			}
-		}
-	}
-	words := fmt.Sprintf("streamed, C in tiles of %d×%d", rows, cols)
-	if len(o.slices) > 1 {
-		words += ", K in slices of " + sizes(o.slices)
-	}
-	return pl.assignBuffers(o, steps, 2, words)
-}
-
 // cutSpan cuts a span into spans of each elements. The last one may be shorter.
 func cutSpan(s span, each int) []span {
 	var all []span
@@ -317,43 +384,29 @@ func cutSpan(s span, each int) []span {
 	return all
 }
 
-// Smaller returns a schedule that sums in the same order as s and needs less than n bytes of device
-// memory, or nil if there is none.
+// Smaller returns the fastest schedule that sums in the same order as s and needs at most n bytes
+// of device memory, or nil if there is none.
 func (pl *Plan) Smaller(s *schedule, n int) *schedule {
-	p := pl.host
-	unitRows, unitCols := pl.units()
-	rows, cols := kernel.RoundUp(p.M, unitRows), kernel.RoundUp(p.N, unitCols)
-	const most = 1 << 16 // steps; no host has memory for a product that needs more
-	for {
-		if kernel.CeilDiv(p.M, rows)*kernel.CeilDiv(p.N, cols) > most/len(s.order.slices) {
-			return nil
-		}
-		if s := pl.streamed(s.order, rows, cols); s.Memory() < n {
-			return s
-		}
-		switch {
-		case rows <= unitRows && cols <= unitCols:
-			return nil
-		case rows >= cols && rows > unitRows || cols <= unitCols:
-			rows = kernel.RoundUp(rows/2, unitRows)
-		default:
-			cols = kernel.RoundUp(cols/2, unitCols)
-		}
-	}
+	less, _ := pl.fit(s.order, n, pl.rates())
+	return less
 }
 
-// units returns the units of the sides of panels: whole tiles of the kernel and whole vectors,
-// because panels are adjacent on the device, or whole blocks that share a scale.
+// units returns the units of the sides of panels: whole tiles of the kernel and multiples of grain.
 func (pl *Plan) units() (rows, cols int) {
 	rows, cols = pl.Config.Tile.SizeInC()
-	unit := kernel.MaxVectorBytes
-	if pl.host.BlockScaled() {
-		unit = gemm.ScaleBlock
-	}
 	for _, n := range []*int{&rows, &cols} {
-		for *n%unit != 0 {
+		for *n%pl.grain() != 0 {
 			*n *= 2
 		}
 	}
 	return rows, cols
+}
+
+// grain returns the number that the sides of panels and blocks are multiples of: a whole vector,
+// because panels are adjacent on the device, or the side of a block that shares a scale.
+func (pl *Plan) grain() int {
+	if pl.host.BlockScaled() {
+		return gemm.ScaleBlock
+	}
+	return kernel.MaxVectorBytes
 }

@@ -155,13 +155,13 @@ func TestFastest(t *testing.T) {
 		{planned(t, dtype.F64, dtype.F64, 8192, 8192, 8192, -2, 0), "slices of K"},
 		{planned(t, dtype.I8, dtype.I32, 8192, 8192, 8192, 3, 0), "slices of K"},
 		{planned(t, dtype.F16, dtype.F32, 512, 16384, 4096, 1, 0.5), "panels of rows"},
-		{planned(t, dtype.F32, dtype.F32, 200_000, 200_000, 200_000, 1, 0), "streamed"},
+		{planned(t, dtype.F32, dtype.F32, 200_000, 200_000, 200_000, 1, 0), "blocks"},
 	} {
 		s := c.pl.Schedule()
 		kind := ""
 		switch first := s.steps[0]; {
-		case strings.Contains(s.words, "streamed"):
-			kind = "streamed"
+		case strings.Contains(s.words, "blocks"):
+			kind = "blocks"
 		case first.depth.to < c.pl.host.K:
 			kind = "slices of K"
 		case first.rows.n() < c.pl.host.M:
@@ -179,7 +179,7 @@ func TestFastest(t *testing.T) {
 			fmt.Sprint(pl.Schedule()) != fmt.Sprint(s) {
 			t.Errorf("%v: the second plan differs from the first, or failed: %v", c.pl.host, err)
 		}
-		if most := int(c.pl.Backend().Device.Info().Memory); kind == "streamed" && s.Memory() > most {
+		if most := int(c.pl.Backend().Device.Info().Memory); kind == "blocks" && s.Memory() > most {
 			t.Errorf("%v: the schedule needs %d bytes, the device has %d", c.pl.host, s.Memory(), most)
 		}
 	}
