@@ -96,14 +96,19 @@ func fill(seed, m uint64, t dtype.Type, b []byte) {
 	top := int(min(in.Exact, math.MaxInt8))
 	n := in.Elements(len(b))
 	parallel((n+fillGrain-1)/fillGrain, func(from, to int) {
+		values := make([]float64, loaded)
 		for grain := from; grain < to; grain++ {
 			rng := rand.New(rand.NewPCG(seed, m<<48|uint64(grain)))
-			for i := grain * fillGrain; i < min((grain+1)*fillGrain, n); i++ {
-				if in.Integer {
-					t.Set(b, i, float64(rng.IntN(2*top+1)-top))
-				} else {
-					t.Set(b, i, 2*rng.Float64()-1)
+			for i := grain * fillGrain; i < min((grain+1)*fillGrain, n); i += len(values) {
+				part := values[:min(len(values), n-i)]
+				for j := range part {
+					if in.Integer {
+						part[j] = float64(rng.IntN(2*top+1) - top)
+					} else {
+						part[j] = 2*rng.Float64() - 1
+					}
 				}
+				t.Store(b[t.Bytes(i):], part)
 			}
 		}
 	})
