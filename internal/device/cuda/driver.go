@@ -65,6 +65,9 @@ var (
 	cuMemHostAlloc = lookup("cuMemHostAlloc", oldest)
 	cuMemFreeHost  = lookup("cuMemFreeHost", oldest)
 
+	cuMemHostRegister   = lookup("cuMemHostRegister_v2", oldest)
+	cuMemHostUnregister = lookup("cuMemHostUnregister", oldest)
+
 	cuMemPoolCreate       = lookup("cuMemPoolCreate", 11020)
 	cuMemPoolSetAttribute = lookup("cuMemPoolSetAttribute", 11020)
 	cuMemPoolTrimTo       = lookup("cuMemPoolTrimTo", 11020)
