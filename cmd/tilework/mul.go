@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -17,6 +18,7 @@ import (
 	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/host"
+	"tilework/internal/mapping"
 	"tilework/internal/matio"
 	"tilework/machine"
 )
@@ -30,6 +32,7 @@ type mulFlags struct {
 	epilogue                       epilogueFlags
 	dtype, outDtype                string
 	threads                        int
+	gpuMemory                      string
 	force, verify, verbose         bool
 	within                         string
 	format                         string
@@ -117,6 +120,9 @@ TILEWORK_CACHE is "off".`,
 	fl.StringVar(&f.outDtype, "out-dtype", "",
 		"the element type of C (default: the first one listed above for A and B)")
 	fl.IntVar(&f.threads, "threads", 0, "maximum number of threads (default: all cores)")
+	fl.StringVar(&f.gpuMemory, "gpu-memory", "",
+		"maximum GPU memory for the matrices, such as 16GiB (default: nine tenths of the GPU's); a smaller one changes "+
+			"no bit of the result")
 	fl.BoolVar(&f.verify, "verify", false,
 		"check the result with random vectors (Freivalds); exit 1 if it is wrong, or if the check could miss an error of "+
 			"1 % of a row's norm (or 8 roundoffs of C's type if that is more)")
@@ -198,6 +204,10 @@ func typeNames() []string {
 	return names
 }
 
+// mapFrom is the size in bytes from which mul maps files instead of reading and writing them. Tests
+// replace it.
+var mapFrom = 1 << 30
+
 // minMulMemory is the memory in bytes that mul needs for the smallest product.
 const minMulMemory = 1 << 20
 
@@ -235,7 +245,11 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	if err := f.files.parse(f.inputs(fileA, fileB)); err != nil {
 		return err
 	}
-	output := matio.WriteOptions{Replace: f.force, Stdout: stdout}
+	defer f.files.close()
+	if request.Device.IsGPU() { // a kernel of the CPU would end the program if a mapped file is truncated
+		f.files.mapFrom = mapFrom
+	}
+	output := matio.WriteOptions{Replace: f.force, Stdout: stdout, Map: mapFrom}
 	if err := matio.CheckOutput(f.out, dtype.Invalid, output); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
@@ -265,10 +279,12 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	if err := matio.CheckOutput(f.out, c.Type, output); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
-	if err := f.checkRoom(&problem, plan, stderr); err != nil {
+	result, err := f.newResult(&problem, plan, output, stderr)
+	if err != nil {
 		return err
 	}
-	buffers[gemm.C] = make([]byte, c.Bytes())
+	defer result.Discard()
+	buffers[gemm.C] = result.Data
 	if err := f.readC0(ctx, &problem, buffers[gemm.C]); err != nil {
 		return err
 	}
@@ -283,6 +299,9 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 	}
 
 	if err := plan.Run(ctx, buffers); err != nil {
+		if errors.Is(err, mapping.ErrFault) {
+			return cmp.Or(f.files.checkUnchanged(), err)
+		}
 		return err
 	}
 	bar.close()
@@ -291,7 +310,7 @@ func (f *mulFlags) run(ctx context.Context, fileA, fileB string, stdout, stderr 
 		return err
 	}
 	start = time.Now()
-	if err := matio.Write(ctx, f.out, c, buffers[gemm.C], output); err != nil {
+	if err := result.Commit(ctx); err != nil {
 		return fmt.Errorf("-o: %w", err)
 	}
 	if matio.IsStd(f.out) {
@@ -337,12 +356,30 @@ func (f *mulFlags) parse() (r dispatch.Request, e gemm.Epilogue, err error) {
 	if f.threads < 0 {
 		return r, e, fmt.Errorf("--threads %d: want 1 or more, or 0 for all", f.threads)
 	}
+	if r.GPUMemory, err = parseGPUMemory(f.gpuMemory); err != nil {
+		return r, e, err
+	}
 	if r.Within, err = parseWithin(f.within); err != nil {
 		return r, e, err
 	}
 	r.Kernel, r.Threads, r.Verify = f.kernel, f.threads, f.verify || f.within != ""
 	r.Once = true
 	return r, e, nil
+}
+
+// parseGPUMemory parses --gpu-memory. It returns 0 if the flag is not given.
+func parseGPUMemory(text string) (int, error) {
+	if text == "" {
+		return 0, nil
+	}
+	n, err := parseBytes(text)
+	if err != nil {
+		return 0, fmt.Errorf("--gpu-memory %w", err)
+	}
+	if n == 0 {
+		return 0, fmt.Errorf("--gpu-memory %s: want 1 byte or more", text)
+	}
+	return n, nil
 }
 
 // parseWithin parses --verify-within. It returns 0.05 for "5%", and 0 if the flag is not given.

@@ -34,7 +34,9 @@ func TestInputChanged(t *testing.T) {
 	for _, device := range []struct {
 		args string
 		rows int
-	}{{"--kernel loop --threads 1", 700}, {"--device emu --kernel naive", 320}} {
+		env  string
+	}{{"--kernel loop --threads 1", 700, ""}, {"--device emu --kernel naive", 320, ""},
+		{"--device emu --kernel naive --gpu-memory 200KB", 320, mapsFiles + "=1"}} {
 		for _, c := range []struct {
 			name   string
 			change func() error
@@ -50,7 +52,7 @@ func TestInputChanged(t *testing.T) {
 				t.Fatal(err)
 			}
 			matrixFile(t, "a.npy", device.rows, device.rows)
-			cmd, stdout, _ := process("mul a.npy a.npy -o c.npy --verbose " + device.args)
+			cmd, stdout, _ := process("mul a.npy a.npy -o c.npy --verbose "+device.args, device.env)
 			var stderr lockedBuffer
 			cmd.Stderr = &stderr
 			if err := cmd.Start(); err != nil {

@@ -22,10 +22,11 @@ type inputFlags struct {
 	allowOverflow, csvHeader bool
 	csvDelimiter             string
 
-	csv    matio.CSV
-	stdin  io.Reader
-	stderr io.Writer
-	open   []*matio.Matrix
+	mapFrom int // see [matio.ReadOptions.Map]
+	csv     matio.CSV
+	stdin   io.Reader
+	stderr  io.Writer
+	open    []*matio.Matrix
 }
 
 func (f *inputFlags) declare(c *cobra.Command) {
@@ -83,7 +84,7 @@ func parseDelimiter(text string) (byte, error) {
 
 // read reads a matrix with the options o and the settings of the flags.
 func (f *inputFlags) read(ctx context.Context, file string, o matio.ReadOptions) (*matio.Matrix, error) {
-	o.Room, o.CSV, o.Stdin = host.CheckMemory, f.csv, f.stdin
+	o.Room, o.CSV, o.Stdin, o.Map = host.CheckMemory, f.csv, f.stdin, f.mapFrom
 	if f.allowOverflow {
 		o.Overflow = func(first error, count int) {
 			fmt.Fprintf(f.stderr, "warning: %v; read %d %s as infinities\n", first, count, plural("number", count))
@@ -114,6 +115,15 @@ func productTypes() []string {
 	return names
 }
 
+// close releases mapped files.
+func (f *inputFlags) close() error {
+	var errs []error
+	for _, m := range f.open {
+		errs = append(errs, m.Close())
+	}
+	return errors.Join(errs...)
+}
+
 // checkUnchanged returns an error if a file was written to since it was read. It may have been read
 // while it was being written.
 func (f *inputFlags) checkUnchanged() error {
@@ -134,14 +144,34 @@ func (f *mulFlags) inputs(fileA, fileB string) []namedFile {
 	return all
 }
 
-// checkRoom returns an error if the product does not fit into memory, or its result into the file
-// system of the output file. It warns if the result may not fit, as when the size of text varies.
-func (f *mulFlags) checkRoom(p *gemm.Problem, plan *dispatch.Plan, stderr io.Writer) error {
-	need := p.C().Bytes() + plan.Memory()
-	product := fmt.Sprintf("the product with its %d×%d result", p.M, p.N)
-	if err := host.CheckMemory(need, product); err != nil {
-		return err
+// newResult returns memory for the result. The errors report that the product does not fit into
+// memory, or its result into the file system of the output file.
+func (f *mulFlags) newResult(p *gemm.Problem, plan *dispatch.Plan, o matio.WriteOptions,
+	stderr io.Writer) (*matio.Result, error) {
+	room := func(bytes int) error {
+		return host.CheckMemory(bytes+plan.Memory(), fmt.Sprintf("the product with its %d×%d result", p.M, p.N))
 	}
+	c, need := p.Layouts[gemm.C], 0
+	if !matio.Maps(f.out, c, o) {
+		need = c.Bytes()
+	}
+	if err := room(need); err != nil {
+		return nil, err
+	}
+	if err := f.checkDisk(p, need+plan.Memory(), stderr); err != nil {
+		return nil, err
+	}
+	r, err := matio.NewResult(f.out, c, o, room)
+	if err != nil {
+		return nil, fmt.Errorf("-o: %w", err)
+	}
+	return r, nil
+}
+
+// checkDisk returns an error if the result does not fit into the file system of the output file,
+// besides need bytes of memory if that is a RAM disk. It warns if the result may not fit, as when
+// the size of text varies.
+func (f *mulFlags) checkDisk(p *gemm.Problem, need int, stderr io.Writer) error {
 	least, most, folder, err := matio.OutputSize(f.out, p.Layouts[gemm.C])
 	if err != nil {
 		return fmt.Errorf("-o: %w", err)

@@ -134,23 +134,19 @@ func (f *occupancyFlags) arch(c *cobra.Command) (*model.Arch, error) {
 	return model.Textbook(f.smThreads, smem, f.smBlocks, f.smRegs)
 }
 
-// parseBytes parses a number of bytes, such as "2048", "2KB", "2KiB" or "48K". A K is 1,024, as is
-// usual for shared memory.
+// parseBytes parses a number of bytes, such as "2048", "2KB", "48K" or "16GiB". A K is 1,024, as is
+// usual for memory.
 func parseBytes(text string) (int, error) {
-	digits := strings.TrimRight(text, "BbiIkKmM")
-	unit := 1
-	switch strings.ToUpper(strings.TrimPrefix(text, digits)) {
-	case "", "B":
-	case "K", "KB", "KIB":
-		unit = 1 << 10
-	case "M", "MB", "MIB":
-		unit = 1 << 20
-	default:
-		return 0, fmt.Errorf("%s: want bytes, such as 2048 or 2KB", text)
+	const units = "BKMGT"
+	digits := strings.TrimRight(strings.ToUpper(text), "I"+units)
+	unit, shift := strings.TrimPrefix(strings.ToUpper(text), digits), 0
+	if unit != "" {
+		shift = 10 * strings.IndexByte(units, unit[0])
 	}
+	long := unit == "" || unit == unit[:1] || unit == unit[:1]+"B" || unit == unit[:1]+"IB"
 	n, err := strconv.Atoi(digits)
-	if err != nil || n < 0 || n > 1<<40/unit {
-		return 0, fmt.Errorf("%s: want bytes, such as 2048 or 2KB", text)
+	if err != nil || n < 0 || !long || shift < 0 || shift == 0 && len(unit) > 1 || n > math.MaxInt>>shift {
+		return 0, fmt.Errorf("%s: want bytes, such as 2048, 2KB or 16GiB", text)
 	}
-	return n * unit, nil
+	return n << shift, nil
 }

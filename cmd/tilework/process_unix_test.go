@@ -34,6 +34,7 @@ const (
 	asCommand   = "TILEWORK_TEST_COMMAND"   // the arguments of the command, one per line
 	fileLimit   = "TILEWORK_TEST_FILE_SIZE" // if set, limits files to 10,000 bytes
 	memoryLimit = "TILEWORK_TEST_MEMORY"    // the argument of limitMemory
+	mapsFiles   = "TILEWORK_TEST_MAP"       // if set, files of any size are mapped
 )
 
 // limitMemory limits the memory of this process on Linux, and does nothing elsewhere.
@@ -52,6 +53,9 @@ func TestCommand(t *testing.T) {
 	}
 	if limit := os.Getenv(memoryLimit); limit != "" {
 		limitMemory(t, limit)
+	}
+	if os.Getenv(mapsFiles) != "" {
+		mapFrom = 1
 	}
 	os.Args = append([]string{"tilework"}, strings.Split(args, "\n")...)
 	main()

@@ -9,6 +9,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/mapping"
 )
 
 // element describes the elements of a file.
@@ -66,6 +67,20 @@ func loadBools(dst []float64, b []byte) {
 
 // batch is the number of elements that load reads at a time.
 const batch = 32 << 10
+
+// loadOrMap maps the elements of l, which take length bytes of the file from offset, if the options
+// ask for it and the elements need no conversion. Otherwise it loads them.
+func (s *source) loadOrMap(offset, length int64, l gemm.Layout, e element, big bool) (*Matrix, error) {
+	aligned := offset%int64(max(1, e.Bits/8)) == 0
+	if s.opt.Map > 0 && l.Bytes() >= s.opt.Map && s.file != nil && e.native == l.Type &&
+		(e.Bits <= 8 || big == bigEndian) && aligned {
+		data, unmap, err := mapping.Read(s.file, offset, l.Bytes())
+		if err == nil {
+			return &Matrix{Layout: l, Data: data, unmap: unmap}, nil
+		}
+	}
+	return s.load(s.section(offset, length), l, e, big, 0)
+}
 
 // load reads the elements of l from r, where they are stored as e in the given byte order, and
 // converts them to the type of l. packed is the size of a compressed stream, or 0 for other

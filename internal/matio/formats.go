@@ -25,6 +25,9 @@ type Format struct {
 	list     func(*source) ([]Entry, error)
 	// write writes a file. The caller has checked the type, the layout and the data.
 	write func(w io.Writer, member string, l gemm.Layout, data []byte) error
+	// start, if set, returns the start of a file whose elements follow row by row, in the byte order
+	// of the machine if that is little-endian.
+	start func(member string, l gemm.Layout) ([]byte, error)
 	// size returns bounds on the size of a file in bytes.
 	size func(l gemm.Layout) (least, most int64)
 }
@@ -35,7 +38,7 @@ var formats = []Format{
 		Ext:      ".npy",
 		Doc:      "NumPy array, versions 1 to 3, any byte order, C or Fortran order",
 		spelling: npyTypes, foreign: npyForeign,
-		read: readNpy, list: listNpy, write: writeNpy, size: binarySize,
+		read: readNpy, list: listNpy, write: writeNpy, start: startNpy, size: binarySize,
 	},
 	{
 		Ext:      ".npz",
@@ -49,7 +52,7 @@ var formats = []Format{
 		Doc:     "named tensors; files written hold one tensor",
 		archive: true, reserved: safetensorsMetadata,
 		spelling: safetensorsTypes, foreign: safetensorsForeign,
-		read: readSafetensors, list: listSafetensors, write: writeSafetensors, size: binarySize,
+		read: readSafetensors, list: listSafetensors, write: writeSafetensors, start: startSafetensors, size: binarySize,
 	},
 	{
 		Ext:      ".mtx",

@@ -10,8 +10,9 @@
 // decompressed member. For text formats, it is one element per two bytes of text. The only
 // exception is a sparse Matrix Market file, which does not store zeros: see [ErrTooSparse].
 //
-// A file is read into separate memory, so later changes of the file do not change the matrix.
-// Reading fails if the file is modified meanwhile; see also [Matrix.CheckUnchanged].
+// A file is read into separate memory, so later changes of the file do not change the matrix,
+// unless [ReadOptions.Map] maps it. Reading fails if the file is modified meanwhile; see also
+// [Matrix.CheckUnchanged].
 package matio
 
 import (
@@ -54,11 +55,26 @@ var (
 // that order and has Trans set.
 type Matrix struct {
 	gemm.Layout
-	// Data holds the elements in the machine's byte order, aligned for the type.
+	// Data holds the elements in the machine's byte order, aligned for the type. That of a mapped file
+	// is not writable, and access fails as [mapping.Access] describes if the file is truncated.
 	Data []byte
 
-	path string
-	info fs.FileInfo // state of the file when it was opened; nil for standard input
+	unmap func() error // nil unless the file is mapped
+	path  string
+	info  fs.FileInfo // state of the file when it was opened; nil for standard input
+}
+
+// Mapped reports whether Data is a mapped file.
+func (m *Matrix) Mapped() bool { return m.unmap != nil }
+
+// Close releases Data if it is a mapped file.
+func (m *Matrix) Close() error {
+	if m.unmap == nil {
+		return nil
+	}
+	unmap := m.unmap
+	m.unmap, m.Data = nil, nil
+	return unmap()
 }
 
 // RowMajor returns the matrix with its elements row by row and without gaps.
@@ -128,6 +144,11 @@ type ReadOptions struct {
 	Files map[string][]byte
 	// Stdin is read for "-". If it is nil, "-" is an error.
 	Stdin io.Reader
+	// Map, if positive, is the size in bytes from which a matrix is mapped into memory instead of
+	// being read, if the file is an .npy or .safetensors file whose elements need no conversion.
+	// Such a matrix can be larger than the machine's memory. The caller closes it. Where files
+	// cannot be mapped, they are read.
+	Map int
 	// Room, if set, is called before memory for a matrix is allocated, with the number of bytes
 	// and a description for messages. If it returns an error, reading fails with it.
 	Room func(bytes int, what string) error

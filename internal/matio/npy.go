@@ -46,7 +46,7 @@ func readNpy(s *source) (*Matrix, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.load(s.section(h.length, s.size-h.length), l, h.element, h.big, 0)
+	return s.loadOrMap(h.length, s.size-h.length, l, h.element, h.big)
 }
 
 // npyLayout returns the layout of an array file of size bytes.
@@ -135,8 +135,8 @@ func (s *source) npyElement(descr string) (e element, big bool, err error) {
 	return e, false, s.fail(ErrFormat, "elements of type %q: want a byte order", descr)
 }
 
-// writeNpy writes an array file in the byte order of the machine.
-func writeNpy(w io.Writer, _ string, l gemm.Layout, data []byte) error {
+// startNpy returns the start of an array file in the byte order of the machine, up to the elements.
+func startNpy(_ string, l gemm.Layout) ([]byte, error) {
 	order := "<"
 	switch {
 	case l.Type.Bits() == 8:
@@ -144,7 +144,16 @@ func writeNpy(w io.Writer, _ string, l gemm.Layout, data []byte) error {
 	case bigEndian:
 		order = ">"
 	}
-	if _, err := w.Write(npyStart(order+npyTypes[l.Type], fmt.Sprintf("%d, %d", l.OpRows(), l.OpCols()))); err != nil {
+	return npyStart(order+npyTypes[l.Type], fmt.Sprintf("%d, %d", l.OpRows(), l.OpCols())), nil
+}
+
+// writeNpy writes an array file.
+func writeNpy(w io.Writer, member string, l gemm.Layout, data []byte) error {
+	start, err := startNpy(member, l)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(start); err != nil {
 		return err
 	}
 	return writeRows(w, l, data, bigEndian)

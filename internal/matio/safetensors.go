@@ -103,7 +103,7 @@ func readSafetensors(s *source) (*Matrix, error) {
 	if err := s.checkSize(l, e, length); err != nil {
 		return nil, err
 	}
-	return s.load(s.section(off+int64(t.start), length), l, e, false, 0)
+	return s.loadOrMap(off+int64(t.start), length, l, e, false)
 }
 
 // checkTensors returns an error unless the tensors have different names and cover the data without
@@ -286,8 +286,8 @@ func (h *headerReader) fail(format string, args ...any) {
 	}
 }
 
-// writeSafetensors writes a file with one tensor.
-func writeSafetensors(w io.Writer, member string, l gemm.Layout, data []byte) error {
+// startSafetensors returns the start of a file with one tensor, up to the elements.
+func startSafetensors(member string, l gemm.Layout) ([]byte, error) {
 	header := &bytes.Buffer{}
 	header.Write(make([]byte, 8)) // the length of the header, set below
 	encoder := json.NewEncoder(header)
@@ -301,13 +301,22 @@ func writeSafetensors(w io.Writer, member string, l gemm.Layout, data []byte) er
 		[2]int64{0, elementBytes(l)},
 	}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	header.Truncate(header.Len() - 1) // the encoder's newline
 	// Align the elements to 8 bytes, for readers that map the file.
 	header.WriteString(strings.Repeat(" ", (8-header.Len()%8)%8))
 	binary.LittleEndian.PutUint64(header.Bytes(), uint64(header.Len()-8))
-	if _, err := w.Write(header.Bytes()); err != nil {
+	return header.Bytes(), nil
+}
+
+// writeSafetensors writes a file with one tensor.
+func writeSafetensors(w io.Writer, member string, l gemm.Layout, data []byte) error {
+	start, err := startSafetensors(member, l)
+	if err != nil {
+		return err
+	}
+	if _, err := w.Write(start); err != nil {
 		return err
 	}
 	return writeRows(w, l, data, false)

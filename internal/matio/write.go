@@ -27,6 +27,10 @@ type WriteOptions struct {
 	Replace bool
 	// Stdout is written for "-". If it is nil, "-" is an error.
 	Stdout io.Writer
+	// Map, if positive, is the size in bytes from which [NewResult] maps the file of a matrix in
+	// row-major order, if it is an .npy or .safetensors file. Its space on the disk is reserved at
+	// once, and it can be larger than the machine's memory.
+	Map int
 }
 
 // Write writes op(matrix) to the file that spec names, in row-major order (column-major for Matrix
@@ -225,7 +229,7 @@ func newOutput(path string, replace bool) (*output, error) {
 	}
 	for {
 		name := filepath.Join(folder, fmt.Sprintf(".tilework-%016x.tmp", rand.Uint64()))
-		file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		file, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
 		if errors.Is(err, fs.ErrExist) {
 			continue
 		}
