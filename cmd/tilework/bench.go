@@ -28,6 +28,7 @@ type benchFlags struct {
 	count                                                int
 	transfers, packed, choice                            bool
 	batch                                                int
+	gpuMemory                                            string
 	groups                                               string
 	cold                                                 choice
 	minTime, maxTime, warmup, energy                     time.Duration
@@ -83,6 +84,11 @@ Peers on a GPU:
 			{"", "the kernel ENTRY of the file in --peer-path " + kernelPeer + "=FILE.ptx, where a block of X×Y"},
 			{"", "threads computes ROWS×COLS elements of C (see docs/results/reference)"},
 		}) + `
+Peers with --transfers: those on the CPU, and
+` + peerHelp([][2]string{
+			{xtPeer, "cuBLASXt, for float32 and float64"},
+			{xtPinnedPeer, "the same after pinning the matrices, which is not timed"},
+		}) + `
 With -o, each record is written to the file as soon as it is measured, so that it survives an
 interruption or a crash. --resume FILE, with the other flags unchanged, measures the remaining
 records. It refuses a file from another machine or another version of tilework.`,
@@ -102,6 +108,7 @@ records. It refuses a file from another machine or another version of tilework.`
   tilework bench --device gpu --groups 8 --shapes 4096x14336x4096 --dtypes bfloat16 --transpose-b --peers dense
   tilework bench --device gpu --dtypes bfloat16 --sizes 4096 --epilogue bias-col,bias-col+gelu-tanh --peers cublaslt,then
   tilework bench --device gpu --transfers --sizes 64..8192x2
+  tilework bench --device gpu --transfers --gpu-memory 16GiB,1GiB --peers cublasxt --sizes 16384
   tilework bench --device emu:t4 --kernels naive,tiled:16 --sizes 64`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -139,6 +146,9 @@ records. It refuses a file from another machine or another version of tilework.`
 	fl.StringVar(&f.outType, "out-dtype", "", "element type of C (default: the usual one for A and B)")
 	fl.BoolVar(&f.transfers, "transfers", false,
 		"on a GPU: start from host memory, and time the copies to the GPU and back")
+	fl.StringVar(&f.gpuMemory, "gpu-memory", "",
+		"with --transfers: also measure each kernel with at most this GPU memory for the matrices, such as 16GiB; a comma "+
+			"separates several amounts")
 	f.cold.addTo(fl, "cold", "read the operands from memory instead of the cache (default: on a GPU only)")
 	fl.DurationVar(&f.minTime, "min-time", 200*time.Millisecond, "minimum time to measure each kernel and peer")
 	fl.DurationVar(&f.maxTime, "max-time", 10*time.Second,
@@ -164,7 +174,8 @@ records. It refuses a file from another machine or another version of tilework.`
 	complete(c, "preset", presetNames()...)
 	complete(c, "kernels",
 		append(append(subjectNames(backend.Device{}), autoNames(backend.Device{})...), "all", "none")...)
-	complete(c, "peers", append(libraryNames(), readPeer, plainPeer, ltPeer, ltTF32Peer, thenPeer, densePeer, "all")...)
+	complete(c, "peers", append(libraryNames(), readPeer, plainPeer, ltPeer, ltTF32Peer, thenPeer, densePeer, xtPeer,
+		xtPinnedPeer, "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu", "emu")
@@ -181,7 +192,7 @@ func peerHelp(docs [][2]string) string {
 }
 
 // pathNames returns the peers that --peer-path can name.
-func pathNames() []string { return append(libraryNames(), ltPeer, kernelPeer) }
+func pathNames() []string { return append(libraryNames(), ltPeer, xtPeer, kernelPeer) }
 
 // choice is the value of a flag that is true, false or not given.
 type choice struct{ set, value bool }

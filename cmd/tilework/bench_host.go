@@ -47,7 +47,7 @@ func (f *benchFlags) onCPU(_ context.Context, device backend.Device, problems []
 		request.Kernel = ""
 		kernelsOf = func(p *gemm.Problem) []bench.Subject { return cpuCandidates(p, request) }
 	}
-	others, err := f.libraries(stderr)
+	others, err := f.libraries(f.peerNames(libraryNames()), stderr)
 	if err != nil {
 		return bencher{}, err
 	}
@@ -125,14 +125,14 @@ func libraryNames() []string {
 	return names
 }
 
-// libraries opens the CPU peers of --peers.
-func (f *benchFlags) libraries(stderr io.Writer) ([]bench.Subject, error) {
+// libraries opens CPU peers of --peers.
+func (f *benchFlags) libraries(peerNames []string, stderr io.Writer) ([]bench.Subject, error) {
 	paths, err := f.paths()
 	if err != nil {
 		return nil, err
 	}
 	var subjects []bench.Subject
-	for _, name := range f.peerNames(libraryNames()) {
+	for _, name := range peerNames {
 		if newPeer := builtinPeers[name]; newPeer != nil {
 			subjects = append(subjects, newPeer(f.threads))
 			continue

@@ -106,6 +106,9 @@ func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 	if f.transfers && device.Kind != backend.GPU {
 		return nil, fmt.Errorf("--transfers: %s has no copies to time (want --device gpu)", f.device)
 	}
+	if f.gpuMemory != "" && !f.transfers {
+		return nil, fmt.Errorf("--gpu-memory %s: want --transfers, the matrices would be in GPU memory", f.gpuMemory)
+	}
 	if f.energy > 0 && (device.Kind != backend.GPU || f.transfers) {
 		return nil, fmt.Errorf("--energy reads the energy counter of a GPU: want --device gpu, without --transfers")
 	}

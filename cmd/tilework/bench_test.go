@@ -81,6 +81,11 @@ func TestBenchOnGPU(t *testing.T) {
 		{"--transfers --peers all", "tiled", func(r bench.Record) bool {
 			return r.Peer || r.Transfers && r.Steps != nil && r.Steps.Compute > 0 && r.Setup > 0
 		}},
+		{"--shapes 40x50x11 --transfers --gpu-memory 64KB,3KB --kernels naive", "naive naive@64KB naive@3KB",
+			func(r bench.Record) bool {
+				return r.Steps == nil && r.PredictedSeconds > 0 &&
+					strings.Contains(r.Detail, "blocks of C") == (r.Subject == "naive@3KB")
+			}},
 		{"--batch 3", "tiled", func(r bench.Record) bool { return r.Products == 3 && r.Groups == nil }},
 		{"--groups 4,0,2 --peers dense", "tiled", func(r bench.Record) bool {
 			return slices.Equal(r.Groups, []int{6, 0, 3}) && r.Products == 0

@@ -3,7 +3,9 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"tilework/internal/backend"
@@ -14,6 +16,7 @@ import (
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
+	"tilework/internal/peers"
 )
 
 // throughGPU returns a bencher of products on a GPU of matrices in host memory.
@@ -27,13 +30,26 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 	if err != nil {
 		return bencher{}, err
 	}
+	limits, err := f.gpuLimits()
+	if err != nil {
+		return bencher{}, errors.Join(err, g.close())
+	}
 	var kernels []bench.Subject
 	for _, k := range g.picks {
 		kernel, precision := splitPrecision(k.kernel)
-		kernels = append(kernels,
-			&hostSubject{name: k.name, gpu: g.backend, kernel: kernel, inexact: inexact(precision)})
+		subject := hostSubject{name: k.name, gpu: g.backend, kernel: kernel, inexact: inexact(precision)}
+		if len(limits) == 0 {
+			kernels = append(kernels, &stepwiseSubject{hostSubject: subject})
+			continue
+		}
+		kernels = append(kernels, &subject)
+		for _, l := range limits {
+			limited := subject
+			limited.name, limited.limit = k.name+"@"+l.text, l.bytes
+			kernels = append(kernels, &limited)
+		}
 	}
-	others, err := f.libraries(stderr)
+	others, err := f.transferPeers(g, stderr)
 	if err != nil {
 		return bencher{}, errors.Join(err, g.close())
 	}
@@ -56,10 +72,9 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 type hostSubject struct {
 	name, kernel string
 	inexact
-	gpu  *stream.Backend
-	plan *stream.Plan
-	// steps keeps the layouts of the host's matrices on the GPU, so that one copy moves a matrix.
-	steps *exec.Plan
+	gpu   *stream.Backend
+	limit int // see [stream.Plan.Limit]
+	plan  *stream.Plan
 }
 
 func (s *hostSubject) Name() string { return s.name }
@@ -69,26 +84,48 @@ func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.B
 	if err != nil {
 		return nil, err
 	}
-	if s.steps, err = gpu.PlanResident(s.gpu.Backend, &q, gpuOptions(s.kernel, true)); err != nil {
-		return nil, err
-	}
 	onDevice, err := gpu.PlanResident(s.gpu.Backend, &q, gpuOptions(s.kernel, false))
 	if err != nil {
 		return nil, err
 	}
 	s.plan = s.gpu.PlanOf(onDevice, &q, false)
-	if err := errors.Join(s.plan.Compile(ctx), s.steps.Compile(ctx)); err != nil {
-		return nil, err
-	}
+	s.plan.Limit = s.limit
 	plan := s.plan
-	return func(b gemm.Buffers) error { return plan.Run(ctx, b) }, nil
+	return func(b gemm.Buffers) error { return plan.Run(ctx, b) }, plan.Compile(ctx)
 }
 
-func (s *hostSubject) String() string { return planText(s.plan.Plan) }
+// String returns the kernel, and with --gpu-memory the blocks.
+func (s *hostSubject) String() string {
+	if s.limit > 0 {
+		return s.plan.Kernel.Name + " " + s.plan.Detail()
+	}
+	return planText(s.plan.Plan)
+}
+
+// PredictedSeconds implements [bench.TimePredictor].
+func (s *hostSubject) PredictedSeconds() float64 { return s.plan.Predicted().Seconds() }
+
+// stepwiseSubject also times the steps of a product that does not overlap them.
+type stepwiseSubject struct {
+	hostSubject
+	// steps keeps the layouts of the host's matrices on the GPU, so that one copy moves a matrix.
+	steps *exec.Plan
+}
+
+func (s *stepwiseSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+	run, err := s.hostSubject.Prepare(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if s.steps, err = gpu.PlanResident(s.gpu.Backend, s.plan.Host(), gpuOptions(s.kernel, true)); err != nil {
+		return nil, err
+	}
+	return run, s.steps.Compile(ctx)
+}
 
 // Steps runs the host function of CUDA introductions, and times each step: allocate, copy to the
 // GPU, launch, copy back.
-func (s *hostSubject) Steps(b gemm.Buffers) (t bench.Steps, err error) {
+func (s *stepwiseSubject) Steps(b gemm.Buffers) (t bench.Steps, err error) {
 	ctx, d := context.Background(), s.gpu.Device
 	clock := time.Now()
 	lap := func(to *float64) {
@@ -125,4 +162,89 @@ func (s *hostSubject) Steps(b gemm.Buffers) (t bench.Steps, err error) {
 	err = d.CopyOut(ctx, b[gemm.C], m[gemm.C], device.Whole(len(b[gemm.C])))
 	lap(&t.Download)
 	return t, err
+}
+
+// gpuLimit is an item of --gpu-memory.
+type gpuLimit struct {
+	text  string
+	bytes int
+}
+
+// gpuLimits parses --gpu-memory.
+func (f *benchFlags) gpuLimits() (limits []gpuLimit, err error) {
+	if f.gpuMemory == "" {
+		return nil, nil
+	}
+	for text := range strings.SplitSeq(f.gpuMemory, ",") {
+		l := gpuLimit{text: strings.TrimSpace(text)}
+		if l.bytes, err = parseGPUMemory(l.text); err != nil {
+			return nil, err
+		}
+		limits = append(limits, l)
+	}
+	return limits, nil
+}
+
+// The names in --peers of cuBLASXt. The second pins the host's matrices, for all subjects.
+const (
+	xtPeer       = "cublasxt"
+	xtPinnedPeer = "cublasxt-pinned"
+)
+
+// transferPeers opens the peers of --peers that multiply matrices in host memory. Closing g closes
+// them.
+func (f *benchFlags) transferPeers(g *benchGPU, stderr io.Writer) ([]bench.Subject, error) {
+	var subjects []bench.Subject
+	var rest []string
+	for _, name := range f.peerNames(append([]string{xtPeer}, libraryNames()...)) {
+		if name != xtPeer && name != xtPinnedPeer {
+			rest = append(rest, name)
+			continue
+		}
+		if len(subjects) > 0 {
+			return nil, fmt.Errorf("--peers %s: want only one of %s and %s, which pins the matrices for all", f.peers, xtPeer,
+				xtPinnedPeer)
+		}
+		paths, err := f.paths()
+		if err != nil {
+			return nil, err
+		}
+		xt, err := peers.OpenCuBLASXt(g.backend.Device, paths[xtPeer])
+		if err != nil {
+			missing := errors.Is(err, peers.ErrNotFound) || errors.Is(err, gemm.ErrUnsupported)
+			if missing && (f.peers == "all" || f.optional) {
+				fmt.Fprintf(stderr, "peer %v\n", err)
+				continue
+			}
+			return nil, fmt.Errorf("--peers: %w", err)
+		}
+		g.closers = append(g.closers, xt.Close)
+		fmt.Fprintf(stderr, "peer %v (%s)\n", xt, xt.Path)
+		subjects = append(subjects, &xtSubject{xt, name})
+	}
+	others, err := f.libraries(rest, stderr)
+	return append(subjects, others...), err
+}
+
+// xtSubject is cuBLASXt.
+type xtSubject struct {
+	*peers.CuBLASXt
+	name string
+}
+
+func (s *xtSubject) Name() string { return s.name }
+
+// Prepare implements [bench.Subject]. The first product of each set of matrices pins them, if the
+// subject does; it is not timed.
+func (s *xtSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+	run, err := s.CuBLASXt.Prepare(ctx, p)
+	if err != nil || s.name != xtPinnedPeer {
+		return run, err
+	}
+	return func(b gemm.Buffers) error {
+		if err := s.Pin(b); err != nil {
+			return err
+		}
+		return run(b)
+	}, nil
 }
