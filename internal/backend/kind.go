@@ -33,8 +33,8 @@ type KindInfo struct {
 var kinds = []KindInfo{
 	Auto: {Name: "auto", Doc: "the CPU or the first GPU, whichever is estimated to be faster"},
 	CPU:  {Name: "cpu", Doc: "the CPU"},
-	GPU: {Name: "gpu", Doc: "an NVIDIA GPU, by its number or the start of its UUID",
-		Arguments: []string{"N", "UUID"}, Parse: parseGPU},
+	GPU: {Name: "gpu", Doc: "an NVIDIA GPU, by its number or the start of its UUID; or several, by their numbers",
+		Arguments: []string{"N", "UUID", "N,N", AllGPUs}, Parse: parseGPU},
 	Emulator: {Name: "emu", Doc: "an emulated GPU, of some model",
 		Arguments: []string{"MODEL"}, Parse: parseModel},
 }
@@ -71,6 +71,23 @@ type Device struct {
 	Index int    // number of a GPU in the driver's order
 	UUID  string // start of a GPU's UUID, including "GPU-"; replaces Index
 	Model string // model of an emulated GPU; empty for the emulator's default
+	// List holds the numbers of several GPUs, such as "0,1", or is [AllGPUs]. It replaces Index.
+	List string
+}
+
+// AllGPUs is the [Device.List] of all GPUs of the machine.
+const AllGPUs = "all"
+
+// Members returns the GPUs of a list of numbers.
+func (d *Device) Members() (all []Device) {
+	for text := range strings.SplitSeq(d.List, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil {
+			return nil
+		}
+		all = append(all, Device{Kind: d.Kind, Index: n})
+	}
+	return all
 }
 
 // ParseDevice parses the name of a device. The empty name is "auto".
@@ -110,6 +127,9 @@ func forms() []string {
 }
 
 func parseGPU(argument string) (Device, error) {
+	if argument == AllGPUs || strings.Contains(argument, ",") {
+		return parseGPUs(argument)
+	}
 	if strings.HasPrefix(argument, "GPU-") {
 		return Device{UUID: argument}, nil
 	}
@@ -121,10 +141,29 @@ func parseGPU(argument string) (Device, error) {
 	return Device{Index: n}, nil
 }
 
+// parseGPUs parses several numbers, or AllGPUs.
+func parseGPUs(argument string) (Device, error) {
+	seen := map[int]bool{}
+	for text := range strings.SplitSeq(argument, ",") {
+		if argument == AllGPUs {
+			break
+		}
+		n, err := strconv.Atoi(text)
+		switch {
+		case err != nil || n < 0 || strconv.Itoa(n) != text:
+			return Device{}, fmt.Errorf("%q is not the number of a GPU: want a list such as gpu:0,1, or gpu:all", text)
+		case seen[n]:
+			return Device{}, fmt.Errorf("GPU %d is listed twice: want each GPU once", n)
+		}
+		seen[n] = true
+	}
+	return Device{List: argument}, nil
+}
+
 func parseModel(argument string) (Device, error) { return Device{Model: argument}, nil }
 
 // IsFirst reports whether d is the first device of its kind, without an argument.
-func (d *Device) IsFirst() bool { return d.Index == 0 && d.UUID == "" && d.Model == "" }
+func (d *Device) IsFirst() bool { return d.Index == 0 && d.UUID == "" && d.Model == "" && d.List == "" }
 
 // IsGPU reports whether d is a GPU, real or emulated.
 func (d *Device) IsGPU() bool { return d.Kind.IsGPU() }
@@ -134,6 +173,8 @@ func (d Device) String() string {
 	switch {
 	case d.Model != "":
 		return d.Kind.String() + ":" + d.Model
+	case d.List != "":
+		return d.Kind.String() + ":" + d.List
 	case d.UUID != "":
 		return d.Kind.String() + ":" + d.UUID
 	case d.Index > 0:

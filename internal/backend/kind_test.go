@@ -21,6 +21,9 @@ func TestParseDevice(t *testing.T) {
 		{"gpu:0", Device{Kind: GPU}, "gpu"},
 		{"gpu:12", Device{Kind: GPU, Index: 12}, "gpu:12"},
 		{"gpu:GPU-3f2a", Device{Kind: GPU, UUID: "GPU-3f2a"}, "gpu:GPU-3f2a"},
+		{"gpu:0,1", Device{Kind: GPU, List: "0,1"}, "gpu:0,1"},
+		{"gpu:3,0,12", Device{Kind: GPU, List: "3,0,12"}, "gpu:3,0,12"},
+		{"gpu:all", Device{Kind: GPU, List: AllGPUs}, "gpu:all"},
 		{"emu", Device{Kind: Emulator}, "emu"},
 		{"emu:sm_80", Device{Kind: Emulator, Model: "sm_80"}, "emu:sm_80"},
 	} {
@@ -34,12 +37,12 @@ func TestParseDevice(t *testing.T) {
 	}
 	for _, name := range []string{"GPU", "gpu:", "gpu:-1", "gpu:1x", "gpu:1:2", "gpu:gpu-3f", "cpu:0", "auto:1", "emu:",
 		" cpu",
-		"cuda"} {
+		"cuda", "gpu:0,", "gpu:,1", "gpu:0,1,0", "gpu:0,01", "gpu:0,-1", "gpu:0,GPU-3f", "gpu:ALL"} {
 		if got, err := ParseDevice(name); err == nil || !strings.Contains(err.Error(), `"`+name+`"`) {
 			t.Errorf("%q: got %+v, error %v, want an error that quotes it", name, got, err)
 		}
 	}
-	const forms = "auto, cpu, gpu, gpu:N, gpu:UUID, emu, emu:MODEL"
+	const forms = "auto, cpu, gpu, gpu:N, gpu:UUID, gpu:N,N, gpu:all, emu, emu:MODEL"
 	if _, err := ParseDevice("tpu"); err == nil || !strings.HasSuffix(err.Error(), forms) {
 		t.Errorf("got error %v, want the forms %s", err, forms)
 	}

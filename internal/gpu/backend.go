@@ -49,7 +49,7 @@ func (Backend) Kernels() []backend.Kernel {
 
 // Open implements [backend.Backend].
 func (b Backend) Open() error {
-	_, err := keep(b.Device)
+	_, err := Keep(b.Device)
 	return err
 }
 
@@ -58,7 +58,7 @@ func (b Backend) Plan(p *gemm.Problem, o *backend.Options, _ backend.Plan) (back
 	if o.Packed != nil {
 		return nil, fmt.Errorf("%w: a packed B on device %v", gemm.ErrUnsupported, b)
 	}
-	on, err := keep(b.Device)
+	on, err := Keep(b.Device)
 	if err != nil {
 		return nil, err
 	}
@@ -80,7 +80,7 @@ func (b Backend) String() string { return b.Device.String() }
 
 // TuningKey implements [backend.Tunable].
 func (b Backend) TuningKey() *backend.TuningKey {
-	on, err := keep(b.Device)
+	on, err := Keep(b.Device)
 	if err != nil {
 		return nil
 	}

@@ -32,8 +32,8 @@ type opened struct {
 	kept bool
 }
 
-// keep returns the open device d for the rest of the process. The error wraps ErrNoDevice.
-func keep(d backend.Device) (*stream.Backend, error) {
+// Keep returns the open device d for the rest of the process. The error wraps ErrNoDevice.
+func Keep(d backend.Device) (*stream.Backend, error) {
 	devices.Lock()
 	defer devices.Unlock()
 	o, err := use(d)
@@ -76,6 +76,9 @@ func IsOpen(d backend.Device) bool {
 
 // use returns an open device, which it opens if necessary. The caller has locked devices.
 func use(d backend.Device) (*opened, error) {
+	if d.List != "" {
+		return nil, fmt.Errorf("%w: matrices in the memory of several GPUs, %v: want one GPU", gemm.ErrUnsupported, d)
+	}
 	if d.UUID != "" {
 		index, err := cuda.Find(d.UUID)
 		if err != nil {

@@ -122,7 +122,7 @@ func walk(a, b *side, visit func(row, col int, loadsA, loadsB bool)) {
 // they arrive, once for all blocks of a band.
 func (pl *Plan) blocked(o order, b blocking) *schedule {
 	p := pl.host
-	rows, cols := o.cut(p.M, b.rows, true), o.cut(p.N, b.cols, false)
+	rows, cols := o.cut(pl.rows, b.rows, true), o.cut(pl.cols, b.cols, false)
 	sideA, sideB := newSide(rows, b.held[gemm.A], len(cols)), newSide(cols, b.held[gemm.B], len(rows))
 	packs := pl.packsOnArrival()
 	alternate, blocks := !pl.part(pl.whole(), packs, nil).UsesScratch(), 0
@@ -169,15 +169,14 @@ const (
 // fit returns the fastest schedule of blocks in order o that fits into a number of bytes of device
 // memory, or nil if there is none.
 func (pl *Plan) fit(o order, memory int, r rates) (best *schedule, least estimate) {
-	p := pl.host
 	unitRows, unitCols := pl.units()
 	type candidate struct {
 		blocking
 		seconds float64
 	}
 	var all []candidate
-	for _, rows := range halves(p.M, unitRows, pl.grain()) {
-		for _, cols := range halves(p.N, unitCols, pl.grain()) {
+	for _, rows := range halves(pl.rows.n(), unitRows, pl.grain()) {
+		for _, cols := range halves(pl.cols.n(), unitCols, pl.grain()) {
 			if pl.steps(o, rows, cols) > maxSteps {
 				continue
 			}
@@ -210,9 +209,9 @@ func (pl *Plan) fit(o order, memory int, r rates) (best *schedule, least estimat
 // are copied while no kernel runs.
 func (pl *Plan) rough(o order, b blocking, r rates) float64 {
 	p := pl.host
-	rows, cols := min(b.rows, p.M), min(b.cols, p.N)
-	blocks := float64(kernel.CeilDiv(p.M, rows)) * float64(kernel.CeilDiv(p.N, cols))
-	parts := (&step{rows: span{0, rows}, cols: span{0, cols}, depth: span{0, p.K}}).parts()
+	rows, cols := min(b.rows, pl.rows.n()), min(b.cols, pl.cols.n())
+	blocks := float64(kernel.CeilDiv(pl.rows.n(), rows)) * float64(kernel.CeilDiv(pl.cols.n(), cols))
+	parts := pl.block(rows, cols)
 	bandA, bandB := pl.bytes(gemm.A, parts[gemm.A])/r.in, pl.bytes(gemm.B, parts[gemm.B])/r.in
 	copied, replaced := blocks*bandB/float64(b.held[gemm.A]), b.held[gemm.B]
 	if other := blocks * bandA / float64(b.held[gemm.B]); other < copied {
@@ -232,15 +231,24 @@ func (pl *Plan) rough(o order, b blocking, r rates) float64 {
 	return total + bandA + bandB + pl.bytes(gemm.C, parts[gemm.C])/r.out + blocks*r.step.Seconds()
 }
 
+// block returns the parts of the operands of a block of at most rows×cols.
+func (pl *Plan) block(rows, cols int) [matrices]part {
+	st := pl.whole()
+	st.rows.to, st.cols.to = min(st.rows.from+rows, st.rows.to), min(st.cols.from+cols, st.cols.to)
+	return st.parts()
+}
+
 // steps returns the number of steps of a schedule with blocks of rows×cols.
 func (pl *Plan) steps(o order, rows, cols int) int {
-	across, head, each := kernel.CeilDiv(pl.host.N, cols), kernel.CeilDiv(min(o.head, pl.host.M), rows), rows
-	all := kernel.CeilDiv(pl.host.M, each)
+	along, across := o.cut(pl.rows, rows, true), o.cut(pl.cols, cols, false)
 	if !o.byRows {
-		across, head, each = kernel.CeilDiv(pl.host.M, rows), kernel.CeilDiv(min(o.head, pl.host.N), cols), cols
-		all = kernel.CeilDiv(pl.host.N, each)
+		along, across = across, along
 	}
-	return across * (head*len(o.slices) + all - head + 1)
+	n := 0
+	for _, band := range along {
+		n += len(o.of(band)) * len(across)
+	}
+	return n
 }
 
 // halves returns n rounded up to units and its halves, down to grain. Halves below a unit are
@@ -258,7 +266,7 @@ func halves(n, unit, grain int) (all []int) {
 // holdings returns the ways to divide memory among bands of A, bands of B and blocks of C.
 func (pl *Plan) holdings(o order, rows, cols, memory int) (all []blocking) {
 	p := pl.host
-	parts := (&step{rows: span{0, min(rows, p.M)}, cols: span{0, min(cols, p.N)}, depth: span{0, p.K}}).parts()
+	parts := pl.block(rows, cols)
 	size := func(x gemm.Operand) int {
 		if !p.Uses(x) {
 			return 0
@@ -266,7 +274,7 @@ func (pl *Plan) holdings(o order, rows, cols, memory int) (all []blocking) {
 		return wholeRows(pl.held(x, parts[x]))
 	}
 	a, b, c := size(gemm.A), size(gemm.B)+size(gemm.Up), size(gemm.C)+size(gemm.Residual)
-	mostA, mostB := len(o.cut(p.M, rows, true)), len(o.cut(p.N, cols, false))
+	mostA, mostB := len(o.cut(pl.rows, rows, true)), len(o.cut(pl.cols, cols, false))
 	blocks := 3
 	for blocks > 1 && blocks*c > memory/4 {
 		blocks--

@@ -48,6 +48,8 @@ type Plan struct {
 	on         *Backend
 	host       *gemm.Problem
 	keepLayout bool
+	rows, cols span   // the area of C that the plan computes
+	sums       *order // nil if the plan chooses the order of the sums
 
 	// Limit is the number of bytes of device memory that Run may use for matrices. 0 allows nine
 	// tenths of the device's memory.
@@ -69,7 +71,7 @@ func (b *Backend) Plan(p *gemm.Problem, opt exec.Options) (*Plan, error) {
 // PlanOf returns the plan of p that runs as pl does, which was planned for p and has the
 // host's layouts on the device if keepLayout is set.
 func (b *Backend) PlanOf(pl *exec.Plan, p *gemm.Problem, keepLayout bool) *Plan {
-	return &Plan{Plan: pl, on: b, host: p, keepLayout: keepLayout}
+	return &Plan{Plan: pl, on: b, host: p, keepLayout: keepLayout, rows: span{0, p.M}, cols: span{0, p.N}}
 }
 
 // Host returns the product with the layouts of its matrices in host memory.

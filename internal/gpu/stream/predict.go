@@ -314,6 +314,8 @@ type scheduleKey struct {
 	config     kernel.Config
 	keepLayout bool
 	limit      int
+	rows, cols span
+	sums       string
 }
 
 // Schedule returns the schedule of the plan. It is chosen at the first call, once for all equal
@@ -322,26 +324,35 @@ func (pl *Plan) Schedule() *schedule {
 	if pl.Steps != nil {
 		return pl.Steps
 	}
-	key := scheduleKey{*pl.host, pl.Config, pl.keepLayout, pl.Limit}
+	key := scheduleKey{*pl.host, pl.Config, pl.keepLayout, pl.Limit, pl.rows, pl.cols, ""}
+	if pl.sums != nil {
+		key.sums = fmt.Sprint(*pl.sums)
+	}
 	s, _ := pl.on.schedules.Get(key, func() (scheduled, error) { return pl.decide(), nil })
 	pl.Steps, pl.expected = s.schedule, s.expected
 	return pl.Steps
 }
 
-// decide chooses the order of the sums without regard to memory, and then the fastest schedule with
-// this order that fits. If none does, the schedule is the smallest one, which Run refuses.
+// decide chooses the order of the sums without regard to memory, unless it is given, and then the
+// fastest schedule with this order that fits. If none does, the schedule is the smallest one, which
+// Run refuses.
 func (pl *Plan) decide() scheduled {
 	r := pl.rates()
-	s, e := pl.fastest(r)
 	memory := int(pl.on.Device.Info().Memory / 10 * 9)
 	if pl.Limit > 0 {
 		memory = min(memory, pl.Limit)
 	}
-	if s.Memory() > memory {
-		if less, expected := pl.fit(s.order, memory, r); less != nil {
-			return scheduled{less, expected}
+	o := pl.sums
+	if o == nil {
+		s, e := pl.fastest(r)
+		if s.Memory() <= memory {
+			return scheduled{s, e}
 		}
-		s = pl.smallest(s.order)
+		o = &s.order
+	}
+	s, e := pl.fit(*o, memory, r)
+	if s == nil {
+		s = pl.smallest(*o)
 		e = pl.predict(s, r)
 	}
 	return scheduled{s, e}

@@ -282,9 +282,9 @@ func (pl *Plan) vectors() map[gemm.Operand]gemm.Layout {
 	return all
 }
 
-// whole returns the step that computes the whole product.
+// whole returns the step that computes the whole area of the plan.
 func (pl *Plan) whole() *step {
-	s := &step{rows: span{0, pl.host.M}, cols: span{0, pl.host.N}, depth: span{0, pl.host.K}}
+	s := &step{rows: pl.rows, cols: pl.cols, depth: span{0, pl.host.K}}
 	s.tiles = s.parts()
 	s.load[gemm.A], s.load[gemm.B] = s.tiles[gemm.A], s.tiles[gemm.B]
 	return s
@@ -349,12 +349,12 @@ func (o order) of(panel span) []span {
 	return []span{{0, o.slices[len(o.slices)-1].to}}
 }
 
-// cut cuts a side of C into spans of each elements. No span crosses the end of the head.
-func (o order) cut(n, each int, rows bool) []span {
-	if rows != o.byRows || o.head >= n {
-		return cutSpan(span{0, n}, each)
+// cut cuts a part of a side of C into spans of each elements. No span crosses the end of the head.
+func (o order) cut(s span, each int, rows bool) []span {
+	if rows != o.byRows || o.head <= s.from || o.head >= s.to {
+		return cutSpan(s, each)
 	}
-	return append(cutSpan(span{0, o.head}, each), cutSpan(span{o.head, n}, each)...)
+	return append(cutSpan(span{s.from, o.head}, each), cutSpan(span{o.head, s.to}, each)...)
 }
 
 // sizes lists the lengths of spans: "1024, 2×512".
