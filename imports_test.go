@@ -23,6 +23,7 @@ var layers = [][]string{
 	{"internal/gpu/stream", "internal/verify/gpu"},
 	{"internal/gpu/gputest", "internal/explain", "internal/dispatch/auto", "internal/dispatch/tuned"},
 	{"internal/gpu", "internal/study"},
+	{"internal/multi"},
 	{"internal/dispatch"},
 	{"internal/resident", "machine"},
 	{"internal/bench", "internal/bench/baseline"},

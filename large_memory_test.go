@@ -5,6 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"tilework/internal/backend"
+	"tilework/internal/device"
+	"tilework/internal/device/emu"
+	"tilework/internal/gpu"
 )
 
 // TestDeviceMemory checks the second argument of WithDevice: results have the same bits in less
@@ -59,5 +64,42 @@ func TestDeviceMemory(t *testing.T) {
 	}
 	if _, err := Mul(t.Context(), x, b, WithDevice("emu", 1<<20)); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("a matrix on a device: error %v, want ErrUnsupported", err)
+	}
+}
+
+// TestSeveralGPUs multiplies on a list of two emulated GPUs, and checks the errors of other lists
+// and of matrices in the memory of a list.
+func TestSeveralGPUs(t *testing.T) {
+	restore := gpu.Substitute(func(d backend.Device) (device.Device, error) {
+		if d.Index > 1 {
+			return nil, device.ErrNoDevice
+		}
+		return emu.Open(emu.Options{})
+	})
+	t.Cleanup(func() {
+		if err := restore(); err != nil {
+			t.Error(err)
+		}
+	})
+	a, b := New[float32](40, 30), New[float32](30, 50)
+	for i := range a.Data() {
+		a.Data()[i] = float32(i % 7)
+	}
+	for i := range b.Data() {
+		b.Data()[i] = float32(i%5) / 3
+	}
+	want, err := Mul(t.Context(), a, b, WithDevice("gpu"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, kind := range map[string]error{"gpu:0,1": nil, "gpu:all": nil, "gpu:1,0": nil, "gpu:0,0": ErrNoDevice,
+		"gpu:0,2": ErrNoDevice, "gpu:0,x": ErrNoDevice} {
+		got, err := Mul(t.Context(), a, b, WithDevice(name), WithVerify())
+		if !errors.Is(err, kind) || kind == nil && (err != nil || !slices.Equal(got.Data(), want.Data())) {
+			t.Errorf("%s: error %v, want %v and the bits of one GPU", name, err, kind)
+		}
+	}
+	if _, err := Open("gpu:0,1"); !errors.Is(err, ErrUnsupported) {
+		t.Errorf("opening two GPUs: error %v, want ErrUnsupported", err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"tilework/internal/dispatch/tuned"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
+	"tilework/internal/multi"
 )
 
 // Row is an entry of the list of backends: the devices of one kind.
@@ -26,9 +27,16 @@ type Row struct {
 // those of a kernel: packing and calling a function for each tile.
 var rows = newRows([]Row{
 	{backend.CPU, true, func(backend.Device) backend.Backend { return cpu.Backend{} }},
-	{backend.GPU, true, func(d backend.Device) backend.Backend { return gpu.Backend{Device: d} }},
+	{backend.GPU, true, newGPU},
 	{backend.Emulator, false, func(d backend.Device) backend.Backend { return gpu.Backend{Device: d} }},
 })
+
+func newGPU(d backend.Device) backend.Backend {
+	if d.List != "" {
+		return multi.Backend{Device: d}
+	}
+	return gpu.Backend{Device: d}
+}
 
 // row is a Row with the backend of its first device.
 type row struct {

@@ -1,0 +1,251 @@
+// Package multi computes a product of matrices in host memory on several GPUs of the host. Each GPU
+// computes some rows or columns of C, with the kernel and the order of the sums of the product on
+// one GPU, so the result has the same bits on any number of GPUs.
+package multi
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"tilework/internal/backend"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/gpu/stream"
+)
+
+// Backend is a list of GPUs as a [backend.Backend]. It opens them when it is first used, and never
+// closes them.
+type Backend struct{ Device backend.Device }
+
+var (
+	_ backend.Backend       = Backend{}
+	_ backend.Tunable       = Backend{}
+	_ backend.Plan          = (*plan)(nil)
+	_ backend.TimePredictor = (*plan)(nil)
+)
+
+// member is an open GPU of a list.
+type member struct {
+	*stream.Backend
+	device backend.Device
+}
+
+// open opens the GPUs of the list. The error wraps ErrNoDevice.
+func (b Backend) open() ([]member, error) {
+	var all []member
+	if b.Device.List != backend.AllGPUs {
+		for _, d := range b.Device.Members() {
+			on, err := gpu.Keep(d)
+			if err != nil {
+				return nil, fmt.Errorf("device %v: %w", b, err)
+			}
+			all = append(all, member{on, d})
+		}
+		return all, nil
+	}
+	for {
+		d := backend.Device{Kind: b.Device.Kind, Index: len(all)}
+		on, err := gpu.Keep(d)
+		if errors.Is(err, gemm.ErrNoDevice) && len(all) > 0 {
+			return all, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, member{on, d})
+	}
+}
+
+// Kernels implements [backend.Backend].
+func (b Backend) Kernels() []backend.Kernel { return gpu.Backend{}.Kernels() }
+
+// Open implements [backend.Backend].
+func (b Backend) Open() error {
+	_, err := b.open()
+	return err
+}
+
+// String implements [backend.Backend].
+func (b Backend) String() string { return b.Device.String() }
+
+// TuningKey implements [backend.Tunable]. The choices are those of the first GPU.
+func (b Backend) TuningKey() *backend.TuningKey {
+	all, err := b.open()
+	if err != nil {
+		return nil
+	}
+	return gpu.TuningKey(all[0].Backend.Backend)
+}
+
+// IsTuned implements [backend.Tunable].
+func (Backend) IsTuned(gemm.Layout) bool { return true }
+
+// minDivided is the predicted time on one GPU from which a product is divided. The goroutines and
+// the streams of several GPUs cost some tenths of a millisecond.
+const minDivided = time.Millisecond
+
+// Plan implements [backend.Backend]. The first GPU chooses the kernel and the order of the sums.
+// The product is divided only if it is then predicted to take less time.
+func (b Backend) Plan(p *gemm.Problem, o *backend.Options, _ backend.Plan) (backend.Plan, error) {
+	if o.Packed != nil {
+		return nil, fmt.Errorf("%w: a packed B on device %v", gemm.ErrUnsupported, b)
+	}
+	all, err := b.open()
+	if err != nil {
+		return nil, err
+	}
+	options := gpu.Options(o.Kernel)
+	if o.Tile != "" {
+		options.Shape = o.Tile
+	}
+	problem := *p // the caller's may be overwritten before the plan is unused
+	first, err := all[0].Plan(&problem, options)
+	if err != nil {
+		return nil, err
+	}
+	first.Limit = o.GPUMemory
+	whole := &plan{whole: first, shares: []share{{all[0].device, first}}}
+	if len(all) == 1 || problem.Empty() || !problem.ReadsAB() || whole.Predicted() < minDivided {
+		return whole, nil
+	}
+	divided := &plan{whole: first}
+	if divided.shares, err = divide(first, all); err != nil {
+		return nil, err
+	}
+	if divided.Predicted() < whole.Predicted() {
+		return divided, nil
+	}
+	return whole, nil
+}
+
+// divide divides C among GPUs: by rows or by columns, whichever C has more of, in proportion to the
+// predicted rates of the GPUs.
+func divide(first *stream.Plan, all []member) (shares []share, err error) {
+	rates := make([]float64, len(all))
+	plans := make([]*stream.Plan, len(all))
+	total := 0.
+	for i, m := range all {
+		if plans[i], err = first.On(m.Backend); err != nil {
+			return nil, fmt.Errorf("device %v: %w", m.device, err)
+		}
+		rates[i] = 1 / max(plans[i].Predicted(), 1).Seconds()
+		total += rates[i]
+	}
+	from, sum := 0, 0.
+	for i, m := range all {
+		sum += rates[i]
+		to := first.Cut(sum / total)
+		if to > from {
+			shares = append(shares, share{m.device, plans[i].Share(from, to)})
+		}
+		from = to
+	}
+	return shares, nil
+}
+
+// plan is a planned product.
+type plan struct {
+	whole  *stream.Plan // on the first GPU
+	shares []share
+}
+
+// share is the part of C that one GPU computes.
+type share struct {
+	device backend.Device
+	*stream.Plan
+}
+
+// Prepare implements [backend.Plan].
+func (pl *plan) Prepare(ctx context.Context) error {
+	return pl.each(ctx, func(ctx context.Context, s share) error { return s.Compile(ctx) })
+}
+
+// PrepareTime implements [backend.Plan]. The GPUs compile at the same time.
+func (pl *plan) PrepareTime() (longest time.Duration) {
+	for _, s := range pl.shares {
+		longest = max(longest, s.CompileTime())
+	}
+	return longest
+}
+
+// Run implements [backend.Plan]. The first failure ends the work of all GPUs. Run returns when none
+// uses the buffers.
+func (pl *plan) Run(ctx context.Context, b *gemm.Buffers) error {
+	return pl.each(ctx, func(ctx context.Context, s share) error { return s.Plan.Run(ctx, *b) })
+}
+
+// each calls f for all shares at the same time, and returns the first error with its device.
+func (pl *plan) each(parent context.Context, f func(ctx context.Context, s share) error) error {
+	if len(pl.shares) == 1 {
+		return f(parent, pl.shares[0])
+	}
+	ctx, cancel := context.WithCancel(parent)
+	defer cancel()
+	var once sync.Once
+	var failed error
+	var all sync.WaitGroup
+	for _, s := range pl.shares {
+		all.Go(func() {
+			if err := f(ctx, s); err != nil {
+				once.Do(func() { failed = fmt.Errorf("device %v: %w", s.device, err) })
+				cancel()
+			}
+		})
+	}
+	all.Wait()
+	if err := parent.Err(); err != nil {
+		return err
+	}
+	return failed
+}
+
+// Predicted implements [backend.TimePredictor].
+func (pl *plan) Predicted() (longest time.Duration) {
+	for _, s := range pl.shares {
+		longest = max(longest, s.Plan.Predicted())
+	}
+	return longest
+}
+
+// KernelName implements [backend.Plan].
+func (pl *plan) KernelName() string { return pl.whole.Kernel.Name }
+
+// Workers implements [backend.Plan].
+func (pl *plan) Workers() int { return 0 }
+
+// Detail implements [backend.Plan].
+func (pl *plan) Detail() string {
+	if len(pl.shares) == 1 {
+		return pl.shares[0].Detail()
+	}
+	var all []string
+	for _, s := range pl.shares {
+		all = append(all, fmt.Sprintf("%v computes %s: %s", s.device, s.Area(), s.Detail()))
+	}
+	return strings.Join(all, "; ")
+}
+
+// Why implements [backend.Plan].
+func (pl *plan) Why() string {
+	if len(pl.shares) == 1 {
+		return fmt.Sprintf("%s; one GPU is predicted to be as fast", pl.whole.Why)
+	}
+	return pl.whole.Why
+}
+
+// Memory implements [backend.Plan]. An emulated GPU has copies of the matrices.
+func (pl *plan) Memory() (n int) {
+	for _, s := range pl.shares {
+		if s.Backend().Device.Info().Emulated {
+			n += s.Schedule().Memory()
+		}
+	}
+	return n
+}
+
+// Accuracy implements [backend.Plan].
+func (pl *plan) Accuracy(p *gemm.Problem) gemm.Accuracy { return pl.whole.Kernel.Accuracy(p) }
