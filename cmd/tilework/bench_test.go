@@ -86,6 +86,8 @@ func TestBenchOnGPU(t *testing.T) {
 				return r.Steps == nil && r.PredictedSeconds > 0 &&
 					strings.Contains(r.Detail, "blocks of C") == (r.Subject == "naive@3KB")
 			}},
+		{"--device gpu:0,1 --transfers --kernels naive,mma-tf32", "naive@gpu:0,1 naive mma-tf32@gpu:0,1 mma-tf32",
+			func(r bench.Record) bool { return r.Device == "gpu:0,1" && r.Steps == nil }},
 		{"--batch 3", "tiled", func(r bench.Record) bool { return r.Products == 3 && r.Groups == nil }},
 		{"--groups 4,0,2 --peers dense", "tiled", func(r bench.Record) bool {
 			return slices.Equal(r.Groups, []int{6, 0, 3}) && r.Products == 0

@@ -11,6 +11,7 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/bench"
 	"tilework/internal/device"
+	"tilework/internal/dispatch"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/exec"
@@ -19,14 +20,25 @@ import (
 	"tilework/internal/peers"
 )
 
-// throughGPU returns a bencher of products on a GPU of matrices in host memory.
+// throughGPU returns a bencher of products on a GPU of matrices in host memory. Of several GPUs it
+// measures the first one and all.
 func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems []gemm.Problem,
 	stderr io.Writer) (_ bencher, err error) {
-	backend, release, err := gpu.Open(at)
+	one := at
+	if at.List != "" {
+		if err := dispatch.CheckDevice(at); err != nil {
+			return bencher{}, err
+		}
+		one = backend.Device{Kind: at.Kind}
+		if members := at.Members(); len(members) > 0 {
+			one = members[0]
+		}
+	}
+	backend, release, err := gpu.Open(one)
 	if err != nil {
 		return bencher{}, err
 	}
-	g, err := f.pickGPU(at, backend, release, problems, stderr)
+	g, err := f.pickGPU(one, backend, release, problems, stderr)
 	if err != nil {
 		return bencher{}, err
 	}
@@ -38,7 +50,10 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 	for _, k := range g.picks {
 		kernel, precision := splitPrecision(k.kernel)
 		subject := hostSubject{name: k.name, gpu: g.backend, kernel: kernel, inexact: inexact(precision)}
-		if len(limits) == 0 {
+		if at.List != "" {
+			kernels = append(kernels, newListSubject(k.name+"@"+at.String(), at, kernel, precision))
+		}
+		if len(limits) == 0 && at.List == "" {
 			kernels = append(kernels, &stepwiseSubject{hostSubject: subject})
 			continue
 		}
@@ -94,16 +109,39 @@ func (s *hostSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.B
 	return func(b gemm.Buffers) error { return plan.Run(ctx, b) }, plan.Compile(ctx)
 }
 
-// String returns the kernel, and with --gpu-memory the blocks.
+// String returns the kernel and the schedule of the copies.
 func (s *hostSubject) String() string {
-	if s.limit > 0 {
-		return s.plan.Kernel.Name + " " + s.plan.Detail()
+	if s.plan == nil {
+		return ""
 	}
-	return planText(s.plan.Plan)
+	return s.plan.Kernel.Name + " " + s.plan.Detail()
 }
 
 // PredictedSeconds implements [bench.TimePredictor].
-func (s *hostSubject) PredictedSeconds() float64 { return s.plan.Predicted().Seconds() }
+func (s *hostSubject) PredictedSeconds() float64 {
+	if s.plan == nil {
+		return 0
+	}
+	return s.plan.Predicted().Seconds()
+}
+
+// listSubject is a GPU kernel on matrices in host memory, on several GPUs.
+type listSubject struct {
+	subject
+	inexact
+}
+
+func newListSubject(name string, at backend.Device, kernel string, precision gemm.Precision) *listSubject {
+	return &listSubject{subject{name: name, request: dispatch.Request{Device: at, Kernel: kernel}}, inexact(precision)}
+}
+
+func (s *listSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+	q, err := p.WithPrecision(gemm.Precision(s.inexact))
+	if err != nil {
+		return nil, err
+	}
+	return s.subject.Prepare(ctx, &q)
+}
 
 // stepwiseSubject also times the steps of a product that does not overlap them.
 type stepwiseSubject struct {
