@@ -13,13 +13,13 @@ import (
 // abandoned at any time. Each worker has two buffers: it fills or empties one while the GPU copies
 // the other.
 //
-// On hosts of an H200 (PCIe 5.0 x16, 55 GB/s), eight workers copy in at 37 to 49 GB/s, or at
-// 26 GB/s with strided rows of 2 KiB, and copy out at 41 GB/s. With buffers of 1 MiB instead of
-// 2 MiB, copies in are as fast and copies out a fifth slower.
-// TestGPUCopyRates measures other sizes and numbers.
+// On a host of an H200 (PCIe 5.0 x16, 55 GB/s), eight workers copy in at 48 GB/s and out at
+// 51 GB/s. Two buffers each are as fast into the GPU and copy out at 45 GB/s, buffers of 512 KiB
+// copy at 42 and 34 GB/s, and more workers gain nothing (TestGPUCopyRates). Strided rows of 2 KiB
+// are slower: 26 GB/s in.
 const (
 	bufferBytes      = 2 << 20
-	buffersPerWorker = 2
+	buffersPerWorker = 4
 	maxCopyWorkers   = 8
 	// minPieceBytes is the minimum size of the pieces of a copy. A copy that does not fill all
 	// buffers is cut into smaller pieces so that all workers take part. Each piece costs the GPU
