@@ -2,91 +2,68 @@ package kernel
 
 import (
 	"math"
-	"slices"
 
 	"tilework/internal/gemm"
 	"tilework/ptx"
 	"tilework/ptx/build"
 )
 
-// activations maps each activation of package gemm to the function that emits it for several
-// elements, with the instructions of architecture sm. It computes in the type of the accumulators,
-// accurate to a few roundoffs.
-//
-// A GPU has one special-function unit per eight FMA units, and every activation but ReLU needs an
-// exponential and a reciprocal. Therefore two elements share one reciprocal: that of the product of
-// their denominators.
-var activations = map[gemm.Activation]func(k *build.Kernel, sm int, xs []build.Reg) []build.Reg{
-	gemm.ActReLU:     relus,
+// activations maps each activation of package gemm to the function that emits it for one element.
+// It computes in the type of the accumulators, accurate to a few roundoffs. As it gets no other
+// element, a result does not depend on the elements beside it.
+var activations = map[gemm.Activation]func(f elementary, x build.Reg) build.Reg{
+	gemm.ActReLU:     relu,
 	gemm.ActGELU:     gelu,
 	gemm.ActGELUTanh: geluTanh,
 	gemm.ActSiLU:     silu,
 }
 
-// mapEach applies f to each element of xs.
-func mapEach(xs []build.Reg, f func(x build.Reg) build.Reg) []build.Reg {
+// activate returns the elements of xs after an activation.
+func (g *Writer) activate(act gemm.Activation, xs []build.Reg) []build.Reg {
+	f := activations[act]
+	if f == nil {
+		return xs
+	}
 	ys := make([]build.Reg, len(xs))
 	for i, x := range xs {
-		ys[i] = f(x)
+		ys[i] = f(elementary{g.Kernel, g.Config.SM}, x)
 	}
 	return ys
 }
 
-// reciprocals returns the reciprocals of one or two float32 numbers. Their product must be finite
-// and not zero.
-func reciprocals(k *build.Kernel, xs []build.Reg) []build.Reg {
-	if len(xs) < 2 {
-		return []build.Reg{k.Reciprocal(xs[0])}
-	}
-	both := k.Reciprocal(k.Mul(xs[0], xs[1]))
-	return []build.Reg{k.Mul(both, xs[1]), k.Mul(both, xs[0])}
-}
-
-// mapPairs applies f to consecutive pairs of xs, and to the last element alone if xs is odd.
-func mapPairs(f func(xs []build.Reg) []build.Reg, xs []build.Reg) (ys []build.Reg) {
-	for two := range slices.Chunk(xs, 2) {
-		ys = append(ys, f(two)...)
-	}
-	return ys
+// elementary emits the elementary functions of the activations with the instructions of architecture
+// sm.
+type elementary struct {
+	*build.Kernel
+	sm int
 }
 
 // maxNaN returns max(x, low), and NaN for NaN. PTX's max drops NaN; max.NaN needs sm_80.
-func maxNaN(k *build.Kernel, sm int, x build.Reg, low float64) build.Reg {
-	if sm < 80 || x.Type() != ptx.F32 {
-		return k.Select(k.Lt(x, low), low, x)
+func (f elementary) maxNaN(x build.Reg, low float64) build.Reg {
+	if f.sm < 80 || x.Type() != ptx.F32 {
+		return f.Select(f.Lt(x, low), low, x)
 	}
-	y := k.Fresh(ptx.F32)
-	k.Do("max.NaN.f32", y, x, low)
+	y := f.Fresh(ptx.F32)
+	f.Do("max.NaN.f32", y, x, low)
 	return y
 }
 
-func relus(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
-	return mapEach(xs, func(x build.Reg) build.Reg {
-		if x.Type().Class() != ptx.Float {
-			return k.Max(x, 0)
-		}
-		return maxNaN(k, sm, x, 0)
-	})
+func relu(f elementary, x build.Reg) build.Reg {
+	if x.Type().Class() != ptx.Float {
+		return f.Max(x, 0)
+	}
+	return f.maxNaN(x, 0)
 }
 
 // gelu computes x·Φ(x), Φ(x) = erfc(-x/√2)/2.
-func gelu(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
-	if xs[0].Type() != ptx.F32 {
-		return mapEach(xs, func(x build.Reg) build.Reg { return wideGELU(k, x) })
+func gelu(f elementary, x build.Reg) build.Reg {
+	if x.Type() != ptx.F32 {
+		return wideGELU(f.Kernel, x)
 	}
 	// max(x, 0) - |x|·Φ(-|x|) is the same for both signs. It needs no branch and has no
 	// cancellation of large numbers. Beyond 14 Φ(-|x|) is 0 in float32.
-	return mapPairs(func(xs []build.Reg) []build.Reg {
-		sizes := make([]build.Reg, len(xs))
-		for i, x := range xs {
-			sizes[i] = k.Min(k.Abs(x), 14)
-		}
-		ys := upperTails(k, sizes)
-		for i, x := range xs {
-			ys[i] = k.Mad(k.Neg(sizes[i]), ys[i], maxNaN(k, sm, x, 0))
-		}
-		return ys
-	}, xs)
+	size := f.Min(f.Abs(x), 14)
+	return f.Mad(f.Neg(size), f.upperTail(size), f.maxNaN(x, 0))
 }
 
 // wideGELU computes GELU in float64.
@@ -103,37 +80,25 @@ func wideGELU(k *build.Kernel, x build.Reg) build.Reg {
 }
 
 // geluTanh computes x/2·(1 + tanh z) = x/(1 + e^(-2z)), z = √(2/π)·(x + 0.044715·x³).
-func geluTanh(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
+func geluTanh(f elementary, x build.Reg) build.Reg {
 	const two = 2 * 0.7978845608028654 // 2·√(2/π)
-	return timesSigmoid(k, sm, xs, -7.4, func(x build.Reg, unit float64) build.Reg {
-		return k.Mul(x, k.Mad(k.Mul(x, x), two*0.044715*unit, two*unit))
+	return f.timesSigmoid(x, -7.4, func(x build.Reg, unit float64) build.Reg {
+		return f.Mul(x, f.Mad(f.Mul(x, x), two*0.044715*unit, two*unit))
 	})
 }
 
-func silu(k *build.Kernel, sm int, xs []build.Reg) []build.Reg {
-	return timesSigmoid(k, sm, xs, -41, func(x build.Reg, unit float64) build.Reg { return k.Mul(x, unit) })
+func silu(f elementary, x build.Reg) build.Reg {
+	return f.timesSigmoid(x, -41, func(x build.Reg, unit float64) build.Reg { return f.Mul(x, unit) })
 }
 
 // timesSigmoid computes x/(1 + e^(-z)). The function z returns z in units of 1/unit. In float32
 // values of x below low are replaced by low: e^(-z) is nearly 2⁶⁰ there and the result less than
-// 2⁻⁵⁸ of x. This keeps the product of two denominators, and its reciprocal, finite and not zero.
-// It also keeps a NaN out of the reciprocal that two elements share.
-func timesSigmoid(k *build.Kernel, sm int, xs []build.Reg, low float64,
-	z func(x build.Reg, unit float64) build.Reg) []build.Reg {
-	if xs[0].Type() != ptx.F32 {
-		return mapEach(xs, func(x build.Reg) build.Reg {
-			return zeroAtMinusInf(k, x, k.Div(x, k.Add(exp(k, z(x, -1)), 1)))
-		})
+// 2⁻⁵⁸ of x. This keeps the denominator finite.
+func (f elementary) timesSigmoid(x build.Reg, low float64, z func(x build.Reg, unit float64) build.Reg) build.Reg {
+	if x.Type() != ptx.F32 {
+		return zeroAtMinusInf(f.Kernel, x, f.Div(x, f.Add(exp(f.Kernel, z(x, -1)), 1)))
 	}
-	return mapPairs(func(xs []build.Reg) []build.Reg {
-		ys := reciprocals(k, mapEach(xs, func(x build.Reg) build.Reg {
-			return k.Add(k.Exp2(z(k.Max(x, low), -math.Log2E)), 1)
-		}))
-		for i, x := range xs {
-			ys[i] = k.Mul(maxNaN(k, sm, x, low), ys[i])
-		}
-		return ys
-	}, xs)
+	return f.Mul(f.maxNaN(x, low), f.Reciprocal(f.Add(f.Exp2(z(f.Max(x, low), -math.Log2E)), 1)))
 }
 
 // zeroAtMinusInf returns y, or 0 if x is -Inf. All activations but ReLU tend to 0 there, but the
@@ -161,21 +126,12 @@ func exp(k *build.Kernel, x build.Reg) build.Reg {
 	return k.Mul(polynomial(k, r, series), scale)
 }
 
-// upperTails computes Φ(-x) for one or two x from 0 to 14 in float32, with an absolute error of a
-// roundoff of 1. The formula is t·Q(t)·e^(-x²/2) with t = 1/(1 + x/4). It resembles [erfc], but its
-// polynomial is a factor instead of part of the exponent, so the exponential may be inexact where
-// it is small.
-func upperTails(k *build.Kernel, xs []build.Reg) []build.Reg {
-	tails := make([]build.Reg, len(xs))
-	for i, x := range xs {
-		tails[i] = k.Mad(x, 0.25, 1)
-	}
-	tails = reciprocals(k, tails)
-	for i, x := range xs {
-		q := k.Mul(tails[i], polynomial(k, tails[i], tailPolynomial))
-		tails[i] = k.Mul(q, k.Exp2(k.Mul(k.Mul(x, -math.Log2E/2), x)))
-	}
-	return tails
+// upperTail computes Φ(-x) for x from 0 to 14 in float32, with an absolute error of a roundoff of 1.
+// The formula is t·Q(t)·e^(-x²/2) with t = 1/(1 + x/4). It resembles [erfc], but its polynomial is a
+// factor instead of part of the exponent, so the exponential may be inexact where it is small.
+func (f elementary) upperTail(x build.Reg) build.Reg {
+	t := f.Reciprocal(f.Mad(x, 0.25, 1))
+	return f.Mul(f.Mul(t, polynomial(f.Kernel, t, tailPolynomial)), f.Exp2(f.Mul(f.Mul(x, -math.Log2E/2), x)))
 }
 
 // tailPolynomial interpolates Φ(-x)·e^(x²/2)/t in t, for x from 0 to the point where Φ(-x) is less

@@ -38,13 +38,9 @@ func TestActivations(t *testing.T) {
 			k := build.New("activation")
 			k.Threads(n/4, 1, 1)
 			x := k.Pointer("x", PTXTypes[typ]).At(k.ThreadIdx(build.X))
-			var four []build.Reg
 			for i := range 4 {
-				four = append(four, x.At(i*n/4).Load())
-			}
-			// A pair, whose first elements include NaN and the infinities, and two single elements.
-			for i, y := range append(f(k, c.sm, four[:3]), f(k, c.sm, four[3:])...) {
-				x.At(i * n / 4).Store(y)
+				at := x.At(i * n / 4)
+				at.Store(f(elementary{k, c.sm}, at.Load()))
 			}
 			args, got := make([]byte, typ.Bytes(n)), make([]byte, typ.Bytes(n))
 			for i, x := range xs {

@@ -198,8 +198,8 @@ func (g *Writer) ApplyEpilogue(vectors [][]build.Reg, o *EpilogueOperands) [][]b
 			activated = append(activated, x)
 		}
 	}
-	if act := activations[e.Activation]; act != nil && !g.Config.ComputesGate() {
-		activated = act(g.Kernel, g.Config.SM, activated)
+	if !g.Config.ComputesGate() {
+		activated = g.activate(e.Activation, activated)
 	}
 	finished := make([][]build.Reg, len(vectors))
 	for i, values := range vectors {

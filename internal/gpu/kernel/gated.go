@@ -27,10 +27,7 @@ func (g *Writer) GatedValues(gates, ups []build.Reg) []build.Reg {
 	for i, sum := range gates {
 		values[i] = g.Mul(g.alpha, g.SumToEpilogueType(sum))
 	}
-	if act := activations[g.Config.Epilogue.Activation]; act != nil {
-		values = act(g.Kernel, g.Config.SM, values)
-	}
-	for i, x := range values {
+	for i, x := range g.activate(g.Config.Epilogue.Activation, values) {
 		values[i] = g.Mul(x, g.Mul(g.alpha, g.SumToEpilogueType(ups[i])))
 	}
 	return values
