@@ -177,9 +177,10 @@ type Problem struct {
 	Layouts     Layouts    // see [Problem.Plus], [Problem.GatedBy] and [Problem.Scaled]
 	Alpha, Beta complex128 // real, as are all element types: backends use their real parts
 	Epilogue    Epilogue
-	DataLen     int       // the count of numbers that the epilogue's function reads
-	Precision   Precision // see [Problem.WithPrecision]
-	Batch       Batch     // see [Problem.Strided] and [Problem.Grouped]
+	DataLen     int        // the count of numbers that the epilogue's function reads
+	Precision   Precision  // see [Problem.WithPrecision]
+	Batch       Batch      // see [Problem.Strided] and [Problem.Grouped]
+	Invariance  Invariance // see [Problem.WithRowInvariance]
 }
 
 // New checks that the matrices can be multiplied and returns their product. The C of a Problem is
@@ -377,6 +378,9 @@ func (p *Problem) String() string {
 	}
 	if p.Precision != Native {
 		s += " in " + p.Precision.String()
+	}
+	if p.Invariance != NotInvariant {
+		s += ", row-invariant"
 	}
 	if p.BlockScaled() {
 		s += ", block scales of " + p.Layouts[ScaleA].String() + " and " + p.Layouts[ScaleB].String()
