@@ -49,7 +49,7 @@ func TestTunedChoice(t *testing.T) {
 	if err := tuned.For(TuningKey(b)).Keep(choice); err != nil {
 		t.Fatal(err)
 	}
-	padded := p
+	padded, invariant := p, p.WithRowInvariance(false)
 	for o := range gemm.C + 1 {
 		padded.Layouts[o] = kernel.Padded(p.Layouts[o])
 	}
@@ -61,6 +61,7 @@ func TestTunedChoice(t *testing.T) {
 		want bool
 	}{
 		{"of host matrices", b, &p, exec.Options{}, true},
+		{"that is row-invariant", b, &invariant, exec.Options{}, true}, // the choice has the order of summation
 		{"on another GPU of the model", open("H200", false), &p, exec.Options{}, true},
 		{"of padded resident matrices", b, &padded, exec.Options{KeepLayout: true}, true},
 		{"of other resident matrices", b, &p, exec.Options{KeepLayout: true}, false},
@@ -84,5 +85,13 @@ func TestTunedChoice(t *testing.T) {
 	const want = `the choice tuned for it is not possible: not supported: "many" is not a tile`
 	if pl, err := PlanResident(b, &p, exec.Options{}); err != nil || !strings.Contains(pl.Why, want) {
 		t.Errorf("got %+v, error %v, want a reason with %q", pl, err, want)
+	}
+	choice.Kernel, choice.Tile = "skinny", "1x32x128/1x4"
+	if err := tuned.For(TuningKey(b)).Keep(choice); err != nil {
+		t.Fatal(err)
+	}
+	const order = "is not possible: not supported: kernel skinny with tile 1x32x128/1x4 in a row-invariant product"
+	if pl, err := PlanResident(b, &invariant, exec.Options{}); err != nil || !strings.Contains(pl.Why, order) {
+		t.Errorf("got %+v, error %v, want a reason with %q", pl, err, order)
 	}
 }

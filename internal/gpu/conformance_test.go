@@ -172,6 +172,8 @@ func TestConverted(t *testing.T) {
 		way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4t"), way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4"),
 		way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4"),
 		way(t, "mma", gemm.TF32, "32x32x32/2x4/4*2"), way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4*2"),
+		way(t, "blocked", gemm.Native, "128x128x8/16x8/3+3"), way(t, "wgmma", gemm.Native, "128x64x128/2x16/4+3"),
+		way(t, "wgmma", gemm.TF32, "64x64x32/2x16/4t+3"), way(t, "wgmma", gemm.F32x3, "64x64x64/2x16/4+3"),
 	}
 	for _, k := range choose.Kernels() {
 		for _, s := range gpu.Smallest(gpu.Shapes(k, gpu.Emulable(k))) {

@@ -25,7 +25,8 @@ func Better(k *kernel.Kernel) bool { return len(k.BetterSM) > 0 }
 // shapes returns the tiles in list, whose last tile must be the smallest, and variants to test with
 // them. If k supports clusters, it adds small tiles with three warpgroups, with few rows and
 // columns, and with a cluster along M and along K. If k supports split-K, it adds the smallest tile
-// with several splits. Without testkit.Full, list is reduced to the smallest tile and one split.
+// with several splits and with serial parts of K. Without testkit.Full, list is reduced to the
+// smallest tile and one split.
 func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 	parts := []int{2, 5, 40}
 	s := list[len(list)-1]
@@ -44,13 +45,15 @@ func shapes(k *kernel.Kernel, list []kernel.Tile) []kernel.Tile {
 		for _, s.SplitK = range parts {
 			list = append(slices.Clip(list), s)
 		}
+		s.SplitK, s.SerialK = 0, 3
+		list = append(list, s)
 	}
 	return list
 }
 
-// smallest returns the last six tiles of a result of shapes: the smallest tile, and its variants
-// with clusters and with split-K.
-func smallest(list []kernel.Tile) []kernel.Tile { return list[max(len(list)-6, 0):] }
+// smallest returns the last seven tiles of a result of shapes: the smallest tile, and its variants
+// with clusters and with K in parts.
+func smallest(list []kernel.Tile) []kernel.Tile { return list[max(len(list)-7, 0):] }
 
 // emulable returns the tiles of k with blocks that the emulator runs in a few tenths of a second.
 // Larger tiles of tensor core kernels only have more warps or warpgroups that run the same code.

@@ -270,7 +270,8 @@ func TestGrid(t *testing.T) {
 	}
 }
 
-// TestShapes checks which tiles ParseTile accepts for naive, tiled and blocked, and its errors.
+// TestShapes checks which tiles ParseTile accepts for naive, tiled, blocked and skinny, and its
+// errors.
 func TestShapes(t *testing.T) {
 	for _, c := range []struct{ kernel, shape, want string }{
 		{"naive", "16", ""},
@@ -291,7 +292,12 @@ func TestShapes(t *testing.T) {
 		{"blocked", "64x64x8/8x4/2*", `split-K ""`},
 		{"blocked", "64x64x8/8x4/2*0", `split-K "0"`},
 		{"blocked", "64x64x8/8x4/2*65536", `split-K "65536"`},
+		{"blocked", "128x64x16/8x4/2+7", ""},
+		{"blocked", "64x64x8/8x4/2+0", `serial parts "0"`},
+		{"skinny", "1x32x128/1x4+32", ""},
+		{"skinny", "1x32x128/1x4+33", "33 serial parts and split-K of 0: want at most 32 parts"},
 		{"tiled", "32*2", "kernel tiled"},
+		{"tiled", "32+2", "kernel tiled"},
 		{"blocked", "96x64x8/8x4/2", "size 96: want a power of two"},
 		{"blocked", "64x64x8/2x4/2", "multiples of 4"},
 		{"blocked", "64x64x8/16x16/2", "256 accumulators per thread: want at most 128"},

@@ -20,7 +20,8 @@ import (
 	"tilework/internal/testkit"
 )
 
-// results holds the bits of an epilogue's results by the bits of the element that it was applied to.
+// results holds the bits of an epilogue's results by the bits of the element that it was applied
+// to.
 type results map[uint64]uint64
 
 // check compares the results of elements with those of equal elements before.
@@ -43,21 +44,14 @@ func (r results) check(t *testing.T, p *gemm.Problem, inputs, c []byte) {
 // elements beside it, among them NaN, infinities and large numbers, nor on the place in the tile,
 // the tile and the kernel. With alpha = 0 the elements are those of the old C.
 func TestElementsAlone(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	d, err := emu.Open(emu.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := stream.New(d)
+	rng, b := seeded(t)
 	for _, pair := range gemmtest.Pairs() {
 		for _, act := range someActivations(rng) {
 			if act > gemm.ActReLU && pair.Out == dtype.I32 {
 				continue
 			}
 			known := results{}
-			for _, w := range waysOf(d.Info(), pair) {
+			for _, w := range waysOf(b.Device.Info(), pair) {
 				p := elementsProblem(t, rng, pair, gemm.Epilogue{Activation: act})
 				values := make([]byte, p.C().Bytes())
 				special := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 2e4, -2e4, 1e-6, 0}
@@ -81,18 +75,11 @@ func TestElementsAlone(t *testing.T) {
 // TestGatedElementsAlone is [TestElementsAlone] for the activations of gated products. A is the
 // unit matrix, so the factors are elements of B and, always 1, of Up.
 func TestGatedElementsAlone(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
-	d, err := emu.Open(emu.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	b := stream.New(d)
+	rng, b := seeded(t)
 	for _, typ := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F8E4M3} {
 		for _, act := range someActivations(rng) {
 			known := results{}
-			for _, w := range waysOf(d.Info(), gemmtest.Pair{In: typ, Out: dtype.F32}) {
+			for _, w := range waysOf(b.Device.Info(), gemmtest.Pair{In: typ, Out: dtype.F32}) {
 				p := elementsProblem(t, rng, gemmtest.Pair{In: typ, Out: dtype.F32}, gemm.Epilogue{Activation: act, Gated: true})
 				m := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()),
 					gemm.Up: make([]byte, p.Layouts[gemm.Up].Bytes()), gemm.C: make([]byte, p.C().Bytes())}
@@ -112,6 +99,18 @@ func TestGatedElementsAlone(t *testing.T) {
 			}
 		}
 	}
+}
+
+// seeded returns random numbers and a backend on the emulator.
+func seeded(t *testing.T) (*rand.Rand, *stream.Backend) {
+	t.Helper()
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	d, err := emu.Open(emu.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rand.New(rand.NewPCG(seed, 0)), stream.New(d)
 }
 
 // someActivations returns all activations in full tests, and otherwise one at random.

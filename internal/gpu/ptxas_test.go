@@ -104,3 +104,52 @@ func TestEpiloguesAssemble(t *testing.T) {
 		}
 	}
 }
+
+// TestSerialPartsAssemble checks that ptxas assembles the tiles with serial parts of K without
+// spills, with and without an epilogue that needs many registers.
+func TestSerialPartsAssemble(t *testing.T) {
+	t.Parallel()
+	assemble, info := ptxas.Assembler(t), devicetest.FewSMs(t, emu.Options{}).Info()
+	for _, x := range []struct {
+		in, out   dtype.Type
+		precision gemm.Precision
+		epilogue  string
+	}{
+		{dtype.BF16, dtype.BF16, gemm.Native, "none"}, {dtype.BF16, dtype.BF16, gemm.Native, "bias-col+gelu+residual"},
+		{dtype.BF16, dtype.BF16, gemm.Native, "swiglu"}, {dtype.F8E4M3, dtype.BF16, gemm.Native, "bias-col+gelu+residual"},
+		{dtype.F8E4M3, dtype.BF16, gemm.Fast, "none"}, {dtype.F32, dtype.F32, gemm.TF32, "bias-col+gelu+residual"},
+		{dtype.F32, dtype.F32, gemm.F32x3, "bias-col+gelu+residual"}, {dtype.F32, dtype.F32, gemm.Native, "none"},
+		{dtype.F64, dtype.F64, gemm.Native, "none"},
+	} {
+		t.Run(fmt.Sprint(x), func(t *testing.T) {
+			t.Parallel()
+			e, err := gemm.ParseEpilogue(x.epilogue)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l := gemm.Dense(x.in, 4096, 4096)
+			p, _, err := gemm.New(1, l, l, 0, gemm.Dense(x.out, 4096, 4096), e)
+			if err == nil {
+				p, err = p.WithPrecision(x.precision)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			all := []gemm.Problem{p.WithRowInvariance(false)}
+			if x.in == dtype.F8E4M3 && x.precision == gemm.Native {
+				all = append(all, testkit.BlockScaled(t, 4096, 4096, 4096, x.out, 1, 128),
+					testkit.BlockScaled(t, 4096, 4096, 4096, x.out, 1, 1))
+			}
+			for _, k := range choose.Kernels() {
+				for _, s := range k.Tiles {
+					s.SerialK = 4
+					for i := range all {
+						if k.SplitsK && k.Check(&all[i], s, kernel.Align{}, info) == nil {
+							assemble(k, k.For(k.Config(&all[i], s), info.Target))
+						}
+					}
+				}
+			}
+		})
+	}
+}

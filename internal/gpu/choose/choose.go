@@ -46,13 +46,13 @@ func spec(k *kernel.Kernel, c *kernel.Config) string {
 // order of [Kernels], each kernel's tiles in their order, and each tile with K whole and split.
 // Rejected is ErrUnsupported for those that cannot compute p.
 func Candidates(p *gemm.Problem, a kernel.Align, d *device.Info) []Candidate {
-	return collect(candidates(rows, newJob(p, a, d)))
+	return collect(candidates(rows, newOrderedJob(p, a, d)))
 }
 
 // CandidatesOf lists the candidates of one kernel.
 func CandidatesOf(k *kernel.Kernel, p *gemm.Problem, a kernel.Align, d *device.Info) []Candidate {
 	i := slices.IndexFunc(rows, func(r *row) bool { return r.Kernel == k })
-	return collect(candidates(rows[i:i+1], newJob(p, a, d)))
+	return collect(candidates(rows[i:i+1], newOrderedJob(p, a, d)))
 }
 
 // candidates ranges over the candidates of the kernels without making a list, as a plan needs only
@@ -106,11 +106,13 @@ func (r *row) candidates(j *job, yield func(*Candidate) bool) bool {
 	if c.Rejected = r.Check(j.Problem, kernel.Tile{}, j.align, j.device); c.Rejected != nil {
 		return yield(c)
 	}
-	tiles := r.Tiles
-	if r.tiles != nil {
-		tiles = r.tiles(j)
-	}
-	for _, s := range tiles {
+	for _, s := range r.tilesFor(j) {
+		if j.ordered {
+			if !r.invariantCandidates(c, j, s, yield) {
+				return false
+			}
+			continue
+		}
 		c.Config = r.config(j, s)
 		if r.judge(c, j); !yield(c) {
 			return false
@@ -132,6 +134,14 @@ func (r *row) candidates(j *job, yield func(*Candidate) bool) bool {
 	return true
 }
 
+// tilesFor returns the tiles for the job's element type.
+func (r *row) tilesFor(j *job) []kernel.Tile {
+	if r.tiles != nil {
+		return r.tiles(j)
+	}
+	return r.Tiles
+}
+
 // config returns the configuration to compute the product with tile s.
 func (r *row) config(j *job, s kernel.Tile) kernel.Config {
 	c, align := r.For(r.Config(j.Problem, s), j.device.Target), j.align
@@ -145,7 +155,10 @@ func (r *row) config(j *job, s kernel.Tile) kernel.Config {
 // judge rejects c, or sets its predicted time.
 func (r *row) judge(c *Candidate, j *job) {
 	c.Cycles, c.prediction = 0, prediction{}
-	if c.Rejected = r.Check(j.Problem, c.Config.Tile, j.align, j.device); c.Rejected == nil {
+	if c.Rejected = r.Check(j.Problem, c.Config.Tile, j.align, j.device); c.Rejected == nil && j.ordered {
+		c.Rejected = r.checkOrder(j, c.Config.Tile)
+	}
+	if c.Rejected == nil {
 		r.estimate(c, j)
 	}
 }
@@ -153,6 +166,9 @@ func (r *row) judge(c *Candidate, j *job) {
 // estimate sets the predicted time.
 func (r *row) estimate(c *Candidate, j *job) {
 	c.prediction = r.predict(j, &c.Config)
+	if s := c.Config.Tile; s.SerialK > 1 {
+		c.prediction.multiply += j.serialParts(r.Kernel, s) * float64((s.SerialK-1)*c.prediction.rounds)
+	}
 	c.Cycles = c.prediction.cycles()
 }
 
@@ -195,11 +211,12 @@ func (c *Choice) Spec() string { return spec(c.Kernel, &c.Config) }
 // Best chooses among all kernels for p on d, where the matrices are aligned to a. The error is
 // ErrUnsupported.
 func Best(p *gemm.Problem, a kernel.Align, d *device.Info) (Choice, error) {
-	c, ok := fastest(candidates(rows, newJob(p, a, d)))
+	j := newOrderedJob(p, a, d)
+	c, ok := fastest(candidates(rows, j))
 	if !ok {
 		return Choice{}, rejection(Candidates(p, a, d), p, a)
 	}
-	return c.choice("predicted to be the fastest on " + d.Name), nil
+	return c.choice("predicted to be the fastest on " + d.Name + j.orderText()), nil
 }
 
 // rejection returns the most useful of the reasons why nothing computes p: that of a kernel which
@@ -224,7 +241,7 @@ func Named(name, tile string, p *gemm.Problem, a kernel.Align, d *device.Info) (
 		return Choice{}, err
 	}
 	const why = "requested by name"
-	j := newJob(p, a, d)
+	j := newOrderedJob(p, a, d)
 	if tile != "" {
 		s, err := r.ParseTile(tile)
 		if err != nil {
@@ -232,13 +249,18 @@ func Named(name, tile string, p *gemm.Problem, a kernel.Align, d *device.Info) (
 		}
 		c := Candidate{Kernel: r.Kernel, Config: r.config(j, s)}
 		r.judge(&c, j)
-		return Choice{r.Kernel, c.Config, c.Cycles, why}, c.Rejected
+		return Choice{r.Kernel, c.Config, c.Cycles, why + j.orderText()}, c.Rejected
 	}
 	c, ok := fastest(candidates([]*row{r}, j))
-	if !ok {
+	switch {
+	case ok:
+	case j.ordered:
+		return Choice{}, fmt.Errorf("%w: kernel %s in a row-invariant product: want a kernel that sums %v",
+			gemm.ErrUnsupported, r.Name, j.order)
+	default:
 		return Choice{}, fmt.Errorf("%w: kernel %s has no tile for %v on %s", gemm.ErrUnsupported, r.Name, p, d.Name)
 	}
-	return c.choice(why + "; of its tiles this one is predicted to be the fastest"), nil
+	return c.choice(why + "; of its tiles this one is predicted to be the fastest" + j.orderText()), nil
 }
 
 // choice returns the candidate as a choice that was made for the given reason.

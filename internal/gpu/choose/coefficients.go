@@ -28,6 +28,7 @@ type machine struct {
 	cache  float64 // size of the L2 cache in bytes
 	l2     float64 // bytes that the L2 cache delivers to TMA while all SMs load
 	sum    splitSum
+	serial serialParts
 }
 
 // splitSum is the cost of the launch that adds the parts of K.
@@ -35,6 +36,13 @@ type splitSum struct {
 	launch float64 // cycles before it does anything
 	round  float64 // cycles for each group of parts whose loads are in flight together
 	bytes  float64 // bytes of partial sums
+}
+
+// serialParts is the cost of each part of K but the first, in cycles of a block.
+type serialParts struct {
+	add    float64 // to add its sums to totals in registers
+	shared float64 // to add them to totals in shared memory
+	drain  float64 // of wgmma, until the tensor cores have finished a part
 }
 
 // naiveCosts are those of the kernel naive.

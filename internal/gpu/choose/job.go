@@ -25,6 +25,11 @@ type job struct {
 	arithmetic sm90.Arithmetic
 	// packings are the operands as wgmma reads them, without swapAB and with it.
 	packings [2]packing
+	// order is the order of a row-invariant product, and orderErr why there is none. They are set if
+	// ordered is.
+	ordered  bool
+	order    kernel.Order
+	orderErr error
 }
 
 // packing is a product with the operands that TMA cannot read packed.
@@ -39,6 +44,16 @@ func newJob(p *gemm.Problem, a kernel.Align, d *device.Info) *job {
 		Problem: p, align: a, device: d, costs: coefficientsOf(d), sms: max(d.SMs, 1), traffic: p.Traffic(),
 		arithmetic: sm90.ArithmeticOf(p.In(), p.Precision),
 	}
+}
+
+// newOrderedJob is newJob with the order of a row-invariant product.
+func newOrderedJob(p *gemm.Problem, a kernel.Align, d *device.Info) *job {
+	j := newJob(p, a, d)
+	if p.Ordered() {
+		j.ordered = true
+		j.order, j.orderErr = OrderOf(p, d)
+	}
+	return j
 }
 
 // packing returns the product as wgmma computes it with tile s.
@@ -58,7 +73,7 @@ func (j *job) packing(s kernel.Tile) *packing {
 func (j *job) parts(s kernel.Tile) (parts, depth int) {
 	parts, depth = 1, max(j.K, 1)
 	if s.SplitK > 1 {
-		parts, depth = kernel.SplitCount(j.Problem, s), min(kernel.SplitLen(j.K, s), depth)
+		parts, depth = kernel.SplitCount(j.Problem, s), min(kernel.SplitLen(j.Problem, s), depth)
 	}
 	return parts, depth
 }
@@ -101,6 +116,19 @@ func (j *job) sum(c *kernel.Config, parts int) float64 {
 	rounds := kernel.CeilDiv(parts, kernel.SplitKSumConfig(*c).Tile.K*kernel.SplitKSumLoads)
 	bytes := j.Accum().Bytes(parts * j.M * kernel.PartialSumLD(j.Problem))
 	return n.launch + n.round*float64(rounds) + j.perSM(float64(bytes), n.bytes)
+}
+
+// serialParts returns the cycles in which a block of kernel k adds the sums of a part to its
+// totals.
+func (j *job) serialParts(k *kernel.Kernel, s kernel.Tile) float64 {
+	n := &j.costs.machine.serial
+	switch {
+	case k.TMA:
+		return n.drain + n.add
+	case kernel.TotalsInShared(s, j.Accum()):
+		return n.shared
+	}
+	return n.add
 }
 
 // prediction is the estimated time of a configuration in clock cycles of an SM, by its parts.

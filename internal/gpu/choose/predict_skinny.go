@@ -35,6 +35,7 @@ type skinnyStrip struct {
 	lanes  int     // lanes of a warp along K
 	size   float64 // bytes of an element
 	pitch  float64 // bytes between adjacent rows in memory
+	apart  bool    // whether the lanes along K have parts of K of their own
 }
 
 // skinnyWaits are the loads of a step that a thread waits for one after the other.
@@ -120,6 +121,9 @@ func newSkinnyBlock(j *job, c *kernel.Config, depth int) *skinnyBlock {
 	s := c.Tile
 	slim, long := min(s.M, s.N), max(s.M, s.N)
 	b := &skinnyBlock{in: j.In(), slim: slim, steps: kernel.CeilDiv(depth, s.K)}
+	if s.SerialK > 1 { // each thread has a part
+		b.steps = kernel.CeilDiv(kernel.SplitLen(j.Problem, s), skinnyPatch)
+	}
 	size := float64(b.in.Bits()) / 8
 	b.few = skinnyStrip{kMajor: !c.TransA, vec: c.VecA, block: j.M, size: size, pitch: size * float64(j.A().LD)}
 	b.many = skinnyStrip{kMajor: c.TransB, vec: c.VecB, block: j.N, size: size, pitch: size * float64(j.B().LD)}
@@ -127,6 +131,7 @@ func newSkinnyBlock(j *job, c *kernel.Config, depth int) *skinnyBlock {
 		b.few, b.many = b.many, b.few
 	}
 	lanes, across := 32, skinnyPatch
+	b.few.apart, b.many.apart = s.SerialK > 1, s.SerialK > 1
 	if !b.many.kMajor {
 		lanes, across = 32*skinnyPatch/long, long
 	}
@@ -257,6 +262,9 @@ func (x *skinnyStrip) bytes(depth int) float64 {
 func (x *skinnyStrip) accesses(bytes float64) float64 {
 	if x.kMajor {
 		row := float64(x.lanes*skinnyPatch) * x.size / bytes
+		if x.apart {
+			row = float64(x.lanes)
+		}
 		return float64(x.loads(x.inside)) * max(1, row)
 	}
 	apart := max(min(x.pitch*skinnyPatch, bytes), float64(min(x.warp, x.block))*x.size)

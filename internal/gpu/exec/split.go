@@ -19,7 +19,7 @@ func (pl *Plan) enqueueSplitK(ctx context.Context, m kernel.Memory) (err error) 
 	defer func() { err = errors.Join(err, pl.give(sums)) }()
 	partial, total := pl.Config.PartialSums(), kernel.SplitKSumConfig(pl.Config)
 	second := pl.args(&total, m)
-	second.PartialSums, second.SplitLen = sums, kernel.SplitLen(p.K, pl.Config.Tile)
+	second.PartialSums, second.SplitLen = sums, kernel.SplitLen(p, pl.Config.Tile)
 	first := second
 	first.Config, first.Memory[gemm.C] = &partial, 0 // the second launch writes C
 	if err := pl.launch(ctx, pl.Kernel, first); err != nil {

@@ -26,9 +26,14 @@ func WidenFloat8(k *build.Kernel, t ptx.Type, four build.Reg, half int) build.Re
 	return out
 }
 
-// RoundTF32 rounds a float32 to tf32, to nearest. The tensor cores would truncate it.
-func RoundTF32(k *build.Kernel, x build.Reg) build.Reg {
+// RoundTF32 rounds a float32 to tf32, to nearest. The tensor cores would truncate it. Ties go away
+// from zero or, from sm_90 on, to even, as TMA rounds.
+func RoundTF32(k *build.Kernel, x build.Reg, even bool) build.Reg {
 	d := k.Fresh(ptx.B32)
-	k.Do("cvt.rna.tf32.f32", d, x)
+	if even {
+		k.Do("cvt.rn.tf32.f32", d, x)
+	} else {
+		k.Do("cvt.rna.tf32.f32", d, x)
+	}
 	return d
 }

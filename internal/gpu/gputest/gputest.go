@@ -51,11 +51,11 @@ func (w Way) String() string {
 
 func (w Way) chosen() bool { return w.Shape == kernel.Tile{} }
 
-// parts is the number of parts of K in a tile with split-K.
+// parts is the number of parts of K in a tile with split-K or with serial parts.
 const parts = 3
 
 // All returns all ways for a device: every kernel that it can run, in each precision, with each
-// tile, with and without split-K.
+// tile, with K whole and in parts.
 func All(d *device.Info) []Way { return collect(d, Way.Shapes) }
 
 // Smallest returns a short list of ways for a device: every kernel that it can run, in each
@@ -76,16 +76,19 @@ func collect(d *device.Info, tiles func(Way) []Way) (all []Way) {
 	return all
 }
 
-// Shapes returns w with each tile that supports some element type, with and without split-K.
+// Shapes returns w with each tile that supports some element type, with K whole and in parts.
 func (w Way) Shapes() (all []Way) {
 	for _, w.Shape = range w.Kernel.Tiles {
 		if !w.Fits() {
 			continue
 		}
 		all = append(all, w)
-		w.Shape.SplitK = parts
-		if s, err := w.Kernel.ParseTile(w.Tile()); err == nil && s == w.Shape {
-			all = append(all, w)
+		split, serial := w, w
+		split.Shape.SplitK, serial.Shape.SerialK = parts, parts
+		for _, w := range []Way{split, serial} {
+			if s, err := w.Kernel.ParseTile(w.Tile()); err == nil && s == w.Shape && w.Fits() {
+				all = append(all, w)
+			}
 		}
 	}
 	return all

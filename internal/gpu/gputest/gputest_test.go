@@ -32,11 +32,13 @@ func TestAll(t *testing.T) {
 	}
 	for _, k := range choose.Kernels() {
 		for _, w := range (Way{Kernel: k}).Shapes() {
-			split := w
-			split.Shape.SplitK = parts
-			if s, err := k.ParseTile(split.Tile()); !seen[w.String()] || err == nil && s == split.Shape &&
-				!seen[split.String()] {
-				t.Errorf("%v is missing, or its split-K", w)
+			split, serial := w, w
+			split.Shape.SplitK, serial.Shape.SerialK = parts, parts
+			for _, more := range []Way{w, split, serial} {
+				if s, err := k.ParseTile(more.Tile()); err == nil && s == more.Shape && more.Fits() && s.PartsOfK() <= parts &&
+					!seen[more.String()] {
+					t.Errorf("%v is missing", more)
+				}
 			}
 		}
 		for _, precision := range k.Precisions() {

@@ -26,17 +26,58 @@ func (g *Writer) activate(act gemm.Activation, xs []build.Reg) []build.Reg {
 	}
 	ys := make([]build.Reg, len(xs))
 	for i, x := range xs {
-		ys[i] = f(elementary{g.Kernel, g.Config.SM}, x)
+		ys[i] = f(elementary{g.Kernel, g.Config.SM, g.Config.RowInvariant}, x)
 	}
 	return ys
 }
 
-// elementary emits the elementary functions of the activations with the instructions of architecture
-// sm.
+// elementary emits the elementary functions of the activations with the instructions of
+// architecture sm.
 type elementary struct {
 	*build.Kernel
 	sm int
+	// exact selects functions of IEEE operations alone, whose bits are the same on every GPU and on
+	// the emulator. The special function unit's are shorter, and a GPU defines their last bits.
+	exact bool
 }
+
+// reciprocal returns 1/a of a float32 from 1 to 2¹²⁵.
+func (f elementary) reciprocal(a build.Reg) build.Reg {
+	if !f.exact {
+		return f.Reciprocal(a)
+	}
+	// A Newton step rounds correctly from any neighbour of the reciprocal, unless all bits of a's
+	// fraction are set (Markstein, IBM Journal of Research and Development 34, 1990). Such an a is
+	// rounded up to the power of two.
+	const fraction = 1<<23 - 1
+	bits := f.Bits(ptx.U32, a)
+	a = f.Bits(ptx.F32, f.Select(f.Eq(f.And(bits, fraction), fraction), f.Add(bits, 1), bits))
+	y := f.Reciprocal(a)
+	return f.Mad(f.Mad(f.Neg(a), y, 1), y, y)
+}
+
+// exp2 returns 2^x of a float32 of at most 126. Results below 2⁻¹²⁶ are at most that.
+func (f elementary) exp2(x build.Reg) build.Reg {
+	if !f.exact {
+		return f.Exp2(x)
+	}
+	// 2^x = 2^n · 2^r, |r| ≤ 1/2. Adding 1.5·2²³ rounds x to an integer n in the last bits.
+	const shift = 0x1.8p23
+	x = f.Max(x, -126)
+	n := f.Add(x, shift)
+	r := f.Sub(x, f.Sub(n, shift))
+	p := f.Bits(ptx.U32, polynomial(f.Kernel, r, exp2Polynomial))
+	return f.Bits(ptx.F32, f.Add(p, f.Shl(f.Bits(ptx.U32, n), 23)))
+}
+
+// exp2Polynomial interpolates 2^r for |r| ≤ 1/2, to less than the roundoff of float32. It is 1 at
+// 0.
+var exp2Polynomial = append([]float64{1}, interpolate(6, -0.5, 0.5, func(r float64) float64 {
+	if r == 0 {
+		return math.Ln2
+	}
+	return math.Expm1(r*math.Ln2) / r
+})...)
 
 // maxNaN returns max(x, low), and NaN for NaN. PTX's max drops NaN; max.NaN needs sm_80.
 func (f elementary) maxNaN(x build.Reg, low float64) build.Reg {
@@ -98,7 +139,7 @@ func (f elementary) timesSigmoid(x build.Reg, low float64, z func(x build.Reg, u
 	if x.Type() != ptx.F32 {
 		return zeroAtMinusInf(f.Kernel, x, f.Div(x, f.Add(exp(f.Kernel, z(x, -1)), 1)))
 	}
-	return f.Mul(f.maxNaN(x, low), f.Reciprocal(f.Add(f.Exp2(z(f.Max(x, low), -math.Log2E)), 1)))
+	return f.Mul(f.maxNaN(x, low), f.reciprocal(f.Add(f.exp2(z(f.Max(x, low), -math.Log2E)), 1)))
 }
 
 // zeroAtMinusInf returns y, or 0 if x is -Inf. All activations but ReLU tend to 0 there, but the
@@ -126,12 +167,12 @@ func exp(k *build.Kernel, x build.Reg) build.Reg {
 	return k.Mul(polynomial(k, r, series), scale)
 }
 
-// upperTail computes Φ(-x) for x from 0 to 14 in float32, with an absolute error of a roundoff of 1.
-// The formula is t·Q(t)·e^(-x²/2) with t = 1/(1 + x/4). It resembles [erfc], but its polynomial is a
-// factor instead of part of the exponent, so the exponential may be inexact where it is small.
+// upperTail computes Φ(-x) for x from 0 to 14 in float32, with an absolute error of a roundoff of
+// 1. The formula is t·Q(t)·e^(-x²/2) with t = 1/(1 + x/4). It resembles [erfc], but its polynomial
+// is a factor instead of part of the exponent, so the exponential may be inexact where it is small.
 func (f elementary) upperTail(x build.Reg) build.Reg {
-	t := f.Reciprocal(f.Mad(x, 0.25, 1))
-	return f.Mul(f.Mul(t, polynomial(f.Kernel, t, tailPolynomial)), f.Exp2(f.Mul(f.Mul(x, -math.Log2E/2), x)))
+	t := f.reciprocal(f.Mad(x, 0.25, 1))
+	return f.Mul(f.Mul(t, polynomial(f.Kernel, t, tailPolynomial)), f.exp2(f.Mul(f.Mul(x, -math.Log2E/2), x)))
 }
 
 // tailPolynomial interpolates Φ(-x)·e^(x²/2)/t in t, for x from 0 to the point where Φ(-x) is less

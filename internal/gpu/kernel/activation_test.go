@@ -26,9 +26,10 @@ func TestActivations(t *testing.T) {
 		xs = append(xs, math.Exp(rng.NormFloat64()*8)*float64(rng.IntN(2)*2-1))
 	}
 	for _, c := range []struct {
-		typ dtype.Type
-		sm  int // the architecture whose instructions are used
-	}{{dtype.F32, 75}, {dtype.F32, 80}, {dtype.F64, 80}} {
+		typ   dtype.Type
+		sm    int // the architecture whose instructions are used
+		exact bool
+	}{{dtype.F32, 75, false}, {dtype.F32, 80, false}, {dtype.F32, 80, true}, {dtype.F64, 80, false}} {
 		typ := c.typ
 		for _, act := range gemm.Activations() {
 			f := activations[act]
@@ -40,7 +41,7 @@ func TestActivations(t *testing.T) {
 			x := k.Pointer("x", PTXTypes[typ]).At(k.ThreadIdx(build.X))
 			for i := range 4 {
 				at := x.At(i * n / 4)
-				at.Store(f(elementary{k, c.sm}, at.Load()))
+				at.Store(f(elementary{k, c.sm, c.exact}, at.Load()))
 			}
 			args, got := make([]byte, typ.Bytes(n)), make([]byte, typ.Bytes(n))
 			for i, x := range xs {
@@ -61,7 +62,7 @@ func TestActivations(t *testing.T) {
 					t.Errorf("%v of %v in %v is %v, want %v: %.1f roundoffs off", act, x, typ, have, want, err)
 				}
 			}
-			t.Logf("%v in %v on sm_%d: at most %.2f roundoffs off", act, typ, c.sm, worst)
+			t.Logf("%v in %v on sm_%d, exact %v: at most %.2f roundoffs off", act, typ, c.sm, c.exact, worst)
 		}
 	}
 }

@@ -2,6 +2,7 @@ package kernel
 
 import (
 	"fmt"
+	"slices"
 
 	"tilework/dtype"
 	"tilework/internal/device"
@@ -38,10 +39,12 @@ var Blocked = &Kernel{
 		{M: 4, N: 256, K: 8, RowsPerThread: 4, ColsPerThread: 4, Stages: 4},
 	},
 	SplitsK:      true,
+	OrderFor:     fusedOrder,
 	CheckTile:    checkBlocked,
 	CheckFit:     checkFitBlocked,
 	SetVectors:   blockedVectors,
 	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: BlockedThreads(s), Y: 1, Z: 1} },
+	SharedFor:    totalsBytes,
 	AccessLimits: limitsBlocked,
 	Write:        writeBlocked,
 }
@@ -112,10 +115,17 @@ const maxSumRegisters, maxRegisters = 128, 150
 // elements that pass through registers.
 func registersNeeded(s Tile, sums dtype.Type) int {
 	moved := CeilDiv((s.M+s.N)*s.K, BlockedThreads(s))
-	return sums.Bytes(s.RowsPerThread*s.ColsPerThread+moved) / 4
+	held := s.RowsPerThread * s.ColsPerThread
+	if s.SerialK > 1 && !TotalsInShared(s, sums) {
+		held *= 2
+	}
+	return sums.Bytes(held+moved) / 4
 }
 
 func checkFitBlocked(p *gemm.Problem, s Tile) error {
+	if err := checkSerial("blocked", s); err != nil {
+		return err
+	}
 	sums := p.Accum().Bytes(s.RowsPerThread*s.ColsPerThread) / 4
 	if n := registersNeeded(s, p.Accum()); sums > maxSumRegisters || n > maxRegisters {
 		return fmt.Errorf("%w: kernel blocked with tile %v: %d registers per thread for accumulators and elements in %v: "+
@@ -210,6 +220,7 @@ func writeBlocked(k *build.Kernel, c Config) {
 	}
 	meet()
 	load(0)
+	step, end := g.serialSteps(slices.Concat(acc...))
 	k.For(0, k.Named("steps", k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K)), func(build.Reg) {
 		k.Comment("tiles of a later step set out; behind K they are zeros")
 		pieces, arrive := depart(free)
@@ -233,7 +244,9 @@ func writeBlocked(k *build.Kernel, c Config) {
 			load(p + 1)
 			multiply(k, acc, rows[p%2], cols[p%2])
 		}
+		step()
 	})
+	end()
 
 	if async {
 		k.CopyWait(0) // no copy may be in flight when the block exits, not even one of zeros beyond K

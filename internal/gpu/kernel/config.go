@@ -23,6 +23,9 @@ type Config struct {
 	ScaleA, ScaleB int
 	// Precision is the arithmetic that multiplies elements.
 	Precision gemm.Precision
+	// RowInvariant reports whether the bits of the product are the same on every GPU of an
+	// architecture; see [gemm.Invariance].
+	RowInvariant bool
 	// Batch is the kind of batch that a launch computes.
 	Batch gemm.BatchKind
 	Tile  Tile
@@ -71,11 +74,16 @@ type Tile struct {
 	// SplitK is the number of parts that K is split into, each with its own blocks. A second launch
 	// sums the partial sums. 0 and 1 mean no split.
 	SplitK int
+	// SerialK is the number of parts of K that a block multiplies one after the other or, in a kernel
+	// that partitions K among its threads, each in other threads. It adds their sums itself, in the
+	// order and with the bits of SplitK. 0 and 1 mean one sum over all of K.
+	SerialK int
 }
 
 // String returns the tile in the form that [Kernel.ParseTile] reads: "16" or "128x128x8/8x8"; with
 // stages "128x128x16/8x8/4"; with a cluster along M "128x256x64/2x64/4c2"; with a cluster along K
-// "64x64x64/2x16/8k4"; with split-K "128x128x16/8x8/4*12".
+// "64x64x64/2x16/8k4"; with split-K "128x128x16/8x8/4*12"; with serial parts of K
+// "128x128x16/8x8/4+12".
 func (s Tile) String() string {
 	if s.single() && s.M == s.N {
 		return strconv.Itoa(s.M)
@@ -96,6 +104,9 @@ func (s Tile) String() string {
 	if s.SplitK > 1 {
 		text += fmt.Sprintf("*%d", s.SplitK)
 	}
+	if s.SerialK > 1 {
+		text += fmt.Sprintf("+%d", s.SerialK)
+	}
 	return text
 }
 
@@ -108,17 +119,23 @@ func (s Tile) single() bool { return s.RowsPerThread == 1 && s.ColsPerThread == 
 
 // ParseTile parses a tile of the kernel: "32" for a 32×32 tile with one thread per element,
 // "MxNxK/RxC", or "MxNxK/RxC/S" for a kernel with stages. A suffix "t" means swapAB, "cB" clusters
-// of B blocks along M, "kB" clusters of B blocks that partition K, and "*P" split-K in P parts. The
-// error is ErrUnsupported.
+// of B blocks along M, "kB" clusters of B blocks that partition K, "*P" split-K in P parts, and
+// "+P" P serial parts. The error is ErrUnsupported.
 func (k *Kernel) ParseTile(text string) (Tile, error) {
-	s := k.Tiles[0]
-	tile, parts, split := strings.Cut(text, "*")
-	if split {
+	s, tile := k.Tiles[0], text
+	for _, c := range []struct {
+		mark, name string
+		parts      *int
+	}{{"+", "serial parts", &s.SerialK}, {"*", "split-K", &s.SplitK}} {
+		before, parts, cut := strings.Cut(tile, c.mark)
+		if !cut {
+			continue
+		}
 		n, err := strconv.Atoi(parts)
 		if err != nil || n < 1 || n > MaxGridRows || !k.SplitsK {
-			return Tile{}, fmt.Errorf("%w: kernel %s with split-K %q", gemm.ErrUnsupported, k.Name, parts)
+			return Tile{}, fmt.Errorf("%w: kernel %s with %s %q", gemm.ErrUnsupported, k.Name, c.name, parts)
 		}
-		s.SplitK = n
+		tile, *c.parts = before, n
 	}
 	s.ClusterM, s.ClusterK = 0, 0
 	for _, c := range []struct {
@@ -182,7 +199,8 @@ func (k *Kernel) Config(p *gemm.Problem, s Tile) Config {
 	c := Config{
 		In: p.In(), Out: p.Out(), TransA: q.A().Trans, TransB: q.B().Trans,
 		Wide: max(p.M, p.N, p.K) > 1<<31-1, Epilogue: p.Epilogue, Precision: p.Precision,
-		Batch: p.Batch.Kind, Tile: s, VecA: 1, VecB: 1, VecC: 1,
+		RowInvariant: p.Invariance != gemm.NotInvariant,
+		Batch:        p.Batch.Kind, Tile: s, VecA: 1, VecB: 1, VecC: 1,
 	}
 	c.ScaleA, c.ScaleB = p.ScaleSides()
 	if k.SetVectors != nil {
@@ -281,6 +299,9 @@ func (c Config) String() string {
 	if c.Wide {
 		s += ", 64-bit indices"
 	}
+	if c.RowInvariant {
+		s += ", row-invariant"
+	}
 	if c.ScaleA > 0 {
 		s += fmt.Sprintf(", block scales of %d rows and %d columns", c.ScaleA, c.ScaleB)
 	}
@@ -314,3 +335,6 @@ func (s Tile) BlocksM() int { return max(s.ClusterM, 1) }
 
 // BlocksK returns the number of blocks in a cluster that partition K, at least 1.
 func (s Tile) BlocksK() int { return max(s.ClusterK, 1) }
+
+// PartsOfK returns the number of parts of K that are summed on their own, at least 1.
+func (s Tile) PartsOfK() int { return max(s.ClusterK, s.SplitK, s.SerialK, 1) }

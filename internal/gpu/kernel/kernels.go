@@ -45,6 +45,8 @@ type Kernel struct {
 	// AccuracyFor returns the error bounds of p. Nil means that every operation rounds to nearest
 	// in the type of the accumulator.
 	AccuracyFor func(p *gemm.Problem) gemm.Accuracy
+	// OrderFor returns the order of summation of p over an undivided K on architecture sm.
+	OrderFor func(p *gemm.Problem, sm int) Order
 
 	// Tiles lists the tiles to choose from.
 	Tiles []Tile

@@ -29,6 +29,7 @@ var MMA = &Kernel{
 	NativeTypes:    []dtype.Type{dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8, dtype.F64},
 	PrecisionTypes: map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}, gemm.Fast: {dtype.F8E4M3, dtype.F8E5M2}},
 	AccuracyFor:    accuracyMMA,
+	OrderFor:       orderMMA,
 	Tiles:          mmaTiles(),
 	CheckTile:      checkMMA,
 	CheckFit:       checkFitMMA,
@@ -56,6 +57,20 @@ func accuracyMMA(p *gemm.Problem) gemm.Accuracy {
 		acc.Roundoff, acc.Terms, acc.Bits = 0x1p-13, 32, FP8SumBits
 	}
 	return acc
+}
+
+// orderMMA returns the order of summation. An instruction adds its products to the accumulators or,
+// of 8-bit floats, to zero.
+func orderMMA(p *gemm.Problem, sm int) Order {
+	as, _ := mmaElements(p.In(), sm)
+	in, _ := frag.Best(as, sm)
+	switch {
+	case p.In() == dtype.F64:
+		return fusedOrder(p, sm)
+	case promotesAccumulators(p) && as == PTXTypes[p.In()]:
+		return Order{Terms: in.K, Bits: F32SumBits, Chunk: in.K}
+	}
+	return Order{Terms: in.K, Bits: F32SumBits}
 }
 
 const (
@@ -144,7 +159,13 @@ const maxTileRowBytes, maxSharedBytes = 256, 227 << 10
 func checkFitMMA(p *gemm.Problem, s Tile) error {
 	t := p.In()
 	in, _ := frag.Best(mmaElement(t), newestSM)
+	if err := checkSerial("mma", s); err != nil {
+		return err
+	}
 	switch {
+	case s.SerialK > 1 && TotalsInShared(s, p.Accum()):
+		return badMMA(s, "%d accumulators per thread: too few registers for the totals of serial parts",
+			s.RowsPerThread*s.ColsPerThread)
 	case s.K < in.K || t.Bytes(s.K) > maxTileRowBytes:
 		return badMMA(s, "K is %d: want %d to %d in %v", s.K, in.K, t.Elements(maxTileRowBytes), t)
 	case p.Accum().Bytes(s.RowsPerThread*s.ColsPerThread)/4 > maxSumRegisters:
@@ -258,6 +279,7 @@ func writeMMA(k *build.Kernel, c Config) {
 	sets := [2]mmaFragments{w.fragments(), w.fragments()} // one set is multiplied while the other is loaded
 	emit(w.loads(sets[0], ring.Use(), 0))
 	steps := s.K / w.read.K
+	step, end := g.serialSteps(slices.Concat(slices.Concat(w.acc...)...))
 	k.For(0, k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K), func(build.Reg) {
 		for n := range steps {
 			var copies []func()
@@ -287,7 +309,9 @@ func writeMMA(k *build.Kernel, c Config) {
 		if steps%2 == 1 { // the next iteration begins with set 0 again
 			w.move(sets[0], sets[1])
 		}
+		step()
 	})
+	end()
 	ring.End()
 	if StoresRows(c) {
 		k.Comment("write the warp's part of C by rows, through the memory of the tiles")
@@ -402,7 +426,8 @@ func (w *warp) operands(f mmaFragments, part int) mmaFragments {
 	var convert func(build.Reg) build.Reg
 	switch {
 	case w.in.In == ptx.TF32:
-		convert = func(x build.Reg) build.Reg { return frag.RoundTF32(w.Kernel, x) }
+		even := w.Config.RowInvariant && w.Config.SM >= 90 // has the bits of wgmma
+		convert = func(x build.Reg) build.Reg { return frag.RoundTF32(w.Kernel, x, even) }
 	case w.in.In != w.read.In:
 		convert = func(x build.Reg) build.Reg { return frag.WidenFloat8(w.Kernel, w.read.In, x, part) }
 	default:

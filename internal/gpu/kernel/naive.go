@@ -19,6 +19,7 @@ var Naive = &Kernel{
 	SM:          75,
 	BlockScales: true,
 	Tiles:       []Tile{Square(16, 0)},
+	OrderFor:    fusedOrder,
 	CheckTile: func(s Tile) error {
 		return checkSquare("naive", s, 0)
 	},

@@ -207,6 +207,8 @@ var sharedParams = slices.Concat(
 		{Name: "col0", Type: typeIndex, When: hasFunction, Value: func(a *Args) uint64 { return uint64(a.Col0) }},
 	},
 	splitParams(func(c *Config) bool { return c.Tile.SplitK > 1 }),
+	[]Param[Args]{{Name: "partLength", Type: typeIndex, When: func(c *Config) bool { return c.Tile.SerialK > 1 },
+		Value: func(a *Args) uint64 { return uint64(SplitLen(a.Problem, a.Config.Tile)) }}},
 	[]Param[Args]{
 		{Name: "count", Type: TypeU32, When: isBatch, Value: func(a *Args) uint64 { return uint64(a.Problem.Batch.Count) }},
 		{Name: "ends", Type: TypeU32, Pointer: true, When: isGrouped,
@@ -300,6 +302,8 @@ func (g *Writer) bind(name string, value build.Reg, at build.Ptr) {
 		g.splitLen = value
 	case "sums":
 		g.bindPartialSums(at)
+	case "partLength":
+		g.partLength = value
 	case "count":
 		g.count = value
 	case "ends":
@@ -348,6 +352,8 @@ type Writer struct {
 	KBegin, KEnd build.Value
 	sums         build.Matrix
 	splitLen     build.Reg
+	// partLength is the length of a part of K, with serial parts.
+	partLength build.Reg
 
 	alpha, beta build.Reg
 	// ReadC is a predicate: beta is not 0. It is true even if beta rounds to 0 in the type of the

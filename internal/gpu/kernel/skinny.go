@@ -17,7 +17,8 @@ import (
 // flight, loaded in vectors along the contiguous dimension. It multiplies them with the few
 // elements of the slim operand, which all threads read and the L1 cache holds. The threads of a
 // block partition K and reduce their sums at the end: within a warp by shuffles, between warps
-// through shared memory.
+// through shared memory. With serial parts each thread has a part of K of its own, so that the
+// order of summation is that of the other kernels.
 //
 // Limit: memory bandwidth.
 var Skinny = &Kernel{
@@ -34,10 +35,18 @@ var Skinny = &Kernel{
 		acc.Operand = 0
 		return acc
 	},
+	OrderFor:  fusedOrder,
 	Tiles:     skinnyTiles(),
 	CheckTile: checkSkinny,
 	SetVectors: func(_ Tile, c *Config, p *gemm.Problem) {
 		c.VecA, c.VecB = VectorLen(p.Layouts[gemm.A], patch), VectorLen(p.Layouts[gemm.B], patch)
+	},
+	CheckFit: func(p *gemm.Problem, s Tile) error {
+		if n := p.Accum().Bytes(skinnyThreads(s) * s.RowsPerThread * s.ColsPerThread); s.SerialK > 1 && n > staticShared {
+			return fmt.Errorf("%w: kernel skinny with tile %v: sums of %d bytes: want at most %d", gemm.ErrUnsupported, s, n,
+				staticShared)
+		}
+		return nil
 	},
 	BlockThreads: func(s Tile) device.Dim3 { return device.Dim3{X: skinnyThreads(s), Y: 1, Z: 1} },
 	AccessLimits: limitsSkinny,
@@ -100,6 +109,9 @@ func checkSkinny(s Tile) error {
 		}
 	}
 	switch threads := skinnyThreads(s); {
+	case s.SerialK > 1 && (s.SerialK > s.K/patch || s.SplitK > 1):
+		return bad("%d serial parts and split-K of %d: want at most %d parts, one for each thread along K", s.SerialK,
+			s.SplitK, s.K/patch)
 	case perThread != patch || long < patch || s.K < patch:
 		return bad("want %d elements per thread along the long side, and along K", patch)
 	case slim > MaxSkinny:
@@ -146,8 +158,8 @@ func (x strip) registers(g *Writer, n int) [][]build.Reg {
 }
 
 // load loads elements where the predicate ok holds: the rows of the strip from first+row on, and a
-// patch along K from p on. Elements outside the matrix are 0.
-func (x strip) load(g *Writer, rows [][]build.Reg, row build.Value, p, ok build.Reg) {
+// patch along K from p on. Elements outside the matrix, or from end on, are 0.
+func (x strip) load(g *Writer, rows [][]build.Reg, row build.Value, p build.Reg, end build.Value, ok build.Reg) {
 	down, across := 1, x.vec // elements of one load in each direction
 	if !x.kMajor {
 		down, across = min(x.vec, len(rows)), 1
@@ -156,7 +168,7 @@ func (x strip) load(g *Writer, rows [][]build.Reg, row build.Value, p, ok build.
 		at := g.Add(g.Add(x.first, row), i)
 		for j := 0; j < patch; j += across {
 			q := g.Add(p, j)
-			inside := g.And(g.And(ok, g.Lt(at, x.m.Rows)), g.Lt(q, g.KEnd))
+			inside := g.And(g.And(ok, g.Lt(at, x.m.Rows)), g.Lt(q, end))
 			for e, v := range x.m.At(at, q).LoadVecOr0(inside, down*across) {
 				g.Set(rows[i+e%down][j+e/down], v)
 			}
@@ -217,17 +229,24 @@ func writeSkinny(k *build.Kernel, c Config) {
 	ahead := stepsAhead(s, c.In.Info().Accum)
 	xs, ws := make([][][]build.Reg, ahead), make([][][]build.Reg, ahead)
 	busy := k.Lt(k.Add(many.first, k.Mul(tl, patch)), many.m.Rows)
-	next := k.Var("next", g.IndexType, k.Mad(tk, patch, g.KBegin)) // the k of the elements to load next
+	first, advance, end := k.Mad(tk, patch, g.KBegin), s.K, g.KEnd
+	turns := func() build.Reg { return k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K*ahead) }
+	if s.SerialK > 1 { // a part for each thread along K
+		first, advance = k.Mul(k.To(g.IndexType, tk), g.partLength), patch
+		end = k.Min(k.Add(first, g.partLength), g.K)
+		turns = func() build.Reg { return k.CeilDiv(g.partLength, patch*ahead) }
+	}
+	next := k.Var("next", g.IndexType, first) // the k of the elements to load next
 	load := func(n int) {
-		many.load(g, ws[n], k.Mul(tl, patch), next, k.Eq(0, 0))
-		few.load(g, xs[n], 0, next, busy)
-		k.Set(next, k.Add(next, s.K))
+		many.load(g, ws[n], k.Mul(tl, patch), next, end, k.Eq(0, 0))
+		few.load(g, xs[n], 0, next, end, busy)
+		k.Set(next, k.Add(next, advance))
 	}
 	for n := range ahead {
 		xs[n], ws[n] = few.registers(g, slim), many.registers(g, patch)
 		load(n)
 	}
-	k.For(0, k.CeilDiv(k.Sub(g.KEnd, g.KBegin), s.K*ahead), func(build.Reg) {
+	k.For(0, turns(), func(build.Reg) {
 		for n := range ahead {
 			for q := range patch {
 				w := g.column(ws[n], q)
@@ -241,10 +260,16 @@ func writeSkinny(k *build.Kernel, c Config) {
 		}
 	})
 
-	k.Comment("the sums of a warp's threads that have the same elements of C")
-	held, begin, mine := g.reduceWarp(slices.Concat(acc...), lanes, apart)
+	sums := slices.Concat(acc...)
+	held, begin, mine := sums, k.To(ptx.U32, 0), k.Eq(0, 0)
+	if s.SerialK > 1 {
+		lanes = 1 // each thread's sums are those of a part
+	} else {
+		k.Comment("the sums of a warp's threads that have the same elements of C")
+		held, begin, mine = g.reduceWarp(sums, lanes, apart)
+	}
 	k.Comment("and those of all warps")
-	warps := down / lanes // warps along K
+	warps := down / lanes // warps along K, or parts
 	shares := k.Shared("shares", g.AccType, warps, slim*long)
 	k.If(mine, func() {
 		for e, sum := range held {
@@ -267,6 +292,9 @@ func writeSkinny(k *build.Kernel, c Config) {
 	row, col := k.Add(row0, i), k.Add(col0, j)
 	k.If(k.And(k.Lt(tid, slim*long), g.C.InBounds(row, col)), func() {
 		total := k.Var("total", g.AccType, shares.Load(0, tid))
+		if s.SerialK > 1 { // other kernels add the first part to zero
+			k.Set(total, k.Add(total, 0))
+		}
 		for n := 1; n < warps; n++ {
 			k.Set(total, k.Add(total, shares.Load(n, tid)))
 		}

@@ -12,18 +12,27 @@ import (
 // parts in ascending order and applies alpha and the epilogue. The result does not depend on the
 // order in which blocks finish, so it is reproducible bit for bit.
 
-// SplitLen returns the length of a part of K in whole steps. The last part may be shorter.
-func SplitLen(k int, s Tile) int {
-	steps := max(CeilDiv(k, s.K), 1)
-	return CeilDiv(steps, s.SplitK) * s.K
+// SplitLen returns the length of a part of K in whole steps. The last part may be shorter. Parts of
+// row-invariant products are as long in every tile: they are whole steps of each.
+func SplitLen(p *gemm.Problem, s Tile) int {
+	unit := s.K
+	if p.Invariance != gemm.NotInvariant && s.ClusterK < 2 {
+		unit = p.In().Elements(longestStepBytes)
+	}
+	steps := max(CeilDiv(p.K, unit), 1)
+	return CeilDiv(steps, s.PartsOfK()) * unit
 }
+
+// longestStepBytes is the length of the longest step along K of a kernel with parts of K. The
+// threads of skinny have steps of their own.
+const longestStepBytes = 256
 
 // SplitCount returns the number of parts of K, none of them empty.
 func SplitCount(p *gemm.Problem, s Tile) int {
 	if !p.ReadsAB() {
 		return 1
 	}
-	return max(CeilDiv(p.K, SplitLen(p.K, s)), 1)
+	return max(CeilDiv(p.K, SplitLen(p, s)), 1)
 }
 
 // PartialSumBytes returns the size of the scratch memory for the partial sums.
@@ -46,7 +55,7 @@ func (c Config) PartialSums() Config {
 
 // CompileKey returns c without the number of parts of K, which does not affect the PTX.
 func (c Config) CompileKey() Config {
-	c.Tile.SplitK = min(c.Tile.SplitK, 2)
+	c.Tile.SplitK, c.Tile.SerialK = min(c.Tile.SplitK, 2), min(c.Tile.SerialK, 2)
 	return c
 }
 
@@ -110,10 +119,10 @@ const SplitKSumWarps, SplitKSumLoads = 8, 4
 
 // SplitKSumConfig returns the configuration that sums the parts that c leaves. The tile's K is the
 // number of warps that partition the parts of a row. It grows only while each warp has several
-// parts.
+// parts, and not in a row-invariant product, whose parts are added in their order.
 func SplitKSumConfig(c Config) Config {
 	warps := 1
-	for warps < SplitKSumWarps && 2*warps*SplitKSumLoads <= c.Tile.SplitK {
+	for !c.RowInvariant && warps < SplitKSumWarps && 2*warps*SplitKSumLoads <= c.Tile.SplitK {
 		warps *= 2
 	}
 	c.VecC = min(c.VecC, VectorOf(c.In.Info().Accum))

@@ -14,10 +14,11 @@ import (
 //
 // Beyond the edges of A and B the tiles are filled with zeros, which add nothing.
 var Tiled = &Kernel{
-	Name:  "tiled",
-	Adds:  "tiles of A and B in shared memory, read once by the block for all its threads",
-	SM:    75,
-	Tiles: []Tile{Square(32, 32), Square(16, 16), Square(8, 8), Square(2, 2)},
+	Name:     "tiled",
+	Adds:     "tiles of A and B in shared memory, read once by the block for all its threads",
+	SM:       75,
+	Tiles:    []Tile{Square(32, 32), Square(16, 16), Square(8, 8), Square(2, 2)},
+	OrderFor: fusedOrder,
 	CheckTile: func(s Tile) error {
 		return checkSquare("tiled", s, s.M)
 	},

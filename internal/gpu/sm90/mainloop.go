@@ -85,6 +85,20 @@ func accuracy(p *gemm.Problem) gemm.Accuracy {
 	return acc
 }
 
+// order returns the order of summation of the kernel. That of the terms of F32x3 is the same in
+// every chunk.
+func order(p *gemm.Problem, _ int) kernel.Order {
+	r := ArithmeticOf(p.In(), p.Precision)
+	o := kernel.Order{Terms: kernel.WGMMABytesK * 8 / r.Elem.Bits(), Bits: kernel.F32SumBits}
+	if r.Elem.Bits() == 8 {
+		o.Bits = kernel.FP8SumBits
+	}
+	if len(r.Promotions) > 0 {
+		o.Chunk = frag.SwizzleBytes / r.Elem.Bytes()
+	}
+	return o
+}
+
 // A mainloop emits the main loop of one consumer warpgroup: the accumulation along K of one tile.
 type mainloop struct {
 	*writer
@@ -97,6 +111,48 @@ type mainloop struct {
 	descB     build.Reg        // matrix descriptor of B in the first stage
 	fragA     *frag.FragmentsA // fragments of A in registers, used instead of descA if not nil
 	scales    *tileScales      // nil without block scales
+	// first and steps are the first step of the part of K that is multiplied and the number of its
+	// steps: without serial parts, all.
+	first  build.Value
+	steps  build.Reg
+	totals *kernel.SerialSums // nil without serial parts
+}
+
+// multiply emits the accumulation of one tile, one part of K after the other, and returns the
+// registers with the sums by 64 rows. When the last wgmma is issued, it calls issued.
+func (x *mainloop) multiply(issued func()) [][]build.Reg {
+	k := x.Kernel
+	accumulate := func() {
+		switch {
+		case x.Config.Tile.SwapAB:
+			x.accumulateRS()
+		case len(x.Promotions) == 0:
+			x.accumulate()
+		case x.PromotesEveryStep():
+			x.accumulatePromotedPerStep()
+		default:
+			x.accumulatePromoted()
+		}
+	}
+	if x.Config.Tile.SerialK < 2 {
+		accumulate()
+		issued()
+		x.waitAccumulators()
+		return x.acc
+	}
+	all, partSteps, totals := x.steps, k.Named("partSteps", x.PartSteps()), x.totals
+	totals.Begin()
+	k.For(0, k.Max(k.CeilDiv(all, partSteps), 1), func(part build.Reg) {
+		first := k.Named("first", k.Mul(part, partSteps))
+		x.first, x.steps = first, k.Named("stepsLeft", k.Min(k.Sub(all, first), partSteps))
+		accumulate()
+		k.If(k.Eq(k.Add(first, x.steps), all), issued)
+		x.waitAccumulators()
+		totals.Add()
+	})
+	x.first, x.steps = 0, all
+	// ptxas serialises wgmma if other instructions write the accumulators.
+	return slices.Collect(slices.Chunk(totals.Totals, len(x.acc[0])))
 }
 
 // release emits the release of a stage to the producer if the condition when holds. With
@@ -194,7 +250,11 @@ func perStepPromotionCols(c kernel.Config) int {
 	if c.ScaleB == 1 || c.ScaleA > 0 && PingPong(c.Tile) {
 		room = 128
 	}
-	return min(c.Tile.N, room-c.Tile.RowsPerThread*c.Tile.ColsPerThread)
+	held := c.Tile.RowsPerThread * c.Tile.ColsPerThread
+	if c.Tile.SerialK > 1 {
+		held *= 2 // with the totals
+	}
+	return min(c.Tile.N, room-held)
 }
 
 // accumulatePromotedPerStep emits the main loop of accumulatePromoted for steps with a single
@@ -232,7 +292,7 @@ func (x *mainloop) accumulatePromotedPerStep() {
 	}
 	scale := func(i build.Value, part int) {
 		if x.scales != nil && part%stepParts == 0 {
-			x.scales.advance(k.Mad(i, 2, part/stepParts+1))
+			x.scales.advance(k.Add(x.first, k.Mad(i, 2, part/stepParts+1)))
 		}
 	}
 	// next starts the part after the given one of the i-th pair of steps and promotes the given one.

@@ -6,6 +6,7 @@ package sm90
 
 import (
 	"fmt"
+	"slices"
 
 	"tilework/dtype"
 	"tilework/internal/device"
@@ -35,6 +36,7 @@ var WGMMA = &kernel.Kernel{
 	PrecisionTypes: map[gemm.Precision][]dtype.Type{gemm.TF32: {dtype.F32}, gemm.F32x3: {dtype.F32},
 		gemm.Fast: {dtype.F8E4M3, dtype.F8E5M2}},
 	AccuracyFor:      accuracy,
+	OrderFor:         order,
 	Tiles:            TileList(),
 	CheckTile:        checkTile,
 	CheckProblem:     checkProblem,
@@ -131,6 +133,10 @@ func checkTile(s kernel.Tile) error {
 			s.ClusterK, s.BlocksM(), max(s.SplitK, 1))
 	case s.SwapAB && (s.M < WarpgroupRows || s.ClusterK > 1):
 		return bad("swapAB: want at least %d columns of C, and no cluster along K", WarpgroupRows)
+	case s.SerialK > 1 && (s.SplitK > 1 || s.ClusterK > 1):
+		return bad("want K in parts in one way")
+	case s.SerialK > 1 && (s.RowsPerThread*s.ColsPerThread > 64 || s.M > 2*rows):
+		return bad("too few registers for the totals of serial parts")
 	case validRows(s)%(s.BlocksK()*WarpgroupThreads/frag.Lanes) != 0:
 		return bad("a cluster of %d blocks cannot partition %d rows", s.ClusterK, s.M)
 	}
@@ -190,6 +196,9 @@ func checkFit(p *gemm.Problem, s kernel.Tile) error {
 		if !whole || s.SplitK > 1 || s.ClusterK > 1 {
 			return bad("a gated epilogue wants N of 128, 256, or 64 with a K-major B, and K not split")
 		}
+	}
+	if _, side := p.ScaleSides(); s.SerialK > 1 && side > 0 && s.RowsPerThread*s.ColsPerThread > 32 {
+		return bad("too few registers for block scales and the totals of serial parts")
 	}
 	if s.Stages < len(r.Terms) {
 		return bad("want at least %d stages for precision %v", len(r.Terms), p.Precision)
@@ -496,7 +505,10 @@ func (w *writer) consume() {
 		x.fragA = w.a.FragmentsA(thread, firstRow)
 	}
 	x.descB = w.b.Descriptor(0)
-	x.state = w.pipe.State()
+	x.state, x.first, x.steps = w.pipe.State(), 0, w.steps
+	if s.SerialK > 1 {
+		x.totals = w.NewSerialSums(slices.Concat(x.acc...))
+	}
 	x.prevStage = k.Var("before", ptx.U32, 0)
 	ep := w.newEpilogue(warpgroup, thread)
 	ep.fragA = x.fragA
@@ -519,33 +531,24 @@ func (w *writer) consume() {
 			w.mmaOrder.Wait(warpgroup, mmaPhase)
 			k.Set(mmaPhase, k.Xor(mmaPhase, 1))
 		}
-		switch {
-		case s.SwapAB:
-			x.accumulateRS()
-		case len(w.Promotions) == 0:
-			x.accumulate()
-		case w.PromotesEveryStep():
-			x.accumulatePromotedPerStep()
-		default:
-			x.accumulatePromoted()
-		}
-		if PingPong(s) {
-			// Every warp arrives. With a single arrival, a slow warp could still wait for this phase
-			// of its mbarrier when the next phase completes.
-			k.If(k.Eq(k.Rem(thread, frag.Lanes), 0), func() { w.mmaOrder.Arrive(k.Xor(warpgroup, 1)) })
-			x.state.Skip(loads)
-		}
-		x.waitAccumulators()
+		acc := x.multiply(func() {
+			if PingPong(s) {
+				// Every warp arrives. With a single arrival, a slow warp could still wait for this
+				// phase of its mbarrier when the next phase completes.
+				k.If(k.Eq(k.Rem(thread, frag.Lanes), 0), func() { w.mmaOrder.Arrive(k.Xor(warpgroup, 1)) })
+				x.state.Skip(loads)
+			}
+		})
 		k.Comment("the warpgroup's part of C")
 		if s.BlocksK() > 1 {
-			ep.reduceCluster(k.Add(row, firstRow), col, x.acc)
+			ep.reduceCluster(k.Add(row, firstRow), col, acc)
 			return
 		}
-		for m := range x.acc {
+		for m := range acc {
 			if from := k.Add(firstRow, m*WarpgroupRows); s.SwapAB {
-				ep.storeSwapAB(row, k.Add(col, from), x.acc[m])
+				ep.storeSwapAB(row, k.Add(col, from), acc[m])
 			} else {
-				ep.store(m*WarpgroupRows, k.Add(row, from), col, x.acc[m])
+				ep.store(m*WarpgroupRows, k.Add(row, from), col, acc[m])
 			}
 		}
 	})

@@ -160,12 +160,13 @@ func scalesOf(l gemm.Layout, rows, cols int) gemm.Layout {
 }
 
 // sliceable reports whether C can hold the sums between slices of K, and whether multiplying the
-// sums of each slice by alpha gives the same bits as multiplying the total.
+// sums of each slice by alpha gives the same bits as multiplying the total. The slices depend on
+// the number of rows, so sums of row-invariant products are not sliced unless they are exact.
 func sliceable(p *gemm.Problem) bool {
 	if p.Out() != p.Accum() || p.Beta != 0 || p.Epilogue.Gated || p.BlockScaled() {
 		return false
 	}
-	return p.Out().Info().Integer || isPowerOfTwo(real(p.Alpha))
+	return p.Out().Info().Integer || isPowerOfTwo(real(p.Alpha)) && !p.Ordered()
 }
 
 // assignBuffers completes steps, whose parts, tiles and loads are set. The tiles of operand x take

@@ -1,0 +1,191 @@
+package choose
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"tilework/dtype"
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/kernel"
+	"tilework/internal/memo"
+	"tilework/ptx"
+)
+
+// A row-invariant product has one order of summation, which depends on K, the length of the rows of
+// C, the type and the architecture, but not on the number of rows. It is the order with the
+// smallest loss of time over several numbers of rows, as predicted for one GPU of the architecture.
+// Only candidates with that order compute the product.
+
+// referenceRows are the numbers of rows for which the cost of an order is predicted: from decoding
+// one token to training.
+var referenceRows = []int{1, 8, 64, 512, 4096}
+
+// referenceSMs is the number of SMs of the GPU of every architecture for which it is predicted.
+const referenceSMs = 132
+
+// partsOfK are the numbers of parts of K of the orders to choose from.
+var partsOfK = []int{1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64}
+
+// orderKey holds all that the order of a row-invariant product depends on.
+type orderKey struct {
+	width, k  int
+	in        dtype.Type
+	precision gemm.Precision
+	side      int // columns that share a block scale, or 0
+	target    ptx.Target
+	maxShared int
+}
+
+var orders memo.Table[orderKey, kernel.Order]
+
+// OrderOf returns the order of summation of a row-invariant p on GPUs of the architecture of d. The
+// error is ErrUnsupported.
+func OrderOf(p *gemm.Problem, d *device.Info) (kernel.Order, error) {
+	key := orderKey{width: p.InvariantWidth(), k: p.K, in: p.In(), precision: p.Precision, target: d.Target,
+		maxShared: d.MaxShared}
+	side, sideB := p.ScaleSides()
+	if key.side = sideB; p.Invariance == gemm.InvariantColumns {
+		key.side = side
+	}
+	return orders.Get(key, func() (kernel.Order, error) { return key.cheapest(d.MaxThreads) })
+}
+
+// orderTimes holds the predicted times of the fastest candidates with an order.
+type orderTimes struct {
+	kernel.Order
+	cycles []float64 // by referenceRows
+}
+
+// cheapest returns the order with the least cost.
+func (key *orderKey) cheapest(maxThreads int) (best kernel.Order, err error) {
+	d := &device.Info{SMs: referenceSMs, MaxThreads: maxThreads, MaxShared: key.maxShared, Target: key.target}
+	var all []orderTimes
+	fastest := slices.Repeat([]float64{math.Inf(1)}, len(referenceRows))
+	for n, m := range referenceRows {
+		p, err := key.product(m)
+		if err != nil {
+			return best, err
+		}
+		j := newJob(&p, kernel.Align{}, d)
+		for _, r := range rows {
+			r.orders(j, func(o kernel.Order, cycles float64) {
+				i := slices.IndexFunc(all, func(x orderTimes) bool { return x.Order == o })
+				if i < 0 {
+					i = len(all)
+					all = append(all, orderTimes{o, slices.Repeat([]float64{math.Inf(1)}, len(referenceRows))})
+				}
+				all[i].cycles[n] = min(all[i].cycles[n], cycles)
+				fastest[n] = min(fastest[n], cycles)
+			})
+		}
+	}
+	least := math.Inf(1)
+	for _, x := range all {
+		cost := 0.0
+		for n, cycles := range x.cycles {
+			loss := math.Log(cycles / fastest[n])
+			cost += loss * loss
+		}
+		if cost < least {
+			least, best = cost, x.Order
+		}
+	}
+	if math.IsInf(least, 1) {
+		return best, fmt.Errorf("%w: no kernel computes row-invariant products of %v in precision %v on %v",
+			gemm.ErrUnsupported, key.in, key.precision, key.target)
+	}
+	return best, nil
+}
+
+// product returns the product of m rows for which costs are predicted. Operands of 8 bits are
+// K-major, as tensor cores read them.
+func (key *orderKey) product(m int) (gemm.Problem, error) {
+	a, b := gemm.Dense(key.in, m, key.k), gemm.Dense(key.in, key.k, key.width)
+	if key.in.Bits() == 8 {
+		b = gemm.Dense(key.in, key.width, key.k).T()
+	}
+	c := gemm.Dense(key.in.Info().Results[0], m, key.width)
+	p, _, err := gemm.New(1, kernel.Padded(a), kernel.Padded(b), 0, kernel.Padded(c), gemm.Epilogue{})
+	if err == nil && key.side > 0 {
+		blocks := gemm.ScaleBlocks(key.k)
+		p, err = p.Scaled(gemm.Dense(dtype.F32, m, blocks),
+			gemm.Dense(dtype.F32, blocks, kernel.CeilDiv(key.width, key.side)), false)
+	}
+	p.Precision, p.Invariance = key.precision, gemm.InvariantRows
+	return p, err
+}
+
+// orders calls f with the order of each candidate for j and its predicted time.
+func (r *row) orders(j *job, f func(o kernel.Order, cycles float64)) {
+	if r.Check(j.Problem, kernel.Tile{}, j.align, j.device) != nil {
+		return
+	}
+	for _, s := range r.tilesFor(j) {
+		for _, parts := range partsOfK {
+			if parts > 1 && (!r.SplitsK || s.ClusterK > 1 || !j.ReadsAB()) {
+				break
+			}
+			for _, s := range inParts(s, parts) {
+				o, ok := r.Order(j.Problem, s, j.device.Target.SM)
+				if !ok || parts > 1 && o.Part == 0 {
+					continue
+				}
+				c := Candidate{Kernel: r.Kernel, Config: r.config(j, s)}
+				if r.judge(&c, j); c.Rejected == nil {
+					f(o, c.Cycles)
+				}
+			}
+		}
+	}
+}
+
+// inParts returns the variants of tile s with K in a number of parts.
+func inParts(s kernel.Tile, parts int) []kernel.Tile {
+	if parts < 2 {
+		return []kernel.Tile{s}
+	}
+	split, serial := s, s
+	split.SplitK, serial.SerialK = parts, parts
+	return []kernel.Tile{split, serial}
+}
+
+// invariantCandidates yields the candidates of tile s for a row-invariant product, and reports
+// whether there may be more.
+func (r *row) invariantCandidates(c *Candidate, j *job, s kernel.Tile, yield func(*Candidate) bool) bool {
+	parts := 1
+	if j.order.Part > 0 && r.SplitsK && s.ClusterK < 2 {
+		parts = kernel.CeilDiv(j.K, j.order.Part)
+	}
+	for _, s := range inParts(s, parts) {
+		c.Config = r.config(j, s)
+		if r.judge(c, j); !yield(c) {
+			return false
+		}
+	}
+	return true
+}
+
+// orderText returns the end of a reason that names the order of a row-invariant product.
+func (j *job) orderText() string {
+	if !j.ordered {
+		return ""
+	}
+	return fmt.Sprintf(", with the row-invariant order of %v", j.order)
+}
+
+// checkOrder returns why a kernel with tile s does not compute the job's product, or nil.
+func (r *row) checkOrder(j *job, s kernel.Tile) error {
+	switch o, ok := r.Order(j.Problem, s, j.device.Target.SM); {
+	case j.orderErr != nil:
+		return j.orderErr
+	case !ok:
+		return fmt.Errorf("%w: kernel %s with tile %v in a row-invariant product: its order of summation depends on the "+
+			"layouts", gemm.ErrUnsupported, r.Name, s)
+	case o != j.order:
+		return fmt.Errorf("%w: kernel %s with tile %v in a row-invariant product sums %v: want %v", gemm.ErrUnsupported,
+			r.Name, s, o, j.order)
+	}
+	return nil
+}
