@@ -71,6 +71,8 @@ type Options struct {
 	// GPUMemory is the maximum number of bytes of GPU memory that a product of matrices in host memory
 	// uses. 0 sets no limit.
 	GPUMemory int
+	// RowInvariant makes [Packer] pack for row-invariant products.
+	RowInvariant bool
 	// Packed is B if it is already packed, for a backend that implements [Packer]. The plan uses the
 	// kernel that B was packed for, and Run ignores the B of its buffers.
 	Packed Packed

@@ -32,16 +32,42 @@ var configured struct {
 }
 
 type configuredKey struct {
-	kernel *Kernel
-	config backend.Config
+	kernel  *Kernel
+	config  backend.Config
+	ordered bool
+}
+
+// orderedKC returns the KC of a row-invariant p, or 0 if the sums of p do not depend on the order.
+// It is the same for all kernels with the arithmetic of the accumulator's type. Kernels that
+// multiply bfloat16 themselves keep their own.
+func (k *Kernel) orderedKC(p *gemm.Problem) int {
+	switch {
+	case !p.Ordered() || !k.Multiplies(p.In()):
+		return 0
+	case p.Accum() == dtype.F64:
+		return 384
+	case k.f32 != nil && k.f32.Group > 1:
+		return k.f32.kc
+	}
+	return 512
 }
 
 // with returns k with the parameters of o, for the problem p.
 func (k *Kernel) with(o *backend.Config, p *gemm.Problem) (*Kernel, error) {
-	if *o == (backend.Config{}) {
+	c := *o
+	switch kc := k.orderedKC(p); {
+	case kc == 0:
+	case k.naive:
+		return nil, fmt.Errorf("%w: kernel %s in a row-invariant product: it sums in another order", gemm.ErrUnsupported,
+			k.Name)
+	case c.KC != 0 && c.KC != kc:
+		return nil, fmt.Errorf("%w: blocks of KC %d in a row-invariant product: want %d", gemm.ErrUnsupported, c.KC, kc)
+	default:
+		c.KC = kc
+	}
+	if c == (backend.Config{}) {
 		return k, nil
 	}
-	c := *o
 	if err := checkConfig(c); err != nil {
 		return nil, err
 	}
@@ -61,7 +87,7 @@ func (k *Kernel) with(o *backend.Config, p *gemm.Problem) (*Kernel, error) {
 	c.Threads = 0 // does not depend on the kernel
 	configured.Lock()
 	defer configured.Unlock()
-	key := configuredKey{k, c}
+	key := configuredKey{k, c, p.Ordered()}
 	own := configured.kernels[key]
 	if own == nil {
 		const most = 1000
@@ -70,6 +96,7 @@ func (k *Kernel) with(o *backend.Config, p *gemm.Problem) (*Kernel, error) {
 		}
 		own = new(Kernel)
 		*own = *k
+		own.ordered = key.ordered
 		own.f32, own.f64, own.i32 = k.f32.with(c, w), k.f64.with(c, w), k.i32.with(c, w)
 		configured.kernels[key] = own
 	}

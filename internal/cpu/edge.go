@@ -18,7 +18,7 @@ const (
 // edgeColumns returns the number of columns of a direct p that are computed without tiles.
 func (mk *microKernel[T]) edgeColumns(p *gemm.Problem) int {
 	few := p.N % mk.NR
-	if few > mk.maxDotCols() || p.M < asm.DotRows || p.N > edgeMaxN || p.K < edgeMinK || p.K > edgeMaxK {
+	if p.Ordered() || few > mk.maxDotCols() || p.M < asm.DotRows || p.N > edgeMaxN || p.K < edgeMinK || p.K > edgeMaxK {
 		return 0
 	}
 	return few

@@ -36,6 +36,7 @@ type Kernel struct {
 	onlyTypes []dtype.Type // the supported element types; nil for all with a micro-kernel for their accumulator
 	slower    func() bool  // reports whether a kernel earlier in the list is faster on this CPU; nil for never
 	flushes   bool         // whether subnormal numbers are flushed to zero
+	ordered   bool         // whether the block sizes are those of row-invariant products
 }
 
 // scalar lists the accumulator types of the CPU kernels.

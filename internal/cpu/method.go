@@ -121,12 +121,12 @@ func (mk *microKernel[T]) methods(p *gemm.Problem) []method {
 func (mk *microKernel[T]) list(l *methodList, p *gemm.Problem) {
 	if mk.native(p) {
 		mk.listDirect(l, p, method{})
-		if p.A().Trans && p.K > 1 { // else the transposed product reads nothing in a better order
+		if p.A().Trans && p.K > 1 && !p.Ordered() { // else the transposed product reads nothing in a better order
 			q := transposed(p)
 			mk.listDirect(l, &q, method{swapAB: true})
 		}
 	}
-	if mk.readsRuns(p) {
+	if mk.readsRuns(p) && !p.Ordered() {
 		if len(mk.Update) > 0 && !p.B().Trans && p.M <= axpyRows {
 			l.add(method{algorithm: algoAxpy})
 		}
@@ -184,6 +184,15 @@ func (mk *microKernel[T]) listDirect(l *methodList, p *gemm.Problem, w method) {
 	streams := !p.A().Trans && p.N <= streamMaxN && p.K >= streamMinK
 	w.packsB = !hasRows(p.B(), p.K)
 	add(algoDirect)
+	if p.Ordered() { // the other methods sum in other orders
+		if !w.packsB && p.K > smallK && p.N >= mk.NR && p.M > mk.MR {
+			add(algoCopy)
+		}
+		if streams {
+			add(algoStream)
+		}
+		return
+	}
 	if (p.M <= deepMaxRows || p.N <= mk.lanes()) && p.M+p.N <= splitSides && p.K >= deepMinK {
 		add(algoDeep)
 	}
@@ -220,6 +229,7 @@ type methodKey struct {
 	in, out                dtype.Type
 	transA, transB         bool
 	readsAB, scaled        bool
+	ordered                bool
 }
 
 func (k *methodKey) hash() (h uint64) {
@@ -239,7 +249,8 @@ func (mk *microKernel[T]) method(p *gemm.Problem) method {
 		return method{algorithm: algoSplitK}
 	}
 	key := methodKey{kernel: mk, m: p.M, n: p.N, k: p.K, lda: p.A().LD, ldb: p.B().LD, ldc: p.C().LD,
-		in: p.In(), out: p.Out(), transA: p.A().Trans, transB: p.B().Trans, readsAB: p.ReadsAB(), scaled: p.BlockScaled()}
+		in: p.In(), out: p.Out(), transA: p.A().Trans, transB: p.B().Trans, readsAB: p.ReadsAB(), scaled: p.BlockScaled(),
+		ordered: p.Ordered()}
 	hash := key.hash()
 	if w, ok := chosenMethods.Get(hash, &key); ok {
 		return w

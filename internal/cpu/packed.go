@@ -48,6 +48,12 @@ func Pack(ctx context.Context, l gemm.Layout, b []byte, o *backend.Options) (*Pa
 	if err != nil {
 		return nil, err
 	}
+	if o.RowInvariant {
+		p = p.WithRowInvariance(false)
+	}
+	if c.kernel, err = c.kernel.with(&backend.Config{}, &p); err != nil {
+		return nil, err
+	}
 	return c.kernel.pack(ctx, &p, b, o.Threads)
 }
 

@@ -84,11 +84,14 @@ func (c *choice) checkPacked(b backend.Packed, p *gemm.Problem) (*Packed, error)
 	switch {
 	case !ok:
 		return nil, fmt.Errorf("%w: a B that was packed for another device than the CPU", gemm.ErrUnsupported)
-	case c.named && c.kernel != packed.kernel:
+	case c.named && c.kernel.Name != packed.kernel.Name:
 		return nil, fmt.Errorf("%w: kernel %s for a B that was packed for kernel %s", gemm.ErrUnsupported,
 			c.kernel.Name, packed.kernel.Name)
 	case p.BlockScaled():
 		return nil, fmt.Errorf("%w: block scales with a packed B", gemm.ErrUnsupported)
+	case p.Ordered() && !packed.kernel.ordered:
+		return nil, fmt.Errorf("%w: a row-invariant product with a packed B: want one that was packed for such products",
+			gemm.ErrUnsupported)
 	}
 	return packed, nil
 }

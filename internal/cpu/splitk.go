@@ -41,7 +41,8 @@ const (
 
 // splits reports whether p is cut along K.
 func splits(p *gemm.Problem) bool {
-	return p.M+p.N <= splitSides && p.ReadsAB() && !p.BlockScaled() && p.K*stepBytes(p) > minPieces*pieceBytes
+	return p.M+p.N <= splitSides && !p.Ordered() && p.ReadsAB() && !p.BlockScaled() &&
+		p.K*stepBytes(p) > minPieces*pieceBytes
 }
 
 // stepBytes returns the size of the elements of A and B in a step of K.

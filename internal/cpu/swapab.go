@@ -24,7 +24,7 @@ const pageBytes = 4 << 10
 func transposed(p *gemm.Problem) gemm.Problem {
 	return gemm.Problem{M: p.N, N: p.M, K: p.K, Layouts: gemm.Layouts{gemm.A: p.B().T(), gemm.B: p.A().T(),
 		gemm.C: gemm.Dense(p.Out(), p.N, p.M)},
-		Alpha: p.Alpha}
+		Alpha: p.Alpha, Invariance: p.Invariance}
 }
 
 // prepare sets up the product. s must be zero.
