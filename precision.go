@@ -6,15 +6,14 @@ import (
 	"tilework/internal/gemm"
 )
 
-// Precision is the arithmetic of a product.
+// Precision is the arithmetic of a product. The zero value, which is the default, is the arithmetic
+// of the element type.
 type Precision uint8
 
-// The precisions. All but Native are for GPUs. All but Native and F32x3 are less accurate.
+// The precisions other than the default one are for GPUs. All but F32x3 are less accurate.
 const (
-	// Native is the arithmetic of the element type, and the default.
-	Native Precision = iota
 	// TF32 rounds float32 operands to 11 significant bits.
-	TF32
+	TF32 Precision = iota + 1
 	// Fast keeps sums of products of 8-bit floats in the tensor cores' accumulators, which have 14
 	// bits on some GPUs.
 	Fast
@@ -25,9 +24,9 @@ const (
 	F32x3
 )
 
-var precisions = [...]gemm.Precision{Native: gemm.Native, TF32: gemm.TF32, Fast: gemm.Fast, F32x3: gemm.F32x3}
+var precisions = [...]gemm.Precision{0: gemm.Native, TF32: gemm.TF32, Fast: gemm.Fast, F32x3: gemm.F32x3}
 
-// WithPrecision selects an arithmetic other than [Native].
+// WithPrecision selects an arithmetic other than that of the element type.
 func WithPrecision(p Precision) Option {
 	return func(c *config) {
 		if int(p) >= len(precisions) {
