@@ -30,7 +30,8 @@ func (k *call) resident() (*resident.Product, error) {
 	}
 	p := &resident.Product{
 		Alpha: of.Alpha, Beta: of.Beta, Epilogue: k.epilogue,
-		Kernel: request.Kernel, Precision: k.precision, Verify: request.Verify, Within: request.Within,
+		Kernel: request.Kernel, Precision: k.precision, RowInvariant: k.rowInvariant, Verify: request.Verify,
+		Within: request.Within,
 	}
 	for s := k.given; s != 0; s &= s - 1 {
 		x := &k.arguments[s.first()]

@@ -61,8 +61,9 @@
 //
 // float32 operands mean float32 arithmetic, unless [WithPrecision] selects another one. With β = 0
 // the old C is not read. Otherwise NaN and infinities propagate. The same inputs give the same
-// bits, in every run and with any number of threads. Nothing falls back silently to another device,
-// precision or kernel. All functions are safe for concurrent use.
+// bits, in every run and with any number of threads. With [WithRowInvariance] a row of the result
+// does not depend on the other rows. Nothing falls back silently to another device, precision or
+// kernel. All functions are safe for concurrent use.
 //
 // # Errors
 //

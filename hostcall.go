@@ -17,6 +17,9 @@ func (c *config) plan(p *dispatch.Product) error {
 	if err == nil && c.precision != gemm.Native {
 		*problem, err = problem.WithPrecision(c.precision)
 	}
+	if err == nil && c.rowInvariant {
+		*problem = problem.WithRowInvariance(swapped)
+	}
 	if err == nil && c.given != 0 {
 		err = c.checkOperands(problem, swapped)
 	}

@@ -20,6 +20,8 @@ type config struct {
 	request   *dispatch.Request // the settings of the execution
 	epilogue  gemm.Epilogue
 	precision gemm.Precision
+	// rowInvariant is set by [WithRowInvariance].
+	rowInvariant bool
 	// tile returns the function for the tiles of a C of that layout and memory.
 	tile func(l gemm.Layout, memory []byte, swapped bool) (func(i, j, rows, cols int), error)
 	// arguments are the operands. Those not given are zero. A, B and C are given only if they are not
@@ -43,7 +45,8 @@ func (c *config) reset() {
 	for s := c.given; s != 0; s &= s - 1 {
 		c.arguments[s.first()] = argument{}
 	}
-	c.request, c.epilogue, c.precision, c.tile, c.given, c.err = nil, gemm.Epilogue{}, gemm.Native, nil, 0, nil
+	c.request, c.epilogue, c.precision, c.rowInvariant, c.tile, c.given, c.err = nil, gemm.Epilogue{}, gemm.Native, false,
+		nil, 0, nil
 }
 
 func (c *config) fail(err error) {
@@ -79,6 +82,7 @@ func giveProduct[T dtype.Element](c *config, o gemm.Operand, x Operand[T], l *ge
 // memory back to it. The estimate is based on measurements, made when first needed in a second or
 // two and kept in the user's cache directory or in TILEWORK_CACHE, unless that is "off". The two
 // sum in different orders: name the device where the bits of a result must not depend on its size.
+// With [WithRowInvariance], "auto" selects the first GPU, or the CPU if there is none.
 // [PlanGemm] reports the choice and its reason.
 //
 // A second argument limits the bytes of GPU memory that the product uses for its matrices; the

@@ -12,9 +12,9 @@ import (
 // rounded up to a multiple of four, and every 2048 rows have one row of sums. The memory of b may
 // be reused when Pack returns.
 //
-// Pack uses the options [WithKernel], which names the kernel to pack for, [WithThreads] and
-// [WithDevice]. A device other than the CPU is ErrUnsupported: keep matrices on a GPU with
-// [Upload]. The other errors are ErrOutOfMemory and the context's.
+// Pack uses the options [WithKernel], which names the kernel to pack for, [WithThreads],
+// [WithRowInvariance] and [WithDevice]. A device other than the CPU is ErrUnsupported: keep
+// matrices on a GPU with [Upload]. The other errors are ErrOutOfMemory and the context's.
 //
 // A product with a packed B has the bits of the product with b on the same CPU kernel, except where
 // that sums in another order: for few rows or columns, for a small C with a long K, and in the last
@@ -25,6 +25,9 @@ func Pack[T dtype.Element](ctx context.Context, b Matrix[T], opts ...Option) (Pa
 	c.apply(&request, opts)
 	if err := firstErr(b.err, c.err); err != nil {
 		return PackedMatrix[T]{}, err
+	}
+	if c.rowInvariant {
+		request.Problem = request.Problem.WithRowInvariance(false)
 	}
 	b.describe(&b.layout)
 	p, err := dispatch.Pack(ctx, b.layout, b.bytes(), request)

@@ -5,6 +5,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -55,9 +56,11 @@ type Plan struct {
 	options  backend.Options // here, because a local variable would escape to the heap
 	reason   tuned.Reason
 	decision auto.Decision // the choice of the device, if dispatch chose it by estimated time
-	serial   bool          // whether to run on one goroutine, as part of a batch
-	took     time.Duration
-	report   *Report
+	// place is the reason for the device of a row-invariant product, if dispatch chose it.
+	place  string
+	serial bool // whether to run on one goroutine, as part of a batch
+	took   time.Duration
+	report *Report
 }
 
 // Device returns the chosen device, which is never auto.
@@ -75,7 +78,7 @@ func (pl *Plan) Detail() string { return pl.plan.Detail() }
 // Why returns the reason for the choice of the device and the kernel.
 func (pl *Plan) Why() string {
 	why := pl.reason.Why(pl.plan.Why())
-	if device := pl.decision.String(); device != "" {
+	if device := cmp.Or(pl.place, pl.decision.String()); device != "" {
 		return device + "; " + why
 	}
 	return why
@@ -160,6 +163,8 @@ func (pl *Plan) Decide() error {
 		return pl.planByKernel(pl.Problem.Epilogue.Function.String(), pl.isSupported)
 	case pl.Problem.Precision != gemm.Native:
 		return pl.planByKernel("precision "+pl.Problem.Precision.String(), pl.isSupported)
+	case pl.Problem.Invariance != gemm.NotInvariant:
+		return pl.planInvariant()
 	}
 	defaultChooser().Choose(&pl.Problem, pl.Request.Threads, pl.Once, &pl.decision)
 	return pl.planAsDecided()
@@ -191,6 +196,19 @@ func (pl *Plan) planAsDecided() error {
 		}
 		pl.decision.Refused = err
 	}
+	return pl.planOn(rows[0].first)
+}
+
+// planInvariant plans a row-invariant product on the first GPU, or on the CPU if there is none.
+// Which of them is faster depends on the number of rows.
+func (pl *Plan) planInvariant() error {
+	for i := range rows {
+		if r := &rows[i]; r.Kind.IsGPU() && r.Automatic && r.first.Open() == nil {
+			pl.place = "row-invariant products of all sizes are on the GPU"
+			return pl.planOn(r.first)
+		}
+	}
+	pl.place = "row-invariant, and there is no GPU"
 	return pl.planOn(rows[0].first)
 }
 

@@ -15,7 +15,8 @@ type Packed struct {
 }
 
 // Pack packs the matrix of layout l at b, the B of later products, for the device, kernel and
-// threads of r. The errors wrap ErrUnsupported or ErrOutOfMemory, or are the context's.
+// threads of r, and for row-invariant products if r's is one. The errors wrap ErrUnsupported or
+// ErrOutOfMemory, or are the context's.
 func Pack(ctx context.Context, l gemm.Layout, b []byte, r Request) (*Packed, error) {
 	on := rows[0].first
 	if r.Device.Kind != backend.Auto {
@@ -29,7 +30,8 @@ func Pack(ctx context.Context, l gemm.Layout, b []byte, r Request) (*Packed, err
 		return nil, errCannotPack(on)
 	}
 	packed, err := packer.Pack(ctx, l, b, &backend.Options{
-		Choice: backend.Choice{Kernel: r.Kernel}, Threads: r.Threads})
+		Choice: backend.Choice{Kernel: r.Kernel}, Threads: r.Threads,
+		RowInvariant: r.Problem.Invariance != gemm.NotInvariant})
 	if err != nil {
 		return nil, err
 	}

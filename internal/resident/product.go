@@ -26,6 +26,8 @@ type Product struct {
 	Verify    bool           // check the result
 	Within    float64        // see [verify.Options.Within]
 	Precision gemm.Precision // the zero value is the elements' own arithmetic
+	// RowInvariant makes the product row-invariant; see [gemm.Invariance].
+	RowInvariant bool
 	// Batch, unless it is zero, makes the product one of many: A, B and C are those of the first
 	// product, or for groups A and C hold the rows of all.
 	Batch gemm.Batch
@@ -129,6 +131,9 @@ func (p *Product) problem() (problem gemm.Problem, swapped bool, err error) {
 	}
 	if a, b := given(gemm.ScaleA), given(gemm.ScaleB); err == nil && a.Type != dtype.Invalid {
 		problem, err = problem.Scaled(a, b, swapped)
+	}
+	if p.RowInvariant {
+		problem = problem.WithRowInvariance(swapped)
 	}
 	problem.DataLen = given(gemm.FunctionData).Cols
 	return problem, swapped, err
