@@ -26,7 +26,7 @@ type benchFlags struct {
 	threads                                              int
 	transA, transB                                       choice
 	count                                                int
-	transfers, packed, choice                            bool
+	transfers, packed, choice, rowInvariant              bool
 	batch                                                int
 	gpuMemory                                            string
 	groups                                               string
@@ -73,12 +73,14 @@ Peers on the CPU:
 			{strings.Join(libraryNames(), ", "), ""},
 			{readPeer, "reads B and multiplies nothing: about the least time of a product with few rows"},
 			{plainPeer, "tilework's own product without the --epilogue"},
+			{defaultPeer, "tilework's own product without --row-invariant"},
 		}) + `
 Peers on a GPU:
 ` + peerHelp([][2]string{
 			{ltPeer, "cuBLASLt, with the fastest of the algorithms that it proposes"},
 			{ltTF32Peer, "cuBLASLt in TF32"},
 			{thenPeer, "tilework's own product without the --epilogue, then the epilogue in a second launch"},
+			{defaultPeer, "tilework's own product without --row-invariant"},
 			{densePeer, "with --groups: one product without groups that has the same number of operations"},
 			{kernelPeer + ":ENTRY:ROWSxCOLS/XxY", ""},
 			{"", "the kernel ENTRY of the file in --peer-path " + kernelPeer + "=FILE.ptx, where a block of X×Y"},
@@ -107,6 +109,7 @@ records. It refuses a file from another machine or another version of tilework.`
   tilework bench --device gpu --batch 64 --sizes 512 --dtypes bfloat16 --peers cublaslt
   tilework bench --device gpu --groups 8 --shapes 4096x14336x4096 --dtypes bfloat16 --transpose-b --peers dense
   tilework bench --device gpu --dtypes bfloat16 --sizes 4096 --epilogue bias-col,bias-col+gelu-tanh --peers cublaslt,then
+  tilework bench --device gpu --suite tensor --dtypes bfloat16 --row-invariant --peers default,cublaslt
   tilework bench --device gpu --transfers --sizes 64..8192x2
   tilework bench --device gpu --transfers --gpu-memory 16GiB,1GiB --peers cublasxt --sizes 16384
   tilework bench --device gpu:0,1 --transfers --sizes 16384
@@ -160,6 +163,7 @@ records. It refuses a file from another machine or another version of tilework.`
 		"time to run each kernel and peer before measuring (default: 20ms, on a GPU 200ms)")
 	fl.DurationVar(&f.energy, "energy", 0,
 		"on a GPU: also run each kernel and peer alone for this time, such as 2s, and report the energy of a product")
+	fl.BoolVar(&f.rowInvariant, "row-invariant", false, rowInvariantDoc)
 	fl.BoolVar(&f.choice, "choice", false,
 		"measure the kernel that mul would choose beside its other candidates, and report the loss")
 	fl.Uint64Var(&f.seed, "seed", 1, "seed of the random operands and of --suite random")
@@ -177,8 +181,8 @@ records. It refuses a file from another machine or another version of tilework.`
 	complete(c, "preset", presetNames()...)
 	complete(c, "kernels",
 		append(append(subjectNames(backend.Device{}), autoNames(backend.Device{})...), "all", "none")...)
-	complete(c, "peers", append(libraryNames(), readPeer, plainPeer, ltPeer, ltTF32Peer, thenPeer, densePeer, xtPeer,
-		xtPinnedPeer, "all")...)
+	complete(c, "peers", append(libraryNames(), readPeer, plainPeer, defaultPeer, ltPeer, ltTF32Peer, thenPeer, densePeer,
+		xtPeer, xtPinnedPeer, "all")...)
 	complete(c, "suite", bench.Suites()...)
 	complete(c, "dtypes", typeNames()...)
 	complete(c, "device", "cpu", "gpu", "emu")

@@ -50,6 +50,27 @@ var builtinPeers = map[string]func(threads int) bench.Subject{
 		request := dispatch.Request{Device: backend.Device{Kind: backend.CPU}, Threads: threads}
 		return &plainSubject{subject{name: plainPeer, request: request}}
 	},
+	defaultPeer: func(threads int) bench.Subject {
+		request := dispatch.Request{Device: backend.Device{Kind: backend.CPU}, Threads: threads}
+		return &defaultSubject{subject{name: defaultPeer, request: request}}
+	},
+}
+
+// defaultPeer is tilework's product without row invariance. The ratio to it shows the cost of that.
+const defaultPeer = "default"
+
+// errNotInvariant is the error of defaultPeer without --row-invariant.
+var errNotInvariant = fmt.Errorf("%w: peer %s without --row-invariant", gemm.ErrUnsupported, defaultPeer)
+
+type defaultSubject struct{ subject }
+
+func (s *defaultSubject) Prepare(ctx context.Context, p *gemm.Problem) (func(gemm.Buffers) error, error) {
+	q := *p
+	if q.Invariance == gemm.NotInvariant {
+		return nil, errNotInvariant
+	}
+	q.Invariance = gemm.NotInvariant
+	return s.subject.Prepare(ctx, &q)
 }
 
 // readPeer reads B, with vector loads on platforms where bytes.Count uses them, and multiplies

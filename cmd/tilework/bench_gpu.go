@@ -234,6 +234,27 @@ func (s *gpuSubject) Prepare(ctx context.Context, p *gemm.Problem, _ bench.Try) 
 	return compiled(ctx, plan)
 }
 
+// defaultGPUSubject computes a row-invariant product without row invariance.
+type defaultGPUSubject struct{ gpuSubject }
+
+func (s *defaultGPUSubject) Prepare(ctx context.Context, p *gemm.Problem, try bench.Try) (bench.Enqueue, error) {
+	q := *p
+	if q.Invariance == gemm.NotInvariant {
+		return nil, errNotInvariant
+	}
+	q.Invariance = gemm.NotInvariant
+	return s.gpuSubject.Prepare(ctx, &q, try)
+}
+
+// precision returns the precision of the first kernel to measure.
+func (g *benchGPU) precision() inexact {
+	if len(g.picks) == 0 {
+		return inexact(gemm.Native)
+	}
+	_, precision := splitPrecision(g.picks[0].kernel)
+	return inexact(precision)
+}
+
 // plans returns the plan of a product in the subject's precision.
 func (s *gpuSubject) plans(p *gemm.Problem) (*exec.Plan, error) {
 	q, err := p.WithPrecision(gemm.Precision(s.inexact))
@@ -311,6 +332,10 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 		case densePeer:
 			subjects = append(subjects, &denseSubject{gpu: g.backend.Backend})
 			continue
+		case defaultPeer:
+			subjects = append(subjects, &defaultGPUSubject{gpuSubject{name: defaultPeer, gpu: g.backend.Backend,
+				options: gpuOptions("", true), inexact: g.precision()}})
+			continue
 		case thenPeer:
 			subjects = append(subjects, &thenSubject{gpu: g.backend.Backend})
 			continue
@@ -318,9 +343,9 @@ func (f *benchFlags) gpuPeers(ctx context.Context, g *benchGPU, stderr io.Writer
 			arithmetic = peers.TF32
 		case ltPeer:
 		default:
-			known := []string{ltPeer, ltTF32Peer, thenPeer, densePeer, kernelPeer}
-			return nil, fmt.Errorf("--peers: unknown peer %q on %s%s (want one of %s, %s, %s, %s, %s:ENTRY:TILE/THREADS)",
-				name, f.device, suggestion(name, known), ltPeer, ltTF32Peer, thenPeer, densePeer, kernelPeer)
+			known := []string{ltPeer, ltTF32Peer, thenPeer, defaultPeer, densePeer, kernelPeer}
+			return nil, fmt.Errorf("--peers: unknown peer %q on %s%s (want one of %s:ENTRY:TILE/THREADS)", name, f.device,
+				suggestion(name, known), strings.Join(known, ", "))
 		}
 		if lt == nil {
 			if lt, err = peers.OpenCuBLASLt(g.backend.Device, paths[ltPeer]); err != nil {

@@ -137,7 +137,7 @@ func (f *benchFlags) libraries(peerNames []string, stderr io.Writer) ([]bench.Su
 			subjects = append(subjects, newPeer(f.threads))
 			continue
 		}
-		if known := append(libraryNames(), readPeer, plainPeer); !slices.Contains(known, name) {
+		if known := append(libraryNames(), readPeer, plainPeer, defaultPeer); !slices.Contains(known, name) {
 			return nil, fmt.Errorf("--peers: unknown library %q%s (want one of %s)",
 				name, suggestion(name, known), strings.Join(known, ", "))
 		}

@@ -87,6 +87,9 @@ func (f *benchFlags) problems(sizes string, onCPU bool) ([]gemm.Problem, error) 
 					if err == nil {
 						p, err = f.batched(p)
 					}
+					if f.rowInvariant {
+						p = p.WithRowInvariance(false)
+					}
 					if err != nil {
 						return nil, err
 					}

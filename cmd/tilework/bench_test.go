@@ -384,3 +384,43 @@ func TestBenchRandomSuite(t *testing.T) {
 		t.Errorf("tune --suite random: exit code %d, %q", code, stderr)
 	}
 }
+
+// TestBenchRowInvariant checks that --row-invariant makes the kernels row-invariant and not the
+// peer default, on the CPU and on an emulated GPU, and that the peer needs the flag.
+func TestBenchRowInvariant(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, device := range []string{"cpu", "emu"} {
+		file := device + ".jsonl"
+		args := []string{"bench", "--device", device, "--shapes", "1x40x3000", "--threads", "1",
+			"--min-time", "1ms", "--peers", "default", "-o", file}
+		_, stderr, code := run(t.Context(), append(args, "--row-invariant")...)
+		records := readRecords(t, file)
+		if code != 0 || len(records) != 2 || !records[0].RowInvariant || records[1].Subject != "default" ||
+			records[0].Detail == records[1].Detail {
+			t.Errorf("on %s: exit code %d, %q, records %+v", device, code, stderr, records)
+		}
+		if device == "emu" && strings.Contains(records[0].Detail, "row-invariant") ==
+			strings.Contains(records[1].Detail, "row-invariant") {
+			t.Errorf("the kernel has %q and the peer %q: want one of them row-invariant", records[0].Detail, records[1].Detail)
+		}
+		run(t.Context(), append(args, "--force")...)
+		if r := readRecords(t, file)[1]; !strings.HasSuffix(r.Error, "peer default without --row-invariant") {
+			t.Errorf("on %s without --row-invariant: error %q", device, r.Error)
+		}
+	}
+}
+
+// TestMulRowInvariant checks that --row-invariant is in the plan, and that a kernel with another
+// order of summation is refused.
+func TestMulRowInvariant(t *testing.T) {
+	args := []string{"mul", "../../examples/data/a.npy", "../../examples/data/b.npy", "-o", t.TempDir() + "/c.npy",
+		"--force", "--row-invariant", "--verbose", "--device"}
+	if _, stderr, code := run(t.Context(), append(args, "emu")...); code != 0 ||
+		!strings.Contains(stderr, "with the row-invariant order of one product after the other") {
+		t.Errorf("exit code %d, %q: want the order", code, stderr)
+	}
+	if _, stderr, code := run(t.Context(), append(args, "cpu", "--kernel", "loop")...); code != 2 ||
+		!strings.Contains(stderr, "it sums in another order") {
+		t.Errorf("exit code %d, %q: want 2 and the reason", code, stderr)
+	}
+}

@@ -26,6 +26,7 @@ import (
 // mulFlags are the flags of `tilework mul`.
 type mulFlags struct {
 	out, device, kernel, precision string
+	rowInvariant                   bool
 	transA, transB                 bool
 	alpha, beta                    float64
 	c                              string
@@ -78,6 +79,7 @@ cached in the user's cache directory or in the directory TILEWORK_CACHE, or not 
 TILEWORK_CACHE is "off".`,
 		Example: `  tilework mul a.npy b.npy -o c.npy
   tilework mul a.npy b.npy -o c.npy --force --verify --verbose
+  tilework mul a.npy b.npy -o c.npy --force --row-invariant --device emu --verbose
   tilework mul x.csv model.safetensors::w1 -o y.npy --dtype float32 --bias model.safetensors::bias --activation gelu
   tilework mul x.csv model.safetensors::w1 -o y.npy --dtype float32 --alpha 2 --beta 0.5 --c y0.csv
   tilework mul x.csv model.safetensors::gate -o h.npy --dtype float32 --transpose-b --activation silu --up model.safetensors::up
@@ -107,6 +109,7 @@ TILEWORK_CACHE is "off".`,
 	fl.StringVar(&f.kernel, "kernel", "",
 		"the kernel to use, for a GPU optionally with a tile (tiled:16); \"tilework kernels\" lists them (default: the "+
 			"one expected to be fastest)")
+	fl.BoolVar(&f.rowInvariant, "row-invariant", false, rowInvariantDoc)
 	fl.StringVar(&f.precision, "precision", gemm.Native.String(),
 		"the precision of the multiplication: "+precisionDocs())
 	fl.BoolVar(&f.transA, "transpose-a", false, "multiply with A transposed")
@@ -178,6 +181,9 @@ func kernelNames() []string {
 	}
 	return names
 }
+
+const rowInvariantDoc = "make each row of C independent of the other rows, to the last bit: in every batch, layout " +
+	"and tile, and on all GPUs of an architecture"
 
 // precisionNames returns the names of the precisions.
 func precisionNames() (names []string) {
@@ -437,6 +443,9 @@ func (f *mulFlags) problem(a, b gemm.Layout, e gemm.Epilogue, files string) (gem
 	p, _, err := gemm.New(complex(f.alpha, 0), a, b, complex(f.beta, 0), gemm.Dense(out, a.OpRows(), b.OpCols()), e)
 	if err == nil {
 		p, err = p.WithPrecision(precision)
+	}
+	if f.rowInvariant {
+		p = p.WithRowInvariance(false)
 	}
 	if errors.Is(err, gemm.ErrShape) {
 		err = fmt.Errorf("%w%s", err, f.suggestTranspose(a, b))

@@ -46,6 +46,8 @@ var columns = []column{
 	{"epilogue", func(r *Record) any { return r.Epilogue }, "epilogue", func(r *Record) string { return r.Epilogue }},
 	{"block_scales", func(r *Record) any { return r.BlockScales }, "block scales",
 		func(r *Record) string { return r.BlockScales }},
+	{"row_invariant", func(r *Record) any { return r.RowInvariant }, "row-invariant",
+		yes(func(r *Record) bool { return r.RowInvariant })},
 	{"threads", func(r *Record) any { return r.Threads }, "threads",
 		notable(func(r *Record) string { return strconv.Itoa(r.Threads) }, "0")},
 	{"transfers", func(r *Record) any { return r.Transfers }, "transfers",

@@ -86,12 +86,13 @@ type identity struct {
 	seed                     uint64
 	products                 int
 	groups                   string
+	rowInvariant             bool
 }
 
 func (r *Record) identity() identity {
 	return identity{
 		r.Subject, r.Device, r.In, r.Out, r.M, r.N, r.K, r.LDA, r.LDB, r.LDC, r.TransA, r.TransB,
 		r.Alpha, r.Beta, r.Bias, r.Activation, r.Epilogue, r.BlockScales, r.Threads, r.Transfers, r.Cold, r.Seed,
-		r.Products, fmt.Sprint(r.Groups),
+		r.Products, fmt.Sprint(r.Groups), r.RowInvariant,
 	}
 }

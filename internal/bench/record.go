@@ -58,6 +58,8 @@ type Record struct {
 	Epilogue string `json:"epilogue,omitempty"`
 	// BlockScales holds the block sizes of A and B that share one scale: "1x128+128x128".
 	BlockScales string `json:"block_scales,omitempty"`
+	// RowInvariant reports that the product is row-invariant, except for the peers.
+	RowInvariant bool `json:"row_invariant,omitempty"`
 
 	Threads   int    `json:"threads"`   // 0: chosen by the subject
 	Transfers bool   `json:"transfers"` // times include copies to and from the device
@@ -112,6 +114,7 @@ func newRecord(c *Case) Record {
 		TransA: p.A().Trans, TransB: p.B().Trans, LDA: p.A().LD, LDB: p.B().LD, LDC: p.C().LD,
 		Alpha: real(p.Alpha), Beta: real(p.Beta), Bias: biasNames[p.Epilogue.Bias],
 		Threads: c.Threads, Transfers: c.Transfers, Groups: c.Groups,
+		RowInvariant: p.Invariance != gemm.NotInvariant,
 	}
 	if p.Batch.Kind == gemm.Strided {
 		r.Products = p.Batch.Count
