@@ -130,6 +130,11 @@ func gemmWith[T float32 | float64](options []tilework.Option, alpha T, a, b matr
 		gemmSmall(alpha, a, b, beta, c)
 		return
 	}
+	multiply(options, alpha, a, b, beta, c)
+}
+
+// multiply computes C ← α·A·B + β·C with tilework.
+func multiply[T float32 | float64](options []tilework.Option, alpha T, a, b matrix[T], beta T, c matrix[T]) {
 	err := tilework.Gemm(context.Background(), float64(alpha), a.tilework(), b.tilework(), float64(beta), c.tilework(),
 		options...)
 	if err != nil {
