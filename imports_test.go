@@ -31,7 +31,8 @@ var layers = [][]string{
 	{""}, // package tilework itself
 	{"internal/report"},
 	{"gonumblas", "internal/study/site"},
-	{"cmd/tilework", "examples/data", "examples/mul", "examples/gonum", "examples/resident", "examples/kernel"},
+	{"cmd/tilework", "examples/data", "examples/mul", "examples/gonum", "examples/resident", "examples/kernel",
+		"examples/batches"},
 }
 
 // aboveGPU lists the packages that no package of internal/gpu may import: those that check or
