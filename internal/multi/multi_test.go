@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,7 @@ import (
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/model"
 	"tilework/internal/testkit"
 )
 
@@ -26,9 +28,20 @@ import (
 // them.
 func gpus(t *testing.T, n int) []*faulty.Device {
 	t.Helper()
+	return models(t, slices.Repeat([]string{"h200"}, n)...)
+}
+
+// models does the same with GPUs of the given models.
+func models(t *testing.T, names ...string) []*faulty.Device {
+	t.Helper()
+	n := len(names)
 	all := make([]*faulty.Device, n)
 	for i := range all {
-		d, err := emu.Open(emu.Options{Seed: rand.Uint64()})
+		m, err := model.Lookup(names[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := emu.Open(emu.Options{Model: m, Seed: rand.Uint64()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -76,17 +89,23 @@ func TestBits(t *testing.T) {
 		m, n, k int
 		f32x3   bool
 		beta    complex128
+		rows    bool // row-invariant
 	}{
 		{in: dtype.F32, out: dtype.F32, m: 300, n: 100, k: 60},
 		{in: dtype.F32, out: dtype.F32, m: 70, n: 500, k: 90, beta: 0.5},
 		{in: dtype.BF16, out: dtype.BF16, m: 260, n: 300, k: 70}, {in: dtype.F64, out: dtype.F64, m: 200, n: 90, k: 40},
 		{in: dtype.F32, out: dtype.F32, m: 140, n: 70, k: 50, f32x3: true},
 		{in: dtype.I8, out: dtype.I32, m: 17, n: 16, k: 33},
+		{in: dtype.F32, out: dtype.F32, m: 100, n: 40, k: 1500, rows: true},
+		{in: dtype.BF16, out: dtype.F32, m: 40, n: 300, k: 200, rows: true},
 	} {
 		p, _, err := gemm.New(1, gemm.Dense(c.in, c.m, c.k), gemm.Dense(c.in, c.k, c.n), c.beta, gemm.Dense(c.out, c.m, c.n),
 			gemm.Epilogue{Bias: gemm.BiasCol})
 		if err == nil && c.f32x3 {
 			p, err = p.WithPrecision(gemm.F32x3)
+		}
+		if c.rows {
+			p = p.WithRowInvariance(false)
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -105,7 +124,7 @@ func TestBits(t *testing.T) {
 		for _, n := range []int{1, 2, 3, 4, 8} {
 			t.Run(fmt.Sprintf("%v on %d", &p, n), func(t *testing.T) {
 				gpus(t, n)
-				for _, limit := range []int{0, 100 << 10} {
+				for _, limit := range []int{0, 100<<10 + 100*c.k} {
 					pl, err := divided(&p, "", limit)
 					if err != nil {
 						t.Fatal(err)
@@ -126,6 +145,26 @@ func TestBits(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestArchitectures divides products among GPUs of two architectures. It is an error where their
+// tensor cores add in different ways.
+func TestArchitectures(t *testing.T) {
+	models(t, "a100-sxm-80gb", "h200")
+	for _, x := range []struct {
+		in     dtype.Type
+		kernel string
+		want   error
+	}{{dtype.BF16, "mma", gemm.ErrUnsupported}, {dtype.F32, "blocked", nil}, {dtype.F32, "skinny", nil}} {
+		l := gemm.Dense(x.in, 64, 64)
+		p, _, err := gemm.New(1, l, l, 0, l, gemm.Epilogue{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err = divided(&p, x.kernel, 0); !errors.Is(err, x.want) {
+			t.Errorf("%s: error %v, want %v", x.kernel, err, x.want)
 		}
 	}
 }

@@ -28,8 +28,20 @@ func (pl *Plan) On(b *Backend) (*Plan, error) {
 		return nil, fmt.Errorf("%w: %s has no tile %v of kernel %s", gemm.ErrUnsupported, b.Device.Info().Name,
 			pl.Config.Tile, pl.Kernel.Name)
 	}
+	if !pl.addsAlike(b) {
+		return nil, fmt.Errorf("%w: tensor cores of %s add in other ways than those of %s", gemm.ErrUnsupported,
+			b.Device.Info().Name, pl.on.Device.Info().Name)
+	}
 	other.Plan, other.on = planned, b
 	return &other, nil
+}
+
+// addsAlike reports whether sums have the same bits on another device. Tensor cores of different
+// architectures add in different ways.
+func (pl *Plan) addsAlike(b *Backend) bool {
+	mine, theirs := pl.on.Device.Info().Target.SM, b.Device.Info().Target.SM
+	sums, _ := pl.Kernel.Order(pl.host, pl.Config.Tile, mine) // kernels without an order use no tensor cores
+	return mine == theirs || sums.Terms <= 1
 }
 
 // Cut returns the row of C, or the column if C has more columns than rows, up to which a fraction
