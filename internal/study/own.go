@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -24,18 +23,15 @@ type OwnRequest struct {
 	Args   []Arg  `json:"args"`
 }
 
-// OwnKernel is a kernel of the reader's PTX.
+// OwnKernel is a kernel of the reader's PTX, with a launch to begin with.
 type OwnKernel struct {
 	Name    string     `json:"name"`
+	Title   string     `json:"title"` // its name in the source
 	Params  []OwnParam `json:"params"`
+	Grid    [3]int     `json:"grid"`
+	Block   [3]int     `json:"block"`
+	Shared  int        `json:"shared"`            // bytes of dynamic shared memory
 	Refused string     `json:"refused,omitempty"` // the reason if the emulator cannot run it
-}
-
-// OwnParam is a parameter of a kernel.
-type OwnParam struct {
-	Name    string `json:"name"`
-	Type    string `json:"type"`
-	Pointer bool   `json:"pointer"` // it can be a pointer
 }
 
 // Own lists the kernels of the reader's PTX.
@@ -50,36 +46,35 @@ const (
 )
 
 // load parses the reader's PTX.
-func (q *OwnRequest) load() (*emu.Program, error) {
+func (q *OwnRequest) load() (*ptx.Module, *emu.Program, error) {
 	module, err := ptx.Parse("your.ptx", q.PTX)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return emu.Load(module)
+	program, err := emu.Load(module)
+	return module, program, err
 }
 
 // OwnKernels lists the kernels of the reader's PTX, and those that the emulator refuses.
 func OwnKernels(q *OwnRequest) (*Own, error) {
-	program, err := q.load()
+	module, program, err := q.load()
 	if err != nil {
 		return nil, err
 	}
 	x := &Own{Kernels: []OwnKernel{}}
-	for _, name := range program.Entries() {
-		params, err := program.Params(name)
-		if err != nil {
-			return nil, err
+	refused := program.Refused()
+	for _, f := range module.Funcs() {
+		if !f.Entry {
+			continue
 		}
-		k := OwnKernel{Name: name, Params: []OwnParam{}}
-		for _, v := range params {
-			k.Params = append(k.Params, OwnParam{v.Name, v.Type.String(), isPointer(v)})
+		k := OwnKernel{Name: f.Name}
+		k.Title, _ = demangle(f.Name)
+		if err := refused[f.Name]; err != nil {
+			k.Refused, _, _ = strings.Cut(err.Error(), "\n")
+		} else {
+			k.suggest(f)
 		}
 		x.Kernels = append(x.Kernels, k)
-	}
-	refused := program.Refused()
-	for _, name := range slices.Sorted(maps.Keys(refused)) {
-		reason, _, _ := strings.Cut(refused[name].Error(), "\n")
-		x.Kernels = append(x.Kernels, OwnKernel{Name: name, Refused: reason})
 	}
 	if len(x.Kernels) == 0 {
 		return nil, errors.New("your.ptx has no kernel (.entry)")
@@ -87,8 +82,28 @@ func OwnKernels(q *OwnRequest) (*Own, error) {
 	return x, nil
 }
 
-func isPointer(v *ptx.Var) bool {
-	return len(v.Dims) == 0 && v.Vec == 0 && v.Type.Class() != ptx.Float && v.Type.Bytes() == 8
+// suggest sets the parameters and the launch: the block of the kernel's directives, or one that
+// covers the first matrices.
+func (k *OwnKernel) suggest(f *ptx.Func) {
+	const (
+		side   = 16       // of a block in x and y
+		line   = 128      // threads of a block in x
+		shared = 48 << 10 // bytes, the default limit of every GPU
+	)
+	u := usesOf(f)
+	k.Params, k.Grid, k.Block = ownParams(f, u), [3]int{1, 1, 1}, [3]int{line, 1, 1}
+	if u.plane {
+		k.Grid, k.Block = [3]int{firstSide / side, firstSide / side, 1}, [3]int{side, side, 1}
+	}
+	for _, a := range f.Attrs {
+		if a.Name == "reqntid" || a.Name == "maxntid" && !u.plane {
+			k.Block = [3]int{1, 1, 1}
+			copy(k.Block[:], a.Args)
+		}
+	}
+	if u.shared {
+		k.Shared = shared
+	}
 }
 
 // OwnResult is the outcome of a run of the reader's PTX.
@@ -109,34 +124,31 @@ type OwnResult struct {
 
 // RunOwn runs a kernel of the reader's PTX with all checkers.
 func RunOwn(ctx context.Context, q *OwnRequest, progress Progress) (*OwnResult, error) {
-	program, err := q.load()
+	module, program, err := q.load()
 	if err != nil {
 		return nil, err
 	}
-	params, err := program.Params(q.Entry)
-	if err != nil {
-		return nil, err
+	if _, err := program.Params(q.Entry); err != nil {
+		return nil, err // no such kernel
 	}
+	kernels := module.Funcs()
+	f := kernels[slices.IndexFunc(kernels, func(f *ptx.Func) bool { return f.Name == q.Entry })]
+	params := ownParams(f, usesOf(f))
 	if len(q.Args) != len(params) {
 		return nil, fmt.Errorf("%d arguments: want one for each of the %d parameters of %s", len(q.Args), len(params),
 			q.Entry)
 	}
 	memory := emu.NewMemory(emu.MemoryOptions{TrackWrites: true})
-	var outputs []matrix
-	values := make([]any, len(params))
-	for i, a := range q.Args {
-		m, err := a.matrix(ctx, memory, params[i])
-		if err == nil && m == nil {
-			values[i], err = number(a.Value, params[i])
-		}
+	var outputs []*matrix
+	var values []any
+	for i := range params {
+		v, m, err := params[i].values(ctx, memory, &q.Args[i])
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", params[i].Name, err)
 		}
-		if m != nil {
-			values[i] = m.at
-			if a.Kind == "out" || a.Kind == "inout" {
-				outputs = append(outputs, *m)
-			}
+		values = append(values, v...)
+		if m != nil && m.output {
+			outputs = append(outputs, m)
 		}
 	}
 	dim := func(d [3]int) emu.Dim3 { return emu.Dim3{X: d[0], Y: d[1], Z: d[2]} }
@@ -176,7 +188,7 @@ func RunOwn(ctx context.Context, q *OwnRequest, progress Progress) (*OwnResult, 
 	}
 	x.Solved = report.Errors() == 0
 	for _, m := range outputs {
-		o, err := m.output(memory)
+		o, err := m.result(memory)
 		if err != nil {
 			return nil, err
 		}
@@ -200,15 +212,12 @@ func OwnExample(q *Request) (*OwnRequest, error) {
 		text.WriteString(line.Text + "\n")
 	}
 	x := &OwnRequest{PTX: text.String(), Block: machine.BlockDim(), Grid: machine.GridDim()}
-	program, err := x.load()
+	kernels, err := OwnKernels(x)
 	if err != nil {
 		return nil, err
 	}
-	x.Entry = program.Entries()[0]
-	params, err := program.Params(x.Entry)
-	if err != nil {
-		return nil, err
-	}
+	k := kernels.Kernels[0]
+	x.Entry = k.Name
 	in := func(rows, cols int) Arg { return Arg{Kind: "in", Type: "float32", Rows: rows, Cols: cols} }
 	number := func(n int) Arg { return Arg{Kind: "number", Value: strconv.Itoa(n)} }
 	args := map[string]Arg{
@@ -216,8 +225,8 @@ func OwnExample(q *Request) (*OwnRequest, error) {
 		"ldB": number(q.N), "C": {Kind: "out", Type: "float32", Rows: q.M, Cols: q.N}, "ldC": number(q.N), "alpha": number(1),
 		"beta": number(0), "readC": number(0),
 	}
-	for _, v := range params {
-		x.Args = append(x.Args, args[v.Name])
+	for _, p := range k.Params {
+		x.Args = append(x.Args, args[p.Name])
 	}
 	return x, nil
 }

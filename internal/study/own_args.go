@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,8 +18,8 @@ import (
 
 // Arg is an argument: a number, or a pointer to a matrix or an array.
 type Arg struct {
-	// Kind is "number", "in" for a matrix of small integers, "out" for a matrix that the kernel
-	// writes, "file" for the contents of an .npy file, or "inout" for a file that the kernel writes.
+	// Kind is "number", "unused" for a parameter that the kernel does not read, or a row of
+	// matrixKinds.
 	Kind  string `json:"kind"`
 	Value string `json:"value,omitempty"` // of a number
 	Type  string `json:"type,omitempty"`  // element type of a matrix
@@ -57,6 +59,8 @@ type matrix struct {
 	// array describes the elements if NumPy has their type, and kind does otherwise.
 	array *matio.Array
 	kind  dtype.Type
+
+	output bool // the kernel writes it
 }
 
 // count returns the number of elements.
@@ -75,28 +79,42 @@ func (m *matrix) bytes() int {
 	return m.kind.Bytes(m.count())
 }
 
-// matrix allocates the matrix of an argument. It returns nil for a number.
-func (a *Arg) matrix(ctx context.Context, memory *emu.Memory, v *ptx.Var) (*matrix, error) {
-	if a.Kind == "number" {
-		return nil, nil
+// matrixKind describes the contents of a matrix before the run, and whether the kernel writes it.
+type matrixKind struct {
+	file, digits, zeros, output bool
+}
+
+var matrixKinds = map[string]matrixKind{
+	"in":     {digits: true},
+	"update": {digits: true, output: true},
+	"zeros":  {zeros: true, output: true},
+	"out":    {output: true},
+	"file":   {file: true},
+	"inout":  {file: true, output: true},
+}
+
+// matrix allocates the matrix of an argument.
+func (a *Arg) matrix(ctx context.Context, memory *emu.Memory, name string) (*matrix, error) {
+	kind, ok := matrixKinds[a.Kind]
+	if !ok {
+		return nil, fmt.Errorf("kind %q: want %s for a pointer", a.Kind,
+			strings.Join(slices.Sorted(maps.Keys(matrixKinds)), ", "))
 	}
-	if !isPointer(v) {
-		return nil, fmt.Errorf("a .%v: want a number", v.Type)
-	}
-	m, data := &matrix{name: v.Name}, []byte(nil)
+	m, data := &matrix{name: name, output: kind.output}, []byte(nil)
 	var err error
-	switch a.Kind {
-	case "file", "inout":
+	if kind.file {
 		data, err = m.read(ctx, a)
-	case "in", "out":
-		if err = m.create(a); err == nil && a.Kind == "in" {
-			data = m.digits()
-		}
-	default:
-		err = fmt.Errorf("kind %q: want number, in, out, file or inout", a.Kind)
+	} else {
+		err = m.create(a)
 	}
 	if err != nil {
 		return nil, err
+	}
+	switch {
+	case kind.digits:
+		data = m.digits()
+	case kind.zeros:
+		data = make([]byte, m.bytes())
 	}
 	if m.at, err = memory.Alloc(m.bytes()); err != nil || data == nil {
 		return m, err
@@ -156,16 +174,21 @@ func (m *matrix) create(a *Arg) error {
 				model.Commas(maxElements))
 		}
 	}
-	t, err := dtype.Parse(a.Type)
+	return m.parseType(a.Type)
+}
+
+// parseType sets the element type by its name.
+func (m *matrix) parseType(name string) error {
+	t, err := dtype.Parse(name)
 	if err == nil {
 		m.setType(t)
 		return nil
 	}
-	spelling, ok := matio.Spelling(a.Type)
+	spelling, ok := matio.Spelling(name)
 	if !ok {
 		return err
 	}
-	m.typeName, m.array = a.Type, &matio.Array{Type: spelling}
+	m.typeName, m.array = name, &matio.Array{Type: spelling}
 	return nil
 }
 
@@ -183,8 +206,8 @@ func (m *matrix) digits() []byte {
 	return data
 }
 
-// output returns the matrix after the run.
-func (m *matrix) output(memory *emu.Memory) (Output, error) {
+// result returns the matrix after the run.
+func (m *matrix) result(memory *emu.Memory) (Output, error) {
 	o := Output{Name: m.name, Type: m.typeName, Shape: m.shape}
 	data := make([]byte, m.bytes())
 	if err := memory.Read(m.at, data); err != nil {

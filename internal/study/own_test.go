@@ -79,7 +79,7 @@ func TestOwnErrors(t *testing.T) {
 		{func(q *OwnRequest) { q.Args[3] = Arg{Kind: "file", File: "a.npy"} }, "A: a.npy: the file is empty or not chosen"},
 		{func(q *OwnRequest) { q.Args[3] = Arg{Kind: "file", File: "a.npy", Data: []byte("1 2")} }, `file starts with "1 2`},
 		{func(q *OwnRequest) { q.Args[3] = Arg{Kind: "file", File: "a.txt", Data: []byte("1 2")} }, `extension ".txt", want`},
-		{func(q *OwnRequest) { q.Args[3] = Arg{Kind: "ptr"} }, `kind "ptr": want number, in, out, file or inout`},
+		{func(q *OwnRequest) { q.Args[3] = Arg{Kind: "ptr"} }, `kind "ptr": want file, in, inout, out, update, zeros for`},
 		{func(q *OwnRequest) { q.Block[0] = 0 }, "block is (0,16,1): want sides from 1"},
 		{func(q *OwnRequest) { q.Entry = "other" }, "other"},
 	} {

@@ -50,6 +50,7 @@ var (
 // list returns the listing of PTX with .loc directives, and the numbers of its lines. The Go part
 // consists of the functions of the named files that wrote PTX.
 func list(text string, files []string) (*Listing, lines, error) {
+	text, _, _ = strings.Cut(text, "\n\t.section\t.debug_") // at the end, and longer than the kernels
 	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	names := map[string]string{}
 	for _, line := range all {

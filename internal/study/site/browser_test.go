@@ -2,20 +2,15 @@ package site
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"tilework/dtype"
-	"tilework/internal/matio"
 	"tilework/internal/study"
 	"tilework/internal/testkit/browser"
 )
@@ -333,102 +328,6 @@ func TestBreak(t *testing.T) {
 	b.Eval(`document.querySelector(".exercise:nth-child(1) textarea").value = "nonsense"`, nil)
 	b.Click(".exercise:nth-child(1) .run .primary")
 	b.Wait(`document.querySelector(".exercise:nth-child(1) .notice")?.textContent.includes("tiled.ptx:1")`)
-}
-
-// TestOwn runs PTX from nvcc with a missing barrier, and opens the address of the run anew.
-func TestOwn(t *testing.T) {
-	text, err := os.ReadFile("../../../examples/data/broken.ptx")
-	if err != nil {
-		t.Fatal(err)
-	}
-	b, url := open(t)
-	visit(b, url+"#own", ready["own"])
-	fill := func(value string) {
-		b.Eval(fmt.Sprintf(`(() => {
-			const text = document.querySelector("#own-ptx");
-			text.value = %q;
-			text.dispatchEvent(new Event("change"));
-		})()`, value), nil)
-	}
-	fill("int main()")
-	b.Wait(`document.querySelector("#own-result .notice")?.textContent.includes("your.ptx:1")`)
-	fill(string(text))
-	b.Wait(`document.querySelectorAll("#own-form .argument").length === 6`)
-	b.Eval(`(() => {
-		const set = (label, value) => {
-			const e = document.querySelector("#own-form [aria-label='" + label + "']");
-			e.value = value;
-			e.dispatchEvent(new Event("change"));
-		};
-		for (const side of ["x", "y"]) {
-			set("Grid, " + side, 2);
-			set("Block, " + side, 16);
-		}
-	})()`, nil)
-	b.Click("#own-form .run .primary")
-	const race = `document.querySelector("#own-result .finding.error")?.textContent.includes("matmul.cu:23")`
-	b.Wait(race)
-	b.Wait(`!document.querySelector("#own-form .run .primary").disabled && location.hash.startsWith("#own?z=")`)
-	var address string
-	b.Eval(`location.href`, &address)
-	visit(b, address, race)
-}
-
-// TestOwnFile drops a matrix as an .npy file, written here as NumPy writes it, and reads the file
-// of the result. A file that is no .npy file is chosen first and refused in the words of the
-// command.
-func TestOwnFile(t *testing.T) {
-	a := matio.Array{Type: "f4", Shape: []int{40, 40}, Data: make([]byte, 4*40*40)}
-	for i := range 40 {
-		dtype.F32.Set(a.Data, 41*i, float64(i+1)) // a diagonal
-	}
-	folder := t.TempDir()
-	bad := filepath.Join(folder, "bad.npy")
-	if err := os.WriteFile(bad, []byte("1,2,3"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	b, url := open(t)
-	visit(b, url+"#own", ready["own"])
-	b.Eval(`(() => {
-		const kind = document.querySelector("#own-form [aria-label='A, kind']");
-		kind.value = "file";
-		kind.dispatchEvent(new Event("change"));
-	})()`, nil)
-	const input = `#own-form [aria-label='A, file']`
-	b.Choose(input, bad)
-	b.Wait(`document.querySelector("#own-form .shape.npy")?.textContent.includes("bad.npy")`)
-	b.Click("#own-form .run .primary")
-	b.Wait(`document.querySelector("#own-result .notice")?.textContent.startsWith("A: bad.npy: malformed: file starts")`)
-	b.Eval(fmt.Sprintf(`(() => { // drop the file on the argument
-		const bytes = Uint8Array.from(atob(%q), c => c.charCodeAt(0));
-		const dataTransfer = new DataTransfer();
-		dataTransfer.items.add(new File([bytes], "a.npy"));
-		document.querySelector("#own-form .shape.npy").dispatchEvent(
-			new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
-	})()`, base64.StdEncoding.EncodeToString(a.Encode())), nil)
-	b.Wait(`document.querySelector("#own-form .shape.npy")?.textContent.includes("a.npy")`)
-	b.Click("#own-form .run .primary")
-	b.Wait(`document.querySelector("#own-result .verdict.good") && document.querySelector("#own-result .download")`)
-	b.Do("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": folder}, nil)
-	b.Click("#own-result .download")
-	result := filepath.Join(folder, "C.npy")
-	for range 100 {
-		if _, err := os.Stat(result); err == nil {
-			break
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	c, err := matio.ReadArray(t.Context(), result, matio.ReadOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i := range 40 {
-		for j := range 40 { // row i of B, whose elements count from 1 to 9, times i+1
-			if got, want := dtype.F32.At(c.Data, 40*i+j), float64((i+1)*((40*i+j)%9+1)); got != want {
-				t.Fatalf("C[%d][%d] is %v, want %v", i, j, got, want)
-			}
-		}
-	}
 }
 
 // BenchmarkFirstResult measures the time from opening the page in a new browser to the result of

@@ -5,7 +5,10 @@ import { findings, marksOf } from "./break.js";
 import { failure, verdict } from "./ladder.js";
 import { listing } from "./listing.js";
 
-const kinds = [["in", "matrix of 1, 2, … 9"], ["file", "file (.npy)"], ["out", "output"], ["inout", "file and output"], ["number", "number"]];
+const kinds = [
+	["in", "1, 2, … 9"], ["file", "file (.npy)"], ["out", "output"], ["update", "1, 2, … 9 and output"],
+	["zeros", "zeros and output"], ["inout", "file and output"], ["number", "number"],
+];
 const longest = 16000; // characters of an address with a kernel
 
 // base64 returns the contents of a file.
@@ -57,15 +60,16 @@ export function own(contents, remember) {
 	const three = (name, sides) => h("div", { class: "three" }, h("span", {}, name),
 		["x", "y", "z"].map((side, i) => count(`${name}, ${side}`, sides[i], 1, n => (sides[i] = n))));
 
-	const fresh = p => p.pointer ? { kind: "in", type: "float32", rows: 32, cols: 32 } : { kind: "number", value: p.type.startsWith("f") ? "1" : "32" };
+	// opening returns a function that opens a file, and shows the error of a file that cannot be read.
+	const opening = open => file => open(file).catch(error => out.replaceChildren(failure(new Error(`${file.name}: ${error.message}`))));
 
 	// argument returns the fields of a parameter.
 	function argument(p, i) {
 		const box = h("div", { class: "argument" });
-		const open = async file => {
+		const open = opening(async file => {
 			q.args[i] = { ...q.args[i], kind: q.args[i].kind === "inout" ? "inout" : "file", file: file.name, data: await base64(file) };
 			fill();
-		};
+		});
 		const shape = a => h("div", { class: "shape" }, count(`${p.name}, rows`, a.rows, 1, n => (a.rows = n)), "×",
 			h("input", {
 				type: "number", min: 1, value: a.cols || "", placeholder: "1-D", "aria-label": `${p.name}, columns (empty for an array of one dimension)`,
@@ -79,11 +83,11 @@ export function own(contents, remember) {
 			const kind = p.pointer ? h("select", {
 				"aria-label": `${p.name}, kind`, onchange: event => {
 					const kind = event.target.value;
-					q.args[i] = kind === "number" ? { kind, value: "32" } : { ...fresh(p), ...a, kind };
+					q.args[i] = kind === "number" ? { kind, value: "32" } : { type: "float32", rows: 32, cols: 32, ...p.arg, ...a, kind };
 					fill();
 				},
-			}, kinds.map(([value, name]) => h("option", { value, selected: value === a.kind }, name))) : value();
-			box.replaceChildren(h("span", { class: "name" }, `${p.name} `, h("small", {}, `.${p.type}`)), kind);
+			}, kinds.filter(([value]) => value !== "number" || !p.array).map(([value, name]) => h("option", { value, selected: value === a.kind }, name))) : value();
+			box.replaceChildren(h("span", { class: "name" }, `${p.name} `, h("small", {}, p.type)), kind);
 			if (!p.pointer) return;
 			if (a.kind === "number") box.append(h("span"), value());
 			else if (a.kind === "file" || a.kind === "inout") {
@@ -130,19 +134,25 @@ export function own(contents, remember) {
 
 	function fill() {
 		const k = kernels.find(k => k.name === q.entry);
-		form.replaceChildren(
+		const used = k.params.flatMap((p, i) => q.args[i].kind === "unused" ? [] : argument(p, i));
+		const unused = k.params.filter((p, i) => q.args[i].kind === "unused").map(p => p.name);
+		form.replaceChildren(...[
 			h("label", { class: "field" }, h("span", {}, "Kernel"), h("select", { onchange: event => choose(event.target.value) },
-				kernels.map(k => h("option", { value: k.name, selected: k.name === q.entry, disabled: Boolean(k.refused) }, k.name)))),
+				kernels.map(k => h("option", { value: k.name, selected: k.name === q.entry, disabled: Boolean(k.refused) }, k.title)))),
 			three("Grid", q.grid), three("Block", q.block),
 			h("label", { class: "field" }, h("span", {}, "Dynamic shared memory, bytes"), count("Dynamic shared memory, bytes", q.shared, 0, n => (q.shared = n))),
-			h("fieldset", {}, h("legend", {}, plural(k.params.length, "argument")), h("div", { class: "arguments" }, k.params.map(argument))),
-			h("p", { class: "note" }, "The matrix of 1, 2, … 9 begins anew after 9, row by row. Drop an .npy file on an argument to use it."), buttons,
-			...kernels.filter(k => k.refused).map(k => h("p", { class: "note" }, `${k.name} cannot run: ${k.refused}`)));
+			k.shared > 0 && h("p", { class: "note" }, "The PTX does not tell the size of the dynamic shared memory. Triton has it in ", h("code", {}, "kernel.metadata.shared"), "."),
+			h("fieldset", {}, h("legend", {}, plural(used.length, "argument")), h("div", { class: "arguments" }, used)),
+			unused.length > 0 && h("p", { class: "note" }, `The kernel does not read ${unused.join(", ")}.`),
+			h("p", { class: "note" }, "1, 2, … 9 begins anew after 9, row by row. Drop an .npy file on an argument to use it."), buttons,
+			...kernels.filter(k => k.refused).map(k => h("p", { class: "note" }, `${k.title} cannot run: ${k.refused}`)),
+		].filter(Boolean));
 	}
 
+	// choose selects a kernel with the launch to begin with.
 	function choose(name) {
-		q.entry = name;
-		q.args = kernels.find(k => k.name === name).params.map(fresh);
+		const { params, grid, block, shared } = kernels.find(k => k.name === name);
+		q = structuredClone({ ptx: q.ptx, entry: name, grid, block, shared, args: params.map(p => p.arg) });
 		fill();
 	}
 
@@ -160,27 +170,29 @@ export function own(contents, remember) {
 		const runnable = kernels.filter(k => !k.refused);
 		if (runnable.length === 0) {
 			form.replaceChildren();
-			out.replaceChildren(failure(new Error(kernels.map(k => `${k.name} cannot run: ${k.refused}`).join(" "))));
+			out.replaceChildren(failure(new Error(kernels.map(k => `${k.title} cannot run: ${k.refused}`).join(" "))));
 			return false;
 		}
 		out.replaceChildren();
 		byID("own-listing").replaceChildren();
 		const k = runnable.find(k => k.name === q.entry) ?? runnable[0];
-		const kept = k.params.length === q.args.length && k.params.every((p, i) => p.pointer || q.args[i].kind === "number");
+		const kept = k.params.length === q.args.length &&
+			k.params.every((p, i) => q.args[i].kind === "unused" ? p.arg.kind === "unused" : p.pointer || q.args[i].kind === "number");
 		if (k.name === q.entry && kept) fill();
 		else choose(k.name);
 		return true;
 	}
-	const open = async file => {
+	const open = opening(async file => {
 		if (/\.np[yz]$/.test(file.name)) {
 			out.replaceChildren(failure(new Error(`${file.name} holds numbers: want PTX here. Drop the file on an argument of the kernel.`)));
 			return;
 		}
 		text.value = await file.text();
-		read();
-	};
+		await read();
+	});
 	form.addEventListener("submit", event => event.preventDefault());
 	text.addEventListener("change", read);
+	text.addEventListener("paste", () => setTimeout(read)); // after the text has changed
 	byID("own-file").replaceWith(fileButton("Open a file", ".ptx,.txt", "Open a file with PTX", open));
 	onDrop(text, open);
 
