@@ -148,6 +148,12 @@ func (m *Machine) Report(checks *check.Checks, stats emu.Stats, runErr error) (M
 	return measured(&m.problem, stats.Instructions, report), report
 }
 
+// Explain returns the explanation of a run with the counters of [Machine.Report]. p and gpu are
+// those of [NewMachine].
+func (m *Machine) Explain(p *gemm.Problem, gpu *model.Model, counters Measured) (*Explanation, error) {
+	return m.explain(p, gpu, Options{}, func() (Measured, error) { return counters, nil })
+}
+
 // Blocks returns the number of blocks of the launch.
 func (m *Machine) Blocks() int { return m.launch.Grid.Count() }
 
@@ -173,12 +179,12 @@ func (m *Machine) Compare() (n int, first *Wrong, err error) {
 		return 0, nil, err
 	}
 	p := &m.problem
-	a, b := digits(p.In(), p.K), reversedDigits(p.B().Type, p.N)
+	a, b := values(p.M, p.K, digits(p.In(), p.K)), values(p.K, p.N, reversedDigits(p.B().Type, p.N))
 	for i := range p.M {
 		for j := range p.N {
 			sum := 0.0
-			for k := range p.K {
-				sum += a(i, k) * b(k, j)
+			for k, v := range a[i*p.K:][:p.K] {
+				sum += v * b[k*p.N+j]
 			}
 			if got := result(i, j); got != sum { // NaN differs too
 				if n++; first == nil {
@@ -188,6 +194,17 @@ func (m *Machine) Compare() (n int, first *Wrong, err error) {
 		}
 	}
 	return n, first, nil
+}
+
+// values returns the elements of a matrix, row by row.
+func values(rows, cols int, element func(i, j int) float64) []float64 {
+	list := make([]float64, 0, rows*cols)
+	for i := range rows {
+		for j := range cols {
+			list = append(list, element(i, j))
+		}
+	}
+	return list
 }
 
 // Result returns the elements of C after a run.

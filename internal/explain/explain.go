@@ -89,12 +89,10 @@ type Fit struct {
 type Options struct {
 	// Registers is the number of registers per thread that the assembler reports; 0 is unknown.
 	Registers int
-	// Measured holds the counters of an earlier run of the same kernel. Nil runs the kernel.
-	Measured *Measured
 }
 
-// New explains how the kernel computes p with tiles of shape s on m. Without opt.Measured it runs
-// the kernel on the emulator, on a product of at most a few million operations, until ctx ends.
+// New explains how the kernel computes p with tiles of shape s on m. It runs the kernel on the
+// emulator, on a product of at most a few million operations, until ctx ends.
 //
 // The errors are ErrShape for an empty product, ErrUnsupported if the kernel cannot compute p or
 // run on m, or if no SM can hold a block, and the context's error.
@@ -108,6 +106,14 @@ func New(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, 
 	if err != nil {
 		return nil, err
 	}
+	return j.explain(p, m, opt, func() (Measured, error) { return measure(ctx, j, p) })
+}
+
+// explain explains the product p, which can differ from j.problem by packing. measure returns the
+// counters of a run.
+func (j *job) explain(p *gemm.Problem, m *model.Model, opt Options, measure func() (Measured, error)) (*Explanation,
+	error) {
+	k, s := j.kernel, j.config.Tile
 	x := &Explanation{
 		Kernel: k.Name, Adds: k.Adds, Config: j.config.String(), Tile: s.String(), GPU: m.Name,
 		Product: Product{
@@ -126,12 +132,11 @@ func New(ctx context.Context, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem, 
 	if p.Accum().Info().Integer {
 		x.Product.Unit = "OP"
 	}
+	var err error
 	if x.Fit, err = fitOf(m, j, &x.Launch, opt); err != nil {
 		return nil, err
 	}
-	if opt.Measured != nil {
-		x.Measured = *opt.Measured
-	} else if x.Measured, err = measure(ctx, j, p); err != nil {
+	if x.Measured, err = measure(); err != nil {
 		return nil, err
 	}
 	if x.Roof, err = roofOf(k, m, p); err != nil {

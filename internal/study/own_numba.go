@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"tilework/ptx"
 )
@@ -46,14 +47,16 @@ var numbaElements = map[string]string{
 
 // numbaMangled matches an argument in the mangled name of a kernel: an array in C order, or a
 // number.
-var numbaMangled = regexp.MustCompile(`^(?:5ArrayI([a-z]|Dh)Li([1-9])E1[AC]\d+[a-z]+\d+[a-z]+E|[a-z]|Dh)`)
+var numbaMangled = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:5ArrayI([a-z]|Dh)Li([1-9])E1[AC]\d+[a-z]+\d+[a-z]+E|[a-z]|Dh)`)
+})
 
 // numbaArguments returns the types of the arguments of a kernel by Numba, from its mangled name. It
 // returns nil for other kernels, and for those with arguments of other types.
 func numbaArguments(f *ptx.Func) (list []numbaType) {
 	params := 0
 	for _, text := demangle(f.Name); text != ""; {
-		m := numbaMangled.FindStringSubmatch(text)
+		m := numbaMangled().FindStringSubmatch(text)
 		if m == nil {
 			return nil
 		}

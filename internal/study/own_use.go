@@ -6,7 +6,7 @@ import (
 	"tilework/ptx"
 )
 
-// use describes what a kernel does with a parameter, as far as it can be read off the instructions.
+// use describes how a kernel uses a parameter, as far as its instructions show it.
 type use struct {
 	read, written, updated bool     // the memory that the parameter points to, updated by atomics
 	element                ptx.Type // of that memory
@@ -101,8 +101,8 @@ func base(o ptx.Operand) *ptx.Symbol {
 	return nil
 }
 
-// follow passes what is known about the sources of an instruction on to its result, and the types
-// of copies in both directions.
+// follow gives the result of an instruction the parameter of its sources, and both sides of a copy
+// the same type.
 func (u *uses) follow(i *ptx.Instr) {
 	if len(i.Args) < 2 {
 		return

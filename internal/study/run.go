@@ -157,32 +157,18 @@ func Run(ctx context.Context, q *Request, progress Progress) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	x, counters, err := runRung(ctx, q, r, m, progress)
-	if err != nil || x.Stopped != "" {
+	x, err := runRung(ctx, q, r, m, progress)
+	if err != nil || x.Stopped != "" || !q.sound() || below == nil {
 		return x, err
 	}
-	k, tile, p, err := r.launch(q.Sizes, q.tile(r))
-	if err != nil {
-		return nil, err
-	}
-	if x.Explanation, err = explain.New(ctx, k, tile, p, m, explain.Options{Measured: counters}); err != nil {
-		return nil, err
-	}
-	if !q.sound() || below == nil {
-		return x, nil
-	}
-	y, counters, err := runRung(ctx, &Request{Sizes: q.Sizes}, below, m, progress)
+	y, err := runRung(ctx, &Request{Sizes: q.Sizes}, below, m, progress)
 	switch {
 	case err != nil:
 		return nil, err
 	case y.Stopped != "":
 		return nil, fmt.Errorf("rung %s: %s", below.ID, y.Stopped)
 	}
-	k, tile, p, err = below.launch(q.Sizes, below.Tile)
-	if err != nil {
-		return nil, err
-	}
-	x.Below = &Below{below.Name, *counters, explain.Intensity(k, tile, p)}
+	x.Below = &Below{below.Name, y.Explanation.Measured, y.Explanation.Phase.Intensity}
 	return x, nil
 }
 
@@ -192,24 +178,23 @@ func limits(k *kernel.Kernel, c kernel.Config) check.Options {
 	return check.Options{MaxConflicts: l.Conflicts, MaxScatter: max(l.Scatter, 2)}
 }
 
-// runRung runs one rung. The counters are nil if the emulator ended the kernel.
-func runRung(ctx context.Context, q *Request, r *Rung, m *model.Model, progress Progress) (*Result,
-	*explain.Measured, error) {
+// runRung runs one rung.
+func runRung(ctx context.Context, q *Request, r *Rung, m *model.Model, progress Progress) (*Result, error) {
 	machine, listing, numbers, err := prepare(q, r, m, q.tile(r))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	k, tile, p, err := r.launch(q.Sizes, q.tile(r))
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	checks := machine.Checkers(limits(k, k.Config(p, tile)))
 	stats, runErr := machine.Run(ctx, checks, &counting{all: machine.Blocks(), report: progress})
 	if runErr != nil && ctx.Err() != nil {
-		return nil, nil, ctx.Err()
+		return nil, ctx.Err()
 	}
 	if errors.Is(runErr, emu.ErrLaunch) {
-		return nil, nil, runErr
+		return nil, runErr
 	}
 	counters, report := machine.Report(checks, stats, runErr)
 	x := &Result{Listing: listing, Grid: machine.GridDim(), Block: machine.BlockDim(), Elements: q.M * q.N,
@@ -219,17 +204,20 @@ func runRung(ctx context.Context, q *Request, r *Rung, m *model.Model, progress 
 	}
 	if runErr != nil {
 		x.Stopped = runErr.Error()
-		return x, nil, nil
+		return x, nil
+	}
+	if x.Explanation, err = machine.Explain(p, m, counters); err != nil {
+		return nil, err
 	}
 	wrong, first, err := machine.Compare()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if x.Wrong = wrong; first != nil {
 		x.First = fmt.Sprintf("C[%d][%d] is %v, want %v", first.Row, first.Col, first.Got, first.Want)
 	}
 	x.Solved = x.Wrong == 0 && report.Errors() == 0
-	return x, &counters, nil
+	return x, nil
 }
 
 func finding(f *check.Finding, numbers lines) Finding {

@@ -2,7 +2,6 @@ package study
 
 import (
 	"path"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,10 +41,23 @@ func (l lines) of(pos ptx.Pos) int {
 	return l[pos.Line-1]
 }
 
-var (
-	fileDirective = regexp.MustCompile(`^\.file (\d+) "(.*)"$`)
-	locDirective  = regexp.MustCompile(`^\s*\.loc (\d+) (\d+) `)
-)
+// fileDirective parses a line such as .file 1 "tiled.go".
+func fileDirective(line string) (number, name string, ok bool) {
+	number, name, ok = strings.Cut(strings.TrimPrefix(line, ".file "), " ")
+	return number, path.Base(strings.Trim(name, `"`)), ok && strings.HasPrefix(line, ".file ")
+}
+
+// locDirective parses a line such as .loc 1 12 3.
+func locDirective(line string) (file string, number int, ok bool) {
+	rest, ok := strings.CutPrefix(strings.TrimLeft(line, "\t "), ".loc ")
+	if !ok {
+		return "", 0, false
+	}
+	file, rest, _ = strings.Cut(rest, " ")
+	text, _, _ := strings.Cut(rest, " ")
+	number, err := strconv.Atoi(text)
+	return file, number, err == nil
+}
 
 // list returns the listing of PTX with .loc directives, and the numbers of its lines. The Go part
 // consists of the functions of the named files that wrote PTX.
@@ -54,8 +66,8 @@ func list(text string, files []string) (*Listing, lines, error) {
 	all := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	names := map[string]string{}
 	for _, line := range all {
-		if m := fileDirective.FindStringSubmatch(line); m != nil {
-			names[m[1]] = path.Base(m[2])
+		if number, name, ok := fileDirective(line); ok {
+			names[number] = name
 		}
 	}
 	x := &Listing{Go: []Chunk{}}
@@ -63,14 +75,14 @@ func list(text string, files []string) (*Listing, lines, error) {
 	var at PTXLine
 	written := map[string]map[int]bool{}
 	for i, line := range all {
-		switch m := locDirective.FindStringSubmatch(line); {
-		case m != nil:
-			if at.File = names[m[1]]; slices.Contains(files, at.File) {
-				at.Line, _ = strconv.Atoi(m[2]) // the pattern has digits only
-			} else {
-				at = PTXLine{}
-			}
-		case fileDirective.MatchString(line), line == "" && x.PTX[len(x.PTX)-1].Text == "":
+		number, from, isLoc := locDirective(line)
+		_, _, isFile := fileDirective(line)
+		switch {
+		case isLoc && slices.Contains(files, names[number]):
+			at = PTXLine{File: names[number], Line: from}
+		case isLoc:
+			at = PTXLine{}
+		case isFile, line == "" && x.PTX[len(x.PTX)-1].Text == "":
 		default:
 			shown := PTXLine{Text: line}
 			if strings.HasSuffix(line, ";") && !strings.HasPrefix(line, "\t.") {

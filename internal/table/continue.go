@@ -1,13 +1,9 @@
 package table
 
 import (
-	"regexp"
 	"strings"
 	"unicode/utf8"
 )
-
-// gaps matches the spaces between the cells of an aligned line.
-var gaps = regexp.MustCompile(` {2,}`)
 
 // Continue breaks a line of aligned cells at spaces into lines of at most width characters. Text
 // after a break is indented to the column of the last cell. A width of 0 is no limit.
@@ -17,8 +13,8 @@ func Continue(line string, width int) string {
 		return line
 	}
 	indent := 0
-	if found := gaps.FindAllStringIndex(line, -1); found != nil {
-		indent = utf8.RuneCountInString(line[:found[len(found)-1][1]])
+	if gap := strings.LastIndex(line, "  "); gap >= 0 { // between the last two cells
+		indent = utf8.RuneCountInString(line[:gap+2])
 	}
 	at := width
 	for at > indent && runes[at] != ' ' {

@@ -12,7 +12,9 @@ func execConvert[A, D integer](w *warp, in *inst) {
 	map1(dst[D](w, in), reg[A](w, in.a), func(a A) D { return D(a) })
 }
 
-// convertInt returns the conversions from A to the integer types.
+// convertInt returns the conversions from A to the integer types. It is not inlined, as [integers].
+//
+//go:noinline
 func convertInt[A integer]() typed {
 	return typed{ptx.U16: execConvert[A, uint16], ptx.U32: execConvert[A, uint32], ptx.U64: execConvert[A, uint64]}
 }
@@ -64,14 +66,15 @@ func decodeCvt(d *decoder) execFunc {
 }
 
 // strides holds the offsets of the lanes of a register, by the size of its elements in bytes.
-var strides = func() (s [9][lanes]uint64) {
-	for size := range s {
-		for i := range s[size] {
-			s[size][i] = uint64(size * i)
+var strides [9][lanes]uint64
+
+func init() {
+	for size := range strides {
+		for i := range strides[size] {
+			strides[size][i] = uint64(size * i)
 		}
 	}
-	return s
-}()
+}
 
 // registerBits returns the width of the register in argument k, which may be wider than the type of
 // the operand.

@@ -41,7 +41,10 @@ func execMadWide[T, D integer](w *warp, in *inst) {
 	map3(dst[D](w, in), reg[T](w, in.a), reg[T](w, in.b), reg[D](w, in.c), func(a, b T, c D) D { return D(a)*D(b) + c })
 }
 
-// integers returns the table of one function per integer type.
+// integers returns the table of one function per integer type. It is not inlined into the function
+// that initializes the variables of the package: browsers take long to compile a large one.
+//
+//go:noinline
 func integers(u16, u32, u64, s16, s32, s64 execFunc) typed {
 	return typed{ptx.U16: u16, ptx.U32: u32, ptx.U64: u64, ptx.S16: s16, ptx.S32: s32, ptx.S64: s64}
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"mime"
 	"net/http"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"path"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"time"
 
@@ -31,6 +33,12 @@ const program = "tilework/internal/study/wasm"
 
 // Site holds the contents of the page's files by name.
 type Site map[string][]byte
+
+// Files of the page.
+const (
+	index  = "index.html"
+	worker = "worker.js" // not a module
+)
 
 // New builds the site with the go command, from tilework's sources. The go command keeps the
 // results of the compiler in its own cache, so only the first build takes long.
@@ -50,7 +58,19 @@ func New(ctx context.Context) (Site, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.preload()
 	return s, s.addProgram(ctx)
+}
+
+// preload lets the browser load all modules of the page at once, before it knows their imports.
+func (s Site) preload() {
+	var links strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(s)) {
+		if path.Ext(name) == ".js" && name != worker {
+			fmt.Fprintf(&links, "<link rel=\"modulepreload\" href=%q>\n", name)
+		}
+	}
+	s[index] = bytes.Replace(s[index], []byte("</head>"), []byte(links.String()+"</head>"), 1)
 }
 
 // addProgram adds the compiled program, compressed, and the JavaScript of the Go distribution that
@@ -123,7 +143,7 @@ func goCommand(ctx context.Context, args ...string) (string, error) {
 func (s Site) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	name := strings.TrimPrefix(path.Clean(q.URL.Path), "/")
 	if name == "" {
-		name = "index.html"
+		name = index
 	}
 	content, ok := s[name]
 	if !ok {

@@ -7,6 +7,7 @@ package main
 
 import (
 	"context"
+	"runtime/debug"
 	"syscall/js"
 	"time"
 
@@ -14,6 +15,7 @@ import (
 )
 
 func main() {
+	debug.SetGCPercent(200) // half of the collections, which take time from the first run
 	js.Global().Set("tilework", js.FuncOf(func(_ js.Value, args []js.Value) any {
 		last := time.Now()
 		progress := func(done, all int) {

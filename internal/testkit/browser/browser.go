@@ -94,7 +94,20 @@ const limit = 2 * time.Minute
 // Open starts Chromium with an empty tab, until the test ends.
 func Open(t testing.TB) *Tab {
 	t.Helper()
-	path := Path(t)
+	return start(t, exec.Command(Path(t), chromiumArgs(t)...))
+}
+
+// OpenLimited starts a Chromium whose processes together get a part of one core. It skips t with a
+// message where this cannot be limited.
+func OpenLimited(t testing.TB, cores float64) *Tab {
+	t.Helper()
+	return start(t, limited(t, cores, Path(t), chromiumArgs(t)...))
+}
+
+func chromiumArgs(t testing.TB) []string { return append(Flags(t), "--remote-debugging-pipe") }
+
+func start(t testing.TB, c *exec.Cmd) *Tab {
+	t.Helper()
 	theirIn, out, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +116,6 @@ func Open(t testing.TB) *Tab {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := exec.Command(path, append(Flags(t), "--remote-debugging-pipe")...)
 	c.ExtraFiles = []*os.File{theirIn, theirOut} // descriptors 3 and 4
 	if err := c.Start(); err != nil {
 		t.Fatal(err)

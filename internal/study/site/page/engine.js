@@ -65,3 +65,7 @@ export async function stop() {
 	worker = undefined;
 	stopped.reject(new Stopped("stopped"));
 }
+
+// The emulator starts while the browser loads the rest of the page.
+worker = start();
+worker.catch(() => {}); // the first call reports the error

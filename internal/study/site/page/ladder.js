@@ -90,7 +90,8 @@ export function ladder(contents, remember) {
 			const x = await call("run", { ...state }, progress);
 			if (asked !== JSON.stringify(state)) return;
 			result.replaceChildren(...outcome(x, r));
-			showListing(x.listing);
+			await new Promise(done => setTimeout(done)); // the browser draws the result first
+			if (asked === JSON.stringify(state)) showListing(x.listing);
 		} catch (error) {
 			if (asked !== JSON.stringify(state)) return;
 			result.replaceChildren(failure(error));
