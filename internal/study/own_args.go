@@ -35,8 +35,10 @@ type Output struct {
 	Name  string `json:"name"`
 	Type  string `json:"type"`
 	Shape []int  `json:"shape"`
-	// Values is a corner of a matrix, or the first elements of an array of other dimensions.
-	Values [][]string `json:"values"`
+	// Values is a corner of a matrix, or the first elements of an array of other dimensions. It is
+	// empty for elements that are not written.
+	Values    [][]string `json:"values"`
+	Unwritten int        `json:"unwritten"` // elements
 	// NPY is the .npy file. It is empty for types that NumPy lacks.
 	NPY []byte `json:"npy,omitempty"`
 }
@@ -218,6 +220,13 @@ func (m *matrix) result(memory *emu.Memory) (Output, error) {
 		file := &matio.Array{Type: m.array.Type, Shape: m.shape, Data: data}
 		element, o.NPY = file.Element, file.Encode()
 	}
+	size := len(data) / m.count()
+	written := func(i int) bool { return memory.Written(m.at+uint64(i*size), size) }
+	for i := range m.count() {
+		if !written(i) {
+			o.Unwritten++
+		}
+	}
 	rows, cols := 1, m.count()
 	if len(m.shape) == 2 {
 		rows, cols = m.shape[0], m.shape[1]
@@ -225,7 +234,11 @@ func (m *matrix) result(memory *emu.Memory) (Output, error) {
 	for i := range min(rows, maxShown) {
 		var row []string
 		for j := range min(cols, maxShown) {
-			row = append(row, element(i*cols+j))
+			text := ""
+			if written(i*cols + j) {
+				text = element(i*cols + j)
+			}
+			row = append(row, text)
 		}
 		o.Values = append(o.Values, row)
 	}

@@ -110,6 +110,9 @@ func TestOwnCompilers(t *testing.T) {
 			t.Fatalf("%s: got findings %+v, %d outputs, stopped by %q", c.compiler, x.Findings, len(x.Outputs), x.Stopped)
 		}
 		o := x.Outputs[0]
+		if all := o.Shape[0] * o.Shape[len(o.Shape)-1]; len(o.Shape) == 2 && o.Unwritten != all-c.rows*c.cols {
+			t.Errorf("%s: %d of %d elements are unwritten, want %d", c.compiler, o.Unwritten, all, all-c.rows*c.cols)
+		}
 		cols := o.Shape[len(o.Shape)-1]
 		file, err := matio.ReadArray(t.Context(), "x.npy", matio.ReadOptions{Files: map[string][]byte{"x.npy": o.NPY}})
 		if err != nil {

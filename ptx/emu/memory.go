@@ -184,6 +184,13 @@ func (m *Memory) Read(addr uint64, b []byte) error {
 	return nil
 }
 
+// Written reports whether the host or kernels have written all of n bytes at addr. It returns true
+// if writes are not tracked.
+func (m *Memory) Written(addr uint64, n int) bool {
+	a := m.find(addr)
+	return a != nil && a.Unwritten(addr, n) < 0
+}
+
 func (m *Memory) span(what string, addr uint64, n int) (*Allocation, int, error) {
 	if n == 0 {
 		return &Allocation{}, 0, nil

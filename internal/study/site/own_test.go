@@ -220,6 +220,12 @@ func TestOwnCompilers(t *testing.T) {
 				}
 			}
 		}
+		b.Size(390, 844, "light")
+		var needed int
+		b.Eval(`document.documentElement.scrollWidth`, &needed)
+		if b.Size(1400, 1000, "light"); needed > 390 {
+			t.Errorf("%s: the page is %d pixels wide on a phone", c.file, needed)
+		}
 		const barrier = "\tbar.sync \t0;\n"
 		parts := strings.SplitN(text, barrier, c.without+2)
 		paste(b, strings.Join(parts[:c.without+1], barrier)+parts[c.without+1])

@@ -121,8 +121,9 @@ export function own(contents, remember) {
 	}, stop);
 
 	const output = o => h("div", { class: "output" }, h("p", { class: "title" }, `${o.name}: ${o.shape.join("×")} of type ${o.type}`,
-		Math.max(...o.shape) > 8 || o.shape.length !== 2 ? h("small", {}, o.shape.length === 2 ? "the first 8 rows and columns" : "the first elements") : ""),
-	h("div", { class: "scroll" }, h("table", { "aria-label": o.name }, h("tbody", {}, (o.values ?? []).map(row => h("tr", {}, row.map(v => h("td", {}, v))))))),
+		Math.max(...o.shape) > 8 || o.shape.length !== 2 ? h("small", {}, o.shape.length === 2 ? "the first 8 rows and columns" : "the first elements") : "",
+		o.unwritten > 0 && h("small", {}, `${plural(o.unwritten, "element")} not written`)),
+	h("div", { class: "scroll" }, h("table", { "aria-label": o.name }, h("tbody", {}, (o.values ?? []).map(row => h("tr", {}, row.map(v => h("td", {}, v || "–"))))))),
 	o.npy ? download(o) : h("p", { class: "note" }, `NumPy has no type ${o.type}, so there is no file.`));
 
 	// download returns a link to the .npy file of an output.
@@ -179,7 +180,10 @@ export function own(contents, remember) {
 		const kept = k.params.length === q.args.length &&
 			k.params.every((p, i) => q.args[i].kind === "unused" ? p.arg.kind === "unused" : p.pointer || q.args[i].kind === "number");
 		if (k.name === q.entry && kept) fill();
-		else choose(k.name);
+		else {
+			choose(k.name);
+			text.scrollTop = 0;
+		}
 		return true;
 	}
 	const open = opening(async file => {
