@@ -29,12 +29,18 @@ func (w *warp) trackBits(in *inst, reads []register, unknown uint32, cause *Caus
 		return false
 	}
 	u := &w.frame.undefined
-	parts, whole := 1, i.Type(0).Bits() // of mov from a register to several
-	if v, ok := i.Args[0].(*ptx.Vector); ok {
-		parts, whole = len(v.Elems), i.Type(1).Bits()
-		if parts != len(in.writes) {
-			return false
+	parts, whole := i.Args[:1], i.Type(0).Bits()
+	if v, ok := i.Args[0].(*ptx.Vector); ok { // mov from a register to several
+		parts, whole = v.Elems, i.Type(1).Bits()
+	}
+	kept := 0
+	for _, o := range parts {
+		if _, sink := o.(*ptx.Sink); !sink {
+			kept++
 		}
+	}
+	if kept != len(in.writes) {
+		return false
 	}
 	var result [lanes]uint64
 	for m := w.active; m != 0; m &= m - 1 {
@@ -56,13 +62,17 @@ func (w *warp) trackBits(in *inst, reads []register, unknown uint32, cause *Caus
 	if cause == nil {
 		cause = w.firstCause(in, reads, w.active)
 	}
-	for _, r := range in.writes {
+	n, writes := whole/len(parts), in.writes
+	for _, o := range parts {
 		part := result
 		for lane := range part {
-			part[lane] &= lowBits(whole / parts)
-			result[lane] >>= whole / parts
+			part[lane] &= lowBits(n)
+			result[lane] >>= n
 		}
-		u.setBits(r.index, w.active|unknown, &part, cause)
+		if _, sink := o.(*ptx.Sink); !sink {
+			u.setBits(writes[0].index, w.active|unknown, &part, cause)
+			writes = writes[1:]
+		}
 	}
 	return true
 }

@@ -153,6 +153,10 @@ func TestUninit(t *testing.T) {
 			"cvt.u32.u16 %r3, %h1;" + store, ""},
 		{"other part of a register", ".reg .b16 %h<3>; mov.b16 %h1, 7; mov.b32 %r3, {%h1, %h2}; mov.b32 {%h1, %h2}, %r3; " +
 			"mul.wide.u16 %r3, %h2, 2;" + store, "reads register %h2"},
+		{"only one part of a register", ".reg .b16 %h<3>; mov.b16 %h1, 7; mov.b32 %r3, {%h1, %h2}; mov.b32 {%h1, _}, %r3; " +
+			"mul.wide.u16 %r3, %h1, 2;" + store, ""},
+		{"only the other part of a register", ".reg .b16 %h<3>; mov.b16 %h1, 7; mov.b32 %r3, {%h1, %h2}; " +
+			"mov.b32 {_, %h1}, %r3; mul.wide.u16 %r3, %h1, 2;" + store, "reads register %h2"},
 		{"permuted bytes", "prmt.b32 %r3, %t, %r4, 0x7610; and.b32 %r3, %r3, 0xffff; add.u32 %r3, %r3, 1;" + store, ""},
 		{"permuted sign", "prmt.b32 %r3, %t, %r4, 0xf210; shr.u32 %r3, %r3, 24; add.u32 %r3, %r3, 1;" + store,
 			"reads register %r4"},
