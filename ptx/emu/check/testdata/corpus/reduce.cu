@@ -119,7 +119,7 @@ KERNEL dot(const float *x, const float *y, double *z, int n) {
 
 KERNEL redux(const int *x, int *y) {
     int v = x[threadIdx.x];
-    int r[] = {__reduce_add_sync(FULL, v), __reduce_min_sync(FULL, v), __reduce_max_sync(FULL, v),
+    int r[] = {(int)__reduce_add_sync(FULL, v), __reduce_min_sync(FULL, v), __reduce_max_sync(FULL, v),
                (int)__reduce_and_sync(FULL, (unsigned)v), (int)__reduce_or_sync(FULL, (unsigned)v),
                (int)__reduce_xor_sync(FULL, (unsigned)v)};
     if (threadIdx.x == 0)

@@ -2,9 +2,9 @@
 """Compiles the kernels of this folder, runs each on the emulator with all checkers, and compares the
 results with NumPy's.
 
-Needs nvcc and the packages numpy, triton, numba-cuda and nvidia-cuda-nvrtc. The exit code is 1 if a
-kernel does not compile, if a result is wrong, if the checkers report an error, or if more than 2 %
-of the runs are refused.
+Needs nvcc and the packages numpy, triton, numba-cuda and nvidia-cuda-nvrtc. With clang, it compiles
+the CUDA C kernels a second time. The exit code is 1 if a kernel does not compile, if a result is
+wrong, if the checkers report an error, or if more than 2 % of the runs are refused.
 """
 
 import argparse
@@ -28,8 +28,9 @@ import corpus
 here = pathlib.Path(__file__).parent
 modules = [path.stem for path in sorted(here.glob("*_*.py"))]
 
-# The builds of .cu files, and the architectures of those that need more than sm_80.
+# The builds of .cu files by nvcc and clang, and the architectures of those that need more than sm_80.
 builds = {"O3": ["-O3", "-lineinfo"], "G": ["-G"]}
+clang_builds = {"clang O0": ["-O0"], "clang O3": ["-O3", "-gline-tables-only"]}
 archs = {"gemm.cu": "sm_90a", "types.cu": "sm_90a", "sync.cu": "sm_90a"}
 
 
@@ -154,11 +155,18 @@ def run(tilework, case, compiled, seed):
     return "ok", ""
 
 
-def compile_cuda(nvcc, source, build, folder):
+def compile_cuda(o, source, build, folder):
     """Compiles a .cu file and returns the path of the PTX."""
-    to = folder / f"{pathlib.Path(source).stem}.{build}.ptx"
+    to = folder / f"{pathlib.Path(source).stem}.{build.replace(' ', '-')}.ptx"
     arch = archs.get(source, "sm_80")
-    command = [nvcc, "-w", "-ptx", f"-arch={arch}", *builds[build], str(here / source), "-o", str(to)]
+    if build in builds:
+        command = [o.nvcc, "-w", "-ptx", f"-arch={arch}", *builds[build]]
+    else:
+        cuda = pathlib.Path(o.nvcc).parent.parent
+        command = [o.clang, "-w", "-x", "cuda", f"--cuda-gpu-arch={arch}", "--cuda-device-only", f"--cuda-path={cuda}"]
+        command += ["-S", f"-I{here}/clang", f"-I{cuda}/include/cccl", *clang_builds[build]]
+        command += ["-D_CG_CLUSTER_INTRINSICS_AVAILABLE"]  # cooperative groups test for nvcc
+    command += [str(here / source), "-o", str(to)]
     p = subprocess.run(command, capture_output=True, text=True)
     if p.returncode:
         raise RuntimeError(f"{' '.join(command)}: {p.stdout}{p.stderr}")
@@ -180,7 +188,8 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tilework", required=True, help="the command")
     parser.add_argument("--nvcc", required=True, help="the CUDA compiler")
-    parser.add_argument("--seeds", type=int, default=2, help="runs of each kernel and build, with other data and schedules")
+    parser.add_argument("--clang", help="clang of version 22, which compiles the .cu files too, with nvcc's headers")
+    parser.add_argument("--seeds", type=int, default=2, help="runs of each kernel and build but clang's, with other data and schedules")
     parser.add_argument("--only", default="", help="run the cases whose name contains this")
     parser.add_argument("--ptx", help="keep the PTX in this folder")
     o = parser.parse_args()
@@ -198,21 +207,23 @@ def main():
         os.environ["TRITON_CACHE_DIR"] = f"{temporary}/triton"
         folder = pathlib.Path(o.ptx or temporary)
         files, compilations = {}, {}
+        cuda_builds = [*builds, *(clang_builds if o.clang else [])]
         for number, case in enumerate(corpus.cases):
             if o.only not in f"{case.source} {case.name}":
                 continue
-            for build in case.builds or builds:
+            for build in case.builds or cuda_builds:
                 if case.builds:
                     file = processes.submit(compile_python, number, build, folder)
                 elif (case.source, build) in files:
                     file = files[case.source, build]
                 else:
-                    file = files[case.source, build] = threads.submit(compile_cuda, o.nvcc, case.source, build, folder)
-                compilations[f"{case.source} {case.name} {build}"] = case, file
+                    file = files[case.source, build] = threads.submit(compile_cuda, o, case.source, build, folder)
+                seeds = 1 if build in clang_builds else o.seeds
+                compilations[f"{case.source} {case.name} {build}"] = case, file, seeds
         outcomes, jobs = collections.Counter(), {}
-        for name, (case, file) in compilations.items():
+        for name, (case, file, seeds) in compilations.items():
             try:
-                for seed in range(o.seeds):
+                for seed in range(seeds):
                     jobs[f"{name} seed {seed}"] = threads.submit(run, o.tilework, case, file.result(), seed)
             except Exception as e:
                 outcomes["not compiled"] += 1
@@ -222,7 +233,7 @@ def main():
             outcomes[outcome] += 1
             if outcome != "ok":
                 print(f"{name}: {outcome}: {text}")
-    kernels, total = len({id(case) for case, _ in compilations.values()}), sum(outcomes.values())
+    kernels, total = len({id(case) for case, *_ in compilations.values()}), sum(outcomes.values())
     print(f"{kernels} kernels, {total} runs in {time.time() - start:.0f} s: {dict(outcomes)}")
     failed = outcomes["not compiled"] + outcomes["wrong"] + outcomes["alarm"]
     return 1 if failed or outcomes["refused"] > total // 50 or not total else 0

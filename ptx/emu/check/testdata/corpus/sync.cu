@@ -11,6 +11,13 @@
 #include <cuda_fp16.h>
 namespace cg = cooperative_groups;
 
+// Shared is memory for an object whose constructor does nothing there: clang accepts no shared
+// variables of such types.
+template <class T> struct Shared {
+    alignas(T) char bytes[sizeof(T)];
+    __device__ T *get() { return reinterpret_cast<T *>(bytes); }
+};
+
 KERNEL tile_reduce(const int *x, int *y) {
     auto tile = cg::tiled_partition<8>(cg::this_thread_block());
     int v = cg::reduce(tile, x[threadIdx.x], cg::plus<int>());
@@ -59,9 +66,9 @@ KERNEL group_copy(const int *x, int *y) {
 // shared_pipeline copies stages of 64 elements with cuda::pipeline.
 KERNEL shared_pipeline(const int *x, int *y, int stages) {
     __shared__ int s[2][64];
-    __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+    __shared__ Shared<cuda::pipeline_shared_state<cuda::thread_scope_block, 2>> state;
     auto block = cg::this_thread_block();
-    auto pipe = cuda::make_pipeline(block, &state);
+    auto pipe = cuda::make_pipeline(block, state.get());
     auto load = [&](int k) {
         pipe.producer_acquire();
         cuda::memcpy_async(block, s[k % 2], x + k * 64, sizeof s[0], pipe);
@@ -91,9 +98,10 @@ KERNEL thread_pipeline(const float4 *x, float4 *y, int n) {
 }
 
 KERNEL split_barrier(const int *x, int *y, int steps) {
-    __shared__ cuda::barrier<cuda::thread_scope_block> bar;
+    __shared__ Shared<cuda::barrier<cuda::thread_scope_block>> shared;
     __shared__ int s[2][64];
     int t = threadIdx.x;
+    auto &bar = *shared.get();
     if (t == 0) init(&bar, blockDim.x);
     __syncthreads();
     int v = x[t];
