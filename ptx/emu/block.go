@@ -18,9 +18,11 @@ type block struct {
 	barriers [barrierCount]barrier
 	printed  []byte
 	groups   []warpgroup
-	missing  []Missing    // reused by events
-	done     bool         // all threads have exited
-	unknown  unknownBytes // undefined bytes of shared, if values are tracked
+	// mbarriers holds the offsets of the mbarriers that were initialized and not invalidated.
+	mbarriers map[uint64]bool
+	missing   []Missing    // reused by events
+	done      bool         // all threads have exited
+	unknown   unknownBytes // undefined bytes of shared, if values are tracked
 	hooks
 }
 
@@ -57,6 +59,7 @@ func (b *block) begin() {
 	b.done = false
 	b.barriers = [barrierCount]barrier{}
 	b.groups = make([]warpgroup, len(b.warps)/groupWarps)
+	b.mbarriers = map[uint64]bool{}
 	poison(b.words)
 	b.observe()
 	if len(b.undefined) > 0 {

@@ -102,8 +102,9 @@ func decodeMbarrier(d *decoder) execFunc {
 		return func(w *warp, in *inst) { w.initMbarriers(in, ac) }
 	case i.Has("inval"):
 		return func(w *warp, in *inst) {
-			w.mbarriers(in, ac, func(lane int, word []byte, m *mbarrier, _ mbarrierAt) error {
+			w.mbarriers(in, ac, func(lane int, word []byte, m *mbarrier, at mbarrierAt) error {
 				binary.LittleEndian.PutUint64(word, 0)
+				delete(at.block.mbarriers, at.off)
 				return nil
 			})
 		}
@@ -198,17 +199,19 @@ func (w *warp) mbarriers(in *inst, ac *access, do func(lane int, word []byte, m 
 func (w *warp) initMbarriers(in *inst, ac *access) {
 	w.mbarrierWords(in, ac, func(lane int, word []byte, at mbarrierAt) {
 		n := int(reg[uint32](w, in.a)[lane])
+		// Data that were stored at the same address before can look like an mbarrier.
 		_, there := unpackMbarrier(binary.LittleEndian.Uint64(word))
 		switch {
 		case n < 1 || n > mbarrierMax:
 			w.misuse(in, "mbarrier count is %d: want 1 to %d", n, mbarrierMax)
 			return
-		case there:
+		case there && at.block.mbarriers[at.off]:
 			w.misuse(in, "%#x already contains an mbarrier (mbarrier.inval)", at.off)
 			return
 		}
 		m := mbarrier{pending: n, expected: n}
 		binary.LittleEndian.PutUint64(word, m.pack())
+		at.block.mbarriers[at.off] = true
 		at.emit(MbarrierInit, 0)
 	})
 }

@@ -247,3 +247,19 @@ MEET:	bar.sync 0;`
 		}
 	}
 }
+
+// TestDataLikeMbarrier initializes an mbarrier where data are stored that have the bits of one.
+func TestDataLikeMbarrier(t *testing.T) {
+	word := mbarrier{pending: 1, expected: 1}
+	body := mbarrierDecls + "	mov.b64 %st, " + strconv.FormatUint(word.pack(), 10) + `;
+	st.shared.b64 [m], %st;
+	mbarrier.init.shared.b64 [m], 2;
+	mbarrier.arrive.shared.b64 %st, [m];
+	mbarrier.pending_count.b64 %v, %st;
+	st.global.u32 [%buf], %v;
+`
+	got, _, err := runBody(t, body, make([]uint32, 1), Launch{Block: Dim3{1, 1, 1}})
+	if err != nil || got[0] != 2 {
+		t.Errorf("got %v %v, want 2 pending arrivals", got, err)
+	}
+}
