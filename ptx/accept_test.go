@@ -160,7 +160,7 @@ func tolerated(i *Instr, ours bool) string {
 		v, ok := o.(*Vector)
 		return ok && slices.ContainsFunc(v.Elems, func(e Operand) bool { return isSink(e) || number(e) })
 	}
-	matrix := strings.HasSuffix(i.Op, "mma")
+	matrix := strings.HasSuffix(i.Op, "mma") || i.Op == "tcgen05"
 	switch {
 	case ours && i.Op == "setp" && holds(number):
 		return "a constant as the third operand of setp.bf16"
@@ -178,7 +178,7 @@ func tolerated(i *Instr, ours bool) string {
 		return "a sink that is read"
 	case i.Op == "mbarrier" && holds(vector):
 		return "a count in a vector"
-	case i.Op == "atom" && len(i.Args) == 4:
+	case i.Op == "atom" && len(i.Args) == 4, i.Has("kind::i8") && len(i.Args) == 6:
 		return "an operand without a use"
 	case i.Op == "st" && len(i.Args) == 2 || i.Op == "cp" && !holds(number):
 		return "an mbarrier or address without brackets, or none"

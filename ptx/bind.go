@@ -110,6 +110,9 @@ func (i *Instr) combination() error {
 			return i.invalid("modifier .sat is not allowed: every .%v is in the range of .%v", from, to)
 		}
 	}
+	if i.Has("ashift") && (i.Has("collector::a::fill") || i.Has("collector::a::use")) {
+		return i.invalid("modifier .ashift is not allowed with .%s", i.Mod("collector"))
+	}
 	for k, mod := range i.slots {
 		toGlobal := space == Generic || slices.Contains(i.slots, "global") // for a copy, source or destination
 		if globalOnly(mod) && !toGlobal {
@@ -347,14 +350,18 @@ func (f *Form) vectorLen(o *OperandForm, slots []string) int {
 		}
 		return ""
 	}
-	switch what, divisor, _ := strings.Cut(o.Len, "/"); what {
+	what, divisor, _ := strings.Cut(o.Len, "/")
+	what, factor, _ := strings.Cut(what, "*")
+	switch what {
 	case "":
 		return 0
-	case "vec", "num": // .v4, .x4
-		if mod := slot(what); len(mod) == 2 {
-			return int(mod[1] - '0')
+	case "vec", "num", "group": // .v4, .x4, .cta_group::2
+		mod := slot(what)
+		n, _ := strconv.Atoi(mod[strings.LastIndexAny(mod, "vx:")+1:])
+		if by, err := strconv.Atoi(factor); err == nil {
+			n *= by
 		}
-		return 0
+		return n
 	case "dim": // .3d
 		if mod := slot(what); len(mod) == 2 {
 			return int(mod[0] - '0')

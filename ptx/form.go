@@ -29,14 +29,15 @@ import (
 //	a:type&    as a:type, or the address of a variable
 //	a:type%    as a:type, or a special register
 //	d_         as d, or the sink
-//	a:f32*4    a vector of length 4. *vec takes the length from the slot vec, *N/2 is half of
-//	           the n in the shape, *dim the number of dimensions of the tensor
+//	a:f32*4    a vector of length 4. *vec takes the length from the slot vec, *num*2 is twice the
+//	           number in the slot num, *N/2 is half of the n in the shape, *dim the number of
+//	           dimensions of the tensor
 //	a=0..7     an immediate in a range; a=4|8|16 one of three values; a=0..64/8 a multiple of 8
 //	a:u32=0..7 a register, or an immediate in the range
 //	d|p, d{|p} two results, the second a predicate. p_ is p, or the sink; d or p is a register
 //	!a:pred    a predicate that can be negated with !
 //	[a]        an address in the state space of the slot space, generic without that slot
-//	[a:shared] an address in the given state space
+//	[a:shared] an address in the given state space, or in tensor memory
 //	[a:global, c*dim]  the address of a tensor map, and coordinates
 //	f:func  t:label  (a):args   a function, a label, a list of arguments
 //	t:targets  p:proto          a list of labels, a prototype or a list of functions
@@ -84,7 +85,7 @@ type OperandForm struct {
 	Dst            bool    // the instruction writes the operand
 	Type           string  // type of a value: a type, a slot or "wide"; empty for the instruction's type
 	Space          Space   // state space of an address; NoSpace means that of the instruction
-	Len            string  // length of a vector: a number, "vec", "dim" or "N/2"; empty for a scalar
+	Len            string  // length of a vector: a number, "vec", "num*2", "dim" or "N/2"; empty for a scalar
 	Wider          bool    // the register may be wider than Type
 	Symbol         bool    // the address of a variable is allowed
 	Special        bool    // a special register is allowed
@@ -243,8 +244,11 @@ func (o *OperandForm) parse(s string) error {
 		var space string
 		o.Name, space, _ = strings.Cut(inner, ":")
 		if space != "" {
-			if o.Space = spaces[space]; space == "generic" {
+			switch o.Space = spaces[space]; space {
+			case "generic":
 				o.Space = Generic
+			case "tensor": // no modifier
+				o.Space = Tensor
 			}
 			if o.Space == NoSpace {
 				return fmt.Errorf("no state space %q", space)

@@ -8,10 +8,9 @@
 // docs.nvidia.com/cuda/parallel-thread-execution). Section names in comments are anchors in that
 // manual.
 //
-// Unsupported features of PTX are textures and surfaces, video instructions, sparse matrix
-// products, and most features newer than Hopper. Instructions that use such a feature parse, and
-// Verify reports them by name, with an error that wraps [ErrUnsupported]. docs/emulator.md lists
-// them.
+// Unsupported features of PTX are textures and surfaces, video instructions and sparse matrix
+// products. Instructions that use such a feature parse, and Verify reports them by name, with an
+// error that wraps [ErrUnsupported]. docs/emulator.md lists them.
 package ptx
 
 import "fmt"

@@ -115,6 +115,9 @@ func (s *sampler) arg(f *Form, o *OperandForm, slots []string) Operand {
 		return &Sink{}
 	case AddressOperand:
 		a := &Addr{Base: s.reg(U64, 0)}
+		if o.Space == Tensor {
+			a.Base = s.reg(B32, 0)
+		}
 		if o.Coords {
 			a.Coords = &Vector{s.vector(S32, length)}
 		}

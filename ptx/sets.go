@@ -33,13 +33,18 @@ var modifierSets = map[string]string{
 	"prefetchsize": "L2::64B L2::128B L2::256B",
 	"sem":          "relaxed acquire release acq_rel", "scope": "cta cluster gpu sys",
 
-	"vec": "v2 v4", "num": "x1 x2 x4", "dim": "1d 2d 3d 4d 5d",
-	"wmma16":   "m16n16k16 m8n32k16 m32n8k16",
-	"wgmma8":   shapes(8, everyEighth...),
-	"wgmma16":  shapes(16, everyEighth...),
-	"wgmma32":  shapes(32, everyEighth...),
-	"wgmmaint": shapes(32, integerCols...),
-	"wgmmabit": shapes(256, integerCols...),
+	"vec": "v2 v4", "num": "x1 x2 x4",
+	"upto32": "x1 x2 x4 x8 x16 x32", "upto64": "x1 x2 x4 x8 x16 x32 x64", "upto128": "x1 x2 x4 x8 x16 x32 x64 x128",
+	"group":      "cta_group::1 cta_group::2",
+	"collector":  "collector::a::fill collector::a::use collector::a::lastuse collector::a::discard",
+	"collectorb": collectorsOfB(),
+	"dim":        "1d 2d 3d 4d 5d",
+	"wmma16":     "m16n16k16 m8n32k16 m32n8k16",
+	"wgmma8":     shapes(8, everyEighth...),
+	"wgmma16":    shapes(16, everyEighth...),
+	"wgmma32":    shapes(32, everyEighth...),
+	"wgmmaint":   shapes(32, integerCols...),
+	"wgmmabit":   shapes(256, integerCols...),
 }
 
 // everyEighth and integerCols are the numbers of columns of a wgmma: any multiple of 8 for
@@ -67,6 +72,17 @@ func shapes(k int, cols ...int) string {
 	names := make([]string, len(cols))
 	for i, n := range cols {
 		names[i] = fmt.Sprintf("m64n%dk%d", n, k)
+	}
+	return strings.Join(names, " ")
+}
+
+// collectorsOfB returns the uses of the four collector buffers of tcgen05.mma.ws.
+func collectorsOfB() string {
+	var names []string
+	for n := range 4 {
+		for _, use := range []string{"fill", "use", "lastuse", "discard"} {
+			names = append(names, fmt.Sprintf("collector::b%d::%s", n, use))
+		}
 	}
 	return strings.Join(names, " ")
 }
@@ -109,6 +125,13 @@ var modifierNeeds = map[string]Need{
 	"bar.cta":             {78, Target{SM: 20}},
 	"mbarrier.acquire":    {80, Target{SM: 80}},
 	"mbarrier.release":    {80, Target{SM: 80}},
+
+	"tcgen05.kind::i8":      {86, Target{100, "a"}},
+	"tcgen05.scale_vec::1X": {86, Target{100, "a"}},
+	"tcgen05.scale_vec::2X": {86, Target{100, "a"}},
+	"tcgen05.scale_vec::4X": {86, Target{100, "a"}},
+	"tcgen05.block16":       {88, Target{100, "f"}},
+	"tcgen05.block32":       {88, Target{100, "f"}},
 }
 
 // functionAttrs holds the directives that can appear between a function's parameters and its
@@ -134,10 +157,9 @@ func globalOnly(mod string) bool {
 var unsupportedOps = func() map[string]string {
 	m := map[string]string{}
 	for feature, ops := range map[string]string{
-		"textures":      "tex tld4 txq",
-		"surfaces":      "suld sust sured suq istypep",
-		"tensor memory": "tcgen05",
-		"multimem":      "multimem",
+		"textures": "tex tld4 txq",
+		"surfaces": "suld sust sured suq istypep",
+		"multimem": "multimem",
 		"video instructions": "vadd vsub vabsdiff vmin vmax vshl vshr vmad vset vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 " +
 			"vset2 vadd4 vsub4 vavrg4 vmin4 vmax4 vset4",
 	} {
@@ -183,6 +205,9 @@ var instructionNames = func() map[string]bool {
 		mbarrier.arrive mbarrier.arrive.expect_tx mbarrier.arrive_drop mbarrier.arrive_drop.expect_tx
 		mbarrier.test_wait mbarrier.test_wait.parity mbarrier.try_wait mbarrier.try_wait.parity
 		setmaxnreg.inc setmaxnreg.dec shf.l shf.r st.async tensormap.replace tensormap.cp_fenceproxy
+		tcgen05.alloc tcgen05.dealloc tcgen05.relinquish_alloc_permit tcgen05.ld tcgen05.st tcgen05.wait::ld
+		tcgen05.wait::st tcgen05.cp tcgen05.shift tcgen05.fence::before_thread_sync tcgen05.fence::after_thread_sync
+		tcgen05.commit tcgen05.mma tcgen05.mma.ws
 		wgmma.fence wgmma.commit_group wgmma.wait_group wgmma.mma_async
 		wmma.load.a wmma.load.b wmma.load.c wmma.store.d wmma.mma`) {
 		m[name] = true

@@ -7,7 +7,7 @@ var families = []string{
 	integerForms, videoForms, floatForms, halfForms, compareForms, logicForms,
 	moveForms, convertForms, memoryForms,
 	atomicForms, warpForms, barrierForms, asyncForms, bulkForms,
-	mmaForms, wmmaForms, wgmmaForms, controlForms,
+	mmaForms, wmmaForms, wgmmaForms, tensorForms, controlForms,
 }
 
 const integerForms = `

@@ -34,6 +34,11 @@ const (
 	E5M2
 	E4M3x2
 	E5M2x2
+	E3M2
+	E2M3
+	E2M1
+	UE8M0
+	UE4M3
 	F32
 	F32x2
 	F64
@@ -98,6 +103,11 @@ var types = [...]TypeInfo{
 	E5M2:   {Name: "e5m2", Bits: 8, Class: Float, Storage: B8},
 	E4M3x2: {Name: "e4m3x2", Bits: 16, Class: Float, Storage: B16},
 	E5M2x2: {Name: "e5m2x2", Bits: 16, Class: Float, Storage: B16},
+	E3M2:   {Name: "e3m2", Bits: 6, Class: Float, Storage: B8},
+	E2M3:   {Name: "e2m3", Bits: 6, Class: Float, Storage: B8},
+	E2M1:   {Name: "e2m1", Bits: 4, Class: Float, Storage: B8},
+	UE8M0:  {Name: "ue8m0", Bits: 8, Class: Float, Storage: B8},
+	UE4M3:  {Name: "ue4m3", Bits: 8, Class: Float, Storage: B8},
 	F32:    {Name: "f32", Bits: 32, Class: Float, Storage: F32},
 	F32x2:  {Name: "f32x2", Bits: 64, Class: Float, Storage: B64},
 	F64:    {Name: "f64", Bits: 64, Class: Float, Storage: F64},
@@ -202,6 +212,7 @@ const (
 	SharedCluster // shared memory of any block of the cluster
 	Local
 	Param
+	Tensor // tensor memory; an address holds the lane in its upper and the column in its lower 16 bits
 )
 
 // spaces maps modifiers to the state spaces that they name. A suffix after "::" selects a part of
@@ -221,6 +232,7 @@ var spaces = map[string]Space{
 var spaceNames = [...]string{
 	NoSpace: "none", Generic: "generic", RegSpace: "reg", Global: "global", Const: "const",
 	Shared: "shared", SharedCluster: "shared::cluster", Local: "local", Param: "param",
+	Tensor: "tensor",
 }
 
 // String returns the name of s without the dot.

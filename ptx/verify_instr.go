@@ -300,7 +300,11 @@ func (v *verifier) address(s *scope, k int, a *Addr) {
 		if i.Op == "st" && space == Param {
 			v.bad("operand %s: %s is a register, want the name of a parameter", o.Name, base.Name)
 		} else if !addressRegister(sym, space) || base.Member != "" {
-			v.bad("operand %s: %s is a %s, want a 64-bit integer", o.Name, base.Name, describe(sym))
+			want := "a 64-bit integer"
+			if space == Tensor {
+				want = "a 32-bit integer"
+			}
+			v.bad("operand %s: %s is a %s, want %s", o.Name, base.Name, describe(sym), want)
 		}
 	default:
 		v.bad("operand %s: %s is a %v, want a register or a variable", o.Name, base.Name, sym.Kind)
@@ -319,12 +323,19 @@ func contains(space, variable Space) bool {
 }
 
 // addressRegister reports whether a register can hold an address in space: a 64-bit integer, or
-// also a 32-bit integer unless the space is generic or global.
+// also a 32-bit integer unless the space is generic or global. Addresses of tensor memory have 32
+// bits.
 func addressRegister(sym *Symbol, space Space) bool {
 	if sym.Vec > 0 || sym.Type.Class() == Float {
 		return false
 	}
-	return sym.Type.Bits() == 64 || sym.Type.Bits() == 32 && space != Generic && space != Global
+	switch sym.Type.Bits() {
+	case 32:
+		return space != Generic && space != Global
+	case 64:
+		return space != Tensor
+	}
+	return false
 }
 
 // call checks the results and arguments of a call against the declaration of the callee or, for an

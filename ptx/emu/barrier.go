@@ -239,6 +239,7 @@ func (b *block) threadsExited() {
 	}
 	if b.done {
 		b.cluster.checkLeftovers(b)
+		b.cluster.checkTensorLeftovers(b)
 	}
 	b.cluster.completeBarrier()
 }

@@ -18,6 +18,7 @@ type block struct {
 	barriers [barrierCount]barrier
 	printed  []byte
 	groups   []warpgroup
+	tensor   tensorMemory
 	// mbarriers holds the offsets of the mbarriers that were initialized and not invalidated.
 	mbarriers map[uint64]bool
 	missing   []Missing    // reused by events
@@ -59,6 +60,7 @@ func (b *block) begin() {
 	b.done = false
 	b.barriers = [barrierCount]barrier{}
 	b.groups = make([]warpgroup, len(b.warps)/groupWarps)
+	b.tensor = tensorMemory{words: b.tensor.words}
 	b.mbarriers = map[uint64]bool{}
 	poison(b.words)
 	b.observe()

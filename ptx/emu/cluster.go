@@ -193,6 +193,8 @@ func (w *warp) waitText(g *group, nameBlock bool) string {
 		reason = w.barrierText(g)
 	case atWarpgroup:
 		reason = "for the other warps of its warpgroup"
+	case atTensorMemory:
+		reason = fmt.Sprintf("for free columns of tensor memory, of which the block has allocated %v", &w.block.tensor)
 	case atMbarrier:
 		reason = w.mbarrierText(g)
 	case atClusterBarrier:

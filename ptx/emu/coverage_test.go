@@ -183,6 +183,9 @@ func sampleKernel(f *ptx.Form, mods []string) (text, name string, err error) {
 			if i.Has("param::func") || i.Op == "st" && i.Space(k) == ptx.Param {
 				base = "out"
 			}
+			if i.Space(k) == ptx.Tensor {
+				base = register(ptx.B32, "")
+			}
 			if base == "" {
 				base = "%addr"
 			}
@@ -232,8 +235,8 @@ func sampleKernel(f *ptx.Form, mods []string) (text, name string, err error) {
 		}
 	}
 	target := ptx.Target{SM: 90, Suffix: "a"}
-	if !target.Has(f.Need.Target) {
-		target = f.Need.Target
+	if need := i.Need().Target; !target.Has(need) {
+		target = need
 	}
 	text = fmt.Sprintf(`.version 9.3
 .target %v
@@ -282,10 +285,15 @@ func callee(i *ptx.Instr) string {
 func sampleOperand(o *ptx.OperandForm, slot func(string) string, n int) ptx.Operand {
 	name := &ptx.Name{Name: fmt.Sprintf("x%d", n)}
 	length := 0
-	switch size, divisor, _ := strings.Cut(o.Len, "/"); size {
+	size, divisor, _ := strings.Cut(o.Len, "/")
+	size, factor, _ := strings.Cut(size, "*")
+	switch size {
 	case "":
-	case "vec", "num", "dim":
-		length, _ = strconv.Atoi(strings.Trim(slot(size), "vxd"))
+	case "vec", "num", "dim", "group":
+		length, _ = strconv.Atoi(strings.Trim(slot(size), "vxdcta_group:"))
+		if n, err := strconv.Atoi(factor); err == nil {
+			length *= n
+		}
 	case "N":
 		_, cols, _ := strings.Cut(slot("shape"), "n")
 		cols, _, _ = strings.Cut(cols, "k")

@@ -3,9 +3,12 @@ package emu
 import (
 	"encoding/binary"
 	"slices"
+
+	"tilework/ptx"
 )
 
-// descriptor is a wgmma matrix descriptor, which locates an operand in shared memory (manual:
+// descriptor is the matrix descriptor of a wgmma or a tcgen05.mma, which locates an operand in
+// shared memory (manual:
 // "asynchronous-warpgroup-level-matrix-shared-memory-layout-matrix-descriptor"). A core matrix
 // consists of 8 rows of 16 bytes.
 type descriptor struct {
@@ -13,6 +16,7 @@ type descriptor struct {
 	leading, stride uint64 // byte offsets between core matrices; their meaning depends on the layout
 	base            uint64 // address modulo 1024 at which the swizzle pattern starts
 	swizzle         int    // bytes of a swizzled row; 0 without a swizzle
+	wide            bool   // the swizzle moves units of 32 bytes instead of 16
 }
 
 // descriptorSwizzles lists the swizzle widths in bytes by their code in a descriptor.
@@ -26,6 +30,19 @@ func unpackDescriptor(word uint64) descriptor {
 	}
 }
 
+// tensorSwizzles lists the swizzle widths in bytes by their code in a descriptor of a tcgen05
+// instruction. Code 1 is that of 128 bytes in units of 32 bytes.
+var tensorSwizzles = map[uint64]int{0: 0, 1: 128, 2: 128, 4: 64, 6: 32}
+
+// unpackTensorDescriptor decodes the descriptor of a tcgen05 instruction (manual:
+// "tcgen05-shared-memory-descriptor").
+func unpackTensorDescriptor(word uint64) descriptor {
+	d := unpackDescriptor(word)
+	code := word >> 61
+	d.swizzle, d.wide = tensorSwizzles[code], code == 1
+	return d
+}
+
 // operand is a rows×k matrix in shared memory: A, or the transpose of B.
 type operand struct {
 	descriptor
@@ -36,7 +53,7 @@ type operand struct {
 
 // at returns the address of element (row, k).
 func (o *operand) at(row, k int) uint64 {
-	const core = 8                                           // rows of a core matrix
+	core := choose(o.wide, 4, 8)                             // rows of a core matrix
 	lineLen := choose(o.swizzle > 0, o.swizzle, 16) / o.size // contiguous elements
 	var group, alongK, line, inLine int
 	if o.mnMajor {
@@ -49,6 +66,10 @@ func (o *operand) at(row, k int) uint64 {
 		stepGroup, stepK = stepK, stepGroup
 	}
 	off := uint64(group)*stepGroup + uint64(alongK)*stepK + uint64(line*lineLen*o.size+inLine*o.size)
+	if o.wide {
+		addr := o.start + off
+		return addr ^ (addr-o.base)>>2&(3<<5)
+	}
 	return swizzled(o.start+off, o.base, o.swizzle)
 }
 
@@ -95,4 +116,18 @@ func (o *operand) read(memory []byte, e *elementType, sign float64) []float64 {
 		}
 	}
 	return m
+}
+
+// checkSharedSpans raises a fault unless all spans are in the shared memory of b.
+func (w *warp) checkSharedSpans(in *inst, b *block, spans []Span) bool {
+	for _, s := range spans {
+		if s.Addr+uint64(s.Size) > b.shared.size {
+			f := &Fault{Origin: w.origin(in), Access: AsyncRead, Space: ptx.Shared, Size: s.Size, FirstAddr: s.Addr,
+				Kind: OutOfBounds}
+			f.Detail = "not in the " + bytesText(b.shared.size) + " of the block's shared memory"
+			w.raise(f)
+			return false
+		}
+	}
+	return true
 }

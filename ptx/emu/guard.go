@@ -1,7 +1,7 @@
 package emu
 
-// registerGuard tracks the registers of wgmma.mma_async operations in flight. Such an operation
-// accesses its registers at any time, so no other instruction may use them.
+// registerGuard tracks the registers of wgmma.mma_async and tcgen05.ld operations in flight. Such
+// an operation accesses its registers at any time, so no other instruction may use them.
 type registerGuard struct {
 	held []heldRegister // by index in the function
 	// lastAccess holds, for each register, the value of fences at the last access by an
@@ -16,6 +16,34 @@ type heldRegister struct {
 	// position is the register's index, from 1, among the total accumulator registers, or 0 if it
 	// holds elements of A.
 	position, total int
+	load            bool // by a tcgen05.ld
+}
+
+// by describes the operations in flight, with the wait for them.
+func (h *heldRegister) by() string {
+	if h.load {
+		return "a tcgen05.ld in flight (tcgen05.wait::ld)"
+	}
+	return "a wgmma.mma_async in flight (wgmma.wait_group)"
+}
+
+// holdRegisters marks the registers of a tcgen05.ld as in use.
+func (w *warp) holdRegisters(list []register) {
+	if w.frame.fn == w.block.run.entry {
+		for _, r := range list {
+			h := &w.matrices.held[r.index]
+			*h = heldRegister{count: h.count + 1, load: true}
+		}
+	}
+}
+
+// releaseRegisters ends the use of registers by a tcgen05.ld.
+func (w *warp) releaseRegisters(list []register) {
+	if w.frame.fn == w.block.run.entry {
+		for _, r := range list {
+			w.matrices.held[r.index].count--
+		}
+	}
 }
 
 func (g *registerGuard) reset(registers int) {
@@ -35,7 +63,7 @@ func (w *warp) claimRegisters(in *inst, g *wgmma) bool {
 		case h.count > 0 && (h.position != position || h.total != total):
 			w.misuse(in, "register %s has a different use in a wgmma.mma_async in flight (wgmma.wait_group)", r.sym.Name)
 		default:
-			*h = heldRegister{h.count + 1, position, total}
+			*h = heldRegister{count: h.count + 1, position: position, total: total}
 			return true
 		}
 		return false
@@ -68,8 +96,8 @@ func (w *warp) guardRegisters(in *inst) {
 	guard := &w.matrices.registerGuard
 	for _, list := range [][]register{in.reads, in.writes} {
 		for _, r := range list {
-			if guard.held[r.index].count > 0 {
-				w.misuse(in, "register %s is in use by a wgmma.mma_async in flight (wgmma.wait_group)", r.sym.Name)
+			if h := &guard.held[r.index]; h.count > 0 {
+				w.misuse(in, "register %s is in use by %s", r.sym.Name, h.by())
 				return
 			}
 			guard.lastAccess[r.index] = guard.fences
@@ -78,7 +106,7 @@ func (w *warp) guardRegisters(in *inst) {
 }
 
 // checkRegisters checks the registers of the current instruction for observers of undefined
-// values and for kernels with wgmma.
+// values and for kernels with wgmma or tcgen05.ld.
 func (w *warp) checkRegisters(in *inst) {
 	g, async := in.x.(*wgmma)
 	if w.tracks {

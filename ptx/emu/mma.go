@@ -50,14 +50,26 @@ type matrixProduct struct {
 	saturate   bool
 	rnd        rounding
 	quadrants  int // 4 for m8n8k4, which computes 4 products at once; otherwise 1
-	isWgmma    bool
+	unit       matrixUnit
 	minExps    [2]int // exponents at which subnormal factors of A and B are aligned
+	// minExpScale is the same for scales.
+	minExpScale int
 }
+
+// matrixUnit identifies the arithmetic of a matrix product.
+type matrixUnit uint8
+
+const (
+	mmaUnit matrixUnit = iota
+	wgmmaUnit
+	blackwellUnit // tcgen05.mma and block scales
+)
 
 // minExponents holds the exponents of the smallest normal numbers.
 var minExponents = map[ptx.Type]int{
 	ptx.F16: formatF16.minExp, ptx.BF16: formatBF16.minExp, ptx.TF32: formatTF32.minExp, ptx.F32: formatF32.minExp,
 	ptx.E4M3: formatE4M3.minExp, ptx.E5M2: formatE5M2.minExp,
+	ptx.E2M3: 0, ptx.E3M2: -2, ptx.E2M1: 0, ptx.UE4M3: formatE4M3.minExp, ptx.UE8M0: -127,
 }
 
 // shapeOf parses the shape modifier, such as m16n8k16.
@@ -179,9 +191,11 @@ func (p *matrixProduct) element(mode Accumulate, row, col []float64, c float64) 
 			c += x * col[k]
 		}
 		return p.rounded(c)
+	case p.unit == blackwellUnit:
+		return p.blackwellSum(row, col, c, 0)
 	case p.quadrants > 1:
 		return p.fmaSum(row, col, float32(c))
-	case p.a.bits == 8 && p.isWgmma:
+	case p.a.bits == 8 && p.unit == wgmmaUnit:
 		sum := p.alignedSum(row, col, c, fp8Bits)
 		if p.kind == ptx.F16 {
 			return formatF16.round(sum, nearest) + 0

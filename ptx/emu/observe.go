@@ -33,8 +33,8 @@ type Hooks struct {
 	// ClusterSync is called when threads arrive at the cluster barrier, when the barrier completes,
 	// and when a wait ends.
 	ClusterSync func(*ClusterSync)
-	// Bulk is called when a bulk copy starts, once for each of its two halves, and for the shared
-	// memory operands of wgmma.mma_async.
+	// Bulk is called when a bulk copy starts, once for each of its two halves, for the shared
+	// memory operands of wgmma.mma_async, and for the accesses of tcgen05 instructions.
 	Bulk func(*Bulk)
 	// Mbarrier is called for operations on an mbarrier.
 	Mbarrier func(*Mbarrier)
@@ -151,14 +151,15 @@ type Access struct {
 	inst *inst
 }
 
-// Bulk is a memory access through the async proxy: one half of a bulk copy by a thread, or the
-// operands of a wgmma.mma_async by a warp. It happens at some time between this event and the
-// completion of the copy, which is a CopyDone or an Mbarrier event.
+// Bulk is a memory access through the async proxy: one half of a bulk copy by a thread, the
+// operands of a wgmma.mma_async by a warp, or an access of a tcgen05 instruction to shared or
+// tensor memory. It happens at some time between this event and the completion of the copy, which
+// is a CopyDone or an Mbarrier event.
 type Bulk struct {
 	Origin
 	Kind   AccessKind // AsyncRead or AsyncWrite
 	Atomic bool       // a reduction
-	Space  ptx.Space  // Global or Shared
+	Space  ptx.Space  // Global, Shared or Tensor
 	Rank   int        // as in Access
 	Alloc  *Allocation
 	Spans  []Span
@@ -189,7 +190,8 @@ func (b *Bulk) Moves(do func(global, shared uint64, n int)) {
 	})
 }
 
-// Span is a contiguous range of memory. Addr is a device address or an offset in shared memory.
+// Span is a contiguous range of memory. Addr is a device address, an offset in shared memory, or an
+// offset in tensor memory (see TensorLaneBytes).
 type Span struct {
 	Addr uint64
 	Size int
@@ -293,7 +295,9 @@ type Mbarrier struct {
 	// offset there.
 	Rank int
 	Addr uint64
-	Copy uint64 // number of the copy, for MbarrierCopy
+	// Copy is the number of the copy, for MbarrierCopy. For a tcgen05.commit it is that of the last
+	// operation of the thread; the thread's operations before it are complete as well.
+	Copy uint64
 }
 
 // WarpSync reports that lanes of a warp waited for each other.
@@ -314,8 +318,8 @@ type Fence struct {
 	Origin
 	Sem   Sem
 	Scope Scope
-	// Proxy is the argument of fence.proxy, such as "async" or "async.shared::cta". It is empty for
-	// an ordinary fence.
+	// Proxy is the argument of fence.proxy, such as "async" or "async.shared::cta", or the name of
+	// a tcgen05.fence. It is empty for an ordinary fence.
 	Proxy string
 }
 
@@ -365,7 +369,7 @@ type Cause struct {
 	Origin   // the instruction that read the register, the memory or the lane
 	Kind     CauseKind
 	Register string
-	Space    ptx.Space // Global, Shared or Local
+	Space    ptx.Space // Global, Shared, Local or Tensor
 	Addr     uint64    // as in Access
 	Rank     int       // as in Access
 	Alloc    *Allocation

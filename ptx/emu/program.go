@@ -30,7 +30,9 @@
 // deadlock, and the error lists the arrivals and bytes that each mbarrier still expects.
 //
 // A wgmma operation starts when all four warps of the warpgroup have executed it. Accessing its
-// registers before the wait, or omitting wgmma.fence, ends the launch with ErrMisuse. Prefetches,
+// registers before the wait, or omitting wgmma.fence, ends the launch with ErrMisuse. The
+// tcgen05.mma and tcgen05.cp of a thread run in order, and the loads and stores of tensor memory at
+// any time before tcgen05.wait. Prefetches,
 // cache hints, griddepcontrol and setmaxnreg have no effect.
 //
 // # Floating point

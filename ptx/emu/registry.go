@@ -49,6 +49,8 @@ func init() {
 		// mma.go, wgmma.go, matrixmem.go
 		"mma": decodeMma, "wmma": decodeWmma, "wgmma": decodeWgmma, "ldmatrix": decodeLdmatrix, "stmatrix": decodeStmatrix,
 		"movmatrix": decodeMovmatrix,
+		// tensormem.go, tensormove.go, tensorpipe.go, tensorproduct.go
+		"tcgen05": decodeTensor,
 	}
 }
 
@@ -56,6 +58,7 @@ func init() {
 // and their feature for the error message.
 var refusals = []struct{ prefix, reason string }{
 	{"discard.", "a cache line without its contents"},
+	{"tcgen05.shift.", "the direction of the shift is not specified"},
 }
 
 // refused returns the unsupported feature of i, or an empty string if i is supported.
@@ -66,8 +69,15 @@ func refused(i *ptx.Instr) string {
 			return r.reason
 		}
 	}
-	if (i.Op == "atom" || i.Op == "red") && i.Has("b128") {
+	switch {
+	case (i.Op == "atom" || i.Op == "red") && i.Has("b128"):
 		return "atomic operations on 128 bits"
+	case i.Has("ashift"):
+		return "rows of A that are shifted"
+	case i.Op == "tcgen05" && i.Has("b8x16"):
+		return "decompression of 4-bit and 6-bit floats"
+	case i.Op == "tcgen05" && i.Has("4x256b"):
+		return "copies of 4 rows"
 	}
 	return ""
 }

@@ -297,14 +297,22 @@ func keepCause(causes *map[uint64]*Cause, addr uint64, n int, c *Cause) {
 func (w *warp) trackBulk(e *Bulk) {
 	r := memoryRange{space: e.Space, alloc: e.Alloc}
 	first := r.alloc.Unwritten
-	if e.Space == ptx.Shared {
+	var unknown *unknownBytes
+	switch e.Space {
+	case ptx.Shared:
 		r.block = w.block.cluster.blocks[e.Rank]
-		first = r.block.unknown.first
+		unknown = &r.block.unknown
+	case ptx.Tensor:
+		r.block = w.block.cluster.blocks[e.Rank]
+		unknown = &r.block.tensor.unknown
+	}
+	if unknown != nil {
+		first = unknown.first
 	}
 	for _, s := range e.Spans {
 		if e.Kind == AsyncWrite {
-			if r.alloc == nil && r.block != nil {
-				r.block.unknown.set(s.Addr, s.Size, false)
+			if unknown != nil {
+				unknown.set(s.Addr, s.Size, false)
 			}
 		} else if off := first(s.Addr, s.Size); off >= 0 {
 			lane := firstLane(e.Mask)

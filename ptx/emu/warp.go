@@ -36,6 +36,7 @@ type warp struct {
 	copies         copyQueue
 	bulk           bulkGroups
 	matrices       warpMatrices
+	transfers      []tensorTransfer
 	// State of the lanes at the cluster barrier.
 	atCluster clusterLanes
 	scratch   [lanes]wide
@@ -78,6 +79,7 @@ const (
 	atClusterBarrier // waits at the cluster barrier
 	atMbarrier       // waits for a phase of an mbarrier
 	atWarpgroup      // waits for other warps of the warpgroup to start an operation
+	atTensorMemory   // waits for free columns of tensor memory
 )
 
 // pollsPerYield is the number of polling accesses after which a group yields to other groups of its
@@ -91,6 +93,7 @@ func (w *warp) start(fn *function, live uint32) {
 	w.copies.reset()
 	w.bulk = bulkGroups{}
 	w.matrices = warpMatrices{}
+	w.transfers = w.transfers[:0]
 	if fn.matrices {
 		w.matrices.reset(len(fn.registers))
 	}

@@ -83,7 +83,7 @@ func decodeWgmma(d *decoder) execFunc {
 	}
 	p.kind, p.d, p.c, p.a, p.b = types[0], elementTypes[types[0]], elementTypes[types[0]], elementTypes[types[1]],
 		elementTypes[types[2]]
-	p.bitOp, p.saturate, p.quadrants, p.isWgmma = i.Mod("op"), i.Has("satfinite"), 1, true
+	p.bitOp, p.saturate, p.quadrants, p.unit = i.Mod("op"), i.Has("satfinite"), 1, wgmmaUnit
 	p.minExps = [2]int{minExponents[types[1]], minExponents[types[2]]}
 	p.m, p.n, p.k = shapeOf(i)
 	if p.a == nil || p.b == nil || p.d == nil {
@@ -195,14 +195,8 @@ func (op *wgmmaOp) checkOperands(w *warp, in *inst) bool {
 		row := w.index % groupWarps * 16
 		spans = append(spans, op.operandA().spans(row, row+16)...)
 	}
-	for _, s := range spans {
-		if s.Addr+uint64(s.Size) > w.block.shared.size {
-			f := &Fault{Origin: w.origin(in), Access: AsyncRead, Space: ptx.Shared, Size: s.Size, FirstAddr: s.Addr,
-				Kind: OutOfBounds}
-			f.Detail = "not in the " + bytesText(w.block.shared.size) + " of the block's shared memory"
-			w.raise(f)
-			return false
-		}
+	if !w.checkSharedSpans(in, w.block, spans) {
+		return false
 	}
 	if len(w.block.bulk) > 0 || w.tracks {
 		w.emitBulk(&Bulk{Origin: w.origin(in), Kind: AsyncRead, Space: ptx.Shared, Rank: w.block.rank, Spans: spans,

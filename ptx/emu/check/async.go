@@ -1,6 +1,7 @@
 package check
 
 import (
+	"math/bits"
 	"strings"
 
 	"tilework/ptx/emu"
@@ -15,11 +16,13 @@ type asyncOrder struct {
 }
 
 // agent executes asynchronous work: an mbarrier in a block's shared memory, for the copies that
-// complete on it, or a warpgroup, for its wgmma.
+// complete on it, a warpgroup, for its wgmma, or the tensor core, for the tcgen05 operations of a
+// thread.
 type agent struct {
 	rank  int
 	addr  uint64 // address of the mbarrier
-	group int    // number of the warpgroup in the cluster, from 1; 0 for an mbarrier
+	group int    // number of the warpgroup in the cluster, from 1; 0 for the others
+	pipe  int    // number of the thread in the cluster, from 1; 0 for the others
 }
 
 // phases is the order that an mbarrier passes from arriving to waiting threads.
@@ -34,6 +37,7 @@ type phases struct {
 type copyPart struct {
 	copy uint64
 	mask uint32
+	pipe int // for tcgen05 operations: the number of the thread in the cluster, from 1
 }
 
 func (a *asyncOrder) reset() {
@@ -95,7 +99,11 @@ func (o *order) mbarrier(e *emu.Mbarrier, land func(copyPart, int)) {
 		now := o.step()
 		lanesOf(e.Mask, func(lane int) { p.arriving = join(p.arriving, o.clockOf(e.Warp*32+lane, now)) })
 	case emu.MbarrierCopy:
-		p.phaseCopies = append(p.phaseCopies, copyPart{e.Copy, e.Mask})
+		c := copyPart{copy: e.Copy, mask: e.Mask}
+		if isTensor(e.Site) {
+			c.pipe = e.Warp*32 + bits.TrailingZeros32(e.Mask) + 1
+		}
+		p.phaseCopies = append(p.phaseCopies, c)
 	case emu.MbarrierComplete:
 		p.complete = join(p.complete, p.arriving)
 		p.doneCopies = append(p.doneCopies, p.phaseCopies...)
@@ -103,13 +111,20 @@ func (o *order) mbarrier(e *emu.Mbarrier, land func(copyPart, int)) {
 	case emu.MbarrierWait:
 		if len(p.doneCopies) > 0 {
 			o.step()
-			n := o.agentOf(key)
+			var agents []int
 			for _, c := range p.doneCopies {
+				n := o.agentOf(key)
+				if c.pipe > 0 {
+					n = o.agentOf(agent{pipe: c.pipe})
+				}
 				land(c, n)
+				agents = append(agents, n)
 			}
 			p.doneCopies = nil
 			o.step()
-			p.complete = join(p.complete, o.at(n))
+			for _, n := range agents {
+				p.complete = join(p.complete, o.at(n))
+			}
 		}
 		if p.complete != nil {
 			o.step()

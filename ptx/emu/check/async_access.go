@@ -2,7 +2,9 @@ package check
 
 import (
 	"math/bits"
+	"slices"
 
+	"tilework/ptx"
 	"tilework/ptx/emu"
 )
 
@@ -56,7 +58,7 @@ func (r *raceDetector) copyDone(d *emu.CopyDone) {
 		return
 	}
 	for _, done := range d.Copies {
-		r.completeCopy(copyPart{done.Copy, done.Mask}, none)
+		r.completeCopy(copyPart{copy: done.Copy, mask: done.Mask}, none)
 		lanesOf(done.Mask, func(lane int) { r.completeBulk(done.Copy, d.Warp*32+lane, d.Read) })
 	}
 }
@@ -113,6 +115,10 @@ func (r *raceDetector) completeBulk(copy uint64, by int, readOnly bool) {
 func (r *raceDetector) mbarrier(e *emu.Mbarrier) {
 	r.resolveReads()
 	r.order.mbarrier(e, func(c copyPart, agent int) {
+		if c.pipe > 0 {
+			r.completePipe(c, agent)
+			return
+		}
 		r.completeCopy(c, agent)
 		r.completeBulk(c.copy, agent, false)
 	})
@@ -159,10 +165,13 @@ func (r *raceDetector) bulk(b *emu.Bulk) {
 		space: b.Space, alloc: b.Alloc, rank: b.Rank, write: b.Kind == emu.AsyncWrite, stale: r.stale(),
 		from: 1 << timeShift, by: first,
 	}
-	if b.Alloc != nil {
+	switch b.Space {
+	case ptx.Global:
 		r.cur.region, r.cur.base = r.regionOf(b.Alloc), b.Alloc.Base
-	} else {
+	case ptx.Shared:
 		r.cur.region = r.shared[b.Rank]
+	case ptx.Tensor:
+		r.cur.region = r.tensor[b.Rank]
 	}
 	r.executed(b.Origin)
 	if r.bulkSites == nil {
@@ -172,6 +181,9 @@ func (r *raceDetector) bulk(b *emu.Bulk) {
 	for _, s := range b.Spans {
 		r.cur.size = s.Size
 		r.span(s.Addr-r.cur.base, s.Size, e, oneLane, false)
+	}
+	if isPipelined(b.Site) && !slices.Contains(r.pipes[first], b.Copy) {
+		r.pipes[first] = append(r.pipes[first], b.Copy)
 	}
 	r.bulks[b.Copy] = append(r.bulks[b.Copy], pendingBulk{e, r.cur.region, r.cur.base, b.Spans, r.cur.write})
 	if b.HasMbarrier {

@@ -2,6 +2,7 @@ package check
 
 import (
 	"bytes"
+	"strings"
 
 	"tilework/ptx"
 	"tilework/ptx/emu"
@@ -23,6 +24,7 @@ type raceDetector struct {
 	order
 	pool   pool
 	shared []*region // by rank
+	tensor []*region // tensor memory, by rank
 	allocs map[*emu.Allocation]*region
 	// ran holds the serial number of the last execution of each instruction by each warp.
 	// Numbers up to opened precede the last barrier of the whole block.
@@ -32,6 +34,7 @@ type raceDetector struct {
 	bulks          map[uint64][]pendingBulk
 	cur            current
 	tolerated
+	tensorOrder
 }
 
 // current is the access being checked.
@@ -50,7 +53,7 @@ type current struct {
 
 func newRacer(w *worker) *raceDetector {
 	r := &raceDetector{worker: w, allocs: map[*emu.Allocation]*region{}, copies: map[copyKey]*pendingCopy{},
-		bulks: map[uint64][]pendingBulk{}, tolerated: newTolerated()}
+		bulks: map[uint64][]pendingBulk{}, tolerated: newTolerated(), tensorOrder: tensorOrder{pipes: map[int][]uint64{}}}
 	r.order.vars = &w.checks.vars
 	return r
 }
@@ -62,12 +65,15 @@ func (r *raceDetector) start(b *emu.BlockInfo) {
 	}
 	for len(r.shared) < max(b.Ranks, 1) {
 		r.shared = append(r.shared, &region{})
+		r.tensor = append(r.tensor, &region{})
 	}
 	for _, sites := range r.ran {
 		clear(sites)
 	}
 	clear(r.copies)
 	clear(r.bulks)
+	clear(r.pipes)
+	r.fencesOf = cleared(r.fencesOf, r.threads)
 	clear(r.updates)
 	r.serial, r.opened = 0, 0
 }
@@ -78,8 +84,9 @@ func (r *raceDetector) end() {
 		r.checks.global.add(r.self, alloc, reg)
 		reg.reset(&r.pool)
 	}
-	for _, reg := range r.shared {
-		reg.reset(&r.pool)
+	for rank := range r.shared {
+		r.shared[rank].reset(&r.pool)
+		r.tensor[rank].reset(&r.pool)
 	}
 }
 
@@ -268,8 +275,11 @@ func (r *raceDetector) compare(earlier *[2]epoch, writes bool, e epoch, off uint
 	for _, p := range earlier {
 		switch {
 		case p < r.cur.from || p&e&strong != 0:
+		case r.cur.space == ptx.Tensor && r.inOrder(p, e):
 		case !r.before(p, by):
 			r.reportRace(p, e, writes, off)
+		case r.cur.space == ptx.Tensor:
+			r.checkTensorFence(p, e, off)
 		case e&proxied != 0 && writes && !r.visibleToProxy(p, by):
 			r.reportProxyRace(p, e, off)
 		}
@@ -324,5 +334,9 @@ func (r *raceDetector) warpSync(s *emu.WarpSync) {
 
 func (r *raceDetector) fence(f *emu.Fence) {
 	r.resolveReads()
+	if strings.HasPrefix(f.Proxy, "tcgen05.") {
+		r.tensorFence(f, r.step())
+		return
+	}
 	r.order.fence(f)
 }

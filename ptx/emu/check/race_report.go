@@ -8,13 +8,14 @@ import (
 
 // Kinds of race findings.
 const (
-	laneRace      uint8 = iota // between lanes in one store
-	threadRace                 // between threads of a block
-	asyncRace                  // with an asynchronous operation
-	blockRace                  // between blocks
-	proxyRace                  // between proxies, without a proxy fence
-	mixedRace                  // between a plain and a strong access
-	toleratedRace              // see tolerated
+	laneRace        uint8 = iota // between lanes in one store
+	threadRace                   // between threads of a block
+	asyncRace                    // with an asynchronous operation
+	blockRace                    // between blocks
+	proxyRace                    // between proxies, without a proxy fence
+	mixedRace                    // between a plain and a strong access
+	toleratedRace                // see tolerated
+	tensorFenceRace              // between accesses to tensor memory, without tcgen05.fence
 )
 
 var verb = map[bool]string{false: "reads", true: "writes"}
@@ -69,6 +70,8 @@ func (r *raceDetector) reportRace(p, e epoch, pWrites bool, off uint64) {
 			what := "asynchronous copy"
 			wait := "a wait for the copy (cp.async.wait_group or cp.async.wait_all), followed by a __syncthreads(),"
 			switch {
+			case isTensor(f.Other):
+				what, wait = tensorWait(f.Other)
 			case isMatrix(f.Other):
 				what, wait = "wgmma.mma_async", "a wgmma.wait_group, and a barrier between its warpgroup and this "+
 					"thread,"

@@ -280,6 +280,8 @@ func place(space ptx.Space, addr uint64, alloc *emu.Allocation) string {
 	switch {
 	case space == ptx.Shared:
 		return fmt.Sprintf("offset %#x of shared memory", addr)
+	case space == ptx.Tensor:
+		return fmt.Sprintf("lane %d and column %d of tensor memory", addr/emu.TensorLaneBytes, addr%emu.TensorLaneBytes/4)
 	case alloc == nil:
 		return fmt.Sprintf("%#x", addr)
 	}

@@ -14,6 +14,7 @@ const (
 	unsetShared
 	unsetGlobal
 	unsetLocal
+	unsetTensor
 	inactiveLane
 )
 
@@ -29,7 +30,8 @@ func (u *uninit) undefined(e *emu.Undefined) {
 	case c.Kind == emu.InactiveLane:
 		kind = inactiveLane
 	case c.Kind == emu.UnsetMemory:
-		kind = map[ptx.Space]uint8{ptx.Shared: unsetShared, ptx.Global: unsetGlobal, ptx.Local: unsetLocal}[c.Space]
+		kind = map[ptx.Space]uint8{ptx.Shared: unsetShared, ptx.Global: unsetGlobal, ptx.Local: unsetLocal,
+			ptx.Tensor: unsetTensor}[c.Space]
 	}
 	u.found.add(u.block, key{checker: Uninit, kind: kind, site: c.Site, name: c.Register}, func(f *Finding) {
 		f.Thread = u.thread(c.Warp*32 + bits.TrailingZeros32(c.Mask))
@@ -49,6 +51,9 @@ func (u *uninit) undefined(e *emu.Undefined) {
 		case unsetLocal:
 			what = fmt.Sprintf("%s offset %#x of its local memory, which it has not written", reader, c.Addr)
 			want = "want each element of a local array set before it is read"
+		case unsetTensor:
+			what = fmt.Sprintf("%s %s, which no instruction has written", reader, place(ptx.Tensor, c.Addr, nil))
+			want = "want tcgen05.st or a tcgen05.mma that does not add to D first"
 		case inactiveLane:
 			what = fmt.Sprintf("%s the value of lane %d, which does not take part in the instruction", reader, c.Lane)
 			want = "want a source lane that is in the member mask and has not exited, or another value in its place"

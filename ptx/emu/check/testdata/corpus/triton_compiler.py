@@ -7,7 +7,7 @@ from triton.compiler import ASTSource
 
 import corpus
 
-builds = {"sm_80": 80, "sm_90": 90, "sm_120": 120}
+builds = {"sm_80": 80, "sm_90": 90, "sm_100": 100, "sm_120": 120}
 types = {"f2": "fp16", "f4": "fp32", "f8": "fp64", "i1": "i8", "i2": "i16", "i4": "i32", "i8": "i64", "u1": "u8",
          "u2": "bf16", "u4": "u32", "u8": "u64"}  # of elements; bits of bfloat16 are u2 here
 

@@ -1,0 +1,197 @@
+package emu
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"tilework/ptx"
+)
+
+// tensorPipe is the queue of the operations of a thread that tcgen05.commit tracks: tcgen05.mma and
+// tcgen05.cp. They run in order.
+type tensorPipe struct {
+	ops  []*tensorOp // oldest first
+	last uint64      // number of the last operation, complete or not
+}
+
+type tensorOp struct {
+	run   func()
+	async *asyncOp
+}
+
+// finish runs the operations up to op.
+func (p *tensorPipe) finish(op *tensorOp) {
+	for len(p.ops) > 0 {
+		next := p.ops[0]
+		p.ops = p.ops[1:]
+		next.run()
+		next.async.parts = nil
+		if next == op {
+			return
+		}
+	}
+}
+
+// eachTensorThread calls do for each active lane, as the only active one.
+func (w *warp) eachTensorThread(in *inst, do func(lane int)) {
+	active := w.active
+	for m := active; m != 0 && w.block.cluster.err == nil; m &= m - 1 {
+		w.active = m & -m
+		do(firstLane(m))
+	}
+	w.active = active
+}
+
+// pairOf returns the blocks whose memory an instruction accesses: that of the warp, or with pair
+// those of its pair, in order of rank. It returns nil after a misuse.
+func (w *warp) pairOf(in *inst, pair bool) []*block {
+	b := w.block
+	if !pair {
+		return []*block{b}
+	}
+	peer := b.peer()
+	switch {
+	case peer == nil:
+		w.misuse(in, "cta_group::2 in a cluster of %d blocks: want an even number", len(b.cluster.blocks))
+		return nil
+	case peer.done:
+		w.misuse(in, "cta_group::2 after block %v, the other one of the pair, has exited", peer.index)
+		return nil
+	case peer.rank < b.rank:
+		return []*block{peer, b}
+	}
+	return []*block{b, peer}
+}
+
+// sharedRead is the shared memory of a block that an operation reads.
+type sharedRead struct {
+	block *block
+	spans []Span
+}
+
+// issueTensor adds an operation of a lane to its thread's pipe. The operation reads shared memory
+// and tensor memory, and writes tensor memory.
+func (w *warp) issueTensor(in *inst, lane int, shared []sharedRead, reads, writes []*tensorPart, run func()) {
+	c := w.block.cluster
+	for _, list := range [][]*tensorPart{reads, writes} {
+		for _, p := range list {
+			if err := p.check(); err != nil {
+				w.misuse(in, "%v", err)
+				return
+			}
+		}
+	}
+	c.operations++
+	f := &asyncOp{id: c.operations, origin: w.origin(in), warp: w}
+	for _, s := range shared {
+		f.uses = append(f.uses, s.block)
+		if len(w.block.bulk) > 0 || w.tracks {
+			w.emitBulk(&Bulk{Origin: w.origin(in), Kind: AsyncRead, Space: ptx.Shared, Rank: s.block.rank, Spans: s.spans,
+				Copy: f.id})
+		}
+	}
+	for _, p := range reads {
+		w.emitTensor(in, f.id, AsyncRead, p)
+	}
+	for _, p := range writes {
+		f.uses = append(f.uses, p.block)
+		w.emitTensor(in, f.id, AsyncWrite, p)
+	}
+	pipe := w.tensorPipe(lane)
+	op := &tensorOp{run: run, async: f}
+	f.parts = []func(){func() { pipe.finish(op) }}
+	pipe.ops, pipe.last = append(pipe.ops, op), f.id
+	c.startAsync(f)
+}
+
+// tensorPipe returns the pipe of a lane's thread.
+func (w *warp) tensorPipe(lane int) *tensorPipe {
+	t, n := &w.block.tensor, w.index*lanes+lane
+	p := t.pipes[n]
+	if p == nil {
+		if t.pipes == nil {
+			t.pipes = map[int]*tensorPipe{}
+		}
+		p = &tensorPipe{}
+		t.pipes[n] = p
+	}
+	return p
+}
+
+// tensorCommit decodes tcgen05.commit, which arrives at an mbarrier, or at that of each block in a
+// mask, once the operations of the thread are complete.
+func (d *decoder) tensorCommit() execFunc {
+	ac := d.accessOf(0, Atomic, mbarrierBytes)
+	ac.sem = Relaxed
+	if ac.space == ptx.Shared {
+		ac.space = ptx.SharedCluster
+	}
+	d.in.access = ac
+	mask := uint32(always)
+	if d.i.Has("multicast::cluster") {
+		mask = d.source(1)
+	}
+	return func(w *warp, in *inst) {
+		w.eachTensorThread(in, func(lane int) {
+			to, ok := w.sharedAddr(in, ac, lane, mbarrierBytes, mbarrierBytes)
+			if !ok {
+				return
+			}
+			targets := []*block{to.block}
+			if mask != always {
+				targets = nil
+				blocks := w.block.cluster.blocks
+				bits := bitsAt(w, mask, lane, 2)
+				if bits>>len(blocks) != 0 {
+					w.misuse(in, "multicast mask is %#x in a cluster of %d blocks", bits, len(blocks))
+					return
+				}
+				for n, b := range blocks {
+					if bits>>n&1 != 0 {
+						targets = append(targets, b)
+					}
+				}
+			}
+			w.commitTensor(in, lane, to.off, targets)
+		})
+	}
+}
+
+// commitTensor arrives at the mbarriers at an offset of the targets' shared memory when the
+// operations that the lane has issued are complete.
+func (w *warp) commitTensor(in *inst, lane int, off uint64, targets []*block) {
+	pipe, origin := w.tensorPipe(lane), w.origin(in)
+	last := pipe.last
+	var op *tensorOp
+	if n := len(pipe.ops); n > 0 {
+		op = pipe.ops[n-1]
+	}
+	f := &asyncOp{id: last, origin: origin, warp: w, uses: targets}
+	f.parts = append(f.parts, func() {
+		if op != nil && op.async.parts != nil {
+			pipe.finish(op)
+		}
+	})
+	for _, b := range targets {
+		f.parts = append(f.parts, func() { w.tensorArrive(in, mbarrierAt{origin: origin, block: b, off: off}, last) })
+	}
+	w.block.cluster.startAsync(f)
+}
+
+// tensorArrive arrives at an mbarrier, which the operation with the number last precedes.
+func (w *warp) tensorArrive(in *inst, at mbarrierAt, last uint64) {
+	word := at.block.shared.bytes()[at.off:][:mbarrierBytes]
+	m, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
+	err := fmt.Errorf("no mbarrier at %#x of block %v's shared memory (mbarrier.init)", at.off, at.block.index)
+	if ok {
+		err = m.arrive(1)
+	}
+	if err != nil {
+		w.block.cluster.fail(w.siteError(ErrMisuse, in, "%v", err))
+		return
+	}
+	if last > 0 {
+		at.emit(MbarrierCopy, last)
+	}
+	at.settle(word, &m)
+}

@@ -1,0 +1,392 @@
+package emu
+
+import (
+	"fmt"
+	"math"
+
+	"tilework/ptx"
+)
+
+// tensorProduct is a tcgen05.mma: d = a·b or d += a·b, with D in tensor memory. B is in shared
+// memory, A in shared or tensor memory, and scales are in tensor memory.
+type tensorProduct struct {
+	kind           *tensorKind
+	pair, reuses   bool // cta_group::2; tcgen05.mma.ws
+	d, a           tensorOperand
+	descA, descB   uint32 // slots; descA is 0 if A is in tensor memory
+	idesc, input   uint32
+	scaleD         int      // D is divided by 2^scaleD before it is added
+	off            []uint32 // slots of the masks of lanes that are not written
+	scaleA, scaleB tensorOperand
+	zeros          uint32 // slot of the descriptor of columns of B that count as zero, or 0
+	perRow         int    // scales of a row of A, for the K of the instruction; 0 without scales
+}
+
+// tensorKind describes a kind of tcgen05.mma: K, and the types by their codes in the instruction
+// descriptor.
+type tensorKind struct {
+	name     string
+	k        int
+	operands map[uint32]ptx.Type
+	results  map[uint32]ptx.Type
+	padded   bool // 16 elements of less than 8 bits take up 16 bytes of shared memory
+	perRow   int  // scales of a row without a modifier; 0 for kinds without scales
+}
+
+var (
+	narrowFloats = map[uint32]ptx.Type{0: ptx.E4M3, 1: ptx.E5M2, 3: ptx.E2M3, 4: ptx.E3M2, 5: ptx.E2M1}
+	floatSums    = map[uint32]ptx.Type{0: ptx.F16, 1: ptx.F32}
+)
+
+// tensorKinds lists the kinds (manual: "tcgen05-instruction-descriptor").
+var tensorKinds = []tensorKind{
+	{name: "f16", k: 16, operands: map[uint32]ptx.Type{0: ptx.F16, 1: ptx.BF16}, results: floatSums},
+	{name: "tf32", k: 8, operands: map[uint32]ptx.Type{2: ptx.TF32}, results: map[uint32]ptx.Type{1: ptx.F32}},
+	{name: "f8f6f4", k: 32, operands: narrowFloats, results: floatSums, padded: true},
+	{name: "i8", k: 32, operands: map[uint32]ptx.Type{0: ptx.U8, 1: ptx.S8}, results: map[uint32]ptx.Type{2: ptx.S32}},
+	{name: "mxf8f6f4", k: 32, operands: narrowFloats, padded: true, perRow: 1},
+	{name: "mxf4", k: 64, operands: map[uint32]ptx.Type{1: ptx.E2M1}, perRow: 2},
+	{name: "mxf4nvf4", k: 64, operands: map[uint32]ptx.Type{1: ptx.E2M1}, perRow: 2},
+}
+
+func (d *decoder) tensorProduct() execFunc {
+	i := d.i
+	t := &tensorProduct{pair: i.Has("cta_group::2"), reuses: i.Has("ws")}
+	for k := range tensorKinds {
+		if i.Mod("kind") == "kind::"+tensorKinds[k].name {
+			t.kind = &tensorKinds[k]
+			t.perRow = t.kind.perRow
+		}
+	}
+	switch i.Mod("scales") {
+	case "scale_vec::4X", "block16":
+		t.perRow = 4
+	}
+	for k := range i.Args {
+		switch i.Operand(k).Name {
+		case "d":
+			t.d = d.tensorOperand(k)
+		case "a":
+			if _, ok := i.Args[k].(*ptx.Addr); ok {
+				t.a = d.tensorOperand(k)
+			} else {
+				t.descA = d.source(k)
+			}
+		case "b":
+			t.descB = d.source(k)
+		case "idesc":
+			t.idesc = d.source(k)
+		case "input-d":
+			t.input = d.source(k)
+		case "scale-d":
+			t.scaleD = int(d.constInt(k))
+		case "lanes":
+			t.off = d.vector(k)
+		case "scale-a":
+			t.scaleA = d.tensorOperand(k)
+		case "scale-b":
+			t.scaleB = d.tensorOperand(k)
+		case "zeros":
+			t.zeros = d.source(k)
+		}
+	}
+	return func(w *warp, in *inst) {
+		w.eachTensorThread(in, func(lane int) { t.issue(w, in, lane) })
+	}
+}
+
+// tensorShape is a tensorProduct whose instruction descriptor is known.
+type tensorShape struct {
+	*tensorProduct
+	matrixProduct
+	negA, negB         bool
+	mnMajorA, mnMajorB bool
+	blocks             []*block // whose memory it accesses
+	rowsPer            int      // rows of A and D in the memory of a block
+	idA, idB           int      // byte of the first scale in its word
+	scale              func(bits uint8) float64
+	typeA, typeB       ptx.Type
+}
+
+// describe decodes an instruction descriptor.
+func (t *tensorProduct) describe(desc uint32) (*tensorShape, error) {
+	field := func(at, bits int) uint32 { return desc >> at & (1<<bits - 1) }
+	s := &tensorShape{tensorProduct: t, negA: field(13, 1) == 1, negB: field(14, 1) == 1,
+		mnMajorA: field(15, 1) == 1, mnMajorB: field(16, 1) == 1}
+	p := &s.matrixProduct
+	p.quadrants, p.unit = 1, blackwellUnit
+	p.m, p.n, p.k = int(field(24, 5))<<4, int(field(17, 6))<<3, t.kind.k
+	var okA, okB bool
+	okD := true
+	s.typeA, okA = t.kind.operands[field(7, 3)]
+	s.typeB, okB = t.kind.operands[field(10, 3)]
+	if p.kind = ptx.F32; t.perRow == 0 {
+		p.kind, okD = t.kind.results[field(4, 2)]
+		p.saturate = field(3, 1) == 1
+	} else {
+		s.idB, s.idA = int(field(4, 2)), int(field(29, 2))
+		s.scale, s.minExpScale = decodeUE4M3, minExponents[ptx.UE4M3]
+		if field(23, 1) == 1 {
+			s.scale, s.minExpScale = decodeUE8M0, minExponents[ptx.UE8M0]
+		} else if t.kind.name != "mxf4nvf4" {
+			return nil, fmt.Errorf("scales of type ue4m3: want ue8m0 for kind::%s", t.kind.name)
+		}
+	}
+	narrow := okA && okB && min(s.typeA.Bits(), s.typeB.Bits()) < 8
+	rows, pitch := map[int]bool{64: true, 128: true}, 8
+	switch {
+	case t.reuses:
+		rows, pitch = map[int]bool{32: true, 64: true, 128: true}, 64
+	case t.pair:
+		rows, pitch = map[int]bool{128: true, 256: true}, 16
+	case t.perRow > 0:
+		rows = map[int]bool{128: true}
+	}
+	switch {
+	case !okA || !okB || !okD:
+		return nil, fmt.Errorf("types %d, %d and %d of A, B and D in the instruction descriptor %#x are not of kind::%s",
+			field(7, 3), field(10, 3), field(4, 2), desc, t.kind.name)
+	case p.kind == ptx.F16 && (s.typeA == ptx.BF16 || s.typeB == ptx.BF16):
+		return nil, fmt.Errorf("the type of D is f16 for bf16 operands: want f32")
+	case !rows[p.m]:
+		return nil, fmt.Errorf("the instruction descriptor %#x has M = %d: want another for this instruction", desc, p.m)
+	case p.n == 0 || p.n > 256 || p.n%pitch != 0:
+		return nil, fmt.Errorf("the instruction descriptor %#x has N = %d: want a multiple of %d up to 256", desc, p.n,
+			pitch)
+	case field(2, 1) == 1:
+		return nil, fmt.Errorf("the instruction descriptor %#x is that of tcgen05.mma.sp", desc)
+	case t.perRow > 0 && field(31, 1) == 1:
+		return nil, fmt.Errorf("the instruction descriptor %#x is that of K = 96, which the emulator does not support", desc)
+	case t.perRow == 0 && field(30, 2) != 0:
+		return nil, fmt.Errorf("the instruction descriptor %#x shifts B, which the emulator does not support", desc)
+	case t.perRow == 2 && (s.idA|s.idB)&1 != 0, t.perRow == 4 && s.idA|s.idB != 0:
+		return nil, fmt.Errorf("the instruction descriptor %#x has scale factors %d and %d: want multiples of %d", desc,
+			s.idA, s.idB, t.perRow)
+	case narrow && (s.mnMajorA || s.mnMajorB):
+		return nil, fmt.Errorf("operands of less than 8 bits are MN-major: want K-major")
+	case t.descA == 0 && (t.reuses || t.pair && p.m == 128 || t.padded(s.typeA)):
+		return nil, fmt.Errorf("the emulator does not support A of this shape and type in tensor memory")
+	}
+	p.a, p.b, p.d = elementTypes[s.typeA], elementTypes[s.typeB], elementTypes[p.kind]
+	p.minExps = [2]int{minExponents[s.typeA], minExponents[s.typeB]}
+	if s.rowsPer = p.m; t.pair {
+		s.rowsPer /= 2
+	}
+	return s, nil
+}
+
+// padded reports whether elements of type t are padded to bytes.
+func (t *tensorProduct) padded(typ ptx.Type) bool { return t.kind.padded && typ.Bits() < 8 }
+
+// issue starts the operation of a lane.
+func (t *tensorProduct) issue(w *warp, in *inst, lane int) {
+	s, err := t.describe(reg[uint32](w, t.idesc)[lane])
+	if err != nil {
+		w.misuse(in, "%v", err)
+		return
+	}
+	const disabled = 1 << 39
+	if t.zeros != 0 && reg[uint64](w, t.zeros)[lane]&disabled == 0 {
+		w.misuse(in, "the emulator does not support a mask of columns of B that count as zero")
+		return
+	}
+	if s.blocks = w.pairOf(in, t.pair); s.blocks == nil {
+		return
+	}
+	var shared []sharedRead
+	var reads, writes []*tensorPart
+	adds := *pred(w, t.input)>>lane&1 != 0
+	b := t.matrix(reg[uint64](w, t.descB)[lane], s.n/len(s.blocks), s.k, s.typeB, s.mnMajorB)
+	var a *operand
+	if t.descA != 0 {
+		a = t.matrix(reg[uint64](w, t.descA)[lane], s.rowsPer, s.k, s.typeA, s.mnMajorA)
+	}
+	laneD, colD := t.d.at(w, lane)
+	laneA, colA := t.a.at(w, lane)
+	for _, block := range s.blocks {
+		spans := b.spans(0, b.rows)
+		if a != nil {
+			spans = append(spans, a.spans(0, a.rows)...)
+		} else {
+			part := s.rowsOf(block, laneA, colA)
+			part.cols = s.k * s.typeA.Bits() / 32
+			reads = append(reads, part)
+		}
+		if !w.checkSharedSpans(in, block, spans) {
+			return
+		}
+		shared = append(shared, sharedRead{block, spans})
+		if t.perRow > 0 {
+			for k, list := range []tensorOperand{t.scaleA, t.scaleB} {
+				_, col := list.at(w, lane)
+				rows := choose(k == 0, s.rowsPer, s.n)
+				reads = append(reads, &tensorPart{block: block, col: col, lanes: tensorLanes, cols: (rows + lanes - 1) / lanes})
+			}
+		}
+		d := s.results(block, laneD, colD)
+		writes = append(writes, d)
+		if w.tracks && adds && d.check() == nil {
+			w.trackBulk(&Bulk{Origin: w.origin(in), Kind: AsyncRead, Space: ptx.Tensor, Rank: block.rank, Spans: d.spans()})
+		}
+	}
+	if lanes := laneD % tensorLanes; lanes != 0 && (lanes != 16 || s.m != 64 || t.reuses) {
+		w.misuse(in, "D starts at lane %d of tensor memory: want lane 0", lanes)
+		return
+	}
+	_, colScaleA := t.scaleA.at(w, lane)
+	_, colScaleB := t.scaleB.at(w, lane)
+	off := make([]uint32, len(t.off))
+	for k, slot := range t.off {
+		off[k] = reg[uint32](w, slot)[lane]
+	}
+	mode := w.block.run.launch.Accumulate
+	w.issueTensor(in, lane, shared, reads, writes, func() {
+		var cols []float64
+		for _, block := range s.blocks {
+			cols = append(cols, t.read(b, block.shared.bytes(), s.matrixProduct.b, s.typeB, s.negB)...)
+		}
+		for n, block := range s.blocks {
+			var rows []float64
+			if a != nil {
+				rows = t.read(a, block.shared.bytes(), s.matrixProduct.a, s.typeA, s.negA)
+			} else {
+				rows = s.readTensor(block, laneA, colA)
+			}
+			var scales [2][]float64
+			if t.perRow > 0 {
+				scales[0] = s.readScales(block, colScaleA, s.rowsPer, s.idA)
+				scales[1] = s.readScales(block, colScaleB, s.n, s.idB)
+			}
+			written := off
+			if len(off) > 4 {
+				written = off[4*n:][:4]
+			}
+			s.compute(mode, block, laneD, colD, adds, rows, cols, scales, written)
+		}
+	})
+}
+
+// matrix returns a matrix of rows×k elements in shared memory.
+func (t *tensorProduct) matrix(word uint64, rows, k int, typ ptx.Type, mnMajor bool) *operand {
+	size := max(typ.Bytes(), 1)
+	if !t.kind.padded && typ.Bits() < 8 {
+		k = k * typ.Bits() / 8
+	}
+	return &operand{descriptor: unpackTensorDescriptor(word), rows: rows, k: k, size: size, mnMajor: mnMajor}
+}
+
+// read returns the elements of a matrix in shared memory in row-major order.
+func (t *tensorProduct) read(o *operand, memory []byte, e *elementType, typ ptx.Type, negate bool) []float64 {
+	sign := 1.0
+	if negate {
+		sign = -1
+	}
+	if !t.padded(typ) {
+		return o.read(memory, e, sign)
+	}
+	const group = 16 // elements, which take up as many bytes with the padding at their end
+	m := make([]float64, 0, o.rows*o.k)
+	for row := range o.rows {
+		for k := 0; k < o.k; k += group {
+			bytes := memory[o.at(row, k):][:group]
+			for n := range group {
+				at := n * e.bits
+				bits := uint64(bytes[at/8]) | uint64(bytes[(at+7)/8])<<8
+				m = append(m, sign*e.decode(bits>>(at%8)))
+			}
+		}
+	}
+	return m
+}
+
+// place returns the lane and the column of an element of D, relative to D's address, in the memory
+// of a block (manual: "tcgen05-data-path-layout-organization").
+func (s *tensorShape) place(row, col int) (lane, column int) {
+	switch {
+	case s.reuses && s.m < tensorLanes, s.pair && s.m == 128: // columns in several parts of the lanes
+		each := s.n * s.rowsPer / tensorLanes
+		return row + col/each*s.rowsPer, col % each
+	case s.m == 64: // 16 rows in each quarter
+		return row/16*lanes + row%16, col
+	}
+	return row, col
+}
+
+// rowsOf returns the part that holds the rows of A or D, without its columns.
+func (s *tensorShape) rowsOf(b *block, lane, col int) *tensorPart {
+	p := &tensorPart{block: b, lane: lane, col: col, lanes: s.rowsPer}
+	if s.rowsPer == 64 && !s.reuses && !s.pair {
+		p.lanesPerQuarter = 16
+	}
+	return p
+}
+
+// results returns the part that holds D.
+func (s *tensorShape) results(b *block, lane, col int) *tensorPart {
+	p := s.rowsOf(b, lane, col)
+	if p.cols = s.n; p.lanesPerQuarter == 0 && s.rowsPer < tensorLanes {
+		p.cols = s.n * s.rowsPer / tensorLanes
+		p.lanes = tensorLanes
+	}
+	return p
+}
+
+// readTensor returns the rows of A in tensor memory.
+func (s *tensorShape) readTensor(b *block, lane, col int) []float64 {
+	e := s.matrixProduct.a
+	sign := 1.0
+	if s.negA {
+		sign = -1
+	}
+	m := make([]float64, 0, s.rowsPer*s.k)
+	for row := range s.rowsPer {
+		at, _ := s.place(row, 0)
+		for k := range s.k {
+			bit := k * e.bits
+			word := uint64(*b.tensor.word(lane+at, col+bit/32))
+			m = append(m, sign*e.decode(word>>(bit%32)))
+		}
+	}
+	return m
+}
+
+// readScales returns the scales of n rows of A or columns of B. Rows 32j to 32j+31 are in column j,
+// lane by lane, and the scales of a row are bytes of the word. A GPU reads the copies in all four
+// quarters of the lanes.
+func (s *tensorShape) readScales(b *block, col, n, id int) []float64 {
+	m := make([]float64, 0, n*s.perRow)
+	for row := range n {
+		word := *b.tensor.word(row%lanes, col+row/lanes)
+		for k := range s.perRow {
+			m = append(m, s.scale(uint8(word>>(8*(id+k)))))
+		}
+	}
+	return m
+}
+
+// compute computes the rows of a block.
+func (s *tensorShape) compute(
+	mode Accumulate, b *block, lane, col int, adds bool, rows, cols []float64, scales [2][]float64, off []uint32,
+) {
+	factor := math.Ldexp(1, -s.scaleD)
+	for i := range s.rowsPer {
+		for j := range s.n {
+			at, column := s.place(i, j)
+			if len(off) > 0 && off[(lane+at)/lanes]>>((lane+at)%lanes)&1 != 0 {
+				continue
+			}
+			word := b.tensor.word(lane+at, col+column)
+			c := 0.0
+			if adds {
+				c = s.matrixProduct.d.decode(uint64(*word)) * factor
+			}
+			x, y := rows[i*s.k:][:s.k], cols[j*s.k:][:s.k]
+			if s.perRow > 0 {
+				c = s.scaledElement(mode, x, y, c, scales[0][i*s.perRow:][:s.perRow], scales[1][j*s.perRow:][:s.perRow])
+			} else {
+				c = s.element(mode, x, y, c)
+			}
+			*word = uint32(s.matrixProduct.d.encode(c))
+		}
+	}
+}
