@@ -94,16 +94,17 @@ func TestVerifyErrors(t *testing.T) {
 		{"pr: .callprototype _ (.param .b32 _); call (%r1), %rd1, (%r2), pr;", "call: 1 results for pr, want 0", ErrInvalid},
 		{"ts: .calltargets callee; call (%r1), %rd1, ts;", "call: 0 arguments for callee, want 1", ErrInvalid},
 		{"mov.u32 %r1, callee;", "mov.u32: operand a: the address of function callee has 64 bits, want 32", ErrInvalid},
-		{"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f1, %f1, %f1}, {%r1, %r1}, {%r1, %r1}, " +
-			"{%f1, %f1, %f1, %f1}, %r1, 0;",
-			"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32: modifier .sp is not supported (sparse matrices): " +
-				"the nearest supported instruction is mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
+		{"wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16 {%f1, %f1, %f1, %f1}, %rd1, %rd1, %r1, 0, 1, 1, 1, 0, 0;",
+			"wgmma.mma_async.sp.sync.aligned.m64n8k32.f32.f16.f16: modifier .sp is not supported (sparse matrices): the " +
+				"nearest supported instruction is wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16",
 			ErrUnsupported},
+		{"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%f1, %f1, %f1, %f1}, {%r1, %r1}, {%r1, %r1}, " +
+			"{%f1, %f1, %f1, %f1}, %r1, 4;",
+			"mma.sp.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32: operand sel is 4, want 0 to 3", ErrInvalid},
 		{"mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0 {%f1, %f1, %f1, %f1}, " +
-			"{%r1, %r1, %r1, %r1}, {%r1, %r1}, {%f1, %f1, %f1, %f1}, %r1, {0, 1}, %r2, {2, 3};",
-			"mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0: modifier " +
-				".kind::mxf8f6f4 is not supported (block scales and 4-bit and 6-bit floats): the nearest supported instruction " +
-				"is mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", ErrUnsupported},
+			"{%r1, %r1, %r1, %r1}, {%r1, %r1}, {%f1, %f1, %f1, %f1}, %r1, {0, 2}, %r2, {2, 3};",
+			"mma.sync.aligned.m16n8k32.row.col.kind::mxf8f6f4.block_scale.f32.e4m3.e4m3.f32.ue8m0: operand part-a is 2, " +
+				"want 0 to 1", ErrInvalid},
 		{"cvt.rn.satfinite.e2m1x2.f32 %h1, %f1, %f2;",
 			"cvt.rn.satfinite.e2m1x2.f32: modifier .e2m1x2 is not supported (4-bit floats): the nearest " +
 				"supported instruction is cvt.rn.satfinite.e4m3x2.f32", ErrUnsupported},

@@ -33,7 +33,8 @@ import (
 //	           number in the slot num, *N/2 is half of the n in the shape, *dim the number of
 //	           dimensions of the tensor
 //	a=0..7     an immediate in a range; a=4|8|16 one of three values; a=0..64/8 a multiple of 8
-//	a:u32=0..7 a register, or an immediate in the range
+//	a:u32=0..7 a register, or an immediate in the range. In a vector, a:u32*2=0..7|0..3, each
+//	           element has a range of its own
 //	d|p, d{|p} two results, the second a predicate. p_ is p, or the sink; d or p is a register
 //	!a:pred    a predicate that can be negated with !
 //	[a]        an address in the state space of the slot space, generic without that slot

@@ -8,9 +8,9 @@
 // docs.nvidia.com/cuda/parallel-thread-execution). Section names in comments are anchors in that
 // manual.
 //
-// Unsupported features of PTX are textures and surfaces, video instructions and sparse matrix
-// products. Instructions that use such a feature parse, and Verify reports them by name, with an
-// error that wraps [ErrUnsupported]. docs/emulator.md lists them.
+// Unsupported features of PTX are textures and surfaces and video instructions. Instructions that
+// use such a feature parse, and Verify reports them by name, with an error that wraps
+// [ErrUnsupported]. docs/emulator.md lists them.
 package ptx
 
 import "fmt"
@@ -175,9 +175,9 @@ type Loc struct {
 	Pos             Pos
 	File, Line, Col int
 	// InlinedAt is the call of the function that contains the line, if it was inlined. It has no
-	// Pos. If the call is in an inlined function too, an earlier Loc of the call has its caller. Print
-	// leaves it out: ptxas requires the function's name with it, from a debug section that Parse
-	// skips.
+	// Pos. If the call is in an inlined function too, an earlier Loc of the call has its caller.
+	// Print leaves it out: ptxas requires the function's name with it, from a debug section that
+	// Parse skips.
 	InlinedAt *Loc
 }
 

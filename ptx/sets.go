@@ -11,6 +11,7 @@ var modifierSets = map[string]string{
 	"int32": "u32 s32", "int64": "u64 s64", "int32_64": "u32 s32 u64 s64", "int16_32": "u16 s16 u32 s32",
 	"bit16_64": "b16 b32 b64", "bit32_64": "b32 b64",
 	"half": "f16 f16x2", "bhalf": "bf16 bf16x2",
+	"narrow": "e4m3 e5m2 e3m2 e2m3 e2m1", "sparse": "sp sp::ordered_metadata",
 	"fp8": "e4m3 e5m2", "fp8x2": "e4m3x2 e5m2x2",
 	"scalar": "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64",
 	"memory": "b8 b16 b32 b64 u8 u16 u32 u64 s8 s16 s32 s64 f32 f64",
@@ -126,6 +127,8 @@ var modifierNeeds = map[string]Need{
 	"mbarrier.acquire":    {80, Target{SM: 80}},
 	"mbarrier.release":    {80, Target{SM: 80}},
 
+	"mma.sp::ordered_metadata": {85, Target{SM: 80}},
+
 	"tcgen05.kind::i8":      {86, Target{100, "a"}},
 	"tcgen05.scale_vec::1X": {86, Target{100, "a"}},
 	"tcgen05.scale_vec::2X": {86, Target{100, "a"}},
@@ -174,7 +177,7 @@ var unsupportedOps = func() map[string]string {
 // an empty string.
 func unsupportedFeature(mod string) string {
 	for _, f := range []struct{ prefix, feature string }{
-		{"sp", "sparse matrices"}, {"kind::", "block scales and 4-bit and 6-bit floats"},
+		{"sp", "sparse matrices"},
 		{"e2m1", "4-bit floats"}, {"e2m3", "6-bit floats"}, {"e3m2", "6-bit floats"},
 		{"ue8m0", "block scales"}, {"ue4m3", "block scales"}, {"im2col", "im2col mode of TMA"},
 		{"tile::gather", "gather mode of TMA"}, {"tile::scatter", "scatter mode of TMA"},

@@ -118,13 +118,19 @@ func rangeText(ranges []Range) string {
 	return s
 }
 
-// vector checks the elements of {a, b, c, d}. Only moves and memory accesses accept immediates and
-// sinks as elements, and not sinks alone. Registers that are wider than the type must all have the
-// same width.
+// vector checks the elements of {a, b, c, d}. Only moves, memory accesses and operands with ranges
+// accept immediates as elements, and only the former sinks, and not sinks alone. Registers that are
+// wider than the type must all have the same width.
 func (v *verifier) vector(s *scope, o *OperandForm, a *Vector, want Type) {
 	width := 0
-	for _, e := range a.Elems {
-		v.value(s, o, e, want, 0)
+	for k, e := range a.Elems {
+		form := o
+		if len(o.Ranges) > 0 {
+			element := *o
+			element.Ranges = o.Ranges[k : k+1]
+			form = &element
+		}
+		v.value(s, form, e, want, 0)
 		switch e := e.(type) {
 		case *Name:
 			if e.Sym == nil || e.Sym.Kind != RegisterSymbol {
@@ -140,6 +146,9 @@ func (v *verifier) vector(s *scope, o *OperandForm, a *Vector, want Type) {
 			switch v.instr.Op {
 			case "mov", "ld", "ldu", "st", "atom", "red":
 			default:
+				if len(o.Ranges) > 0 && !isSink(e) {
+					continue
+				}
 				v.bad("operand %s: vector element %s is not a register", o.Name, Format(e))
 			}
 		}
@@ -161,7 +170,7 @@ func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec i
 	case *Imm:
 		if o.Dst {
 			v.bad("operand %s is %s, want a register to write", o.Name, a.text())
-		} else if v.instr.Op == "vabsdiff4" {
+		} else if v.instr.Op == "vabsdiff4" || o.Name == "meta" {
 			v.bad("operand %s is %s, want a register", o.Name, a.text())
 		} else if msg := immediateFits(a, want); msg != "" {
 			v.bad("operand %s: %s", o.Name, msg)

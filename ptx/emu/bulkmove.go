@@ -136,7 +136,11 @@ func (w *warp) emitBulk(e *Bulk) {
 	if w.tracks {
 		w.trackBulk(e)
 	}
-	for _, f := range w.block.bulk {
+	w.block.emitBulk(e)
+}
+
+func (b *block) emitBulk(e *Bulk) {
+	for _, f := range b.bulk {
 		f(e)
 	}
 }

@@ -133,6 +133,17 @@ var elementTypes = map[ptx.Type]*elementType{
 		func(v float64) uint64 { return uint64(uint32(int64(v))) }},
 }
 
+// paddedType returns the encoding of a type in bytes of registers: 4-bit floats are in the middle
+// of the byte, 6-bit floats in its low bits.
+func paddedType(t ptx.Type) *elementType {
+	e := elementTypes[t]
+	if e == nil || e.bits == 8 {
+		return e
+	}
+	shift := choose(e.bits == 4, 2, 0)
+	return &elementType{8, func(b uint64) float64 { return e.decode(b >> shift) }, nil}
+}
+
 // registerBytes returns the size of the registers that hold elements.
 func (e *elementType) registerBytes() int { return max(e.bits/8, 4) }
 

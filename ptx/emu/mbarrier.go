@@ -124,7 +124,7 @@ func decodeMbarrier(d *decoder) execFunc {
 // mbarrierAt is the location of an mbarrier and the origin of an operation on it.
 type mbarrierAt struct {
 	origin Origin
-	warp   *warp // nil for an asynchronous operation
+	warp   *warp // nil for a copy
 	block  *block
 	off    uint64 // offset in the block's shared memory
 }
@@ -141,7 +141,7 @@ func (at mbarrierAt) settle(word []byte, m *mbarrier) {
 }
 
 // emit reports an event to the observers of the executing warp's block, or of the mbarrier's block
-// for an asynchronous operation.
+// for a copy.
 func (at mbarrierAt) emit(kind MbarrierKind, copy uint64) {
 	by := at.block
 	if at.warp != nil {

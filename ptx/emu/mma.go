@@ -54,6 +54,8 @@ type matrixProduct struct {
 	minExps    [2]int // exponents at which subnormal factors of A and B are aligned
 	// minExpScale is the same for scales.
 	minExpScale int
+	scales      *scaleOperands  // nil without block scales
+	sparse      *sparseMetadata // nil for a dense A
 }
 
 // matrixUnit identifies the arithmetic of a matrix product.
@@ -105,7 +107,13 @@ func decodeMma(d *decoder) execFunc {
 		a: elementTypes[ta], b: elementTypes[tb], c: elementTypes[tc], d: elementTypes[td],
 	}
 	p.minExps = [2]int{minExponents[ta], minExponents[tb]}
-	if ta.Bits() == 8 {
+	switch kind := kindOf(i); {
+	case kind != nil:
+		p.unit = blackwellUnit
+		if kind.padded {
+			p.a, p.b = paddedType(ta), paddedType(tb)
+		}
+	case ta.Bits() == 8:
 		p.minExps = [2]int{formatF16.minExp, formatF16.minExp} // fp8Sum computes in f16
 	}
 	p.m, p.n, p.k = shapeOf(i)
@@ -127,9 +135,18 @@ func decodeMma(d *decoder) execFunc {
 		p.fc, p.fd = quadrantC(tc), quadrantC(td)
 		p.quadrants = 4
 	default:
-		p.fa, p.fb = fragmentA(p.m, p.k, p.a.perRegister()), fragmentB(p.k, p.n, p.b.perRegister())
 		p.fc = fragmentC(p.m, p.n)
 		p.fd = p.fc
+		p.fb = fragmentB(p.k, p.n, p.b.perRegister())
+		columns := p.k
+		if i.Mod("sparse") != "" {
+			p.sparse = d.sparseMetadata(p)
+			columns /= 2
+		}
+		p.fa = fragmentA(p.m, columns, p.a.perRegister())
+		if i.Has("block_scale") {
+			p.scales = d.scaleOperands(p)
+		}
 	}
 	return aligned(p.exec)
 }
@@ -149,22 +166,36 @@ func aligned(do execFunc) execFunc {
 	}
 }
 
-func (p *matrixProduct) exec(w *warp, _ *inst) {
+func (p *matrixProduct) exec(w *warp, in *inst) {
 	a, b := make([]float64, p.fa.rows*p.fa.cols), make([]float64, p.fb.rows*p.fb.cols)
 	c := make([]float64, p.fc.rows*p.fc.cols)
 	w.gatherMatrix(a, p.fa, p.a, p.pa)
 	w.gatherMatrix(b, p.fb, p.b, p.pb)
 	w.gatherMatrix(c, p.fc, p.c, p.pc)
-	terms := make([]float64, p.k)
+	mode, terms := w.block.run.launch.Accumulate, make([]float64, p.fa.cols)
+	var places []int // of the elements of a row of A, if A is sparse
 	for q := range p.quadrants {
 		for i := range p.m {
-			row := a[(q*p.m+i)*p.k:][:p.k]
+			row := a[(q*p.m+i)*p.fa.cols:][:p.fa.cols]
+			if p.sparse != nil {
+				if places = p.sparse.row(w, in, i, places); places == nil {
+					return
+				}
+			}
 			for j := range p.n {
 				for k := range terms {
-					terms[k] = b[(q*p.k+k)*p.n+j]
+					place := k
+					if places != nil {
+						place = places[k]
+					}
+					terms[k] = b[(q*p.k+place)*p.n+j]
 				}
 				at := &c[(q*p.m+i)*p.n+j]
-				*at = p.element(w.block.run.launch.Accumulate, row, terms, *at)
+				if p.scales != nil {
+					*at = p.scaledElement(mode, row, terms, *at, p.scales.ofRow(w, i), p.scales.ofColumn(w, j))
+				} else {
+					*at = p.element(mode, row, terms, *at)
+				}
 			}
 		}
 	}

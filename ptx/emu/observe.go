@@ -283,6 +283,9 @@ const (
 	MbarrierComplete
 	// MbarrierWait means that a thread observed the completion of the last phase.
 	MbarrierWait
+	// MbarrierCommit means that a thread executed a tcgen05.commit. Its MbarrierCopy follows when the
+	// thread's operations before it are complete.
+	MbarrierCommit
 )
 
 // Mbarrier is an event at an mbarrier. Accesses of threads before their arrival at a phase, and the
@@ -295,8 +298,8 @@ type Mbarrier struct {
 	// offset there.
 	Rank int
 	Addr uint64
-	// Copy is the number of the copy, for MbarrierCopy. For a tcgen05.commit it is that of the last
-	// operation of the thread; the thread's operations before it are complete as well.
+	// Copy is the number of the copy or of the tcgen05.commit, for MbarrierCopy and MbarrierCommit.
+	// A commit has a higher number than the operations of the thread before it.
 	Copy uint64
 }
 

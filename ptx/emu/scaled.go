@@ -12,8 +12,8 @@ import (
 const (
 	// blackwellMinExp is the exponent of a zero, to which a sum is aligned at least.
 	blackwellMinExp = -126
-	// scaledBits is the number of bits that a sum of products of 4-bit floats keeps after the leading
-	// bit of its largest scale.
+	// scaledBits is the number of bits that a sum of products of 4-bit floats keeps after the
+	// leading bit of its largest scale.
 	scaledBits = 35
 	// scaledGroup is the number of products of 4-bit floats that are added exactly.
 	scaledGroup = 16
@@ -29,6 +29,65 @@ func decodeUE8M0(b uint8) float64 {
 
 // decodeUE4M3 returns the value of a scale in e4m3 without a sign.
 func decodeUE4M3(b uint8) float64 { return math.Abs(decodeE4M3(b)) }
+
+// scaleOperands holds the scales of an mma with block scales (manual:
+// "warp-level-block-scaling"). Each scale is a byte of a register. Lanes 4g to 4g+3 hold those of
+// rows g and g+8 of A and of column g of B.
+type scaleOperands struct {
+	a, b         uint32   // slots of the registers
+	partA, partB []uint32 // slots of the first byte and of the lanes that hold the scales
+	n            int      // scales of a row
+	decode       func(bits uint8) float64
+}
+
+// scaleOperands decodes the scales of the current instruction.
+func (d *decoder) scaleOperands(p *matrixProduct) *scaleOperands {
+	i := d.i
+	s := &scaleOperands{n: kindOf(i).perRow}
+	if i.Has("scale_vec::4X") {
+		s.n = 4
+	}
+	t := ptx.UE8M0
+	if s.decode = decodeUE8M0; i.Has("ue4m3") {
+		t, s.decode = ptx.UE4M3, decodeUE4M3
+	}
+	p.minExpScale = minExponents[t]
+	for k := range i.Args {
+		switch i.Operand(k).Name {
+		case "scale-a":
+			s.a = d.vector(k)[0]
+		case "scale-b":
+			s.b = d.vector(k)[0]
+		case "part-a":
+			s.partA = d.vector(k)
+		case "part-b":
+			s.partB = d.vector(k)
+		}
+	}
+	return s
+}
+
+// ofRow returns the scales of row i of A: two lanes of a quad hold those of two rows.
+func (s *scaleOperands) ofRow(w *warp, i int) []float64 {
+	lane := i % 8 * 4
+	part := reg[uint16](w, s.partA[1])[lane]
+	return s.read(reg[uint32](w, s.a)[lane+int(part&1)*2+i/8], reg[uint16](w, s.partA[0])[lane])
+}
+
+// ofColumn returns the scales of column j of B.
+func (s *scaleOperands) ofColumn(w *warp, j int) []float64 {
+	lane := j * 4
+	part := reg[uint16](w, s.partB[1])[lane]
+	return s.read(reg[uint32](w, s.b)[lane+int(part&3)], reg[uint16](w, s.partB[0])[lane])
+}
+
+func (s *scaleOperands) read(word uint32, first uint16) []float64 {
+	values := make([]float64, s.n)
+	for k := range values {
+		values[k] = s.decode(uint8(word >> (8 * (int(first&3) + k))))
+	}
+	return values
+}
 
 // decodeSmall returns a function that decodes floats with a sign, exponent bits and fraction bits,
 // without infinities and NaNs.

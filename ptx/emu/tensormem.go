@@ -308,9 +308,7 @@ func (c *cluster) checkTensorLeftovers(b *block) {
 	}
 }
 
-// emitTensor reports an access to tensor memory, which lasts until the operation is complete.
-func (w *warp) emitTensor(in *inst, id uint64, kind AccessKind, p *tensorPart) {
-	if len(w.block.bulk) > 0 || w.tracks {
-		w.emitBulk(&Bulk{Origin: w.origin(in), Kind: kind, Space: ptx.Tensor, Rank: p.block.rank, Spans: p.spans(), Copy: id})
-	}
+// event returns the event of an access to p, which lasts until the operation is complete.
+func (p *tensorPart) event(o Origin, id uint64, kind AccessKind) *Bulk {
+	return &Bulk{Origin: o, Kind: kind, Space: ptx.Tensor, Rank: p.block.rank, Spans: p.spans(), Copy: id}
 }

@@ -159,13 +159,11 @@ func (w *warp) startTensor(in *inst, m *tensorMove, load bool, p *tensorPart, do
 	c := w.block.cluster
 	c.operations++
 	f := &asyncOp{id: c.operations, origin: w.origin(in), warp: w, uses: []*block{w.block}, parts: []func(){do}}
-	kind := AsyncWrite
-	if load {
-		kind = AsyncRead
+	if load { // passes undefined values on
 		w.holdRegisters(m.registers)
-	}
-	if !load || len(w.block.bulk) > 0 {
-		w.emitTensor(in, f.id, kind, p)
+		w.block.emitBulk(p.event(f.origin, f.id, AsyncRead))
+	} else {
+		w.emitBulk(p.event(f.origin, f.id, AsyncWrite))
 	}
 	w.transfers = append(w.transfers, tensorTransfer{f, m, load})
 	c.startAsync(f)

@@ -10,8 +10,7 @@ import (
 // tensorPipe is the queue of the operations of a thread that tcgen05.commit tracks: tcgen05.mma and
 // tcgen05.cp. They run in order.
 type tensorPipe struct {
-	ops  []*tensorOp // oldest first
-	last uint64      // number of the last operation, complete or not
+	ops []*tensorOp // oldest first
 }
 
 type tensorOp struct {
@@ -91,16 +90,16 @@ func (w *warp) issueTensor(in *inst, lane int, shared []sharedRead, reads, write
 		}
 	}
 	for _, p := range reads {
-		w.emitTensor(in, f.id, AsyncRead, p)
+		w.emitBulk(p.event(f.origin, f.id, AsyncRead))
 	}
 	for _, p := range writes {
 		f.uses = append(f.uses, p.block)
-		w.emitTensor(in, f.id, AsyncWrite, p)
+		w.emitBulk(p.event(f.origin, f.id, AsyncWrite))
 	}
 	pipe := w.tensorPipe(lane)
 	op := &tensorOp{run: run, async: f}
 	f.parts = []func(){func() { pipe.finish(op) }}
-	pipe.ops, pipe.last = append(pipe.ops, op), f.id
+	pipe.ops = append(pipe.ops, op)
 	c.startAsync(f)
 }
 
@@ -152,6 +151,9 @@ func (d *decoder) tensorCommit() execFunc {
 					}
 				}
 			}
+			if len(targets) == 0 {
+				return
+			}
 			w.commitTensor(in, lane, to.off, targets)
 		})
 	}
@@ -160,26 +162,27 @@ func (d *decoder) tensorCommit() execFunc {
 // commitTensor arrives at the mbarriers at an offset of the targets' shared memory when the
 // operations that the lane has issued are complete.
 func (w *warp) commitTensor(in *inst, lane int, off uint64, targets []*block) {
-	pipe, origin := w.tensorPipe(lane), w.origin(in)
-	last := pipe.last
+	pipe, c, origin := w.tensorPipe(lane), w.block.cluster, w.origin(in)
 	var op *tensorOp
 	if n := len(pipe.ops); n > 0 {
 		op = pipe.ops[n-1]
 	}
-	f := &asyncOp{id: last, origin: origin, warp: w, uses: targets}
+	c.operations++
+	f := &asyncOp{id: c.operations, origin: origin, warp: w, uses: targets}
+	mbarrierAt{origin, w, targets[0], off}.emit(MbarrierCommit, f.id)
 	f.parts = append(f.parts, func() {
 		if op != nil && op.async.parts != nil {
 			pipe.finish(op)
 		}
 	})
 	for _, b := range targets {
-		f.parts = append(f.parts, func() { w.tensorArrive(in, mbarrierAt{origin: origin, block: b, off: off}, last) })
+		f.parts = append(f.parts, func() { w.tensorArrive(in, mbarrierAt{origin, w, b, off}, f.id) })
 	}
-	w.block.cluster.startAsync(f)
+	c.startAsync(f)
 }
 
-// tensorArrive arrives at an mbarrier, which the operation with the number last precedes.
-func (w *warp) tensorArrive(in *inst, at mbarrierAt, last uint64) {
+// tensorArrive arrives at an mbarrier for the commit with the given number.
+func (w *warp) tensorArrive(in *inst, at mbarrierAt, commit uint64) {
 	word := at.block.shared.bytes()[at.off:][:mbarrierBytes]
 	m, ok := unpackMbarrier(binary.LittleEndian.Uint64(word))
 	err := fmt.Errorf("no mbarrier at %#x of block %v's shared memory (mbarrier.init)", at.off, at.block.index)
@@ -190,8 +193,6 @@ func (w *warp) tensorArrive(in *inst, at mbarrierAt, last uint64) {
 		w.block.cluster.fail(w.siteError(ErrMisuse, in, "%v", err))
 		return
 	}
-	if last > 0 {
-		at.emit(MbarrierCopy, last)
-	}
+	at.emit(MbarrierCopy, commit)
 	at.settle(word, &m)
 }

@@ -3,6 +3,8 @@ package emu
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 
 	"tilework/ptx"
 )
@@ -49,15 +51,21 @@ var tensorKinds = []tensorKind{
 	{name: "mxf4nvf4", k: 64, operands: map[uint32]ptx.Type{1: ptx.E2M1}, perRow: 2},
 }
 
+// kindOf returns the kind of a matrix instruction, or nil if it names none.
+func kindOf(i *ptx.Instr) *tensorKind {
+	for _, mod := range i.Mods {
+		if name, ok := strings.CutPrefix(mod, "kind::"); ok {
+			return &tensorKinds[slices.IndexFunc(tensorKinds, func(k tensorKind) bool { return k.name == name })]
+		}
+	}
+	return nil
+}
+
 func (d *decoder) tensorProduct() execFunc {
 	i := d.i
 	t := &tensorProduct{pair: i.Has("cta_group::2"), reuses: i.Has("ws")}
-	for k := range tensorKinds {
-		if i.Mod("kind") == "kind::"+tensorKinds[k].name {
-			t.kind = &tensorKinds[k]
-			t.perRow = t.kind.perRow
-		}
-	}
+	t.kind = kindOf(i)
+	t.perRow = t.kind.perRow
 	switch i.Mod("scales") {
 	case "scale_vec::4X", "block16":
 		t.perRow = 4
@@ -226,7 +234,7 @@ func (t *tensorProduct) issue(w *warp, in *inst, lane int) {
 		d := s.results(block, laneD, colD)
 		writes = append(writes, d)
 		if w.tracks && adds && d.check() == nil {
-			w.trackBulk(&Bulk{Origin: w.origin(in), Kind: AsyncRead, Space: ptx.Tensor, Rank: block.rank, Spans: d.spans()})
+			w.trackBulk(d.event(w.origin(in), 0, AsyncRead))
 		}
 	}
 	if lanes := laneD % tensorLanes; lanes != 0 && (lanes != 16 || s.m != 64 || t.reuses) {

@@ -12,7 +12,8 @@ import (
 type asyncOrder struct {
 	mbarriers    map[agent]*phases
 	cluster      arrivalSet
-	clusterClock *clock // clock of the last completion of the cluster's barrier
+	clusterClock *clock            // clock of the last completion of the cluster's barrier
+	commits      map[uint64]*clock // clocks of the threads at their tcgen05.commit, by its number
 }
 
 // agent executes asynchronous work: an mbarrier in a block's shared memory, for the copies that
@@ -41,7 +42,7 @@ type copyPart struct {
 }
 
 func (a *asyncOrder) reset() {
-	a.mbarriers = map[agent]*phases{}
+	a.mbarriers, a.commits = map[agent]*phases{}, map[uint64]*clock{}
 	a.cluster, a.clusterClock = arrivalSet{}, nil
 }
 
@@ -101,9 +102,12 @@ func (o *order) mbarrier(e *emu.Mbarrier, land func(copyPart, int)) {
 	case emu.MbarrierCopy:
 		c := copyPart{copy: e.Copy, mask: e.Mask}
 		if isTensor(e.Site) {
-			c.pipe = e.Warp*32 + bits.TrailingZeros32(e.Mask) + 1
+			c.pipe = threadOf(e.Origin) + 1
+			p.arriving = join(p.arriving, o.commits[e.Copy])
 		}
 		p.phaseCopies = append(p.phaseCopies, c)
+	case emu.MbarrierCommit:
+		o.commits[e.Copy] = o.clockOf(threadOf(e.Origin), o.step())
 	case emu.MbarrierComplete:
 		p.complete = join(p.complete, p.arriving)
 		p.doneCopies = append(p.doneCopies, p.phaseCopies...)
@@ -151,6 +155,9 @@ func (o *order) clusterSync(e *emu.ClusterSync) {
 		o.joinLanes(e.Warp, e.Mask, o.clusterClock)
 	}
 }
+
+// threadOf returns the number of the first thread of an origin in the cluster.
+func threadOf(e emu.Origin) int { return e.Warp*32 + bits.TrailingZeros32(e.Mask) }
 
 // proxyFence makes all writes that are ordered before the lanes visible to the async proxy.
 // fence.mbarrier_init does so only for mbarriers, but it is treated alike, because it comes at

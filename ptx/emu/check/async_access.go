@@ -1,7 +1,6 @@
 package check
 
 import (
-	"math/bits"
 	"slices"
 
 	"tilework/ptx"
@@ -152,7 +151,7 @@ func (r *raceDetector) retire(region *region, off uint64, size int, under, lande
 // bulk checks an access of the async proxy, which is in flight from now on.
 func (r *raceDetector) bulk(b *emu.Bulk) {
 	r.resolveReads()
-	first := b.Warp*32 + bits.TrailingZeros32(b.Mask)
+	first := threadOf(b.Origin)
 	thread, flags := first, async|proxied
 	if isMatrix(b.Site) { // the four warps of the group execute it as one operation
 		thread = b.Warp / groupWarps * groupWarps * 32

@@ -20,8 +20,8 @@ type compiled struct {
 	want                string // the checkers that find errors; those with ? may; advice is allowed
 	says                string // part of the report or of the error of the launch
 	err                 error  // the error of the launch
-	// The tools of compute-sanitizer that report the fault of the kernel, compiled at -O3, on an H100.
-	// If none does: "ptxas" refuses the kernel, or it "hangs".
+	// The tools of compute-sanitizer that report the fault of the kernel, compiled at -O3, on an
+	// H100. If none does: "ptxas" refuses the kernel, or it "hangs".
 	sanitizer string
 }
 

@@ -27,8 +27,12 @@ func isPipelined(s *emu.Site) bool {
 }
 
 // inOrder reports whether e and an earlier access p are operations of a thread that run in order.
+// If the completion of p was observed, it is work of the thread's agent.
 func (r *raceDetector) inOrder(p, e epoch) bool {
-	return p&async != 0 && sameThread(p, e) && isPipelined(r.site(p.site())) && isPipelined(r.site(e.site()))
+	if !isPipelined(r.site(p.site())) || !isPipelined(r.site(e.site())) {
+		return false
+	}
+	return sameThread(p, e) || p.thread() >= r.threads && p.thread() == r.agents[agent{pipe: e.thread() + 1}]
 }
 
 // completePipe completes the operations of a thread up to a number, as work of the given agent.

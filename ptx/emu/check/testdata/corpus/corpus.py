@@ -118,3 +118,10 @@ def from_e4m3(b):
 
 def from_e5m2(b):
     return from_fp8(b, 5, 2)
+
+
+def from_e2m1(b):
+    """Returns the values of pairs of e2m1, the first in the lower half of a byte."""
+    magnitudes = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6], np.float32)
+    values = np.concatenate([magnitudes, -magnitudes])
+    return np.stack([values[b & 15], values[b >> 4]], -1).reshape(len(b), -1)

@@ -12,13 +12,19 @@ types = {"f2": "fp16", "f4": "fp32", "f8": "fp64", "i1": "i8", "i2": "i16", "i4"
          "u2": "bf16", "u4": "u32", "u8": "u64"}  # of elements; bits of bfloat16 are u2 here
 
 
-class Fp8(np.ndarray):
+class E4m3(np.ndarray):
     """Bits of e4m3."""
 
 
+class E5m2(np.ndarray):
+    """Bits of e5m2."""
+
+
 def signature(value):
-    if isinstance(value, Fp8):
+    if isinstance(value, E4m3):
         return "*fp8e4nv"
+    if isinstance(value, E5m2):
+        return "*fp8e5"
     if isinstance(value, (np.ndarray, corpus.Want, corpus.Scratch)):
         dtype = np.dtype(value.array.dtype if isinstance(value, corpus.Want) else value.dtype)
         return "*" + types[dtype.str[1:]]
@@ -50,8 +56,9 @@ def case(function, builds=builds):
     return function
 
 
-def case_sm_90(function):
-    return case(function, {"sm_90": 90})
+def case_for(*names):
+    """Returns a decorator for the cases of some builds."""
+    return lambda function: case(function, {name: builds[name] for name in names})
 
 
 def launch(kernel, grid, *args, warps=4, **constants):

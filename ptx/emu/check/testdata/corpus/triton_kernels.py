@@ -6,8 +6,8 @@ import numpy as np
 import triton
 import triton.language as tl
 
-from corpus import floats, from_bf16, from_e4m3, ints, to_bf16, want
-from triton_compiler import Fp8, case, case_sm_90, launch
+from corpus import floats, from_bf16, from_e2m1, from_e4m3, from_e5m2, ints, to_bf16, want
+from triton_compiler import E4m3, E5m2, case, case_for, launch
 
 
 def softmax(x):
@@ -169,14 +169,101 @@ def matmul_int8(r):
     return product(a, b, a.astype(np.int32) @ b.astype(np.int32), sum=tl.int32)
 
 
-@case_sm_90
+@case_for("sm_90")
 def matmul_e4m3(r):
-    def bits(*shape):
-        return (ints(r, 0x20, 0x50, *shape) | ints(r, 0, 2, *shape) << 7).astype(np.uint8).view(Fp8)
-
-    a, b = bits(64, 64), bits(64, 32)
+    a, b = fp8(r, 64, 64).view(E4m3), fp8(r, 64, 32).view(E4m3)
     exact = from_e4m3(np.asarray(a)) @ from_e4m3(np.asarray(b))
     return product(a, b, exact, tile=(64, 32, 64), tol=2e-3)
+
+
+def fp8(r, *shape):
+    return (ints(r, 0x20, 0x50, *shape) | ints(r, 0, 2, *shape) << 7).astype(np.uint8)
+
+
+@case_for("sm_90", "sm_100")
+def matmul_half_tensor_memory(r):
+    a, b = floats(r, 128, 192, dtype=np.float16), floats(r, 192, 256, dtype=np.float16)
+    return product(a, b, a.astype(np.float32) @ b.astype(np.float32), tile=(128, 128, 64))
+
+
+@case_for("sm_90", "sm_100")
+def matmul_bf16_tensor_memory(r):
+    a, b = to_bf16(floats(r, 128, 64)), to_bf16(floats(r, 64, 256))
+    return product(a, b, from_bf16(a) @ from_bf16(b), tile=(128, 256, 32), warps=8)
+
+
+@case_for("sm_90", "sm_100")
+def matmul_tf32_tensor_memory(r):
+    a, b = floats(r, 128, 64), floats(r, 64, 128)
+    return product(a, b, a @ b, precision="tf32", tile=(128, 128, 32), tol=3e-3)
+
+
+@case_for("sm_100")
+def matmul_e4m3_tensor_memory(r):
+    a, b = fp8(r, 128, 128).view(E4m3), fp8(r, 128, 64).view(E4m3)
+    exact = from_e4m3(np.asarray(a)) @ from_e4m3(np.asarray(b))
+    return product(a, b, exact, tile=(128, 64, 64))
+
+
+@triton.jit
+def scaled_kernel(
+    a, scale_a, b, scale_b, c, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, A: tl.constexpr, B: tl.constexpr,
+    EACH_A: tl.constexpr, EACH_B: tl.constexpr, BLOCK: tl.constexpr,
+):
+    i, j, s = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K // BLOCK)
+    p, q = tl.arange(0, K // EACH_A), tl.arange(0, K // EACH_B)
+    x = tl.load(a + i[:, None] * (K // EACH_A) + p[None, :])
+    y = tl.load(b + q[:, None] + (K // EACH_B) * j[None, :])
+    of_x = tl.load(scale_a + i[:, None] * (K // BLOCK) + s[None, :])
+    of_y = tl.load(scale_b + j[:, None] * (K // BLOCK) + s[None, :])
+    sum = tl.dot_scaled(x, of_x, A, y, of_y, B)
+    tl.store(c + i[:, None] * N + j[None, :], sum)
+
+
+def scaled_product(r, a, b, scales, block, m=128, n=128, k=128):
+    """The product of A and the transpose of B. a and b are the type and the elements, scales a function."""
+    decode = {"e4m3": from_e4m3, "e5m2": from_e5m2, "e2m1": from_e2m1}
+    exact, args, constants = [], [], {}
+    for name, rows, kind in ("A", m, a), ("B", n, b):
+        each = 2 if kind == "e2m1" else 1
+        bits = fp8(r, rows, k) if each == 1 else r.integers(0, 256, (rows, k // 2)).astype(np.uint8)
+        scale, values = scales(r, rows, k // block)
+        exact.append(decode[kind](bits) * np.repeat(values, block, 1))
+        view = {"e4m3": E4m3, "e5m2": E5m2}.get(kind)
+        args += [bits.view(view) if view else bits, scale]
+        constants |= {name: kind, f"EACH_{name}": each}
+    c = want(exact[0] @ exact[1].T, dtype=np.float32)
+    return launch(scaled_kernel, 1, *args, c, M=m, N=n, K=k, BLOCK=block, **constants)
+
+
+def powers_of_two(r, *shape):
+    bits = r.integers(124, 131, shape).astype(np.uint8)
+    return bits, 2.0 ** (bits.astype(np.float64) - 127)
+
+
+def fractions(r, *shape):
+    bits = r.integers(0x30, 0x50, shape).astype(np.uint8)
+    return bits.view(E4m3), from_e4m3(bits).astype(np.float64)
+
+
+@case_for("sm_100", "sm_120")
+def scaled_mxfp8(r):
+    return scaled_product(r, "e4m3", "e5m2", powers_of_two, 32)
+
+
+@case_for("sm_100", "sm_120")
+def scaled_mxfp4(r):
+    return scaled_product(r, "e2m1", "e2m1", powers_of_two, 32)
+
+
+@case_for("sm_100", "sm_120")
+def scaled_nvfp4(r):
+    return scaled_product(r, "e2m1", "e2m1", fractions, 16)
+
+
+@case_for("sm_100")
+def scaled_mixed(r):
+    return scaled_product(r, "e4m3", "e2m1", powers_of_two, 32, n=64)
 
 
 @triton.jit
