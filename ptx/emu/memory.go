@@ -87,19 +87,21 @@ type Allocation struct {
 //
 // The error wraps ErrOutOfMemory.
 func (m *Memory) Alloc(n int) (uint64, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	a, err := m.alloc(n, "")
 	if err != nil {
 		return 0, err
 	}
+	m.add(a)
 	return a.Base, nil
 }
 
+// alloc returns a new allocation for add. m.mu must be held.
 func (m *Memory) alloc(n int, name string) (*Allocation, error) {
 	if n < 0 {
 		return nil, fmt.Errorf("allocation of %d bytes: %w", n, ErrOutOfMemory)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	if int64(n) > m.limit-m.used || uint64(n) > lastAddress-guardGap-allocAlign-m.next {
 		return nil, fmt.Errorf("allocation of %d bytes: %d of %d bytes are in use: %w", n, m.used, m.limit, ErrOutOfMemory)
 	}
@@ -111,9 +113,14 @@ func (m *Memory) alloc(n int, name string) (*Allocation, error) {
 	}
 	m.next = (m.next + uint64(n) + guardGap + allocAlign - 1) &^ (allocAlign - 1)
 	m.used += int64(n)
-	live := append(slices.Clone(*m.live.Load()), a) // remains sorted, as addresses increase
-	m.live.Store(&live)
 	return a, nil
+}
+
+// add makes new allocations visible to kernels. m.mu must be held. The list remains sorted, as
+// addresses increase.
+func (m *Memory) add(list ...*Allocation) {
+	live := slices.Concat(*m.live.Load(), list)
+	m.live.Store(&live)
 }
 
 // Free frees an allocation. The error wraps ErrAddress unless Alloc returned addr. Freeing address

@@ -24,22 +24,9 @@ func (m *Memory) module(p *Program) (*moduleData, error) {
 	if data != nil {
 		return data, nil
 	}
-	data = &moduleData{allocs: make([]*Allocation, len(p.variables))}
-	for n, v := range p.variables {
-		if v.Space == ptx.Shared {
-			continue
-		}
-		if v.Linkage == "extern" {
-			return nil, &ptx.Error{Pos: v.Pos, Kind: ptx.ErrUnsupported, Msg: fmt.Sprintf("%s is defined in another module",
-				v.Name)}
-		}
-		a, err := m.alloc(v.Size(), v.Name)
-		if err != nil {
-			return nil, fmt.Errorf("variable %s: %w", v.Name, err)
-		}
-		clear(a.bytes())
-		a.mark(0, a.Size)
-		data.allocs[n] = a
+	data, err := m.variables(p)
+	if err != nil {
+		return nil, err
 	}
 	for n, v := range p.variables {
 		if v.Init != nil {
@@ -57,6 +44,33 @@ func (m *Memory) module(p *Program) (*moduleData, error) {
 		return first, nil
 	}
 	m.modules[p] = data
+	return data, nil
+}
+
+// variables allocates the variables of p.
+func (m *Memory) variables(p *Program) (*moduleData, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	data := &moduleData{allocs: make([]*Allocation, len(p.variables))}
+	var all []*Allocation
+	for n, v := range p.variables {
+		if v.Space == ptx.Shared {
+			continue
+		}
+		if v.Linkage == "extern" {
+			return nil, &ptx.Error{Pos: v.Pos, Kind: ptx.ErrUnsupported, Msg: fmt.Sprintf("%s is defined in another module",
+				v.Name)}
+		}
+		a, err := m.alloc(v.Size(), v.Name)
+		if err != nil {
+			return nil, fmt.Errorf("variable %s: %w", v.Name, err)
+		}
+		clear(a.bytes())
+		a.mark(0, a.Size)
+		data.allocs[n] = a
+		all = append(all, a)
+	}
+	m.add(all...)
 	return data, nil
 }
 
