@@ -170,7 +170,7 @@ func (v *verifier) value(s *scope, o *OperandForm, arg Operand, want Type, vec i
 	case *Imm:
 		if o.Dst {
 			v.bad("operand %s is %s, want a register to write", o.Name, a.text())
-		} else if v.instr.Op == "vabsdiff4" || o.Name == "meta" {
+		} else if v.instr.Op == "vabsdiff4" {
 			v.bad("operand %s is %s, want a register", o.Name, a.text())
 		} else if msg := immediateFits(a, want); msg != "" {
 			v.bad("operand %s: %s", o.Name, msg)

@@ -283,8 +283,8 @@ const (
 	MbarrierComplete
 	// MbarrierWait means that a thread observed the completion of the last phase.
 	MbarrierWait
-	// MbarrierCommit means that a thread executed a tcgen05.commit. Its MbarrierCopy follows when the
-	// thread's operations before it are complete.
+	// MbarrierCommit means that a thread executed a tcgen05.commit. Its MbarrierCopy follows when
+	// the thread's operations before it are complete.
 	MbarrierCommit
 )
 

@@ -38,7 +38,7 @@ func (d *decoder) sparseMetadata(p *matrixProduct) *sparseMetadata {
 	for k := range i.Args {
 		switch i.Operand(k).Name {
 		case "meta":
-			s.meta = d.source(k)
+			s.meta = d.vector(k)[0]
 		case "sel":
 			s.first = int(d.constInt(k)) * lanes % 4
 		}
