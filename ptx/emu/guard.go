@@ -108,6 +108,10 @@ func (w *warp) guardRegisters(in *inst) {
 // checkRegisters checks the registers of the current instruction for observers of undefined
 // values and for kernels with wgmma or tcgen05.ld.
 func (w *warp) checkRegisters(in *inst) {
+	if w.matrices.held == nil {
+		w.trackValues(in)
+		return
+	}
 	g, async := in.x.(*wgmma)
 	if w.tracks {
 		if async && *pred(w, g.scaleD)&1 != 0 {
@@ -117,7 +121,7 @@ func (w *warp) checkRegisters(in *inst) {
 		}
 		w.trackValues(in)
 	}
-	if !async && w.matrices.held != nil && w.frame.fn == w.block.run.entry {
+	if !async && w.frame.fn == w.block.run.entry {
 		w.guardRegisters(in)
 	}
 }

@@ -95,7 +95,11 @@ func (w *warp) emitLoad(in *inst, r *region) {
 		}
 		addr = &w.eventAddr
 	}
-	if w.tracks {
+	switch {
+	case !w.tracks:
+	case r.alloc != nil && !r.alloc.partial():
+		w.trackDefined(in)
+	default:
 		w.trackAccess(in, ac, memoryRange{space, w.block, r.alloc}, addr, full)
 	}
 	w.emitAccess(in, ac, space, w.block.rank, r.alloc, addr, full, 0)

@@ -119,7 +119,7 @@ func (w *warp) trackValues(in *inst) {
 	u, reads := &w.frame.undefined, in.reads
 	var unknown uint32
 	var cause *Cause
-	if in.site.Instr.Guard != nil {
+	if in.guard != always {
 		unknown, cause = w.trackGuard(in)
 		reads = reads[1:]
 	}
@@ -150,7 +150,11 @@ func (w *warp) trackValues(in *inst) {
 		unknown |= operands
 	}
 	for _, r := range in.writes {
-		u.set(r.index, w.active, unknown, cause)
+		if unknown == 0 {
+			u.lanes[r.index] &^= w.active
+		} else {
+			u.set(r.index, w.active, unknown, cause)
+		}
 	}
 }
 

@@ -193,6 +193,16 @@ func (w *warp) trackAccess(in *inst, ac *access, r memoryRange, addr *[lanes]uin
 	}
 }
 
+// trackDefined tracks a load by a full warp of values that are all defined.
+func (w *warp) trackDefined(in *inst) {
+	u := &w.frame.undefined
+	for _, n := range in.x.(*transfer).registers {
+		if n != none {
+			u.lanes[n] = 0
+		}
+	}
+}
+
 // trackLoad makes register n undefined in the lanes that load undefined bytes.
 func (w *warp) trackLoad(in *inst, r memoryRange, addr *[lanes]uint64, at uint64, size int, mask uint32, n int) {
 	u := &w.frame.undefined

@@ -172,6 +172,7 @@ func (r *raceDetector) bulk(b *emu.Bulk) {
 	case ptx.Tensor:
 		r.cur.region = r.tensor[b.Rank]
 	}
+	r.repeated = nil
 	r.executed(b.Origin)
 	if r.bulkSites == nil {
 		r.bulkSites = map[int]*emu.Site{}
@@ -179,7 +180,7 @@ func (r *raceDetector) bulk(b *emu.Bulk) {
 	r.bulkSites[b.Site.Index] = b.Site
 	for _, s := range b.Spans {
 		r.cur.size = s.Size
-		r.span(s.Addr-r.cur.base, s.Size, e, oneLane, false)
+		r.span(s.Addr-r.cur.base, s.Size, e, oneLane, 0)
 	}
 	if isPipelined(b.Site) && !slices.Contains(r.pipes[first], b.Copy) {
 		r.pipes[first] = append(r.pipes[first], b.Copy)

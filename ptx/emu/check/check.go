@@ -303,13 +303,12 @@ func (w *worker) instruction(a *emu.Access) *instruction {
 
 // site returns the instruction with the given index, or nil if it has not accessed memory.
 func (w *worker) site(index int) *emu.Site {
-	if s := w.bulkSites[index]; s != nil {
-		return s
+	if index < len(w.instructions) {
+		if s := w.instructions[index].Site; s != nil {
+			return s
+		}
 	}
-	if index >= len(w.instructions) {
-		return nil
-	}
-	return w.instructions[index].Site
+	return w.bulkSites[index]
 }
 
 func (w *worker) barrier(b *emu.Barrier) {

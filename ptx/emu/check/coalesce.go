@@ -113,14 +113,17 @@ func (t *touched) of(a *emu.Allocation) *sectors {
 }
 
 func (s *sectors) add(a *emu.Access, rs *runs) {
+	base, reads, writes := a.Alloc.Base, isRead(a.Kind), isWrite(a.Kind)
+	var end uint64 // of the sectors so far
 	for i := range rs.byAddr[:rs.n] {
 		cur := &rs.byAddr[i]
-		off := cur.addr - a.Alloc.Base
-		first, last := off/sectorBytes, (off+cur.bytes(a.Size)-1)/sectorBytes
-		if isRead(a.Kind) {
+		off := cur.addr - base
+		first, last := max(off/sectorBytes, end), (off+cur.bytes(a.Size)-1)/sectorBytes
+		end = max(end, last+1)
+		if reads {
 			setBits(s.read, first, last)
 		}
-		if isWrite(a.Kind) {
+		if writes {
 			setBits(s.written, first, last)
 		}
 	}

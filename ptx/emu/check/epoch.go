@@ -29,6 +29,9 @@ const (
 	threadShift = 24
 	timeShift   = 38
 
+	// raceMask selects the warp, the instruction and the flags.
+	raceMask epoch = 1<<timeShift - 1<<(threadShift+5) + 1<<threadShift - 1
+
 	siteMask   = 1<<(threadShift-siteShift) - 1
 	threadMask = 1<<(timeShift-threadShift) - 1
 	maxTime    = 1<<(64-timeShift) - 1

@@ -33,6 +33,17 @@ type raceDetector struct {
 	copies         map[copyKey]*pendingCopy
 	bulks          map[uint64][]pendingBulk
 	cur            current
+	// repeated is the finding of the last race of the current access, with an access repeatedBy
+	// that is a write if repeatedWrites is set. Races with accesses that differ only in lane and
+	// time are the same finding.
+	repeated       *ranked
+	repeatedBy     epoch
+	repeatedWrites bool
+	// recent holds some of the findings of races, with their kinds, by their instructions.
+	recent [1024]struct {
+		*ranked
+		kind uint8
+	}
 	tolerated
 	tensorOrder
 }
@@ -91,11 +102,14 @@ func (r *raceDetector) end() {
 }
 
 func (r *raceDetector) access(a *emu.Access, rs *runs, in *instruction) {
-	r.resolveReads()
+	if len(r.pending) > 0 {
+		r.resolveReads()
+	}
 	flags := flagsOf(a)
 	cur, stale := &r.cur, r.stale() // field by field, which is faster than a whole structure
 	cur.space, cur.alloc, cur.rank, cur.size, cur.write = a.Space, a.Alloc, a.Rank, a.Size, isWrite(a.Kind)
 	cur.stale, cur.from = stale, stale
+	r.repeated = nil
 	if a.Alloc != nil {
 		cur.region, cur.base = in.region, a.Alloc.Base
 	} else {
@@ -108,10 +122,12 @@ func (r *raceDetector) access(a *emu.Access, rs *runs, in *instruction) {
 	}
 	e := makeEpoch(time, a.Warp*32, a.Site.Index, flags)
 	r.executed(a.Origin)
-	repeated, reset := r.flagsOfLanes(a)
-	if repeated == a.Mask {
-		e |= repeats
-		repeated = 0
+	var repeated, reset uint32
+	if cur.write {
+		if repeated, reset = r.flagsOfLanes(a); repeated == a.Mask {
+			e |= repeats
+			repeated = 0
+		}
 	}
 	switch overlap := cur.write && rs.overlap(a.Size); {
 	case overlap || repeated|reset != 0:
@@ -127,11 +143,13 @@ func (r *raceDetector) access(a *emu.Access, rs *runs, in *instruction) {
 			if reset>>lane&1 != 0 {
 				own |= resets
 			}
-			r.span(a.Addr[lane]-cur.base, a.Size, own, oneLane, false)
+			r.span(a.Addr[lane]-cur.base, a.Size, own, oneLane, 0)
 		})
+	case !cur.write && rs.twins():
+		r.run(&rs.byLane[0], e, rs.byLane[1].lane)
 	default:
 		for i := range rs.byLane[:rs.n] {
-			r.run(&rs.byLane[i], e)
+			r.run(&rs.byLane[i], e, 0)
 		}
 	}
 	if flags&strong != 0 {
@@ -162,30 +180,34 @@ func (r *raceDetector) regionOf(a *emu.Allocation) *region {
 	return reg
 }
 
-// run checks the accesses of a run of lanes. e is the epoch of lane 0.
-func (r *raceDetector) run(cur *run, e epoch) {
+// run checks the accesses of a run of lanes. e is the epoch of lane 0. If twin is not 0, the lanes
+// that come twin after those of the run read the same bytes.
+func (r *raceDetector) run(cur *run, e epoch, twin int) {
 	e += epoch(cur.lane) << threadShift
 	off, size := cur.addr-r.cur.base, r.cur.size
 	switch {
 	case cur.step == 0:
-		r.span(off, size, e, oneLane, cur.lanes > 1)
+		if cur.lanes > 1 && !r.cur.write {
+			twin = 1 // two of the lanes represent the others
+		}
+		r.span(off, size, e, oneLane, twin)
 	case size&(size-1) != 0 || size > 1<<coarsest:
 		for range cur.lanes {
-			r.span(off, size, e, oneLane, false)
+			r.span(off, size, e, oneLane, twin)
 			e += 1 << threadShift
 			off += uint64(size)
 		}
 	default:
-		r.span(off, cur.lanes*size, e, size, false)
+		r.span(off, cur.lanes*size, e, size, twin)
 	}
 }
 
 // oneLane exceeds the bytes of any access of a lane.
 const oneLane = 1 << 30
 
-// span checks an access to n bytes at off, perLane bytes for each lane. If shared is set, several
-// lanes read the same bytes. Two of them are recorded, which represent the others.
-func (r *raceDetector) span(off uint64, n int, e epoch, perLane int, shared bool) {
+// span checks an access to n bytes at off, perLane bytes for each lane. If twin is not 0, the lane
+// that comes twin after each lane reads the same bytes.
+func (r *raceDetector) span(off uint64, n int, e epoch, perLane, twin int) {
 	shift := grain(off, min(n, perLane))
 	for {
 		p := r.cur.region.page(int(off>>pageShift), shift, &r.pool)
@@ -195,10 +217,7 @@ func (r *raceDetector) span(off uint64, n int, e epoch, perLane int, shared bool
 		case r.cur.write:
 			r.write(p, k, cells, e, perLane>>p.shift, off)
 		case r.cur.from != r.cur.stale || !p.skips(k, cells, r.cur.stale):
-			r.read(p, k, cells, e, perLane>>p.shift, off)
-			if shared {
-				r.read(p, k, cells, e+1<<threadShift, perLane>>p.shift, off)
-			}
+			r.read(p, k, cells, e, perLane>>p.shift, twin, off)
 		}
 		if n -= m; n == 0 {
 			return
@@ -208,28 +227,36 @@ func (r *raceDetector) span(off uint64, n int, e epoch, perLane int, shared bool
 	}
 }
 
-// read checks reads of n cells of a page starting at cell k. Each lane reads perLane cells. Most
-// of the checker's time is spent here.
-func (r *raceDetector) read(p *shadow, k, n int, e epoch, perLane int, off uint64) {
+// read checks reads of n cells of a page starting at cell k. Each lane reads perLane cells, and so
+// does the lane that comes twin after it, if twin is not 0. Most of the checker's time is spent
+// here.
+func (r *raceDetector) read(p *shadow, k, n int, e epoch, perLane, twin int, off uint64) {
 	stale := r.cur.stale
 	if p.since != stale {
 		p.since, p.settled = stale, 0
 	}
 	written, from := p.wrote >= r.cur.from, r.cur.from
-	left := perLane
+	left, other := perLane, epoch(twin)<<threadShift
 	cells := p.cells[k : k+n]
 	for i := range cells {
 		c := &cells[i]
 		if written && (c.w[0] >= from || c.w[1] >= from) {
 			r.compare(&c.w, true, e, off+uint64(i)<<p.shift)
+			if other != 0 {
+				r.compare(&c.w, true, e+other, off+uint64(i)<<p.shift)
+			}
 		}
 		switch {
 		case e&async != 0:
 			c.noteAsync(e, stale)
 		case c.r[0] < stale && c.r[1] < stale:
-			c.r[0], c.r[1] = e, 0
+			if c.r[0], c.r[1] = e, 0; other != 0 {
+				c.r[1] = e + other
+			}
 		case c.r[0] < stale || c.r[1] < stale || sameWarp(c.r[0], c.r[1]):
-			note(&c.r, e, stale)
+			if note(&c.r, e, stale); other != 0 {
+				note(&c.r, e+other, stale)
+			}
 		default:
 			p.settled |= p.bits(k+i, 1)
 		}
@@ -277,6 +304,10 @@ func (r *raceDetector) compare(earlier *[2]epoch, writes bool, e epoch, off uint
 		case p < r.cur.from || p&e&strong != 0:
 		case r.cur.space == ptx.Tensor && r.inOrder(p, e):
 		case !r.before(p, by):
+			if f := r.repeated; f != nil && (p^r.repeatedBy)&raceMask == 0 && writes == r.repeatedWrites {
+				f.Count++
+				continue
+			}
 			r.reportRace(p, e, writes, off)
 		case r.cur.space == ptx.Tensor:
 			r.checkTensorFence(p, e, off)

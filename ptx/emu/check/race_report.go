@@ -63,9 +63,18 @@ func (r *raceDetector) reportRace(p, e epoch, pWrites bool, off uint64) {
 		k.kind = mixedRace
 		r.notePlainRead(k, r.cur.space, off+r.cur.base)
 	}
-	size, where := r.cur.size, r.location(off)
+	recent := &r.recent[(k.site.Index+31*k.other.Index)%len(r.recent)]
+	if f := recent.ranked; f != nil && k.site == f.Site && k.other == f.Other && k.kind == recent.kind &&
+		f.block <= r.block.Linear { // most races repeat an earlier one
+		f.Count++
+		if k.kind == threadRace {
+			r.repeated, r.repeatedBy, r.repeatedWrites = f, p, pWrites
+		}
+		return
+	}
 	r.found.add(r.block, k, func(f *Finding) {
 		one, other := r.name(f, second.epoch, first.epoch)
+		size, where := r.cur.size, r.location(off)
 		if kind == asyncRace {
 			what := "asynchronous copy"
 			wait := "a wait for the copy (cp.async.wait_group or cp.async.wait_all), followed by a __syncthreads(),"
@@ -99,6 +108,7 @@ func (r *raceDetector) reportRace(p, e epoch, pWrites bool, off uint64) {
 		}
 		f.Message += r.advice(f, known, sameWarp(p, e))
 	})
+	recent.ranked, recent.kind = r.found[k], k.kind
 }
 
 // name sets the threads and blocks of a finding and returns their descriptions.
@@ -119,10 +129,10 @@ func (r *raceDetector) name(f *Finding, second, first epoch) (one, other string)
 
 // reportProxyRace reports that the async proxy may not see the write p in the current access e.
 func (r *raceDetector) reportProxyRace(p, e epoch, off uint64) {
-	size, where := r.cur.size, r.location(off)
 	r.found.add(r.block, key{checker: Race, kind: proxyRace, site: r.site(e.site()), other: r.site(p.site())},
 		func(f *Finding) {
 			one, other := r.name(f, e, p)
+			size, where := r.cur.size, r.location(off)
 			f.Message = fmt.Sprintf("the asynchronous operation of %s accesses %s at %s and may not see the write of "+
 				"%s at %s: "+
 				"want a fence.proxy.async after %s, before the barrier that follows it",
@@ -156,8 +166,8 @@ func (r *raceDetector) advice(f *Finding, known, warp bool) string {
 
 // reportLaneRace reports that lanes i and j of one store write different bytes to addr.
 func (r *raceDetector) reportLaneRace(a *emu.Access, i, j int, addr uint64) {
-	where := r.location(addr - r.cur.base)
 	r.found.add(r.block, key{checker: Race, kind: laneRace, site: a.Site, other: a.Site}, func(f *Finding) {
+		where := r.location(addr - r.cur.base)
 		f.Thread, f.OtherThread = r.thread(a.Warp*32+i), r.thread(a.Warp*32+j)
 		f.Message = fmt.Sprintf("threads %v and %v write different values to %s in the same instruction, and "+
 			"either may remain: "+

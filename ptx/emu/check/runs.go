@@ -69,7 +69,7 @@ func (r *runs) split(addr *[32]uint64, mask uint32, size int) {
 func (r *runs) halves(addr *[32]uint64, size uint64) bool {
 	low, high := (*[16]uint64)(addr[:16]), (*[16]uint64)(addr[16:])
 	d, e := low[1]-low[0], high[1]-high[0]
-	if d != 0 && d != size || e != 0 && e != size || !evenlySpaced(low, d) || !evenlySpaced(high, e) {
+	if d != 0 && d != size || e != 0 && e != size || !evenlySpaced(low, d) || *high != *low && !evenlySpaced(high, e) {
 		return false
 	}
 	r.byLane[0] = run{addr: low[0], lanes: 16, step: d}
@@ -87,8 +87,17 @@ func (r *runs) halves(addr *[32]uint64, size uint64) bool {
 	return true
 }
 
+// twins reports whether there are two runs of the same addresses.
+func (r *runs) twins() bool {
+	a, b := &r.byLane[0], &r.byLane[1]
+	return r.n == 2 && a.addr == b.addr && a.lanes == b.lanes && a.step == b.step && a.lane == 0
+}
+
 // evenlySpaced reports whether consecutive addresses differ by d.
 func evenlySpaced(addr *[16]uint64, d uint64) bool {
+	if d == 0 { // a comparison of memory is faster
+		return *(*[15]uint64)(addr[:15]) == *(*[15]uint64)(addr[1:])
+	}
 	var odd uint64
 	for i := 1; i < len(addr); i++ {
 		odd |= addr[i] - addr[i-1] ^ d

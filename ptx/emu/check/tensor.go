@@ -64,10 +64,10 @@ func (r *raceDetector) checkTensorFence(p, e epoch, off uint64) {
 	if sameWarp(p, e) || fencedBefore && p.time() < r.fencesOf[r.cur.by].after {
 		return
 	}
-	where := r.location(off)
 	r.found.add(r.block, key{checker: Race, kind: tensorFenceRace, site: r.site(e.site()), other: r.site(p.site())},
 		func(f *Finding) {
 			one, other := r.name(f, e, p)
+			where := r.location(off)
 			f.Severity = Advice
 			f.Message = fmt.Sprintf("%s accesses %s, after %s at %s and a synchronization of threads: the manual requires a "+
 				"tcgen05.fence::before_thread_sync before it and a tcgen05.fence::after_thread_sync after it",
