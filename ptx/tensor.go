@@ -7,10 +7,10 @@ import "fmt"
 // has its own encoding of a map into 128 bytes, the argument of a kernel's parameter of type
 // .b8[128] with alignment 64.
 //
-// A box may extend beyond the tensor on any side. TMA fills the outside part with zeros when it
-// loads, and skips it when it stores. As measured on an H200, a store writes whole 16-byte units:
-// the row of a tensor whose length is not a multiple of 16 bytes is written to the end of its
-// last unit. The rows of a box must start at a multiple of 16 bytes from the start of the
+// A box may extend beyond the tensor on any side. TMA fills the outside part with zeros or NaNs
+// when it loads, and skips it when it stores. As measured on an H200, a store writes whole 16-byte
+// units: the row of a tensor whose length is not a multiple of 16 bytes is written to the end of
+// its last unit. The rows of a box must start at a multiple of 16 bytes from the start of the
 // tensor's rows. A store does not support negative coordinates.
 type TensorMap struct {
 	// Element is U8, U16, U32, S32, U64, S64, F16, BF16, F32, F64 or TF32. TF32 rounds float32
@@ -24,6 +24,13 @@ type TensorMap struct {
 	// of a box occupies this number of bytes in shared memory, and its 16-byte units are permuted
 	// so that a column of them has no bank conflicts. Without a swizzle the rows are contiguous.
 	Swizzle int
+	// Steps holds the distances, 1 to 8, of the elements that are copied, in each dimension. A box
+	// has 1/step as many elements then, rounded up. The innermost step has no effect. Without Steps
+	// all are 1. The emulator follows the manual here, and for FillNaN; neither was measured.
+	Steps []int
+	// FillNaN fills the outside part of a load with NaNs instead of zeros. The elements are
+	// floating-point numbers.
+	FillNaN bool
 }
 
 // TensorMapBytes is the size of an encoded TensorMap in bytes. TensorMapAlign is the required
@@ -49,6 +56,10 @@ func (m *TensorMap) Check() error {
 	case n < 1 || n > 5 || len(m.Box) != n || len(m.Strides) != n-1:
 		return fmt.Errorf("tensor has %d dimensions, %d strides and a box of %d dimensions: "+
 			"want 1 to 5 dimensions, one stride fewer, and a box of as many dimensions", n, len(m.Strides), len(m.Box))
+	case len(m.Steps) != 0 && len(m.Steps) != n:
+		return fmt.Errorf("tensor has %d dimensions and %d steps: want as many, or no steps", n, len(m.Steps))
+	case m.FillNaN && m.Element.Class() != Float:
+		return fmt.Errorf("tensor elements are .%v: want a floating-point type to fill with NaNs", m.Element)
 	case m.Base%16 != 0:
 		return fmt.Errorf("tensor is at address %#x: want a multiple of 16", m.Base)
 	case m.Swizzle != 0 && m.Swizzle != 32 && m.Swizzle != 64 && m.Swizzle != 128:
@@ -62,6 +73,8 @@ func (m *TensorMap) Check() error {
 			return fmt.Errorf("box has %v elements: want 1 to 256 in each dimension", m.Box)
 		case i > 0 && (m.Strides[i-1] < 1 || m.Strides[i-1]%16 != 0 || int64(m.Strides[i-1]) >= 1<<40):
 			return fmt.Errorf("strides are %v bytes: want multiples of 16 below 2^40", m.Strides)
+		case len(m.Steps) != 0 && (m.Steps[i] < 1 || m.Steps[i] > 8):
+			return fmt.Errorf("steps are %v: want 1 to 8 in each dimension", m.Steps)
 		}
 	}
 	row := m.Box[0] * m.Element.Bytes()
@@ -78,8 +91,16 @@ func (m *TensorMap) Check() error {
 // mbarrier even if part of the box is outside the tensor.
 func (m *TensorMap) BoxBytes() int {
 	n := m.Element.Bytes()
-	for _, d := range m.Box {
-		n *= d
+	for i := range m.Box {
+		n *= m.BoxDim(i)
 	}
 	return n
+}
+
+// BoxDim returns the number of elements in dimension i of a box that are copied.
+func (m *TensorMap) BoxDim(i int) int {
+	if i == 0 || len(m.Steps) == 0 {
+		return m.Box[i]
+	}
+	return (m.Box[i] + m.Steps[i] - 1) / m.Steps[i]
 }

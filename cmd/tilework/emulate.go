@@ -64,7 +64,8 @@ kernel takes.
                         each aligned to its size
   tensor:BOX:S:ARG      a tensor map of the matrix or array of ARG, which is one of the above, with
                         a box of as many dimensions, such as 64x64, and a swizzle of S bytes (0, 32,
-                        64 or 128)
+                        64 or 128); a box of 64x64/2x1 has every second row, and with 128,nan
+                        for S the elements outside of the tensor are NaNs
   scratch:f32:1000      a pointer to memory that is written to no file; 1 to 5 dimensions
   u32:64, f32:1.5, …    a number; the types are u8 to u64, s8 to s64, f32 and f64
 

@@ -338,13 +338,21 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 	if len(parts) < 3 {
 		return kernelArg{}, errors.New("want tensor:BOX:SWIZZLE:ARG, such as tensor:64x64:128:a.npy")
 	}
-	box, err := arrayDims.parse(parts[0])
+	sides, every, stepped := strings.Cut(parts[0], "/")
+	box, err := arrayDims.parse(sides)
 	if err != nil {
 		return kernelArg{}, err
 	}
-	swizzle, err := strconv.Atoi(parts[1])
+	var steps []int
+	if stepped {
+		if steps, err = arrayDims.parse(every); err != nil {
+			return kernelArg{}, err
+		}
+	}
+	width, nan := strings.CutSuffix(parts[1], ",nan")
+	swizzle, err := strconv.Atoi(width)
 	if err != nil {
-		return kernelArg{}, fmt.Errorf("%q is not a swizzle: want 0, 32, 64 or 128", parts[1])
+		return kernelArg{}, fmt.Errorf("%q is not a swizzle: want 0, 32, 64 or 128", width)
 	}
 	a, err := f.parseArg(ctx, mem, parts[2])
 	if err != nil {
@@ -363,7 +371,9 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 	}
 	slices.Reverse(box) // tensor maps list the innermost dimension first
 	slices.Reverse(shape)
-	tensor := &ptx.TensorMap{Element: element, Base: a.at, Dims: shape, Box: box, Swizzle: swizzle}
+	slices.Reverse(steps)
+	tensor := &ptx.TensorMap{Element: element, Base: a.at, Dims: shape, Box: box, Swizzle: swizzle, Steps: steps,
+		FillNaN: nan}
 	stride := element.Bytes()
 	for _, side := range shape[:len(shape)-1] {
 		stride *= side

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"math"
 	"os"
 	"strings"
 	"testing"
@@ -87,6 +88,39 @@ func TestEmulateTensors(t *testing.T) {
 	}
 }
 
+// TestEmulateTensorModes loads every second row of a matrix, with NaNs after its end. It stores
+// them to successive rows and to every second row.
+func TestEmulateTensorModes(t *testing.T) {
+	nvccFolder(t)
+	for _, c := range []struct {
+		shift, to string
+		rows      int
+		from      func(i int) int // row of a.npy
+	}{
+		{"%row, 4;", "16x48:0:out:f32:64x48:c.npy", 64, func(i int) int { return i/16*16 + i%16*2 }},
+		{"%row, 5;", "32x48/2x1:0:out:f32:128x48:c.npy", 128, func(i int) int { return i + i%2*48 }},
+	} {
+		text := strings.Replace(copyTensor, "%row, 4;", c.shift, 1)
+		stdout, stderr, code := emulateCopy(t, text, "--force", "--arg", "tensor:32x48/2x1:0,nan:a.npy", "--arg",
+			"tensor:"+c.to)
+		if code != 0 || !strings.Contains(stdout, "0 errors") {
+			t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
+		}
+		got, a := element(t, "c.npy"), element(t, "a.npy")
+		for i := range c.rows {
+			for j := range 48 {
+				want := math.NaN() // also that of memory which is not written
+				if from := c.from(i); from < 48 {
+					want = a(from, j)
+				}
+				if v := got(i, j); v != want && !(math.IsNaN(v) && math.IsNaN(want)) {
+					t.Fatalf("%s: element (%d, %d) is %v, want %v", c.to, i, j, v, want)
+				}
+			}
+		}
+	}
+}
+
 // TestEmulateTensorDimensions copies arrays of three and of five dimensions.
 func TestEmulateTensorDimensions(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -127,6 +161,8 @@ func TestEmulateTensorErrors(t *testing.T) {
 	nvccFolder(t)
 	for _, c := range [][2]string{
 		{"--arg tensor:16x48:0", "want tensor:BOX:SWIZZLE:ARG"},
+		{"--arg tensor:16x48/9x1:0:a.npy", "steps are [1 9]: want 1 to 8"},
+		{"--arg tensor:16x48/2:0:a.npy", "tensor has 2 dimensions and 1 steps"},
 		{"--arg tensor:16:0:a.npy", "the box has 1 dimension and the tensor 2: want as many"},
 		{"--arg tensor:16x48:none:a.npy", `"none" is not a swizzle`},
 		{"--arg tensor:16x48:128:a.npy", "want at most the swizzle width, 128"},

@@ -98,6 +98,7 @@ type bulkMove struct {
 	alloc        *Allocation     // contains the segments
 	source       *sharedLocation // nil for a source in global memory
 	targets      []sharedLocation
+	outside      []byte // an element outside of the tensor, or nil
 	data         []byte // set once the source was read
 }
 
@@ -255,6 +256,7 @@ func (m *bulkMove) resolveTensor() bool {
 		return false
 	}
 	m.global, m.bytes, m.swizzle = segments(&tm, coords, m.mbarrier == nil), tm.BoxBytes(), tm.Swizzle
+	m.outside = outside(&tm)
 	m.row = tm.Box[0] * tm.Element.Bytes()
 	m.pitch = max(m.row, m.swizzle)
 	m.roundsToTF32 = tm.Element == ptx.TF32 && m.mbarrier != nil

@@ -17,6 +17,9 @@ func (m *bulkMove) read() {
 		m.eachPiece(m.source.off, func(addr uint64, at, n int) { copy(m.data[at:][:n], memory[addr:]) })
 		return
 	}
+	for at := 0; at < m.bytes && m.outside != nil; at += len(m.outside) {
+		copy(m.data[at:], m.outside)
+	}
 	for _, s := range m.global {
 		copy(m.data[s.at:][:s.n], m.alloc.bytes()[s.addr-m.alloc.Base:])
 	}

@@ -21,6 +21,8 @@ type encodedTensor struct {
 	Dims          [5]uint64
 	Strides       [4]uint64
 	Box           [5]uint16
+	Steps         [5]uint8
+	FillNaN       bool
 }
 
 // EncodeTensorMap encodes a tensor map for kernels that run in the emulator. The error wraps
@@ -30,9 +32,12 @@ func EncodeTensorMap(m *ptx.TensorMap) (b [ptx.TensorMapBytes]byte, err error) {
 		return b, fmt.Errorf("%w: %w", ErrLaunch, err)
 	}
 	e := encodedTensor{Magic: tensorMagic, Element: uint8(m.Element), Rank: uint8(len(m.Dims)), Swizzle: uint16(m.Swizzle),
-		Base: m.Base}
+		Base: m.Base, FillNaN: m.FillNaN}
 	for i := range m.Dims {
-		e.Dims[i], e.Box[i] = uint64(m.Dims[i]), uint16(m.Box[i])
+		e.Dims[i], e.Box[i], e.Steps[i] = uint64(m.Dims[i]), uint16(m.Box[i]), 1
+		if len(m.Steps) > 0 {
+			e.Steps[i] = uint8(m.Steps[i])
+		}
 		if i > 0 {
 			e.Strides[i-1] = uint64(m.Strides[i-1])
 		}
@@ -47,9 +52,10 @@ func decodeTensorMap(b []byte) (m ptx.TensorMap, ok bool) {
 	if _, err := binary.Decode(b, binary.LittleEndian, &e); err != nil || !bytes.Equal(e.Magic[:], tensorMagic[:]) {
 		return m, false
 	}
-	m = ptx.TensorMap{Element: ptx.Type(e.Element), Base: e.Base, Swizzle: int(e.Swizzle)}
+	m = ptx.TensorMap{Element: ptx.Type(e.Element), Base: e.Base, Swizzle: int(e.Swizzle), FillNaN: e.FillNaN}
 	for i := range min(int(e.Rank), len(e.Dims)) {
 		m.Dims, m.Box = append(m.Dims, int(e.Dims[i])), append(m.Box, int(e.Box[i]))
+		m.Steps = append(m.Steps, int(e.Steps[i]))
 		if i > 0 {
 			m.Strides = append(m.Strides, int(e.Strides[i-1]))
 		}
@@ -85,8 +91,11 @@ func (e *encodedTensor) replace(field string, n int, value uint64) bool {
 	case "swizzle_mode":
 		e.Swizzle = [...]uint16{0, 32, 64, 128}[n]
 	case "element_stride":
-		return value == 1
-	default: // interleave_layout, fill_mode
+		e.Steps[n] = uint8(value)
+		return value >= 1 && value <= 8
+	case "fill_mode":
+		e.FillNaN = n == 1
+	default: // interleave_layout
 		return n == 0
 	}
 	return true
@@ -205,7 +214,7 @@ func segments(m *ptx.TensorMap, coords []int32, store bool) []segment {
 	for row := 0; ; row++ {
 		addr, inside := m.Base+uint64((int(coords[0])+from)*size), true
 		for i := 1; i < len(index); i++ {
-			at := int(coords[i]) + index[i]
+			at := int(coords[i]) + index[i]*m.Steps[i]
 			inside = inside && at >= 0 && at < m.Dims[i]
 			addr += uint64(at) * uint64(m.Strides[i-1])
 		}
@@ -214,7 +223,7 @@ func segments(m *ptx.TensorMap, coords []int32, store bool) []segment {
 		}
 		i := 1
 		for ; i < len(index); i++ {
-			if index[i]++; index[i] < m.Box[i] {
+			if index[i]++; index[i] < m.BoxDim(i) {
 				break
 			}
 			index[i] = 0
@@ -223,6 +232,17 @@ func segments(m *ptx.TensorMap, coords []int32, store bool) []segment {
 			return all
 		}
 	}
+}
+
+// outside returns the bytes of an element outside of the tensor in the data of a load, or nil if
+// they are zeros.
+func outside(m *ptx.TensorMap) []byte {
+	if !m.FillNaN {
+		return nil
+	}
+	b := bytes.Repeat([]byte{0xff}, m.Element.Bytes())
+	b[len(b)-1] = 0x7f
+	return b
 }
 
 // clip returns the elements of a range that are inside an array of dim elements. The range has n

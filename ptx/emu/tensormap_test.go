@@ -15,7 +15,7 @@ import (
 func TestReplaceTensorMap(t *testing.T) {
 	from := ptx.TensorMap{Element: ptx.F32, Base: 0x1000, Dims: []int{64, 32}, Strides: []int{256}, Box: []int{16, 8}}
 	to := ptx.TensorMap{Element: ptx.BF16, Base: 0x20000, Dims: []int{96, 48, 5}, Strides: []int{512, 8192},
-		Box: []int{32, 4, 2}, Swizzle: 64}
+		Box: []int{32, 4, 2}, Swizzle: 64, Steps: []int{1, 3, 1}, FillNaN: true}
 	const replace = "@%%q tensormap.replace.tile.%s.shared::cta.b1024.%s;\n"
 	var body strings.Builder
 	body.WriteString(`.shared .align 128 .b8 map[128]; .reg .pred %q; .reg .b32 %a, %v; .reg .b64 %w;
@@ -28,7 +28,8 @@ func TestReplaceTensorMap(t *testing.T) {
 		"box_dim | b32 [map], 0, 32", "box_dim | b32 [map], 1, 4", "box_dim | b32 [map], 2, 2",
 		"global_dim | b32 [map], 0, 96", "global_dim | b32 [map], 1, %v", "global_dim | b32 [map], 2, 5",
 		"global_stride | b64 [map], 0, 512", "global_stride | b64 [map], 1, 8192", "element_stride | b32 [map], 0, 1",
-		"interleave_layout | b32 [map], 0", "fill_mode | b32 [map], 0",
+		"element_stride | b32 [map], 1, 3", "element_stride | b32 [map], 2, 1",
+		"interleave_layout | b32 [map], 0", "fill_mode | b32 [map], 1",
 	} {
 		name, rest, _ := strings.Cut(field, " | ")
 		fmt.Fprintf(&body, replace, name, rest)
@@ -59,7 +60,7 @@ func TestReplaceTensorMap(t *testing.T) {
 	}
 	for _, c := range []struct{ body, want string }{
 		{"tensormap.replace.tile.rank.global.b1024.b32 [%buf+128], 1;", "the address is not that of a tensor map"},
-		{"tensormap.replace.tile.element_stride.global.b1024.b32 [%buf], 0, 2;", "does not support 2 as the element_stride"},
+		{"tensormap.replace.tile.element_stride.global.b1024.b32 [%buf], 0, 9;", "does not support 9 as the element_stride"},
 		{"tensormap.replace.tile.rank.global.b1024.b32 [%buf], 5;", "does not support 5 as the rank"},
 	} {
 		_, _, err := runModule(t, text(c.body), buf, Launch{Block: Dim3{1, 1, 1}})

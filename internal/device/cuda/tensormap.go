@@ -27,13 +27,20 @@ func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error
 	var box, steps [5]uint32
 	for i := range t.Dims {
 		dims[i], box[i], steps[i] = uint64(t.Dims[i]), uint32(t.Box[i]), 1
+		if len(t.Steps) > 0 {
+			steps[i] = uint32(t.Steps[i])
+		}
 		if i > 0 {
 			strides[i-1] = uint64(t.Strides[i-1])
 		}
 	}
 	// L2 promotion to 256 bytes would cost 4 % in memory-bound kernels, and more if rows are not
 	// aligned to cache lines.
-	const interleaveNone, promoteL2To128, zerosOutside = 0, 2, 0
+	const interleaveNone, promoteL2To128 = 0, 2
+	var nansOutside uintptr
+	if t.FillNaN {
+		nansOutside = 1
+	}
 	// The driver requires an alignment of 64 bytes, which Go does not guarantee.
 	memory := make([]byte, ptx.TensorMapBytes+ptx.TensorMapAlign)
 	start := -uintptr(unsafe.Pointer(unsafe.SliceData(memory))) % ptx.TensorMapAlign
@@ -43,7 +50,7 @@ func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error
 			tensorElements[t.Element], uintptr(len(t.Dims)), uintptr(t.Base),
 			uintptr(unsafe.Pointer(&dims)), uintptr(unsafe.Pointer(&strides)),
 			uintptr(unsafe.Pointer(&box)), uintptr(unsafe.Pointer(&steps)),
-			interleaveNone, tensorSwizzles[t.Swizzle], promoteL2To128, zerosOutside)
+			interleaveNone, tensorSwizzles[t.Swizzle], promoteL2To128, nansOutside)
 	})
 	return [ptx.TensorMapBytes]byte(aligned), withKind(device.ErrLaunch, err)
 }

@@ -125,19 +125,21 @@ func matrixCases() (all []*matrixCase) {
 	return all
 }
 
+// tensorBox is a box that a case copies with TMA.
+type tensorBox struct {
+	name    string
+	elem    ptx.Type
+	dims    []int
+	strides []int
+	box     []int
+	swizzle int
+	at      []int
+	to      int // offset in shared memory
+}
+
 // tensorCases returns cases for TMA loads and stores.
-func tensorCases() (all []*hopperCase) {
-	type box struct {
-		name    string
-		elem    ptx.Type
-		dims    []int
-		strides []int
-		box     []int
-		swizzle int
-		at      []int
-		to      int // offset in shared memory
-	}
-	boxes := []box{
+func tensorCases() []*hopperCase {
+	return boxCases([]tensorBox{
 		{"1d", ptx.U8, []int{3000}, nil, []int{256}, 0, []int{80}, 0},
 		{"2d", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 8}, 0, []int{32, 5}, 128},
 		{"2d, swizzle 128", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 24}, 128, []int{32, 5}, 1024},
@@ -157,10 +159,39 @@ func tensorCases() (all []*hopperCase) {
 		{"4d", ptx.U8, []int{64, 6, 5, 4}, []int{80, 480, 2400}, []int{32, 3, 2, 2}, 32, []int{-16, 2, 4, 1}, 512},
 		{"5d", ptx.U64, []int{6, 5, 4, 3, 3}, []int{48, 240, 960, 2880}, []int{4, 3, 2, 2, 2}, 0, []int{2, 3, -1, 2, 1},
 			0},
-	}
+	})
+}
+
+// modeCases returns cases for the modes of TMA whose output was not recorded: NaNs outside of the
+// tensor, and steps.
+func modeCases() []*hopperCase {
+	return boxCases([]tensorBox{
+		{"2d, past the end, filled with NaNs", ptx.F32, []int{50, 20}, []int{208}, []int{32, 16}, 128, []int{40, 10}, 0},
+		{"2d, before the start, filled with NaNs", ptx.F16, []int{50, 20}, []int{208}, []int{32, 16}, 64, []int{-8, -3}, 0},
+		{"2d, bf16, filled with NaNs", ptx.BF16, []int{50, 20}, []int{208}, []int{32, 16}, 0, []int{-8, 10}, 0},
+		{"2d, tf32, filled with NaNs", ptx.TF32, []int{50, 20}, []int{208}, []int{32, 16}, 128, []int{40, 10}, 0},
+		{"1d, f64, filled with NaNs", ptx.F64, []int{50}, nil, []int{32}, 0, []int{40}, 0},
+		{"2d, steps 1x3", ptx.BF16, []int{200, 40}, []int{416}, []int{64, 25}, 128, []int{32, 5}, 1024},
+		{"2d, steps 4x2", ptx.F32, []int{50, 20}, []int{208}, []int{32, 16}, 0, []int{40, 9}, 0},
+		{"3d, steps 1x2x3, past the end, filled with NaNs", ptx.F64, []int{20, 6, 5}, []int{160, 960}, []int{8, 4, 5}, 64,
+			[]int{4, 3, 1}, 2048},
+		{"3d, steps 1x8x2, before the start", ptx.U8, []int{64, 30, 5}, []int{80, 2400}, []int{32, 20, 5}, 32,
+			[]int{-16, -3, -1}, 512},
+	})
+}
+
+// boxCases returns a load of each box, and a store of those that can be stored.
+func boxCases(boxes []tensorBox) (all []*hopperCase) {
 	const shared = 8 << 10
 	for n, b := range boxes {
-		tm := &ptx.TensorMap{Element: b.elem, Dims: b.dims, Strides: b.strides, Box: b.box, Swizzle: b.swizzle}
+		tm := &ptx.TensorMap{Element: b.elem, Dims: b.dims, Strides: b.strides, Box: b.box, Swizzle: b.swizzle,
+			FillNaN: strings.HasSuffix(b.name, "filled with NaNs")}
+		if _, steps, ok := strings.Cut(b.name, "steps "); ok {
+			steps, _, _ = strings.Cut(steps, ",")
+			for step := range strings.SplitSeq(steps, "x") {
+				tm.Steps = append(tm.Steps, int(step[0]-'0'))
+			}
+		}
 		coords := strings.Trim(strings.ReplaceAll(fmt.Sprint(b.at), " ", ", "), "[]")
 		in := noise(uint64(100+n), 16<<10)
 		if b.elem == ptx.TF32 {
@@ -268,6 +299,38 @@ func TestHopperVectors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestGPUTensorModes checks that modes of TMA in the emulator give the same bytes as a GPU.
+func TestGPUTensorModes(t *testing.T) {
+	emulated := open(t, Options{Seed: 1})
+	gpu, err := cuda.Open(0)
+	switch {
+	case err == nil:
+		defer gpu.Close()
+	case os.Getenv("TILEWORK_REQUIRE_GPU") != "":
+		t.Fatal(err)
+	}
+	for _, c := range modeCases() {
+		got, err := c.run(t, emulated)
+		if err != nil {
+			t.Errorf("%s: %v", c.name, err)
+		}
+		if gpu == nil {
+			continue
+		}
+		want, err := c.run(t, gpu)
+		if err != nil {
+			t.Errorf("%s on the GPU: %v", c.name, err)
+		} else if !bytes.Equal(got, want) {
+			at := 0
+			for got[at] == want[at] {
+				at++
+			}
+			at &^= 7
+			t.Errorf("%s: got % x from byte %d on, the GPU gives % x", c.name, got[at:][:16], at, want[at:][:16])
+		}
 	}
 }
 

@@ -11,7 +11,9 @@ type tensorMapKey struct {
 	element   ptx.Type
 	base      uint64
 	dims, box [3]int
+	steps     [3]int
 	strides   [2]int
+	fillNaN   bool
 }
 
 // Info describes the backend's device.
@@ -20,9 +22,10 @@ func (b *Backend) Info() *device.Info { return b.Device.Info() }
 // EncodeTensorMap encodes a tensor map of two or three dimensions, once for repeated launches on
 // the same matrices.
 func (b *Backend) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
-	key := tensorMapKey{element: m.Element, base: m.Base}
+	key := tensorMapKey{element: m.Element, base: m.Base, fillNaN: m.FillNaN}
 	copy(key.dims[:], m.Dims)
 	copy(key.box[:], m.Box)
+	copy(key.steps[:], m.Steps)
 	copy(key.strides[:], m.Strides)
 	return b.tensorMaps.Get(key, func() ([ptx.TensorMapBytes]byte, error) { return b.Device.EncodeTensorMap(m) })
 }
