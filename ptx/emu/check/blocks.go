@@ -63,6 +63,9 @@ func (b blockEpoch) less(c blockEpoch) bool {
 // add adds an access. It keeps at most one access per block, so that the two are of different
 // blocks.
 func (p *pair) add(b blockEpoch) {
+	if p[0].block == 0 {
+		b.epoch &^= repeats // no block has written the value
+	}
 	if p[1].block != 0 && p[1].less(b) {
 		return
 	}

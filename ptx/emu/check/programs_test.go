@@ -201,6 +201,8 @@ func TestSmallPrograms(t *testing.T) {
 		{"out of bounds in shared memory", "st.shared.u32 [%r1+4092], 1;", 1, 32, "bounds", "", nil},
 		{"misaligned", "ld.global.u32 %r3, [%d1+2];", 1, 32, "bounds", "want a multiple of 4", nil},
 		{"writes of two blocks to one word", "st.global.u32 [%d1], 1;", 2, 32, "race", "blocks are not ordered", nil},
+		{"write of two blocks, one of the value of the host", "st.global.u32 [%p], %c;", 2, 1, "race",
+			"want a different element", nil},
 		{"atomics of two blocks", "red.global.add.u32 [%p], 1;", 2, 32, "", "", nil},
 		{"message", role + store + fence + raise + "bra on; reader: " + wait + fence + load + "on: mov.u32 %r5, 0;", 2, 1, "",
 			"", nil},
