@@ -1,6 +1,7 @@
 package emu
 
 import (
+	"bytes"
 	"slices"
 
 	"tilework/ptx"
@@ -171,6 +172,19 @@ type Bulk struct {
 
 	move   *bulkMove
 	shared uint64 // the address of the copy's data in shared memory
+}
+
+// Unchanged reports whether a store to global memory is about to write the bytes that the memory
+// already holds.
+func (b *Bulk) Unchanged() bool {
+	if b.move == nil || b.move.source == nil || b.Atomic {
+		return false
+	}
+	from, to, same := b.move.source.block.shared.bytes(), b.Alloc.bytes(), true
+	b.Moves(func(global, shared uint64, n int) {
+		same = same && bytes.Equal(from[shared:][:n], to[global-b.Alloc.Base:][:n])
+	})
+	return same
 }
 
 // Moves calls do for each contiguous piece of a copy between global and shared memory: n bytes at

@@ -101,7 +101,7 @@ func (r *raceDetector) completeBulk(copy uint64, by int, readOnly bool) {
 			left = append(left, h)
 			continue
 		}
-		after := makeEpoch(r.now, by, h.epoch.site(), h.epoch&(strong|wide|proxied))
+		after := makeEpoch(r.now, by, h.epoch.site(), h.epoch&(strong|wide|proxied|repeats))
 		for _, s := range h.spans {
 			r.retire(h.region, s.Addr-h.base, s.Size, h.epoch, after)
 		}
@@ -156,8 +156,11 @@ func (r *raceDetector) bulk(b *emu.Bulk) {
 	if isMatrix(b.Site) { // the four warps of the group execute it as one operation
 		thread = b.Warp / groupWarps * groupWarps * 32
 	}
-	if b.Atomic {
+	switch {
+	case b.Atomic:
 		flags |= strong | wide
+	case b.Unchanged():
+		flags |= repeats
 	}
 	e := makeEpoch(maxTime, thread, b.Site.Index, flags)
 	r.cur = current{

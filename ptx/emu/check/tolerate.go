@@ -9,8 +9,8 @@ import (
 // accesses of the same size that race (PTX ISA, "Limitations on Mixed-size Data-races"). The value
 // of a racing read is that of some write. Three patterns rely on no more than this and are advice:
 //
-//   - Threads write the same value to the same bytes. Whichever write is last, the value is the
-//     same.
+//   - Threads or bulk copies write the same value to the same bytes. Whichever write is last, the
+//     value is the same.
 //   - A thread reads a variable without an atomic operation and passes the value to atom.cas, which
 //     fails if the value is stale.
 //   - A thread that has updated a variable by an atomic operation writes it later, such as the
@@ -78,7 +78,7 @@ const (
 // or an empty string.
 func toleratedWrite(p, e epoch) string {
 	switch {
-	case (p|e)&(strong|async) == 0 && e&repeats != 0:
+	case (p|e)&strong == 0 && e&repeats != 0:
 		return sameValue
 	case e&resets != 0 && e&strong == 0 && p&strong != 0:
 		return resetCounter
