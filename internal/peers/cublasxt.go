@@ -50,7 +50,7 @@ const (
 
 // xtBlockDim is the side of the blocks that cuBLASXt copies to the GPU. It is the fastest of 1024,
 // 2048, 4096 and 8192 on an H200.
-const xtBlockDim = 4096
+const xtBlockDim = 8192
 
 var cublasXtProcs = []string{xtCreate, xtDestroy, xtDeviceSelect, xtSetBlockDim, xtSgemm, xtDgemm, blasStatus}
 
