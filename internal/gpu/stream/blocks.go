@@ -125,8 +125,8 @@ func (pl *Plan) blocked(o order, b blocking) *schedule {
 	rows, cols := o.cut(pl.rows, b.rows, true), o.cut(pl.cols, b.cols, false)
 	sideA, sideB := newSide(rows, b.held[gemm.A], len(cols)), newSide(cols, b.held[gemm.B], len(rows))
 	packs := pl.packsOnArrival()
-	alternate, blocks := !pl.part(pl.whole(), packs, nil).UsesScratch(), 0
 	var steps []step
+	blocks := 0
 	walk(sideA, sideB, func(i, j int, loadsA, loadsB bool) {
 		along := rows[i]
 		if !o.byRows {
@@ -135,7 +135,7 @@ func (pl *Plan) blocked(o order, b blocking) *schedule {
 		whole := step{rows: rows[i], cols: cols[j], depth: span{0, p.K}}
 		for _, k := range o.of(along) {
 			st := step{rows: rows[i], cols: cols[j], depth: k, tiles: whole.parts(),
-				concurrent: alternate && blocks%2 == 1}
+				concurrent: blocks%2 == 1}
 			if loadsA {
 				st.load[gemm.A] = st.parts()[gemm.A]
 			}

@@ -125,3 +125,33 @@ func TestWalk(t *testing.T) {
 		t.Logf("%+v: %d loads", c, loads)
 	}
 }
+
+// TestScratchOfParts cuts a product whose operands TMA reads in place into blocks of which the last
+// has so few columns that B is packed. The schedule must have scratch memory for it, and a single
+// stream of kernels.
+func TestScratchOfParts(t *testing.T) {
+	const m, n, k = 512, 264, 256
+	p, _, err := gemm.New(1, gemm.Dense(dtype.BF16, m, k), gemm.Dense(dtype.BF16, k, n), 0,
+		gemm.Dense(dtype.BF16, m, n), gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	pl, err := New(h100{}).Plan(&p, exec.Options{Kernel: "wgmma"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if pl.UsesScratch() {
+		t.Fatal("the whole product packs operands: want one that does not")
+	}
+	s := pl.blocked(pl.once(), blocking{rows: m, cols: 256, held: [gemm.C + 1]int{1, 1, 2}})
+	needed := 0
+	for i := range s.steps {
+		needed = max(needed, pl.part(&s.steps[i], s.packs, nil).ScratchBytes())
+		if s.steps[i].concurrent {
+			t.Errorf("step %d runs beside others, which use the same scratch memory", i)
+		}
+	}
+	if needed == 0 || s.scratch < needed {
+		t.Errorf("%d bytes of scratch memory: want %d", s.scratch, needed)
+	}
+}

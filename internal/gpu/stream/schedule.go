@@ -182,7 +182,7 @@ func (pl *Plan) assignBuffers(o order, steps []step, count [matrices]int, packs 
 		factor := x == gemm.A || x == gemm.B || x == gemm.Up
 		used[x] = p.Uses(x) && (p.ReadsAB() || !factor)
 	}
-	usesScratch, measured := pl.UsesScratch(), map[[3]int]bool{} // sizes of steps whose scratch memory is known
+	measured := map[[3]int]bool{} // sizes of steps whose scratch memory is known
 	type band struct {
 		x          gemm.Operand
 		rows, cols int
@@ -222,10 +222,15 @@ func (pl *Plan) assignBuffers(o order, steps []step, count [matrices]int, packs 
 		if st.store = st.depth.to == p.K; st.store && used[gemm.Residual] {
 			st.load[gemm.Residual] = st.parts()[gemm.Residual]
 		}
-		if size := [...]int{st.rows.n(), st.cols.n(), st.depth.n()}; usesScratch && !measured[size] {
+		if size := [...]int{st.rows.n(), st.cols.n(), st.depth.n()}; !measured[size] {
 			measured[size] = true
 			s.scratch = max(s.scratch, pl.part(st, packs, nil).ScratchBytes())
 		}
+	}
+	// A part may need scratch memory although the whole product does not: its rows are shorter. The
+	// memory belongs to a single stream.
+	for i := range steps {
+		steps[i].concurrent = steps[i].concurrent && s.scratch == 0
 	}
 	for _, l := range pl.vectors() {
 		s.vectors += l.Bytes()
