@@ -126,8 +126,8 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// TestScratchOfParts cuts a product whose operands TMA reads in place into blocks of which the last
-// has so few columns that B is packed. The schedule must have scratch memory for it, and a single
+// TestScratchOfParts cuts a product whose operands TMA reads in place into two blocks. The last one
+// has 8 columns, so B is packed. The schedule must have scratch memory for it, and a single
 // stream of kernels.
 func TestScratchOfParts(t *testing.T) {
 	const m, n, k = 512, 264, 256
