@@ -352,6 +352,7 @@ func (f *Form) vectorLen(o *OperandForm, slots []string) int {
 	}
 	what, divisor, _ := strings.Cut(o.Len, "/")
 	what, factor, _ := strings.Cut(what, "*")
+	what, fewer, _ := strings.Cut(what, "-")
 	switch what {
 	case "":
 		return 0
@@ -364,7 +365,8 @@ func (f *Form) vectorLen(o *OperandForm, slots []string) int {
 		return n
 	case "dim": // .3d
 		if mod := slot(what); len(mod) == 2 {
-			return int(mod[0] - '0')
+			by, _ := strconv.Atoi(fewer)
+			return int(mod[0]-'0') - by
 		}
 		return 0
 	case "N": // .m64n128k16

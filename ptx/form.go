@@ -31,10 +31,10 @@ import (
 //	d_         as d, or the sink
 //	a:f32*4    a vector of length 4. *vec takes the length from the slot vec, *num*2 is twice the
 //	           number in the slot num, *N/2 is half of the n in the shape, *dim the number of
-//	           dimensions of the tensor
+//	           dimensions of the tensor, *dim-2 two fewer
 //	a=0..7     an immediate in a range; a=4|8|16 one of three values; a=0..64/8 a multiple of 8
 //	a:u32=0..7 a register, or an immediate in the range. In a vector, a:u32*2=0..7|0..3, each
-//	           element has a range of its own
+//	           element has a range of its own, or all have the same
 //	d|p, d{|p} two results, the second a predicate. p_ is p, or the sink; d or p is a register
 //	!a:pred    a predicate that can be negated with !
 //	[a]        an address in the state space of the slot space, generic without that slot
@@ -86,7 +86,7 @@ type OperandForm struct {
 	Dst            bool    // the instruction writes the operand
 	Type           string  // type of a value: a type, a slot or "wide"; empty for the instruction's type
 	Space          Space   // state space of an address; NoSpace means that of the instruction
-	Len            string  // length of a vector: a number, "vec", "num*2", "dim" or "N/2"; empty for a scalar
+	Len            string  // length of a vector: a number, "vec", "num*2", "dim", "dim-2" or "N/2"; empty for a scalar
 	Wider          bool    // the register may be wider than Type
 	Symbol         bool    // the address of a variable is allowed
 	Special        bool    // a special register is allowed

@@ -179,7 +179,8 @@ func unsupportedFeature(mod string) string {
 	for _, f := range []struct{ prefix, feature string }{
 		{"sp", "sparse matrices"},
 		{"e2m1", "4-bit floats"}, {"e2m3", "6-bit floats"}, {"e3m2", "6-bit floats"},
-		{"ue8m0", "block scales"}, {"ue4m3", "block scales"}, {"im2col", "im2col mode of TMA"},
+		{"ue8m0", "block scales"}, {"ue4m3", "block scales"},
+		{"im2col_no_offs", "im2col stores of TMA"}, {"im2col::w", "mode im2col::w of TMA"},
 		{"tile::gather", "gather mode of TMA"}, {"tile::scatter", "scatter mode of TMA"},
 		{"cta_group::", "pairs of blocks"}, {"rs", "stochastic rounding"},
 	} {

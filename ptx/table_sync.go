@@ -154,9 +154,12 @@ const bulkForms = `
 # data-movement-and-conversion-instructions-cp-async-bulk-tensor: copies a box of a tensor asynchronously
 8.0 sm_90 cp.async.bulk.tensor.dim.dst=shared::cluster.src=global{.tile}.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint} [d:shared::cluster], [a:generic, c*dim], [mbar:shared]{, mask:u16=0..65535?multicast::cluster}{, policy:u64?L2::cache_hint}
 8.6 sm_90 cp.async.bulk.tensor.dim.dst=shared::cta.src=global{.tile}.mbarrier::complete_tx::bytes{.L2::cache_hint} [d:shared], [a:generic, c*dim], [mbar:shared]{, policy:u64?L2::cache_hint}
+8.0 sm_90 cp.async.bulk.tensor.dim=3d|4d|5d.dst=shared::cluster.src=global.im2col.mbarrier::complete_tx::bytes{.multicast::cluster}{.L2::cache_hint} [d:shared::cluster], [a:generic, c*dim], [mbar:shared], offsets:u16*dim-2=0..65535{, mask:u16=0..65535?multicast::cluster}{, policy:u64?L2::cache_hint}
+8.6 sm_90 cp.async.bulk.tensor.dim=3d|4d|5d.dst=shared::cta.src=global.im2col.mbarrier::complete_tx::bytes{.L2::cache_hint} [d:shared], [a:generic, c*dim], [mbar:shared], offsets:u16*dim-2=0..65535{, policy:u64?L2::cache_hint}
 8.0 sm_90 cp.async.bulk.tensor.dim.dst=global.src=shared::cta{.tile}.bulk_group{.L2::cache_hint} [d:generic, c*dim], [a:shared]{, policy:u64?L2::cache_hint}
 # data-movement-and-conversion-instructions-cp-async-bulk-prefetch-tensor: prefetches a box of a tensor into L2
 8.0 sm_90 cp.async.bulk.prefetch.tensor.dim.L2.src=global{.tile}{.L2::cache_hint} [a:generic, c*dim]{, policy:u64?L2::cache_hint}
+8.0 sm_90 cp.async.bulk.prefetch.tensor.dim=3d|4d|5d.L2.src=global.im2col{.L2::cache_hint} [a:generic, c*dim], offsets:u16*dim-2=0..65535{, policy:u64?L2::cache_hint}
 # data-movement-and-conversion-instructions-cp-reduce-async-bulk-tensor: reduces a box in shared memory into a tensor asynchronously
 8.0 sm_90 cp.reduce.async.bulk.tensor.dim.dst=global.src=shared::cta.op=add|min|max|inc|dec|and|or|xor{.tile}.bulk_group{.L2::cache_hint} [d:generic, c*dim], [a:shared]{, policy:u64?L2::cache_hint}
 # data-movement-and-conversion-instructions-cp-async-bulk-commit-group: commits the preceding bulk copies as a group

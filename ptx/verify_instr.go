@@ -127,7 +127,7 @@ func (v *verifier) vector(s *scope, o *OperandForm, a *Vector, want Type) {
 		form := o
 		if len(o.Ranges) > 0 {
 			element := *o
-			element.Ranges = o.Ranges[k : k+1]
+			element.Ranges = o.Ranges[min(k, len(o.Ranges)-1):][:1]
 			form = &element
 		}
 		v.value(s, form, e, want, 0)

@@ -339,9 +339,16 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 		return kernelArg{}, errors.New("want tensor:BOX:SWIZZLE:ARG, such as tensor:64x64:128:a.npy")
 	}
 	sides, every, stepped := strings.Cut(parts[0], "/")
+	sides, corners, im2col := strings.Cut(sides, "@")
 	box, err := arrayDims.parse(sides)
 	if err != nil {
 		return kernelArg{}, err
+	}
+	var lower, upper []int
+	if im2col {
+		if lower, upper, err = parseCorners(corners); err != nil {
+			return kernelArg{}, err
+		}
 	}
 	var steps []int
 	if stepped {
@@ -365,15 +372,17 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 	case a.layout.Rows == 0:
 		return kernelArg{}, fmt.Errorf("%s is no matrix or array: want a file, or out:TYPE:MxN:FILE", parts[2])
 	}
-	if len(box) != len(shape) {
+	if !im2col && len(box) != len(shape) {
 		return kernelArg{}, fmt.Errorf("the box has %d %s and the tensor %d: want as many", len(box),
 			plural("dimension", len(box)), len(shape))
 	}
 	slices.Reverse(box) // tensor maps list the innermost dimension first
 	slices.Reverse(shape)
 	slices.Reverse(steps)
+	slices.Reverse(lower)
+	slices.Reverse(upper)
 	tensor := &ptx.TensorMap{Element: element, Base: a.at, Dims: shape, Box: box, Swizzle: swizzle, Steps: steps,
-		FillNaN: nan}
+		FillNaN: nan, Lower: lower, Upper: upper}
 	stride := element.Bytes()
 	for _, side := range shape[:len(shape)-1] {
 		stride *= side
@@ -382,6 +391,24 @@ func (f *emulateFlags) parseTensor(ctx context.Context, mem *emu.Memory, text st
 	encoded, err := emu.EncodeTensorMap(tensor)
 	a.value = encoded[:]
 	return a, err
+}
+
+// parseCorners parses the corners of an im2col tensor map, such as "-1x-1@-1x-1".
+func parseCorners(text string) (lower, upper []int, err error) {
+	first, second, _ := strings.Cut(text, "@")
+	for _, c := range []struct {
+		text string
+		to   *[]int
+	}{{first, &lower}, {second, &upper}} {
+		for coordinate := range strings.SplitSeq(c.text, "x") {
+			n, err := strconv.Atoi(coordinate)
+			if err != nil {
+				return nil, nil, fmt.Errorf("%q is no pair of corners: want numbers, such as -1x-1@0x0", text)
+			}
+			*c.to = append(*c.to, n)
+		}
+	}
+	return lower, upper, nil
 }
 
 func parseScalar(kind, text string) (any, error) {

@@ -121,6 +121,43 @@ func TestEmulateTensorModes(t *testing.T) {
 	}
 }
 
+// TestEmulateTensorIm2col loads the pixels under one element of a filter of 1x2 with stride 2 along
+// the rows of three images.
+func TestEmulateTensorIm2col(t *testing.T) {
+	t.Chdir(t.TempDir())
+	data := make([]float32, 3*3*8*48) // images, rows, columns, channels
+	for i := range data {
+		data[i] = float32(i + 1)
+	}
+	in := matio.Array{Type: "f4", Shape: []int{3, 3, 8, 48}, Data: dtype.Bytes(data)}
+	if err := os.WriteFile("in.npy", in.Encode(), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	// A row of an image has the positions -1, 1, 3 and 5 of the filter, and a block starts at the
+	// first one of its image.
+	text := strings.NewReplacer("shl.b32 %row, %row, 4;", "shl.b32 %r16, %row, 4;", ".reg .b32 %t,", ".reg .b32 %r16, %t,",
+		"2d.shared::cluster.global", "4d.shared::cluster.global.im2col", "[%from, {0, %row}], [bar]",
+		"[%from, {0, -1, 0, %row}], [bar], {1, 0}", "[%to, {0, %row}]", "[%to, {0, %r16}]").Replace(copyTensor)
+	stdout, stderr, code := emulateCopy(t, text, "--force", "--arg", "tensor:16x48@0x-1@0x-1/1x1x2x1:0:in.npy", "--arg",
+		"tensor:16x48:0:out:f32:64x48:c.npy")
+	if code != 0 || !strings.Contains(stdout, "0 errors") {
+		t.Fatalf("exit code %d, %q, %q", code, stdout, stderr)
+	}
+	got := element(t, "c.npy")
+	for i := range 64 {
+		image, row, column := i/16+i%16/12, i%16/4%3, i%4*2 // the last pixels are those of the next image
+		for j := range 48 {
+			want := 0.0
+			if image < 3 {
+				want = float64(((image*3+row)*8+column)*48 + j + 1)
+			}
+			if got(i, j) != want {
+				t.Fatalf("element (%d, %d) is %v, want %v", i, j, got(i, j), want)
+			}
+		}
+	}
+}
+
 // TestEmulateTensorDimensions copies arrays of three and of five dimensions.
 func TestEmulateTensorDimensions(t *testing.T) {
 	t.Chdir(t.TempDir())
@@ -163,6 +200,9 @@ func TestEmulateTensorErrors(t *testing.T) {
 		{"--arg tensor:16x48:0", "want tensor:BOX:SWIZZLE:ARG"},
 		{"--arg tensor:16x48/9x1:0:a.npy", "steps are [1 9]: want 1 to 8"},
 		{"--arg tensor:16x48/2:0:a.npy", "tensor has 2 dimensions and 1 steps"},
+		{"--arg tensor:16x48@-1:0:a.npy", `"-1" is no pair of corners: want numbers, such as -1x-1@0x0`},
+		{"--arg tensor:16x48@-1@1.5:0:a.npy", `"-1@1.5" is no pair of corners`},
+		{"--arg tensor:16x48@-1@-1:0:a.npy", "im2col tensor has 2 dimensions"},
 		{"--arg tensor:16:0:a.npy", "the box has 1 dimension and the tensor 2: want as many"},
 		{"--arg tensor:16x48:none:a.npy", `"none" is not a swizzle`},
 		{"--arg tensor:16x48:128:a.npy", "want at most the swizzle width, 128"},

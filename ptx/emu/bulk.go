@@ -10,7 +10,8 @@ import (
 type bulkCopy struct {
 	to, from *access // for a tensor, the address of its tensor map
 	coords   []uint32
-	size     uint32 // slot of the number of bytes; unused for a tensor
+	offsets  []uint32 // of an im2col load
+	size     uint32   // slot of the number of bytes; unused for a tensor
 	mbarrier *access
 	mask     uint32 // slot of the multicast mask, or always
 	op       string // of a reduction
@@ -61,6 +62,10 @@ func decodeBulk(d *decoder) execFunc {
 			}
 		}
 		switch i.Operand(k).Name {
+		case "offsets":
+			for _, e := range arg.(*ptx.Vector).Elems {
+				c.offsets = append(c.offsets, d.value(e, ptx.U16))
+			}
 		case "n":
 			c.size = d.source(k)
 		case "mbar":
@@ -241,12 +246,21 @@ func (m *bulkMove) resolveTensor() bool {
 	case len(tm.Dims) != len(m.coords):
 		w.misuse(in, "%d coordinates for a tensor of %d dimensions", len(m.coords), len(tm.Dims))
 		return false
+	case tm.Im2col() && m.offsets == nil:
+		w.misuse(in, "the tensor map is for im2col mode: want an instruction with .im2col")
+		return false
+	case !tm.Im2col() && m.offsets != nil:
+		w.misuse(in, "the tensor map is for tiled mode: want an instruction without .im2col")
+		return false
 	}
-	coords := make([]int32, len(m.coords))
-	for k, slot := range m.coords {
-		coords[k] = int32(reg[uint32](w, slot)[m.lane])
+	var coords, offsets []int
+	for _, slot := range m.coords {
+		coords = append(coords, int(int32(reg[uint32](w, slot)[m.lane])))
 	}
-	if int(coords[0])*tm.Element.Bytes()%tensorPiece != 0 {
+	for _, slot := range m.offsets {
+		offsets = append(offsets, int(bitsAt(w, slot, m.lane, 2)))
+	}
+	if coords[0]*tm.Element.Bytes()%tensorPiece != 0 {
 		w.misuse(in, "the rows of the TMA box start at element %d of %d bytes each: want a multiple of 16 bytes", coords[0],
 			tm.Element.Bytes())
 		return false
@@ -255,7 +269,15 @@ func (m *bulkMove) resolveTensor() bool {
 		w.misuse(in, "the TMA store has coordinates %v: want no negative ones", coords)
 		return false
 	}
-	m.global, m.bytes, m.swizzle = segments(&tm, coords, m.mbarrier == nil), tm.BoxBytes(), tm.Swizzle
+	rows := tiledRows(&tm, coords)
+	if tm.Im2col() {
+		if err := checkIm2col(&tm, coords, offsets); err != nil {
+			w.misuse(in, "%v", err)
+			return false
+		}
+		rows = im2colRows(&tm, coords, offsets)
+	}
+	m.global, m.bytes, m.swizzle = segments(&tm, rows, m.mbarrier == nil), tm.BoxBytes(), tm.Swizzle
 	m.outside = outside(&tm)
 	m.row = tm.Box[0] * tm.Element.Bytes()
 	m.pitch = max(m.row, m.swizzle)

@@ -287,12 +287,16 @@ func sampleOperand(o *ptx.OperandForm, slot func(string) string, n int) ptx.Oper
 	length := 0
 	size, divisor, _ := strings.Cut(o.Len, "/")
 	size, factor, _ := strings.Cut(size, "*")
+	size, fewer, _ := strings.Cut(size, "-")
 	switch size {
 	case "":
 	case "vec", "num", "dim", "group":
 		length, _ = strconv.Atoi(strings.Trim(slot(size), "vxdcta_group:"))
 		if n, err := strconv.Atoi(factor); err == nil {
 			length *= n
+		}
+		if n, err := strconv.Atoi(fewer); err == nil {
+			length -= n
 		}
 	case "N":
 		_, cols, _ := strings.Cut(slot("shape"), "n")

@@ -15,14 +15,15 @@ var tensorMagic = [16]byte([]byte("tilework tensor\n"))
 type encodedTensor struct {
 	Magic         [16]byte
 	Element, Rank uint8
-	Swizzle       uint16
-	_             uint32
+	Swizzle       uint8
+	Im2col        bool
 	Base          uint64
 	Dims          [5]uint64
 	Strides       [4]uint64
 	Box           [5]uint16
 	Steps         [5]uint8
 	FillNaN       bool
+	Lower, Upper  [3]int16
 }
 
 // EncodeTensorMap encodes a tensor map for kernels that run in the emulator. The error wraps
@@ -31,16 +32,22 @@ func EncodeTensorMap(m *ptx.TensorMap) (b [ptx.TensorMapBytes]byte, err error) {
 	if err := m.Check(); err != nil {
 		return b, fmt.Errorf("%w: %w", ErrLaunch, err)
 	}
-	e := encodedTensor{Magic: tensorMagic, Element: uint8(m.Element), Rank: uint8(len(m.Dims)), Swizzle: uint16(m.Swizzle),
-		Base: m.Base, FillNaN: m.FillNaN}
+	e := encodedTensor{Magic: tensorMagic, Element: uint8(m.Element), Rank: uint8(len(m.Dims)), Swizzle: uint8(m.Swizzle),
+		Im2col: m.Im2col(), Base: m.Base, FillNaN: m.FillNaN}
 	for i := range m.Dims {
-		e.Dims[i], e.Box[i], e.Steps[i] = uint64(m.Dims[i]), uint16(m.Box[i]), 1
+		e.Dims[i], e.Steps[i] = uint64(m.Dims[i]), 1
 		if len(m.Steps) > 0 {
 			e.Steps[i] = uint8(m.Steps[i])
 		}
 		if i > 0 {
 			e.Strides[i-1] = uint64(m.Strides[i-1])
 		}
+	}
+	for i, n := range m.Box {
+		e.Box[i] = uint16(n)
+	}
+	for i := range m.Lower {
+		e.Lower[i], e.Upper[i] = int16(m.Lower[i]), int16(m.Upper[i])
 	}
 	_, err = binary.Encode(b[:], binary.LittleEndian, &e)
 	return b, err
@@ -53,9 +60,19 @@ func decodeTensorMap(b []byte) (m ptx.TensorMap, ok bool) {
 		return m, false
 	}
 	m = ptx.TensorMap{Element: ptx.Type(e.Element), Base: e.Base, Swizzle: int(e.Swizzle), FillNaN: e.FillNaN}
-	for i := range min(int(e.Rank), len(e.Dims)) {
-		m.Dims, m.Box = append(m.Dims, int(e.Dims[i])), append(m.Box, int(e.Box[i]))
-		m.Steps = append(m.Steps, int(e.Steps[i]))
+	rank := min(int(e.Rank), len(e.Dims))
+	box := rank
+	if e.Im2col {
+		box = 2
+		for i := range max(0, rank-2) {
+			m.Lower, m.Upper = append(m.Lower, int(e.Lower[i])), append(m.Upper, int(e.Upper[i]))
+		}
+	}
+	for _, n := range e.Box[:box] {
+		m.Box = append(m.Box, int(n))
+	}
+	for i := range rank {
+		m.Dims, m.Steps = append(m.Dims, int(e.Dims[i])), append(m.Steps, int(e.Steps[i]))
 		if i > 0 {
 			m.Strides = append(m.Strides, int(e.Strides[i-1]))
 		}
@@ -89,7 +106,7 @@ func (e *encodedTensor) replace(field string, n int, value uint64) bool {
 		e.Element = uint8(tensorElements[n])
 		return tensorElements[n] != ptx.NoType
 	case "swizzle_mode":
-		e.Swizzle = [...]uint16{0, 32, 64, 128}[n]
+		e.Swizzle = [...]uint8{0, 32, 64, 128}[n]
 	case "element_stride":
 		e.Steps[n] = uint8(value)
 		return value >= 1 && value <= 8
@@ -128,6 +145,10 @@ func decodeTensorMapEdit(d *decoder) execFunc {
 			var e encodedTensor
 			if _, err := binary.Decode(maps[lane], binary.LittleEndian, &e); err != nil || e.Magic != tensorMagic {
 				w.misuse(in, "the address is not that of a tensor map")
+				return
+			}
+			if e.Im2col {
+				w.misuse(in, "the tensor map is for im2col mode: want one for tiled mode")
 				return
 			}
 			if v := bitsAt(w, value, lane, size); !e.replace(field, n, v) {
@@ -183,80 +204,4 @@ func (w *warp) tensorMaps(in *inst, ac *access) (maps [lanes][]byte, mask uint32
 		})
 	}
 	return maps, mask
-}
-
-// segment is n contiguous bytes of global memory at addr. at is their offset in the data of the
-// copy.
-type segment struct {
-	addr uint64
-	n    int
-	at   int
-}
-
-// tensorPiece is the granularity of TMA writes in bytes. A store also writes the elements after the
-// end of a row that share its last piece.
-const tensorPiece = 16
-
-// segments returns the part of a TMA box that is inside the tensor, row by row. coords is the first
-// element of the box. For a store, rows are extended to a multiple of tensorPiece.
-func segments(m *ptx.TensorMap, coords []int32, store bool) []segment {
-	size := m.Element.Bytes()
-	dim := m.Dims[0]
-	if store {
-		dim = (dim*size + tensorPiece - 1) / tensorPiece * tensorPiece / size
-	}
-	from, to := clip(int(coords[0]), m.Box[0], dim)
-	if from >= to {
-		return nil
-	}
-	var all []segment
-	index := make([]int, len(m.Dims)) // position in the box; the innermost index stays 0
-	for row := 0; ; row++ {
-		addr, inside := m.Base+uint64((int(coords[0])+from)*size), true
-		for i := 1; i < len(index); i++ {
-			at := int(coords[i]) + index[i]*m.Steps[i]
-			inside = inside && at >= 0 && at < m.Dims[i]
-			addr += uint64(at) * uint64(m.Strides[i-1])
-		}
-		if inside {
-			all = append(all, segment{addr, (to - from) * size, (row*m.Box[0] + from) * size})
-		}
-		i := 1
-		for ; i < len(index); i++ {
-			if index[i]++; index[i] < m.BoxDim(i) {
-				break
-			}
-			index[i] = 0
-		}
-		if i >= len(index) {
-			return all
-		}
-	}
-}
-
-// outside returns the bytes of an element outside of the tensor in the data of a load, or nil if
-// they are zeros.
-func outside(m *ptx.TensorMap) []byte {
-	if !m.FillNaN {
-		return nil
-	}
-	b := bytes.Repeat([]byte{0xff}, m.Element.Bytes())
-	b[len(b)-1] = 0x7f
-	return b
-}
-
-// clip returns the elements of a range that are inside an array of dim elements. The range has n
-// elements and starts at index at; the result is relative to at.
-func clip(at, n, dim int) (from, to int) {
-	return max(0, -at), min(n, dim-at)
-}
-
-// swizzled returns the swizzled address of a byte in shared memory. The index of the 16-byte piece
-// in its row is XORed with the index, modulo 8, of the 128-byte row relative to base (manual:
-// "tensor-swizzling-modes").
-func swizzled(addr, base uint64, swizzle int) uint64 {
-	if swizzle == 0 {
-		return addr
-	}
-	return addr ^ (addr-base)>>3&(uint64(swizzle/16-1)<<4)
 }

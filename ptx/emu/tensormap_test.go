@@ -73,6 +73,13 @@ func TestReplaceTensorMap(t *testing.T) {
 	if !errors.Is(err, ErrAccess) {
 		t.Errorf("a tensor map beyond the end of memory: %v, want an invalid access", err)
 	}
+	im2col := ptx.TensorMap{Element: ptx.F32, Base: 0x1000, Dims: []int{64, 32, 2}, Strides: []int{256, 8192},
+		Box: []int{16, 8}, Lower: []int{-1}, Upper: []int{0}}
+	_, _, err = runModule(t, text("tensormap.replace.tile.rank.global.b1024.b32 [%buf], 1;"), words(&im2col),
+		Launch{Block: Dim3{1, 1, 1}})
+	if !errors.Is(err, ErrMisuse) || !strings.Contains(err.Error(), "the tensor map is for im2col mode") {
+		t.Errorf("a field of a tensor map for im2col mode: %v, want a misuse", err)
+	}
 	m, err := ptx.Parse("k", text("tensormap.replace.tile.elemtype.global.b1024.b32 [%buf], 8;"))
 	if err != nil {
 		t.Fatal(err)

@@ -88,7 +88,8 @@ var (
 	cuLaunchKernelEx    = lookup("cuLaunchKernelEx", 11080)
 	cuFuncGetParamInfo  = lookup("cuFuncGetParamInfo", 12040)
 
-	cuTensorMapEncodeTiled = lookup("cuTensorMapEncodeTiled", 12000)
+	cuTensorMapEncodeTiled  = lookup("cuTensorMapEncodeTiled", 12000)
+	cuTensorMapEncodeIm2col = lookup("cuTensorMapEncodeIm2col", 12000)
 )
 
 // version is a CUDA version in the encoding of cuDriverGetVersion: 12040 is CUDA 12.4.

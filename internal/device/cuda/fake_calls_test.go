@@ -159,6 +159,9 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		}
 		at[[128]byte](a[0])[0] = byte(at[[5]uint64](a[4])[0])
 		at[[128]byte](a[0])[127] = byte(a[9])
+	case cuTensorMapEncodeIm2col:
+		at[[128]byte](a[0])[0] = byte(at[[3]int32](a[6])[1] - at[[3]int32](a[7])[1])
+		at[[128]byte](a[0])[127] = byte(a[9]) + byte(at[[5]uint32](a[10])[2])
 	default:
 		panic("the fake does not implement " + s.name)
 	}

@@ -261,6 +261,12 @@ func TestEncode(t *testing.T) {
 	if err != nil || m[0] != 77 || m[127] != 3 {
 		t.Errorf("encoded dimension %d and swizzle %d, error %v; want 77 and 3", m[0], m[127], err)
 	}
+	m, err = g.EncodeTensorMap(&ptx.TensorMap{Element: ptx.F32, Base: 1 << 20, Dims: []int{64, 9, 14, 2},
+		Strides: []int{256, 2304, 32256}, Box: []int{16, 80}, Steps: []int{1, 1, 2, 1}, Lower: []int{-1, 5},
+		Upper: []int{-1, 3}})
+	if err != nil || m[0] != 5-3 || m[127] != 80+2 {
+		t.Errorf("encoded corners with the difference %d, and pixels and step %d, error %v; want 2 and 82", m[0], m[127], err)
+	}
 	for name, change := range map[string]func(*ptx.TensorMap){
 		"no dimensions": func(m *ptx.TensorMap) { m.Dims = nil },
 		"six dimensions": func(m *ptx.TensorMap) {

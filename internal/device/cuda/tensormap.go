@@ -25,14 +25,21 @@ func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error
 	}
 	var dims, strides [5]uint64
 	var box, steps [5]uint32
+	var lower, upper [3]int32
 	for i := range t.Dims {
-		dims[i], box[i], steps[i] = uint64(t.Dims[i]), uint32(t.Box[i]), 1
+		dims[i], steps[i] = uint64(t.Dims[i]), 1
 		if len(t.Steps) > 0 {
 			steps[i] = uint32(t.Steps[i])
 		}
 		if i > 0 {
 			strides[i-1] = uint64(t.Strides[i-1])
 		}
+	}
+	for i, side := range t.Box {
+		box[i] = uint32(side)
+	}
+	for i := range t.Lower {
+		lower[i], upper[i] = int32(t.Lower[i]), int32(t.Upper[i])
 	}
 	// L2 promotion to 256 bytes would cost 4 % in memory-bound kernels, and more if rows are not
 	// aligned to cache lines.
@@ -46,11 +53,19 @@ func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error
 	start := -uintptr(unsafe.Pointer(unsafe.SliceData(memory))) % ptx.TensorMapAlign
 	aligned := memory[start:][:ptx.TensorMapBytes]
 	err := g.within(func() error {
-		return g.call(cuTensorMapEncodeTiled, uintptr(unsafe.Pointer(unsafe.SliceData(aligned))),
+		encode := cuTensorMapEncodeTiled
+		args := []uintptr{uintptr(unsafe.Pointer(unsafe.SliceData(aligned))),
 			tensorElements[t.Element], uintptr(len(t.Dims)), uintptr(t.Base),
-			uintptr(unsafe.Pointer(&dims)), uintptr(unsafe.Pointer(&strides)),
-			uintptr(unsafe.Pointer(&box)), uintptr(unsafe.Pointer(&steps)),
-			interleaveNone, tensorSwizzles[t.Swizzle], promoteL2To128, nansOutside)
+			uintptr(unsafe.Pointer(&dims)), uintptr(unsafe.Pointer(&strides))}
+		if t.Im2col() {
+			encode = cuTensorMapEncodeIm2col
+			args = append(args, uintptr(unsafe.Pointer(&lower)), uintptr(unsafe.Pointer(&upper)), uintptr(box[0]),
+				uintptr(box[1]))
+		} else {
+			args = append(args, uintptr(unsafe.Pointer(&box)))
+		}
+		return g.call(encode, append(args, uintptr(unsafe.Pointer(&steps)),
+			interleaveNone, tensorSwizzles[t.Swizzle], promoteL2To128, nansOutside)...)
 	})
 	return [ptx.TensorMapBytes]byte(aligned), withKind(device.ErrLaunch, err)
 }

@@ -163,9 +163,9 @@ func tensorCases() []*hopperCase {
 }
 
 // modeCases returns cases for the modes of TMA whose output was not recorded: NaNs outside of the
-// tensor, and steps.
+// tensor, steps, and im2col mode.
 func modeCases() []*hopperCase {
-	return boxCases([]tensorBox{
+	return append(im2colCases(), boxCases([]tensorBox{
 		{"2d, past the end, filled with NaNs", ptx.F32, []int{50, 20}, []int{208}, []int{32, 16}, 128, []int{40, 10}, 0},
 		{"2d, before the start, filled with NaNs", ptx.F16, []int{50, 20}, []int{208}, []int{32, 16}, 64, []int{-8, -3}, 0},
 		{"2d, bf16, filled with NaNs", ptx.BF16, []int{50, 20}, []int{208}, []int{32, 16}, 0, []int{-8, 10}, 0},
@@ -177,12 +177,67 @@ func modeCases() []*hopperCase {
 			[]int{4, 3, 1}, 2048},
 		{"3d, steps 1x8x2, before the start", ptx.U8, []int{64, 30, 5}, []int{80, 2400}, []int{32, 20, 5}, 32,
 			[]int{-16, -3, -1}, 512},
-	})
+	})...)
+}
+
+// im2colCases returns loads in im2col mode.
+func im2colCases() (all []*hopperCase) {
+	for n, c := range []struct {
+		name        string
+		tensor      ptx.TensorMap
+		at, offsets []int
+	}{
+		{"3d", ptx.TensorMap{Element: ptx.BF16, Dims: []int{32, 20, 3}, Strides: []int{64, 1280}, Box: []int{16, 30},
+			Lower: []int{-2}, Upper: []int{-3}}, []int{8, 10, 0}, []int{4}},
+		{"4d, swizzle 128", ptx.TensorMap{Element: ptx.F32, Dims: []int{32, 4, 5, 3}, Strides: []int{128, 512, 2560},
+			Box: []int{32, 40}, Swizzle: 128, Lower: []int{-1, -1}, Upper: []int{-1, -1}}, []int{0, 2, 3, 1}, []int{2, 0}},
+		{"4d, stride 2, past the end, filled with NaNs", ptx.TensorMap{Element: ptx.F16, Dims: []int{24, 9, 7, 2},
+			Strides: []int{48, 432, 3024}, Box: []int{32, 35}, Swizzle: 64, Steps: []int{1, 2, 3, 1}, Lower: []int{-1, -2},
+			Upper: []int{0, 1}, FillNaN: true}, []int{8, 3, 1, 0}, []int{1, 2}},
+		{"4d, step of the images", ptx.TensorMap{Element: ptx.U8, Dims: []int{16, 5, 5, 8}, Strides: []int{16, 80, 400},
+			Box: []int{16, 100}, Steps: []int{1, 1, 1, 2}, Lower: []int{0, 0}, Upper: []int{0, 0}}, []int{0, 4, 4, 1},
+			[]int{0, 0}},
+		{"5d", ptx.TensorMap{Element: ptx.U32, Dims: []int{8, 4, 3, 5, 2}, Strides: []int{32, 128, 384, 1920},
+			Box: []int{4, 50}, Steps: []int{1, 1, 2, 1, 1}, Lower: []int{-1, 0, -1}, Upper: []int{0, 1, -2}},
+			[]int{4, 3, 2, 1, 0}, []int{1, 0, 2}},
+	} {
+		all = append(all, &hopperCase{name: "load im2col " + c.name, text: loadBox(&c.tensor, c.at, c.offsets, 0),
+			threads: 32, shared: boxShared, in: noise(uint64(200+n), 16<<10), out: boxShared, tensor: &c.tensor})
+	}
+	return all
+}
+
+// boxShared is the size of the shared memory of cases that copy boxes.
+const boxShared = 8 << 10
+
+// commas joins numbers with commas.
+func commas(numbers []int) string {
+	return strings.Trim(strings.ReplaceAll(fmt.Sprint(numbers), " ", ", "), "[]")
+}
+
+// loadBox returns a kernel that loads a box to offset to of shared memory, with offsets in im2col
+// mode, and writes all shared memory to the output.
+func loadBox(tm *ptx.TensorMap, at, offsets []int, to int) string {
+	mode, last := "tile", ""
+	if tm.Im2col() {
+		mode, last = "im2col", ", {"+commas(offsets)+"}"
+	}
+	return kernel("", fillShared(boxShared, 32)+fmt.Sprintf(`	.shared .align 8 .b64 bar;
+	setp.ne.u32 %%q0, %%t, 0;
+	@%%q0 bra READY;
+	mbarrier.init.shared.b64 [bar], 1;
+	fence.mbarrier_init.release.cluster;
+	mbarrier.arrive.expect_tx.shared.b64 _, [bar], %d;
+	mov.u32 %%a, s;
+	cp.async.bulk.tensor.%dd.shared::cluster.global.%s.mbarrier::complete_tx::bytes [%%a+%d], [%%map, {%s}], [bar]%s;
+READY:	bar.sync 0;
+WAIT:	mbarrier.try_wait.parity.shared.b64 %%q2, [bar], 0;
+	@!%%q2 bra WAIT;
+`, tm.BoxBytes(), len(tm.Dims), mode, to, commas(at), last)+dumpShared(boxShared, 32), true)
 }
 
 // boxCases returns a load of each box, and a store of those that can be stored.
 func boxCases(boxes []tensorBox) (all []*hopperCase) {
-	const shared = 8 << 10
 	for n, b := range boxes {
 		tm := &ptx.TensorMap{Element: b.elem, Dims: b.dims, Strides: b.strides, Box: b.box, Swizzle: b.swizzle,
 			FillNaN: strings.HasSuffix(b.name, "filled with NaNs")}
@@ -192,39 +247,26 @@ func boxCases(boxes []tensorBox) (all []*hopperCase) {
 				tm.Steps = append(tm.Steps, int(step[0]-'0'))
 			}
 		}
-		coords := strings.Trim(strings.ReplaceAll(fmt.Sprint(b.at), " ", ", "), "[]")
 		in := noise(uint64(100+n), 16<<10)
 		if b.elem == ptx.TF32 {
 			in = tf32Elements(seeded(uint64(100 + n)))
 		}
-		load := fillShared(shared, 32) + fmt.Sprintf(`	.shared .align 8 .b64 bar;
-	setp.ne.u32 %%q0, %%t, 0;
-	@%%q0 bra READY;
-	mbarrier.init.shared.b64 [bar], 1;
-	fence.mbarrier_init.release.cluster;
-	mbarrier.arrive.expect_tx.shared.b64 _, [bar], %d;
-	mov.u32 %%a, s;
-	cp.async.bulk.tensor.%dd.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%%a+%d], [%%map, {%s}], [bar];
-READY:	bar.sync 0;
-WAIT:	mbarrier.try_wait.parity.shared.b64 %%q2, [bar], 0;
-	@!%%q2 bra WAIT;
-`, tm.BoxBytes(), len(b.dims), b.to, coords) + dumpShared(shared, 32)
 		all = append(all,
-			&hopperCase{name: "load " + b.name, text: kernel("", load, true), threads: 32, shared: shared, in: in,
-				out: shared, tensor: tm})
+			&hopperCase{name: "load " + b.name, text: loadBox(tm, b.at, nil, b.to), threads: 32, shared: boxShared,
+				in: in, out: boxShared, tensor: tm})
 		if b.elem == ptx.TF32 || slices.Min(b.at) < 0 { // these boxes cannot be stored
 			continue
 		}
-		store := fillShared(shared, 32) + fmt.Sprintf(`	setp.ne.u32 %%q0, %%t, 0;
+		store := fillShared(boxShared, 32) + fmt.Sprintf(`	setp.ne.u32 %%q0, %%t, 0;
 	@%%q0 bra DONE;
 	mov.u32 %%a, s;
 	cp.async.bulk.tensor.%dd.global.shared::cta.tile.bulk_group [%%map, {%s}], [%%a+%d];
 	cp.async.bulk.commit_group;
 	cp.async.bulk.wait_group 0;
 DONE:
-`, len(b.dims), coords, b.to)
+`, len(b.dims), commas(b.at), b.to)
 		all = append(all,
-			&hopperCase{name: "store " + b.name, text: kernel("", store, true), threads: 32, shared: shared, in: in,
+			&hopperCase{name: "store " + b.name, text: kernel("", store, true), threads: 32, shared: boxShared, in: in,
 				out: 16 << 10, tensor: tm, store: true})
 	}
 	return all

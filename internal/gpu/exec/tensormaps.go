@@ -14,6 +14,7 @@ type tensorMapKey struct {
 	steps     [3]int
 	strides   [2]int
 	fillNaN   bool
+	corners   [2]int
 }
 
 // Info describes the backend's device.
@@ -27,5 +28,8 @@ func (b *Backend) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, e
 	copy(key.box[:], m.Box)
 	copy(key.steps[:], m.Steps)
 	copy(key.strides[:], m.Strides)
+	if m.Im2col() {
+		key.corners = [2]int{m.Lower[0], m.Upper[0]}
+	}
 	return b.tensorMaps.Get(key, func() ([ptx.TensorMapBytes]byte, error) { return b.Device.EncodeTensorMap(m) })
 }
