@@ -8,7 +8,6 @@ import (
 
 	"tilework/dtype"
 	"tilework/gemmtest"
-	"tilework/internal/device"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
@@ -44,6 +43,7 @@ func (r results) check(t *testing.T, p *gemm.Problem, inputs, c []byte) {
 // elements beside it, among them NaN, infinities and large numbers, nor on the place in the tile,
 // the tile and the kernel. With alpha = 0 the elements are those of the old C.
 func TestElementsAlone(t *testing.T) {
+	t.Parallel()
 	rng, b := seeded(t)
 	for _, pair := range gemmtest.Pairs() {
 		for _, act := range someActivations(rng) {
@@ -51,7 +51,7 @@ func TestElementsAlone(t *testing.T) {
 				continue
 			}
 			known := results{}
-			for _, w := range waysOf(b.Device.Info(), pair) {
+			for _, w := range waysOf(rng, pair) {
 				p := elementsProblem(t, rng, pair, gemm.Epilogue{Activation: act})
 				values := make([]byte, p.C().Bytes())
 				special := []float64{math.NaN(), math.Inf(1), math.Inf(-1), 2e4, -2e4, 1e-6, 0}
@@ -75,11 +75,12 @@ func TestElementsAlone(t *testing.T) {
 // TestGatedElementsAlone is [TestElementsAlone] for the activations of gated products. A is the
 // unit matrix, so the factors are elements of B and, always 1, of Up.
 func TestGatedElementsAlone(t *testing.T) {
+	t.Parallel()
 	rng, b := seeded(t)
 	for _, typ := range []dtype.Type{dtype.F32, dtype.BF16, dtype.F8E4M3} {
 		for _, act := range someActivations(rng) {
 			known := results{}
-			for _, w := range waysOf(b.Device.Info(), gemmtest.Pair{In: typ, Out: dtype.F32}) {
+			for _, w := range waysOf(rng, gemmtest.Pair{In: typ, Out: dtype.F32}) {
 				p := elementsProblem(t, rng, gemmtest.Pair{In: typ, Out: dtype.F32}, gemm.Epilogue{Activation: act, Gated: true})
 				m := gemm.Buffers{gemm.A: make([]byte, p.A().Bytes()), gemm.B: make([]byte, p.B().Bytes()),
 					gemm.Up: make([]byte, p.Layouts[gemm.Up].Bytes()), gemm.C: make([]byte, p.C().Bytes())}
@@ -113,13 +114,11 @@ func seeded(t *testing.T) (*rand.Rand, *stream.Backend) {
 	return rand.New(rand.NewPCG(seed, 0)), stream.New(d)
 }
 
-// someActivations returns all activations in full tests, and otherwise one at random.
+// someActivations returns three activations in full tests, and otherwise one, chosen at random.
 func someActivations(rng *rand.Rand) []gemm.Activation {
 	all := slices.DeleteFunc(gemm.Activations(), func(a gemm.Activation) bool { return a == gemm.ActNone })
-	if i := rng.IntN(len(all)); !testkit.Full() {
-		return all[i : i+1]
-	}
-	return all
+	rng.Shuffle(len(all), func(i, k int) { all[i], all[k] = all[k], all[i] })
+	return all[:testkit.Cases(1, 3)]
 }
 
 // elementsProblem returns a product of random size whose C is the old C, unless it is gated.
@@ -138,8 +137,8 @@ func elementsProblem(t *testing.T, rng *rand.Rand, pair gemmtest.Pair, e gemm.Ep
 	return p
 }
 
-// waysOf returns some tiles of every kernel that multiplies the types.
-func waysOf(d *device.Info, pair gemmtest.Pair) (all []gputest.Way) {
+// waysOf returns three tiles of every kernel that multiplies the types, chosen at random.
+func waysOf(rng *rand.Rand, pair gemmtest.Pair) (all []gputest.Way) {
 	for _, k := range choose.Kernels() {
 		var own []gputest.Way
 		for _, precision := range append([]gemm.Precision{gemm.Native}, k.Precisions()...) {
@@ -149,10 +148,8 @@ func waysOf(d *device.Info, pair gemmtest.Pair) (all []gputest.Way) {
 				}
 			}
 		}
-		if n := testkit.Cases(3, len(own)); n < len(own) {
-			own = own[len(own)-n:]
-		}
-		all = append(all, own...)
+		rng.Shuffle(len(own), func(i, k int) { own[i], own[k] = own[k], own[i] })
+		all = append(all, own[:min(3, len(own))]...)
 	}
 	return all
 }
