@@ -165,3 +165,15 @@ func TestPackingPays(t *testing.T) {
 		}
 	}
 }
+
+// TestOrderWithoutProducts checks that a row-invariant product with alpha = 0, which has no sums,
+// is computed although its order has K in parts.
+func TestOrderWithoutProducts(t *testing.T) {
+	p := *testkit.Product(t, dtype.F16, dtype.F16, 40, 33, 2582)
+	p.Invariance = gemm.InvariantRows
+	for _, p.Alpha = range []complex128{1, 0} {
+		if _, err := choose.Best(&p, kernel.Align{}, h200); err != nil {
+			t.Errorf("alpha %v: %v", p.Alpha, err)
+		}
+	}
+}

@@ -155,7 +155,7 @@ func inParts(s kernel.Tile, parts int) []kernel.Tile {
 // whether there may be more.
 func (r *row) invariantCandidates(c *Candidate, j *job, s kernel.Tile, yield func(*Candidate) bool) bool {
 	parts := 1
-	if j.order.Part > 0 && r.SplitsK && s.ClusterK < 2 {
+	if j.order.Part > 0 && r.SplitsK && s.ClusterK < 2 && j.ReadsAB() {
 		parts = kernel.CeilDiv(j.K, j.order.Part)
 	}
 	for _, s := range inParts(s, parts) {
@@ -175,8 +175,12 @@ func (j *job) orderText() string {
 	return fmt.Sprintf(", with the row-invariant order of %v", j.order)
 }
 
-// checkOrder returns why a kernel with tile s does not compute the job's product, or nil.
+// checkOrder returns why a kernel with tile s does not compute the job's product, or nil. A product
+// that does not read A and B has no sums.
 func (r *row) checkOrder(j *job, s kernel.Tile) error {
+	if !j.ReadsAB() {
+		return nil
+	}
 	switch o, ok := r.Order(j.Problem, s, j.device.Target.SM); {
 	case j.orderErr != nil:
 		return j.orderErr
