@@ -54,12 +54,12 @@ def scaled_product(r):
 
 @case
 def pair_256(r):
-    return launch(2, 128, *half_product_of(r, 256, 64, 16))
+    return launch(2, 128, *half_product_of(r, 256, 64, 16), cluster=2)
 
 
 @case
 def pair_128(r):
-    return launch(2, 128, *half_product_of(r, 128, 64, 16))
+    return launch(2, 128, *half_product_of(r, 128, 64, 16), cluster=2)
 
 
 @case
