@@ -12,7 +12,13 @@ type asyncOp struct {
 	warp   *warp // the warp that issued it
 	parts  []func()
 	due    uint64   // time of the next part on the cluster's clock
-	uses   []*block // blocks whose shared memory it accesses
+	uses   []*block // blocks whose shared memory its other parts access, once for each access
+}
+
+// release notes that an access to the shared memory of block b is done, so that the block may exit.
+func (f *asyncOp) release(b *block) {
+	at := slices.Index(f.uses, b)
+	f.uses = slices.Delete(f.uses, at, at+1)
 }
 
 // maxDelayLog2 is the binary logarithm of the maximum delay, in instructions of the cluster, before

@@ -130,12 +130,12 @@ func (c *bulkCopy) begin(w *warp, in *inst, lane int) {
 	} else {
 		m.emitGlobal(f.id, AsyncRead)
 	}
-	if len(m.targets) == 0 {
+	if m.mbarrier == nil { // to global memory
 		w.block.cluster.operations++
 		m.emitGlobal(f.id, AsyncWrite)
 		f.parts = append(f.parts, func() {
 			m.read()
-			f.uses = nil // the block may exit now
+			f.release(m.source.block)
 		}, m.writeGlobal)
 		w.bulk.open = append(w.bulk.open, openBulk{asyncOp: f, lane: lane, group: w.bulk.groups[lane]})
 		w.block.cluster.startAsync(f)
@@ -149,7 +149,10 @@ func (c *bulkCopy) begin(w *warp, in *inst, lane int) {
 		id := w.block.cluster.operations
 		f.uses = append(f.uses, to.block)
 		m.emitShared(id, AsyncWrite, to)
-		f.parts = append(f.parts, func() { m.writeShared(id, to) })
+		f.parts = append(f.parts, func() {
+			m.writeShared(id, to)
+			f.release(to.block)
+		})
 	}
 	w.block.cluster.startAsync(f)
 }

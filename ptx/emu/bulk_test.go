@@ -211,3 +211,19 @@ func TestBulkMisuse(t *testing.T) {
 		}
 	}
 }
+
+// TestEmptyMulticast checks that a multicast copy to no block writes nothing, neither to shared nor
+// to global memory.
+func TestEmptyMulticast(t *testing.T) {
+	body := bulkDecls + `
+	mov.u16 %h, 0;
+	cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%a], [%buf], 16, [m], %h;`
+	words := make([]uint32, 64)
+	for i := range words {
+		words[i] = uint32(i)
+	}
+	got, _, err := runBody(t, body, slices.Clone(words), Launch{Block: Dim3{1, 1, 1}})
+	if err != nil || !slices.Equal(got, words) {
+		t.Errorf("got %v, %v: want the words unchanged", got, err)
+	}
+}

@@ -120,8 +120,6 @@ NEXT:
 	add.u32 %%n, %%n, 128;
 	bra NEXT;
 DONE:
-	barrier.cluster.arrive;
-	barrier.cluster.wait;
 	ret;
 }
 `, m.BoxBytes(), len(m.Dims), list(coords), list(offsets))
