@@ -13,6 +13,7 @@ type tensorMapKey struct {
 	dims, box [3]int
 	steps     [3]int
 	strides   [2]int
+	swizzle   int
 	fillNaN   bool
 	corners   [2]int
 }
@@ -23,7 +24,7 @@ func (b *Backend) Info() *device.Info { return b.Device.Info() }
 // EncodeTensorMap encodes a tensor map of two or three dimensions, once for repeated launches on
 // the same matrices.
 func (b *Backend) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
-	key := tensorMapKey{element: m.Element, base: m.Base, fillNaN: m.FillNaN}
+	key := tensorMapKey{element: m.Element, base: m.Base, swizzle: m.Swizzle, fillNaN: m.FillNaN}
 	copy(key.dims[:], m.Dims)
 	copy(key.box[:], m.Box)
 	copy(key.steps[:], m.Steps)
