@@ -32,6 +32,18 @@ type fakeLt struct {
 	matmul  []uintptr
 
 	reductions uint32 // mask of the allowed reductions
+	texts      cStrings
+}
+
+// cStrings holds the C strings whose addresses a fake library has returned, so that the garbage
+// collector does not reuse their memory.
+type cStrings [][]byte
+
+// add returns the address of a new C string.
+func (s *cStrings) add(text string) uintptr {
+	b := append([]byte(text), 0)
+	*s = append(*s, b)
+	return uintptr(unsafe.Pointer(unsafe.SliceData(b)))
 }
 
 func newFakeLt(t *testing.T) (*fakeLt, *CuBLASLt) {
@@ -71,8 +83,7 @@ func (f *fakeLt) run(proc uintptr, a ...uintptr) uintptr {
 	case ltGetVersion:
 		return 130100
 	case ltStatusString:
-		text := append([]byte(fmt.Sprintf("status %d", a[0])), 0)
-		return uintptr(unsafe.Pointer(unsafe.SliceData(text)))
+		return f.texts.add(fmt.Sprintf("status %d", a[0]))
 	}
 	if f.calls++; f.calls == f.failAt {
 		f.failed = name

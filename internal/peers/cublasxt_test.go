@@ -22,6 +22,7 @@ type fakeXt struct {
 	calls   int
 	handles int
 	device  int32
+	texts   cStrings
 }
 
 // pinningGPU is an emulated device that passes for a GPU, and counts pinned memory.
@@ -58,8 +59,7 @@ func newFakeXt(t *testing.T) (*fakeXt, *CuBLASXt) {
 func (f *fakeXt) run(proc uintptr, a ...uintptr) uintptr {
 	name := cublasXtProcs[proc-1]
 	if name == blasStatus {
-		text := append([]byte(fmt.Sprintf("status %d", a[0])), 0)
-		return uintptr(unsafe.Pointer(unsafe.SliceData(text)))
+		return f.texts.add(fmt.Sprintf("status %d", a[0]))
 	}
 	if f.calls++; f.calls == f.failAt {
 		if name == xtDestroy {
