@@ -5,13 +5,15 @@
 // Work is enqueued on a [Stream] and runs in order: a copy or launch starts when all earlier
 // work of the same stream has finished. A device has a default stream, which is the Device
 // itself, and can create more, so that copies in both directions overlap with kernels. Only
-// [Stream.Record] and [Stream.Wait] order the work of different streams.
+// [Stream.Record] and [Stream.Wait] order the work of different streams, of one device or of
+// several.
 package device
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"tilework/ptx"
@@ -41,6 +43,12 @@ type Stream interface {
 	CopyIn(ctx context.Context, dst Ptr, src []byte, rows Rows) error
 	CopyOut(ctx context.Context, dst []byte, src Ptr, rows Rows) error
 
+	// CopyPeer enqueues a copy of rows from the memory of device from to that of this device, and
+	// does not wait for it. from is of the same implementation, and may be this device. Only this
+	// stream orders the copy: wait for events of from, and keep its memory until the copy is done.
+	// If the GPUs cannot access each other's memory, the copy goes through host memory.
+	CopyPeer(dst Ptr, from Device, src Ptr, rows PeerRows) error
+
 	// Launch starts a kernel. An error of the running kernel is returned by Launch itself or by
 	// the next Sync or CopyOut, of this stream or of a stream that waits for it. A GPU always
 	// runs a kernel to its end; the emulator aborts it when ctx ends.
@@ -49,8 +57,8 @@ type Stream interface {
 	Sync(ctx context.Context) error
 	// Record enqueues an event, which completes when all work enqueued before it has finished.
 	Record() (Event, error)
-	// Wait makes all work that is enqueued after this call wait for e, an event of any stream of
-	// the same device. Wait itself returns immediately.
+	// Wait makes all work that is enqueued after this call wait for e, an event of any stream of any
+	// device of the same implementation. Wait itself returns immediately.
 	Wait(e Event) error
 
 	// Close waits for work in flight and destroys the stream, which must not be used afterwards.
@@ -131,6 +139,45 @@ func (r Rows) Check(n int) error {
 			r.HostPitch, n)
 	}
 	return nil
+}
+
+// PeerRows describes the bytes of a copy between two devices: Count rows of Width bytes.
+// Consecutive rows start FromPitch bytes apart in the source and ToPitch in the destination.
+type PeerRows struct{ Count, Width, FromPitch, ToPitch int }
+
+// WholePeer returns the PeerRows of a contiguous copy of n bytes.
+func WholePeer(n int) PeerRows { return PeerRows{Count: 1, Width: n, FromPitch: n, ToPitch: n} }
+
+// Bytes returns the number of bytes that the copy moves.
+func (r PeerRows) Bytes() int { return r.Count * r.Width }
+
+// Merged returns the same copy with contiguous rows as one row, and a copy of nothing as the zero
+// PeerRows. The error is that of rows that overlap, or that span more than 2^63 bytes.
+func (r PeerRows) Merged() (PeerRows, error) {
+	switch {
+	case r.Count < 0 || r.Width < 0:
+		return r, fmt.Errorf("copy between devices has %d rows of %d bytes: want no negative size", r.Count, r.Width)
+	case r.Count == 0 || r.Width == 0:
+		return PeerRows{}, nil
+	case r.Count == 1:
+		return WholePeer(r.Width), nil
+	case r.FromPitch < r.Width || r.ToPitch < r.Width:
+		return r, fmt.Errorf("rows of %d bytes are %d bytes apart in the source and %d in the destination: want at least %d",
+			r.Width, r.FromPitch, r.ToPitch, r.Width)
+	case r.Count > math.MaxInt/max(r.FromPitch, r.ToPitch):
+		return r, fmt.Errorf("%d rows that are %d and %d bytes apart: want less than 2^63 bytes in total", r.Count,
+			r.FromPitch, r.ToPitch)
+	case r.FromPitch == r.Width && r.ToPitch == r.Width:
+		return WholePeer(r.Count * r.Width), nil
+	}
+	return r, nil
+}
+
+// Spans returns the number of bytes from the first byte of the copy to its last, in the source and
+// in the destination.
+func (r PeerRows) Spans() (from, to int) {
+	gaps := max(r.Count-1, 0)
+	return gaps*r.FromPitch + r.Width, gaps*r.ToPitch + r.Width
 }
 
 // Dim3 is the size of a grid in blocks, of a block in threads, or of a cluster in blocks.

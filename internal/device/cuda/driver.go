@@ -47,6 +47,9 @@ var (
 	cuPrimaryCtxRelease = lookup("cuDevicePrimaryCtxRelease_v2", oldest)
 	cuCtxSetCurrent     = lookup("cuCtxSetCurrent", oldest)
 
+	cuDeviceCanAccessPeer = lookup("cuDeviceCanAccessPeer", oldest)
+	cuCtxEnablePeerAccess = lookup("cuCtxEnablePeerAccess", oldest)
+
 	cuStreamCreate      = lookup("cuStreamCreate", oldest)
 	cuStreamQuery       = lookup("cuStreamQuery", oldest)
 	cuStreamSynchronize = lookup("cuStreamSynchronize", oldest)
@@ -70,6 +73,7 @@ var (
 
 	cuMemPoolCreate       = lookup("cuMemPoolCreate", 11020)
 	cuMemPoolSetAttribute = lookup("cuMemPoolSetAttribute", 11020)
+	cuMemPoolSetAccess    = lookup("cuMemPoolSetAccess", 11020)
 	cuMemPoolTrimTo       = lookup("cuMemPoolTrimTo", 11020)
 	cuMemPoolDestroy      = lookup("cuMemPoolDestroy", 11020)
 	cuMemAllocFromPool    = lookup("cuMemAllocFromPoolAsync", 11020)
@@ -78,6 +82,9 @@ var (
 	cuMemcpyIn  = lookup("cuMemcpyHtoDAsync_v2", oldest)
 	cuMemcpyOut = lookup("cuMemcpyDtoHAsync_v2", oldest)
 	cuMemcpy2D  = lookup("cuMemcpy2DAsync_v2", oldest)
+
+	cuMemcpyPeer   = lookup("cuMemcpyPeerAsync", oldest)
+	cuMemcpy3DPeer = lookup("cuMemcpy3DPeerAsync", oldest)
 
 	cuModuleLoad        = lookup("cuModuleLoadDataEx", oldest)
 	cuModuleGetFunction = lookup("cuModuleGetFunction", oldest)

@@ -18,6 +18,9 @@ const (
 	newerDriver  code = 36 // also used for a function that the driver lacks
 	oldDriver    code = 222
 	notReady     code = 600
+
+	accessEnabled code = 704
+	tooManyPeers  code = 711
 )
 
 // kinds maps result codes to errors of package device, independent of the function called. A code

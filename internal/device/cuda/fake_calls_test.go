@@ -33,6 +33,11 @@ func (f *fake) do(s *symbol, a []uintptr) code {
 		*at[uintptr](a[0]) = contextOf(a[1])
 	case cuPrimaryCtxRelease:
 		return f.release(a[0])
+	case cuDeviceCanAccessPeer:
+		*at[int32](a[0]) = 1
+		if f.alone {
+			*at[int32](a[0]) = 0
+		}
 	case cuCtxSetCurrent:
 		f.current[thread()] = a[0]
 	default:
@@ -72,8 +77,8 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		}
 		f.run(a[0], nil)
 	case cuStreamWaitEvent:
-		e := f.find("event", a[1])
-		if e == nil || f.find("stream", a[0]) == nil {
+		e := f.objects[a[1]] // of any context
+		if e == nil || e.kind != "event" || f.find("stream", a[0]) == nil {
 			return fakeHandle
 		}
 		f.enqueue(a[0], queued{wait: e})
@@ -129,6 +134,25 @@ func (f *fake) doInContext(s *symbol, a []uintptr) code {
 		f.enqueue(a[3], queued{do: func() { copy(unsafe.Slice(at[byte](a[0]), a[2]), f.bytes(a[1], a[2])) }})
 	case cuMemcpy2D:
 		f.copy2D(a[0], a[1])
+	case cuCtxEnablePeerAccess:
+		pair := [2]uintptr{f.current[thread()], a[0]}
+		if f.alone || a[1] != 0 || pair[0] == pair[1] {
+			return invalidValue
+		}
+		if f.peers[pair] {
+			return accessEnabled
+		}
+		f.peers[pair] = true
+	case cuMemPoolSetAccess:
+		o, access := f.objects[a[0]], at[[3]int32](a[1])
+		if o == nil || o.kind != "pool" || access[0] != 1 || access[2] != 3 || a[2] != 1 {
+			return invalidValue
+		}
+		f.peers[[2]uintptr{uintptr(access[1]), a[0]}] = true
+	case cuMemcpyPeer:
+		return f.copyPeer(peerCopy{dst: a[0], dstContext: a[1], src: a[2], srcContext: a[3], width: a[4], height: 1}, a[5])
+	case cuMemcpy3DPeer:
+		return f.copy3DPeer(a[0], a[1])
 
 	case cuModuleLoad:
 		return f.load(a)

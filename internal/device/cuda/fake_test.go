@@ -27,6 +27,7 @@ type fake struct {
 	devices int
 	version int32
 	pools   bool
+	alone   bool // GPUs cannot access each other's memory
 	lacks   map[*symbol]bool
 
 	failAt   int // number of the call that fails, counted from 1
@@ -46,6 +47,7 @@ type fake struct {
 	words    map[string]uintptr   // C strings by content
 	keep     [][]byte             // memory of the C strings
 	queues   map[uintptr][]queued // by stream
+	peers    map[[2]uintptr]bool  // whether a context accesses another, or a device a pool
 	leaks    []string             // live objects of contexts that were released
 	launches []launched
 }
@@ -80,7 +82,7 @@ func newFake() *fake {
 	return &fake{
 		devices: 2, version: 13000, pools: true, lacks: map[*symbol]bool{}, next: 0x7000_0000_0000,
 		retained: map[uintptr]int{}, current: map[int]uintptr{}, objects: map[uintptr]*object{},
-		words: map[string]uintptr{}, queues: map[uintptr][]queued{},
+		words: map[string]uintptr{}, queues: map[uintptr][]queued{}, peers: map[[2]uintptr]bool{},
 	}
 }
 
@@ -291,4 +293,58 @@ func (f *fake) copy2D(c, stream uintptr) {
 			copy(unsafe.Slice(at[byte](host+i*hostPitch), width), f.bytes(dev+i*devPitch, width))
 		}
 	}})
+}
+
+// peerCopy is a copy between contexts.
+type peerCopy struct {
+	src, srcContext, srcPitch uintptr
+	dst, dstContext, dstPitch uintptr
+	width, height             uintptr
+}
+
+// copy3DPeer enqueues the copy that the CUDA_MEMCPY3D_PEER at c describes.
+func (f *fake) copy3DPeer(c, stream uintptr) code {
+	word := func(offset uintptr) uintptr { return *at[uintptr](c + offset) }
+	kind := func(offset uintptr) uint32 { return *at[uint32](c + offset) }
+	for _, zero := range []uintptr{0, 8, 16, 24, 88, 96, 104, 112} {
+		if word(zero) != 0 {
+			return invalidValue
+		}
+	}
+	p := peerCopy{
+		src: word(48), srcContext: word(64), srcPitch: word(72),
+		dst: word(136), dstContext: word(152), dstPitch: word(160),
+		width: word(176), height: word(184),
+	}
+	if kind(32) != 2 || kind(120) != 2 || word(192) != 1 || p.srcPitch < p.width || p.dstPitch < p.width {
+		return invalidValue
+	}
+	return f.copyPeer(p, stream)
+}
+
+// copyPeer enqueues a copy between memory of two contexts.
+func (f *fake) copyPeer(p peerCopy, stream uintptr) code {
+	if f.find("stream", stream) == nil || p.width == 0 || p.height == 0 {
+		return invalidValue
+	}
+	f.enqueue(stream, queued{do: func() {
+		for i := range p.height {
+			from, to := p.src+i*p.srcPitch, p.dst+i*p.dstPitch
+			if f.contextAt(from) != p.srcContext || f.contextAt(to) != p.dstContext {
+				panic("fake device: a copy between devices names other contexts than those of the memory")
+			}
+			copy(f.bytes(to, p.width), f.bytes(from, p.width))
+		}
+	}})
+	return success
+}
+
+// contextAt returns the context of the memory at an address.
+func (f *fake) contextAt(address uintptr) uintptr {
+	for start, o := range f.objects {
+		if o.kind == "memory" && start <= address && address < start+uintptr(len(o.data)) {
+			return o.context
+		}
+	}
+	return 0
 }

@@ -27,6 +27,9 @@ type GPU struct {
 	// lost is the first error that made the context unusable.
 	lost atomic.Pointer[Error]
 
+	accessing sync.Mutex
+	accessed  map[*GPU]bool // other GPUs that copies may come from; guarded by accessing
+
 	// closing is held for reading by every method while it uses the driver.
 	closing sync.RWMutex
 	closed  bool
@@ -52,7 +55,8 @@ func (d *driver) open(index int) (*GPU, error) {
 		driver: d, info: info, stagingIn: newStaging(size), stagingOut: newStaging(size),
 		workers: newWorkerPool(2 * (size.workers - 1)), // for concurrent copies in both directions
 
-		streams: map[*queue]struct{}{}, events: map[*event]struct{}{}, modules: map[digest]*compiled{},
+		accessed: map[*GPU]bool{},
+		streams:  map[*queue]struct{}{}, events: map[*event]struct{}{}, modules: map[digest]*compiled{},
 	}
 	g.queue = &queue{gpu: g}
 	if err := g.call(cuPrimaryCtxRetain, uintptr(unsafe.Pointer(&g.context)), info.handle); err != nil {
@@ -106,6 +110,16 @@ func (g *GPU) within(f func() error) error {
 		return err
 	}
 	return f()
+}
+
+// checkOpen returns an error if the GPU is closed.
+func (g *GPU) checkOpen() error {
+	g.closing.RLock()
+	defer g.closing.RUnlock()
+	if g.closed {
+		return fmt.Errorf("%w: %s is closed", device.ErrNoDevice, g.info.Name)
+	}
+	return nil
 }
 
 // call calls the driver. It records an error that makes the context unusable.

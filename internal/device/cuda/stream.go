@@ -65,10 +65,13 @@ func (s *queue) Sync(ctx context.Context) error { return s.gpu.wait(ctx, cuStrea
 func (s *queue) Wait(e device.Event) error {
 	x, ok := e.(*event)
 	switch {
-	case !ok || x.gpu != s.gpu:
-		return fmt.Errorf("cannot wait for event of type %T: want an event of this %s", e, s.gpu.info.Name)
+	case !ok || x.gpu.driver != s.gpu.driver:
+		return fmt.Errorf("cannot wait for event of type %T: want an event of a GPU of the same driver", e)
 	case !x.alive():
-		return fmt.Errorf("cannot wait for an event of %s that was freed", s.gpu.info.Name)
+		return fmt.Errorf("cannot wait for an event of %s that was freed", x.gpu.info.Name)
+	}
+	if err := x.gpu.checkOpen(); err != nil {
+		return err
 	}
 	return s.gpu.within(func() error { return s.gpu.call(cuStreamWaitEvent, s.stream, x.handle, 0) })
 }

@@ -55,18 +55,22 @@ func (d *Null) copy(name string, host []byte, p device.Ptr, r device.Rows) error
 	if err := r.Check(len(host)); err != nil {
 		return err
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	n := device.Ptr(max(r.Count-1, 0)*r.DevicePitch + r.Width)
-	for start, size := range d.live {
-		if start <= p && p+n <= start+device.Ptr(size) {
-			return nil
-		}
-	}
 	if r.Count > 0 {
-		panic(fmt.Sprintf("%s of %+v at %#x: want allocated memory", name, r, uint64(p)))
+		d.check(name, p, (r.Count-1)*r.DevicePitch+r.Width)
 	}
 	return nil
+}
+
+// check panics unless n bytes at p are allocated.
+func (d *Null) check(name string, p device.Ptr, n int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for start, size := range d.live {
+		if start <= p && p+device.Ptr(n) <= start+device.Ptr(size) {
+			return
+		}
+	}
+	panic(fmt.Sprintf("%s of %d bytes at %#x: want allocated memory", name, n, uint64(p)))
 }
 
 func (d *Null) CopyIn(_ context.Context, p device.Ptr, b []byte, r device.Rows) error {
@@ -75,6 +79,18 @@ func (d *Null) CopyIn(_ context.Context, p device.Ptr, b []byte, r device.Rows) 
 
 func (d *Null) CopyOut(_ context.Context, b []byte, p device.Ptr, r device.Rows) error {
 	return d.copy("copy out", b, p, r)
+}
+
+// CopyPeer checks the bounds of a copy on both devices.
+func (d *Null) CopyPeer(dst device.Ptr, from device.Device, src device.Ptr, rows device.PeerRows) error {
+	r, err := rows.Merged()
+	if err != nil || r.Count == 0 {
+		return err
+	}
+	read, written := r.Spans()
+	from.(*Null).check("copy from", src, read)
+	d.check("copy to", dst, written)
+	return nil
 }
 
 func (d *Null) EncodeTensorMap(*ptx.TensorMap) (m [ptx.TensorMapBytes]byte, err error) { return m, nil }

@@ -15,6 +15,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"tilework/internal/device"
@@ -81,6 +82,9 @@ type Device struct {
 	streams []*stream     // the default stream first
 	running *stream       // the stream that step prefers
 	rng     *rand.Rand
+
+	counting sync.Mutex        // guards copied
+	copied   map[*Device]int64 // bytes of CopyPeer by source
 }
 
 var _ device.Device = (*Device)(nil)
@@ -119,6 +123,7 @@ func Open(opt Options) (*Device, error) {
 		memory: emu.NewMemory(emu.MemoryOptions{Limit: opt.Memory, TrackWrites: opt.Watch != nil}),
 		mu:     make(chan struct{}, 1),
 		rng:    rand.New(rand.NewPCG(opt.Seed, 0)),
+		copied: map[*Device]int64{},
 	}
 	d.stream = &stream{device: d}
 	d.streams = []*stream{d.stream}
@@ -147,6 +152,20 @@ func (d *Device) Free(p device.Ptr) error {
 func (d *Device) Used() int64 {
 	d.finish()
 	return d.memory.Used()
+}
+
+// Copied returns the number of bytes that CopyPeer has copied from a device to this one.
+func (d *Device) Copied(from *Device) int64 {
+	d.finish()
+	d.counting.Lock()
+	defer d.counting.Unlock()
+	return d.copied[from]
+}
+
+func (d *Device) count(from *Device, n int) {
+	d.counting.Lock()
+	defer d.counting.Unlock()
+	d.copied[from] += int64(n)
 }
 
 // EncodeTensorMap encodes m in the emulator's own format.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"tilework/internal/device"
@@ -22,11 +23,11 @@ type stream struct {
 }
 
 // fault is the failure of deferred work. Sync and CopyOut report it, on its own stream and on
-// every stream that waits for an event after it. Events that complete after it was reported no
-// longer carry it.
+// every stream that waits for an event after it, also of other devices. Events that complete after
+// it was reported no longer carry it.
 type fault struct {
 	err      error
-	reported bool
+	reported atomic.Bool
 }
 
 // work is one entry of a stream's queue: an operation, an event to wait for or an event to
@@ -37,9 +38,11 @@ type work struct {
 	mark *event
 }
 
-// event is a position in a stream.
+// event is a position in a stream. Streams of other devices read the other fields once complete is
+// set.
 type event struct {
-	complete bool
+	device   *Device
+	complete atomic.Bool
 	at       time.Time // of completion
 	fault    *fault    // unreported failure of earlier work; nil if none
 }
@@ -89,7 +92,7 @@ func (s *stream) enqueue(ctx context.Context, w work) error {
 		return w.do()
 	}
 	defer d.unlock()
-	if d.single() {
+	if d.single() && w.ready() {
 		return s.perform(w)
 	}
 	s.queue = append(s.queue, w)
@@ -101,16 +104,20 @@ func (s *stream) enqueue(ctx context.Context, w work) error {
 	return nil
 }
 
+// ready reports whether w can be performed.
+func (w *work) ready() bool { return w.wait == nil || w.wait.complete.Load() }
+
 // perform runs, completes or waits for w, which must be ready.
 func (s *stream) perform(w work) error {
 	switch {
 	case w.do != nil:
 		return w.do()
 	case w.mark != nil:
-		w.mark.complete, w.mark.at = true, time.Now()
-		if s.fault != nil && !s.fault.reported {
+		w.mark.at = time.Now()
+		if s.fault != nil && !s.fault.reported.Load() {
 			w.mark.fault = s.fault
 		}
+		w.mark.complete.Store(true)
 	case w.wait.fault != nil:
 		s.fault = w.wait.fault
 	}
@@ -121,7 +128,7 @@ func (s *stream) perform(w work) error {
 func (d *Device) step() bool {
 	var ready []*stream
 	for _, s := range d.streams {
-		if len(s.queue) > 0 && (s.queue[0].wait == nil || s.queue[0].wait.complete) {
+		if len(s.queue) > 0 && s.queue[0].ready() {
 			ready = append(ready, s)
 		}
 	}
@@ -148,24 +155,56 @@ func isContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
-// runUntil performs deferred work until done returns true. Some entry is always ready until then,
-// because a stream can wait only for events that are already in a queue or complete.
+// runUntil performs deferred work until done returns true. A stream can wait only for events that
+// are already in a queue or complete, so until then some entry is ready here, or on a device for
+// which a stream waits. The caller has locked d, and runUntil returns with d locked.
 func (d *Device) runUntil(ctx context.Context, done func() bool) error {
 	for !done() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		d.step()
+		if d.step() {
+			continue
+		}
+		e := d.awaited()
+		if e == nil {
+			continue
+		}
+		d.unlock() // the other device may in turn wait for this one
+		err := e.device.complete(ctx, e)
+		d.mu <- struct{}{}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// awaited returns an incomplete event of another device for which a stream waits, or nil.
+func (d *Device) awaited() *event {
+	for _, s := range d.streams {
+		if len(s.queue) > 0 && !s.queue[0].ready() && s.queue[0].wait.device != d {
+			return s.queue[0].wait
+		}
+	}
+	return nil
+}
+
+// complete performs deferred work until an event of d is complete.
+func (d *Device) complete(ctx context.Context, e *event) error {
+	if err := d.lock(ctx); err != nil {
+		return err
+	}
+	defer d.unlock()
+	return d.runUntil(ctx, e.complete.Load)
 }
 
 // finish performs all deferred work.
 func (d *Device) finish() {
 	d.mu <- struct{}{}
 	defer d.unlock()
-	for d.step() {
-	}
+	idle := func() bool { return !slices.ContainsFunc(d.streams, func(s *stream) bool { return !s.done() }) }
+	_ = d.runUntil(context.Background(), idle) // a context without an end is the only source of errors
 }
 
 // done reports whether the queue is empty.
@@ -181,7 +220,7 @@ func (s *stream) drain(ctx context.Context) error {
 	if f == nil {
 		return nil
 	}
-	f.reported = true
+	f.reported.Store(true)
 	return f.err
 }
 
@@ -254,40 +293,60 @@ func (s *stream) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows d
 	return nil
 }
 
+// CopyPeer enqueues a copy from another emulated GPU, or from this one.
+func (s *stream) CopyPeer(dst device.Ptr, from device.Device, src device.Ptr, rows device.PeerRows) error {
+	d := s.device
+	peer, ok := from.(*Device)
+	if !ok {
+		return fmt.Errorf("cannot copy from a device of type %T: want an emulated GPU", from)
+	}
+	r, err := rows.Merged()
+	if err != nil || r.Count == 0 {
+		return err
+	}
+	return s.enqueue(context.Background(), work{do: func() error {
+		row := make([]byte, r.Width)
+		for i := range r.Count {
+			if err := peer.memory.Read(uint64(src)+uint64(i)*uint64(r.FromPitch), row); err != nil {
+				return typed(err)
+			}
+			if err := d.memory.Write(uint64(dst)+uint64(i)*uint64(r.ToPitch), row); err != nil {
+				return typed(err)
+			}
+		}
+		d.count(peer, r.Bytes())
+		return nil
+	}})
+}
+
 // Record enqueues an event.
 func (s *stream) Record() (device.Event, error) {
-	e := &event{}
-	return &mark{s.device, e}, s.enqueue(context.Background(), work{mark: e})
+	e := &event{device: s.device}
+	return e, s.enqueue(context.Background(), work{mark: e})
 }
 
 // Wait makes all work that is enqueued after this call wait for e.
 func (s *stream) Wait(e device.Event) error {
-	m, ok := e.(*mark)
-	if !ok || m.device != s.device {
-		return fmt.Errorf("cannot wait for an event of type %T: want an event of this %s", e, s.device.info.Name)
+	x, ok := e.(*event)
+	if !ok {
+		return fmt.Errorf("cannot wait for an event of type %T: want one of an emulated GPU", e)
 	}
-	return s.enqueue(context.Background(), work{wait: m.event})
-}
-
-// mark implements [device.Event]: an event and its device.
-type mark struct {
-	device *Device
-	*event
+	return s.enqueue(context.Background(), work{wait: x})
 }
 
 // Since returns the elapsed time of the emulation, not an estimate of the time on the GPU.
-func (m *mark) Since(ctx context.Context, earlier device.Event) (time.Duration, error) {
-	from, ok := earlier.(*mark)
-	if !ok || from.device != m.device {
+func (e *event) Since(ctx context.Context, earlier device.Event) (time.Duration, error) {
+	from, ok := earlier.(*event)
+	if !ok || from.device != e.device {
 		return 0, fmt.Errorf("cannot measure from an event of type %T: want an event of this %s", earlier,
-			m.device.info.Name)
+			e.device.info.Name)
 	}
-	if err := m.device.lock(ctx); err != nil {
+	if err := e.device.lock(ctx); err != nil {
 		return 0, err
 	}
-	defer m.device.unlock()
-	err := m.device.runUntil(ctx, func() bool { return m.complete && from.complete })
-	return m.at.Sub(from.at), err
+	defer e.device.unlock()
+	err := e.device.runUntil(ctx, func() bool { return e.complete.Load() && from.complete.Load() })
+	return e.at.Sub(from.at), err
 }
 
-func (m *mark) Free() error { return nil }
+func (e *event) Free() error { return nil }

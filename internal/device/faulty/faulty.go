@@ -195,6 +195,18 @@ func (s *stream) CopyOut(ctx context.Context, dst []byte, src device.Ptr, rows d
 	return s.inner.CopyOut(ctx, dst, src, rows)
 }
 
+// CopyPeer forwards a copy from another Device of this package.
+func (s *stream) CopyPeer(dst device.Ptr, from device.Device, src device.Ptr, rows device.PeerRows) error {
+	if err := s.device.call("CopyPeer"); err != nil {
+		return err
+	}
+	peer, ok := from.(*Device)
+	if !ok {
+		return fmt.Errorf("cannot copy from a device of type %T: want one that can be made to fail", from)
+	}
+	return s.inner.CopyPeer(dst, peer.inner, src, rows)
+}
+
 func (s *stream) Launch(ctx context.Context, f device.Function, l device.Launch) error {
 	if err := s.device.call("Launch"); err != nil {
 		return err
