@@ -1,0 +1,198 @@
+package split
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"tilework/internal/gemm"
+)
+
+// Plan is a planned product of divided matrices.
+type Plan struct {
+	Shares  []Share // of each member; empty for one that computes nothing
+	Seconds float64 // predicted
+}
+
+// Plan returns the fastest division of the product by prediction.
+func (p *Product) Plan() Plan {
+	var all []Plan
+	for _, grid := range p.grids() {
+		x := Plan{Shares: p.shares(grid)}
+		for i := range x.Shares {
+			x.Seconds = max(x.Seconds, p.seconds(&x.Shares[i], i))
+		}
+		all = append(all, x)
+	}
+	if p.Pick != nil {
+		return all[p.Pick(all)]
+	}
+	return slices.MinFunc(all, func(x, y Plan) int { return cmp.Compare(x.Seconds, y.Seconds) })
+}
+
+// Smaller returns the same division with panels of at most the given size.
+func (p *Product) Smaller(pl Plan, panelBytes int) Plan {
+	q := *p
+	q.PanelBytes = panelBytes
+	var grid []Rect
+	for i := range pl.Shares {
+		grid = append(grid, pl.Shares[i].C)
+	}
+	pl.Shares = q.shares(grid)
+	return pl
+}
+
+// grids lists the divisions of C among the members that are worth considering: as C is stored, as A
+// or B is, evenly, and on one member. If each member stores C, each may also compute all of it.
+func (p *Product) grids() (all [][]Rect) {
+	whole := Rect{Span{0, p.M}, Span{0, p.N}}
+	for _, o := range []gemm.Operand{gemm.C, gemm.A, gemm.B} {
+		if rows, ends, ok := p.ends(o); ok {
+			all = p.addGrid(all, rows, ends)
+		}
+	}
+	all = p.addGrid(all, true, ends(p.M, p.Weights, p.UnitM))
+	all = p.addGrid(all, false, ends(p.N, p.Weights, p.UnitN))
+	for i := range p.Weights {
+		one := make([]Rect, len(p.Weights))
+		one[i] = whole
+		all = append(all, one)
+	}
+	if p.Places[gemm.C].Matrix.By == OnEach {
+		each := make([]Rect, len(p.Weights))
+		for i := range each {
+			each[i] = whole
+		}
+		all = append(all, each)
+	}
+	return all
+}
+
+// addGrid adds the division of the rows or columns of C at ends, unless a cut is no multiple of the
+// grain. The last end is that of C.
+func (p *Product) addGrid(all [][]Rect, rows bool, ends []int) [][]Rect {
+	n := p.N
+	if rows {
+		n = p.M
+	}
+	grid, from := make([]Rect, len(ends)), 0
+	for i, end := range ends {
+		if end = min(max(end, 0), n); i == len(ends)-1 {
+			end = n
+		}
+		if end%p.Grain != 0 && end < n {
+			return all
+		}
+		if s := (Span{from, end}); rows {
+			grid[i] = Rect{s, Span{0, p.N}}
+		} else {
+			grid[i] = Rect{Span{0, p.M}, s}
+		}
+		from = end
+	}
+	return append(all, grid)
+}
+
+// Times from which the time of a share is predicted: of a launch, and of the events that order the
+// work of several members.
+const (
+	launchSeconds = 5e-6
+	orderSeconds  = 15e-6
+)
+
+// seconds predicts the time of a share. Copies before the first launch and after the last one are
+// exposed, and copies in between if they take longer than the kernels. Results are copied after all
+// operands.
+func (p *Product) seconds(s *Share, member int) float64 {
+	if s.C.Empty() {
+		return 0
+	}
+	kernels := p.Seconds * p.Weights[0] / p.Weights[member] / float64(p.M*p.N)
+	gathered, computed := p.copying(s.Gather), make([]float64, len(s.Panels))
+	end := 0.
+	for i := range s.Panels {
+		x := &s.Panels[i]
+		gathered += p.copying(x.Gather)
+		if len(x.Gather) > 0 || i == 0 {
+			end = max(end, gathered)
+		}
+		end += kernels*float64(x.C.Len()) + launchSeconds
+		computed[i] = end
+	}
+	scattered := gathered
+	for i := range s.Panels {
+		scattered = max(scattered, computed[i]) + p.copying(s.Panels[i].Scatter)
+	}
+	return max(end, scattered)
+}
+
+// copying returns the time of copies between members.
+func (p *Product) copying(all []Copy) (seconds float64) {
+	for _, c := range all {
+		if c.From != c.To {
+			seconds += orderSeconds/float64(len(all)) + float64(c.Part.Len())*p.size(c.Operand)/p.Rate
+		}
+	}
+	return seconds
+}
+
+// Traffic returns the bytes that each member copies from each other one, indexed by reader and
+// source.
+func (p *Product) Traffic(pl *Plan) [][]int {
+	all := make([][]int, len(pl.Shares))
+	for i := range all {
+		all[i] = make([]int, len(pl.Shares))
+	}
+	pl.Copies(func(c Copy) { all[c.To][c.From] += p.Layout(c.Operand).Type.Bytes(c.Part.Len()) })
+	return all
+}
+
+// Copies calls f for all copies of a plan.
+func (pl *Plan) Copies(f func(Copy)) {
+	for i := range pl.Shares {
+		s := &pl.Shares[i]
+		for _, c := range s.Gather {
+			f(c)
+		}
+		for j := range s.Panels {
+			for _, c := range s.Panels[j].Gather {
+				f(c)
+			}
+			for _, c := range s.Panels[j].Scatter {
+				f(c)
+			}
+		}
+	}
+}
+
+// Describe describes a plan in words, with the names of the members.
+func (p *Product) Describe(pl *Plan, names []string) string {
+	var all []string
+	traffic := p.Traffic(pl)
+	for i := range pl.Shares {
+		s := &pl.Shares[i]
+		if s.C.Empty() {
+			continue
+		}
+		what := fmt.Sprintf("%s computes rows %v", names[i], s.C.Rows)
+		switch {
+		case s.C.Rows.Len() == p.M && s.C.Cols.Len() == p.N:
+			what = names[i] + " computes all of C"
+		case s.C.Rows.Len() == p.M:
+			what = fmt.Sprintf("%s computes columns %v", names[i], s.C.Cols)
+		}
+		if n := len(s.Panels); n > 1 {
+			what += fmt.Sprintf(" in %d panels", n)
+		}
+		all = append(all, what)
+	}
+	for to := range traffic {
+		for from, n := range traffic[to] {
+			if n > 0 && from != to {
+				all = append(all, fmt.Sprintf("%s copies %.4g MB from %s", names[to], float64(n)/1e6, names[from]))
+			}
+		}
+	}
+	return strings.Join(all, "; ")
+}

@@ -1,0 +1,344 @@
+package split
+
+import (
+	"math/bits"
+
+	"tilework/internal/gemm"
+)
+
+// Place is the place of an operand: a part of a divided matrix that starts at a stored row and
+// column. The layout of the operand has the size of the part.
+type Place struct {
+	Matrix   *Matrix
+	Row, Col int
+}
+
+// Product is a product of divided matrices. Each member computes some rows and columns of C. Each
+// element of C is summed over K by one member.
+type Product struct {
+	gemm.Problem
+	Places  [gemm.Operands]Place // of the operands that the problem uses
+	Weights []float64            // of the members, in proportion to their rates
+	// UnitM and UnitN are the rows and columns at whose multiples the kernel's tiles begin. They are
+	// multiples of Align and Grain.
+	UnitM, UnitN int
+	// Grain is the number of rows and columns at whose multiples C may be cut, where tiles are not
+	// cut: 1, Align if the vectors that a kernel loads must not change, or the side of a block that
+	// shares a scale.
+	Grain int
+	// Seconds is the predicted time of the whole product on the first member, and Rate the rate of
+	// copies between two members in bytes per second.
+	Seconds, Rate float64
+	// PanelBytes limits the size of a panel. A panel has at least one tile.
+	PanelBytes int
+	// Pick returns the index of the plan to use. If it is nil, that is the one that is predicted to
+	// be the fastest. Tests set it.
+	Pick func([]Plan) int
+}
+
+// Align is the number of elements whose multiples in a row are aligned like the start of the row.
+const Align = 16
+
+// Copy is the copy of a part of a stored matrix from one member to another.
+type Copy struct {
+	Operand  gemm.Operand
+	From, To int
+	Part     Rect
+}
+
+// Panel is a part of C that a member computes in one launch.
+type Panel struct {
+	C Rect // rows and columns of C
+	// Held holds the part of each operand that is gathered for this panel. Gather lists the copies.
+	Held   [gemm.Operands]Rect
+	Gather []Copy
+	// Scatter lists the copies of the panel to the members that store it, if they do not compute it.
+	// Their parts are in C's memory.
+	Scatter []Copy
+}
+
+// Share is the part of a product that a member computes.
+type Share struct {
+	C Rect
+	// Held holds the part of each operand that is gathered before the first panel. Gather lists the
+	// copies. C is held if the member does not store the elements that it computes.
+	Held   [gemm.Operands]Rect
+	Gather []Copy
+	Panels []Panel
+}
+
+// Slots is the number of panels that are in memory at the same time.
+const Slots = 2
+
+// reads reports whether the product reads an operand.
+func (p *Product) reads(o gemm.Operand) bool {
+	switch o {
+	case gemm.A, gemm.B:
+		return p.ReadsAB()
+	case gemm.C:
+		return p.Beta != 0
+	}
+	return p.Uses(o)
+}
+
+// Needs returns the part of operand o's matrix that belongs to a part of C. It is empty if the
+// product does not use o.
+func (p *Product) Needs(o gemm.Operand, c Rect) Rect {
+	if !p.Uses(o) {
+		return Rect{}
+	}
+	l := p.Layout(o)
+	r := Rect{Span{0, l.OpRows()}, Span{0, l.OpCols()}}
+	switch o {
+	case gemm.A:
+		r.Rows = c.Rows
+	case gemm.B, gemm.Up:
+		r.Cols = c.Cols
+	case gemm.C, gemm.Residual:
+		r = c
+	case gemm.ScaleA:
+		side, _ := p.ScaleSides()
+		r.Rows = c.Rows.blocks(side)
+	case gemm.ScaleB:
+		_, side := p.ScaleSides()
+		r.Cols = c.Cols.blocks(side)
+	default:
+		switch p.Epilogue.VectorDim(o) {
+		case gemm.BiasRow:
+			r.Cols = c.Rows
+		case gemm.BiasCol:
+			r.Cols = c.Cols
+		}
+	}
+	if l.Trans {
+		r = r.T()
+	}
+	at := p.Places[o]
+	return Rect{r.Rows.plus(at.Row), r.Cols.plus(at.Col)}
+}
+
+// inPlace reports whether a member can use a part of an operand where it is stored: it has all of
+// it, and its address is aligned as well as that of the operand on a single member.
+func (p *Product) inPlace(o gemm.Operand, part Rect, member int) bool {
+	at := p.Places[o]
+	have := at.Matrix.Part(member)
+	if part.Empty() || o > gemm.Up {
+		return have.Contains(part)
+	}
+	whole := Rect{Span{0, at.Matrix.Rows}, Span{0, at.Matrix.Cols}}
+	return have.Contains(part) && have.alignment(part.Rows.From, part.Cols.From) >= whole.alignment(at.Row, at.Col)
+}
+
+// alignment returns the largest power of two up to Align that divides the distance of an element
+// from the start of r in memory. Rows are padded so that each starts as aligned as the first, but a
+// single column is contiguous.
+func (r Rect) alignment(row, col int) int {
+	n := col - r.Cols.From
+	if r.Cols.Len() == 1 {
+		n = row - r.Rows.From
+	}
+	return 1 << bits.TrailingZeros(uint(n|Align))
+}
+
+// gather returns the copies that bring a part of an operand to a member.
+func (p *Product) gather(o gemm.Operand, part Rect, member int) (all []Copy) {
+	for _, piece := range p.Places[o].Matrix.Pieces(part, member) {
+		all = append(all, Copy{o, piece.Member, member, piece.Part})
+	}
+	return all
+}
+
+// scatter returns the copies that bring a part of C from the member that computed it to all members
+// that store it. held reports whether the member computed it outside its own part.
+func (p *Product) scatter(c Rect, member int, held bool) (all []Copy) {
+	for _, piece := range p.Places[gemm.C].Matrix.Holds(p.Needs(gemm.C, c)) {
+		if piece.Member != member || held {
+			all = append(all, Copy{gemm.C, member, piece.Member, piece.Part})
+		}
+	}
+	return all
+}
+
+// shares returns the shares of members that compute the parts of a grid.
+func (p *Product) shares(grid []Rect) []Share {
+	all := make([]Share, len(grid))
+	repeated := len(grid) > 1 && !grid[0].Empty() && grid[0] == grid[1] // each member computes all of C, for itself
+	for i, c := range grid {
+		if !c.Empty() {
+			all[i] = p.share(c, i, repeated)
+		}
+	}
+	return all
+}
+
+// share returns the share of a member that computes c, for itself alone if repeated is set.
+func (p *Product) share(c Rect, member int, repeated bool) Share {
+	s := Share{C: c}
+	var missing [gemm.Operands]Rect
+	for o := range gemm.Operands {
+		if part := p.Needs(o, c); (p.reads(o) || o == gemm.C) && !part.Empty() && !p.inPlace(o, part, member) {
+			missing[o] = part
+		}
+	}
+	streamed := p.streamed(&missing)
+	for o, part := range missing {
+		if o := gemm.Operand(o); !part.Empty() && !streamed(o) {
+			s.Held[o] = part
+			if p.reads(o) {
+				s.Gather = append(s.Gather, p.gather(o, part, member)...)
+			}
+		}
+	}
+	scattered := !repeated && len(p.scatter(c, member, !s.Held[gemm.C].Empty())) > 0
+	for _, panel := range p.panels(c, member, streamed, scattered) {
+		x := Panel{C: panel}
+		for o := range gemm.Operands {
+			if part := p.Needs(o, panel); streamed(o) && !p.inPlace(o, part, member) {
+				x.Held[o] = part
+				x.Gather = append(x.Gather, p.gather(o, part, member)...)
+			}
+		}
+		if !repeated {
+			x.Scatter = p.scatter(panel, member, !s.Held[gemm.C].Empty())
+		}
+		s.Panels = append(s.Panels, x)
+	}
+	return s
+}
+
+// streamed returns a function that reports whether an operand is gathered in panels: A, or B with
+// Up, whichever the member lacks more of. The other one is gathered before the first panel.
+func (p *Product) streamed(missing *[gemm.Operands]Rect) func(gemm.Operand) bool {
+	columns := missing[gemm.B].Len() + missing[gemm.Up].Len()
+	switch {
+	case missing[gemm.A].Len()+columns == 0:
+		return func(gemm.Operand) bool { return false }
+	case missing[gemm.A].Len() > columns:
+		return func(o gemm.Operand) bool { return o == gemm.A }
+	}
+	return func(o gemm.Operand) bool { return o == gemm.B || o == gemm.Up && !missing[gemm.Up].Empty() }
+}
+
+// panels cuts a member's part of C into panels in the order in which their operands arrive: first
+// the panel that needs no copies, if there is one, and then those of the other members. A part that
+// no copies delay is one panel, or several if other members copy the result.
+func (p *Product) panels(c Rect, member int, streamed func(gemm.Operand) bool, scattered bool) (all []Rect) {
+	switch {
+	case streamed(gemm.A):
+		for _, s := range p.cuts(gemm.A, c.Rows, p.UnitM, member, func(s Span) Rect { return Rect{s, c.Cols} }) {
+			all = append(all, Rect{s, c.Cols})
+		}
+	case streamed(gemm.B):
+		for _, s := range p.cuts(gemm.B, c.Cols, p.UnitN, member, func(s Span) Rect { return Rect{c.Rows, s} }) {
+			all = append(all, Rect{c.Rows, s})
+		}
+	case scattered:
+		const panels = 8
+		n := max(c.Rows.Len()/panels/p.UnitM, 1) * p.UnitM
+		for from := c.Rows.From; from < c.Rows.To; from += n {
+			all = append(all, Rect{Span{from, min(from+n, c.Rows.To)}, c.Cols})
+		}
+	default:
+		all = []Rect{c}
+	}
+	return all
+}
+
+// cuts cuts a range of rows or columns of C along the parts of streamed operand o, and each part
+// into panels. of returns the part of C of a range. All cuts are multiples of Align and Grain from
+// the start.
+func (p *Product) cuts(o gemm.Operand, whole Span, unit, member int, of func(Span) Rect) (all []Span) {
+	sizes := p.sizes(o, whole.Len(), unit)
+	for _, s := range p.parts(o, whole, member) {
+		if p.inPlace(o, p.Needs(o, of(s)), member) {
+			all = append(all, s)
+			continue
+		}
+		for s.Len() > 0 {
+			n := sizes.next(s.Len())
+			all = append(all, Span{s.From, s.From + n})
+			s.From += n
+		}
+	}
+	return all
+}
+
+// size returns the bytes of an element of o.
+func (p *Product) size(o gemm.Operand) float64 {
+	return float64(p.Layout(o).Type.Bits()) / 8
+}
+
+// ends returns the ends of the parts of operand o, which is A, B or C, as rows or columns of C. It
+// is not ok if the members have copies, or if the parts divide K.
+func (p *Product) ends(o gemm.Operand) (rows bool, ends []int, ok bool) {
+	at := p.Places[o]
+	m := at.Matrix
+	if m == nil || m.By == OnEach {
+		return false, nil, false
+	}
+	first := at.Col
+	if m.By == Rows {
+		first = at.Row
+	}
+	for _, end := range m.Ends {
+		ends = append(ends, end-first)
+	}
+	rows = (m.By == Rows) != p.Layouts[o].Trans // of op(o)
+	return rows, ends, o == gemm.C || rows == (o == gemm.A)
+}
+
+// parts divides a range of rows or columns of C at the ends of operand o's parts, the member's own
+// part first.
+func (p *Product) parts(o gemm.Operand, whole Span, member int) (all []Span) {
+	_, ends, ok := p.ends(o)
+	if !ok {
+		return []Span{whole}
+	}
+	grain := max(p.Grain, Align)
+	cut := func(end int) int { // rounded down to a grain from the start
+		return min(whole.From+max(end-whole.From, 0)/grain*grain, whole.To)
+	}
+	for i := range ends {
+		at := (member + i) % len(ends)
+		s := whole
+		if at > 0 {
+			s.From = cut(ends[at-1])
+		}
+		if at < len(ends)-1 {
+			s.To = cut(ends[at])
+		}
+		if s.Len() > 0 {
+			all = append(all, s)
+		}
+	}
+	return all
+}
+
+// sizes holds the sizes of panels: that of the next one, the unit, the largest, and the factor by
+// which they grow.
+type sizes struct{ n, unit, most, factor int }
+
+// sizes returns the sizes of the panels of n rows or columns of C that operand o belongs to. The
+// kernels wait for the first panel, a sixteenth. Panels grow if copies are faster than kernels.
+func (p *Product) sizes(o gemm.Operand, n, unit int) *sizes {
+	round := func(n int) int { return max(n/unit, 1) * unit }
+	each := p.size(o) * float64(p.K) // bytes of a row of A or a column of B
+	if o == gemm.B && p.Uses(gemm.Up) {
+		each *= 2
+	}
+	s := &sizes{n: round(n / 16), unit: unit, most: round(int(float64(p.PanelBytes) / max(each, 1))), factor: 1}
+	if copying := each * float64(n) / p.Rate; p.Seconds/float64(len(p.Weights)) > 2*copying {
+		s.factor = 2
+	}
+	return s
+}
+
+// next returns the size of the next panel if left rows or columns remain.
+func (s *sizes) next(left int) int {
+	n := min(s.n, s.most)
+	s.n *= s.factor
+	if left <= s.most && left < n+n/2 {
+		return left // instead of a small panel at the end
+	}
+	return min(n, left)
+}

@@ -1,0 +1,435 @@
+package split
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/gemm"
+	"tilework/internal/testkit"
+)
+
+// TestNew checks that the parts of a matrix cover it once, in multiples of the unit.
+func TestNew(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		members, unit := 1+rng.IntN(9), 1+rng.IntN(20)
+		weights := make([]float64, members)
+		for i := range weights {
+			weights[i] = 1 + rng.Float64()
+		}
+		rows, cols := rng.IntN(200), rng.IntN(200)
+		for by := range ways {
+			m := New(by, rows, cols, weights, unit)
+			covered := make([]int, rows*cols)
+			for i := range members {
+				part := m.Part(i)
+				each(part, func(r, c int) { covered[r*cols+c]++ })
+				if s, n := part.Rows, rows; by == Rows && s.To%unit != 0 && s.To != n {
+					t.Errorf("%v of %d rows at multiples of %d: a part ends at %d", by, n, unit, s.To)
+				}
+			}
+			want := 1
+			if by == OnEach {
+				want = members
+			}
+			for _, n := range covered {
+				if n != want {
+					t.Fatalf("%d×%d %v over %d members: an element has %d owners, want %d", rows, cols, by, members, n, want)
+				}
+			}
+		}
+	}
+	m := New(Rows, 16384, 3, []float64{1, 1, 1, 1}, 128)
+	if fmt.Sprint(m.Ends) != "[4096 8192 12288 16384]" {
+		t.Errorf("16384 rows of four equal members end at %v", m.Ends)
+	}
+	if m := New(Columns, 3, 16384, []float64{3, 1}, 128); fmt.Sprint(m.Ends) != "[12288 16384]" {
+		t.Errorf("16384 columns of a member and a third of it end at %v", m.Ends)
+	}
+}
+
+func each(r Rect, f func(row, col int)) {
+	for i := r.Rows.From; i < r.Rows.To; i++ {
+		for j := r.Cols.From; j < r.Cols.To; j++ {
+			f(i, j)
+		}
+	}
+}
+
+// random returns a random product of parts of divided matrices, and of their transposes.
+func random(t *testing.T, rng *rand.Rand) *Product {
+	t.Helper()
+	side := func() int { return rng.IntN([]int{2, 20, 90}[rng.IntN(3)] + 1) }
+	m, n, k := side(), side(), side()
+	members := 1 + rng.IntN(8)
+	layout := func(rows, cols int) gemm.Layout {
+		if rng.IntN(2) == 0 {
+			return gemm.Dense(dtype.F32, cols, rows).T()
+		}
+		return gemm.Dense(dtype.F32, rows, cols)
+	}
+	e := gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3)), RowScale: rng.IntN(3) == 0, Residual: rng.IntN(2) == 0}
+	beta := complex(float64(rng.IntN(2)), 0)
+	if rng.IntN(4) == 0 {
+		e, beta = gemm.Epilogue{Gated: true}, 0
+	}
+	problem, _, err := gemm.New(1, layout(m, k), layout(k, n), beta, gemm.Dense(dtype.F32, m, n), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	grain := []int{1, Align, 2 * Align}[rng.IntN(3)]
+	p := &Product{Problem: problem, UnitM: max(grain, Align), UnitN: 2 * max(grain, Align), Grain: grain,
+		Seconds: rng.ExpFloat64() * 1e-3, Rate: 1e6 * (1 + rng.ExpFloat64()), PanelBytes: 1 << rng.IntN(14)}
+	for range members {
+		p.Weights = append(p.Weights, 1+rng.Float64())
+	}
+	for o := range gemm.Operands {
+		if !p.Uses(o) {
+			continue
+		}
+		l := p.Layout(o)
+		at := Place{Row: rng.IntN(20), Col: rng.IntN(40)}
+		whole := New(By(rng.IntN(int(ways))), l.Rows+at.Row+rng.IntN(9), l.Cols+at.Col+rng.IntN(9), p.Weights,
+			1+rng.IntN(2)*15)
+		at.Matrix = &whole
+		p.Places[o] = at
+	}
+	return p
+}
+
+// stored holds the elements of an operand that a member has, by stored row and column, or that were
+// gathered.
+type stored map[[2]int]int
+
+// simulation executes plans on the host.
+type simulation struct {
+	*Product
+	t     *testing.T
+	parts [gemm.Operands][]stored // by member
+}
+
+// value is the element of an operand at a stored row and column.
+func value(o gemm.Operand, row, col int) int { return (int(o)*7+row*3+col*5)%11 - 5 }
+
+func simulate(t *testing.T, p *Product) *simulation {
+	x := &simulation{Product: p, t: t}
+	for o := range gemm.Operands {
+		if !p.Uses(o) {
+			continue
+		}
+		for i := range p.Weights {
+			part := stored{}
+			each(p.Places[o].Matrix.Part(i), func(r, c int) { part[[2]int{r, c}] = value(o, r, c) })
+			x.parts[o] = append(x.parts[o], part)
+		}
+	}
+	return x
+}
+
+// gather executes copies to a member into memory that holds one part of each operand. Each element
+// must be copied once.
+func (x *simulation) gather(copies []Copy, member int, held *[gemm.Operands]Rect) (all [gemm.Operands]stored) {
+	for o := range all {
+		all[o] = stored{}
+	}
+	for _, c := range copies {
+		if c.To != member || !held[c.Operand].Contains(c.Part) || c.Part.Empty() {
+			x.t.Fatalf("copy %+v of member %d to hold %v", c, member, held[c.Operand])
+		}
+		each(c.Part, func(row, col int) {
+			at := [2]int{row, col}
+			v, has := x.parts[c.Operand][c.From][at]
+			if _, twice := all[c.Operand][at]; !has || twice {
+				x.t.Fatalf("copy %+v: element %v is at member %d: %v, copied twice: %v", c, at, c.From, has, twice)
+			}
+			all[c.Operand][at] = v
+		})
+	}
+	for o := range all {
+		if o := gemm.Operand(o); x.reads(o) && len(all[o]) != held[o].Len() {
+			x.t.Fatalf("member %d gathered %d elements of %v, want %d", member, len(all[o]), o, held[o].Len())
+		}
+	}
+	return all
+}
+
+// run executes a division and returns the number of times that each element of C is computed.
+func (x *simulation) run(shares []Share) map[[2]int]int {
+	type result struct {
+		from Copy
+		part stored
+	}
+	computed := map[[2]int]int{}
+	var scattered []result
+	written := make([]map[[2]int]int, len(shares))
+	for i := range written {
+		written[i] = map[[2]int]int{}
+	}
+	for member := range shares {
+		s := &shares[member]
+		held := x.gather(s.Gather, member, &s.Held)
+		for i := range s.Panels {
+			panel := &s.Panels[i]
+			arrived := x.gather(panel.Gather, member, &panel.Held)
+			// element returns op(o)(i, j) of the panel as the launch finds it.
+			element := func(o gemm.Operand, i, j int) int {
+				if x.Layout(o).Trans {
+					i, j = j, i
+				}
+				from := x.parts[o][member]
+				at := [2]int{i + x.Places[o].Row, j + x.Places[o].Col}
+				if !panel.Held[o].Empty() {
+					from = arrived[o]
+				} else if !s.Held[o].Empty() {
+					from = held[o]
+				}
+				v, ok := from[at]
+				if !ok {
+					x.t.Fatalf("member %d lacks element %v of %v for %v", member, at, o, panel.C)
+				}
+				return v
+			}
+			out := stored{}
+			each(panel.C, func(r, c int) {
+				at := x.Places[gemm.C]
+				out[[2]int{r + at.Row, c + at.Col}] = x.compute(r, c, element)
+				computed[[2]int{r, c}]++
+			})
+			if s.Held[gemm.C].Empty() {
+				for at := range out {
+					if _, has := x.parts[gemm.C][member][at]; !has {
+						x.t.Fatalf("member %d writes element %v of C, which it does not store", member, at)
+					}
+					written[member][at]++
+				}
+			}
+			for _, c := range panel.Scatter {
+				if c.From != member {
+					x.t.Fatalf("copy %+v of a panel of member %d", c, member)
+				}
+				scattered = append(scattered, result{c, out})
+			}
+		}
+	}
+	for _, r := range scattered {
+		each(r.from.Part, func(row, col int) {
+			at := [2]int{row, col}
+			v, computed := r.part[at]
+			_, has := x.parts[gemm.C][r.from.To][at]
+			if !computed || !has {
+				x.t.Fatalf("copy %+v: element %v is computed: %v, stored there: %v", r.from, at, computed, has)
+			}
+			want := x.compute(row-x.Places[gemm.C].Row, col-x.Places[gemm.C].Col, x.reference)
+			if v != want {
+				x.t.Fatalf("element %v of C is %d, want %d", at, v, want)
+			}
+			written[r.from.To][at]++
+		})
+	}
+	for member, all := range written {
+		part := x.Places[gemm.C].Matrix.Part(member).And(x.Needs(gemm.C, Rect{Span{0, x.M}, Span{0, x.N}}))
+		if !part.Empty() && len(all) != part.Len() || part.Empty() && len(all) > 0 {
+			x.t.Fatalf("member %d has %d elements of the result, want %d", member, len(all), part.Len())
+		}
+		for at, n := range all {
+			if n != 1 {
+				x.t.Fatalf("element %v of C is written %d times at member %d", at, n, member)
+			}
+		}
+	}
+	return computed
+}
+
+// reference returns element (i, j) of op(o).
+func (x *simulation) reference(o gemm.Operand, i, j int) int {
+	if x.Layout(o).Trans {
+		i, j = j, i
+	}
+	return value(o, i+x.Places[o].Row, j+x.Places[o].Col)
+}
+
+// compute returns an element of the result, whose operands are those of element.
+func (x *simulation) compute(i, j int, element func(o gemm.Operand, i, j int) int) int {
+	sum := 0
+	for l := range x.K {
+		b := element(gemm.B, l, j)
+		if x.Uses(gemm.Up) {
+			b += 3 * element(gemm.Up, l, j)
+		}
+		sum += element(gemm.A, i, l) * b
+	}
+	if x.reads(gemm.C) {
+		sum += element(gemm.C, i, j)
+	}
+	for o := gemm.Residual; o < gemm.Operands; o++ {
+		switch dim := x.Epilogue.VectorDim(o); {
+		case !x.Uses(o) || o == gemm.Up:
+		case o == gemm.Residual:
+			sum += element(o, i, j)
+		case dim == gemm.BiasRow:
+			sum += element(o, 0, i)
+		case dim == gemm.BiasCol:
+			sum += element(o, 0, j)
+		}
+	}
+	return sum
+}
+
+// TestPlans executes every division of random products. Each element of C must be computed once, or
+// once by each member, and each element that a member needs must be stored there or copied once.
+func TestPlans(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	rng := rand.New(rand.NewPCG(seed, 0))
+	panels, divided := 0, 0
+	products := 25
+	if testkit.Full() {
+		products = 500
+	}
+	for range products {
+		p := random(t, rng)
+		for _, grid := range p.grids() {
+			shares := p.shares(grid)
+			computing := 0
+			for i, c := range grid {
+				if !c.Empty() {
+					computing++
+				}
+				panels = max(panels, len(shares[i].Panels))
+			}
+			divided = max(divided, computing)
+			computed := simulate(t, p).run(shares)
+			times := 1
+			if len(grid) > 1 && computing == len(grid) && grid[0].Contains(Rect{Span{0, p.M}, Span{0, p.N}}) {
+				times = len(grid)
+			}
+			if p.M*p.N > 0 && len(computed) != p.M*p.N {
+				t.Fatalf("%d elements of C are computed, want %d", len(computed), p.M*p.N)
+			}
+			for at, n := range computed {
+				if n != times {
+					t.Fatalf("element %v is computed %d times, want %d", at, n, times)
+				}
+			}
+			checkTraffic(t, p, &Plan{Shares: shares})
+		}
+	}
+	if panels < 3 || divided < 3 {
+		t.Errorf("at most %d panels and %d members, want at least 3", panels, divided)
+	}
+}
+
+// checkTraffic compares the bytes that each member receives with those that its part of C needs and
+// it does not store.
+func checkTraffic(t *testing.T, p *Product, pl *Plan) {
+	t.Helper()
+	traffic := p.Traffic(pl)
+	for to := range pl.Shares {
+		got, want := 0, 0
+		for from, n := range traffic[to] {
+			if from != to {
+				got += n
+			}
+		}
+		c := pl.Shares[to].C
+		for o := range gemm.Operands {
+			if m := p.Places[o].Matrix; p.Uses(o) && p.reads(o) && !c.Empty() {
+				if part := p.Needs(o, c); !part.Empty() {
+					want += p.Layout(o).Type.Bytes(part.Len() - max(m.Part(to).And(part).Len(), 0))
+				}
+			}
+		}
+		for from := range pl.Shares {
+			if c := pl.Shares[from].C; from != to && !c.Empty() {
+				want += p.Out().Bytes(p.Places[gemm.C].Matrix.Part(to).And(p.Needs(gemm.C, c)).Len())
+			}
+		}
+		if all := pl.Shares; len(all) > 1 && !all[0].C.Empty() && all[0].C == all[1].C {
+			continue // all members compute all of C, and copy none of it
+		}
+		if got != want {
+			t.Fatalf("member %d receives %d bytes, want %d", to, got, want)
+		}
+	}
+}
+
+// square returns the product of n×n matrices of bfloat16, divided among members.
+func square(t *testing.T, n, members int, a, b, c By) *Product {
+	t.Helper()
+	problem, _, err := gemm.New(1, gemm.Dense(dtype.BF16, n, n), gemm.Dense(dtype.BF16, n, n), 0,
+		gemm.Dense(dtype.BF16, n, n), gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	flops := 2 * float64(n) * float64(n) * float64(n)
+	p := &Product{Problem: problem, UnitM: 128, UnitN: 256, Grain: 1, Seconds: flops / 700e12, Rate: 396e9,
+		PanelBytes: 256 << 20}
+	for range members {
+		p.Weights = append(p.Weights, 1)
+	}
+	for o, by := range []By{gemm.A: a, gemm.B: b, gemm.C: c} {
+		m := New(by, n, n, p.Weights, 128)
+		p.Places[o].Matrix = &m
+	}
+	return p
+}
+
+// TestSquare checks the division and the traffic of large square products in closed form.
+func TestSquare(t *testing.T) {
+	const n = 16384
+	const bytes = 2 * n * n // of a matrix
+	for _, c := range []struct {
+		a, b, c By
+		each    float64 // bytes that each of m members receives from all others, in matrices
+	}{
+		{Rows, Rows, Rows, 1},          // B is gathered
+		{Rows, Columns, Rows, 1},       // B is gathered, the own part first
+		{Columns, Columns, Columns, 1}, // A is gathered
+		{Rows, OnEach, Rows, 0},
+		{Rows, OnEach, OnEach, 1}, // C is copied
+		{OnEach, Columns, Columns, 0},
+	} {
+		for _, members := range []int{2, 4, 8} {
+			p := square(t, n, members, c.a, c.b, c.c)
+			pl := p.Plan()
+			for to, from := range p.Traffic(&pl) {
+				for at, got := range from {
+					if want := int(c.each * bytes / float64(members)); to != at && got != want {
+						t.Errorf("A %v, B %v, C %v, %d members: %d bytes from one to another, want %d", c.a, c.b, c.c, members,
+							got, want)
+					}
+				}
+			}
+			if one := p.Seconds; pl.Seconds > 1.15*one/float64(members) {
+				t.Errorf("A %v, B %v, C %v: %d members are predicted to take %.3g of the time of one, want %.3g", c.a, c.b, c.c,
+					members, pl.Seconds/one, 1/float64(members))
+			}
+		}
+	}
+}
+
+// TestSmall checks that a product stays on one member if dividing it takes longer, and moves to the
+// weights rather than gathering them.
+func TestSmall(t *testing.T) {
+	p := square(t, 128, 4, OnEach, OnEach, OnEach)
+	if pl := p.Plan(); len(pl.Shares[0].Panels) != 1 || p.Describe(&pl, []string{"a", "b", "c", "d"}) !=
+		"a computes all of C; b computes all of C; c computes all of C; d computes all of C" {
+		t.Errorf("128³ with copies of all matrices: %s", p.Describe(&pl, []string{"a", "b", "c", "d"}))
+	}
+	// A row of A times columns of B at each member: the row moves, not B.
+	p = square(t, 8192, 2, Rows, Columns, Rows)
+	p.M, p.Seconds = 16, 60e-6
+	p.Layouts[gemm.A].Rows, p.Layouts[gemm.C].Rows = 16, 16
+	for _, o := range []gemm.Operand{gemm.A, gemm.C} {
+		m := New(Rows, 16, 8192, p.Weights, 128)
+		p.Places[o].Matrix = &m
+	}
+	pl := p.Plan()
+	const want = "x computes columns 0 to 4095; y computes columns 4096 to 8191; x copies 0.1311 MB from y; " +
+		"y copies 0.2621 MB from x"
+	if got := p.Describe(&pl, []string{"x", "y"}); got != want {
+		t.Errorf("16 rows: %s\nwant %s", got, want)
+	}
+}
