@@ -35,8 +35,8 @@ var kinds = []KindInfo{
 	CPU:  {Name: "cpu", Doc: "the CPU"},
 	GPU: {Name: "gpu", Doc: "an NVIDIA GPU, by its number or the start of its UUID; or several, by their numbers",
 		Arguments: []string{"N", "UUID", "N,N", AllGPUs}, Parse: parseGPU},
-	Emulator: {Name: "emu", Doc: "an emulated GPU, of some model",
-		Arguments: []string{"MODEL"}, Parse: parseModel},
+	Emulator: {Name: "emu", Doc: "an emulated GPU, of some model; or several, by their models",
+		Arguments: []string{"MODEL", "MODEL,MODEL"}, Parse: parseModels},
 }
 
 // Kinds lists the kinds of devices in the order of the table.
@@ -68,24 +68,29 @@ func (k Kind) IsGPU() bool { return k == GPU || k == Emulator }
 // Device identifies a device. It is comparable. The zero Device is "auto".
 type Device struct {
 	Kind  Kind
-	Index int    // number of a GPU in the driver's order
+	Index int    // number of a GPU in the driver's order, or of an emulated one in a list
 	UUID  string // start of a GPU's UUID, including "GPU-"; replaces Index
 	Model string // model of an emulated GPU; empty for the emulator's default
-	// List holds the numbers of several GPUs, such as "0,1", or is [AllGPUs]. It replaces Index.
+	// List holds the numbers of several GPUs, such as "0,1", or is [AllGPUs]. Of emulated GPUs it
+	// holds the models: "h200,h200". It replaces Index and Model.
 	List string
 }
 
 // AllGPUs is the [Device.List] of all GPUs of the machine.
 const AllGPUs = "all"
 
-// Members returns the GPUs of a list of numbers.
+// Members returns the GPUs of a list, or nil for [AllGPUs].
 func (d *Device) Members() (all []Device) {
-	for text := range strings.SplitSeq(d.List, ",") {
-		n, err := strconv.Atoi(text)
-		if err != nil {
-			return nil
+	if d.List == AllGPUs {
+		return nil
+	}
+	for i, text := range strings.Split(d.List, ",") {
+		member := Device{Kind: d.Kind, Index: i, Model: text}
+		if d.Kind == GPU {
+			n, _ := strconv.Atoi(text) // parseGPUs has checked it
+			member = Device{Kind: d.Kind, Index: n}
 		}
-		all = append(all, Device{Kind: d.Kind, Index: n})
+		all = append(all, member)
 	}
 	return all
 }
@@ -160,7 +165,26 @@ func parseGPUs(argument string) (Device, error) {
 	return Device{List: argument}, nil
 }
 
-func parseModel(argument string) (Device, error) { return Device{Model: argument}, nil }
+// parseModels parses a model or several. "MODEL#N" is the name of number N of a list.
+func parseModels(argument string) (Device, error) {
+	if strings.Contains(argument, ",") {
+		for text := range strings.SplitSeq(argument, ",") {
+			if text == "" || strings.Contains(text, "#") {
+				return Device{}, fmt.Errorf("%q is not the model of an emulated GPU: want a list such as emu:h200,h200", text)
+			}
+		}
+		return Device{List: argument}, nil
+	}
+	text, number, numbered := strings.Cut(argument, "#")
+	n := 0
+	if numbered {
+		var err error
+		if n, err = strconv.Atoi(number); err != nil || n < 1 || strconv.Itoa(n) != number || text == "" {
+			return Device{}, fmt.Errorf("%q is not an emulated GPU of a list: want a name such as emu:h200#1", argument)
+		}
+	}
+	return Device{Model: text, Index: n}, nil
+}
 
 // IsFirst reports whether d is the first device of its kind, without an argument.
 func (d *Device) IsFirst() bool { return d.Index == 0 && d.UUID == "" && d.Model == "" && d.List == "" }
@@ -171,6 +195,8 @@ func (d *Device) IsGPU() bool { return d.Kind.IsGPU() }
 // String returns the name of d, which ParseDevice accepts.
 func (d Device) String() string {
 	switch {
+	case d.Model != "" && d.Index > 0:
+		return fmt.Sprintf("%v:%s#%d", d.Kind, d.Model, d.Index)
 	case d.Model != "":
 		return d.Kind.String() + ":" + d.Model
 	case d.List != "":

@@ -28,7 +28,7 @@ type Row struct {
 var rows = newRows([]Row{
 	{backend.CPU, true, func(backend.Device) backend.Backend { return cpu.Backend{} }},
 	{backend.GPU, true, newGPU},
-	{backend.Emulator, false, func(d backend.Device) backend.Backend { return gpu.Backend{Device: d} }},
+	{backend.Emulator, false, newGPU},
 })
 
 func newGPU(d backend.Device) backend.Backend {

@@ -67,6 +67,31 @@ func Open(d backend.Device) (b *stream.Backend, release func() error, err error)
 	}), nil
 }
 
+// EachMember calls f for the GPUs of a list in its order, or for d itself. The first error ends it.
+// The GPUs of [backend.AllGPUs] end where f returns ErrNoDevice after the first.
+func EachMember(d backend.Device, f func(backend.Device) error) error {
+	switch d.List {
+	case "":
+		return f(d)
+	case backend.AllGPUs:
+		for i := 0; ; i++ {
+			err := f(backend.Device{Kind: d.Kind, Index: i})
+			if errors.Is(err, gemm.ErrNoDevice) && i > 0 {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	for _, member := range d.Members() {
+		if err := f(member); err != nil {
+			return fmt.Errorf("device %v: %w", d, err)
+		}
+	}
+	return nil
+}
+
 // IsOpen reports whether d is open.
 func IsOpen(d backend.Device) bool {
 	devices.Lock()

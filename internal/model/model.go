@@ -70,7 +70,10 @@ type Model struct {
 	MemBytes     int64   // installed; the driver reports a little less
 	MemBandwidth float64 // bytes per second
 	L2Bytes      int64
-	Peak         Peaks // tensor rates may refer to a lower clock
+	// PeerBandwidth is the rate of a copy from another GPU of the host in bytes per second, or 0 if
+	// it is not known.
+	PeerBandwidth float64
+	Peak          Peaks // tensor rates may refer to a lower clock
 }
 
 // Generic reports whether the model is an architecture, which has no number of SMs and no peak

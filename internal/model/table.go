@@ -73,9 +73,10 @@ var models = []Model{
 
 	// NVIDIA H100 Tensor Core GPU Architecture whitepaper (tensor rates at 1,830 MHz
 	// for SXM, 1,620 MHz for PCIe); H100 and H200 data sheets. The H200's L2 size is the
-	// driver's.
+	// driver's. Its rate of peer copies was measured between two of one host; an SXM H100 has the
+	// same 18 links.
 	{Name: "h100-sxm", Device: "NVIDIA H100 80GB HBM3", Arch: sm(90), SMs: 132, ClockHz: 1980 * mhz,
-		MemBytes: 80 * gib, MemBandwidth: 3350 * gbs, L2Bytes: 50 * mib, Peak: gh100},
+		MemBytes: 80 * gib, MemBandwidth: 3350 * gbs, L2Bytes: 50 * mib, PeerBandwidth: 396 * gbs, Peak: gh100},
 	{Name: "h100-pcie", Device: "NVIDIA H100 PCIe", Arch: sm(90), SMs: 114, ClockHz: 1755 * mhz,
 		MemBytes: 80 * gib, MemBandwidth: 2000 * gbs, L2Bytes: 50 * mib,
 		Peak: Peaks{FP64: 25.6 * tf, FP64Tensor: 51.2 * tf, FP32: 51.2 * tf, TF32: 378 * tf, BF16: 756 * tf, FP16: 756 * tf,
@@ -85,7 +86,7 @@ var models = []Model{
 		Peak: Peaks{FP64: 30 * tf, FP64Tensor: 60 * tf, FP32: 60 * tf, TF32: 417.5 * tf, BF16: 835.5 * tf, FP16: 835.5 * tf,
 			FP8: 1670.5 * tf, INT8: 1670.5 * tf}},
 	{Name: "h200", Device: "NVIDIA H200", Arch: sm(90), SMs: 132, ClockHz: 1980 * mhz,
-		MemBytes: 141 * gib, MemBandwidth: 4800 * gbs, L2Bytes: 60 * mib, Peak: gh100},
+		MemBytes: 141 * gib, MemBandwidth: 4800 * gbs, L2Bytes: 60 * mib, PeerBandwidth: 396 * gbs, Peak: gh100},
 
 	// NVIDIA HGX B200 data sheet, one eighth of the board. It does not state the SMs,
 	// the clock and the L2, which are the commonly reported values.

@@ -5,7 +5,6 @@ package multi
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -35,29 +34,15 @@ type member struct {
 }
 
 // open opens the GPUs of the list. The error wraps ErrNoDevice.
-func (b Backend) open() ([]member, error) {
-	var all []member
-	if b.Device.List != backend.AllGPUs {
-		for _, d := range b.Device.Members() {
-			on, err := gpu.Keep(d)
-			if err != nil {
-				return nil, fmt.Errorf("device %v: %w", b, err)
-			}
+func (b Backend) open() (all []member, err error) {
+	err = gpu.EachMember(b.Device, func(d backend.Device) error {
+		on, err := gpu.Keep(d)
+		if err == nil {
 			all = append(all, member{on, d})
 		}
-		return all, nil
-	}
-	for {
-		d := backend.Device{Kind: b.Device.Kind, Index: len(all)}
-		on, err := gpu.Keep(d)
-		if errors.Is(err, gemm.ErrNoDevice) && len(all) > 0 {
-			return all, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, member{on, d})
-	}
+		return err
+	})
+	return all, err
 }
 
 // Kernels implements [backend.Backend].
@@ -179,19 +164,27 @@ func (pl *plan) Run(ctx context.Context, b *gemm.Buffers) error {
 }
 
 // each calls f for all shares at the same time, and returns the first error with its device.
-func (pl *plan) each(parent context.Context, f func(ctx context.Context, s share) error) error {
+func (pl *plan) each(ctx context.Context, f func(ctx context.Context, s share) error) error {
 	if len(pl.shares) == 1 {
-		return f(parent, pl.shares[0])
+		return f(ctx, pl.shares[0])
 	}
+	return Each(ctx, len(pl.shares), func(i int) backend.Device { return pl.shares[i].device },
+		func(ctx context.Context, i int) error { return f(ctx, pl.shares[i]) })
+}
+
+// Each calls f for 0 to n-1 at the same time. The first error ends the context of the others, and
+// is returned with the device of its number.
+func Each(parent context.Context, n int, device func(int) backend.Device,
+	f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancel(parent)
 	defer cancel()
 	var once sync.Once
 	var failed error
 	var all sync.WaitGroup
-	for _, s := range pl.shares {
+	for i := range n {
 		all.Go(func() {
-			if err := f(ctx, s); err != nil {
-				once.Do(func() { failed = fmt.Errorf("device %v: %w", s.device, err) })
+			if err := f(ctx, i); err != nil {
+				once.Do(func() { failed = fmt.Errorf("device %v: %w", device(i), err) })
 				cancel()
 			}
 		})

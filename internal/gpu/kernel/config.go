@@ -256,6 +256,12 @@ func (c *Config) LimitVectors(a Align) {
 	}
 }
 
+// CapVectors shortens the vectors to those of another configuration.
+func (c *Config) CapVectors(o *Config) {
+	c.VecA, c.VecB = min(c.VecA, o.VecA), min(c.VecB, o.VecB)
+	c.VecC, c.VecResidual = min(c.VecC, o.VecC), min(c.VecResidual, o.VecResidual)
+}
+
 // checkAligned returns ErrUnsupported if the address of a matrix is not a multiple of its vector
 // size. A vector length of 0 belongs to a matrix that the launch does not read.
 func (c *Config) checkAligned(m *Memory) error {

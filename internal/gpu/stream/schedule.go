@@ -398,15 +398,7 @@ func (pl *Plan) Smaller(s *schedule, n int) *schedule {
 }
 
 // units returns the units of the sides of panels: whole tiles of the kernel and multiples of grain.
-func (pl *Plan) units() (rows, cols int) {
-	rows, cols = pl.Config.Tile.SizeInC()
-	for _, n := range []*int{&rows, &cols} {
-		for *n%pl.grain() != 0 {
-			*n *= 2
-		}
-	}
-	return rows, cols
-}
+func (pl *Plan) units() (rows, cols int) { return pl.Units(pl.grain()) }
 
 // grain returns the number that the sides of panels and blocks are multiples of: a whole vector,
 // because panels are adjacent on the device, or the side of a block that shares a scale.

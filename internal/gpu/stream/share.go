@@ -3,45 +3,20 @@ package stream
 import (
 	"fmt"
 
-	"tilework/internal/gemm"
-	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
 )
 
-// On returns the plan of the same product on another device, with the same kernel, tile and order
-// of the sums, so that the result has the same bits. The error is ErrUnsupported if the device
-// cannot run the kernel.
+// On returns the plan of the same product on another device; see [exec.Plan.On].
 func (pl *Plan) On(b *Backend) (*Plan, error) {
-	other := *pl
-	other.Steps, other.expected = nil, estimate{}
-	other.sums = &pl.Schedule().order
-	if b == pl.on {
-		return &other, nil
-	}
-	planned, err := b.Backend.Plan(pl.host, exec.Options{
-		Kernel: pl.Kernel.Name, Shape: pl.Config.Tile.String(), KeepLayout: pl.keepLayout,
-	})
+	planned, err := pl.Plan.On(b.Backend)
 	if err != nil {
 		return nil, err
 	}
-	if planned.Config.Tile != pl.Config.Tile {
-		return nil, fmt.Errorf("%w: %s has no tile %v of kernel %s", gemm.ErrUnsupported, b.Device.Info().Name,
-			pl.Config.Tile, pl.Kernel.Name)
-	}
-	if !pl.addsAlike(b) {
-		return nil, fmt.Errorf("%w: tensor cores of %s add in other ways than those of %s", gemm.ErrUnsupported,
-			b.Device.Info().Name, pl.on.Device.Info().Name)
-	}
+	other := *pl
 	other.Plan, other.on = planned, b
+	other.Steps, other.expected = nil, estimate{}
+	other.sums = &pl.Schedule().order
 	return &other, nil
-}
-
-// addsAlike reports whether sums have the same bits on another device. Tensor cores of different
-// architectures add in different ways.
-func (pl *Plan) addsAlike(b *Backend) bool {
-	mine, theirs := pl.on.Device.Info().Target.SM, b.Device.Info().Target.SM
-	sums, _ := pl.Kernel.Order(pl.host, pl.Config.Tile, mine) // kernels without an order use no tensor cores
-	return mine == theirs || sums.Terms <= 1
 }
 
 // Cut returns the row of C, or the column if C has more columns than rows, up to which a fraction

@@ -1,0 +1,54 @@
+package exec
+
+import (
+	"fmt"
+
+	"tilework/internal/gemm"
+)
+
+// On returns the plan of the same product on another device, with the same kernel, tile and order
+// of the sums, so that the result has the same bits. The error is ErrUnsupported if the device
+// cannot run the kernel.
+func (pl *Plan) On(b *Backend) (*Plan, error) {
+	if b == pl.backend {
+		return pl, nil
+	}
+	other, err := b.Plan(&pl.device, Options{
+		Kernel: pl.Kernel.Name, Shape: pl.Config.Tile.String(), KeepLayout: true, Align: pl.align,
+	})
+	if err != nil {
+		return nil, err
+	}
+	mine, theirs := pl.backend.Device.Info(), b.Device.Info()
+	// Tensor cores of different architectures add in different ways. Kernels without an order use
+	// none.
+	sums, _ := pl.Kernel.Order(&pl.device, pl.Config.Tile, mine.Target.SM)
+	switch {
+	case other.Config.Tile != pl.Config.Tile:
+		return nil, fmt.Errorf("%w: %s has no tile %v of kernel %s", gemm.ErrUnsupported, theirs.Name, pl.Config.Tile,
+			pl.Kernel.Name)
+	case mine.Target.SM != theirs.Target.SM && sums.Terms > 1:
+		return nil, fmt.Errorf("%w: tensor cores of %s add in other ways than those of %s", gemm.ErrUnsupported,
+			theirs.Name, mine.Name)
+	}
+	return other, nil
+}
+
+// Ordered reports whether the order of the sums depends on the kernel, the tile and the lengths of
+// the rows alone. Otherwise it depends on the vectors that the kernel loads, too.
+func (pl *Plan) Ordered() bool {
+	_, ok := pl.Kernel.Order(&pl.device, pl.Config.Tile, pl.backend.Device.Info().Target.SM)
+	return ok
+}
+
+// Units returns the rows and columns of C at whose multiples tiles begin, and that are multiples of
+// grain.
+func (pl *Plan) Units(grain int) (rows, cols int) {
+	rows, cols = pl.Config.Tile.SizeInC()
+	for _, n := range []*int{&rows, &cols} {
+		for *n%grain != 0 {
+			*n *= 2
+		}
+	}
+	return rows, cols
+}
