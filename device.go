@@ -6,19 +6,27 @@ import (
 
 	"tilework/internal/backend"
 	"tilework/internal/resident"
+	"tilework/internal/split"
 )
 
-// Device is a GPU, real or emulated, that stores matrices. Its methods, and all functions that take
-// it or matrices on it, may be called from any number of goroutines at once.
+// Device is a GPU, real or emulated, or several of them, that stores matrices. Its methods, and all
+// functions that take it or matrices on it, may be called from any number of goroutines at once.
 //
 // A Device executes its work in the order of the calls. Products only enqueue work. An upload
 // returns once the host's memory has been read. A download waits for all earlier work. Goroutines
 // that use one matrix, one of them writing, must agree on the order of their calls, as with Go's
 // memory.
-type Device struct{ d *resident.Device }
+//
+// Several GPUs divide each matrix among them, by rows unless [Device.ByColumns] or [Device.OnEach]
+// says otherwise. Every product has the bits of one GPU.
+type Device struct {
+	d  *resident.Device
+	by split.By // how several GPUs divide new matrices
+}
 
-// Open opens a device: "gpu", "gpu:N", "emu" or "emu:MODEL". The errors are ErrNoDevice and
-// ErrUnsupported. Call [Device.Close] when the device is no longer needed.
+// Open opens a device: "gpu", "gpu:N", "emu" or "emu:MODEL". Several GPUs are one device, which
+// divides matrices among them: "gpu:0,1", "gpu:all" or, emulated, "emu:h200,h200". The errors are
+// ErrNoDevice and ErrUnsupported. Call [Device.Close] when the device is no longer needed.
 func Open(name string) (*Device, error) {
 	parsed, err := backend.ParseDevice(name)
 	if err != nil {
@@ -28,7 +36,24 @@ func Open(name string) (*Device, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Device{d}, nil
+	return &Device{d: d}, nil
+}
+
+// ByColumns returns the same device with another way to divide new matrices among several GPUs:
+// each GPU has some columns of a matrix that is uploaded to it or allocated on it, instead of some
+// rows. The choice decides which parts a product copies between the GPUs. On one GPU it has no
+// effect.
+func (d *Device) ByColumns() *Device { return d.dividing(split.Columns) }
+
+// OnEach returns the same device with another way to divide new matrices among several GPUs: each
+// GPU has the whole matrix. Products of other matrices with it copy nothing.
+func (d *Device) OnEach() *Device { return d.dividing(split.OnEach) }
+
+func (d *Device) dividing(by split.By) *Device {
+	if d == nil {
+		return nil
+	}
+	return &Device{d.d, by}
 }
 
 // Sync waits until the device has finished all enqueued work. The error is that of work whose

@@ -19,6 +19,12 @@ type DeviceBatch[T dtype.Element] struct {
 // NewDeviceBatch allocates count matrices of rows×cols on a device, one after the other. Their
 // elements are undefined. The errors are those of [NewDeviceMatrix].
 func NewDeviceBatch[T dtype.Element](d *Device, count, rows, cols int) (DeviceBatch[T], error) {
+	if err := d.check(); err != nil {
+		return DeviceBatch[T]{}, err
+	}
+	if d.d.Divided() {
+		return DeviceBatch[T]{}, errDividedBatch
+	}
 	all, err := area(count, rows)
 	if err != nil {
 		return DeviceBatch[T]{}, err
@@ -31,6 +37,9 @@ func NewDeviceBatch[T dtype.Element](d *Device, count, rows, cols int) (DeviceBa
 	return DeviceBatch[T]{m.deviceView, count, rows * m.layout.LD}, nil
 }
 
+// errDividedBatch refuses a batch on several GPUs.
+var errDividedBatch = fmt.Errorf("%w: a batch on several GPUs: open one GPU for it", ErrUnsupported)
+
 // Batch returns m and count-1 more matrices of its size and layout. Each starts stride elements
 // after the one before: side by side in long rows, or one after the other. With a stride of 0 all
 // are m, for use as A or B. The batch shares m's memory; one that would leave it has the error
@@ -42,6 +51,8 @@ func (m DeviceMatrix[T]) Batch(count, stride int) DeviceBatch[T] {
 	}
 	n, err := m.layout.Span(count, stride, "of a batch")
 	switch bytes, room := m.layout.Type.Bytes(n), m.memory.Size()-m.offset; {
+	case m.memory.Device().Divided():
+		b.err = errDividedBatch
 	case count < 0:
 		b.err = fmt.Errorf("%w: a batch of %d matrices", ErrShape, count)
 	case err != nil:

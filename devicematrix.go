@@ -57,7 +57,7 @@ func NewDeviceMatrix[T dtype.Element](d *Device, rows, cols int) (DeviceMatrix[T
 	if _, err := area(rows, cols); err != nil {
 		return DeviceMatrix[T]{}, err
 	}
-	m, err := resident.New(d.d, gemm.Dense(dtype.Of[T](), rows, cols))
+	m, err := resident.New(d.d, gemm.Dense(dtype.Of[T](), rows, cols), d.by)
 	return DeviceMatrix[T]{deviceView{view{shape{layout: m.Layout}}, m.Memory, m.Offset}}, err
 }
 
@@ -75,7 +75,7 @@ func (m Matrix[T]) upload(ctx context.Context, d *Device) (DeviceMatrix[T], erro
 		return DeviceMatrix[T]{}, m.err
 	}
 	if m.Transposed() {
-		on, err := m.T().upload(ctx, d)
+		on, err := m.T().upload(ctx, d.dividing(d.by.T()))
 		if err != nil {
 			return DeviceMatrix[T]{}, err
 		}

@@ -6,6 +6,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/device"
+	"tilework/internal/resident"
 )
 
 // Mul returns the product A·B in new memory: a [Matrix] for a Matrix A, a [DeviceMatrix] on the
@@ -44,12 +45,16 @@ func newProduct[T dtype.Element](a, b Operand[T]) (c Operand[T], err error) {
 		if err := a.check("A"); err != nil {
 			return nil, err
 		}
-		return NewDeviceMatrix[T](&Device{a.memory.Device()}, a.Rows(), columns(b, 0))
+		d := &Device{d: a.memory.Device()}
+		if b, ok := b.(DeviceMatrix[T]); ok {
+			d.by = resident.ResultSplit(a.resident(), b.resident())
+		}
+		return NewDeviceMatrix[T](d, a.Rows(), columns(b, 0))
 	case DeviceBatch[T]:
 		if err := a.check("A"); err != nil {
 			return nil, err
 		}
-		return NewDeviceBatch[T](&Device{a.memory.Device()}, a.count, a.Rows(), columns(b, 0))
+		return NewDeviceBatch[T](&Device{d: a.memory.Device()}, a.count, a.Rows(), columns(b, 0))
 	}
 	return nil, fmt.Errorf("%w: A is a %T", ErrUnsupported, a)
 }

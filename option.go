@@ -75,8 +75,8 @@ func giveProduct[T dtype.Element](c *config, o gemm.Operand, x Operand[T], l *ge
 
 // WithDevice selects the device of a product of matrices on the host: "auto" (the default), "cpu",
 // "gpu", "gpu:N", "gpu:GPU-" and the start of a UUID, "emu" or "emu:MODEL". Package
-// tilework/machine lists them. "gpu:0,1" and "gpu:all" divide C among several GPUs, with the bits
-// of one. A missing device is ErrNoDevice; no other device takes its place.
+// tilework/machine lists them. "gpu:0,1", "gpu:all" and "emu:h200,h200" divide C among several
+// GPUs, with the bits of one. A missing device is ErrNoDevice; no other device takes its place.
 //
 // "auto" selects the CPU or the first GPU, whichever is estimated to be faster from the host's
 // memory back to it. The estimate is based on measurements, made when first needed in a second or

@@ -96,7 +96,7 @@ func hostPlan(p *dispatch.Product) Plan {
 }
 
 func devicePlan(p *resident.Product) (Plan, error) {
-	found, err := resident.PlanOf(p)
+	found, division, err := resident.PlanOf(p)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -104,5 +104,8 @@ func devicePlan(p *resident.Product) (Plan, error) {
 	pl.Device, pl.Kernel, pl.Compile = p.Operands[gemm.C].On.Memory.Device().String(), found.Kernel.Name,
 		found.CompileTime()
 	pl.Detail, pl.Why = found.Config.String(), found.Why
+	if division != "" {
+		pl.Detail += "; " + division
+	}
 	return pl, nil
 }

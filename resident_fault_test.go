@@ -40,7 +40,8 @@ func TestResidentErrors(t *testing.T) {
 		text string // substring of the message
 	}{
 		{"unknown name", second(Open("gup")), ErrNoDevice, `unknown device "gup"`},
-		{"CPU", second(Open("cpu")), ErrUnsupported, "matrices that stay on device cpu (want gpu, gpu:N, emu or emu:MODEL)"},
+		{"CPU", second(Open("cpu")), ErrUnsupported,
+			"matrices that stay on device cpu (want gpu, gpu:N, gpu:N,N, gpu:all, emu"},
 		{"empty name", second(Open("")), ErrUnsupported, "auto"},
 		{"nil device", second(Upload(ctx, nil, New[float32](1, 1))), ErrNoDevice, "Open"},
 		{"zero Device", (&Device{}).Sync(ctx), ErrNoDevice, "Open"},

@@ -4,6 +4,8 @@
 // A device executes its work in order. Memory is therefore freed as soon as no more work can be
 // enqueued with it: the free itself is enqueued after the work that uses the memory. The same order
 // makes a download wait for earlier products.
+//
+// The matrices of a device of several GPUs are divided among them; see package split.
 package resident
 
 import (
@@ -16,37 +18,121 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/exec"
+	"tilework/internal/model"
+	"tilework/internal/split"
 )
 
-// Device is an open device. Its methods are safe for concurrent use. After Close they return
-// ErrClosed.
+// Device is an open device, of one GPU or several. Its methods are safe for concurrent use. After
+// Close they return ErrClosed.
 type Device struct {
 	name    backend.Device
-	backend *exec.Backend
-	close   func() error // of the backend
+	members []*member
+	weights []float64 // rates of the members, to divide matrices
+	// unit is the number of rows or columns at whose multiples large matrices are divided, and
+	// panelBytes limits the panels of gathered operands. Tests make them smaller, and pick a division.
+	unit, panelBytes int
+	pick             func([]split.Plan) int
 
-	// using is read-locked during each use of the backend, and locked by Close.
+	// using is read-locked during each use of the backends, and locked by Close.
 	using  sync.RWMutex
 	closed bool
 
-	mu    sync.Mutex // guards the fields below
-	live  map[*block]struct{}
-	plans map[planKey]*exec.Plan
-	later error // the first error that no caller has received
+	// ordering is held while a product is enqueued on several members, so that all of them execute
+	// products in the same order.
+	ordering sync.Mutex
+
+	mu        sync.Mutex // guards the fields below
+	live      map[*block]struct{}
+	plans     map[planKey]*exec.Plan
+	divisions map[divisionKey]*division
+	later     error // the first error that no caller has received
 }
 
-// Open opens a real or emulated GPU. The errors are ErrNoDevice and ErrUnsupported.
+// member is a GPU of a device.
+type member struct {
+	name    backend.Device
+	backend *exec.Backend
+	close   func() error  // of the backend
+	copies  device.Stream // for copies from other members; nil if there are none
+}
+
+// The usual limits of a Device: a tile of the largest kernels, and a panel that takes an H200 less
+// than a millisecond to copy.
+const (
+	usualUnit       = 128
+	usualPanelBytes = 256 << 20
+)
+
+// Open opens a real or emulated GPU, or several. The errors are ErrNoDevice and ErrUnsupported.
 func Open(name backend.Device) (*Device, error) {
 	if !name.IsGPU() {
-		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, emu or emu:MODEL)", gemm.ErrUnsupported,
-			name)
+		return nil, fmt.Errorf("%w: matrices that stay on device %v (want gpu, gpu:N, gpu:N,N, gpu:all, emu or emu:MODEL)",
+			gemm.ErrUnsupported, name)
 	}
-	b, release, err := gpu.Open(name)
+	d := &Device{name: name, unit: usualUnit, panelBytes: usualPanelBytes, live: map[*block]struct{}{},
+		plans: map[planKey]*exec.Plan{}, divisions: map[divisionKey]*division{}}
+	err := gpu.EachMember(name, func(name backend.Device) error {
+		b, release, err := gpu.Open(name)
+		if err != nil {
+			return err
+		}
+		d.members = append(d.members, &member{name: name, backend: b.Backend, close: release})
+		d.weights = append(d.weights, weight(b.Info()))
+		return nil
+	})
+	if err == nil && len(d.members) > 1 {
+		err = d.openStreams()
+	}
 	if err != nil {
-		return nil, err
+		return nil, device.Join(err, d.release())
 	}
-	return &Device{name: name, backend: b.Backend, close: release, live: map[*block]struct{}{},
-		plans: map[planKey]*exec.Plan{}}, nil
+	return d, nil
+}
+
+func (d *Device) openStreams() (err error) {
+	for _, m := range d.members {
+		if m.copies, err = m.backend.Device.NewStream(); err != nil {
+			return d.failed(m, err)
+		}
+	}
+	return nil
+}
+
+// weight returns a number in proportion to the rate of a GPU.
+func weight(in *device.Info) float64 {
+	clock := 1.
+	if m, err := model.Lookup(in.Name); err == nil && !m.Generic() {
+		clock = m.ClockHz
+	}
+	return clock * float64(max(in.SMs, 1))
+}
+
+// first returns the backend of the first member, which chooses kernels.
+func (d *Device) first() *exec.Backend { return d.members[0].backend }
+
+// Divided reports whether matrices are divided among several members.
+func (d *Device) Divided() bool { return len(d.members) > 1 }
+
+// failed wraps an error of a member in that of package gemm, with its name if there are several.
+func (d *Device) failed(m *member, err error) error {
+	if err == nil || !d.Divided() {
+		return exec.Sentinel(err)
+	}
+	return fmt.Errorf("device %v: %w", m.name, exec.Sentinel(err))
+}
+
+// release closes the streams and the backends.
+func (d *Device) release() error {
+	var errs []error
+	for _, m := range d.members {
+		if m.copies != nil {
+			errs = append(errs, d.failed(m, m.copies.Close()))
+		}
+	}
+	for _, m := range d.members {
+		errs = append(errs, d.failed(m, m.close()))
+	}
+	return device.Join(errs...)
 }
 
 // String returns the name by which the device was opened, such as "gpu:1".
@@ -71,7 +157,16 @@ func (d *Device) Sync(ctx context.Context) error {
 		return err
 	}
 	defer d.leave()
-	return device.Join(exec.Sentinel(d.backend.Device.Sync(ctx)), d.failedLater())
+	return device.Join(d.sync(ctx), d.failedLater())
+}
+
+// sync waits for all members.
+func (d *Device) sync(ctx context.Context) error {
+	var errs []error
+	for _, m := range d.members {
+		errs = append(errs, d.failed(m, m.backend.Device.Sync(ctx)))
+	}
+	return device.Join(errs...)
 }
 
 // Close waits for the enqueued work and frees all memory, that of matrices included. A second call
@@ -83,15 +178,15 @@ func (d *Device) Close() error {
 		return nil
 	}
 	d.closed = true
-	errs := []error{d.backend.Device.Sync(context.Background())}
+	errs := []error{d.sync(context.Background())}
 	for b := range d.live {
 		b.closed = true // a block is held only while d.using is
-		errs = append(errs, d.backend.Device.Free(b.at))
+		errs = append(errs, b.freeParts())
 	}
 	clear(d.live)
 	clear(d.plans)
-	errs = append(errs, d.failedLater(), d.close())
-	return exec.Sentinel(device.Join(errs...))
+	clear(d.divisions)
+	return device.Join(append(errs, d.failedLater(), d.release())...)
 }
 
 // failLater keeps an error for the next Sync.

@@ -10,6 +10,7 @@ import (
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu"
+	"tilework/internal/split"
 )
 
 // idle is a device that launches nothing.
@@ -38,7 +39,7 @@ func issue(t testing.TB) *Product {
 	})
 	p := &Product{Alpha: 1}
 	for o := range gemm.C + 1 {
-		if p.Operands[o].On, err = New(d, gemm.Dense(dtype.F32, 64, 64)); err != nil {
+		if p.Operands[o].On, err = New(d, gemm.Dense(dtype.F32, 64, 64), split.Rows); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -4,10 +4,14 @@ import (
 	"context"
 	"fmt"
 
+	"tilework/dtype"
+	"tilework/internal/backend"
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/multi"
+	"tilework/internal/split"
 )
 
 // Matrix is a matrix in device memory, Offset bytes after its start. The zero Matrix is empty and
@@ -18,9 +22,9 @@ type Matrix struct {
 	Layout gemm.Layout
 }
 
-// New allocates a matrix with undefined elements. The device chooses the leading dimension. The
-// errors are those of [Device.Alloc], and ErrShape.
-func New(d *Device, l gemm.Layout) (Matrix, error) {
+// New allocates a matrix with undefined elements, on several GPUs divided in the given way. The
+// device chooses the leading dimension. The errors are those of [Device.Alloc], and ErrShape.
+func New(d *Device, l gemm.Layout, by split.By) (Matrix, error) {
 	if err := l.Check("the matrix"); err != nil {
 		return Matrix{}, err
 	}
@@ -28,27 +32,123 @@ func New(d *Device, l gemm.Layout) (Matrix, error) {
 	if err := there.Check("the matrix"); err != nil {
 		return Matrix{}, err
 	}
-	m, err := d.Alloc(there.Bytes(), gemm.Dense(l.Type, l.Rows, l.Cols))
+	elements := gemm.Dense(l.Type, l.Rows, l.Cols)
+	if !d.Divided() {
+		m, err := d.Alloc(there.Bytes(), elements)
+		return Matrix{Memory: m, Layout: there}, err
+	}
+	b := &block{device: d, layout: there, size: there.Bytes()}
+	n := l.Rows
+	if by == split.Columns {
+		n = l.Cols
+	}
+	unit := d.unit
+	if n < 4*unit*len(d.members) {
+		unit = min(unit, split.Align)
+	}
+	whole := split.New(by, l.Rows, l.Cols, d.weights, unit)
+	b.whole = &whole
+	var sizes []int
+	for i := range d.members {
+		part := layoutOf(l.Type, b.whole.Part(i))
+		b.ld = append(b.ld, part.LD)
+		sizes = append(sizes, part.Bytes())
+	}
+	m, err := d.alloc(b, sizes, elements)
 	return Matrix{Memory: m, Layout: there}, err
 }
 
-// at returns the address of the matrix.
-func (m Matrix) at() device.Ptr { return m.Memory.at + device.Ptr(m.Offset) }
+// layoutOf returns the layout of a part of a matrix in memory of its own.
+func layoutOf(t dtype.Type, part split.Rect) gemm.Layout {
+	return kernel.Padded(gemm.Dense(t, part.Rows.Len(), part.Cols.Len()))
+}
+
+// at returns the address of the matrix on a single GPU, or its offset in the block.
+func (m Matrix) at() device.Ptr {
+	if m.Memory.device.Divided() {
+		return device.Ptr(m.Offset)
+	}
+	return m.Memory.at[0] + device.Ptr(m.Offset)
+}
+
+// place returns the place of the matrix in its block.
+func (m Matrix) place() split.Place {
+	at, ld := m.Layout.Type.Elements(m.Offset), m.Memory.layout.LD
+	return split.Place{Matrix: m.Memory.whole, Row: at / ld, Col: at % ld}
+}
+
+// part returns the stored elements of the matrix as a part of its block.
+func (m Matrix) part() split.Rect {
+	at := m.place()
+	return split.Rect{Rows: split.Span{From: at.Row, To: at.Row + m.Layout.Rows},
+		Cols: split.Span{From: at.Col, To: at.Col + m.Layout.Cols}}
+}
+
+// address returns the address of a part of the block, which a member has.
+func (b *block) address(member int, part split.Rect) device.Ptr {
+	has, ld := b.whole.Part(member), b.ld[member]
+	return b.at[member] + offset(b.layout.Type, has, ld, part)
+}
+
+// offset returns the distance in bytes from the start of a stored part to that of a smaller one.
+func offset(t dtype.Type, from split.Rect, ld int, to split.Rect) device.Ptr {
+	return device.Ptr(t.Bytes((to.Rows.From-from.Rows.From)*ld + to.Cols.From - from.Cols.From))
+}
 
 // CopyIn copies the matrix from host memory, where its stored rows have layout l. The errors are
 // the context's, the device's and ErrClosed.
 func (m Matrix) CopyIn(ctx context.Context, host []byte, l gemm.Layout) error {
-	return m.use(ctx, func(d device.Device) error { return d.CopyIn(ctx, m.at(), host, exec.Rows(l, m.Layout)) })
+	return m.use(ctx, func() error {
+		return m.eachPiece(ctx, host, l, m.Memory.whole.Holds, func(ctx context.Context, d device.Device, p piece) error {
+			return d.CopyIn(ctx, p.at, p.host, p.rows)
+		})
+	})
 }
 
 // CopyOut copies the matrix to host memory, where its stored rows have layout l, after all earlier
 // work. The errors are those of CopyIn and of that work.
 func (m Matrix) CopyOut(ctx context.Context, host []byte, l gemm.Layout) error {
-	return m.use(ctx, func(d device.Device) error { return d.CopyOut(ctx, host, m.at(), exec.Rows(l, m.Layout)) })
+	once := func(part split.Rect) []split.Piece { return m.Memory.whole.Pieces(part, 0) }
+	return m.use(ctx, func() error {
+		return m.eachPiece(ctx, host, l, once, func(ctx context.Context, d device.Device, p piece) error {
+			return d.CopyOut(ctx, p.host, p.at, p.rows)
+		})
+	})
 }
 
-// use calls f with the matrix, unless the matrix is empty.
-func (m Matrix) use(ctx context.Context, f func(device.Device) error) error {
+// piece is the part of a copy between the host and one GPU.
+type piece struct {
+	at   device.Ptr
+	host []byte
+	rows device.Rows
+}
+
+// eachPiece calls f for the pieces of a copy, those of different members at the same time. divide
+// divides the matrix into the pieces of members.
+func (m Matrix) eachPiece(ctx context.Context, host []byte, l gemm.Layout, divide func(split.Rect) []split.Piece,
+	f func(context.Context, device.Device, piece) error) error {
+	b := m.Memory.block
+	d := b.device
+	if !d.Divided() {
+		return exec.Sentinel(f(ctx, d.first().Device, piece{m.at(), host, exec.Rows(l, m.Layout)}))
+	}
+	part := m.part()
+	pieces := divide(part)
+	return multi.Each(ctx, len(pieces), func(i int) backend.Device { return d.members[pieces[i].Member].name },
+		func(ctx context.Context, i int) error {
+			x := pieces[i]
+			there := m.Layout
+			there.Rows, there.Cols, there.LD = x.Part.Rows.Len(), x.Part.Cols.Len(), b.ld[x.Member]
+			here := there
+			here.LD = l.LD
+			from := host[offset(l.Type, part, l.LD, x.Part):]
+			return exec.Sentinel(f(ctx, d.members[x.Member].backend.Device,
+				piece{b.address(x.Member, x.Part), from, exec.Rows(here, there)}))
+		})
+}
+
+// use calls f, during which the matrix stays allocated, unless the matrix is empty.
+func (m Matrix) use(ctx context.Context, f func() error) error {
 	if err := m.there("the matrix"); err != nil {
 		return err
 	}
@@ -64,7 +164,7 @@ func (m Matrix) use(ctx context.Context, f func(device.Device) error) error {
 	if err := ctx.Err(); err != nil || m.Layout.Len() == 0 {
 		return err
 	}
-	return exec.Sentinel(f(d.backend.Device))
+	return f()
 }
 
 func (m Matrix) there(name string) error {

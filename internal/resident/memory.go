@@ -7,7 +7,7 @@ import (
 
 	"tilework/internal/device"
 	"tilework/internal/gemm"
-	"tilework/internal/gpu/exec"
+	"tilework/internal/split"
 )
 
 // Memory is a block of device memory that matrices share. When it becomes unreachable, it is freed
@@ -17,26 +17,38 @@ type Memory struct{ *block }
 // block is the allocation of a Memory. It outlives its Memory while work with it is being enqueued.
 type block struct {
 	device *Device
-	at     device.Ptr
-	size   int // bytes
+	at     []device.Ptr // of the parts of the members, or of a single GPU
+	ld     []int        // leading dimensions of the parts
+	// whole is the matrix in the block, and layout its layout on a single GPU. Matrices are addressed
+	// by their offset there. Both are unset on a single GPU, where a block may hold anything.
+	whole  *split.Matrix
+	layout gemm.Layout
+	size   int // bytes on a single GPU
 
 	mu     sync.Mutex
 	users  int  // calls that are enqueueing work with the block
 	closed bool // the block is freed when there are no users
 }
 
-// Alloc allocates n bytes with undefined contents for the given elements, which are only formatted
-// for an error. The errors are ErrOutOfMemory, ErrNoDevice and ErrClosed.
+// Alloc allocates n bytes on a single GPU with undefined contents for the given elements, which are
+// only formatted for an error. The errors are ErrOutOfMemory, ErrNoDevice and ErrClosed.
 func (d *Device) Alloc(n int, elements fmt.Stringer) (*Memory, error) {
+	return d.alloc(&block{device: d, size: n}, []int{n}, elements)
+}
+
+// alloc allocates sizes[i] bytes at member i.
+func (d *Device) alloc(b *block, sizes []int, elements fmt.Stringer) (*Memory, error) {
 	if err := d.enter(); err != nil {
 		return nil, err
 	}
 	defer d.leave()
-	at, err := d.backend.Device.Alloc(n)
-	if err != nil {
-		return nil, fmt.Errorf("a matrix of %v: %w", elements, exec.Sentinel(err))
+	for i, n := range sizes {
+		at, err := d.members[i].backend.Device.Alloc(n)
+		if err != nil {
+			return nil, device.Join(fmt.Errorf("a matrix of %v: %w", elements, d.failed(d.members[i], err)), b.freeParts())
+		}
+		b.at = append(b.at, at)
 	}
-	b := &block{device: d, at: at, size: n}
 	d.mu.Lock()
 	d.live[b] = struct{}{}
 	d.mu.Unlock()
@@ -110,7 +122,16 @@ func (b *block) free() error {
 	d.mu.Lock()
 	delete(d.live, b)
 	d.mu.Unlock()
-	return exec.Sentinel(d.backend.Device.Free(b.at))
+	return b.freeParts()
+}
+
+func (b *block) freeParts() error {
+	var errs []error
+	for i, at := range b.at {
+		m := b.device.members[i]
+		errs = append(errs, b.device.failed(m, m.backend.Device.Free(at)))
+	}
+	return device.Join(errs...)
 }
 
 // holdAll holds all blocks or, if it fails, none.

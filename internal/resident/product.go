@@ -12,6 +12,7 @@ import (
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/split"
 	verifygpu "tilework/internal/verify/gpu"
 )
 
@@ -66,15 +67,23 @@ func Gemm(ctx context.Context, p *Product) error {
 			return p.uploadAndRun(ctx, gemm.Operand(o))
 		}
 	}
-	return p.with(func(pl *exec.Plan, m kernel.Memory) error {
+	return p.with(func(x planned) error {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if p.Verify {
-			return verifygpu.RunVerified(ctx, pl, m, p.Within)
+		if x.division != nil {
+			return x.division.run(ctx, p, x.problem, x.operands())
 		}
-		return pl.Enqueue(ctx, m)
+		return p.enqueue(ctx, x.plan, x.memory)
 	})
+}
+
+// enqueue enqueues a plan, or runs and verifies it.
+func (p *Product) enqueue(ctx context.Context, pl *exec.Plan, m kernel.Memory) error {
+	if p.Verify {
+		return verifygpu.RunVerified(ctx, pl, m, p.Within)
+	}
+	return pl.Enqueue(ctx, m)
 }
 
 // c returns the matrix C.
@@ -86,7 +95,7 @@ func (p *Product) uploadAndRun(ctx context.Context, o gemm.Operand) error {
 		return err
 	}
 	x := p.Operands[o]
-	on, err := New(p.c().Memory.device, x.Layout)
+	on, err := New(p.c().Memory.device, x.Layout, split.OnEach)
 	if err != nil {
 		return err
 	}
@@ -99,13 +108,41 @@ func (p *Product) uploadAndRun(ctx context.Context, o gemm.Operand) error {
 	return device.Join(err, on.Memory.Close())
 }
 
-// PlanOf returns the plan that Gemm would run.
-func PlanOf(p *Product) (pl *exec.Plan, err error) {
-	err = p.with(func(found *exec.Plan, _ kernel.Memory) error {
-		pl = found
+// PlanOf returns the plan that Gemm would run. The division among several GPUs, in words, is empty
+// on a single one.
+func PlanOf(p *Product) (pl *exec.Plan, division string, err error) {
+	err = p.with(func(x planned) error {
+		pl = x.plan
+		if x.division != nil {
+			division = x.division.String()
+		}
 		return nil
 	})
-	return pl, err
+	return pl, division, err
+}
+
+// planned is a planned product with the addresses of its operands on a single GPU.
+type planned struct {
+	plan     *exec.Plan
+	memory   kernel.Memory
+	division *division // nil on a single GPU
+	problem  gemm.Problem
+	product  *Product
+	swapped  bool // whether problem is that of the transposes
+}
+
+// operands returns the operands of the problem.
+func (x *planned) operands() (all [gemm.Operands]Matrix) {
+	for i, operand := range x.product.Operands {
+		o := gemm.Operand(i)
+		if x.swapped {
+			o = o.Transposed()
+		}
+		if operand.On.Memory != nil {
+			all[o] = operand.On
+		}
+	}
+	return all
 }
 
 // problem returns the product as a problem. swapped reports whether the problem is that of the
@@ -139,9 +176,8 @@ func (p *Product) problem() (problem gemm.Problem, swapped bool, err error) {
 	return problem, swapped, err
 }
 
-// with plans the product and calls f with the plan and the addresses of the operands, which stay
-// allocated until f returns.
-func (p *Product) with(f func(*exec.Plan, kernel.Memory) error) error {
+// with plans the product and calls f with the plan. The operands stay allocated until f returns.
+func (p *Product) with(f func(planned) error) error {
 	problem, swapped, err := p.problem()
 	if err != nil {
 		return err
@@ -172,21 +208,21 @@ func (p *Product) with(f func(*exec.Plan, kernel.Memory) error) error {
 	if err := p.checkOverlap(); err != nil {
 		return err
 	}
-	var m kernel.Memory
-	for i, x := range p.Operands {
-		o := gemm.Operand(i)
-		if swapped {
-			o = o.Transposed()
-		}
-		if x.On.Memory != nil {
-			m[o] = x.On.at()
+	x := planned{problem: problem, product: p, swapped: swapped}
+	for o, operand := range x.operands() {
+		if operand.Memory != nil {
+			x.memory[o] = operand.at()
 		}
 	}
-	pl, err := d.plan(&problem, m, p.Kernel)
-	if err != nil {
+	if x.plan, err = d.plan(&problem, x.memory, p.Kernel); err != nil {
 		return err
 	}
-	return f(pl, m)
+	if d.Divided() {
+		if x.division, err = d.division(x, p.Kernel); err != nil {
+			return err
+		}
+	}
+	return f(x)
 }
 
 // together returns the problem with the batch of the product. swapped reports whether A and B are
@@ -208,14 +244,15 @@ func (p *Product) together(problem gemm.Problem, swapped bool) (gemm.Problem, er
 	return problem, nil
 }
 
-// checkDevices returns an error unless all operands are on the device of C.
+// checkDevices returns an error unless all operands are on the device of C. Gemm copies those in
+// host memory there.
 func (p *Product) checkDevices() error {
 	if err := p.c().there("C"); err != nil {
 		return err
 	}
 	for i, x := range p.Operands {
 		o := gemm.Operand(i)
-		if x.On.Memory == nil && o > gemm.C && !p.Epilogue.Reads(o) {
+		if x.On.Memory == nil && o > gemm.C && (!p.Epilogue.Reads(o) || x.inHostMemory()) {
 			continue
 		}
 		if err := x.On.there(o.Phrase()); err != nil {
@@ -271,15 +308,22 @@ type planKey struct {
 // mostPlans is the maximum number of plans that a device keeps.
 const mostPlans = 1024
 
-// plan returns the plan of a product. Planning takes longer than launching, so plans are kept.
-func (d *Device) plan(p *gemm.Problem, m kernel.Memory, name string) (*exec.Plan, error) {
-	key := planKey{*p, name, alignment(&m), tuned.Changes()}
+// keyOf returns the key of the plan of a product.
+func keyOf(p *gemm.Problem, m *kernel.Memory, name string) planKey {
+	key := planKey{*p, name, alignment(m), tuned.Changes()}
 	if p.Alpha != 0 {
 		key.problem.Alpha = 1
 	}
 	if p.Beta != 0 {
 		key.problem.Beta = 1
 	}
+	return key
+}
+
+// plan returns the plan of a product on the first GPU. Planning takes longer than launching, so
+// plans are kept.
+func (d *Device) plan(p *gemm.Problem, m kernel.Memory, name string) (*exec.Plan, error) {
+	key := keyOf(p, &m, name)
 	d.mu.Lock()
 	pl := d.plans[key]
 	d.mu.Unlock()
@@ -288,7 +332,7 @@ func (d *Device) plan(p *gemm.Problem, m kernel.Memory, name string) (*exec.Plan
 		opt.KeepLayout, opt.Align = true, key.align
 		kept := key.problem
 		var err error
-		if pl, err = gpu.PlanResident(d.backend, &kept, opt); err != nil {
+		if pl, err = gpu.PlanResident(d.first(), &kept, opt); err != nil {
 			return nil, err
 		}
 		d.mu.Lock()

@@ -19,6 +19,7 @@ import (
 	"tilework/internal/gpu"
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/split"
 	"tilework/internal/testkit"
 )
 
@@ -56,10 +57,11 @@ type room struct{ whole, part Matrix }
 const filling = 0xff
 
 // newRoom places a matrix inside a larger one, after the given numbers of rows and columns, with
-// one more row and column after it. data is nil for a matrix that must not be read.
-func newRoom(ctx context.Context, d *Device, l gemm.Layout, data []byte, rows, cols int) (room, error) {
+// one more row and column after it. data is nil for a matrix that must not be read. Several GPUs
+// divide the larger matrix in the given way.
+func newRoom(ctx context.Context, d *Device, l gemm.Layout, data []byte, rows, cols int, by split.By) (room, error) {
 	whole, err := New(d, gemm.Layout{Type: l.Type, Rows: l.Rows + rows + 1, Cols: l.Cols + cols + 1,
-		LD: l.Cols + cols + 1})
+		LD: l.Cols + cols + 1}, by)
 	if err != nil {
 		return room{}, err
 	}
@@ -109,24 +111,31 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestGPUConformance is TestConformance on the first GPU of this machine. Without one
-// it is skipped, or fails where TILEWORK_REQUIRE_GPU is set.
+// TestGPUConformance is TestConformance on the first GPU of this machine.
 func TestGPUConformance(t *testing.T) {
-	d, err := Open(backend.Device{Kind: backend.GPU})
+	d := openGPU(t, backend.Device{Kind: backend.GPU})
+	for _, k := range choose.Kernels() {
+		t.Run(k.Name, func(t *testing.T) { conform(t, d, k, 1000, 0) })
+	}
+}
+
+// openGPU opens a GPU of this machine, or several. Without one it skips the test, or fails it if
+// TILEWORK_REQUIRE_GPU is set.
+func openGPU(t *testing.T, name backend.Device) *Device {
+	t.Helper()
+	d, err := Open(name)
 	if errors.Is(err, gemm.ErrNoDevice) && os.Getenv("TILEWORK_REQUIRE_GPU") == "" {
 		t.Skip(err)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() {
+	t.Cleanup(func() {
 		if err := d.Close(); err != nil {
 			t.Error(err)
 		}
-	}()
-	for _, k := range choose.Kernels() {
-		t.Run(k.Name, func(t *testing.T) { conform(t, d, k, 1000, 0) })
-	}
+	})
+	return d
 }
 
 // conform runs the suite with TILEWORK_CASES cases, or else with cases.
@@ -178,7 +187,7 @@ func multiply(ctx context.Context, d *Device, kernel string, p *gemm.Problem, b 
 			data = nil // not read
 		}
 		shift := turn >> (2 * o) // 0 for all at first, later any combination
-		r, err := newRoom(ctx, d, p.Layout(o), data, shift&1, shift%5)
+		r, err := newRoom(ctx, d, p.Layout(o), data, shift&1, shift%5, split.By(shift%3))
 		if r.whole.Memory != nil {
 			rooms = append(rooms, r)
 		}
@@ -203,9 +212,9 @@ func multiply(ctx context.Context, d *Device, kernel string, p *gemm.Problem, b 
 func TestEmptyOperand(t *testing.T) {
 	d, _ := open(t)
 	for _, l := range []gemm.Layout{gemm.Dense(dtype.F32, 0, 3), gemm.Dense(dtype.F32, 3, 0)} {
-		a, errA := New(d, gemm.Dense(dtype.F32, l.Rows, 2))
-		b, errB := New(d, gemm.Dense(dtype.F32, 2, l.Cols))
-		c, errC := New(d, l)
+		a, errA := New(d, gemm.Dense(dtype.F32, l.Rows, 2), split.Rows)
+		b, errB := New(d, gemm.Dense(dtype.F32, 2, l.Cols), split.Rows)
+		c, errC := New(d, l, split.Rows)
 		if err := errors.Join(errA, errB, errC); err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +249,7 @@ func TestPlansAreKept(t *testing.T) {
 	var m [3]Matrix
 	for i := range m {
 		var err error
-		if m[i], err = New(d, l); err != nil {
+		if m[i], err = New(d, l, split.Rows); err != nil {
 			t.Fatal(err)
 		}
 		if err := m[i].CopyIn(t.Context(), dtype.Bytes(data), l); err != nil {
@@ -269,7 +278,7 @@ func TestPlansAreKept(t *testing.T) {
 		p.Operands[gemm.A].On.Layout.Rows, p.Operands[gemm.B].On.Layout.Rows, p.Operands[gemm.C].On.Layout.Rows = 1, 1, 1
 		p.Operands[gemm.A].On.Layout.Cols, p.Operands[gemm.B].On.Layout.Cols, p.Operands[gemm.C].On.Layout.Cols = 1, 1, 1
 		p.Operands[gemm.A].On.Layout.LD = 4 + n
-		if _, err := PlanOf(p); err != nil {
+		if _, _, err := PlanOf(p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -282,11 +291,11 @@ func TestPlansAreKept(t *testing.T) {
 // after that.
 func TestClosedMidway(t *testing.T) {
 	d, below := open(t)
-	m, err := New(d, gemm.Dense(dtype.F32, 4, 4))
+	m, err := New(d, gemm.Dense(dtype.F32, 4, 4), split.Rows)
 	if err != nil {
 		t.Fatal(err)
 	}
-	err = m.use(t.Context(), func(device.Device) error {
+	err = m.use(t.Context(), func() error {
 		if err := m.Memory.Close(); err != nil {
 			t.Error(err)
 		}

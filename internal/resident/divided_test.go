@@ -1,0 +1,335 @@
+package resident
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"tilework/dtype"
+	"tilework/internal/backend"
+	"tilework/internal/device"
+	"tilework/internal/device/devicetest"
+	"tilework/internal/device/emu"
+	"tilework/internal/device/faulty"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/gpu/choose"
+	"tilework/internal/model"
+	"tilework/internal/split"
+	"tilework/internal/testkit"
+)
+
+// gpus are the emulated GPUs of a device, which can be made to fail.
+type gpus struct {
+	emulated []*emu.Device
+	faulty   []*faulty.Device
+	// lost reports that a GPU was lost. Emulated GPUs still execute the work that was enqueued before,
+	// so that closing their streams fails.
+	lost bool
+}
+
+// openSeveral opens emulated GPUs as one device, and checks in the end that nothing is left on
+// them. They divide matrices at every row or column, and gather operands in small panels.
+func openSeveral(t testing.TB, o emu.Options, models ...string) (*Device, *gpus) {
+	t.Helper()
+	all := &gpus{}
+	restore := gpu.Substitute(func(name backend.Device) (device.Device, error) {
+		m, err := model.Lookup(name.Model)
+		if err != nil {
+			return nil, err
+		}
+		o := o
+		o.Model, o.Seed = m, o.Seed+uint64(name.Index)
+		inner, err := emu.Open(o)
+		if err != nil {
+			return nil, err
+		}
+		all.emulated = append(all.emulated, inner)
+		all.faulty = append(all.faulty, faulty.New(inner))
+		return all.faulty[len(all.faulty)-1], nil
+	})
+	name := backend.Device{Kind: backend.Emulator, List: strings.Join(models, ",")}
+	if len(models) == 1 {
+		name = backend.Device{Kind: backend.Emulator, Model: models[0]}
+	}
+	d, err := Open(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.unit, d.panelBytes = 1, 2000
+	t.Cleanup(func() {
+		if err := errors.Join(d.Close(), restore()); err != nil && !all.lost {
+			t.Error(err)
+		}
+		for i, below := range all.faulty {
+			left := below.Leaks()
+			if all.lost {
+				left = slices.DeleteFunc(left, func(s string) bool { return s == "stream" })
+			}
+			if len(left) > 0 || all.emulated[i].Used() != 0 {
+				t.Errorf("left on GPU %d: %v, %d bytes", i, left, all.emulated[i].Used())
+			}
+		}
+	})
+	return d, all
+}
+
+// several returns the names of n emulated H200s.
+func several(n int) []string { return slices.Repeat([]string{"h200"}, n) }
+
+// pickAny makes a device use all divisions of products in turn.
+func pickAny(d *Device) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	var mu sync.Mutex
+	d.pick = func(all []split.Plan) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return rng.IntN(len(all))
+	}
+}
+
+// TestDividedConformance multiplies parts of divided matrices with every kernel, on 1 to 8 GPUs.
+func TestDividedConformance(t *testing.T) {
+	for i, k := range choose.Kernels() {
+		counts := []int{2, 3, 4, 8, 1}
+		if !testkit.Full() {
+			counts = []int{counts[i%4]}
+		}
+		for _, n := range counts {
+			t.Run(fmt.Sprintf("%s on %d", k.Name, n), func(t *testing.T) {
+				d, _ := openSeveral(t, emu.Options{}, several(n)...)
+				pickAny(d)
+				conform(t, d, k, testkit.Cases(14, 60), 1<<13)
+			})
+		}
+	}
+}
+
+// TestGPUDividedConformance is TestDividedConformance on all GPUs of this machine.
+func TestGPUDividedConformance(t *testing.T) {
+	d := openGPU(t, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
+	d.unit, d.panelBytes = 16, 1<<16
+	pickAny(d)
+	for _, k := range choose.Kernels() {
+		t.Run(k.Name, func(t *testing.T) { conform(t, d, k, 500, 0) })
+	}
+}
+
+// someElements returns n elements between -1 and 1, that of every tenth zero.
+func someElements(rng *rand.Rand, t dtype.Type, n int) []byte {
+	b := make([]byte, t.Bytes(n))
+	for i := range n {
+		x := float64(rng.IntN(10))
+		if x > 0 {
+			x = rng.Float64()*2 - 1
+		}
+		if t.Info().Integer {
+			x = float64(rng.IntN(21) - 10)
+		}
+		t.Set(b, i, x)
+	}
+	return b
+}
+
+// bitsCase is a product whose bits are compared on different numbers of GPUs.
+type bitsCase struct {
+	in, out        dtype.Type
+	m, n, k        int
+	transA, transB bool
+	transC         bool
+	beta           complex128
+	epilogue       gemm.Epilogue
+	precision      gemm.Precision
+	rowInvariant   bool
+	kernel         string
+	hostVectors    bool
+	splits         [gemm.Operands]split.By
+	offsets        [gemm.Operands]int // columns before the operand in its matrix
+	seed           uint64
+	verify         bool
+}
+
+// run computes the product on a device.
+func (c *bitsCase) run(ctx context.Context, d *Device) (_ []byte, err error) {
+	rng := rand.New(rand.NewPCG(c.seed, 0))
+	layout := func(t dtype.Type, rows, cols int, trans bool) gemm.Layout {
+		if trans {
+			return gemm.Dense(t, cols, rows).T()
+		}
+		return gemm.Dense(t, rows, cols)
+	}
+	layouts := [gemm.Operands]gemm.Layout{
+		gemm.A: layout(c.in, c.m, c.k, c.transA), gemm.B: layout(c.in, c.k, c.n, c.transB),
+		gemm.C: layout(c.out, c.m, c.n, c.transC),
+	}
+	problem, _, err := gemm.New(1, layouts[gemm.A], layouts[gemm.B], c.beta, layouts[gemm.C], c.epilogue)
+	if err != nil {
+		return nil, err
+	}
+	p := &Product{Alpha: 1, Beta: c.beta, Epilogue: c.epilogue, Kernel: c.kernel, Precision: c.precision,
+		RowInvariant: c.rowInvariant, Verify: c.verify}
+	var all []Matrix
+	defer func() {
+		for _, m := range all {
+			err = device.Join(err, m.Memory.Close())
+		}
+	}()
+	for i := range layouts {
+		o := gemm.Operand(i)
+		if o > gemm.C {
+			if !c.epilogue.Reads(o) {
+				continue
+			}
+			of := o
+			if c.transC {
+				of = o.Transposed()
+			}
+			layouts[o] = problem.Layout(of)
+			if o == gemm.Residual {
+				layouts[o] = layout(c.out, c.m, c.n, false)
+			}
+		}
+		l := layouts[o]
+		data := someElements(rng, l.Type, l.Rows*l.LD)
+		if o >= gemm.Bias && c.hostVectors {
+			p.Operands[o] = Operand{Host: data, Layout: l}
+			continue
+		}
+		wide := gemm.Dense(l.Type, l.Rows, l.Cols+c.offsets[o])
+		m, err := New(d, wide, c.splits[o])
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, m)
+		m.Offset = l.Type.Bytes(c.offsets[o])
+		m.Layout.Cols, m.Layout.Trans = l.Cols, l.Trans
+		if err := m.CopyIn(ctx, data, l); err != nil {
+			return nil, err
+		}
+		p.Operands[o].On = m
+	}
+	if err := Gemm(ctx, p); err != nil {
+		return nil, err
+	}
+	l := layouts[gemm.C]
+	got := make([]byte, l.Bytes())
+	return got, p.c().CopyOut(ctx, got, l)
+}
+
+// randomCase returns a random product of every kind.
+func randomCase(rng *rand.Rand) *bitsCase {
+	types := [][2]dtype.Type{{dtype.F32, dtype.F32}, {dtype.BF16, dtype.BF16}, {dtype.BF16, dtype.F32},
+		{dtype.F64, dtype.F64}, {dtype.I8, dtype.I32}, {dtype.F16, dtype.F16}, {dtype.F8E4M3, dtype.F32}}
+	pair := types[rng.IntN(len(types))]
+	side := func() int { return 1 + rng.IntN([]int{3, 40, 150}[rng.IntN(3)]) }
+	flip := func() bool { return rng.IntN(2) == 0 }
+	c := &bitsCase{in: pair[0], out: pair[1], m: side(), n: side(), k: side(), transA: flip(), transB: flip(),
+		transC: flip(), beta: complex(float64(rng.IntN(2)), 0), hostVectors: flip(), seed: rng.Uint64()}
+	if !c.in.Info().Integer {
+		c.epilogue = gemm.Epilogue{Bias: gemm.BiasDim(rng.IntN(3)), Residual: rng.IntN(3) == 0, RowScale: rng.IntN(4) == 0}
+		c.rowInvariant = rng.IntN(4) == 0
+	}
+	if c.in == dtype.F32 && flip() {
+		c.precision = gemm.Precisions()[rng.IntN(len(gemm.Precisions()))]
+	}
+	for o := range c.splits {
+		c.splits[o] = split.By(rng.IntN(3))
+		c.offsets[o] = rng.IntN(3) / 2 * rng.IntN(20)
+	}
+	return c
+}
+
+// TestDividedBits compares random products on several GPUs with those on one, bit for bit, with
+// every division.
+func TestDividedBits(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	one, _ := openSeveral(t, emu.Options{}, "h200")
+	for _, n := range []int{2, 3, 4, 8} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, uint64(n)))
+			d, _ := openSeveral(t, emu.Options{Seed: seed}, several(n)...)
+			pickAny(d)
+			for range testkit.Cases(20, 500) {
+				c := randomCase(rng)
+				want, err := c.run(t.Context(), one)
+				if err != nil {
+					if errors.Is(err, gemm.ErrUnsupported) {
+						continue
+					}
+					t.Fatalf("%+v on one GPU: %v", c, err)
+				}
+				got, err := c.run(t.Context(), d)
+				if err != nil {
+					t.Fatalf("%+v: %v", c, err)
+				}
+				if !slices.Equal(got, want) {
+					t.Fatalf("%+v: the bits differ from those of one GPU", c)
+				}
+			}
+		})
+	}
+}
+
+// TestGPUDividedBits compares random products on all GPUs of this machine with those on the first.
+func TestGPUDividedBits(t *testing.T) {
+	one := openGPU(t, backend.Device{Kind: backend.GPU})
+	all := openGPU(t, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
+	all.unit, all.panelBytes = 16, 1<<14
+	pickAny(all)
+	seed := rand.Uint64()
+	t.Logf("seed %d, %d GPUs", seed, len(all.members))
+	rng := rand.New(rand.NewPCG(seed, 0))
+	for range 1000 {
+		c := randomCase(rng)
+		want, err := c.run(t.Context(), one)
+		if errors.Is(err, gemm.ErrUnsupported) {
+			continue
+		}
+		got, errAll := c.run(t.Context(), all)
+		if err != nil || errAll != nil || !slices.Equal(got, want) {
+			t.Fatalf("%+v: errors %v and %v, same bits: %v", c, err, errAll, slices.Equal(got, want))
+		}
+	}
+}
+
+// BenchmarkDividedIssue measures the host's time to enqueue a product of 16384³ on GPUs that
+// execute nothing.
+func BenchmarkDividedIssue(b *testing.B) {
+	for _, n := range []int{1, 2, 8} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			restore := gpu.Substitute(func(backend.Device) (device.Device, error) {
+				d := devicetest.NewNull()
+				d.Device.Name, d.Device.Target.Suffix, d.Device.SMs, d.Device.MaxShared = "NVIDIA H200", "a", 132, 227<<10
+				return d, nil
+			})
+			name := backend.Device{Kind: backend.Emulator, Model: "h200"}
+			if n > 1 {
+				name = backend.Device{Kind: backend.Emulator, List: strings.Join(several(n), ",")}
+			}
+			d, err := Open(name)
+			if err != nil {
+				b.Fatal(err)
+			}
+			p := &Product{Alpha: 1}
+			for o := range gemm.C + 1 {
+				if p.Operands[o].On, err = New(d, gemm.Dense(dtype.BF16, 16384, 16384), split.Rows); err != nil {
+					b.Fatal(err)
+				}
+			}
+			for b.Loop() {
+				if err := Gemm(b.Context(), p); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := errors.Join(d.Close(), restore()); err != nil {
+				b.Fatal(err)
+			}
+		})
+	}
+}

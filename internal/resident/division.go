@@ -1,0 +1,266 @@
+package resident
+
+import (
+	"fmt"
+
+	"tilework/internal/device"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu/exec"
+	"tilework/internal/model"
+	"tilework/internal/split"
+)
+
+// division is the division of a product among the members of a device.
+type division struct {
+	device        *Device
+	split.Product // with nonzero factors replaced by 1
+	split.Plan
+	whole    []*exec.Plan // of the whole product at each member; nil for one that computes nothing
+	launches [][]launch   // by member and panel
+	moves    bool         // whether members copy anything
+}
+
+// launch is the planned launch of a panel.
+type launch struct {
+	plan    *exec.Plan
+	scratch int // bytes
+	places  [gemm.Operands]place
+}
+
+// place locates the part of an operand that a panel needs. The zero place is that of an operand
+// that the panel does not read.
+type place struct {
+	in     memory
+	offset device.Ptr
+}
+
+// memory is the memory of a member that holds a part of an operand.
+type memory uint8
+
+const (
+	inNone memory = iota
+	inPart        // of the divided matrix
+	inHeld        // gathered before the first panel
+	inSlot        // gathered for the panel
+)
+
+// String describes the division.
+func (x *division) String() string {
+	var names []string
+	for _, m := range x.device.members {
+		names = append(names, m.name.String())
+	}
+	return x.Describe(&x.Plan, names)
+}
+
+// divisionKey identifies a division. The ends of the members' parts follow from the shape of a
+// matrix.
+type divisionKey struct {
+	planKey
+	places [gemm.Operands]placeKey
+}
+
+type placeKey struct {
+	by         split.By
+	rows, cols int // of the whole matrix
+	row, col   int
+}
+
+// division returns the division of a planned product. Divisions are kept as plans are.
+func (d *Device) division(x planned, kernel string) (*division, error) {
+	if err := checkDivisible(&x.problem); err != nil {
+		return nil, err
+	}
+	key, operands := divisionKey{planKey: keyOf(&x.problem, &x.memory, kernel)}, x.operands()
+	for o, m := range operands {
+		if m.Memory != nil {
+			at := m.place()
+			key.places[o] = placeKey{at.Matrix.By, at.Matrix.Rows, at.Matrix.Cols, at.Row, at.Col}
+		}
+	}
+	d.mu.Lock()
+	found := d.divisions[key]
+	d.mu.Unlock()
+	if found != nil {
+		return found, nil
+	}
+	found, err := d.divide(x.plan, &key.problem, operands)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.divisions) >= mostPlans {
+		clear(d.divisions)
+	}
+	d.divisions[key] = found
+	return found, nil
+}
+
+// checkDivisible returns ErrUnsupported for batches, which run on a single GPU only.
+func checkDivisible(p *gemm.Problem) error {
+	if p.Batch == (gemm.Batch{}) {
+		return nil
+	}
+	return fmt.Errorf("%w: a batch or groups of matrices on several GPUs: open one GPU for them", gemm.ErrUnsupported)
+}
+
+// grain returns the number of rows and columns of C at whose multiples it may be cut.
+func grain(pl *exec.Plan) int {
+	switch {
+	case pl.Problem().BlockScaled():
+		return gemm.ScaleBlock
+	case !pl.Ordered():
+		return split.Align
+	}
+	return 1
+}
+
+// divide plans the division of a product that pl computes on the first GPU.
+func (d *Device) divide(pl *exec.Plan, p *gemm.Problem, operands [gemm.Operands]Matrix) (*division, error) {
+	grain := grain(pl)
+	rows, cols := pl.Units(max(grain, split.Align))
+	v := &division{device: d, Product: split.Product{Problem: *p, Weights: d.weights, UnitM: rows, UnitN: cols,
+		Grain: grain, Seconds: seconds(pl), Rate: d.rate(), PanelBytes: d.panelBytes, Pick: d.pick}}
+	for i, m := range operands {
+		if m.Memory != nil {
+			v.Places[i] = m.place()
+		} else if o := gemm.Operand(i); p.Uses(o) { // in host memory: it is copied to each member
+			l := p.Layout(o)
+			whole := split.New(split.OnEach, l.Rows, l.Cols, d.weights, 1)
+			v.Places[o].Matrix = &whole
+		}
+	}
+	v.Plan = v.Product.Plan()
+	v.Copies(func(split.Copy) { v.moves = true })
+	v.whole = make([]*exec.Plan, len(d.members))
+	for i, m := range d.members {
+		if v.Shares[i].C.Empty() {
+			continue
+		}
+		var err error
+		if v.whole[i], err = pl.On(m.backend); err != nil {
+			return nil, d.failed(m, err)
+		}
+	}
+	v.planLaunches()
+	return v, nil
+}
+
+// planLaunches plans the launches of all panels.
+func (x *division) planLaunches() {
+	x.launches = make([][]launch, len(x.Shares))
+	for i := range x.Shares {
+		for j := range x.Shares[i].Panels {
+			x.launches[i] = append(x.launches[i], x.launch(i, &x.Shares[i].Panels[j]))
+		}
+	}
+}
+
+// launch plans the launch of a panel. It loads no longer vectors than the whole product would, so
+// that its sums have the same order.
+func (x *division) launch(member int, p *split.Panel) (l launch) {
+	q := x.Problem
+	q.M, q.N = p.C.Rows.Len(), p.C.Cols.Len()
+	for o := range gemm.Operands {
+		if !q.Uses(o) {
+			continue
+		}
+		var layout gemm.Layout
+		layout, l.places[o] = x.locate(o, member, p)
+		if o < gemm.Bias {
+			q.Layouts[o] = layout
+		}
+	}
+	whole := x.whole[member]
+	l.plan = whole.Part(q, p.C.Rows.From, p.C.Cols.From, nil)
+	l.plan.Config.CapVectors(&whole.Config)
+	l.scratch = l.plan.ScratchBytes()
+	return l
+}
+
+// locate returns the layout and the place of the part of operand o that a panel needs.
+func (x *division) locate(o gemm.Operand, member int, p *split.Panel) (gemm.Layout, place) {
+	l, need := x.Layout(o), x.Needs(o, p.C)
+	at, has := place{in: inSlot}, p.Held[o]
+	if has.Empty() {
+		at.in, has = inHeld, x.Shares[member].Held[o]
+	}
+	if has.Empty() {
+		at.in, has = inPart, x.Places[o].Matrix.Part(member)
+	}
+	ld := layoutOf(l.Type, has).LD
+	l.Rows, l.Cols = need.Rows.Len(), need.Cols.Len()
+	l.LD = max(ld, l.Cols, 1) // of an operand that is not read
+	if need.Empty() || !has.Contains(need) {
+		return l, place{}
+	}
+	at.offset = offset(l.Type, has, ld, need)
+	return l, at
+}
+
+// smaller returns the same division with smaller panels, or nil if it has none.
+func (x *division) smaller() *division {
+	panels := func(of *division) (n int) {
+		for i := range of.Shares {
+			n += len(of.Shares[i].Panels)
+		}
+		return n
+	}
+	less := *x
+	for less.PanelBytes /= 4; less.PanelBytes > 0; less.PanelBytes /= 4 {
+		less.Plan = x.Smaller(x.Plan, less.PanelBytes)
+		if panels(&less) > panels(x) {
+			less.planLaunches()
+			return &less
+		}
+	}
+	return nil
+}
+
+// seconds predicts the time of a plan on its GPU.
+func seconds(pl *exec.Plan) float64 {
+	const usualRate, usualClock = 1e13, 1.5e9 // operations and cycles per second of unknown GPUs
+	clock := usualClock
+	if m, err := model.Lookup(pl.Backend().Info().Name); err == nil && !m.Generic() {
+		clock = m.ClockHz
+	}
+	if pl.Cycles > 0 {
+		return pl.Cycles / clock
+	}
+	return pl.Problem().Flops() / usualRate
+}
+
+// rate returns the rate of copies between members in bytes per second: that of the slowest.
+func (d *Device) rate() float64 {
+	const usual = 20e9 // PCIe 4
+	slowest := 0.
+	for _, m := range d.members {
+		rate := usual
+		if row, err := model.Lookup(m.backend.Info().Name); err == nil && row.PeerBandwidth > 0 {
+			rate = row.PeerBandwidth
+		}
+		if slowest == 0 || rate < slowest {
+			slowest = rate
+		}
+	}
+	return slowest
+}
+
+// ResultSplit returns the way to divide the product of a and b that moves the least: as A if its
+// rows are divided, and else as B if its columns are.
+func ResultSplit(a, b Matrix) split.By {
+	ways := [2]split.By{}
+	for i, m := range []Matrix{a, b} {
+		if m.Memory == nil || !m.Memory.device.Divided() {
+			return split.Rows
+		}
+		if ways[i] = m.Memory.whole.By; m.Layout.Trans {
+			ways[i] = ways[i].T()
+		}
+	}
+	if ways[0] == split.OnEach && ways[1] != split.Rows {
+		return ways[1]
+	}
+	return split.Rows
+}
