@@ -113,6 +113,7 @@ records. It refuses a file from another machine or another version of tilework.`
   tilework bench --device gpu --transfers --sizes 64..8192x2
   tilework bench --device gpu --transfers --gpu-memory 16GiB,1GiB --peers cublasxt --sizes 16384
   tilework bench --device gpu:0,1 --transfers --sizes 16384
+  tilework bench --device gpu:all --sizes 16384 --dtypes bfloat16,float32
   tilework bench --device emu:t4 --kernels naive,tiled:16 --sizes 64`,
 		Args: noArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -131,8 +132,8 @@ records. It refuses a file from another machine or another version of tilework.`
 	fl.IntVar(&f.count, "count", 100, "number of products of --suite random")
 	fl.StringVar(&f.dtypes, "dtypes", "float32", "comma-separated element types of A and B")
 	fl.StringVar(&f.device, "device", "cpu",
-		"where to measure: cpu, gpu or gpu:N; emu or emu:MODEL counts instead; with --transfers also several GPUs, gpu:0,1 "+
-			"or gpu:all, beside the first of them")
+		"where to measure: cpu, gpu or gpu:N; several GPUs, gpu:0,1 or gpu:all, beside the first of them; emu or emu:MODEL "+
+			"counts instead")
 	fl.StringVar(&f.peers, "peers", "", "comma-separated libraries to compare with, or all for every installed library")
 	fl.StringArrayVar(&f.peerPath, "peer-path", nil, "NAME=FILE: load the peer NAME from FILE")
 	fl.IntVar(&f.threads, "threads", 0, "maximum number of threads of kernels and peers (default: all cores)")

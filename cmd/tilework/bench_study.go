@@ -99,9 +99,15 @@ func (f *benchFlags) open(ctx context.Context, stderr io.Writer) (*job, error) {
 	case backend.Emulator:
 		sizes, open = "64,256", f.onEmulator
 	case backend.GPU:
-		if open = f.onGPU; f.transfers {
+		switch open = f.onGPU; {
+		case f.transfers:
 			open = f.throughGPU
+		case device.List != "":
+			open = f.onSeveral
 		}
+	}
+	if device.Kind == backend.Emulator && device.List != "" {
+		return nil, fmt.Errorf("--device %s: bench counts on one emulated GPU (want emu or emu:MODEL)", f.device)
 	}
 	if f.transfers && device.Kind != backend.GPU {
 		return nil, fmt.Errorf("--transfers: %s has no copies to time (want --device gpu)", f.device)

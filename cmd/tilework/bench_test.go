@@ -88,6 +88,13 @@ func TestBenchOnGPU(t *testing.T) {
 			}},
 		{"--device gpu:0,1 --transfers --kernels naive,mma-tf32", "naive@gpu:0,1 naive mma-tf32@gpu:0,1 mma-tf32",
 			func(r bench.Record) bool { return r.Device == "gpu:0,1" && r.Steps == nil }},
+		{"--device gpu:0,1 --kernels naive,mma-tf32 --epilogue bias-col+residual",
+			"naive@gpu:0,1 naive@gpu:0,1/columns naive@gpu:0,1/each naive " +
+				"mma-tf32@gpu:0,1 mma-tf32@gpu:0,1/columns mma-tf32@gpu:0,1/each mma-tf32",
+			func(r bench.Record) bool {
+				return r.Device == "gpu:0,1" && !r.Transfers &&
+					strings.Contains(r.Detail, "computes") == strings.Contains(r.Subject, "@")
+			}},
 		{"--batch 3", "tiled", func(r bench.Record) bool { return r.Products == 3 && r.Groups == nil }},
 		{"--groups 4,0,2 --peers dense", "tiled", func(r bench.Record) bool {
 			return slices.Equal(r.Groups, []int{6, 0, 3}) && r.Products == 0
@@ -134,6 +141,9 @@ func TestBenchBatchErrors(t *testing.T) {
 		{"--device gpu --batch 0", "want 1 or more"},
 		{"--device gpu --batch 2 --groups 2", "batch"},
 		{"--device gpu --groups 1,x", "share"},
+		{"--device gpu:0,1 --batch 2", "want one GPU, not gpu:0,1"},
+		{"--device gpu:0,1 --peers cublaslt", "peers run on one GPU"},
+		{"--device emu:h200,h200", "bench counts on one emulated GPU"},
 		{"--device gpu --groups 0", "all shares are 0"},
 		{"--device gpu --groups 2 --transpose-a", "transposed A"},
 	} {

@@ -26,12 +26,8 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 	stderr io.Writer) (_ bencher, err error) {
 	one := at
 	if at.List != "" {
-		if err := dispatch.CheckDevice(at); err != nil {
+		if one, err = firstMember(at); err != nil {
 			return bencher{}, err
-		}
-		one = backend.Device{Kind: at.Kind}
-		if members := at.Members(); len(members) > 0 {
-			one = members[0]
 		}
 	}
 	backend, release, err := gpu.Open(one)

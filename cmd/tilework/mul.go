@@ -105,7 +105,7 @@ TILEWORK_CACHE is "off".`,
 	f.files.declare(c)
 	fl.StringVar(&f.device, "device", "auto",
 		"where to compute: auto (the CPU or the first GPU, whichever is expected to be faster), cpu, gpu, gpu:N, "+
-			"gpu:UUID, several GPUs as gpu:0,1 or gpu:all, emu, emu:MODEL")
+			"gpu:UUID, several GPUs as gpu:0,1 or gpu:all, emu, emu:MODEL, several as emu:MODEL,MODEL")
 	fl.StringVar(&f.kernel, "kernel", "",
 		"the kernel to use, for a GPU optionally with a tile (tiled:16); \"tilework kernels\" lists them (default: the "+
 			"one expected to be fastest)")

@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"tilework/internal/backend"
+	"tilework/internal/bench"
+	"tilework/internal/dispatch"
+	"tilework/internal/gemm"
+	"tilework/internal/gpu"
+	"tilework/internal/resident"
+	"tilework/internal/split"
+)
+
+// onSeveral returns a bencher of matrices in the memory of several GPUs. Each kernel is measured on
+// the first GPU, and on all with B divided by rows and by columns, and with B on each GPU, where
+// nothing is copied.
+func (f *benchFlags) onSeveral(_ context.Context, at backend.Device, problems []gemm.Problem,
+	stderr io.Writer) (_ bencher, err error) {
+	switch {
+	case f.peers != "":
+		return bencher{}, fmt.Errorf("--peers %s: peers run on one GPU (want --device gpu, or --transfers)", f.peers)
+	case f.choice || f.batch > 1 || f.groups != "" || f.energy > 0 || f.cold.value:
+		return bencher{}, fmt.Errorf("--choice, --batch, --groups, --energy and --cold: want one GPU, not %v", at)
+	}
+	one, err := firstMember(at)
+	if err != nil {
+		return bencher{}, err
+	}
+	first, release, err := gpu.Open(one)
+	if err != nil {
+		return bencher{}, err
+	}
+	g, err := f.pickGPU(one, first, release, problems, stderr)
+	if err != nil {
+		return bencher{}, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, g.close())
+		}
+	}()
+	var devices [2]*resident.Device // all GPUs, and the first
+	for i, name := range []backend.Device{at, one} {
+		if devices[i], err = resident.Open(name); err != nil {
+			return bencher{}, err
+		}
+		g.closers = append(g.closers, devices[i].Close)
+	}
+	var kernels []bench.ResidentSubject
+	for _, k := range g.picks {
+		kernel, precision := splitPrecision(k.kernel)
+		for _, x := range []struct {
+			name string
+			on   *resident.Device
+			b    split.By
+		}{
+			{k.name + "@" + at.String(), devices[0], split.Rows},
+			{k.name + "@" + at.String() + "/columns", devices[0], split.Columns},
+			{k.name + "@" + at.String() + "/each", devices[0], split.OnEach},
+			{k.name, devices[1], split.Rows},
+		} {
+			kernels = append(kernels, &residentSubject{name: x.name, kernel: kernel, on: x.on, b: x.b,
+				inexact: inexact(precision)})
+		}
+	}
+	options := f.options()
+	options.Environment, options.Peak = g.environment(), g.peak
+	return bencher{
+		subjects: func(*gemm.Problem) []string { return names(kernels) }, options: options,
+		newCase: f.deviceCase,
+		fits:    func(p *gemm.Problem) error { return bench.Fits(p, options) },
+		measure: func(ctx context.Context, c bench.Case) ([]bench.Record, error) {
+			return bench.MeasureResident(ctx, c, kernels, options)
+		},
+		close: g.close,
+	}, nil
+}
+
+// firstMember returns the first GPU of a list. All its GPUs must be usable.
+func firstMember(at backend.Device) (backend.Device, error) {
+	if err := dispatch.CheckDevice(at); err != nil {
+		return at, err
+	}
+	if members := at.Members(); len(members) > 0 {
+		return members[0], nil
+	}
+	return backend.Device{Kind: at.Kind}, nil
+}
+
+// residentSubject is a kernel on matrices that stay on one GPU or several.
+type residentSubject struct {
+	name, kernel string
+	on           *resident.Device
+	b            split.By // the way in which several GPUs divide B and Up
+	inexact
+	detail string // of the product that was prepared last
+}
+
+func (s *residentSubject) Name() string   { return s.name }
+func (s *residentSubject) String() string { return s.detail }
+
+// Prepare implements [bench.ResidentSubject]. Operands besides B are divided by rows, and vectors
+// are on each GPU.
+func (s *residentSubject) Prepare(ctx context.Context, p *gemm.Problem,
+	b *gemm.Buffers) (_ bench.ResidentProduct, err error) {
+	q := &residentProduct{layout: *p.C(), Product: resident.Product{Alpha: p.Alpha, Beta: p.Beta, Epilogue: p.Epilogue,
+		Kernel: s.kernel, Precision: gemm.Precision(s.inexact), RowInvariant: p.Invariance != gemm.NotInvariant}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, q.Close())
+		}
+	}()
+	for o := range gemm.Operands {
+		if !p.Uses(o) {
+			continue
+		}
+		by, l := split.Rows, p.Layout(o)
+		switch {
+		case o == gemm.B || o == gemm.Up:
+			if by = s.b; l.Trans {
+				by = by.T()
+			}
+		case o >= gemm.Bias:
+			by = split.OnEach
+		case l.Trans:
+			by = split.Columns
+		}
+		if q.Operands[o].On, err = resident.New(s.on, l, by); err != nil {
+			return nil, err
+		}
+		if err := q.Operands[o].On.CopyIn(ctx, b[o], l); err != nil {
+			return nil, err
+		}
+	}
+	pl, division, err := resident.PlanOf(&q.Product)
+	if err != nil {
+		return nil, err
+	}
+	if s.detail = planText(pl); division != "" {
+		s.detail += "; " + division
+	}
+	return q, nil
+}
+
+// residentProduct is a product of matrices that it owns.
+type residentProduct struct {
+	resident.Product
+	layout gemm.Layout // of C in host memory
+}
+
+func (p *residentProduct) c() resident.Matrix { return p.Operands[gemm.C].On }
+
+// Enqueue implements [bench.ResidentProduct].
+func (p *residentProduct) Enqueue(ctx context.Context) error { return resident.Gemm(ctx, &p.Product) }
+
+// Sync implements [bench.ResidentProduct].
+func (p *residentProduct) Sync(ctx context.Context) error { return p.c().Memory.Device().Sync(ctx) }
+
+// CopyIn implements [bench.ResidentProduct].
+func (p *residentProduct) CopyIn(ctx context.Context, c []byte) error {
+	return p.c().CopyIn(ctx, c, p.layout)
+}
+
+// CopyOut implements [bench.ResidentProduct].
+func (p *residentProduct) CopyOut(ctx context.Context, c []byte) error {
+	return p.c().CopyOut(ctx, c, p.layout)
+}
+
+// Close implements [bench.ResidentProduct].
+func (p *residentProduct) Close() error {
+	var errs []error
+	for _, x := range p.Operands {
+		if x.On.Memory != nil {
+			errs = append(errs, x.On.Memory.Close())
+		}
+	}
+	return errors.Join(errs...)
+}

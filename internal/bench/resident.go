@@ -1,0 +1,113 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"tilework/internal/gemm"
+)
+
+// ResidentSubject is an implementation that multiplies matrices in the memory of a device of its
+// own, which may be several GPUs. Like a [Subject], it may be a fmt.Stringer.
+type ResidentSubject interface {
+	Name() string
+	// Prepare copies the operands to the device. ErrUnsupported means that the subject does not
+	// support p, and is not reported as a failure.
+	Prepare(ctx context.Context, p *gemm.Problem, b *gemm.Buffers) (ResidentProduct, error)
+}
+
+// ResidentProduct is a product of matrices on a device.
+type ResidentProduct interface {
+	// Enqueue enqueues the product, and Sync waits for all enqueued work.
+	Enqueue(ctx context.Context) error
+	Sync(ctx context.Context) error
+	// CopyIn and CopyOut copy C from and to host memory, where it has the problem's layout.
+	CopyIn(ctx context.Context, c []byte) error
+	CopyOut(ctx context.Context, c []byte) error
+	// Close frees the matrices.
+	Close() error
+}
+
+// MeasureResident is [Measure] for matrices that stay on the devices of the subjects. The host's
+// clock measures the time from enqueueing some products until all GPUs have finished.
+func MeasureResident(ctx context.Context, c Case, kernels []ResidentSubject, o Options) ([]Record, error) {
+	if o.Warmup == 0 {
+		o.Warmup = 200 * time.Millisecond // a GPU's clock rate settles under load
+	}
+	o = o.withDefaults()
+	runs, err := newRuns(c, kernels, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := Fits(&c.Problem, o); err != nil {
+		return nil, err
+	}
+	return measureAt(ctx, c, runs, o, func(data *operands) (site, error) {
+		return &residentSite{problem: &c.Problem, data: data, subjects: kernels, now: o.now}, nil
+	})
+}
+
+// residentSite is a site in the memory of the devices of the subjects.
+type residentSite struct {
+	problem  *gemm.Problem
+	data     *operands
+	subjects []ResidentSubject
+	products []ResidentProduct
+	last     ResidentProduct // enqueued last
+	now      func() time.Duration
+}
+
+func (s *residentSite) prepare(ctx context.Context, i int) (product, error) {
+	p, err := s.subjects[i].Prepare(ctx, s.problem, &s.data.Buffers)
+	if err != nil {
+		return nil, err
+	}
+	s.products = append(s.products, p)
+	return func(ctx context.Context, _ int) error {
+		s.last = p
+		return p.Enqueue(ctx)
+	}, nil
+}
+
+// result computes a product twice: the first one shows whose C is to be reset.
+func (s *residentSite) result(ctx context.Context, run product) ([]byte, time.Duration, error) {
+	if err := run(ctx, 0); err != nil {
+		return nil, 0, err
+	}
+	host := s.data.Buffers[gemm.C]
+	if err := s.last.CopyIn(ctx, host); err != nil {
+		return nil, 0, err
+	}
+	took, err := s.time(ctx, run, 1)
+	if err != nil {
+		return nil, 0, err
+	}
+	got := make([]byte, len(host))
+	return got, took, s.last.CopyOut(ctx, got)
+}
+
+func (s *residentSite) time(ctx context.Context, run product, n int) (time.Duration, error) {
+	start := s.now()
+	for range n {
+		if err := run(ctx, 0); err != nil {
+			return 0, err
+		}
+	}
+	err := s.last.Sync(ctx)
+	return s.now() - start, err
+}
+
+// batch returns a shortest timing that hides the wait for all GPUs at its end.
+func (s *residentSite) batch() (time.Duration, int) { return 20 * time.Millisecond, 64 }
+func (s *residentSite) sets() int                   { return 1 }
+
+func (s *residentSite) steps(int) (*Steps, error) { return nil, nil }
+
+func (s *residentSite) close() error {
+	var errs []error
+	for _, p := range s.products {
+		errs = append(errs, p.Close())
+	}
+	return errors.Join(errs...)
+}
