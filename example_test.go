@@ -226,6 +226,40 @@ func ExampleOpen() {
 	// Output: [2 1]
 }
 
+// Two GPUs, here emulated ones, divide matrices among them. Each has some rows of x and some
+// columns of w. A product copies the missing parts from one to the other.
+func ExampleDevice_ByColumns() {
+	ctx := context.Background()
+	dev, err := tilework.Open("emu:h200,h200") // "gpu:0,1" or "gpu:all" for real ones
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer dev.Close()
+	x, err := tilework.Upload(ctx, dev, tilework.FromSlice(2, 2, []float32{1, 2, 3, 4}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	w, err := tilework.Upload(ctx, dev.ByColumns(), tilework.FromSlice(2, 2, []float32{1, 1, 0, 1}))
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	y, err := tilework.Mul(ctx, x, w)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	out, err := y.Download(ctx)
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	fmt.Println(out.Data())
+	// Output: [1 3 3 7]
+}
+
 // Three rows are routed to two experts: two to the first and one to the second.
 func ExampleWithGroups() {
 	x := tilework.FromSlice(3, 2, []float32{1, 2, 3, 4, 5, 6})

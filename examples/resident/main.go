@@ -20,7 +20,7 @@ import (
 )
 
 func main() {
-	device := flag.String("device", "gpu", "device of the network: gpu, gpu:N, emu, emu:MODEL")
+	device := flag.String("device", "gpu", "device of the network: gpu, gpu:N, several as gpu:N,N, or emu, emu:MODEL")
 	flag.Parse()
 	if err := run(context.Background(), *device, os.Stdout); err != nil {
 		log.Fatal(err)
