@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/testkit/testrand"
 	"tilework/machine"
 )
 
@@ -123,18 +124,14 @@ func (x *deviceRows) run(t *testing.T) {
 // TestCardRowInvariance computes a million rows of each type on a GPU, in products of 1 to 8192
 // rows, and compares them with those of one product, and some with those of the emulator.
 func TestCardRowInvariance(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	x := deviceRows{seed: seed, device: firstGPU(t), most: 8192, total: 1e6, sample: 3,
+	x := deviceRows{seed: testrand.Seed(t), device: firstGPU(t), most: 8192, total: 1e6, sample: 3,
 		sizes: [][2]int{{256, 4096}, {384, 640}}}
 	x.run(t)
 }
 
 // TestDeviceRowInvariance is [TestCardRowInvariance] for few rows on the emulator.
 func TestDeviceRowInvariance(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	x := deviceRows{seed: seed, device: on(t, "emu"), most: 20, total: 12,
+	x := deviceRows{seed: testrand.Seed(t), device: on(t, "emu"), most: 20, total: 12,
 		sizes: [][2]int{{24, 1500}, {40, 200}}}
 	x.run(t)
 }

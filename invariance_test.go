@@ -8,6 +8,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // invariantProduct is a row-invariant product with random operands, whose rows are computed in many
@@ -171,8 +172,7 @@ func (x *invariantProduct[T, R]) checkScales(t *testing.T) {
 // place of rows, on layouts, batches, groups, threads and verification: on the CPU kernel that
 // TILEWORK_CPU selects and on the emulator.
 func TestRowInvariance(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	for _, device := range []string{"cpu", "emu"} {
 		t.Run(device, func(t *testing.T) {
 			for i := range testkit.Cases(1, 6) {

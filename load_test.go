@@ -17,6 +17,7 @@ import (
 	"tilework/internal/device/faulty"
 	"tilework/internal/gpu"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 	"tilework/machine"
 )
 
@@ -62,7 +63,7 @@ func (w *work) check(ctx context.Context) error {
 
 // mixture returns products of various sizes, on the CPU and on the emulated GPU.
 func mixture(t *testing.T) []work {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	var all []work
 	for _, n := range []int{5, 40, 150, 300} {
 		all = append(all, newWork(t, rng, n, n, n+7, onHost, WithDevice("cpu")),
@@ -77,7 +78,7 @@ func mixture(t *testing.T) []work {
 // gpuMixture returns products of various sizes on the first GPU, from host and from device
 // matrices. It includes every kernel that multiplies float32.
 func gpuMixture(t *testing.T, d *Device) []work {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	onDevice := func(ctx context.Context, a, b Matrix[float32], opts ...Option) (Matrix[float32], error) {
 		return mulOnDevice(ctx, d, a, b, opts...)
 	}
@@ -111,13 +112,6 @@ func mulOnDevice(ctx context.Context, d *Device, a, b Matrix[float32], opts ...O
 		return c, err
 	}
 	return on[2].Download(ctx)
-}
-
-// seeded returns a random generator and logs its seed.
-func seeded(t *testing.T) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
 }
 
 // TestManyCallers checks that 64 concurrent goroutines get bitwise the same results as one alone,
@@ -175,13 +169,14 @@ func TestGPUSoak(t *testing.T) {
 func soak(t *testing.T, all []work, taken func() int) {
 	lasts := testkit.SoakTime(t)
 	callers := 2 * runtime.GOMAXPROCS(0)
+	seeds := testrand.New(t)
 	round := func(d time.Duration) (products int64) {
 		end := time.Now().Add(d)
-		counts := make([]int64, callers)
+		seed, counts := seeds.Uint64(), make([]int64, callers)
 		var wg sync.WaitGroup
 		for g := range callers {
 			wg.Go(func() {
-				rng := rand.New(rand.NewPCG(uint64(g), uint64(end.UnixNano())))
+				rng := rand.New(rand.NewPCG(seed, uint64(g)))
 				for time.Now().Before(end) && !t.Failed() {
 					ctx, cancel := context.WithCancel(t.Context())
 					if rng.IntN(4) == 0 {

@@ -7,6 +7,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 	"tilework/machine"
 )
 
@@ -14,7 +15,7 @@ import (
 // kernel on one device, because another kernel may sum in another order.
 func TestRepeats(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
-	rng := seeded(t)
+	rng := testrand.New(t)
 	for _, k := range machine.Kernels() {
 		if !k.Available {
 			continue
@@ -48,7 +49,7 @@ func TestRepeats(t *testing.T) {
 // type.
 func TestGPURepeats(t *testing.T) {
 	firstGPU(t)
-	rng := seeded(t)
+	rng := testrand.New(t)
 	for _, k := range machine.Kernels() {
 		for _, name := range k.Types {
 			if run := repeaters[name]; k.Device == "gpu" && run != nil {

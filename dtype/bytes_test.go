@@ -2,16 +2,14 @@ package dtype
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
-	"time"
+
+	"tilework/internal/testkit/testrand"
 )
 
 // TestLoadStore compares Load and Store with At and Set.
 func TestLoadStore(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testrand.New(t)
 	src := []float64{0, math.Copysign(0, -1), math.NaN(), math.Inf(1), math.Inf(-1), 0.5, 1.5, 2.5, 1e9, -1e9, 1e300,
 		1e-300}
 	for range 1000 {

@@ -3,8 +3,9 @@ package dtype
 import (
 	"math"
 	"math/big"
-	"math/rand/v2"
 	"testing"
+
+	"tilework/internal/testkit/testrand"
 )
 
 // narrow describes a 16-bit or 8-bit format by its exponent and fraction bits, independently of the
@@ -157,9 +158,7 @@ func TestNarrowRounding(t *testing.T) {
 // TestNarrowRandom compares the rounding of random float64 numbers with a search for the nearest
 // value in exact arithmetic.
 func TestNarrowRandom(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for _, h := range formats {
 		for range 20000 {
 			v := math.Ldexp(1+rng.Float64(), rng.IntN(2<<(h.exp-1)+40)-(1<<(h.exp-1)+30))

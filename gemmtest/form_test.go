@@ -3,11 +3,11 @@ package gemmtest
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"testing"
 
 	"tilework/internal/gemm"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestFewForms checks that Options.FewForms limits the number of forms, however many cases there
@@ -17,8 +17,9 @@ func TestFewForms(t *testing.T) {
 	types := len((&Options{}).fewPairs(Pairs()))
 	all := map[string]bool{}
 	const seeds = 4
+	rng := testrand.New(t)
 	for range seeds {
-		seed := rand.Uint64()
+		seed := rng.Uint64()
 		for _, volume := range []int{defaultVolume, 1000} {
 			var mu sync.Mutex
 			forms := map[string]bool{}

@@ -11,9 +11,9 @@
 //		})
 //	}
 //
-// [Checks] lists the checks. Cases are random but reproducible: a failure reports its seed, and
-// setting TILEWORK_SEED to it repeats the run. TILEWORK_CASES sets the number of cases. [Check]
-// runs the suite without a testing.T.
+// [Checks] lists the checks. Cases are random but reproducible: [Run] logs TILEWORK_SEED, and
+// setting the variable to the logged value repeats the run of that test. TILEWORK_CASES sets the
+// number of cases. [Check] runs the suite without a testing.T.
 package gemmtest
 
 import (
@@ -37,6 +37,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/ref"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // Types that describe products.
@@ -302,16 +303,16 @@ func Check(ctx context.Context, impl Implementation, opt Options) Report {
 	return r
 }
 
-// Run runs the suite with one subtest per check. TILEWORK_SEED sets the seed, which is random by
-// default. TILEWORK_CASES sets the number of exact cases; the default is impl.Cases, or 2000, and
-// a tenth of that with -short.
+// Run runs the suite with one subtest per check. The seed depends on the name of the test and on
+// TILEWORK_SEED, which is random by default. TILEWORK_CASES sets the number of exact cases; the
+// default is impl.Cases, or 2000, and a tenth of that with -short.
 func Run(t *testing.T, impl Implementation) {
 	t.Helper()
-	opt := Options{Cases: testkit.Short(cmp.Or(impl.Cases, defaultCases)), Seed: rand.Uint64()}
+	opt := Options{Cases: testkit.Short(cmp.Or(impl.Cases, defaultCases)), Seed: testrand.Seed(t)}
 	if err := opt.environment(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("TILEWORK_SEED=%d TILEWORK_CASES=%d", opt.Seed, opt.Cases)
+	t.Logf("TILEWORK_CASES=%d", opt.Cases)
 	for i := range checks {
 		c := &checks[i]
 		t.Run(c.Name, func(t *testing.T) {
@@ -330,15 +331,8 @@ func Run(t *testing.T, impl Implementation) {
 	}
 }
 
-// environment sets options from TILEWORK_SEED and TILEWORK_CASES.
+// environment sets the number of cases from TILEWORK_CASES.
 func (o *Options) environment() error {
-	if s := os.Getenv("TILEWORK_SEED"); s != "" {
-		v, err := strconv.ParseUint(s, 10, 64)
-		if err != nil {
-			return fmt.Errorf("TILEWORK_SEED=%q: want a non-negative integer", s)
-		}
-		o.Seed = v
-	}
 	if s := os.Getenv("TILEWORK_CASES"); s != "" {
 		v, err := strconv.Atoi(s)
 		if err != nil || v <= 0 {

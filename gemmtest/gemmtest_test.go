@@ -18,6 +18,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit/testrand"
 )
 
 // declared returns an Implementation with the given Gemm that declares everything else.
@@ -49,7 +50,7 @@ func TestLimits(t *testing.T) {
 		}
 		return f.multiply(ctx, p, b)
 	}
-	r := Check(t.Context(), impl, Options{Cases: 400, Seed: rand.Uint64()})
+	r := Check(t.Context(), impl, Options{Cases: 400, Seed: testrand.Seed(t)})
 	if err := r.Err(); err != nil {
 		t.Error(err)
 	}
@@ -265,11 +266,10 @@ func sharing() func(context.Context, *Problem, Buffers) error {
 func TestPlantedFaults(t *testing.T) {
 	for _, tc := range faults {
 		t.Run(tc.check+"/"+strings.ReplaceAll(tc.fault, " ", "_"), func(t *testing.T) {
-			seed := rand.Uint64()
 			impl := declared(tc.gemm)
 			i := slices.IndexFunc(checks, func(c check) bool { return c.Name == tc.check })
-			if r := checks[i].run(t.Context(), &impl, Options{Seed: seed}); r.Failures == 0 {
-				t.Errorf("fault not found in %d cases of seed %d", r.Cases, seed)
+			if r := checks[i].run(t.Context(), &impl, Options{Seed: testrand.Seed(t)}); r.Failures == 0 {
+				t.Errorf("fault not found in %d cases", r.Cases)
 			} else if _, err := json.Marshal(r); err != nil {
 				t.Errorf("marshalling the report: %v", err)
 			} else if testing.Verbose() {
@@ -311,12 +311,11 @@ var batchFaults = map[string]func(p *Problem, ends []int32, n int) (a, b, c, fro
 func TestPlantedBatches(t *testing.T) {
 	for fault, at := range batchFaults {
 		t.Run(strings.ReplaceAll(fault, " ", "_"), func(t *testing.T) {
-			seed := rand.Uint64()
 			impl := declared(nil)
 			impl.Batch = new(plain).batch(at)
-			r := Check(t.Context(), impl, Options{Seed: seed, Only: "batch", Cases: 300})
+			r := Check(t.Context(), impl, Options{Seed: testrand.Seed(t), Only: "batch", Cases: 300})
 			if r.Err() == nil {
-				t.Errorf("fault not found in %d cases of seed %d", r.Checks[0].Cases, seed)
+				t.Errorf("fault not found in %d cases", r.Checks[0].Cases)
 			}
 		})
 	}
@@ -326,7 +325,7 @@ func TestPlantedBatches(t *testing.T) {
 func TestUndeclared(t *testing.T) {
 	impl := declared(new(plain).multiply)
 	impl.Supports = func(p *Problem) bool { return !p.B().Trans }
-	r := Check(t.Context(), impl, Options{Seed: rand.Uint64(), Cases: 200})
+	r := Check(t.Context(), impl, Options{Seed: testrand.Seed(t), Cases: 200})
 	for _, c := range r.Checks {
 		if (c.Failures > 0) != (c.Name == "refuse") {
 			t.Errorf("%s: %d failures: %q", c.Name, c.Failures, c.Lines)
@@ -353,7 +352,7 @@ func TestEveryCheckFindsSomething(t *testing.T) {
 // TestReproducible checks that the same seed gives the same cases.
 func TestReproducible(t *testing.T) {
 	impl := declared((&plain{skip: func(a, _ float64) bool { return a == 0 }}).multiply)
-	opt := Options{Seed: rand.Uint64(), Cases: 300}
+	opt := Options{Seed: testrand.Seed(t), Cases: 300}
 	one, two := Check(t.Context(), impl, opt), Check(t.Context(), impl, opt)
 	for i := range one.Checks {
 		if one.Checks[i].Name == "cancel" {

@@ -2,13 +2,14 @@ package gonumblas
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"gonum.org/v1/gonum/blas"
 	"gonum.org/v1/gonum/lapack"
 	"gonum.org/v1/gonum/lapack/gonum"
 	"gonum.org/v1/gonum/lapack/testlapack"
+
+	"tilework/internal/testkit/testrand"
 )
 
 // The tests below are gonum's tests of the norms and condition numbers.
@@ -24,8 +25,7 @@ func TestDlansy(t *testing.T) { testlapack.DlansyTest(t, LAPACK{}) }
 // those with a NaN or an infinity.
 func TestCondition(t *testing.T) {
 	const n = 150
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	diagonal := func(change func(i int, v float64) float64) []float64 {
 		a := values[float64](rng, n)
 		gonum.Implementation{}.Dgetrf(n, n, a, n, make([]int, n))
@@ -77,7 +77,7 @@ func TestCondition(t *testing.T) {
 					want := call(gonum.Implementation{}, make([]float64, 4*n), make([]int, n))
 					isNear := math.Abs(got-want) <= 1e-9*want || math.Max(got, want) < 1e-290
 					if !isNear && !(math.IsNaN(got) && math.IsNaN(want)) && got != want {
-						t.Errorf("%s of %s, norm %c, %c (seed %d): %g, want %g as in gonum", routine, name, norm, ul, seed,
+						t.Errorf("%s of %s, norm %c, %c: %g, want %g as in gonum", routine, name, norm, ul,
 							got, want)
 					}
 				}

@@ -8,14 +8,13 @@ import (
 	"gonum.org/v1/gonum/blas"
 
 	"tilework/gonumblas"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestRowInvariant checks that rows of Dgemm and Sgemm have the same bits in products with other
 // numbers of rows and in other layouts.
 func TestRowInvariant(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for range 200 {
 		testRows(t, rng, gonumblas.RowInvariant{}.Dgemm)
 		testRows(t, rng, gonumblas.RowInvariant{}.Sgemm)

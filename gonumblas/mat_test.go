@@ -1,7 +1,6 @@
 package gonumblas
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"gonum.org/v1/gonum/blas/blas32"
@@ -10,13 +9,14 @@ import (
 	lapack "gonum.org/v1/gonum/lapack/gonum"
 	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
+
+	"tilework/internal/testkit/testrand"
 )
 
 // TestMat runs operations of gonum that use level 3 routines before and after Use: products of
 // dense matrices and their transposes, and LU, QR and Cholesky factorisations and solves.
 func TestMat(t *testing.T) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	const n = 300
 	a, b := mat.NewDense(n, n, values[float64](rng, n)), mat.NewDense(n, n, values[float64](rng, n))
 	for i := range n {
@@ -59,7 +59,7 @@ func TestMat(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !mat.EqualApprox(&before, &after, 1e-10) {
-			t.Errorf("%s (seed %d): results before and after Use differ", name, seed)
+			t.Errorf("%s: results before and after Use differ", name)
 		}
 	}
 }

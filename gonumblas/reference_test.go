@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/blas/gonum"
 
 	"tilework/internal/cpu/block"
+	"tilework/internal/testkit/testrand"
 )
 
 // routine is a call of one routine, which can run with this package or with gonum.
@@ -77,8 +78,7 @@ func TestAgainstGonum(t *testing.T) {
 }
 
 func againstGonum[T float32 | float64](t *testing.T, r *routines[T], tol float64, cases int, sizes []int) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	size := func() int { return sizes[rng.IntN(len(sizes))] }
 	for range cases {
 		m, n, k := size(), size(), size()
@@ -97,9 +97,9 @@ func againstGonum[T float32 | float64](t *testing.T, r *routines[T], tol float64
 			op.call(r, want['a'], want['b'], want['c'])
 			for name := range got {
 				if name == op.out {
-					equal(t, op.name, seed, got[name], want[name], tol)
+					equal(t, op.name, got[name], want[name], tol)
 				} else {
-					equal(t, op.name, seed, got[name], want[name], 0)
+					equal(t, op.name, got[name], want[name], 0)
 				}
 			}
 		}
@@ -117,11 +117,11 @@ func values[T float32 | float64](rng *rand.Rand, ld int) []T {
 
 func clone[T any](v []T) []T { return append([]T(nil), v...) }
 
-func equal[T float32 | float64](t *testing.T, name string, seed uint64, got, want []T, tol float64) {
+func equal[T float32 | float64](t *testing.T, name string, got, want []T, tol float64) {
 	t.Helper()
 	for i := range want {
 		if diff := math.Abs(float64(got[i] - want[i])); !(diff <= tol*max(1, math.Abs(float64(want[i])))) {
-			t.Fatalf("%s (seed %d): element %d is %v, want %v as in gonum", name, seed, i, got[i], want[i])
+			t.Fatalf("%s: element %d is %v, want %v as in gonum", name, i, got[i], want[i])
 		}
 	}
 }

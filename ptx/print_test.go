@@ -2,10 +2,11 @@ package ptx
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
+
+	"tilework/internal/testkit/testrand"
 )
 
 // TestSnapshots compares printed modules with the files in testdata/print. Run it with
@@ -49,9 +50,7 @@ func TestSnapshots(t *testing.T) {
 
 // TestRandomRoundTrip prints and parses random modules that contain all forms.
 func TestRandomRoundTrip(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	s := newSampler(seed)
+	s := newSampler(testrand.Seed(t))
 	for range 50 {
 		var instrs []*Instr
 		for len(instrs) < 60 {

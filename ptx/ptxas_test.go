@@ -3,7 +3,6 @@ package ptx
 import (
 	"bytes"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"tilework/internal/testkit/testrand"
 )
 
 // findPtxas returns the path of NVIDIA's assembler. It skips the test if there is none.
@@ -275,9 +276,7 @@ func TestOperandsAgainstPtxas(t *testing.T) {
 	t.Parallel()
 	path := findPtxas(t)
 	const trials, chunk = 3000, 250
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	s := newSampler(seed)
+	s := newSampler(testrand.Seed(t))
 	need := Need{85, Target{90, "a"}}
 	var tried []*Instr
 	for len(tried) < trials {

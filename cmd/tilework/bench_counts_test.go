@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +10,7 @@ import (
 	"tilework/internal/bench"
 	"tilework/internal/explain"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // counted runs bench on an emulated GPU and returns the records of the supported products.
@@ -136,9 +136,7 @@ func compareWithExplain(t *testing.T, r *bench.Record, args []string) {
 // TestCountsOfRandomProducts counts products of random shapes, some of them batches and some with a
 // residual.
 func TestCountsOfRandomProducts(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testrand.New(t)
 	types := []string{"float32", "float64", "float16", "bfloat16", "int8", "e4m3", "e5m2"}
 	for range testkit.Cases(4, 12) {
 		shape := fmt.Sprintf("%dx%dx%d", 1+r.IntN(90), 1+r.IntN(90), 1+r.IntN(90))

@@ -7,18 +7,16 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestSampled checks that the result of a simple kernel passes for every type, transpose, scalar
 // and epilogue, and that an element with twice the allowed error fails.
 func TestSampled(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	worst := map[dtype.Type]float64{}
 	for _, in := range dtype.All() {
 		for _, out := range in.Info().Results {

@@ -12,6 +12,7 @@ import (
 	"tilework/internal/cpu/asm"
 	"tilework/internal/gemm"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestThinProducts compares products with few rows, columns or steps of K, which use special
@@ -19,9 +20,7 @@ import (
 // strides, epilogue and number of threads, and checks that nothing is written between rows of C and
 // that onTile reports every element once.
 func TestThinProducts(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	seen := map[algorithm]int{}
 	for _, k := range Kernels() {
 		if k.naive || !k.Available() {
@@ -154,9 +153,7 @@ func checkAgainstNaive(t *testing.T, k *Kernel, p *gemm.Problem, b gemm.Buffers,
 // TestSmallK compares products with few steps of K, which may pack B or use non-temporal stores for
 // C, with the naive loop, on one thread and on several.
 func TestSmallK(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	direct, packed := method{algorithm: algoDirect}, method{algorithm: algoDirect, packsB: true}
 	for _, k := range Kernels() {
 		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
@@ -221,9 +218,7 @@ func TestSmallK(t *testing.T) {
 // cover copies of B's panels by the first tile, strips of B, streaming of A, and the transposed
 // product. K ends with a shorter block, A is transposed or not, and the last panel is partial.
 func TestSkinnyProducts(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for _, k := range Kernels() {
 		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
 			continue
@@ -251,9 +246,7 @@ func directOf(pl *Plan, mk *microKernel[float64], b gemm.Buffers) (d direct[floa
 // TestEdgeColumns compares small products, whose last columns are computed without tiles, with the
 // naive loop for every layout of A and B, on one thread and on several.
 func TestEdgeColumns(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for _, k := range Kernels() {
 		if k.ISA == "" || !k.Available() || !k.Multiplies(dtype.F64) {
 			continue

@@ -10,14 +10,13 @@ import (
 	"tilework/internal/backend"
 	"tilework/internal/gemm"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestRowInvariantISAs checks that row-invariant products have the same bits on all kernels that
 // multiply in float32 or float64 with fused multiply-add, by every method and for packed B.
 func TestRowInvariantISAs(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for range testkit.Cases(30, 200) {
 		for _, typ := range []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16} {
 			m, n, k := 1+rng.IntN(40), 1+rng.IntN(100), 1+rng.IntN(1500)

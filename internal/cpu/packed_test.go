@@ -12,14 +12,13 @@ import (
 	"tilework/gemmtest"
 	"tilework/internal/gemm"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestPackedSameBits checks that a packed B gives the same bits as the blocked algorithm with an
 // unpacked B, for every kernel, type and layout of B, with and without an epilogue.
 func TestPackedSameBits(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for _, k := range Kernels() {
 		if k.naive || !k.Available() {
 			continue

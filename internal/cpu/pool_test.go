@@ -3,7 +3,6 @@ package cpu
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -13,6 +12,7 @@ import (
 
 	"tilework/dtype"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // phased is a job of many phases. Each task checks that all earlier phases are done.
@@ -176,28 +176,27 @@ func TestPanicLeavesNothingRunning(t *testing.T) {
 // between jobs are close to spinTime, so that workers are spinning, asleep, or about to sleep.
 func TestWorkersJoinAtAnyTime(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(8))
-	seed := rand.Uint64()
-	random := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	var c executor
 	for range testkit.Repeats(400, 10_000) {
-		p := &phased{sizes: []int{random.IntN(20), random.IntN(20), random.IntN(20)}}
+		p := &phased{sizes: []int{rng.IntN(20), rng.IntN(20), rng.IntN(20)}}
 		p.done = make([]atomic.Int64, len(p.sizes))
-		if random.IntN(4) == 0 {
+		if rng.IntN(4) == 0 {
 			p.whileBusy = func(int) { runtime.Gosched() }
 		}
-		threads := 1 + random.IntN(8)
+		threads := 1 + rng.IntN(8)
 		if err := c.run(t.Context(), p, threads, nil); err != nil {
 			t.Fatal(err)
 		}
 		for phase, want := range p.sizes {
 			if got := p.done[phase].Load(); got != int64(want) {
-				t.Fatalf("seed %d: %d tasks of phase %d ran on %d threads, want %d", seed, got, phase, threads, want)
+				t.Fatalf("%d tasks of phase %d ran on %d threads, want %d", got, phase, threads, want)
 			}
 		}
 		if p.early.Load()+p.shared.Load() > 0 {
-			t.Fatalf("seed %d: %d tasks too early, %d on a busy worker", seed, p.early.Load(), p.shared.Load())
+			t.Fatalf("%d tasks too early, %d on a busy worker", p.early.Load(), p.shared.Load())
 		}
-		for rest, start := time.Duration(random.IntN(250))*time.Microsecond, time.Now(); time.Since(start) < rest; {
+		for rest, start := time.Duration(rng.IntN(250))*time.Microsecond, time.Now(); time.Since(start) < rest; {
 			runtime.Gosched()
 		}
 	}

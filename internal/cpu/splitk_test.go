@@ -1,21 +1,19 @@
 package cpu
 
 import (
-	"math/rand/v2"
 	"testing"
 	"tilework/internal/backend"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestSplitK compares products with a small C and a long K, in integers, with the naive loop: for
 // every kernel, element type and layout, with and without β and an epilogue.
 func TestSplitK(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for _, k := range Kernels() {
 		if k.naive || !k.Available() {
 			continue

@@ -1,18 +1,16 @@
 package cpu
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestTallProducts compares every method for a tall C with the naive loop. If A is transposed, the
 // transposed product may be computed, along its rows or in tiles.
 func TestTallProducts(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for _, k := range Kernels() {
 		if k.naive || !k.Available() {
 			continue

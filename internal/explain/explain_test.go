@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"strings"
@@ -18,6 +17,7 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 	"tilework/ptx/emu/check"
 )
@@ -283,9 +283,7 @@ func TestPadding(t *testing.T) {
 // TestCountersMatchFormulas checks, for products with partial tiles, that the emulator counts the
 // bytes and operations of the formulas, and that no checker finds a fault.
 func TestCountersMatchFormulas(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8}
 	tries := testkit.Cases(6, 12)
 	for _, k := range choose.Kernels() {

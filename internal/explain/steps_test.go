@@ -2,7 +2,6 @@ package explain
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +11,7 @@ import (
 	"tilework/internal/gpu/frag"
 	"tilework/internal/model"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // stepsOf returns the steps of a block of a float32 product.
@@ -79,9 +79,7 @@ func TestSteps(t *testing.T) {
 // TestStepsSums follows every kernel of the study through random products, block by block. Each
 // element of C belongs to one block, and gets each of its terms in one step, in order.
 func TestStepsSums(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for _, c := range []struct{ kernel, tile, uses string }{
 		{"naive", "16", "load write"},
 		{"tiled", "2", "load store barrier read write"},

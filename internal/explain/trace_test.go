@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"reflect"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"tilework/internal/gpu/choose"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 func trace(t *testing.T, k *kernel.Kernel, s kernel.Tile, p *gemm.Problem) *Trace {
@@ -79,9 +79,7 @@ func TestTraceTextbook(t *testing.T) {
 // TestTraceSums checks the traces of every kernel and type, with full and partial tiles: each
 // element of C is the sum of all its terms, once each and in order, and no load is out of bounds.
 func TestTraceSums(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	types := []dtype.Type{dtype.F32, dtype.F64, dtype.F16, dtype.BF16, dtype.F8E4M3, dtype.F8E5M2, dtype.I8}
 	tries := testkit.Cases(20, 40)
 	for _, k := range choose.Kernels() {

@@ -3,17 +3,15 @@ package gemm
 import (
 	"errors"
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestOverlap compares Overlap with marking every byte.
 func TestOverlap(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	memory := dtype.Bytes(make([]float64, 64))
 	types := dtype.All()
 	overlaps := 0

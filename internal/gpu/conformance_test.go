@@ -2,7 +2,6 @@ package gpu_test
 
 import (
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"tilework/internal/testkit"
@@ -18,6 +17,7 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
 	"tilework/internal/model"
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx/emu/check"
 )
 
@@ -123,12 +123,12 @@ func conform(t *testing.T, d device.Device, cases int, w gputest.Way) {
 // cases.
 func only(t *testing.T, d *emu.Device, name string, cases int, w gputest.Way) {
 	t.Helper()
-	b, seed := stream.New(d), rand.Uint64()
+	b := stream.New(d)
 	impl := w.On(b)
 	impl.Volume = 1 << 17
-	report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: name, Seed: seed})
+	report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: name, Seed: testrand.Seed(t)})
 	if err := report.Err(); err != nil || report.Checks[0].Cases == 0 {
-		t.Errorf("ran %d cases with seed %d: %v", report.Checks[0].Cases, seed, err)
+		t.Errorf("ran %d cases: %v", report.Checks[0].Cases, err)
 	}
 	if err := b.Close(); err != nil {
 		t.Error(err)
@@ -195,11 +195,11 @@ func TestConverted(t *testing.T) {
 		}
 		t.Run(w.String(), func(t *testing.T) {
 			t.Parallel()
+			seed := testrand.Seed(t)
 			for _, name := range []string{"exact", "bound", "epilogue"} {
-				seed := rand.Uint64()
 				report := gemmtest.Check(t.Context(), impl, gemmtest.Options{Cases: cases, Only: name, Seed: seed})
 				if err := report.Err(); err != nil || report.Checks[0].Cases == 0 {
-					t.Errorf("%s: ran %d cases with seed %d: %v", name, report.Checks[0].Cases, seed, err)
+					t.Errorf("%s: ran %d cases: %v", name, report.Checks[0].Cases, err)
 				}
 			}
 			if err := b.Close(); err != nil {

@@ -15,6 +15,7 @@ import (
 	"tilework/internal/gpu/sm90"
 	"tilework/internal/gpu/stream"
 	"tilework/internal/ref"
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx/emu/check"
 )
 
@@ -53,9 +54,7 @@ func TestGated(t *testing.T) {
 		for _, s := range gatedShapes(k) {
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				t.Parallel()
-				seed := rand.Uint64()
-				t.Logf("seed %d", seed)
-				rng := rand.New(rand.NewPCG(seed, 0))
+				rng := testrand.New(t)
 				d := devicetest.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds,
 					check.Uninit}})
 				b := stream.New(d)

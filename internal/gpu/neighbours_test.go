@@ -17,6 +17,7 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // results holds the bits of an epilogue's results by the bits of the element that it was applied
@@ -105,13 +106,11 @@ func TestGatedElementsAlone(t *testing.T) {
 // seeded returns random numbers and a backend on the emulator.
 func seeded(t *testing.T) (*rand.Rand, *stream.Backend) {
 	t.Helper()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return rand.New(rand.NewPCG(seed, 0)), stream.New(d)
+	return testrand.New(t), stream.New(d)
 }
 
 // someActivations returns three activations in full tests, and otherwise one, chosen at random.

@@ -20,6 +20,7 @@ import (
 	"tilework/internal/gpu/stream"
 	"tilework/internal/model"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // rowsCase is a row-invariant product with random elements. Its rows are computed in many ways.
@@ -129,8 +130,7 @@ var rowsTypes = []struct {
 // number and position of rows, in every layout and with every candidate that is not rejected, for
 // each type.
 func TestRowInvariance(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	d, err := emu.Open(emu.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -200,9 +200,7 @@ func firstDifference(got, want []byte, typ dtype.Type) int {
 // TestRowInvariantOrders checks that the order of a row-invariant product does not depend on the
 // number of rows, the layouts and the GPU model, and that each number of rows has a candidate.
 func TestRowInvariantOrders(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	var gpus []*device.Info
 	for _, name := range []string{"h100-sxm", "h100-pcie", "h200"} {
 		m, err := model.Lookup(name)

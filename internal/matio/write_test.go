@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"math"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,6 +16,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 var replace = WriteOptions{Replace: true}
@@ -73,9 +73,7 @@ func TestReadEnds(t *testing.T) {
 // TestRoundTrip writes random bits of every type in every format and layout and checks that reading
 // restores them. NaNs need only stay NaNs.
 func TestRoundTrip(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testrand.New(t)
 	folder := t.TempDir()
 	for _, f := range Formats() {
 		for _, typ := range f.Types() {

@@ -5,15 +5,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
-	"time"
-)
 
-// newRand returns a source whose seed is logged.
-func newRand(t *testing.T) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
+	"tilework/internal/testkit/testrand"
+)
 
 // TestGuide compares the table with the CUDA C++ Programming Guide 13, "Technical Specifications
 // per Compute Capability", and for 10.3 and 12.1, which the guide omits, with cuda_occupancy.h of
@@ -238,7 +232,7 @@ func randomLaunch(r *rand.Rand, a *Arch) Launch {
 // TestMonotone checks that a larger launch never gets more blocks, and that blocks never exceed the
 // SM's resources.
 func TestMonotone(t *testing.T) {
-	r := newRand(t)
+	r := testrand.New(t)
 	for range 20000 {
 		a := Arches()[r.IntN(len(Arches()))]
 		l := randomLaunch(r, a)
@@ -268,7 +262,7 @@ func TestMonotone(t *testing.T) {
 
 // TestLargest checks that the result suffices and that one more does not.
 func TestLargest(t *testing.T) {
-	r := newRand(t)
+	r := testrand.New(t)
 	for range 3000 {
 		a := Arches()[r.IntN(len(Arches()))]
 		l := randomLaunch(r, a)
@@ -389,7 +383,7 @@ func TestFraction(t *testing.T) {
 				c.warps, text)
 		}
 	}
-	r := newRand(t)
+	r := testrand.New(t)
 	for range 2000 {
 		a := Arches()[r.IntN(len(Arches()))]
 		o, err := a.Occupancy(randomLaunch(r, a))

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +21,7 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/model"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // gpus makes the devices gpu:0 to gpu:n-1 emulated GPUs until the end of the test, and returns
@@ -36,12 +36,13 @@ func models(t *testing.T, names ...string) []*faulty.Device {
 	t.Helper()
 	n := len(names)
 	all := make([]*faulty.Device, n)
+	rng := testrand.New(t)
 	for i := range all {
 		m, err := model.Lookup(names[i])
 		if err != nil {
 			t.Fatal(err)
 		}
-		d, err := emu.Open(emu.Options{Model: m, Seed: rand.Uint64()})
+		d, err := emu.Open(emu.Options{Model: m, Seed: rng.Uint64()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,9 +82,7 @@ func divided(p *gemm.Problem, name string, limit int) (*plan, error) {
 // TestBits computes products on 1, 2, 3, 4 and 8 GPUs, in all and in little memory. All results
 // must have the bits of one GPU.
 func TestBits(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for _, c := range []struct {
 		in, out dtype.Type
 		m, n, k int

@@ -16,6 +16,7 @@ import (
 	"tilework/internal/device/cuda"
 	"tilework/internal/device/emu"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit/testrand"
 )
 
 // openLt opens cuBLASLt on the first GPU. If either is missing, the test is skipped, or fails if
@@ -55,9 +56,7 @@ func openLt(t *testing.T) (device.Device, *CuBLASLt) {
 func TestLtProducts(t *testing.T) {
 	d, l := openLt(t)
 	t.Logf("%v, %s", l, l.Path)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	algorithms := 0
 	for _, c := range []struct {
 		in, out    dtype.Type

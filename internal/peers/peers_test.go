@@ -14,10 +14,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit/testrand"
 )
 
 // needsLoader skips a test on platforms that cannot open libraries.
@@ -69,8 +69,7 @@ func TestLibrariesDescribeThemselves(t *testing.T) {
 
 // TestGemm compares random products with sums in float64. The padding of the matrices is NaN.
 func TestGemm(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	for _, l := range Libraries() {
 		t.Run(l.Name, func(t *testing.T) {
 			p := open(t, l.Name, Options{})

@@ -7,12 +7,13 @@ import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/ref/reftest"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestCorrectProductsPass compares correct products, summed sequentially or in blocks, and requires
 // the lower RMS from which maxRMS was derived.
 func TestCorrectProductsPass(t *testing.T) {
-	rng := reftest.NewRand(t)
+	rng := testrand.New(t)
 	for name, fill := range reftest.Distributions(rng) {
 		for _, ty := range reftest.AllTypes() {
 			if ty.Integer() {
@@ -38,7 +39,7 @@ func TestCorrectProductsPass(t *testing.T) {
 
 // TestInaccurateProductsFail compares products with small errors that only a sensitive check finds.
 func TestInaccurateProductsFail(t *testing.T) {
-	rng := reftest.NewRand(t)
+	rng := testrand.New(t)
 	f32, f16, bf16 := dtype.F32, dtype.F16, dtype.BF16
 	operands := func(round func(float64) float64) func(*gemm.Problem, gemm.Buffers) []byte {
 		return func(p *gemm.Problem, buf gemm.Buffers) []byte {
@@ -98,7 +99,7 @@ func TestInaccurateProductsFail(t *testing.T) {
 // TestDeclaredAccuracy compares products of lower accuracy. They must pass with the accuracy of
 // their arithmetic, and fail with the default.
 func TestDeclaredAccuracy(t *testing.T) {
-	rng := reftest.NewRand(t)
+	rng := testrand.New(t)
 	truncate := func(x float64) float64 {
 		n := float32(x)
 		if math.Abs(float64(n)) > math.Abs(x) {
@@ -154,7 +155,7 @@ func TestDeclaredAccuracy(t *testing.T) {
 // TestElementBound changes one element by three times its bound, or an integer by 1, and expects
 // errors from ElementErr and Exactly.
 func TestElementBound(t *testing.T) {
-	rng := reftest.NewRand(t)
+	rng := testrand.New(t)
 	for _, ty := range reftest.AllTypes() {
 		fill := func() float64 { return float64(rng.IntN(7) - 3) } // all sums are within the range of e4m3
 		p, buf := reftest.Problem(t, rng, ty, 9, 7, 30, 1, 1, gemm.Epilogue{}, fill)

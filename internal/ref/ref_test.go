@@ -8,6 +8,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/ref/reftest"
+	"tilework/internal/testkit/testrand"
 )
 
 // representable reports whether type t can represent v. Integers have no NaN, and some
@@ -16,7 +17,7 @@ func representable(t dtype.Type, v float64) bool { return same(t.Round(v), v) }
 
 // TestAgainstRationals compares the reference with products in rational arithmetic.
 func TestAgainstRationals(t *testing.T) {
-	rng := reftest.NewRand(t)
+	rng := testrand.New(t)
 	number := func(v float64) *big.Rat { return new(big.Rat).SetFloat64(v) }
 	for range reftest.Repeats(400) {
 		ty := reftest.AllTypes()[rng.IntN(len(reftest.AllTypes()))]

@@ -9,7 +9,6 @@ import (
 	"image/png"
 	"io"
 	"math"
-	"math/rand/v2"
 	"net/url"
 	"regexp"
 	"slices"
@@ -19,6 +18,7 @@ import (
 
 	"tilework/internal/bench"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // write returns the page.
@@ -518,32 +518,30 @@ func TestTextSize(t *testing.T) {
 
 // TestAnyRecords checks reports of random records.
 func TestAnyRecords(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 2))
-	pick := func(from ...string) string { return from[random.IntN(len(from))] }
+	rng := testrand.New(t)
+	pick := func(from ...string) string { return from[rng.IntN(len(from))] }
 	for range testkit.Repeats(20, 1000) {
-		m := &machine{random, pick("", "NVIDIA H200", "sm_90", "no such GPU"), math.Exp(10 * random.NormFloat64())}
+		m := &machine{rng, pick("", "NVIDIA H200", "sm_90", "no such GPU"), math.Exp(10 * rng.NormFloat64())}
 		var sources []Source
-		for i := range 1 + random.IntN(3) {
+		for i := range 1 + rng.IntN(3) {
 			var records []bench.Record
-			for range random.IntN(40) + 1 {
-				shape := bench.Shape{M: 1 << random.IntN(20), N: 1 + random.IntN(5000), K: 1 + random.IntN(3)}
-				if random.IntN(2) == 0 {
-					shape = bench.Cube(1 + random.IntN(4)*511)
+			for range rng.IntN(40) + 1 {
+				shape := bench.Shape{M: 1 << rng.IntN(20), N: 1 + rng.IntN(5000), K: 1 + rng.IntN(3)}
+				if rng.IntN(2) == 0 {
+					shape = bench.Cube(1 + rng.IntN(4)*511)
 				}
-				on := pace{pick("loop", "tiled", strings.Repeat("long name ", 12), "ü", "<&>"), random.IntN(3) == 0,
-					math.Exp(5 * random.NormFloat64()), 1e-6, random.Float64()}
-				r := m.record(on, pick("cpu", "gpu:0", "gpu:1", "emu"), shape, random.IntN(2) == 0)
+				on := pace{pick("loop", "tiled", strings.Repeat("long name ", 12), "ü", "<&>"), rng.IntN(3) == 0,
+					math.Exp(5 * rng.NormFloat64()), 1e-6, rng.Float64()}
+				r := m.record(on, pick("cpu", "gpu:0", "gpu:1", "emu"), shape, rng.IntN(2) == 0)
 				r.In = pick("float32", "int8", "float64")
 				r.Precision = pick("", "tf32")
-				if random.IntN(3) == 0 {
+				if rng.IntN(3) == 0 {
 					r.Peak, r.Samples, r.Steps = 0, r.Samples[:1], nil
 				}
-				if random.IntN(9) == 0 {
+				if rng.IntN(9) == 0 {
 					r.Error = "it broke"
 				}
-				r.Versus = []bench.Ratio{{Peer: pick("openblas", "cublaslt", "x y"), Speed: math.Exp(5 * random.NormFloat64()),
+				r.Versus = []bench.Ratio{{Peer: pick("openblas", "cublaslt", "x y"), Speed: math.Exp(5 * rng.NormFloat64()),
 					P10: 1, P90: 1}}
 				records = append(records, r)
 			}

@@ -22,6 +22,7 @@ import (
 	"tilework/internal/model"
 	"tilework/internal/split"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // gpus are the emulated GPUs of a device, which can be made to fail.
@@ -247,8 +248,7 @@ func randomCase(rng *rand.Rand) *bitsCase {
 // TestDividedBits compares random products on several GPUs with those on one, bit for bit, with
 // every division.
 func TestDividedBits(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	one, _ := openSeveral(t, emu.Options{}, "h200")
 	for _, n := range []int{2, 3, 4, 8} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -282,9 +282,8 @@ func TestGPUDividedBits(t *testing.T) {
 	all := openGPU(t, backend.Device{Kind: backend.GPU, List: backend.AllGPUs})
 	all.unit, all.panelBytes = 16, 1<<14
 	pickAny(all)
-	seed := rand.Uint64()
-	t.Logf("seed %d, %d GPUs", seed, len(all.members))
-	rng := rand.New(rand.NewPCG(seed, 0))
+	t.Logf("%d GPUs", len(all.members))
+	rng := testrand.New(t)
 	for range 1000 {
 		c := randomCase(rng)
 		want, err := c.run(t.Context(), one)

@@ -8,6 +8,7 @@ import (
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestNew checks that the parts of a matrix cover it once, in multiples of the unit.
@@ -280,9 +281,7 @@ func (x *simulation) compute(i, j int, element func(o gemm.Operand, i, j int) in
 // TestPlans executes every division of random products. Each element of C must be computed once, or
 // once by each member, and each element that a member needs must be stored there or copied once.
 func TestPlans(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	panels, divided := 0, 0
 	products := 25
 	if testkit.Full() {

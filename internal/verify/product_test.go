@@ -3,13 +3,14 @@ package verify
 import (
 	"math"
 	"testing"
-	"tilework/internal/ref/reftest"
+
+	"tilework/internal/testkit/testrand"
 )
 
 // TestDots checks that dots agrees with dotsGo up to rounding, at every length, and that the norm
 // is not finite if an element is not, at any index.
 func TestDots(t *testing.T) {
-	rng := reftest.NewRand(t)
+	rng := testrand.New(t)
 	for n := range 70 {
 		var y [4][]float64
 		x, w := make([]float64, n), make([]float64, n)

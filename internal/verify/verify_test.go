@@ -13,6 +13,7 @@ import (
 	"tilework/internal/ref"
 	"tilework/internal/ref/reftest"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 func verifier(t *testing.T, p *gemm.Problem, buf gemm.Buffers, seed uint64) *Verifier {
@@ -119,7 +120,7 @@ func flip(p *gemm.Problem, buf gemm.Buffers, block int) {
 // kernels. None is found wrong. The threshold may be too coarse to be accepted only for 8-bit
 // floats that are summed in 14 bits.
 func TestNoFalseAlarm(t *testing.T) {
-	rng := reftest.NewRand(t)
+	rng := testrand.New(t)
 	products := 0
 	for name, fill := range fills(rng) {
 		worst, coarse := 0.0, 0
@@ -170,7 +171,7 @@ func TestNoFalseAlarm(t *testing.T) {
 // correct product. The vectors are of ±1, so the residual changes by the whole amount, and each
 // change is found.
 func TestFindsChanges(t *testing.T) {
-	rng := reftest.NewRand(t)
+	rng := testrand.New(t)
 	found := 0
 	for _, ty := range reftest.AllTypes() {
 		integer := ty.Integer()
@@ -227,7 +228,7 @@ func TestFindsChanges(t *testing.T) {
 
 // TestSensitivity compares the threshold with the worst-case bound.
 func TestSensitivity(t *testing.T) {
-	rng := reftest.NewRand(t)
+	rng := testrand.New(t)
 	const k = 2000
 	p, buf := reftest.Problem(t, rng, reftest.Types{In: dtype.F32, Out: dtype.F32}, 4, 1000, k,
 		1, 0, gemm.Epilogue{}, rng.NormFloat64)
@@ -247,7 +248,7 @@ func TestSensitivity(t *testing.T) {
 
 // TestTopBits adds 2^31 to two elements of a row, which vectors of ±1 alone cannot detect.
 func TestTopBits(t *testing.T) {
-	rng := reftest.NewRand(t)
+	rng := testrand.New(t)
 	found := 0
 	for range 64 {
 		p, buf := reftest.Problem(t, rng, reftest.Types{In: dtype.I8, Out: dtype.I32}, 3, 5, 4, 1, 0, gemm.Epilogue{},
@@ -268,7 +269,7 @@ func TestTopBits(t *testing.T) {
 // TestNonfinite checks that expected NaN and infinities pass, and that missing or misplaced ones
 // are found.
 func TestNonfinite(t *testing.T) {
-	rng := reftest.NewRand(t)
+	rng := testrand.New(t)
 	bad := []float64{math.NaN(), math.Inf(1), math.Inf(-1)}
 	for _, ty := range reftest.AllTypes() {
 		if ty.Integer() {
@@ -321,13 +322,13 @@ func TestNonfinite(t *testing.T) {
 
 // TestOverflow checks that true overflows of float16 pass.
 func TestOverflow(t *testing.T) {
-	rng := reftest.NewRand(t)
+	rng := testrand.New(t)
 	p, buf := reftest.Problem(t, rng, reftest.Types{In: dtype.F16, Out: dtype.F16}, 6, 40, 50, 1, 0, gemm.Epilogue{},
 		func() float64 { return 100 * rng.NormFloat64() })
 	for k := range p.K {
 		p.In().Set(buf[gemm.A], p.A().Index(2, k), 5e4)
 	}
-	check := verifier(t, p, buf, *reftest.Seed)
+	check := verifier(t, p, buf, rng.Uint64())
 	c := reftest.Product(p, buf, p.K)
 	report, err := check.Check(context.Background(), c)
 	if err != nil || report.Unsummed == 0 {
@@ -343,7 +344,7 @@ func TestOverflow(t *testing.T) {
 
 // TestRefuses checks the errors of New and Check.
 func TestRefuses(t *testing.T) {
-	rng := reftest.NewRand(t)
+	rng := testrand.New(t)
 	p, buf := reftest.Problem(t, rng, reftest.Types{In: dtype.F32, Out: dtype.F32}, 3, 4, 5,
 		1, 1, gemm.Epilogue{}, rng.NormFloat64)
 	relu := *p

@@ -3,28 +3,13 @@ package build_test
 import (
 	"encoding/binary"
 	"math/rand/v2"
-	"os"
-	"strconv"
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 	"tilework/ptx/build"
 	"tilework/ptx/emu"
 )
-
-// seed returns TILEWORK_SEED, or a random seed if it is not set.
-func seed(t *testing.T) uint64 {
-	t.Helper()
-	n := rand.Uint64()
-	if s := os.Getenv("TILEWORK_SEED"); s != "" {
-		var err error
-		if n, err = strconv.ParseUint(s, 10, 64); err != nil {
-			t.Fatalf("TILEWORK_SEED=%q: want a non-negative integer", s)
-		}
-	}
-	t.Logf("TILEWORK_SEED=%d", n)
-	return n
-}
 
 // execute runs a kernel with one thread and returns the words that it wrote.
 func execute(t *testing.T, k *build.Kernel, words int, params ...uint64) []uint64 {
@@ -182,7 +167,7 @@ func (e *expression) make(depth int) (build.Value, uint64) {
 // TestExpressions checks that a kernel computes the same values as Go after constant folding,
 // strength reduction, and the sharing and moving of subexpressions.
 func TestExpressions(t *testing.T) {
-	rng := rand.New(rand.NewPCG(seed(t), 1))
+	rng := testrand.New(t)
 	for n := range 300 {
 		for _, typ := range []ptx.Type{ptx.U32, ptx.S32, ptx.U64, ptx.S64} {
 			k := build.New("expression")

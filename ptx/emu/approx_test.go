@@ -5,13 +5,14 @@ import (
 	"math"
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
 // TestApproxAccuracy compares the .approx instructions with float64 results, within the error
 // bounds of the manual. sin and cos are tested from -π to π, where they have a bound.
 func TestApproxAccuracy(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	for _, c := range []struct {
 		op       string
 		want     func(x float64) float64
@@ -110,7 +111,7 @@ func TestApproxSpecialValues(t *testing.T) {
 
 // TestCopySignAndXorSign checks copysign, and min and max with .xorsign.abs.
 func TestCopySignAndXorSign(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	two := []ptx.Type{ptx.F32, ptx.F32}
 	check(t, rng, "copysign.f32 %d, %a, %b", ptx.F32, two, func(v []uint64) uint64 { return v[0]&(1<<31) | v[1]&^(1<<31) })
 	for op, least := range map[string]bool{"min": true, "max": false} {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
@@ -48,7 +49,7 @@ func compareReference(op string, ty ptx.Type, a, b uint64, ftz bool) bool {
 }
 
 func TestComparisons(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	bit := func(b bool) uint64 { return choose[uint64](b, 1, 0) }
 	signed := []string{"eq", "ne", "lt", "le", "gt", "ge"}
 	unsigned := append([]string{"lo", "ls", "hi", "hs"}, signed...)

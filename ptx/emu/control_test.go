@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
@@ -97,7 +98,7 @@ func (f *randomFlow) result(x uint32) uint32 {
 // TestRandomControlFlow compares divergent programs with a sequential execution of each thread. All
 // lanes must reconverge before the barrier at the end.
 func TestRandomControlFlow(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	for range 60 {
 		f := newRandomFlow(rng, 1+rng.IntN(12))
 		words := make([]uint32, 96)

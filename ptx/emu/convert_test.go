@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
@@ -69,7 +70,7 @@ func convertReference(to, from ptx.Type, mods string, bits uint64) uint64 {
 }
 
 func TestConversions(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	ints := []ptx.Type{ptx.U8, ptx.S8, ptx.U16, ptx.S16, ptx.U32, ptx.S32, ptx.U64, ptx.S64}
 	floats := []ptx.Type{ptx.F64, ptx.F32, ptx.F16, ptx.BF16}
 	test := func(to, from ptx.Type, mods string) {
@@ -181,7 +182,7 @@ func fits(to, from ptx.Type) bool {
 // TestWideRegisters converts, loads and stores through registers that are wider than the type of
 // the operation.
 func TestWideRegisters(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	check(t, rng, "cvt.s32.s8 %d, %a", ptx.S32, []ptx.Type{ptx.U32},
 		func(v []uint64) uint64 { return uint64(int64(int8(v[0]))) })
 	check(t, rng, "cvt.u8.u32 %d, %a", ptx.U64, []ptx.Type{ptx.U32}, func(v []uint64) uint64 { return v[0] & 0xff })
@@ -202,7 +203,7 @@ func TestWideRegisters(t *testing.T) {
 
 // TestPackedConversions checks conversions of several values in one register.
 func TestPackedConversions(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	f32 := []ptx.Type{ptx.F32, ptx.F32}
 	for pair, half := range map[ptx.Type]ptx.Type{ptx.F16x2: ptx.F16, ptx.BF16x2: ptx.BF16} {
 		for _, mods := range []string{".rn", ".rz", ".rn.relu"} {

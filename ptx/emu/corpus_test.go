@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
@@ -173,7 +174,7 @@ func TestReduction(t *testing.T) {
 }
 
 func TestTensorCores(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	forEachCorpusFile(t, "half", func(t *testing.T, p *Program) {
 		const k = 48
 		a, b := make([]uint16, 16*k), make([]uint16, 16*k)

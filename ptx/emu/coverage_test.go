@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
@@ -19,9 +20,7 @@ import (
 // must run or be in the refusals list. Errors that the isolated instruction causes, such as a
 // deadlock, are ignored.
 func TestAllInstructionForms(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	done := map[string]int{}
 	for _, f := range ptx.Forms() {
 		before := done["run"] + done["refused"]

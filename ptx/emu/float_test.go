@@ -9,6 +9,7 @@ import (
 	"testing"
 	"unsafe"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
@@ -207,7 +208,7 @@ var extremeMods = map[ptx.Type][]string{
 }
 
 func TestFloatArithmetic(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	for _, o := range floatOps {
 		for ty, list := range o.mods {
 			for _, mods := range list {
@@ -241,7 +242,7 @@ func TestFloatArithmetic(t *testing.T) {
 
 // TestVectorLoops compares the AVX2 loops with the portable ones.
 func TestVectorLoops(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	list := sampleValues(rng, ptx.F32)
 	for range 20000 {
 		var a, b, c, got, want [lanes]float32
@@ -278,7 +279,7 @@ func pick32(rng *rand.Rand, list []uint64) float32 {
 }
 
 func TestGather(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	words := make([]uint32, 64)
 	for i := range words {
 		words[i] = rng.Uint32()

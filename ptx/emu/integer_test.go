@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
@@ -34,12 +35,6 @@ func checkRows(t *testing.T, text string, result ptx.Type, types []ptx.Type, arg
 // isNaN64 reports whether bits is a float64 NaN. PTX does not define the payload of NaN results.
 func isNaN64(bits uint64) bool { return math.IsNaN(math.Float64frombits(bits)) }
 
-func seeded(t *testing.T) *rand.Rand {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
-
 var integerTypes = []ptx.Type{ptx.U16, ptx.U32, ptx.U64, ptx.S16, ptx.S32, ptx.S64}
 
 func repeat(t ptx.Type, n int) []ptx.Type {
@@ -55,7 +50,7 @@ func wideType(t ptx.Type) ptx.Type {
 }
 
 func TestIntegerArithmetic(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	big2 := func(f func(z, x, y *big.Int) *big.Int) func(ty ptx.Type, v []*big.Int) *big.Int {
 		return func(_ ptx.Type, v []*big.Int) *big.Int { return f(new(big.Int), v[0], v[1]) }
 	}
@@ -142,7 +137,7 @@ func bigs(ty ptx.Type, v []uint64) []*big.Int {
 
 // TestCarry adds and subtracts multiword numbers with the carry flag.
 func TestCarry(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	u := []ptx.Type{ptx.U64, ptx.U64}
 	split := `{ .reg .u32 %al, %ah, %bl, %bh; mov.b64 {%al, %ah}, %a; mov.b64 {%bl, %bh}, %b; `
 	check(t, rng, split+"add.cc.u32 %al, %al, %bl; addc.u32 %ah, %ah, %bh; mov.b64 %d, {%al, %ah}; }", ptx.U64, u,
@@ -165,7 +160,7 @@ func TestCarry(t *testing.T) {
 }
 
 func TestBitOperations(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	for _, ty := range []ptx.Type{ptx.B16, ptx.B32, ptx.B64} {
 		for op, f := range map[string]func(a, b uint64) uint64{
 			"and": func(a, b uint64) uint64 { return a & b }, "or": func(a, b uint64) uint64 { return a | b },

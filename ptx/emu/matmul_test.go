@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
@@ -116,9 +117,7 @@ func matmulReference(a, b []float32, m, n, k int, fused bool) []float32 {
 }
 
 func TestMatmul(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	files, err := filepath.Glob("../testdata/nvcc/matmul.*.ptx")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no corpus: %v", err)

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
@@ -250,7 +251,7 @@ func TestMmaMatchesH200(t *testing.T) {
 // TestNearestAccumulation checks that the two accumulation modes differ by at most the rounding
 // error of a sum.
 func TestNearestAccumulation(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	for _, c := range matrixCases(t) {
 		if c.d != ptx.F32 {
 			continue

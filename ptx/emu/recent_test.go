@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
@@ -43,7 +44,7 @@ func smallest(words []uint64, largest, nan, abs, ftz bool) uint64 {
 }
 
 func TestThreeInputMinMax(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	for _, op := range []string{"min", "max"} {
 		for _, mods := range []string{"", ".ftz", ".NaN", ".abs", ".ftz.NaN.abs"} {
 			check(t, rng, op+mods+".f32 %d, %a, %b, %c", ptx.F32, repeat(ptx.F32, 3), func(v []uint64) uint64 {
@@ -56,7 +57,7 @@ func TestThreeInputMinMax(t *testing.T) {
 
 // TestFloatPairs checks arithmetic on two float32 numbers in a register.
 func TestFloatPairs(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	f := floatFormats[ptx.F32]
 	for _, c := range []struct {
 		op       string
@@ -103,7 +104,7 @@ func TestFloatPairs(t *testing.T) {
 
 // TestMixedPrecision checks arithmetic on float32 and a 16-bit format.
 func TestMixedPrecision(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	f := floatFormats[ptx.F32]
 	for _, half := range []ptx.Type{ptx.F16, ptx.BF16} {
 		h := floatFormats[half]
@@ -148,7 +149,7 @@ func negated(n exactNumber) exactNumber {
 
 // TestFloatRedux checks redux of float32 over all lanes, and over one.
 func TestFloatRedux(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	words := make([]uint32, 32)
 	for _, mods := range []string{"min", "max", "min.abs", "max.NaN", "max.abs.NaN"} {
 		values := sampleValues(rng, ptx.F32)
@@ -182,7 +183,7 @@ func TestFloatRedux(t *testing.T) {
 }
 
 func TestVabsdiff4(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	for _, types := range []string{"u32.u32.u32", "s32.s32.s32", "u32.s32.u32", "s32.u32.s32"} {
 		for _, mode := range []string{"", ".sat", ".add"} {
 			check(t, rng, "vabsdiff4."+types+mode+" %d, %a, %b, %c", ptx.U32, repeat(ptx.U32, 3), func(v []uint64) uint64 {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
@@ -23,7 +24,7 @@ func metadataAt(bits, selector, words, row, chunk int) (lane, bit int) {
 
 // TestSparseMma multiplies random sparse matrices of small integers, whose sums are exact.
 func TestSparseMma(t *testing.T) {
-	rng := seeded(t)
+	rng := testrand.New(t)
 	for _, f := range ptx.FormsOf("mma") {
 		if !strings.HasPrefix(f.Text, "mma.sparse") {
 			continue

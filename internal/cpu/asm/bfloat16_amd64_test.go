@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"tilework/dtype"
+	"tilework/internal/testkit/testrand"
 )
 
 // bfloat16Kernels lists the kernels for words of two bfloat16. Each has a function that adds a
@@ -65,9 +66,7 @@ func TestBFloat16(t *testing.T) {
 	for _, ks := range bfloat16Kernels {
 		t.Run(ks.ISA.Name, func(t *testing.T) {
 			require(t, ks.ISA)
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			r := rand.New(rand.NewPCG(seed, 0))
+			r := testrand.New(t)
 			as, bs, cs := newArena[float32](t, 1<<15), newArena[float32](t, 1<<14), newArena[float32](t, 1<<14)
 			block := max(ks.Block, 1)
 			for _, k := range depths(ks.Kernels) {

@@ -4,16 +4,15 @@ package asm
 
 import (
 	"bytes"
-	"math/rand/v2"
 	"testing"
+
+	"tilework/internal/testkit/testrand"
 )
 
 // TestCopyNonTemporal checks Copy at various offsets: it copies all bytes, writes no others, and
 // never faults on next.
 func TestCopyNonTemporal(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	from, to := newArena[byte](t, 300<<10), newArena[byte](t, 300<<10)
 	for i := range from.mem {
 		from.mem[i] = byte(rng.Uint32())

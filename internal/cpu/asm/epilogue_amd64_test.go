@@ -4,13 +4,13 @@ package asm
 
 import (
 	"math"
-	"math/rand/v2"
 	"slices"
 	"testing"
 	"unsafe"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestEpilogue runs biases, scales and other epilogue functions of every kernel set at every tile
@@ -24,9 +24,7 @@ func TestEpilogue(t *testing.T) {
 }
 
 func testEpilogue[T float32 | float64 | int32](t *testing.T, ks *Kernels[T]) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testrand.New(t)
 	tiles, vectors := newArena[T](t, 1<<12), newArena[T](t, 1<<12)
 	number := func() T {
 		if v := any(r.Float64()*16 - 8); ks.GELU != nil {
@@ -176,9 +174,7 @@ func TestHalves(t *testing.T) {
 				require(t, AVX2)
 				t.Skip("this CPU lacks F16C")
 			}
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			r := rand.New(rand.NewPCG(seed, 0))
+			r := testrand.New(t)
 			wides, narrows := newArena[float32](t, 1<<12), newArena[uint16](t, 1<<12)
 			for round := range 2000 {
 				m, n := r.IntN(5), 8*r.IntN(6)
@@ -240,9 +236,7 @@ func TestPackedHalves(t *testing.T) {
 			if PackerF16.Zip == nil {
 				t.Skip("this CPU lacks F16C")
 			}
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			r := rand.New(rand.NewPCG(seed, 0))
+			r := testrand.New(t)
 			as, bs, cs := newArena[float32](t, 1<<12), newArena[uint16](t, 1<<12), newArena[float32](t, 1<<10)
 			for _, h := range []struct {
 				packed func(k int, a, b, c, next *float32, ldc, m, n int, alpha, beta float32)

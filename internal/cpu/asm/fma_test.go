@@ -3,8 +3,9 @@ package asm
 import (
 	"math"
 	"math/big"
-	"math/rand/v2"
 	"testing"
+
+	"tilework/internal/testkit/testrand"
 )
 
 // fma returns x·y + z with one rounding.
@@ -34,8 +35,7 @@ func fma32(x, y, z float32) float32 {
 }
 
 func TestFMA32(t *testing.T) {
-	seed := rand.Uint64()
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testrand.New(t)
 	for n := range 200_000 {
 		x, y := finite[float32](r), finite[float32](r)
 		z := finite[float32](r)
@@ -46,7 +46,7 @@ func TestFMA32(t *testing.T) {
 		exact.Add(exact, big.NewFloat(float64(z)))
 		want, _ := exact.Float32()
 		if got := fma32(x, y, z); got != want {
-			t.Fatalf("seed %d: fma(%g, %g, %g) = %g, want %g", seed, x, y, z, got, want)
+			t.Fatalf("fma(%g, %g, %g) = %g, want %g", x, y, z, got, want)
 		}
 	}
 }

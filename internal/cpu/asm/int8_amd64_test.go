@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"tilework/dtype"
+	"tilework/internal/testkit/testrand"
 )
 
 // integerKernels lists the int8 kernels. Each has a function that adds one step, of the words a and
@@ -76,9 +77,7 @@ func TestInt8(t *testing.T) {
 	for _, ks := range integerKernels {
 		t.Run(ks.ISA.Name, func(t *testing.T) {
 			require(t, ks.ISA)
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			r := rand.New(rand.NewPCG(seed, 0))
+			r := testrand.New(t)
 			as, bs, cs := newArena[int32](t, 1<<15), newArena[int32](t, 1<<14), newArena[int32](t, 1<<14)
 			top := 0 // rows of B's panel before its first step
 			if ks.Compensate != nil {
@@ -182,9 +181,7 @@ func TestPackers(t *testing.T) {
 				require(t, AVX2)
 				t.Skip("this CPU lacks F16C")
 			}
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
-			r := rand.New(rand.NewPCG(seed, 0))
+			r := testrand.New(t)
 			src, dst := newArena[byte](t, 1<<14), newArena[uint32](t, 1<<13)
 			element := f.bytes / f.rows
 			for round := range 300 {
@@ -248,9 +245,7 @@ func TestPackers(t *testing.T) {
 // TestZipF64 compares packing of float64 in vectors with packing element by element.
 func TestZipF64(t *testing.T) {
 	require(t, AVX2)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := testrand.New(t)
 	src, dst := newArena[uint64](t, 1<<10), newArena[uint64](t, 1<<10)
 	for round := range 300 {
 		take := (*arena[uint64]).last

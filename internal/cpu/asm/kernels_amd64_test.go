@@ -8,6 +8,8 @@ import (
 	"math/rand/v2"
 	"testing"
 	"unsafe"
+
+	"tilework/internal/testkit/testrand"
 )
 
 // The floating-point micro-kernels under test.
@@ -209,11 +211,9 @@ type tester[T float32 | float64] struct {
 }
 
 func newTester[T float32 | float64](t *testing.T) *tester[T] {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
 	const room = 1 << 15
 	return &tester[T]{
-		T: t, rand: rand.New(rand.NewPCG(seed, 0)),
+		T: t, rand: testrand.New(t),
 		a: newArena[T](t, room), b: newArena[T](t, room), c: newArena[T](t, room),
 	}
 }

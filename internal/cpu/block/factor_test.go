@@ -2,8 +2,9 @@ package block
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
+
+	"tilework/internal/testkit/testrand"
 )
 
 func TestCholesky(t *testing.T) {
@@ -14,8 +15,7 @@ func TestCholesky(t *testing.T) {
 // testCholesky checks the residuals of factorisations, with NaNs in the triangle that is not
 // stored, and that matrices that are not positive definite are reported and unchanged.
 func testCholesky[T Float](t *testing.T, epsilon float64) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	k := New[T]()
 	for _, n := range sizes {
 		for _, lower := range []bool{false, true} {
@@ -32,7 +32,7 @@ func testCholesky[T Float](t *testing.T, epsilon float64) {
 			}
 			u := clone(a)
 			if !k.Cholesky(u, lower) {
-				t.Fatalf("n %d, lower %v (seed %d): not positive definite", n, lower, seed)
+				t.Fatalf("n %d, lower %v: not positive definite", n, lower)
 			}
 			at := func(m Matrix[T], i, j int) float64 { // of the upper triangle
 				if lower {
@@ -49,7 +49,7 @@ func testCholesky[T Float](t *testing.T, epsilon float64) {
 						size += math.Abs(term)
 					}
 					if diff := math.Abs(sum - at(a, i, j)); !(diff <= float64(n+4)*epsilon*size) {
-						t.Fatalf("n %d, lower %v (seed %d): residual %g in row %d, column %d", n, lower, seed, diff, i, j)
+						t.Fatalf("n %d, lower %v: residual %g in row %d, column %d", n, lower, diff, i, j)
 					}
 				}
 			}
@@ -79,8 +79,7 @@ func TestLU(t *testing.T) {
 // testLU checks the residuals of factorisations, that the pivots are the first largest elements of
 // their columns, and that columns of zeros are reported.
 func testLU[T Float](t *testing.T, epsilon float64) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	k := New[T]()
 	for _, n := range []int{1, 2, 7, 8, 9, 16, 31, 32, 40} {
 		for _, m := range append([]int{n, n + 1, 512, 700}, sizes...) {
@@ -99,12 +98,12 @@ func testLU[T Float](t *testing.T, epsilon float64) {
 			}
 			f, pivots := clone(a), make([]int, n)
 			if ok := k.LU(f, pivots); ok != (zero < 0) {
-				t.Fatalf("%d×%d, zero column %d (seed %d): reported %v", m, n, zero, seed, ok)
+				t.Fatalf("%d×%d, zero column %d: reported %v", m, n, zero, ok)
 			}
 			checkUntouched(t, f, a)
 			for i, p := range pivots {
 				if p < i || p >= m {
-					t.Fatalf("%d×%d (seed %d): pivot %d is row %d", m, n, seed, i, p)
+					t.Fatalf("%d×%d: pivot %d is row %d", m, n, i, p)
 				}
 				for j := range n {
 					a.Data[i*a.Down+j], a.Data[p*a.Down+j] = a.at(p, j), a.at(i, j)
@@ -122,10 +121,10 @@ func testLU[T Float](t *testing.T, epsilon float64) {
 						sum += float64(f.at(i, j))
 						size += math.Abs(float64(f.at(i, j)))
 					} else if !(math.Abs(float64(f.at(i, j))) <= 1) {
-						t.Fatalf("%d×%d (seed %d): multiplier %v", m, n, seed, f.at(i, j))
+						t.Fatalf("%d×%d: multiplier %v", m, n, f.at(i, j))
 					}
 					if diff := math.Abs(sum - float64(a.at(i, j))); !(diff <= float64(n+4)*epsilon*size) {
-						t.Fatalf("%d×%d (seed %d): residual %g in row %d, column %d", m, n, seed, diff, i, j)
+						t.Fatalf("%d×%d: residual %g in row %d, column %d", m, n, diff, i, j)
 					}
 				}
 			}

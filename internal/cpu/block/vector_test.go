@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 func TestVectors(t *testing.T) {
@@ -17,14 +18,13 @@ func TestVectors(t *testing.T) {
 // testVectors compares the products and solutions of vectors with those of matrices of one column,
 // and outer products with their elements.
 func testVectors[T Float](t *testing.T, epsilon float64) {
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	k := New[T]()
 	for range testkit.Short(500) {
 		m, n := sizes[rng.IntN(len(sizes))], sizes[rng.IntN(len(sizes))]
 		a, x, y := random[T](rng, m, n), vector[T](rng, n), vector[T](rng, m)
 		alpha, beta := T(rng.Float64()), T(rng.IntN(3)-1)
-		about := fmt.Sprintf("%d×%d, strides %d and %d, β %v (seed %d)", m, n, a.Down, a.Right, beta, seed)
+		about := fmt.Sprintf("%d×%d, strides %d and %d, β %v", m, n, a.Down, a.Right, beta)
 		got := append([]T(nil), y...)
 		if beta == 0 {
 			got[m-1] = T(math.NaN())

@@ -21,6 +21,7 @@ import (
 	gpukernel "tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestGPUAgrees checks that every kernel, in every listed tile, with every type and transpose,
@@ -150,8 +151,8 @@ func agree(t *testing.T, a, b device.Device) {
 			if in := a.Info(); !in.Target.Has(k.Target()) {
 				t.Skipf("the kernel requires %v and %s is %v", k.Target(), in.Name, in.Target)
 			}
-			all, seed := agreements(k, a.Info()), rand.Uint64()
-			t.Logf("%d products, seed %d", len(all), seed)
+			all, seed := agreements(k, a.Info()), testrand.Seed(t)
+			t.Logf("%d products", len(all))
 			next := make(chan int)
 			var wg sync.WaitGroup
 			for range runtime.GOMAXPROCS(0) {

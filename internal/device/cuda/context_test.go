@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"tilework/internal/device"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestContextEnds checks that calls that wait for a hanging device return when their context ends
@@ -103,8 +104,7 @@ func TestContextHasEnded(t *testing.T) {
 
 // TestConcurrent runs several goroutines on two devices, each with its own memory and kernels.
 func TestConcurrent(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	f := newFake()
 	devices := []*GPU{opened(t, f, 0)}
 	if thread() != 0 {

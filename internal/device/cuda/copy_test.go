@@ -3,10 +3,10 @@ package cuda
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"testing"
 
 	"tilework/internal/device"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestCopyBounds checks that copies outside the host slice or the allocation fail, as does Free of
@@ -67,9 +67,7 @@ func TestCopyBounds(t *testing.T) {
 
 // TestRegions compares regions with an unsorted list.
 func TestRegions(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	var r regions
 	plain := map[device.Ptr]int{}
 	for range 5000 {

@@ -3,7 +3,6 @@ package cuda
 import (
 	"bytes"
 	"errors"
-	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -13,6 +12,7 @@ import (
 	"tilework/internal/gpu/exec"
 	gpukernel "tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestGPUOverlap checks that a product that is streamed through the GPU in many steps has the same
@@ -25,9 +25,7 @@ func TestGPUOverlap(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for _, c := range []struct {
 		in, out     dtype.Type
 		alpha, beta complex128

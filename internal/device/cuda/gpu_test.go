@@ -16,6 +16,7 @@ import (
 	"tilework/internal/gpu/gputest"
 	gpukernel "tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
+	"tilework/internal/testkit/testrand"
 )
 
 // openGPU returns the first GPU of the machine. Without one, it skips the test, or fails it if
@@ -57,9 +58,7 @@ func TestGPUList(t *testing.T) {
 // not change.
 func TestGPUCopies(t *testing.T) {
 	g := openGPU(t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	ctx := t.Context()
 	for _, r := range []device.Rows{
 		device.Whole(1), device.Whole(4096), device.Whole(bufferBytes - 1), device.Whole(bufferBytes),
@@ -199,11 +198,11 @@ func TestGPUBatches(t *testing.T) {
 			}
 			t.Run(k.Name+":"+s.String(), func(t *testing.T) {
 				g := openGPUFor(t, k)
-				backend, seed := stream.New(g), rand.Uint64()
+				backend := stream.New(g)
 				report := gemmtest.Check(t.Context(), gputest.Way{Kernel: k, Shape: s}.On(backend),
-					gemmtest.Options{Cases: 20, Only: "batch", Seed: seed})
+					gemmtest.Options{Cases: 20, Only: "batch", Seed: testrand.Seed(t)})
 				if err := errors.Join(report.Err(), backend.Close()); err != nil {
-					t.Errorf("seed %d: %v", seed, err)
+					t.Error(err)
 				}
 				t.Logf("%d cases, %d skipped", report.Checks[0].Cases, report.Checks[0].Skipped)
 			})
@@ -230,14 +229,14 @@ func conform(t *testing.T, k *gpukernel.Kernel, precision gemm.Precision) {
 	}()
 	w := gputest.Way{Kernel: k, Precision: precision}
 	gemmtest.Run(t, w.On(backend))
+	rng := testrand.New(t)
 	for _, w.Shape = range k.Tiles {
 		if w.Shape.ClusterM < 2 && w.Shape.ClusterK < 2 {
 			continue
 		}
-		seed := rand.Uint64()
 		if err := gemmtest.Check(t.Context(), w.On(backend),
-			gemmtest.Options{Cases: 20, Seed: seed}).Err(); err != nil {
-			t.Errorf("seed %d: %v", seed, err)
+			gemmtest.Options{Cases: 20, Seed: rng.Uint64()}).Err(); err != nil {
+			t.Error(err)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"tilework/internal/device"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestStreams checks that a wait orders the work of two streams. The fake defers all work until it
@@ -64,8 +65,7 @@ func TestStreams(t *testing.T) {
 // keep their bytes apart.
 func TestConcurrentCopies(t *testing.T) {
 	g := opened(t, newFake(), 0)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	var all sync.WaitGroup
 	for i := range 4 {
 		all.Go(func() {

@@ -15,6 +15,7 @@ import (
 	"tilework/internal/gpu/exec"
 	gpukernel "tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/stream"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestTiles measures tiles of the blocked kernel on float32 products, for tuning. TILEWORK_TILES
@@ -147,8 +148,7 @@ func (s *tiles) verify(p *gemm.Problem, at device.Ptr, offsetB int) {
 		t.Fatal(err)
 	}
 	element := func(i int) float64 { return float64(s.data[i%len(s.data)]) }
-	seed := rand.Uint64()
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	positions := [][2]int{{0, 0}, {p.M - 1, p.N - 1}, {0, p.N - 1}, {p.M - 1, 0}}
 	for range 50 {
 		positions = append(positions, [2]int{rng.IntN(p.M), rng.IntN(p.N)})
@@ -160,7 +160,7 @@ func (s *tiles) verify(p *gemm.Problem, at device.Ptr, offsetB int) {
 			want, size = want+term, size+math.Abs(term)
 		}
 		if got := float64(c[x[0]*p.N+x[1]]); !(math.Abs(got-want) <= size*float64(p.K+3)*0x1p-24) {
-			t.Errorf("%d×%d×%d: C[%d,%d] is %v, want %v (seed %d)", p.M, p.N, p.K, x[0], x[1], got, want, seed)
+			t.Errorf("%d×%d×%d: C[%d,%d] is %v, want %v", p.M, p.N, p.K, x[0], x[1], got, want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"tilework/internal/device"
+	"tilework/internal/testkit/testrand"
 )
 
 // Pair opens two devices of one implementation.
@@ -93,9 +94,7 @@ func noise(rng *rand.Rand, n int) []byte {
 // testPeerRows copies rows with every kind of gap, between two devices and within one. The bytes
 // between the rows must not change.
 func testPeerRows(t *testing.T, d [2]device.Device) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for _, r := range []device.PeerRows{
 		device.WholePeer(1), device.WholePeer(777), {Count: 7, Width: 16, FromPitch: 16, ToPitch: 16},
 		{Count: 5, Width: 30, FromPitch: 100, ToPitch: 33}, {Count: 5, Width: 30, FromPitch: 30, ToPitch: 64},

@@ -12,6 +12,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/device/cuda"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 	"tilework/ptx/build"
 	"tilework/ptx/emu/check"
@@ -308,8 +309,7 @@ func (p pipeline) runChecked(t *testing.T, seed uint64, a, b []dtype.BFloat16, c
 }
 
 func TestPipelines(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	a, b, c := pipelineOperands(rand.New(rand.NewPCG(seed, 0)))
 	runs := uint64(testkit.Cases(20, 50))
 	for _, p := range pipelines {
@@ -334,8 +334,7 @@ func TestPipelines(t *testing.T) {
 // TestPipelineFaults injects each fault into each pipeline that can have it. The checkers must
 // find it in every run, or in some runs if it shows only with a certain order of warps.
 func TestPipelineFaults(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	a, b, c := pipelineOperands(rand.New(rand.NewPCG(seed, 0)))
 	runs := uint64(testkit.Cases(4, 8))
 	for _, f := range []struct {

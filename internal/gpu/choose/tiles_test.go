@@ -1,7 +1,6 @@
 package choose_test
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"tilework/dtype"
@@ -11,6 +10,7 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/sm90"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
@@ -27,9 +27,7 @@ func tileOf(t *testing.T, k *kernel.Kernel, p *gemm.Problem) string {
 // TestMMACandidates checks that every tile of mma is a candidate, and that no part of K is shorter
 // than a step, for random products and GPUs.
 func TestMMACandidates(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for range 500 {
 		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10, Target: ptx.Target{SM: 90}}
 		p := testkit.Product(t, dtype.F64, dtype.F64, rng.IntN(1<<rng.IntN(20)), rng.IntN(1<<rng.IntN(20)),
@@ -55,9 +53,7 @@ func TestMMACandidates(t *testing.T) {
 // TestWGMMACandidates checks that every tile of wgmma for the type is a candidate, that its grid
 // fits the GPU, and that no part of K is shorter than a step, for random products and GPUs.
 func TestWGMMACandidates(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for range 500 {
 		d := &device.Info{SMs: 1 + rng.IntN(200), MaxThreads: 1024, MaxShared: 227 << 10,
 			Target: ptx.Target{SM: 90, Suffix: "a"}}

@@ -1,21 +1,19 @@
 package exec
 
 import (
-	"math/rand/v2"
 	"testing"
 
 	"tilework/dtype"
 	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/testkit/testrand"
 )
 
 // TestScratchBytes enqueues random products in scratch memory, and compares the bytes that their
 // launches take with ScratchBytes.
 func TestScratchBytes(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	d := devicetest.NewNull()
 	d.Device.Target.Suffix, d.Device.SMs, d.Device.MaxShared = "a", 132, 227<<10
 	b := New(d)

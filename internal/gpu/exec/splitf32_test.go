@@ -2,7 +2,6 @@ package exec
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"tilework/dtype"
@@ -10,6 +9,7 @@ import (
 	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx/emu/check"
 )
 
@@ -17,9 +17,7 @@ import (
 // value are finite, their sum is the value, and the first is zero only for zero. An infinity or
 // NaN is the last term, and the first is 1 with its sign. The columns of padding are zero.
 func TestSplitF32(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	from := gemm.Layout{Type: dtype.F32, Rows: 131, Cols: 77, LD: 79}
 	host := make([]byte, from.Bytes())
 	set := func(i int, bits uint32) { dtype.F32.Set(host, i, float64(math.Float32frombits(bits))) }

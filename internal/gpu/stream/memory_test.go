@@ -14,6 +14,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
 
 // metered wraps a device and records the largest number of bytes that are allocated at once.
@@ -140,9 +141,7 @@ func (c *largeCase) run(t *testing.T, d device.Device, limit int) (*Plan, []byte
 // allocate more than the limit. Below the smallest schedule, Run must return ErrOutOfMemory without
 // touching C.
 func TestMemoryChangesNoBits(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for _, c := range largeCases(t, rng) {
 		open := func(memory int64) *metered {
 			d, err := emu.Open(emu.Options{Seed: rng.Uint64(), Memory: memory})
@@ -190,9 +189,7 @@ func TestMemoryChangesNoBits(t *testing.T) {
 // TestMemoryTaken fails each allocation of a product in turn, as if another program had taken the
 // memory. The product must continue in smaller blocks, with the same bits and without a leak.
 func TestMemoryTaken(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for _, c := range largeCases(t, rng) {
 		inner, err := emu.Open(emu.Options{Seed: rng.Uint64()})
 		if err != nil {

@@ -21,6 +21,7 @@ import (
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 	ptxemu "tilework/ptx/emu"
 	"tilework/ptx/emu/check"
 )
@@ -83,8 +84,7 @@ func TestOverlapConformance(t *testing.T) {
 		{Kernel: "tiled", Shape: "8", KeepLayout: true}} {
 		t.Run(opt.Kernel, func(t *testing.T) {
 			t.Parallel()
-			seed := rand.Uint64()
-			t.Logf("seed %d", seed)
+			seed := testrand.Seed(t)
 			d, err := emu.Open(emu.Options{Seed: seed, Watch: emu.Checking(
 				check.Options{Only: []check.Checker{check.Race, check.Bounds, check.Uninit}},
 				func(r *check.Report) {
@@ -226,8 +226,7 @@ func (d *tapped) Launch(ctx context.Context, f device.Function, l device.Launch)
 // then computes a wrong result. It keeps the first wait, which is for memory that another product
 // may still use, because the emulator never reuses an address.
 func TestWaitsAreNeeded(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	rng := rand.New(rand.NewPCG(seed, 0))
 	p, m := wholeNumbers(t, rng, 40, 32, 24, 0)
 	want := wanted(t, p, m)
@@ -275,8 +274,7 @@ func TestWaitsAreNeeded(t *testing.T) {
 // context.Canceled or the right result, that nothing stays allocated, and that a later run
 // succeeds.
 func TestOverlapCancelled(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	p, m := wholeNumbers(t, rand.New(rand.NewPCG(seed, 0)), 40, 32, 24, 0.5)
 	want := wanted(t, p, m)
 	d, err := emu.Open(emu.Options{Seed: seed})
@@ -327,8 +325,7 @@ func TestOverlapCancelled(t *testing.T) {
 // TestOverlapLaunchFails fails the kernel of each step in turn while it runs. It checks that Run
 // returns the error and that the next run computes the right result.
 func TestOverlapLaunchFails(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := testrand.Seed(t)
 	p, m := wholeNumbers(t, rand.New(rand.NewPCG(seed, 0)), 40, 32, 24, 0.5)
 	want := wanted(t, p, m)
 	for name, build := range schedules {
@@ -389,9 +386,7 @@ var schedules = map[string]func(pl *Plan, slices []span) *schedule{
 // TestLessMemory reduces the device memory until a product no longer fits. As long as it fits in
 // smaller parts, the result must be the same bit for bit. Then Run must return ErrOutOfMemory.
 func TestLessMemory(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	next := int64(2) // each size is next/3 of the one before
 	if !testkit.Full() {
 		next = 1
@@ -404,7 +399,7 @@ func TestLessMemory(t *testing.T) {
 		}
 		var want []byte
 		for memory, least := int64(1<<20), int64(4<<10); ; memory = memory * next / 3 {
-			d, err := emu.Open(emu.Options{Memory: memory, Seed: seed})
+			d, err := emu.Open(emu.Options{Memory: memory, Seed: rng.Uint64()})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -11,6 +11,7 @@ import (
 	"tilework/internal/device"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 )
 
@@ -42,9 +43,7 @@ func planned(t *testing.T, in, out dtype.Type, m, n, k int, alpha, beta complex1
 // the order of K. Operands must be loaded before a step reads them, and no element twice while its
 // buffer still holds it. Every element of C must be stored once.
 func TestSchedules(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for range 300 {
 		m, n, k := 1+rng.IntN(60), 1+rng.IntN(60), 1+rng.IntN(60)
 		pl := planned(t, dtype.F32, dtype.F32, m, n, k, 1, complex(float64(rng.IntN(2)), 0))
@@ -188,9 +187,7 @@ func TestFastest(t *testing.T) {
 // TestPredict checks the bounds of a predicted time. It is at least the longest of loading,
 // computing and storing, and at most the sum of all three plus the costs of startup and of steps.
 func TestPredict(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	for range 200 {
 		pl := planned(t, dtype.F32, dtype.F32, 1+rng.IntN(5000), 1+rng.IntN(5000), 1+rng.IntN(5000), 1,
 			complex(float64(rng.IntN(2)), 0))

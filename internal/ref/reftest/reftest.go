@@ -3,7 +3,6 @@
 package reftest
 
 import (
-	"flag"
 	"math"
 	"math/rand/v2"
 	"testing"
@@ -12,15 +11,6 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/testkit"
 )
-
-// Seed is the seed of the random cases.
-var Seed = flag.Uint64("seed", rand.Uint64(), "seed of the random cases")
-
-// NewRand returns a generator with [Seed], which it logs.
-func NewRand(t *testing.T) *rand.Rand {
-	t.Logf("-seed=%d", *Seed)
-	return rand.New(rand.NewPCG(*Seed, 0))
-}
 
 // Repeats returns n, a tenth of it with -short, since the race detector slows float loops down
 // twentyfold, or 50·n in a long test.

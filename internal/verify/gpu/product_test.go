@@ -11,6 +11,7 @@ import (
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/testkit/testrand"
 	"tilework/internal/verify"
 	"tilework/ptx/emu/check"
 )
@@ -18,9 +19,7 @@ import (
 // TestProduct runs the Freivalds product under the checkers: of matrices of every type, transposed
 // or not, with block scales or without, and with sizes around those of warps and blocks.
 func TestProduct(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	s := productTest{T: t, rng: rand.New(rand.NewPCG(seed, 0))}
+	s := productTest{T: t, rng: testrand.New(t)}
 	checkers := []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit, check.Banks}
 	d := devicetest.Checked(t, check.Options{Only: checkers})
 	s.Backend = exec.New(d)

@@ -2,7 +2,6 @@ package gpu
 
 import (
 	"math"
-	"math/rand/v2"
 	"testing"
 
 	"tilework/dtype"
@@ -10,6 +9,7 @@ import (
 	"tilework/internal/device/devicetest"
 	"tilework/internal/gemm"
 	"tilework/internal/gpu/exec"
+	"tilework/internal/testkit/testrand"
 	"tilework/internal/verify"
 	"tilework/ptx/emu/check"
 )
@@ -18,9 +18,7 @@ import (
 // for C in every type, each bias, and numbers of rows around those of warps and blocks. A norm that
 // is not finite is reported.
 func TestResidualCheck(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rng := rand.New(rand.NewPCG(seed, 0))
+	rng := testrand.New(t)
 	d := devicetest.Checked(t, check.Options{Only: []check.Checker{check.Race, check.Barrier, check.Bounds, check.Uninit}})
 	b := exec.New(d)
 	upload := func(data []byte) device.Ptr {

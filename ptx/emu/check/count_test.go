@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 )
@@ -62,7 +63,7 @@ func TestBulkCopyCounts(t *testing.T) {
 // TestDistinctSectorsBounds counts random accesses and copies of all kinds. The distinct sectors
 // must not exceed the sectors of all requests.
 func TestDistinctSectorsBounds(t *testing.T) {
-	r := seeded(t)
+	r := testrand.New(t)
 	kinds := []emu.AccessKind{emu.Read, emu.Write, emu.Atomic, emu.AsyncRead, emu.AsyncWrite}
 	for range 500 {
 		f := newFake(t, Options{Only: []Checker{Count}}, 1, 32)

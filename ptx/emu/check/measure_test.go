@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 )
@@ -39,14 +39,8 @@ func randomAccess(r *rand.Rand) (addr [32]uint64, mask uint32, size int) {
 	return addr, mask, size
 }
 
-func seeded(t *testing.T) *rand.Rand {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
-
 func TestTrafficAgainstSets(t *testing.T) {
-	r := seeded(t)
+	r := testrand.New(t)
 	for range 20_000 {
 		addr, mask, size := randomAccess(r)
 		units := map[int]map[uint64]bool{1: {}, sectorBytes: {}, lineBytes: {}}
@@ -75,7 +69,7 @@ func TestTrafficAgainstSets(t *testing.T) {
 }
 
 func TestBanksAgainstSets(t *testing.T) {
-	r := seeded(t)
+	r := testrand.New(t)
 	for range 20_000 {
 		addr, mask, size := randomAccess(r)
 		for _, m := range []BankModel{ModernBanks, HistoricBanks} {

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx"
 	"tilework/ptx/emu"
 )
@@ -364,7 +365,7 @@ func TestRacesBetweenBlocks(t *testing.T) {
 // TestOrderOfBlocks checks that the report does not depend on the order in which racing blocks
 // run.
 func TestOrderOfBlocks(t *testing.T) {
-	r := seeded(t)
+	r := testrand.New(t)
 	var first string
 	for range 50 {
 		f := newFake(t, Options{}, 8, 64)

@@ -3,6 +3,7 @@ package check
 import (
 	"testing"
 
+	"tilework/internal/testkit/testrand"
 	"tilework/ptx/emu"
 )
 
@@ -76,7 +77,7 @@ func (r *reference) access(t int, addr uint64, size int, write bool) bool {
 // whole block synchronize threads, the checker must report every race when it happens. With all
 // kinds of synchronization it may miss some races, but must not report false ones.
 func TestRacesAgainstVectorClocks(t *testing.T) {
-	r := seeded(t)
+	r := testrand.New(t)
 	const threads = 96
 	for _, whole := range []bool{true, false} {
 		races, seen := 0, 0
