@@ -24,7 +24,7 @@ var layers = [][]string{
 	{"internal/gpu/stream", "internal/verify/gpu"},
 	{"internal/gpu/gputest", "internal/explain", "internal/dispatch/auto", "internal/dispatch/tuned"},
 	{"internal/gpu", "internal/study"},
-	{"internal/multi"},
+	{"internal/multi", "internal/multi/scaling"},
 	{"internal/dispatch"},
 	{"internal/resident", "machine"},
 	{"internal/bench", "internal/bench/baseline"},

@@ -76,7 +76,7 @@ func TestDocumentedCommands(t *testing.T) {
 					continue
 				}
 				explain := c.Name() == "explain" && !slices.ContainsFunc(args, isPlaceholder)
-				if explain || c.Name() == "occupancy" || c.Name() == "kernels" {
+				if explain || c.Name() == "occupancy" || c.Name() == "kernels" || c.Name() == "scaling" {
 					ran++
 					if _, stderr, code := run(t.Context(), args[1:]...); code != 0 {
 						t.Errorf("%s: %s: exit code %d, %s", where, one, code, stderr)

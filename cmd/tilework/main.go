@@ -92,7 +92,7 @@ and shows how its GPU kernels work.`,
 	root.Flags().BoolVar(&version, "version", false, "print the version, like tilework version")
 	root.AddCommand(
 		mulCommand(), filesCommand(), benchCommand(), tuneCommand(), reportCommand(), selftestCommand(),
-		explainCommand(), occupancyCommand(), emulateCommand(), studyCommand(),
+		explainCommand(), occupancyCommand(), scalingCommand(), emulateCommand(), studyCommand(),
 		kernelsCommand(), devicesCommand(), versionCommand(), completionCommand(),
 	)
 	root.SuggestionsMinimumDistance = 2

@@ -16,7 +16,7 @@ func TestTablesFit(t *testing.T) {
 		"bench --device emu --kernels naive,tiled:16,wgmma --dtypes float32,bfloat16 --sizes 4,8",
 		"bench --kernels loop,portable --peers reading --packed --cold --sizes 4,8 --threads 1 --min-time 1ms --max-time " +
 			"20ms",
-		"tune --sizes 8 --time 10ms", "tune --show",
+		"tune --sizes 8 --time 10ms", "tune --show", "scaling --dtypes bfloat16 --hosts 128 --sizes 65536",
 	} {
 		for _, columns := range []string{"80", "100"} {
 			if columns == "100" && !testkit.Full() {

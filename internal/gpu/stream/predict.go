@@ -31,9 +31,9 @@ const (
 	rowLatency = 30 * time.Nanosecond
 	longRow    = 8 << 10
 
-	// sustained is the fraction of the boost clock at which wgmma works for long. Large bfloat16
+	// Sustained is the fraction of the boost clock at which wgmma works for long. Large bfloat16
 	// products run at the power limit of an H100, at 700 of the 954 TFLOP/s that choose predicts.
-	sustained = 0.75
+	Sustained = 0.75
 )
 
 // rates returns the rates of the device for the product.
@@ -69,7 +69,7 @@ func (pl *Plan) rates() rates {
 			r.compute = p.Flops() * m.ClockHz / pl.Cycles
 		}
 		if pl.Kernel.TMA {
-			r.compute *= sustained
+			r.compute *= Sustained
 		}
 	}
 	return r
