@@ -125,7 +125,7 @@ func divide(first *stream.Plan, all []member) (shares []share, err error) {
 		sum += rates[i]
 		to := first.Cut(sum / total)
 		if to > from {
-			shares = append(shares, share{m.device, plans[i].Share(from, to)})
+			shares = append(shares, share{m.device, plans[i].Share(from, to, len(all))})
 		}
 		from = to
 	}
@@ -160,7 +160,18 @@ func (pl *plan) PrepareTime() (longest time.Duration) {
 // Run implements [backend.Plan]. The first failure ends the work of all GPUs. Run returns when none
 // uses the buffers.
 func (pl *plan) Run(ctx context.Context, b *gemm.Buffers) error {
-	return pl.each(ctx, func(ctx context.Context, s share) error { return s.Plan.Run(ctx, *b) })
+	if len(pl.shares) == 1 {
+		return pl.shares[0].Plan.Run(ctx, *b)
+	}
+	plans := make([]*stream.Plan, len(pl.shares))
+	for i := range plans {
+		plans[i] = pl.shares[i].Plan
+	}
+	failed, err := stream.RunTogether(ctx, plans, *b)
+	if err != nil && ctx.Err() == nil {
+		err = fmt.Errorf("device %v: %w", pl.shares[failed].device, err)
+	}
+	return err
 }
 
 // each calls f for all shares at the same time, and returns the first error with its device.

@@ -109,16 +109,7 @@ func TestBits(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var m gemm.Buffers
-		for o := range gemm.Operands {
-			if p.Uses(o) {
-				l := p.Layout(o)
-				m[o] = make([]byte, l.Bytes())
-				for i := range l.Type.Elements(len(m[o])) {
-					l.Type.Set(m[o], i, 4*rng.Float64()-2)
-				}
-			}
-		}
+		m := testkit.Filled(rng, &p)
 		var want []byte
 		for _, n := range []int{1, 2, 3, 4, 8} {
 			t.Run(fmt.Sprintf("%v on %d", &p, n), func(t *testing.T) {

@@ -3,6 +3,7 @@ package testkit
 import (
 	"fmt"
 	"iter"
+	"math/rand/v2"
 	"testing"
 
 	"tilework/dtype"
@@ -69,4 +70,18 @@ func BlockScaled(tb testing.TB, m, n, k int, out dtype.Type, rowsA, colsB int) g
 		tb.Fatal(err)
 	}
 	return p
+}
+
+// Filled returns buffers for p with random elements from -2 to 2.
+func Filled(rng *rand.Rand, p *gemm.Problem) (b gemm.Buffers) {
+	for o := range gemm.Operands {
+		if p.Uses(o) {
+			l := p.Layout(o)
+			b[o] = make([]byte, l.Bytes())
+			for i := range l.Type.Elements(len(b[o])) {
+				l.Type.Set(b[o], i, 4*rng.Float64()-2)
+			}
+		}
+	}
+	return b
 }

@@ -49,6 +49,7 @@ type Plan struct {
 	host       *gemm.Problem
 	keepLayout bool
 	rows, cols span   // the area of C that the plan computes
+	devices    int    // number of devices that compute parts of C at the same time, or 0 for one
 	sums       *order // nil if the plan chooses the order of the sums
 
 	// Limit is the number of bytes of device memory that Run may use for matrices. 0 allows nine

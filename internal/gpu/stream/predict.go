@@ -15,6 +15,7 @@ import (
 // device and are not measured, so that equal products are computed in equal steps.
 type rates struct {
 	in, out float64 // bytes per second from and to the host
+	peer    float64 // bytes per second from other devices, or 0 if they exchange nothing
 	memory  float64 // bytes per second of the device's memory
 	compute float64 // operations per second
 	blocks  int     // blocks that run at the same time
@@ -30,6 +31,11 @@ const (
 	// than copying as many contiguous bytes, and rows of 8 KiB took no longer.
 	rowLatency = 30 * time.Nanosecond
 	longRow    = 8 << 10
+
+	// hostRate is the sum of the rates of the copies to several devices, or from them, in bytes per
+	// second. Fitted to the times of products on two H200s of a host with 32 cores, which copies
+	// pageable memory; see docs/results/gpus-h200.jsonl.
+	hostRate = 52e9
 
 	// Sustained is the fraction of the boost clock at which wgmma works for long. Large bfloat16
 	// products run at the power limit of an H100, at 700 of the 954 TFLOP/s that choose predicts.
@@ -54,6 +60,9 @@ func (pl *Plan) rates() rates {
 	default:
 		r.in, r.out = 11e9, 11e9
 	}
+	if n := float64(pl.devices); n > 1 {
+		r.in, r.out = min(r.in, hostRate/n), min(r.out, hostRate/n)
+	}
 	const efficiency = 0.8 // fraction of the peak that a good kernel reaches without tensor cores
 	kind, clock := model.FP32, 1.5e9
 	if p.Accum() == dtype.F64 {
@@ -62,6 +71,9 @@ func (pl *Plan) rates() rates {
 	r.compute, r.memory = efficiency*2*128*clock*float64(max(in.SMs, 1)), 1e12
 	if m, err := model.Lookup(in.Name); err == nil && !m.Generic() {
 		r.memory = 0.8 * m.MemBandwidth
+		if pl.devices > 1 {
+			r.peer = m.PeerBandwidth
+		}
 		if peak, err := m.PeakRate(kind); err == nil {
 			r.compute = efficiency * peak
 		}
@@ -90,11 +102,12 @@ type estimate struct{ total, in, compute, out time.Duration }
 // predict predicts the time of a schedule by simulation. Copies in run one after the other, each
 // after the last step that uses its buffer. A step starts after the previous step, after its copies
 // in, and when its buffer of C has been copied out. Copies out run one after the other, each after
-// its step.
+// its step. Copies from other devices run beside those of the host, each after that of the device's
+// own piece.
 func (pl *Plan) predict(s *schedule, r rates) estimate {
 	seconds := func(x float64) time.Duration { return time.Duration(x * float64(time.Second)) }
-	var in, compute, out time.Duration // end of the operations so far
-	var free [matrices][]time.Duration // times at which the buffers are free
+	var in, arriving, compute, out time.Duration // end of the operations so far
+	var free [matrices][]time.Duration           // times at which the buffers are free
 	for x := range free {
 		free[x] = make([]time.Duration, len(s.sizes[x]))
 	}
@@ -104,6 +117,7 @@ func (pl *Plan) predict(s *schedule, r rates) estimate {
 	}
 	shape := pl.Config.Tile
 	layouts := pl.host.Layouts
+	exchanges := r.peer > 0 && pl.exchangeable(s)
 	copied := func(x gemm.Operand, p part, rate float64) time.Duration {
 		return r.copy + seconds(pl.bytes(x, p)/rate) + rowsLatency(layouts[x], p)
 	}
@@ -118,11 +132,20 @@ func (pl *Plan) predict(s *schedule, r rates) estimate {
 			if st.begins[x] {
 				in = max(in, free[x][st.buffers[x]])
 			}
-			d := copied(x, part, r.in)
+			own := part
+			if exchanges && pl.shared(x) {
+				own = pl.piecesOf(x, part, pl.devices)[0]
+			}
+			d := copied(x, own, r.in)
 			if s.raw[x] > 0 { // read once and written packed
 				d += seconds((pl.bytes(x, part) + float64(s.sizes[x][st.buffers[x]])) / r.memory)
 			}
-			in, e.in, ready = in+d, e.in+d, in+d
+			in, e.in = in+d, e.in+d
+			if own != part {
+				others := float64(pl.devices - 1)
+				arriving = max(arriving, in) + time.Duration(others)*r.copy + seconds(others*pl.bytes(x, own)/r.peer)
+			}
+			ready = max(in, arriving)
 		}
 		if st.begins[gemm.C] {
 			ready = max(ready, free[gemm.C][st.buffers[gemm.C]])
@@ -315,6 +338,7 @@ type scheduleKey struct {
 	keepLayout bool
 	limit      int
 	rows, cols span
+	devices    int
 	sums       string
 }
 
@@ -324,7 +348,7 @@ func (pl *Plan) Schedule() *schedule {
 	if pl.Steps != nil {
 		return pl.Steps
 	}
-	key := scheduleKey{*pl.host, pl.Config, pl.keepLayout, pl.Limit, pl.rows, pl.cols, ""}
+	key := scheduleKey{*pl.host, pl.Config, pl.keepLayout, pl.Limit, pl.rows, pl.cols, pl.devices, ""}
 	if pl.sums != nil {
 		key.sums = fmt.Sprint(*pl.sums)
 	}
@@ -365,8 +389,12 @@ func (pl *Plan) Detail() string {
 		return pl.Config.String()
 	}
 	copiedIn, copiedOut := pl.traffic(s)
+	bytesIn := bytesText(copiedIn)
+	if pl.rates().peer > 0 && pl.exchangeable(s) {
+		bytesIn += fmt.Sprintf(", %s of it shared with the other GPUs,", bytesText(pl.sharedBytes(s)))
+	}
 	text := fmt.Sprintf("%v; %s, in %s of memory; %s in and %s out; %v predicted; alone: copies in %v, kernels %v, "+
-		"copies out %v", pl.Config, s.words, bytesText(float64(s.Memory())), bytesText(copiedIn), bytesText(copiedOut),
+		"copies out %v", pl.Config, s.words, bytesText(float64(s.Memory())), bytesIn, bytesText(copiedOut),
 		ms(e.total), ms(e.in), ms(e.compute), ms(e.out))
 	if st := in.Staging; st.Threads > 0 {
 		text += fmt.Sprintf("; copies by %d threads through %d MiB of pinned memory each way", st.Threads, st.BufferBytes>>20)

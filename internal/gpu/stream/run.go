@@ -19,18 +19,23 @@ import (
 // The errors are those of the device, with ErrOutOfMemory and ErrNoDevice as those of package gemm
 // too, and the context's. After an error C is undefined.
 func (pl *Plan) Run(ctx context.Context, b gemm.Buffers) error {
-	return exec.Sentinel(pl.run(ctx, b))
+	return exec.Sentinel(pl.run(ctx, b, nil))
 }
 
-func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
+// run is Run as a member of an exchange, or by itself if m is nil.
+func (pl *Plan) run(ctx context.Context, b gemm.Buffers, m *member) (err error) {
+	defer m.leave()
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	if pl.host.M == 0 || pl.host.N == 0 {
 		return nil
 	}
-	x := &oneShot{plan: pl, device: pl.on.Device, host: b}
-	defer func() { err = device.Join(err, x.close(ctx, err != nil)) }()
+	x := &oneShot{plan: pl, device: pl.on.Device, host: b, member: m}
+	defer func() {
+		m.fail(err)
+		err = device.Join(err, x.close(ctx, err != nil))
+	}()
 	s, err := x.reserve(pl.Schedule())
 	if err != nil {
 		return err
@@ -41,9 +46,12 @@ func (pl *Plan) run(ctx context.Context, b gemm.Buffers) (err error) {
 		}
 	}
 	x.schedule = s
+	if err := m.join(ctx, pl, s); err != nil {
+		return err
+	}
 	if len(s.steps) == 1 {
 		// A single stream runs all operations in order.
-		x.in, x.out = x.device, x.device
+		x.in, x.arriving, x.out = x.device, x.device, x.device
 		if err := x.copyIn(ctx, &s.steps[0]); err != nil {
 			return err
 		}
@@ -83,7 +91,9 @@ type oneShot struct {
 	vectors  kernel.Memory // of the operands that are copied whole
 	copied   bool          // reports whether those copies are enqueued
 	in, out  device.Stream // streams of the copies
+	arriving device.Stream // in, or the stream of the copies from other devices, which waits for in
 	streams  *streams      // in and out, if they are separate streams
+	member   *member       // nil for a product on one device
 
 	mu     sync.Mutex
 	events []device.Event // to free at the end
@@ -198,31 +208,37 @@ func (x *oneShot) free() error {
 // open gets streams for the copies. They wait until the device has done all earlier work, which may
 // still use the reserved memory.
 func (x *oneShot) open() (err error) {
-	if x.streams, err = x.plan.on.streams(); err != nil {
+	exchanges := x.member != nil && x.member.active
+	if x.streams, err = x.plan.on.streams(exchanges); err != nil {
 		return err
 	}
-	x.in, x.out = x.streams.in, x.streams.out
+	x.in, x.arriving, x.out = x.streams.in, x.streams.in, x.streams.out
 	reserved, err := x.record(x.device)
-	if err != nil {
-		return err
+	if err == nil {
+		err = x.in.Wait(reserved)
 	}
-	return x.in.Wait(reserved)
+	if err == nil && exchanges {
+		x.arriving = x.streams.peers
+		err = x.arriving.Wait(reserved)
+	}
+	return err
 }
 
 // close releases the streams, the memory and the events. After a failure streams may still use the
 // memory, so it is freed after their work.
 func (x *oneShot) close(ctx context.Context, failed bool) error {
 	var errs []error
-	if x.streams != nil {
-		if failed {
-			for _, s := range x.streams.all() {
-				if e, err := x.record(s); err == nil {
-					errs = append(errs, x.device.Wait(e))
-				}
-				_ = s.Sync(ctx) // its error has failed this product and must not fail the next one
+	if x.streams != nil && failed {
+		for _, s := range x.streams.all() {
+			if e, err := x.record(s); err == nil {
+				errs = append(errs, x.device.Wait(e))
 			}
-			_ = x.device.Sync(ctx)
+			_ = s.Sync(ctx) // its error has failed this product and must not fail the next one
 		}
+		_ = x.device.Sync(ctx)
+	}
+	errs = append(errs, x.awaitReaders(ctx))
+	if x.streams != nil {
 		x.plan.on.release(x.streams)
 	}
 	errs = append(errs, x.free())
@@ -340,9 +356,21 @@ func (x *oneShot) fetch(ctx context.Context, i int) (a arrival, err error) {
 		if err := x.copyIn(ctx, s); err != nil {
 			return a, err
 		}
-		a.arrived, err = x.record(x.in)
+		a.arrived, err = x.arrived()
 	}
 	return a, err
+}
+
+// arrived records the end of the copies in so far.
+func (x *oneShot) arrived() (device.Event, error) {
+	e, err := x.record(x.in)
+	if err != nil || x.arriving == x.in {
+		return e, err
+	}
+	if err := x.arriving.Wait(e); err != nil {
+		return nil, err
+	}
+	return x.record(x.arriving)
 }
 
 // release makes the copies in wait for step n of a stream of kernels, unless they already do.
@@ -423,6 +451,12 @@ func (x *oneShot) copyIn(ctx context.Context, s *step) error {
 			continue
 		}
 		o := gemm.Operand(i)
+		if x.member.exchanges(x.plan, o) {
+			if err := x.copyShared(ctx, s, o, p); err != nil {
+				return err
+			}
+			continue
+		}
 		host, at, rows := x.piece(s, o, p)
 		raw := x.raw[o]
 		if raw != 0 {

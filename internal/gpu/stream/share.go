@@ -19,8 +19,7 @@ func (pl *Plan) On(b *Backend) (*Plan, error) {
 	return &other, nil
 }
 
-// Cut returns the row of C, or the column if C has more columns than rows, up to which a fraction
-// of C extends, in whole tiles.
+// Cut returns the row or column of C up to which a fraction of C extends, in whole tiles.
 func (pl *Plan) Cut(fraction float64) int {
 	rows, cols := pl.units()
 	n, unit := pl.host.M, rows
@@ -30,12 +29,30 @@ func (pl *Plan) Cut(fraction float64) int {
 	return min(kernel.RoundUp(max(int(fraction*float64(n)+0.5), 1), unit), n)
 }
 
-func (pl *Plan) dividesRows() bool { return pl.host.M >= pl.host.N }
+// dividesRows reports whether C is divided by rows, which it is if it has no more columns. But if a
+// head of C is summed slice by slice of K, C is divided across the head, unless it is narrow there:
+// all parts then overlap copies and kernels as the whole product does, and need the same slices.
+func (pl *Plan) dividesRows() bool {
+	m, n := pl.host.M, pl.host.N
+	o := pl.sums
+	if o == nil {
+		o = &pl.Schedule().order
+	}
+	if len(o.slices) == 1 {
+		return m >= n
+	}
+	const narrow = 4
+	if o.byRows {
+		return m > narrow*n
+	}
+	return n <= narrow*m
+}
 
-// Share returns the plan of the part of C between two results of Cut.
-func (pl *Plan) Share(from, to int) *Plan {
+// Share returns the plan of the part of C between two results of Cut, of one of a number of devices
+// that run at the same time.
+func (pl *Plan) Share(from, to, devices int) *Plan {
 	part := *pl
-	part.Steps, part.expected = nil, estimate{}
+	part.Steps, part.expected, part.devices = nil, estimate{}, devices
 	if pl.dividesRows() {
 		part.rows = span{from, to}
 	} else {

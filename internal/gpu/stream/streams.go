@@ -1,25 +1,44 @@
 package stream
 
-import "tilework/internal/device"
+import (
+	"slices"
+
+	"tilework/internal/device"
+)
 
 // streams holds the streams of a product besides the device's default stream: those of the copies,
 // and one that computes every other panel of C.
-type streams struct{ in, out, concurrent device.Stream }
+type streams struct {
+	in, out, concurrent device.Stream
+	peers               device.Stream // copies from other devices; nil until a product needs it
+}
 
-func (s *streams) all() []device.Stream { return []device.Stream{s.in, s.out, s.concurrent} }
+// all returns the streams that exist.
+func (s *streams) all() []device.Stream {
+	return slices.DeleteFunc([]device.Stream{s.in, s.out, s.concurrent, s.peers},
+		func(x device.Stream) bool { return x == nil })
+}
 
 func (s *streams) close() error {
 	var errs []error
 	for _, x := range s.all() {
-		if x != nil {
-			errs = append(errs, x.Close())
-		}
+		errs = append(errs, x.Close())
 	}
 	return device.Join(errs...)
 }
 
 // streams returns streams that no other product uses.
-func (b *Backend) streams() (*streams, error) {
+func (b *Backend) streams(peers bool) (*streams, error) {
+	s, err := b.idleStreams()
+	if err == nil && peers && s.peers == nil {
+		if s.peers, err = b.Device.NewStream(); err != nil {
+			return nil, device.Join(err, s.close())
+		}
+	}
+	return s, err
+}
+
+func (b *Backend) idleStreams() (*streams, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if n := len(b.idle); n > 0 {
