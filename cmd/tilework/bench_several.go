@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strconv"
+	"strings"
 
 	"tilework/internal/backend"
 	"tilework/internal/bench"
@@ -26,7 +28,7 @@ func (f *benchFlags) onSeveral(_ context.Context, at backend.Device, problems []
 	case f.choice || f.batch > 1 || f.groups != "" || f.energy > 0 || f.cold.value:
 		return bencher{}, fmt.Errorf("--choice, --batch, --groups, --energy and --cold: want one GPU, not %v", at)
 	}
-	one, err := firstMember(at)
+	at, one, err := members(at)
 	if err != nil {
 		return bencher{}, err
 	}
@@ -80,15 +82,25 @@ func (f *benchFlags) onSeveral(_ context.Context, at backend.Device, problems []
 	}, nil
 }
 
-// firstMember returns the first GPU of a list. All its GPUs must be usable.
-func firstMember(at backend.Device) (backend.Device, error) {
-	if err := dispatch.CheckDevice(at); err != nil {
-		return at, err
+// members returns a list of GPUs by their numbers, and its first GPU. All must be usable.
+func members(list backend.Device) (numbered, first backend.Device, err error) {
+	if err := dispatch.CheckDevice(list); err != nil {
+		return list, first, err
 	}
-	if members := at.Members(); len(members) > 0 {
-		return members[0], nil
+	if list.List == backend.AllGPUs {
+		var numbers []string
+		if err := gpu.EachMember(list, func(d backend.Device) error {
+			err := dispatch.CheckDevice(d)
+			if err == nil {
+				numbers = append(numbers, strconv.Itoa(d.Index))
+			}
+			return err
+		}); err != nil {
+			return list, first, err
+		}
+		list.List = strings.Join(numbers, ",")
 	}
-	return backend.Device{Kind: at.Kind}, nil
+	return list, list.Members()[0], nil
 }
 
 // residentSubject is a kernel on matrices that stay on one GPU or several.

@@ -26,7 +26,7 @@ func (f *benchFlags) throughGPU(_ context.Context, at backend.Device, problems [
 	stderr io.Writer) (_ bencher, err error) {
 	one := at
 	if at.List != "" {
-		if one, err = firstMember(at); err != nil {
+		if at, one, err = members(at); err != nil {
 			return bencher{}, err
 		}
 	}

@@ -11,7 +11,7 @@ import (
 // Libraries are lines.
 func ladders(s *study) ([]*Chart, string) {
 	var all []*Chart
-	for _, f := range s.byFacet(filter(s.rows, isSquare, hasRate, not(copies))) {
+	for _, f := range s.byFacet(filter(s.rows, isSquare, hasRate, not(copies), not(several))) {
 		settings := s.naming(f.rows, "subject", "kind", "type", "source")
 		settings.add("threads", f.rows)
 		for _, g := range groupBy(f.rows, func(r row) string { return settings.of(r, f.name) }) {

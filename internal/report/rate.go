@@ -45,7 +45,7 @@ func sizeCell(n int) Cell { return numberCell(strconv.Itoa(n), float64(n)) }
 // sizeCharts draws the time of each kernel against the size.
 func sizeCharts(s *study) ([]*Chart, string) {
 	var all []*Chart
-	for _, g := range groupBy(filter(s.rows, isSquare, hasRate, not(copies)),
+	for _, g := range groupBy(filter(s.rows, isSquare, hasRate, not(copies), not(several)),
 		func(r row) string { return r.kind() + ", " + r.Types() }) {
 		curves := s.curves(g.rows, "kind", "type")
 		if len(subjects(filter(g.rows, not(isPeer)))) < 3 || fewSizes(g.rows) {
@@ -89,7 +89,7 @@ func timePoint(c curve, r row) Point {
 func rates(s *study) ([]*Chart, string) {
 	var all []*Chart
 	var single []row // of facets with one or two sizes
-	for _, g := range s.byFacet(filter(s.rows, isSquare, hasRate, not(copies))) {
+	for _, g := range s.byFacet(filter(s.rows, isSquare, hasRate, not(copies), not(several))) {
 		if fewSizes(g.rows) {
 			single = append(single, g.rows...)
 			continue

@@ -73,6 +73,45 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
+// TestScaling checks the speedups of several GPUs, and the rate of each for products that grow with
+// their number.
+func TestScaling(t *testing.T) {
+	m := newMachine(1, "NVIDIA H200", 1)
+	var records []bench.Record
+	for _, gpus := range []int{1, 2, 4} {
+		for _, factor := range []int{1, gpus} {
+			on := pace{subject: "blocked", rate: 50_000 * float64(gpus) * (1 - 0.05*float64(gpus-1))}
+			if gpus > 1 {
+				on.subject += "@gpu:" + []string{2: "0,1", 4: "0,1,2,3"}[gpus] + "/columns"
+			}
+			records = append(records, m.record(on, "gpu:0,1,2,3", bench.Shape{M: factor * 8192, N: 8192, K: 8192}, false))
+		}
+	}
+	r := newReport(t, Source{"r", records})
+	for id, want := range map[string]string{
+		"scaling-float32-on-nvidia-h200": `^8192³ takes 6\.\d+ ms on 4 GPUs, 3\.[34]\d? times as fast as on one: ` +
+			`an efficiency of 8[3-7](\.\d)? %\.$`,
+		"weak-scaling-float32-on-nvidia-h200": `^With 4 GPUs and 32768×8192×8192, each GPU has 8[3-7](\.\d)? % of the ` +
+			`rate of 8192³\.$`,
+	} {
+		if c := r.chart(t, id); !regexp.MustCompile(want).MatchString(c.Answer) {
+			t.Errorf("%s: got answer\n%s\nwant\n%s", id, c.Answer, want)
+		}
+	}
+	rows := r.chart(t, "scaling-float32-on-nvidia-h200").Table.Rows
+	if len(rows) != 3 || rows[1][2].Text != "2" || math.Abs(rows[1][4].Number-1.9) > 0.05 {
+		t.Errorf("got rows %v, want those of 1, 2 and 4 GPUs", rows)
+	}
+	for _, c := range r.Charts() {
+		if strings.HasPrefix(c.ID, "ladder") || strings.HasPrefix(c.ID, "roofline") && len(c.Table.Rows) > 1 {
+			t.Errorf("%s has records of several GPUs: %v", c.ID, c.Table.Rows)
+		}
+	}
+	if r := newReport(t, Source{"r", records[:1]}); !strings.Contains(strings.Join(r.Missing, " "), "on several GPUs") {
+		t.Errorf("one GPU: got missing answers %q", r.Missing)
+	}
+}
+
 // TestMissing checks that the report states the questions that it cannot answer, and has no section
 // for them.
 func TestMissing(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 // rooflines shows rates against operations per byte, with the limits of the device.
 func rooflines(s *study) ([]*Chart, string) {
 	var all []*Chart
-	rows := filter(s.rows, hasRate, not(copies), func(r row) bool { return r.Peak > 0 && bandwidth(r) > 0 })
+	rows := filter(s.rows, hasRate, not(copies), not(several), func(r row) bool { return r.Peak > 0 && bandwidth(r) > 0 })
 	for _, g := range groupBy(rows, row.device) {
 		all = append(all, s.roofline(g))
 	}

@@ -34,7 +34,7 @@ func (s *study) tiles() []Tile {
 // mainRows returns the rows that the tiles describe.
 func (s *study) mainRows() []row {
 	main := s.mainFacet()
-	return filter(s.rows, hasRate, not(copies), func(r row) bool { return facet(r) == main })
+	return filter(s.rows, hasRate, not(copies), not(several), func(r row) bool { return facet(r) == main })
 }
 
 func (s *study) rateTile(rows []row) (Tile, bool) {

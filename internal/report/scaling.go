@@ -1,0 +1,172 @@
+package report
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"tilework/internal/bench"
+)
+
+// onGPUs returns the kernel of a row, the division of B if it is not the usual one, and the number
+// of GPUs. The subject of several GPUs ends in their list and the division:
+// "wgmma@gpu:0,1/columns".
+func onGPUs(r row) (kernel, division string, gpus int) {
+	kernel, list, several := strings.Cut(r.Subject, "@gpu:")
+	if !several {
+		return kernel, "", 1
+	}
+	list, division, _ = strings.Cut(list, "/")
+	return kernel, division, 1 + strings.Count(list, ",")
+}
+
+func gpus(r row) int {
+	_, _, n := onGPUs(r)
+	return n
+}
+
+// several reports whether a row is one of several GPUs, which the peak of one does not limit.
+func several(r row) bool { return gpus(r) > 1 }
+
+// scalings shows the products of several GPUs beside those of one.
+func scalings(s *study) ([]*Chart, string) {
+	rows := filter(s.rows, of(onGPU), not(isPeer))
+	if !slices.ContainsFunc(rows, several) {
+		return nil, "No product was timed on several GPUs (bench --device gpu:0,1)."
+	}
+	var all []*Chart
+	for _, g := range groupBy(rows, func(r row) string {
+		name := r.Types() + " on " + r.device()
+		if r.Transfers {
+			name += ", with copies"
+		}
+		return s.label(name, r.source)
+	}) {
+		for _, c := range []*Chart{strongScaling(g), weakScaling(g)} {
+			if c != nil {
+				all = append(all, c)
+			}
+		}
+	}
+	return all, ""
+}
+
+// strongScaling shows the speedup of each product over one GPU, or returns nil if none ran on one
+// GPU and on several.
+func strongScaling(g group) *Chart {
+	l := &Lines{X: gpuAxis(), Y: Axis{Label: "speedup over one GPU", Log: true, Binary: true, Text: tick}}
+	c := &Chart{ID: "scaling-" + word(g.name), Title: "Speedup: " + g.name, Drawing: l}
+	c.Table.Columns = []Column{{"product", ""}, {"kernel", ""}, {"GPUs", ""}, {"time", "s"}, {"speedup", "×"},
+		{"efficiency", "%"}}
+	most := 1
+	for _, product := range groupBy(g.rows, func(r row) string { return shape(r.Record) + " " + r.Transposes() }) {
+		base := byGPUs(product.rows)[0]
+		if several(base) {
+			continue
+		}
+		for _, k := range groupBy(product.rows, func(r row) string {
+			kernel, division, _ := onGPUs(r)
+			return strings.TrimSuffix(kernel+"/"+division, "/")
+		}) {
+			points := append([]row{base}, byGPUs(filter(k.rows, several))...)
+			if len(points) == 1 {
+				continue
+			}
+			name := strings.TrimSpace(shape(base.Record)+" "+base.Transposes()) + ", " + k.name
+			series := l.colored(name)
+			for _, r := range points {
+				n := gpus(r)
+				most = max(most, n)
+				speedup := base.Seconds.Median / r.Seconds.Median
+				series.Points = append(series.Points, Point{X: float64(n), Y: speedup,
+					Low: base.Seconds.Median / r.Seconds.P90, High: base.Seconds.Median / r.Seconds.P10,
+					Text: fmt.Sprintf("%s on %s: %s, %s ×", name, count(n, "GPU"), bench.Duration(r.Seconds.Median),
+						digits(speedup))})
+				c.Table.add(textCell(shape(r.Record)), textCell(r.Subject), numberCell(fmt.Sprint(n), float64(n)), timeCell(r),
+					numberCell(digits(speedup)+" ×", speedup), numberCell(percent(speedup/float64(n)), 100*speedup/float64(n)))
+				if n == most {
+					c.Answer = fmt.Sprintf("%s takes %s on %s, %s times as fast as on one: an efficiency of %s.", shape(r.Record),
+						bench.Duration(r.Seconds.Median), count(n, "GPU"), digits(speedup), percent(speedup/float64(n)))
+				}
+			}
+			l.Series = append(l.Series, series)
+		}
+	}
+	if len(l.Series) == 0 {
+		return nil
+	}
+	l.limit("ideal", "as many times as fast as GPUs", Point{X: 1, Y: 1}, Point{X: float64(most), Y: float64(most)})
+	c.Notes = append(c.Notes, "Each product is compared with the fastest kernel on one GPU.")
+	return c
+}
+
+// weakScaling shows the rate of each GPU for products whose operations grow with the number of
+// GPUs, or returns nil if there are no such products.
+func weakScaling(g group) *Chart {
+	unit, factor := rateUnit(g.rows)
+	l := &Lines{X: gpuAxis(), Y: Axis{Label: unit + " of each GPU", Text: tick}}
+	c := &Chart{ID: "weak-scaling-" + word(g.name), Title: "Work that grows with the GPUs: " + g.name, Drawing: l}
+	c.Table.Columns = []Column{{"kernel", ""}, {"product", ""}, {"GPUs", ""}, {"rate of each GPU", unit},
+		{"efficiency", "%"}}
+	work := func(r row) float64 { // of each GPU, in steps of 2 %
+		n := gpus(r)
+		flops := 2 * float64(r.M) * float64(r.N) * float64(r.K) / float64(n)
+		return math.Round(math.Log(flops) / 0.02)
+	}
+	for _, load := range groupBy(g.rows, func(r row) string {
+		kernel, _, _ := onGPUs(r)
+		return fmt.Sprint(kernel, " ", work(r))
+	}) {
+		kernel, _, _ := onGPUs(load.rows[0])
+		points := byGPUs(load.rows)
+		if len(points) < 2 {
+			continue
+		}
+		base := points[0]
+		first := gpus(base)
+		name := kernel + ", from " + shape(base.Record)
+		series := l.colored(name)
+		for _, r := range points {
+			n := gpus(r)
+			each := r.GFLOPS / float64(n)
+			efficiency := each / (base.GFLOPS / float64(first))
+			series.Points = append(series.Points, Point{X: float64(n), Y: each * factor, Low: r.slowRate() / float64(n) * factor,
+				High: r.fastRate() / float64(n) * factor,
+				Text: fmt.Sprintf("%s, %s on %s: %s %s each", kernel, shape(r.Record), count(n, "GPU"), digits(each*factor), unit)})
+			c.Table.add(textCell(r.Subject), textCell(shape(r.Record)), numberCell(fmt.Sprint(n), float64(n)),
+				numberCell(digits(each*factor), each*factor), numberCell(percent(efficiency), 100*efficiency))
+			c.Answer = fmt.Sprintf("With %s and %s, each GPU has %s of the rate of %s.", count(n, "GPU"), shape(r.Record),
+				percent(efficiency), shape(base.Record))
+		}
+		l.Series = append(l.Series, series)
+	}
+	if len(l.Series) == 0 {
+		return nil
+	}
+	return c
+}
+
+// colored returns an empty series in the next color, and adds it to the legend.
+func (l *Lines) colored(name string) Series {
+	i := len(l.Legend)
+	color := palette[i%len(palette)]
+	l.Legend = append(l.Legend, Key{Name: name, Color: color, Marker: i})
+	return Series{Name: name, Keys: []int{i}, Color: color, Label: color, Marker: i}
+}
+
+func gpuAxis() Axis { return Axis{Label: "GPUs", Log: true, Binary: true, Text: tick} }
+
+// byGPUs returns the fastest row of each number of GPUs, in ascending order of the numbers.
+func byGPUs(rows []row) (all []row) {
+	for _, r := range rows {
+		i, found := slices.BinarySearchFunc(all, gpus(r), func(x row, n int) int { return gpus(x) - n })
+		switch {
+		case !found:
+			all = slices.Insert(all, i, r)
+		case r.Seconds.Median < all[i].Seconds.Median:
+			all[i] = r
+		}
+	}
+	return all
+}
