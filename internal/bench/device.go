@@ -68,6 +68,7 @@ type deviceSite struct {
 	data     *operands
 	order    *rotation
 	holder   *holder
+	now      func() time.Duration // the host's clock
 	// enqueueing is the recent maximum of the host time to enqueue a product.
 	enqueueing time.Duration
 }
@@ -78,7 +79,7 @@ const deviceAlign = 256
 
 func newDeviceSite(ctx context.Context, d device.Device, p *gemm.Problem, data *operands, subjects []DeviceSubject,
 	o Options) (_ site, err error) {
-	s := &deviceSite{device: d, subjects: subjects, problem: p, data: data}
+	s := &deviceSite{device: d, subjects: subjects, problem: p, data: data, now: o.hostNow}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.close())
@@ -200,7 +201,7 @@ func (s *deviceSite) time(ctx context.Context, run product, n int) (took time.Du
 		if err != nil {
 			return 0, err
 		}
-		start := time.Now()
+		start := s.now()
 		enqueued := time.Duration(0)
 		took, err = s.between(ctx, func() error {
 			for range n {
@@ -208,7 +209,7 @@ func (s *deviceSite) time(ctx context.Context, run product, n int) (took time.Du
 					return err
 				}
 			}
-			enqueued = time.Since(start)
+			enqueued = s.now() - start
 			return nil
 		})
 		if err != nil {

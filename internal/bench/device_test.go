@@ -273,18 +273,21 @@ func TestEnergy(t *testing.T) {
 // TestLateHost checks that a timing with late enqueueing is repeated with a longer hold, and that
 // the hold shrinks again afterwards.
 func TestLateHost(t *testing.T) {
-	c := new(clock)
+	c, host := new(clock), new(clock)
 	l := newFakeDevice(t, c)
 	a := &fakeDeviceSubject{device: l, fake: fake{name: "a", clock: c}}
 	late := 40 // index of the slow call
 	a.cost = func(call int) time.Duration {
+		host.advance(time.Microsecond)
 		if call == late {
-			time.Sleep(3 * time.Millisecond)
+			host.advance(3 * time.Millisecond)
 			return 3 * time.Millisecond // like a device that waits for the host
 		}
 		return 200 * time.Microsecond
 	}
-	records, err := MeasureOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, quick(c))
+	o := quick(c)
+	o.hostNow = host.now
+	records, err := MeasureOn(t.Context(), l, shape(t, Cube(8), dtype.F32, dtype.F32), []DeviceSubject{a}, nil, o)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -118,9 +118,10 @@ type Options struct {
 	// Environment, if not nil, replaces the result of Host in the records.
 	Environment *Environment
 
-	now   func() time.Duration // monotonic clock; tests replace it
-	sense func() (device.Sensors, error)
-	count Counter // if not nil, counts instead of timing
+	now     func() time.Duration // monotonic clock; tests replace it
+	hostNow func() time.Duration // the same for the time to enqueue work on a device
+	sense   func() (device.Sensors, error)
+	count   Counter // if not nil, counts instead of timing
 }
 
 func (o Options) withDefaults() Options {
@@ -142,9 +143,11 @@ func (o Options) withDefaults() Options {
 		e := Host()
 		o.Environment = &e
 	}
-	if o.now == nil {
-		start := time.Now()
-		o.now = func() time.Duration { return time.Since(start) }
+	start := time.Now()
+	for _, now := range []*func() time.Duration{&o.now, &o.hostNow} {
+		if *now == nil {
+			*now = func() time.Duration { return time.Since(start) }
+		}
 	}
 	return o
 }
