@@ -107,7 +107,7 @@ func TestWorkersAreBounded(t *testing.T) {
 	if started > limit {
 		t.Errorf("%d workers, want at most %d", started, limit)
 	}
-	for deadline := time.Now().Add(time.Second); runtime.NumGoroutine() > before+started; time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); runtime.NumGoroutine() > before+started; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d goroutines, want at most the %d before and %d workers", runtime.NumGoroutine(), before,
 				started)
@@ -122,16 +122,17 @@ func TestCancelledJobLeavesNothingRunning(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		p := &phased{sizes: []int{1000}}
 		p.done = make([]atomic.Int64, 1)
+		e := new(executor)
 		p.whileBusy = func(worker int) {
-			if p.done[0].Load() < 10 {
-				return
+			if p.done[0].Load() >= 10 {
+				cancel()
 			}
-			cancel()
-			if worker > 0 { // only worker 0 looks at ctx: let it have a processor
-				time.Sleep(time.Millisecond)
+			// Only worker 0 looks at ctx. The others are in a task when it does.
+			for worker > 0 && !e.stop.Load() {
+				runtime.Gosched()
 			}
 		}
-		err := new(executor).run(ctx, p, 4, nil)
+		err := e.run(ctx, p, 4, nil)
 		if !errors.Is(err, context.Canceled) {
 			t.Fatalf("error %v, want context.Canceled", err)
 		}
