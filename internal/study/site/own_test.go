@@ -87,11 +87,10 @@ func TestOwnFile(t *testing.T) {
 	b.Do("Page.setDownloadBehavior", map[string]any{"behavior": "allow", "downloadPath": folder}, nil)
 	b.Click("#own-result .download")
 	result := filepath.Join(folder, "C.npy")
-	for range 100 {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(50 * time.Millisecond) {
 		if _, err := os.Stat(result); err == nil {
 			break
 		}
-		time.Sleep(50 * time.Millisecond)
 	}
 	c, err := matio.ReadArray(t.Context(), result, matio.ReadOptions{})
 	if err != nil {
