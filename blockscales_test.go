@@ -66,35 +66,37 @@ func TestBlockScales(t *testing.T) {
 			}
 		}
 		for _, device := range devices {
-			for name, x := range map[string]struct {
-				a    Matrix[dtype.Float8E4M3]
-				c    Matrix[float32]
-				opts []Option
-			}{
-				"by rows":        {a, New[float32](m, n), []Option{WithBlockScales(sa, sb)}},
-				"all transposed": {at, New[float32](n, m).T(), []Option{WithBlockScales(transposed(sa), transposed(sb))}},
-				"verified":       {a, New[float32](m, n), []Option{WithBlockScales(sa, sb), WithVerify()}},
-				"output scale": {a, New[float32](m, n), []Option{WithBlockScales(sa, transposed(sb)), WithOutputScale(Vector(0.5)),
-					WithVerify()}},
-			} {
-				if device == "emu:t4" && (name != "by rows" || sides != [2]int{1, 128}) {
-					continue // emulating a kernel of many threads is slow
-				}
-				name := fmt.Sprintf("%s, scale blocks of %v, %s", device, sides, name)
-				factor := float32(1)
-				if len(x.opts) == 3 {
-					factor = 0.5
-				}
-				if err := Gemm(ctx, 2, x.a, b, 0, x.c, append(x.opts, WithDevice(device))...); err != nil {
-					t.Errorf("%s: %v", name, err)
-					continue
-				}
-				for i := range m * n {
-					if got := x.c.At(i/n, i%n); got != factor*want.At(i/n, i%n) {
-						t.Fatalf("%s: C(%d,%d) is %v, want %v", name, i/n, i%n, got, factor*want.At(i/n, i%n))
+			t.Run(device, func(t *testing.T) {
+				for name, x := range map[string]struct {
+					a    Matrix[dtype.Float8E4M3]
+					c    Matrix[float32]
+					opts []Option
+				}{
+					"by rows":        {a, New[float32](m, n), []Option{WithBlockScales(sa, sb)}},
+					"all transposed": {at, New[float32](n, m).T(), []Option{WithBlockScales(transposed(sa), transposed(sb))}},
+					"verified":       {a, New[float32](m, n), []Option{WithBlockScales(sa, sb), WithVerify()}},
+					"output scale": {a, New[float32](m, n), []Option{WithBlockScales(sa, transposed(sb)),
+						WithOutputScale(Vector(0.5)), WithVerify()}},
+				} {
+					if device == "emu:t4" && (name != "by rows" || sides != [2]int{1, 128}) {
+						continue // emulating a kernel of many threads is slow
+					}
+					name := fmt.Sprintf("%s, scale blocks of %v, %s", device, sides, name)
+					factor := float32(1)
+					if len(x.opts) == 3 {
+						factor = 0.5
+					}
+					if err := Gemm(ctx, 2, x.a, b, 0, x.c, append(x.opts, WithDevice(device))...); err != nil {
+						t.Errorf("%s: %v", name, err)
+						continue
+					}
+					for i := range m * n {
+						if got := x.c.At(i/n, i%n); got != factor*want.At(i/n, i%n) {
+							t.Fatalf("%s: C(%d,%d) is %v, want %v", name, i/n, i%n, got, factor*want.At(i/n, i%n))
+						}
 					}
 				}
-			}
+			})
 		}
 	}
 }

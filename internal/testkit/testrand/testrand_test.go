@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// recorder is a testing.TB with the given name that keeps what is logged. Fatalf ends the
+// recorder is a testing.TB with the given name that keeps its messages. Fatalf ends the
 // goroutine.
 type recorder struct {
 	testing.TB
