@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"tilework/internal/testkit"
 
 	"tilework/dtype"
 	"tilework/internal/device/devicetest"
@@ -14,12 +13,13 @@ import (
 	"tilework/internal/gpu/kernel"
 	"tilework/internal/gpu/ptxas"
 	"tilework/internal/gpu/sm90"
+	"tilework/internal/testkit"
 )
 
 // TestAssembles checks that NVIDIA's ptxas assembles the PTX of every kernel without register
 // spills.
 func TestAssembles(t *testing.T) {
-	assemble := ptxas.Assembler(t)
+	assemble := ptxas.Sampler(t)
 	var assembled sync.Map
 	configs(t, func(k *kernel.Kernel, p *gemm.Problem, c kernel.Config) {
 		// One configuration for each kernel, types and tile, with both operands transposed or
@@ -46,7 +46,7 @@ func TestAssembles(t *testing.T) {
 // with such an epilogue.
 func TestEpiloguesAssemble(t *testing.T) {
 	t.Parallel()
-	assemble, info := ptxas.Assembler(t), devicetest.FewSMs(t, emu.Options{}).Info()
+	assemble, info := ptxas.Sampler(t), devicetest.FewSMs(t, emu.Options{}).Info()
 	epilogues := []string{"swiglu", "bias-col+gelu+residual", "bias-col+gelu-tanh+residual", "row-scale+col-scale",
 		"geglu+residual+out-scale+saturate"}
 	if !testkit.Full() {
@@ -109,7 +109,7 @@ func TestEpiloguesAssemble(t *testing.T) {
 // spills, with and without an epilogue that needs many registers.
 func TestSerialPartsAssemble(t *testing.T) {
 	t.Parallel()
-	assemble, info := ptxas.Assembler(t), devicetest.FewSMs(t, emu.Options{}).Info()
+	assemble, info := ptxas.Sampler(t), devicetest.FewSMs(t, emu.Options{}).Info()
 	for _, x := range []struct {
 		in, out   dtype.Type
 		precision gemm.Precision

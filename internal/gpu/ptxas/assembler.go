@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"fmt"
+	"hash/fnv"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,7 +13,23 @@ import (
 	"testing"
 
 	"tilework/internal/gpu/kernel"
+	"tilework/internal/testkit"
+	"tilework/internal/testkit/testrand"
 )
+
+// Sampler returns a function that assembles as that of [Assembler] does. Unless TILEWORK_FULL is
+// set, it assembles one of three kernels, which TILEWORK_SEED selects: ptxas takes minutes for all.
+func Sampler(t *testing.T) func(k *kernel.Kernel, c kernel.Config) {
+	t.Helper()
+	assemble, seed := Assembler(t), testrand.Seed(t)
+	return func(k *kernel.Kernel, c kernel.Config) {
+		name := fnv.New64a()
+		fmt.Fprint(name, seed, k.Name, c)
+		if testkit.Full() || name.Sum64()%3 == 0 {
+			assemble(k, c)
+		}
+	}
+}
 
 // Assembler returns a function that assembles the PTX of a kernel's configuration and returns the
 // name of the cubin file, or "" on failure. The function reports errors, performance warnings and
