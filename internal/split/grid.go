@@ -44,7 +44,8 @@ func (p *Product) Smaller(pl Plan, panelBytes int) Plan {
 }
 
 // grids lists the divisions of C among the members that are worth considering: as C is stored, as A
-// or B is, evenly, and on one member. If each member stores C, each may also compute all of it.
+// or B is, evenly by rows, by columns and by both, and on one member. If each member stores C, each
+// may also compute all of it.
 func (p *Product) grids() (all [][]Rect) {
 	whole := Rect{Span{0, p.M}, Span{0, p.N}}
 	for _, o := range []gemm.Operand{gemm.C, gemm.A, gemm.B} {
@@ -54,6 +55,11 @@ func (p *Product) grids() (all [][]Rect) {
 	}
 	all = p.addGrid(all, true, ends(p.M, p.Weights, p.UnitM))
 	all = p.addGrid(all, false, ends(p.N, p.Weights, p.UnitN))
+	for rows := 2; rows < len(p.Weights); rows++ {
+		if len(p.Weights)%rows == 0 {
+			all = append(all, p.grid(rows))
+		}
+	}
 	for i := range p.Weights {
 		one := make([]Rect, len(p.Weights))
 		one[i] = whole
@@ -67,6 +73,26 @@ func (p *Product) grids() (all [][]Rect) {
 		all = append(all, each)
 	}
 	return all
+}
+
+// grid divides C by rows and columns, in proportion to the weights of the members. The members of a
+// row of the grid are consecutive, so that those that store rows of C compute parts of these rows.
+func (p *Product) grid(rows int) (grid []Rect) {
+	n := len(p.Weights) / rows
+	sums := make([]float64, rows)
+	for i, w := range p.Weights {
+		sums[i/n] += w
+	}
+	from := 0
+	for i, to := range ends(p.M, sums, p.UnitM) {
+		left := 0
+		for _, right := range ends(p.N, p.Weights[i*n:(i+1)*n], p.UnitN) {
+			grid = append(grid, Rect{Span{from, to}, Span{left, right}})
+			left = right
+		}
+		from = to
+	}
+	return grid
 }
 
 // addGrid adds the division of the rows or columns of C at ends, unless a cut is no multiple of the
@@ -177,6 +203,8 @@ func (p *Product) Describe(pl *Plan, names []string) string {
 		}
 		what := fmt.Sprintf("%s computes rows %v", names[i], s.C.Rows)
 		switch {
+		case s.C.Rows.Len() < p.M && s.C.Cols.Len() < p.N:
+			what += fmt.Sprintf(" of columns %v", s.C.Cols)
 		case s.C.Rows.Len() == p.M && s.C.Cols.Len() == p.N:
 			what = names[i] + " computes all of C"
 		case s.C.Rows.Len() == p.M:

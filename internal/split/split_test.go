@@ -409,6 +409,30 @@ func TestSquare(t *testing.T) {
 	}
 }
 
+// TestGrid checks that many members divide C by rows and columns, because each then receives less:
+// a quarter of A and of B, and its sixteenth of C, less the parts that it has.
+func TestGrid(t *testing.T) {
+	const n, members, side = 8192, 16, 4
+	p := square(t, n, members, Rows, Columns, Rows)
+	pl := p.Plan()
+	for to, from := range p.Traffic(&pl) {
+		got := 0
+		for at, bytes := range from {
+			if at != to {
+				got += bytes
+			}
+		}
+		parts := 1./side - 1./members + 1./side + (1-1./side)/members
+		if to/side == to%side { // it stores some of the columns of B that it needs
+			parts -= 1. / members
+		}
+		if c := pl.Shares[to].C; c.Rows.Len() != n/side || c.Cols.Len() != n/side || got != int(2*n*n*parts) {
+			t.Errorf("member %d computes %v and receives %d bytes, want a part of a grid of 4×4 and %.0f bytes", to, c, got,
+				2*n*n*parts)
+		}
+	}
+}
+
 // TestSmall checks that a product stays on one member if dividing it takes longer, and moves to the
 // weights rather than gathering them.
 func TestSmall(t *testing.T) {

@@ -3,11 +3,13 @@ package scaling
 import (
 	"errors"
 	"math"
+	"slices"
 	"testing"
 
 	"tilework/dtype"
 	"tilework/internal/gemm"
 	"tilework/internal/model"
+	"tilework/internal/split"
 )
 
 func cluster(t *testing.T, hosts, gpus int) *Cluster {
@@ -49,6 +51,39 @@ func TestBytes(t *testing.T) {
 		network := a/rows*(1-hostCols/cols)/hostCols + b/cols*(1-hostRows/rows)/hostRows
 		if math.Abs(e.NetworkBytes-network) > 1e-9*a {
 			t.Errorf("%d hosts of %d GPUs: %.0f bytes from other hosts, want %.0f", c.Hosts, c.GPUs, e.NetworkBytes, network)
+		}
+	}
+}
+
+// TestDivision compares the bytes of A and B that a GPU receives with those of the division that
+// products on several GPUs use, for a GPU that stores needed parts of both. The emulated GPUs count
+// the same bytes on their links, see TestDividedTraffic of internal/resident.
+func TestDivision(t *testing.T) {
+	const n = 8192
+	l := gemm.Dense(dtype.BF16, n, n)
+	problem, _, err := gemm.New(1, l, l, 0, l, gemm.Epilogue{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, gpus := range []int{2, 4, 8, 16, 64} {
+		e := predict(t, Product{dtype.BF16, n, n, n}, cluster(t, 1, gpus))
+		p := split.Product{Problem: problem, Weights: slices.Repeat([]float64{1}, gpus), UnitM: 128, UnitN: 128, Grain: 1,
+			Seconds: e.Single.Seconds(), Rate: cluster(t, 1, gpus).Peer, PanelBytes: 256 << 20}
+		for o, by := range []split.By{gemm.A: split.Rows, gemm.B: split.Columns, gemm.C: split.Rows} {
+			m := split.New(by, n, n, p.Weights, 128)
+			p.Places[o].Matrix = &m
+		}
+		pl := p.Plan()
+		received := 0
+		pl.Copies(func(c split.Copy) {
+			if c.To == 0 && c.From != 0 && c.Operand != gemm.C {
+				received += dtype.BF16.Bytes(c.Part.Len())
+			}
+		})
+		part, size := pl.Shares[0].C, float64(l.Bytes())
+		rows, cols := n/float64(part.Rows.Len()), n/float64(part.Cols.Len())
+		if want := size * (1/rows + 1/cols - 2/float64(gpus)); math.Abs(float64(received)-want) > 1e-9*size {
+			t.Errorf("%d GPUs as %.0f×%.0f: one receives %d bytes of A and B, want %.0f", gpus, rows, cols, received, want)
 		}
 	}
 }
