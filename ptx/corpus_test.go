@@ -36,7 +36,7 @@ func TestCorpusVerifies(t *testing.T) {
 			t.Errorf("%v", err)
 			continue
 		}
-		if need := m.Need(); need.Version > m.Version || !m.Target.Has(need.Target) {
+		if need := m.Need(); need.Version > m.Version || !need.supportedBy(m.Target) {
 			t.Errorf("%s: requires %v, %v, more than its own %v, %v", name, need.Version, need.Target, m.Version, m.Target)
 		}
 		for _, f := range m.Funcs() {

@@ -276,12 +276,12 @@ func TestNeed(t *testing.T) {
 		stmts string
 		want  Need
 	}{
-		{"ret;", Need{23, Target{SM: 20}}},
-		{"bar.sync 0;", Need{23, Target{SM: 20}}},
-		{"cp.async.commit_group;", Need{70, Target{SM: 80}}},
-		{"cp.async.commit_group; fence.acq_rel.cluster;", Need{78, Target{SM: 90}}},
-		{"mov.u32 %r, %cluster_ctarank;", Need{78, Target{SM: 90}}},
-		{"wgmma.fence.sync.aligned; barrier.cluster.wait;", Need{80, Target{90, "a"}}},
+		{"ret;", need("2.3", "sm_20")},
+		{"bar.sync 0;", need("2.3", "sm_20")},
+		{"cp.async.commit_group;", need("7.0", "sm_80")},
+		{"cp.async.commit_group; fence.acq_rel.cluster;", need("7.8", "sm_90")},
+		{"mov.u32 %r, %cluster_ctarank;", need("7.8", "sm_90")},
+		{"wgmma.fence.sync.aligned; barrier.cluster.wait;", need("8.0", "sm_90a")},
 	} {
 		m, err := Parse("k", header+".entry k() { .reg .b32 %r; "+c.stmts+" }")
 		if err == nil {

@@ -16,9 +16,10 @@ import (
 //
 //	add{.rnd}{.ftz}{.sat}.f32 d, a, b
 //
-// A modifier slot is a literal (.f32), the name of a set (.rnd), alternatives of both (.hi|lo),
-// or a set under another name (.dtype=int). Braces mark optional slots. Slots in the same braces
-// are present or absent together. An operand is one of the following:
+// The table states the first version and the architectures before each row, such as "8.6
+// sm_100f|sm_110f". A modifier slot is a literal (.f32), the name of a set (.rnd), alternatives of
+// both (.hi|lo), or a set under another name (.dtype=int). Braces mark optional slots. Slots in the
+// same braces are present or absent together. An operand is one of the following:
 //
 //	d          a register. The operand named d is written, all others are read;
 //	           wgmma.mma_async also reads d
@@ -141,7 +142,7 @@ var table = sync.OnceValue(func() *formTable {
 	return t
 })
 
-// parseForm parses a row, such as "8.0 sm_90a wgmma.fence.sync.aligned": version, target and
+// parseForm parses a row, such as "8.0 sm_90a wgmma.fence.sync.aligned": version, targets and
 // form.
 func parseForm(line string) (*Form, error) {
 	fields := strings.SplitN(strings.Join(strings.Fields(line), " "), " ", 3)
@@ -149,11 +150,9 @@ func parseForm(line string) (*Form, error) {
 		return nil, fmt.Errorf("want version, target and form")
 	}
 	f := &Form{Text: fields[2]}
-	var ok1, ok2 bool
-	f.Need.Version, ok1 = ParseVersion(fields[0])
-	f.Need.Target, ok2 = ParseTarget(fields[1])
-	if !ok1 || !ok2 {
-		return nil, fmt.Errorf("bad version or target")
+	var err error
+	if f.Need, err = parseNeed(fields[0], fields[1]); err != nil {
+		return nil, err
 	}
 	head, tail, _ := strings.Cut(f.Text, " ")
 	if i := strings.IndexAny(head, ".{"); i >= 0 {

@@ -58,7 +58,7 @@ func TestRandomRoundTrip(t *testing.T) {
 			all := s.expand(f, 4)
 			instrs = append(instrs, all[s.rng.IntN(len(all))])
 		}
-		m := s.module(Need{80, Target{90, "a"}}, instrs)
+		m := s.module(need("8.0", "sm_90a"), instrs)
 		s.decorate(m)
 		checkRoundTrip(t, m)
 	}

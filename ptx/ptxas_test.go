@@ -254,17 +254,17 @@ func below(need Need) []Need {
 		if row.Version < need.Version && row.Version >= least {
 			previous.Version = max(previous.Version, row.Version)
 		}
-		if row.Target.Suffix == "" && row.Version <= need.Version && !row.Target.Has(need.Target) {
+		if row.Target.Suffix == "" && row.Version <= need.Version && !need.supportedBy(row.Target) {
 			if row.SM > previous.Target.SM {
 				previous.Target = row.Target
 			}
 		}
 	}
 	if previous.Version > 0 {
-		lower = append(lower, Need{previous.Version, need.Target})
+		lower = append(lower, Need{Version: previous.Version, Target: need.Target})
 	}
 	if previous.Target.SM > 0 {
-		lower = append(lower, Need{need.Version, previous.Target})
+		lower = append(lower, Need{Version: need.Version, Target: previous.Target})
 	}
 	return lower
 }
@@ -277,7 +277,7 @@ func TestOperandsAgainstPtxas(t *testing.T) {
 	path := findPtxas(t)
 	const trials, chunk = 3000, 250
 	s := newSampler(testrand.Seed(t))
-	need := Need{85, Target{90, "a"}}
+	need := Need{Version: 85, Target: Target{90, "a"}}
 	var tried []*Instr
 	for len(tried) < trials {
 		i := s.perturbed()

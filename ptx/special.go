@@ -17,7 +17,7 @@ var specialTable = func() []special {
 	var rows []special
 	add := func(v Version, sm int, t Type, vec bool, names string) {
 		for _, name := range strings.Fields(names) {
-			rows = append(rows, special{name, t, vec, Need{v, Target{SM: sm}}})
+			rows = append(rows, special{name, t, vec, Need{Version: v, Target: Target{SM: sm}}})
 		}
 	}
 	add(23, 20, U32, true, "%tid %ntid %ctaid %nctaid")

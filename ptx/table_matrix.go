@@ -167,7 +167,7 @@ const controlForms = `
 # miscellaneous-instructions-nanosleep: suspends the thread for about a nanoseconds
 6.3 sm_70 nanosleep.u32 a
 # miscellaneous-instructions-setmaxnreg: changes the number of registers per thread of the warpgroup
-8.0 sm_90a setmaxnreg.action=inc|dec.sync.aligned.u32 n=24..256/8
+8.0 sm_90a|sm_100f|sm_110f|sm_120f setmaxnreg.action=inc|dec.sync.aligned.u32 n=24..256/8
 # miscellaneous-instructions-pmevent: triggers performance monitor events
 2.3 sm_20 pmevent a=0..15
 3.0 sm_20 pmevent.mask a=0..65535

@@ -167,14 +167,14 @@ const bulkForms = `
 # data-movement-and-conversion-instructions-cp-async-bulk-wait-group: waits until at most n groups of bulk copies are pending, or have sources yet to be read
 8.0 sm_90 cp.async.bulk.wait_group{.read} n=0..2147483647
 # data-movement-and-conversion-instructions-tensormap-replace: changes a field of the tensor map at a
-8.3 sm_90a tensormap.replace.tile.field=global_address{.space=mapspace}.b1024.b64 [a], b:b64
-8.3 sm_90a tensormap.replace.tile.field=rank{.space=mapspace}.b1024.b32 [a], b:b32
-8.3 sm_90a tensormap.replace.tile.field=box_dim|global_dim|element_stride{.space=mapspace}.b1024.b32 [a], n=0..4, b:u32
-8.3 sm_90a tensormap.replace.tile.field=global_stride{.space=mapspace}.b1024.b64 [a], n=0..4, b:b64
-8.3 sm_90a tensormap.replace.tile.field=elemtype{.space=mapspace}.b1024.b32 [a], n=0..12
-8.3 sm_90a tensormap.replace.tile.field=interleave_layout{.space=mapspace}.b1024.b32 [a], n=0..2
-8.3 sm_90a tensormap.replace.tile.field=swizzle_mode{.space=mapspace}.b1024.b32 [a], n=0..3
-8.3 sm_90a tensormap.replace.tile.field=fill_mode{.space=mapspace}.b1024.b32 [a], n=0..1
+8.3 sm_90a|sm_100f|sm_110f|sm_120f tensormap.replace.tile.field=global_address{.space=mapspace}.b1024.b64 [a], b:b64
+8.3 sm_90a|sm_100f|sm_110f|sm_120f tensormap.replace.tile.field=rank{.space=mapspace}.b1024.b32 [a], b:b32
+8.3 sm_90a|sm_100f|sm_110f|sm_120f tensormap.replace.tile.field=box_dim|global_dim|element_stride{.space=mapspace}.b1024.b32 [a], n=0..4, b:u32
+8.3 sm_90a|sm_100f|sm_110f|sm_120f tensormap.replace.tile.field=global_stride{.space=mapspace}.b1024.b64 [a], n=0..4, b:b64
+8.3 sm_90a|sm_100f|sm_110f|sm_120f tensormap.replace.tile.field=elemtype{.space=mapspace}.b1024.b32 [a], n=0..12
+8.3 sm_90a|sm_100f|sm_110f|sm_120f tensormap.replace.tile.field=interleave_layout{.space=mapspace}.b1024.b32 [a], n=0..2
+8.3 sm_90a|sm_100f|sm_110f|sm_120f tensormap.replace.tile.field=swizzle_mode{.space=mapspace}.b1024.b32 [a], n=0..3
+8.3 sm_90a|sm_100f|sm_110f|sm_120f tensormap.replace.tile.field=fill_mode{.space=mapspace}.b1024.b32 [a], n=0..1
 # parallel-synchronization-and-communication-instructions-tensormap-cp-fenceproxy: copies a tensor map and releases it to TMA
 8.3 sm_90 tensormap.cp_fenceproxy.dst=global.src=shared::cta.tensormap::generic.release.scope.sync.aligned [d:global], [a:shared], size=128
 `

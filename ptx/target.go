@@ -2,6 +2,7 @@ package ptx
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -97,13 +98,67 @@ func (t Target) MinVersion() (v Version, ok bool) {
 type Need struct {
 	Version Version
 	Target  Target
+	// Others holds later architectures that support a feature that Target and its family have.
+	Others [3]Target
+}
+
+// parseNeed parses a requirement, such as "8.6" and "sm_100f|sm_110f".
+func parseNeed(version, targets string) (n Need, err error) {
+	var ok bool
+	if n.Version, ok = ParseVersion(version); !ok {
+		return n, fmt.Errorf("bad version %q", version)
+	}
+	for i, text := range strings.Split(targets, "|") {
+		t, ok := ParseTarget(text)
+		switch {
+		case !ok || i > len(n.Others):
+			return n, fmt.Errorf("bad targets %q", targets)
+		case i == 0:
+			n.Target = t
+		default:
+			n.Others[i-1] = t
+		}
+	}
+	return n, nil
+}
+
+// need is like parseNeed for requirements that are constants. It panics on an error.
+func need(version, targets string) Need {
+	n, err := parseNeed(version, targets)
+	if err != nil {
+		panic(fmt.Sprintf("ptx: %s, %s: %v", version, targets, err))
+	}
+	return n
+}
+
+// supportedBy reports whether code compiled for t can use the feature.
+func (n Need) supportedBy(t Target) bool {
+	return t.Has(n.Target) || slices.ContainsFunc(n.Others[:], func(o Target) bool { return o.SM > 0 && t.Has(o) })
+}
+
+// targets lists the architectures, such as "sm_90a, sm_100f or sm_120f".
+func (n Need) targets() string {
+	text := n.Target.String()
+	for i, o := range n.Others {
+		switch {
+		case o.SM == 0:
+		case i+1 < len(n.Others) && n.Others[i+1].SM > 0:
+			text += ", " + o.String()
+		default:
+			text += " or " + o.String()
+		}
+	}
+	return text
 }
 
 // and returns the requirement of code that uses the features of both n and m.
 func (n Need) and(m Need) Need {
 	n.Version = max(n.Version, m.Version)
-	if m.Target.SM > n.Target.SM || m.Target.SM == n.Target.SM && m.Target.Suffix != "" {
-		n.Target = m.Target
+	switch {
+	case m.Target == n.Target && m.Others != n.Others:
+		n.Others = [3]Target{}
+	case m.Target.SM > n.Target.SM || m.Target.SM == n.Target.SM && m.Target.Suffix != "":
+		n.Target, n.Others = m.Target, m.Others
 	}
 	return n
 }

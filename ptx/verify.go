@@ -14,7 +14,7 @@ import (
 // name the function that they were found in. Functions without errors are bound even if others
 // have errors.
 func Verify(m *Module) error {
-	v := &verifier{m: m, globals: newScope(nil), have: Need{m.Version, m.Target}}
+	v := &verifier{m: m, globals: newScope(nil), have: Need{Version: m.Version, Target: m.Target}}
 	v.header()
 	for _, d := range m.Decls {
 		switch d := d.(type) {
@@ -30,7 +30,7 @@ func Verify(m *Module) error {
 // Need returns the lowest .version and .target that can compile m. The module must have been
 // bound by [Verify]. Need is valid even if Verify has rejected m's own .version or .target.
 func (m *Module) Need() Need {
-	need := Need{targets[0].Version, targets[0].Target}
+	need := Need{Version: targets[0].Version, Target: targets[0].Target}
 	for _, f := range m.Funcs() {
 		need = need.and(f.need())
 	}
@@ -312,7 +312,7 @@ func (v *verifier) require(at Pos, what string, need Need) {
 	if need.Version > v.have.Version {
 		v.fail(at, ErrTarget, "%s: requires .version %v, the module has %v", what, need.Version, v.have.Version)
 	}
-	if need.Target.SM > 0 && !v.have.Target.Has(need.Target) {
-		v.fail(at, ErrTarget, "%s: requires .target %v, the module has %v", what, need.Target, v.have.Target)
+	if need.Target.SM > 0 && !need.supportedBy(v.have.Target) {
+		v.fail(at, ErrTarget, "%s: requires .target %v, the module has %v", what, need.targets(), v.have.Target)
 	}
 }
