@@ -178,7 +178,9 @@ func tolerated(i *Instr, ours bool) string {
 		return "a sink that is read"
 	case i.Op == "mbarrier" && holds(vector):
 		return "a count in a vector"
-	case i.Op == "atom" && len(i.Args) == 4, i.Has("kind::i8") && len(i.Args) == 6:
+	case i.Op == "tcgen05" && i.Has("red"):
+		return "a reduction in a vector"
+	case i.Op == "atom" && len(i.Args) == 4, i.Op == "tcgen05" && i.Has("mma") && len(i.Args) > 5:
 		return "an operand without a use"
 	case i.Op == "st" && len(i.Args) == 2 || i.Op == "cp" && !holds(number):
 		return "an mbarrier or address without brackets, or none"

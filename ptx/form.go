@@ -21,7 +21,7 @@ import (
 // both (.hi|lo), or a set under another name (.dtype=int). Braces mark optional slots. Slots in the
 // same braces are present or absent together. An operand is one of the following:
 //
-//	d          a register. The operand named d is written, all others are read;
+//	d          a register. The operands named d and dred are written, all others are read;
 //	           wgmma.mma_async also reads d
 //	a          a register or an immediate of the instruction's type
 //	a:u32      a register or an immediate of another type: the name of a type, or of the slot
@@ -284,7 +284,7 @@ func (o *OperandForm) parse(s string) error {
 	o.Type, o.Special = strings.CutSuffix(o.Type, "%")
 	o.Type, o.Symbol = strings.CutSuffix(o.Type, "&")
 	o.Type, o.Wider = strings.CutSuffix(o.Type, "+")
-	o.Dst = o.Name == "d"
+	o.Dst = o.Name == "d" || o.Name == "dred"
 	switch o.Type {
 	case "label":
 		o.Kind, o.Type = LabelOperand, ""

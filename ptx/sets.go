@@ -36,6 +36,7 @@ var modifierSets = map[string]string{
 
 	"vec": "v2 v4", "num": "x1 x2 x4",
 	"upto32": "x1 x2 x4 x8 x16 x32", "upto64": "x1 x2 x4 x8 x16 x32 x64", "upto128": "x1 x2 x4 x8 x16 x32 x64 x128",
+	"from2":      "x2 x4 x8 x16 x32 x64 x128",
 	"group":      "cta_group::1 cta_group::2",
 	"collector":  "collector::a::fill collector::a::use collector::a::lastuse collector::a::discard",
 	"collectorb": collectorsOfB(),
@@ -209,9 +210,9 @@ var instructionNames = func() map[string]bool {
 		mbarrier.arrive mbarrier.arrive.expect_tx mbarrier.arrive_drop mbarrier.arrive_drop.expect_tx
 		mbarrier.test_wait mbarrier.test_wait.parity mbarrier.try_wait mbarrier.try_wait.parity
 		setmaxnreg.inc setmaxnreg.dec shf.l shf.r st.async tensormap.replace tensormap.cp_fenceproxy
-		tcgen05.alloc tcgen05.dealloc tcgen05.relinquish_alloc_permit tcgen05.ld tcgen05.st tcgen05.wait::ld
+		tcgen05.alloc tcgen05.dealloc tcgen05.relinquish_alloc_permit tcgen05.ld tcgen05.ld.red tcgen05.st tcgen05.wait::ld
 		tcgen05.wait::st tcgen05.cp tcgen05.shift tcgen05.fence::before_thread_sync tcgen05.fence::after_thread_sync
-		tcgen05.commit tcgen05.mma tcgen05.mma.ws
+		tcgen05.commit tcgen05.mma tcgen05.mma.sp tcgen05.mma.ws tcgen05.mma.ws.sp
 		wgmma.fence wgmma.commit_group wgmma.wait_group wgmma.mma_async
 		wmma.load.a wmma.load.b wmma.load.c wmma.store.d wmma.mma`) {
 		m[name] = true

@@ -157,7 +157,8 @@ func (n Need) and(m Need) Need {
 	switch {
 	case m.Target == n.Target && m.Others != n.Others:
 		n.Others = [3]Target{}
-	case m.Target.SM > n.Target.SM || m.Target.SM == n.Target.SM && m.Target.Suffix != "":
+	case m.Target.SM > n.Target.SM,
+		m.Target.SM == n.Target.SM && (m.Target.Suffix == "a" || n.Target.Suffix == ""):
 		n.Target, n.Others = m.Target, m.Others
 	}
 	return n

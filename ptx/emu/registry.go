@@ -49,7 +49,7 @@ func init() {
 		// mma.go, wgmma.go, matrixmem.go
 		"mma": decodeMma, "wmma": decodeWmma, "wgmma": decodeWgmma, "ldmatrix": decodeLdmatrix, "stmatrix": decodeStmatrix,
 		"movmatrix": decodeMovmatrix,
-		// tensormem.go, tensormove.go, tensorpipe.go, tensorproduct.go
+		// tensormem.go, tensormove.go, tensorcopy.go, tensorpipe.go, tensorproduct.go
 		"tcgen05": decodeTensor,
 	}
 }
@@ -72,10 +72,10 @@ func refused(i *ptx.Instr) string {
 	switch {
 	case (i.Op == "atom" || i.Op == "red") && i.Has("b128"):
 		return "atomic operations on 128 bits"
+	case i.Op == "tcgen05" && i.Has("red") && i.Has("16x32bx2"):
+		return "whether the reduction includes both halves of a lane is not specified"
 	case i.Has("ashift"):
-		return "rows of A that are shifted"
-	case i.Op == "tcgen05" && i.Has("b8x16"):
-		return "decompression of 4-bit and 6-bit floats"
+		return "which rows of A are shifted in which direction is not specified"
 	case i.Op == "tcgen05" && i.Has("4x256b"):
 		return "copies of 4 rows"
 	}

@@ -1,7 +1,7 @@
 package emu
 
 import (
-	"fmt"
+	"slices"
 	"unsafe"
 
 	"tilework/ptx"
@@ -16,6 +16,9 @@ type tensorMove struct {
 	registers []register
 	packed    bool // each register holds the lower halves of two columns
 	half      int  // columns between the two halves of the shape 16x32bx2
+	// reduce combines two words of a lane for tcgen05.ld.red, whose result is in the slot reduced.
+	reduce  func(a, b uint32) uint32
+	reduced uint32
 }
 
 // tensorTransfer is a tcgen05.ld or tcgen05.st that no wait has completed.
@@ -51,6 +54,12 @@ func (d *decoder) tensorMove(k, address int) *tensorMove {
 	}
 	before := len(*list)
 	m.slots = d.vector(k)
+	if i.Has("red") {
+		m.reduced = d.vector(k + 1)[0]
+		if m.reduce = reduction(i.Mod("op"), i.Type(k+1)); i.Type(k+1) == ptx.F32 {
+			m.reduce = d.floatReduction()
+		}
+	}
 	m.registers = append(m.registers, (*list)[before:]...)
 	shape := tensorShapes[i.Mod("shape")]
 	for k := range i.Args {
@@ -111,20 +120,31 @@ func (m *tensorMove) each(p *tensorPart, do func(lane, r int, low, high *uint32)
 }
 
 func (d *decoder) tensorLoad() execFunc {
-	m := d.tensorMove(0, 1)
+	m := d.tensorMove(0, slices.IndexFunc(d.i.Args, func(arg ptx.Operand) bool {
+		_, ok := arg.(*ptx.Addr)
+		return ok
+	}))
 	return aligned(func(w *warp, in *inst) {
 		p, ok := m.part(w, in)
 		if !ok {
 			return
 		}
 		f := w.frame
+		write := func(slot uint32, lane int, v uint32) {
+			*(*uint32)(unsafe.Add(f.base, uintptr(slot)+uintptr(4*lane))) = v
+		}
 		w.startTensor(in, m, true, p, func() {
+			var sums [lanes]uint32
 			m.each(p, func(lane, r int, low, high *uint32) {
 				v := *low
 				if high != nil {
 					v = v&0xffff | *high<<16
 				}
-				*(*uint32)(unsafe.Add(f.base, uintptr(m.slots[r])+uintptr(4*lane))) = v
+				write(m.slots[r], lane, v)
+				if m.reduce != nil {
+					sums[lane] = m.reduce(choose(r == 0, v, sums[lane]), v)
+					write(m.reduced, lane, sums[lane])
+				}
 			})
 		})
 		if w.tracks {
@@ -212,61 +232,16 @@ func (w *warp) trackTensorLoad(in *inst, m *tensorMove, p *tensorPart) {
 			}
 		}
 	}
+	slots := map[uint32]uint32{} // lanes by register
 	for r, mask := range masks {
-		if n, ok := w.frame.fn.registerAt(m.slots[r]); ok {
-			u.set(n, mask, mask, cause)
+		slots[m.slots[r]] = mask
+		if m.reduce != nil {
+			slots[m.reduced] |= mask
 		}
 	}
-}
-
-// tensorCopy decodes tcgen05.cp, which copies rows of 16 or 32 bytes from shared memory to
-// consecutive lanes.
-func (d *decoder) tensorCopy() execFunc {
-	i := d.i
-	to, desc, pair := d.tensorOperand(0), d.source(1), i.Has("cta_group::2")
-	var rows, bits int
-	if _, err := fmt.Sscanf(i.Mod("shape"), "%dx%db", &rows, &bits); err != nil {
-		return nil
-	}
-	// copies holds the first lane of each copy of rows/groups rows.
-	groups, copies := 1, [][]int{{0}}
-	switch i.Mod("copies") {
-	case "warpx4":
-		copies = [][]int{{0, 32, 64, 96}}
-	case "warpx2::02_13":
-		groups, copies = 2, [][]int{{0, 64}, {32, 96}}
-	case "warpx2::01_23":
-		groups, copies = 2, [][]int{{0, 32}, {64, 96}}
-	}
-	return func(w *warp, in *inst) {
-		w.eachTensorThread(in, func(lane int) {
-			for _, b := range w.pairOf(in, pair) {
-				first, col := to.at(w, lane)
-				source := operand{descriptor: unpackTensorDescriptor(reg[uint64](w, desc)[lane]), rows: rows, k: bits / 8, size: 1}
-				spans := source.spans(0, rows)
-				if !w.checkSharedSpans(in, b, spans) {
-					return
-				}
-				var parts []*tensorPart
-				for _, starts := range copies {
-					for _, start := range starts {
-						parts = append(parts, &tensorPart{block: b, lane: first + start, col: col, lanes: rows / groups, cols: bits / 32})
-					}
-				}
-				w.issueTensor(in, lane, []sharedRead{{b, spans}}, nil, parts, func() {
-					memory := b.shared.bytes()
-					for g, starts := range copies {
-						for row := range rows / groups {
-							for c := range bits / 32 {
-								v := *(*uint32)(unsafe.Pointer(&memory[source.at(g*rows/groups+row, 4*c)]))
-								for _, start := range starts {
-									*b.tensor.word(first+start+row, col+c) = v
-								}
-							}
-						}
-					}
-				})
-			}
-		})
+	for slot, mask := range slots {
+		if n, ok := w.frame.fn.registerAt(slot); ok {
+			u.set(n, mask, mask, cause)
+		}
 	}
 }

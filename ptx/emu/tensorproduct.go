@@ -14,14 +14,16 @@ import (
 type tensorProduct struct {
 	kind           *tensorKind
 	pair, reuses   bool // cta_group::2; tcgen05.mma.ws
+	sparseA        bool
 	d, a           tensorOperand
 	descA, descB   uint32 // slots; descA is 0 if A is in tensor memory
 	idesc, input   uint32
 	scaleD         int      // D is divided by 2^scaleD before it is added
 	off            []uint32 // slots of the masks of lanes that are not written
 	scaleA, scaleB tensorOperand
-	zeros          uint32 // slot of the descriptor of columns of B that count as zero, or 0
-	perRow         int    // scales of a row of A, for the K of the instruction; 0 without scales
+	meta           tensorOperand // of a sparse A
+	zeros          uint32        // slot of the descriptor of columns of B that count as zero, or 0
+	perRow         int           // scales of a row of A, for the K of the instruction; 0 without scales
 }
 
 // tensorKind describes a kind of tcgen05.mma: K, and the types by their codes in the instruction
@@ -63,7 +65,7 @@ func kindOf(i *ptx.Instr) *tensorKind {
 
 func (d *decoder) tensorProduct() execFunc {
 	i := d.i
-	t := &tensorProduct{pair: i.Has("cta_group::2"), reuses: i.Has("ws")}
+	t := &tensorProduct{pair: i.Has("cta_group::2"), reuses: i.Has("ws"), sparseA: i.Has("sp")}
 	t.kind = kindOf(i)
 	t.perRow = t.kind.perRow
 	switch i.Mod("scales") {
@@ -94,6 +96,8 @@ func (d *decoder) tensorProduct() execFunc {
 			t.scaleA = d.tensorOperand(k)
 		case "scale-b":
 			t.scaleB = d.tensorOperand(k)
+		case "meta":
+			t.meta = d.tensorOperand(k)
 		case "zeros":
 			t.zeros = d.source(k)
 		}
@@ -111,6 +115,8 @@ type tensorShape struct {
 	mnMajorA, mnMajorB bool
 	blocks             []*block // whose memory it accesses
 	rowsPer            int      // rows of A and D in the memory of a block
+	depth              int      // K of B, twice that of a packed sparse A
+	selector           int      // of the metadata of a sparse A
 	idA, idB           int      // byte of the first scale in its word
 	scale              func(bits uint8) float64
 	typeA, typeB       ptx.Type
@@ -124,6 +130,9 @@ func (t *tensorProduct) describe(desc uint32) (*tensorShape, error) {
 	p := &s.matrixProduct
 	p.quadrants, p.unit = 1, blackwellUnit
 	p.m, p.n, p.k = int(field(24, 5))<<4, int(field(17, 6))<<3, t.kind.k
+	if s.depth = p.k; t.sparseA {
+		s.depth, s.selector = 2*p.k, int(field(0, 2))
+	}
 	var okA, okB bool
 	okD := true
 	s.typeA, okA = t.kind.operands[field(7, 3)]
@@ -161,8 +170,9 @@ func (t *tensorProduct) describe(desc uint32) (*tensorShape, error) {
 	case p.n == 0 || p.n > 256 || p.n%pitch != 0:
 		return nil, fmt.Errorf("the instruction descriptor %#x has N = %d: want a multiple of %d up to 256", desc, p.n,
 			pitch)
-	case field(2, 1) == 1:
-		return nil, fmt.Errorf("the instruction descriptor %#x is that of tcgen05.mma.sp", desc)
+	case field(2, 1) == 1 != t.sparseA:
+		return nil, fmt.Errorf("the instruction descriptor %#x is that of %s A", desc,
+			choose(t.sparseA, "a dense", "a sparse"))
 	case t.perRow > 0 && field(31, 1) == 1:
 		return nil, fmt.Errorf("the instruction descriptor %#x is that of K = 96, which the emulator does not support", desc)
 	case t.perRow == 0 && field(30, 2) != 0:
@@ -172,13 +182,16 @@ func (t *tensorProduct) describe(desc uint32) (*tensorShape, error) {
 			s.idA, s.idB, t.perRow)
 	case narrow && (s.mnMajorA || s.mnMajorB):
 		return nil, fmt.Errorf("operands of less than 8 bits are MN-major: want K-major")
-	case t.descA == 0 && (t.reuses || t.pair && p.m == 128 || t.padded(s.typeA)):
+	case t.descA == 0 && (t.reuses || t.pair && p.m == 128):
 		return nil, fmt.Errorf("the emulator does not support A of this shape and type in tensor memory")
 	}
 	p.a, p.b, p.d = elementTypes[s.typeA], elementTypes[s.typeB], elementTypes[p.kind]
 	p.minExps = [2]int{minExponents[s.typeA], minExponents[s.typeB]}
 	if s.rowsPer = p.m; t.pair {
 		s.rowsPer /= 2
+	}
+	if t.sparseA {
+		return s, s.checkSparse()
 	}
 	return s, nil
 }
@@ -204,20 +217,26 @@ func (t *tensorProduct) issue(w *warp, in *inst, lane int) {
 	var shared []sharedRead
 	var reads, writes []*tensorPart
 	adds := *pred(w, t.input)>>lane&1 != 0
-	b := t.matrix(reg[uint64](w, t.descB)[lane], s.n/len(s.blocks), s.k, s.typeB, s.mnMajorB)
+	b := t.matrix(reg[uint64](w, t.descB)[lane], s.n/len(s.blocks), s.depth, s.typeB, s.mnMajorB)
 	var a *operand
 	if t.descA != 0 {
 		a = t.matrix(reg[uint64](w, t.descA)[lane], s.rowsPer, s.k, s.typeA, s.mnMajorA)
 	}
 	laneD, colD := t.d.at(w, lane)
 	laneA, colA := t.a.at(w, lane)
+	laneMeta, colMeta := t.meta.at(w, lane)
+	if t.sparseA && (laneMeta != 0 || colMeta%2 != 0) {
+		w.misuse(in, "the metadata are in lane %d and column %d of tensor memory: want lane 0 and an even column", laneMeta,
+			colMeta)
+		return
+	}
 	for _, block := range s.blocks {
 		spans := b.spans(0, b.rows)
 		if a != nil {
 			spans = append(spans, a.spans(0, a.rows)...)
 		} else {
 			part := s.rowsOf(block, laneA, colA)
-			part.cols = s.k * s.typeA.Bits() / 32
+			part.cols = s.k * s.tensorElement().bits / 32
 			reads = append(reads, part)
 		}
 		if !w.checkSharedSpans(in, block, spans) {
@@ -230,6 +249,9 @@ func (t *tensorProduct) issue(w *warp, in *inst, lane int) {
 				rows := choose(k == 0, s.rowsPer, s.n)
 				reads = append(reads, &tensorPart{block: block, col: col, lanes: tensorLanes, cols: (rows + lanes - 1) / lanes})
 			}
+		}
+		if t.sparseA {
+			reads = append(reads, &tensorPart{block: block, col: colMeta, lanes: tensorLanes, cols: 2})
 		}
 		d := s.results(block, laneD, colD)
 		writes = append(writes, d)
@@ -269,7 +291,15 @@ func (t *tensorProduct) issue(w *warp, in *inst, lane int) {
 			if len(off) > 4 {
 				written = off[4*n:][:4]
 			}
-			s.compute(mode, block, laneD, colD, adds, rows, cols, scales, written)
+			var places [][]int
+			if t.sparseA {
+				var err error
+				if places, err = s.places(block, colMeta); err != nil {
+					w.block.cluster.fail(w.siteError(ErrMisuse, in, "%v", err))
+					return
+				}
+			}
+			s.compute(mode, block, laneD, colD, adds, rows, cols, places, scales, written)
 		}
 	})
 }
@@ -339,9 +369,22 @@ func (s *tensorShape) results(b *block, lane, col int) *tensorPart {
 	return p
 }
 
+// tensorElement returns the encoding of elements of A in tensor memory. There, 4-bit and 6-bit
+// floats are in the middle of a byte (CUTLASS, cp_narrow_a_to_tmem_mma.py).
+func (s *tensorShape) tensorElement() *elementType {
+	e := s.matrixProduct.a
+	if !s.padded(s.typeA) {
+		return e
+	}
+	return &elementType{8, func(b uint64) float64 { return e.decode(b >> paddingBelow(e.bits)) }, nil}
+}
+
+// paddingBelow returns the bits below a float of n bits in a byte of tensor memory.
+func paddingBelow(n int) int { return (8 - n) / 2 }
+
 // readTensor returns the rows of A in tensor memory.
 func (s *tensorShape) readTensor(b *block, lane, col int) []float64 {
-	e := s.matrixProduct.a
+	e := s.tensorElement()
 	sign := 1.0
 	if s.negA {
 		sign = -1
@@ -372,11 +415,14 @@ func (s *tensorShape) readScales(b *block, col, n, id int) []float64 {
 	return m
 }
 
-// compute computes the rows of a block.
+// compute computes the rows of a block. For a sparse A, places holds the columns of the elements of
+// each row.
 func (s *tensorShape) compute(
-	mode Accumulate, b *block, lane, col int, adds bool, rows, cols []float64, scales [2][]float64, off []uint32,
+	mode Accumulate, b *block, lane, col int, adds bool, rows, cols []float64, places [][]int, scales [2][]float64,
+	off []uint32,
 ) {
 	factor := math.Ldexp(1, -s.scaleD)
+	selected := make([]float64, s.k)
 	for i := range s.rowsPer {
 		for j := range s.n {
 			at, column := s.place(i, j)
@@ -388,7 +434,13 @@ func (s *tensorShape) compute(
 			if adds {
 				c = s.matrixProduct.d.decode(uint64(*word)) * factor
 			}
-			x, y := rows[i*s.k:][:s.k], cols[j*s.k:][:s.k]
+			x, y := rows[i*s.k:][:s.k], cols[j*s.depth:][:s.depth]
+			if s.sparseA {
+				for k, place := range places[i] {
+					selected[k] = y[place]
+				}
+				y = selected
+			}
 			if s.perRow > 0 {
 				c = s.scaledElement(mode, x, y, c, scales[0][i*s.perRow:][:s.perRow], scales[1][j*s.perRow:][:s.perRow])
 			} else {
