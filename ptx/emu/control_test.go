@@ -210,6 +210,44 @@ SPIN:	atom.global.cas.b32 %old, [%buf], 0, 1;
 	}
 }
 
+// TestLockInFunction has the threads acquire a lock in a function, as unoptimized code does. The
+// threads that poll there are deeper in calls than the one that holds the lock, and must let it run
+// even if it polls too.
+func TestLockInFunction(t *testing.T) {
+	const text = `.version 8.0
+.target sm_80
+.address_size 64
+.func (.reg .b32 %old) acquire(.reg .b64 %lock) { atom.global.cas.b32 %old, [%lock], 0, 1; ret; }
+.visible .entry k(.param .u64 buf)
+{
+	.reg .b64 %buf; .reg .b32 %old, %v, %n; .reg .pred %q;
+	ld.param.u64 %buf, [buf];
+SPIN:	call (%old), acquire, (%buf);
+	setp.ne.u32 %q, %old, 0;
+	@%q bra NEXT;
+	mov.u32 %n, 0;
+READ:	ld.volatile.global.u32 %v, [%buf+4];
+	add.u32 %n, %n, 1;
+	setp.lt.u32 %q, %n, 40;
+	@%q bra READ;
+	add.u32 %v, %v, 1;
+	st.volatile.global.u32 [%buf+4], %v;
+	membar.gl;
+	atom.global.exch.b32 %old, [%buf], 0;
+	mov.u32 %old, 0;
+NEXT:	setp.ne.u32 %q, %old, 0;
+	@%q bra SPIN;
+	ret;
+}
+`
+	for seed := range uint64(4) {
+		got, _, err := runModule(t, text, make([]uint32, 2), Launch{Block: Dim3{64, 1, 1}, MaxInstructions: 1e7, Seed: seed})
+		if err != nil || got[1] != 64 {
+			t.Fatalf("the lock was acquired %d times, want 64: %v", got[1], err)
+		}
+	}
+}
+
 func TestInstructionLimitAndCancellation(t *testing.T) {
 	forever := ".reg .b64 %n; mov.u64 %n, 0; LOOP: add.u64 %n, %n, 1; bra LOOP;"
 	_, _, err := runBody(t, forever, make([]uint32, 1), Launch{Block: Dim3{64, 1, 1}, MaxInstructions: 50_000})

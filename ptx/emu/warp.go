@@ -22,6 +22,7 @@ type warp struct {
 	checksRegisters bool   // register accesses are checked
 	tracks          bool   // undefined values are tracked
 	yield           bool   // the group yields after the current instruction
+	turns           int    // yields of the groups so far
 	queued          bool   // the warp is in cluster.runnable
 
 	groups         []group
@@ -63,6 +64,7 @@ type group struct {
 	barrier       int   // barrier that the group waits at
 	polls         int   // number of polls since the group last yielded
 	polled        *inst // the last access that polled
+	turn          int   // number of the group's last yield among those of the warp
 }
 
 // none is the value of warp.group while no group runs, and of group.from before a branch.
@@ -172,16 +174,17 @@ func (w *warp) pick() bool {
 	if w.group != none {
 		w.save()
 		if w.yield {
-			w.groups[w.group].state = yielded
+			w.turns++
+			w.groups[w.group].state, w.groups[w.group].turn = yielded, w.turns
 		}
 	}
 	w.yield = false
-	best := w.first(ready)
+	best := w.firstReady()
 	if best < 0 {
-		best = w.first(yielded)
+		best = w.firstYielded()
 	}
 	if best < 0 && w.releaseDiverged() {
-		best = w.first(ready)
+		best = w.firstReady()
 	}
 	if best < 0 {
 		w.endSlice()
@@ -191,13 +194,26 @@ func (w *warp) pick() bool {
 	return true
 }
 
-// first returns the first group in the given state, or -1. Groups in deeper calls come first, then
-// those with lower ranks.
-func (w *warp) first(state groupState) int {
+// firstReady returns the first ready group, or -1. Groups in deeper calls come first, then those
+// with lower ranks.
+func (w *warp) firstReady() int {
 	best := -1
 	for n := range w.groups {
 		g := &w.groups[n]
-		if g.state == state && (best < 0 || g.before(&w.groups[best])) {
+		if g.state == ready && (best < 0 || g.before(&w.groups[best])) {
+			best = n
+		}
+	}
+	return best
+}
+
+// firstYielded returns the group that yielded before all others that have yielded, or -1. In any
+// other order, groups that poll could keep out the one that they wait for.
+func (w *warp) firstYielded() int {
+	best := -1
+	for n := range w.groups {
+		g := &w.groups[n]
+		if g.state == yielded && (best < 0 || g.turn < w.groups[best].turn) {
 			best = n
 		}
 	}
