@@ -44,6 +44,12 @@ type TensorMap struct {
 	// Lower and Upper are the corners of the filter's positions in im2col mode, in all dimensions but
 	// the first and the last. A position is at least Lower, and less than Dims plus Upper.
 	Lower, Upper []int
+	// Interleave is 16 or 32 for a tensor whose channels are in slices of as many bytes, such as
+	// NC/8HWC8, or 0. The tensor has at least 3 dimensions then. 32 requires an address and strides
+	// that are multiples of 32, and a swizzle of 32. The manuals do not specify which strides and
+	// coordinates such a tensor has, nor the order of a box in shared memory, so the emulator refuses
+	// these maps.
+	Interleave int
 	// FillNaN fills the outside part of a load with NaNs instead of zeros. The elements are
 	// floating-point numbers.
 	FillNaN bool
@@ -89,6 +95,15 @@ func (m *TensorMap) Check() error {
 		return fmt.Errorf("tensor is at address %#x: want a multiple of 16", m.Base)
 	case m.Swizzle != 0 && m.Swizzle != 32 && m.Swizzle != 64 && m.Swizzle != 128:
 		return fmt.Errorf("swizzle is %d bytes: want 0, 32, 64 or 128", m.Swizzle)
+	case m.Interleave != 0 && m.Interleave != 16 && m.Interleave != 32:
+		return fmt.Errorf("interleaved slices have %d bytes: want 0, 16 or 32", m.Interleave)
+	case m.Interleave != 0 && n < 3:
+		return fmt.Errorf("interleaved tensor has %d dimensions: want at least 3", n)
+	case m.Interleave == 32 && (m.Base%32 != 0 || m.Swizzle != 32):
+		return fmt.Errorf("tensor with interleaved slices of 32 bytes is at address %#x with swizzle %d: "+
+			"want a multiple of 32 and swizzle 32", m.Base, m.Swizzle)
+	case m.Interleave == 32 && slices.ContainsFunc(m.Strides, func(n int) bool { return n%32 != 0 }):
+		return fmt.Errorf("strides are %v bytes: want multiples of 32 for interleaved slices of 32 bytes", m.Strides)
 	}
 	for i := range n {
 		switch {
@@ -100,7 +115,7 @@ func (m *TensorMap) Check() error {
 			return fmt.Errorf("steps are %v: want 1 to 8 in each dimension", m.Steps)
 		}
 	}
-	if err := m.checkBox(); err != nil {
+	if err := m.checkBox(); err != nil || m.Interleave != 0 {
 		return err
 	}
 	row := m.Box[0] * m.Element.Bytes()

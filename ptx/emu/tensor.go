@@ -32,6 +32,10 @@ func EncodeTensorMap(m *ptx.TensorMap) (b [ptx.TensorMapBytes]byte, err error) {
 	if err := m.Check(); err != nil {
 		return b, fmt.Errorf("%w: %w", ErrLaunch, err)
 	}
+	if m.Interleave != 0 {
+		return b, fmt.Errorf("%w: %w: tensor map with interleaved slices: the manuals do not specify its strides and "+
+			"coordinates", ErrLaunch, ptx.ErrUnsupported)
+	}
 	e := encodedTensor{Magic: tensorMagic, Element: uint8(m.Element), Rank: uint8(len(m.Dims)), Swizzle: uint8(m.Swizzle),
 		Im2col: m.Im2col(), Base: m.Base, FillNaN: m.FillNaN}
 	for i := range m.Dims {

@@ -80,6 +80,11 @@ func TestReplaceTensorMap(t *testing.T) {
 	if !errors.Is(err, ErrMisuse) || !strings.Contains(err.Error(), "the tensor map is for im2col mode") {
 		t.Errorf("a field of a tensor map for im2col mode: %v, want a misuse", err)
 	}
+	sliced := ptx.TensorMap{Element: ptx.F16, Dims: []int{16, 4, 3}, Strides: []int{64, 192}, Box: []int{16, 4, 3},
+		Interleave: 16}
+	if _, err := EncodeTensorMap(&sliced); !errors.Is(err, ErrLaunch) || !errors.Is(err, ptx.ErrUnsupported) {
+		t.Errorf("a tensor map with interleaved slices: %v, want a refusal", err)
+	}
 	m, err := ptx.Parse("k", text("tensormap.replace.tile.elemtype.global.b1024.b32 [%buf], 8;"))
 	if err != nil {
 		t.Fatal(err)

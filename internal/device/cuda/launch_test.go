@@ -284,6 +284,19 @@ func TestEncode(t *testing.T) {
 		"box rows exceed swizzle":             func(m *ptx.TensorMap) { m.Swizzle = 64 },
 		"box rows not a multiple of 16 bytes": func(m *ptx.TensorMap) { m.Box = []int{36, 128} },
 		"negative stride":                     func(m *ptx.TensorMap) { m.Strides = []int{-160} },
+		"interleaved matrix":                  func(m *ptx.TensorMap) { m.Interleave = 16 },
+		"slices of 64 bytes": func(m *ptx.TensorMap) {
+			m.Dims, m.Strides, m.Box = []int{16, 4, 3}, []int{64, 192}, []int{16, 4, 3}
+			m.Interleave = 64
+		},
+		"interleaved slices of 32 bytes without a swizzle": func(m *ptx.TensorMap) {
+			m.Dims, m.Strides, m.Box = []int{16, 4, 3}, []int{64, 192}, []int{16, 4, 3}
+			m.Interleave, m.Swizzle = 32, 0
+		},
+		"interleaved slices of 32 bytes, odd stride": func(m *ptx.TensorMap) {
+			m.Dims, m.Strides, m.Box = []int{16, 4, 3}, []int{48, 192}, []int{16, 4, 3}
+			m.Interleave, m.Swizzle = 32, 32
+		},
 	} {
 		m := good
 		change(&m)

@@ -18,6 +18,9 @@ var tensorElements = map[ptx.Type]uintptr{
 // wgmma descriptors is the reverse.
 var tensorSwizzles = map[int]uintptr{0: 0, 32: 1, 64: 2, 128: 3}
 
+// tensorInterleaves maps bytes of a slice to CUtensorMapInterleave of cuda.h.
+var tensorInterleaves = map[int]uintptr{0: 0, 16: 1, 32: 2}
+
 // EncodeTensorMap encodes t. It fails with a driver before CUDA 12.0 or a GPU before sm_90.
 func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
 	if err := t.Check(); err != nil {
@@ -43,7 +46,7 @@ func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error
 	}
 	// L2 promotion to 256 bytes would cost 4 % in memory-bound kernels, and more if rows are not
 	// aligned to cache lines.
-	const interleaveNone, promoteL2To128 = 0, 2
+	const promoteL2To128 = 2
 	var nansOutside uintptr
 	if t.FillNaN {
 		nansOutside = 1
@@ -65,7 +68,7 @@ func (g *GPU) EncodeTensorMap(t *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error
 			args = append(args, uintptr(unsafe.Pointer(&box)))
 		}
 		return g.call(encode, append(args, uintptr(unsafe.Pointer(&steps)),
-			interleaveNone, tensorSwizzles[t.Swizzle], promoteL2To128, nansOutside)...)
+			tensorInterleaves[t.Interleave], tensorSwizzles[t.Swizzle], promoteL2To128, nansOutside)...)
 	})
 	return [ptx.TensorMapBytes]byte(aligned), withKind(device.ErrLaunch, err)
 }

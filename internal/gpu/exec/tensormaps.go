@@ -8,14 +8,15 @@ import (
 // tensorMapKey identifies a tensor map: the fields of [ptx.TensorMap] as a comparable value. The
 // encoding depends on nothing else.
 type tensorMapKey struct {
-	element   ptx.Type
-	base      uint64
-	dims, box [3]int
-	steps     [3]int
-	strides   [2]int
-	swizzle   int
-	fillNaN   bool
-	corners   [2]int
+	element    ptx.Type
+	base       uint64
+	dims, box  [3]int
+	steps      [3]int
+	strides    [2]int
+	swizzle    int
+	interleave int
+	fillNaN    bool
+	corners    [2]int
 }
 
 // Info describes the backend's device.
@@ -24,7 +25,8 @@ func (b *Backend) Info() *device.Info { return b.Device.Info() }
 // EncodeTensorMap encodes a tensor map of two or three dimensions, once for repeated launches on
 // the same matrices.
 func (b *Backend) EncodeTensorMap(m *ptx.TensorMap) ([ptx.TensorMapBytes]byte, error) {
-	key := tensorMapKey{element: m.Element, base: m.Base, swizzle: m.Swizzle, fillNaN: m.FillNaN}
+	key := tensorMapKey{element: m.Element, base: m.Base, swizzle: m.Swizzle, interleave: m.Interleave,
+		fillNaN: m.FillNaN}
 	copy(key.dims[:], m.Dims)
 	copy(key.box[:], m.Box)
 	copy(key.steps[:], m.Steps)
