@@ -3,6 +3,8 @@ package emu
 import (
 	"math"
 	"slices"
+	"strconv"
+	"strings"
 
 	"tilework/ptx"
 )
@@ -21,6 +23,7 @@ type decoder struct {
 	labels map[*ptx.Label]int32
 	consts map[constant]uint32
 	filled map[fill]uint32
+	unused map[*ptx.Instr]uint64 // unused bytes of loads
 	// State of the current instruction.
 	i       *ptx.Instr
 	in      *inst
@@ -99,6 +102,8 @@ func slotSize(t ptx.Type) uint32 {
 // collect lists the instructions, labels and variables of the body.
 func (d *decoder) collect() {
 	f, p := d.f, d.p
+	d.unused = map[*ptx.Instr]uint64{}
+	unused := uint64(0) // of the next instruction
 	var source ptx.Pos
 	lines := sourceLines{module: p.module, calls: map[ptx.Loc]*ptx.Loc{}}
 	f.Body.Walk(func(s ptx.Stmt) {
@@ -107,6 +112,13 @@ func (d *decoder) collect() {
 			d.labels[s] = int32(len(f.code))
 		case *ptx.Loc:
 			source = lines.of(s)
+		case *ptx.Pragma:
+			// Padding of a structure that is copied by words (manual: "pragma-strings-used-bytes-mask").
+			if text, ok := strings.CutPrefix(s.Text, "used_bytes_mask "); ok {
+				if used, err := strconv.ParseUint(strings.TrimSpace(text), 0, 32); err == nil {
+					unused = ^used
+				}
+			}
 		case *ptx.Var:
 			switch s.Space {
 			case ptx.RegSpace:
@@ -124,6 +136,9 @@ func (d *decoder) collect() {
 			}
 			p.sites = append(p.sites, site)
 			f.code = append(f.code, inst{pc: int32(len(f.code)), index: int32(site.Index), site: site})
+			if unused != 0 {
+				d.unused[s], unused = unused, 0
+			}
 		}
 	})
 }

@@ -231,6 +231,7 @@ type transfer struct {
 	slots     []uint32
 	registers []int  // indices in the function; none for a constant or a sink
 	step      uint64 // bytes between elements
+	unused    uint64 // has a bit for each byte that a load reads and the program discards
 }
 
 // transferOf decodes argument k of ld or st, which is a register or a vector of registers.
@@ -243,7 +244,7 @@ func (d *decoder) transferOf(k int) *transfer {
 			width = n.Sym.Type.Bits()
 		}
 	}
-	tr := &transfer{mover: moverFor(t, width), slots: slots, step: uint64(t.Bytes())}
+	tr := &transfer{mover: moverFor(t, width), slots: slots, step: uint64(t.Bytes()), unused: d.unused[d.i]}
 	for _, slot := range slots {
 		n, ok := d.f.registerAt(slot)
 		if !ok {

@@ -172,7 +172,7 @@ func (w *warp) trackAccess(in *inst, ac *access, r memoryRange, addr *[lanes]uin
 	case moves && ac.kind == Read:
 		for k, n := range tr.registers {
 			if n != none {
-				w.trackLoad(in, r, addr, uint64(k)*tr.step, int(tr.step), mask, n)
+				w.trackLoad(in, r, addr, uint64(k)*tr.step, tr, mask, n)
 			}
 		}
 	case moves:
@@ -204,8 +204,9 @@ func (w *warp) trackDefined(in *inst) {
 }
 
 // trackLoad makes register n undefined in the lanes that load undefined bytes.
-func (w *warp) trackLoad(in *inst, r memoryRange, addr *[lanes]uint64, at uint64, size int, mask uint32, n int) {
+func (w *warp) trackLoad(in *inst, r memoryRange, addr *[lanes]uint64, at uint64, tr *transfer, mask uint32, n int) {
 	u := &w.frame.undefined
+	size := int(tr.step)
 	unknown := w.unknownIn(r, addr, at, size, mask)
 	if unknown == 0 {
 		u.lanes[n] &^= mask
@@ -216,6 +217,14 @@ func (w *warp) trackLoad(in *inst, r memoryRange, addr *[lanes]uint64, at uint64
 	for m := unknown; m != 0; m &= m - 1 {
 		i := firstLane(m)
 		b := w.undefinedIn(r, i, addr[i]+at, size)
+		for k := range min(size, 8) {
+			if tr.unused>>(at+uint64(k))&1 != 0 {
+				b[0] &^= 0xff << (8 * k)
+			}
+		}
+		if b == (wide{}) {
+			continue
+		}
 		if undefined[i] = b[0]; size > 8 {
 			undefined[i] = ^uint64(0)
 		}

@@ -208,6 +208,13 @@ func TestUninit(t *testing.T) {
 		{"local memory", ".local .b32 l[4]; st.local.u32 [l], %t; ld.local.u32 %r3, [l+4];" + store,
 			"reads offset 0x4 of its local memory, which it has not written"},
 		{"written local memory", ".local .b32 l[4]; st.local.u32 [l+4], %t; ld.local.u32 %r3, [l+4];" + store, ""},
+		{"unused bytes of a load", `.local .b32 l[4]; .pragma "used_bytes_mask 0"; ld.local.u32 %r3, [l+4];` + store, ""},
+		{"used byte of a load", `.local .b32 l[4]; .pragma "used_bytes_mask 2"; ld.local.v2.b32 {%r3, %r4}, [l]; ` +
+			"shr.u32 %r3, %r3, 8; and.b32 %r3, %r3, 255; add.u32 %r3, %r3, 1;" + store, "reads offset 0x1 of its local memory"},
+		{"unused element of a load", `.local .b32 l[4]; .pragma "used_bytes_mask 0x0f"; ` +
+			"ld.local.v2.b32 {%r3, %r4}, [l]; st.global.u32 [%d1], %r4;", ""},
+		{"bytes of the next load", `.local .b32 l[4]; .pragma "used_bytes_mask 0"; ld.local.u32 %r4, [l]; ` +
+			"ld.local.u32 %r3, [l+4];" + store, "reads offset 0x4 of its local memory"},
 		{"shuffle", load + "shfl.sync.idx.b32 %r3, %r3, 0, 31, -1;" + store, "reads offset 0x0 of shared"},
 		{"shuffle of defined lanes", first8 + load + "shfl.sync.idx.b32 %r3, %r3, 7, 31, -1;" + store, ""},
 		{"shuffle from an exited lane", "setp.ge.u32 %q0, %t, 20; @%q0 exit; shfl.sync.down.b32 %r3, %t, 4, 31, -1;" + store,
