@@ -187,7 +187,9 @@ func (f *emulateFlags) run(ctx context.Context, file string, stdout, stderr io.W
 		if err != nil {
 			return err
 		}
-		launches[i].Printf = stdout
+		if launches[i].Printf = stdout; f.format == "json" {
+			launches[i].Printf = stderr
+		}
 		args = append(args, own...)
 	}
 

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
@@ -414,5 +415,41 @@ func TestEmulateFindsMissedBarriers(t *testing.T) {
 					test.name, seed, code, test.code, test.text, stdout, stderr)
 			}
 		}
+	}
+}
+
+// TestEmulatePrintf checks that a kernel's printf is on stdout, but not within JSON.
+func TestEmulatePrintf(t *testing.T) {
+	t.Chdir(t.TempDir())
+	const text = `.version 8.0
+.target sm_80
+.address_size 64
+.extern .func (.param .b32 r) vprintf (.param .b64 f, .param .b64 a);
+.global .align 1 .b8 format[4] = {104, 105, 10, 0};
+.visible .entry k()
+{
+	.reg .b64 %f;
+	.param .b64 pf;
+	.param .b64 pa;
+	.param .b32 pr;
+	mov.u64 %f, format;
+	cvta.global.u64 %f, %f;
+	st.param.b64 [pf], %f;
+	mov.b64 %f, 0;
+	st.param.b64 [pa], %f;
+	call (pr), vprintf, (pf, pa);
+	ret;
+}
+`
+	if err := os.WriteFile("hi.ptx", []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	stdout, stderr, code := run(t.Context(), "emulate", "hi.ptx", "--block", "1")
+	if code != 0 || !strings.HasPrefix(stdout, "hi\n") {
+		t.Errorf("exit code %d, %q, %q; want hi on stdout", code, stdout, stderr)
+	}
+	stdout, stderr, code = run(t.Context(), "emulate", "hi.ptx", "--block", "1", "--format", "json")
+	if code != 0 || !json.Valid([]byte(stdout)) || stderr != "hi\n" {
+		t.Errorf("exit code %d, %q, %q; want JSON on stdout and hi on stderr", code, stdout, stderr)
 	}
 }
