@@ -87,11 +87,13 @@ class Script:
                 return "struct:" + ",".join(map(self.arg, value.fields))
             case np.ndarray() | corpus.Want() | corpus.Scratch():
                 return f"memory:{self.name(value)}"
+            case np.generic():
+                return f"{type_name(value.dtype)}:{value}"
             case int():
                 return f"s32:{value}"
             case float():
                 return f"f32:{value}"
-        return f"{type_name(value.dtype)}:{value}"
+        raise TypeError(f"an argument of type {type(value)}")
 
     def add(self, launch):
         described = {
