@@ -29,7 +29,7 @@ type emulateFinding struct {
 
 // failedCheck reports whether the error of a launch is a fault of the kernel.
 func failedCheck(err error) bool {
-	return slices.ContainsFunc([]error{emu.ErrAccess, emu.ErrDeadlock, emu.ErrAssert, emu.ErrMisuse},
+	return slices.ContainsFunc([]error{emu.ErrAccess, emu.ErrDeadlock, emu.ErrAssert, emu.ErrTrap, emu.ErrMisuse},
 		func(kind error) bool { return errors.Is(err, kind) })
 }
 

@@ -312,6 +312,7 @@ func TestEmulateCountsFailures(t *testing.T) {
 	for name, test := range map[string]struct{ body, text string }{
 		"deadlock": {"\tbar.sync 1, 96;\n", "2 errors"}, // one of the checker barrier
 		"spin":     {"again: bra again;\n", "1 error,"},
+		"trap":     {"\ttrap;\n", "1 error,"},
 		"misuse":   {"\tmov.u32 %r, 40;\n\tbar.sync %r;\n", "1 error,"},
 	} {
 		if err := os.WriteFile("k.ptx", []byte(header+test.body+"\tret;\n}\n"), 0o644); err != nil {
